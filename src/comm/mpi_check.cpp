@@ -1,0 +1,25 @@
+/// @file
+/// MPI error codes to CommunicationError.
+
+#include "comm/mpi_check.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+
+namespace strata::comm {
+
+void check(int code, const char* call, Where where) {
+  if (code == MPI_SUCCESS) {
+    return;
+  }
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  throw CommunicationError(fmt::format("{} failed: {} ({}:{})", call,
+                                       std::string_view(text.data(), static_cast<std::size_t>(length)), where.file,
+                                       where.line));
+}
+
+}  // namespace strata::comm

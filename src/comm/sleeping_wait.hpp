@@ -1,0 +1,20 @@
+#pragma once
+
+/// @file
+/// Waiting for a non-blocking MPI operation without occupying a core.
+
+#include <span>
+
+#include "comm/mpi_check.hpp"
+
+namespace strata::comm {
+
+class World;
+
+/// Returns when all @p requests are complete. Polls with sleeps that grow from 10 µs to 1 ms.
+/// @throws CommunicationError if MPI fails or, where @p world is given, when a rank of this node has died: what had
+/// already arrived by then is still accepted.
+void wait_sleeping(std::span<MPI_Request> requests, const World* world);
+void wait_sleeping(MPI_Request& request, const World* world);
+
+}  // namespace strata::comm

@@ -1,0 +1,152 @@
+#pragma once
+
+/// @file
+/// One experiment: every option that exists, as plain data, equal on every rank. Defaults stand here and nowhere else;
+/// the key, the accepted values and the help of each option stand in one table (options.cpp), from which reading,
+/// checking, `--help`, the reference text and a point's id follow.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/option_value.hpp"
+
+namespace strata {
+
+/// [model]: a preset or a family, and what differs from it. Unset: as the preset says.
+struct ModelSection {
+  std::string name;
+  std::optional<std::int64_t> layers, hidden, heads, kv_heads, ffn_hidden, vocabulary, sequence_length;
+  std::optional<double> dropout;
+  std::optional<bool> tied_head;
+  std::optional<std::int64_t> image_size, num_classes;
+  std::vector<std::int64_t> widths;
+  bool operator==(const ModelSection&) const = default;
+};
+
+struct DataSection {
+  std::string format = "auto";
+  std::vector<std::string> paths;  ///< as written; see path_beside
+  std::int64_t num_samples = 1 << 20;
+  bool shuffle = true;
+  std::int64_t seed = 1;
+  bool operator==(const DataSection&) const = default;
+};
+
+struct ResourcesSection {
+  std::int64_t nodes = 1;
+  std::int64_t ranks_per_node = 1;
+  std::int64_t threads_per_rank = 1;
+  double memory_gib = 0.0;  ///< 0: no cap
+  bool operator==(const ResourcesSection&) const = default;
+};
+
+struct TrainSection {
+  std::int64_t global_batch = 0;         ///< samples a step; 0: global_batch_tokens is given instead
+  std::int64_t global_batch_tokens = 0;  ///< tokens a step; 0: global_batch is given instead
+  std::int64_t micro_batches = 1;
+  std::string optimizer = "adamw";
+  double learning_rate = 3e-4;
+  double momentum = 0.9;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0.0;
+  double clip_norm = 0.0;  ///< 0: no clipping
+  std::string schedule = "constant";
+  std::int64_t warmup_steps = 0;
+  std::int64_t decay_steps = 0;
+  double decay_factor = 0.1;
+  double min_learning_rate = 0.0;
+  std::string dtype = "fp32";
+  std::string gradient_dtype = "fp32";
+  std::string recompute = "none";
+  std::int64_t seed = 1;
+  std::int64_t steps = 0;  ///< 0: the stopping rule of [measure] decides
+  bool operator==(const TrainSection&) const = default;
+};
+
+/// [strategy]: a mode and the options it declares for itself. Config knows no mode: whoever does checks `options`.
+struct StrategySection {
+  std::string name;
+  std::map<std::string, OptionValue> options;
+  bool operator==(const StrategySection&) const = default;
+};
+
+struct OverlapSection {
+  double bucket_mib = 25.0;
+  std::string all_reduce = "backward";
+  bool operator==(const OverlapSection&) const = default;
+};
+
+struct CommunicationSection {
+  std::string transport = "auto";
+  std::string progress = "automatic";
+  double emulated_alpha_us = 0.0;
+  double emulated_gbit_per_s = 0.0;  ///< 0: no emulated link
+  double watchdog_seconds = 60.0;
+  bool operator==(const CommunicationSection&) const = default;
+};
+
+struct MeasureSection {
+  std::int64_t warmup_steps = 3;
+  std::int64_t min_steps = 8;
+  std::int64_t max_steps = 100;
+  double stop_when_ci_below = 0.01;
+  std::string flops_convention = "auto";
+  std::int64_t timeline_steps = 3;
+  bool operator==(const MeasureSection&) const = default;
+};
+
+struct Experiment {
+  std::string name;
+  std::string title;
+  std::string cluster = "this";
+  std::vector<std::string> expect;
+  ModelSection model;
+  DataSection data;
+  ResourcesSection resources;
+  TrainSection train;
+  StrategySection strategy;
+  OverlapSection overlap;
+  CommunicationSection communication;
+  MeasureSection measure;
+
+  std::string backend = "cpu";                  ///< cpu | cuda | simulated: set by the verb, no key of the file
+  std::map<std::string, std::string> given_at;  ///< key → "file:line" or "--set"; a key that is absent has its default
+
+  std::int64_t num_ranks() const { return resources.nodes * resources.ranks_per_node; }
+  /// For messages: where @p key was given, or "default".
+  std::string where(std::string_view key) const;
+};
+
+/// "fp32" → f32, "bf16" → bf16. @throws UserError listing the accepted words.
+DType dtype_of_word(std::string_view word);
+
+/// A path of an experiment file is relative to that file, not to the working directory.
+std::string path_beside(std::string_view file_name, std::string_view path);
+
+/// What one key holds, in one point: `key = value` lines of TOML, sorted by key.
+struct CanonicalKey {
+  std::string key;
+  std::string value;  ///< TOML spelling
+  bool operator==(const CanonicalKey&) const = default;
+};
+
+/// Keys that differ from their defaults, without `title`, `expect` and `measure.*`; `backend` is always among them.
+std::vector<CanonicalKey> canonical_keys(const Experiment& experiment);
+
+/// 12 hex digits of a hash of canonical_keys: an option that is added later leaves it as it is.
+std::string point_id(const Experiment& experiment);
+
+/// The whole experiment as a file that reads back to it: every key that was given or differs from its default.
+std::string to_text(const Experiment& experiment);
+
+/// Conditions between options: exactly one of global_batch and global_batch_tokens, measured steps in order, a link
+/// that is emulated wholly or not at all, a decay that has an end. @throws UserError naming the keys, where they were
+/// given, and their values.
+void verify(const Experiment& experiment);
+
+}  // namespace strata

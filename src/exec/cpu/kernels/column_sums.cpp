@@ -1,0 +1,66 @@
+/// @file
+/// Column sums: threads share out stripes of columns, each stripe walks all rows.
+
+#include "exec/cpu/kernels/column_sums.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace strata::cpu {
+
+namespace {
+
+constexpr std::int64_t stripe_cols = 256;
+constexpr std::int64_t block_rows = 64;
+
+template <typename T, typename S>
+void column_sums_of(const T* matrix, std::int64_t rows, std::int64_t cols, S* sums, bool accumulate) {
+  const std::int64_t num_stripes = (cols + stripe_cols - 1) / stripe_cols;
+#pragma omp parallel for schedule(static)
+  for (std::int64_t stripe = 0; stripe < num_stripes; ++stripe) {
+    const std::int64_t first = stripe * stripe_cols;
+    const std::int64_t width = std::min(stripe_cols, cols - first);
+    float total[stripe_cols] = {};
+    for (std::int64_t block = 0; block < rows; block += block_rows) {
+      float partial[stripe_cols] = {};
+      for (std::int64_t row = block; row < std::min(rows, block + block_rows); ++row) {
+        const T* line = matrix + row * cols + first;
+        for (std::int64_t col = 0; col < width; ++col) {
+          partial[col] += static_cast<float>(line[col]);
+        }
+      }
+      for (std::int64_t col = 0; col < width; ++col) {
+        total[col] += partial[col];
+      }
+    }
+    for (std::int64_t col = 0; col < width; ++col) {
+      const float old = accumulate ? static_cast<float>(sums[first + col]) : 0.0F;
+      sums[first + col] = S(old + total[col]);
+    }
+  }
+}
+
+}  // namespace
+
+void column_sums(const void* matrix, DType dtype, std::int64_t rows, std::int64_t cols, void* sums, DType sums_dtype,
+                 bool accumulate) {
+  const auto dispatch = [&]<typename T>(const T* typed) {
+    if (sums_dtype == DType::f32) {
+      column_sums_of(typed, rows, cols, static_cast<float*>(sums), accumulate);
+    } else {
+      STRATA_INVARIANT(sums_dtype == DType::bf16, fmt::format("column sums in {}", to_string(sums_dtype)));
+      column_sums_of(typed, rows, cols, static_cast<bf16*>(sums), accumulate);
+    }
+  };
+  if (dtype == DType::f32) {
+    dispatch(static_cast<const float*>(matrix));
+  } else {
+    STRATA_INVARIANT(dtype == DType::bf16, fmt::format("column sums of {}", to_string(dtype)));
+    dispatch(static_cast<const bf16*>(matrix));
+  }
+}
+
+}  // namespace strata::cpu

@@ -1,0 +1,158 @@
+/// @file
+/// One row a kernel: operand roles, attributes, arithmetic. The text form, verify and every executor read this table.
+
+#include <array>
+
+#include "base/error.hpp"
+#include "ir/program.hpp"
+
+namespace strata {
+namespace {
+
+using enum Kernel;
+
+// rows: samples × positions. Attributes named in plural count things; `first_sample` is the global index, within the
+// step's batch, of the first sample of the operands: what random numbers and data are indexed by.
+constexpr std::array table = {
+    KernelSignature{none, "none", "", "", ""},
+    KernelSignature{load_tokens, "load_tokens", "", "tokens,targets", "samples,first_sample,sequence"},
+    KernelSignature{load_images, "load_images", "", "pixels,labels", "samples,first_sample"},
+    KernelSignature{embedding_forward, "embedding_forward", "tokens,table,positions?", "y",
+                    "rows,sequence,width,vocabulary"},
+    KernelSignature{embedding_backward, "embedding_backward", "tokens,dy", "dtable,dpositions?",
+                    "rows,sequence,width,vocabulary,accumulate"},
+    KernelSignature{linear_forward, "linear_forward", "x,weight,bias?", "y", "rows,in,out"},
+    KernelSignature{linear_backward_input, "linear_backward_input", "dy,weight", "dx", "rows,in,out,accumulate"},
+    KernelSignature{linear_backward_weight, "linear_backward_weight", "x,dy", "dweight,dbias?",
+                    "rows,in,out,accumulate"},
+    KernelSignature{layer_norm_forward, "layer_norm_forward", "x,weight,bias", "y,statistics", "rows,width,epsilon"},
+    KernelSignature{layer_norm_backward, "layer_norm_backward", "dy,x,weight,statistics", "dx,dweight,dbias",
+                    "rows,width,epsilon,accumulate"},
+    KernelSignature{rms_norm_forward, "rms_norm_forward", "x,weight", "y,statistics", "rows,width,epsilon"},
+    KernelSignature{rms_norm_backward, "rms_norm_backward", "dy,x,weight,statistics", "dx,dweight",
+                    "rows,width,epsilon,accumulate"},
+    KernelSignature{rotary_forward, "rotary_forward", "x", "y", "samples,sequence,heads,kv_heads,head_dim,theta"},
+    KernelSignature{rotary_backward, "rotary_backward", "dy", "dx", "samples,sequence,heads,kv_heads,head_dim,theta"},
+    KernelSignature{attention_forward, "attention_forward", "qkv", "y,statistics",
+                    "samples,first_sample,sequence,heads,kv_heads,head_dim,causal,dropout"},
+    KernelSignature{attention_backward, "attention_backward", "dy,qkv,y,statistics", "dqkv",
+                    "samples,first_sample,sequence,heads,kv_heads,head_dim,causal,dropout"},
+    KernelSignature{gelu_forward, "gelu_forward", "x", "y", "elements"},
+    KernelSignature{gelu_backward, "gelu_backward", "dy,x", "dx", "elements"},
+    KernelSignature{relu_forward, "relu_forward", "x", "y", "elements"},
+    KernelSignature{relu_backward, "relu_backward", "dy,y", "dx", "elements"},
+    KernelSignature{swiglu_forward, "swiglu_forward", "x", "y", "rows,width"},
+    KernelSignature{swiglu_backward, "swiglu_backward", "dy,x", "dx", "rows,width"},
+    KernelSignature{add, "add", "a,b", "y", "elements"},
+    KernelSignature{dropout_forward, "dropout_forward", "x", "y", "elements,first_element,probability"},
+    KernelSignature{dropout_backward, "dropout_backward", "dy", "dx", "elements,first_element,probability"},
+    KernelSignature{convolution_forward, "convolution_forward", "x,weight,bias?", "y",
+                    "samples,in,out,kernel,stride,padding,height,width"},
+    KernelSignature{convolution_backward_input, "convolution_backward_input", "dy,weight", "dx",
+                    "samples,in,out,kernel,stride,padding,height,width,accumulate"},
+    KernelSignature{convolution_backward_weight, "convolution_backward_weight", "x,dy", "dweight,dbias?",
+                    "samples,in,out,kernel,stride,padding,height,width,accumulate"},
+    KernelSignature{max_pool_forward, "max_pool_forward", "x", "y,indices",
+                    "samples,channels,kernel,stride,padding,height,width"},
+    KernelSignature{max_pool_backward, "max_pool_backward", "dy,indices", "dx",
+                    "samples,channels,kernel,stride,padding,height,width"},
+    KernelSignature{average_pool_forward, "average_pool_forward", "x", "y", "samples,channels,height,width"},
+    KernelSignature{average_pool_backward, "average_pool_backward", "dy", "dx", "samples,channels,height,width"},
+    KernelSignature{batch_norm_forward, "batch_norm_forward", "x,weight,bias", "y,statistics", "rows,channels,epsilon"},
+    KernelSignature{batch_norm_backward, "batch_norm_backward", "dy,x,weight,statistics", "dx,dweight,dbias",
+                    "rows,channels,epsilon,accumulate"},
+    KernelSignature{cross_entropy, "cross_entropy", "logits,targets", "loss,dlogits", "rows,classes,scale"},
+    KernelSignature{accumulate, "accumulate", "x", "y", "elements"},
+    KernelSignature{copy, "copy", "x", "y", "elements"},
+    KernelSignature{fill, "fill", "", "y", "elements,value"},
+    KernelSignature{initialize, "initialize", "", "y", "elements,distribution,a,b"},
+    KernelSignature{sum_of_squares, "sum_of_squares", "x", "sum", "elements,accumulate"},
+    KernelSignature{clip_factor, "clip_factor", "sum", "factor,norm", "clip_norm"},
+    KernelSignature{sum_loss, "sum_loss", "loss", "sum", "elements,scale,accumulate"},
+    KernelSignature{sgd, "sgd", "gradient,factor?", "master,compute?", "elements,weight_decay"},
+    KernelSignature{sgd_momentum, "sgd_momentum", "gradient,factor?", "master,momentum,compute?",
+                    "elements,weight_decay,momentum"},
+    KernelSignature{adam, "adam", "gradient,factor?", "master,m,v,compute?",
+                    "elements,weight_decay,beta1,beta2,epsilon,decoupled"},
+};
+
+double convolution_flops(const Attributes& a) {
+  const auto extent = [&](const char* size) {
+    return (a.integer(size) + 2 * a.integer("padding") - a.integer("kernel")) / a.integer("stride") + 1;
+  };
+  return 2.0 * static_cast<double>(a.integer("samples") * extent("height") * extent("width")) *
+         static_cast<double>(a.integer("out") * a.integer("in") * a.integer("kernel") * a.integer("kernel"));
+}
+
+/// Two matrix products of the forward pass; causal attention computes half of the score matrix.
+double attention_flops(const Attributes& a) {
+  const double pairs = static_cast<double>(a.integer("sequence")) * static_cast<double>(a.integer("sequence"));
+  return (a.integer("causal") != 0 ? 0.5 : 1.0) * 4.0 *
+         static_cast<double>(a.integer("samples") * a.integer("heads") * a.integer("head_dim")) * pairs;
+}
+
+}  // namespace
+
+const KernelSignature& kernel_signature(Kernel kernel) {
+  const KernelSignature& row = table.at(static_cast<std::size_t>(kernel));
+  STRATA_INVARIANT(row.kernel == kernel, "the table stands in the order of the enumeration");
+  return row;
+}
+
+int num_kernels() { return static_cast<int>(table.size()); }
+
+double flops(const Instruction& instruction) {
+  const Attributes& a = instruction.attributes;
+  switch (instruction.kernel) {
+    case linear_forward:
+    case linear_backward_input:
+    case linear_backward_weight:
+      return 2.0 * static_cast<double>(a.integer("rows")) * static_cast<double>(a.integer("in")) *
+             static_cast<double>(a.integer("out"));
+    case attention_forward: return attention_flops(a);
+    case attention_backward: return 2.0 * attention_flops(a);
+    case convolution_forward:
+    case convolution_backward_input:
+    case convolution_backward_weight: return convolution_flops(a);
+    case none:
+    case load_tokens:
+    case load_images:
+    case embedding_forward:
+    case embedding_backward:
+    case layer_norm_forward:
+    case layer_norm_backward:
+    case rms_norm_forward:
+    case rms_norm_backward:
+    case rotary_forward:
+    case rotary_backward:
+    case gelu_forward:
+    case gelu_backward:
+    case relu_forward:
+    case relu_backward:
+    case swiglu_forward:
+    case swiglu_backward:
+    case add:
+    case dropout_forward:
+    case dropout_backward:
+    case max_pool_forward:
+    case max_pool_backward:
+    case average_pool_forward:
+    case average_pool_backward:
+    case batch_norm_forward:
+    case batch_norm_backward:
+    case cross_entropy:
+    case accumulate:
+    case copy:
+    case fill:
+    case initialize:
+    case sum_of_squares:
+    case clip_factor:
+    case sum_loss:
+    case sgd:
+    case sgd_momentum:
+    case adam: return 0.0;  // bound by memory: counted in bytes, not in operations
+  }
+  return 0.0;
+}
+
+}  // namespace strata

@@ -1,0 +1,190 @@
+#pragma once
+
+/// @file
+/// What a planner decides: the union of what the papers decide, each part with a default. Plain data, equal on every
+/// rank, printable as TOML, editable by hand and accepted back. It holds rules with name patterns rather than one row
+/// an operator, so that a printed plan reads like the sentence a paper would write; `resolve` turns rules into one
+/// decision an operator.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "ir/model_graph.hpp"
+
+namespace strata {
+
+/// Ranks in a node × nodes, written "4x2". A product of atomic mesh axes.
+struct Factor {
+  int in_node = 1;
+  int nodes = 1;
+  bool operator==(const Factor&) const = default;
+  int total() const { return in_node * nodes; }
+};
+
+struct MeshAxis {
+  std::string name;  ///< data, tensor, stage, p0, p1, p2, tmp
+  int size = 1;
+  bool operator==(const MeshAxis&) const = default;
+};
+
+/// Ranks in a node first (fastest), then nodes. `axes` lists named degrees whose product is the number of ranks; the
+/// first is slowest.
+struct Mesh {
+  int nodes = 1;
+  int ranks_per_node = 1;
+  std::vector<MeshAxis> axes;
+  std::string placement =
+      "block";  ///< block | leaf-first | a named generator of (stage, micro-batch, time step) -> rank
+  bool operator==(const Mesh&) const = default;
+  int num_ranks() const { return nodes * ranks_per_node; }
+};
+
+/// How the states of a parameter are held, between steps, over the data axis; 1x1 is replicated.
+struct StateFactors {
+  Factor p, g, os;
+  std::optional<Factor> p_backward;  ///< ZeRO++: a second shard for the backward gather
+  bool walks = false;                ///< cyclic: held by the one rank that needs it next
+  bool operator==(const StateFactors&) const = default;
+};
+
+enum class Recompute : std::uint8_t { none, block, after_communication };
+enum class MatmulAlgorithm : std::uint8_t { local, summa, ring };
+enum class ScheduleKind : std::uint8_t { simultaneous, cyclic, gpipe, one_forward_one_backward, two_buffered_weights };
+
+/// S/B/P layout of a linear on p = p0·p1·p2 ranks: input (S0:p0, B:p1, S1:p2), weight (B:p0, S1:p1, S0:p2), output
+/// (S0:p0, S1:p1, P:p2).
+struct Layout {
+  Factor p0, p1, p2;
+  bool operator==(const Layout&) const = default;
+};
+
+/// One rule; unset fields leave what earlier rules said. Later rules win.
+struct OperatorRule {
+  std::string
+      match;  ///< name pattern: `*` any text, `[2..47]` an inclusive range of block numbers; e.g. "block[2..47].mlp.*"
+  std::optional<StateFactors> state;
+  std::optional<Layout> layout;
+  std::optional<MatmulAlgorithm> algorithm;
+  std::optional<int> slices;
+  std::vector<std::string> slice_state;  ///< "dp" | "sdp" | "zdp" a slice; empty: as `state`
+  std::optional<Recompute> recompute;
+  bool operator==(const OperatorRule&) const = default;
+};
+
+struct Schedule {
+  ScheduleKind kind = ScheduleKind::simultaneous;
+  int micro_batches = 1;
+  int sub_batches = 1;
+  bool cross_pass = false;
+  std::string fresh = "none";  ///< cyclic: none (v1) | v2
+  bool operator==(const Schedule&) const = default;
+};
+
+struct Stages {
+  int count = 1;
+  std::string cut_by = "flops";  ///< flops | operators | parameters
+  bool operator==(const Stages&) const = default;
+};
+
+/// What may run under what. Values name the compute that hides the communication.
+struct Overlap {
+  std::int64_t bucket_bytes = 25 * 1024 * 1024;  ///< gradients are reduced in buckets of at least this size
+  std::string all_reduce = "backward";           ///< none | backward
+  std::string gather = "none";                   ///< none | next_layer
+  std::string gather_backward = "none";          ///< none | next_module
+  std::string reduce_scatter = "none";           ///< none | grad_input
+  std::string broadcast = "none";                ///< none | next_forward
+  bool operator==(const Overlap&) const = default;
+};
+
+struct DTypes {
+  DType compute = DType::f32;   ///< activations and the parameters that kernels read
+  DType gradient = DType::f32;  ///< parameter gradients, as stored and as reduced
+  bool operator==(const DTypes&) const = default;
+};
+
+/// Update rule and where its states live. Learning rate and step number are given at run time.
+struct OptimizerPlan {
+  std::string kind = "adamw";  ///< sgd | adam | adamw
+  double momentum = 0.9;       ///< sgd
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0.0;
+  double clip_norm = 0.0;                 ///< global norm; 0: no clipping
+  std::string sharding = "intra_tensor";  ///< inter_tensor | intra_tensor; matters where os > 1
+  std::string spread = "all_gather";      ///< broadcast | all_gather
+  bool operator==(const OptimizerPlan&) const = default;
+};
+
+/// Why the planner chose this. Free of meaning for lowering.
+struct Why {
+  double predicted_seconds = 0.0;         ///< 0: not predicted
+  std::int64_t predicted_peak_bytes = 0;  ///< 0: not predicted
+  std::string binding;                    ///< the constraint that binds, in words
+  std::string runner_up;
+  bool operator==(const Why&) const = default;
+};
+
+struct Plan {
+  std::string strategy;
+  Mesh mesh;
+  std::int64_t global_batch = 1;  ///< samples a step, over all ranks and micro-batches
+  Schedule schedule;
+  Stages stages;
+  std::vector<OperatorRule> operators;
+  Recompute recompute = Recompute::none;  ///< where no rule says otherwise
+  Overlap overlap;
+  OptimizerPlan optimizer;
+  DTypes dtypes;
+  std::int64_t device_capacity_bytes = 0;  ///< what one rank's arena may hold; 0: no limit
+  std::uint64_t seed = 1;
+  Why why;
+  bool operator==(const Plan&) const = default;
+};
+
+/// What the rules say of one operator.
+struct OperatorDecision {
+  StateFactors state;
+  std::optional<Layout> layout;
+  MatmulAlgorithm algorithm = MatmulAlgorithm::local;
+  int slices = 0;  ///< 0: not split
+  std::vector<std::string> slice_state;
+  Recompute recompute = Recompute::none;
+};
+
+/// One decision an operator, in graph order.
+/// @throws UserError if a pattern matches no operator: names the pattern and the nearest operator names.
+std::vector<OperatorDecision> resolve(const Plan& plan, const ModelGraph& graph);
+
+/// True if @p pattern (see OperatorRule::match) matches all of @p name.
+bool matches(std::string_view pattern, std::string_view name);
+
+/// Rank @p rank's coordinate on axis @p axis, and the ranks that share all its other coordinates, in axis order.
+int coordinate(const Mesh& mesh, std::string_view axis, int rank);
+std::vector<int> group_along(const Mesh& mesh, std::string_view axis, int rank);
+/// Size of the named axis; 1 if the mesh does not have it.
+int axis_size(const Mesh& mesh, std::string_view axis);
+
+/// @throws UserError with key and numbers: axes that do not multiply to the ranks, factors that do not divide, a global
+/// batch that
+///         data ranks × micro-batches does not divide, unknown words.
+void verify(const Plan& plan, const ModelGraph& graph);
+
+/// Stable TOML; parse_plan(to_text(p)) == p. Defaults are printed too: a stored plan stays readable when defaults
+/// change.
+std::string to_text(const Plan& plan);
+/// @param file_name for messages. @throws UserError with file, line, key and the accepted values.
+Plan parse_plan(const std::string& text, std::string_view file_name);
+
+std::string_view to_string(Recompute value);
+std::string_view to_string(MatmulAlgorithm value);
+std::string_view to_string(ScheduleKind value);  ///< simultaneous | cyclic | gpipe | 1f1b | 2bw
+std::string to_string(const Factor& factor);     ///< "4x2"
+/// @throws UserError listing the accepted words.
+Recompute parse_recompute(std::string_view text);
+Factor parse_factor(std::string_view text);
+
+}  // namespace strata

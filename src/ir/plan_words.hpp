@@ -1,0 +1,28 @@
+#pragma once
+
+/// @file
+/// The words a plan may hold where the field is text: one list each, read by verify and by the parser.
+
+#include <string_view>
+
+namespace strata::plan_words {
+
+constexpr std::string_view axes = "data | tensor | stage | p0 | p1 | p2 | tmp";
+constexpr std::string_view placement = "block | leaf-first | zero-ring";
+constexpr std::string_view schedule_kind = "simultaneous | cyclic | gpipe | 1f1b | 2bw";
+constexpr std::string_view fresh = "none | v2";
+constexpr std::string_view cut_by = "flops | operators | parameters";
+constexpr std::string_view slice_state = "dp | sdp | zdp";
+constexpr std::string_view algorithm = "local | summa | ring";
+constexpr std::string_view recompute = "none | block | after_communication";
+constexpr std::string_view all_reduce = "none | backward";
+constexpr std::string_view gather = "none | next_layer";
+constexpr std::string_view gather_backward = "none | next_module";
+constexpr std::string_view reduce_scatter = "none | grad_input";
+constexpr std::string_view broadcast = "none | next_forward";
+constexpr std::string_view optimizer_kind = "sgd | adam | adamw";
+constexpr std::string_view optimizer_sharding = "intra_tensor | inter_tensor";
+constexpr std::string_view optimizer_spread = "all_gather | broadcast";
+constexpr std::string_view compute_dtype = "f32 | bf16";
+
+}  // namespace strata::plan_words

@@ -1,0 +1,372 @@
+/// @file
+/// What must hold before anything runs: a mistake found here is a message, found later it is a hang or a wrong number.
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.hpp"
+#include "ir/happens_before.hpp"
+#include "ir/program.hpp"
+
+namespace strata {
+namespace {
+
+struct Section {
+  std::string_view name;
+  const std::vector<Instruction>& instructions;
+};
+
+std::string describe(const Instruction& in, std::string_view section, std::size_t index) {
+  return fmt::format("{} #{} {} of {}", section, index,
+                     in.is_collective() ? to_string(in.collective) : kernel_signature(in.kernel).name, in.name);
+}
+
+[[noreturn]] void fail(const Program& program, const Section& section, std::size_t index, const std::string& what) {
+  throw InternalError(fmt::format("program of rank {}: {}: {}", program.rank,
+                                  describe(section.instructions[index], section.name, index), what));
+}
+
+/// Number of roles in a signature's list, and how many of them must be there.
+struct Arity {
+  int most = 0;
+  int least = 0;
+};
+Arity arity(std::string_view roles) {
+  Arity result;
+  while (!roles.empty()) {
+    const std::size_t comma = std::min(roles.find(','), roles.size());
+    ++result.most;
+    result.least += roles[comma - 1] == '?' ? 0 : 1;
+    roles.remove_prefix(std::min(comma + 1, roles.size()));
+  }
+  return result;
+}
+
+void verify_operands(const Program& program, const Section& section, std::size_t index) {
+  const Instruction& in = section.instructions[index];
+  const auto check = [&](bool condition, const std::string& what) {
+    if (!condition) fail(program, section, index, what);
+  };
+  check(in.stream >= 0 && in.stream < static_cast<int>(program.streams.size()), "no such stream");
+  for (const auto* operands : {&in.inputs, &in.outputs}) {
+    for (const Operand& operand : *operands) {
+      check(operand.buffer >= 0 && operand.buffer < static_cast<int>(program.buffers.size()), "no such buffer");
+      const Buffer& buffer = program.buffers[static_cast<std::size_t>(operand.buffer)];
+      check(operand.begin >= 0 && operand.num_elements >= 0 &&
+                operand.begin + operand.num_elements <= buffer.num_elements,
+            fmt::format("elements [{}, {}) of {}, which has {}", operand.begin, operand.begin + operand.num_elements,
+                        buffer.name, buffer.num_elements));
+      check(operand.lag >= 0 && operand.lag < buffer.versions,
+            fmt::format("version t-{} of {}, which has {}", operand.lag, buffer.name, buffer.versions));
+    }
+  }
+  for (const Wait& wait : in.waits) {
+    check(wait.lag > 0 ? wait.instruction < static_cast<int>(section.instructions.size())
+                       : wait.instruction >= 0 && wait.instruction < static_cast<int>(index),
+          fmt::format("dangling wait for #{}", wait.instruction));
+  }
+  if (in.is_collective()) {
+    check(in.group >= 0 && in.group < static_cast<int>(program.groups.size()), "no such group");
+    const auto& ranks = program.groups[static_cast<std::size_t>(in.group)].ranks;
+    check(std::ranges::count(ranks, program.rank) == 1, "this rank is not a member of the group");
+    check(in.root >= 0 && in.root < static_cast<int>(ranks.size()), "root or peer outside of the group");
+    check(in.inputs.size() + in.outputs.size() >= 1, "a collective without operands");
+    return;
+  }
+  const KernelSignature& signature = kernel_signature(in.kernel);
+  const auto within = [](std::size_t count, Arity a) {
+    return static_cast<int>(count) >= a.least && static_cast<int>(count) <= a.most;
+  };
+  check(within(in.inputs.size(), arity(signature.inputs)),
+        fmt::format("{} inputs where ({}) are expected", in.inputs.size(), signature.inputs));
+  check(within(in.outputs.size(), arity(signature.outputs)),
+        fmt::format("{} outputs where ({}) are expected", in.outputs.size(), signature.outputs));
+}
+
+/// Use only between alloc and free; each allocated and freed exactly once.
+void verify_lifetimes(const Program& program, const Section& section) {
+  enum class State { unborn, alive, dead };
+  std::vector<State> state(program.buffers.size(), State::unborn);
+  const auto name = [&](int id) -> const std::string& { return program.buffers[static_cast<std::size_t>(id)].name; };
+  for (std::size_t i = 0; i < section.instructions.size(); ++i) {
+    const Instruction& in = section.instructions[i];
+    for (const int id : in.allocs) {
+      State& s = state[static_cast<std::size_t>(id)];
+      if (s != State::unborn || program.buffers[static_cast<std::size_t>(id)].persistent) {
+        fail(program, section, i, fmt::format("{} is allocated twice or is persistent", name(id)));
+      }
+      s = State::alive;
+    }
+    const auto use = [&](int id) {
+      if (!program.buffers[static_cast<std::size_t>(id)].persistent &&
+          state[static_cast<std::size_t>(id)] != State::alive) {
+        fail(program, section, i, fmt::format("{} is used before it is allocated or after it is freed", name(id)));
+      }
+    };
+    for (const Operand& operand : in.inputs) use(operand.buffer);
+    for (const Operand& operand : in.outputs) use(operand.buffer);
+    if (in.workspace >= 0) use(in.workspace);
+    for (const int id : in.frees) {
+      use(id);
+      state[static_cast<std::size_t>(id)] = State::dead;
+    }
+  }
+  for (std::size_t id = 0; id < state.size(); ++id) {
+    if (state[id] == State::alive) {
+      throw InternalError(
+          fmt::format("program of rank {}: {} never frees {}", program.rank, section.name, program.buffers[id].name));
+    }
+  }
+}
+
+/// Any two accesses to common bytes, at least one of them a write, must be ordered. Addresses count, not buffers: this
+/// finds both a missing wait and two live buffers at one place.
+void verify_races(const Program& program, const Section& section) {
+  const HappensBefore order(section.instructions, static_cast<int>(program.streams.size()));
+  struct Access {
+    std::int64_t begin, end;
+    int instruction;
+    bool write;
+    int buffer;
+  };
+  std::vector<Access> recent;  // accesses that a later instruction may still conflict with
+  std::vector<Access> mine;
+  for (std::size_t i = 0; i < section.instructions.size(); ++i) {
+    const Instruction& in = section.instructions[i];
+    mine.clear();
+    const auto add = [&](const Operand& operand, bool write) {
+      const Buffer& b = program.buffers[static_cast<std::size_t>(operand.buffer)];
+      const std::int64_t at = b.offset_bytes + operand.begin * size_of(b.dtype);
+      // Versions of one buffer are told apart by their lag alone: within one body, lag names the copy.
+      const std::int64_t shift = b.versions > 1 ? operand.lag * b.size_bytes() : 0;
+      mine.push_back({at + shift, at + shift + operand.num_elements * size_of(b.dtype), static_cast<int>(i), write,
+                      operand.buffer});
+    };
+    for (const Operand& operand : in.inputs) add(operand, false);
+    for (const Operand& operand : in.outputs) add(operand, true);
+    if (in.workspace >= 0) {
+      add({in.workspace, 0, program.buffers[static_cast<std::size_t>(in.workspace)].num_elements, 0}, true);
+    }
+    for (const Access& now : mine) {
+      for (const Access& before : recent) {
+        const bool conflict = (now.write || before.write) && now.begin < before.end && before.begin < now.end;
+        if (conflict && !order.ordered(before.instruction, now.instruction)) {
+          fail(program, section, i,
+               fmt::format("not ordered after #{}, which touches the same bytes ({} and {})", before.instruction,
+                           program.buffers[static_cast<std::size_t>(now.buffer)].name,
+                           program.buffers[static_cast<std::size_t>(before.buffer)].name));
+        }
+      }
+    }
+    // An access on the own stream needs no memory here: order within a stream is implied. Keep only what some other
+    // stream may race with.
+    std::erase_if(recent, [&](const Access& a) {
+      return section.instructions[static_cast<std::size_t>(a.instruction)].stream == in.stream &&
+             std::ranges::any_of(
+                 mine, [&](const Access& m) { return m.begin <= a.begin && a.end <= m.end && (m.write || !a.write); });
+    });
+    recent.insert(recent.end(), mine.begin(), mine.end());
+  }
+}
+
+bool single_stream(const Section& section) {
+  return std::ranges::all_of(section.instructions, [](const Instruction& in) { return in.stream == 0; });
+}
+
+}  // namespace
+
+void verify(const Program& program) {
+  for (const Section& section :
+       {Section{"prologue", program.prologue}, Section{"body", program.body}, Section{"epilogue", program.epilogue}}) {
+    for (std::size_t i = 0; i < section.instructions.size(); ++i) {
+      verify_operands(program, section, i);
+    }
+    verify_lifetimes(program, section);
+    if (!single_stream(section)) {
+      verify_races(program, section);
+    }
+  }
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.offset_bytes < 0 || buffer.offset_bytes % arena_alignment_bytes != 0 ||
+        buffer.offset_bytes + buffer.size_bytes() * buffer.versions > program.arena_bytes) {
+      throw InternalError(
+          fmt::format("program of rank {}: buffer {} has no place in the arena", program.rank, buffer.name));
+    }
+  }
+}
+
+namespace {
+
+/// All ranks' bodies (or prologues …) executed in lock step under rendezvous: an instruction runs when it heads its
+/// stream, its waits are complete and, for a collective, all members stand at the matching one.
+class Rendezvous {
+ public:
+  Rendezvous(const std::vector<Program>& programs, std::string_view name, std::vector<Instruction> Program::*section)
+      : programs_(programs), name_(name), section_(section) {}
+
+  void run() {
+    const auto num_ranks = programs_.size();
+    heads_.resize(num_ranks);
+    complete_.resize(num_ranks);
+    queues_.resize(num_ranks);
+    for (std::size_t r = 0; r < num_ranks; ++r) {
+      const auto& instructions = programs_[r].*section_;
+      queues_[r].resize(programs_[r].streams.size());
+      heads_[r].assign(programs_[r].streams.size(), 0);
+      complete_[r].assign(instructions.size(), false);
+      for (std::size_t i = 0; i < instructions.size(); ++i) {
+        queues_[r][static_cast<std::size_t>(instructions[i].stream)].push_back(static_cast<int>(i));
+      }
+    }
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (std::size_t r = 0; r < num_ranks; ++r) {
+        for (std::size_t s = 0; s < queues_[r].size(); ++s) {
+          while (try_head(r, s)) progress = true;
+        }
+      }
+    }
+    report_stuck();
+  }
+
+ private:
+  const Instruction& at(std::size_t rank, int index) const {
+    return (programs_[rank].*section_)[static_cast<std::size_t>(index)];
+  }
+
+  /// Index of the instruction that heads the stream if its waits are complete, else -1.
+  int ready_head(std::size_t rank, std::size_t stream) const {
+    const auto& queue = queues_[rank][stream];
+    const std::size_t head = heads_[rank][stream];
+    if (head >= queue.size()) return -1;
+    const int index = queue[head];
+    for (const Wait& wait : at(rank, index).waits) {
+      if (wait.lag == 0 && !complete_[rank][static_cast<std::size_t>(wait.instruction)]) return -1;
+    }
+    return index;
+  }
+
+  void finish(std::size_t rank, std::size_t stream, int index) {
+    complete_[rank][static_cast<std::size_t>(index)] = true;
+    ++heads_[rank][stream];
+  }
+
+  /// A ready head of @p rank that belongs to the same operation as @p in of rank @p asker. @return its stream, or npos.
+  std::size_t partner(std::size_t rank, const Instruction& in, const Group& group, std::size_t asker) const {
+    const Program& other = programs_[rank];
+    for (std::size_t s = 0; s < queues_[rank].size(); ++s) {
+      const int index = ready_head(rank, s);
+      if (index < 0) continue;
+      const Instruction& candidate = at(rank, index);
+      if (!candidate.is_collective() || other.groups[static_cast<std::size_t>(candidate.group)].name != group.name ||
+          other.streams[s] != programs_[asker].streams[static_cast<std::size_t>(in.stream)]) {
+        continue;
+      }
+      return s;
+    }
+    return npos;
+  }
+
+  std::int64_t size_bytes(std::size_t rank, const Instruction& in) const {
+    std::int64_t bytes = 0;
+    for (const auto* operands : {&in.inputs, &in.outputs}) {
+      for (const Operand& operand : *operands) {
+        bytes = std::max(bytes, operand.num_elements *
+                                    size_of(programs_[rank].buffers[static_cast<std::size_t>(operand.buffer)].dtype));
+      }
+    }
+    return bytes;
+  }
+
+  bool try_head(std::size_t rank, std::size_t stream) {
+    const int index = ready_head(rank, stream);
+    if (index < 0) return false;
+    const Instruction& in = at(rank, index);
+    if (!in.is_collective()) {
+      finish(rank, stream, index);
+      return true;
+    }
+    const Group& group = programs_[rank].groups[static_cast<std::size_t>(in.group)];
+    std::vector<int> members = group.ranks;
+    const bool point_to_point = in.collective == Collective::send || in.collective == Collective::recv;
+    if (point_to_point) {
+      members = {static_cast<int>(rank), group.ranks[static_cast<std::size_t>(in.root)]};
+    }
+    std::vector<std::pair<std::size_t, std::size_t>> heads;
+    for (const int member : members) {
+      const auto m = static_cast<std::size_t>(member);
+      const std::size_t s = m == rank ? stream : partner(m, in, group, rank);
+      if (s == npos) return false;
+      const int other_index = ready_head(m, s);
+      const Instruction& other = at(m, other_index);
+      const bool kinds_agree =
+          point_to_point && m != rank
+              ? (in.collective == Collective::send ? Collective::recv : Collective::send) == other.collective
+              : in.collective == other.collective && in.root == other.root && in.reduction == other.reduction;
+      if (!kinds_agree || size_bytes(rank, in) != size_bytes(m, other)) {
+        throw InternalError(
+            fmt::format("mismatched collectives in group {}: rank {} {} ({} bytes), rank {} {} ({} bytes)", group.name,
+                        rank, describe(in, name_, static_cast<std::size_t>(index)), size_bytes(rank, in), m,
+                        describe(other, name_, static_cast<std::size_t>(other_index)), size_bytes(m, other)));
+      }
+      heads.emplace_back(m, s);
+    }
+    for (const auto& [m, s] : heads) {
+      finish(m, s, ready_head(m, s));
+    }
+    return true;
+  }
+
+  void report_stuck() const {
+    std::string stuck;
+    for (std::size_t r = 0; r < queues_.size(); ++r) {
+      for (std::size_t s = 0; s < queues_[r].size(); ++s) {
+        if (heads_[r][s] < queues_[r][s].size() && stuck.size() < 600) {
+          const int index = queues_[r][s][heads_[r][s]];
+          stuck += fmt::format("\n  rank {} on {}: {}", r, programs_[r].streams[s],
+                               describe(at(r, index), name_, static_cast<std::size_t>(index)));
+        }
+      }
+    }
+    if (!stuck.empty()) {
+      throw InternalError("deadlock: these instructions wait for ever" + stuck);
+    }
+  }
+
+  static constexpr std::size_t npos = static_cast<std::size_t>(-1);
+  const std::vector<Program>& programs_;
+  std::string_view name_;
+  std::vector<Instruction> Program::*section_;
+  std::vector<std::vector<std::vector<int>>> queues_;  ///< [rank][stream] instruction indices
+  std::vector<std::vector<std::size_t>> heads_;        ///< [rank][stream]
+  std::vector<std::vector<bool>> complete_;            ///< [rank][instruction]
+};
+
+}  // namespace
+
+void verify(const std::vector<Program>& programs) {
+  for (std::size_t r = 0; r < programs.size(); ++r) {
+    if (programs[r].rank != static_cast<int>(r) || programs[r].num_ranks != static_cast<int>(programs.size())) {
+      throw InternalError(fmt::format("program {} of {} says it is rank {} of {}", r, programs.size(), programs[r].rank,
+                                      programs[r].num_ranks));
+    }
+    for (const Group& group : programs[r].groups) {
+      for (const int member : group.ranks) {
+        const auto& theirs = programs.at(static_cast<std::size_t>(member)).groups;
+        if (std::ranges::find(theirs, group) == theirs.end()) {
+          throw InternalError(
+              fmt::format("rank {} has group {} = {}, rank {} has not", r, group.name, group.ranks, member));
+        }
+      }
+    }
+  }
+  Rendezvous(programs, "prologue", &Program::prologue).run();
+  Rendezvous(programs, "body", &Program::body).run();
+  Rendezvous(programs, "epilogue", &Program::epilogue).run();
+}
+
+}  // namespace strata

@@ -1,0 +1,156 @@
+#include "lower/activations.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace strata {
+namespace {
+
+DType dtype_of(TensorRole role, DType compute) {
+  switch (role) {
+    case TensorRole::activation:
+    case TensorRole::image: return compute;
+    case TensorRole::statistic:
+    case TensorRole::loss: return DType::f32;
+    case TensorRole::indices: return DType::u8;
+    case TensorRole::tokens:
+    case TensorRole::targets: return DType::i32;
+  }
+  throw InternalError("no such tensor role");
+}
+
+}  // namespace
+
+Activations::Activations(const ModelGraph& graph, DType compute, std::int64_t num_samples, ProgramBuilder& builder)
+    : graph_(graph),
+      compute_(compute),
+      num_samples_(num_samples),
+      builder_(builder),
+      needs_gradient_(graph.tensors.size(), false),
+      num_consumers_(graph.tensors.size(), 0),
+      saved_(graph.tensors.size(), false) {
+  for (const Operator& op : graph.operators) {
+    bool depends = !op.parameters.empty();
+    for (const int t : op.inputs) {
+      ++num_consumers_[static_cast<std::size_t>(t)];
+      depends = depends || needs_gradient_[static_cast<std::size_t>(t)];
+    }
+    for (const int t : op.outputs) {
+      needs_gradient_[static_cast<std::size_t>(t)] =
+          depends && graph.tensors[static_cast<std::size_t>(t)].role == TensorRole::activation;
+    }
+    for (const int t : saved_for_backward(op)) {
+      saved_[static_cast<std::size_t>(t)] = true;
+    }
+  }
+  begin(0);
+}
+
+void Activations::begin(int micro_batch) {
+  micro_batch_ = micro_batch;
+  values_.assign(graph_.tensors.size(), -1);
+  gradients_.assign(graph_.tensors.size(), -1);
+}
+
+Operand Activations::new_buffer(const std::string& name, int tensor, Category category) {
+  const Tensor& description = graph_.tensors[static_cast<std::size_t>(tensor)];
+  return builder_.whole(builder_.add_buffer({.name = name,
+                                             .num_elements = num_samples_ * description.elements_per_sample(),
+                                             .dtype = dtype_of(description.role, compute_),
+                                             .category = category}));
+}
+
+Operand Activations::value(int tensor) const {
+  const int buffer = values_[static_cast<std::size_t>(tensor)];
+  STRATA_INVARIANT(buffer >= 0, "nothing has produced " + graph_.tensors[static_cast<std::size_t>(tensor)].name);
+  return builder_.whole(buffer);
+}
+
+Operand Activations::produce(int tensor) {
+  const Operand operand =
+      new_buffer(graph_.tensors[static_cast<std::size_t>(tensor)].name, tensor, Category::activation);
+  values_[static_cast<std::size_t>(tensor)] = operand.buffer;
+  return operand;
+}
+
+Operand Activations::produce_in_place(int tensor, int other) {
+  const Operand operand = value(other);
+  values_[static_cast<std::size_t>(tensor)] = operand.buffer;
+  values_[static_cast<std::size_t>(other)] = -1;
+  return operand;
+}
+
+bool Activations::may_overwrite(const Operator& op, int input) const {
+  const auto t = static_cast<std::size_t>(op.inputs[static_cast<std::size_t>(input)]);
+  // Inputs of the model have no gradient and are cheap, but they belong to whoever loaded them.
+  return graph_.tensors[t].role == TensorRole::activation && num_consumers_[t] == 1 && !saved_[t] && values_[t] >= 0 &&
+         std::ranges::count(values_, values_[t]) == 1;
+}
+
+int Activations::pending(int buffer) const { return static_cast<int>(std::ranges::count(gradients_, buffer)); }
+
+Activations::Taken Activations::take_gradient(int tensor) {
+  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
+  STRATA_INVARIANT(buffer >= 0, "no gradient of " + graph_.tensors[static_cast<std::size_t>(tensor)].name);
+  const Operand operand = builder_.whole(buffer);
+  buffer = -1;
+  return {operand, pending(operand.buffer) == 0};
+}
+
+void Activations::share_gradient(int tensor, int buffer) {
+  STRATA_INVARIANT(!has_gradient(tensor), "a gradient is there already");
+  gradients_[static_cast<std::size_t>(tensor)] = buffer;
+}
+
+void Activations::detach(int tensor, const std::string& name) {
+  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
+  const Operand shared = builder_.whole(buffer);
+  const Operand own =
+      new_buffer(graph_.tensors[static_cast<std::size_t>(tensor)].name + "/gradient", tensor, Category::activation);
+  builder_.emit({.kernel = Kernel::copy,
+                 .phase = Phase::backward,
+                 .micro_batch = micro_batch_,
+                 .name = name,
+                 .inputs = {shared},
+                 .outputs = {own},
+                 .attributes = {{"elements", own.num_elements}}});
+  buffer = own.buffer;
+}
+
+Activations::Destination Activations::gradient_destination(int tensor, bool can_accumulate) {
+  const std::string name = graph_.tensors[static_cast<std::size_t>(tensor)].name + "/gradient";
+  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
+  if (buffer < 0) {
+    const Operand operand = new_buffer(name, tensor, Category::activation);
+    buffer = operand.buffer;
+    return {operand, false};
+  }
+  if (!can_accumulate) {
+    return {new_buffer(name, tensor, Category::activation), false};
+  }
+  // Somebody who has not run yet still reads the shared buffer: give this tensor its own copy first.
+  if (pending(buffer) > 1) {
+    detach(tensor, name);
+  }
+  return {builder_.whole(buffer), true};
+}
+
+void Activations::merge(int tensor, const Destination& destination, const std::string& name) {
+  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
+  if (destination.operand.buffer == buffer) {
+    return;
+  }
+  if (pending(buffer) > 1) {
+    detach(tensor, name);
+  }
+  builder_.emit({.kernel = Kernel::accumulate,
+                 .phase = Phase::backward,
+                 .micro_batch = micro_batch_,
+                 .name = name,
+                 .inputs = {destination.operand},
+                 .outputs = {builder_.whole(buffer)},
+                 .attributes = {{"elements", destination.operand.num_elements}}});
+}
+
+}  // namespace strata

@@ -1,0 +1,61 @@
+#pragma once
+
+/// @file
+/// Collects buffers and instructions of one rank. Dependencies, lifetimes and addresses are not written by hand
+/// anywhere: waits follow from who touches the same elements on another stream, alloc and free from the first and last
+/// use, addresses from the lifetimes.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/happens_before.hpp"
+#include "ir/program.hpp"
+#include "lower/lower.hpp"
+
+namespace strata {
+
+class ProgramBuilder {
+ public:
+  /// @param streams names; stream 0 is compute.
+  ProgramBuilder(int rank, int num_ranks, std::vector<std::string> streams);
+
+  int add_buffer(Buffer buffer);
+  int add_group(Group group);
+  const Buffer& buffer(int id) const { return program_.buffers[static_cast<std::size_t>(id)]; }
+  /// All elements of a buffer.
+  Operand whole(int id) const { return {id, 0, buffer(id).num_elements, 0}; }
+
+  enum class Section { prologue, body, epilogue };
+  /// Instructions go to @p section from now on. Sections are filled one after the other.
+  void begin(Section section);
+
+  /// Append @p instruction with the waits it needs. @return its index in the section.
+  int emit(Instruction instruction);
+
+  /// Where the loss and the gradient norm are found after the body.
+  void set_loss(int id) { program_.loss_buffer = id; }
+  void set_norm(int id) { program_.norm_buffer = id; }
+
+  /// Add workspaces, lifetimes and addresses, and verify.
+  Program finish(const WorkspaceBytes& workspace_bytes) &&;
+
+ private:
+  struct Access {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    int instruction = 0;
+    bool write = false;
+  };
+  std::vector<Instruction>& section();
+  void find_waits(Instruction& instruction);
+
+  Program program_;
+  Section current_ = Section::prologue;
+  HappensBefore order_;
+  std::vector<std::vector<Access>> accesses_;  ///< by buffer, of this section
+};
+
+}  // namespace strata

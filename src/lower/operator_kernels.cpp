@@ -1,0 +1,296 @@
+#include "lower/operator_kernels.hpp"
+
+#include <fmt/core.h>
+
+#include <initializer_list>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace strata {
+namespace {
+
+struct KernelPair {
+  Kernel forward;
+  Kernel backward;  ///< the gradient of the input
+};
+
+KernelPair kernels_of(OperatorKind kind) {
+  switch (kind) {
+    case OperatorKind::embedding: return {Kernel::embedding_forward, Kernel::embedding_backward};
+    case OperatorKind::linear: return {Kernel::linear_forward, Kernel::linear_backward_input};
+    case OperatorKind::layer_norm: return {Kernel::layer_norm_forward, Kernel::layer_norm_backward};
+    case OperatorKind::rms_norm: return {Kernel::rms_norm_forward, Kernel::rms_norm_backward};
+    case OperatorKind::rotary: return {Kernel::rotary_forward, Kernel::rotary_backward};
+    case OperatorKind::attention: return {Kernel::attention_forward, Kernel::attention_backward};
+    case OperatorKind::gelu: return {Kernel::gelu_forward, Kernel::gelu_backward};
+    case OperatorKind::relu: return {Kernel::relu_forward, Kernel::relu_backward};
+    case OperatorKind::swiglu: return {Kernel::swiglu_forward, Kernel::swiglu_backward};
+    case OperatorKind::add: return {Kernel::add, Kernel::none};
+    case OperatorKind::dropout: return {Kernel::dropout_forward, Kernel::dropout_backward};
+    case OperatorKind::convolution: return {Kernel::convolution_forward, Kernel::convolution_backward_input};
+    case OperatorKind::max_pool: return {Kernel::max_pool_forward, Kernel::max_pool_backward};
+    case OperatorKind::average_pool: return {Kernel::average_pool_forward, Kernel::average_pool_backward};
+    case OperatorKind::batch_norm: return {Kernel::batch_norm_forward, Kernel::batch_norm_backward};
+    case OperatorKind::cross_entropy: return {Kernel::cross_entropy, Kernel::none};
+  }
+  throw InternalError("no such operator kind");
+}
+
+void copy_attributes(const Operator& op, std::initializer_list<std::string_view> keys, Attributes& to) {
+  for (const std::string_view key : keys) {
+    for (const Attributes::Entry& entry : op.attributes.entries()) {
+      if (entry.key != key) continue;
+      if (const auto* integer = std::get_if<std::int64_t>(&entry.value)) {
+        to.set(key, *integer);
+      } else {
+        to.set(key, std::get<double>(entry.value));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Instruction OperatorLowering::kernel(Kernel kernel, const Operator& op, Phase phase) const {
+  Instruction in{.kernel = kernel, .phase = phase, .micro_batch = activations.micro_batch(), .name = op.name};
+  shape_attributes(op, in);
+  return in;
+}
+
+std::int64_t OperatorLowering::rows(int tensor, std::int64_t width) const {
+  const std::int64_t elements =
+      activations.num_samples() * graph.tensors[static_cast<std::size_t>(tensor)].elements_per_sample();
+  STRATA_INVARIANT(elements % width == 0, fmt::format("{} elements in rows of {}", elements, width));
+  return elements / width;
+}
+
+/// The numbers that the kernel's signature lists.
+void OperatorLowering::shape_attributes(const Operator& op, Instruction& in) const {
+  Attributes& a = in.attributes;
+  const Attributes& of = op.attributes;
+  const auto& first_input = graph.tensors[static_cast<std::size_t>(op.inputs.front())];
+  const std::int64_t elements = activations.num_samples() * first_input.elements_per_sample();
+  switch (op.kind) {
+    case OperatorKind::embedding:
+      copy_attributes(op, {"width", "vocabulary"}, a);
+      a.set("rows", elements);
+      a.set("sequence", first_input.elements_per_sample());
+      break;
+    case OperatorKind::linear:
+      copy_attributes(op, {"in", "out"}, a);
+      a.set("rows", rows(op.inputs.front(), of.integer("in")));
+      break;
+    case OperatorKind::layer_norm:
+    case OperatorKind::rms_norm:
+      copy_attributes(op, {"width", "epsilon"}, a);
+      a.set("rows", rows(op.inputs.front(), of.integer("width")));
+      break;
+    case OperatorKind::rotary:
+    case OperatorKind::attention:
+      copy_attributes(op, {"heads", "kv_heads", "head_dim", "theta", "causal", "dropout"}, a);
+      a.set("samples", activations.num_samples());
+      a.set("sequence", first_input.shape.front());
+      if (op.kind == OperatorKind::attention) a.set("first_sample", first_sample);
+      break;
+    case OperatorKind::swiglu:
+      copy_attributes(op, {"width"}, a);
+      a.set("rows", rows(op.inputs.front(), 2 * of.integer("width")));
+      break;
+    case OperatorKind::gelu:
+    case OperatorKind::relu:
+    case OperatorKind::add: a.set("elements", elements); break;
+    case OperatorKind::dropout:
+      copy_attributes(op, {"probability"}, a);
+      a.set("elements", elements);
+      a.set("first_element", first_sample * first_input.elements_per_sample());
+      break;
+    case OperatorKind::convolution:
+      copy_attributes(op, {"in", "out", "kernel", "stride", "padding", "height", "width"}, a);
+      a.set("samples", activations.num_samples());
+      break;
+    case OperatorKind::max_pool:
+    case OperatorKind::average_pool:
+      copy_attributes(op, {"channels", "kernel", "stride", "padding", "height", "width"}, a);
+      a.set("samples", activations.num_samples());
+      break;
+    case OperatorKind::batch_norm:
+      copy_attributes(op, {"channels", "epsilon"}, a);
+      a.set("rows", rows(op.inputs.front(), of.integer("channels")));
+      break;
+    case OperatorKind::cross_entropy: {
+      const std::int64_t classes = of.integer("classes");
+      const std::int64_t num_rows = rows(op.inputs.front(), classes);
+      const std::int64_t rows_per_sample = num_rows / activations.num_samples();
+      a.set("classes", classes);
+      a.set("rows", num_rows);
+      // The gradient of the mean over the global batch: sums over micro-batches and ranks need no further division.
+      a.set("scale", 1.0 / static_cast<double>(plan.global_batch * rows_per_sample));
+      break;
+    }
+  }
+}
+
+/// A place for output @p index: over one of the inputs listed in @p may_reuse where nothing is lost, else a new buffer.
+Operand OperatorLowering::output(const Operator& op, int index, std::initializer_list<int> may_reuse) {
+  const int tensor = op.outputs[static_cast<std::size_t>(index)];
+  for (const int input : may_reuse) {
+    if (activations.may_overwrite(op, input)) {
+      return activations.produce_in_place(tensor, op.inputs[static_cast<std::size_t>(input)]);
+    }
+  }
+  return activations.produce(tensor);
+}
+
+void OperatorLowering::forward(const Operator& op, Phase phase) {
+  Instruction in = kernel(kernels_of(op.kind).forward, op, phase);
+  for (const int t : op.inputs) {
+    in.inputs.push_back(activations.value(t));
+  }
+  for (const int p : op.parameters) {
+    in.inputs.push_back(parameters.weight(p));
+  }
+  switch (op.kind) {
+    case OperatorKind::rotary:
+    case OperatorKind::relu:
+    case OperatorKind::dropout: in.outputs = {output(op, 0, {0})}; break;
+    case OperatorKind::add: in.outputs = {output(op, 0, {1, 0})}; break;
+    case OperatorKind::cross_entropy:
+      // The kernel leaves the gradient where the logits were: the largest activation exists once.
+      in.outputs = {output(op, 0, {}), activations.value(op.inputs.front())};
+      activations.share_gradient(op.inputs.front(), in.outputs.back().buffer);
+      activations.drop(op.inputs.front());
+      break;
+    case OperatorKind::embedding:
+    case OperatorKind::linear:
+    case OperatorKind::layer_norm:
+    case OperatorKind::rms_norm:
+    case OperatorKind::attention:
+    case OperatorKind::gelu:
+    case OperatorKind::swiglu:
+    case OperatorKind::convolution:
+    case OperatorKind::max_pool:
+    case OperatorKind::average_pool:
+    case OperatorKind::batch_norm:
+      for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+        in.outputs.push_back(output(op, static_cast<int>(i), {}));
+      }
+      break;
+  }
+  builder.emit(std::move(in));
+}
+
+/// Kernels whose outputs are parameter gradients from output number in.outputs.size() on.
+void OperatorLowering::emit_weight_gradient(const Operator& op, Instruction in) {
+  std::int64_t accumulate = in.attributes.integer_or("accumulate", 0);
+  for (const int p : op.parameters) {
+    const ParameterStates::Destination destination = parameters.gradient(p);
+    accumulate |= destination.accumulate ? std::int64_t{1} << in.outputs.size() : 0;
+    in.outputs.push_back(destination.operand);
+  }
+  in.attributes.set("accumulate", accumulate);
+  builder.emit(std::move(in));
+  for (const int p : op.parameters) {
+    parameters.contributed(p, last_micro_batch);
+  }
+}
+
+/// Kernels whose first output is the gradient of input number @p input. @p reuse: the incoming gradient, which an
+/// elementwise kernel may overwrite.
+void OperatorLowering::emit_input_gradient(const Operator& op, int input, Instruction in, bool can_accumulate,
+                                           const Activations::Taken* reuse) {
+  const int tensor = op.inputs[static_cast<std::size_t>(input)];
+  if (!activations.needs_gradient(tensor)) {
+    return;
+  }
+  if (reuse != nullptr && reuse->exclusive && !activations.has_gradient(tensor)) {
+    activations.share_gradient(tensor, reuse->operand.buffer);
+    in.outputs = {reuse->operand};
+    builder.emit(std::move(in));
+    return;
+  }
+  const Activations::Destination destination = activations.gradient_destination(tensor, can_accumulate);
+  in.outputs = {destination.operand};
+  if (can_accumulate) {
+    in.attributes.set("accumulate", destination.accumulate ? 1 : 0);
+  }
+  builder.emit(std::move(in));
+  activations.merge(tensor, destination, op.name);
+}
+
+void OperatorLowering::backward(const Operator& op) {
+  if (op.kind == OperatorKind::cross_entropy || !activations.has_gradient(op.outputs.front())) {
+    return;  // the loss wrote its gradient in forward; an output that nothing reads has none
+  }
+  const Activations::Taken dy = activations.take_gradient(op.outputs.front());
+  const int x = op.inputs.front();
+  Instruction in = kernel(kernels_of(op.kind).backward, op, Phase::backward);
+  switch (op.kind) {
+    case OperatorKind::embedding:
+      in.inputs = {activations.value(x), dy.operand};
+      emit_weight_gradient(op, std::move(in));
+      break;
+    case OperatorKind::linear:
+    case OperatorKind::convolution: {
+      Instruction weight =
+          kernel(op.kind == OperatorKind::linear ? Kernel::linear_backward_weight : Kernel::convolution_backward_weight,
+                 op, Phase::backward);
+      weight.inputs = {activations.value(x), dy.operand};
+      emit_weight_gradient(op, std::move(weight));
+      in.inputs = {dy.operand, parameters.weight(op.parameters.front())};
+      emit_input_gradient(op, 0, std::move(in), true);
+      break;
+    }
+    case OperatorKind::layer_norm:
+    case OperatorKind::rms_norm:
+    case OperatorKind::batch_norm: {
+      const Activations::Destination dx = activations.gradient_destination(x, true);
+      in.inputs = {dy.operand, activations.value(x), parameters.weight(op.parameters.front()),
+                   activations.value(op.outputs[1])};
+      in.outputs = {dx.operand};
+      in.attributes.set("accumulate", dx.accumulate ? 1 : 0);
+      emit_weight_gradient(op, std::move(in));
+      break;
+    }
+    case OperatorKind::attention:
+      in.inputs = {dy.operand, activations.value(x), activations.value(op.outputs[0]),
+                   activations.value(op.outputs[1])};
+      emit_input_gradient(op, 0, std::move(in), false);
+      break;
+    case OperatorKind::gelu:
+    case OperatorKind::swiglu:
+      in.inputs = {dy.operand, activations.value(x)};
+      emit_input_gradient(op, 0, std::move(in), false, op.kind == OperatorKind::gelu ? &dy : nullptr);
+      break;
+    case OperatorKind::relu:
+      in.inputs = {dy.operand, activations.value(op.outputs[0])};
+      emit_input_gradient(op, 0, std::move(in), false, &dy);
+      break;
+    case OperatorKind::rotary:
+    case OperatorKind::dropout:
+      in.inputs = {dy.operand};
+      emit_input_gradient(op, 0, std::move(in), false, &dy);
+      break;
+    case OperatorKind::max_pool:
+      in.inputs = {dy.operand, activations.value(op.outputs[1])};
+      emit_input_gradient(op, 0, std::move(in), false);
+      break;
+    case OperatorKind::average_pool:
+      in.inputs = {dy.operand};
+      emit_input_gradient(op, 0, std::move(in), false);
+      break;
+    case OperatorKind::add:
+      for (const int input : op.inputs) {
+        if (!activations.needs_gradient(input)) continue;
+        if (activations.has_gradient(input)) {
+          activations.merge(input, {dy.operand, false}, op.name);
+        } else {
+          activations.share_gradient(input, dy.operand.buffer);
+        }
+      }
+      break;
+    case OperatorKind::cross_entropy: break;
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,65 @@
+#pragma once
+
+/// @file
+/// The contract every mode implements: one mode a file, a pure function from a request to a plan.
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ir/cluster.hpp"
+#include "ir/evaluate.hpp"
+#include "ir/model_graph.hpp"
+#include "ir/plan.hpp"
+
+namespace strata {
+
+using OptionValue = std::variant<bool, std::int64_t, double, std::string>;
+
+/// An option that one mode declares for itself: `[strategy]` checking, --help and the reference follow from this row.
+struct OptionRow {
+  std::string_view name;
+  OptionValue default_value;  ///< its alternative is the option's type
+  std::string_view
+      accepted;  ///< words separated by " | ", or a condition in words ("> 0"); empty: anything of the type
+  std::string_view help;
+};
+
+/// Everything a planner may look at. If it is not in here, a planner may not depend on it.
+struct PlanRequest {
+  const ModelGraph& graph;
+  const Cluster& cluster;
+  Plan base;  ///< mesh, batch, schedule.micro_batches, recompute, optimizer, dtypes, capacity and seed as the
+              ///< experiment asks; strategy set
+  std::map<std::string, OptionValue> options;  ///< every row of options(), defaults filled in
+  const Evaluate* evaluate = nullptr;          ///< predicts bytes and seconds of a plan; null where nothing predicts
+};
+
+/// A mode. Stateless; safe to call from any thread.
+class Planner {
+ public:
+  virtual ~Planner() = default;
+  /// As in TOML, file and figure: "1f1b" lives in planners/m_1f1b.cpp (see mode_file_stem).
+  virtual std::string_view name() const = 0;
+  /// One line for `strata list strategies`.
+  virtual std::string_view summary() const = 0;
+  /// Citation, stored in every result file.
+  virtual std::string_view source() const = 0;
+  virtual std::span<const OptionRow> options() const = 0;
+  /// @return a plan for which verify(plan, request.graph) holds; equal requests give equal plans.
+  /// @throws Unsupported with the violated condition and its numbers.
+  virtual Plan plan(const PlanRequest& request) const = 0;
+};
+
+/// All modes compiled into this binary, sorted by name.
+std::span<const Planner* const> all_planners();
+/// @throws UserError listing the known names.
+const Planner& find_planner(std::string_view name);
+/// A mode's file, symbol and test name: `-` → `_`, `+` → `_plus_`, `m_` before a leading digit.
+std::string mode_file_stem(std::string_view name);
+
+}  // namespace strata
