@@ -1,11 +1,24 @@
+/// @file
+/// Edit distance over three rows of its table; names are short, so nothing cleverer is needed.
+
 #include "base/near_name.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
+#include <utility>
 
 namespace strata {
+
+namespace {
+
+bool same_letter(char a, char b) {
+  return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+}
+
+}  // namespace
 
 int edit_distance(std::string_view a, std::string_view b) {
   // Optimal string alignment: rows of the table for i - 2, i - 1 and i letters of a.
@@ -16,8 +29,8 @@ int edit_distance(std::string_view a, std::string_view b) {
   for (std::size_t i = 1; i <= a.size(); ++i) {
     now[0] = static_cast<int>(i);
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      now[j] = std::min({last[j] + 1, now[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+      now[j] = std::min({last[j] + 1, now[j - 1] + 1, last[j - 1] + (same_letter(a[i - 1], b[j - 1]) ? 0 : 1)});
+      if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) && same_letter(a[i - 2], b[j - 1])) {
         now[j] = std::min(now[j], before[j - 2] + 1);
       }
     }

@@ -1,7 +1,8 @@
 #pragma once
 
 /// @file
-/// "Did you mean": the known name nearest to a misspelt one, by edits (insert, delete, replace, swap of neighbours).
+/// "Did you mean": the known name nearest to a misspelt one, by edits (insert, delete, replace, swap of neighbours),
+/// upper and lower case alike.
 
 #include <span>
 #include <string>

@@ -28,7 +28,14 @@ void wait_sleeping(std::span<MPI_Request> requests, const World* world) {
     pause = std::min(pause * 2, kLongest);
     if (world != nullptr && Clock::now() >= next_check) {
       next_check = Clock::now() + kCheckEvery;
-      world->check_peers();
+      try {
+        world->check_peers();
+      } catch (const CommunicationError&) {
+        if (!complete()) {
+          throw;
+        }
+        return;
+      }
     }
   }
 }

@@ -31,7 +31,8 @@ struct ModelSection {
 struct DataSection {
   std::string format = "auto";
   std::vector<std::string> paths;  ///< as written; see path_beside
-  std::int64_t num_samples = 1 << 20;
+  bool end_of_text = false;
+  std::int64_t num_samples = 1'000'000;
   bool shuffle = true;
   std::int64_t seed = 1;
   bool operator==(const DataSection&) const = default;

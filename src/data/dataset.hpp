@@ -2,7 +2,8 @@
 
 /// @file
 /// What training reads: samples by number. A dataset is a pure function sample → values, the same on every rank; which
-/// rank reads which sample when is order.hpp's business alone. Reading allocates nothing and is safe from several threads.
+/// rank reads which sample when is order.hpp's business alone. Reading allocates nothing and is safe from several
+/// threads.
 
 #include <cstdint>
 #include <memory>
@@ -22,13 +23,13 @@ struct FileProvenance {
   bool operator==(const FileProvenance&) const = default;
 };
 
-/// Where the samples come from. Equal provenance on two machines means the same samples in the same numbering (as far as
-/// a sampled checksum can tell).
+/// Where the samples come from. Equal provenance on two machines means the same samples in the same numbering (as far
+/// as a sampled checksum can tell).
 struct Provenance {
-  Format format = Format::synthetic;  ///< never automatic
-  std::vector<FileProvenance> files;  ///< empty for synthetic
+  Format format = Format::synthetic;       ///< never automatic
+  std::vector<FileProvenance> files = {};  ///< empty for synthetic
   std::int64_t num_samples = 0;
-  std::string detail;  ///< what the numbers above leave out: window and vocabulary, seed, entropy; one line
+  std::string detail = {};  ///< what the numbers above leave out: window and vocabulary, seed, entropy; one line
   bool operator==(const Provenance&) const = default;
 };
 
@@ -78,14 +79,14 @@ class ImageDataset : public Dataset {
 /// [w·(s+1), (w+1)·(s+1)) with s = sequence_length; the tail of fewer tokens is dropped, and describe() counts it.
 struct TokenOptions {
   Format format = Format::automatic;
-  std::vector<std::string> paths;  ///< in this order; must be empty for synthetic
+  std::vector<std::string> paths = {};  ///< in this order; must be empty for synthetic
   std::int64_t sequence_length = 0;
-  /// The model's. Text needs at least 256. Ids of token files are checked as they are read, not at load: a check at load
-  /// would have every rank read the whole corpus before its first step.
+  /// The model's. Text needs at least 256. Ids of token files are checked as they are read, not at load: a check at
+  /// load would have every rank read the whole corpus before its first step.
   std::int64_t vocabulary = 0;
-  bool end_of_text = false;               ///< text only: id 256 follows each file's last byte; vocabulary at least 257
-  std::uint64_t seed = 1;                 ///< synthetic only
-  std::int64_t num_samples = 1'000'000;   ///< synthetic only: length of an epoch; sample i does not depend on it
+  bool end_of_text = false;              ///< text only: id 256 follows each file's last byte; vocabulary at least 257
+  std::uint64_t seed = 1;                ///< synthetic only
+  std::int64_t num_samples = 1'000'000;  ///< synthetic only: length of an epoch; sample i does not depend on it
 };
 
 /// @throws UserError for anything wrong in options or files; says which file, its size and what was expected.
@@ -93,7 +94,7 @@ std::unique_ptr<TokenDataset> make_token_dataset(const TokenOptions& options);
 
 struct ImageOptions {
   Format format = Format::automatic;
-  std::vector<std::string> paths;        ///< in this order; must be empty for synthetic
+  std::vector<std::string> paths = {};   ///< in this order; must be empty for synthetic
   std::int64_t image_size = 32;          ///< pixels; cifar10 is 32 and is not rescaled
   std::int64_t num_classes = 10;         ///< the model's; cifar10 needs at least 10
   std::uint64_t seed = 1;                ///< synthetic only

@@ -1,3 +1,6 @@
+/// @file
+/// The names of the formats, once.
+
 #include "data/format.hpp"
 
 #include <fmt/core.h>

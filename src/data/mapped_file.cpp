@@ -1,3 +1,6 @@
+/// @file
+/// open, fstat, mmap: every failure is the user's file and says so.
+
 #include "data/mapped_file.hpp"
 
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 #pragma once
 
 /// @file
-/// A file mapped read-only. Mapping, not reading: ranks of one node share the page cache's copy, nothing is allocated in
-/// a step, and a file larger than memory trains. The file must not be truncated while it is mapped (SIGBUS).
+/// A file mapped read-only. Mapping, not reading: ranks of one node share the page cache's copy, nothing is allocated
+/// in a step, and a file larger than memory trains. The file must not be truncated while it is mapped (SIGBUS).
 
 #include <cstdint>
 #include <span>

@@ -1,7 +1,11 @@
+/// @file
+/// Headers are believed only when the file's size agrees; ids only when the vocabulary holds them.
+
 #include "data/token_file.hpp"
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -50,8 +54,9 @@ std::int64_t check_llmc(const MappedFile& file) {
   }
   const LlmcKind* kind = llmc_kind(file);
   if (kind == nullptr) {
-    throw UserError(fmt::format("token file {} begins with {}, which is not llm.c's magic number {} (uint16) or {} (uint32)",
-                                file.path(), header_word(file, 0), llmc_kinds[0].magic, llmc_kinds[1].magic));
+    throw UserError(
+        fmt::format("token file {} begins with {}, which is not llm.c's magic number {} (uint16) or {} (uint32)",
+                    file.path(), header_word(file, 0), llmc_kinds[0].magic, llmc_kinds[1].magic));
   }
   if (header_word(file, 1) != kind->version) {
     throw UserError(fmt::format("token file {} has version {} under llm.c's magic number {}; only version {} is known",
@@ -60,10 +65,10 @@ std::int64_t check_llmc(const MappedFile& file) {
   const std::int64_t num_tokens = header_word(file, 2);
   const std::int64_t expected_bytes = static_cast<std::int64_t>(llmc_header_bytes) + num_tokens * kind->token_bytes;
   if (num_tokens < 0 || file.size_bytes() != expected_bytes) {
-    throw UserError(fmt::format(
-        "token file {} has {} bytes, but its header announces {} tokens of {} bytes, {} bytes in all: {}", file.path(),
-        file.size_bytes(), num_tokens, kind->token_bytes, expected_bytes,
-        file.size_bytes() < expected_bytes ? "it is truncated" : "its header is wrong"));
+    throw UserError(
+        fmt::format("token file {} has {} bytes, but its header announces {} tokens of {} bytes, {} bytes in all: {}",
+                    file.path(), file.size_bytes(), num_tokens, kind->token_bytes, expected_bytes,
+                    file.size_bytes() < expected_bytes ? "it is truncated" : "its header is wrong"));
   }
   return kind->token_bytes;
 }
@@ -75,7 +80,7 @@ std::uint32_t widen(const std::uint8_t* source, std::span<std::int32_t> ids) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     T token = 0;
     std::memcpy(&token, source + i * sizeof(T), sizeof(T));
-    largest = largest < token ? token : largest;
+    largest = std::max(largest, std::uint32_t{token});
     ids[i] = static_cast<std::int32_t>(token);
   }
   return largest;
@@ -89,7 +94,8 @@ Format detect_token_format(const MappedFile& file) {
   }
   if (file.path().ends_with(".bin")) {
     throw UserError(fmt::format(
-        "token file {} has no llm.c header, so its format cannot be told: set it to raw_u16, raw_u32 or text", file.path()));
+        "token file {} has no llm.c header, so its format cannot be told: set data.format to raw_u16, raw_u32 or text",
+        file.path()));
   }
   return Format::text;
 }
@@ -107,12 +113,13 @@ TokenFile::TokenFile(MappedFile file, Format format, bool end_of_text)
       break;
     case Format::automatic:
     case Format::cifar10:
-    case Format::synthetic: STRATA_INVARIANT(false, fmt::format("{} is not a format of a token file", to_string(format)));
+    case Format::synthetic:
+      STRATA_INVARIANT(false, fmt::format("{} is not a format of a token file", to_string(format)));
   }
   const std::int64_t payload_bytes = file_.size_bytes() - header_bytes_;
   if (payload_bytes % token_bytes_ != 0) {
-    throw UserError(fmt::format("token file {} has {} bytes, which is no multiple of the {} bytes of a {} token", file_.path(),
-                                file_.size_bytes(), token_bytes_, to_string(format)));
+    throw UserError(fmt::format("token file {} has {} bytes, which is no multiple of the {} bytes of a {} token",
+                                file_.path(), file_.size_bytes(), token_bytes_, to_string(format)));
   }
   num_tokens_ = payload_bytes / token_bytes_ + (end_of_text ? 1 : 0);
 }
@@ -132,7 +139,7 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> ids, std::int64
   }
   if (at_end) {
     ids.back() = end_of_text_token;
-    largest = largest < end_of_text_token ? end_of_text_token : largest;
+    largest = std::max(largest, static_cast<std::uint32_t>(end_of_text_token));
   }
   if (largest < vocabulary) {
     return;
@@ -140,7 +147,7 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> ids, std::int64
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const auto id = static_cast<std::uint32_t>(ids[i]);
     if (id >= vocabulary) {
-      throw UserError(fmt::format("token file {}: token {} of {} has id {}, but the model's vocabulary is {} (ids 0 to {})",
+      throw UserError(fmt::format("token file {}: token {} of {} has id {}, but model.vocabulary = {} (ids 0 to {})",
                                   file_.path(), first + static_cast<std::int64_t>(i), num_tokens_, id, vocabulary,
                                   vocabulary - 1));
     }

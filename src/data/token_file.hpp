@@ -23,7 +23,8 @@ Format detect_token_format(const MappedFile& file);
 class TokenFile {
  public:
   /// `format` is text, raw_u16, raw_u32 or llmc.
-  /// @throws UserError: size no multiple of the token width, wrong magic or version, header's count unequal to the size's.
+  /// @throws UserError: size no multiple of the token width, wrong magic or version, header's count unequal to the
+  /// size's.
   TokenFile(MappedFile file, Format format, bool end_of_text);
 
   const MappedFile& file() const { return file_; }

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "ir/plan.hpp"
 #include "ir/plan_words.hpp"

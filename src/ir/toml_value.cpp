@@ -1,3 +1,7 @@
+/// @file
+/// The only file that includes the TOML library. It sorts tables by key; source positions give the order of the file
+/// back.
+
 #include "ir/toml_value.hpp"
 
 #include <fmt/format.h>
@@ -53,7 +57,7 @@ TomlValue convert(const toml::node& node, std::string_view file_name) {
 }  // namespace
 
 std::string_view TomlValue::kind() const {
-  constexpr std::string_view names[] = {"true or false", "an integer", "a real", "a string", "a list", "a table"};
+  constexpr std::string_view names[] = {"a truth value", "an integer", "a real", "a string", "a list", "a table"};
   return names[data.index()];
 }
 
@@ -173,7 +177,9 @@ const TomlEntry* TomlReader::entry(std::string_view key) const {
 }
 
 const TomlValue* TomlReader::find(std::string_view key) {
-  known_.emplace_back(key);
+  if (std::find(known_.begin(), known_.end(), key) == known_.end()) {
+    known_.emplace_back(key);
+  }
   const TomlEntry* found = entry(key);
   return found == nullptr ? nullptr : &found->value;
 }

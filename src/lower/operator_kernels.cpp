@@ -238,18 +238,20 @@ void OperatorLowering::backward(const Operator& op) {
       weight.inputs = {activations.value(x), dy.operand};
       emit_weight_gradient(op, std::move(weight));
       in.inputs = {dy.operand, parameters.weight(op.parameters.front())};
-      emit_input_gradient(op, 0, std::move(in), true);
+      // oneDNN's convolution writes its result, its matrix product can add.
+      emit_input_gradient(op, 0, std::move(in), op.kind == OperatorKind::linear);
       break;
     }
     case OperatorKind::layer_norm:
     case OperatorKind::rms_norm:
     case OperatorKind::batch_norm: {
-      const Activations::Destination dx = activations.gradient_destination(x, true);
+      const Activations::Destination dx = activations.gradient_destination(x, op.kind != OperatorKind::batch_norm);
       in.inputs = {dy.operand, activations.value(x), parameters.weight(op.parameters.front()),
                    activations.value(op.outputs[1])};
       in.outputs = {dx.operand};
       in.attributes.set("accumulate", dx.accumulate ? 1 : 0);
       emit_weight_gradient(op, std::move(in));
+      activations.merge(x, dx, op.name);
       break;
     }
     case OperatorKind::attention:

@@ -3,11 +3,9 @@
 
 #include "exec/cpu/kernels/column_sums.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "base/error.hpp"
+#include "exec/cpu/kernels/storage.hpp"
 
 namespace strata::cpu {
 
@@ -47,20 +45,11 @@ void column_sums_of(const T* matrix, std::int64_t rows, std::int64_t cols, S* su
 
 void column_sums(const void* matrix, DType dtype, std::int64_t rows, std::int64_t cols, void* sums, DType sums_dtype,
                  bool accumulate) {
-  const auto dispatch = [&]<typename T>(const T* typed) {
-    if (sums_dtype == DType::f32) {
-      column_sums_of(typed, rows, cols, static_cast<float*>(sums), accumulate);
-    } else {
-      STRATA_INVARIANT(sums_dtype == DType::bf16, fmt::format("column sums in {}", to_string(sums_dtype)));
-      column_sums_of(typed, rows, cols, static_cast<bf16*>(sums), accumulate);
-    }
-  };
-  if (dtype == DType::f32) {
-    dispatch(static_cast<const float*>(matrix));
-  } else {
-    STRATA_INVARIANT(dtype == DType::bf16, fmt::format("column sums of {}", to_string(dtype)));
-    dispatch(static_cast<const bf16*>(matrix));
-  }
+  with_storage(dtype, [&]<typename T>() {
+    with_storage(sums_dtype, [&]<typename S>() {
+      column_sums_of(static_cast<const T*>(matrix), rows, cols, static_cast<S*>(sums), accumulate);
+    });
+  });
 }
 
 }  // namespace strata::cpu

@@ -1,5 +1,6 @@
 /// @file
-/// Engine, stream, bound primitives. The engine and the stream are never destroyed: primitives of other threads may outlive main().
+/// Engine, stream, bound primitives. The engine and the stream are never destroyed: primitives of other threads may
+/// outlive main().
 
 #include "exec/cpu/kernels/dnnl_context.hpp"
 
@@ -42,7 +43,7 @@ BoundPrimitive::BoundPrimitive(dnnl::primitive primitive, std::initializer_list<
                                const dnnl::memory::desc& scratchpad)
     : primitive_(std::move(primitive)), scratchpad_bytes_(static_cast<std::int64_t>(scratchpad.get_size())) {
   const auto bind = [this](int index, const dnnl::memory::desc& layout) {
-    memories_.emplace_back(layout, dnnl_engine(), DNNL_MEMORY_NONE);
+    memories_.push_back(dnnl::memory(layout, dnnl_engine(), DNNL_MEMORY_NONE));
     arguments_.push_back({index, memories_.back().get()});
   };
   for (const auto& [index, layout] : arguments) {
@@ -65,9 +66,10 @@ void BoundPrimitive::run(std::initializer_list<const void*> addresses, std::byte
     set(*memory++, address);
   }
   set(*memory, scratchpad);
-  const dnnl_status_t status = dnnl_primitive_execute(
-      primitive_.get(), dnnl_stream().get(), static_cast<int>(arguments_.size()), arguments_.data());
-  STRATA_INVARIANT(status == dnnl_success, fmt::format("oneDNN execution failed with status {}", static_cast<int>(status)));
+  const dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), dnnl_stream().get(),
+                                                      static_cast<int>(arguments_.size()), arguments_.data());
+  STRATA_INVARIANT(status == dnnl_success,
+                   fmt::format("oneDNN execution failed with status {}", static_cast<int>(status)));
   dnnl_stream().wait();
 }
 
@@ -115,7 +117,8 @@ std::byte* WorkspaceCutter::take(std::int64_t num_bytes) {
 
 namespace detail {
 void refuse_dnnl(const std::string& what, const dnnl::error& error) {
-  throw Unsupported(fmt::format("oneDNN cannot {}: {} (status {})", what, error.what(), static_cast<int>(error.status)));
+  throw Unsupported(
+      fmt::format("oneDNN cannot {}: {} (status {})", what, error.what(), static_cast<int>(error.status)));
 }
 }  // namespace detail
 

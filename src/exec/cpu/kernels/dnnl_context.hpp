@@ -1,12 +1,14 @@
 #pragma once
 
 /// @file
-/// The process's one oneDNN engine and stream, and primitives bound to their arguments. A primitive is built once for a key of dims, types,
-/// flags and threads and found again afterwards; caches are per thread, so a call takes no lock and shares no memory object.
+/// The process's one oneDNN engine and stream, and primitives bound to their arguments. A primitive is built once for a
+/// key of dims, types, flags and threads and found again afterwards; caches are per thread, so a call takes no lock and
+/// shares no memory object.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <dnnl.hpp>
 #include <functional>
 #include <initializer_list>
 #include <span>
@@ -14,8 +16,6 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
-
-#include <dnnl.hpp>
 
 #include "base/dtype.hpp"
 
@@ -72,7 +72,8 @@ class BoundPrimitive {
   std::int64_t scratchpad_bytes_ = 0;
 };
 
-/// A copy from one layout to another, empty where they are equal and @p add is off. With @p add the destination is added to.
+/// A copy from one layout to another, empty where they are equal and @p add is off. With @p add the destination is
+/// added to.
 BoundPrimitive make_reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool add = false);
 
 /// Everything that a primitive depends on, as integers; unused places are 0.

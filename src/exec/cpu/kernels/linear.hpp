@@ -1,8 +1,9 @@
 #pragma once
 
 /// @file
-/// The linear layer y = x·Wᵀ + b and its gradients. The weight is stored [out,in], as PyTorch and llm.c store it; a tied embedding
-/// [vocabulary,width] is then the head's weight as it stands. Packing for the matrix units happens inside the call, in the workspace.
+/// The linear layer y = x·Wᵀ + b and its gradients. The weight is stored [out,in], as PyTorch and llm.c store it; a
+/// tied embedding [vocabulary,width] is then the head's weight as it stands. Packing for the matrix units happens
+/// inside the call, in the workspace.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,11 +14,11 @@
 namespace strata::cpu {
 
 struct LinearDims {
-  std::int64_t tokens = 0;             ///< rows of x and y
-  std::int64_t in = 0;                 ///< columns of x
-  std::int64_t out = 0;                ///< columns of y
-  DType dtype = DType::f32;            ///< of x, W, b, y, dy and dx: f32 or bf16
-  DType gradient_dtype = DType::f32;   ///< of dW and db: f32, or bf16 where `dtype` is
+  std::int64_t tokens = 0;            ///< rows of x and y
+  std::int64_t in = 0;                ///< columns of x
+  std::int64_t out = 0;               ///< columns of y
+  DType dtype = DType::f32;           ///< of x, W, b, y, dy and dx: f32 or bf16
+  DType gradient_dtype = DType::f32;  ///< of dW and db: f32, or bf16 where `dtype` is
   bool bias = false;
 
   bool operator==(const LinearDims&) const = default;

@@ -48,8 +48,9 @@ BoundPrimitive build(const BatchedMatmulDims& dims) {
                                        one.n, to_string(one.dtype), to_string(one.out_dtype));
   return dnnl_build(what, [&] {
     if (one.bias) {
-      const memory::desc bias = dims.batch == 1 ? memory::desc({1, one.n}, dnnl_type(one.dtype), memory::format_tag::ab)
-                                                : memory::desc({1, 1, one.n}, dnnl_type(one.dtype), memory::format_tag::abc);
+      const memory::desc bias = dims.batch == 1
+                                    ? memory::desc({1, one.n}, dnnl_type(one.dtype), memory::format_tag::ab)
+                                    : memory::desc({1, 1, one.n}, dnnl_type(one.dtype), memory::format_tag::abc);
       const dnnl::matmul::primitive_desc description({a, b, bias, c}, attributes, dnnl_engine());
       return BoundPrimitive(dnnl::matmul(description),
                             {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, c}},
@@ -68,16 +69,32 @@ BoundPrimitive& find(const BatchedMatmulDims& dims) {
   STRATA_INVARIANT(!one.bias || one.alpha == 1.0F, "alpha with a bias has no defined order");
   STRATA_INVARIANT(dims.batch == 1 || dims.batch_stride_c > 0, "the products of a batch would share C");
   thread_local PrimitiveCache<BoundPrimitive> cache;
-  const PrimitiveKey key{one.m, one.n, one.k, static_cast<std::int64_t>(one.dtype),
-                         static_cast<std::int64_t>(one.out_dtype), one.transpose_a, one.transpose_b, one.lda, one.ldb,
-                         one.ldc, std::bit_cast<std::int32_t>(one.alpha), one.accumulate, one.bias, dims.batch,
-                         dims.batch_stride_a, dims.batch_stride_b, dims.batch_stride_c, kernel_threads()};
+  const PrimitiveKey key{one.m,
+                         one.n,
+                         one.k,
+                         static_cast<std::int64_t>(one.dtype),
+                         static_cast<std::int64_t>(one.out_dtype),
+                         one.transpose_a,
+                         one.transpose_b,
+                         one.lda,
+                         one.ldb,
+                         one.ldc,
+                         std::bit_cast<std::int32_t>(one.alpha),
+                         one.accumulate,
+                         one.bias,
+                         dims.batch,
+                         dims.batch_stride_a,
+                         dims.batch_stride_b,
+                         dims.batch_stride_c,
+                         kernel_threads()};
   return cache.find_or_build(key, [&] { return build(dims); });
 }
 
 }  // namespace
 
-std::int64_t matmul_workspace_bytes(const MatmulDims& dims) { return matmul_workspace_bytes(BatchedMatmulDims{.one = dims}); }
+std::int64_t matmul_workspace_bytes(const MatmulDims& dims) {
+  return matmul_workspace_bytes(BatchedMatmulDims{.one = dims});
+}
 
 std::int64_t matmul_workspace_bytes(const BatchedMatmulDims& dims) {
   WorkspaceCutter cutter;

@@ -1,8 +1,9 @@
 #pragma once
 
 /// @file
-/// Matrix products on oneDNN over plain row-major memory; leading dimensions and batch strides are the caller's, so that a slice of a
-/// fused activation is an operand like any other. No copy of an operand is made: products that profit from packing are in linear.hpp.
+/// Matrix products on oneDNN over plain row-major memory; leading dimensions and batch strides are the caller's, so
+/// that a slice of a fused activation is an operand like any other. No copy of an operand is made: products that profit
+/// from packing are in linear.hpp.
 
 #include <cstddef>
 #include <cstdint>
@@ -45,8 +46,8 @@ struct BatchedMatmulDims {
   bool operator==(const BatchedMatmulDims&) const = default;
 };
 
-/// Bytes of workspace the product needs; 0 for most shapes. Depends on the number of OpenMP threads at the time of the call.
-/// The first call for new dims builds the primitive (milliseconds); later ones find it.
+/// Bytes of workspace the product needs; 0 for most shapes. Depends on the number of OpenMP threads at the time of the
+/// call. The first call for new dims builds the primitive (milliseconds); later ones find it.
 std::int64_t matmul_workspace_bytes(const MatmulDims& dims);
 std::int64_t matmul_workspace_bytes(const BatchedMatmulDims& dims);
 

@@ -1,0 +1,314 @@
+"""The only reader of results: attempt files (also of killed attempts), folders of them, collected files.
+
+Whatever it is given, it returns the same `Results`: pandas tables with the columns of results-schema/. A failed attempt
+is a row with its status and message; nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import socket
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pandas as pd
+
+from strata_analysis.schema import missing_value, schema
+from strata_analysis.versions import to_current
+
+INDEX = ["experiment_name", "point", "attempt"]
+TABLES = ("steps", "events", "predictions")
+COLLECTED = "collected.h5"
+COLLECTED_SCHEMA = "strata-collected"
+HEARTBEAT_SECONDS = 60.0  # a writer touches its status file every 5 s
+ATTEMPT_FILE = re.compile(r"(\d+)\.(h5|h5\.part|jsonl)$")
+
+
+class LoadError(ValueError):
+    """Nothing there, or not readable: names the path."""
+
+
+@dataclass
+class Results:
+    """Everything known of some attempts.
+
+    points: one row an attempt: INDEX, all root attributes, all of /summary, and
+            `path`, `num_rows_from_jsonl` (rows of the three tables that HDF5 had lost), `is_last` (of its point).
+    steps, events, predictions: rows of those tables, with INDEX in front.
+    """
+
+    points: pd.DataFrame
+    steps: pd.DataFrame
+    events: pd.DataFrame
+    predictions: pd.DataFrame
+
+    def last(self) -> pd.DataFrame:
+        """The attempt of each point that counts: the last one."""
+        return self.points[self.points["is_last"]]
+
+    def steps_of(self, point: pd.Series, phase: str | None = "measured") -> pd.DataFrame:
+        """Rows of /steps of one row of `points`; `phase` None: all."""
+        rows = self.steps
+        for key in INDEX:
+            rows = rows[rows[key] == point[key]]
+        return rows if phase is None else rows[rows["phase"] == phase]
+
+
+def load(path: str | os.PathLike) -> Results:
+    """Results below `path`: an attempt file, a collected file, or a folder of any depth above attempt files."""
+    path = Path(path)
+    if path.is_file():
+        if path.name == COLLECTED:
+            return read_collected(path)
+        if not ATTEMPT_FILE.search(path.name):
+            raise LoadError(f"{path}: neither an attempt (<n>.h5, <n>.h5.part, <n>.jsonl) nor {COLLECTED}")
+        return _from_attempts([_Attempt.of(path)])
+    if not path.is_dir():
+        raise LoadError(f"{path}: no such file or folder")
+    files = sorted({_stem(file) for file in path.rglob("*") if ATTEMPT_FILE.search(file.name)})
+    if not files:
+        raise LoadError(f"{path}: no attempts below this folder")
+    return _from_attempts([_Attempt.of(file) for file in files])
+
+
+# ----------------------------------------------------------------------------------------------------- one attempt
+
+
+def _stem(file: Path) -> Path:
+    """`<folder>/<n>`, the same for all files of one attempt."""
+    return file.with_name(ATTEMPT_FILE.search(file.name).group(1))
+
+
+@dataclass
+class _Attempt:
+    attributes: dict
+    tables: dict[str, pd.DataFrame]
+    summary: dict
+    path: Path
+    num_rows_from_jsonl: int = 0
+
+    @staticmethod
+    def of(file: Path) -> _Attempt:
+        """Read HDF5, complete it from JSONL where the writer was killed, and settle the status."""
+        stem = _stem(file) if ATTEMPT_FILE.search(file.name) else file
+        finished, part, jsonl = (stem.with_name(stem.name + ending) for ending in (".h5", ".h5.part", ".jsonl"))
+        hdf5 = finished if finished.exists() else part
+        lines = _JsonLines.read(jsonl) if hdf5 == part and jsonl.exists() else _JsonLines()
+        try:
+            content = _read_hdf5(hdf5)
+        except OSError as error:
+            if not lines.attributes:
+                raise LoadError(f"{hdf5}: cannot be read ({error}), and there is no {jsonl.name} to replace it") from None
+            content = {"attributes": lines.attributes, "tables": {}, "summary": {}}
+        num_added = 0
+        for group in TABLES:
+            rows = content["tables"].get(group, pd.DataFrame())
+            added = lines.rows[group][len(rows) :]
+            num_added += len(added)
+            if added:
+                content["tables"][group] = pd.concat([rows, pd.DataFrame(added)], ignore_index=True)
+        content["summary"] |= lines.summary
+        content = _complete(to_current(content, str(hdf5)))
+        attempt = _Attempt(content["attributes"], content["tables"], content["summary"], hdf5, num_added)
+        if hdf5 == part:
+            attempt._settle_status(stem)
+        return attempt
+
+    def _settle_status(self, stem: Path) -> None:
+        """A `.part` says running: the status file may know better, and a writer that is gone was killed."""
+        file = stem.with_name(stem.name + ".status.json")
+        known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"status": "running", "message": ""}
+        if known["status"] == "running" and not _is_alive(stem.parent, file, known):
+            known = {"status": "killed", "message": f"no ending after {len(self.tables['steps'])} steps"}
+        self.summary |= {"status": known["status"], "message": known["message"]}
+        steps = self.tables["steps"]
+        measured = steps[steps["phase"] == "measured"]
+        self.summary |= {"num_warmup_steps": len(steps) - len(measured), "num_measured_steps": len(measured)}
+        for name in ("step_seconds_max", "compute_seconds", "communication_seconds", "exposed_communication_seconds"):
+            key = "median_step_seconds" if name == "step_seconds_max" else f"median_{name}"
+            self.summary[key] = float(measured[name].median()) if len(measured) else float("nan")
+        if len(steps):
+            self.summary |= {"first_loss": steps["loss"].iloc[0], "last_loss": steps["loss"].iloc[-1]}
+            for name in ("arena_peak_bytes", "outside_arena_peak_bytes"):
+                self.summary[name] = int(steps[name].max())
+
+
+def _is_alive(folder: Path, status_file: Path, status: dict) -> bool:
+    """Whether the attempt's writer still runs: by its lock on its own host, by its heartbeat elsewhere."""
+    if not status_file.exists():
+        return False
+    if status.get("host") == socket.gethostname():
+        try:
+            with open(folder / "lock", encoding="utf-8") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return False
+        except BlockingIOError:
+            return f"pid {status.get('pid')} " in (folder / "lock").read_text(encoding="utf-8")
+        except OSError:
+            pass  # no lock here: the heartbeat decides
+    return time.time() - status_file.stat().st_mtime < HEARTBEAT_SECONDS
+
+
+def _text(value) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _plain(value):
+    """An HDF5 value as Python's own type."""
+    if isinstance(value, (bytes, str)):
+        return _text(value)
+    if isinstance(value, np.ndarray):
+        return [_text(item) for item in value]
+    if isinstance(value, h5py.Empty):
+        return []
+    return value.item()
+
+
+def _values(dataset: h5py.Dataset) -> np.ndarray:
+    """A dataset's values; text as str, enums by their word."""
+    values = dataset[()]
+    if words := h5py.check_enum_dtype(dataset.dtype):
+        names = {number: word for word, number in words.items()}
+        return np.array([names[int(number)] for number in np.atleast_1d(values)], dtype=object).reshape(dataset.shape)
+    if h5py.check_string_dtype(dataset.dtype):
+        return np.array([_text(item) for item in np.atleast_1d(values)], dtype=object).reshape(dataset.shape)
+    return values
+
+
+def _read_hdf5(path: Path) -> dict:
+    """Raw content of an attempt's file. Columns of a killed attempt may differ in length: rows end at the shortest."""
+    with h5py.File(path, "r", locking=False) as file:
+        content = {"attributes": {name: _plain(value) for name, value in file.attrs.items()}, "tables": {}}
+        for group in TABLES:
+            columns = {name: _values(dataset) for name, dataset in file[group].items()} if group in file else {}
+            length = min((len(column) for column in columns.values()), default=0)
+            content["tables"][group] = pd.DataFrame({name: column[:length] for name, column in columns.items()})
+        content["summary"] = {
+            name: values.item() for name, values in ((n, _values(d)) for n, d in file.get("summary", {}).items())
+        }
+    return content
+
+
+@dataclass
+class _JsonLines:
+    """The rows of `<n>.jsonl`. A last line that was cut by a kill or a full disk is left out."""
+
+    attributes: dict = field(default_factory=dict)
+    rows: dict[str, list[dict]] = field(default_factory=lambda: {group: [] for group in TABLES})
+    summary: dict = field(default_factory=dict)
+
+    @staticmethod
+    def read(path: Path) -> _JsonLines:
+        found = _JsonLines()
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                try:
+                    values = json.loads(line)
+                except json.JSONDecodeError:
+                    if line.endswith("\n"):
+                        raise LoadError(f"{path}: a line that is not JSON: {line[:60]!r}") from None
+                    break
+                kind = values.pop("kind")
+                if kind == "attempt":
+                    found.attributes = _without_nulls(values, schema().attributes)
+                elif kind == "end":
+                    found.summary = _without_nulls(values, schema().scalars)
+                else:
+                    rows = found.rows[f"{kind}s"]
+                    row = _without_nulls(values, schema().tables[f"{kind}s"])
+                    rows.append(row if kind == "step" else {kind: len(rows)} | row)
+        return found
+
+
+def _without_nulls(values: dict, types: dict[str, str]) -> dict:
+    """JSON has no NaN: it was written as null. Flags are numbers in HDF5."""
+    plain = {name: float("nan") if value is None else value for name, value in values.items()}
+    return {name: int(value) if types.get(name) == "flag" else value for name, value in plain.items()}
+
+
+def _complete(content: dict) -> dict:
+    """Add what a file of an older minor version lacks, in the schema's order; keep what a newer one adds."""
+    known = schema()
+
+    def completed(values: dict, types: dict[str, str]) -> dict:
+        return {name: values.get(name, missing_value(type_name)) for name, type_name in types.items()} | values
+
+    tables = {}
+    for group, types in known.tables.items():
+        rows = content["tables"].get(group, pd.DataFrame())
+        for name, type_name in types.items():
+            if name not in rows:
+                rows[name] = pd.Series([missing_value(type_name)] * len(rows), dtype=_pandas_type(type_name))
+        tables[group] = rows[[*types, *(name for name in rows if name not in types)]].astype(
+            {name: _pandas_type(type_name) for name, type_name in types.items()}
+        )
+    return {
+        "attributes": completed(content["attributes"], known.attributes),
+        "tables": tables,
+        "summary": completed(content["summary"], known.scalars),
+    }
+
+
+def _pandas_type(type_name: str):
+    return {"float64": "float64", "int64": "int64", "flag": "int64"}.get(type_name, object)
+
+
+# -------------------------------------------------------------------------------------------------- many attempts
+
+
+def _from_attempts(attempts: list[_Attempt]) -> Results:
+    points = []
+    tables: dict[str, list[pd.DataFrame]] = {group: [] for group in TABLES}
+    for attempt in attempts:
+        index = {
+            "experiment_name": attempt.attributes["experiment_name"],
+            "point": attempt.attributes["point_id"],
+            "attempt": attempt.attributes["attempt"],
+        }
+        facts = {name: value for name, value in attempt.attributes.items() if name not in ("point_id", *index)}
+        extra = {"path": str(attempt.path), "num_rows_from_jsonl": attempt.num_rows_from_jsonl}
+        points.append(index | facts | attempt.summary | extra)
+        for group in TABLES:
+            rows = attempt.tables[group].copy()
+            for position, (name, value) in enumerate(index.items()):
+                rows.insert(position, name, value)
+            tables[group].append(rows)
+    table = pd.DataFrame(points).sort_values(INDEX, ignore_index=True)
+    table["is_last"] = table["attempt"] == table.groupby(INDEX[:2])["attempt"].transform("max")
+    return Results(table, *(_concatenate(tables[group]) for group in TABLES))
+
+
+def _concatenate(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    """One table; an empty one only lends its columns, as it has no types to lend."""
+    filled = [rows for rows in tables if len(rows)]
+    rows = pd.concat(filled, ignore_index=True) if filled else tables[0]
+    return rows.sort_values(INDEX, ignore_index=True, kind="stable")
+
+
+def read_collected(path: Path) -> Results:
+    """The tables that collect.py wrote."""
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            if file.attrs.get("schema_name") != COLLECTED_SCHEMA:
+                raise LoadError(f"{path}: schema_name is not {COLLECTED_SCHEMA!r}")
+            found = {}
+            for group in ("points", *TABLES):
+                columns = {}
+                for name in file[group].attrs["columns"]:
+                    values = _values(file[group][name])
+                    kind = file[group][name].attrs.get("strata_type", "")
+                    if kind == "list":
+                        values = pd.Series([json.loads(text) for text in values], dtype=object)
+                    elif kind == "flag":
+                        values = values.astype(bool)
+                    columns[name] = values
+                found[group] = pd.DataFrame(columns)
+    except OSError as error:
+        raise LoadError(f"{path}: {error}") from None
+    return Results(**found)

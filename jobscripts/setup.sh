@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Install what strata needs on Debian 12 (root or sudo) and make the Python environment of the analysis. Sourced or run; safe to repeat.
+# On a cluster without apt-get: load the modules named in quickstart.sh --help first; then only the Python environment is made.
+#
+#   jobscripts/setup.sh            what building and running needs
+#   jobscripts/setup.sh --checks   also what linting and sanitizers need
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+packages=(g++ cmake ninja-build ccache git mpich libmpich-dev libdnnl-dev libfmt-dev libtomlplusplus-dev libcli11-dev
+          nlohmann-json3-dev libxxhash-dev libhdf5-dev hdf5-tools libgtest-dev libgmock-dev libbenchmark-dev iproute2)
+# The machine's own python3 may come without venv; Debian's is asked for only then.
+python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3 python3-venv)
+[[ "${1:-}" == --checks ]] && packages+=(clang-format-14 clang-tidy-19)
+
+if command -v apt-get >/dev/null; then
+  missing=()
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+  done
+  if ((${#missing[@]})); then
+    as_root=()
+    if ((EUID != 0)); then
+      command -v sudo >/dev/null || { echo "setup: not root and no sudo; ask for: ${missing[*]}" >&2; exit 2; }
+      as_root=(sudo)
+    fi
+    echo "setup: installing ${missing[*]}"
+    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  fi
+else
+  for tool in cmake ninja mpicxx mpiexec; do
+    command -v "$tool" >/dev/null || { echo "setup: no $tool and no apt-get; load the modules that quickstart.sh --help names" >&2; exit 2; }
+  done
+fi
+
+if [[ ! -x .venv/bin/python || analysis/pyproject.toml -nt .venv/.installed ]]; then
+  echo "setup: making the Python environment .venv"
+  python3 -m venv .venv
+  .venv/bin/python -m pip install --quiet --editable 'analysis[test]'
+  touch .venv/.installed
+fi

@@ -1,0 +1,79 @@
+#include "app/environment.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "base/hash.hpp"
+
+namespace strata::app {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+Environment read_environment() {
+  Environment e;
+  e.launcher = "none";
+  // PMI_SIZE is what the running step has; SLURM_NTASKS may speak of the whole job, so srun's own variable comes first.
+  for (const auto& [name, launcher] :
+       {std::pair{"SLURM_STEP_NUM_TASKS", "srun"}, {"PMI_SIZE", "mpiexec"}, {"OMPI_COMM_WORLD_SIZE", "mpirun"}}) {
+    if (const std::string value = variable(name); !value.empty()) {
+      e.launcher_num_ranks = std::atoi(value.c_str());
+      e.launcher_variable = name;
+      e.launcher = launcher;
+      break;
+    }
+  }
+  e.node_name = variable("SLURMD_NODENAME");
+  e.topology_address = variable("SLURM_TOPOLOGY_ADDR");
+  std::stringstream modules(variable("LOADEDMODULES"));
+  for (std::string module; std::getline(modules, module, ':');) {
+    e.modules_loaded.push_back(module);
+  }
+  for (const char* name :
+       {"OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "UCX_TLS", "UCX_NET_DEVICES",
+        "MPIR_CVAR_NOLOCAL", "MPIR_CVAR_ASYNC_PROGRESS", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "SLURM_JOB_ID",
+        "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_NODELIST", "SLURM_RESTART_COUNT"}) {
+    if (const std::string value = variable(name); !value.empty()) {
+      e.relevant[name] = value;
+    }
+  }
+  e.terminal = isatty(STDERR_FILENO) == 1;
+  e.colour = e.terminal && variable("NO_COLOR").empty();
+  return e;
+}
+
+std::uint64_t binary_hash() {
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  return hash_bytes(std::as_bytes(std::span(bytes)));
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) {
+      return line.substr(line.find(':') + 2);
+    }
+  }
+  return "cpu";
+}
+
+std::int64_t host_memory_bytes() { return std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE); }
+
+int available_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+}  // namespace strata::app

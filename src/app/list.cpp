@@ -1,0 +1,75 @@
+/// @file
+/// `strata list`: a name first on each line, so that other programs can read it too.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "app/outcome.hpp"
+#include "app/strategy_options.hpp"
+#include "app/verbs.hpp"
+#include "config/reference.hpp"
+#include "cost/flops_convention.hpp"
+#include "ir/cluster.hpp"
+#include "models/model.hpp"
+#include "planners/planner.hpp"
+
+namespace strata::app {
+
+int list_strategies() {
+  for (const Planner* planner : all_planners()) {
+    fmt::print("{:<12} {}  [{}]\n", planner->name(), planner->summary(), planner->source());
+  }
+  return exit_ok;
+}
+
+int list_models(const std::string& flops_convention, std::int64_t sequence_length) {
+  for (const Preset& preset : presets()) {
+    ModelOptions options{.name = preset.name};
+    const bool is_sequence_model = preset.family == "gpt" || preset.family == "llama";
+    if (sequence_length > 0 && is_sequence_model) options.sequence_length = sequence_length;
+    const ModelGraph graph = build_model(options);
+    std::string flops;
+    if (!flops_convention.empty()) {
+      // A convention for transformers says nothing about an image model; its line says so instead of a number.
+      const bool counted = is_sequence_model || flops_convention == "operators";
+      flops = counted ? fmt::format("{:>10.1f} GFLOP/{}",
+                                    training_flops_per_position(graph, parse_flops_convention(flops_convention)) * 1e-9,
+                                    graph.positions_per_sample > 1 ? "token" : "sample")
+                      : fmt::format("{:>10} under {}", "undefined", flops_convention);
+    }
+    fmt::print("{:<18} {:>8.1f} M parameters  {}  {}\n", preset.name,
+               static_cast<double>(graph.num_parameters()) * 1e-6, flops, preset.description);
+  }
+  return exit_ok;
+}
+
+int list_clusters() {
+  fmt::print("{:<18} the machine strata runs on\n", "this");
+  namespace fs = std::filesystem;
+  std::vector<fs::path> files;
+  for (const char* folder : {"experiments/clusters", "clusters"}) {
+    if (!fs::is_directory(folder)) continue;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (entry.path().extension() == ".toml") files.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(files);
+  for (const fs::path& file : files) {
+    std::ifstream stream(file);
+    const Cluster cluster = parse_cluster({std::istreambuf_iterator<char>(stream), {}}, file.string());
+    fmt::print("{:<18} {} nodes x {} {}  {}\n", file.stem().string(), cluster.nodes, cluster.devices_per_node,
+               cluster.device, cluster.description);
+  }
+  return exit_ok;
+}
+
+int print_reference() {
+  fmt::print("{}\n## Options of the modes\n{}", reference_markdown(), strategy_reference());
+  return exit_ok;
+}
+
+}  // namespace strata::app

@@ -1,0 +1,115 @@
+/// @file
+/// The command line: sub-commands, their options, exit codes. Read this file first; each verb is one call.
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "app/environment.hpp"
+#include "app/outcome.hpp"
+#include "app/verbs.hpp"
+#include "base/error.hpp"
+
+namespace {
+
+using namespace strata::app;
+
+void add_experiment_options(CLI::App& verb, ExperimentArguments& arguments, bool takes_plan) {
+  verb.add_option("experiment", arguments.file, "experiment file (TOML)")->required();
+  verb.add_option("--set", arguments.overrides, "override an option: key=value, e.g. train.steps=20; may be repeated");
+  verb.add_option("--point", arguments.point, "one point of the sweep, by its number in `strata expand`");
+  if (takes_plan) verb.add_option("--plan", arguments.plan_file, "a plan file to use instead of the planner's");
+}
+
+int run(int argc, char** argv) {
+  const Environment environment = read_environment();
+  CLI::App app{"strata: plan, run and record distributed-training strategies, head to head on the same kernels"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "strata 0.1.0");
+  int code = exit_ok;
+
+  CLI::App* list = app.add_subcommand("list", "names of strategies, models and clusters");
+  list->require_subcommand(1);
+  list->add_subcommand("strategies", "modes that [strategy] name may be")->callback([&] { code = list_strategies(); });
+  std::string convention;
+  std::int64_t sequence_length = 0;
+  CLI::App* models = list->add_subcommand("models", "presets that [model] name may be");
+  models->add_option("--flops", convention,
+                     "add GFLOP a token under this convention: megatron, sc21, internevo, palm, torchtitan, operators");
+  models->add_option("--sequence-length", sequence_length, "at this sequence length instead of the preset's");
+  models->callback([&] { code = list_models(convention, sequence_length); });
+  list->add_subcommand("clusters", "descriptions in experiments/clusters")->callback([&] { code = list_clusters(); });
+
+  app.add_subcommand("reference", "every option of an experiment file, with default and meaning")->callback([&] {
+    code = print_reference();
+  });
+
+  ExperimentArguments arguments;
+  bool json = false;
+  CLI::App* expand = app.add_subcommand("expand", "the points of a sweep, as a table or as JSON");
+  add_experiment_options(*expand, arguments, false);
+  expand->add_flag("--json", json, "JSON instead of a table");
+  expand->callback([&] { code = expand_experiment(arguments, json); });
+
+  CLI::App* plan =
+      app.add_subcommand("plan", "what the strategy decides for a point; edit it and pass it back with --plan");
+  add_experiment_options(*plan, arguments, true);
+  plan->callback([&] { code = print_plan(arguments); });
+
+  int rank = 0;
+  CLI::App* program = app.add_subcommand("program", "the instructions of one rank");
+  add_experiment_options(*program, arguments, true);
+  program->add_option("--rank", rank, "world rank");
+  program->callback([&] { code = print_program(arguments, rank); });
+
+  RunArguments run_arguments;
+  CLI::App* run_verb = app.add_subcommand(
+      "run", "train and measure, under mpiexec or srun; without --point all points for this many ranks");
+  add_experiment_options(*run_verb, run_arguments.experiment, true);
+  run_verb->add_option("--results", run_arguments.results_folder, "folder of the results");
+  run_verb->add_flag("--quiet", run_arguments.quiet, "no line a step");
+  run_verb->callback([&] { code = run_experiment(argc, argv, run_arguments, environment); });
+
+  std::vector<std::string> rest;
+  for (const auto& [name, help] :
+       {std::pair{"collect", "merge the attempts of a sweep into one file (HDF5, CSV, Parquet)"},
+        {"figures", "draw scaling, MFU, time, memory and loss figures of a sweep"},
+        {"table", "a short table of a sweep"}}) {
+    CLI::App* verb = app.add_subcommand(name, help);
+    verb->add_option("arguments", rest, "results folder of the experiment, and options of the analysis package")
+        ->required();
+    verb->prefix_command();
+    verb->callback([&, verb = std::string(name)] {
+      std::vector<std::string> words = {verb};
+      words.insert(words.end(), rest.begin(), rest.end());
+      code = start_analysis(words);
+    });
+  }
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    const int parsed = app.exit(e);
+    return parsed == 0 ? int{exit_ok} : int{exit_bad_input};
+  }
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const strata::UserError& e) {
+    std::fprintf(stderr, "strata: %s\n", e.what());
+    return exit_bad_input;
+  } catch (const strata::Unsupported& e) {
+    std::fprintf(stderr, "strata: refused: %s\n", e.what());
+    return exit_refused;
+  } catch (const strata::OutOfMemory& e) {
+    std::fprintf(stderr, "strata: %s\n", e.what());
+    return exit_refused;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "strata: bug: %s\n", e.what());
+    return exit_internal;
+  }
+}

@@ -1,0 +1,172 @@
+#include "app/prepared_point.hpp"
+
+#include <fmt/core.h>
+#include <omp.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "app/environment.hpp"
+#include "app/strategy_options.hpp"
+#include "base/error.hpp"
+#include "cost/flops_convention.hpp"
+#include "exec/cpu/kernel_binding.hpp"
+#include "lower/lower.hpp"
+#include "models/model.hpp"
+#include "planners/planner.hpp"
+
+namespace strata::app {
+namespace {
+
+/// This machine, as far as the operating system tells. Peaks are measured where they are needed.
+Cluster this_cluster(const Experiment& experiment) {
+  Cluster cluster;
+  cluster.name = "this";
+  cluster.description = "the machine strata runs on";
+  cluster.nodes = static_cast<int>(experiment.resources.nodes);
+  cluster.devices_per_node = static_cast<int>(experiment.resources.ranks_per_node);
+  cluster.device = cpu_name();
+  cluster.device_memory_bytes = host_memory_bytes();
+  return cluster;
+}
+
+Cluster find_cluster(const Experiment& experiment, const std::string& experiment_file) {
+  if (experiment.cluster == "this") {
+    return this_cluster(experiment);
+  }
+  namespace fs = std::filesystem;
+  std::vector<fs::path> places = {path_beside(experiment_file, experiment.cluster)};
+  for (fs::path folder = fs::absolute(experiment_file).parent_path();; folder = folder.parent_path()) {
+    places.push_back(folder / "clusters" / (experiment.cluster + ".toml"));
+    places.push_back(folder / "experiments" / "clusters" / (experiment.cluster + ".toml"));
+    if (folder == folder.parent_path()) break;
+  }
+  std::string tried;
+  for (const fs::path& place : places) {
+    if (fs::is_regular_file(place)) {
+      std::ifstream file(place);
+      Cluster cluster = parse_cluster({std::istreambuf_iterator<char>(file), {}}, place.string());
+      verify(cluster);
+      return cluster;
+    }
+    tried += (tried.empty() ? "" : ", ") + place.lexically_normal().string();
+  }
+  throw UserError(fmt::format("{}: cluster = \"{}\": no such description; looked for {}", experiment.where("cluster"),
+                              experiment.cluster, tried));
+}
+
+std::int64_t global_batch_samples(const Experiment& experiment, const ModelGraph& graph) {
+  const TrainSection& train = experiment.train;
+  if (train.global_batch_tokens == 0) {
+    return train.global_batch;
+  }
+  if (train.global_batch_tokens % graph.positions_per_sample != 0) {
+    throw UserError(fmt::format("{}: train.global_batch_tokens = {} is no multiple of the sequence length {}",
+                                experiment.where("train.global_batch_tokens"), train.global_batch_tokens,
+                                graph.positions_per_sample));
+  }
+  return train.global_batch_tokens / graph.positions_per_sample;
+}
+
+/// What the experiment asks for, before a mode decides anything.
+Plan base_plan(const Experiment& experiment, const ModelGraph& graph) {
+  const TrainSection& train = experiment.train;
+  Plan plan;
+  plan.strategy = experiment.strategy.name;
+  plan.mesh.nodes = static_cast<int>(experiment.resources.nodes);
+  plan.mesh.ranks_per_node = static_cast<int>(experiment.resources.ranks_per_node);
+  plan.global_batch = global_batch_samples(experiment, graph);
+  plan.schedule.micro_batches = static_cast<int>(train.micro_batches);
+  if (train.recompute != "planner") plan.recompute = parse_recompute(train.recompute);
+  plan.overlap.bucket_bytes = static_cast<std::int64_t>(std::llround(experiment.overlap.bucket_mib * 1024.0 * 1024.0));
+  plan.overlap.all_reduce = experiment.overlap.all_reduce;
+  plan.optimizer.kind = train.optimizer;
+  plan.optimizer.momentum = train.momentum;
+  plan.optimizer.beta1 = train.beta1;
+  plan.optimizer.beta2 = train.beta2;
+  plan.optimizer.epsilon = train.epsilon;
+  plan.optimizer.weight_decay = train.weight_decay;
+  plan.optimizer.clip_norm = train.clip_norm;
+  plan.dtypes.compute = dtype_of_word(train.dtype);
+  plan.dtypes.gradient = dtype_of_word(train.gradient_dtype);
+  plan.device_capacity_bytes =
+      static_cast<std::int64_t>(std::llround(experiment.resources.memory_gib * 1024.0 * 1024.0 * 1024.0));
+  plan.seed = static_cast<std::uint64_t>(train.seed);
+  return plan;
+}
+
+ModelGraph model_of(const Experiment& experiment) {
+  const ModelSection& m = experiment.model;
+  ModelOptions options;
+  options.name = m.name;
+  options.layers = m.layers;
+  options.hidden = m.hidden;
+  options.heads = m.heads;
+  options.kv_heads = m.kv_heads;
+  options.ffn_hidden = m.ffn_hidden;
+  options.vocabulary = m.vocabulary;
+  options.sequence_length = m.sequence_length;
+  options.dropout = m.dropout;
+  options.tied_head = m.tied_head;
+  options.image_size = m.image_size;
+  options.num_classes = m.num_classes;
+  options.widths = m.widths;
+  ModelGraph graph = build_model(options);
+  verify(graph);
+  return graph;
+}
+
+PreparedPoint without_plan(const Experiment& experiment, const std::string& experiment_file) {
+  return {.experiment = experiment,
+          .graph = model_of(experiment),
+          .cluster = find_cluster(experiment, experiment_file),
+          .plan = {}};
+}
+
+}  // namespace
+
+PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file) {
+  PreparedPoint point = without_plan(experiment, experiment_file);
+  const Planner& planner = find_planner(experiment.strategy.name);
+  const PlanRequest request{.graph = point.graph,
+                            .cluster = point.cluster,
+                            .base = base_plan(experiment, point.graph),
+                            .options = complete_strategy_options(experiment)};
+  point.plan = planner.plan(request);
+  verify(point.plan, point.graph);
+  return point;
+}
+
+PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::string& experiment_file,
+                                      const std::string& plan_text, const std::string& plan_file) {
+  PreparedPoint point = without_plan(experiment, experiment_file);
+  point.plan = parse_plan(plan_text, plan_file);
+  verify(point.plan, point.graph);
+  const Mesh& mesh = point.plan.mesh;
+  if (mesh.nodes != experiment.resources.nodes || mesh.ranks_per_node != experiment.resources.ranks_per_node) {
+    throw UserError(fmt::format("{}: a plan for {} nodes × {} ranks, but the experiment has {} × {}", plan_file,
+                                mesh.nodes, mesh.ranks_per_node, experiment.resources.nodes,
+                                experiment.resources.ranks_per_node));
+  }
+  return point;
+}
+
+Program lower_for_cpu(const PreparedPoint& point, int rank) {
+  // Workspaces of the library depend on the number of threads that will call it.
+  omp_set_num_threads(static_cast<int>(point.experiment.resources.threads_per_rank));
+  Program program = lower(point.plan, point.graph, rank, cpu::workspace_bytes);
+  check_capacity(program, point.plan.device_capacity_bytes);
+  return program;
+}
+
+CountedFlops counted_flops(const Experiment& experiment, const ModelGraph& graph) {
+  const FlopsConvention convention = experiment.measure.flops_convention == "auto"
+                                         ? default_flops_convention(graph)
+                                         : parse_flops_convention(experiment.measure.flops_convention);
+  return {std::string(to_string(convention)),
+          training_flops_per_position(graph, convention, experiment.train.recompute == "block")};
+}
+
+}  // namespace strata::app

@@ -1,0 +1,44 @@
+#pragma once
+
+/// @file
+/// Experiment → everything that a run, a simulation or a print of the plan starts from.
+
+#include <string>
+#include <vector>
+
+#include "config/experiment.hpp"
+#include "ir/cluster.hpp"
+#include "ir/model_graph.hpp"
+#include "ir/plan.hpp"
+#include "ir/program.hpp"
+
+namespace strata::app {
+
+struct PreparedPoint {
+  Experiment experiment;
+  ModelGraph graph;
+  Cluster cluster;
+  Plan plan;
+};
+
+/// Builds the model, describes the cluster and asks the mode for a plan.
+/// @param experiment_file clusters and data are found relative to it.
+/// @throws UserError, Unsupported.
+PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file);
+
+/// As above with a plan of the user's own instead of the planner's.
+/// @param plan_file for messages.
+PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::string& experiment_file,
+                                      const std::string& plan_text, const std::string& plan_file);
+
+/// The Program of one rank, with the CPU's workspaces. @throws OutOfMemory if it exceeds the plan's capacity.
+Program lower_for_cpu(const PreparedPoint& point, int rank);
+
+/// Floating-point operations of one counted sample (token or image), forward and backward, under a named convention.
+struct CountedFlops {
+  std::string convention;
+  double per_sample = 0.0;
+};
+CountedFlops counted_flops(const Experiment& experiment, const ModelGraph& graph);
+
+}  // namespace strata::app

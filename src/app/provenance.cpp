@@ -1,0 +1,30 @@
+#include "app/provenance.hpp"
+
+#include <fmt/core.h>
+
+#include "app/build_facts.hpp"
+#include "comm/session.hpp"
+#include "exec/cpu/onednn_version.hpp"
+#include "results/hdf5_version.hpp"
+
+namespace strata::app {
+
+results::AttemptFacts provenance_of(const Environment& environment) {
+  results::AttemptFacts facts;
+  facts.creator_version = STRATA_VERSION;
+  facts.git_commit = STRATA_GIT_COMMIT;
+  facts.binary_hash = fmt::format("{:016x}", binary_hash());
+  facts.launcher = environment.launcher;
+  facts.topology_address = environment.topology_address;
+  facts.modules_loaded = environment.modules_loaded;
+  facts.environment = environment.relevant;
+  facts.library_versions = {
+      {"mpi", comm::mpi_version()},
+      {"hdf5", results::hdf5_version()},
+      {"onednn", cpu::onednn_version()},
+      {"compiler", STRATA_COMPILER},
+  };
+  return facts;
+}
+
+}  // namespace strata::app

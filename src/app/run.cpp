@@ -1,0 +1,216 @@
+/// @file
+/// `strata run`: the points of an experiment whose rank count is the world's, one after the other.
+
+#include <fmt/core.h>
+
+#include <set>
+
+#include "app/outcome.hpp"
+#include "app/run_point.hpp"
+#include "app/selected_point.hpp"
+#include "app/verbs.hpp"
+#include "base/error.hpp"
+#include "comm/launch_check.hpp"
+#include "comm/session.hpp"
+#include "comm/world.hpp"
+
+namespace strata::app {
+namespace {
+
+/// Rank 0 reads everything; the others learn the texts. One reader, one plan, one error.
+struct Message {
+  std::string experiment_text;  ///< of the point, fully resolved
+  std::string plan_text;
+  std::string point_id;
+};
+
+std::string pack(const Message& m) {
+  return fmt::format("{} {} {}\n{}{}{}", m.experiment_text.size(), m.plan_text.size(), m.point_id.size(),
+                     m.experiment_text, m.plan_text, m.point_id);
+}
+
+Message unpack(const std::string& text) {
+  std::size_t sizes[3] = {};
+  std::size_t at = 0;
+  for (std::size_t& size : sizes) {
+    std::size_t used = 0;
+    size = std::stoull(text.substr(at), &used);
+    at += used + 1;
+  }
+  return {text.substr(at, sizes[0]), text.substr(at + sizes[0], sizes[1]),
+          text.substr(at + sizes[0] + sizes[1], sizes[2])};
+}
+
+/// Fits this world: as many ranks in all. Ranks a node are checked against the launch later.
+std::vector<const Point*> points_to_run(const LoadedExperiment& loaded, const ExperimentArguments& arguments,
+                                        int world_size) {
+  if (arguments.point) {
+    const Point& point = selected_point(loaded, arguments);
+    if (point.experiment.num_ranks() != world_size) {
+      throw UserError(fmt::format("{}: point {} needs {} ranks, the world has {}", arguments.file, point.index,
+                                  point.experiment.num_ranks(), world_size));
+    }
+    return {&point};
+  }
+  std::vector<const Point*> fitting;
+  std::string left_out;
+  std::set<std::int64_t> counts;
+  for (const Point& point : loaded.expansion.points) {
+    counts.insert(point.experiment.num_ranks());
+    if (point.experiment.num_ranks() == world_size) {
+      fitting.push_back(&point);
+    } else {
+      left_out += fmt::format(" {}", point.index);
+    }
+  }
+  if (fitting.empty()) {
+    std::string accepted;
+    for (const std::int64_t count : counts) accepted += fmt::format("{}{}", accepted.empty() ? "" : ", ", count);
+    throw UserError(fmt::format("{}: no point for {} ranks; the experiment has points for {}", arguments.file,
+                                world_size, accepted));
+  }
+  if (!left_out.empty()) {
+    fmt::print("left out, other numbers of ranks than {}: points{}\n", world_size, left_out);
+  }
+  return fitting;
+}
+
+bool is_expected(const Experiment& experiment, results::Status status) {
+  for (const std::string& word : experiment.expect) {
+    if (word == results::to_string(status)) return true;
+  }
+  return false;
+}
+
+class Run {
+  // First, because its return type is deduced.
+  /// @p action on rank 0, its text on all ranks; its failure too.
+  template <typename Action, typename Read>
+  auto on_root(const Action& action, const Read& read) {
+    std::string text;
+    std::string error;
+    if (world_.rank() == 0) {
+      try {
+        text = action();
+      } catch (const UserError& e) {
+        error = std::string("U") + e.what();
+      } catch (const std::exception& e) {
+        error = fmt::format("{}{}", outcome_of(e).status == results::Status::refused ? 'R' : 'B', e.what());
+      }
+    }
+    if (const auto failed = world_.agree_on_error(error)) {
+      const std::string message = failed->message.substr(1);
+      if (failed->message[0] == 'U') throw UserError(message);
+      if (failed->message[0] == 'R') throw Unsupported(message);
+      throw InternalError(message);
+    }
+    return read(world_.broadcast(text));
+  }
+
+ public:
+  Run(const comm::World& world, const RunArguments& arguments, const Environment& environment)
+      : world_(world), arguments_(arguments), environment_(environment) {}
+
+  int run() {
+    LoadedExperiment loaded;
+    std::vector<const Point*> points;
+    const int num_points = on_root(
+        [&] {
+          loaded = load_points(arguments_.experiment, "cpu");
+          points = points_to_run(loaded, arguments_.experiment, world_.size());
+          return fmt::format("{}", points.size());
+        },
+        [](const std::string& text) { return std::stoi(text); });
+    int worst = exit_ok;
+    for (int p = 0; p < num_points; ++p) {
+      const Point* point = world_.rank() == 0 ? points[static_cast<std::size_t>(p)] : nullptr;
+      const results::Status status = one_point(point, loaded);
+      if (status != results::Status::ok) {
+        worst =
+            num_points == 1 ? exit_code_of(status) : std::max(worst, expected_ ? int{exit_ok} : int{exit_some_failed});
+      }
+    }
+    return worst;
+  }
+
+ private:
+  results::Status one_point(const Point* point, const LoadedExperiment& loaded) {
+    RunRequest request;
+    request.experiment_file = arguments_.experiment.file;
+    Outcome outcome;
+    try {
+      const Message message = on_root([&] { return pack(plan_on_root(*point)); }, unpack);
+      const ExperimentFile file = read_experiment(message.experiment_text, "point");
+      request.point = world_.rank() == 0 ? *point : Point{.id = message.point_id, .experiment = file.base, .axes = {}};
+      request.point.experiment.backend = "cpu";
+      request.experiment_name = request.point.experiment.name;
+      request.prepared =
+          prepare_point_with_plan(request.point.experiment, request.experiment_file, message.plan_text, "plan");
+      comm::check_launch(world_, expectation(request));
+      describe(request, loaded);
+      outcome = run_point(world_, environment_, request, {arguments_.results_folder, !arguments_.quiet});
+    } catch (const Unsupported& e) {
+      outcome = {results::Status::refused, e.what()};
+    }
+    expected_ = is_expected(request.point.experiment, outcome.status);
+    if (world_.rank() == 0 && outcome.status != results::Status::ok) {
+      fmt::print(stderr, "strata: {}: {}\n", results::to_string(outcome.status), outcome.message);
+    }
+    return outcome.status;
+  }
+
+  Message plan_on_root(const Point& point) const {
+    const std::string& plan_file = arguments_.experiment.plan_file;
+    const PreparedPoint prepared =
+        plan_file.empty()
+            ? prepare_point(point.experiment, arguments_.experiment.file)
+            : prepare_point_with_plan(point.experiment, arguments_.experiment.file, read_file(plan_file), plan_file);
+    return {to_text(point.experiment), to_text(prepared.plan), point.id};
+  }
+
+  comm::LaunchExpectation expectation(const RunRequest& request) const {
+    return {.launcher_num_ranks = environment_.launcher_num_ranks,
+            .launcher_variable = environment_.launcher_variable,
+            .num_ranks = request.prepared.plan.mesh.num_ranks(),
+            .num_nodes = request.prepared.plan.mesh.nodes,
+            .ranks_per_node = request.prepared.plan.mesh.ranks_per_node,
+            .binary_hash = binary_hash_};
+  }
+
+  void describe(const RunRequest& request, const LoadedExperiment& loaded) const {
+    if (world_.rank() != 0) return;
+    fmt::print("point {} of {} [{}]", request.point.index, loaded.expansion.points.size(), request.point.id);
+    for (const AxisValue& axis : request.point.axes) fmt::print(" {}={}", axis.key, axis.value);
+    fmt::print("\n");
+    std::fflush(stdout);
+  }
+
+  const comm::World& world_;
+  const RunArguments& arguments_;
+  const Environment& environment_;
+  std::uint64_t binary_hash_ = binary_hash();
+  bool expected_ = false;
+};
+
+}  // namespace
+
+int run_experiment(int argc, char** argv, const RunArguments& arguments, const Environment& environment) {
+  const comm::Session session(argc, argv);
+  const comm::World world({.node_name = environment.node_name});
+  try {
+    return Run(world, arguments, environment).run();
+  } catch (const UserError& e) {
+    // All ranks hold the same error: one of them says it, nobody is killed.
+    if (world.rank() == 0) fmt::print(stderr, "strata: {}\n", e.what());
+    return exit_bad_input;
+  } catch (const Unsupported& e) {
+    if (world.rank() == 0) fmt::print(stderr, "strata: refused: {}\n", e.what());
+    return exit_refused;
+  } catch (const CommunicationError& e) {
+    comm::abort_all(exit_some_failed, e.what());
+  } catch (const std::exception& e) {
+    comm::abort_all(exit_internal, e.what());
+  }
+}
+
+}  // namespace strata::app

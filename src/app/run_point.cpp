@@ -1,0 +1,390 @@
+#include "app/run_point.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "app/allocation_account.hpp"
+#include "app/learning_rate.hpp"
+#include "app/progress_line.hpp"
+#include "app/provenance.hpp"
+#include "app/step_exchange.hpp"
+#include "app/stopping_rule.hpp"
+#include "app/training_inputs.hpp"
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "comm/engine.hpp"
+#include "exec/cpu/cpu_executor.hpp"
+#include "exec/cpu/gemm_peak.hpp"
+#include "results/recorder.hpp"
+
+namespace strata::app {
+namespace {
+
+using results::Status;
+
+/// Slurm sends USR1 before the time limit and TERM on preemption: the step is finished, the file closed.
+volatile std::sig_atomic_t received_signal = 0;
+void remember_signal(int signal) { received_signal = signal; }
+
+constexpr double peak_budget_seconds = 0.45;
+constexpr double exchange_period_seconds = 0.3;
+
+/// What rank 0 tells all ranks after an exchange.
+struct Decision {
+  std::int64_t steps_until_next = 1;  ///< 0: stop
+  Status status = Status::running;    ///< with 0: why
+};
+
+class PointRun {
+ public:
+  PointRun(const comm::World& world, const Environment& environment, const RunRequest& request,
+           const RunOptions& options)
+      : world_(world),
+        environment_(environment),
+        request_(request),
+        options_(options),
+        experiment_(request.prepared.experiment) {}
+
+  Outcome run() {
+    // Each stage may fail on some rank alone; all learn of it before the next one, so that nobody waits for a rank that
+    // has given up.
+    Outcome outcome = stage([&] { program_ = lower_for_cpu(request_.prepared, world_.rank()); });
+    measure_peak();
+    const Outcome recording = stage([&] { open_recorder(); });
+    if (recording.status != Status::ok) return recording;
+    status_path_ = world_.broadcast(recorder_ ? recorder_->status_path() : "");
+    if (outcome.status == Status::ok) outcome = stage([&] { build(); });
+    if (outcome.status == Status::ok) outcome = train();
+    return finish(std::move(outcome));
+  }
+
+ private:
+  bool root() const { return world_.rank() == 0; }
+
+  template <typename Action>
+  Outcome stage(const Action& action) {
+    Outcome mine;
+    try {
+      action();
+    } catch (const std::exception& e) {
+      mine = outcome_of(e);
+    }
+    const auto failed = world_.agree_on_error(
+        mine.status == Status::ok ? "" : fmt::format("{}\n{}", results::to_string(mine.status), mine.message));
+    if (!failed) return {};
+    const std::size_t cut = failed->message.find('\n');
+    return {results::parse_status(failed->message.substr(0, cut)), failed->message.substr(cut + 1)};
+  }
+
+  /// All ranks at once: the peak of one rank while its neighbours compute too.
+  void measure_peak() {
+    double peak[1] = {cpu::measure_gemm_peak_flops(request_.prepared.plan.dtypes.compute, peak_budget_seconds)};
+    world_.all_reduce_sum(peak);
+    peak_flops_per_second_ = peak[0] / world_.size();
+  }
+
+  void open_recorder() {
+    const ModelGraph& graph = request_.prepared.graph;
+    const CountedFlops counted = counted_flops(experiment_, graph);
+    const std::vector<std::string> hosts =
+        world_.all_gather(world_.node_names()[static_cast<std::size_t>(world_.node())]);
+    facts_ = provenance_of(environment_);
+    facts_.experiment_name = request_.experiment_name;
+    facts_.experiment_title = experiment_.title;
+    facts_.experiment_toml = to_text(experiment_);
+    facts_.point_id = request_.point.id;
+    for (const CanonicalKey& key : canonical_keys(experiment_))
+      facts_.point_keys += fmt::format("{} = {}\n", key.key, key.value);
+    facts_.plan_text = to_text(request_.prepared.plan);
+    facts_.cluster_text = to_text(request_.prepared.cluster);
+    facts_.model_name = graph.name;
+    facts_.strategy_name = request_.prepared.plan.strategy;
+    facts_.dtype = experiment_.train.dtype;
+    facts_.backend = experiment_.backend;
+    facts_.num_ranks = world_.size();
+    facts_.num_nodes = world_.num_nodes();
+    facts_.ranks_per_node = world_.ranks_on_node(0);
+    facts_.threads_per_rank = experiment_.resources.threads_per_rank;
+    facts_.host_names = hosts;
+    facts_.device_names.assign(hosts.size(), cpu_name());
+    facts_.flop_convention = counted.convention;
+    facts_.flops_per_sample = counted.per_sample;
+    facts_.sample_unit = graph.positions_per_sample > 1 ? "token" : "image";
+    facts_.num_sequences_per_step = request_.prepared.plan.global_batch;
+    facts_.num_samples_per_step = request_.prepared.plan.global_batch * graph.positions_per_sample;
+    facts_.num_parameters = graph.num_parameters();
+    facts_.peak_flops_per_second = peak_flops_per_second_;
+    facts_.peak_source = "measured: oneDNN square matrix product, best of n = 1024, 2048, 4096, all ranks at once";
+    facts_.memory_cap_bytes = request_.prepared.plan.device_capacity_bytes;
+    // The engine is needed for the transport's name; the recorder needs that name before the first row.
+    make_engine();
+    facts_.transport = engine_->transport_name(world_group_);
+    facts_.progress_mode = engine_->has_thread() ? "thread" : "polling";
+    if (link_) {
+      facts_.emulated_link_alpha_seconds = link_->alpha_seconds;
+      facts_.emulated_link_bytes_per_second = 1.0 / link_->beta_seconds_per_byte;
+    }
+    if (root()) {
+      const std::string folder =
+          fmt::format("{}/{}/{}", options_.results_folder, request_.experiment_name, request_.point.id);
+      recorder_ = std::make_unique<results::Recorder>(folder, facts_);
+    }
+  }
+
+  void make_engine() {
+    const CommunicationSection& c = experiment_.communication;
+    comm::EngineOptions options;
+    options.transport = c.transport;
+    options.progress = c.progress == "thread"    ? comm::ProgressMode::thread
+                       : c.progress == "polling" ? comm::ProgressMode::polling
+                                                 : comm::ProgressMode::automatic;
+    if (c.emulated_gbit_per_s > 0.0) {
+      link_ = comm::EmulatedLink{c.emulated_alpha_us * 1e-6, 8.0 / (c.emulated_gbit_per_s * 1e9)};
+      options.emulated_link = link_;
+    }
+    options.watchdog_seconds = c.watchdog_seconds;
+    options.num_compute_threads = static_cast<int>(experiment_.resources.threads_per_rank);
+    options.on_watchdog = [this](const comm::WatchdogReport& report) { record_failure(Status::hang, report.message); };
+    options.num_ticket_slots = std::max(4096, static_cast<int>(program_.body.size()) + 64);
+    engine_ = std::make_unique<comm::Engine>(world_, options);
+    std::vector<int> all(static_cast<std::size_t>(world_.size()));
+    for (std::size_t r = 0; r < all.size(); ++r) all[r] = static_cast<int>(r);
+    world_group_ = engine_->create_group(all);
+  }
+
+  void build() {
+    inputs_ = make_training_inputs(experiment_, request_.prepared.graph, request_.prepared.plan.global_batch,
+                                   request_.experiment_file);
+    executor_ = std::make_unique<cpu::CpuExecutor>(program_, *engine_, *inputs_.source, request_.prepared.plan.seed);
+    executor_->initialize();
+  }
+
+  Outcome train() {
+    std::signal(SIGUSR1, remember_signal);
+    std::signal(SIGTERM, remember_signal);
+    const StepFacts facts{.num_samples = facts_.num_samples_per_step,
+                          .num_warmup_steps = experiment_.measure.warmup_steps};
+    const MemoryPeak peak = memory_peak(program_);
+    Decision decision;
+    std::int64_t step = 0;
+    try {
+      std::vector<RankStep> steps;
+      while (decision.steps_until_next > 0) {
+        steps.clear();
+        for (std::int64_t i = 0; i < decision.steps_until_next; ++i, ++step) {
+          steps.push_back(one_step(step));
+        }
+        const auto rows = exchange_steps(world_, steps, facts, peak, touched_bytes(step));
+        decision = decide(rows, step);
+      }
+    } catch (const std::exception& e) {
+      Outcome outcome = outcome_of(e);
+      record_failure(outcome.status, outcome.message);
+      throw;  // peers may be gone: nothing collective can follow
+    }
+    if (decision.status != Status::ok) return {decision.status, "stopped by a signal after a complete step"};
+    return after_training(peak);
+  }
+
+  RankStep one_step(std::int64_t step) {
+    const double rate = learning_rate(experiment_.train, step);
+    RankStep result;
+    {
+      const WatchAllocations watch;
+      result.measured = executor_->step({.step = step, .learning_rate = rate});
+      result.outside_arena_bytes = watch.peak_bytes() + engine_->memory_bytes();
+    }
+    result.step = step;
+    result.learning_rate = rate;
+    result.unix_seconds = results::unix_seconds_now();
+    const std::int64_t measured = step - experiment_.measure.warmup_steps;
+    if (measured >= 0 && measured < experiment_.measure.timeline_steps) {
+      timeline_.insert(timeline_.end(), executor_->events().begin(), executor_->events().end());
+    }
+    return result;
+  }
+
+  /// Scanning the arena from its end is cheap once the top has been written; it is still done for a few steps only.
+  std::int64_t touched_bytes(std::int64_t step) {
+    if (step <= experiment_.measure.warmup_steps + 1) touched_bytes_ = executor_->touched_bytes();
+    return touched_bytes_;
+  }
+
+  Decision decide(const std::vector<results::StepRow>& rows, std::int64_t step) {
+    Decision decision;
+    double signal[1] = {static_cast<double>(received_signal)};
+    world_.all_reduce_max(signal);
+    if (root()) {
+      for (const results::StepRow& row : rows) {
+        recorder_->add_step(row);
+        if (row.phase == results::StepPhase::measured) measured_seconds_.push_back(row.step_seconds_max);
+        last_row_ = row;
+      }
+      print(rows);
+      decision = next(step);
+      if (signal[0] != 0.0) decision = {0, signal[0] == SIGUSR1 ? Status::timeout : Status::preempted};
+    }
+    const std::string text = world_.broadcast(
+        root() ? fmt::format("{} {}", decision.steps_until_next, static_cast<int>(decision.status)) : "");
+    const std::size_t space = text.find(' ');
+    return {std::stoll(text.substr(0, space)), static_cast<Status>(std::stoi(text.substr(space + 1)))};
+  }
+
+  Decision next(std::int64_t step) const {
+    const std::int64_t fixed = experiment_.train.steps;
+    if (fixed > 0 ? step >= fixed : measured_enough(experiment_.measure, measured_seconds_)) return {0, Status::ok};
+    if (measured_seconds_.empty()) return {1, Status::running};
+    const auto fitting = static_cast<std::int64_t>(exchange_period_seconds / measured_seconds_.back());
+    std::int64_t count = std::clamp<std::int64_t>(fitting, 1, 64);
+    if (fixed > 0) {
+      count = std::min(count, fixed - step);
+    } else {
+      // Not past the point where the rule is asked next.
+      const auto n = static_cast<std::int64_t>(measured_seconds_.size());
+      count = std::min(count, n < experiment_.measure.min_steps ? experiment_.measure.min_steps - n
+                                                                : std::max<std::int64_t>(1, n / 8));
+      count = std::min(count, std::max<std::int64_t>(1, experiment_.measure.max_steps - n));
+    }
+    return {count, Status::running};
+  }
+
+  void print(const std::vector<results::StepRow>& rows) {
+    if (!options_.print_steps || rows.empty()) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_print_ < std::chrono::seconds(1) && rows.front().step > 0) return;
+    last_print_ = now;
+    fmt::print("{}\n", progress_line(facts_, rows.back()));
+    std::fflush(stdout);
+  }
+
+  /// Replicas must be equal; predictions are set beside what was measured; timelines come home.
+  Outcome after_training(const MemoryPeak& peak) {
+    std::uint64_t checksum = 0;
+    for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
+      if (!program_.buffers[b].parameter.empty()) {
+        checksum = hash_bytes(std::as_bytes(executor_->read(static_cast<int>(b))), checksum);
+      }
+    }
+    checksum_ = fmt::format("{:016x}", checksum);
+    gather_timeline();
+    record_predictions(peak);
+    const std::vector<std::string> checksums = world_.all_gather(checksum_);
+    for (std::size_t r = 1; r < checksums.size(); ++r) {
+      if (checksums[r] != checksums[0]) {
+        return {Status::wrong_answer, fmt::format("parameters of rank {} ({}) differ from those of rank 0 ({})", r,
+                                                  checksums[r], checksums[0])};
+      }
+    }
+    return {};
+  }
+
+  void gather_timeline() {
+    const std::string mine(reinterpret_cast<const char*>(timeline_.data()), timeline_.size() * sizeof(TimelineEvent));
+    for (const std::string& bytes : world_.gather(mine)) {
+      std::vector<results::EventRow> rows;
+      const auto* events = reinterpret_cast<const TimelineEvent*>(bytes.data());
+      for (std::size_t i = 0; i < bytes.size() / sizeof(TimelineEvent); ++i) {
+        const TimelineEvent& e = events[i];
+        // Programs of a data-parallel job list the same instructions in the same order; others name them by number.
+        const Instruction& in = program_.body[static_cast<std::size_t>(e.instruction)];
+        rows.push_back(
+            {.rank = e.rank,
+             .step = e.step,
+             .stream = e.stream,
+             .instruction = e.instruction,
+             .name = fmt::format(
+                 "{} {}", in.is_collective() ? to_string(in.collective) : kernel_signature(in.kernel).name, in.name),
+             .begin_seconds = static_cast<double>(e.begin_ns) * 1e-9,
+             .end_seconds = static_cast<double>(e.end_ns) * 1e-9,
+             .sent_bytes = e.bytes_sent});
+      }
+      recorder_->add_events(rows);
+    }
+  }
+
+  void record_predictions(const MemoryPeak& peak) {
+    // The fullest rank speaks for all, predicted and measured alike.
+    double largest[2] = {static_cast<double>(program_.arena_bytes), static_cast<double>(peak.total_bytes)};
+    world_.all_reduce_max(largest);
+    const BytesByCollective mine = bytes_by_collective(program_);
+    double sent[7];
+    for (int k = 0; k < 7; ++k) sent[k] = static_cast<double>(mine.bytes[k]);
+    world_.all_reduce_max(sent);
+    if (!root()) return;
+    recorder_->add_prediction(
+        {"arena_peak_bytes", "byte", largest[0], static_cast<double>(last_row_.arena_peak_bytes), "program"});
+    const std::pair<Collective, std::int64_t> measured[] = {
+        {Collective::all_reduce, last_row_.all_reduce_sent_bytes},
+        {Collective::reduce_scatter, last_row_.reduce_scatter_sent_bytes},
+        {Collective::all_gather, last_row_.all_gather_sent_bytes},
+        {Collective::all_to_all, last_row_.all_to_all_sent_bytes},
+        {Collective::broadcast, last_row_.broadcast_sent_bytes},
+        {Collective::send, last_row_.send_sent_bytes}};
+    for (const auto& [kind, bytes] : measured) {
+      recorder_->add_prediction({fmt::format("{}_sent_bytes", to_string(kind)), "byte", sent[static_cast<int>(kind)],
+                                 static_cast<double>(bytes), "program"});
+    }
+  }
+
+  /// Called where nothing collective is possible any more: says what is known and leaves a readable file.
+  void record_failure(Status status, const std::string& message) noexcept {
+    try {
+      if (recorder_) {
+        recorder_->finish(status, message);
+      } else if (!status_path_.empty()) {
+        results::write_status(status_path_, status, message, world_.rank());
+      }
+    } catch (const std::exception& e) {
+      fmt::print(stderr, "strata: rank {}: the failure `{}` could not be recorded: {}\n", world_.rank(), message,
+                 e.what());
+    }
+  }
+
+  Outcome finish(Outcome outcome) {
+    const Outcome written = stage([&] {
+      if (recorder_) recorder_->finish(outcome.status, outcome.message, checksum_);
+    });
+    if (root() && written.status == Status::ok && options_.print_steps && !measured_seconds_.empty()) {
+      fmt::print("{}\n", progress_line(facts_, last_row_));
+    }
+    return written.status == Status::ok ? outcome : written;
+  }
+
+  const comm::World& world_;
+  const Environment& environment_;
+  const RunRequest& request_;
+  const RunOptions& options_;
+  const Experiment& experiment_;
+  Program program_;
+  double peak_flops_per_second_ = 0.0;
+  results::AttemptFacts facts_;
+  std::optional<comm::EmulatedLink> link_;
+  std::unique_ptr<results::Recorder> recorder_;  ///< rank 0 alone
+  std::string status_path_;
+  std::unique_ptr<comm::Engine> engine_;
+  int world_group_ = 0;
+  TrainingInputs inputs_;
+  std::unique_ptr<cpu::CpuExecutor> executor_;
+  std::vector<TimelineEvent> timeline_;
+  std::int64_t touched_bytes_ = 0;
+  std::vector<double> measured_seconds_;  ///< rank 0
+  results::StepRow last_row_;             ///< rank 0
+  std::string checksum_;
+  std::chrono::steady_clock::time_point last_print_{};
+};
+
+}  // namespace
+
+Outcome run_point(const comm::World& world, const Environment& environment, const RunRequest& request,
+                  const RunOptions& options) {
+  return PointRun(world, environment, request, options).run();
+}
+
+}  // namespace strata::app

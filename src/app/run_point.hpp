@@ -1,0 +1,35 @@
+#pragma once
+
+/// @file
+/// One point of a sweep, run for real on all ranks of the world: checked, initialised, warmed up, measured, recorded.
+
+#include <string>
+
+#include "app/environment.hpp"
+#include "app/outcome.hpp"
+#include "app/prepared_point.hpp"
+#include "comm/world.hpp"
+#include "config/sweep.hpp"
+
+namespace strata::app {
+
+struct RunOptions {
+  std::string results_folder = "results";
+  bool print_steps = true;  ///< rank 0 prints a line a second, in the shape people know
+};
+
+/// What rank 0 knows before the others: equal on all ranks afterwards.
+struct RunRequest {
+  std::string experiment_file;
+  std::string experiment_name;
+  Point point;
+  PreparedPoint prepared;
+};
+
+/// Collective over @p world. Failures of the point (out of memory, refused, a peer gone, results that cannot be
+/// written) are outcomes, recorded where there is something to record them in, and equal on all ranks that are still
+/// there.
+Outcome run_point(const comm::World& world, const Environment& environment, const RunRequest& request,
+                  const RunOptions& options);
+
+}  // namespace strata::app

@@ -1,0 +1,47 @@
+#pragma once
+
+/// @file
+/// Making groups: which transport, which tags, which shared memory. Agreement runs between the members alone, so
+/// disjoint groups are made at the same time. Internal to src/comm.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/emulated_link.hpp"
+#include "comm/group.hpp"
+#include "comm/mpi_check.hpp"
+
+namespace strata::comm {
+
+class World;
+
+class GroupMaker {
+ public:
+  /// Collective over @p world: maps one doorbell a rank on each node.
+  /// @throws UserError unless @p transport is one of the accepted names.
+  GroupMaker(const World& world, MPI_Comm control, const std::string& transport, const EmulatedLink* link);
+
+  std::unique_ptr<Group> make(const std::vector<int>& world_ranks);
+  Doorbell& own_doorbell() const { return *doorbells_[static_cast<std::size_t>(rank_)]; }
+
+ private:
+  void map_doorbells();
+  void choose_transport(Group& group) const;
+  void agree_on_id(Group& group);
+  std::unique_ptr<SharedArea> share(const Members& members) const;
+  bool on_one_node(const std::vector<int>& ranks) const;
+  bool is_regular(const std::vector<int>& ranks, int& ranks_per_node) const;
+
+  const World& world_;
+  MPI_Comm control_;
+  std::string transport_;
+  const EmulatedLink* link_;
+  int rank_;
+  int max_tag_ = 0;
+  int next_id_ = 0;
+  SharedSegment node_segment_;
+  std::vector<Doorbell*> doorbells_;  ///< by world rank; null on other nodes
+};
+
+}  // namespace strata::comm

@@ -1,0 +1,160 @@
+/// @file
+/// What an experiment says of itself: its canonical keys, its id, its text, and the conditions between its options.
+
+#include "config/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "config/options.hpp"
+
+namespace strata {
+namespace {
+
+/// An option's value as text, "" where it is unset.
+std::string text_at(const Experiment& experiment, std::string_view key) {
+  const auto value = value_of(experiment, key);
+  return value ? toml_text(*value) : "";
+}
+
+[[noreturn]] void fail(const Experiment& experiment, std::string_view key, const std::string& message) {
+  throw UserError(fmt::format("{}: {}: {}", experiment.where(key), key, message));
+}
+
+}  // namespace
+
+std::string Experiment::where(std::string_view key) const {
+  const auto found = given_at.find(std::string(key));
+  return found == given_at.end() ? "default" : found->second;
+}
+
+DType dtype_of_word(std::string_view word) {
+  if (word == "fp32") {
+    return DType::f32;
+  }
+  if (word == "bf16") {
+    return DType::bf16;
+  }
+  throw UserError(fmt::format("unknown dtype \"{}\"; accepted: fp32 | bf16", word));
+}
+
+std::string path_beside(std::string_view file_name, std::string_view path) {
+  return (std::filesystem::path(file_name).parent_path() / path).lexically_normal().string();
+}
+
+std::vector<CanonicalKey> canonical_keys(const Experiment& experiment) {
+  const Experiment defaults;
+  std::vector<CanonicalKey> keys = {{"backend", toml_string(experiment.backend)}};
+  for (const Option& option : all_options()) {
+    std::string value = text_at(experiment, option.key);
+    if (option.identifies && value != text_at(defaults, option.key)) {
+      keys.push_back({std::string(option.key), std::move(value)});
+    }
+  }
+  for (const auto& [name, value] : experiment.strategy.options) {
+    const std::string key = "strategy." + name;
+    keys.push_back({key, text_at(experiment, key)});
+  }
+  std::sort(keys.begin(), keys.end(), [](const CanonicalKey& a, const CanonicalKey& b) { return a.key < b.key; });
+  return keys;
+}
+
+std::string point_id(const Experiment& experiment) {
+  std::string text;
+  for (const CanonicalKey& key : canonical_keys(experiment)) {
+    text += fmt::format("{} = {}\n", key.key, key.value);
+  }
+  // FNV-1a, then the finaliser of MurmurHash3: the upper 48 bits depend on every letter.
+  std::uint64_t hash = stream_of(text);
+  hash = (hash ^ (hash >> 33U)) * 0xff51afd7ed558ccdULL;
+  hash = (hash ^ (hash >> 33U)) * 0xc4ceb9fe1a85ec53ULL;
+  hash ^= hash >> 33U;
+  return fmt::format("{:012x}", hash >> 16U);
+}
+
+std::string to_text(const Experiment& experiment) {
+  const Experiment defaults;
+  std::string text, section;
+  const auto line = [&](std::string_view key) {
+    const std::size_t dot = key.find('.');
+    const std::string_view its_section = dot == std::string_view::npos ? std::string_view{} : key.substr(0, dot);
+    if (its_section != section) {
+      section = its_section;
+      text += fmt::format("\n[{}]\n", section);
+    }
+    text +=
+        fmt::format("{} = {}\n", dot == std::string_view::npos ? key : key.substr(dot + 1), text_at(experiment, key));
+  };
+  for (const Option& option : all_options()) {
+    const std::string value = text_at(experiment, option.key);
+    const bool given = experiment.given_at.contains(std::string(option.key));
+    if (!value.empty() && (given || option.required || value != text_at(defaults, option.key))) {
+      line(option.key);
+    }
+    if (option.key == "strategy.name") {
+      for (const auto& [name, held] : experiment.strategy.options) {
+        line("strategy." + name);
+      }
+    }
+  }
+  return text;
+}
+
+void verify(const Experiment& experiment) {
+  const TrainSection& train = experiment.train;
+  const DataSection& data = experiment.data;
+  const CommunicationSection& communication = experiment.communication;
+
+  for (const char c : experiment.name) {
+    const bool safe =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+    if (!safe) {
+      fail(experiment, "name",
+           fmt::format("\"{}\" names a folder; accepted: letters, digits, - and _", experiment.name));
+    }
+  }
+  for (const std::string_view key : {"name", "model.name", "strategy.name"}) {
+    if (text_at(experiment, key) == "\"\"") {
+      fail(experiment, key, "empty");
+    }
+  }
+  if ((train.global_batch > 0) == (train.global_batch_tokens > 0)) {
+    const std::string_view key = train.global_batch_tokens > 0 ? "train.global_batch_tokens" : "train.global_batch";
+    fail(experiment, key,
+         fmt::format(
+             "exactly one of train.global_batch (samples, {}) and train.global_batch_tokens (tokens, {}) must be > 0",
+             train.global_batch, train.global_batch_tokens));
+  }
+  if (data.format == "synthetic" && !data.paths.empty()) {
+    fail(experiment, "data.paths", "files are given, but data.format is \"synthetic\"; accepted: one of the two");
+  }
+  if (data.format != "synthetic" && data.paths.empty()) {
+    fail(experiment, "data.paths",
+         fmt::format("missing: data.format \"{}\" reads files; data.format = \"synthetic\" needs none", data.format));
+  }
+  if (experiment.measure.min_steps > experiment.measure.max_steps) {
+    fail(experiment, "measure.min_steps",
+         fmt::format("{} is more than measure.max_steps = {}", experiment.measure.min_steps,
+                     experiment.measure.max_steps));
+  }
+  if (communication.emulated_alpha_us > 0.0 && communication.emulated_gbit_per_s == 0.0) {
+    fail(experiment, "communication.emulated_link.alpha_us",
+         "an emulated link has a bandwidth too: set communication.emulated_link.gbit_per_s > 0");
+  }
+  if (train.schedule == "step" && train.decay_steps == 0) {
+    fail(experiment, "train.schedule", "\"step\" needs train.decay_steps > 0");
+  }
+  if (train.schedule == "cosine" && train.decay_steps == 0 && train.steps == 0) {
+    fail(experiment, "train.schedule", "\"cosine\" needs an end: train.decay_steps > 0 or train.steps > 0");
+  }
+  if (train.min_learning_rate > train.learning_rate) {
+    fail(experiment, "train.min_learning_rate",
+         fmt::format("{} is more than train.learning_rate = {}", train.min_learning_rate, train.learning_rate));
+  }
+}
+
+}  // namespace strata

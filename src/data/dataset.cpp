@@ -1,0 +1,140 @@
+/// @file
+/// The two factories: everything an options struct can get wrong is refused here, and here alone.
+
+#include "data/dataset.hpp"
+
+#include <fmt/core.h>
+
+#include <limits>
+#include <utility>
+
+#include "base/error.hpp"
+#include "data/cifar10.hpp"
+#include "data/mapped_file.hpp"
+#include "data/synthetic_images.hpp"
+#include "data/synthetic_tokens.hpp"
+#include "data/token_file.hpp"
+#include "data/token_windows.hpp"
+
+namespace strata::data {
+namespace {
+
+constexpr std::int64_t largest_id = std::numeric_limits<std::int32_t>::max();
+
+void check_range(const char* what, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value < least || value > most) {
+    throw UserError(fmt::format("{} = {}; accepted: {} to {}", what, value, least, most));
+  }
+}
+
+/// Files for the formats that have them, none for synthetic.
+void check_paths(Format format, const std::vector<std::string>& paths) {
+  if (format == Format::synthetic && !paths.empty()) {
+    throw UserError(fmt::format("data.format = \"synthetic\" reads no file, but data.paths names {}", paths.front()));
+  }
+  if (format != Format::synthetic && paths.empty()) {
+    throw UserError(
+        fmt::format("data.paths is empty, but data.format = \"{}\" needs at least one file (\"synthetic\" needs none)",
+                    to_string(format)));
+  }
+}
+
+Format one_format(Format format, const std::vector<MappedFile>& files) {
+  if (format != Format::automatic) {
+    return format;
+  }
+  const Format first = detect_token_format(files.front());
+  for (const MappedFile& file : files) {
+    if (const Format other = detect_token_format(file); other != first) {
+      throw UserError(fmt::format("data.paths: {} is {} but {} is {}; all files must have one format",
+                                  files.front().path(), to_string(first), file.path(), to_string(other)));
+    }
+  }
+  return first;
+}
+
+std::vector<MappedFile> map_files(const std::vector<std::string>& paths) {
+  std::vector<MappedFile> files;
+  files.reserve(paths.size());
+  for (const std::string& path : paths) {
+    files.emplace_back(path);
+  }
+  return files;
+}
+
+}  // namespace
+
+std::string to_string(const Provenance& provenance) {
+  std::string text =
+      fmt::format("{}: {} samples, {}", to_string(provenance.format), provenance.num_samples, provenance.detail);
+  for (const FileProvenance& file : provenance.files) {
+    text += fmt::format("; {} ({} bytes, checksum {:016x})", file.path, file.size_bytes, file.checksum);
+  }
+  return text;
+}
+
+std::unique_ptr<TokenDataset> make_token_dataset(const TokenOptions& options) {
+  if (options.format == Format::cifar10) {
+    throw UserError(
+        "data.format = \"cifar10\" holds images, but the model reads tokens; accepted: auto, text, raw_u16, "
+        "raw_u32, llmc, synthetic");
+  }
+  check_range("model.sequence_length", options.sequence_length, 1, largest_id - 1);
+  check_range("model.vocabulary", options.vocabulary, 1, largest_id);
+  check_paths(options.format, options.paths);
+  if (options.format == Format::synthetic) {
+    check_range("data.num_samples", options.num_samples, 1, std::numeric_limits<std::int64_t>::max());
+    if (options.end_of_text) {
+      throw UserError("data.end_of_text is for text, but the format is synthetic");
+    }
+    return std::make_unique<SyntheticTokens>(options.num_samples, options.sequence_length, options.vocabulary,
+                                             options.seed);
+  }
+
+  std::vector<MappedFile> mapped = map_files(options.paths);
+  const Format format = one_format(options.format, mapped);
+  if (options.end_of_text && format != Format::text) {
+    throw UserError(fmt::format("data.end_of_text is for text, but the format is {}", to_string(format)));
+  }
+  const std::int64_t least_vocabulary = options.end_of_text ? end_of_text_token + 1 : 256;
+  if (format == Format::text && options.vocabulary < least_vocabulary) {
+    throw UserError(fmt::format(
+        "text {} is read byte by byte and needs model.vocabulary of at least {}{}, but it is {}", options.paths.front(),
+        least_vocabulary, options.end_of_text ? " (256 bytes and end of text)" : "", options.vocabulary));
+  }
+  std::vector<TokenFile> files;
+  files.reserve(mapped.size());
+  for (MappedFile& file : mapped) {
+    files.emplace_back(std::move(file), format, options.end_of_text);
+  }
+  return std::make_unique<TokenWindows>(std::move(files), options.sequence_length, options.vocabulary);
+}
+
+std::unique_ptr<ImageDataset> make_image_dataset(const ImageOptions& options) {
+  const Format format = options.format == Format::automatic ? Format::cifar10 : options.format;
+  if (format != Format::cifar10 && format != Format::synthetic) {
+    throw UserError(
+        fmt::format("data.format = \"{}\" holds tokens, but the model reads images; accepted: auto, cifar10, synthetic",
+                    to_string(format)));
+  }
+  check_range("model.image_size", options.image_size, 1, 65536);
+  check_range("model.num_classes", options.num_classes, 1, largest_id);
+  check_paths(options.format, options.paths);
+  if (format == Format::synthetic) {
+    check_range("data.num_samples", options.num_samples, 1, std::numeric_limits<std::int64_t>::max());
+    return std::make_unique<SyntheticImages>(options.num_samples, options.image_size, options.num_classes,
+                                             options.seed);
+  }
+  if (options.image_size != cifar10_image_size) {
+    throw UserError(
+        fmt::format("CIFAR-10 images ({}) are 32 pixels a side and are not rescaled, but model.image_size = {}",
+                    options.paths.front(), options.image_size));
+  }
+  if (options.num_classes < cifar10_num_classes) {
+    throw UserError(fmt::format("CIFAR-10 ({}) has 10 classes, but model.num_classes = {}", options.paths.front(),
+                                options.num_classes));
+  }
+  return std::make_unique<Cifar10>(map_files(options.paths), options.num_classes);
+}
+
+}  // namespace strata::data

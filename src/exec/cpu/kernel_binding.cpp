@@ -1,0 +1,523 @@
+#include "exec/cpu/kernel_binding.hpp"
+
+#include <fmt/core.h>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "exec/cpu/kernels/activation.hpp"
+#include "exec/cpu/kernels/attention.hpp"
+#include "exec/cpu/kernels/batch_norm.hpp"
+#include "exec/cpu/kernels/convolution.hpp"
+#include "exec/cpu/kernels/cross_entropy.hpp"
+#include "exec/cpu/kernels/dropout.hpp"
+#include "exec/cpu/kernels/elementwise.hpp"
+#include "exec/cpu/kernels/embedding.hpp"
+#include "exec/cpu/kernels/initialize.hpp"
+#include "exec/cpu/kernels/layer_norm.hpp"
+#include "exec/cpu/kernels/linear.hpp"
+#include "exec/cpu/kernels/optimizer.hpp"
+#include "exec/cpu/kernels/pooling.hpp"
+#include "exec/cpu/kernels/residual.hpp"
+#include "exec/cpu/kernels/rms_norm.hpp"
+#include "exec/cpu/kernels/rotary.hpp"
+#include "ir/model_graph.hpp"
+
+namespace strata::cpu {
+
+std::span<std::byte> Arguments::workspace() const {
+  if (instruction_.workspace < 0) {
+    return {};
+  }
+  const Buffer& b = program_.buffers[static_cast<std::size_t>(instruction_.workspace)];
+  return {arena_ + b.offset_bytes, static_cast<std::size_t>(b.size_bytes())};
+}
+
+namespace {
+
+// ---- dims from attributes
+// --------------------------------------------------------------------------------------------
+
+/// Dtype of the operand that the kernels call "activation", and of parameter gradients where the kernel writes some.
+struct Types {
+  DType activation = DType::f32;
+  DType gradient = DType::f32;
+};
+
+/// A kernel's own numbers, apart from addresses: what both its call and its workspace need.
+class Shape {
+ public:
+  Shape(const Program& program, const Instruction& in) : in_(in), program_(program) {}
+
+  LinearDims linear() const {
+    const bool weight_gradient = in_.kernel == Kernel::linear_backward_weight;
+    const std::size_t optional = weight_gradient ? in_.outputs.size() : in_.inputs.size();
+    return {.tokens = integer("rows"),
+            .in = integer("in"),
+            .out = integer("out"),
+            .dtype = input(0),
+            .gradient_dtype = weight_gradient ? output(0) : input(0),
+            .bias = in_.kernel == Kernel::linear_forward ? optional == 3 : weight_gradient && optional == 2};
+  }
+  ConvolutionDims convolution() const {
+    const bool weight_gradient = in_.kernel == Kernel::convolution_backward_weight;
+    return {.images = integer("samples"),
+            .height = integer("height"),
+            .width = integer("width"),
+            .in = integer("in"),
+            .out = integer("out"),
+            .kernel_h = integer("kernel"),
+            .kernel_w = integer("kernel"),
+            .stride = integer("stride"),
+            .padding = integer("padding"),
+            .dtype = input(0),
+            .gradient_dtype = weight_gradient ? output(0) : input(0),
+            .bias = weight_gradient ? in_.outputs.size() == 2
+                                    : in_.kernel == Kernel::convolution_forward && in_.inputs.size() == 3};
+  }
+  LayerNormDims layer_norm() const {
+    return {.rows = integer("rows"),
+            .width = integer("width"),
+            .dtype = input(0),
+            .gradient_dtype = in_.kernel == Kernel::layer_norm_backward ? output(1) : DType::f32,
+            .epsilon = real("epsilon")};
+  }
+  RmsNormDims rms_norm() const {
+    return {.rows = integer("rows"),
+            .width = integer("width"),
+            .dtype = input(0),
+            .gradient_dtype = in_.kernel == Kernel::rms_norm_backward ? output(1) : DType::f32,
+            .epsilon = real("epsilon")};
+  }
+  BatchNormDims batch_norm() const {
+    const bool backward = in_.kernel == Kernel::batch_norm_backward;
+    return {.rows = integer("rows"),
+            .channels = integer("channels"),
+            .dtype = input(0),
+            .parameter_dtype = input(backward ? 2 : 1),
+            .gradient_dtype = backward ? output(1) : DType::f32,
+            .epsilon = real("epsilon")};
+  }
+  EmbeddingDims embedding() const {
+    const bool backward = in_.kernel == Kernel::embedding_backward;
+    const bool positions = backward ? in_.outputs.size() == 2 : in_.inputs.size() == 3;
+    const std::int64_t elements = !positions ? 0 : backward ? in_.outputs[1].num_elements : in_.inputs[2].num_elements;
+    return {.rows = integer("rows"),
+            .sequence = integer("sequence"),
+            .width = integer("width"),
+            .vocabulary = integer("vocabulary"),
+            .num_positions = elements / integer("width"),
+            .dtype = input(1),
+            .gradient_dtype = backward ? output(0) : DType::f32};
+  }
+  MaxPoolDims max_pool() const {
+    return {.images = integer("samples"),
+            .height = integer("height"),
+            .width = integer("width"),
+            .channels = integer("channels"),
+            .kernel = integer("kernel"),
+            .stride = integer("stride"),
+            .padding = integer("padding"),
+            .dtype = input(0)};
+  }
+  AveragePoolDims average_pool() const {
+    return {.images = integer("samples"),
+            .positions = integer("height") * integer("width"),
+            .channels = integer("channels"),
+            .dtype = input(0)};
+  }
+  AttentionDims attention() const;
+  RotaryDims rotary() const;
+  bool accumulates(int output) const { return ((in_.attributes.integer_or("accumulate", 0) >> output) & 1) != 0; }
+  /// Weight and bias are written by one call: their first contribution is the same one.
+  bool accumulates_parameters(int first_output, int num_outputs) const {
+    for (int i = first_output; i < num_outputs; ++i) {
+      STRATA_INVARIANT(accumulates(i) == accumulates(first_output), in_.name + ": weight and bias accumulate together");
+    }
+    return accumulates(first_output);
+  }
+  std::int64_t integer(std::string_view key) const { return in_.attributes.integer(key); }
+  float real(std::string_view key) const { return static_cast<float>(in_.attributes.real(key)); }
+  DType input(int i) const { return dtype(in_.inputs[static_cast<std::size_t>(i)]); }
+  DType output(int i) const { return dtype(in_.outputs[static_cast<std::size_t>(i)]); }
+
+ private:
+  DType dtype(const Operand& operand) const { return program_.buffers[static_cast<std::size_t>(operand.buffer)].dtype; }
+  const Instruction& in_;
+  const Program& program_;
+};
+
+AttentionDims Shape::attention() const {
+  return {.batch = integer("samples"),
+          .seq = integer("sequence"),
+          .num_heads = integer("heads"),
+          .num_kv_heads = integer("kv_heads"),
+          .head_dim = integer("head_dim"),
+          .dtype = input(0),
+          .causal = integer("causal") != 0,
+          .dropout_probability = real("dropout"),
+          .first_sample = integer("first_sample")};
+}
+
+RotaryDims Shape::rotary() const {
+  return {.batch = integer("samples"),
+          .seq = integer("sequence"),
+          .num_heads = integer("heads") + integer("kv_heads"),
+          .num_copied_heads = integer("kv_heads"),
+          .head_dim = integer("head_dim"),
+          .dtype = input(0),
+          .theta = in_.attributes.real("theta")};
+}
+
+/// One sequence of random numbers an operator and step: the same in forward, recomputation and backward.
+RandomStream random_stream(std::uint64_t seed, std::uint64_t operator_stream, std::int64_t step) {
+  return {seed, operator_stream ^ (0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(step + 1))};
+}
+
+BoundKernel bind_load(const Arguments& a, InputSource& inputs) {
+  const std::int64_t first = a.integer("first_sample");
+  const std::int64_t samples = a.integer("samples");
+  const std::span labels(a.output_as<std::int32_t>(1), static_cast<std::size_t>(a.output_elements(1)));
+  if (a.instruction().kernel == Kernel::load_tokens) {
+    const std::span tokens(a.output_as<std::int32_t>(0), static_cast<std::size_t>(a.output_elements(0)));
+    return [=, &inputs](const StepContext& c) { inputs.load_tokens(c.step, first, samples, tokens, labels); };
+  }
+  const std::int64_t n = a.output_elements(0);
+  if (a.output_dtype(0) == DType::f32) {
+    const std::span pixels(a.output_as<float>(0), static_cast<std::size_t>(n));
+    return [=, &inputs](const StepContext& c) { inputs.load_images(c.step, first, samples, pixels, labels); };
+  }
+  const std::span staged(reinterpret_cast<float*>(a.workspace().data()), static_cast<std::size_t>(n));
+  return [=, &inputs, y = a.output(0), dtype = a.output_dtype(0)](const StepContext& c) {
+    inputs.load_images(c.step, first, samples, staged, labels);
+    cast(DType::f32, staged.data(), dtype, y, n);
+  };
+}
+
+BoundKernel bind_initialize(const Arguments& a, std::uint64_t seed) {
+  const RandomStream stream{seed, stream_of(a.instruction().name)};
+  const Buffer& buffer = a.output_buffer(0);
+  const auto first = static_cast<std::uint64_t>(buffer.parameter_begin + a.instruction().outputs[0].begin);
+  const auto low = static_cast<float>(a.real("a"));
+  const auto high = static_cast<float>(a.real("b"));
+  const std::int64_t n = a.output_elements(0);
+  switch (static_cast<Initializer::Kind>(a.integer("distribution"))) {
+    case Initializer::Kind::constant:
+      return [=, y = a.output(0), dtype = buffer.dtype](const StepContext&) { fill(dtype, y, n, low); };
+    case Initializer::Kind::normal:
+      return [=, y = a.output(0), dtype = buffer.dtype](const StepContext&) {
+        initialize_normal(dtype, y, n, stream, first, low, high);
+      };
+    case Initializer::Kind::uniform:
+      return [=, y = a.output(0), dtype = buffer.dtype](const StepContext&) {
+        initialize_uniform(dtype, y, n, stream, first, low, high);
+      };
+  }
+  throw InternalError("no such distribution");
+}
+
+BoundKernel bind_optimizer(const Arguments& a) {
+  const Kernel kernel = a.instruction().kernel;
+  const int num_states = kernel == Kernel::adam ? 2 : kernel == Kernel::sgd_momentum ? 1 : 0;
+  const ParameterSlice slice{.n = a.output_elements(0),
+                             .master = a.output_as<float>(0),
+                             .gradient = a.input(0),
+                             .gradient_dtype = a.input_dtype(0),
+                             .gradient_factor = a.input_as<float>(1),
+                             .compute = a.output_as<bf16>(1 + num_states)};
+  if (kernel == Kernel::adam) {
+    AdamOptions options{.beta1 = a.real("beta1"),
+                        .beta2 = a.real("beta2"),
+                        .epsilon = a.real("epsilon"),
+                        .weight_decay = a.real("weight_decay"),
+                        .decoupled = a.integer("decoupled") != 0};
+    return [=, m = a.output_as<float>(1), v = a.output_as<float>(2)](const StepContext& c) mutable {
+      options.learning_rate = c.learning_rate;
+      options.step = c.step + 1;
+      adam_update(options, slice, m, v);
+    };
+  }
+  SgdOptions options{.momentum = num_states == 1 ? a.real("momentum") : 0.0, .weight_decay = a.real("weight_decay")};
+  return [=, momentum = num_states == 1 ? a.output_as<float>(1) : nullptr](const StepContext& c) mutable {
+    options.learning_rate = c.learning_rate;
+    sgd_update(options, slice, momentum);
+  };
+}
+
+BoundKernel bind_dropout(const Arguments& a, std::uint64_t seed) {
+  const auto call = a.instruction().kernel == Kernel::dropout_forward ? dropout_forward : dropout_backward;
+  const std::uint64_t stream = stream_of(a.instruction().name);
+  Dropout dropout{.probability = static_cast<float>(a.real("probability")),
+                  .stream = {},
+                  .first_element = static_cast<std::uint64_t>(a.integer("first_element"))};
+  return [=, x = a.input(0), y = a.output(0), dtype = a.input_dtype(0),
+          n = a.output_elements(0)](const StepContext& c) mutable {
+    dropout.stream = random_stream(seed, stream, c.step);
+    call(dtype, x, y, n, dropout);
+  };
+}
+
+/// Kernels with dense operands: matrix products, convolutions and norms.
+BoundKernel bind_dense(const Arguments& a, const Shape& s) {
+  const auto in0 = a.input(0);
+  const auto in1 = a.input(1);
+  const auto in2 = a.input(2);
+  const auto out0 = a.output(0);
+  const auto out1 = a.output(1);
+  const auto out2 = a.output(2);
+  const auto workspace = a.workspace();
+  const int num_outputs = a.num_outputs();
+  switch (a.instruction().kernel) {
+    case Kernel::linear_forward:
+      return [=, d = s.linear()](const StepContext&) { linear_forward(d, in0, in1, in2, out0, workspace); };
+    case Kernel::linear_backward_input:
+      return [=, d = s.linear(), add = s.accumulates(0)](const StepContext&) {
+        linear_backward_input(d, in0, in1, out0, add, workspace);
+      };
+    case Kernel::linear_backward_weight:
+      return [=, d = s.linear(), add = s.accumulates_parameters(0, num_outputs)](const StepContext&) {
+        linear_backward_weight(d, in1, in0, out0, out1, add, workspace);
+      };
+    case Kernel::convolution_forward:
+      return [=, d = s.convolution()](const StepContext&) { convolution_forward(d, in0, in1, in2, out0, workspace); };
+    case Kernel::convolution_backward_input:
+      return [=, d = s.convolution()](const StepContext&) { convolution_backward_input(d, in0, in1, out0, workspace); };
+    case Kernel::convolution_backward_weight:
+      return [=, d = s.convolution(), add = s.accumulates_parameters(0, num_outputs)](const StepContext&) {
+        convolution_backward_weight(d, in1, in0, out0, out1, add, workspace);
+      };
+    case Kernel::layer_norm_forward:
+      return [=, d = s.layer_norm(), statistics = a.output_as<float>(1)](const StepContext&) {
+        layer_norm_forward(d, in0, in1, in2, out0, statistics);
+      };
+    case Kernel::layer_norm_backward:
+      return [=, d = s.layer_norm(), statistics = a.input_as<float>(3),
+              add = LayerNormAccumulate{s.accumulates(0), s.accumulates(1), s.accumulates(2)}](const StepContext&) {
+        layer_norm_backward(d, in0, in1, in2, statistics, out0, out1, out2, add, workspace);
+      };
+    case Kernel::rms_norm_forward:
+      return [=, d = s.rms_norm(), statistics = a.output_as<float>(1)](const StepContext&) {
+        rms_norm_forward(d, in0, in1, out0, statistics);
+      };
+    case Kernel::rms_norm_backward:
+      return [=, d = s.rms_norm(), statistics = a.input_as<float>(3),
+              add = RmsNormAccumulate{s.accumulates(0), s.accumulates(1)}](const StepContext&) {
+        rms_norm_backward(d, in0, in1, in2, statistics, out0, out1, add, workspace);
+      };
+    case Kernel::batch_norm_forward:
+      return [=, d = s.batch_norm(),
+              statistics = BatchNormStatistics{.mean = a.output_as<float>(1),
+                                               .inverse_deviation = a.output_as<float>(1) + s.integer("channels"),
+                                               .running_mean = nullptr,
+                                               .running_variance = nullptr}](const StepContext&) {
+        batch_norm_forward(d, in0, in1, in2, out0, statistics, workspace);
+      };
+    case Kernel::batch_norm_backward:
+      return [=, d = s.batch_norm(), statistics = a.input_as<float>(3),
+              add = s.accumulates_parameters(1, num_outputs)](const StepContext&) {
+        batch_norm_backward(d, in0, in1, in2, statistics, statistics + d.channels, out0, out1, out2, add, workspace);
+      };
+    default: throw InternalError("not a dense kernel");
+  }
+}
+
+BoundKernel bind_elementwise(const Arguments& a) {
+  const auto in0 = a.input(0);
+  const auto in1 = a.input(1);
+  const auto out0 = a.output(0);
+  const std::int64_t n = a.instruction().outputs[0].num_elements;
+  const DType dtype = a.output_dtype(0);
+  switch (a.instruction().kernel) {
+    case Kernel::gelu_forward: return [=](const StepContext&) { gelu_forward(dtype, in0, out0, n); };
+    case Kernel::gelu_backward: return [=](const StepContext&) { gelu_backward(dtype, in0, in1, out0, n); };
+    case Kernel::relu_forward: return [=](const StepContext&) { relu_forward(dtype, in0, out0, n); };
+    case Kernel::relu_backward: return [=](const StepContext&) { relu_backward(dtype, in0, in1, out0, n); };
+    case Kernel::swiglu_forward:
+      return [=, rows = a.integer("rows"), width = a.integer("width")](const StepContext&) {
+        swiglu_forward(dtype, in0, out0, rows, width);
+      };
+    case Kernel::swiglu_backward:
+      return [=, rows = a.integer("rows"), width = a.integer("width")](const StepContext&) {
+        swiglu_backward(dtype, in0, in1, out0, rows, width);
+      };
+    case Kernel::add: return [=](const StepContext&) { add(dtype, in0, in1, out0, n); };
+    case Kernel::accumulate:
+      return [=, from = a.input_dtype(0)](const StepContext&) { accumulate(from, in0, dtype, out0, n); };
+    case Kernel::copy: return [=, from = a.input_dtype(0)](const StepContext&) { cast(from, in0, dtype, out0, n); };
+    case Kernel::fill:
+      return [=, value = static_cast<float>(a.real("value"))](const StepContext&) { fill(dtype, out0, n, value); };
+    case Kernel::sum_of_squares:
+      return [=, from = a.input_dtype(0), elements = a.integer("elements"), sum = a.output_as<float>(0),
+              add = a.accumulates(0)](const StepContext&) { sum_of_squares(from, in0, elements, sum, add); };
+    case Kernel::clip_factor:
+      return [sum = a.input_as<float>(0), factor = a.output_as<float>(0), norm = a.output_as<float>(1),
+              clip = static_cast<float>(a.real("clip_norm"))](const StepContext&) {
+        clip_factor(*sum, clip, factor, norm);
+      };
+    case Kernel::sum_loss:
+      return [x = a.input_as<float>(0), elements = a.integer("elements"), scale = static_cast<float>(a.real("scale")),
+              total = a.output_as<float>(0),
+              add = a.accumulates(0)](const StepContext&) { sum(x, elements, scale, total, add); };
+    default: throw InternalError("not an elementwise kernel");
+  }
+}
+
+/// Heads [first, …) of every row of a fused [samples, sequence, num_heads · head_dim] tensor.
+template <typename Rows>
+Rows heads_of(std::byte* tensor, std::int64_t first, std::int64_t num_heads, const AttentionDims& d) {
+  const std::int64_t row = num_heads * d.head_dim;
+  return {tensor + first * d.head_dim * size_of(d.dtype), row};
+}
+
+/// Kernels along a sequence: rotation and attention, on a fused qkv.
+BoundKernel bind_sequence(const Arguments& a, const Shape& s, std::uint64_t seed) {
+  const Kernel kernel = a.instruction().kernel;
+  if (kernel == Kernel::rotary_forward || kernel == Kernel::rotary_backward) {
+    const RotaryDims d = s.rotary();
+    const std::int64_t row = (d.num_heads + d.num_copied_heads) * d.head_dim;
+    const ConstTokenRows x{a.input(0), row};
+    const TokenRows y{a.output(0), row};
+    return [=, call = kernel == Kernel::rotary_forward ? rotary_forward : rotary_backward](const StepContext&) {
+      call(d, x, y);
+    };
+  }
+  const AttentionDims d = s.attention();
+  const std::int64_t fused = d.num_heads + 2 * d.num_kv_heads;
+  const int qkv_input = kernel == Kernel::attention_forward ? 0 : 1;
+  const auto q = heads_of<ConstTokenRows>(a.input(qkv_input), 0, fused, d);
+  const auto k = heads_of<ConstTokenRows>(a.input(qkv_input), d.num_heads, fused, d);
+  const auto v = heads_of<ConstTokenRows>(a.input(qkv_input), d.num_heads + d.num_kv_heads, fused, d);
+  const std::uint64_t stream = stream_of(a.instruction().name);
+  const auto workspace = a.workspace();
+  if (kernel == Kernel::attention_forward) {
+    return [=, y = heads_of<TokenRows>(a.output(0), 0, d.num_heads, d),
+            statistics = a.output_as<float>(1)](const StepContext& c) {
+      attention_forward(d, q, k, v, y, statistics, random_stream(seed, stream, c.step), workspace);
+    };
+  }
+  return
+      [=, dy = heads_of<ConstTokenRows>(a.input(0), 0, d.num_heads, d),
+       y = heads_of<ConstTokenRows>(a.input(2), 0, d.num_heads, d), statistics = a.input_as<float>(3),
+       dq = heads_of<TokenRows>(a.output(0), 0, fused, d), dk = heads_of<TokenRows>(a.output(0), d.num_heads, fused, d),
+       dv = heads_of<TokenRows>(a.output(0), d.num_heads + d.num_kv_heads, fused, d)](const StepContext& c) {
+        attention_backward(d, q, k, v, y, dy, statistics, dq, dk, dv, random_stream(seed, stream, c.step), workspace);
+      };
+}
+
+BoundKernel bind_others(const Arguments& a, const Shape& s) {
+  const auto in0 = a.input(0);
+  const auto in1 = a.input(1);
+  const auto in2 = a.input(2);
+  const auto out0 = a.output(0);
+  switch (a.instruction().kernel) {
+    case Kernel::embedding_forward:
+      return [=, d = s.embedding(), tokens = a.input_as<std::int32_t>(0)](const StepContext&) {
+        embedding_forward(d, tokens, in1, in2, out0);
+      };
+    case Kernel::embedding_backward:
+      return [=, d = s.embedding(), tokens = a.input_as<std::int32_t>(0), positions = a.output(1),
+              workspace = a.workspace(), add_table = a.accumulates(0),
+              add_positions = a.accumulates(1)](const StepContext&) {
+        embedding_backward(d, tokens, in1, out0, add_table, positions, add_positions, workspace);
+      };
+    case Kernel::max_pool_forward:
+      return [=, d = s.max_pool(), indices = a.output_as<std::uint8_t>(1)](const StepContext&) {
+        max_pool_forward(d, in0, out0, indices);
+      };
+    case Kernel::max_pool_backward:
+      return [=, d = s.max_pool(), indices = a.input_as<std::uint8_t>(1)](const StepContext&) {
+        max_pool_backward(d, in0, indices, out0);
+      };
+    case Kernel::average_pool_forward:
+      return [=, d = s.average_pool()](const StepContext&) { average_pool_forward(d, in0, out0); };
+    case Kernel::average_pool_backward:
+      return [=, d = s.average_pool()](const StepContext&) { average_pool_backward(d, in0, out0); };
+    case Kernel::cross_entropy: {
+      const CrossEntropyDims d{.rows = s.integer("rows"), .classes = s.integer("classes"), .dtype = a.output_dtype(1)};
+      STRATA_INVARIANT(a.input(0) == a.output(1), "the gradient stands where the logits were");
+      return [=, logits = a.output(1), targets = a.input_as<std::int32_t>(1), loss = a.output_as<float>(0),
+              scale = s.real("scale")](const StepContext&) { cross_entropy_gradient(d, logits, targets, scale, loss); };
+    }
+    default: throw InternalError("no such kernel");
+  }
+}
+
+}  // namespace
+
+BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource& inputs, std::uint64_t seed) {
+  const Shape shape(program, a.instruction());
+  switch (a.instruction().kernel) {
+    case Kernel::none: throw InternalError("a collective is not a kernel");
+    case Kernel::load_tokens:
+    case Kernel::load_images: return bind_load(a, inputs);
+    case Kernel::initialize: return bind_initialize(a, seed);
+    case Kernel::sgd:
+    case Kernel::sgd_momentum:
+    case Kernel::adam: return bind_optimizer(a);
+    case Kernel::dropout_forward:
+    case Kernel::dropout_backward: return bind_dropout(a, seed);
+    case Kernel::rotary_forward:
+    case Kernel::rotary_backward:
+    case Kernel::attention_forward:
+    case Kernel::attention_backward: return bind_sequence(a, shape, seed);
+    case Kernel::linear_forward:
+    case Kernel::linear_backward_input:
+    case Kernel::linear_backward_weight:
+    case Kernel::convolution_forward:
+    case Kernel::convolution_backward_input:
+    case Kernel::convolution_backward_weight:
+    case Kernel::layer_norm_forward:
+    case Kernel::layer_norm_backward:
+    case Kernel::rms_norm_forward:
+    case Kernel::rms_norm_backward:
+    case Kernel::batch_norm_forward:
+    case Kernel::batch_norm_backward: return bind_dense(a, shape);
+    case Kernel::gelu_forward:
+    case Kernel::gelu_backward:
+    case Kernel::relu_forward:
+    case Kernel::relu_backward:
+    case Kernel::swiglu_forward:
+    case Kernel::swiglu_backward:
+    case Kernel::add:
+    case Kernel::accumulate:
+    case Kernel::copy:
+    case Kernel::fill:
+    case Kernel::sum_of_squares:
+    case Kernel::clip_factor:
+    case Kernel::sum_loss: return bind_elementwise(a);
+    case Kernel::embedding_forward:
+    case Kernel::embedding_backward:
+    case Kernel::max_pool_forward:
+    case Kernel::max_pool_backward:
+    case Kernel::average_pool_forward:
+    case Kernel::average_pool_backward:
+    case Kernel::cross_entropy: return bind_others(a, shape);
+  }
+  throw InternalError("no such kernel");
+}
+
+std::int64_t workspace_bytes(const Program& program, const Instruction& in) {
+  const Shape s(program, in);
+  switch (in.kernel) {
+    case Kernel::load_images: {
+      const Buffer& pixels = program.buffers[static_cast<std::size_t>(in.outputs[0].buffer)];
+      return pixels.dtype == DType::f32 ? 0 : pixels.num_elements * size_of(DType::f32);
+    }
+    case Kernel::linear_forward: return linear_forward_workspace_bytes(s.linear());
+    case Kernel::linear_backward_input: return linear_backward_input_workspace_bytes(s.linear(), s.accumulates(0));
+    case Kernel::linear_backward_weight: return linear_backward_weight_workspace_bytes(s.linear(), s.accumulates(0));
+    case Kernel::convolution_forward: return convolution_forward_workspace_bytes(s.convolution());
+    case Kernel::convolution_backward_input: return convolution_backward_input_workspace_bytes(s.convolution());
+    case Kernel::convolution_backward_weight:
+      return convolution_backward_weight_workspace_bytes(s.convolution(), s.accumulates(0));
+    case Kernel::layer_norm_backward: return layer_norm_backward_workspace_bytes(s.layer_norm());
+    case Kernel::rms_norm_backward: return rms_norm_backward_workspace_bytes(s.rms_norm());
+    case Kernel::batch_norm_forward:
+    case Kernel::batch_norm_backward: return batch_norm_workspace_bytes(s.batch_norm());
+    case Kernel::embedding_backward: return embedding_backward_workspace_bytes(s.embedding());
+    case Kernel::attention_forward: return attention_forward_workspace_bytes(s.attention());
+    case Kernel::attention_backward: return attention_backward_workspace_bytes(s.attention());
+    default: return 0;
+  }
+}
+
+}  // namespace strata::cpu

@@ -1,0 +1,367 @@
+/// @file
+/// AMX product. A tile is 16 rows of 64 bytes. A's tiles hold 16 rows of op(A) by 32 values of k; B's hold 16 pairs of
+/// k by 16 columns, the two values of a pair side by side (VNNI). Two tiles of A by two of B make a 32 x 32 block of C,
+/// four tiles of partial sums.
+///
+/// Loops: threads share out slabs of `slab_rows` rows of C. A slab of A is packed, then for blocks of `block_cols`
+/// columns the inner dimension is walked in chunks short enough that a 32-column panel of B stays in the first-level
+/// cache while the slab's rows pass it. Between chunks the partial sums wait in f32 in the second-level cache.
+
+#include "exec/cpu/kernels/amx_gemm.hpp"
+
+// GCC 12 takes the undefined merge operands of its own intrinsics for uninitialised variables (GCC bug 105593).
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
+#include <fmt/format.h>
+#include <immintrin.h>
+#include <omp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "exec/cpu/kernels/dnnl_context.hpp"
+
+// Compiled for AMX whatever -march says: amx_available() decides at run time.
+#define STRATA_AMX [[gnu::target("avx512f,avx512bw,avx512vl,avx512bf16,amx-tile,amx-bf16")]]
+
+namespace strata::cpu {
+
+namespace {
+
+constexpr std::int64_t tile_values = 512;              // bf16 values of a tile: 16 x 32
+constexpr std::int64_t panel_width = 32;               // rows of A, or columns of B, of a panel: two tiles
+constexpr std::int64_t step_values = 2 * tile_values;  // of a panel at one step of k
+constexpr std::int64_t step_k = 32;                    // values of k in a tile
+#ifndef MR
+#define MR 512
+#define NC 512
+#define KS 32
+#endif
+constexpr std::int64_t max_slab_rows = MR;
+constexpr std::int64_t block_cols = NC;
+constexpr std::int64_t max_chunk_steps = KS;
+constexpr std::int64_t line_bytes = 64;  // of a cache
+constexpr std::int64_t panel_step_bytes = step_values * size_of(DType::bf16);
+constexpr std::int64_t sums_values = panel_width * panel_width;  // f32 values of a block's four tiles
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+struct Blocking {
+  std::int64_t num_threads;
+  std::int64_t num_slabs;
+  std::int64_t slab_panels;  // of A in a slab
+  std::int64_t num_panels_b;
+  std::int64_t num_steps;    // of k
+  std::int64_t chunk_steps;  // of k in a chunk
+
+  explicit Blocking(const AmxGemmDims& dims) {
+    num_threads = kernel_threads();
+    const std::int64_t panels_a = ceil_div(dims.m, panel_width);
+    const std::int64_t wanted_slabs = ceil_div(ceil_div(dims.m, max_slab_rows), num_threads) * num_threads;
+    slab_panels = ceil_div(panels_a, wanted_slabs);
+    num_slabs = ceil_div(panels_a, slab_panels);
+    num_panels_b = ceil_div(dims.n, panel_width);
+    num_steps = ceil_div(dims.k, step_k);
+    chunk_steps = ceil_div(num_steps, ceil_div(num_steps, max_chunk_steps));
+  }
+  std::int64_t packed_b_values() const { return num_panels_b * num_steps * step_values; }
+  std::int64_t packed_a_values() const { return slab_panels * num_steps * step_values; }
+  std::int64_t partial_sums() const { return slab_panels * (block_cols / panel_width) * sums_values; }
+};
+
+/// The workspace, cut up. B is shared, the rest is one for each thread.
+struct Buffers {
+  bf16* packed_b;
+  bf16* packed_a;
+  float* sums;
+};
+Buffers cut(WorkspaceCutter& cutter, const Blocking& blocking) {
+  Buffers buffers;
+  buffers.packed_b = reinterpret_cast<bf16*>(cutter.take(blocking.packed_b_values() * size_of(DType::bf16)));
+  buffers.packed_a =
+      reinterpret_cast<bf16*>(cutter.take(blocking.num_threads * blocking.packed_a_values() * size_of(DType::bf16)));
+  buffers.sums =
+      reinterpret_cast<float*>(cutter.take(blocking.num_threads * blocking.partial_sums() * size_of(DType::f32)));
+  return buffers;
+}
+
+/// Low `count` bits set; count in 0..width of Mask.
+constexpr std::uint64_t low_bits(std::int64_t count) { return count >= 64 ? ~0ULL : (1ULL << count) - 1; }
+
+/// 16 x 16 words of 32 bits, transposed in registers.
+STRATA_AMX inline void transpose_words(__m512i (&row)[16]) {
+  __m512i pair[16];
+  for (int i = 0; i < 16; i += 2) {
+    pair[i] = _mm512_unpacklo_epi32(row[i], row[i + 1]);
+    pair[i + 1] = _mm512_unpackhi_epi32(row[i], row[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    row[i] = _mm512_unpacklo_epi64(pair[i], pair[i + 2]);
+    row[i + 1] = _mm512_unpackhi_epi64(pair[i], pair[i + 2]);
+    row[i + 2] = _mm512_unpacklo_epi64(pair[i + 1], pair[i + 3]);
+    row[i + 3] = _mm512_unpackhi_epi64(pair[i + 1], pair[i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {  // now 128-bit lanes: 4 x 4
+    const __m512i low01 = _mm512_shuffle_i32x4(row[i], row[i + 4], 0x88);
+    const __m512i high01 = _mm512_shuffle_i32x4(row[i], row[i + 4], 0xdd);
+    const __m512i low23 = _mm512_shuffle_i32x4(row[i + 8], row[i + 12], 0x88);
+    const __m512i high23 = _mm512_shuffle_i32x4(row[i + 8], row[i + 12], 0xdd);
+    pair[i] = _mm512_shuffle_i32x4(low01, low23, 0x88);
+    pair[i + 4] = _mm512_shuffle_i32x4(high01, high23, 0x88);
+    pair[i + 8] = _mm512_shuffle_i32x4(low01, low23, 0xdd);
+    pair[i + 12] = _mm512_shuffle_i32x4(high01, high23, 0xdd);
+  }
+  for (int i = 0; i < 16; ++i) {
+    row[i] = pair[i];
+  }
+}
+
+/// One tile of an operand: 16 "lines" (rows of A, columns of B) by 32 values of k, zero beyond num_lines and num_k.
+/// Afterwards words[i] holds line i, 16 pairs of k (by_line), or pair i of k, 16 lines (not by_line).
+/// @param k_contiguous the operand is stored line after line; otherwise k after k.
+STRATA_AMX inline void load_tile(const bf16* source, std::int64_t ld, bool k_contiguous, std::int64_t num_lines,
+                                 std::int64_t num_k, bool by_line, __m512i (&words)[16]) {
+  if (k_contiguous) {
+    const auto mask = static_cast<__mmask32>(low_bits(std::min(num_k, step_k)));
+    for (int line = 0; line < 16; ++line) {
+      words[line] = line < num_lines ? _mm512_maskz_loadu_epi16(mask, source + line * ld) : _mm512_setzero_si512();
+    }
+  } else {
+    const auto mask = static_cast<__mmask16>(low_bits(std::clamp<std::int64_t>(num_lines, 0, 16)));
+    for (int pair = 0; pair < 16; ++pair) {
+      const bf16* even = source + 2 * pair * ld;
+      const __m256i zero = _mm256_setzero_si256();
+      const __m256i first = 2 * pair < num_k ? _mm256_maskz_loadu_epi16(mask, even) : zero;
+      const __m256i second = 2 * pair + 1 < num_k ? _mm256_maskz_loadu_epi16(mask, even + ld) : zero;
+      words[pair] = _mm512_or_si512(_mm512_cvtepu16_epi32(first), _mm512_slli_epi32(_mm512_cvtepu16_epi32(second), 16));
+    }
+  }
+  if (k_contiguous != by_line) {
+    transpose_words(words);
+  }
+}
+
+/// Packs panels [begin, end) of an operand of `num_lines` lines and `num_k` values of k. A panel is num_steps pairs of
+/// tiles; the panel `begin` goes to @p packed.
+STRATA_AMX void pack_panels(const bf16* source, std::int64_t ld, bool k_contiguous, std::int64_t num_lines,
+                            std::int64_t num_k, bool by_line, std::int64_t begin, std::int64_t end, bf16* packed) {
+  const std::int64_t num_steps = ceil_div(num_k, step_k);
+  // Storage order outside, so that memory is read in long runs: line after line, or k after k.
+  const std::int64_t num_panels = end - begin;
+  for (std::int64_t index = 0; index < num_panels * num_steps; ++index) {
+    const std::int64_t panel = k_contiguous ? index / num_steps : index % num_panels;
+    const std::int64_t step = k_contiguous ? index % num_steps : index / num_panels;
+    for (std::int64_t half = 0; half < 2; ++half) {
+      const std::int64_t line = (begin + panel) * panel_width + half * 16;
+      const std::int64_t k = step * step_k;
+      const bf16* corner = k_contiguous ? source + line * ld + k : source + k * ld + line;
+      __m512i words[16];
+      load_tile(corner, ld, k_contiguous, num_lines - line, num_k - k, by_line, words);
+      bf16* tile = packed + (panel * num_steps + step) * step_values + half * tile_values;
+      for (int i = 0; i < 16; ++i) {
+        _mm512_store_si512(tile + i * 32, words[i]);
+      }
+    }
+  }
+}
+
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t num_rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+/// Memory to ask for while tiles are multiplied, so that nothing waits for it afterwards: the next panel of B, and the
+/// rows of C that this block will write, which lie a leading dimension apart and so escape the hardware's prefetchers.
+struct Prefetch {
+  const char* next_b;
+  std::int64_t b_bytes_per_step;
+  char* c;  // null: not yet
+  std::int64_t c_row_bytes;
+  std::int64_t c_rows_per_step;
+};
+
+/// sums (four 16 x 16 f32 tiles) = or += panel of A · panel of B over num_steps steps of k.
+STRATA_AMX inline void multiply_panels(const bf16* a, const bf16* b, std::int64_t num_steps, float* sums, bool add,
+                                       Prefetch prefetch) {
+  if (add) {
+    _tile_loadd(0, sums, 64);
+    _tile_loadd(1, sums + 256, 64);
+    _tile_loadd(2, sums + 512, 64);
+    _tile_loadd(3, sums + 768, 64);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (std::int64_t step = 0; step < num_steps; ++step) {
+    for (std::int64_t byte = 0; byte < prefetch.b_bytes_per_step; byte += 64) {
+      _mm_prefetch(prefetch.next_b + byte, _MM_HINT_T1);
+    }
+    prefetch.next_b += prefetch.b_bytes_per_step;
+    for (std::int64_t row = 0; row < prefetch.c_rows_per_step; ++row) {
+      __builtin_prefetch(prefetch.c, 1);
+      prefetch.c += prefetch.c_row_bytes;
+    }
+    _tile_loadd(4, a, 64);
+    _tile_loadd(6, b, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + tile_values, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a + tile_values, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+    a += step_values;
+    b += step_values;
+  }
+  _tile_stored(0, sums, 64);
+  _tile_stored(1, sums + 256, 64);
+  _tile_stored(2, sums + 512, 64);
+  _tile_stored(3, sums + 768, 64);
+}
+
+/// 16 bf16 values as f32.
+STRATA_AMX inline __m512 widen(__m256i values) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(values), 16));
+}
+
+/// Writes the finished block at (row, col) to C: adds bias and old C, rounds, leaves out what is beyond m and n.
+STRATA_AMX inline void store_block(const AmxGemmDims& dims, const float* sums, std::int64_t row, std::int64_t col,
+                                   const bf16* bias, void* c) {
+  const std::int64_t num_rows = std::min(panel_width, dims.m - row);
+  for (std::int64_t half = 0; half < 2; ++half) {
+    const std::int64_t first = col + half * 16;
+    if (first >= dims.n) {
+      break;
+    }
+    const auto mask = static_cast<__mmask16>(low_bits(std::min<std::int64_t>(16, dims.n - first)));
+    const __m512 shift = dims.bias ? widen(_mm256_maskz_loadu_epi16(mask, bias + first)) : _mm512_setzero_ps();
+    for (std::int64_t i = 0; i < num_rows; ++i) {
+      const float* line = sums + (i / 16) * 512 + half * 256 + (i % 16) * 16;
+      __m512 value = _mm512_add_ps(_mm512_load_ps(line), shift);
+      const std::int64_t offset = (row + i) * dims.ldc + first;
+      if (dims.out_dtype == DType::f32) {
+        float* out = static_cast<float*>(c) + offset;
+        if (dims.accumulate) {
+          value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, out));
+        }
+        _mm512_mask_storeu_ps(out, mask, value);
+      } else {
+        bf16* out = static_cast<bf16*>(c) + offset;
+        if (dims.accumulate) {
+          value = _mm512_add_ps(value, widen(_mm256_maskz_loadu_epi16(mask, out)));
+        }
+        _mm256_mask_storeu_epi16(out, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value)));
+      }
+    }
+  }
+}
+
+/// All columns of one slab of C, whose rows of A are packed.
+STRATA_AMX void multiply_slab(const AmxGemmDims& dims, const Blocking& blocking, std::int64_t first_panel,
+                              std::int64_t num_panels, const bf16* packed_a, const bf16* packed_b, const bf16* bias,
+                              float* sums, void* c) {
+  const TileConfig config;
+  _tile_loadconfig(&config);
+  asm volatile("" ::: "memory");  // tile loads are opaque to the compiler: the packed values must be in memory
+  const std::int64_t panel_values = blocking.num_steps * step_values;
+  constexpr std::int64_t block_panels = block_cols / panel_width;
+  const bool single_chunk = blocking.chunk_steps == blocking.num_steps;
+  for (std::int64_t block = 0; block < blocking.num_panels_b; block += block_panels) {
+    const std::int64_t block_end = std::min(block + block_panels, blocking.num_panels_b);
+    for (std::int64_t step = 0; step < blocking.num_steps; step += blocking.chunk_steps) {
+      const std::int64_t steps = std::min(blocking.chunk_steps, blocking.num_steps - step);
+      const bool last = step + steps == blocking.num_steps;
+      for (std::int64_t j = block; j < block_end; ++j) {
+        const bf16* panel_b = packed_b + j * panel_values + step * step_values;
+        for (std::int64_t i = 0; i < num_panels; ++i) {
+          const bf16* panel_a = packed_a + i * panel_values + step * step_values;
+          float* partial = single_chunk ? sums : sums + ((j - block) * num_panels + i) * sums_values;
+          Prefetch prefetch{};
+          prefetch.b_bytes_per_step = ceil_div(panel_step_bytes, num_panels * line_bytes) * line_bytes;
+          prefetch.next_b =
+              reinterpret_cast<const char*>(panel_b + panel_values) + i * steps * prefetch.b_bytes_per_step;
+          if (last) {
+            prefetch.c_row_bytes = dims.ldc * size_of(dims.out_dtype);
+            prefetch.c = static_cast<char*>(c) + (first_panel + i) * panel_width * prefetch.c_row_bytes +
+                         j * panel_width * size_of(dims.out_dtype);
+            prefetch.c_rows_per_step = ceil_div(panel_width, steps);
+          }
+          multiply_panels(panel_a, panel_b, steps, partial, step > 0, prefetch);
+          if (last) {
+            store_block(dims, partial, (first_panel + i) * panel_width, j * panel_width, bias, c);
+          }
+        }
+      }
+    }
+  }
+  _tile_release();
+}
+
+AmxGemmDims with_leading_dimensions(AmxGemmDims dims) {
+  STRATA_INVARIANT(dims.m > 0 && dims.n > 0 && dims.k > 0,
+                   fmt::format("empty product: m {}, n {}, k {}", dims.m, dims.n, dims.k));
+  const auto complete = [](std::int64_t& ld, std::int64_t cols) {
+    ld = ld == 0 ? cols : ld;
+    STRATA_INVARIANT(ld >= cols, fmt::format("leading dimension {} of rows of {} elements", ld, cols));
+  };
+  complete(dims.lda, dims.transpose_a ? dims.m : dims.k);
+  complete(dims.ldb, dims.transpose_b ? dims.k : dims.n);
+  complete(dims.ldc, dims.n);
+  return dims;
+}
+
+}  // namespace
+
+bool amx_available() {
+  static const bool available = [] {
+    constexpr long request_permission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+    constexpr long tile_data = 18;               // XFEATURE_XTILEDATA
+    return __builtin_cpu_supports("amx-bf16") && __builtin_cpu_supports("amx-tile") &&
+           __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
+           syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+  }();
+  return available;
+}
+
+std::int64_t amx_gemm_workspace_bytes(const AmxGemmDims& dims) {
+  WorkspaceCutter cutter;
+  cut(cutter, Blocking(with_leading_dimensions(dims)));
+  return cutter.taken_bytes();
+}
+
+void amx_gemm(const AmxGemmDims& given, const bf16* a, const bf16* b, const bf16* bias, void* c,
+              std::span<std::byte> workspace) {
+  STRATA_INVARIANT(amx_available(), "no AMX here");
+  const AmxGemmDims dims = with_leading_dimensions(given);
+  STRATA_INVARIANT(dims.out_dtype == DType::f32 || dims.out_dtype == DType::bf16, "C is f32 or bf16");
+  const Blocking blocking(dims);
+  WorkspaceCutter cutter(workspace);
+  const Buffers buffers = cut(cutter, blocking);
+#pragma omp parallel num_threads(static_cast <int>(blocking.num_threads))
+  {
+    const std::int64_t thread = omp_get_thread_num();
+    const std::int64_t team = omp_get_num_threads();
+    const std::int64_t begin = blocking.num_panels_b * thread / team;
+    const std::int64_t end = blocking.num_panels_b * (thread + 1) / team;
+    pack_panels(b, dims.ldb, dims.transpose_b, dims.n, dims.k, false, begin, end,
+                buffers.packed_b + begin * blocking.num_steps * step_values);
+#pragma omp barrier
+    bf16* packed_a = buffers.packed_a + thread * blocking.packed_a_values();
+    float* sums = buffers.sums + thread * blocking.partial_sums();
+    const std::int64_t panels_a = ceil_div(dims.m, panel_width);
+    for (std::int64_t slab = thread; slab < blocking.num_slabs; slab += team) {
+      const std::int64_t first = slab * blocking.slab_panels;
+      const std::int64_t num_panels = std::min(blocking.slab_panels, panels_a - first);
+      pack_panels(a, dims.lda, !dims.transpose_a, dims.m, dims.k, true, first, first + num_panels, packed_a);
+      multiply_slab(dims, blocking, first, num_panels, packed_a, buffers.packed_b, bias, sums, c);
+    }
+  }
+}
+
+}  // namespace strata::cpu

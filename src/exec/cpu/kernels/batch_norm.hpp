@@ -1,0 +1,52 @@
+#pragma once
+
+/// @file
+/// Batch normalisation over the rows of x[rows,channels] (NHWC: rows = images · height · width). Statistics are kept in
+/// f32 whatever the activations are, and their order of additions depends on the number of rows alone: no number of
+/// threads changes a bit.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/dtype.hpp"
+
+namespace strata::cpu {
+
+struct BatchNormDims {
+  std::int64_t rows = 0;  ///< at least 2
+  std::int64_t channels = 0;
+  DType dtype = DType::f32;            ///< of x, y, dy and dx
+  DType parameter_dtype = DType::f32;  ///< of gamma and beta
+  DType gradient_dtype = DType::f32;   ///< of dgamma and dbeta
+  float epsilon = 1e-5F;
+};
+
+/// What backward needs and what inference uses; all [channels].
+struct BatchNormStatistics {
+  float* mean;
+  float* inverse_deviation;  ///< 1 / sqrt(biased variance + epsilon)
+  float* running_mean;       ///< null: not kept
+  float* running_variance;   ///< unbiased, as PyTorch's; null exactly where running_mean is
+  float momentum = 0.1F;     ///< running = (1 - momentum) · running + momentum · this batch's
+};
+
+/// For forward and backward alike.
+std::int64_t batch_norm_workspace_bytes(const BatchNormDims& dims);
+
+/// y = (x - mean) · inverse_deviation · gamma + beta with this batch's statistics, which are written.
+/// @param workspace batch_norm_workspace_bytes(dims), 64-byte aligned; contents are lost.
+void batch_norm_forward(const BatchNormDims& dims, const void* x, const void* gamma, const void* beta, void* y,
+                        const BatchNormStatistics& statistics, std::span<std::byte> workspace);
+
+/// y from the running statistics, for evaluation.
+void batch_norm_inference(const BatchNormDims& dims, const void* x, const void* gamma, const void* beta,
+                          const float* running_mean, const float* running_variance, void* y,
+                          std::span<std::byte> workspace);
+
+/// dx overwritten; dgamma and dbeta (+)= their gradients. @p mean and @p inverse_deviation are forward's.
+void batch_norm_backward(const BatchNormDims& dims, const void* dy, const void* x, const void* gamma, const float* mean,
+                         const float* inverse_deviation, void* dx, void* dgamma, void* dbeta, bool accumulate,
+                         std::span<std::byte> workspace);
+
+}  // namespace strata::cpu

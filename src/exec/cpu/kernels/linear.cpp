@@ -1,0 +1,187 @@
+/// @file
+/// The linear layer. f32 runs on oneDNN: forward on the weight as stored, gradients with the right-hand operand packed
+/// first into the layout that oneDNN asks for, which costs O(elements) and wins up to a factor of two where rows are a
+/// power of two apart. bf16 runs on amx_gemm where the processor has AMX, else on oneDNN in the same way.
+
+#include "exec/cpu/kernels/linear.hpp"
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "exec/cpu/kernels/amx_gemm.hpp"
+#include "exec/cpu/kernels/column_sums.hpp"
+#include "exec/cpu/kernels/dnnl_context.hpp"
+
+namespace strata::cpu {
+
+namespace {
+
+using dnnl::memory;
+
+/// C[m,n] (+)= op(A)·op(B) (+ bias) on contiguous operands: the three products of the layer in one form.
+AmxGemmDims forward_product(const LinearDims& dims) {
+  return {
+      .m = dims.tokens, .n = dims.out, .k = dims.in, .transpose_b = true, .out_dtype = dims.dtype, .bias = dims.bias};
+}
+AmxGemmDims backward_input_product(const LinearDims& dims, bool accumulate) {
+  return {.m = dims.tokens, .n = dims.in, .k = dims.out, .out_dtype = dims.dtype, .accumulate = accumulate};
+}
+AmxGemmDims backward_weight_product(const LinearDims& dims, bool accumulate) {
+  return {.m = dims.out,
+          .n = dims.in,
+          .k = dims.tokens,
+          .transpose_a = true,
+          .out_dtype = dims.gradient_dtype,
+          .accumulate = accumulate};
+}
+
+void check(const LinearDims& dims) {
+  STRATA_INVARIANT(dims.tokens > 0 && dims.in > 0 && dims.out > 0,
+                   fmt::format("empty linear layer: tokens {}, in {}, out {}", dims.tokens, dims.in, dims.out));
+  STRATA_INVARIANT(dims.dtype == DType::f32 || dims.dtype == DType::bf16, "activations are f32 or bf16");
+  STRATA_INVARIANT(
+      dims.gradient_dtype == DType::f32 || (dims.gradient_dtype == DType::bf16 && dims.dtype == DType::bf16),
+      "gradients are f32, or bf16 where activations are");
+}
+
+struct DnnlProduct {
+  BoundPrimitive pack_b;  // empty where B is used as stored
+  BoundPrimitive product;
+  std::int64_t packed_b_bytes = 0;
+};
+
+DnnlProduct build(const AmxGemmDims& dims, DType dtype, bool pack_b) {
+  using Tag = memory::format_tag;
+  const memory::desc a({dims.m, dims.k}, dnnl_type(dtype), dims.transpose_a ? Tag::ba : Tag::ab);
+  const memory::desc b({dims.k, dims.n}, dnnl_type(dtype), dims.transpose_b ? Tag::ba : Tag::ab);
+  const memory::desc b_wanted = pack_b ? memory::desc({dims.k, dims.n}, dnnl_type(dtype), Tag::any) : b;
+  const memory::desc c({dims.m, dims.n}, dnnl_type(dims.out_dtype), Tag::ab);
+  const memory::desc bias = dims.bias ? memory::desc({1, dims.n}, dnnl_type(dtype), Tag::ab) : memory::desc();
+  dnnl::primitive_attr attributes = user_scratchpad();
+  if (dims.accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0F);
+    attributes.set_post_ops(sum);
+  }
+  return dnnl_build(
+      fmt::format("multiply [{},{}] by [{},{}] in {}", dims.m, dims.k, dims.k, dims.n, to_string(dtype)), [&] {
+        const dnnl::matmul::desc operation =
+            dims.bias ? dnnl::matmul::desc(a, b_wanted, bias, c) : dnnl::matmul::desc(a, b_wanted, c);
+        const dnnl::matmul::primitive_desc description(operation, attributes, dnnl_engine());
+        DnnlProduct built;
+        built.pack_b = make_reorder(b, description.weights_desc());
+        built.packed_b_bytes = built.pack_b ? static_cast<std::int64_t>(description.weights_desc().get_size()) : 0;
+        std::initializer_list<BoundPrimitive::Argument> without_bias = {
+            {DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, description.weights_desc()}, {DNNL_ARG_DST, c}};
+        std::initializer_list<BoundPrimitive::Argument> with_bias = {{DNNL_ARG_SRC, a},
+                                                                     {DNNL_ARG_WEIGHTS, description.weights_desc()},
+                                                                     {DNNL_ARG_DST, c},
+                                                                     {DNNL_ARG_BIAS, bias}};
+        built.product = BoundPrimitive(dnnl::matmul(description), dims.bias ? with_bias : without_bias,
+                                       description.scratchpad_desc());
+        return built;
+      });
+}
+
+DnnlProduct& find(const AmxGemmDims& dims, DType dtype, bool pack_b) {
+  thread_local PrimitiveCache<DnnlProduct> cache;
+  const PrimitiveKey key{dims.m,
+                         dims.n,
+                         dims.k,
+                         dims.transpose_a,
+                         dims.transpose_b,
+                         static_cast<std::int64_t>(dtype),
+                         static_cast<std::int64_t>(dims.out_dtype),
+                         dims.accumulate,
+                         dims.bias,
+                         pack_b,
+                         kernel_threads()};
+  return cache.find_or_build(key, [&] { return build(dims, dtype, pack_b); });
+}
+
+struct DnnlBuffers {
+  std::byte* packed_b;
+  std::byte* scratchpad;
+};
+DnnlBuffers cut(WorkspaceCutter& cutter, const DnnlProduct& product) {
+  DnnlBuffers buffers{};
+  buffers.packed_b = cutter.take(product.packed_b_bytes);
+  buffers.scratchpad =
+      cutter.take(std::max(product.product.scratchpad_bytes(), product.pack_b ? product.pack_b.scratchpad_bytes() : 0));
+  return buffers;
+}
+
+bool on_amx(DType dtype) { return dtype == DType::bf16 && amx_available(); }
+
+std::int64_t workspace_bytes(const AmxGemmDims& dims, DType dtype, bool pack_b) {
+  if (on_amx(dtype)) {
+    return amx_gemm_workspace_bytes(dims);
+  }
+  WorkspaceCutter cutter;
+  cut(cutter, find(dims, dtype, pack_b));
+  return cutter.taken_bytes();
+}
+
+void multiply(const AmxGemmDims& dims, DType dtype, bool pack_b, const void* a, const void* b, const void* bias,
+              void* c, std::span<std::byte> workspace) {
+  if (on_amx(dtype)) {
+    amx_gemm(dims, static_cast<const bf16*>(a), static_cast<const bf16*>(b), static_cast<const bf16*>(bias), c,
+             workspace);
+    return;
+  }
+  DnnlProduct& product = find(dims, dtype, pack_b);
+  WorkspaceCutter cutter(workspace);
+  const DnnlBuffers buffers = cut(cutter, product);
+  if (product.pack_b) {
+    product.pack_b.run({b, buffers.packed_b}, buffers.scratchpad);
+    b = buffers.packed_b;
+  }
+  if (dims.bias) {
+    product.product.run({a, b, c, bias}, buffers.scratchpad);
+  } else {
+    product.product.run({a, b, c}, buffers.scratchpad);
+  }
+}
+
+constexpr bool as_stored = false;
+constexpr bool packed = true;
+
+}  // namespace
+
+std::int64_t linear_forward_workspace_bytes(const LinearDims& dims) {
+  check(dims);
+  return workspace_bytes(forward_product(dims), dims.dtype, as_stored);
+}
+
+std::int64_t linear_backward_input_workspace_bytes(const LinearDims& dims, bool accumulate) {
+  check(dims);
+  return workspace_bytes(backward_input_product(dims, accumulate), dims.dtype, packed);
+}
+
+std::int64_t linear_backward_weight_workspace_bytes(const LinearDims& dims, bool accumulate) {
+  check(dims);
+  return workspace_bytes(backward_weight_product(dims, accumulate), dims.dtype, packed);
+}
+
+void linear_forward(const LinearDims& dims, const void* x, const void* weight, const void* bias, void* y,
+                    std::span<std::byte> workspace) {
+  check(dims);
+  multiply(forward_product(dims), dims.dtype, as_stored, x, weight, bias, y, workspace);
+}
+
+void linear_backward_input(const LinearDims& dims, const void* dy, const void* weight, void* dx, bool accumulate,
+                           std::span<std::byte> workspace) {
+  check(dims);
+  multiply(backward_input_product(dims, accumulate), dims.dtype, packed, dy, weight, nullptr, dx, workspace);
+}
+
+void linear_backward_weight(const LinearDims& dims, const void* dy, const void* x, void* dweight, void* dbias,
+                            bool accumulate, std::span<std::byte> workspace) {
+  check(dims);
+  multiply(backward_weight_product(dims, accumulate), dims.dtype, packed, dy, x, nullptr, dweight, workspace);
+  if (dims.bias) {
+    column_sums(dy, dims.dtype, dims.tokens, dims.out, dbias, dims.gradient_dtype, accumulate);
+  }
+}
+
+}  // namespace strata::cpu

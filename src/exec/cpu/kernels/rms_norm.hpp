@@ -1,0 +1,40 @@
+#pragma once
+
+/// @file
+/// Root-mean-square normalisation over the last dim (Zhang, Sennrich 2019), forward and backward.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/dtype.hpp"
+
+namespace strata::cpu {
+
+struct RmsNormDims {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  DType dtype = DType::f32;           ///< of x, y, dy, dx, weight: f32 or bf16
+  DType gradient_dtype = DType::f32;  ///< of dweight: f32 or bf16
+  float epsilon = 1e-5F;
+};
+
+/// y = x·r·weight with r = 1/√(avg(x²) + epsilon), row by row. x, y [rows,width]; weight [width].
+/// @param statistics [rows] f32: r of each row. y may be x.
+void rms_norm_forward(const RmsNormDims& dims, const void* x, const void* weight, void* y, float* statistics);
+
+/// Which outputs are added to instead of overwritten.
+struct RmsNormAccumulate {
+  bool dx = false;
+  bool dweight = false;
+};
+
+std::int64_t rms_norm_backward_workspace_bytes(const RmsNormDims& dims);
+
+/// With x̂ = x·r and g = dy·weight: dx (+)= r·(g - x̂·avg(g·x̂)), dweight (+)= Σ_rows dy·x̂. Sums are in f32, rounded once; their order
+/// depends on the dims alone. dx may be dy.
+/// @param workspace rms_norm_backward_workspace_bytes(dims) bytes, 64-byte aligned; contents are lost.
+void rms_norm_backward(const RmsNormDims& dims, const void* dy, const void* x, const void* weight, const float* statistics, void* dx,
+                       void* dweight, const RmsNormAccumulate& accumulate, std::span<std::byte> workspace);
+
+}  // namespace strata::cpu

@@ -1,0 +1,12 @@
+#pragma once
+
+/// @file
+/// The version of the oneDNN library that runs, for the record.
+
+#include <string>
+
+namespace strata::cpu {
+
+std::string onednn_version();
+
+}  // namespace strata::cpu

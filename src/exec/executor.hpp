@@ -1,0 +1,62 @@
+#pragma once
+
+/// @file
+/// What an executor is: something that takes one rank's Program and runs it, step by step, on real data. It knows
+/// instructions, never strategies.
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "ir/program.hpp"
+#include "ir/timeline.hpp"
+
+namespace strata {
+
+/// What changes from step to step.
+struct StepContext {
+  std::int64_t step = 0;  ///< from 0; indexes data, dropout and Adam's bias correction
+  double learning_rate = 0.0;
+};
+
+/// Where a model's inputs come from: samples [first_sample, first_sample + num_samples) of the step's global batch.
+class InputSource {
+ public:
+  virtual ~InputSource() = default;
+  /// @p tokens and @p targets: [num_samples, sequence].
+  virtual void load_tokens(std::int64_t step, std::int64_t first_sample, std::int64_t num_samples,
+                           std::span<std::int32_t> tokens, std::span<std::int32_t> targets) = 0;
+  /// @p pixels: [num_samples, height, width, channels]; @p labels: [num_samples].
+  virtual void load_images(std::int64_t step, std::int64_t first_sample, std::int64_t num_samples,
+                           std::span<float> pixels, std::span<std::int32_t> labels) = 0;
+};
+
+/// Of one step, on this rank.
+struct StepMeasurement {
+  double step_seconds = 0.0;
+  double compute_seconds = 0.0;              ///< inside kernels
+  double communication_seconds = 0.0;        ///< some collective in progress
+  double exposed_seconds = 0.0;              ///< the compute stream waited for a collective
+  std::array<std::int64_t, 7> bytes_sent{};  ///< by Collective, counted by the transport
+  float loss = 0.0F;
+  float gradient_norm = 0.0F;  ///< NaN where the Program computes none
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  /// Run the prologue: initial values.
+  virtual void initialize() = 0;
+  /// Run the body once. @throws CommunicationError if a peer is gone.
+  virtual StepMeasurement step(const StepContext& context) = 0;
+  /// When each instruction of the last step began and ended, on this rank.
+  virtual std::span<const TimelineEvent> events() const = 0;
+  /// The current content of a persistent f32 buffer.
+  virtual std::span<const float> read(int buffer) const = 0;
+  /// Bytes of the arena that the run has touched so far: its high-water mark.
+  virtual std::int64_t touched_bytes() const = 0;
+};
+
+}  // namespace strata

@@ -1,0 +1,199 @@
+/// @file
+/// Names and units of every column and attribute.
+
+#include "results/columns.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "results/hdf5.hpp"
+
+namespace strata::results {
+
+std::span<const Column<StepRow>> step_columns() {
+  static const std::array<Column<StepRow>, 27> columns = {{
+      {"step", "1", &StepRow::step},
+      {"phase", "", &StepRow::phase},
+      {"unix_seconds", "s", &StepRow::unix_seconds},
+      {"step_seconds_max", "s", &StepRow::step_seconds_max},
+      {"step_seconds_median", "s", &StepRow::step_seconds_median},
+      {"compute_seconds", "s", &StepRow::compute_seconds},
+      {"communication_seconds", "s", &StepRow::communication_seconds},
+      {"exposed_communication_seconds", "s", &StepRow::exposed_communication_seconds},
+      {"other_seconds", "s", &StepRow::other_seconds},
+      {"loss", "1", &StepRow::loss},
+      {"learning_rate", "1", &StepRow::learning_rate},
+      {"gradient_norm", "1", &StepRow::gradient_norm},
+      {"num_samples", "1", &StepRow::num_samples},
+      {"all_reduce_sent_bytes", "byte", &StepRow::all_reduce_sent_bytes},
+      {"reduce_scatter_sent_bytes", "byte", &StepRow::reduce_scatter_sent_bytes},
+      {"all_gather_sent_bytes", "byte", &StepRow::all_gather_sent_bytes},
+      {"all_to_all_sent_bytes", "byte", &StepRow::all_to_all_sent_bytes},
+      {"broadcast_sent_bytes", "byte", &StepRow::broadcast_sent_bytes},
+      {"send_sent_bytes", "byte", &StepRow::send_sent_bytes},
+      {"parameter_bytes", "byte", &StepRow::parameter_bytes},
+      {"gradient_bytes", "byte", &StepRow::gradient_bytes},
+      {"optimizer_bytes", "byte", &StepRow::optimizer_bytes},
+      {"activation_bytes", "byte", &StepRow::activation_bytes},
+      {"workspace_bytes", "byte", &StepRow::workspace_bytes},
+      {"communication_bytes", "byte", &StepRow::communication_bytes},
+      {"arena_peak_bytes", "byte", &StepRow::arena_peak_bytes},
+      {"outside_arena_peak_bytes", "byte", &StepRow::outside_arena_peak_bytes},
+  }};
+  return columns;
+}
+
+std::span<const Column<EventRow>> event_columns() {
+  static const std::array<Column<EventRow>, 8> columns = {{
+      {"rank", "1", &EventRow::rank},
+      {"step", "1", &EventRow::step},
+      {"stream", "1", &EventRow::stream},
+      {"instruction", "1", &EventRow::instruction},
+      {"name", "", &EventRow::name},
+      {"begin_seconds", "s", &EventRow::begin_seconds},
+      {"end_seconds", "s", &EventRow::end_seconds},
+      {"sent_bytes", "byte", &EventRow::sent_bytes},
+  }};
+  return columns;
+}
+
+std::span<const Column<PredictionRow>> prediction_columns() {
+  static const std::array<Column<PredictionRow>, 5> columns = {{
+      {"metric", "", &PredictionRow::metric},
+      {"unit", "", &PredictionRow::unit},
+      // The unit of both stands in the row; "1" would be a lie, so the units attribute points to the column.
+      {"predicted", "see unit", &PredictionRow::predicted},
+      {"measured", "see unit", &PredictionRow::measured},
+      {"source", "", &PredictionRow::source},
+  }};
+  return columns;
+}
+
+std::span<const Column<Summary>> summary_columns() {
+  static const std::array<Column<Summary>, 14> columns = {{
+      {"status", "", &Summary::status},
+      {"message", "", &Summary::message},
+      {"parameter_checksum", "", &Summary::parameter_checksum},
+      {"num_warmup_steps", "1", &Summary::num_warmup_steps},
+      {"num_measured_steps", "1", &Summary::num_measured_steps},
+      {"median_step_seconds", "s", &Summary::median_step_seconds},
+      {"median_compute_seconds", "s", &Summary::median_compute_seconds},
+      {"median_communication_seconds", "s", &Summary::median_communication_seconds},
+      {"median_exposed_communication_seconds", "s", &Summary::median_exposed_communication_seconds},
+      {"first_loss", "1", &Summary::first_loss},
+      {"last_loss", "1", &Summary::last_loss},
+      {"arena_peak_bytes", "byte", &Summary::arena_peak_bytes},
+      {"outside_arena_peak_bytes", "byte", &Summary::outside_arena_peak_bytes},
+      {"recording_seconds", "s", &Summary::recording_seconds},
+  }};
+  return columns;
+}
+
+namespace {
+
+std::vector<std::string> assignments(const std::map<std::string, std::string>& values) {
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : values) {
+    lines.push_back(fmt::format("{}={}", name, value));
+  }
+  return lines;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) {
+    return unknown;
+  }
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
+}
+
+}  // namespace
+
+std::vector<Attribute> root_attributes(const AttemptFacts& facts, std::int64_t attempt, const std::string& start_time) {
+  auto libraries = facts.library_versions;
+  libraries["HDF5"] = hdf5_version();
+  return {
+      {"schema_name", std::string(schema_name)},
+      {"schema_version", std::string(schema_version)},
+      {"creator", std::string("strata")},
+      {"creator_version", facts.creator_version},
+      {"git_commit", facts.git_commit},
+      {"binary_hash", facts.binary_hash},
+      {"start_time", start_time},
+      {"end_time", std::string()},
+      {"experiment_name", facts.experiment_name},
+      {"experiment_title", facts.experiment_title},
+      {"experiment_toml", facts.experiment_toml},
+      {"point_id", facts.point_id},
+      {"point_keys", facts.point_keys},
+      {"attempt", attempt},
+      {"plan_text", facts.plan_text},
+      {"cluster_text", facts.cluster_text},
+      {"model_name", facts.model_name},
+      {"strategy_name", facts.strategy_name},
+      {"dtype", facts.dtype},
+      {"backend", facts.backend},
+      {"simulated", facts.simulated},
+      {"num_ranks", facts.num_ranks},
+      {"num_nodes", facts.num_nodes},
+      {"ranks_per_node", facts.ranks_per_node},
+      {"threads_per_rank", facts.threads_per_rank},
+      {"host_names", facts.host_names},
+      {"device_names", facts.device_names},
+      {"topology_address", facts.topology_address},
+      {"launcher", facts.launcher},
+      {"library_versions", assignments(libraries)},
+      {"environment", assignments(facts.environment)},
+      {"modules_loaded", facts.modules_loaded},
+      {"transport", facts.transport},
+      {"progress_mode", facts.progress_mode},
+      {"emulated_link_alpha_seconds", facts.emulated_link_alpha_seconds},
+      {"emulated_link_bytes_per_second", facts.emulated_link_bytes_per_second},
+      {"flop_convention", facts.flop_convention},
+      {"sample_unit", facts.sample_unit},
+      {"flops_per_sample", facts.flops_per_sample},
+      {"num_samples_per_step", facts.num_samples_per_step},
+      {"num_sequences_per_step", facts.num_sequences_per_step},
+      {"num_parameters", facts.num_parameters},
+      {"peak_flops_per_second", facts.peak_flops_per_second},
+      {"peak_source", facts.peak_source},
+      {"all_reduce_bytes_per_second", facts.all_reduce_bytes_per_second},
+      {"memory_cap_bytes", facts.memory_cap_bytes},
+  };
+}
+
+Summary summarize(std::span<const StepRow> steps) {
+  Summary summary;
+  std::vector<double> step;
+  std::vector<double> compute;
+  std::vector<double> communication;
+  std::vector<double> exposed;
+  for (const StepRow& row : steps) {
+    summary.arena_peak_bytes = std::max(summary.arena_peak_bytes, row.arena_peak_bytes);
+    summary.outside_arena_peak_bytes = std::max(summary.outside_arena_peak_bytes, row.outside_arena_peak_bytes);
+    if (row.phase == StepPhase::warmup) {
+      ++summary.num_warmup_steps;
+      continue;
+    }
+    ++summary.num_measured_steps;
+    step.push_back(row.step_seconds_max);
+    compute.push_back(row.compute_seconds);
+    communication.push_back(row.communication_seconds);
+    exposed.push_back(row.exposed_communication_seconds);
+  }
+  summary.median_step_seconds = median(step);
+  summary.median_compute_seconds = median(compute);
+  summary.median_communication_seconds = median(communication);
+  summary.median_exposed_communication_seconds = median(exposed);
+  if (!steps.empty()) {
+    summary.first_loss = steps.front().loss;
+    summary.last_loss = steps.back().loss;
+  }
+  return summary;
+}
+
+}  // namespace strata::results

@@ -1,0 +1,328 @@
+/// @file
+/// The recorder: callers append to queues and to JSONL, one thread of its own empties the queues into HDF5.
+
+#include "results/recorder.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <exception>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "results/attempt_file.hpp"
+#include "results/columns.hpp"
+#include "results/folder.hpp"
+
+namespace strata::results {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+constexpr double heartbeat_seconds = 5.0;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+/// NaN and infinities become null, as JSON has no word for them.
+template <class Row>
+Json to_json(std::string_view kind, std::span<const Column<Row>> columns, const Row& row) {
+  Json json = {{"kind", kind}};
+  for (const Column<Row>& column : columns) {
+    std::visit(
+        [&]<class Value>(Value Row::*member) {
+          if constexpr (std::is_same_v<Value, StepPhase>) {
+            json[std::string(column.name)] = row.*member == StepPhase::warmup ? "warmup" : "measured";
+          } else if constexpr (std::is_same_v<Value, Status>) {
+            json[std::string(column.name)] = to_string(row.*member);
+          } else {
+            json[std::string(column.name)] = row.*member;
+          }
+        },
+        column.member);
+  }
+  return json;
+}
+
+Json to_json(std::span<const Attribute> attributes) {
+  Json json = {{"kind", "attempt"}};
+  for (const Attribute& attribute : attributes) {
+    std::visit([&](const auto& value) { json[std::string(attribute.name)] = value; }, attribute.value);
+  }
+  return json;
+}
+
+std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+}  // namespace
+
+class Recorder::Attempt {
+ public:
+  Attempt(const std::string& folder, const AttemptFacts& facts, const RecorderSettings& settings)
+      : settings_(settings),
+        folder_(folder),
+        jsonl_(folder_.take_jsonl()),
+        attributes_(root_attributes(facts, folder_.attempt(), to_iso_8601(unix_seconds_now()))) {
+    try {
+      jsonl_.write_all(line_of(to_json(attributes_)));
+      file_ = std::make_unique<AttemptFile>(path(), attributes_, settings.reserve_bytes);
+      write_status(status_path(), Status::running, "", 0);
+    } catch (...) {
+      // An attempt that could not begin leaves no trace that a reader would have to explain.
+      file_.reset();
+      for (const std::string& name : {jsonl_path(), path(), status_path()}) {
+        ::unlink(name.c_str());
+      }
+      throw;
+    }
+    start_writer();
+  }
+
+  ~Attempt() {
+    stop_writer();
+    try {
+      if (!failure_) {
+        write_pending();
+      }
+    } catch (const std::exception&) {
+      // write_pending() has recorded the failure in the status file; a destructor has nobody else to tell.
+    }
+  }
+
+  int attempt() const { return folder_.attempt(); }
+  std::string path() const { return folder_.file(finished_ ? ".h5" : ".h5.part"); }
+  std::string jsonl_path() const { return folder_.file(".jsonl"); }
+  std::string status_path() const { return folder_.file(".status.json"); }
+  double recording_seconds() const { return recording_seconds_; }
+
+  void add(const StepRow& row) {
+    add_line([&] { return to_json("step", step_columns(), row); },
+             [&] {
+               steps_.push_back(row);
+               all_steps_.push_back(row);
+             });
+  }
+
+  void add(std::span<const EventRow> rows) {
+    for (const EventRow& row : rows) {
+      add_line([&] { return to_json("event", event_columns(), row); }, [&] { events_.push_back(row); });
+    }
+  }
+
+  void add(const PredictionRow& row) {
+    add_line([&] { return to_json("prediction", prediction_columns(), row); }, [&] { predictions_.push_back(row); });
+  }
+
+  void flush() {
+    {
+      const std::scoped_lock lock(mutex_);
+      check_open();
+    }
+    write_pending();
+  }
+
+  void finish(Status status, const std::string& message, const std::string& parameter_checksum) {
+    {
+      const std::scoped_lock lock(mutex_);
+      check_open();
+      finished_requested_ = true;
+    }
+    stop_writer();
+    write_pending();
+    Summary summary = summarize(all_steps_);
+    summary.status = status;
+    summary.message = message;
+    summary.parameter_checksum = parameter_checksum;
+    summary.recording_seconds = recording_seconds_;
+    try {
+      jsonl_.write_all(line_of(to_json("end", summary_columns(), summary)));
+      jsonl_.sync();
+      file_->end(summary, to_iso_8601(unix_seconds_now()));
+      rename_file(folder_.file(".h5.part"), folder_.file(".h5"));
+    } catch (...) {
+      fail(std::current_exception());
+      throw;
+    }
+    finished_ = true;
+    write_status(status_path(), status, message, 0);
+  }
+
+ private:
+  template <class ToJson, class Enqueue>
+  void add_line(ToJson&& json, Enqueue&& enqueue) {
+    const auto begin = Clock::now();
+    const std::string line = line_of(json());
+    {
+      const std::scoped_lock lock(mutex_);
+      check_open();
+      enqueue();
+    }
+    try {
+      jsonl_.write_all(line);  // O_APPEND: whole lines, whichever thread writes
+    } catch (...) {
+      const std::exception_ptr failure = std::current_exception();
+      try {
+        write_pending();  // the reserve still has room for the rows that JSONL took
+      } catch (const std::exception&) {
+        // The first failure is the one to report.
+      }
+      fail(failure);
+      throw;
+    }
+    add_recording_seconds(seconds_since(begin));
+  }
+
+  /// Needs mutex_.
+  void check_open() {
+    if (failure_) {
+      std::rethrow_exception(failure_);
+    }
+    STRATA_INVARIANT(!finished_requested_, "the attempt has ended; it takes no more rows");
+  }
+
+  /// Move the queues into HDF5. One caller at a time, so that rows keep their order.
+  void write_pending() {
+    const std::scoped_lock writing(writing_mutex_);
+    std::vector<StepRow> steps;
+    std::vector<EventRow> events;
+    std::vector<PredictionRow> predictions;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (failure_) {
+        std::rethrow_exception(failure_);
+      }
+      steps.swap(steps_);
+      events.swap(events_);
+      predictions.swap(predictions_);
+    }
+    if (steps.empty() && events.empty() && predictions.empty()) {
+      return;
+    }
+    const auto begin = Clock::now();
+    try {
+      file_->append(steps, events, predictions);
+    } catch (...) {
+      fail(std::current_exception());
+      throw;
+    }
+    add_recording_seconds(seconds_since(begin));
+  }
+
+  void write_until_stopped() {
+    const auto interval = std::chrono::duration<double>(settings_.flush_seconds);
+    auto last_heartbeat = Clock::now();
+    std::unique_lock lock(mutex_);
+    while (!stop_.wait_for(lock, interval, [&] { return stopping_; })) {
+      lock.unlock();
+      try {
+        write_pending();
+      } catch (const std::exception&) {
+        return;  // kept in failure_; the next call of the owner throws it
+      }
+      if (seconds_since(last_heartbeat) >= heartbeat_seconds) {
+        touch_heartbeat(status_path());
+        last_heartbeat = Clock::now();
+      }
+      lock.lock();
+    }
+  }
+
+  /// The writer takes no signals: handlers of time limits and preemption belong to the main thread.
+  void start_writer() {
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    writer_ = std::thread([this] { write_until_stopped(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void stop_writer() {
+    {
+      const std::scoped_lock lock(mutex_);
+      stopping_ = true;
+    }
+    stop_.notify_all();
+    if (writer_.joinable()) {
+      writer_.join();
+    }
+  }
+
+  /// Remember the first failure, close the HDF5 file, which gives its reserve back to the disk, and with that space
+  /// name the failure in the status file.
+  void fail(const std::exception_ptr& failure) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (failure_) {
+        return;
+      }
+      failure_ = failure;
+    }
+    std::string message = "unknown error";
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+      message = error.what();
+    }
+    try {
+      file_->abandon();
+      write_status(status_path(), Status::recording_error, message, 0);
+    } catch (const std::exception&) {
+      // The disk takes nothing more; the owner still hears of it through failure_.
+    }
+  }
+
+  void add_recording_seconds(double seconds) {
+    double sum = recording_seconds_;
+    while (!recording_seconds_.compare_exchange_weak(sum, sum + seconds)) {
+    }
+  }
+
+  RecorderSettings settings_;
+  PointFolder folder_;
+  FileDescriptor jsonl_;
+  std::vector<Attribute> attributes_;
+  std::unique_ptr<AttemptFile> file_;
+
+  std::mutex writing_mutex_;  ///< taken before mutex_
+  std::mutex mutex_;          ///< guards all below
+  std::condition_variable stop_;
+  bool stopping_ = false;
+  bool finished_requested_ = false;
+  std::exception_ptr failure_;
+  std::vector<StepRow> steps_;  ///< not yet in HDF5
+  std::vector<EventRow> events_;
+  std::vector<PredictionRow> predictions_;
+  std::vector<StepRow> all_steps_;
+
+  std::atomic<bool> finished_ = false;
+  std::atomic<double> recording_seconds_ = 0.0;
+  std::thread writer_;
+};
+
+Recorder::Recorder(const std::string& folder, const AttemptFacts& facts, const RecorderSettings& settings)
+    : attempt_(std::make_unique<Attempt>(folder, facts, settings)) {}
+Recorder::~Recorder() = default;
+
+int Recorder::attempt() const { return attempt_->attempt(); }
+std::string Recorder::path() const { return attempt_->path(); }
+std::string Recorder::jsonl_path() const { return attempt_->jsonl_path(); }
+std::string Recorder::status_path() const { return attempt_->status_path(); }
+void Recorder::add_step(const StepRow& row) { attempt_->add(row); }
+void Recorder::add_events(std::span<const EventRow> rows) { attempt_->add(rows); }
+void Recorder::add_prediction(const PredictionRow& row) { attempt_->add(row); }
+void Recorder::flush() { attempt_->flush(); }
+void Recorder::finish(Status status, const std::string& message, const std::string& parameter_checksum) {
+  attempt_->finish(status, message, parameter_checksum);
+}
+double Recorder::recording_seconds() const { return attempt_->recording_seconds(); }
+
+}  // namespace strata::results

@@ -1,0 +1,126 @@
+#pragma once
+
+/// @file
+/// What is recorded about one attempt, as plain structs: facts known at its start, rows that arrive while it runs.
+/// Every member is a dataset or an attribute of results-schema/, under the same name. An unknown number is NaN, an
+/// unknown text is empty; nothing is guessed.
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace strata::results {
+
+inline constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+
+/// Facts of the attempt, written as attributes of the file's root before the first step. Rank 0's view.
+struct AttemptFacts {
+  // Who wrote it.
+  std::string creator_version;
+  std::string git_commit;   ///< with "-dirty" where the tree was
+  std::string binary_hash;  ///< equal on all ranks, checked before measuring
+
+  // What was asked.
+  std::string experiment_name;
+  std::string experiment_title;
+  std::string experiment_toml;
+  std::string point_id;    ///< 12 hex digits
+  std::string point_keys;  ///< canonical keys of the point, one `key = value` a line
+  std::string plan_text;
+  std::string cluster_text;
+  std::string model_name;
+  std::string strategy_name;
+  std::string dtype;    ///< of the compute: fp32, bf16
+  std::string backend;  ///< cpu, cuda, simulated
+  bool simulated = false;
+
+  // Where it ran.
+  std::int64_t num_ranks = 0;
+  std::int64_t num_nodes = 0;
+  std::int64_t ranks_per_node = 0;
+  std::int64_t threads_per_rank = 0;
+  std::vector<std::string> host_names;    ///< one a rank
+  std::vector<std::string> device_names;  ///< one a rank
+  std::string topology_address;
+  std::string launcher;
+  std::map<std::string, std::string> library_versions;
+  std::map<std::string, std::string> environment;  ///< the variables that matter
+  std::vector<std::string> modules_loaded;
+  std::string transport;
+  std::string progress_mode;
+  double emulated_link_alpha_seconds = unknown;  ///< unknown: the link is real
+  double emulated_link_bytes_per_second = unknown;
+
+  // What the derived numbers need.
+  std::string flop_convention;              ///< megatron, sc21, internevo, palm, torchtitan, operators
+  std::string sample_unit;                  ///< "token" or "image": what num_samples_per_step counts
+  double flops_per_sample = unknown;        ///< forward and backward of one token or image, by the convention
+  std::int64_t num_samples_per_step = 0;    ///< tokens or images, over all ranks
+  std::int64_t num_sequences_per_step = 0;  ///< sequences for tokens; equal to num_samples_per_step for images
+  std::int64_t num_parameters = 0;
+  double peak_flops_per_second = unknown;        ///< of one rank, in `dtype`
+  std::string peak_source;                       ///< how it was found, e.g. "measured GEMM, n = 2048"
+  double all_reduce_bytes_per_second = unknown;  ///< measured bus bandwidth in the same allocation
+  std::int64_t memory_cap_bytes = 0;             ///< of one rank; 0: none
+};
+
+/// As in the HDF5 enum `step_phase_t`.
+enum class StepPhase : std::int8_t { warmup = 0, measured = 1 };
+
+/// One training step. Seconds of compute, communication and so on are the maximum over ranks unless said otherwise.
+struct StepRow {
+  std::int64_t step = 0;
+  StepPhase phase = StepPhase::warmup;
+  double unix_seconds = unknown;  ///< when the step ended
+  double step_seconds_max = unknown;
+  double step_seconds_median = unknown;
+  double compute_seconds = unknown;
+  double communication_seconds = unknown;
+  double exposed_communication_seconds = unknown;
+  double other_seconds = unknown;  ///< step - compute - exposed communication, of the slowest rank
+  double loss = unknown;
+  double learning_rate = unknown;
+  double gradient_norm = unknown;
+  std::int64_t num_samples = 0;  ///< tokens or images
+  // Bytes the rank with the most sends, by collective; counted as elements_sent of base/collective.hpp says.
+  std::int64_t all_reduce_sent_bytes = 0;
+  std::int64_t reduce_scatter_sent_bytes = 0;
+  std::int64_t all_gather_sent_bytes = 0;
+  std::int64_t all_to_all_sent_bytes = 0;
+  std::int64_t broadcast_sent_bytes = 0;
+  std::int64_t send_sent_bytes = 0;
+  // Live bytes at the moment the arena was fullest, of the rank with the largest peak.
+  std::int64_t parameter_bytes = 0;
+  std::int64_t gradient_bytes = 0;
+  std::int64_t optimizer_bytes = 0;
+  std::int64_t activation_bytes = 0;
+  std::int64_t workspace_bytes = 0;
+  std::int64_t communication_bytes = 0;
+  std::int64_t arena_peak_bytes = 0;          ///< touched high-water mark
+  std::int64_t outside_arena_peak_bytes = 0;  ///< allocations seen during the step that are not the arena's
+};
+
+/// One instruction of one step on one rank.
+struct EventRow {
+  std::int64_t rank = 0;
+  std::int64_t step = 0;
+  std::int64_t stream = 0;
+  std::int64_t instruction = 0;  ///< index into the Program's body
+  std::string name;
+  double begin_seconds = unknown;  ///< since the step's start on the rank's own clock
+  double end_seconds = unknown;
+  std::int64_t sent_bytes = 0;
+};
+
+/// One number of the plan or the simulator beside what was measured.
+struct PredictionRow {
+  std::string metric;  ///< e.g. "step_seconds_max"
+  std::string unit;
+  double predicted = unknown;
+  double measured = unknown;
+  std::string source;  ///< which model predicted: "simulator, fitted alpha-beta", "program"
+};
+
+}  // namespace strata::results

@@ -1,0 +1,129 @@
+/// @file
+/// Status words and the status file.
+
+#include "results/status.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "results/file_descriptor.hpp"
+
+namespace strata::results {
+namespace {
+
+constexpr std::array<std::string_view, num_statuses> words = {"running",
+                                                              "ok",
+                                                              "oom",
+                                                              "refused",
+                                                              "timeout",
+                                                              "preempted",
+                                                              "hang",
+                                                              "node_failure",
+                                                              "communication_error",
+                                                              "wrong_answer",
+                                                              "launcher_mismatch",
+                                                              "bug",
+                                                              "killed",
+                                                              "recording_error"};
+
+std::optional<StatusFile> read_if_present(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    return std::nullopt;
+  }
+  std::ostringstream text;
+  text << file.rdbuf();
+  try {
+    const auto json = nlohmann::json::parse(text.str());
+    StatusFile status;
+    status.status = parse_status(json.at("status").get<std::string>());
+    status.message = json.at("message").get<std::string>();
+    status.rank = json.at("rank").get<int>();
+    status.pid = json.at("pid").get<std::int64_t>();
+    status.host = json.at("host").get<std::string>();
+    status.time = json.at("time").get<std::string>();
+    return status;
+  } catch (const nlohmann::json::exception& error) {
+    throw UserError(fmt::format("{}: not a status file: {}", path, error.what()));
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(Status status) { return words.at(static_cast<std::size_t>(status)); }
+
+Status parse_status(std::string_view text) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words.at(i) == text) {
+      return static_cast<Status>(i);
+    }
+  }
+  std::string accepted;
+  for (const std::string_view word : words) {
+    accepted += fmt::format("{}{}", accepted.empty() ? "" : ", ", word);
+  }
+  throw UserError(fmt::format("unknown status `{}`; accepted: {}", text, accepted));
+}
+
+bool write_status(const std::string& path, Status status, const std::string& message, int rank) {
+  const auto before = read_if_present(path);
+  if (before && before->status != Status::running) {
+    return false;
+  }
+  const nlohmann::ordered_json json = {{"status", to_string(status)},
+                                       {"message", message},
+                                       {"rank", rank},
+                                       {"pid", static_cast<std::int64_t>(::getpid())},
+                                       {"host", host_name()},
+                                       {"time", to_iso_8601(unix_seconds_now())}};
+  const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string next = fmt::format("{}.{}.{}", path, rank, ::getpid());
+  try {
+    FileDescriptor file(next, O_WRONLY | O_CREAT | O_TRUNC);
+    file.write_all(text);
+    file.sync();
+  } catch (...) {
+    ::unlink(next.c_str());
+    throw;
+  }
+  rename_file(next, path);
+  return true;
+}
+
+StatusFile read_status(const std::string& path) {
+  auto status = read_if_present(path);
+  if (!status) {
+    throw UserError(fmt::format("{}: no such status file", path));
+  }
+  return *std::move(status);
+}
+
+void touch_heartbeat(const std::string& path) noexcept { ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0); }
+
+std::string to_iso_8601(double unix_seconds) {
+  const auto milliseconds = static_cast<std::int64_t>(std::floor(unix_seconds * 1e3));
+  const auto seconds = static_cast<std::time_t>(milliseconds / 1000);
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  return fmt::format("{}.{:03d}Z", text.data(), milliseconds % 1000);
+}
+
+double unix_seconds_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace strata::results

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Fail if a file under src/ includes something its folder may not include.
+
+The table below is the architecture. Change it deliberately, in a commit of its own.
+"""
+
+import pathlib
+import re
+import sys
+
+MAY_INCLUDE = {
+    "base": set(),
+    "ir": {"base"},
+    "config": {"base", "ir"},
+    "models": {"base", "ir"},
+    "data": {"base"},
+    "cost": {"base", "ir"},
+    "planners": {"base", "ir", "cost"},
+    "lower": {"base", "ir"},
+    "comm": {"base"},
+    "exec": {"base", "ir", "comm"},
+    "sim": {"base", "ir", "cost"},
+    "results": {"base", "ir"},
+    "harness": {"base", "ir", "config", "results"},
+    "app": {
+        "base", "ir", "config", "models", "data", "cost", "planners", "lower", "comm", "exec", "sim", "results",
+        "harness",
+    },
+}  # fmt: skip
+ONLY_IN = {  # pattern -> folders where it is allowed
+    r"#include <mpi\.h>": {"comm"},
+    r"#include <(cuda|nccl|cublas|cudnn)": {"exec"},
+    r"#include <(oneapi/dnnl|dnnl)": {"exec"},
+    r"#include <toml\+\+": {"config", "ir"},
+    r"#include <hdf5": {"results"},
+    r"#include <CLI/": {"app"},
+    r"\bgetenv\b": {"app"},
+}
+
+
+def problems(src: pathlib.Path):
+    for file in sorted(p for p in src.rglob("*") if p.suffix in {".hpp", ".cpp", ".cu", ".cuh"}):
+        folder = file.relative_to(src).parts[0]
+        text = file.read_text()
+        for used in re.findall(r'#include "(\w+)/', text):
+            if used != folder and used not in MAY_INCLUDE[folder]:
+                yield f"{file}: {folder}/ may not include {used}/"
+        for pattern, folders in ONLY_IN.items():
+            if folder not in folders and re.search(pattern, text):
+                yield f"{file}: {pattern!r} is allowed only in {sorted(folders)}"
+        if "@file" not in text:
+            if file.suffix == ".hpp":
+                yield f"{file}: the header does not say what it is (/// @file)"
+
+
+if __name__ == "__main__":
+    found = list(problems(pathlib.Path(sys.argv[1])))
+    print("\n".join(found) or "layers: ok")
+    sys.exit(1 if found else 0)

@@ -1,0 +1,156 @@
+/// @file
+/// Nodes, the control plane, and the launch checks.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <string>
+#include <thread>
+
+#include "base/error.hpp"
+#include "comm/launch_check.hpp"
+#include "comm/session.hpp"
+#include "comm/world.hpp"
+
+namespace strata::comm {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(World, OneHostIsOneNode) {
+  const World world;
+  EXPECT_EQ(world.num_nodes(), 1);
+  EXPECT_EQ(world.node(), 0);
+  EXPECT_EQ(world.local_rank(), world.rank());
+  EXPECT_EQ(world.ranks_on_node(), world.size());
+  EXPECT_TRUE(world.one_machine());
+  EXPECT_EQ(world.process_id_of(world.rank()), getpid());
+  EXPECT_NO_THROW(world.check_peers());
+}
+
+TEST(World, DifferentNodeNamesAreDifferentNodes) {
+  const World self;
+  WorldOptions options;
+  options.node_name = self.rank() % 2 == 0 ? "even" : "odd";
+  const World world(options);
+  EXPECT_EQ(world.num_nodes(), std::min(2, world.size()));
+  EXPECT_EQ(world.node(), world.rank() % 2);
+  EXPECT_EQ(world.local_rank(), world.rank() / 2);
+  EXPECT_EQ(world.node_names()[static_cast<std::size_t>(world.node())], options.node_name);
+  EXPECT_EQ(world.topology_note().empty(), world.size() == 1);
+}
+
+TEST(World, ControlPlane) {
+  const World world;
+  const int last = world.size() - 1;
+  const std::string text = "rank " + std::to_string(world.rank());
+  EXPECT_EQ(world.broadcast(text, last), "rank " + std::to_string(last));
+  EXPECT_EQ(world.broadcast("", 0), "");
+  const auto gathered = world.gather(std::string(static_cast<std::size_t>(world.rank()), 'x'), last);
+  EXPECT_EQ(gathered.size(), world.rank() == last ? static_cast<std::size_t>(world.size()) : 0U);
+  for (std::size_t rank = 0; rank < gathered.size(); ++rank) {
+    EXPECT_EQ(gathered[rank], std::string(rank, 'x'));
+  }
+  const auto all = world.all_gather(text);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    EXPECT_EQ(all[rank], "rank " + std::to_string(rank));
+  }
+  std::array<double, 2> values{1.0 + world.rank(), -1.0};
+  world.all_reduce_sum(values);
+  EXPECT_EQ(values[0], world.size() * (world.size() + 1) / 2);
+  EXPECT_EQ(values[1], -world.size());
+  values = {static_cast<double>(world.rank()), static_cast<double>(-world.rank())};
+  world.all_reduce_max(values);
+  EXPECT_EQ(values[0], last);
+  EXPECT_EQ(values[1], 0.0);
+  values = {static_cast<double>(world.rank()), static_cast<double>(-world.rank())};
+  world.all_reduce_min(values);
+  EXPECT_EQ(values[0], 0.0);
+  EXPECT_EQ(values[1], -last);
+}
+
+TEST(World, WaitingLeavesTheCoreToOthers) {
+  const World world;
+  world.barrier();
+  if (world.rank() == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
+  const std::clock_t before = std::clock();  // CPU time of the process
+  world.barrier();
+  const double cpu_seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  EXPECT_LT(cpu_seconds, 0.1) << "a spinning wait would have used 0.3 s";
+}
+
+TEST(World, AgreesOnTheFirstError) {
+  const World world;
+  EXPECT_FALSE(world.agree_on_error("").has_value());
+  const int last = world.size() - 1;
+  const auto error = world.agree_on_error(world.rank() == last ? "disk full" : "");
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->rank, last);
+  EXPECT_EQ(error->message, "disk full");
+}
+
+std::string message_of(const World& world, const LaunchExpectation& expected) {
+  try {
+    check_launch(world, expected);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(LaunchCheck, SaysWhatDiffers) {
+  const World world;
+  const int size = world.size();
+  LaunchExpectation expected;
+  expected.launcher_num_ranks = size;
+  expected.num_ranks = size;
+  expected.num_nodes = 1;
+  expected.ranks_per_node = size;
+  expected.binary_hash = 0xabc;
+  EXPECT_EQ(message_of(world, expected), "");
+
+  LaunchExpectation wrong = expected;
+  wrong.launcher_num_ranks = size + 4;
+  wrong.launcher_variable = "SLURM_NTASKS";
+  EXPECT_THAT(message_of(world, wrong), HasSubstr("MPI started " + std::to_string(size)));
+  EXPECT_THAT(message_of(world, wrong), HasSubstr("SLURM_NTASKS is " + std::to_string(size + 4)));
+
+  wrong = expected;
+  wrong.num_nodes = 2;
+  EXPECT_THAT(message_of(world, wrong), HasSubstr("the plan is for 2 nodes"));
+
+  wrong = expected;
+  wrong.ranks_per_node = size + 1;
+  EXPECT_THAT(message_of(world, wrong), HasSubstr("runs " + std::to_string(size) + " ranks but the plan has " +
+                                                  std::to_string(size + 1)));
+
+  if (size > 1) {
+    wrong = expected;
+    wrong.binary_hash = world.rank() == size - 1 ? 0xdef : 0xabc;
+    EXPECT_THAT(message_of(world, wrong), HasSubstr("rank " + std::to_string(size - 1)));
+    EXPECT_THAT(message_of(world, wrong), HasSubstr("0000000000000def"));
+  }
+}
+
+TEST(LaunchCheck, UnequalNodes) {
+  const World self;
+  if (self.size() != 3) {
+    GTEST_SKIP() << "needs 3 ranks";
+  }
+  WorldOptions options;
+  options.pretended_ranks_per_node = 2;
+  const World world(options);
+  EXPECT_EQ(world.num_nodes(), 2);
+  EXPECT_THAT(message_of(world, {}), HasSubstr("runs 1 ranks but node"));
+}
+
+TEST(Session, NamesItsLibrary) { EXPECT_THAT(mpi_version(), HasSubstr("MPI")); }
+
+}  // namespace
+}  // namespace strata::comm

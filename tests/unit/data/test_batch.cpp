@@ -1,0 +1,80 @@
+/// @file
+/// One step's global batch is the same rows whatever the number of ranks that gather it.
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/error.hpp"
+#include "data/batch.hpp"
+
+namespace strata::data {
+namespace {
+
+/// The global batches of three steps as `num_ranks` ranks gather them, each in micro-batches of two samples.
+std::vector<std::int32_t> gather_tokens(const TokenDataset& dataset, const Order& order, std::int64_t num_ranks) {
+  const std::int64_t length = dataset.sequence_length();
+  const std::int64_t per_rank = order.global_batch / num_ranks;
+  std::vector<std::int32_t> all;
+  for (std::int64_t step = 0; step < 3; ++step) {
+    for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
+      for (std::int64_t first = 0; first < per_rank; first += 2) {
+        std::vector<std::int32_t> input(static_cast<std::size_t>(2 * length));
+        std::vector<std::int32_t> target(input.size());
+        load_tokens(dataset, order, step, rank * per_rank + first, input, target);
+        all.insert(all.end(), input.begin(), input.end());
+        all.insert(all.end(), target.begin(), target.end());
+      }
+    }
+  }
+  return all;
+}
+
+TEST(Batch, TokensAreTheSameForAnyNumberOfRanks) {
+  const auto dataset =
+      make_token_dataset({.format = Format::synthetic, .sequence_length = 7, .vocabulary = 101, .num_samples = 50});
+  const Order order{.num_samples = 50, .global_batch = 24, .seed = 9, .shuffle = true};
+  const std::vector<std::int32_t> one = gather_tokens(*dataset, order, 1);
+  ASSERT_EQ(one.size(), 3U * 24U * 14U);
+  for (const std::int64_t num_ranks : {2, 3, 4}) {
+    EXPECT_EQ(gather_tokens(*dataset, order, num_ranks), one) << num_ranks << " ranks";
+  }
+  EXPECT_NE(gather_tokens(*dataset, {.num_samples = 50, .global_batch = 24, .seed = 10, .shuffle = true}, 1), one);
+}
+
+TEST(Batch, ImagesAreTheSameForAnyNumberOfRanks) {
+  const auto dataset =
+      make_image_dataset({.format = Format::synthetic, .image_size = 5, .num_classes = 4, .num_samples = 20});
+  const Order order{.num_samples = 20, .global_batch = 12, .seed = 9, .shuffle = true};
+  constexpr std::size_t floats = 5 * 5 * 3;
+  std::vector<float> one(12 * floats);
+  std::vector<std::int32_t> one_labels(12);
+  load_images(*dataset, order, 1, 0, one, one_labels);
+  for (const std::size_t num_ranks : {2U, 3U, 4U}) {
+    std::vector<float> pixels(12 * floats);
+    std::vector<std::int32_t> labels(12);
+    const std::size_t per_rank = 12 / num_ranks;
+    for (std::size_t rank = 0; rank < num_ranks; ++rank) {
+      load_images(*dataset, order, 1, static_cast<std::int64_t>(rank * per_rank),
+                  std::span(pixels).subspan(rank * per_rank * floats, per_rank * floats),
+                  std::span(labels).subspan(rank * per_rank, per_rank));
+    }
+    EXPECT_EQ(pixels, one) << num_ranks << " ranks";
+    EXPECT_EQ(labels, one_labels) << num_ranks << " ranks";
+  }
+}
+
+TEST(Batch, RefusesAnotherDatasetsOrderAndPartialRows) {
+  const auto dataset =
+      make_token_dataset({.format = Format::synthetic, .sequence_length = 4, .vocabulary = 11, .num_samples = 50});
+  std::vector<std::int32_t> input(8);
+  std::vector<std::int32_t> target(8);
+  EXPECT_THROW(load_tokens(*dataset, {.num_samples = 49, .global_batch = 4}, 0, 0, input, target), InternalError);
+  const Order order{.num_samples = 50, .global_batch = 4};
+  EXPECT_THROW(load_tokens(*dataset, order, 0, 3, input, target), InternalError);  // position 4 of 4
+  EXPECT_THROW(load_tokens(*dataset, order, 0, 0, std::span(input).first(7), std::span(target).first(7)),
+               InternalError);
+}
+
+}  // namespace
+}  // namespace strata::data

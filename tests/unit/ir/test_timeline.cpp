@@ -1,0 +1,103 @@
+/// @file
+/// Timelines: round trip, verify's rules, the Chrome trace.
+
+#include <gmock/gmock.h>
+
+#include "base/error.hpp"
+#include "ir/timeline.hpp"
+
+namespace strata {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Timeline sample() {
+  Timeline timeline;
+  timeline.streams = {"compute", "data \"reduce\""};
+  timeline.instructions = {"linear_forward block[0].fc1", "", "all_reduce bucket\\0"};
+  timeline.events = {
+      {0, 4, 0, 0, 0, 1500, 0}, {0, 4, 1, 2, 1000, 2001, 4096}, {0, 4, 0, 1, 1500, 1500, 0},
+      {0, 5, 0, 0, 10, 20, 0},  {3, 4, 0, 0, 0, 3000, 0},
+  };
+  return timeline;
+}
+
+template <class Error, class Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Timeline, ReadsBackEqual) {
+  Timeline timeline = sample();
+  EXPECT_NO_THROW(verify(timeline));
+  EXPECT_EQ(parse_timeline(to_text(timeline)), timeline);
+  timeline.simulated = true;
+  EXPECT_EQ(parse_timeline(to_text(timeline)), timeline);
+  EXPECT_EQ(parse_timeline(to_text(Timeline{})), Timeline{});
+}
+
+TEST(Timeline, TextIsOneLineAnEvent) {
+  Timeline timeline;
+  timeline.streams = {"compute"};
+  timeline.instructions = {"adam"};
+  timeline.events = {{2, 1, 0, 0, 5, 9, 0}};
+  EXPECT_EQ(to_text(timeline), "timeline measured\nstream 0 compute\ninstruction 0 adam\nevent 2 1 0 0 5 9 0\n");
+}
+
+TEST(Timeline, VerifyNamesTheEvent) {
+  const std::pair<const char*, void (*)(Timeline&)> cases[] = {
+      {"2 streams", [](Timeline& t) { t.events[0].stream = 2; }},
+      {"2 streams", [](Timeline& t) { t.events[0].stream = -1; }},
+      {"3 instructions", [](Timeline& t) { t.events[0].instruction = 3; }},
+      {"begins at 1000 ns and ends at 999 ns", [](Timeline& t) { t.events[1].end_ns = 999; }},
+      {"begins at -1 ns", [](Timeline& t) { t.events[0].begin_ns = -1; }},
+      {"sent -1 bytes", [](Timeline& t) { t.events[0].bytes_sent = -1; }},
+      {"negative rank or step", [](Timeline& t) { t.events[0].rank = -1; }},
+      {"sorted by rank, step and begin", [](Timeline& t) { std::swap(t.events[3], t.events[4]); }},
+      {"before instruction 0 of the stream ends at 1501 ns", [](Timeline& t) { t.events[0].end_ns = 1501; }},
+  };
+  for (const auto& [expected, apply] : cases) {
+    Timeline timeline = sample();
+    apply(timeline);
+    EXPECT_THAT(error_of<InternalError>([&] { verify(timeline); }), HasSubstr(expected));
+  }
+}
+
+TEST(Timeline, ParserNamesTheLine) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "timeline:1: empty"},
+      {"timelin measured\n", "timeline:1: accepted"},
+      {"timeline predicted\n", "timeline:1: accepted"},
+      {"timeline measured\nstream 1 a\n", "timeline:2: streams are numbered in order; accepted: 0"},
+      {"timeline measured\nstream x a\n", "timeline:2: `x` where the integer number is accepted"},
+      {"timeline measured\n\n", "timeline:2: ``; accepted: stream, instruction, event"},
+      {"timeline measured\nevent 0 0 0 0 1 2\n", "timeline:2: `` where the integer bytes_sent is accepted"},
+      {"timeline measured\nevent 0 0 0 0 1 2 3 4\n", "timeline:2: `4` after the end"},
+      {"timeline measured\nevent 0 0 0 0 1.5 2 3\n", "timeline:2: `1.5` where the integer begin_ns is accepted"},
+  };
+  for (const auto& [text, expected] : cases) {
+    EXPECT_THAT(error_of<UserError>([&, t = text] { parse_timeline(t); }), HasSubstr(expected));
+  }
+}
+
+TEST(Timeline, ChromeTraceHasAProcessARankAThreadAStreamAndStepsInTurn) {
+  const std::string trace = to_chrome_trace(sample());
+  EXPECT_THAT(trace, HasSubstr(R"({"name":"process_name","ph":"M","pid":3,"args":{"name":"rank 3"}})"));
+  EXPECT_THAT(trace, Not(HasSubstr("rank 1")));
+  EXPECT_THAT(trace, HasSubstr(R"({"name":"thread_name","ph":"M","pid":0,"tid":1,"args":{"name":"data \"reduce\""}})"));
+  EXPECT_THAT(
+      trace,
+      HasSubstr(R"({"name":"all_reduce bucket\\0","cat":"measured","ph":"X","ts":1.000,"dur":1.001,"pid":0,"tid":1,)"
+                R"("args":{"step":4,"instruction":2,"bytes_sent":4096}})"));
+  // Step 5 follows the slowest rank's step 4, which took 3000 ns.
+  EXPECT_THAT(trace, HasSubstr(R"("ph":"X","ts":3.010,"dur":0.010,"pid":0,"tid":0,"args":{"step":5)"));
+}
+
+}  // namespace
+}  // namespace strata
