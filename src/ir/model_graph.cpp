@@ -26,6 +26,8 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
 
 }  // namespace
 
+bool is_image(const Tensor& tensor) { return tensor.shape.size() == 3; }
+
 std::int64_t Tensor::elements_per_sample() const { return product(shape); }
 std::int64_t Parameter::num_elements() const { return product(shape); }
 

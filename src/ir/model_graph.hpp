@@ -22,7 +22,8 @@ namespace strata {
 enum class OperatorKind : std::uint8_t {
   embedding,    ///< tokens [s] -> [s, width]; parameters: table [vocabulary, width], optional positions [s_max, width]
                 ///< (vocabulary, width)
-  linear,       ///< [..., in] -> [..., out]; parameters: weight [out, in], optional bias [out] (in, out)
+  linear,       ///< [..., in] -> [..., out], an image [h, w, c] of in elements -> [out]; parameters: weight [out, in],
+                ///< optional bias [out] (in, out)
   layer_norm,   ///< [..., width] -> same, statistics [..., 2] f32; parameters: weight, bias (width, epsilon)
   rms_norm,     ///< [..., width] -> same, statistics [...] f32; parameters: weight (width, epsilon)
   rotary,       ///< [s, (heads + 2 kv_heads) head_dim] -> same; rotates q and k, half-split (heads, kv_heads, head_dim,
@@ -61,6 +62,9 @@ struct Tensor {
   bool operator==(const Tensor&) const = default;
   std::int64_t elements_per_sample() const;
 };
+
+/// Three dims: [h, w, c]. A dense layer flattens it, whatever its size.
+bool is_image(const Tensor& tensor);
 
 struct Initializer {
   enum class Kind : std::uint8_t { constant, normal, uniform };

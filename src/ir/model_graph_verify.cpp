@@ -168,13 +168,13 @@ class OperatorCheck {
       case OperatorKind::linear: {
         const std::int64_t in = attribute("in");
         const std::int64_t out = attribute("out");
-        if (!input(0).shape.empty() && input(0).shape.back() == in) {
-          shape(output(0), with_last(input(0).shape, out));
-        } else {
-          require(input(0).elements_per_sample() == in,
-                  fmt::format("tensor `{}` has shape {}: neither its last dim nor its size is in = {}", input(0).name,
-                              text_of(input(0).shape), in));
+        if (is_image(input(0))) {
+          require(input(0).elements_per_sample() == in, fmt::format("image `{}` has shape {}: its size must be in = {}",
+                                                                    input(0).name, text_of(input(0).shape), in));
           shape(output(0), {out});
+        } else {
+          last_dim(input(0), in);
+          shape(output(0), with_last(input(0).shape, out));
         }
         parameter(0, {out, in});
         parameter(1, {out});

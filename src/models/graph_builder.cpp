@@ -62,7 +62,7 @@ int GraphBuilder::linear(std::string_view name, int x, const Linear& linear) {
     parameters.push_back(add_parameter(full(name), "bias", {linear.out}, constant(0.0)));
   }
   // An image that enters a dense layer is flattened.
-  Shape y = shape(x).back() == linear.in ? with_last(shape(x), linear.out) : Shape{linear.out};
+  Shape y = is_image(graph_.tensors[index(x)]) ? Shape{linear.out} : with_last(shape(x), linear.out);
   return add_operator(name, OperatorKind::linear, {x}, std::move(y), std::move(parameters),
                       {{"in", linear.in}, {"out", linear.out}});
 }
