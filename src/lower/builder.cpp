@@ -107,9 +107,11 @@ void add_lifetimes(const std::vector<Buffer>& buffers, std::vector<Instruction>&
       seen[b] = true;
       last[b] = static_cast<int>(i);
     };
+    // The workspace lies below the outputs: a kernel need not write all of it, so that only a top made of outputs shows
+    // the arena's high-water mark to the byte.
+    if (in.workspace >= 0) visit(in.workspace);
     for (const Operand& operand : in.outputs) visit(operand.buffer);
     for (const Operand& operand : in.inputs) visit(operand.buffer);
-    if (in.workspace >= 0) visit(in.workspace);
   }
   for (std::size_t b = 0; b < buffers.size(); ++b) {
     if (last[b] >= 0) section[static_cast<std::size_t>(last[b])].frees.push_back(static_cast<int>(b));

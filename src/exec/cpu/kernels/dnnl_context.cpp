@@ -105,8 +105,8 @@ WorkspaceCutter::WorkspaceCutter(std::span<std::byte> workspace) : workspace_(wo
 }
 
 std::byte* WorkspaceCutter::take(std::int64_t num_bytes) {
-  const std::int64_t begin = taken_bytes_;
-  taken_bytes_ += (num_bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
+  const std::int64_t begin = (taken_bytes_ + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
+  if (num_bytes > 0) taken_bytes_ = begin + num_bytes;
   if (measuring_ || num_bytes == 0) {
     return nullptr;
   }

@@ -104,10 +104,11 @@ struct DnnlBuffers {
   std::byte* scratchpad;
 };
 DnnlBuffers cut(WorkspaceCutter& cutter, const DnnlProduct& product) {
+  // oneDNN asks for more scratchpad than it writes: it goes below what is written to the last byte.
   DnnlBuffers buffers{};
-  buffers.packed_b = cutter.take(product.packed_b_bytes);
   buffers.scratchpad =
       cutter.take(std::max(product.product.scratchpad_bytes(), product.pack_b ? product.pack_b.scratchpad_bytes() : 0));
+  buffers.packed_b = cutter.take(product.packed_b_bytes);
   return buffers;
 }
 
