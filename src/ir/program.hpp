@@ -128,19 +128,19 @@ struct Instruction {
 
 struct Group {
   std::string name{};
-  std::vector<int> ranks;  ///< world ranks in group order
+  std::vector<int> ranks{};  ///< world ranks in group order
   bool operator==(const Group&) const = default;
 };
 
 struct Program {
   int rank = 0;
   int num_ranks = 1;
-  std::vector<std::string> streams;  ///< stream 0 is compute
-  std::vector<Group> groups;         ///< those this rank is a member of
-  std::vector<Buffer> buffers;
-  std::vector<Instruction> prologue;
-  std::vector<Instruction> body;
-  std::vector<Instruction> epilogue;
+  std::vector<std::string> streams{};  ///< stream 0 is compute
+  std::vector<Group> groups{};         ///< those this rank is a member of
+  std::vector<Buffer> buffers{};
+  std::vector<Instruction> prologue{};
+  std::vector<Instruction> body{};
+  std::vector<Instruction> epilogue{};
   int loss_buffer = -1;          ///< one f32: the step's mean loss after the body
   int norm_buffer = -1;          ///< one f32: the global gradient norm before clipping, -1 without clipping
   std::int64_t arena_bytes = 0;  ///< highest address ever used, set by assign_addresses

@@ -125,9 +125,9 @@ TEST_P(SmoothActivation, ExtremesAreFiniteAndNaNIsNaN) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SmoothActivation, ::testing::Combine(::testing::Values(0, 1, 2), ::testing::Values(DType::f32, DType::bf16)),
-                         [](const auto& info) {
-                           return std::string(functions[std::get<0>(info.param)].name) + "_" +
-                                  std::string(to_string(std::get<1>(info.param)));
+                         [](const auto& test) {
+                           return std::string(functions[std::get<0>(test.param)].name) + "_" +
+                                  std::string(to_string(std::get<1>(test.param)));
                          });
 
 TEST(Relu, IsExact) {

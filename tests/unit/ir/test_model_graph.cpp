@@ -136,7 +136,7 @@ const std::vector<BrokenRule> broken_rules = {
      "has shape"},
 };
 INSTANTIATE_TEST_SUITE_P(ModelGraph, Verify, ::testing::ValuesIn(broken_rules),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(ModelGraph, BlocksOfOneClassMayDifferInInitialValuesButNotInWiring) {
   ModelGraph graph = nano();
@@ -223,8 +223,8 @@ std::vector<std::string> preset_names() {
   for (const Preset& preset : presets()) names.push_back(preset.name);
   return names;
 }
-INSTANTIATE_TEST_SUITE_P(ModelGraph, EveryPreset, ::testing::ValuesIn(preset_names()), [](const auto& info) {
-  std::string name = info.param;
+INSTANTIATE_TEST_SUITE_P(ModelGraph, EveryPreset, ::testing::ValuesIn(preset_names()), [](const auto& test) {
+  std::string name = test.param;
   for (char& c : name) c = (c == '-' || c == '.') ? '_' : c;
   return name;
 });

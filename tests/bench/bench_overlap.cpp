@@ -1,0 +1,186 @@
+/// @file
+/// How much of the gradient all-reduce `ddp` hides: hidden = (T_none - T) / (T_none - T_bound), where T_none reduces
+/// after backward, T under it, and T_bound is the longest path through the overlapped Program with the kernels' own
+/// times. Steps of both kinds alternate in one run, so that a noisy machine disturbs both alike.
+///
+///   mpiexec -n 2 build/cpu/tests/bench_overlap tests/bench/overlap.toml            over an emulated link
+///   mpiexec -n 2 build/cpu/tests/bench_overlap tests/bench/overlap.toml --wire     over MPI between the ranks
+///
+/// The emulated link is set so that the all-reduce takes half of backward; collectives of T_bound then cost
+/// what the link allows. Over a wire they cost what T_none measured.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "app/environment.hpp"
+#include "app/prepared_point.hpp"
+#include "app/training_inputs.hpp"
+#include "comm/engine.hpp"
+#include "comm/session.hpp"
+#include "comm/world.hpp"
+#include "config/sweep.hpp"
+#include "exec/cpu/cpu_executor.hpp"
+#include "ir/longest_path.hpp"
+
+namespace strata {
+namespace {
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
+/// One variant of the step with everything that runs it.
+class Variant {
+ public:
+  Variant(app::PreparedPoint point, const std::string& all_reduce, const std::string& file, const comm::World& world,
+          const comm::EngineOptions& options)
+      : point_(std::move(point)) {
+    point_.plan.overlap.all_reduce = all_reduce;
+    program_ = app::lower_for_cpu(point_, world.rank());
+    inputs_ = app::make_training_inputs(point_.experiment, point_.graph, point_.plan.global_batch, file);
+    engine_ = std::make_unique<comm::Engine>(world, options);
+    executor_ = std::make_unique<cpu::CpuExecutor>(program_, *engine_, *inputs_.source, point_.plan.seed);
+    executor_->initialize();
+    durations_.resize(program_.body.size());
+  }
+
+  void step(const comm::World& world, bool warm) {
+    world.barrier();
+    double seconds[1] = {executor_->step({.step = step_++, .learning_rate = 0.01}).step_seconds};
+    world.all_reduce_max(seconds);
+    if (warm) return;
+    step_seconds_.push_back(seconds[0]);
+    const auto events = executor_->events();
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      durations_[i].push_back(static_cast<double>(events[i].end_ns - events[i].begin_ns) * 1e-9);
+    }
+  }
+
+  const Program& program() const { return program_; }
+  double step_seconds() const { return median(step_seconds_); }
+  double duration(std::size_t i) const { return median(durations_[i]); }
+  double seconds_of(Phase phase) const {
+    double sum = 0.0;
+    for (std::size_t i = 0; i < program_.body.size(); ++i) {
+      const Instruction& in = program_.body[i];
+      if (!in.is_collective() && in.phase == phase) sum += duration(i);
+    }
+    return sum;
+  }
+  std::string transport() const { return engine_->transport_name(0); }
+  bool has_thread() const { return engine_->has_thread(); }
+
+ private:
+  app::PreparedPoint point_;
+  Program program_;
+  app::TrainingInputs inputs_;
+  std::unique_ptr<comm::Engine> engine_;
+  std::unique_ptr<cpu::CpuExecutor> executor_;
+  std::int64_t step_ = 0;
+  std::vector<double> step_seconds_;
+  std::vector<std::vector<double>> durations_;
+};
+
+/// The same instruction in both Programs, wherever it stands.
+using Key = std::tuple<Kernel, std::string, Phase, int>;
+Key key(const Instruction& in) { return {in.kernel, in.name, in.phase, in.micro_batch}; }
+
+/// Of an all-reduce over a ring: 2 (p - 1) steps, each alpha and the bytes this rank sends in it.
+double ring_seconds(const Program& program, const Instruction& in, const comm::EmulatedLink& link) {
+  const auto ranks = static_cast<double>(program.groups[static_cast<std::size_t>(in.group)].ranks.size());
+  return 2.0 * (ranks - 1.0) * link.alpha_seconds +
+         static_cast<double>(bytes_sent(program, in)) * link.beta_seconds_per_byte;
+}
+
+double bound_seconds(const Variant& none, const Variant& overlapped, const comm::EmulatedLink* link) {
+  std::map<Key, double> measured;
+  for (std::size_t i = 0; i < none.program().body.size(); ++i) {
+    measured[key(none.program().body[i])] = none.duration(i);
+  }
+  std::vector<double> seconds;
+  for (const Instruction& in : overlapped.program().body) {
+    seconds.push_back(in.is_collective() && link != nullptr ? ring_seconds(overlapped.program(), in, *link)
+                                                            : measured.at(key(in)));
+  }
+  return longest_path_seconds(overlapped.program(), seconds);
+}
+
+int run(int argc, char** argv) {
+  const comm::Session session(argc, argv);
+  if (argc < 2) {
+    fmt::print(stderr, "usage: bench_overlap EXPERIMENT.toml [--wire] [--steps N] [--progress MODE]\n");
+    return 2;
+  }
+  const std::string file = argv[1];
+  bool wire = false;
+  int num_steps = 15;
+  comm::EngineOptions options;
+  for (int a = 2; a < argc; ++a) {
+    const std::string_view word = argv[a];
+    if (word == "--wire") wire = true;
+    if (word == "--steps" && a + 1 < argc) num_steps = std::stoi(argv[++a]);
+    if (word == "--progress" && a + 1 < argc) {
+      const std::string_view mode = argv[++a];
+      options.progress = mode == "thread"    ? comm::ProgressMode::thread
+                         : mode == "polling" ? comm::ProgressMode::polling
+                                             : comm::ProgressMode::automatic;
+    }
+  }
+  const app::Environment environment = app::read_environment();
+  const comm::World world({.node_name = environment.node_name});
+  std::ifstream stream(file);
+  const ExperimentFile read = read_experiment({std::istreambuf_iterator<char>(stream), {}}, file);
+  Experiment experiment = read.base;
+  if (wire) {
+    experiment.resources.nodes = world.num_nodes();
+    experiment.resources.ranks_per_node = world.ranks_on_node(0);
+    options.transport = "mpi";
+  } else {
+    experiment.resources.ranks_per_node = world.size();
+  }
+  const app::PreparedPoint point = app::prepare_point(experiment, file);
+
+  comm::EmulatedLink link{.alpha_seconds = 20e-6, .beta_seconds_per_byte = 0.0};
+  {
+    Variant probe(point, "none", file, world, options);
+    for (int i = 0; i < 5; ++i) probe.step(world, i < 2);
+    double facts[2] = {probe.seconds_of(Phase::backward),
+                       static_cast<double>(bytes_by_collective(probe.program())[Collective::all_reduce])};
+    world.all_reduce_max(facts);
+    link.beta_seconds_per_byte = 0.5 * facts[0] / facts[1];
+    if (world.rank() == 0) fmt::print("backward {:.1f} ms, {:.1f} MB sent a rank\n", facts[0] * 1e3, facts[1] * 1e-6);
+  }
+  if (!wire) options.emulated_link = link;
+  Variant none(point, "none", file, world, options);
+  Variant overlapped(point, "backward", file, world, options);
+  for (int i = 0; i < num_steps + 2; ++i) {
+    none.step(world, i < 2);
+    overlapped.step(world, i < 2);
+  }
+  double times[3] = {none.step_seconds(), overlapped.step_seconds(),
+                     bound_seconds(none, overlapped, wire ? nullptr : &link)};
+  world.all_reduce_max(times);
+  if (world.rank() == 0) {
+    fmt::print("transport {}, progress by {}\n", overlapped.transport(),
+               overlapped.has_thread() ? "thread" : "polling");
+    fmt::print("T_none {:.2f} ms  T {:.2f} ms  T_bound {:.2f} ms  hidden {:.3f}\n", times[0] * 1e3, times[1] * 1e3,
+               times[2] * 1e3, (times[0] - times[1]) / (times[0] - times[2]));
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace strata
+
+int main(int argc, char** argv) { return strata::run(argc, argv); }

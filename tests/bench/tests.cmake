@@ -1,0 +1,12 @@
+# Benchmarks: executables for a person to run, not tests. ctest knows nothing of them.
+
+# strata_bench(<name> LIBRARIES lib...): the executable <name> from bench/<name>.cpp.
+function(strata_bench name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES")
+  add_executable(${name} bench/${name}.cpp)
+  target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE strata_flags ${arg_LIBRARIES})
+endfunction()
+
+strata_bench(bench_overlap LIBRARIES strata_app)
+strata_bench(bench_collectives LIBRARIES strata_comm)
