@@ -95,7 +95,7 @@ const std::vector<BrokenRule> broken_rules = {
      },
      "`block[0].attn.qkv.weight` has shape [64,128], must be [128,64]"},
     {"linear_in", [](ModelGraph& g) { operator_named(g, "head").attributes.set("in", 65); },
-     "neither its last dim nor its size is in = 65"},
+     "its last dim must be 65"},
     {"missing_attribute",
      [](ModelGraph& g) {
        operator_named(g, "head").attributes = {{"in", std::int64_t{64}}};
@@ -284,7 +284,7 @@ TEST(ModelGraphText, ErrorsNameTheLineAndWhatIsAccepted) {
 }
 
 TEST(ModelGraphText, ATextThatBreaksARuleIsTheUsersMistake) {
-  EXPECT_THAT(parse_error(changed("in=12", "in=13")), HasSubstr("neither its last dim nor its size is in = 13"));
+  EXPECT_THAT(parse_error(changed("in=12", "in=13")), HasSubstr("its size must be in = 13"));
 }
 
 TEST(ModelGraph, NamesReadBack) {
