@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "app/last_word.hpp"
+#include "app/measured_peak.hpp"
 #include "app/outcome.hpp"
 #include "app/run_point.hpp"
 #include "app/selected_point.hpp"
@@ -108,8 +110,8 @@ class Run {
   }
 
  public:
-  Run(const comm::World& world, const RunArguments& arguments, const Environment& environment)
-      : world_(world), arguments_(arguments), environment_(environment) {}
+  Run(const comm::World& world, LastWord& last_word, const RunArguments& arguments, const Environment& environment)
+      : world_(world), last_word_(last_word), arguments_(arguments), environment_(environment) {}
 
   int run() {
     LoadedExperiment loaded;
@@ -148,7 +150,9 @@ class Run {
           prepare_point_with_plan(request.point.experiment, request.experiment_file, message.plan_text, "plan");
       comm::check_launch(world_, expectation(request));
       describe(request, loaded);
-      outcome = run_point(world_, environment_, request, {arguments_.results_folder, !arguments_.quiet});
+      request.peak_flops_per_second = peak_.flops_per_second(
+          request.prepared.plan.dtypes.compute, static_cast<int>(request.point.experiment.resources.threads_per_rank));
+      outcome = run_point(world_, environment_, request, {arguments_.results_folder, !arguments_.quiet, &last_word_});
     } catch (const Unsupported& e) {
       outcome = {results::Status::refused, e.what()};
     }
@@ -180,14 +184,18 @@ class Run {
   void describe(const RunRequest& request, const LoadedExperiment& loaded) const {
     if (world_.rank() != 0) return;
     fmt::print("point {} of {} [{}]", request.point.index, loaded.expansion.points.size(), request.point.id);
-    for (const AxisValue& axis : request.point.axes) fmt::print(" {}={}", axis.key, axis.value);
+    for (const AxisValue& axis : request.point.axes) {
+      if (axis.value != "\"unset\"") fmt::print(" {}={}", axis.key, axis.value);
+    }
     fmt::print("\n");
     std::fflush(stdout);
   }
 
   const comm::World& world_;
+  LastWord& last_word_;
   const RunArguments& arguments_;
   const Environment& environment_;
+  MeasuredPeak peak_{world_};
   std::uint64_t binary_hash_ = binary_hash();
   bool expected_ = false;
 };
@@ -195,10 +203,11 @@ class Run {
 }  // namespace
 
 int run_experiment(int argc, char** argv, const RunArguments& arguments, const Environment& environment) {
+  LastWord last_word;  // forks, so before MPI and its threads
   const comm::Session session(argc, argv);
   const comm::World world({.node_name = environment.node_name});
   try {
-    return Run(world, arguments, environment).run();
+    return Run(world, last_word, arguments, environment).run();
   } catch (const UserError& e) {
     // All ranks hold the same error: one of them says it, nobody is killed.
     if (world.rank() == 0) fmt::print(stderr, "strata: {}\n", e.what());

@@ -12,6 +12,7 @@
 
 #include "app/allocation_account.hpp"
 #include "app/learning_rate.hpp"
+#include "app/measured_peak.hpp"
 #include "app/progress_line.hpp"
 #include "app/provenance.hpp"
 #include "app/step_exchange.hpp"
@@ -21,7 +22,6 @@
 #include "base/hash.hpp"
 #include "comm/engine.hpp"
 #include "exec/cpu/cpu_executor.hpp"
-#include "exec/cpu/gemm_peak.hpp"
 #include "results/recorder.hpp"
 
 namespace strata::app {
@@ -33,7 +33,6 @@ using results::Status;
 volatile std::sig_atomic_t received_signal = 0;
 void remember_signal(int signal) { received_signal = signal; }
 
-constexpr double peak_budget_seconds = 0.45;
 constexpr double exchange_period_seconds = 0.3;
 
 /// What rank 0 tells all ranks after an exchange.
@@ -56,10 +55,10 @@ class PointRun {
     // Each stage may fail on some rank alone; all learn of it before the next one, so that nobody waits for a rank that
     // has given up.
     Outcome outcome = stage([&] { program_ = lower_for_cpu(request_.prepared, world_.rank()); });
-    measure_peak();
     const Outcome recording = stage([&] { open_recorder(); });
     if (recording.status != Status::ok) return recording;
     status_path_ = world_.broadcast(recorder_ ? recorder_->status_path() : "");
+    options_.last_word->watch(status_path_, world_.rank());
     if (outcome.status == Status::ok) outcome = stage([&] { build(); });
     if (outcome.status == Status::ok) outcome = train();
     return finish(std::move(outcome));
@@ -81,13 +80,6 @@ class PointRun {
     if (!failed) return {};
     const std::size_t cut = failed->message.find('\n');
     return {results::parse_status(failed->message.substr(0, cut)), failed->message.substr(cut + 1)};
-  }
-
-  /// All ranks at once: the peak of one rank while its neighbours compute too.
-  void measure_peak() {
-    double peak[1] = {cpu::measure_gemm_peak_flops(request_.prepared.plan.dtypes.compute, peak_budget_seconds)};
-    world_.all_reduce_sum(peak);
-    peak_flops_per_second_ = peak[0] / world_.size();
   }
 
   void open_recorder() {
@@ -120,8 +112,8 @@ class PointRun {
     facts_.num_sequences_per_step = request_.prepared.plan.global_batch;
     facts_.num_samples_per_step = request_.prepared.plan.global_batch * graph.positions_per_sample;
     facts_.num_parameters = graph.num_parameters();
-    facts_.peak_flops_per_second = peak_flops_per_second_;
-    facts_.peak_source = "measured: oneDNN square matrix product, best of n = 1024, 2048, 4096, all ranks at once";
+    facts_.peak_flops_per_second = request_.peak_flops_per_second;
+    facts_.peak_source = MeasuredPeak::source();
     facts_.memory_cap_bytes = request_.prepared.plan.device_capacity_bytes;
     // The engine is needed for the transport's name; the recorder needs that name before the first row.
     make_engine();
@@ -351,6 +343,7 @@ class PointRun {
     const Outcome written = stage([&] {
       if (recorder_) recorder_->finish(outcome.status, outcome.message, checksum_);
     });
+    options_.last_word->release();
     if (root() && written.status == Status::ok && options_.print_steps && !measured_seconds_.empty()) {
       fmt::print("{}\n", progress_line(facts_, last_row_));
     }
@@ -363,7 +356,6 @@ class PointRun {
   const RunOptions& options_;
   const Experiment& experiment_;
   Program program_;
-  double peak_flops_per_second_ = 0.0;
   results::AttemptFacts facts_;
   std::optional<comm::EmulatedLink> link_;
   std::unique_ptr<results::Recorder> recorder_;  ///< rank 0 alone

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "app/environment.hpp"
+#include "app/last_word.hpp"
 #include "app/outcome.hpp"
 #include "app/prepared_point.hpp"
 #include "comm/world.hpp"
@@ -15,7 +16,8 @@ namespace strata::app {
 
 struct RunOptions {
   std::string results_folder = "results";
-  bool print_steps = true;  ///< rank 0 prints a line a second, in the shape people know
+  bool print_steps = true;        ///< rank 0 prints a line a second, in the shape people know
+  LastWord* last_word = nullptr;  ///< told what to watch
 };
 
 /// What rank 0 knows before the others: equal on all ranks afterwards.
@@ -24,6 +26,7 @@ struct RunRequest {
   std::string experiment_name;
   Point point;
   PreparedPoint prepared;
+  double peak_flops_per_second = 0.0;  ///< of one rank, see MeasuredPeak
 };
 
 /// Collective over @p world. Failures of the point (out of memory, refused, a peer gone, results that cannot be

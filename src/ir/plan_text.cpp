@@ -251,11 +251,13 @@ std::string to_text(const Plan& plan) {
     text += text_of(rule);
   }
 
-  text += "\n[why]\n";
-  line("predicted_seconds", toml_real(plan.why.predicted_seconds));
-  line("predicted_peak_bytes", fmt::format("{}", plan.why.predicted_peak_bytes));
-  line("binding", quoted(plan.why.binding));
-  line("runner_up", quoted(plan.why.runner_up));
+  // What was not predicted is not printed: a zero would read as a number.
+  if (plan.why != Why{}) text += "\n[why]\n";
+  if (plan.why.predicted_seconds != 0.0) line("predicted_seconds", toml_real(plan.why.predicted_seconds));
+  if (plan.why.predicted_peak_bytes != 0)
+    line("predicted_peak_bytes", fmt::format("{}", plan.why.predicted_peak_bytes));
+  if (!plan.why.binding.empty()) line("binding", quoted(plan.why.binding));
+  if (!plan.why.runner_up.empty()) line("runner_up", quoted(plan.why.runner_up));
   return text;
 }
 

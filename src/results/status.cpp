@@ -78,28 +78,35 @@ Status parse_status(std::string_view text) {
 }
 
 bool write_status(const std::string& path, Status status, const std::string& message, int rank) {
-  const auto before = read_if_present(path);
-  if (before && before->status != Status::running) {
+  // Several survivors may want to say how it ended: the one that holds the claim writes.
+  const std::string claim = path + ".claim";
+  const auto claimed = FileDescriptor::create(claim, O_WRONLY);
+  if (!claimed) {
     return false;
   }
-  const nlohmann::ordered_json json = {{"status", to_string(status)},
-                                       {"message", message},
-                                       {"rank", rank},
-                                       {"pid", static_cast<std::int64_t>(::getpid())},
-                                       {"host", host_name()},
-                                       {"time", to_iso_8601(unix_seconds_now())}};
-  const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const std::string next = fmt::format("{}.{}.{}", path, rank, ::getpid());
   try {
-    FileDescriptor file(next, O_WRONLY | O_CREAT | O_TRUNC);
-    file.write_all(text);
-    file.sync();
+    const auto before = read_if_present(path);
+    const bool first = !before || before->status == Status::running;
+    if (first) {
+      const nlohmann::ordered_json json = {{"status", to_string(status)},
+                                           {"message", message},
+                                           {"rank", rank},
+                                           {"pid", static_cast<std::int64_t>(::getpid())},
+                                           {"host", host_name()},
+                                           {"time", to_iso_8601(unix_seconds_now())}};
+      FileDescriptor file(next, O_WRONLY | O_CREAT | O_TRUNC);
+      file.write_all(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+      file.sync();
+      rename_file(next, path);
+    }
+    ::unlink(claim.c_str());
+    return first;
   } catch (...) {
     ::unlink(next.c_str());
+    ::unlink(claim.c_str());
     throw;
   }
-  rename_file(next, path);
-  return true;
 }
 
 StatusFile read_status(const std::string& path) {

@@ -61,11 +61,11 @@ double product_flops(DType dtype, std::int64_t n, double budget_seconds) {
   run();
   double best_seconds = std::numeric_limits<double>::infinity();
   const Clock::time_point begin = Clock::now();
-  for (int count = 0; count < 3 || seconds_since(begin) < budget_seconds; ++count) {
+  do {
     const Clock::time_point start = Clock::now();
     run();
     best_seconds = std::min(best_seconds, seconds_since(start));
-  }
+  } while (seconds_since(begin) < budget_seconds);
   const auto size = static_cast<double>(n);
   return 2.0 * size * size * size / best_seconds;
 }

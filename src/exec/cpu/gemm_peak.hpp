@@ -11,7 +11,7 @@ namespace strata::cpu {
 /// FLOP/s (2n³ over the shortest time) of oneDNN's square product, the best of n = 1024, 2048 and 4096, with the
 /// weights already in the layout that oneDNN asks for, random data, on the calling thread's OpenMP team. f32 → f32, or
 /// bf16 → bf16.
-/// @param budget_seconds shared equally by the three sizes; each runs at least three times after a warm-up.
+/// @param budget_seconds shared equally by the three sizes; each runs at least once after a warm-up.
 double measure_gemm_peak_flops(DType dtype, double budget_seconds);
 
 }  // namespace strata::cpu
