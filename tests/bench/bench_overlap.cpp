@@ -78,6 +78,14 @@ class Variant {
     }
     return sum;
   }
+  /// Kernels, or collectives, one after the other.
+  double total_seconds(bool collectives) const {
+    double sum = 0.0;
+    for (std::size_t i = 0; i < program_.body.size(); ++i) {
+      if (program_.body[i].is_collective() == collectives) sum += duration(i);
+    }
+    return sum;
+  }
   std::string transport() const { return engine_->transport_name(0); }
   bool has_thread() const { return engine_->has_thread(); }
 
@@ -172,6 +180,10 @@ int run(int argc, char** argv) {
                      bound_seconds(none, overlapped, wire ? nullptr : &link)};
   world.all_reduce_max(times);
   if (world.rank() == 0) {
+    for (const Variant* v : {&none, &overlapped}) {
+      fmt::print("{:10} kernels {:.1f} ms, collectives {:.1f} ms\n", v == &none ? "none" : "overlapped",
+                 v->total_seconds(false) * 1e3, v->total_seconds(true) * 1e3);
+    }
     fmt::print("transport {}, progress by {}\n", overlapped.transport(),
                overlapped.has_thread() ? "thread" : "polling");
     fmt::print("T_none {:.2f} ms  T {:.2f} ms  T_bound {:.2f} ms  hidden {:.3f}\n", times[0] * 1e3, times[1] * 1e3,
