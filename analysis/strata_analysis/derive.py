@@ -32,7 +32,11 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
         flops = rate(point["num_samples_per_step"] * point["flops_per_sample"], seconds)
         peak = point["num_ranks"] * point["peak_flops_per_second"]
         columns = {}
-        for name, value in (("step_seconds", seconds), ("samples_per_second", samples), ("model_flops_per_second", flops)):
+        for name, value in (
+            ("step_seconds", seconds),
+            ("samples_per_second", samples),
+            ("model_flops_per_second", flops),
+        ):
             columns |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
         for end in ("", "_low", "_high"):
             columns[f"mfu{end}"] = columns[f"model_flops_per_second{end}"] / peak if peak else math.nan

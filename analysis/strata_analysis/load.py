@@ -104,7 +104,9 @@ class _Attempt:
             content = _read_hdf5(hdf5)
         except OSError as error:
             if not lines.attributes:
-                raise LoadError(f"{hdf5}: cannot be read ({error}), and there is no {jsonl.name} to replace it") from None
+                raise LoadError(
+                    f"{hdf5}: cannot be read ({error}), and there is no {jsonl.name} to replace it"
+                ) from None
             content = {"attributes": lines.attributes, "tables": {}, "summary": {}}
         num_added = 0
         for group in TABLES:
@@ -307,6 +309,8 @@ def read_collected(path: Path) -> Results:
                         values = pd.Series([json.loads(text) for text in values], dtype=object)
                     elif kind == "flag":
                         values = values.astype(bool)
+                    elif values.dtype == object:
+                        values = pd.Series(values, dtype=object)
                     columns[name] = values
                 found[group] = pd.DataFrame(columns)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Summaries as Hoefler and Belli (SC'15) ask: medians with exact intervals, and ratios of summaries, never the reverse."""
+"""Summaries as Hoefler and Belli (SC'15) ask: medians with exact intervals, ratios of summaries, never the reverse."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def interval_ranks(num_values: int, confidence: float = CONFIDENCE) -> tuple[int
     """1-based ranks (l, u) of the sorted values between which the median lies with at least `confidence`.
 
     Exact: the number of values below the median is binomial(n, 1/2), so ranks k and n + 1 - k cover it with
-    probability 1 - 2 P(X <= k - 1). The narrowest such pair is returned. None if even the extremes do not suffice: n < 6
-    for 95 %, n < 8 for 99 %. Makes no assumption about the distribution, but takes the values as independent.
+    probability 1 - 2 P(X <= k - 1). The narrowest such pair is returned. None if even the extremes do not suffice:
+    n < 6 for 95 %, n < 8 for 99 %. Makes no assumption about the distribution, but takes the values as independent.
     """
     tail = 0.0
     best = None
@@ -54,8 +54,8 @@ def median(values, confidence: float = CONFIDENCE) -> Median:
 
 
 def rate(work: float, seconds: Median) -> Median:
-    """`work` divided by the median of `seconds`: the work of every step is the same, so the rate of the median step. The
-    interval's ends change places."""
+    """`work` divided by the median of `seconds`: the work of every step is the same, so the rate of the median step.
+    The interval's ends change places."""
     if seconds.num_values == 0 or seconds.value == 0.0:
         return Median(math.nan, math.nan, math.nan, seconds.num_values, seconds.confidence)
     return Median(work / seconds.value, work / seconds.high, work / seconds.low, seconds.num_values, seconds.confidence)

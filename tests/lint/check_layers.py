@@ -48,9 +48,8 @@ def problems(src: pathlib.Path):
         for pattern, folders in ONLY_IN.items():
             if folder not in folders and re.search(pattern, text):
                 yield f"{file}: {pattern!r} is allowed only in {sorted(folders)}"
-        if "@file" not in text:
-            if file.suffix == ".hpp":
-                yield f"{file}: the header does not say what it is (/// @file)"
+        if "@file" not in text and file.suffix == ".hpp":
+            yield f"{file}: the header does not say what it is (/// @file)"
 
 
 if __name__ == "__main__":

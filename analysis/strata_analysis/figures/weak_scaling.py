@@ -1,0 +1,15 @@
+"""Weak scaling: the same batch a rank on more ranks."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from strata_analysis.figures.scaling import draw_scaling
+from strata_analysis.load import Results
+
+
+def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
+    return draw_scaling(points, points["num_samples_per_step"] / points["num_ranks"], "weak") or (
+        "no two points of one series have the same batch a rank on different numbers of ranks"
+    )

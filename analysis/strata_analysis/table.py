@@ -1,0 +1,50 @@
+"""The short table of a sweep: one line a point, its last attempt."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from strata_analysis.derive import derive
+from strata_analysis.load import Results
+
+
+def short_table(results: Results) -> str:
+    """Median step time with its 99 % interval, rate, MFU, exposed communication, memory and loss of every point."""
+    points = derive(results)
+    points = points[points["is_last"]].sort_values(["model_name", "strategy_name", "variant", "link", "num_ranks"])
+    rows = [_row(point) for _, point in points.iterrows()]
+    table = pd.DataFrame(rows)
+    table = table[[name for name in table if (table[name] != "").any()]]
+    text = table.to_string(index=False, justify="left")
+    notes = [f"MFU: {convention} convention" for convention in sorted(set(points["flop_convention"]))]
+    notes += sorted(set(points["peak_source"]))
+    return "\n".join([text, *(f"# {note}" for note in notes if note)])
+
+
+def _row(point: pd.Series) -> dict[str, str]:
+    ok = point["status"] == "ok"
+    step = f"{1e3 * point['step_seconds']:.1f}" if not math.isnan(point["step_seconds"]) else ""
+    if not math.isnan(point["step_seconds_low"]):
+        step += f" [{1e3 * point['step_seconds_low']:.1f}, {1e3 * point['step_seconds_high']:.1f}]"
+    exposed = point["exposed_communication_seconds"] / point["step_seconds"]
+    return {
+        "model": point["model_name"],
+        "strategy": point["strategy_name"] + (" (simulated)" if point["simulated"] else ""),
+        "variant": point["variant"],
+        "link": point["link"],
+        "dtype": point["dtype"],
+        "ranks": str(point["num_ranks"]),
+        "step ms [99 %]": step,
+        "rate": _number(point["samples_per_second"], f"{point['samples_per_second']:.0f} {point['sample_unit']}s/s"),
+        "MFU": _number(point["mfu"], f"{100 * point['mfu']:.1f} %"),
+        "exposed": _number(exposed, f"{100 * exposed:.1f} %"),
+        "arena MiB": f"{point['arena_peak_bytes'] / 2**20:.1f}" if point["arena_peak_bytes"] else "",
+        "loss": _number(point["last_loss"], f"{point['first_loss']:.3f} -> {point['last_loss']:.3f}"),
+        "ended": "ok" if ok else f"{point['status']}: {point['message']}",
+    }
+
+
+def _number(value: float, text: str) -> str:
+    return "" if math.isnan(value) else text

@@ -1,0 +1,24 @@
+"""A made-up sweep, written once by the real recorder (tests/support/write_sample_results.cpp)."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def written_sample(tmp_path_factory) -> Path:
+    build = Path(os.environ.get("STRATA_BUILD", ROOT / "build" / "cpu"))
+    folder = tmp_path_factory.mktemp("results")
+    subprocess.run([build / "tests" / "write_sample_results", folder], check=True)
+    return folder / "sample"
+
+
+@pytest.fixture
+def sample(written_sample, tmp_path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(written_sample, tmp_path / "sample"))

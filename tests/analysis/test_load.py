@@ -1,0 +1,96 @@
+"""The reader against files of the real writer."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from strata_analysis.load import LoadError, load
+from strata_analysis.schema import schema
+from strata_analysis.versions import UnknownVersion
+
+
+def killed_file(sample):
+    points = load(sample).points
+    return Path(points[points["status"] == "killed"].iloc[0]["path"])
+
+
+def test_every_attempt_is_a_row_with_its_ending(sample):
+    points = load(sample).points
+    assert sorted(points["status"].unique()) == ["killed", "node_failure", "ok", "oom"]
+    assert len(points) == len(list(sample.glob("*/*.jsonl")))
+    oom = points[points["status"] == "oom"].iloc[0]
+    assert "needs 4.51 GiB of 4.00 GiB" in oom["message"]
+
+
+def test_columns_are_those_of_the_schema(sample):
+    results = load(sample)
+    for group, columns in schema().tables.items():
+        assert set(columns) <= set(getattr(results, group).columns)
+    assert set(schema().attributes) - {"point_id"} <= set(results.points.columns)
+    assert set(schema().scalars) <= set(results.points.columns)
+
+
+def test_values_equal_those_in_the_file(sample):
+    results = load(sample)
+    point = results.points[results.points["status"] == "ok"].iloc[0]
+    with h5py.File(point["path"]) as file:
+        steps = results.steps_of(point, phase=None)
+        for name in ("step", "step_seconds_max", "loss", "all_reduce_sent_bytes"):
+            np.testing.assert_array_equal(steps[name], file["steps"][name][:])
+        assert point["num_parameters"] == file.attrs["num_parameters"]
+
+
+def test_a_killed_attempt_loses_no_row_that_jsonl_has(sample):
+    results = load(sample)
+    killed = results.points[results.points["status"] == "killed"].iloc[0]
+    assert killed["path"].endswith(".h5.part")
+    assert len(results.steps_of(killed, phase=None)) == 10
+    assert killed["message"] == "no ending after 10 steps"
+
+
+def test_rows_lost_by_hdf5_come_from_jsonl_and_are_counted(sample):
+    part = killed_file(sample)
+    with h5py.File(part, "r+") as file:
+        for dataset in file["steps"].values():
+            dataset.resize((7,))
+    results = load(part)
+    assert results.points.iloc[0]["num_rows_from_jsonl"] == 3
+    assert list(results.steps["step"]) == list(range(10))
+
+
+def test_an_unreadable_hdf5_file_is_replaced_by_jsonl(sample):
+    part = killed_file(sample)
+    part.write_bytes(b"not HDF5")
+    assert len(load(part).steps) == 10
+
+
+def test_the_last_attempt_counts(sample):
+    results = load(sample)
+    twice = results.points[results.points["point"].map(results.points["point"].value_counts()) == 2]
+    assert list(twice.sort_values("attempt")["status"]) == ["node_failure", "ok"]
+    assert list(twice.sort_values("attempt")["is_last"]) == [False, True]
+    assert len(results.last()) == results.points["point"].nunique()
+
+
+def test_a_newer_major_version_is_refused(sample):
+    file_name = next(sample.glob("*/1.h5"))
+    with h5py.File(file_name, "r+") as file:
+        file.attrs["schema_version"] = "2.0"
+    with pytest.raises(UnknownVersion, match=r"schema_version 2\.0, but this reader knows up to 1\.0"):
+        load(file_name)
+
+
+def test_a_newer_minor_version_is_read(sample):
+    file_name = next(sample.glob("*/1.h5"))
+    with h5py.File(file_name, "r+") as file:
+        file.attrs["schema_version"] = "1.9"
+        file.attrs["a_later_name"] = 7
+    assert load(file_name).points.iloc[0]["a_later_name"] == 7
+
+
+def test_nothing_to_read_is_said(tmp_path):
+    with pytest.raises(LoadError, match="no attempts below"):
+        load(tmp_path)
+    with pytest.raises(LoadError, match="no such file or folder"):
+        load(tmp_path / "missing")
