@@ -8,6 +8,7 @@ target_compile_features(strata_flags INTERFACE cxx_std_20)
 target_compile_options(strata_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wsign-conversion -Wshadow
     -Wnon-virtual-dtor -Woverloaded-virtual
+    -Wno-missing-field-initializers  # designated initialisers leave the rest to its default on purpose
     -Wno-stringop-overflow>  # GCC 12 sees overflows inside inlined libfmt that are none
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${STRATA_WERROR}>>:-Werror>)
 

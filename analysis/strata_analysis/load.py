@@ -309,8 +309,6 @@ def read_collected(path: Path) -> Results:
                         values = pd.Series([json.loads(text) for text in values], dtype=object)
                     elif kind == "flag":
                         values = values.astype(bool)
-                    elif values.dtype == object:
-                        values = pd.Series(values, dtype=object)
                     columns[name] = values
                 found[group] = pd.DataFrame(columns)
     except OSError as error:

@@ -34,14 +34,9 @@ constexpr std::int64_t tile_values = 512;              // bf16 values of a tile:
 constexpr std::int64_t panel_width = 32;               // rows of A, or columns of B, of a panel: two tiles
 constexpr std::int64_t step_values = 2 * tile_values;  // of a panel at one step of k
 constexpr std::int64_t step_k = 32;                    // values of k in a tile
-#ifndef MR
-#define MR 512
-#define NC 512
-#define KS 32
-#endif
-constexpr std::int64_t max_slab_rows = MR;
-constexpr std::int64_t block_cols = NC;
-constexpr std::int64_t max_chunk_steps = KS;
+constexpr std::int64_t max_slab_rows = 512;
+constexpr std::int64_t block_cols = 512;
+constexpr std::int64_t max_chunk_steps = 32;
 constexpr std::int64_t line_bytes = 64;  // of a cache
 constexpr std::int64_t panel_step_bytes = step_values * size_of(DType::bf16);
 constexpr std::int64_t sums_values = panel_width * panel_width;  // f32 values of a block's four tiles
@@ -68,7 +63,11 @@ struct Blocking {
   }
   std::int64_t packed_b_values() const { return num_panels_b * num_steps * step_values; }
   std::int64_t packed_a_values() const { return slab_panels * num_steps * step_values; }
-  std::int64_t partial_sums() const { return slab_panels * (block_cols / panel_width) * sums_values; }
+  /// Of one block of columns; with a single chunk of k nothing waits, and one block of tiles serves all.
+  std::int64_t partial_sums() const {
+    if (chunk_steps == num_steps) return sums_values;
+    return slab_panels * std::min(num_panels_b, block_cols / panel_width) * sums_values;
+  }
 };
 
 /// The workspace, cut up. B is shared, the rest is one for each thread.
@@ -79,11 +78,12 @@ struct Buffers {
 };
 Buffers cut(WorkspaceCutter& cutter, const Blocking& blocking) {
   Buffers buffers;
-  buffers.packed_b = reinterpret_cast<bf16*>(cutter.take(blocking.packed_b_values() * size_of(DType::bf16)));
-  buffers.packed_a =
-      reinterpret_cast<bf16*>(cutter.take(blocking.num_threads * blocking.packed_a_values() * size_of(DType::bf16)));
+  // B last: it alone is written to its last byte whatever the shape.
   buffers.sums =
       reinterpret_cast<float*>(cutter.take(blocking.num_threads * blocking.partial_sums() * size_of(DType::f32)));
+  buffers.packed_a =
+      reinterpret_cast<bf16*>(cutter.take(blocking.num_threads * blocking.packed_a_values() * size_of(DType::bf16)));
+  buffers.packed_b = reinterpret_cast<bf16*>(cutter.take(blocking.packed_b_values() * size_of(DType::bf16)));
   return buffers;
 }
 

@@ -170,9 +170,10 @@ struct Buffers {
 Buffers cut(WorkspaceCutter& cutter, const Convolution& convolution) {
   Buffers buffers{};
   const bool reorders = static_cast<bool>(convolution.reorder_weight);
-  buffers.weight = cutter.take(reorders ? convolution.weight_bytes : 0);
+  // oneDNN asks for more scratchpad than it writes: it goes below what is written to the last byte.
   buffers.scratchpad = cutter.take(
       std::max(convolution.compute.scratchpad_bytes(), reorders ? convolution.reorder_weight.scratchpad_bytes() : 0));
+  buffers.weight = cutter.take(reorders ? convolution.weight_bytes : 0);
   return buffers;
 }
 

@@ -1,0 +1,107 @@
+/// @file
+/// What the executor measures is what the Program says: bytes by collective, arena, timeline.
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "mpi/exec/training.hpp"
+
+namespace strata {
+namespace {
+
+class ExecutorTest : public testing::Test {
+ protected:
+  comm::World world;
+  comm::Engine engine{world, {.watchdog_seconds = 60}};
+};
+
+std::vector<Training> trainings() {
+  std::vector<Training> all;
+  for (const char* model : {"gpt-nano", "llama-nano", "vgg-nano", "mlp-tiny"}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+        Training training{.graph = build_model({.name = model}), .plan = {}};
+        training.plan.global_batch = 12;
+        training.plan.dtypes = {dtype, dtype};
+        training.plan.recompute = recompute;
+        training.plan.optimizer.clip_norm = recompute == Recompute::none ? 1.0 : 0.0;
+        training.steps = 2;
+        training.learning_rate = 1e-3;
+        all.push_back(std::move(training));
+      }
+    }
+  }
+  return all;
+}
+
+TEST_F(ExecutorTest, BytesByCollectiveAreTheProgrammedOnes) {
+  for (const Training& training : trainings()) {
+    const Trained trained = train(training, "ddp", world.size(), world, engine);
+    const BytesByCollective predicted = bytes_by_collective(trained.program);
+    for (int kind = 0; kind < 7; ++kind) {
+      EXPECT_EQ(trained.last_step.bytes_sent[static_cast<std::size_t>(kind)], predicted.bytes[kind])
+          << training.graph.name << " " << to_string(static_cast<Collective>(kind));
+    }
+  }
+}
+
+TEST_F(ExecutorTest, TheArenaIsTouchedToItsLastByteAndNoFurther) {
+  for (const Training& training : trainings()) {
+    const Trained trained = train(training, "ddp", world.size(), world, engine);
+    EXPECT_EQ(trained.touched_bytes, trained.program.arena_bytes)
+        << training.graph.name << ", compute " << to_string(training.plan.dtypes.compute) << ", recompute "
+        << to_string(training.plan.recompute);
+  }
+}
+
+TEST_F(ExecutorTest, ReplicasStayEqual) {
+  for (const Training& training : trainings()) {
+    const Trained trained = train(training, "ddp", world.size(), world, engine);
+    for (const auto& [name, values] : trained.parameters) {
+      const std::string mine(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+      EXPECT_EQ(world.broadcast(mine), mine) << training.graph.name << " " << name;
+    }
+  }
+}
+
+TEST_F(ExecutorTest, EventsCoverTheBodyInOrder) {
+  const Training training = trainings().front();
+  Plan plan = training.plan;
+  plan.strategy = "ddp";
+  plan.mesh.ranks_per_node = world.size();
+  plan.mesh.axes = {{"data", world.size()}};
+  const Program program = lower(plan, training.graph, world.rank(), cpu::workspace_bytes);
+  CountedInputs inputs(256, 10);
+  cpu::CpuExecutor executor(program, engine, inputs, 1);
+  executor.initialize();
+  const StepMeasurement step = executor.step({.step = 0, .learning_rate = 1e-3});
+  ASSERT_EQ(executor.events().size(), program.body.size());
+  double in_kernels = 0.0;
+  std::int64_t kernel_end = 0;
+  for (const TimelineEvent& event : executor.events()) {
+    const Instruction& in = program.body[static_cast<std::size_t>(event.instruction)];
+    EXPECT_LE(event.begin_ns, event.end_ns);
+    for (const Wait& wait : in.waits) {
+      EXPECT_LE(executor.events()[static_cast<std::size_t>(wait.instruction)].end_ns, event.begin_ns) << in.name;
+    }
+    if (!in.is_collective()) {
+      EXPECT_LE(kernel_end, event.begin_ns) << in.name;
+      kernel_end = event.end_ns;
+      in_kernels += static_cast<double>(event.end_ns - event.begin_ns) * 1e-9;
+    }
+  }
+  EXPECT_NEAR(step.compute_seconds, in_kernels, 1e-6 + 1e-3 * in_kernels);
+  EXPECT_LE(step.compute_seconds + step.exposed_seconds, step.step_seconds);
+  EXPECT_TRUE(std::isfinite(step.loss));
+}
+
+TEST_F(ExecutorTest, WhatItCannotRunIsRefusedByName) {
+  Program program{.num_ranks = world.size(), .streams = {"compute"}};
+  program.buffers = {{.name = "weights", .num_elements = 4, .persistent = true, .versions = 2, .offset_bytes = 0}};
+  program.arena_bytes = 1024;
+  CountedInputs inputs(2, 2);
+  EXPECT_THROW(cpu::CpuExecutor(program, engine, inputs, 1), Unsupported);
+}
+
+}  // namespace
+}  // namespace strata

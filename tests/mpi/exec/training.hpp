@@ -1,0 +1,149 @@
+#pragma once
+
+/// @file
+/// Trains a plan for a few steps and returns what it learned, so that two plans can be compared.
+
+#include <omp.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/random.hpp"
+#include "comm/engine.hpp"
+#include "comm/world.hpp"
+#include "exec/cpu/cpu_executor.hpp"
+#include "exec/cpu/kernel_binding.hpp"
+#include "lower/lower.hpp"
+#include "models/model.hpp"
+#include "planners/planner.hpp"
+
+namespace strata {
+
+/// Tokens and pixels by global index: any split of the batch sees the same samples.
+class CountedInputs final : public InputSource {
+ public:
+  CountedInputs(std::int64_t vocabulary, std::int64_t classes) : vocabulary_(vocabulary), classes_(classes) {}
+
+  void load_tokens(std::int64_t step, std::int64_t first_sample, std::int64_t num_samples,
+                   std::span<std::int32_t> tokens, std::span<std::int32_t> targets) override {
+    const auto sequence = static_cast<std::int64_t>(tokens.size()) / num_samples;
+    for (std::int64_t s = 0; s < num_samples; ++s) {
+      for (std::int64_t i = 0; i < sequence; ++i) {
+        const auto at = static_cast<std::size_t>(s * sequence + i);
+        tokens[at] = token(step, (first_sample + s) * sequence + i);
+        targets[at] = token(step, (first_sample + s) * sequence + i + 1);
+      }
+    }
+  }
+
+  void load_images(std::int64_t step, std::int64_t first_sample, std::int64_t num_samples, std::span<float> pixels,
+                   std::span<std::int32_t> labels) override {
+    const auto size = static_cast<std::int64_t>(pixels.size()) / num_samples;
+    for (std::int64_t s = 0; s < num_samples; ++s) {
+      for (std::int64_t i = 0; i < size; ++i) {
+        pixels[static_cast<std::size_t>(s * size + i)] = pixel(step, (first_sample + s) * size + i);
+      }
+      labels[static_cast<std::size_t>(s)] =
+          static_cast<std::int32_t>(uniform(2 * step + 1, first_sample + s) * static_cast<float>(classes_));
+    }
+  }
+
+  /// -1, 0 or 1, so that sums of few products are exact.
+  bool dyadic = false;
+
+ private:
+  static float uniform(std::int64_t stream, std::int64_t index) {
+    return RandomStream{.seed = 77, .stream = static_cast<std::uint64_t>(stream)}.uniform(
+        static_cast<std::uint64_t>(index));
+  }
+  std::int32_t token(std::int64_t step, std::int64_t index) const {
+    return static_cast<std::int32_t>(uniform(2 * step, index) * static_cast<float>(vocabulary_));
+  }
+  float pixel(std::int64_t step, std::int64_t index) const {
+    const float u = uniform(2 * step, index);
+    return dyadic ? std::floor(3.0F * u) - 1.0F : 2.0F * u - 1.0F;
+  }
+  std::int64_t vocabulary_;
+  std::int64_t classes_;
+};
+
+struct Trained {
+  Program program;
+  std::map<std::string, std::vector<float>> parameters;  ///< master weights by name
+  std::map<std::string, std::vector<float>> initial;
+  std::vector<float> losses;
+  std::vector<float> norms;
+  StepMeasurement last_step;
+  std::int64_t touched_bytes = 0;
+};
+
+struct Training {
+  ModelGraph graph;
+  Plan plan;  ///< as an experiment asks; mesh.ranks_per_node is set by train()
+  int steps = 1;
+  double learning_rate = 0.25;
+  std::int64_t vocabulary = 256;
+  std::int64_t classes = 10;
+  bool dyadic = false;
+  /// Rewrites an initial value; null: the model's own.
+  std::function<void(const std::string& parameter, std::span<float> values)> initial;
+};
+
+/// @p mode on @p num_ranks ranks of the world: all of them, or 1, where every rank trains the whole batch alone.
+inline Trained train(const Training& training, const std::string& mode, int num_ranks, const comm::World& world,
+                     comm::Engine& engine) {
+  Plan base = training.plan;
+  base.strategy = mode;
+  base.mesh.ranks_per_node = num_ranks;
+  const Cluster cluster;
+  const PlanRequest request{.graph = training.graph, .cluster = cluster, .base = base, .options = {}};
+  const Plan plan = find_planner(mode).plan(request);
+  Trained result;
+  omp_set_num_threads(1);
+  result.program = lower(plan, training.graph, num_ranks == 1 ? 0 : world.rank(), cpu::workspace_bytes);
+  CountedInputs inputs(training.vocabulary, training.classes);
+  inputs.dyadic = training.dyadic;
+  cpu::CpuExecutor executor(result.program, engine, inputs, plan.seed);
+  executor.initialize();
+  const auto collect = [&](std::map<std::string, std::vector<float>>& into) {
+    for (std::size_t b = 0; b < result.program.buffers.size(); ++b) {
+      const Buffer& buffer = result.program.buffers[b];
+      if (buffer.parameter.empty()) continue;
+      const std::span<const float> values = executor.read(static_cast<int>(b));
+      if (training.initial && &into == &result.initial) {
+        // The executor has no door for this: an experiment's initial values come from its Program.
+        training.initial(buffer.parameter, {const_cast<float*>(values.data()), values.size()});
+      }
+      into[buffer.parameter].assign(values.begin(), values.end());
+    }
+  };
+  collect(result.initial);
+  for (int step = 0; step < training.steps; ++step) {
+    result.last_step = executor.step({.step = step, .learning_rate = training.learning_rate});
+    result.losses.push_back(result.last_step.loss);
+    result.norms.push_back(result.last_step.gradient_norm);
+  }
+  collect(result.parameters);
+  result.touched_bytes = executor.touched_bytes();
+  return result;
+}
+
+inline double norm(std::span<const float> values) {
+  double sum = 0.0;
+  for (const float v : values) sum += static_cast<double>(v) * static_cast<double>(v);
+  return std::sqrt(sum);
+}
+
+/// ‖a - b‖₂ / ‖b‖₂.
+inline double relative_difference(std::span<const float> a, std::span<const float> b) {
+  std::vector<float> difference(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) difference[i] = a[i] - b[i];
+  const double size = norm(b);
+  return size == 0.0 ? norm(difference) : norm(difference) / size;
+}
+
+}  // namespace strata
