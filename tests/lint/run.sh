@@ -8,8 +8,8 @@ tests/lint/check_names.py
 mapfile -t sources < <(git ls-files '*.cpp' '*.hpp')
 clang-format-14 --dry-run --Werror "${sources[@]}"
 echo "clang-format: ${#sources[@]} files"
-.venv/bin/ruff check analysis tests
-.venv/bin/ruff format --check analysis tests
+.venv/bin/ruff check --config analysis/pyproject.toml analysis tests
+.venv/bin/ruff format --check --config analysis/pyproject.toml analysis tests
 
 # clang-tidy reads what changed since the last release of main: the merge base, or the first commit of a new checkout's last day.
 cmake --preset cpu >/dev/null
