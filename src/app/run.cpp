@@ -149,6 +149,7 @@ class Run {
       request.prepared =
           prepare_point_with_plan(request.point.experiment, request.experiment_file, message.plan_text, "plan");
       comm::check_launch(world_, expectation(request));
+      open_inputs(request);
       describe(request, loaded);
       request.peak_flops_per_second = peak_.flops_per_second(
           request.prepared.plan.dtypes.compute, static_cast<int>(request.point.experiment.resources.threads_per_rank));
@@ -161,6 +162,18 @@ class Run {
       fmt::print(stderr, "strata: {}: {}\n", results::to_string(outcome.status), outcome.message);
     }
     return outcome.status;
+  }
+
+  /// Each rank reads the data for itself; what one of them cannot read ends all, before anything is recorded.
+  void open_inputs(RunRequest& request) const {
+    std::string error;
+    try {
+      request.inputs = make_training_inputs(request.point.experiment, request.prepared.graph,
+                                            request.prepared.plan.global_batch, request.experiment_file);
+    } catch (const UserError& e) {
+      error = e.what();
+    }
+    if (const auto failed = world_.agree_on_error(error)) throw UserError(failed->message);
   }
 
   Message plan_on_root(const Point& point) const {

@@ -17,10 +17,10 @@
 #include "app/provenance.hpp"
 #include "app/step_exchange.hpp"
 #include "app/stopping_rule.hpp"
-#include "app/training_inputs.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "comm/engine.hpp"
+#include "comm/session.hpp"
 #include "exec/cpu/cpu_executor.hpp"
 #include "results/recorder.hpp"
 
@@ -39,6 +39,7 @@ constexpr double exchange_period_seconds = 0.3;
 struct Decision {
   std::int64_t steps_until_next = 1;  ///< 0: stop
   Status status = Status::running;    ///< with 0: why
+  std::string message;
 };
 
 class PointRun {
@@ -152,9 +153,8 @@ class PointRun {
   }
 
   void build() {
-    inputs_ = make_training_inputs(experiment_, request_.prepared.graph, request_.prepared.plan.global_batch,
-                                   request_.experiment_file);
-    executor_ = std::make_unique<cpu::CpuExecutor>(program_, *engine_, *inputs_.source, request_.prepared.plan.seed);
+    executor_ =
+        std::make_unique<cpu::CpuExecutor>(program_, *engine_, *request_.inputs.source, request_.prepared.plan.seed);
     executor_->initialize();
   }
 
@@ -179,9 +179,10 @@ class PointRun {
     } catch (const std::exception& e) {
       Outcome outcome = outcome_of(e);
       record_failure(outcome.status, outcome.message);
-      throw;  // peers may be gone: nothing collective can follow
+      // The other ranks do not know, or are gone: nothing collective can follow.
+      comm::abort_all(exit_code_of(outcome.status), outcome.message);
     }
-    if (decision.status != Status::ok) return {decision.status, "stopped by a signal after a complete step"};
+    if (decision.status != Status::ok) return {decision.status, decision.message};
     return after_training(peak);
   }
 
@@ -215,18 +216,34 @@ class PointRun {
     world_.all_reduce_max(signal);
     if (root()) {
       for (const results::StepRow& row : rows) {
-        recorder_->add_step(row);
+        record([&] { recorder_->add_step(row); });
         if (row.phase == results::StepPhase::measured) measured_seconds_.push_back(row.step_seconds_max);
         last_row_ = row;
       }
       print(rows);
       decision = next(step);
-      if (signal[0] != 0.0) decision = {0, signal[0] == SIGUSR1 ? Status::timeout : Status::preempted};
+      if (signal[0] != 0.0) {
+        decision = {0, signal[0] == SIGUSR1 ? Status::timeout : Status::preempted,
+                    "stopped by a signal after a complete step"};
+      }
+      if (!recording_error_.empty()) decision = {0, Status::recording_error, recording_error_};
     }
-    const std::string text = world_.broadcast(
-        root() ? fmt::format("{} {}", decision.steps_until_next, static_cast<int>(decision.status)) : "");
+    const std::string text = world_.broadcast(root() ? fmt::format("{} {}\n{}", decision.steps_until_next,
+                                                                   static_cast<int>(decision.status), decision.message)
+                                                     : "");
     const std::size_t space = text.find(' ');
-    return {std::stoll(text.substr(0, space)), static_cast<Status>(std::stoi(text.substr(space + 1)))};
+    return {std::stoll(text), static_cast<Status>(std::stoi(text.substr(space))), text.substr(text.find('\n') + 1)};
+  }
+
+  /// Only rank 0 writes: what goes wrong there is kept until all ranks can be told. Nothing is written after it.
+  template <typename Action>
+  void record(const Action& action) {
+    if (!recorder_ || !recording_error_.empty()) return;
+    try {
+      action();
+    } catch (const std::exception& e) {
+      recording_error_ = e.what();
+    }
   }
 
   Decision next(std::int64_t step) const {
@@ -297,7 +314,7 @@ class PointRun {
              .end_seconds = static_cast<double>(e.end_ns) * 1e-9,
              .sent_bytes = e.bytes_sent});
       }
-      recorder_->add_events(rows);
+      record([&] { recorder_->add_events(rows); });
     }
   }
 
@@ -309,9 +326,8 @@ class PointRun {
     double sent[7];
     for (int k = 0; k < 7; ++k) sent[k] = static_cast<double>(mine.bytes[k]);
     world_.all_reduce_max(sent);
-    if (!root()) return;
-    recorder_->add_prediction(
-        {"arena_peak_bytes", "byte", largest[0], static_cast<double>(last_row_.arena_peak_bytes), "program"});
+    std::vector<results::PredictionRow> rows = {
+        {"arena_peak_bytes", "byte", largest[0], static_cast<double>(last_row_.arena_peak_bytes), "program"}};
     const std::pair<Collective, std::int64_t> measured[] = {
         {Collective::all_reduce, last_row_.all_reduce_sent_bytes},
         {Collective::reduce_scatter, last_row_.reduce_scatter_sent_bytes},
@@ -320,8 +336,11 @@ class PointRun {
         {Collective::broadcast, last_row_.broadcast_sent_bytes},
         {Collective::send, last_row_.send_sent_bytes}};
     for (const auto& [kind, bytes] : measured) {
-      recorder_->add_prediction({fmt::format("{}_sent_bytes", to_string(kind)), "byte", sent[static_cast<int>(kind)],
-                                 static_cast<double>(bytes), "program"});
+      rows.push_back({fmt::format("{}_sent_bytes", to_string(kind)), "byte", sent[static_cast<int>(kind)],
+                      static_cast<double>(bytes), "program"});
+    }
+    for (const results::PredictionRow& row : rows) {
+      record([&] { recorder_->add_prediction(row); });
     }
   }
 
@@ -341,7 +360,8 @@ class PointRun {
 
   Outcome finish(Outcome outcome) {
     const Outcome written = stage([&] {
-      if (recorder_) recorder_->finish(outcome.status, outcome.message, checksum_);
+      record([&] { recorder_->finish(outcome.status, outcome.message, checksum_); });
+      if (!recording_error_.empty()) throw UserError(recording_error_);
     });
     options_.last_word->release();
     if (root() && written.status == Status::ok && options_.print_steps && !measured_seconds_.empty()) {
@@ -359,10 +379,10 @@ class PointRun {
   results::AttemptFacts facts_;
   std::optional<comm::EmulatedLink> link_;
   std::unique_ptr<results::Recorder> recorder_;  ///< rank 0 alone
+  std::string recording_error_;                  ///< rank 0: why nothing more is written
   std::string status_path_;
   std::unique_ptr<comm::Engine> engine_;
   int world_group_ = 0;
-  TrainingInputs inputs_;
   std::unique_ptr<cpu::CpuExecutor> executor_;
   std::vector<TimelineEvent> timeline_;
   std::int64_t touched_bytes_ = 0;

@@ -9,6 +9,7 @@
 #include "app/last_word.hpp"
 #include "app/outcome.hpp"
 #include "app/prepared_point.hpp"
+#include "app/training_inputs.hpp"
 #include "comm/world.hpp"
 #include "config/sweep.hpp"
 
@@ -26,6 +27,7 @@ struct RunRequest {
   std::string experiment_name;
   Point point;
   PreparedPoint prepared;
+  TrainingInputs inputs;
   double peak_flops_per_second = 0.0;  ///< of one rank, see MeasuredPeak
 };
 

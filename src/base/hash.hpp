@@ -10,7 +10,8 @@
 
 namespace strata {
 
-/// Multiply-xorshift over 8-byte words (the finaliser of splitmix64), so that every bit of every word counts. @p start chains calls.
+/// Multiply-xorshift over 8-byte words (the finaliser of splitmix64), so that every bit of every word counts. @p start
+/// chains calls.
 inline std::uint64_t hash_bytes(std::span<const std::byte> bytes, std::uint64_t start = 0x9e3779b97f4a7c15ULL) {
   std::uint64_t hash = start ^ bytes.size();
   const auto mix = [&](std::uint64_t word) {

@@ -35,9 +35,10 @@ struct NormalPair {
 
 /// Box-Muller: radius √(-2 ln u) with u = (⌊radius_word/4⌋ + 1)·2⁻³⁰ in (0, 1], angle 2π·angle_word·2⁻³². At most 6.45.
 ///
-/// Every operation is an IEEE one rounded once, and no product meets a sum but in an explicit fma: the bits are the same
-/// on every machine, in scalar and in vector code, whatever the compiler may contract. Free of branches, so that a loop
-/// over it becomes vector code. Logarithm, sine and cosine are the polynomials of Cephes; the result is within 2e-6.
+/// Every operation is an IEEE one rounded once, and no product meets a sum but in an explicit fma: the bits are the
+/// same on every machine, in scalar and in vector code, whatever the compiler may contract. Free of branches, so that a
+/// loop over it becomes vector code. Logarithm, sine and cosine are the polynomials of Cephes; the result is within
+/// 2e-6.
 inline NormalPair normal_pair(std::uint32_t radius_word, std::uint32_t angle_word) {
   // ln u = ln m + e·ln 2 with m in [√½, √2). The offset of the exponent makes it so.
   const auto scaled = static_cast<float>(static_cast<std::int32_t>((radius_word >> 2U) + 1U));  // u · 2³⁰
@@ -95,8 +96,8 @@ struct RandomStream {
   }
   /// Uniform in [0, 1), 24 bits.
   constexpr float uniform(std::uint64_t index) const { return static_cast<float>(word(index) >> 8U) * 0x1.0p-24F; }
-  /// Standard normal: of the normal_pair of words 2⌊index/2⌋ and 2⌊index/2⌋ + 1 the cosine for an even index, the sine for
-  /// an odd one. A Philox block makes four normals. Do not mix with uniform() on one stream: they share words.
+  /// Standard normal: of the normal_pair of words 2⌊index/2⌋ and 2⌊index/2⌋ + 1 the cosine for an even index, the sine
+  /// for an odd one. A Philox block makes four normals. Do not mix with uniform() on one stream: they share words.
   float normal(std::uint64_t index) const;
 };
 

@@ -5,8 +5,8 @@
 
 namespace strata::comm {
 
-constexpr int kGroupTag = 1;   ///< agreement on a new group
-constexpr int kSegmentTag = 2; ///< where its shared memory is
+constexpr int kGroupTag = 1;    ///< agreement on a new group
+constexpr int kSegmentTag = 2;  ///< where its shared memory is
 constexpr int kQueryTag = 3;
 constexpr int kAnswerTag = 4;
 

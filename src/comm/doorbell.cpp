@@ -13,8 +13,8 @@
 namespace strata::comm {
 
 void Doorbell::ring() {
-  // The fence orders the caller's data stores before the look at `num_sleepers`; prepare() has its counterpart. Either the
-  // owner sees the data when it looks again, or it is seen sleeping here.
+  // The fence orders the caller's data stores before the look at `num_sleepers`; prepare() has its counterpart. Either
+  // the owner sees the data when it looks again, or it is seen sleeping here.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (num_sleepers.load(std::memory_order_relaxed) != 0) {
     num_rings.fetch_add(1, std::memory_order_seq_cst);

@@ -2,7 +2,8 @@
 
 /// @file
 /// How a rank sleeps and how others wake it: one futex word a rank in memory that its node shares. The decision: a ring
-/// costs a system call only when the owner sleeps (an eventcount), so publishing progress to busy ranks is a few stores.
+/// costs a system call only when the owner sleeps (an eventcount), so publishing progress to busy ranks is a few
+/// stores.
 
 #include <atomic>
 #include <cstdint>

@@ -86,7 +86,8 @@ Engine::Driver::Driver(const World& world, const EngineOptions& options)
     slot.after.reserve(8);  // so that posting allocates nothing
   }
   if (world.size() > 1) {
-    queries_ = std::make_unique<PeerQueries>(control_.handle(), [this](const PeerQuery& query) { return answer(query); });
+    queries_ =
+        std::make_unique<PeerQueries>(control_.handle(), [this](const PeerQuery& query) { return answer(query); });
   }
   next_tick_ns_ = now_ns() + kTickNs;
   const int num_cores = options.num_cores_on_node > 0 ? options.num_cores_on_node : num_usable_cores();
@@ -148,9 +149,9 @@ void Engine::Driver::validate(const Request& request, const Group& group) const 
   const bool to_peer = request.kind == Collective::send || request.kind == Collective::recv;
   STRATA_INVARIANT(request.num_elements >= 0, std::string(request.label));
   STRATA_INVARIANT(request.stream >= 0, std::string(request.label));
-  STRATA_INVARIANT(!(to_peer || request.kind == Collective::broadcast) ||
-                       (request.peer >= 0 && request.peer < group.all.size()),
-                   fmt::format("{}: peer {} of a group of {}", request.label, request.peer, group.all.size()));
+  STRATA_INVARIANT(
+      !(to_peer || request.kind == Collective::broadcast) || (request.peer >= 0 && request.peer < group.all.size()),
+      fmt::format("{}: peer {} of a group of {}", request.label, request.peer, group.all.size()));
   STRATA_INVARIANT(!to_peer || request.peer != group.all.index,
                    fmt::format("{}: rank {} to itself", request.label, world_.rank()));
   STRATA_INVARIANT(request.kind != Collective::all_to_all || request.num_elements % group.all.size() == 0,
@@ -302,8 +303,8 @@ CompletedTimes Engine::Driver::times(Ticket ticket) const {
 Machine* Engine::Driver::take_machine(const Primitive& primitive) {
   const bool to_peer = primitive.kind == Collective::send || primitive.kind == Collective::recv;
   const bool chain = to_peer || primitive.kind == Collective::broadcast;
-  const MachineKind kind = primitive.medium == Medium::mpi ? (chain ? kMpiChain : kMpiExchange)
-                                                           : (to_peer ? kSharedPair : kSharedExchange);
+  const MachineKind kind =
+      primitive.medium == Medium::mpi ? (chain ? kMpiChain : kMpiExchange) : (to_peer ? kSharedPair : kSharedExchange);
   auto& idle = idle_machines_[kind];
   if (idle.empty()) {
     std::unique_ptr<Machine> made;

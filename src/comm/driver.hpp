@@ -1,8 +1,8 @@
 #pragma once
 
 /// @file
-/// Inside the engine: posted operations, whose turn it is, and who moves them. The poster fills a slot and publishes its
-/// number; everything else belongs to whoever holds driver_mutex_ (the communication thread, or a rank that waits).
+/// Inside the engine: posted operations, whose turn it is, and who moves them. The poster fills a slot and publishes
+/// its number; everything else belongs to whoever holds driver_mutex_ (the communication thread, or a rank that waits).
 /// Internal to src/comm.
 
 #include <atomic>
@@ -60,7 +60,7 @@ class Engine::Driver {
     Request request;
     Group* group = nullptr;
     int channel = 0;
-    std::int64_t order = 0;           ///< 1-based number of the operation in its group, or with its peer
+    std::int64_t order = 0;            ///< 1-based number of the operation in its group, or with its peer
     std::vector<std::uint64_t> after;  ///< ids that must be done; capacity is kept
     int next_primitive = 0;
     Machine* machine = nullptr;  ///< null: has not begun, or is between primitives

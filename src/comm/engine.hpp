@@ -24,8 +24,8 @@ enum class ProgressMode : std::uint8_t { automatic, thread, polling };
 
 /// An operation that did not finish in time. Ranks are world ranks.
 struct WatchdogReport {
-  std::string label;               ///< of the request
-  std::string message;             ///< all of this as one line
+  std::string label;    ///< of the request
+  std::string message;  ///< all of this as one line
   std::vector<int> group_ranks;
   std::vector<int> missing_ranks;  ///< have not posted the operation, or do not answer; empty: all have
   double waited_seconds = 0.0;

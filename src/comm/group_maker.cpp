@@ -124,8 +124,8 @@ void GroupMaker::choose_transport(Group& group) const {
     group.transport_name = "none";
   } else if (link_ != nullptr) {
     group.transport = Transport::mpi;
-    group.transport_name = fmt::format("emulated_link(alpha={:g},beta={:g}) over mpi", link_->alpha_seconds,
-                                       link_->beta_seconds_per_byte);
+    group.transport_name =
+        fmt::format("emulated_link(alpha={:g},beta={:g}) over mpi", link_->alpha_seconds, link_->beta_seconds_per_byte);
   } else if (transport_ == "mpi") {
     group.transport = Transport::mpi;
     group.transport_name = "mpi";
@@ -133,19 +133,19 @@ void GroupMaker::choose_transport(Group& group) const {
     group.transport = Transport::shared_memory;
     group.transport_name = "shm";
   } else if (transport_ == "shm") {
-    throw Unsupported(fmt::format("transport shm joins ranks of one node, but group {} spans several (rank {} on {}, "
-                                  "rank {} on {})",
-                                  group.ranks_text(), ranks.front(),
-                                  world_.node_names()[static_cast<std::size_t>(world_.node_of(ranks.front()))],
-                                  ranks.back(),
-                                  world_.node_names()[static_cast<std::size_t>(world_.node_of(ranks.back()))]));
+    throw Unsupported(fmt::format(
+        "transport shm joins ranks of one node, but group {} spans several (rank {} on {}, "
+        "rank {} on {})",
+        group.ranks_text(), ranks.front(), world_.node_names()[static_cast<std::size_t>(world_.node_of(ranks.front()))],
+        ranks.back(), world_.node_names()[static_cast<std::size_t>(world_.node_of(ranks.back()))]));
   } else if (is_regular(ranks, ranks_per_node)) {
     group.transport = ranks_per_node == 1 ? Transport::mpi : Transport::two_level;
     group.transport_name = ranks_per_node == 1 ? "mpi" : "two_level(shm,mpi)";
     group.ranks_per_node = ranks_per_node;
   } else if (transport_ == "two_level") {
-    throw Unsupported(fmt::format(
-        "transport two_level needs the members node by node and equally many on each; group {} is not", group.ranks_text()));
+    throw Unsupported(
+        fmt::format("transport two_level needs the members node by node and equally many on each; group {} is not",
+                    group.ranks_text()));
   } else {
     group.transport = Transport::mpi;
     group.transport_name = "mpi";
@@ -216,7 +216,8 @@ std::unique_ptr<SharedArea> GroupMaker::share(const Members& members) const {
     check(MPI_Irecv(&address, 2, MPI_INT64_T, members.world_ranks.front(), kSegmentTag, control_, &request),
           "MPI_Irecv");
     wait_sleeping(request, &world_);
-    segment = SharedSegment::open(static_cast<int>(address.process_id), static_cast<int>(address.descriptor), num_bytes);
+    segment =
+        SharedSegment::open(static_cast<int>(address.process_id), static_cast<int>(address.descriptor), num_bytes);
     check(MPI_Isend(nullptr, 0, MPI_BYTE, members.world_ranks.front(), kSegmentTag, control_, &request), "MPI_Isend");
     wait_sleeping(request, &world_);
   }
@@ -231,7 +232,8 @@ std::unique_ptr<Group> GroupMaker::make(const std::vector<int>& world_ranks) {
   auto group = std::make_unique<Group>();
   group->all.world_ranks = world_ranks;
   const auto me = std::find(world_ranks.begin(), world_ranks.end(), rank_);
-  STRATA_INVARIANT(me != world_ranks.end(), fmt::format("rank {} is no member of group {}", rank_, group->ranks_text()));
+  STRATA_INVARIANT(me != world_ranks.end(),
+                   fmt::format("rank {} is no member of group {}", rank_, group->ranks_text()));
   STRATA_INVARIANT(std::set<int>(world_ranks.begin(), world_ranks.end()).size() == world_ranks.size(),
                    fmt::format("group {} names a rank twice", group->ranks_text()));
   group->all.index = static_cast<int>(me - world_ranks.begin());

@@ -12,12 +12,12 @@ namespace strata::comm {
 class World;
 
 struct LaunchExpectation {
-  int launcher_num_ranks = 0;       ///< what the launcher says; 0: it says nothing
-  std::string launcher_variable;    ///< where it says it, e.g. "SLURM_NTASKS"
-  int num_ranks = 0;                ///< what the plan needs; 0: any
-  int num_nodes = 0;                ///< 0: any
-  int ranks_per_node = 0;           ///< 0: any, but the same on every node
-  std::uint64_t binary_hash = 0;    ///< of this rank's executable
+  int launcher_num_ranks = 0;     ///< what the launcher says; 0: it says nothing
+  std::string launcher_variable;  ///< where it says it, e.g. "SLURM_NTASKS"
+  int num_ranks = 0;              ///< what the plan needs; 0: any
+  int num_nodes = 0;              ///< 0: any
+  int ranks_per_node = 0;         ///< 0: any, but the same on every node
+  std::uint64_t binary_hash = 0;  ///< of this rank's executable
 };
 
 /// Collective. @throws UserError, the same on every rank, with what was found and what was expected.

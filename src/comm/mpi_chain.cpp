@@ -75,8 +75,8 @@ void MpiChain::post_receive(std::int64_t segment) {
     check(MPI_Irecv(&flight.deadline_ns, 1, MPI_INT64_T, parent_, tag, medium_.communicator, &flight.requests[1]),
           "MPI_Irecv");
   }
-  check(MPI_Irecv(p_.output + bytes.begin, static_cast<int>(bytes.size()), MPI_BYTE, parent_, tag,
-                  medium_.communicator, &flight.requests[0]),
+  check(MPI_Irecv(p_.output + bytes.begin, static_cast<int>(bytes.size()), MPI_BYTE, parent_, tag, medium_.communicator,
+                  &flight.requests[0]),
         "MPI_Irecv");
 }
 

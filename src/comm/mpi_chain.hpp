@@ -2,8 +2,8 @@
 
 /// @file
 /// Broadcast, send and receive over MPI: data that moves in one direction, cut into segments that are forwarded as they
-/// arrive. A send is a chain of two ranks seen from its head, a receive from its tail. A broadcast of one segment uses a
-/// binomial tree (⌈log2 p⌉ α), a longer one a pipelined chain (about v·β); both move (p-1)·v bytes in total.
+/// arrive. A send is a chain of two ranks seen from its head, a receive from its tail. A broadcast of one segment uses
+/// a binomial tree (⌈log2 p⌉ α), a longer one a pipelined chain (about v·β); both move (p-1)·v bytes in total.
 
 #include <array>
 #include <cstdint>

@@ -55,8 +55,7 @@ std::vector<std::optional<std::int64_t>> PeerQueries::ask(std::span<const int> r
   answers_.assign(ranks.size(), -1);
   requests_.assign(2 * ranks.size(), MPI_REQUEST_NULL);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    check(MPI_Irecv(&answers_[i], 1, MPI_INT64_T, ranks[i], kAnswerTag, communicator_, &requests_[2 * i]),
-          "MPI_Irecv");
+    check(MPI_Irecv(&answers_[i], 1, MPI_INT64_T, ranks[i], kAnswerTag, communicator_, &requests_[2 * i]), "MPI_Irecv");
     check(MPI_Isend(&question_, static_cast<int>(sizeof(question_)), MPI_BYTE, ranks[i], kQueryTag, communicator_,
                     &requests_[2 * i + 1]),
           "MPI_Isend");

@@ -65,8 +65,8 @@ struct Primitive {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   ChunkLayout layout;
-  int peer = 0;     ///< root or peer, index in members
-  int channel = 0;  ///< operations of one group in different channels may run at the same time
+  int peer = 0;        ///< root or peer, index in members
+  int channel = 0;     ///< operations of one group in different channels may run at the same time
   int skip_block = 0;  ///< all_to_all over MPI: leave out members of my own block of this many, who use shared memory
 };
 

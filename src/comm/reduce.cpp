@@ -153,11 +153,11 @@ void reduce(std::span<const std::byte* const> inputs, std::byte* output, Store s
   const bool sum = reduction == Reduction::sum;
   if (dtype == DType::f32) {
     (sum ? reduce_typed<float, Reduction::sum> : reduce_typed<float, Reduction::max>)(inputs, output, store,
-                                                                                       second_output, num_elements);
+                                                                                      second_output, num_elements);
   } else {
     require_reducible(dtype);
-    (sum ? reduce_typed<std::uint16_t, Reduction::sum> : reduce_typed<std::uint16_t, Reduction::max>)(inputs, output, store,
-                                                                                     second_output, num_elements);
+    (sum ? reduce_typed<std::uint16_t, Reduction::sum>
+         : reduce_typed<std::uint16_t, Reduction::max>)(inputs, output, store, second_output, num_elements);
   }
 }
 

@@ -155,8 +155,7 @@ void SharedExchange::reduce_slice(std::int64_t slice) {
                      : p_.members->area->stage(p_.channel, member, buffer) + me * row_bytes;
   }
   const bool gathered = p_.kind == Collective::all_reduce;
-  std::byte* output =
-      p_.output + (gathered ? own.begin : own.begin - p_.layout.chunk(me).begin) * element_bytes_;
+  std::byte* output = p_.output + (gathered ? own.begin : own.begin - p_.layout.chunk(me).begin) * element_bytes_;
   std::byte* result = gathered ? p_.members->area->result(p_.channel, me, buffer) : nullptr;
   reduce(inputs_, output, store_, result, own.size(), p_.dtype, p_.reduction);
   if (gathered) {

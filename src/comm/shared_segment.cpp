@@ -51,8 +51,7 @@ SharedSegment SharedSegment::open(int process_id, int descriptor, std::int64_t n
 }
 
 void SharedSegment::map(int descriptor, std::int64_t num_bytes) {
-  void* address =
-      mmap(nullptr, static_cast<std::size_t>(num_bytes), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  void* address = mmap(nullptr, static_cast<std::size_t>(num_bytes), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (address == MAP_FAILED) {
     fail(fmt::format("mmap of {} bytes", num_bytes));
   }

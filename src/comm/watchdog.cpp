@@ -28,8 +28,8 @@ void Engine::Driver::tick(std::int64_t now) {
   try {
     world_.check_peers();
   } catch (const CommunicationError& error) {
-    throw CommunicationError(fmt::format("{}, while this rank is in \"{}\"", error.what(),
-                                         active_.front()->request.label));
+    throw CommunicationError(
+        fmt::format("{}, while this rank is in \"{}\"", error.what(), active_.front()->request.label));
   }
   for (Slot* slot : active_) {
     const double waited_seconds = static_cast<double>(now - slot->times.begin_ns) * 1e-9;
@@ -71,7 +71,7 @@ void Engine::Driver::report(Slot& slot, std::int64_t now) {
   if (group.transport == Transport::shared_memory) {
     for (const int member : members) {
       SharedArea& area = *group.area;
-      counts.emplace_back(!to_peer ? area.num_posted(member).load()
+      counts.emplace_back(!to_peer                           ? area.num_posted(member).load()
                           : request.kind == Collective::send ? area.pair(me, member).num_receives_posted.load()
                                                              : area.pair(member, me).num_sends_posted.load());
     }
@@ -80,7 +80,7 @@ void Engine::Driver::report(Slot& slot, std::int64_t now) {
     for (const int member : members) {
       ranks.push_back(group.all.world_ranks[static_cast<std::size_t>(member)]);
     }
-    const QueryKind kind = !to_peer                             ? kCollectives
+    const QueryKind kind = !to_peer                           ? kCollectives
                            : request.kind == Collective::send ? kReceivesFromAsker
                                                               : kSendsToAsker;
     counts = queries_->ask(ranks, {group.id, kind, me, 0}, kPatienceSeconds);
@@ -101,10 +101,10 @@ void Engine::Driver::report(Slot& slot, std::int64_t now) {
     }
     report.missing_ranks.push_back(rank);
   }
-  report.message = fmt::format(
-      "\"{}\" ({} number {} of group {}, over {}) is not done after {:.1f} s on rank {}; missing: {}", request.label,
-      to_string(request.kind), slot.order, group.ranks_text(), group.transport_name, report.waited_seconds,
-      world_.rank(), missing.empty() ? "nobody, all have posted it" : missing);
+  report.message =
+      fmt::format("\"{}\" ({} number {} of group {}, over {}) is not done after {:.1f} s on rank {}; missing: {}",
+                  request.label, to_string(request.kind), slot.order, group.ranks_text(), group.transport_name,
+                  report.waited_seconds, world_.rank(), missing.empty() ? "nobody, all have posted it" : missing);
   if (options_.on_watchdog) {
     options_.on_watchdog(report);
   }

@@ -31,7 +31,7 @@ std::string host_name() {
 }
 
 std::uint64_t network_namespace_inode() {
-  struct stat status{};
+  struct stat status {};
   if (stat("/proc/self/ns/net", &status) != 0) {
     return 0;  // a kernel without network namespaces: the name alone tells nodes apart
   }
@@ -118,9 +118,9 @@ void World::cross_check() {
   check(MPI_Comm_size(node, &num_ranks), "MPI_Comm_size");
   check(MPI_Comm_free(&node), "MPI_Comm_free");
   if (num_ranks != ranks_on_node()) {
-    topology_note_ = fmt::format("MPI_Comm_split_type counts {} ranks where node {} has {}", num_ranks,
-                                 node_names_[static_cast<std::size_t>(nodes_[static_cast<std::size_t>(rank_)])],
-                                 ranks_on_node());
+    topology_note_ =
+        fmt::format("MPI_Comm_split_type counts {} ranks where node {} has {}", num_ranks,
+                    node_names_[static_cast<std::size_t>(nodes_[static_cast<std::size_t>(rank_)])], ranks_on_node());
   }
 }
 
@@ -157,9 +157,7 @@ int World::local_rank_of(int rank) const {
   return static_cast<int>(std::count(nodes_.begin(), nodes_.begin() + rank, node_of(rank)));
 }
 
-int World::ranks_on_node(int node) const {
-  return static_cast<int>(std::count(nodes_.begin(), nodes_.end(), node));
-}
+int World::ranks_on_node(int node) const { return static_cast<int>(std::count(nodes_.begin(), nodes_.end(), node)); }
 
 std::string World::broadcast(const std::string& text, int root) const {
   auto length = static_cast<unsigned long long>(text.size());

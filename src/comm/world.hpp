@@ -2,8 +2,8 @@
 
 /// @file
 /// Who is here: ranks, nodes, processes; and the control plane: small, rare exchanges outside measured steps. The
-/// decision: nothing here spins. Every call is a non-blocking MPI operation and a poll that sleeps in between, so a rank
-/// that waits leaves its core to the others, and notices within a second when a rank of its own node has died.
+/// decision: nothing here spins. Every call is a non-blocking MPI operation and a poll that sleeps in between, so a
+/// rank that waits leaves its core to the others, and notices within a second when a rank of its own node has died.
 
 #include <cstdint>
 #include <memory>
@@ -26,8 +26,8 @@ struct RankError {
   std::string message;
 };
 
-/// MPI_COMM_WORLD, duplicated. Every member but rank() and local_rank() is equal on all ranks of the place it describes.
-/// Calls are collective over all ranks and made by one thread.
+/// MPI_COMM_WORLD, duplicated. Every member but rank() and local_rank() is equal on all ranks of the place it
+/// describes. Calls are collective over all ranks and made by one thread.
 class World {
  public:
   /// A node is (node name, inode of /proc/self/ns/net): several network namespaces of one host are several nodes.
@@ -77,9 +77,9 @@ class World {
   int rank_ = 0;
   std::vector<int> nodes_;  ///< by rank
   std::vector<std::string> node_names_;
-  std::vector<int> process_ids_;     ///< by rank
-  std::vector<int> peer_handles_;    ///< pidfd of each other rank of this node
-  std::vector<int> peer_ranks_;      ///< the rank of each handle
+  std::vector<int> process_ids_;   ///< by rank
+  std::vector<int> peer_handles_;  ///< pidfd of each other rank of this node
+  std::vector<int> peer_ranks_;    ///< the rank of each handle
   bool one_machine_ = true;
   std::string topology_note_;
 };

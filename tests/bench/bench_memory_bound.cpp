@@ -1,7 +1,8 @@
 /// @file
-/// Kernels bound by memory, on the shapes of GPT-2-small with 4096 tokens: time a call and an element, the bandwidth that the operands' own
-/// bytes imply, and its share of what memory gives in the same run. A share above 1 means that part of the operands stayed in a cache.
-/// The last lines add up one training step. One repetition is the unit of noise: the median of several is shown.
+/// Kernels bound by memory, on the shapes of GPT-2-small with 4096 tokens: time a call and an element, the bandwidth
+/// that the operands' own bytes imply, and its share of what memory gives in the same run. A share above 1 means that
+/// part of the operands stayed in a cache. The last lines add up one training step. One repetition is the unit of
+/// noise: the median of several is shown.
 ///
 /// Usage: bench_memory_bound [seconds a kernel]; threads from OMP_NUM_THREADS.
 
@@ -69,19 +70,19 @@ class Table {
     const std::int64_t n = 64 << 20;
     std::vector<std::byte> from(static_cast<std::size_t>(n), std::byte{1});
     std::vector<std::byte> to(static_cast<std::size_t>(n), std::byte{2});
-    copy_bytes_per_second_ =
-        2.0 * static_cast<double>(n) /
-        median_seconds(budget_seconds, [&] { copy(DType::u8, from.data(), to.data(), n); });
+    copy_bytes_per_second_ = 2.0 * static_cast<double>(n) /
+                             median_seconds(budget_seconds, [&] { copy(DType::u8, from.data(), to.data(), n); });
     fmt::print("copy of 64 MiB: {:.1f} GB/s read and written, {} threads\n\n{:<34}{:>10}{:>12}{:>10}{:>10}\n",
                copy_bytes_per_second_ * 1e-9, omp_get_max_threads(), "kernel", "ms", "ns/element", "GB/s", "of copy");
   }
 
   /// @param element_bytes bytes of all operands that a call reads and writes, an element. @returns seconds of a call.
-  double row(const std::string& name, std::int64_t num_elements, double element_bytes, const std::function<void()>& call) const {
+  double row(const std::string& name, std::int64_t num_elements, double element_bytes,
+             const std::function<void()>& call) const {
     const double seconds = median_seconds(budget_seconds_, call);
     const double rate = element_bytes * static_cast<double>(num_elements) / seconds;
-    fmt::print("{:<34}{:>10.3f}{:>12.3f}{:>10.1f}{:>10.2f}\n", name, seconds * 1e3, seconds * 1e9 / static_cast<double>(num_elements),
-               rate * 1e-9, rate / copy_bytes_per_second_);
+    fmt::print("{:<34}{:>10.3f}{:>12.3f}{:>10.1f}{:>10.2f}\n", name, seconds * 1e3,
+               seconds * 1e9 / static_cast<double>(num_elements), rate * 1e-9, rate / copy_bytes_per_second_);
     std::fflush(stdout);
     return seconds;
   }
@@ -112,18 +113,19 @@ double bench_activations(const Table& table, DType dtype) {
     layer_norm_forward(norm, x.data(), weight.data(), weight.data(), y.data(), statistics.data());
   });
   step += (2 * num_layers + 1) * table.row("layer_norm backward, dx +=" + suffix, n, 4 * bytes, [&] {
-    layer_norm_backward(norm, dy.data(), x.data(), weight.data(), statistics.data(), y.data(), dweight.data(), dbias.data(),
-                        {true, false, false}, workspace);
+    layer_norm_backward(norm, dy.data(), x.data(), weight.data(), statistics.data(), y.data(), dweight.data(),
+                        dbias.data(), {true, false, false}, workspace);
   });
   fill(dtype, y.data(), wide, 0.5F);
   const RmsNormDims rms{rows, width, dtype, DType::f32, 1e-5F};
   table.row("rms_norm forward" + suffix, n, 2 * bytes,
             [&] { rms_norm_forward(rms, x.data(), weight.data(), y.data(), statistics.data()); });
   table.row("rms_norm backward" + suffix, n, 3 * bytes, [&] {
-    rms_norm_backward(rms, dy.data(), x.data(), weight.data(), statistics.data(), y.data(), dweight.data(), {}, workspace);
+    rms_norm_backward(rms, dy.data(), x.data(), weight.data(), statistics.data(), y.data(), dweight.data(), {},
+                      workspace);
   });
-  step += num_layers * table.row("gelu forward" + suffix, wide, 2 * bytes,
-                                 [&] { gelu_forward(dtype, x.data(), y.data(), wide); });
+  step += num_layers *
+          table.row("gelu forward" + suffix, wide, 2 * bytes, [&] { gelu_forward(dtype, x.data(), y.data(), wide); });
   step += num_layers * table.row("gelu backward" + suffix, wide, 3 * bytes,
                                  [&] { gelu_backward(dtype, dy.data(), x.data(), y.data(), wide); });
   table.row("gelu_erf forward" + suffix, wide, 2 * bytes, [&] { gelu_erf_forward(dtype, x.data(), y.data(), wide); });
@@ -134,10 +136,12 @@ double bench_activations(const Table& table, DType dtype) {
             [&] { swiglu_forward(dtype, x.data(), y.data(), rows, 2 * width); });
   table.row("swiglu backward" + suffix, wide / 2, 5 * bytes,
             [&] { swiglu_backward(dtype, dy.data(), x.data(), y.data(), rows, 2 * width); });
-  step += 2 * num_layers * table.row("add" + suffix, n, 3 * bytes, [&] { add(dtype, x.data(), dy.data(), y.data(), n); });
+  step +=
+      2 * num_layers * table.row("add" + suffix, n, 3 * bytes, [&] { add(dtype, x.data(), dy.data(), y.data(), n); });
   const Dropout dropout{0.1F, {1, 2}, 12345};
   table.row("dropout" + suffix, n, 2 * bytes, [&] { dropout_forward(dtype, x.data(), y.data(), n, dropout); });
-  table.row("add_dropout" + suffix, n, 3 * bytes, [&] { add_dropout(dtype, x.data(), dy.data(), y.data(), n, dropout); });
+  table.row("add_dropout" + suffix, n, 3 * bytes,
+            [&] { add_dropout(dtype, x.data(), dy.data(), y.data(), n, dropout); });
 
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows));
   const RandomStream stream{3, 4};
@@ -147,8 +151,8 @@ double bench_activations(const Table& table, DType dtype) {
   auto token_table = random_tensor(dtype, vocabulary * width);
   std::vector<float> dtable(static_cast<std::size_t>(vocabulary * width));
   std::vector<float> dpositions(static_cast<std::size_t>(1024 * width));
-  EmbeddingDims embedding{.rows = rows, .sequence = 1024, .width = width, .vocabulary = vocabulary, .num_positions = 1024,
-                          .dtype = dtype};
+  EmbeddingDims embedding{
+      .rows = rows, .sequence = 1024, .width = width, .vocabulary = vocabulary, .num_positions = 1024, .dtype = dtype};
   workspace.resize(static_cast<std::size_t>(embedding_backward_workspace_bytes(embedding)));
   step += table.row("embedding forward" + suffix, n, 2 * bytes, [&] {
     embedding_forward(embedding, tokens.data(), token_table.data(), token_table.data(), y.data());
@@ -187,7 +191,9 @@ double bench_optimizer(const Table& table, DType gradient_dtype) {
   std::vector<float> v(static_cast<std::size_t>(n), 1.0F);
   std::vector<bf16> compute(static_cast<std::size_t>(n));
   float total = 0.0F;
-  ParameterSlice slice{.n = n, .master = reinterpret_cast<float*>(master.data()), .gradient = gradient.data(),
+  ParameterSlice slice{.n = n,
+                       .master = reinterpret_cast<float*>(master.data()),
+                       .gradient = gradient.data(),
                        .gradient_dtype = gradient_dtype};
   auto* first = reinterpret_cast<float*>(m.data());
   table.row("sgd momentum" + suffix, n, 16 + bytes,
@@ -211,7 +217,9 @@ void bench_flat(const Table& table) {
   table.row("cast f32 to bf16", n, 6, [&] { cast(DType::f32, x.data(), DType::bf16, y.data(), n); });
   table.row("fill f32", n, 4, [&] { fill(DType::f32, y.data(), n, 1.0F); });
   table.row("initialize_normal f32", n, 4, [&] { initialize_normal(DType::f32, y.data(), n, {1, 2}, 3, 0.0F, 0.02F); });
-  table.row("initialize_uniform f32", n, 4, [&] { initialize_uniform(DType::f32, y.data(), n, {1, 2}, 3, 0.0F, 1.0F); });
+  table.row("initialize_uniform f32", n, 4, [&] {
+    initialize_uniform(DType::f32, y.data(), n, {1, 2}, 3, 0.0F, 1.0F);
+  });
 }
 
 }  // namespace
@@ -223,9 +231,11 @@ int main(int argc, char** argv) {
     const double activations = bench_activations(table, dtype);
     const double classifier = bench_cross_entropy(table, dtype);
     const double optimizer = bench_optimizer(table, dtype);
-    fmt::print("\nGPT-2-small step, {} tokens, {}: {:.0f} ms = {:.0f} norms, gelu, residuals, embedding + {:.0f} loss + {:.0f} optimizer\n\n",
-               rows, to_string(dtype), 1e3 * (activations + classifier + optimizer), 1e3 * activations, 1e3 * classifier,
-               1e3 * optimizer);
+    fmt::print(
+        "\nGPT-2-small step, {} tokens, {}: {:.0f} ms = {:.0f} norms, gelu, residuals, embedding + {:.0f} loss + "
+        "{:.0f} optimizer\n\n",
+        rows, to_string(dtype), 1e3 * (activations + classifier + optimizer), 1e3 * activations, 1e3 * classifier,
+        1e3 * optimizer);
   }
   return 0;
 }

@@ -4,14 +4,13 @@
 /// What the communication tests send: values that every rank can compute for every other, exact in every dtype and in
 /// every order of summation (small integers), and a runner that posts, waits and compares.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "base/collective.hpp"
 #include "base/dtype.hpp"
@@ -23,8 +22,9 @@ namespace strata::comm {
 /// Element @p index of the tensor that @p rank contributes to operation @p salt: integers of -4 … 4, so that sums over
 /// 30 ranks are exact in bf16 (8 bits).
 inline int value_of(int rank, std::int64_t index, int salt) {
-  const std::uint64_t mixed = (static_cast<std::uint64_t>(index) * 2654435761U + static_cast<std::uint64_t>(rank) * 40503U +
-                               static_cast<std::uint64_t>(salt) * 97U) >> 3U;
+  const std::uint64_t mixed = (static_cast<std::uint64_t>(index) * 2654435761U +
+                               static_cast<std::uint64_t>(rank) * 40503U + static_cast<std::uint64_t>(salt) * 97U) >>
+                              3U;
   return static_cast<int>(mixed % 9) - 4;
 }
 

@@ -80,13 +80,13 @@ TEST_P(Collectives, RealSumsAreBitIdenticalOnAllRanks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Transports, Collectives,
-    testing::Values(Case{"shm", ProgressMode::thread}, Case{"shm", ProgressMode::polling},
-                    Case{"mpi", ProgressMode::thread}, Case{"mpi", ProgressMode::polling}),
-    [](const testing::TestParamInfo<Case>& entry) {
-      return std::string(entry.param.transport) + (entry.param.progress == ProgressMode::thread ? "_thread" : "_polling");
-    });
+INSTANTIATE_TEST_SUITE_P(Transports, Collectives,
+                         testing::Values(Case{"shm", ProgressMode::thread}, Case{"shm", ProgressMode::polling},
+                                         Case{"mpi", ProgressMode::thread}, Case{"mpi", ProgressMode::polling}),
+                         [](const testing::TestParamInfo<Case>& entry) {
+                           return std::string(entry.param.transport) +
+                                  (entry.param.progress == ProgressMode::thread ? "_thread" : "_polling");
+                         });
 
 }  // namespace
 }  // namespace strata::comm

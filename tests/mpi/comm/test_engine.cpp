@@ -2,7 +2,6 @@
 /// Streams, dependencies, groups, tickets, and what the engine refuses.
 
 #include <gtest/gtest.h>
-
 #include <malloc.h>
 
 #include <chrono>
@@ -202,13 +201,13 @@ TEST_P(EngineTest, RefusesWhatItCannotDo) {
   EXPECT_THROW(engine.create_group({world.rank() + 1}), InternalError);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Transports, EngineTest,
-    testing::Values(Case{"shm", ProgressMode::thread}, Case{"shm", ProgressMode::polling},
-                    Case{"mpi", ProgressMode::thread}, Case{"mpi", ProgressMode::polling}),
-    [](const testing::TestParamInfo<Case>& entry) {
-      return std::string(entry.param.transport) + (entry.param.progress == ProgressMode::thread ? "_thread" : "_polling");
-    });
+INSTANTIATE_TEST_SUITE_P(Transports, EngineTest,
+                         testing::Values(Case{"shm", ProgressMode::thread}, Case{"shm", ProgressMode::polling},
+                                         Case{"mpi", ProgressMode::thread}, Case{"mpi", ProgressMode::polling}),
+                         [](const testing::TestParamInfo<Case>& entry) {
+                           return std::string(entry.param.transport) +
+                                  (entry.param.progress == ProgressMode::thread ? "_thread" : "_polling");
+                         });
 
 }  // namespace
 }  // namespace strata::comm

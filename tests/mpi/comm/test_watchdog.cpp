@@ -110,13 +110,13 @@ TEST_P(Watchdog, NamesThePeerOfAMessage) {
   World().barrier();
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Transports, Watchdog,
-    testing::Values(Case{"shm", ProgressMode::thread}, Case{"shm", ProgressMode::polling},
-                    Case{"mpi", ProgressMode::thread}, Case{"mpi", ProgressMode::polling}),
-    [](const testing::TestParamInfo<Case>& entry) {
-      return std::string(entry.param.transport) + (entry.param.progress == ProgressMode::thread ? "_thread" : "_polling");
-    });
+INSTANTIATE_TEST_SUITE_P(Transports, Watchdog,
+                         testing::Values(Case{"shm", ProgressMode::thread}, Case{"shm", ProgressMode::polling},
+                                         Case{"mpi", ProgressMode::thread}, Case{"mpi", ProgressMode::polling}),
+                         [](const testing::TestParamInfo<Case>& entry) {
+                           return std::string(entry.param.transport) +
+                                  (entry.param.progress == ProgressMode::thread ? "_thread" : "_polling");
+                         });
 
 }  // namespace
 }  // namespace strata::comm

@@ -127,8 +127,8 @@ TEST(LaunchCheck, SaysWhatDiffers) {
 
   wrong = expected;
   wrong.ranks_per_node = size + 1;
-  EXPECT_THAT(message_of(world, wrong), HasSubstr("runs " + std::to_string(size) + " ranks but the plan has " +
-                                                  std::to_string(size + 1)));
+  EXPECT_THAT(message_of(world, wrong),
+              HasSubstr("runs " + std::to_string(size) + " ranks but the plan has " + std::to_string(size + 1)));
 
   if (size > 1) {
     wrong = expected;

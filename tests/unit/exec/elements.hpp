@@ -1,7 +1,8 @@
 #pragma once
 
 /// @file
-/// Comparisons element by element, for kernels whose every output has an error bound of its own, and runs on a given number of threads.
+/// Comparisons element by element, for kernels whose every output has an error bound of its own, and runs on a given
+/// number of threads.
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -18,7 +19,8 @@ namespace strata::test {
 inline double unit_roundoff(DType dtype) { return dtype == DType::f32 ? 0x1p-24 : 0x1p-8; }
 
 /// |actual - expected| ≤ (unit_roundoff + relative)·|expected| + absolute for every element.
-inline void expect_elements(const Tensor& actual, const std::vector<double>& expected, double relative, double absolute) {
+inline void expect_elements(const Tensor& actual, const std::vector<double>& expected, double relative,
+                            double absolute) {
   ASSERT_EQ(actual.size(), static_cast<std::int64_t>(expected.size()));
   for (std::int64_t i = 0; i < actual.size(); ++i) {
     const double e = expected[static_cast<std::size_t>(i)];

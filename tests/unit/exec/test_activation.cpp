@@ -1,14 +1,13 @@
 /// @file
-/// Activations against double over the range where they bend, element by element; with them the exponential, the reciprocal and the error
-/// function of vector_math.hpp as the kernels are compiled.
-
-#include "exec/cpu/kernels/activation.hpp"
+/// Activations against double over the range where they bend, element by element; with them the exponential, the
+/// reciprocal and the error function of vector_math.hpp as the kernels are compiled.
 
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <numbers>
 
+#include "exec/cpu/kernels/activation.hpp"
 #include "unit/exec/elements.hpp"
 
 namespace strata::cpu {
@@ -124,7 +123,8 @@ TEST_P(SmoothActivation, ExtremesAreFiniteAndNaNIsNaN) {
   EXPECT_TRUE(std::isnan(y.at(5)));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SmoothActivation, ::testing::Combine(::testing::Values(0, 1, 2), ::testing::Values(DType::f32, DType::bf16)),
+INSTANTIATE_TEST_SUITE_P(All, SmoothActivation,
+                         ::testing::Combine(::testing::Values(0, 1, 2), ::testing::Values(DType::f32, DType::bf16)),
                          [](const auto& test) {
                            return std::string(functions[std::get<0>(test.param)].name) + "_" +
                                   std::string(to_string(std::get<1>(test.param)));
@@ -169,7 +169,8 @@ TEST(Swiglu, AgreesWithDouble) {
             const double up = x.at(at_gate + width);
             const double d = dy.at(row * width + i);
             expected_y.push_back(gate * logistic(gate) * up);
-            expected_dx[static_cast<std::size_t>(at_gate)] = d * up * (logistic(gate) + gate * logistic(gate) * logistic(-gate));
+            expected_dx[static_cast<std::size_t>(at_gate)] =
+                d * up * (logistic(gate) + gate * logistic(gate) * logistic(-gate));
             expected_dx[static_cast<std::size_t>(at_gate + width)] = d * gate * logistic(gate);
           }
         }

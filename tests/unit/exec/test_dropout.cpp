@@ -1,11 +1,10 @@
 /// @file
 /// Dropout equals its definition by RandomStream::uniform, in any slices, and backward drops what forward dropped.
 
-#include "exec/cpu/kernels/dropout.hpp"
-
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "exec/cpu/kernels/dropout.hpp"
 #include "unit/exec/elements.hpp"
 
 namespace strata::cpu {
@@ -14,7 +13,8 @@ namespace {
 using test::random_tensor;
 using test::Tensor;
 
-const Dropout quarter{.probability = 0.25F, .stream = {.seed = 11, .stream = stream_of("block[0].dropout")}, .first_element = 0xffffff01};
+const Dropout quarter{
+    .probability = 0.25F, .stream = {.seed = 11, .stream = stream_of("block[0].dropout")}, .first_element = 0xffffff01};
 
 float factor_of(const Dropout& dropout, std::int64_t i) {
   return dropout.stream.uniform(dropout.first_element + static_cast<std::uint64_t>(i)) < dropout.probability
@@ -63,8 +63,8 @@ TEST(Dropout, SlicesSeeTheSameMask) {
   for (int k = 0; k + 1 < 7; ++k) {
     Dropout part = quarter;
     part.first_element += static_cast<std::uint64_t>(cuts[k]);
-    dropout_forward(DType::f32, static_cast<const float*>(x.data()) + cuts[k], static_cast<float*>(slices.data()) + cuts[k],
-                    cuts[k + 1] - cuts[k], part);
+    dropout_forward(DType::f32, static_cast<const float*>(x.data()) + cuts[k],
+                    static_cast<float*>(slices.data()) + cuts[k], cuts[k + 1] - cuts[k], part);
   }
   EXPECT_EQ(whole.bits(), slices.bits());
 }
@@ -82,8 +82,9 @@ TEST(Dropout, DropsTheShareItSays) {
 
 TEST(Dropout, RefusesAProbabilityOfOne) {
   Tensor x = random_tensor(DType::f32, 4, "x");
-  EXPECT_THROW(dropout_forward(DType::f32, x.data(), x.data(), 4, {.probability = 1.0F, .stream = {}, .first_element = 0}),
-               InternalError);
+  EXPECT_THROW(
+      dropout_forward(DType::f32, x.data(), x.data(), 4, {.probability = 1.0F, .stream = {}, .first_element = 0}),
+      InternalError);
 }
 
 }  // namespace

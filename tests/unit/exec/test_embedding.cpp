@@ -1,11 +1,10 @@
 /// @file
 /// Embedding and its gradients: exact gathers, sums rounded once, ranges of the vocabulary that add up to the whole.
 
-#include "exec/cpu/kernels/embedding.hpp"
-
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "exec/cpu/kernels/embedding.hpp"
 #include "unit/exec/elements.hpp"
 
 namespace strata::cpu {
@@ -20,7 +19,8 @@ std::vector<std::int32_t> some_tokens(std::int64_t rows, std::int64_t vocabulary
   const RandomStream random{.seed = 5, .stream = stream_of("tokens")};
   std::vector<std::int32_t> tokens;
   for (std::int64_t i = 0; i < rows; ++i) {
-    tokens.push_back(static_cast<std::int32_t>(random.word(static_cast<std::uint64_t>(i)) % static_cast<std::uint32_t>(vocabulary)));
+    tokens.push_back(
+        static_cast<std::int32_t>(random.word(static_cast<std::uint64_t>(i)) % static_cast<std::uint32_t>(vocabulary)));
   }
   return tokens;
 }
@@ -37,11 +37,11 @@ class Embedding : public ::testing::TestWithParam<std::tuple<std::int64_t, DType
                      .dtype = std::get<1>(GetParam()),
                      .gradient_dtype = std::get<2>(GetParam())};
   std::vector<std::int32_t> tokens = some_tokens(dims.rows, dims.vocabulary);
-  Tensor table = integer_tensor(dims.dtype, dims.vocabulary * dims.width, "table");
-  Tensor positions = integer_tensor(dims.dtype, dims.num_positions * dims.width, "positions");
-  Tensor dy = integer_tensor(dims.dtype, dims.rows * dims.width, "dy");
-  Tensor dtable = integer_tensor(dims.gradient_dtype, dims.vocabulary * dims.width, "old table");
-  Tensor dpositions = integer_tensor(dims.gradient_dtype, dims.num_positions * dims.width, "old positions");
+  Tensor table = integer_tensor(dims.dtype, dims.vocabulary* dims.width, "table");
+  Tensor positions = integer_tensor(dims.dtype, dims.num_positions* dims.width, "positions");
+  Tensor dy = integer_tensor(dims.dtype, dims.rows* dims.width, "dy");
+  Tensor dtable = integer_tensor(dims.gradient_dtype, dims.vocabulary* dims.width, "old table");
+  Tensor dpositions = integer_tensor(dims.gradient_dtype, dims.num_positions* dims.width, "old positions");
 };
 
 TEST_P(Embedding, ForwardIsExactOnIntegers) {
@@ -70,7 +70,8 @@ TEST_P(Embedding, BackwardIsExactOnIntegers) {
     }
     for (std::int64_t row = 0; row < dims.rows; ++row) {
       for (std::int64_t i = 0; i < dims.width; ++i) {
-        expected_table[static_cast<std::size_t>(tokens[static_cast<std::size_t>(row)] * dims.width + i)] += dy.at(row * dims.width + i);
+        expected_table[static_cast<std::size_t>(tokens[static_cast<std::size_t>(row)] * dims.width + i)] +=
+            dy.at(row * dims.width + i);
         expected_positions[static_cast<std::size_t>((2 + row % 7) * dims.width + i)] += dy.at(row * dims.width + i);
       }
     }
@@ -78,7 +79,8 @@ TEST_P(Embedding, BackwardIsExactOnIntegers) {
       dtable = integer_tensor(dims.gradient_dtype, dtable.size(), "old table");
       dpositions = integer_tensor(dims.gradient_dtype, dpositions.size(), "old positions");
       Workspace workspace(embedding_backward_workspace_bytes(dims));
-      embedding_backward(dims, tokens.data(), dy.data(), dtable.data(), accumulate, dpositions.data(), accumulate, workspace.span());
+      embedding_backward(dims, tokens.data(), dy.data(), dtable.data(), accumulate, dpositions.data(), accumulate,
+                         workspace.span());
       EXPECT_TRUE(workspace.guard_intact());
       return dtable.bits() + dpositions.bits();
     });
@@ -114,12 +116,14 @@ TEST_P(Embedding, RangesOfTheVocabularyAddUp) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Widths, Embedding,
-                         ::testing::Combine(::testing::Values<std::int64_t>(1, 5, 33, 768), ::testing::Values(DType::f32, DType::bf16),
+                         ::testing::Combine(::testing::Values<std::int64_t>(1, 5, 33, 768),
+                                            ::testing::Values(DType::f32, DType::bf16),
                                             ::testing::Values(DType::f32, DType::bf16)));
 
 TEST(EmbeddingGradient, AFrequentTokenIsRoundedOnce) {
   // 1000 additions of 1 in bf16 would stop at 256.
-  const EmbeddingDims dims{.rows = 1000, .sequence = 1000, .width = 1, .vocabulary = 2, .dtype = DType::bf16, .gradient_dtype = DType::bf16};
+  const EmbeddingDims dims{
+      .rows = 1000, .sequence = 1000, .width = 1, .vocabulary = 2, .dtype = DType::bf16, .gradient_dtype = DType::bf16};
   const std::vector<std::int32_t> tokens(1000, 1);
   Tensor dy(DType::bf16, 1000);
   for (std::int64_t i = 0; i < 1000; ++i) dy.set(i, 1.0);
@@ -141,7 +145,8 @@ TEST(EmbeddingTokens, OutsideTheVocabularyAreNamed) {
 }
 
 TEST(EmbeddingPositions, BeyondTheTableAreRefused) {
-  const EmbeddingDims dims{.rows = 4, .sequence = 4, .width = 3, .vocabulary = 4, .first_position = 1, .num_positions = 4};
+  const EmbeddingDims dims{
+      .rows = 4, .sequence = 4, .width = 3, .vocabulary = 4, .first_position = 1, .num_positions = 4};
   const Tensor table = random_tensor(DType::f32, 12, "table");
   const std::int32_t tokens[] = {0, 1, 2, 3};
   Tensor y(DType::f32, 12);

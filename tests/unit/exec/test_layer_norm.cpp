@@ -1,11 +1,11 @@
 /// @file
-/// Layer norm and its gradients against double, at widths that are no multiple of a vector, and its independence of threads.
-
-#include "exec/cpu/kernels/layer_norm.hpp"
+/// Layer norm and its gradients against double, at widths that are no multiple of a vector, and its independence of
+/// threads.
 
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "exec/cpu/kernels/layer_norm.hpp"
 #include "unit/exec/elements.hpp"
 
 namespace strata::cpu {
@@ -74,8 +74,8 @@ class LayerNorm : public ::testing::TestWithParam<std::tuple<std::int64_t, std::
     layer_norm_forward(dims, x.data(), weight.data(), bias.data(), y.data(), static_cast<float*>(statistics.data()));
   }
   void backward(Tensor& dx, Tensor& dweight, Tensor& dbias, const LayerNormAccumulate& accumulate) {
-    layer_norm_backward(dims, dy.data(), x.data(), weight.data(), static_cast<const float*>(statistics.data()), dx.data(),
-                        dweight.data(), dbias.data(), accumulate, workspace.span());
+    layer_norm_backward(dims, dy.data(), x.data(), weight.data(), static_cast<const float*>(statistics.data()),
+                        dx.data(), dweight.data(), dbias.data(), accumulate, workspace.span());
   }
 };
 
@@ -138,8 +138,10 @@ TEST_P(LayerNorm, InPlaceAndAnyThreadsGiveTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, LayerNorm,
-                         ::testing::Combine(::testing::Values<std::int64_t>(1, 3, 17, 150), ::testing::Values<std::int64_t>(5, 33, 768),
-                                            ::testing::Values(DType::f32, DType::bf16), ::testing::Values(DType::f32, DType::bf16)));
+                         ::testing::Combine(::testing::Values<std::int64_t>(1, 3, 17, 150),
+                                            ::testing::Values<std::int64_t>(5, 33, 768),
+                                            ::testing::Values(DType::f32, DType::bf16),
+                                            ::testing::Values(DType::f32, DType::bf16)));
 
 TEST(LayerNormMean, FarFromZeroKeepsTheVariance) {
   // Two passes: Σx² - (Σx)² would lose every digit here.
@@ -163,8 +165,8 @@ TEST(LayerNormWorkspace, TooSmallIsRefused) {
   const LayerNormDims dims{.rows = 2, .width = 16};
   Tensor t = random_tensor(DType::f32, 32, "t");
   Workspace workspace(layer_norm_backward_workspace_bytes(dims));
-  EXPECT_THROW(layer_norm_backward(dims, t.data(), t.data(), t.data(), static_cast<const float*>(t.data()), t.data(), t.data(),
-                                   t.data(), {}, workspace.span().first(workspace.span().size() - 1)),
+  EXPECT_THROW(layer_norm_backward(dims, t.data(), t.data(), t.data(), static_cast<const float*>(t.data()), t.data(),
+                                   t.data(), t.data(), {}, workspace.span().first(workspace.span().size() - 1)),
                InternalError);
 }
 

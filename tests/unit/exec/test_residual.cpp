@@ -1,10 +1,9 @@
 /// @file
 /// The residual sum: exact where the sum is representable, rounded once elsewhere.
 
-#include "exec/cpu/kernels/residual.hpp"
-
 #include <gtest/gtest.h>
 
+#include "exec/cpu/kernels/residual.hpp"
 #include "unit/exec/elements.hpp"
 
 namespace strata::cpu {

@@ -1,10 +1,10 @@
 /// @file
-/// RMS norm and its gradients against double, at widths that are no multiple of a vector, and its independence of threads.
-
-#include "exec/cpu/kernels/rms_norm.hpp"
+/// RMS norm and its gradients against double, at widths that are no multiple of a vector, and its independence of
+/// threads.
 
 #include <gtest/gtest.h>
 
+#include "exec/cpu/kernels/rms_norm.hpp"
 #include "unit/exec/elements.hpp"
 
 namespace strata::cpu {
@@ -47,7 +47,8 @@ class RmsNorm : public ::testing::TestWithParam<std::tuple<std::int64_t, std::in
         mean_gx += dy.at(first + i) * weight.at(i) * x.at(first + i) * r / static_cast<double>(dims.width);
       }
       for (std::int64_t i = 0; i < dims.width; ++i) {
-        expected_dx[static_cast<std::size_t>(first + i)] = r * (dy.at(first + i) * weight.at(i) - x.at(first + i) * r * mean_gx);
+        expected_dx[static_cast<std::size_t>(first + i)] =
+            r * (dy.at(first + i) * weight.at(i) - x.at(first + i) * r * mean_gx);
       }
     }
     rms_norm_forward(dims, x.data(), weight.data(), y.data(), static_cast<float*>(statistics.data()));
@@ -97,8 +98,10 @@ TEST_P(RmsNorm, InPlaceAndAnyThreadsGiveTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, RmsNorm,
-                         ::testing::Combine(::testing::Values<std::int64_t>(1, 3, 17, 150), ::testing::Values<std::int64_t>(5, 33, 768),
-                                            ::testing::Values(DType::f32, DType::bf16), ::testing::Values(DType::f32, DType::bf16)));
+                         ::testing::Combine(::testing::Values<std::int64_t>(1, 3, 17, 150),
+                                            ::testing::Values<std::int64_t>(5, 33, 768),
+                                            ::testing::Values(DType::f32, DType::bf16),
+                                            ::testing::Values(DType::f32, DType::bf16)));
 
 }  // namespace
 }  // namespace strata::cpu

@@ -21,9 +21,8 @@ void map_dtype(DType dtype, const void* x, void* y, std::int64_t n, F f) {
 
 template <typename F>
 void map_dtype(DType dtype, const void* a, const void* b, void* y, std::int64_t n, F f) {
-  with_storage(dtype, [&]<typename T>() {
-    map(static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y), n, f);
-  });
+  with_storage(
+      dtype, [&]<typename T>() { map(static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y), n, f); });
 }
 
 /// d/dx of x·sigmoid(u(x)), times dy: s + x·s·(1 - s)·u'.

@@ -1,6 +1,6 @@
 /// @file
-/// Cross-entropy, a row at a time: maximum, sum of exponentials, gradient. The first pass brings the row into the second-level cache (200
-/// KB in f32 for GPT-2's vocabulary), so memory is read once and written once.
+/// Cross-entropy, a row at a time: maximum, sum of exponentials, gradient. The first pass brings the row into the
+/// second-level cache (200 KB in f32 for GPT-2's vocabulary), so memory is read once and written once.
 
 #include "exec/cpu/kernels/cross_entropy.hpp"
 
@@ -27,11 +27,13 @@ template <typename T>
 float row_maximum(const T* logits, std::int64_t n) {
   constexpr float lowest = -std::numeric_limits<float>::infinity();
   F32x16 highest = broadcast(lowest);
-  for_lanes(n, [&](std::int64_t i, auto lanes) { highest = maximum(keep(load(logits + i, lanes), lowest, lanes), highest); });
+  for_lanes(
+      n, [&](std::int64_t i, auto lanes) { highest = maximum(keep(load(logits + i, lanes), lowest, lanes), highest); });
   return max_lanes(highest);
 }
 
-/// Σ exp(logits - shift). Chunks are summed on their own, so that rounding grows with the square root of neither n but of n/256.
+/// Σ exp(logits - shift). Chunks are summed on their own, so that rounding grows with the square root of neither n but
+/// of n/256.
 template <typename T>
 float sum_of_exponentials(const T* logits, std::int64_t n, float shift) {
   F32x16 total{};
@@ -56,7 +58,8 @@ void loss_of_rows(const CrossEntropyDims& dims, const T* logits, const std::int3
     }
     const T* line = logits + row * stride;
     const float highest = row_maximum(line, dims.classes);
-    loss[row] = std::log(sum_of_exponentials(line, dims.classes, highest)) + (highest - static_cast<float>(line[targets[row]]));
+    loss[row] =
+        std::log(sum_of_exponentials(line, dims.classes, highest)) + (highest - static_cast<float>(line[targets[row]]));
   }
 }
 
@@ -90,9 +93,11 @@ void cross_entropy_forward(const CrossEntropyDims& dims, const void* logits, con
   with_storage(dims.dtype, [&]<typename T>() { loss_of_rows(dims, static_cast<const T*>(logits), targets, loss); });
 }
 
-void cross_entropy_gradient(const CrossEntropyDims& dims, void* logits, const std::int32_t* targets, float scale, float* loss) {
+void cross_entropy_gradient(const CrossEntropyDims& dims, void* logits, const std::int32_t* targets, float scale,
+                            float* loss) {
   check(dims, targets);
-  with_storage(dims.dtype, [&]<typename T>() { gradient_of_rows(dims, static_cast<T*>(logits), targets, scale, loss); });
+  with_storage(dims.dtype,
+               [&]<typename T>() { gradient_of_rows(dims, static_cast<T*>(logits), targets, scale, loss); });
 }
 
 }  // namespace strata::cpu

@@ -1,8 +1,8 @@
 #pragma once
 
 /// @file
-/// Softmax and cross-entropy in one: the loss is written and the logits are overwritten with their gradient, so that the largest activation
-/// of a language model exists once (the fused classifier of llm.c).
+/// Softmax and cross-entropy in one: the loss is written and the logits are overwritten with their gradient, so that
+/// the largest activation of a language model exists once (the fused classifier of llm.c).
 
 #include <cstdint>
 
@@ -24,7 +24,9 @@ inline constexpr std::int32_t ignored_target = -1;
 /// @param targets [rows], each in [0, classes) or ignored_target. @throws InternalError naming one that is neither.
 void cross_entropy_forward(const CrossEntropyDims& dims, const void* logits, const std::int32_t* targets, float* loss);
 
-/// The same, and logits[r,c] := (softmax(logits[r])[c] - [c = targets[r]])·scale, rounded once. Padding between rows is left alone.
-void cross_entropy_gradient(const CrossEntropyDims& dims, void* logits, const std::int32_t* targets, float scale, float* loss);
+/// The same, and logits[r,c] := (softmax(logits[r])[c] - [c = targets[r]])·scale, rounded once. Padding between rows is
+/// left alone.
+void cross_entropy_gradient(const CrossEntropyDims& dims, void* logits, const std::int32_t* targets, float scale,
+                            float* loss);
 
 }  // namespace strata::cpu

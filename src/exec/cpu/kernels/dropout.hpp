@@ -1,8 +1,8 @@
 #pragma once
 
 /// @file
-/// Dropout whose mask is a function of the *global* element index: no mask is stored, backward makes it again, and any split of the tensor
-/// over ranks or micro-batches drops the same elements.
+/// Dropout whose mask is a function of the *global* element index: no mask is stored, backward makes it again, and any
+/// split of the tensor over ranks or micro-batches drops the same elements.
 
 #include <cstdint>
 

@@ -1,5 +1,6 @@
 /// @file
-/// Flat tensors. Sums are cut into at most 64 parts by the number of elements, whatever the threads, and the parts are added in order.
+/// Flat tensors. Sums are cut into at most 64 parts by the number of elements, whatever the threads, and the parts are
+/// added in order.
 
 #include "exec/cpu/kernels/elementwise.hpp"
 
@@ -58,7 +59,8 @@ void cast(DType from, const void* x, DType to, void* y, std::int64_t n) {
     return;
   }
   with_storage(from, [&]<typename X>() {
-    with_storage(to, [&]<typename Y>() { map(static_cast<const X*>(x), static_cast<Y*>(y), n, [](F32x16 v) { return v; }); });
+    with_storage(
+        to, [&]<typename Y>() { map(static_cast<const X*>(x), static_cast<Y*>(y), n, [](F32x16 v) { return v; }); });
   });
 }
 
@@ -71,7 +73,8 @@ void scale(DType dtype, void* y, std::int64_t n, float factor) {
 void accumulate(DType x_dtype, const void* x, DType y_dtype, void* y, std::int64_t n) {
   with_storage(x_dtype, [&]<typename X>() {
     with_storage(y_dtype, [&]<typename Y>() {
-      map(static_cast<const X*>(x), static_cast<const Y*>(y), static_cast<Y*>(y), n, [](F32x16 u, F32x16 v) { return u + v; });
+      map(static_cast<const X*>(x), static_cast<const Y*>(y), static_cast<Y*>(y), n,
+          [](F32x16 u, F32x16 v) { return u + v; });
     });
   });
 }

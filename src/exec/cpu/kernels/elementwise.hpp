@@ -1,8 +1,8 @@
 #pragma once
 
 /// @file
-/// Flat tensors: fill, copy, cast, scale, accumulate, and the sums behind gradient clipping. f32 or bf16 storage, arithmetic in f32. The
-/// order of every sum depends on the number of elements alone.
+/// Flat tensors: fill, copy, cast, scale, accumulate, and the sums behind gradient clipping. f32 or bf16 storage,
+/// arithmetic in f32. The order of every sum depends on the number of elements alone.
 
 #include <cstdint>
 
@@ -31,8 +31,8 @@ void sum(const float* x, std::int64_t n, float scale, float* sum, bool accumulat
 /// *sum (+)= Σ x². Groups of 4096 are added in f32, the groups in double; rounded once.
 void sum_of_squares(DType dtype, const void* x, std::int64_t n, float* sum, bool accumulate);
 
-/// Global-norm clipping as torch.nn.utils.clip_grad_norm_: *norm = √sum_of_squares, *factor = min(1, clip_norm/(norm + 1e-6)),
-/// NaN where the norm is.
+/// Global-norm clipping as torch.nn.utils.clip_grad_norm_: *norm = √sum_of_squares, *factor = min(1, clip_norm/(norm +
+/// 1e-6)), NaN where the norm is.
 /// @param norm may be null.
 void clip_factor(float sum_of_squares, float clip_norm, float* factor, float* norm);
 

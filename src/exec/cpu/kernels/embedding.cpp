@@ -1,5 +1,6 @@
 /// @file
-/// Embedding. Backward sorts the tokens, so that one thread owns a row of the table's gradient: no atomics, one rounding, fixed order.
+/// Embedding. Backward sorts the tokens, so that one thread owns a row of the table's gradient: no atomics, one
+/// rounding, fixed order.
 
 #include "exec/cpu/kernels/embedding.hpp"
 
@@ -17,9 +18,10 @@ std::int64_t table_rows(const EmbeddingDims& dims) { return dims.table_rows == 0
 
 void check(const EmbeddingDims& dims, const std::int32_t* tokens, const void* positions) {
   STRATA_INVARIANT((positions != nullptr) == (dims.num_positions != 0), "a position table has rows");
-  STRATA_INVARIANT(positions == nullptr || dims.first_position + std::min(dims.sequence, dims.rows) <= dims.num_positions,
-                   fmt::format("positions {} to {} of {}", dims.first_position, dims.first_position + dims.sequence,
-                               dims.num_positions));
+  STRATA_INVARIANT(
+      positions == nullptr || dims.first_position + std::min(dims.sequence, dims.rows) <= dims.num_positions,
+      fmt::format("positions {} to {} of {}", dims.first_position, dims.first_position + dims.sequence,
+                  dims.num_positions));
   for (std::int64_t row = 0; row < dims.rows; ++row) {
     STRATA_INVARIANT(tokens[row] >= 0 && tokens[row] < dims.vocabulary,
                      fmt::format("token {} at row {} with a vocabulary of {}", tokens[row], row, dims.vocabulary));
@@ -74,7 +76,8 @@ void zero(G* values, std::int64_t n) {
   });
 }
 
-/// @param order room for dims.rows keys: token in the high half, row in the low, so that equal tokens keep the order of rows.
+/// @param order room for dims.rows keys: token in the high half, row in the low, so that equal tokens keep the order of
+/// rows.
 template <typename T, typename G>
 void backward_table(const EmbeddingDims& dims, const std::int32_t* tokens, const T* dy, G* dtable, bool accumulate,
                     std::uint64_t* order) {
@@ -120,7 +123,8 @@ void backward_positions(const EmbeddingDims& dims, const T* dy, G* dpositions, b
 
 }  // namespace
 
-void embedding_forward(const EmbeddingDims& dims, const std::int32_t* tokens, const void* table, const void* positions, void* y) {
+void embedding_forward(const EmbeddingDims& dims, const std::int32_t* tokens, const void* table, const void* positions,
+                       void* y) {
   check(dims, tokens, positions);
   with_storage(dims.dtype, [&]<typename T>() {
     forward(dims, tokens, static_cast<const T*>(table), static_cast<const T*>(positions), static_cast<T*>(y));
@@ -131,8 +135,9 @@ std::int64_t embedding_backward_workspace_bytes(const EmbeddingDims& dims) {
   return dims.rows * static_cast<std::int64_t>(sizeof(std::uint64_t));
 }
 
-void embedding_backward(const EmbeddingDims& dims, const std::int32_t* tokens, const void* dy, void* dtable, bool accumulate_table,
-                        void* dpositions, bool accumulate_positions, std::span<std::byte> workspace) {
+void embedding_backward(const EmbeddingDims& dims, const std::int32_t* tokens, const void* dy, void* dtable,
+                        bool accumulate_table, void* dpositions, bool accumulate_positions,
+                        std::span<std::byte> workspace) {
   require_workspace(workspace, embedding_backward_workspace_bytes(dims), "embedding_backward");
   check(dims, tokens, dpositions);
   auto* order = reinterpret_cast<std::uint64_t*>(workspace.data());

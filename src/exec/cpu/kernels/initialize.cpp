@@ -1,6 +1,6 @@
 /// @file
-/// Values are made in batches of 64 that start at multiples of 64 of the global index; a slice that begins or ends inside a batch copies
-/// its part. So a value never depends on where a slice begins.
+/// Values are made in batches of 64 that start at multiples of 64 of the global index; a slice that begins or ends
+/// inside a batch copies its part. So a value never depends on where a slice begins.
 
 #include "exec/cpu/kernels/initialize.hpp"
 
@@ -65,8 +65,8 @@ void fill_from_batches(T* y, std::int64_t n, std::uint64_t first_element, Make&&
 
 }  // namespace
 
-void initialize_normal(DType dtype, void* y, std::int64_t n, const RandomStream& stream, std::uint64_t first_element, float mean,
-                       float standard_deviation) {
+void initialize_normal(DType dtype, void* y, std::int64_t n, const RandomStream& stream, std::uint64_t first_element,
+                       float mean, float standard_deviation) {
   with_storage(dtype, [&]<typename T>() {
     fill_from_batches(static_cast<T*>(y), n, first_element, [&](std::uint64_t first, float* out) {
       normal_batch(stream, first, mean, standard_deviation, out);
@@ -74,12 +74,11 @@ void initialize_normal(DType dtype, void* y, std::int64_t n, const RandomStream&
   });
 }
 
-void initialize_uniform(DType dtype, void* y, std::int64_t n, const RandomStream& stream, std::uint64_t first_element, float lower,
-                        float upper) {
+void initialize_uniform(DType dtype, void* y, std::int64_t n, const RandomStream& stream, std::uint64_t first_element,
+                        float lower, float upper) {
   with_storage(dtype, [&]<typename T>() {
-    fill_from_batches(static_cast<T*>(y), n, first_element, [&](std::uint64_t first, float* out) {
-      uniform_batch(stream, first, lower, upper, out);
-    });
+    fill_from_batches(static_cast<T*>(y), n, first_element,
+                      [&](std::uint64_t first, float* out) { uniform_batch(stream, first, lower, upper, out); });
   });
 }
 

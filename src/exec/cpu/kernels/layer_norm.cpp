@@ -1,5 +1,6 @@
 /// @file
-/// Layer norm: threads share out rows forward and blocks of rows backward. A row stays in the first-level cache between its passes.
+/// Layer norm: threads share out rows forward and blocks of rows backward. A row stays in the first-level cache between
+/// its passes.
 
 #include "exec/cpu/kernels/layer_norm.hpp"
 
@@ -81,10 +82,11 @@ void backward_rows(const LayerNormDims& dims, const T* dy, const T* x, const T* 
 
 }  // namespace
 
-void layer_norm_forward(const LayerNormDims& dims, const void* x, const void* weight, const void* bias, void* y, float* statistics) {
+void layer_norm_forward(const LayerNormDims& dims, const void* x, const void* weight, const void* bias, void* y,
+                        float* statistics) {
   with_storage(dims.dtype, [&]<typename T>() {
-    forward(dims, static_cast<const T*>(x), static_cast<const T*>(weight), static_cast<const T*>(bias), static_cast<T*>(y),
-            statistics);
+    forward(dims, static_cast<const T*>(x), static_cast<const T*>(weight), static_cast<const T*>(bias),
+            static_cast<T*>(y), statistics);
   });
 }
 
@@ -92,9 +94,9 @@ std::int64_t layer_norm_backward_workspace_bytes(const LayerNormDims& dims) {
   return RowBlocks{dims.rows}.workspace_bytes(2 * dims.width);
 }
 
-void layer_norm_backward(const LayerNormDims& dims, const void* dy, const void* x, const void* weight, const float* statistics,
-                         void* dx, void* dweight, void* dbias, const LayerNormAccumulate& accumulate,
-                         std::span<std::byte> workspace) {
+void layer_norm_backward(const LayerNormDims& dims, const void* dy, const void* x, const void* weight,
+                         const float* statistics, void* dx, void* dweight, void* dbias,
+                         const LayerNormAccumulate& accumulate, std::span<std::byte> workspace) {
   require_workspace(workspace, layer_norm_backward_workspace_bytes(dims), "layer_norm_backward");
   auto* partials = reinterpret_cast<float*>(workspace.data());
   with_storage(dims.dtype, [&]<typename T>() {

@@ -1,7 +1,8 @@
 #pragma once
 
 /// @file
-/// y = f(x) and y = f(a, b) over flat tensors: sixteen values at a time, chunks of them on the OpenMP threads. y may be an input.
+/// y = f(x) and y = f(a, b) over flat tensors: sixteen values at a time, chunks of them on the OpenMP threads. y may be
+/// an input.
 
 #include <cstdint>
 

@@ -1,8 +1,9 @@
 #pragma once
 
 /// @file
-/// Eight Philox blocks side by side: 32 consecutive words of a RandomStream, equal to RandomStream::word. A 32-bit word stands in the low
-/// half of a 64-bit lane; the multiplication reads only that half, so the upper one may hold anything and a round needs no masking.
+/// Eight Philox blocks side by side: 32 consecutive words of a RandomStream, equal to RandomStream::word. A 32-bit word
+/// stands in the low half of a 64-bit lane; the multiplication reads only that half, so the upper one may hold anything
+/// and a round needs no masking.
 
 #include <cstdint>
 #include <cstring>
@@ -20,7 +21,8 @@ using U64x8 = std::uint64_t __attribute__((vector_size(64)));
 /// Products of the low halves of the lanes with @p factor.
 STRATA_LANES U64x8 multiply_low_halves(U64x8 a, std::uint32_t factor) {
 #if defined(__AVX512F__)
-  // The compiler would take the threefold slower 64-bit multiplication. The unmasked form trips GCC 12's warning about uninitialized values.
+  // The compiler would take the threefold slower 64-bit multiplication. The unmasked form trips GCC 12's warning about
+  // uninitialized values.
   return std::bit_cast<U64x8>(
       _mm512_maskz_mul_epu32(0xff, std::bit_cast<__m512i>(a), _mm512_set1_epi64(static_cast<long long>(factor))));
 #else

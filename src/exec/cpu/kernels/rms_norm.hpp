@@ -31,10 +31,11 @@ struct RmsNormAccumulate {
 
 std::int64_t rms_norm_backward_workspace_bytes(const RmsNormDims& dims);
 
-/// With x̂ = x·r and g = dy·weight: dx (+)= r·(g - x̂·avg(g·x̂)), dweight (+)= Σ_rows dy·x̂. Sums are in f32, rounded once; their order
-/// depends on the dims alone. dx may be dy.
+/// With x̂ = x·r and g = dy·weight: dx (+)= r·(g - x̂·avg(g·x̂)), dweight (+)= Σ_rows dy·x̂. Sums are in f32, rounded once;
+/// their order depends on the dims alone. dx may be dy.
 /// @param workspace rms_norm_backward_workspace_bytes(dims) bytes, 64-byte aligned; contents are lost.
-void rms_norm_backward(const RmsNormDims& dims, const void* dy, const void* x, const void* weight, const float* statistics, void* dx,
-                       void* dweight, const RmsNormAccumulate& accumulate, std::span<std::byte> workspace);
+void rms_norm_backward(const RmsNormDims& dims, const void* dy, const void* x, const void* weight,
+                       const float* statistics, void* dx, void* dweight, const RmsNormAccumulate& accumulate,
+                       std::span<std::byte> workspace);
 
 }  // namespace strata::cpu

@@ -1,8 +1,8 @@
 #pragma once
 
 /// @file
-/// Sums over rows whose bits depend on the number of rows alone: rows are cut into at most 64 blocks, a block adds its rows into one line of
-/// partial sums in the workspace, and the lines are added in order.
+/// Sums over rows whose bits depend on the number of rows alone: rows are cut into at most 64 blocks, a block adds its
+/// rows into one line of partial sums in the workspace, and the lines are added in order.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,7 +1,8 @@
 #pragma once
 
 /// @file
-/// From a DType at run time to a storage type at compile time, and how elementwise kernels share a tensor out over threads.
+/// From a DType at run time to a storage type at compile time, and how elementwise kernels share a tensor out over
+/// threads.
 
 #include <fmt/format.h>
 

@@ -1,10 +1,12 @@
 #pragma once
 
 /// @file
-/// Sixteen floats at a time: loads and stores of f32 and bf16, and the elementary functions that the kernels need. Written in the
-/// compiler's vector extension, so that AVX-512 is one register, AVX2 two, and nothing else in the kernels depends on the machine.
+/// Sixteen floats at a time: loads and stores of f32 and bf16, and the elementary functions that the kernels need.
+/// Written in the compiler's vector extension, so that AVX-512 is one register, AVX2 two, and nothing else in the
+/// kernels depends on the machine.
 ///
-/// Accuracy, measured against double in tests/unit/exec/test_vector_math.cpp: exp 2 ulp, erfc 2e-6 relative for |x| ≤ 4, sigmoid 4 ulp.
+/// Accuracy, measured against double in tests/unit/exec/test_vector_math.cpp: exp 2 ulp, erfc 2e-6 relative for |x| ≤
+/// 4, sigmoid 4 ulp.
 
 #include <bit>
 #include <cmath>
@@ -41,7 +43,8 @@ struct FirstLanes {
   std::size_t count;
 };
 
-/// Calls body(i, lanes) for i = 0, 16, … below @p n: once for every full vector, then for the rest. Both compute the same bits.
+/// Calls body(i, lanes) for i = 0, 16, … below @p n: once for every full vector, then for the rest. Both compute the
+/// same bits.
 template <typename Body>
 STRATA_LANES void for_lanes(std::int64_t n, Body&& body) {
   std::int64_t i = 0;
@@ -55,12 +58,10 @@ STRATA_LANES void for_lanes(std::int64_t n, Body&& body) {
 
 STRATA_LANES F32x16 broadcast(float value) { return value - F32x16{}; }
 
-STRATA_LANES F32x16 widen(U16x16 bits) {
-  return std::bit_cast<F32x16>(__builtin_convertvector(bits, U32x16) << 16U);
-}
+STRATA_LANES F32x16 widen(U16x16 bits) { return std::bit_cast<F32x16>(__builtin_convertvector(bits, U32x16) << 16U); }
 
-/// Rounds to bf16 as bf16(float) does: to nearest even, NaN stays a quiet NaN. Where the processor has an instruction for it, which costs
-/// a third, subnormal floats (below 1.2e-38) become zero.
+/// Rounds to bf16 as bf16(float) does: to nearest even, NaN stays a quiet NaN. Where the processor has an instruction
+/// for it, which costs a third, subnormal floats (below 1.2e-38) become zero.
 STRATA_LANES U16x16 narrow(F32x16 value) {
 #if defined(__AVX512BF16__)
   return std::bit_cast<U16x16>(_mm512_cvtneps_pbh(value));
@@ -99,7 +100,9 @@ STRATA_LANES void store(bf16* to, F32x16 value, AllLanes = {}) {
   const U16x16 bits = narrow(value);
   std::memcpy(static_cast<void*>(to), &bits, sizeof bits);
 }
-STRATA_LANES void store(float* to, F32x16 value, FirstLanes lanes) { std::memcpy(to, &value, lanes.count * sizeof *to); }
+STRATA_LANES void store(float* to, F32x16 value, FirstLanes lanes) {
+  std::memcpy(to, &value, lanes.count * sizeof *to);
+}
 STRATA_LANES void store(bf16* to, F32x16 value, FirstLanes lanes) {
   const U16x16 bits = narrow(value);
   std::memcpy(static_cast<void*>(to), &bits, lanes.count * sizeof *to);
@@ -140,7 +143,8 @@ STRATA_LANES F32x16 square_root(F32x16 x) {
 #endif
 }
 
-/// 1/x within 1 ulp, for 2⁻¹²⁶ ≤ |x| ≤ 2¹²⁶; NaN for NaN. A division of sixteen floats takes as long as the rest of a sigmoid.
+/// 1/x within 1 ulp, for 2⁻¹²⁶ ≤ |x| ≤ 2¹²⁶; NaN for NaN. A division of sixteen floats takes as long as the rest of a
+/// sigmoid.
 STRATA_LANES F32x16 reciprocal(F32x16 x) {
 #if defined(__AVX512F__)
   const F32x16 estimate = _mm512_maskz_rcp14_ps(0xffff, x);
@@ -152,8 +156,8 @@ STRATA_LANES F32x16 reciprocal(F32x16 x) {
 
 /// eˣ within 2 ulp for -87.3 ≤ x ≤ 88; NaN for NaN; anything elsewhere.
 STRATA_LANES F32x16 exponential_in_range(F32x16 x) {
-  // eˣ = 2ⁿ·2ᶠ with x·log₂e = n + f, |f| ≤ ½. Adding 1.5·2²³ leaves the nearest integer in the low bits. Log₂e has two parts, the first of
-  // which meets n in an fma.
+  // eˣ = 2ⁿ·2ᶠ with x·log₂e = n + f, |f| ≤ ½. Adding 1.5·2²³ leaves the nearest integer in the low bits. Log₂e has two
+  // parts, the first of which meets n in an fma.
   constexpr float log2_e = 1.44269502F;
   constexpr float log2_e_rest = 1.92596299e-8F;
   constexpr float magic = 12582912.0F;
@@ -179,15 +183,16 @@ STRATA_LANES F32x16 exponential(F32x16 x) {
   return x > 88.0F ? broadcast(std::numeric_limits<float>::infinity()) : exponential_of_negative(x);
 }
 
-/// 1/(1 + e⁻ˣ), relatively accurate on both sides, so that gelu and silu keep their small negative tails. Not below 1.6e-38.
+/// 1/(1 + e⁻ˣ), relatively accurate on both sides, so that gelu and silu keep their small negative tails. Not
+/// below 1.6e-38.
 STRATA_LANES F32x16 sigmoid(F32x16 x) {
   const F32x16 above = x < -87.0F ? broadcast(-87.0F) : x;
   const F32x16 within = above > 87.0F ? broadcast(87.0F) : above;
   return reciprocal(1.0F + exponential_in_range(-within));
 }
 
-/// Complementary error function of x ≥ 0: a Chebyshev fit of its logarithm (Press et al., Numerical Recipes, 6.2), 1.2e-7 relative
-/// before rounding. 0 from 10 on.
+/// Complementary error function of x ≥ 0: a Chebyshev fit of its logarithm (Press et al., Numerical
+/// Recipes, 6.2), 1.2e-7 relative before rounding. 0 from 10 on.
 STRATA_LANES F32x16 erfc_positive(F32x16 positive) {
   const F32x16 x = positive > 10.0F ? broadcast(10.0F) : positive;
   const F32x16 t = reciprocal(1.0F + 0.5F * x);

@@ -1,0 +1,57 @@
+"""What is printed comes back: plans and programs."""
+
+import json
+
+
+def summary(folder):
+    return json.loads(next(folder.glob("results/e2e/*/*.jsonl")).read_text().splitlines()[-1])
+
+
+def test_a_printed_plan_trains_what_the_planner_would(strata, experiment, tmp_path):
+    file = experiment()
+    plan = tmp_path / "plan.toml"
+    plan.write_text(strata(None, "plan", file).output)
+    assert strata(2, "run", file).code == 0
+    planned = summary(tmp_path)
+    assert strata(2, "run", file, "--plan", plan, "--results", tmp_path / "again").code == 0
+    again = json.loads(next(tmp_path.glob("again/e2e/*/1.jsonl")).read_text().splitlines()[-1])
+    assert planned["status"] == again["status"] == "ok"
+    assert planned["parameter_checksum"] == again["parameter_checksum"]
+
+
+def test_an_edited_plan_runs_as_edited(strata, experiment, tmp_path):
+    file = experiment()
+    text = strata(None, "plan", file).output
+    assert 'recompute = "none"' in text
+    plan = tmp_path / "plan.toml"
+    plan.write_text(text.replace('recompute = "none"', 'recompute = "block"').replace("26214400", "4096"))
+    program = strata(None, "program", file, "--plan", plan).output
+    assert "recompute" in program
+    assert program.count(" all_reduce ") > strata(None, "program", file).output.count(" all_reduce ")
+    assert strata(2, "run", file, "--plan", plan).code == 0
+
+
+def test_a_plan_for_another_mesh_is_refused(strata, experiment, tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_text(strata(None, "plan", experiment(ranks=4)).output)
+    ended = strata(2, "run", experiment(ranks=2), "--plan", plan)
+    assert ended.code == 2
+    assert "4 ranks" in ended.messages()[0]
+
+
+def test_a_plan_asking_for_what_cannot_be_lowered_is_refused_by_name(strata, experiment, tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_text(strata(None, "plan", experiment()).output.replace('kind = "simultaneous"', 'kind = "cyclic"'))
+    ended = strata(2, "run", experiment(), "--plan", plan)
+    assert ended.code == 3
+    assert "schedule.kind = cyclic" in ended.messages()[0]
+
+
+def test_programs_differ_by_rank_in_their_data_alone(strata, experiment):
+    file = experiment()
+    first = strata(None, "program", file, "--rank", "0").output.splitlines()
+    second = strata(None, "program", file, "--rank", "1").output.splitlines()
+    assert len(first) == len(second)
+    different = [a for a, b in zip(first, second, strict=True) if a != b]
+    assert all("program rank" in line or "first_sample" in line or "first_element" in line for line in different)
+    assert strata(None, "program", file, "--rank", "2").code == 2

@@ -1,0 +1,72 @@
+"""Training as the quickstart does it, in small."""
+
+import json
+import statistics
+from pathlib import Path
+
+import h5py
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def losses(file):
+    return [row["loss"] for row in map(json.loads, file.read_text().splitlines()) if row["kind"] == "step"]
+
+
+@pytest.fixture
+def quickstart(strata, tmp_path):
+    def run(ranks, *words):
+        ended = strata(ranks, "run", ROOT / "experiments/quickstart.toml", *words, timeout=300)
+        assert ended.code == 0, ended.error
+        return {
+            json.loads(file.read_text().splitlines()[0])["model_name"]: file
+            for file in tmp_path.glob("results/quickstart/*/1.jsonl")
+            if json.loads(file.read_text().splitlines()[0])["num_ranks"] == ranks
+        }
+
+    return run
+
+
+def test_four_ranks_learn_what_one_learns(quickstart):
+    one = quickstart(1, "--set", "train.steps=60")
+    four = quickstart(4, "--set", "train.steps=60")
+    for model in ("gpt-micro", "vgg13-cifar"):
+        alone, together = losses(one[model]), losses(four[model])
+        assert len(alone) == len(together) == 60
+        assert together[0] == pytest.approx(alone[0], rel=1e-5)
+        assert statistics.mean(together[-10:]) <= 0.8 * statistics.mean(together[:10])
+    # VGG-13 at a high loss amplifies rounding; the GPT's losses stay together.
+    assert losses(four["gpt-micro"]) == pytest.approx(losses(one["gpt-micro"]), rel=1e-3)
+
+
+def test_predictions_stand_beside_measurements(quickstart):
+    for file in quickstart(2, "--set", "train.steps=6").values():
+        with h5py.File(file.with_suffix(".h5")) as results:
+            rows = {
+                metric.decode(): (predicted, measured)
+                for metric, predicted, measured in zip(
+                    results["predictions/metric"][:],
+                    results["predictions/predicted"][:],
+                    results["predictions/measured"][:],
+                    strict=True,
+                )
+            }
+        assert {"arena_peak_bytes", "all_reduce_sent_bytes"} <= set(rows)
+        for metric, (predicted, measured) in rows.items():
+            assert predicted == measured, metric
+        assert rows["all_reduce_sent_bytes"][0] > 0
+
+
+def test_bf16_trains(quickstart):
+    for file in quickstart(2, "--set", "train.dtype=bf16", "--set", "train.steps=60").values():
+        values = losses(file)
+        assert statistics.mean(values[-10:]) <= 0.8 * statistics.mean(values[:10])
+
+
+def test_an_emulated_link_is_named_in_the_results(strata, experiment, tmp_path):
+    ended = strata(2, "run", experiment(), "--set", "communication.emulated_gbit_per_s=1")
+    assert ended.code == 0, ended.error
+    with h5py.File(next(tmp_path.glob("results/e2e/*/1.h5"))) as file:
+        assert file.attrs["emulated_link_bytes_per_second"] == pytest.approx(1.25e8)
+        assert "emulated_link" in file.attrs["transport"]
