@@ -12,7 +12,7 @@ from strata_analysis.statistics import CONFIDENCE, median, num_outliers, rate
 # Keys of a point that have a column of their own, or that vary along a scaling series by its nature.
 NAMED_KEYS = {"backend", "model.name", "strategy.name", "train.dtype", "resources.threads_per_rank"}
 SCALING_KEYS = {"resources.nodes", "resources.ranks_per_node", "train.global_batch", "train.global_batch_tokens"}
-EMULATION_KEYS = {"communication.emulated_alpha_us", "communication.emulated_gbit_per_s"}
+EMULATION_KEYS = {"communication.emulated_link.alpha_us", "communication.emulated_link.gbit_per_s"}
 
 
 def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:

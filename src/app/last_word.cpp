@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,6 +39,7 @@ void close_all_but(int kept) {
 
 [[noreturn]] void stand_by(int pipe, std::int64_t watched_pid) {
   ::setsid();
+  ::prctl(PR_SET_NAME, "strata-lastword", 0, 0, 0);  // as `ps` shows it
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}) ::signal(signal, SIG_IGN);
   close_all_but(pipe);
   std::string watched;

@@ -2,10 +2,8 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "base/error.hpp"
-#include "planners/planner.hpp"
+#include "config/accepted.hpp"
 
 namespace strata::app {
 namespace {
@@ -22,15 +20,6 @@ std::string_view type_of(const OptionValue& value) {
   return names[value.index()];
 }
 
-bool is_word_of(std::string_view accepted, std::string_view word) {
-  while (!accepted.empty()) {
-    const std::size_t bar = std::min(accepted.find(" | "), accepted.size());
-    if (accepted.substr(0, bar) == word) return true;
-    accepted.remove_prefix(std::min(bar + 3, accepted.size()));
-  }
-  return false;
-}
-
 /// @p given in the row's type: an integer may stand for a number.
 OptionValue checked(const Experiment& experiment, const OptionRow& row, const OptionValue& given) {
   const std::string key = fmt::format("strategy.{}", row.name);
@@ -43,9 +32,8 @@ OptionValue checked(const Experiment& experiment, const OptionRow& row, const Op
                                 text_of(given), type_of(row.default_value), row.accepted.empty() ? "" : ", ",
                                 row.accepted));
   }
-  if (const auto* word = std::get_if<std::string>(&value);
-      word != nullptr && !row.accepted.empty() && !is_word_of(row.accepted, *word)) {
-    throw UserError(fmt::format("{}: {} = \"{}\"; accepted: {}", experiment.where(key), key, *word, row.accepted));
+  if (const std::string wrong = refusal(value, row.accepted); !wrong.empty()) {
+    throw UserError(fmt::format("{}: {}: {}", experiment.where(key), key, wrong));
   }
   return value;
 }
@@ -53,7 +41,10 @@ OptionValue checked(const Experiment& experiment, const OptionRow& row, const Op
 }  // namespace
 
 std::map<std::string, OptionValue> complete_strategy_options(const Experiment& experiment) {
-  const Planner& planner = find_planner(experiment.strategy.name);
+  return complete_strategy_options(experiment, find_planner(experiment.strategy.name));
+}
+
+std::map<std::string, OptionValue> complete_strategy_options(const Experiment& experiment, const Planner& planner) {
   std::map<std::string, OptionValue> result;
   std::string accepted;
   for (const OptionRow& row : planner.options()) {

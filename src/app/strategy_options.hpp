@@ -8,12 +8,15 @@
 
 #include "base/option_value.hpp"
 #include "config/experiment.hpp"
+#include "planners/planner.hpp"
 
 namespace strata::app {
 
 /// Every option of the experiment's mode, defaults filled in.
 /// @throws UserError with key, place and what is accepted.
 std::map<std::string, OptionValue> complete_strategy_options(const Experiment& experiment);
+/// As above for a given @p planner.
+std::map<std::string, OptionValue> complete_strategy_options(const Experiment& experiment, const Planner& planner);
 
 /// Checks the mode's options and drops those that equal their default, so that a point's id names only what differs.
 void normalise_strategy(Experiment& experiment);

@@ -142,6 +142,17 @@ class Line {
     return value;
   }
 
+  /// What @p parse returns, its complaints with the line.
+  auto parsed(const auto& parse) const {
+    try {
+      return parse();
+    } catch (const UserError& error) {
+      fail(error.what());
+    }
+  }
+
+  int number() const { return number_; }
+
   /// Number behind a mark: `%12`, `#12`, `mb0`.
   int marked(std::string_view mark, std::string_view text) const {
     if (!text.starts_with(mark)) fail(fmt::format("expected `{}…`, found `{}`", mark, text));
@@ -272,12 +283,13 @@ Instruction parse_instruction(const Program& program, Line& line, std::size_t in
   };
   in.inputs = parse_operands(program, line, trimmed(operands.substr(0, arrow)));
   in.outputs = parse_operands(program, line, trimmed(operands.substr(arrow + 2)));
-  in.attributes = parse_attributes(line.field());
+  const std::string_view attributes = line.field();
+  in.attributes = line.parsed([&] { return parse_attributes(attributes); });
   in.phase = find_word<Phase>(line, line.word(), static_cast<int>(Phase::metrics) + 1, "phase");
   in.micro_batch = line.marked("mb", line.word());
   in.name = line.field();
   while (!line.empty()) {
-    Line field(line.field(), 0);
+    Line field(line.field(), line.number());
     const std::string_view word = field.word();
     if (word == "workspace") {
       in.workspace = line.marked("%", field.word());
@@ -297,7 +309,8 @@ Buffer parse_buffer(Line& line, std::size_t index) {
   if (line.marked("%", line.word()) != static_cast<int>(index)) line.fail(fmt::format("expected buffer %{}", index));
   b.name = line.word();
   b.num_elements = line.integer(line.word());
-  b.dtype = parse_dtype(line.word());
+  const std::string_view dtype = line.word();
+  b.dtype = line.parsed([&] { return parse_dtype(dtype); });
   b.category = find_word<Category>(line, line.word(), num_categories, "category");
   b.offset_bytes = line.integer(line.value_of("at"));
   b.persistent = line.accept("persistent");

@@ -30,6 +30,10 @@ std::string describe(const Instruction& in, std::string_view section, std::size_
                                   describe(section.instructions[index], section.name, index), what));
 }
 
+bool is_point_to_point(const Instruction& in) {
+  return in.is_collective() && (in.collective == Collective::send || in.collective == Collective::recv);
+}
+
 /// Number of roles in a signature's list, and how many of them must be there.
 struct Arity {
   int most = 0;
@@ -64,16 +68,23 @@ void verify_operands(const Program& program, const Section& section, std::size_t
             fmt::format("version t-{} of {}, which has {}", operand.lag, buffer.name, buffer.versions));
     }
   }
+  const auto is_buffer = [&](int id) { return id >= 0 && id < static_cast<int>(program.buffers.size()); };
+  check(in.workspace == -1 || is_buffer(in.workspace), "no such workspace buffer");
+  check(std::ranges::all_of(in.allocs, is_buffer), "allocates a buffer that does not exist");
+  check(std::ranges::all_of(in.frees, is_buffer), "frees a buffer that does not exist");
   for (const Wait& wait : in.waits) {
-    check(wait.lag > 0 ? wait.instruction < static_cast<int>(section.instructions.size())
-                       : wait.instruction >= 0 && wait.instruction < static_cast<int>(index),
-          fmt::format("dangling wait for #{}", wait.instruction));
+    // An earlier repetition has instructions behind this one too; only the body repeats.
+    const std::size_t end = wait.lag > 0 && section.name == "body" ? section.instructions.size() : index;
+    check(wait.lag >= 0 && (wait.lag == 0 || section.name == "body") && wait.instruction >= 0 &&
+              wait.instruction < static_cast<int>(end),
+          fmt::format("dangling wait for #{}@-{}", wait.instruction, wait.lag));
   }
   if (in.is_collective()) {
     check(in.group >= 0 && in.group < static_cast<int>(program.groups.size()), "no such group");
     const auto& ranks = program.groups[static_cast<std::size_t>(in.group)].ranks;
     check(std::ranges::count(ranks, program.rank) == 1, "this rank is not a member of the group");
     check(in.root >= 0 && in.root < static_cast<int>(ranks.size()), "root or peer outside of the group");
+    check(!is_point_to_point(in) || ranks[static_cast<std::size_t>(in.root)] != program.rank, "its peer is itself");
     check(in.inputs.size() + in.outputs.size() >= 1, "a collective without operands");
     return;
   }
@@ -87,8 +98,56 @@ void verify_operands(const Program& program, const Section& section, std::size_t
         fmt::format("{} outputs where ({}) are expected", in.outputs.size(), signature.outputs));
 }
 
-/// Use only between alloc and free; each allocated and freed exactly once.
-void verify_lifetimes(const Program& program, const Section& section) {
+/// Who holds which bytes of the arena. Ordered streams hide nothing here: two buffers that are alive at once may never
+/// share a byte, even where every access is ordered.
+class Occupancy {
+ public:
+  /// @return the buffer that is in the way, -1: none.
+  int insert(const Buffer& buffer, int id) {
+    const std::int64_t bytes = buffer.size_bytes() * buffer.versions;
+    if (bytes == 0) return -1;
+    const auto after = by_begin_.lower_bound(buffer.offset_bytes);
+    if (after != by_begin_.end() && after->first < buffer.offset_bytes + bytes) return after->second.id;
+    if (after != by_begin_.begin() && std::prev(after)->second.end > buffer.offset_bytes) {
+      return std::prev(after)->second.id;
+    }
+    by_begin_.emplace(buffer.offset_bytes, Held{buffer.offset_bytes + bytes, id});
+    return -1;
+  }
+  void erase(const Buffer& buffer) {
+    if (buffer.size_bytes() > 0) by_begin_.erase(buffer.offset_bytes);
+  }
+
+ private:
+  struct Held {
+    std::int64_t end;
+    int id;
+  };
+  std::map<std::int64_t, Held> by_begin_;
+};
+
+/// Every buffer has a place in the arena, and persistent ones each their own. @return what the persistent ones hold.
+Occupancy verify_places(const Program& program) {
+  Occupancy held;
+  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+    const Buffer& buffer = program.buffers[id];
+    if (buffer.offset_bytes < 0 || buffer.offset_bytes % arena_alignment_bytes != 0 ||
+        buffer.offset_bytes + buffer.size_bytes() * buffer.versions > program.arena_bytes) {
+      throw InternalError(
+          fmt::format("program of rank {}: buffer {} has no place in the arena", program.rank, buffer.name));
+    }
+    if (!buffer.persistent) continue;
+    if (const int other = held.insert(buffer, static_cast<int>(id)); other >= 0) {
+      throw InternalError(fmt::format("program of rank {}: persistent buffers {} and {} share an address", program.rank,
+                                      program.buffers[static_cast<std::size_t>(other)].name, buffer.name));
+    }
+  }
+  return held;
+}
+
+/// Use only between alloc and free; each allocated and freed exactly once; no two at one address.
+/// @param held by the persistent buffers.
+void verify_lifetimes(const Program& program, const Section& section, Occupancy held) {
   enum class State { unborn, alive, dead };
   std::vector<State> state(program.buffers.size(), State::unborn);
   const auto name = [&](int id) -> const std::string& { return program.buffers[static_cast<std::size_t>(id)].name; };
@@ -98,6 +157,9 @@ void verify_lifetimes(const Program& program, const Section& section) {
       State& s = state[static_cast<std::size_t>(id)];
       if (s != State::unborn || program.buffers[static_cast<std::size_t>(id)].persistent) {
         fail(program, section, i, fmt::format("{} is allocated twice or is persistent", name(id)));
+      }
+      if (const int other = held.insert(program.buffers[static_cast<std::size_t>(id)], id); other >= 0) {
+        fail(program, section, i, fmt::format("{} and {} are alive at one address", name(id), name(other)));
       }
       s = State::alive;
     }
@@ -112,7 +174,11 @@ void verify_lifetimes(const Program& program, const Section& section) {
     if (in.workspace >= 0) use(in.workspace);
     for (const int id : in.frees) {
       use(id);
+      if (program.buffers[static_cast<std::size_t>(id)].persistent) {
+        fail(program, section, i, fmt::format("{} is persistent and is freed", name(id)));
+      }
       state[static_cast<std::size_t>(id)] = State::dead;
+      held.erase(program.buffers[static_cast<std::size_t>(id)]);
     }
   }
   for (std::size_t id = 0; id < state.size(); ++id) {
@@ -180,21 +246,25 @@ bool single_stream(const Section& section) {
 }  // namespace
 
 void verify(const Program& program) {
+  const auto twice = [&](const auto& named, std::string_view what, const auto& name_of) {
+    std::set<std::string_view> seen;
+    for (const auto& one : named) {
+      if (!seen.insert(name_of(one)).second) {
+        throw InternalError(fmt::format("program of rank {}: two {}s are named {}", program.rank, what, name_of(one)));
+      }
+    }
+  };
+  twice(program.streams, "stream", [](const std::string& name) -> std::string_view { return name; });
+  twice(program.groups, "group", [](const Group& group) -> std::string_view { return group.name; });
+  const Occupancy held = verify_places(program);
   for (const Section& section :
        {Section{"prologue", program.prologue}, Section{"body", program.body}, Section{"epilogue", program.epilogue}}) {
     for (std::size_t i = 0; i < section.instructions.size(); ++i) {
       verify_operands(program, section, i);
     }
-    verify_lifetimes(program, section);
+    verify_lifetimes(program, section, held);
     if (!single_stream(section)) {
       verify_races(program, section);
-    }
-  }
-  for (const Buffer& buffer : program.buffers) {
-    if (buffer.offset_bytes < 0 || buffer.offset_bytes % arena_alignment_bytes != 0 ||
-        buffer.offset_bytes + buffer.size_bytes() * buffer.versions > program.arena_bytes) {
-      throw InternalError(
-          fmt::format("program of rank {}: buffer {} has no place in the arena", program.rank, buffer.name));
     }
   }
 }
@@ -266,20 +336,33 @@ class Rendezvous {
           other.streams[s] != programs_[asker].streams[static_cast<std::size_t>(in.stream)]) {
         continue;
       }
+      // A message to or from somebody else has to pass first: its members may still come to this operation.
+      if (is_point_to_point(in) != is_point_to_point(candidate)) continue;
+      if (is_point_to_point(in) && (candidate.collective == in.collective ||
+                                    group.ranks[static_cast<std::size_t>(candidate.root)] != static_cast<int>(asker))) {
+        continue;
+      }
       return s;
     }
     return npos;
   }
 
-  std::int64_t size_bytes(std::size_t rank, const Instruction& in) const {
-    std::int64_t bytes = 0;
+  /// The full tensor: the larger side of a gather or scatter. Equal bytes of another dtype are another tensor.
+  struct Payload {
+    std::int64_t num_elements = 0;
+    DType dtype = DType::f32;
+    bool operator==(const Payload&) const = default;
+    std::string text() const { return fmt::format("{} {}", num_elements, to_string(dtype)); }
+  };
+  Payload payload(std::size_t rank, const Instruction& in) const {
+    Payload result;
     for (const auto* operands : {&in.inputs, &in.outputs}) {
       for (const Operand& operand : *operands) {
-        bytes = std::max(bytes, operand.num_elements *
-                                    size_of(programs_[rank].buffers[static_cast<std::size_t>(operand.buffer)].dtype));
+        result.num_elements = std::max(result.num_elements, operand.num_elements);
+        result.dtype = programs_[rank].buffers[static_cast<std::size_t>(operand.buffer)].dtype;
       }
     }
-    return bytes;
+    return result;
   }
 
   bool try_head(std::size_t rank, std::size_t stream) {
@@ -292,7 +375,7 @@ class Rendezvous {
     }
     const Group& group = programs_[rank].groups[static_cast<std::size_t>(in.group)];
     std::vector<int> members = group.ranks;
-    const bool point_to_point = in.collective == Collective::send || in.collective == Collective::recv;
+    const bool point_to_point = is_point_to_point(in);
     if (point_to_point) {
       members = {static_cast<int>(rank), group.ranks[static_cast<std::size_t>(in.root)]};
     }
@@ -303,15 +386,14 @@ class Rendezvous {
       if (s == npos) return false;
       const int other_index = ready_head(m, s);
       const Instruction& other = at(m, other_index);
-      const bool kinds_agree =
-          point_to_point && m != rank
-              ? (in.collective == Collective::send ? Collective::recv : Collective::send) == other.collective
-              : in.collective == other.collective && in.root == other.root && in.reduction == other.reduction;
-      if (!kinds_agree || size_bytes(rank, in) != size_bytes(m, other)) {
-        throw InternalError(
-            fmt::format("mismatched collectives in group {}: rank {} {} ({} bytes), rank {} {} ({} bytes)", group.name,
-                        rank, describe(in, name_, static_cast<std::size_t>(index)), size_bytes(rank, in), m,
-                        describe(other, name_, static_cast<std::size_t>(other_index)), size_bytes(m, other)));
+      const bool kinds_agree = point_to_point || (in.collective == other.collective && in.root == other.root &&
+                                                  in.reduction == other.reduction);
+      if (!kinds_agree || payload(rank, in) != payload(m, other)) {
+        throw InternalError(fmt::format("mismatched collectives in group {}: rank {} {} ({}), rank {} {} ({})",
+                                        group.name, rank, describe(in, name_, static_cast<std::size_t>(index)),
+                                        payload(rank, in).text(), m,
+                                        describe(other, name_, static_cast<std::size_t>(other_index)),
+                                        payload(m, other).text()));
       }
       heads.emplace_back(m, s);
     }
@@ -356,6 +438,10 @@ void verify(const std::vector<Program>& programs) {
     }
     for (const Group& group : programs[r].groups) {
       for (const int member : group.ranks) {
+        if (member < 0 || member >= static_cast<int>(programs.size())) {
+          throw InternalError(
+              fmt::format("rank {}: group {} = {} in a world of {}", r, group.name, group.ranks, programs.size()));
+        }
         const auto& theirs = programs.at(static_cast<std::size_t>(member)).groups;
         if (std::ranges::find(theirs, group) == theirs.end()) {
           throw InternalError(

@@ -48,6 +48,19 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
     if (d.slices > 1) refuse(fmt::format("{}: slices = {}", name, d.slices));
     if (d.recompute == Recompute::after_communication) refuse(name + ": recompute = after_communication");
   }
+  // A block is recomputed as a whole: a rule for a part of it would otherwise do nothing, or more than it says.
+  for (const Block& block : graph.blocks) {
+    const auto at = [&](int o) -> const OperatorDecision& { return decisions[static_cast<std::size_t>(o)]; };
+    for (int o = block.first_operator; o < block.first_operator + block.num_operators; ++o) {
+      if (at(o).recompute != at(block.first_operator).recompute) {
+        const auto named = [&](int p) {
+          return fmt::format("{}: recompute = {}", graph.operators[static_cast<std::size_t>(p)].name,
+                             to_string(at(p).recompute));
+        };
+        refuse(fmt::format("{} beside {} in block {}", named(o), named(block.first_operator), block.name));
+      }
+    }
+  }
 }
 
 class StepLowering {

@@ -26,8 +26,8 @@ def rank_processes(binary, file):
             if words[0].decode() != binary or str(file).encode() not in words:
                 continue
             environment = (process / "environ").read_bytes().split(b"\0")
-            if int((process / "stat").read_text().rsplit(")", 1)[1].split()[3]) == int(process.name):
-                continue  # a session of its own: it stands by
+            if (process / "comm").read_text().strip() != "strata":
+                continue  # stands by
         except (OSError, ValueError):
             continue
         rank = next(word for word in environment if word.startswith(b"PMI_RANK="))

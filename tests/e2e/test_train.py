@@ -65,7 +65,7 @@ def test_bf16_trains(quickstart):
 
 
 def test_an_emulated_link_is_named_in_the_results(strata, experiment, tmp_path):
-    ended = strata(2, "run", experiment(), "--set", "communication.emulated_gbit_per_s=1")
+    ended = strata(2, "run", experiment(), "--set", "communication.emulated_link.gbit_per_s=1")
     assert ended.code == 0, ended.error
     with h5py.File(next(tmp_path.glob("results/e2e/*/1.h5"))) as file:
         assert file.attrs["emulated_link_bytes_per_second"] == pytest.approx(1.25e8)

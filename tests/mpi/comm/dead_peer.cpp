@@ -21,8 +21,14 @@
 int main(int argc, char** argv) {
   using namespace strata;
   using namespace strata::comm;
-  const std::string transport = argc > 1 ? argv[1] : "shm";
-  const bool polling = argc > 2 && std::string(argv[2]) == "polling";
+  if (argc != 4) {
+    fmt::print(stderr, "usage: dead_peer TRANSPORT thread|polling FILE\n");
+    return 2;
+  }
+  const std::string transport = argv[1];
+  const bool polling = std::string(argv[2]) == "polling";
+  // Hydra kills the process groups of the survivors, with its clean-up off too: this process leaves its own.
+  setpgid(0, getpgid(getppid()));
   signal(SIGUSR1, SIG_IGN);  // what hydra sends to the survivors
   const Session session(argc, argv);
   const World world;
@@ -48,8 +54,11 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "rank {} did not notice\n", world.rank());
   } catch (const CommunicationError& error) {
     const double seconds = static_cast<double>(now_ns() - begin) * 1e-9;
-    fmt::print(stderr, "rank {} noticed {}: {}\n", world.rank(), seconds < 2.0 ? "in time" : "late", error.what());
+    // Into a file: the launcher has closed its pipes by now.
+    if (std::FILE* said = std::fopen(argv[3], "a")) {
+      fmt::print(said, "rank {} noticed {}: {}\n", world.rank(), seconds < 2.0 ? "in time" : "late", error.what());
+      std::fclose(said);
+    }
   }
-  std::fflush(nullptr);
   std::_Exit(0);
 }

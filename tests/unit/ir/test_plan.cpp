@@ -329,13 +329,18 @@ state = { p = "8x1", g = "8x1", os = "8x1" }
 match = "block[1].mlp.fc1"
 slices = 4
 slice_state = ["zdp", "dp", "dp", "dp"]
-
-[why]
-predicted_seconds = 0.0
-predicted_peak_bytes = 0
-binding = ""
-runner_up = ""
 )");
+}
+
+TEST(PlanText, OnlyWhatWasPredictedIsPrinted) {
+  Plan plan = data_plan(1, 8);
+  plan.strategy = "ddp";
+  EXPECT_THAT(to_text(plan), Not(HasSubstr("[why]")));
+  plan.why.predicted_peak_bytes = 4096;
+  plan.why.binding = "memory";
+  EXPECT_THAT(to_text(plan), HasSubstr("\n[why]\npredicted_peak_bytes = 4096\nbinding = \"memory\"\n"));
+  EXPECT_THAT(to_text(plan), Not(HasSubstr("predicted_seconds")));
+  EXPECT_EQ(parse_plan(to_text(plan), "a.toml"), plan);
 }
 
 TEST(PlanText, AbsentKeysHaveTheirDefaults) {
