@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -389,11 +390,10 @@ class Rendezvous {
       const bool kinds_agree = point_to_point || (in.collective == other.collective && in.root == other.root &&
                                                   in.reduction == other.reduction);
       if (!kinds_agree || payload(rank, in) != payload(m, other)) {
-        throw InternalError(fmt::format("mismatched collectives in group {}: rank {} {} ({}), rank {} {} ({})",
-                                        group.name, rank, describe(in, name_, static_cast<std::size_t>(index)),
-                                        payload(rank, in).text(), m,
-                                        describe(other, name_, static_cast<std::size_t>(other_index)),
-                                        payload(m, other).text()));
+        throw InternalError(
+            fmt::format("mismatched collectives in group {}: rank {} {} ({}), rank {} {} ({})", group.name, rank,
+                        describe(in, name_, static_cast<std::size_t>(index)), payload(rank, in).text(), m,
+                        describe(other, name_, static_cast<std::size_t>(other_index)), payload(m, other).text()));
       }
       heads.emplace_back(m, s);
     }

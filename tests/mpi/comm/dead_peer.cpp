@@ -27,8 +27,6 @@ int main(int argc, char** argv) {
   }
   const std::string transport = argv[1];
   const bool polling = std::string(argv[2]) == "polling";
-  // Hydra kills the process groups of the survivors, with its clean-up off too: this process leaves its own.
-  setpgid(0, getpgid(getppid()));
   signal(SIGUSR1, SIG_IGN);  // what hydra sends to the survivors
   const Session session(argc, argv);
   const World world;

@@ -3,7 +3,8 @@
 set -uo pipefail
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
-"$1" -disable-auto-cleanup -n 3 "$2" "$3" "$4" "$said"
+# Hydra kills the process groups that it started: each rank has a session of its own, out of its reach.
+"$1" -n 3 setsid --fork --wait "$2" "$3" "$4" "$said"
 for _ in $(seq 50); do
   (($(wc -l <"$said") == 2)) && break
   sleep 0.1
