@@ -49,7 +49,7 @@ constexpr std::array table = {
     KernelSignature{convolution_forward, "convolution_forward", "x,weight,bias?", "y",
                     "samples,in,out,kernel,stride,padding,height,width"},
     KernelSignature{convolution_backward_input, "convolution_backward_input", "dy,weight", "dx",
-                    "samples,in,out,kernel,stride,padding,height,width,accumulate"},
+                    "samples,in,out,kernel,stride,padding,height,width"},
     KernelSignature{convolution_backward_weight, "convolution_backward_weight", "x,dy", "dweight,dbias?",
                     "samples,in,out,kernel,stride,padding,height,width,accumulate"},
     KernelSignature{max_pool_forward, "max_pool_forward", "x", "y,indices",

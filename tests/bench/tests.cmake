@@ -1,4 +1,7 @@
-# Benchmarks: executables for a person to run, not tests. ctest knows nothing of them.
+# Benchmarks: executables for a person to run, not tests. ctest knows nothing of them, and sanitizers have no use for them.
+if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  return()
+endif()
 
 # strata_bench(<name> LIBRARIES lib...): the executable <name> from bench/<name>.cpp.
 function(strata_bench name)
@@ -10,3 +13,5 @@ endfunction()
 
 strata_bench(bench_overlap LIBRARIES strata_app)
 strata_bench(bench_collectives LIBRARIES strata_comm)
+strata_bench(bench_dense LIBRARIES strata_exec OpenMP::OpenMP_CXX)
+strata_bench(bench_memory_bound LIBRARIES strata_exec OpenMP::OpenMP_CXX)

@@ -50,19 +50,24 @@ def test_a_killed_rank_ends_the_job_and_loses_nothing_old(strata, experiment, tm
                 stderr=output,
                 env=os.environ | {"OMP_NUM_THREADS": "1"},
             )
-        deadline = time.monotonic() + 60
-        while not any(path.read_text().count('"measured"') for path in results.glob("e2e/*/1.jsonl")):
-            assert time.monotonic() < deadline, "the job did not start"
-            time.sleep(0.05)
-        time.sleep(generator.uniform(0.0, 2.0))
-        ranks = rank_processes(strata.binary, file)
-        assert len(ranks) == RANKS
-        os.kill(ranks[victim], signal.SIGKILL)
-        killed_at = time.time()
-        job.wait(timeout=10)
-        while rank_processes(strata.binary, file):
-            assert time.time() - killed_at < 10, "a survivor is still there"
-            time.sleep(0.02)
+        try:
+            deadline = time.monotonic() + 60
+            while not any(path.read_text().count('"measured"') for path in results.glob("e2e/*/1.jsonl")):
+                assert time.monotonic() < deadline, "the job did not start"
+                time.sleep(0.05)
+            time.sleep(generator.uniform(0.0, 2.0))
+            ranks = rank_processes(strata.binary, file)
+            assert len(ranks) == RANKS
+            os.kill(ranks[victim], signal.SIGKILL)
+            killed_at = time.time()
+            job.wait(timeout=10)
+            while rank_processes(strata.binary, file):
+                assert time.time() - killed_at < 10, "a survivor is still there"
+                time.sleep(0.02)
+        finally:
+            job.kill()
+            for process in rank_processes(strata.binary, file).values():
+                os.kill(process, signal.SIGKILL)
 
         folder = next(results.glob("e2e/*"))
         deadline = time.monotonic() + 10

@@ -46,12 +46,13 @@ def _figure(model: str, members: pd.DataFrame, series: list, kind: str) -> Figur
     for number, (label, group) in enumerate(series):
         good = style.good(group)
         base = base_of(group)
+        base_rate = style.number(base["samples_per_second"])
         axes.errorbar(
             good["num_ranks"],
             good["samples_per_second"],
             yerr=style.intervals(good, "samples_per_second"),
             capsize=2,
-            label=f"{label}; 100 % = {style.number(base['samples_per_second'])} {base['sample_unit']}s/s on {_ranks(base)}",
+            label=f"{label}; 100 % = {base_rate} {base['sample_unit']}s/s on {_ranks(base)}",
             **style.line_style(group.iloc[0], number),
         )
         axes.containers[-1].lines[0].set_gid(f"rate/{label}")

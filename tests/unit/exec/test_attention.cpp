@@ -253,8 +253,10 @@ TEST_P(AttentionAgainstReference, OutputsAndGradients) {
     SCOPED_TRACE(fmt::format("batch {} seq {} heads {}/{} dim {}", shape.batch, shape.seq, shape.heads, shape.kv_heads,
                              shape.head_dim));
     EXPECT_LT(relative_error(p.out, r.out, 0.1), out_bound);
-    EXPECT_LT(relative_error(p.dq, r.dq, 0.1), gradient_bound);
-    EXPECT_LT(relative_error(p.dk, r.dk, 0.1), gradient_bound);
+    // One key: the gradients are zero, and what is left is the rounding of out inside D, times q and k of order one.
+    const double score_floor = shape.seq == 1 ? 0.5 : 0.1;
+    EXPECT_LT(relative_error(p.dq, r.dq, score_floor), gradient_bound);
+    EXPECT_LT(relative_error(p.dk, r.dk, score_floor), gradient_bound);
     EXPECT_LT(relative_error(p.dv, r.dv, 0.1), gradient_bound);
     for (std::size_t i = 0; i < r.log_sum_exp.size(); ++i) {
       ASSERT_NEAR(static_cast<double>(p.log_sum_exp[i]), r.log_sum_exp[i], 2e-6) << i;

@@ -19,7 +19,7 @@ struct Rank {
     std::vector<int> everyone;
     for (int r = 0; r < num_ranks; ++r) everyone.push_back(r);
     all = draft.group("all", everyone);
-    if (rank < 2) pair = draft.group("pair", {0, 1});
+    if (num_ranks > 1 && rank < 2) pair = draft.group("pair", {0, 1});
     big = draft.buffer("big", 64, true);
     small = draft.buffer("small", 16, true);
     half = draft.buffer("half", 128, true, DType::bf16);

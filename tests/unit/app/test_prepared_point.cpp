@@ -1,0 +1,105 @@
+/// @file
+/// From an experiment to a plan: what is asked reaches the plan, a plan of one's own takes its place, and what cannot
+/// be is refused with its numbers.
+
+#include <gmock/gmock.h>
+
+#include "app/prepared_point.hpp"
+#include "base/error.hpp"
+#include "config/sweep.hpp"
+
+namespace strata::app {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr const char* minimal = R"(name = "tiny"
+[model]
+name = "gpt-nano"
+[data]
+format = "synthetic"
+[train]
+global_batch = 8
+[strategy]
+name = "ddp"
+)";
+
+Experiment experiment(const std::vector<std::string>& overrides = {}) {
+  return expand(read_experiment(minimal, "e.toml", overrides), "cpu").points.at(0).experiment;
+}
+
+template <class Error>
+std::string refusal_of(const auto& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(PreparedPoint, WhatIsAskedReachesThePlan) {
+  const PreparedPoint point = prepare_point(
+      experiment({"resources.ranks_per_node=4", "train.micro_batches=2", "train.recompute=block", "train.dtype=bf16",
+                  "train.gradient_dtype=bf16", "train.clip_norm=0.5", "train.optimizer=sgd", "train.momentum=0.25",
+                  "train.seed=9", "overlap.bucket_mib=0.5", "overlap.all_reduce=none", "resources.memory_gib=1.5"}),
+      "e.toml");
+  const Plan& plan = point.plan;
+  EXPECT_EQ(plan.strategy, "ddp");
+  EXPECT_EQ(plan.mesh.num_ranks(), 4);
+  EXPECT_EQ(plan.global_batch, 8);
+  EXPECT_EQ(plan.schedule.micro_batches, 2);
+  EXPECT_EQ(plan.recompute, Recompute::block);
+  EXPECT_EQ(plan.dtypes, (DTypes{DType::bf16, DType::bf16}));
+  EXPECT_EQ(plan.optimizer.kind, "sgd");
+  EXPECT_EQ(plan.optimizer.momentum, 0.25);
+  EXPECT_EQ(plan.optimizer.clip_norm, 0.5);
+  EXPECT_EQ(plan.seed, 9U);
+  EXPECT_EQ(plan.overlap.bucket_bytes, 1 << 19);
+  EXPECT_EQ(plan.overlap.all_reduce, "none");
+  EXPECT_EQ(plan.device_capacity_bytes, std::int64_t{3} << 29);
+  EXPECT_EQ(point.graph.name, "gpt-nano");
+}
+
+TEST(PreparedPoint, TokensAreCountedInSequences) {
+  // gpt-nano reads 64 tokens a sample.
+  const std::vector<std::string> given = {"train.global_batch=0", "train.global_batch_tokens=512"};
+  EXPECT_EQ(prepare_point(experiment(given), "e.toml").plan.global_batch, 8);
+  const Experiment uneven = experiment({"train.global_batch=0", "train.global_batch_tokens=500"});
+  EXPECT_THAT(refusal_of<UserError>([&] { prepare_point(uneven, "e.toml"); }),
+              AllOf(HasSubstr("train.global_batch_tokens = 500"), HasSubstr("sequence length 64")));
+}
+
+TEST(PreparedPoint, ABatchThatRanksDoNotDivide) {
+  const Experiment uneven = experiment({"resources.ranks_per_node=3"});
+  EXPECT_THAT(refusal_of<UserError>([&] { prepare_point(uneven, "e.toml"); }), AllOf(HasSubstr("8"), HasSubstr("3")));
+}
+
+TEST(PreparedPoint, SingleOnTwoRanksIsRefused) {
+  const Experiment two = experiment({"strategy.name=single", "resources.ranks_per_node=2"});
+  EXPECT_THAT(refusal_of<Unsupported>([&] { prepare_point(two, "e.toml"); }), HasSubstr("single"));
+}
+
+TEST(PreparedPoint, APrintedPlanComesBack) {
+  const Experiment four = experiment({"resources.ranks_per_node=4"});
+  const PreparedPoint point = prepare_point(four, "e.toml");
+  EXPECT_EQ(prepare_point_with_plan(four, "e.toml", to_text(point.plan), "p.toml").plan, point.plan);
+  const Experiment two = experiment({"resources.ranks_per_node=2"});
+  EXPECT_THAT(refusal_of<UserError>([&] { prepare_point_with_plan(two, "e.toml", to_text(point.plan), "p.toml"); }),
+              AllOf(HasSubstr("p.toml"), HasSubstr("1 nodes × 4 ranks"), HasSubstr("1 × 2")));
+}
+
+TEST(PreparedPoint, AModelThatDoesNotFitTheCap) {
+  const PreparedPoint point = prepare_point(experiment({"resources.memory_gib=0.0001"}), "e.toml");
+  EXPECT_THAT(refusal_of<OutOfMemory>([&] { lower_for_cpu(point, 0); }), HasSubstr("OOM at "));
+}
+
+TEST(PreparedPoint, AnUnknownClusterSaysWhereItWasLookedFor) {
+  const Experiment elsewhere = experiment({"cluster=nowhere"});
+  EXPECT_THAT(refusal_of<UserError>([&] { prepare_point(elsewhere, "/no/such/folder/e.toml"); }),
+              AllOf(HasSubstr("cluster = \"nowhere\""), HasSubstr("/no/such/folder/clusters/nowhere.toml")));
+}
+
+}  // namespace
+}  // namespace strata::app
