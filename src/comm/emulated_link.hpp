@@ -7,6 +7,7 @@
 /// one machine.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 namespace strata::comm {
@@ -24,10 +25,10 @@ class TokenBucket {
   /// Put a message on the link now. @return when its last byte has left.
   std::int64_t depart_ns(std::int64_t now_ns, std::int64_t num_bytes) {
     const double seconds = static_cast<double>(num_bytes) * link_.beta_seconds_per_byte;
-    free_ns_ = std::max(free_ns_, now_ns) + static_cast<std::int64_t>(seconds * 1e9 + 0.5);
+    free_ns_ = std::max(free_ns_, now_ns) + std::llround(seconds * 1e9);
     return free_ns_;
   }
-  std::int64_t latency_ns() const { return static_cast<std::int64_t>(link_.alpha_seconds * 1e9 + 0.5); }
+  std::int64_t latency_ns() const { return std::llround(link_.alpha_seconds * 1e9); }
   const EmulatedLink& link() const { return link_; }
 
  private:

@@ -23,8 +23,8 @@ class HappensBefore {
 
   /// True if instruction @p earlier has completed whenever @p later starts.
   bool ordered(int earlier, int later) const {
-    return started_[static_cast<std::size_t>(later * num_streams_ + stream_[static_cast<std::size_t>(earlier)])] >=
-           earlier;
+    return started_[static_cast<std::size_t>(later) * static_cast<std::size_t>(num_streams_) +
+                    static_cast<std::size_t>(stream_[static_cast<std::size_t>(earlier)])] >= earlier;
   }
   /// As above for an instruction that would be appended next to @p stream without any waits.
   bool ordered_before_next(int earlier, int stream) const;
