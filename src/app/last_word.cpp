@@ -58,8 +58,7 @@ void close_all_but(int kept) {
           fmt::format("rank {} (process {}) ended without a word: SIGKILL, or out of memory on its host", rank,
                       watched_pid),
           rank);
-    } catch (const std::exception&) {
-      // There is nobody left to tell.
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): there is nobody left to tell
     }
   }
   ::_exit(0);

@@ -21,7 +21,8 @@ if [[ -z "$base" || "$base" == "$(git rev-parse HEAD)" ]]; then
 fi
 mapfile -t changed < <(git diff --name-only --diff-filter=d "$base" -- 'src/*.cpp')
 if ((${#changed[@]})); then
-  printf '%s\n' "${changed[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy-19 -p build/cpu --quiet --extra-arg=-Wno-unknown-warning-option --warnings-as-errors='*' 2>/dev/null
+  printf '%s\n' "${changed[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy-19 -p build/cpu --quiet \
+    --extra-arg=-Wno-unknown-warning-option --warnings-as-errors='*' 2>/dev/null
   echo "clang-tidy: ${#changed[@]} files"
 fi
 

@@ -186,6 +186,29 @@ TEST_F(Equality, DdpLossWithAdam) {
   }
 }
 
+TEST_F(Equality, ClippingIsByTheNormOfAllGradients) {
+  for (const RealModel& model : real_models()) {
+    Training training = real(model, 24);
+    training.learning_rate = 4096.0;
+    training.plan.optimizer.clip_norm = 1e30;  // computes the norm and clips nothing
+    const auto moved = [](const Trained& trained) {
+      double squares = 0.0;
+      for (const auto& [name, after] : trained.parameters) {
+        std::vector<float> difference(after.size());
+        for (std::size_t i = 0; i < after.size(); ++i) difference[i] = trained.initial.at(name)[i] - after[i];
+        squares += norm(difference) * norm(difference);
+      }
+      return std::sqrt(squares);
+    };
+    const Trained free = train(training, "ddp", size(), world, engine);
+    EXPECT_NEAR(free.norms[0], moved(free) / 4096.0, 1e-4 * free.norms[0]) << model.name;
+    training.plan.optimizer.clip_norm = 0.25 * free.norms[0];
+    const Trained clipped = train(training, "ddp", size(), world, engine);
+    EXPECT_NEAR(moved(clipped) / 4096.0, 0.25 * free.norms[0], 1e-4 * free.norms[0]) << model.name;
+    EXPECT_EQ(clipped.norms, free.norms) << model.name << ": reported before clipping";
+  }
+}
+
 TEST_F(Equality, MicroBatchesAndOverlapChangeNothingButRounding) {
   for (const RealModel& model : real_models()) {
     Training training = real(model, 24 * 3);
