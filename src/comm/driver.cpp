@@ -360,7 +360,8 @@ bool Engine::Driver::drive(Slot& slot, std::int64_t now) {
     if (!may_begin(slot)) {
       return false;
     }
-    slot.times.begin_ns = now_ns();  // not the round's time: what it waited for may have ended since
+    now = now_ns();  // not the round's time: what it waited for may have ended since
+    slot.times.begin_ns = now;
     const Request& r = slot.request;
     if (slot.group->all.size() == 1 || r.num_elements == 0) {  // nothing travels
       if (r.num_elements > 0 && r.input != r.output) {

@@ -164,6 +164,15 @@ TEST_F(Equality, DdpParametersAfterTwentySgdSteps) {
       // Biases start at zero and have moved little: what is compared is relative to the step, and rounding of a sum
       // over the batch is relative to its largest term.
       EXPECT_LE(relative_difference(ours.parameters.at(name), after), 1e-5) << model.name << " " << name;
+      // Some move by 1e-5 of their size only: what they moved by must agree too, up to the rounding of the parameter.
+      std::vector<float> moved(after.size());
+      std::vector<float> apart(after.size());
+      for (std::size_t k = 0; k < after.size(); ++k) {
+        moved[k] = after[k] - reference.initial.at(name)[k];
+        apart[k] = ours.parameters.at(name)[k] - after[k];
+      }
+      EXPECT_GT(norm(moved), 0.0) << model.name << " " << name;
+      EXPECT_LE(norm(apart), 1e-3 * norm(moved) + 1e-7 * norm(after)) << model.name << " " << name;
     }
     for (std::size_t i = 0; i < reference.norms.size(); ++i) {
       EXPECT_NEAR(ours.norms[i], reference.norms[i], 1e-4 * reference.norms[i]) << model.name;
