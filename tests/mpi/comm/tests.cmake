@@ -12,6 +12,7 @@ foreach(transport IN ITEMS shm mpi)
   foreach(progress IN ITEMS thread polling)
     add_test(NAME mpi.comm.dead_peer.${transport}.${progress}
              COMMAND ${CMAKE_CURRENT_LIST_DIR}/dead_peer.sh ${MPIEXEC_EXECUTABLE} $<TARGET_FILE:mpi.comm.dead_peer> ${transport} ${progress})
-    set_tests_properties(mpi.comm.dead_peer.${transport}.${progress} PROPERTIES LABELS mpi PROCESSORS 3 TIMEOUT 60)
+    set_tests_properties(mpi.comm.dead_peer.${transport}.${progress} PROPERTIES LABELS mpi PROCESSORS 3 TIMEOUT 60
+                         ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
   endforeach()
 endforeach()
