@@ -14,6 +14,8 @@ and draws scaling, MFU, time, memory and loss. A quarter of an hour at most on t
   --skip-setup      do not install anything
   --set key=value   override an option of the experiment, as `strata run --set`
 
+The launcher is $MPIEXEC, or mpiexec: inside a Slurm allocation, MPIEXEC=srun jobscripts/quickstart.sh.
+
 On Debian 12, as root or with sudo, what is missing is installed from Debian's packages and PyPI.
 On a cluster, load modules first; the names differ from site to site, the contents do not:
   a C++20 compiler (GCC 12 or later)      module load gcc
@@ -41,14 +43,16 @@ done
 
 [[ $setup == no ]] || jobscripts/setup.sh
 # A build that has tests keeps them; a new one leaves them out.
-[[ -f build/cpu/build.ninja ]] || cmake --preset cpu -DBUILD_TESTING=OFF >/dev/null
-cmake --build --preset cpu --target strata | tail -n 1
+mkdir -p build
+[[ -f build/cpu/build.ninja ]] || cmake --preset cpu -DBUILD_TESTING=OFF >build/cpu.log 2>&1 || { cat build/cpu.log; exit 1; }
+printf '== build\n'
+cmake --build --preset cpu --target strata >build/cpu.log 2>&1 || { cat build/cpu.log; exit 1; }
 
 # Ranks that outnumber the cores wait asleep.
 export OMP_WAIT_POLICY=passive
 for ranks in 1 2 4; do
   printf '\n== %d rank(s)\n' "$ranks"
-  mpiexec -n "$ranks" build/cpu/strata run experiments/quickstart.toml --results "$results" "${overrides[@]}"
+  ${MPIEXEC:-mpiexec} -n "$ranks" build/cpu/strata run experiments/quickstart.toml --results "$results" "${overrides[@]}"
 done
 
 printf '\n== collect and draw\n'

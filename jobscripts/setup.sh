@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install what strata needs on Debian 12 (root or sudo) and make the Python environment of the analysis. Sourced or run; safe to repeat.
+# Install what strata needs on Debian 12 (root or sudo) and make the Python environment of the analysis. Safe to repeat.
 # On a cluster without apt-get: load the modules named in quickstart.sh --help first; then only the Python environment is made.
 #
 #   jobscripts/setup.sh            what building and running needs

@@ -1,7 +1,8 @@
 # Whole runs of the binary, each file a ctest test.
 foreach(file IN ITEMS test_bad_input test_kill test_plan test_train)
   add_test(NAME e2e.${file}
-           COMMAND ${PROJECT_SOURCE_DIR}/.venv/bin/python -m pytest -q -p no:cacheprovider ${CMAKE_CURRENT_LIST_DIR}/${file}.py)
+           COMMAND ${PROJECT_SOURCE_DIR}/.venv/bin/python -m pytest -q -p no:cacheprovider
+                   --junitxml=${CMAKE_BINARY_DIR}/reports/e2e.${file}.xml ${CMAKE_CURRENT_LIST_DIR}/${file}.py)
   set_tests_properties(e2e.${file} PROPERTIES LABELS e2e TIMEOUT 600 RUN_SERIAL ON
                        ENVIRONMENT "STRATA=$<TARGET_FILE:strata>;MPIEXEC=${MPIEXEC_EXECUTABLE}")
 endforeach()

@@ -24,18 +24,36 @@ struct Case {
 
 class Watchdog : public testing::TestWithParam<Case> {};
 
-/// Engines of failed operations are not destroyed: their pending requests would be freed under MPI's hands.
-Engine& abandoned(const World& world, const EngineOptions& options) { return *new Engine(world, options); }
+/// Engines of failed operations are not destroyed: their pending requests would be freed under MPI's hands. One that
+/// has not failed must be: its thread would go on calling MPI after the end.
+class Abandoned {
+ public:
+  explicit Abandoned(const EngineOptions& options) : world_(new World), engine_(new Engine(*world_, options)) {}
+  const World& world() const { return *world_; }
+  Engine& engine() { return *engine_; }
+  void end(bool failed) {
+    World().barrier();
+    if (failed) return;
+    delete engine_;
+    delete world_;
+  }
+
+ private:
+  World* world_;
+  Engine* engine_;
+};
 
 TEST_P(Watchdog, NamesTheMissingRank) {
-  const World& world = *new World;  // lives as long as the engine
-  std::vector<WatchdogReport> reports;
+  static std::vector<WatchdogReport> reports;
+  reports.clear();
   EngineOptions options;
   options.transport = GetParam().transport;
   options.progress = GetParam().progress;
   options.watchdog_seconds = 0.5;
-  options.on_watchdog = [&](const WatchdogReport& report) { reports.push_back(report); };
-  Engine& engine = abandoned(world, options);
+  options.on_watchdog = [](const WatchdogReport& report) { reports.push_back(report); };
+  Abandoned job(options);
+  const World& world = job.world();
+  Engine& engine = job.engine();
   const int group = engine.create_group({0, 1, 2});
   Payload first(world, {0, 1, 2}, Collective::all_reduce, DType::f32, 1000, true);
   engine.wait(engine.post(first.request(group)));
@@ -73,16 +91,17 @@ TEST_P(Watchdog, NamesTheMissingRank) {
     EXPECT_THAT(reports[0].missing_ranks, ElementsAre(2));
     EXPECT_THROW(engine.post(request), CommunicationError) << "a failed engine stays failed";
   }
-  World().barrier();
+  job.end(world.rank() != 2);
 }
 
 TEST_P(Watchdog, NamesThePeerOfAMessage) {
-  const World& world = *new World;
   EngineOptions options;
   options.transport = GetParam().transport;
   options.progress = GetParam().progress;
   options.watchdog_seconds = 0.5;
-  Engine& engine = abandoned(world, options);
+  Abandoned job(options);
+  const World& world = job.world();
+  Engine& engine = job.engine();
   const int group = engine.create_group({0, 1, 2});
   static std::vector<float> values(1000);
   if (world.rank() == 1) {
@@ -107,7 +126,7 @@ TEST_P(Watchdog, NamesThePeerOfAMessage) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   }
-  World().barrier();
+  job.end(world.rank() == 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, Watchdog,
