@@ -54,7 +54,7 @@ GroupMaker::GroupMaker(const World& world, MPI_Comm control, const std::string& 
   }
   int* tag_limit = nullptr;
   int found = 0;
-  check(MPI_Comm_get_attr(control_, MPI_TAG_UB, &tag_limit, &found), "MPI_Comm_get_attr");
+  check(MPI_Comm_get_attr(control_, MPI_TAG_UB, static_cast<void*>(&tag_limit), &found), "MPI_Comm_get_attr");
   max_tag_ = found != 0 ? *tag_limit : 32767;
   map_doorbells();
 }
