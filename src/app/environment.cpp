@@ -24,12 +24,19 @@ Environment read_environment() {
   Environment e;
   e.launcher = "none";
   // PMI_SIZE is what the running step has; SLURM_NTASKS may speak of the whole job, so srun's own variable comes first.
-  for (const auto& [name, launcher] :
-       {std::pair{"SLURM_STEP_NUM_TASKS", "srun"}, {"PMI_SIZE", "mpiexec"}, {"OMPI_COMM_WORLD_SIZE", "mpirun"}}) {
-    if (const std::string value = variable(name); !value.empty()) {
+  struct Launcher {
+    const char* num_ranks;
+    const char* rank;
+    const char* name;
+  };
+  for (const Launcher& launcher : {Launcher{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"},
+                                   {"PMI_SIZE", "PMI_RANK", "mpiexec"},
+                                   {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun"}}) {
+    if (const std::string value = variable(launcher.num_ranks); !value.empty()) {
       e.launcher_num_ranks = std::atoi(value.c_str());
-      e.launcher_variable = name;
-      e.launcher = launcher;
+      e.launcher_rank = std::atoi(variable(launcher.rank).c_str());
+      e.launcher_variable = launcher.num_ranks;
+      e.launcher = launcher.name;
       break;
     }
   }

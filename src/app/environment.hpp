@@ -13,6 +13,7 @@ namespace strata::app {
 
 struct Environment {
   int launcher_num_ranks = 0;                   ///< 0: the launcher says nothing
+  int launcher_rank = 0;                        ///< before MPI knows it; 0 without a launcher
   std::string launcher_variable;                ///< where it says it
   std::string launcher;                         ///< "srun", "mpiexec" or "none"
   std::string node_name;                        ///< SLURMD_NODENAME; empty: the host name

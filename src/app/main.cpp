@@ -1,11 +1,16 @@
 /// @file
 /// The command line: sub-commands, their options, exit codes. Read this file first; each verb is one call.
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <iostream>
+#include <sstream>
 
 #include "app/environment.hpp"
 #include "app/outcome.hpp"
+#include "app/provenance.hpp"
 #include "app/verbs.hpp"
 #include "base/error.hpp"
 
@@ -24,7 +29,12 @@ int run(int argc, char** argv) {
   const Environment environment = read_environment();
   CLI::App app{"strata: plan, run and record distributed-training strategies, head to head on the same kernels"};
   app.require_subcommand(1);
-  app.set_version_flag("--version", "strata 0.1.0");
+  app.set_version_flag("--version", "strata " + version_and_commit());
+  app.failure_message(
+      [](const CLI::App*, const CLI::Error& e) { return fmt::format("strata: {}; see --help\n", e.what()); });
+  app.footer(
+      "A first run:  mpiexec -n 2 strata run experiments/first.toml\n"
+      "Exit codes:   0 good, 1 some point failed, 2 bad input, 3 out of memory or refused, 70 a bug of strata's");
   int code = exit_ok;
 
   CLI::App* list = app.add_subcommand("list", "names of strategies, models and clusters");
@@ -88,7 +98,10 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    const int parsed = app.exit(e);
+    // Every rank reads the same words; the first speaks.
+    std::ostringstream unheard;
+    const bool speaks = environment.launcher_rank == 0;
+    const int parsed = app.exit(e, speaks ? std::cout : unheard, speaks ? std::cerr : unheard);
     return parsed == 0 ? int{exit_ok} : int{exit_bad_input};
   }
   return code;

@@ -9,6 +9,8 @@
 
 namespace strata::app {
 
+std::string version_and_commit() { return STRATA_VERSION " (" STRATA_GIT_COMMIT ")"; }
+
 results::AttemptFacts provenance_of(const Environment& environment) {
   results::AttemptFacts facts;
   facts.creator_version = STRATA_VERSION;

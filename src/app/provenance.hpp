@@ -3,10 +3,15 @@
 /// @file
 /// What a result says about the software that made it.
 
+#include <string>
+
 #include "app/environment.hpp"
 #include "results/rows.hpp"
 
 namespace strata::app {
+
+/// "0.1.0 (9f63af51b2c3)": version and commit.
+std::string version_and_commit();
 
 /// Versions, commit, binary, launcher and environment; everything else is left for the caller.
 results::AttemptFacts provenance_of(const Environment& environment);

@@ -138,14 +138,14 @@ class Parser {
     const std::string_view word = text_.substr(at_, end - at_);
     at_ = end;
     const std::string_view digits = word.starts_with('+') ? word.substr(1) : word;
-    const char* last = digits.data() + digits.size();
+    const char* first = digits.data();
+    const char* last = first + digits.size();
     std::int64_t integer = 0;
-    if (const auto [stop, error] = std::from_chars(digits.data(), last, integer);
-        error == std::errc{} && stop == last) {
+    if (const auto [stop, error] = std::from_chars(first, last, integer); error == std::errc{} && stop == last) {
       return {"literal", {integer, 0}, at, {}};
     }
     double real = 0.0;
-    if (const auto [stop, error] = std::from_chars(digits.data(), last, real); error == std::errc{} && stop == last) {
+    if (const auto [stop, error] = std::from_chars(first, last, real); error == std::errc{} && stop == last) {
       return {"literal", {real, 0}, at, {}};
     }
     fail(at, fmt::format("`{}` is not a number", word));

@@ -39,9 +39,10 @@ struct Range {
 /// `[2..47]` at @p pattern[at], if that is what stands there.
 std::optional<Range> read_range(std::string_view pattern, std::size_t at) {
   const std::size_t begin = at;
-  if (at >= pattern.size() || pattern[at++] != '[') {
+  if (at >= pattern.size() || pattern[at] != '[') {
     return std::nullopt;
   }
+  ++at;
   const auto first = read_number(pattern, at);
   if (!first || pattern.substr(at, 2) != "..") {
     return std::nullopt;
@@ -57,9 +58,10 @@ std::optional<Range> read_range(std::string_view pattern, std::size_t at) {
 /// Letters of @p name that the range takes from @p at on; 0: it does not match there.
 std::size_t range_matches(const Range& range, std::string_view name, std::size_t at) {
   const std::size_t begin = at;
-  if (at >= name.size() || name[at++] != '[') {
+  if (at >= name.size() || name[at] != '[') {
     return 0;
   }
+  ++at;
   const auto number = read_number(name, at);
   const bool inside = number && at < name.size() && name[at] == ']' && *number >= range.first && *number <= range.last;
   return inside ? at + 1 - begin : 0;

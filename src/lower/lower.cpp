@@ -152,7 +152,8 @@ class StepLowering {
 
   void accumulate_loss(const Operator& op, int m) {
     const Operand rows = activations_.value(op.outputs.front());
-    const double num_rows = static_cast<double>(plan_.global_batch * (rows.num_elements / samples_));
+    const std::int64_t rows_per_sample = rows.num_elements / samples_;
+    const auto num_rows = static_cast<double>(plan_.global_batch * rows_per_sample);
     builder_.emit(
         {.kernel = Kernel::sum_loss,
          .phase = Phase::metrics,

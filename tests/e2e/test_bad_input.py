@@ -125,10 +125,17 @@ def test_a_second_job_on_the_same_results(strata, experiment, tmp_path):
     assert (folder / "2.h5").exists()
 
 
-def test_an_unknown_option_of_the_command_line(strata, experiment):
-    ended = strata(None, "plan", experiment(), "--pont", "1")
+@pytest.mark.parametrize("ranks", [None, 2], ids=["plan", "run"])
+def test_an_unknown_option_of_the_command_line(strata, experiment, ranks):
+    ended = strata(ranks, "plan" if ranks is None else "run", experiment(), "--pont", "1")
     assert ended.code == 2
-    assert "--pont" in ended.error + ended.output
+    one_message(ended, "--pont", "--help")
+
+
+def test_no_verb(strata):
+    ended = strata(None)
+    assert ended.code == 2
+    one_message(ended, "--help")
 
 
 def test_a_point_that_does_not_exist(strata, experiment):
