@@ -12,6 +12,7 @@
 
 #include "app/allocation_account.hpp"
 #include "app/learning_rate.hpp"
+#include "app/measured_all_reduce.hpp"
 #include "app/measured_peak.hpp"
 #include "app/progress_line.hpp"
 #include "app/provenance.hpp"
@@ -119,6 +120,7 @@ class PointRun {
     // The engine is needed for the transport's name; the recorder needs that name before the first row.
     make_engine();
     facts_.transport = engine_->transport_name(world_group_);
+    facts_.all_reduce_bytes_per_second = measure_all_reduce_bytes_per_second(world_, *engine_, world_group_);
     facts_.progress_mode = engine_->has_thread() ? "thread" : "polling";
     if (link_) {
       facts_.emulated_link_alpha_seconds = link_->alpha_seconds;

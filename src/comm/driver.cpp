@@ -128,7 +128,7 @@ std::int64_t Engine::Driver::memory_bytes() const {
   std::int64_t total = machine_bytes_;
   for (const auto& group : groups_) {
     if (group->area != nullptr) {
-      total += group->area->segment_bytes() / group->area->size();
+      total += group->area->touched_bytes() / group->area->size();
     }
     if (group->transport == Transport::two_level) {
       total += kNumChannels * group->num_nodes * kWorkspaceElements * size_of(DType::f32);

@@ -87,7 +87,7 @@ class Engine {
   /// "shm", "mpi", "two_level(shm,mpi)", "emulated_link(alpha=2e-05,beta=1e-09) over mpi", "none" for one rank.
   std::string transport_name(int group) const;
   bool has_thread() const;
-  /// Memory outside the caller's buffers: this rank's share of shared segments, and workspaces.
+  /// Memory outside the caller's buffers: this rank's share of what was touched of shared segments, and workspaces.
   std::int64_t memory_bytes() const;
 
  private:

@@ -35,7 +35,7 @@ class SharedArea {
   SharedArea(SharedSegment segment, int num_members, int index, std::vector<Doorbell*> doorbells);
 
   int size() const { return num_members_; }
-  std::int64_t segment_bytes() const { return segment_.size_bytes(); }
+  std::int64_t touched_bytes() const { return segment_.touched_bytes(); }
   /// Collectives that @p member has posted to this group.
   std::atomic<std::int64_t>& num_posted(int member);
   /// Micro-steps that @p member has finished in @p channel since the group was made.

@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <string>
 #include <system_error>
@@ -57,6 +59,23 @@ void SharedSegment::map(int descriptor, std::int64_t num_bytes) {
   }
   data_ = static_cast<std::byte*>(address);
   size_bytes_ = num_bytes;
+}
+
+std::int64_t SharedSegment::touched_bytes() const {
+  const std::int64_t page_bytes = sysconf(_SC_PAGESIZE);
+  std::array<unsigned char, 1024> resident;
+  const auto chunk_bytes = static_cast<std::int64_t>(resident.size()) * page_bytes;
+  std::int64_t num_pages = 0;
+  for (std::int64_t begin = 0; begin < size_bytes_; begin += chunk_bytes) {
+    const std::int64_t num_bytes = std::min(chunk_bytes, size_bytes_ - begin);
+    if (mincore(data_ + begin, static_cast<std::size_t>(num_bytes), resident.data()) != 0) {
+      fail("mincore");
+    }
+    const std::int64_t pages_here = (num_bytes + page_bytes - 1) / page_bytes;
+    num_pages += std::count_if(resident.begin(), resident.begin() + pages_here,
+                               [](unsigned char page) { return (page & 1U) != 0; });
+  }
+  return num_pages * page_bytes;
 }
 
 void SharedSegment::close_descriptor() {

@@ -24,6 +24,8 @@ class SharedSegment {
 
   std::byte* data() const { return data_; }
   std::int64_t size_bytes() const { return size_bytes_; }
+  /// Pages that any member has touched; the others do not exist. Allocates nothing.
+  std::int64_t touched_bytes() const;
   /// Creator only, until close_descriptor(): call that once every member has opened the segment.
   int descriptor() const { return descriptor_; }
   void close_descriptor();

@@ -1,16 +1,19 @@
 /// @file
 /// Data parallelism: every rank holds everything, gradients are all-reduced.
 ///
-/// Source:     Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020,
-/// section 3. Idea:       one replica a rank; gradients are reduced in buckets, in the order in which backward
-/// completes them, under the rest of backward. Symbols:    N ranks, P parameters (elements), c and g bytes of a compute
-/// and a gradient element. Decides:    mesh axes {data = N}; nothing else. Memory:     states a rank: fp32 Adam 4P + 4P
-/// + 8P bytes; bf16 Adam 2P + gP + 12P; the gradient part lives from backward to the update. Volume:     2 (N-1)/N · P
-/// · g bytes a rank and step, and 2 (N-1)/N · 4 for the loss. Reference:  `single` on the same global batch, up to the
-/// order of summation. Options:    none; bucket size and overlap are in [overlap]. Refuses:    a global batch that N ×
-/// micro-batches does not divide. Differs:    every bucket has the same least size (PyTorch's first one is smaller);
-/// nothing is broadcast at the start because initial values
-///             are computed by global index.
+/// Source:     Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020, sec. 3.
+/// Idea:       one replica a rank; gradients are reduced in buckets, in the order in which backward completes them,
+///             under the rest of backward.
+/// Symbols:    N ranks, P parameters (elements), g bytes of a gradient element.
+/// Decides:    mesh axes {data = N}; nothing else.
+/// Memory:     states a rank: fp32 Adam 16P bytes; bf16 Adam 2P + gP + 12P; the gradient part (4P, gP) lives from
+///             backward to the update.
+/// Volume:     2 (N-1)/N · P · g bytes a rank and step, and 2 (N-1)/N · 4 for the loss.
+/// Reference:  `single` on the same global batch, up to the order of summation.
+/// Options:    none; bucket size and overlap are in [overlap].
+/// Refuses:    a global batch that N × micro-batches does not divide.
+/// Differs:    every bucket has the same least size (PyTorch's first one is smaller); nothing is broadcast at the start
+///             because initial values are computed by global index.
 /// Reproduces: the data-parallel baseline of OSDP, AutoDDL and CDP.
 
 #include "planners/planner.hpp"

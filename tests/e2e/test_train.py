@@ -1,6 +1,7 @@
 """Training as the quickstart does it, in small."""
 
 import json
+import math
 import statistics
 from pathlib import Path
 
@@ -58,6 +59,15 @@ def test_predictions_stand_beside_measurements(quickstart):
         assert rows["all_reduce_sent_bytes"][0] > 0
 
 
+def test_the_bandwidth_of_a_run_is_measured(strata, experiment, tmp_path):
+    for ranks in (1, 2):
+        assert strata(ranks, "run", experiment(ranks=ranks)).code == 0
+    for path in tmp_path.glob("results/e2e/*/1.h5"):
+        with h5py.File(path) as file:
+            measured = file.attrs["all_reduce_bytes_per_second"]
+            assert math.isnan(measured) if file.attrs["num_ranks"] == 1 else measured > 1e7
+
+
 def test_bf16_trains(quickstart):
     for file in quickstart(2, "--set", "train.dtype=bf16", "--set", "train.steps=60").values():
         values = losses(file)
@@ -70,3 +80,5 @@ def test_an_emulated_link_is_named_in_the_results(strata, experiment, tmp_path):
     with h5py.File(next(tmp_path.glob("results/e2e/*/1.h5"))) as file:
         assert file.attrs["emulated_link_bytes_per_second"] == pytest.approx(1.25e8)
         assert "emulated_link" in file.attrs["transport"]
+        # What the ranks measured through that link before training.
+        assert 0.5 * 1.25e8 < file.attrs["all_reduce_bytes_per_second"] <= 1.25e8

@@ -1,0 +1,51 @@
+#include "app/measured_all_reduce.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace strata::app {
+namespace {
+
+constexpr std::int64_t small_elements = std::int64_t{1} << 18;
+constexpr std::int64_t large_elements = std::int64_t{1} << 22;
+constexpr int num_repetitions = 3;
+constexpr double longest_seconds = 1.0;
+
+/// Of the slowest rank; the best repetition.
+double seconds_of(const comm::World& world, comm::Engine& engine, const comm::Request& request) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < num_repetitions; ++i) {
+    world.barrier();
+    const auto begin = std::chrono::steady_clock::now();
+    engine.wait(engine.post(request));
+    double seconds[1] = {std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
+    world.all_reduce_max(seconds);
+    best = std::min(best, seconds[0]);
+  }
+  return best;
+}
+
+}  // namespace
+
+double measure_all_reduce_bytes_per_second(const comm::World& world, comm::Engine& engine, int group) {
+  if (world.size() == 1) return std::numeric_limits<double>::quiet_NaN();
+  std::vector<float> values(static_cast<std::size_t>(large_elements));
+  comm::Request request;
+  request.input = values.data();
+  request.output = values.data();
+  request.group = group;
+  request.label = "bandwidth of all_reduce";
+  request.num_elements = small_elements;
+  double seconds = seconds_of(world, engine, request);
+  if (seconds * static_cast<double>(large_elements / small_elements) < longest_seconds) {
+    request.num_elements = large_elements;
+    seconds = seconds_of(world, engine, request);
+  }
+  const double ranks = world.size();
+  return 2.0 * (ranks - 1.0) / ranks * static_cast<double>(request.num_elements) * sizeof(float) / seconds;
+}
+
+}  // namespace strata::app
