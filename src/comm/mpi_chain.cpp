@@ -18,7 +18,7 @@ void MpiChain::start(const Primitive& primitive) {
   num_received_ = parent_ < 0 ? num_segments_ : 0;
   num_sends_posted_ = 0;
   num_sent_ = 0;
-  last_event_ns_ = 0;
+  pace_.reset();
   clock_ns_ = 0;
   departed_ns_ = 0;
   bytes_sent_ = 0;
@@ -108,8 +108,8 @@ bool MpiChain::landed(Flight& flight) {
 Progress MpiChain::advance(std::int64_t now_ns) {
   Progress progress = Progress::waiting;
   clock_ns_ = 0;
-  if (last_event_ns_ == 0) {
-    last_event_ns_ = now_ns;
+  if (!pace_.has_begun()) {
+    pace_.event(now_ns);
     if (parent_ < 0 && p_.kind == Collective::broadcast && p_.input != p_.output) {
       copy(p_.output, p_.input, num_bytes_, Store::cached);
     }
@@ -139,7 +139,7 @@ Progress MpiChain::advance(std::int64_t now_ns) {
     progress = Progress::worked;
   }
   if (progress == Progress::worked) {
-    last_event_ns_ = now_ns;
+    pace_.event(now_ns);
   }
   if (num_received_ < num_segments_ || num_sent_ < num_sends()) {
     return progress;
@@ -157,7 +157,7 @@ std::int64_t MpiChain::wake_ns(std::int64_t now_ns) const {
   if (clock_ns_ != 0 && !sends_pending) {
     return clock_ns_;
   }
-  const std::int64_t poll = now_ns + mpi_poll_ns(now_ns, last_event_ns_);
+  const std::int64_t poll = pace_.wake_ns(now_ns);
   return clock_ns_ != 0 ? std::min(clock_ns_, poll) : poll;
 }
 

@@ -45,7 +45,7 @@ class MpiChain final : public Machine {
   std::int64_t num_received_ = 0;
   std::int64_t num_sends_posted_ = 0;  ///< item = segment · children + child
   std::int64_t num_sent_ = 0;
-  std::int64_t last_event_ns_ = 0;
+  PollPace pace_;
   std::int64_t clock_ns_ = 0;  ///< data is here or gone, and only the emulated link's time is not up; 0: not so
   std::int64_t departed_ns_ = 0;
   std::array<Flight, kMpiWindow> receives_;

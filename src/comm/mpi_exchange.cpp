@@ -11,9 +11,22 @@
 
 namespace strata::comm {
 
-std::int64_t mpi_poll_ns(std::int64_t now_ns, std::int64_t last_event_ns) {
-  const std::int64_t quiet_ns = now_ns - last_event_ns;
-  return std::clamp<std::int64_t>(quiet_ns / 4, 20'000, 200'000);
+namespace {
+
+constexpr std::int64_t kLooksPerMessage = 4;
+constexpr std::int64_t kShortestSleepNs = 20'000;
+constexpr std::int64_t kLongestSleepNs = 1'000'000;
+
+}  // namespace
+
+void PollPace::event(std::int64_t now_ns) {
+  gap_ns_ = has_begun() ? now_ns - last_event_ns_ : 0;
+  last_event_ns_ = now_ns;
+}
+
+std::int64_t PollPace::wake_ns(std::int64_t now_ns) const {
+  const std::int64_t quiet_ns = now_ns - last_event_ns_;
+  return now_ns + std::clamp(std::max(gap_ns_, quiet_ns) / kLooksPerMessage, kShortestSleepNs, kLongestSleepNs);
 }
 
 void MpiExchange::start(const Primitive& primitive) {
@@ -25,7 +38,7 @@ void MpiExchange::start(const Primitive& primitive) {
   num_posted_ = 0;
   num_done_ = 0;
   bytes_sent_ = 0;
-  last_event_ns_ = 0;
+  pace_.reset();
   awaits_clock_ = false;
   if (p_.kind == Collective::reduce_scatter && scratch_.empty()) {
     scratch_.resize(static_cast<std::size_t>(kMpiSegmentBytes * kMpiWindow));
@@ -156,6 +169,9 @@ bool MpiExchange::complete(std::int64_t item, std::int64_t now_ns) {
 
 Progress MpiExchange::advance(std::int64_t now_ns) {
   Progress progress = Progress::waiting;
+  if (!pace_.has_begun()) {
+    pace_.event(now_ns);
+  }
   while (num_posted_ < num_items_ && num_posted_ - num_done_ < kMpiWindow) {
     // Over an emulated link steps follow one another, as its cost formula says.
     if (medium_.link != nullptr && starts_step(num_posted_) && num_posted_ != num_done_) {
@@ -166,11 +182,8 @@ Progress MpiExchange::advance(std::int64_t now_ns) {
   }
   if (num_done_ < num_posted_ && complete(num_done_, now_ns)) {
     ++num_done_;
-    last_event_ns_ = now_ns;
+    pace_.event(now_ns);
     progress = Progress::worked;
-  }
-  if (last_event_ns_ == 0) {
-    last_event_ns_ = now_ns;
   }
   return num_done_ == num_items_ ? Progress::finished : progress;
 }
@@ -179,7 +192,7 @@ std::int64_t MpiExchange::wake_ns(std::int64_t now_ns) const {
   if (awaits_clock_) {
     return std::max(my_deadline_ns_, their_deadline_ns_);
   }
-  return now_ns + mpi_poll_ns(now_ns, last_event_ns_);
+  return pace_.wake_ns(now_ns);
 }
 
 }  // namespace strata::comm

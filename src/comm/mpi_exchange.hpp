@@ -23,9 +23,22 @@ struct MpiMedium {
   TokenBucket* link = nullptr;  ///< null: no emulated link
 };
 
-/// How long a driver may sleep while an MPI request is pending: MPI cannot ring a doorbell. Short while messages come
-/// in quick succession, longer the longer nothing has come.
-std::int64_t mpi_poll_ns(std::int64_t now_ns, std::int64_t last_event_ns);
+/// How long a driver may sleep while an MPI request is pending: MPI cannot ring a doorbell. A few looks between two
+/// messages at the pace at which they come, because each look costs the rank's compute a switch of threads: often on a
+/// fast wire, seldom on a slow one.
+class PollPace {
+ public:
+  /// A new operation: its pace is not known yet.
+  void reset() { *this = {}; }
+  /// The operation begins, or a message is complete.
+  void event(std::int64_t now_ns);
+  bool has_begun() const { return last_event_ns_ != 0; }
+  std::int64_t wake_ns(std::int64_t now_ns) const;
+
+ private:
+  std::int64_t last_event_ns_ = 0;
+  std::int64_t gap_ns_ = 0;  ///< between the last two events
+};
 
 /// Segments are this long, and this many are in flight.
 constexpr std::int64_t kMpiSegmentBytes = 256 * 1024;
@@ -61,7 +74,7 @@ class MpiExchange final : public Machine {
   std::int64_t num_items_ = 0;
   std::int64_t num_posted_ = 0;
   std::int64_t num_done_ = 0;
-  std::int64_t last_event_ns_ = 0;
+  PollPace pace_;
   std::array<Flight, kMpiWindow> flights_;
   std::vector<std::byte> scratch_;  ///< kMpiWindow segments, allocated by the first reduction
 

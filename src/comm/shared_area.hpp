@@ -28,7 +28,7 @@ struct PairChannel {
 class SharedArea {
  public:
   /// Staging a member, buffer and channel.
-  static constexpr std::int64_t kStageBytes = 256 * 1024;
+  static constexpr std::int64_t kStageBytes = 128 * 1024;
 
   static std::int64_t size_bytes(int num_members);
   /// @p doorbells of the members, in order.

@@ -1,6 +1,8 @@
 /// @file
 /// Time of all-reduce and all-gather by size, dtype and transport, beside what memory allows *in the same run*: the
-/// bound of an all-reduce of v bytes a rank is that all ranks read v and write v, as a streaming copy of v does.
+/// bound of an all-reduce of v bytes over p ranks is that each reads its own v, the others' parts of its share and the
+/// shares that they reduced, (p-1)/p · v each, and writes v, at the rate at which a streaming copy of v by all ranks at
+/// once reads v and writes v.
 ///
 /// mpiexec -n 2 bench_collectives [--transport auto|mpi|shm] [--progress thread|polling] [--max-mib 64]
 
@@ -92,11 +94,13 @@ void run(const World& world, const EngineOptions& options, std::int64_t max_byte
       break;
     }
     const auto bytes = static_cast<double>(num_bytes);
-    const Cost bound = cost_of(world, 7, num_bytes < 1 << 20 ? 50 : 1, [&] {
+    const Cost streaming_copy = cost_of(world, 7, num_bytes < 1 << 20 ? 50 : 1, [&] {
       copy(reinterpret_cast<std::byte*>(output.data()), reinterpret_cast<const std::byte*>(input.data()), num_bytes,
            num_bytes >= 4 << 20 ? Store::streaming : Store::cached);
       finish_streaming();
     });
+    const double traffic = 1.0 + static_cast<double>(world.size() - 1) / world.size();  // in copies
+    const Cost bound{traffic * streaming_copy.seconds, traffic * streaming_copy.cpu_seconds};
     for (const DType dtype : {DType::f32, DType::bf16}) {
       Request request;
       request.num_elements = num_bytes / size_of(dtype);

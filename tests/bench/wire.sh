@@ -2,11 +2,11 @@
 # Run a two-rank program over a shaped wire: each rank in a network namespace of its own, a bridge between them.
 # Needs root. The namespaces live as long as the command.
 #
-#   tests/bench/wire.sh [--rate 2gbit] PROGRAM ARGUMENTS...
-#   tests/bench/wire.sh build/cpu/tests/bench_overlap tests/bench/overlap.toml --wire
+#   tests/bench/wire.sh [--rate 400mbit] PROGRAM ARGUMENTS...
+#   tests/bench/wire.sh build/cpu/tests/bench_overlap tests/bench/overlap.toml --wire --set train.global_batch=56
 set -euo pipefail
 
-rate=2gbit
+rate=400mbit
 if [[ "${1:-}" == --rate ]]; then rate=$2; shift 2; fi
 (($#)) || { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
 
