@@ -9,9 +9,9 @@
 namespace strata {
 namespace {
 
-constexpr std::array<std::string_view, 14> size_keys = {
-    "rows", "in", "out", "samples", "sequence", "heads", "kv_heads", "head_dim", "elements", "width", "vocabulary",
-    "classes", "channels", "height"};
+constexpr std::array<std::string_view, 14> size_keys = {"rows",       "in",       "out",      "samples",  "sequence",
+                                                        "heads",      "kv_heads", "head_dim", "elements", "width",
+                                                        "vocabulary", "classes",  "channels", "height"};
 /// Integers that choose between variants of a kernel.
 constexpr std::array<std::string_view, 5> variant_keys = {"accumulate", "causal", "kernel", "stride", "padding"};
 
@@ -51,8 +51,8 @@ DType compute_dtype(const Program& program, const Instruction& instruction) {
 
 KernelShape kernel_shape(const Program& program, const Instruction& instruction) {
   KernelShape shape;
-  shape.kind = fmt::format("{} {}", kernel_signature(instruction.kernel).name,
-                           to_string(compute_dtype(program, instruction)));
+  shape.kind =
+      fmt::format("{} {}", kernel_signature(instruction.kernel).name, to_string(compute_dtype(program, instruction)));
   for (const Attributes::Entry& entry : instruction.attributes.entries()) {
     if (const auto* integer = std::get_if<std::int64_t>(&entry.value)) {
       if (contains(size_keys, entry.key)) shape.sizes.push_back(static_cast<double>(*integer));

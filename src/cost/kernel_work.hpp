@@ -20,7 +20,7 @@ DType compute_dtype(const Program& program, const Instruction& instruction);
 
 /// Kernels of one kind whose times may be interpolated into each other, and where among them this one stands.
 struct KernelShape {
-  std::string kind;           ///< name, dtype and what is no size: "linear_forward bf16", "max_pool_forward f32 kernel=2"
+  std::string kind;  ///< name, dtype and what is no size: "linear_forward bf16", "max_pool_forward f32 kernel=2"
   std::vector<double> sizes;  ///< in the order of the attributes; equal in number for equal kinds
   double work = 0.0;          ///< FLOPs where the kernel counts any, else bytes touched
 };

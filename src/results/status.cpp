@@ -5,13 +5,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -78,35 +81,36 @@ Status parse_status(std::string_view text) {
 }
 
 bool write_status(const std::string& path, Status status, const std::string& message, int rank) {
-  // Several survivors may want to say how it ended: the one that holds the claim writes.
-  const std::string claim = path + ".claim";
-  const auto claimed = FileDescriptor::create(claim, O_WRONLY);
-  if (!claimed) {
+  // Several survivors may want to say how it ended, and each may be killed while it does: they queue for a lock that
+  // goes with its holder. It is the lock of the file they found; who comes to it after a rename reads the new file. On
+  // a file system without locks the last one wins.
+  std::optional<FileDescriptor> found;
+  if (std::filesystem::exists(path)) {
+    found.emplace(path, O_RDONLY);
+    while (::flock(found->get(), LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  const auto before = read_if_present(path);
+  if (before && before->status != Status::running) {
     return false;
   }
   const std::string next = fmt::format("{}.{}.{}", path, rank, ::getpid());
   try {
-    const auto before = read_if_present(path);
-    const bool first = !before || before->status == Status::running;
-    if (first) {
-      const nlohmann::ordered_json json = {{"status", to_string(status)},
-                                           {"message", message},
-                                           {"rank", rank},
-                                           {"pid", static_cast<std::int64_t>(::getpid())},
-                                           {"host", host_name()},
-                                           {"time", to_iso_8601(unix_seconds_now())}};
-      FileDescriptor file(next, O_WRONLY | O_CREAT | O_TRUNC);
-      file.write_all(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-      file.sync();
-      rename_file(next, path);
-    }
-    ::unlink(claim.c_str());
-    return first;
+    const nlohmann::ordered_json json = {{"status", to_string(status)},
+                                         {"message", message},
+                                         {"rank", rank},
+                                         {"pid", static_cast<std::int64_t>(::getpid())},
+                                         {"host", host_name()},
+                                         {"time", to_iso_8601(unix_seconds_now())}};
+    FileDescriptor file(next, O_WRONLY | O_CREAT | O_TRUNC);
+    file.write_all(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    file.sync();
+    rename_file(next, path);
   } catch (...) {
     ::unlink(next.c_str());
-    ::unlink(claim.c_str());
     throw;
   }
+  return true;
 }
 
 StatusFile read_status(const std::string& path) {

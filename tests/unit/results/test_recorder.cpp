@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -226,6 +227,24 @@ TEST(StatusFile, FirstEndingStays) {
   EXPECT_EQ(status.message, "rank 0 is gone: \"no\" answer");
   EXPECT_EQ(status.rank, 3);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder / ""), fs::directory_iterator()), 1) << "no temporary left";
+}
+
+TEST(StatusFile, AWriterThatIsKilledStopsNobody) {
+  for (int round = 0; round < 20; ++round) {
+    const TemporaryFolder folder;
+    const std::string path = folder / "1.status.json";
+    write_status(path, Status::running, "", 0);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      for (;;) write_status(path, Status::running, "still", 1);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1 + round % 7));
+    ::kill(child, SIGKILL);
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    EXPECT_TRUE(write_status(path, Status::killed, "", 2));
+    EXPECT_EQ(read_status(path).status, Status::killed);
+  }
 }
 
 TEST(StatusFile, HeartbeatMovesTheModificationTimeAlone) {
