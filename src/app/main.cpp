@@ -79,6 +79,23 @@ int run(int argc, char** argv) {
   run_verb->add_flag("--quiet", run_arguments.quiet, "no line a step");
   run_verb->callback([&] { code = run_experiment(argc, argv, run_arguments, environment); });
 
+  SimulateArguments simulate_arguments;
+  CLI::App* simulate = app.add_subcommand(
+      "simulate", "what the points of an experiment would cost on its cluster; no MPI, results marked simulated");
+  add_experiment_options(*simulate, simulate_arguments.experiment, true);
+  simulate->add_option("--results", simulate_arguments.results_folder, "folder of the results");
+  simulate->callback([&] { code = simulate_experiment(simulate_arguments, environment); });
+
+  ProfileArguments profile_arguments;
+  CLI::App* profile = app.add_subcommand(
+      "profile",
+      "measure kernels, collectives and their interference, under mpiexec or srun, for the points of an "
+      "experiment");
+  add_experiment_options(*profile, profile_arguments.experiment, false);
+  profile->add_option("--output", profile_arguments.output_file, "profile to write; what is there already is kept")
+      ->required();
+  profile->callback([&] { code = profile_experiment(argc, argv, profile_arguments, environment); });
+
   std::vector<std::string> rest;
   for (const auto& [name, help] :
        {std::pair{"collect", "merge the attempts of a sweep into one file (HDF5, CSV, Parquet)"},

@@ -1,5 +1,7 @@
 #include "app/outcome.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace strata::app {
@@ -12,6 +14,10 @@ Outcome outcome_of(const std::exception& error) {
   if (is.operator()<CommunicationError>()) return {Status::communication_error, error.what()};
   if (is.operator()<UserError>()) return {Status::recording_error, error.what()};
   return {Status::bug, error.what()};
+}
+
+bool is_expected(const std::vector<std::string>& expect, results::Status status) {
+  return std::ranges::find(expect, results::to_string(status)) != expect.end();
 }
 
 int exit_code_of(results::Status status) {

@@ -5,6 +5,7 @@
 
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "results/status.hpp"
 
@@ -26,6 +27,9 @@ struct Outcome {
 
 /// The class of @p error, an exception in flight or caught.
 Outcome outcome_of(const std::exception& error);
+
+/// True if @p status is among the words of an experiment's `expect`.
+bool is_expected(const std::vector<std::string>& expect, results::Status status);
 
 /// Exit code of a run of one point that ended with @p status.
 int exit_code_of(results::Status status);

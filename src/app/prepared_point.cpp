@@ -71,7 +71,7 @@ std::int64_t global_batch_samples(const Experiment& experiment, const ModelGraph
 }
 
 /// What the experiment asks for, before a mode decides anything.
-Plan base_plan(const Experiment& experiment, const ModelGraph& graph) {
+Plan base_plan(const Experiment& experiment, const ModelGraph& graph, const Cluster& cluster) {
   const TrainSection& train = experiment.train;
   Plan plan;
   plan.strategy = experiment.strategy.name;
@@ -93,6 +93,10 @@ Plan base_plan(const Experiment& experiment, const ModelGraph& graph) {
   plan.dtypes.gradient = dtype_of_word(train.gradient_dtype);
   plan.device_capacity_bytes =
       static_cast<std::int64_t>(std::llround(experiment.resources.memory_gib * 1024.0 * 1024.0 * 1024.0));
+  // A described device has the memory it has; this machine's is shared with others and capped only where asked.
+  if (plan.device_capacity_bytes == 0 && cluster.name != "this") {
+    plan.device_capacity_bytes = cluster.device_memory_bytes;
+  }
   plan.seed = static_cast<std::uint64_t>(train.seed);
   return plan;
 }
@@ -132,7 +136,7 @@ PreparedPoint prepare_point(const Experiment& experiment, const std::string& exp
   const Planner& planner = find_planner(experiment.strategy.name);
   const PlanRequest request{.graph = point.graph,
                             .cluster = point.cluster,
-                            .base = base_plan(experiment, point.graph),
+                            .base = base_plan(experiment, point.graph, point.cluster),
                             .options = complete_strategy_options(experiment)};
   point.plan = planner.plan(request);
   verify(point.plan, point.graph);
@@ -157,6 +161,13 @@ Program lower_for_cpu(const PreparedPoint& point, int rank) {
   // Workspaces of the library depend on the number of threads that will call it.
   omp_set_num_threads(static_cast<int>(point.experiment.resources.threads_per_rank));
   Program program = lower(point.plan, point.graph, rank, cpu::workspace_bytes);
+  check_capacity(program, point.plan.device_capacity_bytes);
+  return program;
+}
+
+Program lower_for_cluster(const PreparedPoint& point, int rank) {
+  if (point.cluster.name == "this") return lower_for_cpu(point, rank);
+  Program program = lower(point.plan, point.graph, rank, [](const Program&, const Instruction&) { return 0; });
   check_capacity(program, point.plan.device_capacity_bytes);
   return program;
 }

@@ -77,13 +77,6 @@ std::vector<const Point*> points_to_run(const LoadedExperiment& loaded, const Ex
   return fitting;
 }
 
-bool is_expected(const Experiment& experiment, results::Status status) {
-  for (const std::string& word : experiment.expect) {
-    if (word == results::to_string(status)) return true;
-  }
-  return false;
-}
-
 class Run {
   // First, because its return type is deduced.
   /// @p action on rank 0, its text on all ranks; its failure too.
@@ -157,7 +150,7 @@ class Run {
     } catch (const Unsupported& e) {
       outcome = {results::Status::refused, e.what()};
     }
-    expected_ = is_expected(request.point.experiment, outcome.status);
+    expected_ = is_expected(request.point.experiment.expect, outcome.status);
     if (world_.rank() == 0 && outcome.status != results::Status::ok) {
       fmt::print(stderr, "strata: {}: {}\n", results::to_string(outcome.status), outcome.message);
     }

@@ -11,9 +11,11 @@
 #include <utility>
 
 #include "app/allocation_account.hpp"
+#include "app/engine_options.hpp"
 #include "app/learning_rate.hpp"
 #include "app/measured_all_reduce.hpp"
 #include "app/measured_peak.hpp"
+#include "app/point_facts.hpp"
 #include "app/progress_line.hpp"
 #include "app/provenance.hpp"
 #include "app/step_exchange.hpp"
@@ -85,46 +87,25 @@ class PointRun {
   }
 
   void open_recorder() {
-    const ModelGraph& graph = request_.prepared.graph;
-    const CountedFlops counted = counted_flops(experiment_, graph);
     const std::vector<std::string> hosts =
         world_.all_gather(world_.node_names()[static_cast<std::size_t>(world_.node())]);
-    facts_ = provenance_of(environment_);
-    facts_.experiment_name = request_.experiment_name;
-    facts_.experiment_title = experiment_.title;
-    facts_.experiment_toml = to_text(experiment_);
-    facts_.point_id = request_.point.id;
-    for (const CanonicalKey& key : canonical_keys(experiment_))
-      facts_.point_keys += fmt::format("{} = {}\n", key.key, key.value);
-    facts_.plan_text = to_text(request_.prepared.plan);
-    facts_.cluster_text = to_text(request_.prepared.cluster);
-    facts_.model_name = graph.name;
-    facts_.strategy_name = request_.prepared.plan.strategy;
-    facts_.dtype = experiment_.train.dtype;
-    facts_.backend = experiment_.backend;
+    facts_ = facts_of_point(environment_, request_.prepared, request_.point.id);
     facts_.num_ranks = world_.size();
     facts_.num_nodes = world_.num_nodes();
     facts_.ranks_per_node = world_.ranks_on_node(0);
-    facts_.threads_per_rank = experiment_.resources.threads_per_rank;
     facts_.host_names = hosts;
     facts_.device_names.assign(hosts.size(), cpu_name());
-    facts_.flop_convention = counted.convention;
-    facts_.flops_per_sample = counted.per_sample;
-    facts_.sample_unit = graph.positions_per_sample > 1 ? "token" : "image";
-    facts_.num_sequences_per_step = request_.prepared.plan.global_batch;
-    facts_.num_samples_per_step = request_.prepared.plan.global_batch * graph.positions_per_sample;
-    facts_.num_parameters = graph.num_parameters();
     facts_.peak_flops_per_second = request_.peak_flops_per_second;
     facts_.peak_source = MeasuredPeak::source();
-    facts_.memory_cap_bytes = request_.prepared.plan.device_capacity_bytes;
     // The engine is needed for the transport's name; the recorder needs that name before the first row.
     make_engine();
     facts_.transport = engine_->transport_name(world_group_);
     facts_.all_reduce_bytes_per_second = measure_all_reduce_bytes_per_second(world_, *engine_, world_group_);
     facts_.progress_mode = engine_->has_thread() ? "thread" : "polling";
-    if (link_) {
-      facts_.emulated_link_alpha_seconds = link_->alpha_seconds;
-      facts_.emulated_link_bytes_per_second = 1.0 / link_->beta_seconds_per_byte;
+    const CommunicationSection& c = experiment_.communication;
+    if (c.emulated_gbit_per_s > 0.0) {
+      facts_.emulated_link_alpha_seconds = c.emulated_alpha_us * 1e-6;
+      facts_.emulated_link_bytes_per_second = c.emulated_gbit_per_s * 1e9 / 8.0;
     }
     if (root()) {
       const std::string folder =
@@ -134,20 +115,8 @@ class PointRun {
   }
 
   void make_engine() {
-    const CommunicationSection& c = experiment_.communication;
-    comm::EngineOptions options;
-    options.transport = c.transport;
-    options.progress = c.progress == "thread"    ? comm::ProgressMode::thread
-                       : c.progress == "polling" ? comm::ProgressMode::polling
-                                                 : comm::ProgressMode::automatic;
-    if (c.emulated_gbit_per_s > 0.0) {
-      link_ = comm::EmulatedLink{c.emulated_alpha_us * 1e-6, 8.0 / (c.emulated_gbit_per_s * 1e9)};
-      options.emulated_link = link_;
-    }
-    options.watchdog_seconds = c.watchdog_seconds;
-    options.num_compute_threads = static_cast<int>(experiment_.resources.threads_per_rank);
+    comm::EngineOptions options = engine_options(experiment_, program_);
     options.on_watchdog = [this](const comm::WatchdogReport& report) { record_failure(Status::hang, report.message); };
-    options.num_ticket_slots = std::max(4096, static_cast<int>(program_.body.size()) + 64);
     engine_ = std::make_unique<comm::Engine>(world_, options);
     std::vector<int> all(static_cast<std::size_t>(world_.size()));
     for (std::size_t r = 0; r < all.size(); ++r) all[r] = static_cast<int>(r);
@@ -304,17 +273,14 @@ class PointRun {
       for (std::size_t i = 0; i < bytes.size() / sizeof(TimelineEvent); ++i) {
         const TimelineEvent& e = events[i];
         // Programs of a data-parallel job list the same instructions in the same order; others name them by number.
-        const Instruction& in = program_.body[static_cast<std::size_t>(e.instruction)];
-        rows.push_back(
-            {.rank = e.rank,
-             .step = e.step,
-             .stream = e.stream,
-             .instruction = e.instruction,
-             .name = fmt::format(
-                 "{} {}", in.is_collective() ? to_string(in.collective) : kernel_signature(in.kernel).name, in.name),
-             .begin_seconds = static_cast<double>(e.begin_ns) * 1e-9,
-             .end_seconds = static_cast<double>(e.end_ns) * 1e-9,
-             .sent_bytes = e.bytes_sent});
+        rows.push_back({.rank = e.rank,
+                        .step = e.step,
+                        .stream = e.stream,
+                        .instruction = e.instruction,
+                        .name = instruction_label(program_.body[static_cast<std::size_t>(e.instruction)]),
+                        .begin_seconds = static_cast<double>(e.begin_ns) * 1e-9,
+                        .end_seconds = static_cast<double>(e.end_ns) * 1e-9,
+                        .sent_bytes = e.bytes_sent});
       }
       record([&] { recorder_->add_events(rows); });
     }
@@ -379,7 +345,6 @@ class PointRun {
   const Experiment& experiment_;
   Program program_;
   results::AttemptFacts facts_;
-  std::optional<comm::EmulatedLink> link_;
   std::unique_ptr<results::Recorder> recorder_;  ///< rank 0 alone
   std::string recording_error_;                  ///< rank 0: why nothing more is written
   std::string status_path_;

@@ -37,6 +37,19 @@ struct RunArguments {
 /// Starts MPI. Under mpiexec or srun every rank calls it.
 int run_experiment(int argc, char** argv, const RunArguments& arguments, const Environment& environment);
 
+struct SimulateArguments {
+  ExperimentArguments experiment;
+  std::string results_folder = "results";
+};
+int simulate_experiment(const SimulateArguments& arguments, const Environment& environment);
+
+struct ProfileArguments {
+  ExperimentArguments experiment;
+  std::string output_file;
+};
+/// Starts MPI, as run does.
+int profile_experiment(int argc, char** argv, const ProfileArguments& arguments, const Environment& environment);
+
 /// Verbs that live once, in the Python package: replaces this process. @param package_arguments e.g. {"collect",
 /// "results/x"}.
 int start_analysis(const std::vector<std::string>& package_arguments);

@@ -51,7 +51,9 @@ std::vector<CanonicalKey> canonical_keys(const Experiment& experiment) {
   std::vector<CanonicalKey> keys = {{"backend", toml_string(experiment.backend)}};
   for (const Option& option : all_options()) {
     std::string value = text_at(experiment, option.key);
-    if (option.identifies && value != text_at(defaults, option.key)) {
+    // How a run is predicted changes nothing of the run.
+    const bool concerns = experiment.backend == "simulated" || !option.key.starts_with("simulate.");
+    if (option.identifies && concerns && value != text_at(defaults, option.key)) {
       keys.push_back({std::string(option.key), std::move(value)});
     }
   }
@@ -150,6 +152,9 @@ void verify(const Experiment& experiment) {
   }
   if (train.schedule == "cosine" && train.decay_steps == 0 && train.steps == 0) {
     fail(experiment, "train.schedule", "\"cosine\" needs an end: train.decay_steps > 0 or train.steps > 0");
+  }
+  if (experiment.simulate.cost == "measured" && experiment.simulate.profile.empty()) {
+    fail(experiment, "simulate.profile", "missing: simulate.cost = \"measured\" reads what `strata profile` wrote");
   }
   if (train.min_learning_rate > train.learning_rate) {
     fail(experiment, "train.min_learning_rate",

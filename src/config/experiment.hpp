@@ -101,6 +101,18 @@ struct MeasureSection {
   bool operator==(const MeasureSection&) const = default;
 };
 
+/// [simulate]: how predictions are made, those of `strata simulate` and those beside a run.
+struct SimulateSection {
+  std::string cost = "analytic";
+  std::string profile;  ///< as written; see path_beside
+  std::int64_t steps = 1;
+  double noise = 0.0;
+  std::int64_t seed = 1;
+  std::vector<std::int64_t> straggler_ranks;
+  double straggler_slowdown = 1.0;
+  bool operator==(const SimulateSection&) const = default;
+};
+
 struct Experiment {
   std::string name;
   std::string title;
@@ -114,6 +126,7 @@ struct Experiment {
   OverlapSection overlap;
   CommunicationSection communication;
   MeasureSection measure;
+  SimulateSection simulate;
 
   std::string backend = "cpu";                  ///< cpu | cuda | simulated: set by the verb, no key of the file
   std::map<std::string, std::string> given_at;  ///< key → "file:line" or "--set"; a key that is absent has its default
@@ -136,7 +149,8 @@ struct CanonicalKey {
   bool operator==(const CanonicalKey&) const = default;
 };
 
-/// Keys that differ from their defaults, without `title`, `expect` and `measure.*`; `backend` is always among them.
+/// Keys that differ from their defaults, without `title`, `expect` and `measure.*`; `backend` is always among them, and
+/// `simulate.*` only where that is simulated.
 std::vector<CanonicalKey> canonical_keys(const Experiment& experiment);
 
 /// 12 hex digits of a hash of canonical_keys: an option that is added later leaves it as it is.

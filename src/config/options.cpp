@@ -114,6 +114,17 @@ constexpr Option options[] = {
      "what MFU counts; auto: megatron for transformers, operators for others", false, false},
     {"measure.timeline_steps", FIELD(measure.timeline_steps), ">= 0", "",
      "last steps whose every instruction is recorded", false, false},
+
+    {"simulate.cost", FIELD(simulate.cost), "paper | analytic | measured", "",
+     "where times come from: the papers' formulas, roofline and alpha-beta, or a profile"},
+    {"simulate.profile", FIELD(simulate.profile), "", "",
+     "what `strata profile` measured, relative to this file; needed by measured", false, false},
+    {"simulate.steps", FIELD(simulate.steps), ">= 1 and <= 1000", "steps", "simulated", false, false},
+    {"simulate.noise", FIELD(simulate.noise), ">= 0 and < 1", "",
+     "standard deviation of the logarithm of a kernel's time; 0: none"},
+    {"simulate.seed", FIELD(simulate.seed), ">= 0", "", "of the noise"},
+    {"simulate.straggler_ranks", FIELD(simulate.straggler_ranks), ">= 0", "", "ranks whose kernels are slow"},
+    {"simulate.straggler_slowdown", FIELD(simulate.straggler_slowdown), ">= 1", "", "factor on their kernels' time"},
 };
 
 #undef FIELD

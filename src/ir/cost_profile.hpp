@@ -16,7 +16,7 @@
 
 namespace strata {
 
-/// Median time of one kernel, while all ranks of the node computed.
+/// Time of one kernel while all ranks of the node computed: the mean over a step's instances, its median over steps.
 struct KernelTime {
   std::string kind;           ///< KernelShape::kind
   std::vector<double> sizes;  ///< KernelShape::sizes
@@ -57,9 +57,18 @@ struct Interference {
   bool operator==(const Interference&) const = default;
 };
 
+/// FLOP/s of one rank's best matrix product while all ranks of the node compute: the denominator of MFU.
+struct MeasuredRate {
+  std::string dtype;
+  int ranks_on_node = 1;
+  double flops_per_second = 0.0;
+  bool operator==(const MeasuredRate&) const = default;
+};
+
 struct CostProfile {
   std::string machine;  ///< machine_identity() of where it was measured: another machine's times are refused
   std::map<std::string, std::string> provenance;  ///< commit, date, library versions, threads a rank, …
+  std::vector<MeasuredRate> peaks;
   std::vector<KernelTime> kernels;
   std::vector<CollectiveTime> collectives;
   std::vector<AlphaBeta> lines;

@@ -78,6 +78,13 @@ std::string microseconds(std::int64_t ns) { return fmt::format("{}.{:03}", ns / 
 
 }  // namespace
 
+std::string instruction_label(const Instruction& instruction) {
+  return fmt::format(
+      "{} {}",
+      instruction.is_collective() ? to_string(instruction.collective) : kernel_signature(instruction.kernel).name,
+      instruction.name);
+}
+
 void verify(const Timeline& timeline) {
   std::map<std::tuple<int, std::int64_t, int>, std::size_t> last;  // (rank, step, stream) -> latest event
   for (std::size_t i = 0; i < timeline.events.size(); ++i) {

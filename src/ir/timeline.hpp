@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/program.hpp"
+
 namespace strata {
 
 struct TimelineEvent {
@@ -29,6 +31,9 @@ struct Timeline {
   std::vector<TimelineEvent> events;      ///< sorted by rank, step, begin
   bool operator==(const Timeline&) const = default;
 };
+
+/// What an instruction is called in a timeline: "linear_forward block[0].mlp.fc1", "all_reduce bucket[0]".
+std::string instruction_label(const Instruction& instruction);
 
 /// @throws InternalError: ids in range, begin <= end, events of one stream of one rank do not overlap.
 void verify(const Timeline& timeline);

@@ -1,0 +1,19 @@
+#pragma once
+
+/// @file
+/// What a result says about the point that was asked for, the same for a run and a simulation.
+
+#include <string>
+
+#include "app/environment.hpp"
+#include "app/prepared_point.hpp"
+#include "results/rows.hpp"
+
+namespace strata::app {
+
+/// Software, experiment, plan, cluster, model and the constants of derived metrics. Who took part, over which transport
+/// and at which peak is the caller's to add.
+results::AttemptFacts facts_of_point(const Environment& environment, const PreparedPoint& point,
+                                     const std::string& point_id);
+
+}  // namespace strata::app

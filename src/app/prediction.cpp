@@ -1,0 +1,174 @@
+#include "app/prediction.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "app/environment.hpp"
+#include "app/selected_point.hpp"
+#include "base/error.hpp"
+
+namespace strata::app {
+namespace {
+
+bool tells_ranks_apart(const SimulateSection& simulate) {
+  return simulate.noise > 0.0 || (!simulate.straggler_ranks.empty() && simulate.straggler_slowdown > 1.0);
+}
+
+SimulationOptions options_of(const PreparedPoint& point) {
+  const SimulateSection& s = point.experiment.simulate;
+  SimulationOptions options;
+  options.num_steps = static_cast<int>(s.steps);
+  // On the CPU the calling thread computes and posts; devices have a host that runs ahead.
+  options.issue_in_list_order = point.cluster.name == "this";
+  options.noise = s.noise;
+  options.seed = static_cast<std::uint64_t>(s.seed);
+  for (const std::int64_t rank : s.straggler_ranks) {
+    if (rank >= point.plan.mesh.num_ranks()) {
+      throw UserError(fmt::format("{}: simulate.straggler_ranks: rank {} of {}",
+                                  point.experiment.where("simulate.straggler_ranks"), rank,
+                                  point.plan.mesh.num_ranks()));
+    }
+    options.stragglers[static_cast<int>(rank)] = s.straggler_slowdown;
+  }
+  return options;
+}
+
+/// As comm::Engine names them: shared memory inside a node, MPI between nodes, both where a group has both.
+Transports transports_of(const Experiment& experiment) {
+  const CommunicationSection& c = experiment.communication;
+  Transports transports;
+  transports.name = [only_mpi = c.transport == "mpi"](const Factor& group) -> std::string {
+    if (only_mpi || group.in_node == 1) return "mpi";
+    return group.nodes == 1 ? "shm" : "two_level(shm,mpi)";
+  };
+  const Factor all{static_cast<int>(experiment.resources.ranks_per_node), static_cast<int>(experiment.resources.nodes)};
+  transports.of_all_ranks = all.total() == 1 ? "none" : transports.name(all);
+  if (c.emulated_gbit_per_s > 0.0) {
+    transports.emulated = Link{c.emulated_alpha_us * 1e-6, c.emulated_gbit_per_s * 1e9 / 8.0};
+    transports.of_all_ranks = "emulated_link";
+  }
+  return transports;
+}
+
+}  // namespace
+
+std::string machine_identity() { return fmt::format("{}, {} cores", cpu_name(), available_cores()); }
+
+CostProfile load_profile(const Experiment& experiment, const std::string& experiment_file) {
+  const std::string path = path_beside(experiment_file, experiment.simulate.profile);
+  CostProfile profile = parse_cost_profile(read_file(path), path);
+  if (experiment.cluster == "this" && profile.machine != machine_identity()) {
+    throw UserError(
+        fmt::format("{}: measured on another machine: {}; this one is {}", path, profile.machine, machine_identity()));
+  }
+  return profile;
+}
+
+std::unique_ptr<CostModel> cost_model(const PreparedPoint& point, const std::string& experiment_file) {
+  const Experiment& experiment = point.experiment;
+  const CostSource source = parse_cost_source(experiment.simulate.cost);
+  if (source == CostSource::measured) {
+    return measured_costs(load_profile(experiment, experiment_file),
+                          static_cast<int>(experiment.resources.ranks_per_node), transports_of(experiment));
+  }
+  if (point.cluster.name == "this" && point.cluster.memory_bandwidth_bytes_per_second == 0.0) {
+    throw UserError(fmt::format(
+        "{}: simulate.cost = \"{}\" needs a described cluster, and \"this\" is known by measuring alone: run `strata "
+        "profile`, then set simulate.cost = \"measured\" and simulate.profile; or name a cluster of `strata list "
+        "clusters`",
+        experiment.where("simulate.cost"), experiment.simulate.cost));
+  }
+  return source == CostSource::paper ? paper_costs(point.cluster) : analytic_costs(point.cluster);
+}
+
+Job LoweredJob::job(int ranks_per_node) const {
+  Job job{.programs = {}, .class_of_rank = class_of_rank, .ranks_per_node = ranks_per_node};
+  for (const Program& program : programs) job.programs.push_back(&program);
+  return job;
+}
+
+LoweredJob lower_job(const PreparedPoint& point) {
+  LoweredJob lowered;
+  RankClasses classes = rank_classes(point.plan);
+  if (tells_ranks_apart(point.experiment.simulate)) {
+    classes.representatives.clear();
+    for (std::size_t r = 0; r < classes.class_of_rank.size(); ++r) {
+      classes.class_of_rank[r] = static_cast<int>(r);
+      classes.representatives.push_back(static_cast<int>(r));
+    }
+  }
+  for (const int rank : classes.representatives) lowered.programs.push_back(lower_for_cluster(point, rank));
+  lowered.class_of_rank = std::move(classes.class_of_rank);
+  return lowered;
+}
+
+Prediction predict(const PreparedPoint& point, const LoweredJob& lowered, const CostModel& costs) {
+  Prediction prediction;
+  prediction.simulation = simulate(lowered.job(point.plan.mesh.ranks_per_node), costs, options_of(point));
+  prediction.source = fmt::format("simulator, {}", costs.description());
+  const auto& first = prediction.simulation.steps.front();
+  const auto slowest = std::ranges::max_element(first, {}, &SimulatedStep::step_seconds) - first.begin();
+  const Program& program = lowered.programs[static_cast<std::size_t>(slowest)];
+  for (const TimelineEvent& e : prediction.simulation.events) {
+    if (e.rank != program.rank || e.step != 0) continue;
+    const Instruction& in = program.body[static_cast<std::size_t>(e.instruction)];
+    const double seconds = static_cast<double>(e.end_ns - e.begin_ns) * 1e-9;
+    if (in.is_collective()) {
+      prediction.collective_seconds[std::string(to_string(in.collective))] += seconds;
+    } else {
+      prediction.kernel_seconds[std::string(kernel_signature(in.kernel).name)] += seconds;
+    }
+  }
+  return prediction;
+}
+
+results::StepRow step_row(const PreparedPoint& point, const LoweredJob& lowered, const SimulationResult& simulation,
+                          std::int64_t step) {
+  const std::vector<SimulatedStep>& classes = simulation.steps[static_cast<std::size_t>(step)];
+  const auto largest = [&](double SimulatedStep::*member) {
+    double value = 0.0;
+    for (const SimulatedStep& c : classes) value = std::max(value, c.*member);
+    return value;
+  };
+  results::StepRow row;
+  row.step = step;
+  row.phase = results::StepPhase::measured;
+  row.step_seconds_max = largest(&SimulatedStep::step_seconds);
+  std::vector<double> seconds;  // by rank
+  for (const int c : lowered.class_of_rank) seconds.push_back(classes[static_cast<std::size_t>(c)].step_seconds);
+  std::ranges::nth_element(seconds, seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2));
+  row.step_seconds_median = seconds[seconds.size() / 2];
+  row.compute_seconds = largest(&SimulatedStep::compute_seconds);
+  row.communication_seconds = largest(&SimulatedStep::communication_seconds);
+  row.exposed_communication_seconds = largest(&SimulatedStep::exposed_seconds);
+  const SimulatedStep& slowest = *std::ranges::max_element(classes, {}, &SimulatedStep::step_seconds);
+  row.other_seconds = slowest.step_seconds - slowest.compute_seconds - slowest.exposed_seconds;
+  row.num_samples = point.plan.global_batch * point.graph.positions_per_sample;
+  MemoryPeak fullest;
+  for (const Program& program : lowered.programs) {
+    const BytesByCollective sent = bytes_by_collective(program);
+    const auto grow = [&](std::int64_t& bytes, Collective kind) { bytes = std::max(bytes, sent[kind]); };
+    grow(row.all_reduce_sent_bytes, Collective::all_reduce);
+    grow(row.reduce_scatter_sent_bytes, Collective::reduce_scatter);
+    grow(row.all_gather_sent_bytes, Collective::all_gather);
+    grow(row.all_to_all_sent_bytes, Collective::all_to_all);
+    grow(row.broadcast_sent_bytes, Collective::broadcast);
+    grow(row.send_sent_bytes, Collective::send);
+    if (program.arena_bytes > row.arena_peak_bytes) {
+      row.arena_peak_bytes = program.arena_bytes;
+      fullest = memory_peak(program);
+    }
+  }
+  const auto live = [&](Category category) { return fullest.bytes[static_cast<int>(category)]; };
+  row.parameter_bytes = live(Category::parameter);
+  row.gradient_bytes = live(Category::gradient);
+  row.optimizer_bytes = live(Category::optimizer);
+  row.activation_bytes = live(Category::activation);
+  row.workspace_bytes = live(Category::workspace);
+  row.communication_bytes = live(Category::communication);
+  return row;
+}
+
+}  // namespace strata::app

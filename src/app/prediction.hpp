@@ -1,0 +1,52 @@
+#pragma once
+
+/// @file
+/// What a point would cost: the Programs that would run, simulated. Serves `strata simulate` and stands beside every
+/// run.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/prepared_point.hpp"
+#include "cost/cost_model.hpp"
+#include "lower/rank_classes.hpp"
+#include "results/rows.hpp"
+#include "sim/simulate.hpp"
+
+namespace strata::app {
+
+/// Identifies a machine in profiles: its processor and how many cores this process may use.
+std::string machine_identity();
+
+/// The profile an experiment names. @throws UserError if it cannot be read, or was measured on another machine than
+/// this one and the experiment's cluster is this machine.
+CostProfile load_profile(const Experiment& experiment, const std::string& experiment_file);
+
+/// The cost model that [simulate] asks for. @throws UserError where the point's cluster or the profile lacks what it
+/// needs.
+std::unique_ptr<CostModel> cost_model(const PreparedPoint& point, const std::string& experiment_file);
+
+/// Programs of one rank of every class, or of every rank where noise or stragglers tell ranks apart.
+struct LoweredJob {
+  std::vector<Program> programs;
+  std::vector<int> class_of_rank;
+  Job job(int ranks_per_node) const;
+};
+/// @throws OutOfMemory as lowering for a run would.
+LoweredJob lower_job(const PreparedPoint& point);
+
+struct Prediction {
+  SimulationResult simulation;
+  std::string source;  ///< CostModel::description()
+  /// Of the slowest class: seconds a step inside each kernel and each collective, by name.
+  std::map<std::string, double> kernel_seconds, collective_seconds;
+};
+Prediction predict(const PreparedPoint& point, const LoweredJob& lowered, const CostModel& costs);
+
+/// The simulated step as a row of results. Metrics without meaning in a simulation (loss, learning rate) stay unknown.
+results::StepRow step_row(const PreparedPoint& point, const LoweredJob& lowered, const SimulationResult& simulation,
+                          std::int64_t step);
+
+}  // namespace strata::app

@@ -1,0 +1,166 @@
+/// @file
+/// `strata simulate`: the points of an experiment on a cluster that is described or was profiled, without MPI. The same
+/// plans and Programs as a run, the same results file, marked simulated.
+
+#include <fmt/core.h>
+
+#include <fstream>
+#include <optional>
+
+#include "app/outcome.hpp"
+#include "app/point_facts.hpp"
+#include "app/prediction.hpp"
+#include "app/progress_line.hpp"
+#include "app/selected_point.hpp"
+#include "app/verbs.hpp"
+#include "base/error.hpp"
+#include "cost/peak_rate.hpp"
+#include "results/recorder.hpp"
+
+namespace strata::app {
+namespace {
+
+/// A point asks for ranks that the cluster must have.
+void check_fits(const PreparedPoint& point) {
+  const ResourcesSection& r = point.experiment.resources;
+  const Cluster& c = point.cluster;
+  if (r.nodes > c.nodes || r.ranks_per_node > c.devices_per_node) {
+    throw UserError(fmt::format("{}: {} nodes × {} ranks on cluster {}, which has {} × {}",
+                                point.experiment.where("resources.ranks_per_node"), r.nodes, r.ranks_per_node, c.name,
+                                c.nodes, c.devices_per_node));
+  }
+}
+
+results::AttemptFacts facts_of(const Environment& environment, const Point& point, const PreparedPoint& prepared) {
+  const Mesh& mesh = prepared.plan.mesh;
+  results::AttemptFacts facts = facts_of_point(environment, prepared, point.id);
+  facts.simulated = true;
+  facts.num_ranks = mesh.num_ranks();
+  facts.num_nodes = mesh.nodes;
+  facts.ranks_per_node = mesh.ranks_per_node;
+  facts.host_names.assign(static_cast<std::size_t>(mesh.num_ranks()), "simulated");
+  facts.device_names.assign(static_cast<std::size_t>(mesh.num_ranks()), prepared.cluster.device);
+  facts.transport = "simulated";
+  facts.progress_mode = "simulated";
+  return facts;
+}
+
+/// The denominator of MFU: a described cluster's nameplate, a profiled machine's measured product.
+void set_peak(results::AttemptFacts& facts, const PreparedPoint& point, const std::string& experiment_file) {
+  const DType dtype = point.plan.dtypes.compute;
+  if (point.cluster.name == "this") {
+    const CostProfile profile = load_profile(point.experiment, experiment_file);
+    for (const MeasuredRate& peak : profile.peaks) {  // unknown where the profile did not compute in this dtype
+      if (peak.dtype == to_string(dtype) && peak.ranks_on_node == point.plan.mesh.ranks_per_node) {
+        facts.peak_flops_per_second = peak.flops_per_second;
+      }
+    }
+    facts.peak_source = "profile of " + profile.machine;
+  } else {
+    facts.peak_flops_per_second = peak_flops_per_second(point.cluster, dtype);
+    facts.peak_source = "cluster " + point.cluster.name;
+  }
+}
+
+class PointSimulation {
+ public:
+  PointSimulation(const Environment& environment, const SimulateArguments& arguments, const Point& point)
+      : environment_(environment), arguments_(arguments), point_(point) {}
+
+  results::Status run() {
+    const std::string& file = arguments_.experiment.file;
+    std::optional<results::Recorder> recorder;
+    Outcome outcome;
+    try {
+      const PreparedPoint prepared =
+          arguments_.experiment.plan_file.empty()
+              ? prepare_point(point_.experiment, file)
+              : prepare_point_with_plan(point_.experiment, file, read_file(arguments_.experiment.plan_file),
+                                        arguments_.experiment.plan_file);
+      check_fits(prepared);
+      const std::unique_ptr<CostModel> costs = cost_model(prepared, file);
+      results::AttemptFacts facts = facts_of(environment_, point_, prepared);
+      set_peak(facts, prepared, file);
+      recorder.emplace(fmt::format("{}/{}/{}", arguments_.results_folder, point_.experiment.name, point_.id), facts);
+      record(*recorder, prepared, *costs, facts);
+    } catch (const OutOfMemory& e) {
+      outcome = outcome_of(e);
+    } catch (const Unsupported& e) {
+      outcome = outcome_of(e);
+    }
+    if (recorder) recorder->finish(outcome.status, outcome.message);
+    if (outcome.status != results::Status::ok) {
+      fmt::print(stderr, "strata: point {}: {}: {}\n", point_.index, results::to_string(outcome.status),
+                 outcome.message);
+    }
+    return outcome.status;
+  }
+
+ private:
+  void record(results::Recorder& recorder, const PreparedPoint& prepared, const CostModel& costs,
+              const results::AttemptFacts& facts) {
+    const LoweredJob lowered = lower_job(prepared);
+    const Prediction prediction = predict(prepared, lowered, costs);
+    for (std::int64_t step = 0; step < prepared.experiment.simulate.steps; ++step) {
+      const results::StepRow row = step_row(prepared, lowered, prediction.simulation, step);
+      recorder.add_step(row);
+      if (step == 0) {
+        fmt::print("{:4} ranks  {:<10} {:<10} {}\n", facts.num_ranks, facts.model_name, facts.strategy_name,
+                   progress_line(facts, row));
+      }
+    }
+    const auto& basis = prediction.simulation.seconds_by_basis;
+    double total = 0.0;
+    for (const double seconds : basis) total += seconds;
+    const double extrapolated = basis[static_cast<std::size_t>(Basis::extrapolated)];
+    if (extrapolated > 0.0) {
+      fmt::print("      {:.1f} % of the time is extrapolated beyond what the profile measured\n",
+                 100.0 * extrapolated / total);
+    }
+    add_events(recorder, prepared, lowered, prediction.simulation);
+  }
+
+  void add_events(results::Recorder& recorder, const PreparedPoint& prepared, const LoweredJob& lowered,
+                  const SimulationResult& simulation) {
+    std::vector<results::EventRow> rows;
+    for (const TimelineEvent& e : simulation.events) {
+      if (e.step >= prepared.experiment.measure.timeline_steps) continue;
+      const auto program = std::ranges::find(lowered.programs, e.rank, &Program::rank);
+      rows.push_back({.rank = e.rank,
+                      .step = e.step,
+                      .stream = e.stream,
+                      .instruction = e.instruction,
+                      .name = instruction_label(program->body[static_cast<std::size_t>(e.instruction)]),
+                      .begin_seconds = static_cast<double>(e.begin_ns) * 1e-9,
+                      .end_seconds = static_cast<double>(e.end_ns) * 1e-9,
+                      .sent_bytes = e.bytes_sent});
+    }
+    recorder.add_events(rows);
+  }
+
+  const Environment& environment_;
+  const SimulateArguments& arguments_;
+  const Point& point_;
+};
+
+}  // namespace
+
+int simulate_experiment(const SimulateArguments& arguments, const Environment& environment) {
+  const LoadedExperiment loaded = load_points(arguments.experiment, "simulated");
+  int worst = exit_ok;
+  int num_points = 0;
+  for (const Point& point : loaded.expansion.points) {
+    if (arguments.experiment.point && point.index != *arguments.experiment.point) continue;
+    ++num_points;
+    const results::Status status = PointSimulation(environment, arguments, point).run();
+    if (status == results::Status::ok) continue;
+    const bool single = loaded.expansion.points.size() == 1 || arguments.experiment.point.has_value();
+    worst = single                                         ? exit_code_of(status)
+            : is_expected(point.experiment.expect, status) ? worst
+                                                           : int{exit_some_failed};
+  }
+  if (num_points == 0) selected_point(loaded, arguments.experiment);  // says which there are
+  return worst;
+}
+
+}  // namespace strata::app

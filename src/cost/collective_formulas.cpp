@@ -1,0 +1,118 @@
+/// @file
+/// The three protocols are NCCL's LL, LL128 and Simple: Hu et al., "Demystifying NCCL", 2025. Their data shares are
+/// facts of the wire format; that latency falls to about a quarter and a half is NCCL's own table of hardware latencies
+/// (0.6, 1.9, 3.4 µs on NVLink; 2.7, 4.0, 14 µs between nodes).
+
+#include "cost/collective_formulas.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace strata {
+namespace {
+
+struct Protocol {
+  double latency_share;
+  double bandwidth_share;
+};
+constexpr std::array protocols = {Protocol{0.25, 0.5}, Protocol{0.5, 120.0 / 128.0}, Protocol{1.0, 1.0}};
+
+/// Passes of the whole tensor over the slowest link, and rounds of latency.
+struct Passes {
+  double volume = 0.0;
+  double rounds = 0.0;
+};
+
+Passes ring_passes(Collective kind, int p) {
+  const double share = static_cast<double>(p - 1) / p;
+  switch (kind) {
+    case Collective::all_reduce: return {2.0 * share, 2.0 * (p - 1)};
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+    case Collective::all_to_all: return {share, static_cast<double>(p - 1)};
+    case Collective::broadcast: return {1.0, static_cast<double>(p - 1)};
+    case Collective::send:
+    case Collective::recv: return {1.0, 1.0};
+  }
+  return {};
+}
+
+double inter_node_bandwidth(const Factor& group, const Cluster& cluster) {
+  const bool crosses_leaves = cluster.nodes_per_leaf > 0 && group.nodes > cluster.nodes_per_leaf;
+  return cluster.inter_node.bandwidth_bytes_per_second * nics_used(group, cluster) /
+         (crosses_leaves ? cluster.spine_oversubscription : 1.0);
+}
+
+double least(double latency_seconds, double transfer_seconds) {
+  double best = INFINITY;
+  for (const Protocol& p : protocols) {
+    best = std::min(best, p.latency_share * latency_seconds + transfer_seconds / p.bandwidth_share);
+  }
+  return best;
+}
+
+/// Rings through all members; between nodes as many at a time as there are NICs, so that a node's NICs share the
+/// volume.
+double flat_ring(Collective kind, double bytes, const Factor& group, const Cluster& cluster) {
+  const Passes passes = ring_passes(kind, group.total());
+  const double inside = group.in_node > 1 ? cluster.intra_node.bandwidth_bytes_per_second : INFINITY;
+  const double between = group.nodes > 1 ? inter_node_bandwidth(group, cluster) : INFINITY;
+  // Of the links of a lap, one a node leaves it.
+  const double between_share = group.nodes > 1 ? 1.0 / group.in_node : 0.0;
+  const double latency = passes.rounds * (between_share * cluster.inter_node.latency_seconds +
+                                          (1.0 - between_share) * cluster.intra_node.latency_seconds);
+  return least(latency, passes.volume * bytes / std::min(inside, between));
+}
+
+/// Two complementary binary trees, so that every node is inner in one of them: full bandwidth, logarithmic latency.
+double double_tree(double bytes, const Factor& group, const Cluster& cluster) {
+  const double inside = group.in_node > 1 ? cluster.intra_node.bandwidth_bytes_per_second : INFINITY;
+  const double latency = 2.0 * (std::ceil(std::log2(group.nodes)) * cluster.inter_node.latency_seconds +
+                                (group.in_node - 1) * cluster.intra_node.latency_seconds);
+  return least(latency, 2.0 * bytes / std::min(inside, inter_node_bandwidth(group, cluster)));
+}
+
+/// Every member reduces 1/in_node of the tensor with its counterparts on the other nodes.
+double hierarchical(double bytes, const Factor& group, const Cluster& cluster) {
+  const Factor inside{group.in_node, 1};
+  const double within = flat_ring(Collective::reduce_scatter, bytes, inside, cluster) +
+                        flat_ring(Collective::all_gather, bytes, inside, cluster);
+  const Passes passes = ring_passes(Collective::all_reduce, group.nodes);
+  return within + least(passes.rounds * cluster.inter_node.latency_seconds,
+                        passes.volume * bytes / inter_node_bandwidth(group, cluster));
+}
+
+}  // namespace
+
+int ring_steps(Collective kind, int num_members) {
+  if (kind == Collective::send || kind == Collective::recv) return 1;
+  return (kind == Collective::all_reduce ? 2 : 1) * (num_members - 1);
+}
+
+double ring_seconds(Collective kind, std::int64_t bytes, int num_members, double alpha_seconds,
+                    double beta_seconds_per_byte) {
+  if (num_members <= 1) return 0.0;
+  const bool whole = kind == Collective::send || kind == Collective::recv;
+  const double step_bytes = static_cast<double>(bytes) / (whole ? 1 : num_members);
+  // A broadcast's p pieces follow one another: p-1 steps until the last rank has the first, p-1 more for the rest.
+  const int steps = kind == Collective::broadcast ? 2 * (num_members - 1) : ring_steps(kind, num_members);
+  return steps * (alpha_seconds + step_bytes * beta_seconds_per_byte);
+}
+
+double nccl_like_seconds(Collective kind, std::int64_t bytes, const Factor& group, const Cluster& cluster) {
+  if (group.total() <= 1) return 0.0;
+  const auto v = static_cast<double>(bytes);
+  double best = flat_ring(kind, v, group, cluster);
+  if (kind == Collective::all_reduce && group.nodes > 1) {
+    best = std::min(best, double_tree(v, group, cluster));
+    if (group.in_node > 1) best = std::min(best, hierarchical(v, group, cluster));
+  }
+  return best;
+}
+
+int nics_used(const Factor& group, const Cluster& cluster) {
+  return group.nodes > 1 ? std::min(group.in_node, cluster.nics_per_node) : 0;
+}
+
+}  // namespace strata

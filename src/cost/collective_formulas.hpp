@@ -1,0 +1,31 @@
+#pragma once
+
+/// @file
+/// Closed forms of collectives by α–β. v bytes is always the full tensor, p members.
+
+#include <cstdint>
+
+#include "base/collective.hpp"
+#include "ir/cluster.hpp"
+#include "ir/plan.hpp"
+
+namespace strata {
+
+/// Steps of a ring: (p-1) for one pass, 2 (p-1) for an all-reduce; 1 for a message; 0 for one member.
+int ring_steps(Collective kind, int num_members);
+
+/// ring_steps · (α + v/p · β); a broadcast passes v in p pieces down the ring, a message is α + v β.
+/// Sources: OSDP sec. 3.1 ((N-1)(α + S/N β) a pass), AutoDDL sec. 3.2.
+double ring_seconds(Collective kind, std::int64_t bytes, int num_members, double alpha_seconds,
+                    double beta_seconds_per_byte);
+
+/// The best that NCCL-like libraries do on @p cluster for a group of `in_node` ranks on each of `nodes` nodes, with the
+/// network to itself: the least of flat rings over all NICs of the members, a double binary tree over nodes, and, where
+/// it exists, reduce-scatter inside, all-reduce between, all-gather inside the nodes; each by the least of three
+/// protocols that trade latency for bandwidth (8 of 16 bytes are data at a quarter of the latency, 120 of 128 at half).
+double nccl_like_seconds(Collective kind, std::int64_t bytes, const Factor& group, const Cluster& cluster);
+
+/// NICs of a node that such a group keeps busy; 0 inside a node.
+int nics_used(const Factor& group, const Cluster& cluster);
+
+}  // namespace strata

@@ -1,0 +1,172 @@
+#include "sim/task_graph.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "cost/group_shape.hpp"
+
+namespace strata {
+
+Job unfolded(const std::vector<Program>& programs, int ranks_per_node) {
+  Job job{.programs = {}, .class_of_rank = {}, .ranks_per_node = ranks_per_node};
+  for (const Program& program : programs) {
+    job.class_of_rank.push_back(static_cast<int>(job.programs.size()));
+    job.programs.push_back(&program);
+  }
+  return job;
+}
+
+namespace sim {
+namespace {
+
+std::int64_t collective_bytes(const Program& program, const Instruction& in) {
+  std::int64_t bytes = 0;
+  for (const auto* operands : {&in.inputs, &in.outputs}) {
+    for (const Operand& operand : *operands) {
+      const DType dtype = program.buffers[static_cast<std::size_t>(operand.buffer)].dtype;
+      bytes = std::max(bytes, operand.num_elements * size_of(dtype));
+    }
+  }
+  return bytes;
+}
+
+class Compiler {
+ public:
+  Compiler(const Job& job, const CostModel& costs, bool issue_in_list_order)
+      : job_(job), costs_(costs), issue_in_list_order_(issue_in_list_order) {
+    result_.seconds_by_basis.assign(4, 0.0);
+  }
+
+  Compiled run() && {
+    for (const Program* program : job_.programs) result_.graphs.push_back(graph(*program));
+    return std::move(result_);
+  }
+
+ private:
+  TaskGraph graph(const Program& program) {
+    TaskGraph graph;
+    std::vector<std::vector<int>> dependents(program.body.size());
+    std::vector<int> last_on_stream(program.streams.size(), -1);
+    int last_kernel = -1;
+    counts_.clear();
+    for (int i = 0; i < static_cast<int>(program.body.size()); ++i) {
+      const Instruction& in = program.body[static_cast<std::size_t>(i)];
+      Task& task = graph.tasks.emplace_back();
+      std::set<int> before;
+      for (const Wait& wait : in.waits) {
+        if (wait.lag != 0) {
+          throw Unsupported(
+              fmt::format("#{} {}: a wait across steps; steps are simulated one after the other", i, in.name));
+        }
+        before.insert(wait.instruction);
+      }
+      int& last = last_on_stream[static_cast<std::size_t>(in.stream)];
+      if (last >= 0) before.insert(last);
+      last = i;
+      if (in.is_collective()) {
+        if (issue_in_list_order_ && last_kernel >= 0) before.insert(last_kernel);
+        task.rendezvous = meet(program, in);
+      } else {
+        last_kernel = i;
+        task.seconds = counted(costs_.kernel(program, in));
+      }
+      task.num_waits = static_cast<int>(before.size());
+      for (const int b : before) dependents[static_cast<std::size_t>(b)].push_back(i);
+    }
+    for (std::size_t i = 0; i < dependents.size(); ++i) {
+      graph.tasks[i].first_dependent = static_cast<int>(graph.dependents.size());
+      graph.tasks[i].num_dependents = static_cast<int>(dependents[i].size());
+      graph.dependents.insert(graph.dependents.end(), dependents[i].begin(), dependents[i].end());
+    }
+    return graph;
+  }
+
+  template <class AnyCost>
+  double counted(const AnyCost& cost) {
+    result_.seconds_by_basis[static_cast<std::size_t>(cost.basis)] += cost.seconds;
+    return cost.seconds;
+  }
+
+  /// Members are told apart by class, so that a class meets its neighbours' class even where its representative's
+  /// neighbour is not theirs. The n-th operation of a group on one member meets the n-th on the others.
+  int meet(const Program& program, const Instruction& in) {
+    const Group& group = program.groups[static_cast<std::size_t>(in.group)];
+    const bool is_message = in.collective == Collective::send || in.collective == Collective::recv;
+    std::vector<int> members = group.ranks;
+    std::string key = group.name;
+    if (is_message) {
+      const int peer = group.ranks[static_cast<std::size_t>(in.root)];
+      const bool sends = in.collective == Collective::send;
+      members = {sends ? program.rank : peer, sends ? peer : program.rank};
+      key += fmt::format(" message {} {}", class_of(members[0]), class_of(members[1]));
+    } else {
+      std::set<int> classes;
+      for (const int member : members) classes.insert(class_of(member));
+      key += fmt::format(" {}", fmt::join(classes, " "));
+    }
+    const int number = counts_[key + (in.collective == Collective::recv ? " recv" : "")]++;
+    const auto [found, is_new] =
+        ids_.try_emplace({std::move(key), number}, static_cast<int>(result_.rendezvous.size()));
+    if (is_new) {
+      result_.rendezvous.emplace_back();
+      describe(result_.rendezvous.back(), program, in, members, is_message);
+    }
+    Rendezvous& meeting = result_.rendezvous[static_cast<std::size_t>(found->second)];
+    add_node(meeting, program.rank, members);
+    return found->second;
+  }
+
+  void describe(Rendezvous& meeting, const Program& program, const Instruction& in, const std::vector<int>& members,
+                bool is_message) {
+    std::set<int> classes;
+    for (const int member : members) classes.insert(class_of(member));
+    meeting.num_needed = is_message ? 2 : static_cast<int>(classes.size());
+    meeting.group_size = static_cast<int>(members.size());
+    const Collective kind = in.collective == Collective::recv ? Collective::send : in.collective;
+    const CollectiveCost cost =
+        costs_.collective(kind, collective_bytes(program, in), group_shape(members, job_.ranks_per_node));
+    meeting.seconds = counted(cost);
+    meeting.nics = cost.nics_used;
+  }
+
+  /// The representative's node carries this group and its mirror images: groups of the same classes at the same time.
+  void add_node(Rendezvous& meeting, int representative, const std::vector<int>& members) {
+    if (meeting.nics == 0) return;
+    const int node = representative / job_.ranks_per_node;
+    if (std::ranges::find(meeting.nodes, node) != meeting.nodes.end()) return;
+    const int own_class = class_of(representative);
+    int members_here = 0;
+    for (const int member : members) {
+      if (member / job_.ranks_per_node == node && class_of(member) == own_class) ++members_here;
+    }
+    int class_here = 0;
+    for (int r = node * job_.ranks_per_node; r < std::min((node + 1) * job_.ranks_per_node, job_.num_ranks()); ++r) {
+      if (class_of(r) == own_class) ++class_here;
+    }
+    const int images = std::max(1, class_here / std::max(1, members_here));
+    if (meeting.nodes.empty()) meeting.nics *= images;
+    meeting.nodes.push_back(node);
+  }
+
+  int class_of(int rank) const { return job_.class_of_rank.at(static_cast<std::size_t>(rank)); }
+
+  const Job& job_;
+  const CostModel& costs_;
+  bool issue_in_list_order_;
+  Compiled result_;
+  std::map<std::pair<std::string, int>, int> ids_;
+  std::map<std::string, int> counts_;  ///< operations of the current class so far, by key
+};
+
+}  // namespace
+
+Compiled compile(const Job& job, const CostModel& costs, bool issue_in_list_order) {
+  return Compiler(job, costs, issue_in_list_order).run();
+}
+
+}  // namespace sim
+}  // namespace strata

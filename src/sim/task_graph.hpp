@@ -1,0 +1,50 @@
+#pragma once
+
+/// @file
+/// One class's body, made ready to be run through quickly: tasks with durations and flat dependency lists, and the
+/// rendezvous that its collectives take part in.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cost/cost_model.hpp"
+#include "sim/job.hpp"
+
+namespace strata::sim {
+
+/// One collective, or one message, of one step: who meets. Numbered over all classes.
+struct Rendezvous {
+  int num_needed = 0;      ///< arrivals before it can start: one a class of the group; a message's two ends
+  double seconds = 0.0;    ///< with the network to itself
+  int nics = 0;            ///< busy on each of `nodes`, those of its mirror images on the same node included
+  std::vector<int> nodes;  ///< of the representatives that take part; empty inside a node
+  int group_size = 0;
+};
+
+struct Task {
+  double seconds = 0.0;  ///< kernels
+  int rendezvous = -1;   ///< collectives; -1: a kernel
+  int num_waits = 0;     ///< tasks that must end first
+  int first_dependent = 0;
+  int num_dependents = 0;
+};
+
+struct TaskGraph {
+  std::vector<Task> tasks;      ///< by instruction of the body
+  std::vector<int> dependents;  ///< of task t: [first_dependent, first_dependent + num_dependents)
+};
+
+struct Compiled {
+  std::vector<TaskGraph> graphs;  ///< by class
+  std::vector<Rendezvous> rendezvous;
+  /// Seconds of kernels and collectives by what their times stand on; index: Basis.
+  std::vector<double> seconds_by_basis;
+};
+
+/// @param issue_in_list_order a collective is posted when the list reaches it, after the kernels before it: what an
+/// executor does whose host computes. @throws Unsupported for waits across steps.
+Compiled compile(const Job& job, const CostModel& costs, bool issue_in_list_order);
+
+}  // namespace strata::sim

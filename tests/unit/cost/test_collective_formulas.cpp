@@ -1,0 +1,94 @@
+/// @file
+/// Collectives against their closed forms.
+
+#include <gtest/gtest.h>
+
+#include "cost/collective_formulas.hpp"
+#include "cost/fit.hpp"
+#include "cost/group_shape.hpp"
+
+namespace strata {
+namespace {
+
+Cluster cluster_of(double intra_latency, double intra_bandwidth, double inter_latency, double inter_bandwidth,
+                   int nics) {
+  Cluster cluster;
+  cluster.nodes = 64;
+  cluster.devices_per_node = 8;
+  cluster.intra_node = {intra_latency, intra_bandwidth};
+  cluster.inter_node = {inter_latency, inter_bandwidth};
+  cluster.nics_per_node = nics;
+  return cluster;
+}
+
+TEST(RingSeconds, IsStepsTimesAlphaAndShareOfBeta) {
+  constexpr std::int64_t v = 1 << 20;
+  const double step = 1e-5 + (1 << 20) / 8 * 1e-9;
+  EXPECT_DOUBLE_EQ(ring_seconds(Collective::all_reduce, v, 8, 1e-5, 1e-9), 14 * step);
+  EXPECT_DOUBLE_EQ(ring_seconds(Collective::reduce_scatter, v, 8, 1e-5, 1e-9), 7 * step);
+  EXPECT_DOUBLE_EQ(ring_seconds(Collective::all_gather, v, 8, 1e-5, 1e-9), 7 * step);
+  EXPECT_DOUBLE_EQ(ring_seconds(Collective::send, v, 2, 1e-5, 1e-9), 1e-5 + v * 1e-9);
+  EXPECT_EQ(ring_seconds(Collective::all_reduce, v, 1, 1e-5, 1e-9), 0.0);
+}
+
+TEST(NcclLikeSeconds, LargeTensorsGoAtTheRateOfTheSlowestLink) {
+  const Cluster cluster = cluster_of(0.0, 200e9, 0.0, 25e9, 4);
+  constexpr std::int64_t v = std::int64_t{1} << 30;
+  const auto volume = static_cast<double>(v);
+  EXPECT_NEAR(nccl_like_seconds(Collective::all_reduce, v, {8, 1}, cluster), 2.0 * 7 / 8 * volume / 200e9, 1e-12);
+  EXPECT_NEAR(nccl_like_seconds(Collective::all_gather, v, {8, 1}, cluster), 7.0 / 8 * volume / 200e9, 1e-12);
+  // Four NICs of 25 GB/s carry what 16 nodes of 8 exchange.
+  EXPECT_NEAR(nccl_like_seconds(Collective::reduce_scatter, v, {8, 16}, cluster), 127.0 / 128 * volume / 100e9, 1e-12);
+  // One rank a node uses one NIC.
+  EXPECT_NEAR(nccl_like_seconds(Collective::reduce_scatter, v, {1, 16}, cluster), 15.0 / 16 * volume / 25e9, 1e-12);
+  EXPECT_EQ(nics_used({8, 16}, cluster), 4);
+  EXPECT_EQ(nics_used({1, 16}, cluster), 1);
+  EXPECT_EQ(nics_used({8, 1}, cluster), 0);
+}
+
+TEST(NcclLikeSeconds, SmallTensorsCostLatencyAndTreesHaveLessOfIt) {
+  const Cluster cluster = cluster_of(2e-6, 200e9, 1e-5, 25e9, 1);
+  // 64 nodes: two passes of a tree of depth 6 at a quarter of the latency, not 126 steps of a ring.
+  EXPECT_NEAR(nccl_like_seconds(Collective::all_reduce, 8, {1, 64}, cluster), 0.25 * 2 * 6 * 1e-5, 1e-8);
+}
+
+TEST(NcclLikeSeconds, GrowsWithSizeAndMembers) {
+  const Cluster cluster = cluster_of(3e-6, 200e9, 1e-5, 25e9, 4);
+  for (const Collective kind : {Collective::all_reduce, Collective::reduce_scatter, Collective::broadcast}) {
+    double before = 0.0;
+    for (std::int64_t bytes = 8; bytes < std::int64_t{1} << 32; bytes *= 3) {
+      const double seconds = nccl_like_seconds(kind, bytes, {8, 4}, cluster);
+      EXPECT_GT(seconds, before);
+      before = seconds;
+    }
+    EXPECT_LE(nccl_like_seconds(kind, 1 << 24, {8, 4}, cluster), nccl_like_seconds(kind, 1 << 24, {8, 32}, cluster));
+  }
+}
+
+TEST(GroupShape, CountsRanksANodeAndNodes) {
+  const auto shape = [](const std::vector<int>& ranks, int ranks_per_node) {
+    return group_shape(ranks, ranks_per_node);
+  };
+  EXPECT_EQ(shape({0, 1, 2, 3}, 4), (Factor{4, 1}));
+  EXPECT_EQ(shape({1, 5, 9}, 4), (Factor{1, 3}));
+  EXPECT_EQ(shape({0, 1, 4, 5}, 4), (Factor{2, 2}));
+  EXPECT_EQ(shape({0, 1, 4}, 4), (Factor{2, 2})) << "uneven: the fuller node counts";
+}
+
+TEST(FitAlphaBeta, FindsTheLineAndSaysHowFarItIsOff) {
+  std::vector<TransferTime> times;
+  for (double bytes = 64; bytes < 1e8; bytes *= 4) times.push_back({bytes, 2e-5 + 3e-10 * bytes});
+  Line line = fit_alpha_beta(times);
+  EXPECT_NEAR(line.alpha_seconds, 2e-5, 1e-12);
+  EXPECT_NEAR(line.beta_seconds_per_byte, 3e-10, 1e-17);
+  EXPECT_LT(line.mean_relative_error, 1e-9);
+  for (std::size_t i = 0; i < times.size(); ++i) times[i].seconds *= i % 2 == 0 ? 1.1 : 0.9;
+  line = fit_alpha_beta(times);
+  EXPECT_NEAR(line.mean_relative_error, 0.1, 0.03);
+  // Falling times would need a negative slope.
+  const TransferTime falling[] = {{1.0, 2.0}, {2.0, 1.0}};
+  EXPECT_EQ(fit_alpha_beta(falling).beta_seconds_per_byte, 0.0);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,99 @@
+/// @file
+/// Equal ranks simulated once give what all ranks give, to the last bit; lowered Programs on a described cluster.
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "cost/cost_model.hpp"
+#include "lower/lower.hpp"
+#include "lower/rank_classes.hpp"
+#include "models/model.hpp"
+#include "planners/planner.hpp"
+#include "sim/simulate.hpp"
+
+namespace strata {
+namespace {
+
+Cluster described(int nodes, int devices) {
+  Cluster cluster;
+  cluster.name = "described";
+  cluster.nodes = nodes;
+  cluster.devices_per_node = devices;
+  cluster.peak_flops_per_second = {{"f32", 1e13}, {"bf16", 1e14}};
+  cluster.memory_bandwidth_bytes_per_second = 1e12;
+  cluster.intra_node = {3e-6, 2e11};
+  cluster.inter_node = {1e-5, 2.5e10};
+  cluster.nics_per_node = devices > 1 ? 2 : 1;
+  return cluster;
+}
+
+std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
+
+void expect_folding_changes_nothing(const Plan& plan, const ModelGraph& graph, const CostModel& costs) {
+  const RankClasses classes = rank_classes(plan);
+  std::vector<Program> some;
+  for (const int rank : classes.representatives) some.push_back(lower(plan, graph, rank, no_workspace));
+  Job folded{.programs = {}, .class_of_rank = classes.class_of_rank, .ranks_per_node = plan.mesh.ranks_per_node};
+  for (const Program& program : some) folded.programs.push_back(&program);
+  std::vector<Program> all;
+  for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) all.push_back(lower(plan, graph, rank, no_workspace));
+  const SimulationResult once = simulate(folded, costs);
+  const SimulationResult each = simulate(unfolded(all, plan.mesh.ranks_per_node), costs);
+  for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
+    const int c = classes.class_of_rank[static_cast<std::size_t>(rank)];
+    const SimulatedStep& a = once.steps[0][static_cast<std::size_t>(c)];
+    const SimulatedStep& b = each.steps[0][static_cast<std::size_t>(rank)];
+    EXPECT_EQ(a.step_seconds, b.step_seconds) << "rank " << rank;
+    EXPECT_EQ(a.compute_seconds, b.compute_seconds) << "rank " << rank;
+    EXPECT_EQ(a.communication_seconds, b.communication_seconds) << "rank " << rank;
+  }
+}
+
+TEST(Folding, EveryModeOnSeveralNodes) {
+  const ModelGraph graph = build_model({.name = "gpt-nano"});
+  int folded = 0;
+  for (const Planner* planner : all_planners()) {
+    for (const auto& [nodes, per_node] : {std::pair{1, 4}, {2, 4}, {4, 2}, {3, 1}, {8, 4}}) {
+      const Cluster cluster = described(nodes, per_node);
+      Plan base;
+      base.strategy = planner->name();
+      base.mesh.nodes = nodes;
+      base.mesh.ranks_per_node = per_node;
+      base.global_batch = 96;
+      base.overlap.bucket_bytes = 100'000;
+      Plan plan;
+      std::map<std::string, OptionValue> options;
+      for (const OptionRow& row : planner->options()) options.emplace(row.name, row.default_value);
+      try {
+        plan = planner->plan({.graph = graph, .cluster = cluster, .base = base, .options = options});
+      } catch (const Unsupported&) {
+        continue;  // single, and pipelines with more stages than blocks
+      }
+      SCOPED_TRACE(plan.strategy + " on " + std::to_string(nodes) + " × " + std::to_string(per_node));
+      for (const auto& costs : {analytic_costs(cluster), paper_costs(cluster)}) {
+        expect_folding_changes_nothing(plan, graph, *costs);
+      }
+      ++folded;
+    }
+  }
+  EXPECT_GE(folded, 5);
+}
+
+TEST(RankClasses, DataRanksOfOneShapeAreOneClass) {
+  Plan plan;
+  plan.mesh = {.nodes = 128, .ranks_per_node = 8, .axes = {{"data", 1024}}};
+  const RankClasses classes = rank_classes(plan);
+  EXPECT_EQ(classes.representatives, std::vector<int>{0});
+  EXPECT_EQ(classes.class_of_rank, std::vector<int>(1024, 0));
+}
+
+TEST(RankClasses, StagesAreClassesOfTheirOwn) {
+  Plan plan;
+  plan.mesh = {.nodes = 2, .ranks_per_node = 4, .axes = {{"stage", 4}, {"data", 2}}};
+  const RankClasses classes = rank_classes(plan);
+  EXPECT_EQ(classes.representatives, (std::vector<int>{0, 2, 4, 6}));
+  EXPECT_EQ(classes.class_of_rank, (std::vector<int>{0, 0, 1, 1, 2, 2, 3, 3}));
+}
+
+}  // namespace
+}  // namespace strata
