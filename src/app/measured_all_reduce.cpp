@@ -30,22 +30,26 @@ double seconds_of(const comm::World& world, comm::Engine& engine, const comm::Re
 
 }  // namespace
 
-double measure_all_reduce_bytes_per_second(const comm::World& world, comm::Engine& engine, int group) {
-  if (world.size() == 1) return std::numeric_limits<double>::quiet_NaN();
+Link measure_all_reduce(const comm::World& world, comm::Engine& engine, int group) {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  if (world.size() == 1) return {unknown, unknown};
   std::vector<float> values(static_cast<std::size_t>(large_elements));
   comm::Request request;
   request.input = values.data();
   request.output = values.data();
   request.group = group;
-  request.label = "bandwidth of all_reduce";
+  request.label = "all_reduce before training";
+  const double ranks = world.size();
+  request.num_elements = 2;
+  const double latency = seconds_of(world, engine, request) / (2.0 * (ranks - 1.0));
   request.num_elements = small_elements;
   double seconds = seconds_of(world, engine, request);
   if (seconds * static_cast<double>(large_elements / small_elements) < longest_seconds) {
     request.num_elements = large_elements;
     seconds = seconds_of(world, engine, request);
   }
-  const double ranks = world.size();
-  return 2.0 * (ranks - 1.0) / ranks * static_cast<double>(request.num_elements) * sizeof(float) / seconds;
+  const double bytes = static_cast<double>(request.num_elements) * sizeof(float);
+  return {latency, 2.0 * (ranks - 1.0) / ranks * bytes / seconds};
 }
 
 }  // namespace strata::app

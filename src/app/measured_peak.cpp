@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include "exec/cpu/gemm_peak.hpp"
+#include "exec/cpu/memory_rate.hpp"
 
 namespace strata::app {
 namespace {
@@ -20,6 +21,16 @@ double MeasuredPeak::flops_per_second(DType dtype, int num_threads) {
     entry->second = peak[0] / world_.size();
   }
   return entry->second;
+}
+
+double MeasuredPeak::memory_bytes_per_second() {
+  if (memory_bytes_per_second_ == 0.0) {
+    world_.barrier();
+    double rate[1] = {cpu::measure_memory_bytes_per_second()};
+    world_.all_reduce_sum(rate);
+    memory_bytes_per_second_ = rate[0] / world_.size();
+  }
+  return memory_bytes_per_second_;
 }
 
 const char* MeasuredPeak::source() {

@@ -146,6 +146,7 @@ class Run {
       describe(request, loaded);
       request.peak_flops_per_second = peak_.flops_per_second(
           request.prepared.plan.dtypes.compute, static_cast<int>(request.point.experiment.resources.threads_per_rank));
+      request.memory_bytes_per_second = peak_.memory_bytes_per_second();
       outcome = run_point(world_, environment_, request, {arguments_.results_folder, !arguments_.quiet, &last_word_});
     } catch (const Unsupported& e) {
       outcome = {results::Status::refused, e.what()};

@@ -6,8 +6,9 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <map>
 #include <memory>
-#include <optional>
+#include <set>
 #include <utility>
 
 #include "app/allocation_account.hpp"
@@ -16,6 +17,7 @@
 #include "app/measured_all_reduce.hpp"
 #include "app/measured_peak.hpp"
 #include "app/point_facts.hpp"
+#include "app/prediction.hpp"
 #include "app/progress_line.hpp"
 #include "app/provenance.hpp"
 #include "app/step_exchange.hpp"
@@ -100,7 +102,8 @@ class PointRun {
     // The engine is needed for the transport's name; the recorder needs that name before the first row.
     make_engine();
     facts_.transport = engine_->transport_name(world_group_);
-    facts_.all_reduce_bytes_per_second = measure_all_reduce_bytes_per_second(world_, *engine_, world_group_);
+    measured_link_ = measure_all_reduce(world_, *engine_, world_group_);
+    facts_.all_reduce_bytes_per_second = measured_link_.bandwidth_bytes_per_second;
     facts_.progress_mode = engine_->has_thread() ? "thread" : "polling";
     const CommunicationSection& c = experiment_.communication;
     if (c.emulated_gbit_per_s > 0.0) {
@@ -127,6 +130,21 @@ class PointRun {
     executor_ =
         std::make_unique<cpu::CpuExecutor>(program_, *engine_, *request_.inputs.source, request_.prepared.plan.seed);
     executor_->initialize();
+    if (root()) predict_step();
+  }
+
+  /// What the simulator says of this run, before it begins. Where no profile is given, it knows the machine by the
+  /// peaks that were just measured.
+  void predict_step() {
+    PreparedPoint point = request_.prepared;
+    Cluster& machine = point.cluster;
+    machine.peak_flops_per_second[std::string(to_string(point.plan.dtypes.compute))] = request_.peak_flops_per_second;
+    machine.memory_bandwidth_bytes_per_second = request_.memory_bytes_per_second;
+    machine.intra_node = machine.inter_node = measured_link_;
+    const std::unique_ptr<CostModel> costs = cost_model(point, request_.experiment_file);
+    const LoweredJob lowered = lower_job(point);
+    prediction_ = predict(point, lowered, *costs);
+    predicted_row_ = step_row(point, lowered, prediction_.simulation, 0);
   }
 
   Outcome train() {
@@ -188,7 +206,10 @@ class PointRun {
     if (root()) {
       for (const results::StepRow& row : rows) {
         record([&] { recorder_->add_step(row); });
-        if (row.phase == results::StepPhase::measured) measured_seconds_.push_back(row.step_seconds_max);
+        if (row.phase == results::StepPhase::measured) {
+          measured_seconds_.push_back(row.step_seconds_max);
+          measured_rows_.push_back(row);
+        }
         last_row_ = row;
       }
       print(rows);
@@ -307,9 +328,44 @@ class PointRun {
       rows.push_back({fmt::format("{}_sent_bytes", to_string(kind)), "byte", sent[static_cast<int>(kind)],
                       static_cast<double>(bytes), "program"});
     }
+    if (root()) add_time_predictions(rows);
     for (const results::PredictionRow& row : rows) {
       record([&] { recorder_->add_prediction(row); });
     }
+  }
+
+  /// Seconds of the step and its parts, medians over the measured steps; of each kernel and collective, on rank 0,
+  /// means over the steps whose timeline was kept.
+  void add_time_predictions(std::vector<results::PredictionRow>& rows) const {
+    const std::pair<const char*, double results::StepRow::*> members[] = {
+        {"step_seconds_max", &results::StepRow::step_seconds_max},
+        {"compute_seconds", &results::StepRow::compute_seconds},
+        {"communication_seconds", &results::StepRow::communication_seconds},
+        {"exposed_communication_seconds", &results::StepRow::exposed_communication_seconds}};
+    if (measured_rows_.empty()) return;
+    for (const auto& [name, member] : members) {
+      std::vector<double> values;
+      for (const results::StepRow& row : measured_rows_) values.push_back(row.*member);
+      std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
+      rows.push_back({name, "s", predicted_row_.*member, values[values.size() / 2], prediction_.source});
+    }
+    std::map<std::string, double> measured;
+    std::set<std::int64_t> steps;
+    for (const TimelineEvent& e : timeline_) {
+      const Instruction& in = program_.body[static_cast<std::size_t>(e.instruction)];
+      const std::string name = in.is_collective() ? fmt::format("collective.{}", to_string(in.collective))
+                                                  : fmt::format("kernel.{}", kernel_signature(in.kernel).name);
+      measured[name] += static_cast<double>(e.end_ns - e.begin_ns) * 1e-9;
+      steps.insert(e.step);
+    }
+    const auto add = [&](const std::string& name, double predicted) {
+      if (!steps.empty()) {
+        rows.push_back({name + "_seconds", "s", predicted, measured[name] / static_cast<double>(steps.size()),
+                        prediction_.source});
+      }
+    };
+    for (const auto& [kernel, seconds] : prediction_.kernel_seconds) add("kernel." + kernel, seconds);
+    for (const auto& [kind, seconds] : prediction_.collective_seconds) add("collective." + kind, seconds);
   }
 
   /// Called where nothing collective is possible any more: says what is known and leaves a readable file.
@@ -353,8 +409,12 @@ class PointRun {
   std::unique_ptr<cpu::CpuExecutor> executor_;
   std::vector<TimelineEvent> timeline_;
   std::int64_t touched_bytes_ = 0;
-  std::vector<double> measured_seconds_;  ///< rank 0
-  results::StepRow last_row_;             ///< rank 0
+  Link measured_link_;
+  Prediction prediction_;                        ///< rank 0
+  results::StepRow predicted_row_;               ///< rank 0
+  std::vector<double> measured_seconds_;         ///< rank 0
+  std::vector<results::StepRow> measured_rows_;  ///< rank 0
+  results::StepRow last_row_;                    ///< rank 0
   std::string checksum_;
   std::chrono::steady_clock::time_point last_print_{};
 };

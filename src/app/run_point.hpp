@@ -28,7 +28,8 @@ struct RunRequest {
   Point point;
   PreparedPoint prepared;
   TrainingInputs inputs;
-  double peak_flops_per_second = 0.0;  ///< of one rank, see MeasuredPeak
+  double peak_flops_per_second = 0.0;    ///< of one rank, see MeasuredPeak
+  double memory_bytes_per_second = 0.0;  ///< of one rank, see MeasuredPeak
 };
 
 /// Collective over @p world. Failures of the point (out of memory, refused, a peer gone, results that cannot be
