@@ -33,9 +33,9 @@ void load_images(const ImageDataset& dataset, const Order& order, std::int64_t s
       static_cast<std::size_t>(dataset.image_size() * dataset.image_size() * ImageDataset::num_channels);
   STRATA_INVARIANT(order.num_samples == dataset.num_samples(), "the order is another dataset's");
   const std::size_t num_rows = std::max(labels.size(), pixels.size() / floats);
-  STRATA_INVARIANT((pixels.empty() || pixels.size() == num_rows * floats) &&
-                       (labels.empty() || labels.size() == num_rows),
-                   fmt::format("{} floats for {} images of {}", pixels.size(), labels.size(), floats));
+  STRATA_INVARIANT(
+      (pixels.empty() || pixels.size() == num_rows * floats) && (labels.empty() || labels.size() == num_rows),
+      fmt::format("{} floats for {} images of {}", pixels.size(), labels.size(), floats));
   for (std::size_t row = 0; row < num_rows; ++row) {
     const std::int64_t sample = order.sample(step, first_position + static_cast<std::int64_t>(row));
     std::int32_t label = 0;
