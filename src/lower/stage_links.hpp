@@ -5,7 +5,7 @@
 ///
 /// Each direction to each neighbour has a stream of its own, so that no message waits behind one of another direction.
 /// Nothing is buffered between ranks, and nothing needs to be: both sides post the messages of a stream in one order,
-/// that of the passes, and every wait here is implied by cause, so that it can neither lock up nor cost time.
+/// that of the passes, and a message waits for nothing but its own rank's earlier passes and what its cause implies.
 
 #include <string>
 #include <vector>

@@ -337,6 +337,25 @@ TEST_F(Pipeline, RecomputationChangesNoBit) {
   }
 }
 
+/// Nothing is assumed about how much a transport takes before its receiver comes, or about who drives it.
+TEST_F(Pipeline, EveryTransportDeliversTheSameBits) {
+  Training training = with(build_model(real_models().front().options), 12, 3);
+  training.steps = 2;
+  training.learning_rate = 0.1;
+  for (const char* mode : modes) {
+    const Trained expected = train(training, mode, size(), world, engine);
+    for (const char* transport : {"mpi", "auto"}) {
+      for (const comm::ProgressMode progress : {comm::ProgressMode::polling, comm::ProgressMode::thread}) {
+        comm::Engine other{world, {.transport = transport, .progress = progress, .watchdog_seconds = 60}};
+        EXPECT_EQ(train(training, mode, size(), world, other).parameters, expected.parameters)
+            << mode << " over " << transport;
+      }
+    }
+    comm::Engine slow{world, {.emulated_link = comm::EmulatedLink{1e-5, 1e-9}, .watchdog_seconds = 60}};
+    EXPECT_EQ(train(training, mode, size(), world, slow).parameters, expected.parameters) << mode;
+  }
+}
+
 TEST_F(Pipeline, MemoryAndBytesAreTheProgrammedOnes) {
   for (const RealModel& model : real_models()) {
     for (const char* mode : modes) {

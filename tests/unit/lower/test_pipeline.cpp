@@ -46,9 +46,8 @@ std::string text(const char* mode, const ModelGraph& graph, const Shape& shape) 
 std::vector<Shape> shapes() {
   std::vector<Shape> all;
   for (int stages = 1; stages <= 5; ++stages) {
-    for (const int data : {1, 2}) {
-      for (const int micro_batches : {1, 2, 3, 5, 8}) all.push_back({stages, data, micro_batches});
-    }
+    for (const int micro_batches : {1, 2, 5, 8}) all.push_back({stages, 1, micro_batches});
+    all.push_back({stages, 2, 3});
   }
   return all;
 }
@@ -72,9 +71,7 @@ TEST(Pipeline, AllRanksMeetWithoutBuffering) {
           }
           const std::vector<Program> programs = all_ranks(pipeline(mode, graph, shape, base), graph, some_workspace);
           EXPECT_NO_THROW(verify(programs)) << text(mode, graph, shape);
-          for (const Program& program : programs) {
-            EXPECT_EQ(parse_program(to_text(program)), program) << text(mode, graph, shape);
-          }
+          EXPECT_EQ(parse_program(to_text(programs.back())), programs.back()) << text(mode, graph, shape);
         }
       }
     }
@@ -93,6 +90,37 @@ TEST(Pipeline, ADirectionToANeighbourHasAStreamOfItsOwn) {
       EXPECT_EQ(program.streams[static_cast<std::size_t>(in.stream)],
                 fmt::format("stage{}to{}", sends ? stage : in.root, sends ? in.root : stage));
       EXPECT_EQ(std::abs(in.root - stage), 1);
+    }
+  }
+}
+
+/// Tensor and micro-batch of each message on stream @p stream, in order.
+std::vector<std::string> messages(const Program& program, const std::string& stream, Collective kind) {
+  std::vector<std::string> list;
+  for (const Instruction& in : program.body) {
+    if (is_send_or_receive(in) && in.collective == kind &&
+        program.streams[static_cast<std::size_t>(in.stream)] == stream) {
+      list.push_back(fmt::format("{} of {}", in.name, in.micro_batch));
+    }
+  }
+  return list;
+}
+
+TEST(Pipeline, WhatIsSentIsWhatIsReceived) {
+  const ModelGraph graph = models().front();
+  for (const char* mode : modes) {
+    for (const int micro_batches : {1, 2, 6}) {
+      const std::vector<Program> programs =
+          all_ranks(pipeline(mode, graph, {4, 1, micro_batches}), graph, no_workspace);
+      for (int from = 0; from < 4; ++from) {
+        for (const int to : {from - 1, from + 1}) {
+          if (to < 0 || to > 3) continue;
+          const std::string stream = fmt::format("stage{}to{}", from, to);
+          const auto sent = messages(programs[static_cast<std::size_t>(from)], stream, Collective::send);
+          EXPECT_EQ(std::ssize(sent), micro_batches);
+          EXPECT_EQ(sent, messages(programs[static_cast<std::size_t>(to)], stream, Collective::recv));
+        }
+      }
     }
   }
 }
