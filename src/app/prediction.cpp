@@ -108,9 +108,7 @@ Prediction predict(const PreparedPoint& point, const LoweredJob& lowered, const 
   Prediction prediction;
   prediction.simulation = simulate(lowered.job(point.plan.mesh.ranks_per_node), costs, options_of(point));
   prediction.source = fmt::format("simulator, {}", costs.description());
-  const auto& first = prediction.simulation.steps.front();
-  const auto slowest = std::ranges::max_element(first, {}, &SimulatedStep::step_seconds) - first.begin();
-  const Program& program = lowered.programs[static_cast<std::size_t>(slowest)];
+  const Program& program = lowered.programs[static_cast<std::size_t>(lowered.class_of_rank.front())];
   for (const TimelineEvent& e : prediction.simulation.events) {
     if (e.rank != program.rank || e.step != 0) continue;
     const Instruction& in = program.body[static_cast<std::size_t>(e.instruction)];

@@ -40,7 +40,7 @@ LoweredJob lower_job(const PreparedPoint& point);
 struct Prediction {
   SimulationResult simulation;
   std::string source;  ///< CostModel::description()
-  /// Of the slowest class: seconds a step inside each kernel and each collective, by name.
+  /// Of rank 0: seconds a step inside each kernel and each collective, by name.
   std::map<std::string, double> kernel_seconds, collective_seconds;
 };
 Prediction predict(const PreparedPoint& point, const LoweredJob& lowered, const CostModel& costs);

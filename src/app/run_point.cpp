@@ -16,6 +16,7 @@
 #include "app/learning_rate.hpp"
 #include "app/measured_all_reduce.hpp"
 #include "app/measured_peak.hpp"
+#include "app/parameter_checksum.hpp"
 #include "app/point_facts.hpp"
 #include "app/prediction.hpp"
 #include "app/progress_line.hpp"
@@ -46,6 +47,15 @@ struct Decision {
   Status status = Status::running;    ///< with 0: why
   std::string message;
 };
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
 
 class PointRun {
  public:
@@ -265,40 +275,43 @@ class PointRun {
     std::fflush(stdout);
   }
 
-  /// Replicas must be equal; predictions are set beside what was measured; timelines come home.
+  /// Copies of a parameter must be equal; predictions are set beside what was measured; timelines come home.
   Outcome after_training(const MemoryPeak& peak) {
-    std::uint64_t checksum = 0;
+    std::vector<ParameterChecksum> mine;
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
-      if (!program_.buffers[b].parameter.empty()) {
-        checksum = hash_bytes(std::as_bytes(executor_->read(static_cast<int>(b))), checksum);
-      }
+      const Buffer& buffer = program_.buffers[b];
+      if (buffer.parameter.empty()) continue;
+      mine.push_back(
+          {buffer.parameter, buffer.parameter_begin, hash_bytes(std::as_bytes(executor_->read(static_cast<int>(b))))});
     }
-    checksum_ = fmt::format("{:016x}", checksum);
     gather_timeline();
     record_predictions(peak);
-    const std::vector<std::string> checksums = world_.all_gather(checksum_);
-    for (std::size_t r = 1; r < checksums.size(); ++r) {
-      if (checksums[r] != checksums[0]) {
-        return {Status::wrong_answer, fmt::format("parameters of rank {} ({}) differ from those of rank 0 ({})", r,
-                                                  checksums[r], checksums[0])};
-      }
-    }
+    std::vector<std::vector<ParameterChecksum>> by_rank;
+    for (const std::string& text : world_.all_gather(to_text(mine))) by_rank.push_back(parse_checksums(text));
+    const JointChecksum joint = join_checksums(request_.prepared.graph, by_rank);
+    checksum_ = joint.text;
+    if (!joint.difference.empty()) return {Status::wrong_answer, joint.difference};
     return {};
   }
 
   void gather_timeline() {
     const std::string mine(reinterpret_cast<const char*>(timeline_.data()), timeline_.size() * sizeof(TimelineEvent));
-    for (const std::string& bytes : world_.gather(mine)) {
+    std::string my_names;
+    for (const Instruction& in : program_.body) my_names += instruction_label(in) + "\n";
+    const std::vector<std::string> of_ranks = world_.gather(mine);
+    const std::vector<std::string> names_of_ranks = world_.gather(my_names);
+    for (std::size_t r = 0; r < of_ranks.size(); ++r) {
+      const std::string& bytes = of_ranks[r];
       std::vector<results::EventRow> rows;
+      const std::vector<std::string_view> names = lines_of(names_of_ranks[r]);
       const auto* events = reinterpret_cast<const TimelineEvent*>(bytes.data());
       for (std::size_t i = 0; i < bytes.size() / sizeof(TimelineEvent); ++i) {
         const TimelineEvent& e = events[i];
-        // Programs of a data-parallel job list the same instructions in the same order; others name them by number.
         rows.push_back({.rank = e.rank,
                         .step = e.step,
                         .stream = e.stream,
                         .instruction = e.instruction,
-                        .name = instruction_label(program_.body[static_cast<std::size_t>(e.instruction)]),
+                        .name = std::string(names[static_cast<std::size_t>(e.instruction)]),
                         .begin_seconds = static_cast<double>(e.begin_ns) * 1e-9,
                         .end_seconds = static_cast<double>(e.end_ns) * 1e-9,
                         .sent_bytes = e.bytes_sent});

@@ -23,6 +23,10 @@ class TokenInputs final : public InputSource {
   void load_images(std::int64_t, std::int64_t, std::int64_t, std::span<float>, std::span<std::int32_t>) override {
     throw InternalError("a data set of tokens has no images");
   }
+  void load_targets(std::int64_t step, std::int64_t first_sample, std::int64_t /*num_samples*/,
+                    std::span<std::int32_t> targets) override {
+    data::load_tokens(*dataset_, order_, step, first_sample, {}, targets);
+  }
 
  private:
   std::unique_ptr<data::TokenDataset> dataset_;
@@ -40,6 +44,10 @@ class ImageInputs final : public InputSource {
   void load_images(std::int64_t step, std::int64_t first_sample, std::int64_t /*num_samples*/, std::span<float> pixels,
                    std::span<std::int32_t> labels) override {
     data::load_images(*dataset_, order_, step, first_sample, pixels, labels);
+  }
+  void load_targets(std::int64_t step, std::int64_t first_sample, std::int64_t /*num_samples*/,
+                    std::span<std::int32_t> labels) override {
+    data::load_images(*dataset_, order_, step, first_sample, {}, labels);
   }
 
  private:

@@ -37,7 +37,8 @@ Cifar10::Cifar10(std::vector<MappedFile> files, std::int64_t num_classes)
 
 void Cifar10::image(std::int64_t sample, std::span<float> nhwc_pixels, std::int32_t& label) const {
   STRATA_INVARIANT(sample >= 0 && sample < num_samples(), fmt::format("sample {} of {}", sample, num_samples()));
-  STRATA_INVARIANT(nhwc_pixels.size() == 3 * num_pixels, fmt::format("span of {} floats", nhwc_pixels.size()));
+  STRATA_INVARIANT(nhwc_pixels.empty() || nhwc_pixels.size() == 3 * num_pixels,
+                   fmt::format("span of {} floats", nhwc_pixels.size()));
   const auto after = std::upper_bound(first_record_.begin(), first_record_.end(), sample);
   const auto index = static_cast<std::size_t>(after - first_record_.begin()) - 1;
   const std::int64_t record = sample - first_record_[index];
@@ -47,6 +48,7 @@ void Cifar10::image(std::int64_t sample, std::span<float> nhwc_pixels, std::int3
                                 record, bytes[0], cifar10_num_classes - 1));
   }
   label = bytes[0];
+  if (nhwc_pixels.empty()) return;
   for (std::size_t channel = 0; channel < 3; ++channel) {
     const std::uint8_t* plane = bytes + 1 + channel * num_pixels;
     const float scale = 1.0F / (255.0F * cifar10_deviation[channel]);

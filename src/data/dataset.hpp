@@ -56,7 +56,7 @@ class TokenDataset : public Dataset {
   virtual std::int64_t sequence_length() const = 0;
   /// Token ids are in [0, vocabulary).
   virtual std::int64_t vocabulary() const = 0;
-  /// Fills both spans, each of sequence_length() ids; sample in [0, num_samples()).
+  /// Fills both spans, each of sequence_length() ids or empty where it is not wanted; sample in [0, num_samples()).
   /// @throws UserError naming file and position of a token id outside the vocabulary.
   virtual void tokens(std::int64_t sample, std::span<std::int32_t> input, std::span<std::int32_t> target) const = 0;
 };
@@ -70,7 +70,7 @@ class ImageDataset : public Dataset {
   /// Labels are in [0, num_classes).
   virtual std::int64_t num_classes() const = 0;
   /// Fills `nhwc_pixels`, image_size × image_size × 3 floats, channel fastest, normalised to about zero mean and unit
-  /// variance a channel; sample in [0, num_samples()).
+  /// variance a channel, or empty where only the label is wanted; sample in [0, num_samples()).
   /// @throws UserError naming file and record of a label that is none.
   virtual void image(std::int64_t sample, std::span<float> nhwc_pixels, std::int32_t& label) const = 0;
 };

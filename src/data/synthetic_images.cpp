@@ -49,7 +49,7 @@ SyntheticImages::SyntheticImages(std::int64_t num_samples, std::int64_t image_si
 
 void SyntheticImages::image(std::int64_t sample, std::span<float> nhwc_pixels, std::int32_t& label) const {
   STRATA_INVARIANT(sample >= 0 && sample < num_samples_, fmt::format("sample {} of {}", sample, num_samples_));
-  STRATA_INVARIANT(std::ssize(nhwc_pixels) == image_size_ * image_size_ * num_channels,
+  STRATA_INVARIANT(nhwc_pixels.empty() || std::ssize(nhwc_pixels) == image_size_ * image_size_ * num_channels,
                    fmt::format("span of {} floats for {} pixels a side", nhwc_pixels.size(), image_size_));
   const std::uint64_t key = seed_ ^ stream_of("data.synthetic.images");
   const auto number = static_cast<std::uint64_t>(sample);
@@ -60,6 +60,7 @@ void SyntheticImages::image(std::int64_t sample, std::span<float> nhwc_pixels, s
                       {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32U)});
   };
   label = static_cast<std::int32_t>(std::uint64_t{block(0)[0]} * static_cast<std::uint64_t>(num_classes_) >> 32U);
+  if (nhwc_pixels.empty()) return;
 
   const float noise_scale =
       std::sqrt(1.0F - pattern_amplitude * pattern_amplitude) / std::sqrt(4.0F * (256.0F * 256.0F - 1.0F) / 12.0F);

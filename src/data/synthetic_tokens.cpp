@@ -58,7 +58,8 @@ std::int32_t SyntheticTokens::successor(std::int32_t token, std::uint32_t branch
 void SyntheticTokens::tokens(std::int64_t sample, std::span<std::int32_t> input, std::span<std::int32_t> target) const {
   STRATA_INVARIANT(sample >= 0 && sample < num_samples_, fmt::format("sample {} of {}", sample, num_samples_));
   STRATA_INVARIANT(
-      std::ssize(input) == sequence_length_ && std::ssize(target) == sequence_length_,
+      (input.empty() || std::ssize(input) == sequence_length_) &&
+          (target.empty() || std::ssize(target) == sequence_length_),
       fmt::format("spans of {} and {} for sequence length {}", input.size(), target.size(), sequence_length_));
   const std::array<std::uint32_t, 2> key = key_of(seed_, "data.synthetic.tokens");
   const auto number = static_cast<std::uint64_t>(sample);
@@ -75,10 +76,10 @@ void SyntheticTokens::tokens(std::int64_t sample, std::span<std::int32_t> input,
       // The number of leading ones of a random word is geometric: 0, 1, 2, 3 or more with 1/2, 1/4, 1/8, 1/8.
       token = successor(token, static_cast<std::uint32_t>(std::min(std::countl_one(words[2]), 3)));
     }
-    if (i < sequence_length_) {
+    if (i < sequence_length_ && !input.empty()) {
       input[static_cast<std::size_t>(i)] = token;
     }
-    if (i > 0) {
+    if (i > 0 && !target.empty()) {
       target[static_cast<std::size_t>(i - 1)] = token;
     }
   }

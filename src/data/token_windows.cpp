@@ -30,15 +30,16 @@ TokenWindows::TokenWindows(std::vector<TokenFile> files, std::int64_t sequence_l
 void TokenWindows::tokens(std::int64_t sample, std::span<std::int32_t> input, std::span<std::int32_t> target) const {
   STRATA_INVARIANT(sample >= 0 && sample < num_samples(), fmt::format("sample {} of {}", sample, num_samples()));
   STRATA_INVARIANT(
-      std::ssize(input) == sequence_length_ && std::ssize(target) == sequence_length_,
+      (input.empty() || std::ssize(input) == sequence_length_) &&
+          (target.empty() || std::ssize(target) == sequence_length_),
       fmt::format("spans of {} and {} for sequence length {}", input.size(), target.size(), sequence_length_));
   const auto after = std::upper_bound(first_window_.begin(), first_window_.end(), sample);
   const auto index = static_cast<std::size_t>(after - first_window_.begin()) - 1;
   const TokenFile& file = files_[index];
   const std::int64_t first_token = (sample - first_window_[index]) * (sequence_length_ + 1);
   // Input first, so that the first bad id of a window is the one named.
-  file.read(first_token, input, vocabulary_);
-  file.read(first_token + 1, target, vocabulary_);
+  if (!input.empty()) file.read(first_token, input, vocabulary_);
+  if (!target.empty()) file.read(first_token + 1, target, vocabulary_);
 }
 
 Provenance TokenWindows::describe() const {

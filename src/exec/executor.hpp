@@ -21,7 +21,8 @@ struct StepContext {
   double learning_rate = 0.0;
 };
 
-/// Where a model's inputs come from: samples [first_sample, first_sample + num_samples) of the step's global batch.
+/// Where a model's inputs come from: samples [first_sample, first_sample + num_samples) of the step's global batch. An
+/// empty span of targets or labels is not asked for: another stage reads it.
 class InputSource {
  public:
   virtual ~InputSource() = default;
@@ -31,6 +32,9 @@ class InputSource {
   /// @p pixels: [num_samples, height, width, channels]; @p labels: [num_samples].
   virtual void load_images(std::int64_t step, std::int64_t first_sample, std::int64_t num_samples,
                            std::span<float> pixels, std::span<std::int32_t> labels) = 0;
+  /// The targets of load_tokens or the labels of load_images alone.
+  virtual void load_targets(std::int64_t step, std::int64_t first_sample, std::int64_t num_samples,
+                            std::span<std::int32_t> targets) = 0;
 };
 
 /// Of one step, on this rank.

@@ -15,8 +15,9 @@ using enum Kernel;
 // step's batch, of the first sample of the operands: what random numbers and data are indexed by.
 constexpr std::array table = {
     KernelSignature{none, "none", "", "", ""},
-    KernelSignature{load_tokens, "load_tokens", "", "tokens,targets", "samples,first_sample,sequence"},
-    KernelSignature{load_images, "load_images", "", "pixels,labels", "samples,first_sample"},
+    KernelSignature{load_tokens, "load_tokens", "", "tokens,targets?", "samples,first_sample,sequence"},
+    KernelSignature{load_images, "load_images", "", "pixels,labels?", "samples,first_sample"},
+    KernelSignature{load_targets, "load_targets", "", "targets", "samples,first_sample"},
     KernelSignature{embedding_forward, "embedding_forward", "tokens,table,positions?", "y",
                     "rows,sequence,width,vocabulary"},
     KernelSignature{embedding_backward, "embedding_backward", "tokens,dy", "dtable,dpositions?",
@@ -117,6 +118,7 @@ double flops(const Instruction& instruction) {
     case none:
     case load_tokens:
     case load_images:
+    case load_targets:
     case embedding_forward:
     case embedding_backward:
     case layer_norm_forward:

@@ -52,6 +52,7 @@ enum class Kernel : std::uint8_t {
   none,  ///< the instruction is a collective
   load_tokens,
   load_images,
+  load_targets,
   embedding_forward,
   embedding_backward,
   linear_forward,

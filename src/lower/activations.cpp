@@ -44,13 +44,21 @@ Activations::Activations(const ModelGraph& graph, DType compute, std::int64_t nu
       saved_[static_cast<std::size_t>(t)] = true;
     }
   }
-  begin(0);
 }
 
-void Activations::begin(int micro_batch) {
+void Activations::select(int micro_batch) {
   micro_batch_ = micro_batch;
-  values_.assign(graph_.tensors.size(), -1);
-  gradients_.assign(graph_.tensors.size(), -1);
+  const auto [place, is_new] = held_.try_emplace(micro_batch);
+  now_ = &place->second;
+  if (is_new) {
+    now_->values.assign(graph_.tensors.size(), -1);
+    now_->gradients.assign(graph_.tensors.size(), -1);
+  }
+}
+
+void Activations::finish() {
+  held_.erase(micro_batch_);
+  now_ = nullptr;
 }
 
 Operand Activations::new_buffer(const std::string& name, int tensor, Category category) {
@@ -62,7 +70,7 @@ Operand Activations::new_buffer(const std::string& name, int tensor, Category ca
 }
 
 Operand Activations::value(int tensor) const {
-  const int buffer = values_[static_cast<std::size_t>(tensor)];
+  const int buffer = now_->values[static_cast<std::size_t>(tensor)];
   STRATA_INVARIANT(buffer >= 0, "nothing has produced " + graph_.tensors[static_cast<std::size_t>(tensor)].name);
   return builder_.whole(buffer);
 }
@@ -70,28 +78,28 @@ Operand Activations::value(int tensor) const {
 Operand Activations::produce(int tensor) {
   const Operand operand =
       new_buffer(graph_.tensors[static_cast<std::size_t>(tensor)].name, tensor, Category::activation);
-  values_[static_cast<std::size_t>(tensor)] = operand.buffer;
+  now_->values[static_cast<std::size_t>(tensor)] = operand.buffer;
   return operand;
 }
 
 Operand Activations::produce_in_place(int tensor, int other) {
   const Operand operand = value(other);
-  values_[static_cast<std::size_t>(tensor)] = operand.buffer;
-  values_[static_cast<std::size_t>(other)] = -1;
+  now_->values[static_cast<std::size_t>(tensor)] = operand.buffer;
+  now_->values[static_cast<std::size_t>(other)] = -1;
   return operand;
 }
 
 bool Activations::may_overwrite(const Operator& op, int input) const {
   const auto t = static_cast<std::size_t>(op.inputs[static_cast<std::size_t>(input)]);
   // Inputs of the model have no gradient and are cheap, but they belong to whoever loaded them.
-  return graph_.tensors[t].role == TensorRole::activation && num_consumers_[t] == 1 && !saved_[t] && values_[t] >= 0 &&
-         std::ranges::count(values_, values_[t]) == 1;
+  return graph_.tensors[t].role == TensorRole::activation && num_consumers_[t] == 1 && !saved_[t] &&
+         now_->values[t] >= 0 && std::ranges::count(now_->values, now_->values[t]) == 1;
 }
 
-int Activations::pending(int buffer) const { return static_cast<int>(std::ranges::count(gradients_, buffer)); }
+int Activations::pending(int buffer) const { return static_cast<int>(std::ranges::count(now_->gradients, buffer)); }
 
 Activations::Taken Activations::take_gradient(int tensor) {
-  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
+  int& buffer = now_->gradients[static_cast<std::size_t>(tensor)];
   STRATA_INVARIANT(buffer >= 0, "no gradient of " + graph_.tensors[static_cast<std::size_t>(tensor)].name);
   const Operand operand = builder_.whole(buffer);
   buffer = -1;
@@ -100,11 +108,11 @@ Activations::Taken Activations::take_gradient(int tensor) {
 
 void Activations::share_gradient(int tensor, int buffer) {
   STRATA_INVARIANT(!has_gradient(tensor), "a gradient is there already");
-  gradients_[static_cast<std::size_t>(tensor)] = buffer;
+  now_->gradients[static_cast<std::size_t>(tensor)] = buffer;
 }
 
 void Activations::detach(int tensor, const std::string& name) {
-  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
+  int& buffer = now_->gradients[static_cast<std::size_t>(tensor)];
   const Operand shared = builder_.whole(buffer);
   const Operand own =
       new_buffer(graph_.tensors[static_cast<std::size_t>(tensor)].name + "/gradient", tensor, Category::activation);
@@ -120,7 +128,7 @@ void Activations::detach(int tensor, const std::string& name) {
 
 Activations::Destination Activations::gradient_destination(int tensor, bool can_accumulate) {
   const std::string name = graph_.tensors[static_cast<std::size_t>(tensor)].name + "/gradient";
-  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
+  int& buffer = now_->gradients[static_cast<std::size_t>(tensor)];
   if (buffer < 0) {
     const Operand operand = new_buffer(name, tensor, Category::activation);
     buffer = operand.buffer;
@@ -137,7 +145,7 @@ Activations::Destination Activations::gradient_destination(int tensor, bool can_
 }
 
 void Activations::merge(int tensor, const Destination& destination, const std::string& name) {
-  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
+  int& buffer = now_->gradients[static_cast<std::size_t>(tensor)];
   if (destination.operand.buffer == buffer) {
     return;
   }

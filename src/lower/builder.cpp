@@ -8,7 +8,7 @@
 namespace strata {
 
 ProgramBuilder::ProgramBuilder(int rank, int num_ranks, std::vector<std::string> streams)
-    : order_(static_cast<int>(streams.size())) {
+    : order_(static_cast<int>(streams.size())), last_(streams.size(), -1) {
   program_.rank = rank;
   program_.num_ranks = num_ranks;
   program_.streams = std::move(streams);
@@ -38,30 +38,33 @@ void ProgramBuilder::begin(Section next) {
   current_ = next;
   STRATA_INVARIANT(section().empty(), "a section is filled once");
   order_ = HappensBefore(static_cast<int>(program_.streams.size()));
+  last_.assign(program_.streams.size(), -1);
   for (auto& list : accesses_) {
     list.clear();
   }
 }
 
-void ProgramBuilder::find_waits(Instruction& instruction) {
+void ProgramBuilder::find_waits(Instruction& instruction, std::span<const int> after) {
   const int index = static_cast<int>(section().size());
   // The latest conflicting instruction of each other stream is enough: streams are in order.
   std::vector<int> needed(program_.streams.size(), -1);
+  const auto need = [&](int before) {
+    const int stream = section()[static_cast<std::size_t>(before)].stream;
+    if (stream != instruction.stream && !order_.ordered_before_next(before, instruction.stream)) {
+      needed[static_cast<std::size_t>(stream)] = std::max(needed[static_cast<std::size_t>(stream)], before);
+    }
+  };
   const auto visit = [&](const Operand& operand, bool write) {
     auto& list = accesses_[static_cast<std::size_t>(operand.buffer)];
     const std::int64_t end = operand.begin + operand.num_elements;
     for (const Access& before : list) {
       const bool conflict = (write || before.write) && operand.begin < before.end && before.begin < end;
-      const int stream = section()[static_cast<std::size_t>(before.instruction)].stream;
-      if (conflict && stream != instruction.stream &&
-          !order_.ordered_before_next(before.instruction, instruction.stream)) {
-        needed[static_cast<std::size_t>(stream)] =
-            std::max(needed[static_cast<std::size_t>(stream)], before.instruction);
-      }
+      if (conflict) need(before.instruction);
     }
   };
   for (const Operand& operand : instruction.inputs) visit(operand, false);
   for (const Operand& operand : instruction.outputs) visit(operand, true);
+  for (const int before : after) need(before);
   for (const int wait : needed) {
     if (wait >= 0) instruction.waits.push_back({wait, 0});
   }
@@ -84,12 +87,13 @@ void ProgramBuilder::find_waits(Instruction& instruction) {
   section().pop_back();
 }
 
-int ProgramBuilder::emit(Instruction instruction) {
+int ProgramBuilder::emit(Instruction instruction, std::span<const int> after) {
   STRATA_INVARIANT(instruction.waits.empty(), "waits are found here");
-  find_waits(instruction);
+  find_waits(instruction, after);
   order_.append(instruction.stream, instruction.waits);
+  int& last = last_[static_cast<std::size_t>(instruction.stream)];
   section().push_back(std::move(instruction));
-  return static_cast<int>(section().size()) - 1;
+  return last = static_cast<int>(section().size()) - 1;
 }
 
 namespace {

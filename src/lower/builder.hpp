@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,7 +34,12 @@ class ProgramBuilder {
   void begin(Section section);
 
   /// Append @p instruction with the waits it needs. @return its index in the section.
-  int emit(Instruction instruction);
+  /// @param after instructions that must be complete too, although no element says so: what is known to be complete by
+  /// cause, so that its memory may be used again.
+  int emit(Instruction instruction, std::span<const int> after = {});
+
+  /// The last instruction on @p stream in this section, -1: none.
+  int last_on(int stream) const { return last_[static_cast<std::size_t>(stream)]; }
 
   /// Where the loss and the gradient norm are found after the body.
   void set_loss(int id) { program_.loss_buffer = id; }
@@ -50,11 +56,12 @@ class ProgramBuilder {
     bool write = false;
   };
   std::vector<Instruction>& section();
-  void find_waits(Instruction& instruction);
+  void find_waits(Instruction& instruction, std::span<const int> after);
 
   Program program_;
   Section current_ = Section::prologue;
   HappensBefore order_;
+  std::vector<int> last_;                      ///< by stream, of this section
   std::vector<std::vector<Access>> accesses_;  ///< by buffer, of this section
 };
 

@@ -1,11 +1,16 @@
 /// @file
-/// One step, in the order in which it is issued: for each micro-batch forward and backward, then the remaining
-/// reductions, the optimizer and the metrics.
+/// One step of one rank, in the order in which it is issued: the passes of its stage's micro-batches, then the
+/// remaining reductions, the optimizer and the metrics.
 
 #include "lower/lower.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
@@ -14,6 +19,9 @@
 #include "lower/operator_kernels.hpp"
 #include "lower/parameter_states.hpp"
 #include "lower/recomputation.hpp"
+#include "lower/schedule.hpp"
+#include "lower/stage_links.hpp"
+#include "lower/stages.hpp"
 
 namespace strata {
 namespace {
@@ -24,13 +32,22 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
     throw Unsupported(fmt::format("plan `{}`: {} cannot be lowered", plan.strategy, what));
   };
   for (const MeshAxis& axis : plan.mesh.axes) {
-    if (axis.name != "data" && axis.size > 1) refuse(fmt::format("mesh axis {} = {}", axis.name, axis.size));
+    if (axis.name != "data" && axis.name != "stage" && axis.size > 1) {
+      refuse(fmt::format("mesh axis {} = {}", axis.name, axis.size));
+    }
   }
-  if (plan.schedule.kind != ScheduleKind::simultaneous)
+  const bool in_passes =
+      plan.schedule.kind == ScheduleKind::gpipe || plan.schedule.kind == ScheduleKind::one_forward_one_backward;
+  if (!in_passes && plan.schedule.kind != ScheduleKind::simultaneous)
     refuse(fmt::format("schedule.kind = {}", to_string(plan.schedule.kind)));
+  if (!in_passes && plan.stages.count != 1) {
+    refuse(fmt::format("stages.count = {} with schedule.kind = {}", plan.stages.count, to_string(plan.schedule.kind)));
+  }
+  if (const int ranks = axis_size(plan.mesh, "stage"); plan.stages.count != ranks) {
+    refuse(fmt::format("stages.count = {} over mesh axis stage = {}", plan.stages.count, ranks));
+  }
   if (plan.schedule.sub_batches != 1) refuse(fmt::format("schedule.sub_batches = {}", plan.schedule.sub_batches));
   if (plan.schedule.cross_pass) refuse("schedule.cross_pass = true");
-  if (plan.stages.count != 1) refuse(fmt::format("stages.count = {}", plan.stages.count));
   if (plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
   for (std::size_t o = 0; o < decisions.size(); ++o) {
     const OperatorDecision& d = decisions[o];
@@ -63,32 +80,94 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   }
 }
 
+/// Where a rank stands in the mesh, and what of the model is there.
+struct Place {
+  Place(const Plan& plan, const ModelGraph& graph, int rank)
+      : data_size(axis_size(plan.mesh, "data")),
+        data_index(coordinate(plan.mesh, "data", rank)),
+        num_stages(plan.stages.count),
+        stage_index(coordinate(plan.mesh, "stage", rank)),
+        stages(cut_into_stages(graph, plan.stages)),
+        stage(stages[static_cast<std::size_t>(stage_index)]) {}
+
+  int data_size;
+  int data_index;
+  int num_stages;
+  int stage_index;
+  std::vector<Stage> stages;
+  Stage stage;  ///< this rank's
+};
+
+std::vector<std::string> streams_of(const Place& place) {
+  std::vector<std::string> streams = {"compute", "communication"};
+  std::ranges::copy(link_streams(place.num_stages, place.stage_index), std::back_inserter(streams));
+  return streams;
+}
+constexpr int first_link_stream = communication_stream + 1;
+
+/// The groups of one rank. All ranks make them in the order data, stage, copies, all.
+struct Groups {
+  ParameterGroups parameters;
+  int everybody = -1;  ///< who shares the loss; -1: this rank is alone
+
+  Groups(const Plan& plan, const ModelGraph& graph, const Place& place, int rank, ProgramBuilder& builder) {
+    const std::vector<int> column = group_along(plan.mesh, "stage", rank);
+    if (place.data_size > 1) parameters.data = builder.add_group({"data", group_along(plan.mesh, "data", rank)});
+    if (place.num_stages > 1) parameters.stages = builder.add_group({"stage", column});
+    std::map<std::vector<int>, int> group_of_stages;
+    const auto users = stages_of_parameters(graph, place.stages);
+    for (std::size_t p = 0; p < users.size(); ++p) {
+      const std::vector<int>& stages = users[p];
+      if (stages.size() < 2 || std::ranges::find(stages, place.stage_index) == stages.end()) continue;
+      const auto [group, is_new] = group_of_stages.try_emplace(stages, parameters.stages);
+      if (is_new && stages.size() < column.size()) {
+        std::vector<int> ranks;
+        for (const int s : stages) ranks.push_back(column[static_cast<std::size_t>(s)]);
+        group->second = builder.add_group({fmt::format("stages[{}]", fmt::join(stages, ",")), std::move(ranks)});
+      }
+      parameters.copies[static_cast<int>(p)] = {group->second, place.stage_index == stages.front()};
+    }
+    everybody = std::max(parameters.data, parameters.stages);
+    if (parameters.data >= 0 && parameters.stages >= 0) {
+      std::vector<int> ranks(static_cast<std::size_t>(plan.mesh.num_ranks()));
+      std::iota(ranks.begin(), ranks.end(), 0);
+      everybody = builder.add_group({"all", std::move(ranks)});
+    }
+  }
+};
+
 class StepLowering {
  public:
   StepLowering(const Plan& plan, const ModelGraph& graph, std::vector<OperatorDecision> decisions, int rank)
       : plan_(plan),
         graph_(graph),
         decisions_(std::move(decisions)),
-        data_size_(axis_size(plan.mesh, "data")),
-        data_index_(data_size_ > 1 ? coordinate(plan.mesh, "data", rank) : 0),
-        builder_(rank, plan.mesh.num_ranks(), {"compute", "communication"}),
-        data_group_(data_size_ > 1 ? builder_.add_group({"data", group_along(plan.mesh, "data", rank)}) : -1),
-        parameters_(plan, graph, builder_, data_group_),
-        samples_(plan.global_batch / (data_size_ * plan.schedule.micro_batches)),
+        place_(plan, graph, rank),
+        builder_(rank, plan.mesh.num_ranks(), streams_of(place_)),
+        groups_(plan, graph, place_, rank, builder_),
+        parameters_(plan, graph, operators_of(graph, place_.stage), builder_, groups_.parameters),
+        samples_(plan.global_batch / (place_.data_size * plan.schedule.micro_batches)),
         activations_(graph, plan.dtypes.compute, samples_, builder_),
         operators_{plan, graph, builder_, activations_, parameters_},
+        links_(plan, graph, place_.stages, place_.stage_index, groups_.parameters.stages, first_link_stream, builder_,
+               activations_),
         loss_(builder_.add_buffer(
             {.name = "loss", .num_elements = 1, .category = Category::workspace, .persistent = true})) {
     builder_.set_loss(loss_);
+    internal_.resize(graph.blocks.size());
+    for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
+      const int first = graph.blocks[b].first_operator;
+      const bool here = first >= place_.stage.first_operator && first < place_.stage.end();
+      if (here && recomputes(graph.blocks[b])) internal_[b] = internal_tensors(graph, graph.blocks[b]);
+    }
   }
 
   Program run(const WorkspaceBytes& workspace_bytes) && {
     builder_.begin(ProgramBuilder::Section::prologue);
     parameters_.initialize();
     builder_.begin(ProgramBuilder::Section::body);
-    for (int m = 0; m < plan_.schedule.micro_batches; ++m) {
-      micro_batch(m);
-    }
+    if (!computes_loss()) clear_loss();
+    passes();
     reduce_loss();
     parameters_.reduce_remaining();
     parameters_.update();
@@ -99,58 +178,99 @@ class StepLowering {
   bool recomputes(const Block& block) const {
     return decisions_[static_cast<std::size_t>(block.first_operator)].recompute == Recompute::block;
   }
+  /// The block of which operator @p o is the last one.
+  const Block* block_ending_at(int o) const {
+    const int index = graph_.operators[static_cast<std::size_t>(o)].block;
+    if (index < 0) return nullptr;
+    const Block& block = graph_.blocks[static_cast<std::size_t>(index)];
+    return o + 1 == block.first_operator + block.num_operators ? &block : nullptr;
+  }
+  bool computes_loss() const { return place_.stage_index + 1 == place_.num_stages; }
 
-  void micro_batch(int m) {
-    activations_.begin(m);
-    operators_.first_sample = (std::int64_t{m} * data_size_ + data_index_) * samples_;
-    operators_.last_micro_batch = m + 1 == plan_.schedule.micro_batches;
-    load_inputs(m);
-    const int num_operators = static_cast<int>(graph_.operators.size());
-    for (int o = 0; o < num_operators; ++o) {
-      const Operator& op = graph_.operators[static_cast<std::size_t>(o)];
-      operators_.forward(op, Phase::forward);
-      if (op.kind == OperatorKind::cross_entropy) accumulate_loss(op, m);
-      if (op.block >= 0) {
-        const Block& block = graph_.blocks[static_cast<std::size_t>(op.block)];
-        if (o + 1 == block.first_operator + block.num_operators && recomputes(block)) {
-          for (const int t : internal_tensors(graph_, block)) activations_.drop(t);
-        }
+  void passes() {
+    const std::vector<StagePass> order =
+        pass_order(plan_.schedule.kind, place_.num_stages, place_.stage_index, plan_.schedule.micro_batches);
+    const int last_backward = order.back().micro_batch;
+    links_.receive(order.front());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const StagePass& pass = order[i];
+      // Messages are awaited one pass ahead, under that pass's kernels. Not so the activations behind a backward: until
+      // it is through, 1F1B's stage is full.
+      const bool is_last = i + 1 == order.size();
+      const bool ahead = !is_last && (order[i + 1].backward || !pass.backward);
+      if (ahead) links_.receive(order[i + 1]);
+      activations_.select(pass.micro_batch);
+      operators_.first_sample = (std::int64_t{pass.micro_batch} * place_.data_size + place_.data_index) * samples_;
+      operators_.last_micro_batch = pass.micro_batch == last_backward;
+      if (pass.backward) {
+        backward();
+      } else {
+        forward();
       }
-    }
-    for (int o = num_operators; o-- > 0;) {
-      const Operator& op = graph_.operators[static_cast<std::size_t>(o)];
-      if (op.block >= 0) {
-        const Block& block = graph_.blocks[static_cast<std::size_t>(op.block)];
-        if (o + 1 == block.first_operator + block.num_operators && recomputes(block)) {
-          for (const int again : operators_to_recompute(graph_, block, activations_)) {
-            operators_.forward(graph_.operators[static_cast<std::size_t>(again)], Phase::recompute);
-          }
-        }
-      }
-      operators_.backward(op);
+      links_.send(pass);
+      if (pass.backward) activations_.finish();
+      if (!is_last && !ahead) links_.receive(order[i + 1]);
     }
   }
 
-  /// Inputs of the model come from the data set, by position in the global batch.
-  void load_inputs(int m) {
-    Instruction in{.phase = Phase::forward, .micro_batch = m, .name = "input"};
-    in.attributes = {{"samples", samples_}, {"first_sample", operators_.first_sample}};
-    int data = -1;
-    int targets = -1;
-    for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
-      const TensorRole role = graph_.tensors[t].role;
-      if (role == TensorRole::tokens || role == TensorRole::image) data = static_cast<int>(t);
-      if (role == TensorRole::targets) targets = static_cast<int>(t);
+  void forward() {
+    load_inputs();
+    for (int o = place_.stage.first_operator; o < place_.stage.end(); ++o) {
+      const Operator& op = graph_.operators[static_cast<std::size_t>(o)];
+      operators_.forward(op, Phase::forward);
+      if (op.kind == OperatorKind::cross_entropy) accumulate_loss(op);
+      if (block_ending_at(o) != nullptr) {
+        for (const int t : internal_[static_cast<std::size_t>(op.block)]) activations_.drop(t);
+      }
     }
-    STRATA_INVARIANT(data >= 0 && targets >= 0, "a model has one input and one target");
-    const Tensor& input = graph_.tensors[static_cast<std::size_t>(data)];
-    in.kernel = input.role == TensorRole::tokens ? Kernel::load_tokens : Kernel::load_images;
-    if (input.role == TensorRole::tokens) in.attributes.set("sequence", input.elements_per_sample());
-    in.outputs = {activations_.produce(data), activations_.produce(targets)};
+  }
+
+  void backward() {
+    for (int o = place_.stage.end(); o-- > place_.stage.first_operator;) {
+      const Block* block = block_ending_at(o);
+      if (block != nullptr && recomputes(*block)) {
+        for (const int again : operators_to_recompute(graph_, *block, activations_)) {
+          operators_.forward(graph_.operators[static_cast<std::size_t>(again)], Phase::recompute);
+        }
+      }
+      operators_.backward(graph_.operators[static_cast<std::size_t>(o)]);
+    }
+  }
+
+  /// The input of the model that operators of this stage read, of the roles for which @p is_it holds.
+  template <typename Predicate>
+  std::optional<int> input_read_here(const Predicate& is_it) const {
+    for (const Operator& op : operators_of(graph_, place_.stage)) {
+      for (const int t : op.inputs) {
+        if (is_it(graph_.tensors[static_cast<std::size_t>(t)].role)) return t;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Inputs of the model come from the data set, by position in the global batch; a stage loads what it reads.
+  void load_inputs() {
+    const auto data =
+        input_read_here([](TensorRole role) { return role == TensorRole::tokens || role == TensorRole::image; });
+    const auto targets = input_read_here([](TensorRole role) { return role == TensorRole::targets; });
+    if (!data && !targets) return;
+    Instruction in{.kernel = Kernel::load_targets,
+                   .phase = Phase::forward,
+                   .micro_batch = activations_.micro_batch(),
+                   .name = "input"};
+    in.attributes = {{"samples", samples_}, {"first_sample", operators_.first_sample}};
+    if (data) {
+      const Tensor& input = graph_.tensors[static_cast<std::size_t>(*data)];
+      in.kernel = input.role == TensorRole::tokens ? Kernel::load_tokens : Kernel::load_images;
+      if (input.role == TensorRole::tokens) in.attributes.set("sequence", input.elements_per_sample());
+      in.outputs.push_back(activations_.produce(*data));
+    }
+    if (targets) in.outputs.push_back(activations_.produce(*targets));
     builder_.emit(std::move(in));
   }
 
-  void accumulate_loss(const Operator& op, int m) {
+  void accumulate_loss(const Operator& op) {
+    const int m = activations_.micro_batch();
     const Operand rows = activations_.value(op.outputs.front());
     const std::int64_t rows_per_sample = rows.num_elements / samples_;
     const auto num_rows = static_cast<double>(plan_.global_batch * rows_per_sample);
@@ -165,11 +285,20 @@ class StepLowering {
              {"elements", rows.num_elements}, {"scale", 1.0 / num_rows}, {"accumulate", std::int64_t{m > 0 ? 1 : 0}}}});
   }
 
+  /// A stage without the loss adds nothing to the sum over all ranks.
+  void clear_loss() {
+    builder_.emit({.kernel = Kernel::fill,
+                   .phase = Phase::metrics,
+                   .name = "loss",
+                   .outputs = {builder_.whole(loss_)},
+                   .attributes = {{"elements", std::int64_t{1}}, {"value", 0.0}}});
+  }
+
   void reduce_loss() {
-    if (data_group_ < 0) return;
+    if (groups_.everybody < 0) return;
     builder_.emit({.kernel = Kernel::none,
                    .collective = Collective::all_reduce,
-                   .group = data_group_,
+                   .group = groups_.everybody,
                    .stream = communication_stream,
                    .phase = Phase::metrics,
                    .name = "loss",
@@ -180,15 +309,16 @@ class StepLowering {
   const Plan& plan_;
   const ModelGraph& graph_;
   std::vector<OperatorDecision> decisions_;
-  int data_size_;
-  int data_index_;
+  Place place_;
   ProgramBuilder builder_;
-  int data_group_;
+  Groups groups_;
   ParameterStates parameters_;
   std::int64_t samples_;
   Activations activations_;
   OperatorLowering operators_;
+  StageLinks links_;
   int loss_;
+  std::vector<std::vector<int>> internal_;  ///< by block: what its forward pass here forgets
 };
 
 }  // namespace

@@ -4,23 +4,29 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
+#include <utility>
 
 #include "base/error.hpp"
 
 namespace strata {
 
-ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, ProgramBuilder& builder, int data_group)
-    : plan_(plan), graph_(graph), builder_(builder), data_group_(data_group), owned_(graph.parameters.size()) {
-  for (const Operator& op : graph.operators) {
+ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
+                                 ProgramBuilder& builder, ParameterGroups groups)
+    : plan_(plan),
+      graph_(graph),
+      operators_(operators),
+      builder_(builder),
+      groups_(std::move(groups)),
+      owned_(graph.parameters.size()) {
+  for (const Operator& op : operators) {
     for (const int p : op.parameters) {
-      ++owned_[static_cast<std::size_t>(p)].contributions;
+      ++owned_[static_cast<std::size_t>(p)].remaining;
     }
   }
   for (std::size_t p = 0; p < graph.parameters.size(); ++p) {
     const Parameter& parameter = graph.parameters[p];
     Owned& owned = owned_[p];
-    owned.remaining = owned.contributions;
+    if (owned.remaining == 0) continue;
     const auto add = [&](const char* suffix, DType dtype, Category category, bool is_master) {
       return builder.add_buffer({.name = parameter.name + suffix,
                                  .num_elements = parameter.num_elements(),
@@ -52,20 +58,27 @@ int ParameterStates::num_states() const {
 void ParameterStates::assign_buckets() {
   // A gradient is complete after the backward of the first operator, in graph order, that uses the parameter.
   std::vector<int> first_use(owned_.size(), std::numeric_limits<int>::max());
-  for (std::size_t o = graph_.operators.size(); o-- > 0;) {
-    for (const int p : graph_.operators[o].parameters) {
+  for (std::size_t o = operators_.size(); o-- > 0;) {
+    for (const int p : operators_[o].parameters) {
       first_use[static_cast<std::size_t>(p)] = static_cast<int>(o);
     }
   }
-  std::vector<int> by_completion(owned_.size());
-  std::iota(by_completion.begin(), by_completion.end(), 0);
+  std::vector<int> by_completion;
+  for (std::size_t p = 0; p < owned_.size(); ++p) {
+    if (owned_[p].held()) by_completion.push_back(static_cast<int>(p));
+  }
   std::ranges::stable_sort(by_completion, std::ranges::greater{},
                            [&](int p) { return first_use[static_cast<std::size_t>(p)]; });
 
   std::int64_t filled = 0;
+  bool closed = true;
   for (const int p : by_completion) {
-    if (buckets_.empty() || filled * size_of(plan_.dtypes.gradient) >= plan_.overlap.bucket_bytes) {
+    // A parameter with copies elsewhere is summed and counted by itself: its bucket has no other.
+    const auto copies = groups_.copies.find(p);
+    const bool has_copies = copies != groups_.copies.end();
+    if (closed || has_copies) {
       buckets_.emplace_back();
+      buckets_.back().counted = !has_copies || copies->second.counted;
       filled = 0;
     }
     Owned& owned = owned_[static_cast<std::size_t>(p)];
@@ -74,6 +87,7 @@ void ParameterStates::assign_buckets() {
     filled += graph_.parameters[static_cast<std::size_t>(p)].num_elements();
     buckets_.back().parameters.push_back(p);
     ++buckets_.back().incomplete;
+    closed = has_copies || filled * size_of(plan_.dtypes.gradient) >= plan_.overlap.bucket_bytes;
   }
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const Owned& last = owned_[static_cast<std::size_t>(buckets_[b].parameters.back())];
@@ -90,6 +104,7 @@ void ParameterStates::initialize() {
   for (std::size_t p = 0; p < owned_.size(); ++p) {
     const Parameter& parameter = graph_.parameters[p];
     const Owned& owned = owned_[p];
+    if (!owned.held()) continue;
     const auto emit = [&](Kernel kernel, std::vector<Operand> inputs, Operand output, Attributes attributes) {
       attributes.set("elements", output.num_elements);
       builder_.emit({.kernel = kernel,
@@ -144,16 +159,19 @@ void ParameterStates::contributed(int parameter, bool last_micro_batch) {
 
 void ParameterStates::reduce(Bucket& bucket, std::size_t index) {
   bucket.reduced = true;
-  if (data_group_ < 0) {
-    return;
+  if (groups_.data >= 0) {
+    all_reduce_bucket(bucket, groups_.data, fmt::format("gradients[{}]", index));
   }
+}
+
+void ParameterStates::all_reduce_bucket(const Bucket& bucket, int group, std::string name) {
   const Operand all = builder_.whole(bucket.buffer);
   builder_.emit({.kernel = Kernel::none,
                  .collective = Collective::all_reduce,
-                 .group = data_group_,
+                 .group = group,
                  .stream = communication_stream,
                  .phase = Phase::reduce,
-                 .name = fmt::format("gradients[{}]", index),
+                 .name = std::move(name),
                  .inputs = {all},
                  .outputs = {all}});
 }
@@ -165,35 +183,63 @@ void ParameterStates::reduce_remaining() {
       reduce(buckets_[b], b);
     }
   }
+  // In the order of the graph's parameters, which all stages share.
+  for (const auto& [p, copies] : groups_.copies) {
+    all_reduce_bucket(buckets_[static_cast<std::size_t>(owned_[static_cast<std::size_t>(p)].bucket)], copies.group,
+                      graph_.parameters[static_cast<std::size_t>(p)].name);
+  }
 }
 
-void ParameterStates::update() {
-  int factor = -1;
-  if (plan_.optimizer.clip_norm > 0.0) {
-    const auto scalar = [&](const char* name, bool persistent) {
-      return builder_.add_buffer(
-          {.name = name, .num_elements = 1, .category = Category::workspace, .persistent = persistent});
-    };
-    const int sum = scalar("gradient_norm/sum_of_squares", false);
-    factor = scalar("gradient_norm/factor", false);
-    const int norm = scalar("gradient_norm", true);
-    for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      const Operand all = builder_.whole(buckets_[b].buffer);
-      builder_.emit({.kernel = Kernel::sum_of_squares,
-                     .phase = Phase::update,
-                     .name = fmt::format("gradients[{}]", b),
-                     .inputs = {all},
-                     .outputs = {builder_.whole(sum)},
-                     .attributes = {{"elements", all.num_elements}, {"accumulate", std::int64_t{b > 0 ? 1 : 0}}}});
-    }
-    builder_.emit({.kernel = Kernel::clip_factor,
+/// @return the buffer of the factor that clips.
+int ParameterStates::gradient_norm() {
+  const auto scalar = [&](const char* name, bool persistent) {
+    return builder_.add_buffer(
+        {.name = name, .num_elements = 1, .category = Category::workspace, .persistent = persistent});
+  };
+  const int sum = scalar("gradient_norm/sum_of_squares", false);
+  const int factor = scalar("gradient_norm/factor", false);
+  const int norm = scalar("gradient_norm", true);
+  bool accumulate = false;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (!buckets_[b].counted) continue;
+    const Operand all = builder_.whole(buckets_[b].buffer);
+    builder_.emit({.kernel = Kernel::sum_of_squares,
+                   .phase = Phase::update,
+                   .name = fmt::format("gradients[{}]", b),
+                   .inputs = {all},
+                   .outputs = {builder_.whole(sum)},
+                   .attributes = {{"elements", all.num_elements}, {"accumulate", std::int64_t{accumulate ? 1 : 0}}}});
+    accumulate = true;
+  }
+  if (!accumulate) {
+    builder_.emit({.kernel = Kernel::fill,
+                   .phase = Phase::update,
+                   .name = "gradient_norm",
+                   .outputs = {builder_.whole(sum)},
+                   .attributes = {{"elements", std::int64_t{1}}, {"value", 0.0}}});
+  }
+  if (groups_.stages >= 0) {
+    builder_.emit({.kernel = Kernel::none,
+                   .collective = Collective::all_reduce,
+                   .group = groups_.stages,
+                   .stream = communication_stream,
                    .phase = Phase::update,
                    .name = "gradient_norm",
                    .inputs = {builder_.whole(sum)},
-                   .outputs = {builder_.whole(factor), builder_.whole(norm)},
-                   .attributes = {{"clip_norm", plan_.optimizer.clip_norm}}});
-    builder_.set_norm(norm);
+                   .outputs = {builder_.whole(sum)}});
   }
+  builder_.emit({.kernel = Kernel::clip_factor,
+                 .phase = Phase::update,
+                 .name = "gradient_norm",
+                 .inputs = {builder_.whole(sum)},
+                 .outputs = {builder_.whole(factor), builder_.whole(norm)},
+                 .attributes = {{"clip_norm", plan_.optimizer.clip_norm}}});
+  builder_.set_norm(norm);
+  return factor;
+}
+
+void ParameterStates::update() {
+  const int factor = plan_.optimizer.clip_norm > 0.0 ? gradient_norm() : -1;
   for (const Bucket& bucket : buckets_) {
     for (const int p : bucket.parameters) {
       emit_update(p, factor);

@@ -6,7 +6,13 @@
 /// Gradients stand in buckets, in the order in which the backward pass completes them, so that one all-reduce a bucket
 /// can start as soon as its last gradient is there. Today every state is replicated over the data axis; shards refine
 /// this file.
+///
+/// A stage holds the parameters that its operators use. One that several stages use (a head tied to the embedding) is
+/// held by each of them, as in Megatron-LM: equal initial values, then equal updates, because the copies' gradients are
+/// summed before each.
 
+#include <map>
+#include <span>
 #include <vector>
 
 #include "ir/model_graph.hpp"
@@ -19,10 +25,23 @@ namespace strata {
 constexpr int compute_stream = 0;
 constexpr int communication_stream = 1;
 
+/// Whom a rank sums gradients with: groups of its Program, -1: nobody.
+struct ParameterGroups {
+  int data = -1;    ///< the replicas of this rank's stage
+  int stages = -1;  ///< a rank of each stage: together they hold every parameter
+  /// A parameter that other stages use too.
+  struct Copies {
+    int group = -1;        ///< a rank of each of these stages
+    bool counted = false;  ///< in the norm of all gradients: by one of the copies
+  };
+  std::map<int, Copies> copies{};  ///< by parameter
+};
+
 class ParameterStates {
  public:
-  /// @param data_group group of the ranks that hold the same parameters; -1: this rank alone.
-  ParameterStates(const Plan& plan, const ModelGraph& graph, ProgramBuilder& builder, int data_group);
+  /// @param operators of this rank's stage.
+  ParameterStates(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
+                  ProgramBuilder& builder, ParameterGroups groups);
 
   /// Prologue: initial values by global index, zero states.
   void initialize();
@@ -41,7 +60,7 @@ class ParameterStates {
   /// bucket is reduced at once if the plan overlaps reduction with backward.
   void contributed(int parameter, bool last_micro_batch);
 
-  /// After backward: the reductions that were not overlapped.
+  /// After backward: the reductions that were not overlapped, and those over the copies of a parameter.
   void reduce_remaining();
   /// Gradient norm and clipping where the plan asks for it, then the optimizer, bucket by bucket.
   void update();
@@ -53,26 +72,30 @@ class ParameterStates {
     std::vector<int> states;  ///< f32: momentum, or first and second moment
     int bucket = -1;
     std::int64_t bucket_begin = 0;
-    int contributions = 0;  ///< of one micro-batch
-    int remaining = 0;      ///< contributions of the last micro-batch still to come
-    bool written = false;   ///< this step
+    int remaining = 0;     ///< contributions of the last micro-batch still to come; at first those of any micro-batch
+    bool written = false;  ///< this step
+    bool held() const { return weight >= 0; }
   };
   struct Bucket {
     int buffer = -1;
     std::vector<int> parameters;
     int incomplete = 0;
     bool reduced = false;
+    bool counted = true;  ///< in the norm of all gradients
   };
   void assign_buckets();
   void reduce(Bucket& bucket, std::size_t index);
+  void all_reduce_bucket(const Bucket& bucket, int group, std::string name);
+  int gradient_norm();
   void emit_update(int parameter, int factor_buffer);
   int num_states() const;
 
   const Plan& plan_;
   const ModelGraph& graph_;
+  std::span<const Operator> operators_;
   ProgramBuilder& builder_;
-  int data_group_;
-  std::vector<Owned> owned_;
+  ParameterGroups groups_;
+  std::vector<Owned> owned_;  ///< by parameter of the graph; those of other stages are empty
   std::vector<Bucket> buckets_;
 };
 

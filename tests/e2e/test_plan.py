@@ -47,6 +47,24 @@ def test_a_plan_asking_for_what_cannot_be_lowered_is_refused_by_name(strata, exp
     assert "schedule.kind = cyclic" in ended.messages()[0]
 
 
+def test_a_printed_plan_of_stages_comes_back(strata, experiment, tmp_path):
+    file = experiment(replace=[('name = "ddp"', 'name = "gpipe"'), ("steps = 8", "steps = 8\nmicro_batches = 2")])
+    plan = tmp_path / "plan.toml"
+    plan.write_text(strata(None, "plan", file).output)
+    assert 'kind = "gpipe"' in plan.read_text() and "stage = 2" in plan.read_text()
+    planned = strata(None, "program", file, "--rank", "1").output
+    assert strata(None, "program", file, "--plan", plan, "--rank", "1").output == planned
+    plan.write_text(plan.read_text().replace('kind = "gpipe"', 'kind = "1f1b"'))
+    assert strata(None, "program", file, "--plan", plan, "--rank", "1").output != planned
+    assert strata(2, "run", file, "--plan", plan).code == 0
+
+
+def test_more_stages_than_blocks_are_refused_with_numbers(strata, experiment):
+    ended = strata(3, "run", experiment(ranks=3, replace=[('name = "ddp"', 'name = "1f1b"')]))
+    assert ended.code == 3
+    assert ended.messages()[0].endswith("3 stages on 3 ranks, but gpt-nano has 2 blocks, and a stage has one or more")
+
+
 def test_programs_differ_by_rank_in_their_data_alone(strata, experiment):
     file = experiment()
     first = strata(None, "program", file, "--rank", "0").output.splitlines()

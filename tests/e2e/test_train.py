@@ -68,6 +68,36 @@ def test_the_bandwidth_of_a_run_is_measured(strata, experiment, tmp_path):
             assert math.isnan(measured) if file.attrs["num_ranks"] == 1 else measured > 1e7
 
 
+def test_a_pipeline_learns_what_one_rank_learns(strata, experiment, tmp_path):
+    def run(ranks, strategy):
+        replace = [('name = "ddp"', strategy), ("global_batch = 12", "global_batch = 12\nmicro_batches = 3")]
+        file = experiment(ranks=ranks, replace=[*replace, ("steps = 8", "steps = 12\nclip_norm = 1.0")])
+        folder = tmp_path / strategy.replace('"', "").replace(" ", "").replace("\n", "_")
+        ended = strata(ranks, "run", file, "--results", folder)
+        assert ended.code == 0, ended.error
+        return [json.loads(line) for line in next(folder.glob("e2e/*/1.jsonl")).read_text().splitlines()]
+
+    def steps(rows):
+        return [row for row in rows if row["kind"] == "step"]
+
+    alone = run(1, 'name = "single"')
+    for strategy in ('name = "1f1b"', 'name = "gpipe"'):
+        rows = run(2, strategy)
+        for key in ("loss", "gradient_norm"):
+            expected = [row[key] for row in steps(alone)]
+            assert [row[key] for row in steps(rows)] == pytest.approx(expected, rel=1e-4)
+        # Three micro-batches of four sequences, 64 tokens 64 wide in f32, each way.
+        assert {row["send_sent_bytes"] for row in steps(rows)} == {3 * 4 * 64 * 64 * 4}
+        names = {
+            rank: {row["name"] for row in rows if row["kind"] == "event" and row["rank"] == rank} for rank in (0, 1)
+        }
+        assert "send block[0].mlp.add" in names[0] and "recv block[0].mlp.add" in names[1]
+        assert "send block[0].mlp.add/gradient" in names[1] and "recv block[0].mlp.add/gradient" in names[0]
+        assert "load_tokens input" in names[0] and "load_targets input" in names[1]
+    replicas = run(4, 'name = "1f1b"\nstages = 2')
+    assert [row["loss"] for row in steps(replicas)] == pytest.approx([row["loss"] for row in steps(alone)], rel=1e-4)
+
+
 def test_bf16_trains(quickstart):
     for file in quickstart(2, "--set", "train.dtype=bf16", "--set", "train.steps=60").values():
         values = losses(file)

@@ -176,7 +176,12 @@ RandomStream random_stream(std::uint64_t seed, std::uint64_t operator_stream, st
 BoundKernel bind_load(const Arguments& a, InputSource& inputs) {
   const std::int64_t first = a.integer("first_sample");
   const std::int64_t samples = a.integer("samples");
-  const std::span labels(a.output_as<std::int32_t>(1), static_cast<std::size_t>(a.output_elements(1)));
+  if (a.instruction().kernel == Kernel::load_targets) {
+    const std::span targets(a.output_as<std::int32_t>(0), static_cast<std::size_t>(a.output_elements(0)));
+    return [=, &inputs](const StepContext& c) { inputs.load_targets(c.step, first, samples, targets); };
+  }
+  const bool has_labels = a.num_outputs() > 1;
+  const std::span labels(a.output_as<std::int32_t>(1), static_cast<std::size_t>(has_labels ? a.output_elements(1) : 0));
   if (a.instruction().kernel == Kernel::load_tokens) {
     const std::span tokens(a.output_as<std::int32_t>(0), static_cast<std::size_t>(a.output_elements(0)));
     return [=, &inputs](const StepContext& c) { inputs.load_tokens(c.step, first, samples, tokens, labels); };
@@ -448,7 +453,8 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource&
   switch (a.instruction().kernel) {
     case Kernel::none: throw InternalError("a collective is not a kernel");
     case Kernel::load_tokens:
-    case Kernel::load_images: return bind_load(a, inputs);
+    case Kernel::load_images:
+    case Kernel::load_targets: return bind_load(a, inputs);
     case Kernel::initialize: return bind_initialize(a, seed);
     case Kernel::sgd:
     case Kernel::sgd_momentum:

@@ -5,6 +5,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -35,7 +36,7 @@ class CountedInputs final : public InputSource {
       for (std::int64_t i = 0; i < sequence; ++i) {
         const auto at = static_cast<std::size_t>(s * sequence + i);
         tokens[at] = token(step, (first_sample + s) * sequence + i);
-        targets[at] = token(step, (first_sample + s) * sequence + i + 1);
+        if (!targets.empty()) targets[at] = token(step, (first_sample + s) * sequence + i + 1);
       }
     }
   }
@@ -47,18 +48,33 @@ class CountedInputs final : public InputSource {
       for (std::int64_t i = 0; i < size; ++i) {
         pixels[static_cast<std::size_t>(s * size + i)] = pixel(step, (first_sample + s) * size + i);
       }
-      labels[static_cast<std::size_t>(s)] =
-          static_cast<std::int32_t>(uniform(2 * step + 1, first_sample + s) * static_cast<float>(classes_));
+      if (!labels.empty()) labels[static_cast<std::size_t>(s)] = label(step, first_sample + s);
+    }
+  }
+
+  void load_targets(std::int64_t step, std::int64_t first_sample, std::int64_t num_samples,
+                    std::span<std::int32_t> targets) override {
+    const auto sequence = static_cast<std::int64_t>(targets.size()) / num_samples;
+    for (std::int64_t s = 0; s < num_samples; ++s) {
+      for (std::int64_t i = 0; i < sequence; ++i) {
+        targets[static_cast<std::size_t>(s * sequence + i)] =
+            images ? label(step, first_sample + s) : token(step, (first_sample + s) * sequence + i + 1);
+      }
     }
   }
 
   /// -1, 0 or 1, so that sums of few products are exact.
   bool dyadic = false;
+  /// What load_targets() gives: labels of images, not the next tokens.
+  bool images = false;
 
  private:
   static float uniform(std::int64_t stream, std::int64_t index) {
     return RandomStream{.seed = 77, .stream = static_cast<std::uint64_t>(stream)}.uniform(
         static_cast<std::uint64_t>(index));
+  }
+  std::int32_t label(std::int64_t step, std::int64_t sample) const {
+    return static_cast<std::int32_t>(uniform(2 * step + 1, sample) * static_cast<float>(classes_));
   }
   std::int32_t token(std::int64_t step, std::int64_t index) const {
     return static_cast<std::int32_t>(uniform(2 * step, index) * static_cast<float>(vocabulary_));
@@ -83,7 +99,8 @@ struct Trained {
 
 struct Training {
   ModelGraph graph;
-  Plan plan;  ///< as an experiment asks; mesh.ranks_per_node is set by train()
+  Plan plan;                                     ///< as an experiment asks; mesh.ranks_per_node is set by train()
+  std::map<std::string, OptionValue> options{};  ///< of the mode, where they differ from its defaults
   int steps = 1;
   double learning_rate = 0.25;
   std::int64_t vocabulary = 256;
@@ -100,13 +117,20 @@ inline Trained train(const Training& training, const std::string& mode, int num_
   base.strategy = mode;
   base.mesh.ranks_per_node = num_ranks;
   const Cluster cluster;
-  const PlanRequest request{.graph = training.graph, .cluster = cluster, .base = base, .options = {}};
+  PlanRequest request{.graph = training.graph, .cluster = cluster, .base = base, .options = {}};
+  for (const OptionRow& row : find_planner(mode).options()) {
+    const std::string name(row.name);
+    const auto given = training.options.find(name);
+    request.options[name] = given == training.options.end() ? row.default_value : given->second;
+  }
   const Plan plan = find_planner(mode).plan(request);
   Trained result;
   omp_set_num_threads(1);
   result.program = lower(plan, training.graph, num_ranks == 1 ? 0 : world.rank(), cpu::workspace_bytes);
   CountedInputs inputs(training.vocabulary, training.classes);
   inputs.dyadic = training.dyadic;
+  inputs.images = std::ranges::any_of(training.graph.tensors,
+                                      [](const Tensor& tensor) { return tensor.role == TensorRole::image; });
   cpu::CpuExecutor executor(result.program, engine, inputs, plan.seed);
   executor.initialize();
   const auto collect = [&](std::map<std::string, std::vector<float>>& into) {

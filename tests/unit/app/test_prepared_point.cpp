@@ -62,6 +62,25 @@ TEST(PreparedPoint, WhatIsAskedReachesThePlan) {
   EXPECT_EQ(point.graph.name, "gpt-nano");
 }
 
+TEST(PreparedPoint, OptionsOfAPipelineReachThePlan) {
+  const PreparedPoint point =
+      prepare_point(experiment({"strategy.name=1f1b", "strategy.stages=2", "strategy.cut_by=operators",
+                                "resources.ranks_per_node=4", "train.micro_batches=2"}),
+                    "e.toml");
+  const std::vector<MeshAxis> axes = {{"stage", 2}, {"data", 2}};
+  EXPECT_EQ(point.plan.mesh.axes, axes);
+  EXPECT_EQ(point.plan.stages, (Stages{2, "operators"}));
+  EXPECT_EQ(point.plan.schedule.kind, ScheduleKind::one_forward_one_backward);
+  EXPECT_EQ(point.plan.schedule.micro_batches, 2);
+  // gpt-nano has two blocks.
+  const Experiment three = experiment({"strategy.name=gpipe", "resources.ranks_per_node=3"});
+  EXPECT_THAT(refusal_of<Unsupported>([&] { prepare_point(three, "e.toml"); }),
+              AllOf(HasSubstr("3 stages on 3 ranks"), HasSubstr("2 blocks")));
+  const Experiment uneven = experiment({"strategy.name=gpipe", "strategy.stages=2", "resources.ranks_per_node=3"});
+  EXPECT_THAT(refusal_of<Unsupported>([&] { prepare_point(uneven, "e.toml"); }),
+              HasSubstr("3 ranks are not divisible by 2 stages"));
+}
+
 TEST(PreparedPoint, TokensAreCountedInSequences) {
   // gpt-nano reads 64 tokens a sample.
   const std::vector<std::string> given = {"train.global_batch=0", "train.global_batch_tokens=512"};

@@ -64,6 +64,33 @@ TEST(Batch, ImagesAreTheSameForAnyNumberOfRanks) {
   }
 }
 
+TEST(Batch, InputsOrTargetsAloneAreThoseOfBoth) {
+  const auto tokens =
+      make_token_dataset({.format = Format::synthetic, .sequence_length = 7, .vocabulary = 101, .num_samples = 50});
+  const Order order{.num_samples = 50, .global_batch = 6, .seed = 9, .shuffle = true};
+  std::vector<std::int32_t> input(42);
+  std::vector<std::int32_t> target(42);
+  std::vector<std::int32_t> input_alone(42);
+  std::vector<std::int32_t> target_alone(42);
+  load_tokens(*tokens, order, 1, 0, input, target);
+  load_tokens(*tokens, order, 1, 0, input_alone, {});
+  load_tokens(*tokens, order, 1, 0, {}, target_alone);
+  EXPECT_EQ(input_alone, input);
+  EXPECT_EQ(target_alone, target);
+
+  const auto images =
+      make_image_dataset({.format = Format::synthetic, .image_size = 5, .num_classes = 4, .num_samples = 50});
+  std::vector<float> pixels(6 * 75);
+  std::vector<float> pixels_alone(6 * 75);
+  std::vector<std::int32_t> labels(6);
+  std::vector<std::int32_t> labels_alone(6);
+  load_images(*images, order, 1, 0, pixels, labels);
+  load_images(*images, order, 1, 0, pixels_alone, {});
+  load_images(*images, order, 1, 0, {}, labels_alone);
+  EXPECT_EQ(pixels_alone, pixels);
+  EXPECT_EQ(labels_alone, labels);
+}
+
 TEST(Batch, RefusesAnotherDatasetsOrderAndPartialRows) {
   const auto dataset =
       make_token_dataset({.format = Format::synthetic, .sequence_length = 4, .vocabulary = 11, .num_samples = 50});

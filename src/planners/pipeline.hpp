@@ -1,0 +1,45 @@
+#pragma once
+
+/// @file
+/// What the modes over stages share: their options, and the mesh {stage = S, data = N / S}.
+
+#include <fmt/core.h>
+
+#include <array>
+
+#include "base/error.hpp"
+#include "planners/planner.hpp"
+
+namespace strata {
+
+inline std::span<const OptionRow> pipeline_options() {
+  static const std::array rows = {
+      OptionRow{"stages", std::int64_t{0}, ">= 0", "stages of the pipeline; 0: as many as ranks"},
+      OptionRow{"cut_by", std::string("flops"), "flops | operators | parameters",
+                "what the largest stage has the least of"},
+  };
+  return rows;
+}
+
+/// @throws Unsupported for more stages than blocks, and for ranks that the stages do not divide.
+inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule) {
+  Plan plan = request.base;
+  const int ranks = plan.mesh.num_ranks();
+  const auto asked = std::get<std::int64_t>(request.options.at("stages"));
+  const std::int64_t stages = asked == 0 ? ranks : asked;
+  const auto blocks = static_cast<std::int64_t>(request.graph.blocks.size());
+  if (stages > 1 && stages > blocks) {
+    throw Unsupported(fmt::format("{}: {} stages on {} ranks, but {} has {} blocks, and a stage has one or more",
+                                  plan.strategy, stages, ranks, request.graph.name, blocks));
+  }
+  if (ranks % stages != 0) {
+    throw Unsupported(fmt::format("{}: {} nodes × {} ranks a node = {} ranks are not divisible by {} stages",
+                                  plan.strategy, plan.mesh.nodes, plan.mesh.ranks_per_node, ranks, stages));
+  }
+  plan.mesh.axes = {{"stage", static_cast<int>(stages)}, {"data", ranks / static_cast<int>(stages)}};
+  plan.stages = {.count = static_cast<int>(stages), .cut_by = std::get<std::string>(request.options.at("cut_by"))};
+  plan.schedule.kind = schedule;
+  return plan;
+}
+
+}  // namespace strata

@@ -1,0 +1,393 @@
+/// @file
+/// gpipe and 1f1b train what `single` trains. Where both sum in one order, every bit is equal on real models; where
+/// they do not, exact inputs are compared with == and real ones within rounding.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "models/graph_builder.hpp"
+#include "mpi/exec/training.hpp"
+
+namespace strata {
+namespace {
+
+class Pipeline : public testing::Test {
+ protected:
+  comm::World world;
+  comm::Engine engine{world, {.watchdog_seconds = 60}};
+  int size() const { return world.size(); }
+
+  /// Numbers of stages that this world can have.
+  std::vector<int> stage_counts() const {
+    std::vector<int> counts;
+    for (int stages = 1; stages <= size(); ++stages) {
+      if (size() % stages == 0) counts.push_back(stages);
+    }
+    return counts;
+  }
+
+  /// What this rank holds is a part of the reference, equal to the last bit; all ranks together hold all of it.
+  void expect_equal(const Trained& ours, const Trained& reference, const std::string& what) const {
+    std::string names;
+    for (const auto& [name, values] : ours.parameters) {
+      EXPECT_EQ(values, reference.parameters.at(name)) << name << ", " << what;
+      names += name + "\n";
+    }
+    EXPECT_EQ(ours.losses, reference.losses) << what;
+    const std::vector<std::string> held = world.all_gather(names);
+    const std::string all = std::accumulate(held.begin(), held.end(), std::string());
+    for (const auto& [name, values] : reference.parameters) {
+      EXPECT_NE(all.find(name + "\n"), std::string::npos) << name << " is nowhere, " << what;
+    }
+  }
+};
+
+constexpr const char* modes[] = {"gpipe", "1f1b"};
+
+Training with(ModelGraph graph, std::int64_t global_batch, int micro_batches) {
+  Training training{.graph = std::move(graph), .plan = {}};
+  training.plan.global_batch = global_batch;
+  training.plan.schedule.micro_batches = micro_batches;
+  training.plan.optimizer = {.kind = "sgd", .momentum = 0.0};
+  training.plan.overlap.bucket_bytes = 4096;
+  training.vocabulary = 101;
+  return training;
+}
+
+// ---- exact inputs ------------------------------------------------------------------------------------------------
+
+/// A random one of -1/2, 0, 1/2.
+float drawn(const std::string& parameter, std::size_t key) {
+  const RandomStream random{.seed = 5, .stream = std::hash<std::string>{}(parameter)};
+  return 0.5F * (std::floor(3.0F * random.uniform(key)) - 1.0F);
+}
+
+/// How the units of a layer's input come in pairs.
+enum class Input { unpaired, equal, opposite };
+
+/// Weights [rows, in] with which the two rows of a pair give equal outputs on every input whose pairs are equal or
+/// opposite, yet push the two units of a pair of inputs apart: gradients reach every layer although all logits are 0.
+void paired_rows(const std::string& parameter, std::span<float> values, std::size_t in, Input input) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t row = i / in;
+    const bool odd = row % 2 == 1 && input != Input::unpaired;
+    const std::size_t column = odd ? (i % in) ^ 1U : i % in;
+    const float value = drawn(parameter, row / 2 * 1000 + column);
+    values[i] = odd && input == Input::opposite ? -value : value;
+  }
+}
+
+/// Columns of a pair have opposite weights: pairs of equal inputs cancel.
+void cancelling_columns(const std::string& parameter, std::span<float> values, std::size_t in) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float value = drawn(parameter, i / in * 1000 + i % in / 2);
+    values[i] = i % 2 == 1 ? -value : value;
+  }
+}
+
+/// Five blocks: uneven in two, three and four stages.
+Training exact_mlp(int micro_batches) {
+  const std::vector<std::int64_t> widths = {6, 8, 12, 8, 10, 6, 4};
+  Training training = with(build_model({.name = "mlp", .widths = widths}), 8 * micro_batches, micro_batches);
+  training.plan.overlap.bucket_bytes = 200;
+  training.classes = 4;
+  training.dyadic = true;
+  training.initial = [widths](const std::string& parameter, std::span<float> values) {
+    if (parameter.ends_with("bias")) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = parameter.starts_with("head") ? 0.0F : drawn(parameter, i / 2);
+      }
+    } else if (parameter.starts_with("head")) {
+      cancelling_columns(parameter, values, 6);
+    } else {
+      const auto layer = static_cast<std::size_t>(parameter[6] - '0');
+      paired_rows(parameter, values, static_cast<std::size_t>(widths[layer]),
+                  layer == 0 ? Input::unpaired : Input::equal);
+    }
+  };
+  return training;
+}
+
+constexpr std::int64_t tied_width = 8;
+
+/// A table of four words that is the head too, four blocks between.
+Training exact_tied(int micro_batches) {
+  GraphBuilder graph("tied");
+  const int tokens = graph.input("tokens", {4}, TensorRole::tokens);
+  const int targets = graph.input("targets", {4}, TensorRole::targets);
+  int x = graph.embedding("embedding", tokens, 4, tied_width, 0, {});
+  for (int b = 0; b < 4; ++b) {
+    graph.begin_block(fmt::format("block[{}]", b));
+    x = graph.linear("linear", x, {.in = tied_width, .out = tied_width, .bias = false});
+    x = graph.relu("relu", x);
+    graph.end_block();
+  }
+  x = graph.tied_linear("head", x, graph.parameter("embedding.table"));
+  graph.cross_entropy("loss", x, targets);
+  Training training = with(graph.finish(4), 8 * micro_batches, micro_batches);
+  training.vocabulary = 4;
+  training.initial = [](const std::string& parameter, std::span<float> values) {
+    if (parameter == "embedding.table") {
+      cancelling_columns(parameter, values, tied_width);  // which makes the pairs of the first layer's input opposite
+    } else {
+      paired_rows(parameter, values, tied_width, parameter[6] == '0' ? Input::opposite : Input::equal);
+    }
+  };
+  return training;
+}
+
+/// A value that the block after next reads too: it travels through a stage.
+Training exact_skip(int micro_batches) {
+  GraphBuilder graph("skip");
+  int x = graph.input("image", {6}, TensorRole::image);
+  const int label = graph.input("label", {}, TensorRole::targets);
+  int kept = -1;
+  for (int b = 0; b < 4; ++b) {
+    graph.begin_block(fmt::format("block[{}]", b));
+    x = graph.linear("linear", x, {.in = b == 0 ? 6 : tied_width, .out = tied_width, .bias = false});
+    x = graph.relu("relu", x);
+    if (b == 3) x = graph.add("add", x, kept);
+    if (b == 0) kept = x;
+    graph.end_block();
+  }
+  x = graph.linear("head", x, {.in = tied_width, .out = 4, .bias = false});
+  graph.cross_entropy("loss", x, label);
+  Training training = with(graph.finish(1), 8 * micro_batches, micro_batches);
+  training.classes = 4;
+  training.dyadic = true;
+  training.initial = [](const std::string& parameter, std::span<float> values) {
+    if (parameter.starts_with("head")) {
+      cancelling_columns(parameter, values, tied_width);
+    } else {
+      const bool first = parameter[6] == '0';
+      paired_rows(parameter, values, first ? 6 : tied_width, first ? Input::unpaired : Input::equal);
+    }
+  };
+  return training;
+}
+
+TEST_F(Pipeline, ExactInputsGiveEqualBits) {
+  for (const auto& make : {exact_mlp, exact_tied, exact_skip}) {
+    for (const int micro_batches : {1, 2, 4}) {
+      Training training = make(micro_batches);
+      const Trained reference = train(training, "single", 1, world, engine);
+      for (const auto& [name, values] : reference.parameters) {
+        if (name == "head.bias") continue;  // its gradient is a difference of counts, which may be 0
+        EXPECT_NE(reference.initial.at(name), values) << training.graph.name << ": " << name << " must have moved";
+      }
+      for (const char* mode : modes) {
+        for (const int stages : stage_counts()) {
+          if (8 % (size() / stages) != 0) continue;  // three replicas: 1 / 3 is no float
+          for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+            training.options["stages"] = std::int64_t{stages};
+            training.plan.recompute = recompute;
+            const Trained ours = train(training, mode, size(), world, engine);
+            expect_equal(ours, reference,
+                         fmt::format("{} {}, {} stages of {}, {} micro-batches", training.graph.name, mode, stages,
+                                     size(), micro_batches));
+          }
+        }
+      }
+      training.plan.recompute = Recompute::none;
+    }
+  }
+}
+
+// ---- real models -------------------------------------------------------------------------------------------------
+
+struct RealModel {
+  const char* name;
+  ModelOptions options;
+};
+
+/// Five blocks each: uneven in two, three and four stages.
+std::vector<RealModel> real_models() {
+  return {
+      {"gpt",
+       {.name = "gpt-nano", .layers = 5, .vocabulary = 101, .sequence_length = 17, .dropout = 0.1, .tied_head = true}},
+      {"gpt untied",
+       {.name = "gpt-nano", .layers = 5, .vocabulary = 101, .sequence_length = 9, .dropout = 0.1, .tied_head = false}},
+      {"llama", {.name = "llama-nano", .layers = 5, .vocabulary = 101, .sequence_length = 9}},
+      {"vgg", {.name = "vgg-nano", .dropout = 0.25}},
+      {"mlp", {.name = "mlp", .dropout = 0.2, .widths = {48, 64, 32, 40, 24, 16, 10}}},
+  };
+}
+bool is_tied(const RealModel& model) { return std::string_view(model.name) == "gpt"; }
+
+/// Without replicas 1f1b adds micro-batches up as `single` does; gpipe as it does itself on one rank.
+TEST_F(Pipeline, WithoutReplicasEveryBitIsEqualOnRealModels) {
+  for (const RealModel& model : real_models()) {
+    if (is_tied(model)) continue;  // contributions of head and embedding are added in another order
+    for (const int micro_batches : {1, 2, 5}) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        Training training = with(build_model(model.options), 4 * micro_batches, micro_batches);
+        training.plan.dtypes = {dtype, dtype};
+        training.plan.recompute = micro_batches == 2 ? Recompute::block : Recompute::none;
+        training.plan.optimizer.momentum = 0.5;
+        training.plan.optimizer.weight_decay = 0.01;
+        training.steps = 2;
+        training.learning_rate = 0.05;
+        for (const auto& [mode, of_one] : {std::pair{"1f1b", "single"}, {"gpipe", "gpipe"}}) {
+          training.options.clear();
+          const Trained reference = train(training, of_one, 1, world, engine);
+          const Trained ours = train(training, mode, size(), world, engine);
+          expect_equal(ours, reference,
+                       fmt::format("{} {} of {}, {} micro-batches", model.name, mode, size(), micro_batches));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Pipeline, GradientsOfRealModels) {
+  for (const RealModel& model : real_models()) {
+    for (const char* mode : modes) {
+      for (const int stages : stage_counts()) {
+        const int micro_batches = 3;
+        Training training = with(build_model(model.options), 24 * micro_batches, micro_batches);
+        training.options["stages"] = std::int64_t{stages};
+        // So large a rate that the gradient outweighs the weight: (w0 - w1) / rate is the gradient to full precision.
+        training.learning_rate = 4096.0;
+        training.plan.optimizer.clip_norm = 1e30;       // computes the norm and clips nothing
+        if (mode == modes[0] && stages == 1) continue;  // what 1f1b tells on one stage is enough
+        const Trained reference = train(training, "single", 1, world, engine);
+        const Trained ours = train(training, mode, size(), world, engine);
+        for (const auto& [name, after] : ours.parameters) {
+          std::vector<float> expected(after.size());
+          std::vector<float> gradient(after.size());
+          for (std::size_t i = 0; i < after.size(); ++i) {
+            expected[i] = reference.initial.at(name)[i] - reference.parameters.at(name)[i];
+            gradient[i] = ours.initial.at(name)[i] - after[i];
+          }
+          EXPECT_GT(norm(expected), 0.0) << model.name << " " << name;
+          EXPECT_LE(relative_difference(gradient, expected), 1e-5)
+              << model.name << " " << name << ", " << mode << " in " << stages;
+        }
+        EXPECT_NEAR(ours.losses[0], reference.losses[0], 1e-5 * reference.losses[0]) << model.name;
+        EXPECT_NEAR(ours.norms[0], reference.norms[0], 1e-5 * reference.norms[0])
+            << model.name << ": every gradient is counted once";
+      }
+    }
+  }
+}
+
+TEST_F(Pipeline, TwentyClippedStepsOfRealModels) {
+  for (const RealModel& model : real_models()) {
+    Training training = with(build_model(model.options), 24, 2);
+    training.options["stages"] = std::int64_t{stage_counts().back()};
+    training.steps = 20;
+    // A ReLU or a maximum that flips turns rounding into a finite difference: so slow that none does.
+    training.learning_rate = std::string_view(model.name) == "vgg" ? 1e-4 : 0.01;
+    training.plan.optimizer.momentum = 0.5;
+    training.plan.optimizer.weight_decay = 0.01;
+    training.plan.optimizer.clip_norm = 0.5;
+    const Trained reference = train(training, "single", 1, world, engine);
+    for (const char* mode : modes) {
+      const Trained ours = train(training, mode, size(), world, engine);
+      for (const auto& [name, after] : ours.parameters) {
+        EXPECT_LE(relative_difference(after, reference.parameters.at(name)), 1e-5) << model.name << " " << name;
+      }
+      for (std::size_t i = 0; i < reference.norms.size(); ++i) {
+        EXPECT_NEAR(ours.norms[i], reference.norms[i], 1e-4 * reference.norms[i]) << model.name;
+        EXPECT_NEAR(ours.losses[i], reference.losses[i], 1e-4 * reference.losses[i]) << model.name;
+      }
+    }
+  }
+}
+
+/// Copies of a tied table, replicas of a stage: whoever holds a parameter holds the same bits.
+TEST_F(Pipeline, EveryCopyOfAParameterStaysEqual) {
+  for (const int stages : stage_counts()) {
+    Training training = with(build_model(real_models().front().options), 24, 2);
+    training.options["stages"] = std::int64_t{stages};
+    training.steps = 5;
+    training.learning_rate = 1e-2;
+    training.plan.optimizer = {.kind = "adamw", .weight_decay = 0.1, .clip_norm = 0.5};
+    const Trained ours = train(training, "1f1b", size(), world, engine);
+    for (const auto& [name, values] : train(training, "single", 1, world, engine).parameters) {
+      const auto mine = ours.parameters.find(name);
+      const std::string bytes =
+          mine == ours.parameters.end()
+              ? std::string()
+              : std::string(reinterpret_cast<const char*>(mine->second.data()), mine->second.size() * sizeof(float));
+      std::vector<std::string> held = world.all_gather(bytes);
+      std::erase(held, "");
+      EXPECT_EQ(std::ssize(held), size() / stages * (name == "embedding.table" && stages > 1 ? 2 : 1)) << name;
+      EXPECT_EQ(std::ranges::count(held, held.front()), std::ssize(held)) << name << " in " << stages << " stages";
+    }
+  }
+}
+
+TEST_F(Pipeline, RecomputationChangesNoBit) {
+  for (const RealModel& model : real_models()) {
+    for (const char* mode : modes) {
+      Training training = with(build_model(model.options), 12, 3);
+      training.steps = 2;
+      training.learning_rate = 0.1;
+      const Trained kept = train(training, mode, size(), world, engine);
+      training.plan.recompute = Recompute::block;
+      const Trained again = train(training, mode, size(), world, engine);
+      EXPECT_EQ(again.parameters, kept.parameters) << model.name;
+      EXPECT_EQ(again.losses, kept.losses) << model.name;
+    }
+  }
+}
+
+/// Nothing is assumed about how much a transport takes before its receiver comes, or about who drives it.
+TEST_F(Pipeline, EveryTransportDeliversTheSameBits) {
+  Training training = with(build_model(real_models().front().options), 12, 3);
+  training.steps = 2;
+  training.learning_rate = 0.1;
+  for (const char* mode : modes) {
+    const Trained expected = train(training, mode, size(), world, engine);
+    for (const char* transport : {"mpi", "auto"}) {
+      for (const comm::ProgressMode progress : {comm::ProgressMode::polling, comm::ProgressMode::thread}) {
+        comm::Engine other{world, {.transport = transport, .progress = progress, .watchdog_seconds = 60}};
+        EXPECT_EQ(train(training, mode, size(), world, other).parameters, expected.parameters)
+            << mode << " over " << transport;
+      }
+    }
+    comm::Engine slow{world, {.emulated_link = comm::EmulatedLink{1e-5, 1e-9}, .watchdog_seconds = 60}};
+    EXPECT_EQ(train(training, mode, size(), world, slow).parameters, expected.parameters) << mode;
+  }
+}
+
+TEST_F(Pipeline, MemoryAndBytesAreTheProgrammedOnes) {
+  for (const RealModel& model : real_models()) {
+    for (const char* mode : modes) {
+      for (const int stages : stage_counts()) {
+        for (const DType dtype : {DType::f32, DType::bf16}) {
+          Training training = with(build_model(model.options), 24, 6);
+          training.options["stages"] = std::int64_t{stages};
+          training.plan.dtypes = {dtype, dtype};
+          training.plan.optimizer.clip_norm = stages == 2 ? 1.0 : 0.0;
+          training.steps = 2;
+          if (24 % (size() / stages * 6) != 0) continue;
+          const Trained trained = train(training, mode, size(), world, engine);
+          const BytesByCollective predicted = bytes_by_collective(trained.program);
+          for (int kind = 0; kind < 7; ++kind) {
+            EXPECT_EQ(trained.last_step.bytes_sent[static_cast<std::size_t>(kind)], predicted.bytes[kind])
+                << model.name << " " << to_string(static_cast<Collective>(kind));
+          }
+          // To the byte where outputs lie on top; a library need not write the workspace that it asks for.
+          std::int64_t largest_workspace = 0;
+          for (const Instruction& in : trained.program.body) {
+            if (in.workspace < 0) continue;
+            largest_workspace = std::max(largest_workspace,
+                                         trained.program.buffers[static_cast<std::size_t>(in.workspace)].size_bytes());
+          }
+          EXPECT_LE(trained.touched_bytes, trained.program.arena_bytes) << model.name << " " << mode << " " << stages;
+          EXPECT_GE(trained.touched_bytes, trained.program.arena_bytes - largest_workspace)
+              << model.name << " " << mode << " " << stages;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,41 @@
+#pragma once
+
+/// @file
+/// From a mode's name to the Programs of all ranks.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lower/lower.hpp"
+#include "models/model.hpp"
+#include "planners/planner.hpp"
+
+namespace strata {
+
+inline std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
+inline std::int64_t some_workspace(const Program&, const Instruction&) { return 1000; }
+
+inline Plan asked(std::int64_t global_batch, int ranks) {
+  Plan plan;
+  plan.global_batch = global_batch;
+  plan.mesh.ranks_per_node = ranks;
+  return plan;
+}
+
+/// @param options that differ from the mode's defaults.
+inline Plan planned(const Planner& planner, const ModelGraph& graph, Plan base,
+                    std::map<std::string, OptionValue> options = {}) {
+  base.strategy = planner.name();
+  for (const OptionRow& row : planner.options()) options.try_emplace(std::string(row.name), row.default_value);
+  const Cluster cluster;
+  return planner.plan({.graph = graph, .cluster = cluster, .base = base, .options = options});
+}
+
+inline std::vector<Program> all_ranks(const Plan& plan, const ModelGraph& graph, const WorkspaceBytes& workspace) {
+  std::vector<Program> programs;
+  for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) programs.push_back(lower(plan, graph, rank, workspace));
+  return programs;
+}
+
+}  // namespace strata
