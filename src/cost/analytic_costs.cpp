@@ -46,8 +46,10 @@ class AnalyticCosts final : public CostModel {
                                   (efficiency_.memory * cluster_.memory_bandwidth_bytes_per_second);
     double seconds = stream_seconds;
     if (arithmetic > 0.0) {
-      const double peak = peak_flops_per_second(cluster_, compute_dtype(program, instruction));
-      seconds = std::max(seconds, arithmetic / (peak * share_of_peak(instruction)));
+      const DType dtype = compute_dtype(program, instruction);
+      const double reached = effective_flops_per_second(cluster_, dtype);
+      const double rate = peak_flops_per_second(cluster_, dtype) * share_of_peak(instruction);
+      seconds = std::max(seconds, arithmetic / (reached > 0.0 ? std::min(reached, rate) : rate));
     }
     return {seconds + efficiency_.launch_seconds, Basis::formula};
   }

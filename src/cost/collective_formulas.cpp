@@ -9,6 +9,8 @@
 #include <array>
 #include <cmath>
 
+#include "cost/peak_rate.hpp"
+
 namespace strata {
 namespace {
 
@@ -40,7 +42,7 @@ Passes ring_passes(Collective kind, int p) {
 
 double inter_node_bandwidth(const Factor& group, const Cluster& cluster) {
   const bool crosses_leaves = cluster.nodes_per_leaf > 0 && group.nodes > cluster.nodes_per_leaf;
-  return cluster.inter_node.bandwidth_bytes_per_second * nics_used(group, cluster) /
+  return effective_bandwidth(cluster.inter_node) * nics_used(group, cluster) /
          (crosses_leaves ? cluster.spine_oversubscription : 1.0);
 }
 
@@ -56,7 +58,7 @@ double least(double latency_seconds, double transfer_seconds) {
 /// volume.
 double flat_ring(Collective kind, double bytes, const Factor& group, const Cluster& cluster) {
   const Passes passes = ring_passes(kind, group.total());
-  const double inside = group.in_node > 1 ? cluster.intra_node.bandwidth_bytes_per_second : INFINITY;
+  const double inside = group.in_node > 1 ? effective_bandwidth(cluster.intra_node) : INFINITY;
   const double between = group.nodes > 1 ? inter_node_bandwidth(group, cluster) : INFINITY;
   // Of the links of a lap, one a node leaves it.
   const double between_share = group.nodes > 1 ? 1.0 / group.in_node : 0.0;
@@ -67,7 +69,7 @@ double flat_ring(Collective kind, double bytes, const Factor& group, const Clust
 
 /// Two complementary binary trees, so that every node is inner in one of them: full bandwidth, logarithmic latency.
 double double_tree(double bytes, const Factor& group, const Cluster& cluster) {
-  const double inside = group.in_node > 1 ? cluster.intra_node.bandwidth_bytes_per_second : INFINITY;
+  const double inside = group.in_node > 1 ? effective_bandwidth(cluster.intra_node) : INFINITY;
   const double latency = 2.0 * (std::ceil(std::log2(group.nodes)) * cluster.inter_node.latency_seconds +
                                 (group.in_node - 1) * cluster.intra_node.latency_seconds);
   return least(latency, 2.0 * bytes / std::min(inside, inter_node_bandwidth(group, cluster)));

@@ -31,6 +31,33 @@ void check_link(const Cluster& cluster, const std::string& key, const Link& link
          fmt::format("{} is out of range; accepted: > 0 with {} nodes of {} devices", link.bandwidth_bytes_per_second,
                      cluster.nodes, cluster.devices_per_node));
   }
+  if (!(link.effective_bandwidth_bytes_per_second >= 0.0) ||
+      link.effective_bandwidth_bytes_per_second > link.bandwidth_bytes_per_second) {
+    fail(cluster, key + ".effective_bandwidth_bytes_per_second",
+         fmt::format("{} is out of range; accepted: 0 … {}, the nameplate", link.effective_bandwidth_bytes_per_second,
+                     link.bandwidth_bytes_per_second));
+  }
+}
+
+/// @p rates by dtype. @p nameplate: none may be larger than its entry there; null: no such limit.
+void check_rates(const Cluster& cluster, const std::string& key, const std::map<std::string, double>& rates,
+                 const std::map<std::string, double>* nameplate) {
+  for (const auto& [dtype, rate] : rates) {
+    const std::vector<std::string> words = split_words(peak_dtypes);
+    if (std::find(words.begin(), words.end(), dtype) == words.end()) {
+      fail(cluster, key, fmt::format("unknown dtype \"{}\"; accepted: {}", dtype, peak_dtypes));
+    }
+    if (!(rate > 0.0)) {
+      fail(cluster, key + "." + dtype, fmt::format("{} is out of range; accepted: > 0", rate));
+    }
+    if (nameplate == nullptr) continue;
+    const auto peak = nameplate->find(dtype);
+    if (peak == nameplate->end() || rate > peak->second) {
+      fail(cluster, key + "." + dtype,
+           fmt::format("{} is more than peak_flops_per_second.{} = {}", rate, dtype,
+                       peak == nameplate->end() ? 0.0 : peak->second));
+    }
+  }
 }
 
 void check_pairs(const Cluster& cluster) {
@@ -54,13 +81,15 @@ void check_pairs(const Cluster& cluster) {
 }
 
 std::string text_of(const Link& link) {
-  return fmt::format("latency_seconds = {}, bandwidth_bytes_per_second = {}", toml_real(link.latency_seconds),
-                     toml_real(link.bandwidth_bytes_per_second));
+  return fmt::format("latency_seconds = {}, bandwidth_bytes_per_second = {}, effective_bandwidth_bytes_per_second = {}",
+                     toml_real(link.latency_seconds), toml_real(link.bandwidth_bytes_per_second),
+                     toml_real(link.effective_bandwidth_bytes_per_second));
 }
 
 void read_link(TomlReader& reader, Link& link) {
   reader.read("latency_seconds", link.latency_seconds);
   reader.read("bandwidth_bytes_per_second", link.bandwidth_bytes_per_second);
+  reader.read("effective_bandwidth_bytes_per_second", link.effective_bandwidth_bytes_per_second);
 }
 
 void read_link_table(TomlReader& reader, std::string_view key, Link& link) {
@@ -86,7 +115,8 @@ const std::vector<std::string>& keys() {
                                                  "memory_bandwidth_bytes_per_second",
                                                  "sources",
                                                  "spine_oversubscription",
-                                                 "peak_flops_per_second"};
+                                                 "peak_flops_per_second",
+                                                 "effective_flops_per_second"};
   return names;
 }
 
@@ -116,15 +146,9 @@ void verify(const Cluster& cluster) {
     fail(cluster, "spine_oversubscription",
          fmt::format("{} on a flat network; it needs nodes_per_leaf > 0", cluster.spine_oversubscription));
   }
-  for (const auto& [dtype, peak] : cluster.peak_flops_per_second) {
-    const std::vector<std::string> words = split_words(peak_dtypes);
-    if (std::find(words.begin(), words.end(), dtype) == words.end()) {
-      fail(cluster, "peak_flops_per_second", fmt::format("unknown dtype \"{}\"; accepted: {}", dtype, peak_dtypes));
-    }
-    if (!(peak > 0.0)) {
-      fail(cluster, "peak_flops_per_second." + dtype, fmt::format("{} is out of range; accepted: > 0", peak));
-    }
-  }
+  check_rates(cluster, "peak_flops_per_second", cluster.peak_flops_per_second, nullptr);
+  check_rates(cluster, "effective_flops_per_second", cluster.effective_flops_per_second,
+              &cluster.peak_flops_per_second);
   check_link(cluster, "intra_node", cluster.intra_node, cluster.devices_per_node > 1);
   check_link(cluster, "inter_node", cluster.inter_node, cluster.nodes > 1);
   check_pairs(cluster);
@@ -155,9 +179,10 @@ std::string to_text(const Cluster& cluster) {
   line("nodes_per_leaf", count(cluster.nodes_per_leaf));
   line("spine_oversubscription", toml_real(cluster.spine_oversubscription));
 
-  text += "\n[peak_flops_per_second]\n";
-  for (const auto& [dtype, peak] : cluster.peak_flops_per_second) {
-    line(toml_key(dtype), toml_real(peak));
+  for (const auto& [key, rates] : {std::pair("peak_flops_per_second", &cluster.peak_flops_per_second),
+                                   std::pair("effective_flops_per_second", &cluster.effective_flops_per_second)}) {
+    text += fmt::format("\n[{}]\n", key);
+    for (const auto& [dtype, rate] : *rates) line(toml_key(dtype), toml_real(rate));
   }
   text += "\n[sources]\n";
   for (const auto& [key, source] : cluster.sources) {
@@ -187,14 +212,15 @@ Cluster parse_cluster(const std::string& text, std::string_view file_name) {
   reader.read("nics_per_node", cluster.nics_per_node, 1);
   reader.read("nodes_per_leaf", cluster.nodes_per_leaf);
   reader.read("spine_oversubscription", cluster.spine_oversubscription, 1.0);
-  if (const TomlValue* peaks = reader.table("peak_flops_per_second")) {
-    TomlReader peak = reader.child("peak_flops_per_second", *peaks);
-    for (const std::string& dtype : split_words(peak_dtypes)) {
-      if (peak.has(dtype)) {
-        peak.read(dtype, cluster.peak_flops_per_second[dtype]);
+  for (const auto& [key, rates] : {std::pair("peak_flops_per_second", &cluster.peak_flops_per_second),
+                                   std::pair("effective_flops_per_second", &cluster.effective_flops_per_second)}) {
+    if (const TomlValue* table = reader.table(key)) {
+      TomlReader rate = reader.child(key, *table);
+      for (const std::string& dtype : split_words(peak_dtypes)) {
+        if (rate.has(dtype)) rate.read(dtype, (*rates)[dtype]);
       }
+      rate.finish();
     }
-    peak.finish();
   }
   if (const TomlValue* sources = reader.table("sources")) {
     TomlReader source = reader.child("sources", *sources);

@@ -15,7 +15,8 @@ namespace strata {
 /// α–β of a link: a message of v bytes takes latency_seconds + v / bandwidth_bytes_per_second.
 struct Link {
   double latency_seconds = 0.0;
-  double bandwidth_bytes_per_second = 0.0;  ///< one direction
+  double bandwidth_bytes_per_second = 0.0;            ///< one direction, nameplate
+  double effective_bandwidth_bytes_per_second = 0.0;  ///< what collectives reach, measured or fitted; 0: unknown
   bool operator==(const Link&) const = default;
 };
 
@@ -35,6 +36,8 @@ struct Cluster {
   std::string device;  ///< e.g. "A800-SXM4-80GB", "cpu"
   std::int64_t device_memory_bytes = 0;
   std::map<std::string, double> peak_flops_per_second;  ///< by dtype name: f32, bf16, tf32
+  /// What training reaches of that, measured or fitted, by dtype name; absent: the cost model's own efficiencies apply.
+  std::map<std::string, double> effective_flops_per_second;
   double memory_bandwidth_bytes_per_second = 0.0;
   Link intra_node;
   std::vector<PairLink> pairs;  ///< exceptions to intra_node

@@ -1,11 +1,13 @@
 /// @file
 /// Cluster descriptions: round trip, verify's rules, messages.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include "base/error.hpp"
 #include "ir/cluster.hpp"
@@ -14,6 +16,7 @@ namespace strata {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 template <class Call>
 std::string error_of(const Call& call) {
@@ -120,8 +123,51 @@ TEST(Cluster, EveryDescriptionThatShipsIsWellFormedAndNamedAsItsFile) {
     const Cluster cluster = parse_cluster(text, entry.path().string());
     EXPECT_NO_THROW(verify(cluster)) << entry.path();
     EXPECT_EQ(cluster.name, entry.path().stem().string());
+    EXPECT_EQ(parse_cluster(to_text(cluster), "printed"), cluster);
+    // Every line with a number says where it comes from.
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t equals = line.find('=');
+      const std::size_t comment = line.find('#');
+      if (equals == std::string::npos || comment < equals || line.find('"') < comment) continue;
+      EXPECT_NE(comment, std::string::npos) << entry.path().filename() << ": " << line;
+    }
   }
-  EXPECT_GE(num_files, 1);
+  EXPECT_GE(num_files, 9);
+}
+
+Cluster shipped(const std::string& name) {
+  const std::string path = fmt::format("{}/experiments/clusters/{}.toml", STRATA_SOURCE_DIR, name);
+  std::ifstream stream(path);
+  return parse_cluster({std::istreambuf_iterator<char>(stream), {}}, path);
+}
+
+TEST(Cluster, TheTestbedsOfThePapers) {
+  EXPECT_EQ(shipped("a800-ib").nodes * shipped("a800-ib").devices_per_node, 1024);
+  EXPECT_EQ(shipped("a800-ib").nics_per_node, 4);
+  EXPECT_EQ(shipped("titan-pcie").devices_per_node, 8);
+  EXPECT_EQ(shipped("gcp-a100").devices_per_node, 16);
+  EXPECT_EQ(shipped("rtx3090-nvlink").pairs.size(), 2U);
+  Cluster without = shipped("rtx3090-nvlink");
+  const Cluster pcie = shipped("rtx3090-pcie");
+  without.pairs.clear();
+  without.name = pcie.name;
+  without.description = pcie.description;
+  EXPECT_EQ(without, pcie) << "the two differ in nothing but the bridges";
+  EXPECT_LT(shipped("daint-p100").inter_node.effective_bandwidth_bytes_per_second,
+            shipped("daint-p100").inter_node.bandwidth_bytes_per_second);
+}
+
+TEST(Cluster, EffectiveNumbersStayBelowTheNameplate) {
+  Cluster cluster = shipped("a800-ib");
+  cluster.inter_node.effective_bandwidth_bytes_per_second = 26e9;
+  EXPECT_THAT([&] { verify(cluster); },
+              ThrowsMessage<UserError>(AllOf(HasSubstr("inter_node.effective_bandwidth_bytes_per_second"),
+                                             HasSubstr("26000000000"), HasSubstr("25000000000"))));
+  cluster = shipped("daint-p100");
+  cluster.effective_flops_per_second["f32"] = 1e13;
+  EXPECT_THAT([&] { verify(cluster); },
+              ThrowsMessage<UserError>(HasSubstr("more than peak_flops_per_second.f32 = 9300000000000")));
 }
 
 }  // namespace
