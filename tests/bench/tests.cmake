@@ -3,6 +3,8 @@ if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   return()
 endif()
 
+find_package(benchmark REQUIRED)
+
 # strata_bench(<name> LIBRARIES lib...): the executable <name> from bench/<name>.cpp.
 function(strata_bench name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES")
@@ -15,3 +17,4 @@ strata_bench(bench_overlap LIBRARIES strata_app)
 strata_bench(bench_collectives LIBRARIES strata_comm)
 strata_bench(bench_dense LIBRARIES strata_exec OpenMP::OpenMP_CXX)
 strata_bench(bench_memory_bound LIBRARIES strata_exec OpenMP::OpenMP_CXX)
+strata_bench(bench_simulator LIBRARIES strata_sim strata_lower strata_planners strata_models benchmark::benchmark)
