@@ -99,5 +99,25 @@ TEST(Timeline, ChromeTraceHasAProcessARankAThreadAStreamAndStepsInTurn) {
   EXPECT_THAT(trace, HasSubstr(R"("ph":"X","ts":3.010,"dur":0.010,"pid":0,"tid":0,"args":{"step":5)"));
 }
 
+/// The JSON object form of the Trace Event Format: metadata events name every pid and (pid, tid) that the complete
+/// events use; ts and dur are microseconds with the nanoseconds as decimals; bytes are in args.
+TEST(Timeline, ChromeTraceIsOneDocumentOfTheTraceEventFormat) {
+  Timeline timeline;
+  timeline.simulated = true;
+  timeline.streams = {"compute", "unused", "data\tgroup"};
+  timeline.instructions = {"adam", "all_reduce"};
+  timeline.events = {{2, 0, 0, 0, 5, 1234567, 0}, {2, 0, 2, 1, 1000, 1001, 64}};
+  EXPECT_EQ(to_chrome_trace(timeline),
+            R"({"displayTimeUnit":"ns","traceEvents":[
+{"name":"process_name","ph":"M","pid":2,"args":{"name":"rank 2"}},
+{"name":"thread_name","ph":"M","pid":2,"tid":0,"args":{"name":"compute"}},
+{"name":"thread_name","ph":"M","pid":2,"tid":2,"args":{"name":"data\u0009group"}},
+{"name":"adam","cat":"simulated","ph":"X","ts":0.005,"dur":1234.562,"pid":2,"tid":0,"args":{"step":0,"instruction":0,"bytes_sent":0}},
+{"name":"all_reduce","cat":"simulated","ph":"X","ts":1.000,"dur":0.001,"pid":2,"tid":2,"args":{"step":0,"instruction":1,"bytes_sent":64}}
+]}
+)");
+  EXPECT_EQ(to_chrome_trace(Timeline{}), "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n\n]}\n");
+}
+
 }  // namespace
 }  // namespace strata
