@@ -1,4 +1,4 @@
-"""The command line: collect, figures, table. `strata collect …` and so on call it."""
+"""The command line: collect, figures, table, compare. `strata collect …` and so on call it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ def main(arguments: list[str] | None = None) -> int:
         ("collect", "merge the attempts of a sweep into collected.h5, .csv and .parquet"),
         ("figures", "draw the figures of a sweep as PNG, SVG and PDF"),
         ("table", "print a short table of a sweep"),
+        ("compare", "set predictions beside measurements: errors by step, operator, collective and memory"),
     ):
         verb = verbs.add_parser(name, help=help_text, description=help_text)
         verb.add_argument("results", help="folder of an experiment's results, e.g. results/quickstart")
         if name == "figures":
             verb.add_argument("--output", help="folder of the figures (default: figures/ below the results)")
+        if name == "compare":
+            verb.add_argument("--predicted", action="store_true", required=True, help="what is compared")
     words = parser.parse_args(arguments)
     try:
-        return {"collect": _collect, "figures": _figures, "table": _table}[words.verb](words)
+        return {"collect": _collect, "figures": _figures, "table": _table, "compare": _compare}[words.verb](words)
     except (LoadError, UnknownVersion, OSError) as error:
         print(f"strata: {error}", file=sys.stderr)
         return 2
@@ -55,4 +58,11 @@ def _table(words: argparse.Namespace) -> int:
     from strata_analysis.table import short_table
 
     print(short_table(load(words.results)))
+    return 0
+
+
+def _compare(words: argparse.Namespace) -> int:
+    from strata_analysis.predicted import report
+
+    print(report(load(words.results)))
     return 0

@@ -96,17 +96,17 @@ int run(int argc, char** argv) {
       ->required();
   profile->callback([&] { code = profile_experiment(argc, argv, profile_arguments, environment); });
 
-  std::vector<std::string> rest;
   for (const auto& [name, help] :
        {std::pair{"collect", "merge the attempts of a sweep into one file (HDF5, CSV, Parquet)"},
         {"figures", "draw scaling, MFU, time, memory and loss figures of a sweep"},
-        {"table", "a short table of a sweep"}}) {
+        {"table", "a short table of a sweep"},
+        {"compare",
+         "predictions beside measurements, by step, operator, collective and memory: RESULTS --predicted"}}) {
     CLI::App* verb = app.add_subcommand(name, help);
-    verb->add_option("arguments", rest, "results folder of the experiment, and options of the analysis package")
-        ->required();
     verb->prefix_command();
-    verb->callback([&, verb = std::string(name)] {
-      std::vector<std::string> words = {verb};
+    verb->callback([&, verb, name = std::string(name)] {
+      std::vector<std::string> words = {name};
+      const std::vector<std::string> rest = verb->remaining();
       words.insert(words.end(), rest.begin(), rest.end());
       code = start_analysis(words);
     });
