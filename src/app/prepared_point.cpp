@@ -122,11 +122,23 @@ ModelGraph model_of(const Experiment& experiment) {
   return graph;
 }
 
+/// A point asks for ranks that the cluster must have.
+void check_fits(const Experiment& experiment, const Cluster& cluster) {
+  const ResourcesSection& r = experiment.resources;
+  if (r.nodes > cluster.nodes || r.ranks_per_node > cluster.devices_per_node) {
+    throw UserError(fmt::format("{}: {} nodes × {} ranks on cluster {}, which has {} × {}",
+                                experiment.where("resources.ranks_per_node"), r.nodes, r.ranks_per_node, cluster.name,
+                                cluster.nodes, cluster.devices_per_node));
+  }
+}
+
 PreparedPoint without_plan(const Experiment& experiment, const std::string& experiment_file) {
-  return {.experiment = experiment,
-          .graph = model_of(experiment),
-          .cluster = find_cluster(experiment, experiment_file),
-          .plan = {}};
+  PreparedPoint point{.experiment = experiment,
+                      .graph = model_of(experiment),
+                      .cluster = find_cluster(experiment, experiment_file),
+                      .plan = {}};
+  check_fits(experiment, point.cluster);
+  return point;
 }
 
 }  // namespace

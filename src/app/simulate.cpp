@@ -20,17 +20,6 @@
 namespace strata::app {
 namespace {
 
-/// A point asks for ranks that the cluster must have.
-void check_fits(const PreparedPoint& point) {
-  const ResourcesSection& r = point.experiment.resources;
-  const Cluster& c = point.cluster;
-  if (r.nodes > c.nodes || r.ranks_per_node > c.devices_per_node) {
-    throw UserError(fmt::format("{}: {} nodes × {} ranks on cluster {}, which has {} × {}",
-                                point.experiment.where("resources.ranks_per_node"), r.nodes, r.ranks_per_node, c.name,
-                                c.nodes, c.devices_per_node));
-  }
-}
-
 results::AttemptFacts facts_of(const Environment& environment, const Point& point, const PreparedPoint& prepared) {
   const Mesh& mesh = prepared.plan.mesh;
   results::AttemptFacts facts = facts_of_point(environment, prepared, point.id);
@@ -77,7 +66,6 @@ class PointSimulation {
               ? prepare_point(point_.experiment, file)
               : prepare_point_with_plan(point_.experiment, file, read_file(arguments_.experiment.plan_file),
                                         arguments_.experiment.plan_file);
-      check_fits(prepared);
       const std::unique_ptr<CostModel> costs = cost_model(prepared, file);
       results::AttemptFacts facts = facts_of(environment_, point_, prepared);
       set_peak(facts, prepared, file);

@@ -1,0 +1,141 @@
+"""simulate and profile as a user calls them: without MPI on a described cluster, and on this machine by its profile."""
+
+import h5py
+import pytest
+
+
+def attempts(folder):
+    return sorted(folder.glob("results/e2e/*/*.h5"))
+
+
+def attributes(path):
+    with h5py.File(path) as file:
+        return dict(file.attrs), {name: column[:] for name, column in file["steps"].items()}
+
+
+@pytest.fixture
+def on_a800(strata, experiment):
+    def simulate(*words, nodes=2):
+        return strata(
+            None,
+            "simulate",
+            experiment(),
+            "--set",
+            "cluster=a800-ib",
+            "--set",
+            f"resources.nodes={nodes}",
+            "--set",
+            "resources.ranks_per_node=8",
+            "--set",
+            "train.global_batch=512",
+            *words,
+        )
+
+    return simulate
+
+
+@pytest.fixture(autouse=True)
+def cluster_files(tmp_path):
+    """Descriptions are found above the experiment's folder, as in a checkout."""
+    from conftest import ROOT
+
+    (tmp_path / "clusters").symlink_to(ROOT / "experiments" / "clusters")
+
+
+def test_a_described_cluster_needs_no_mpi_and_says_simulated(on_a800, tmp_path):
+    ended = on_a800(nodes=4)
+    assert ended.code == 0, ended.error
+    assert "simulated" in ended.output
+    facts, steps = attributes(attempts(tmp_path)[0])
+    assert facts["simulated"] == 1
+    assert facts["backend"] == "simulated"
+    assert facts["num_ranks"] == 32
+    assert 0 < steps["compute_seconds"][0] < steps["step_seconds_max"][0]
+    assert facts["peak_source"] == "cluster a800-ib"
+
+
+@pytest.mark.parametrize("mode", ["ddp", "gpipe", "1f1b"])
+def test_every_mode_is_simulated(on_a800, tmp_path, mode):
+    stages = [] if mode == "ddp" else ["--set", "strategy.stages=2"]
+    ended = on_a800("--set", f'strategy.name="{mode}"', "--set", "train.micro_batches=4", *stages)
+    assert ended.code == 0, ended.error
+    facts, steps = attributes(attempts(tmp_path)[0])
+    assert facts["strategy_name"] == mode
+    assert (steps["send_sent_bytes"][0] > 0) == (mode != "ddp")
+
+
+def test_noise_and_stragglers_slow_a_job_down_and_repeat(on_a800, tmp_path):
+    seconds = []
+    for words in (
+        [],
+        ["--set", "simulate.straggler_ranks=[3]", "--set", "simulate.straggler_slowdown=2"],
+        ["--set", "simulate.noise=0.3"],
+        ["--set", "simulate.noise=0.3"],
+    ):
+        before = set(attempts(tmp_path))
+        assert on_a800(*words).code == 0
+        (new,) = set(attempts(tmp_path)) - before
+        seconds.append(attributes(new)[1]["step_seconds_max"][0])
+    assert seconds[1] > 1.3 * seconds[0]
+    assert seconds[2] > seconds[0]
+    assert seconds[2] == seconds[3]
+
+
+def test_too_many_ranks_for_the_cluster(on_a800):
+    ended = on_a800(nodes=129)
+    assert ended.code == 2
+    assert "129 nodes" in ended.error
+    assert "on cluster a800-ib, which has 128" in ended.error
+
+
+def test_what_does_not_fit_a_device_is_recorded_as_out_of_memory(on_a800, tmp_path):
+    ended = on_a800("--set", 'model.name="llama-30b"')
+    assert ended.code == 3
+    assert "80.000 GiB" in ended.error
+    with h5py.File(attempts(tmp_path)[0]) as file:
+        assert file["summary/status"][()].item() == h5py.check_enum_dtype(file["summary/status"].dtype)["oom"]
+
+
+def test_this_machine_is_known_by_its_profile_alone(strata, experiment):
+    ended = strata(None, "simulate", experiment())
+    assert ended.code == 2
+    assert "strata profile" in ended.error
+
+
+def test_a_profiled_machine_predicts_bytes_and_memory_exactly(strata, experiment, tmp_path):
+    file = experiment()
+    profile = tmp_path / "this.toml"
+    ended = strata(2, "profile", file, "--output", profile)
+    assert ended.code == 0, ended.error
+    measured = ["--set", "simulate.cost=measured", "--set", "simulate.profile=this.toml"]
+    assert strata(None, "simulate", file, *measured).code == 0
+    assert strata(2, "run", file, *measured).code == 0
+    simulated, run = sorted((attributes(path) for path in attempts(tmp_path)), key=lambda a: -a[0]["simulated"])
+    for column in ("arena_peak_bytes", "all_reduce_sent_bytes", "parameter_bytes", "activation_bytes"):
+        assert simulated[1][column][0] == run[1][column][-1], column
+    assert simulated[1]["step_seconds_max"][0] > 0
+    # The run used the same profile for the prediction beside it.
+    with h5py.File(next(path for path in attempts(tmp_path) if not attributes(path)[0]["simulated"])) as file:
+        sources = {source.decode() for source in file["predictions/source"][:]}
+    assert any("measured: profile of" in source for source in sources)
+
+
+def test_a_profile_of_another_machine_or_another_job_is_refused(strata, experiment, tmp_path):
+    file = experiment()
+    profile = tmp_path / "this.toml"
+    assert strata(1, "profile", file, "--set", "resources.ranks_per_node=1", "--output", profile).code == 0
+    measured = ["--set", "simulate.cost=measured", "--set", "simulate.profile=this.toml"]
+    ended = strata(None, "simulate", file, *measured)
+    assert ended.code == 2
+    assert "no kernel was measured with 2 ranks on a node, only with 1" in ended.error
+    text = profile.read_text()
+    profile.write_text('machine = "an abacus"' + text[text.index("\n") :])
+    ended = strata(None, "simulate", file, *measured)
+    assert ended.code == 2
+    assert "measured on another machine: an abacus" in ended.error
+    ended = strata(1, "profile", file, "--set", "resources.ranks_per_node=1", "--output", profile)
+    assert ended.code == 2
+    assert "two machines" in ended.error
+    ended = strata(None, "simulate", file, "--set", "simulate.cost=measured")
+    assert ended.code == 2
+    assert "simulate.profile" in ended.error
