@@ -3,14 +3,13 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "app/cluster_folders.hpp"
 #include "app/outcome.hpp"
 #include "app/strategy_options.hpp"
 #include "app/verbs.hpp"
+#include "config/cluster_files.hpp"
 #include "config/reference.hpp"
 #include "cost/flops_convention.hpp"
 #include "ir/cluster.hpp"
@@ -49,18 +48,8 @@ int list_models(const std::string& flops_convention, std::int64_t sequence_lengt
 
 int list_clusters() {
   fmt::print("{:<18} the machine strata runs on\n", "this");
-  namespace fs = std::filesystem;
-  std::vector<fs::path> files;
-  for (const char* folder : {"experiments/clusters", "clusters"}) {
-    if (!fs::is_directory(folder)) continue;
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      if (entry.path().extension() == ".toml") files.push_back(entry.path());
-    }
-  }
-  std::ranges::sort(files);
-  for (const fs::path& file : files) {
-    std::ifstream stream(file);
-    const Cluster cluster = parse_cluster({std::istreambuf_iterator<char>(stream), {}}, file.string());
+  for (const std::filesystem::path& file : cluster_files(cluster_folders(std::filesystem::current_path()))) {
+    const Cluster cluster = read_cluster(file);
     fmt::print("{:<18} {} nodes x {} {}  {}\n", file.stem().string(), cluster.nodes, cluster.devices_per_node,
                cluster.device, cluster.description);
   }

@@ -5,12 +5,12 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "app/cluster_folders.hpp"
 #include "app/environment.hpp"
 #include "app/strategy_options.hpp"
 #include "base/error.hpp"
+#include "config/cluster_files.hpp"
 #include "cost/flops_convention.hpp"
 #include "exec/cpu/kernel_binding.hpp"
 #include "lower/lower.hpp"
@@ -32,29 +32,14 @@ Cluster this_cluster(const Experiment& experiment) {
   return cluster;
 }
 
-Cluster find_cluster(const Experiment& experiment, const std::string& experiment_file) {
+Cluster cluster_of(const Experiment& experiment, const std::string& experiment_file) {
   if (experiment.cluster == "this") {
     return this_cluster(experiment);
   }
-  namespace fs = std::filesystem;
-  std::vector<fs::path> places = {path_beside(experiment_file, experiment.cluster)};
-  for (fs::path folder = fs::absolute(experiment_file).parent_path();; folder = folder.parent_path()) {
-    places.push_back(folder / "clusters" / (experiment.cluster + ".toml"));
-    places.push_back(folder / "experiments" / "clusters" / (experiment.cluster + ".toml"));
-    if (folder == folder.parent_path()) break;
-  }
-  std::string tried;
-  for (const fs::path& place : places) {
-    if (fs::is_regular_file(place)) {
-      std::ifstream file(place);
-      Cluster cluster = parse_cluster({std::istreambuf_iterator<char>(file), {}}, place.string());
-      verify(cluster);
-      return cluster;
-    }
-    tried += (tried.empty() ? "" : ", ") + place.lexically_normal().string();
-  }
-  throw UserError(fmt::format("{}: cluster = \"{}\": no such description; looked for {}", experiment.where("cluster"),
-                              experiment.cluster, tried));
+  const bool is_path = experiment.cluster.ends_with(".toml");
+  return find_cluster(is_path ? path_beside(experiment_file, experiment.cluster) : experiment.cluster,
+                      cluster_folders(std::filesystem::absolute(experiment_file).parent_path()),
+                      experiment.where("cluster") + ": cluster");
 }
 
 std::int64_t global_batch_samples(const Experiment& experiment, const ModelGraph& graph) {
@@ -135,7 +120,7 @@ void check_fits(const Experiment& experiment, const Cluster& cluster) {
 PreparedPoint without_plan(const Experiment& experiment, const std::string& experiment_file) {
   PreparedPoint point{.experiment = experiment,
                       .graph = model_of(experiment),
-                      .cluster = find_cluster(experiment, experiment_file),
+                      .cluster = cluster_of(experiment, experiment_file),
                       .plan = {}};
   check_fits(experiment, point.cluster);
   return point;

@@ -25,7 +25,8 @@ constexpr Option options[] = {
     {"name", FIELD(name), "", "", "names the results folder: letters, digits, - and _", true},
     {"title", FIELD(title), "", "", "one line for figures and reports", false, false},
     {"cluster", FIELD(cluster), "", "",
-     "a name in experiments/clusters, a path relative to this file, or \"this\": the machine it runs on"},
+     "a name in experiments/clusters, a path ending in .toml, relative to this file, or \"this\": the machine it runs "
+     "on"},
     {"expect", FIELD(expect), "oom | refused", "", "outcomes of a point that do not count as failures", false, false},
 
     {"model.name", FIELD(model.name), "", "", "a preset or a family; `strata list models` prints them", true},

@@ -39,6 +39,16 @@ std::string refusal_of(const auto& call) {
   return "no error";
 }
 
+TEST(PreparedPoint, DescribedClustersAreFoundFromAnyFolder) {
+  const char* elsewhere = "/no/such/folder/e.toml";
+  EXPECT_EQ(prepare_point(experiment({"cluster=a800-ib"}), elsewhere).cluster.nodes, 128);
+  EXPECT_THAT(refusal_of<UserError>([&] { prepare_point(experiment({"cluster=a800-bi"}), elsewhere); }),
+              AllOf(HasSubstr("cluster = \"a800-bi\": no such description; did you mean \"a800-ib\"?"),
+                    HasSubstr("known: a800-ib, ")));
+  EXPECT_THAT(refusal_of<UserError>([&] { prepare_point(experiment({"cluster=mine.toml"}), elsewhere); }),
+              HasSubstr("cluster = \"/no/such/folder/mine.toml\": no such file"));
+}
+
 TEST(PreparedPoint, WhatIsAskedReachesThePlan) {
   const PreparedPoint point = prepare_point(
       experiment({"resources.ranks_per_node=4", "train.micro_batches=2", "train.recompute=block", "train.dtype=bf16",
@@ -112,12 +122,6 @@ TEST(PreparedPoint, APrintedPlanComesBack) {
 TEST(PreparedPoint, AModelThatDoesNotFitTheCap) {
   const PreparedPoint point = prepare_point(experiment({"resources.memory_gib=0.0001"}), "e.toml");
   EXPECT_THAT(refusal_of<OutOfMemory>([&] { lower_for_cpu(point, 0); }), HasSubstr("OOM at "));
-}
-
-TEST(PreparedPoint, AnUnknownClusterSaysWhereItWasLookedFor) {
-  const Experiment elsewhere = experiment({"cluster=nowhere"});
-  EXPECT_THAT(refusal_of<UserError>([&] { prepare_point(elsewhere, "/no/such/folder/e.toml"); }),
-              AllOf(HasSubstr("cluster = \"nowhere\""), HasSubstr("/no/such/folder/clusters/nowhere.toml")));
 }
 
 }  // namespace

@@ -1,0 +1,16 @@
+#include "app/cluster_folders.hpp"
+
+#include "app/build_facts.hpp"
+#include "config/cluster_files.hpp"
+
+namespace strata::app {
+
+std::vector<std::filesystem::path> cluster_folders(const std::filesystem::path& start) {
+  std::vector<std::filesystem::path> folders = cluster_folders_above(start);
+  const std::vector<std::filesystem::path> here = cluster_folders_above(std::filesystem::current_path());
+  folders.insert(folders.end(), here.begin(), here.end());
+  folders.push_back(std::filesystem::path(STRATA_SOURCE_FOLDER) / "experiments" / "clusters");
+  return folders;
+}
+
+}  // namespace strata::app
