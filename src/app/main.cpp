@@ -84,6 +84,8 @@ int run(int argc, char** argv) {
       "simulate", "what the points of an experiment would cost on its cluster; no MPI, results marked simulated");
   add_experiment_options(*simulate, simulate_arguments.experiment, true);
   simulate->add_option("--results", simulate_arguments.results_folder, "folder of the results");
+  simulate->add_option("--trace", simulate_arguments.trace_file,
+                       "write the first step of one rank of each kind, with its memory, as a Chrome trace (Perfetto)");
   simulate->callback([&] { code = simulate_experiment(simulate_arguments, environment); });
 
   ProfileArguments profile_arguments;

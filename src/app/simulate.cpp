@@ -4,7 +4,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <optional>
 
 #include "app/outcome.hpp"
@@ -106,6 +109,38 @@ class PointSimulation {
                  100.0 * extrapolated / total);
     }
     add_events(recorder, prepared, lowered, prediction.simulation);
+    if (!arguments_.trace_file.empty()) write_trace(lowered, prediction.simulation);
+  }
+
+  /// Ranks of different kinds have different instructions and streams: both are numbered anew by name.
+  void write_trace(const LoweredJob& lowered, const SimulationResult& simulation) const {
+    Timeline timeline{.simulated = true, .streams = {}, .instructions = {}, .events = {}};
+    std::vector<MemorySample> memory;
+    std::map<std::string, int> streams;
+    std::map<std::string, int> labels;
+    const auto number = [](std::map<std::string, int>& numbers, std::vector<std::string>& names,
+                           const std::string& name) {
+      const auto [found, is_new] = numbers.try_emplace(name, static_cast<int>(names.size()));
+      if (is_new) names.push_back(name);
+      return found->second;
+    };
+    for (const Program& program : lowered.programs) {
+      std::vector<TimelineEvent> events;
+      for (const TimelineEvent& e : simulation.events) {
+        if (e.rank == program.rank && e.step == 0) events.push_back(e);
+      }
+      std::ranges::move(memory_over_time(program, events), std::back_inserter(memory));
+      for (TimelineEvent e : events) {
+        const Instruction& in = program.body[static_cast<std::size_t>(e.instruction)];
+        e.stream = number(streams, timeline.streams, program.streams[static_cast<std::size_t>(in.stream)]);
+        e.instruction = number(labels, timeline.instructions, instruction_label(in));
+        timeline.events.push_back(e);
+      }
+    }
+    std::ofstream file(arguments_.trace_file);
+    file << to_chrome_trace(timeline, memory);
+    file.close();
+    if (!file) throw UserError(arguments_.trace_file + ": cannot be written");
   }
 
   void add_events(results::Recorder& recorder, const PreparedPoint& prepared, const LoweredJob& lowered,
@@ -135,6 +170,7 @@ class PointSimulation {
 
 int simulate_experiment(const SimulateArguments& arguments, const Environment& environment) {
   const LoadedExperiment loaded = load_points(arguments.experiment, "simulated");
+  if (!arguments.trace_file.empty()) selected_point(loaded, arguments.experiment);  // a trace is of one point
   int worst = exit_ok;
   int num_points = 0;
   for (const Point& point : loaded.expansion.points) {

@@ -40,6 +40,7 @@ int run_experiment(int argc, char** argv, const RunArguments& arguments, const E
 struct SimulateArguments {
   ExperimentArguments experiment;
   std::string results_folder = "results";
+  std::string trace_file;  ///< Chrome trace of the point's first step; empty: none
 };
 int simulate_experiment(const SimulateArguments& arguments, const Environment& environment);
 

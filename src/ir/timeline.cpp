@@ -171,7 +171,40 @@ Timeline parse_timeline(std::string_view text) {
   return timeline;
 }
 
-std::string to_chrome_trace(const Timeline& timeline) {
+std::vector<MemorySample> memory_over_time(const Program& program, std::span<const TimelineEvent> events) {
+  struct Change {
+    std::int64_t time_ns;
+    Category category;
+    std::int64_t bytes;
+  };
+  std::vector<Change> changes;
+  MemorySample sample;
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.persistent) sample.bytes[static_cast<int>(buffer.category)] += buffer.size_bytes() * buffer.versions;
+  }
+  for (const TimelineEvent& event : events) {
+    sample.rank = event.rank;
+    sample.step = event.step;
+    const Instruction& in = program.body.at(static_cast<std::size_t>(event.instruction));
+    const auto change = [&](int id, std::int64_t time_ns, std::int64_t sign) {
+      const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
+      changes.push_back({time_ns, buffer.category, sign * buffer.size_bytes()});
+    };
+    for (const int id : in.allocs) change(id, event.begin_ns, 1);
+    for (const int id : in.frees) change(id, event.end_ns, -1);
+  }
+  // What ends at a moment makes room for what begins at it.
+  std::ranges::stable_sort(changes, {}, [](const Change& c) { return std::pair(c.time_ns, c.bytes > 0); });
+  std::vector<MemorySample> samples = {sample};
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    sample.time_ns = changes[i].time_ns;
+    sample.bytes[static_cast<int>(changes[i].category)] += changes[i].bytes;
+    if (i + 1 == changes.size() || changes[i + 1].time_ns != sample.time_ns) samples.push_back(sample);
+  }
+  return samples;
+}
+
+std::string to_chrome_trace(const Timeline& timeline, std::span<const MemorySample> memory) {
   // Event times start anew with each step. On the trace's one axis a step begins where the slowest rank ended the one
   // before.
   std::map<std::int64_t, std::int64_t> step_begin_ns;
@@ -204,6 +237,15 @@ std::string to_chrome_trace(const Timeline& timeline) {
         json_string(timeline.simulated ? "simulated" : "measured"),
         microseconds(step_begin_ns[event.step] + event.begin_ns), microseconds(event.end_ns - event.begin_ns),
         event.rank, event.stream, event.step, event.instruction, event.bytes_sent));
+  }
+  for (const MemorySample& sample : memory) {
+    std::string bytes;
+    for (int k = 0; k < num_categories; ++k) {
+      bytes +=
+          fmt::format("{}{}:{}", k == 0 ? "" : ",", json_string(to_string(static_cast<Category>(k))), sample.bytes[k]);
+    }
+    lines.push_back(fmt::format(R"({{"name":"memory bytes","ph":"C","ts":{},"pid":{},"args":{{{}}}}})",
+                                microseconds(step_begin_ns[sample.step] + sample.time_ns), sample.rank, bytes));
   }
   return fmt::format("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", fmt::join(lines, ",\n"));
 }

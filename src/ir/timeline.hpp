@@ -5,6 +5,7 @@
 /// are compared row by row. Times are nanoseconds since the step's start on the rank's own clock.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,7 +42,21 @@ void verify(const Timeline& timeline);
 std::string to_text(const Timeline& timeline);
 /// @throws UserError with line.
 Timeline parse_timeline(std::string_view text);
-/// Chrome trace event format (JSON), opened by Perfetto: one process a rank, one thread a stream.
-std::string to_chrome_trace(const Timeline& timeline);
+/// Live bytes by category from a moment of a step on; see memory_over_time().
+struct MemorySample {
+  int rank = 0;
+  std::int64_t step = 0;
+  std::int64_t time_ns = 0;  ///< since the step's start on the rank's own clock
+  std::int64_t bytes[num_categories] = {};
+  bool operator==(const MemorySample&) const = default;
+};
+/// What the arena holds over one step of one rank: a buffer lives from the beginning of the instruction that allocates
+/// it to the end of the one that frees it, persistent buffers throughout. One sample where something changes, by time.
+/// @param events of that rank and step, any order.
+std::vector<MemorySample> memory_over_time(const Program& program, std::span<const TimelineEvent> events);
+
+/// Chrome trace event format (JSON), opened by Perfetto: one process a rank, one thread a stream, and a counter of
+/// memory where samples are given.
+std::string to_chrome_trace(const Timeline& timeline, std::span<const MemorySample> memory = {});
 
 }  // namespace strata

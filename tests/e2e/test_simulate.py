@@ -1,5 +1,7 @@
 """simulate and profile as a user calls them: without MPI on a described cluster, and on this machine by its profile."""
 
+import json
+
 import h5py
 import pytest
 
@@ -62,6 +64,18 @@ def test_every_mode_is_simulated(on_a800, tmp_path, mode):
     facts, steps = attributes(attempts(tmp_path)[0])
     assert facts["strategy_name"] == mode
     assert (steps["send_sent_bytes"][0] > 0) == (mode != "ddp")
+
+
+def test_a_trace_of_every_kind_of_rank_with_its_memory(on_a800, tmp_path):
+    trace = tmp_path / "trace.json"
+    words = ("--set", 'strategy.name="1f1b"', "--set", "strategy.stages=2", "--set", "train.micro_batches=4")
+    assert on_a800(*words, "--trace", trace).code == 0
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert {event["pid"] for event in events if event["ph"] == "X"} == {0, 8}, "a rank of each stage"
+    assert {event["cat"] for event in events if event["ph"] == "X"} == {"simulated"}
+    memory = [sum(event["args"].values()) for event in events if event["ph"] == "C" and event["pid"] == 0]
+    steps = attributes(attempts(tmp_path)[0])[1]
+    assert 0 < max(memory) <= steps["arena_peak_bytes"][0]
 
 
 def test_noise_and_stragglers_slow_a_job_down_and_repeat(on_a800, tmp_path):
