@@ -44,18 +44,19 @@ def test_four_ranks_learn_what_one_learns(quickstart):
 def test_predictions_stand_beside_measurements(quickstart):
     for file in quickstart(2, "--set", "train.steps=6").values():
         with h5py.File(file.with_suffix(".h5")) as results:
+            columns = (results[f"predictions/{name}"][:] for name in ("metric", "predicted", "measured", "source"))
             rows = {
-                metric.decode(): (predicted, measured)
-                for metric, predicted, measured in zip(
-                    results["predictions/metric"][:],
-                    results["predictions/predicted"][:],
-                    results["predictions/measured"][:],
-                    strict=True,
-                )
+                metric.decode(): (predicted, measured, source.decode())
+                for metric, predicted, measured, source in zip(*columns, strict=True)
             }
         assert {"arena_peak_bytes", "all_reduce_sent_bytes"} <= set(rows)
-        for metric, (predicted, measured) in rows.items():
-            assert predicted == measured, metric
+        for metric, (predicted, measured, source) in rows.items():
+            if source == "program":
+                assert predicted == measured, metric
+        predicted, measured, source = rows["step_seconds_max"]
+        assert "simulator, analytic" in source
+        assert 0.2 < predicted / measured < 5.0
+        assert rows["kernel.linear_forward_seconds"][0] > 0
         assert rows["all_reduce_sent_bytes"][0] > 0
 
 

@@ -1,0 +1,25 @@
+#pragma once
+
+/// @file
+/// Programs of all ranks as a GOAL schedule, the input of LogGOPSim (Hoefler, Schneider, Lumsdaine, "LogGOPSim", HPDL
+/// LSAP 2010): calculations, sends and receives of each rank with their dependencies. The decision: collectives are cut
+/// into the messages that the communication engine itself sends — every rank exchanges with every other in pairs — so
+/// that each rank sends exactly what elements_sent() says.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ir/program.hpp"
+
+namespace strata {
+
+/// Seconds of a kernel.
+using KernelSeconds = std::function<double(const Program& program, const Instruction& instruction)>;
+
+/// The bodies of @p programs, by rank, as text: `num_ranks N`, then `rank r { … }` with `calc` in nanoseconds, `send Xb
+/// to r tag t`, `recv Xb from r tag t` and `a requires b`. Streams and waits become dependencies. Messages of equal
+/// endpoints have distinct tags. @throws InternalError if a program does not stand at its rank.
+std::string to_goal(const std::vector<Program>& programs, const KernelSeconds& kernel_seconds);
+
+}  // namespace strata
