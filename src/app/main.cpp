@@ -69,7 +69,10 @@ int run(int argc, char** argv) {
   CLI::App* program = app.add_subcommand("program", "the instructions of one rank");
   add_experiment_options(*program, arguments, true);
   program->add_option("--rank", rank, "world rank");
-  program->callback([&] { code = print_program(arguments, rank); });
+  std::string program_format = "text";
+  program->add_option("--format", program_format, "text: of one rank; goal: of all ranks, for LogGOPSim")
+      ->check(CLI::IsMember({"text", "goal"}));
+  program->callback([&] { code = program_format == "goal" ? print_goal(arguments) : print_program(arguments, rank); });
 
   RunArguments run_arguments;
   CLI::App* run_verb = app.add_subcommand(

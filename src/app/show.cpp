@@ -3,11 +3,16 @@
 
 #include <fmt/core.h>
 
+#include <memory>
+#include <vector>
+
 #include "app/outcome.hpp"
+#include "app/prediction.hpp"
 #include "app/prepared_point.hpp"
 #include "app/selected_point.hpp"
 #include "app/verbs.hpp"
 #include "base/error.hpp"
+#include "ir/goal.hpp"
 
 namespace strata::app {
 namespace {
@@ -39,6 +44,17 @@ int print_program(const ExperimentArguments& arguments, int rank) {
     throw UserError(fmt::format("--rank {}: accepted: 0 … {}", rank, point.plan.mesh.num_ranks() - 1));
   }
   fmt::print("{}", to_text(lower_for_cpu(point, rank)));
+  return exit_ok;
+}
+
+int print_goal(const ExperimentArguments& arguments) {
+  const PreparedPoint point = prepared(arguments);
+  const std::unique_ptr<CostModel> costs = cost_model(point, arguments.file);
+  std::vector<Program> programs;
+  for (int rank = 0; rank < point.plan.mesh.num_ranks(); ++rank) programs.push_back(lower_for_cluster(point, rank));
+  fmt::print("{}", to_goal(programs, [&](const Program& program, const Instruction& in) {
+               return costs->kernel(program, in).seconds;
+             }));
   return exit_ok;
 }
 

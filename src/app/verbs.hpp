@@ -28,6 +28,8 @@ int print_reference();
 int expand_experiment(const ExperimentArguments& arguments, bool json);
 int print_plan(const ExperimentArguments& arguments);
 int print_program(const ExperimentArguments& arguments, int rank);
+/// All ranks' Programs as a GOAL schedule, with the kernels' times that [simulate] asks for.
+int print_goal(const ExperimentArguments& arguments);
 
 struct RunArguments {
   ExperimentArguments experiment;

@@ -240,6 +240,59 @@ void verify_races(const Program& program, const Section& section) {
   }
 }
 
+/// Elements of one buffer that have been written.
+class Written {
+ public:
+  void add(std::int64_t begin, std::int64_t end) {
+    auto next = by_begin_.upper_bound(begin);
+    if (next != by_begin_.begin() && std::prev(next)->second >= begin) {
+      --next;
+      begin = next->first;
+    }
+    while (next != by_begin_.end() && next->first <= end) {
+      end = std::max(end, next->second);
+      next = by_begin_.erase(next);
+    }
+    by_begin_.emplace(begin, end);
+  }
+  bool covers(std::int64_t begin, std::int64_t end) const {
+    const auto next = by_begin_.upper_bound(begin);
+    return begin == end || (next != by_begin_.begin() && std::prev(next)->second >= end);
+  }
+  void clear() { by_begin_.clear(); }
+
+ private:
+  std::map<std::int64_t, std::int64_t> by_begin_;  ///< disjoint, not touching
+};
+
+/// Nothing is read that nothing has written: a buffer's elements are defined from their first write in its lifetime,
+/// those of persistent buffers from the prologue on. Order between streams is verify_races' concern.
+/// @param written by buffer; persistent ones keep theirs from section to section.
+void verify_definitions(const Program& program, const Section& section, std::vector<Written>& written) {
+  for (std::size_t i = 0; i < section.instructions.size(); ++i) {
+    const Instruction& in = section.instructions[i];
+    for (const int id : in.allocs) written[static_cast<std::size_t>(id)].clear();
+    const auto read = [&](const Operand& operand) {
+      const Buffer& buffer = program.buffers[static_cast<std::size_t>(operand.buffer)];
+      // An older version was written in an earlier body.
+      if (operand.lag == 0 && !written[static_cast<std::size_t>(operand.buffer)].covers(
+                                  operand.begin, operand.begin + operand.num_elements)) {
+        fail(program, section, i, fmt::format("{} is read before it is written", buffer.name));
+      }
+    };
+    const bool reads_inputs =
+        !in.is_collective() || in.collective != Collective::broadcast ||
+        program.groups[static_cast<std::size_t>(in.group)].ranks[static_cast<std::size_t>(in.root)] == program.rank;
+    if (reads_inputs) std::ranges::for_each(in.inputs, read);
+    const std::int64_t accumulates = in.attributes.integer_or("accumulate", 0);
+    for (std::size_t o = 0; o < in.outputs.size(); ++o) {
+      if ((accumulates >> o & 1) != 0) read(in.outputs[o]);
+      written[static_cast<std::size_t>(in.outputs[o].buffer)].add(in.outputs[o].begin,
+                                                                  in.outputs[o].begin + in.outputs[o].num_elements);
+    }
+  }
+}
+
 bool single_stream(const Section& section) {
   return std::ranges::all_of(section.instructions, [](const Instruction& in) { return in.stream == 0; });
 }
@@ -258,12 +311,14 @@ void verify(const Program& program) {
   twice(program.streams, "stream", [](const std::string& name) -> std::string_view { return name; });
   twice(program.groups, "group", [](const Group& group) -> std::string_view { return group.name; });
   const Occupancy held = verify_places(program);
+  std::vector<Written> written(program.buffers.size());
   for (const Section& section :
        {Section{"prologue", program.prologue}, Section{"body", program.body}, Section{"epilogue", program.epilogue}}) {
     for (std::size_t i = 0; i < section.instructions.size(); ++i) {
       verify_operands(program, section, i);
     }
     verify_lifetimes(program, section, held);
+    verify_definitions(program, section, written);
     if (!single_stream(section)) {
       verify_races(program, section);
     }

@@ -52,6 +52,11 @@ struct Handmade {
     return append(std::move(in));
   }
 
+  /// The prologue fills a persistent buffer.
+  void initialize(int id) {
+    program.prologue.push_back({.kernel = Kernel::fill, .stream = 0, .name = "initialize", .outputs = {whole(id)}});
+  }
+
  private:
   Instruction& append(Instruction in) {
     program.body.push_back(std::move(in));

@@ -167,10 +167,10 @@ Program two_streams(bool waits) {
   Instruction& make = draft.kernel(compute, -1, first, "make");
   make.allocs = {first};
   make.frees = {first};
-  Instruction& reduce = draft.collective(Collective::all_reduce, data, second, "reduce");
-  reduce.allocs = {second};
-  reduce.frees = {second};
-  if (waits) reduce.waits = {{0, 0}};
+  Instruction& receive = draft.collective(Collective::recv, data, second, "receive", 1);
+  receive.allocs = {second};
+  receive.frees = {second};
+  if (waits) receive.waits = {{0, 0}};
   assign_addresses(draft.program);
   return draft.program;
 }
@@ -186,7 +186,7 @@ TEST(Addresses, AFreedAddressGoesToAnotherStreamOnlyBehindAWait) {
   // The same address without the wait is what verify finds.
   Program wrong = ordered;
   wrong.body[1].waits.clear();
-  EXPECT_THAT(complaint(wrong), HasSubstr("body #1 all_reduce of reduce: not ordered after #0"));
+  EXPECT_THAT(complaint(wrong), HasSubstr("body #1 recv of receive: not ordered after #0"));
 }
 
 TEST(Addresses, ABufferStaysUntilItsReadersOnOtherStreamsAreDone) {

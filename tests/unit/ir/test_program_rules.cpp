@@ -189,13 +189,17 @@ const std::vector<BrokenRule> broken_rules = {
        Handmade late(0, 2);
        late.program = p;
        const int quick = late.buffer("quick", 32);
-       Instruction& in = late.collective(Collective::all_reduce, 0, quick, "quick");
+       Instruction& in = late.collective(Collective::recv, 0, quick, "quick", 1);
        in.allocs = {quick};
        in.frees = {quick};
        p = late.program;
        p.buffers[4].offset_bytes = p.buffers[2].offset_bytes;
      },
-     "body #4 all_reduce of quick", "not ordered after #2, which touches the same bytes (quick and other)"},
+     "body #4 recv of quick", "not ordered after #2, which touches the same bytes (quick and other)"},
+    {"read_before_written", [](Program& p) { p.body[0].outputs[0].num_elements = 15; }, "body #1 all_reduce of bucket",
+     "gradient is read before it is written"},
+    {"added_to_before_written", [](Program& p) { p.body[2].attributes.set("accumulate", 1); }, "body #2 fill of beside",
+     "other is read before it is written"},
     {"unaligned", [](Program& p) { p.buffers[1].offset_bytes += 4; }, "buffer gradient", "has no place in the arena"},
     {"without_address", [](Program& p) { p.buffers[1].offset_bytes = -1; }, "gradient", "has no place in the arena"},
     {"behind_the_arena", [](Program& p) { p.arena_bytes -= 4; }, "buffer ", "has no place in the arena"},
@@ -212,9 +216,9 @@ TEST(ProgramOrder, AWaitThroughAThirdInstructionOrdersToo) {
   const int a = draft.buffer("a", 16);
   const int b = draft.buffer("b", 16);
   draft.kernel(compute, -1, a, "first").allocs = {a};
-  Instruction& reduce = draft.collective(Collective::all_reduce, data, b, "between");
-  reduce.allocs = {b};
-  reduce.waits = {{0, 0}};
+  Instruction& receive = draft.collective(Collective::recv, data, b, "between", 1);
+  receive.allocs = {b};
+  receive.waits = {{0, 0}};
   draft.collective(Collective::all_reduce, data, a, "last").frees = {a, b};
   assign_addresses(draft.program);
   EXPECT_EQ(complaint(draft.program), "");
@@ -226,6 +230,7 @@ TEST(ProgramOrder, ReadersOfOneBufferNeedNoOrder) {
   Handmade draft(0, 2);
   const int data = draft.group("data", {0, 1});
   const int weight = draft.buffer("weight", 16, true);
+  draft.initialize(weight);
   const int result = draft.buffer("result", 16);
   Instruction& read = draft.kernel(compute, weight, result, "read");
   read.allocs = {result};
@@ -243,6 +248,7 @@ TEST(ProgramOrder, PartsOfOneBufferThatDoNotMeetNeedNoOrder) {
   Handmade draft(0, 2);
   const int data = draft.group("data", {0, 1});
   const int both = draft.buffer("both", 16, true);
+  draft.initialize(both);
   draft.kernel(compute, -1, both, "front").outputs[0] = {both, 0, 8, 0};
   Instruction& back = draft.collective(Collective::all_reduce, data, both, "back");
   back.inputs[0] = back.outputs[0] = {both, 8, 8, 0};
