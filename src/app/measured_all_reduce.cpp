@@ -44,7 +44,7 @@ Link measure_all_reduce(const comm::World& world, comm::Engine& engine, int grou
   const double latency = seconds_of(world, engine, request) / (2.0 * (ranks - 1.0));
   request.num_elements = small_elements;
   double seconds = seconds_of(world, engine, request);
-  if (seconds * static_cast<double>(large_elements / small_elements) < longest_seconds) {
+  if (seconds * static_cast<double>(large_elements) < longest_seconds * static_cast<double>(small_elements)) {
     request.num_elements = large_elements;
     seconds = seconds_of(world, engine, request);
   }

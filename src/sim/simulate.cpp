@@ -84,7 +84,7 @@ class Simulation {
     }
     classes_.resize(job.programs.size());
     transfers_.resize(compiled_.rendezvous.size() * static_cast<std::size_t>(options.num_steps));
-    node_load_.resize(static_cast<std::size_t>(job.num_ranks() / std::max(1, job.ranks_per_node) + 1), 0);
+    node_load_.resize(static_cast<std::size_t>(job.num_ranks()) / static_cast<std::size_t>(job.ranks_per_node) + 1, 0);
     node_transfers_.resize(node_load_.size());
     result_.steps.assign(static_cast<std::size_t>(options.num_steps), std::vector<SimulatedStep>(classes_.size()));
     result_.seconds_by_basis = compiled_.seconds_by_basis;
