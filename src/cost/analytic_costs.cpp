@@ -54,8 +54,10 @@ class AnalyticCosts final : public CostModel {
     return {seconds + efficiency_.launch_seconds, Basis::formula};
   }
 
-  CollectiveCost collective(Collective kind, std::int64_t bytes, const Factor& group) const override {
-    return {nccl_like_seconds(kind, bytes, group, cluster_), Basis::formula, nics_used(group, cluster_)};
+  CollectiveCost collective(Collective kind, std::int64_t bytes, const Placement& place) const override {
+    const Link& inside = intra_link(cluster_, place.devices);
+    return {nccl_like_seconds(kind, bytes, place.shape, inside, cluster_), Basis::formula,
+            nics_used(place.shape, cluster_)};
   }
 
  private:

@@ -56,30 +56,30 @@ double least(double latency_seconds, double transfer_seconds) {
 
 /// Rings through all members; between nodes as many at a time as there are NICs, so that a node's NICs share the
 /// volume.
-double flat_ring(Collective kind, double bytes, const Factor& group, const Cluster& cluster) {
+double flat_ring(Collective kind, double bytes, const Factor& group, const Link& link, const Cluster& cluster) {
   const Passes passes = ring_passes(kind, group.total());
-  const double inside = group.in_node > 1 ? effective_bandwidth(cluster.intra_node) : INFINITY;
+  const double inside = group.in_node > 1 ? effective_bandwidth(link) : INFINITY;
   const double between = group.nodes > 1 ? inter_node_bandwidth(group, cluster) : INFINITY;
   // Of the links of a lap, one a node leaves it.
   const double between_share = group.nodes > 1 ? 1.0 / group.in_node : 0.0;
   const double latency = passes.rounds * (between_share * cluster.inter_node.latency_seconds +
-                                          (1.0 - between_share) * cluster.intra_node.latency_seconds);
+                                          (1.0 - between_share) * link.latency_seconds);
   return least(latency, passes.volume * bytes / std::min(inside, between));
 }
 
 /// Two complementary binary trees, so that every node is inner in one of them: full bandwidth, logarithmic latency.
-double double_tree(double bytes, const Factor& group, const Cluster& cluster) {
-  const double inside = group.in_node > 1 ? effective_bandwidth(cluster.intra_node) : INFINITY;
+double double_tree(double bytes, const Factor& group, const Link& link, const Cluster& cluster) {
+  const double inside = group.in_node > 1 ? effective_bandwidth(link) : INFINITY;
   const double latency = 2.0 * (std::ceil(std::log2(group.nodes)) * cluster.inter_node.latency_seconds +
-                                (group.in_node - 1) * cluster.intra_node.latency_seconds);
+                                (group.in_node - 1) * link.latency_seconds);
   return least(latency, 2.0 * bytes / std::min(inside, inter_node_bandwidth(group, cluster)));
 }
 
 /// Every member reduces 1/in_node of the tensor with its counterparts on the other nodes.
-double hierarchical(double bytes, const Factor& group, const Cluster& cluster) {
+double hierarchical(double bytes, const Factor& group, const Link& link, const Cluster& cluster) {
   const Factor inside{group.in_node, 1};
-  const double within = flat_ring(Collective::reduce_scatter, bytes, inside, cluster) +
-                        flat_ring(Collective::all_gather, bytes, inside, cluster);
+  const double within = flat_ring(Collective::reduce_scatter, bytes, inside, link, cluster) +
+                        flat_ring(Collective::all_gather, bytes, inside, link, cluster);
   const Passes passes = ring_passes(Collective::all_reduce, group.nodes);
   return within + least(passes.rounds * cluster.inter_node.latency_seconds,
                         passes.volume * bytes / inter_node_bandwidth(group, cluster));
@@ -102,15 +102,30 @@ double ring_seconds(Collective kind, std::int64_t bytes, int num_members, double
   return steps * (alpha_seconds + step_bytes * beta_seconds_per_byte);
 }
 
-double nccl_like_seconds(Collective kind, std::int64_t bytes, const Factor& group, const Cluster& cluster) {
+double nccl_like_seconds(Collective kind, std::int64_t bytes, const Factor& group, const Link& inside,
+                         const Cluster& cluster) {
   if (group.total() <= 1) return 0.0;
   const auto v = static_cast<double>(bytes);
-  double best = flat_ring(kind, v, group, cluster);
+  double best = flat_ring(kind, v, group, inside, cluster);
   if (kind == Collective::all_reduce && group.nodes > 1) {
-    best = std::min(best, double_tree(v, group, cluster));
-    if (group.in_node > 1) best = std::min(best, hierarchical(v, group, cluster));
+    best = std::min(best, double_tree(v, group, inside, cluster));
+    if (group.in_node > 1) best = std::min(best, hierarchical(v, group, inside, cluster));
   }
   return best;
+}
+
+const Link& intra_link(const Cluster& cluster, std::span<const int> devices) {
+  const auto between = [&](int a, int b) -> const Link& {
+    const auto found = std::ranges::find_if(
+        cluster.pairs, [&](const PairLink& pair) { return std::minmax(pair.first, pair.second) == std::minmax(a, b); });
+    return found == cluster.pairs.end() ? cluster.intra_node : found->link;
+  };
+  const Link* slowest = nullptr;
+  for (std::size_t i = 0; i < devices.size() && devices.size() > 1; ++i) {
+    const Link& link = between(devices[i], devices[(i + 1) % devices.size()]);
+    if (slowest == nullptr || effective_bandwidth(link) < effective_bandwidth(*slowest)) slowest = &link;
+  }
+  return slowest == nullptr ? cluster.intra_node : *slowest;
 }
 
 int nics_used(const Factor& group, const Cluster& cluster) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "cost/group_shape.hpp"
 #include "ir/cluster.hpp"
 #include "ir/cost_profile.hpp"
 #include "ir/program.hpp"
@@ -53,9 +54,9 @@ class CostModel {
   virtual std::string description() const = 0;
   /// @throws UserError where a profile has no time of such a kernel, naming it.
   virtual Cost kernel(const Program& program, const Instruction& instruction) const = 0;
-  /// @param bytes of the full tensor; of the message for a send. @param group ranks in a node × nodes, (2x1) or (1x2)
-  /// for a message. @throws UserError where a profile has no such collective, naming it.
-  virtual CollectiveCost collective(Collective kind, std::int64_t bytes, const Factor& group) const = 0;
+  /// @param bytes of the full tensor; of the message for a send. @param place of a message: its two ends.
+  /// @throws UserError where a profile has no such collective, naming it.
+  virtual CollectiveCost collective(Collective kind, std::int64_t bytes, const Placement& place) const = 0;
   virtual Slowdown slowdown() const { return {}; }
   /// What a rank spends a step outside kernels and waits.
   virtual double step_overhead_seconds() const { return 0.0; }

@@ -13,4 +13,12 @@ Factor group_shape(std::span<const int> ranks, int ranks_per_node) {
   return shape;
 }
 
+Placement placement(std::span<const int> ranks, int ranks_per_node) {
+  Placement place{.shape = group_shape(ranks, ranks_per_node)};
+  for (const int rank : ranks) {
+    if (rank / ranks_per_node == ranks.front() / ranks_per_node) place.devices.push_back(rank % ranks_per_node);
+  }
+  return place;
+}
+
 }  // namespace strata

@@ -115,7 +115,8 @@ class MeasuredCosts final : public CostModel {
     return found->second.at(shape);
   }
 
-  CollectiveCost collective(Collective kind, std::int64_t bytes, const Factor& group) const override {
+  CollectiveCost collective(Collective kind, std::int64_t bytes, const Placement& place) const override {
+    const Factor& group = place.shape;
     if (group.total() <= 1 || bytes == 0) return {0.0, Basis::formula, 0};
     if (transports_.emulated) {
       const Link& link = *transports_.emulated;

@@ -32,10 +32,13 @@ class PaperCosts final : public CostModel {
     return {seconds, Basis::formula};
   }
 
-  CollectiveCost collective(Collective kind, std::int64_t bytes, const Factor& group) const override {
-    const Link& link = group.nodes > 1 ? cluster_.inter_node : cluster_.intra_node;
-    const double alpha = std::max(link.latency_seconds, group.in_node > 1 ? cluster_.intra_node.latency_seconds : 0.0);
-    return {ring_seconds(kind, bytes, group.total(), alpha, 1.0 / link.bandwidth_bytes_per_second), Basis::formula, 0};
+  CollectiveCost collective(Collective kind, std::int64_t bytes, const Placement& place) const override {
+    const Factor& group = place.shape;
+    const Link& inside = intra_link(cluster_, place.devices);
+    const Link& slowest = group.nodes > 1 ? cluster_.inter_node : inside;
+    const double alpha = std::max(slowest.latency_seconds, group.in_node > 1 ? inside.latency_seconds : 0.0);
+    return {ring_seconds(kind, bytes, group.total(), alpha, 1.0 / slowest.bandwidth_bytes_per_second), Basis::formula,
+            0};
   }
 
  private:

@@ -128,7 +128,7 @@ class Compiler {
     meeting.group_size = static_cast<int>(members.size());
     const Collective kind = in.collective == Collective::recv ? Collective::send : in.collective;
     const CollectiveCost cost =
-        costs_.collective(kind, collective_bytes(program, in), group_shape(members, job_.ranks_per_node));
+        costs_.collective(kind, collective_bytes(program, in), placement(members, job_.ranks_per_node));
     meeting.seconds = counted(cost);
     meeting.nics = cost.nics_used;
   }

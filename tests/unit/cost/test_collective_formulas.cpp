@@ -35,12 +35,16 @@ TEST(NcclLikeSeconds, LargeTensorsGoAtTheRateOfTheSlowestLink) {
   const Cluster cluster = cluster_of(0.0, 200e9, 0.0, 25e9, 4);
   constexpr std::int64_t v = std::int64_t{1} << 30;
   const auto volume = static_cast<double>(v);
-  EXPECT_NEAR(nccl_like_seconds(Collective::all_reduce, v, {8, 1}, cluster), 2.0 * 7 / 8 * volume / 200e9, 1e-12);
-  EXPECT_NEAR(nccl_like_seconds(Collective::all_gather, v, {8, 1}, cluster), 7.0 / 8 * volume / 200e9, 1e-12);
+  EXPECT_NEAR(nccl_like_seconds(Collective::all_reduce, v, {8, 1}, cluster.intra_node, cluster),
+              2.0 * 7 / 8 * volume / 200e9, 1e-12);
+  EXPECT_NEAR(nccl_like_seconds(Collective::all_gather, v, {8, 1}, cluster.intra_node, cluster),
+              7.0 / 8 * volume / 200e9, 1e-12);
   // Four NICs of 25 GB/s carry what 16 nodes of 8 exchange.
-  EXPECT_NEAR(nccl_like_seconds(Collective::reduce_scatter, v, {8, 16}, cluster), 127.0 / 128 * volume / 100e9, 1e-12);
+  EXPECT_NEAR(nccl_like_seconds(Collective::reduce_scatter, v, {8, 16}, cluster.intra_node, cluster),
+              127.0 / 128 * volume / 100e9, 1e-12);
   // One rank a node uses one NIC.
-  EXPECT_NEAR(nccl_like_seconds(Collective::reduce_scatter, v, {1, 16}, cluster), 15.0 / 16 * volume / 25e9, 1e-12);
+  EXPECT_NEAR(nccl_like_seconds(Collective::reduce_scatter, v, {1, 16}, cluster.intra_node, cluster),
+              15.0 / 16 * volume / 25e9, 1e-12);
   EXPECT_EQ(nics_used({8, 16}, cluster), 4);
   EXPECT_EQ(nics_used({1, 16}, cluster), 1);
   EXPECT_EQ(nics_used({8, 1}, cluster), 0);
@@ -49,7 +53,8 @@ TEST(NcclLikeSeconds, LargeTensorsGoAtTheRateOfTheSlowestLink) {
 TEST(NcclLikeSeconds, SmallTensorsCostLatencyAndTreesHaveLessOfIt) {
   const Cluster cluster = cluster_of(2e-6, 200e9, 1e-5, 25e9, 1);
   // 64 nodes: two passes of a tree of depth 6 at a quarter of the latency, not 126 steps of a ring.
-  EXPECT_NEAR(nccl_like_seconds(Collective::all_reduce, 8, {1, 64}, cluster), 0.25 * 2 * 6 * 1e-5, 1e-8);
+  EXPECT_NEAR(nccl_like_seconds(Collective::all_reduce, 8, {1, 64}, cluster.intra_node, cluster), 0.25 * 2 * 6 * 1e-5,
+              1e-8);
 }
 
 TEST(NcclLikeSeconds, GrowsWithSizeAndMembers) {
@@ -57,12 +62,28 @@ TEST(NcclLikeSeconds, GrowsWithSizeAndMembers) {
   for (const Collective kind : {Collective::all_reduce, Collective::reduce_scatter, Collective::broadcast}) {
     double before = 0.0;
     for (std::int64_t bytes = 8; bytes < std::int64_t{1} << 32; bytes *= 3) {
-      const double seconds = nccl_like_seconds(kind, bytes, {8, 4}, cluster);
+      const double seconds = nccl_like_seconds(kind, bytes, {8, 4}, cluster.intra_node, cluster);
       EXPECT_GT(seconds, before);
       before = seconds;
     }
-    EXPECT_LE(nccl_like_seconds(kind, 1 << 24, {8, 4}, cluster), nccl_like_seconds(kind, 1 << 24, {8, 32}, cluster));
+    EXPECT_LE(nccl_like_seconds(kind, 1 << 24, {8, 4}, cluster.intra_node, cluster),
+              nccl_like_seconds(kind, 1 << 24, {8, 32}, cluster.intra_node, cluster));
   }
+}
+
+TEST(IntraLink, IsTheSlowestOfTheRing) {
+  Cluster cluster = cluster_of(2e-5, 6e9, 0.0, 1e9, 1);
+  cluster.pairs = {{0, 1, {4e-6, 48e9}}, {3, 2, {4e-6, 40e9}}};
+  const auto bandwidth = [&](const std::vector<int>& devices) {
+    return intra_link(cluster, devices).bandwidth_bytes_per_second;
+  };
+  EXPECT_EQ(bandwidth({0, 1}), 48e9);
+  EXPECT_EQ(bandwidth({1, 0}), 48e9);
+  EXPECT_EQ(bandwidth({2, 3}), 40e9);
+  EXPECT_EQ(bandwidth({0, 2}), 6e9);
+  EXPECT_EQ(bandwidth({0, 1, 2, 3}), 6e9);
+  EXPECT_EQ(bandwidth({0}), 6e9);
+  EXPECT_EQ(bandwidth({}), 6e9);
 }
 
 TEST(GroupShape, CountsRanksANodeAndNodes) {
@@ -73,6 +94,7 @@ TEST(GroupShape, CountsRanksANodeAndNodes) {
   EXPECT_EQ(shape({1, 5, 9}, 4), (Factor{1, 3}));
   EXPECT_EQ(shape({0, 1, 4, 5}, 4), (Factor{2, 2}));
   EXPECT_EQ(shape({0, 1, 4}, 4), (Factor{2, 2})) << "uneven: the fuller node counts";
+  EXPECT_EQ(placement(std::vector<int>{5, 7, 9}, 4), (Placement{{2, 2}, {1, 3}}));
 }
 
 TEST(FitAlphaBeta, FindsTheLineAndSaysHowFarItIsOff) {

@@ -56,7 +56,8 @@ TEST(PaperCosts, PeakRatesAndRingsOnTheSlowestLink) {
   EXPECT_DOUBLE_EQ(kernel_cost(*costs, linear(100, 200, 300)).seconds, 2.0 * 100 * 200 * 300 / 1e13);
   EXPECT_DOUBLE_EQ(kernel_cost(*costs, linear(100, 200, 300, DType::bf16)).seconds, 2.0 * 100 * 200 * 300 / 1e14)
       << "a device without bf16 computes it as f16";
-  EXPECT_DOUBLE_EQ(costs->collective(Collective::all_reduce, 8000, {4, 2}).seconds, 14 * (5e-6 + 1000 / 1e10));
+  EXPECT_DOUBLE_EQ(costs->collective(Collective::all_reduce, 8000, {.shape = {4, 2}}).seconds,
+                   14 * (5e-6 + 1000 / 1e10));
 }
 
 TEST(AnalyticCosts, LoseSomethingOfThePeakAndMoreOnSmallShapes) {
@@ -67,6 +68,19 @@ TEST(AnalyticCosts, LoseSomethingOfThePeakAndMoreOnSmallShapes) {
   EXPECT_GT(share(8192), 0.75);
   EXPECT_LT(share(8192), 0.9);
   EXPECT_LT(share(256), 0.5 * share(8192));
+}
+
+TEST(AnalyticCosts, PairsOfANodeHaveTheirOwnLink) {
+  Cluster cluster = described();
+  cluster.pairs = {{0, 1, {1e-6, 4e11}}, {2, 3, {1e-6, 4e11}}};
+  const auto costs = analytic_costs(cluster);
+  const auto seconds = [&](const std::vector<int>& ranks) {
+    return costs->collective(Collective::all_reduce, 1 << 28, placement(ranks, 4)).seconds;
+  };
+  EXPECT_NEAR(seconds({0, 1}) / seconds({1, 2}), 0.25, 0.01);
+  EXPECT_EQ(seconds({2, 3}), seconds({0, 1}));
+  EXPECT_EQ(seconds({4, 5}), seconds({0, 1})) << "on the second node";
+  EXPECT_NEAR(seconds({0, 1, 2, 3}) / seconds({1, 2}), 1.5, 0.01) << "a ring over both pairs crosses between them";
 }
 
 TEST(DescribedCosts, AMissingNumberIsNamed) {
@@ -117,7 +131,9 @@ TEST(MeasuredCosts, MeasuredShapesAreExactOthersSayWhatTheyAre) {
 
 TEST(MeasuredCosts, CollectivesAreInterpolatedBySize) {
   const auto costs = measured_costs(measured(), 2, over_shm());
-  const auto cost = [&](std::int64_t bytes) { return costs->collective(Collective::all_reduce, bytes, {2, 1}); };
+  const auto cost = [&](std::int64_t bytes) {
+    return costs->collective(Collective::all_reduce, bytes, {.shape = {2, 1}});
+  };
   EXPECT_EQ(cost(2000).basis, Basis::measured);
   EXPECT_EQ(cost(3000).basis, Basis::interpolated);
   EXPECT_NEAR(cost(3000).seconds, 1e-5 + 3e-6, 1e-12);
@@ -131,7 +147,7 @@ TEST(MeasuredCosts, AnEmulatedLinkIsItsOwnFormula) {
   Transports transports = over_shm();
   transports.emulated = Link{1e-4, 1e8};
   const auto costs = measured_costs(measured(), 2, transports);
-  EXPECT_DOUBLE_EQ(costs->collective(Collective::all_reduce, 1000, {2, 1}).seconds, 2 * (1e-4 + 500 / 1e8));
+  EXPECT_DOUBLE_EQ(costs->collective(Collective::all_reduce, 1000, {.shape = {2, 1}}).seconds, 2 * (1e-4 + 500 / 1e8));
 }
 
 TEST(MeasuredCosts, WhatWasNotMeasuredIsNamed) {
@@ -143,7 +159,7 @@ TEST(MeasuredCosts, WhatWasNotMeasuredIsNamed) {
               ThrowsMessage<UserError>(HasSubstr("no time of `linear_forward bf16`")));
   EXPECT_THAT(
       [&] {
-        costs->collective(Collective::broadcast, 8, {2, 1});
+        costs->collective(Collective::broadcast, 8, {.shape = {2, 1}});
       },
       ThrowsMessage<UserError>(HasSubstr("no time of broadcast on 2x1 ranks over shm")));
 }

@@ -16,8 +16,8 @@ class FixedCosts final : public CostModel {
   CostSource source() const override { return CostSource::paper; }
   std::string description() const override { return "fixed"; }
   Cost kernel(const Program&, const Instruction& in) const override { return {kernels.at(in.name), Basis::formula}; }
-  CollectiveCost collective(Collective kind, std::int64_t, const Factor& group) const override {
-    return {collectives.at(kind), Basis::formula, group.nodes > 1 ? nics_used : 0};
+  CollectiveCost collective(Collective kind, std::int64_t, const Placement& place) const override {
+    return {collectives.at(kind), Basis::formula, place.shape.nodes > 1 ? nics_used : 0};
   }
   Slowdown slowdown() const override { return slow; }
 

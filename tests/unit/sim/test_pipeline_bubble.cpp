@@ -36,7 +36,7 @@ class EqualStages final : public CostModel {
                                           : 0.0,
             Basis::formula};
   }
-  CollectiveCost collective(Collective, std::int64_t, const Factor&) const override { return {}; }
+  CollectiveCost collective(Collective, std::int64_t, const Placement&) const override { return {}; }
 };
 
 TEST(PipelineBubble, IsStagesMinusOnePasses) {
