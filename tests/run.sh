@@ -22,7 +22,9 @@ cores=$(nproc)
 mkdir -p build
 cmake --preset "$preset" -DBUILD_TESTING=ON >"$build.log" 2>&1 || { cat "$build.log"; exit 1; }
 echo "building $build"
-cmake --build --preset "$preset" -j "$cores" >"$build.log" 2>&1 || { cat "$build.log"; exit 1; }
+targets=(all)
+(($#)) && targets=("${tiers[@]/#/tier_}")
+cmake --build --preset "$preset" -j "$cores" --target "${targets[@]}" >"$build.log" 2>&1 || { cat "$build.log"; exit 1; }
 
 # What earlier runs left would be counted again by tests/lint/check_skipped.py.
 rm -rf "$build/reports"

@@ -7,6 +7,7 @@ strata_mpi_test(comm/test_watchdog RANKS 3)
 
 # A rank that kills itself. The launcher reports failure whatever the survivors do: what they wrote is the result.
 add_executable(mpi.comm.dead_peer ${CMAKE_CURRENT_LIST_DIR}/dead_peer.cpp)
+add_dependencies(tier_mpi mpi.comm.dead_peer)
 target_link_libraries(mpi.comm.dead_peer PRIVATE strata_flags strata_comm)
 foreach(transport IN ITEMS shm mpi)
   foreach(progress IN ITEMS thread polling)
