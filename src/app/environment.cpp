@@ -54,6 +54,7 @@ Environment read_environment() {
       e.relevant[name] = value;
     }
   }
+  for (char** entry = environ; *entry != nullptr; ++entry) e.variables.emplace_back(*entry);
   e.terminal = isatty(STDERR_FILENO) == 1;
   e.colour = e.terminal && variable("NO_COLOR").empty();
   return e;

@@ -20,6 +20,7 @@ struct Environment {
   std::string topology_address;                 ///< SLURM_TOPOLOGY_ADDR
   std::vector<std::string> modules_loaded;      ///< LOADEDMODULES
   std::map<std::string, std::string> relevant;  ///< variables that change how a run behaves, for the record
+  std::vector<std::string> variables;           ///< all of them, "NAME=value", for programs that are started
   bool colour = false;                          ///< a terminal, and NO_COLOR is not set
   bool terminal = false;                        ///< standard error is a terminal
 };

@@ -123,7 +123,10 @@ class PointRun {
     if (root()) {
       const std::string folder =
           fmt::format("{}/{}/{}", options_.results_folder, request_.experiment_name, request_.point.id);
-      recorder_ = std::make_unique<results::Recorder>(folder, facts_);
+      results::RecorderSettings settings;
+      settings.origin = options_.origin;
+      settings.origin.nodes = world_.node_names();
+      recorder_ = std::make_unique<results::Recorder>(folder, facts_, settings);
     }
   }
 

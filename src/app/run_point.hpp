@@ -12,6 +12,7 @@
 #include "app/training_inputs.hpp"
 #include "comm/world.hpp"
 #include "config/sweep.hpp"
+#include "results/status.hpp"
 
 namespace strata::app {
 
@@ -19,6 +20,7 @@ struct RunOptions {
   std::string results_folder = "results";
   bool print_steps = true;        ///< rank 0 prints a line a second, in the shape people know
   LastWord* last_word = nullptr;  ///< told what to watch
+  results::AttemptOrigin origin;  ///< launch and job; the nodes are found
 };
 
 /// What rank 0 knows before the others: equal on all ranks afterwards.

@@ -50,7 +50,7 @@ std::string complaint(const World& world, const LaunchExpectation& expected, std
 void check_launch(const World& world, const LaunchExpectation& expected) {
   const std::uint64_t hash_of_rank_0 = std::stoull(world.broadcast(std::to_string(expected.binary_hash)));
   if (const auto error = world.agree_on_error(complaint(world, expected, hash_of_rank_0))) {
-    throw UserError(fmt::format("launch check, rank {} of {}: {}", error->rank, world.size(), error->message));
+    throw LaunchMismatch(fmt::format("launch check, rank {} of {}: {}", error->rank, world.size(), error->message));
   }
 }
 
