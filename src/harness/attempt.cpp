@@ -70,7 +70,9 @@ Verdict verdict(const Attempt& attempt, const JobView& job) {
   if (job.run != nullptr) {
     if (has(job.run->signals, "USR1")) return {Status::timeout, "the time limit came before the end of a step"};
     if (has(job.run->signals, "TERM")) return {Status::preempted, "the job was told to end before the end of a step"};
-    if (job.started_again) return {Status::preempted, "the job was taken away and started again"};
+    const bool outlived_by_its_job = job.run->exit_codes.contains(said.origin.launch);
+    if (job.started_again && !outlived_by_its_job)
+      return {Status::preempted, "the job was taken away and started again"};
   }
   return {Status::killed,
           silent ? fmt::format("no sign of life for {:.0f} s", attempt.heartbeat_age_seconds) : said.message};

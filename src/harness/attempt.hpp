@@ -44,8 +44,8 @@ struct Verdict {
 /// - an ending that the attempt named itself stands, unless a node of its job is lost and the ending is of the kind
 ///   that a lost node causes (killed, preempted, hang, communication error): node_failure;
 /// - a heartbeat, or a job that still runs, means running;
-/// - what ended without a word in a job that had USR1 is a timeout; in one that had TERM, or that started again,
-///   preempted; else killed.
+/// - what ended without a word in a job that had USR1 is a timeout; in one that had TERM, or that was taken
+///   away before the attempt ended and started again, preempted; else killed.
 Verdict verdict(const Attempt& attempt, const JobView& job);
 
 }  // namespace strata::harness

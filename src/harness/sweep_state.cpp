@@ -67,8 +67,11 @@ std::optional<Verdict> unrecorded_ending(const std::vector<JobRun>& record, cons
     const auto code = run->exit_codes.find(name);
     if (code == run->exit_codes.end()) continue;
     if (code->second == 0) return std::nullopt;
-    return Verdict{code->second == 70 ? Status::bug : Status::launcher_mismatch,
-                   fmt::format("exit code {} before anything was recorded; the job's output says why", code->second)};
+    const std::string message =
+        fmt::format("exit code {} before anything was recorded; the job's output says why", code->second);
+    // 2 and 3: what was asked for cannot be had; 70: our bug; anything else: it did not get as far as to know.
+    if (code->second == 2 || code->second == 3) return Verdict{Status::refused, message};
+    return Verdict{code->second == 70 ? Status::bug : Status::killed, message};
   }
   return std::nullopt;
 }
