@@ -239,7 +239,7 @@ def _complete(content: dict) -> dict:
     known = schema()
 
     def completed(values: dict, types: dict[str, str]) -> dict:
-        return {name: values.get(name, missing_value(type_name)) for name, type_name in types.items()} | values
+        return {name: values.get(name, missing_value(type_name, name)) for name, type_name in types.items()} | values
 
     tables = {}
     for group, types in known.tables.items():

@@ -1,7 +1,7 @@
 /// @file
-/// Writes a sweep of made-up attempts with the real recorder, for the tests of analysis/: scaling series that ended
-/// well, and one point of every kind that needs care (failed, killed, attempted twice, simulated, over an emulated
-/// link).
+/// Writes two sweeps of made-up attempts with the real recorder, for the tests of analysis/. `sample`: scaling series
+/// that ended well, and one point of every kind that needs care (failed, killed, attempted twice, simulated, over an
+/// emulated link). `head_to_head`: two strategies in random blocks of one allocation.
 ///
 /// Usage: write_sample_results <results folder>
 
@@ -179,6 +179,40 @@ void write_sweep(const std::string& results) {
   }
 }
 
+/// ddp and zero1 in 8 blocks, each drifting as a shared machine does; zero1 takes 7 % longer, and in block 3 it runs
+/// out of memory once and ends well when it is tried again.
+void write_head_to_head(const std::string& results) {
+  const Point baseline{.num_ranks = 2};
+  Point candidate = baseline;
+  candidate.strategy = "zero1";
+  for (std::int64_t block = 0; block < 8; ++block) {
+    const auto x = static_cast<double>(block);
+    for (std::int64_t order = 0; order < 2; ++order) {
+      const bool is_candidate = (order + block) % 2 == 1;
+      AttemptFacts facts = facts_of(is_candidate ? candidate : baseline, is_candidate ? 0x101 : 0x100);
+      facts.experiment_name = "head_to_head";
+      facts.experiment_title = "Two strategies in blocks";
+      facts.block = block;
+      facts.block_order = order;
+      facts.block_seed = 7;
+      facts.block_job = "4711";
+      const std::string folder = fmt::format("{}/head_to_head/{}", results, facts.point_id);
+      if (is_candidate && block == 3) {
+        Recorder(folder, facts).finish(Status::oom, "OOM at block[3].mlp.fc1, needs 4.51 GiB of 4.00 GiB");
+      }
+      Recorder recorder(folder, facts);
+      const double drift = 1.0 + 0.1 * std::sin(x);
+      const double noise = 1.0 + 0.004 * std::cos(5.0 * x);
+      for (std::int64_t step = 0; step < num_steps; ++step) {
+        StepRow row = step_of(is_candidate ? candidate : baseline, step);
+        row.step_seconds_max *= is_candidate ? 1.07 * noise * drift : drift;
+        recorder.add_step(row);
+      }
+      recorder.finish(Status::ok, "", "0000000000c0ffee");
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -188,6 +222,7 @@ int main(int argc, char** argv) {
   }
   try {
     write_sweep(argv[1]);
+    write_head_to_head(argv[1]);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "write_sample_results: %s\n", error.what());
