@@ -69,7 +69,7 @@ def test_the_last_attempt_counts(sample):
     results = load(sample)
     twice = results.points[results.points["point"].map(results.points["point"].value_counts()) == 2]
     assert list(twice.sort_values("attempt")["status"]) == ["node_failure", "ok"]
-    assert list(twice.sort_values("attempt")["is_last"]) == [False, True]
+    assert list(twice.sort_values("attempt")["counted"]) == [False, True]
     assert len(results.last()) == results.points["point"].nunique()
 
 

@@ -38,12 +38,15 @@ AttemptFacts facts_of(const Point& point, int index) {
   facts.binary_hash = "feedbeef";
   facts.experiment_name = "sample";
   facts.experiment_title = "Sample sweep";
-  facts.experiment_toml = "name = \"sample\"\n";
+  facts.experiment_toml = fmt::format("name = \"sample\"\n\n[model]\nname = \"{}\"\n", point.model);
   facts.point_id = fmt::format("{:012x}", 0xabc000 + index);
   facts.point_keys = fmt::format(
       "model.name = \"{}\"\nresources.ranks_per_node = {}\nstrategy.name = \"{}\"\ntrain.global_batch = {}\n",
       point.model, point.num_ranks, point.strategy, point.num_samples_per_step);
-  facts.plan_text = "mesh = \"d\"\n";
+  if (point.simulated) facts.point_keys = "backend = \"simulated\"\ncluster = \"a800-ib\"\n" + facts.point_keys;
+  if (point.emulated_link) facts.point_keys = "communication.emulated_link.alpha_us = 20.0\n" + facts.point_keys;
+  facts.plan_text =
+      fmt::format("strategy = \"{}\"\nmesh = {{ nodes = 1, ranks_per_node = {} }}\n", point.strategy, point.num_ranks);
   facts.cluster_text = "nodes = 1\n";
   facts.model_name = point.model;
   facts.strategy_name = point.strategy;
