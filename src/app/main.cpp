@@ -155,9 +155,11 @@ int run(int argc, char** argv) {
         {"figures", "draw scaling, MFU, time, memory and loss figures of a sweep"},
         {"table", "a short table of a sweep"},
         {"compare",
-         "predictions beside measurements, by step, operator, collective and memory: RESULTS --predicted"}}) {
+         "which strategy is faster: RESULTS --baseline ddp --candidate zero1, or two results; or --predicted"},
+        {"report", "one self-contained HTML page of a sweep"}}) {
     CLI::App* verb = app.add_subcommand(name, help);
     verb->prefix_command();
+    verb->set_help_flag();  // the package knows the verb's options
     verb->callback([&, verb, name = std::string(name)] {
       std::vector<std::string> words = {name};
       const std::vector<std::string> rest = verb->remaining();
