@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "app/bad_input.hpp"
 #include "app/last_word.hpp"
 #include "app/measured_peak.hpp"
 #include "app/outcome.hpp"
@@ -216,9 +217,7 @@ class Run {
   }
 
   comm::LaunchExpectation expectation(const RunRequest& request) const {
-    return {.launcher_num_ranks = environment_.launcher_num_ranks,
-            .launcher_variable = environment_.launcher_variable,
-            .num_ranks = request.prepared.plan.mesh.num_ranks(),
+    return {.num_ranks = request.prepared.plan.mesh.num_ranks(),
             .num_nodes = request.prepared.plan.mesh.nodes,
             .ranks_per_node = request.prepared.plan.mesh.ranks_per_node,
             .binary_hash = binary_hash_};
@@ -250,11 +249,11 @@ int run_experiment(int argc, char** argv, const RunArguments& arguments, const E
   const comm::Session session(argc, argv);
   const comm::World world({.node_name = environment.node_name});
   try {
+    comm::check_launcher(world, environment.launcher_num_ranks, environment.launcher_variable);
     return Run(world, last_word, arguments, environment).run();
   } catch (const UserError& e) {
     // All ranks hold the same error: one of them says it, nobody is killed.
-    if (world.rank() == 0) fmt::print(stderr, "strata: {}\n", e.what());
-    return exit_bad_input;
+    return report_bad_input(e, world, environment);
   } catch (const Unsupported& e) {
     if (world.rank() == 0) fmt::print(stderr, "strata: refused: {}\n", e.what());
     return exit_refused;
