@@ -115,6 +115,9 @@ class Run {
     options_.last_word = &last_word;
     options_.origin.launch = arguments.launch;
     options_.origin.job = arguments.job;
+    if (arguments.block >= 0) {
+      options_.block = {.number = arguments.block, .order = arguments.block_order, .seed = arguments.block_seed};
+    }
   }
 
   int run() {
@@ -129,9 +132,7 @@ class Run {
                                     as_count) == 1;
     int num_points = 0;
     try {
-      comm::check_launch(world_, {.launcher_num_ranks = environment_.launcher_num_ranks,
-                                  .launcher_variable = environment_.launcher_variable,
-                                  .binary_hash = binary_hash_});
+      comm::check_launcher(world_, environment_.launcher_num_ranks, environment_.launcher_variable);
       num_points = on_root(
           [&] {
             points = points_to_run(loaded, arguments_.experiment, world_.size());
@@ -249,7 +250,6 @@ int run_experiment(int argc, char** argv, const RunArguments& arguments, const E
   const comm::Session session(argc, argv);
   const comm::World world({.node_name = environment.node_name});
   try {
-    comm::check_launcher(world, environment.launcher_num_ranks, environment.launcher_variable);
     return Run(world, last_word, arguments, environment).run();
   } catch (const UserError& e) {
     // All ranks hold the same error: one of them says it, nobody is killed.

@@ -102,6 +102,10 @@ class PointRun {
     const std::vector<std::string> hosts =
         world_.all_gather(world_.node_names()[static_cast<std::size_t>(world_.node())]);
     facts_ = facts_of_point(environment_, request_.prepared, request_.point.id);
+    facts_.block = options_.block.number;
+    facts_.block_order = options_.block.order;
+    facts_.block_seed = options_.block.seed;
+    if (options_.block.number >= 0) facts_.block_job = options_.origin.job;
     facts_.num_ranks = world_.size();
     facts_.num_nodes = world_.num_nodes();
     facts_.ranks_per_node = world_.ranks_on_node(0);

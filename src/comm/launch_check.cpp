@@ -50,7 +50,7 @@ void check_launcher(const World& world, int launcher_num_ranks, const std::strin
         world.size(), world.size() == 1 ? "" : "s", launcher_variable, launcher_num_ranks);
   }
   if (const auto failed = world.agree_on_error(error)) {
-    throw UserError(fmt::format("launch check: {}", failed->message));
+    throw LaunchMismatch(fmt::format("launch check: {}", failed->message));
   }
 }
 

@@ -21,10 +21,10 @@ struct LaunchExpectation {
 /// Is the world as large as the launcher says? Before anything else: where each rank is a world of its own, it would
 /// find other faults, and as many times as there are ranks. Collective. @param launcher_num_ranks 0: the launcher says
 /// nothing.
-/// @param launcher_variable where it says it, e.g. "SLURM_NTASKS". @throws UserError, the same on every rank.
+/// @param launcher_variable where it says it, e.g. "SLURM_NTASKS". @throws LaunchMismatch, the same on every rank.
 void check_launcher(const World& world, int launcher_num_ranks, const std::string& launcher_variable);
 
-/// Collective. @throws UserError, the same on every rank, with what was found and what was expected.
+/// Collective. @throws LaunchMismatch, the same on every rank, with what was found and what was expected.
 void check_launch(const World& world, const LaunchExpectation& expected);
 
 }  // namespace strata::comm
