@@ -7,16 +7,18 @@
     jobscripts/testbed.py status
     jobscripts/testbed.py down                         jobs, daemons, network and folder: nothing stays
 
-A node is a network namespace with a real slurmd in it (shaped_nodes.sh); slurmctld and munge run beside them. Ranks on different
-nodes talk over the wire only if MPI is told to: jobscripts/sites/testbed.toml has the variables.
+A node is a network namespace with a real slurmd in it (shaped_nodes.sh); slurmctld and munge run beside them. Ranks on
+different nodes talk over the wire only if MPI is told to: jobscripts/sites/testbed.toml has the variables.
 
 --no-network starts the daemons on one host name without namespaces, for machines that forbid those. It needs no root.
-Limits: one testbed a machine. No accounting database (jobs that ended stand in FOLDER/jobcomp.txt). Without cgroups memory is
-watched by polling once a second (OverMemoryKill), and CPUs are counted but not bound. Slurm looks at time limits twice a minute.
-Exit codes: 0 done, 1 it failed, 2 it cannot be done here or was asked wrongly.
+Limits: one testbed a machine. No accounting database (jobs that ended stand in FOLDER/jobcomp.txt). Without cgroups,
+memory is watched by polling once a second (OverMemoryKill), and CPUs are counted but not bound. Slurm looks at time
+limits twice a minute, and they are whole minutes.
+Exit codes: 0 done, 1 it failed, 2 asked wrongly (one is up already, say), 3 this machine cannot do it.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import select
@@ -37,8 +39,12 @@ SHAPED_NODES = Path(__file__).with_name("shaped_nodes.sh")
 RECORD = Path(tempfile.gettempdir()) / f"strata-testbed-{os.getuid()}.json"  # exists while a testbed is up
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """What was asked cannot be done; the text says why and what can."""
+
+
+class UnavailableError(RefusedError):
+    """It cannot be done on this machine, or by this user."""
 
 
 def slurm_conf(settings: dict) -> str:
@@ -139,10 +145,14 @@ def call(*words, settings: dict | None = None, seconds: float = 20) -> str:
 
 def check_this_machine(network: bool) -> None:
     if network and os.getuid() != 0:
-        raise Refused("network namespaces need root; --no-network does without them (and without a slow network)")
+        raise UnavailableError(
+            "network namespaces need root; --no-network does without them (and without a slow network)"
+        )
     needed = ["slurmctld", "slurmd", "munged", "sinfo", *(["ip", "tc", "nsenter"] if network else [])]
     if missing := [name for name in needed if shutil.which(name) is None]:
-        raise Refused(f"no {', '.join(missing)} in PATH; `jobscripts/setup.sh --slurm` installs them on Debian")
+        raise UnavailableError(
+            f"no {', '.join(missing)} in PATH; `jobscripts/setup.sh --slurm` installs them on Debian"
+        )
 
 
 def read_record() -> dict | None:
@@ -154,7 +164,7 @@ def read_record() -> dict | None:
 
 def running_record() -> dict:
     if (settings := read_record()) is None:
-        raise Refused("no testbed is up; `testbed.py up` starts one")
+        raise RefusedError("no testbed is up; `testbed.py up` starts one")
     return settings
 
 
@@ -175,9 +185,15 @@ def up(arguments: argparse.Namespace) -> None:
     }
     check_this_machine(settings["network"])
     if (other := read_record()) is not None:
-        raise Refused(f"a testbed is up since {other['since']} in {other['folder']}; `testbed.py down` ends it")
+        raise RefusedError(f"a testbed is up since {other['since']} in {other['folder']}; `testbed.py down` ends it")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", FIRST_PORT))
+        except OSError as error:
+            raise RefusedError(f"port {FIRST_PORT} is taken ({error}); is another user's testbed up?") from error
     if Path(settings["folder"]).exists():
-        raise Refused(f"{folder} exists; --folder names one that does not, because `down` removes it")
+        raise RefusedError(f"{folder} exists; --folder names one that does not, because `down` removes it")
     with RECORD.open("x") as file:
         json.dump(settings, file)
     try:
@@ -198,7 +214,9 @@ def start(settings: dict) -> None:
         try:
             call(SHAPED_NODES, "up", NAME, settings["nodes"], settings["rate"], SUBNET)
         except RuntimeError as error:
-            raise Refused(f"this machine does not give us shaped namespaces ({error}); see --no-network") from error
+            raise UnavailableError(
+                f"this machine does not give us shaped namespaces ({error}); see --no-network"
+            ) from error
     (folder / "state").mkdir()
     (folder / "slurm.conf").write_text(slurm_conf(settings))
     # A munge of our own: the machine's may not run, and its key is none of our business.
@@ -206,7 +224,8 @@ def start(settings: dict) -> None:
     key.write_bytes(os.urandom(128))
     key.chmod(0o400)
     files = [
-        f"--{name}={folder}/munge.{name.split('-')[0]}" for name in ("socket", "key-file", "pid-file", "log-file", "seed-file")
+        f"--{name}={folder}/munge.{name.split('-')[0]}"
+        for name in ("socket", "key-file", "pid-file", "log-file", "seed-file")
     ]
     call("munged", "--force", *files)
     call("slurmctld", "-c", settings=settings)
@@ -252,8 +271,8 @@ def take_down_after(pid: int, settings: dict) -> None:
 
 
 def processes_of(settings: dict) -> set[int]:
-    """Everything that the testbed started: its daemons by their pid files, what runs in its namespaces, and what has its
-    SLURM_CONF in the environment, which jobs and their steps have. Not ourselves and whoever started us."""
+    """Everything that the testbed started: its daemons by their pid files, what runs in its namespaces, and what has
+    its SLURM_CONF in the environment, which jobs and their steps have. Not ourselves and whoever started us."""
     folder = Path(settings["folder"])
     found = set()
     for file in folder.glob("*.pid"):
@@ -293,10 +312,8 @@ def take_down(settings: dict) -> None:
         asked = set()
         while running := {pid for pid in processes_of(settings) if is_running(pid)}:
             for pid in running - asked if ending == signal.SIGTERM else running:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, ending)
-                except ProcessLookupError:
-                    pass
             asked |= running
             if time.monotonic() > deadline:
                 break
@@ -319,7 +336,7 @@ def down(_arguments: argparse.Namespace) -> None:
         and os.stat(f"/run/netns/{NAME}{i}").st_ino == os.stat("/proc/self/ns/net").st_ino
         for i in range(1, settings["nodes"] + 1)
     ):
-        raise Refused("this shell is inside a node; leave it first")
+        raise RefusedError("this shell is inside a node; leave it first")
     take_down(settings)
     print("testbed: down")
 
@@ -339,11 +356,11 @@ def status(_arguments: argparse.Namespace) -> None:
 def execute(arguments: argparse.Namespace) -> None:
     settings = running_record()
     if arguments.node is not None and not 1 <= arguments.node <= settings["nodes"]:
-        raise Refused(f"--node {arguments.node}: there are nodes 1 to {settings['nodes']}")
+        raise RefusedError(f"--node {arguments.node}: there are nodes 1 to {settings['nodes']}")
     prefix = inside(settings, arguments.node) if arguments.node is not None else []
     words = [*prefix, *arguments.command]
     if shutil.which(words[0]) is None:
-        raise Refused(f"no command {words[0]}")
+        raise RefusedError(f"no command {words[0]}")
     os.execvpe(words[0], words, environment_of(settings))
 
 
@@ -392,9 +409,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a killed `up` cleans up
     try:
         arguments.action(arguments)
-    except Refused as error:
+    except RefusedError as error:
         print(f"testbed: {error}", file=sys.stderr)
-        return 2
+        return 3 if isinstance(error, UnavailableError) else 2
     except (RuntimeError, OSError) as error:
         print(f"testbed: {error}", file=sys.stderr)
         return 1
