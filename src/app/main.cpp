@@ -128,6 +128,8 @@ int run(int argc, char** argv) {
   resume->add_option("results", resume_arguments.results, "results/<experiment>")->required();
   resume->add_option("--class", resume_arguments.classes,
                      "only this class, as `strata status` prints it: missing, oom, timeout, …; may be repeated");
+  resume->add_option("--time-limit", resume_arguments.time_limit_minutes, "minutes of a job, instead of what it had")
+      ->check(CLI::PositiveNumber);
   resume->add_option("--site", resume_arguments.site, "another site than that of the last submission");
   add_submit_options(*resume, resume_arguments.options);
   resume->callback([&] { code = resume_experiment(resume_arguments, environment); });

@@ -157,6 +157,9 @@ int resume_experiment(const ResumeArguments& arguments, const Environment& envir
   fmt::print("{}\n", summary_line(state));
   std::vector<JobArray> arrays =
       arrays_to_resume(state, std::set<std::string>(arguments.classes.begin(), arguments.classes.end()));
+  for (JobArray& array : arrays) {
+    if (arguments.time_limit_minutes > 0) array.geometry.time_limit_minutes = arguments.time_limit_minutes;
+  }
   if (arrays.empty()) {
     fmt::print("nothing to resume\n");
     return exit_ok;

@@ -75,9 +75,10 @@ struct SubmitArguments {
 int submit_experiment(const SubmitArguments& arguments, const Environment& environment);
 
 struct ResumeArguments {
-  std::string results;               ///< `<results>/<experiment>`
-  std::vector<std::string> classes;  ///< words of the status table; empty: all that is missing or failed
-  std::string site;                  ///< empty: that of the last submission
+  std::string results;                  ///< `<results>/<experiment>`
+  std::vector<std::string> classes;     ///< words of the status table; empty: all that is missing or failed
+  std::string site;                     ///< empty: that of the last submission
+  std::int64_t time_limit_minutes = 0;  ///< 0: as before
   SubmitOptions options;
 };
 int resume_experiment(const ResumeArguments& arguments, const Environment& environment);

@@ -55,8 +55,8 @@ std::vector<Attempt> read_attempts(const fs::path& point_folder) {
 Verdict verdict(const Attempt& attempt, const JobView& job) {
   const results::StatusFile& said = attempt.file;
   const bool silent = said.status == Status::running;
-  if (silent && (attempt.heartbeat_age_seconds < heartbeat_limit_seconds || job.alive.value_or(false)) &&
-      !job.started_again) {
+  const double limit = job.alive.value_or(true) ? heartbeat_limit_seconds : heartbeat_limit_of_lost_job_seconds;
+  if (silent && (attempt.heartbeat_age_seconds < limit || job.alive.value_or(false)) && !job.started_again) {
     return {Status::running, ""};
   }
   if (!silent && !may_be_a_lost_node(said.status)) return {said.status, said.message};

@@ -114,7 +114,11 @@ class StateOfLaunches {
     }
     // Taken away, and the job waits to start again.
     const bool taken = state.ending.status == Status::preempted || state.ending.status == Status::node_failure;
-    if (state.progress == Progress::ended && taken && queue_.known && job.queued) state.progress = Progress::pending;
+    if (state.progress == Progress::ended && taken && queue_.known && job.queued) {
+      state.progress = Progress::pending;
+      state.ending.message =
+          fmt::format("{}, waits to start again: {}", results::to_string(state.ending.status), state.ending.message);
+    }
     return state;
   }
 

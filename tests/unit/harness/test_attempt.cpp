@@ -52,6 +52,9 @@ TEST(Verdict, WhatTheAttemptNamedStands) {
 TEST(Verdict, AHeartbeatOrAJobThatRunsMeansRunning) {
   EXPECT_EQ(verdict(attempt_that_said(Status::running, 2.0), {}).status, Status::running);
   EXPECT_EQ(verdict(attempt_that_said(Status::running, 2000.0), {.alive = true}).status, Status::running);
+  EXPECT_EQ(verdict(attempt_that_said(Status::running, 2.0), {.alive = false}).status, Status::running);
+  EXPECT_EQ(verdict(attempt_that_said(Status::running, 20.0), {}).status, Status::running);
+  EXPECT_EQ(verdict(attempt_that_said(Status::running, 20.0), {.alive = false}).status, Status::killed);
   const Verdict silent = verdict(attempt_that_said(Status::running, 2000.0), {.alive = false});
   EXPECT_EQ(silent.status, Status::killed);
   EXPECT_THAT(silent.message, HasSubstr("2000 s"));
