@@ -138,8 +138,9 @@ int run(int argc, char** argv) {
   CLI::App* launches = app.add_subcommand("launches", "what a job that starts has to launch")->group("");
   launches->add_option("manifest", launches_arguments.manifest)->required();
   launches->add_option("--task", launches_arguments.task)->required();
-  launches->add_option("--job", launches_arguments.job)->required();
-  launches->add_option("--nodes", launches_arguments.nodes)->required();
+  launches->add_option("--job", launches_arguments.job);
+  launches->add_option("--nodes", launches_arguments.nodes);
+  launches->add_flag("--job-ends", launches_arguments.job_ends);
   launches->callback([&] { code = print_launches(launches_arguments, environment); });
 
   ProfileArguments profile_arguments;

@@ -95,8 +95,10 @@ struct LaunchesArguments {
   std::int64_t task = 0;
   std::string job;
   std::string nodes;
+  bool job_ends = false;
 };
-/// For batch scripts: notes that the job starts, prints what it has to launch.
+/// For batch scripts: notes that the job starts, prints what it has to launch. Or, where the job is told to end, notes
+/// which of its nodes are down.
 int print_launches(const LaunchesArguments& arguments, const Environment& environment);
 
 /// Verbs that live once, in the Python package: replaces this process. @param package_arguments e.g. {"collect",
