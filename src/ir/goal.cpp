@@ -22,19 +22,12 @@ class RankWriter {
       : program_(program), kernel_seconds_(kernel_seconds), groups_(groups) {}
 
   std::string run() && {
-    std::vector<int> last_on_stream(program_.streams.size(), -1);
-    for (const Instruction& in : program_.body) {
+    const std::vector<std::vector<int>> dependencies = body_dependencies(program_);
+    for (std::size_t i = 0; i < program_.body.size(); ++i) {
+      const Instruction& in = program_.body[i];
       std::vector<int> before;
-      for (const Wait& wait : in.waits) {
-        // A wait across steps concerns another body; this is one.
-        if (wait.lag == 0) before.push_back(ends_[static_cast<std::size_t>(wait.instruction)]);
-      }
-      int& last = last_on_stream[static_cast<std::size_t>(in.stream)];
-      if (last >= 0) before.push_back(last);
-      std::ranges::sort(before);
-      before.erase(std::unique(before.begin(), before.end()), before.end());
-      last = in.is_collective() ? collective(in, before) : calculation(in, before);
-      ends_.push_back(last);
+      for (const int d : dependencies[i]) before.push_back(ends_[static_cast<std::size_t>(d)]);
+      ends_.push_back(in.is_collective() ? collective(in, before) : calculation(in, before));
     }
     return fmt::format("rank {} {{\n{}}}\n", program_.rank, text_);
   }
@@ -55,7 +48,7 @@ class RankWriter {
     const Group& group = program_.groups[static_cast<std::size_t>(in.group)];
     const int size = static_cast<int>(group.ranks.size());
     const int index = static_cast<int>(std::ranges::find(group.ranks, program_.rank) - group.ranks.begin());
-    const Operand& full = widest(in);
+    const Operand& full = full_operand(in);
     const DType dtype = program_.buffers[static_cast<std::size_t>(full.buffer)].dtype;
     const std::int64_t elements = full.num_elements;
     const auto bytes = [&](std::int64_t count) { return count * size_of(dtype); };
@@ -91,17 +84,6 @@ class RankWriter {
       }
     }
     return emit("calc 0", parts);
-  }
-
-  const Operand& widest(const Instruction& in) const {
-    const Operand* widest = nullptr;
-    for (const auto* operands : {&in.inputs, &in.outputs}) {
-      for (const Operand& operand : *operands) {
-        if (widest == nullptr || operand.num_elements > widest->num_elements) widest = &operand;
-      }
-    }
-    STRATA_INVARIANT(widest != nullptr, "a collective has an operand");
-    return *widest;
   }
 
   /// To index + s, from index - s, for s = 1 … p-1.
