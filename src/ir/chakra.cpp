@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <tuple>
 
@@ -96,6 +97,7 @@ std::string ChakraWriter::trace(const Program& program) {
   const std::vector<std::vector<int>> dependencies = body_dependencies(program);
   std::vector<double> stream_seconds(program.streams.size(), 0.0);
   std::map<std::tuple<int, int, Collective>, std::int64_t> num_messages;  // by group, peer and direction
+  std::optional<std::size_t> last_issued;                                 // send or collective
   for (std::size_t i = 0; i < program.body.size(); ++i) {
     const Instruction& in = program.body[i];
     const NodeCost cost = costs_(program, in);
@@ -103,6 +105,11 @@ std::string ChakraWriter::trace(const Program& program) {
     node.set_id(i);
     node.set_name(instruction_label(in));
     for (const int d : dependencies[i]) node.add_data_deps(static_cast<std::uint64_t>(d));
+
+    if (in.is_collective() && in.collective != Collective::recv) {
+      if (last_issued) node.add_ctrl_deps(*last_issued);
+      last_issued = i;
+    }
 
     double& seconds = stream_seconds[static_cast<std::size_t>(in.stream)];
     const long long begin_micros = std::llround(seconds * 1e6);

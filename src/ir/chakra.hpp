@@ -4,7 +4,9 @@
 /// Programs as Chakra execution traces, the workloads of ASTRA-sim (Sridharan et al., "Chakra", arXiv 2305.14516;
 /// schema: chakra/trace.proto). The decision: one node an instruction of the body, whose id is its index there;
 /// streams and waits become data dependencies, the kind that every version of the feeder resolves; collectives stay
-/// whole and name their group, whose members stand in one file beside the traces.
+/// whole and name their group, whose members stand in one file beside the traces. A rank of ASTRA-sim has one send or
+/// collective under way: taken as they become free, two ranks may each hold what the other waits for. So control
+/// dependencies keep sends and collectives in the order of the list, which fits together over all ranks.
 
 #include <cstdint>
 #include <functional>

@@ -1,6 +1,6 @@
 /// @file
-/// Chakra traces read back through the schema and walked as the feeder of ASTRA-sim does: a node is issued
-/// when its data dependencies are complete, collectives meet by group, messages by ends and tag.
+/// Chakra traces read back through their schema and walked as the feeder of ASTRA-sim does: a node is issued
+/// when its dependencies are complete, collectives meet by group, messages by ends and tag.
 
 #include <chakra/trace.pb.h>
 #include <gmock/gmock.h>
@@ -69,7 +69,8 @@ std::vector<std::int64_t> execute(const std::vector<Trace>& traces,
   std::vector<std::int64_t> sent(traces.size());
   const auto ready = [&](std::size_t rank, const chakra::Node& node) {
     if (done[rank].contains(node.id())) return false;
-    return std::ranges::all_of(node.data_deps(), [&](std::uint64_t d) { return done[rank].contains(d); });
+    const auto is_done = [&](std::uint64_t id) { return done[rank].contains(id); };
+    return std::ranges::all_of(node.data_deps(), is_done) && std::ranges::all_of(node.ctrl_deps(), is_done);
   };
   // The first node of a rank that is ready and of which `matches` is true.
   const auto find = [&](std::size_t rank, const auto& matches) {
@@ -162,7 +163,6 @@ TEST(Chakra, EveryFieldOfASmallTrace) {
     EXPECT_EQ(trace.nodes[i].id(), i);
     EXPECT_TRUE(attribute(trace.nodes[i], "is_cpu_op").has_bool_val());
     EXPECT_FALSE(attribute(trace.nodes[i], "is_cpu_op").bool_val());
-    EXPECT_EQ(trace.nodes[i].ctrl_deps_size(), 0);
   }
   const auto& [begin, in, all, end] = std::tie(trace.nodes[0], trace.nodes[1], trace.nodes[2], trace.nodes[3]);
   EXPECT_EQ(begin.name(), "fill begin");
@@ -182,6 +182,7 @@ TEST(Chakra, EveryFieldOfASmallTrace) {
   EXPECT_EQ(attribute(all, "pg_name").string_val(), "2");
   EXPECT_EQ(attribute(all, "comm_src").int32_val(), 3);
   EXPECT_THAT(end.data_deps(), ElementsAre(0, 1, 2));
+  EXPECT_EQ(begin.ctrl_deps_size() + in.ctrl_deps_size() + all.ctrl_deps_size() + end.ctrl_deps_size(), 0);
 
   // 0.6 and 0.6 µs on one stream, 3.4 and 3.4 on the other: each ends at a rounded moment.
   EXPECT_EQ(begin.duration_micros(), 1u);
@@ -219,6 +220,25 @@ TEST(Chakra, EveryCollectiveOverGroupsSendsWhatTheProgramSays) {
   }
 }
 
+TEST(Chakra, SendsAndCollectivesKeepTheOrderOfTheList) {
+  Handmade h(0, 2);
+  const int pair = h.group("pair", {0, 1});
+  const int x = h.buffer("x", 4);
+  h.collective(Collective::all_reduce, pair, x, "a");
+  h.collective(Collective::recv, pair, x, "b", 1).stream = compute;
+  h.kernel(compute, x, x, "c");
+  h.collective(Collective::send, pair, x, "d", 1).stream = compute;
+  h.collective(Collective::all_gather, pair, x, "e");
+  ChakraWriter writer(ten_microseconds());
+  const Trace trace = parse(writer.trace(h.program));
+  ASSERT_EQ(trace.nodes.size(), 5u);
+  for (const std::size_t first_of_its_kind : {0u, 1u, 2u}) {
+    EXPECT_THAT(trace.nodes[first_of_its_kind].ctrl_deps(), IsEmpty());
+  }
+  EXPECT_THAT(trace.nodes[3].ctrl_deps(), ElementsAre(0));
+  EXPECT_THAT(trace.nodes[4].ctrl_deps(), ElementsAre(3));
+}
+
 TEST(Chakra, MembersOfAnUnevenGatherAgree) {
   ChakraWriter writer(ten_microseconds());
   for (int rank = 0; rank < 3; ++rank) {
@@ -229,7 +249,7 @@ TEST(Chakra, MembersOfAnUnevenGatherAgree) {
 }
 
 TEST(Chakra, MessagesOfTwoGroupsBetweenTheSameRanks) {
-  // Rank 0 sends on "a" and "b" and receives on "a"; rank 1 asks for "b" first.
+  // Rank 0 sends on "a" and "b" and receives on "a"; rank 1 lists "b" first, on a stream of its own.
   std::vector<Trace> traces;
   ChakraWriter writer(ten_microseconds());
   for (int rank = 0; rank < 2; ++rank) {
@@ -241,11 +261,12 @@ TEST(Chakra, MessagesOfTwoGroupsBetweenTheSameRanks) {
       const Collective kind = outwards == (rank == 0) ? Collective::send : Collective::recv;
       h.collective(kind, group, h.buffer("m", elements), "m", 1 - rank).stream = outwards ? communication : 2;
     };
-    if (rank == 0) {
-      for (const auto& [group, elements] : {std::pair{a, 1}, {a, 2}, {b, 3}}) message(true, group, elements);
-      for (int s = 0; s < 3; ++s) h.program.body[static_cast<std::size_t>(s)].stream = s == 2 ? compute : communication;
-    } else {
-      for (const auto& [group, elements] : {std::pair{b, 3}, {a, 1}, {a, 2}}) message(true, group, elements);
+    if (rank == 1) message(true, b, 3);
+    message(true, a, 1);
+    message(true, a, 2);
+    if (rank == 0) message(true, b, 3);
+    for (Instruction& in : h.program.body) {
+      if (in.group == b) in.stream = compute;
     }
     message(false, a, 5);
     traces.push_back(parse(writer.trace(h.program)));
