@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -125,7 +126,11 @@ class RankWriter {
     const int number = num_operations_[name]++;
     return tag_of(groups_.try_emplace({name, {from, to}}, static_cast<int>(groups_.size())).first->second, number);
   }
-  static int tag_of(int group, int number) { return group * operations_per_group + number; }
+  static int tag_of(int group, int number) {
+    STRATA_INVARIANT(number < operations_per_group && group < std::numeric_limits<int>::max() / operations_per_group,
+                     fmt::format("no tag is left for operation {} of group {}", number, group));
+    return group * operations_per_group + number;
+  }
 
   static constexpr int operations_per_group = 100'000;
   const Program& program_;
