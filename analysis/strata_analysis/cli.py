@@ -1,4 +1,4 @@
-"""The command line: collect, figures, table, compare. `strata collect …` and so on call it."""
+"""The command line: collect, figures, table, compare, report. `strata collect …` and so on call it."""
 
 from __future__ import annotations
 
@@ -6,31 +6,74 @@ import argparse
 import sys
 from pathlib import Path
 
+from strata_analysis.compare import CONFIDENCE, CompareError
 from strata_analysis.load import LoadError, load
 from strata_analysis.versions import UnknownVersion
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="strata", description="Collect, tabulate and draw the results of strata.")
+    words = _parser().parse_args(arguments)
+    try:
+        return VERBS[words.verb](words)
+    except (LoadError, UnknownVersion, CompareError, OSError) as error:
+        print(f"strata: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="strata", description="Collect, tabulate, compare and draw results of strata."
+    )
     verbs = parser.add_subparsers(dest="verb", required=True)
+    results_help = "folder of an experiment's results, e.g. results/quickstart"
     for name, help_text in (
         ("collect", "merge the attempts of a sweep into collected.h5, .csv and .parquet"),
         ("figures", "draw the figures of a sweep as PNG, SVG and PDF"),
         ("table", "print a short table of a sweep"),
-        ("compare", "set predictions beside measurements: errors by step, operator, collective and memory"),
+        ("report", "write a sweep's page: one self-contained HTML file"),
     ):
         verb = verbs.add_parser(name, help=help_text, description=help_text)
-        verb.add_argument("results", help="folder of an experiment's results, e.g. results/quickstart")
+        verb.add_argument("results", help=results_help)
         if name == "figures":
             verb.add_argument("--output", help="folder of the figures (default: figures/ below the results)")
-        if name == "compare":
-            verb.add_argument("--predicted", action="store_true", required=True, help="what is compared")
-    words = parser.parse_args(arguments)
-    try:
-        return {"collect": _collect, "figures": _figures, "table": _table, "compare": _compare}[words.verb](words)
-    except (LoadError, UnknownVersion, OSError) as error:
-        print(f"strata: {error}", file=sys.stderr)
-        return 2
+    verb = verbs.add_parser(
+        "compare",
+        help="which strategy is faster, or how good predictions were",
+        description="Step times of two strategies of one sweep, or of two sweeps, over the points that they share.",
+        epilog="""examples:
+  strata compare results/x --baseline ddp --candidate zero1     two strategies
+  strata compare results/x --baseline ddp                       all others against one
+  strata compare results/x --baseline ddp --candidate 1f1b,stages=2
+  strata compare before after --allow-different git_commit --allow-different binary_hash
+  strata compare results/x --predicted                          predictions beside measurements
+
+exit codes: 0 better or undecided, 1 some point is worse, 2 bad input, 4 some point is incomparable""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verb.add_argument("results", help=results_help)
+    verb.add_argument("other", nargs="?", help="results of the candidate; without it they are those of the baseline")
+    verb.add_argument("--baseline", default="", metavar="STRATEGY", help="strategy to compare with, e.g. ddp")
+    verb.add_argument("--candidate", default="", metavar="STRATEGY", help="strategy in question (default: all others)")
+    verb.add_argument(
+        "--confidence", type=_confidence, default=CONFIDENCE, help="of intervals and verdicts (%(default)s)"
+    )
+    verb.add_argument(
+        "--allow-different",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="provenance or key that is meant to differ, e.g. git_commit or train.micro_batches; may be repeated",
+    )
+    verb.add_argument("--json", action="store_true", help="JSON instead of a table")
+    verb.add_argument("--predicted", action="store_true", help="errors of predictions instead, by step and operator")
+    return parser
+
+
+def _confidence(text: str) -> float:
+    value = float(text)
+    if not 0.5 <= value < 1.0:
+        raise argparse.ArgumentTypeError(f"{text} is not a confidence, such as 0.95")
+    return value
 
 
 def _collect(words: argparse.Namespace) -> int:
@@ -62,7 +105,31 @@ def _table(words: argparse.Namespace) -> int:
 
 
 def _compare(words: argparse.Namespace) -> int:
-    from strata_analysis.predicted import report
+    from strata_analysis import compare, predicted
 
-    print(report(load(words.results)))
+    if words.predicted:
+        if words.other or words.baseline or words.candidate or words.json:
+            raise CompareError("--predicted stands alone: RESULTS --predicted")
+        print(predicted.report(load(words.results)))
+        return 0
+    comparison = compare.compare(
+        load(words.results),
+        load(words.other) if words.other else None,
+        words.baseline,
+        words.candidate,
+        words.confidence,
+        tuple(words.allow_different),
+    )
+    print((compare.to_json if words.json else compare.to_text)(comparison))
+    return comparison.exit_code
+
+
+def _report(words: argparse.Namespace) -> int:
+    from strata_analysis.report import report
+
+    for file in report(words.results):
+        print(file)
     return 0
+
+
+VERBS = {"collect": _collect, "figures": _figures, "table": _table, "report": _report, "compare": _compare}

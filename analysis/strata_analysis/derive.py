@@ -7,12 +7,15 @@ import math
 import pandas as pd
 
 from strata_analysis.load import INDEX, Results
-from strata_analysis.statistics import CONFIDENCE, median, num_outliers, rate
+from strata_analysis.statistics import CONFIDENCE, Median, median, num_outliers, rate
 
 # Keys of a point that have a column of their own, or that vary along a scaling series by its nature.
 NAMED_KEYS = {"backend", "model.name", "strategy.name", "train.dtype", "resources.threads_per_rank"}
 SCALING_KEYS = {"resources.nodes", "resources.ranks_per_node", "train.global_batch", "train.global_batch_tokens"}
 EMULATION_KEYS = {"communication.emulated_link.alpha_us", "communication.emulated_link.gbit_per_s"}
+
+
+PARTS = ("compute", "communication", "exposed_communication", "other")
 
 
 def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
@@ -27,20 +30,8 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
     for _, point in results.points.iterrows():
         steps = by_attempt.get(tuple(point[key] for key in INDEX))
         steps = results.steps.iloc[:0] if steps is None else steps
-        seconds = median(steps["step_seconds_max"], confidence)
-        samples = rate(point["num_samples_per_step"], seconds)
-        flops = rate(point["num_samples_per_step"] * point["flops_per_sample"], seconds)
-        peak = point["num_ranks"] * point["peak_flops_per_second"]
-        columns = {}
-        for name, value in (
-            ("step_seconds", seconds),
-            ("samples_per_second", samples),
-            ("model_flops_per_second", flops),
-        ):
-            columns |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
-        for end in ("", "_low", "_high"):
-            columns[f"mfu{end}"] = columns[f"model_flops_per_second{end}"] / peak if peak else math.nan
-        for name in ("compute", "communication", "exposed_communication", "other"):
+        columns = _from_step_seconds(point, median(steps["step_seconds_max"], confidence))
+        for name in PARTS:
             columns[f"{name}_seconds"] = median(steps[f"{name}_seconds"], confidence).value
         columns["num_outliers"] = num_outliers(steps["step_seconds_max"])
         columns["link"] = link_in_words(point)
@@ -48,6 +39,39 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
     points = pd.concat([results.points.reset_index(drop=True), pd.DataFrame(rows)], axis=1)
     points["variant"] = variants(points)
     return points
+
+
+def by_point(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
+    """One row a point, with the columns of `derive` and num_runs: the runs that count.
+
+    One run: its own numbers. Several (the blocks of a head-to-head job): the median of the runs' medians with an
+    interval over runs, because steps of one run are correlated and say little about the next run; facts of the last.
+    """
+    attempts = derive(results, confidence)
+    rows = []
+    for _, runs in attempts[attempts["counted"]].groupby(INDEX[:2], sort=False):
+        point = runs.iloc[-1].copy()
+        point["num_runs"] = len(runs)
+        if len(runs) > 1:
+            for name, value in _from_step_seconds(point, median(runs["step_seconds"], confidence)).items():
+                point[name] = value
+            for name in PARTS:
+                point[f"{name}_seconds"] = median(runs[f"{name}_seconds"], confidence).value
+            point["num_outliers"] = runs["num_outliers"].sum()
+        rows.append(point)
+    return pd.DataFrame(rows).infer_objects().reset_index(drop=True)
+
+
+def _from_step_seconds(point: pd.Series, seconds: Median) -> dict[str, float]:
+    samples = rate(point["num_samples_per_step"], seconds)
+    flops = rate(point["num_samples_per_step"] * point["flops_per_sample"], seconds)
+    peak = point["num_ranks"] * point["peak_flops_per_second"]
+    columns = {}
+    for name, value in (("step_seconds", seconds), ("samples_per_second", samples), ("model_flops_per_second", flops)):
+        columns |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+    for end in ("", "_low", "_high"):
+        columns[f"mfu{end}"] = columns[f"model_flops_per_second{end}"] / peak if peak else math.nan
+    return columns
 
 
 def link_in_words(point: pd.Series) -> str:
@@ -64,12 +88,16 @@ def keys_of(point: pd.Series) -> dict[str, str]:
 
 
 def variants(points: pd.DataFrame) -> list[str]:
-    """What else tells a point from the others of the same model: keys beyond those named elsewhere that vary."""
+    """What else tells a point from the others of the same model: keys beyond those named elsewhere that vary.
+
+    Simulated points are told from simulated ones, and measured from measured: where each ran is said elsewhere.
+    """
     keys = [keys_of(point) for _, point in points.iterrows()]
+    kinds = list(zip(points["model_name"], points["simulated"].astype(bool), strict=True))
     texts = [[] for _ in keys]
     for key in sorted({key for point_keys in keys for key in point_keys} - NAMED_KEYS - SCALING_KEYS - EMULATION_KEYS):
-        for model in set(points["model_name"]):
-            members = [i for i, name in enumerate(points["model_name"]) if name == model]
+        for kind in set(kinds):
+            members = [i for i, other in enumerate(kinds) if other == kind]
             if len({keys[i].get(key) for i in members}) > 1:
                 for i in members:
                     texts[i].append(f"{key.split('.')[-1]} {keys[i].get(key, 'default')}")

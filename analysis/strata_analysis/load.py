@@ -39,7 +39,7 @@ class Results:
     """Everything known of some attempts.
 
     points: one row an attempt: INDEX, all root attributes, all of /summary, and
-            `path`, `num_rows_from_jsonl` (rows of the three tables that HDF5 had lost), `is_last` (of its point).
+            `path`, `num_rows_from_jsonl` (rows of the three tables that HDF5 had lost), `counted` (see mark_counted).
     steps, events, predictions: rows of those tables, with INDEX in front.
     """
 
@@ -49,8 +49,9 @@ class Results:
     predictions: pd.DataFrame
 
     def last(self) -> pd.DataFrame:
-        """The attempt of each point that counts: the last one."""
-        return self.points[self.points["is_last"]]
+        """One row a point: the last of its attempts that count."""
+        counted = self.points[self.points["counted"]]
+        return counted[counted["attempt"] == counted.groupby(INDEX[:2])["attempt"].transform("max")]
 
     def steps_of(self, point: pd.Series, phase: str | None = "measured") -> pd.DataFrame:
         """Rows of /steps of one row of `points`; `phase` None: all."""
@@ -239,7 +240,7 @@ def _complete(content: dict) -> dict:
     known = schema()
 
     def completed(values: dict, types: dict[str, str]) -> dict:
-        return {name: values.get(name, missing_value(type_name)) for name, type_name in types.items()} | values
+        return {name: values.get(name, missing_value(type_name, name)) for name, type_name in types.items()} | values
 
     tables = {}
     for group, types in known.tables.items():
@@ -282,8 +283,24 @@ def _from_attempts(attempts: list[_Attempt]) -> Results:
                 rows.insert(position, name, value)
             tables[group].append(rows)
     table = pd.DataFrame(points).sort_values(INDEX, ignore_index=True)
-    table["is_last"] = table["attempt"] == table.groupby(INDEX[:2])["attempt"].transform("max")
+    table["counted"] = mark_counted(table)
     return Results(table, *(_concatenate(tables[group]) for group in TABLES))
+
+
+def mark_counted(points: pd.DataFrame) -> pd.Series:
+    """Which attempts' numbers count, so that what was tried again is not counted twice.
+
+    Of a point's attempts the last one that ended well; in a head-to-head job the last one of each block, as every block
+    is a run of its own. A point whose last good attempt was in blocks counts its blocks alone. A point with no good
+    attempt is represented by its last one, whose status says why there is no number.
+    """
+    good = points[points["status"] == "ok"].sort_values("attempt")
+    last_good = good.groupby(INDEX[:2])["block"].transform("last")
+    good = good[(good["block"] >= 0) == (last_good >= 0)]
+    counted = set(good.groupby([*INDEX[:2], "block_job", "block"]).tail(1).index)
+    is_hopeless = points.groupby(INDEX[:2])["status"].transform(lambda status: not (status == "ok").any()).astype(bool)
+    is_last = points["attempt"] == points.groupby(INDEX[:2])["attempt"].transform("max")
+    return points.index.isin(counted) | (is_hopeless & is_last)
 
 
 def _concatenate(tables: list[pd.DataFrame]) -> pd.DataFrame:
@@ -313,4 +330,9 @@ def read_collected(path: Path) -> Results:
                 found[group] = pd.DataFrame(columns)
     except OSError as error:
         raise LoadError(f"{path}: {error}") from None
+    points = found["points"]
+    for name, type_name in schema().attributes.items():
+        if name not in points and name != "point_id":
+            points[name] = [missing_value(type_name, name)] * len(points)
+    points["counted"] = mark_counted(points)
     return Results(**found)

@@ -18,6 +18,7 @@ class Schema:
     tables: dict[str, dict[str, str]]  # group -> column -> type
     scalars: dict[str, str]  # of /summary
     enums: dict[str, dict[str, int]]
+    defaults: dict[str, object]  # attribute -> its value in a file that is older than the attribute
 
     @property
     def major(self) -> int:
@@ -41,11 +42,14 @@ def schema() -> Schema:
         },
         scalars={entry["name"]: entry["type"] for entry in content["scalar"]},
         enums={entry["name"]: entry["values"] for entry in content["enum"]},
+        defaults={entry["name"]: entry["default"] for entry in content["attribute"] if "default" in entry},
     )
 
 
-def missing_value(type_name: str):
-    """What stands for a value that a file of an older minor version does not have."""
+def missing_value(type_name: str, name: str = ""):
+    """What stands for a value that a file of an older minor version does not have: its default, else by its type."""
+    if name in schema().defaults:
+        return schema().defaults[name]
     if type_name == "float64":
         return float("nan")
     if type_name in ("int64", "flag"):

@@ -1,4 +1,4 @@
-"""The short table of a sweep: one line a point, its last attempt."""
+"""The short table of a sweep: one line a point, of the attempts that count."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import math
 
 import pandas as pd
 
-from strata_analysis.derive import derive
+from strata_analysis.derive import by_point
 from strata_analysis.load import Results
 
 
 def short_table(results: Results) -> str:
     """Median step time with its 99 % interval, rate, MFU, exposed communication, memory and loss of every point."""
-    points = derive(results)
-    points = points[points["is_last"]].sort_values(["model_name", "strategy_name", "variant", "link", "num_ranks"])
+    points = by_point(results).sort_values(["model_name", "strategy_name", "variant", "link", "num_ranks"])
     rows = [_row(point) for _, point in points.iterrows()]
     table = pd.DataFrame(rows)
     table = table[[name for name in table if (table[name] != "").any()]]
@@ -36,6 +35,7 @@ def _row(point: pd.Series) -> dict[str, str]:
         "link": point["link"],
         "dtype": point["dtype"],
         "ranks": str(point["num_ranks"]),
+        "runs": str(point["num_runs"]) if point["num_runs"] > 1 else "",
         "step ms [99 %]": step,
         "rate": _number(point["samples_per_second"], f"{point['samples_per_second']:.0f} {point['sample_unit']}s/s"),
         "MFU": _number(point["mfu"], f"{100 * point['mfu']:.1f} %"),

@@ -163,6 +163,10 @@ std::vector<Attribute> root_attributes(const AttemptFacts& facts, std::int64_t a
       {"peak_source", facts.peak_source},
       {"all_reduce_bytes_per_second", facts.all_reduce_bytes_per_second},
       {"memory_cap_bytes", facts.memory_cap_bytes},
+      {"block", facts.block},
+      {"block_order", facts.block_order},
+      {"block_seed", facts.block_seed},
+      {"block_job", facts.block_job},
   };
 }
 

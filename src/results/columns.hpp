@@ -18,7 +18,7 @@
 namespace strata::results {
 
 inline constexpr std::string_view schema_name = "strata-results";
-inline constexpr std::string_view schema_version = "1.0";
+inline constexpr std::string_view schema_version = "1.1";
 
 template <class Row>
 struct Column {

@@ -64,6 +64,12 @@ struct AttemptFacts {
   std::string peak_source;                       ///< how it was found, e.g. "measured GEMM, n = 2048"
   double all_reduce_bytes_per_second = unknown;  ///< measured bus bandwidth in the same allocation
   std::int64_t memory_cap_bytes = 0;             ///< of one rank; 0: none
+
+  // Its place in a head-to-head job; -1 and empty outside of one.
+  std::int64_t block = -1;        ///< from 0; the strategies of one block ran one after the other on the same nodes
+  std::int64_t block_order = -1;  ///< place in the block, from 0
+  std::int64_t block_seed = -1;   ///< from which the order of every block follows
+  std::string block_job;          ///< one id for the allocation
 };
 
 /// As in the HDF5 enum `step_phase_t`.

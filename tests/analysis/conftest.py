@@ -1,4 +1,4 @@
-"""A made-up sweep, written once by the real recorder (tests/support/write_sample_results.cpp)."""
+"""Made-up sweeps, written once by the real recorder (tests/support/write_sample_results.cpp)."""
 
 import os
 import shutil
@@ -16,6 +16,12 @@ def written_sample(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("results")
     subprocess.run([build / "tests" / "write_sample_results", folder], check=True)
     return folder / "sample"
+
+
+@pytest.fixture
+def head_to_head(written_sample, tmp_path) -> Path:
+    """A copy of the sweep in blocks."""
+    return Path(shutil.copytree(written_sample.parent / "head_to_head", tmp_path / "head_to_head"))
 
 
 @pytest.fixture

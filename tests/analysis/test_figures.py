@@ -5,7 +5,7 @@ import matplotlib.colors
 import numpy as np
 import pytest
 from matplotlib import pyplot
-from strata_analysis.derive import derive
+from strata_analysis.derive import by_point
 from strata_analysis.figures import (
     FORMATS,
     draw_all,
@@ -27,8 +27,7 @@ def results(sample):
 
 @pytest.fixture
 def points(results):
-    derived = derive(results)
-    return derived[derived["is_last"]].reset_index(drop=True)
+    return by_point(results)
 
 
 @pytest.fixture(autouse=True)

@@ -69,7 +69,7 @@ def test_the_last_attempt_counts(sample):
     results = load(sample)
     twice = results.points[results.points["point"].map(results.points["point"].value_counts()) == 2]
     assert list(twice.sort_values("attempt")["status"]) == ["node_failure", "ok"]
-    assert list(twice.sort_values("attempt")["is_last"]) == [False, True]
+    assert list(twice.sort_values("attempt")["counted"]) == [False, True]
     assert len(results.last()) == results.points["point"].nunique()
 
 
@@ -77,7 +77,7 @@ def test_a_newer_major_version_is_refused(sample):
     file_name = next(sample.glob("*/1.h5"))
     with h5py.File(file_name, "r+") as file:
         file.attrs["schema_version"] = "2.0"
-    with pytest.raises(UnknownVersion, match=r"schema_version 2\.0, but this reader knows up to 1\.0"):
+    with pytest.raises(UnknownVersion, match=r"schema_version 2\.0, but this reader knows up to 1\.1"):
         load(file_name)
 
 
@@ -87,6 +87,16 @@ def test_a_newer_minor_version_is_read(sample):
         file.attrs["schema_version"] = "1.9"
         file.attrs["a_later_name"] = 7
     assert load(file_name).points.iloc[0]["a_later_name"] == 7
+
+
+def test_an_older_minor_version_gets_the_defaults_of_later_names(sample):
+    file_name = next(sample.glob("*/1.h5"))
+    with h5py.File(file_name, "r+") as file:
+        file.attrs["schema_version"] = "1.0"
+        for name in ("block", "block_order", "block_seed", "block_job"):
+            del file.attrs[name]
+    point = load(file_name).points.iloc[0]
+    assert [point[name] for name in ("block", "block_order", "block_seed", "block_job")] == [-1, -1, -1, ""]
 
 
 def test_nothing_to_read_is_said(tmp_path):

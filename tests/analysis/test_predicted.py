@@ -50,9 +50,8 @@ def test_operators_and_collectives_have_their_own_tables(sample):
     assert "collectives: predicted against measured" in text
 
 
-def test_the_verb_wants_to_know_what_is_compared(sample, capsys):
+def test_the_verb_compares_predictions_alone(sample, capsys):
     assert main(["compare", str(sample), "--predicted"]) == 0
     assert "step time over" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as stopped:
-        main(["compare", str(sample)])
-    assert stopped.value.code == 2
+    assert main(["compare", str(sample), "--predicted", "--baseline", "ddp"]) == 2
+    assert "--predicted stands alone" in capsys.readouterr().err

@@ -1,11 +1,12 @@
 """One module a figure. Each has `draw(results, points)`, which returns figures by name, or a reason why there is none.
 
-`points` are the derived rows of the last attempts. Every artist that shows a number carries a gid, `<what>/<series>`,
-so that a test can read the plotted values back.
+`points` are the derived rows of the points, one each. Every artist that shows a number carries a gid,
+`<what>/<series>`, so that a test can read the plotted values back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,8 +15,9 @@ import matplotlib
 matplotlib.use("Agg")
 
 from matplotlib import pyplot
+from matplotlib.figure import Figure
 
-from strata_analysis.derive import derive
+from strata_analysis.derive import by_point
 from strata_analysis.figures import (
     loss_curves,
     memory_by_category,
@@ -40,20 +42,28 @@ class Drawn:
 def draw_all(results: Results, folder: Path) -> Drawn:
     """Draw what the results allow into `folder`, each figure in all formats."""
     folder.mkdir(parents=True, exist_ok=True)
-    points = derive(results)
-    points = points[points["is_last"]].reset_index(drop=True)
     drawn = Drawn()
+    for name, figure in figures_of(results):
+        if isinstance(figure, str):
+            drawn.left_out[name] = figure
+            continue
+        for ending in FORMATS:
+            file = folder / f"{name}.{ending}"
+            figure.savefig(file, metadata=style.metadata(ending))
+            drawn.files.append(file)
+    return drawn
+
+
+def figures_of(results: Results) -> Iterator[tuple[str, Figure | str]]:
+    """(name, figure), one at a time and closed after its turn; or (module, the reason why there is none)."""
+    points = by_point(results)
     with style.applied():
         for module in MODULES:
             name = module.__name__.rsplit(".", 1)[-1]
             figures = module.draw(results, points)
             if isinstance(figures, str):
-                drawn.left_out[name] = figures
+                yield name, figures
                 continue
             for suffix, figure in figures.items():
-                for ending in FORMATS:
-                    file = folder / f"{name}-{suffix}.{ending}"
-                    figure.savefig(file, metadata=style.metadata(ending))
-                    drawn.files.append(file)
+                yield f"{name}-{suffix}", figure
                 pyplot.close(figure)
-    return drawn

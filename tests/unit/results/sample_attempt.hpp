@@ -71,6 +71,10 @@ inline AttemptFacts sample_facts() {
   facts.peak_flops_per_second = 2.3e11;
   facts.peak_source = "measured GEMM, n = 2048";
   facts.memory_cap_bytes = std::int64_t{8} << 30;
+  facts.block = 3;
+  facts.block_order = 1;
+  facts.block_seed = 42;
+  facts.block_job = "4711";
   return facts;
 }
 

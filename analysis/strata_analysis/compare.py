@@ -1,0 +1,484 @@
+"""Which of two strategies is faster, point by point: the same points paired, with the chance of a wrong claim bounded.
+
+A run is the unit: steps of one run are correlated, so each run gives one number, the median of its measured steps. Runs
+of one block of a head-to-head job are paired; where there are no blocks, the k-th good run of the one is paired with
+the k-th of the other. The logarithms of the pairs' ratios go through Wilcoxon's signed-rank test: under "no difference"
+the random order in a block makes each ratio as likely as its inverse, which is all that the test assumes, and exactness
+at any number of pairs is what intervals from few runs need (a bootstrap of ten covers too rarely). Holm's correction is
+over the points.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from strata_analysis.derive import keys_of
+from strata_analysis.load import INDEX, Results
+from strata_analysis.statistics import SignedRank, fewest_pairs, holm, median, signed_rank
+
+CONFIDENCE = 0.95
+BETTER, WORSE, UNDECIDED, INCOMPARABLE = "better", "worse", "undecided", "incomparable"
+EXIT_CODES = {BETTER: 0, UNDECIDED: 0, WORSE: 1, INCOMPARABLE: 4}
+
+# What must be equal for a difference in time to be the strategy's: attributes of an attempt.
+PROVENANCE = (
+    "simulated",
+    "git_commit",
+    "binary_hash",
+    "host_names",
+    "device_names",
+    "num_ranks",
+    "num_nodes",
+    "ranks_per_node",
+    "threads_per_rank",
+    "dtype",
+    "transport",
+    "progress_mode",
+    "emulated_link_alpha_seconds",
+    "emulated_link_bytes_per_second",
+    "flop_convention",
+    "num_samples_per_step",
+    "library_versions",
+    "modules_loaded",
+    "environment",
+)
+# Lists of one entry a rank, where which rank sits where may differ.
+UNORDERED = {"host_names", "device_names"}
+NAMING_KEYS = {"name", "title"}
+# Keys that say where a point runs. What they change stands in PROVENANCE.
+PLACE_KEYS = {"backend", "cluster"}
+# Keys that the table has columns for.
+COLUMN_KEYS = {"model.name", "resources.nodes", "resources.ranks_per_node", "backend"}
+
+
+class CompareError(ValueError):
+    """The question has no answer in these results: says which points there are."""
+
+
+@dataclass(frozen=True)
+class Selector:
+    """A strategy and some of its options, as in `gpipe,stages=2`."""
+
+    name: str
+    options: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(text: str) -> Selector:
+        name, *options = (word.strip() for word in text.split(","))
+        if not name or not all("=" in option for option in options):
+            raise CompareError(f"{text!r} is no strategy; a name, and options of it if needed: gpipe,stages=2")
+        return Selector(name, dict(option.split("=", 1) for option in options))
+
+    def selects(self, point: _Point) -> bool:
+        return point.strategy == self.name and all(
+            point.strategy_keys.get(f"strategy.{key}", "").strip('"') == value for key, value in self.options.items()
+        )
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One point under two strategies. Seconds are medians over runs; ratio = candidate / baseline of the step time."""
+
+    experiment: str
+    model: str
+    num_ranks: int
+    keys: dict[str, str]  # what tells this point from the others that are compared
+    baseline: str
+    candidate: str
+    simulated: bool
+    verdict: str
+    reason: str = ""  # of incomparable and undecided
+    baseline_seconds: float = math.nan
+    candidate_seconds: float = math.nan
+    baseline_samples_per_second: float = math.nan
+    sample_unit: str = ""
+    ratio: float = math.nan
+    ratio_low: float = math.nan
+    ratio_high: float = math.nan
+    effect_size: float = math.nan
+    p_value: float = math.nan
+    p_value_holm: float = math.nan
+    num_pairs: int = 0
+    paired_by: str = ""  # block, run, or exact for the simulator without noise
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    pairs: list[Pair]
+    alone: list[str]  # points that have no partner, in words
+    confidence: float
+
+    @property
+    def verdict(self) -> str:
+        """Of all points: worse if any is; else incomparable if any is; else better if any is."""
+        found = {pair.verdict for pair in self.pairs}
+        return next((word for word in (WORSE, INCOMPARABLE, BETTER) if word in found), UNDECIDED)
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.verdict]
+
+
+def compare(
+    baseline: Results,
+    candidate: Results | None = None,
+    baseline_strategy: str = "",
+    candidate_strategy: str = "",
+    confidence: float = CONFIDENCE,
+    allow_different: tuple[str, ...] = (),
+) -> Comparison:
+    """Two strategies of one set of results (`candidate` None), or two sets.
+
+    Strategies are texts of `Selector`; an empty candidate strategy means all others in one set, and the same
+    strategy in two sets. `allow_different`: names of PROVENANCE that are meant to differ, and keys of points, such as
+    train.micro_batches, over which they are paired all the same.
+    """
+    for name in allow_different:
+        if "." not in name and name not in PROVENANCE:
+            raise CompareError(f"{name!r} is neither a key nor one of {', '.join(PROVENANCE)}")
+    if candidate is None and not baseline_strategy:
+        raise CompareError("one set of results is compared by strategy: name the one to compare with (--baseline)")
+    one_set = candidate is None
+    firsts = _points(baseline)
+    seconds = firsts if one_set else _points(candidate)
+    first_selector = Selector.of(baseline_strategy) if baseline_strategy else None
+    second_selector = Selector.of(candidate_strategy) if candidate_strategy else None
+    if not one_set and second_selector is None:
+        second_selector = first_selector
+    firsts = _selected(firsts, first_selector, "baseline")
+    if second_selector or not one_set:
+        seconds = _selected(seconds, second_selector, "candidate")
+    elif not (seconds := [point for point in seconds if point not in firsts]):
+        raise CompareError(f"no other strategy than {baseline_strategy} in these results")
+    # Two strategies are paired over the strategy's keys, two sets of results with them.
+    over_strategies = one_set or (first_selector != second_selector)
+    return _compared(firsts, seconds, one_set, over_strategies, confidence, set(allow_different))
+
+
+def _selected(points: list[_Point], selector: Selector | None, side: str) -> list[_Point]:
+    found = [point for point in points if selector is None or selector.selects(point)]
+    if not found:
+        known = ", ".join(sorted({point.label for point in points}))
+        raise CompareError(f"{side}: no point of strategy {selector.name!r} with these options; there are {known}")
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------- one point
+
+
+@dataclass(frozen=True)
+class _Run:
+    """An attempt that ended well."""
+
+    seconds: float  # median of its measured steps
+    block: tuple[str, int]  # job and number; number -1: in no block
+    provenance: tuple[str, ...]  # PROVENANCE as text
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """All attempts of one point of one set of results."""
+
+    facts: pd.Series  # of its last attempt that counts
+    keys: dict[str, str]  # those that decide which point it is, the strategy's left out
+    strategy_keys: dict[str, str]
+    runs: list[_Run]  # in order of start
+
+    @property
+    def strategy(self) -> str:
+        return self.facts["strategy_name"]
+
+    @property
+    def label(self) -> str:
+        options = {key.removeprefix("strategy."): value for key, value in self.strategy_keys.items()}
+        return ", ".join([self.strategy, *(f"{k}={v}" for k, v in options.items() if k != "name")])
+
+    @property
+    def kind(self) -> tuple[str, bool]:
+        return self.facts["model_name"], bool(self.facts["simulated"])
+
+    @property
+    def words(self) -> str:
+        ranks = "1 rank" if self.facts["num_ranks"] == 1 else f"{self.facts['num_ranks']} ranks"
+        return f"{self.label} {self.facts['model_name']} on {ranks} [{self.facts['point']}]"
+
+
+def _points(results: Results) -> list[_Point]:
+    measured = results.steps[results.steps["phase"] == "measured"]
+    seconds = measured.groupby(INDEX)["step_seconds_max"].median().to_dict()
+    runs: dict[tuple, list[_Run]] = {}
+    wanted = [*INDEX, "status", "block_job", "block", *PROVENANCE]
+    for row in results.points.sort_values(["start_time", "attempt"])[wanted].itertuples(index=False, name=None):
+        experiment, point, attempt, status, job, block, *provenance = row
+        if status == "ok" and (experiment, point, attempt) in seconds:
+            texts = (provenance_text(name, value) for name, value in zip(PROVENANCE, provenance, strict=True))
+            run = _Run(seconds[experiment, point, attempt], (job, int(block)), tuple(texts))
+            runs.setdefault((experiment, point), []).append(run)
+    points = []
+    for _, facts in results.last().sort_values(["model_name", "num_ranks", "strategy_name", "point"]).iterrows():
+        keys = keys_of(facts)
+        points.append(
+            _Point(
+                facts,
+                {k: v for k, v in keys.items() if not k.startswith("strategy.") and k not in NAMING_KEYS},
+                {k: v for k, v in keys.items() if k.startswith("strategy.")},
+                runs.get((facts["experiment_name"], facts["point"]), []),
+            )
+        )
+    return points
+
+
+def provenance_text(name: str, value) -> str:
+    if isinstance(value, list):
+        return ", ".join(sorted(set(value)) if name in UNORDERED else value)
+    return str(value)
+
+
+# ------------------------------------------------------------------------------------------------------ two points
+
+
+def _compared(
+    firsts: list[_Point],
+    seconds: list[_Point],
+    one_set: bool,
+    over_strategies: bool,
+    confidence: float,
+    allow_different: set[str],
+) -> Comparison:
+    def identity(point: _Point, place: bool) -> tuple:
+        keys = point.keys if over_strategies else point.keys | point.strategy_keys
+        left_out = allow_different if place else allow_different | PLACE_KEYS
+        keys = {name: value for name, value in keys.items() if name not in left_out}
+        return (*sorted(keys.items()), point.facts["experiment_name"] if one_set else "")
+
+    bases: dict[tuple, _Point] = {}
+    for point in firsts:
+        if other := bases.get(identity(point, True)):
+            raise CompareError(f"two baselines for one point: {other.words} and {point.words}; {_choice(other, point)}")
+        bases[identity(point, True)] = point
+    couples = [(bases[identity(point, True)], point) for point in seconds if identity(point, True) in bases]
+    if not one_set:
+        # What ran in another place is shown as incomparable, instead of as two points that are missing.
+        partnered = {id(point) for couple in couples for point in couple}
+        elsewhere = {identity(point, False): point for point in firsts if id(point) not in partnered}
+        rest = [point for point in seconds if id(point) not in partnered]
+        couples += [(elsewhere[identity(p, False)], p) for p in rest if identity(p, False) in elsewhere]
+    if not couples:
+        raise CompareError(f"no two points with the same keys: {_nearest(firsts, seconds)}")
+    partnered = {id(point) for couple in couples for point in couple}
+    alone = [point.words for point in [*firsts, *seconds] if id(point) not in partnered]
+    varying = _varying_keys([first for first, _ in couples])
+    pairs = [_pair(first, second, varying[first.kind], confidence, allow_different) for first, second in couples]
+    pairs.sort(
+        key=lambda p: (p.experiment, p.model, p.simulated, p.baseline, p.candidate, p.num_ranks, [*p.keys.values()])
+    )
+    return Comparison(_with_verdicts(pairs, confidence), alone, confidence)
+
+
+def _varying_keys(points: list[_Point]) -> dict[tuple[str, bool], list[str]]:
+    """What tells the points of a model from each other, simulated and measured ones apart."""
+    kinds: dict[tuple[str, bool], list[_Point]] = {}
+    for point in points:
+        kinds.setdefault(point.kind, []).append(point)
+    return {
+        kind: [
+            name
+            for name in sorted({name for point in members for name in point.keys} - COLUMN_KEYS)
+            if len({point.keys.get(name) for point in members}) > 1
+        ]
+        for kind, members in kinds.items()
+    }
+
+
+def _choice(a: _Point, b: _Point) -> str:
+    for name in sorted(set(a.strategy_keys) | set(b.strategy_keys)):
+        if name in b.strategy_keys and a.strategy_keys.get(name) != b.strategy_keys[name]:
+            return f"choose by an option: {b.strategy},{name.removeprefix('strategy.')}={b.strategy_keys[name]}"
+    return "compare the folders of single experiments"
+
+
+def _nearest(firsts: list[_Point], seconds: list[_Point]) -> str:
+    """What stands between the two points that are most alike."""
+
+    def differences(a: _Point, b: _Point) -> list[str]:
+        return [name for name in sorted(set(a.keys) | set(b.keys)) if a.keys.get(name) != b.keys.get(name)]
+
+    a, b = min(itertools.product(firsts, seconds), key=lambda couple: len(differences(*couple)))
+    words = [f"{n} ({a.keys.get(n, 'default')} and {b.keys.get(n, 'default')})" for n in differences(a, b)]
+    return f"the nearest, {a.words} and {b.words}, differ in {', '.join(words) or 'strategy or experiment'}"
+
+
+def _pair(first: _Point, second: _Point, varying: list[str], confidence: float, allow_different: set[str]) -> Pair:
+    def seconds(runs) -> float:
+        return median([run.seconds for run in runs]).value
+
+    facts = {
+        "experiment": first.facts["experiment_name"],
+        "model": first.facts["model_name"],
+        "num_ranks": int(first.facts["num_ranks"]),
+        "keys": {name: first.keys.get(name, "default") for name in varying},
+        "baseline": first.label,
+        "candidate": second.label,
+        "simulated": bool(first.facts["simulated"]) and bool(second.facts["simulated"]),
+        "sample_unit": first.facts["sample_unit"],
+    }
+    couples, paired_by, notes = _coupled(first, second)
+    # In absolute terms: of the runs that are paired, or of one side where the other has none.
+    bases = [run for run, _ in couples] or first.runs
+    facts["baseline_seconds"] = seconds(bases)
+    facts["baseline_samples_per_second"] = first.facts["num_samples_per_step"] / facts["baseline_seconds"]
+    facts["candidate_seconds"] = seconds([run for _, run in couples] or second.runs)
+    for point in (first, second):
+        if not point.runs:
+            status, message = point.facts["status"], point.facts["message"]
+            message = "no measured step" if status == "ok" else message
+            reason = f"{point.label}: {status}{': ' + message if message else ''}"
+            return Pair(**facts, verdict=INCOMPARABLE, reason=reason)
+    facts |= {"num_pairs": len(couples), "paired_by": paired_by, "notes": tuple(notes)}
+    if differences := _differences(couples, allow_different):
+        return Pair(**facts, verdict=INCOMPARABLE, reason="; ".join(differences))
+    log_ratios = [math.log(candidate.seconds / base.seconds) for base, candidate in couples]
+    if paired_by == "exact":
+        test = SignedRank(*(3 * log_ratios), math.nan, float(np.sign(log_ratios[0])), 1)
+    else:
+        test = signed_rank(log_ratios, confidence)
+    return Pair(
+        **facts,
+        verdict=UNDECIDED,
+        ratio=math.exp(test.estimate),
+        ratio_low=math.exp(test.low),
+        ratio_high=math.exp(test.high),
+        effect_size=test.effect_size,
+        p_value=test.p_value,
+    )
+
+
+def _coupled(first: _Point, second: _Point) -> tuple[list[tuple[_Run, _Run]], str, list[str]]:
+    """Runs side by side, baseline first; how they were paired; remarks."""
+    # What was tried again counts once: the last run of a block replaces those before.
+    blocks = [{run.block: run for run in point.runs if run.block[1] >= 0} for point in (first, second)]
+    if shared := [block for block in blocks[0] if block in blocks[1]]:
+        num_lacking = len(blocks[0].keys() | blocks[1].keys()) - len(shared)
+        notes = [f"{num_lacking} blocks lack a good run of one side"] if num_lacking else []
+        return [(blocks[0][block], blocks[1][block]) for block in shared], "block", notes
+    # Runs made as the last one was: an older build is not mixed in.
+    runs, notes = [], []
+    for point in (first, second):
+        alike = [run for run in point.runs if run.provenance == point.runs[-1].provenance]
+        if num_older := len(point.runs) - len(alike):
+            notes.append(f"{num_older} older runs of {point.label} have another provenance and are left out")
+        runs.append(alike)
+    couples = list(zip(*runs, strict=False))
+    if all(point.facts["simulated"] and "simulate.noise" not in point.keys for point in (first, second)):
+        return couples[-1:], "exact", notes
+    if surplus := abs(len(runs[0]) - len(runs[1])):
+        notes.append(f"{surplus} runs of one side have no partner")
+    return couples, "run", notes
+
+
+def _differences(couples: list[tuple[_Run, _Run]], allow_different: set[str]) -> list[str]:
+    """Names of PROVENANCE in which some pair differs, with both values."""
+    found = {}
+    for base, candidate in couples:
+        for name, a, b in zip(PROVENANCE, base.provenance, candidate.provenance, strict=True):
+            if a != b and name not in allow_different:
+                found.setdefault(name, f"{name} differs ({_short(a)} and {_short(b)})")
+    return [found[name] for name in PROVENANCE if name in found]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _with_verdicts(pairs: list[Pair], confidence: float) -> list[Pair]:
+    tested = [i for i, pair in enumerate(pairs) if pair.verdict != INCOMPARABLE and not math.isnan(pair.p_value)]
+    corrected = dict(zip(tested, holm([pairs[i].p_value for i in tested]), strict=True))
+    return [_decided(pair, corrected.get(i, math.nan), len(tested), confidence) for i, pair in enumerate(pairs)]
+
+
+def _decided(pair: Pair, p_value_holm: float, num_tests: int, confidence: float) -> Pair:
+    if pair.verdict == INCOMPARABLE:
+        return pair
+    direction = WORSE if pair.ratio > 1.0 else BETTER
+    if pair.paired_by == "exact":
+        return dataclasses.replace(pair, verdict=UNDECIDED if pair.ratio == 1.0 else direction)
+    if p_value_holm <= 1.0 - confidence:
+        return dataclasses.replace(pair, p_value_holm=float(p_value_holm), verdict=direction)
+    needed = fewest_pairs(confidence, num_tests)
+    reason = f"{needed} pairs are the fewest that can decide" if pair.num_pairs < needed else ""
+    return dataclasses.replace(pair, p_value_holm=float(p_value_holm), reason=reason)
+
+
+# ------------------------------------------------------------------------------------------------------ what is printed
+
+
+def to_json(comparison: Comparison) -> str:
+    """One object; a number that is not known is null."""
+
+    def plain(value):
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
+        return [*value] if isinstance(value, tuple) else value
+
+    pairs = [{name: plain(value) for name, value in dataclasses.asdict(pair).items()} for pair in comparison.pairs]
+    words = {
+        "verdict": comparison.verdict,
+        "exit_code": comparison.exit_code,
+        "confidence": comparison.confidence,
+        "pairs": pairs,
+        "without_partner": comparison.alone,
+    }
+    return json.dumps(words, indent=2, ensure_ascii=False)
+
+
+def columns(comparison: Comparison) -> list[dict[str, str]]:
+    """The table as text, one row a pair. Columns that are empty everywhere are left out."""
+    percent = f"{100 * comparison.confidence:.4g} %"
+    rows = []
+    for pair in comparison.pairs:
+        interval = "" if math.isnan(pair.ratio_low) else f" [{pair.ratio_low:.3f}, {pair.ratio_high:.3f}]"
+        rate = f" ({pair.baseline_samples_per_second:.4g} {pair.sample_unit}s/s)"
+        rows.append(
+            {
+                "model": pair.model,
+                "ranks": str(pair.num_ranks),
+                "point": ", ".join(f"{name.split('.')[-1]} {value}" for name, value in pair.keys.items()),
+                "baseline": pair.baseline + (" (simulated)" if pair.simulated else ""),
+                "base ms": "" if math.isnan(pair.baseline_seconds) else f"{1e3 * pair.baseline_seconds:.2f}{rate}",
+                "candidate": pair.candidate,
+                "ms": "" if math.isnan(pair.candidate_seconds) else f"{1e3 * pair.candidate_seconds:.2f}",
+                f"ratio [{percent}]": "" if math.isnan(pair.ratio) else f"{pair.ratio:.3f}{interval}",
+                "pairs": f"{pair.num_pairs} by {pair.paired_by}" if pair.num_pairs else "",
+                "effect": "" if math.isnan(pair.effect_size) else f"{pair.effect_size:+.2f}",
+                "p (Holm)": "" if math.isnan(pair.p_value_holm) else f"{pair.p_value_holm:.2g}",
+                "verdict": pair.verdict,
+                "because": "; ".join([*([pair.reason] if pair.reason else []), *pair.notes]),
+            }
+        )
+    shown = [name for name in rows[0] if any(row[name] for row in rows)]
+    return [{name: row[name] for name in shown} for row in rows]
+
+
+METHOD = (
+    "ratio: step time of the candidate over the baseline's, Hodges-Lehmann estimate over pairs of runs with the exact "
+    "signed-rank interval; effect: matched-pairs rank-biserial correlation, -1 (always faster) to 1 (always slower); "
+    "p: signed-rank, corrected for the number of points (Holm). The interval is of the point alone."
+)
+
+
+def to_text(comparison: Comparison) -> str:
+    lines = [pd.DataFrame(columns(comparison)).to_string(index=False, justify="left"), ""]
+    counts = {word: sum(pair.verdict == word for pair in comparison.pairs) for word in EXIT_CODES}
+    lines.append(
+        f"verdict: {comparison.verdict} ({', '.join(f'{count} {word}' for word, count in counts.items() if count)})"
+    )
+    lines += [f"without a partner: {words}" for words in comparison.alone]
+    return "\n".join([*lines, f"# {METHOD}"])
