@@ -6,7 +6,8 @@
 /// cut into the messages that the communication engine itself sends — every rank exchanges with every other in pairs —
 /// so that each rank sends exactly what elements_sent() says. And a rank has one processor, not one a stream: LogGOPSim
 /// starts an operation when its processor is free, whenever what it requires on another one ended. So a transfer begins
-/// between two kernels.
+/// between two kernels, and receiving keeps the rank from computing: where transfers run beside kernels LogGOPSim ends
+/// later than sim/, elsewhere with it.
 
 #include <functional>
 #include <string>
