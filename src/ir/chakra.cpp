@@ -43,7 +43,8 @@ chakra::CollectiveCommType comm_type(Collective kind) {
 
 void describe_kernel(chakra::Node& node, const Instruction& in, std::int64_t tensor_bytes) {
   node.set_type(chakra::COMP_NODE);
-  attribute(node, "num_ops").set_int64_val(std::llround(flops(in)));
+  // A copy has one operation: the intensity 0 has no speed, and readers divide by it.
+  attribute(node, "num_ops").set_int64_val(std::max(1LL, std::llround(flops(in))));
   attribute(node, "tensor_size").set_uint64_val(static_cast<std::uint64_t>(tensor_bytes));
 }
 

@@ -39,6 +39,27 @@ SCHEMA = {
     },
 }
 
+# Readers look at the field that they expect of a name, and take another one for 0 or refuse it.
+VALUES = {
+    "is_cpu_op": "bool_val",
+    "num_ops": "int64_val",
+    "tensor_size": "uint64_val",
+    "comm_type": "int64_val",
+    "comm_size": "int64_val",
+    "pg_name": "string_val",
+    "comm_src": "int32_val",
+    "comm_dst": "int32_val",
+    "comm_tag": "int32_val",
+}
+ENDS = {"comm_size", "comm_src", "comm_dst", "comm_tag"}
+ATTRIBUTES = {  # what each type of node needs, beside is_cpu_op
+    COMP_NODE: {"num_ops", "tensor_size"},
+    COMM_SEND_NODE: ENDS,
+    COMM_RECV_NODE: ENDS,
+    COMM_COLL_NODE: {"comm_type", "comm_size", "pg_name"},
+}
+LAST_TAG = 499_999_999  # ASTRA-sim takes tags modulo 500,000,000: above are its own
+
 
 def message_classes():
     file = descriptor_pb2.FileDescriptorProto(name="et_def.proto", package="ChakraProtoMsg", syntax="proto3")
@@ -86,6 +107,7 @@ def decoded(buffer, position, message):
         size |= (buffer[position] & 0x7F) << shift
         more = buffer[position] & 0x80
         position, shift = position + 1, shift + 7
+    assert size > 0, "readers stop at an empty message"
     read = CLASSES[message]()
     read.ParseFromString(buffer[position : position + size])
     assert len(buffer) >= position + size
@@ -95,6 +117,7 @@ def decoded(buffer, position, message):
 
 def read_trace(path):
     buffer = path.read_bytes()
+    assert not buffer.startswith(b"\x1f\x8b"), "readers take it for gzip"
     metadata, position = decoded(buffer, 0, "GlobalMetadata")
     assert metadata.version
     nodes = []
@@ -104,6 +127,7 @@ def read_trace(path):
         for attribute in read.attr:
             assert not len(UnknownFieldSet(attribute))
             assert attribute.name not in attributes
+            assert attribute.WhichOneof("value") == VALUES[attribute.name]
             attributes[attribute.name] = getattr(attribute, attribute.WhichOneof("value"))
         dependencies = list(read.data_deps), list(read.ctrl_deps)
         nodes.append(Node(read.id, read.name, read.type, *dependencies, read.duration_micros, attributes))
@@ -152,6 +176,33 @@ def chakra(request, strata, experiment, tmp_path):
     return request.param, [read_trace(tmp_path / "traces" / f"e2e.{rank}.et") for rank in range(4)], groups, folds
 
 
+def test_chakra_keeps_what_readers_rely_on(chakra):
+    _, traces, groups, _ = chakra
+    assert all(str(int(name)) == name and int(name) > 0 for name in groups), "0 stands for all ranks"
+    for members in groups.values():
+        assert len(members) == len(set(members)) > 1
+        assert set(members) <= set(range(len(traces)))
+    for rank, nodes in enumerate(traces):
+        assert [node.id for node in nodes] == list(range(len(nodes)))
+        for node in nodes:
+            a = node.attributes
+            assert a.keys() == ATTRIBUTES[node.type] | {"is_cpu_op"}
+            for dependencies in (node.data_deps, node.ctrl_deps):
+                # Readers strike out one of equal dependencies, and read ahead only so far.
+                assert len(dependencies) == len(set(dependencies))
+                assert all(dependency < node.id for dependency in dependencies)
+            if node.type == COMP_NODE:
+                assert min(a["num_ops"], a["tensor_size"]) >= 1, "a roofline divides by their ratio"
+            else:
+                assert a["comm_size"] > 0
+            if node.type in (COMM_SEND_NODE, COMM_RECV_NODE):
+                assert 0 <= a["comm_tag"] <= LAST_TAG
+                assert {a["comm_src"], a["comm_dst"]} <= set(range(len(traces)))
+                assert a["comm_src"] != a["comm_dst"]
+            if node.type == COMM_COLL_NODE:
+                assert rank in groups[a["pg_name"]]
+
+
 def test_chakra_graphs_are_whole_and_acyclic(chakra):
     _, traces, _, _ = chakra
     for nodes in traces:
@@ -168,7 +219,6 @@ def test_chakra_graphs_are_whole_and_acyclic(chakra):
         assert all(a.id in b.data_deps for a, b in pairwise(kernels))
         assert sum(node.duration_micros for node in kernels) > 100
         assert sum(node.attributes["num_ops"] for node in kernels) > 1e6
-        assert all(node.attributes["tensor_size"] > 0 for node in kernels)
         assert not any(node.attributes["is_cpu_op"] for node in nodes)
 
 
