@@ -66,13 +66,27 @@ int run(int argc, char** argv) {
   plan->callback([&] { code = print_plan(arguments); });
 
   int rank = 0;
-  CLI::App* program = app.add_subcommand("program", "the instructions of one rank");
+  CLI::App* program = app.add_subcommand("program", "the instructions of one rank, or of all for other simulators");
   add_experiment_options(*program, arguments, true);
   program->add_option("--rank", rank, "world rank");
   std::string program_format = "text";
-  program->add_option("--format", program_format, "text: of one rank; goal: of all ranks, for LogGOPSim")
-      ->check(CLI::IsMember({"text", "goal"}));
-  program->callback([&] { code = program_format == "goal" ? print_goal(arguments) : print_program(arguments, rank); });
+  program
+      ->add_option(
+          "--format", program_format,
+          "text: of --rank; goal: schedule of all ranks on standard output, for LogGOPSim's txt2bin; chakra: a "
+          "folder of traces, NAME.RANK.et and NAME.comm_groups.json, for ASTRA-sim and other readers of Chakra")
+      ->check(CLI::IsMember({"text", "chakra", "goal"}));
+  std::string traces_folder;
+  program->add_option("--output", traces_folder, "chakra: the folder, new or empty");
+  program->callback([&] {
+    if ((program_format == "chakra") == traces_folder.empty()) {
+      throw strata::UserError(
+          fmt::format("program --format {}: --output is for chakra, which needs it", program_format));
+    }
+    code = program_format == "chakra" ? write_chakra(arguments, traces_folder)
+           : program_format == "goal" ? print_goal(arguments)
+                                      : print_program(arguments, rank);
+  });
 
   RunArguments run_arguments;
   CLI::App* run_verb = app.add_subcommand(

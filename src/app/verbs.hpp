@@ -33,6 +33,9 @@ int print_plan(const ExperimentArguments& arguments);
 int print_program(const ExperimentArguments& arguments, int rank);
 /// All ranks' Programs as a GOAL schedule, with the kernels' times that [simulate] asks for.
 int print_goal(const ExperimentArguments& arguments);
+/// The same as Chakra execution traces: `<experiment>.<rank>.et` of each rank and `<experiment>.comm_groups.json` in
+/// @p folder, which is made. @throws UserError if something is in it already.
+int write_chakra(const ExperimentArguments& arguments, const std::string& folder);
 
 struct RunArguments {
   ExperimentArguments experiment;
