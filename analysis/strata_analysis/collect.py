@@ -77,7 +77,7 @@ def _write_column(group: h5py.Group, name: str, column: pd.Series) -> None:
         column, kind = column.map(json.dumps), "list"
     elif column.dtype == bool:
         column, kind = column.astype(np.int8), "flag"
-    if column.dtype == object:
+    if not pd.api.types.is_numeric_dtype(column.dtype):
         dataset = group.create_dataset(name, data=[str(text) for text in column], dtype=h5py.string_dtype())
     else:
         dataset = group.create_dataset(name, data=column.to_numpy())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -25,6 +26,7 @@ class Median:
         return 0.5 * (self.high - self.low) / self.value
 
 
+@cache  # the columns of a table are of one length
 def interval_ranks(num_values: int, confidence: float = CONFIDENCE) -> tuple[int, int] | None:
     """1-based ranks (l, u) of the sorted values between which the median lies with at least `confidence`.
 
@@ -32,13 +34,16 @@ def interval_ranks(num_values: int, confidence: float = CONFIDENCE) -> tuple[int
     probability 1 - 2 P(X <= k - 1). The narrowest such pair is returned. None if even the extremes do not suffice:
     n < 6 for 95 %, n < 8 for 99 %. Makes no assumption about the distribution, but takes the values as independent.
     """
-    tail = 0.0
+    subsets = 2**num_values
+    subsets_of_size = 1  # k - 1 of all values
+    tail = 1
     best = None
     for k in range(1, num_values // 2 + 1):
-        tail += math.comb(num_values, k - 1) / 2**num_values
-        if 1.0 - 2.0 * tail < confidence:
+        if 1.0 - 2.0 * (tail / subsets) < confidence:
             break
         best = (k, num_values + 1 - k)
+        subsets_of_size = subsets_of_size * (num_values + 1 - k) // k
+        tail += subsets_of_size
     return best
 
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 from strata_analysis.cli import main
-from strata_analysis.collect import collect
+from strata_analysis.collect import collect, write_collected
 from strata_analysis.load import load
 
 
@@ -63,3 +63,13 @@ def test_the_table_has_a_line_a_point_and_names_convention_and_peak(sample, caps
     assert "measured GEMM, n = 2048" in text
     assert "oom: OOM at block[3].mlp.fc1, needs 4.51 GiB of 4.00 GiB" in text
     assert len([line for line in text.splitlines()[1:] if not line.startswith("#")]) == len(load(sample).last())
+
+
+def test_tables_without_rows_are_kept(sample, tmp_path):
+    results = load(sample)
+    results.events = results.events.iloc[:0]
+    write_collected(tmp_path / "collected.h5", results)
+    after = load(tmp_path / "collected.h5")
+    assert len(after.events) == 0
+    assert list(after.events.columns) == list(results.events.columns)
+    assert len(after.steps) == len(results.steps)

@@ -89,3 +89,8 @@ def test_holm():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]) == pytest.approx([1.0, 1.0])
     assert len(holm([])) == 0
+
+
+def test_ranks_of_many_values_are_those_of_the_binomial_distribution():
+    low, high = interval_ranks(20_001, 0.99)
+    assert (low, high) == (int(scipy.stats.binom.ppf(0.005, 20_001, 0.5)), 20_002 - low)
