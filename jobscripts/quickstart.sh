@@ -23,6 +23,7 @@ On a cluster, load modules first; the names differ from site to site, the conten
   MPI                                     module load mpich        (or cray-mpich)
   oneDNN 2.6                              module load onednn
   HDF5 1.10 or later, with its C HL API   module load hdf5
+  protobuf 3.21 or later, with protoc     module load protobuf
   fmt, toml++, CLI11, nlohmann-json       module load fmt tomlplusplus cli11 nlohmann-json
   Python 3.11 with venv                   module load python
 TEXT

@@ -66,13 +66,27 @@ int run(int argc, char** argv) {
   plan->callback([&] { code = print_plan(arguments); });
 
   int rank = 0;
-  CLI::App* program = app.add_subcommand("program", "the instructions of one rank");
+  CLI::App* program = app.add_subcommand("program", "the instructions of one rank, or of all for other simulators");
   add_experiment_options(*program, arguments, true);
   program->add_option("--rank", rank, "world rank");
   std::string program_format = "text";
-  program->add_option("--format", program_format, "text: of one rank; goal: of all ranks, for LogGOPSim")
-      ->check(CLI::IsMember({"text", "goal"}));
-  program->callback([&] { code = program_format == "goal" ? print_goal(arguments) : print_program(arguments, rank); });
+  program
+      ->add_option(
+          "--format", program_format,
+          "text: of --rank; goal: schedule of all ranks on standard output, for LogGOPSim's txt2bin; chakra: a "
+          "folder of traces, NAME.RANK.et and NAME.comm_groups.json, for ASTRA-sim and other readers of Chakra")
+      ->check(CLI::IsMember({"text", "chakra", "goal"}));
+  std::string traces_folder;
+  program->add_option("--output", traces_folder, "chakra: the folder, new or empty");
+  program->callback([&] {
+    if ((program_format == "chakra") == traces_folder.empty()) {
+      throw strata::UserError(
+          fmt::format("program --format {}: --output is for chakra, which needs it", program_format));
+    }
+    code = program_format == "chakra" ? write_chakra(arguments, traces_folder)
+           : program_format == "goal" ? print_goal(arguments)
+                                      : print_program(arguments, rank);
+  });
 
   RunArguments run_arguments;
   CLI::App* run_verb = app.add_subcommand(
@@ -128,6 +142,8 @@ int run(int argc, char** argv) {
   resume->add_option("results", resume_arguments.results, "results/<experiment>")->required();
   resume->add_option("--class", resume_arguments.classes,
                      "only this class, as `strata status` prints it: missing, oom, timeout, …; may be repeated");
+  resume->add_option("--time-limit", resume_arguments.time_limit_minutes, "minutes of a job, instead of what it had")
+      ->check(CLI::PositiveNumber);
   resume->add_option("--site", resume_arguments.site, "another site than that of the last submission");
   add_submit_options(*resume, resume_arguments.options);
   resume->callback([&] { code = resume_experiment(resume_arguments, environment); });
@@ -136,8 +152,9 @@ int run(int argc, char** argv) {
   CLI::App* launches = app.add_subcommand("launches", "what a job that starts has to launch")->group("");
   launches->add_option("manifest", launches_arguments.manifest)->required();
   launches->add_option("--task", launches_arguments.task)->required();
-  launches->add_option("--job", launches_arguments.job)->required();
-  launches->add_option("--nodes", launches_arguments.nodes)->required();
+  launches->add_option("--job", launches_arguments.job);
+  launches->add_option("--nodes", launches_arguments.nodes);
+  launches->add_flag("--job-ends", launches_arguments.job_ends);
   launches->callback([&] { code = print_launches(launches_arguments, environment); });
 
   ProfileArguments profile_arguments;

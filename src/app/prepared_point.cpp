@@ -18,6 +18,41 @@
 #include "planners/planner.hpp"
 
 namespace strata::app {
+
+ModelGraph model_of(const Experiment& experiment) {
+  const ModelSection& m = experiment.model;
+  ModelOptions options;
+  options.name = m.name;
+  options.layers = m.layers;
+  options.hidden = m.hidden;
+  options.heads = m.heads;
+  options.kv_heads = m.kv_heads;
+  options.ffn_hidden = m.ffn_hidden;
+  options.vocabulary = m.vocabulary;
+  options.sequence_length = m.sequence_length;
+  options.dropout = m.dropout;
+  options.tied_head = m.tied_head;
+  options.image_size = m.image_size;
+  options.num_classes = m.num_classes;
+  options.widths = m.widths;
+  ModelGraph graph = build_model(options);
+  verify(graph);
+  return graph;
+}
+
+std::int64_t global_batch_samples(const Experiment& experiment, const ModelGraph& graph) {
+  const TrainSection& train = experiment.train;
+  if (train.global_batch_tokens == 0) {
+    return train.global_batch;
+  }
+  if (train.global_batch_tokens % graph.positions_per_sample != 0) {
+    throw UserError(fmt::format("{}: train.global_batch_tokens = {} is no multiple of the sequence length {}",
+                                experiment.where("train.global_batch_tokens"), train.global_batch_tokens,
+                                graph.positions_per_sample));
+  }
+  return train.global_batch_tokens / graph.positions_per_sample;
+}
+
 namespace {
 
 /// This machine, as far as the operating system tells. Peaks are measured where they are needed.
@@ -40,19 +75,6 @@ Cluster cluster_of(const Experiment& experiment, const std::string& experiment_f
   return find_cluster(is_path ? path_beside(experiment_file, experiment.cluster) : experiment.cluster,
                       cluster_folders(std::filesystem::absolute(experiment_file).parent_path()),
                       experiment.where("cluster") + ": cluster");
-}
-
-std::int64_t global_batch_samples(const Experiment& experiment, const ModelGraph& graph) {
-  const TrainSection& train = experiment.train;
-  if (train.global_batch_tokens == 0) {
-    return train.global_batch;
-  }
-  if (train.global_batch_tokens % graph.positions_per_sample != 0) {
-    throw UserError(fmt::format("{}: train.global_batch_tokens = {} is no multiple of the sequence length {}",
-                                experiment.where("train.global_batch_tokens"), train.global_batch_tokens,
-                                graph.positions_per_sample));
-  }
-  return train.global_batch_tokens / graph.positions_per_sample;
 }
 
 /// What the experiment asks for, before a mode decides anything.
@@ -84,27 +106,6 @@ Plan base_plan(const Experiment& experiment, const ModelGraph& graph, const Clus
   }
   plan.seed = static_cast<std::uint64_t>(train.seed);
   return plan;
-}
-
-ModelGraph model_of(const Experiment& experiment) {
-  const ModelSection& m = experiment.model;
-  ModelOptions options;
-  options.name = m.name;
-  options.layers = m.layers;
-  options.hidden = m.hidden;
-  options.heads = m.heads;
-  options.kv_heads = m.kv_heads;
-  options.ffn_hidden = m.ffn_hidden;
-  options.vocabulary = m.vocabulary;
-  options.sequence_length = m.sequence_length;
-  options.dropout = m.dropout;
-  options.tied_head = m.tied_head;
-  options.image_size = m.image_size;
-  options.num_classes = m.num_classes;
-  options.widths = m.widths;
-  ModelGraph graph = build_model(options);
-  verify(graph);
-  return graph;
 }
 
 /// A point asks for ranks that the cluster must have.

@@ -11,6 +11,7 @@
 #include "app/outcome.hpp"
 #include "app/run_point.hpp"
 #include "app/selected_point.hpp"
+#include "app/stop_signal.hpp"
 #include "app/unstarted.hpp"
 #include "app/verbs.hpp"
 #include "base/error.hpp"
@@ -149,10 +150,12 @@ class Run {
     for (int p = 0; p < num_points; ++p) {
       const Point* point = world_.rank() == 0 ? points[static_cast<std::size_t>(p)] : nullptr;
       const results::Status status = one_point(point, loaded);
+      const bool was_told_to_stop = status == results::Status::timeout || status == results::Status::preempted;
       if (status != results::Status::ok) {
         worst =
             num_points == 1 ? exit_code_of(status) : std::max(worst, expected_ ? int{exit_ok} : int{exit_some_failed});
       }
+      if (was_told_to_stop) break;
     }
     return worst;
   }
@@ -246,6 +249,7 @@ class Run {
 }  // namespace
 
 int run_experiment(int argc, char** argv, const RunArguments& arguments, const Environment& environment) {
+  remember_stop_signals();
   LastWord last_word;  // forks, so before MPI and its threads
   const comm::Session session(argc, argv);
   const comm::World world({.node_name = environment.node_name});

@@ -22,6 +22,7 @@
 #include "app/progress_line.hpp"
 #include "app/provenance.hpp"
 #include "app/step_exchange.hpp"
+#include "app/stop_signal.hpp"
 #include "app/stopping_rule.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
@@ -34,10 +35,6 @@ namespace strata::app {
 namespace {
 
 using results::Status;
-
-/// Slurm sends USR1 before the time limit and TERM on preemption: the step is finished, the file closed.
-volatile std::sig_atomic_t received_signal = 0;
-void remember_signal(int signal) { received_signal = signal; }
 
 constexpr double exchange_period_seconds = 0.3;
 
@@ -165,8 +162,6 @@ class PointRun {
   }
 
   Outcome train() {
-    std::signal(SIGUSR1, remember_signal);
-    std::signal(SIGTERM, remember_signal);
     const StepFacts facts{.num_samples = facts_.num_samples_per_step,
                           .num_warmup_steps = experiment_.measure.warmup_steps};
     const MemoryPeak peak = memory_peak(program_);
@@ -218,7 +213,7 @@ class PointRun {
 
   Decision decide(const std::vector<results::StepRow>& rows, std::int64_t step) {
     Decision decision;
-    double signal[1] = {static_cast<double>(received_signal)};
+    double signal[1] = {static_cast<double>(stop_signal())};
     world_.all_reduce_max(signal);
     if (root()) {
       for (const results::StepRow& row : rows) {

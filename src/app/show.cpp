@@ -1,9 +1,12 @@
 /// @file
-/// Verbs that print a value and start nothing: expand, plan, program.
+/// Verbs that print a value and start nothing: expand, plan, program; traces, a file a rank, are written instead.
 
 #include <fmt/core.h>
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "app/outcome.hpp"
@@ -12,6 +15,9 @@
 #include "app/selected_point.hpp"
 #include "app/verbs.hpp"
 #include "base/error.hpp"
+#include "cost/group_shape.hpp"
+#include "cost/kernel_work.hpp"
+#include "ir/chakra.hpp"
 #include "ir/goal.hpp"
 
 namespace strata::app {
@@ -23,6 +29,28 @@ PreparedPoint prepared(const ExperimentArguments& arguments) {
   return arguments.plan_file.empty() ? prepare_point(point.experiment, arguments.file)
                                      : prepare_point_with_plan(point.experiment, arguments.file,
                                                                read_file(arguments.plan_file), arguments.plan_file);
+}
+
+/// Collectives with the network to themselves, as a trace of the hardware would have them.
+NodeCost node_cost(const CostModel& costs, const Program& program, const Instruction& in, int ranks_per_node) {
+  if (!in.is_collective()) return {costs.kernel(program, in).seconds, bytes_touched(program, in)};
+  const std::vector<int>& ranks = program.groups[static_cast<std::size_t>(in.group)].ranks;
+  const bool is_message = in.collective == Collective::send || in.collective == Collective::recv;
+  std::vector<int> members = ranks;
+  if (is_message) {
+    const int peer = ranks[static_cast<std::size_t>(in.root)];
+    const bool sends = in.collective == Collective::send;
+    members = {sends ? program.rank : peer, sends ? peer : program.rank};
+  }
+  const Collective kind = is_message ? Collective::send : in.collective;
+  return {costs.collective(kind, full_bytes(program, in), placement(members, ranks_per_node)).seconds, 0};
+}
+
+void write_file(const std::filesystem::path& path, std::string_view bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file << bytes;
+  file.close();
+  if (!file) throw UserError(path.string() + ": cannot be written");
 }
 
 }  // namespace
@@ -55,6 +83,27 @@ int print_goal(const ExperimentArguments& arguments) {
   fmt::print("{}", to_goal(programs, [&](const Program& program, const Instruction& in) {
                return costs->kernel(program, in).seconds;
              }));
+  return exit_ok;
+}
+
+int write_chakra(const ExperimentArguments& arguments, const std::string& folder) {
+  const PreparedPoint point = prepared(arguments);
+  const std::unique_ptr<CostModel> costs = cost_model(point, arguments.file);
+  const std::filesystem::path output(folder);
+  std::error_code error;
+  std::filesystem::create_directories(output, error);
+  // A trace left by another job would be read as a rank of this one.
+  if (!std::filesystem::is_directory(output, error) || !std::filesystem::is_empty(output, error) || error) {
+    throw UserError(fmt::format("--output {}: must be an empty folder or one that can be made", folder));
+  }
+  ChakraWriter writer([&](const Program& program, const Instruction& in) {
+    return node_cost(*costs, program, in, point.plan.mesh.ranks_per_node);
+  });
+  const std::string& name = point.experiment.name;
+  for (int rank = 0; rank < point.plan.mesh.num_ranks(); ++rank) {
+    write_file(output / fmt::format("{}.{}.et", name, rank), writer.trace(lower_for_cluster(point, rank)));
+  }
+  write_file(output / (name + ".comm_groups.json"), writer.communicator_groups());
   return exit_ok;
 }
 

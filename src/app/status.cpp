@@ -58,13 +58,14 @@ int print_launches(const LaunchesArguments& arguments, const Environment& enviro
   }
   const std::filesystem::path record = job_record_file(manifest, task);
   const std::vector<harness::JobRun> before = harness::read_job_record(manifest, task);
-  harness::note(record, fmt::format("start {} {}", arguments.job, arguments.nodes));
-  if (!before.empty() && !before.back().ended && manifest.has_slurm) {
-    // The last run was taken away: by a node that is down now, or by the scheduler.
+  if (!before.empty() && before.back().was_taken_away() && manifest.has_slurm) {
+    // By a node that is down now, or by the scheduler.
     for (const std::string& node : harness::Slurm(environment.variables).lost_nodes(before.back().nodes)) {
       harness::note(record, fmt::format("lost {}", node));
     }
   }
+  if (arguments.job_ends) return exit_ok;
+  harness::note(record, fmt::format("start {} {}", arguments.job, arguments.nodes));
   const harness::Task& launches = manifest.job.tasks[task];
   for (const std::size_t l : launches_left(manifest, task, harness::read_job_record(manifest, task))) {
     const harness::Launch& launch = launches.launches[l];

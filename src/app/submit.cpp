@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <set>
 
+#include "app/check_inputs.hpp"
 #include "app/environment.hpp"
 #include "app/outcome.hpp"
 #include "app/queue_view.hpp"
@@ -132,6 +133,7 @@ int submit_experiment(const SubmitArguments& arguments, const Environment& envir
   } else {
     points = loaded.expansion.points;
   }
+  check_inputs(points, arguments.experiment.file);
   for (const Point& point : points) {
     request.point_axes[point.id] = axes_text(point);
     if (!point.experiment.expect.empty()) request.expects[point.id] = point.experiment.expect;
@@ -157,6 +159,9 @@ int resume_experiment(const ResumeArguments& arguments, const Environment& envir
   fmt::print("{}\n", summary_line(state));
   std::vector<JobArray> arrays =
       arrays_to_resume(state, std::set<std::string>(arguments.classes.begin(), arguments.classes.end()));
+  for (JobArray& array : arrays) {
+    if (arguments.time_limit_minutes > 0) array.geometry.time_limit_minutes = arguments.time_limit_minutes;
+  }
   if (arrays.empty()) {
     fmt::print("nothing to resume\n");
     return exit_ok;

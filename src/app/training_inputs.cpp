@@ -102,14 +102,15 @@ TrainingInputs make_training_inputs(const Experiment& experiment, const ModelGra
     result.source = std::make_unique<TokenInputs>(std::move(dataset), o);
     return result;
   }
-  if (input.shape.size() != 3 || input.shape[2] != data::ImageDataset::num_channels ||
-      input.shape[0] != input.shape[1]) {
-    throw Unsupported(
-        fmt::format("model {}: images are square with {} channels", graph.name, data::ImageDataset::num_channels));
-  }
+  const bool is_vector = input.shape.size() == 1;
+  STRATA_INVARIANT(is_vector || (input.shape.size() == 3 && input.shape[2] == data::ImageDataset::num_channels &&
+                                 input.shape[0] == input.shape[1]),
+                   fmt::format("model {} reads images that are not square with {} channels", graph.name,
+                               data::ImageDataset::num_channels));
   auto dataset = data::make_image_dataset({.format = data::parse_format(section.format),
                                            .paths = paths_of(experiment, experiment_file),
                                            .image_size = input.shape[0],
+                                           .vector_values = is_vector ? input.shape[0] : 0,
                                            .num_classes = num_classes(graph),
                                            .seed = seed,
                                            .num_samples = section.num_samples});

@@ -33,6 +33,9 @@ int print_plan(const ExperimentArguments& arguments);
 int print_program(const ExperimentArguments& arguments, int rank);
 /// All ranks' Programs as a GOAL schedule, with the kernels' times that [simulate] asks for.
 int print_goal(const ExperimentArguments& arguments);
+/// The same as Chakra execution traces: `<experiment>.<rank>.et` of each rank and `<experiment>.comm_groups.json` in
+/// @p folder, which is made. @throws UserError if something is in it already.
+int write_chakra(const ExperimentArguments& arguments, const std::string& folder);
 
 struct RunArguments {
   ExperimentArguments experiment;
@@ -75,9 +78,10 @@ struct SubmitArguments {
 int submit_experiment(const SubmitArguments& arguments, const Environment& environment);
 
 struct ResumeArguments {
-  std::string results;               ///< `<results>/<experiment>`
-  std::vector<std::string> classes;  ///< words of the status table; empty: all that is missing or failed
-  std::string site;                  ///< empty: that of the last submission
+  std::string results;                  ///< `<results>/<experiment>`
+  std::vector<std::string> classes;     ///< words of the status table; empty: all that is missing or failed
+  std::string site;                     ///< empty: that of the last submission
+  std::int64_t time_limit_minutes = 0;  ///< 0: as before
   SubmitOptions options;
 };
 int resume_experiment(const ResumeArguments& arguments, const Environment& environment);
@@ -94,8 +98,10 @@ struct LaunchesArguments {
   std::int64_t task = 0;
   std::string job;
   std::string nodes;
+  bool job_ends = false;
 };
-/// For batch scripts: notes that the job starts, prints what it has to launch.
+/// For batch scripts: notes that the job starts, prints what it has to launch. Or, where the job is told to end, notes
+/// which of its nodes are down.
 int print_launches(const LaunchesArguments& arguments, const Environment& environment);
 
 struct ValidateArguments {

@@ -161,8 +161,8 @@ struct CanonicalKey {
   bool operator==(const CanonicalKey&) const = default;
 };
 
-/// Keys that differ from their defaults, without `title`, `expect`, `measure.*` and `job.*`; `backend` is always among them, and
-/// `simulate.*` only where that is simulated.
+/// Keys that differ from their defaults, without `title`, `expect`, `measure.*` and `job.*`; `backend` is always among
+/// them, and `simulate.*` only where that is simulated.
 std::vector<CanonicalKey> canonical_keys(const Experiment& experiment);
 
 /// 12 hex digits of a hash of canonical_keys: an option that is added later leaves it as it is.

@@ -190,6 +190,9 @@ std::string_view to_string(MeasuredQuantity quantity) {
 }
 
 MeasuredRuns parse_measured_runs(std::string_view text, std::string_view file_name) {
+  if (text.find('\0') != std::string_view::npos) {
+    throw UserError(fmt::format("{}: not a text file; accepted: CSV", file_name));
+  }
   MeasuredRuns runs;
   std::optional<Columns> columns;
   Place place{file_name, 0};

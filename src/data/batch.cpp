@@ -29,8 +29,7 @@ void load_tokens(const TokenDataset& dataset, const Order& order, std::int64_t s
 
 void load_images(const ImageDataset& dataset, const Order& order, std::int64_t step, std::int64_t first_position,
                  std::span<float> pixels, std::span<std::int32_t> labels) {
-  const auto floats =
-      static_cast<std::size_t>(dataset.image_size() * dataset.image_size() * ImageDataset::num_channels);
+  const auto floats = static_cast<std::size_t>(dataset.values_per_sample());
   STRATA_INVARIANT(order.num_samples == dataset.num_samples(), "the order is another dataset's");
   const std::size_t num_rows = std::max(labels.size(), pixels.size() / floats);
   STRATA_INVARIANT(

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "data/cifar10.hpp"
+#include "data/image_vectors.hpp"
 #include "data/mapped_file.hpp"
 #include "data/synthetic_images.hpp"
 #include "data/synthetic_tokens.hpp"
@@ -62,6 +63,33 @@ std::vector<MappedFile> map_files(const std::vector<std::string>& paths) {
   return files;
 }
 
+std::unique_ptr<ImageDataset> make_images(const ImageOptions& options) {
+  const Format format = options.format == Format::automatic ? Format::cifar10 : options.format;
+  if (format != Format::cifar10 && format != Format::synthetic) {
+    throw UserError(
+        fmt::format("data.format = \"{}\" holds tokens, but the model reads images; accepted: auto, cifar10, synthetic",
+                    to_string(format)));
+  }
+  check_range("model.image_size", options.image_size, 1, 65536);
+  check_range("model.num_classes", options.num_classes, 1, largest_id);
+  check_paths(options.format, options.paths);
+  if (format == Format::synthetic) {
+    check_range("data.num_samples", options.num_samples, 1, std::numeric_limits<std::int64_t>::max());
+    return std::make_unique<SyntheticImages>(options.num_samples, options.image_size, options.num_classes,
+                                             options.seed);
+  }
+  if (options.image_size != cifar10_image_size) {
+    throw UserError(
+        fmt::format("CIFAR-10 images ({}) are 32 pixels a side and are not rescaled, but model.image_size = {}",
+                    options.paths.front(), options.image_size));
+  }
+  if (options.num_classes < cifar10_num_classes) {
+    throw UserError(fmt::format("CIFAR-10 ({}) has 10 classes, but model.num_classes = {}", options.paths.front(),
+                                options.num_classes));
+  }
+  return std::make_unique<Cifar10>(map_files(options.paths), options.num_classes);
+}
+
 }  // namespace
 
 std::string to_string(const Provenance& provenance) {
@@ -111,30 +139,16 @@ std::unique_ptr<TokenDataset> make_token_dataset(const TokenOptions& options) {
 }
 
 std::unique_ptr<ImageDataset> make_image_dataset(const ImageOptions& options) {
-  const Format format = options.format == Format::automatic ? Format::cifar10 : options.format;
-  if (format != Format::cifar10 && format != Format::synthetic) {
-    throw UserError(
-        fmt::format("data.format = \"{}\" holds tokens, but the model reads images; accepted: auto, cifar10, synthetic",
-                    to_string(format)));
+  if (options.vector_values == 0) return make_images(options);
+  ImageOptions of_images = options;
+  of_images.image_size = image_size_of(options.vector_values);
+  if (!options.paths.empty()) of_images.image_size = cifar10_image_size;
+  auto images = make_images(of_images);
+  if (!options.paths.empty() && images->values_per_sample() != options.vector_values) {
+    throw UserError(fmt::format("CIFAR-10 images ({}) have {} values, but the model reads vectors of {}",
+                                options.paths.front(), images->values_per_sample(), options.vector_values));
   }
-  check_range("model.image_size", options.image_size, 1, 65536);
-  check_range("model.num_classes", options.num_classes, 1, largest_id);
-  check_paths(options.format, options.paths);
-  if (format == Format::synthetic) {
-    check_range("data.num_samples", options.num_samples, 1, std::numeric_limits<std::int64_t>::max());
-    return std::make_unique<SyntheticImages>(options.num_samples, options.image_size, options.num_classes,
-                                             options.seed);
-  }
-  if (options.image_size != cifar10_image_size) {
-    throw UserError(
-        fmt::format("CIFAR-10 images ({}) are 32 pixels a side and are not rescaled, but model.image_size = {}",
-                    options.paths.front(), options.image_size));
-  }
-  if (options.num_classes < cifar10_num_classes) {
-    throw UserError(fmt::format("CIFAR-10 ({}) has 10 classes, but model.num_classes = {}", options.paths.front(),
-                                options.num_classes));
-  }
-  return std::make_unique<Cifar10>(map_files(options.paths), options.num_classes);
+  return std::make_unique<ImageVectors>(std::move(images), options.vector_values);
 }
 
 }  // namespace strata::data

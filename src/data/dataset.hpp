@@ -67,9 +67,11 @@ class ImageDataset : public Dataset {
   static constexpr std::int64_t num_channels = 3;
   /// Height and width, pixels.
   virtual std::int64_t image_size() const = 0;
+  /// Floats that image() fills: all of the image, or for models of vectors the first of it.
+  virtual std::int64_t values_per_sample() const { return image_size() * image_size() * num_channels; }
   /// Labels are in [0, num_classes).
   virtual std::int64_t num_classes() const = 0;
-  /// Fills `nhwc_pixels`, image_size × image_size × 3 floats, channel fastest, normalised to about zero mean and unit
+  /// Fills `nhwc_pixels`, values_per_sample floats, row by row, channel fastest, normalised to about zero mean and unit
   /// variance a channel, or empty where only the label is wanted; sample in [0, num_samples()).
   /// @throws UserError naming file and record of a label that is none.
   virtual void image(std::int64_t sample, std::span<float> nhwc_pixels, std::int32_t& label) const = 0;
@@ -96,6 +98,7 @@ struct ImageOptions {
   Format format = Format::automatic;
   std::vector<std::string> paths = {};   ///< in this order; must be empty for synthetic
   std::int64_t image_size = 32;          ///< pixels; cifar10 is 32 and is not rescaled
+  std::int64_t vector_values = 0;        ///< of a model whose input is a vector, which decides image_size; 0: of images
   std::int64_t num_classes = 10;         ///< the model's; cifar10 needs at least 10
   std::uint64_t seed = 1;                ///< synthetic only
   std::int64_t num_samples = 1'000'000;  ///< synthetic only: length of an epoch; sample i does not depend on it

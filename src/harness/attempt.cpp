@@ -20,10 +20,6 @@ bool may_be_a_lost_node(Status status) {
          status == Status::communication_error;
 }
 
-bool has(const std::vector<std::string>& signals, std::string_view signal) {
-  return std::find(signals.begin(), signals.end(), signal) != signals.end();
-}
-
 }  // namespace
 
 std::vector<Attempt> read_attempts(const fs::path& point_folder) {
@@ -55,8 +51,8 @@ std::vector<Attempt> read_attempts(const fs::path& point_folder) {
 Verdict verdict(const Attempt& attempt, const JobView& job) {
   const results::StatusFile& said = attempt.file;
   const bool silent = said.status == Status::running;
-  if (silent && (attempt.heartbeat_age_seconds < heartbeat_limit_seconds || job.alive.value_or(false)) &&
-      !job.started_again) {
+  const double limit = job.alive.value_or(true) ? heartbeat_limit_seconds : heartbeat_limit_of_lost_job_seconds;
+  if (silent && (attempt.heartbeat_age_seconds < limit || job.alive.value_or(false)) && !job.started_again) {
     return {Status::running, ""};
   }
   if (!silent && !may_be_a_lost_node(said.status)) return {said.status, said.message};
@@ -66,10 +62,13 @@ Verdict verdict(const Attempt& attempt, const JobView& job) {
     return {Status::node_failure, fmt::format("lost {}; {}", fmt::join(lost, ", "),
                                               silent ? "the attempt ended without a word" : said.message)};
   }
+  // Slurm ends a job at its limit with the signal of a preemption.
+  const bool at_its_limit = job.run != nullptr && job.run->has_signal("USR1") && !job.started_again;
+  if (said.status == Status::preempted && at_its_limit) return {Status::timeout, said.message};
   if (!silent && said.status != Status::killed) return {said.status, said.message};
   if (job.run != nullptr) {
-    if (has(job.run->signals, "USR1")) return {Status::timeout, "the time limit came before the end of a step"};
-    if (has(job.run->signals, "TERM")) return {Status::preempted, "the job was told to end before the end of a step"};
+    if (job.run->has_signal("USR1")) return {Status::timeout, "the time limit came before the end of a step"};
+    if (job.run->has_signal("TERM")) return {Status::preempted, "the job was told to end before the end of a step"};
     const bool outlived_by_its_job = job.run->exit_codes.contains(said.origin.launch);
     if (job.started_again && !outlived_by_its_job)
       return {Status::preempted, "the job was taken away and started again"};

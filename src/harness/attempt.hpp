@@ -24,8 +24,10 @@ struct Attempt {
 /// Attempts of one point, by number. A status file that cannot be read counts as a bug, with the reason as message.
 std::vector<Attempt> read_attempts(const std::filesystem::path& point_folder);
 
-/// Silent for longer than this, an attempt that says `running` is over. Six heartbeats.
+/// Silent for longer than this, an attempt that says `running` is over: six heartbeats; two where its job is known to
+/// be gone.
 inline constexpr double heartbeat_limit_seconds = 30.0;
+inline constexpr double heartbeat_limit_of_lost_job_seconds = 10.0;
 
 /// What is known of the job an attempt belongs to.
 struct JobView {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -11,6 +12,12 @@
 #include "results/status.hpp"
 
 namespace strata::harness {
+
+bool JobRun::has_signal(std::string_view name) const {
+  return std::find(signals.begin(), signals.end(), name) != signals.end();
+}
+
+bool JobRun::was_taken_away() const { return !ended || has_signal("TERM"); }
 
 std::vector<JobRun> parse_job_record(std::string_view text) {
   std::vector<JobRun> runs;
@@ -25,7 +32,7 @@ std::vector<JobRun> parse_job_record(std::string_view text) {
     }
     if (runs.empty()) continue;
     JobRun& run = runs.back();
-    if (event == "lost" && runs.size() > 1) runs[runs.size() - 2].lost_nodes.insert(first);
+    if (event == "lost") run.lost_nodes.insert(first);
     if (event == "signal") run.signals.push_back(first);
     if (event == "launch") run.launched.push_back(first);
     if (event == "exit" && !second.empty()) run.exit_codes[first] = std::atoi(second.c_str());

@@ -19,11 +19,14 @@ namespace strata::harness {
 struct JobRun {
   std::string job;                        ///< "<array job>_<task>.<restart>"
   std::string nodes;                      ///< Slurm's node list
-  std::set<std::string> lost_nodes;       ///< of `nodes`, seen to be down when the job started again
+  std::set<std::string> lost_nodes;       ///< of `nodes`, seen to be down when the job was told to end or started again
   std::vector<std::string> signals;       ///< "USR1", "TERM"
   std::vector<std::string> launched;      ///< names of launches
   std::map<std::string, int> exit_codes;  ///< by launch
   bool ended = false;                     ///< the script came to its end
+  /// By the scheduler or a lost node, as far as the record tells.
+  bool was_taken_away() const;
+  bool has_signal(std::string_view name) const;
   bool operator==(const JobRun&) const = default;
 };
 

@@ -1,6 +1,7 @@
 #include "harness/sweep_state.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -69,12 +70,20 @@ std::optional<Verdict> unrecorded_ending(const std::vector<JobRun>& record, cons
     if (code->second == 0) return std::nullopt;
     const std::string message =
         fmt::format("exit code {} before anything was recorded; the job's output says why", code->second);
+    if (!run->lost_nodes.empty()) {
+      return Verdict{Status::node_failure, fmt::format("lost {}; {}", fmt::join(run->lost_nodes, ", "), message)};
+    }
+    if (run->has_signal("USR1")) return Verdict{Status::timeout, "the time limit came before anything was recorded"};
+    if (run->has_signal("TERM")) return Verdict{Status::preempted, message};
     // 2 and 3: what was asked for cannot be had; 70: our bug; anything else: it did not get as far as to know.
     if (code->second == 2 || code->second == 3) return Verdict{Status::refused, message};
     return Verdict{code->second == 70 ? Status::bug : Status::killed, message};
   }
   return std::nullopt;
 }
+
+/// Ends that the scheduler mends by itself when it starts the job again.
+bool was_taken_away(Status status) { return status == Status::preempted || status == Status::node_failure; }
 
 class StateOfLaunches {
  public:
@@ -94,7 +103,7 @@ class StateOfLaunches {
     const bool job_may_start_it = job.queued || (!queue_.known && job.submitted && !job.has_ended());
     if (made.empty()) {
       const auto unrecorded = unrecorded_ending(job.record, name);
-      if (unrecorded) {
+      if (unrecorded && !(was_taken_away(unrecorded->status) && job_may_start_it)) {
         state.progress = Progress::ended;
         state.ending = *unrecorded;
       } else if (job_may_start_it) {
@@ -113,8 +122,11 @@ class StateOfLaunches {
       state.job = attempt->file.origin.job;
     }
     // Taken away, and the job waits to start again.
-    const bool taken = state.ending.status == Status::preempted || state.ending.status == Status::node_failure;
-    if (state.progress == Progress::ended && taken && queue_.known && job.queued) state.progress = Progress::pending;
+    if (state.progress == Progress::ended && was_taken_away(state.ending.status) && queue_.known && job.queued) {
+      state.progress = Progress::pending;
+      state.ending.message =
+          fmt::format("{}, waits to start again: {}", results::to_string(state.ending.status), state.ending.message);
+    }
     return state;
   }
 
@@ -291,13 +303,13 @@ std::vector<std::size_t> launches_left(const Manifest& manifest, std::size_t tas
     const std::string name = launch_name(manifest, task, l);
     const std::vector<const Attempt*> made = attempts.of(launches[l].point_id, name);
     if (made.empty()) {
-      if (!unrecorded_ending(record, name)) left.push_back(l);
+      const auto unrecorded = unrecorded_ending(record, name);
+      if (!unrecorded || was_taken_away(unrecorded->status)) left.push_back(l);
       continue;
     }
     JobView view = view_of(*made.back(), record, false, {});
     view.started_again = true;  // this job starts now: whatever has not ended by itself was taken away
-    const Status status = verdict(*made.back(), view).status;
-    if (status == Status::preempted || status == Status::node_failure) left.push_back(l);
+    if (was_taken_away(verdict(*made.back(), view).status)) left.push_back(l);
   }
   return left;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -12,8 +13,9 @@
 namespace strata {
 namespace {
 
-/// Writes the schedule of one rank. Every instruction has a label that stands for its end; a collective has one for its
-/// beginning too.
+/// Writes the schedule of one rank. Every instruction has a label that stands for its end. Messages require what the
+/// instruction waited for themselves: of operations that become free at once LogGOPSim takes sends before calculations,
+/// but a calculation of no length between them would queue behind a kernel, and the send behind the next one.
 class RankWriter {
  public:
   /// @p tags numbers the operations of a group, equal on all members; shared by all ranks.
@@ -22,19 +24,12 @@ class RankWriter {
       : program_(program), kernel_seconds_(kernel_seconds), groups_(groups) {}
 
   std::string run() && {
-    std::vector<int> last_on_stream(program_.streams.size(), -1);
-    for (const Instruction& in : program_.body) {
+    const std::vector<std::vector<int>> dependencies = body_dependencies(program_);
+    for (std::size_t i = 0; i < program_.body.size(); ++i) {
+      const Instruction& in = program_.body[i];
       std::vector<int> before;
-      for (const Wait& wait : in.waits) {
-        // A wait across steps concerns another body; this is one.
-        if (wait.lag == 0) before.push_back(ends_[static_cast<std::size_t>(wait.instruction)]);
-      }
-      int& last = last_on_stream[static_cast<std::size_t>(in.stream)];
-      if (last >= 0) before.push_back(last);
-      std::ranges::sort(before);
-      before.erase(std::unique(before.begin(), before.end()), before.end());
-      last = in.is_collective() ? collective(in, before) : calculation(in, before);
-      ends_.push_back(last);
+      for (const int d : dependencies[i]) before.push_back(ends_[static_cast<std::size_t>(d)]);
+      ends_.push_back(in.is_collective() ? collective(in, before) : calculation(in, before));
     }
     return fmt::format("rank {} {{\n{}}}\n", program_.rank, text_);
   }
@@ -55,20 +50,19 @@ class RankWriter {
     const Group& group = program_.groups[static_cast<std::size_t>(in.group)];
     const int size = static_cast<int>(group.ranks.size());
     const int index = static_cast<int>(std::ranges::find(group.ranks, program_.rank) - group.ranks.begin());
-    const Operand& full = widest(in);
+    const Operand& full = full_operand(in);
     const DType dtype = program_.buffers[static_cast<std::size_t>(full.buffer)].dtype;
     const std::int64_t elements = full.num_elements;
     const auto bytes = [&](std::int64_t count) { return count * size_of(dtype); };
     const auto chunk = [&](int member) { return bytes(chunk_of(elements, size, member).size()); };
-    const int begin = emit("calc 0", before);
-    std::vector<int> parts = {begin};
+    std::vector<int> parts;
     switch (in.collective) {
       case Collective::send:
       case Collective::recv: {
         const bool sends = in.collective == Collective::send;
         const int peer = group.ranks[static_cast<std::size_t>(in.root)];
         const int tag = message_tag(group, sends ? program_.rank : peer, sends ? peer : program_.rank);
-        message(sends, peer, bytes(elements), tag, begin, parts);
+        message(sends, peer, bytes(elements), tag, before, parts);
         break;
       }
       case Collective::broadcast:
@@ -76,38 +70,34 @@ class RankWriter {
           if (member == in.root || (index != in.root && member != index)) continue;
           const int peer = group.ranks[static_cast<std::size_t>(index == in.root ? member : in.root)];
           message(index == in.root, peer, bytes(elements), next_tag(group, member == size - 1 || index != in.root),
-                  begin, parts);
+                  before, parts);
         }
         break;
       case Collective::reduce_scatter:
       case Collective::all_gather:
-      case Collective::all_to_all: exchange(in.collective, group, index, chunk, elements, dtype, begin, parts); break;
+      case Collective::all_to_all: exchange(in.collective, group, index, chunk, elements, dtype, before, parts); break;
       case Collective::all_reduce: {
-        exchange(Collective::reduce_scatter, group, index, chunk, elements, dtype, begin, parts);
-        const int reduced = emit("calc 0", parts);
-        parts = {reduced};
+        exchange(Collective::reduce_scatter, group, index, chunk, elements, dtype, before, parts);
+        const std::vector<int> reduced = {end_of(parts, before)};
+        parts.clear();
         exchange(Collective::all_gather, group, index, chunk, elements, dtype, reduced, parts);
+        if (parts.empty()) return reduced.front();
         break;
       }
     }
-    return emit("calc 0", parts);
+    return end_of(parts, before);
   }
 
-  const Operand& widest(const Instruction& in) const {
-    const Operand* widest = nullptr;
-    for (const auto* operands : {&in.inputs, &in.outputs}) {
-      for (const Operand& operand : *operands) {
-        if (widest == nullptr || operand.num_elements > widest->num_elements) widest = &operand;
-      }
-    }
-    STRATA_INVARIANT(widest != nullptr, "a collective has an operand");
-    return *widest;
+  /// One label for the end of all @p parts; of nothing: for that of what was before.
+  int end_of(const std::vector<int>& parts, const std::vector<int>& before) {
+    if (parts.size() == 1) return parts.front();
+    return emit("calc 0", parts.empty() ? before : parts);
   }
 
   /// To index + s, from index - s, for s = 1 … p-1.
   template <class ChunkBytes>
   void exchange(Collective kind, const Group& group, int index, const ChunkBytes& chunk, std::int64_t elements,
-                DType dtype, int begin, std::vector<int>& parts) {
+                DType dtype, const std::vector<int>& before, std::vector<int>& parts) {
     const int size = static_cast<int>(group.ranks.size());
     const int tag = next_tag(group, true);
     for (int s = 1; s < size; ++s) {
@@ -117,17 +107,18 @@ class RankWriter {
         if (kind == Collective::all_to_all) return elements / size * size_of(dtype);
         return chunk(kind == Collective::all_gather ? sender : receiver);
       };
-      message(true, group.ranks[static_cast<std::size_t>(to)], bytes(index, to), tag, begin, parts);
-      message(false, group.ranks[static_cast<std::size_t>(from)], bytes(from, index), tag, begin, parts);
+      message(true, group.ranks[static_cast<std::size_t>(to)], bytes(index, to), tag, before, parts);
+      message(false, group.ranks[static_cast<std::size_t>(from)], bytes(from, index), tag, before, parts);
     }
   }
 
   /// Nothing travels where there is nothing: a short tensor leaves the last chunks empty.
-  void message(bool sends, int peer, std::int64_t num_bytes, int tag, int begin, std::vector<int>& parts) {
+  void message(bool sends, int peer, std::int64_t num_bytes, int tag, const std::vector<int>& before,
+               std::vector<int>& parts) {
     if (num_bytes == 0) return;
     parts.push_back(
         emit(fmt::format("{} {}b {} {} tag {}", sends ? "send" : "recv", num_bytes, sends ? "to" : "from", peer, tag),
-             {begin}));
+             before));
   }
 
   /// Groups are numbered as they are first seen; a group's operations follow one another on all its members alike.
@@ -143,7 +134,11 @@ class RankWriter {
     const int number = num_operations_[name]++;
     return tag_of(groups_.try_emplace({name, {from, to}}, static_cast<int>(groups_.size())).first->second, number);
   }
-  static int tag_of(int group, int number) { return group * operations_per_group + number; }
+  static int tag_of(int group, int number) {
+    STRATA_INVARIANT(number < operations_per_group && group < std::numeric_limits<int>::max() / operations_per_group,
+                     fmt::format("no tag is left for operation {} of group {}", number, group));
+    return group * operations_per_group + number;
+  }
 
   static constexpr int operations_per_group = 100'000;
   const Program& program_;

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -37,23 +38,51 @@ std::string_view to_string(Phase phase) {
   return "?";
 }
 
+const Operand& full_operand(const Instruction& collective) {
+  STRATA_INVARIANT(collective.is_collective(), collective.name + " is no collective");
+  const Operand* full = nullptr;
+  for (const auto* operands : {&collective.inputs, &collective.outputs}) {
+    for (const Operand& operand : *operands) {
+      if (full == nullptr || operand.num_elements > full->num_elements) full = &operand;
+    }
+  }
+  STRATA_INVARIANT(full != nullptr, collective.name + " has no operand");
+  return *full;
+}
+
+std::int64_t full_bytes(const Program& program, const Instruction& collective) {
+  const Operand& full = full_operand(collective);
+  return full.num_elements * size_of(program.buffers[static_cast<std::size_t>(full.buffer)].dtype);
+}
+
 std::int64_t bytes_sent(const Program& program, const Instruction& instruction) {
   if (!instruction.is_collective()) {
     return 0;
   }
   const Group& group = program.groups[static_cast<std::size_t>(instruction.group)];
   const auto index = std::ranges::find(group.ranks, program.rank) - group.ranks.begin();
-  // The full tensor is the larger side: the output of a gather, the input of a scatter, either of the others.
-  std::int64_t num_elements = 0;
-  std::int64_t element_bytes = 0;
-  for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
-    for (const Operand& operand : *operands) {
-      num_elements = std::max(num_elements, operand.num_elements);
-      element_bytes = size_of(program.buffers[static_cast<std::size_t>(operand.buffer)].dtype);
+  const Operand& full = full_operand(instruction);
+  return size_of(program.buffers[static_cast<std::size_t>(full.buffer)].dtype) *
+         elements_sent(instruction.collective, full.num_elements, static_cast<int>(group.ranks.size()),
+                       static_cast<int>(index), instruction.root);
+}
+
+std::vector<std::vector<int>> body_dependencies(const Program& program) {
+  std::vector<std::vector<int>> result;
+  std::vector<int> last_on_stream(program.streams.size(), -1);
+  for (const Instruction& in : program.body) {
+    std::vector<int> before;
+    for (const Wait& wait : in.waits) {
+      if (wait.lag == 0) before.push_back(wait.instruction);
     }
+    int& last = last_on_stream[static_cast<std::size_t>(in.stream)];
+    if (last >= 0) before.push_back(last);
+    last = static_cast<int>(result.size());
+    std::ranges::sort(before);
+    before.erase(std::unique(before.begin(), before.end()), before.end());
+    result.push_back(std::move(before));
   }
-  return element_bytes * elements_sent(instruction.collective, num_elements, static_cast<int>(group.ranks.size()),
-                                       static_cast<int>(index), instruction.root);
+  return result;
 }
 
 std::int64_t BytesByCollective::total() const {

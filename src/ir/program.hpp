@@ -166,8 +166,17 @@ std::string_view to_string(Phase phase);
 
 /// Floating-point operations of one kernel, from its attributes. Collectives: 0.
 double flops(const Instruction& instruction);
+/// The full tensor of a collective, or its message: the output of a gather, the input of a scatter, either side of the
+/// others. @throws InternalError for a kernel.
+const Operand& full_operand(const Instruction& collective);
+/// Bytes of full_operand().
+std::int64_t full_bytes(const Program& program, const Instruction& collective);
 /// Bytes that the rank sends in a collective instruction; see elements_sent. Kernels: 0.
 std::int64_t bytes_sent(const Program& program, const Instruction& instruction);
+
+/// By instruction of the body: those of the same body that are complete before it starts, that is the one before it on
+/// its stream and those it waits for, ascending, each once. Waits with a lag concern earlier repetitions.
+std::vector<std::vector<int>> body_dependencies(const Program& program);
 
 /// Folds over the body. All are what the executor measures too.
 struct BytesByCollective {

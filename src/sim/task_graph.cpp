@@ -23,17 +23,6 @@ Job unfolded(const std::vector<Program>& programs, int ranks_per_node) {
 namespace sim {
 namespace {
 
-std::int64_t collective_bytes(const Program& program, const Instruction& in) {
-  std::int64_t bytes = 0;
-  for (const auto* operands : {&in.inputs, &in.outputs}) {
-    for (const Operand& operand : *operands) {
-      const DType dtype = program.buffers[static_cast<std::size_t>(operand.buffer)].dtype;
-      bytes = std::max(bytes, operand.num_elements * size_of(dtype));
-    }
-  }
-  return bytes;
-}
-
 class Compiler {
  public:
   Compiler(const Job& job, const CostModel& costs, bool issue_in_list_order)
@@ -128,7 +117,7 @@ class Compiler {
     meeting.group_size = static_cast<int>(members.size());
     const Collective kind = in.collective == Collective::recv ? Collective::send : in.collective;
     const CollectiveCost cost =
-        costs_.collective(kind, collective_bytes(program, in), placement(members, job_.ranks_per_node));
+        costs_.collective(kind, full_bytes(program, in), placement(members, job_.ranks_per_node));
     meeting.seconds = counted(cost);
     meeting.nics = cost.nics_used;
   }

@@ -78,18 +78,6 @@ def test_a_trace_of_every_kind_of_rank_with_its_memory(on_a800, tmp_path):
     assert 0 < max(memory) <= steps["arena_peak_bytes"][0]
 
 
-def test_a_goal_schedule_of_all_ranks(strata, experiment):
-    words = ("--set", "cluster=a800-ib", "--set", "resources.ranks_per_node=4")
-    ended = strata(None, "program", experiment(), *words, "--format", "goal")
-    assert ended.code == 0, ended.error
-    lines = ended.output.splitlines()
-    assert lines[0] == "num_ranks 4"
-    assert [line for line in lines if line.startswith("rank ")] == [f"rank {r} {{" for r in range(4)]
-    kinds = {kind: sum(f": {kind} " in line for line in lines) for kind in ("calc", "send", "recv")}
-    assert kinds["send"] == kinds["recv"] > 0
-    assert kinds["calc"] > 100
-
-
 def test_noise_and_stragglers_slow_a_job_down_and_repeat(on_a800, tmp_path):
     seconds = []
     for words in (

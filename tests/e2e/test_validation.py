@@ -74,6 +74,13 @@ def test_bad_tables(strata, tmp_path, old, new, parts):
         assert part in ended.messages()[0]
 
 
+@pytest.mark.parametrize("path", [".", "absent.csv"])
+def test_what_cannot_be_read(strata, path):
+    ended = strata(None, "validate", path, "--cluster", "a100-vtrain")
+    assert ended.code == 2
+    assert f"{path}: cannot be read" in ended.messages()[0]
+
+
 def test_a_cluster_nobody_fitted_is_refused(strata):
     ended = strata(None, "validate", PUBLISHED / "korthikanti_2022_table_5.csv", "--cluster", "a800-ib")
     assert ended.code == 2

@@ -33,6 +33,7 @@ ONLY_IN = {  # pattern -> folders where it is allowed
     r"#include <(oneapi/dnnl|dnnl)": {"exec"},
     r"#include <toml\+\+": {"config", "ir"},
     r"#include <hdf5": {"results"},
+    r"#include <(google/protobuf|chakra)/": {"ir"},
     r"#include <CLI/": {"app"},
     r"\bgetenv\b": {"app"},
 }

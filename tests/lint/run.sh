@@ -14,7 +14,7 @@ echo "clang-format: ${#sources[@]} files"
 # clang-tidy reads what changed: against the main branch of the remote, or where that is this commit, against the one
 # before; forty files at most. It needs the generated headers, so a build must have been made.
 cmake --preset cpu >/dev/null
-cmake --build --preset cpu --target strata_build_facts >/dev/null
+cmake --build --preset cpu --target strata_build_facts strata_chakra_schema >/dev/null
 base=${LINT_BASE:-$(git merge-base HEAD origin/main 2>/dev/null || true)}
 if [[ -z "$base" || "$base" == "$(git rev-parse HEAD)" ]]; then
   base=$(git rev-parse --quiet --verify HEAD~1 || git hash-object -t tree /dev/null)

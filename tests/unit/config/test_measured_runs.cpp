@@ -85,6 +85,7 @@ TEST(MeasuredRuns, BadRowsAreNamed) {
 TEST(MeasuredRuns, BadHeadersAreNamed) {
   EXPECT_THAT(error_of(""), HasSubstr("t.csv: no rows"));
   EXPECT_THAT(error_of(std::string(header)), HasSubstr("t.csv: no rows"));
+  EXPECT_THAT(error_of(std::string("ELF\0", 4)), HasSubstr("t.csv: not a text file"));
   EXPECT_THAT(error_of("num_gpuz,layers\n"), AllOf(HasSubstr("t.csv:1: num_gpuz"), HasSubstr("num_gpus")));
   EXPECT_THAT(error_of("layers,layers\n"), HasSubstr("t.csv:1: layers: a column of this name stands before it"));
   EXPECT_THAT(error_of("num_gpus,layers\n"), HasSubstr("global_batch: missing column"));

@@ -138,6 +138,18 @@ TEST_F(Cifar10Files, OptionsThatMakeNoSense) {
               HasSubstr("reads no file"));
 }
 
+TEST_F(Cifar10Files, AreVectorsOfAllTheirValues) {
+  const std::string path = folder_.write("1.bin", records(0, 2));
+  std::vector<float> image(3072);
+  std::vector<float> vector(3072);
+  std::int32_t label = -1;
+  make_image_dataset({.paths = {path}})->image(1, image, label);
+  make_image_dataset({.paths = {path}, .vector_values = 3072})->image(1, vector, label);
+  EXPECT_EQ(image, vector);
+  EXPECT_THAT([&] { make_image_dataset({.paths = {path}, .vector_values = 3000}); },
+              ThrowsMessage<UserError>(HasSubstr("have 3072 values, but the model reads vectors of 3000")));
+}
+
 TEST_F(Cifar10Files, WritingRefusesWhatTheFormatCannotHold) {
   const auto large = make_image_dataset({.format = Format::synthetic, .image_size = 33, .num_classes = 11});
   EXPECT_EQ(user_error([&] { write_cifar10(folder_.path("a.bin"), *large, 1); }),

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "data/dataset.hpp"
+#include "data/image_vectors.hpp"
 #include "data/synthetic_tokens.hpp"
 
 namespace strata::data {
@@ -220,4 +221,27 @@ TEST(SyntheticImages, AnySizeAndNumberOfClasses) {
 }
 
 }  // namespace
+std::vector<float> vector_of(std::int64_t num_values, std::int64_t sample) {
+  const auto dataset = make_image_dataset(
+      {.format = Format::synthetic, .vector_values = num_values, .num_classes = 7, .seed = 3, .num_samples = 100});
+  EXPECT_EQ(dataset->values_per_sample(), num_values);
+  std::vector<float> values(static_cast<std::size_t>(num_values));
+  std::int32_t label = -1;
+  dataset->image(sample, values, label);
+  return values;
+}
+
+TEST(ImageVectors, AreTheFirstValuesOfAnImage) {
+  EXPECT_EQ(vector_of(3 * 8 * 8, 5), image_of(*images_of(8, 7, 3), 5).pixels);
+  std::vector<float> first = image_of(*images_of(9, 7, 3), 5).pixels;
+  first.resize(200);
+  EXPECT_EQ(vector_of(200, 5), first);
+}
+
+TEST(ImageVectors, TheImageIsTheSmallestWithAsManyValues) {
+  for (const auto& [num_values, size] : {std::pair{1, 1}, {3, 1}, {4, 2}, {192, 8}, {193, 9}, {3072, 32}}) {
+    EXPECT_EQ(image_size_of(num_values), size) << num_values;
+  }
+}
+
 }  // namespace strata::data

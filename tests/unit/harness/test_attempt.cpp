@@ -23,8 +23,8 @@ Attempt attempt_that_said(Status status, double heartbeat_age_seconds = 1000.0) 
 
 TEST(JobRecord, RunsWithTheirEvents) {
   const std::vector<JobRun> runs = parse_job_record(
-      "t start 17_0.0 n[1-2]\nt launch 1/0.0.0\nt exit 1/0.0.0 1\nt launch 1/0.0.1\nt signal TERM\n"
-      "t start 17_0.1 n[3-4]\nt lost n2\nt launch 1/0.0.1\nt exit 1/0.0.1 0\nt end\nt exit 1/0.0");
+      "t start 17_0.0 n[1-2]\nt launch 1/0.0.0\nt exit 1/0.0.0 1\nt launch 1/0.0.1\nt signal TERM\nt lost n2\n"
+      "t start 17_0.1 n[3-4]\nt launch 1/0.0.1\nt exit 1/0.0.1 0\nt end\nt exit 1/0.0");
   ASSERT_EQ(runs.size(), 2U);
   EXPECT_EQ(runs[0].job, "17_0.0");
   EXPECT_EQ(runs[0].nodes, "n[1-2]");
@@ -33,7 +33,9 @@ TEST(JobRecord, RunsWithTheirEvents) {
   EXPECT_THAT(runs[0].launched, ElementsAre("1/0.0.0", "1/0.0.1"));
   EXPECT_EQ(runs[0].exit_codes.at("1/0.0.0"), 1);
   EXPECT_FALSE(runs[0].ended);
+  EXPECT_TRUE(runs[0].was_taken_away());
   EXPECT_TRUE(runs[1].ended);
+  EXPECT_FALSE(runs[1].was_taken_away());
   EXPECT_EQ(runs[1].exit_codes.size(), 1U);
 }
 
@@ -52,6 +54,9 @@ TEST(Verdict, WhatTheAttemptNamedStands) {
 TEST(Verdict, AHeartbeatOrAJobThatRunsMeansRunning) {
   EXPECT_EQ(verdict(attempt_that_said(Status::running, 2.0), {}).status, Status::running);
   EXPECT_EQ(verdict(attempt_that_said(Status::running, 2000.0), {.alive = true}).status, Status::running);
+  EXPECT_EQ(verdict(attempt_that_said(Status::running, 2.0), {.alive = false}).status, Status::running);
+  EXPECT_EQ(verdict(attempt_that_said(Status::running, 20.0), {}).status, Status::running);
+  EXPECT_EQ(verdict(attempt_that_said(Status::running, 20.0), {.alive = false}).status, Status::killed);
   const Verdict silent = verdict(attempt_that_said(Status::running, 2000.0), {.alive = false});
   EXPECT_EQ(silent.status, Status::killed);
   EXPECT_THAT(silent.message, HasSubstr("2000 s"));
@@ -68,6 +73,15 @@ TEST(Verdict, TheJobSaysWhyItEndedWithoutAWord) {
     EXPECT_EQ(verdict(attempt_that_said(said), {.run = &run}).status, Status::timeout);
     run.signals.clear();
   }
+}
+
+TEST(Verdict, ATermAtTheTimeLimitIsNoPreemption) {
+  JobRun run;
+  run.signals = {"USR1", "TERM"};
+  EXPECT_EQ(verdict(attempt_that_said(Status::preempted), {.run = &run}).status, Status::timeout);
+  // Slurm does not start a job again that had reached its limit.
+  EXPECT_EQ(verdict(attempt_that_said(Status::preempted), {.run = &run, .started_again = true}).status,
+            Status::preempted);
 }
 
 TEST(Verdict, WhatEndedBeforeItsJobWasNotTakenAway) {

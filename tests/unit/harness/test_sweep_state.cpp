@@ -1,6 +1,7 @@
 /// @file
 /// What a sweep has come to, and exactly what is submitted again.
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include "harness/sweep_state.hpp"
@@ -91,6 +92,20 @@ TEST_F(Sweep, ALaunchThatLeftNothingIsNamedByItsExitCode) {
   const SweepState now = state();
   EXPECT_EQ(now.units.back().state(), "refused");
   EXPECT_THAT(now.units.back().message, HasSubstr("exit code 2"));
+}
+
+TEST_F(Sweep, ALaunchThatLeftNothingWasToldToEnd) {
+  const std::string told = "t start 17_1.0 n[1-2]\nt launch 3/1.1.0\nt signal {}\nt exit 3/1.1.0 138\nt end\n";
+  put_record(manifest, 1, fmt::format(fmt::runtime(told), "USR1"));
+  EXPECT_EQ(states().back(), "timeout");
+  put_record(manifest, 1, fmt::format(fmt::runtime(told), "TERM"));
+  EXPECT_EQ(states().back(), "preempted");
+  EXPECT_THAT(launches_left(manifest, 1, read_job_record(manifest, 1)), ElementsAre(0));
+  put_record(manifest, 1, fmt::format(fmt::runtime(told), "TERM\nt lost n2"));
+  EXPECT_EQ(states().back(), "node_failure");
+  put_record(manifest, 1, fmt::format(fmt::runtime(told), "HUP"));
+  EXPECT_EQ(states().back(), "killed");
+  EXPECT_THAT(launches_left(manifest, 1, read_job_record(manifest, 1)), IsEmpty());
 }
 
 TEST_F(Sweep, AJobThatWasTakenAwayAndWaitsIsPending) {

@@ -151,6 +151,35 @@ TEST(Goal, MessagesKeepTheirOrder) {
   EXPECT_EQ(execute(parse(to_goal(programs, ten_nanoseconds))), (std::vector<std::int64_t>{4 * 36, 0}));
 }
 
+TEST(Goal, MessagesRequireTheKernelsThemselves) {
+  // A calculation between them, even of no length, would stand in line for the processor behind the next kernel.
+  std::vector<Program> programs;
+  for (int rank = 0; rank < 2; ++rank) {
+    Handmade h(rank, 2);
+    const int pair = h.group("pair", {0, 1});
+    const int x = h.buffer("x", 3);
+    h.kernel(compute, -1, x, "before");
+    h.collective(rank == 0 ? Collective::send : Collective::recv, pair, x, "m", 1 - rank).waits = {{0, 0}};
+    h.collective(Collective::all_reduce, pair, x, "g");
+    h.kernel(compute, x, x, "after").waits = {{2, 0}};
+    programs.push_back(h.program);
+  }
+  const std::string text = to_goal(programs, ten_nanoseconds);
+  EXPECT_THAT(execute(parse(text)), testing::ElementsAre(12 + 12, 12));
+  EXPECT_EQ(text.substr(0, text.find("rank 1")),
+            "num_ranks 2\n\nrank 0 {\n"
+            "l1: calc 10\n"
+            "l2: send 12b to 1 tag 0\nl2 requires l1\n"
+            "l3: send 4b to 1 tag 100000\nl3 requires l2\n"  // what the other one reduces
+            "l4: recv 8b from 1 tag 100000\nl4 requires l2\n"
+            "l5: calc 0\nl5 requires l3\nl5 requires l4\n"
+            "l6: send 8b to 1 tag 100001\nl6 requires l5\n"
+            "l7: recv 4b from 1 tag 100001\nl7 requires l5\n"
+            "l8: calc 0\nl8 requires l6\nl8 requires l7\n"
+            "l9: calc 10\nl9 requires l1\nl9 requires l8\n"
+            "}\n\n");
+}
+
 TEST(Goal, TextOfASmallSchedule) {
   Handmade h(0, 1);
   const int x = h.buffer("x", 3);

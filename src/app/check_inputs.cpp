@@ -1,0 +1,46 @@
+#include "app/check_inputs.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "app/prepared_point.hpp"
+#include "app/training_inputs.hpp"
+#include "base/error.hpp"
+
+namespace strata::app {
+namespace {
+
+/// The keys that the checks depend on.
+struct Inputs {
+  ModelSection model;
+  DataSection data;
+  std::int64_t global_batch;
+  std::int64_t global_batch_tokens;
+  bool operator==(const Inputs&) const = default;
+};
+
+void check(const Experiment& experiment, const std::string& experiment_file) {
+  const ModelGraph graph = model_of(experiment);
+  make_training_inputs(experiment, graph, global_batch_samples(experiment, graph), experiment_file);
+}
+
+}  // namespace
+
+void check_inputs(std::span<const Point> points, const std::string& experiment_file) {
+  std::vector<Inputs> seen;  // few: sweeps vary strategies, ranks and seeds more than models
+  for (const Point& point : points) {
+    const Experiment& e = point.experiment;
+    Inputs inputs{e.model, e.data, e.train.global_batch, e.train.global_batch_tokens};
+    if (std::find(seen.rbegin(), seen.rend(), inputs) != seen.rend()) continue;
+    try {
+      check(e, experiment_file);
+    } catch (const UserError& error) {
+      throw UserError(fmt::format("point {}: {}", point.index, error.what()));
+    }
+    seen.push_back(std::move(inputs));
+  }
+}
+
+}  // namespace strata::app
