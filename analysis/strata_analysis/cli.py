@@ -1,4 +1,4 @@
-"""The command line: collect, figures, table, compare, report. `strata collect …` and so on call it."""
+"""The command line: collect, figures, table, compare, report, validate. `strata collect …` and so on call it."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ exit codes: 0 better or undecided, 1 some point is worse, 2 bad input, 4 some po
     )
     verb.add_argument("--json", action="store_true", help="JSON instead of a table")
     verb.add_argument("--predicted", action="store_true", help="errors of predictions instead, by step and operator")
+    verbs.add_parser("validate", help="the table of errors of the predictions that `strata validate` writes to us")
     return parser
 
 
@@ -132,4 +133,21 @@ def _report(words: argparse.Namespace) -> int:
     return 0
 
 
-VERBS = {"collect": _collect, "figures": _figures, "table": _table, "report": _report, "compare": _compare}
+def _validate(words: argparse.Namespace) -> int:
+    import pandas as pd
+
+    from strata_analysis.validate import report
+
+    # "none" is a word here, no missing value.
+    print(report(pd.read_csv(sys.stdin, keep_default_na=False)))
+    return 0
+
+
+VERBS = {
+    "collect": _collect,
+    "figures": _figures,
+    "table": _table,
+    "report": _report,
+    "compare": _compare,
+    "validate": _validate,
+}

@@ -167,6 +167,18 @@ int run(int argc, char** argv) {
       ->required();
   profile->callback([&] { code = profile_experiment(argc, argv, profile_arguments, environment); });
 
+  ValidateArguments validate_arguments;
+  CLI::App* validate_verb = app.add_subcommand(
+      "validate", "predict the runs of a table of measurements with the closed form, and print the errors");
+  validate_verb->add_option("table", validate_arguments.file, "measured runs (CSV)")->required();
+  validate_verb
+      ->add_option("--cluster", validate_arguments.cluster, "name or file of a cluster with [transformer_costs]")
+      ->required();
+  validate_verb->add_flag("--rows", validate_arguments.rows, "every row's prediction as CSV instead of the errors");
+  validate_verb->add_flag("--sensitivities", validate_arguments.sensitivities,
+                          "as --rows, with d ln(time) / d ln(parameter) of every fitted parameter");
+  validate_verb->callback([&] { code = validate(validate_arguments); });
+
   for (const auto& [name, help] :
        {std::pair{"collect", "merge the attempts of a sweep into one file (HDF5, CSV, Parquet)"},
         {"figures", "draw scaling, MFU, time, memory and loss figures of a sweep"},

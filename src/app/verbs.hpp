@@ -104,6 +104,14 @@ struct LaunchesArguments {
 /// which of its nodes are down.
 int print_launches(const LaunchesArguments& arguments, const Environment& environment);
 
+struct ValidateArguments {
+  std::string file;            ///< CSV, see config/measured_runs.hpp
+  std::string cluster;         ///< a name or a path
+  bool rows = false;           ///< print the predictions as CSV instead of the table of errors
+  bool sensitivities = false;  ///< with d ln(seconds) / d ln(parameter) of every fitted parameter
+};
+int validate(const ValidateArguments& arguments);
+
 /// Verbs that live once, in the Python package: replaces this process. @param package_arguments e.g. {"collect",
 /// "results/x"}.
 int start_analysis(const std::vector<std::string>& package_arguments);

@@ -6,9 +6,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "ir/transformer_costs.hpp"
 
 namespace strata {
 
@@ -46,6 +49,8 @@ struct Cluster {
   int nodes_per_leaf = 0;                      ///< 0: one flat network
   double spine_oversubscription = 1.0;         ///< leaf uplink share: 2.0 halves bandwidth across leaves
   std::map<std::string, std::string> sources;  ///< key -> where the number comes from
+  /// Fitted to measured iterations of transformers; absent: nobody measured any.
+  std::optional<TransformerCosts> transformer_costs;
   bool operator==(const Cluster&) const = default;
 };
 

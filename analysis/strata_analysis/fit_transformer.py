@@ -1,0 +1,256 @@
+"""Fit the section [transformer_costs] of a cluster file to measured iterations; judge the fit on rows it did not see.
+
+    python -m strata_analysis.fit_transformer --strata build/cpu/strata --cluster experiments/clusters/x.toml \
+        [--write] rows.csv [more.csv ...]
+
+The closed form lives once, in strata: each step of the least squares asks `strata validate --sensitivities` for
+predictions and their derivatives. Minimised is a robust sum (soft L1, so that single slow runs pull little) of
+ln(predicted / measured), plus the distance of each parameter from PRIORS in units of its width. Two fits are made.
+First the formula alone, every table weighing alike. Then one ratio a layer shape (hidden size, heads, sequence, tensor
+degree) and micro-batch, and what is no part of a layer; the layer's parameters stay, so that a shape nobody measured is
+predicted as the formula's own fit predicts it. Ratios shrink to 1 where rows are few; a table then weighs as the square
+root of its rows, because ratios that follow the noise of few rows predict others worse.
+
+Judged by cross-validation: FOLDS fits, each without the rows whose configuration's SHA-256 falls into its fold, so that
+every row is predicted once by a fit that did not see it. For the formula also with whole layer shapes left out. What
+--write puts into the file is fitted to all rows given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import least_squares
+
+from strata_analysis.validate import summary
+
+FOLDS = 4
+SHAPE = ["hidden_size", "attention_heads", "sequence_length", "tensor_parallelism"]
+CELL = [*SHAPE, "micro_batch"]
+CONFIGURATION = [*CELL, "num_gpus", "global_batch", "layers", "data_parallelism", "pipeline_parallelism"]
+# Centre and width (of the logarithm) of what a parameter is expected to be on A100 before any row is seen: GEMM and
+# streaming efficiencies of large kernels, bytes by counting Megatron-LM's elementwise kernels, NVLink's NCCL bandwidth.
+PRIORS = {
+    "product_share": (0.75, 0.2),
+    "half_outputs": (0.9e6, 0.7),
+    "half_depth": (150, 0.5),
+    "attention_share": (0.35, 0.5),
+    "memory_share": (0.75, 0.3),
+    "replicated_bytes": (12, 0.4),
+    "sharded_bytes": (24, 0.4),
+    "score_bytes": (10, 0.4),
+    "launch_seconds": (3.0e-3, 0.5),
+    "tensor_launch_seconds": (3.3e-3, 0.5),
+    "full_node_launch_factor": (1.2, 0.2),
+    "unfused_softmax_seconds": (1.0e-3, 0.5),
+    "launch_overlap_exponent": (7.0, 0.4),
+    "tensor_latency_seconds": (6e-5, 0.7),
+    "tensor_bandwidth_bytes_per_second": (180e9, 0.4),
+    "tensor_inter_node_bandwidth_bytes_per_second": (50e9, 0.7),
+    "slot_seconds": (1.0e-3, 0.7),
+    "stage_bandwidth_bytes_per_second": (20e9, 0.7),
+    "unsharded_head_share": (0.35, 0.4),
+    "head_share": (0.75, 0.3),
+    "logit_bytes": (18, 0.5),
+    "update_bytes": (20, 0.5),
+    "step_seconds": (2e-3, 1.0),
+    "reduce_seconds": (2e-3, 1.0),
+    "reduce_bandwidth_bytes_per_second": (120e9, 0.7),
+    "reduce_inter_node_bandwidth_bytes_per_second": (20e9, 0.7),
+}
+NAMES = list(PRIORS)
+# Those before this one make up a layer's time.
+IS_OF_LAYER = np.arange(len(NAMES)) < NAMES.index("slot_seconds")
+CENTRE = np.log([centre for centre, _ in PRIORS.values()])
+WIDTH = np.array([width for _, width in PRIORS.values()])
+# No share of a nameplate is fitted above this.
+LARGEST_SHARE = 0.95
+# Widths of the ratios' logarithm: of a layer shape, and of a micro-batch at this shape.
+SHAPE_WIDTH = 0.1
+MICRO_BATCH_WIDTH = 0.03
+# Of the width of a parameter that a fit with ratios leaves where it is.
+HELD = 1e-4
+PRIOR_WEIGHT = 0.1
+ROBUST_SCALE = 0.02
+MAX_EVALUATIONS = 80
+
+
+@dataclass
+class Costs:
+    """A point of the fit: parameters' logarithms, and ln(ratio) by layer shape and micro-batch."""
+
+    parameters: np.ndarray
+    ratios: dict[tuple[int, ...], float]
+
+    def toml(self, text: str) -> str:
+        """@p text, a cluster file, with these values in its section; its comments stay."""
+        for name, value in zip(NAMES, np.exp(self.parameters), strict=True):
+            text, found = re.subn(rf"(?m)^{name} = \S+", f"{name} = {value:.6g}", text)
+            if found != 1:
+                raise SystemExit(f"{name}: {found} lines in the cluster file where one is needed")
+        keys = ("hidden_size", "attention_heads", "sequence_length", "tensor_parallelism", "micro_batch")
+        lines = [
+            "  { "
+            + ", ".join(f"{k} = {v}" for k, v in zip(keys, cell, strict=True))
+            + f", ratio = {np.exp(u):.5g} }},  # fitted"
+            for cell, u in sorted(self.ratios.items())
+        ]
+        start = text.index("\nlayers = [")
+        return text[:start] + "\n" + "\n".join(["layers = [  # fitted", *lines, "]"]) + "\n"
+
+
+class Predictor:
+    def __init__(self, strata: str, cluster: Path, tables: list[Path]):
+        self.strata = strata
+        self.cluster_text = cluster.read_text()
+        self.tables = tables
+
+    def __call__(self, costs: Costs) -> list[pd.DataFrame]:
+        """The rows of each table, with predictions and sensitivities."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "fit.toml"
+            file.write_text(costs.toml(self.cluster_text))
+            return [self._rows(table, file) for table in self.tables]
+
+    def _rows(self, table: Path, cluster: Path) -> pd.DataFrame:
+        words = [self.strata, "validate", str(table), "--cluster", str(cluster), "--sensitivities"]
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        if ended.returncode != 0:
+            raise SystemExit(ended.stderr.strip())
+        return pd.read_csv(io.StringIO(ended.stdout), keep_default_na=False)
+
+
+def errors(rows: pd.DataFrame) -> np.ndarray:
+    return (rows["predicted"] / rows["measured"] - 1).to_numpy()
+
+
+def fold_of(rows: pd.DataFrame, columns: list[str]) -> np.ndarray:
+    """The fold of each row, from nothing but its own configuration."""
+    texts = rows[columns].astype(str).agg("|".join, axis=1)
+    return np.array([int(hashlib.sha256(text.encode()).hexdigest(), 16) % FOLDS for text in texts])
+
+
+def fit(predict: Predictor, seen: list[np.ndarray], start: Costs, with_ratios: bool) -> Costs:
+    """@param seen of each table, a mask of the rows that the fit may see."""
+    first = predict(start)
+    cells = [[tuple(int(v) for v in row) for row in rows[CELL].to_numpy()] for rows in first]
+    known: list[tuple[int, ...]] = []
+    if with_ratios:
+        known = sorted(
+            {c for table, mask in zip(cells, seen, strict=True) for c, s in zip(table, mask, strict=True) if s}
+        )
+    shapes = sorted({c[:-1] for c in known})
+    most = max(mask.sum() for mask in seen)
+    weights = [(most / max(mask.sum(), 1)) ** (0.25 if with_ratios else 0.5) for mask in seen]
+    num, num_shapes, num_cells = len(NAMES), len(shapes), len(known)
+
+    def costs_of(z: np.ndarray) -> Costs:
+        u = {c: z[num + shapes.index(c[:-1])] + z[num + num_shapes + i] for i, c in enumerate(known)}
+        return Costs(z[:num], u)
+
+    evaluated: dict[bytes, list[pd.DataFrame]] = {}
+
+    def rows_at(z: np.ndarray) -> list[pd.DataFrame]:
+        if z.tobytes() not in evaluated:
+            evaluated.clear()
+            evaluated[z.tobytes()] = predict(costs_of(z))
+        return evaluated[z.tobytes()]
+
+    width = np.r_[WIDTH, np.full(num_shapes, SHAPE_WIDTH), np.full(num_cells, MICRO_BATCH_WIDTH)]
+    prior_centre = np.r_[CENTRE, np.zeros(num_shapes + num_cells)]
+    if with_ratios:
+        width[:num][IS_OF_LAYER] *= HELD
+        prior_centre[:num][IS_OF_LAYER] = start.parameters[IS_OF_LAYER]
+    prior_scale = PRIOR_WEIGHT / width
+
+    def residuals(z: np.ndarray) -> np.ndarray:
+        parts = [
+            weight * np.log(rows["predicted"] / rows["measured"]).to_numpy()[mask]
+            for rows, mask, weight in zip(rows_at(z), seen, weights, strict=True)
+        ]
+        return np.concatenate([*parts, prior_scale * (z - prior_centre)])
+
+    def jacobian(z: np.ndarray) -> np.ndarray:
+        blocks = []
+        for rows, mask, weight, table in zip(rows_at(z), seen, weights, cells, strict=True):
+            block = np.zeros((len(rows), len(z)))
+            block[:, :num] = rows[NAMES].to_numpy()
+            for i in np.flatnonzero(mask) if known else ():
+                share = rows["layers_share"].iloc[i]
+                block[i, num + shapes.index(table[i][:-1])] = share
+                block[i, num + num_shapes + known.index(table[i])] = share
+            blocks.append(weight * block[mask])
+        return np.vstack([*blocks, np.diag(prior_scale)])
+
+    upper = np.full(num + num_shapes + num_cells, np.inf)
+    upper[[i for i, name in enumerate(NAMES) if name.endswith("_share")]] = np.log(LARGEST_SHARE)
+    z0 = np.minimum(np.r_[start.parameters, np.zeros(num_shapes + num_cells)], upper - 1e-3)
+    found = least_squares(
+        residuals,
+        z0,
+        jac=jacobian,
+        bounds=(-np.inf, upper),
+        loss="soft_l1",
+        f_scale=ROBUST_SCALE,
+        max_nfev=MAX_EVALUATIONS,
+        x_scale=width,
+    )
+    return costs_of(found.x)
+
+
+def judged(predict: Predictor, start: Costs, columns: list[str], with_ratios: bool) -> list[np.ndarray]:
+    """Errors of each table's rows, each predicted by the fit that left its fold out."""
+    tables = predict(start)
+    folds = [fold_of(rows, columns) for rows in tables]
+    held_out = [np.zeros(len(rows)) for rows in tables]
+    for fold in range(FOLDS):
+        seen = [f != fold for f in folds]
+        costs = fit(predict, seen, start, False)
+        if with_ratios:
+            costs = fit(predict, seen, costs, True)
+        for rows, f, found in zip(predict(costs), folds, held_out, strict=True):
+            found[f == fold] = errors(rows)[f == fold]
+    return held_out
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Fit [transformer_costs] of a cluster file to measured iterations.")
+    parser.add_argument("tables", nargs="+", type=Path, help="measured runs (CSV), as of `strata validate`")
+    parser.add_argument("--strata", required=True, help="the binary")
+    parser.add_argument("--cluster", required=True, type=Path, help="its file; the present values do not matter")
+    parser.add_argument("--write", action="store_true", help="put the fit to all rows into the cluster file")
+    words = parser.parse_args()
+    predict = Predictor(words.strata, words.cluster, words.tables)
+    start = Costs(CENTRE, {})
+    everything = [np.ones(len(rows), bool) for rows in predict(start)]
+
+    formula = fit(predict, everything, start, False)
+    full = fit(predict, everything, formula, True)
+    found = [
+        ("formula, fitted to all rows", [errors(rows) for rows in predict(formula)]),
+        (f"formula, layer shapes held out ({FOLDS} folds)", judged(predict, formula, SHAPE, False)),
+        (f"formula, rows held out ({FOLDS} folds)", judged(predict, formula, CONFIGURATION, False)),
+        ("formula and ratios, fitted to all rows", [errors(rows) for rows in predict(full)]),
+        (f"formula and ratios, rows held out ({FOLDS} folds)", judged(predict, formula, CONFIGURATION, True)),
+    ]
+    for title, tables in found:
+        print(title)
+        for table, values in zip(words.tables, tables, strict=True):
+            print(f"  {table.name:<27} {summary(values)}")
+    if words.write:
+        words.cluster.write_text(full.toml(predict.cluster_text))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
