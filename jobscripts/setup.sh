@@ -3,6 +3,7 @@
 # On a cluster without apt-get: load the modules named in quickstart.sh --help first; then only the Python environment is made.
 #
 #   jobscripts/setup.sh            what building and running needs
+#   jobscripts/setup.sh --slurm    also what jobscripts/testbed.py and the slurm tests need
 #   jobscripts/setup.sh --checks   also what linting, sanitizers and the browser test of reports need
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -11,7 +12,13 @@ packages=(g++ cmake ninja-build ccache git mpich libmpich-dev libdnnl-dev libfmt
           nlohmann-json3-dev libhdf5-dev hdf5-tools libgtest-dev libgmock-dev libbenchmark-dev iproute2)
 # The machine's own python3 may come without venv; Debian's is asked for only then.
 python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3 python3-venv)
-[[ "${1:-}" == --checks ]] && packages+=(clang-format-14 clang-tidy-19 libomp-19-dev chromium-headless-shell)
+for option in "$@"; do
+  case $option in
+    --slurm) packages+=(slurm-wlm munge) ;;
+    --checks) packages+=(clang-format-14 clang-tidy-19 libomp-19-dev chromium-headless-shell) ;;
+    *) echo "setup: no option $option; there are --slurm and --checks" >&2; exit 2 ;;
+  esac
+done
 
 if command -v apt-get >/dev/null; then
   missing=()

@@ -2,19 +2,21 @@
 # Set up and run the tests. Ends with ctest's and pytest's own summaries; exits non-zero if anything failed.
 #
 #   tests/run.sh            everything
-#   tests/run.sh unit       seconds; also: mpi, e2e, analysis
+#   tests/run.sh unit       seconds; also: mpi, e2e, slurm, analysis
 #   PRESET=asan tests/run.sh unit mpi
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${PRESET:-cpu}
 build=build/$preset
 tiers=("$@")
-((${#tiers[@]})) || tiers=(unit mpi e2e analysis)
+((${#tiers[@]})) || tiers=(unit mpi e2e slurm analysis)
 for tier in "${tiers[@]}"; do
-  [[ $tier =~ ^(unit|mpi|e2e|analysis)$ ]] || { echo "tests/run.sh: no tier '$tier'; there are unit, mpi, e2e, analysis" >&2; exit 2; }
+  [[ $tier =~ ^(unit|mpi|e2e|slurm|analysis)$ ]] || { echo "tests/run.sh: no tier '$tier'; there are unit, mpi, e2e, slurm, analysis" >&2; exit 2; }
 done
 
-jobscripts/setup.sh
+setup_options=()
+[[ " ${tiers[*]} " == *" slurm "* ]] && setup_options+=(--slurm)
+jobscripts/setup.sh "${setup_options[@]}"
 # Ranks share the cores of one machine: OpenMP threads and MPI ranks sleep instead of spinning.
 export OMP_WAIT_POLICY=passive
 cores=$(nproc)

@@ -23,15 +23,17 @@ std::string variable(const char* name) {
 Environment read_environment() {
   Environment e;
   e.launcher = "none";
-  // PMI_SIZE is what the running step has; SLURM_NTASKS may speak of the whole job, so srun's own variable comes first.
+  // What spoke to MPI itself comes first: mpiexec inside a Slurm job starts its helpers with srun, whose task count is
+  // theirs. Without any of these a Slurm job of several tasks still says how many it should have been.
   struct Launcher {
     const char* num_ranks;
     const char* rank;
     const char* name;
   };
-  for (const Launcher& launcher : {Launcher{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"},
-                                   {"PMI_SIZE", "PMI_RANK", "mpiexec"},
-                                   {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun"}}) {
+  for (const Launcher& launcher : {Launcher{"PMI_SIZE", "PMI_RANK", "mpiexec"},
+                                   {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun"},
+                                   {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"},
+                                   {"SLURM_NTASKS", "SLURM_PROCID", "sbatch"}}) {
     if (const std::string value = variable(launcher.num_ranks); !value.empty()) {
       e.launcher_num_ranks = std::atoi(value.c_str());
       e.launcher_rank = std::atoi(variable(launcher.rank).c_str());
@@ -39,6 +41,10 @@ Environment read_environment() {
       e.launcher = launcher.name;
       break;
     }
+  }
+  // srun --mpi=pmi2 speaks PMI as mpiexec does, and alone names the job in it.
+  if (e.launcher == "mpiexec" && !variable("PMI_JOBID").empty() && !variable("SLURM_STEP_ID").empty()) {
+    e.launcher = "srun";
   }
   e.node_name = variable("SLURMD_NODENAME");
   e.topology_address = variable("SLURM_TOPOLOGY_ADDR");
@@ -54,6 +60,7 @@ Environment read_environment() {
       e.relevant[name] = value;
     }
   }
+  for (char** entry = environ; *entry != nullptr; ++entry) e.variables.emplace_back(*entry);
   e.terminal = isatty(STDERR_FILENO) == 1;
   e.colour = e.terminal && variable("NO_COLOR").empty();
   return e;

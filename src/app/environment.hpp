@@ -12,14 +12,15 @@
 namespace strata::app {
 
 struct Environment {
-  int launcher_num_ranks = 0;                   ///< 0: the launcher says nothing
-  int launcher_rank = 0;                        ///< before MPI knows it; 0 without a launcher
-  std::string launcher_variable;                ///< where it says it
-  std::string launcher;                         ///< "srun", "mpiexec" or "none"
-  std::string node_name;                        ///< SLURMD_NODENAME; empty: the host name
-  std::string topology_address;                 ///< SLURM_TOPOLOGY_ADDR
-  std::vector<std::string> modules_loaded;      ///< LOADEDMODULES
+  int launcher_num_ranks = 0;               ///< 0: the launcher says nothing
+  int launcher_rank = 0;                    ///< before MPI knows it; 0 without a launcher
+  std::string launcher_variable;            ///< where it says it
+  std::string launcher;                     ///< "srun", "mpiexec", "mpirun", "sbatch" (no launcher in a job), "none"
+  std::string node_name;                    ///< SLURMD_NODENAME; empty: the host name
+  std::string topology_address;             ///< SLURM_TOPOLOGY_ADDR
+  std::vector<std::string> modules_loaded;  ///< LOADEDMODULES
   std::map<std::string, std::string> relevant;  ///< variables that change how a run behaves, for the record
+  std::vector<std::string> variables;           ///< all of them, "NAME=value", for programs that are started
   bool colour = false;                          ///< a terminal, and NO_COLOR is not set
   bool terminal = false;                        ///< standard error is a terminal
 };

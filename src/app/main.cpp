@@ -91,6 +91,57 @@ int run(int argc, char** argv) {
                        "write the first step of one rank of each kind, with its memory, as a Chrome trace (Perfetto)");
   simulate->callback([&] { code = simulate_experiment(simulate_arguments, environment); });
 
+  run_verb->add_option("--paths-from", run_arguments.experiment.paths_from,
+                       "paths in the experiment are relative to this file instead");
+  // What a batch script says of the launch; recorded, and without effect on the run.
+  run_verb->add_option("--launch", run_arguments.launch, "name of the launch in its submission")
+      ->group("Batch scripts");
+  run_verb->add_option("--job", run_arguments.job, "id of the scheduler's job")->group("Batch scripts");
+  run_verb->add_option("--block", run_arguments.block, "head to head: number of the block")->group("Batch scripts");
+  run_verb->add_option("--block-order", run_arguments.block_order, "place in the block")->group("Batch scripts");
+  run_verb->add_option("--block-seed", run_arguments.block_seed, "of the orders of blocks")->group("Batch scripts");
+
+  const auto add_submit_options = [](CLI::App& verb, SubmitOptions& options) {
+    verb.add_flag("--dry-run", options.dry_run, "print arrays, node-hours and every script; write and submit nothing");
+    verb.add_flag("--emit", options.emit, "write the scripts; do not submit them");
+    verb.add_flag("--test-only", options.test_only, "write the scripts and have Slurm check them; do not submit them");
+  };
+  SubmitArguments submit_arguments;
+  CLI::App* submit = app.add_subcommand(
+      "submit", "the points of an experiment as job arrays, one a geometry, with scripts that stand alone");
+  add_experiment_options(*submit, submit_arguments.experiment, false);
+  submit->add_option("--results", submit_arguments.results_folder, "folder of the results");
+  submit->add_option("--site", submit_arguments.site,
+                     "a name in jobscripts/sites or a path ending in .toml; local: on this machine, without Slurm");
+  add_submit_options(*submit, submit_arguments.options);
+  submit->callback([&] { code = submit_experiment(submit_arguments, environment); });
+
+  StatusArguments status_arguments;
+  CLI::App* status = app.add_subcommand("status", "how far a submitted sweep is: what is not good, and a summary");
+  status->add_option("results", status_arguments.results, "results/<experiment>")->required();
+  status->add_flag("--all", status_arguments.all, "points that are good too");
+  status->add_flag("--watch", status_arguments.watch, "again and again until nothing is under way");
+  status->callback([&] { code = show_status(status_arguments, environment); });
+
+  ResumeArguments resume_arguments;
+  CLI::App* resume = app.add_subcommand("resume", "submit again exactly what is missing or failed");
+  resume->add_option("results", resume_arguments.results, "results/<experiment>")->required();
+  resume->add_option("--class", resume_arguments.classes,
+                     "only this class, as `strata status` prints it: missing, oom, timeout, …; may be repeated");
+  resume->add_option("--time-limit", resume_arguments.time_limit_minutes, "minutes of a job, instead of what it had")
+      ->check(CLI::PositiveNumber);
+  resume->add_option("--site", resume_arguments.site, "another site than that of the last submission");
+  add_submit_options(*resume, resume_arguments.options);
+  resume->callback([&] { code = resume_experiment(resume_arguments, environment); });
+
+  LaunchesArguments launches_arguments;
+  CLI::App* launches = app.add_subcommand("launches", "what a job that starts has to launch")->group("");
+  launches->add_option("manifest", launches_arguments.manifest)->required();
+  launches->add_option("--task", launches_arguments.task)->required();
+  launches->add_option("--job", launches_arguments.job)->required();
+  launches->add_option("--nodes", launches_arguments.nodes)->required();
+  launches->callback([&] { code = print_launches(launches_arguments, environment); });
+
   ProfileArguments profile_arguments;
   CLI::App* profile = app.add_subcommand(
       "profile",

@@ -12,6 +12,7 @@ Outcome outcome_of(const std::exception& error) {
   if (is.operator()<OutOfMemory>()) return {Status::oom, error.what()};
   if (is.operator()<Unsupported>()) return {Status::refused, error.what()};
   if (is.operator()<CommunicationError>()) return {Status::communication_error, error.what()};
+  if (is.operator()<LaunchMismatch>()) return {Status::launcher_mismatch, error.what()};
   if (is.operator()<UserError>()) return {Status::recording_error, error.what()};
   return {Status::bug, error.what()};
 }

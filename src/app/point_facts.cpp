@@ -6,11 +6,8 @@
 
 namespace strata::app {
 
-results::AttemptFacts facts_of_point(const Environment& environment, const PreparedPoint& point,
-                                     const std::string& point_id) {
-  const Experiment& experiment = point.experiment;
-  const ModelGraph& graph = point.graph;
-  const CountedFlops counted = counted_flops(experiment, graph);
+results::AttemptFacts facts_of_experiment(const Environment& environment, const Experiment& experiment,
+                                          const std::string& point_id) {
   results::AttemptFacts facts = provenance_of(environment);
   facts.experiment_name = experiment.name;
   facts.experiment_title = experiment.title;
@@ -19,13 +16,23 @@ results::AttemptFacts facts_of_point(const Environment& environment, const Prepa
   for (const CanonicalKey& key : canonical_keys(experiment)) {
     facts.point_keys += fmt::format("{} = {}\n", key.key, key.value);
   }
+  facts.model_name = experiment.model.name;
+  facts.strategy_name = experiment.strategy.name;
+  facts.dtype = experiment.train.dtype;
+  facts.backend = experiment.backend;
+  facts.threads_per_rank = experiment.resources.threads_per_rank;
+  return facts;
+}
+
+results::AttemptFacts facts_of_point(const Environment& environment, const PreparedPoint& point,
+                                     const std::string& point_id) {
+  const ModelGraph& graph = point.graph;
+  const CountedFlops counted = counted_flops(point.experiment, graph);
+  results::AttemptFacts facts = facts_of_experiment(environment, point.experiment, point_id);
   facts.plan_text = to_text(point.plan);
   facts.cluster_text = to_text(point.cluster);
   facts.model_name = graph.name;
   facts.strategy_name = point.plan.strategy;
-  facts.dtype = experiment.train.dtype;
-  facts.backend = experiment.backend;
-  facts.threads_per_rank = experiment.resources.threads_per_rank;
   facts.flop_convention = counted.convention;
   facts.flops_per_sample = counted.per_sample;
   facts.sample_unit = graph.positions_per_sample > 1 ? "token" : "image";

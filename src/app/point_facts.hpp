@@ -11,6 +11,10 @@
 
 namespace strata::app {
 
+/// Software and experiment: what is known before there is a plan.
+results::AttemptFacts facts_of_experiment(const Environment& environment, const Experiment& experiment,
+                                          const std::string& point_id);
+
 /// Software, experiment, plan, cluster, model and the constants of derived metrics. Who took part, over which transport
 /// and at which peak is the caller's to add.
 results::AttemptFacts facts_of_point(const Environment& environment, const PreparedPoint& point,

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 
+#include "app/bad_input.hpp"
 #include "app/engine_options.hpp"
 #include "app/measured_peak.hpp"
 #include "app/outcome.hpp"
@@ -20,6 +21,7 @@
 #include "app/training_inputs.hpp"
 #include "app/verbs.hpp"
 #include "base/error.hpp"
+#include "comm/launch_check.hpp"
 #include "comm/session.hpp"
 #include "comm/world.hpp"
 #include "cost/fit.hpp"
@@ -308,14 +310,14 @@ int profile_experiment(int argc, char** argv, const ProfileArguments& arguments,
   const comm::Session session(argc, argv);
   const comm::World world({.node_name = environment.node_name});
   try {
+    comm::check_launcher(world, environment.launcher_num_ranks, environment.launcher_variable);
     // Every rank reads the file for itself: it is small, and equal for all.
     const LoadedExperiment loaded = load_points(arguments.experiment, "cpu");
     const CostProfile measured = Profiler(world, arguments).run(loaded);
     if (world.rank() == 0) write(arguments.output_file, measured);
     return exit_ok;
   } catch (const UserError& e) {
-    if (world.rank() == 0) fmt::print(stderr, "strata: {}\n", e.what());
-    return exit_bad_input;
+    return report_bad_input(e, world, environment);
   } catch (const std::exception& e) {
     comm::abort_all(exit_internal, e.what());
   }

@@ -5,11 +5,13 @@
 
 #include <set>
 
+#include "app/bad_input.hpp"
 #include "app/last_word.hpp"
 #include "app/measured_peak.hpp"
 #include "app/outcome.hpp"
 #include "app/run_point.hpp"
 #include "app/selected_point.hpp"
+#include "app/unstarted.hpp"
 #include "app/verbs.hpp"
 #include "base/error.hpp"
 #include "comm/launch_check.hpp"
@@ -49,8 +51,8 @@ std::vector<const Point*> points_to_run(const LoadedExperiment& loaded, const Ex
   if (arguments.point) {
     const Point& point = selected_point(loaded, arguments);
     if (point.experiment.num_ranks() != world_size) {
-      throw UserError(fmt::format("{}: point {} needs {} ranks, the world has {}", arguments.file, point.index,
-                                  point.experiment.num_ranks(), world_size));
+      throw LaunchMismatch(fmt::format("{}: point {} needs {} ranks, the world has {}", arguments.file, point.index,
+                                       point.experiment.num_ranks(), world_size));
     }
     return {&point};
   }
@@ -68,8 +70,8 @@ std::vector<const Point*> points_to_run(const LoadedExperiment& loaded, const Ex
   if (fitting.empty()) {
     std::string accepted;
     for (const std::int64_t count : counts) accepted += fmt::format("{}{}", accepted.empty() ? "" : ", ", count);
-    throw UserError(fmt::format("{}: no point for {} ranks; the experiment has points for {}", arguments.file,
-                                world_size, accepted));
+    throw LaunchMismatch(fmt::format("{}: no point for {} ranks; the experiment has points for {}", arguments.file,
+                                     world_size, accepted));
   }
   if (!left_out.empty()) {
     fmt::print("left out, other numbers of ranks than {}: points{}\n", world_size, left_out);
@@ -87,6 +89,8 @@ class Run {
     if (world_.rank() == 0) {
       try {
         text = action();
+      } catch (const LaunchMismatch& e) {
+        error = std::string("L") + e.what();
       } catch (const UserError& e) {
         error = std::string("U") + e.what();
       } catch (const std::exception& e) {
@@ -95,6 +99,7 @@ class Run {
     }
     if (const auto failed = world_.agree_on_error(error)) {
       const std::string message = failed->message.substr(1);
+      if (failed->message[0] == 'L') throw LaunchMismatch(message);
       if (failed->message[0] == 'U') throw UserError(message);
       if (failed->message[0] == 'R') throw Unsupported(message);
       throw InternalError(message);
@@ -104,18 +109,42 @@ class Run {
 
  public:
   Run(const comm::World& world, LastWord& last_word, const RunArguments& arguments, const Environment& environment)
-      : world_(world), last_word_(last_word), arguments_(arguments), environment_(environment) {}
+      : world_(world), arguments_(arguments), environment_(environment) {
+    options_.results_folder = arguments.results_folder;
+    options_.print_steps = !arguments.quiet;
+    options_.last_word = &last_word;
+    options_.origin.launch = arguments.launch;
+    options_.origin.job = arguments.job;
+    if (arguments.block >= 0) {
+      options_.block = {.number = arguments.block, .order = arguments.block_order, .seed = arguments.block_seed};
+    }
+  }
 
   int run() {
     LoadedExperiment loaded;
     std::vector<const Point*> points;
-    const int num_points = on_root(
-        [&] {
-          loaded = load_points(arguments_.experiment, "cpu");
-          points = points_to_run(loaded, arguments_.experiment, world_.size());
-          return fmt::format("{}", points.size());
-        },
-        [](const std::string& text) { return std::stoi(text); });
+    const auto as_count = [](const std::string& text) { return std::stoi(text); };
+    const bool one_point_file = on_root(
+                                    [&] {
+                                      loaded = load_points(arguments_.experiment, "cpu");
+                                      return fmt::format("{}", loaded.expansion.points.size());
+                                    },
+                                    as_count) == 1;
+    int num_points = 0;
+    try {
+      comm::check_launcher(world_, environment_.launcher_num_ranks, environment_.launcher_variable);
+      num_points = on_root(
+          [&] {
+            points = points_to_run(loaded, arguments_.experiment, world_.size());
+            return fmt::format("{}", points.size());
+          },
+          as_count);
+    } catch (const LaunchMismatch& e) {
+      if (one_point_file && speaks()) {
+        record_unstarted(environment_, loaded.expansion.points.front(), world_.size(), outcome_of(e), options_);
+      }
+      throw;
+    }
     int worst = exit_ok;
     for (int p = 0; p < num_points; ++p) {
       const Point* point = world_.rank() == 0 ? points[static_cast<std::size_t>(p)] : nullptr;
@@ -129,9 +158,12 @@ class Run {
   }
 
  private:
+  /// Once a launch, even where the launcher started worlds of one rank each.
+  bool speaks() const { return world_.rank() == 0 && environment_.launcher_rank == 0; }
+
   results::Status one_point(const Point* point, const LoadedExperiment& loaded) {
     RunRequest request;
-    request.experiment_file = arguments_.experiment.file;
+    request.experiment_file = arguments_.experiment.origin();
     Outcome outcome;
     try {
       const Message message = on_root([&] { return pack(plan_on_root(*point)); }, unpack);
@@ -147,11 +179,17 @@ class Run {
       request.peak_flops_per_second = peak_.flops_per_second(
           request.prepared.plan.dtypes.compute, static_cast<int>(request.point.experiment.resources.threads_per_rank));
       request.memory_bytes_per_second = peak_.memory_bytes_per_second();
-      outcome = run_point(world_, environment_, request, {arguments_.results_folder, !arguments_.quiet, &last_word_});
+      outcome = run_point(world_, environment_, request, options_);
     } catch (const Unsupported& e) {
       outcome = {results::Status::refused, e.what()};
+      if (speaks()) record_unstarted(environment_, *point, world_.size(), outcome, options_);
+    } catch (const LaunchMismatch& e) {
+      if (speaks()) record_unstarted(environment_, *point, world_.size(), outcome_of(e), options_);
+      throw;
     }
-    expected_ = is_expected(request.point.experiment.expect, outcome.status);
+    expected_ =
+        on_root([&] { return std::string(is_expected(point->experiment.expect, outcome.status) ? "yes" : "no"); },
+                [](const std::string& text) { return text == "yes"; });
     if (world_.rank() == 0 && outcome.status != results::Status::ok) {
       fmt::print(stderr, "strata: {}: {}\n", results::to_string(outcome.status), outcome.message);
     }
@@ -172,17 +210,15 @@ class Run {
 
   Message plan_on_root(const Point& point) const {
     const std::string& plan_file = arguments_.experiment.plan_file;
-    const PreparedPoint prepared =
-        plan_file.empty()
-            ? prepare_point(point.experiment, arguments_.experiment.file)
-            : prepare_point_with_plan(point.experiment, arguments_.experiment.file, read_file(plan_file), plan_file);
+    const PreparedPoint prepared = plan_file.empty()
+                                       ? prepare_point(point.experiment, arguments_.experiment.origin())
+                                       : prepare_point_with_plan(point.experiment, arguments_.experiment.origin(),
+                                                                 read_file(plan_file), plan_file);
     return {to_text(point.experiment), to_text(prepared.plan), point.id};
   }
 
   comm::LaunchExpectation expectation(const RunRequest& request) const {
-    return {.launcher_num_ranks = environment_.launcher_num_ranks,
-            .launcher_variable = environment_.launcher_variable,
-            .num_ranks = request.prepared.plan.mesh.num_ranks(),
+    return {.num_ranks = request.prepared.plan.mesh.num_ranks(),
             .num_nodes = request.prepared.plan.mesh.nodes,
             .ranks_per_node = request.prepared.plan.mesh.ranks_per_node,
             .binary_hash = binary_hash_};
@@ -199,9 +235,9 @@ class Run {
   }
 
   const comm::World& world_;
-  LastWord& last_word_;
   const RunArguments& arguments_;
   const Environment& environment_;
+  RunOptions options_;
   MeasuredPeak peak_{world_};
   std::uint64_t binary_hash_ = binary_hash();
   bool expected_ = false;
@@ -217,8 +253,7 @@ int run_experiment(int argc, char** argv, const RunArguments& arguments, const E
     return Run(world, last_word, arguments, environment).run();
   } catch (const UserError& e) {
     // All ranks hold the same error: one of them says it, nobody is killed.
-    if (world.rank() == 0) fmt::print(stderr, "strata: {}\n", e.what());
-    return exit_bad_input;
+    return report_bad_input(e, world, environment);
   } catch (const Unsupported& e) {
     if (world.rank() == 0) fmt::print(stderr, "strata: refused: {}\n", e.what());
     return exit_refused;

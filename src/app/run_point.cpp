@@ -102,6 +102,10 @@ class PointRun {
     const std::vector<std::string> hosts =
         world_.all_gather(world_.node_names()[static_cast<std::size_t>(world_.node())]);
     facts_ = facts_of_point(environment_, request_.prepared, request_.point.id);
+    facts_.block = options_.block.number;
+    facts_.block_order = options_.block.order;
+    facts_.block_seed = options_.block.seed;
+    if (options_.block.number >= 0) facts_.block_job = options_.origin.job;
     facts_.num_ranks = world_.size();
     facts_.num_nodes = world_.num_nodes();
     facts_.ranks_per_node = world_.ranks_on_node(0);
@@ -123,7 +127,10 @@ class PointRun {
     if (root()) {
       const std::string folder =
           fmt::format("{}/{}/{}", options_.results_folder, request_.experiment_name, request_.point.id);
-      recorder_ = std::make_unique<results::Recorder>(folder, facts_);
+      results::RecorderSettings settings;
+      settings.origin = options_.origin;
+      settings.origin.nodes = world_.node_names();
+      recorder_ = std::make_unique<results::Recorder>(folder, facts_, settings);
     }
   }
 

@@ -12,13 +12,23 @@
 #include "app/training_inputs.hpp"
 #include "comm/world.hpp"
 #include "config/sweep.hpp"
+#include "results/status.hpp"
 
 namespace strata::app {
+
+/// The place of an attempt among those it is compared with in one job; see results-schema/. -1: it has none.
+struct HeadToHead {
+  std::int64_t number = -1;
+  std::int64_t order = -1;
+  std::int64_t seed = -1;
+};
 
 struct RunOptions {
   std::string results_folder = "results";
   bool print_steps = true;        ///< rank 0 prints a line a second, in the shape people know
   LastWord* last_word = nullptr;  ///< told what to watch
+  results::AttemptOrigin origin;  ///< launch and job; the nodes are found
+  HeadToHead block;
 };
 
 /// What rank 0 knows before the others: equal on all ranks afterwards.

@@ -18,6 +18,9 @@ struct ExperimentArguments {
   std::vector<std::string> overrides;  ///< --set key=value
   std::optional<int> point;            ///< --point K
   std::string plan_file;               ///< --plan
+  std::string paths_from;              ///< --paths-from: the file that paths are relative to; empty: `file`
+
+  const std::string& origin() const { return paths_from.empty() ? file : paths_from; }
 };
 
 int list_strategies();
@@ -35,6 +38,11 @@ struct RunArguments {
   ExperimentArguments experiment;
   std::string results_folder = "results";
   bool quiet = false;
+  std::string launch;            ///< --launch: of a submission
+  std::string job;               ///< --job: of the scheduler
+  std::int64_t block = -1;       ///< --block: head to head
+  std::int64_t block_order = 0;  ///< --block-order
+  std::int64_t block_seed = 0;   ///< --block-seed
 };
 /// Starts MPI. Under mpiexec or srun every rank calls it.
 int run_experiment(int argc, char** argv, const RunArguments& arguments, const Environment& environment);
@@ -52,6 +60,44 @@ struct ProfileArguments {
 };
 /// Starts MPI, as run does.
 int profile_experiment(int argc, char** argv, const ProfileArguments& arguments, const Environment& environment);
+
+struct SubmitOptions {
+  bool dry_run = false;
+  bool emit = false;
+  bool test_only = false;
+};
+struct SubmitArguments {
+  ExperimentArguments experiment;
+  std::string results_folder = "results";
+  std::string site = "slurm";
+  SubmitOptions options;
+};
+int submit_experiment(const SubmitArguments& arguments, const Environment& environment);
+
+struct ResumeArguments {
+  std::string results;                  ///< `<results>/<experiment>`
+  std::vector<std::string> classes;     ///< words of the status table; empty: all that is missing or failed
+  std::string site;                     ///< empty: that of the last submission
+  std::int64_t time_limit_minutes = 0;  ///< 0: as before
+  SubmitOptions options;
+};
+int resume_experiment(const ResumeArguments& arguments, const Environment& environment);
+
+struct StatusArguments {
+  std::string results;  ///< `<results>/<experiment>`
+  bool all = false;     ///< also what is good
+  bool watch = false;
+};
+int show_status(const StatusArguments& arguments, const Environment& environment);
+
+struct LaunchesArguments {
+  std::string manifest;
+  std::int64_t task = 0;
+  std::string job;
+  std::string nodes;
+};
+/// For batch scripts: notes that the job starts, prints what it has to launch.
+int print_launches(const LaunchesArguments& arguments, const Environment& environment);
 
 /// Verbs that live once, in the Python package: replaces this process. @param package_arguments e.g. {"collect",
 /// "results/x"}.

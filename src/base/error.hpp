@@ -14,6 +14,11 @@ struct UserError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// What was started is not what was asked for: other ranks, other nodes, another executable.
+struct LaunchMismatch : UserError {
+  using UserError::UserError;
+};
+
 /// The request is well formed but this planner, lowering or executor cannot honour it.
 /// Never caught in order to run something else instead: a run labelled "zero3" is zero3 or it does
 /// not exist. Exit code 3.

@@ -1,5 +1,5 @@
 /// @file
-/// World size, ranks a node and binaries against what was asked for.
+/// The launcher's count, world size, ranks a node and binaries against what was asked for.
 
 #include "comm/launch_check.hpp"
 
@@ -15,12 +15,6 @@ namespace {
 
 /// This rank's complaint, or an empty text. Only values that may differ between ranks are looked at here.
 std::string complaint(const World& world, const LaunchExpectation& expected, std::uint64_t hash_of_rank_0) {
-  if (expected.launcher_num_ranks != 0 && expected.launcher_num_ranks != world.size()) {
-    return fmt::format(
-        "MPI started {} rank{} but {} is {}: launcher and MPI library do not understand each other (Slurm: srun "
-        "--mpi=pmi2)",
-        world.size(), world.size() == 1 ? "" : "s", expected.launcher_variable, expected.launcher_num_ranks);
-  }
   if (expected.binary_hash != hash_of_rank_0) {
     return fmt::format("the executable on node {} (hash {:016x}) is not the one of rank 0 on node {} ({:016x})",
                        world.node_names()[static_cast<std::size_t>(world.node())], expected.binary_hash,
@@ -47,10 +41,23 @@ std::string complaint(const World& world, const LaunchExpectation& expected, std
 
 }  // namespace
 
+void check_launcher(const World& world, int launcher_num_ranks, const std::string& launcher_variable) {
+  std::string error;
+  if (launcher_num_ranks != 0 && launcher_num_ranks != world.size()) {
+    error = fmt::format(
+        "MPI started {} rank{} but {} is {}: launcher and MPI library do not understand each other (Slurm: srun "
+        "--mpi=pmi2)",
+        world.size(), world.size() == 1 ? "" : "s", launcher_variable, launcher_num_ranks);
+  }
+  if (const auto failed = world.agree_on_error(error)) {
+    throw LaunchMismatch(fmt::format("launch check: {}", failed->message));
+  }
+}
+
 void check_launch(const World& world, const LaunchExpectation& expected) {
   const std::uint64_t hash_of_rank_0 = std::stoull(world.broadcast(std::to_string(expected.binary_hash)));
   if (const auto error = world.agree_on_error(complaint(world, expected, hash_of_rank_0))) {
-    throw UserError(fmt::format("launch check, rank {} of {}: {}", error->rank, world.size(), error->message));
+    throw LaunchMismatch(fmt::format("launch check, rank {} of {}: {}", error->rank, world.size(), error->message));
   }
 }
 

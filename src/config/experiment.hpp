@@ -113,6 +113,17 @@ struct SimulateSection {
   bool operator==(const SimulateSection&) const = default;
 };
 
+/// [job]: how the points go to a scheduler. What a site decides stands in jobscripts/sites.
+struct JobSection {
+  std::int64_t time_limit_minutes = 30;
+  std::string partition;
+  std::string constraint;
+  std::int64_t max_running = 0;  ///< 0: as many as the cluster takes
+  std::int64_t blocks = 0;       ///< 0: every point is a job of its own
+  std::int64_t block_seed = 1;
+  bool operator==(const JobSection&) const = default;
+};
+
 struct Experiment {
   std::string name;
   std::string title;
@@ -127,6 +138,7 @@ struct Experiment {
   CommunicationSection communication;
   MeasureSection measure;
   SimulateSection simulate;
+  JobSection job;
 
   std::string backend = "cpu";                  ///< cpu | cuda | simulated: set by the verb, no key of the file
   std::map<std::string, std::string> given_at;  ///< key → "file:line" or "--set"; a key that is absent has its default
@@ -149,8 +161,8 @@ struct CanonicalKey {
   bool operator==(const CanonicalKey&) const = default;
 };
 
-/// Keys that differ from their defaults, without `title`, `expect` and `measure.*`; `backend` is always among them, and
-/// `simulate.*` only where that is simulated.
+/// Keys that differ from their defaults, without `title`, `expect`, `measure.*` and `job.*`; `backend` is always among
+/// them, and `simulate.*` only where that is simulated.
 std::vector<CanonicalKey> canonical_keys(const Experiment& experiment);
 
 /// 12 hex digits of a hash of canonical_keys: an option that is added later leaves it as it is.

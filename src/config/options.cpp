@@ -126,6 +126,17 @@ constexpr Option options[] = {
     {"simulate.seed", FIELD(simulate.seed), ">= 0", "", "of the noise"},
     {"simulate.straggler_ranks", FIELD(simulate.straggler_ranks), ">= 0", "", "ranks whose kernels are slow"},
     {"simulate.straggler_slowdown", FIELD(simulate.straggler_slowdown), ">= 1", "", "factor on their kernels' time"},
+
+    {"job.time_limit_minutes", FIELD(job.time_limit_minutes), ">= 1", "minutes", "limit of one job", false, false},
+    {"job.partition", FIELD(job.partition), "", "", "Slurm's; empty: as the site says", false, false},
+    {"job.constraint", FIELD(job.constraint), "", "", "features that the nodes must have; empty: as the site says",
+     false, false},
+    {"job.max_running", FIELD(job.max_running), ">= 0", "", "jobs of an array at a time; 0: no throttle", false, false},
+    {"job.blocks", FIELD(job.blocks), ">= 0 and <= 10000", "",
+     "head to head: points that differ in their strategy alone run in one job, so many times each, in blocks of random "
+     "order; 0: every point is a job of its own",
+     false, false},
+    {"job.block_seed", FIELD(job.block_seed), ">= 0", "", "of the orders within blocks", false, false},
 };
 
 #undef FIELD

@@ -74,7 +74,7 @@ class Recorder::Attempt {
     try {
       jsonl_.write_all(line_of(to_json(attributes_)));
       file_ = std::make_unique<AttemptFile>(path(), attributes_, settings.reserve_bytes);
-      write_status(status_path(), Status::running, "", 0);
+      write_status(status_path(), Status::running, "", 0, settings.origin);
     } catch (...) {
       // An attempt that could not begin leaves no trace that a reader would have to explain.
       file_.reset();

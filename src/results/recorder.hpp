@@ -20,6 +20,7 @@ struct RecorderSettings {
   /// Disk space claimed ahead of HDF5's writes, so that a full disk is met by us and not in the middle of a flush.
   /// Given back when the file is closed. File systems that cannot preallocate (some network ones) work without it.
   std::int64_t reserve_bytes = std::int64_t{4} << 20;
+  AttemptOrigin origin;  ///< for the status file
 };
 
 /// Owns the results folder's lock and the files of one attempt. Rank 0 only. All functions may be called from any

@@ -57,6 +57,10 @@ std::optional<StatusFile> read_if_present(const std::string& path) {
     status.pid = json.at("pid").get<std::int64_t>();
     status.host = json.at("host").get<std::string>();
     status.time = json.at("time").get<std::string>();
+    if (json.contains("launch")) {  // older files have no origin
+      status.origin = {json.at("launch").get<std::string>(), json.at("job").get<std::string>(),
+                       json.at("nodes").get<std::vector<std::string>>()};
+    }
     return status;
   } catch (const nlohmann::json::exception& error) {
     throw UserError(fmt::format("{}: not a status file: {}", path, error.what()));
@@ -80,7 +84,8 @@ Status parse_status(std::string_view text) {
   throw UserError(fmt::format("unknown status `{}`; accepted: {}", text, accepted));
 }
 
-bool write_status(const std::string& path, Status status, const std::string& message, int rank) {
+bool write_status(const std::string& path, Status status, const std::string& message, int rank,
+                  const AttemptOrigin& origin) {
   // Several survivors may want to say how it ended, and each may be killed while it does: they queue for a lock that
   // goes with its holder. It is the lock of the file they found; who comes to it after a rename reads the new file. On
   // a file system without locks the last one wins.
@@ -94,6 +99,7 @@ bool write_status(const std::string& path, Status status, const std::string& mes
   if (before && before->status != Status::running) {
     return false;
   }
+  const AttemptOrigin& kept = before ? before->origin : origin;
   const std::string next = fmt::format("{}.{}.{}", path, rank, ::getpid());
   try {
     const nlohmann::ordered_json json = {{"status", to_string(status)},
@@ -101,7 +107,10 @@ bool write_status(const std::string& path, Status status, const std::string& mes
                                          {"rank", rank},
                                          {"pid", static_cast<std::int64_t>(::getpid())},
                                          {"host", host_name()},
-                                         {"time", to_iso_8601(unix_seconds_now())}};
+                                         {"time", to_iso_8601(unix_seconds_now())},
+                                         {"launch", kept.launch},
+                                         {"job", kept.job},
+                                         {"nodes", kept.nodes}};
     FileDescriptor file(next, O_WRONLY | O_CREAT | O_TRUNC);
     file.write_all(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     file.sync();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace strata::results {
 
@@ -33,6 +34,14 @@ std::string_view to_string(Status status);
 /// @throws UserError listing the accepted words.
 Status parse_status(std::string_view text);
 
+/// Who started an attempt, and where: what a sweep's status needs to know without opening its results.
+struct AttemptOrigin {
+  std::string launch;              ///< of a submission: "<submission>/<array>.<task>.<launch>"; empty: by hand
+  std::string job;                 ///< of the scheduler: "<array job>_<task>.<restart>"; empty: none
+  std::vector<std::string> nodes;  ///< each once
+  bool operator==(const AttemptOrigin&) const = default;
+};
+
 /// Content of `<attempt>.status.json`. The heartbeat is the file's modification time, see touch_heartbeat().
 struct StatusFile {
   Status status = Status::running;
@@ -41,14 +50,16 @@ struct StatusFile {
   std::int64_t pid = 0;
   std::string host;
   std::string time;  ///< ISO 8601 UTC of the writing
+  AttemptOrigin origin;
   bool operator==(const StatusFile&) const = default;
 };
 
 /// Write @p status with this process's pid and host, atomically (new file, fsync, rename). A status that has ended
-/// already is left as it is: the first failure that was named is the one that counts.
-/// @returns whether the file now holds this call's status.
+/// already is left as it is: the first failure that was named is the one that counts. The origin of the file that is
+/// there stays; @p origin is that of a new one. @returns whether the file now holds this call's status.
 /// @throws UserError when the folder cannot be written, or holds a file that is no status file.
-bool write_status(const std::string& path, Status status, const std::string& message, int rank);
+bool write_status(const std::string& path, Status status, const std::string& message, int rank,
+                  const AttemptOrigin& origin = {});
 
 /// @throws UserError when the file is missing or not a status file.
 StatusFile read_status(const std::string& path);

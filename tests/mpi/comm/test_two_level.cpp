@@ -40,6 +40,20 @@ TEST_P(TwoLevel, AllCollectivesOverTheWholeWorld) {
   }
 }
 
+// Under mpiexec one node and shared memory; tests/slurm starts the ranks in several network namespaces.
+TEST_P(TwoLevel, NodesAsTheyAre) {
+  const World world;
+  ASSERT_EQ(world.size() % world.num_nodes(), 0);
+  Engine engine(world, engine_options("auto"));
+  const int group = engine.create_group(all_ranks(world));
+  const std::string expected = world.num_nodes() == 1              ? "shm"
+                               : world.num_nodes() == world.size() ? "mpi"
+                                                                   : "two_level(shm,mpi)";
+  EXPECT_EQ(engine.transport_name(group), expected);
+  check_all_collectives(world, engine, group, all_ranks(world), {0, 7, 1000, 65537});
+  RecordProperty("transport", engine.transport_name(group));
+}
+
 TEST_P(TwoLevel, MembersInAnotherOrder) {
   const World world = pretend(2);
   Engine engine(world, engine_options("auto"));

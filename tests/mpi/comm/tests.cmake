@@ -5,6 +5,16 @@ strata_mpi_test(comm/test_engine RANKS 1 2 3 4)
 strata_mpi_test(comm/test_emulated_link RANKS 2 3 4)
 strata_mpi_test(comm/test_watchdog RANKS 3)
 
+# As between real nodes on Ethernet: MPI talks TCP and takes every rank for a node. Several times, because what can go wrong there,
+# MPI_Finalize, does so now and then.
+foreach(repeat RANGE 1 4)
+  add_test(NAME mpi.comm.test_world.tcp.${repeat}
+           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 4 ${MPIEXEC_PREFLAGS} $<TARGET_FILE:mpi.comm.test_world>
+                   --gtest_filter=World.ControlPlane ${MPIEXEC_POSTFLAGS})
+  set_tests_properties(mpi.comm.test_world.tcp.${repeat} PROPERTIES LABELS mpi PROCESSORS 4 TIMEOUT 60
+    ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0;UCX_TLS=tcp,self;MPIR_CVAR_NOLOCAL=1")
+endforeach()
+
 # A rank that kills itself. The launcher reports failure whatever the survivors do: what they wrote is the result.
 add_executable(mpi.comm.dead_peer ${CMAKE_CURRENT_LIST_DIR}/dead_peer.cpp)
 add_dependencies(tier_mpi mpi.comm.dead_peer)

@@ -1,0 +1,19 @@
+#include "app/site_folders.hpp"
+
+#include "app/build_facts.hpp"
+
+namespace strata::app {
+
+std::vector<std::filesystem::path> site_folders(const std::filesystem::path& start) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> folders;
+  const fs::path first = fs::absolute(start).lexically_normal();
+  for (fs::path at = first;; at = at.parent_path()) {
+    folders.push_back(at / "jobscripts" / "sites");
+    if (at == at.parent_path()) break;
+  }
+  folders.push_back(fs::path(STRATA_SOURCE_FOLDER) / "jobscripts" / "sites");
+  return folders;
+}
+
+}  // namespace strata::app

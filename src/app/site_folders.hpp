@@ -1,0 +1,13 @@
+#pragma once
+
+/// @file
+/// Where sites are looked for: jobscripts/sites beside a folder and above it, then that of the source tree.
+
+#include <filesystem>
+#include <vector>
+
+namespace strata::app {
+
+std::vector<std::filesystem::path> site_folders(const std::filesystem::path& start);
+
+}  // namespace strata::app

@@ -1,0 +1,149 @@
+#include "harness/manifest.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "base/error.hpp"
+
+namespace strata::harness {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr std::string_view schema_name = "strata-manifest";
+constexpr int schema_version = 1;
+
+/// One array a launch keeps ten thousand of them readable: [point, block, order].
+Json json_of(const Task& task) {
+  Json launches = Json::array();
+  for (const Launch& launch : task.launches) launches.push_back({launch.point_id, launch.block, launch.order});
+  return {{"block_seed", task.block_seed}, {"launches", std::move(launches)}};
+}
+
+Task task_of(const Json& json) {
+  Task task;
+  task.block_seed = json.at("block_seed").get<std::int64_t>();
+  for (const Json& launch : json.at("launches")) {
+    task.launches.push_back(
+        {launch.at(0).get<std::string>(), launch.at(1).get<std::int64_t>(), launch.at(2).get<std::int64_t>()});
+  }
+  return task;
+}
+
+}  // namespace
+
+std::string to_json(const Manifest& m) {
+  const JobGeometry& g = m.job.geometry;
+  Json tasks = Json::array();
+  for (const Task& task : m.job.tasks) tasks.push_back(json_of(task));
+  const Json json = {{"schema", schema_name},
+                     {"version", schema_version},
+                     {"experiment_name", m.experiment_name},
+                     {"experiment_file", m.experiment_file},
+                     {"results_folder", m.results_folder},
+                     {"site", m.site},
+                     {"has_slurm", m.has_slurm},
+                     {"submission", m.submission},
+                     {"array", m.array},
+                     {"time", m.time},
+                     {"geometry",
+                      {{"nodes", g.nodes},
+                       {"ranks_per_node", g.ranks_per_node},
+                       {"threads_per_rank", g.threads_per_rank},
+                       {"gpus_per_node", g.gpus_per_node},
+                       {"time_limit_minutes", g.time_limit_minutes},
+                       {"partition", g.partition},
+                       {"constraint", g.constraint}}},
+                     {"max_running", m.job.max_running},
+                     {"tasks", std::move(tasks)},
+                     {"point_axes", m.point_axes},
+                     {"expects", m.expects}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Manifest parse_manifest(const std::string& text, const std::string& file_name) {
+  try {
+    const Json json = Json::parse(text);
+    if (json.at("schema").get<std::string>() != schema_name || json.at("version").get<int>() != schema_version) {
+      throw UserError(fmt::format("{}: {} {} where {} {} is read", file_name, json.at("schema").dump(),
+                                  json.at("version").dump(), schema_name, schema_version));
+    }
+    Manifest m;
+    m.experiment_name = json.at("experiment_name").get<std::string>();
+    m.experiment_file = json.at("experiment_file").get<std::string>();
+    m.results_folder = json.at("results_folder").get<std::string>();
+    m.site = json.at("site").get<std::string>();
+    m.has_slurm = json.at("has_slurm").get<bool>();
+    m.submission = json.at("submission").get<int>();
+    m.array = json.at("array").get<int>();
+    m.time = json.at("time").get<std::string>();
+    const Json& g = json.at("geometry");
+    m.job.geometry = {.nodes = g.at("nodes").get<std::int64_t>(),
+                      .ranks_per_node = g.at("ranks_per_node").get<std::int64_t>(),
+                      .threads_per_rank = g.at("threads_per_rank").get<std::int64_t>(),
+                      .gpus_per_node = g.at("gpus_per_node").get<std::int64_t>(),
+                      .time_limit_minutes = g.at("time_limit_minutes").get<std::int64_t>(),
+                      .partition = g.at("partition").get<std::string>(),
+                      .constraint = g.at("constraint").get<std::string>()};
+    m.job.max_running = json.at("max_running").get<std::int64_t>();
+    for (const Json& task : json.at("tasks")) m.job.tasks.push_back(task_of(task));
+    m.point_axes = json.at("point_axes").get<std::map<std::string, std::string>>();
+    m.expects = json.at("expects").get<std::map<std::string, std::vector<std::string>>>();
+    return m;
+  } catch (const nlohmann::json::exception& error) {
+    throw UserError(fmt::format("{}: not a manifest of strata: {}", file_name, error.what()));
+  }
+}
+
+Manifest read_manifest(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  if (!stream) throw UserError(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
+  return parse_manifest({std::istreambuf_iterator<char>(stream), {}}, file.string());
+}
+
+std::filesystem::path experiment_folder(const Manifest& manifest) {
+  return std::filesystem::path(manifest.results_folder) / manifest.experiment_name;
+}
+
+std::filesystem::path submission_folder(const Manifest& manifest) {
+  return experiment_folder(manifest) / "submissions" / fmt::format("{}", manifest.submission);
+}
+
+std::filesystem::path array_file(const Manifest& manifest, const std::string& suffix) {
+  return submission_folder(manifest) / fmt::format("array-{}{}", manifest.array, suffix);
+}
+
+std::string launch_name(const Manifest& manifest, std::size_t task, std::size_t launch) {
+  return fmt::format("{}/{}.{}.{}", manifest.submission, manifest.array, task, launch);
+}
+
+std::vector<Manifest> read_manifests(const std::filesystem::path& experiment_folder) {
+  namespace fs = std::filesystem;
+  std::vector<Manifest> manifests;
+  std::error_code missing;
+  for (const auto& submission : fs::directory_iterator(experiment_folder / "submissions", missing)) {
+    for (const auto& entry : fs::directory_iterator(submission.path(), missing)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("array-") && name.ends_with(".json")) manifests.push_back(read_manifest(entry.path()));
+    }
+  }
+  std::sort(manifests.begin(), manifests.end(), [](const Manifest& a, const Manifest& b) {
+    return std::tie(a.submission, a.array) < std::tie(b.submission, b.array);
+  });
+  return manifests;
+}
+
+std::string read_job_id(const Manifest& manifest) {
+  std::ifstream file(array_file(manifest, ".jobid"));
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
+
+}  // namespace strata::harness

@@ -1,0 +1,91 @@
+#include "harness/site.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "base/error.hpp"
+#include "base/near_name.hpp"
+#include "ir/toml_value.hpp"
+
+namespace strata::harness {
+namespace {
+
+void read_texts(TomlReader& reader, std::string_view key, std::vector<std::string>& texts) {
+  const TomlValue* list = reader.find(key);
+  if (list == nullptr) return;
+  if (!list->is_array()) reader.fail(key, fmt::format("{} where a list of strings is accepted", list->kind()));
+  for (const TomlValue& element : list->array()) {
+    const auto* text = std::get_if<std::string>(&element.data);
+    if (text == nullptr) reader.fail(key, fmt::format("{} in a list of strings", element.kind()));
+    texts.push_back(*text);
+  }
+}
+
+}  // namespace
+
+Site parse_site(std::string_view text, const std::string& file_name) {
+  const TomlValue root = parse_toml(text, file_name);
+  TomlReader reader(root, "", file_name);
+  Site site;
+  site.name = std::filesystem::path(file_name).stem().string();
+  reader.read_word("scheduler", site.scheduler, "slurm | none");
+  reader.read("partition", site.partition);
+  reader.read("account", site.account);
+  reader.read("qos", site.qos);
+  reader.read("constraint", site.constraint);
+  read_texts(reader, "directives", site.directives);
+  read_texts(reader, "modules", site.modules);
+  read_texts(reader, "setup", site.setup);
+  site.launcher = site.has_slurm() ? "srun --mpi=pmi2 --kill-on-bad-exit=1 --unbuffered" : "mpiexec";
+  reader.read("launcher", site.launcher);
+  reader.read("cpu_bind", site.cpu_bind);
+  reader.read("exclusive", site.exclusive);
+  reader.read("gpus_per_node", site.gpus_per_node);
+  reader.read("time_limit_margin_seconds", site.time_limit_margin_seconds, 1);
+  if (const TomlValue* table = reader.table("environment")) {
+    for (const TomlEntry& entry : table->table()) {
+      const auto* value = std::get_if<std::string>(&entry.value.data);
+      if (value == nullptr) {
+        reader.fail("environment", fmt::format("{}: {} where a string is accepted", entry.key, entry.value.kind()));
+      }
+      site.environment.emplace_back(entry.key, *value);
+    }
+  }
+  reader.finish();
+  return site;
+}
+
+Site find_site(const std::string& name_or_path, std::span<const std::filesystem::path> folders) {
+  namespace fs = std::filesystem;
+  fs::path path = name_or_path;
+  if (!name_or_path.ends_with(".toml")) {
+    std::vector<std::string> names;
+    path.clear();
+    for (const fs::path& folder : folders) {
+      std::error_code missing;
+      for (const auto& entry : fs::directory_iterator(folder, missing)) {
+        if (entry.path().extension() != ".toml") continue;
+        names.push_back(entry.path().stem().string());
+        if (path.empty() && names.back() == name_or_path) path = entry.path();
+      }
+    }
+    if (path.empty()) {
+      std::sort(names.begin(), names.end());
+      names.erase(std::unique(names.begin(), names.end()), names.end());
+      throw UserError(fmt::format("--site {}: no such site{}; accepted: {}, or a path ending in .toml", name_or_path,
+                                  did_you_mean(name_or_path, names), fmt::join(names, ", ")));
+    }
+  }
+  std::ifstream file(path);
+  if (!file) throw UserError(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return parse_site(text, path.string());
+}
+
+}  // namespace strata::harness

@@ -1,0 +1,64 @@
+#pragma once
+
+/// @file
+/// Some arrays of an experiment, made ready at one time: manifests, scripts and each point's own experiment file, on
+/// disk before anything is submitted, so that a submission that stops half way can be read and resumed.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "harness/manifest.hpp"
+#include "harness/site.hpp"
+
+namespace strata::harness {
+
+/// One array of a submission, with its script as text.
+struct ReadyArray {
+  Manifest manifest;
+  std::string script;
+};
+
+struct Submission {
+  int number = 0;  ///< from 1; 0: not on disk
+  std::vector<ReadyArray> arrays;
+
+  double node_hours() const;
+  double gpu_hours() const;
+  std::int64_t num_launches() const;
+};
+
+/// What every array of a submission has in common.
+struct SubmissionRequest {
+  std::string experiment_name;
+  std::string experiment_file;  ///< absolute
+  std::string results_folder;   ///< absolute
+  std::string strata_binary;    ///< absolute
+  Site site;
+  std::string site_name_or_path;  ///< what find_site takes, for a later resume
+  std::map<std::string, std::string> point_axes;
+  std::map<std::string, std::vector<std::string>> expects;
+};
+
+/// Nothing is written. @p number: of the submission; its folder need not exist.
+Submission make_submission(const SubmissionRequest& request, std::vector<JobArray> arrays, int number);
+
+/// The number that claim_submission would give now.
+int next_submission(const std::filesystem::path& experiment_folder);
+
+/// Claims the next number below `<results>/<experiment>/submissions` by making its folder. @throws UserError.
+int claim_submission(const std::filesystem::path& experiment_folder);
+
+/// Manifests and scripts, each under its name only when it is whole. @throws UserError.
+void write_submission(const Submission& submission);
+
+/// `<results>/<experiment>/<id>/point.toml` for each point: the experiment with no sweep left in it.
+void write_point_files(const std::filesystem::path& experiment_folder, const std::vector<Point>& points);
+
+/// @throws UserError.
+void write_job_id(const Manifest& manifest, const std::string& job_id);
+
+/// Arrays, node-hours, GPU-hours and the largest job, for people.
+std::string to_table(const Submission& submission);
+
+}  // namespace strata::harness

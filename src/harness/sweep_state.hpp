@@ -1,0 +1,86 @@
+#pragma once
+
+/// @file
+/// How far a sweep has come: one row for each point (and block) that was asked for, from manifests, job records and
+/// attempt files alone. What Slurm's queue adds comes in as data.
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/attempt.hpp"
+#include "harness/manifest.hpp"
+#include "harness/slurm.hpp"
+
+namespace strata::harness {
+
+/// `missing`: nobody runs it or is going to. `pending`: a job that may still start it is in the queue. `failed` without
+/// an attempt: the launch ended before there was anything to record.
+enum class Progress { missing, pending, running, ended };
+
+/// Where a launch stands in the manifests.
+struct LaunchPlace {
+  std::size_t manifest = 0;
+  std::size_t task = 0;
+  std::size_t launch = 0;
+};
+
+/// One point, or one point in one block.
+struct Unit {
+  std::string point_id;
+  std::int64_t block = -1;
+  std::string axes;
+  LaunchPlace place;  ///< of the last submission that asks for it
+  Progress progress = Progress::missing;
+  results::Status status = results::Status::running;  ///< of `ended`
+  bool expected = false;                              ///< ended as the experiment says it may
+  std::string message;
+  int num_attempts = 0;
+  std::string job;  ///< of the attempt that counts
+
+  bool good() const { return progress == Progress::ended && (status == results::Status::ok || expected); }
+  /// "ok", "oom", …, "missing", "pending", "running".
+  std::string state() const;
+};
+
+struct SweepState {
+  std::string experiment_name;
+  std::vector<Manifest> manifests;
+  std::vector<Unit> units;  ///< in the order in which they were first asked for
+};
+
+/// What Slurm knows; without it, a job that has not ended is taken to be alive while its attempts are.
+struct QueueView {
+  bool known = false;
+  std::vector<QueuedTask> tasks;
+  std::set<std::string> lost_nodes;
+};
+
+/// @param experiment_folder `<results>/<experiment>`. @throws UserError if nothing was submitted there, or a manifest
+/// cannot be read.
+SweepState sweep_state(const std::filesystem::path& experiment_folder, const QueueView& queue);
+
+/// As sweep_state, with manifests that are read already.
+SweepState sweep_state(std::vector<Manifest> manifests, const QueueView& queue);
+
+/// Node lists of jobs whose attempts ended in a way that a lost node explains: whom to ask Slurm about.
+std::set<std::string> suspect_nodes(const SweepState& state);
+
+/// "24 points: 18 ok, 1 oom, 1 timeout, 4 pending"
+std::string summary_line(const SweepState& state);
+/// A line a unit that is not good, all units where @p all.
+std::string to_table(const SweepState& state, bool all);
+
+/// Launches of one task that are to be run: those that have no attempt, or one that was taken away (preempted, node
+/// failure) in a job that starts again.
+std::vector<std::size_t> launches_left(const Manifest& manifest, std::size_t task, const std::vector<JobRun>& record);
+
+/// What a new submission must hold: units that are missing or ended badly, of the classes in @p classes (words of
+/// Status, "missing"; empty: all). A task in blocks repeats whole blocks, since half a block compares nothing.
+std::vector<JobArray> arrays_to_resume(const SweepState& state, const std::set<std::string>& classes);
+
+}  // namespace strata::harness

@@ -1,0 +1,78 @@
+"""strata under srun: ranks of a node are those of a network namespace, and a wrong launch is refused in words."""
+
+import xml.etree.ElementTree as ElementTree
+
+import h5py
+import pytest
+from conftest import ROOT, SITE
+
+FIRST = ROOT / "experiments" / "testbed" / "first.toml"
+WITHOUT_PMI = SITE["launcher"].replace("pmi2", "none")
+
+
+def properties(report):
+    """What the tests of a GoogleTest report recorded."""
+    return {p.get("name"): p.get("value") for p in ElementTree.parse(report).getroot().iter("property")}
+
+
+@pytest.mark.parametrize(
+    "nodes, ranks, table, transport",
+    [(1, 2, "n1", "shm"), (2, 2, "n1 n2", "mpi"), (2, 4, "n1 n2", "two_level(shm,mpi)")],
+)
+def test_a_node_is_a_namespace(testbed, build, tmp_path, nodes, ranks, table, transport):
+    def gtest(program, tests):
+        report = tmp_path / f"{program}.xml"
+        words = [build / "tests" / program, f"--gtest_filter={tests}", f"--gtest_output=xml:{report}"]
+        ended = testbed.srun(nodes, ranks, *words)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return properties(report)
+
+    assert gtest("mpi.comm.test_world", "World.RanksOfOneNamespaceAreANode:World.ControlPlane")["node_table"] == table
+    assert gtest("mpi.comm.test_two_level", "*NodesAsTheyAre*")["transport"] == transport
+
+
+def test_two_levels_are_recorded(testbed, strata, tmp_path):
+    ended = testbed.srun(2, 4, strata, "run", FIRST, "--results", tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    (file,) = tmp_path.glob("testbed-first/*/1.h5")
+    with h5py.File(file) as results:
+        facts = dict(results.attrs)
+    assert facts["transport"] == "two_level(shm,mpi)"
+    assert list(facts["host_names"]) == ["n1", "n1", "n2", "n2"]
+    assert (facts["num_nodes"], facts["ranks_per_node"], facts["num_ranks"]) == (2, 2, 4)
+    assert facts["launcher"] == "srun"
+
+
+def sentence(ended):
+    """What strata said, and that it is one sentence."""
+    assert ended.returncode == 2, ended.stdout + ended.stderr
+    (said,) = [line for line in ended.stderr.splitlines() if line.startswith("strata:")]
+    return said
+
+
+def test_mpi_none_is_refused(testbed, strata, tmp_path):
+    for verb in (["run", FIRST, "--results", tmp_path], ["profile", FIRST, "--output", tmp_path / "profile.toml"]):
+        said = sentence(testbed.srun(2, 4, strata, *verb, launcher=WITHOUT_PMI))
+        assert "MPI started 1 rank but SLURM_STEP_NUM_TASKS is 4" in said
+        assert "srun --mpi=pmi2" in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_launcher_in_a_job_is_refused(testbed, strata, tmp_path):
+    log = tmp_path / "job.log"
+    command = f"{strata} run {FIRST} --results {tmp_path}"
+    ended = testbed.run("sbatch", "--wait", "--ntasks=4", "--output", log, "--wrap", command)
+    assert ended.returncode == 2, ended.stderr
+    assert "MPI started 1 rank but SLURM_NTASKS is 4" in log.read_text()
+
+
+def test_a_wrong_task_count_is_refused(testbed, strata, tmp_path):
+    said = sentence(testbed.srun(2, 3, strata, "run", FIRST, "--results", tmp_path))
+    assert "no point for 3 ranks; the experiment has points for 4" in said
+    said = sentence(testbed.srun(4, 4, strata, "run", FIRST, "--results", tmp_path))
+    assert "the plan is for 2 nodes but the 4 ranks run on 4" in said
+    said = sentence(
+        testbed.srun(2, 4, "--overcommit", "--distribution=plane=3", strata, "run", FIRST, "--results", tmp_path)
+    )
+    assert "node n1 runs 3 ranks but the plan has 2" in said
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,141 @@
+/// @file
+/// What a sweep has come to, and exactly what is submitted again.
+
+#include <gmock/gmock.h>
+
+#include "harness/sweep_state.hpp"
+#include "unit/data/temporary_folder.hpp"
+#include "unit/harness/sample_manifest.hpp"
+
+namespace strata::harness {
+namespace {
+
+using data::TemporaryFolder;
+using data::user_error;
+using test::put;
+using test::put_attempt;
+using test::put_record;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class Sweep : public ::testing::Test {
+ protected:
+  Sweep() : manifest(test::sample_manifest(folder.path("results"))) { put(manifest); }
+
+  SweepState state(const QueueView& queue = {}) const { return sweep_state(experiment_folder(manifest), queue); }
+  std::vector<std::string> states(const QueueView& queue = {}) const {
+    std::vector<std::string> words;
+    for (const Unit& unit : state(queue).units) words.push_back(unit.state());
+    return words;
+  }
+  void submit(const std::string& job_id) const { std::ofstream(array_file(manifest, ".jobid")) << job_id << "\n"; }
+
+  TemporaryFolder folder;
+  Manifest manifest;
+};
+
+TEST_F(Sweep, NothingSubmittedIsSaid) {
+  EXPECT_THAT(user_error([&] { sweep_state(folder.path("elsewhere"), {}); }), HasSubstr("strata submit"));
+}
+
+TEST_F(Sweep, WithoutAJobEverythingIsMissing) {
+  EXPECT_THAT(states(), ElementsAre("missing", "missing", "missing", "missing", "missing"));
+  EXPECT_EQ(summary_line(state()), "sweep: 3 points, 5 launches: 5 missing");
+}
+
+TEST_F(Sweep, TheQueueSaysWhatIsPending) {
+  submit("17");
+  EXPECT_THAT(states({.known = true, .tasks = {{"17", 0, "PENDING", ""}}, .lost_nodes = {}}),
+              ElementsAre("pending", "pending", "pending", "pending", "missing"));
+  // Nobody can be asked: what was submitted and has not ended is waited for.
+  EXPECT_THAT(states(), ElementsAre("pending", "pending", "pending", "pending", "pending"));
+}
+
+TEST_F(Sweep, EachLaunchHasItsOwnAttempts) {
+  put_attempt(manifest, 0, 0, 1, "ok");
+  put_attempt(manifest, 0, 3, 2, "hang");  // the same point in the next block
+  put_attempt(manifest, 0, 1, 1, "timeout");
+  put_attempt(manifest, 1, 0, 1, "oom", "17_1.0");  // which its experiment expects
+  EXPECT_THAT(states(), ElementsAre("ok", "timeout", "missing", "hang", "oom"));
+  EXPECT_EQ(summary_line(state()), "sweep: 3 points, 5 launches: 1 ok, 1 hang, 1 missing, 1 oom (expected), 1 timeout");
+  EXPECT_THAT(to_table(state(), false), HasSubstr("so it ended"));
+  EXPECT_THAT(to_table(state(), true), HasSubstr("train.seed=3"));
+}
+
+TEST_F(Sweep, AnAttemptThatIsGoodIsNeverOverruled) {
+  put_attempt(manifest, 1, 0, 1, "ok");
+  put_attempt(manifest, 1, 0, 2, "killed");
+  EXPECT_EQ(states().back(), "ok");
+  EXPECT_EQ(state().units.back().num_attempts, 2);
+  Manifest again = manifest;
+  again.submission = 4;
+  put(again);
+  put_attempt(again, 1, 0, 3, "hang");
+  EXPECT_EQ(states().back(), "ok");
+}
+
+TEST_F(Sweep, ALaterSubmissionMendsAnEarlierFailure) {
+  put_attempt(manifest, 1, 0, 1, "killed");
+  Manifest again = manifest;
+  again.submission = 4;
+  again.job.tasks = {manifest.job.tasks[1]};
+  put(again);
+  EXPECT_EQ(states().back(), "killed");
+  put_attempt(again, 0, 0, 2, "ok");
+  EXPECT_EQ(states().back(), "ok");
+}
+
+TEST_F(Sweep, ALaunchThatLeftNothingIsNamedByItsExitCode) {
+  put_record(manifest, 1, "t start 17_1.0 n1\nt launch 3/1.1.0\nt exit 3/1.1.0 2\nt end\n");
+  const SweepState now = state();
+  EXPECT_EQ(now.units.back().state(), "refused");
+  EXPECT_THAT(now.units.back().message, HasSubstr("exit code 2"));
+}
+
+TEST_F(Sweep, AJobThatWasTakenAwayAndWaitsIsPending) {
+  submit("17");
+  put_record(manifest, 1, "t start 17_1.0 n[1-2]\nt launch 3/1.1.0\nt signal TERM\n");
+  put_attempt(manifest, 1, 0, 1, "killed", "17_1.0");
+  const QueueView waits{.known = true, .tasks = {{"17", 1, "PENDING", "BeginTime"}}, .lost_nodes = {}};
+  EXPECT_EQ(states(waits).back(), "pending");
+  const QueueView gone{.known = true, .tasks = {}, .lost_nodes = {}};
+  EXPECT_EQ(states(gone).back(), "preempted");
+  const QueueView lost{.known = true, .tasks = {}, .lost_nodes = {"n2"}};
+  EXPECT_EQ(states(lost).back(), "node_failure");
+}
+
+TEST_F(Sweep, ResumeTakesExactlyWhatIsNotGood) {
+  for (std::size_t l = 0; l < 4; ++l) put_attempt(manifest, 0, l, static_cast<int>(l) + 1, "ok");
+  EXPECT_THAT(arrays_to_resume(state(), {}), ElementsAre(JobArray{manifest.job.geometry, {manifest.job.tasks[1]}, 2}));
+  EXPECT_THAT(arrays_to_resume(state(), {"hang"}), IsEmpty());
+  put_attempt(manifest, 1, 0, 1, "oom");
+  EXPECT_THAT(arrays_to_resume(state(), {}), IsEmpty());
+}
+
+TEST_F(Sweep, HalfABlockIsRepeatedWhole) {
+  put_attempt(manifest, 0, 0, 1, "ok");
+  put_attempt(manifest, 0, 1, 2, "hang");
+  put_attempt(manifest, 0, 2, 3, "ok");
+  put_attempt(manifest, 0, 3, 4, "ok");
+  const std::vector<JobArray> arrays = arrays_to_resume(state(), {"hang"});
+  ASSERT_EQ(arrays.size(), 1U);
+  ASSERT_EQ(arrays[0].tasks.size(), 1U);
+  EXPECT_THAT(arrays[0].tasks[0].launches,
+              ElementsAre(manifest.job.tasks[0].launches[0], manifest.job.tasks[0].launches[1]));
+  EXPECT_EQ(arrays[0].tasks[0].block_seed, 7);
+}
+
+TEST_F(Sweep, ARestartedJobRunsWhatItHasNotEnded) {
+  const std::string taken_away =
+      "t start 17_0.0 n[1-2]\nt launch 3/1.0.0\nt exit 3/1.0.0 0\nt launch 3/1.0.1\nt exit 3/1.0.1 1\n"
+      "t launch 3/1.0.2\nt start 17_0.1 n[1-2]\n";
+  put_record(manifest, 0, taken_away);
+  put_attempt(manifest, 0, 0, 1, "ok");
+  put_attempt(manifest, 0, 1, 2, "oom");
+  put_attempt(manifest, 0, 2, 3, "killed");
+  EXPECT_THAT(launches_left(manifest, 0, parse_job_record(taken_away)), ElementsAre(2, 3));
+}
+
+}  // namespace
+}  // namespace strata::harness
