@@ -1,22 +1,23 @@
 """Merges the attempts of a sweep into one file: HDF5, and the points also as CSV and Parquet.
 
 Idempotent: the same attempts give the same bytes. Atomic: each file is written beside its place and renamed into it, so
-that a reader never sees half of one. Nothing is dropped: failed points are rows with their reason.
+that a reader never sees half of one. Nothing is dropped: failed points are rows with their reason, and attempts that
+were tried again are rows that are not `counted`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pandas as pd
 
+from strata_analysis.atomic import replace_file
 from strata_analysis.derive import derive
-from strata_analysis.load import COLLECTED, COLLECTED_SCHEMA, INDEX, TABLES, Results, load
+from strata_analysis.load import COLLECTED, COLLECTED_SCHEMA, INDEX, TABLES, Results, attempt_stems, load
 from strata_analysis.schema import schema
 
 # Which folder the sweep was in is no fact about the sweep.
@@ -38,15 +39,14 @@ def collect(results_folder: str | os.PathLike) -> list[Path]:
             (folder / "collected.csv", lambda path, table=table: table.to_csv(path, index=False)),
             (folder / "collected.parquet", lambda path, table=table: table.to_parquet(path, index=False)),
         ):
-            _replace(file, write)
+            replace_file(file, write)
             written.append(file)
     return written
 
 
 def experiment_folders(path: Path) -> list[Path]:
     """`path` itself if it holds points, else the experiments in it."""
-    attempts = load(path).points["path"]
-    return sorted({Path(attempt).parents[1] for attempt in attempts})
+    return sorted({stem.parents[1] for stem in attempt_stems(path)})
 
 
 def flat(points: pd.DataFrame) -> pd.DataFrame:
@@ -83,12 +83,3 @@ def _write_column(group: h5py.Group, name: str, column: pd.Series) -> None:
         dataset = group.create_dataset(name, data=column.to_numpy())
     if kind:
         dataset.attrs["strata_type"] = kind
-
-
-def _replace(file: Path, write: Callable[[Path], None]) -> None:
-    next_file = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        write(next_file)
-        os.replace(next_file, file)
-    finally:
-        next_file.unlink(missing_ok=True)

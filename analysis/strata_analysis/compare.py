@@ -413,7 +413,7 @@ def _decided(pair: Pair, p_value_holm: float, num_tests: int, confidence: float)
     if p_value_holm <= 1.0 - confidence:
         return dataclasses.replace(pair, p_value_holm=float(p_value_holm), verdict=direction)
     needed = fewest_pairs(confidence, num_tests)
-    reason = f"{needed} pairs are the fewest that can decide" if pair.num_pairs < needed else ""
+    reason = f"fewer than {needed} pairs cannot decide" if pair.num_pairs < needed else ""
     return dataclasses.replace(pair, p_value_holm=float(p_value_holm), reason=reason)
 
 
@@ -445,16 +445,17 @@ def columns(comparison: Comparison) -> list[dict[str, str]]:
     rows = []
     for pair in comparison.pairs:
         interval = "" if math.isnan(pair.ratio_low) else f" [{pair.ratio_low:.3f}, {pair.ratio_high:.3f}]"
-        rate = f" ({pair.baseline_samples_per_second:.4g} {pair.sample_unit}s/s)"
+        per_second = pair.baseline_samples_per_second
+        rate = f" ({per_second:{'.0f' if per_second >= 100 else '.3g'}} {pair.sample_unit}s/s)"
         rows.append(
             {
                 "model": pair.model,
                 "ranks": str(pair.num_ranks),
                 "point": ", ".join(f"{name.split('.')[-1]} {value}" for name, value in pair.keys.items()),
-                "baseline": pair.baseline + (" (simulated)" if pair.simulated else ""),
+                "baseline": pair.baseline,
                 "base ms": "" if math.isnan(pair.baseline_seconds) else f"{1e3 * pair.baseline_seconds:.2f}{rate}",
-                "candidate": pair.candidate,
-                "ms": "" if math.isnan(pair.candidate_seconds) else f"{1e3 * pair.candidate_seconds:.2f}",
+                "candidate": pair.candidate + (" (simulated)" if pair.simulated else ""),
+                "its ms": "" if math.isnan(pair.candidate_seconds) else f"{1e3 * pair.candidate_seconds:.2f}",
                 f"ratio [{percent}]": "" if math.isnan(pair.ratio) else f"{pair.ratio:.3f}{interval}",
                 "pairs": f"{pair.num_pairs} by {pair.paired_by}" if pair.num_pairs else "",
                 "effect": "" if math.isnan(pair.effect_size) else f"{pair.effect_size:+.2f}",

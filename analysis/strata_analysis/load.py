@@ -27,7 +27,7 @@ TABLES = ("steps", "events", "predictions")
 COLLECTED = "collected.h5"
 COLLECTED_SCHEMA = "strata-collected"
 HEARTBEAT_SECONDS = 60.0  # a writer touches its status file every 5 s
-ATTEMPT_FILE = re.compile(r"(\d+)\.(h5|h5\.part|jsonl)$")
+ATTEMPT_FILE = re.compile(r"^(\d+)\.(h5|h5\.part|jsonl)$")
 
 
 class LoadError(ValueError):
@@ -70,12 +70,17 @@ def load(path: str | os.PathLike) -> Results:
         if not ATTEMPT_FILE.search(path.name):
             raise LoadError(f"{path}: neither an attempt (<n>.h5, <n>.h5.part, <n>.jsonl) nor {COLLECTED}")
         return _from_attempts([_Attempt.of(path)])
+    return _from_attempts([_Attempt.of(stem) for stem in attempt_stems(path)])
+
+
+def attempt_stems(path: Path) -> list[Path]:
+    """`<folder>/<n>` of every attempt below a folder."""
     if not path.is_dir():
-        raise LoadError(f"{path}: no such file or folder")
-    files = sorted({_stem(file) for file in path.rglob("*") if ATTEMPT_FILE.search(file.name)})
-    if not files:
+        raise LoadError(f"{path}: no such {'folder' if path.exists() else 'file or folder'}")
+    stems = sorted({_stem(file) for file in path.rglob("*") if ATTEMPT_FILE.search(file.name)})
+    if not stems:
         raise LoadError(f"{path}: no attempts below this folder")
-    return _from_attempts([_Attempt.of(file) for file in files])
+    return stems
 
 
 # ----------------------------------------------------------------------------------------------------- one attempt

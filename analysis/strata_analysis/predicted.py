@@ -43,36 +43,47 @@ def _group(metric: str) -> str:
     return "step" if metric.endswith("_seconds") or metric == STEP else "memory and bytes"
 
 
-def report(results: Results) -> str:
-    """Errors by step, operator, collective, memory and bytes; points one by one; the rank correlation over them."""
+def tables(results: Results) -> list[tuple[str, pd.DataFrame]]:
+    """(title, table of text): errors by step, operator, collective, memory and bytes; then points one by one."""
     rows = errors(results)
-    if rows.empty:
-        return "no run of these results has a prediction beside a measurement"
-    lines = []
+    found = []
     rows["group"] = rows["metric"].map(_group)
     for group in ("step", "operators", "collectives", "memory and bytes"):
         here = rows[rows["group"] == group]
-        if here.empty:
-            continue
-        lines += [f"{group}: predicted against measured", _table(here, weights=group in ("operators", "collectives"))]
+        if len(here):
+            found.append((f"{group}: predicted against measured", _table(here, group in ("operators", "collectives"))))
     steps = rows[rows["metric"] == STEP].sort_values(["model_name", "strategy_name", "num_ranks"])
+    return [*found, ("points", _points(steps))] if len(steps) else found
+
+
+def notes(results: Results) -> list[str]:
+    """The errors of the step time over all points, with the rank correlation; what predicted."""
+    rows = errors(results)
+    steps = rows[rows["metric"] == STEP]
+    lines = []
     if len(steps):
-        lines += ["points", _points(steps)]
         magnitude = steps["error"].abs()
         lines.append(
             f"step time over {len(steps)} points: median error {100 * magnitude.median():.1f} %, "
             f"mean {100 * magnitude.mean():.1f} %, largest {100 * magnitude.max():.1f} %, "
             f"Spearman {_number(spearman(steps['predicted'], steps['measured']))}"
         )
-    lines += [f"# {source}" for source in sorted(set(rows["source"]))]
-    return "\n".join(lines)
+    return [*lines, *(f"# {source}" for source in sorted(set(rows["source"])))]
+
+
+def report(results: Results) -> str:
+    found = tables(results)
+    if not found:
+        return "no run of these results has a prediction beside a measurement"
+    lines = [f"{title}\n{table.to_string(index=False)}\n" for title, table in found]
+    return "\n".join([*lines, *notes(results)])
 
 
 def _number(value: float) -> str:
     return "undefined (fewer than three different points)" if math.isnan(value) else f"{value:.3f}"
 
 
-def _table(rows: pd.DataFrame, weights: bool) -> str:
+def _table(rows: pd.DataFrame, weights: bool) -> pd.DataFrame:
     total = rows.loc[rows["unit"] == "s", "measured"].sum()
     found = []
     for metric, here in rows.groupby("metric"):
@@ -88,11 +99,11 @@ def _table(rows: pd.DataFrame, weights: bool) -> str:
             }
         )
     table = pd.DataFrame(found)
-    return table[[name for name in table if (table[name] != "").any()]].to_string(index=False) + "\n"
+    return table[[name for name in table if (table[name] != "").any()]]
 
 
-def _points(steps: pd.DataFrame) -> str:
-    table = pd.DataFrame(
+def _points(steps: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(
         {
             "model": steps["model_name"],
             "strategy": steps["strategy_name"],
@@ -103,4 +114,3 @@ def _points(steps: pd.DataFrame) -> str:
             "error": (100 * steps["error"]).map("{:+.1f} %".format),
         }
     )
-    return table.to_string(index=False) + "\n"

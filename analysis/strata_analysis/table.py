@@ -9,17 +9,28 @@ import pandas as pd
 from strata_analysis.derive import by_point
 from strata_analysis.load import Results
 
+ORDER = ["model_name", "strategy_name", "variant", "link", "simulated", "num_ranks"]
+
 
 def short_table(results: Results) -> str:
     """Median step time with its 99 % interval, rate, MFU, exposed communication, memory and loss of every point."""
-    points = by_point(results).sort_values(["model_name", "strategy_name", "variant", "link", "num_ranks"])
-    rows = [_row(point) for _, point in points.iterrows()]
-    table = pd.DataFrame(rows)
-    table = table[[name for name in table if (table[name] != "").any()]]
-    text = table.to_string(index=False, justify="left")
+    points = by_point(results)
+    text = table_of(points).to_string(index=False, justify="left")
+    return "\n".join([text, *(f"# {note}" for note in notes_of(points))])
+
+
+def table_of(points: pd.DataFrame) -> pd.DataFrame:
+    """Text, one row a point; columns that are empty everywhere are left out."""
+    points = points.sort_values(ORDER)
+    table = pd.DataFrame([_row(point) for _, point in points.iterrows()], index=points["point"])
+    return table[[name for name in table if (table[name] != "").any()]]
+
+
+def notes_of(points: pd.DataFrame) -> list[str]:
+    """What the MFU of a table means."""
     notes = [f"MFU: {convention} convention" for convention in sorted(set(points["flop_convention"]))]
     notes += sorted(set(points["peak_source"]))
-    return "\n".join([text, *(f"# {note}" for note in notes if note)])
+    return [note for note in notes if note]
 
 
 def _row(point: pd.Series) -> dict[str, str]:
@@ -42,7 +53,7 @@ def _row(point: pd.Series) -> dict[str, str]:
         "exposed": _number(exposed, f"{100 * exposed:.1f} %"),
         "arena MiB": f"{point['arena_peak_bytes'] / 2**20:.1f}" if point["arena_peak_bytes"] else "",
         "loss": _number(point["last_loss"], f"{point['first_loss']:.3f} -> {point['last_loss']:.3f}"),
-        "ended": "ok" if ok else f"{point['status']}: {point['message']}",
+        "ended": f"{point['status']}: {point['message']}" if point["message"] and not ok else point["status"],
     }
 
 

@@ -22,6 +22,7 @@ from strata_analysis.figures import (
     loss_curves,
     memory_by_category,
     mfu,
+    predicted_step_time,
     strong_scaling,
     style,
     time_breakdown,
@@ -29,7 +30,7 @@ from strata_analysis.figures import (
 )
 from strata_analysis.load import Results
 
-MODULES = (strong_scaling, weak_scaling, mfu, time_breakdown, memory_by_category, loss_curves)
+MODULES = (strong_scaling, weak_scaling, mfu, time_breakdown, memory_by_category, loss_curves, predicted_step_time)
 FORMATS = ("png", "svg", "pdf")
 
 

@@ -43,7 +43,7 @@ def name_bars(axes: Axes, bars: pd.DataFrame) -> None:
     axes.set_xticks(
         bars.index,
         [
-            f"{count}" if same else f"{count}\n{textwrap.fill(label, 10)}"
+            f"{count}" if same else f"{count}\n{textwrap.fill(label, 10, break_long_words=False)}"
             for count, label in zip(bars["num_ranks"], labels, strict=True)
         ],
     )

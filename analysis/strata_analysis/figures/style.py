@@ -28,6 +28,8 @@ STRATEGY_COLOURS = {
     "osdp": "#B10026",
     "megatron": "#238B45",
     "autoddl": "#54278F",
+    "gpipe": "#8C510A",
+    "1f1b": "#01665E",
 }
 OTHER_COLOUR = "#666666"
 SERIES = ["model_name", "strategy_name", "dtype", "threads_per_rank", "variant", "link", "simulated"]

@@ -1,0 +1,229 @@
+"""What stands in a report: plain values for the template, nothing about their looks."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+
+from strata_analysis import compare, predicted
+from strata_analysis.compare import CompareError, Comparison
+from strata_analysis.derive import by_point, keys_of
+from strata_analysis.figures import figures_of, style
+from strata_analysis.load import INDEX, Results
+from strata_analysis.report.inline_svg import inline_svg, title_of
+from strata_analysis.table import ORDER, notes_of, table_of
+
+# Attributes that say who measured what where; those that are lists are shown without repetitions.
+PROVENANCE = {
+    "creator_version": "strata",
+    "git_commit": "commit",
+    "binary_hash": "executable",
+    "schema_version": "schema",
+    "launcher": "launcher",
+    "host_names": "hosts",
+    "device_names": "devices",
+    "num_nodes": "nodes",
+    "ranks_per_node": "ranks a node",
+    "threads_per_rank": "threads a rank",
+    "transport": "transport",
+    "progress_mode": "progress",
+    "topology_address": "place in the network",
+    "flop_convention": "FLOP convention",
+    "peak_source": "peak of MFU",
+    "library_versions": "libraries",
+    "environment": "environment",
+    "modules_loaded": "modules",
+    "block_job": "head-to-head job",
+    "block_seed": "seed of its blocks",
+}
+# Of an attribute that does not apply.
+ABSENT = {"", "-1"}
+
+
+def content_of(results: Results, folder: Path) -> dict:
+    """Everything that page.html.j2 names."""
+    points = by_point(results).sort_values(ORDER)
+    first = points.iloc[0]
+    return {
+        "title": first["experiment_title"] or first["experiment_name"],
+        "name": first["experiment_name"],
+        "summary": _summary(results, points),
+        # Why a point failed is said below, in full.
+        "points": _rows(table_of(points.assign(message=""))),
+        "points_notes": notes_of(points),
+        "comparison": _comparison(results),
+        "figures": _figures(results),
+        "predictions": [(title, _rows(table)) for title, table in predicted.tables(results)],
+        "predictions_notes": [note.removeprefix("# ") for note in predicted.notes(results)],
+        "failures": _failures(results),
+        "plans": _plans(points),
+        "common_keys": _common_keys(points),
+        "varying_keys": _varying_keys(points),
+        "provenance": _provenance(points),
+        "traces": _traces(folder, points),
+    }
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, str]]:
+    return [{name: str(value) for name, value in row.items()} for row in table.to_dict("records")]
+
+
+def point_words(point: pd.Series) -> str:
+    ranks = "1 rank" if point["num_ranks"] == 1 else f"{point['num_ranks']} ranks"
+    return f"{point['model_name']}, {style.label_of(point)}, {ranks}"
+
+
+def _summary(results: Results, points: pd.DataFrame) -> list[tuple[str, str]]:
+    counts = Counter(points["status"])
+    ended = ", ".join(f"{counts[status]} {status}" for status in sorted(counts, key=lambda s: (s != "ok", s)))
+    simulated = int(points["simulated"].astype(bool).sum())
+    rows = [
+        ("points", f"{len(points)}: {ended}"),
+        ("attempts", f"{len(results.points)}, of which {int(results.points['counted'].sum())} count"),
+        ("models", ", ".join(sorted(set(points["model_name"])))),
+        ("strategies", ", ".join(sorted(set(points["strategy_name"])))),
+        ("ranks", ", ".join(map(str, sorted(set(points["num_ranks"]))))),
+        ("measured", f"{len(points) - simulated} points, {simulated} simulated"),
+        ("time", " to ".join(sorted({text for text in (min(results.points["start_time"]), _end(results)) if text}))),
+    ]
+    return [(name, text) for name, text in rows if text]
+
+
+def _end(results: Results) -> str:
+    return max(results.points["end_time"])
+
+
+def _comparison(results: Results) -> dict | None:
+    """Against the strategy that has the most points in common with the others; None where there is no pair."""
+    found: list[tuple[str, Comparison]] = []
+    known = list(style.STRATEGY_COLOURS)
+    names = sorted(
+        set(results.points["strategy_name"]), key=lambda n: (known.index(n) if n in known else len(known), n)
+    )
+    for name in names:
+        try:
+            found.append((name, compare.compare(results, None, name)))
+        except CompareError:
+            continue
+    if not found:
+        return None
+    baseline, comparison = max(found, key=lambda couple: len(couple[1].pairs))
+    rows = compare.columns(comparison)
+    if len({row["baseline"] for row in rows}) == 1:
+        rows = [{name: text for name, text in row.items() if name != "baseline"} for row in rows]
+    return {
+        "baseline": baseline,
+        "verdict": comparison.verdict,
+        "rows": rows,
+        "alone": comparison.alone,
+        "method": compare.METHOD,
+    }
+
+
+def _figures(results: Results) -> dict:
+    drawn, left_out = [], []
+    for name, figure in figures_of(results):
+        if isinstance(figure, str):
+            left_out.append((name.replace("_", " "), figure))
+        else:
+            is_wide = figure.get_figwidth() > 1.3 * style.COLUMN_INCHES
+            caption = title_of(figure)
+            drawn.append({"svg": inline_svg(figure, f"figure-{len(drawn)}"), "caption": caption, "is_wide": is_wide})
+    return {"drawn": drawn, "left_out": left_out}
+
+
+def _failures(results: Results) -> list[dict[str, str]]:
+    """Every attempt that did not end well, also where a later one did."""
+    points = results.points
+    good = points[points["status"] == "ok"]
+    rows = []
+    for _, attempt in points[~points["status"].isin(["ok", "running"])].iterrows():
+        later = good[(good[INDEX[:2]] == attempt[INDEX[:2]]).all(axis=1) & (good["attempt"] > attempt["attempt"])]
+        later = later[later["block"] == attempt["block"]]
+        ranks = "1 rank" if attempt["num_ranks"] == 1 else f"{attempt['num_ranks']} ranks"
+        rows.append(
+            {
+                "point": f"{attempt['model_name']}, {attempt['strategy_name']}, {ranks}",
+                "id": attempt["point"],
+                "attempt": str(attempt["attempt"]),
+                "block": "" if attempt["block"] < 0 else str(attempt["block"]),
+                "ended": attempt["status"],
+                "because": attempt["message"],
+                "since then": f"attempt {later.iloc[-1]['attempt']} ended well" if len(later) else "",
+            }
+        )
+    return [{name: row[name] for name in row if any(other[name] for other in rows)} for row in rows]
+
+
+def _plans(points: pd.DataFrame) -> list[dict]:
+    """Each different plan once, with the points that have it."""
+    plans = []
+    for text, members in points[points["plan_text"] != ""].groupby("plan_text", sort=False):
+        plans.append({"text": text, "points": [point_words(point) for _, point in members.iterrows()]})
+    return plans
+
+
+def _common_keys(points: pd.DataFrame) -> list[tuple[str, str]]:
+    keys = [keys_of(point) for _, point in points.iterrows()]
+    return [(name, value) for name, value in keys[0].items() if all(other.get(name) == value for other in keys)]
+
+
+def _varying_keys(points: pd.DataFrame) -> list[tuple[str, str]]:
+    keys = [keys_of(point) for _, point in points.iterrows()]
+    found = []
+    for name in sorted({name for point_keys in keys for name in point_keys}):
+        counts = Counter(point_keys.get(name, "default") for point_keys in keys)
+        if len(counts) > 1:
+            found.append((name, _counted(counts)))
+    return found
+
+
+def _provenance(points: pd.DataFrame) -> list[tuple[str, str]]:
+    rows = []
+    for name, words in PROVENANCE.items():
+        counts = Counter(_text(value) for value in points[name])
+        if set(counts) - ABSENT:
+            rows.append((words, _counted(counts)))
+    peaks = points["peak_flops_per_second"].dropna()
+    if len(peaks):
+        rows.append(("peak of one rank", _range(peaks / 1e9, "GFLOP/s")))
+    bandwidths = points["all_reduce_bytes_per_second"].dropna()
+    if len(bandwidths):
+        rows.append(("all-reduce bus bandwidth", _range(bandwidths / 1e9, "GB/s")))
+    return rows
+
+
+def _text(value) -> str:
+    return ", ".join(dict.fromkeys(value)) if isinstance(value, list) else str(value)
+
+
+def _counted(counts: Counter) -> str:
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(
+        f"{value or 'none'} ({count} {'point' if count == 1 else 'points'})" for value, count in sorted(counts.items())
+    )
+
+
+def _range(values: pd.Series, unit: str) -> str:
+    low, high = style.number(values.min()), style.number(values.max())
+    return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
+
+
+def _traces(folder: Path, points: pd.DataFrame) -> list[dict[str, str]]:
+    """Chrome traces below the folder of the results, whoever wrote them there."""
+    words = {point["point"]: point_words(point) for _, point in points.iterrows()}
+    found = []
+    for file in sorted(folder.rglob("*.json")):
+        if not file.name.endswith(".status.json") and _is_trace(file):
+            of_point = next((text for point, text in words.items() if file.name.startswith(point)), "")
+            found.append({"href": file.relative_to(folder).as_posix(), "words": of_point})
+    return found
+
+
+def _is_trace(file: Path) -> bool:
+    with open(file, encoding="utf-8", errors="replace") as stream:
+        return json.dumps("traceEvents") in stream.read(4096)

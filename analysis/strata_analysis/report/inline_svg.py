@@ -1,0 +1,46 @@
+"""A matplotlib figure as an SVG element that can stand in a page beside others."""
+
+from __future__ import annotations
+
+import io
+import re
+
+from markupsafe import Markup, escape
+from matplotlib.figure import Figure
+
+from strata_analysis.figures import style
+
+
+def inline_svg(figure: Figure, name: str) -> Markup:
+    """The <svg> element, with a text for those who cannot see it. `name` is unique in the page and begins its ids.
+
+    The title is left to the page's caption.
+    """
+    label = f'role="img" aria-label="{escape(alternative_text(figure))}"'
+    figure.axes[0].set_title("")
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata=style.metadata("svg"), bbox_inches="tight")
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    # Groups are named for tests only; what is referred to keeps its id, made unique in the page.
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+    svg = re.sub(r'\bid="([^"]*)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r'(xlink:)?href="#([^"]*)"', rf'href="#{name}-\2"', svg)
+    svg = re.sub(r"url\(#([^)]*)\)", rf"url(#{name}-\1)", svg)
+    return Markup(svg.replace("<svg ", f"<svg {label} ", 1))
+
+
+def title_of(figure: Figure) -> str:
+    return " ".join(figure.axes[0].get_title().split())
+
+
+def alternative_text(figure: Figure) -> str:
+    """Title, axes, series. The numbers stand in the page's tables."""
+    axes = figure.axes[0]
+    words = [f"{title_of(figure)}."]
+    if axes.get_ylabel() and axes.get_xlabel():
+        words.append(f"{axes.get_ylabel()} over {axes.get_xlabel()}.")
+    if labels := axes.get_legend_handles_labels()[1]:
+        words.append(f"Shown: {'; '.join(labels)}.")
+    return " ".join(words)
