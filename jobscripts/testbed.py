@@ -59,7 +59,8 @@ def slurm_conf(settings: dict) -> str:
         "SlurmUser": user,
         "SlurmdUser": user,
         "AuthType": "auth/munge",
-        "AuthInfo": f"socket={folder}/munge.socket",
+        # A job that is requeued waits until its credential has expired.
+        "AuthInfo": f"socket={folder}/munge.socket,cred_expire=15",
         "StateSaveLocation": f"{folder}/state",
         "SlurmdSpoolDir": f"{folder}/spool-%n",
         "SlurmctldPidFile": f"{folder}/slurmctld.pid",
