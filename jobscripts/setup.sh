@@ -15,7 +15,7 @@ python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3 python3-ve
 for option in "$@"; do
   case $option in
     --slurm) packages+=(slurm-wlm munge) ;;
-    --checks) packages+=(clang-format-14 clang-tidy-19 libomp-19-dev chromium-headless-shell zsh lmod) ;;
+    --checks) packages+=(clang-format-14 clang-tidy-19 libomp-19-dev chromium-headless-shell zsh lmod tcl) ;;
     *) echo "setup: no option $option; there are --slurm and --checks" >&2; exit 2 ;;
   esac
 done
