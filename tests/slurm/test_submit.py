@@ -15,7 +15,7 @@ from conftest import SCRIPT, script, up, wait_until
 from conftest import Testbed as Cluster
 
 LONGEST_ARRAY = 7
-BLOCKS = 4
+BLOCKS = 3
 
 COMMON = """
 [model]
@@ -170,7 +170,7 @@ def test_head_to_head(testbed, run, strata, tmp_path):
     output = run("submit", "duel.toml", "--site", "testbed")
     assert f"1 arrays, {2 * BLOCKS} launches" in output
     (job,) = re.findall(r"^job (\d+):", output, re.MULTILINE)
-    wait_until(lambda: not queue(testbed), 100, "the queue is empty")
+    wait_until(lambda: not queue(testbed), 240, "the queue is empty")
     assert run("status", "results/head-to-head") == f"head-to-head: 2 points, {2 * BLOCKS} launches: {2 * BLOCKS} ok\n"
 
     # The order in each block is what was planned, and it is recorded.
