@@ -2,17 +2,15 @@
 /// AMSP: parameters, gradients and optimizer states are sharded independently, over as few and near ranks as memory
 /// allows.
 ///
-/// Source:     Chen et al., "AMSP: Reducing Communication Overhead of ZeRO for Efficient LLM Training", 2024
-///             (arXiv 2311.00257).
+/// Source:     Chen et al., "AMSP: Reducing Communication Overhead of ZeRO for Efficient LLM Training", 2024 (arXiv
+///             2311.00257).
 /// Idea:       states differ in size and in how often they travel, so each takes its own factor; the least
-/// communication
-///             that fits is found by trying all.
-/// Symbols:    R ranks a node, N nodes; s = s0 x s1 a factor, ranks in a node x nodes, of parameters (p), gradients (g)
-///             and optimizer states (os), dp = R x N; M micro-batches, Φ parameters (elements), c and g bytes of a
+///             communication that fits is found by trying all.
+/// Symbols:    R ranks a node, N nodes; s = s0 x s1 a factor, ranks in a node x nodes, of parameters (p), gradients
+///             (g) and optimizer states (os), dp = R x N; M micro-batches, Φ parameters (elements), c and g bytes of a
 ///             parameter and a gradient element.
 /// Decides:    mesh axes {data = R N}; p, g, os; how optimizer states are dealt and spread, and how gradients reach
-/// them;
-///             a recomputed block keeps what it gathered for its backward.
+///             them; a recomputed block keeps what it gathered for its backward.
 /// Memory:     states a rank: cΦ/s_p + gΦ/s_g + 12Φ/s_os bytes with bf16 Adam (8Φ/s_os with f32), rounded up a tensor;
 ///             inter-tensor: the fullest rank's. The plan's account adds activations of one micro-batch, the largest
 ///             operator's activation gradients, two gathered layers and two unscattered gradients of an operator where
@@ -24,9 +22,8 @@
 /// Reference:  `ddp`.
 /// Options:    p, g, os (each a factor, or planner), sharding, gradients, cost, overlap, broadcast.
 /// Refuses:    factors that break 1 <= s_p | s_g | s_os | dp in both dimensions, s1 > 1 => s0 = R, s_g one of s_p,
-/// s_os;
-///             a capacity below what every candidate needs; a cluster without the numbers that `cost` reads; a global
-///             batch that R N M does not divide.
+///             s_os; a capacity below what every candidate needs; a cluster without the numbers that `cost` reads; a
+///             global batch that R N M does not divide.
 /// Differs:    the bandwidth of a collective is a formula where nothing was measured; what else of the cost differs is
 ///             in sharding/communication.hpp; no pre-filter is needed, all 121 candidates of 1024 ranks are costed.
 /// Reproduces: AMSP's table IV; its figures 11-13, 16 and 17, and table V.

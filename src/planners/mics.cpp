@@ -1,23 +1,21 @@
 /// @file
 /// MiCS: all states are sharded in a subgroup of ranks and replicated across subgroups.
 ///
-/// Source:     Zhang et al., "MiCS: Near-linear Scaling for Training Gigantic Model on Public Cloud", VLDB 2022,
-///             sec. 3.1 and 3.4.
+/// Source:     Zhang et al., "MiCS: Near-linear Scaling for Training Gigantic Model on Public Cloud", VLDB 2022.
 /// Idea:       gathers stay among few, near ranks; only summed gradients cross subgroups, once a step.
 /// Symbols:    N ranks, S of a subgroup, M micro-batches, P parameters (elements), c and g bytes of a parameter and a
 ///             gradient element.
 /// Decides:    mesh axes {data = N}; p = g = os = `group`; states cut evenly; a recomputed block gathers again.
-/// Memory:     states a rank: (c + g + 12) P/S bytes with bf16 Adam, 16 P/S with f32, P/S rounded up a tensor; and what
-///             is gathered at a time.
-/// Volume:     a rank and step: (S-1)/S M (2 cP + gP) in its subgroup, one more cP where blocks are recomputed;
-///             2 (N/S-1)/(N/S) gP/S across subgroups; 2 (N-1)/N · 4 for the loss.
+/// Memory:     states a rank: (c + g + 12) P/S bytes with bf16 Adam, 16 P/S with f32, P/S rounded up a tensor; and
+///             what is gathered at a time.
+/// Volume:     a rank and step: (S-1)/S M (2 cP + gP) in its subgroup, one more cP where blocks are recomputed; 2
+///             (N/S-1)/(N/S) gP/S across subgroups; 2 (N-1)/N · 4 for the loss.
 /// Reference:  `ddp`.
 /// Options:    group, overlap; overlap = deepspeed also keeps the all-reduce out of backward.
-/// Refuses:    a subgroup that does not divide the ranks in both dimensions, or takes a part of several nodes; a global
-///             batch that N × micro-batches does not divide.
-/// Differs:    collectives inside a subgroup of several nodes are not staged (MiCS sec. 3.3 stages all-gathers);
-/// tensors
-///             are cut one by one.
+/// Refuses:    a subgroup that does not divide the ranks in both dimensions, or takes a part of several nodes; a
+///             global batch that N × micro-batches does not divide.
+/// Differs:    collectives inside a subgroup of several nodes are not staged (MiCS stages all-gathers);
+///             tensors are cut one by one.
 /// Reproduces: the MiCS lines of AMSP.
 
 #include <array>
@@ -43,7 +41,7 @@ class Mics final : public Planner {
   Plan plan(const PlanRequest& request) const override {
     const Factor group = node_or_factor(request, "group");
     Plan plan = sharded_plan(request, {.p = group, .g = group, .os = group});
-    // DeepSpeed's MiCS waits for its all-reduces too: AMSP sec. VI-D.
+    // DeepSpeed's MiCS waits for its all-reduces too: AMSP sec. VI-C.
     if (std::get<std::string>(request.options.at("overlap")) == "deepspeed") plan.overlap.all_reduce = "none";
     return plan;
   }

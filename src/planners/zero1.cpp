@@ -7,8 +7,8 @@
 /// Symbols:    N ranks, P parameters (elements), c and g bytes of a parameter and a gradient element.
 /// Decides:    mesh axes {data = N}; p = g = 1x1, os = all ranks; states cut evenly; gathered parameters are given up.
 /// Memory:     states a rank: cP + gP + 12P/N bytes with bf16 Adam, 4P + 4P + 8P/N with f32; P/N rounded up a tensor.
-/// Volume:     a rank and step: (N-1)/N (gP + cP) with gradients = reduce_scatter, (N-1)/N (2 gP + cP) with all_reduce,
-///             once a step whatever the micro-batches; 2 (N-1)/N · 4 for the loss.
+/// Volume:     a rank and step: (N-1)/N (gP + cP) with gradients = reduce_scatter, (N-1)/N (2 gP + cP) with
+///             all_reduce, once a step whatever the micro-batches; 2 (N-1)/N · 4 for the loss.
 /// Reference:  `ddp`.
 /// Options:    gradients, overlap.
 /// Refuses:    a global batch that N × micro-batches does not divide.

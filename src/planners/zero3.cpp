@@ -8,10 +8,11 @@
 /// Idea:       an operator's parameters are gathered just before they are used and given up after.
 /// Symbols:    N ranks, M micro-batches, P parameters (elements), c and g bytes of a parameter and a gradient element.
 /// Decides:    mesh axes {data = N}; p = g = os = all ranks; states cut evenly; a recomputed block gathers again.
-/// Memory:     states a rank: (c + g + 12) P/N bytes with bf16 Adam, 16 P/N with f32, P/N rounded up a tensor; and what
-///             is gathered at a time.
-/// Volume:     a rank and step: (N-1)/N M (2 cP + gP), 1.5 times `ddp`'s at M = 1 where c = g; one more cP where blocks
-///             are recomputed; 2 (N-1)/N · 4 for the loss. An embedding's backward reads no weight and gathers none.
+/// Memory:     states a rank: (c + g + 12) P/N bytes with bf16 Adam, 16 P/N with f32, P/N rounded up a tensor; and
+///             what is gathered at a time.
+/// Volume:     a rank and step: (N-1)/N M (2 cP + gP), 1.5 times `ddp`'s at M = 1 where c = g; one more cP where
+///             blocks are recomputed; 2 (N-1)/N · 4 for the loss. An embedding's backward reads no weight and gathers
+///             none.
 /// Reference:  `ddp`.
 /// Options:    overlap.
 /// Refuses:    a global batch that N × micro-batches does not divide.
