@@ -93,7 +93,7 @@ Job LoweredJob::job(int ranks_per_node) const {
 
 LoweredJob lower_job(const PreparedPoint& point) {
   LoweredJob lowered;
-  RankClasses classes = rank_classes(point.plan);
+  RankClasses classes = rank_classes(point.plan, point.graph);
   if (tells_ranks_apart(point.experiment.simulate)) {
     classes.representatives.clear();
     for (std::size_t r = 0; r < classes.class_of_rank.size(); ++r) {

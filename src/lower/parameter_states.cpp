@@ -101,7 +101,7 @@ void ParameterStates::gather(int parameter, Phase phase, int micro_batch) {
   Owned& owned = owned_[static_cast<std::size_t>(parameter)];
   if (!is_gathered(parameter) || owned.gathered >= 0) return;
   const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
-  const bool from_secondary = phase != Phase::forward && owned.secondary >= 0;
+  const bool from_secondary = phase != Phase::forward && owned.secondary.has_value();
   owned.gathered = builder_.add_buffer({.name = description.name + "/gathered",
                                         .num_elements = description.num_elements(),
                                         .dtype = plan_.dtypes.compute,
@@ -115,10 +115,10 @@ void ParameterStates::gather(int parameter, Phase phase, int micro_batch) {
                  .phase = phase,
                  .micro_batch = micro_batch,
                  .name = description.name,
-                 .inputs = {builder_.whole(from_secondary ? owned.secondary : owned.weight)},
+                 .inputs = {from_secondary ? *owned.secondary : builder_.whole(owned.weight)},
                  .outputs = {builder_.whole(owned.gathered)}},
                 {&before, before >= 0 ? 1U : 0U});
-  if (groups.secondary >= 0 && owned.secondary < 0) keep_secondary(parameter);
+  if (groups.secondary >= 0 && !owned.secondary) keep_secondary(parameter);
 }
 
 /// This rank's part of the second copy, out of the whole that has just been gathered.
@@ -127,16 +127,17 @@ void ParameterStates::keep_secondary(int parameter) {
   const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
   const ShardGroups::Set& groups = groups_.of(parameter);
   const Chunk part = chunk_of(description.num_elements(), groups.num_secondary, groups.secondary_index);
-  owned.secondary = builder_.add_buffer({.name = description.name + "/secondary",
-                                         .num_elements = part.size(),
-                                         .dtype = plan_.dtypes.compute,
-                                         .category = Category::parameter});
+  owned.secondary = Operand{owned.weight, 0, 0, 0};
   if (part.size() == 0) return;
+  owned.secondary = builder_.whole(builder_.add_buffer({.name = description.name + "/secondary",
+                                                        .num_elements = part.size(),
+                                                        .dtype = plan_.dtypes.compute,
+                                                        .category = Category::parameter}));
   builder_.emit({.kernel = Kernel::copy,
                  .phase = Phase::forward,
                  .name = description.name,
                  .inputs = {{owned.gathered, part.begin, part.size(), 0}},
-                 .outputs = {builder_.whole(owned.secondary)},
+                 .outputs = {*owned.secondary},
                  .attributes = {{"elements", part.size()}}});
 }
 

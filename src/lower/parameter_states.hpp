@@ -14,6 +14,7 @@
 /// summed before each.
 
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -62,11 +63,11 @@ class ParameterStates {
 
  private:
   struct Owned {
-    int weight = -1;          ///< p shard, compute dtype
-    Operand master;           ///< os shard, f32; a part of the weight's buffer where compute is f32
-    std::vector<int> states;  ///< os shard, f32: momentum, or first and second moment
-    int gathered = -1;        ///< all of it, for the kernels that are being issued
-    int secondary = -1;       ///< this rank's part of the second copy, once this step's forward has made it
+    int weight = -1;                   ///< p shard, compute dtype
+    Operand master;                    ///< os shard, f32; a part of the weight's buffer where compute is f32
+    std::vector<int> states;           ///< os shard, f32: momentum, or first and second moment
+    int gathered = -1;                 ///< all of it, for the kernels that are being issued
+    std::optional<Operand> secondary;  ///< this rank's part of the second copy, once this step's forward has made it
     bool held() const { return weight >= 0; }
   };
   std::vector<Owned> make_owned(std::span<const Operator> operators);

@@ -176,6 +176,7 @@ TEST_F(Sharding, OverlapAndRecomputationChangeNoBit) {
       const Trained reference = train_plan(training, plain, world, engine);
       for (const Recompute recompute : {Recompute::none, Recompute::block}) {
         for (const char* after : {"keep", "regather"}) {
+          if (recompute == Recompute::none && after == std::string_view("regather")) continue;
           Plan overlapped = plain;
           overlapped.recompute = recompute;
           overlapped.gathered_after_recompute = after;
@@ -201,6 +202,7 @@ TEST_F(Sharding, AdamInMixedPrecision) {
     training.learning_rate = 1e-3;
     training.plan.optimizer = {.kind = "adamw", .weight_decay = 0.1};
     for (const DType dtype : {DType::f32, DType::bf16}) {
+      if (size() > 4 && dtype == DType::f32) continue;
       training.plan.dtypes = {dtype, dtype};
       const Trained reference = train(training, "ddp", size(), world, engine);
       for (const StateFactors& state : some_states(grid())) {
