@@ -66,13 +66,15 @@ CostProfile load_profile(const Experiment& experiment, const std::string& experi
   return profile;
 }
 
+std::unique_ptr<CostModel> profiled_costs(const Experiment& experiment, const std::string& experiment_file) {
+  return measured_costs(load_profile(experiment, experiment_file),
+                        static_cast<int>(experiment.resources.ranks_per_node), transports_of(experiment));
+}
+
 std::unique_ptr<CostModel> cost_model(const PreparedPoint& point, const std::string& experiment_file) {
   const Experiment& experiment = point.experiment;
   const CostSource source = parse_cost_source(experiment.simulate.cost);
-  if (source == CostSource::measured) {
-    return measured_costs(load_profile(experiment, experiment_file),
-                          static_cast<int>(experiment.resources.ranks_per_node), transports_of(experiment));
-  }
+  if (source == CostSource::measured) return profiled_costs(experiment, experiment_file);
   if (point.cluster.name == "this" && point.cluster.memory_bandwidth_bytes_per_second == 0.0) {
     throw UserError(fmt::format(
         "{}: simulate.cost = \"{}\" needs a described cluster, and \"this\" is known by measuring alone: run `strata "
@@ -91,7 +93,7 @@ Job LoweredJob::job(int ranks_per_node) const {
 
 LoweredJob lower_job(const PreparedPoint& point) {
   LoweredJob lowered;
-  RankClasses classes = rank_classes(point.plan);
+  RankClasses classes = rank_classes(point.plan, point.graph);
   if (tells_ranks_apart(point.experiment.simulate)) {
     classes.representatives.clear();
     for (std::size_t r = 0; r < classes.class_of_rank.size(); ++r) {

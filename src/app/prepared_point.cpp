@@ -8,6 +8,7 @@
 
 #include "app/cluster_folders.hpp"
 #include "app/environment.hpp"
+#include "app/prediction.hpp"
 #include "app/strategy_options.hpp"
 #include "base/error.hpp"
 #include "config/cluster_files.hpp"
@@ -132,10 +133,13 @@ PreparedPoint without_plan(const Experiment& experiment, const std::string& expe
 PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file) {
   PreparedPoint point = without_plan(experiment, experiment_file);
   const Planner& planner = find_planner(experiment.strategy.name);
-  const PlanRequest request{.graph = point.graph,
-                            .cluster = point.cluster,
-                            .base = base_plan(experiment, point.graph, point.cluster),
-                            .options = complete_strategy_options(experiment)};
+  PlanRequest request{.graph = point.graph,
+                      .cluster = point.cluster,
+                      .base = base_plan(experiment, point.graph, point.cluster),
+                      .options = complete_strategy_options(experiment)};
+  if (!experiment.simulate.profile.empty()) {
+    request.measured_costs = [&] { return profiled_costs(experiment, experiment_file); };
+  }
   point.plan = planner.plan(request);
   verify(point.plan, point.graph);
   return point;

@@ -4,13 +4,16 @@
 /// The contract every mode implements: one mode a file, a pure function from a request to a plan.
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "cost/cost_model.hpp"
 #include "ir/cluster.hpp"
 #include "ir/evaluate.hpp"
 #include "ir/model_graph.hpp"
@@ -37,6 +40,8 @@ struct PlanRequest {
               ///< experiment asks; strategy set
   std::map<std::string, OptionValue> options;  ///< every row of options(), defaults filled in
   const Evaluate* evaluate = nullptr;          ///< predicts bytes and seconds of a plan; null where nothing predicts
+  /// Times of collectives from the experiment's profile; null where it names none.
+  std::function<std::unique_ptr<CostModel>()> measured_costs = nullptr;
 };
 
 /// A mode. Stateless; safe to call from any thread.
