@@ -1,8 +1,10 @@
 #pragma once
 
+/// @file
+/// Stream numbers of every Program that is lowered here; links between stages follow.
+
 namespace strata {
 
-/// Stream numbers of every Program that is lowered here.
 constexpr int compute_stream = 0;
 constexpr int communication_stream = 1;
 
