@@ -59,9 +59,6 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   if (is_sharded && whole_tensors && optimizer.gradients == "reduce_scatter") {
     refuse("optimizer.sharding = inter_tensor with gradients = reduce_scatter");
   }
-  if (is_sharded && plan.overlap.broadcast != "none") {
-    refuse(fmt::format("overlap.broadcast = {}", plan.overlap.broadcast));
-  }
   if (plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
   for (std::size_t o = 0; o < decisions.size(); ++o) {
     const OperatorDecision& d = decisions[o];
@@ -180,11 +177,14 @@ class StepLowering {
     builder_.begin(ProgramBuilder::Section::prologue);
     parameters_.initialize();
     builder_.begin(ProgramBuilder::Section::body);
+    parameters_.spread_last_updates();
     if (!computes_loss()) clear_loss();
     passes();
     reduce_loss();
     parameters_.gradients().reduce_remaining();
     parameters_.update();
+    builder_.begin(ProgramBuilder::Section::epilogue);
+    parameters_.spread_remaining();
     return std::move(builder_).finish(workspace_bytes);
   }
 

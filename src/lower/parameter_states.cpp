@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/collective.hpp"
@@ -18,6 +19,7 @@ ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, std:
       shards_(std::move(shards)),
       builder_(builder),
       groups_(plan, shards_, rank, groups.data, builder),
+      operators_(operators),
       stages_(groups.stages),
       owned_(make_owned(operators)),
       gradients_(plan, graph, operators, shards_, groups_, groups.copies, builder) {}
@@ -100,6 +102,7 @@ void ParameterStates::initialize() {
 void ParameterStates::gather(int parameter, Phase phase, int micro_batch) {
   Owned& owned = owned_[static_cast<std::size_t>(parameter)];
   if (!is_gathered(parameter) || owned.gathered >= 0) return;
+  if (std::exchange(owned.spread_is_due, false)) spread(parameter);
   const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
   const bool from_secondary = phase != Phase::forward && owned.secondary.has_value();
   owned.gathered = builder_.add_buffer({.name = description.name + "/gathered",
@@ -226,7 +229,7 @@ void ParameterStates::update() {
   const int factor = plan_.optimizer.clip_norm > 0.0 ? gradient_norm() : -1;
   for (const int p : gradients_.parameters()) {
     emit_update(p, factor);
-    spread(p);
+    if (!spreads_late()) spread(p);
   }
 }
 
@@ -261,6 +264,26 @@ void ParameterStates::emit_update(int parameter, int factor_buffer) {
     in.attributes.set("decoupled", optimizer.kind == "adamw" ? 1 : 0);
   }
   builder_.emit(std::move(in));
+}
+
+void ParameterStates::spread_last_updates() {
+  if (!spreads_late()) return;
+  std::set<int> seen;
+  for (const Operator& op : operators_) {
+    for (const int p : op.parameters) {
+      if (!seen.insert(p).second) continue;
+      if (is_gathered(p)) {
+        owned_[static_cast<std::size_t>(p)].spread_is_due = true;
+      } else {
+        spread(p);
+      }
+    }
+  }
+}
+
+void ParameterStates::spread_remaining() {
+  if (!spreads_late()) return;
+  for (const int p : gradients_.parameters()) spread(p);
 }
 
 /// The p shard is put together again from what its ranks have updated.

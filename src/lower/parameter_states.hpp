@@ -61,12 +61,19 @@ class ParameterStates {
   /// Gradient norm and clipping where the plan asks for it, then the optimizer, bucket by bucket.
   void update();
 
+  /// Where updates are spread under the next step (overlap.broadcast = next_forward): at the beginning of a step those
+  /// of the step before, in the order of its forward; those of sharded parameters just before they are gathered.
+  void spread_last_updates();
+  /// Epilogue: of the last step.
+  void spread_remaining();
+
  private:
   struct Owned {
     int weight = -1;                   ///< p shard, compute dtype
     Operand master;                    ///< os shard, f32; a part of the weight's buffer where compute is f32
     std::vector<int> states;           ///< os shard, f32: momentum, or first and second moment
     int gathered = -1;                 ///< all of it, for the kernels that are being issued
+    bool spread_is_due = false;        ///< this step's first gather waits for the last step's updates
     std::optional<Operand> secondary;  ///< this rank's part of the second copy, once this step's forward has made it
     bool held() const { return weight >= 0; }
   };
@@ -78,6 +85,7 @@ class ParameterStates {
   void emit_update(int parameter, int factor_buffer);
   void spread(int parameter);
   int num_states() const;
+  bool spreads_late() const { return plan_.overlap.broadcast == "next_forward"; }
   bool mixed() const { return plan_.dtypes.compute != DType::f32; }
   const ParameterShard& shard(int parameter) const { return shards_[static_cast<std::size_t>(parameter)]; }
 
@@ -86,6 +94,7 @@ class ParameterStates {
   std::vector<ParameterShard> shards_;  ///< by parameter of the graph
   ProgramBuilder& builder_;
   ShardGroups groups_;
+  std::span<const Operator> operators_;
   int stages_;
   std::vector<Owned> owned_;  ///< by parameter of the graph; those of other stages are empty
   GradientBuckets gradients_;

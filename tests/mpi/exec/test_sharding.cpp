@@ -170,8 +170,11 @@ TEST_F(Sharding, OverlapAndRecomputationChangeNoBit) {
     training.plan.schedule.micro_batches = 2;
     training.steps = 2;
     training.learning_rate = 0.01;
-    for (const StateFactors& state : some_states(grid())) {
-      Plan plain = plan(training, state, ways[0]);
+    const std::vector<StateFactors> states = some_states(grid());
+    for (std::size_t s = 0; s < states.size(); ++s) {
+      const StateFactors& state = states[s];
+      const Way& way = ways[s % std::size(ways)];
+      Plan plain = plan(training, state, way);
       plain.overlap.all_reduce = "none";
       const Trained reference = train_plan(training, plain, world, engine);
       for (const Recompute recompute : {Recompute::none, Recompute::block}) {
@@ -184,9 +187,10 @@ TEST_F(Sharding, OverlapAndRecomputationChangeNoBit) {
           overlapped.overlap.gather = "next_layer";
           overlapped.overlap.gather_backward = "next_module";
           overlapped.overlap.reduce_scatter = "grad_input";
+          overlapped.overlap.broadcast = "next_forward";
           const Trained ours = train_plan(training, overlapped, world, engine);
           const std::string what =
-              fmt::format("{}: {}, recompute {}, {}", model.name, name(state, ways[0], 2), to_string(recompute), after);
+              fmt::format("{}: {}, recompute {}, {}", model.name, name(state, way, 2), to_string(recompute), after);
           EXPECT_EQ(ours.parameters, reference.parameters) << what;
           EXPECT_EQ(ours.losses, reference.losses) << what;
         }

@@ -168,6 +168,7 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
     result.losses.push_back(result.last_step.loss);
     result.norms.push_back(result.last_step.gradient_norm);
   }
+  executor.finish();
   collect(result.parameters);
   result.touched_bytes = executor.touched_bytes();
   return result;

@@ -382,13 +382,6 @@ const std::vector<Refused> refused = {
        p.optimizer.gradients = "reduce_scatter";
      },
      "optimizer.sharding = inter_tensor with gradients = reduce_scatter"},
-    {"updates_spread_under_the_next_step",
-     [](Plan& p) {
-       p.operators = {rule("*")};
-       p.operators[0].state = StateFactors{.p = {1, 1}, .g = {1, 1}, .os = {4, 1}};
-       p.overlap.broadcast = "next_forward";
-     },
-     "overlap.broadcast = next_forward"},
     {"slices",
      [](Plan& p) {
        p.operators = {rule("*.mlp.fc1")};
