@@ -24,7 +24,7 @@
 #include "ir/plan.hpp"
 #include "lower/builder.hpp"
 #include "lower/shard_groups.hpp"
-#include "lower/shards.hpp"
+#include "ir/shards.hpp"
 
 namespace strata {
 

@@ -23,7 +23,7 @@
 #include "lower/builder.hpp"
 #include "lower/gradient_buckets.hpp"
 #include "lower/shard_groups.hpp"
-#include "lower/shards.hpp"
+#include "ir/shards.hpp"
 #include "lower/streams.hpp"
 
 namespace strata {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/collective.hpp"
-#include "lower/shards.hpp"
+#include "ir/shards.hpp"
 
 namespace strata {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "ir/plan.hpp"
 #include "lower/builder.hpp"
-#include "lower/shards.hpp"
+#include "ir/shards.hpp"
 
 namespace strata {
 

@@ -146,7 +146,7 @@ class Amsp final : public Planner {
  private:
   /// Sets @p plan's factors, and why.
   static void search(const PlanRequest& request, const Fixed& fixed, Plan& plan) {
-    std::vector<StateFactors> candidates = legal_states(whole_grid_of(plan));
+    std::vector<StateFactors> candidates = legal_states(whole_grid(plan.mesh));
     std::erase_if(candidates, [&](const StateFactors& state) { return !fixed.allows(state); });
     if (candidates.empty()) {
       throw Unsupported(fmt::format("amsp on {} ranks: no legal factors have p = {}, g = {}, os = {}",

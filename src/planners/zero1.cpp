@@ -33,7 +33,7 @@ class Zero1 final : public Planner {
     return rows;
   }
   Plan plan(const PlanRequest& request) const override {
-    return sharded_plan(request, {.os = whole_grid_of(request.base)});
+    return sharded_plan(request, {.os = whole_grid(request.base.mesh)});
   }
 };
 

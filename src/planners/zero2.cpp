@@ -33,7 +33,7 @@ class Zero2 final : public Planner {
     return rows;
   }
   Plan plan(const PlanRequest& request) const override {
-    const Factor all = whole_grid_of(request.base);
+    const Factor all = whole_grid(request.base.mesh);
     return sharded_plan(request, {.g = all, .os = all});
   }
 };

@@ -38,7 +38,7 @@ class Zero3 final : public Planner {
     return rows;
   }
   Plan plan(const PlanRequest& request) const override {
-    const Factor all = whole_grid_of(request.base);
+    const Factor all = whole_grid(request.base.mesh);
     return sharded_plan(request, {.p = all, .g = all, .os = all});
   }
 };

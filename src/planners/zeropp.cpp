@@ -43,7 +43,7 @@ class ZeroPlusPlus final : public Planner {
     return rows;
   }
   Plan plan(const PlanRequest& request) const override {
-    const Factor all = whole_grid_of(request.base);
+    const Factor all = whole_grid(request.base.mesh);
     const Factor secondary = node_or_factor(request, "secondary");
     Plan plan = sharded_plan(request, {.p = all, .g = all, .os = all});
     // The rules of a factor alone are those of a state that has it everywhere.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "ir/shards.hpp"
 
 namespace strata {
 
@@ -22,7 +23,7 @@ std::vector<StateFactors> legal_states(const Factor& grid) {
   std::vector<StateFactors> states;
   for (const Factor& p : factors) {
     for (const Factor& os : factors) {
-      if (!divides_in_both(p, os)) continue;
+      if (!divides(p, os)) continue;
       states.push_back({.p = p, .g = p, .os = os});
       if (p != os) states.push_back({.p = p, .g = os, .os = os});
     }
@@ -37,7 +38,7 @@ std::string broken_rule(const StateFactors& state, const Factor& grid) {
   };
   const Named p{"p", state.p}, g{"g", state.g}, os{"os", state.os};
   for (const Named& each : {p, g, os}) {
-    if (!divides_in_both(each.factor, grid)) {
+    if (!divides(each.factor, grid)) {
       return fmt::format("{} = {} does not divide the grid of {} ranks a node × {} nodes", each.name,
                          to_string(each.factor), grid.in_node, grid.nodes);
     }
@@ -47,7 +48,7 @@ std::string broken_rule(const StateFactors& state, const Factor& grid) {
     }
   }
   for (const auto& [inner, outer] : {std::pair{p, g}, std::pair{g, os}}) {
-    if (!divides_in_both(inner.factor, outer.factor)) {
+    if (!divides(inner.factor, outer.factor)) {
       return fmt::format("{} = {} does not divide {} = {}", inner.name, to_string(inner.factor), outer.name,
                          to_string(outer.factor));
     }
@@ -57,10 +58,6 @@ std::string broken_rule(const StateFactors& state, const Factor& grid) {
                        to_string(state.os));
   }
   return "";
-}
-
-bool divides_in_both(const Factor& inner, const Factor& outer) {
-  return outer.in_node % inner.in_node == 0 && outer.nodes % inner.nodes == 0;
 }
 
 Factor quotient(const Factor& outer, const Factor& inner) {

@@ -26,9 +26,6 @@ std::vector<StateFactors> legal_states(const Factor& grid);
 /// The first rule of the above that @p state breaks, with its numbers; empty: it is legal.
 std::string broken_rule(const StateFactors& state, const Factor& grid);
 
-/// True if @p inner divides @p outer in both dimensions.
-bool divides_in_both(const Factor& inner, const Factor& outer);
-
 /// @p outer / @p inner: the shape of the group that holds the parts of an inner shard.
 Factor quotient(const Factor& outer, const Factor& inner);
 

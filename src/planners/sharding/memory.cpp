@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <numeric>
-#include <queue>
 #include <utility>
+
+#include "ir/shards.hpp"
 
 namespace strata {
 namespace {
@@ -123,21 +122,8 @@ StateMemory::StateMemory(const ModelGraph& graph, const Plan& plan) : plan_(plan
 const std::vector<int>& StateMemory::owners(int num_owners) const {
   const auto [place, is_new] = owners_.try_emplace(num_owners);
   if (!is_new) return place->second;
-  std::vector<int>& owner_of = place->second;
-  owner_of.resize(sizes_.size());
-  std::vector<std::size_t> largest_first(sizes_.size());
-  std::iota(largest_first.begin(), largest_first.end(), std::size_t{0});
-  std::ranges::stable_sort(largest_first, std::ranges::greater{}, [&](std::size_t p) { return sizes_[p]; });
-  using Load = std::pair<std::int64_t, int>;  // the fullest last; of equals the first owner first
-  std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
-  for (int i = 0; i < num_owners; ++i) loads.emplace(0, i);
-  for (const std::size_t p : largest_first) {
-    const auto [load, owner] = loads.top();
-    loads.pop();
-    owner_of[p] = owner;
-    loads.emplace(load + sizes_[p], owner);
-  }
-  return owner_of;
+  place->second = deal_largest_first(sizes_, num_owners);
+  return place->second;
 }
 
 std::int64_t StateMemory::elements_held(int parameter_ranks, int part_ranks) const {

@@ -30,10 +30,8 @@ void set_overlap(Plan& plan, std::string_view word) {
   overlap.broadcast = "none";
 }
 
-Factor whole_grid_of(const Plan& plan) { return {plan.mesh.ranks_per_node, plan.mesh.nodes}; }
-
 void set_state(Plan& plan, const StateFactors& state) {
-  if (const std::string broken = broken_rule(state, whole_grid_of(plan)); !broken.empty()) {
+  if (const std::string broken = broken_rule(state, whole_grid(plan.mesh)); !broken.empty()) {
     throw Unsupported(fmt::format("{} on {} ranks: {}", plan.strategy, plan.mesh.num_ranks(), broken));
   }
   plan.operators = {{.match = "*", .state = state}};

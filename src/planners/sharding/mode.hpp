@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "ir/shards.hpp"
 #include "planners/planner.hpp"
 #include "planners/sharding/factors.hpp"
 
@@ -19,9 +20,6 @@ OptionRow gradients_option(std::string_view default_word);
 /// gradient buckets under backward, unless [overlap] says none; `deepspeed`: as full, but a reduce-scatter is waited
 /// for where it stands. Updated parameters are spread under nothing. Source: AMSP sec. V-C and table V.
 void set_overlap(Plan& plan, std::string_view word);
-
-/// All ranks along the data axis.
-Factor whole_grid_of(const Plan& plan);
 
 /// @p request's plan with @p state for every operator, optimizer states cut evenly and spread by all-gathers, and
 /// gathered parameters given up after a recomputation, as FSDP and DeepSpeed do; the options above where the mode has

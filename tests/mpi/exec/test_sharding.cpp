@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "lower/shards.hpp"
+#include "ir/shards.hpp"
 #include "mpi/exec/networks.hpp"
 
 namespace strata {

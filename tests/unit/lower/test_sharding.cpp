@@ -10,7 +10,7 @@
 
 #include "ir/program.hpp"
 #include "lower/lower.hpp"
-#include "lower/shards.hpp"
+#include "ir/shards.hpp"
 #include "models/model.hpp"
 
 namespace strata {

@@ -24,7 +24,10 @@ std::vector<int> ranks_between(const Mesh& mesh, const Factor& outer, const Fact
 int index_between(const Mesh& mesh, const Factor& outer, const Factor& inner, int rank);
 /// All ranks: R×N.
 Factor whole_grid(const Mesh& mesh);
+/// True if @p inner divides @p outer in both dimensions.
 bool divides(const Factor& inner, const Factor& outer);
+/// Owner of each of @p sizes, dealt the largest first, each to the owner with the least so far (AMSP sec. 4.1).
+std::vector<int> deal_largest_first(std::span<const std::int64_t> sizes, int num_owners);
 
 struct Piece {
   std::int64_t begin = 0;

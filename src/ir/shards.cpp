@@ -1,10 +1,12 @@
-#include "lower/shards.hpp"
+#include "ir/shards.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
+#include <queue>
 #include <string>
 #include <utility>
 
@@ -46,20 +48,18 @@ void check_nested(const Plan& plan, const Operator& op, const StateFactors& stat
 }
 
 /// Owner by parameter: see shards_of(). Parameters of equal factors are dealt together.
-std::vector<int> deal(const ModelGraph& graph, std::span<const ParameterShard> shards) {
-  std::vector<int> largest_first(graph.parameters.size());
-  std::iota(largest_first.begin(), largest_first.end(), 0);
-  const auto size = [&](int p) { return graph.parameters[static_cast<std::size_t>(p)].num_elements(); };
-  std::ranges::stable_sort(largest_first, std::ranges::greater{}, size);
-  std::map<std::pair<int, int>, std::vector<std::int64_t>> filled;  // by (p, os) ranks: elements by owner
+std::vector<int> owners_of(const ModelGraph& graph, std::span<const ParameterShard> shards) {
+  std::map<std::pair<int, int>, std::vector<std::size_t>> dealt_together;  // by (p, os) ranks
+  for (std::size_t p = 0; p < shards.size(); ++p) {
+    const StateFactors& f = shards[p].factors;
+    dealt_together[{f.p.total(), f.os.total()}].push_back(p);
+  }
   std::vector<int> owners(shards.size(), 0);
-  for (const int p : largest_first) {
-    const StateFactors& f = shards[static_cast<std::size_t>(p)].factors;
-    auto& loads = filled[{f.p.total(), f.os.total()}];
-    loads.resize(static_cast<std::size_t>(f.os.total() / f.p.total()));
-    const auto least = std::ranges::min_element(loads);
-    *least += size(p);
-    owners[static_cast<std::size_t>(p)] = static_cast<int>(least - loads.begin());
+  for (const auto& [factors, parameters] : dealt_together) {
+    std::vector<std::int64_t> sizes;
+    for (const std::size_t p : parameters) sizes.push_back(graph.parameters[p].num_elements());
+    const std::vector<int> dealt = deal_largest_first(sizes, factors.second / factors.first);
+    for (std::size_t i = 0; i < parameters.size(); ++i) owners[parameters[i]] = dealt[i];
   }
   return owners;
 }
@@ -88,6 +88,23 @@ int index_between(const Mesh& mesh, const Factor& outer, const Factor& inner, in
 
 Factor whole_grid(const Mesh& mesh) { return {mesh.ranks_per_node, mesh.nodes}; }
 
+std::vector<int> deal_largest_first(std::span<const std::int64_t> sizes, int num_owners) {
+  std::vector<std::size_t> largest_first(sizes.size());
+  std::iota(largest_first.begin(), largest_first.end(), std::size_t{0});
+  std::ranges::stable_sort(largest_first, std::ranges::greater{}, [&](std::size_t i) { return sizes[i]; });
+  using Load = std::pair<std::int64_t, int>;  // the least on top; of equals the first owner
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
+  for (int owner = 0; owner < num_owners; ++owner) loads.emplace(0, owner);
+  std::vector<int> owners(sizes.size());
+  for (const std::size_t i : largest_first) {
+    const auto [load, owner] = loads.top();
+    loads.pop();
+    owners[i] = owner;
+    loads.emplace(load + sizes[i], owner);
+  }
+  return owners;
+}
+
 bool divides(const Factor& inner, const Factor& outer) {
   return outer.in_node % inner.in_node == 0 && outer.nodes % inner.nodes == 0;
 }
@@ -103,7 +120,7 @@ std::vector<ParameterShard> shards_of(const Plan& plan, const ModelGraph& graph,
   }
   constexpr Factor one{};
   const bool inter_tensor = plan.optimizer.sharding == "inter_tensor";
-  const std::vector<int> owners = inter_tensor ? deal(graph, shards) : std::vector<int>(shards.size(), 0);
+  const std::vector<int> owners = inter_tensor ? owners_of(graph, shards) : std::vector<int>(shards.size(), 0);
   for (std::size_t p = 0; p < shards.size(); ++p) {
     ParameterShard& shard = shards[p];
     const StateFactors& f = shard.factors;
