@@ -40,6 +40,26 @@ TEST(ShardingMemory, IsTheProgramsPeakWhereNothingIsSharded) {
   }
 }
 
+TEST(ShardingMemory, IsTheProgramsPeakWithinFourPercentWhereStatesAreSharded) {
+  const ModelGraph graph = build_model({.name = "llama-7b"});
+  for (const int micro_batches : {1, 2}) {
+    Plan plan = asked_on({4, 2}, micro_batches);
+    plan.mesh.axes = {{"data", 8}};
+    plan.overlap.gather = "next_layer";
+    plan.overlap.gather_backward = "next_module";
+    plan.overlap.reduce_scatter = "grad_input";
+    const StateMemory memory(graph, plan);
+    for (const StateFactors& state : legal_states({4, 2})) {
+      plan.operators = {{.match = "*", .state = state}};
+      const Program program = lower(plan, graph, 0, [](const Program&, const Instruction&) { return 0; });
+      const auto peak = static_cast<double>(memory_peak(program).total_bytes);
+      const auto account = static_cast<double>(memory.account(state).total());
+      EXPECT_GE(account, 0.998 * peak) << to_string(state);
+      EXPECT_LE(account, 1.04 * peak) << to_string(state);
+    }
+  }
+}
+
 TEST(ShardingMemory, IntraTensorStatesAreThePapersFormulaWhereSizesDivide) {
   const ModelGraph graph = build_model({.name = "llama-7b"});
   const std::int64_t phi = graph.num_parameters();
