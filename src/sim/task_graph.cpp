@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -40,7 +41,9 @@ class Compiler {
     TaskGraph graph;
     std::vector<std::vector<int>> dependents(program.body.size());
     std::vector<int> last_on_stream(program.streams.size(), -1);
+    std::vector<int> first_on_stream(program.streams.size(), -1);
     int last_kernel = -1;
+    std::vector<int> posted_at_once;  // collectives before the first kernel of the list
     counts_.clear();
     for (int i = 0; i < static_cast<int>(program.body.size()); ++i) {
       const Instruction& in = program.body[static_cast<std::size_t>(i)];
@@ -48,16 +51,18 @@ class Compiler {
       std::set<int> before;
       for (const Wait& wait : in.waits) {
         if (wait.lag != 0) {
-          throw Unsupported(
-              fmt::format("#{} {}: a wait across steps; steps are simulated one after the other", i, in.name));
+          graph.across.push_back({wait.instruction, i, wait.lag});
+        } else {
+          before.insert(wait.instruction);
         }
-        before.insert(wait.instruction);
       }
       int& last = last_on_stream[static_cast<std::size_t>(in.stream)];
       if (last >= 0) before.insert(last);
+      if (last < 0) first_on_stream[static_cast<std::size_t>(in.stream)] = i;
       last = i;
       if (in.is_collective()) {
         if (issue_in_list_order_ && last_kernel >= 0) before.insert(last_kernel);
+        if (last_kernel < 0) posted_at_once.push_back(i);
         task.rendezvous = meet(program, in);
       } else {
         last_kernel = i;
@@ -70,6 +75,16 @@ class Compiler {
       graph.tasks[i].first_dependent = static_cast<int>(graph.dependents.size());
       graph.tasks[i].num_dependents = static_cast<int>(dependents[i].size());
       graph.dependents.insert(graph.dependents.end(), dependents[i].begin(), dependents[i].end());
+    }
+    if (!graph.across.empty()) {
+      for (std::size_t s = 0; s < first_on_stream.size(); ++s) {
+        if (first_on_stream[s] >= 0) graph.across.push_back({last_on_stream[s], first_on_stream[s], 1});
+      }
+      if (issue_in_list_order_ && last_kernel >= 0) {
+        for (const int collective : posted_at_once) graph.across.push_back({last_kernel, collective, 1});
+      }
+      std::ranges::sort(graph.across, {}, [](const Across& a) { return std::tuple(a.earlier, a.later, a.lag); });
+      graph.across.erase(std::unique(graph.across.begin(), graph.across.end()), graph.across.end());
     }
     return graph;
   }
