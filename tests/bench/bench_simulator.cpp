@@ -1,6 +1,6 @@
 /// @file
 /// Simulated events a second, and how long LLaMA-30B over 1024 ranks takes to lower and simulate, folded: one step of
-/// `ddp` and of `1f1b` with 8 stages, analytic costs.
+/// `ddp` and of `1f1b` with 8 stages, analytic costs. Then the same step, already lowered, simulated and estimated.
 ///
 ///   build/cpu/tests/bench_simulator
 
@@ -14,6 +14,7 @@
 #include "lower/rank_classes.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
+#include "sim/estimate.hpp"
 #include "sim/simulate.hpp"
 
 namespace strata {
@@ -91,6 +92,25 @@ void events(benchmark::State& state, const std::string& mode) {
 }
 BENCHMARK_CAPTURE(events, ddp, "ddp")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(events, m_1f1b, "1f1b")->Unit(benchmark::kMillisecond);
+
+/// One step that is already lowered, with one micro-batch or 16.
+template <class Predict>
+void one_step(benchmark::State& state, const std::string& mode, const Predict& predict) {
+  const ModelGraph graph = build_model({.name = "llama-30b", .sequence_length = 4096});
+  const Cluster cluster = described();
+  const auto costs = analytic_costs(cluster);
+  const Lowered all = lowered(planned(mode, graph, cluster, static_cast<int>(state.range(0))), graph);
+  for (auto _ : state) benchmark::DoNotOptimize(predict(all.job, *costs));
+  state.SetItemsProcessed(state.iterations());
+}
+SimulationResult simulate_once(const Job& job, const CostModel& costs) {
+  return simulate(job, costs, {.keeps_events = false});
+}
+SimulationResult estimate_once(const Job& job, const CostModel& costs) { return estimate(job, costs); }
+BENCHMARK_CAPTURE(one_step, simulate_ddp, "ddp", simulate_once)->Arg(1)->Arg(16)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(one_step, estimate_ddp, "ddp", estimate_once)->Arg(1)->Arg(16)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(one_step, simulate_1f1b, "1f1b", simulate_once)->Arg(1)->Arg(16)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(one_step, estimate_1f1b, "1f1b", estimate_once)->Arg(1)->Arg(16)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace strata
