@@ -21,7 +21,7 @@ using sim::Rendezvous;
 using sim::Task;
 using sim::TaskGraph;
 
-/// Paths walked at most: each is as good as the one before to the share of its length that overlap changes.
+/// Paths walked at most; most jobs need three.
 constexpr int max_walks = 5;
 /// A path that differs less from the one before, as a share, is the last.
 constexpr double tolerance = 1e-3;
@@ -234,8 +234,13 @@ class Estimation {
                     program.rank, t, program.body[t].name));
   }
 
-  /// Kernels and transfers take on the next path what they would have taken on the last one beside what ran there: each
-  /// loses what of its time was spent below full speed.
+  /// What work of @p seconds takes at the mean speed that it had on the last path, where it @p lost so many seconds.
+  static double lengthened(double seconds, const Interval& on_path, double lost) {
+    const double wall = on_path.end - on_path.begin;
+    return wall > 0.0 ? seconds * wall / (wall - lost) : seconds;
+  }
+
+  /// Kernels and transfers take on the next path what they would have taken on the last one beside what ran there.
   void lengthen() {
     std::vector<double> lost = lost_to_shared_nics();
     for (std::size_t c = 0; c < classes_.size(); ++c) {
@@ -255,8 +260,9 @@ class Estimation {
       for (std::size_t t = 0; t < g.tasks.size(); ++t) {
         const int id = g.tasks[t].rendezvous;
         if (id < 0) {
+          const Interval kernel{k.begin[t], k.ends.front()[t]};
           k.kernel_seconds[t] =
-              alone_[c][t] + covered(transferring, {k.begin[t], k.ends.front()[t]}) * (1.0 - 1.0 / slowdown_.compute);
+              lengthened(alone_[c][t], kernel, covered(transferring, kernel) * (1.0 - 1.0 / slowdown_.compute));
           continue;
         }
         // Of all members, the one that computes longest beside it.
@@ -269,8 +275,9 @@ class Estimation {
     for (std::size_t i = 0; i < meetings_.size(); ++i) {
       Meeting& m = meetings_[i];
       const double wall = m.running.end - m.running.begin;
-      const double full_speed = wall > 0.0 ? 1.0 - lost[i] / wall : 1.0;  // what the other loss can still take
-      m.seconds = compiled_.rendezvous[i].seconds + lost[i] + full_speed * beside_kernels_[i];
+      const double left =
+          wall > 0.0 ? 1.0 - lost[i] / wall : 1.0;  // of the time that kernels beside it take their part
+      m.seconds = lengthened(compiled_.rendezvous[i].seconds, m.running, lost[i] + left * beside_kernels_[i]);
     }
     beside_kernels_.clear();
   }
