@@ -1,7 +1,7 @@
 # Flags and the two functions every target of ours is made with. Nothing here leaks to dependencies.
 
 set(STRATA_CPU_ARCH "native" CACHE STRING
-    "-march of the CPU kernels; every node that runs the binary must support it")
+    "-march of the CPU kernels; every node that runs the binary must support it; empty: as the compiler is called")
 
 add_library(strata_flags INTERFACE)
 target_compile_features(strata_flags INTERFACE cxx_std_20)
@@ -15,7 +15,7 @@ target_compile_options(strata_flags INTERFACE
 # Vector code: kernels and reductions. -ffp-contract is explicit so that every build type rounds alike.
 add_library(strata_vector_flags INTERFACE)
 target_compile_options(strata_vector_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-march=${STRATA_CPU_ARCH} -ffp-contract=fast -fno-math-errno>)
+  $<$<COMPILE_LANGUAGE:CXX>:$<$<BOOL:${STRATA_CPU_ARCH}>:-march=${STRATA_CPU_ARCH}> -ffp-contract=fast -fno-math-errno>)
 
 # strata_library(<folder> [PUBLIC lib...] [PRIVATE lib...])
 #

@@ -4,7 +4,7 @@
 #
 #   jobscripts/setup.sh            what building and running needs
 #   jobscripts/setup.sh --slurm    also what jobscripts/testbed.py and the slurm tests need
-#   jobscripts/setup.sh --checks   also what linting, sanitizers and the browser test of reports need
+#   jobscripts/setup.sh --checks   also what linting, sanitizers and the tests of reports in a browser, of zsh and of modules need
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,7 +15,7 @@ python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3 python3-ve
 for option in "$@"; do
   case $option in
     --slurm) packages+=(slurm-wlm munge) ;;
-    --checks) packages+=(clang-format-14 clang-tidy-19 libomp-19-dev chromium-headless-shell) ;;
+    --checks) packages+=(clang-format-14 clang-tidy-19 libomp-19-dev chromium-headless-shell zsh lmod tcl) ;;
     *) echo "setup: no option $option; there are --slurm and --checks" >&2; exit 2 ;;
   esac
 done

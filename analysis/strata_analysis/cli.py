@@ -32,16 +32,20 @@ def _parser() -> argparse.ArgumentParser:
         ("table", "print a short table of a sweep"),
         ("report", "write a sweep's page: one self-contained HTML file"),
     ):
-        verb = verbs.add_parser(name, help=help_text, description=help_text)
+        verb = verbs.add_parser(
+            name, help=help_text, description=help_text, epilog=f"Example:  strata {name} results/quickstart"
+        )
         verb.add_argument("results", help=results_help)
         if name == "figures":
-            verb.add_argument("--output", help="folder of the figures (default: figures/ below the results)")
+            verb.add_argument(
+                "--output", metavar="FOLDER", help="folder of the figures (default: figures/ below the results)"
+            )
     verb = verbs.add_parser(
         "compare",
         help="which strategy is faster, or how good predictions were",
         description="Step times of two strategies of one sweep, or of two sweeps, over the points that they share.",
         epilog="""examples:
-  strata compare results/x --baseline ddp --candidate zero1     two strategies
+  strata compare results/x --baseline ddp --candidate gpipe     two strategies
   strata compare results/x --baseline ddp                       all others against one
   strata compare results/x --baseline ddp --candidate 1f1b,stages=2
   strata compare before after --allow-different git_commit --allow-different binary_hash

@@ -5,17 +5,30 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
+#include "app/environment.hpp"
 #include "app/outcome.hpp"
+#include "app/shipped_folder.hpp"
 #include "app/verbs.hpp"
 #include "base/error.hpp"
 
 namespace strata::app {
+namespace {
 
-int start_analysis(const std::vector<std::string>& package_arguments) {
+std::vector<char*> null_terminated(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
+
+int start_analysis(const std::vector<std::string>& package_arguments, const Environment& environment) {
   namespace fs = std::filesystem;
   // The environment that the setup script makes stands beside build/, wherever the binary is called from; else the
   // caller's python3.
@@ -29,10 +42,17 @@ int start_analysis(const std::vector<std::string>& package_arguments) {
   }
   std::vector<std::string> words = {python, "-m", "strata_analysis"};
   words.insert(words.end(), package_arguments.begin(), package_arguments.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
+  // The package that belongs to this binary, before any other of its name.
+  std::vector<std::string> variables = environment.variables;
+  const std::string package = "PYTHONPATH=" + (shipped_folder() / "analysis").string();
+  const auto path = std::find_if(variables.begin(), variables.end(),
+                                 [](const std::string& variable) { return variable.starts_with("PYTHONPATH="); });
+  if (path == variables.end()) {
+    variables.push_back(package);
+  } else {
+    *path = package + ":" + path->substr(std::strlen("PYTHONPATH="));
+  }
+  execvpe(python.c_str(), null_terminated(words).data(), null_terminated(variables).data());
   throw UserError(fmt::format("{} cannot be started: {}; jobscripts/setup.sh makes the Python environment", python,
                               std::strerror(errno)));
 }

@@ -1,6 +1,6 @@
 #include "app/cluster_folders.hpp"
 
-#include "app/build_facts.hpp"
+#include "app/shipped_folder.hpp"
 #include "config/cluster_files.hpp"
 
 namespace strata::app {
@@ -9,7 +9,7 @@ std::vector<std::filesystem::path> cluster_folders(const std::filesystem::path& 
   std::vector<std::filesystem::path> folders = cluster_folders_above(start);
   const std::vector<std::filesystem::path> here = cluster_folders_above(std::filesystem::current_path());
   folders.insert(folders.end(), here.begin(), here.end());
-  folders.push_back(std::filesystem::path(STRATA_SOURCE_FOLDER) / "experiments" / "clusters");
+  folders.push_back(shipped_folder() / "experiments" / "clusters");
   return folders;
 }
 

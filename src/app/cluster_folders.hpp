@@ -8,8 +8,8 @@
 
 namespace strata::app {
 
-/// At and above @p start, then at and above the working directory, then in the source folder that strata was built
-/// from: the descriptions that ship are found from any folder, and one's own come first.
+/// At and above @p start, then at and above the working directory, then in shipped_folder(): the descriptions that ship
+/// are found from any folder, and one's own come first.
 std::vector<std::filesystem::path> cluster_folders(const std::filesystem::path& start);
 
 }  // namespace strata::app

@@ -62,7 +62,7 @@ Environment read_environment() {
   }
   for (char** entry = environ; *entry != nullptr; ++entry) e.variables.emplace_back(*entry);
   e.terminal = isatty(STDERR_FILENO) == 1;
-  e.colour = e.terminal && variable("NO_COLOR").empty();
+  e.colour = isatty(STDOUT_FILENO) == 1 && variable("NO_COLOR").empty();
   return e;
 }
 

@@ -21,8 +21,8 @@ struct Environment {
   std::vector<std::string> modules_loaded;  ///< LOADEDMODULES
   std::map<std::string, std::string> relevant;  ///< variables that change how a run behaves, for the record
   std::vector<std::string> variables;           ///< all of them, "NAME=value", for programs that are started
-  bool colour = false;                          ///< a terminal, and NO_COLOR is not set
-  bool terminal = false;                        ///< standard error is a terminal
+  bool colour = false;    ///< standard output is a terminal, and NO_COLOR is unset or empty (no-color.org)
+  bool terminal = false;  ///< standard error is a terminal
 };
 
 Environment read_environment();

@@ -7,11 +7,13 @@
 
 #include "app/cluster_folders.hpp"
 #include "app/outcome.hpp"
+#include "app/site_folders.hpp"
 #include "app/strategy_options.hpp"
 #include "app/verbs.hpp"
 #include "config/cluster_files.hpp"
 #include "config/reference.hpp"
 #include "cost/flops_convention.hpp"
+#include "harness/site.hpp"
 #include "ir/cluster.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
@@ -52,6 +54,14 @@ int list_clusters() {
     const Cluster cluster = read_cluster(file);
     fmt::print("{:<18} {} nodes x {} {}  {}\n", file.stem().string(), cluster.nodes, cluster.devices_per_node,
                cluster.device, cluster.description);
+  }
+  return exit_ok;
+}
+
+int list_sites() {
+  for (const std::filesystem::path& file : harness::site_files(site_folders(std::filesystem::current_path()))) {
+    const harness::Site site = harness::read_site(file);
+    fmt::print("{:<18} {}  {}\n", site.name, site.has_slurm() ? "Slurm" : "no scheduler", site.launcher);
   }
   return exit_ok;
 }

@@ -19,7 +19,7 @@ bool tells_ranks_apart(const SimulateSection& simulate) {
 
 LoweredJob lower_with(const PreparedPoint& point, Program (*lower_rank)(const PreparedPoint&, int)) {
   LoweredJob lowered;
-  RankClasses classes = rank_classes(point.plan);
+  RankClasses classes = rank_classes(point.plan, point.graph);
   if (tells_ranks_apart(point.experiment.simulate)) {
     classes.representatives.clear();
     for (std::size_t r = 0; r < classes.class_of_rank.size(); ++r) {
@@ -74,15 +74,17 @@ CostProfile load_profile(const Experiment& experiment, const std::string& experi
   return profile;
 }
 
+std::unique_ptr<CostModel> profiled_costs(const Experiment& experiment, const std::string& experiment_file) {
+  return measured_costs(load_profile(experiment, experiment_file),
+                        static_cast<int>(experiment.resources.ranks_per_node), transports_of(experiment));
+}
+
 std::unique_ptr<CostModel> cost_model(const PreparedPoint& point, const std::string& experiment_file,
                                       std::string_view key) {
   const Experiment& experiment = point.experiment;
   const std::string& word = key == "planner.cost" ? experiment.planner.cost : experiment.simulate.cost;
   const CostSource source = parse_cost_source(word);
-  if (source == CostSource::measured) {
-    return measured_costs(load_profile(experiment, experiment_file),
-                          static_cast<int>(experiment.resources.ranks_per_node), transports_of(experiment));
-  }
+  if (source == CostSource::measured) return profiled_costs(experiment, experiment_file);
   if (point.cluster.name == "this" && point.cluster.memory_bandwidth_bytes_per_second == 0.0) {
     throw UserError(
         fmt::format("{}: {} = \"{}\" needs a described cluster, and \"this\" is known by measuring alone: run `strata "

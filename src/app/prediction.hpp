@@ -24,6 +24,10 @@ std::string machine_identity();
 /// this one and the experiment's cluster is this machine.
 CostProfile load_profile(const Experiment& experiment, const std::string& experiment_file);
 
+/// Times of the profile an experiment names, for its ranks a node and its transports. @throws UserError as above, and
+/// where the profile has no rows for them.
+std::unique_ptr<CostModel> profiled_costs(const Experiment& experiment, const std::string& experiment_file);
+
 /// The cost model that option @p key asks for: simulate.cost or planner.cost. @throws UserError where the point's
 /// cluster or the profile lacks what it needs.
 std::unique_ptr<CostModel> cost_model(const PreparedPoint& point, const std::string& experiment_file,

@@ -9,6 +9,7 @@
 #include "app/cluster_folders.hpp"
 #include "app/environment.hpp"
 #include "app/plan_evaluation.hpp"
+#include "app/prediction.hpp"
 #include "app/strategy_options.hpp"
 #include "base/error.hpp"
 #include "config/cluster_files.hpp"
@@ -134,11 +135,14 @@ PreparedPoint prepare_point(const Experiment& experiment, const std::string& exp
   PreparedPoint point = without_plan(experiment, experiment_file);
   const Planner& planner = find_planner(experiment.strategy.name);
   const PlanEvaluation evaluate(point, experiment_file);
-  const PlanRequest request{.graph = point.graph,
-                            .cluster = point.cluster,
-                            .base = base_plan(experiment, point.graph, point.cluster),
-                            .options = complete_strategy_options(experiment),
-                            .evaluate = &evaluate};
+  PlanRequest request{.graph = point.graph,
+                      .cluster = point.cluster,
+                      .base = base_plan(experiment, point.graph, point.cluster),
+                      .options = complete_strategy_options(experiment),
+                      .evaluate = &evaluate};
+  if (!experiment.simulate.profile.empty()) {
+    request.measured_costs = [&] { return profiled_costs(experiment, experiment_file); };
+  }
   point.plan = planner.plan(request);
   verify(point.plan, point.graph);
   return point;

@@ -280,6 +280,7 @@ class PointRun {
 
   /// Copies of a parameter must be equal; predictions are set beside what was measured; timelines come home.
   Outcome after_training(const MemoryPeak& peak) {
+    executor_->finish();
     std::vector<ParameterChecksum> mine;
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];

@@ -1,6 +1,6 @@
 #include "app/site_folders.hpp"
 
-#include "app/build_facts.hpp"
+#include "app/shipped_folder.hpp"
 
 namespace strata::app {
 
@@ -12,7 +12,7 @@ std::vector<std::filesystem::path> site_folders(const std::filesystem::path& sta
     folders.push_back(at / "jobscripts" / "sites");
     if (at == at.parent_path()) break;
   }
-  folders.push_back(fs::path(STRATA_SOURCE_FOLDER) / "jobscripts" / "sites");
+  folders.push_back(shipped_folder() / "jobscripts" / "sites");
   return folders;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 /// @file
-/// Where sites are looked for: jobscripts/sites beside a folder and above it, then that of the source tree.
+/// Where sites are looked for: jobscripts/sites beside a folder and above it, then in shipped_folder().
 
 #include <filesystem>
 #include <vector>

@@ -41,7 +41,7 @@ int show_status(const StatusArguments& arguments, const Environment& environment
     const harness::SweepState state = state_with_queue(arguments.results, environment);
     const bool screen = arguments.watch && isatty(STDOUT_FILENO) == 1;
     if (screen) fmt::print("\033[H\033[2J");
-    fmt::print("{}{}\n", to_table(state, arguments.all), summary_line(state));
+    fmt::print("{}{}\n", to_table(state, arguments.all, environment.colour), summary_line(state));
     std::fflush(stdout);
     if (!arguments.watch || !under_way(state)) return code_of(state);
     std::this_thread::sleep_for(pause);

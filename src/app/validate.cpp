@@ -110,7 +110,7 @@ void become_standard_input(const std::string& text) {
 
 }  // namespace
 
-int validate(const ValidateArguments& arguments) {
+int validate(const ValidateArguments& arguments, const Environment& environment) {
   const Cluster cluster =
       find_cluster(arguments.cluster, cluster_folders(std::filesystem::current_path()), "--cluster");
   if (!cluster.transformer_costs) {
@@ -127,7 +127,7 @@ int validate(const ValidateArguments& arguments) {
     return exit_ok;
   }
   become_standard_input(text);
-  return start_analysis({"validate"});
+  return start_analysis({"validate"}, environment);
 }
 
 }  // namespace strata::app

@@ -12,6 +12,8 @@
 
 namespace strata::app {
 
+struct Command;
+
 /// What most verbs are given.
 struct ExperimentArguments {
   std::string file;
@@ -26,8 +28,11 @@ struct ExperimentArguments {
 int list_strategies();
 int list_models(const std::string& flops_convention, std::int64_t sequence_length);
 int list_clusters();
+int list_sites();
 /// The experiment-file reference, markdown.
 int print_reference();
+/// @param shell "bash" or "zsh".
+int print_completion(const Command& command_line, const std::string& shell);
 int expand_experiment(const ExperimentArguments& arguments, bool json);
 int print_plan(const ExperimentArguments& arguments);
 int print_program(const ExperimentArguments& arguments, int rank);
@@ -110,10 +115,10 @@ struct ValidateArguments {
   bool rows = false;           ///< print the predictions as CSV instead of the table of errors
   bool sensitivities = false;  ///< with d ln(seconds) / d ln(parameter) of every fitted parameter
 };
-int validate(const ValidateArguments& arguments);
+int validate(const ValidateArguments& arguments, const Environment& environment);
 
 /// Verbs that live once, in the Python package: replaces this process. @param package_arguments e.g. {"collect",
 /// "results/x"}.
-int start_analysis(const std::vector<std::string>& package_arguments);
+int start_analysis(const std::vector<std::string>& package_arguments, const Environment& environment);
 
 }  // namespace strata::app

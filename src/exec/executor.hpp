@@ -55,6 +55,8 @@ class Executor {
   virtual void initialize() = 0;
   /// Run the body once. @throws CommunicationError if a peer is gone.
   virtual StepMeasurement step(const StepContext& context) = 0;
+  /// Run the epilogue, after the last step: what a step leaves to the next one is completed.
+  virtual void finish() = 0;
   /// When each instruction of the last step began and ended, on this rank.
   virtual std::span<const TimelineEvent> events() const = 0;
   /// The current content of a persistent f32 buffer.

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 
 #include "base/error.hpp"
 #include "base/near_name.hpp"
@@ -61,31 +61,36 @@ Site parse_site(std::string_view text, const std::string& file_name) {
   return site;
 }
 
-Site find_site(const std::string& name_or_path, std::span<const std::filesystem::path> folders) {
+std::vector<std::filesystem::path> site_files(std::span<const std::filesystem::path> folders) {
   namespace fs = std::filesystem;
-  fs::path path = name_or_path;
-  if (!name_or_path.ends_with(".toml")) {
-    std::vector<std::string> names;
-    path.clear();
-    for (const fs::path& folder : folders) {
-      std::error_code missing;
-      for (const auto& entry : fs::directory_iterator(folder, missing)) {
-        if (entry.path().extension() != ".toml") continue;
-        names.push_back(entry.path().stem().string());
-        if (path.empty() && names.back() == name_or_path) path = entry.path();
-      }
-    }
-    if (path.empty()) {
-      std::sort(names.begin(), names.end());
-      names.erase(std::unique(names.begin(), names.end()), names.end());
-      throw UserError(fmt::format("--site {}: no such site{}; accepted: {}, or a path ending in .toml", name_or_path,
-                                  did_you_mean(name_or_path, names), fmt::join(names, ", ")));
+  std::map<std::string, fs::path> by_name;
+  for (const fs::path& folder : folders) {
+    std::error_code missing;
+    for (const auto& entry : fs::directory_iterator(folder, missing)) {
+      if (entry.path().extension() == ".toml") by_name.emplace(entry.path().stem().string(), entry.path());
     }
   }
+  std::vector<fs::path> files;
+  for (auto& [name, file] : by_name) files.push_back(std::move(file));
+  return files;
+}
+
+Site read_site(const std::filesystem::path& path) {
   std::ifstream file(path);
   if (!file) throw UserError(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   return parse_site(text, path.string());
+}
+
+Site find_site(const std::string& name_or_path, std::span<const std::filesystem::path> folders) {
+  if (name_or_path.ends_with(".toml")) return read_site(name_or_path);
+  std::vector<std::string> names;
+  for (const std::filesystem::path& file : site_files(folders)) {
+    names.push_back(file.stem().string());
+    if (names.back() == name_or_path) return read_site(file);
+  }
+  throw UserError(fmt::format("--site {}: no such site{}; accepted: {}, or a path ending in .toml", name_or_path,
+                              did_you_mean(name_or_path, names), fmt::join(names, ", ")));
 }
 
 }  // namespace strata::harness

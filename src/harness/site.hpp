@@ -34,6 +34,12 @@ struct Site {
   bool has_slurm() const { return scheduler == "slurm"; }
 };
 
+/// Every site in @p folders, by name. Of two with one name the folder that comes first has its way.
+std::vector<std::filesystem::path> site_files(std::span<const std::filesystem::path> folders);
+
+/// @throws UserError where the file cannot be read, or what parse_site throws.
+Site read_site(const std::filesystem::path& file);
+
 /// @throws UserError with file, line, key and what is accepted.
 Site parse_site(std::string_view text, const std::string& file_name);
 

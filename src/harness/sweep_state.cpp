@@ -273,7 +273,9 @@ std::string summary_line(const SweepState& state) {
   return line;
 }
 
-std::string to_table(const SweepState& state, bool all) {
+std::string to_table(const SweepState& state, bool all, bool colour) {
+  constexpr std::string_view plain, green = "\033[32m", red = "\033[31m", end = "\033[0m";
+  std::vector<std::string_view> colours = {plain};
   std::vector<std::array<std::string, 5>> rows = {{"point", "state", "tries", "job", "axes"}};
   for (const Unit& unit : state.units) {
     if (!all && unit.good()) continue;
@@ -281,6 +283,8 @@ std::string to_table(const SweepState& state, bool all) {
     const std::string message = unit.message.empty() ? "" : "  " + unit.message;
     rows.push_back({unit.point_id, unit.state(), fmt::format("{}", unit.num_attempts),
                     unit.job.empty() ? "-" : unit.job, unit.axes + block + message});
+    const bool is_bad = unit.progress == Progress::missing || (unit.progress == Progress::ended && !unit.good());
+    colours.push_back(unit.good() ? green : is_bad ? red : plain);
   }
   if (rows.size() == 1) return "";
   std::array<std::size_t, 5> widths{};
@@ -288,8 +292,15 @@ std::string to_table(const SweepState& state, bool all) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
   std::string text;
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i + 1 < row.size(); ++i) text += fmt::format("{:<{}}  ", row[i], widths[i]);
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const auto& row = rows[r];
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) {
+      const bool coloured = colour && i == 1 && !colours[r].empty();
+      if (coloured) text += colours[r];
+      text += fmt::format("{:<{}}", row[i], widths[i]);
+      if (coloured) text += end;
+      text += "  ";
+    }
     text += row.back() + "\n";
   }
   return text;

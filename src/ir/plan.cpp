@@ -346,6 +346,8 @@ void verify(const Plan& plan, const ModelGraph& graph) {
   check_word("optimizer.kind", plan.optimizer.kind, plan_words::optimizer_kind);
   check_word("optimizer.sharding", plan.optimizer.sharding, plan_words::optimizer_sharding);
   check_word("optimizer.spread", plan.optimizer.spread, plan_words::optimizer_spread);
+  check_word("optimizer.gradients", plan.optimizer.gradients, plan_words::optimizer_gradients);
+  check_word("gathered_after_recompute", plan.gathered_after_recompute, plan_words::gathered_after_recompute);
   check_real("optimizer.momentum", plan.optimizer.momentum, 0.0, 1.0);
   check_real("optimizer.beta1", plan.optimizer.beta1, 0.0, 1.0);
   check_real("optimizer.beta2", plan.optimizer.beta2, 0.0, 1.0);

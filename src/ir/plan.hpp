@@ -115,7 +115,10 @@ struct OptimizerPlan {
   double weight_decay = 0.0;
   double clip_norm = 0.0;                 ///< global norm; 0: no clipping
   std::string sharding = "intra_tensor";  ///< inter_tensor | intra_tensor; matters where os > 1
-  std::string spread = "all_gather";      ///< broadcast | all_gather
+  std::string spread = "all_gather";      ///< broadcast | all_gather: how updated parameters come back together
+  /// How a gradient that several ranks hold comes to the one that keeps a part of it: all_reduce and drop the rest
+  /// (AMSP's select and drop), or reduce_scatter, which moves half.
+  std::string gradients = "all_reduce";
   bool operator==(const OptimizerPlan&) const = default;
 };
 
@@ -136,6 +139,9 @@ struct Plan {
   Stages stages;
   std::vector<OperatorRule> operators;
   Recompute recompute = Recompute::none;  ///< where no rule says otherwise
+  /// Sharded parameters that a recomputation has gathered: keep them for the backward behind it (AMSP), or gather again
+  /// (FSDP, OSDP).
+  std::string gathered_after_recompute = "keep";
   Overlap overlap;
   OptimizerPlan optimizer;
   DTypes dtypes;

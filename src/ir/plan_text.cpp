@@ -194,6 +194,7 @@ OptimizerPlan read_optimizer(TomlReader reader) {
   reader.read("clip_norm", optimizer.clip_norm);
   reader.read_word("sharding", optimizer.sharding, plan_words::optimizer_sharding);
   reader.read_word("spread", optimizer.spread, plan_words::optimizer_spread);
+  reader.read_word("gradients", optimizer.gradients, plan_words::optimizer_gradients);
   reader.finish();
   return optimizer;
 }
@@ -218,6 +219,7 @@ std::string to_text(const Plan& plan) {
   line("seed", fmt::format("{}", plan.seed));
   line("device_capacity_bytes", fmt::format("{}", plan.device_capacity_bytes));
   line("recompute", quoted(to_string(plan.recompute)));
+  line("gathered_after_recompute", quoted(plan.gathered_after_recompute));
   line("mesh", fmt::format("{{ nodes = {}, ranks_per_node = {}, axes = {{ {} }}, placement = {} }}", plan.mesh.nodes,
                            plan.mesh.ranks_per_node, fmt::join(axes, ", "), quoted(plan.mesh.placement)));
   line("batch", fmt::format("{{ global = {} }}", plan.global_batch));
@@ -238,6 +240,7 @@ std::string to_text(const Plan& plan) {
   line("clip_norm", toml_real(plan.optimizer.clip_norm));
   line("sharding", quoted(plan.optimizer.sharding));
   line("spread", quoted(plan.optimizer.spread));
+  line("gradients", quoted(plan.optimizer.gradients));
 
   text += "\n[overlap]\n";
   line("bucket_bytes", fmt::format("{}", plan.overlap.bucket_bytes));
@@ -278,6 +281,7 @@ Plan parse_plan(const std::string& text, std::string_view file_name) {
   plan.seed = static_cast<std::uint64_t>(seed);
   reader.read("device_capacity_bytes", plan.device_capacity_bytes);
   read_recompute(reader, plan.recompute);
+  reader.read_word("gathered_after_recompute", plan.gathered_after_recompute, plan_words::gathered_after_recompute);
   child("mesh", plan.mesh, read_mesh);
   child("batch", plan.global_batch, [](TomlReader batch) {
     std::int64_t global = 1;

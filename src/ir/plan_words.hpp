@@ -23,6 +23,8 @@ constexpr std::string_view broadcast = "none | next_forward";
 constexpr std::string_view optimizer_kind = "sgd | adam | adamw";
 constexpr std::string_view optimizer_sharding = "intra_tensor | inter_tensor";
 constexpr std::string_view optimizer_spread = "all_gather | broadcast";
+constexpr std::string_view optimizer_gradients = "all_reduce | reduce_scatter";
+constexpr std::string_view gathered_after_recompute = "keep | regather";
 constexpr std::string_view compute_dtype = "f32 | bf16";
 
 }  // namespace strata::plan_words

@@ -85,7 +85,7 @@ std::string buffer_text(const Buffer& b, std::size_t index) {
                                  to_string(b.category), b.offset_bytes);
   if (b.persistent) text += " persistent";
   if (b.versions != 1) text += fmt::format(" versions={}", b.versions);
-  if (!b.parameter.empty()) text += fmt::format(" of={}+{}", b.parameter, b.parameter_begin);
+  if (!b.parameter.empty() || b.parameter_begin != 0) text += fmt::format(" of={}+{}", b.parameter, b.parameter_begin);
   return text;
 }
 

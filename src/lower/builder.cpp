@@ -8,7 +8,7 @@
 namespace strata {
 
 ProgramBuilder::ProgramBuilder(int rank, int num_ranks, std::vector<std::string> streams)
-    : order_(static_cast<int>(streams.size())), last_(streams.size(), -1) {
+    : order_(static_cast<int>(streams.size())), last_(streams.size(), -1), held_(streams.size()) {
   program_.rank = rank;
   program_.num_ranks = num_ranks;
   program_.streams = std::move(streams);
@@ -39,6 +39,7 @@ void ProgramBuilder::begin(Section next) {
   STRATA_INVARIANT(section().empty(), "a section is filled once");
   order_ = HappensBefore(static_cast<int>(program_.streams.size()));
   last_.assign(program_.streams.size(), -1);
+  held_.assign(program_.streams.size(), {});
   for (auto& list : accesses_) {
     list.clear();
   }
@@ -65,6 +66,7 @@ void ProgramBuilder::find_waits(Instruction& instruction, std::span<const int> a
   for (const Operand& operand : instruction.inputs) visit(operand, false);
   for (const Operand& operand : instruction.outputs) visit(operand, true);
   for (const int before : after) need(before);
+  for (const int before : std::exchange(held_[static_cast<std::size_t>(instruction.stream)], {})) need(before);
   for (const int wait : needed) {
     if (wait >= 0) instruction.waits.push_back({wait, 0});
   }

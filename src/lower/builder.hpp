@@ -38,6 +38,9 @@ class ProgramBuilder {
   /// cause, so that its memory may be used again.
   int emit(Instruction instruction, std::span<const int> after = {});
 
+  /// The next instruction on @p stream waits for @p instruction, although no element says so: nothing runs under it.
+  void hold(int stream, int instruction) { held_[static_cast<std::size_t>(stream)].push_back(instruction); }
+
   /// The last instruction on @p stream in this section, -1: none.
   int last_on(int stream) const { return last_[static_cast<std::size_t>(stream)]; }
 
@@ -62,6 +65,7 @@ class ProgramBuilder {
   Section current_ = Section::prologue;
   HappensBefore order_;
   std::vector<int> last_;                      ///< by stream, of this section
+  std::vector<std::vector<int>> held_;         ///< by stream: what its next instruction waits for
   std::vector<std::vector<Access>> accesses_;  ///< by buffer, of this section
 };
 

@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 #include "lower/activations.hpp"
 #include "lower/builder.hpp"
+#include "lower/gathering.hpp"
 #include "lower/operator_kernels.hpp"
 #include "lower/parameter_states.hpp"
 #include "lower/recomputation.hpp"
@@ -48,17 +49,25 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   }
   if (plan.schedule.sub_batches != 1) refuse(fmt::format("schedule.sub_batches = {}", plan.schedule.sub_batches));
   if (plan.schedule.cross_pass) refuse("schedule.cross_pass = true");
+  const bool is_sharded =
+      std::ranges::any_of(decisions, [](const OperatorDecision& d) { return d.state.os.total() > 1; });
+  const OptimizerPlan& optimizer = plan.optimizer;
+  const bool whole_tensors = optimizer.sharding == "inter_tensor";
+  if (is_sharded && (whole_tensors != (optimizer.spread == "broadcast"))) {
+    refuse(fmt::format("optimizer.sharding = {} with spread = {}", optimizer.sharding, optimizer.spread));
+  }
+  if (is_sharded && whole_tensors && optimizer.gradients == "reduce_scatter") {
+    refuse("optimizer.sharding = inter_tensor with gradients = reduce_scatter");
+  }
   if (plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
   for (std::size_t o = 0; o < decisions.size(); ++o) {
     const OperatorDecision& d = decisions[o];
     const std::string& name = graph.operators[o].name;
     const auto sharded = [&](const char* what, const Factor& f) {
-      if (f.total() != 1) refuse(fmt::format("{}: state {} = {}", name, what, to_string(f)));
+      if (f.total() != 1)
+        refuse(fmt::format("{}: state {} = {} in {} stages", name, what, to_string(f), plan.stages.count));
     };
-    sharded("p", d.state.p);
-    sharded("g", d.state.g);
-    sharded("os", d.state.os);
-    if (d.state.p_backward) sharded("p_backward", *d.state.p_backward);
+    if (plan.stages.count > 1) sharded("os", d.state.os);
     if (d.state.walks) refuse(name + ": state walks");
     if (d.layout) refuse(name + ": a layout");
     if (d.algorithm != MatmulAlgorithm::local) refuse(fmt::format("{}: algorithm = {}", name, to_string(d.algorithm)));
@@ -145,10 +154,12 @@ class StepLowering {
         place_(plan, graph, rank),
         builder_(rank, plan.mesh.num_ranks(), streams_of(place_)),
         groups_(plan, graph, place_, rank, builder_),
-        parameters_(plan, graph, operators_of(graph, place_.stage), builder_, groups_.parameters),
+        parameters_(plan, graph, operators_of(graph, place_.stage), shards_of(plan, graph, decisions_, rank), rank,
+                    builder_, groups_.parameters),
         samples_(plan.global_batch / (place_.data_size * plan.schedule.micro_batches)),
         activations_(graph, plan.dtypes.compute, samples_, builder_),
         operators_{plan, graph, builder_, activations_, parameters_},
+        gathering_(plan, graph, place_.stage, decisions_, activations_, parameters_),
         links_(plan, graph, place_.stages, place_.stage_index, groups_.parameters.stages, first_link_stream, builder_,
                activations_),
         loss_(builder_.add_buffer(
@@ -166,11 +177,14 @@ class StepLowering {
     builder_.begin(ProgramBuilder::Section::prologue);
     parameters_.initialize();
     builder_.begin(ProgramBuilder::Section::body);
+    parameters_.spread_last_updates();
     if (!computes_loss()) clear_loss();
     passes();
     reduce_loss();
-    parameters_.reduce_remaining();
+    parameters_.gradients().reduce_remaining();
     parameters_.update();
+    builder_.begin(ProgramBuilder::Section::epilogue);
+    parameters_.spread_remaining();
     return std::move(builder_).finish(workspace_bytes);
   }
 
@@ -184,6 +198,17 @@ class StepLowering {
     if (index < 0) return nullptr;
     const Block& block = graph_.blocks[static_cast<std::size_t>(index)];
     return o + 1 == block.first_operator + block.num_operators ? &block : nullptr;
+  }
+  /// Where the backward of a block, or of what stands behind the last one, begins with operator @p o: the block before
+  /// it, if that is recomputed.
+  const Block* recomputed_after(int o) const {
+    const auto at = [&](int i) -> const Operator& { return graph_.operators[static_cast<std::size_t>(i)]; };
+    if (o + 1 < place_.stage.end() && at(o + 1).block == at(o).block) return nullptr;
+    int before = o;
+    while (before >= place_.stage.first_operator && at(before).block == at(o).block) --before;
+    if (before < place_.stage.first_operator || at(before).block < 0) return nullptr;
+    const Block& block = graph_.blocks[static_cast<std::size_t>(at(before).block)];
+    return recomputes(block) ? &block : nullptr;
   }
   bool computes_loss() const { return place_.stage_index + 1 == place_.num_stages; }
 
@@ -217,7 +242,9 @@ class StepLowering {
     load_inputs();
     for (int o = place_.stage.first_operator; o < place_.stage.end(); ++o) {
       const Operator& op = graph_.operators[static_cast<std::size_t>(o)];
+      gathering_.before_forward(o, activations_.micro_batch());
       operators_.forward(op, Phase::forward);
+      gathering_.after_forward(o);
       if (op.kind == OperatorKind::cross_entropy) accumulate_loss(op);
       if (block_ending_at(o) != nullptr) {
         for (const int t : internal_[static_cast<std::size_t>(op.block)]) activations_.drop(t);
@@ -230,10 +257,16 @@ class StepLowering {
       const Block* block = block_ending_at(o);
       if (block != nullptr && recomputes(*block)) {
         for (const int again : operators_to_recompute(graph_, *block, activations_)) {
+          gathering_.before_recompute(again, activations_.micro_batch());
           operators_.forward(graph_.operators[static_cast<std::size_t>(again)], Phase::recompute);
+          gathering_.after_recompute(again);
         }
       }
+      if (const Block* next = recomputed_after(o))
+        gathering_.before_backward_of_block(*next, activations_.micro_batch());
+      gathering_.before_backward(o, activations_.micro_batch());
       operators_.backward(graph_.operators[static_cast<std::size_t>(o)]);
+      gathering_.after_backward(o);
     }
   }
 
@@ -316,6 +349,7 @@ class StepLowering {
   std::int64_t samples_;
   Activations activations_;
   OperatorLowering operators_;
+  Gathering gathering_;
   StageLinks links_;
   int loss_;
   std::vector<std::vector<int>> internal_;  ///< by block: what its forward pass here forgets

@@ -184,14 +184,14 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
 void OperatorLowering::emit_weight_gradient(const Operator& op, Instruction in) {
   std::int64_t accumulate = in.attributes.integer_or("accumulate", 0);
   for (const int p : op.parameters) {
-    const ParameterStates::Destination destination = parameters.gradient(p);
+    const GradientBuckets::Destination destination = parameters.gradients().destination(p);
     accumulate |= destination.accumulate ? std::int64_t{1} << in.outputs.size() : 0;
     in.outputs.push_back(destination.operand);
   }
   in.attributes.set("accumulate", accumulate);
   builder.emit(std::move(in));
   for (const int p : op.parameters) {
-    parameters.contributed(p, last_micro_batch);
+    parameters.gradients().contributed(p, last_micro_batch);
   }
 }
 
@@ -237,6 +237,7 @@ void OperatorLowering::backward(const Operator& op) {
                  op, Phase::backward);
       weight.inputs = {activations.value(x), dy.operand};
       emit_weight_gradient(op, std::move(weight));
+      if (!activations.needs_gradient(x)) break;
       in.inputs = {dy.operand, parameters.weight(op.parameters.front())};
       // oneDNN's convolution writes its result, its matrix product can add.
       emit_input_gradient(op, 0, std::move(in), op.kind == OperatorKind::linear);

@@ -3,49 +3,59 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <limits>
+#include <set>
 #include <utility>
 
+#include "base/collective.hpp"
 #include "base/error.hpp"
 
 namespace strata {
 
 ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
-                                 ProgramBuilder& builder, ParameterGroups groups)
+                                 std::vector<ParameterShard> shards, int rank, ProgramBuilder& builder,
+                                 ParameterGroups groups)
     : plan_(plan),
       graph_(graph),
-      operators_(operators),
+      shards_(std::move(shards)),
       builder_(builder),
-      groups_(std::move(groups)),
-      owned_(graph.parameters.size()) {
+      groups_(plan, shards_, rank, groups.data, builder),
+      operators_(operators),
+      stages_(groups.stages),
+      owned_(make_owned(operators)),
+      gradients_(plan, graph, operators, shards_, groups_, groups.copies, builder) {}
+
+std::vector<ParameterStates::Owned> ParameterStates::make_owned(std::span<const Operator> operators) {
+  std::vector<bool> used(graph_.parameters.size(), false);
   for (const Operator& op : operators) {
-    for (const int p : op.parameters) {
-      ++owned_[static_cast<std::size_t>(p)].remaining;
-    }
+    for (const int p : op.parameters) used[static_cast<std::size_t>(p)] = true;
   }
-  for (std::size_t p = 0; p < graph.parameters.size(); ++p) {
-    const Parameter& parameter = graph.parameters[p];
-    Owned& owned = owned_[p];
-    if (owned.remaining == 0) continue;
-    const auto add = [&](const char* suffix, DType dtype, Category category, bool is_master) {
-      return builder.add_buffer({.name = parameter.name + suffix,
-                                 .num_elements = parameter.num_elements(),
-                                 .dtype = dtype,
-                                 .category = category,
-                                 .persistent = true,
-                                 .parameter = is_master ? parameter.name : ""});
+  std::vector<Owned> all(graph_.parameters.size());
+  for (std::size_t p = 0; p < all.size(); ++p) {
+    if (!used[p]) continue;
+    const ParameterShard& s = shards_[p];
+    const std::string& name = graph_.parameters[p].name;
+    const Piece updated{s.held.begin + s.updated.begin, s.updated.size};  // of the flattened parameter
+    const auto add = [&](const char* suffix, const Piece& piece, DType dtype, Category category, bool is_master) {
+      return builder_.add_buffer({.name = name + suffix,
+                                  .num_elements = piece.size,
+                                  .dtype = dtype,
+                                  .category = category,
+                                  .persistent = true,
+                                  .parameter = is_master ? name : "",
+                                  .parameter_begin = piece.begin});
     };
-    const bool mixed = plan.dtypes.compute != DType::f32;
-    owned.weight = add("", plan.dtypes.compute, Category::parameter, !mixed);
-    owned.master = mixed ? add("/master", DType::f32, Category::optimizer, true) : owned.weight;
-    for (int s = 0; s < num_states(); ++s) {
+    Owned& owned = all[p];
+    owned.weight = add("", s.held, plan_.dtypes.compute, Category::parameter, !mixed());
+    owned.master = {owned.weight, s.updated.begin, s.updated.size, 0};
+    if (mixed()) owned.master = builder_.whole(add("/master", updated, DType::f32, Category::optimizer, true));
+    for (int i = 0; i < num_states(); ++i) {
       owned.states.push_back(add(num_states() == 1 ? "/momentum"
-                                 : s == 0          ? "/m"
+                                 : i == 0          ? "/m"
                                                    : "/v",
-                                 DType::f32, Category::optimizer, false));
+                                 updated, DType::f32, Category::optimizer, false));
     }
   }
-  assign_buckets();
+  return all;
 }
 
 int ParameterStates::num_states() const {
@@ -55,57 +65,13 @@ int ParameterStates::num_states() const {
   return 2;
 }
 
-void ParameterStates::assign_buckets() {
-  // A gradient is complete after the backward of the first operator, in graph order, that uses the parameter.
-  std::vector<int> first_use(owned_.size(), std::numeric_limits<int>::max());
-  for (std::size_t o = operators_.size(); o-- > 0;) {
-    for (const int p : operators_[o].parameters) {
-      first_use[static_cast<std::size_t>(p)] = static_cast<int>(o);
-    }
-  }
-  std::vector<int> by_completion;
-  for (std::size_t p = 0; p < owned_.size(); ++p) {
-    if (owned_[p].held()) by_completion.push_back(static_cast<int>(p));
-  }
-  std::ranges::stable_sort(by_completion, std::ranges::greater{},
-                           [&](int p) { return first_use[static_cast<std::size_t>(p)]; });
-
-  std::int64_t filled = 0;
-  bool closed = true;
-  for (const int p : by_completion) {
-    // A parameter with copies elsewhere is summed and counted by itself: its bucket has no other.
-    const auto copies = groups_.copies.find(p);
-    const bool has_copies = copies != groups_.copies.end();
-    if (closed || has_copies) {
-      buckets_.emplace_back();
-      buckets_.back().counted = !has_copies || copies->second.counted;
-      filled = 0;
-    }
-    Owned& owned = owned_[static_cast<std::size_t>(p)];
-    owned.bucket = static_cast<int>(buckets_.size()) - 1;
-    owned.bucket_begin = filled;
-    filled += graph_.parameters[static_cast<std::size_t>(p)].num_elements();
-    buckets_.back().parameters.push_back(p);
-    ++buckets_.back().incomplete;
-    closed = has_copies || filled * size_of(plan_.dtypes.gradient) >= plan_.overlap.bucket_bytes;
-  }
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const Owned& last = owned_[static_cast<std::size_t>(buckets_[b].parameters.back())];
-    buckets_[b].buffer = builder_.add_buffer(
-        {.name = fmt::format("gradients[{}]", b),
-         .num_elements = last.bucket_begin +
-                         graph_.parameters[static_cast<std::size_t>(buckets_[b].parameters.back())].num_elements(),
-         .dtype = plan_.dtypes.gradient,
-         .category = Category::gradient});
-  }
-}
-
 void ParameterStates::initialize() {
   for (std::size_t p = 0; p < owned_.size(); ++p) {
     const Parameter& parameter = graph_.parameters[p];
     const Owned& owned = owned_[p];
     if (!owned.held()) continue;
     const auto emit = [&](Kernel kernel, std::vector<Operand> inputs, Operand output, Attributes attributes) {
+      if (output.num_elements == 0) return;
       attributes.set("elements", output.num_elements);
       builder_.emit({.kernel = kernel,
                      .phase = Phase::setup,
@@ -115,12 +81,17 @@ void ParameterStates::initialize() {
                      .attributes = std::move(attributes)});
     };
     const Initializer& initializer = parameter.initializer;
-    emit(Kernel::initialize, {}, builder_.whole(owned.master),
-         {{"distribution", std::int64_t{static_cast<int>(initializer.kind)}},
-          {"a", initializer.a},
-          {"b", initializer.b}});
-    if (owned.weight != owned.master) {
-      emit(Kernel::copy, {builder_.whole(owned.master)}, builder_.whole(owned.weight), {});
+    const Attributes values = {
+        {"distribution", std::int64_t{static_cast<int>(initializer.kind)}}, {"a", initializer.a}, {"b", initializer.b}};
+    const Operand weight = builder_.whole(owned.weight);
+    if (!mixed()) {
+      emit(Kernel::initialize, {}, weight, values);
+    } else {
+      emit(Kernel::initialize, {}, owned.master, values);
+      const bool has_all = owned.master.num_elements == weight.num_elements;
+      emit(has_all ? Kernel::copy : Kernel::initialize,
+           has_all ? std::vector<Operand>{owned.master} : std::vector<Operand>{}, weight,
+           has_all ? Attributes{} : values);
     }
     for (const int state : owned.states) {
       emit(Kernel::fill, {}, builder_.whole(state), {{"value", 0.0}});
@@ -128,66 +99,57 @@ void ParameterStates::initialize() {
   }
 }
 
-Operand ParameterStates::weight(int parameter) const {
-  return builder_.whole(owned_[static_cast<std::size_t>(parameter)].weight);
-}
-
-ParameterStates::Destination ParameterStates::gradient(int parameter) {
+void ParameterStates::gather(int parameter, Phase phase, int micro_batch) {
   Owned& owned = owned_[static_cast<std::size_t>(parameter)];
-  const Operand operand{buckets_[static_cast<std::size_t>(owned.bucket)].buffer, owned.bucket_begin,
-                        graph_.parameters[static_cast<std::size_t>(parameter)].num_elements(), 0};
-  const bool accumulate = owned.written;
-  owned.written = true;
-  return {operand, accumulate};
-}
-
-void ParameterStates::contributed(int parameter, bool last_micro_batch) {
-  if (!last_micro_batch) {
-    return;
-  }
-  Owned& owned = owned_[static_cast<std::size_t>(parameter)];
-  STRATA_INVARIANT(owned.remaining > 0,
-                   "a contribution too many to " + graph_.parameters[static_cast<std::size_t>(parameter)].name);
-  if (--owned.remaining > 0) {
-    return;
-  }
-  Bucket& bucket = buckets_[static_cast<std::size_t>(owned.bucket)];
-  if (--bucket.incomplete == 0 && plan_.overlap.all_reduce == "backward") {
-    reduce(bucket, static_cast<std::size_t>(owned.bucket));
-  }
-}
-
-void ParameterStates::reduce(Bucket& bucket, std::size_t index) {
-  bucket.reduced = true;
-  if (groups_.data >= 0) {
-    all_reduce_bucket(bucket, groups_.data, fmt::format("gradients[{}]", index));
-  }
-}
-
-void ParameterStates::all_reduce_bucket(const Bucket& bucket, int group, std::string name) {
-  const Operand all = builder_.whole(bucket.buffer);
+  if (!is_gathered(parameter) || owned.gathered >= 0) return;
+  if (std::exchange(owned.spread_is_due, false)) spread(parameter);
+  const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
+  const bool from_secondary = phase != Phase::forward && owned.secondary.has_value();
+  owned.gathered = builder_.add_buffer({.name = description.name + "/gathered",
+                                        .num_elements = description.num_elements(),
+                                        .dtype = plan_.dtypes.compute,
+                                        .category = Category::communication});
+  const int before = builder_.last_on(compute_stream);
+  const ShardGroups::Set& groups = groups_.of(parameter);
   builder_.emit({.kernel = Kernel::none,
-                 .collective = Collective::all_reduce,
-                 .group = group,
+                 .collective = Collective::all_gather,
+                 .group = from_secondary ? groups.secondary : groups.parameter,
                  .stream = communication_stream,
-                 .phase = Phase::reduce,
-                 .name = std::move(name),
-                 .inputs = {all},
-                 .outputs = {all}});
+                 .phase = phase,
+                 .micro_batch = micro_batch,
+                 .name = description.name,
+                 .inputs = {from_secondary ? *owned.secondary : builder_.whole(owned.weight)},
+                 .outputs = {builder_.whole(owned.gathered)}},
+                {&before, before >= 0 ? 1U : 0U});
+  if (groups.secondary >= 0 && !owned.secondary) keep_secondary(parameter);
 }
 
-void ParameterStates::reduce_remaining() {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    STRATA_INVARIANT(buckets_[b].incomplete == 0, "a gradient is missing");
-    if (!buckets_[b].reduced) {
-      reduce(buckets_[b], b);
-    }
-  }
-  // In the order of the graph's parameters, which all stages share.
-  for (const auto& [p, copies] : groups_.copies) {
-    all_reduce_bucket(buckets_[static_cast<std::size_t>(owned_[static_cast<std::size_t>(p)].bucket)], copies.group,
-                      graph_.parameters[static_cast<std::size_t>(p)].name);
-  }
+/// This rank's part of the second copy, out of the whole that has just been gathered.
+void ParameterStates::keep_secondary(int parameter) {
+  Owned& owned = owned_[static_cast<std::size_t>(parameter)];
+  const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
+  const ShardGroups::Set& groups = groups_.of(parameter);
+  const Chunk part = chunk_of(description.num_elements(), groups.num_secondary, groups.secondary_index);
+  owned.secondary = Operand{owned.weight, 0, 0, 0};
+  if (part.size() == 0) return;
+  owned.secondary = builder_.whole(builder_.add_buffer({.name = description.name + "/secondary",
+                                                        .num_elements = part.size(),
+                                                        .dtype = plan_.dtypes.compute,
+                                                        .category = Category::parameter}));
+  builder_.emit({.kernel = Kernel::copy,
+                 .phase = Phase::forward,
+                 .name = description.name,
+                 .inputs = {{owned.gathered, part.begin, part.size(), 0}},
+                 .outputs = {*owned.secondary},
+                 .attributes = {{"elements", part.size()}}});
+}
+
+Operand ParameterStates::weight(int parameter) const {
+  const Owned& owned = owned_[static_cast<std::size_t>(parameter)];
+  if (!is_gathered(parameter)) return builder_.whole(owned.weight);
+  STRATA_INVARIANT(owned.gathered >= 0,
+                   graph_.parameters[static_cast<std::size_t>(parameter)].name + " has not been gathered");
+  return builder_.whole(owned.gathered);
 }
 
 /// @return the buffer of the factor that clips.
@@ -199,35 +161,27 @@ int ParameterStates::gradient_norm() {
   const int sum = scalar("gradient_norm/sum_of_squares", false);
   const int factor = scalar("gradient_norm/factor", false);
   const int norm = scalar("gradient_norm", true);
-  bool accumulate = false;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    if (!buckets_[b].counted) continue;
-    const Operand all = builder_.whole(buckets_[b].buffer);
-    builder_.emit({.kernel = Kernel::sum_of_squares,
-                   .phase = Phase::update,
-                   .name = fmt::format("gradients[{}]", b),
-                   .inputs = {all},
-                   .outputs = {builder_.whole(sum)},
-                   .attributes = {{"elements", all.num_elements}, {"accumulate", std::int64_t{accumulate ? 1 : 0}}}});
-    accumulate = true;
+  const std::vector<GradientBuckets::Counted> counted = gradients_.counted();
+  // What every rank has in full comes first; then one sum a way of sharding, over the ranks that share it.
+  std::vector<int> sharded_over;
+  for (const auto& part : counted) {
+    if (part.group >= 0 && std::ranges::find(sharded_over, part.group) == sharded_over.end()) {
+      sharded_over.push_back(part.group);
+    }
   }
-  if (!accumulate) {
-    builder_.emit({.kernel = Kernel::fill,
-                   .phase = Phase::update,
-                   .name = "gradient_norm",
-                   .outputs = {builder_.whole(sum)},
-                   .attributes = {{"elements", std::int64_t{1}}, {"value", 0.0}}});
-  }
-  if (groups_.stages >= 0) {
-    builder_.emit({.kernel = Kernel::none,
-                   .collective = Collective::all_reduce,
-                   .group = groups_.stages,
-                   .stream = communication_stream,
+  add_squares(counted, -1, sum);
+  for (const int group : sharded_over) {
+    const int shared = scalar("gradient_norm/sharded", false);
+    add_squares(counted, group, shared);
+    all_reduce_norm(shared, group);
+    builder_.emit({.kernel = Kernel::accumulate,
                    .phase = Phase::update,
                    .name = "gradient_norm",
-                   .inputs = {builder_.whole(sum)},
-                   .outputs = {builder_.whole(sum)}});
+                   .inputs = {builder_.whole(shared)},
+                   .outputs = {builder_.whole(sum)},
+                   .attributes = {{"elements", std::int64_t{1}}}});
   }
+  if (stages_ >= 0) all_reduce_norm(sum, stages_);
   builder_.emit({.kernel = Kernel::clip_factor,
                  .phase = Phase::update,
                  .name = "gradient_norm",
@@ -238,33 +192,64 @@ int ParameterStates::gradient_norm() {
   return factor;
 }
 
+/// The sum of squares of the parts that @p group shares; 0 where there are none.
+void ParameterStates::add_squares(std::span<const GradientBuckets::Counted> parts, int group, int sum) {
+  bool accumulate = false;
+  for (const auto& part : parts) {
+    if (part.group != group || part.operand.num_elements == 0) continue;
+    builder_.emit(
+        {.kernel = Kernel::sum_of_squares,
+         .phase = Phase::update,
+         .name = part.name,
+         .inputs = {part.operand},
+         .outputs = {builder_.whole(sum)},
+         .attributes = {{"elements", part.operand.num_elements}, {"accumulate", std::int64_t{accumulate ? 1 : 0}}}});
+    accumulate = true;
+  }
+  if (accumulate) return;
+  builder_.emit({.kernel = Kernel::fill,
+                 .phase = Phase::update,
+                 .name = "gradient_norm",
+                 .outputs = {builder_.whole(sum)},
+                 .attributes = {{"elements", std::int64_t{1}}, {"value", 0.0}}});
+}
+
+void ParameterStates::all_reduce_norm(int sum, int group) {
+  builder_.emit({.kernel = Kernel::none,
+                 .collective = Collective::all_reduce,
+                 .group = group,
+                 .stream = communication_stream,
+                 .phase = Phase::update,
+                 .name = "gradient_norm",
+                 .inputs = {builder_.whole(sum)},
+                 .outputs = {builder_.whole(sum)}});
+}
+
 void ParameterStates::update() {
   const int factor = plan_.optimizer.clip_norm > 0.0 ? gradient_norm() : -1;
-  for (const Bucket& bucket : buckets_) {
-    for (const int p : bucket.parameters) {
-      emit_update(p, factor);
-    }
+  for (const int p : gradients_.parameters()) {
+    emit_update(p, factor);
+    if (!spreads_late()) spread(p);
   }
 }
 
 void ParameterStates::emit_update(int parameter, int factor_buffer) {
   const Owned& owned = owned_[static_cast<std::size_t>(parameter)];
+  const Piece& updated = shard(parameter).updated;
+  if (updated.size == 0) return;
   const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
   const OptimizerPlan& optimizer = plan_.optimizer;
   Instruction in{.phase = Phase::update, .name = description.name};
-  in.inputs = {
-      {buckets_[static_cast<std::size_t>(owned.bucket)].buffer, owned.bucket_begin, description.num_elements(), 0}};
+  in.inputs = {gradients_.reduced(parameter)};
   if (factor_buffer >= 0) {
     in.inputs.push_back(builder_.whole(factor_buffer));
   }
-  in.outputs = {builder_.whole(owned.master)};
+  in.outputs = {owned.master};
   for (const int state : owned.states) {
     in.outputs.push_back(builder_.whole(state));
   }
-  if (owned.weight != owned.master) {
-    in.outputs.push_back(builder_.whole(owned.weight));
-  }
-  in.attributes = {{"elements", description.num_elements()},
+  if (mixed()) in.outputs.push_back({owned.weight, updated.begin, updated.size, 0});
+  in.attributes = {{"elements", updated.size},
                    {"weight_decay", description.weight_decay ? optimizer.weight_decay : 0.0}};
   if (optimizer.kind == "sgd") {
     in.kernel = owned.states.empty() ? Kernel::sgd : Kernel::sgd_momentum;
@@ -279,6 +264,45 @@ void ParameterStates::emit_update(int parameter, int factor_buffer) {
     in.attributes.set("decoupled", optimizer.kind == "adamw" ? 1 : 0);
   }
   builder_.emit(std::move(in));
+}
+
+void ParameterStates::spread_last_updates() {
+  if (!spreads_late()) return;
+  std::set<int> seen;
+  for (const Operator& op : operators_) {
+    for (const int p : op.parameters) {
+      if (!seen.insert(p).second) continue;
+      if (is_gathered(p)) {
+        owned_[static_cast<std::size_t>(p)].spread_is_due = true;
+      } else {
+        spread(p);
+      }
+    }
+  }
+}
+
+void ParameterStates::spread_remaining() {
+  if (!spreads_late()) return;
+  for (const int p : gradients_.parameters()) spread(p);
+}
+
+/// The p shard is put together again from what its ranks have updated.
+void ParameterStates::spread(int parameter) {
+  const ParameterShard& s = shard(parameter);
+  const int group = groups_.of(parameter).spread;
+  if (group < 0 || s.held.size == 0) return;
+  const Operand all = builder_.whole(owned_[static_cast<std::size_t>(parameter)].weight);
+  const bool whole_tensors = plan_.optimizer.sharding == "inter_tensor";
+  const Operand own{all.buffer, s.updated.begin, s.updated.size, 0};
+  builder_.emit({.kernel = Kernel::none,
+                 .collective = whole_tensors ? Collective::broadcast : Collective::all_gather,
+                 .group = group,
+                 .root = whole_tensors ? s.owner : 0,
+                 .stream = communication_stream,
+                 .phase = Phase::update,
+                 .name = graph_.parameters[static_cast<std::size_t>(parameter)].name,
+                 .inputs = {whole_tensors ? all : own},
+                 .outputs = {all}});
 }
 
 }  // namespace strata

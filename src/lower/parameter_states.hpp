@@ -1,102 +1,103 @@
 #pragma once
 
 /// @file
-/// Parameters, gradients and optimizer states of one rank: their buffers, initial values, reduction and update.
+/// Parameters and optimizer states of one rank: their buffers, initial values, gathers and updates. Gradients are in
+/// gradient_buckets.
 ///
-/// Gradients stand in buckets, in the order in which the backward pass completes them, so that one all-reduce a bucket
-/// can start as soon as its last gradient is there. Today every state is replicated over the data axis; shards refine
-/// this file.
+/// A rank keeps its p shard of every parameter in the compute dtype and its os shard of master values and moments
+/// (shards.hpp). A parameter that is sharded is gathered before a kernel reads it; who does so when is gathering's
+/// business. After the update the p shard is put together again over the os/p ranks: all-gathers a tensor where each
+/// updated a chunk, broadcasts where each updated whole tensors.
 ///
 /// A stage holds the parameters that its operators use. One that several stages use (a head tied to the embedding) is
 /// held by each of them, as in Megatron-LM: equal initial values, then equal updates, because the copies' gradients are
 /// summed before each.
 
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "ir/model_graph.hpp"
 #include "ir/plan.hpp"
 #include "lower/builder.hpp"
+#include "lower/gradient_buckets.hpp"
+#include "lower/shard_groups.hpp"
+#include "ir/shards.hpp"
+#include "lower/streams.hpp"
 
 namespace strata {
 
-/// Stream numbers of every Program that is lowered here.
-constexpr int compute_stream = 0;
-constexpr int communication_stream = 1;
-
-/// Whom a rank sums gradients with: groups of its Program, -1: nobody.
+/// Whom a rank shares parameters with: groups of its Program, -1: nobody.
 struct ParameterGroups {
-  int data = -1;    ///< the replicas of this rank's stage
-  int stages = -1;  ///< a rank of each stage: together they hold every parameter
-  /// A parameter that other stages use too.
-  struct Copies {
-    int group = -1;        ///< a rank of each of these stages
-    bool counted = false;  ///< in the norm of all gradients: by one of the copies
-  };
-  std::map<int, Copies> copies{};  ///< by parameter
+  int data = -1;                 ///< the replicas of this rank's stage
+  int stages = -1;               ///< a rank of each stage: together they hold every parameter
+  std::map<int, Copies> copies;  ///< by parameter
 };
 
 class ParameterStates {
  public:
   /// @param operators of this rank's stage.
   ParameterStates(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
-                  ProgramBuilder& builder, ParameterGroups groups);
+                  std::vector<ParameterShard> shards, int rank, ProgramBuilder& builder, ParameterGroups groups);
 
   /// Prologue: initial values by global index, zero states.
   void initialize();
 
-  /// What kernels read: the compute dtype.
+  /// True where no rank holds all of @p parameter between its uses.
+  bool is_gathered(int parameter) const { return groups_.of(parameter).parameter >= 0; }
+  /// All of @p parameter will be on this rank when a kernel reads it. Starts once what has been issued to the compute
+  /// stream is done. Nothing to do where it is there. @p phase forward: from the p shards; else from the second copy
+  /// (ZeRO++) where there is one.
+  void gather(int parameter, Phase phase, int micro_batch);
+  /// Whoever reads it next gathers it again.
+  void release(int parameter) { owned_[static_cast<std::size_t>(parameter)].gathered = -1; }
+
+  /// What kernels read: the compute dtype. @throws InternalError if it is sharded and has not been gathered.
   Operand weight(int parameter) const;
 
-  /// Where a kernel puts its contribution to a gradient. `accumulate`: an earlier contribution of this step is there.
-  struct Destination {
-    Operand operand;
-    bool accumulate = false;
-  };
-  Destination gradient(int parameter);
+  GradientBuckets& gradients() { return gradients_; }
 
-  /// A contribution to @p parameter has been emitted. The last one of the last micro-batch completes it; a complete
-  /// bucket is reduced at once if the plan overlaps reduction with backward.
-  void contributed(int parameter, bool last_micro_batch);
-
-  /// After backward: the reductions that were not overlapped, and those over the copies of a parameter.
-  void reduce_remaining();
   /// Gradient norm and clipping where the plan asks for it, then the optimizer, bucket by bucket.
   void update();
 
+  /// Where updates are spread under the next step (overlap.broadcast = next_forward): at the beginning of a step those
+  /// of the step before, in the order of its forward; those of sharded parameters just before they are gathered.
+  void spread_last_updates();
+  /// Epilogue: of the last step.
+  void spread_remaining();
+
  private:
   struct Owned {
-    int weight = -1;          ///< compute dtype
-    int master = -1;          ///< f32; the same buffer as weight where compute is f32
-    std::vector<int> states;  ///< f32: momentum, or first and second moment
-    int bucket = -1;
-    std::int64_t bucket_begin = 0;
-    int remaining = 0;     ///< contributions of the last micro-batch still to come; at first those of any micro-batch
-    bool written = false;  ///< this step
+    int weight = -1;                   ///< p shard, compute dtype
+    Operand master;                    ///< os shard, f32; a part of the weight's buffer where compute is f32
+    std::vector<int> states;           ///< os shard, f32: momentum, or first and second moment
+    int gathered = -1;                 ///< all of it, for the kernels that are being issued
+    bool spread_is_due = false;        ///< this step's first gather waits for the last step's updates
+    std::optional<Operand> secondary;  ///< this rank's part of the second copy, once this step's forward has made it
     bool held() const { return weight >= 0; }
   };
-  struct Bucket {
-    int buffer = -1;
-    std::vector<int> parameters;
-    int incomplete = 0;
-    bool reduced = false;
-    bool counted = true;  ///< in the norm of all gradients
-  };
-  void assign_buckets();
-  void reduce(Bucket& bucket, std::size_t index);
-  void all_reduce_bucket(const Bucket& bucket, int group, std::string name);
+  std::vector<Owned> make_owned(std::span<const Operator> operators);
+  void keep_secondary(int parameter);
   int gradient_norm();
+  void add_squares(std::span<const GradientBuckets::Counted> parts, int group, int sum);
+  void all_reduce_norm(int sum, int group);
   void emit_update(int parameter, int factor_buffer);
+  void spread(int parameter);
   int num_states() const;
+  bool spreads_late() const { return plan_.overlap.broadcast == "next_forward"; }
+  bool mixed() const { return plan_.dtypes.compute != DType::f32; }
+  const ParameterShard& shard(int parameter) const { return shards_[static_cast<std::size_t>(parameter)]; }
 
   const Plan& plan_;
   const ModelGraph& graph_;
-  std::span<const Operator> operators_;
+  std::vector<ParameterShard> shards_;  ///< by parameter of the graph
   ProgramBuilder& builder_;
-  ParameterGroups groups_;
+  ShardGroups groups_;
+  std::span<const Operator> operators_;
+  int stages_;
   std::vector<Owned> owned_;  ///< by parameter of the graph; those of other stages are empty
-  std::vector<Bucket> buckets_;
+  GradientBuckets gradients_;
 };
 
 }  // namespace strata

@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string>
+
+#include "base/collective.hpp"
+#include "ir/shards.hpp"
 
 namespace strata {
 namespace {
@@ -35,14 +39,36 @@ std::string signature(const Plan& plan, int rank) {
   return text;
 }
 
+/// Sizes of all shards of a rank.
+std::string shard_sizes(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions,
+                        int rank) {
+  std::string text;
+  const std::vector<ParameterShard> shards = shards_of(plan, graph, decisions, rank);
+  for (std::size_t p = 0; p < shards.size(); ++p) {
+    const ParameterShard& shard = shards[p];
+    text += fmt::format("{}/{}", shard.held.size, shard.updated.size);
+    if (const auto& second = shard.factors.p_backward) {
+      text += fmt::format("/{}", chunk_of(graph.parameters[p].num_elements(), second->total(),
+                                          index_between(plan.mesh, *second, {}, rank))
+                                     .size());
+    }
+    text += ',';
+  }
+  return text;
+}
+
 }  // namespace
 
-RankClasses rank_classes(const Plan& plan) {
+RankClasses rank_classes(const Plan& plan, const ModelGraph& graph) {
+  const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+  const bool is_sharded =
+      std::ranges::any_of(decisions, [](const OperatorDecision& d) { return d.state.os.total() > 1; });
   RankClasses classes;
   std::map<std::string, int> known;
   for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
     const auto [found, is_new] =
-        known.try_emplace(signature(plan, rank), static_cast<int>(classes.representatives.size()));
+        known.try_emplace(signature(plan, rank) + (is_sharded ? shard_sizes(plan, graph, decisions, rank) : ""),
+                          static_cast<int>(classes.representatives.size()));
     if (is_new) classes.representatives.push_back(rank);
     classes.class_of_rank.push_back(found->second);
   }

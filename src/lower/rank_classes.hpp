@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "ir/model_graph.hpp"
 #include "ir/plan.hpp"
 
 namespace strata {
@@ -15,8 +16,9 @@ struct RankClasses {
   std::vector<int> representatives;  ///< by class: its lowest rank
 };
 
-/// Ranks are equal where they differ along the data axis alone. Shares of a tensor that the data ranks do not divide
-/// differ by an element or are empty at the end; times are taken from the full tensor, so this separates nobody.
-RankClasses rank_classes(const Plan& plan);
+/// Ranks are equal where they differ along the data axis alone and hold shards of equal sizes. Chunks of a collective
+/// that the ranks do not divide differ by an element or are empty at the end; times are taken from the full tensor, so
+/// they separate nobody.
+RankClasses rank_classes(const Plan& plan, const ModelGraph& graph);
 
 }  // namespace strata

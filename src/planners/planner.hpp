@@ -4,13 +4,16 @@
 /// The contract every mode implements: one mode a file, a pure function from a request to a plan.
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "cost/cost_model.hpp"
 #include "ir/cluster.hpp"
 #include "ir/evaluate.hpp"
 #include "ir/model_graph.hpp"
@@ -39,6 +42,8 @@ struct PlanRequest {
   /// Predicts bytes and seconds of a plan with the costs that [planner] names, by simulation or by estimate: lowering
   /// is what takes the time, so formulas decide first and this has the last word. Null where nothing predicts.
   const Evaluate* evaluate = nullptr;
+  /// Times of collectives from the experiment's profile; null where it names none.
+  std::function<std::unique_ptr<CostModel>()> measured_costs = nullptr;
 };
 
 /// A mode. Stateless; safe to call from any thread.

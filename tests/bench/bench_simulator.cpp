@@ -58,7 +58,7 @@ struct Lowered {
 
 Lowered lowered(const Plan& plan, const ModelGraph& graph) {
   Lowered result;
-  RankClasses classes = rank_classes(plan);
+  RankClasses classes = rank_classes(plan, graph);
   for (const int rank : classes.representatives) {
     result.programs.push_back(lower(plan, graph, rank, [](const Program&, const Instruction&) { return 0; }));
   }

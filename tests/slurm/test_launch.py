@@ -1,5 +1,6 @@
 """strata under srun: ranks of a node are those of a network namespace, and a wrong launch is refused in words."""
 
+import json
 import xml.etree.ElementTree as ElementTree
 
 import h5py
@@ -43,6 +44,11 @@ def test_two_levels_are_recorded(testbed, strata, tmp_path):
     assert facts["launcher"] == "srun"
 
 
+def recorded(results):
+    """How the attempts ended."""
+    return [json.loads(file.read_text())["status"] for file in results.rglob("*.status.json")]
+
+
 def sentence(ended):
     """What strata said, and that it is one sentence."""
     assert ended.returncode == 2, ended.stdout + ended.stderr
@@ -55,7 +61,7 @@ def test_mpi_none_is_refused(testbed, strata, tmp_path):
         said = sentence(testbed.srun(2, 4, strata, *verb, launcher=WITHOUT_PMI))
         assert "MPI started 1 rank but SLURM_STEP_NUM_TASKS is 4" in said
         assert "srun --mpi=pmi2" in said
-    assert not list(tmp_path.iterdir())
+    assert recorded(tmp_path) == ["launcher_mismatch"]
 
 
 def test_no_launcher_in_a_job_is_refused(testbed, strata, tmp_path):
@@ -75,4 +81,4 @@ def test_a_wrong_task_count_is_refused(testbed, strata, tmp_path):
         testbed.srun(2, 4, "--overcommit", "--distribution=plane=3", strata, "run", FIRST, "--results", tmp_path)
     )
     assert "node n1 runs 3 ranks but the plan has 2" in said
-    assert not list(tmp_path.iterdir())
+    assert recorded(tmp_path) == ["launcher_mismatch"] * 3

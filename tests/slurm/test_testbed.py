@@ -97,9 +97,9 @@ def submit(testbed, *words):
 
 
 def test_an_urgent_job_preempts_and_the_other_is_requeued(testbed):
-    victim = submit(testbed, "-N4", "--wrap", "sleep 100")
+    victim = submit(testbed, "-N4", "--exclusive", "--wrap", "sleep 100")
     wait_until(lambda: testbed.job(victim)["JobState"] == "RUNNING", 20, "the first job runs")
-    urgent = submit(testbed, "-N4", "--partition=urgent", "--wrap", "sleep 1")
+    urgent = submit(testbed, "-N4", "--exclusive", "--partition=urgent", "--wrap", "sleep 1")
     wait_until(lambda: testbed.job(urgent)["JobState"] in ("RUNNING", "COMPLETED"), 30, "the urgent job runs")
     wait_until(lambda: testbed.job(victim)["Restarts"] == "1", 20, "the first job is requeued")
     testbed.check("scancel", victim)

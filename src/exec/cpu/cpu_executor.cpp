@@ -34,6 +34,7 @@ CpuExecutor::CpuExecutor(const Program& program, comm::Engine& engine, InputSour
   }
   prologue_ = bind(program.prologue, inputs, seed);
   body_ = bind(program.body, inputs, seed);
+  epilogue_ = bind(program.epilogue, inputs, seed);
   events_.resize(program.body.size());
 }
 
@@ -79,6 +80,8 @@ std::vector<CpuExecutor::Bound> CpuExecutor::bind(const std::vector<Instruction>
 }
 
 void CpuExecutor::initialize() { run(program_.prologue, prologue_, {}); }
+
+void CpuExecutor::finish() { run(program_.epilogue, epilogue_, {}); }
 
 StepMeasurement CpuExecutor::step(const StepContext& context) {
   measurement_ = {};

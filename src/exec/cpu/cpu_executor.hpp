@@ -29,6 +29,7 @@ class CpuExecutor final : public Executor {
 
   void initialize() override;
   StepMeasurement step(const StepContext& context) override;
+  void finish() override;
   std::span<const TimelineEvent> events() const override { return events_; }
   std::span<const float> read(int buffer) const override;
   std::int64_t touched_bytes() const override { return arena_.touched_bytes(); }
@@ -52,6 +53,7 @@ class CpuExecutor final : public Executor {
   std::deque<std::string> labels_;  ///< requests keep pointers to these
   std::vector<Bound> prologue_;
   std::vector<Bound> body_;
+  std::vector<Bound> epilogue_;
   std::vector<comm::Ticket> after_;  ///< scratch of run()
   std::vector<TimelineEvent> events_;
   StepMeasurement measurement_;

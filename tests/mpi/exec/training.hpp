@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -110,20 +112,29 @@ struct Training {
   std::function<void(const std::string& parameter, std::span<float> values)> initial;
 };
 
-/// @p mode on @p num_ranks ranks of the world: all of them, or 1, where every rank trains the whole batch alone.
-inline Trained train(const Training& training, const std::string& mode, int num_ranks, const comm::World& world,
-                     comm::Engine& engine) {
-  Plan base = training.plan;
-  base.strategy = mode;
-  base.mesh.ranks_per_node = num_ranks;
-  const Cluster cluster;
-  PlanRequest request{.graph = training.graph, .cluster = cluster, .base = base, .options = {}};
-  for (const OptionRow& row : find_planner(mode).options()) {
-    const std::string name(row.name);
-    const auto given = training.options.find(name);
-    request.options[name] = given == training.options.end() ? row.default_value : given->second;
+/// Completes the parameters of which this rank holds a shard (NaN elsewhere) by what others hold.
+inline void join_shards(const ModelGraph& graph, std::map<std::string, std::vector<float>>& parameters,
+                        const comm::World& world) {
+  for (const Parameter& parameter : graph.parameters) {
+    const auto held = parameters.find(parameter.name);
+    std::string mine;
+    if (held != parameters.end()) {
+      mine.assign(reinterpret_cast<const char*>(held->second.data()), held->second.size() * sizeof(float));
+    }
+    for (const std::string& theirs : world.all_gather(mine)) {
+      if (held == parameters.end() || theirs.empty()) continue;
+      std::vector<float> other(held->second.size());
+      std::memcpy(other.data(), theirs.data(), theirs.size());
+      for (std::size_t i = 0; i < other.size(); ++i) {
+        if (std::isnan(held->second[i])) held->second[i] = other[i];
+      }
+    }
   }
-  const Plan plan = find_planner(mode).plan(request);
+}
+
+/// @p plan on all ranks of the world, or, where it is for one, on every rank alone.
+inline Trained train_plan(const Training& training, const Plan& plan, const comm::World& world, comm::Engine& engine) {
+  const int num_ranks = plan.mesh.num_ranks();
   Trained result;
   omp_set_num_threads(1);
   result.program = lower(plan, training.graph, num_ranks == 1 ? 0 : world.rank(), cpu::workspace_bytes);
@@ -138,12 +149,18 @@ inline Trained train(const Training& training, const std::string& mode, int num_
       const Buffer& buffer = result.program.buffers[b];
       if (buffer.parameter.empty()) continue;
       const std::span<const float> values = executor.read(static_cast<int>(b));
+      const auto parameter = std::ranges::find(training.graph.parameters, buffer.parameter, &Parameter::name);
+      std::vector<float>& whole = into[buffer.parameter];
+      whole.assign(static_cast<std::size_t>(parameter->num_elements()), std::numeric_limits<float>::quiet_NaN());
       if (training.initial && &into == &result.initial) {
         // The executor has no door for this: an experiment's initial values come from its Program.
-        training.initial(buffer.parameter, {const_cast<float*>(values.data()), values.size()});
+        training.initial(buffer.parameter, whole);
+        std::copy_n(whole.begin() + buffer.parameter_begin, values.size(), const_cast<float*>(values.data()));
+      } else {
+        std::ranges::copy(values, whole.begin() + buffer.parameter_begin);
       }
-      into[buffer.parameter].assign(values.begin(), values.end());
     }
+    if (num_ranks > 1) join_shards(training.graph, into, world);
   };
   collect(result.initial);
   for (int step = 0; step < training.steps; ++step) {
@@ -151,9 +168,26 @@ inline Trained train(const Training& training, const std::string& mode, int num_
     result.losses.push_back(result.last_step.loss);
     result.norms.push_back(result.last_step.gradient_norm);
   }
+  executor.finish();
   collect(result.parameters);
   result.touched_bytes = executor.touched_bytes();
   return result;
+}
+
+/// @p mode on @p num_ranks ranks of the world: all of them, or 1, where every rank trains the whole batch alone.
+inline Trained train(const Training& training, const std::string& mode, int num_ranks, const comm::World& world,
+                     comm::Engine& engine) {
+  Plan base = training.plan;
+  base.strategy = mode;
+  base.mesh.ranks_per_node = num_ranks;
+  const Cluster cluster;
+  PlanRequest request{.graph = training.graph, .cluster = cluster, .base = base, .options = {}};
+  for (const OptionRow& row : find_planner(mode).options()) {
+    const std::string name(row.name);
+    const auto given = training.options.find(name);
+    request.options[name] = given == training.options.end() ? row.default_value : given->second;
+  }
+  return train_plan(training, find_planner(mode).plan(request), world, engine);
 }
 
 inline double norm(std::span<const float> values) {

@@ -4,6 +4,10 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
+
+#include "app/prediction.hpp"
 #include "app/prepared_point.hpp"
 #include "base/error.hpp"
 #include "config/sweep.hpp"
@@ -70,6 +74,31 @@ TEST(PreparedPoint, WhatIsAskedReachesThePlan) {
   EXPECT_EQ(plan.overlap.all_reduce, "none");
   EXPECT_EQ(plan.device_capacity_bytes, std::int64_t{3} << 29);
   EXPECT_EQ(point.graph.name, "gpt-nano");
+}
+
+TEST(PreparedPoint, APlannerReadsTheProfileThatTheExperimentNames) {
+  const std::vector<std::string> asked = {"strategy.name=amsp", "strategy.cost=measured", "resources.ranks_per_node=2"};
+  EXPECT_THAT(refusal_of<Unsupported>([&] { prepare_point(experiment(asked), "e.toml"); }),
+              HasSubstr("cost = \"measured\" needs a profile"));
+  CostProfile profile{.machine = machine_identity()};
+  const auto rows = [&](Collective kind, double seconds_per_byte) {
+    for (const std::int64_t bytes : {1 << 10, 1 << 24}) {
+      const double seconds = seconds_per_byte * static_cast<double>(bytes);
+      profile.collectives.push_back({kind, {2, 1}, "shm", bytes, seconds});
+    }
+  };
+  rows(Collective::all_gather, 1e-9);
+  rows(Collective::reduce_scatter, 1e-9);
+  rows(Collective::all_reduce, 1.0);  // so slow that sharding everything communicates less
+  rows(Collective::broadcast, 1e-9);
+  profile.kernels.push_back({.kind = "add f32", .sizes = {8}, .work = 8, .ranks_on_node = 2, .seconds = 1e-6});
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "planner_profile.toml";
+  std::ofstream(file) << to_text(profile);
+  std::vector<std::string> with_profile = asked;
+  with_profile.push_back("simulate.profile=" + file.string());
+  const Plan plan = prepare_point(experiment(with_profile), "e.toml").plan;
+  EXPECT_EQ(plan.operators.at(0).state->p, (Factor{2, 1}));
+  std::filesystem::remove(file);
 }
 
 TEST(PreparedPoint, OptionsOfAPipelineReachThePlan) {

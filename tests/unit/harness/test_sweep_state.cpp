@@ -16,9 +16,11 @@ using data::user_error;
 using test::put;
 using test::put_attempt;
 using test::put_record;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class Sweep : public ::testing::Test {
  protected:
@@ -60,8 +62,11 @@ TEST_F(Sweep, EachLaunchHasItsOwnAttempts) {
   put_attempt(manifest, 1, 0, 1, "oom", "17_1.0");  // which its experiment expects
   EXPECT_THAT(states(), ElementsAre("ok", "timeout", "missing", "hang", "oom"));
   EXPECT_EQ(summary_line(state()), "sweep: 3 points, 5 launches: 1 ok, 1 hang, 1 missing, 1 oom (expected), 1 timeout");
-  EXPECT_THAT(to_table(state(), false), HasSubstr("so it ended"));
-  EXPECT_THAT(to_table(state(), true), HasSubstr("train.seed=3"));
+  EXPECT_THAT(to_table(state(), false, false), HasSubstr("so it ended"));
+  EXPECT_THAT(to_table(state(), true, false), HasSubstr("train.seed=3"));
+  EXPECT_THAT(to_table(state(), true, false), Not(HasSubstr("\033")));
+  EXPECT_THAT(to_table(state(), true, true), AllOf(HasSubstr("\033[32mok"), HasSubstr("\033[31mtimeout"),
+                                                   HasSubstr("\033[31mmissing"), HasSubstr("\033[32moom")));
 }
 
 TEST_F(Sweep, AnAttemptThatIsGoodIsNeverOverruled) {

@@ -262,6 +262,8 @@ TEST(PlanVerify, NamesTheKeyAndTheNumbers) {
       {"optimizer.kind: unknown word \"adamW\"; did you mean \"adamw\"?", [](Plan& p) { p.optimizer.kind = "adamW"; }},
       {"optimizer.sharding: unknown word", [](Plan& p) { p.optimizer.sharding = "tensor"; }},
       {"optimizer.spread: unknown word", [](Plan& p) { p.optimizer.spread = "gather"; }},
+      {"optimizer.gradients: unknown word", [](Plan& p) { p.optimizer.gradients = "reduce"; }},
+      {"gathered_after_recompute: unknown word", [](Plan& p) { p.gathered_after_recompute = "drop"; }},
       {"optimizer.beta2: 1 is out of range; accepted: >= 0 and < 1", [](Plan& p) { p.optimizer.beta2 = 1.0; }},
       {"optimizer.clip_norm: nan", [](Plan& p) { p.optimizer.clip_norm = std::nan(""); }},
       {"dtypes.compute: unknown word \"u8\"; accepted: f32 | bf16", [](Plan& p) { p.dtypes.compute = DType::u8; }},
@@ -297,6 +299,7 @@ TEST(PlanText, ReadsLikeASentence) {
 seed = 1
 device_capacity_bytes = 0
 recompute = "none"
+gathered_after_recompute = "keep"
 mesh = { nodes = 1, ranks_per_node = 8, axes = { data = 8 }, placement = "block" }
 batch = { global = 96 }
 schedule = { kind = "simultaneous", micro_batches = 1, sub_batches = 1, cross_pass = false, fresh = "none" }
@@ -313,6 +316,7 @@ weight_decay = 0.0
 clip_norm = 0.0
 sharding = "intra_tensor"
 spread = "all_gather"
+gradients = "all_reduce"
 
 [overlap]
 bucket_bytes = 26214400

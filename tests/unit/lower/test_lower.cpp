@@ -61,8 +61,9 @@ TEST(Lower, EveryModeOfEveryModelVerifiesOnAllRanks) {
       }
     }
   }
-  // single on one rank; ddp on all five counts; a stage a rank as far as there are blocks: 2, 2, 5 and 2 of them.
-  EXPECT_EQ(lowered, ((1 + 5) * 4 + 2 * (2 + 2 + 4 + 2)) * 32);
+  // single on one rank; ddp and five ways of sharding on all five counts; amsp, which needs to know the links, on one;
+  // a stage a rank as far as there are blocks: 2, 2, 5 and 2 of them.
+  EXPECT_EQ(lowered, ((1 + 6 * 5 + 1) * 4 + 2 * (2 + 2 + 4 + 2)) * 32);
 }
 
 std::vector<std::string> split(std::string_view text) {
@@ -338,24 +339,49 @@ const std::vector<Refused> refused = {
     {"sub_batches", [](Plan& p) { p.schedule.sub_batches = 2; }, "schedule.sub_batches = 2"},
     {"cross_pass", [](Plan& p) { p.schedule.cross_pass = true; }, "schedule.cross_pass = true"},
     {"placement", [](Plan& p) { p.mesh.placement = "leaf-first"; }, "mesh.placement = leaf-first"},
-    {"optimizer_shards",
+    {"shards_in_stages",
      [](Plan& p) {
+       p.mesh.axes = {{"stage", 2}, {"data", 2}};
+       p.stages.count = 2;
+       p.schedule.kind = ScheduleKind::gpipe;
        p.operators = {rule("*")};
-       p.operators[0].state = StateFactors{.p = {1, 1}, .g = {1, 1}, .os = {4, 1}};
+       p.operators[0].state = StateFactors{.p = {1, 1}, .g = {1, 1}, .os = {2, 1}};
      },
-     "embedding: state os = 4x1"},
-    {"gradient_shards",
+     "embedding: state os = 2x1 in 2 stages"},
+    {"gradients_that_follow_nothing",
      [](Plan& p) {
        p.operators = {rule("block[0].mlp.fc1")};
        p.operators[0].state = StateFactors{.p = {1, 1}, .g = {2, 1}, .os = {4, 1}};
      },
-     "block[0].mlp.fc1: state g = 2x1"},
-    {"parameter_shards",
+     "block[0].mlp.fc1: state g = 2x1, neither p = 1x1 nor os = 4x1,"},
+    {"shards_that_are_not_nested",
      [](Plan& p) {
        p.operators = {rule("block[0].mlp.fc1")};
-       p.operators[0].state = StateFactors{.p = {4, 1}, .g = {4, 1}, .os = {4, 1}};
+       p.operators[0].state = StateFactors{.p = {4, 1}, .g = {4, 1}, .os = {2, 1}};
      },
-     "block[0].mlp.fc1: state p = 4x1"},
+     "block[0].mlp.fc1: state g = 4x1, which does not divide os = 2x1 in both dimensions,"},
+    {"a_second_copy_over_more_ranks",
+     [](Plan& p) {
+       p.operators = {rule("*")};
+       p.operators[0].state = StateFactors{.p = {2, 1}, .g = {2, 1}, .os = {2, 1}, .p_backward = Factor{4, 1}};
+     },
+     "embedding: state p_backward = 4x1, which does not divide p = 2x1 in both dimensions,"},
+    {"whole_tensors_that_are_gathered",
+     [](Plan& p) {
+       p.operators = {rule("*")};
+       p.operators[0].state = StateFactors{.p = {1, 1}, .g = {1, 1}, .os = {4, 1}};
+       p.optimizer.sharding = "inter_tensor";
+     },
+     "optimizer.sharding = inter_tensor with spread = all_gather"},
+    {"whole_tensors_that_are_scattered",
+     [](Plan& p) {
+       p.operators = {rule("*")};
+       p.operators[0].state = StateFactors{.p = {1, 1}, .g = {1, 1}, .os = {4, 1}};
+       p.optimizer.sharding = "inter_tensor";
+       p.optimizer.spread = "broadcast";
+       p.optimizer.gradients = "reduce_scatter";
+     },
+     "optimizer.sharding = inter_tensor with gradients = reduce_scatter"},
     {"slices",
      [](Plan& p) {
        p.operators = {rule("*.mlp.fc1")};

@@ -182,7 +182,7 @@ TEST(Estimate, EveryModeIsNearItsSimulation) {
       } catch (const Unsupported&) {
         continue;  // single on several ranks
       }
-      const RankClasses classes = rank_classes(plan);
+      const RankClasses classes = rank_classes(plan, graph);
       std::vector<Program> programs;
       for (const int rank : classes.representatives) programs.push_back(lower(plan, graph, rank, no_workspace));
       Job job{.programs = {}, .class_of_rank = classes.class_of_rank, .ranks_per_node = per_node};

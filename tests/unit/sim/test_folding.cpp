@@ -33,7 +33,7 @@ Cluster described(int nodes, int devices) {
 std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
 
 void expect_folding_changes_nothing(const Plan& plan, const ModelGraph& graph, const CostModel& costs) {
-  const RankClasses classes = rank_classes(plan);
+  const RankClasses classes = rank_classes(plan, graph);
   std::vector<Program> some;
   for (const int rank : classes.representatives) some.push_back(lower(plan, graph, rank, no_workspace));
   Job folded{.programs = {}, .class_of_rank = classes.class_of_rank, .ranks_per_node = plan.mesh.ranks_per_node};
@@ -96,7 +96,7 @@ TEST(Folding, EveryModeOnSeveralNodes) {
 TEST(RankClasses, DataRanksOfOneShapeAreOneClass) {
   Plan plan;
   plan.mesh = {.nodes = 128, .ranks_per_node = 8, .axes = {{"data", 1024}}};
-  const RankClasses classes = rank_classes(plan);
+  const RankClasses classes = rank_classes(plan, build_model({.name = "mlp-tiny"}));
   EXPECT_EQ(classes.representatives, std::vector<int>{0});
   EXPECT_EQ(classes.class_of_rank, std::vector<int>(1024, 0));
 }
@@ -104,9 +104,19 @@ TEST(RankClasses, DataRanksOfOneShapeAreOneClass) {
 TEST(RankClasses, StagesAreClassesOfTheirOwn) {
   Plan plan;
   plan.mesh = {.nodes = 2, .ranks_per_node = 4, .axes = {{"stage", 4}, {"data", 2}}};
-  const RankClasses classes = rank_classes(plan);
+  const RankClasses classes = rank_classes(plan, build_model({.name = "mlp-tiny"}));
   EXPECT_EQ(classes.representatives, (std::vector<int>{0, 2, 4, 6}));
   EXPECT_EQ(classes.class_of_rank, (std::vector<int>{0, 0, 1, 1, 2, 2, 3, 3}));
+}
+
+TEST(RankClasses, ShardsOfOneSizeAreOneClass) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {8, 8, 8}});
+  Plan plan;
+  plan.mesh = {.nodes = 2, .ranks_per_node = 4, .axes = {{"data", 8}}};
+  plan.operators = {{.match = "*", .state = StateFactors{.p = {4, 1}, .g = {4, 2}, .os = {4, 2}}}};
+  EXPECT_EQ(rank_classes(plan, graph).representatives, std::vector<int>{0});
+  const ModelGraph uneven = build_model({.name = "mlp", .widths = {8, 8, 6}});
+  EXPECT_GT(rank_classes(plan, uneven).representatives.size(), 1U);
 }
 
 }  // namespace

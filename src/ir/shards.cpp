@@ -1,0 +1,140 @@
+#include "ir/shards.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <queue>
+#include <string>
+#include <utility>
+
+#include "base/collective.hpp"
+#include "base/error.hpp"
+
+namespace strata {
+namespace {
+
+struct Place {
+  int local;
+  int node;
+};
+Place place_of(const Mesh& mesh, int rank) { return {rank % mesh.ranks_per_node, rank / mesh.ranks_per_node}; }
+
+Piece piece_of(std::int64_t num_elements, int num_ranks, int index) {
+  const Chunk chunk = chunk_of(num_elements, num_ranks, index);
+  return {chunk.begin, chunk.size()};
+}
+
+void check_nested(const Plan& plan, const Operator& op, const StateFactors& state) {
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(fmt::format("plan `{}`: {}: state {} cannot be lowered", plan.strategy, op.name, what));
+  };
+  const auto check = [&](const char* inner_name, const Factor& inner, const char* outer_name, const Factor& outer) {
+    if (!divides(inner, outer)) {
+      refuse(fmt::format("{} = {}, which does not divide {} = {} in both dimensions,", inner_name, to_string(inner),
+                         outer_name, to_string(outer)));
+    }
+  };
+  check("p", state.p, "g", state.g);
+  check("g", state.g, "os", state.os);
+  check("os", state.os, "the grid", whole_grid(plan.mesh));
+  if (state.p_backward) check("p_backward", *state.p_backward, "p", state.p);
+  if (state.g != state.p && state.g != state.os) {
+    refuse(fmt::format("g = {}, neither p = {} nor os = {},", to_string(state.g), to_string(state.p),
+                       to_string(state.os)));
+  }
+}
+
+/// Owner by parameter: see shards_of(). Parameters of equal factors are dealt together.
+std::vector<int> owners_of(const ModelGraph& graph, std::span<const ParameterShard> shards) {
+  std::map<std::pair<int, int>, std::vector<std::size_t>> dealt_together;  // by (p, os) ranks
+  for (std::size_t p = 0; p < shards.size(); ++p) {
+    const StateFactors& f = shards[p].factors;
+    dealt_together[{f.p.total(), f.os.total()}].push_back(p);
+  }
+  std::vector<int> owners(shards.size(), 0);
+  for (const auto& [factors, parameters] : dealt_together) {
+    std::vector<std::int64_t> sizes;
+    for (const std::size_t p : parameters) sizes.push_back(graph.parameters[p].num_elements());
+    const std::vector<int> dealt = deal_largest_first(sizes, factors.second / factors.first);
+    for (std::size_t i = 0; i < parameters.size(); ++i) owners[parameters[i]] = dealt[i];
+  }
+  return owners;
+}
+
+}  // namespace
+
+std::vector<int> ranks_between(const Mesh& mesh, const Factor& outer, const Factor& inner, int rank) {
+  const Place at = place_of(mesh, rank);
+  const int first_local = at.local / outer.in_node * outer.in_node + at.local % inner.in_node;
+  const int first_node = at.node / outer.nodes * outer.nodes + at.node % inner.nodes;
+  std::vector<int> ranks;
+  for (int n = 0; n < outer.nodes / inner.nodes; ++n) {
+    for (int l = 0; l < outer.in_node / inner.in_node; ++l) {
+      ranks.push_back((first_node + n * inner.nodes) * mesh.ranks_per_node + first_local + l * inner.in_node);
+    }
+  }
+  return ranks;
+}
+
+int index_between(const Mesh& mesh, const Factor& outer, const Factor& inner, int rank) {
+  const Place at = place_of(mesh, rank);
+  const int local = at.local % outer.in_node / inner.in_node;
+  const int node = at.node % outer.nodes / inner.nodes;
+  return node * (outer.in_node / inner.in_node) + local;
+}
+
+Factor whole_grid(const Mesh& mesh) { return {mesh.ranks_per_node, mesh.nodes}; }
+
+std::vector<int> deal_largest_first(std::span<const std::int64_t> sizes, int num_owners) {
+  std::vector<std::size_t> largest_first(sizes.size());
+  std::iota(largest_first.begin(), largest_first.end(), std::size_t{0});
+  std::ranges::stable_sort(largest_first, std::ranges::greater{}, [&](std::size_t i) { return sizes[i]; });
+  using Load = std::pair<std::int64_t, int>;  // the least on top; of equals the first owner
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
+  for (int owner = 0; owner < num_owners; ++owner) loads.emplace(0, owner);
+  std::vector<int> owners(sizes.size());
+  for (const std::size_t i : largest_first) {
+    const auto [load, owner] = loads.top();
+    loads.pop();
+    owners[i] = owner;
+    loads.emplace(load + sizes[i], owner);
+  }
+  return owners;
+}
+
+bool divides(const Factor& inner, const Factor& outer) {
+  return outer.in_node % inner.in_node == 0 && outer.nodes % inner.nodes == 0;
+}
+
+std::vector<ParameterShard> shards_of(const Plan& plan, const ModelGraph& graph,
+                                      std::span<const OperatorDecision> decisions, int rank) {
+  std::vector<ParameterShard> shards(graph.parameters.size());
+  for (std::size_t o = 0; o < graph.operators.size(); ++o) {
+    for (const int p : graph.operators[o].parameters) {
+      check_nested(plan, graph.operators[o], decisions[o].state);
+      shards[static_cast<std::size_t>(p)].factors = decisions[o].state;
+    }
+  }
+  constexpr Factor one{};
+  const bool inter_tensor = plan.optimizer.sharding == "inter_tensor";
+  const std::vector<int> owners = inter_tensor ? owners_of(graph, shards) : std::vector<int>(shards.size(), 0);
+  for (std::size_t p = 0; p < shards.size(); ++p) {
+    ParameterShard& shard = shards[p];
+    const StateFactors& f = shard.factors;
+    const Mesh& mesh = plan.mesh;
+    shard.held = piece_of(graph.parameters[p].num_elements(), f.p.total(), index_between(mesh, f.p, one, rank));
+    const int index = index_between(mesh, f.os, f.p, rank);
+    if (inter_tensor) {
+      shard.owner = owners[p];
+      shard.updated = {0, index == shard.owner ? shard.held.size : 0};
+    } else {
+      shard.updated = piece_of(shard.held.size, f.os.total() / f.p.total(), index);
+    }
+  }
+  return shards;
+}
+
+}  // namespace strata

@@ -1,0 +1,54 @@
+#pragma once
+
+/// @file
+/// Who holds which elements of a parameter where its states are sharded (AMSP, ZeRO). Pure arithmetic over the grid of
+/// R ranks a node × N nodes.
+///
+/// A factor a×b tiles the grid with cells of a neighbouring ranks in a node × b neighbouring nodes; a cell holds one
+/// copy, each of its ranks one shard. Factors are nested: the optimizer's shard is a part of the parameter's. A tensor
+/// of n elements is cut as collectives cut it (chunk_of); what does not divide leaves the last ranks short or empty.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ir/model_graph.hpp"
+#include "ir/plan.hpp"
+
+namespace strata {
+
+/// Of the ranks in the @p outer cell of @p rank those that hold the same @p inner shard, in the order of their shards.
+/// With inner 1x1: the whole cell. @p inner divides @p outer in both dimensions.
+std::vector<int> ranks_between(const Mesh& mesh, const Factor& outer, const Factor& inner, int rank);
+/// Position of @p rank in ranks_between().
+int index_between(const Mesh& mesh, const Factor& outer, const Factor& inner, int rank);
+/// All ranks: R×N.
+Factor whole_grid(const Mesh& mesh);
+/// True if @p inner divides @p outer in both dimensions.
+bool divides(const Factor& inner, const Factor& outer);
+/// Owner of each of @p sizes, dealt the largest first, each to the owner with the least so far (AMSP sec. 4.1).
+std::vector<int> deal_largest_first(std::span<const std::int64_t> sizes, int num_owners);
+
+struct Piece {
+  std::int64_t begin = 0;
+  std::int64_t size = 0;
+  bool operator==(const Piece&) const = default;
+};
+
+/// What one rank holds of one parameter.
+struct ParameterShard {
+  StateFactors factors;
+  Piece held;     ///< of the flattened parameter: the p shard
+  Piece updated;  ///< of `held`: the optimizer's shard, whose update is this rank's
+  int owner = 0;  ///< inter-tensor: who updates all of `held`, by index among those that hold it in an os cell
+  bool is_sharded() const { return factors.os.total() > 1; }
+};
+
+/// By parameter of the graph. Optimizer states are dealt inter-tensor (whole p shards to ranks, the largest first, each
+/// to the rank with the fewest elements so far; AMSP sec. 4.1) or intra-tensor (even chunks), as the plan says.
+/// @throws Unsupported naming the operator where factors are not nested, or gradients are sharded as neither parameters
+/// nor optimizer states are.
+std::vector<ParameterShard> shards_of(const Plan& plan, const ModelGraph& graph,
+                                      std::span<const OperatorDecision> decisions, int rank);
+
+}  // namespace strata

@@ -1,0 +1,95 @@
+#include "lower/gathering.hpp"
+
+#include "lower/recomputation.hpp"
+
+namespace strata {
+
+Gathering::Gathering(const Plan& plan, const ModelGraph& graph, const Stage& stage,
+                     std::span<const OperatorDecision> decisions, const Activations& activations,
+                     ParameterStates& parameters)
+    : plan_(plan),
+      graph_(graph),
+      stage_(stage),
+      decisions_(decisions),
+      activations_(activations),
+      parameters_(parameters),
+      ahead_in_forward_(plan.overlap.gather == "next_layer"),
+      ahead_in_backward_(plan.overlap.gather_backward == "next_module") {
+  for (int o = stage.first_operator; o < stage.end(); ++o) {
+    if (units_.empty() || at(o).block != at(o - 1).block) units_.push_back({o, o});
+    units_.back().end = o + 1;
+    unit_of_.push_back(units_.size() - 1);
+  }
+}
+
+void Gathering::gather(std::span<const int> parameters, Phase phase, int micro_batch) {
+  for (const int p : parameters) parameters_.gather(p, phase, micro_batch);
+}
+
+void Gathering::gather_unit(const Unit& unit, int micro_batch) {
+  for (int o = unit.first; o < unit.end; ++o) gather(at(o).parameters, Phase::forward, micro_batch);
+}
+
+void Gathering::release(int o) {
+  for (const int p : at(o).parameters) parameters_.release(p);
+}
+
+bool Gathering::recomputes(int o) const {
+  return at(o).block >= 0 && decisions_[static_cast<std::size_t>(o)].recompute == Recompute::block;
+}
+
+/// Weights that the gradient of an input is made with. Biases and embeddings are not read.
+std::vector<int> Gathering::read_by_backward(int o) const {
+  const Operator& op = at(o);
+  switch (op.kind) {
+    case OperatorKind::linear:
+    case OperatorKind::convolution:
+      if (!activations_.needs_gradient(op.inputs.front())) return {};
+      return {op.parameters.front()};
+    case OperatorKind::layer_norm:
+    case OperatorKind::rms_norm:
+    case OperatorKind::batch_norm: return {op.parameters.front()};
+    default: return {};
+  }
+}
+
+void Gathering::before_forward(int o, int micro_batch) {
+  const std::size_t unit = unit_of_[static_cast<std::size_t>(o - stage_.first_operator)];
+  if (ahead_in_forward_ && o == units_[unit].first) {
+    gather_unit(units_[unit], micro_batch);
+    if (unit + 1 < units_.size()) gather_unit(units_[unit + 1], micro_batch);
+  }
+  gather(at(o).parameters, Phase::forward, micro_batch);
+}
+
+void Gathering::after_forward(int o) { release(o); }
+
+void Gathering::before_recompute(int o, int micro_batch) { gather(at(o).parameters, Phase::recompute, micro_batch); }
+
+void Gathering::after_recompute(int o) {
+  if (plan_.gathered_after_recompute == "regather") release(o);
+}
+
+void Gathering::before_backward_of_block(const Block& next, int micro_batch) {
+  if (!ahead_in_backward_) return;
+  for (const int o : operators_to_recompute(graph_, next, activations_)) {
+    gather(at(o).parameters, Phase::recompute, micro_batch);
+  }
+}
+
+void Gathering::before_backward(int o, int micro_batch) {
+  const std::vector<int> now = read_by_backward(o);
+  gather(now, Phase::backward, micro_batch);
+  if (!ahead_in_backward_ || now.empty()) return;
+  for (int next = o - 1; next >= stage_.first_operator; --next) {
+    if (recomputes(next) && at(next).block != at(o).block) return;  // before_backward_of_block() does it
+    const std::vector<int> ahead = read_by_backward(next);
+    if (ahead.empty()) continue;
+    gather(ahead, Phase::backward, micro_batch);
+    return;
+  }
+}
+
+void Gathering::after_backward(int o) { release(o); }
+
+}  // namespace strata

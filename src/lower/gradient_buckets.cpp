@@ -1,0 +1,279 @@
+#include "lower/gradient_buckets.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/error.hpp"
+#include "lower/streams.hpp"
+
+namespace strata {
+
+GradientBuckets::GradientBuckets(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
+                                 std::span<const ParameterShard> shards, const ShardGroups& groups,
+                                 const std::map<int, Copies>& copies, ProgramBuilder& builder)
+    : plan_(plan),
+      graph_(graph),
+      operators_(operators),
+      shards_(shards),
+      groups_(groups),
+      builder_(builder),
+      members_(graph.parameters.size()) {
+  for (const Operator& op : operators) {
+    for (const int p : op.parameters) ++member(p).num_uses;
+  }
+  assign_buckets(copies);
+  for (const auto& [p, c] : copies) copies_.emplace_back(p, c.group);
+}
+
+bool GradientBuckets::shards_gradients(const Bucket& bucket) const {
+  const StateFactors& f = shard(bucket.parameters.front()).factors;
+  return f.g != f.p;
+}
+
+bool GradientBuckets::scatters(const Bucket& bucket) const {
+  return plan_.optimizer.gradients == "reduce_scatter" && groups_of(bucket).spread >= 0;
+}
+
+void GradientBuckets::assign_buckets(const std::map<int, Copies>& copies) {
+  // A gradient is complete after the backward of the first operator, in graph order, that uses the parameter.
+  std::vector<int> first_use(members_.size(), std::numeric_limits<int>::max());
+  for (std::size_t o = operators_.size(); o-- > 0;) {
+    for (const int p : operators_[o].parameters) {
+      first_use[static_cast<std::size_t>(p)] = static_cast<int>(o);
+    }
+  }
+  for (std::size_t p = 0; p < members_.size(); ++p) {
+    if (members_[p].num_uses > 0) in_order_.push_back(static_cast<int>(p));
+  }
+  std::ranges::stable_sort(in_order_, std::ranges::greater{},
+                           [&](int p) { return first_use[static_cast<std::size_t>(p)]; });
+
+  bool closed = true;
+  for (const int p : in_order_) {
+    // A parameter with copies elsewhere is summed and counted by itself: its bucket has no other.
+    const auto copy = copies.find(p);
+    const bool has_copies = copy != copies.end();
+    const bool other_factors =
+        !buckets_.empty() && shard(buckets_.back().parameters.front()).factors != shard(p).factors;
+    if (closed || has_copies || other_factors) {
+      buckets_.emplace_back();
+      buckets_.back().counted = !has_copies || copy->second.counted;
+    }
+    Bucket& bucket = buckets_.back();
+    Member& m = member(p);
+    m.bucket = static_cast<int>(buckets_.size()) - 1;
+    m.begin = bucket.num_elements;
+    m.kept_begin = bucket.num_kept;
+    bucket.num_elements += shard(p).held.size;
+    bucket.num_kept += shard(p).updated.size;
+    bucket.parameters.push_back(p);
+    closed = has_copies || bucket.num_elements * size_of(plan_.dtypes.gradient) >= plan_.overlap.bucket_bytes;
+  }
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    Bucket& bucket = buckets_[b];
+    const auto add_buffer = [&](const char* name, std::int64_t num_elements) {
+      return builder_.add_buffer({.name = fmt::format("{}[{}]", name, b),
+                                  .num_elements = num_elements,
+                                  .dtype = plan_.dtypes.gradient,
+                                  .category = Category::gradient});
+    };
+    if (!shards_gradients(bucket)) bucket.buffer = add_buffer("gradients", bucket.num_elements);
+    bucket.keeps = shards_gradients(bucket) || scatters(bucket);
+    if (bucket.keeps && bucket.num_kept > 0) bucket.kept = add_buffer("gradients_kept", bucket.num_kept);
+  }
+}
+
+int GradientBuckets::storage(std::size_t index) {
+  Bucket& bucket = buckets_[index];
+  if (bucket.buffer < 0) {
+    bucket.buffer = builder_.add_buffer({.name = fmt::format("gradients[{}]", index),
+                                         .num_elements = bucket.num_elements,
+                                         .dtype = plan_.dtypes.gradient,
+                                         .category = Category::gradient});
+  }
+  return bucket.buffer;
+}
+
+GradientBuckets::Destination GradientBuckets::destination(int parameter) {
+  Member& m = member(parameter);
+  const std::int64_t num_elements = graph_.parameters[static_cast<std::size_t>(parameter)].num_elements();
+  if (groups_.of(parameter).parameter >= 0) {
+    const bool accumulate = m.full >= 0;
+    if (!accumulate) {
+      m.full = builder_.add_buffer({.name = name_of(parameter) + "/gradient",
+                                    .num_elements = num_elements,
+                                    .dtype = plan_.dtypes.gradient,
+                                    .category = Category::gradient});
+    }
+    return {builder_.whole(m.full), accumulate};
+  }
+  const bool accumulate = std::exchange(m.written, true);
+  return {{storage(static_cast<std::size_t>(m.bucket)), m.begin, num_elements, 0}, accumulate};
+}
+
+void GradientBuckets::contributed(int parameter, bool last_micro_batch) {
+  Member& m = member(parameter);
+  if (++m.num_done < m.num_uses) return;
+  m.num_done = 0;
+  if (m.full >= 0) scatter_full(parameter);
+  bucket_complete(static_cast<std::size_t>(m.bucket), last_micro_batch);
+}
+
+/// The sum over the p shards' ranks, into this rank's shard.
+void GradientBuckets::scatter_full(int parameter) {
+  Member& m = member(parameter);
+  const Operand full = builder_.whole(std::exchange(m.full, -1));
+  const Operand own{storage(static_cast<std::size_t>(m.bucket)), m.begin, shard(parameter).held.size, 0};
+  const bool accumulate = std::exchange(m.written, true);
+  Operand scattered = own;
+  if (accumulate) {
+    scattered = builder_.whole(builder_.add_buffer({.name = name_of(parameter) + "/gradient_shard",
+                                                    .num_elements = own.num_elements,
+                                                    .dtype = plan_.dtypes.gradient,
+                                                    .category = Category::gradient}));
+  }
+  const int scatter = builder_.emit({.kernel = Kernel::none,
+                                     .collective = Collective::reduce_scatter,
+                                     .group = groups_.of(parameter).parameter,
+                                     .stream = communication_stream,
+                                     .phase = Phase::reduce,
+                                     .name = name_of(parameter),
+                                     .inputs = {full},
+                                     .outputs = {scattered}});
+  if (plan_.overlap.reduce_scatter == "none") builder_.hold(compute_stream, scatter);
+  if (accumulate) add(scattered, own, true, name_of(parameter));
+}
+
+void GradientBuckets::add(const Operand& from, const Operand& to, bool accumulate, const std::string& name) {
+  if (to.num_elements == 0) return;
+  builder_.emit({.kernel = accumulate ? Kernel::accumulate : Kernel::copy,
+                 .phase = Phase::reduce,
+                 .name = name,
+                 .inputs = {from},
+                 .outputs = {to},
+                 .attributes = {{"elements", to.num_elements}}});
+}
+
+void GradientBuckets::bucket_complete(std::size_t index, bool last_micro_batch) {
+  Bucket& bucket = buckets_[index];
+  STRATA_INVARIANT(bucket.num_complete < static_cast<int>(bucket.parameters.size()),
+                   "a contribution too many to " + name_of(bucket.parameters.front()));
+  if (++bucket.num_complete < static_cast<int>(bucket.parameters.size())) return;
+  if (last_micro_batch) {
+    if (plan_.overlap.all_reduce == "backward") reduce(index);
+    return;
+  }
+  bucket.num_complete = 0;
+  if (shards_gradients(bucket)) keep_own_parts(index);
+}
+
+/// Of an early micro-batch, where gradients are sharded further than parameters.
+void GradientBuckets::keep_own_parts(std::size_t index) {
+  Bucket& bucket = buckets_[index];
+  if (!scatters(bucket)) {
+    all_reduce(builder_.whole(bucket.buffer), groups_of(bucket).spread, fmt::format("gradients[{}]", index));
+  }
+  own_parts_into_kept(index, scatters(bucket), std::exchange(bucket.has_kept, true));
+  if (plan_.overlap.all_reduce == "none") builder_.hold(compute_stream, builder_.last_on(communication_stream));
+  // The next micro-batch has a bucket of its own.
+  bucket.buffer = -1;
+  for (const int p : bucket.parameters) member(p).written = false;
+}
+
+void GradientBuckets::own_parts_into_kept(std::size_t index, bool scatter, bool accumulate) {
+  Bucket& bucket = buckets_[index];
+  for (const int p : bucket.parameters) {
+    const ParameterShard& s = shard(p);
+    if (s.held.size == 0) continue;
+    const Operand kept{bucket.kept, member(p).kept_begin, s.updated.size, 0};
+    const Operand own{bucket.buffer, member(p).begin + s.updated.begin, s.updated.size, 0};
+    if (scatter) {
+      builder_.emit({.kernel = Kernel::none,
+                     .collective = Collective::reduce_scatter,
+                     .group = groups_of(bucket).spread,
+                     .stream = communication_stream,
+                     .phase = Phase::reduce,
+                     .name = name_of(p),
+                     .inputs = {{bucket.buffer, member(p).begin, s.held.size, 0}},
+                     .outputs = {accumulate || own.num_elements == 0 ? own : kept}});
+    }
+    if (accumulate || !scatter) add(own, kept, accumulate, name_of(p));
+  }
+}
+
+void GradientBuckets::all_reduce(const Operand& operand, int group, std::string name) {
+  if (group < 0 || operand.num_elements == 0) return;
+  builder_.emit({.kernel = Kernel::none,
+                 .collective = Collective::all_reduce,
+                 .group = group,
+                 .stream = communication_stream,
+                 .phase = Phase::reduce,
+                 .name = std::move(name),
+                 .inputs = {operand},
+                 .outputs = {operand}});
+}
+
+/// Of the last micro-batch, which completes the step's sum.
+void GradientBuckets::reduce(std::size_t index) {
+  Bucket& bucket = buckets_[index];
+  bucket.reduced = true;
+  const std::string name = fmt::format("gradients[{}]", index);
+  const ShardGroups::Set& groups = groups_of(bucket);
+  if (scatters(bucket)) {
+    own_parts_into_kept(index, true, bucket.has_kept);
+    all_reduce({bucket.kept, 0, bucket.num_kept, 0}, groups.owners, name);
+    return;
+  }
+  if (bucket.has_kept) {
+    for (const int p : bucket.parameters) {
+      const Piece& updated = shard(p).updated;
+      add({bucket.kept, member(p).kept_begin, updated.size, 0},
+          {bucket.buffer, member(p).begin + updated.begin, updated.size, 0}, true, name_of(p));
+    }
+  }
+  all_reduce(builder_.whole(bucket.buffer), groups.replicas, name);
+  if (bucket.keeps) own_parts_into_kept(index, false, false);
+}
+
+void GradientBuckets::reduce_remaining() {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    STRATA_INVARIANT(buckets_[b].num_complete == static_cast<int>(buckets_[b].parameters.size()),
+                     "a gradient is missing");
+    if (!buckets_[b].reduced) reduce(b);
+  }
+  // In the order of the graph's parameters, which all stages share.
+  for (const auto& [p, group] : copies_) {
+    all_reduce(builder_.whole(buckets_[static_cast<std::size_t>(member(p).bucket)].buffer), group, name_of(p));
+  }
+}
+
+Operand GradientBuckets::reduced(int parameter) const {
+  const Member& m = member(parameter);
+  const Bucket& bucket = buckets_[static_cast<std::size_t>(m.bucket)];
+  const Piece& updated = shard(parameter).updated;
+  if (bucket.keeps) return {bucket.kept, m.kept_begin, updated.size, 0};
+  return {bucket.buffer, m.begin + updated.begin, updated.size, 0};
+}
+
+std::vector<GradientBuckets::Counted> GradientBuckets::counted() const {
+  std::vector<Counted> result;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const Bucket& bucket = buckets_[b];
+    if (!bucket.counted) continue;
+    const int group = groups_of(bucket).optimizer;
+    const std::string name = fmt::format("gradients[{}]", b);
+    if (bucket.keeps) {
+      result.push_back({{bucket.kept, 0, bucket.num_kept, 0}, group, name});
+    } else if (groups_of(bucket).spread < 0) {
+      result.push_back({builder_.whole(bucket.buffer), group, name});
+    } else {
+      for (const int p : bucket.parameters) result.push_back({reduced(p), group, name_of(p)});
+    }
+  }
+  return result;
+}
+
+}  // namespace strata

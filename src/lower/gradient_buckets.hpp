@@ -1,0 +1,126 @@
+#pragma once
+
+/// @file
+/// Gradients of one rank: where kernels put them, and how they are summed over ranks.
+///
+/// Gradients stand in buckets, in the order in which the backward pass completes them, so that one all-reduce a bucket
+/// can start as soon as its last gradient is there. A bucket holds p shards of parameters with equal factors. With
+///   p, g, os  the factors, dp all data ranks, M micro-batches (AMSP, strategies: section AMSP):
+/// - p > 1: the full gradient of an operator is reduce-scattered over p at every micro-batch, and added up.
+/// - g = p: the bucket is summed over micro-batches, then all-reduced once over the dp/p ranks that hold the same
+/// shard.
+/// - g = os > p: at every micro-batch but the last the bucket is all-reduced over os/p and all but the own part is
+///   dropped; that part, kept, is added at its place to the last micro-batch's bucket before the all-reduce over dp/p,
+///   so that nothing counts twice.
+/// With optimizer.gradients = "reduce_scatter" the own part comes from a reduce-scatter a tensor over os/p instead, and
+/// only that part is all-reduced, over dp/os.
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/model_graph.hpp"
+#include "ir/plan.hpp"
+#include "lower/builder.hpp"
+#include "lower/shard_groups.hpp"
+#include "ir/shards.hpp"
+
+namespace strata {
+
+/// A parameter that other stages use too.
+struct Copies {
+  int group = -1;        ///< a rank of each of these stages
+  bool counted = false;  ///< in the norm of all gradients: by one of the copies
+};
+
+class GradientBuckets {
+ public:
+  /// @param operators of this rank's stage.  @param copies by parameter.
+  GradientBuckets(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
+                  std::span<const ParameterShard> shards, const ShardGroups& groups,
+                  const std::map<int, Copies>& copies, ProgramBuilder& builder);
+
+  /// Where a kernel puts its contribution to a gradient. `accumulate`: an earlier contribution is there.
+  struct Destination {
+    Operand operand;
+    bool accumulate = false;
+  };
+  Destination destination(int parameter);
+
+  /// A contribution to @p parameter has been emitted. The last one of a micro-batch completes it; a complete bucket of
+  /// the last micro-batch is reduced at once if the plan overlaps reduction with backward.
+  void contributed(int parameter, bool last_micro_batch);
+
+  /// After backward: the reductions that were not overlapped, and those over the copies of a parameter.
+  void reduce_remaining();
+
+  /// The sum over all ranks, of the elements that this rank updates.
+  Operand reduced(int parameter) const;
+
+  /// What this rank contributes to the norm of all gradients.
+  struct Counted {
+    Operand operand;  ///< of no elements where nothing of it is this rank's
+    int group = -1;   ///< whose members' parts together are one copy of the gradients; -1: this rank's is one
+    std::string name;
+  };
+  std::vector<Counted> counted() const;
+
+  /// In the order in which they are reduced: the order of updates.
+  const std::vector<int>& parameters() const { return in_order_; }
+
+ private:
+  struct Member {
+    int bucket = -1;
+    std::int64_t begin = 0;       ///< of its p shard in the bucket
+    std::int64_t kept_begin = 0;  ///< of its updated part in `kept`
+    int num_uses = 0;             ///< contributions a micro-batch
+    int num_done = 0;             ///< of them, in this micro-batch
+    bool written = false;         ///< something stands at `begin` already
+    int full = -1;                ///< p > 1: this micro-batch's gradient before the reduce-scatter
+  };
+  struct Bucket {
+    std::vector<int> parameters;
+    std::int64_t num_elements = 0;
+    std::int64_t num_kept = 0;
+    int buffer = -1;        ///< g > p: of this micro-batch
+    bool keeps = false;     ///< own parts are kept apart; otherwise the bucket itself is read by the update
+    int kept = -1;          ///< where; -1 also where nothing of the bucket is this rank's
+    bool has_kept = false;  ///< earlier micro-batches are in `kept`
+    int num_complete = 0;   ///< parameters, in this micro-batch
+    bool reduced = false;
+    bool counted = true;  ///< in the norm of all gradients
+  };
+  void assign_buckets(const std::map<int, Copies>& copies);
+  void scatter_full(int parameter);
+  void bucket_complete(std::size_t index, bool last_micro_batch);
+  void keep_own_parts(std::size_t index);
+  void reduce(std::size_t index);
+  void all_reduce(const Operand& operand, int group, std::string name);
+  /// Own parts of the bucket, scattered from it or dropped out of it, written or added to `kept`.
+  void own_parts_into_kept(std::size_t index, bool scatter, bool accumulate);
+  void add(const Operand& from, const Operand& to, bool accumulate, const std::string& name);
+  int storage(std::size_t index);
+  const ParameterShard& shard(int parameter) const { return shards_[static_cast<std::size_t>(parameter)]; }
+  Member& member(int parameter) { return members_[static_cast<std::size_t>(parameter)]; }
+  const Member& member(int parameter) const { return members_[static_cast<std::size_t>(parameter)]; }
+  const ShardGroups::Set& groups_of(const Bucket& bucket) const { return groups_.of(bucket.parameters.front()); }
+  bool shards_gradients(const Bucket& bucket) const;
+  bool scatters(const Bucket& bucket) const;
+  const std::string& name_of(int parameter) const {
+    return graph_.parameters[static_cast<std::size_t>(parameter)].name;
+  }
+
+  const Plan& plan_;
+  const ModelGraph& graph_;
+  std::span<const Operator> operators_;
+  std::span<const ParameterShard> shards_;
+  const ShardGroups& groups_;
+  ProgramBuilder& builder_;
+  std::vector<Member> members_;  ///< by parameter of the graph
+  std::vector<Bucket> buckets_;
+  std::vector<int> in_order_;
+  std::vector<std::pair<int, int>> copies_;  ///< parameter and group, in the order of the graph
+};
+
+}  // namespace strata

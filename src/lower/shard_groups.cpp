@@ -1,0 +1,57 @@
+#include "lower/shard_groups.hpp"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+namespace strata {
+
+ShardGroups::ShardGroups(const Plan& plan, std::span<const ParameterShard> shards, int rank, int data,
+                         ProgramBuilder& builder) {
+  const Mesh& mesh = plan.mesh;
+  const Factor all = whole_grid(mesh);
+  constexpr Factor one{};
+  std::map<std::vector<int>, int> known;
+  if (data >= 0) known[ranks_between(mesh, all, one, rank)] = data;
+  const auto group = [&](const Factor& outer, const Factor& inner) {
+    std::vector<int> ranks = ranks_between(mesh, outer, inner, rank);
+    if (ranks.size() == 1) return -1;
+    const auto [at, is_new] = known.try_emplace(ranks, -1);
+    if (is_new) {
+      at->second = builder.add_group({fmt::format("{}/{}", to_string(outer), to_string(inner)), std::move(ranks)});
+    }
+    return at->second;
+  };
+  std::vector<StateFactors> states;
+  for (const ParameterShard& shard : shards) {
+    const StateFactors& f = shard.factors;
+    std::size_t s = 0;
+    while (s < states.size() && states[s] != f) ++s;
+    set_of_.push_back(static_cast<int>(s));
+    if (s < states.size()) continue;
+    states.push_back(f);
+    Set set;
+    if (!shard.is_sharded()) {
+      set.replicas = set.owners = data;
+      sets_.push_back(set);
+      continue;
+    }
+    set.parameter = group(f.p, one);
+    set.spread = group(f.os, f.p);
+    set.replicas = group(all, f.p);
+    set.owners = group(all, f.os);
+    set.optimizer = group(f.os, one);
+    set.num_parameter = f.p.total();
+    set.parameter_index = index_between(mesh, f.p, one, rank);
+    set.num_spread = f.os.total() / f.p.total();
+    set.spread_index = index_between(mesh, f.os, f.p, rank);
+    if (f.p_backward) {
+      set.secondary = group(*f.p_backward, one);
+      set.num_secondary = f.p_backward->total();
+      set.secondary_index = index_between(mesh, *f.p_backward, one, rank);
+    }
+    sets_.push_back(set);
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,188 @@
+/// @file
+/// AMSP: parameters, gradients and optimizer states are sharded independently, over as few and near ranks as memory
+/// allows.
+///
+/// Source:     Chen et al., "AMSP: Reducing Communication Overhead of ZeRO for Efficient LLM Training", 2024 (arXiv
+///             2311.00257).
+/// Idea:       states differ in size and in how often they travel, so each takes its own factor; the least
+///             communication that fits is found by trying all.
+/// Symbols:    R ranks a node, N nodes; s = s0 x s1 a factor, ranks in a node x nodes, of parameters (p), gradients
+///             (g) and optimizer states (os), dp = R x N; M micro-batches, Φ parameters (elements), c and g bytes of a
+///             parameter and a gradient element.
+/// Decides:    mesh axes {data = R N}; p, g, os; how optimizer states are dealt and spread, and how gradients reach
+///             them; a recomputed block keeps what it gathered for its backward.
+/// Memory:     states a rank: cΦ/s_p + gΦ/s_g + 12Φ/s_os bytes with bf16 Adam (8Φ/s_os with f32), rounded up a tensor;
+///             inter-tensor: the fullest rank's. The plan's account adds activations of one micro-batch, the largest
+///             operator's activation gradients, two gathered layers and two unscattered gradients of an operator where
+///             s_p > 1, one bucket where s_g > s_p (sharding/memory.hpp).
+/// Volume:     a rank and step: M (s_p-1)/s_p (2 cΦ + gΦ); (M-1) 2 (q-1)/q gΦ/s_p with q = s_g/s_p; 2 (q-1)/q gΦ/s_p
+///             with q = dp/s_p; to spread, (q-1)/q cΦ/s_p with q = s_os/s_p by all-gather, all ranks together as much
+///             by broadcast; 2 (dp-1)/dp · 4 for the loss. gradients = reduce_scatter halves the second and, where
+///             s_os = dp, the third.
+/// Reference:  `ddp`.
+/// Options:    p, g, os (each a factor, or planner), sharding, gradients, cost, overlap, broadcast.
+/// Refuses:    factors that break 1 <= s_p | s_g | s_os | dp in both dimensions, s1 > 1 => s0 = R, s_g one of s_p,
+///             s_os; a capacity below what every candidate needs; a cluster without the numbers that `cost` reads; a
+///             global batch that R N M does not divide.
+/// Differs:    the bandwidth of a collective is a formula where nothing was measured; what else of the cost differs is
+///             in sharding/communication.hpp; no pre-filter is needed, all 121 candidates of 1024 ranks are costed.
+/// Reproduces: AMSP's table IV; its figures 11-13, 16 and 17, and table V.
+
+#include <fmt/format.h>
+
+#include <array>
+#include <memory>
+
+#include "base/error.hpp"
+#include "planners/sharding/mode.hpp"
+#include "planners/sharding/search.hpp"
+
+namespace strata {
+namespace {
+
+constexpr std::string_view planner_word = "planner";
+
+std::string text_option(const PlanRequest& request, const std::string& name) {
+  return std::get<std::string>(request.options.at(name));
+}
+
+/// Factors that the request fixes.
+struct Fixed {
+  std::optional<Factor> p, g, os;
+  bool all() const { return p && g && os; }
+  bool allows(const StateFactors& state) const {
+    const auto agrees = [](const std::optional<Factor>& fixed, const Factor& factor) {
+      return !fixed || *fixed == factor;
+    };
+    return agrees(p, state.p) && agrees(g, state.g) && agrees(os, state.os);
+  }
+};
+
+Fixed fixed_factors(const PlanRequest& request) {
+  const auto read = [&](const char* name) { return factor_option(name, text_option(request, name), planner_word); };
+  return {read("p"), read("g"), read("os")};
+}
+
+std::unique_ptr<CostModel> cost_model_of(const PlanRequest& request) {
+  const std::string cost = text_option(request, "cost");
+  const Cluster& cluster = request.cluster;
+  const auto lacks = [&](std::string_view what) {
+    throw Unsupported(
+        fmt::format("amsp on {} ranks: cost = \"{}\" needs {}, and cluster {} has none; name a described cluster, or "
+                    "set strategy.p, g and os",
+                    request.base.mesh.num_ranks(), cost, what, cluster.name.empty() ? "(unnamed)" : cluster.name));
+  };
+  if (cost == "measured") {
+    if (!request.measured_costs) lacks("a profile");
+    return request.measured_costs();
+  }
+  if (cluster.memory_bandwidth_bytes_per_second == 0.0) lacks("memory_bandwidth_bytes_per_second");
+  if (request.base.mesh.ranks_per_node > 1 && cluster.intra_node.bandwidth_bytes_per_second == 0.0) {
+    lacks("intra_node.bandwidth_bytes_per_second");
+  }
+  if (request.base.mesh.nodes > 1 && cluster.inter_node.bandwidth_bytes_per_second == 0.0) {
+    lacks("inter_node.bandwidth_bytes_per_second");
+  }
+  return cost == "paper" ? paper_costs(cluster) : analytic_costs(cluster);
+}
+
+std::string gib(std::int64_t bytes) {
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
+}
+
+std::string described(const ShardingChoice& choice) {
+  return fmt::format("{}: {:.6g} s, {}", to_string(choice.state), choice.seconds.total(), gib(choice.peak_bytes));
+}
+
+[[noreturn]] void refuse_capacity(const Plan& plan, const ShardingChoice& smallest, const MemoryAccount& account) {
+  const std::int64_t missing = smallest.peak_bytes - plan.device_capacity_bytes;
+  throw Unsupported(fmt::format(
+      "amsp on {} ranks: nothing fits into a device memory of {} ({} bytes): {} needs least, {}, {} bytes too much; of "
+      "it parameters {}, gradients {}, optimizer states {}, activations {}, temporary {}",
+      plan.mesh.num_ranks(), gib(plan.device_capacity_bytes), plan.device_capacity_bytes, to_string(smallest.state),
+      gib(smallest.peak_bytes), missing, gib(account.parameters), gib(account.gradients), gib(account.optimizer),
+      gib(account.activations), gib(account.temporary)));
+}
+
+class Amsp final : public Planner {
+ public:
+  std::string_view name() const override { return "amsp"; }
+  std::string_view summary() const override {
+    return "parameters, gradients and optimizer states sharded independently, for the least communication that fits";
+  }
+  std::string_view source() const override { return "Chen et al., AMSP, 2024"; }
+  std::span<const OptionRow> options() const override {
+    static const std::array rows = {
+        OptionRow{"p", std::string(planner_word), "", "factor of parameters, ranks in a node x nodes; or planner"},
+        OptionRow{"g", std::string(planner_word), "", "factor of gradients, that of p or of os; or planner"},
+        OptionRow{"os", std::string(planner_word), "", "factor of optimizer states; or planner"},
+        OptionRow{"sharding", std::string("inter_tensor"), "inter_tensor | intra_tensor",
+                  "optimizer states: whole tensors dealt to ranks and broadcast, or even parts, all-gathered"},
+        gradients_option("all_reduce"),
+        OptionRow{"cost", std::string("analytic"), "paper | analytic | measured",
+                  "where the planner takes the times of collectives from"},
+        overlap_option(),
+        OptionRow{"broadcast", std::string("none"), "none | next_forward",
+                  "what hides the spreading of updated parameters"},
+    };
+    return rows;
+  }
+
+  Plan plan(const PlanRequest& request) const override {
+    const Fixed fixed = fixed_factors(request);
+    Plan plan = sharded_plan(request, {});
+    plan.gathered_after_recompute = "keep";
+    plan.overlap.broadcast = text_option(request, "broadcast");
+    plan.optimizer.sharding = text_option(request, "sharding");
+    plan.optimizer.spread = plan.optimizer.sharding == "inter_tensor" ? "broadcast" : "all_gather";
+    if (fixed.all()) {
+      set_state(plan, {.p = *fixed.p, .g = *fixed.g, .os = *fixed.os});
+    } else {
+      search(request, fixed, plan);
+    }
+    return plan;
+  }
+
+ private:
+  /// Sets @p plan's factors, and why.
+  static void search(const PlanRequest& request, const Fixed& fixed, Plan& plan) {
+    std::vector<StateFactors> candidates = legal_states(whole_grid(plan.mesh));
+    std::erase_if(candidates, [&](const StateFactors& state) { return !fixed.allows(state); });
+    if (candidates.empty()) {
+      throw Unsupported(fmt::format("amsp on {} ranks: no legal factors have p = {}, g = {}, os = {}",
+                                    plan.mesh.num_ranks(), text_option(request, "p"), text_option(request, "g"),
+                                    text_option(request, "os")));
+    }
+    const std::unique_ptr<CostModel> costs = plan.mesh.num_ranks() > 1 ? cost_model_of(request) : nullptr;
+    const StateCommunication communication(request.graph, plan, costs.get());
+    const StateMemory memory(request.graph, plan);
+    const PeakBytes peak_bytes = [&](const StateFactors& state, const MemoryAccount& account) {
+      if (request.evaluate == nullptr) return account.total();
+      Plan candidate = plan;
+      set_state(candidate, state);
+      // What lowering refuses has no peak; it says so itself if that is chosen.
+      const std::int64_t peak = request.evaluate->account(candidate).peak_bytes;
+      return peak > 0 ? peak : account.total();
+    };
+    const std::int64_t capacity = plan.device_capacity_bytes;
+    const ShardingAnswer answer = search_sharding(candidates, communication, memory, capacity, peak_bytes);
+    if (!answer.best) refuse_capacity(plan, *answer.smallest, memory.account(answer.smallest->state));
+
+    set_state(plan, answer.best->state);
+    plan.why.predicted_seconds = answer.best->seconds.total();
+    plan.why.predicted_peak_bytes = answer.best->peak_bytes;
+    plan.why.binding = answer.blocked
+                           ? fmt::format("memory: {}; does not fit: {}", gib(capacity), described(*answer.blocked))
+                           : "nothing: the cheapest of all fits";
+    if (answer.runner_up) plan.why.runner_up = described(*answer.runner_up);
+  }
+};
+
+}  // namespace
+
+const Planner& amsp_planner() {
+  static const Amsp planner;
+  return planner;
+}
+
+}  // namespace strata

@@ -1,0 +1,41 @@
+#pragma once
+
+/// @file
+/// The exact search over factors: every candidate, cheapest first, until one fits. There are 121 on 1024 ranks, so
+/// nothing is pruned that would need an argument.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "planners/sharding/communication.hpp"
+#include "planners/sharding/memory.hpp"
+
+namespace strata {
+
+struct ShardingChoice {
+  StateFactors state;
+  CommunicationSeconds seconds;
+  std::int64_t peak_bytes = 0;
+  bool operator==(const ShardingChoice& other) const { return state == other.state; }
+};
+
+struct ShardingAnswer {
+  std::optional<ShardingChoice> best;       ///< nothing: none fits
+  std::optional<ShardingChoice> runner_up;  ///< the cheapest of the others that fit
+  std::optional<ShardingChoice> blocked;    ///< the cheapest that does not fit, where it is cheaper than best
+  std::optional<ShardingChoice> smallest;   ///< where none fits: the one that needs least
+};
+
+/// Peak bytes of a candidate that the account does not rule out.
+using PeakBytes = std::function<std::int64_t(const StateFactors&, const MemoryAccount&)>;
+
+/// Of equal times the one that needs less, then the one that comes first.
+/// @param capacity_bytes 0: no limit. @param peak_bytes asked for candidates whose parameters and optimizer states
+/// alone fit, cheapest first, and for no more of them than the answer needs.
+ShardingAnswer search_sharding(std::span<const StateFactors> candidates, const StateCommunication& communication,
+                               const StateMemory& memory, std::int64_t capacity_bytes, const PeakBytes& peak_bytes);
+
+}  // namespace strata

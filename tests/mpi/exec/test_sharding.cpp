@@ -1,0 +1,227 @@
+/// @file
+/// Sharded states train what replicas train: every way to shard parameters, gradients and optimizer states over a grid
+/// of ranks, both ways to deal optimizer states, both ways to bring gradients to them.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "ir/shards.hpp"
+#include "mpi/exec/networks.hpp"
+
+namespace strata {
+namespace {
+
+struct Way {
+  const char* sharding;
+  const char* spread;
+  const char* gradients;
+};
+constexpr Way ways[] = {{"intra_tensor", "all_gather", "all_reduce"},
+                        {"intra_tensor", "all_gather", "reduce_scatter"},
+                        {"inter_tensor", "broadcast", "all_reduce"}};
+
+/// Every nested triple of factors with g = p or g = os.
+std::vector<StateFactors> all_states(const Factor& grid) {
+  std::vector<Factor> factors;
+  for (int in_node = 1; in_node <= grid.in_node; ++in_node) {
+    for (int nodes = 1; nodes <= grid.nodes; ++nodes) {
+      if (divides({in_node, nodes}, grid)) factors.push_back({in_node, nodes});
+    }
+  }
+  std::vector<StateFactors> states;
+  for (const Factor& p : factors) {
+    for (const Factor& os : factors) {
+      if (!divides(p, os)) continue;
+      states.push_back({.p = p, .g = p, .os = os});
+      if (p != os) states.push_back({.p = p, .g = os, .os = os});
+    }
+  }
+  return states;
+}
+
+class Sharding : public testing::Test {
+ protected:
+  comm::World world;
+  comm::Engine engine{world, {.watchdog_seconds = 60}};
+  int size() const { return world.size(); }
+  /// Two nodes where the ranks can be split.
+  Factor grid() const { return size() % 2 == 0 && size() > 2 ? Factor{size() / 2, 2} : Factor{size(), 1}; }
+
+  /// Many ranks share few cores: they see the models that differ most.
+  std::vector<RealModel> models() const {
+    std::vector<RealModel> all = real_models();
+    if (size() > 2) std::erase_if(all, [](const RealModel& m) { return m.name != std::string_view("gpt"); });
+    return all;
+  }
+
+  Plan plan(const Training& training, const StateFactors& state, const Way& way) const {
+    Plan plan = training.plan;
+    plan.strategy = "sharded";
+    plan.mesh = {.nodes = grid().nodes, .ranks_per_node = grid().in_node, .axes = {{"data", size()}}};
+    plan.operators = {{.match = "*", .state = state}};
+    plan.optimizer.sharding = way.sharding;
+    plan.optimizer.spread = way.spread;
+    plan.optimizer.gradients = way.gradients;
+    return plan;
+  }
+  static std::string name(const StateFactors& s, const Way& way, int micro_batches) {
+    return fmt::format("p {} g {} os {}, {}, {}, {} micro-batches", to_string(s.p), to_string(s.g), to_string(s.os),
+                       way.sharding, way.gradients, micro_batches);
+  }
+};
+
+TEST_F(Sharding, EveryWayIsExactOnExactInputs) {
+  if (8 % size() != 0) GTEST_SKIP() << "a third of a sample is in no float";
+  for (const int micro_batches : {1, 2}) {
+    const Training training = exact(micro_batches);
+    const Trained reference = train(training, "single", 1, world, engine);
+    for (const StateFactors& state : all_states(grid())) {
+      for (const Way& way : ways) {
+        const Trained ours = train_plan(training, plan(training, state, way), world, engine);
+        for (const auto& [parameter, values] : reference.parameters) {
+          EXPECT_EQ(ours.parameters.at(parameter), values) << parameter << ", " << name(state, way, micro_batches);
+        }
+        EXPECT_EQ(ours.losses, reference.losses) << name(state, way, micro_batches);
+      }
+    }
+  }
+}
+
+/// Whether @p ours trained what @p reference did, up to rounding.
+void expect_same(const Trained& ours, const Trained& reference, const std::string& what) {
+  for (const auto& [parameter, after] : reference.parameters) {
+    EXPECT_LE(relative_difference(ours.parameters.at(parameter), after), 1e-5) << parameter << ", " << what;
+    std::vector<float> moved(after.size());
+    std::vector<float> apart(after.size());
+    for (std::size_t k = 0; k < after.size(); ++k) {
+      moved[k] = after[k] - reference.initial.at(parameter)[k];
+      apart[k] = ours.parameters.at(parameter)[k] - after[k];
+    }
+    EXPECT_GT(norm(moved), 0.0) << parameter << ", " << what;
+    EXPECT_LE(norm(apart), 1e-3 * norm(moved) + 1e-7 * norm(after)) << parameter << ", " << what;
+  }
+  for (std::size_t i = 0; i < reference.losses.size(); ++i) {
+    EXPECT_NEAR(ours.losses[i], reference.losses[i], 1e-4 * reference.losses[i]) << what;
+  }
+  for (std::size_t i = 0; i < reference.norms.size(); ++i) {
+    if (!std::isnan(reference.norms[i])) {
+      EXPECT_NEAR(ours.norms[i], reference.norms[i], 1e-4 * reference.norms[i]) << what;
+    }
+  }
+}
+
+/// One state of each kind: what is sharded, over a part of the ranks or all of them.
+std::vector<StateFactors> some_states(const Factor& grid) {
+  const Factor node{grid.in_node, 1};
+  return {{.p = {}, .g = {}, .os = grid},
+          {.p = {}, .g = grid, .os = grid},
+          {.p = grid, .g = grid, .os = grid},
+          {.p = node, .g = node, .os = node},
+          {.p = node, .g = grid, .os = grid},
+          {.p = {}, .g = {}, .os = node},
+          {.p = grid, .g = grid, .os = grid, .p_backward = node}};
+}
+
+TEST_F(Sharding, RealModelsWithClippingMomentumAndThreeMicroBatches) {
+  for (const RealModel& model : models()) {
+    for (const int micro_batches : size() > 2 ? std::vector{3} : std::vector{1, 3}) {
+      Training training = real(model, 24 * micro_batches);
+      training.plan.schedule.micro_batches = micro_batches;
+      training.steps = 2;
+      training.learning_rate = std::string_view(model.name) == "vgg" ? 1e-4 : 0.01;
+      training.plan.optimizer.momentum = 0.5;
+      training.plan.optimizer.weight_decay = 0.01;
+      training.plan.optimizer.clip_norm = 1.0;
+      const Trained reference = train(training, "ddp", size(), world, engine);
+      for (const StateFactors& state : some_states(grid())) {
+        for (const Way& way : ways) {
+          const Trained ours = train_plan(training, plan(training, state, way), world, engine);
+          expect_same(ours, reference, fmt::format("{}: {}", model.name, name(state, way, micro_batches)));
+        }
+      }
+    }
+  }
+}
+
+/// Some operators sharded, others not: OSDP's plans.
+TEST_F(Sharding, EveryOperatorItsOwnWay) {
+  for (const RealModel& model : models()) {
+    if (model.name != std::string_view("gpt")) continue;
+    Training training = real(model, 24);
+    training.steps = 2;
+    training.learning_rate = 0.01;
+    training.plan.optimizer.clip_norm = 1.0;
+    const Trained reference = train(training, "ddp", size(), world, engine);
+    for (const Way& way : ways) {
+      Plan mixed = plan(training, {.p = {}, .g = {}, .os = grid()}, way);
+      mixed.operators.push_back({.match = "*.mlp.*", .state = StateFactors{.p = grid(), .g = grid(), .os = grid()}});
+      mixed.operators.push_back({.match = "block[1].attn.qkv", .state = StateFactors{}});
+      expect_same(train_plan(training, mixed, world, engine), reference, way.gradients);
+    }
+  }
+}
+
+/// Gathers and reductions move, values do not.
+TEST_F(Sharding, OverlapAndRecomputationChangeNoBit) {
+  for (const RealModel& model : models()) {
+    Training training = real(model, 48);
+    training.plan.schedule.micro_batches = 2;
+    training.steps = 2;
+    training.learning_rate = 0.01;
+    const std::vector<StateFactors> states = some_states(grid());
+    for (std::size_t s = 0; s < states.size(); ++s) {
+      const StateFactors& state = states[s];
+      const Way& way = ways[s % std::size(ways)];
+      Plan plain = plan(training, state, way);
+      plain.overlap.all_reduce = "none";
+      const Trained reference = train_plan(training, plain, world, engine);
+      for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+        for (const char* after : {"keep", "regather"}) {
+          if (recompute == Recompute::none && after == std::string_view("regather")) continue;
+          Plan overlapped = plain;
+          overlapped.recompute = recompute;
+          overlapped.gathered_after_recompute = after;
+          overlapped.overlap.all_reduce = "backward";
+          overlapped.overlap.gather = "next_layer";
+          overlapped.overlap.gather_backward = "next_module";
+          overlapped.overlap.reduce_scatter = "grad_input";
+          overlapped.overlap.broadcast = "next_forward";
+          const Trained ours = train_plan(training, overlapped, world, engine);
+          const std::string what =
+              fmt::format("{}: {}, recompute {}, {}", model.name, name(state, way, 2), to_string(recompute), after);
+          EXPECT_EQ(ours.parameters, reference.parameters) << what;
+          EXPECT_EQ(ours.losses, reference.losses) << what;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Sharding, AdamInMixedPrecision) {
+  for (const RealModel& model : models()) {
+    Training training = real(model, 24);
+    training.steps = 3;
+    training.learning_rate = 1e-3;
+    training.plan.optimizer = {.kind = "adamw", .weight_decay = 0.1};
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      if (size() > 4 && dtype == DType::f32) continue;
+      training.plan.dtypes = {dtype, dtype};
+      const Trained reference = train(training, "ddp", size(), world, engine);
+      for (const StateFactors& state : some_states(grid())) {
+        for (const Way& way : ways) {
+          const Trained ours = train_plan(training, plan(training, state, way), world, engine);
+          for (std::size_t i = 0; i < reference.losses.size(); ++i) {
+            const double tolerance = dtype == DType::f32 ? 1e-4 : 1e-2;
+            EXPECT_NEAR(ours.losses[i], reference.losses[i], tolerance * reference.losses[i])
+                << model.name << " step " << i << ", " << name(state, way, 1);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,211 @@
+/// @file
+/// Bytes and memory of sharded states against their closed formulas, to the byte, for every nested triple of factors.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "ir/program.hpp"
+#include "lower/lower.hpp"
+#include "ir/shards.hpp"
+#include "models/model.hpp"
+
+namespace strata {
+namespace {
+
+constexpr Factor grid{4, 2};
+constexpr int num_ranks = 8;
+
+std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
+
+/// Every tensor divides by 8; 2 hidden layers and the head.
+ModelGraph even_model() { return build_model({.name = "mlp", .widths = {16, 32, 48, 8}}); }
+
+std::vector<StateFactors> all_states() {
+  std::vector<StateFactors> states;
+  std::vector<Factor> factors;
+  for (const int in_node : {1, 2, 4}) {
+    for (const int nodes : {1, 2}) factors.push_back({in_node, nodes});
+  }
+  for (const Factor& p : factors) {
+    for (const Factor& os : factors) {
+      if (!divides(p, os)) continue;
+      states.push_back({.p = p, .g = p, .os = os});
+      if (p != os) states.push_back({.p = p, .g = os, .os = os});
+    }
+  }
+  return states;
+}
+
+Plan sharded(const StateFactors& state, int micro_batches) {
+  Plan plan;
+  plan.strategy = "sharded";
+  plan.mesh = {.nodes = grid.nodes, .ranks_per_node = grid.in_node, .axes = {{"data", num_ranks}}};
+  plan.global_batch = 8 * micro_batches;
+  plan.schedule.micro_batches = micro_batches;
+  plan.dtypes = {DType::bf16, DType::bf16};
+  plan.operators = {{.match = "*", .state = state}};
+  return plan;
+}
+
+std::string name(const Plan& plan) {
+  const StateFactors& s = *plan.operators[0].state;
+  return fmt::format("p {} g {} os {}, {} micro-batches, {}, {}", to_string(s.p), to_string(s.g), to_string(s.os),
+                     plan.schedule.micro_batches, plan.optimizer.sharding, plan.optimizer.gradients);
+}
+
+/// Elements of weights that backward reads: all but the first layer's.
+std::int64_t read_by_backward(const ModelGraph& graph) {
+  std::int64_t sum = 0;
+  for (const Parameter& parameter : graph.parameters) {
+    if (parameter.shape.size() == 2 && parameter.name.find("block[0]") == std::string::npos) {
+      sum += parameter.num_elements();
+    }
+  }
+  return sum;
+}
+
+/// 2 (n-1)/n v, in the rank's own share: n divides v.
+std::int64_t all_reduced(std::int64_t bytes, int n) { return 2 * (n - 1) * bytes / n; }
+constexpr std::int64_t loss_bytes = 4 + 4 * (num_ranks - 1);  // rank 0 holds the only chunk of one element
+
+TEST(ShardedBytes, EqualTheFormulasOfAmsp) {
+  const ModelGraph graph = even_model();
+  const std::int64_t bytes = 2 * graph.num_parameters();
+  const std::int64_t read = 2 * read_by_backward(graph);
+  for (const int m : {1, 3}) {
+    for (const StateFactors& state : all_states()) {
+      const int p = state.p.total();
+      const int q = state.os.total() / p;
+      const int replicas = num_ranks / p;
+      Plan plan = sharded(state, m);
+      const BytesByCollective sent = bytes_by_collective(lower(plan, graph, 0, no_workspace));
+      const std::int64_t gathers = m * (p - 1) * (bytes + read) / p;
+      EXPECT_EQ(sent[Collective::reduce_scatter], m * (p - 1) * bytes / p) << name(plan);
+      EXPECT_EQ(sent[Collective::all_gather], gathers + (q - 1) * bytes / (p * q)) << name(plan);
+      const std::int64_t early = state.g == state.p ? 0 : (m - 1) * all_reduced(bytes / p, q);
+      EXPECT_EQ(sent[Collective::all_reduce], early + all_reduced(bytes / p, replicas) + loss_bytes - 4) << name(plan);
+      EXPECT_EQ(sent[Collective::broadcast], 0) << name(plan);
+
+      plan.optimizer.gradients = "reduce_scatter";
+      const BytesByCollective scattered = bytes_by_collective(lower(plan, graph, 0, no_workspace));
+      const int times = state.g == state.p ? 1 : m;
+      const std::int64_t own = (q - 1) * (bytes / p) / q;
+      EXPECT_EQ(scattered[Collective::reduce_scatter], m * (p - 1) * bytes / p + times * own) << name(plan);
+      EXPECT_EQ(scattered[Collective::all_reduce], all_reduced(bytes / (p * q), replicas / q) + loss_bytes - 4)
+          << name(plan);
+    }
+  }
+}
+
+TEST(ShardedBytes, WholeTensorsAreBroadcastByTheirOwners) {
+  const ModelGraph graph = even_model();
+  for (const StateFactors& state : all_states()) {
+    Plan plan = sharded(state, 1);
+    plan.optimizer.sharding = "inter_tensor";
+    plan.optimizer.spread = "broadcast";
+    const int p = state.p.total();
+    const int q = state.os.total() / p;
+    std::int64_t sum = 0;
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      sum += bytes_by_collective(lower(plan, graph, rank, no_workspace))[Collective::broadcast];
+    }
+    // Each p shard from its owner to the q - 1 others, in every group of q.
+    EXPECT_EQ(sum, num_ranks / q * (q - 1) * 2 * graph.num_parameters() / p) << name(plan);
+  }
+}
+
+TEST(ShardedBytes, Zero3MovesHalfAsMuchAgainAsDdp) {
+  const ModelGraph graph = build_model({.name = "llama-nano"});  // its head is not tied: a table gathered twice
+  const auto total = [&](const StateFactors& state) {
+    return static_cast<double>(bytes_by_collective(lower(sharded(state, 1), graph, 0, no_workspace)).total());
+  };
+  // Exactly 1.5 if backward gathered every parameter; the table of the embedding it does not read.
+  const double ratio = total({.p = grid, .g = grid, .os = grid}) / total({});
+  EXPECT_GT(ratio, 1.4);
+  EXPECT_LE(ratio, 1.5);
+}
+
+std::int64_t persistent(const Program& program, Category category) {
+  std::int64_t sum = 0;
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.persistent && buffer.category == category) sum += buffer.size_bytes();
+  }
+  return sum;
+}
+
+/// Bytes of gradients that are alive when the first update begins.
+std::int64_t gradients_at_update(const Program& program) {
+  std::int64_t live = 0;
+  for (const Instruction& in : program.body) {
+    if (in.phase == Phase::update) return live;
+    for (const auto& [ids, sign] : {std::pair{&in.allocs, 1}, {&in.frees, -1}}) {
+      for (const int id : *ids) {
+        const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
+        if (buffer.category == Category::gradient) live += sign * buffer.size_bytes();
+      }
+    }
+  }
+  return -1;
+}
+
+TEST(ShardedMemory, StatesAreDividedByTheirFactors) {
+  const ModelGraph graph = even_model();
+  const std::int64_t n = graph.num_parameters();
+  for (const int m : {1, 3}) {
+    for (const StateFactors& state : all_states()) {
+      const Plan plan = sharded(state, m);
+      const Program program = lower(plan, graph, 3, no_workspace);
+      EXPECT_EQ(persistent(program, Category::parameter), 2 * n / state.p.total()) << name(plan);
+      EXPECT_EQ(persistent(program, Category::optimizer), 12 * n / state.os.total()) << name(plan);
+      EXPECT_EQ(gradients_at_update(program), 2 * n / state.g.total()) << name(plan);
+    }
+  }
+}
+
+TEST(ShardedMemory, UnevenTensorsAreRoundedUpOneByOne) {
+  const ModelGraph graph = build_model({.name = "gpt-nano"});
+  const Program program = lower(sharded({.p = {2, 1}, .g = {4, 2}, .os = {4, 2}}, 1), graph, 0, no_workspace);
+  std::int64_t parameters = 0;
+  std::int64_t updated = 0;
+  for (const Parameter& parameter : graph.parameters) {
+    const std::int64_t held = (parameter.num_elements() + 1) / 2;
+    parameters += held;
+    updated += (held + 3) / 4;
+  }
+  EXPECT_EQ(persistent(program, Category::parameter), 2 * parameters);
+  EXPECT_EQ(persistent(program, Category::optimizer), 12 * updated);
+}
+
+TEST(ShardedMemory, WholeTensorsGoToTheEmptiestRank) {
+  const ModelGraph graph = build_model({.name = "gpt-nano"});
+  Plan plan = sharded({.p = {}, .g = grid, .os = grid}, 1);
+  plan.optimizer.sharding = "inter_tensor";
+  plan.optimizer.spread = "broadcast";
+  std::vector<std::int64_t> sizes;
+  for (const Parameter& parameter : graph.parameters) sizes.push_back(parameter.num_elements());
+  std::ranges::sort(sizes, std::ranges::greater{});
+  std::vector<std::int64_t> loads(num_ranks, 0);
+  for (const std::int64_t size : sizes) *std::ranges::min_element(loads) += size;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    EXPECT_EQ(persistent(lower(plan, graph, rank, no_workspace), Category::optimizer),
+              12 * loads[static_cast<std::size_t>(rank)]);
+  }
+}
+
+TEST(Shards, RanksOfACellAndOfACopy) {
+  const Mesh mesh{.nodes = 2, .ranks_per_node = 4, .axes = {{"data", 8}}};
+  EXPECT_THAT(ranks_between(mesh, {2, 1}, {}, 7), testing::ElementsAre(6, 7));
+  EXPECT_THAT(ranks_between(mesh, {4, 2}, {2, 1}, 3), testing::ElementsAre(1, 3, 5, 7));
+  EXPECT_THAT(ranks_between(mesh, {2, 2}, {}, 6), testing::ElementsAre(2, 3, 6, 7));
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const std::vector<int> ranks = ranks_between(mesh, {4, 2}, {2, 1}, rank);
+    EXPECT_EQ(ranks[static_cast<std::size_t>(index_between(mesh, {4, 2}, {2, 1}, rank))], rank);
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,58 @@
+#pragma once
+
+/// @file
+/// Requests to the modes that shard states, and AMSP's cluster.
+
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+
+#include "ir/cluster.hpp"
+#include "models/model.hpp"
+#include "planners/planner.hpp"
+#include "planners/sharding/factors.hpp"
+
+namespace strata {
+
+/// 128 nodes of 8 A800.
+inline const Cluster& a800_ib() {
+  static const Cluster cluster = [] {
+    const std::string path = STRATA_SOURCE_DIR "/experiments/clusters/a800-ib.toml";
+    std::ifstream stream(path);
+    return parse_cluster({std::istreambuf_iterator<char>(stream), {}}, path);
+  }();
+  return cluster;
+}
+
+/// One sample a rank and micro-batch, in bf16.
+inline Plan asked_on(const Factor& grid, int micro_batches) {
+  Plan plan;
+  plan.mesh.ranks_per_node = grid.in_node;
+  plan.mesh.nodes = grid.nodes;
+  plan.global_batch = std::int64_t{grid.total()} * micro_batches;
+  plan.schedule.micro_batches = micro_batches;
+  plan.dtypes = {DType::bf16, DType::bf16};
+  return plan;
+}
+
+/// AMSP sec. VI-A: 4 M tokens in sequences of 4096, one a micro-batch; LLaMA-30B recomputes.
+inline Plan asked_by_amsp(const std::string& model, int nodes) {
+  Plan plan = asked_on({8, nodes}, 128 / nodes);
+  plan.recompute = model == "llama-30b" ? Recompute::block : Recompute::none;
+  plan.device_capacity_bytes = a800_ib().device_memory_bytes;
+  return plan;
+}
+
+/// @param options that differ from the mode's defaults.
+inline Plan planned(const std::string& mode, const ModelGraph& graph, Plan base,
+                    std::map<std::string, OptionValue> options = {}, const Cluster& cluster = a800_ib()) {
+  const Planner& planner = find_planner(mode);
+  base.strategy = mode;
+  for (const OptionRow& row : planner.options()) options.try_emplace(std::string(row.name), row.default_value);
+  return planner.plan({.graph = graph, .cluster = cluster, .base = base, .options = options});
+}
+
+inline StateFactors state_of(const Plan& plan) { return plan.operators.at(0).state.value(); }
+
+}  // namespace strata
