@@ -10,6 +10,7 @@
 #include "app/site_folders.hpp"
 #include "app/strategy_options.hpp"
 #include "app/verbs.hpp"
+#include "base/error.hpp"
 #include "config/cluster_files.hpp"
 #include "config/reference.hpp"
 #include "cost/flops_convention.hpp"
@@ -19,6 +20,20 @@
 #include "planners/planner.hpp"
 
 namespace strata::app {
+namespace {
+
+/// A convention for transformers of equal layers says nothing about other models; their line says so.
+std::string flops_text(const ModelGraph& graph, const std::string& convention) {
+  const FlopsConvention parsed = parse_flops_convention(convention);
+  try {
+    return fmt::format("{:>10.1f} GFLOP/{}", training_flops_per_position(graph, parsed) * 1e-9,
+                       graph.positions_per_sample > 1 ? "token" : "sample");
+  } catch (const Unsupported&) {
+    return fmt::format("{:>10} under {}", "undefined", convention);
+  }
+}
+
+}  // namespace
 
 int list_strategies() {
   for (const Planner* planner : all_planners()) {
@@ -33,15 +48,7 @@ int list_models(const std::string& flops_convention, std::int64_t sequence_lengt
     const bool is_sequence_model = preset.family == "gpt" || preset.family == "llama";
     if (sequence_length > 0 && is_sequence_model) options.sequence_length = sequence_length;
     const ModelGraph graph = build_model(options);
-    std::string flops;
-    if (!flops_convention.empty()) {
-      // A convention for transformers says nothing about an image model; its line says so instead of a number.
-      const bool counted = is_sequence_model || flops_convention == "operators";
-      flops = counted ? fmt::format("{:>10.1f} GFLOP/{}",
-                                    training_flops_per_position(graph, parse_flops_convention(flops_convention)) * 1e-9,
-                                    graph.positions_per_sample > 1 ? "token" : "sample")
-                      : fmt::format("{:>10} under {}", "undefined", flops_convention);
-    }
+    const std::string flops = flops_convention.empty() ? "" : flops_text(graph, flops_convention);
     fmt::print("{:<18} {:>8.1f} M parameters  {}  {}\n", preset.name,
                static_cast<double>(graph.num_parameters()) * 1e-6, flops, preset.description);
   }

@@ -182,3 +182,13 @@ def test_a_profile_of_another_machine_or_another_job_is_refused(strata, experime
     ended = strata(None, "simulate", file, "--set", "simulate.cost=measured")
     assert ended.code == 2
     assert "simulate.profile" in ended.error
+
+
+@pytest.mark.parametrize("convention", ["megatron", "sc21", "internevo", "palm", "torchtitan", "operators"])
+def test_every_model_has_a_line_under_every_convention(strata, convention):
+    """Where a convention says nothing about a model, its line says so."""
+    ended = strata(None, "list", "models", "--flops", convention)
+    assert ended.code == 0, ended.error
+    lines = {line.split()[0]: line for line in ended.output.splitlines()}
+    assert "GFLOP/token" in lines["llama-7b"]
+    assert ("undefined" in lines["vgg13"]) == (convention != "operators")
