@@ -25,7 +25,9 @@
 ///             s_os; a capacity below what every candidate needs; a cluster without the numbers that `cost` reads; a
 ///             global batch that R N M does not divide.
 /// Differs:    the bandwidth of a collective is a formula where nothing was measured; what else of the cost differs is
-///             in sharding/communication.hpp; no pre-filter is needed, all 121 candidates of 1024 ranks are costed.
+///             in sharding/communication.hpp; memory is the closed form, at most a few per cent above the Program's
+///             peak, since lowering takes longer than the search, and what is lowered is checked again; no pre-filter
+///             is needed, all 121 candidates of 1024 ranks are costed.
 /// Reproduces: AMSP's table IV; its figures 11-13, 16 and 17, and table V.
 
 #include <fmt/format.h>
@@ -156,16 +158,8 @@ class Amsp final : public Planner {
     const std::unique_ptr<CostModel> costs = plan.mesh.num_ranks() > 1 ? cost_model_of(request) : nullptr;
     const StateCommunication communication(request.graph, plan, costs.get());
     const StateMemory memory(request.graph, plan);
-    const PeakBytes peak_bytes = [&](const StateFactors& state, const MemoryAccount& account) {
-      if (request.evaluate == nullptr) return account.total();
-      Plan candidate = plan;
-      set_state(candidate, state);
-      // What lowering refuses has no peak; it says so itself if that is chosen.
-      const std::int64_t peak = request.evaluate->account(candidate).peak_bytes;
-      return peak > 0 ? peak : account.total();
-    };
     const std::int64_t capacity = plan.device_capacity_bytes;
-    const ShardingAnswer answer = search_sharding(candidates, communication, memory, capacity, peak_bytes);
+    const ShardingAnswer answer = search_sharding(candidates, communication, memory, capacity);
     if (!answer.best) refuse_capacity(plan, *answer.smallest, memory.account(answer.smallest->state));
 
     set_state(plan, answer.best->state);

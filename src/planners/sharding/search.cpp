@@ -6,25 +6,16 @@
 namespace strata {
 
 ShardingAnswer search_sharding(std::span<const StateFactors> candidates, const StateCommunication& communication,
-                               const StateMemory& memory, std::int64_t capacity_bytes, const PeakBytes& peak_bytes) {
-  struct Candidate {
-    ShardingChoice choice;
-    MemoryAccount account;
-  };
-  std::vector<Candidate> all;
+                               const StateMemory& memory, std::int64_t capacity_bytes) {
+  std::vector<ShardingChoice> all;
   for (const StateFactors& state : candidates) {
-    const MemoryAccount account = memory.account(state);
-    all.push_back({{state, communication.seconds(state), account.total()}, account});
+    all.push_back({state, communication.seconds(state), memory.account(state).total()});
   }
   std::ranges::stable_sort(all, {},
-                           [](const Candidate& c) { return std::tuple(c.choice.seconds.total(), c.account.total()); });
+                           [](const ShardingChoice& c) { return std::tuple(c.seconds.total(), c.peak_bytes); });
 
   ShardingAnswer answer;
-  for (Candidate& candidate : all) {
-    ShardingChoice& choice = candidate.choice;
-    const bool states_fit =
-        capacity_bytes == 0 || candidate.account.parameters + candidate.account.optimizer <= capacity_bytes;
-    if (states_fit) choice.peak_bytes = peak_bytes(choice.state, candidate.account);
+  for (const ShardingChoice& choice : all) {
     const bool fits = capacity_bytes == 0 || choice.peak_bytes <= capacity_bytes;
     if (fits && answer.best) {
       answer.runner_up = choice;

@@ -5,7 +5,6 @@
 /// nothing is pruned that would need an argument.
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -29,13 +28,9 @@ struct ShardingAnswer {
   std::optional<ShardingChoice> smallest;   ///< where none fits: the one that needs least
 };
 
-/// Peak bytes of a candidate that the account does not rule out.
-using PeakBytes = std::function<std::int64_t(const StateFactors&, const MemoryAccount&)>;
-
 /// Of equal times the one that needs less, then the one that comes first.
-/// @param capacity_bytes 0: no limit. @param peak_bytes asked for candidates whose parameters and optimizer states
-/// alone fit, cheapest first, and for no more of them than the answer needs.
+/// @param capacity_bytes 0: no limit.
 ShardingAnswer search_sharding(std::span<const StateFactors> candidates, const StateCommunication& communication,
-                               const StateMemory& memory, std::int64_t capacity_bytes, const PeakBytes& peak_bytes);
+                               const StateMemory& memory, std::int64_t capacity_bytes);
 
 }  // namespace strata

@@ -216,34 +216,6 @@ TEST(Amsp, OptionsReachThePlan) {
   EXPECT_EQ(intra.overlap.broadcast, "next_forward");
 }
 
-/// Counts; says that factors of p = 1x1 need 1000 bytes and all others 10.
-class ParametersNeedMuch final : public Evaluate {
- public:
-  Evaluation operator()(const Plan& plan) const override { return account(plan); }
-  Evaluation account(const Plan& plan) const override {
-    ++asked;
-    return {.peak_bytes = state_of(plan).p == Factor{} ? 1000 : 10};
-  }
-  mutable int asked = 0;
-};
-
-TEST(Amsp, PeaksComeFromTheEvaluationWhereThereIsOne) {
-  const ModelGraph graph = build_model({.name = "gpt-nano"});
-  const Planner& amsp = find_planner("amsp");
-  std::map<std::string, OptionValue> options;
-  for (const OptionRow& row : amsp.options()) options.emplace(row.name, row.default_value);
-  Plan base = asked_on({8, 1}, 2);
-  base.strategy = "amsp";
-  const ParametersNeedMuch evaluate;
-  const auto answer = [&](std::int64_t capacity) {
-    base.device_capacity_bytes = capacity;
-    return amsp.plan({.graph = graph, .cluster = a800_ib(), .base = base, .options = options, .evaluate = &evaluate});
-  };
-  const std::int64_t enough = std::int64_t{1} << 40;
-  EXPECT_EQ(answer(enough).why.predicted_peak_bytes, 1000);
-  EXPECT_EQ(evaluate.asked, 2);  // the answer and its runner-up
-}
-
 TEST(Amsp, MeasuredTimesComeFromTheRequest) {
   const ModelGraph graph = build_model({.name = "llama-7b"});
   const Planner& amsp = find_planner("amsp");
