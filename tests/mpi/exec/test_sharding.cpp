@@ -1,6 +1,5 @@
 /// @file
-/// Sharded states train what replicas train: every way to shard parameters, gradients and optimizer states over a grid
-/// of ranks, both ways to deal optimizer states, both ways to bring gradients to them.
+/// Sharded states train what replicas train: real models, every kind of sharding, overlap, recomputation, precision.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,86 +7,10 @@
 
 #include "base/error.hpp"
 #include "ir/shards.hpp"
-#include "mpi/exec/networks.hpp"
+#include "mpi/exec/sharding.hpp"
 
 namespace strata {
 namespace {
-
-struct Way {
-  const char* sharding;
-  const char* spread;
-  const char* gradients;
-};
-constexpr Way ways[] = {{"intra_tensor", "all_gather", "all_reduce"},
-                        {"intra_tensor", "all_gather", "reduce_scatter"},
-                        {"inter_tensor", "broadcast", "all_reduce"}};
-
-/// Every nested triple of factors with g = p or g = os.
-std::vector<StateFactors> all_states(const Factor& grid) {
-  std::vector<Factor> factors;
-  for (int in_node = 1; in_node <= grid.in_node; ++in_node) {
-    for (int nodes = 1; nodes <= grid.nodes; ++nodes) {
-      if (divides({in_node, nodes}, grid)) factors.push_back({in_node, nodes});
-    }
-  }
-  std::vector<StateFactors> states;
-  for (const Factor& p : factors) {
-    for (const Factor& os : factors) {
-      if (!divides(p, os)) continue;
-      states.push_back({.p = p, .g = p, .os = os});
-      if (p != os) states.push_back({.p = p, .g = os, .os = os});
-    }
-  }
-  return states;
-}
-
-class Sharding : public testing::Test {
- protected:
-  comm::World world;
-  comm::Engine engine{world, {.watchdog_seconds = 60}};
-  int size() const { return world.size(); }
-  /// Two nodes where the ranks can be split.
-  Factor grid() const { return size() % 2 == 0 && size() > 2 ? Factor{size() / 2, 2} : Factor{size(), 1}; }
-
-  /// Many ranks share few cores: they see the models that differ most.
-  std::vector<RealModel> models() const {
-    std::vector<RealModel> all = real_models();
-    if (size() > 2) std::erase_if(all, [](const RealModel& m) { return m.name != std::string_view("gpt"); });
-    return all;
-  }
-
-  Plan plan(const Training& training, const StateFactors& state, const Way& way) const {
-    Plan plan = training.plan;
-    plan.strategy = "sharded";
-    plan.mesh = {.nodes = grid().nodes, .ranks_per_node = grid().in_node, .axes = {{"data", size()}}};
-    plan.operators = {{.match = "*", .state = state}};
-    plan.optimizer.sharding = way.sharding;
-    plan.optimizer.spread = way.spread;
-    plan.optimizer.gradients = way.gradients;
-    return plan;
-  }
-  static std::string name(const StateFactors& s, const Way& way, int micro_batches) {
-    return fmt::format("p {} g {} os {}, {}, {}, {} micro-batches", to_string(s.p), to_string(s.g), to_string(s.os),
-                       way.sharding, way.gradients, micro_batches);
-  }
-};
-
-TEST_F(Sharding, EveryWayIsExactOnExactInputs) {
-  if (8 % size() != 0) GTEST_SKIP() << "a third of a sample is in no float";
-  for (const int micro_batches : {1, 2}) {
-    const Training training = exact(micro_batches);
-    const Trained reference = train(training, "single", 1, world, engine);
-    for (const StateFactors& state : all_states(grid())) {
-      for (const Way& way : ways) {
-        const Trained ours = train_plan(training, plan(training, state, way), world, engine);
-        for (const auto& [parameter, values] : reference.parameters) {
-          EXPECT_EQ(ours.parameters.at(parameter), values) << parameter << ", " << name(state, way, micro_batches);
-        }
-        EXPECT_EQ(ours.losses, reference.losses) << name(state, way, micro_batches);
-      }
-    }
-  }
-}
 
 /// Whether @p ours trained what @p reference did, up to rounding.
 void expect_same(const Trained& ours, const Trained& reference, const std::string& what) {

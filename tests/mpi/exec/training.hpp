@@ -108,7 +108,7 @@ struct Training {
   std::int64_t vocabulary = 256;
   std::int64_t classes = 10;
   bool dyadic = false;
-  /// Rewrites an initial value; null: the model's own.
+  /// Rewrites initial values, of which a rank may hold a part (NaN elsewhere); null: the model's own.
   std::function<void(const std::string& parameter, std::span<float> values)> initial;
 };
 
@@ -152,12 +152,11 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
       const auto parameter = std::ranges::find(training.graph.parameters, buffer.parameter, &Parameter::name);
       std::vector<float>& whole = into[buffer.parameter];
       whole.assign(static_cast<std::size_t>(parameter->num_elements()), std::numeric_limits<float>::quiet_NaN());
+      std::ranges::copy(values, whole.begin() + buffer.parameter_begin);
       if (training.initial && &into == &result.initial) {
         // The executor has no door for this: an experiment's initial values come from its Program.
         training.initial(buffer.parameter, whole);
         std::copy_n(whole.begin() + buffer.parameter_begin, values.size(), const_cast<float*>(values.data()));
-      } else {
-        std::ranges::copy(values, whole.begin() + buffer.parameter_begin);
       }
     }
     if (num_ranks > 1) join_shards(training.graph, into, world);

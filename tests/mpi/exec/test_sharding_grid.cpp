@@ -1,0 +1,46 @@
+/// @file
+/// Every nested triple of factors over a grid of ranks, every way to deal optimizer states, exact inputs compared with
+/// ==.
+
+#include "mpi/exec/sharding.hpp"
+
+namespace strata {
+namespace {
+
+/// Every nested triple of factors with g = p or g = os.
+std::vector<StateFactors> all_states(const Factor& grid) {
+  std::vector<Factor> factors;
+  for (int in_node = 1; in_node <= grid.in_node; ++in_node) {
+    for (int nodes = 1; nodes <= grid.nodes; ++nodes) {
+      if (divides({in_node, nodes}, grid)) factors.push_back({in_node, nodes});
+    }
+  }
+  std::vector<StateFactors> states;
+  for (const Factor& p : factors) {
+    for (const Factor& os : factors) {
+      if (!divides(p, os)) continue;
+      states.push_back({.p = p, .g = p, .os = os});
+      if (p != os) states.push_back({.p = p, .g = os, .os = os});
+    }
+  }
+  return states;
+}
+
+TEST_F(Sharding, EveryWayIsExactOnExactInputs) {
+  for (const int micro_batches : {1, 2}) {
+    const Training training = exact(micro_batches);
+    const Trained reference = train(training, "single", 1, world, engine);
+    for (const StateFactors& state : all_states(grid())) {
+      for (const Way& way : ways) {
+        const Trained ours = train_plan(training, plan(training, state, way), world, engine);
+        for (const auto& [parameter, values] : reference.parameters) {
+          EXPECT_EQ(ours.parameters.at(parameter), values) << parameter << ", " << name(state, way, micro_batches);
+        }
+        EXPECT_EQ(ours.losses, reference.losses) << name(state, way, micro_batches);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata
