@@ -137,7 +137,7 @@ void save_checkpoint(const comm::World& world, const Program& program, const Mod
   const std::vector<bool> saves = assign_parts(world, graph, parts);
   const std::vector<CheckpointParameter> parameters = parameters_of(graph);
   const std::string path = results::checkpoint_path(folder, facts.step);
-  const std::string unfinished = path + ".part";
+  const std::string unfinished = path + std::string(results::unfinished_suffix);
   // Rank 0 may update nothing: greedy sharding leaves a rank without a tensor where there are few.
   std::vector<std::string> states = state_names(parts);
   for (const std::string& names : world.all_gather(fmt::format("{}", fmt::join(states, " ")))) {

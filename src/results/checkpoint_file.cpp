@@ -222,15 +222,22 @@ std::vector<std::int64_t> checkpoints_in(const std::string& folder) {
 }
 
 void remove_old_checkpoints(const std::string& folder, std::int64_t keep, std::int64_t newest) {
-  if (keep == 0) return;
-  std::vector<std::int64_t> steps = checkpoints_in(folder);
-  auto surplus = static_cast<std::int64_t>(steps.size()) - keep;
-  for (const std::int64_t step : steps) {
-    if (surplus-- <= 0) return;
-    if (step == newest) continue;
+  std::vector<fs::path> surplus;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(folder, missing)) {
+    std::string name = entry.path().filename().string();
+    if (!name.ends_with(unfinished_suffix)) continue;
+    name.resize(name.size() - unfinished_suffix.size());
+    if (step_of_name(name)) surplus.push_back(entry.path());
+  }
+  const std::vector<std::int64_t> steps = checkpoints_in(folder);
+  const auto num_surplus = keep == 0 ? 0 : std::max<std::int64_t>(0, std::ssize(steps) - keep);
+  for (const std::int64_t step : std::span(steps).first(static_cast<std::size_t>(num_surplus))) {
+    if (step != newest) surplus.emplace_back(checkpoint_path(folder, step));
+  }
+  for (const fs::path& path : surplus) {
     std::error_code error;
-    const std::string path = checkpoint_path(folder, step);
-    if (!fs::remove(path, error) && error) fail(path, fmt::format("{} (removing)", error.message()));
+    if (!fs::remove(path, error) && error) fail(path.string(), fmt::format("{} (removing)", error.message()));
   }
 }
 

@@ -70,11 +70,15 @@ class CheckpointFile {
 /// @throws UserError: missing, no checkpoint, of a version this program does not know.
 CheckpointFacts read_checkpoint_facts(const std::string& path);
 
+/// What an unfinished file is called: this behind its name.
+inline constexpr std::string_view unfinished_suffix = ".part";
+
 /// `<folder>/step_<step>.h5`.
 std::string checkpoint_path(const std::string& folder, std::int64_t step);
 /// Steps of the complete checkpoints of a folder, ascending; none where there is no folder.
 std::vector<std::int64_t> checkpoints_in(const std::string& folder);
-/// Remove the oldest until @p keep are left, but not @p newest; 0: all are kept. @throws UserError.
+/// Remove what killed runs left unfinished, and the oldest until @p keep are left, but not @p newest; 0: all are kept.
+/// The caller is the folder's only writer. @throws UserError.
 void remove_old_checkpoints(const std::string& folder, std::int64_t keep, std::int64_t newest);
 
 }  // namespace strata::results

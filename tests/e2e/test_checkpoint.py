@@ -1,5 +1,6 @@
 """A run that goes on from a checkpoint: after its end, kill -9, a signal; by another strategy; what is refused."""
 
+import contextlib
 import json
 import os
 import signal
@@ -114,10 +115,8 @@ def test_killed_and_from_the_latest(strata, experiment, tmp_path):
         wait_for_checkpoints(tmp_path, 10)
     finally:
         for pid in [*children(job.pid), job.pid]:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         job.wait(timeout=20)
         job.stderr.close()
     (point,) = points(tmp_path)
@@ -149,6 +148,7 @@ def test_killed_and_from_the_latest(strata, experiment, tmp_path):
     assert min(losses) == newest
     assert json.loads((point / "2.status.json").read_text())["status"] == "preempted"
     assert steps_of(point)[-1] == max(losses) + 1 > newest
+    assert not list((point / "checkpoints").glob("*.part"))
 
 
 def test_only_the_newest_are_kept(strata, experiment, tmp_path):

@@ -186,7 +186,7 @@ TEST_F(Checkpoint, AnotherShardingAndNumberOfRanksGoesOnWithinRounding) {
   }
 }
 
-TEST_F(Checkpoint, FewerRanksGoOnExactlyOnExactInputs) {
+TEST_F(Checkpoint, AnyShardingGoesOnExactlyOnExactInputs) {
   Training training = exact(1);
   const Trained reference = train(training, "single", 1, world, engine);
   for (const auto& [writer, plan] : plans(training)) {

@@ -125,6 +125,7 @@ TEST(CheckpointFile, TheOldestGo) {
   EXPECT_THAT(checkpoints_in(place), ElementsAre(9, 20, 100));
   remove_old_checkpoints(place, 0, 100);
   EXPECT_THAT(checkpoints_in(place), ElementsAre(9, 20, 100)) << "0 keeps all";
+  EXPECT_FALSE(fs::exists(place + "/step_7.h5.part")) << "nobody will finish it";
   remove_old_checkpoints(place, 2, 100);
   EXPECT_THAT(checkpoints_in(place), ElementsAre(20, 100));
   remove_old_checkpoints(place, 1, 20);
