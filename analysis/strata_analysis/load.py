@@ -13,6 +13,7 @@ import re
 import socket
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import h5py
@@ -126,6 +127,7 @@ class _Attempt:
         attempt = _Attempt(content["attributes"], content["tables"], content["summary"], hdf5, num_added)
         if hdf5 == part:
             attempt._settle_status(stem)
+        attempt.summary |= _ending(stem) or {}
         return attempt
 
     def _settle_status(self, stem: Path) -> None:
@@ -145,6 +147,22 @@ class _Attempt:
             self.summary |= {"first_loss": steps["loss"].iloc[0], "last_loss": steps["loss"].iloc[-1]}
             for name in ("arena_peak_bytes", "outside_arena_peak_bytes"):
                 self.summary[name] = int(steps[name].max())
+
+
+def _ending(stem: Path) -> dict | None:
+    """What the harness found out about an attempt that could not name its own end: a lost node, a time limit."""
+    file = stem.parent.parent / "submissions" / "endings.json"
+    if not stem.name.isdigit() or not file.exists():
+        return None
+    return _endings(file, file.stat().st_mtime).get((stem.parent.name, int(stem.name)))
+
+
+@cache
+def _endings(file: Path, _modified: float) -> dict:
+    return {
+        (ending["point"], ending["attempt"]): {"status": ending["status"], "message": ending["message"]}
+        for ending in json.loads(file.read_text(encoding="utf-8"))
+    }
 
 
 def _is_alive(folder: Path, status_file: Path, status: dict) -> bool:

@@ -12,6 +12,7 @@
 
 #include "app/environment.hpp"
 #include "app/outcome.hpp"
+#include "app/queue_view.hpp"
 #include "app/shipped_folder.hpp"
 #include "app/verbs.hpp"
 #include "base/error.hpp"
@@ -38,6 +39,12 @@ int start_analysis(const std::vector<std::string>& package_arguments, const Envi
     if (fs::exists(folder / ".venv/bin/python")) {
       python = (folder / ".venv/bin/python").string();
       break;
+    }
+  }
+  // What the harness knows of the attempts that are about to be read.
+  for (const std::string& word : package_arguments) {
+    if (fs::is_directory(fs::path(word) / "submissions")) {
+      harness::record_endings(word, state_with_queue(word, environment));
     }
   }
   std::vector<std::string> words = {python, "-m", "strata_analysis"};

@@ -143,7 +143,14 @@ int run(int argc, char** argv) {
       ->add_option("--trace", simulate_arguments.trace_file,
                    "write the first step of one rank of each kind, with its memory, as a Chrome trace (Perfetto)")
       ->type_name("FILE");
-  simulate->callback([&] { code = simulate_experiment(simulate_arguments, environment); });
+  bool fast = false;
+  simulate->add_flag(
+      "--fast", fast,
+      "estimate the step instead of simulating it, without events: short for --set simulate.method=estimate");
+  simulate->callback([&] {
+    if (fast) simulate_arguments.experiment.overrides.emplace_back("simulate.method=estimate");
+    code = simulate_experiment(simulate_arguments, environment);
+  });
 
   run_verb
       ->add_option("--paths-from", run_arguments.experiment.paths_from,

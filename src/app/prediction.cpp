@@ -8,6 +8,7 @@
 #include "app/environment.hpp"
 #include "app/selected_point.hpp"
 #include "base/error.hpp"
+#include "sim/estimate.hpp"
 
 namespace strata::app {
 namespace {
@@ -16,23 +17,30 @@ bool tells_ranks_apart(const SimulateSection& simulate) {
   return simulate.noise > 0.0 || (!simulate.straggler_ranks.empty() && simulate.straggler_slowdown > 1.0);
 }
 
-SimulationOptions options_of(const PreparedPoint& point) {
-  const SimulateSection& s = point.experiment.simulate;
-  SimulationOptions options;
-  options.num_steps = static_cast<int>(s.steps);
-  // On the CPU the calling thread computes and posts; devices have a host that runs ahead.
-  options.issue_in_list_order = point.cluster.name == "this";
-  options.noise = s.noise;
-  options.seed = static_cast<std::uint64_t>(s.seed);
-  for (const std::int64_t rank : s.straggler_ranks) {
-    if (rank >= point.plan.mesh.num_ranks()) {
-      throw UserError(fmt::format("{}: simulate.straggler_ranks: rank {} of {}",
-                                  point.experiment.where("simulate.straggler_ranks"), rank,
-                                  point.plan.mesh.num_ranks()));
+LoweredJob lower_with(const PreparedPoint& point, Program (*lower_rank)(const PreparedPoint&, int)) {
+  LoweredJob lowered;
+  RankClasses classes = rank_classes(point.plan, point.graph);
+  if (tells_ranks_apart(point.experiment.simulate)) {
+    classes.representatives.clear();
+    for (std::size_t r = 0; r < classes.class_of_rank.size(); ++r) {
+      classes.class_of_rank[r] = static_cast<int>(r);
+      classes.representatives.push_back(static_cast<int>(r));
     }
-    options.stragglers[static_cast<int>(rank)] = s.straggler_slowdown;
   }
-  return options;
+  for (const int rank : classes.representatives) lowered.programs.push_back(lower_rank(point, rank));
+  lowered.class_of_rank = std::move(classes.class_of_rank);
+  return lowered;
+}
+
+/// The pipeline across steps is full after as many as waits reach back; as many again, for ranks that fill in turn.
+int steps_to_steady_state(const LoweredJob& lowered) {
+  int lag = 0;
+  for (const Program& program : lowered.programs) {
+    for (const Instruction& in : program.body) {
+      for (const Wait& wait : in.waits) lag = std::max(lag, wait.lag);
+    }
+  }
+  return 2 * lag + 1;
 }
 
 /// As comm::Engine names them: shared memory inside a node, MPI between nodes, both where a group has both.
@@ -71,16 +79,18 @@ std::unique_ptr<CostModel> profiled_costs(const Experiment& experiment, const st
                         static_cast<int>(experiment.resources.ranks_per_node), transports_of(experiment));
 }
 
-std::unique_ptr<CostModel> cost_model(const PreparedPoint& point, const std::string& experiment_file) {
+std::unique_ptr<CostModel> cost_model(const PreparedPoint& point, const std::string& experiment_file,
+                                      std::string_view key) {
   const Experiment& experiment = point.experiment;
-  const CostSource source = parse_cost_source(experiment.simulate.cost);
+  const std::string& word = key == "planner.cost" ? experiment.planner.cost : experiment.simulate.cost;
+  const CostSource source = parse_cost_source(word);
   if (source == CostSource::measured) return profiled_costs(experiment, experiment_file);
   if (point.cluster.name == "this" && point.cluster.memory_bandwidth_bytes_per_second == 0.0) {
-    throw UserError(fmt::format(
-        "{}: simulate.cost = \"{}\" needs a described cluster, and \"this\" is known by measuring alone: run `strata "
-        "profile`, then set simulate.cost = \"measured\" and simulate.profile; or name a cluster of `strata list "
-        "clusters`",
-        experiment.where("simulate.cost"), experiment.simulate.cost));
+    throw UserError(
+        fmt::format("{}: {} = \"{}\" needs a described cluster, and \"this\" is known by measuring alone: run `strata "
+                    "profile`, then set {} = \"measured\" and simulate.profile; or name a cluster of `strata list "
+                    "clusters`",
+                    experiment.where(key), key, word, key));
   }
   return source == CostSource::paper ? paper_costs(point.cluster) : analytic_costs(point.cluster);
 }
@@ -91,25 +101,35 @@ Job LoweredJob::job(int ranks_per_node) const {
   return job;
 }
 
-LoweredJob lower_job(const PreparedPoint& point) {
-  LoweredJob lowered;
-  RankClasses classes = rank_classes(point.plan, point.graph);
-  if (tells_ranks_apart(point.experiment.simulate)) {
-    classes.representatives.clear();
-    for (std::size_t r = 0; r < classes.class_of_rank.size(); ++r) {
-      classes.class_of_rank[r] = static_cast<int>(r);
-      classes.representatives.push_back(static_cast<int>(r));
+LoweredJob lower_job(const PreparedPoint& point) { return lower_with(point, lower_for_cluster); }
+
+LoweredJob lower_job_uncapped(const PreparedPoint& point) { return lower_with(point, lower_uncapped); }
+
+SimulationOptions simulation_options(const PreparedPoint& point, const LoweredJob& lowered) {
+  const SimulateSection& s = point.experiment.simulate;
+  SimulationOptions options;
+  options.num_steps = std::max(static_cast<int>(s.steps), steps_to_steady_state(lowered));
+  // On the CPU the calling thread computes and posts; devices have a host that runs ahead.
+  options.issue_in_list_order = point.cluster.name == "this";
+  options.noise = s.noise;
+  options.seed = static_cast<std::uint64_t>(s.seed);
+  for (const std::int64_t rank : s.straggler_ranks) {
+    if (rank >= point.plan.mesh.num_ranks()) {
+      throw UserError(fmt::format("{}: simulate.straggler_ranks: rank {} of {}",
+                                  point.experiment.where("simulate.straggler_ranks"), rank,
+                                  point.plan.mesh.num_ranks()));
     }
+    options.stragglers[static_cast<int>(rank)] = s.straggler_slowdown;
   }
-  for (const int rank : classes.representatives) lowered.programs.push_back(lower_for_cluster(point, rank));
-  lowered.class_of_rank = std::move(classes.class_of_rank);
-  return lowered;
+  return options;
 }
 
 Prediction predict(const PreparedPoint& point, const LoweredJob& lowered, const CostModel& costs) {
   Prediction prediction;
-  prediction.simulation = simulate(lowered.job(point.plan.mesh.ranks_per_node), costs, options_of(point));
-  prediction.source = fmt::format("simulator, {}", costs.description());
+  const bool estimates = point.experiment.simulate.method == "estimate";
+  prediction.simulation = (estimates ? estimate : simulate)(lowered.job(point.plan.mesh.ranks_per_node), costs,
+                                                            simulation_options(point, lowered));
+  prediction.source = fmt::format("{}, {}", estimates ? "estimate" : "simulator", costs.description());
   const Program& program = lowered.programs[static_cast<std::size_t>(lowered.class_of_rank.front())];
   for (const TimelineEvent& e : prediction.simulation.events) {
     if (e.rank != program.rank || e.step != 0) continue;
@@ -145,6 +165,17 @@ results::StepRow step_row(const PreparedPoint& point, const LoweredJob& lowered,
   row.exposed_communication_seconds = largest(&SimulatedStep::exposed_seconds);
   const SimulatedStep& slowest = *std::ranges::max_element(classes, {}, &SimulatedStep::step_seconds);
   row.other_seconds = slowest.step_seconds - slowest.compute_seconds - slowest.exposed_seconds;
+  set_account(row, point, lowered);
+  return row;
+}
+
+double extrapolated_share(const SimulationResult& simulation) {
+  double total = 0.0;
+  for (const double seconds : simulation.seconds_by_basis) total += seconds;
+  return total > 0.0 ? simulation.seconds_by_basis[static_cast<std::size_t>(Basis::extrapolated)] / total : 0.0;
+}
+
+void set_account(results::StepRow& row, const PreparedPoint& point, const LoweredJob& lowered) {
   row.num_samples = point.plan.global_batch * point.graph.positions_per_sample;
   MemoryPeak fullest;
   for (const Program& program : lowered.programs) {
@@ -168,7 +199,6 @@ results::StepRow step_row(const PreparedPoint& point, const LoweredJob& lowered,
   row.activation_bytes = live(Category::activation);
   row.workspace_bytes = live(Category::workspace);
   row.communication_bytes = live(Category::communication);
-  return row;
 }
 
 }  // namespace strata::app

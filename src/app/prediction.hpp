@@ -28,9 +28,10 @@ CostProfile load_profile(const Experiment& experiment, const std::string& experi
 /// where the profile has no rows for them.
 std::unique_ptr<CostModel> profiled_costs(const Experiment& experiment, const std::string& experiment_file);
 
-/// The cost model that [simulate] asks for. @throws UserError where the point's cluster or the profile lacks what it
-/// needs.
-std::unique_ptr<CostModel> cost_model(const PreparedPoint& point, const std::string& experiment_file);
+/// The cost model that option @p key asks for: simulate.cost or planner.cost. @throws UserError where the point's
+/// cluster or the profile lacks what it needs.
+std::unique_ptr<CostModel> cost_model(const PreparedPoint& point, const std::string& experiment_file,
+                                      std::string_view key = "simulate.cost");
 
 /// Programs of one rank of every class, or of every rank where noise or stragglers tell ranks apart.
 struct LoweredJob {
@@ -40,6 +41,12 @@ struct LoweredJob {
 };
 /// @throws OutOfMemory as lowering for a run would.
 LoweredJob lower_job(const PreparedPoint& point);
+/// The same whatever the plan's capacity.
+LoweredJob lower_job_uncapped(const PreparedPoint& point);
+
+/// [simulate] of the point, at least as many steps as @p lowered needs to be in its steady state: one, more where waits
+/// reach into earlier steps.
+SimulationOptions simulation_options(const PreparedPoint& point, const LoweredJob& lowered);
 
 struct Prediction {
   SimulationResult simulation;
@@ -47,10 +54,15 @@ struct Prediction {
   /// Of rank 0: seconds a step inside each kernel and each collective, by name.
   std::map<std::string, double> kernel_seconds, collective_seconds;
 };
+/// Simulated or estimated, as simulate.method says. An estimate has no events, and so no seconds by name.
 Prediction predict(const PreparedPoint& point, const LoweredJob& lowered, const CostModel& costs);
 
 /// The simulated step as a row of results. Metrics without meaning in a simulation (loss, learning rate) stay unknown.
 results::StepRow step_row(const PreparedPoint& point, const LoweredJob& lowered, const SimulationResult& simulation,
                           std::int64_t step);
+/// Of the time of all kernels and collectives, what lies beyond what a profile measured.
+double extrapolated_share(const SimulationResult& simulation);
+/// What of a row needs no simulation: samples, bytes sent, memory.
+void set_account(results::StepRow& row, const PreparedPoint& point, const LoweredJob& lowered);
 
 }  // namespace strata::app

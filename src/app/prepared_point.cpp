@@ -8,6 +8,7 @@
 
 #include "app/cluster_folders.hpp"
 #include "app/environment.hpp"
+#include "app/plan_evaluation.hpp"
 #include "app/prediction.hpp"
 #include "app/strategy_options.hpp"
 #include "base/error.hpp"
@@ -133,10 +134,12 @@ PreparedPoint without_plan(const Experiment& experiment, const std::string& expe
 PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file) {
   PreparedPoint point = without_plan(experiment, experiment_file);
   const Planner& planner = find_planner(experiment.strategy.name);
+  const PlanEvaluation evaluate(point, experiment_file);
   PlanRequest request{.graph = point.graph,
                       .cluster = point.cluster,
                       .base = base_plan(experiment, point.graph, point.cluster),
-                      .options = complete_strategy_options(experiment)};
+                      .options = complete_strategy_options(experiment),
+                      .evaluate = &evaluate};
   if (!experiment.simulate.profile.empty()) {
     request.measured_costs = [&] { return profiled_costs(experiment, experiment_file); };
   }
@@ -159,17 +162,29 @@ PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::s
   return point;
 }
 
-Program lower_for_cpu(const PreparedPoint& point, int rank) {
+namespace {
+
+Program lower_with_cpu_workspaces(const PreparedPoint& point, int rank) {
   // Workspaces of the library depend on the number of threads that will call it.
   omp_set_num_threads(static_cast<int>(point.experiment.resources.threads_per_rank));
-  Program program = lower(point.plan, point.graph, rank, cpu::workspace_bytes);
+  return lower(point.plan, point.graph, rank, cpu::workspace_bytes);
+}
+
+}  // namespace
+
+Program lower_for_cpu(const PreparedPoint& point, int rank) {
+  Program program = lower_with_cpu_workspaces(point, rank);
   check_capacity(program, point.plan.device_capacity_bytes);
   return program;
 }
 
+Program lower_uncapped(const PreparedPoint& point, int rank) {
+  if (point.cluster.name == "this") return lower_with_cpu_workspaces(point, rank);
+  return lower(point.plan, point.graph, rank, [](const Program&, const Instruction&) { return 0; });
+}
+
 Program lower_for_cluster(const PreparedPoint& point, int rank) {
-  if (point.cluster.name == "this") return lower_for_cpu(point, rank);
-  Program program = lower(point.plan, point.graph, rank, [](const Program&, const Instruction&) { return 0; });
+  Program program = lower_uncapped(point, rank);
   check_capacity(program, point.plan.device_capacity_bytes);
   return program;
 }

@@ -38,9 +38,11 @@ PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::s
 
 /// The Program of one rank, with the CPU's workspaces. @throws OutOfMemory if it exceeds the plan's capacity.
 Program lower_for_cpu(const PreparedPoint& point, int rank);
-/// The same for the point's cluster: as above on this machine; a described device's libraries need no scratch that a
-/// description knows of.
+/// On the point's cluster: as above on this machine; a described device's libraries need no scratch that a description
+/// knows of.
 Program lower_for_cluster(const PreparedPoint& point, int rank);
+/// As lower_for_cluster, whatever the plan's capacity.
+Program lower_uncapped(const PreparedPoint& point, int rank);
 
 /// Floating-point operations of one counted sample (token or image), forward and backward, under a named convention.
 struct CountedFlops {

@@ -161,7 +161,8 @@ class PointRun {
     const std::unique_ptr<CostModel> costs = cost_model(point, request_.experiment_file);
     const LoweredJob lowered = lower_job(point);
     prediction_ = predict(point, lowered, *costs);
-    predicted_row_ = step_row(point, lowered, prediction_.simulation, 0);
+    predicted_row_ = step_row(point, lowered, prediction_.simulation,
+                              static_cast<std::int64_t>(prediction_.simulation.steps.size()) - 1);
   }
 
   Outcome train() {

@@ -33,7 +33,7 @@ results::AttemptFacts facts_of(const Environment& environment, const Point& poin
   facts.host_names.assign(static_cast<std::size_t>(mesh.num_ranks()), "simulated");
   facts.device_names.assign(static_cast<std::size_t>(mesh.num_ranks()), prepared.cluster.device);
   facts.transport = "simulated";
-  facts.progress_mode = "simulated";
+  facts.progress_mode = prepared.experiment.simulate.method == "estimate" ? "estimated" : "simulated";
   return facts;
 }
 
@@ -61,6 +61,9 @@ class PointSimulation {
 
   results::Status run() {
     const std::string& file = arguments_.experiment.file;
+    if (!arguments_.trace_file.empty() && point_.experiment.simulate.method == "estimate") {
+      throw UserError("--trace: an estimate has no events; leave out --fast (simulate.method = \"estimate\")");
+    }
     std::optional<results::Recorder> recorder;
     Outcome outcome;
     try {
@@ -100,13 +103,9 @@ class PointSimulation {
                    progress_line(facts, row));
       }
     }
-    const auto& basis = prediction.simulation.seconds_by_basis;
-    double total = 0.0;
-    for (const double seconds : basis) total += seconds;
-    const double extrapolated = basis[static_cast<std::size_t>(Basis::extrapolated)];
+    const double extrapolated = extrapolated_share(prediction.simulation);
     if (extrapolated > 0.0) {
-      fmt::print("      {:.1f} % of the time is extrapolated beyond what the profile measured\n",
-                 100.0 * extrapolated / total);
+      fmt::print("      {:.1f} % of the time is extrapolated beyond what the profile measured\n", 100.0 * extrapolated);
     }
     add_events(recorder, prepared, lowered, prediction.simulation);
     if (!arguments_.trace_file.empty()) write_trace(lowered, prediction.simulation);

@@ -153,8 +153,11 @@ void verify(const Experiment& experiment) {
   if (train.schedule == "cosine" && train.decay_steps == 0 && train.steps == 0) {
     fail(experiment, "train.schedule", "\"cosine\" needs an end: train.decay_steps > 0 or train.steps > 0");
   }
-  if (experiment.simulate.cost == "measured" && experiment.simulate.profile.empty()) {
-    fail(experiment, "simulate.profile", "missing: simulate.cost = \"measured\" reads what `strata profile` wrote");
+  for (const std::string_view key : {"simulate.cost", "planner.cost"}) {
+    const std::string& cost = key == "simulate.cost" ? experiment.simulate.cost : experiment.planner.cost;
+    if (cost != "measured" || !experiment.simulate.profile.empty()) continue;
+    fail(experiment, "simulate.profile",
+         fmt::format("missing: {} = \"measured\" reads what `strata profile` wrote", key));
   }
   if (train.min_learning_rate > train.learning_rate) {
     fail(experiment, "train.min_learning_rate",

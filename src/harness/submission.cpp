@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "harness/job_script.hpp"
+#include "harness/whole_file.hpp"
 #include "results/file_descriptor.hpp"
 #include "results/status.hpp"
 
@@ -24,18 +25,6 @@ void make_folders(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) results::throw_file_error((folder / ".").string(), error.value(), "making");
-}
-
-/// Whole or not at all; many small files are not worth an fsync each.
-void write_whole(const fs::path& file, const std::string& text) {
-  const std::string next = fmt::format("{}.{}", file.string(), ::getpid());
-  {
-    const results::FileDescriptor out(next, O_WRONLY | O_CREAT | O_TRUNC);
-    out.write_all(text);
-  }
-  std::error_code error;
-  fs::rename(next, file, error);
-  if (error) results::throw_file_error(file.string(), error.value(), "renaming to");
 }
 
 /// Of the points that @p array runs.

@@ -120,6 +120,9 @@ class StateOfLaunches {
       state.progress = v.status == Status::running ? Progress::running : Progress::ended;
       state.ending = v;
       state.job = attempt->file.origin.job;
+      if (v.status != Status::running && v.status != attempt->file.status) {
+        endings.push_back({launch.point_id, attempt->number, v.status, v.message});
+      }
     }
     // Taken away, and the job waits to start again.
     if (state.progress == Progress::ended && was_taken_away(state.ending.status) && queue_.known && job.queued) {
@@ -129,6 +132,8 @@ class StateOfLaunches {
     }
     return state;
   }
+
+  std::vector<Ending> endings;  ///< found so far
 
  private:
   struct Job {
@@ -226,6 +231,7 @@ SweepState sweep_state(std::vector<Manifest> manifests, const QueueView& queue) 
       }
     }
   }
+  sweep.endings = std::move(state_of.endings);
   return sweep;
 }
 

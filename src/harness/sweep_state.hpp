@@ -47,10 +47,19 @@ struct Unit {
   std::string state() const;
 };
 
+/// An attempt that could not name its own end, and what its job's record and Slurm say of it.
+struct Ending {
+  std::string point_id;
+  int attempt = 0;
+  results::Status status = results::Status::killed;
+  std::string message;
+};
+
 struct SweepState {
   std::string experiment_name;
   std::vector<Manifest> manifests;
-  std::vector<Unit> units;  ///< in the order in which they were first asked for
+  std::vector<Unit> units;      ///< in the order in which they were first asked for
+  std::vector<Ending> endings;  ///< of attempts whose status file says something else
 };
 
 /// What Slurm knows; without it, a job that has not ended is taken to be alive while its attempts are.
@@ -66,6 +75,11 @@ SweepState sweep_state(const std::filesystem::path& experiment_folder, const Que
 
 /// As sweep_state, with manifests that are read already.
 SweepState sweep_state(std::vector<Manifest> manifests, const QueueView& queue);
+
+/// Keeps @p state's endings in `<experiment_folder>/submissions/endings.json`, where what reads results finds them.
+/// What was named a node failure once stays one: the node may be up again. Nothing is written where there is nothing
+/// to say.
+void record_endings(const std::filesystem::path& experiment_folder, const SweepState& state);
 
 /// Node lists of jobs whose attempts ended in a way that a lost node explains: whom to ask Slurm about.
 std::set<std::string> suspect_nodes(const SweepState& state);

@@ -26,7 +26,7 @@ int index_between(const Mesh& mesh, const Factor& outer, const Factor& inner, in
 Factor whole_grid(const Mesh& mesh);
 /// True if @p inner divides @p outer in both dimensions.
 bool divides(const Factor& inner, const Factor& outer);
-/// Owner of each of @p sizes, dealt the largest first, each to the owner with the least so far (AMSP sec. 4.1).
+/// Owner of each of @p sizes, dealt the largest first, each to the owner with the least so far (AMSP sec. IV-C2).
 std::vector<int> deal_largest_first(std::span<const std::int64_t> sizes, int num_owners);
 
 struct Piece {
@@ -45,7 +45,7 @@ struct ParameterShard {
 };
 
 /// By parameter of the graph. Optimizer states are dealt inter-tensor (whole p shards to ranks, the largest first, each
-/// to the rank with the fewest elements so far; AMSP sec. 4.1) or intra-tensor (even chunks), as the plan says.
+/// to the rank with the fewest elements so far; AMSP sec. IV-C2) or intra-tensor (even chunks), as the plan says.
 /// @throws Unsupported naming the operator where factors are not nested, or gradients are sharded as neither parameters
 /// nor optimizer states are.
 std::vector<ParameterShard> shards_of(const Plan& plan, const ModelGraph& graph,

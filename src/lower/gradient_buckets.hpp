@@ -5,10 +5,9 @@
 ///
 /// Gradients stand in buckets, in the order in which the backward pass completes them, so that one all-reduce a bucket
 /// can start as soon as its last gradient is there. A bucket holds p shards of parameters with equal factors. With
-///   p, g, os  the factors, dp all data ranks, M micro-batches (AMSP, strategies: section AMSP):
+///   p, g, os  the factors, dp all data ranks, M micro-batches (AMSP, sec. IV-C):
 /// - p > 1: the full gradient of an operator is reduce-scattered over p at every micro-batch, and added up.
-/// - g = p: the bucket is summed over micro-batches, then all-reduced once over the dp/p ranks that hold the same
-/// shard.
+/// - g = p: the bucket is summed over micro-batches, then all-reduced once over the dp/p ranks with the same shard.
 /// - g = os > p: at every micro-batch but the last the bucket is all-reduced over os/p and all but the own part is
 ///   dropped; that part, kept, is added at its place to the last micro-batch's bucket before the all-reduce over dp/p,
 ///   so that nothing counts twice.
@@ -22,9 +21,9 @@
 
 #include "ir/model_graph.hpp"
 #include "ir/plan.hpp"
+#include "ir/shards.hpp"
 #include "lower/builder.hpp"
 #include "lower/shard_groups.hpp"
-#include "ir/shards.hpp"
 
 namespace strata {
 

@@ -20,10 +20,10 @@
 
 #include "ir/model_graph.hpp"
 #include "ir/plan.hpp"
+#include "ir/shards.hpp"
 #include "lower/builder.hpp"
 #include "lower/gradient_buckets.hpp"
 #include "lower/shard_groups.hpp"
-#include "ir/shards.hpp"
 #include "lower/streams.hpp"
 
 namespace strata {

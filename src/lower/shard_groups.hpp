@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "ir/plan.hpp"
-#include "lower/builder.hpp"
 #include "ir/shards.hpp"
+#include "lower/builder.hpp"
 
 namespace strata {
 

@@ -160,7 +160,9 @@ class Amsp final : public Planner {
       if (request.evaluate == nullptr) return account.total();
       Plan candidate = plan;
       set_state(candidate, state);
-      return (*request.evaluate)(candidate).peak_bytes;
+      // What lowering refuses has no peak; it says so itself if that is chosen.
+      const std::int64_t peak = request.evaluate->account(candidate).peak_bytes;
+      return peak > 0 ? peak : account.total();
     };
     const std::int64_t capacity = plan.device_capacity_bytes;
     const ShardingAnswer answer = search_sharding(candidates, communication, memory, capacity, peak_bytes);

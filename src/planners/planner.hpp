@@ -39,7 +39,9 @@ struct PlanRequest {
   Plan base;  ///< mesh, batch, schedule.micro_batches, recompute, optimizer, dtypes, capacity and seed as the
               ///< experiment asks; strategy set
   std::map<std::string, OptionValue> options;  ///< every row of options(), defaults filled in
-  const Evaluate* evaluate = nullptr;          ///< predicts bytes and seconds of a plan; null where nothing predicts
+  /// Predicts bytes and seconds of a plan with the costs that [planner] names, by simulation or by estimate: lowering
+  /// is what takes the time, so formulas decide first and this has the last word. Null where nothing predicts.
+  const Evaluate* evaluate = nullptr;
   /// Times of collectives from the experiment's profile; null where it names none.
   std::function<std::unique_ptr<CostModel>()> measured_costs = nullptr;
 };

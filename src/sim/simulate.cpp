@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <queue>
 #include <string>
@@ -17,6 +18,7 @@
 namespace strata {
 namespace {
 
+using sim::Across;
 using sim::Compiled;
 using sim::Rendezvous;
 using sim::Task;
@@ -48,20 +50,33 @@ struct Later {
   bool operator()(const End& a, const End& b) const { return a.time > b.time; }
 };
 
+/// A task of one repetition of one class's body.
+struct Place {
+  int of_class = 0;
+  int step = 0;
+  int task = 0;
+};
+
 struct Transfer {
   Running running;
   int num_arrived = 0;
-  int num_computing = 0;                     ///< members that run a kernel
-  std::vector<std::pair<int, int>> members;  ///< class, task
+  int num_computing = 0;  ///< members that run a kernel
+  std::vector<Place> members;
 };
 
-struct Class {
+/// One repetition of a body, from its first task that may start to its last that ends.
+struct Repetition {
   std::vector<int> num_waits;  ///< left, by task
   std::vector<double> begin, end;
   int num_left = 0;
-  int step = 0;
-  double step_begin = 0.0;
-  int kernel = -1;  ///< running task
+};
+
+struct Class {
+  std::deque<Repetition> repetitions;  ///< under way: of steps [num_ended, num_ended + size)
+  int num_ended = 0;                   ///< steps that are over
+  double ended_at = 0.0;               ///< the last of them
+  int kernel = -1;                     ///< running task
+  int kernel_step = 0;
   Running running;
   bool was_computing = false;
   std::vector<int> transfers;  ///< in progress
@@ -92,7 +107,7 @@ class Simulation {
   }
 
   SimulationResult run() && {
-    for (int c = 0; c < num_classes(); ++c) begin_step(c);
+    for (int c = 0; c < num_classes(); ++c) begin_step(c, 0);
     start_ready();
     while (!ends_.empty()) {
       now_ = ends_.top().time;
@@ -108,7 +123,7 @@ class Simulation {
       start_ready();
     }
     for (int c = 0; c < num_classes(); ++c) {
-      if (at(c).step < options_.num_steps) report_deadlock();
+      if (at(c).num_ended < options_.num_steps) report_deadlock();
     }
     return std::move(result_);
   }
@@ -127,42 +142,53 @@ class Simulation {
     return found == options_.stragglers.end() ? 1.0 : found->second;
   }
 
-  void begin_step(int c) {
+  /// Of a step that has begun and is not over.
+  Repetition& repetition(int c, int step) {
     Class& k = at(c);
-    const std::vector<Task>& tasks = graph(c).tasks;
-    k.num_waits.resize(tasks.size());
-    k.begin.assign(tasks.size(), never);
-    k.end.assign(tasks.size(), never);
-    k.num_left = static_cast<int>(tasks.size());
-    k.step_begin = now_;
-    for (std::size_t t = 0; t < tasks.size(); ++t) {
-      k.num_waits[t] = tasks[t].num_waits;
-      if (tasks[t].num_waits == 0) ready_.emplace_back(c, static_cast<int>(t));
+    return k.repetitions[static_cast<std::size_t>(step - k.num_ended)];
+  }
+  bool has_begun(int c, int step) { return step < at(c).num_ended + static_cast<int>(at(c).repetitions.size()); }
+
+  void begin_step(int c, int step) {
+    const TaskGraph& g = graph(c);
+    Repetition& r = at(c).repetitions.emplace_back();
+    r.begin.assign(g.tasks.size(), never);
+    r.end.assign(g.tasks.size(), never);
+    r.num_left = static_cast<int>(g.tasks.size());
+    r.num_waits.reserve(g.tasks.size());
+    for (const Task& task : g.tasks) r.num_waits.push_back(task.num_waits);
+    for (const Across& a : g.across) {
+      if (a.lag <= step) ++r.num_waits[static_cast<std::size_t>(a.later)];
     }
-    if (tasks.empty()) end_step(c);
+    for (std::size_t t = 0; t < g.tasks.size(); ++t) {
+      if (r.num_waits[t] == 0) ready_.push_back({c, step, static_cast<int>(t)});
+    }
+    if (g.tasks.empty()) end_step(c);
   }
 
   void start_ready() {
     // Ending a step begins the next one, which adds to the list.
     for (std::size_t i = 0; i < ready_.size(); ++i) {
-      const auto [c, t] = ready_[i];
-      const Task& task = graph(c).tasks[static_cast<std::size_t>(t)];
-      at(c).begin[static_cast<std::size_t>(t)] = now_;
+      const Place place = ready_[i];
+      const Task& task = graph(place.of_class).tasks[static_cast<std::size_t>(place.task)];
+      repetition(place.of_class, place.step).begin[static_cast<std::size_t>(place.task)] = now_;
       if (task.rendezvous < 0) {
-        start_kernel(c, t, task.seconds);
+        start_kernel(place, task.seconds);
       } else {
-        arrive(c, t, task.rendezvous);
+        arrive(place, task.rendezvous);
       }
     }
     ready_.clear();
     refresh();
   }
 
-  void start_kernel(int c, int t, double seconds) {
+  void start_kernel(const Place& place, double seconds) {
+    const int c = place.of_class;
     Class& k = at(c);
     STRATA_INVARIANT(k.kernel < 0, "kernels of a rank run one at a time");
-    k.kernel = t;
-    k.running.remaining_seconds = seconds * slow_[static_cast<std::size_t>(c)] * jitter(c, t);
+    k.kernel = place.task;
+    k.kernel_step = place.step;
+    k.running.remaining_seconds = seconds * slow_[static_cast<std::size_t>(c)] * jitter(place);
     k.running.since = now_;
     k.running.speed = kernel_speed(k);
     announce(k.running, c, false);
@@ -170,21 +196,20 @@ class Simulation {
   }
 
   /// Lognormal with mean one, by rank, step and task: no order of events changes it.
-  double jitter(int c, int t) const {
+  double jitter(const Place& place) const {
     if (options_.noise <= 0.0) return 1.0;
-    const auto rank = static_cast<std::uint32_t>(job_.programs[static_cast<std::size_t>(c)]->rank);
-    const auto step = static_cast<std::uint32_t>(classes_[static_cast<std::size_t>(c)].step);
+    const auto rank = static_cast<std::uint32_t>(job_.programs[static_cast<std::size_t>(place.of_class)]->rank);
     const auto words =
-        philox4x32({static_cast<std::uint32_t>(t), step, rank, 0x5157u},
+        philox4x32({static_cast<std::uint32_t>(place.task), static_cast<std::uint32_t>(place.step), rank, 0x5157u},
                    {static_cast<std::uint32_t>(options_.seed), static_cast<std::uint32_t>(options_.seed >> 32U)});
     const double z = normal_pair(words[0], words[1]).cosine;
     return std::exp(options_.noise * z - 0.5 * options_.noise * options_.noise);
   }
 
-  void arrive(int c, int t, int meeting) {
-    const int id = at(c).step * static_cast<int>(compiled_.rendezvous.size()) + meeting;
+  void arrive(const Place& place, int meeting) {
+    const int id = place.step * static_cast<int>(compiled_.rendezvous.size()) + meeting;
     Transfer& x = transfer(id);
-    x.members.emplace_back(c, t);
+    x.members.push_back(place);
     if (++x.num_arrived < rendezvous(id).num_needed) return;
     x.running.remaining_seconds = rendezvous(id).seconds;
     x.running.since = now_;
@@ -195,10 +220,10 @@ class Simulation {
       touch_node(node);
     }
     if (interferes_) {
-      for (const auto& [member, task] : x.members) {
-        at(member).transfers.push_back(id);
-        x.num_computing += at(member).was_computing ? 1 : 0;
-        touch_class(member);
+      for (const Place& member : x.members) {
+        at(member.of_class).transfers.push_back(id);
+        x.num_computing += at(member.of_class).was_computing ? 1 : 0;
+        touch_class(member.of_class);
       }
     }
     touched_transfers_.push_back(id);
@@ -209,10 +234,10 @@ class Simulation {
     const int t = std::exchange(k.kernel, -1);
     k.running.speed = 0.0;
     ++k.running.version;
-    SimulatedStep& step = result_.steps[static_cast<std::size_t>(k.step)][static_cast<std::size_t>(c)];
-    step.compute_seconds += now_ - k.begin[static_cast<std::size_t>(t)];
+    SimulatedStep& step = result_.steps[static_cast<std::size_t>(k.kernel_step)][static_cast<std::size_t>(c)];
+    step.compute_seconds += now_ - repetition(c, k.kernel_step).begin[static_cast<std::size_t>(t)];
     touch_class(c);
-    end_task(c, t);
+    end_task({c, k.kernel_step, t});
   }
 
   void end_transfer(int id) {
@@ -224,55 +249,86 @@ class Simulation {
       std::erase(node_transfers_[static_cast<std::size_t>(node)], id);
       touch_node(node);
     }
-    for (const auto& [c, t] : x.members) {
+    for (const Place& member : x.members) {
       if (interferes_) {
-        std::erase(at(c).transfers, id);
-        touch_class(c);
+        std::erase(at(member.of_class).transfers, id);
+        touch_class(member.of_class);
       }
-      end_task(c, t);
+      end_task(member);
     }
     x.members.clear();
     x.members.shrink_to_fit();
   }
 
-  void end_task(int c, int t) {
-    Class& k = at(c);
+  void end_task(const Place& place) {
+    const int c = place.of_class;
     const TaskGraph& g = graph(c);
-    const Task& task = g.tasks[static_cast<std::size_t>(t)];
-    k.end[static_cast<std::size_t>(t)] = now_;
+    const Task& task = g.tasks[static_cast<std::size_t>(place.task)];
+    Repetition& r = repetition(c, place.step);
+    r.end[static_cast<std::size_t>(place.task)] = now_;
     ++result_.num_events;
     for (int d = task.first_dependent; d < task.first_dependent + task.num_dependents; ++d) {
-      const int next = g.dependents[static_cast<std::size_t>(d)];
-      if (--k.num_waits[static_cast<std::size_t>(next)] == 0) ready_.emplace_back(c, next);
+      complete_a_wait(r, {c, place.step, g.dependents[static_cast<std::size_t>(d)]});
     }
-    if (--k.num_left == 0) end_step(c);
+    const int num_left = --r.num_left;
+    if (!g.across.empty()) release_later_steps(place);
+    if (num_left == 0 && place.step == at(c).num_ended) end_step(c);
   }
 
-  /// The next step of a rank begins when its own is over; nobody waits for the others.
+  void complete_a_wait(Repetition& r, const Place& place) {
+    if (--r.num_waits[static_cast<std::size_t>(place.task)] == 0) ready_.push_back(place);
+  }
+
+  void release_later_steps(const Place& place) {
+    const std::vector<Across>& across = graph(place.of_class).across;
+    for (auto a = std::ranges::lower_bound(across, place.task, {}, &Across::earlier);
+         a != across.end() && a->earlier == place.task; ++a) {
+      const int step = place.step + a->lag;
+      if (step >= options_.num_steps) continue;
+      while (!has_begun(place.of_class, step)) {
+        begin_step(place.of_class,
+                   at(place.of_class).num_ended + static_cast<int>(at(place.of_class).repetitions.size()));
+      }
+      complete_a_wait(repetition(place.of_class, step), {place.of_class, step, a->later});
+    }
+  }
+
+  /// The first step under way is over. The next one of the rank begins, if it has not; nobody waits for the others.
   void end_step(int c) {
     Class& k = at(c);
     record(c);
-    if (++k.step < options_.num_steps) begin_step(c);
+    k.repetitions.pop_front();
+    ++k.num_ended;
+    k.ended_at = now_;
+    if (!k.repetitions.empty()) {
+      if (k.repetitions.front().num_left == 0) end_step(c);
+    } else if (k.num_ended < options_.num_steps) {
+      begin_step(c, k.num_ended);
+    }
   }
 
   void record(int c) {
     Class& k = at(c);
     const Program& program = *job_.programs[static_cast<std::size_t>(c)];
-    SimulatedStep& step = result_.steps[static_cast<std::size_t>(k.step)][static_cast<std::size_t>(c)];
-    step.step_seconds = now_ - k.step_begin + overhead_seconds_;
-    step.exposed_seconds = now_ - k.step_begin - step.compute_seconds;
+    const Repetition& r = k.repetitions.front();
+    SimulatedStep& step = result_.steps[static_cast<std::size_t>(k.num_ended)][static_cast<std::size_t>(c)];
+    step.step_seconds = now_ - k.ended_at + overhead_seconds_;
+    step.exposed_seconds = now_ - k.ended_at - step.compute_seconds;
+    // An event's clock starts with the step: at its first event where it began before the last one ended.
+    double origin = k.ended_at;
+    for (const double begin : r.begin) origin = std::min(origin, begin);
     std::vector<std::pair<double, double>> busy;
-    const auto nanoseconds = [&](double time) { return std::llround((time - k.step_begin) * 1e9); };
+    const auto nanoseconds = [&](double time) { return std::llround((time - origin) * 1e9); };
     for (std::size_t t = 0; t < program.body.size(); ++t) {
       const Instruction& in = program.body[t];
-      if (in.is_collective()) busy.emplace_back(k.begin[t], k.end[t]);
+      if (in.is_collective()) busy.emplace_back(r.begin[t], r.end[t]);
       if (!options_.keeps_events) continue;
       result_.events.push_back({.rank = program.rank,
-                                .step = k.step,
+                                .step = k.num_ended,
                                 .stream = in.stream,
                                 .instruction = static_cast<int>(t),
-                                .begin_ns = nanoseconds(k.begin[t]),
-                                .end_ns = nanoseconds(k.end[t]),
+                                .begin_ns = nanoseconds(r.begin[t]),
+                                .end_ns = nanoseconds(r.end[t]),
                                 .bytes_sent = bytes_sent(program, in)});
     }
     std::ranges::sort(busy);
@@ -341,14 +397,15 @@ class Simulation {
     int named = 0;
     for (int c = 0; c < num_classes() && named < 4; ++c) {
       Class& k = at(c);
-      if (k.step >= options_.num_steps) continue;
+      if (k.repetitions.empty()) continue;
+      const Repetition& r = k.repetitions.front();
       const Program& program = *job_.programs[static_cast<std::size_t>(c)];
-      for (std::size_t t = 0; t < k.begin.size(); ++t) {
-        if (k.begin[t] == never || k.end[t] != never) continue;  // has not come, or is over
+      for (std::size_t t = 0; t < r.begin.size(); ++t) {
+        if (r.begin[t] == never || r.end[t] != never) continue;  // has not come, or is over
         const Instruction& in = program.body[t];
         const Group& group = program.groups[static_cast<std::size_t>(in.group)];
         text += fmt::format("{}rank {} waits at #{} {} {} in group {} = {} (step {})", text.empty() ? "" : "; ",
-                            program.rank, t, to_string(in.collective), in.name, group.name, group.ranks, k.step);
+                            program.rank, t, to_string(in.collective), in.name, group.name, group.ranks, k.num_ended);
         ++named;
         break;
       }
@@ -368,7 +425,7 @@ class Simulation {
   std::vector<Transfer> transfers_;  ///< [step][rendezvous]
   std::vector<int> node_load_;       ///< NICs in use
   std::vector<std::vector<int>> node_transfers_;
-  std::vector<std::pair<int, int>> ready_;  ///< class, task
+  std::vector<Place> ready_;
   std::vector<int> touched_classes_, touched_transfers_;
   std::priority_queue<End, std::vector<End>, Later> ends_;
   double now_ = 0.0;

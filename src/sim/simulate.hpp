@@ -3,8 +3,10 @@
 /// @file
 /// Discrete-event simulation of one job: streams run in order, a collective starts when all members have reached it,
 /// transfers share the NICs of a node, compute and communication of a rank slow each other down where the cost model
-/// says so. The decision: time is continuous and work is fluid — a change of speed changes when running work will end —
-/// so that folded and unfolded jobs, whose events differ only in number, give the same numbers to the last bit.
+/// says so. Steps follow each other; where waits name earlier repetitions of the body, a step begins as its streams and
+/// waits allow while the one before it still ends. The decision: time is continuous and work is fluid — a change of
+/// speed changes when running work will end — so that folded and unfolded jobs, whose events differ only in number,
+/// give the same numbers to the last bit.
 
 #include <cstdint>
 #include <map>
@@ -30,7 +32,7 @@ struct SimulationOptions {
 
 /// Of one class in one step.
 struct SimulatedStep {
-  double step_seconds = 0.0;
+  double step_seconds = 0.0;           ///< from the end of the step before to the end of this one
   double compute_seconds = 0.0;        ///< inside kernels
   double communication_seconds = 0.0;  ///< some collective reached and not ended
   double exposed_seconds = 0.0;        ///< neither kernels nor the step's overhead
@@ -43,8 +45,8 @@ struct SimulationResult {
   std::vector<double> seconds_by_basis;           ///< of all kernels and collectives; index: Basis
 };
 
-/// @throws InternalError naming ranks, instructions and groups where the Programs lock up; Unsupported for waits across
-/// steps; UserError for noise or stragglers in a job whose classes hold several ranks.
+/// @throws InternalError naming ranks, instructions and groups where the Programs lock up; UserError for noise or
+/// stragglers in a job whose classes hold several ranks.
 SimulationResult simulate(const Job& job, const CostModel& costs, const SimulationOptions& options = {});
 
 }  // namespace strata

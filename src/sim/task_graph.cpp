@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -40,29 +41,37 @@ class Compiler {
     TaskGraph graph;
     std::vector<std::vector<int>> dependents(program.body.size());
     std::vector<int> last_on_stream(program.streams.size(), -1);
+    std::vector<int> first_on_stream(program.streams.size(), -1);
     int last_kernel = -1;
-    counts_.clear();
+    std::vector<int> posted_at_once;  // collectives before the first kernel of the list
+    std::vector<int> before;
+    partners_.clear();
+    for (Channel& channel : channels_) channel.num_sent = channel.num_received = 0;
     for (int i = 0; i < static_cast<int>(program.body.size()); ++i) {
       const Instruction& in = program.body[static_cast<std::size_t>(i)];
       Task& task = graph.tasks.emplace_back();
-      std::set<int> before;
+      before.clear();
       for (const Wait& wait : in.waits) {
         if (wait.lag != 0) {
-          throw Unsupported(
-              fmt::format("#{} {}: a wait across steps; steps are simulated one after the other", i, in.name));
+          graph.across.push_back({wait.instruction, i, wait.lag});
+        } else {
+          before.push_back(wait.instruction);
         }
-        before.insert(wait.instruction);
       }
       int& last = last_on_stream[static_cast<std::size_t>(in.stream)];
-      if (last >= 0) before.insert(last);
+      if (last >= 0) before.push_back(last);
+      if (last < 0) first_on_stream[static_cast<std::size_t>(in.stream)] = i;
       last = i;
       if (in.is_collective()) {
-        if (issue_in_list_order_ && last_kernel >= 0) before.insert(last_kernel);
+        if (issue_in_list_order_ && last_kernel >= 0) before.push_back(last_kernel);
+        if (last_kernel < 0) posted_at_once.push_back(i);
         task.rendezvous = meet(program, in);
       } else {
         last_kernel = i;
         task.seconds = counted(costs_.kernel(program, in));
       }
+      std::ranges::sort(before);
+      before.erase(std::unique(before.begin(), before.end()), before.end());
       task.num_waits = static_cast<int>(before.size());
       for (const int b : before) dependents[static_cast<std::size_t>(b)].push_back(i);
     }
@@ -70,6 +79,16 @@ class Compiler {
       graph.tasks[i].first_dependent = static_cast<int>(graph.dependents.size());
       graph.tasks[i].num_dependents = static_cast<int>(dependents[i].size());
       graph.dependents.insert(graph.dependents.end(), dependents[i].begin(), dependents[i].end());
+    }
+    if (!graph.across.empty()) {
+      for (std::size_t s = 0; s < first_on_stream.size(); ++s) {
+        if (first_on_stream[s] >= 0) graph.across.push_back({last_on_stream[s], first_on_stream[s], 1});
+      }
+      if (issue_in_list_order_ && last_kernel >= 0) {
+        for (const int collective : posted_at_once) graph.across.push_back({last_kernel, collective, 1});
+      }
+      std::ranges::sort(graph.across, {}, [](const Across& a) { return std::tuple(a.earlier, a.later, a.lag); });
+      graph.across.erase(std::unique(graph.across.begin(), graph.across.end()), graph.across.end());
     }
     return graph;
   }
@@ -80,53 +99,67 @@ class Compiler {
     return cost.seconds;
   }
 
+  /// What all operations of one class in one group have in common; of messages, all to or from one peer.
+  struct Partners {
+    int channel = 0;
+    int num_needed = 0;
+    int group_size = 0;
+    Placement place;
+    int node = 0;    ///< of the representative
+    int images = 1;  ///< groups of the same classes that the node carries at the same time, this one included
+  };
+
   /// Members are told apart by class, so that a class meets its neighbours' class even where its representative's
   /// neighbour is not theirs. The n-th operation of a group on one member meets the n-th on the others.
   int meet(const Program& program, const Instruction& in) {
-    const Group& group = program.groups[static_cast<std::size_t>(in.group)];
+    const Partners& partners = partners_of(program, in);
+    Channel& channel = channels_[static_cast<std::size_t>(partners.channel)];
+    const int number = in.collective == Collective::recv ? channel.num_received++ : channel.num_sent++;
+    if (number == static_cast<int>(channel.meetings.size())) {
+      channel.meetings.push_back(static_cast<int>(result_.rendezvous.size()));
+      Rendezvous& meeting = result_.rendezvous.emplace_back();
+      meeting.num_needed = partners.num_needed;
+      meeting.group_size = partners.group_size;
+      const Collective kind = in.collective == Collective::recv ? Collective::send : in.collective;
+      const CollectiveCost cost = costs_.collective(kind, full_bytes(program, in), partners.place);
+      meeting.seconds = counted(cost);
+      meeting.nics = cost.nics_used;
+    }
+    const int id = channel.meetings[static_cast<std::size_t>(number)];
+    add_node(result_.rendezvous[static_cast<std::size_t>(id)], partners);
+    return id;
+  }
+
+  const Partners& partners_of(const Program& program, const Instruction& in) {
     const bool is_message = in.collective == Collective::send || in.collective == Collective::recv;
-    std::vector<int> members = group.ranks;
+    const bool sends = in.collective == Collective::send;
+    const auto [found, is_new] = partners_.try_emplace({in.group, is_message ? in.root : -1, sends});
+    if (!is_new) return found->second;
+    Partners& partners = found->second;
+    const Group& group = program.groups[static_cast<std::size_t>(in.group)];
     std::string key = group.name;
+    std::vector<int> members = group.ranks;
+    std::set<int> classes;
     if (is_message) {
       const int peer = group.ranks[static_cast<std::size_t>(in.root)];
-      const bool sends = in.collective == Collective::send;
       members = {sends ? program.rank : peer, sends ? peer : program.rank};
       key += fmt::format(" message {} {}", class_of(members[0]), class_of(members[1]));
     } else {
-      std::set<int> classes;
       for (const int member : members) classes.insert(class_of(member));
       key += fmt::format(" {}", fmt::join(classes, " "));
     }
-    const int number = counts_[key + (in.collective == Collective::recv ? " recv" : "")]++;
-    const auto [found, is_new] =
-        ids_.try_emplace({std::move(key), number}, static_cast<int>(result_.rendezvous.size()));
-    if (is_new) {
-      result_.rendezvous.emplace_back();
-      describe(result_.rendezvous.back(), program, in, members, is_message);
-    }
-    Rendezvous& meeting = result_.rendezvous[static_cast<std::size_t>(found->second)];
-    add_node(meeting, program.rank, members);
-    return found->second;
+    const auto [channel, _] = channel_ids_.try_emplace(std::move(key), static_cast<int>(channels_.size()));
+    if (channel->second == static_cast<int>(channels_.size())) channels_.emplace_back();
+    partners.channel = channel->second;
+    partners.num_needed = is_message ? 2 : static_cast<int>(classes.size());
+    partners.group_size = static_cast<int>(members.size());
+    partners.place = placement(members, job_.ranks_per_node);
+    find_images(partners, program.rank, members);
+    return partners;
   }
 
-  void describe(Rendezvous& meeting, const Program& program, const Instruction& in, const std::vector<int>& members,
-                bool is_message) {
-    std::set<int> classes;
-    for (const int member : members) classes.insert(class_of(member));
-    meeting.num_needed = is_message ? 2 : static_cast<int>(classes.size());
-    meeting.group_size = static_cast<int>(members.size());
-    const Collective kind = in.collective == Collective::recv ? Collective::send : in.collective;
-    const CollectiveCost cost =
-        costs_.collective(kind, full_bytes(program, in), placement(members, job_.ranks_per_node));
-    meeting.seconds = counted(cost);
-    meeting.nics = cost.nics_used;
-  }
-
-  /// The representative's node carries this group and its mirror images: groups of the same classes at the same time.
-  void add_node(Rendezvous& meeting, int representative, const std::vector<int>& members) {
-    if (meeting.nics == 0) return;
+  void find_images(Partners& partners, int representative, const std::vector<int>& members) const {
     const int node = representative / job_.ranks_per_node;
-    if (std::ranges::find(meeting.nodes, node) != meeting.nodes.end()) return;
     const int own_class = class_of(representative);
     int members_here = 0;
     for (const int member : members) {
@@ -136,9 +169,15 @@ class Compiler {
     for (int r = node * job_.ranks_per_node; r < std::min((node + 1) * job_.ranks_per_node, job_.num_ranks()); ++r) {
       if (class_of(r) == own_class) ++class_here;
     }
-    const int images = std::max(1, class_here / std::max(1, members_here));
-    if (meeting.nodes.empty()) meeting.nics *= images;
-    meeting.nodes.push_back(node);
+    partners.node = node;
+    partners.images = std::max(1, class_here / std::max(1, members_here));
+  }
+
+  /// The representative's node carries this group and its mirror images.
+  void add_node(Rendezvous& meeting, const Partners& partners) const {
+    if (meeting.nics == 0 || std::ranges::find(meeting.nodes, partners.node) != meeting.nodes.end()) return;
+    if (meeting.nodes.empty()) meeting.nics *= partners.images;
+    meeting.nodes.push_back(partners.node);
   }
 
   int class_of(int rank) const { return job_.class_of_rank.at(static_cast<std::size_t>(rank)); }
@@ -147,8 +186,15 @@ class Compiler {
   const CostModel& costs_;
   bool issue_in_list_order_;
   Compiled result_;
-  std::map<std::pair<std::string, int>, int> ids_;
-  std::map<std::string, int> counts_;  ///< operations of the current class so far, by key
+  /// Where operations meet: a group and the classes in it, or the two ends of messages.
+  struct Channel {
+    std::vector<int> meetings;  ///< rendezvous, in order
+    int num_sent = 0;           ///< operations of the current class so far, receptions aside
+    int num_received = 0;
+  };
+  std::vector<Channel> channels_;
+  std::map<std::string, int> channel_ids_;
+  std::map<std::tuple<int, int, bool>, Partners> partners_;  ///< of the current class: group, peer or -1, sends
 };
 
 }  // namespace

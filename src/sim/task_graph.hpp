@@ -31,9 +31,20 @@ struct Task {
   int num_dependents = 0;
 };
 
+/// Task `later` of a body starts after task `earlier` of the body `lag` repetitions before.
+struct Across {
+  int earlier = 0;
+  int later = 0;
+  int lag = 1;
+  bool operator==(const Across&) const = default;
+};
+
 struct TaskGraph {
   std::vector<Task> tasks;      ///< by instruction of the body
   std::vector<int> dependents;  ///< of task t: [first_dependent, first_dependent + num_dependents)
+  /// What orders a body after earlier ones, sorted by `earlier`: waits with a lag, and every stream going on where it
+  /// ended. Empty: nothing says what of a body may begin before the one before it is over, so nothing does.
+  std::vector<Across> across;
 };
 
 struct Compiled {
@@ -44,7 +55,7 @@ struct Compiled {
 };
 
 /// @param issue_in_list_order a collective is posted when the list reaches it, after the kernels before it: what an
-/// executor does whose host computes. @throws Unsupported for waits across steps.
+/// executor does whose host computes.
 Compiled compile(const Job& job, const CostModel& costs, bool issue_in_list_order);
 
 }  // namespace strata::sim

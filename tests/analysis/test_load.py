@@ -1,5 +1,6 @@
 """The reader against files of the real writer."""
 
+import json
 from pathlib import Path
 
 import h5py
@@ -105,3 +106,19 @@ def test_nothing_to_read_is_said(tmp_path):
         load(tmp_path)
     with pytest.raises(LoadError, match="no such file or folder"):
         load(tmp_path / "missing")
+
+
+def test_what_the_harness_knows_of_an_end_replaces_what_the_attempt_said(sample):
+    before = load(sample).points
+    attempt = before[before["status"] == "ok"].iloc[0]
+    (sample / "submissions").mkdir(exist_ok=True)
+    ending = {
+        "point": attempt["point"],
+        "attempt": int(attempt["attempt"]),
+        "status": "node_failure",
+        "message": "lost n3",
+    }
+    (sample / "submissions" / "endings.json").write_text(json.dumps([ending]))
+    after = load(sample).points
+    changed = after[after["status"] != before["status"]]
+    assert changed[["point", "attempt", "status", "message"]].to_dict("records") == [ending]

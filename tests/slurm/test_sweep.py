@@ -200,8 +200,17 @@ def test_twenty_four_points_and_five_mishaps(sweep, testbed):
         points = [text.decode() for text in file["points/point"]]
         status = [text.decode() for text in file["points/status"]]
     assert len(points) == 27
+    ids_to_points = {point_id: point for point, point_id in ids.items()}
     assert set(points) == set(ids.values())
     assert status.count("ok") == 22
+    ends = {(ids_to_points[point], text) for point, text in zip(points, status, strict=True) if text != "ok"}
+    assert ends == {
+        (KILLED, "killed"),
+        (TIMEOUT, "timeout"),
+        (OOM, "oom"),
+        (PREEMPTED, "preempted"),
+        (LOST_NODE, "node_failure"),
+    }
 
 
 def restart(testbed, node):

@@ -4,6 +4,9 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "harness/sweep_state.hpp"
 #include "unit/data/temporary_folder.hpp"
 #include "unit/harness/sample_manifest.hpp"
@@ -123,6 +126,21 @@ TEST_F(Sweep, AJobThatWasTakenAwayAndWaitsIsPending) {
   EXPECT_EQ(states(gone).back(), "preempted");
   const QueueView lost{.known = true, .tasks = {}, .lost_nodes = {"n2"}};
   EXPECT_EQ(states(lost).back(), "node_failure");
+}
+
+TEST_F(Sweep, WhatAnAttemptCouldNotSayIsRecorded) {
+  put_record(manifest, 1, "t start 17_1.0 n[1-2]\nt launch 3/1.1.0\nt signal TERM\nt lost n2\n");
+  put_attempt(manifest, 1, 0, 1, "preempted", "17_1.0");
+  const auto recorded = [&] {
+    record_endings(experiment_folder(manifest), state());
+    std::ifstream file(experiment_folder(manifest) / "submissions" / "endings.json");
+    return std::string{std::istreambuf_iterator<char>(file), {}};
+  };
+  EXPECT_THAT(recorded(), HasSubstr("node_failure"));
+  // The node is up again, and the record of the job is gone.
+  put_record(manifest, 1, "t start 17_1.0 n[1-2]\nt launch 3/1.1.0\nt signal USR1\n");
+  EXPECT_EQ(states().back(), "timeout");
+  EXPECT_THAT(recorded(), HasSubstr("node_failure"));
 }
 
 TEST_F(Sweep, ResumeTakesExactlyWhatIsNotGood) {

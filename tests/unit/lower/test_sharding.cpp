@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "ir/program.hpp"
-#include "lower/lower.hpp"
 #include "ir/shards.hpp"
+#include "lower/lower.hpp"
 #include "models/model.hpp"
 
 namespace strata {

@@ -233,12 +233,5 @@ TEST(Simulate, ADeadlockIsNamed) {
   EXPECT_THAT(complaint(programs), HasSubstr("deadlock")) << "verify says the same";
 }
 
-TEST(Simulate, WaitsAcrossStepsAreRefused) {
-  Handmade h;
-  const int x = h.buffer("x", 64, true);
-  h.kernel(compute, -1, x, "work").waits = {{0, 1}};
-  EXPECT_THROW(step_seconds({h.program}, FixedCosts()), Unsupported);
-}
-
 }  // namespace
 }  // namespace strata
