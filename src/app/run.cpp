@@ -178,6 +178,7 @@ class Run {
           prepare_point_with_plan(request.point.experiment, request.experiment_file, message.plan_text, "plan");
       comm::check_launch(world_, expectation(request));
       open_inputs(request);
+      find_restart(request);
       describe(request, loaded);
       request.peak_flops_per_second = peak_.flops_per_second(
           request.prepared.plan.dtypes.compute, static_cast<int>(request.point.experiment.resources.threads_per_rank));
@@ -211,6 +212,19 @@ class Run {
     if (const auto failed = world_.agree_on_error(error)) throw UserError(failed->message);
   }
 
+  /// Rank 0 looks, so that all begin at one step.
+  void find_restart(RunRequest& request) {
+    request.restart = on_root(
+        [&] {
+          const RestartPoint found =
+              find_restart_point(request.prepared, request.experiment_file, checkpoint_folder(options_, request));
+          return fmt::format("{} {}", found.step, found.path);
+        },
+        [](const std::string& text) {
+          return RestartPoint{.path = text.substr(text.find(' ') + 1), .step = std::stoll(text)};
+        });
+  }
+
   Message plan_on_root(const Point& point) const {
     const std::string& plan_file = arguments_.experiment.plan_file;
     const PreparedPoint prepared = plan_file.empty()
@@ -234,6 +248,11 @@ class Run {
       if (axis.value != "\"unset\"") fmt::print(" {}={}", axis.key, axis.value);
     }
     fmt::print("\n");
+    if (!request.restart.path.empty()) {
+      fmt::print("from step {} of {}\n", request.restart.step, request.restart.path);
+    } else if (!request.point.experiment.checkpoint.restart_from.empty()) {
+      fmt::print("no checkpoint yet: from step 0\n");
+    }
     std::fflush(stdout);
   }
 

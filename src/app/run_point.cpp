@@ -103,6 +103,8 @@ class PointRun {
     facts_.block_order = options_.block.order;
     facts_.block_seed = options_.block.seed;
     if (options_.block.number >= 0) facts_.block_job = options_.origin.job;
+    facts_.restarted_from = request_.restart.path;
+    facts_.first_step = first_step();
     facts_.num_ranks = world_.size();
     facts_.num_nodes = world_.num_nodes();
     facts_.ranks_per_node = world_.ranks_on_node(0);
@@ -122,12 +124,10 @@ class PointRun {
       facts_.emulated_link_bytes_per_second = c.emulated_gbit_per_s * 1e9 / 8.0;
     }
     if (root()) {
-      const std::string folder =
-          fmt::format("{}/{}/{}", options_.results_folder, request_.experiment_name, request_.point.id);
       results::RecorderSettings settings;
       settings.origin = options_.origin;
       settings.origin.nodes = world_.node_names();
-      recorder_ = std::make_unique<results::Recorder>(folder, facts_, settings);
+      recorder_ = std::make_unique<results::Recorder>(point_folder(options_, request_), facts_, settings);
     }
   }
 
@@ -144,6 +144,9 @@ class PointRun {
     executor_ =
         std::make_unique<cpu::CpuExecutor>(program_, *engine_, *request_.inputs.source, request_.prepared.plan.seed);
     executor_->initialize();
+    if (!request_.restart.path.empty()) {
+      load_checkpoint(request_.restart.path, program_, request_.prepared.graph, *executor_);
+    }
     if (root()) predict_step();
   }
 
@@ -164,19 +167,28 @@ class PointRun {
 
   Outcome train() {
     const StepFacts facts{.num_samples = facts_.num_samples_per_step,
-                          .num_warmup_steps = experiment_.measure.warmup_steps};
+                          .num_warmup_steps = first_step() + experiment_.measure.warmup_steps};
     const MemoryPeak peak = memory_peak(program_);
     Decision decision;
-    std::int64_t step = 0;
+    std::int64_t step = first_step();
+    Outcome saved;
     try {
       std::vector<RankStep> steps;
       while (decision.steps_until_next > 0) {
         steps.clear();
-        for (std::int64_t i = 0; i < decision.steps_until_next; ++i, ++step) {
+        for (std::int64_t i = 0; i < decision.steps_until_next && saved.status == Status::ok; ++i) {
           steps.push_back(one_step(step));
+          ++step;
+          if (checkpoint_is_due(step)) saved = save(step);
         }
         const auto rows = exchange_steps(world_, steps, facts, peak, touched_bytes(step));
         decision = decide(rows, step);
+        if (saved.status != Status::ok) decision = {0, saved.status, saved.message};
+      }
+      const bool was_told_to_stop = decision.status == Status::timeout || decision.status == Status::preempted;
+      if ((decision.status == Status::ok || was_told_to_stop) && experiment_.checkpoint.every > 0) {
+        if (saved_step_ != step) saved = save(step);
+        if (saved.status != Status::ok) return saved;
       }
     } catch (const std::exception& e) {
       Outcome outcome = outcome_of(e);
@@ -186,6 +198,28 @@ class PointRun {
     }
     if (decision.status != Status::ok) return {decision.status, decision.message};
     return after_training(peak);
+  }
+
+  std::int64_t first_step() const { return request_.restart.step; }
+
+  bool checkpoint_is_due(std::int64_t num_trained) const {
+    const std::int64_t every = experiment_.checkpoint.every;
+    return every > 0 && num_trained % every == 0;
+  }
+
+  /// Equal on all ranks.
+  Outcome save(std::int64_t num_trained) {
+    saved_step_ = num_trained;
+    return stage([&] {
+      const results::CheckpointFacts facts{
+          .step = num_trained,
+          .creator_version = facts_.creator_version,
+          .experiment_toml = facts_.experiment_toml,
+          .plan_text = facts_.plan_text,
+          .identity = training_identity(experiment_, request_.prepared.plan.global_batch)};
+      save_checkpoint(world_, program_, request_.prepared.graph, *executor_, facts,
+                      checkpoint_folder(options_, request_), experiment_.checkpoint.keep);
+    });
   }
 
   RankStep one_step(std::int64_t step) {
@@ -199,7 +233,7 @@ class PointRun {
     result.step = step;
     result.learning_rate = rate;
     result.unix_seconds = results::unix_seconds_now();
-    const std::int64_t measured = step - experiment_.measure.warmup_steps;
+    const std::int64_t measured = step - first_step() - experiment_.measure.warmup_steps;
     if (measured >= 0 && measured < experiment_.measure.timeline_steps) {
       timeline_.insert(timeline_.end(), executor_->events().begin(), executor_->events().end());
     }
@@ -208,7 +242,7 @@ class PointRun {
 
   /// Scanning the arena from its end is cheap once the top has been written; it is still done for a few steps only.
   std::int64_t touched_bytes(std::int64_t step) {
-    if (step <= experiment_.measure.warmup_steps + 1) touched_bytes_ = executor_->touched_bytes();
+    if (step <= first_step() + experiment_.measure.warmup_steps + 1) touched_bytes_ = executor_->touched_bytes();
     return touched_bytes_;
   }
 
@@ -426,6 +460,7 @@ class PointRun {
   std::unique_ptr<cpu::CpuExecutor> executor_;
   std::vector<TimelineEvent> timeline_;
   std::int64_t touched_bytes_ = 0;
+  std::int64_t saved_step_ = -1;  ///< of the last checkpoint
   Link measured_link_;
   Prediction prediction_;                        ///< rank 0
   results::StepRow predicted_row_;               ///< rank 0
@@ -437,6 +472,14 @@ class PointRun {
 };
 
 }  // namespace
+
+std::string point_folder(const RunOptions& options, const RunRequest& request) {
+  return fmt::format("{}/{}/{}", options.results_folder, request.experiment_name, request.point.id);
+}
+
+std::string checkpoint_folder(const RunOptions& options, const RunRequest& request) {
+  return point_folder(options, request) + "/checkpoints";
+}
 
 Outcome run_point(const comm::World& world, const Environment& environment, const RunRequest& request,
                   const RunOptions& options) {

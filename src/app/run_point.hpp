@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "app/checkpoint.hpp"
 #include "app/environment.hpp"
 #include "app/last_word.hpp"
 #include "app/outcome.hpp"
@@ -38,9 +39,14 @@ struct RunRequest {
   Point point;
   PreparedPoint prepared;
   TrainingInputs inputs;
+  RestartPoint restart;
   double peak_flops_per_second = 0.0;    ///< of one rank, see MeasuredPeak
   double memory_bytes_per_second = 0.0;  ///< of one rank, see MeasuredPeak
 };
+
+/// `<results>/<experiment>/<point>/`: its attempts; its checkpoints stand in a folder of that name below.
+std::string point_folder(const RunOptions& options, const RunRequest& request);
+std::string checkpoint_folder(const RunOptions& options, const RunRequest& request);
 
 /// Collective over @p world. Failures of the point (out of memory, refused, a peer gone, results that cannot be
 /// written) are outcomes, recorded where there is something to record them in, and equal on all ranks that are still

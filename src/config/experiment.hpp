@@ -101,6 +101,14 @@ struct MeasureSection {
   bool operator==(const MeasureSection&) const = default;
 };
 
+/// [checkpoint]: what a run leaves for another one to go on from, and where it begins itself.
+struct CheckpointSection {
+  std::int64_t every = 0;    ///< steps; 0: none is written
+  std::int64_t keep = 2;     ///< 0: all
+  std::string restart_from;  ///< as written, see path_beside; "latest"; empty: step 0
+  bool operator==(const CheckpointSection&) const = default;
+};
+
 /// [planner]: what modes that compare plans compare them by.
 struct PlannerSection {
   std::string cost = "analytic";
@@ -145,6 +153,7 @@ struct Experiment {
   OverlapSection overlap;
   CommunicationSection communication;
   MeasureSection measure;
+  CheckpointSection checkpoint;
   PlannerSection planner;
   SimulateSection simulate;
   JobSection job;
@@ -170,8 +179,8 @@ struct CanonicalKey {
   bool operator==(const CanonicalKey&) const = default;
 };
 
-/// Keys that differ from their defaults, without `title`, `expect`, `measure.*` and `job.*`; `backend` is always among
-/// them, and `simulate.*` only where that is simulated.
+/// Keys that differ from their defaults, without `title`, `expect`, `measure.*`, `checkpoint.*` and `job.*`;
+/// `backend` is always among them, and `simulate.*` only where that is simulated.
 std::vector<CanonicalKey> canonical_keys(const Experiment& experiment);
 
 /// 12 hex digits of a hash of canonical_keys: an option that is added later leaves it as it is.

@@ -116,6 +116,15 @@ constexpr Option options[] = {
     {"measure.timeline_steps", FIELD(measure.timeline_steps), ">= 0", "",
      "last steps whose every instruction is recorded", false, false},
 
+    {"checkpoint.every", FIELD(checkpoint.every), ">= 0", "steps",
+     "a checkpoint after so many, and where the run ends or is told to; 0: none", false, false},
+    {"checkpoint.keep", FIELD(checkpoint.keep), ">= 0", "", "newest checkpoints of a point that are kept; 0: all",
+     false, false},
+    {"checkpoint.restart_from", FIELD(checkpoint.restart_from), "", "",
+     "a checkpoint or a folder of them, relative to this file, whatever strategy and ranks wrote it; \"latest\": this "
+     "point's newest, step 0 where it has none; empty: step 0",
+     false, false},
+
     {"planner.cost", FIELD(planner.cost), "paper | analytic | measured", "",
      "where the times come from by which a mode compares plans: as simulate.cost; measured reads simulate.profile"},
     {"planner.method", FIELD(planner.method), "simulation | estimate", "",

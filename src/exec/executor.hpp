@@ -57,6 +57,9 @@ class Executor {
   virtual StepMeasurement step(const StepContext& context) = 0;
   /// Run the epilogue, after the last step: what a step leaves to the next one is completed.
   virtual void finish() = 0;
+  /// Persistent parameters and states from elsewhere: elements [begin, begin + values.size()) of a persistent f32 or
+  /// bf16 buffer, rounded to nearest even where it is bf16. Between steps only.
+  virtual void write(int buffer, std::int64_t begin, std::span<const float> values) = 0;
   /// When each instruction of the last step began and ended, on this rank.
   virtual std::span<const TimelineEvent> events() const = 0;
   /// The current content of a persistent f32 buffer.

@@ -167,6 +167,8 @@ std::vector<Attribute> root_attributes(const AttemptFacts& facts, std::int64_t a
       {"block_order", facts.block_order},
       {"block_seed", facts.block_seed},
       {"block_job", facts.block_job},
+      {"restarted_from", facts.restarted_from},
+      {"first_step", facts.first_step},
   };
 }
 

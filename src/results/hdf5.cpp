@@ -56,6 +56,7 @@ void write_scalar_attribute(hid_t object, const std::string& name, hid_t file_ty
 void start_library() {
   static const bool started = H5dont_atexit() >= 0;
   static_cast<void>(started);  // refused when somebody else has started the library: then the handler is theirs
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors become exceptions, nothing is printed
 }
 
 }  // namespace
@@ -89,11 +90,17 @@ hid_t check_hdf5(hid_t result, std::string_view call) {
 
 Handle create_hdf5_file(const std::string& path) {
   start_library();
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors become exceptions, nothing is printed
   const Handle access(check_hdf5(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate"), H5Pclose);
   check_hdf5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V110), "H5Pset_libver_bounds");
   check_hdf5(H5Pset_file_locking(access.get(), 0, 1), "H5Pset_file_locking");
   return {check_hdf5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), "H5Fcreate " + path), H5Fclose};
+}
+
+Handle open_hdf5_file(const std::string& path) {
+  start_library();
+  const Handle access(check_hdf5(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate"), H5Pclose);
+  check_hdf5(H5Pset_file_locking(access.get(), 0, 1), "H5Pset_file_locking");
+  return {check_hdf5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), "H5Fopen " + path), H5Fclose};
 }
 
 Handle text_type() {
@@ -120,6 +127,33 @@ void write_attribute(hid_t object, const std::string& name, std::int64_t value) 
 
 void write_attribute(hid_t object, const std::string& name, double value) {
   write_scalar_attribute(object, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, &value);
+}
+
+std::string read_text_attribute(hid_t object, const std::string& name) {
+  const Handle attribute(check_hdf5(H5Aopen(object, name.c_str(), H5P_DEFAULT), "H5Aopen " + name), H5Aclose);
+  const Handle type = text_type();
+  char* text = nullptr;
+  check_hdf5(H5Aread(attribute.get(), type.get(), static_cast<void*>(&text)), "H5Aread " + name);
+  std::string result = text == nullptr ? "" : text;
+  H5free_memory(text);
+  return result;
+}
+
+std::int64_t read_integer_attribute(hid_t object, const std::string& name) {
+  const Handle attribute(check_hdf5(H5Aopen(object, name.c_str(), H5P_DEFAULT), "H5Aopen " + name), H5Aclose);
+  std::int64_t value = 0;
+  check_hdf5(H5Aread(attribute.get(), H5T_NATIVE_INT64, &value), "H5Aread " + name);
+  return value;
+}
+
+std::vector<std::string> attribute_names(hid_t object) {
+  std::vector<std::string> names;
+  const auto add = [](hid_t, const char* name, const H5A_info_t*, void* list) -> herr_t {
+    static_cast<std::vector<std::string>*>(list)->emplace_back(name);
+    return 0;
+  };
+  check_hdf5(H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, nullptr, add, &names), "H5Aiterate2");
+  return names;
 }
 
 }  // namespace strata::results

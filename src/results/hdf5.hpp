@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace strata::results {
 
@@ -57,6 +58,9 @@ class Handle {
 /// reader can look at it while it is written. The caller has claimed the name. @throws UserError.
 Handle create_hdf5_file(const std::string& path);
 
+/// To read. @throws UserError, InternalError where it is none or is damaged.
+Handle open_hdf5_file(const std::string& path);
+
 /// Variable-length UTF-8.
 Handle text_type();
 
@@ -66,5 +70,11 @@ Handle create_group(Identifier parent, const std::string& name);
 void write_attribute(Identifier object, const std::string& name, const std::string& value);
 void write_attribute(Identifier object, const std::string& name, std::int64_t value);
 void write_attribute(Identifier object, const std::string& name, double value);
+
+/// @throws InternalError if there is none of that name or it has another type.
+std::string read_text_attribute(Identifier object, const std::string& name);
+std::int64_t read_integer_attribute(Identifier object, const std::string& name);
+/// In the order of their names.
+std::vector<std::string> attribute_names(Identifier object);
 
 }  // namespace strata::results

@@ -70,6 +70,10 @@ struct AttemptFacts {
   std::int64_t block_order = -1;  ///< place in the block, from 0
   std::int64_t block_seed = -1;   ///< from which the order of every block follows
   std::string block_job;          ///< one id for the allocation
+
+  // Where it began.
+  std::string restarted_from;   ///< the checkpoint; empty: at step 0
+  std::int64_t first_step = 0;  ///< number of the first step
 };
 
 /// As in the HDF5 enum `step_phase_t`.

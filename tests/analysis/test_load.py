@@ -78,7 +78,7 @@ def test_a_newer_major_version_is_refused(sample):
     file_name = next(sample.glob("*/1.h5"))
     with h5py.File(file_name, "r+") as file:
         file.attrs["schema_version"] = "2.0"
-    with pytest.raises(UnknownVersion, match=r"schema_version 2\.0, but this reader knows up to 1\.1"):
+    with pytest.raises(UnknownVersion, match=r"schema_version 2\.0, but this reader knows up to 1\.2"):
         load(file_name)
 
 
@@ -94,10 +94,11 @@ def test_an_older_minor_version_gets_the_defaults_of_later_names(sample):
     file_name = next(sample.glob("*/1.h5"))
     with h5py.File(file_name, "r+") as file:
         file.attrs["schema_version"] = "1.0"
-        for name in ("block", "block_order", "block_seed", "block_job"):
+        for name in ("block", "block_order", "block_seed", "block_job", "restarted_from", "first_step"):
             del file.attrs[name]
     point = load(file_name).points.iloc[0]
     assert [point[name] for name in ("block", "block_order", "block_seed", "block_job")] == [-1, -1, -1, ""]
+    assert [point[name] for name in ("restarted_from", "first_step")] == ["", 0]
 
 
 def test_nothing_to_read_is_said(tmp_path):

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "exec/cpu/kernels/elementwise.hpp"
 
 namespace strata::cpu {
 namespace {
@@ -171,6 +172,15 @@ std::span<const float> CpuExecutor::read(int buffer) const {
   const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
   STRATA_INVARIANT(b.persistent && b.dtype == DType::f32, b.name + " is not a persistent f32 buffer");
   return {reinterpret_cast<const float*>(arena_.data() + b.offset_bytes), static_cast<std::size_t>(b.num_elements)};
+}
+
+void CpuExecutor::write(int buffer, std::int64_t begin, std::span<const float> values) {
+  const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
+  const auto count = static_cast<std::int64_t>(values.size());
+  STRATA_INVARIANT(b.persistent, b.name + " is not persistent");
+  STRATA_INVARIANT(begin >= 0 && begin + count <= b.num_elements,
+                   fmt::format("{}: elements {} + {} of {}", b.name, begin, count, b.num_elements));
+  cast(DType::f32, values.data(), b.dtype, arena_.data() + b.offset_bytes + begin * size_of(b.dtype), count);
 }
 
 }  // namespace strata::cpu

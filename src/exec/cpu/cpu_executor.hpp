@@ -30,6 +30,7 @@ class CpuExecutor final : public Executor {
   void initialize() override;
   StepMeasurement step(const StepContext& context) override;
   void finish() override;
+  void write(int buffer, std::int64_t begin, std::span<const float> values) override;
   std::span<const TimelineEvent> events() const override { return events_; }
   std::span<const float> read(int buffer) const override;
   std::int64_t touched_bytes() const override { return arena_.touched_bytes(); }

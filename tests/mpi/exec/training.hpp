@@ -110,6 +110,9 @@ struct Training {
   bool dyadic = false;
   /// Rewrites initial values, of which a rank may hold a part (NaN elsewhere); null: the model's own.
   std::function<void(const std::string& parameter, std::span<float> values)> initial;
+  int first_step = 0;  ///< steps are [first_step, steps)
+  /// Before the first step and after the last one, before its epilogue: another run's states in, ours out. May be null.
+  std::function<void(const Program&, Executor&)> before, after;
 };
 
 /// Completes the parameters of which this rank holds a shard (NaN elsewhere) by what others hold.
@@ -154,19 +157,21 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
       whole.assign(static_cast<std::size_t>(parameter->num_elements()), std::numeric_limits<float>::quiet_NaN());
       std::ranges::copy(values, whole.begin() + buffer.parameter_begin);
       if (training.initial && &into == &result.initial) {
-        // The executor has no door for this: an experiment's initial values come from its Program.
         training.initial(buffer.parameter, whole);
-        std::copy_n(whole.begin() + buffer.parameter_begin, values.size(), const_cast<float*>(values.data()));
+        executor.write(static_cast<int>(b), 0,
+                       std::span(whole).subspan(static_cast<std::size_t>(buffer.parameter_begin), values.size()));
       }
     }
     if (num_ranks > 1) join_shards(training.graph, into, world);
   };
   collect(result.initial);
-  for (int step = 0; step < training.steps; ++step) {
+  if (training.before) training.before(result.program, executor);
+  for (int step = training.first_step; step < training.steps; ++step) {
     result.last_step = executor.step({.step = step, .learning_rate = training.learning_rate});
     result.losses.push_back(result.last_step.loss);
     result.norms.push_back(result.last_step.gradient_norm);
   }
+  if (training.after) training.after(result.program, executor);
   executor.finish();
   collect(result.parameters);
   result.touched_bytes = executor.touched_bytes();
@@ -174,8 +179,7 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
 }
 
 /// @p mode on @p num_ranks ranks of the world: all of them, or 1, where every rank trains the whole batch alone.
-inline Trained train(const Training& training, const std::string& mode, int num_ranks, const comm::World& world,
-                     comm::Engine& engine) {
+inline Plan plan_of(const Training& training, const std::string& mode, int num_ranks) {
   Plan base = training.plan;
   base.strategy = mode;
   base.mesh.ranks_per_node = num_ranks;
@@ -186,7 +190,12 @@ inline Trained train(const Training& training, const std::string& mode, int num_
     const auto given = training.options.find(name);
     request.options[name] = given == training.options.end() ? row.default_value : given->second;
   }
-  return train_plan(training, find_planner(mode).plan(request), world, engine);
+  return find_planner(mode).plan(request);
+}
+
+inline Trained train(const Training& training, const std::string& mode, int num_ranks, const comm::World& world,
+                     comm::Engine& engine) {
+  return train_plan(training, plan_of(training, mode, num_ranks), world, engine);
 }
 
 inline double norm(std::span<const float> values) {

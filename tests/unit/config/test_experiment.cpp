@@ -169,7 +169,8 @@ TEST(ExperimentId, StaysWhatItIs) {
 
 TEST(ExperimentId, IsMadeOfCanonicalKeys) {
   const Experiment experiment =
-      only_point(minimal, {"train.clip_norm=1", "title=x", "measure.max_steps=9", "expect=[\"oom\"]"});
+      only_point(minimal, {"train.clip_norm=1", "title=x", "measure.max_steps=9", "expect=[\"oom\"]",
+                           "checkpoint.every=5", "checkpoint.keep=1", "checkpoint.restart_from=latest"});
   EXPECT_THAT(canonical_keys(experiment),
               ElementsAre(CanonicalKey{"backend", "\"cpu\""}, CanonicalKey{"data.format", "\"synthetic\""},
                           CanonicalKey{"model.name", "\"gpt-nano\""}, CanonicalKey{"name", "\"tiny\""},

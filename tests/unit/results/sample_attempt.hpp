@@ -75,6 +75,8 @@ inline AttemptFacts sample_facts() {
   facts.block_order = 1;
   facts.block_seed = 42;
   facts.block_job = "4711";
+  facts.restarted_from = "results/unit/0123456789ab/checkpoints/step_40.h5";
+  facts.first_step = 40;
   return facts;
 }
 

@@ -1,0 +1,84 @@
+#pragma once
+
+/// @file
+/// A checkpoint on disk: one HDF5 file with every parameter and optimizer state whole, whatever shards it was written
+/// from, so that any other sharding reads its own.
+///
+/// HDF5 lays the file out, on one rank: `/<parameter>/<state>`, contiguous little-endian f32 of the flattened
+/// parameter. Every rank then writes its elements where the layout says, all at once and without HDF5. The file has its
+/// name only when all are done: `<name>.part` until then, so that a killed run leaves the last complete one.
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "results/file_descriptor.hpp"
+
+namespace strata::results {
+
+inline constexpr std::string_view checkpoint_schema_name = "strata-checkpoint";
+inline constexpr std::string_view checkpoint_schema_version = "1.0";
+
+struct CheckpointFacts {
+  std::int64_t step = 0;  ///< steps trained; the next one has this number, which is also its place in the data
+  std::string creator_version;
+  std::string experiment_toml;
+  std::string plan_text;
+  /// What another run must share to go on from here: key of an option → value, as TOML.
+  std::map<std::string, std::string> identity;
+  bool operator==(const CheckpointFacts&) const = default;
+};
+
+struct CheckpointParameter {
+  std::string name;
+  std::int64_t num_elements = 0;
+};
+
+/// Make @p path with its facts and all of its datasets, whose content is not defined yet. @throws UserError.
+void create_checkpoint(const std::string& path, const CheckpointFacts& facts,
+                       std::span<const CheckpointParameter> parameters, std::span<const std::string> states);
+
+class CheckpointFile {
+ public:
+  /// A file that create_checkpoint made. @throws UserError: missing, no checkpoint, of a version this program does not
+  /// know, cut short.
+  CheckpointFile(const std::string& path, std::span<const CheckpointParameter> parameters,
+                 std::span<const std::string> states, bool writable);
+
+  /// Elements [begin, begin + values.size()) of the flattened parameter. @throws UserError naming the file.
+  void write(const std::string& parameter, const std::string& state, std::int64_t begin,
+             std::span<const float> values) const;
+  void read(const std::string& parameter, const std::string& state, std::int64_t begin, std::span<float> values) const;
+  /// What this process wrote is on the disk. @throws UserError.
+  void sync() const { file_.sync(); }
+
+ private:
+  std::int64_t offset_bytes(const std::string& parameter, const std::string& state, std::int64_t begin,
+                            std::size_t count) const;
+  FileDescriptor file_;
+  struct Place {
+    std::int64_t offset_bytes = 0;
+    std::int64_t num_elements = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Place> places_;  ///< by parameter and state
+};
+
+/// @throws UserError: missing, no checkpoint, of a version this program does not know.
+CheckpointFacts read_checkpoint_facts(const std::string& path);
+
+/// What an unfinished file is called: this behind its name.
+inline constexpr std::string_view unfinished_suffix = ".part";
+
+/// `<folder>/step_<step>.h5`.
+std::string checkpoint_path(const std::string& folder, std::int64_t step);
+/// Steps of the complete checkpoints of a folder, ascending; none where there is no folder.
+std::vector<std::int64_t> checkpoints_in(const std::string& folder);
+/// Remove what killed runs left unfinished, and the oldest until @p keep are left, but not @p newest; 0: all are kept.
+/// The caller is the folder's only writer. @throws UserError.
+void remove_old_checkpoints(const std::string& folder, std::int64_t keep, std::int64_t newest);
+
+}  // namespace strata::results
