@@ -340,8 +340,8 @@ bool Engine::Driver::may_begin(Slot& slot) {
 
 /// Streams are in order: an operation is done when the one before is, and nothing can tell whether it began earlier. It
 /// does where the other's last messages are on a wire and the two touch different memory, so that the wire does not
-/// stand still while ranks find out that one has ended and agree on the next: with many small tensors, a quarter of the
-/// time. Two at a time; an emulated link keeps to its formula.
+/// stand still while ranks find out that one has ended: gathers of 256 bytes in a row take half the time, of 256 KiB at
+/// 25 MB/s nine tenths. Two at a time; an emulated link keeps to its formula.
 bool Engine::Driver::lets_next_begin(std::uint64_t id, const Slot& next) {
   const Slot& slot = slot_of(id);
   const auto over_mpi = [](const Slot& s) {
