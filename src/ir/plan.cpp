@@ -210,11 +210,15 @@ void check_decisions(const Plan& plan, const ModelGraph& graph) {
     }
     for (const int parameter : op.parameters) {
       const auto [first, is_new] = decided.emplace(parameter, i);
-      if (!is_new && !(decisions[first->second].state == decision.state)) {
-        fail("operators", fmt::format("{} is shared by {} and {}, whose rules give it different states",
+      if (is_new) continue;
+      const OperatorDecision& other = decisions[first->second];
+      const auto refuse = [&](const char* what) {
+        fail("operators", fmt::format("{} is shared by {} and {}, whose rules give it different {}",
                                       graph.parameters[static_cast<std::size_t>(parameter)].name,
-                                      graph.operators[first->second].name, op.name));
-      }
+                                      graph.operators[first->second].name, op.name, what));
+      };
+      if (other.state != decision.state) refuse("states");
+      if (other.slices != decision.slices || other.slice_state != decision.slice_state) refuse("slices");
     }
   }
 }

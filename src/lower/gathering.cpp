@@ -1,5 +1,8 @@
 #include "lower/gathering.hpp"
 
+#include <optional>
+
+#include "ir/operator_splitting.hpp"
 #include "lower/recomputation.hpp"
 
 namespace strata {
@@ -27,7 +30,20 @@ void Gathering::gather(std::span<const int> parameters, Phase phase, int micro_b
 }
 
 void Gathering::gather_unit(const Unit& unit, int micro_batch) {
-  for (int o = unit.first; o < unit.end; ++o) gather(at(o).parameters, Phase::forward, micro_batch);
+  for (int o = unit.first; o < unit.end; ++o) {
+    if (!follows_slice(o)) gather(at(o).parameters, Phase::forward, micro_batch);
+  }
+}
+
+bool Gathering::follows_slice(int o) const {
+  const std::optional<ColumnBlock> columns = columns_of(at(o));
+  return columns && !is_first(*columns);
+}
+
+/// Of a split operator the slice behind @p o, under the kernel of this one.
+void Gathering::gather_next_slice(int o, Phase phase, int micro_batch) {
+  const std::optional<ColumnBlock> columns = columns_of(at(o));
+  if (columns && !is_last(*columns)) gather(at(o + 1).parameters, phase, micro_batch);
 }
 
 void Gathering::release(int o) {
@@ -60,11 +76,15 @@ void Gathering::before_forward(int o, int micro_batch) {
     if (unit + 1 < units_.size()) gather_unit(units_[unit + 1], micro_batch);
   }
   gather(at(o).parameters, Phase::forward, micro_batch);
+  if (ahead_in_forward_) gather_next_slice(o, Phase::forward, micro_batch);
 }
 
 void Gathering::after_forward(int o) { release(o); }
 
-void Gathering::before_recompute(int o, int micro_batch) { gather(at(o).parameters, Phase::recompute, micro_batch); }
+void Gathering::before_recompute(int o, int micro_batch) {
+  gather(at(o).parameters, Phase::recompute, micro_batch);
+  if (ahead_in_backward_) gather_next_slice(o, Phase::recompute, micro_batch);
+}
 
 void Gathering::after_recompute(int o) {
   if (plan_.gathered_after_recompute == "regather") release(o);
@@ -73,7 +93,7 @@ void Gathering::after_recompute(int o) {
 void Gathering::before_backward_of_block(const Block& next, int micro_batch) {
   if (!ahead_in_backward_) return;
   for (const int o : operators_to_recompute(graph_, next, activations_)) {
-    gather(at(o).parameters, Phase::recompute, micro_batch);
+    if (!follows_slice(o)) gather(at(o).parameters, Phase::recompute, micro_batch);
   }
 }
 

@@ -7,7 +7,9 @@
 ///   gather_backward  none: as above
 ///                    next_module: those of the next operator in backward order, under this one; where that one's block
 ///                    is recomputed first, all of that block, under the backward of this one
-/// What a recomputation has gathered stays for the backward behind it, or is gathered again (gathered_after_recompute).
+/// Of an operator in slices only the first is gathered with a block: each next one under the slice before it, so that
+/// no more than two are there at once. What a recomputation has gathered stays for the backward behind it, or is
+/// gathered again (gathered_after_recompute).
 
 #include <span>
 #include <vector>
@@ -44,6 +46,8 @@ class Gathering {
   };
   void gather(std::span<const int> parameters, Phase phase, int micro_batch);
   void gather_unit(const Unit& unit, int micro_batch);
+  bool follows_slice(int o) const;
+  void gather_next_slice(int o, Phase phase, int micro_batch);
   void release(int o);
   bool recomputes(int o) const;
   std::vector<int> read_by_backward(int o) const;

@@ -11,9 +11,11 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/error.hpp"
+#include "ir/operator_splitting.hpp"
 #include "lower/activations.hpp"
 #include "lower/builder.hpp"
 #include "lower/gathering.hpp"
@@ -71,7 +73,6 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
     if (d.state.walks) refuse(name + ": state walks");
     if (d.layout) refuse(name + ": a layout");
     if (d.algorithm != MatmulAlgorithm::local) refuse(fmt::format("{}: algorithm = {}", name, to_string(d.algorithm)));
-    if (d.slices > 1) refuse(fmt::format("{}: slices = {}", name, d.slices));
     if (d.recompute == Recompute::after_communication) refuse(name + ": recompute = after_communication");
   }
   // A block is recomputed as a whole: a rule for a part of it would otherwise do nothing, or more than it says.
@@ -147,10 +148,10 @@ struct Groups {
 
 class StepLowering {
  public:
-  StepLowering(const Plan& plan, const ModelGraph& graph, std::vector<OperatorDecision> decisions, int rank)
+  StepLowering(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions, int rank)
       : plan_(plan),
         graph_(graph),
-        decisions_(std::move(decisions)),
+        decisions_(decisions),
         place_(plan, graph, rank),
         builder_(rank, plan.mesh.num_ranks(), streams_of(place_)),
         groups_(plan, graph, place_, rank, builder_),
@@ -341,7 +342,7 @@ class StepLowering {
 
   const Plan& plan_;
   const ModelGraph& graph_;
-  std::vector<OperatorDecision> decisions_;
+  std::span<const OperatorDecision> decisions_;
   Place place_;
   ProgramBuilder builder_;
   Groups groups_;
@@ -359,9 +360,9 @@ class StepLowering {
 
 Program lower(const Plan& plan, const ModelGraph& graph, int rank, const WorkspaceBytes& workspace_bytes) {
   verify(plan, graph);
-  std::vector<OperatorDecision> decisions = resolve(plan, graph);
-  refuse_what_is_missing(plan, graph, decisions);
-  return StepLowering(plan, graph, std::move(decisions), rank).run(workspace_bytes);
+  const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
+  refuse_what_is_missing(plan, split.graph, split.decisions);
+  return StepLowering(plan, split.graph, split.decisions, rank).run(workspace_bytes);
 }
 
 }  // namespace strata

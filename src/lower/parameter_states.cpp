@@ -33,16 +33,17 @@ std::vector<ParameterStates::Owned> ParameterStates::make_owned(std::span<const 
   for (std::size_t p = 0; p < all.size(); ++p) {
     if (!used[p]) continue;
     const ParameterShard& s = shards_[p];
-    const std::string& name = graph_.parameters[p].name;
+    const Parameter& parameter = graph_.parameters[p];
     const Piece updated{s.held.begin + s.updated.begin, s.updated.size};  // of the flattened parameter
     const auto add = [&](const char* suffix, const Piece& piece, DType dtype, Category category, bool is_master) {
-      return builder_.add_buffer({.name = name + suffix,
+      return builder_.add_buffer({.name = parameter.name + suffix,
                                   .num_elements = piece.size,
                                   .dtype = dtype,
                                   .category = category,
                                   .persistent = true,
-                                  .parameter = is_master ? name : "",
-                                  .parameter_begin = piece.begin});
+                                  .parameter = is_master ? parameter.whole() : "",
+                                  .parameter_begin = piece.begin,
+                                  .columns = parameter.columns});
     };
     Owned& owned = all[p];
     owned.weight = add("", s.held, plan_.dtypes.compute, Category::parameter, !mixed());
@@ -75,7 +76,7 @@ void ParameterStates::initialize() {
       attributes.set("elements", output.num_elements);
       builder_.emit({.kernel = kernel,
                      .phase = Phase::setup,
-                     .name = parameter.name,
+                     .name = parameter.whole(),
                      .inputs = std::move(inputs),
                      .outputs = {output},
                      .attributes = std::move(attributes)});

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/collective.hpp"
+#include "ir/operator_splitting.hpp"
 #include "ir/shards.hpp"
 
 namespace strata {
@@ -60,15 +61,15 @@ std::string shard_sizes(const Plan& plan, const ModelGraph& graph, std::span<con
 }  // namespace
 
 RankClasses rank_classes(const Plan& plan, const ModelGraph& graph) {
-  const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+  const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const bool is_sharded =
-      std::ranges::any_of(decisions, [](const OperatorDecision& d) { return d.state.os.total() > 1; });
+      std::ranges::any_of(split.decisions, [](const OperatorDecision& d) { return d.state.os.total() > 1; });
   RankClasses classes;
   std::map<std::string, int> known;
   for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
-    const auto [found, is_new] =
-        known.try_emplace(signature(plan, rank) + (is_sharded ? shard_sizes(plan, graph, decisions, rank) : ""),
-                          static_cast<int>(classes.representatives.size()));
+    const auto [found, is_new] = known.try_emplace(
+        signature(plan, rank) + (is_sharded ? shard_sizes(plan, split.graph, split.decisions, rank) : ""),
+        static_cast<int>(classes.representatives.size()));
     if (is_new) classes.representatives.push_back(rank);
     classes.class_of_rank.push_back(found->second);
   }

@@ -54,6 +54,7 @@ class Shape {
     return {.tokens = integer("rows"),
             .in = integer("in"),
             .out = integer("out"),
+            .row = row(),
             .dtype = input(0),
             .gradient_dtype = weight_gradient ? output(0) : input(0),
             .bias = in_.kernel == Kernel::linear_forward ? optional == 3 : weight_gradient && optional == 2};
@@ -104,6 +105,7 @@ class Shape {
     return {.rows = integer("rows"),
             .sequence = integer("sequence"),
             .width = integer("width"),
+            .row = row(),
             .vocabulary = integer("vocabulary"),
             .num_positions = elements / integer("width"),
             .dtype = input(1),
@@ -136,6 +138,12 @@ class Shape {
     return accumulates(first_output);
   }
   std::int64_t integer(std::string_view key) const { return in_.attributes.integer(key); }
+  /// Elements from row to row of the activation of which a slice has some columns; 0: there is no slice.
+  std::int64_t row() const { return in_.attributes.integer_or("row", 0); }
+  /// Where the slice's columns of that activation begin.
+  std::byte* columns(std::byte* activation, DType dtype) const {
+    return activation + in_.attributes.integer_or("first_column", 0) * size_of(dtype);
+  }
   float real(std::string_view key) const { return static_cast<float>(in_.attributes.real(key)); }
   DType input(int i) const { return dtype(in_.inputs[static_cast<std::size_t>(i)]); }
   DType output(int i) const { return dtype(in_.outputs[static_cast<std::size_t>(i)]); }
@@ -201,7 +209,14 @@ BoundKernel bind_load(const Arguments& a, InputSource& inputs) {
 BoundKernel bind_initialize(const Arguments& a, std::uint64_t seed) {
   const RandomStream stream{seed, stream_of(a.instruction().name)};
   const Buffer& buffer = a.output_buffer(0);
-  const auto first = static_cast<std::uint64_t>(buffer.parameter_begin + a.instruction().outputs[0].begin);
+  const std::int64_t first = buffer.parameter_begin + a.instruction().outputs[0].begin;
+  // Element i of the parameter has its value wherever it is held.
+  const auto runs = [first, n = a.output_elements(0), columns = buffer.columns, dtype = buffer.dtype,
+                     y = a.output(0)](const auto& fill_run) {
+    columns.for_runs(first, n, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+      fill_run(y + at * size_of(dtype), count, static_cast<std::uint64_t>(in_whole));
+    });
+  };
   const auto low = static_cast<float>(a.real("a"));
   const auto high = static_cast<float>(a.real("b"));
   const std::int64_t n = a.output_elements(0);
@@ -209,12 +224,16 @@ BoundKernel bind_initialize(const Arguments& a, std::uint64_t seed) {
     case Initializer::Kind::constant:
       return [=, y = a.output(0), dtype = buffer.dtype](const StepContext&) { fill(dtype, y, n, low); };
     case Initializer::Kind::normal:
-      return [=, y = a.output(0), dtype = buffer.dtype](const StepContext&) {
-        initialize_normal(dtype, y, n, stream, first, low, high);
+      return [=, dtype = buffer.dtype](const StepContext&) {
+        runs([&](std::byte* y, std::int64_t count, std::uint64_t in_whole) {
+          initialize_normal(dtype, y, count, stream, in_whole, low, high);
+        });
       };
     case Initializer::Kind::uniform:
-      return [=, y = a.output(0), dtype = buffer.dtype](const StepContext&) {
-        initialize_uniform(dtype, y, n, stream, first, low, high);
+      return [=, dtype = buffer.dtype](const StepContext&) {
+        runs([&](std::byte* y, std::int64_t count, std::uint64_t in_whole) {
+          initialize_uniform(dtype, y, count, stream, in_whole, low, high);
+        });
       };
   }
   throw InternalError("no such distribution");
@@ -273,15 +292,16 @@ BoundKernel bind_dense(const Arguments& a, const Shape& s) {
   const int num_outputs = a.num_outputs();
   switch (a.instruction().kernel) {
     case Kernel::linear_forward:
-      return [=, d = s.linear()](const StepContext&) { linear_forward(d, in0, in1, in2, out0, workspace); };
+      return [=, d = s.linear(), x = s.columns(in0, s.input(0)), add = s.accumulates(0)](const StepContext&) {
+        linear_forward(d, x, in1, in2, out0, add, workspace);
+      };
     case Kernel::linear_backward_input:
-      return [=, d = s.linear(), add = s.accumulates(0)](const StepContext&) {
-        linear_backward_input(d, in0, in1, out0, add, workspace);
+      return [=, d = s.linear(), dx = s.columns(out0, s.output(0)), add = s.accumulates(0)](const StepContext&) {
+        linear_backward_input(d, in0, in1, dx, add, workspace);
       };
     case Kernel::linear_backward_weight:
-      return [=, d = s.linear(), add = s.accumulates_parameters(0, num_outputs)](const StepContext&) {
-        linear_backward_weight(d, in1, in0, out0, out1, add, workspace);
-      };
+      return [=, d = s.linear(), x = s.columns(in0, s.input(0)), add = s.accumulates_parameters(0, num_outputs)](
+                 const StepContext&) { linear_backward_weight(d, in1, x, out0, out1, add, workspace); };
     case Kernel::convolution_forward:
       return [=, d = s.convolution()](const StepContext&) { convolution_forward(d, in0, in1, in2, out0, workspace); };
     case Kernel::convolution_backward_input:
@@ -415,14 +435,13 @@ BoundKernel bind_others(const Arguments& a, const Shape& s) {
   const auto out0 = a.output(0);
   switch (a.instruction().kernel) {
     case Kernel::embedding_forward:
-      return [=, d = s.embedding(), tokens = a.input_as<std::int32_t>(0)](const StepContext&) {
-        embedding_forward(d, tokens, in1, in2, out0);
-      };
+      return [=, d = s.embedding(), tokens = a.input_as<std::int32_t>(0),
+              y = s.columns(out0, s.output(0))](const StepContext&) { embedding_forward(d, tokens, in1, in2, y); };
     case Kernel::embedding_backward:
-      return [=, d = s.embedding(), tokens = a.input_as<std::int32_t>(0), positions = a.output(1),
-              workspace = a.workspace(), add_table = a.accumulates(0),
+      return [=, d = s.embedding(), tokens = a.input_as<std::int32_t>(0), dy = s.columns(in1, s.input(1)),
+              positions = a.output(1), workspace = a.workspace(), add_table = a.accumulates(0),
               add_positions = a.accumulates(1)](const StepContext&) {
-        embedding_backward(d, tokens, in1, out0, add_table, positions, add_positions, workspace);
+        embedding_backward(d, tokens, dy, out0, add_table, positions, add_positions, workspace);
       };
     case Kernel::max_pool_forward:
       return [=, d = s.max_pool(), indices = a.output_as<std::uint8_t>(1)](const StepContext&) {
@@ -508,7 +527,7 @@ std::int64_t workspace_bytes(const Program& program, const Instruction& in) {
       const Buffer& pixels = program.buffers[static_cast<std::size_t>(in.outputs[0].buffer)];
       return pixels.dtype == DType::f32 ? 0 : pixels.num_elements * size_of(DType::f32);
     }
-    case Kernel::linear_forward: return linear_forward_workspace_bytes(s.linear());
+    case Kernel::linear_forward: return linear_forward_workspace_bytes(s.linear(), s.accumulates(0));
     case Kernel::linear_backward_input: return linear_backward_input_workspace_bytes(s.linear(), s.accumulates(0));
     case Kernel::linear_backward_weight: return linear_backward_weight_workspace_bytes(s.linear(), s.accumulates(0));
     case Kernel::convolution_forward: return convolution_forward_workspace_bytes(s.convolution());

@@ -154,12 +154,21 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
       const std::span<const float> values = executor.read(static_cast<int>(b));
       const auto parameter = std::ranges::find(training.graph.parameters, buffer.parameter, &Parameter::name);
       std::vector<float>& whole = into[buffer.parameter];
-      whole.assign(static_cast<std::size_t>(parameter->num_elements()), std::numeric_limits<float>::quiet_NaN());
-      std::ranges::copy(values, whole.begin() + buffer.parameter_begin);
+      if (whole.empty()) {
+        whole.assign(static_cast<std::size_t>(parameter->num_elements()), std::numeric_limits<float>::quiet_NaN());
+      }
+      const auto for_runs = [&](const auto& body) {
+        buffer.columns.for_runs(buffer.parameter_begin, buffer.num_elements, body);
+      };
+      for_runs([&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+        std::copy_n(values.begin() + at, count, whole.begin() + in_whole);
+      });
       if (training.initial && &into == &result.initial) {
         training.initial(buffer.parameter, whole);
-        executor.write(static_cast<int>(b), 0,
-                       std::span(whole).subspan(static_cast<std::size_t>(buffer.parameter_begin), values.size()));
+        for_runs([&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+          executor.write(static_cast<int>(b), at,
+                         std::span(whole).subspan(static_cast<std::size_t>(in_whole), static_cast<std::size_t>(count)));
+        });
       }
     }
     if (num_ranks > 1) join_shards(training.graph, into, world);

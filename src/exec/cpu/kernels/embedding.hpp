@@ -2,7 +2,8 @@
 
 /// @file
 /// Token embedding with optional learned positions. The table may be a range of the vocabulary's rows (a
-/// vocabulary-parallel shard): tokens outside of it contribute zero.
+/// vocabulary-parallel shard): tokens outside of it contribute zero. Or some of its columns as a matrix of its own: y
+/// and dy are then these columns of rows that are longer.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +17,7 @@ struct EmbeddingDims {
   std::int64_t rows = 0;  ///< tokens of this call: samples · sequence
   std::int64_t sequence = 1;
   std::int64_t width = 0;
+  std::int64_t row = 0;             ///< elements from one row of y and dy to the next; 0: `width`, rows are contiguous
   std::int64_t vocabulary = 0;      ///< valid tokens are [0, vocabulary)
   std::int64_t first_token = 0;     ///< the table holds rows [first_token, first_token + table_rows) of the vocabulary
   std::int64_t table_rows = 0;      ///< 0: all of the vocabulary

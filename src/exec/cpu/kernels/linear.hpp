@@ -4,6 +4,9 @@
 /// The linear layer y = x·Wᵀ + b and its gradients. The weight is stored [out,in], as PyTorch and llm.c store it; a
 /// tied embedding [vocabulary,width] is then the head's weight as it stands. Packing for the matrix units happens
 /// inside the call, in the workspace.
+///
+/// A slice of the layer along its input has some columns of x and dx, `row` elements from one row to the next, and the
+/// weight of these columns as a matrix of its own.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +20,7 @@ struct LinearDims {
   std::int64_t tokens = 0;            ///< rows of x and y
   std::int64_t in = 0;                ///< columns of x
   std::int64_t out = 0;               ///< columns of y
+  std::int64_t row = 0;               ///< elements from one row of x and dx to the next; 0: `in`, rows are contiguous
   DType dtype = DType::f32;           ///< of x, W, b, y, dy and dx: f32 or bf16
   DType gradient_dtype = DType::f32;  ///< of dW and db: f32, or bf16 where `dtype` is
   bool bias = false;
@@ -24,14 +28,15 @@ struct LinearDims {
   bool operator==(const LinearDims&) const = default;
 };
 
-std::int64_t linear_forward_workspace_bytes(const LinearDims& dims);
+std::int64_t linear_forward_workspace_bytes(const LinearDims& dims, bool accumulate);
 std::int64_t linear_backward_input_workspace_bytes(const LinearDims& dims, bool accumulate);
 std::int64_t linear_backward_weight_workspace_bytes(const LinearDims& dims, bool accumulate);
 
-/// y[tokens,out] = x[tokens,in] · Wᵀ + b. W [out,in]; b [out], null unless dims.bias. Sums are in f32 and rounded once.
+/// y[tokens,out] (+)= x[tokens,in] · Wᵀ + b. W [out,in]; b [out], null unless dims.bias, which @p accumulate excludes.
+/// Sums are in f32 and rounded once.
 /// @param workspace here and below: what the sibling function says, 64-byte aligned; contents are lost.
 void linear_forward(const LinearDims& dims, const void* x, const void* weight, const void* bias, void* y,
-                    std::span<std::byte> workspace);
+                    bool accumulate, std::span<std::byte> workspace);
 
 /// dx[tokens,in] (+)= dy[tokens,out] · W.
 void linear_backward_input(const LinearDims& dims, const void* dy, const void* weight, void* dx, bool accumulate,
