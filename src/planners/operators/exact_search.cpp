@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -21,12 +20,6 @@ struct ClassFront {
   std::vector<ParetoFront> steps;  ///< [n]: n + 1 operators; `first` into choices, `second` into steps[n - 1]
   bool coarse = false;
   const ParetoFront& all() const { return steps.back(); }
-};
-
-/// A sum of class fronts.
-struct Half {
-  std::vector<std::size_t> classes;
-  std::vector<ParetoFront> sums;  ///< [n]: of the first n + 1; `first` into sums[n - 1], `second` into the class's
 };
 
 /// A convex hull's greedy: how seconds fall as bytes are spent where they save most.
@@ -132,9 +125,10 @@ std::vector<Level> levels_of(const ChoiceProblem& problem) {
 }
 
 /// The most resident bytes that fit beside @p level's workspace; nothing: not even the least do.
-std::optional<std::int64_t> resident_capacity(const ChoiceProblem& problem, const Level& level, std::int64_t samples) {
+std::optional<std::int64_t> resident_capacity(const ChoiceProblem& problem, const Level& level, std::int64_t samples,
+                                              std::int64_t capacity_bytes) {
   const auto fits = [&](std::int64_t resident) {
-    return problem.peak_bytes(resident, level.workspace_bytes, samples) <= problem.capacity_bytes;
+    return problem.peak_bytes(resident, level.workspace_bytes, samples) <= capacity_bytes;
   };
   std::int64_t low = level.relaxation.resident_bytes.front(), high = level.relaxation.resident_bytes.back();
   if (!fits(low)) return std::nullopt;
@@ -146,36 +140,32 @@ std::optional<std::int64_t> resident_capacity(const ChoiceProblem& problem, cons
   return low;
 }
 
-class ExactSearch {
- public:
-  ExactSearch(const ChoiceProblem& problem, const ExactOptions& options)
-      : problem_(problem), options_(options), levels_(levels_of(problem)) {}
+}  // namespace
 
-  std::vector<BatchAnswer> answers(std::span<const std::int64_t> samples) {
-    std::vector<BatchAnswer> best(samples.size());
-    std::vector<double> least_seconds(samples.size(), infinity), bound(samples.size(), infinity);
-    for (const Level& level : levels_) {
-      bool built = false;
-      for (std::size_t b = 0; b < samples.size(); ++b) {
-        const auto capacity = resident_capacity(problem_, level, samples[b]);
-        if (!capacity) continue;
-        const double level_bound = level.relaxation.at(*capacity);
-        bound[b] = std::min(bound[b], level_bound);
-        if (level_bound >= least_seconds[b]) continue;
-        if (!std::exchange(built, true)) build(level);
-        const auto pair = best_pair(*capacity);
-        if (!pair || pair->seconds >= least_seconds[b]) continue;
-        least_seconds[b] = pair->seconds;
-        best[b] = evaluated(problem_, counts_of(*pair), samples[b]);
-      }
+class ExactSearch::Tables {
+ public:
+  Tables(const ChoiceProblem& problem, const ExactOptions& options)
+      : problem_(problem), options_(options), levels_(levels_of(problem)), sums_(levels_.size()) {}
+
+  std::optional<BatchAnswer> best(std::int64_t samples, std::int64_t capacity_bytes) {
+    double least_seconds = infinity, bound = infinity;
+    bool coarse = false;
+    std::optional<BatchAnswer> best;
+    for (std::size_t l = 0; l < levels_.size(); ++l) {
+      const auto capacity = resident_capacity(problem_, levels_[l], samples, capacity_bytes);
+      if (!capacity) continue;
+      const double level_bound = levels_[l].relaxation.at(*capacity);
+      bound = std::min(bound, level_bound);
+      if (level_bound >= least_seconds) continue;
+      if (!sums_[l]) sums_[l] = build(levels_[l]);
+      coarse = coarse || sums_[l]->coarse;
+      const auto pair = best_pair(*sums_[l], *capacity);
+      if (!pair || pair->seconds >= least_seconds) continue;
+      least_seconds = pair->seconds;
+      best = evaluated(problem_, counts_of(*sums_[l], *pair), samples);
     }
-    std::vector<BatchAnswer> found;
-    for (std::size_t b = 0; b < samples.size(); ++b) {
-      if (least_seconds[b] == infinity) continue;
-      if (coarse_) best[b].gap = std::max(0.0, (least_seconds[b] - bound[b]) / best[b].seconds);
-      found.push_back(std::move(best[b]));
-    }
-    return found;
+    if (best && coarse) best->gap = std::max(0.0, (least_seconds - bound) / best->seconds);
+    return best;
   }
 
  private:
@@ -195,37 +185,51 @@ class ExactSearch {
     return front;
   }
 
-  void build(const Level& level) {
-    fronts_.clear();
+  /// A sum of class fronts.
+  struct Half {
+    std::vector<std::size_t> classes;
+    std::vector<ParetoFront> sums;  ///< [n]: of the first n + 1; `first` into sums[n - 1], `second` into the class's
+  };
+  /// Everything of a level.
+  struct LevelSums {
+    std::vector<const ClassFront*> fronts;  ///< by class
+    Half a, b;
+    bool coarse = false;
+  };
+
+  LevelSums build(const Level& level) {
+    LevelSums sums;
     for (std::size_t c = 0; c < problem_.classes.size(); ++c) {
-      fronts_.push_back(&class_front(c, level.choices[c]));
-      coarse_ = coarse_ || fronts_.back()->coarse;
+      sums.fronts.push_back(&class_front(c, level.choices[c]));
+      sums.coarse = sums.coarse || sums.fronts.back()->coarse;
     }
-    std::vector<std::size_t> largest_first(fronts_.size());
+    std::vector<std::size_t> largest_first(sums.fronts.size());
     std::iota(largest_first.begin(), largest_first.end(), std::size_t{0});
     std::ranges::stable_sort(largest_first, std::ranges::greater{},
-                             [&](std::size_t c) { return fronts_[c]->all().size(); });
+                             [&](std::size_t c) { return sums.fronts[c]->all().size(); });
     std::vector<std::size_t> split[2];
     double points[2] = {1.0, 1.0};
     for (const std::size_t c : largest_first) {
       const int half = points[0] <= points[1] ? 0 : 1;
       split[half].push_back(c);
-      points[half] *= static_cast<double>(fronts_[c]->all().size());
+      points[half] *= static_cast<double>(sums.fronts[c]->all().size());
     }
-    a_ = half_of(std::move(split[0]));
-    b_ = half_of(std::move(split[1]));
+    sums.a = half_of(std::move(split[0]), sums);
+    sums.b = half_of(std::move(split[1]), sums);
+    return sums;
   }
 
-  Half half_of(std::vector<std::size_t> classes) {
+  Half half_of(std::vector<std::size_t> classes, LevelSums& level) const {
     Half half{.classes = std::move(classes), .sums = {}};
     for (const std::size_t c : half.classes) {
+      const ParetoFront& front = level.fronts[c]->all();
       if (half.sums.empty()) {
-        half.sums.push_back(fronts_[c]->all());
-        for (std::size_t i = 0; i < half.sums.back().size(); ++i) half.sums.back()[i].second = static_cast<int>(i);
+        half.sums.push_back(front);
+        for (std::size_t i = 0; i < front.size(); ++i) half.sums.back()[i].second = static_cast<int>(i);
         continue;
       }
-      half.sums.push_back(sum_of(half.sums.back(), fronts_[c]->all()));
-      coarse_ = coarsen(half.sums.back(), options_.max_front) || coarse_;
+      half.sums.push_back(sum_of(half.sums.back(), front));
+      level.coarse = coarsen(half.sums.back(), options_.max_front) || level.coarse;
     }
     if (half.sums.empty()) half.sums.push_back({FrontPoint{}});
     return half;
@@ -235,9 +239,9 @@ class ExactSearch {
     double seconds = infinity;
     std::size_t a = 0, b = 0;
   };
-  std::optional<Pair> best_pair(std::int64_t capacity) const {
-    const ParetoFront& a = a_.sums.back();
-    const ParetoFront& b = b_.sums.back();
+  static std::optional<Pair> best_pair(const LevelSums& level, std::int64_t capacity) {
+    const ParetoFront& a = level.a.sums.back();
+    const ParetoFront& b = level.b.sums.back();
     Pair best;
     std::size_t above = b.size();  // first point of b that no longer fits
     for (std::size_t i = 0; i < a.size(); ++i) {
@@ -249,46 +253,55 @@ class ExactSearch {
     return best.seconds == infinity ? std::nullopt : std::optional(best);
   }
 
-  void count_class(std::size_t c, std::size_t point, Counts& counts) const {
-    const ClassFront& front = *fronts_[c];
+  static void count_class(const ClassFront& front, std::size_t point, std::vector<int>& counts) {
     for (std::size_t n = front.steps.size(); n-- > 0;) {
       const FrontPoint& p = front.steps[n][point];
       const FrontPoint& choice = front.choices[static_cast<std::size_t>(p.first)];
-      ++counts[c][static_cast<std::size_t>(choice.first)];
+      ++counts[static_cast<std::size_t>(choice.first)];
       point = static_cast<std::size_t>(p.second);
     }
   }
 
-  void count_half(const Half& half, std::size_t point, Counts& counts) const {
+  static void count_half(const LevelSums& level, const Half& half, std::size_t point, Counts& counts) {
     for (std::size_t n = half.classes.size(); n-- > 0;) {
       const FrontPoint& p = half.sums[n][point];
-      count_class(half.classes[n], static_cast<std::size_t>(p.second), counts);
+      const std::size_t c = half.classes[n];
+      count_class(*level.fronts[c], static_cast<std::size_t>(p.second), counts[c]);
       point = static_cast<std::size_t>(p.first);
     }
   }
 
-  Counts counts_of(const Pair& pair) const {
+  Counts counts_of(const LevelSums& level, const Pair& pair) const {
     Counts counts;
     for (const OperatorClass& c : problem_.classes) counts.emplace_back(c.choices.size(), 0);
-    count_half(a_, pair.a, counts);
-    count_half(b_, pair.b, counts);
+    count_half(level, level.a, pair.a, counts);
+    count_half(level, level.b, pair.b, counts);
     return counts;
   }
 
   const ChoiceProblem& problem_;
   ExactOptions options_;
   std::vector<Level> levels_;
+  std::vector<std::optional<LevelSums>> sums_;           ///< by level, once it was needed
   std::map<std::vector<int>, ClassFront> class_fronts_;  ///< by class and its allowed choices
-  std::vector<const ClassFront*> fronts_;                ///< by class, of the level that is built
-  Half a_, b_;
-  bool coarse_ = false;
 };
 
-}  // namespace
+ExactSearch::ExactSearch(const ChoiceProblem& problem, const ExactOptions& options)
+    : tables_(std::make_unique<Tables>(problem, options)) {}
+ExactSearch::~ExactSearch() = default;
+
+std::optional<BatchAnswer> ExactSearch::best(std::int64_t samples, std::int64_t capacity_bytes) {
+  return tables_->best(samples, capacity_bytes);
+}
 
 std::vector<BatchAnswer> search_exactly(const ChoiceProblem& problem, std::span<const std::int64_t> samples,
                                         const ExactOptions& options) {
-  return ExactSearch(problem, options).answers(samples);
+  ExactSearch search(problem, options);
+  std::vector<BatchAnswer> answers;
+  for (const std::int64_t b : samples) {
+    if (auto answer = search.best(b, problem.capacity_bytes)) answers.push_back(std::move(*answer));
+  }
+  return answers;
 }
 
 const BatchAnswer* best_of(std::span<const BatchAnswer> answers) {
@@ -305,7 +318,7 @@ const BatchAnswer* best_of(std::span<const BatchAnswer> answers) {
 double lower_bound_seconds(const ChoiceProblem& problem, std::int64_t samples) {
   double bound = infinity;
   for (const Level& level : levels_of(problem)) {
-    const auto capacity = resident_capacity(problem, level, samples);
+    const auto capacity = resident_capacity(problem, level, samples, problem.capacity_bytes);
     if (capacity) bound = std::min(bound, level.relaxation.at(*capacity));
   }
   return bound + problem.compute_seconds(samples);

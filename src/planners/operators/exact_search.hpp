@@ -14,6 +14,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,6 +25,21 @@ namespace strata {
 
 struct ExactOptions {
   std::size_t max_front = 20'000;  ///< points
+};
+
+/// Fronts are made when the first question needs them and serve all later ones.
+class ExactSearch {
+ public:
+  /// @param problem outlives this. Its capacity is the one asked about where none is named.
+  explicit ExactSearch(const ChoiceProblem& problem, const ExactOptions& options = {});
+  ~ExactSearch();
+
+  /// The fewest seconds for @p samples within @p capacity_bytes; nothing: no plan fits.
+  std::optional<BatchAnswer> best(std::int64_t samples, std::int64_t capacity_bytes);
+
+ private:
+  class Tables;
+  std::unique_ptr<Tables> tables_;
 };
 
 /// One answer for each of @p samples for which anything fits, in their order.
