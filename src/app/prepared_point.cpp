@@ -45,7 +45,7 @@ ModelGraph model_of(const Experiment& experiment) {
 std::int64_t global_batch_samples(const Experiment& experiment, const ModelGraph& graph) {
   const TrainSection& train = experiment.train;
   if (train.global_batch_tokens == 0) {
-    return train.global_batch;
+    return train.global_batch.samples;
   }
   if (train.global_batch_tokens % graph.positions_per_sample != 0) {
     throw UserError(fmt::format("{}: train.global_batch_tokens = {} is no multiple of the sequence length {}",
@@ -134,6 +134,12 @@ PreparedPoint without_plan(const Experiment& experiment, const std::string& expe
 PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file) {
   PreparedPoint point = without_plan(experiment, experiment_file);
   const Planner& planner = find_planner(experiment.strategy.name);
+  if (experiment.train.global_batch.is_planners && !planner.chooses_batch()) {
+    throw UserError(
+        fmt::format("{}: train.global_batch = \"planner\", but strategy {} does not choose it: a number of samples "
+                    "is accepted",
+                    experiment.where("train.global_batch"), planner.name()));
+  }
   const PlanEvaluation evaluate(point, experiment_file);
   PlanRequest request{.graph = point.graph,
                       .cluster = point.cluster,

@@ -16,7 +16,8 @@ namespace strata::app {
 
 /// [model], built and verified. @throws UserError.
 ModelGraph model_of(const Experiment& experiment);
-/// Samples of a step over all ranks. @throws UserError where train.global_batch_tokens is no whole number of samples.
+/// Samples of a step over all ranks; 0: the planner chooses. @throws UserError where train.global_batch_tokens is no
+/// whole number of samples.
 std::int64_t global_batch_samples(const Experiment& experiment, const ModelGraph& graph);
 
 struct PreparedPoint {

@@ -46,8 +46,16 @@ struct ResourcesSection {
   bool operator==(const ResourcesSection&) const = default;
 };
 
+/// Samples of a step: a number, or the word "planner", and then the strategy chooses.
+struct BatchSize {
+  std::int64_t samples = 0;
+  bool is_planners = false;
+  bool operator==(const BatchSize&) const = default;
+  bool is_given() const { return is_planners || samples > 0; }
+};
+
 struct TrainSection {
-  std::int64_t global_batch = 0;         ///< samples a step; 0: global_batch_tokens is given instead
+  BatchSize global_batch;                ///< samples a step; 0: global_batch_tokens is given instead
   std::int64_t global_batch_tokens = 0;  ///< tokens a step; 0: global_batch is given instead
   std::int64_t micro_batches = 1;
   std::string optimizer = "adamw";

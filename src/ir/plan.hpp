@@ -128,6 +128,7 @@ struct Why {
   std::int64_t predicted_peak_bytes = 0;  ///< 0: not predicted
   std::string binding;                    ///< the constraint that binds, in words
   std::string runner_up;
+  std::vector<std::string> frontier;  ///< the best of every batch size, where the planner chose among them
   bool operator==(const Why&) const = default;
 };
 

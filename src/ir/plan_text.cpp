@@ -261,6 +261,11 @@ std::string to_text(const Plan& plan) {
     line("predicted_peak_bytes", fmt::format("{}", plan.why.predicted_peak_bytes));
   if (!plan.why.binding.empty()) line("binding", quoted(plan.why.binding));
   if (!plan.why.runner_up.empty()) line("runner_up", quoted(plan.why.runner_up));
+  if (!plan.why.frontier.empty()) {
+    text += "frontier = [\n";
+    for (const std::string& each : plan.why.frontier) text += fmt::format("  {},\n", quoted(each));
+    text += "]\n";
+  }
   return text;
 }
 
@@ -321,6 +326,13 @@ Plan parse_plan(const std::string& text, std::string_view file_name) {
     table.read("predicted_peak_bytes", why.predicted_peak_bytes);
     table.read("binding", why.binding);
     table.read("runner_up", why.runner_up);
+    if (const TomlValue* lines = table.array("frontier")) {
+      for (const TomlValue& each : lines->array()) {
+        const auto* words = std::get_if<std::string>(&each.data);
+        if (words == nullptr) table.fail("frontier", "a list of strings is accepted");
+        why.frontier.push_back(*words);
+      }
+    }
     table.finish();
     return why;
   });

@@ -65,29 +65,6 @@ Fixed fixed_factors(const PlanRequest& request) {
   return {read("p"), read("g"), read("os")};
 }
 
-std::unique_ptr<CostModel> cost_model_of(const PlanRequest& request) {
-  const std::string cost = text_option(request, "cost");
-  const Cluster& cluster = request.cluster;
-  const auto lacks = [&](std::string_view what) {
-    throw Unsupported(
-        fmt::format("amsp on {} ranks: cost = \"{}\" needs {}, and cluster {} has none; name a described cluster, or "
-                    "set strategy.p, g and os",
-                    request.base.mesh.num_ranks(), cost, what, cluster.name.empty() ? "(unnamed)" : cluster.name));
-  };
-  if (cost == "measured") {
-    if (!request.measured_costs) lacks("a profile");
-    return request.measured_costs();
-  }
-  if (cluster.memory_bandwidth_bytes_per_second == 0.0) lacks("memory_bandwidth_bytes_per_second");
-  if (request.base.mesh.ranks_per_node > 1 && cluster.intra_node.bandwidth_bytes_per_second == 0.0) {
-    lacks("intra_node.bandwidth_bytes_per_second");
-  }
-  if (request.base.mesh.nodes > 1 && cluster.inter_node.bandwidth_bytes_per_second == 0.0) {
-    lacks("inter_node.bandwidth_bytes_per_second");
-  }
-  return cost == "paper" ? paper_costs(cluster) : analytic_costs(cluster);
-}
-
 std::string gib(std::int64_t bytes) {
   return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
 }
@@ -155,7 +132,8 @@ class Amsp final : public Planner {
                                     plan.mesh.num_ranks(), text_option(request, "p"), text_option(request, "g"),
                                     text_option(request, "os")));
     }
-    const std::unique_ptr<CostModel> costs = plan.mesh.num_ranks() > 1 ? cost_model_of(request) : nullptr;
+    const std::unique_ptr<CostModel> costs =
+        plan.mesh.num_ranks() > 1 ? cost_model_of(request, "set strategy.p, g and os") : nullptr;
     const StateCommunication communication(request.graph, plan, costs.get());
     const StateMemory memory(request.graph, plan);
     const std::int64_t capacity = plan.device_capacity_bytes;

@@ -57,6 +57,8 @@ class Planner {
   /// Citation, stored in every result file.
   virtual std::string_view source() const = 0;
   virtual std::span<const OptionRow> options() const = 0;
+  /// It may be asked to choose the batch: base.global_batch is 0 then (train.global_batch = "planner").
+  virtual bool chooses_batch() const { return false; }
   /// @return a plan for which verify(plan, request.graph) holds; equal requests give equal plans.
   /// @throws Unsupported with the violated condition and its numbers.
   virtual Plan plan(const PlanRequest& request) const = 0;

@@ -49,13 +49,13 @@ std::int64_t parameter_elements(const ModelGraph& graph, const Operator& op) {
   return sum;
 }
 
+}  // namespace
+
 std::int64_t optimizer_bytes_per_element(const Plan& plan) {
   const std::int64_t moments = plan.optimizer.kind != "sgd" ? 2 : plan.optimizer.momentum == 0.0 ? 0 : 1;
   const std::int64_t master = plan.dtypes.compute == DType::f32 ? 0 : 1;  // f32 weights are their own masters
   return size_of(DType::f32) * (moments + master);
 }
-
-}  // namespace
 
 std::vector<BackwardMoment> backward_moments(const ModelGraph& graph, DType compute, Recompute recompute,
                                              std::int64_t num_samples) {

@@ -26,6 +26,9 @@ struct MemoryAccount {
   std::int64_t total() const { return parameters + gradients + optimizer + activations + temporary; }
 };
 
+/// f32 masters, where kernels read another dtype, and moments.
+std::int64_t optimizer_bytes_per_element(const Plan& plan);
+
 /// What is there while one operator's backward runs.
 struct BackwardMoment {
   std::int64_t activations = 0;           ///< bytes kept by forward, or computed again, and still needed

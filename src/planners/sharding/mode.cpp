@@ -53,6 +53,29 @@ Plan sharded_plan(const PlanRequest& request, const StateFactors& state) {
   return plan;
 }
 
+std::unique_ptr<CostModel> cost_model_of(const PlanRequest& request, std::string_view instead) {
+  const std::string cost = std::get<std::string>(request.options.at("cost"));
+  const Cluster& cluster = request.cluster;
+  const auto lacks = [&](std::string_view what) {
+    throw Unsupported(
+        fmt::format("{} on {} ranks: cost = \"{}\" needs {}, and cluster {} has none; name a described cluster, or {}",
+                    request.base.strategy, request.base.mesh.num_ranks(), cost, what,
+                    cluster.name.empty() ? "(unnamed)" : cluster.name, instead));
+  };
+  if (cost == "measured") {
+    if (!request.measured_costs) lacks("a profile");
+    return request.measured_costs();
+  }
+  if (cluster.memory_bandwidth_bytes_per_second == 0.0) lacks("memory_bandwidth_bytes_per_second");
+  if (request.base.mesh.ranks_per_node > 1 && cluster.intra_node.bandwidth_bytes_per_second == 0.0) {
+    lacks("intra_node.bandwidth_bytes_per_second");
+  }
+  if (request.base.mesh.nodes > 1 && cluster.inter_node.bandwidth_bytes_per_second == 0.0) {
+    lacks("inter_node.bandwidth_bytes_per_second");
+  }
+  return cost == "paper" ? paper_costs(cluster) : analytic_costs(cluster);
+}
+
 Factor node_or_factor(const PlanRequest& request, const std::string& name) {
   const auto factor = factor_option(name, std::get<std::string>(request.options.at(name)), "node");
   return factor.value_or(Factor{request.base.mesh.ranks_per_node, 1});

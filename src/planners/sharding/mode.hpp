@@ -3,6 +3,7 @@
 /// @file
 /// What the modes that shard states share: the option `overlap`, and a plan of one rule for all operators.
 
+#include <memory>
 #include <string_view>
 
 #include "ir/shards.hpp"
@@ -28,6 +29,10 @@ Plan sharded_plan(const PlanRequest& request, const StateFactors& state);
 
 /// @p state as the one rule of @p plan. @throws Unsupported where it breaks a rule.
 void set_state(Plan& plan, const StateFactors& state);
+
+/// What the option `cost` names: paper, analytic or measured. @param instead what can be asked for without costs.
+/// @throws Unsupported where the cluster lacks a number, or the experiment a profile.
+std::unique_ptr<CostModel> cost_model_of(const PlanRequest& request, std::string_view instead);
 
 /// The option @p name: a factor, or "node" for all ranks of one node.
 Factor node_or_factor(const PlanRequest& request, const std::string& name);

@@ -76,6 +76,21 @@ TEST(PreparedPoint, WhatIsAskedReachesThePlan) {
   EXPECT_EQ(point.graph.name, "gpt-nano");
 }
 
+TEST(PreparedPoint, ThePlannerChoosesTheBatchWhereItCan) {
+  const std::vector<std::string> asked = {"cluster=titan-pcie", "resources.ranks_per_node=4",
+                                          "train.global_batch=planner", "resources.memory_gib=0.0625"};
+  std::vector<std::string> osdp = asked;
+  osdp.insert(osdp.end(), {"strategy.name=osdp-base", "overlap.bucket_mib=0.125"});
+  const Plan plan = prepare_point(experiment(osdp), "e.toml").plan;
+  EXPECT_GT(plan.global_batch, 4);
+  EXPECT_EQ(plan.global_batch % 4, 0);
+  EXPECT_LE(plan.why.predicted_peak_bytes, std::int64_t{1} << 26);
+  EXPECT_THAT(plan.why.binding, HasSubstr("bytes by the Program"));
+  EXPECT_GE(plan.why.frontier.size(), static_cast<std::size_t>(plan.global_batch / 4));
+  EXPECT_THAT(refusal_of<UserError>([&] { prepare_point(experiment(asked), "e.toml"); }),
+              HasSubstr("train.global_batch = \"planner\", but strategy ddp does not choose it"));
+}
+
 TEST(PreparedPoint, APlannerReadsTheProfileThatTheExperimentNames) {
   const std::vector<std::string> asked = {"strategy.name=amsp", "strategy.cost=measured", "resources.ranks_per_node=2"};
   EXPECT_THAT(refusal_of<Unsupported>([&] { prepare_point(experiment(asked), "e.toml"); }),
