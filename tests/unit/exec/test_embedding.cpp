@@ -96,7 +96,7 @@ TEST_P(Embedding, SlicesOfTheColumnsAreTheWhole) {
   Workspace workspace(embedding_backward_workspace_bytes(dims));
   embedding_backward(dims, tokens.data(), dy.data(), dtable.data(), false, dpositions.data(), false, workspace.span());
   Tensor y(dims.dtype, whole.size());
-  for (const auto [first, size] :
+  for (const auto& [first, size] :
        {std::pair{std::int64_t{0}, dims.width / 3}, {dims.width / 3, dims.width - dims.width / 3}}) {
     if (size == 0) continue;
     EmbeddingDims part = dims;
