@@ -8,6 +8,8 @@
 ///                    next_module: those of the next operator in backward order, under this one; where that one's block
 ///                    is recomputed first, all of that block, under the backward of this one
 /// What a recomputation has gathered stays for the backward behind it, or is gathered again (gathered_after_recompute).
+/// Where parameters have a second shard (ZeRO++), it is kept of those alone that backward or a recomputation gathers:
+/// neither reads biases or embeddings, unless the operator runs again.
 
 #include <span>
 #include <vector>
@@ -44,8 +46,11 @@ class Gathering {
   };
   void gather(std::span<const int> parameters, Phase phase, int micro_batch);
   void gather_unit(const Unit& unit, int micro_batch);
+  void gather_before(int o, int micro_batch);
+  void arrive(std::span<const int> parameters);
   void release(int o);
   bool recomputes(int o) const;
+  void keep_what_is_read_again();
   std::vector<int> read_by_backward(int o) const;
   const Operator& at(int o) const { return graph_.operators[static_cast<std::size_t>(o)]; }
 

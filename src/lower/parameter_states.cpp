@@ -104,13 +104,18 @@ void ParameterStates::gather(int parameter, Phase phase, int micro_batch) {
   if (!is_gathered(parameter) || owned.gathered >= 0) return;
   if (std::exchange(owned.spread_is_due, false)) spread(parameter);
   const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
-  const bool from_secondary = phase != Phase::forward && owned.secondary.has_value();
+  const ShardGroups::Set& groups = groups_.of(parameter);
+  const bool from_secondary = phase != Phase::forward && groups.has_secondary;
+  STRATA_INVARIANT(!from_secondary || owned.secondary, description.name + " has no second shard to be gathered from");
+  if (from_secondary && groups.secondary < 0) {
+    owned.gathered = owned.secondary->buffer;
+    return;
+  }
   owned.gathered = builder_.add_buffer({.name = description.name + "/gathered",
                                         .num_elements = description.num_elements(),
                                         .dtype = plan_.dtypes.compute,
                                         .category = Category::communication});
   const int before = builder_.last_on(compute_stream);
-  const ShardGroups::Set& groups = groups_.of(parameter);
   builder_.emit({.kernel = Kernel::none,
                  .collective = Collective::all_gather,
                  .group = from_secondary ? groups.secondary : groups.parameter,
@@ -121,10 +126,16 @@ void ParameterStates::gather(int parameter, Phase phase, int micro_batch) {
                  .inputs = {from_secondary ? *owned.secondary : builder_.whole(owned.weight)},
                  .outputs = {builder_.whole(owned.gathered)}},
                 {&before, before >= 0 ? 1U : 0U});
-  if (groups.secondary >= 0 && !owned.secondary) keep_secondary(parameter);
 }
 
-/// This rank's part of the second copy, out of the whole that has just been gathered.
+void ParameterStates::arrive(int parameter) {
+  Owned& owned = owned_[static_cast<std::size_t>(parameter)];
+  if (!is_gathered(parameter)) return;
+  const bool keeps = groups_.of(parameter).has_secondary && owned.read_again;
+  if (keeps && !owned.secondary) keep_secondary(parameter);
+}
+
+/// This rank's part of the second copy, out of the whole that has been gathered.
 void ParameterStates::keep_secondary(int parameter) {
   Owned& owned = owned_[static_cast<std::size_t>(parameter)];
   const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];

@@ -25,6 +25,7 @@ class ShardGroups {
     int secondary = -1;  ///< p_backward: together they hold a second copy of a parameter (ZeRO++)
     int num_parameter = 1, parameter_index = 0;
     int num_spread = 1, spread_index = 0;
+    bool has_secondary = false;  ///< p_backward is given, if only over one rank
     int num_secondary = 1, secondary_index = 0;
   };
 

@@ -5,14 +5,15 @@
 ///             (arXiv 2306.10209), hpZ; AMSP sec. III-B and table IV.
 /// Idea:       what forward gathered over all ranks is kept as a second shard among the ranks of a node, so that
 ///             backward gathers inside the node.
-/// Symbols:    N ranks, S of the secondary group, M micro-batches, P parameters (elements), c and g bytes of a
-///             parameter and a gradient element.
+/// Symbols:    N ranks, S of the secondary group, M micro-batches, P parameters (elements), B of them in tensors that
+///             backward reads (weights of products and norms: no biases and no embeddings; where blocks are recomputed
+///             also what runs again reads), c and g bytes of a parameter and a gradient element.
 /// Decides:    mesh axes {data = N}; p = g = os = all ranks, p_backward = `secondary`; states cut evenly; a recomputed
 ///             block gathers again, from the second shard.
-/// Memory:     states a rank: (c + g + 12) P/N + cP/S bytes with bf16 Adam, 16 P/N + 4P/S with f32; and what is
-///             gathered at a time.
-/// Volume:     a rank and step: (N-1)/N M (cP + gP) over all ranks, (S-1)/S M cP in the secondary group, twice that
-///             where blocks are recomputed; 2 (N-1)/N · 4 for the loss.
+/// Memory:     states a rank: (c + g + 12) P/N + cB/S bytes with bf16 Adam, 16 P/N + 4B/S with f32; the second shards
+///             from a step's first forward on; and what is gathered at a time.
+/// Volume:     a rank and step: (N-1)/N M (cP + gP) over all ranks, (S-1)/S M cB in the secondary group, and as much
+///             for what blocks that are recomputed read; 2 (N-1)/N · 4 for the loss.
 /// Reference:  `ddp`.
 /// Options:    secondary, overlap.
 /// Refuses:    a secondary group that does not divide the ranks in both dimensions, or takes a part of several nodes;
