@@ -2,8 +2,6 @@
 /// From rules to decisions: pattern matching, resolve, rank coordinates, and what makes a plan well formed. A rank's
 /// coordinates are the digits of its number in the mixed radix of the mesh axes, the last axis fastest.
 
-#include "ir/plan.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/near_name.hpp"
+#include "ir/plan.hpp"
 #include "ir/plan_words.hpp"
 #include "ir/toml_value.hpp"
 
@@ -356,6 +355,12 @@ void verify(const Plan& plan, const ModelGraph& graph) {
   check_real("optimizer.clip_norm", plan.optimizer.clip_norm, 0.0, HUGE_VAL);
   check_word("dtypes.compute", to_string(plan.dtypes.compute), plan_words::compute_dtype);
   check_word("dtypes.gradient", to_string(plan.dtypes.gradient), plan_words::compute_dtype);
+  check_word("quantization.weights", plan.quantization.weights, plan_words::quantized_weights);
+  check_word("quantization.gradients", plan.quantization.gradients, plan_words::quantized_gradients);
+  if (plan.quantization.block < 16 || plan.quantization.block % 16 != 0) {
+    fail("quantization.block",
+         fmt::format("{} is out of range; accepted: multiples of 16, from 16 on", plan.quantization.block));
+  }
   check_at_least("device_capacity_bytes", plan.device_capacity_bytes, 0);
   if (plan.seed > INT64_MAX) {
     fail("seed", fmt::format("{} is out of range; accepted: < 2^63", plan.seed));  // TOML's integers are signed

@@ -229,6 +229,8 @@ std::string to_text(const Plan& plan) {
   line("stages", fmt::format("{{ count = {}, cut_by = {} }}", plan.stages.count, quoted(plan.stages.cut_by)));
   line("dtypes", fmt::format("{{ compute = {}, gradient = {} }}", quoted(to_string(plan.dtypes.compute)),
                              quoted(to_string(plan.dtypes.gradient))));
+  line("quantization", fmt::format("{{ weights = {}, gradients = {}, block = {} }}", quoted(plan.quantization.weights),
+                                   quoted(plan.quantization.gradients), plan.quantization.block));
 
   text += "\n[optimizer]\n";
   line("kind", quoted(plan.optimizer.kind));
@@ -304,6 +306,14 @@ Plan parse_plan(const std::string& text, std::string_view file_name) {
     read_dtype(table, "gradient", dtypes.gradient);
     table.finish();
     return dtypes;
+  });
+  child("quantization", plan.quantization, [](TomlReader table) {
+    Quantization quantization;
+    table.read_word("weights", quantization.weights, plan_words::quantized_weights);
+    table.read_word("gradients", quantization.gradients, plan_words::quantized_gradients);
+    table.read("block", quantization.block, 16);
+    table.finish();
+    return quantization;
   });
   child("optimizer", plan.optimizer, read_optimizer);
   child("overlap", plan.overlap, read_overlap);

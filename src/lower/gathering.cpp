@@ -41,8 +41,8 @@ void Gathering::gather(std::span<const int> parameters, Phase phase, int micro_b
   for (const int p : parameters) parameters_.gather(p, phase, micro_batch);
 }
 
-void Gathering::arrive(std::span<const int> parameters) {
-  for (const int p : parameters) parameters_.arrive(p);
+void Gathering::arrive(std::span<const int> parameters, Phase phase, int micro_batch) {
+  for (const int p : parameters) parameters_.arrive(p, phase, micro_batch);
 }
 
 void Gathering::gather_unit(const Unit& unit, int micro_batch) {
@@ -79,14 +79,14 @@ void Gathering::before_forward(int o, int micro_batch) {
     if (unit + 1 < units_.size()) gather_unit(units_[unit + 1], micro_batch);
   }
   gather(at(o).parameters, Phase::forward, micro_batch);
-  arrive(at(o).parameters);
+  arrive(at(o).parameters, Phase::forward, micro_batch);
 }
 
 void Gathering::after_forward(int o) { release(o); }
 
 void Gathering::before_recompute(int o, int micro_batch) {
   gather(at(o).parameters, Phase::recompute, micro_batch);
-  arrive(at(o).parameters);
+  arrive(at(o).parameters, Phase::recompute, micro_batch);
 }
 
 void Gathering::after_recompute(int o) {
@@ -104,7 +104,7 @@ void Gathering::before_backward(int o, int micro_batch) {
   const std::vector<int> now = read_by_backward(o);
   gather(now, Phase::backward, micro_batch);
   if (ahead_in_backward_ && !now.empty()) gather_before(o, micro_batch);
-  arrive(now);
+  arrive(now, Phase::backward, micro_batch);
 }
 
 /// What backward reads next, behind operator @p o.

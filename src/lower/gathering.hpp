@@ -47,7 +47,7 @@ class Gathering {
   void gather(std::span<const int> parameters, Phase phase, int micro_batch);
   void gather_unit(const Unit& unit, int micro_batch);
   void gather_before(int o, int micro_batch);
-  void arrive(std::span<const int> parameters);
+  void arrive(std::span<const int> parameters, Phase phase, int micro_batch);
   void release(int o);
   bool recomputes(int o) const;
   void keep_what_is_read_again();

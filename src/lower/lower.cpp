@@ -2,8 +2,6 @@
 /// One step of one rank, in the order in which it is issued: the passes of its stage's micro-batches, then the
 /// remaining reductions, the optimizer and the metrics.
 
-#include "lower/lower.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,9 +12,11 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "ir/shards.hpp"
 #include "lower/activations.hpp"
 #include "lower/builder.hpp"
 #include "lower/gathering.hpp"
+#include "lower/lower.hpp"
 #include "lower/operator_kernels.hpp"
 #include "lower/parameter_states.hpp"
 #include "lower/recomputation.hpp"
@@ -86,6 +86,33 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
         refuse(fmt::format("{} beside {} in block {}", named(o), named(block.first_operator), block.name));
       }
     }
+  }
+}
+
+/// Everything that sharding moves is quantised, or the plan is not lowered: its name would promise more than it does.
+void refuse_what_is_not_quantized(const Plan& plan, const ModelGraph& graph,
+                                  const std::vector<OperatorDecision>& decisions) {
+  const Quantization& q = plan.quantization;
+  if (!q.any()) return;
+  const Factor grid = whole_grid(plan.mesh);
+  for (std::size_t o = 0; o < decisions.size(); ++o) {
+    const Factor& p = decisions[o].state.p;
+    const bool all_is_quantized = p.total() > 1 && (p == grid || q.gradients == "none");
+    if (graph.operators[o].parameters.empty() || all_is_quantized) continue;
+    const auto refuse = [&](const std::string& what) {
+      throw Unsupported(
+          fmt::format("plan `{}`: {}: {} cannot be lowered", plan.strategy, graph.operators[o].name, what));
+    };
+    if (p.total() == 1) {
+      refuse(
+          fmt::format("quantization = {{ weights = {}, gradients = {} }} with state p = 1x1, of which nothing is "
+                      "gathered,",
+                      q.weights, q.gradients));
+    }
+    refuse(
+        fmt::format("quantization.gradients = {} with state p = {} on {}, whose sum over the {} ranks with the same "
+                    "shard is not quantised,",
+                    q.gradients, to_string(p), to_string(grid), grid.total() / p.total()));
   }
 }
 
@@ -266,6 +293,7 @@ class StepLowering {
         gathering_.before_backward_of_block(*next, activations_.micro_batch());
       gathering_.before_backward(o, activations_.micro_batch());
       operators_.backward(graph_.operators[static_cast<std::size_t>(o)]);
+      parameters_.gradients().after_operator();
       gathering_.after_backward(o);
     }
   }
@@ -361,6 +389,7 @@ Program lower(const Plan& plan, const ModelGraph& graph, int rank, const Workspa
   verify(plan, graph);
   std::vector<OperatorDecision> decisions = resolve(plan, graph);
   refuse_what_is_missing(plan, graph, decisions);
+  refuse_what_is_not_quantized(plan, graph, decisions);
   return StepLowering(plan, graph, std::move(decisions), rank).run(workspace_bytes);
 }
 

@@ -54,9 +54,11 @@ class ParameterStates {
   void gather(int parameter, Phase phase, int micro_batch);
   /// A kernel that is about to be issued reads @p parameter, which has been gathered: what has to be done with it on
   /// the compute stream, now and not when it was asked for, so that what runs until then hides the transfer.
-  void arrive(int parameter);
+  void arrive(int parameter, Phase phase, int micro_batch);
   /// Whoever reads it next gathers it again.
-  void release(int parameter) { owned_[static_cast<std::size_t>(parameter)].gathered = -1; }
+  void release(int parameter) {
+    owned_[static_cast<std::size_t>(parameter)].gathered = owned_[static_cast<std::size_t>(parameter)].packed = -1;
+  }
 
   /// What kernels read: the compute dtype. @throws InternalError if it is sharded and has not been gathered.
   Operand weight(int parameter) const;
@@ -78,12 +80,14 @@ class ParameterStates {
     Operand master;                    ///< os shard, f32; a part of the weight's buffer where compute is f32
     std::vector<int> states;           ///< os shard, f32: momentum, or first and second moment
     int gathered = -1;                 ///< all of it, for the kernels that are being issued
+    int packed = -1;                   ///< quantised, on its way; `gathered` once a kernel reads it
     bool read_again = false;           ///< after forward
     bool spread_is_due = false;        ///< this step's first gather waits for the last step's updates
     std::optional<Operand> secondary;  ///< this rank's part of the second copy, once this step's forward has made it
     bool held() const { return weight >= 0; }
   };
   std::vector<Owned> make_owned(std::span<const Operator> operators);
+  int add_gathered(int parameter);
   void keep_secondary(int parameter);
   int gradient_norm();
   void add_squares(std::span<const GradientBuckets::Counted> parts, int group, int sum);
@@ -102,6 +106,7 @@ class ParameterStates {
   ShardGroups groups_;
   std::span<const Operator> operators_;
   int stages_;
+  QuantizedGather quantized_;
   std::vector<Owned> owned_;  ///< by parameter of the graph; those of other stages are empty
   GradientBuckets gradients_;
 };

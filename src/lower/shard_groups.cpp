@@ -37,6 +37,10 @@ ShardGroups::ShardGroups(const Plan& plan, std::span<const ParameterShard> shard
       continue;
     }
     set.parameter = group(f.p, one);
+    if (plan.quantization.gradients != "none") {
+      set.on_node = group({f.p.in_node, 1}, one);
+      set.across_nodes = group(f.p, {f.p.in_node, 1});
+    }
     set.spread = group(f.os, f.p);
     set.replicas = group(all, f.p);
     set.owners = group(all, f.os);

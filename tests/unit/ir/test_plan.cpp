@@ -208,6 +208,11 @@ TEST(PlanVerify, NamesTheKeyAndTheNumbers) {
       {"mesh.nodes: 0 is out of range", [](Plan& p) { p.mesh.nodes = 0; }},
       {"mesh.placement: unknown word \"leaf_first\"; did you mean \"leaf-first\"?",
        [](Plan& p) { p.mesh.placement = "leaf_first"; }},
+      {"quantization.weights: unknown word \"int4\"; did you mean \"int8\"?; accepted: none | int8",
+       [](Plan& p) { p.quantization.weights = "int4"; }},
+      {"quantization.gradients: unknown word \"fp8\"", [](Plan& p) { p.quantization.gradients = "fp8"; }},
+      {"quantization.block: 100 is out of range; accepted: multiples of 16",
+       [](Plan& p) { p.quantization.block = 100; }},
       {"batch.global: 97 samples are not divisible by 8 data ranks x 1 micro-batches x 1 sub-batches = 8",
        [](Plan& p) { p.global_batch = 97; }},
       {"batch.global: 96 samples are not divisible by 8 data ranks x 5 micro-batches",
@@ -448,6 +453,7 @@ class RandomPlan {
                       word({"inter_tensor", "intra_tensor"}),
                       word({"broadcast", "all_gather"})};
     plan.dtypes = {flip() ? DType::f32 : DType::bf16, flip() ? DType::f32 : DType::bf16};
+    plan.quantization = {word({"none", "int8"}), word({"none", "int8", "int4"}), 15 + count()};
     plan.device_capacity_bytes = wide();
     plan.seed = static_cast<std::uint64_t>(wide());
     plan.why = {real(), wide(), text(), text()};
