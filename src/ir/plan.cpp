@@ -2,6 +2,8 @@
 /// From rules to decisions: pattern matching, resolve, rank coordinates, and what makes a plan well formed. A rank's
 /// coordinates are the digits of its number in the mixed radix of the mesh axes, the last axis fastest.
 
+#include "ir/plan.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +13,6 @@
 
 #include "base/error.hpp"
 #include "base/near_name.hpp"
-#include "ir/plan.hpp"
 #include "ir/plan_words.hpp"
 #include "ir/toml_value.hpp"
 
@@ -89,10 +90,29 @@ void check_real(std::string_view key, double value, double minimum, double below
   }
 }
 
+void check_node_order(const Mesh& mesh) {
+  const bool is_ordered = mesh.placement == "leaf-first";
+  if (!is_ordered && mesh.node_order.empty()) return;
+  if (!is_ordered) {
+    fail("mesh.node_order", fmt::format("needs mesh.placement \"leaf-first\", which is \"{}\"", mesh.placement));
+  }
+  std::vector<int> sorted = mesh.node_order;
+  std::sort(sorted.begin(), sorted.end());
+  for (int node = 0; node < mesh.nodes; ++node) {
+    if (static_cast<int>(sorted.size()) != mesh.nodes || sorted[static_cast<std::size_t>(node)] != node) {
+      fail("mesh.node_order",
+           fmt::format("[{}] is no permutation of the {} nodes 0 … {}, which placement \"leaf-first\" "
+                       "needs",
+                       fmt::join(mesh.node_order, ", "), mesh.nodes, mesh.nodes - 1));
+    }
+  }
+}
+
 void check_mesh(const Mesh& mesh) {
   check_at_least("mesh.nodes", mesh.nodes, 1);
   check_at_least("mesh.ranks_per_node", mesh.ranks_per_node, 1);
   check_word("mesh.placement", mesh.placement, plan_words::placement);
+  check_node_order(mesh);
   std::int64_t product = 1;
   std::vector<std::string> degrees, names;
   for (const MeshAxis& axis : mesh.axes) {

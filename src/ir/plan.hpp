@@ -39,6 +39,9 @@ struct Mesh {
   std::vector<MeshAxis> axes;
   std::string placement =
       "block";  ///< block | leaf-first | a named generator of (stage, micro-batch, time step) -> rank
+  /// leaf-first: which of the job's nodes stands at each place of the grid that factors tile, a permutation. Empty: in
+  /// the order in which the launcher numbers them.
+  std::vector<int> node_order{};
   bool operator==(const Mesh&) const = default;
   int num_ranks() const { return nodes * ranks_per_node; }
 };

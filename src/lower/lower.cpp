@@ -2,6 +2,8 @@
 /// One step of one rank, in the order in which it is issued: the passes of its stage's micro-batches, then the
 /// remaining reductions, the optimizer and the metrics.
 
+#include "lower/lower.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +18,6 @@
 #include "lower/activations.hpp"
 #include "lower/builder.hpp"
 #include "lower/gathering.hpp"
-#include "lower/lower.hpp"
 #include "lower/operator_kernels.hpp"
 #include "lower/parameter_states.hpp"
 #include "lower/recomputation.hpp"
@@ -59,7 +60,11 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   if (is_sharded && whole_tensors && optimizer.gradients == "reduce_scatter") {
     refuse("optimizer.sharding = inter_tensor with gradients = reduce_scatter");
   }
-  if (plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
+  const bool leaf_first = plan.mesh.placement == "leaf-first";
+  if (!leaf_first && plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
+  if (leaf_first && plan.stages.count > 1) {
+    refuse(fmt::format("mesh.placement = leaf-first in {} stages", plan.stages.count));
+  }
   for (std::size_t o = 0; o < decisions.size(); ++o) {
     const OperatorDecision& d = decisions[o];
     const std::string& name = graph.operators[o].name;

@@ -22,7 +22,7 @@
 ///             Σ q(⌈n/N⌉) for cP; gradients: M ((R-1) K + (K-1)) Σ q(⌈n/N⌉) for gP, of which (K-1) cross nodes.
 /// Reference:  `ddp`. Quantised: == where weights are codes of their blocks; else each weight within half a step,
 ///             max|block|/254, of ddp's, and each rank's part of a gradient within max|block|/14 (int4) or /254 a hop.
-/// Options:    secondary, quantized_weights, quantized_gradients, quantization_block, overlap.
+/// Options:    secondary, quantized_weights, quantized_gradients, quantization_block, placement, overlap.
 /// Refuses:    a secondary group that does not divide the ranks in both dimensions, or takes a part of several nodes;
 ///             quantisation on one rank; a global batch that N × micro-batches does not divide.
 /// Differs:    blocks are symmetric, rounded to nearest, with f32 magnitudes, and packed tensor by tensor, biases and
@@ -75,6 +75,7 @@ class ZeroPlusPlus final : public Planner {
         OptionRow{"quantized_gradients", std::string("none"), plan_words::quantized_gradients,
                   "what gradients are summed as: as they are, or as blocks of codes by all-to-alls (qgZ: int4)"},
         OptionRow{"quantization_block", std::int64_t{256}, "a multiple of 16", "numbers that share a magnitude"},
+        placement_option(),
         overlap_option(),
     };
     return rows;
@@ -87,6 +88,7 @@ class ZeroPlusPlus final : public Planner {
     set_state(plan, {.p = secondary, .g = secondary, .os = secondary});
     set_state(plan, {.p = all, .g = all, .os = all, .p_backward = secondary});
     plan.quantization = quantization(request);
+    place_nodes(plan, request);
     return plan;
   }
 };

@@ -208,6 +208,17 @@ TEST(PlanVerify, NamesTheKeyAndTheNumbers) {
       {"mesh.nodes: 0 is out of range", [](Plan& p) { p.mesh.nodes = 0; }},
       {"mesh.placement: unknown word \"leaf_first\"; did you mean \"leaf-first\"?",
        [](Plan& p) { p.mesh.placement = "leaf_first"; }},
+      {"mesh.node_order: [] is no permutation of the 2 nodes 0 … 1, which placement \"leaf-first\" needs",
+       [](Plan& p) { p.mesh.placement = "leaf-first"; }},
+      {"mesh.node_order: [1, 1] is no permutation of the 2 nodes",
+       [](Plan& p) {
+         p.mesh.placement = "leaf-first";
+         p.mesh.node_order = {1, 1};
+       }},
+      {"mesh.node_order: needs mesh.placement \"leaf-first\", which is \"block\"",
+       [](Plan& p) {
+         p.mesh.node_order = {1, 0};
+       }},
       {"quantization.weights: unknown word \"int4\"; did you mean \"int8\"?; accepted: none | int8",
        [](Plan& p) { p.quantization.weights = "int4"; }},
       {"quantization.gradients: unknown word \"fp8\"", [](Plan& p) { p.quantization.gradients = "fp8"; }},
@@ -424,6 +435,7 @@ class RandomPlan {
     Plan plan;
     plan.strategy = text();
     plan.mesh = {count(), count(), {}, word({"block", "leaf-first", "zero-ring"})};
+    for (int i = pick(4); i > 0; --i) plan.mesh.node_order.push_back(pick(plan.mesh.nodes));
     std::vector<std::string> axes = {"data", "tensor", "stage", "p0", "p1", "p2", "tmp"};
     std::shuffle(axes.begin(), axes.end(), engine_);
     axes.resize(static_cast<std::size_t>(pick(8)));
