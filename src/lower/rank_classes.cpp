@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/collective.hpp"
 #include "ir/operator_splitting.hpp"
@@ -58,18 +60,54 @@ std::string shard_sizes(const Plan& plan, const ModelGraph& graph, std::span<con
   return text;
 }
 
+/// Under how many leaf switches the members of each of a rank's groups are: one number for every factor that states
+/// have, and for what lies between two.
+std::string leaves(const Plan& plan, std::span<const StateFactors> states, std::span<const int> leaf_of_node,
+                   int rank) {
+  const Factor all = whole_grid(plan.mesh);
+  constexpr Factor one{};
+  std::string text;
+  const auto count = [&](const Factor& outer, const Factor& inner) {
+    std::set<int> found;
+    for (const int member : ranks_between(plan.mesh, outer, inner, rank)) {
+      found.insert(leaf_of_node[static_cast<std::size_t>(member / plan.mesh.ranks_per_node)]);
+    }
+    text += fmt::format("{}|", found.size());
+  };
+  for (const StateFactors& s : states) {
+    count(s.p, one);
+    count(s.p, {s.p.in_node, 1});
+    count(s.os, s.p);
+    count(s.os, one);
+    count(all, s.p);
+    count(all, s.os);
+    if (s.p_backward) count(*s.p_backward, one);
+  }
+  return text;
+}
+
+std::vector<StateFactors> different_states(std::span<const OperatorDecision> decisions) {
+  std::vector<StateFactors> states;
+  for (const OperatorDecision& d : decisions) {
+    if (std::ranges::find(states, d.state) == states.end()) states.push_back(d.state);
+  }
+  return states;
+}
+
 }  // namespace
 
-RankClasses rank_classes(const Plan& plan, const ModelGraph& graph) {
+RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<const int> leaf_of_node) {
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const bool is_sharded =
       std::ranges::any_of(split.decisions, [](const OperatorDecision& d) { return d.state.os.total() > 1; });
   RankClasses classes;
   std::map<std::string, int> known;
+  const std::vector<StateFactors> states = different_states(split.decisions);
   for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
-    const auto [found, is_new] = known.try_emplace(
-        signature(plan, rank) + (is_sharded ? shard_sizes(plan, split.graph, split.decisions, rank) : ""),
-        static_cast<int>(classes.representatives.size()));
+    std::string text = signature(plan, rank);
+    if (is_sharded) text += shard_sizes(plan, split.graph, split.decisions, rank);
+    if (is_sharded && !leaf_of_node.empty()) text += leaves(plan, states, leaf_of_node, rank);
+    const auto [found, is_new] = known.try_emplace(std::move(text), static_cast<int>(classes.representatives.size()));
     if (is_new) classes.representatives.push_back(rank);
     classes.class_of_rank.push_back(found->second);
   }

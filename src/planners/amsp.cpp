@@ -20,7 +20,7 @@
 ///             by broadcast; 2 (dp-1)/dp · 4 for the loss. gradients = reduce_scatter halves the second and, where
 ///             s_os = dp, the third.
 /// Reference:  `ddp`.
-/// Options:    p, g, os (each a factor, or planner), sharding, gradients, cost, overlap, broadcast.
+/// Options:    p, g, os (each a factor, or planner), sharding, gradients, cost, placement, overlap, broadcast.
 /// Refuses:    factors that break 1 <= s_p | s_g | s_os | dp in both dimensions, s1 > 1 => s0 = R, s_g one of s_p,
 ///             s_os; a capacity below what every candidate needs; a cluster without the numbers that `cost` reads; a
 ///             global batch that R N M does not divide.
@@ -100,6 +100,7 @@ class Amsp final : public Planner {
         gradients_option("all_reduce"),
         OptionRow{"cost", std::string("analytic"), "paper | analytic | measured",
                   "where the planner takes the times of collectives from"},
+        placement_option(),
         overlap_option(),
         OptionRow{"broadcast", std::string("none"), "none | next_forward",
                   "what hides the spreading of updated parameters"},
@@ -119,6 +120,7 @@ class Amsp final : public Planner {
     } else {
       search(request, fixed, plan);
     }
+    place_nodes(plan, request);
     return plan;
   }
 

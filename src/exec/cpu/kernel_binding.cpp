@@ -17,6 +17,7 @@
 #include "exec/cpu/kernels/linear.hpp"
 #include "exec/cpu/kernels/optimizer.hpp"
 #include "exec/cpu/kernels/pooling.hpp"
+#include "exec/cpu/kernels/quantize.hpp"
 #include "exec/cpu/kernels/residual.hpp"
 #include "exec/cpu/kernels/rms_norm.hpp"
 #include "exec/cpu/kernels/rotary.hpp"
@@ -110,6 +111,23 @@ BoundKernel bind_optimizer(const Arguments& a) {
     options.learning_rate = c.learning_rate;
     sgd_update(options, slice, momentum);
   };
+}
+
+BoundKernel bind_quantized(const Arguments& a) {
+  const bool packs = a.instruction().kernel == Kernel::quantize;
+  const QuantizedDims d{.elements = a.integer("elements"),
+                        .chunk = a.integer("chunk"),
+                        .chunks = a.integer("chunks"),
+                        .block = a.integer("block"),
+                        .bits = static_cast<int>(a.integer("bits")),
+                        .dtype = packs ? a.input_dtype(0) : a.output_dtype(0)};
+  if (packs) {
+    return [=, nodes = a.integer("nodes"), x = a.input(0), packed = a.output_as<std::uint8_t>(0)](const StepContext&) {
+      quantize(d, nodes, x, packed);
+    };
+  }
+  return [=, pieces = a.integer("pieces"), packed = a.input_as<std::uint8_t>(0), y = a.output(0),
+          add = a.accumulates(0)](const StepContext&) { dequantize(d, pieces, packed, y, add); };
 }
 
 BoundKernel bind_dropout(const Arguments& a, std::uint64_t seed) {
@@ -323,6 +341,8 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource&
     case Kernel::sgd:
     case Kernel::sgd_momentum:
     case Kernel::adam: return bind_optimizer(a);
+    case Kernel::quantize:
+    case Kernel::dequantize: return bind_quantized(a);
     case Kernel::dropout_forward:
     case Kernel::dropout_backward: return bind_dropout(a, seed);
     case Kernel::rotary_forward:

@@ -341,7 +341,16 @@ const std::vector<Refused> refused = {
     {"cyclic", [](Plan& p) { p.schedule.kind = ScheduleKind::cyclic; }, "schedule.kind = cyclic"},
     {"sub_batches", [](Plan& p) { p.schedule.sub_batches = 2; }, "schedule.sub_batches = 2"},
     {"cross_pass", [](Plan& p) { p.schedule.cross_pass = true; }, "schedule.cross_pass = true"},
-    {"placement", [](Plan& p) { p.mesh.placement = "leaf-first"; }, "mesh.placement = leaf-first"},
+    {"placement", [](Plan& p) { p.mesh.placement = "zero-ring"; }, "mesh.placement = zero-ring"},
+    {"leaves_under_stages",
+     [](Plan& p) {
+       p.mesh.axes = {{"stage", 2}, {"data", 2}};
+       p.stages.count = 2;
+       p.schedule.kind = ScheduleKind::gpipe;
+       p.mesh.placement = "leaf-first";
+       p.mesh.node_order = {0};
+     },
+     "mesh.placement = leaf-first in 2 stages"},
     {"shards_in_stages",
      [](Plan& p) {
        p.mesh.axes = {{"stage", 2}, {"data", 2}};
