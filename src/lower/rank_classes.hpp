@@ -24,4 +24,10 @@ struct RankClasses {
 /// @param leaf_of_node by node of the job; empty: leaves make no difference.
 RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<const int> leaf_of_node = {});
 
+/// Ranks of which one needs more memory than any other of the plan: what is needed to know its peak without lowering
+/// every rank, of which a thousand may each hold other tensors. At any moment of a step ranks that differ along the
+/// data axis alone differ in bytes by the shards that are held until the next step and by those of gradients that have
+/// come by then, in the order of backward; for each such moment the rank with most of both is among these, once.
+std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph);
+
 }  // namespace strata
