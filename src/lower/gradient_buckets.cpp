@@ -245,6 +245,8 @@ void GradientBuckets::reduce(std::size_t index) {
 
 void GradientBuckets::reduce_remaining() {
   quantized_.finish();
+  // A bucket is complete long before backward ends, and streams run ahead as far as they may.
+  if (plan_.overlap.all_reduce == "none") builder_.hold(communication_stream, builder_.last_on(compute_stream));
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     STRATA_INVARIANT(buckets_[b].num_complete == static_cast<int>(buckets_[b].parameters.size()),
                      "a gradient is missing");

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
+#include "ir/happens_before.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {
@@ -174,6 +175,7 @@ TEST(Lower, ABucketIsReducedAsSoonAsItIsCompleteOrAfterAllOfBackward) {
           const auto is_reduction = [&](std::size_t i) {
             return program.body[i].is_collective() && program.body[i].phase == Phase::reduce;
           };
+          const HappensBefore order(program.body, static_cast<int>(program.streams.size()));
           std::size_t last_backward = 0;
           for (std::size_t i = 0; i < program.body.size(); ++i) {
             if (program.body[i].phase == Phase::backward) last_backward = i;
@@ -196,6 +198,8 @@ TEST(Lower, ABucketIsReducedAsSoonAsItIsCompleteOrAfterAllOfBackward) {
               }
             } else {
               EXPECT_GT(i, last_backward) << graph.name;
+              EXPECT_TRUE(order.ordered(static_cast<int>(last_backward), static_cast<int>(i)))
+                  << graph.name << ": #" << i << " may run under backward on its own stream";
             }
           }
           ASSERT_GE(reductions, 3) << graph.name << ": too few buckets to see anything";
