@@ -12,7 +12,8 @@ ShardGroups::ShardGroups(const Plan& plan, std::span<const ParameterShard> shard
   const Factor all = whole_grid(mesh);
   constexpr Factor one{};
   std::map<std::vector<int>, int> known;
-  if (data >= 0) known[ranks_between(mesh, all, one, rank)] = data;
+  // As its members stand in it: where nodes stand in another order on the grid, shards are another group's.
+  if (data >= 0) known[group_along(mesh, "data", rank)] = data;
   const auto group = [&](const Factor& outer, const Factor& inner) {
     std::vector<int> ranks = ranks_between(mesh, outer, inner, rank);
     if (ranks.size() == 1) return -1;

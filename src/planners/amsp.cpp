@@ -27,8 +27,9 @@
 ///             global batch that R N M does not divide.
 /// Differs:    the bandwidth of a collective is a formula where nothing was measured; what else of the cost differs is
 ///             in sharding/communication.hpp; memory is the Program's own peak, asked for where the states alone fit
-///             (lowering takes longer than the search), and the closed form where nothing lowers; no pre-filter is
-///             needed, all 121 candidates of 1024 ranks are costed.
+///             (lowering takes longer than the search), and the closed form where nothing lowers; the search does not
+///             see under which leaf switches the job's nodes are, they are placed after it; no pre-filter is needed,
+///             all 121 candidates of 1024 ranks are costed.
 /// Reproduces: AMSP's table IV; its figures 11-13, 16 and 17, and table V.
 
 #include <fmt/format.h>

@@ -321,6 +321,7 @@ batch = { global = 96 }
 schedule = { kind = "simultaneous", micro_batches = 1, sub_batches = 1, cross_pass = false, fresh = "none" }
 stages = { count = 1, cut_by = "flops" }
 dtypes = { compute = "f32", gradient = "f32" }
+quantization = { weights = "none", gradients = "none", block = 256 }
 
 [optimizer]
 kind = "adamw"
