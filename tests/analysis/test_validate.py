@@ -70,5 +70,5 @@ def test_writing_keeps_comments_and_replaces_ratios():
         "  { hidden_size = 64, attention_heads = 4, sequence_length = 128, tensor_parallelism = 2, micro_batch = 8, "
         "ratio = 1.5 },  # fitted",
     ]
-    with pytest.raises(SystemExit, match="half_outputs: 0 lines"):
-        Costs(parameters, {}).toml(text.replace("half_outputs", "other"))
+    with pytest.raises(SystemExit, match="half_depth: 0 lines"):
+        Costs(parameters, {}).toml(text.replace("half_depth", "other"))
