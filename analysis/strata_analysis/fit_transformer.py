@@ -217,8 +217,9 @@ def judged(
     among: list[np.ndarray] | None = None,
     salt: str = "",
 ) -> list[np.ndarray]:
-    """Errors of each table's rows, each predicted by the fit that left its fold out. @param among masks of the rows that
-    take part."""
+    """Errors of each table's rows, each predicted by the fit that left its fold out.
+
+    @param among masks of the rows that take part."""
     tables = predict(start)
     among = among or [np.ones(len(rows), bool) for rows in tables]
     folds = [fold_of(rows, columns, salt) for rows in tables]
@@ -234,8 +235,9 @@ def judged(
 
 
 def judged_inside(predict: Predictor) -> list[tuple[str, list[np.ndarray]]]:
-    """What forms are compared by: cross-validation inside the fit part, which is every fold but the first. Rows, parallel
-    layouts (rows that differ in the micro-batch alone stay together) and layer shapes are left out in turn."""
+    """What forms are compared by: cross-validation inside the fit part, which is every fold but the first.
+
+    Rows, parallel layouts (rows that differ in the micro-batch alone stay together) and layer shapes are left out."""
     start = Costs(CENTRE, {})
     among = [fold_of(rows, CONFIGURATION) != 0 for rows in predict(start)]
     start = fit(predict, among, start, False)
@@ -262,7 +264,7 @@ def main() -> int:
     parser.add_argument("--strata", required=True, help="the binary")
     parser.add_argument("--cluster", required=True, type=Path, help="its file; the present values do not matter")
     parser.add_argument("--write", action="store_true", help="put the fit to all rows into the cluster file")
-    parser.add_argument("--inside", action="store_true", help="only cross-validate inside the fit part, to compare forms")
+    parser.add_argument("--inside", action="store_true", help="compare forms: only cross-validate inside the fit part")
     words = parser.parse_args()
     predict = Predictor(words.strata, words.cluster, words.tables)
     if words.inside:
