@@ -29,6 +29,7 @@ from strata_analysis.published import (
     PublishedError,
     amsp,
     beside,
+    errors_in_words,
     markdown,
     mean_absolute_error,
     published,
@@ -86,6 +87,7 @@ def test_beside_joins_by_key_and_says_the_error():
     np.testing.assert_allclose(rows["error"][:2], [-0.5, 0.25])
     assert np.isnan(rows["simulated"][2])
     assert mean_absolute_error(rows) == pytest.approx(0.375)
+    assert errors_in_words(rows) == "absolute error: mean 38 %, median 38 %"
     assert markdown(rows).splitlines()[2:] == [
         "| a | 0.50 | 0.25 | -50 % |",
         "| b | 0.40 | 0.50 | +25 % |",

@@ -68,6 +68,12 @@ def mean_absolute_error(rows: pd.DataFrame) -> float:
     return float(rows["error"].abs().mean())
 
 
+def errors_in_words(rows: pd.DataFrame) -> str:
+    """The median too: one row that is off by a factor of eight makes a mean say nothing of the others."""
+    sizes = 100 * rows["error"].abs()
+    return f"absolute error: mean {sizes.mean():.0f} %, median {sizes.median():.0f} %"
+
+
 def markdown(rows: pd.DataFrame, digits: int = 2) -> str:
     """Rows of `beside` as a table; columns as they come, `where` left out."""
     columns = [name for name in rows if name != "where"]

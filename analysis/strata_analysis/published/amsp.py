@@ -9,6 +9,7 @@ import pandas as pd
 from strata_analysis.derive import keys_of
 from strata_analysis.published import (
     beside,
+    errors_in_words,
     markdown,
     mean_absolute_error,
     published,
@@ -92,7 +93,7 @@ def figure_11(points: pd.DataFrame) -> Comparison:
             if strategy != "amsp"
         ]
         statements.append(f"{model} on 1024 GPUs, AMSP over others, paper / simulated: {', '.join(words)}.")
-    statements.append(f"Mean absolute error {100 * mean_absolute_error(rows):.0f} %.")
+    statements.append(f"{errors_in_words(rows)}.")
     return Comparison("Figure 11, MFU", rows, statements)
 
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from strata_analysis.figures.amsp.over_ranks import panels
 from strata_analysis.load import Results
-from strata_analysis.published import mean_absolute_error, published
+from strata_analysis.published import errors_in_words, published
 from strata_analysis.published.amsp import figure_11, of_experiment, ranking_in_words
 
 EXPERIMENT = "amsp_figure_11"
@@ -18,8 +18,7 @@ def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
     words = {}
     for model, members in rows.groupby("model"):
         largest = members[members["ranks"] == members["ranks"].max()]
-        error = f"mean absolute error {100 * mean_absolute_error(members):.0f} %"
-        words[model] = f"1024 GPUs: {ranking_in_words(largest).split(' (')[0]}; {error}"
+        words[model] = f"1024 GPUs: {ranking_in_words(largest).split(' (')[0]}; {errors_in_words(members)}"
     figure = panels(
         of_experiment(points, EXPERIMENT),
         "mfu",
