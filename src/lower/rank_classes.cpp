@@ -62,13 +62,13 @@ std::string shard_sizes(const Plan& plan, const ModelGraph& graph, std::span<con
 
 RankClasses rank_classes(const Plan& plan, const ModelGraph& graph) {
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
-  const bool is_sharded =
-      std::ranges::any_of(split.decisions, [](const OperatorDecision& d) { return d.state.os.total() > 1; });
+  const bool has_shards =
+      std::ranges::any_of(split.decisions, [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); });
   RankClasses classes;
   std::map<std::string, int> known;
   for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
     const auto [found, is_new] = known.try_emplace(
-        signature(plan, rank) + (is_sharded ? shard_sizes(plan, split.graph, split.decisions, rank) : ""),
+        signature(plan, rank) + (has_shards ? shard_sizes(plan, split.graph, split.decisions, rank) : ""),
         static_cast<int>(classes.representatives.size()));
     if (is_new) classes.representatives.push_back(rank);
     classes.class_of_rank.push_back(found->second);
