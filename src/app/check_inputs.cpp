@@ -16,14 +16,16 @@ namespace {
 struct Inputs {
   ModelSection model;
   DataSection data;
-  std::int64_t global_batch;
+  BatchSize global_batch;
   std::int64_t global_batch_tokens;
   bool operator==(const Inputs&) const = default;
 };
 
 void check(const Experiment& experiment, const std::string& experiment_file) {
   const ModelGraph graph = model_of(experiment);
-  make_training_inputs(experiment, graph, global_batch_samples(experiment, graph), experiment_file);
+  // A batch that a planner will choose is not known yet; inputs of one sample exist where those of more do.
+  const std::int64_t samples = experiment.train.global_batch.is_planners ? 1 : global_batch_samples(experiment, graph);
+  make_training_inputs(experiment, graph, samples, experiment_file);
 }
 
 }  // namespace

@@ -124,12 +124,12 @@ void verify(const Experiment& experiment) {
       fail(experiment, key, "empty");
     }
   }
-  if ((train.global_batch > 0) == (train.global_batch_tokens > 0)) {
+  if (train.global_batch.is_given() == (train.global_batch_tokens > 0)) {
     const std::string_view key = train.global_batch_tokens > 0 ? "train.global_batch_tokens" : "train.global_batch";
     fail(experiment, key,
          fmt::format(
              "exactly one of train.global_batch (samples, {}) and train.global_batch_tokens (tokens, {}) must be > 0",
-             train.global_batch, train.global_batch_tokens));
+             text_at(experiment, "train.global_batch"), train.global_batch_tokens));
   }
   if (data.format == "synthetic" && !data.paths.empty()) {
     fail(experiment, "data.paths", "files are given, but data.format is \"synthetic\"; accepted: one of the two");

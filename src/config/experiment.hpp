@@ -43,11 +43,21 @@ struct ResourcesSection {
   std::int64_t ranks_per_node = 1;
   std::int64_t threads_per_rank = 1;
   double memory_gib = 0.0;  ///< 0: no cap
+  /// Numbers that the nodes have in the cluster, in the launcher's order; empty: 0, 1, …
+  std::vector<std::int64_t> allocated_nodes;
   bool operator==(const ResourcesSection&) const = default;
 };
 
+/// Samples of a step: a number, or the word "planner", and then the strategy chooses.
+struct BatchSize {
+  std::int64_t samples = 0;
+  bool is_planners = false;
+  bool operator==(const BatchSize&) const = default;
+  bool is_given() const { return is_planners || samples > 0; }
+};
+
 struct TrainSection {
-  std::int64_t global_batch = 0;         ///< samples a step; 0: global_batch_tokens is given instead
+  BatchSize global_batch;                ///< samples a step; 0: global_batch_tokens is given instead
   std::int64_t global_batch_tokens = 0;  ///< tokens a step; 0: global_batch is given instead
   std::int64_t micro_batches = 1;
   std::string optimizer = "adamw";

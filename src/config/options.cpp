@@ -57,9 +57,13 @@ constexpr Option options[] = {
     {"resources.threads_per_rank", FIELD(resources.threads_per_rank), ">= 1 and <= 1024", "",
      "compute threads of a rank"},
     {"resources.memory_gib", FIELD(resources.memory_gib), ">= 0", "GiB", "capacity of a rank's device; 0: no cap"},
+    {"resources.allocated_nodes", FIELD(resources.allocated_nodes), ">= 0", "",
+     "which nodes of the cluster the job has, in the launcher's order: what is under one leaf switch; empty: the "
+     "first"},
 
     {"train.global_batch", FIELD(train.global_batch), ">= 0", "",
-     "samples of a step over all ranks; exactly one of this and global_batch_tokens"},
+     "samples of a step over all ranks, or \"planner\": the strategy chooses; exactly one of this and "
+     "global_batch_tokens"},
     {"train.global_batch_tokens", FIELD(train.global_batch_tokens), ">= 0", "", "the same, counted in tokens"},
     {"train.micro_batches", FIELD(train.micro_batches), ">= 1 and <= 1048576", "",
      "parts into which a rank cuts its share of a step"},
@@ -159,6 +163,7 @@ constexpr Option options[] = {
 
 /// Takes an optional field back to what the preset says: what a zip axis needs for the models that lack the option.
 constexpr std::string_view unset = "unset";
+constexpr std::string_view planners_word = "planner";
 constexpr std::string_view strategy_prefix = "strategy.";
 
 OptionField field_of(Experiment& experiment, const Option& option) { return option.field(experiment); }
@@ -169,6 +174,9 @@ struct ReadField {
   std::optional<TomlValue> operator()(const std::int64_t* field) const { return TomlValue{*field, 0}; }
   std::optional<TomlValue> operator()(const double* field) const { return TomlValue{*field, 0}; }
   std::optional<TomlValue> operator()(const std::string* field) const { return TomlValue{*field, 0}; }
+  std::optional<TomlValue> operator()(const BatchSize* field) const {
+    return field->is_planners ? TomlValue{std::string(planners_word), 0} : TomlValue{field->samples, 0};
+  }
   template <class T>
   std::optional<TomlValue> operator()(const std::optional<T>* field) const {
     return field->has_value() ? std::optional(TomlValue{**field, 0}) : std::nullopt;
@@ -200,6 +208,14 @@ struct WriteField {
       *field = *held;
     }
     return held != nullptr;
+  }
+  bool operator()(BatchSize* field) const {
+    if (const auto* word = std::get_if<std::string>(&value.data); word != nullptr && *word == planners_word) {
+      *field = {.samples = 0, .is_planners = true};
+      return true;
+    }
+    field->is_planners = false;
+    return (*this)(&field->samples);
   }
   template <class T>
   bool operator()(std::optional<T>* field) const {
@@ -264,7 +280,8 @@ std::string_view type_name(const Option& option) {
                                         "integer or \"unset\"",
                                         "real or \"unset\"",
                                         "list of strings",
-                                        "list of integers"};
+                                        "list of integers",
+                                        "integer or \"planner\""};
   Experiment any;
   return names[field_of(any, option).index()];
 }

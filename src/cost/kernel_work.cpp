@@ -9,11 +9,12 @@
 namespace strata {
 namespace {
 
-constexpr std::array<std::string_view, 14> size_keys = {"rows",       "in",       "out",      "samples",  "sequence",
+constexpr std::array<std::string_view, 15> size_keys = {"rows",       "in",       "out",      "samples",  "sequence",
                                                         "heads",      "kv_heads", "head_dim", "elements", "width",
-                                                        "vocabulary", "classes",  "channels", "height"};
+                                                        "vocabulary", "classes",  "channels", "height",   "pieces"};
 /// Integers that choose between variants of a kernel.
-constexpr std::array<std::string_view, 5> variant_keys = {"accumulate", "causal", "kernel", "stride", "padding"};
+constexpr std::array<std::string_view, 7> variant_keys = {"accumulate", "causal", "kernel", "stride",
+                                                          "padding",    "block",  "bits"};
 
 bool contains(const auto& keys, std::string_view key) { return std::ranges::find(keys, key) != keys.end(); }
 

@@ -71,6 +71,10 @@ constexpr std::array table = {
     KernelSignature{copy, "copy", "x", "y", "elements"},
     KernelSignature{fill, "fill", "", "y", "elements,value"},
     KernelSignature{initialize, "initialize", "", "y", "elements,distribution,a,b"},
+    // Blocks of codes, base/quantization.hpp. Chunks of `chunk` elements; `nodes` says in which order they stand
+    // packed, see exec/cpu/kernels/quantize.hpp. `pieces` packed tensors are added up.
+    KernelSignature{quantize, "quantize", "x", "packed", "elements,chunk,chunks,nodes,block,bits"},
+    KernelSignature{dequantize, "dequantize", "packed", "y", "elements,chunk,chunks,pieces,block,bits,accumulate"},
     KernelSignature{sum_of_squares, "sum_of_squares", "x", "sum", "elements,accumulate"},
     KernelSignature{clip_factor, "clip_factor", "sum", "factor,norm", "clip_norm"},
     KernelSignature{sum_loss, "sum_loss", "loss", "sum", "elements,scale,accumulate"},
@@ -151,6 +155,8 @@ double flops(const Instruction& instruction) {
     case copy:
     case fill:
     case initialize:
+    case quantize:
+    case dequantize:
     case sum_of_squares:
     case clip_factor:
     case sum_loss:

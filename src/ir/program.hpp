@@ -91,6 +91,8 @@ enum class Kernel : std::uint8_t {
   copy,
   fill,
   initialize,
+  quantize,
+  dequantize,
   sum_of_squares,
   clip_factor,
   sum_loss,

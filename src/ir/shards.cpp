@@ -21,7 +21,16 @@ struct Place {
   int local;
   int node;
 };
-Place place_of(const Mesh& mesh, int rank) { return {rank % mesh.ranks_per_node, rank / mesh.ranks_per_node}; }
+/// On the grid, where nodes stand as the mesh orders them.
+Place place_of(const Mesh& mesh, int rank) {
+  const int node = rank / mesh.ranks_per_node;
+  const auto& order = mesh.node_order;
+  const auto place = order.empty() ? node : std::ranges::find(order, node) - order.begin();
+  return {rank % mesh.ranks_per_node, static_cast<int>(place)};
+}
+int node_at(const Mesh& mesh, int place) {
+  return mesh.node_order.empty() ? place : mesh.node_order[static_cast<std::size_t>(place)];
+}
 
 Piece piece_of(std::int64_t num_elements, int num_ranks, int index) {
   const Chunk chunk = chunk_of(num_elements, num_ranks, index);
@@ -74,7 +83,8 @@ std::vector<int> ranks_between(const Mesh& mesh, const Factor& outer, const Fact
   std::vector<int> ranks;
   for (int n = 0; n < outer.nodes / inner.nodes; ++n) {
     for (int l = 0; l < outer.in_node / inner.in_node; ++l) {
-      ranks.push_back((first_node + n * inner.nodes) * mesh.ranks_per_node + first_local + l * inner.in_node);
+      ranks.push_back(node_at(mesh, first_node + n * inner.nodes) * mesh.ranks_per_node + first_local +
+                      l * inner.in_node);
     }
   }
   return ranks;

@@ -16,6 +16,7 @@
 
 #include "base/error.hpp"
 #include "ir/operator_splitting.hpp"
+#include "ir/shards.hpp"
 #include "lower/activations.hpp"
 #include "lower/builder.hpp"
 #include "lower/gathering.hpp"
@@ -61,7 +62,11 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   if (has_shards && whole_tensors && optimizer.gradients == "reduce_scatter") {
     refuse("optimizer.sharding = inter_tensor with gradients = reduce_scatter");
   }
-  if (plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
+  const bool leaf_first = plan.mesh.placement == "leaf-first";
+  if (!leaf_first && plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
+  if (leaf_first && plan.stages.count > 1) {
+    refuse(fmt::format("mesh.placement = leaf-first in {} stages", plan.stages.count));
+  }
   for (std::size_t o = 0; o < decisions.size(); ++o) {
     const OperatorDecision& d = decisions[o];
     const std::string& name = graph.operators[o].name;
@@ -90,6 +95,33 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
         refuse(fmt::format("{} beside {} in block {}", named(o), named(block.first_operator), block.name));
       }
     }
+  }
+}
+
+/// Everything that sharding moves is quantised, or the plan is not lowered: its name would promise more than it does.
+void refuse_what_is_not_quantized(const Plan& plan, const ModelGraph& graph,
+                                  const std::vector<OperatorDecision>& decisions) {
+  const Quantization& q = plan.quantization;
+  if (!q.any()) return;
+  const Factor grid = whole_grid(plan.mesh);
+  for (std::size_t o = 0; o < decisions.size(); ++o) {
+    const Factor& p = decisions[o].state.p;
+    const bool all_is_quantized = p.total() > 1 && (p == grid || q.gradients == "none");
+    if (graph.operators[o].parameters.empty() || all_is_quantized) continue;
+    const auto refuse = [&](const std::string& what) {
+      throw Unsupported(
+          fmt::format("plan `{}`: {}: {} cannot be lowered", plan.strategy, graph.operators[o].name, what));
+    };
+    if (p.total() == 1) {
+      refuse(
+          fmt::format("quantization = {{ weights = {}, gradients = {} }} with state p = 1x1, of which nothing is "
+                      "gathered,",
+                      q.weights, q.gradients));
+    }
+    refuse(
+        fmt::format("quantization.gradients = {} with state p = {} on {}, whose sum over the {} ranks with the same "
+                    "shard is not quantised,",
+                    q.gradients, to_string(p), to_string(grid), grid.total() / p.total()));
   }
 }
 
@@ -270,6 +302,7 @@ class StepLowering {
         gathering_.before_backward_of_block(*next, activations_.micro_batch());
       gathering_.before_backward(o, activations_.micro_batch());
       operators_.backward(graph_.operators[static_cast<std::size_t>(o)]);
+      parameters_.gradients().after_operator();
       gathering_.after_backward(o);
     }
   }
@@ -365,6 +398,7 @@ Program lower(const Plan& plan, const ModelGraph& graph, int rank, const Workspa
   verify(plan, graph);
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   refuse_what_is_missing(plan, split.graph, split.decisions);
+  refuse_what_is_not_quantized(plan, split.graph, split.decisions);
   return StepLowering(plan, split.graph, split.decisions, rank).run(workspace_bytes);
 }
 

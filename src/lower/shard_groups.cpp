@@ -37,6 +37,10 @@ ShardGroups::ShardGroups(const Plan& plan, std::span<const ParameterShard> shard
       continue;
     }
     set.parameter = group(f.p, one);
+    if (plan.quantization.gradients != "none") {
+      set.on_node = group({f.p.in_node, 1}, one);
+      set.across_nodes = group(f.p, {f.p.in_node, 1});
+    }
     set.spread = group(f.os, f.p);
     set.replicas = group(all, f.p);
     set.owners = group(all, f.os);
@@ -45,7 +49,8 @@ ShardGroups::ShardGroups(const Plan& plan, std::span<const ParameterShard> shard
     set.parameter_index = index_between(mesh, f.p, one, rank);
     set.num_spread = f.os.total() / f.p.total();
     set.spread_index = index_between(mesh, f.os, f.p, rank);
-    if (f.p_backward) {
+    if (f.p_backward && set.parameter >= 0) {
+      set.has_secondary = true;
       set.secondary = group(*f.p_backward, one);
       set.num_secondary = f.p_backward->total();
       set.secondary_index = index_between(mesh, *f.p_backward, one, rank);

@@ -39,6 +39,7 @@ struct PlanRequest {
   Plan base;  ///< mesh, batch, schedule.micro_batches, recompute, optimizer, dtypes, capacity and seed as the
               ///< experiment asks; strategy set
   std::map<std::string, OptionValue> options;  ///< every row of options(), defaults filled in
+  std::vector<int> leaf_of_node{};             ///< the switch that each node of the job hangs under; empty: unknown
   /// Predicts bytes and seconds of a plan with the costs that [planner] names, by simulation or by estimate: lowering
   /// is what takes the time, so formulas decide first and this has the last word. Null where nothing predicts.
   const Evaluate* evaluate = nullptr;
@@ -57,6 +58,8 @@ class Planner {
   /// Citation, stored in every result file.
   virtual std::string_view source() const = 0;
   virtual std::span<const OptionRow> options() const = 0;
+  /// It may be asked to choose the batch: base.global_batch is 0 then (train.global_batch = "planner").
+  virtual bool chooses_batch() const { return false; }
   /// @return a plan for which verify(plan, request.graph) holds; equal requests give equal plans.
   /// @throws Unsupported with the violated condition and its numbers.
   virtual Plan plan(const PlanRequest& request) const = 0;

@@ -9,7 +9,8 @@
 /// Symbols:    N ranks, M micro-batches, P parameters (elements), c and g bytes of a parameter and a gradient element.
 /// Decides:    mesh axes {data = N}; p = g = os = all ranks; states cut evenly; a recomputed block gathers again.
 /// Memory:     states a rank: (c + g + 12) P/N bytes with bf16 Adam, 16 P/N with f32, P/N rounded up a tensor; and
-///             what is gathered at a time.
+///             at most 2c n_b + 2g n_k: a layer of n_b elements gathered and the next one ahead of it, the gradient of
+///             an operator of n_k elements and one that is being scattered.
 /// Volume:     a rank and step: (N-1)/N M (2 cP + gP), 1.5 times `ddp`'s at M = 1 where c = g; one more cP where
 ///             blocks are recomputed; 2 (N-1)/N · 4 for the loss. An embedding's backward reads no weight and gathers
 ///             none.

@@ -1,6 +1,7 @@
 /// @file
-/// Time of AMSP's planner from request to plan: all legal factors of LLaMA-30B on the cluster a800-ib, by its analytic
-/// costs. `candidates` are the factors that it costs.
+/// Time from request to plan. AMSP: all legal factors of LLaMA-30B on the cluster a800-ib, by its analytic costs;
+/// `candidates` are the factors that it costs. OSDP: minGPT on the cluster titan-pcie, 4 slices, all batch sizes that
+/// fit 16 GB; `operators` as in table 1, `batches` for which something fits.
 ///
 ///   build/cpu/tests/bench_planners
 
@@ -16,14 +17,14 @@
 namespace strata {
 namespace {
 
-Cluster a800_ib() {
-  const std::string path = STRATA_SOURCE_DIR "/experiments/clusters/a800-ib.toml";
+Cluster cluster(const char* name) {
+  const std::string path = std::string(STRATA_SOURCE_DIR "/experiments/clusters/") + name + ".toml";
   std::ifstream stream(path);
   return parse_cluster({std::istreambuf_iterator<char>(stream), {}}, path);
 }
 
 void amsp(benchmark::State& state) {
-  const Cluster cluster = a800_ib();
+  const Cluster a800 = cluster("a800-ib");
   const ModelGraph graph = build_model({.name = "llama-30b"});
   const Planner& planner = find_planner("amsp");
   const int nodes = static_cast<int>(state.range(0)) / 8;
@@ -35,15 +36,40 @@ void amsp(benchmark::State& state) {
   base.schedule.micro_batches = 128 / nodes;
   base.recompute = Recompute::block;
   base.dtypes = {DType::bf16, DType::bf16};
-  base.device_capacity_bytes = cluster.device_memory_bytes;
+  base.device_capacity_bytes = a800.device_memory_bytes;
   std::map<std::string, OptionValue> options;
   for (const OptionRow& row : planner.options()) options.emplace(row.name, row.default_value);
   for (auto _ : state) {
-    benchmark::DoNotOptimize(planner.plan({.graph = graph, .cluster = cluster, .base = base, .options = options}));
+    benchmark::DoNotOptimize(planner.plan({.graph = graph, .cluster = a800, .base = base, .options = options}));
   }
   state.counters["candidates"] = static_cast<double>(legal_states({8, nodes}).size());
 }
 BENCHMARK(amsp)->Unit(benchmark::kMillisecond)->ArgName("ranks")->Arg(8)->Arg(64)->Arg(1024);
+
+void osdp(benchmark::State& state, const char* model, Recompute recompute) {
+  const Cluster titans = cluster("titan-pcie");
+  const ModelGraph graph = build_model({.name = model});
+  const Planner& planner = find_planner("osdp");
+  Plan base;
+  base.strategy = "osdp";
+  base.mesh.ranks_per_node = 8;
+  base.global_batch = 0;
+  base.recompute = recompute;
+  base.device_capacity_bytes = std::int64_t{16} << 30;
+  std::map<std::string, OptionValue> options;
+  for (const OptionRow& row : planner.options()) options.emplace(row.name, row.default_value);
+  Plan plan;
+  for (auto _ : state) {
+    plan = planner.plan({.graph = graph, .cluster = titans, .base = base, .options = options});
+  }
+  state.counters["operators"] = static_cast<double>(2 * graph.blocks.size() + 2);
+  state.counters["batches"] = static_cast<double>(plan.why.frontier.size());
+}
+BENCHMARK_CAPTURE(osdp, nd_98, "mingpt-nd-48x1024", Recompute::none)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(osdp, nd_194, "mingpt-nd-96x1024", Recompute::none)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(osdp, nd_194_recomputed, "mingpt-nd-96x1024", Recompute::block)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(osdp, ic_194, "mingpt-ic-96", Recompute::none)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(osdp, ic_194_recomputed, "mingpt-ic-96", Recompute::block)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace strata

@@ -17,6 +17,7 @@
 #include "exec/cpu/kernels/linear.hpp"
 #include "exec/cpu/kernels/optimizer.hpp"
 #include "exec/cpu/kernels/pooling.hpp"
+#include "exec/cpu/kernels/quantize.hpp"
 #include "exec/cpu/kernels/residual.hpp"
 #include "exec/cpu/kernels/rms_norm.hpp"
 #include "exec/cpu/kernels/rotary.hpp"
@@ -24,162 +25,7 @@
 
 namespace strata::cpu {
 
-std::span<std::byte> Arguments::workspace() const {
-  if (instruction_.workspace < 0) {
-    return {};
-  }
-  const Buffer& b = program_.buffers[static_cast<std::size_t>(instruction_.workspace)];
-  return {arena_ + b.offset_bytes, static_cast<std::size_t>(b.size_bytes())};
-}
-
 namespace {
-
-// ---- dims from attributes
-// --------------------------------------------------------------------------------------------
-
-/// Dtype of the operand that the kernels call "activation", and of parameter gradients where the kernel writes some.
-struct Types {
-  DType activation = DType::f32;
-  DType gradient = DType::f32;
-};
-
-/// A kernel's own numbers, apart from addresses: what both its call and its workspace need.
-class Shape {
- public:
-  Shape(const Program& program, const Instruction& in) : in_(in), program_(program) {}
-
-  LinearDims linear() const {
-    const bool weight_gradient = in_.kernel == Kernel::linear_backward_weight;
-    const std::size_t optional = weight_gradient ? in_.outputs.size() : in_.inputs.size();
-    return {.tokens = integer("rows"),
-            .in = integer("in"),
-            .out = integer("out"),
-            .row = row(),
-            .dtype = input(0),
-            .gradient_dtype = weight_gradient ? output(0) : input(0),
-            .bias = in_.kernel == Kernel::linear_forward ? optional == 3 : weight_gradient && optional == 2};
-  }
-  ConvolutionDims convolution() const {
-    const bool weight_gradient = in_.kernel == Kernel::convolution_backward_weight;
-    return {.images = integer("samples"),
-            .height = integer("height"),
-            .width = integer("width"),
-            .in = integer("in"),
-            .out = integer("out"),
-            .kernel_h = integer("kernel"),
-            .kernel_w = integer("kernel"),
-            .stride = integer("stride"),
-            .padding = integer("padding"),
-            .dtype = input(0),
-            .gradient_dtype = weight_gradient ? output(0) : input(0),
-            .bias = weight_gradient ? in_.outputs.size() == 2
-                                    : in_.kernel == Kernel::convolution_forward && in_.inputs.size() == 3};
-  }
-  LayerNormDims layer_norm() const {
-    return {.rows = integer("rows"),
-            .width = integer("width"),
-            .dtype = input(0),
-            .gradient_dtype = in_.kernel == Kernel::layer_norm_backward ? output(1) : DType::f32,
-            .epsilon = real("epsilon")};
-  }
-  RmsNormDims rms_norm() const {
-    return {.rows = integer("rows"),
-            .width = integer("width"),
-            .dtype = input(0),
-            .gradient_dtype = in_.kernel == Kernel::rms_norm_backward ? output(1) : DType::f32,
-            .epsilon = real("epsilon")};
-  }
-  BatchNormDims batch_norm() const {
-    const bool backward = in_.kernel == Kernel::batch_norm_backward;
-    return {.rows = integer("rows"),
-            .channels = integer("channels"),
-            .dtype = input(0),
-            .parameter_dtype = input(backward ? 2 : 1),
-            .gradient_dtype = backward ? output(1) : DType::f32,
-            .epsilon = real("epsilon")};
-  }
-  EmbeddingDims embedding() const {
-    const bool backward = in_.kernel == Kernel::embedding_backward;
-    const bool positions = backward ? in_.outputs.size() == 2 : in_.inputs.size() == 3;
-    const std::int64_t elements = !positions ? 0 : backward ? in_.outputs[1].num_elements : in_.inputs[2].num_elements;
-    return {.rows = integer("rows"),
-            .sequence = integer("sequence"),
-            .width = integer("width"),
-            .row = row(),
-            .vocabulary = integer("vocabulary"),
-            .num_positions = elements / integer("width"),
-            .dtype = input(1),
-            .gradient_dtype = backward ? output(0) : DType::f32};
-  }
-  MaxPoolDims max_pool() const {
-    return {.images = integer("samples"),
-            .height = integer("height"),
-            .width = integer("width"),
-            .channels = integer("channels"),
-            .kernel = integer("kernel"),
-            .stride = integer("stride"),
-            .padding = integer("padding"),
-            .dtype = input(0)};
-  }
-  AveragePoolDims average_pool() const {
-    return {.images = integer("samples"),
-            .positions = integer("height") * integer("width"),
-            .channels = integer("channels"),
-            .dtype = input(0)};
-  }
-  AttentionDims attention() const;
-  RotaryDims rotary() const;
-  bool accumulates(int output) const { return ((in_.attributes.integer_or("accumulate", 0) >> output) & 1) != 0; }
-  /// Weight and bias are written by one call: their first contribution is the same one.
-  bool accumulates_parameters(int first_output, int num_outputs) const {
-    for (int i = first_output; i < num_outputs; ++i) {
-      STRATA_INVARIANT(accumulates(i) == accumulates(first_output), in_.name + ": weight and bias accumulate together");
-    }
-    return accumulates(first_output);
-  }
-  std::int64_t integer(std::string_view key) const { return in_.attributes.integer(key); }
-  /// Elements from row to row of the activation of which a slice has some columns; 0: there is no slice.
-  std::int64_t row() const { return in_.attributes.integer_or("row", 0); }
-  /// Where the slice's columns of that activation begin.
-  std::byte* columns(std::byte* activation, DType dtype) const {
-    return activation + in_.attributes.integer_or("first_column", 0) * size_of(dtype);
-  }
-  float real(std::string_view key) const { return static_cast<float>(in_.attributes.real(key)); }
-  DType input(int i) const { return dtype(in_.inputs[static_cast<std::size_t>(i)]); }
-  DType output(int i) const { return dtype(in_.outputs[static_cast<std::size_t>(i)]); }
-
- private:
-  DType dtype(const Operand& operand) const { return program_.buffers[static_cast<std::size_t>(operand.buffer)].dtype; }
-  const Instruction& in_;
-  const Program& program_;
-};
-
-AttentionDims Shape::attention() const {
-  return {.batch = integer("samples"),
-          .seq = integer("sequence"),
-          .num_heads = integer("heads"),
-          .num_kv_heads = integer("kv_heads"),
-          .head_dim = integer("head_dim"),
-          .dtype = input(0),
-          .causal = integer("causal") != 0,
-          .dropout_probability = real("dropout"),
-          .first_sample = integer("first_sample")};
-}
-
-RotaryDims Shape::rotary() const {
-  return {.batch = integer("samples"),
-          .seq = integer("sequence"),
-          .num_heads = integer("heads") + integer("kv_heads"),
-          .num_copied_heads = integer("kv_heads"),
-          .head_dim = integer("head_dim"),
-          .dtype = input(0),
-          .theta = in_.attributes.real("theta")};
-}
-
-/// One sequence of random numbers an operator and step: the same in forward, recomputation and backward.
-RandomStream random_stream(std::uint64_t seed, std::uint64_t operator_stream, std::int64_t step) {
-  return {seed, operator_stream ^ (0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(step + 1))};
-}
 
 BoundKernel bind_load(const Arguments& a, InputSource& inputs) {
   const std::int64_t first = a.integer("first_sample");
@@ -267,6 +113,23 @@ BoundKernel bind_optimizer(const Arguments& a) {
   };
 }
 
+BoundKernel bind_quantized(const Arguments& a) {
+  const bool packs = a.instruction().kernel == Kernel::quantize;
+  const QuantizedDims d{.elements = a.integer("elements"),
+                        .chunk = a.integer("chunk"),
+                        .chunks = a.integer("chunks"),
+                        .block = a.integer("block"),
+                        .bits = static_cast<int>(a.integer("bits")),
+                        .dtype = packs ? a.input_dtype(0) : a.output_dtype(0)};
+  if (packs) {
+    return [=, nodes = a.integer("nodes"), x = a.input(0), packed = a.output_as<std::uint8_t>(0)](const StepContext&) {
+      quantize(d, nodes, x, packed);
+    };
+  }
+  return [=, pieces = a.integer("pieces"), packed = a.input_as<std::uint8_t>(0), y = a.output(0),
+          add = a.accumulates(0)](const StepContext&) { dequantize(d, pieces, packed, y, add); };
+}
+
 BoundKernel bind_dropout(const Arguments& a, std::uint64_t seed) {
   const auto call = a.instruction().kernel == Kernel::dropout_forward ? dropout_forward : dropout_backward;
   const std::uint64_t stream = stream_of(a.instruction().name);
@@ -281,7 +144,7 @@ BoundKernel bind_dropout(const Arguments& a, std::uint64_t seed) {
 }
 
 /// Kernels with dense operands: matrix products, convolutions and norms.
-BoundKernel bind_dense(const Arguments& a, const Shape& s) {
+BoundKernel bind_dense(const Arguments& a, const KernelDims& s) {
   const auto in0 = a.input(0);
   const auto in1 = a.input(1);
   const auto in2 = a.input(2);
@@ -396,7 +259,7 @@ Rows heads_of(std::byte* tensor, std::int64_t first, std::int64_t num_heads, con
 }
 
 /// Kernels along a sequence: rotation and attention, on a fused qkv.
-BoundKernel bind_sequence(const Arguments& a, const Shape& s, std::uint64_t seed) {
+BoundKernel bind_sequence(const Arguments& a, const KernelDims& s, std::uint64_t seed) {
   const Kernel kernel = a.instruction().kernel;
   if (kernel == Kernel::rotary_forward || kernel == Kernel::rotary_backward) {
     const RotaryDims d = s.rotary();
@@ -430,7 +293,7 @@ BoundKernel bind_sequence(const Arguments& a, const Shape& s, std::uint64_t seed
       };
 }
 
-BoundKernel bind_others(const Arguments& a, const Shape& s) {
+BoundKernel bind_others(const Arguments& a, const KernelDims& s) {
   const auto in0 = a.input(0);
   const auto in1 = a.input(1);
   const auto in2 = a.input(2);
@@ -470,7 +333,7 @@ BoundKernel bind_others(const Arguments& a, const Shape& s) {
 }  // namespace
 
 BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource& inputs, std::uint64_t seed) {
-  const Shape shape(program, a.instruction());
+  const KernelDims shape(program, a.instruction());
   switch (a.instruction().kernel) {
     case Kernel::none: throw InternalError("a collective is not a kernel");
     case Kernel::load_tokens:
@@ -480,6 +343,8 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource&
     case Kernel::sgd:
     case Kernel::sgd_momentum:
     case Kernel::adam: return bind_optimizer(a);
+    case Kernel::quantize:
+    case Kernel::dequantize: return bind_quantized(a);
     case Kernel::dropout_forward:
     case Kernel::dropout_backward: return bind_dropout(a, seed);
     case Kernel::rotary_forward:
@@ -523,7 +388,7 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource&
 }
 
 std::int64_t workspace_bytes(const Program& program, const Instruction& in) {
-  const Shape s(program, in);
+  const KernelDims s(program, in);
   switch (in.kernel) {
     case Kernel::load_images: {
       const Buffer& pixels = program.buffers[static_cast<std::size_t>(in.outputs[0].buffer)];

@@ -11,6 +11,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -99,6 +100,15 @@ struct Trained {
   std::int64_t touched_bytes = 0;
 };
 
+/// What a plan is trained on: the CPU, unless said otherwise.
+struct Backend {
+  WorkspaceBytes workspace_bytes = cpu::workspace_bytes;
+  std::function<std::unique_ptr<Executor>(const Program&, comm::Engine&, InputSource&, std::uint64_t seed)> executor =
+      [](const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed) {
+        return std::make_unique<cpu::CpuExecutor>(program, engine, inputs, seed);
+      };
+};
+
 struct Training {
   ModelGraph graph;
   Plan plan;                                     ///< as an experiment asks; mesh.ranks_per_node is set by train()
@@ -113,6 +123,7 @@ struct Training {
   int first_step = 0;  ///< steps are [first_step, steps)
   /// Before the first step and after the last one, before its epilogue: another run's states in, ours out. May be null.
   std::function<void(const Program&, Executor&)> before, after;
+  Backend backend{};
 };
 
 /// Completes the parameters of which this rank holds a shard (NaN elsewhere) by what others hold.
@@ -140,12 +151,13 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
   const int num_ranks = plan.mesh.num_ranks();
   Trained result;
   omp_set_num_threads(1);
-  result.program = lower(plan, training.graph, num_ranks == 1 ? 0 : world.rank(), cpu::workspace_bytes);
+  result.program = lower(plan, training.graph, num_ranks == 1 ? 0 : world.rank(), training.backend.workspace_bytes);
   CountedInputs inputs(training.vocabulary, training.classes);
   inputs.dyadic = training.dyadic;
   inputs.images = std::ranges::any_of(training.graph.tensors,
                                       [](const Tensor& tensor) { return tensor.role == TensorRole::image; });
-  cpu::CpuExecutor executor(result.program, engine, inputs, plan.seed);
+  const std::unique_ptr<Executor> made = training.backend.executor(result.program, engine, inputs, plan.seed);
+  Executor& executor = *made;
   executor.initialize();
   const auto collect = [&](std::map<std::string, std::vector<float>>& into) {
     for (std::size_t b = 0; b < result.program.buffers.size(); ++b) {

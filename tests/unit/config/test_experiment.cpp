@@ -51,7 +51,7 @@ ranks_per_node = 3
   EXPECT_EQ(experiment.name, "tiny");
   EXPECT_EQ(experiment.model.name, "gpt-nano");
   EXPECT_FALSE(experiment.model.layers.has_value());
-  EXPECT_EQ(experiment.train.global_batch, 8);
+  EXPECT_EQ(experiment.train.global_batch.samples, 8);
   EXPECT_EQ(experiment.train.optimizer, "adamw");
   EXPECT_EQ(std::get<std::int64_t>(experiment.strategy.options.at("slices")), 4);
   EXPECT_EQ(experiment.communication.emulated_alpha_us, 50.0);
@@ -154,6 +154,22 @@ TEST(ExperimentVerify, ConditionsBetweenOptions) {
   }
   EXPECT_NO_THROW(only_point(minimal, {"train.schedule=cosine", "train.steps=10"}));
   EXPECT_NO_THROW(only_point(minimal, {"train.global_batch=0", "train.global_batch_tokens=64"}));
+}
+
+TEST(ExperimentVerify, TheBatchIsANumberOrThePlanners) {
+  const Experiment planners = only_point(minimal, {"train.global_batch=planner"});
+  EXPECT_TRUE(planners.train.global_batch.is_planners);
+  EXPECT_THAT(to_text(planners), HasSubstr("global_batch = \"planner\""));
+  EXPECT_NE(point_id(planners), point_id(only_point(minimal)));
+  // A later word takes an earlier one back.
+  EXPECT_EQ(only_point(minimal, {"train.global_batch=planner", "train.global_batch=8"}).train.global_batch,
+            only_point(minimal).train.global_batch);
+  EXPECT_THAT(error_of([] { only_point(minimal, {"train.global_batch=planners"}); }),
+              HasSubstr("train.global_batch: a string where integer or \"planner\" is accepted"));
+  EXPECT_THAT(error_of([] {
+                only_point(minimal, {"train.global_batch=planner", "train.global_batch_tokens=64"});
+              }),
+              HasSubstr("exactly one of train.global_batch (samples, \"planner\")"));
 }
 
 TEST(ExperimentId, StaysWhatItIs) {

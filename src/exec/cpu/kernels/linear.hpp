@@ -13,20 +13,11 @@
 #include <span>
 
 #include "base/dtype.hpp"
+#include "exec/kernel_dims.hpp"
 
 namespace strata::cpu {
 
-struct LinearDims {
-  std::int64_t tokens = 0;            ///< rows of x and y
-  std::int64_t in = 0;                ///< columns of x
-  std::int64_t out = 0;               ///< columns of y
-  std::int64_t row = 0;               ///< elements from one row of x and dx to the next; 0: `in`, rows are contiguous
-  DType dtype = DType::f32;           ///< of x, W, b, y, dy and dx: f32 or bf16
-  DType gradient_dtype = DType::f32;  ///< of dW and db: f32, or bf16 where `dtype` is
-  bool bias = false;
-
-  bool operator==(const LinearDims&) const = default;
-};
+using strata::LinearDims;
 
 std::int64_t linear_forward_workspace_bytes(const LinearDims& dims, bool accumulate);
 std::int64_t linear_backward_input_workspace_bytes(const LinearDims& dims, bool accumulate);

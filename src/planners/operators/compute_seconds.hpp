@@ -1,0 +1,44 @@
+#pragma once
+
+/// @file
+/// b · γ of OSDP's formula: what a rank computes in a step, kernel by kernel, with the kernels that lowering would emit
+/// and the times of any cost model. No choice of states changes it.
+
+#include <cstdint>
+#include <vector>
+
+#include "cost/cost_model.hpp"
+#include "ir/model_graph.hpp"
+#include "ir/plan.hpp"
+#include "planners/operators/units.hpp"
+
+namespace strata {
+
+class ComputeSeconds {
+ public:
+  /// @param gathers of the plan: which operators run again. Everything given outlives this.
+  ComputeSeconds(const ModelGraph& graph, const Plan& plan, const std::vector<Gathers>& gathers,
+                 const CostModel& costs);
+
+  /// Forward, recomputation and backward of a micro-batch of @p samples a rank, one after another. Updates, additions
+  /// of two paths and the loss's sum are left out. @throws UserError where a profile lacks a kernel.
+  double of_micro_batch(std::int64_t samples) const;
+
+ private:
+  /// Operators with equal kernels.
+  struct Kind {
+    const Operator* op = nullptr;
+    int count = 0;
+    int recomputed = 0;
+  };
+  double operator_seconds(const Kind& kind, std::int64_t samples) const;
+  double kernel_seconds(const Operator& op, Kernel kernel, std::int64_t samples) const;
+
+  const ModelGraph& graph_;
+  DType compute_;
+  const CostModel& costs_;
+  std::vector<Kind> kinds_;
+  std::vector<int> num_readers_;  ///< by tensor
+};
+
+}  // namespace strata

@@ -1,0 +1,332 @@
+#include "planners/operators/mode.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "planners/operators/choices.hpp"
+#include "planners/operators/depth_first.hpp"
+#include "planners/operators/exact_search.hpp"
+#include "planners/operators/rules.hpp"
+#include "planners/sharding/mode.hpp"
+
+namespace strata {
+namespace {
+
+template <typename T>
+T option(const PlanRequest& request, const char* name) {
+  return std::get<T>(request.options.at(name));
+}
+
+std::string gib(std::int64_t bytes) {
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
+}
+
+/// A plan whose bytes were looked at moment by moment.
+struct Found {
+  BatchAnswer answer;
+  std::vector<int> choices;     ///< by unit
+  std::int64_t peak_bytes = 0;  ///< by closed form, then by the Program's account where there is one
+};
+
+class OperatorPlanner {
+ public:
+  OperatorPlanner(const PlanRequest& request, bool with_slices)
+      : request_(request),
+        plan_(sharded_plan(request, {})),
+        all_ranks_{plan_.mesh.ranks_per_node, plan_.mesh.nodes},
+        num_parts_(std::int64_t{plan_.mesh.num_ranks()} * plan_.schedule.micro_batches),
+        capacity_(plan_.device_capacity_bytes),
+        with_slices_(with_slices) {}
+
+  Plan run() {
+    const bool chooses_batch = plan_.global_batch == 0;
+    if (plan_.global_batch % num_parts_ != 0) {
+      throw Unsupported(fmt::format("{}: {} samples are not divisible by {} ranks × {} micro-batches", plan_.strategy,
+                                    plan_.global_batch, plan_.mesh.num_ranks(), plan_.schedule.micro_batches));
+    }
+    const bool offers_sdp = option<bool>(request_, "sdp");
+    if (offers_sdp) plan_.optimizer.gradients = "reduce_scatter";
+    if (capacity_ == 0) {
+      if (chooses_batch) {
+        throw Unsupported(fmt::format(
+            "{} on {} ranks: the planner chooses the batch, but nothing limits it: set resources.memory_gib, or name a "
+            "described cluster",
+            plan_.strategy, plan_.mesh.num_ranks()));
+      }
+      return std::move(plan_);  // replicated everywhere: nothing communicates less, and nothing has to be saved
+    }
+    const std::unique_ptr<CostModel> costs =
+        cost_model_of(request_, "leave resources.memory_gib unset, and every operator is replicated");
+    const std::int64_t slices = with_slices_ ? option<std::int64_t>(request_, "slices") : 0;
+    operators_ = std::make_unique<OperatorChoices>(
+        request_.graph, plan_, *costs,
+        ChoiceOptions{.granularity = parse_granularity(option<std::string>(request_, "granularity")),
+                      .slices = static_cast<int>(slices),
+                      .offers_sdp = offers_sdp,
+                      .paper = is_paper()});
+    exact_ = std::make_unique<ExactSearch>(operators_->problem());
+    samples_ = chooses_batch ? samples_that_may_fit() : std::vector<std::int64_t>{plan_.global_batch / num_parts_};
+
+    const std::optional<Found> best = search();
+    if (!best) refuse_capacity(chooses_batch);
+    plan_.global_batch = best->answer.samples * num_parts_;
+    plan_.operators = rules(best->choices);
+    explain(*best, chooses_batch);
+    return std::move(plan_);
+  }
+
+ private:
+  static constexpr std::size_t least_sharded_choice = 0;
+  std::size_t most_sharded_choice() const { return option<bool>(request_, "sdp") ? 2 : 1; }
+  const ChoiceProblem& problem() const { return operators_->problem(); }
+  bool is_paper() const { return option<std::string>(request_, "cost") == "paper"; }
+  std::vector<OperatorRule> rules(const std::vector<int>& choices) const {
+    return rules_of(*operators_, request_.graph, all_ranks_, choices);
+  }
+
+  /// 1, 2, 3, … as long as even the least that any plan needs fits.
+  std::vector<std::int64_t> samples_that_may_fit() const {
+    std::int64_t most = 0, step = 1;
+    const auto fits = [&](std::int64_t b) { return least_peak_bytes(problem(), b) <= capacity_; };
+    while (fits(most + step)) {
+      most += step;
+      step *= 2;
+    }
+    for (; step > 0; step /= 2) {
+      if (fits(most + step)) most += step;
+    }
+    std::vector<std::int64_t> all(static_cast<std::size_t>(most));
+    std::iota(all.begin(), all.end(), std::int64_t{1});
+    return all;
+  }
+
+  std::optional<BatchAnswer> solve(std::int64_t samples, std::int64_t capacity) {
+    if (option<std::string>(request_, "search") == "exact") return exact_->best(samples, capacity);
+    ChoiceProblem limited = problem();
+    limited.capacity_bytes = capacity;
+    const std::array one = {samples};
+    DepthFirstAnswer answer = search_depth_first(limited, one, option<std::int64_t>(request_, "dfs_nodes"));
+    if (answer.answers.empty()) return std::nullopt;
+    return std::move(answer.answers.front());
+  }
+
+  Found looked_at(BatchAnswer answer) const {
+    Found found{.answer = std::move(answer), .choices = {}};
+    found.choices = operators_->dealt(found.answer.counts);
+    found.peak_bytes = operators_->peak_bytes(found.choices, found.answer.samples);
+    return found;
+  }
+
+  /// Every operator by its choice number @p choice: the plans of ddp and of zero3.
+  Found pure(std::size_t choice, std::int64_t samples) const {
+    Counts counts;
+    for (const OperatorClass& c : problem().classes) {
+      counts.emplace_back(c.choices.size(), 0)[std::min(choice, c.choices.size() - 1)] = c.count;
+    }
+    return looked_at(evaluated(problem(), std::move(counts), samples));
+  }
+
+  /// The best for @p samples whose moments all fit. The search sees sums alone, which is never more than the moments
+  /// need: where they need more it is given less, by bisection, and the gap says what that may have cost.
+  std::optional<Found> fit(std::int64_t samples, std::int64_t capacity) {
+    const auto found_within = [&](std::int64_t of_sums) -> std::optional<Found> {
+      auto answer = solve(samples, of_sums);
+      return answer ? std::optional(looked_at(std::move(*answer))) : std::nullopt;
+    };
+    std::optional<Found> best = found_within(capacity);
+    if (!best) return std::nullopt;
+    const double bound = best->answer.seconds * (1.0 - best->answer.gap);
+    if (best->peak_bytes > capacity) best = bisected(found_within, samples, capacity, best->answer.peak_bytes);
+    // Of equals the plan without sharding: it hides more of its communication than the other.
+    constexpr double rounding = 1.0 + 1e-12;
+    for (const auto choice : {least_sharded_choice, most_sharded_choice()}) {
+      Found candidate = pure(choice, samples);
+      if (candidate.peak_bytes > capacity) continue;
+      const bool is_first = choice == least_sharded_choice;
+      const double limit = best ? best->answer.seconds * (is_first ? rounding : 1.0) : 0.0;
+      if (!best || candidate.answer.seconds < limit) best = std::move(candidate);
+    }
+    if (best) best->answer.gap = std::max(0.0, 1.0 - bound / best->answer.seconds);
+    return best;
+  }
+
+  template <typename FoundWithin>
+  std::optional<Found> bisected(const FoundWithin& found_within, std::int64_t samples, std::int64_t capacity,
+                                std::int64_t too_much) const {
+    std::int64_t low = least_peak_bytes(problem(), samples), high = too_much;
+    std::optional<Found> best = found_within(low);
+    if (!best || best->peak_bytes > capacity) return std::nullopt;
+    while (high - low > 1) {
+      const std::int64_t middle = std::midpoint(low, high);
+      std::optional<Found> found = found_within(middle);
+      if (found && found->peak_bytes <= capacity) {
+        low = middle;
+        best = std::move(found);
+      } else {
+        // Everything down to what that plan sums to is that plan.
+        high = found ? std::clamp(found->answer.peak_bytes, low + 1, middle) : middle;
+      }
+    }
+    return best;
+  }
+
+  /// The best over all batch sizes within @p capacity by closed form; fills the frontier.
+  std::optional<Found> best_within(std::int64_t capacity) {
+    frontier_.clear();
+    std::optional<Found> best;
+    for (const std::int64_t b : samples_) {
+      std::optional<Found> found = fit(b, capacity);
+      if (!found) continue;
+      frontier_.push_back(*found);
+      const double seconds = found->answer.seconds_per_sample();
+      if (!best || seconds <= best->answer.seconds_per_sample()) best = std::move(found);
+    }
+    return best;
+  }
+
+  /// The arena of the fullest rank; 0: nobody lowers here, or lowering refuses.
+  std::int64_t program_peak(const Found& found) const {
+    if (request_.evaluate == nullptr || is_paper()) return 0;
+    Plan plan = plan_;
+    plan.global_batch = found.answer.samples * num_parts_;
+    plan.operators = rules(found.choices);
+    return request_.evaluate->account(plan).peak_bytes;
+  }
+
+  /// The closed form decides; where the winner's Program needs more or less than it says, the capacity is moved by the
+  /// difference and the search repeated, until that finds nothing better.
+  std::optional<Found> search() {
+    std::optional<Found> best, found = best_within(capacity_);
+    std::vector<std::vector<int>> measured;
+    std::int64_t correction = 0;
+    while (found) {
+      const std::int64_t closed_form = found->peak_bytes;
+      const std::int64_t peak = program_peak(*found);
+      if (peak == 0) return found;
+      std::vector<int> seen = found->choices;
+      seen.push_back(static_cast<int>(found->answer.samples));
+      if (std::ranges::find(measured, seen) != measured.end()) break;
+      measured.push_back(std::move(seen));
+      found->peak_bytes = peak;
+      is_measured_ = true;
+      least_measured_ = std::min(least_measured_, peak);
+      const bool fits = peak <= capacity_;
+      const bool is_better = !best || found->answer.seconds_per_sample() < best->answer.seconds_per_sample();
+      if (fits && is_better) best = std::move(found);
+      // A plan that fits and leaves less room than was found before, or one that does not beside one that does: enough.
+      if ((fits && peak - closed_form >= correction && measured.size() > 1) || (!fits && best)) break;
+      correction = peak - closed_form;
+      found = best_within(capacity_ - correction);
+    }
+    return best;
+  }
+
+  std::string states_in_words(const BatchAnswer& answer) const {
+    int sharded = 0, sliced = 0, sdp = 0, all = 0;
+    const std::vector<int> choices = operators_->dealt(answer.counts);
+    for (std::size_t u = 0; u < choices.size(); ++u) {
+      const UnitChoice& choice = operators_->meaning(u, choices[u]);
+      ++all;
+      sliced += choice.slices > 0 ? 1 : 0;
+      sharded += choice.slices == 0 && choice.hold == Hold::zdp ? 1 : 0;
+      sdp += choice.hold == Hold::sdp ? 1 : 0;
+    }
+    std::string text = fmt::format("{} of {} operators ZDP, {} in slices", sharded, all, sliced);
+    return sdp == 0 ? text : text + fmt::format(", {} SDP", sdp);
+  }
+
+  std::string line_of(const Found& found) const {
+    const BatchAnswer& a = found.answer;
+    return fmt::format("b = {}: {:.6g} s a sample, {:.6g} s, {}, {}; gap {:.2g}", a.samples, a.seconds_per_sample(),
+                       a.seconds, gib(found.peak_bytes), states_in_words(a), a.gap);
+  }
+
+  void explain(const Found& best, bool chooses_batch) {
+    Why& why = plan_.why;
+    why.predicted_seconds = best.answer.seconds;
+    why.predicted_peak_bytes = best.peak_bytes;
+    const BatchAnswer replicated = evaluated(problem(), fastest(problem()), best.answer.samples);
+    const bool binds = best.answer.seconds > replicated.seconds;
+    why.binding = binds ? fmt::format("memory: {}; does not fit: all at their fastest: {:.6g} s, {}; gap {:.2g}",
+                                      gib(capacity_), replicated.seconds, gib(replicated.peak_bytes), best.answer.gap)
+                        : "nothing: the fastest choice of every operator fits";
+    why.binding += fmt::format("; bytes by {}", is_measured_ ? "the Program" : "closed form");
+    if (!chooses_batch) return;
+    const Found* runner_up = nullptr;
+    for (const Found& found : frontier_) {
+      why.frontier.push_back(line_of(found));
+      const double seconds = found.answer.seconds_per_sample();
+      if (found.answer.samples == best.answer.samples) continue;
+      if (runner_up == nullptr || seconds < runner_up->answer.seconds_per_sample()) runner_up = &found;
+    }
+    if (runner_up != nullptr) why.runner_up = line_of(*runner_up);
+  }
+
+  [[noreturn]] void refuse_capacity(bool chooses_batch) const {
+    const std::int64_t b = chooses_batch ? 1 : samples_.front();
+    std::int64_t needed = least_peak_bytes(problem(), b);
+    const BatchAnswer least = evaluated(problem(), least_resident(problem()), b);
+    needed = std::max(needed, operators_->peak_bytes(operators_->dealt(least.counts), b));
+    if (needed <= capacity_) needed = least_measured_;  // the Program's account refused what the closed form found
+    const std::vector<std::int64_t> fitting = samples_that_may_fit();
+    const std::string would_fit =
+        chooses_batch || fitting.empty() || fitting.back() >= b
+            ? fmt::format("{} would fit it", gib(needed))
+            : fmt::format("{} samples would fit, or {}", fitting.back() * num_parts_, gib(needed));
+    throw Unsupported(fmt::format(
+        "{} on {} ranks: nothing fits into a device memory of {} ({} bytes): with {} samples a rank even all operators "
+        "sharded need {}, {} bytes too much; of it states {}, the largest workspace {}, activations and their "
+        "gradients "
+        "{}; {}",
+        plan_.strategy, plan_.mesh.num_ranks(), gib(capacity_), capacity_, b, gib(needed), needed - capacity_,
+        gib(least.resident_bytes), gib(least.workspace_bytes),
+        gib(std::max<std::int64_t>(0, needed - least.resident_bytes - least.workspace_bytes)), would_fit));
+  }
+
+  const PlanRequest& request_;
+  Plan plan_;
+  Factor all_ranks_;
+  std::int64_t num_parts_;  ///< ranks × micro-batches
+  std::int64_t capacity_;
+  bool with_slices_;
+  bool is_measured_ = false;
+  std::int64_t least_measured_ = std::numeric_limits<std::int64_t>::max();
+  std::unique_ptr<OperatorChoices> operators_;
+  std::unique_ptr<ExactSearch> exact_;
+  std::vector<std::int64_t> samples_;
+  std::vector<Found> frontier_;
+};
+
+}  // namespace
+
+std::span<const OptionRow> operator_options(bool with_slices) {
+  static const std::array rows = {
+      OptionRow{"slices", std::int64_t{4}, ">= 0 and <= 64",
+                "parts of a linear's weight along its input, each with a mode of its own; 0: none"},
+      OptionRow{"granularity", std::string("block"), "block | linear",
+                "an operator is an attention or MLP block, the embedding or the head; or each linear"},
+      OptionRow{"sdp", false, "", "operators may also shard gradients and optimizer states alone"},
+      OptionRow{"search", std::string("exact"), "exact | dfs", "exact, or the paper's depth-first search"},
+      OptionRow{"dfs_nodes", std::int64_t{10'000'000}, ">= 1", "dfs: where the search of a batch size ends"},
+      OptionRow{"cost", std::string("analytic"), "paper | analytic | measured",
+                "where the planner takes times from; paper: its memory too, every workspace added up"},
+      overlap_option(),
+  };
+  return std::span(rows).subspan(with_slices ? 0 : 1);
+}
+
+Plan plan_by_operator(const PlanRequest& request, bool with_slices) {
+  return OperatorPlanner(request, with_slices).run();
+}
+
+}  // namespace strata

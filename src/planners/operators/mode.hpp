@@ -1,0 +1,20 @@
+#pragma once
+
+/// @file
+/// What `osdp` and `osdp-base` share: their options, and the way from a request to a plan.
+
+#include <span>
+
+#include "planners/planner.hpp"
+
+namespace strata {
+
+/// Options of both; those about slices are `osdp`'s alone.
+std::span<const OptionRow> operator_options(bool with_slices);
+
+/// The plan with the fewest seconds, or, where the batch is the planner's (base.global_batch = 0), the fewest seconds a
+/// sample. What the closed form of memory misses is made good by the Program's account of the winner, where the request
+/// has one. @throws Unsupported where nothing fits: which limit, how much is missing, what would fit.
+Plan plan_by_operator(const PlanRequest& request, bool with_slices);
+
+}  // namespace strata

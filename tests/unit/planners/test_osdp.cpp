@@ -1,0 +1,436 @@
+/// @file
+/// OSDP's modes: the operators of table 1, seconds and bytes against the Program that is lowered, what must hold of any
+/// plan at any capacity, and refusals.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "base/error.hpp"
+#include "lower/lower.hpp"
+#include "planners/operators/choices.hpp"
+#include "planners/operators/exact_search.hpp"
+#include "sharded.hpp"
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::int64_t gib = std::int64_t{1} << 30;
+
+const Cluster& titans() {
+  static const Cluster cluster = [] {
+    const std::string path = STRATA_SOURCE_DIR "/experiments/clusters/titan-pcie.toml";
+    std::ifstream stream(path);
+    return parse_cluster({std::istreambuf_iterator<char>(stream), {}}, path);
+  }();
+  return cluster;
+}
+
+/// fp32 on OSDP's server. @param samples of a rank; 0: the planner chooses.
+Plan asked(std::int64_t capacity_bytes, std::int64_t samples = 0, Recompute recompute = Recompute::none) {
+  Plan plan = asked_on({8, 1}, 1);
+  plan.dtypes = {DType::f32, DType::f32};
+  plan.global_batch = 8 * samples;
+  plan.device_capacity_bytes = capacity_bytes;
+  plan.recompute = recompute;
+  return plan;
+}
+
+Plan osdp(const ModelGraph& graph, const Plan& base, std::map<std::string, OptionValue> options = {},
+          const char* mode = "osdp") {
+  return planned(mode, graph, base, std::move(options), titans());
+}
+
+double samples_per_second(const Plan& plan) {
+  return static_cast<double>(plan.global_batch) / plan.why.predicted_seconds;
+}
+
+std::string refusal(const auto& call) {
+  try {
+    call();
+  } catch (const Unsupported& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// A model of table 1's shape that lowers in milliseconds.
+ModelGraph small(int layers, bool tied = false) {
+  ModelOptions options{.name = "gpt"};
+  options.layers = layers;
+  options.hidden = 256;
+  options.heads = 4;
+  options.vocabulary = 1000;
+  options.sequence_length = 64;
+  options.tied_head = tied;
+  return build_model(options);
+}
+
+TEST(OsdpUnits, EveryModelOfTableOneHasTwoOperatorsALayerAndTwo) {
+  int models = 0;
+  for (const Preset& preset : presets()) {
+    if (!preset.name.starts_with("mingpt-")) continue;
+    const ModelGraph graph = build_model({.name = preset.name});
+    const std::vector<OperatorUnit> units = operator_units(graph, Granularity::block);
+    EXPECT_EQ(units.size(), 2 * graph.blocks.size() + 2) << preset.name;
+    std::set<int> operators, parameters;
+    for (const OperatorUnit& unit : units) {
+      operators.insert(unit.operators.begin(), unit.operators.end());
+      for (const int p : unit.parameters) EXPECT_TRUE(parameters.insert(p).second);
+    }
+    EXPECT_EQ(operators.size(), graph.operators.size());
+    EXPECT_EQ(parameters.size(), graph.parameters.size());
+    ++models;
+  }
+  EXPECT_EQ(models, 10);
+}
+
+TEST(OsdpUnits, EachLinearWhereAskedAndATiedHeadIsTheEmbedding) {
+  EXPECT_EQ(operator_units(small(3), Granularity::linear).size(), 4U * 3 + 2);
+  EXPECT_EQ(operator_units(small(3, true), Granularity::block).size(), 2U * 3 + 1);
+  EXPECT_EQ(operator_units(build_model({.name = "mlp-tiny"}), Granularity::block).size(), 3U);
+  EXPECT_EQ(operator_units(build_model({.name = "vgg-nano"}), Granularity::block).size(), 11U);
+  EXPECT_THROW(parse_granularity("layer"), UserError);
+  // A projection between widths goes with the attention behind it.
+  const ModelGraph uneven = build_model({.name = "mingpt-ic-24"});
+  const std::vector<OperatorUnit> units = operator_units(uneven, Granularity::block);
+  EXPECT_EQ(units[1 + 2 * 12].patterns, (std::vector<std::string>{"resize", "attn.*"}));
+}
+
+/// ZeRO-3 as the modes make it.
+Plan all_sharded(Plan plan, const char* overlap) {
+  plan = planned("zero3", small(2), std::move(plan), {{"overlap", std::string(overlap)}}, titans());
+  return plan;
+}
+
+TEST(OsdpCosts, GathersAreTheProgramsGathers) {
+  for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+    for (const char* keep : {"regather", "keep"}) {
+      const ModelGraph graph = small(2);
+      Plan plan = all_sharded(asked(0, 1, recompute), "none");
+      plan.gathered_after_recompute = keep;
+      const Program program = lower(plan, graph, 0, [](const Program&, const Instruction&) { return 0; });
+      std::map<std::string, int> gathered, expected;
+      for (const Instruction& in : program.body) {
+        const bool is_gather = in.is_collective() && in.collective == Collective::all_gather;
+        if (is_gather && in.phase != Phase::update) ++gathered[in.name];
+      }
+      const std::vector<Gathers> gathers = gathers_of(graph, plan);
+      for (std::size_t o = 0; o < graph.operators.size(); ++o) {
+        for (std::size_t i = 0; i < graph.operators[o].parameters.size(); ++i) {
+          const int p = graph.operators[o].parameters[i];
+          expected[graph.parameters[static_cast<std::size_t>(p)].name] +=
+              i == 0 ? gathers[o].of_weight : gathers[o].of_others;
+        }
+      }
+      EXPECT_EQ(gathered, expected) << to_string(recompute) << " " << keep;
+    }
+  }
+}
+
+TEST(OsdpCosts, ComputeIsTheSumOfTheProgramsKernels) {
+  for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+    for (const char* model : {"gpt-nano", "llama-nano", "vgg-nano", "mlp-tiny"}) {
+      const ModelGraph graph = build_model({.name = model});
+      Plan plan = asked_on({1, 1}, 1);
+      plan.dtypes = {DType::f32, DType::f32};
+      plan.global_batch = 3;
+      plan.recompute = recompute;
+      plan.mesh.axes = {{"data", 1}};
+      const Program program = lower(plan, graph, 0, [](const Program&, const Instruction&) { return 0; });
+      for (const auto& costs : {paper_costs(titans()), analytic_costs(titans())}) {
+        double kernels = 0.0;
+        for (const Instruction& in : program.body) {
+          const bool of_an_operator =
+              in.phase == Phase::forward || in.phase == Phase::recompute ||
+              (in.phase == Phase::backward && in.kernel != Kernel::accumulate && in.kernel != Kernel::copy);
+          const bool loads =
+              in.kernel == Kernel::load_tokens || in.kernel == Kernel::load_images || in.kernel == Kernel::load_targets;
+          if (of_an_operator && !loads && !in.is_collective()) kernels += costs->kernel(program, in).seconds;
+        }
+        const ComputeSeconds compute(graph, plan, gathers_of(graph, plan), *costs);
+        EXPECT_NEAR(compute.of_micro_batch(3), kernels, 0.03 * kernels) << model << " " << to_string(recompute);
+      }
+    }
+  }
+}
+
+TEST(OsdpCosts, ThePapersRatiosOfZdpToDp) {
+  const ModelGraph graph = small(2);
+  for (const auto& [recompute, ratio] : {std::pair{Recompute::none, 1.5}, {Recompute::block, 2.0}}) {
+    const Plan plan = asked(gib, 1, recompute);
+    const auto costs = paper_costs(titans());
+    const OperatorChoices choices(graph, plan, *costs, {.slices = 0, .paper = true});
+    for (const OperatorClass& c : choices.problem().classes) {
+      ASSERT_EQ(c.choices.size(), 2U);
+      EXPECT_DOUBLE_EQ(c.choices[1].seconds / c.choices[0].seconds, ratio);
+    }
+  }
+}
+
+/// Above it by what the largest workspace, the head's in a model as small as this, adds to a moment that is not its
+/// own.
+TEST(OsdpMemory, IsTheProgramsOrALittleMore) {
+  ModelOptions options{.name = "gpt"};
+  options.layers = 6;
+  options.hidden = 512;
+  options.heads = 8;
+  options.vocabulary = 4000;
+  options.sequence_length = 256;
+  const ModelGraph graph = build_model(options);
+  const auto costs = analytic_costs(titans());
+  for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+    for (const char* overlap : {"none", "full"}) {
+      for (const double share : {0.0, 0.3, 0.7, 1.0}) {
+        const std::int64_t samples = 2;
+        Plan base = asked(0, samples, recompute);
+        base.overlap.bucket_bytes = 1 << 20;
+        Plan plan = planned("osdp-base", graph, base, {{"overlap", std::string(overlap)}}, titans());
+        const OperatorChoices choices(graph, plan, *costs, {.slices = 0});
+        const ChoiceProblem& problem = choices.problem();
+        const std::int64_t least = least_peak_bytes(problem, samples);
+        const std::int64_t most = evaluated(problem, fastest(problem), samples).peak_bytes;
+        base.device_capacity_bytes = least + std::llround(share * static_cast<double>(most - least)) + most / 50;
+        plan = planned("osdp-base", graph, base, {{"overlap", std::string(overlap)}}, titans());
+        const Program program = lower(plan, graph, 0, [](const Program&, const Instruction&) { return 0; });
+        const auto peak = static_cast<double>(memory_peak(program).total_bytes);
+        const auto predicted = static_cast<double>(plan.why.predicted_peak_bytes);
+        EXPECT_LE(predicted, static_cast<double>(base.device_capacity_bytes));
+        EXPECT_GE(predicted, 0.97 * peak) << to_string(recompute) << " " << overlap << " " << share;
+        EXPECT_LE(predicted, 1.25 * peak) << to_string(recompute) << " " << overlap << " " << share;
+      }
+    }
+  }
+}
+
+TEST(OsdpPlans, WithoutALimitThePlanIsDdps) {
+  const ModelGraph graph = build_model({.name = "mingpt-nd-48x1024"});
+  for (const std::int64_t capacity : {std::int64_t{0}, 1000 * gib}) {
+    const Plan plan = osdp(graph, asked(capacity, 2));
+    const Plan ddp = planned("ddp", graph, asked(capacity, 2), {}, titans());
+    const auto ours = resolve(plan, graph), theirs = resolve(ddp, graph);
+    for (std::size_t o = 0; o < ours.size(); ++o) {
+      EXPECT_EQ(ours[o].state, theirs[o].state);
+      EXPECT_LE(ours[o].slices, 1);
+    }
+    EXPECT_EQ(plan.global_batch, 16);
+  }
+}
+
+TEST(OsdpPlans, TheLeastCapacityShardsEverything) {
+  const ModelGraph graph = build_model({.name = "mingpt-ic-24"});
+  Plan base = asked(1, 1, Recompute::block);
+  const Factor all{8, 1};
+  const auto least_of = [&](const char* mode, int slices) {
+    const Plan shape = planned(mode, graph, asked(0, 1, Recompute::block), {}, titans());
+    const auto costs = analytic_costs(titans());
+    const OperatorChoices choices(graph, shape, *costs, {.slices = slices});
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (const std::int64_t only : {0, 1}) {  // whole, or in slices
+      std::vector<int> sharded;
+      for (std::size_t u = 0; u < choices.units().size(); ++u) {
+        const auto& all_choices = choices.problem().classes[static_cast<std::size_t>(choices.classes()[u])].choices;
+        sharded.push_back(only == 0 ? 1 : static_cast<int>(all_choices.size()) - 1);
+      }
+      least = std::min(least, choices.peak_bytes(sharded, 1));
+    }
+    return least;
+  };
+  base.device_capacity_bytes = least_of("osdp-base", 0);
+  const auto expect_all_sharded = [&](const Plan& plan) {
+    const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+    for (std::size_t o = 0; o < decisions.size(); ++o) {
+      if (graph.operators[o].parameters.empty()) continue;
+      EXPECT_EQ(decisions[o].state, (StateFactors{.p = all, .g = all, .os = all})) << graph.operators[o].name;
+      for (const std::string& slice : decisions[o].slice_state) EXPECT_EQ(slice, "zdp");
+    }
+  };
+  expect_all_sharded(osdp(graph, base, {}, "osdp-base"));
+  --base.device_capacity_bytes;
+  EXPECT_THAT(refusal([&] { osdp(graph, base, {}, "osdp-base"); }), HasSubstr("1 bytes too much"));
+  // Slices need less: the same capacity fits them, and theirs shards every slice.
+  EXPECT_NO_THROW(osdp(graph, base));
+  base.device_capacity_bytes = least_of("osdp", 4);
+  expect_all_sharded(osdp(graph, base));
+}
+
+TEST(OsdpPlans, MoreChoicesAndMoreMemoryAreNeverSlower) {
+  for (const char* model : {"mingpt-nd-48x1024", "mingpt-ws-2x6144", "mingpt-ic-24"}) {
+    const ModelGraph graph = build_model({.name = model});
+    for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+      double last = 0.0;
+      int plans = 0;
+      for (const std::int64_t capacity : {6, 8, 16, 40}) {
+        const Plan base = asked(capacity * gib, 0, recompute);
+        double ours = 0.0;
+        try {
+          const Plan plan = osdp(graph, base);
+          EXPECT_NO_THROW(verify(plan, graph));
+          EXPECT_EQ(parse_plan(to_text(plan), "plan.toml"), plan);
+          EXPECT_LE(plan.why.predicted_peak_bytes, base.device_capacity_bytes);
+          ours = samples_per_second(plan);
+          ++plans;
+        } catch (const Unsupported&) {
+        }
+        double whole = 0.0;
+        try {
+          whole = samples_per_second(osdp(graph, base, {}, "osdp-base"));
+        } catch (const Unsupported&) {
+        }
+        // All replicated and all sharded, each with its own best batch.
+        double pure = 0.0;
+        const Plan shape = osdp(graph, asked(0, 1, recompute), {}, "osdp-base");
+        const auto costs = analytic_costs(titans());
+        const OperatorChoices choices(graph, shape, *costs, {.slices = 0});
+        for (const int choice : {0, 1}) {
+          const std::vector<int> same(choices.units().size(), choice);
+          Counts counts;
+          for (const OperatorClass& c : choices.problem().classes) {
+            counts.emplace_back(c.choices.size(), 0)[static_cast<std::size_t>(choice)] = c.count;
+          }
+          for (std::int64_t b = 1; choices.peak_bytes(same, b) <= base.device_capacity_bytes; ++b) {
+            pure = std::max(pure, 8.0 / evaluated(choices.problem(), counts, b).seconds_per_sample());
+          }
+        }
+        EXPECT_GE(ours, whole * (1.0 - 1e-9)) << model << " " << capacity;
+        EXPECT_GE(whole, pure * (1.0 - 1e-9)) << model << " " << capacity;
+        EXPECT_GE(ours, last * (1.0 - 1e-9)) << model << " " << capacity;
+        last = ours;
+      }
+      EXPECT_GT(plans, 0) << model;
+    }
+  }
+}
+
+TEST(OsdpPlans, RulesSayWhatWasChosen) {
+  const ModelGraph graph = build_model({.name = "mingpt-nd-48x1024"});
+  const Plan plan = osdp(graph, asked(8 * gib, 1));
+  const Factor all{8, 1};
+  int sharded = 0, sliced = 0;
+  const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+  for (std::size_t o = 0; o < decisions.size(); ++o) {
+    const OperatorDecision& d = decisions[o];
+    sharded += d.state.p == all ? 1 : 0;
+    if (d.slices == 0) continue;
+    EXPECT_EQ(graph.operators[o].kind, OperatorKind::linear);
+    EXPECT_EQ(d.slices, 4);
+    ASSERT_EQ(d.slice_state.size(), 4U);
+    EXPECT_EQ(d.slice_state.front(), "zdp");
+    ++sliced;
+  }
+  EXPECT_GT(sharded + sliced, 0);
+  EXPECT_LT(sharded, static_cast<int>(decisions.size()));
+  EXPECT_EQ(plan.gathered_after_recompute, "regather");
+  EXPECT_LT(plan.operators.size(), 20U);  // ranges of blocks, not a row an operator
+  EXPECT_THAT(plan.why.binding, HasSubstr("memory: 8.00 GiB"));
+}
+
+TEST(OsdpPlans, ThePapersSearchFindsTheSame) {
+  const ModelGraph graph = small(2);
+  const auto costs = paper_costs(titans());
+  for (const char* cost : {"paper", "analytic"}) {
+    for (const std::int64_t mib : {12, 16, 20, 24, 32}) {
+      Plan base = asked(mib << 20, 1);
+      base.overlap.bucket_bytes = 1 << 20;
+      const auto plan = [&](const char* search) {
+        return osdp(graph, base, {{"search", std::string(search)}, {"cost", std::string(cost)}});
+      };
+      const std::string refused = refusal([&] { plan("exact"); });
+      EXPECT_EQ(refusal([&] { plan("dfs"); }), refused);
+      if (!refused.empty()) continue;
+      EXPECT_NEAR(plan("dfs").why.predicted_seconds, plan("exact").why.predicted_seconds,
+                  1e-9 * plan("exact").why.predicted_seconds);
+    }
+  }
+}
+
+/// So many bytes, and 10 MiB for every replicated operator.
+class MadeUpAccount final : public Evaluate {
+ public:
+  MadeUpAccount(const ModelGraph& graph, std::int64_t bytes) : graph_(graph), bytes_(bytes) {}
+  Evaluation operator()(const Plan&) const override { return {}; }
+  Evaluation account(const Plan& plan) const override {
+    const std::vector<OperatorDecision> decisions = resolve(plan, graph_);
+    std::int64_t states = 0;
+    for (std::size_t o = 0; o < decisions.size(); ++o) {
+      const bool replicated = !graph_.operators[o].parameters.empty() && decisions[o].state.p.total() == 1;
+      states += replicated ? 10 << 20 : 0;
+    }
+    return {.peak_bytes = bytes_ + states};
+  }
+
+ private:
+  const ModelGraph& graph_;
+  std::int64_t bytes_;
+};
+
+TEST(OsdpPlans, TheProgramsAccountHasTheLastWord) {
+  const ModelGraph graph = build_model({.name = "mingpt-nd-48x1024"});
+  const Planner& planner = find_planner("osdp-base");
+  std::map<std::string, OptionValue> options;
+  for (const OptionRow& row : planner.options()) options.emplace(row.name, row.default_value);
+  Plan base = asked(8 * gib, 1);
+  base.strategy = "osdp-base";
+  const auto plan_with = [&](std::int64_t bytes) {
+    const MadeUpAccount account(graph, bytes);
+    const Plan plan =
+        planner.plan({.graph = graph, .cluster = titans(), .base = base, .options = options, .evaluate = &account});
+    EXPECT_EQ(plan.why.predicted_peak_bytes, account.account(plan).peak_bytes);
+    EXPECT_LE(plan.why.predicted_peak_bytes, base.device_capacity_bytes);
+    EXPECT_THAT(plan.why.binding, HasSubstr("bytes by the Program"));
+    return plan;
+  };
+  // The less room the Program leaves, the slower.
+  const Plan roomy = plan_with(2 * gib), tight = plan_with(7 * gib);
+  const Plan by_closed_form = osdp(graph, asked(8 * gib, 1), {}, "osdp-base");
+  EXPECT_LT(roomy.why.predicted_seconds, by_closed_form.why.predicted_seconds);
+  EXPECT_GT(tight.why.predicted_seconds, roomy.why.predicted_seconds);
+  EXPECT_THAT(refusal([&] { plan_with(9 * gib); }), HasSubstr("bytes too much"));
+}
+
+TEST(OsdpPlans, TheFrontierHasEveryBatch) {
+  const ModelGraph graph = build_model({.name = "mingpt-nd-48x1024"});
+  const Plan plan = osdp(graph, asked(16 * gib, 0, Recompute::block));
+  ASSERT_FALSE(plan.why.frontier.empty());
+  for (std::size_t i = 0; i < plan.why.frontier.size(); ++i) {
+    EXPECT_THAT(plan.why.frontier[i], testing::StartsWith(fmt::format("b = {}: ", i + 1)));
+  }
+  EXPECT_EQ(plan.global_batch % 8, 0);
+  EXPECT_FALSE(plan.why.runner_up.empty());
+  EXPECT_TRUE(osdp(graph, asked(16 * gib, 1, Recompute::block)).why.frontier.empty());
+}
+
+TEST(OsdpRefuses, SaysWhichLimitWhatIsMissingAndWhatWouldFit) {
+  const ModelGraph graph = build_model({.name = "mingpt-nd-96x1536"});
+  const std::string text = refusal([&] { osdp(graph, asked(2 * gib)); });
+  EXPECT_THAT(text, HasSubstr("osdp on 8 ranks: nothing fits into a device memory of 2.00 GiB (2147483648 bytes)"));
+  EXPECT_THAT(text, HasSubstr("with 1 samples a rank"));
+  EXPECT_THAT(text, HasSubstr("bytes too much; of it states "));
+  EXPECT_THAT(text, HasSubstr("would fit"));
+  EXPECT_THAT(refusal([&] { osdp(graph, asked(24 * gib, 64, Recompute::block)); }),
+              HasSubstr(" samples would fit, or "));
+  EXPECT_THAT(refusal([&] { osdp(graph, asked(0)); }), HasSubstr("nothing limits it: set resources.memory_gib"));
+  Plan odd = asked(24 * gib, 1);
+  odd.global_batch = 9;
+  EXPECT_THAT(refusal([&] { osdp(graph, odd); }), HasSubstr("9 samples are not divisible by 8 ranks"));
+  EXPECT_THAT(refusal([&] { planned("osdp", graph, asked(24 * gib, 1), {}, Cluster{}); }),
+              HasSubstr("needs memory_bandwidth_bytes_per_second"));
+}
+
+TEST(OsdpPlans, SdpIsOfferedWhereAsked) {
+  const ModelGraph graph = build_model({.name = "mingpt-nd-48x1024"});
+  const Plan base = asked(14 * gib, 1);
+  const Plan with = osdp(graph, base, {{"sdp", true}}), without = osdp(graph, base);
+  EXPECT_LE(with.why.predicted_seconds, without.why.predicted_seconds * (1.0 + 1e-9));
+  EXPECT_EQ(with.optimizer.gradients, "reduce_scatter");
+  for (const OperatorDecision& d : resolve(without, graph)) EXPECT_EQ(d.state.p, d.state.os);
+}
+
+}  // namespace
+}  // namespace strata
