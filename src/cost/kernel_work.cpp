@@ -66,6 +66,12 @@ KernelShape kernel_shape(const Program& program, const Instruction& instruction)
       if (contains(size_keys, entry.key)) shape.sizes.push_back(static_cast<double>(*integer));
       // Slices of a linear add to what the first one writes: in products of any size that is no other kernel.
       if (entry.key == "accumulate" && instruction.kernel == Kernel::linear_forward) continue;
+      // Whether the bias is added to is nothing beside the product.
+      if (entry.key == "accumulate" && instruction.kernel == Kernel::linear_backward_weight &&
+          instruction.outputs.size() == 2) {
+        shape.kind += fmt::format(" accumulate={}", (*integer & 1) != 0 ? 3 : 0);
+        continue;
+      }
       if (contains(variant_keys, entry.key)) shape.kind += fmt::format(" {}={}", entry.key, *integer);
     } else if (entry.key == "dropout" && std::get<double>(entry.value) > 0.0) {
       shape.kind += " dropout";

@@ -109,7 +109,7 @@ class Splitting {
         if (!is_matrix && index == 0) part.parameters.push_back(first_part_[static_cast<std::size_t>(p)]);
       }
       if (!decision.slice_state.empty()) {
-        decided.state = slice_factors(plan_.mesh, decision.slice_state[static_cast<std::size_t>(index)]);
+        decided.slice_state = {decision.slice_state[static_cast<std::size_t>(index)]};
       }
     }
     split_.graph.operators.push_back(std::move(part));
@@ -146,6 +146,17 @@ StateFactors slice_factors(const Mesh& mesh, std::string_view word) {
   if (word == "sdp") return {.p = {}, .g = all, .os = all};
   if (word == "zdp") return {.p = all, .g = all, .os = all};
   throw InternalError(fmt::format("no such mode of a slice: {}", word));
+}
+
+StateFactors state_of(const Mesh& mesh, const OperatorDecision& decision, const Parameter& parameter) {
+  const bool has_own = !parameter.columns.is_whole() && !decision.slice_state.empty();
+  return has_own ? slice_factors(mesh, decision.slice_state.front()) : decision.state;
+}
+
+bool is_sharded(const Mesh& mesh, const OperatorDecision& decision) {
+  return decision.state.os.total() > 1 || std::ranges::any_of(decision.slice_state, [&](const std::string& word) {
+           return slice_factors(mesh, word).os.total() > 1;
+         });
 }
 
 SplitModel split_operators(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions) {

@@ -33,13 +33,19 @@ inline bool is_last(const ColumnBlock& columns) { return columns.first + columns
 /// How a slice in mode @p word ("dp" | "sdp" | "zdp") is held over all ranks of @p mesh.
 StateFactors slice_factors(const Mesh& mesh, std::string_view word);
 
+/// By operator of a split graph: a slice's columns are held in the one mode that slice_state names, where it names one;
+/// all that is not cut, as the bias, in the operator's state.
+StateFactors state_of(const Mesh& mesh, const OperatorDecision& decision, const Parameter& parameter);
+/// Whether anything of the operator is sharded.
+bool is_sharded(const Mesh& mesh, const OperatorDecision& decision);
+
 struct SplitModel {
   ModelGraph graph;
-  std::vector<OperatorDecision> decisions;  ///< by operator of `graph`; none of them has slices
+  std::vector<OperatorDecision> decisions;  ///< by operator of `graph`, see state_of(); none of them has slices
 };
 
-/// @param decisions of the plan, by operator of @p graph. A slice takes its mode from slice_state, where there is none
-/// the operator's state; the bias is with the first slice. Operators without parameters have nothing to cut.
+/// @param decisions of the plan, by operator of @p graph. The bias is with the first slice. Operators without
+/// parameters have nothing to cut.
 /// @throws Unsupported naming an operator with parameters that is neither a linear nor an embedding, or has fewer
 /// columns than slices.
 SplitModel split_operators(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions);

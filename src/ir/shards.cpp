@@ -12,6 +12,7 @@
 
 #include "base/collective.hpp"
 #include "base/error.hpp"
+#include "ir/operator_splitting.hpp"
 
 namespace strata {
 namespace {
@@ -124,8 +125,9 @@ std::vector<ParameterShard> shards_of(const Plan& plan, const ModelGraph& graph,
   std::vector<ParameterShard> shards(graph.parameters.size());
   for (std::size_t o = 0; o < graph.operators.size(); ++o) {
     for (const int p : graph.operators[o].parameters) {
-      check_nested(plan, graph.operators[o], decisions[o].state);
-      shards[static_cast<std::size_t>(p)].factors = decisions[o].state;
+      const StateFactors state = state_of(plan.mesh, decisions[o], graph.parameters[static_cast<std::size_t>(p)]);
+      check_nested(plan, graph.operators[o], state);
+      shards[static_cast<std::size_t>(p)].factors = state;
     }
   }
   constexpr Factor one{};

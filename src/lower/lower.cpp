@@ -52,14 +52,14 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   }
   if (plan.schedule.sub_batches != 1) refuse(fmt::format("schedule.sub_batches = {}", plan.schedule.sub_batches));
   if (plan.schedule.cross_pass) refuse("schedule.cross_pass = true");
-  const bool is_sharded =
-      std::ranges::any_of(decisions, [](const OperatorDecision& d) { return d.state.os.total() > 1; });
+  const bool has_shards =
+      std::ranges::any_of(decisions, [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); });
   const OptimizerPlan& optimizer = plan.optimizer;
   const bool whole_tensors = optimizer.sharding == "inter_tensor";
-  if (is_sharded && (whole_tensors != (optimizer.spread == "broadcast"))) {
+  if (has_shards && (whole_tensors != (optimizer.spread == "broadcast"))) {
     refuse(fmt::format("optimizer.sharding = {} with spread = {}", optimizer.sharding, optimizer.spread));
   }
-  if (is_sharded && whole_tensors && optimizer.gradients == "reduce_scatter") {
+  if (has_shards && whole_tensors && optimizer.gradients == "reduce_scatter") {
     refuse("optimizer.sharding = inter_tensor with gradients = reduce_scatter");
   }
   const bool leaf_first = plan.mesh.placement == "leaf-first";
@@ -74,7 +74,10 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
       if (f.total() != 1)
         refuse(fmt::format("{}: state {} = {} in {} stages", name, what, to_string(f), plan.stages.count));
     };
-    if (plan.stages.count > 1) sharded("os", d.state.os);
+    if (plan.stages.count > 1) {
+      sharded("os", d.state.os);
+      for (const std::string& word : d.slice_state) sharded("os", slice_factors(plan.mesh, word).os);
+    }
     if (d.state.walks) refuse(name + ": state walks");
     if (d.layout) refuse(name + ": a layout");
     if (d.algorithm != MatmulAlgorithm::local) refuse(fmt::format("{}: algorithm = {}", name, to_string(d.algorithm)));

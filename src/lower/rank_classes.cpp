@@ -89,10 +89,14 @@ std::string leaves(const Plan& plan, std::span<const StateFactors> states, std::
   return text;
 }
 
-std::vector<StateFactors> different_states(std::span<const OperatorDecision> decisions) {
+std::vector<StateFactors> different_states(const Mesh& mesh, const SplitModel& split) {
   std::vector<StateFactors> states;
-  for (const OperatorDecision& d : decisions) {
-    if (std::ranges::find(states, d.state) == states.end()) states.push_back(d.state);
+  for (std::size_t o = 0; o < split.decisions.size(); ++o) {
+    for (const int p : split.graph.operators[o].parameters) {
+      const StateFactors state =
+          state_of(mesh, split.decisions[o], split.graph.parameters[static_cast<std::size_t>(p)]);
+      if (std::ranges::find(states, state) == states.end()) states.push_back(state);
+    }
   }
   return states;
 }
@@ -168,15 +172,15 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
 
 RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<const int> leaf_of_node) {
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
-  const bool is_sharded =
-      std::ranges::any_of(split.decisions, [](const OperatorDecision& d) { return d.state.os.total() > 1; });
+  const bool has_shards =
+      std::ranges::any_of(split.decisions, [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); });
   RankClasses classes;
   std::map<std::string, int> known;
-  const std::vector<StateFactors> states = different_states(split.decisions);
+  const std::vector<StateFactors> states = different_states(plan.mesh, split);
   for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
     std::string text = signature(plan, rank);
-    if (is_sharded) text += shard_sizes(plan, split.graph, split.decisions, rank);
-    if (is_sharded && !leaf_of_node.empty()) text += leaves(plan, states, leaf_of_node, rank);
+    if (has_shards) text += shard_sizes(plan, split.graph, split.decisions, rank);
+    if (has_shards && !leaf_of_node.empty()) text += leaves(plan, states, leaf_of_node, rank);
     const auto [found, is_new] = known.try_emplace(std::move(text), static_cast<int>(classes.representatives.size()));
     if (is_new) classes.representatives.push_back(rank);
     classes.class_of_rank.push_back(found->second);

@@ -40,7 +40,7 @@ class Zero3 final : public Planner {
   std::span<const OptionRow> options() const override {
     static const std::array rows = {
         overlap_option(),
-        OptionRow{"slices", std::int64_t{0}, ">= 0",
+        OptionRow{"slices", std::int64_t{0}, ">= 0 and <= 1048576",
                   "linears are cut into so many slices along their input, gathered one after another (OSDP); 0: none"}};
     return rows;
   }

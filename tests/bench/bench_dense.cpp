@@ -126,7 +126,7 @@ std::vector<Row> linear_rows(DType dtype, Memory& memory) {
                       auto* dbias = memory.tensor(dims.gradient_dtype, dims.out);
                       auto workspace = memory.take(linear_backward_weight_workspace_bytes(dims, false));
                       return [=] {
-                        linear_backward_weight(dims, dy, x, dweight, dims.bias ? dbias : nullptr, false, workspace);
+                        linear_backward_weight(dims, dy, x, dweight, dims.bias ? dbias : nullptr, {}, workspace);
                       };
                     }});
   }

@@ -114,7 +114,7 @@ Case linear(DType dtype) {
   Workspace for_input(cpu::linear_backward_input_workspace_bytes(dims, false));
   cpu::linear_backward_input(dims, dy, weight, c.output("dx", {33, 65}), false, for_input.span());
   Workspace for_weight(cpu::linear_backward_weight_workspace_bytes(dims, false));
-  cpu::linear_backward_weight(dims, dy, x, c.f32_output("dweight", {31, 65}), c.f32_output("dbias", {31}), false,
+  cpu::linear_backward_weight(dims, dy, x, c.f32_output("dweight", {31, 65}), c.f32_output("dbias", {31}), {},
                               for_weight.span());
   return c;
 }

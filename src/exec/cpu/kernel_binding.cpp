@@ -163,8 +163,10 @@ BoundKernel bind_dense(const Arguments& a, const KernelDims& s) {
         linear_backward_input(d, in0, in1, dx, add, workspace);
       };
     case Kernel::linear_backward_weight:
-      return [=, d = s.linear(), x = s.columns(in0, s.input(0)), add = s.accumulates_parameters(0, num_outputs)](
-                 const StepContext&) { linear_backward_weight(d, in1, x, out0, out1, add, workspace); };
+      return [=, d = s.linear(), x = s.columns(in0, s.input(0)),
+              add = LinearAccumulate{s.accumulates(0), s.accumulates(1)}](const StepContext&) {
+        linear_backward_weight(d, in1, x, out0, out1, add, workspace);
+      };
     case Kernel::convolution_forward:
       return [=, d = s.convolution()](const StepContext&) { convolution_forward(d, in0, in1, in2, out0, workspace); };
     case Kernel::convolution_backward_input:

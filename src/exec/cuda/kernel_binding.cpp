@@ -162,7 +162,7 @@ BoundKernel bind_linear(const Program& program, const Arguments& a, const Kernel
       operands.a = dims.columns(a.input(0), d.dtype);
       operands.b = a.input(1);
       operands.out_dtype = d.gradient_dtype;
-      operands.accumulate = dims.accumulates_parameters(0, a.num_outputs());
+      operands.accumulate = dims.accumulates(0);
       break;
     default: throw InternalError("not a linear kernel");
   }
@@ -170,7 +170,7 @@ BoundKernel bind_linear(const Program& program, const Arguments& a, const Kernel
   if (a.instruction().kernel != Kernel::linear_backward_weight || !d.bias) {
     return [product](const StepContext&, cudaStream_t stream) { product->run(stream); };
   }
-  return [=, dy = a.input(1), dbias = a.output(1), add = operands.accumulate,
+  return [=, dy = a.input(1), dbias = a.output(1), add = dims.accumulates(1),
           partials = floats(workspace.subspan(for_product.size()))](const StepContext&, cudaStream_t stream) {
     product->run(stream);
     column_sums(d.dtype, dy, d.tokens, d.out, d.gradient_dtype, dbias, add, partials, stream);

@@ -99,8 +99,8 @@ struct Layer {
     linear_backward_input(dims, dy.data(), weight.data(), dx.data(), accumulate, for_input.span());
     EXPECT_TRUE(for_input.guard_intact());
     Workspace for_weight(linear_backward_weight_workspace_bytes(dims, accumulate));
-    linear_backward_weight(dims, dy.data(), x.data(), dweight.data(), dims.bias ? dbias.data() : nullptr, accumulate,
-                           for_weight.span());
+    linear_backward_weight(dims, dy.data(), x.data(), dweight.data(), dims.bias ? dbias.data() : nullptr,
+                           {accumulate, accumulate}, for_weight.span());
     EXPECT_TRUE(for_weight.guard_intact());
   }
 };
@@ -172,6 +172,7 @@ TEST(Linear, SlicesAlongTheInputAddUp) {
       Tensor dweight(gradient_dtype, layer.dweight.size());
       const auto expected_dx = layer.expected_dx(accumulate);
       const auto expected_dweight = layer.expected_dweight(false);
+      const auto expected_dbias = layer.expected_dbias(true);
       for (int s = 0; s < 4; ++s) {
         LinearDims dims = layer.dims;
         dims.in = cuts[s + 1] - cuts[s];
@@ -192,7 +193,7 @@ TEST(Linear, SlicesAlongTheInputAddUp) {
         Workspace for_weight(linear_backward_weight_workspace_bytes(dims, false));
         Tensor slice(gradient_dtype, weight.size());
         linear_backward_weight(dims, layer.dy.data(), columns(layer.x), slice.data(),
-                               s == 0 ? layer.dbias.data() : nullptr, false, for_weight.span());
+                               s == 0 ? layer.dbias.data() : nullptr, {false, true}, for_weight.span());
         EXPECT_TRUE(forward.guard_intact() && for_input.guard_intact() && for_weight.guard_intact());
         for (std::int64_t i = 0; i < slice.size(); ++i) {
           dweight.set(i / dims.in * dims.row + cuts[s] + i % dims.in, slice.at(i));
@@ -205,6 +206,7 @@ TEST(Linear, SlicesAlongTheInputAddUp) {
       EXPECT_LT(relative_error(layer.dx.values(), expected_dx), tolerance(dtype));
       EXPECT_LT(relative_error(dweight.values(), expected_dweight), tolerance(gradient_dtype));
       if (gradient_dtype == DType::f32) {
+        EXPECT_EQ(layer.dbias.values(), expected_dbias) << "the bias is added to, the weight is written";
         EXPECT_EQ(dweight.values(), expected_dweight);
       }
     }
@@ -236,9 +238,8 @@ TEST(Linear, RefusesASmallWorkspaceAndBadTypes) {
   Workspace workspace(linear_backward_weight_workspace_bytes(dims, false));
   ASSERT_GT(workspace.span().size(), 64U);
   const auto small = workspace.span().first(workspace.span().size() - 64);
-  EXPECT_THROW(
-      linear_backward_weight(dims, layer.dy.data(), layer.x.data(), layer.dweight.data(), nullptr, false, small),
-      InternalError);
+  EXPECT_THROW(linear_backward_weight(dims, layer.dy.data(), layer.x.data(), layer.dweight.data(), nullptr, {}, small),
+               InternalError);
   EXPECT_THROW(linear_forward_workspace_bytes({.tokens = 0, .in = 3, .out = 2}, false), InternalError);
   EXPECT_THROW(linear_forward_workspace_bytes({.tokens = 2, .in = 3, .out = 2, .dtype = DType::i32}, false),
                InternalError);

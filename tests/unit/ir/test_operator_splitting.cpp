@@ -132,7 +132,7 @@ TEST(OperatorSplitting, ASliceIsAnOperatorWithItsColumnsAndItsMode) {
   const ModelGraph graph = tied_graph();
   const Factor all{4, 1};
   const StateFactors zdp{.p = all, .g = all, .os = all};
-  const Plan plan = plan_of({{.match = "*", .state = zdp},
+  const Plan plan = plan_of({{.match = "*", .state = StateFactors{.p = {}, .g = all, .os = all}},
                              {.match = "block[1].fc", .slices = 3, .slice_state = {"zdp", "dp", "sdp"}},
                              {.match = "block[0].relu", .slices = 5}});
   const SplitModel model = split(plan, graph);
@@ -156,7 +156,12 @@ TEST(OperatorSplitting, ASliceIsAnOperatorWithItsColumnsAndItsMode) {
     EXPECT_EQ(weight.whole(), "block[1].fc.weight");
     EXPECT_EQ(weight.shape, (std::vector<std::int64_t>{10, sizes[s]}));
     EXPECT_EQ(weight.columns, *columns_of(op));
-    EXPECT_EQ(model.decisions[5 + s].state, modes[s]);
+    EXPECT_EQ(state_of(plan.mesh, model.decisions[5 + s], weight), modes[s]);
+    if (s == 0) {
+      const Parameter& bias = model.graph.parameters[static_cast<std::size_t>(op.parameters[1])];
+      EXPECT_EQ(state_of(plan.mesh, model.decisions[5], bias), modes[2]) << "as the operator";
+    }
+    EXPECT_TRUE(is_sharded(plan.mesh, model.decisions[5 + s]));
     EXPECT_EQ(model.decisions[5 + s].slices, 0);
   }
   EXPECT_EQ(columns_of(model.graph.operators[2]), std::nullopt);

@@ -205,11 +205,11 @@ void linear_backward_input(const LinearDims& dims, const void* dy, const void* w
 }
 
 void linear_backward_weight(const LinearDims& dims, const void* dy, const void* x, void* dweight, void* dbias,
-                            bool accumulate, std::span<std::byte> workspace) {
+                            const LinearAccumulate& accumulate, std::span<std::byte> workspace) {
   check(dims);
-  multiply(backward_weight_product(dims, accumulate), dims.dtype, packed, dy, x, nullptr, dweight, workspace);
+  multiply(backward_weight_product(dims, accumulate.weight), dims.dtype, packed, dy, x, nullptr, dweight, workspace);
   if (dims.bias) {
-    column_sums(dy, dims.dtype, dims.tokens, dims.out, dbias, dims.gradient_dtype, accumulate);
+    column_sums(dy, dims.dtype, dims.tokens, dims.out, dbias, dims.gradient_dtype, accumulate.bias);
   }
 }
 

@@ -33,8 +33,14 @@ void linear_forward(const LinearDims& dims, const void* x, const void* weight, c
 void linear_backward_input(const LinearDims& dims, const void* dy, const void* weight, void* dx, bool accumulate,
                            std::span<std::byte> workspace);
 
+/// Which parameter gradients are added to what is there: not always both, where the bias is held otherwise.
+struct LinearAccumulate {
+  bool weight = false;
+  bool bias = false;
+};
+
 /// dW[out,in] (+)= dyᵀ · x, and db[out] (+)= column sums of dy where dims.bias (null otherwise).
 void linear_backward_weight(const LinearDims& dims, const void* dy, const void* x, void* dweight, void* dbias,
-                            bool accumulate, std::span<std::byte> workspace);
+                            const LinearAccumulate& accumulate, std::span<std::byte> workspace);
 
 }  // namespace strata::cpu
