@@ -145,18 +145,44 @@ std::vector<std::int64_t> own_bytes(const Plan& plan, const ModelGraph& graph,
   return bytes;
 }
 
+std::vector<int> coordinates_off_data(const Mesh& mesh, int rank) {
+  std::vector<int> coordinates;
+  for (const MeshAxis& axis : mesh.axes) {
+    if (axis.name != "data") coordinates.push_back(coordinate(mesh, axis.name, rank));
+  }
+  return coordinates;
+}
+
+std::vector<StateFactors> distinct_states(std::span<const OperatorDecision> decisions) {
+  std::vector<StateFactors> states;
+  for (const OperatorDecision& decision : decisions) {
+    if (std::ranges::find(states, decision.state) == states.end()) states.push_back(decision.state);
+  }
+  return states;
+}
+
 }  // namespace
 
 std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const std::vector<std::size_t> order = in_backward_order(split.graph);
+  const std::vector<StateFactors> states = distinct_states(split.decisions);
   struct Most {
     std::int64_t bytes = -1;
     int rank = 0;
   };
-  std::map<std::string, std::vector<Most>> by_class;  // by moment
+  std::map<std::vector<int>, std::vector<Most>> by_place;  // by moment
+  std::set<std::vector<int>> seen;
   for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
-    std::vector<Most>& most = by_class[signature(plan, rank)];
+    const std::vector<int> place = coordinates_off_data(plan.mesh, rank);
+    std::vector<int> shards = place;
+    for (const StateFactors& state : states) {
+      shards.push_back(index_between(plan.mesh, state.p, {}, rank));
+      shards.push_back(index_between(plan.mesh, state.os, state.p, rank));
+      if (state.p_backward) shards.push_back(index_between(plan.mesh, *state.p_backward, {}, rank));
+    }
+    if (!seen.insert(std::move(shards)).second) continue;  // an earlier rank holds the same
+    std::vector<Most>& most = by_place[place];
     const std::vector<std::int64_t> bytes = own_bytes(plan, split.graph, split.decisions, order, rank);
     most.resize(bytes.size());
     for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -164,7 +190,7 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
     }
   }
   std::set<int> ranks;
-  for (const auto& [_, most] : by_class) {
+  for (const auto& [_, most] : by_place) {
     for (const Most& m : most) ranks.insert(m.rank);
   }
   return {ranks.begin(), ranks.end()};

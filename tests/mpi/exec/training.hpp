@@ -21,6 +21,7 @@
 #include "comm/world.hpp"
 #include "exec/cpu/cpu_executor.hpp"
 #include "exec/cpu/kernel_binding.hpp"
+#include "ir/training_state.hpp"
 #include "lower/lower.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
@@ -111,7 +112,9 @@ struct Backend {
 
 struct Training {
   ModelGraph graph;
-  Plan plan;                                     ///< as an experiment asks; mesh.ranks_per_node is set by train()
+  Plan plan;                                     ///< as an experiment asks; train() sets the mesh
+  int nodes = 1;                                 ///< over which several ranks are spread evenly
+  Cluster cluster{};                             ///< what planners may ask about the machine
   std::map<std::string, OptionValue> options{};  ///< of the mode, where they differ from its defaults
   int steps = 1;
   double learning_rate = 0.25;
@@ -143,6 +146,19 @@ inline void join_shards(const ModelGraph& graph, std::map<std::string, std::vect
         if (std::isnan(held->second[i])) held->second[i] = other[i];
       }
     }
+  }
+}
+
+/// The weights that kernels read where those are not the values that are updated, by training.initial.
+inline void set_weights(const Training& training, const Program& program, Executor& executor) {
+  for (const int b : weight_buffers(program)) {
+    const Buffer& buffer = program.buffers[static_cast<std::size_t>(b)];
+    const auto parameter = std::ranges::find(training.graph.parameters, buffer.name, &Parameter::name);
+    std::vector<float> whole(static_cast<std::size_t>(parameter->num_elements()));
+    training.initial(buffer.name, whole);
+    executor.write(b, 0,
+                   std::span(whole).subspan(static_cast<std::size_t>(buffer.parameter_begin),
+                                            static_cast<std::size_t>(buffer.num_elements)));
   }
 }
 
@@ -186,6 +202,7 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
     if (num_ranks > 1) join_shards(training.graph, into, world);
   };
   collect(result.initial);
+  if (training.initial) set_weights(training, result.program, executor);
   if (training.before) training.before(result.program, executor);
   for (int step = training.first_step; step < training.steps; ++step) {
     result.last_step = executor.step({.step = step, .learning_rate = training.learning_rate});
@@ -203,9 +220,9 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
 inline Plan plan_of(const Training& training, const std::string& mode, int num_ranks) {
   Plan base = training.plan;
   base.strategy = mode;
-  base.mesh.ranks_per_node = num_ranks;
-  const Cluster cluster;
-  PlanRequest request{.graph = training.graph, .cluster = cluster, .base = base, .options = {}};
+  base.mesh.nodes = num_ranks > 1 ? training.nodes : 1;
+  base.mesh.ranks_per_node = num_ranks / base.mesh.nodes;
+  PlanRequest request{.graph = training.graph, .cluster = training.cluster, .base = base, .options = {}};
   for (const OptionRow& row : find_planner(mode).options()) {
     const std::string name(row.name);
     const auto given = training.options.find(name);
