@@ -186,8 +186,10 @@ class SweepReader {
 TomlValue override_value(const std::string& key, const std::string& text) {
   const Option* option = find_option(key);
   const bool quoted = !text.empty() && (text.front() == '"' || text.front() == '\'');
-  if (option != nullptr && type_name(*option) == "string" && !quoted) {
-    return {text, 0};
+  if (option != nullptr && !quoted) {
+    const std::string_view type = type_name(*option);
+    // A string, or the word of an `integer or "planner"`.
+    if (type == "string" || type.find(fmt::format("\"{}\"", text)) != std::string_view::npos) return {text, 0};
   }
   try {
     return parse_toml_value(text, fmt::format("--set {}", key));

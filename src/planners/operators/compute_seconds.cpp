@@ -121,9 +121,11 @@ ComputeSeconds::ComputeSeconds(const ModelGraph& graph, const Plan& plan, const 
 }
 
 double ComputeSeconds::of_micro_batch(std::int64_t samples) const {
-  double seconds = 0.0;
-  for (const Kind& kind : kinds_) seconds += operator_seconds(kind, samples);
-  return seconds;
+  const auto [place, is_new] = known_.try_emplace(samples, 0.0);
+  if (is_new) {
+    for (const Kind& kind : kinds_) place->second += operator_seconds(kind, samples);
+  }
+  return place->second;
 }
 
 double ComputeSeconds::operator_seconds(const Kind& kind, std::int64_t samples) const {

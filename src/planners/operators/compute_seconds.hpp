@@ -5,6 +5,7 @@
 /// and the times of any cost model. No choice of states changes it.
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "cost/cost_model.hpp"
@@ -38,7 +39,8 @@ class ComputeSeconds {
   DType compute_;
   const CostModel& costs_;
   std::vector<Kind> kinds_;
-  std::vector<int> num_readers_;  ///< by tensor
+  std::vector<int> num_readers_;                  ///< by tensor
+  mutable std::map<std::int64_t, double> known_;  ///< by samples: a search asks again and again
 };
 
 }  // namespace strata

@@ -143,29 +143,37 @@ std::optional<std::int64_t> resident_capacity(const ChoiceProblem& problem, cons
 }  // namespace
 
 class ExactSearch::Tables {
+  struct Pair {
+    double seconds = infinity;
+    std::size_t a = 0, b = 0;
+  };
+
  public:
   Tables(const ChoiceProblem& problem, const ExactOptions& options)
       : problem_(problem), options_(options), levels_(levels_of(problem)), sums_(levels_.size()) {}
 
   std::optional<BatchAnswer> best(std::int64_t samples, std::int64_t capacity_bytes) {
-    double least_seconds = infinity, bound = infinity;
+    double bound = infinity;
     bool coarse = false;
-    std::optional<BatchAnswer> best;
+    Pair best;
+    const LevelSums* level_of_best = nullptr;
     for (std::size_t l = 0; l < levels_.size(); ++l) {
       const auto capacity = resident_capacity(problem_, levels_[l], samples, capacity_bytes);
       if (!capacity) continue;
       const double level_bound = levels_[l].relaxation.at(*capacity);
       bound = std::min(bound, level_bound);
-      if (level_bound >= least_seconds) continue;
+      if (level_bound >= best.seconds) continue;
       if (!sums_[l]) sums_[l] = build(levels_[l]);
       coarse = coarse || sums_[l]->coarse;
       const auto pair = best_pair(*sums_[l], *capacity);
-      if (!pair || pair->seconds >= least_seconds) continue;
-      least_seconds = pair->seconds;
-      best = evaluated(problem_, counts_of(*sums_[l], *pair), samples);
+      if (!pair || pair->seconds >= best.seconds) continue;
+      best = *pair;
+      level_of_best = &*sums_[l];
     }
-    if (best && coarse) best->gap = std::max(0.0, (least_seconds - bound) / best->seconds);
-    return best;
+    if (level_of_best == nullptr) return std::nullopt;
+    BatchAnswer answer = evaluated(problem_, counts_of(*level_of_best, best), samples);
+    if (coarse) answer.gap = std::max(0.0, (best.seconds - bound) / answer.seconds);
+    return answer;
   }
 
  private:
@@ -235,10 +243,6 @@ class ExactSearch::Tables {
     return half;
   }
 
-  struct Pair {
-    double seconds = infinity;
-    std::size_t a = 0, b = 0;
-  };
   static std::optional<Pair> best_pair(const LevelSums& level, std::int64_t capacity) {
     const ParetoFront& a = level.a.sums.back();
     const ParetoFront& b = level.b.sums.back();

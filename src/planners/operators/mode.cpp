@@ -208,6 +208,7 @@ class OperatorPlanner {
   std::optional<Found> search() {
     std::optional<Found> best, found = best_within(capacity_);
     std::vector<std::vector<int>> measured;
+    std::vector<Found> best_frontier;
     std::int64_t correction = 0;
     while (found) {
       const std::int64_t closed_form = found->peak_bytes;
@@ -222,12 +223,17 @@ class OperatorPlanner {
       least_measured_ = std::min(least_measured_, peak);
       const bool fits = peak <= capacity_;
       const bool is_better = !best || found->answer.seconds_per_sample() < best->answer.seconds_per_sample();
-      if (fits && is_better) best = std::move(found);
+      if (fits && is_better) {
+        best = std::move(found);
+        for (Found& each : frontier_) each.peak_bytes += peak - closed_form;
+        best_frontier = frontier_;
+      }
       // A plan that fits and leaves less room than was found before, or one that does not beside one that does: enough.
       if ((fits && peak - closed_form >= correction && measured.size() > 1) || (!fits && best)) break;
       correction = peak - closed_form;
       found = best_within(capacity_ - correction);
     }
+    frontier_ = std::move(best_frontier);
     return best;
   }
 
@@ -304,7 +310,7 @@ class OperatorPlanner {
   std::unique_ptr<OperatorChoices> operators_;
   std::unique_ptr<ExactSearch> exact_;
   std::vector<std::int64_t> samples_;
-  std::vector<Found> frontier_;
+  std::vector<Found> frontier_;  ///< by batch size; bytes as those of the answer are known
 };
 
 }  // namespace

@@ -164,7 +164,7 @@ TEST(ExperimentVerify, TheBatchIsANumberOrThePlanners) {
   // A later word takes an earlier one back.
   EXPECT_EQ(only_point(minimal, {"train.global_batch=planner", "train.global_batch=8"}).train.global_batch,
             only_point(minimal).train.global_batch);
-  EXPECT_THAT(error_of([] { only_point(minimal, {"train.global_batch=planners"}); }),
+  EXPECT_THAT(error_of([] { only_point(minimal, {"train.global_batch=\"planners\""}); }),
               HasSubstr("train.global_batch: a string where integer or \"planner\" is accepted"));
   EXPECT_THAT(error_of([] {
                 only_point(minimal, {"train.global_batch=planner", "train.global_batch_tokens=64"});
