@@ -26,3 +26,33 @@ target_include_directories(bench_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(bench_cuda PRIVATE strata_flags strata_exec_cuda strata_lower strata_planners strata_models strata_comm
                       OpenMP::OpenMP_CXX)
 add_dependencies(tier_cuda bench_cuda)
+
+# The same kernels, bindings and executor on the CPU (emulation/emulation.hpp): these run everywhere.
+set(emulated ${CMAKE_BINARY_DIR}/generated/emulated)
+file(GLOB kernels CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/exec/cuda/kernels/*.cu
+     ${PROJECT_SOURCE_DIR}/src/exec/cuda/kernels/*.cuh)
+set(translated)
+foreach(kernel IN LISTS kernels)
+  string(REGEX REPLACE "\\.cu$" ".cpp" to ${emulated}/${kernel})
+  get_filename_component(folder ${to} DIRECTORY)
+  file(MAKE_DIRECTORY ${folder})
+  add_custom_command(OUTPUT ${to} VERBATIM DEPENDS ${PROJECT_SOURCE_DIR}/src/${kernel} cuda/emulation/translate.py
+    COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/cuda/emulation/translate.py ${PROJECT_SOURCE_DIR}/src/${kernel} ${to})
+  list(APPEND translated ${to})
+endforeach()
+add_library(cuda_emulation STATIC ${translated} cuda/emulation/emulation.cpp cuda/emulation/libraries.cpp)
+foreach(file IN ITEMS check device_arena kernel_binding cuda_executor)
+  target_sources(cuda_emulation PRIVATE ${PROJECT_SOURCE_DIR}/src/exec/cuda/${file}.cpp)
+endforeach()
+target_include_directories(cuda_emulation BEFORE PUBLIC ${emulated} ${CMAKE_CURRENT_SOURCE_DIR})
+target_include_directories(cuda_emulation SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
+target_link_libraries(cuda_emulation PUBLIC strata_exec)
+# Contraction would round otherwise than the kernels' own fused operations; what a .cu file may leave unused is nvcc's to say.
+target_compile_options(cuda_emulation PRIVATE -O2 -ffp-contract=off -w)
+
+add_executable(cuda.emulated_operators cuda/test_operators.cpp)
+target_link_libraries(cuda.emulated_operators PRIVATE strata_flags cuda_emulation GTest::gtest_main)
+target_compile_options(cuda.emulated_operators PRIVATE -O1 -Wno-maybe-uninitialized)
+add_dependencies(tier_cuda cuda.emulated_operators)
+gtest_discover_tests(cuda.emulated_operators TEST_PREFIX emulated_cuda. DISCOVERY_TIMEOUT 60
+                     PROPERTIES LABELS cuda TIMEOUT 240)
