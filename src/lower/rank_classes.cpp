@@ -153,20 +153,12 @@ std::vector<int> coordinates_off_data(const Mesh& mesh, int rank) {
   return coordinates;
 }
 
-std::vector<StateFactors> distinct_states(std::span<const OperatorDecision> decisions) {
-  std::vector<StateFactors> states;
-  for (const OperatorDecision& decision : decisions) {
-    if (std::ranges::find(states, decision.state) == states.end()) states.push_back(decision.state);
-  }
-  return states;
-}
-
 }  // namespace
 
 std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const std::vector<std::size_t> order = in_backward_order(split.graph);
-  const std::vector<StateFactors> states = distinct_states(split.decisions);
+  const std::vector<StateFactors> states = different_states(plan.mesh, split);
   struct Most {
     std::int64_t bytes = -1;
     int rank = 0;
