@@ -17,6 +17,13 @@ class DepthFirst {
       operators_.insert(operators_.end(), static_cast<std::size_t>(problem.classes[c].count), c);
       counts_.emplace_back(problem.classes[c].choices.size(), 0);
     }
+    rest_.resize(operators_.size() + 1);
+    for (std::size_t i = operators_.size(); i-- > 0;) {
+      const std::vector<Choice>& choices = problem.classes[operators_[i]].choices;
+      rest_[i].resident_bytes =
+          rest_[i + 1].resident_bytes + std::ranges::min(choices, {}, &Choice::resident_bytes).resident_bytes;
+      rest_[i].seconds = rest_[i + 1].seconds + std::ranges::min(choices, {}, &Choice::seconds).seconds;
+    }
   }
 
   void run() { visit(0, 0, 0, 0.0); }
@@ -27,8 +34,10 @@ class DepthFirst {
  private:
   void visit(std::size_t depth, std::int64_t resident, std::int64_t workspace, double seconds) {
     if (--nodes_left_ < 0) return;
-    if (seconds >= least_seconds_) return;
-    if (problem_.peak_bytes(resident, workspace, samples_) > problem_.capacity_bytes) return;
+    const Choice& rest = rest_[depth];
+    if (seconds + rest.seconds >= least_seconds_) return;
+    const std::int64_t least_peak = problem_.peak_bytes(resident + rest.resident_bytes, workspace, samples_);
+    if (least_peak > problem_.capacity_bytes) return;
     if (depth == operators_.size()) {
       least_seconds_ = seconds;
       best_ = counts_;
@@ -48,6 +57,7 @@ class DepthFirst {
   std::int64_t samples_;
   std::int64_t nodes_left_;
   std::vector<std::size_t> operators_;  ///< class of each
+  std::vector<Choice> rest_;            ///< by depth: the least that operators from there on take, one by one
   Counts counts_, best_;
   double least_seconds_ = std::numeric_limits<double>::infinity();
 };

@@ -2,8 +2,11 @@
 
 /// @file
 /// OSDP's own search (algorithm 1): for b = 1, 2, 3, … a depth-first search over the choices of each operator, one
-/// after the other, that turns back where memory is already over the limit or time over the best so far; it ends with
-/// the first b for which nothing fits. Operators of one shape are not counted but enumerated.
+/// after the other, that turns back where memory is over the limit or time over the best so far; it ends with the first
+/// b for which nothing fits. Operators of one shape are not counted but enumerated.
+///
+/// Differs: both limits count the least that the operators still to come take. Without that a search that replicates
+/// the first operators until memory is full finds no plan at all of a hundred operators.
 
 #include <cstdint>
 #include <span>

@@ -89,6 +89,7 @@ class OperatorPlanner {
   static constexpr std::size_t least_sharded_choice = 0;
   std::size_t most_sharded_choice() const { return option<bool>(request_, "sdp") ? 2 : 1; }
   const ChoiceProblem& problem() const { return operators_->problem(); }
+  bool is_exact() const { return option<std::string>(request_, "search") == "exact"; }
   bool is_paper() const { return option<std::string>(request_, "cost") == "paper"; }
   std::vector<OperatorRule> rules(const std::vector<int>& choices) const {
     return rules_of(*operators_, request_.graph, all_ranks_, choices);
@@ -111,7 +112,7 @@ class OperatorPlanner {
   }
 
   std::optional<BatchAnswer> solve(std::int64_t samples, std::int64_t capacity) {
-    if (option<std::string>(request_, "search") == "exact") return exact_->best(samples, capacity);
+    if (is_exact()) return exact_->best(samples, capacity);
     ChoiceProblem limited = problem();
     limited.capacity_bytes = capacity;
     const std::array one = {samples};
@@ -146,7 +147,10 @@ class OperatorPlanner {
     std::optional<Found> best = found_within(capacity);
     if (!best) return std::nullopt;
     const double bound = best->answer.seconds * (1.0 - best->answer.gap);
-    if (best->peak_bytes > capacity) best = bisected(found_within, samples, capacity, best->answer.peak_bytes);
+    if (best->peak_bytes > capacity) {
+      best = is_exact() ? bisected(found_within, samples, capacity, best->answer.peak_bytes)
+                        : tightened(found_within, capacity, std::move(best));
+    }
     // Of equals the plan without sharding: it hides more of its communication than the other.
     constexpr double rounding = 1.0 + 1e-12;
     for (const auto choice : {least_sharded_choice, most_sharded_choice()}) {
@@ -158,6 +162,16 @@ class OperatorPlanner {
     }
     if (best) best->answer.gap = std::max(0.0, 1.0 - bound / best->answer.seconds);
     return best;
+  }
+
+  /// Depth first is too slow to ask often: what is too much is taken away until nothing is.
+  template <typename FoundWithin>
+  static std::optional<Found> tightened(const FoundWithin& found_within, std::int64_t capacity,
+                                        std::optional<Found> found) {
+    while (found && found->peak_bytes > capacity) {
+      found = found_within(found->answer.peak_bytes - (found->peak_bytes - capacity));
+    }
+    return found;
   }
 
   template <typename FoundWithin>
@@ -225,7 +239,9 @@ class OperatorPlanner {
       const bool is_better = !best || found->answer.seconds_per_sample() < best->answer.seconds_per_sample();
       if (fits && is_better) {
         best = std::move(found);
-        for (Found& each : frontier_) each.peak_bytes += peak - closed_form;
+        for (Found& each : frontier_) {
+          each.peak_bytes = each.answer.samples == best->answer.samples ? peak : each.peak_bytes + correction;
+        }
         best_frontier = frontier_;
       }
       // A plan that fits and leaves less room than was found before, or one that does not beside one that does: enough.
@@ -283,6 +299,12 @@ class OperatorPlanner {
     std::int64_t needed = least_peak_bytes(problem(), b);
     const BatchAnswer least = evaluated(problem(), least_resident(problem()), b);
     needed = std::max(needed, operators_->peak_bytes(operators_->dealt(least.counts), b));
+    if (needed <= capacity_ && least_measured_ == std::numeric_limits<std::int64_t>::max()) {
+      throw Unsupported(fmt::format(
+          "{} on {} ranks: the depth-first search found nothing that fits into {} within {} nodes; set "
+          "strategy.dfs_nodes higher, or strategy.search = \"exact\"",
+          plan_.strategy, plan_.mesh.num_ranks(), gib(capacity_), option<std::int64_t>(request_, "dfs_nodes")));
+    }
     if (needed <= capacity_) needed = least_measured_;  // the Program's account refused what the closed form found
     const std::vector<std::int64_t> fitting = samples_that_may_fit();
     const std::string would_fit =
@@ -323,7 +345,7 @@ std::span<const OptionRow> operator_options(bool with_slices) {
                 "an operator is an attention or MLP block, the embedding or the head; or each linear"},
       OptionRow{"sdp", false, "", "operators may also shard gradients and optimizer states alone"},
       OptionRow{"search", std::string("exact"), "exact | dfs", "exact, or the paper's depth-first search"},
-      OptionRow{"dfs_nodes", std::int64_t{10'000'000}, ">= 1", "dfs: where the search of a batch size ends"},
+      OptionRow{"dfs_nodes", std::int64_t{1'000'000}, ">= 1", "dfs: where the search of a batch size ends"},
       OptionRow{"cost", std::string("analytic"), "paper | analytic | measured",
                 "where the planner takes times from; paper: its memory too, every workspace added up"},
       overlap_option(),

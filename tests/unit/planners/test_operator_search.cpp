@@ -258,6 +258,32 @@ TEST(OperatorSearch, SizesWithNothingInCommonLeaveAnHonestGap) {
   expect_consistent(problem, coarse.front());
 }
 
+/// 48 layers of the table of times and MiB that the authors publish (Youhe-Jiang/IJCAI2023-OptimalShardedDataParallel,
+/// cb1edf3, osdp_modules/profiler_output.py; 96 sequences a rank): neither, attention, MLP, or both sharded.
+ChoiceProblem published(const std::vector<Choice>& layer) {
+  ChoiceProblem problem;
+  problem.classes = {{.choices = layer, .count = 48}};
+  problem.capacity_bytes = 8192 - 800;  // what they take off for workspace
+  problem.peak_bytes = [](std::int64_t resident, std::int64_t, std::int64_t) { return resident; };
+  problem.compute_seconds = [](std::int64_t) { return 0.0; };
+  return problem;
+}
+
+TEST(OperatorSearch, TheAuthorsTableGivesTheAuthorsPlan) {
+  const ChoiceProblem of_1536 =
+      published({{0.051672141, 377, 0}, {0.054875135, 271, 0}, {0.060699721, 147, 0}, {0.069794059, 116, 0}});
+  const std::vector<BatchAnswer> answers = search_exactly(of_1536, up_to(1));
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers.front().counts, (Counts{{0, 2, 46, 0}}));
+  EXPECT_EQ(answers.front().peak_bytes + 800, 8104);  // their README measures 8057.35
+  EXPECT_NEAR(answers.front().seconds, 2.902, 0.0005);
+  // Their README's own example, where their planner takes the least of an empty list.
+  const ChoiceProblem of_2048 =
+      published({{0.091735707, 672, 0}, {0.098488801, 486, 0}, {0.11049611, 288, 0}, {0.127580418, 177, 0}});
+  EXPECT_TRUE(search_exactly(of_2048, up_to(1)).empty());
+  EXPECT_EQ(least_peak_bytes(of_2048, 1) + 800, 9296);
+}
+
 TEST(ParetoFront, KeepsWhatNothingBeatsAndSumsEveryPair) {
   const ParetoFront front = front_of({{5, 5.0}, {1, 9.0}, {5, 4.0}, {7, 4.0}, {6, 6.0}, {9, 1.0}});
   ASSERT_EQ(front.size(), 3U);
