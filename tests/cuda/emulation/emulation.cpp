@@ -157,7 +157,10 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *eve
 cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+/// Events are not kept: each question is answered with a later time than the one before.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
-  return *milliseconds = 0.001F, cudaSuccess;
+  static int num_asked = 0;
+  *milliseconds = 0.001F * static_cast<float>(++num_asked);
+  return cudaSuccess;
 }
 }

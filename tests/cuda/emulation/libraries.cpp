@@ -40,13 +40,26 @@ Matmul::~Matmul() = default;
 void Matmul::run(cudaStream_t) const {
   const MatmulOperands& o = operands_;
   const MatmulLayout& l = o.layout;
+  // Rows of op(A) and columns of op(B), contiguous.
+  std::vector<float> a(static_cast<std::size_t>(l.m * l.k));
+  std::vector<float> b(static_cast<std::size_t>(l.n * l.k));
+  for (std::int64_t p = 0; p < l.k; ++p) {
+    for (std::int64_t i = 0; i < l.m; ++i) {
+      a[static_cast<std::size_t>(i * l.k + p)] = load(o.dtype, o.a, l.transpose_a ? p + i * l.lda : i + p * l.lda);
+    }
+    for (std::int64_t j = 0; j < l.n; ++j) {
+      b[static_cast<std::size_t>(j * l.k + p)] = load(o.dtype, o.b, l.transpose_b ? j + p * l.ldb : p + j * l.ldb);
+    }
+  }
   for (std::int64_t j = 0; j < l.n; ++j) {
     for (std::int64_t i = 0; i < l.m; ++i) {
+      constexpr int num_sums = 8;  // so that additions need not wait for each other
+      float sums[num_sums] = {};
+      const float* const row = a.data() + i * l.k;
+      const float* const column = b.data() + j * l.k;
+      for (std::int64_t p = 0; p < l.k; ++p) sums[p % num_sums] += row[p] * column[p];
       float sum = 0.0F;
-      for (std::int64_t p = 0; p < l.k; ++p) {
-        sum += load(o.dtype, o.a, l.transpose_a ? p + i * l.lda : i + p * l.lda) *
-               load(o.dtype, o.b, l.transpose_b ? j + p * l.ldb : p + j * l.ldb);
-      }
+      for (const float part : sums) sum += part;
       if (o.bias != nullptr) sum += load(o.dtype, o.bias, i);
       if (o.accumulate) sum += load(o.out_dtype, o.d, i + j * l.ldd);
       store(o.out_dtype, o.d, i + j * l.ldd, sum);
