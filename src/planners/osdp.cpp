@@ -10,20 +10,19 @@
 ///             a parameter, a gradient and its optimizer states, s slices.
 /// Decides:    mesh axes {data = N}; DP or ZDP, in how many of s slices, for each of 2L + 2 operators; b where
 ///             train.global_batch is "planner"; a recomputed block gathers again.
-/// Memory:     states a rank: Σ (c + g + o) n_i, over N where sharded; then the fullest moment of activations,
-/// gradients
-///             that exist by then and the largest workspace, which one slice has an s-th of (operators/choices.hpp).
+/// Memory:     states a rank: Σ (c + g + o) n_i, over N where sharded; then the fullest moment of activations, of the
+///             gradients that exist by then and of the largest workspace, of which a slice has an s-th
+///             (operators/choices.hpp).
 /// Volume:     a rank and step: Σ 2 (N-1)/N g n_i where replicated, Σ (N-1)/N M (2 c n_i + g n_i) where sharded, one
 ///             more c n_i where a block is recomputed; 2 (N-1)/N · 4 for the loss.
 /// Reference:  `ddp`.
 /// Options:    slices, granularity, sdp, search, dfs_nodes, cost, overlap.
 /// Refuses:    a capacity below what the least plan needs; a batch of the planner's without a capacity; a cluster
 ///             without the numbers that `cost` reads; a global batch that N M does not divide.
-/// Differs:    the paper searches depth first for 9 to 307 s; the default is exact in milliseconds, by counting
-/// operators
-///             of one shape. Workspace is a maximum, as it is in the run, not a sum. A norm's or bias's few bytes go
-///             with their operator. The published code has no slices in its search, one constant for all workspaces,
-///             minimises the step and not the sample, and fails where nothing fits.
+/// Differs:    the paper searches depth first for 9 to 307 s; the default is exact in milliseconds, since operators of
+///             one shape are counted. Workspace is a maximum, as it is in the run, not a sum. A norm's or bias's few
+///             bytes go with their operator. The published code has no slices in its search, one constant for all
+///             workspaces, minimises the step and not the sample, and fails where nothing fits.
 /// Reproduces: OSDP's figures 5 to 9 and its table 1.
 
 #include "planners/operators/mode.hpp"
