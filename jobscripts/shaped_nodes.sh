@@ -14,6 +14,10 @@ bucket=(burst 64kb latency 50ms)
 
 shape() { tc "${@:3}" qdisc add dev "$1" root tbf rate "$2" "${bucket[@]}"; }
 
+# Jumbo frames, as clusters have them: a token bucket takes a timer and an interrupt for each frame, and at 1500 bytes these
+# cost a shared machine as much CPU as the training whose wire it is.
+mtu=9000
+
 up() {
   local name=$1 count=$2 rate=$3 subnet=$4
   ip link add "$name" type bridge
@@ -23,7 +27,7 @@ up() {
     local node=$name$i
     ip netns add "$node"
     # The two ends of a cable: eth0 in the node, a port of the bridge out here.
-    ip link add "$node" type veth peer name eth0 netns "$node"
+    ip link add "$node" mtu "$mtu" type veth peer name eth0 mtu "$mtu" netns "$node"
     ip link set "$node" master "$name" up
     ip -n "$node" address add "$subnet.$i/24" dev eth0
     ip -n "$node" link set eth0 up

@@ -12,7 +12,8 @@ predicted as the formula's own fit predicts it. Ratios shrink to 1 where rows ar
 root of its rows, because ratios that follow the noise of few rows predict others worse.
 
 Judged by cross-validation: FOLDS fits, each without the rows whose configuration's SHA-256 falls into its fold, so that
-every row is predicted once by a fit that did not see it. For the formula also with whole layer shapes left out. What
+every row is predicted once by a fit that did not see it. For the formula also with whole layer shapes left out. Forms
+are compared by --inside, which never predicts a row of the first fold. What
 --write puts into the file is fitted to all rows given.
 """
 
@@ -37,12 +38,14 @@ from strata_analysis.validate import summary
 FOLDS = 4
 SHAPE = ["hidden_size", "attention_heads", "sequence_length", "tensor_parallelism"]
 CELL = [*SHAPE, "micro_batch"]
+LAYOUT = [*SHAPE, "layers", "data_parallelism", "pipeline_parallelism"]
 CONFIGURATION = [*CELL, "num_gpus", "global_batch", "layers", "data_parallelism", "pipeline_parallelism"]
 # Centre and width (of the logarithm) of what a parameter is expected to be on A100 before any row is seen: GEMM and
-# streaming efficiencies of large kernels, bytes by counting Megatron-LM's elementwise kernels, NVLink's NCCL bandwidth.
+# streaming efficiencies of large kernels, bytes by counting Megatron-LM's elementwise kernels, NVLink's NCCL
+# bandwidth and the time of small all-reduces, four NICs of 23 GB/s.
 PRIORS = {
     "product_share": (0.75, 0.2),
-    "half_outputs": (0.9e6, 0.7),
+    "small_tile_share": (0.8, 0.1),
     "half_depth": (150, 0.5),
     "attention_share": (0.35, 0.5),
     "memory_share": (0.75, 0.3),
@@ -54,11 +57,10 @@ PRIORS = {
     "full_node_launch_factor": (1.2, 0.2),
     "unfused_softmax_seconds": (1.0e-3, 0.5),
     "launch_overlap_exponent": (7.0, 0.4),
-    "tensor_latency_seconds": (6e-5, 0.7),
+    "tensor_latency_seconds": (6e-5, 0.15),
     "tensor_bandwidth_bytes_per_second": (180e9, 0.4),
-    "tensor_inter_node_bandwidth_bytes_per_second": (50e9, 0.7),
     "slot_seconds": (1.0e-3, 0.7),
-    "stage_bandwidth_bytes_per_second": (20e9, 0.7),
+    "node_bandwidth_bytes_per_second": (92e9, 0.4),
     "unsharded_head_share": (0.35, 0.4),
     "head_share": (0.75, 0.3),
     "logit_bytes": (18, 0.5),
@@ -66,7 +68,6 @@ PRIORS = {
     "step_seconds": (2e-3, 1.0),
     "reduce_seconds": (2e-3, 1.0),
     "reduce_bandwidth_bytes_per_second": (120e9, 0.7),
-    "reduce_inter_node_bandwidth_bytes_per_second": (20e9, 0.7),
 }
 NAMES = list(PRIORS)
 # Those before this one make up a layer's time.
@@ -124,7 +125,7 @@ class Predictor:
 
     def _rows(self, table: Path, cluster: Path) -> pd.DataFrame:
         words = [self.strata, "validate", str(table), "--cluster", str(cluster), "--sensitivities"]
-        ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=600)
         if ended.returncode != 0:
             raise SystemExit(ended.stderr.strip())
         return pd.read_csv(io.StringIO(ended.stdout), keep_default_na=False)
@@ -134,10 +135,10 @@ def errors(rows: pd.DataFrame) -> np.ndarray:
     return (rows["predicted"] / rows["measured"] - 1).to_numpy()
 
 
-def fold_of(rows: pd.DataFrame, columns: list[str]) -> np.ndarray:
-    """The fold of each row, from nothing but its own configuration."""
+def fold_of(rows: pd.DataFrame, columns: list[str], salt: str = "") -> np.ndarray:
+    """The fold of each row, from nothing but its own configuration; another salt, other folds."""
     texts = rows[columns].astype(str).agg("|".join, axis=1)
-    return np.array([int(hashlib.sha256(text.encode()).hexdigest(), 16) % FOLDS for text in texts])
+    return np.array([int(hashlib.sha256((salt + text).encode()).hexdigest(), 16) % FOLDS for text in texts])
 
 
 def fit(predict: Predictor, seen: list[np.ndarray], start: Costs, with_ratios: bool) -> Costs:
@@ -208,19 +209,53 @@ def fit(predict: Predictor, seen: list[np.ndarray], start: Costs, with_ratios: b
     return costs_of(found.x)
 
 
-def judged(predict: Predictor, start: Costs, columns: list[str], with_ratios: bool) -> list[np.ndarray]:
-    """Errors of each table's rows, each predicted by the fit that left its fold out."""
+def judged(
+    predict: Predictor,
+    start: Costs,
+    columns: list[str],
+    with_ratios: bool,
+    among: list[np.ndarray] | None = None,
+    salt: str = "",
+) -> list[np.ndarray]:
+    """Errors of each table's rows, each predicted by the fit that left its fold out.
+
+    @param among masks of the rows that take part."""
     tables = predict(start)
-    folds = [fold_of(rows, columns) for rows in tables]
+    among = among or [np.ones(len(rows), bool) for rows in tables]
+    folds = [fold_of(rows, columns, salt) for rows in tables]
     held_out = [np.zeros(len(rows)) for rows in tables]
     for fold in range(FOLDS):
-        seen = [f != fold for f in folds]
+        seen = [(f != fold) & part for f, part in zip(folds, among, strict=True)]
         costs = fit(predict, seen, start, False)
         if with_ratios:
             costs = fit(predict, seen, costs, True)
         for rows, f, found in zip(predict(costs), folds, held_out, strict=True):
             found[f == fold] = errors(rows)[f == fold]
-    return held_out
+    return [found[part] for found, part in zip(held_out, among, strict=True)]
+
+
+def judged_inside(predict: Predictor) -> list[tuple[str, list[np.ndarray]]]:
+    """What forms are compared by: cross-validation inside the fit part, which is every fold but the first.
+
+    Rows, parallel layouts (rows that differ in the micro-batch alone stay together) and layer shapes are left out."""
+    start = Costs(CENTRE, {})
+    among = [fold_of(rows, CONFIGURATION) != 0 for rows in predict(start)]
+    start = fit(predict, among, start, False)
+    return [
+        (f"{what}: {part} of the fit part held out", judged(predict, start, columns, with_ratios, among, "inside"))
+        for what, part, columns, with_ratios in (
+            ("formula and ratios", "rows", CONFIGURATION, True),
+            ("formula and ratios", "layouts", LAYOUT, True),
+            ("formula", "layer shapes", SHAPE, False),
+        )
+    ]
+
+
+def show(tables: list[Path], found: list[tuple[str, list[np.ndarray]]]) -> None:
+    for title, parts in found:
+        print(title)
+        for table, values in zip(tables, parts, strict=True):
+            print(f"  {table.name:<27} {summary(values)}")
 
 
 def main() -> int:
@@ -229,24 +264,28 @@ def main() -> int:
     parser.add_argument("--strata", required=True, help="the binary")
     parser.add_argument("--cluster", required=True, type=Path, help="its file; the present values do not matter")
     parser.add_argument("--write", action="store_true", help="put the fit to all rows into the cluster file")
+    parser.add_argument("--inside", action="store_true", help="compare forms: only cross-validate inside the fit part")
     words = parser.parse_args()
     predict = Predictor(words.strata, words.cluster, words.tables)
+    if words.inside:
+        show(words.tables, judged_inside(predict))
+        return 0
     start = Costs(CENTRE, {})
     everything = [np.ones(len(rows), bool) for rows in predict(start)]
 
     formula = fit(predict, everything, start, False)
     full = fit(predict, everything, formula, True)
+    folds = [fold_of(rows, CONFIGURATION) for rows in predict(start)]
+    rows_held_out = judged(predict, formula, CONFIGURATION, True)
     found = [
         ("formula, fitted to all rows", [errors(rows) for rows in predict(formula)]),
         (f"formula, layer shapes held out ({FOLDS} folds)", judged(predict, formula, SHAPE, False)),
         (f"formula, rows held out ({FOLDS} folds)", judged(predict, formula, CONFIGURATION, False)),
         ("formula and ratios, fitted to all rows", [errors(rows) for rows in predict(full)]),
-        (f"formula and ratios, rows held out ({FOLDS} folds)", judged(predict, formula, CONFIGURATION, True)),
+        (f"formula and ratios, rows held out ({FOLDS} folds)", rows_held_out),
+        ("of these, the first fold", [e[f == 0] for e, f in zip(rows_held_out, folds, strict=True)]),
     ]
-    for title, tables in found:
-        print(title)
-        for table, values in zip(words.tables, tables, strict=True):
-            print(f"  {table.name:<27} {summary(values)}")
+    show(words.tables, found)
     if words.write:
         words.cluster.write_text(full.toml(predict.cluster_text))
     return 0

@@ -8,15 +8,20 @@ import pandas as pd
 
 from strata_analysis.derive import by_point
 from strata_analysis.load import Results
+from strata_analysis.published import amsp
 
 ORDER = ["model_name", "strategy_name", "variant", "link", "simulated", "num_ranks"]
 
 
 def short_table(results: Results) -> str:
-    """Median step time with its 99 % interval, rate, MFU, exposed communication, memory and loss of every point."""
+    """Median step time with its 99 % interval, rate, MFU, exposed communication, memory and loss of every point.
+
+    Below it, what a paper prints of these points beside them.
+    """
     points = by_point(results)
     text = table_of(points).to_string(index=False, justify="left")
-    return "\n".join([text, *(f"# {note}" for note in notes_of(points))])
+    beside_papers = [f"\n{comparison.text()}" for comparison in amsp.comparisons(points)]
+    return "\n".join([text, *(f"# {note}" for note in notes_of(points)), *beside_papers])
 
 
 def table_of(points: pd.DataFrame) -> pd.DataFrame:

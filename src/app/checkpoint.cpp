@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
+#include <tuple>
 #include <vector>
 
 #include "base/error.hpp"
@@ -33,37 +34,43 @@ std::vector<std::string> state_names(const std::vector<UpdatedPart>& parts) {
   return names;
 }
 
-/// Copies are saved by the first rank that has them. Shards of a parameter are equal or do not overlap.
+/// Copies are saved by the first rank that has them. Shards of a parameter, or of some of its columns, are equal or do
+/// not overlap.
 /// @return by part of this rank, whether it saves it. @throws InternalError unless all elements are saved once.
 std::vector<bool> assign_parts(const comm::World& world, const ModelGraph& graph,
                                const std::vector<UpdatedPart>& parts) {
   std::string mine;
   for (const UpdatedPart& part : parts) {
-    mine += fmt::format("{} {} {}\n", part.parameter, part.begin, part.num_elements());
+    mine += fmt::format("{} {} {} {}\n", part.parameter, part.columns.first, part.begin, part.num_elements());
   }
-  using Key = std::pair<std::string, std::int64_t>;
-  std::map<Key, std::pair<int, std::int64_t>> saved_by;  // rank and size
+  using Key = std::tuple<std::string, std::int64_t, std::int64_t>;  // parameter, first column, first element of these
+  std::map<Key, std::pair<int, std::int64_t>> saved_by;             // rank and size
   const std::vector<std::string> lists = world.all_gather(mine);
   for (int rank = 0; rank < world.size(); ++rank) {
     std::istringstream stream(lists[static_cast<std::size_t>(rank)]);
     Key key;
     std::int64_t size = 0;
-    while (stream >> key.first >> key.second >> size) {
+    while (stream >> std::get<0>(key) >> std::get<1>(key) >> std::get<2>(key) >> size) {
       const auto [place, is_new] = saved_by.try_emplace(key, rank, size);
-      STRATA_INVARIANT(place->second.second == size, key.first + ": shards of two sizes begin at one element");
+      STRATA_INVARIANT(place->second.second == size, std::get<0>(key) + ": shards of two sizes begin at one element");
     }
   }
-  std::map<std::string, std::int64_t> end;
+  std::map<std::pair<std::string, std::int64_t>, std::int64_t> end;
+  std::map<std::string, std::int64_t> num_saved;
   for (const auto& [key, held] : saved_by) {
-    STRATA_INVARIANT(end[key.first] == key.second, key.first + ": shards that overlap or leave a gap");
-    end[key.first] += held.second;
+    const auto& [parameter, column, begin] = key;
+    std::int64_t& before = end[{parameter, column}];
+    STRATA_INVARIANT(before == begin, parameter + ": shards that overlap or leave a gap");
+    before += held.second;
+    num_saved[parameter] += held.second;
   }
   for (const Parameter& parameter : graph.parameters) {
-    STRATA_INVARIANT(end[parameter.name] == parameter.num_elements(), parameter.name + " is not updated as a whole");
+    STRATA_INVARIANT(num_saved[parameter.name] == parameter.num_elements(),
+                     parameter.name + " is not updated as a whole");
   }
   std::vector<bool> saves;
   for (const UpdatedPart& part : parts) {
-    saves.push_back(saved_by.at({part.parameter, part.begin}).first == world.rank());
+    saves.push_back(saved_by.at({part.parameter, part.columns.first, part.begin}).first == world.rank());
   }
   return saves;
 }
@@ -155,9 +162,11 @@ void save_checkpoint(const comm::World& world, const Program& program, const Mod
       if (!saves[p]) continue;
       for (const auto& [name, operand] : parts[p].states) {
         const std::span<const float> values = executor.read(operand.buffer);
-        file.write(
-            parts[p].parameter, name, parts[p].begin,
-            values.subspan(static_cast<std::size_t>(operand.begin), static_cast<std::size_t>(operand.num_elements)));
+        parts[p].columns.for_runs(
+            parts[p].begin, operand.num_elements, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+              file.write(parts[p].parameter, name, in_whole,
+                         values.subspan(static_cast<std::size_t>(operand.begin + at), static_cast<std::size_t>(count)));
+            });
       }
     }
     file.sync();
@@ -175,18 +184,21 @@ void load_checkpoint(const std::string& path, const Program& program, const Mode
   if (states.empty()) states = {"value"};
   const CheckpointFile file(path, parameters_of(graph), states, false);
   std::vector<float> values;
-  const auto load = [&](const std::string& parameter, const std::string& state, std::int64_t parameter_begin,
-                        const Operand& into) {
+  const auto load = [&](const std::string& parameter, const std::string& state, std::int64_t begin,
+                        const ColumnBlock& columns, const Operand& into) {
     values.resize(static_cast<std::size_t>(into.num_elements));
-    file.read(parameter, state, parameter_begin, values);
+    columns.for_runs(begin, into.num_elements, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+      file.read(parameter, state, in_whole,
+                std::span(values).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)));
+    });
     executor.write(into.buffer, into.begin, values);
   };
-  for (const int buffer : weight_buffers(program)) {
+  for (const auto& [parameter, buffer] : held_weights(program)) {
     const Buffer& weight = program.buffers[static_cast<std::size_t>(buffer)];
-    load(weight.name, "value", weight.parameter_begin, {buffer, 0, weight.num_elements, 0});
+    load(parameter, "value", weight.parameter_begin, weight.columns, {buffer, 0, weight.num_elements, 0});
   }
   for (const UpdatedPart& part : parts) {
-    for (const auto& [name, operand] : part.states) load(part.parameter, name, part.begin, operand);
+    for (const auto& [name, operand] : part.states) load(part.parameter, name, part.begin, part.columns, operand);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "app/prediction.hpp"
 #include "base/error.hpp"
+#include "lower/rank_classes.hpp"
 #include "sim/estimate.hpp"
 
 namespace strata::app {
@@ -45,6 +46,31 @@ PlanEvaluation::PlanEvaluation(const PreparedPoint& point, std::string experimen
 Evaluation PlanEvaluation::operator()(const Plan& plan) const { return evaluate(plan, &costs()); }
 
 Evaluation PlanEvaluation::account(const Plan& plan) const { return evaluate(plan, nullptr); }
+
+Evaluation PlanEvaluation::memory(const Plan& plan) const {
+  PreparedPoint point = point_;
+  point.plan = plan;
+  // One after another, micro-batches between the first and the last need what the others need.
+  constexpr int enough = 3;
+  Schedule& schedule = point.plan.schedule;
+  if (schedule.kind == ScheduleKind::simultaneous && schedule.micro_batches > enough) {
+    point.plan.global_batch = plan.global_batch / schedule.micro_batches * enough;
+    schedule.micro_batches = enough;
+  }
+  Evaluation evaluation;
+  evaluation.source = "program";
+  try {
+    verify(plan, point.graph);
+    for (const int rank : fullest_ranks(point.plan, point.graph)) {
+      evaluation.peak_bytes = std::max(evaluation.peak_bytes, lower_uncapped(point, rank).arena_bytes);
+    }
+  } catch (const Unsupported& refusal) {
+    evaluation.missing = refusal.what();
+    return evaluation;
+  }
+  evaluation.missing = missing_memory(evaluation.peak_bytes, plan.device_capacity_bytes);
+  return evaluation;
+}
 
 const CostModel& PlanEvaluation::costs() const {
   std::call_once(once_, [this] { costs_ = cost_model(point_, experiment_file_, "planner.cost"); });

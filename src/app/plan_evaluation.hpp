@@ -21,6 +21,7 @@ class PlanEvaluation final : public Evaluate {
 
   Evaluation operator()(const Plan& plan) const override;
   Evaluation account(const Plan& plan) const override;
+  Evaluation memory(const Plan& plan) const override;
 
  private:
   /// Made when the first plan needs them: a mode that never asks needs no profile.

@@ -19,7 +19,8 @@ bool tells_ranks_apart(const SimulateSection& simulate) {
 
 LoweredJob lower_with(const PreparedPoint& point, Program (*lower_rank)(const PreparedPoint&, int)) {
   LoweredJob lowered;
-  RankClasses classes = rank_classes(point.plan, point.graph);
+  RankClasses classes = rank_classes(point.plan, point.graph, point.leaves_that_matter());
+  lowered.leaf_of_node.assign(point.leaves_that_matter().begin(), point.leaves_that_matter().end());
   if (tells_ranks_apart(point.experiment.simulate)) {
     classes.representatives.clear();
     for (std::size_t r = 0; r < classes.class_of_rank.size(); ++r) {
@@ -96,7 +97,8 @@ std::unique_ptr<CostModel> cost_model(const PreparedPoint& point, const std::str
 }
 
 Job LoweredJob::job(int ranks_per_node) const {
-  Job job{.programs = {}, .class_of_rank = class_of_rank, .ranks_per_node = ranks_per_node};
+  Job job{
+      .programs = {}, .class_of_rank = class_of_rank, .ranks_per_node = ranks_per_node, .leaf_of_node = leaf_of_node};
   for (const Program& program : programs) job.programs.push_back(&program);
   return job;
 }

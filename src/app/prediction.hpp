@@ -37,6 +37,7 @@ std::unique_ptr<CostModel> cost_model(const PreparedPoint& point, const std::str
 struct LoweredJob {
   std::vector<Program> programs;
   std::vector<int> class_of_rank;
+  std::vector<int> leaf_of_node;  ///< empty: makes no difference
   Job job(int ranks_per_node) const;
 };
 /// @throws OutOfMemory as lowering for a run would.

@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <filesystem>
+#include <numeric>
+#include <set>
 
 #include "app/cluster_folders.hpp"
 #include "app/environment.hpp"
@@ -120,12 +122,33 @@ void check_fits(const Experiment& experiment, const Cluster& cluster) {
   }
 }
 
+/// Of the job's nodes, in the launcher's order. @throws UserError where they are not that many of the cluster's.
+std::vector<int> leaf_of_node(const Experiment& experiment, const Cluster& cluster) {
+  const ResourcesSection& r = experiment.resources;
+  std::vector<int> nodes(static_cast<std::size_t>(r.nodes));
+  std::iota(nodes.begin(), nodes.end(), 0);
+  if (!r.allocated_nodes.empty()) {
+    nodes.assign(r.allocated_nodes.begin(), r.allocated_nodes.end());
+    const std::set<int> different(nodes.begin(), nodes.end());
+    if (static_cast<std::int64_t>(nodes.size()) != r.nodes || different.size() != nodes.size() ||
+        *different.rbegin() >= cluster.nodes) {
+      throw UserError(
+          fmt::format("{}: resources.allocated_nodes has {} nodes, {} of them different and the last {}; "
+                      "accepted: resources.nodes = {} different ones of the {} of cluster {}",
+                      experiment.where("resources.allocated_nodes"), nodes.size(), different.size(),
+                      *different.rbegin(), r.nodes, cluster.nodes, cluster.name));
+    }
+  }
+  return leaves_of(cluster, nodes);
+}
+
 PreparedPoint without_plan(const Experiment& experiment, const std::string& experiment_file) {
   PreparedPoint point{.experiment = experiment,
                       .graph = model_of(experiment),
                       .cluster = cluster_of(experiment, experiment_file),
                       .plan = {}};
   check_fits(experiment, point.cluster);
+  point.leaf_of_node = leaf_of_node(experiment, point.cluster);
   return point;
 }
 
@@ -145,6 +168,7 @@ PreparedPoint prepare_point(const Experiment& experiment, const std::string& exp
                       .cluster = point.cluster,
                       .base = base_plan(experiment, point.graph, point.cluster),
                       .options = complete_strategy_options(experiment),
+                      .leaf_of_node = point.leaf_of_node,
                       .evaluate = &evaluate};
   if (!experiment.simulate.profile.empty()) {
     request.measured_costs = [&] { return profiled_costs(experiment, experiment_file); };

@@ -3,6 +3,7 @@
 /// @file
 /// Experiment → everything that a run, a simulation or a print of the plan starts from.
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,12 @@ struct PreparedPoint {
   ModelGraph graph;
   Cluster cluster;
   Plan plan;
+  std::vector<int> leaf_of_node{};  ///< the switch that each node of the job hangs under; empty: a flat network
+
+  /// The same where it makes a difference to times: under a spine that is slower than its leaves.
+  std::span<const int> leaves_that_matter() const {
+    return cluster.spine_oversubscription > 1.0 ? std::span<const int>(leaf_of_node) : std::span<const int>();
+  }
 };
 
 /// Builds the model, describes the cluster and asks the mode for a plan.

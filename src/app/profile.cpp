@@ -91,14 +91,7 @@ class Profiler {
     if (num_points == 0) {
       throw UserError(fmt::format("{}: no point for {} ranks", arguments_.experiment.file, world_.size()));
     }
-    for (const auto& [key, kernel] : kernels_.kernels) {
-      profile_.kernels.push_back({.kind = kernel.shape.kind,
-                                  .sizes = kernel.shape.sizes,
-                                  .work = kernel.shape.work,
-                                  .ranks_on_node = world_.ranks_on_node(),
-                                  .seconds = mean_over_ranks(median(kernel.seconds)),
-                                  .num_measured = static_cast<int>(kernel.seconds.size())});
-    }
+    profile_.kernels = kernels_of_all_ranks();
     for (const auto& [dtype, rate] : peaks_) {
       profile_.peaks.push_back({std::string(to_string(dtype)), world_.ranks_on_node(), rate});
     }
@@ -117,14 +110,42 @@ class Profiler {
     return sum[0] / world_.size();
   }
 
+  /// Each with the mean of the ranks that ran it: where whole tensors are dealt to ranks, their updates differ in
+  /// shape.
+  std::vector<KernelTime> kernels_of_all_ranks() const {
+    CostProfile mine{.machine = profile_.machine};
+    for (const auto& [key, kernel] : kernels_.kernels) {
+      mine.kernels.push_back({.kind = kernel.shape.kind,
+                              .sizes = kernel.shape.sizes,
+                              .work = kernel.shape.work,
+                              .ranks_on_node = world_.ranks_on_node(),
+                              .seconds = median(kernel.seconds),
+                              .num_measured = static_cast<int>(kernel.seconds.size())});
+    }
+    std::map<std::pair<std::string, std::vector<double>>, std::vector<KernelTime>> by_shape;
+    for (const std::string& text : world_.all_gather(to_text(mine))) {
+      for (const KernelTime& kernel : parse_cost_profile(text, "kernels of a rank").kernels) {
+        by_shape[{kernel.kind, kernel.sizes}].push_back(kernel);
+      }
+    }
+    std::vector<KernelTime> all;
+    for (const auto& [shape, of_ranks] : by_shape) {
+      all.push_back(of_ranks.front());
+      double sum = 0.0;
+      for (const KernelTime& kernel : of_ranks) sum += kernel.seconds;
+      all.back().seconds = sum / static_cast<double>(of_ranks.size());
+    }
+    return all;
+  }
+
   void measure_point(const Point& point) {
     if (world_.rank() == 0) fmt::print("profiling point {} [{}]\n", point.index, point.id);
     PreparedPoint prepared = prepare_point(point.experiment, arguments_.experiment.file);
     const DType dtype = prepared.plan.dtypes.compute;
     peaks_[dtype] = peak_.flops_per_second(dtype, static_cast<int>(point.experiment.resources.threads_per_rank));
     profile_.provenance["threads_per_rank"] = fmt::format("{}", point.experiment.resources.threads_per_rank);
-    const std::string all_reduce = prepared.plan.overlap.all_reduce;
-    prepared.plan.overlap.all_reduce = "none";
+    const Overlap overlap = prepared.plan.overlap;
+    prepared.plan.overlap = {.bucket_bytes = overlap.bucket_bytes, .all_reduce = "none"};
     const Observed alone = observe(prepared);
     for (const auto& [key, kernel] : alone.kernels) {
       Observed::Kernel& mine = kernels_.kernels[key];
@@ -133,7 +154,7 @@ class Profiler {
     }
     kernels_.other_seconds.insert(kernels_.other_seconds.end(), alone.other_seconds.begin(), alone.other_seconds.end());
     if (world_.size() == 1) return;
-    prepared.plan.overlap.all_reduce = all_reduce;
+    prepared.plan.overlap = overlap;
     note_interference(alone, observe(prepared));
   }
 

@@ -32,7 +32,7 @@ PreparedPoint prepared(const ExperimentArguments& arguments) {
 }
 
 /// Collectives with the network to themselves, as a trace of the hardware would have them.
-NodeCost node_cost(const CostModel& costs, const Program& program, const Instruction& in, int ranks_per_node) {
+NodeCost node_cost(const CostModel& costs, const Program& program, const Instruction& in, const PreparedPoint& point) {
   if (!in.is_collective()) return {costs.kernel(program, in).seconds, bytes_touched(program, in)};
   const std::vector<int>& ranks = program.groups[static_cast<std::size_t>(in.group)].ranks;
   const bool is_message = in.collective == Collective::send || in.collective == Collective::recv;
@@ -43,7 +43,8 @@ NodeCost node_cost(const CostModel& costs, const Program& program, const Instruc
     members = {sends ? program.rank : peer, sends ? peer : program.rank};
   }
   const Collective kind = is_message ? Collective::send : in.collective;
-  return {costs.collective(kind, full_bytes(program, in), placement(members, ranks_per_node)).seconds, 0};
+  const Placement place = placement(members, point.plan.mesh.ranks_per_node, point.leaves_that_matter());
+  return {costs.collective(kind, full_bytes(program, in), place).seconds, 0};
 }
 
 void write_file(const std::filesystem::path& path, std::string_view bytes) {
@@ -96,9 +97,8 @@ int write_chakra(const ExperimentArguments& arguments, const std::string& folder
   if (!std::filesystem::is_directory(output, error) || !std::filesystem::is_empty(output, error) || error) {
     throw UserError(fmt::format("--output {}: must be an empty folder or one that can be made", folder));
   }
-  ChakraWriter writer([&](const Program& program, const Instruction& in) {
-    return node_cost(*costs, program, in, point.plan.mesh.ranks_per_node);
-  });
+  ChakraWriter writer(
+      [&](const Program& program, const Instruction& in) { return node_cost(*costs, program, in, point); });
   const std::string& name = point.experiment.name;
   for (int rank = 0; rank < point.plan.mesh.num_ranks(); ++rank) {
     write_file(output / fmt::format("{}.{}.et", name, rank), writer.trace(lower_for_cluster(point, rank)));

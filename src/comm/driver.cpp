@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "comm/decompose.hpp"
+#include "comm/footprint.hpp"
 #include "comm/mpi_chain.hpp"
 #include "comm/reduce.hpp"
 #include "comm/shared_exchange.hpp"
@@ -215,7 +216,7 @@ Ticket Engine::Driver::post(const Request& request) {
   if (stream >= last_on_stream_.size()) {
     last_on_stream_.resize(stream + 1, 0);
   }
-  slot.after.push_back(std::exchange(last_on_stream_[stream], id));
+  slot.previous = std::exchange(last_on_stream_[stream], id);
   order_in_group(slot);
   last_posted_.store(id, std::memory_order_release);
   if (thread_.joinable()) {
@@ -334,7 +335,24 @@ bool Engine::Driver::may_begin(Slot& slot) {
     }
     slot.after.pop_back();
   }
-  return true;
+  return is_done(slot.previous) || lets_next_begin(slot.previous, slot);
+}
+
+/// Streams are in order: an operation is done when the one before is, and nothing can tell whether it began earlier. It
+/// does where the other's last messages are on a wire and the two touch different memory, so that the wire does not
+/// stand still while ranks find out that one has ended: gathers of 256 bytes in a row take half the time, of 256 KiB at
+/// 25 MB/s nine tenths. Two at a time; an emulated link keeps to its formula.
+bool Engine::Driver::lets_next_begin(std::uint64_t id, const Slot& next) {
+  const Slot& slot = slot_of(id);
+  const auto over_mpi = [](const Slot& s) {
+    return s.group->transport == Transport::mpi && s.group->all.size() > 1 && s.request.num_elements > 0;
+  };
+  if (slot.machine == nullptr || !over_mpi(slot) || !over_mpi(next) || !is_done(slot.previous)) {
+    return false;
+  }
+  const auto touched = [](const Slot& s) { return footprint(s.request, s.group->all.size(), s.group->all.index); };
+  return slot.machine->all_posted() && !primitive_of(slot.request, *slot.group, slot.channel, slot.next_primitive) &&
+         independent(touched(slot), touched(next));
 }
 
 /// False: there is none left.
@@ -349,8 +367,14 @@ bool Engine::Driver::begin_next_primitive(Slot& slot) {
   return true;
 }
 
+/// Nothing of it is left to do. Its time on the stream begins when that of the one before has ended.
 void Engine::Driver::finish(Slot& slot, std::int64_t now) {
-  slot.times.end_ns = now;
+  const auto stream = static_cast<std::size_t>(slot.request.stream);
+  if (stream >= last_end_ns_.size()) {
+    last_end_ns_.resize(stream + 1, 0);
+  }
+  slot.times.begin_ns = std::max(slot.times.begin_ns, last_end_ns_[stream]);
+  slot.times.end_ns = last_end_ns_[stream] = now;
   slot.done_id.store(slot.id.load(std::memory_order_relaxed), std::memory_order_release);
 }
 
@@ -372,6 +396,13 @@ bool Engine::Driver::drive(Slot& slot, std::int64_t now) {
     }
     begin_next_primitive(slot);
   }
+  if (slot.machine == nullptr) {  // all is here, only the one before on its stream was not done
+    if (!is_done(slot.previous)) {
+      return false;
+    }
+    finish(slot, now_ns());
+    return true;
+  }
   const Progress progress = slot.machine->advance(now);
   if (progress == Progress::waiting) {
     wake_ns_ = std::min(wake_ns_, slot.machine->wake_ns(now));
@@ -381,7 +412,7 @@ bool Engine::Driver::drive(Slot& slot, std::int64_t now) {
     slot.times.bytes_sent += slot.machine->bytes_sent();
     idle_machines_[static_cast<std::size_t>(slot.machine->kind)].push_back(slot.machine);
     slot.machine = nullptr;
-    if (!begin_next_primitive(slot)) {
+    if (!begin_next_primitive(slot) && is_done(slot.previous)) {
       finish(slot, now_ns());
     }
   }

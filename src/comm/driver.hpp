@@ -62,6 +62,7 @@ class Engine::Driver {
     int channel = 0;
     std::int64_t order = 0;            ///< 1-based number of the operation in its group, or with its peer
     std::vector<std::uint64_t> after;  ///< ids that must be done; capacity is kept
+    std::uint64_t previous = 0;        ///< the one before on its stream
     int next_primitive = 0;
     Machine* machine = nullptr;  ///< null: has not begun, or is between primitives
     CompletedTimes times;
@@ -78,6 +79,7 @@ class Engine::Driver {
   bool drive_once();
   bool drive(Slot& slot, std::int64_t now);
   bool may_begin(Slot& slot);
+  bool lets_next_begin(std::uint64_t id, const Slot& next);
   bool begin_next_primitive(Slot& slot);
   void finish(Slot& slot, std::int64_t now);
   void tick(std::int64_t now);
@@ -111,7 +113,8 @@ class Engine::Driver {
   std::mutex driver_mutex_;
   std::atomic<bool> rank_drives_{false};  ///< the rank's own thread wants the mutex
   std::uint64_t last_taken_ = 0;
-  std::vector<Slot*> active_;  ///< in posting order
+  std::vector<Slot*> active_;              ///< in posting order
+  std::vector<std::int64_t> last_end_ns_;  ///< by stream
   std::vector<std::vector<std::unique_ptr<Machine>>> machines_;
   std::vector<std::vector<Machine*>> idle_machines_;
   std::int64_t wake_ns_ = 0;

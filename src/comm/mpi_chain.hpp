@@ -21,6 +21,10 @@ class MpiChain final : public Machine {
   void start(const Primitive& primitive) override;
   Progress advance(std::int64_t now_ns) override;
   std::int64_t wake_ns(std::int64_t now_ns) const override;
+  bool all_posted() const override {
+    return medium_.link == nullptr && (parent_ < 0 || num_receives_posted_ == num_segments_) &&
+           num_sends_posted_ == num_sends();
+  }
 
  private:
   /// A message and, over an emulated link, the time at which it is allowed to arrive.

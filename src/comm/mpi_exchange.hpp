@@ -50,6 +50,7 @@ class MpiExchange final : public Machine {
   void start(const Primitive& primitive) override;
   Progress advance(std::int64_t now_ns) override;
   std::int64_t wake_ns(std::int64_t now_ns) const override;
+  bool all_posted() const override { return medium_.link == nullptr && num_posted_ == num_items_; }
 
  private:
   /// One segment of one step.

@@ -87,6 +87,8 @@ class Machine {
   virtual Progress advance(std::int64_t now_ns) = 0;
   /// After `waiting`: when to look again at the latest; kNever where a doorbell will ring.
   virtual std::int64_t wake_ns(std::int64_t now_ns) const = 0;
+  /// Every message of it is on its way or has arrived: who comes after may use the wire while they land.
+  virtual bool all_posted() const { return false; }
   /// Bytes handed to other ranks since start().
   std::int64_t bytes_sent() const { return bytes_sent_; }
   int kind = 0;  ///< where the driver keeps it when it is idle

@@ -71,7 +71,9 @@ nlohmann::ordered_json json_of(const TomlValue& value) {
           }
           return list;
         } else if constexpr (std::is_same_v<T, TomlValue::Table>) {
-          throw InternalError("an option never holds a table");
+          auto object = nlohmann::ordered_json::object();
+          for (const TomlEntry& entry : held) object[entry.key] = json_of(entry.value);
+          return object;
         } else {
           return held;
         }
@@ -100,7 +102,7 @@ Expansion expand(const ExperimentFile& file, std::string_view backend,
       const SweepAxis& axis = file.axes[a];
       for (std::size_t k = 0; k < axis.keys.size(); ++k) {
         const TomlValue& value = axis.rows[row[a]][k];
-        assign(experiment, axis.keys[k], value, fmt::format("{}:{}", file.file_name, value.line));
+        assign_axis_value(experiment, axis.keys[k], value, fmt::format("{}:{}", file.file_name, value.line));
         axes.push_back({axis.keys[k], toml_text(value)});
       }
     }

@@ -43,6 +43,8 @@ struct ResourcesSection {
   std::int64_t ranks_per_node = 1;
   std::int64_t threads_per_rank = 1;
   double memory_gib = 0.0;  ///< 0: no cap
+  /// Numbers that the nodes have in the cluster, in the launcher's order; empty: 0, 1, …
+  std::vector<std::int64_t> allocated_nodes;
   bool operator==(const ResourcesSection&) const = default;
 };
 

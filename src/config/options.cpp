@@ -57,6 +57,9 @@ constexpr Option options[] = {
     {"resources.threads_per_rank", FIELD(resources.threads_per_rank), ">= 1 and <= 1024", "",
      "compute threads of a rank"},
     {"resources.memory_gib", FIELD(resources.memory_gib), ">= 0", "GiB", "capacity of a rank's device; 0: no cap"},
+    {"resources.allocated_nodes", FIELD(resources.allocated_nodes), ">= 0", "",
+     "which nodes of the cluster the job has, in the launcher's order: what is under one leaf switch; empty: the "
+     "first"},
 
     {"train.global_batch", FIELD(train.global_batch), ">= 0", "",
      "samples of a step over all ranks, or \"planner\": the strategy chooses; exactly one of this and "

@@ -63,6 +63,8 @@ exclude = [ { when = 'strategy.name == "single" && resources.ranks_per_node > 1'
 
 - `product`: a table of lists. The first key varies slowest.
 - `zip`: a list of tables of equally long lists, whose values vary together.
+- A key of either may be a section instead, its values tables of some of its options, where points differ in what they need:
+  `strategy = [{ name = "ddp" }, { name = "mics", group = "8x1" }]`.
 - `exclude`: a list of `{ when, reason }`. `when` knows `== != < <= > >= in && || ! ( )`, numbers, texts, `true`, `false`, lists
   and dotted keys. An exclude that matches no point is an error; excluded points stay listed with their reason.
 

@@ -83,26 +83,48 @@ class SweepReader {
 
   /// The values of an axis, each of which its option accepts.
   const TomlValue::Array& values_of(const Leaf& leaf) {
-    if (!is_key(leaf.key)) {
+    const bool of_section = is_section(leaf.key);
+    if (!of_section && !is_key(leaf.key)) {
       fail_unknown_key(leaf.key, at(leaf.line));
     }
     const std::vector<std::string> no_axes = {"name", "title", "expect"};
     if (std::find(no_axes.begin(), no_axes.end(), leaf.key) != no_axes.end()) {
       throw UserError(fmt::format("{}: {}: belongs to the whole file and cannot be an axis", at(leaf.line), leaf.key));
     }
-    if (std::find(seen_.begin(), seen_.end(), leaf.key) != seen_.end()) {
-      throw UserError(fmt::format("{}: {}: is an axis twice", at(leaf.line), leaf.key));
-    }
-    seen_.push_back(leaf.key);
+    if (!of_section) take(leaf.key, leaf.line);
     if (!leaf.value->is_array() || leaf.value->array().empty()) {
       throw UserError(fmt::format("{}: {}: {} where a list of at least one value is accepted", at(leaf.line), leaf.key,
                                   leaf.value->is_array() ? "an empty list" : leaf.value->kind()));
     }
+    std::vector<std::string> of_tables;
     for (const TomlValue& value : leaf.value->array()) {
+      const int line = value.line > 0 ? value.line : leaf.line;
+      if (of_section && (!value.is_table() || value.table().empty())) {
+        throw UserError(fmt::format("{}: {}: {} where a table of options of [{}] is accepted", at(line), leaf.key,
+                                    value.is_table() ? "an empty table" : value.kind(), leaf.key));
+      }
+      if (of_section) {
+        for (const TomlEntry& entry : value.table()) {
+          const std::string key = fmt::format("{}.{}", leaf.key, entry.key);
+          if (!is_key(key)) fail_unknown_key(key, at(entry.line));
+          if (std::find(of_tables.begin(), of_tables.end(), key) == of_tables.end()) {
+            of_tables.push_back(key);
+            take(key, entry.line);
+          }
+        }
+      }
       Experiment scratch;
-      assign(scratch, leaf.key, value, at(value.line > 0 ? value.line : leaf.line));
+      assign_axis_value(scratch, leaf.key, value, at(line));
     }
     return leaf.value->array();
+  }
+
+  /// @p key belongs to one axis only.
+  void take(const std::string& key, int line) {
+    if (std::find(seen_.begin(), seen_.end(), key) != seen_.end()) {
+      throw UserError(fmt::format("{}: {}: is an axis twice", at(line), key));
+    }
+    seen_.push_back(key);
   }
 
   void read_zip(const TomlValue& group) {
@@ -183,6 +205,20 @@ TomlValue override_value(const std::string& key, const std::string& text) {
   }
 }
 
+/// Whether some value of @p axis says something of @p key.
+bool varies(const SweepAxis& axis, std::string_view key) {
+  for (std::size_t k = 0; k < axis.keys.size(); ++k) {
+    if (axis.keys[k] == key) return true;
+    if (!axis.rows[0][k].is_table() || !key.starts_with(axis.keys[k] + ".")) continue;
+    const std::string_view name = key.substr(axis.keys[k].size() + 1);
+    const auto says = [&](const std::vector<TomlValue>& row) {
+      return std::ranges::any_of(row[k].table(), [&](const TomlEntry& entry) { return entry.key == name; });
+    };
+    if (std::ranges::any_of(axis.rows, says)) return true;
+  }
+  return false;
+}
+
 void apply_override(ExperimentFile& file, const std::string& override_text) {
   const std::size_t equal = override_text.find('=');
   if (equal == std::string::npos || equal == 0) {
@@ -195,13 +231,11 @@ void apply_override(ExperimentFile& file, const std::string& override_text) {
   const TomlValue value = override_value(key, override_text.substr(equal + 1));
   assign(file.base, key, value, "--set");
   for (auto axis = file.axes.begin(); axis != file.axes.end(); ++axis) {
-    if (std::find(axis->keys.begin(), axis->keys.end(), key) == axis->keys.end()) {
-      continue;
-    }
-    if (axis->zipped) {
+    if (!varies(*axis, key)) continue;
+    if (axis->zipped || axis->keys[0] != key) {
       throw UserError(
-          fmt::format("--set {}: is an axis of sweep.zip, whose values belong together; accepted: a key outside of it",
-                      override_text));
+          fmt::format("--set {}: is an axis of {}, whose values belong together; accepted: a key outside of it",
+                      override_text, axis->zipped ? "sweep.zip" : "tables of options"));
     }
     file.axes.erase(axis);
     file.narrowed = true;
@@ -211,9 +245,8 @@ void apply_override(ExperimentFile& file, const std::string& override_text) {
 
 void check_required(const ExperimentFile& file) {
   for (const Option& option : all_options()) {
-    const bool is_axis = std::any_of(file.axes.begin(), file.axes.end(), [&](const SweepAxis& axis) {
-      return std::find(axis.keys.begin(), axis.keys.end(), option.key) != axis.keys.end();
-    });
+    const bool is_axis =
+        std::ranges::any_of(file.axes, [&](const SweepAxis& axis) { return varies(axis, option.key); });
     if (option.required && !is_axis && !file.base.given_at.contains(std::string(option.key))) {
       throw UserError(fmt::format("{}: {}: missing: {}", file.file_name, option.key, option.help));
     }
@@ -221,6 +254,17 @@ void check_required(const ExperimentFile& file) {
 }
 
 }  // namespace
+
+void assign_axis_value(Experiment& experiment, const std::string& key, const TomlValue& value,
+                       const std::string& origin) {
+  if (!value.is_table()) {
+    assign(experiment, key, value, origin);
+    return;
+  }
+  for (const TomlEntry& entry : value.table()) {
+    assign(experiment, fmt::format("{}.{}", key, entry.key), entry.value, origin);
+  }
+}
 
 ExperimentFile read_experiment(const std::string& text, std::string_view file_name,
                                const std::vector<std::string>& overrides) {

@@ -15,7 +15,8 @@
 
 namespace strata {
 
-/// One axis: a key of `product`, or the keys of one zip group, which vary together.
+/// One axis: a key of `product`, or the keys of one zip group, which vary together. A key is that of an option, or the
+/// name of a section whose values are tables of some of its options.
 struct SweepAxis {
   std::vector<std::string> keys;
   std::vector<std::vector<TomlValue>> rows;  ///< [value][key]
@@ -81,6 +82,10 @@ ExperimentFile load_experiment(const std::string& path, const std::vector<std::s
 /// exclude matches nothing.
 Expansion expand(const ExperimentFile& file, std::string_view backend,
                  const std::function<void(Experiment&)>& prepare = {});
+
+/// Lays one value of an axis over @p experiment. @throws UserError as assign() does.
+void assign_axis_value(Experiment& experiment, const std::string& key, const TomlValue& value,
+                       const std::string& origin);
 
 /// What `strata expand` prints.
 std::string to_table(const Expansion& expansion);

@@ -56,7 +56,7 @@ class AnalyticCosts final : public CostModel {
 
   CollectiveCost collective(Collective kind, std::int64_t bytes, const Placement& place) const override {
     const Link& inside = intra_link(cluster_, place.devices);
-    return {nccl_like_seconds(kind, bytes, place.shape, inside, cluster_), Basis::formula,
+    return {nccl_like_seconds(kind, bytes, place.shape, inside, cluster_, place.leaves), Basis::formula,
             nics_used(place.shape, cluster_)};
   }
 

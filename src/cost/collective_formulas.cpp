@@ -40,8 +40,11 @@ Passes ring_passes(Collective kind, int p) {
   return {};
 }
 
-double inter_node_bandwidth(const Factor& group, const Cluster& cluster) {
-  const bool crosses_leaves = cluster.nodes_per_leaf > 0 && group.nodes > cluster.nodes_per_leaf;
+/// A group on the nodes of one leaf switch has its NICs' bandwidth; one under several what the spine leaves of it when
+/// all nodes of a leaf send at once.
+double inter_node_bandwidth(const Factor& group, int leaves, const Cluster& cluster) {
+  const bool crosses_leaves =
+      leaves > 0 ? leaves > 1 : cluster.nodes_per_leaf > 0 && group.nodes > cluster.nodes_per_leaf;
   return effective_bandwidth(cluster.inter_node) * nics_used(group, cluster) /
          (crosses_leaves ? cluster.spine_oversubscription : 1.0);
 }
@@ -56,10 +59,11 @@ double least(double latency_seconds, double transfer_seconds) {
 
 /// Rings through all members; between nodes as many at a time as there are NICs, so that a node's NICs share the
 /// volume.
-double flat_ring(Collective kind, double bytes, const Factor& group, const Link& link, const Cluster& cluster) {
+double flat_ring(Collective kind, double bytes, const Factor& group, int leaves, const Link& link,
+                 const Cluster& cluster) {
   const Passes passes = ring_passes(kind, group.total());
   const double inside = group.in_node > 1 ? effective_bandwidth(link) : INFINITY;
-  const double between = group.nodes > 1 ? inter_node_bandwidth(group, cluster) : INFINITY;
+  const double between = group.nodes > 1 ? inter_node_bandwidth(group, leaves, cluster) : INFINITY;
   // Of the links of a lap, one a node leaves it.
   const double between_share = group.nodes > 1 ? 1.0 / group.in_node : 0.0;
   const double latency = passes.rounds * (between_share * cluster.inter_node.latency_seconds +
@@ -68,21 +72,21 @@ double flat_ring(Collective kind, double bytes, const Factor& group, const Link&
 }
 
 /// Two complementary binary trees, so that every node is inner in one of them: full bandwidth, logarithmic latency.
-double double_tree(double bytes, const Factor& group, const Link& link, const Cluster& cluster) {
+double double_tree(double bytes, const Factor& group, int leaves, const Link& link, const Cluster& cluster) {
   const double inside = group.in_node > 1 ? effective_bandwidth(link) : INFINITY;
   const double latency = 2.0 * (std::ceil(std::log2(group.nodes)) * cluster.inter_node.latency_seconds +
                                 (group.in_node - 1) * link.latency_seconds);
-  return least(latency, 2.0 * bytes / std::min(inside, inter_node_bandwidth(group, cluster)));
+  return least(latency, 2.0 * bytes / std::min(inside, inter_node_bandwidth(group, leaves, cluster)));
 }
 
 /// Every member reduces 1/in_node of the tensor with its counterparts on the other nodes.
-double hierarchical(double bytes, const Factor& group, const Link& link, const Cluster& cluster) {
+double hierarchical(double bytes, const Factor& group, int leaves, const Link& link, const Cluster& cluster) {
   const Factor inside{group.in_node, 1};
-  const double within = flat_ring(Collective::reduce_scatter, bytes, inside, link, cluster) +
-                        flat_ring(Collective::all_gather, bytes, inside, link, cluster);
+  const double within = flat_ring(Collective::reduce_scatter, bytes, inside, 1, link, cluster) +
+                        flat_ring(Collective::all_gather, bytes, inside, 1, link, cluster);
   const Passes passes = ring_passes(Collective::all_reduce, group.nodes);
   return within + least(passes.rounds * cluster.inter_node.latency_seconds,
-                        passes.volume * bytes / inter_node_bandwidth(group, cluster));
+                        passes.volume * bytes / inter_node_bandwidth(group, leaves, cluster));
 }
 
 }  // namespace
@@ -103,13 +107,13 @@ double ring_seconds(Collective kind, std::int64_t bytes, int num_members, double
 }
 
 double nccl_like_seconds(Collective kind, std::int64_t bytes, const Factor& group, const Link& inside,
-                         const Cluster& cluster) {
+                         const Cluster& cluster, int leaves) {
   if (group.total() <= 1) return 0.0;
   const auto v = static_cast<double>(bytes);
-  double best = flat_ring(kind, v, group, inside, cluster);
+  double best = flat_ring(kind, v, group, leaves, inside, cluster);
   if (kind == Collective::all_reduce && group.nodes > 1) {
-    best = std::min(best, double_tree(v, group, inside, cluster));
-    if (group.in_node > 1) best = std::min(best, hierarchical(v, group, inside, cluster));
+    best = std::min(best, double_tree(v, group, leaves, inside, cluster));
+    if (group.in_node > 1) best = std::min(best, hierarchical(v, group, leaves, inside, cluster));
   }
   return best;
 }

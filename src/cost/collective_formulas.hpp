@@ -24,9 +24,9 @@ double ring_seconds(Collective kind, std::int64_t bytes, int num_members, double
 /// network to itself: the least of flat rings over all NICs of the members, a double binary tree over nodes, and, where
 /// it exists, reduce-scatter inside, all-reduce between, all-gather inside the nodes; each by the least of three
 /// protocols that trade latency for bandwidth (8 of 16 bytes are data at a quarter of the latency, 120 of 128 at half).
-/// @param inside the link between the members of a node, see intra_link().
+/// @param inside the link between the members of a node, see intra_link(). @param leaves see Placement.
 double nccl_like_seconds(Collective kind, std::int64_t bytes, const Factor& group, const Link& inside,
-                         const Cluster& cluster);
+                         const Cluster& cluster, int leaves = 0);
 
 /// The slowest link of a ring through @p devices of a node in their order: a pair's own link where the cluster lists
 /// one, else the node's. Fewer than two devices: the node's.

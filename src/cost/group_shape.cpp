@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace strata {
 
@@ -13,11 +14,16 @@ Factor group_shape(std::span<const int> ranks, int ranks_per_node) {
   return shape;
 }
 
-Placement placement(std::span<const int> ranks, int ranks_per_node) {
+Placement placement(std::span<const int> ranks, int ranks_per_node, std::span<const int> leaf_of_node) {
   Placement place{.shape = group_shape(ranks, ranks_per_node)};
   for (const int rank : ranks) {
     if (rank / ranks_per_node == ranks.front() / ranks_per_node) place.devices.push_back(rank % ranks_per_node);
   }
+  std::set<int> leaves;
+  for (const int rank : ranks) {
+    if (!leaf_of_node.empty()) leaves.insert(leaf_of_node[static_cast<std::size_t>(rank / ranks_per_node)]);
+  }
+  place.leaves = static_cast<int>(leaves.size());
   return place;
 }
 

@@ -9,11 +9,12 @@
 namespace strata {
 namespace {
 
-constexpr std::array<std::string_view, 14> size_keys = {"rows",       "in",       "out",      "samples",  "sequence",
+constexpr std::array<std::string_view, 15> size_keys = {"rows",       "in",       "out",      "samples",  "sequence",
                                                         "heads",      "kv_heads", "head_dim", "elements", "width",
-                                                        "vocabulary", "classes",  "channels", "height"};
+                                                        "vocabulary", "classes",  "channels", "height",   "pieces"};
 /// Integers that choose between variants of a kernel.
-constexpr std::array<std::string_view, 5> variant_keys = {"accumulate", "causal", "kernel", "stride", "padding"};
+constexpr std::array<std::string_view, 7> variant_keys = {"accumulate", "causal", "kernel", "stride",
+                                                          "padding",    "block",  "bits"};
 
 bool contains(const auto& keys, std::string_view key) { return std::ranges::find(keys, key) != keys.end(); }
 
@@ -30,6 +31,13 @@ std::int64_t bytes_touched(const Program& program, const Instruction& instructio
   for (std::size_t i = 0; i < instruction.outputs.size(); ++i) {
     const std::int64_t bytes = size_bytes(program, instruction.outputs[i]);
     total += (accumulate >> i & 1) != 0 ? 2 * bytes : bytes;
+  }
+  // A slice has some columns of an activation, and its operand is all of it.
+  if (const std::int64_t row = instruction.attributes.integer_or("row", 0); row > 0) {
+    const bool linear = instruction.attributes.has("in");
+    const std::int64_t others = row - instruction.attributes.integer(linear ? "in" : "width");
+    const int times = instruction.kernel == Kernel::linear_backward_input && (accumulate & 1) != 0 ? 2 : 1;
+    total -= times * instruction.attributes.integer("rows") * others * size_of(compute_dtype(program, instruction));
   }
   // Updates read what they write.
   const Kernel k = instruction.kernel;
@@ -56,6 +64,14 @@ KernelShape kernel_shape(const Program& program, const Instruction& instruction)
   for (const Attributes::Entry& entry : instruction.attributes.entries()) {
     if (const auto* integer = std::get_if<std::int64_t>(&entry.value)) {
       if (contains(size_keys, entry.key)) shape.sizes.push_back(static_cast<double>(*integer));
+      // Slices of a linear add to what the first one writes: in products of any size that is no other kernel.
+      if (entry.key == "accumulate" && instruction.kernel == Kernel::linear_forward) continue;
+      // Whether the bias is added to is nothing beside the product.
+      if (entry.key == "accumulate" && instruction.kernel == Kernel::linear_backward_weight &&
+          instruction.outputs.size() == 2) {
+        shape.kind += fmt::format(" accumulate={}", (*integer & 1) != 0 ? 3 : 0);
+        continue;
+      }
       if (contains(variant_keys, entry.key)) shape.kind += fmt::format(" {}={}", entry.key, *integer);
     } else if (entry.key == "dropout" && std::get<double>(entry.value) > 0.0) {
       shape.kind += " dropout";

@@ -75,25 +75,61 @@ Passes passes_of(Recomputation recomputation) {
   throw InternalError("no such recomputation");
 }
 
+/// Of one rank, for what `sharing` ranks of a node send out of it at once.
+double node_rate(const Cluster& cluster, std::int64_t sharing) {
+  return cluster.transformer_costs->node_bandwidth_bytes_per_second /
+         static_cast<double>(std::min<std::int64_t>(sharing, cluster.devices_per_node));
+}
+
+/// Matrix products in tiles, whose last wave leaves multiprocessors idle.
+class Products {
+ public:
+  Products(const TransformerCosts& costs, double peak)
+      : half_depth_(costs.half_depth),
+        small_tile_cost_(small_tile / costs.small_tile_share),
+        wave_(static_cast<double>(costs.multiprocessors)),
+        element_seconds_(2.0 / (costs.product_share * peak)) {}
+
+  /// rows × columns outputs, each a sum over depth.
+  double seconds(double rows, double columns, double depth) const {
+    const double row_tiles = std::ceil(rows / tile_side);
+    const double large = waves(row_tiles * std::ceil(columns / (2.0 * tile_side))) * large_tile;
+    const double small = waves(row_tiles * std::ceil(columns / tile_side)) * small_tile_cost_;
+    return element_seconds_ * wave_ * std::min(large, small) * (depth + half_depth_);
+  }
+  /// Both products of the backward pass: the input's gradient and the weight's, and @p forwards times the forward one.
+  double training_seconds(double forwards, double rows, double columns, double depth) const {
+    return forwards * seconds(rows, columns, depth) + seconds(rows, depth, columns) + seconds(columns, depth, rows);
+  }
+
+ private:
+  static constexpr double tile_side = 128.0;
+  static constexpr double small_tile = tile_side * tile_side;
+  static constexpr double large_tile = 2.0 * small_tile;
+  double waves(double tiles) const { return std::ceil(tiles / wave_); }
+
+  double half_depth_, small_tile_cost_, wave_, element_seconds_;
+};
+
 /// What a layer occupies its device for, forward and backward.
 double device_seconds(const Sizes& r, const Passes& passes, const TransformerRun& run, const Cluster& cluster,
                       double peak) {
   const TransformerCosts& c = *cluster.transformer_costs;
+  const Products products_of(c, peak);
   const auto product = [&](double columns, double depth) {
-    return 2.0 * r.M * columns * depth / (c.product_share * peak) * (1.0 + c.half_outputs / (r.M * columns)) *
-           (1.0 + c.half_depth / depth);
+    return products_of.training_seconds(passes.layer - 2.0, r.M, columns, depth);
   };
   const double scores = r.b * r.a / r.t * r.s * r.s;
-  const double products = passes.layer * (product(3.0 * r.h / r.t, r.h) + product(r.h, r.h / r.t) +
-                                          product(4.0 * r.h / r.t, r.h) + product(r.h, 4.0 * r.h / r.t)) +
+  const double products = product(3.0 * r.h / r.t, r.h) + product(r.h, r.h / r.t) + product(4.0 * r.h / r.t, r.h) +
+                          product(r.h, 4.0 * r.h / r.t) +
                           passes.attention * 4.0 * scores * r.h / r.a / (c.attention_share * peak);
   const double replicated = r.M * r.h / (run.sequence_parallel ? r.t : 1.0);
   const double bytes = passes.layer * (c.replicated_bytes * replicated + c.sharded_bytes * r.M * r.h / r.t) +
                        passes.attention * c.score_bytes * scores;
   double all_reduces = 0.0;
   if (run.tensor > 1) {
-    const double bandwidth = run.tensor > cluster.devices_per_node ? c.tensor_inter_node_bandwidth_bytes_per_second
-                                                                   : c.tensor_bandwidth_bytes_per_second;
+    const double bandwidth =
+        run.tensor > cluster.devices_per_node ? c.node_bandwidth_bytes_per_second : c.tensor_bandwidth_bytes_per_second;
     all_reduces = passes.all_reduces *
                   (c.tensor_latency_seconds + element_bytes * r.M * r.h * 2.0 * (r.t - 1.0) / r.t / bandwidth);
   }
@@ -138,15 +174,20 @@ IterationEstimate transformer_iteration(const TransformerRun& run, const Cluster
   estimate.layer_seconds = ratio.value * larger * std::pow(1.0 + std::pow(std::min(device, host) / larger, q), 1.0 / q);
   const double slots = r.m + (r.p - 1.0) / r.v;
   estimate.layers_seconds = slots * r.L / r.p * estimate.layer_seconds;
-  const double send = run.pipeline > 1 ? 2.0 * element_bytes * r.M * r.h / r.t / c.stage_bandwidth_bytes_per_second : 0;
+  double send = 0.0;
+  if (run.pipeline > 1) {
+    const double rate = run.num_ranks() > cluster.devices_per_node ? node_rate(cluster, run.tensor * run.data)
+                                                                   : c.tensor_bandwidth_bytes_per_second;
+    send = 2.0 * element_bytes * r.M * r.h / r.t / rate;
+  }
   estimate.slots_seconds = slots * (c.slot_seconds + r.v * send);
   const double logits = r.M * r.V / r.t;
   const double head_share = run.tensor == 1 ? c.unsharded_head_share : c.head_share;
   estimate.head_seconds = r.m * (6.0 * logits * r.h / (head_share * peak) + c.logit_bytes * logits / bandwidth);
   const double weights = (12.0 * r.h * r.h * r.L / r.p + r.V * r.h) / r.t;
   if (run.data > 1) {
-    const double rate = run.num_ranks() > cluster.devices_per_node ? c.reduce_inter_node_bandwidth_bytes_per_second
-                                                                   : c.reduce_bandwidth_bytes_per_second;
+    double rate = c.reduce_bandwidth_bytes_per_second;
+    if (run.tensor * run.data > cluster.devices_per_node) rate = std::min(rate, node_rate(cluster, run.tensor));
     estimate.reduce_seconds = c.reduce_seconds + element_bytes * weights * 2.0 * (r.d - 1.0) / r.d / rate;
   }
   estimate.update_seconds = c.step_seconds + c.update_bytes * weights / bandwidth;

@@ -31,27 +31,36 @@ struct IterationEstimate {
 ///
 ///   T       = (m + (p−1)/v) · (L/p · layer + slot_seconds + v · send) + m · head + reduce + update
 ///   layer   = ratio(h, a, s, t, b) · (device^q + host^q)^(1/q),  q = launch_overlap_exponent
-///   device  = k · Σ product(M, N, K) + k_a · 4·b·(a/t)·s²·(h/a) / (attention_share · P)
+///   device  = Σ ((k−2)·product(M, N, K) + product(M, K, N) + product(N, K, M))
+///           + k_a · 4·b·(a/t)·s²·(h/a) / (attention_share · P)
 ///           + (k · (replicated_bytes·M·h + sharded_bytes·M·h/t) + k_a · score_bytes·b·(a/t)·s²) / (memory_share · B)
-///           + c · (tensor_latency + 2·M·h · 2(t−1)/t / tensor_bandwidth)        [t > 1]
-///   product = 2·M·N·K / (product_share · P) · (1 + half_outputs/(M·N))(1 + half_depth/K)
-///             over (N, K) = (3h/t, h), (h, h/t), (4h/t, h), (h, 4h/t)
+///           + c · (tensor_latency + 2·M·h · 2(t−1)/t / tensor_bandwidth)        [t > 1; t > G: N for tensor_bandwidth]
+///             over (N, K) = (3h/t, h), (h, h/t), (4h/t, h), (h, 4h/t): output, gradient of the input, of the weight
+///   product(rows, columns, depth) = 2 · elements · (depth + half_depth) / (product_share · P)
+///   elements = 128·256 · S·⌈tiles/S⌉, or if fewer 128·128 · S·⌈tiles/S⌉ / small_tile_share: whole waves of tiles, each
+///             tile on one of S = multiprocessors
 ///   k       = passes over a layer: forward 1, backward 2, one more with full recomputation; k_a: the attention core's,
 ///             one more with selective too; c = 4 all-reduces, 6 with full recomputation
 ///   host    = k/3 · (launch_seconds, or with t > 1: tensor_launch_seconds · full_node_launch_factor where t fills a
 ///             node, + unfused_softmax_seconds where b·a/t is no multiple of 4: Megatron-LM's fused softmax takes four
 ///             matrices a block, FusedScaleMaskSoftmax.is_kernel_available)
 ///   head    = 3 · 2·M·h·V/t / (head_share · P) + logit_bytes·M·V/t / (memory_share · B); unsharded_head_share at t = 1
-///   send    = 4·M·h/t / stage_bandwidth                                         [p > 1], both directions, 2 bytes each
-///   reduce  = reduce_seconds + 2 bytes · 2(d−1)/d · W / reduce_bandwidth        [d > 1], W = (12·h²·L/p + V·h)/t
+///   send    = 4·M·h/t / rate, both directions, 2 bytes each                     [p > 1]
+///             rate = tensor_bandwidth where the run fits a node, else N / min(t·d, G)
+///   reduce  = reduce_seconds + 2 bytes · 2(d−1)/d · W / rate                    [d > 1], W = (12·h²·L/p + V·h)/t
+///             rate = reduce_bandwidth, but N / min(t, G) at most where t·d > G
 ///   update  = step_seconds + update_bytes · W / (memory_share · B)
 /// Sequence parallelism divides the replicated elements by t; its all-gathers and reduce-scatters move an all-reduce's
-/// bytes. A tensor group of more ranks than a node, and replicas of a run of more ranks than a node, go at the
-/// inter-node rates.
+/// bytes.
+///
+/// N = node_bandwidth is shared by the G ranks of a node. Ranks are ordered tensor, data, pipeline (Megatron-LM,
+/// parallel_state.py), so that the replicas' all-reduces of a node's min(t, G) shards are out at once, each one ring in
+/// and out of the node; a tensor group of more than G ranks is one such ring and has N to itself; the min(t·d, G) ranks
+/// of a stage in a node send at once, each its 1/t of the activations (Narayanan et al. 2021, sec. 4.1).
 ///
 /// Sources: GEMM and memory terms are a roofline by operator as in Calculon (Isaev et al. 2023) and vTrain (Bang et al.
-/// 2024); slots of 1F1B: Narayanan et al. 2021, sec. 2.2; all-reduces and passes: Korthikanti et al. 2022, sec. 4
-/// and 5.
+/// 2024); tiles and waves: NVIDIA, Matrix Multiplication Background User's Guide; slots of 1F1B:
+/// Narayanan et al. 2021, sec. 2.2; all-reduces and passes: Korthikanti et al. 2022, sec. 4 and 5.
 /// @param cluster has transformer_costs and is verified. @param run is verified.
 /// @throws UserError where the cluster has no transformer_costs.
 IterationEstimate transformer_iteration(const TransformerRun& run, const Cluster& cluster);

@@ -24,7 +24,6 @@ struct Occupant {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   int buffer = -1;
-  bool freed = false;
 };
 
 class SectionAllocator {
@@ -34,7 +33,9 @@ class SectionAllocator {
         section_(section),
         base_(base),
         order_(section, static_cast<int>(program.streams.size())),
-        accesses_(program.buffers.size()) {
+        accesses_(program.buffers.size()),
+        freed_(program.buffers.size(), false),
+        occupants_(program.streams.size()) {
     const auto touch = [&](int buffer, int instruction) {
       auto& list = accesses_[static_cast<std::size_t>(buffer)];
       // Only the last access of each stream matters: streams are in order.
@@ -59,14 +60,14 @@ class SectionAllocator {
       for (const int buffer : section_[i].allocs) {
         Buffer& owner = program_.buffers[static_cast<std::size_t>(buffer)];
         owner.offset_bytes = place(owner.size_bytes(), index);
-        insert({owner.offset_bytes, owner.offset_bytes + align(owner.size_bytes()), buffer});
+        for (std::vector<Occupant>& seen : occupants_) {
+          const Occupant occupant{owner.offset_bytes, owner.offset_bytes + align(owner.size_bytes()), buffer};
+          seen.insert(std::ranges::upper_bound(seen, occupant.begin, {}, &Occupant::begin), occupant);
+        }
         highest = std::max(highest, owner.offset_bytes + owner.size_bytes());
       }
-      for (const int buffer : section_[i].frees) {
-        for (Occupant& occupant : occupants_) {
-          occupant.freed = occupant.freed || occupant.buffer == buffer;
-        }
-      }
+      for (const int buffer : section_[i].frees) freed_[static_cast<std::size_t>(buffer)] = true;
+      forget(index);
     }
     return highest;
   }
@@ -76,38 +77,24 @@ class SectionAllocator {
 
   bool gone_before(const Occupant& occupant, int instruction) const {
     const auto& accesses = accesses_[static_cast<std::size_t>(occupant.buffer)];
-    return occupant.freed && std::ranges::all_of(accesses, [&](int a) { return order_.ordered(a, instruction); });
+    return freed_[static_cast<std::size_t>(occupant.buffer)] &&
+           std::ranges::all_of(accesses, [&](int a) { return order_.ordered(a, instruction); });
+  }
+
+  /// What is gone for an instruction is gone for all later ones of its stream.
+  void forget(int instruction) {
+    std::erase_if(occupants_[static_cast<std::size_t>(stream(instruction))],
+                  [&](const Occupant& o) { return gone_before(o, instruction); });
   }
 
   /// Lowest address where @p bytes fit between the occupants that may still be alive when @p instruction starts.
   std::int64_t place(std::int64_t bytes, int instruction) {
-    // The allocator is asked in program order and almost everything allocates on the compute stream: what is gone for
-    // it now is gone for all its later instructions. Other streams keep their own view by looking at every occupant.
-    if (stream(instruction) == 0) {
-      std::erase_if(occupants_, [&](const Occupant& o) {
-        if (!gone_before(o, instruction)) return false;
-        gone_for_compute_.push_back(o);
-        return true;
-      });
-    }
+    forget(instruction);
     std::int64_t candidate = base_;
-    const auto step_over = [&](const Occupant& o) {
+    for (const Occupant& o : occupants_[static_cast<std::size_t>(stream(instruction))]) {
       if (candidate < o.end && o.begin < candidate + align(bytes)) candidate = o.end;
-    };
-    if (stream(instruction) == 0) {
-      for (const Occupant& o : occupants_) step_over(o);
-      return candidate;
     }
-    std::vector<Occupant> blocking = occupants_;
-    blocking.insert(blocking.end(), gone_for_compute_.begin(), gone_for_compute_.end());
-    std::erase_if(blocking, [&](const Occupant& o) { return gone_before(o, instruction); });
-    std::ranges::sort(blocking, {}, &Occupant::begin);
-    for (const Occupant& o : blocking) step_over(o);
     return candidate;
-  }
-
-  void insert(Occupant occupant) {
-    occupants_.insert(std::ranges::upper_bound(occupants_, occupant.begin, {}, &Occupant::begin), occupant);
   }
 
   Program& program_;
@@ -115,8 +102,8 @@ class SectionAllocator {
   std::int64_t base_;
   HappensBefore order_;
   std::vector<std::vector<int>> accesses_;
-  std::vector<Occupant> occupants_;         ///< sorted by begin
-  std::vector<Occupant> gone_for_compute_;  ///< may still matter to instructions of other streams
+  std::vector<bool> freed_;                       ///< by buffer, up to the instruction that is being placed
+  std::vector<std::vector<Occupant>> occupants_;  ///< by stream, sorted by begin: not known to be gone for its next
 };
 
 }  // namespace

@@ -123,6 +123,14 @@ const std::vector<std::string>& keys() {
 
 }  // namespace
 
+std::vector<int> leaves_of(const Cluster& cluster, std::span<const int> nodes) {
+  std::vector<int> leaves;
+  for (const int node : nodes) {
+    if (cluster.nodes_per_leaf > 0) leaves.push_back(node / cluster.nodes_per_leaf);
+  }
+  return leaves;
+}
+
 void verify(const Cluster& cluster) {
   const auto at_least = [&](std::string_view key, double value, double minimum) {
     if (!(value >= minimum)) {

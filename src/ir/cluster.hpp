@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,9 @@ struct Cluster {
   bool operator==(const Cluster&) const = default;
 };
 
+/// The leaf switch of each of @p nodes, by number from 0: node n of the cluster hangs under leaf n / nodes_per_leaf.
+/// Empty where the network is flat.
+std::vector<int> leaves_of(const Cluster& cluster, std::span<const int> nodes);
 /// @throws UserError naming the key and both numbers where a description contradicts itself.
 void verify(const Cluster& cluster);
 /// Stable TOML; parse_cluster(to_text(c)) == c.

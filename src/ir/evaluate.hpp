@@ -29,6 +29,8 @@ class Evaluate {
   virtual Evaluation operator()(const Plan& plan) const = 0;
   /// Memory and bytes alone: needs no costs.
   virtual Evaluation account(const Plan& plan) const = 0;
+  /// The peak alone, and whether it fits: less is lowered than all bytes need.
+  virtual Evaluation memory(const Plan& plan) const = 0;
 };
 
 }  // namespace strata

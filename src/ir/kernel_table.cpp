@@ -12,20 +12,24 @@ namespace {
 using enum Kernel;
 
 // rows: samples × positions. Attributes named in plural count things; `first_sample` is the global index, within the
-// step's batch, of the first sample of the operands: what random numbers and data are indexed by.
+// step's batch, of the first sample of the operands: what random numbers and data are indexed by. A slice of a linear
+// or of an embedding has the columns [first_column, first_column + in or width) of an activation whose rows have `row`
+// elements: x, dx, or the embedding's y and dy, whose operand is all of it. Without these two it has all columns.
 constexpr std::array table = {
     KernelSignature{none, "none", "", "", ""},
     KernelSignature{load_tokens, "load_tokens", "", "tokens,targets?", "samples,first_sample,sequence"},
     KernelSignature{load_images, "load_images", "", "pixels,labels?", "samples,first_sample"},
     KernelSignature{load_targets, "load_targets", "", "targets", "samples,first_sample"},
     KernelSignature{embedding_forward, "embedding_forward", "tokens,table,positions?", "y",
-                    "rows,sequence,width,vocabulary"},
+                    "rows,sequence,width,vocabulary,first_column?,row?"},
     KernelSignature{embedding_backward, "embedding_backward", "tokens,dy", "dtable,dpositions?",
-                    "rows,sequence,width,vocabulary,accumulate"},
-    KernelSignature{linear_forward, "linear_forward", "x,weight,bias?", "y", "rows,in,out"},
-    KernelSignature{linear_backward_input, "linear_backward_input", "dy,weight", "dx", "rows,in,out,accumulate"},
+                    "rows,sequence,width,vocabulary,accumulate,first_column?,row?"},
+    KernelSignature{linear_forward, "linear_forward", "x,weight,bias?", "y",
+                    "rows,in,out,accumulate?,first_column?,row?"},
+    KernelSignature{linear_backward_input, "linear_backward_input", "dy,weight", "dx",
+                    "rows,in,out,accumulate,first_column?,row?"},
     KernelSignature{linear_backward_weight, "linear_backward_weight", "x,dy", "dweight,dbias?",
-                    "rows,in,out,accumulate"},
+                    "rows,in,out,accumulate,first_column?,row?"},
     KernelSignature{layer_norm_forward, "layer_norm_forward", "x,weight,bias", "y,statistics", "rows,width,epsilon"},
     KernelSignature{layer_norm_backward, "layer_norm_backward", "dy,x,weight,statistics", "dx,dweight,dbias",
                     "rows,width,epsilon,accumulate"},
@@ -67,6 +71,10 @@ constexpr std::array table = {
     KernelSignature{copy, "copy", "x", "y", "elements"},
     KernelSignature{fill, "fill", "", "y", "elements,value"},
     KernelSignature{initialize, "initialize", "", "y", "elements,distribution,a,b"},
+    // Blocks of codes, base/quantization.hpp. Chunks of `chunk` elements; `nodes` says in which order they stand
+    // packed, see exec/cpu/kernels/quantize.hpp. `pieces` packed tensors are added up.
+    KernelSignature{quantize, "quantize", "x", "packed", "elements,chunk,chunks,nodes,block,bits"},
+    KernelSignature{dequantize, "dequantize", "packed", "y", "elements,chunk,chunks,pieces,block,bits,accumulate"},
     KernelSignature{sum_of_squares, "sum_of_squares", "x", "sum", "elements,accumulate"},
     KernelSignature{clip_factor, "clip_factor", "sum", "factor,norm", "clip_norm"},
     KernelSignature{sum_loss, "sum_loss", "loss", "sum", "elements,scale,accumulate"},
@@ -147,6 +155,8 @@ double flops(const Instruction& instruction) {
     case copy:
     case fill:
     case initialize:
+    case quantize:
+    case dequantize:
     case sum_of_squares:
     case clip_factor:
     case sum_loss:

@@ -14,6 +14,7 @@
 
 #include "base/dtype.hpp"
 #include "ir/attributes.hpp"
+#include "ir/column_block.hpp"
 
 namespace strata {
 
@@ -79,8 +80,12 @@ struct Parameter {
   std::vector<std::int64_t> shape;
   Initializer initializer;
   bool weight_decay = false;  ///< matrices and kernels decay; biases, norms and one-dimensional tensors do not
+  std::string slice_of{};     ///< the parameter of which this one has `columns`; empty: it is none's slice
+  ColumnBlock columns{};
   bool operator==(const Parameter&) const = default;
   std::int64_t num_elements() const;
+  /// What initial values, checkpoints and checksums are named after: the parameter, however it is held.
+  const std::string& whole() const { return slice_of.empty() ? name : slice_of; }
 };
 
 struct Operator {

@@ -90,10 +90,29 @@ void check_real(std::string_view key, double value, double minimum, double below
   }
 }
 
+void check_node_order(const Mesh& mesh) {
+  const bool is_ordered = mesh.placement == "leaf-first";
+  if (!is_ordered && mesh.node_order.empty()) return;
+  if (!is_ordered) {
+    fail("mesh.node_order", fmt::format("needs mesh.placement \"leaf-first\", which is \"{}\"", mesh.placement));
+  }
+  std::vector<int> sorted = mesh.node_order;
+  std::sort(sorted.begin(), sorted.end());
+  for (int node = 0; node < mesh.nodes; ++node) {
+    if (static_cast<int>(sorted.size()) != mesh.nodes || sorted[static_cast<std::size_t>(node)] != node) {
+      fail("mesh.node_order",
+           fmt::format("[{}] is no permutation of the {} nodes 0 … {}, which placement \"leaf-first\" "
+                       "needs",
+                       fmt::join(mesh.node_order, ", "), mesh.nodes, mesh.nodes - 1));
+    }
+  }
+}
+
 void check_mesh(const Mesh& mesh) {
   check_at_least("mesh.nodes", mesh.nodes, 1);
   check_at_least("mesh.ranks_per_node", mesh.ranks_per_node, 1);
   check_word("mesh.placement", mesh.placement, plan_words::placement);
+  check_node_order(mesh);
   std::int64_t product = 1;
   std::vector<std::string> degrees, names;
   for (const MeshAxis& axis : mesh.axes) {
@@ -210,11 +229,15 @@ void check_decisions(const Plan& plan, const ModelGraph& graph) {
     }
     for (const int parameter : op.parameters) {
       const auto [first, is_new] = decided.emplace(parameter, i);
-      if (!is_new && !(decisions[first->second].state == decision.state)) {
-        fail("operators", fmt::format("{} is shared by {} and {}, whose rules give it different states",
+      if (is_new) continue;
+      const OperatorDecision& other = decisions[first->second];
+      const auto refuse = [&](const char* what) {
+        fail("operators", fmt::format("{} is shared by {} and {}, whose rules give it different {}",
                                       graph.parameters[static_cast<std::size_t>(parameter)].name,
-                                      graph.operators[first->second].name, op.name));
-      }
+                                      graph.operators[first->second].name, op.name, what));
+      };
+      if (other.state != decision.state) refuse("states");
+      if (other.slices != decision.slices || other.slice_state != decision.slice_state) refuse("slices");
     }
   }
 }
@@ -356,6 +379,12 @@ void verify(const Plan& plan, const ModelGraph& graph) {
   check_real("optimizer.clip_norm", plan.optimizer.clip_norm, 0.0, HUGE_VAL);
   check_word("dtypes.compute", to_string(plan.dtypes.compute), plan_words::compute_dtype);
   check_word("dtypes.gradient", to_string(plan.dtypes.gradient), plan_words::compute_dtype);
+  check_word("quantization.weights", plan.quantization.weights, plan_words::quantized_weights);
+  check_word("quantization.gradients", plan.quantization.gradients, plan_words::quantized_gradients);
+  if (plan.quantization.block < 16 || plan.quantization.block % 16 != 0) {
+    fail("quantization.block",
+         fmt::format("{} is out of range; accepted: multiples of 16, from 16 on", plan.quantization.block));
+  }
   check_at_least("device_capacity_bytes", plan.device_capacity_bytes, 0);
   if (plan.seed > INT64_MAX) {
     fail("seed", fmt::format("{} is out of range; accepted: < 2^63", plan.seed));  // TOML's integers are signed

@@ -39,6 +39,9 @@ struct Mesh {
   std::vector<MeshAxis> axes;
   std::string placement =
       "block";  ///< block | leaf-first | a named generator of (stage, micro-batch, time step) -> rank
+  /// leaf-first: which of the job's nodes stands at each place of the grid that factors tile, a permutation. Empty: in
+  /// the order in which the launcher numbers them.
+  std::vector<int> node_order{};
   bool operator==(const Mesh&) const = default;
   int num_ranks() const { return nodes * ranks_per_node; }
 };
@@ -107,6 +110,17 @@ struct DTypes {
   bool operator==(const DTypes&) const = default;
 };
 
+/// What sharded parameters and their gradients travel as (ZeRO++): blocks of codes, see base/quantization.hpp. Only
+/// what travels between the ranks that share a parameter, which hold its p shards: a second shard (p_backward) is kept
+/// and gathered as the numbers that came out.
+struct Quantization {
+  std::string weights = "none";    ///< none | int8: when they are gathered from the p shards
+  std::string gradients = "none";  ///< none | int8 | int4: when they are summed into the p shards, by all-to-all
+  int block = 256;                 ///< numbers that share a magnitude; a multiple of 16
+  bool operator==(const Quantization&) const = default;
+  bool any() const { return weights != "none" || gradients != "none"; }
+};
+
 /// Update rule and where its states live. Learning rate and step number are given at run time.
 struct OptimizerPlan {
   std::string kind = "adamw";  ///< sgd | adam | adamw
@@ -146,6 +160,7 @@ struct Plan {
   Overlap overlap;
   OptimizerPlan optimizer;
   DTypes dtypes;
+  Quantization quantization;
   std::int64_t device_capacity_bytes = 0;  ///< what one rank's arena may hold; 0: no limit
   std::uint64_t seed = 1;
   Why why;

@@ -82,6 +82,16 @@ Mesh read_mesh(TomlReader reader) {
   reader.read("nodes", mesh.nodes, 1);
   reader.read("ranks_per_node", mesh.ranks_per_node, 1);
   reader.read_word("placement", mesh.placement, plan_words::placement);
+  if (const TomlValue* order = reader.array("node_order")) {
+    for (const TomlValue& element : order->array()) {
+      const auto* node = std::get_if<std::int64_t>(&element.data);
+      if (node == nullptr || *node < 0 || *node >= mesh.nodes) {
+        reader.fail("node_order", fmt::format("{} where a number of a node, >= 0 and < mesh.nodes = {}, is accepted",
+                                              toml_text(element), mesh.nodes));
+      }
+      mesh.node_order.push_back(static_cast<int>(*node));
+    }
+  }
   if (const TomlValue* axes = reader.table("axes")) {
     TomlReader sizes = reader.child("axes", *axes);
     for (const std::string& name : split_words(plan_words::axes)) {
@@ -220,8 +230,10 @@ std::string to_text(const Plan& plan) {
   line("device_capacity_bytes", fmt::format("{}", plan.device_capacity_bytes));
   line("recompute", quoted(to_string(plan.recompute)));
   line("gathered_after_recompute", quoted(plan.gathered_after_recompute));
-  line("mesh", fmt::format("{{ nodes = {}, ranks_per_node = {}, axes = {{ {} }}, placement = {} }}", plan.mesh.nodes,
-                           plan.mesh.ranks_per_node, fmt::join(axes, ", "), quoted(plan.mesh.placement)));
+  const std::string order =
+      plan.mesh.node_order.empty() ? "" : fmt::format(", node_order = [{}]", fmt::join(plan.mesh.node_order, ", "));
+  line("mesh", fmt::format("{{ nodes = {}, ranks_per_node = {}, axes = {{ {} }}, placement = {}{} }}", plan.mesh.nodes,
+                           plan.mesh.ranks_per_node, fmt::join(axes, ", "), quoted(plan.mesh.placement), order));
   line("batch", fmt::format("{{ global = {} }}", plan.global_batch));
   line("schedule", fmt::format("{{ kind = {}, micro_batches = {}, sub_batches = {}, cross_pass = {}, fresh = {} }}",
                                quoted(to_string(plan.schedule.kind)), plan.schedule.micro_batches,
@@ -229,6 +241,8 @@ std::string to_text(const Plan& plan) {
   line("stages", fmt::format("{{ count = {}, cut_by = {} }}", plan.stages.count, quoted(plan.stages.cut_by)));
   line("dtypes", fmt::format("{{ compute = {}, gradient = {} }}", quoted(to_string(plan.dtypes.compute)),
                              quoted(to_string(plan.dtypes.gradient))));
+  line("quantization", fmt::format("{{ weights = {}, gradients = {}, block = {} }}", quoted(plan.quantization.weights),
+                                   quoted(plan.quantization.gradients), plan.quantization.block));
 
   text += "\n[optimizer]\n";
   line("kind", quoted(plan.optimizer.kind));
@@ -309,6 +323,14 @@ Plan parse_plan(const std::string& text, std::string_view file_name) {
     read_dtype(table, "gradient", dtypes.gradient);
     table.finish();
     return dtypes;
+  });
+  child("quantization", plan.quantization, [](TomlReader table) {
+    Quantization quantization;
+    table.read_word("weights", quantization.weights, plan_words::quantized_weights);
+    table.read_word("gradients", quantization.gradients, plan_words::quantized_gradients);
+    table.read("block", quantization.block, 16);
+    table.finish();
+    return quantization;
   });
   child("optimizer", plan.optimizer, read_optimizer);
   child("overlap", plan.overlap, read_overlap);

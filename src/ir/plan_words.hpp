@@ -26,5 +26,7 @@ constexpr std::string_view optimizer_spread = "all_gather | broadcast";
 constexpr std::string_view optimizer_gradients = "all_reduce | reduce_scatter";
 constexpr std::string_view gathered_after_recompute = "keep | regather";
 constexpr std::string_view compute_dtype = "f32 | bf16";
+constexpr std::string_view quantized_weights = "none | int8";
+constexpr std::string_view quantized_gradients = "none | int8 | int4";
 
 }  // namespace strata::plan_words

@@ -17,6 +17,7 @@
 #include "base/collective.hpp"
 #include "base/dtype.hpp"
 #include "ir/attributes.hpp"
+#include "ir/column_block.hpp"
 
 namespace strata {
 
@@ -33,7 +34,8 @@ struct Buffer {
   std::int64_t offset_bytes = -1;  ///< in the arena, set by assign_addresses
   std::string
       parameter{};  ///< graph parameter whose elements these are, if any: what checkpoints and checksums collect
-  std::int64_t parameter_begin = 0;  ///< first element within the flattened parameter
+  std::int64_t parameter_begin = 0;  ///< first element within the flattened parameter, or within `columns` of it
+  ColumnBlock columns{};             ///< of the parameter
   bool operator==(const Buffer&) const = default;
   std::int64_t size_bytes() const { return num_elements * size_of(dtype); }
 };
@@ -89,6 +91,8 @@ enum class Kernel : std::uint8_t {
   copy,
   fill,
   initialize,
+  quantize,
+  dequantize,
   sum_of_squares,
   clip_factor,
   sum_loss,
@@ -155,7 +159,8 @@ struct KernelSignature {
   std::string_view name;
   std::string_view inputs;  ///< comma-separated roles
   std::string_view outputs;
-  std::string_view attributes;  ///< comma-separated keys; bit i of `accumulate` adds to output i instead of writing it
+  std::string_view attributes;  ///< comma-separated keys, `?` behind optional ones; bit i of `accumulate` adds to
+                                ///< output i instead of writing it
 };
 const KernelSignature& kernel_signature(Kernel kernel);
 /// Number of values of Kernel, for loops over all of them.

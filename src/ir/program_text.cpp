@@ -86,6 +86,9 @@ std::string buffer_text(const Buffer& b, std::size_t index) {
   if (b.persistent) text += " persistent";
   if (b.versions != 1) text += fmt::format(" versions={}", b.versions);
   if (!b.parameter.empty() || b.parameter_begin != 0) text += fmt::format(" of={}+{}", b.parameter, b.parameter_begin);
+  if (!b.columns.is_whole()) {
+    text += fmt::format(" columns={}+{}/{}", b.columns.first, b.columns.size, b.columns.row);
+  }
   return text;
 }
 
@@ -321,6 +324,16 @@ Buffer parse_buffer(Line& line, std::size_t index) {
     if (plus == std::string_view::npos) line.fail("expected `of=parameter+first_element`");
     b.parameter = of.substr(0, plus);
     b.parameter_begin = line.integer(of.substr(plus + 1));
+  }
+  if (line.peek().starts_with("columns=")) {
+    const std::string_view columns = line.value_of("columns");
+    const std::size_t plus = columns.find('+');
+    const std::size_t slash = columns.find('/');
+    if (plus == std::string_view::npos || slash == std::string_view::npos || slash < plus) {
+      line.fail("expected `columns=first+size/row`");
+    }
+    b.columns = {line.integer(columns.substr(0, plus)), line.integer(columns.substr(plus + 1, slash - plus - 1)),
+                 line.integer(columns.substr(slash + 1))};
   }
   return b;
 }

@@ -12,6 +12,7 @@
 
 #include "base/collective.hpp"
 #include "base/error.hpp"
+#include "ir/operator_splitting.hpp"
 
 namespace strata {
 namespace {
@@ -20,7 +21,16 @@ struct Place {
   int local;
   int node;
 };
-Place place_of(const Mesh& mesh, int rank) { return {rank % mesh.ranks_per_node, rank / mesh.ranks_per_node}; }
+/// On the grid, where nodes stand as the mesh orders them.
+Place place_of(const Mesh& mesh, int rank) {
+  const int node = rank / mesh.ranks_per_node;
+  const auto& order = mesh.node_order;
+  const auto place = order.empty() ? node : std::ranges::find(order, node) - order.begin();
+  return {rank % mesh.ranks_per_node, static_cast<int>(place)};
+}
+int node_at(const Mesh& mesh, int place) {
+  return mesh.node_order.empty() ? place : mesh.node_order[static_cast<std::size_t>(place)];
+}
 
 Piece piece_of(std::int64_t num_elements, int num_ranks, int index) {
   const Chunk chunk = chunk_of(num_elements, num_ranks, index);
@@ -73,7 +83,8 @@ std::vector<int> ranks_between(const Mesh& mesh, const Factor& outer, const Fact
   std::vector<int> ranks;
   for (int n = 0; n < outer.nodes / inner.nodes; ++n) {
     for (int l = 0; l < outer.in_node / inner.in_node; ++l) {
-      ranks.push_back((first_node + n * inner.nodes) * mesh.ranks_per_node + first_local + l * inner.in_node);
+      ranks.push_back(node_at(mesh, first_node + n * inner.nodes) * mesh.ranks_per_node + first_local +
+                      l * inner.in_node);
     }
   }
   return ranks;
@@ -114,8 +125,9 @@ std::vector<ParameterShard> shards_of(const Plan& plan, const ModelGraph& graph,
   std::vector<ParameterShard> shards(graph.parameters.size());
   for (std::size_t o = 0; o < graph.operators.size(); ++o) {
     for (const int p : graph.operators[o].parameters) {
-      check_nested(plan, graph.operators[o], decisions[o].state);
-      shards[static_cast<std::size_t>(p)].factors = decisions[o].state;
+      const StateFactors state = state_of(plan.mesh, decisions[o], graph.parameters[static_cast<std::size_t>(p)]);
+      check_nested(plan, graph.operators[o], state);
+      shards[static_cast<std::size_t>(p)].factors = state;
     }
   }
   constexpr Factor one{};

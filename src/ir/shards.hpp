@@ -4,9 +4,10 @@
 /// Who holds which elements of a parameter where its states are sharded (AMSP, ZeRO). Pure arithmetic over the grid of
 /// R ranks a node × N nodes.
 ///
-/// A factor a×b tiles the grid with cells of a neighbouring ranks in a node × b neighbouring nodes; a cell holds one
-/// copy, each of its ranks one shard. Factors are nested: the optimizer's shard is a part of the parameter's. A tensor
-/// of n elements is cut as collectives cut it (chunk_of); what does not divide leaves the last ranks short or empty.
+/// A factor a×b tiles the grid with cells of a neighbouring ranks in a node × b neighbouring nodes, neighbours as
+/// mesh.node_order puts them (AMSP, fig. 10: under one leaf switch); a cell holds one copy, each of its ranks one
+/// shard. Factors are nested: the optimizer's shard is a part of the parameter's. A tensor of n elements is cut as
+/// collectives cut it (chunk_of); what does not divide leaves the last ranks short or empty.
 
 #include <cstdint>
 #include <span>

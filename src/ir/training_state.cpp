@@ -16,10 +16,10 @@ std::size_t num_states(Kernel kernel) {
   }
 }
 
-/// "layer.weight/m" → "m".
+/// "layer.weight/m", of a slice "layer.weight/slice[2]/m" → "m".
 std::string state_name(const Buffer& buffer, const std::string& parameter) {
   STRATA_INVARIANT(buffer.name.starts_with(parameter + "/"), buffer.name + " is no state of " + parameter);
-  return buffer.name.substr(parameter.size() + 1);
+  return buffer.name.substr(buffer.name.rfind('/') + 1);
 }
 
 }  // namespace
@@ -32,7 +32,10 @@ std::vector<UpdatedPart> updated_parts(const Program& program) {
     const Operand& master = in.outputs.front();
     const Buffer& holder = program.buffers[static_cast<std::size_t>(master.buffer)];
     STRATA_INVARIANT(!holder.parameter.empty(), in.name + ": the update of no parameter");
-    UpdatedPart part{.parameter = holder.parameter, .begin = holder.parameter_begin + master.begin, .states = {}};
+    UpdatedPart part{.parameter = holder.parameter,
+                     .begin = holder.parameter_begin + master.begin,
+                     .columns = holder.columns,
+                     .states = {}};
     part.states.push_back({"value", master});
     for (std::size_t i = 1; i < count; ++i) {
       const Buffer& state = program.buffers[static_cast<std::size_t>(in.outputs[i].buffer)];
@@ -43,13 +46,14 @@ std::vector<UpdatedPart> updated_parts(const Program& program) {
   return parts;
 }
 
-std::vector<int> weight_buffers(const Program& program) {
-  std::vector<int> buffers;
+std::vector<HeldWeight> held_weights(const Program& program) {
+  std::vector<HeldWeight> weights;
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
-    if (buffer.persistent && buffer.category == Category::parameter) buffers.push_back(static_cast<int>(b));
+    if (!buffer.persistent || buffer.category != Category::parameter) continue;
+    weights.push_back({buffer.name.substr(0, buffer.name.find('/')), static_cast<int>(b)});  // without "/slice[2]"
   }
-  return buffers;
+  return weights;
 }
 
 }  // namespace strata

@@ -16,7 +16,8 @@ namespace strata {
 /// spread under the next forward (overlap.broadcast), the rest of a p shard is a step old until then.
 struct UpdatedPart {
   std::string parameter;
-  std::int64_t begin = 0;  ///< first element within the flattened parameter
+  std::int64_t begin = 0;  ///< first element within the flattened parameter, or within `columns` of it
+  ColumnBlock columns{};
   /// The f32 value under the name `value`, then the optimizer's states: `momentum`, or `m` and `v`. Equally many
   /// elements each, all persistent f32.
   struct State {
@@ -30,7 +31,11 @@ struct UpdatedPart {
 /// In the order of the update. A part without elements is left out.
 std::vector<UpdatedPart> updated_parts(const Program& program);
 
-/// Buffers of the weights that stay on this rank between steps, in the dtype of the compute. `name` is the parameter's.
-std::vector<int> weight_buffers(const Program& program);
+/// Weights that stay on this rank between steps, in the dtype of the compute.
+struct HeldWeight {
+  std::string parameter;
+  int buffer = -1;
+};
+std::vector<HeldWeight> held_weights(const Program& program);
 
 }  // namespace strata

@@ -33,7 +33,7 @@ std::span<const TransformerCostField> transformer_cost_fields() {
   using C = TransformerCosts;
   static constexpr std::array fields = {
       TransformerCostField{"product_share", &C::product_share, true},
-      TransformerCostField{"half_outputs", &C::half_outputs, false},
+      TransformerCostField{"small_tile_share", &C::small_tile_share, true},
       TransformerCostField{"half_depth", &C::half_depth, false},
       TransformerCostField{"attention_share", &C::attention_share, true},
       TransformerCostField{"memory_share", &C::memory_share, true},
@@ -47,10 +47,8 @@ std::span<const TransformerCostField> transformer_cost_fields() {
       TransformerCostField{"launch_overlap_exponent", &C::launch_overlap_exponent, false},
       TransformerCostField{"tensor_latency_seconds", &C::tensor_latency_seconds, false},
       TransformerCostField{"tensor_bandwidth_bytes_per_second", &C::tensor_bandwidth_bytes_per_second, false},
-      TransformerCostField{"tensor_inter_node_bandwidth_bytes_per_second",
-                           &C::tensor_inter_node_bandwidth_bytes_per_second, false},
       TransformerCostField{"slot_seconds", &C::slot_seconds, false},
-      TransformerCostField{"stage_bandwidth_bytes_per_second", &C::stage_bandwidth_bytes_per_second, false},
+      TransformerCostField{"node_bandwidth_bytes_per_second", &C::node_bandwidth_bytes_per_second, false},
       TransformerCostField{"unsharded_head_share", &C::unsharded_head_share, true},
       TransformerCostField{"head_share", &C::head_share, true},
       TransformerCostField{"logit_bytes", &C::logit_bytes, false},
@@ -58,8 +56,6 @@ std::span<const TransformerCostField> transformer_cost_fields() {
       TransformerCostField{"step_seconds", &C::step_seconds, false},
       TransformerCostField{"reduce_seconds", &C::reduce_seconds, false},
       TransformerCostField{"reduce_bandwidth_bytes_per_second", &C::reduce_bandwidth_bytes_per_second, false},
-      TransformerCostField{"reduce_inter_node_bandwidth_bytes_per_second",
-                           &C::reduce_inter_node_bandwidth_bytes_per_second, false},
   };
   return fields;
 }
@@ -76,6 +72,8 @@ TransformerCosts read_transformer_costs(TomlReader& reader) {
   costs.recomputation_on_many_nodes = read_recomputation(reader, "recomputation_on_many_nodes");
   reader.require("dtype");
   reader.read_word("dtype", costs.dtype, "bf16 | f16");
+  reader.require("multiprocessors");
+  reader.read("multiprocessors", costs.multiprocessors, 1);
   if (const TomlValue* layers = reader.array("layers")) {
     for (std::size_t i = 0; i < layers->array().size(); ++i) {
       if (!layers->array()[i].is_table()) reader.fail("layers", "a list of tables is accepted");
@@ -104,10 +102,10 @@ std::string to_text(const TransformerCosts& costs) {
     text += fmt::format("{} = {}\n", field.key, toml_real(costs.*field.value));
   }
   text += fmt::format(
-      "vocabulary_size = {}\nrecomputation_on_one_node = {}\nrecomputation_on_many_nodes = {}\ndtype = {}\nlayers = "
-      "[\n",
+      "vocabulary_size = {}\nrecomputation_on_one_node = {}\nrecomputation_on_many_nodes = {}\ndtype = {}\n"
+      "multiprocessors = {}\nlayers = [\n",
       costs.vocabulary_size, toml_string(to_string(costs.recomputation_on_one_node)),
-      toml_string(to_string(costs.recomputation_on_many_nodes)), toml_string(costs.dtype));
+      toml_string(to_string(costs.recomputation_on_many_nodes)), toml_string(costs.dtype), costs.multiprocessors);
   for (const LayerRatio& layer : costs.layers) {
     text += fmt::format(
         "  {{ hidden_size = {}, attention_heads = {}, sequence_length = {}, tensor_parallelism = {}, micro_batch = {}, "

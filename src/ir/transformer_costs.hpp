@@ -29,9 +29,9 @@ struct LayerRatio {
 
 struct TransformerCosts {
   // Arithmetic and memory of a layer.
-  double product_share = 0.0;     ///< of the peak: matrix products with unlimited dims
-  double half_outputs = 0.0;      ///< so few elements of the result halve that: they do not fill the device
-  double half_depth = 0.0;        ///< so short a summed dim does
+  double product_share = 0.0;     ///< of the peak: matrix products in full waves of large tiles, summed dim unlimited
+  double small_tile_share = 0.0;  ///< of that: small tiles
+  double half_depth = 0.0;        ///< so short a summed dim halves it
   double attention_share = 0.0;   ///< of the peak: the two batched products of the attention core
   double memory_share = 0.0;      ///< of the memory bandwidth: everything elementwise
   double replicated_bytes = 0.0;  ///< moved a pass for each of b·s·h elements that every rank of a tensor group holds
@@ -45,11 +45,11 @@ struct TransformerCosts {
   double launch_overlap_exponent = 0.0;  ///< q: device and host overlap as (device^q + host^q)^(1/q)
   // Tensor parallelism: each all-reduce of a layer.
   double tensor_latency_seconds = 0.0;
-  double tensor_bandwidth_bytes_per_second = 0.0;             ///< bus bandwidth inside a node
-  double tensor_inter_node_bandwidth_bytes_per_second = 0.0;  ///< of a group that spans nodes
+  double tensor_bandwidth_bytes_per_second = 0.0;  ///< bus bandwidth inside a node; sends to a stage there, too
   // Stages.
   double slot_seconds = 0.0;  ///< one micro-batch through one stage, beside its layers
-  double stage_bandwidth_bytes_per_second = 0.0;
+  // Between nodes.
+  double node_bandwidth_bytes_per_second = 0.0;  ///< out of a node, one direction, all its NICs; its ranks share it
   // Output layer and loss.
   double unsharded_head_share =
       0.0;                   ///< of the peak: logits without tensor parallelism, whose vocabulary is not padded
@@ -58,14 +58,14 @@ struct TransformerCosts {
   // Once a step.
   double update_bytes = 0.0;  ///< moved a parameter by the optimizer
   double step_seconds = 0.0;
-  double reduce_seconds = 0.0;  ///< the gradients' all-reduce: its constant part
-  double reduce_bandwidth_bytes_per_second = 0.0;
-  double reduce_inter_node_bandwidth_bytes_per_second = 0.0;
+  double reduce_seconds = 0.0;                     ///< the gradients' all-reduce: its constant part
+  double reduce_bandwidth_bytes_per_second = 0.0;  ///< inside a node
   // What the rows of the measurements do not say.
   std::int64_t vocabulary_size = 0;
   Recomputation recomputation_on_one_node = Recomputation::none;
   Recomputation recomputation_on_many_nodes = Recomputation::none;
-  std::string dtype = "f16";  ///< whose peak the shares are of
+  std::string dtype = "f16";         ///< whose peak the shares are of
+  std::int64_t multiprocessors = 1;  ///< of a device: so many tiles of a product are computed at once
   /// Measured beside the formula, by shape and micro-batch, in ascending order.
   std::vector<LayerRatio> layers;
   bool operator==(const TransformerCosts&) const = default;

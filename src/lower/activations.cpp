@@ -98,11 +98,15 @@ bool Activations::may_overwrite(const Operator& op, int input) const {
 
 int Activations::pending(int buffer) const { return static_cast<int>(std::ranges::count(now_->gradients, buffer)); }
 
-Activations::Taken Activations::take_gradient(int tensor) {
-  int& buffer = now_->gradients[static_cast<std::size_t>(tensor)];
+Operand Activations::gradient(int tensor) const {
+  const int buffer = now_->gradients[static_cast<std::size_t>(tensor)];
   STRATA_INVARIANT(buffer >= 0, "no gradient of " + graph_.tensors[static_cast<std::size_t>(tensor)].name);
-  const Operand operand = builder_.whole(buffer);
-  buffer = -1;
+  return builder_.whole(buffer);
+}
+
+Activations::Taken Activations::take_gradient(int tensor) {
+  const Operand operand = gradient(tensor);
+  now_->gradients[static_cast<std::size_t>(tensor)] = -1;
   return {operand, pending(operand.buffer) == 0};
 }
 

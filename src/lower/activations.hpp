@@ -48,6 +48,8 @@ class Activations {
     bool exclusive = false;  ///< nobody else needs the buffer: it may be overwritten
   };
   Taken take_gradient(int tensor);
+  /// The same, left to be taken by another slice of its producer.
+  Operand gradient(int tensor) const;
 
   /// The gradient of @p tensor is, so far, what @p buffer holds (shared with whoever else was given it).
   void share_gradient(int tensor, int buffer);

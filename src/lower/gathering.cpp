@@ -1,5 +1,8 @@
 #include "lower/gathering.hpp"
 
+#include <optional>
+
+#include "ir/operator_splitting.hpp"
 #include "lower/recomputation.hpp"
 
 namespace strata {
@@ -20,14 +23,46 @@ Gathering::Gathering(const Plan& plan, const ModelGraph& graph, const Stage& sta
     units_.back().end = o + 1;
     unit_of_.push_back(units_.size() - 1);
   }
+  keep_what_is_read_again();
+}
+
+void Gathering::keep_what_is_read_again() {
+  const auto keep = [&](std::span<const int> parameters) {
+    for (const int p : parameters) parameters_.keep_for_backward(p);
+  };
+  for (int o = stage_.first_operator; o < stage_.end(); ++o) {
+    keep(read_by_backward(o));
+    const bool begins_block = recomputes(o) && graph_.blocks[static_cast<std::size_t>(at(o).block)].first_operator == o;
+    if (!begins_block) continue;
+    for (const int again : operators_to_recompute(graph_, graph_.blocks[static_cast<std::size_t>(at(o).block)])) {
+      keep(at(again).parameters);
+    }
+  }
 }
 
 void Gathering::gather(std::span<const int> parameters, Phase phase, int micro_batch) {
   for (const int p : parameters) parameters_.gather(p, phase, micro_batch);
 }
 
+void Gathering::arrive(std::span<const int> parameters, Phase phase, int micro_batch) {
+  for (const int p : parameters) parameters_.arrive(p, phase, micro_batch);
+}
+
 void Gathering::gather_unit(const Unit& unit, int micro_batch) {
-  for (int o = unit.first; o < unit.end; ++o) gather(at(o).parameters, Phase::forward, micro_batch);
+  for (int o = unit.first; o < unit.end; ++o) {
+    if (!follows_slice(o)) gather(at(o).parameters, Phase::forward, micro_batch);
+  }
+}
+
+bool Gathering::follows_slice(int o) const {
+  const std::optional<ColumnBlock> columns = columns_of(at(o));
+  return columns && !is_first(*columns);
+}
+
+/// Of a split operator the slice behind @p o, under the kernel of this one.
+void Gathering::gather_next_slice(int o, Phase phase, int micro_batch) {
+  const std::optional<ColumnBlock> columns = columns_of(at(o));
+  if (columns && !is_last(*columns)) gather(at(o + 1).parameters, phase, micro_batch);
 }
 
 void Gathering::release(int o) {
@@ -60,11 +95,17 @@ void Gathering::before_forward(int o, int micro_batch) {
     if (unit + 1 < units_.size()) gather_unit(units_[unit + 1], micro_batch);
   }
   gather(at(o).parameters, Phase::forward, micro_batch);
+  if (ahead_in_forward_) gather_next_slice(o, Phase::forward, micro_batch);
+  arrive(at(o).parameters, Phase::forward, micro_batch);
 }
 
 void Gathering::after_forward(int o) { release(o); }
 
-void Gathering::before_recompute(int o, int micro_batch) { gather(at(o).parameters, Phase::recompute, micro_batch); }
+void Gathering::before_recompute(int o, int micro_batch) {
+  gather(at(o).parameters, Phase::recompute, micro_batch);
+  if (ahead_in_backward_) gather_next_slice(o, Phase::recompute, micro_batch);
+  arrive(at(o).parameters, Phase::recompute, micro_batch);
+}
 
 void Gathering::after_recompute(int o) {
   if (plan_.gathered_after_recompute == "regather") release(o);
@@ -73,14 +114,19 @@ void Gathering::after_recompute(int o) {
 void Gathering::before_backward_of_block(const Block& next, int micro_batch) {
   if (!ahead_in_backward_) return;
   for (const int o : operators_to_recompute(graph_, next, activations_)) {
-    gather(at(o).parameters, Phase::recompute, micro_batch);
+    if (!follows_slice(o)) gather(at(o).parameters, Phase::recompute, micro_batch);
   }
 }
 
 void Gathering::before_backward(int o, int micro_batch) {
   const std::vector<int> now = read_by_backward(o);
   gather(now, Phase::backward, micro_batch);
-  if (!ahead_in_backward_ || now.empty()) return;
+  if (ahead_in_backward_ && !now.empty()) gather_before(o, micro_batch);
+  arrive(now, Phase::backward, micro_batch);
+}
+
+/// What backward reads next, behind operator @p o.
+void Gathering::gather_before(int o, int micro_batch) {
   for (int next = o - 1; next >= stage_.first_operator; --next) {
     if (recomputes(next) && at(next).block != at(o).block) return;  // before_backward_of_block() does it
     const std::vector<int> ahead = read_by_backward(next);

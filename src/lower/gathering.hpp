@@ -7,7 +7,11 @@
 ///   gather_backward  none: as above
 ///                    next_module: those of the next operator in backward order, under this one; where that one's block
 ///                    is recomputed first, all of that block, under the backward of this one
-/// What a recomputation has gathered stays for the backward behind it, or is gathered again (gathered_after_recompute).
+/// Of an operator in slices only the first is gathered with a block: each next one under the slice before it, so that
+/// no more than two are there at once. What a recomputation has gathered stays for the backward behind it, or is
+/// gathered again (gathered_after_recompute).
+/// Where parameters have a second shard (ZeRO++), it is kept of those alone that backward or a recomputation gathers:
+/// neither reads biases or embeddings, unless the operator runs again.
 
 #include <span>
 #include <vector>
@@ -44,8 +48,13 @@ class Gathering {
   };
   void gather(std::span<const int> parameters, Phase phase, int micro_batch);
   void gather_unit(const Unit& unit, int micro_batch);
+  bool follows_slice(int o) const;
+  void gather_next_slice(int o, Phase phase, int micro_batch);
+  void gather_before(int o, int micro_batch);
+  void arrive(std::span<const int> parameters, Phase phase, int micro_batch);
   void release(int o);
   bool recomputes(int o) const;
+  void keep_what_is_read_again();
   std::vector<int> read_by_backward(int o) const;
   const Operator& at(int o) const { return graph_.operators[static_cast<std::size_t>(o)]; }
 

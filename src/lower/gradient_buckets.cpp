@@ -20,6 +20,7 @@ GradientBuckets::GradientBuckets(const Plan& plan, const ModelGraph& graph, std:
       shards_(shards),
       groups_(groups),
       builder_(builder),
+      quantized_(plan.quantization, plan.overlap.reduce_scatter != "none", builder),
       members_(graph.parameters.size()) {
   for (const Operator& op : operators) {
     for (const int p : op.parameters) ++member(p).num_uses;
@@ -128,6 +129,10 @@ void GradientBuckets::scatter_full(int parameter) {
   const Operand full = builder_.whole(std::exchange(m.full, -1));
   const Operand own{storage(static_cast<std::size_t>(m.bucket)), m.begin, shard(parameter).held.size, 0};
   const bool accumulate = std::exchange(m.written, true);
+  if (plan_.quantization.gradients != "none") {
+    quantized_.reduce(name_of(parameter), full, shard(parameter).factors.p, groups_.of(parameter), own, accumulate);
+    return;
+  }
   Operand scattered = own;
   if (accumulate) {
     scattered = builder_.whole(builder_.add_buffer({.name = name_of(parameter) + "/gradient_shard",
@@ -239,6 +244,9 @@ void GradientBuckets::reduce(std::size_t index) {
 }
 
 void GradientBuckets::reduce_remaining() {
+  quantized_.finish();
+  // A bucket is complete long before backward ends, and streams run ahead as far as they may.
+  if (plan_.overlap.all_reduce == "none") builder_.hold(communication_stream, builder_.last_on(compute_stream));
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     STRATA_INVARIANT(buckets_[b].num_complete == static_cast<int>(buckets_[b].parameters.size()),
                      "a gradient is missing");

@@ -13,6 +13,8 @@
 ///   so that nothing counts twice.
 /// With optimizer.gradients = "reduce_scatter" the own part comes from a reduce-scatter a tensor over os/p instead, and
 /// only that part is all-reduced, over dp/os.
+///
+/// Quantised gradients (ZeRO++) take the way of lower/quantized_collectives instead of the first reduce-scatter.
 
 #include <map>
 #include <span>
@@ -23,6 +25,7 @@
 #include "ir/plan.hpp"
 #include "ir/shards.hpp"
 #include "lower/builder.hpp"
+#include "lower/quantized_collectives.hpp"
 #include "lower/shard_groups.hpp"
 
 namespace strata {
@@ -50,6 +53,9 @@ class GradientBuckets {
   /// A contribution to @p parameter has been emitted. The last one of a micro-batch completes it; a complete bucket of
   /// the last micro-batch is reduced at once if the plan overlaps reduction with backward.
   void contributed(int parameter, bool last_micro_batch);
+
+  /// Backward has issued all kernels of an operator.
+  void after_operator() { quantized_.after_operator(); }
 
   /// After backward: the reductions that were not overlapped, and those over the copies of a parameter.
   void reduce_remaining();
@@ -116,6 +122,7 @@ class GradientBuckets {
   std::span<const ParameterShard> shards_;
   const ShardGroups& groups_;
   ProgramBuilder& builder_;
+  QuantizedReduction quantized_;
   std::vector<Member> members_;  ///< by parameter of the graph
   std::vector<Bucket> buckets_;
   std::vector<int> in_order_;

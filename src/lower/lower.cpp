@@ -11,9 +11,12 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/error.hpp"
+#include "ir/operator_splitting.hpp"
+#include "ir/shards.hpp"
 #include "lower/activations.hpp"
 #include "lower/builder.hpp"
 #include "lower/gathering.hpp"
@@ -49,17 +52,21 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   }
   if (plan.schedule.sub_batches != 1) refuse(fmt::format("schedule.sub_batches = {}", plan.schedule.sub_batches));
   if (plan.schedule.cross_pass) refuse("schedule.cross_pass = true");
-  const bool is_sharded =
-      std::ranges::any_of(decisions, [](const OperatorDecision& d) { return d.state.os.total() > 1; });
+  const bool has_shards =
+      std::ranges::any_of(decisions, [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); });
   const OptimizerPlan& optimizer = plan.optimizer;
   const bool whole_tensors = optimizer.sharding == "inter_tensor";
-  if (is_sharded && (whole_tensors != (optimizer.spread == "broadcast"))) {
+  if (has_shards && (whole_tensors != (optimizer.spread == "broadcast"))) {
     refuse(fmt::format("optimizer.sharding = {} with spread = {}", optimizer.sharding, optimizer.spread));
   }
-  if (is_sharded && whole_tensors && optimizer.gradients == "reduce_scatter") {
+  if (has_shards && whole_tensors && optimizer.gradients == "reduce_scatter") {
     refuse("optimizer.sharding = inter_tensor with gradients = reduce_scatter");
   }
-  if (plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
+  const bool leaf_first = plan.mesh.placement == "leaf-first";
+  if (!leaf_first && plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
+  if (leaf_first && plan.stages.count > 1) {
+    refuse(fmt::format("mesh.placement = leaf-first in {} stages", plan.stages.count));
+  }
   for (std::size_t o = 0; o < decisions.size(); ++o) {
     const OperatorDecision& d = decisions[o];
     const std::string& name = graph.operators[o].name;
@@ -67,11 +74,13 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
       if (f.total() != 1)
         refuse(fmt::format("{}: state {} = {} in {} stages", name, what, to_string(f), plan.stages.count));
     };
-    if (plan.stages.count > 1) sharded("os", d.state.os);
+    if (plan.stages.count > 1) {
+      sharded("os", d.state.os);
+      for (const std::string& word : d.slice_state) sharded("os", slice_factors(plan.mesh, word).os);
+    }
     if (d.state.walks) refuse(name + ": state walks");
     if (d.layout) refuse(name + ": a layout");
     if (d.algorithm != MatmulAlgorithm::local) refuse(fmt::format("{}: algorithm = {}", name, to_string(d.algorithm)));
-    if (d.slices > 1) refuse(fmt::format("{}: slices = {}", name, d.slices));
     if (d.recompute == Recompute::after_communication) refuse(name + ": recompute = after_communication");
   }
   // A block is recomputed as a whole: a rule for a part of it would otherwise do nothing, or more than it says.
@@ -86,6 +95,33 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
         refuse(fmt::format("{} beside {} in block {}", named(o), named(block.first_operator), block.name));
       }
     }
+  }
+}
+
+/// Everything that sharding moves is quantised, or the plan is not lowered: its name would promise more than it does.
+void refuse_what_is_not_quantized(const Plan& plan, const ModelGraph& graph,
+                                  const std::vector<OperatorDecision>& decisions) {
+  const Quantization& q = plan.quantization;
+  if (!q.any()) return;
+  const Factor grid = whole_grid(plan.mesh);
+  for (std::size_t o = 0; o < decisions.size(); ++o) {
+    const Factor& p = decisions[o].state.p;
+    const bool all_is_quantized = p.total() > 1 && (p == grid || q.gradients == "none");
+    if (graph.operators[o].parameters.empty() || all_is_quantized) continue;
+    const auto refuse = [&](const std::string& what) {
+      throw Unsupported(
+          fmt::format("plan `{}`: {}: {} cannot be lowered", plan.strategy, graph.operators[o].name, what));
+    };
+    if (p.total() == 1) {
+      refuse(
+          fmt::format("quantization = {{ weights = {}, gradients = {} }} with state p = 1x1, of which nothing is "
+                      "gathered,",
+                      q.weights, q.gradients));
+    }
+    refuse(
+        fmt::format("quantization.gradients = {} with state p = {} on {}, whose sum over the {} ranks with the same "
+                    "shard is not quantised,",
+                    q.gradients, to_string(p), to_string(grid), grid.total() / p.total()));
   }
 }
 
@@ -147,10 +183,10 @@ struct Groups {
 
 class StepLowering {
  public:
-  StepLowering(const Plan& plan, const ModelGraph& graph, std::vector<OperatorDecision> decisions, int rank)
+  StepLowering(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions, int rank)
       : plan_(plan),
         graph_(graph),
-        decisions_(std::move(decisions)),
+        decisions_(decisions),
         place_(plan, graph, rank),
         builder_(rank, plan.mesh.num_ranks(), streams_of(place_)),
         groups_(plan, graph, place_, rank, builder_),
@@ -266,6 +302,7 @@ class StepLowering {
         gathering_.before_backward_of_block(*next, activations_.micro_batch());
       gathering_.before_backward(o, activations_.micro_batch());
       operators_.backward(graph_.operators[static_cast<std::size_t>(o)]);
+      parameters_.gradients().after_operator();
       gathering_.after_backward(o);
     }
   }
@@ -341,7 +378,7 @@ class StepLowering {
 
   const Plan& plan_;
   const ModelGraph& graph_;
-  std::vector<OperatorDecision> decisions_;
+  std::span<const OperatorDecision> decisions_;
   Place place_;
   ProgramBuilder builder_;
   Groups groups_;
@@ -359,9 +396,10 @@ class StepLowering {
 
 Program lower(const Plan& plan, const ModelGraph& graph, int rank, const WorkspaceBytes& workspace_bytes) {
   verify(plan, graph);
-  std::vector<OperatorDecision> decisions = resolve(plan, graph);
-  refuse_what_is_missing(plan, graph, decisions);
-  return StepLowering(plan, graph, std::move(decisions), rank).run(workspace_bytes);
+  const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
+  refuse_what_is_missing(plan, split.graph, split.decisions);
+  refuse_what_is_not_quantized(plan, split.graph, split.decisions);
+  return StepLowering(plan, split.graph, split.decisions, rank).run(workspace_bytes);
 }
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <initializer_list>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
@@ -73,13 +74,13 @@ void OperatorLowering::shape_attributes(const Operator& op, Instruction& in) con
   const std::int64_t elements = activations.num_samples() * first_input.elements_per_sample();
   switch (op.kind) {
     case OperatorKind::embedding:
-      copy_attributes(op, {"width", "vocabulary"}, a);
+      copy_attributes(op, {"width", "vocabulary", "first_column", "row"}, a);
       a.set("rows", elements);
       a.set("sequence", first_input.elements_per_sample());
       break;
     case OperatorKind::linear:
-      copy_attributes(op, {"in", "out"}, a);
-      a.set("rows", rows(op.inputs.front(), of.integer("in")));
+      copy_attributes(op, {"in", "out", "first_column", "row"}, a);
+      a.set("rows", rows(op.inputs.front(), of.integer_or("row", of.integer("in"))));
       break;
     case OperatorKind::layer_norm:
     case OperatorKind::rms_norm:
@@ -142,6 +143,27 @@ Operand OperatorLowering::output(const Operator& op, int index, std::initializer
   return activations.produce(tensor);
 }
 
+/// The first slice makes the output; an embedding's others write their columns, a linear's add to what is there.
+Operand OperatorLowering::slice_output(const Operator& op, const ColumnBlock& columns, Instruction& in) {
+  if (is_first(columns)) return output(op, 0, {});
+  if (op.kind == OperatorKind::linear) in.attributes.set("accumulate", 1);
+  return activations.value(op.outputs.front());
+}
+
+/// Of all slices of an operator the first in the graph is the last that reads it.
+Activations::Taken OperatorLowering::output_gradient(const Operator& op) {
+  const std::optional<ColumnBlock> columns = columns_of(op);
+  if (columns && !is_first(*columns)) return {activations.gradient(op.outputs.front()), false};
+  return activations.take_gradient(op.outputs.front());
+}
+
+/// Slices write, or add to, their own columns of one gradient: what the first of them finds there holds for all.
+Activations::Destination OperatorLowering::input_gradient(const Operator& op, int tensor, bool can_accumulate) {
+  const std::optional<ColumnBlock> columns = columns_of(op);
+  if (columns && !is_last(*columns)) return slices_gradient;
+  return slices_gradient = activations.gradient_destination(tensor, can_accumulate);
+}
+
 void OperatorLowering::forward(const Operator& op, Phase phase) {
   Instruction in = kernel(kernels_of(op.kind).forward, op, phase);
   for (const int t : op.inputs) {
@@ -163,6 +185,11 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
       break;
     case OperatorKind::embedding:
     case OperatorKind::linear:
+      if (const std::optional<ColumnBlock> columns = columns_of(op)) {
+        in.outputs = {slice_output(op, *columns, in)};
+        break;
+      }
+      [[fallthrough]];
     case OperatorKind::layer_norm:
     case OperatorKind::rms_norm:
     case OperatorKind::attention:
@@ -209,7 +236,7 @@ void OperatorLowering::emit_input_gradient(const Operator& op, int input, Instru
     builder.emit(std::move(in));
     return;
   }
-  const Activations::Destination destination = activations.gradient_destination(tensor, can_accumulate);
+  const Activations::Destination destination = input_gradient(op, tensor, can_accumulate);
   in.outputs = {destination.operand};
   if (can_accumulate) {
     in.attributes.set("accumulate", destination.accumulate ? 1 : 0);
@@ -222,7 +249,7 @@ void OperatorLowering::backward(const Operator& op) {
   if (op.kind == OperatorKind::cross_entropy || !activations.has_gradient(op.outputs.front())) {
     return;  // the loss wrote its gradient in forward; an output that nothing reads has none
   }
-  const Activations::Taken dy = activations.take_gradient(op.outputs.front());
+  const Activations::Taken dy = output_gradient(op);
   const int x = op.inputs.front();
   Instruction in = kernel(kernels_of(op.kind).backward, op, Phase::backward);
   switch (op.kind) {

@@ -21,6 +21,7 @@ ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, std:
       groups_(plan, shards_, rank, groups.data, builder),
       operators_(operators),
       stages_(groups.stages),
+      quantized_(plan.quantization, builder),
       owned_(make_owned(operators)),
       gradients_(plan, graph, operators, shards_, groups_, groups.copies, builder) {}
 
@@ -33,16 +34,17 @@ std::vector<ParameterStates::Owned> ParameterStates::make_owned(std::span<const 
   for (std::size_t p = 0; p < all.size(); ++p) {
     if (!used[p]) continue;
     const ParameterShard& s = shards_[p];
-    const std::string& name = graph_.parameters[p].name;
+    const Parameter& parameter = graph_.parameters[p];
     const Piece updated{s.held.begin + s.updated.begin, s.updated.size};  // of the flattened parameter
     const auto add = [&](const char* suffix, const Piece& piece, DType dtype, Category category, bool is_master) {
-      return builder_.add_buffer({.name = name + suffix,
+      return builder_.add_buffer({.name = parameter.name + suffix,
                                   .num_elements = piece.size,
                                   .dtype = dtype,
                                   .category = category,
                                   .persistent = true,
-                                  .parameter = is_master ? name : "",
-                                  .parameter_begin = piece.begin});
+                                  .parameter = is_master ? parameter.whole() : "",
+                                  .parameter_begin = piece.begin,
+                                  .columns = parameter.columns});
     };
     Owned& owned = all[p];
     owned.weight = add("", s.held, plan_.dtypes.compute, Category::parameter, !mixed());
@@ -75,7 +77,7 @@ void ParameterStates::initialize() {
       attributes.set("elements", output.num_elements);
       builder_.emit({.kernel = kernel,
                      .phase = Phase::setup,
-                     .name = parameter.name,
+                     .name = parameter.whole(),
                      .inputs = std::move(inputs),
                      .outputs = {output},
                      .attributes = std::move(attributes)});
@@ -101,16 +103,22 @@ void ParameterStates::initialize() {
 
 void ParameterStates::gather(int parameter, Phase phase, int micro_batch) {
   Owned& owned = owned_[static_cast<std::size_t>(parameter)];
-  if (!is_gathered(parameter) || owned.gathered >= 0) return;
+  if (!is_gathered(parameter) || owned.gathered >= 0 || owned.packed >= 0) return;
   if (std::exchange(owned.spread_is_due, false)) spread(parameter);
   const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
-  const bool from_secondary = phase != Phase::forward && owned.secondary.has_value();
-  owned.gathered = builder_.add_buffer({.name = description.name + "/gathered",
-                                        .num_elements = description.num_elements(),
-                                        .dtype = plan_.dtypes.compute,
-                                        .category = Category::communication});
-  const int before = builder_.last_on(compute_stream);
   const ShardGroups::Set& groups = groups_.of(parameter);
+  const bool from_secondary = phase != Phase::forward && groups.has_secondary;
+  STRATA_INVARIANT(!from_secondary || owned.secondary, description.name + " has no second shard to be gathered from");
+  if (from_secondary && groups.secondary < 0) {
+    owned.gathered = owned.secondary->buffer;
+    return;
+  }
+  if (plan_.quantization.weights != "none" && !from_secondary) {
+    owned.packed = quantized_.start(description, builder_.whole(owned.weight), groups, phase, micro_batch);
+    return;
+  }
+  owned.gathered = add_gathered(parameter);
+  const int before = builder_.last_on(compute_stream);
   builder_.emit({.kernel = Kernel::none,
                  .collective = Collective::all_gather,
                  .group = from_secondary ? groups.secondary : groups.parameter,
@@ -121,10 +129,29 @@ void ParameterStates::gather(int parameter, Phase phase, int micro_batch) {
                  .inputs = {from_secondary ? *owned.secondary : builder_.whole(owned.weight)},
                  .outputs = {builder_.whole(owned.gathered)}},
                 {&before, before >= 0 ? 1U : 0U});
-  if (groups.secondary >= 0 && !owned.secondary) keep_secondary(parameter);
 }
 
-/// This rank's part of the second copy, out of the whole that has just been gathered.
+int ParameterStates::add_gathered(int parameter) {
+  const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
+  return builder_.add_buffer({.name = description.name + "/gathered",
+                              .num_elements = description.num_elements(),
+                              .dtype = plan_.dtypes.compute,
+                              .category = Category::communication});
+}
+
+void ParameterStates::arrive(int parameter, Phase phase, int micro_batch) {
+  Owned& owned = owned_[static_cast<std::size_t>(parameter)];
+  if (!is_gathered(parameter)) return;
+  if (owned.packed >= 0) {
+    owned.gathered = add_gathered(parameter);
+    quantized_.finish(graph_.parameters[static_cast<std::size_t>(parameter)], std::exchange(owned.packed, -1),
+                      builder_.whole(owned.gathered), groups_.of(parameter), phase, micro_batch);
+  }
+  const bool keeps = groups_.of(parameter).has_secondary && owned.read_again;
+  if (keeps && !owned.secondary) keep_secondary(parameter);
+}
+
+/// This rank's part of the second copy, out of the whole that has been gathered.
 void ParameterStates::keep_secondary(int parameter) {
   Owned& owned = owned_[static_cast<std::size_t>(parameter)];
   const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];

@@ -46,12 +46,19 @@ class ParameterStates {
 
   /// True where no rank holds all of @p parameter between its uses.
   bool is_gathered(int parameter) const { return groups_.of(parameter).parameter >= 0; }
+  /// @p parameter is gathered again after forward: where it has a second shard (ZeRO++), forward keeps it.
+  void keep_for_backward(int parameter) { owned_[static_cast<std::size_t>(parameter)].read_again = true; }
   /// All of @p parameter will be on this rank when a kernel reads it. Starts once what has been issued to the compute
-  /// stream is done. Nothing to do where it is there. @p phase forward: from the p shards; else from the second copy
-  /// (ZeRO++) where there is one.
+  /// stream is done. Nothing to do where it is there. @p phase forward: from the p shards; else from the second shards
+  /// (ZeRO++) where the plan has them; a second shard over one rank is all of it, and nothing travels.
   void gather(int parameter, Phase phase, int micro_batch);
+  /// A kernel that is about to be issued reads @p parameter, which has been gathered: what has to be done with it on
+  /// the compute stream, now and not when it was asked for, so that what runs until then hides the transfer.
+  void arrive(int parameter, Phase phase, int micro_batch);
   /// Whoever reads it next gathers it again.
-  void release(int parameter) { owned_[static_cast<std::size_t>(parameter)].gathered = -1; }
+  void release(int parameter) {
+    owned_[static_cast<std::size_t>(parameter)].gathered = owned_[static_cast<std::size_t>(parameter)].packed = -1;
+  }
 
   /// What kernels read: the compute dtype. @throws InternalError if it is sharded and has not been gathered.
   Operand weight(int parameter) const;
@@ -73,11 +80,14 @@ class ParameterStates {
     Operand master;                    ///< os shard, f32; a part of the weight's buffer where compute is f32
     std::vector<int> states;           ///< os shard, f32: momentum, or first and second moment
     int gathered = -1;                 ///< all of it, for the kernels that are being issued
+    int packed = -1;                   ///< quantised, on its way; `gathered` once a kernel reads it
+    bool read_again = false;           ///< after forward
     bool spread_is_due = false;        ///< this step's first gather waits for the last step's updates
     std::optional<Operand> secondary;  ///< this rank's part of the second copy, once this step's forward has made it
     bool held() const { return weight >= 0; }
   };
   std::vector<Owned> make_owned(std::span<const Operator> operators);
+  int add_gathered(int parameter);
   void keep_secondary(int parameter);
   int gradient_norm();
   void add_squares(std::span<const GradientBuckets::Counted> parts, int group, int sum);
@@ -96,6 +106,7 @@ class ParameterStates {
   ShardGroups groups_;
   std::span<const Operator> operators_;
   int stages_;
+  QuantizedGather quantized_;
   std::vector<Owned> owned_;  ///< by parameter of the graph; those of other stages are empty
   GradientBuckets gradients_;
 };

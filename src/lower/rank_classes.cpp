@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/collective.hpp"
+#include "ir/operator_splitting.hpp"
+#include "ir/program.hpp"
 #include "ir/shards.hpp"
 
 namespace strata {
@@ -57,18 +63,143 @@ std::string shard_sizes(const Plan& plan, const ModelGraph& graph, std::span<con
   return text;
 }
 
+/// Under how many leaf switches the members of each of a rank's groups are: one number for every factor that states
+/// have, and for what lies between two.
+std::string leaves(const Plan& plan, std::span<const StateFactors> states, std::span<const int> leaf_of_node,
+                   int rank) {
+  const Factor all = whole_grid(plan.mesh);
+  constexpr Factor one{};
+  std::string text;
+  const auto count = [&](const Factor& outer, const Factor& inner) {
+    std::set<int> found;
+    for (const int member : ranks_between(plan.mesh, outer, inner, rank)) {
+      found.insert(leaf_of_node[static_cast<std::size_t>(member / plan.mesh.ranks_per_node)]);
+    }
+    text += fmt::format("{}|", found.size());
+  };
+  for (const StateFactors& s : states) {
+    count(s.p, one);
+    count(s.p, {s.p.in_node, 1});
+    count(s.os, s.p);
+    count(s.os, one);
+    count(all, s.p);
+    count(all, s.os);
+    if (s.p_backward) count(*s.p_backward, one);
+  }
+  return text;
+}
+
+std::vector<StateFactors> different_states(const Mesh& mesh, const SplitModel& split) {
+  std::vector<StateFactors> states;
+  for (std::size_t o = 0; o < split.decisions.size(); ++o) {
+    for (const int p : split.graph.operators[o].parameters) {
+      const StateFactors state =
+          state_of(mesh, split.decisions[o], split.graph.parameters[static_cast<std::size_t>(p)]);
+      if (std::ranges::find(states, state) == states.end()) states.push_back(state);
+    }
+  }
+  return states;
+}
+
+/// Parameters in the order in which backward completes their gradients: that of the first operator that uses each.
+std::vector<std::size_t> in_backward_order(const ModelGraph& graph) {
+  std::vector<std::size_t> first_use(graph.parameters.size(), graph.operators.size());
+  for (std::size_t o = graph.operators.size(); o-- > 0;) {
+    for (const int p : graph.operators[o].parameters) first_use[static_cast<std::size_t>(p)] = o;
+  }
+  std::vector<std::size_t> order(graph.parameters.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t p) { return first_use[p]; });
+  return order;
+}
+
+std::int64_t in_arena(std::int64_t bytes) {
+  return (bytes + arena_alignment_bytes - 1) / arena_alignment_bytes * arena_alignment_bytes;
+}
+
+/// Bytes that a rank holds in its own way: of states that stay, then with the gradients of the first, the first two, …
+/// parameters in @p order.
+std::vector<std::int64_t> own_bytes(const Plan& plan, const ModelGraph& graph,
+                                    std::span<const OperatorDecision> decisions, std::span<const std::size_t> order,
+                                    int rank) {
+  const std::vector<ParameterShard> shards = shards_of(plan, graph, decisions, rank);
+  const bool is_mixed = plan.dtypes.compute != DType::f32;
+  const int moments = plan.optimizer.kind != "sgd" ? 2 : plan.optimizer.momentum == 0.0 ? 0 : 1;
+  const std::int64_t num_f32 = moments + (is_mixed ? 1 : 0);
+  std::vector<std::int64_t> bytes(1, 0);
+  for (std::size_t p = 0; p < shards.size(); ++p) {
+    const ParameterShard& shard = shards[p];
+    bytes[0] += in_arena(shard.held.size * size_of(plan.dtypes.compute)) +
+                num_f32 * in_arena(shard.updated.size * size_of(DType::f32));
+    if (const auto& second = shard.factors.p_backward) {
+      const int index = index_between(plan.mesh, *second, {}, rank);
+      bytes[0] +=
+          chunk_of(graph.parameters[p].num_elements(), second->total(), index).size() * size_of(plan.dtypes.compute);
+    }
+  }
+  for (const std::size_t p : order) {
+    const ParameterShard& shard = shards[p];
+    const bool keeps_part = shard.factors.g != shard.factors.p || plan.optimizer.gradients == "reduce_scatter";
+    bytes.push_back(bytes.back() + (keeps_part ? shard.updated : shard.held).size * size_of(plan.dtypes.gradient));
+  }
+  return bytes;
+}
+
+std::vector<int> coordinates_off_data(const Mesh& mesh, int rank) {
+  std::vector<int> coordinates;
+  for (const MeshAxis& axis : mesh.axes) {
+    if (axis.name != "data") coordinates.push_back(coordinate(mesh, axis.name, rank));
+  }
+  return coordinates;
+}
+
 }  // namespace
 
-RankClasses rank_classes(const Plan& plan, const ModelGraph& graph) {
-  const std::vector<OperatorDecision> decisions = resolve(plan, graph);
-  const bool is_sharded =
-      std::ranges::any_of(decisions, [](const OperatorDecision& d) { return d.state.os.total() > 1; });
+std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
+  const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
+  const std::vector<std::size_t> order = in_backward_order(split.graph);
+  const std::vector<StateFactors> states = different_states(plan.mesh, split);
+  struct Most {
+    std::int64_t bytes = -1;
+    int rank = 0;
+  };
+  std::map<std::vector<int>, std::vector<Most>> by_place;  // by moment
+  std::set<std::vector<int>> seen;
+  for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
+    const std::vector<int> place = coordinates_off_data(plan.mesh, rank);
+    std::vector<int> shards = place;
+    for (const StateFactors& state : states) {
+      shards.push_back(index_between(plan.mesh, state.p, {}, rank));
+      shards.push_back(index_between(plan.mesh, state.os, state.p, rank));
+      if (state.p_backward) shards.push_back(index_between(plan.mesh, *state.p_backward, {}, rank));
+    }
+    if (!seen.insert(std::move(shards)).second) continue;  // an earlier rank holds the same
+    std::vector<Most>& most = by_place[place];
+    const std::vector<std::int64_t> bytes = own_bytes(plan, split.graph, split.decisions, order, rank);
+    most.resize(bytes.size());
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      if (bytes[i] > most[i].bytes) most[i] = {bytes[i], rank};
+    }
+  }
+  std::set<int> ranks;
+  for (const auto& [_, most] : by_place) {
+    for (const Most& m : most) ranks.insert(m.rank);
+  }
+  return {ranks.begin(), ranks.end()};
+}
+
+RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<const int> leaf_of_node) {
+  const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
+  const bool has_shards =
+      std::ranges::any_of(split.decisions, [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); });
   RankClasses classes;
   std::map<std::string, int> known;
+  const std::vector<StateFactors> states = different_states(plan.mesh, split);
   for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
-    const auto [found, is_new] =
-        known.try_emplace(signature(plan, rank) + (is_sharded ? shard_sizes(plan, graph, decisions, rank) : ""),
-                          static_cast<int>(classes.representatives.size()));
+    std::string text = signature(plan, rank);
+    if (has_shards) text += shard_sizes(plan, split.graph, split.decisions, rank);
+    if (has_shards && !leaf_of_node.empty()) text += leaves(plan, states, leaf_of_node, rank);
+    const auto [found, is_new] = known.try_emplace(std::move(text), static_cast<int>(classes.representatives.size()));
     if (is_new) classes.representatives.push_back(rank);
     classes.class_of_rank.push_back(found->second);
   }

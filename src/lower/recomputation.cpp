@@ -24,11 +24,14 @@ std::vector<int> internal_tensors(const ModelGraph& graph, const Block& block) {
   return {internal.begin(), internal.end()};
 }
 
-std::vector<int> operators_to_recompute(const ModelGraph& graph, const Block& block, const Activations& activations) {
+namespace {
+
+template <typename IsHeld>
+std::vector<int> operators_for_missing(const ModelGraph& graph, const Block& block, const IsHeld& is_held) {
   std::set<int> needed;
   const int end = block.first_operator + block.num_operators;
   const auto need = [&](int tensor) {
-    if (!activations.has(tensor)) needed.insert(tensor);
+    if (!is_held(tensor)) needed.insert(tensor);
   };
   for (int o = block.first_operator; o < end; ++o) {
     for (const int t : saved_for_backward(graph.operators[static_cast<std::size_t>(o)])) need(t);
@@ -43,6 +46,17 @@ std::vector<int> operators_to_recompute(const ModelGraph& graph, const Block& bl
   }
   std::ranges::reverse(again);
   return again;
+}
+
+}  // namespace
+
+std::vector<int> operators_to_recompute(const ModelGraph& graph, const Block& block, const Activations& activations) {
+  return operators_for_missing(graph, block, [&](int tensor) { return activations.has(tensor); });
+}
+
+std::vector<int> operators_to_recompute(const ModelGraph& graph, const Block& block) {
+  const std::vector<int> internal = internal_tensors(graph, block);
+  return operators_for_missing(graph, block, [&](int tensor) { return !std::ranges::binary_search(internal, tensor); });
 }
 
 }  // namespace strata

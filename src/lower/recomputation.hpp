@@ -18,5 +18,7 @@ std::vector<int> internal_tensors(const ModelGraph& graph, const Block& block);
 /// Operators of @p block that must run again, in forward order, so that every tensor which the block's backward reads
 /// is held.
 std::vector<int> operators_to_recompute(const ModelGraph& graph, const Block& block, const Activations& activations);
+/// The same before anything is lowered: of a block whose forward pass has forgotten its internal tensors.
+std::vector<int> operators_to_recompute(const ModelGraph& graph, const Block& block);
 
 }  // namespace strata

@@ -12,7 +12,8 @@ ShardGroups::ShardGroups(const Plan& plan, std::span<const ParameterShard> shard
   const Factor all = whole_grid(mesh);
   constexpr Factor one{};
   std::map<std::vector<int>, int> known;
-  if (data >= 0) known[ranks_between(mesh, all, one, rank)] = data;
+  // As its members stand in it: where nodes stand in another order on the grid, shards are another group's.
+  if (data >= 0) known[group_along(mesh, "data", rank)] = data;
   const auto group = [&](const Factor& outer, const Factor& inner) {
     std::vector<int> ranks = ranks_between(mesh, outer, inner, rank);
     if (ranks.size() == 1) return -1;
@@ -37,6 +38,10 @@ ShardGroups::ShardGroups(const Plan& plan, std::span<const ParameterShard> shard
       continue;
     }
     set.parameter = group(f.p, one);
+    if (plan.quantization.gradients != "none") {
+      set.on_node = group({f.p.in_node, 1}, one);
+      set.across_nodes = group(f.p, {f.p.in_node, 1});
+    }
     set.spread = group(f.os, f.p);
     set.replicas = group(all, f.p);
     set.owners = group(all, f.os);
@@ -45,7 +50,8 @@ ShardGroups::ShardGroups(const Plan& plan, std::span<const ParameterShard> shard
     set.parameter_index = index_between(mesh, f.p, one, rank);
     set.num_spread = f.os.total() / f.p.total();
     set.spread_index = index_between(mesh, f.os, f.p, rank);
-    if (f.p_backward) {
+    if (f.p_backward && set.parameter >= 0) {
+      set.has_secondary = true;
       set.secondary = group(*f.p_backward, one);
       set.num_secondary = f.p_backward->total();
       set.secondary_index = index_between(mesh, *f.p_backward, one, rank);

@@ -22,9 +22,13 @@ class ShardGroups {
     int replicas = -1;   ///< dp/p: all that hold the same p shard
     int owners = -1;     ///< dp/os: all that hold the same os shard
     int optimizer = -1;  ///< os: together they hold one copy of the optimizer states
+    /// Quantised gradients come to their shards in two hops: the members of `parameter` that are on this rank's node,
+    /// and those of all its nodes that have this rank's place there.
+    int on_node = -1, across_nodes = -1;
     int secondary = -1;  ///< p_backward: together they hold a second copy of a parameter (ZeRO++)
     int num_parameter = 1, parameter_index = 0;
     int num_spread = 1, spread_index = 0;
+    bool has_secondary = false;  ///< p_backward is given, if only over one rank
     int num_secondary = 1, secondary_index = 0;
   };
 

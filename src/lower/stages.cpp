@@ -5,14 +5,19 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "base/error.hpp"
+#include "ir/operator_splitting.hpp"
 
 namespace strata {
 namespace {
 
 double cost_of(const ModelGraph& graph, const Operator& op, const std::string& cut_by) {
+  // Slices are one operator, whose arithmetic follows from its tensors.
+  const std::optional<ColumnBlock> slice = columns_of(op);
+  if (slice && !is_first(*slice) && cut_by != "parameters") return 0.0;
   if (cut_by == "operators") return 1.0;
   if (cut_by == "flops") return forward_flops(graph, op, 1);
   STRATA_INVARIANT(cut_by == "parameters", "stages.cut_by = " + cut_by);

@@ -12,22 +12,24 @@
 /// Decides:    mesh axes {data = R N}; p, g, os; how optimizer states are dealt and spread, and how gradients reach
 ///             them; a recomputed block keeps what it gathered for its backward.
 /// Memory:     states a rank: cΦ/s_p + gΦ/s_g + 12Φ/s_os bytes with bf16 Adam (8Φ/s_os with f32), rounded up a tensor;
-///             inter-tensor: the fullest rank's. The plan's account adds activations of one micro-batch, the largest
-///             operator's activation gradients, two gathered layers and two unscattered gradients of an operator where
-///             s_p > 1, one bucket where s_g > s_p (sharding/memory.hpp).
+///             inter-tensor: the fullest rank's. Whether a plan fits is its Program's peak; without a Program it is
+///             these and activations of one micro-batch, the largest operator's activation gradients, two gathered
+///             layers and two unscattered gradients of an operator where s_p > 1, one bucket where s_g > s_p
+///             (sharding/memory.hpp).
 /// Volume:     a rank and step: M (s_p-1)/s_p (2 cΦ + gΦ); (M-1) 2 (q-1)/q gΦ/s_p with q = s_g/s_p; 2 (q-1)/q gΦ/s_p
 ///             with q = dp/s_p; to spread, (q-1)/q cΦ/s_p with q = s_os/s_p by all-gather, all ranks together as much
 ///             by broadcast; 2 (dp-1)/dp · 4 for the loss. gradients = reduce_scatter halves the second and, where
 ///             s_os = dp, the third.
 /// Reference:  `ddp`.
-/// Options:    p, g, os (each a factor, or planner), sharding, gradients, cost, overlap, broadcast.
+/// Options:    p, g, os (each a factor, or planner), sharding, gradients, cost, placement, overlap, broadcast.
 /// Refuses:    factors that break 1 <= s_p | s_g | s_os | dp in both dimensions, s1 > 1 => s0 = R, s_g one of s_p,
 ///             s_os; a capacity below what every candidate needs; a cluster without the numbers that `cost` reads; a
 ///             global batch that R N M does not divide.
 /// Differs:    the bandwidth of a collective is a formula where nothing was measured; what else of the cost differs is
-///             in sharding/communication.hpp; memory is the closed form, at most a few per cent above the Program's
-///             peak, since lowering takes longer than the search, and what is lowered is checked again; no pre-filter
-///             is needed, all 121 candidates of 1024 ranks are costed.
+///             in sharding/communication.hpp; memory is the Program's own peak, asked for where the states alone fit
+///             (lowering takes longer than the search), and the closed form where nothing lowers; the search does not
+///             see under which leaf switches the job's nodes are, they are placed after it; no pre-filter is needed,
+///             all 121 candidates of 1024 ranks are costed.
 /// Reproduces: AMSP's table IV; its figures 11-13, 16 and 17, and table V.
 
 #include <fmt/format.h>
@@ -100,6 +102,7 @@ class Amsp final : public Planner {
         gradients_option("all_reduce"),
         OptionRow{"cost", std::string("analytic"), "paper | analytic | measured",
                   "where the planner takes the times of collectives from"},
+        placement_option(),
         overlap_option(),
         OptionRow{"broadcast", std::string("none"), "none | next_forward",
                   "what hides the spreading of updated parameters"},
@@ -119,6 +122,7 @@ class Amsp final : public Planner {
     } else {
       search(request, fixed, plan);
     }
+    place_nodes(plan, request);
     return plan;
   }
 
@@ -137,8 +141,22 @@ class Amsp final : public Planner {
     const StateCommunication communication(request.graph, plan, costs.get());
     const StateMemory memory(request.graph, plan);
     const std::int64_t capacity = plan.device_capacity_bytes;
-    const ShardingAnswer answer = search_sharding(candidates, communication, memory, capacity);
-    if (!answer.best) refuse_capacity(plan, *answer.smallest, memory.account(answer.smallest->state));
+    ProgramAccount account;
+    if (request.evaluate != nullptr) {
+      account = [&](const StateFactors& state) {
+        Plan candidate = plan;
+        set_state(candidate, state);
+        const Evaluation evaluation = request.evaluate->memory(candidate);
+        return ProgramPeak{evaluation.peak_bytes, evaluation.peak_bytes == 0 ? evaluation.missing : ""};
+      };
+    }
+    ShardingAnswer answer = search_sharding(candidates, communication, memory, capacity, account);
+    if (!answer.best) {
+      if (!answer.smallest) throw Unsupported(answer.refusal);
+      ShardingChoice& smallest = *answer.smallest;
+      if (account) smallest.peak_bytes = account(smallest.state).bytes;
+      refuse_capacity(plan, smallest, memory.account(smallest.state));
+    }
 
     set_state(plan, answer.best->state);
     plan.why.predicted_seconds = answer.best->seconds.total();

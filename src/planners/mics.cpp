@@ -7,11 +7,12 @@
 ///             gradient element.
 /// Decides:    mesh axes {data = N}; p = g = os = `group`; states cut evenly; a recomputed block gathers again.
 /// Memory:     states a rank: (c + g + 12) P/S bytes with bf16 Adam, 16 P/S with f32, P/S rounded up a tensor; and
-///             what is gathered at a time.
+///             at most 2c n_b + 2g n_k: a layer of n_b elements gathered and the next one ahead of it, the gradient of
+///             an operator of n_k elements and one that is being scattered.
 /// Volume:     a rank and step: (S-1)/S M (2 cP + gP) in its subgroup, one more cP where blocks are recomputed; 2
 ///             (N/S-1)/(N/S) gP/S across subgroups; 2 (N-1)/N · 4 for the loss.
 /// Reference:  `ddp`.
-/// Options:    group, overlap; overlap = deepspeed also keeps the all-reduce out of backward.
+/// Options:    group, placement, overlap; overlap = deepspeed also keeps the all-reduce out of backward.
 /// Refuses:    a subgroup that does not divide the ranks in both dimensions, or takes a part of several nodes; a
 ///             global batch that N × micro-batches does not divide.
 /// Differs:    collectives inside a subgroup of several nodes are not staged (MiCS stages all-gathers);
@@ -34,6 +35,7 @@ class Mics final : public Planner {
     static const std::array rows = {
         OptionRow{"group", std::string("node"), "",
                   "ranks of a subgroup: node (all ranks of a node), or ranks in a node x nodes as in \"8x2\""},
+        placement_option(),
         overlap_option(),
     };
     return rows;
@@ -43,6 +45,7 @@ class Mics final : public Planner {
     Plan plan = sharded_plan(request, {.p = group, .g = group, .os = group});
     // DeepSpeed's MiCS waits for its all-reduces too: AMSP sec. VI-C.
     if (std::get<std::string>(request.options.at("overlap")) == "deepspeed") plan.overlap.all_reduce = "none";
+    place_nodes(plan, request);
     return plan;
   }
 };

@@ -39,6 +39,7 @@ struct PlanRequest {
   Plan base;  ///< mesh, batch, schedule.micro_batches, recompute, optimizer, dtypes, capacity and seed as the
               ///< experiment asks; strategy set
   std::map<std::string, OptionValue> options;  ///< every row of options(), defaults filled in
+  std::vector<int> leaf_of_node{};             ///< the switch that each node of the job hangs under; empty: unknown
   /// Predicts bytes and seconds of a plan with the costs that [planner] names, by simulation or by estimate: lowering
   /// is what takes the time, so formulas decide first and this has the last word. Null where nothing predicts.
   const Evaluate* evaluate = nullptr;

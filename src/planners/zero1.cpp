@@ -7,6 +7,8 @@
 /// Symbols:    N ranks, P parameters (elements), c and g bytes of a parameter and a gradient element.
 /// Decides:    mesh axes {data = N}; p = g = 1x1, os = all ranks; states cut evenly; gathered parameters are given up.
 /// Memory:     states a rank: cP + gP + 12P/N bytes with bf16 Adam, 4P + 4P + 8P/N with f32; P/N rounded up a tensor.
+///             With gradients = reduce_scatter the parts that are kept come beside one bucket at a time, which is
+///             shorter than the bucket size + g × the largest tensor.
 /// Volume:     a rank and step: (N-1)/N (gP + cP) with gradients = reduce_scatter, (N-1)/N (2 gP + cP) with
 ///             all_reduce, once a step whatever the micro-batches; 2 (N-1)/N · 4 for the loss.
 /// Reference:  `ddp`.

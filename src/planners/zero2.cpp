@@ -7,7 +7,7 @@
 /// Symbols:    N ranks, M micro-batches, P parameters (elements), c and g bytes of a parameter and a gradient element.
 /// Decides:    mesh axes {data = N}; p = 1x1, g = os = all ranks; states cut evenly; gathered parameters are given up.
 /// Memory:     states a rank: cP + gP/N + 12P/N bytes with bf16 Adam, 4P + 4P/N + 8P/N with f32; P/N rounded up a
-///             tensor; and a bucket of whole gradients.
+///             tensor; and a bucket of whole gradients, shorter than the bucket size + g × the largest tensor.
 /// Volume:     a rank and step: (N-1)/N (M gP + cP) with gradients = reduce_scatter, (N-1)/N (2 M gP + cP) with
 ///             all_reduce; 2 (N-1)/N · 4 for the loss.
 /// Reference:  `ddp`.

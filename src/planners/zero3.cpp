@@ -9,17 +9,21 @@
 /// Symbols:    N ranks, M micro-batches, P parameters (elements), c and g bytes of a parameter and a gradient element.
 /// Decides:    mesh axes {data = N}; p = g = os = all ranks; states cut evenly; a recomputed block gathers again.
 /// Memory:     states a rank: (c + g + 12) P/N bytes with bf16 Adam, 16 P/N with f32, P/N rounded up a tensor; and
-///             what is gathered at a time.
+///             at most 2c n_b + 2g n_k: a layer of n_b elements gathered and the next one ahead of it, the gradient of
+///             an operator of n_k elements and one that is being scattered.
 /// Volume:     a rank and step: (N-1)/N M (2 cP + gP), 1.5 times `ddp`'s at M = 1 where c = g; one more cP where
 ///             blocks are recomputed; 2 (N-1)/N · 4 for the loss. An embedding's backward reads no weight and gathers
 ///             none.
 /// Reference:  `ddp`.
-/// Options:    overlap.
+/// Options:    overlap, slices.
 /// Refuses:    a global batch that N × micro-batches does not divide.
-/// Differs:    tensors are cut one by one; FSDP cuts a flat buffer a unit.
+/// Differs:    tensors are cut one by one; FSDP cuts a flat buffer a unit. With slices a linear is gathered and
+/// multiplied a
+///             slice of its input after another, as OSDP does (sec. 3.3): what is gathered at a time falls by so much.
 /// Reproduces: the ZeRO-3 and FSDP lines of OSDP, AMSP and CDP.
 
 #include <array>
+#include <set>
 
 #include "planners/sharding/mode.hpp"
 
@@ -34,12 +38,32 @@ class Zero3 final : public Planner {
   }
   std::string_view source() const override { return "Rajbhandari et al., ZeRO, SC 2020; Zhao et al., FSDP, VLDB 2023"; }
   std::span<const OptionRow> options() const override {
-    static const std::array rows = {overlap_option()};
+    static const std::array rows = {
+        overlap_option(),
+        OptionRow{"slices", std::int64_t{0}, ">= 0 and <= 1048576",
+                  "linears are cut into so many slices along their input, gathered one after another (OSDP); 0: none"}};
     return rows;
   }
   Plan plan(const PlanRequest& request) const override {
     const Factor all = whole_grid(request.base.mesh);
-    return sharded_plan(request, {.p = all, .g = all, .os = all});
+    Plan plan = sharded_plan(request, {.p = all, .g = all, .os = all});
+    const auto slices = static_cast<int>(std::get<std::int64_t>(request.options.at("slices")));
+    if (slices > 0) cut_linears(plan, request.graph, slices);
+    return plan;
+  }
+
+ private:
+  /// An embedding is cut with the head that shares its table.
+  static void cut_linears(Plan& plan, const ModelGraph& graph, int slices) {
+    std::set<int> cut;  // parameters
+    for (const Operator& op : graph.operators) {
+      if (op.kind == OperatorKind::linear) cut.insert(op.parameters.front());
+    }
+    for (const Operator& op : graph.operators) {
+      if (!op.parameters.empty() && cut.contains(op.parameters.front())) {
+        plan.operators.push_back({.match = op.name, .slices = slices});
+      }
+    }
   }
 };
 

@@ -15,6 +15,7 @@ struct Job {
   std::vector<const Program*> programs;  ///< by class
   std::vector<int> class_of_rank;        ///< by world rank
   int ranks_per_node = 1;
+  std::vector<int> leaf_of_node{};  ///< the switch that a node of the job hangs under; empty: unknown
   int num_ranks() const { return static_cast<int>(class_of_rank.size()); }
 };
 

@@ -153,7 +153,7 @@ class Compiler {
     partners.channel = channel->second;
     partners.num_needed = is_message ? 2 : static_cast<int>(classes.size());
     partners.group_size = static_cast<int>(members.size());
-    partners.place = placement(members, job_.ranks_per_node);
+    partners.place = placement(members, job_.ranks_per_node, job_.leaf_of_node);
     find_images(partners, program.rank, members);
     return partners;
   }

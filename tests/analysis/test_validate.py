@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from strata_analysis.cli import main
-from strata_analysis.fit_transformer import CONFIGURATION, FOLDS, NAMES, Costs, fold_of
+from strata_analysis.fit_transformer import CENTRE, CONFIGURATION, FOLDS, NAMES, Costs, fold_of, judged_inside
 from strata_analysis.validate import report, summary
 
 ROWS = """quantity,line,num_gpus,hidden_size,attention_heads,layers,sequence_length,global_batch,micro_batch,\
@@ -55,6 +55,35 @@ def test_a_fold_depends_on_the_configuration_alone(rows):
     assert counts.min() > 100
 
 
+def test_forms_are_compared_without_the_first_fold():
+    """Rows of the first fold neither count nor pull, however wrong they are."""
+    num = 60
+    table = pd.DataFrame({column: np.full(num, 8) for column in CONFIGURATION})
+    table["layers"] = table["hidden_size"] = np.arange(1, num + 1)
+    table["layers_share"] = 0.9
+    table[NAMES] = np.eye(len(NAMES))[0]  # only the first parameter matters
+    inside = fold_of(table, CONFIGURATION) != 0
+    assert 0 < inside.sum() < num
+    assert (fold_of(table, CONFIGURATION, "inside") != fold_of(table, CONFIGURATION)).any()
+
+    def found(wrong):
+        table["measured"] = np.where(inside, 110.0, wrong)
+
+        def predict(costs):
+            cells = zip(*(table[c] for c in CONFIGURATION[:5]), strict=True)
+            ratios = np.array([np.exp(0.9 * costs.ratios.get(tuple(map(int, cell)), 0.0)) for cell in cells])
+            return [table.assign(predicted=100.0 * np.exp(costs.parameters[0] - CENTRE[0]) * ratios)]
+
+        return judged_inside(predict)
+
+    right, wrong = found(110.0), found(1e5)
+    assert len(right) == 3
+    for (title, (errors,)), (_, (others,)) in zip(right, wrong, strict=True):
+        assert len(errors) == inside.sum(), title
+        np.testing.assert_array_equal(errors, others)
+        assert np.abs(errors).max() < 0.02, title
+
+
 def test_writing_keeps_comments_and_replaces_ratios():
     text = "\n".join(["[transformer_costs]", *(f"{name} = 1.0  # why {name}" for name in NAMES)])
     text += "\nlayers = [\n  { old = 1 },\n]\n"
@@ -70,5 +99,5 @@ def test_writing_keeps_comments_and_replaces_ratios():
         "  { hidden_size = 64, attention_heads = 4, sequence_length = 128, tensor_parallelism = 2, micro_batch = 8, "
         "ratio = 1.5 },  # fitted",
     ]
-    with pytest.raises(SystemExit, match="half_outputs: 0 lines"):
-        Costs(parameters, {}).toml(text.replace("half_outputs", "other"))
+    with pytest.raises(SystemExit, match="half_depth: 0 lines"):
+        Costs(parameters, {}).toml(text.replace("half_depth", "other"))

@@ -109,8 +109,8 @@ std::vector<Row> linear_rows(DType dtype, Memory& memory) {
                       auto* weight = memory.tensor(dims.dtype, dims.out * dims.in);
                       auto* bias = memory.tensor(dims.dtype, dims.out);
                       auto* y = memory.tensor(dims.dtype, dims.tokens * dims.out);
-                      auto workspace = memory.take(linear_forward_workspace_bytes(dims));
-                      return [=] { linear_forward(dims, x, weight, dims.bias ? bias : nullptr, y, workspace); };
+                      auto workspace = memory.take(linear_forward_workspace_bytes(dims, false));
+                      return [=] { linear_forward(dims, x, weight, dims.bias ? bias : nullptr, y, false, workspace); };
                     }});
     rows.push_back({shape.name + " dx", flops, [dims, &memory] {
                       auto* dy = memory.tensor(dims.dtype, dims.tokens * dims.out);
@@ -126,7 +126,7 @@ std::vector<Row> linear_rows(DType dtype, Memory& memory) {
                       auto* dbias = memory.tensor(dims.gradient_dtype, dims.out);
                       auto workspace = memory.take(linear_backward_weight_workspace_bytes(dims, false));
                       return [=] {
-                        linear_backward_weight(dims, dy, x, dweight, dims.bias ? dbias : nullptr, false, workspace);
+                        linear_backward_weight(dims, dy, x, dweight, dims.bias ? dbias : nullptr, {}, workspace);
                       };
                     }});
   }

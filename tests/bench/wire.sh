@@ -16,5 +16,5 @@ trap '"$nodes" down strata-wire' EXIT
 "$nodes" up strata-wire 2 "$rate" 10.77.0
 
 # MPI would find out that both ranks share a host and leave the wire alone.
-export UCX_TLS=tcp,self UCX_NET_DEVICES=eth0 MPIR_CVAR_NOLOCAL=1
+export UCX_TLS=tcp,self UCX_NET_DEVICES=eth0 UCX_RNDV_THRESH=300k MPIR_CVAR_NOLOCAL=1
 mpiexec -n 1 nsenter --net=/run/netns/strata-wire1 "$@" : -n 1 nsenter --net=/run/netns/strata-wire2 "$@"

@@ -1,6 +1,7 @@
 """simulate and profile as a user calls them: without MPI on a described cluster, and on this machine by its profile."""
 
 import json
+import tomllib
 
 import h5py
 import pytest
@@ -161,6 +162,18 @@ def test_a_profiled_machine_predicts_bytes_and_memory_exactly(strata, experiment
     with h5py.File(next(path for path in attempts(tmp_path) if not attributes(path)[0]["simulated"])) as file:
         sources = {source.decode() for source in file["predictions/source"][:]}
     assert any("measured: profile of" in source for source in sources)
+
+
+def test_ranks_that_update_different_tensors_are_profiled_together(strata, experiment, tmp_path):
+    file = experiment()
+    dealt = [f"--set=strategy.{key}" for key in ("name=amsp", "p=1x1", "g=1x1", "os=2x1", "overlap=full")]
+    ended = strata(2, "profile", file, *dealt, "--output", tmp_path / "this.toml")
+    assert ended.code == 0, ended.error
+    kernels = tomllib.loads((tmp_path / "this.toml").read_text())["kernels"]
+    shapes = [(kernel["kind"], tuple(kernel["sizes"])) for kernel in kernels]
+    assert len(shapes) == len(set(shapes))
+    ended = strata(None, "simulate", file, *dealt, "--set=simulate.cost=measured", "--set=simulate.profile=this.toml")
+    assert ended.code == 0, ended.error
 
 
 def test_a_profile_of_another_machine_or_another_job_is_refused(strata, experiment, tmp_path):

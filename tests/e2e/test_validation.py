@@ -28,7 +28,7 @@ def rows_of(ended):
         ("vtrain_a100_multi_node", 54, 4.0),
         ("korthikanti_2022_table_2", 24, 0.0),
         ("korthikanti_2022_figure_1", 8, 0.0),
-        ("korthikanti_2022_table_5", 8, 5.0),  # another machine's: nothing was fitted to it
+        ("korthikanti_2022_table_5", 8, 3.0),  # another machine's: nothing was fitted to it
     ],
 )
 def test_published_tables(strata, table, rows, largest_mean):

@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 tests/lint/check_layers.py src
 tests/lint/check_names.py
-mapfile -t sources < <(git ls-files '*.cpp' '*.hpp')
+mapfile -t sources < <(git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh')
 clang-format-14 --dry-run --Werror "${sources[@]}"
 echo "clang-format: ${#sources[@]} files"
 .venv/bin/ruff check --config analysis/pyproject.toml analysis jobscripts tests

@@ -109,12 +109,12 @@ Case linear(DType dtype) {
   const void* weight = c.input("weight", {31, 65});
   const void* bias = c.input("bias", {31});
   const void* dy = c.input("dy", {33, 31});
-  Workspace forward(cpu::linear_forward_workspace_bytes(dims));
-  cpu::linear_forward(dims, x, weight, bias, c.output("y", {33, 31}), forward.span());
+  Workspace forward(cpu::linear_forward_workspace_bytes(dims, false));
+  cpu::linear_forward(dims, x, weight, bias, c.output("y", {33, 31}), false, forward.span());
   Workspace for_input(cpu::linear_backward_input_workspace_bytes(dims, false));
   cpu::linear_backward_input(dims, dy, weight, c.output("dx", {33, 65}), false, for_input.span());
   Workspace for_weight(cpu::linear_backward_weight_workspace_bytes(dims, false));
-  cpu::linear_backward_weight(dims, dy, x, c.f32_output("dweight", {31, 65}), c.f32_output("dbias", {31}), false,
+  cpu::linear_backward_weight(dims, dy, x, c.f32_output("dweight", {31, 65}), c.f32_output("dbias", {31}), {},
                               for_weight.span());
   return c;
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
 import matplotlib
 
@@ -19,6 +20,7 @@ from matplotlib.figure import Figure
 
 from strata_analysis.derive import by_point
 from strata_analysis.figures import (
+    amsp,
     loss_curves,
     memory_by_category,
     mfu,
@@ -31,6 +33,7 @@ from strata_analysis.figures import (
 from strata_analysis.load import Results
 
 MODULES = (strong_scaling, weak_scaling, mfu, time_breakdown, memory_by_category, loss_curves, predicted_step_time)
+PAPERS = {"amsp": amsp.MODULES}  # figures of a paper, drawn where its experiments are among the results
 FORMATS = ("png", "svg", "pdf")
 
 
@@ -59,8 +62,7 @@ def figures_of(results: Results) -> Iterator[tuple[str, Figure | str]]:
     """(name, figure), one at a time and closed after its turn; or (module, the reason why there is none)."""
     points = by_point(results)
     with style.applied():
-        for module in MODULES:
-            name = module.__name__.rsplit(".", 1)[-1]
+        for name, module in _modules_for(set(points["experiment_name"])):
             figures = module.draw(results, points)
             if isinstance(figures, str):
                 yield name, figures
@@ -68,3 +70,13 @@ def figures_of(results: Results) -> Iterator[tuple[str, Figure | str]]:
             for suffix, figure in figures.items():
                 yield f"{name}-{suffix}", figure
                 pyplot.close(figure)
+
+
+def _modules_for(experiments: set[str]) -> Iterator[tuple[str, ModuleType]]:
+    """(name of the figure, module)."""
+    for module in MODULES:
+        yield module.__name__.rsplit(".", 1)[-1], module
+    for paper, modules in PAPERS.items():
+        for module in modules:
+            if module.EXPERIMENT in experiments:
+                yield f"{paper}-{module.__name__.rsplit('.', 1)[-1]}", module

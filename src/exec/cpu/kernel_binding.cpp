@@ -17,6 +17,7 @@
 #include "exec/cpu/kernels/linear.hpp"
 #include "exec/cpu/kernels/optimizer.hpp"
 #include "exec/cpu/kernels/pooling.hpp"
+#include "exec/cpu/kernels/quantize.hpp"
 #include "exec/cpu/kernels/residual.hpp"
 #include "exec/cpu/kernels/rms_norm.hpp"
 #include "exec/cpu/kernels/rotary.hpp"
@@ -24,154 +25,7 @@
 
 namespace strata::cpu {
 
-std::span<std::byte> Arguments::workspace() const {
-  if (instruction_.workspace < 0) {
-    return {};
-  }
-  const Buffer& b = program_.buffers[static_cast<std::size_t>(instruction_.workspace)];
-  return {arena_ + b.offset_bytes, static_cast<std::size_t>(b.size_bytes())};
-}
-
 namespace {
-
-// ---- dims from attributes
-// --------------------------------------------------------------------------------------------
-
-/// Dtype of the operand that the kernels call "activation", and of parameter gradients where the kernel writes some.
-struct Types {
-  DType activation = DType::f32;
-  DType gradient = DType::f32;
-};
-
-/// A kernel's own numbers, apart from addresses: what both its call and its workspace need.
-class Shape {
- public:
-  Shape(const Program& program, const Instruction& in) : in_(in), program_(program) {}
-
-  LinearDims linear() const {
-    const bool weight_gradient = in_.kernel == Kernel::linear_backward_weight;
-    const std::size_t optional = weight_gradient ? in_.outputs.size() : in_.inputs.size();
-    return {.tokens = integer("rows"),
-            .in = integer("in"),
-            .out = integer("out"),
-            .dtype = input(0),
-            .gradient_dtype = weight_gradient ? output(0) : input(0),
-            .bias = in_.kernel == Kernel::linear_forward ? optional == 3 : weight_gradient && optional == 2};
-  }
-  ConvolutionDims convolution() const {
-    const bool weight_gradient = in_.kernel == Kernel::convolution_backward_weight;
-    return {.images = integer("samples"),
-            .height = integer("height"),
-            .width = integer("width"),
-            .in = integer("in"),
-            .out = integer("out"),
-            .kernel_h = integer("kernel"),
-            .kernel_w = integer("kernel"),
-            .stride = integer("stride"),
-            .padding = integer("padding"),
-            .dtype = input(0),
-            .gradient_dtype = weight_gradient ? output(0) : input(0),
-            .bias = weight_gradient ? in_.outputs.size() == 2
-                                    : in_.kernel == Kernel::convolution_forward && in_.inputs.size() == 3};
-  }
-  LayerNormDims layer_norm() const {
-    return {.rows = integer("rows"),
-            .width = integer("width"),
-            .dtype = input(0),
-            .gradient_dtype = in_.kernel == Kernel::layer_norm_backward ? output(1) : DType::f32,
-            .epsilon = real("epsilon")};
-  }
-  RmsNormDims rms_norm() const {
-    return {.rows = integer("rows"),
-            .width = integer("width"),
-            .dtype = input(0),
-            .gradient_dtype = in_.kernel == Kernel::rms_norm_backward ? output(1) : DType::f32,
-            .epsilon = real("epsilon")};
-  }
-  BatchNormDims batch_norm() const {
-    const bool backward = in_.kernel == Kernel::batch_norm_backward;
-    return {.rows = integer("rows"),
-            .channels = integer("channels"),
-            .dtype = input(0),
-            .parameter_dtype = input(backward ? 2 : 1),
-            .gradient_dtype = backward ? output(1) : DType::f32,
-            .epsilon = real("epsilon")};
-  }
-  EmbeddingDims embedding() const {
-    const bool backward = in_.kernel == Kernel::embedding_backward;
-    const bool positions = backward ? in_.outputs.size() == 2 : in_.inputs.size() == 3;
-    const std::int64_t elements = !positions ? 0 : backward ? in_.outputs[1].num_elements : in_.inputs[2].num_elements;
-    return {.rows = integer("rows"),
-            .sequence = integer("sequence"),
-            .width = integer("width"),
-            .vocabulary = integer("vocabulary"),
-            .num_positions = elements / integer("width"),
-            .dtype = input(1),
-            .gradient_dtype = backward ? output(0) : DType::f32};
-  }
-  MaxPoolDims max_pool() const {
-    return {.images = integer("samples"),
-            .height = integer("height"),
-            .width = integer("width"),
-            .channels = integer("channels"),
-            .kernel = integer("kernel"),
-            .stride = integer("stride"),
-            .padding = integer("padding"),
-            .dtype = input(0)};
-  }
-  AveragePoolDims average_pool() const {
-    return {.images = integer("samples"),
-            .positions = integer("height") * integer("width"),
-            .channels = integer("channels"),
-            .dtype = input(0)};
-  }
-  AttentionDims attention() const;
-  RotaryDims rotary() const;
-  bool accumulates(int output) const { return ((in_.attributes.integer_or("accumulate", 0) >> output) & 1) != 0; }
-  /// Weight and bias are written by one call: their first contribution is the same one.
-  bool accumulates_parameters(int first_output, int num_outputs) const {
-    for (int i = first_output; i < num_outputs; ++i) {
-      STRATA_INVARIANT(accumulates(i) == accumulates(first_output), in_.name + ": weight and bias accumulate together");
-    }
-    return accumulates(first_output);
-  }
-  std::int64_t integer(std::string_view key) const { return in_.attributes.integer(key); }
-  float real(std::string_view key) const { return static_cast<float>(in_.attributes.real(key)); }
-  DType input(int i) const { return dtype(in_.inputs[static_cast<std::size_t>(i)]); }
-  DType output(int i) const { return dtype(in_.outputs[static_cast<std::size_t>(i)]); }
-
- private:
-  DType dtype(const Operand& operand) const { return program_.buffers[static_cast<std::size_t>(operand.buffer)].dtype; }
-  const Instruction& in_;
-  const Program& program_;
-};
-
-AttentionDims Shape::attention() const {
-  return {.batch = integer("samples"),
-          .seq = integer("sequence"),
-          .num_heads = integer("heads"),
-          .num_kv_heads = integer("kv_heads"),
-          .head_dim = integer("head_dim"),
-          .dtype = input(0),
-          .causal = integer("causal") != 0,
-          .dropout_probability = real("dropout"),
-          .first_sample = integer("first_sample")};
-}
-
-RotaryDims Shape::rotary() const {
-  return {.batch = integer("samples"),
-          .seq = integer("sequence"),
-          .num_heads = integer("heads") + integer("kv_heads"),
-          .num_copied_heads = integer("kv_heads"),
-          .head_dim = integer("head_dim"),
-          .dtype = input(0),
-          .theta = in_.attributes.real("theta")};
-}
-
-/// One sequence of random numbers an operator and step: the same in forward, recomputation and backward.
-RandomStream random_stream(std::uint64_t seed, std::uint64_t operator_stream, std::int64_t step) {
-  return {seed, operator_stream ^ (0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(step + 1))};
-}
 
 BoundKernel bind_load(const Arguments& a, InputSource& inputs) {
   const std::int64_t first = a.integer("first_sample");
@@ -201,7 +55,14 @@ BoundKernel bind_load(const Arguments& a, InputSource& inputs) {
 BoundKernel bind_initialize(const Arguments& a, std::uint64_t seed) {
   const RandomStream stream{seed, stream_of(a.instruction().name)};
   const Buffer& buffer = a.output_buffer(0);
-  const auto first = static_cast<std::uint64_t>(buffer.parameter_begin + a.instruction().outputs[0].begin);
+  const std::int64_t first = buffer.parameter_begin + a.instruction().outputs[0].begin;
+  // Element i of the parameter has its value wherever it is held.
+  const auto runs = [first, n = a.output_elements(0), columns = buffer.columns, dtype = buffer.dtype,
+                     y = a.output(0)](const auto& fill_run) {
+    columns.for_runs(first, n, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+      fill_run(y + at * size_of(dtype), count, static_cast<std::uint64_t>(in_whole));
+    });
+  };
   const auto low = static_cast<float>(a.real("a"));
   const auto high = static_cast<float>(a.real("b"));
   const std::int64_t n = a.output_elements(0);
@@ -209,12 +70,16 @@ BoundKernel bind_initialize(const Arguments& a, std::uint64_t seed) {
     case Initializer::Kind::constant:
       return [=, y = a.output(0), dtype = buffer.dtype](const StepContext&) { fill(dtype, y, n, low); };
     case Initializer::Kind::normal:
-      return [=, y = a.output(0), dtype = buffer.dtype](const StepContext&) {
-        initialize_normal(dtype, y, n, stream, first, low, high);
+      return [=, dtype = buffer.dtype](const StepContext&) {
+        runs([&](std::byte* y, std::int64_t count, std::uint64_t in_whole) {
+          initialize_normal(dtype, y, count, stream, in_whole, low, high);
+        });
       };
     case Initializer::Kind::uniform:
-      return [=, y = a.output(0), dtype = buffer.dtype](const StepContext&) {
-        initialize_uniform(dtype, y, n, stream, first, low, high);
+      return [=, dtype = buffer.dtype](const StepContext&) {
+        runs([&](std::byte* y, std::int64_t count, std::uint64_t in_whole) {
+          initialize_uniform(dtype, y, count, stream, in_whole, low, high);
+        });
       };
   }
   throw InternalError("no such distribution");
@@ -248,6 +113,23 @@ BoundKernel bind_optimizer(const Arguments& a) {
   };
 }
 
+BoundKernel bind_quantized(const Arguments& a) {
+  const bool packs = a.instruction().kernel == Kernel::quantize;
+  const QuantizedDims d{.elements = a.integer("elements"),
+                        .chunk = a.integer("chunk"),
+                        .chunks = a.integer("chunks"),
+                        .block = a.integer("block"),
+                        .bits = static_cast<int>(a.integer("bits")),
+                        .dtype = packs ? a.input_dtype(0) : a.output_dtype(0)};
+  if (packs) {
+    return [=, nodes = a.integer("nodes"), x = a.input(0), packed = a.output_as<std::uint8_t>(0)](const StepContext&) {
+      quantize(d, nodes, x, packed);
+    };
+  }
+  return [=, pieces = a.integer("pieces"), packed = a.input_as<std::uint8_t>(0), y = a.output(0),
+          add = a.accumulates(0)](const StepContext&) { dequantize(d, pieces, packed, y, add); };
+}
+
 BoundKernel bind_dropout(const Arguments& a, std::uint64_t seed) {
   const auto call = a.instruction().kernel == Kernel::dropout_forward ? dropout_forward : dropout_backward;
   const std::uint64_t stream = stream_of(a.instruction().name);
@@ -262,7 +144,7 @@ BoundKernel bind_dropout(const Arguments& a, std::uint64_t seed) {
 }
 
 /// Kernels with dense operands: matrix products, convolutions and norms.
-BoundKernel bind_dense(const Arguments& a, const Shape& s) {
+BoundKernel bind_dense(const Arguments& a, const KernelDims& s) {
   const auto in0 = a.input(0);
   const auto in1 = a.input(1);
   const auto in2 = a.input(2);
@@ -273,14 +155,17 @@ BoundKernel bind_dense(const Arguments& a, const Shape& s) {
   const int num_outputs = a.num_outputs();
   switch (a.instruction().kernel) {
     case Kernel::linear_forward:
-      return [=, d = s.linear()](const StepContext&) { linear_forward(d, in0, in1, in2, out0, workspace); };
+      return [=, d = s.linear(), x = s.columns(in0, s.input(0)), add = s.accumulates(0)](const StepContext&) {
+        linear_forward(d, x, in1, in2, out0, add, workspace);
+      };
     case Kernel::linear_backward_input:
-      return [=, d = s.linear(), add = s.accumulates(0)](const StepContext&) {
-        linear_backward_input(d, in0, in1, out0, add, workspace);
+      return [=, d = s.linear(), dx = s.columns(out0, s.output(0)), add = s.accumulates(0)](const StepContext&) {
+        linear_backward_input(d, in0, in1, dx, add, workspace);
       };
     case Kernel::linear_backward_weight:
-      return [=, d = s.linear(), add = s.accumulates_parameters(0, num_outputs)](const StepContext&) {
-        linear_backward_weight(d, in1, in0, out0, out1, add, workspace);
+      return [=, d = s.linear(), x = s.columns(in0, s.input(0)),
+              add = LinearAccumulate{s.accumulates(0), s.accumulates(1)}](const StepContext&) {
+        linear_backward_weight(d, in1, x, out0, out1, add, workspace);
       };
     case Kernel::convolution_forward:
       return [=, d = s.convolution()](const StepContext&) { convolution_forward(d, in0, in1, in2, out0, workspace); };
@@ -374,7 +259,7 @@ Rows heads_of(std::byte* tensor, std::int64_t first, std::int64_t num_heads, con
 }
 
 /// Kernels along a sequence: rotation and attention, on a fused qkv.
-BoundKernel bind_sequence(const Arguments& a, const Shape& s, std::uint64_t seed) {
+BoundKernel bind_sequence(const Arguments& a, const KernelDims& s, std::uint64_t seed) {
   const Kernel kernel = a.instruction().kernel;
   if (kernel == Kernel::rotary_forward || kernel == Kernel::rotary_backward) {
     const RotaryDims d = s.rotary();
@@ -408,21 +293,20 @@ BoundKernel bind_sequence(const Arguments& a, const Shape& s, std::uint64_t seed
       };
 }
 
-BoundKernel bind_others(const Arguments& a, const Shape& s) {
+BoundKernel bind_others(const Arguments& a, const KernelDims& s) {
   const auto in0 = a.input(0);
   const auto in1 = a.input(1);
   const auto in2 = a.input(2);
   const auto out0 = a.output(0);
   switch (a.instruction().kernel) {
     case Kernel::embedding_forward:
-      return [=, d = s.embedding(), tokens = a.input_as<std::int32_t>(0)](const StepContext&) {
-        embedding_forward(d, tokens, in1, in2, out0);
-      };
+      return [=, d = s.embedding(), tokens = a.input_as<std::int32_t>(0),
+              y = s.columns(out0, s.output(0))](const StepContext&) { embedding_forward(d, tokens, in1, in2, y); };
     case Kernel::embedding_backward:
-      return [=, d = s.embedding(), tokens = a.input_as<std::int32_t>(0), positions = a.output(1),
-              workspace = a.workspace(), add_table = a.accumulates(0),
+      return [=, d = s.embedding(), tokens = a.input_as<std::int32_t>(0), dy = s.columns(in1, s.input(1)),
+              positions = a.output(1), workspace = a.workspace(), add_table = a.accumulates(0),
               add_positions = a.accumulates(1)](const StepContext&) {
-        embedding_backward(d, tokens, in1, out0, add_table, positions, add_positions, workspace);
+        embedding_backward(d, tokens, dy, out0, add_table, positions, add_positions, workspace);
       };
     case Kernel::max_pool_forward:
       return [=, d = s.max_pool(), indices = a.output_as<std::uint8_t>(1)](const StepContext&) {
@@ -449,7 +333,7 @@ BoundKernel bind_others(const Arguments& a, const Shape& s) {
 }  // namespace
 
 BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource& inputs, std::uint64_t seed) {
-  const Shape shape(program, a.instruction());
+  const KernelDims shape(program, a.instruction());
   switch (a.instruction().kernel) {
     case Kernel::none: throw InternalError("a collective is not a kernel");
     case Kernel::load_tokens:
@@ -459,6 +343,8 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource&
     case Kernel::sgd:
     case Kernel::sgd_momentum:
     case Kernel::adam: return bind_optimizer(a);
+    case Kernel::quantize:
+    case Kernel::dequantize: return bind_quantized(a);
     case Kernel::dropout_forward:
     case Kernel::dropout_backward: return bind_dropout(a, seed);
     case Kernel::rotary_forward:
@@ -502,13 +388,13 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource&
 }
 
 std::int64_t workspace_bytes(const Program& program, const Instruction& in) {
-  const Shape s(program, in);
+  const KernelDims s(program, in);
   switch (in.kernel) {
     case Kernel::load_images: {
       const Buffer& pixels = program.buffers[static_cast<std::size_t>(in.outputs[0].buffer)];
       return pixels.dtype == DType::f32 ? 0 : pixels.num_elements * size_of(DType::f32);
     }
-    case Kernel::linear_forward: return linear_forward_workspace_bytes(s.linear());
+    case Kernel::linear_forward: return linear_forward_workspace_bytes(s.linear(), s.accumulates(0));
     case Kernel::linear_backward_input: return linear_backward_input_workspace_bytes(s.linear(), s.accumulates(0));
     case Kernel::linear_backward_weight: return linear_backward_weight_workspace_bytes(s.linear(), s.accumulates(0));
     case Kernel::convolution_forward: return convolution_forward_workspace_bytes(s.convolution());

@@ -141,14 +141,34 @@ std::int64_t StateMemory::elements_held(int parameter_ranks, int part_ranks) con
   return *std::ranges::max_element(held);
 }
 
+std::int64_t StateMemory::parameter_bytes(const StateFactors& state) const {
+  return size_of(plan_.dtypes.compute) * elements_held(state.p.total(), 1);
+}
+
+std::int64_t StateMemory::gradient_bytes(const StateFactors& state) const {
+  const int s_p = state.p.total();
+  return size_of(plan_.dtypes.gradient) * elements_held(s_p, state.g.total() / s_p);
+}
+
+std::int64_t StateMemory::optimizer_bytes(const StateFactors& state) const {
+  const int s_p = state.p.total();
+  return optimizer_bytes_per_element(plan_) * elements_held(s_p, state.os.total() / s_p);
+}
+
+std::int64_t StateMemory::states(const StateFactors& state) const {
+  StateFactors at_update = state;
+  if (plan_.optimizer.gradients == "reduce_scatter") at_update.g = state.os;
+  return parameter_bytes(state) + gradient_bytes(at_update) + optimizer_bytes(state);
+}
+
 MemoryAccount StateMemory::account(const StateFactors& state) const {
-  const int s_p = state.p.total(), s_g = state.g.total(), s_os = state.os.total();
-  const std::int64_t weight_bytes = size_of(plan_.dtypes.compute), gradient_bytes = size_of(plan_.dtypes.gradient);
+  const int s_p = state.p.total(), s_g = state.g.total();
+  const std::int64_t weight_bytes = size_of(plan_.dtypes.compute), gradient_element = size_of(plan_.dtypes.gradient);
   const std::int64_t held = elements_held(s_p, 1);
   MemoryAccount account;
-  account.parameters = weight_bytes * held;
-  account.optimizer = optimizer_bytes_per_element(plan_) * elements_held(s_p, s_os / s_p);
-  const std::int64_t all_gradients = gradient_bytes * (s_g == s_p ? held : elements_held(s_p, s_g / s_p));
+  account.parameters = parameter_bytes(state);
+  account.optimizer = optimizer_bytes(state);
+  const std::int64_t all_gradients = gradient_bytes(state);
   for (const BackwardMoment& moment : moments_) {
     std::int64_t gradients = all_gradients;
     if (plan_.schedule.micro_batches == 1) {
@@ -166,12 +186,12 @@ MemoryAccount StateMemory::account(const StateFactors& state) const {
   if (s_p > 1) {
     const bool prefetches = plan_.overlap.gather != "none";
     account.temporary += weight_bytes * (prefetches ? 2 * largest_layer_ : largest_operator_);
-    account.temporary += gradient_bytes * largest_operator_ * (plan_.overlap.reduce_scatter == "none" ? 1 : 2);
+    account.temporary += gradient_element * largest_operator_ * (plan_.overlap.reduce_scatter == "none" ? 1 : 2);
   }
   // Before the rest of it is dropped, or scattered, one bucket is whole.
   if (s_g > s_p)
     account.temporary +=
-        std::min(gradient_bytes * held, plan_.overlap.bucket_bytes + gradient_bytes * largest_operator_ / s_p);
+        std::min(gradient_element * held, plan_.overlap.bucket_bytes + gradient_element * largest_operator_ / s_p);
   return account;
 }
 

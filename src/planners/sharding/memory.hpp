@@ -50,7 +50,14 @@ class StateMemory {
   /// Of the fullest rank. @p state is legal.
   MemoryAccount account(const StateFactors& state) const;
 
+  /// Parameters, optimizer states and gradients of the fullest rank: what the Program holds at least when its update
+  /// begins, whatever else there is.
+  std::int64_t states(const StateFactors& state) const;
+
  private:
+  std::int64_t parameter_bytes(const StateFactors& state) const;
+  std::int64_t gradient_bytes(const StateFactors& state) const;
+  std::int64_t optimizer_bytes(const StateFactors& state) const;
   /// Elements of the fullest rank where each parameter's p shard is cut into, or dealt to, s_os/s_p ranks.
   std::int64_t elements_held(int parameter_ranks, int part_ranks) const;
 

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -74,6 +77,68 @@ std::unique_ptr<CostModel> cost_model_of(const PlanRequest& request, std::string
     lacks("inter_node.bandwidth_bytes_per_second");
   }
   return cost == "paper" ? paper_costs(cluster) : analytic_costs(cluster);
+}
+
+OptionRow placement_option() {
+  return {
+      "placement", std::string("block"), "block | leaf-first",
+      "which nodes make a group that takes several: neighbours in the launcher's order, or under one leaf switch as "
+      "far as they go"};
+}
+
+std::vector<int> leaf_first_order(std::span<const int> leaf_of_node, std::span<const int> group_nodes) {
+  struct Unit {
+    std::vector<int> nodes;
+    int leaf = 0;  ///< -1: several
+  };
+  std::vector<Unit> units;
+  for (std::size_t node = 0; node < leaf_of_node.size(); ++node) {
+    units.push_back({{static_cast<int>(node)}, leaf_of_node[node]});
+  }
+  for (const int size : group_nodes) {
+    std::map<int, std::vector<Unit>> by_leaf;
+    std::vector<Unit> groups, left_over;
+    const auto make_groups = [&](std::vector<Unit>& from, int leaf) {
+      const std::size_t taken = static_cast<std::size_t>(size) / units.front().nodes.size();
+      std::size_t next = 0;
+      for (; next + taken <= from.size(); next += taken) {
+        Unit& group = groups.emplace_back(Unit{{}, leaf});
+        for (std::size_t i = next; i < next + taken; ++i) {
+          group.nodes.insert(group.nodes.end(), from[i].nodes.begin(), from[i].nodes.end());
+        }
+      }
+      left_over.insert(left_over.end(), from.begin() + static_cast<std::ptrdiff_t>(next), from.end());
+    };
+    std::vector<Unit> mixed;
+    for (Unit& unit : units) (unit.leaf < 0 ? mixed : by_leaf[unit.leaf]).push_back(unit);
+    for (auto& [leaf, members] : by_leaf) make_groups(members, leaf);
+    std::vector<Unit> rest = std::exchange(left_over, {});
+    rest.insert(rest.end(), mixed.begin(), mixed.end());
+    make_groups(rest, -1);
+    units = std::move(groups);
+  }
+  std::vector<int> order;
+  for (const Unit& unit : units) order.insert(order.end(), unit.nodes.begin(), unit.nodes.end());
+  return order;
+}
+
+void place_nodes(Plan& plan, const PlanRequest& request) {
+  if (std::get<std::string>(request.options.at("placement")) == "block") return;
+  if (static_cast<int>(request.leaf_of_node.size()) != plan.mesh.nodes) {
+    throw Unsupported(
+        fmt::format("{} on {} nodes: placement = leaf-first needs a cluster with leaf switches, and {} has "
+                    "nodes_per_leaf = {}",
+                    plan.strategy, plan.mesh.nodes, request.cluster.name, request.cluster.nodes_per_leaf));
+  }
+  std::set<int> sizes = {plan.mesh.nodes};
+  for (const OperatorRule& rule : plan.operators) {
+    if (!rule.state) continue;
+    for (const Factor& f : {rule.state->p, rule.state->g, rule.state->os, rule.state->p_backward.value_or(Factor{})}) {
+      if (f.nodes > 1) sizes.insert(f.nodes);
+    }
+  }
+  plan.mesh.placement = "leaf-first";
+  plan.mesh.node_order = leaf_first_order(request.leaf_of_node, std::vector<int>(sizes.begin(), sizes.end()));
 }
 
 Factor node_or_factor(const PlanRequest& request, const std::string& name) {

@@ -4,7 +4,9 @@
 /// What the modes that shard states share: the option `overlap`, and a plan of one rule for all operators.
 
 #include <memory>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "ir/shards.hpp"
 #include "planners/planner.hpp"
@@ -33,6 +35,17 @@ void set_state(Plan& plan, const StateFactors& state);
 /// What the option `cost` names: paper, analytic or measured. @param instead what can be asked for without costs.
 /// @throws Unsupported where the cluster lacks a number, or the experiment a profile.
 std::unique_ptr<CostModel> cost_model_of(const PlanRequest& request, std::string_view instead);
+/// The option `placement`: block, or leaf-first.
+OptionRow placement_option();
+/// Where the option asks for leaf-first: the nodes of @p plan so ordered that groups which take several of them lie
+/// under one leaf switch, as many groups as can (leaf_first_order). @throws Unsupported where the request does not know
+/// the leaves.
+void place_nodes(Plan& plan, const PlanRequest& request);
+/// An order of nodes in which groups of each of @p group_nodes neighbours, ascending, each dividing the next and the
+/// number of nodes, lie under one leaf first: nodes of a leaf make whole groups as far as they go, what is left over
+/// makes mixed ones behind them; then those groups the same way groups of the next size. Source: AMSP sec. V-D,
+/// fig. 10.
+std::vector<int> leaf_first_order(std::span<const int> leaf_of_node, std::span<const int> group_nodes);
 
 /// The option @p name: a factor, or "node" for all ranks of one node.
 Factor node_or_factor(const PlanRequest& request, const std::string& name);

@@ -6,7 +6,7 @@
 namespace strata {
 
 ShardingAnswer search_sharding(std::span<const StateFactors> candidates, const StateCommunication& communication,
-                               const StateMemory& memory, std::int64_t capacity_bytes) {
+                               const StateMemory& memory, std::int64_t capacity_bytes, const ProgramAccount& account) {
   std::vector<ShardingChoice> all;
   for (const StateFactors& state : candidates) {
     all.push_back({state, communication.seconds(state), memory.account(state).total()});
@@ -15,8 +15,17 @@ ShardingAnswer search_sharding(std::span<const StateFactors> candidates, const S
                            [](const ShardingChoice& c) { return std::tuple(c.seconds.total(), c.peak_bytes); });
 
   ShardingAnswer answer;
-  for (const ShardingChoice& choice : all) {
-    const bool fits = capacity_bytes == 0 || choice.peak_bytes <= capacity_bytes;
+  for (ShardingChoice& choice : all) {
+    const bool states_fit = capacity_bytes == 0 || memory.states(choice.state) <= capacity_bytes;
+    if (account && states_fit) {
+      const ProgramPeak peak = account(choice.state);
+      if (!peak.refusal.empty()) {
+        if (answer.refusal.empty()) answer.refusal = peak.refusal;
+        continue;
+      }
+      choice.peak_bytes = peak.bytes;
+    }
+    const bool fits = states_fit && (capacity_bytes == 0 || choice.peak_bytes <= capacity_bytes);
     if (fits && answer.best) {
       answer.runner_up = choice;
       break;

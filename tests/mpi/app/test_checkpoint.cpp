@@ -5,58 +5,18 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
-#include "app/checkpoint.hpp"
 #include "base/error.hpp"
+#include "mpi/app/checkpointing.hpp"
 #include "mpi/exec/networks.hpp"
 
 namespace strata::app {
 namespace {
 
-namespace fs = std::filesystem;
-
-class Checkpoint : public testing::Test {
+class Checkpoint : public Checkpointing {
  protected:
-  Checkpoint() {
-    std::string pattern = (fs::temp_directory_path() / "strata-checkpoint-XXXXXX").string();
-    if (world.rank() == 0 && ::mkdtemp(pattern.data()) == nullptr) std::abort();
-    folder_ = world.broadcast(pattern);
-  }
-  ~Checkpoint() override {
-    world.barrier();
-    std::error_code ignored;
-    if (world.rank() == 0) fs::remove_all(folder_, ignored);
-  }
-
-  int size() const { return world.size(); }
-  std::string folder(const std::string& name) const { return folder_ + "/" + name; }
-
-  void save(const Training& training, const Program& program, const Executor& executor, const std::string& where,
-            std::int64_t step) const {
-    save_checkpoint(world, program, training.graph, executor, {.step = step, .identity = {{"train.seed", "1"}}}, where,
-                    0);
-  }
-  /// @p training, saved after its last step.
-  Training saved_to(const std::string& where, Training training) const {
-    training.after = [this, where, training](const Program& program, Executor& executor) {
-      save(training, program, executor, where, training.steps);
-    };
-    return training;
-  }
-  /// @p training, from the checkpoint of @p step on.
-  static Training from(const std::string& where, int step, Training training) {
-    training.first_step = step;
-    training.before = [path = results::checkpoint_path(where, step), graph = training.graph](const Program& program,
-                                                                                             Executor& executor) {
-      load_checkpoint(path, program, graph, executor);
-    };
-    return training;
-  }
-
   /// Every way to hold states that this world has; the first is a replica on every rank.
   std::vector<std::pair<std::string, Plan>> plans(Training training) const {
     std::vector<std::pair<std::string, Plan>> all;
@@ -109,12 +69,6 @@ class Checkpoint : public testing::Test {
       }
     }
   }
-
-  comm::World world;
-  comm::Engine engine{world, {.watchdog_seconds = 60}};
-
- private:
-  std::string folder_;
 };
 
 Training language_model(DType dtype) {

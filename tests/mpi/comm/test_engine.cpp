@@ -98,6 +98,53 @@ TEST_P(EngineTest, AfterOrdersStreams) {
   EXPECT_LE(engine.times(second).end_ns, engine.times(third).begin_ns);
 }
 
+// What comes next on a stream may begin while the last messages of what came before are on the wire, if it may.
+TEST_P(EngineTest, OneStreamReadsWhatItWroteBefore) {
+  const World world;
+  Engine engine(world, options());
+  const int group = engine.create_group(all_ranks(world));
+  constexpr std::int64_t kElements = 1001;
+  constexpr int kRounds = 20;
+  const Chunk own = chunk_of(kElements, world.size(), world.rank());
+  std::vector<float> chained(kElements, 1.0F);
+  std::vector<float> apart(kElements, 1.0F);
+  std::vector<Ticket> tickets;
+  for (int round = 0; round < kRounds; ++round) {
+    Request request;
+    request.num_elements = kElements;
+    request.group = group;
+    // A reduce-scatter and an all-gather of what it leaves, in one buffer: their sum is an all-reduce.
+    request.kind = Collective::reduce_scatter;
+    request.input = chained.data();
+    request.output = chained.data() + own.begin;
+    request.reduction = round % 5 == 0 ? Reduction::sum : Reduction::max;
+    tickets.push_back(engine.post(request));
+    request.kind = Collective::all_gather;
+    request.input = chained.data() + own.begin;
+    request.output = chained.data();
+    tickets.push_back(engine.post(request));
+    // This one touches neither.
+    request.kind = Collective::all_reduce;
+    request.reduction = Reduction::max;
+    request.input = apart.data();
+    request.output = apart.data();
+    tickets.push_back(engine.post(request));
+  }
+  for (std::size_t i = 0; i < tickets.size(); i += 7) {
+    engine.wait(tickets[i]);
+    for (std::size_t before = 0; before < i; ++before)
+      EXPECT_TRUE(engine.done(tickets[before])) << before << " of " << i;
+  }
+  engine.wait_all();
+  float expected = 1.0F;
+  for (int round = 0; round < kRounds; round += 5) expected *= static_cast<float>(world.size());
+  for (const float value : chained) ASSERT_EQ(value, expected);
+  for (const float value : apart) ASSERT_EQ(value, 1.0F);
+  for (std::size_t i = 1; i < tickets.size(); ++i) {
+    EXPECT_LE(engine.times(tickets[i - 1]).end_ns, engine.times(tickets[i]).begin_ns);
+  }
+}
+
 TEST_P(EngineTest, MessagesAroundARing) {
   const World world;
   if (world.size() == 1) {

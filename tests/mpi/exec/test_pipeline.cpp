@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "models/graph_builder.hpp"
+#include "mpi/exec/paired_units.hpp"
 #include "mpi/exec/training.hpp"
 
 namespace strata {
@@ -60,35 +61,6 @@ Training with(ModelGraph graph, std::int64_t global_batch, int micro_batches) {
 
 // ---- exact inputs ------------------------------------------------------------------------------------------------
 
-/// A random one of -1/2, 0, 1/2.
-float drawn(const std::string& parameter, std::size_t key) {
-  const RandomStream random{.seed = 5, .stream = std::hash<std::string>{}(parameter)};
-  return 0.5F * (std::floor(3.0F * random.uniform(key)) - 1.0F);
-}
-
-/// How the units of a layer's input come in pairs.
-enum class Input { unpaired, equal, opposite };
-
-/// Weights [rows, in] with which the two rows of a pair give equal outputs on every input whose pairs are equal or
-/// opposite, yet push the two units of a pair of inputs apart: gradients reach every layer although all logits are 0.
-void paired_rows(const std::string& parameter, std::span<float> values, std::size_t in, Input input) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::size_t row = i / in;
-    const bool odd = row % 2 == 1 && input != Input::unpaired;
-    const std::size_t column = odd ? (i % in) ^ 1U : i % in;
-    const float value = drawn(parameter, row / 2 * 1000 + column);
-    values[i] = odd && input == Input::opposite ? -value : value;
-  }
-}
-
-/// Columns of a pair have opposite weights: pairs of equal inputs cancel.
-void cancelling_columns(const std::string& parameter, std::span<float> values, std::size_t in) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const float value = drawn(parameter, i / in * 1000 + i % in / 2);
-    values[i] = i % 2 == 1 ? -value : value;
-  }
-}
-
 /// Five blocks: uneven in two, three and four stages.
 Training exact_mlp(int micro_batches) {
   const std::vector<std::int64_t> widths = {6, 8, 12, 8, 10, 6, 4};
@@ -97,17 +69,7 @@ Training exact_mlp(int micro_batches) {
   training.classes = 4;
   training.dyadic = true;
   training.initial = [widths](const std::string& parameter, std::span<float> values) {
-    if (parameter.ends_with("bias")) {
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        values[i] = parameter.starts_with("head") ? 0.0F : drawn(parameter, i / 2);
-      }
-    } else if (parameter.starts_with("head")) {
-      cancelling_columns(parameter, values, 6);
-    } else {
-      const auto layer = static_cast<std::size_t>(parameter[6] - '0');
-      paired_rows(parameter, values, static_cast<std::size_t>(widths[layer]),
-                  layer == 0 ? Input::unpaired : Input::equal);
-    }
+    paired_mlp(parameter, values, widths);
   };
   return training;
 }

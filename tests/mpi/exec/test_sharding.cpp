@@ -7,33 +7,11 @@
 
 #include "base/error.hpp"
 #include "ir/shards.hpp"
+#include "mpi/exec/expect_same.hpp"
 #include "mpi/exec/sharding.hpp"
 
 namespace strata {
 namespace {
-
-/// Whether @p ours trained what @p reference did, up to rounding.
-void expect_same(const Trained& ours, const Trained& reference, const std::string& what) {
-  for (const auto& [parameter, after] : reference.parameters) {
-    EXPECT_LE(relative_difference(ours.parameters.at(parameter), after), 1e-5) << parameter << ", " << what;
-    std::vector<float> moved(after.size());
-    std::vector<float> apart(after.size());
-    for (std::size_t k = 0; k < after.size(); ++k) {
-      moved[k] = after[k] - reference.initial.at(parameter)[k];
-      apart[k] = ours.parameters.at(parameter)[k] - after[k];
-    }
-    EXPECT_GT(norm(moved), 0.0) << parameter << ", " << what;
-    EXPECT_LE(norm(apart), 1e-3 * norm(moved) + 1e-7 * norm(after)) << parameter << ", " << what;
-  }
-  for (std::size_t i = 0; i < reference.losses.size(); ++i) {
-    EXPECT_NEAR(ours.losses[i], reference.losses[i], 1e-4 * reference.losses[i]) << what;
-  }
-  for (std::size_t i = 0; i < reference.norms.size(); ++i) {
-    if (!std::isnan(reference.norms[i])) {
-      EXPECT_NEAR(ours.norms[i], reference.norms[i], 1e-4 * reference.norms[i]) << what;
-    }
-  }
-}
 
 /// One state of each kind: what is sharded, over a part of the ranks or all of them.
 std::vector<StateFactors> some_states(const Factor& grid) {

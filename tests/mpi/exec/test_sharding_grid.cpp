@@ -42,5 +42,25 @@ TEST_F(Sharding, EveryWayIsExactOnExactInputs) {
   }
 }
 
+/// Groups of neighbours on the grid, where other nodes stand than the launcher's order has there.
+TEST_F(Sharding, NodesInAnyOrderAreExact) {
+  const Training training = exact(2);
+  const Trained reference = train(training, "single", 1, world, engine);
+  const Factor pair{1, std::min(2, size())}, all{1, size()};
+  for (const StateFactors& state : {StateFactors{.p = pair, .g = pair, .os = pair},
+                                    {.p = pair, .g = all, .os = all},
+                                    {.p = {}, .g = pair, .os = pair},
+                                    {.p = all, .g = all, .os = all, .p_backward = pair}}) {
+    for (const Way& way : ways) {
+      Plan ordered = plan(training, state, way);
+      ordered.mesh = {.nodes = size(), .ranks_per_node = 1, .axes = {{"data", size()}}, .placement = "leaf-first"};
+      for (int node = 0; node < size(); ++node) ordered.mesh.node_order.push_back((3 * node + 1) % size());
+      const Trained ours = train_plan(training, ordered, world, engine);
+      EXPECT_EQ(ours.parameters, reference.parameters) << name(state, way, 2);
+      EXPECT_EQ(ours.losses, reference.losses) << name(state, way, 2);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace strata

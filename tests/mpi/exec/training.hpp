@@ -11,6 +11,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "comm/world.hpp"
 #include "exec/cpu/cpu_executor.hpp"
 #include "exec/cpu/kernel_binding.hpp"
+#include "ir/training_state.hpp"
 #include "lower/lower.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
@@ -99,9 +101,20 @@ struct Trained {
   std::int64_t touched_bytes = 0;
 };
 
+/// What a plan is trained on: the CPU, unless said otherwise.
+struct Backend {
+  WorkspaceBytes workspace_bytes = cpu::workspace_bytes;
+  std::function<std::unique_ptr<Executor>(const Program&, comm::Engine&, InputSource&, std::uint64_t seed)> executor =
+      [](const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed) {
+        return std::make_unique<cpu::CpuExecutor>(program, engine, inputs, seed);
+      };
+};
+
 struct Training {
   ModelGraph graph;
-  Plan plan;                                     ///< as an experiment asks; mesh.ranks_per_node is set by train()
+  Plan plan;                                     ///< as an experiment asks; train() sets the mesh
+  int nodes = 1;                                 ///< over which several ranks are spread evenly
+  Cluster cluster{};                             ///< what planners may ask about the machine
   std::map<std::string, OptionValue> options{};  ///< of the mode, where they differ from its defaults
   int steps = 1;
   double learning_rate = 0.25;
@@ -113,6 +126,7 @@ struct Training {
   int first_step = 0;  ///< steps are [first_step, steps)
   /// Before the first step and after the last one, before its epilogue: another run's states in, ours out. May be null.
   std::function<void(const Program&, Executor&)> before, after;
+  Backend backend{};
 };
 
 /// Completes the parameters of which this rank holds a shard (NaN elsewhere) by what others hold.
@@ -135,17 +149,31 @@ inline void join_shards(const ModelGraph& graph, std::map<std::string, std::vect
   }
 }
 
+/// The weights that kernels read where those are not the values that are updated, by training.initial.
+inline void set_weights(const Training& training, const Program& program, Executor& executor) {
+  for (const int b : weight_buffers(program)) {
+    const Buffer& buffer = program.buffers[static_cast<std::size_t>(b)];
+    const auto parameter = std::ranges::find(training.graph.parameters, buffer.name, &Parameter::name);
+    std::vector<float> whole(static_cast<std::size_t>(parameter->num_elements()));
+    training.initial(buffer.name, whole);
+    executor.write(b, 0,
+                   std::span(whole).subspan(static_cast<std::size_t>(buffer.parameter_begin),
+                                            static_cast<std::size_t>(buffer.num_elements)));
+  }
+}
+
 /// @p plan on all ranks of the world, or, where it is for one, on every rank alone.
 inline Trained train_plan(const Training& training, const Plan& plan, const comm::World& world, comm::Engine& engine) {
   const int num_ranks = plan.mesh.num_ranks();
   Trained result;
   omp_set_num_threads(1);
-  result.program = lower(plan, training.graph, num_ranks == 1 ? 0 : world.rank(), cpu::workspace_bytes);
+  result.program = lower(plan, training.graph, num_ranks == 1 ? 0 : world.rank(), training.backend.workspace_bytes);
   CountedInputs inputs(training.vocabulary, training.classes);
   inputs.dyadic = training.dyadic;
   inputs.images = std::ranges::any_of(training.graph.tensors,
                                       [](const Tensor& tensor) { return tensor.role == TensorRole::image; });
-  cpu::CpuExecutor executor(result.program, engine, inputs, plan.seed);
+  const std::unique_ptr<Executor> made = training.backend.executor(result.program, engine, inputs, plan.seed);
+  Executor& executor = *made;
   executor.initialize();
   const auto collect = [&](std::map<std::string, std::vector<float>>& into) {
     for (std::size_t b = 0; b < result.program.buffers.size(); ++b) {
@@ -154,17 +182,27 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
       const std::span<const float> values = executor.read(static_cast<int>(b));
       const auto parameter = std::ranges::find(training.graph.parameters, buffer.parameter, &Parameter::name);
       std::vector<float>& whole = into[buffer.parameter];
-      whole.assign(static_cast<std::size_t>(parameter->num_elements()), std::numeric_limits<float>::quiet_NaN());
-      std::ranges::copy(values, whole.begin() + buffer.parameter_begin);
+      if (whole.empty()) {
+        whole.assign(static_cast<std::size_t>(parameter->num_elements()), std::numeric_limits<float>::quiet_NaN());
+      }
+      const auto for_runs = [&](const auto& body) {
+        buffer.columns.for_runs(buffer.parameter_begin, buffer.num_elements, body);
+      };
+      for_runs([&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+        std::copy_n(values.begin() + at, count, whole.begin() + in_whole);
+      });
       if (training.initial && &into == &result.initial) {
         training.initial(buffer.parameter, whole);
-        executor.write(static_cast<int>(b), 0,
-                       std::span(whole).subspan(static_cast<std::size_t>(buffer.parameter_begin), values.size()));
+        for_runs([&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+          executor.write(static_cast<int>(b), at,
+                         std::span(whole).subspan(static_cast<std::size_t>(in_whole), static_cast<std::size_t>(count)));
+        });
       }
     }
     if (num_ranks > 1) join_shards(training.graph, into, world);
   };
   collect(result.initial);
+  if (training.initial) set_weights(training, result.program, executor);
   if (training.before) training.before(result.program, executor);
   for (int step = training.first_step; step < training.steps; ++step) {
     result.last_step = executor.step({.step = step, .learning_rate = training.learning_rate});
@@ -182,9 +220,9 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
 inline Plan plan_of(const Training& training, const std::string& mode, int num_ranks) {
   Plan base = training.plan;
   base.strategy = mode;
-  base.mesh.ranks_per_node = num_ranks;
-  const Cluster cluster;
-  PlanRequest request{.graph = training.graph, .cluster = cluster, .base = base, .options = {}};
+  base.mesh.nodes = num_ranks > 1 ? training.nodes : 1;
+  base.mesh.ranks_per_node = num_ranks / base.mesh.nodes;
+  PlanRequest request{.graph = training.graph, .cluster = training.cluster, .base = base, .options = {}};
   for (const OptionRow& row : find_planner(mode).options()) {
     const std::string name(row.name);
     const auto given = training.options.find(name);

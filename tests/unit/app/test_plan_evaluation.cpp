@@ -1,12 +1,18 @@
 /// @file
 /// What planners are told of a plan equals what `simulate` says of it, from each source of costs and by either method.
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
+
+#include <algorithm>
 
 #include "app/plan_evaluation.hpp"
 #include "app/prediction.hpp"
+#include "app/strategy_options.hpp"
 #include "base/error.hpp"
 #include "config/sweep.hpp"
+#include "planners/sharding/communication.hpp"
+#include "planners/sharding/memory.hpp"
 
 namespace strata::app {
 namespace {
@@ -111,6 +117,56 @@ TEST(PlanEvaluation, TheAccountNeedsNoCosts) {
   EXPECT_EQ(account.step_seconds, 0.0);
   EXPECT_THAT([&] { evaluate(point.plan); },
               ThrowsMessage<UserError>(AllOf(HasSubstr("planner.cost"), HasSubstr("strata profile"))));
+}
+
+/// The fullest ranks tell the peak that all tell; a candidate that the closed form alone would refuse is found.
+TEST(PlanEvaluation, AmspTakesMemoryFromThePrograms) {
+  const std::vector<std::string> amsp = {"strategy.name=amsp", "model.name=gpt2-small", "resources.memory_gib=0"};
+  const std::vector<std::string> by_hand = {"strategy.p=2x1", "strategy.g=2x1", "strategy.os=8x2"};
+  std::vector<std::string> words = amsp;
+  words.insert(words.end(), by_hand.begin(), by_hand.end());
+  const PreparedPoint sharded = prepared(words);
+  const std::int64_t needed = PlanEvaluation(sharded, file).memory(sharded.plan).peak_bytes;
+  EXPECT_EQ(needed, PlanEvaluation(sharded, file).account(sharded.plan).peak_bytes);
+
+  const std::int64_t closed_form =
+      StateMemory(sharded.graph, sharded.plan).account(*sharded.plan.operators.front().state).total();
+  ASSERT_GT(closed_form, needed) << "nothing between the two";
+  words.push_back(fmt::format("resources.memory_gib={}", static_cast<double>(needed) / (1024.0 * 1024.0 * 1024.0)));
+  words.erase(std::ranges::find(words, "resources.memory_gib=0"));
+  for (const char* hand : {"strategy.g=2x1", "strategy.os=8x2"}) words.erase(std::ranges::find(words, hand));
+  const PreparedPoint found = prepared(words);
+  EXPECT_LE(found.plan.why.predicted_peak_bytes, needed);
+  EXPECT_EQ(found.plan.why.predicted_peak_bytes, PlanEvaluation(found, file).account(found.plan).peak_bytes);
+  const double seconds = StateCommunication(sharded.graph, sharded.plan, analytic_costs(sharded.cluster).get())
+                             .seconds(*sharded.plan.operators.front().state)
+                             .total();
+  EXPECT_LE(found.plan.why.predicted_seconds, seconds);
+  // The closed form alone finds nothing.
+  const PlanRequest without_programs{.graph = found.graph,
+                                     .cluster = found.cluster,
+                                     .base = found.plan,
+                                     .options = complete_strategy_options(found.experiment)};
+  EXPECT_THROW(find_planner("amsp").plan(without_programs), Unsupported);
+}
+
+/// What is asked of three micro-batches holds for more.
+TEST(PlanEvaluation, MemoryIsTheAccountsForAnyNumberOfMicroBatches) {
+  for (const char* mode : {"ddp", "zero2", "zero3", "amsp", "gpipe"}) {
+    for (const int micro_batches : {1, 2, 3, 4, 7}) {
+      std::vector<std::string> words = {fmt::format("strategy.name={}", mode),
+                                        fmt::format("train.micro_batches={}", micro_batches),
+                                        fmt::format("train.global_batch={}", 32 * micro_batches)};
+      if (mode == std::string_view("gpipe")) words.emplace_back("strategy.stages=4");
+      if (mode == std::string_view("amsp")) {
+        for (const char* word : {"strategy.p=1x1", "strategy.g=8x2", "strategy.os=8x2"}) words.emplace_back(word);
+      }
+      const PreparedPoint point = prepared(words);
+      const PlanEvaluation evaluate(point, file);
+      EXPECT_EQ(evaluate.memory(point.plan).peak_bytes, evaluate.account(point.plan).peak_bytes)
+          << mode << ", " << micro_batches;
+    }
+  }
 }
 
 }  // namespace

@@ -53,6 +53,25 @@ TEST(PreparedPoint, DescribedClustersAreFoundFromAnyFolder) {
               HasSubstr("cluster = \"/no/such/folder/mine.toml\": no such file"));
 }
 
+TEST(PreparedPoint, AllocatedNodesHangUnderTheirLeaves) {
+  const auto on_nodes = [](const std::string& nodes) {
+    return prepare_point(experiment({"cluster=a800-ib", "resources.nodes=4", "resources.ranks_per_node=8",
+                                     "train.global_batch=32", "resources.allocated_nodes=" + nodes,
+                                     "strategy.name=mics", "strategy.group=8x2", "strategy.placement=leaf-first"}),
+                         "e.toml");
+  };
+  const PreparedPoint scattered = on_nodes("[3, 17, 5, 16]");  // 16 nodes a leaf
+  EXPECT_EQ(scattered.leaf_of_node, (std::vector<int>{0, 1, 0, 1}));
+  EXPECT_EQ(scattered.plan.mesh.node_order, (std::vector<int>{0, 2, 1, 3}));
+  EXPECT_TRUE(scattered.leaves_that_matter().empty());  // a spine as fast as its leaves
+  EXPECT_EQ(on_nodes("[]").plan.mesh.node_order, (std::vector<int>{0, 1, 2, 3}));
+  for (const char* wrong : {"[1, 2, 3]", "[1, 2, 3, 3]", "[1, 2, 3, 128]"}) {
+    EXPECT_THAT(refusal_of<UserError>([&] { on_nodes(wrong); }),
+                AllOf(HasSubstr("resources.allocated_nodes has "),
+                      HasSubstr("accepted: resources.nodes = 4 different ones of the 128 of cluster a800-ib")));
+  }
+}
+
 TEST(PreparedPoint, WhatIsAskedReachesThePlan) {
   const PreparedPoint point = prepare_point(
       experiment({"resources.ranks_per_node=4", "train.micro_batches=2", "train.recompute=block", "train.dtype=bf16",

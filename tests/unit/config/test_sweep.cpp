@@ -99,6 +99,20 @@ TEST(Sweep, AListElsewhereIsDataAndAnAxisOfListsHasListsAsValues) {
   EXPECT_THAT(expansion.points[1].experiment.model.widths, ElementsAre(3));
 }
 
+TEST(Sweep, AnAxisOfTablesSaysWhatEachPointNeeds) {
+  for (const char* text : {R"(product = { strategy = [{ name = "ddp" }, { name = "mics", group = "8x1" }] })",
+                           R"(zip = [{ strategy = [{ name = "ddp" }, { name = "mics", group = "8x1" }] }])"}) {
+    const Expansion expansion = expand_text(text);
+    EXPECT_THAT(values_of(expansion), ElementsAre(R"({ name = "ddp" })", R"({ name = "mics", group = "8x1" })"));
+    EXPECT_EQ(expansion.points[0].experiment.strategy.name, "ddp");
+    EXPECT_TRUE(expansion.points[0].experiment.strategy.options.empty());
+    EXPECT_EQ(expansion.points[1].experiment.strategy.name, "mics");
+    EXPECT_EQ(std::get<std::string>(expansion.points[1].experiment.strategy.options.at("group")), "8x1");
+    EXPECT_EQ(expansion.points[1].id, expand_text("", {"strategy.name=mics", "strategy.group=8x1"}).points[0].id);
+    EXPECT_THAT(to_json(expansion), HasSubstr("\"group\": \"8x1\""));
+  }
+}
+
 TEST(Sweep, AnIdDoesNotDependOnTheSweepAroundIt) {
   const Expansion alone = expand_text("", {"train.seed=2"});
   const Expansion two = expand_text("product = { \"train.seed\" = [1, 2] }");
@@ -158,6 +172,11 @@ TEST(Sweep, ErrorsNameFileLineKeyAndAccepted) {
       {"product = { \"train.seed\" = [3], train = { seed = [4] } }", "s.toml:11: train.seed: is an axis twice"},
       {"product = { \"train.seed\" = [3] }\nzip = [ { \"train.seed\" = [4] } ]",
        "s.toml:12: train.seed: is an axis twice"},
+      {"product = { strategy = [3] }",
+       "s.toml:11: strategy: an integer where a table of options of [strategy] is accepted"},
+      {"product = { strategy = [{}] }", "s.toml:11: strategy: an empty table where"},
+      {"product = { train = [{ sead = 3 }] }", "s.toml:11: train.sead: unknown key"},
+      {"product = { \"train.seed\" = [1], train = [{ seed = 3 }] }", "s.toml:11: train.seed: is an axis twice"},
       {"zip = {}", "s.toml:11: sweep.zip: a table where a list is accepted"},
       {"zip = [3]", "s.toml:11: sweep.zip: an integer where a table of equally long lists is accepted"},
       {"zip = [ {} ]", "s.toml:11: sweep.zip: no axis"},
@@ -196,6 +215,9 @@ TEST(Sweep, ExpansionErrors) {
        {},
        "s.toml:11: train.schedule: \"step\" needs train.decay_steps > 0 (at train.schedule = \"step\")"},
       {"zip = [ { \"train.seed\" = [1, 2] } ]", {"train.seed=3"}, "--set train.seed=3: is an axis of sweep.zip"},
+      {"product = { train = [{ seed = 1 }, { seed = 2 }] }",
+       {"train.seed=3"},
+       "--set train.seed=3: is an axis of tables of options"},
   };
   for (const auto& [text, overrides, expected] : cases) {
     EXPECT_THAT(error_of([&, t = text, o = overrides] { expand_text(t, o); }), HasSubstr(expected)) << text;

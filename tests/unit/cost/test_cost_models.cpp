@@ -51,6 +51,20 @@ TEST(KernelWork, ShapesAndBytes) {
   EXPECT_EQ(bytes_touched(program, program.body[0]), 2 * (8 * 16 + 16 * 32 + 8 * 32));
 }
 
+TEST(KernelWork, ASliceIsAKernelOfItsSizeAndTouchesItsColumns) {
+  Program program = linear(8, 16, 32, DType::bf16);
+  Instruction& in = program.body[0];
+  in.attributes.set("in", 4);  // columns [4, 8) of 16
+  in.attributes.set("first_column", 4);
+  in.attributes.set("row", 16);
+  in.attributes.set("accumulate", 1);
+  in.inputs[1].num_elements = 4 * 32;
+  EXPECT_EQ(bytes_touched(program, in), 2 * (8 * 4 + 4 * 32 + 2 * 8 * 32)) << "the output is read and written";
+  const KernelShape whole = kernel_shape(program, linear(8, 4, 32, DType::bf16).body[0]);
+  EXPECT_EQ(kernel_shape(program, in).kind, whole.kind) << "one table";
+  EXPECT_EQ(kernel_shape(program, in).sizes, whole.sizes);
+}
+
 TEST(PaperCosts, PeakRatesAndRingsOnTheSlowestLink) {
   const auto costs = paper_costs(described());
   EXPECT_DOUBLE_EQ(kernel_cost(*costs, linear(100, 200, 300)).seconds, 2.0 * 100 * 200 * 300 / 1e13);

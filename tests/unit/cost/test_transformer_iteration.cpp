@@ -36,25 +36,54 @@ TEST(TransformerIteration, ProductsAreThreePassesOver24Mh2) {
   run.recomputation = Recomputation::full;
   expect_near(transformer_iteration(run, cluster).layer_seconds, 4.0 * products + 4.0 * attention);
   run.recomputation = Recomputation::none;
-  run.tensor = 4;
-  expect_near(transformer_iteration(run, cluster).layer_seconds, (3.0 * products + 3.0 * attention) / 4.0);
+  run.tensor = 2;
+  expect_near(transformer_iteration(run, cluster).layer_seconds, (3.0 * products + 3.0 * attention) / 2.0);
 }
 
-TEST(TransformerIteration, FewOutputsAndAShortDepthHalveTheRateOfAProduct) {
+TEST(TransformerIteration, AShortDepthSlowsEachOfThreeProducts) {
   Cluster cluster = weightless_cluster();
   cluster.peak_flops_per_second["f16"] = 1e6;
   const TransformerRun run = small_run();
-  const double ideal = transformer_iteration(run, cluster).head_seconds;
-  EXPECT_GT(ideal, 0.0);
+  EXPECT_GT(transformer_iteration(run, cluster).head_seconds, 0.0);
   const double layer = transformer_iteration(run, cluster).layer_seconds;
-  cluster.transformer_costs->half_outputs = 512.0 * 256;
   cluster.transformer_costs->half_depth = 128.0;
-  // Products of M = 512 rows; each weighs as its FLOPs, 3 : 1 : 4 : 4.
+  // Products of M = 512 rows; each weighs as its FLOPs, 3 : 1 : 4 : 4. The gradients' depths are the columns and the
+  // rows.
   const double attention = 3.0 * 4.0 * 4 * 8 * 128 * 128 * 32 / 1e6;
-  const auto slowed = [](double n, double k) { return (1 + 256 / n) * (1 + 128 / k); };
+  const auto slowed = [](double n, double k) { return 3.0 + 128 / k + 128 / n + 128.0 / 512; };
   const double factor =
-      (3 * slowed(768, 256) + slowed(256, 256) + 4 * slowed(1024, 256) + 4 * slowed(256, 1024)) / 12.0;
+      (3 * slowed(768, 256) + slowed(256, 256) + 4 * slowed(1024, 256) + 4 * slowed(256, 1024)) / 36.0;
   expect_near(transformer_iteration(run, cluster).layer_seconds, (layer - attention) * factor + attention);
+}
+
+TEST(TransformerIteration, ProductsAreComputedInWavesOfTilesOfWhichTheCheaperCount) {
+  Cluster cluster = weightless_cluster();
+  cluster.peak_flops_per_second["f16"] = 1.0;
+  TransformerCosts& costs = *cluster.transformer_costs;
+  costs.attention_share = 1.0;
+  TransformerRun run = small_run();
+  run.hidden_size = 128;
+  run.attention_heads = 4;
+  run.micro_batch = 3;
+  run.global_batch = 48;  // M = 384 rows
+  const double attention = 3.0 * 4.0 * 3 * 4 * 128 * 128 * 32;
+  const auto seconds_of_products = [&] { return transformer_iteration(run, cluster).layer_seconds - attention; };
+  // One multiprocessor, tiles of 128 x 128: all of them are full.
+  const double full = 3.0 * 24 * 384 * 128 * 128;
+  expect_near(seconds_of_products(), full);
+  // Five multiprocessors. Elements in units of 128 x 128, rounded up to waves of five tiles, times the depth in units
+  // of 128; of each product the output, the input's gradient and the weight's: (3 x 3, 3 x 1, 3 x 1) of QKV and so on.
+  costs.multiprocessors = 5;
+  const double unit = 2.0 * 128 * 128 * 128;
+  const double small =
+      (10 * 1 + 5 * 3 + 5 * 3) + (5 * 1 + 5 * 1 + 5 * 3) + (15 * 1 + 5 * 4 + 5 * 3) + (5 * 4 + 15 * 1 + 5 * 3);
+  expect_near(seconds_of_products(), unit * small);
+  // Small tiles at half the rate: the large ones, half of each idle where the output is one tile wide, cost as much,
+  // and less of 3 x 4.
+  costs.small_tile_share = 0.5;
+  const double large =
+      (20 * 1 + 10 * 3 + 10 * 3) + (10 * 1 + 10 * 1 + 10 * 3) + (20 * 1 + 10 * 4 + 10 * 3) + (10 * 4 + 20 * 1 + 10 * 3);
+  expect_near(seconds_of_products(), unit * large);
 }
 
 TEST(TransformerIteration, BytesGoAtTheShareOfTheMemoryBandwidth) {
@@ -81,7 +110,7 @@ TEST(TransformerIteration, TensorGroupsReduceFourTimesALayerSixWithRecomputation
   TransformerCosts& costs = *cluster.transformer_costs;
   costs.tensor_latency_seconds = 1.0;
   costs.tensor_bandwidth_bytes_per_second = 1e6;
-  costs.tensor_inter_node_bandwidth_bytes_per_second = 1e3;
+  costs.node_bandwidth_bytes_per_second = 1e3;
   TransformerRun run = small_run();
   expect_near(1.0 + transformer_iteration(run, cluster).layer_seconds, 1.0);  // alone: nothing
   run.tensor = 4;
@@ -144,9 +173,13 @@ TEST(TransformerIteration, PipelinesFillAndDrain) {
   expect_near(seconds(run, cluster), (8.0 + 1.0) * 3.0);
   // Every piece of a stage is sent.
   cluster.transformer_costs->launch_seconds = 1e-30;
-  cluster.transformer_costs->stage_bandwidth_bytes_per_second = 4.0 * 4 * 128 * 256;
+  cluster.transformer_costs->tensor_bandwidth_bytes_per_second = 4.0 * 4 * 128 * 256;
   expect_near(seconds(run, cluster), 9.0 * 3.0);
-  cluster.transformer_costs->stage_bandwidth_bytes_per_second = 1e30;
+  // The two ranks of a stage share the node's way out.
+  cluster.devices_per_node = 2;
+  cluster.transformer_costs->node_bandwidth_bytes_per_second = 2.0 * 4.0 * 4 * 128 * 256;
+  expect_near(seconds(run, cluster), 9.0 * 3.0);
+  cluster.transformer_costs->node_bandwidth_bytes_per_second = 1e30;
   cluster.transformer_costs->slot_seconds = 2.0;
   expect_near(seconds(run, cluster), 9.0 * 2.0);
 }
@@ -161,12 +194,17 @@ TEST(TransformerIteration, HeadReductionAndUpdateAreOnceAMicroBatchOrOnceAStep) 
   const double weights = (12.0 * 256 * 256 * 12 / 2 + 512.0 * 256) / 2;
 
   costs.reduce_seconds = 1.0;
-  costs.reduce_inter_node_bandwidth_bytes_per_second = 1e6;
-  expect_near(transformer_iteration(run, cluster).reduce_seconds, 1.0 + 2.0 * weights * 2.0 * 3.0 / 4.0 / 1e6);
-  expect_near(seconds(run, cluster), 1.0 + 2.0 * weights * 2.0 * 3.0 / 4.0 / 1e6);
   costs.reduce_bandwidth_bytes_per_second = 1e9;
-  cluster.devices_per_node = 16;
+  costs.node_bandwidth_bytes_per_second = 1e6;
+  // A stage's eight ranks fill a node: its replicas meet there.
   expect_near(transformer_iteration(run, cluster).reduce_seconds, 1.0 + 2.0 * weights * 2.0 * 3.0 / 4.0 / 1e9);
+  // Over two nodes, the groups of both tensor shards share what leaves them.
+  cluster.devices_per_node = 4;
+  expect_near(transformer_iteration(run, cluster).reduce_seconds, 1.0 + 2.0 * weights * 2.0 * 3.0 / 4.0 / 0.5e6);
+  // Never faster than inside a node.
+  costs.node_bandwidth_bytes_per_second = 1e30;
+  expect_near(transformer_iteration(run, cluster).reduce_seconds, 1.0 + 2.0 * weights * 2.0 * 3.0 / 4.0 / 1e9);
+  expect_near(seconds(run, cluster), 1.0 + 2.0 * weights * 2.0 * 3.0 / 4.0 / 1e9);
   run.data = 1;
   run.global_batch = 16;  // 4 micro-batches still
   EXPECT_EQ(transformer_iteration(run, cluster).reduce_seconds, 0.0);

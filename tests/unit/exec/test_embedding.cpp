@@ -89,6 +89,37 @@ TEST_P(Embedding, BackwardIsExactOnIntegers) {
   }
 }
 
+/// A slice of the columns writes its own, and reads its own, of rows that are longer.
+TEST_P(Embedding, SlicesOfTheColumnsAreTheWhole) {
+  Tensor whole(dims.dtype, dims.rows * dims.width);
+  embedding_forward(dims, tokens.data(), table.data(), positions.data(), whole.data());
+  Workspace workspace(embedding_backward_workspace_bytes(dims));
+  embedding_backward(dims, tokens.data(), dy.data(), dtable.data(), false, dpositions.data(), false, workspace.span());
+  Tensor y(dims.dtype, whole.size());
+  for (const auto& [first, size] :
+       {std::pair{std::int64_t{0}, dims.width / 3}, {dims.width / 3, dims.width - dims.width / 3}}) {
+    if (size == 0) continue;
+    EmbeddingDims part = dims;
+    part.width = size;
+    part.row = dims.width;
+    const auto columns = [first = first, size = size, row = dims.width](const Tensor& of) {
+      Tensor slice(of.dtype(), of.size() / row * size);
+      for (std::int64_t i = 0; i < slice.size(); ++i) slice.set(i, of.at(i / size * row + first + i % size));
+      return slice;
+    };
+    const std::int64_t offset = first * size_of(dims.dtype);
+    embedding_forward(part, tokens.data(), columns(table).data(), columns(positions).data(),
+                      static_cast<std::byte*>(y.data()) + offset);
+    Tensor part_dtable(dims.gradient_dtype, dims.vocabulary * size);
+    Tensor part_dpositions(dims.gradient_dtype, dims.num_positions * size);
+    embedding_backward(part, tokens.data(), static_cast<const std::byte*>(dy.data()) + offset, part_dtable.data(),
+                       false, part_dpositions.data(), false, workspace.span());
+    EXPECT_EQ(part_dtable.bits(), columns(dtable).bits());
+    EXPECT_EQ(part_dpositions.bits(), columns(dpositions).bits());
+  }
+  EXPECT_EQ(y.bits(), whole.bits());
+}
+
 TEST_P(Embedding, RangesOfTheVocabularyAddUp) {
   dims.num_positions = 0;
   Tensor whole(dims.dtype, dims.rows * dims.width);

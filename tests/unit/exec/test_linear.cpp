@@ -90,8 +90,8 @@ struct Layer {
   }
 
   void forward() {
-    Workspace workspace(linear_forward_workspace_bytes(dims));
-    linear_forward(dims, x.data(), weight.data(), dims.bias ? bias.data() : nullptr, y.data(), workspace.span());
+    Workspace workspace(linear_forward_workspace_bytes(dims, false));
+    linear_forward(dims, x.data(), weight.data(), dims.bias ? bias.data() : nullptr, y.data(), false, workspace.span());
     EXPECT_TRUE(workspace.guard_intact());
   }
   void backward(bool accumulate) {
@@ -99,8 +99,8 @@ struct Layer {
     linear_backward_input(dims, dy.data(), weight.data(), dx.data(), accumulate, for_input.span());
     EXPECT_TRUE(for_input.guard_intact());
     Workspace for_weight(linear_backward_weight_workspace_bytes(dims, accumulate));
-    linear_backward_weight(dims, dy.data(), x.data(), dweight.data(), dims.bias ? dbias.data() : nullptr, accumulate,
-                           for_weight.span());
+    linear_backward_weight(dims, dy.data(), x.data(), dweight.data(), dims.bias ? dbias.data() : nullptr,
+                           {accumulate, accumulate}, for_weight.span());
     EXPECT_TRUE(for_weight.guard_intact());
   }
 };
@@ -159,6 +159,62 @@ TEST(Linear, IntegersAreExact) {
   }
 }
 
+/// Columns [first, first + in) of the layer's input with their weight as a matrix of its own: one slice after another
+/// gives what the layer gives. Slices of 1, of unaligned and of more than a slab's columns.
+TEST(Linear, SlicesAlongTheInputAddUp) {
+  const std::int64_t cuts[] = {0, 1, 18, 35, 1100};
+  for (const auto& [dtype, gradient_dtype] : types) {
+    for (const bool accumulate : {false, true}) {
+      Layer layer(
+          {.tokens = 35, .in = cuts[4], .out = 37, .dtype = dtype, .gradient_dtype = gradient_dtype, .bias = true},
+          integer_tensor);
+      for (std::int64_t i = 0; i < layer.dx.size(); ++i) layer.dx.set(i, static_cast<double>(i % 3));
+      Tensor dweight(gradient_dtype, layer.dweight.size());
+      const auto expected_dx = layer.expected_dx(accumulate);
+      const auto expected_dweight = layer.expected_dweight(false);
+      const auto expected_dbias = layer.expected_dbias(true);
+      for (int s = 0; s < 4; ++s) {
+        LinearDims dims = layer.dims;
+        dims.in = cuts[s + 1] - cuts[s];
+        dims.row = cuts[4];
+        dims.bias = s == 0;
+        const auto columns = [&](Tensor& tensor) {
+          return static_cast<std::byte*>(tensor.data()) + cuts[s] * size_of(dtype);
+        };
+        Tensor weight(dtype, dims.out * dims.in);
+        for (std::int64_t i = 0; i < weight.size(); ++i) {
+          weight.set(i, layer.weight.at(i / dims.in * dims.row + cuts[s] + i % dims.in));
+        }
+        Workspace forward(linear_forward_workspace_bytes(dims, s > 0));
+        linear_forward(dims, columns(layer.x), weight.data(), s == 0 ? layer.bias.data() : nullptr, layer.y.data(),
+                       s > 0, forward.span());
+        Workspace for_input(linear_backward_input_workspace_bytes(dims, accumulate));
+        linear_backward_input(dims, layer.dy.data(), weight.data(), columns(layer.dx), accumulate, for_input.span());
+        Workspace for_weight(linear_backward_weight_workspace_bytes(dims, false));
+        Tensor slice(gradient_dtype, weight.size());
+        linear_backward_weight(dims, layer.dy.data(), columns(layer.x), slice.data(),
+                               s == 0 ? layer.dbias.data() : nullptr, {false, true}, for_weight.span());
+        EXPECT_TRUE(forward.guard_intact() && for_input.guard_intact() && for_weight.guard_intact());
+        for (std::int64_t i = 0; i < slice.size(); ++i) {
+          dweight.set(i / dims.in * dims.row + cuts[s] + i % dims.in, slice.at(i));
+        }
+      }
+      EXPECT_LT(relative_error(layer.y.values(), layer.expected_y()), tolerance(dtype));
+      if (dtype == DType::f32) {
+        EXPECT_EQ(layer.y.values(), layer.expected_y());
+      }
+      EXPECT_LT(relative_error(layer.dx.values(), expected_dx), tolerance(dtype));
+      EXPECT_LT(relative_error(dweight.values(), expected_dweight), tolerance(gradient_dtype));
+      if (gradient_dtype == DType::f32) {
+        EXPECT_EQ(layer.dbias.values(), expected_dbias) << "the bias is added to, the weight is written";
+        EXPECT_EQ(dweight.values(), expected_dweight);
+      }
+    }
+  }
+  const LinearDims narrow{.tokens = 2, .in = 3, .out = 2, .row = 2};
+  EXPECT_THROW(linear_forward_workspace_bytes(narrow, false), InternalError);
+}
+
 TEST(Linear, SameBitsEveryTime) {
   for (const auto& [dtype, gradient_dtype] : types) {
     const LinearDims dims{
@@ -182,12 +238,12 @@ TEST(Linear, RefusesASmallWorkspaceAndBadTypes) {
   Workspace workspace(linear_backward_weight_workspace_bytes(dims, false));
   ASSERT_GT(workspace.span().size(), 64U);
   const auto small = workspace.span().first(workspace.span().size() - 64);
-  EXPECT_THROW(
-      linear_backward_weight(dims, layer.dy.data(), layer.x.data(), layer.dweight.data(), nullptr, false, small),
-      InternalError);
-  EXPECT_THROW(linear_forward_workspace_bytes({.tokens = 0, .in = 3, .out = 2}), InternalError);
-  EXPECT_THROW(linear_forward_workspace_bytes({.tokens = 2, .in = 3, .out = 2, .dtype = DType::i32}), InternalError);
-  EXPECT_THROW(linear_forward_workspace_bytes({.tokens = 2, .in = 3, .out = 2, .gradient_dtype = DType::bf16}),
+  EXPECT_THROW(linear_backward_weight(dims, layer.dy.data(), layer.x.data(), layer.dweight.data(), nullptr, {}, small),
+               InternalError);
+  EXPECT_THROW(linear_forward_workspace_bytes({.tokens = 0, .in = 3, .out = 2}, false), InternalError);
+  EXPECT_THROW(linear_forward_workspace_bytes({.tokens = 2, .in = 3, .out = 2, .dtype = DType::i32}, false),
+               InternalError);
+  EXPECT_THROW(linear_forward_workspace_bytes({.tokens = 2, .in = 3, .out = 2, .gradient_dtype = DType::bf16}, false),
                InternalError);
 }
 

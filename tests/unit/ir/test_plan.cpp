@@ -208,6 +208,22 @@ TEST(PlanVerify, NamesTheKeyAndTheNumbers) {
       {"mesh.nodes: 0 is out of range", [](Plan& p) { p.mesh.nodes = 0; }},
       {"mesh.placement: unknown word \"leaf_first\"; did you mean \"leaf-first\"?",
        [](Plan& p) { p.mesh.placement = "leaf_first"; }},
+      {"mesh.node_order: [] is no permutation of the 2 nodes 0 … 1, which placement \"leaf-first\" needs",
+       [](Plan& p) { p.mesh.placement = "leaf-first"; }},
+      {"mesh.node_order: [1, 1] is no permutation of the 2 nodes",
+       [](Plan& p) {
+         p.mesh.placement = "leaf-first";
+         p.mesh.node_order = {1, 1};
+       }},
+      {"mesh.node_order: needs mesh.placement \"leaf-first\", which is \"block\"",
+       [](Plan& p) {
+         p.mesh.node_order = {1, 0};
+       }},
+      {"quantization.weights: unknown word \"int4\"; did you mean \"int8\"?; accepted: none | int8",
+       [](Plan& p) { p.quantization.weights = "int4"; }},
+      {"quantization.gradients: unknown word \"fp8\"", [](Plan& p) { p.quantization.gradients = "fp8"; }},
+      {"quantization.block: 100 is out of range; accepted: multiples of 16",
+       [](Plan& p) { p.quantization.block = 100; }},
       {"batch.global: 97 samples are not divisible by 8 data ranks x 1 micro-batches x 1 sub-batches = 8",
        [](Plan& p) { p.global_batch = 97; }},
       {"batch.global: 96 samples are not divisible by 8 data ranks x 5 micro-batches",
@@ -305,6 +321,7 @@ batch = { global = 96 }
 schedule = { kind = "simultaneous", micro_batches = 1, sub_batches = 1, cross_pass = false, fresh = "none" }
 stages = { count = 1, cut_by = "flops" }
 dtypes = { compute = "f32", gradient = "f32" }
+quantization = { weights = "none", gradients = "none", block = 256 }
 
 [optimizer]
 kind = "adamw"
@@ -419,6 +436,7 @@ class RandomPlan {
     Plan plan;
     plan.strategy = text();
     plan.mesh = {count(), count(), {}, word({"block", "leaf-first", "zero-ring"})};
+    for (int i = pick(4); i > 0; --i) plan.mesh.node_order.push_back(pick(plan.mesh.nodes));
     std::vector<std::string> axes = {"data", "tensor", "stage", "p0", "p1", "p2", "tmp"};
     std::shuffle(axes.begin(), axes.end(), engine_);
     axes.resize(static_cast<std::size_t>(pick(8)));
@@ -448,6 +466,7 @@ class RandomPlan {
                       word({"inter_tensor", "intra_tensor"}),
                       word({"broadcast", "all_gather"})};
     plan.dtypes = {flip() ? DType::f32 : DType::bf16, flip() ? DType::f32 : DType::bf16};
+    plan.quantization = {word({"none", "int8"}), word({"none", "int8", "int4"}), 15 + count()};
     plan.device_capacity_bytes = wide();
     plan.seed = static_cast<std::uint64_t>(wide());
     plan.why = {real(), wide(), text(), text()};

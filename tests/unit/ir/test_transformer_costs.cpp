@@ -32,6 +32,7 @@ Cluster full_cluster() {
   for (const TransformerCostField& field : transformer_cost_fields()) costs.*field.value = value += 0.01;
   costs.recomputation_on_one_node = Recomputation::selective;
   costs.recomputation_on_many_nodes = Recomputation::full;
+  costs.multiprocessors = 108;
   costs.layers = {{256, 8, 128, 1, 2, 0.5}, {256, 8, 128, 2, 1, 1.0 / 3.0}};
   return cluster;
 }
@@ -45,7 +46,7 @@ TEST(TransformerCosts, ReadBackEqual) {
 TEST(TransformerCosts, EveryNumberIsAskedFor) {
   const std::string text = to_text(full_cluster());
   std::vector<std::string> keys = {"vocabulary_size", "recomputation_on_one_node", "recomputation_on_many_nodes",
-                                   "dtype"};
+                                   "dtype", "multiprocessors"};
   for (const TransformerCostField& field : transformer_cost_fields()) keys.emplace_back(field.key);
   for (const std::string& key : keys) {
     std::string without = text;

@@ -53,7 +53,7 @@ TEST(TrainingState, PartsOfAllRanksAreTheWholeOnce) {
               EXPECT_TRUE(elements[part.parameter].insert(part.begin + i).second) << part.parameter << " " << i;
             }
           }
-          EXPECT_EQ(weight_buffers(program).size(), graph.parameters.size());
+          EXPECT_EQ(held_weights(program).size(), graph.parameters.size());
         }
         for (const Parameter& parameter : graph.parameters) {
           EXPECT_EQ(elements[parameter.name].size(), static_cast<std::size_t>(parameter.num_elements()));

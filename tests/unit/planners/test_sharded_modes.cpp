@@ -48,6 +48,18 @@ TEST(ShardedModes, StatesAreCutEvenlyAndGatheredAgain) {
       "all_reduce");
 }
 
+TEST(ShardedModes, Zero3CutsEveryLinearAndTheTableOfATiedHead) {
+  const Plan plan = planned("zero3", nano(), asked_on({4, 1}, 1), {{"slices", std::int64_t{4}}});
+  EXPECT_NO_THROW(verify(plan, nano()));
+  const std::vector<OperatorDecision> decisions = resolve(plan, nano());
+  for (std::size_t o = 0; o < decisions.size(); ++o) {
+    const Operator& op = nano().operators[o];
+    const bool is_cut = op.kind == OperatorKind::linear || op.kind == OperatorKind::embedding;
+    EXPECT_EQ(decisions[o].slices, is_cut ? 4 : 0) << op.name;
+    EXPECT_EQ(decisions[o].state.p, (Factor{4, 1})) << op.name;
+  }
+}
+
 TEST(ShardedModes, AGroupThatDoesNotFitIsRefused) {
   const auto refusal = [](const char* mode, const char* option, const char* value) -> std::string {
     try {

@@ -13,27 +13,11 @@
 #include "base/dtype.hpp"
 #include "base/random.hpp"
 #include "exec/cpu/kernels/token_rows.hpp"
+#include "exec/kernel_dims.hpp"
 
 namespace strata::cpu {
 
-/// Sizes and options of a call; equal in forward and backward.
-struct AttentionDims {
-  std::int64_t batch = 0;
-  std::int64_t seq = 0;
-  std::int64_t num_heads = 0;
-  std::int64_t num_kv_heads =
-      0;  ///< divides num_heads; query head h reads key and value head h / (num_heads / num_kv_heads)
-  std::int64_t head_dim = 0;
-  DType dtype = DType::f32;  ///< of q, k, v, out and their gradients: f32 or bf16
-  bool causal = true;        ///< query i sees keys 0 … i; otherwise all
-
-  float dropout_probability = 0.0F;  ///< of each probability, in [0, 1)
-  // The mask's element (sample, head, i, j) has the index ((sample · total_heads + head) · seq + i) · seq + j, so that
-  // no split of the batch or of the heads over calls and ranks changes it.
-  std::int64_t first_sample = 0;  ///< global index of the first sample of this call
-  std::int64_t first_head = 0;    ///< global index of the first query head of this call
-  std::int64_t total_heads = 0;   ///< query heads of the whole operator; 0: num_heads
-};
+using strata::AttentionDims;
 
 /// Bytes of workspace; proportional to the OpenMP threads at the time of the call and to seq · head_dim.
 std::int64_t attention_forward_workspace_bytes(const AttentionDims& dims);

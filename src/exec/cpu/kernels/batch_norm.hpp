@@ -10,17 +10,11 @@
 #include <span>
 
 #include "base/dtype.hpp"
+#include "exec/kernel_dims.hpp"
 
 namespace strata::cpu {
 
-struct BatchNormDims {
-  std::int64_t rows = 0;  ///< at least 2
-  std::int64_t channels = 0;
-  DType dtype = DType::f32;            ///< of x, y, dy and dx
-  DType parameter_dtype = DType::f32;  ///< of gamma and beta
-  DType gradient_dtype = DType::f32;   ///< of dgamma and dbeta
-  float epsilon = 1e-5F;
-};
+using strata::BatchNormDims;
 
 /// What backward needs and what inference uses; all [channels].
 struct BatchNormStatistics {

@@ -10,29 +10,11 @@
 #include <span>
 
 #include "base/dtype.hpp"
+#include "exec/kernel_dims.hpp"
 
 namespace strata::cpu {
 
-struct ConvolutionDims {
-  std::int64_t images = 0;
-  std::int64_t height = 0;  ///< of the input
-  std::int64_t width = 0;
-  std::int64_t in = 0;   ///< channels of the input
-  std::int64_t out = 0;  ///< channels of the output
-  std::int64_t kernel_h = 3;
-  std::int64_t kernel_w = 3;
-  std::int64_t stride = 1;
-  std::int64_t padding = 1;           ///< zeros on each side
-  DType dtype = DType::f32;           ///< of x, W, b, y and their gradients but dW and db: f32 or bf16
-  DType gradient_dtype = DType::f32;  ///< of dW and db: f32, or bf16 where `dtype` is
-  bool bias = false;
-  bool relu = false;  ///< forward applies max(0, ·); the caller masks dy before backward
-
-  std::int64_t out_height() const { return (height + 2 * padding - kernel_h) / stride + 1; }
-  std::int64_t out_width() const { return (width + 2 * padding - kernel_w) / stride + 1; }
-
-  bool operator==(const ConvolutionDims&) const = default;
-};
+using strata::ConvolutionDims;
 
 std::int64_t convolution_forward_workspace_bytes(const ConvolutionDims& dims);
 std::int64_t convolution_backward_input_workspace_bytes(const ConvolutionDims& dims);

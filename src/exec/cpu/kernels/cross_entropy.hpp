@@ -7,15 +7,11 @@
 #include <cstdint>
 
 #include "base/dtype.hpp"
+#include "exec/kernel_dims.hpp"
 
 namespace strata::cpu {
 
-struct CrossEntropyDims {
-  std::int64_t rows = 0;
-  std::int64_t classes = 0;
-  std::int64_t row_stride = 0;  ///< elements from one row of logits to the next; 0: classes
-  DType dtype = DType::f32;     ///< of the logits: f32 or bf16
-};
+using strata::CrossEntropyDims;
 
 /// A target that takes no part: its loss and its gradients are 0.
 inline constexpr std::int32_t ignored_target = -1;

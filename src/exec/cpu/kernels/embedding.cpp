@@ -16,7 +16,10 @@ namespace {
 
 std::int64_t table_rows(const EmbeddingDims& dims) { return dims.table_rows == 0 ? dims.vocabulary : dims.table_rows; }
 
+std::int64_t row_elements(const EmbeddingDims& dims) { return dims.row == 0 ? dims.width : dims.row; }
+
 void check(const EmbeddingDims& dims, const std::int32_t* tokens, const void* positions) {
+  STRATA_INVARIANT(row_elements(dims) >= dims.width, fmt::format("{} columns in rows of {}", dims.width, dims.row));
   STRATA_INVARIANT((positions != nullptr) == (dims.num_positions != 0), "a position table has rows");
   STRATA_INVARIANT(
       positions == nullptr || dims.first_position + std::min(dims.sequence, dims.rows) <= dims.num_positions,
@@ -38,7 +41,7 @@ void forward(const EmbeddingDims& dims, const std::int32_t* tokens, const T* tab
     const bool here = index >= 0 && index < num_rows;
     const T* token_row = table + (here ? index : 0) * width;
     const T* position_row = positions + (dims.first_position + row % dims.sequence) * width;
-    T* y_row = y + row * width;
+    T* y_row = y + row * row_elements(dims);
     if (positions == nullptr) {
       if (here) {
         std::memcpy(static_cast<void*>(y_row), token_row, sizeof(T) * static_cast<std::size_t>(width));
@@ -54,13 +57,13 @@ void forward(const EmbeddingDims& dims, const std::int32_t* tokens, const T* tab
   }
 }
 
-/// out[width] (+)= the sum of @p num_rows rows of dy, where row_at(j) is the index of the j-th.
+/// out[width] (+)= the sum of @p num_rows rows of dy, where row_at(j) is the first element of the j-th.
 template <typename T, typename G, typename RowAt>
 void sum_rows(const T* dy, std::int64_t width, std::int64_t num_rows, G* out, bool accumulate, RowAt&& row_at) {
   for_lanes(width, [&](std::int64_t i, auto lanes) {
     F32x16 sum{};
     for (std::int64_t j = 0; j < num_rows; ++j) {
-      sum += load(dy + row_at(j) * width + i, lanes);
+      sum += load(dy + row_at(j) + i, lanes);
     }
     if (accumulate) {
       sum += load(out + i, lanes);
@@ -103,7 +106,9 @@ void backward_table(const EmbeddingDims& dims, const std::int32_t* tokens, const
       ++end;
     }
     sum_rows(dy, dims.width, end - first, dtable + static_cast<std::int64_t>(index) * dims.width, accumulate,
-             [=](std::int64_t j) { return static_cast<std::int64_t>(order[first + j] & 0xffffffffU); });
+             [=, row = row_elements(dims)](std::int64_t j) {
+               return static_cast<std::int64_t>(order[first + j] & 0xffffffffU) * row;
+             });
   }
 }
 
@@ -117,7 +122,7 @@ void backward_positions(const EmbeddingDims& dims, const T* dy, G* dpositions, b
   for (std::int64_t position = 0; position < num_used; ++position) {
     const std::int64_t num_samples = (dims.rows - position + dims.sequence - 1) / dims.sequence;
     sum_rows(dy, dims.width, num_samples, dpositions + (dims.first_position + position) * dims.width, accumulate,
-             [=, &dims](std::int64_t sample) { return sample * dims.sequence + position; });
+             [=, &dims](std::int64_t sample) { return (sample * dims.sequence + position) * row_elements(dims); });
   }
 }
 

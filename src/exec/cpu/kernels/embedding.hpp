@@ -2,28 +2,19 @@
 
 /// @file
 /// Token embedding with optional learned positions. The table may be a range of the vocabulary's rows (a
-/// vocabulary-parallel shard): tokens outside of it contribute zero.
+/// vocabulary-parallel shard): tokens outside of it contribute zero. Or some of its columns as a matrix of its own: y
+/// and dy are then these columns of rows that are longer.
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "base/dtype.hpp"
+#include "exec/kernel_dims.hpp"
 
 namespace strata::cpu {
 
-struct EmbeddingDims {
-  std::int64_t rows = 0;  ///< tokens of this call: samples · sequence
-  std::int64_t sequence = 1;
-  std::int64_t width = 0;
-  std::int64_t vocabulary = 0;      ///< valid tokens are [0, vocabulary)
-  std::int64_t first_token = 0;     ///< the table holds rows [first_token, first_token + table_rows) of the vocabulary
-  std::int64_t table_rows = 0;      ///< 0: all of the vocabulary
-  std::int64_t first_position = 0;  ///< row r stands at position first_position + r % sequence
-  std::int64_t num_positions = 0;   ///< rows of the position table; 0: there is none
-  DType dtype = DType::f32;         ///< of the tables, y and dy: f32 or bf16
-  DType gradient_dtype = DType::f32;  ///< of dtable and dpositions: f32 or bf16
-};
+using strata::EmbeddingDims;
 
 /// y[rows,width] = table[tokens[r] - first_token] + positions[position of r]; zero instead of the table's row for a
 /// token outside of it.

@@ -9,16 +9,11 @@
 #include <span>
 
 #include "base/dtype.hpp"
+#include "exec/kernel_dims.hpp"
 
 namespace strata::cpu {
 
-struct LayerNormDims {
-  std::int64_t rows = 0;
-  std::int64_t width = 0;
-  DType dtype = DType::f32;           ///< of x, y, dy, dx, weight, bias: f32 or bf16
-  DType gradient_dtype = DType::f32;  ///< of dweight, dbias: f32 or bf16
-  float epsilon = 1e-5F;
-};
+using strata::LayerNormDims;
 
 /// y = (x - mean)·rstd·weight + bias, row by row; variance divided by width. x, y [rows,width]; weight, bias [width].
 /// @param statistics [rows,2] f32: mean and rstd = 1/√(variance + epsilon) of each row. y may be x.

@@ -18,19 +18,39 @@ namespace {
 
 using dnnl::memory;
 
-/// C[m,n] (+)= op(A)·op(B) (+ bias) on contiguous operands: the three products of the layer in one form.
-AmxGemmDims forward_product(const LinearDims& dims) {
-  return {
-      .m = dims.tokens, .n = dims.out, .k = dims.in, .transpose_b = true, .out_dtype = dims.dtype, .bias = dims.bias};
+std::int64_t row_of(const LinearDims& dims) { return dims.row == 0 ? dims.in : dims.row; }
+
+/// C[m,n] (+)= op(A)·op(B) (+ bias): the three products of the layer in one form.
+AmxGemmDims forward_product(const LinearDims& dims, bool accumulate) {
+  return {.m = dims.tokens,
+          .n = dims.out,
+          .k = dims.in,
+          .transpose_b = true,
+          .lda = row_of(dims),
+          .ldb = dims.in,
+          .ldc = dims.out,
+          .out_dtype = dims.dtype,
+          .accumulate = accumulate,
+          .bias = dims.bias};
 }
 AmxGemmDims backward_input_product(const LinearDims& dims, bool accumulate) {
-  return {.m = dims.tokens, .n = dims.in, .k = dims.out, .out_dtype = dims.dtype, .accumulate = accumulate};
+  return {.m = dims.tokens,
+          .n = dims.in,
+          .k = dims.out,
+          .lda = dims.out,
+          .ldb = dims.in,
+          .ldc = row_of(dims),
+          .out_dtype = dims.dtype,
+          .accumulate = accumulate};
 }
 AmxGemmDims backward_weight_product(const LinearDims& dims, bool accumulate) {
   return {.m = dims.out,
           .n = dims.in,
           .k = dims.tokens,
           .transpose_a = true,
+          .lda = dims.out,
+          .ldb = row_of(dims),
+          .ldc = dims.in,
           .out_dtype = dims.gradient_dtype,
           .accumulate = accumulate};
 }
@@ -38,6 +58,7 @@ AmxGemmDims backward_weight_product(const LinearDims& dims, bool accumulate) {
 void check(const LinearDims& dims) {
   STRATA_INVARIANT(dims.tokens > 0 && dims.in > 0 && dims.out > 0,
                    fmt::format("empty linear layer: tokens {}, in {}, out {}", dims.tokens, dims.in, dims.out));
+  STRATA_INVARIANT(row_of(dims) >= dims.in, fmt::format("{} columns in rows of {}", dims.in, dims.row));
   STRATA_INVARIANT(dims.dtype == DType::f32 || dims.dtype == DType::bf16, "activations are f32 or bf16");
   STRATA_INVARIANT(
       dims.gradient_dtype == DType::f32 || (dims.gradient_dtype == DType::bf16 && dims.dtype == DType::bf16),
@@ -52,10 +73,13 @@ struct DnnlProduct {
 
 DnnlProduct build(const AmxGemmDims& dims, DType dtype, bool pack_b) {
   using Tag = memory::format_tag;
-  const memory::desc a({dims.m, dims.k}, dnnl_type(dtype), dims.transpose_a ? Tag::ba : Tag::ab);
-  const memory::desc b({dims.k, dims.n}, dnnl_type(dtype), dims.transpose_b ? Tag::ba : Tag::ab);
+  const auto strides = [](std::int64_t row, bool transpose) {
+    return transpose ? memory::dims{1, row} : memory::dims{row, 1};
+  };
+  const memory::desc a({dims.m, dims.k}, dnnl_type(dtype), strides(dims.lda, dims.transpose_a));
+  const memory::desc b({dims.k, dims.n}, dnnl_type(dtype), strides(dims.ldb, dims.transpose_b));
   const memory::desc b_wanted = pack_b ? memory::desc({dims.k, dims.n}, dnnl_type(dtype), Tag::any) : b;
-  const memory::desc c({dims.m, dims.n}, dnnl_type(dims.out_dtype), Tag::ab);
+  const memory::desc c({dims.m, dims.n}, dnnl_type(dims.out_dtype), strides(dims.ldc, false));
   const memory::desc bias = dims.bias ? memory::desc({1, dims.n}, dnnl_type(dtype), Tag::ab) : memory::desc();
   dnnl::primitive_attr attributes = user_scratchpad();
   if (dims.accumulate) {
@@ -90,6 +114,9 @@ DnnlProduct& find(const AmxGemmDims& dims, DType dtype, bool pack_b) {
                          dims.k,
                          dims.transpose_a,
                          dims.transpose_b,
+                         dims.lda,
+                         dims.ldb,
+                         dims.ldc,
                          static_cast<std::int64_t>(dtype),
                          static_cast<std::int64_t>(dims.out_dtype),
                          dims.accumulate,
@@ -149,9 +176,9 @@ constexpr bool packed = true;
 
 }  // namespace
 
-std::int64_t linear_forward_workspace_bytes(const LinearDims& dims) {
+std::int64_t linear_forward_workspace_bytes(const LinearDims& dims, bool accumulate) {
   check(dims);
-  return workspace_bytes(forward_product(dims), dims.dtype, as_stored);
+  return workspace_bytes(forward_product(dims, accumulate), dims.dtype, as_stored);
 }
 
 std::int64_t linear_backward_input_workspace_bytes(const LinearDims& dims, bool accumulate) {
@@ -165,9 +192,10 @@ std::int64_t linear_backward_weight_workspace_bytes(const LinearDims& dims, bool
 }
 
 void linear_forward(const LinearDims& dims, const void* x, const void* weight, const void* bias, void* y,
-                    std::span<std::byte> workspace) {
+                    bool accumulate, std::span<std::byte> workspace) {
   check(dims);
-  multiply(forward_product(dims), dims.dtype, as_stored, x, weight, bias, y, workspace);
+  STRATA_INVARIANT(!accumulate || !dims.bias, "the bias is added once");
+  multiply(forward_product(dims, accumulate), dims.dtype, as_stored, x, weight, bias, y, workspace);
 }
 
 void linear_backward_input(const LinearDims& dims, const void* dy, const void* weight, void* dx, bool accumulate,
@@ -177,11 +205,11 @@ void linear_backward_input(const LinearDims& dims, const void* dy, const void* w
 }
 
 void linear_backward_weight(const LinearDims& dims, const void* dy, const void* x, void* dweight, void* dbias,
-                            bool accumulate, std::span<std::byte> workspace) {
+                            const LinearAccumulate& accumulate, std::span<std::byte> workspace) {
   check(dims);
-  multiply(backward_weight_product(dims, accumulate), dims.dtype, packed, dy, x, nullptr, dweight, workspace);
+  multiply(backward_weight_product(dims, accumulate.weight), dims.dtype, packed, dy, x, nullptr, dweight, workspace);
   if (dims.bias) {
-    column_sums(dy, dims.dtype, dims.tokens, dims.out, dbias, dims.gradient_dtype, accumulate);
+    column_sums(dy, dims.dtype, dims.tokens, dims.out, dbias, dims.gradient_dtype, accumulate.bias);
   }
 }
 

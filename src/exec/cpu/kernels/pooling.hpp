@@ -7,22 +7,11 @@
 #include <cstdint>
 
 #include "base/dtype.hpp"
+#include "exec/kernel_dims.hpp"
 
 namespace strata::cpu {
 
-struct MaxPoolDims {
-  std::int64_t images = 0;
-  std::int64_t height = 0;  ///< of the input
-  std::int64_t width = 0;
-  std::int64_t channels = 0;
-  std::int64_t kernel = 2;  ///< window height and width, at most 16
-  std::int64_t stride = 2;
-  std::int64_t padding = 0;  ///< on each side, at most kernel / 2; never the maximum
-  DType dtype = DType::f32;
-
-  std::int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
-  std::int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
-};
+using strata::MaxPoolDims;
 
 /// One byte an output: images · out_height · out_width · channels.
 std::int64_t max_pool_indices_bytes(const MaxPoolDims& dims);
@@ -36,12 +25,7 @@ void max_pool_forward(const MaxPoolDims& dims, const void* x, void* y, std::uint
 /// once.
 void max_pool_backward(const MaxPoolDims& dims, const void* dy, const std::uint8_t* indices, void* dx);
 
-struct AveragePoolDims {
-  std::int64_t images = 0;
-  std::int64_t positions = 0;  ///< height · width
-  std::int64_t channels = 0;
-  DType dtype = DType::f32;
-};
+using strata::AveragePoolDims;
 
 /// y[images,channels] = means of x[images,positions,channels] over the positions, summed in f32.
 void average_pool_forward(const AveragePoolDims& dims, const void* x, void* y);

@@ -8,16 +8,11 @@
 #include <span>
 
 #include "base/dtype.hpp"
+#include "exec/kernel_dims.hpp"
 
 namespace strata::cpu {
 
-struct RmsNormDims {
-  std::int64_t rows = 0;
-  std::int64_t width = 0;
-  DType dtype = DType::f32;           ///< of x, y, dy, dx, weight: f32 or bf16
-  DType gradient_dtype = DType::f32;  ///< of dweight: f32 or bf16
-  float epsilon = 1e-5F;
-};
+using strata::RmsNormDims;
 
 /// y = x·r·weight with r = 1/√(avg(x²) + epsilon), row by row. x, y [rows,width]; weight [width].
 /// @param statistics [rows] f32: r of each row. y may be x.

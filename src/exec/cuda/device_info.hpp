@@ -1,0 +1,18 @@
+#pragma once
+
+/// @file
+/// What the GPU is, for tests and results.
+
+#include <cstdint>
+#include <string>
+
+namespace strata::cuda {
+
+/// 0 where there is no driver or no GPU: never throws for that.
+int num_devices();
+/// Of the current device: name, compute capability.
+std::string device_name();
+/// "CUDA 13.0, driver 13.0, cuBLASLt …, cuDNN …", of what this process runs with.
+std::string library_versions();
+
+}  // namespace strata::cuda

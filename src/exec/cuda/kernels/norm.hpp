@@ -1,0 +1,40 @@
+#pragma once
+
+/// @file
+/// Layer, RMS and batch normalisation, and sums over rows. Contracts are those of the CPU kernels of the same names;
+/// calls are queued on @p stream. @p workspace is what workspace_bytes() says of the instruction.
+
+#include <cuda_runtime_api.h>
+
+#include "exec/kernel_dims.hpp"
+
+namespace strata::cuda {
+
+void layer_norm_forward(const LayerNormDims& dims, const void* x, const void* weight, const void* bias, void* y,
+                        float* statistics, cudaStream_t stream);
+/// @throws Unsupported where two f32 rows exceed the shared memory of a multiprocessor.
+void layer_norm_backward(const LayerNormDims& dims, const void* dy, const void* x, const void* weight,
+                         const float* statistics, void* dx, bool add_dx, void* dweight, bool add_dweight, void* dbias,
+                         bool add_dbias, float* workspace, cudaStream_t stream);
+
+void rms_norm_forward(const RmsNormDims& dims, const void* x, const void* weight, void* y, float* statistics,
+                      cudaStream_t stream);
+void rms_norm_backward(const RmsNormDims& dims, const void* dy, const void* x, const void* weight,
+                       const float* statistics, void* dx, bool add_dx, void* dweight, bool add_dweight,
+                       float* workspace, cudaStream_t stream);
+
+/// @param statistics [2, channels]: mean, then inverse deviation.
+void batch_norm_forward(const BatchNormDims& dims, const void* x, const void* gamma, const void* beta, void* y,
+                        float* statistics, float* workspace, cudaStream_t stream);
+void batch_norm_backward(const BatchNormDims& dims, const void* dy, const void* x, const void* gamma,
+                         const float* statistics, void* dx, void* dgamma, void* dbeta, bool accumulate,
+                         float* workspace, cudaStream_t stream);
+
+/// sums[columns] (+)= column sums of matrix[rows, columns]; workspace: num_row_blocks(rows) · columns floats.
+void column_sums(DType dtype, const void* matrix, std::int64_t rows, std::int64_t columns, DType sums_dtype, void* sums,
+                 bool accumulate, float* workspace, cudaStream_t stream);
+/// matrix[rows, columns] += bias[columns].
+void add_bias(DType dtype, void* matrix, const void* bias, std::int64_t rows, std::int64_t columns,
+              cudaStream_t stream);
+
+}  // namespace strata::cuda

@@ -1,0 +1,51 @@
+#pragma once
+
+/// @file
+/// Optimizer updates over a flat slice of the parameters, one pass over memory; formulas are
+/// exec/cpu/kernels/optimizer's.
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "base/dtype.hpp"
+
+namespace strata::cuda {
+
+/// The slice: n elements of every tensor, on the device.
+struct ParameterSlice {
+  std::int64_t n = 0;
+  float* master = nullptr;
+  const void* gradient = nullptr;
+  DType gradient_dtype = DType::f32;
+  const float* gradient_factor = nullptr;  ///< null: 1
+  void* compute = nullptr;                 ///< bf16; null: none
+};
+
+/// Scalars as the host forms them in double, once a step.
+struct AdamFactors {
+  float rate = 0.0F;  ///< learning_rate / (1 - β1^step)
+  float inverse_root_correction = 0.0F;
+  float weight_of_gradient = 0.0F;
+  float beta2 = 0.0F;
+  float weight_of_square = 0.0F;
+  float epsilon = 0.0F;
+  float shrink = 1.0F;  ///< of the weight: AdamW's decay
+  float decay = 0.0F;   ///< added to the gradient: Adam's
+};
+struct AdamSettings {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.0;
+  bool decoupled = true;
+};
+/// @param step from 1.
+AdamFactors adam_factors(const AdamSettings& settings, double learning_rate, std::int64_t step);
+
+void adam_update(const AdamFactors& factors, const ParameterSlice& slice, float* m, float* v, cudaStream_t stream);
+/// @param momentum_state null without momentum.
+void sgd_update(float rate, float decay, float momentum, const ParameterSlice& slice, float* momentum_state,
+                cudaStream_t stream);
+
+}  // namespace strata::cuda

@@ -1,0 +1,47 @@
+#pragma once
+
+/// @file
+/// The libraries of one device: their handles, and what all their calls share.
+
+#include <cublasLt.h>
+#include <cudnn.h>
+
+#include <cstdint>
+
+#include "base/dtype.hpp"
+
+namespace strata::cuda {
+
+/// How results may differ in their last bits.
+struct Numerics {
+  bool deterministic = false;  ///< equal inputs give equal bits on one kind of GPU, at some cost in speed
+  bool tf32 = false;           ///< f32 products on tensor cores, with operands rounded to 10 bits
+};
+
+/// Handles of the device that is current at construction. Calls come from one thread.
+class Libraries {
+ public:
+  explicit Libraries(const Numerics& numerics);
+  ~Libraries();
+  Libraries(const Libraries&) = delete;
+  Libraries& operator=(const Libraries&) = delete;
+
+  cublasLtHandle_t blas() const { return blas_; }
+  /// Created when first asked for: most models have no use for it.
+  cudnnHandle_t dnn();
+  const Numerics& numerics() const { return numerics_; }
+
+ private:
+  Numerics numerics_;
+  cublasLtHandle_t blas_ = nullptr;
+  cudnnHandle_t dnn_ = nullptr;
+};
+
+/// @throws InternalError with the library's own text and @p what was tried.
+void check(cublasStatus_t status, const char* what);
+void check(cudnnStatus_t status, const char* what);
+
+cudaDataType_t cuda_type(DType dtype);
+cudnnDataType_t cudnn_type(DType dtype);
+
+}  // namespace strata::cuda

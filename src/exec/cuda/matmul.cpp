@@ -1,0 +1,99 @@
+#include "exec/cuda/matmul.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "exec/device/workspace.hpp"
+
+namespace strata::cuda {
+namespace {
+
+template <typename T>
+void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+}
+template <typename T>
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
+  check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
+        "cublasLtMatmulPreferenceSetAttribute");
+}
+
+/// A matrix as it is stored: rows and columns swap where the product transposes it.
+cublasLtMatrixLayout_t stored(DType dtype, std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t ld) {
+  if (transposed) std::swap(rows, columns);
+  cublasLtMatrixLayout_t layout = nullptr;
+  check(cublasLtMatrixLayoutCreate(&layout, cuda_type(dtype), static_cast<std::uint64_t>(rows),
+                                   static_cast<std::uint64_t>(columns), ld),
+        "cublasLtMatrixLayoutCreate");
+  return layout;
+}
+
+std::uint32_t alignment_of(const void* address) { return alignment_bytes(reinterpret_cast<std::uintptr_t>(address)); }
+
+}  // namespace
+
+Matmul::Matmul(Libraries& libraries, const MatmulOperands& operands, std::span<std::byte> workspace)
+    : libraries_(libraries), operands_(operands), workspace_(workspace.data()) {
+  STRATA_INVARIANT(static_cast<std::int64_t>(workspace.size()) >= matmul_workspace_bytes, "a product's workspace");
+  STRATA_INVARIANT(operands.bias == nullptr || operands.out_dtype == operands.dtype, "a bias has the result's dtype");
+  const MatmulLayout& l = operands.layout;
+  const cublasComputeType_t compute =
+      operands.dtype == DType::f32 && libraries.numerics().tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  check(cublasLtMatmulDescCreate(&operation_, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  set(operation_, CUBLASLT_MATMUL_DESC_TRANSA, l.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(operation_, CUBLASLT_MATMUL_DESC_TRANSB, l.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (operands.bias != nullptr) {
+    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
+  }
+  a_ = stored(operands.dtype, l.m, l.k, l.transpose_a, l.lda);
+  b_ = stored(operands.dtype, l.k, l.n, l.transpose_b, l.ldb);
+  d_ = stored(operands.out_dtype, l.m, l.n, false, l.ldd);
+  choose(workspace.size());
+}
+
+Matmul::~Matmul() {
+  static_cast<void>(cublasLtMatrixLayoutDestroy(d_));
+  static_cast<void>(cublasLtMatrixLayoutDestroy(b_));
+  static_cast<void>(cublasLtMatrixLayoutDestroy(a_));
+  static_cast<void>(cublasLtMatmulDescDestroy(operation_));
+}
+
+void Matmul::choose(std::size_t workspace_bytes) {
+  cublasLtMatmulPreference_t preference = nullptr;
+  check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(operands_.a));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(operands_.b));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(operands_.d));
+  // The epilogue reads the bias as it writes D.
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+      std::min(alignment_of(operands_.d), alignment_of(operands_.bias)));
+  if (libraries_.numerics().deterministic) {
+    // Split sums that are joined in a second pass keep their order; those that are added in place do not.
+    set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE});
+  }
+  int num_found = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(libraries_.blas(), operation_, a_, b_, d_, d_,
+                                                               preference, 1, &chosen_, &num_found);
+  static_cast<void>(cublasLtMatmulPreferenceDestroy(preference));
+  const MatmulLayout& l = operands_.layout;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && num_found == 0)) {
+    throw Unsupported(fmt::format("cuBLASLt has no kernel for a product of {} x {} x {} in {} to {}", l.m, l.n, l.k,
+                                  to_string(operands_.dtype), to_string(operands_.out_dtype)));
+  }
+  check(status, "cublasLtMatmulAlgoGetHeuristic");
+}
+
+void Matmul::run(cudaStream_t stream) const {
+  const float one = 1.0F;
+  const float beta = operands_.accumulate ? 1.0F : 0.0F;
+  check(cublasLtMatmul(libraries_.blas(), operation_, &one, operands_.a, a_, operands_.b, b_, &beta, operands_.d, d_,
+                       operands_.d, d_, &chosen_.algo, workspace_, chosen_.workspaceSize, stream),
+        "cublasLtMatmul");
+}
+
+}  // namespace strata::cuda

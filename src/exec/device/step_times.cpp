@@ -1,0 +1,48 @@
+#include "exec/device/step_times.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace strata {
+namespace {
+
+constexpr double seconds_per_ns = 1e-9;
+using Interval = std::pair<std::int64_t, std::int64_t>;
+
+double union_seconds(std::vector<Interval> intervals) {
+  std::ranges::sort(intervals);
+  std::int64_t total = 0;
+  std::int64_t covered_until = 0;
+  for (const auto& [begin, end] : intervals) {
+    total += std::max<std::int64_t>(0, end - std::max(begin, covered_until));
+    covered_until = std::max(covered_until, end);
+  }
+  return static_cast<double>(total) * seconds_per_ns;
+}
+
+}  // namespace
+
+void add_step_times(const Program& program, std::span<const TimelineEvent> events, StepMeasurement& measurement) {
+  std::vector<Interval> kernels;
+  std::vector<Interval> collectives;
+  std::int64_t exposed = 0;
+  std::int64_t compute_end = 0;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    const Instruction& in = program.body[i];
+    (in.is_collective() ? collectives : kernels).emplace_back(events[i].begin_ns, events[i].end_ns);
+    if (in.is_collective() || in.stream != 0) continue;
+    std::int64_t collective_end = 0;
+    for (const Wait& wait : in.waits) {
+      const auto other = static_cast<std::size_t>(wait.instruction);
+      if (program.body[other].is_collective()) collective_end = std::max(collective_end, events[other].end_ns);
+    }
+    exposed += std::max<std::int64_t>(0, std::min(collective_end, events[i].begin_ns) - compute_end);
+    compute_end = events[i].end_ns;
+  }
+  measurement.compute_seconds = union_seconds(std::move(kernels));
+  measurement.communication_seconds = union_seconds(std::move(collectives));
+  measurement.exposed_seconds = static_cast<double>(exposed) * seconds_per_ns;
+}
+
+}  // namespace strata

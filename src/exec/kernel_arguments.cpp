@@ -1,0 +1,133 @@
+#include "exec/kernel_arguments.hpp"
+
+#include <string>
+
+#include "base/error.hpp"
+
+namespace strata {
+
+std::span<std::byte> Arguments::workspace() const {
+  if (instruction_.workspace < 0) {
+    return {};
+  }
+  const Buffer& b = program_.buffers[static_cast<std::size_t>(instruction_.workspace)];
+  return {arena_ + b.offset_bytes, static_cast<std::size_t>(b.size_bytes())};
+}
+
+LinearDims KernelDims::linear() const {
+  const bool weight_gradient = in_.kernel == Kernel::linear_backward_weight;
+  const std::size_t optional = weight_gradient ? in_.outputs.size() : in_.inputs.size();
+  return {.tokens = integer("rows"),
+          .in = integer("in"),
+          .out = integer("out"),
+          .row = row(),
+          .dtype = input(0),
+          .gradient_dtype = weight_gradient ? output(0) : input(0),
+          .bias = in_.kernel == Kernel::linear_forward ? optional == 3 : weight_gradient && optional == 2};
+}
+
+ConvolutionDims KernelDims::convolution() const {
+  const bool weight_gradient = in_.kernel == Kernel::convolution_backward_weight;
+  return {.images = integer("samples"),
+          .height = integer("height"),
+          .width = integer("width"),
+          .in = integer("in"),
+          .out = integer("out"),
+          .kernel_h = integer("kernel"),
+          .kernel_w = integer("kernel"),
+          .stride = integer("stride"),
+          .padding = integer("padding"),
+          .dtype = input(0),
+          .gradient_dtype = weight_gradient ? output(0) : input(0),
+          .bias = weight_gradient ? in_.outputs.size() == 2
+                                  : in_.kernel == Kernel::convolution_forward && in_.inputs.size() == 3};
+}
+
+LayerNormDims KernelDims::layer_norm() const {
+  return {.rows = integer("rows"),
+          .width = integer("width"),
+          .dtype = input(0),
+          .gradient_dtype = in_.kernel == Kernel::layer_norm_backward ? output(1) : DType::f32,
+          .epsilon = real("epsilon")};
+}
+
+RmsNormDims KernelDims::rms_norm() const {
+  return {.rows = integer("rows"),
+          .width = integer("width"),
+          .dtype = input(0),
+          .gradient_dtype = in_.kernel == Kernel::rms_norm_backward ? output(1) : DType::f32,
+          .epsilon = real("epsilon")};
+}
+
+BatchNormDims KernelDims::batch_norm() const {
+  const bool backward = in_.kernel == Kernel::batch_norm_backward;
+  return {.rows = integer("rows"),
+          .channels = integer("channels"),
+          .dtype = input(0),
+          .parameter_dtype = input(backward ? 2 : 1),
+          .gradient_dtype = backward ? output(1) : DType::f32,
+          .epsilon = real("epsilon")};
+}
+
+EmbeddingDims KernelDims::embedding() const {
+  const bool backward = in_.kernel == Kernel::embedding_backward;
+  const bool positions = backward ? in_.outputs.size() == 2 : in_.inputs.size() == 3;
+  const std::int64_t elements = !positions ? 0 : backward ? in_.outputs[1].num_elements : in_.inputs[2].num_elements;
+  return {.rows = integer("rows"),
+          .sequence = integer("sequence"),
+          .width = integer("width"),
+          .row = row(),
+          .vocabulary = integer("vocabulary"),
+          .num_positions = elements / integer("width"),
+          .dtype = input(1),
+          .gradient_dtype = backward ? output(0) : DType::f32};
+}
+
+MaxPoolDims KernelDims::max_pool() const {
+  return {.images = integer("samples"),
+          .height = integer("height"),
+          .width = integer("width"),
+          .channels = integer("channels"),
+          .kernel = integer("kernel"),
+          .stride = integer("stride"),
+          .padding = integer("padding"),
+          .dtype = input(0)};
+}
+
+AveragePoolDims KernelDims::average_pool() const {
+  return {.images = integer("samples"),
+          .positions = integer("height") * integer("width"),
+          .channels = integer("channels"),
+          .dtype = input(0)};
+}
+
+AttentionDims KernelDims::attention() const {
+  return {.batch = integer("samples"),
+          .seq = integer("sequence"),
+          .num_heads = integer("heads"),
+          .num_kv_heads = integer("kv_heads"),
+          .head_dim = integer("head_dim"),
+          .dtype = input(0),
+          .causal = integer("causal") != 0,
+          .dropout_probability = real("dropout"),
+          .first_sample = integer("first_sample")};
+}
+
+RotaryDims KernelDims::rotary() const {
+  return {.batch = integer("samples"),
+          .seq = integer("sequence"),
+          .num_heads = integer("heads") + integer("kv_heads"),
+          .num_copied_heads = integer("kv_heads"),
+          .head_dim = integer("head_dim"),
+          .dtype = input(0),
+          .theta = in_.attributes.real("theta")};
+}
+
+bool KernelDims::accumulates_parameters(int first_output, int num_outputs) const {
+  for (int i = first_output; i < num_outputs; ++i) {
+    STRATA_INVARIANT(accumulates(i) == accumulates(first_output), in_.name + ": weight and bias accumulate together");
+  }
+  return accumulates(first_output);
+}
+
+}  // namespace strata

@@ -1,0 +1,143 @@
+#pragma once
+
+/// @file
+/// Sizes and options of the kernels that have several, apart from addresses: what a call on any device, and the scratch
+/// memory that it needs, are derived from. Dtypes are f32 or bf16.
+
+#include <cstdint>
+
+#include "base/dtype.hpp"
+
+namespace strata {
+
+struct LinearDims {
+  std::int64_t tokens = 0;            ///< rows of x and y
+  std::int64_t in = 0;                ///< columns of x
+  std::int64_t out = 0;               ///< columns of y
+  std::int64_t row = 0;               ///< elements from one row of x and dx to the next; 0: `in`, rows are contiguous
+  DType dtype = DType::f32;           ///< of x, W, b, y, dy and dx: f32 or bf16
+  DType gradient_dtype = DType::f32;  ///< of dW and db: f32, or bf16 where `dtype` is
+  bool bias = false;
+
+  bool operator==(const LinearDims&) const = default;
+};
+
+struct ConvolutionDims {
+  std::int64_t images = 0;
+  std::int64_t height = 0;  ///< of the input
+  std::int64_t width = 0;
+  std::int64_t in = 0;   ///< channels of the input
+  std::int64_t out = 0;  ///< channels of the output
+  std::int64_t kernel_h = 3;
+  std::int64_t kernel_w = 3;
+  std::int64_t stride = 1;
+  std::int64_t padding = 1;           ///< zeros on each side
+  DType dtype = DType::f32;           ///< of x, W, b, y and their gradients but dW and db: f32 or bf16
+  DType gradient_dtype = DType::f32;  ///< of dW and db: f32, or bf16 where `dtype` is
+  bool bias = false;
+  bool relu = false;  ///< forward applies max(0, ·); the caller masks dy before backward
+
+  std::int64_t out_height() const { return (height + 2 * padding - kernel_h) / stride + 1; }
+  std::int64_t out_width() const { return (width + 2 * padding - kernel_w) / stride + 1; }
+
+  bool operator==(const ConvolutionDims&) const = default;
+};
+
+struct LayerNormDims {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  DType dtype = DType::f32;           ///< of x, y, dy, dx, weight, bias: f32 or bf16
+  DType gradient_dtype = DType::f32;  ///< of dweight, dbias: f32 or bf16
+  float epsilon = 1e-5F;
+};
+
+struct RmsNormDims {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  DType dtype = DType::f32;           ///< of x, y, dy, dx, weight: f32 or bf16
+  DType gradient_dtype = DType::f32;  ///< of dweight: f32 or bf16
+  float epsilon = 1e-5F;
+};
+
+struct BatchNormDims {
+  std::int64_t rows = 0;  ///< at least 2
+  std::int64_t channels = 0;
+  DType dtype = DType::f32;            ///< of x, y, dy and dx
+  DType parameter_dtype = DType::f32;  ///< of gamma and beta
+  DType gradient_dtype = DType::f32;   ///< of dgamma and dbeta
+  float epsilon = 1e-5F;
+};
+
+struct EmbeddingDims {
+  std::int64_t rows = 0;  ///< tokens of this call: samples · sequence
+  std::int64_t sequence = 1;
+  std::int64_t width = 0;
+  std::int64_t row = 0;             ///< elements from one row of y and dy to the next; 0: `width`, rows are contiguous
+  std::int64_t vocabulary = 0;      ///< valid tokens are [0, vocabulary)
+  std::int64_t first_token = 0;     ///< the table holds rows [first_token, first_token + table_rows) of the vocabulary
+  std::int64_t table_rows = 0;      ///< 0: all of the vocabulary
+  std::int64_t first_position = 0;  ///< row r stands at position first_position + r % sequence
+  std::int64_t num_positions = 0;   ///< rows of the position table; 0: there is none
+  DType dtype = DType::f32;         ///< of the tables, y and dy: f32 or bf16
+  DType gradient_dtype = DType::f32;  ///< of dtable and dpositions: f32 or bf16
+};
+
+struct RotaryDims {
+  std::int64_t batch = 0;
+  std::int64_t seq = 0;
+  std::int64_t num_heads = 0;         ///< rotated heads at the start of each row; of a fused qkv: query and key heads
+  std::int64_t num_copied_heads = 0;  ///< heads after those, taken over as they are: the value heads
+  std::int64_t head_dim = 0;          ///< even
+  DType dtype = DType::f32;           ///< of x and y: f32 or bf16
+  double theta = 10000.0;             ///< pair i turns by position · theta^(-2 i / head_dim) radians
+  std::int64_t first_position = 0;    ///< of each sample's first token
+};
+
+/// Sizes and options of a call; equal in forward and backward.
+struct AttentionDims {
+  std::int64_t batch = 0;
+  std::int64_t seq = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads =
+      0;  ///< divides num_heads; query head h reads key and value head h / (num_heads / num_kv_heads)
+  std::int64_t head_dim = 0;
+  DType dtype = DType::f32;  ///< of q, k, v, out and their gradients: f32 or bf16
+  bool causal = true;        ///< query i sees keys 0 … i; otherwise all
+
+  float dropout_probability = 0.0F;  ///< of each probability, in [0, 1)
+  // The mask's element (sample, head, i, j) has the index ((sample · total_heads + head) · seq + i) · seq + j, so that
+  // no split of the batch or of the heads over calls and ranks changes it.
+  std::int64_t first_sample = 0;  ///< global index of the first sample of this call
+  std::int64_t first_head = 0;    ///< global index of the first query head of this call
+  std::int64_t total_heads = 0;   ///< query heads of the whole operator; 0: num_heads
+};
+
+struct MaxPoolDims {
+  std::int64_t images = 0;
+  std::int64_t height = 0;  ///< of the input
+  std::int64_t width = 0;
+  std::int64_t channels = 0;
+  std::int64_t kernel = 2;  ///< window height and width, at most 16
+  std::int64_t stride = 2;
+  std::int64_t padding = 0;  ///< on each side, at most kernel / 2; never the maximum
+  DType dtype = DType::f32;
+
+  std::int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
+  std::int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
+};
+
+struct AveragePoolDims {
+  std::int64_t images = 0;
+  std::int64_t positions = 0;  ///< height · width
+  std::int64_t channels = 0;
+  DType dtype = DType::f32;
+};
+
+struct CrossEntropyDims {
+  std::int64_t rows = 0;
+  std::int64_t classes = 0;
+  std::int64_t row_stride = 0;  ///< elements from one row of logits to the next; 0: classes
+  DType dtype = DType::f32;     ///< of the logits: f32 or bf16
+};
+
+}  // namespace strata

@@ -1,0 +1,179 @@
+/// @file
+/// Speeds of one GPU, each against a limit measured in the same run: matrix products, memory-bound kernels against a
+/// copy, steps of training against the products. Lines of "name value unit".
+
+#include <cuda_runtime_api.h>
+#include <fmt/core.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/engine.hpp"
+#include "comm/session.hpp"
+#include "comm/world.hpp"
+#include "exec/cuda/cuda_executor.hpp"
+#include "exec/cuda/device_info.hpp"
+#include "exec/cuda/kernels/elementwise.hpp"
+#include "exec/cuda/kernels/norm.hpp"
+#include "exec/cuda/kernels/token.hpp"
+#include "exec/cuda/matmul.hpp"
+#include "exec/device/workspace.hpp"
+#include "lower/lower.hpp"
+#include "models/model.hpp"
+#include "mpi/exec/training.hpp"
+
+namespace strata {
+namespace {
+
+/// Median seconds of one of ten calls, after two.
+double seconds_of(const std::function<void(cudaStream_t)>& call) {
+  const cuda::Stream stream;
+  cuda::Event begin(cuda::Event::Kind::timing);
+  cuda::Event end(cuda::Event::Kind::timing);
+  std::vector<double> seconds;
+  for (int i = 0; i < 12; ++i) {
+    begin.record(stream.get());
+    call(stream.get());
+    end.record(stream.get());
+    stream.synchronize();
+    if (i >= 2) seconds.push_back(static_cast<double>(end.ns_since(begin)) * 1e-9);
+  }
+  std::ranges::nth_element(seconds, seconds.begin() + 5);
+  return seconds[5];
+}
+
+/// bf16 normals: zeros would be multiplied faster.
+class Operand {
+ public:
+  Operand(std::int64_t n, std::uint64_t stream_number) : arena_(n * 2, cuda::ArenaMemory::device) {
+    const cuda::Stream stream;
+    cuda::initialize_normal(DType::bf16, arena_.data(), n, {.seed = 1, .stream = stream_number}, 0, 0.0F, 1.0F,
+                            stream.get());
+    stream.synchronize();
+  }
+  std::byte* data() const { return arena_.data(); }
+
+ private:
+  cuda::DeviceArena arena_;
+};
+
+/// Operations a second of the largest of a few products of bf16.
+double matmul_rate(cuda::Libraries& libraries) {
+  double best = 0.0;
+  for (const std::int64_t n : {4096, 8192}) {
+    const Operand a(n * n, 1);
+    const Operand b(n * n, 2);
+    const Operand d(n * n, 3);
+    const cuda::DeviceArena workspace(cuda::matmul_workspace_bytes, cuda::ArenaMemory::device);
+    const LinearDims dims{.tokens = n, .in = n, .out = n, .dtype = DType::bf16};
+    const cuda::Matmul product(libraries,
+                               {.layout = linear_forward_layout(dims),
+                                .dtype = DType::bf16,
+                                .out_dtype = DType::bf16,
+                                .a = a.data(),
+                                .b = b.data(),
+                                .d = d.data()},
+                               {workspace.data(), static_cast<std::size_t>(cuda::matmul_workspace_bytes)});
+    const double rate =
+        2.0 * static_cast<double>(n * n * n) / seconds_of([&](cudaStream_t stream) { product.run(stream); });
+    fmt::print("matmul_bf16_{} {:.1f} TFLOP/s\n", n, rate * 1e-12);
+    best = std::max(best, rate);
+  }
+  return best;
+}
+
+/// Bytes a second, read and written, of kernels that do little else.
+void memory_rates() {
+  const std::int64_t n = std::int64_t{1} << 28;
+  const Operand x(n, 1);
+  const Operand y(n, 2);
+  const Operand z(n, 3);
+  const auto bytes = 2.0 * static_cast<double>(n);
+  const double copy = 2.0 * bytes / seconds_of([&](cudaStream_t stream) {
+                        cuda::check(cudaMemcpyAsync(y.data(), x.data(), static_cast<std::size_t>(2 * n),
+                                                    cudaMemcpyDeviceToDevice, stream),
+                                    "copy");
+                      });
+  fmt::print("copy {:.1f} GB/s\n", copy * 1e-9);
+  const auto report = [&](const char* name, double moved, const std::function<void(cudaStream_t)>& call) {
+    const double rate = moved / seconds_of(call);
+    fmt::print("{} {:.1f} GB/s, {:.3f} of the copy\n", name, rate * 1e-9, rate / copy);
+  };
+  report("add", 3.0 * bytes, [&](cudaStream_t s) { cuda::add(DType::bf16, x.data(), y.data(), z.data(), n, s); });
+  report("gelu", 2.0 * bytes, [&](cudaStream_t s) { cuda::gelu_forward(DType::bf16, x.data(), y.data(), n, s); });
+  report("swiglu", 1.5 * bytes,
+         [&](cudaStream_t s) { cuda::swiglu_forward(DType::bf16, x.data(), y.data(), n / 8192, 4096, s); });
+  const cuda::DeviceArena statistics(n / 4096 * 8, cuda::ArenaMemory::device);
+  auto* floats = reinterpret_cast<float*>(statistics.data());
+  report("rms_norm", 2.0 * bytes, [&](cudaStream_t s) {
+    cuda::rms_norm_forward({.rows = n / 4096, .width = 4096, .dtype = DType::bf16}, x.data(), z.data(), y.data(),
+                           floats, s);
+  });
+  report("layer_norm", 2.0 * bytes, [&](cudaStream_t s) {
+    cuda::layer_norm_forward({.rows = n / 4096, .width = 4096, .dtype = DType::bf16}, x.data(), z.data(),
+                             z.data() + 8192, y.data(), floats, s);
+  });
+  report("dropout", 2.0 * bytes,
+         [&](cudaStream_t s) { cuda::dropout(DType::bf16, x.data(), y.data(), n, 0.1F, {}, 0, s); });
+}
+
+/// Tokens a second and the share of @p peak that a step's operations (as the Program counts them) are.
+void training_rate(const std::string& name, const ModelOptions& model, std::int64_t global_batch, double peak,
+                   comm::Engine& engine) {
+  Training training{.graph = build_model(model), .plan = {}};
+  training.plan.global_batch = global_batch;
+  training.plan.dtypes = {DType::bf16, DType::bf16};
+  training.plan.optimizer = {.kind = "adamw", .weight_decay = 0.1};
+  const Plan plan = plan_of(training, "single", 1);
+  const Program program = lower(plan, training.graph, 0, cuda::workspace_bytes);
+  CountedInputs inputs(training.vocabulary, training.classes);
+  cuda::CudaExecutor executor(program, engine, inputs, plan.seed, {.timing = true});
+  executor.initialize();
+  std::vector<double> seconds;
+  for (int step = 0; step < 8; ++step) {
+    const StepMeasurement m = executor.step({.step = step, .learning_rate = 1e-4});
+    if (step >= 3) seconds.push_back(m.step_seconds);
+  }
+  std::ranges::nth_element(seconds, seconds.begin() + 2);
+  const double rate = flops_per_step(program) / seconds[2];
+  fmt::print("{} {:.4f} s a step, {:.1f} TFLOP/s, {:.3f} of the products, arena {:.1f} GiB\n", name, seconds[2],
+             rate * 1e-12, rate / peak, static_cast<double>(program.arena_bytes) / (1 << 30));
+  // Where the time went.
+  std::map<std::string_view, double> by_kernel;
+  for (const TimelineEvent& e : executor.events()) {
+    by_kernel[kernel_signature(program.body[static_cast<std::size_t>(e.instruction)].kernel).name] +=
+        static_cast<double>(e.end_ns - e.begin_ns) * 1e-9;
+  }
+  for (const auto& [kernel, spent] : by_kernel) fmt::print("{} {} {:.5f} s\n", name, kernel, spent);
+}
+
+int run(const comm::World& world) {
+  if (cuda::num_devices() == 0) {
+    fmt::print("no GPU\n");
+    return 77;
+  }
+  fmt::print("device {}\nlibraries {}\n", cuda::device_name(), cuda::library_versions());
+  cuda::Libraries libraries({});
+  const double peak = matmul_rate(libraries);
+  memory_rates();
+  comm::Engine engine(world, {});
+  training_rate("gpt2-small", {.name = "gpt2-small", .dropout = 0.0}, 8, peak, engine);
+  training_rate("llama-7b-8-layers", {.name = "llama-7b", .layers = 8}, 1, peak, engine);
+  return 0;
+}
+
+}  // namespace
+}  // namespace strata
+
+int main(int argc, char** argv) {
+  try {
+    const strata::comm::Session session(argc, argv);
+    const strata::comm::World world;
+    return strata::run(world);
+  } catch (const std::exception& e) {
+    strata::comm::abort_all(1, e.what());
+  }
+}

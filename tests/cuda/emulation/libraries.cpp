@@ -1,0 +1,121 @@
+/// @file
+/// Matrix products and convolutions of the emulation: the definitions, in f32, where cuBLASLt and cuDNN would be
+/// called.
+
+#include "exec/cuda/libraries.hpp"
+
+#include <cstddef>
+#include <vector>
+
+#include "exec/cuda/convolution.hpp"
+#include "exec/cuda/device_info.hpp"
+#include "exec/cuda/matmul.hpp"
+
+namespace strata::cuda {
+namespace {
+
+float load(DType dtype, const void* from, std::int64_t i) {
+  return dtype == DType::f32 ? static_cast<const float*>(from)[i]
+                             : static_cast<float>(static_cast<const bf16*>(from)[i]);
+}
+void store(DType dtype, void* to, std::int64_t i, float value) {
+  if (dtype == DType::f32) {
+    static_cast<float*>(to)[i] = value;
+  } else {
+    static_cast<bf16*>(to)[i] = bf16(value);
+  }
+}
+
+}  // namespace
+
+int num_devices() { return 1; }
+
+Libraries::Libraries(const Numerics& numerics) : numerics_(numerics) {}
+Libraries::~Libraries() = default;
+
+Matmul::Matmul(Libraries& libraries, const MatmulOperands& operands, std::span<std::byte> workspace)
+    : libraries_(libraries), operands_(operands), workspace_(workspace.data()) {}
+Matmul::~Matmul() = default;
+
+void Matmul::run(cudaStream_t) const {
+  const MatmulOperands& o = operands_;
+  const MatmulLayout& l = o.layout;
+  for (std::int64_t j = 0; j < l.n; ++j) {
+    for (std::int64_t i = 0; i < l.m; ++i) {
+      float sum = 0.0F;
+      for (std::int64_t p = 0; p < l.k; ++p) {
+        sum += load(o.dtype, o.a, l.transpose_a ? p + i * l.lda : i + p * l.lda) *
+               load(o.dtype, o.b, l.transpose_b ? j + p * l.ldb : p + j * l.ldb);
+      }
+      if (o.bias != nullptr) sum += load(o.dtype, o.bias, i);
+      if (o.accumulate) sum += load(o.out_dtype, o.d, i + j * l.ldd);
+      store(o.out_dtype, o.d, i + j * l.ldd, sum);
+    }
+  }
+}
+
+Convolution::Convolution(Libraries& libraries, Pass, const ConvolutionDims& dims, std::span<std::byte> workspace)
+    : libraries_(libraries), workspace_(workspace.data()) {
+  x_ = reinterpret_cast<cudnnTensorDescriptor_t>(new ConvolutionDims(dims));  // all that is needed here
+}
+Convolution::~Convolution() { delete reinterpret_cast<ConvolutionDims*>(x_); }
+
+namespace {
+
+/// Calls body(output, input, weight) for every product of the convolution, as indices of elements.
+template <typename Body>
+void for_products(const ConvolutionDims& d, Body&& body) {
+  for (std::int64_t image = 0; image < d.images; ++image) {
+    for (std::int64_t at = 0; at < d.out_height() * d.out_width() * d.out; ++at) {
+      const std::int64_t o = at % d.out;
+      const std::int64_t column = at / d.out % d.out_width();
+      const std::int64_t row = at / d.out / d.out_width();
+      for (std::int64_t r = 0; r < d.kernel_h; ++r) {
+        for (std::int64_t c = 0; c < d.kernel_w; ++c) {
+          const std::int64_t y = row * d.stride - d.padding + r;
+          const std::int64_t x = column * d.stride - d.padding + c;
+          if (y < 0 || y >= d.height || x < 0 || x >= d.width) continue;
+          for (std::int64_t i = 0; i < d.in; ++i) {
+            body(image * d.out_height() * d.out_width() * d.out + at, ((image * d.height + y) * d.width + x) * d.in + i,
+                 ((o * d.kernel_h + r) * d.kernel_w + c) * d.in + i);
+          }
+        }
+      }
+    }
+  }
+}
+
+void write(DType dtype, void* to, const std::vector<float>& sums) {
+  for (std::size_t i = 0; i < sums.size(); ++i) store(dtype, to, static_cast<std::int64_t>(i), sums[i]);
+}
+
+}  // namespace
+
+void Convolution::forward(const void* x, const void* weight, void* y, cudaStream_t) const {
+  const auto& d = *reinterpret_cast<const ConvolutionDims*>(x_);
+  std::vector<float> sums(static_cast<std::size_t>(d.images * d.out_height() * d.out_width() * d.out));
+  for_products(d, [&](std::int64_t o, std::int64_t i, std::int64_t w) {
+    sums[static_cast<std::size_t>(o)] += load(d.dtype, x, i) * load(d.dtype, weight, w);
+  });
+  write(d.dtype, y, sums);
+}
+
+void Convolution::backward_input(const void* dy, const void* weight, void* dx, cudaStream_t) const {
+  const auto& d = *reinterpret_cast<const ConvolutionDims*>(x_);
+  std::vector<float> sums(static_cast<std::size_t>(d.images * d.height * d.width * d.in));
+  for_products(d, [&](std::int64_t o, std::int64_t i, std::int64_t w) {
+    sums[static_cast<std::size_t>(i)] += load(d.dtype, dy, o) * load(d.dtype, weight, w);
+  });
+  write(d.dtype, dx, sums);
+}
+
+void Convolution::backward_weight(const void* dy, const void* x, void* dweight, cudaStream_t) const {
+  const auto& d = *reinterpret_cast<const ConvolutionDims*>(x_);
+  std::vector<float> sums(static_cast<std::size_t>(d.out * d.kernel_h * d.kernel_w * d.in));
+  for_products(d, [&](std::int64_t o, std::int64_t i, std::int64_t w) {
+    sums[static_cast<std::size_t>(w)] += load(d.dtype, dy, o) * load(d.dtype, x, i);
+  });
+  write(d.dtype, dweight, sums);
+}
+
+}  // namespace strata::cuda

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Tests and benchmarks of the CUDA executor on a machine with a GPU; ends within nine minutes, needs no network.
+#
+#   tests/cuda/run_on_gpu.sh            builds first: needs what jobscripts/setup.sh installs, and the CUDA toolkit
+#   <folder>/run_on_gpu.sh              of a folder made by tests/cuda/pack.sh: needs the CUDA libraries only
+#
+# Writes $OUT/summary.txt (default: ./gpu_results) and one log a program beside it; exits 1 if a test failed.
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+results=${OUT:-gpu_results}
+mkdir -p "$results"
+summary=$results/summary.txt
+: >"$summary"
+begin=$SECONDS
+say() { printf '%s\n' "$*" | tee -a "$summary"; }
+
+nvidia-smi -L >/dev/null 2>&1 || { say "no GPU here: nvidia-smi lists none"; exit 2; }
+if [[ -d $here/bin ]]; then
+  bin=$here/bin
+  launcher=("$bin/mpiexec.hydra" -launcher fork)
+  libraries=$here/lib
+else
+  cd "$here/../.."
+  libraries=
+  bin=$PWD/build/cuda/tests
+  launcher=(mpiexec)
+  architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d '. ')
+  mkdir -p build
+  { cmake --preset cuda -DBUILD_TESTING=ON -DCMAKE_CUDA_ARCHITECTURES="$architecture" &&
+    timeout -k 9 240 cmake --build --preset cuda -j "$(nproc)" --target tier_cuda; } >"$results/build.log" 2>&1 ||
+    { say "build failed:"; tail -n 20 "$results/build.log" | tee -a "$summary"; exit 1; }
+  say "built in $((SECONDS - begin)) s"
+fi
+# The toolkit's libraries, or those of PyTorch's wheels where there is no toolkit.
+for root in /usr/local/cuda/lib64 /usr/local/cuda/lib $(python3 -c 'import glob, site
+for packages in site.getsitepackages(): print(*glob.glob(packages + "/nvidia/*/lib"))' 2>/dev/null); do
+  [[ -d $root ]] && libraries+=${libraries:+:}$root
+done
+export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+for program in cuda.test_operators cuda.test_modes bench_cuda; do
+  missing=$(ldd "$bin/$program" 2>&1 | grep -E 'not found' || true)
+  [[ -z $missing ]] || { say "$program cannot start: $missing"; exit 1; }
+done
+
+nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm,power.limit --format=csv | tee -a "$summary"
+export OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1
+failed=0
+run() {  # name, seconds, command…
+  local name=$1 limit=$2 from=$SECONDS code
+  shift 2
+  timeout -k 9 "$limit" "$@" >"$results/$name.log" 2>&1
+  code=$?
+  say "== $name: exit $code in $((SECONDS - from)) s (at $((SECONDS - begin)) s)"
+  grep -E '^\[ +(PASSED|FAILED|SKIPPED) +\]' "$results/$name.log" | tail -n 40 >>"$summary"
+  ((code == 0)) || failed=1
+}
+run operators 90 "$bin/cuda.test_operators"
+for ranks in 1 2 4; do
+  run "modes.np$ranks" 60 "${launcher[@]}" -n "$ranks" "$bin/cuda.test_modes"
+done
+run bench 120 "$bin/bench_cuda"
+cat "$results/bench.log" >>"$summary"
+say "done in $((SECONDS - begin)) s, failures: $failed"
+exit $failed

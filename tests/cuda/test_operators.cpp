@@ -1,0 +1,315 @@
+/// @file
+/// Every kernel of the table on the GPU against the CPU's, on sizes that divide nothing and on operands that begin
+/// anywhere. Bounds: f32 sums in another order; bf16 results rounded once, of f32 sums.
+
+#include "cuda/device_test.hpp"
+#include "ir/model_graph.hpp"
+
+namespace strata {
+namespace {
+
+constexpr double close_f32 = 1e-5;
+constexpr double close_bf16 = 4e-3;
+constexpr DType f32 = DType::f32;
+
+std::int64_t operator""_i(unsigned long long value) { return static_cast<std::int64_t>(value); }
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, DeviceTest, testing::Values(DType::f32, DType::bf16),
+                         [](const auto& test) { return std::string(to_string(test.param)); });
+
+TEST_P(DeviceTest, LinearForward) {
+  for (const bool bias : {false, true}) {
+    for (const std::int64_t offset : {0, 1}) {
+      OneKernel k(Kernel::linear_forward, {{"rows", 33_i}, {"in", 65_i}, {"out", 31_i}});
+      k.input(GetParam(), 33 * 65).input(GetParam(), 65 * 31, 1.0, offset);
+      if (bias) k.input(GetParam(), 31, 1.0, offset);
+      expect_close(k.output(GetParam(), 33 * 31).run(), close_f32, close_bf16);
+    }
+  }
+}
+
+TEST_P(DeviceTest, LinearForwardOfWholeTiles) {
+  OneKernel k(Kernel::linear_forward, {{"rows", 128_i}, {"in", 256_i}, {"out", 512_i}});
+  k.input(GetParam(), 128 * 256).input(GetParam(), 256 * 512).input(GetParam(), 512).output(GetParam(), 128 * 512);
+  expect_close(k.run(), close_f32, close_bf16);
+}
+
+TEST_P(DeviceTest, LinearBackwardInput) {
+  for (const std::int64_t add : {0, 1}) {
+    OneKernel k(Kernel::linear_backward_input, {{"rows", 33_i}, {"in", 65_i}, {"out", 31_i}, {"accumulate", add}});
+    k.input(GetParam(), 33 * 31).input(GetParam(), 65 * 31).output(GetParam(), 33 * 65);
+    expect_close(k.run(), close_f32, close_bf16);
+  }
+}
+
+TEST_P(DeviceTest, LinearBackwardWeight) {
+  for (const std::int64_t add : {0, 3}) {
+    for (const DType gradient : {f32, GetParam()}) {
+      OneKernel k(Kernel::linear_backward_weight, {{"rows", 300_i}, {"in", 65_i}, {"out", 31_i}, {"accumulate", add}});
+      k.input(GetParam(), 300 * 65).input(GetParam(), 300 * 31).output(gradient, 65 * 31, 3).output(gradient, 31, 1);
+      expect_close(k.run(), close_f32, close_bf16);
+    }
+  }
+}
+
+TEST_P(DeviceTest, LayerNorm) {
+  OneKernel forward(Kernel::layer_norm_forward, {{"rows", 13_i}, {"width", 77_i}, {"epsilon", 1e-5}});
+  forward.input(GetParam(), 13 * 77).input(GetParam(), 77).input(GetParam(), 77);
+  expect_close(forward.output(GetParam(), 13 * 77).output(f32, 26).run(), close_f32, close_bf16);
+  for (const std::int64_t add : {0, 5}) {
+    OneKernel k(Kernel::layer_norm_backward,
+                {{"rows", 300_i}, {"width", 77_i}, {"epsilon", 1e-5}, {"accumulate", add}});
+    k.input(GetParam(), 300 * 77).input(GetParam(), 300 * 77).input(GetParam(), 77).positive(600);
+    expect_close(k.output(GetParam(), 300 * 77).output(f32, 77).output(f32, 77).run(), close_f32, close_bf16);
+  }
+}
+
+TEST_P(DeviceTest, RmsNorm) {
+  OneKernel forward(Kernel::rms_norm_forward, {{"rows", 13_i}, {"width", 77_i}, {"epsilon", 1e-5}});
+  forward.input(GetParam(), 13 * 77).input(GetParam(), 77).output(GetParam(), 13 * 77).output(f32, 13);
+  expect_close(forward.run(), close_f32, close_bf16);
+  for (const std::int64_t add : {0, 3}) {
+    OneKernel k(Kernel::rms_norm_backward, {{"rows", 300_i}, {"width", 77_i}, {"epsilon", 1e-5}, {"accumulate", add}});
+    k.input(GetParam(), 300 * 77).input(GetParam(), 300 * 77).input(GetParam(), 77).positive(300);
+    expect_close(k.output(GetParam(), 300 * 77).output(GetParam(), 77).run(), close_f32, close_bf16);
+  }
+}
+
+TEST_P(DeviceTest, BatchNorm) {
+  OneKernel forward(Kernel::batch_norm_forward, {{"rows", 700_i}, {"channels", 19_i}, {"epsilon", 1e-5}});
+  forward.input(GetParam(), 700 * 19).input(GetParam(), 19).input(GetParam(), 19);
+  expect_close(forward.output(GetParam(), 700 * 19).output(f32, 38).run(), close_f32, close_bf16);
+  OneKernel k(Kernel::batch_norm_backward,
+              {{"rows", 700_i}, {"channels", 19_i}, {"epsilon", 1e-5}, {"accumulate", 6_i}});
+  k.input(GetParam(), 700 * 19).input(GetParam(), 700 * 19).input(GetParam(), 19).positive(38);
+  expect_close(k.output(GetParam(), 700 * 19).output(f32, 19).output(f32, 19).run(), close_f32, close_bf16);
+}
+
+Attributes attention_attributes(std::int64_t seq, std::int64_t causal, double dropout) {
+  return {{"samples", 2_i},  {"first_sample", 3_i}, {"sequence", seq},  {"heads", 4_i},
+          {"kv_heads", 2_i}, {"head_dim", 24_i},    {"causal", causal}, {"dropout", dropout}};
+}
+
+TEST_P(DeviceTest, AttentionForward) {
+  for (const std::int64_t seq : {1, 32, 77}) {
+    for (const std::int64_t causal : {0, 1}) {
+      for (const double dropout : {0.0, 0.25}) {
+        OneKernel k(Kernel::attention_forward, attention_attributes(seq, causal, dropout));
+        k.input(GetParam(), 2 * seq * 8 * 24).output(GetParam(), 2 * seq * 4 * 24).output(f32, 2 * 4 * seq);
+        expect_close(k.run(), close_f32, close_bf16);
+      }
+    }
+  }
+}
+
+TEST_P(DeviceTest, AttentionBackward) {
+  for (const std::int64_t seq : {1, 32, 77}) {
+    for (const std::int64_t causal : {0, 1}) {
+      for (const double dropout : {0.0, 0.25}) {
+        // Any statistics will do: both read the same ones.
+        OneKernel k(Kernel::attention_backward, attention_attributes(seq, causal, dropout));
+        k.input(GetParam(), 2 * seq * 4 * 24).input(GetParam(), 2 * seq * 8 * 24).input(GetParam(), 2 * seq * 4 * 24);
+        k.positive(2 * 4 * seq).output(GetParam(), 2 * seq * 8 * 24);
+        // The CPU rounds probabilities to bf16 before it multiplies.
+        expect_close(k.run(), 3e-5, 1e-2);
+      }
+    }
+  }
+}
+
+TEST_P(DeviceTest, Rotary) {
+  for (const Kernel kernel : {Kernel::rotary_forward, Kernel::rotary_backward}) {
+    OneKernel k(kernel, {{"samples", 2_i},
+                         {"sequence", 11_i},
+                         {"heads", 3_i},
+                         {"kv_heads", 1_i},
+                         {"head_dim", 14_i},
+                         {"theta", 10000.0}});
+    k.input(GetParam(), 2 * 11 * 5 * 14).output(GetParam(), 2 * 11 * 5 * 14);
+    expect_close(k.run(), 1e-6, close_bf16);
+  }
+}
+
+TEST_P(DeviceTest, Elementwise) {
+  for (const std::int64_t offset : {0, 1}) {  // vectors of eight, and one by one
+    const std::int64_t n = 1037;
+    for (const Kernel kernel : {Kernel::gelu_forward, Kernel::relu_forward}) {
+      OneKernel k(kernel, {{"elements", n}});
+      expect_close(k.input(GetParam(), n, 3.0, offset).output(GetParam(), n).run(), close_f32, close_bf16);
+    }
+    for (const Kernel kernel : {Kernel::gelu_backward, Kernel::relu_backward, Kernel::add}) {
+      OneKernel k(kernel, {{"elements", n}});
+      k.input(GetParam(), n, 3.0, offset).input(GetParam(), n, 3.0).output(GetParam(), n);
+      expect_close(k.run(), close_f32, close_bf16);
+    }
+    for (const DType from : {DType::f32, DType::bf16}) {
+      OneKernel copy(Kernel::copy, {{"elements", n}});
+      expect_equal(copy.input(from, n, 3.0, offset).output(GetParam(), n).run());
+      OneKernel accumulate(Kernel::accumulate, {{"elements", n}});
+      expect_equal(accumulate.input(from, n, 3.0, offset).output(GetParam(), n).run());
+    }
+  }
+}
+
+TEST_P(DeviceTest, InPlace) {
+  OneKernel gelu(Kernel::gelu_backward, {{"elements", 1037_i}});
+  gelu.input(GetParam(), 1037).input(GetParam(), 1037).output_is_input(0);
+  expect_close(gelu.run(), close_f32, close_bf16);
+  OneKernel dropout(Kernel::dropout_forward, {{"elements", 1037_i}, {"first_element", 5_i}, {"probability", 0.25}});
+  expect_equal(dropout.input(GetParam(), 1037).output_is_input(0).run());
+}
+
+TEST_P(DeviceTest, Swiglu) {
+  for (const std::int64_t width : {64, 37}) {
+    OneKernel forward(Kernel::swiglu_forward, {{"rows", 11_i}, {"width", width}});
+    forward.input(GetParam(), 22 * width, 3.0).output(GetParam(), 11 * width);
+    expect_close(forward.run(), close_f32, close_bf16);
+    OneKernel backward(Kernel::swiglu_backward, {{"rows", 11_i}, {"width", width}});
+    backward.input(GetParam(), 11 * width).input(GetParam(), 22 * width, 3.0).output(GetParam(), 22 * width);
+    expect_close(backward.run(), close_f32, close_bf16);
+  }
+}
+
+TEST_P(DeviceTest, DropoutDropsTheElementsThatTheCpuDrops) {
+  for (const Kernel kernel : {Kernel::dropout_forward, Kernel::dropout_backward}) {
+    for (const std::int64_t first : {0_i, 7_i, std::int64_t{1} << 33}) {
+      OneKernel k(kernel, {{"elements", 1037_i}, {"first_element", first}, {"probability", 0.1}});
+      expect_equal(k.input(GetParam(), 1037).output(GetParam(), 1037).run());
+    }
+  }
+}
+
+TEST_P(DeviceTest, InitialValuesAreTheCpusBitForBit) {
+  using Distribution = Initializer::Kind;
+  for (const Distribution d : {Distribution::constant, Distribution::normal, Distribution::uniform}) {
+    OneKernel k(Kernel::initialize,
+                {{"elements", 1037_i}, {"distribution", static_cast<std::int64_t>(d)}, {"a", 0.1}, {"b", 0.7}},
+                "wte.weight");
+    expect_equal(k.output(GetParam(), 1037, 3).run());
+  }
+  OneKernel k(Kernel::fill, {{"elements", 1037_i}, {"value", 0.3}});
+  expect_equal(k.output(GetParam(), 1037).run());
+}
+
+TEST_P(DeviceTest, Embedding) {
+  const Attributes sizes = {{"rows", 26_i}, {"sequence", 13_i}, {"width", 37_i}, {"vocabulary", 19_i}};
+  for (const bool positions : {false, true}) {
+    OneKernel k(Kernel::embedding_forward, sizes);
+    k.indices(DType::i32, 26, 19).input(GetParam(), 19 * 37);
+    if (positions) k.input(GetParam(), 16 * 37);
+    expect_equal(k.output(GetParam(), 26 * 37).run());
+    for (const std::int64_t add : {0, 3}) {
+      Attributes backward = sizes;
+      backward.set("accumulate", add);
+      OneKernel g(Kernel::embedding_backward, backward);
+      g.indices(DType::i32, 26, 19).input(GetParam(), 26 * 37).output(f32, 19 * 37);
+      if (positions) g.output(f32, 16 * 37);
+      expect_equal(g.run());  // sums are in the order of the rows on both
+    }
+  }
+}
+
+TEST_P(DeviceTest, EmbeddingBackwardOfManyRows) {
+  OneKernel g(Kernel::embedding_backward,
+              {{"rows", 1000_i}, {"sequence", 1000_i}, {"width", 9_i}, {"vocabulary", 50_i}, {"accumulate", 0_i}});
+  expect_equal(g.indices(DType::i32, 1000, 50).input(GetParam(), 9000).output(f32, 450).run());
+}
+
+TEST_P(DeviceTest, CrossEntropy) {
+  OneKernel k(Kernel::cross_entropy, {{"rows", 9_i}, {"classes", 1501_i}, {"scale", 1.0 / 9}});
+  k.input(GetParam(), 9 * 1501, 5.0).indices(DType::i32, 9, 1501).output(f32, 9).output_is_input(0);
+  expect_close(k.run(), close_f32, close_bf16);
+}
+
+Attributes convolution_attributes(std::int64_t stride) {
+  return {{"samples", 2_i},   {"in", 8_i},      {"out", 16_i},   {"kernel", 3_i},
+          {"stride", stride}, {"padding", 1_i}, {"height", 9_i}, {"width", 7_i}};
+}
+
+TEST_P(DeviceTest, Convolution) {
+  for (const std::int64_t stride : {1, 2}) {
+    const std::int64_t y = 2 * (stride == 1 ? 9 * 7 : 5 * 4) * 16;
+    const std::int64_t x = 2 * 9 * 7 * 8;
+    const std::int64_t w = 16 * 9 * 8;
+    OneKernel forward(Kernel::convolution_forward, convolution_attributes(stride));
+    forward.input(GetParam(), x).input(GetParam(), w).input(GetParam(), 16).output(GetParam(), y);
+    expect_close(forward.run(), close_f32, 2 * close_bf16);  // the bias is added to what was rounded
+    OneKernel input(Kernel::convolution_backward_input, convolution_attributes(stride));
+    expect_close(input.input(GetParam(), y).input(GetParam(), w).output(GetParam(), x).run(), close_f32, close_bf16);
+    for (const std::int64_t add : {0, 3}) {
+      Attributes attributes = convolution_attributes(stride);
+      attributes.set("accumulate", add);
+      OneKernel weight(Kernel::convolution_backward_weight, attributes);
+      weight.input(GetParam(), x).input(GetParam(), y).output(f32, w).output(f32, 16);
+      // The GPU's sums are rounded to the dtype of the activations.
+      expect_close(weight.run(), GetParam() == f32 ? close_f32 : close_bf16, close_bf16);
+    }
+  }
+}
+
+TEST_P(DeviceTest, Pooling) {
+  const Attributes sizes = {{"samples", 2_i}, {"channels", 5_i}, {"kernel", 3_i}, {"stride", 2_i},
+                            {"padding", 1_i}, {"height", 9_i},   {"width", 7_i}};
+  const std::int64_t y = 2 * 5 * 4 * 5;
+  const std::int64_t x = 2 * 9 * 7 * 5;
+  OneKernel forward(Kernel::max_pool_forward, sizes);
+  expect_equal(forward.input(GetParam(), x).output(GetParam(), y).output(DType::u8, y).run());
+  OneKernel backward(Kernel::max_pool_backward, sizes);
+  expect_equal(backward.input(GetParam(), y).indices(DType::u8, y, 9).output(GetParam(), x).run());
+  const Attributes average = {{"samples", 3_i}, {"channels", 19_i}, {"height", 5_i}, {"width", 7_i}};
+  OneKernel mean(Kernel::average_pool_forward, average);
+  expect_close(mean.input(GetParam(), 3 * 35 * 19).output(GetParam(), 3 * 19).run(), close_f32, close_bf16);
+  OneKernel spread(Kernel::average_pool_backward, average);
+  expect_close(spread.input(GetParam(), 3 * 19).output(GetParam(), 3 * 35 * 19).run(), close_f32, close_bf16);
+}
+
+TEST_P(DeviceTest, Sums) {
+  for (const std::int64_t n : {1_i, 1037_i, 300'000_i}) {
+    for (const std::int64_t add : {0, 1}) {
+      OneKernel squares(Kernel::sum_of_squares, {{"elements", n}, {"accumulate", add}});
+      expect_close(squares.input(GetParam(), n).output(f32, 1).run(), close_f32, close_bf16);
+      OneKernel loss(Kernel::sum_loss, {{"elements", n}, {"scale", 0.25}, {"accumulate", add}});
+      expect_close(loss.positive(n).output(f32, 1).run(), close_f32, close_bf16);
+    }
+  }
+}
+
+TEST_P(DeviceTest, ClipFactor) {
+  for (const double clip : {0.1, 100.0}) {
+    OneKernel k(Kernel::clip_factor, {{"clip_norm", clip}});
+    expect_close(k.positive(1).output(f32, 1).output(f32, 1).run(), 1e-6, 1e-6);
+  }
+}
+
+TEST_P(DeviceTest, Optimizers) {
+  const std::int64_t n = 1037;
+  for (const std::int64_t offset : {0, 1}) {
+    for (const bool compute : {false, true}) {
+      for (const std::int64_t decoupled : {0, 1}) {
+        OneKernel adam(Kernel::adam, {{"elements", n},
+                                      {"weight_decay", 0.1},
+                                      {"beta1", 0.9},
+                                      {"beta2", 0.95},
+                                      {"epsilon", 1e-8},
+                                      {"decoupled", decoupled}});
+        // A second moment is not negative; with this decay the next one is not either.
+        adam.input(GetParam(), n, 4.0, offset).positive(1);
+        adam.output(f32, n, offset).output(f32, n, offset);
+        adam.positive_output(n);
+        if (compute) adam.output(DType::bf16, n, offset);
+        expect_close(adam.run(), close_f32, close_bf16);
+      }
+      OneKernel momentum(Kernel::sgd_momentum, {{"elements", n}, {"weight_decay", 0.1}, {"momentum", 0.9}});
+      momentum.input(GetParam(), n, 1.0, offset).positive(1).output(f32, n, offset).output(f32, n, offset);
+      if (compute) momentum.output(DType::bf16, n, offset);
+      expect_close(momentum.run(), close_f32, close_bf16);
+      OneKernel sgd(Kernel::sgd, {{"elements", n}, {"weight_decay", 0.1}});
+      sgd.input(GetParam(), n, 1.0, offset).positive(1).output(f32, n, offset);
+      if (compute) sgd.output(DType::bf16, n, offset);
+      expect_close(sgd.run(), close_f32, close_bf16);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata

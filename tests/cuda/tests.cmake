@@ -1,0 +1,58 @@
+# Where STRATA_CUDA is on: executables cuda.<file>, label "cuda". Without a GPU every test reports that it was skipped.
+add_custom_target(tier_cuda)
+add_executable(cuda.test_operators cuda/test_operators.cpp)
+target_include_directories(cuda.test_operators PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(cuda.test_operators PRIVATE strata_flags strata_exec_cuda GTest::gtest_main)
+target_compile_options(cuda.test_operators PRIVATE -O1 -Wno-maybe-uninitialized)
+add_dependencies(tier_cuda cuda.test_operators)
+gtest_discover_tests(cuda.test_operators TEST_PREFIX cuda.test_operators. DISCOVERY_TIMEOUT 60
+                     PROPERTIES LABELS cuda TIMEOUT 240 RESOURCE_LOCK gpu)
+
+add_executable(cuda.test_modes cuda/test_modes.cpp)
+target_include_directories(cuda.test_modes PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(cuda.test_modes PRIVATE strata_flags strata_test_main strata_exec_cuda strata_lower strata_planners strata_models
+                      OpenMP::OpenMP_CXX)
+add_dependencies(tier_cuda cuda.test_modes)
+foreach(ranks IN ITEMS 1 2 4)
+  add_test(NAME cuda.test_modes.np${ranks}
+           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.test_modes>)
+  set_tests_properties(cuda.test_modes.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 300 RESOURCE_LOCK gpu
+    SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+endforeach()
+
+# For a person or run_on_gpu.sh to run.
+add_executable(bench_cuda cuda/bench_cuda.cpp)
+target_include_directories(bench_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(bench_cuda PRIVATE strata_flags strata_exec_cuda strata_lower strata_planners strata_models strata_comm
+                      OpenMP::OpenMP_CXX)
+add_dependencies(tier_cuda bench_cuda)
+
+# The same kernels, bindings and executor on the CPU (emulation/emulation.hpp): these run everywhere.
+set(emulated ${CMAKE_BINARY_DIR}/generated/emulated)
+file(GLOB kernels CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/exec/cuda/kernels/*.cu
+     ${PROJECT_SOURCE_DIR}/src/exec/cuda/kernels/*.cuh)
+set(translated)
+foreach(kernel IN LISTS kernels)
+  string(REGEX REPLACE "\\.cu$" ".cpp" to ${emulated}/${kernel})
+  get_filename_component(folder ${to} DIRECTORY)
+  file(MAKE_DIRECTORY ${folder})
+  add_custom_command(OUTPUT ${to} VERBATIM DEPENDS ${PROJECT_SOURCE_DIR}/src/${kernel} cuda/emulation/translate.py
+    COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/cuda/emulation/translate.py ${PROJECT_SOURCE_DIR}/src/${kernel} ${to})
+  list(APPEND translated ${to})
+endforeach()
+add_library(cuda_emulation STATIC ${translated} cuda/emulation/emulation.cpp cuda/emulation/libraries.cpp)
+foreach(file IN ITEMS check device_arena kernel_binding cuda_executor)
+  target_sources(cuda_emulation PRIVATE ${PROJECT_SOURCE_DIR}/src/exec/cuda/${file}.cpp)
+endforeach()
+target_include_directories(cuda_emulation BEFORE PUBLIC ${emulated} ${CMAKE_CURRENT_SOURCE_DIR})
+target_include_directories(cuda_emulation SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
+target_link_libraries(cuda_emulation PUBLIC strata_exec)
+# Contraction would round otherwise than the kernels' own fused operations; what a .cu file may leave unused is nvcc's to say.
+target_compile_options(cuda_emulation PRIVATE -O2 -ffp-contract=off -w)
+
+add_executable(cuda.emulated_operators cuda/test_operators.cpp)
+target_link_libraries(cuda.emulated_operators PRIVATE strata_flags cuda_emulation GTest::gtest_main)
+target_compile_options(cuda.emulated_operators PRIVATE -O1 -Wno-maybe-uninitialized)
+add_dependencies(tier_cuda cuda.emulated_operators)
+gtest_discover_tests(cuda.emulated_operators TEST_PREFIX emulated_cuda. DISCOVERY_TIMEOUT 60
+                     PROPERTIES LABELS cuda TIMEOUT 240)

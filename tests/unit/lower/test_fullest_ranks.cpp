@@ -1,0 +1,75 @@
+/// @file
+/// The ranks that are lowered to know a plan's peak: none of the others needs more.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "lower/rank_classes.hpp"
+#include "planned.hpp"
+#include "planners/sharding/factors.hpp"
+
+namespace strata {
+namespace {
+
+std::int64_t peak_of(const Plan& plan, const ModelGraph& graph, const std::vector<int>& ranks) {
+  std::int64_t peak = 0;
+  for (const int rank : ranks) peak = std::max(peak, lower(plan, graph, rank, no_workspace).arena_bytes);
+  return peak;
+}
+
+std::vector<int> every_rank(const Plan& plan) {
+  std::vector<int> ranks(static_cast<std::size_t>(plan.mesh.num_ranks()));
+  for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r] = static_cast<int>(r);
+  return ranks;
+}
+
+/// Every legal triple on 2 × 4 ranks, every way to deal and to reduce, small buckets and one.
+TEST(FullestRanks, OneOfThemNeedsMost) {
+  std::size_t num_lowered = 0, num_ranks = 0;
+  for (const char* model : {"gpt-nano", "mlp-tiny"}) {
+    const ModelGraph graph = build_model({.name = model});
+    const int micro_batches = model == std::string_view("gpt-nano") ? 1 : 2;
+    for (const StateFactors& state : legal_states({4, 2})) {
+      for (const char* sharding : {"inter_tensor", "intra_tensor"}) {
+        const bool inter = sharding == std::string_view("inter_tensor");
+        for (const char* gradients : {"all_reduce", "reduce_scatter"}) {
+          if (inter && gradients == std::string_view("reduce_scatter")) continue;
+          for (const std::int64_t bucket_bytes : {4096, 1 << 24}) {
+            if (bucket_bytes > 4096 && micro_batches == 1) continue;
+            Plan plan;
+            plan.strategy = "sharded";
+            plan.mesh = {.nodes = 2, .ranks_per_node = 4, .axes = {{"data", 8}}};
+            plan.global_batch = 8 * micro_batches;
+            plan.schedule.micro_batches = micro_batches;
+            plan.dtypes = {DType::bf16, DType::bf16};
+            plan.overlap.bucket_bytes = bucket_bytes;
+            plan.operators = {{.match = "*", .state = state}};
+            plan.optimizer.sharding = sharding;
+            plan.optimizer.spread = inter ? "broadcast" : "all_gather";
+            plan.optimizer.gradients = gradients;
+            const std::vector<int> fullest = fullest_ranks(plan, graph);
+            EXPECT_EQ(peak_of(plan, graph, fullest), peak_of(plan, graph, every_rank(plan))) << fmt::format(
+                "{}, {}, {}, {}, {} micro-batches", model, to_string(state), sharding, gradients, micro_batches);
+            if (!inter) {
+              EXPECT_EQ(fullest, std::vector<int>{0}) << "the first has the longest chunks";
+            }
+            num_lowered += fullest.size();
+            num_ranks += 8;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_LT(4 * num_lowered, num_ranks);
+}
+
+TEST(FullestRanks, AreFoundInEachStage) {
+  const ModelGraph graph = build_model({.name = "gpt-micro"});
+  const Plan plan = planned(find_planner("1f1b"), graph, asked(8, 4), {{"stages", std::int64_t{2}}});
+  const std::vector<int> fullest = fullest_ranks(plan, graph);
+  EXPECT_EQ(fullest, (std::vector<int>{0, 2}));
+  EXPECT_EQ(peak_of(plan, graph, fullest), peak_of(plan, graph, every_rank(plan)));
+}
+
+}  // namespace
+}  // namespace strata
