@@ -214,40 +214,48 @@ class OperatorPlanner {
     Plan plan = plan_;
     plan.global_batch = found.answer.samples * num_parts_;
     plan.operators = rules(found.choices);
-    return request_.evaluate->account(plan).peak_bytes;
+    return request_.evaluate->memory(plan).peak_bytes;
   }
 
   /// The closed form decides; where the winner's Program needs more or less than it says, the capacity is moved by the
-  /// difference and the search repeated, until that finds nothing better.
+  /// difference and the search repeated. Between what fitted and what did not it is halved a few times: a plan with the
+  /// bytes of the one and the difference of the other may exceed.
   std::optional<Found> search() {
-    std::optional<Found> best, found = best_within(capacity_);
-    std::vector<std::vector<int>> measured;
+    constexpr int most_programs = 12;
+    const std::int64_t close_enough = capacity_ / 4096;
+    std::optional<Found> best;
     std::vector<Found> best_frontier;
+    std::optional<std::int64_t> fitting, failing;  // corrections
     std::int64_t correction = 0;
-    while (found) {
+    for (int i = 0; i < most_programs; ++i) {
+      std::optional<Found> found = best_within(capacity_ - correction);
+      if (!found) break;
       const std::int64_t closed_form = found->peak_bytes;
       const std::int64_t peak = program_peak(*found);
-      if (peak == 0) return found;
-      std::vector<int> seen = found->choices;
-      seen.push_back(static_cast<int>(found->answer.samples));
-      if (std::ranges::find(measured, seen) != measured.end()) break;
-      measured.push_back(std::move(seen));
-      found->peak_bytes = peak;
+      if (peak == 0) return best ? best : found;
       is_measured_ = true;
       least_measured_ = std::min(least_measured_, peak);
-      const bool fits = peak <= capacity_;
-      const bool is_better = !best || found->answer.seconds_per_sample() < best->answer.seconds_per_sample();
-      if (fits && is_better) {
-        best = std::move(found);
-        for (Found& each : frontier_) {
-          each.peak_bytes = each.answer.samples == best->answer.samples ? peak : each.peak_bytes + correction;
+      found->peak_bytes = peak;
+      if (peak <= capacity_) {
+        fitting = correction;
+        if (!best || found->answer.seconds_per_sample() < best->answer.seconds_per_sample()) {
+          best = std::move(found);
+          for (Found& each : frontier_) {
+            each.peak_bytes = each.answer.samples == best->answer.samples ? peak : each.peak_bytes + correction;
+          }
+          best_frontier = frontier_;
         }
-        best_frontier = frontier_;
+      } else {
+        failing = correction;
       }
-      // A plan that fits and leaves less room than was found before, or one that does not beside one that does: enough.
-      if ((fits && peak - closed_form >= correction && measured.size() > 1) || (!fits && best)) break;
-      correction = peak - closed_form;
-      found = best_within(capacity_ - correction);
+      const std::int64_t difference = peak - closed_form;
+      if (!fitting || (!failing && difference < correction - close_enough)) {
+        correction = difference;
+      } else if (failing && *fitting - *failing > close_enough) {
+        correction = std::midpoint(*fitting, *failing);
+      } else {
+        break;
+      }
     }
     frontier_ = std::move(best_frontier);
     return best;

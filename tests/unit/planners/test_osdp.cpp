@@ -355,7 +355,8 @@ class MadeUpAccount final : public Evaluate {
  public:
   MadeUpAccount(const ModelGraph& graph, std::int64_t bytes) : graph_(graph), bytes_(bytes) {}
   Evaluation operator()(const Plan&) const override { return {}; }
-  Evaluation account(const Plan& plan) const override {
+  Evaluation account(const Plan& plan) const override { return memory(plan); }
+  Evaluation memory(const Plan& plan) const override {
     const std::vector<OperatorDecision> decisions = resolve(plan, graph_);
     std::int64_t states = 0;
     for (std::size_t o = 0; o < decisions.size(); ++o) {
@@ -381,7 +382,7 @@ TEST(OsdpPlans, TheProgramsAccountHasTheLastWord) {
     const MadeUpAccount account(graph, bytes);
     const Plan plan =
         planner.plan({.graph = graph, .cluster = titans(), .base = base, .options = options, .evaluate = &account});
-    EXPECT_EQ(plan.why.predicted_peak_bytes, account.account(plan).peak_bytes);
+    EXPECT_EQ(plan.why.predicted_peak_bytes, account.memory(plan).peak_bytes);
     EXPECT_LE(plan.why.predicted_peak_bytes, base.device_capacity_bytes);
     EXPECT_THAT(plan.why.binding, HasSubstr("bytes by the Program"));
     return plan;
