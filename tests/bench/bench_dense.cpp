@@ -109,24 +109,27 @@ std::vector<Row> linear_rows(DType dtype, Memory& memory) {
                       auto* weight = memory.tensor(dims.dtype, dims.out * dims.in);
                       auto* bias = memory.tensor(dims.dtype, dims.out);
                       auto* y = memory.tensor(dims.dtype, dims.tokens * dims.out);
-                      auto workspace = memory.take(linear_forward_workspace_bytes(dims, false));
-                      return [=] { linear_forward(dims, x, weight, dims.bias ? bias : nullptr, y, false, workspace); };
+                      auto workspace = memory.take(strata::cpu::linear_forward_workspace_bytes(dims, false));
+                      return [=] {
+                        strata::cpu::linear_forward(dims, x, weight, dims.bias ? bias : nullptr, y, false, workspace);
+                      };
                     }});
     rows.push_back({shape.name + " dx", flops, [dims, &memory] {
                       auto* dy = memory.tensor(dims.dtype, dims.tokens * dims.out);
                       auto* weight = memory.tensor(dims.dtype, dims.out * dims.in);
                       auto* dx = memory.tensor(dims.dtype, dims.tokens * dims.in);
-                      auto workspace = memory.take(linear_backward_input_workspace_bytes(dims, false));
-                      return [=] { linear_backward_input(dims, dy, weight, dx, false, workspace); };
+                      auto workspace = memory.take(strata::cpu::linear_backward_input_workspace_bytes(dims, false));
+                      return [=] { strata::cpu::linear_backward_input(dims, dy, weight, dx, false, workspace); };
                     }});
     rows.push_back({shape.name + " dW", flops, [dims, &memory] {
                       auto* dy = memory.tensor(dims.dtype, dims.tokens * dims.out);
                       auto* x = memory.tensor(dims.dtype, dims.tokens * dims.in);
                       auto* dweight = memory.tensor(dims.gradient_dtype, dims.out * dims.in);
                       auto* dbias = memory.tensor(dims.gradient_dtype, dims.out);
-                      auto workspace = memory.take(linear_backward_weight_workspace_bytes(dims, false));
+                      auto workspace = memory.take(strata::cpu::linear_backward_weight_workspace_bytes(dims, false));
                       return [=] {
-                        linear_backward_weight(dims, dy, x, dweight, dims.bias ? dbias : nullptr, {}, workspace);
+                        strata::cpu::linear_backward_weight(dims, dy, x, dweight, dims.bias ? dbias : nullptr, {},
+                                                            workspace);
                       };
                     }});
   }
@@ -159,26 +162,27 @@ std::vector<Row> convolution_rows(DType dtype, Memory& memory) {
                       auto* weight = memory.tensor(dtype, weight_size);
                       auto* bias = memory.tensor(dtype, dims.out);
                       auto* y = memory.tensor(dtype, y_size);
-                      auto workspace = memory.take(convolution_forward_workspace_bytes(dims));
-                      return [=] { convolution_forward(dims, x, weight, bias, y, workspace); };
+                      auto workspace = memory.take(strata::cpu::convolution_forward_workspace_bytes(dims));
+                      return [=] { strata::cpu::convolution_forward(dims, x, weight, bias, y, workspace); };
                     }});
     if (shape.in > 3) {
       rows.push_back({name + " dx", flops, [=, &memory] {
                         auto* dy = memory.tensor(dtype, y_size);
                         auto* weight = memory.tensor(dtype, weight_size);
                         auto* dx = memory.tensor(dtype, x_size);
-                        auto workspace = memory.take(convolution_backward_input_workspace_bytes(dims));
-                        return [=] { convolution_backward_input(dims, dy, weight, dx, workspace); };
+                        auto workspace = memory.take(strata::cpu::convolution_backward_input_workspace_bytes(dims));
+                        return [=] { strata::cpu::convolution_backward_input(dims, dy, weight, dx, workspace); };
                       }});
     }
-    rows.push_back({name + " dW", flops, [=, &memory] {
-                      auto* dy = memory.tensor(dtype, y_size);
-                      auto* x = memory.tensor(dtype, x_size);
-                      auto* dweight = memory.tensor(DType::f32, weight_size);
-                      auto* dbias = memory.tensor(DType::f32, dims.out);
-                      auto workspace = memory.take(convolution_backward_weight_workspace_bytes(dims, false));
-                      return [=] { convolution_backward_weight(dims, dy, x, dweight, dbias, false, workspace); };
-                    }});
+    rows.push_back(
+        {name + " dW", flops, [=, &memory] {
+           auto* dy = memory.tensor(dtype, y_size);
+           auto* x = memory.tensor(dtype, x_size);
+           auto* dweight = memory.tensor(DType::f32, weight_size);
+           auto* dbias = memory.tensor(DType::f32, dims.out);
+           auto workspace = memory.take(strata::cpu::convolution_backward_weight_workspace_bytes(dims, false));
+           return [=] { strata::cpu::convolution_backward_weight(dims, dy, x, dweight, dbias, false, workspace); };
+         }});
   }
   return rows;
 }

@@ -151,14 +151,16 @@ inline void join_shards(const ModelGraph& graph, std::map<std::string, std::vect
 
 /// The weights that kernels read where those are not the values that are updated, by training.initial.
 inline void set_weights(const Training& training, const Program& program, Executor& executor) {
-  for (const int b : weight_buffers(program)) {
-    const Buffer& buffer = program.buffers[static_cast<std::size_t>(b)];
-    const auto parameter = std::ranges::find(training.graph.parameters, buffer.name, &Parameter::name);
+  for (const HeldWeight& weight : held_weights(program)) {
+    const Buffer& buffer = program.buffers[static_cast<std::size_t>(weight.buffer)];
+    const auto parameter = std::ranges::find(training.graph.parameters, weight.parameter, &Parameter::name);
     std::vector<float> whole(static_cast<std::size_t>(parameter->num_elements()));
-    training.initial(buffer.name, whole);
-    executor.write(b, 0,
-                   std::span(whole).subspan(static_cast<std::size_t>(buffer.parameter_begin),
-                                            static_cast<std::size_t>(buffer.num_elements)));
+    training.initial(weight.parameter, whole);
+    buffer.columns.for_runs(
+        buffer.parameter_begin, buffer.num_elements, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+          executor.write(weight.buffer, at,
+                         std::span(whole).subspan(static_cast<std::size_t>(in_whole), static_cast<std::size_t>(count)));
+        });
   }
 }
 
