@@ -7,9 +7,7 @@ if(CCACHE)
 endif()
 enable_language(CUDA)
 find_package(CUDAToolkit 13.0 REQUIRED)
-foreach(library IN ITEMS cudnn nccl)
-  find_library(${library}_LIBRARY ${library} HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib REQUIRED)
-endforeach()
+find_library(cudnn_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib REQUIRED)
 
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/exec/cuda/*.cpp ${PROJECT_SOURCE_DIR}/src/exec/cuda/*.cu)
 add_library(strata_exec_cuda STATIC ${cuda_sources})
@@ -21,4 +19,4 @@ target_compile_options(strata_exec_cuda PRIVATE
     --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra
     $<$<BOOL:${STRATA_WERROR}>:-Werror=all-warnings>>)
 target_link_libraries(strata_exec_cuda PUBLIC strata_exec CUDA::cudart
-                      PRIVATE strata_flags CUDA::cublasLt ${cudnn_LIBRARY} ${nccl_LIBRARY})
+                      PRIVATE strata_flags CUDA::cublasLt ${cudnn_LIBRARY})

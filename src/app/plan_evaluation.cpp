@@ -66,6 +66,7 @@ Evaluation PlanEvaluation::memory(const Plan& plan) const {
     }
   } catch (const Unsupported& refusal) {
     evaluation.missing = refusal.what();
+    evaluation.peak_bytes = 0;  // callers tell a refusal by it
     return evaluation;
   }
   evaluation.missing = missing_memory(evaluation.peak_bytes, plan.device_capacity_bytes);

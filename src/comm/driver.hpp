@@ -64,7 +64,8 @@ class Engine::Driver {
     std::vector<std::uint64_t> after;  ///< ids that must be done; capacity is kept
     std::uint64_t previous = 0;        ///< the one before on its stream
     int next_primitive = 0;
-    Machine* machine = nullptr;  ///< null: has not begun, or is between primitives
+    /// Null: has not begun, or all of it is here and only the one before on its stream is not done.
+    Machine* machine = nullptr;
     CompletedTimes times;
   };
   enum MachineKind { kMpiExchange, kMpiChain, kSharedExchange, kSharedPair, kNumMachineKinds };

@@ -98,16 +98,18 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   }
 }
 
-/// Everything that sharding moves is quantised, or the plan is not lowered: its name would promise more than it does.
+/// Everything that travels between the ranks that share a parameter is quantised, or the plan is not lowered: its name
+/// would promise more than it does.
 void refuse_what_is_not_quantized(const Plan& plan, const ModelGraph& graph,
                                   const std::vector<OperatorDecision>& decisions) {
   const Quantization& q = plan.quantization;
   if (!q.any()) return;
   const Factor grid = whole_grid(plan.mesh);
   for (std::size_t o = 0; o < decisions.size(); ++o) {
-    const Factor& p = decisions[o].state.p;
-    const bool all_is_quantized = p.total() > 1 && (p == grid || q.gradients == "none");
-    if (graph.operators[o].parameters.empty() || all_is_quantized) continue;
+    if (graph.operators[o].parameters.empty()) continue;
+    const auto first = static_cast<std::size_t>(graph.operators[o].parameters.front());
+    const Factor p = state_of(plan.mesh, decisions[o], graph.parameters[first]).p;
+    if (p.total() > 1 && (p == grid || q.gradients == "none")) continue;
     const auto refuse = [&](const std::string& what) {
       throw Unsupported(
           fmt::format("plan `{}`: {}: {} cannot be lowered", plan.strategy, graph.operators[o].name, what));

@@ -89,6 +89,18 @@ std::string leaves(const Plan& plan, std::span<const StateFactors> states, std::
   return text;
 }
 
+/// Which of a rank's neighbours off the data axis hang under its own leaf switch: what it sends them crosses the spine
+/// or does not.
+std::string leaves_of_neighbours(const Mesh& mesh, std::span<const int> leaf_of_node, int rank) {
+  const auto leaf = [&](int r) { return leaf_of_node[static_cast<std::size_t>(r / mesh.ranks_per_node)]; };
+  std::string text;
+  for (const MeshAxis& axis : mesh.axes) {
+    if (axis.name == "data" || axis.size == 1) continue;
+    for (const int member : group_along(mesh, axis.name, rank)) text += leaf(member) == leaf(rank) ? '=' : '!';
+  }
+  return text;
+}
+
 std::vector<StateFactors> different_states(const Mesh& mesh, const SplitModel& split) {
   std::vector<StateFactors> states;
   for (std::size_t o = 0; o < split.decisions.size(); ++o) {
@@ -198,6 +210,7 @@ RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<co
   for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
     std::string text = signature(plan, rank);
     if (has_shards) text += shard_sizes(plan, split.graph, split.decisions, rank);
+    if (!leaf_of_node.empty()) text += leaves_of_neighbours(plan.mesh, leaf_of_node, rank);
     if (has_shards && !leaf_of_node.empty()) text += leaves(plan, states, leaf_of_node, rank);
     const auto [found, is_new] = known.try_emplace(std::move(text), static_cast<int>(classes.representatives.size()));
     if (is_new) classes.representatives.push_back(rank);

@@ -152,9 +152,13 @@ class Amsp final : public Planner {
     }
     ShardingAnswer answer = search_sharding(candidates, communication, memory, capacity, account);
     if (!answer.best) {
-      if (!answer.smallest) throw Unsupported(answer.refusal);
+      if (!answer.refusal.empty()) throw Unsupported(answer.refusal);
       ShardingChoice& smallest = *answer.smallest;
-      if (account) smallest.peak_bytes = account(smallest.state).bytes;
+      if (account) {
+        const ProgramPeak peak = account(smallest.state);
+        if (!peak.refusal.empty()) throw Unsupported(peak.refusal);
+        smallest.peak_bytes = peak.bytes;
+      }
       refuse_capacity(plan, smallest, memory.account(smallest.state));
     }
 

@@ -14,15 +14,19 @@
 ///             gradients that exist by then and of the largest workspace, of which a slice has an s-th
 ///             (operators/choices.hpp).
 /// Volume:     a rank and step: Σ 2 (N-1)/N g n_i where replicated, Σ (N-1)/N M (2 c n_i + g n_i) where sharded, one
-///             more c n_i where a block is recomputed; 2 (N-1)/N · 4 for the loss.
+///             more c n_i where a block is recomputed; an embedding's and a bias's backward reads none: c n_i once.
+///             SDP: (N-1)/N (M g n_i + c n_i). 2 (N-1)/N · 4 for the loss.
 /// Reference:  `ddp`.
 /// Options:    slices, granularity, sdp, search, dfs_nodes, cost, overlap.
 /// Refuses:    a capacity below what the least plan needs; a batch of the planner's without a capacity; a cluster
 ///             without the numbers that `cost` reads; a global batch that N M does not divide.
 /// Differs:    the paper searches depth first for 9 to 307 s; the default is exact in milliseconds, since operators of
-///             one shape are counted. Workspace is a maximum, as it is in the run, not a sum. A norm's or bias's few
-///             bytes go with their operator. The published code has no slices in its search, one constant for all
-///             workspaces, minimises the step and not the sample, and fails where nothing fits.
+///             one shape are counted. Whether its answer fits is the Program's peak, asked for at most 12 times; the
+///             closed form orders, limits the batch sizes that are tried, and decides where nothing lowers. Only
+///             linears whose input divides by `slices` and whose weight is not tied are cut. Workspace is a maximum, as
+///             it is in the run, not a sum. A norm's or bias's few bytes go with their operator. The published code has
+///             no slices in its search, one constant for all workspaces, minimises the step and not the sample, and
+///             fails where nothing fits.
 /// Reproduces: OSDP's figures 5 to 9 and its table 1.
 
 #include "planners/operators/mode.hpp"

@@ -18,8 +18,8 @@
 /// Options:    overlap, slices.
 /// Refuses:    a global batch that N × micro-batches does not divide.
 /// Differs:    tensors are cut one by one; FSDP cuts a flat buffer a unit. With slices a linear is gathered and
-/// multiplied a
-///             slice of its input after another, as OSDP does (sec. 3.3): what is gathered at a time falls by so much.
+///             multiplied a slice of its input after another, as OSDP does (sec. 3.3): what is gathered at a time
+///             falls by so much.
 /// Reproduces: the ZeRO-3 and FSDP lines of OSDP, AMSP and CDP.
 
 #include <array>

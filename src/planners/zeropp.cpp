@@ -28,7 +28,8 @@
 /// Differs:    blocks are symmetric, rounded to nearest, with f32 magnitudes, and packed tensor by tensor, biases and
 ///             norms too. Of one node or one rank a node, one hop is all there is. The partial sum of a node is a
 ///             buffer, not registers of a fused kernel. The second shard holds what came out of the codes, so that
-///             backward reads the weights that forward read. AMSP compares without quantisation: so is the default.
+///             backward reads the weights that forward read, and only what backward or a recomputation reads
+///             (B), not all P as hpZ does. AMSP compares without quantisation: so is the default.
 /// Reproduces: the ZeRO++ lines of AMSP.
 
 #include <fmt/format.h>
@@ -47,7 +48,7 @@ Quantization quantization(const PlanRequest& request) {
   const auto word = [&](const char* name) { return std::get<std::string>(request.options.at(name)); };
   const std::int64_t block = std::get<std::int64_t>(request.options.at("quantization_block"));
   if (block < 16 || block % 16 != 0 || block > std::numeric_limits<int>::max()) {
-    throw UserError(fmt::format("strategy.quantization_block = {}: accepted: a multiple of 16", block));
+    throw UserError(fmt::format("strategy.quantization_block = {}: accepted: multiples of 16, from 16", block));
   }
   const Quantization asked{word("quantized_weights"), word("quantized_gradients"), static_cast<int>(block)};
   if (asked.any() && request.base.mesh.num_ranks() == 1) {

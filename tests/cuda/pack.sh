@@ -7,12 +7,12 @@
 # The folder is machine code for this processor's kind: configure with -DSTRATA_CPU_ARCH=x86-64-v3 where the other's
 # processor may be older or different.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 (($# == 1)) || { echo "usage: tests/cuda/pack.sh <folder>" >&2; exit 2; }
-folder=$1
+folder=$(realpath -m -- "$1")
+[[ ! -e $folder ]] || { echo "$folder is there already" >&2; exit 2; }
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 build=${BUILD:-build/cuda}
 programs=("$build"/tests/cuda.test_operators "$build"/tests/cuda.test_modes "$build"/tests/bench_cuda)
-rm -rf "$folder"
 mkdir -p "$folder/lib" "$folder/bin"
 cp "${programs[@]}" "$folder/bin"
 strip --strip-debug "$folder"/bin/*
@@ -20,7 +20,7 @@ launcher=$(command -v mpiexec.hydra)
 cp "$launcher" "$(command -v hydra_pmi_proxy)" "$folder/bin"
 # ldd prints "name => path (address)". The loader and the C library must be the machine's own, as must what NVIDIA ships.
 ldd "${programs[@]}" "$launcher" "$(command -v hydra_pmi_proxy)" | awk '/=> \//{print $3}' | sort -u |
-  grep -Ev '/(libc|libm|libdl|libpthread|librt|libresolv|ld-linux-x86-64|libcuda|libcudart|libcublas|libcublasLt|libcudnn|libnccl)\.so' |
+  grep -Ev '/(libc|libm|libdl|libpthread|librt|libresolv|ld-linux-x86-64|libcuda|libcudart|libcublas|libcublasLt|libcudnn)\.so' |
   xargs -I{} cp -L {} "$folder/lib"
 cp tests/cuda/run_on_gpu.sh "$folder"
 tar -C "$(dirname "$folder")" -c "$(basename "$folder")" | xz -T0 -2 >"$folder.tar.xz"

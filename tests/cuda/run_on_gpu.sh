@@ -8,7 +8,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 results=${OUT:-gpu_results}
-mkdir -p "$results"
+mkdir -p "$results" && results=$(cd "$results" && pwd) || exit 1
 summary=$results/summary.txt
 : >"$summary"
 begin=$SECONDS
@@ -26,7 +26,7 @@ else
   launcher=(mpiexec)
   architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d '. ')
   mkdir -p build
-  { cmake --preset cuda -DBUILD_TESTING=ON -DCMAKE_CUDA_ARCHITECTURES="$architecture" &&
+  { timeout 60 cmake --preset cuda -DBUILD_TESTING=ON -DCMAKE_CUDA_ARCHITECTURES="$architecture" &&
     timeout -k 9 240 cmake --build --preset cuda -j "$(nproc)" --target tier_cuda; } >"$results/build.log" 2>&1 ||
     { say "build failed:"; tail -n 20 "$results/build.log" | tee -a "$summary"; exit 1; }
   say "built in $((SECONDS - begin)) s"
@@ -48,6 +48,9 @@ failed=0
 run() {  # name, seconds, command…
   local name=$1 limit=$2 from=$SECONDS code
   shift 2
+  local left=$((520 - (SECONDS - begin)))
+  ((left > 0)) || { say "== $name: not run, no time left"; failed=1; return; }
+  ((limit < left)) || limit=$left
   timeout -k 9 "$limit" "$@" >"$results/$name.log" 2>&1
   code=$?
   say "== $name: exit $code in $((SECONDS - from)) s (at $((SECONDS - begin)) s)"

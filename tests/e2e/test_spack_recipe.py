@@ -135,9 +135,9 @@ def test_what_is_passed_to_cmake_exists_there(recipe):
         assert name == "BUILD_TESTING" or re.search(rf"(option|set)\({name}\b", text), argument
     variants = {words[0] for name, words, _, _ in given if name == "variant"}
     assert variants == {"analysis", "tests"}  # cuda comes from CudaPackage
-    # As long as the build refuses it, so does the recipe.
-    refused = "if(STRATA_CUDA)\n  message(FATAL_ERROR" in text
-    assert refused == any(name == "conflicts" and words[0] == "+cuda" for name, words, _, _ in given)
+    # As long as the command does not use it, the recipe refuses it.
+    is_used = re.search(r"target_link_libraries\(strata(_app)? [^)]*strata_exec_cuda", text) is not None
+    assert is_used != any(name == "conflicts" and words[0] == "+cuda" for name, words, _, _ in given)
 
 
 def test_the_source_is_this_checkout(recipe):

@@ -23,10 +23,8 @@ const Result& fastest(std::span<const Result> candidates, bool deterministic, cu
     if (candidate.status != CUDNN_STATUS_SUCCESS) continue;
     if (candidate.memory > static_cast<std::size_t>(convolution_workspace_bytes)) continue;
     if (deterministic && candidate.determinism != CUDNN_DETERMINISTIC) continue;
-    // FMA arithmetic was asked for where f32 must stay f32: a candidate on tensor cores is none.
-    if (math == CUDNN_FMA_MATH && candidate.mathType != CUDNN_FMA_MATH && candidate.mathType != CUDNN_DEFAULT_MATH) {
-      continue;
-    }
+    // FMA arithmetic was asked for where f32 must stay f32: a candidate that may use tensor cores (TF32) is none.
+    if (math == CUDNN_FMA_MATH && candidate.mathType != CUDNN_FMA_MATH) continue;
     return candidate;
   }
   throw Unsupported(fmt::format("cuDNN has no{} convolution of {} x {}x{}x{} to {} channels in {} within {} bytes",

@@ -396,6 +396,9 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
   const KernelDims dims(program, a.instruction());
   switch (a.instruction().kernel) {
     case Kernel::none: throw InternalError("a collective is not a kernel");
+    case Kernel::quantize:
+    case Kernel::dequantize:
+      throw Unsupported(a.instruction().name + ": the CUDA executor has no quantised communication");
     case Kernel::load_tokens:
     case Kernel::load_images:
     case Kernel::load_targets: return bind_load(a, context.inputs);

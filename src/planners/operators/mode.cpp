@@ -63,7 +63,9 @@ class OperatorPlanner {
             "described cluster",
             plan_.strategy, plan_.mesh.num_ranks()));
       }
-      return std::move(plan_);  // replicated everywhere: nothing communicates less, and nothing has to be saved
+      // Nothing communicates less, and nothing has to be saved.
+      plan_.why.binding = "nothing: no memory limit is set, so every operator is replicated, as by ddp";
+      return std::move(plan_);
     }
     const std::unique_ptr<CostModel> costs =
         cost_model_of(request_, "leave resources.memory_gib unset, and every operator is replicated");
@@ -229,10 +231,18 @@ class OperatorPlanner {
     std::int64_t correction = 0;
     for (int i = 0; i < most_programs; ++i) {
       std::optional<Found> found = best_within(capacity_ - correction);
-      if (!found) break;
+      if (!found) {
+        // Too much was taken away: less than this, and more than what exceeded, may leave a plan that fits.
+        if (fitting || !failing || correction - *failing <= close_enough) break;
+        correction = std::midpoint(*failing, correction);
+        continue;
+      }
       const std::int64_t closed_form = found->peak_bytes;
       const std::int64_t peak = program_peak(*found);
-      if (peak == 0) return best ? best : found;
+      if (peak == 0) {
+        if (best) break;
+        return found;
+      }
       is_measured_ = true;
       least_measured_ = std::min(least_measured_, peak);
       found->peak_bytes = peak;

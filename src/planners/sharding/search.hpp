@@ -3,7 +3,7 @@
 /// @file
 /// The exact search over factors: every candidate, cheapest first, until one fits. There are 121 on 1024 ranks, so
 /// nothing is pruned that would need an argument. Whether one fits is the Program's own account where there is one:
-/// lowering takes long, so it is asked only of candidates that come before the answer and whose states alone fit.
+/// lowering takes long, so it is asked only of candidates whose states alone fit, up to the runner-up.
 
 #include <cstdint>
 #include <functional>

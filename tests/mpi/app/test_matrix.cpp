@@ -165,6 +165,7 @@ std::vector<Variant> variants_of(const Planner& planner, const std::string& node
   std::vector<Variant> variants = {{mode, "defaults"}};
   bool has_factors = false;
   for (const OptionRow& row : planner.options()) {
+    if (row.name.starts_with("quantized_")) continue;  // rounds: test_sharding_zeropp has its error
     for (const std::string& word : words_of(row)) {
       if (word == std::get<std::string>(row.default_value)) continue;
       variants.push_back({mode, fmt::format("{} = {}", row.name, word), {{std::string(row.name), word}}});

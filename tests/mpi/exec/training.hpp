@@ -153,6 +153,7 @@ inline void join_shards(const ModelGraph& graph, std::map<std::string, std::vect
 inline void set_weights(const Training& training, const Program& program, Executor& executor) {
   for (const HeldWeight& weight : held_weights(program)) {
     const Buffer& buffer = program.buffers[static_cast<std::size_t>(weight.buffer)];
+    if (buffer.dtype == DType::f32) continue;  // the values themselves
     const auto parameter = std::ranges::find(training.graph.parameters, weight.parameter, &Parameter::name);
     std::vector<float> whole(static_cast<std::size_t>(parameter->num_elements()));
     training.initial(weight.parameter, whole);

@@ -331,7 +331,10 @@ void check_dims(const AttentionDims& d) {
                       " elements: the CUDA kernel takes up to " + std::to_string(max_head_dim));
   }
   STRATA_INVARIANT(d.num_kv_heads > 0 && d.num_heads % d.num_kv_heads == 0, "key-value heads divide the query heads");
-  STRATA_INVARIANT(d.batch * d.num_heads <= 65535, "the second dim of a grid");
+  if (d.batch * d.num_heads > 65535) {  // the second dim of a grid
+    throw Unsupported("attention of " + std::to_string(d.batch * d.num_heads) +
+                      " samples x heads in one call: the CUDA kernel takes up to 65535");
+  }
   STRATA_INVARIANT(d.dropout_probability >= 0.0F && d.dropout_probability < 1.0F, "a probability in [0, 1)");
 }
 

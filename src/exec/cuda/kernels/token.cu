@@ -37,7 +37,7 @@ __global__ void embedding_forward_kernel(EmbeddingDims d, const std::int32_t* to
 }
 
 /// order[rank] = key of each row, where keys are (token, row) and rank is the number of smaller keys: a sort in one
-/// pass, quadratic but without branches; 65,536 rows are 4·10⁹ comparisons, a millisecond.
+/// pass, quadratic but without branches; 65,536 rows are 4·10⁹ comparisons.
 __global__ void sort_tokens(const std::int32_t* tokens, std::int64_t rows, std::uint64_t* order) {
   __shared__ std::uint64_t tile[row_threads];
   const std::int64_t row = std::int64_t{blockIdx.x} * row_threads + threadIdx.x;

@@ -52,7 +52,7 @@ class Strata(CMakePackage, CudaPackage):
         depends_on("arrow +parquet", type="run")  # of pyarrow
         depends_on("py-jinja2@3.1:", type="run")
 
-    conflicts("+cuda", msg="strata has no CUDA executor yet")
+    conflicts("+cuda", msg="`strata run` does not use the CUDA executor yet")
 
     def cmake_args(self):
         return [
