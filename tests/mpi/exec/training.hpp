@@ -132,16 +132,23 @@ struct Training {
 /// Completes the parameters of which this rank holds a shard (NaN elsewhere) by what others hold.
 inline void join_shards(const ModelGraph& graph, std::map<std::string, std::vector<float>>& parameters,
                         const comm::World& world) {
+  // One message for all: '1' and the values, or '0', by parameter.
+  std::string mine;
   for (const Parameter& parameter : graph.parameters) {
     const auto held = parameters.find(parameter.name);
-    std::string mine;
-    if (held != parameters.end()) {
-      mine.assign(reinterpret_cast<const char*>(held->second.data()), held->second.size() * sizeof(float));
-    }
-    for (const std::string& theirs : world.all_gather(mine)) {
-      if (held == parameters.end() || theirs.empty()) continue;
-      std::vector<float> other(held->second.size());
-      std::memcpy(other.data(), theirs.data(), theirs.size());
+    mine += held == parameters.end() ? '0' : '1';
+    if (held == parameters.end()) continue;
+    mine.append(reinterpret_cast<const char*>(held->second.data()), held->second.size() * sizeof(float));
+  }
+  for (const std::string& theirs : world.all_gather(mine)) {
+    std::size_t at = 0;
+    for (const Parameter& parameter : graph.parameters) {
+      if (theirs[at++] == '0') continue;
+      std::vector<float> other(static_cast<std::size_t>(parameter.num_elements()));
+      std::memcpy(other.data(), theirs.data() + at, other.size() * sizeof(float));
+      at += other.size() * sizeof(float);
+      const auto held = parameters.find(parameter.name);
+      if (held == parameters.end()) continue;
       for (std::size_t i = 0; i < other.size(); ++i) {
         if (std::isnan(held->second[i])) held->second[i] = other[i];
       }
