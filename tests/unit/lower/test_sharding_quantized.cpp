@@ -273,7 +273,7 @@ TEST(QuantizedRefusals, OneRankHasNothingThatTravels) {
     planned(find_planner("zeropp"), graph, on(2, 1, 1), {{"quantization_block", std::int64_t{24}}});
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("strategy.quantization_block = 24: accepted: a multiple of 16"));
+    EXPECT_THAT(error.what(), HasSubstr("strategy.quantization_block = 24: accepted: multiples of 16, from 16"));
   }
 }
 
