@@ -160,11 +160,12 @@ void save_checkpoint(const comm::World& world, const Program& program, const Mod
     const CheckpointFile file(unfinished, parameters, states, true);
     for (std::size_t p = 0; p < parts.size(); ++p) {
       if (!saves[p]) continue;
-      for (const auto& [name, operand] : parts[p].states) {
+      for (const UpdatedPart::State& state : parts[p].states) {
+        const Operand& operand = state.operand;
         const std::span<const float> values = executor.read(operand.buffer);
         parts[p].columns.for_runs(
             parts[p].begin, operand.num_elements, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
-              file.write(parts[p].parameter, name, in_whole,
+              file.write(parts[p].parameter, state.name, in_whole,
                          values.subspan(static_cast<std::size_t>(operand.begin + at), static_cast<std::size_t>(count)));
             });
       }

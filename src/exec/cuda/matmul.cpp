@@ -12,7 +12,8 @@ namespace {
 
 template <typename T>
 void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
-  check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+  check(cublasLtMatmulDescSetAttribute(operation, attribute, static_cast<const void*>(&value), sizeof value),
+        "cublasLtMatmulDescSetAttribute");
 }
 template <typename T>
 void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
