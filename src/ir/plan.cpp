@@ -228,13 +228,14 @@ void check_decisions(const Plan& plan, const ModelGraph& graph) {
            fmt::format("no axes for {} ranks, and no rule gives a layout to {}", plan.mesh.num_ranks(), op.name));
     }
     for (const int parameter : op.parameters) {
-      const auto [first, is_new] = decided.emplace(parameter, i);
-      if (is_new) continue;
-      const OperatorDecision& other = decisions[first->second];
+      const auto emplaced = decided.emplace(parameter, i);
+      if (emplaced.second) continue;
+      const std::size_t first = emplaced.first->second;
+      const OperatorDecision& other = decisions[first];
       const auto refuse = [&](const char* what) {
         fail("operators", fmt::format("{} is shared by {} and {}, whose rules give it different {}",
                                       graph.parameters[static_cast<std::size_t>(parameter)].name,
-                                      graph.operators[first->second].name, op.name, what));
+                                      graph.operators[first].name, op.name, what));
       };
       if (other.state != decision.state) refuse("states");
       if (other.slices != decision.slices || other.slice_state != decision.slice_state) refuse("slices");
