@@ -5,12 +5,11 @@
 
 #include <algorithm>
 
+#include "base/ceil_div.hpp"
 #include "base/error.hpp"
 
 namespace strata::comm {
 namespace {
-
-std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) { return (value + divisor - 1) / divisor; }
 
 ChunkLayout even_chunks(std::int64_t num_elements, int num_members) {
   const std::int64_t length = ceil_div(num_elements, num_members);

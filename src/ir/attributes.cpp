@@ -50,6 +50,7 @@ Attributes::Attributes(std::initializer_list<Entry> entries) {
 
 void Attributes::set(std::string_view key, std::int64_t value) { insert_or_replace(entries_, key, value); }
 void Attributes::set(std::string_view key, double value) { insert_or_replace(entries_, key, value); }
+void Attributes::set(const Entry& entry) { insert_or_replace(entries_, entry.key, entry.value); }
 
 const Attributes::Value* Attributes::find(std::string_view key) const {
   for (const Entry& entry : entries_) {

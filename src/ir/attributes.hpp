@@ -31,6 +31,7 @@ class Attributes {
   void set(std::string_view key, std::int64_t value);
   void set(std::string_view key, int value) { set(key, std::int64_t{value}); }
   void set(std::string_view key, double value);
+  void set(const Entry& entry);
 
   bool has(std::string_view key) const;
   /// @throws InternalError naming the key and what is there if it is missing or of the other type.

@@ -86,4 +86,17 @@ std::vector<int> saved_for_backward(const Operator& op) {
   throw InternalError("no such operator kind");
 }
 
+DType dtype_of(TensorRole role, DType compute) {
+  switch (role) {
+    case TensorRole::activation:
+    case TensorRole::image: return compute;
+    case TensorRole::statistic:
+    case TensorRole::loss: return DType::f32;
+    case TensorRole::indices: return DType::u8;
+    case TensorRole::tokens:
+    case TensorRole::targets: return DType::i32;
+  }
+  throw InternalError("no such tensor role");
+}
+
 }  // namespace strata

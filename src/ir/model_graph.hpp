@@ -130,6 +130,9 @@ TensorRole parse_tensor_role(std::string_view text);
 /// Which forward tensors the backward pass of @p op reads (tensor ids): the memory of an activation follows from this.
 std::vector<int> saved_for_backward(const Operator& op);
 
+/// Of a tensor where activations are computed in @p compute.
+DType dtype_of(TensorRole role, DType compute);
+
 /// Floating-point operations (multiply and add counted as two) of @p op on @p num_samples samples. Causal attention
 /// counts the half that is computed. Backward excludes recomputation. Elementwise work is counted at its arithmetic.
 double forward_flops(const ModelGraph& graph, const Operator& op, std::int64_t num_samples);

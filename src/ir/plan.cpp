@@ -445,4 +445,9 @@ Factor parse_factor(std::string_view text) {
   throw UserError(fmt::format("\"{}\" is not a factor; accepted: ranks in a node x nodes, as \"4x2\"", text));
 }
 
+int num_moments(const OptimizerPlan& optimizer) {
+  if (optimizer.kind != "sgd") return 2;
+  return optimizer.momentum == 0.0 ? 0 : 1;
+}
+
 }  // namespace strata

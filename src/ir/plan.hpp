@@ -136,6 +136,9 @@ struct OptimizerPlan {
   bool operator==(const OptimizerPlan&) const = default;
 };
 
+/// f32 values beside a weight that its update keeps: sgd's momentum, Adam's two moments.
+int num_moments(const OptimizerPlan& optimizer);
+
 /// Why the planner chose this. Free of meaning for lowering.
 struct Why {
   double predicted_seconds = 0.0;         ///< 0: not predicted

@@ -5,23 +5,6 @@
 #include "base/error.hpp"
 
 namespace strata {
-namespace {
-
-DType dtype_of(TensorRole role, DType compute) {
-  switch (role) {
-    case TensorRole::activation:
-    case TensorRole::image: return compute;
-    case TensorRole::statistic:
-    case TensorRole::loss: return DType::f32;
-    case TensorRole::indices: return DType::u8;
-    case TensorRole::tokens:
-    case TensorRole::targets: return DType::i32;
-  }
-  throw InternalError("no such tensor role");
-}
-
-}  // namespace
-
 Activations::Activations(const ModelGraph& graph, DType compute, std::int64_t num_samples, ProgramBuilder& builder)
     : graph_(graph),
       compute_(compute),

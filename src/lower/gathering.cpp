@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "ir/operator_splitting.hpp"
-#include "lower/recomputation.hpp"
+#include "ir/recomputation.hpp"
 
 namespace strata {
 
@@ -113,7 +113,7 @@ void Gathering::after_recompute(int o) {
 
 void Gathering::before_backward_of_block(const Block& next, int micro_batch) {
   if (!ahead_in_backward_) return;
-  for (const int o : operators_to_recompute(graph_, next, activations_)) {
+  for (const int o : operators_to_recompute(graph_, next, [&](int t) { return activations_.has(t); })) {
     if (!follows_slice(o)) gather(at(o).parameters, Phase::recompute, micro_batch);
   }
 }

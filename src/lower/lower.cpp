@@ -16,13 +16,13 @@
 
 #include "base/error.hpp"
 #include "ir/operator_splitting.hpp"
+#include "ir/recomputation.hpp"
 #include "ir/shards.hpp"
 #include "lower/activations.hpp"
 #include "lower/builder.hpp"
 #include "lower/gathering.hpp"
 #include "lower/operator_kernels.hpp"
 #include "lower/parameter_states.hpp"
-#include "lower/recomputation.hpp"
 #include "lower/schedule.hpp"
 #include "lower/stage_links.hpp"
 #include "lower/stages.hpp"
@@ -294,7 +294,7 @@ class StepLowering {
     for (int o = place_.stage.end(); o-- > place_.stage.first_operator;) {
       const Block* block = block_ending_at(o);
       if (block != nullptr && recomputes(*block)) {
-        for (const int again : operators_to_recompute(graph_, *block, activations_)) {
+        for (const int again : operators_to_recompute(graph_, *block, [&](int t) { return activations_.has(t); })) {
           gathering_.before_recompute(again, activations_.micro_batch());
           operators_.forward(graph_.operators[static_cast<std::size_t>(again)], Phase::recompute);
           gathering_.after_recompute(again);

@@ -41,12 +41,7 @@ KernelPair kernels_of(OperatorKind kind) {
 void copy_attributes(const Operator& op, std::initializer_list<std::string_view> keys, Attributes& to) {
   for (const std::string_view key : keys) {
     for (const Attributes::Entry& entry : op.attributes.entries()) {
-      if (entry.key != key) continue;
-      if (const auto* integer = std::get_if<std::int64_t>(&entry.value)) {
-        to.set(key, *integer);
-      } else {
-        to.set(key, std::get<double>(entry.value));
-      }
+      if (entry.key == key) to.set(entry);
     }
   }
 }

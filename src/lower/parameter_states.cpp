@@ -50,21 +50,14 @@ std::vector<ParameterStates::Owned> ParameterStates::make_owned(std::span<const 
     owned.weight = add("", s.held, plan_.dtypes.compute, Category::parameter, !mixed());
     owned.master = {owned.weight, s.updated.begin, s.updated.size, 0};
     if (mixed()) owned.master = builder_.whole(add("/master", updated, DType::f32, Category::optimizer, true));
-    for (int i = 0; i < num_states(); ++i) {
-      owned.states.push_back(add(num_states() == 1 ? "/momentum"
-                                 : i == 0          ? "/m"
-                                                   : "/v",
+    for (int i = 0; i < num_moments(plan_.optimizer); ++i) {
+      owned.states.push_back(add(num_moments(plan_.optimizer) == 1 ? "/momentum"
+                                 : i == 0                          ? "/m"
+                                                                   : "/v",
                                  updated, DType::f32, Category::optimizer, false));
     }
   }
   return all;
-}
-
-int ParameterStates::num_states() const {
-  if (plan_.optimizer.kind == "sgd") {
-    return plan_.optimizer.momentum == 0.0 ? 0 : 1;
-  }
-  return 2;
 }
 
 void ParameterStates::initialize() {

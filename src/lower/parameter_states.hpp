@@ -94,7 +94,6 @@ class ParameterStates {
   void all_reduce_norm(int sum, int group);
   void emit_update(int parameter, int factor_buffer);
   void spread(int parameter);
-  int num_states() const;
   bool spreads_late() const { return plan_.overlap.broadcast == "next_forward"; }
   bool mixed() const { return plan_.dtypes.compute != DType::f32; }
   const ParameterShard& shard(int parameter) const { return shards_[static_cast<std::size_t>(parameter)]; }

@@ -2,13 +2,12 @@
 
 #include <utility>
 
+#include "base/ceil_div.hpp"
 #include "base/quantization.hpp"
 #include "lower/streams.hpp"
 
 namespace strata {
 namespace {
-
-std::int64_t ceil_div(std::int64_t n, std::int64_t parts) { return (n + parts - 1) / parts; }
 
 Attributes quantized_attributes(std::int64_t elements, std::int64_t chunk, std::int64_t chunks, int block, int bits) {
   return {{"elements", elements},

@@ -136,8 +136,7 @@ std::vector<std::int64_t> own_bytes(const Plan& plan, const ModelGraph& graph,
                                     int rank) {
   const std::vector<ParameterShard> shards = shards_of(plan, graph, decisions, rank);
   const bool is_mixed = plan.dtypes.compute != DType::f32;
-  const int moments = plan.optimizer.kind != "sgd" ? 2 : plan.optimizer.momentum == 0.0 ? 0 : 1;
-  const std::int64_t num_f32 = moments + (is_mixed ? 1 : 0);
+  const std::int64_t num_f32 = num_moments(plan.optimizer) + (is_mixed ? 1 : 0);
   std::vector<std::int64_t> bytes(1, 0);
   for (std::size_t p = 0; p < shards.size(); ++p) {
     const ParameterShard& shard = shards[p];

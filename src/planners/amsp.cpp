@@ -67,10 +67,6 @@ Fixed fixed_factors(const PlanRequest& request) {
   return {read("p"), read("g"), read("os")};
 }
 
-std::string gib(std::int64_t bytes) {
-  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
-}
-
 std::string described(const ShardingChoice& choice) {
   return fmt::format("{}: {:.6g} s, {}", to_string(choice.state), choice.seconds.total(), gib(choice.peak_bytes));
 }

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "exec/collective_request.hpp"
 #include "exec/cpu/kernels/elementwise.hpp"
 
 namespace strata::cpu {
@@ -30,9 +31,7 @@ CpuExecutor::CpuExecutor(const Program& program, comm::Engine& engine, InputSour
           fmt::format("buffer {} has {} versions: the CPU executor keeps one", buffer.name, buffer.versions));
     }
   }
-  for (const Group& group : program.groups) {
-    engine_groups_.push_back(engine.create_group(group.ranks));
-  }
+  engine_groups_ = create_groups(program, engine);
   prologue_ = bind(program.prologue, inputs, seed);
   body_ = bind(program.body, inputs, seed);
   epilogue_ = bind(program.epilogue, inputs, seed);
@@ -59,23 +58,8 @@ std::vector<CpuExecutor::Bound> CpuExecutor::bind(const std::vector<Instruction>
       bound.kernel = bind_kernel(program_, arguments, inputs, seed);
       continue;
     }
-    comm::Request& request = bound.request;
-    request.kind = in.collective;
-    request.reduction = in.reduction;
-    request.input = arguments.input(0);
-    request.output = arguments.output(0);
-    for (const auto* operands : {&in.inputs, &in.outputs}) {
-      for (const Operand& operand : *operands) {
-        request.num_elements = std::max(request.num_elements, operand.num_elements);
-        request.dtype = program_.buffers[static_cast<std::size_t>(operand.buffer)].dtype;
-      }
-    }
-    request.group = engine_groups_[static_cast<std::size_t>(in.group)];
-    request.peer = in.root;
-    request.stream = in.stream;
-    labels_.push_back(fmt::format("#{} {} {} in group {}", i, to_string(in.collective), in.name,
-                                  program_.groups[static_cast<std::size_t>(in.group)].name));
-    request.label = labels_.back();
+    labels_.push_back(collective_label(program_, in, i));
+    bound.request = collective_request(program_, in, arguments, engine_groups_, labels_.back());
   }
   return result;
 }

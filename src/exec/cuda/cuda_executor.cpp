@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "exec/collective_request.hpp"
 #include "exec/device/step_times.hpp"
 
 namespace strata::cuda {
@@ -45,7 +46,7 @@ CudaExecutor::CudaExecutor(const Program& program, comm::Engine& engine, InputSo
   }
   *out_of_range_.as<OutOfRange>() = 0;
   for (std::size_t s = 0; s < program.streams.size(); ++s) streams_.push_back(std::make_unique<Stream>());
-  for (const Group& group : program.groups) engine_groups_.push_back(engine.create_group(group.ranks));
+  engine_groups_ = create_groups(program, engine);
   prologue_ = bind(program.prologue, false);
   body_ = bind(program.body, options.timing);
   epilogue_ = bind(program.epilogue, false);
@@ -69,7 +70,8 @@ std::vector<CudaExecutor::Bound> CudaExecutor::bind(const std::vector<Instructio
     Bound& bound = result[i];
     bound.order = std::move(order[i]);
     if (in.is_collective()) {
-      bound.request = request(in, arguments, i);
+      labels_.push_back(collective_label(program_, in, i));
+      bound.request = collective_request(program_, in, arguments, engine_groups_, labels_.back());
       continue;
     }
     bound.kernel = bind_kernel(program_, arguments, context);
@@ -80,27 +82,6 @@ std::vector<CudaExecutor::Bound> CudaExecutor::bind(const std::vector<Instructio
     }
   }
   return result;
-}
-
-comm::Request CudaExecutor::request(const Instruction& in, const Arguments& arguments, std::size_t index) {
-  comm::Request request;
-  request.kind = in.collective;
-  request.reduction = in.reduction;
-  request.input = arguments.input(0);
-  request.output = arguments.output(0);
-  for (const auto* operands : {&in.inputs, &in.outputs}) {
-    for (const Operand& operand : *operands) {
-      request.num_elements = std::max(request.num_elements, operand.num_elements);
-      request.dtype = program_.buffers[static_cast<std::size_t>(operand.buffer)].dtype;
-    }
-  }
-  request.group = engine_groups_[static_cast<std::size_t>(in.group)];
-  request.peer = in.root;
-  request.stream = in.stream;
-  labels_.push_back(fmt::format("#{} {} {} in group {}", index, to_string(in.collective), in.name,
-                                program_.groups[static_cast<std::size_t>(in.group)].name));
-  request.label = labels_.back();
-  return request;
 }
 
 void CudaExecutor::initialize() { run(program_.prologue, prologue_, {}); }

@@ -59,7 +59,6 @@ class CudaExecutor final : public Executor {
     std::unique_ptr<Event> began, ended;
   };
   std::vector<Bound> bind(const std::vector<Instruction>& section, bool timed);
-  comm::Request request(const Instruction& in, const Arguments& arguments, std::size_t index);
   void run(const std::vector<Instruction>& section, std::vector<Bound>& bound, const StepContext& context);
   void post(std::vector<Bound>& bound, Bound& collective);
   void complete(const std::vector<Instruction>& section, std::vector<Bound>& bound);

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/ceil_div.hpp"
 #include "ir/shards.hpp"
 #include "planners/sharding/memory.hpp"
 
@@ -16,8 +17,6 @@ namespace strata {
 namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-std::int64_t ceil_div(std::int64_t n, std::int64_t parts) { return (n + parts - 1) / parts; }
 
 /// Bytes of an element by state.
 struct ElementBytes {

@@ -40,30 +40,11 @@ Kernels kernels_of(OperatorKind kind) {
   return {none, {}};
 }
 
-DType dtype_of(TensorRole role, DType compute) {
-  switch (role) {
-    case TensorRole::activation:
-    case TensorRole::image: return compute;
-    case TensorRole::statistic:
-    case TensorRole::loss: return DType::f32;
-    case TensorRole::indices: return DType::u8;
-    case TensorRole::tokens:
-    case TensorRole::targets: return DType::i32;
-  }
-  return compute;
-}
-
 /// The sizes that a kernel's time depends on, by the names that its signature gives them.
 void set_sizes(const ModelGraph& graph, const Operator& op, std::int64_t samples, Attributes& a) {
   const Tensor& x = graph.tensors[static_cast<std::size_t>(op.inputs.front())];
   const std::int64_t elements = samples * x.elements_per_sample();
-  for (const Attributes::Entry& entry : op.attributes.entries()) {
-    if (const auto* integer = std::get_if<std::int64_t>(&entry.value)) {
-      a.set(entry.key, *integer);
-    } else {
-      a.set(entry.key, std::get<double>(entry.value));
-    }
-  }
+  for (const Attributes::Entry& entry : op.attributes.entries()) a.set(entry);
   switch (op.kind) {
     case OperatorKind::embedding:
       a.set("rows", elements);
@@ -186,12 +167,7 @@ double ComputeSeconds::kernel_seconds(const Operator& op, Kernel kernel, std::in
   const std::string keys = fmt::format(",{},", kernel_signature(kernel).attributes);
   const auto takes = [&](std::string_view key) { return keys.find(fmt::format(",{},", key)) != std::string::npos; };
   for (const Attributes::Entry& entry : sizes.entries()) {
-    if (!takes(entry.key)) continue;
-    if (const auto* integer = std::get_if<std::int64_t>(&entry.value)) {
-      in.attributes.set(entry.key, *integer);
-    } else {
-      in.attributes.set(entry.key, std::get<double>(entry.value));
-    }
+    if (takes(entry.key)) in.attributes.set(entry);
   }
   if (takes("accumulate")) {
     // A norm adds to the gradient that came past it on the residual path.

@@ -27,10 +27,6 @@ T option(const PlanRequest& request, const char* name) {
   return std::get<T>(request.options.at(name));
 }
 
-std::string gib(std::int64_t bytes) {
-  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
-}
-
 /// A plan whose bytes were looked at moment by moment.
 struct Found {
   BatchAnswer answer;

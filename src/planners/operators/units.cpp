@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "ir/recomputation.hpp"
 
 namespace strata {
 namespace {
@@ -136,33 +137,12 @@ class UnitMaker {
   int block_ = -1;
 };
 
-/// By operator: its outputs are needed again by the backward of its block, which is recomputed.
+/// By operator: it runs again before the backward of its block.
 std::vector<bool> recomputed_operators(const ModelGraph& graph, const Plan& plan) {
   std::vector<bool> again(graph.operators.size(), false);
   if (plan.recompute != Recompute::block) return again;
-  std::vector<int> produced_in(graph.tensors.size(), -1), first_reader_outside(graph.tensors.size(), -1);
-  for (const Operator& op : graph.operators) {
-    for (const int t : op.outputs) produced_in[static_cast<std::size_t>(t)] = op.block;
-    for (const int t : op.inputs) {
-      if (produced_in[static_cast<std::size_t>(t)] != op.block) first_reader_outside[static_cast<std::size_t>(t)] = 1;
-    }
-  }
-  std::vector<bool> needed(graph.tensors.size(), false);
-  const auto need = [&](int tensor, int block) {
-    const auto t = static_cast<std::size_t>(tensor);
-    // What somebody outside reads is still there.
-    if (produced_in[t] == block && first_reader_outside[t] < 0) needed[t] = true;
-  };
-  for (const Operator& op : graph.operators) {
-    if (op.block < 0) continue;
-    for (const int t : saved_for_backward(op)) need(t, op.block);
-  }
-  for (std::size_t o = graph.operators.size(); o-- > 0;) {
-    const Operator& op = graph.operators[o];
-    if (op.block < 0) continue;
-    if (!std::ranges::any_of(op.outputs, [&](int t) { return needed[static_cast<std::size_t>(t)]; })) continue;
-    again[o] = true;
-    for (const int t : op.inputs) need(t, op.block);
+  for (const Block& block : graph.blocks) {
+    for (const int o : operators_to_recompute(graph, block)) again[static_cast<std::size_t>(o)] = true;
   }
   return again;
 }

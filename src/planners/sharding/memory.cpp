@@ -4,12 +4,11 @@
 #include <cmath>
 #include <utility>
 
+#include "base/ceil_div.hpp"
 #include "ir/shards.hpp"
 
 namespace strata {
 namespace {
-
-std::int64_t ceil_div(std::int64_t n, std::int64_t parts) { return (n + parts - 1) / parts; }
 
 std::int64_t element_bytes(TensorRole role, DType compute) {
   switch (role) {
@@ -52,9 +51,8 @@ std::int64_t parameter_elements(const ModelGraph& graph, const Operator& op) {
 }  // namespace
 
 std::int64_t optimizer_bytes_per_element(const Plan& plan) {
-  const std::int64_t moments = plan.optimizer.kind != "sgd" ? 2 : plan.optimizer.momentum == 0.0 ? 0 : 1;
   const std::int64_t master = plan.dtypes.compute == DType::f32 ? 0 : 1;  // f32 weights are their own masters
-  return size_of(DType::f32) * (moments + master);
+  return size_of(DType::f32) * (num_moments(plan.optimizer) + master);
 }
 
 std::vector<BackwardMoment> backward_moments(const ModelGraph& graph, DType compute, Recompute recompute,

@@ -56,6 +56,10 @@ Plan sharded_plan(const PlanRequest& request, const StateFactors& state) {
   return plan;
 }
 
+std::string gib(std::int64_t bytes) {
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
+}
+
 std::unique_ptr<CostModel> cost_model_of(const PlanRequest& request, std::string_view instead) {
   const std::string cost = std::get<std::string>(request.options.at("cost"));
   const Cluster& cluster = request.cluster;

@@ -32,6 +32,9 @@ Plan sharded_plan(const PlanRequest& request, const StateFactors& state);
 /// @p state as the one rule of @p plan. @throws Unsupported where it breaks a rule.
 void set_state(Plan& plan, const StateFactors& state);
 
+/// "58.00 GiB".
+std::string gib(std::int64_t bytes);
+
 /// What the option `cost` names: paper, analytic or measured. @param instead what can be asked for without costs.
 /// @throws Unsupported where the cluster lacks a number, or the experiment a profile.
 std::unique_ptr<CostModel> cost_model_of(const PlanRequest& request, std::string_view instead);

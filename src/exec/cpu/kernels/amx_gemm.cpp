@@ -20,6 +20,7 @@
 
 #include <algorithm>
 
+#include "base/ceil_div.hpp"
 #include "base/error.hpp"
 #include "exec/cpu/kernels/dnnl_context.hpp"
 
@@ -40,8 +41,6 @@ constexpr std::int64_t max_chunk_steps = 32;
 constexpr std::int64_t line_bytes = 64;  // of a cache
 constexpr std::int64_t panel_step_bytes = step_values * size_of(DType::bf16);
 constexpr std::int64_t sums_values = panel_width * panel_width;  // f32 values of a block's four tiles
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 struct Blocking {
   std::int64_t num_threads;

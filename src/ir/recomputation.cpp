@@ -1,4 +1,4 @@
-#include "lower/recomputation.hpp"
+#include "ir/recomputation.hpp"
 
 #include <algorithm>
 #include <set>
@@ -24,10 +24,8 @@ std::vector<int> internal_tensors(const ModelGraph& graph, const Block& block) {
   return {internal.begin(), internal.end()};
 }
 
-namespace {
-
-template <typename IsHeld>
-std::vector<int> operators_for_missing(const ModelGraph& graph, const Block& block, const IsHeld& is_held) {
+std::vector<int> operators_to_recompute(const ModelGraph& graph, const Block& block,
+                                        const std::function<bool(int tensor)>& is_held) {
   std::set<int> needed;
   const int end = block.first_operator + block.num_operators;
   const auto need = [&](int tensor) {
@@ -48,15 +46,10 @@ std::vector<int> operators_for_missing(const ModelGraph& graph, const Block& blo
   return again;
 }
 
-}  // namespace
-
-std::vector<int> operators_to_recompute(const ModelGraph& graph, const Block& block, const Activations& activations) {
-  return operators_for_missing(graph, block, [&](int tensor) { return activations.has(tensor); });
-}
-
 std::vector<int> operators_to_recompute(const ModelGraph& graph, const Block& block) {
   const std::vector<int> internal = internal_tensors(graph, block);
-  return operators_for_missing(graph, block, [&](int tensor) { return !std::ranges::binary_search(internal, tensor); });
+  return operators_to_recompute(graph, block,
+                                [&](int tensor) { return !std::ranges::binary_search(internal, tensor); });
 }
 
 }  // namespace strata

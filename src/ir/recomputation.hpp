@@ -5,10 +5,10 @@
 /// backward the operators whose outputs it reads run again. Random numbers are indexed by position, so every recomputed
 /// bit is the same.
 
+#include <functional>
 #include <vector>
 
 #include "ir/model_graph.hpp"
-#include "lower/activations.hpp"
 
 namespace strata {
 
@@ -17,7 +17,8 @@ std::vector<int> internal_tensors(const ModelGraph& graph, const Block& block);
 
 /// Operators of @p block that must run again, in forward order, so that every tensor which the block's backward reads
 /// is held.
-std::vector<int> operators_to_recompute(const ModelGraph& graph, const Block& block, const Activations& activations);
+std::vector<int> operators_to_recompute(const ModelGraph& graph, const Block& block,
+                                        const std::function<bool(int tensor)>& is_held);
 /// The same before anything is lowered: of a block whose forward pass has forgotten its internal tensors.
 std::vector<int> operators_to_recompute(const ModelGraph& graph, const Block& block);
 
