@@ -106,10 +106,17 @@ void refuse_what_is_not_quantized(const Plan& plan, const ModelGraph& graph,
   if (!q.any()) return;
   const Factor grid = whole_grid(plan.mesh);
   for (std::size_t o = 0; o < decisions.size(); ++o) {
-    if (graph.operators[o].parameters.empty()) continue;
-    const auto first = static_cast<std::size_t>(graph.operators[o].parameters.front());
-    const Factor p = state_of(plan.mesh, decisions[o], graph.parameters[first]).p;
-    if (p.total() > 1 && (p == grid || q.gradients == "none")) continue;
+    // A slice's weight may be held otherwise than its bias.
+    const auto& parameters = graph.operators[o].parameters;
+    const auto held = [&](int i) {
+      return state_of(plan.mesh, decisions[o], graph.parameters[static_cast<std::size_t>(i)]).p;
+    };
+    const auto bare = std::ranges::find_if(parameters, [&](int i) {
+      const Factor p = held(i);
+      return p.total() == 1 || (p != grid && q.gradients != "none");
+    });
+    if (bare == parameters.end()) continue;
+    const Factor p = held(*bare);
     const auto refuse = [&](const std::string& what) {
       throw Unsupported(
           fmt::format("plan `{}`: {}: {} cannot be lowered", plan.strategy, graph.operators[o].name, what));

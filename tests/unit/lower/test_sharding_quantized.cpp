@@ -259,6 +259,12 @@ TEST(QuantizedRefusals, NameWhatWouldNotBeQuantized) {
   plan.operators.push_back({.match = "block[1].mlp.fc1", .state = StateFactors{}});
   EXPECT_THAT(refusal(plan, graph), HasSubstr("block[1].mlp.fc1: quantization = { weights = int8, gradients = int4 } "
                                               "with state p = 1x1, of which nothing is gathered,"));
+  // One replicated slice is enough, wherever it stands.
+  for (const std::vector<std::string>& slices : {std::vector<std::string>{"zdp", "dp"}, {"dp", "zdp"}}) {
+    plan = all;
+    plan.operators.push_back({.match = "block[1].mlp.fc1", .slices = 2, .slice_state = slices});
+    EXPECT_THAT(refusal(plan, graph), HasSubstr("with state p = 1x1, of which nothing is gathered,")) << slices[0];
+  }
 }
 
 TEST(QuantizedRefusals, OneRankHasNothingThatTravels) {
