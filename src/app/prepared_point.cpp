@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <numeric>
@@ -128,16 +129,17 @@ std::vector<int> leaf_of_node(const Experiment& experiment, const Cluster& clust
   std::vector<int> nodes(static_cast<std::size_t>(r.nodes));
   std::iota(nodes.begin(), nodes.end(), 0);
   if (!r.allocated_nodes.empty()) {
-    nodes.assign(r.allocated_nodes.begin(), r.allocated_nodes.end());
-    const std::set<int> different(nodes.begin(), nodes.end());
-    if (static_cast<std::int64_t>(nodes.size()) != r.nodes || different.size() != nodes.size() ||
+    const std::vector<std::int64_t>& asked = r.allocated_nodes;
+    const std::set<std::int64_t> different(asked.begin(), asked.end());
+    if (static_cast<std::int64_t>(asked.size()) != r.nodes || different.size() != asked.size() ||
         *different.rbegin() >= cluster.nodes) {
       throw UserError(
           fmt::format("{}: resources.allocated_nodes has {} nodes, {} of them different and the last {}; "
                       "accepted: resources.nodes = {} different ones of the {} of cluster {}",
-                      experiment.where("resources.allocated_nodes"), nodes.size(), different.size(),
+                      experiment.where("resources.allocated_nodes"), asked.size(), different.size(),
                       *different.rbegin(), r.nodes, cluster.nodes, cluster.name));
     }
+    std::ranges::transform(asked, nodes.begin(), [](std::int64_t node) { return static_cast<int>(node); });
   }
   return leaves_of(cluster, nodes);
 }

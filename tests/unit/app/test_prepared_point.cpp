@@ -65,7 +65,7 @@ TEST(PreparedPoint, AllocatedNodesHangUnderTheirLeaves) {
   EXPECT_EQ(scattered.plan.mesh.node_order, (std::vector<int>{0, 2, 1, 3}));
   EXPECT_TRUE(scattered.leaves_that_matter().empty());  // a spine as fast as its leaves
   EXPECT_EQ(on_nodes("[]").plan.mesh.node_order, (std::vector<int>{0, 1, 2, 3}));
-  for (const char* wrong : {"[1, 2, 3]", "[1, 2, 3, 3]", "[1, 2, 3, 128]"}) {
+  for (const char* wrong : {"[1, 2, 3]", "[1, 2, 3, 3]", "[1, 2, 3, 128]", "[1, 2, 3, 4294967296]"}) {
     EXPECT_THAT(refusal_of<UserError>([&] { on_nodes(wrong); }),
                 AllOf(HasSubstr("resources.allocated_nodes has "),
                       HasSubstr("accepted: resources.nodes = 4 different ones of the 128 of cluster a800-ib")));
