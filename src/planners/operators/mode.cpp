@@ -263,6 +263,19 @@ class OperatorPlanner {
         break;
       }
     }
+    if (!best && is_measured_) {
+      // The closed form led nowhere: the plan that needs least has the last word, and its bytes are what a refusal
+      // names.
+      Found least = looked_at(evaluated(problem(), least_resident(problem()), samples_.empty() ? 1 : samples_.front()));
+      least_measured_ = program_peak(least);
+      if (least_measured_ > 0 && least_measured_ <= capacity_) {
+        const double bound = lower_bound_seconds(problem(), least.answer.samples);
+        least.answer.gap = std::max(0.0, 1.0 - bound / least.answer.seconds);
+        least.peak_bytes = least_measured_;
+        best_frontier = {least};
+        best = std::move(least);
+      }
+    }
     frontier_ = std::move(best_frontier);
     return best;
   }
