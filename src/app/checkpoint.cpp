@@ -41,7 +41,7 @@ std::vector<bool> assign_parts(const comm::World& world, const ModelGraph& graph
                                const std::vector<UpdatedPart>& parts) {
   std::string mine;
   for (const UpdatedPart& part : parts) {
-    mine += fmt::format("{} {} {} {}\n", part.parameter, part.columns.first, part.begin, part.num_elements());
+    mine += fmt::format("{} {} {} {}\n", part.parameter, part.block.first, part.begin, part.num_elements());
   }
   using Key = std::tuple<std::string, std::int64_t, std::int64_t>;  // parameter, first column, first element of these
   std::map<Key, std::pair<int, std::int64_t>> saved_by;             // rank and size
@@ -70,7 +70,7 @@ std::vector<bool> assign_parts(const comm::World& world, const ModelGraph& graph
   }
   std::vector<bool> saves;
   for (const UpdatedPart& part : parts) {
-    saves.push_back(saved_by.at({part.parameter, part.columns.first, part.begin}).first == world.rank());
+    saves.push_back(saved_by.at({part.parameter, part.block.first, part.begin}).first == world.rank());
   }
   return saves;
 }
@@ -163,7 +163,7 @@ void save_checkpoint(const comm::World& world, const Program& program, const Mod
       for (const UpdatedPart::State& state : parts[p].states) {
         const Operand& operand = state.operand;
         const std::span<const float> values = executor.read(operand.buffer);
-        parts[p].columns.for_runs(
+        parts[p].block.for_runs(
             parts[p].begin, operand.num_elements, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
               file.write(parts[p].parameter, state.name, in_whole,
                          values.subspan(static_cast<std::size_t>(operand.begin + at), static_cast<std::size_t>(count)));
@@ -186,9 +186,9 @@ void load_checkpoint(const std::string& path, const Program& program, const Mode
   const CheckpointFile file(path, parameters_of(graph), states, false);
   std::vector<float> values;
   const auto load = [&](const std::string& parameter, const std::string& state, std::int64_t begin,
-                        const ColumnBlock& columns, const Operand& into) {
+                        const StridedBlock& block, const Operand& into) {
     values.resize(static_cast<std::size_t>(into.num_elements));
-    columns.for_runs(begin, into.num_elements, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+    block.for_runs(begin, into.num_elements, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
       file.read(parameter, state, in_whole,
                 std::span(values).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)));
     });
@@ -196,10 +196,10 @@ void load_checkpoint(const std::string& path, const Program& program, const Mode
   };
   for (const auto& [parameter, buffer] : held_weights(program)) {
     const Buffer& weight = program.buffers[static_cast<std::size_t>(buffer)];
-    load(parameter, "value", weight.parameter_begin, weight.columns, {buffer, 0, weight.num_elements, 0});
+    load(parameter, "value", weight.parameter_begin, weight.block, {buffer, 0, weight.num_elements, 0});
   }
   for (const UpdatedPart& part : parts) {
-    for (const auto& [name, operand] : part.states) load(part.parameter, name, part.begin, part.columns, operand);
+    for (const auto& [name, operand] : part.states) load(part.parameter, name, part.begin, part.block, operand);
   }
 }
 

@@ -319,7 +319,7 @@ class PointRun {
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];
       if (buffer.parameter.empty()) continue;
-      mine.push_back({buffer.parameter, buffer.columns.in_whole(buffer.parameter_begin),
+      mine.push_back({buffer.parameter, buffer.block.in_whole(buffer.parameter_begin),
                       hash_bytes(std::as_bytes(executor_->read(static_cast<int>(b))))});
     }
     gather_timeline();

@@ -91,7 +91,8 @@ class TransformerReader {
       case OperatorKind::dropout:
       case OperatorKind::max_pool:
       case OperatorKind::average_pool:
-      case OperatorKind::batch_norm: break;
+      case OperatorKind::batch_norm:
+      case OperatorKind::redistribute: break;
     }
   }
 

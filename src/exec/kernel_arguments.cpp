@@ -1,5 +1,7 @@
 #include "exec/kernel_arguments.hpp"
 
+#include <fmt/core.h>
+
 #include <string>
 
 #include "base/error.hpp"
@@ -78,6 +80,8 @@ EmbeddingDims KernelDims::embedding() const {
           .width = integer("width"),
           .row = row(),
           .vocabulary = integer("vocabulary"),
+          .first_token = in_.attributes.integer_or("first_token", 0),
+          .table_rows = in_.attributes.integer_or("table_rows", 0),
           .num_positions = elements / integer("width"),
           .dtype = input(1),
           .gradient_dtype = backward ? output(0) : DType::f32};
@@ -110,7 +114,9 @@ AttentionDims KernelDims::attention() const {
           .dtype = input(0),
           .causal = integer("causal") != 0,
           .dropout_probability = real("dropout"),
-          .first_sample = integer("first_sample")};
+          .first_sample = integer("first_sample"),
+          .first_head = in_.attributes.integer_or("first_head", 0),
+          .total_heads = in_.attributes.integer_or("total_heads", 0)};
 }
 
 RotaryDims KernelDims::rotary() const {
@@ -121,6 +127,39 @@ RotaryDims KernelDims::rotary() const {
           .head_dim = integer("head_dim"),
           .dtype = input(0),
           .theta = in_.attributes.real("theta")};
+}
+
+PermuteDims KernelDims::permute() const { return runs(in_.attributes.integer_or("first", 0), integer("elements")); }
+
+PermuteDims KernelDims::runs(std::int64_t first, std::int64_t elements) const {
+  PermuteDims d{
+      .elements = elements, .first = first, .run = in_.attributes.integer_or("run", elements), .dtype = input(0)};
+  for (; d.num_levels < PermuteDims::most_levels; ++d.num_levels) {
+    const std::string size = fmt::format("size{}", d.num_levels);
+    if (!in_.attributes.has(size)) break;
+    d.sizes[d.num_levels] = integer(size);
+    d.strides[d.num_levels] = integer(fmt::format("stride{}", d.num_levels));
+  }
+  return d;
+}
+
+SplitNormDims KernelDims::split_norm() const {
+  const bool has_gradient = in_.kernel == Kernel::norm_backward_partial;
+  return {.rows = integer("rows"),
+          .width = integer("width"),
+          .parts = in_.attributes.integer_or("parts", 1),
+          .rms = integer("rms") != 0,
+          .dtype = input(0),
+          .gradient_dtype = has_gradient ? output(1) : DType::f32,
+          .epsilon = static_cast<float>(in_.attributes.real_or("epsilon", 0.0))};
+}
+
+SplitCrossEntropyDims KernelDims::split_cross_entropy() const {
+  return {.rows = integer("rows"),
+          .classes = integer("classes"),
+          .held = runs(integer("first_class"), integer("classes")),
+          .parts = in_.attributes.integer_or("parts", 1),
+          .dtype = input(0)};
 }
 
 bool KernelDims::accumulates_parameters(int first_output, int num_outputs) const {

@@ -79,6 +79,9 @@ class KernelDims {
   AveragePoolDims average_pool() const;
   AttentionDims attention() const;
   RotaryDims rotary() const;
+  PermuteDims permute() const;
+  SplitNormDims split_norm() const;
+  SplitCrossEntropyDims split_cross_entropy() const;
   bool accumulates(int output) const { return ((in_.attributes.integer_or("accumulate", 0) >> output) & 1) != 0; }
   /// Weight and bias are written by one call: their first contribution is the same one.
   bool accumulates_parameters(int first_output, int num_outputs) const;
@@ -94,6 +97,7 @@ class KernelDims {
   DType output(int i) const { return dtype(in_.outputs[static_cast<std::size_t>(i)]); }
 
  private:
+  PermuteDims runs(std::int64_t first, std::int64_t elements) const;
   DType dtype(const Operand& operand) const { return program_.buffers[static_cast<std::size_t>(operand.buffer)].dtype; }
   const Instruction& in_;
   const Program& program_;

@@ -140,4 +140,57 @@ struct CrossEntropyDims {
   DType dtype = DType::f32;     ///< of the logits: f32 or bf16
 };
 
+/// y has runs of neighbours of x, in an order of its own: run (i0, i1, …) begins at first + Σ i_k · stride_k.
+struct PermuteDims {
+  static constexpr int most_levels = 8;
+  std::int64_t elements = 0;
+  std::int64_t first = 0;
+  std::int64_t run = 1;
+  int num_levels = 0;
+  std::int64_t sizes[most_levels] = {};    ///< the last is innermost
+  std::int64_t strides[most_levels] = {};  ///< elements of x
+  DType dtype = DType::f32;
+
+  /// Where run number @p index of y begins in x.
+  std::int64_t begin_of(std::int64_t index) const {
+    std::int64_t begin = first;
+    for (int l = num_levels; l-- > 0;) {
+      begin += index % sizes[l] * strides[l];
+      index /= sizes[l];
+    }
+    return begin;
+  }
+  /// The element of y that holds element @p at of x, -1: none does. Runs do not overlap, and stand in the order of x.
+  std::int64_t index_of(std::int64_t at) const {
+    std::int64_t rest = at - first, index = 0;
+    for (int l = 0; l < num_levels; ++l) {
+      const std::int64_t i = rest / strides[l];
+      if (rest < 0 || i >= sizes[l]) return -1;
+      rest -= i * strides[l];
+      index = index * sizes[l] + i;
+    }
+    return rest >= 0 && rest < run ? index * run + rest : -1;
+  }
+};
+
+/// Norms of rows whose features are split over ranks.
+struct SplitNormDims {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;  ///< features of this rank
+  std::int64_t parts = 1;  ///< ranks with so many each
+  bool rms = false;
+  DType dtype = DType::f32;           ///< of x, y, dy, dx, weight, bias: f32 or bf16
+  DType gradient_dtype = DType::f32;  ///< of dweight, dbias: f32 or bf16
+  float epsilon = 1e-5F;
+};
+
+/// Cross-entropy of rows whose classes are split over ranks.
+struct SplitCrossEntropyDims {
+  std::int64_t rows = 0;
+  std::int64_t classes = 0;  ///< of this rank
+  PermuteDims held{};        ///< which: logit i of this rank is that of the class where element i of the runs stands
+  std::int64_t parts = 1;    ///< ranks with so many each
+  DType dtype = DType::f32;  ///< of the logits: f32 or bf16
+};
+
 }  // namespace strata

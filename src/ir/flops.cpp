@@ -44,7 +44,8 @@ double product_flops(const ModelGraph& graph, const Operator& op) {
     case OperatorKind::max_pool:
     case OperatorKind::average_pool:
     case OperatorKind::batch_norm:
-    case OperatorKind::cross_entropy: break;
+    case OperatorKind::cross_entropy:
+    case OperatorKind::redistribute: break;
   }
   return 0.0;
 }
@@ -87,6 +88,7 @@ double forward_flops(const ModelGraph& graph, const Operator& op, std::int64_t n
     case OperatorKind::max_pool:
       return samples * y * static_cast<double>(a.integer("kernel") * a.integer("kernel") - 1);
     case OperatorKind::cross_entropy: return samples * 4.0 * x;  // max, difference, exponential, sum
+    case OperatorKind::redistribute: return 0.0;
   }
   throw InternalError("no such operator kind");
 }
@@ -112,6 +114,7 @@ double backward_flops(const ModelGraph& graph, const Operator& op, std::int64_t 
     case OperatorKind::dropout: return input_gradient() ? samples * x : 0.0;
     case OperatorKind::max_pool:
     case OperatorKind::average_pool: return input_gradient() ? samples * y : 0.0;
+    case OperatorKind::redistribute: return 0.0;
     case OperatorKind::add: return 0.0;  // both inputs take the gradient as it is
   }
   throw InternalError("no such operator kind");

@@ -11,19 +11,28 @@ namespace {
 
 using enum Kernel;
 
+// Runs of neighbours at up to eight distances, see permute. A macro, because literals are joined before there are
+// constants.
+#define STRATA_RUNS                                                                                              \
+  "run?,size0?,stride0?,size1?,stride1?,size2?,stride2?,size3?,stride3?,size4?,stride4?,size5?,stride5?,size6?," \
+  "stride6?,size7?,stride7?"
+
 // rows: samples × positions. Attributes named in plural count things; `first_sample` is the global index, within the
 // step's batch, of the first sample of the operands: what random numbers and data are indexed by. A slice of a linear
 // or of an embedding has the columns [first_column, first_column + in or width) of an activation whose rows have `row`
 // elements: x, dx, or the embedding's y and dy, whose operand is all of it. Without these two it has all columns.
+// A part of an embedding holds the rows [first_token, first_token + table_rows) of its table; of attention, the heads
+// from first_head on, of total_heads. Without them it is the whole. A dropout's elements are numbered from
+// first_element on, in runs as those that permute takes where others stand between them.
 constexpr std::array table = {
     KernelSignature{none, "none", "", "", ""},
     KernelSignature{load_tokens, "load_tokens", "", "tokens,targets?", "samples,first_sample,sequence"},
     KernelSignature{load_images, "load_images", "", "pixels,labels?", "samples,first_sample"},
     KernelSignature{load_targets, "load_targets", "", "targets", "samples,first_sample"},
     KernelSignature{embedding_forward, "embedding_forward", "tokens,table,positions?", "y",
-                    "rows,sequence,width,vocabulary,first_column?,row?"},
+                    "rows,sequence,width,vocabulary,first_column?,row?,first_token?,table_rows?"},
     KernelSignature{embedding_backward, "embedding_backward", "tokens,dy", "dtable,dpositions?",
-                    "rows,sequence,width,vocabulary,accumulate,first_column?,row?"},
+                    "rows,sequence,width,vocabulary,accumulate,first_column?,row?,first_token?,table_rows?"},
     KernelSignature{linear_forward, "linear_forward", "x,weight,bias?", "y",
                     "rows,in,out,accumulate?,first_column?,row?"},
     KernelSignature{linear_backward_input, "linear_backward_input", "dy,weight", "dx",
@@ -39,9 +48,9 @@ constexpr std::array table = {
     KernelSignature{rotary_forward, "rotary_forward", "x", "y", "samples,sequence,heads,kv_heads,head_dim,theta"},
     KernelSignature{rotary_backward, "rotary_backward", "dy", "dx", "samples,sequence,heads,kv_heads,head_dim,theta"},
     KernelSignature{attention_forward, "attention_forward", "qkv", "y,statistics",
-                    "samples,first_sample,sequence,heads,kv_heads,head_dim,causal,dropout"},
+                    "samples,first_sample,sequence,heads,kv_heads,head_dim,causal,dropout,first_head?,total_heads?"},
     KernelSignature{attention_backward, "attention_backward", "dy,qkv,y,statistics", "dqkv",
-                    "samples,first_sample,sequence,heads,kv_heads,head_dim,causal,dropout"},
+                    "samples,first_sample,sequence,heads,kv_heads,head_dim,causal,dropout,first_head?,total_heads?"},
     KernelSignature{gelu_forward, "gelu_forward", "x", "y", "elements"},
     KernelSignature{gelu_backward, "gelu_backward", "dy,x", "dx", "elements"},
     KernelSignature{relu_forward, "relu_forward", "x", "y", "elements"},
@@ -49,8 +58,9 @@ constexpr std::array table = {
     KernelSignature{swiglu_forward, "swiglu_forward", "x", "y", "rows,width"},
     KernelSignature{swiglu_backward, "swiglu_backward", "dy,x", "dx", "rows,width"},
     KernelSignature{add, "add", "a,b", "y", "elements"},
-    KernelSignature{dropout_forward, "dropout_forward", "x", "y", "elements,first_element,probability"},
-    KernelSignature{dropout_backward, "dropout_backward", "dy", "dx", "elements,first_element,probability"},
+    KernelSignature{dropout_forward, "dropout_forward", "x", "y", "elements,first_element,probability," STRATA_RUNS},
+    KernelSignature{dropout_backward, "dropout_backward", "dy", "dx",
+                    "elements,first_element,probability," STRATA_RUNS},
     KernelSignature{convolution_forward, "convolution_forward", "x,weight,bias?", "y",
                     "samples,in,out,kernel,stride,padding,height,width"},
     KernelSignature{convolution_backward_input, "convolution_backward_input", "dy,weight", "dx",
@@ -67,6 +77,25 @@ constexpr std::array table = {
     KernelSignature{batch_norm_backward, "batch_norm_backward", "dy,x,weight,statistics", "dx,dweight,dbias",
                     "rows,channels,epsilon,accumulate"},
     KernelSignature{cross_entropy, "cross_entropy", "logits,targets", "loss,dlogits", "rows,classes,scale"},
+    // Tensor layouts (lower/laid_out_graph). y has, in its own order, runs of neighbours of x: run (i0, i1, …), of
+    // sizes size0, size1, …, the last innermost, begins at first + i0 · stride0 + i1 · stride1 + ….
+    KernelSignature{permute, "permute", "x", "y", "elements,first," STRATA_RUNS},
+    // Norms of rows whose features are split: `parts` ranks each have `width` of them. partial: mean and sum of squared
+    // deviations of a row's part (rms: 0 and sum of squares), [rows, 2]; `all` has those of all parts, a part after the
+    // other. Backward exchanges the two sums over a row that dx needs.
+    KernelSignature{norm_partial, "norm_partial", "x", "partial", "rows,width,rms"},
+    KernelSignature{norm_apply, "norm_apply", "x,all,weight,bias?", "y,statistics", "rows,width,parts,epsilon,rms"},
+    KernelSignature{norm_backward_partial, "norm_backward_partial", "dy,x,weight,statistics", "partial,dweight,dbias?",
+                    "rows,width,rms,accumulate"},
+    KernelSignature{norm_backward_apply, "norm_backward_apply", "dy,x,weight,statistics,all", "dx",
+                    "rows,width,parts,rms,accumulate"},
+    // Vocabulary-parallel: each of `parts` ranks has the logits of `classes` classes from first_class on, in runs where
+    // others stand between them. partial: maximum, sum of exponentials above it, and the target's logit where it is
+    // here, [rows, 3].
+    KernelSignature{cross_entropy_partial, "cross_entropy_partial", "logits,targets", "partial",
+                    "rows,classes,first_class," STRATA_RUNS},
+    KernelSignature{cross_entropy_apply, "cross_entropy_apply", "logits,targets,all", "loss,dlogits",
+                    "rows,classes,first_class,parts,scale," STRATA_RUNS},
     KernelSignature{accumulate, "accumulate", "x", "y", "elements"},
     KernelSignature{copy, "copy", "x", "y", "elements"},
     KernelSignature{fill, "fill", "", "y", "elements,value"},
@@ -151,6 +180,13 @@ double flops(const Instruction& instruction) {
     case batch_norm_forward:
     case batch_norm_backward:
     case cross_entropy:
+    case permute:
+    case norm_partial:
+    case norm_apply:
+    case norm_backward_partial:
+    case norm_backward_apply:
+    case cross_entropy_partial:
+    case cross_entropy_apply:
     case accumulate:
     case copy:
     case fill:

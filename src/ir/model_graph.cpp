@@ -81,7 +81,8 @@ std::vector<int> saved_for_backward(const Operator& op) {
     case OperatorKind::rotary:
     case OperatorKind::add:
     case OperatorKind::dropout:  // the mask is drawn again from its position
-    case OperatorKind::average_pool: return {};
+    case OperatorKind::average_pool:
+    case OperatorKind::redistribute: return {};
   }
   throw InternalError("no such operator kind");
 }

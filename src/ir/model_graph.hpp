@@ -14,7 +14,7 @@
 
 #include "base/dtype.hpp"
 #include "ir/attributes.hpp"
-#include "ir/column_block.hpp"
+#include "ir/strided_block.hpp"
 
 namespace strata {
 
@@ -43,6 +43,7 @@ enum class OperatorKind : std::uint8_t {
   batch_norm,  ///< [h, w, c] -> same, statistics [2 c] f32 a micro-batch; parameters: weight, bias (channels, epsilon,
                ///< momentum)
   cross_entropy,  ///< logits [..., classes], targets [...] -> loss [...] f32; backward from the saved logits (classes)
+  redistribute,   ///< in no model: what lowering puts between operators with different tensor layouts (step)
 };
 
 /// What a tensor of the graph holds and, with it, its element type.
@@ -80,8 +81,8 @@ struct Parameter {
   std::vector<std::int64_t> shape;
   Initializer initializer;
   bool weight_decay = false;  ///< matrices and kernels decay; biases, norms and one-dimensional tensors do not
-  std::string slice_of{};     ///< the parameter of which this one has `columns`; empty: it is none's slice
-  ColumnBlock columns{};
+  std::string slice_of{};     ///< the parameter of which this one has `block`; empty: it is none's slice
+  StridedBlock block{};       ///< of the whole, of which this is held
   bool operator==(const Parameter&) const = default;
   std::int64_t num_elements() const;
   /// What initial values, checkpoints and checksums are named after: the parameter, however it is held.

@@ -252,6 +252,7 @@ class OperatorCheck {
         shape(output(0), positions);
         return;
       }
+      case OperatorKind::redistribute: fail("a model knows of no ranks");
     }
     fail("no such operator kind");
   }

@@ -82,8 +82,9 @@ class Splitting {
         Parameter slice = whole;
         slice.name = fmt::format("{}/slice[{}]", whole.name, s);
         slice.slice_of = whole.name;
-        slice.columns = slice_columns(whole.shape[1], count, s);
-        slice.shape[1] = slice.columns.size;
+        const ColumnBlock columns = slice_columns(whole.shape[1], count, s);
+        slice.block = strided(columns);
+        slice.shape[1] = columns.size;
         split_.graph.parameters.push_back(std::move(slice));
       }
     }
@@ -149,7 +150,7 @@ StateFactors slice_factors(const Mesh& mesh, std::string_view word) {
 }
 
 StateFactors state_of(const Mesh& mesh, const OperatorDecision& decision, const Parameter& parameter) {
-  const bool has_own = !parameter.columns.is_whole() && !decision.slice_state.empty();
+  const bool has_own = !parameter.slice_of.empty() && !decision.slice_state.empty();
   return has_own ? slice_factors(mesh, decision.slice_state.front()) : decision.state;
 }
 

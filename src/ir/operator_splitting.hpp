@@ -6,7 +6,7 @@
 /// output, so that a head tied to it can be cut.
 ///
 /// It is a rewriting of the graph: a slice is an operator, and its weight a parameter, of their own, gathered, used and
-/// released like any other; what stands behind knows slices by columns_of() and Parameter::columns alone. Planners and
+/// released like any other; what stands behind knows slices by columns_of() and Parameter::slice_of alone. Planners and
 /// lowering share it. The rewritten graph is not one that verify(ModelGraph) accepts: its slices write one tensor.
 
 #include <cstdint>

@@ -40,6 +40,7 @@ constexpr std::array rows = {
     Row{OperatorKind::average_pool, "average_pool", 1, 1, 0, 0, "channels height width", ""},
     Row{OperatorKind::batch_norm, "batch_norm", 1, 2, 2, 2, "channels", "epsilon momentum"},
     Row{OperatorKind::cross_entropy, "cross_entropy", 2, 1, 0, 0, "classes", ""},
+    Row{OperatorKind::redistribute, "redistribute", 1, 1, 0, 0, "step", ""},
 };
 
 /// The table stands in the order of the enumeration.

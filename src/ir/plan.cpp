@@ -184,7 +184,8 @@ void check_factor(const Plan& plan, const std::string& key, const Factor& factor
 void check_rule(const Plan& plan, const OperatorRule& rule, std::size_t index) {
   const std::string path = fmt::format("operators[{}]", index);
   if (rule.state) {
-    const int data = axis_size(plan.mesh, "data");
+    // Where layouts say how ranks are used, those of each parameter are known when it is laid out.
+    const int data = plan.mesh.axes.empty() ? plan.mesh.num_ranks() : axis_size(plan.mesh, "data");
     check_factor(plan, path + ".state.p", rule.state->p, data, "data");
     check_factor(plan, path + ".state.g", rule.state->g, data, "data");
     check_factor(plan, path + ".state.os", rule.state->os, data, "data");
@@ -223,7 +224,8 @@ void check_decisions(const Plan& plan, const ModelGraph& graph) {
       fail("operators", fmt::format("{}: slice_state has {} entries for {} slices", op.name,
                                     decision.slice_state.size(), decision.slices));
     }
-    if (plan.mesh.axes.empty() && plan.mesh.num_ranks() > 1 && !op.parameters.empty() && !decision.layout) {
+    const bool is_product = op.kind == OperatorKind::linear || op.kind == OperatorKind::embedding;
+    if (plan.mesh.axes.empty() && plan.mesh.num_ranks() > 1 && is_product && !decision.layout) {
       fail("mesh.axes",
            fmt::format("no axes for {} ranks, and no rule gives a layout to {}", plan.mesh.num_ranks(), op.name));
     }

@@ -17,7 +17,7 @@
 #include "base/collective.hpp"
 #include "base/dtype.hpp"
 #include "ir/attributes.hpp"
-#include "ir/column_block.hpp"
+#include "ir/strided_block.hpp"
 
 namespace strata {
 
@@ -34,8 +34,8 @@ struct Buffer {
   std::int64_t offset_bytes = -1;  ///< in the arena, set by assign_addresses
   std::string
       parameter{};  ///< graph parameter whose elements these are, if any: what checkpoints and checksums collect
-  std::int64_t parameter_begin = 0;  ///< first element within the flattened parameter, or within `columns` of it
-  ColumnBlock columns{};             ///< of the parameter
+  std::int64_t parameter_begin = 0;  ///< first element within the flattened parameter, or within `block` of it
+  StridedBlock block{};              ///< of the parameter
   bool operator==(const Buffer&) const = default;
   std::int64_t size_bytes() const { return num_elements * size_of(dtype); }
 };
@@ -87,6 +87,13 @@ enum class Kernel : std::uint8_t {
   batch_norm_forward,
   batch_norm_backward,
   cross_entropy,
+  permute,
+  norm_partial,
+  norm_apply,
+  norm_backward_partial,
+  norm_backward_apply,
+  cross_entropy_partial,
+  cross_entropy_apply,
   accumulate,
   copy,
   fill,

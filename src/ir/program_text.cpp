@@ -86,8 +86,9 @@ std::string buffer_text(const Buffer& b, std::size_t index) {
   if (b.persistent) text += " persistent";
   if (b.versions != 1) text += fmt::format(" versions={}", b.versions);
   if (!b.parameter.empty() || b.parameter_begin != 0) text += fmt::format(" of={}+{}", b.parameter, b.parameter_begin);
-  if (!b.columns.is_whole()) {
-    text += fmt::format(" columns={}+{}/{}", b.columns.first, b.columns.size, b.columns.row);
+  if (!b.block.is_whole()) {
+    text += fmt::format(" block={}+{}", b.block.first, b.block.run);
+    for (const StridedBlock::Level& level : b.block.levels) text += fmt::format(",{}*{}", level.count, level.stride);
   }
   return text;
 }
@@ -325,15 +326,27 @@ Buffer parse_buffer(Line& line, std::size_t index) {
     b.parameter = of.substr(0, plus);
     b.parameter_begin = line.integer(of.substr(plus + 1));
   }
-  if (line.peek().starts_with("columns=")) {
-    const std::string_view columns = line.value_of("columns");
-    const std::size_t plus = columns.find('+');
-    const std::size_t slash = columns.find('/');
-    if (plus == std::string_view::npos || slash == std::string_view::npos || slash < plus) {
-      line.fail("expected `columns=first+size/row`");
+  if (line.peek().starts_with("block=")) {
+    std::string_view block = line.value_of("block");
+    const auto number_before = [&](char separator) {
+      const std::size_t at = block.find(separator);
+      if (at == std::string_view::npos) line.fail("expected `block=first+run,count*stride,…`");
+      const std::int64_t number = line.integer(block.substr(0, at));
+      block.remove_prefix(at + 1);
+      return number;
+    };
+    const auto last_number = [&] {
+      const std::size_t comma = std::min(block.find(','), block.size());
+      const std::int64_t number = line.integer(block.substr(0, comma));
+      block.remove_prefix(std::min(comma + 1, block.size()));
+      return number;
+    };
+    b.block.first = number_before('+');
+    b.block.run = last_number();
+    while (!block.empty()) {
+      const std::int64_t count = number_before('*');
+      b.block.levels.push_back({count, last_number()});
     }
-    b.columns = {line.integer(columns.substr(0, plus)), line.integer(columns.substr(plus + 1, slash - plus - 1)),
-                 line.integer(columns.substr(slash + 1))};
   }
   return b;
 }

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <queue>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/collective.hpp"
@@ -37,7 +38,7 @@ Piece piece_of(std::int64_t num_elements, int num_ranks, int index) {
   return {chunk.begin, chunk.size()};
 }
 
-void check_nested(const Plan& plan, const Operator& op, const StateFactors& state) {
+void check_nested(const Plan& plan, const Operator& op, const StateFactors& state, const Factor& grid) {
   const auto refuse = [&](const std::string& what) {
     throw Unsupported(fmt::format("plan `{}`: {}: state {} cannot be lowered", plan.strategy, op.name, what));
   };
@@ -49,7 +50,7 @@ void check_nested(const Plan& plan, const Operator& op, const StateFactors& stat
   };
   check("p", state.p, "g", state.g);
   check("g", state.g, "os", state.os);
-  check("os", state.os, "the grid", whole_grid(plan.mesh));
+  check("os", state.os, "the grid", grid);
   if (state.p_backward) check("p_backward", *state.p_backward, "p", state.p);
   if (state.g != state.p && state.g != state.os) {
     refuse(fmt::format("g = {}, neither p = {} nor os = {},", to_string(state.g), to_string(state.p),
@@ -57,18 +58,19 @@ void check_nested(const Plan& plan, const Operator& op, const StateFactors& stat
   }
 }
 
-/// Owner by parameter: see shards_of(). Parameters of equal factors are dealt together.
-std::vector<int> owners_of(const ModelGraph& graph, std::span<const ParameterShard> shards) {
-  std::map<std::pair<int, int>, std::vector<std::size_t>> dealt_together;  // by (p, os) ranks
+/// Owner by parameter: see shards_of(). Parameters of equal factors on one grid are dealt together.
+std::vector<int> owners_of(const ModelGraph& graph, std::span<const ParameterShard> shards, const ReplicaGrids& grids) {
+  std::map<std::tuple<int, int, int>, std::vector<std::size_t>> dealt_together;  // by grid and (p, os) ranks
   for (std::size_t p = 0; p < shards.size(); ++p) {
     const StateFactors& f = shards[p].factors;
-    dealt_together[{f.p.total(), f.os.total()}].push_back(p);
+    dealt_together[{grids.index_of(p), f.p.total(), f.os.total()}].push_back(p);
   }
   std::vector<int> owners(shards.size(), 0);
-  for (const auto& [factors, parameters] : dealt_together) {
+  for (const auto& [shared_by, parameters] : dealt_together) {
+    const auto [grid, num_parameter, num_optimizer] = shared_by;
     std::vector<std::int64_t> sizes;
     for (const std::size_t p : parameters) sizes.push_back(graph.parameters[p].num_elements());
-    const std::vector<int> dealt = deal_largest_first(sizes, factors.second / factors.first);
+    const std::vector<int> dealt = deal_largest_first(sizes, num_optimizer / num_parameter);
     for (std::size_t i = 0; i < parameters.size(); ++i) owners[parameters[i]] = dealt[i];
   }
   return owners;
@@ -120,25 +122,42 @@ bool divides(const Factor& inner, const Factor& outer) {
   return outer.in_node % inner.in_node == 0 && outer.nodes % inner.nodes == 0;
 }
 
+std::vector<int> ReplicaGrid::between(const Factor& outer, const Factor& inner) const {
+  std::vector<int> places = ranks_between(mesh, outer, inner, place);
+  if (!ranks.empty()) {
+    for (int& at : places) at = ranks[static_cast<std::size_t>(at)];
+  }
+  return places;
+}
+
+ReplicaGrids whole_grids(const Mesh& mesh, int rank) {
+  return {.grids = {{.mesh = mesh, .ranks = {}, .place = rank}}, .of_parameter = {}};
+}
+
 std::vector<ParameterShard> shards_of(const Plan& plan, const ModelGraph& graph,
                                       std::span<const OperatorDecision> decisions, int rank) {
+  return shards_of(plan, graph, decisions, whole_grids(plan.mesh, rank));
+}
+
+std::vector<ParameterShard> shards_of(const Plan& plan, const ModelGraph& graph,
+                                      std::span<const OperatorDecision> decisions, const ReplicaGrids& grids) {
   std::vector<ParameterShard> shards(graph.parameters.size());
   for (std::size_t o = 0; o < graph.operators.size(); ++o) {
     for (const int p : graph.operators[o].parameters) {
       const StateFactors state = state_of(plan.mesh, decisions[o], graph.parameters[static_cast<std::size_t>(p)]);
-      check_nested(plan, graph.operators[o], state);
+      check_nested(plan, graph.operators[o], state, grids.of(static_cast<std::size_t>(p)).size());
       shards[static_cast<std::size_t>(p)].factors = state;
     }
   }
   constexpr Factor one{};
   const bool inter_tensor = plan.optimizer.sharding == "inter_tensor";
-  const std::vector<int> owners = inter_tensor ? owners_of(graph, shards) : std::vector<int>(shards.size(), 0);
+  const std::vector<int> owners = inter_tensor ? owners_of(graph, shards, grids) : std::vector<int>(shards.size(), 0);
   for (std::size_t p = 0; p < shards.size(); ++p) {
     ParameterShard& shard = shards[p];
     const StateFactors& f = shard.factors;
-    const Mesh& mesh = plan.mesh;
-    shard.held = piece_of(graph.parameters[p].num_elements(), f.p.total(), index_between(mesh, f.p, one, rank));
-    const int index = index_between(mesh, f.os, f.p, rank);
+    const ReplicaGrid& grid = grids.of(p);
+    shard.held = piece_of(graph.parameters[p].num_elements(), f.p.total(), grid.index(f.p, one));
+    const int index = grid.index(f.os, f.p);
     if (inter_tensor) {
       shard.owner = owners[p];
       shard.updated = {0, index == shard.owner ? shard.held.size : 0};

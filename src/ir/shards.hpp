@@ -45,10 +45,34 @@ struct ParameterShard {
   bool is_sharded() const { return factors.os.total() > 1; }
 };
 
+/// Ranks that hold copies of the same parameters, or shards of them: a grid of its own, which factors tile.
+struct ReplicaGrid {
+  Mesh mesh;               ///< its nodes and ranks a node
+  std::vector<int> ranks;  ///< of the job, by place on this grid; empty: places are ranks
+  int place = 0;           ///< of this rank
+  Factor size() const { return whole_grid(mesh); }
+  /// ranks_between() as ranks of the job, and index_between().
+  std::vector<int> between(const Factor& outer, const Factor& inner) const;
+  int index(const Factor& outer, const Factor& inner) const { return index_between(mesh, outer, inner, place); }
+};
+
+/// Which grid each parameter is held on.
+struct ReplicaGrids {
+  std::vector<ReplicaGrid> grids;
+  std::vector<int> of_parameter;  ///< empty: all are on the first
+  int index_of(std::size_t parameter) const { return of_parameter.empty() ? 0 : of_parameter[parameter]; }
+  const ReplicaGrid& of(std::size_t parameter) const { return grids[static_cast<std::size_t>(index_of(parameter))]; }
+};
+/// One grid of all ranks.
+ReplicaGrids whole_grids(const Mesh& mesh, int rank);
+
 /// By parameter of the graph. Optimizer states are dealt inter-tensor (whole p shards to ranks, the largest first, each
 /// to the rank with the fewest elements so far; AMSP sec. IV-C2) or intra-tensor (even chunks), as the plan says.
 /// @throws Unsupported naming the operator where factors are not nested, or gradients are sharded as neither parameters
 /// nor optimizer states are.
+std::vector<ParameterShard> shards_of(const Plan& plan, const ModelGraph& graph,
+                                      std::span<const OperatorDecision> decisions, const ReplicaGrids& grids);
+/// The same where all ranks share all parameters.
 std::vector<ParameterShard> shards_of(const Plan& plan, const ModelGraph& graph,
                                       std::span<const OperatorDecision> decisions, int rank);
 

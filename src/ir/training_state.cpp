@@ -34,7 +34,7 @@ std::vector<UpdatedPart> updated_parts(const Program& program) {
     STRATA_INVARIANT(!holder.parameter.empty(), in.name + ": the update of no parameter");
     UpdatedPart part{.parameter = holder.parameter,
                      .begin = holder.parameter_begin + master.begin,
-                     .columns = holder.columns,
+                     .block = holder.block,
                      .states = {}};
     part.states.push_back({"value", master});
     for (std::size_t i = 1; i < count; ++i) {

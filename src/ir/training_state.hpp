@@ -16,8 +16,8 @@ namespace strata {
 /// spread under the next forward (overlap.broadcast), the rest of a p shard is a step old until then.
 struct UpdatedPart {
   std::string parameter;
-  std::int64_t begin = 0;  ///< first element within the flattened parameter, or within `columns` of it
-  ColumnBlock columns{};
+  std::int64_t begin = 0;  ///< first element within the flattened parameter, or within `block` of it
+  StridedBlock block{};
   /// The f32 value under the name `value`, then the optimizer's states: `momentum`, or `m` and `v`. Equally many
   /// elements each, all persistent f32.
   struct State {

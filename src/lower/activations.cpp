@@ -5,7 +5,8 @@
 #include "base/error.hpp"
 
 namespace strata {
-Activations::Activations(const ModelGraph& graph, DType compute, std::int64_t num_samples, ProgramBuilder& builder)
+Activations::Activations(const ModelGraph& graph, DType compute, std::span<const std::int64_t> num_samples,
+                         ProgramBuilder& builder)
     : graph_(graph),
       compute_(compute),
       num_samples_(num_samples),
@@ -47,7 +48,7 @@ void Activations::finish() {
 Operand Activations::new_buffer(const std::string& name, int tensor, Category category) {
   const Tensor& description = graph_.tensors[static_cast<std::size_t>(tensor)];
   return builder_.whole(builder_.add_buffer({.name = name,
-                                             .num_elements = num_samples_ * description.elements_per_sample(),
+                                             .num_elements = num_samples(tensor) * description.elements_per_sample(),
                                              .dtype = dtype_of(description.role, compute_),
                                              .category = category}));
 }

@@ -6,6 +6,7 @@
 /// writes its output over its input, and the two inputs of an addition have one gradient.
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,9 @@ namespace strata {
 
 class Activations {
  public:
-  /// @param num_samples of one micro-batch on this rank.
-  Activations(const ModelGraph& graph, DType compute, std::int64_t num_samples, ProgramBuilder& builder);
+  /// @param num_samples of one micro-batch on this rank, by tensor.
+  Activations(const ModelGraph& graph, DType compute, std::span<const std::int64_t> num_samples,
+              ProgramBuilder& builder);
 
   /// What follows concerns @p micro_batch: as it was left, or from its beginning.
   void select(int micro_batch);
@@ -65,7 +67,7 @@ class Activations {
   /// Adds a contribution that could not be accumulated by its kernel. @p name for the instruction.
   void merge(int tensor, const Destination& destination, const std::string& name);
 
-  std::int64_t num_samples() const { return num_samples_; }
+  std::int64_t num_samples(int tensor) const { return num_samples_[static_cast<std::size_t>(tensor)]; }
   int micro_batch() const { return micro_batch_; }
 
  private:
@@ -75,7 +77,7 @@ class Activations {
 
   const ModelGraph& graph_;
   DType compute_;
-  std::int64_t num_samples_;
+  std::span<const std::int64_t> num_samples_;
   ProgramBuilder& builder_;
   int micro_batch_ = 0;
   struct Held {

@@ -23,8 +23,10 @@ class ProgramBuilder {
   /// @param streams names; stream 0 is compute.
   ProgramBuilder(int rank, int num_ranks, std::vector<std::string> streams);
 
+  int rank() const { return program_.rank; }
   int add_buffer(Buffer buffer);
   int add_group(Group group);
+  const Group& group(int id) const { return program_.groups[static_cast<std::size_t>(id)]; }
   const Buffer& buffer(int id) const { return program_.buffers[static_cast<std::size_t>(id)]; }
   /// All elements of a buffer.
   Operand whole(int id) const { return {id, 0, buffer(id).num_elements, 0}; }

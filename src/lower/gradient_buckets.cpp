@@ -57,9 +57,8 @@ void GradientBuckets::assign_buckets(const std::map<int, Copies>& copies) {
     // A parameter with copies elsewhere is summed and counted by itself: its bucket has no other.
     const auto copy = copies.find(p);
     const bool has_copies = copy != copies.end();
-    const bool other_factors =
-        !buckets_.empty() && shard(buckets_.back().parameters.front()).factors != shard(p).factors;
-    if (closed || has_copies || other_factors) {
+    const bool other_groups = !buckets_.empty() && &groups_.of(buckets_.back().parameters.front()) != &groups_.of(p);
+    if (closed || has_copies || other_groups) {
       buckets_.emplace_back();
       buckets_.back().counted = !has_copies || copy->second.counted;
     }

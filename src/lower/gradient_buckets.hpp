@@ -4,7 +4,8 @@
 /// Gradients of one rank: where kernels put them, and how they are summed over ranks.
 ///
 /// Gradients stand in buckets, in the order in which the backward pass completes them, so that one all-reduce a bucket
-/// can start as soon as its last gradient is there. A bucket holds p shards of parameters with equal factors. With
+/// can start as soon as its last gradient is there. A bucket holds p shards of parameters with equal factors and the
+/// same copies. With
 ///   p, g, os  the factors, dp all data ranks, M micro-batches (AMSP, sec. IV-C):
 /// - p > 1: the full gradient of an operator is reduce-scattered over p at every micro-batch, and added up.
 /// - g = p: the bucket is summed over micro-batches, then all-reduced once over the dp/p ranks with the same shard.

@@ -19,8 +19,10 @@
 #include "ir/recomputation.hpp"
 #include "ir/shards.hpp"
 #include "lower/activations.hpp"
+#include "lower/axis_groups.hpp"
 #include "lower/builder.hpp"
 #include "lower/gathering.hpp"
+#include "lower/laid_out_graph.hpp"
 #include "lower/operator_kernels.hpp"
 #include "lower/parameter_states.hpp"
 #include "lower/schedule.hpp"
@@ -30,11 +32,26 @@
 namespace strata {
 namespace {
 
+/// What cannot be combined with tensor layouts yet.
+void refuse_beside_layouts(const Plan& plan, const std::vector<OperatorDecision>& decisions) {
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(fmt::format("plan `{}`: {} with tensor layouts cannot be lowered", plan.strategy, what));
+  };
+  if (plan.stages.count != 1) refuse(fmt::format("stages.count = {}", plan.stages.count));
+  if (plan.optimizer.clip_norm > 0.0) refuse(fmt::format("optimizer.clip_norm = {}", plan.optimizer.clip_norm));
+  if (plan.quantization.any()) refuse("quantization");
+  if (plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
+  for (const OperatorDecision& d : decisions) {
+    if (!d.slice_state.empty() || d.slices > 1) refuse(fmt::format("slices = {}", d.slices));
+  }
+}
+
 /// What a plan may ask for and this lowering cannot do yet, each by name.
 void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std::vector<OperatorDecision>& decisions) {
   const auto refuse = [&](const std::string& what) {
     throw Unsupported(fmt::format("plan `{}`: {} cannot be lowered", plan.strategy, what));
   };
+  if (has_layouts(plan)) refuse_beside_layouts(plan, decisions);
   for (const MeshAxis& axis : plan.mesh.axes) {
     if (axis.name != "data" && axis.name != "stage" && axis.size > 1) {
       refuse(fmt::format("mesh axis {} = {}", axis.name, axis.size));
@@ -79,7 +96,9 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
       for (const std::string& word : d.slice_state) sharded("os", slice_factors(plan.mesh, word).os);
     }
     if (d.state.walks) refuse(name + ": state walks");
-    if (d.layout) refuse(name + ": a layout");
+    if (d.layout && plan.mesh.num_ranks() > 1 && !has_layouts(plan)) {
+      refuse(fmt::format("{}: a layout on a mesh with axes, which say how ranks are used,", name));
+    }
     if (d.algorithm != MatmulAlgorithm::local) refuse(fmt::format("{}: algorithm = {}", name, to_string(d.algorithm)));
     if (d.recompute == Recompute::after_communication) refuse(name + ": recompute = after_communication");
   }
@@ -138,14 +157,12 @@ void refuse_what_is_not_quantized(const Plan& plan, const ModelGraph& graph,
 struct Place {
   Place(const Plan& plan, const ModelGraph& graph, int rank)
       : data_size(axis_size(plan.mesh, "data")),
-        data_index(coordinate(plan.mesh, "data", rank)),
         num_stages(plan.stages.count),
         stage_index(coordinate(plan.mesh, "stage", rank)),
         stages(cut_into_stages(graph, plan.stages)),
         stage(stages[static_cast<std::size_t>(stage_index)]) {}
 
   int data_size;
-  int data_index;
   int num_stages;
   int stage_index;
   std::vector<Stage> stages;
@@ -159,14 +176,39 @@ std::vector<std::string> streams_of(const Place& place) {
 }
 constexpr int first_link_stream = communication_stream + 1;
 
-/// The groups of one rank. All ranks make them in the order data, stage, copies, all.
+/// The model of a rank of a plan without layouts: every rank has all of it, and its samples.
+LaidOutGraph replicated(const Plan& plan, SplitModel split, int rank) {
+  const int data_size = axis_size(plan.mesh, "data");
+  const std::int64_t samples = plan.global_batch / (data_size * plan.schedule.micro_batches);
+  const std::size_t num_tensors = split.graph.tensors.size();
+  const Digit data{data_size, coordinate(plan.mesh, "data", rank)};
+  return {.graph = std::move(split.graph),
+          .decisions = std::move(split.decisions),
+          .layouts = {},
+          .num_samples = std::vector<std::int64_t>(num_tensors, samples),
+          .samples = std::vector<StridedBlock>(num_tensors, block_of(std::vector<Digit>{data, {samples, -1}})),
+          .replicas = {},
+          .steps = {}};
+}
+
+/// The groups of one rank. All ranks make them in the order axes, data, stage, copies, all.
 struct Groups {
   ParameterGroups parameters;
-  int everybody = -1;  ///< who shares the loss; -1: this rank is alone
+  std::optional<AxisGroups> axes;  ///< where operators are laid out
+  int everybody = -1;              ///< who shares the loss; -1: this rank is alone
 
-  Groups(const Plan& plan, const ModelGraph& graph, const Place& place, int rank, ProgramBuilder& builder) {
+  Groups(const Plan& plan, const LaidOutGraph& model, const Place& place, int rank, ProgramBuilder& builder) {
+    if (has_layouts(plan)) {
+      axes.emplace(AtomicAxes(plan.mesh), model, rank, builder);
+      everybody = axes->everybody();
+      for (const AxisSet set : sets_of_replicas(model)) parameters.data.push_back(axes->of(set));
+      return;
+    }
+    const ModelGraph& graph = model.graph;
     const std::vector<int> column = group_along(plan.mesh, "stage", rank);
-    if (place.data_size > 1) parameters.data = builder.add_group({"data", group_along(plan.mesh, "data", rank)});
+    int data = -1;
+    if (place.data_size > 1) data = builder.add_group({"data", group_along(plan.mesh, "data", rank)});
+    parameters.data = {data};
     if (place.num_stages > 1) parameters.stages = builder.add_group({"stage", column});
     std::map<std::vector<int>, int> group_of_stages;
     const auto users = stages_of_parameters(graph, place.stages);
@@ -181,8 +223,8 @@ struct Groups {
       }
       parameters.copies[static_cast<int>(p)] = {group->second, place.stage_index == stages.front()};
     }
-    everybody = std::max(parameters.data, parameters.stages);
-    if (parameters.data >= 0 && parameters.stages >= 0) {
+    everybody = std::max(data, parameters.stages);
+    if (data >= 0 && parameters.stages >= 0) {
       std::vector<int> ranks(static_cast<std::size_t>(plan.mesh.num_ranks()));
       std::iota(ranks.begin(), ranks.end(), 0);
       everybody = builder.add_group({"all", std::move(ranks)});
@@ -192,29 +234,30 @@ struct Groups {
 
 class StepLowering {
  public:
-  StepLowering(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions, int rank)
+  StepLowering(const Plan& plan, const LaidOutGraph& model, int rank)
       : plan_(plan),
-        graph_(graph),
-        decisions_(decisions),
-        place_(plan, graph, rank),
+        model_(model),
+        graph_(model.graph),
+        decisions_(model.decisions),
+        place_(plan, graph_, rank),
         builder_(rank, plan.mesh.num_ranks(), streams_of(place_)),
-        groups_(plan, graph, place_, rank, builder_),
-        parameters_(plan, graph, operators_of(graph, place_.stage), shards_of(plan, graph, decisions_, rank), rank,
-                    builder_, groups_.parameters),
-        samples_(plan.global_batch / (place_.data_size * plan.schedule.micro_batches)),
-        activations_(graph, plan.dtypes.compute, samples_, builder_),
-        operators_{plan, graph, builder_, activations_, parameters_},
-        gathering_(plan, graph, place_.stage, decisions_, activations_, parameters_),
-        links_(plan, graph, place_.stages, place_.stage_index, groups_.parameters.stages, first_link_stream, builder_,
+        groups_(plan, model, place_, rank, builder_),
+        grids_(grids_of(plan, model, rank)),
+        parameters_(plan, graph_, operators_of(graph_, place_.stage), shards_of(plan, graph_, decisions_, grids_),
+                    grids_, builder_, groups_.parameters),
+        activations_(graph_, plan.dtypes.compute, model.num_samples, builder_),
+        operators_{plan, model, groups_.axes ? &*groups_.axes : nullptr, builder_, activations_, parameters_},
+        gathering_(plan, graph_, place_.stage, decisions_, activations_, parameters_),
+        links_(plan, graph_, place_.stages, place_.stage_index, groups_.parameters.stages, first_link_stream, builder_,
                activations_),
         loss_(builder_.add_buffer(
             {.name = "loss", .num_elements = 1, .category = Category::workspace, .persistent = true})) {
     builder_.set_loss(loss_);
-    internal_.resize(graph.blocks.size());
-    for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
-      const int first = graph.blocks[b].first_operator;
+    internal_.resize(graph_.blocks.size());
+    for (std::size_t b = 0; b < graph_.blocks.size(); ++b) {
+      const int first = graph_.blocks[b].first_operator;
       const bool here = first >= place_.stage.first_operator && first < place_.stage.end();
-      if (here && recomputes(graph.blocks[b])) internal_[b] = internal_tensors(graph, graph.blocks[b]);
+      if (here && recomputes(graph_.blocks[b])) internal_[b] = internal_tensors(graph_, graph_.blocks[b]);
     }
   }
 
@@ -223,7 +266,7 @@ class StepLowering {
     parameters_.initialize();
     builder_.begin(ProgramBuilder::Section::body);
     parameters_.spread_last_updates();
-    if (!computes_loss()) clear_loss();
+    if (!counts_loss()) clear_loss();
     passes();
     reduce_loss();
     parameters_.gradients().reduce_remaining();
@@ -255,7 +298,15 @@ class StepLowering {
     const Block& block = graph_.blocks[static_cast<std::size_t>(at(before).block)];
     return recomputes(block) ? &block : nullptr;
   }
-  bool computes_loss() const { return place_.stage_index + 1 == place_.num_stages; }
+  /// True where the loss of this rank's rows is added to everybody's: of ranks with the same rows, one does.
+  bool counts_loss() const {
+    if (!has_layouts(plan_)) return place_.stage_index + 1 == place_.num_stages;
+    const AtomicAxes axes(plan_.mesh);
+    const auto is_loss = [](const Tensor& tensor) { return tensor.role == TensorRole::loss; };
+    const auto at = std::ranges::find_if(graph_.tensors, is_loss) - graph_.tensors.begin();
+    const AxisSet copies = axes.all() & ~model_.layouts[static_cast<std::size_t>(at)].samples;
+    return axes.index(copies, builder_.rank()) == 0;
+  }
 
   void passes() {
     const std::vector<StagePass> order =
@@ -270,7 +321,7 @@ class StepLowering {
       const bool ahead = !is_last && (order[i + 1].backward || !pass.backward);
       if (ahead) links_.receive(order[i + 1]);
       activations_.select(pass.micro_batch);
-      operators_.first_sample = (std::int64_t{pass.micro_batch} * place_.data_size + place_.data_index) * samples_;
+      operators_.first_sample_of_all = first_sample_of(pass.micro_batch);
       operators_.last_micro_batch = pass.micro_batch == last_backward;
       if (pass.backward) {
         backward();
@@ -333,25 +384,51 @@ class StepLowering {
         input_read_here([](TensorRole role) { return role == TensorRole::tokens || role == TensorRole::image; });
     const auto targets = input_read_here([](TensorRole role) { return role == TensorRole::targets; });
     if (!data && !targets) return;
-    Instruction in{.kernel = Kernel::load_targets,
-                   .phase = Phase::forward,
-                   .micro_batch = activations_.micro_batch(),
-                   .name = "input"};
-    in.attributes = {{"samples", samples_}, {"first_sample", operators_.first_sample}};
-    if (data) {
-      const Tensor& input = graph_.tensors[static_cast<std::size_t>(*data)];
-      in.kernel = input.role == TensorRole::tokens ? Kernel::load_tokens : Kernel::load_images;
-      if (input.role == TensorRole::tokens) in.attributes.set("sequence", input.elements_per_sample());
-      in.outputs.push_back(activations_.produce(*data));
+    const auto samples = [&](int t) -> const StridedBlock& { return model_.samples[static_cast<std::size_t>(t)]; };
+    if (data && targets && (samples(*data) != samples(*targets) || !samples(*data).levels.empty())) {
+      load(data, std::nullopt);
+      load(std::nullopt, targets);
+    } else {
+      load(data, targets);
     }
-    if (targets) in.outputs.push_back(activations_.produce(*targets));
-    builder_.emit(std::move(in));
+  }
+
+  /// Samples that are neighbours in the data set by one instruction.
+  void load(std::optional<int> data, std::optional<int> targets) {
+    const auto t = static_cast<std::size_t>(data ? *data : *targets);
+    const std::int64_t num_samples = model_.num_samples[t];
+    const Tensor& input = graph_.tensors[t];
+    std::vector<Operand> all;
+    if (data) all.push_back(activations_.produce(*data));
+    if (targets) all.push_back(activations_.produce(*targets));
+    model_.samples[t].for_runs(0, num_samples, [&](std::int64_t sample, std::int64_t at, std::int64_t count) {
+      Instruction in{.kernel = Kernel::load_targets,
+                     .phase = Phase::forward,
+                     .micro_batch = activations_.micro_batch(),
+                     .name = "input"};
+      in.attributes = {{"samples", count}, {"first_sample", first_sample_of(activations_.micro_batch()) + sample}};
+      if (data) {
+        in.kernel = input.role == TensorRole::tokens ? Kernel::load_tokens : Kernel::load_images;
+        if (input.role == TensorRole::tokens) in.attributes.set("sequence", input.elements_per_sample());
+      }
+      for (const Operand& whole : all) {
+        const std::int64_t elements = whole.num_elements / num_samples;
+        in.outputs.push_back({whole.buffer, whole.begin + at * elements, count * elements, 0});
+      }
+      builder_.emit(std::move(in));
+    });
+  }
+
+  /// Of a micro-batch, in the step's global batch.
+  std::int64_t first_sample_of(int micro_batch) const {
+    return plan_.global_batch / plan_.schedule.micro_batches * micro_batch;
   }
 
   void accumulate_loss(const Operator& op) {
+    if (!counts_loss()) return;
     const int m = activations_.micro_batch();
     const Operand rows = activations_.value(op.outputs.front());
-    const std::int64_t rows_per_sample = rows.num_elements / samples_;
+    const std::int64_t rows_per_sample = rows.num_elements / activations_.num_samples(op.outputs.front());
     const auto num_rows = static_cast<double>(plan_.global_batch * rows_per_sample);
     builder_.emit(
         {.kernel = Kernel::sum_loss,
@@ -386,13 +463,14 @@ class StepLowering {
   }
 
   const Plan& plan_;
+  const LaidOutGraph& model_;
   const ModelGraph& graph_;
   std::span<const OperatorDecision> decisions_;
   Place place_;
   ProgramBuilder builder_;
   Groups groups_;
+  ReplicaGrids grids_;
   ParameterStates parameters_;
-  std::int64_t samples_;
   Activations activations_;
   OperatorLowering operators_;
   Gathering gathering_;
@@ -405,10 +483,15 @@ class StepLowering {
 
 Program lower(const Plan& plan, const ModelGraph& graph, int rank, const WorkspaceBytes& workspace_bytes) {
   verify(plan, graph);
-  const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
+  const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+  if (has_layouts(plan)) {
+    refuse_what_is_missing(plan, graph, decisions);
+    return StepLowering(plan, lay_out(plan, graph, decisions, rank), rank).run(workspace_bytes);
+  }
+  SplitModel split = split_operators(plan, graph, decisions);
   refuse_what_is_missing(plan, split.graph, split.decisions);
   refuse_what_is_not_quantized(plan, split.graph, split.decisions);
-  return StepLowering(plan, split.graph, split.decisions, rank).run(workspace_bytes);
+  return StepLowering(plan, replicated(plan, std::move(split), rank), rank).run(workspace_bytes);
 }
 
 }  // namespace strata

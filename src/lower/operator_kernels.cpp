@@ -34,6 +34,7 @@ KernelPair kernels_of(OperatorKind kind) {
     case OperatorKind::average_pool: return {Kernel::average_pool_forward, Kernel::average_pool_backward};
     case OperatorKind::batch_norm: return {Kernel::batch_norm_forward, Kernel::batch_norm_backward};
     case OperatorKind::cross_entropy: return {Kernel::cross_entropy, Kernel::none};
+    case OperatorKind::redistribute: break;  // a collective, and kernels around it
   }
   throw InternalError("no such operator kind");
 }
@@ -48,6 +49,12 @@ void copy_attributes(const Operator& op, std::initializer_list<std::string_view>
 
 }  // namespace
 
+void OperatorLowering::copy_runs(const Operator& op, Attributes& to) {
+  for (const Attributes::Entry& entry : op.attributes.entries()) {
+    if (entry.key == "run" || entry.key.starts_with("size") || entry.key.starts_with("stride")) to.set(entry);
+  }
+}
+
 Instruction OperatorLowering::kernel(Kernel kernel, const Operator& op, Phase phase) const {
   Instruction in{.kernel = kernel, .phase = phase, .micro_batch = activations.micro_batch(), .name = op.name};
   shape_attributes(op, in);
@@ -55,8 +62,7 @@ Instruction OperatorLowering::kernel(Kernel kernel, const Operator& op, Phase ph
 }
 
 std::int64_t OperatorLowering::rows(int tensor, std::int64_t width) const {
-  const std::int64_t elements =
-      activations.num_samples() * graph.tensors[static_cast<std::size_t>(tensor)].elements_per_sample();
+  const std::int64_t elements = activations.num_samples(tensor) * this->tensor(tensor).elements_per_sample();
   STRATA_INVARIANT(elements % width == 0, fmt::format("{} elements in rows of {}", elements, width));
   return elements / width;
 }
@@ -65,11 +71,12 @@ std::int64_t OperatorLowering::rows(int tensor, std::int64_t width) const {
 void OperatorLowering::shape_attributes(const Operator& op, Instruction& in) const {
   Attributes& a = in.attributes;
   const Attributes& of = op.attributes;
-  const auto& first_input = graph.tensors[static_cast<std::size_t>(op.inputs.front())];
-  const std::int64_t elements = activations.num_samples() * first_input.elements_per_sample();
+  const Tensor& first_input = tensor(op.inputs.front());
+  const std::int64_t samples = activations.num_samples(op.inputs.front());
+  const std::int64_t elements = samples * first_input.elements_per_sample();
   switch (op.kind) {
     case OperatorKind::embedding:
-      copy_attributes(op, {"width", "vocabulary", "first_column", "row"}, a);
+      copy_attributes(op, {"width", "vocabulary", "first_column", "row", "first_token", "table_rows"}, a);
       a.set("rows", elements);
       a.set("sequence", first_input.elements_per_sample());
       break;
@@ -85,9 +92,12 @@ void OperatorLowering::shape_attributes(const Operator& op, Instruction& in) con
     case OperatorKind::rotary:
     case OperatorKind::attention:
       copy_attributes(op, {"heads", "kv_heads", "head_dim", "theta", "causal", "dropout"}, a);
-      a.set("samples", activations.num_samples());
+      a.set("samples", samples);
       a.set("sequence", first_input.shape.front());
-      if (op.kind == OperatorKind::attention) a.set("first_sample", first_sample);
+      if (op.kind == OperatorKind::attention) {
+        a.set("first_sample", first_sample(op, of.real("dropout") > 0.0));
+        copy_attributes(op, {"first_head", "total_heads"}, a);
+      }
       break;
     case OperatorKind::swiglu:
       copy_attributes(op, {"width"}, a);
@@ -96,19 +106,25 @@ void OperatorLowering::shape_attributes(const Operator& op, Instruction& in) con
     case OperatorKind::gelu:
     case OperatorKind::relu:
     case OperatorKind::add: a.set("elements", elements); break;
-    case OperatorKind::dropout:
+    case OperatorKind::dropout: {
       copy_attributes(op, {"probability"}, a);
       a.set("elements", elements);
-      a.set("first_element", first_sample * first_input.elements_per_sample());
+      if (!of.has("first")) {
+        a.set("first_element", first_sample(op, true) * first_input.elements_per_sample());
+        break;
+      }
+      a.set("first_element", first_sample_of_all * of.integer("sample_elements") + of.integer("first"));
+      copy_runs(op, a);
       break;
+    }
     case OperatorKind::convolution:
       copy_attributes(op, {"in", "out", "kernel", "stride", "padding", "height", "width"}, a);
-      a.set("samples", activations.num_samples());
+      a.set("samples", samples);
       break;
     case OperatorKind::max_pool:
     case OperatorKind::average_pool:
       copy_attributes(op, {"channels", "kernel", "stride", "padding", "height", "width"}, a);
-      a.set("samples", activations.num_samples());
+      a.set("samples", samples);
       break;
     case OperatorKind::batch_norm:
       copy_attributes(op, {"channels", "epsilon"}, a);
@@ -117,14 +133,26 @@ void OperatorLowering::shape_attributes(const Operator& op, Instruction& in) con
     case OperatorKind::cross_entropy: {
       const std::int64_t classes = of.integer("classes");
       const std::int64_t num_rows = rows(op.inputs.front(), classes);
-      const std::int64_t rows_per_sample = num_rows / activations.num_samples();
+      const std::int64_t rows_per_sample = num_rows / samples;
       a.set("classes", classes);
       a.set("rows", num_rows);
       // The gradient of the mean over the global batch: sums over micro-batches and ranks need no further division.
       a.set("scale", 1.0 / static_cast<double>(plan.global_batch * rows_per_sample));
       break;
     }
+    case OperatorKind::redistribute: break;
   }
+}
+
+/// The global index of the rank's first sample. @param is_counted_from random numbers are: the others follow it.
+std::int64_t OperatorLowering::first_sample(const Operator& op, bool is_counted_from) const {
+  const StridedBlock& samples = model.samples[static_cast<std::size_t>(op.inputs.front())];
+  if (!samples.levels.empty() && is_counted_from) {
+    throw Unsupported(
+        fmt::format("plan `{}`: {}: dropout on samples of which a rank has runs of {} apart cannot be lowered",
+                    plan.strategy, op.name, samples.run));
+  }
+  return first_sample_of_all + samples.first;
 }
 
 /// A place for output @p index: over one of the inputs listed in @p may_reuse where nothing is lost, else a new buffer.
@@ -160,6 +188,12 @@ Activations::Destination OperatorLowering::input_gradient(const Operator& op, in
 }
 
 void OperatorLowering::forward(const Operator& op, Phase phase) {
+  if (op.kind == OperatorKind::redistribute) return redistribute_forward(op, phase);
+  if (const AxisSet over = split_over(op.inputs.front()); over != 0) {
+    if (op.kind == OperatorKind::layer_norm || op.kind == OperatorKind::rms_norm)
+      return split_norm_forward(op, over, phase);
+    if (op.kind == OperatorKind::cross_entropy) return split_cross_entropy(op, over, phase);
+  }
   Instruction in = kernel(kernels_of(op.kind).forward, op, phase);
   for (const int t : op.inputs) {
     in.inputs.push_back(activations.value(t));
@@ -198,6 +232,7 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
         in.outputs.push_back(output(op, static_cast<int>(i), {}));
       }
       break;
+    case OperatorKind::redistribute: break;
   }
   builder.emit(std::move(in));
 }
@@ -243,6 +278,11 @@ void OperatorLowering::emit_input_gradient(const Operator& op, int input, Instru
 void OperatorLowering::backward(const Operator& op) {
   if (op.kind == OperatorKind::cross_entropy || !activations.has_gradient(op.outputs.front())) {
     return;  // the loss wrote its gradient in forward; an output that nothing reads has none
+  }
+  if (op.kind == OperatorKind::redistribute) return redistribute_backward(op);
+  if (const AxisSet over = split_over(op.inputs.front());
+      over != 0 && (op.kind == OperatorKind::layer_norm || op.kind == OperatorKind::rms_norm)) {
+    return split_norm_backward(op, over);
   }
   const Activations::Taken dy = output_gradient(op);
   const int x = op.inputs.front();
@@ -314,7 +354,8 @@ void OperatorLowering::backward(const Operator& op) {
         }
       }
       break;
-    case OperatorKind::cross_entropy: break;
+    case OperatorKind::cross_entropy:
+    case OperatorKind::redistribute: break;
   }
 }
 

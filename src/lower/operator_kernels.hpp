@@ -7,7 +7,9 @@
 #include "ir/operator_splitting.hpp"
 #include "ir/plan.hpp"
 #include "lower/activations.hpp"
+#include "lower/axis_groups.hpp"
 #include "lower/builder.hpp"
+#include "lower/laid_out_graph.hpp"
 #include "lower/parameter_states.hpp"
 
 namespace strata {
@@ -15,11 +17,12 @@ namespace strata {
 /// Everything the expansion of an operator touches.
 struct OperatorLowering {
   const Plan& plan;
-  const ModelGraph& graph;
+  const LaidOutGraph& model;
+  const AxisGroups* groups;  ///< null: no operator is laid out
   ProgramBuilder& builder;
   Activations& activations;
   ParameterStates& parameters;
-  std::int64_t first_sample = 0;  ///< of this micro-batch on this rank, in the step's global batch
+  std::int64_t first_sample_of_all = 0;  ///< of this micro-batch, in the step's global batch
   bool last_micro_batch = true;
   Activations::Destination slices_gradient{};  ///< of the input of the operator whose slices are going backward
 
@@ -28,6 +31,25 @@ struct OperatorLowering {
   void backward(const Operator& op);
 
  private:
+  const ModelGraph& graph() const { return model.graph; }
+  const Tensor& tensor(int t) const { return model.graph.tensors[static_cast<std::size_t>(t)]; }
+  /// The attributes of runs of neighbours, see the kernel `permute`.
+  static void copy_runs(const Operator& op, Attributes& to);
+  std::int64_t first_sample(const Operator& op, bool is_counted_from) const;
+  // Operators whose rows are split over ranks: split_rows.cpp.
+  AxisSet split_over(int tensor) const;
+  Operand exchanged(const Operator& op, const Operand& partial, AxisSet over, Phase phase);
+  Operand partial_rows(const Operator& op, std::int64_t num_rows, std::int64_t width);
+  void split_norm_forward(const Operator& op, AxisSet over, Phase phase);
+  void split_norm_backward(const Operator& op, AxisSet over);
+  void split_cross_entropy(const Operator& op, AxisSet over, Phase phase);
+  // Changes of layout: redistribution.cpp.
+  void redistribute_forward(const Operator& op, Phase phase);
+  void redistribute_backward(const Operator& op);
+  Operand permuted(const Operator& op, const Operand& from, const Permutation& permutation, const Operand* into,
+                   Phase phase);
+  void redistribute(const Operator& op, const Operand& from, const Operand& to, const Redistribution& step,
+                    Phase phase);
   Instruction kernel(Kernel kernel, const Operator& op, Phase phase) const;
   void shape_attributes(const Operator& op, Instruction& in) const;
   Operand output(const Operator& op, int index, std::initializer_list<int> may_reuse);

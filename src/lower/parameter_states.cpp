@@ -12,13 +12,13 @@
 namespace strata {
 
 ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
-                                 std::vector<ParameterShard> shards, int rank, ProgramBuilder& builder,
-                                 ParameterGroups groups)
+                                 std::vector<ParameterShard> shards, const ReplicaGrids& grids, ProgramBuilder& builder,
+                                 const ParameterGroups& groups)
     : plan_(plan),
       graph_(graph),
       shards_(std::move(shards)),
       builder_(builder),
-      groups_(plan, shards_, rank, groups.data, builder),
+      groups_(plan, shards_, grids, groups.data, builder),
       operators_(operators),
       stages_(groups.stages),
       quantized_(plan.quantization, builder),
@@ -44,7 +44,7 @@ std::vector<ParameterStates::Owned> ParameterStates::make_owned(std::span<const 
                                   .persistent = true,
                                   .parameter = is_master ? parameter.whole() : "",
                                   .parameter_begin = piece.begin,
-                                  .columns = parameter.columns});
+                                  .block = parameter.block});
     };
     Owned& owned = all[p];
     owned.weight = add("", s.held, plan_.dtypes.compute, Category::parameter, !mixed());

@@ -30,7 +30,7 @@ namespace strata {
 
 /// Whom a rank shares parameters with: groups of its Program, -1: nobody.
 struct ParameterGroups {
-  int data = -1;                 ///< the replicas of this rank's stage
+  std::vector<int> data;         ///< by grid: the replicas
   int stages = -1;               ///< a rank of each stage: together they hold every parameter
   std::map<int, Copies> copies;  ///< by parameter
 };
@@ -39,7 +39,8 @@ class ParameterStates {
  public:
   /// @param operators of this rank's stage.
   ParameterStates(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
-                  std::vector<ParameterShard> shards, int rank, ProgramBuilder& builder, ParameterGroups groups);
+                  std::vector<ParameterShard> shards, const ReplicaGrids& grids, ProgramBuilder& builder,
+                  const ParameterGroups& groups);
 
   /// Prologue: initial values by global index, zero states.
   void initialize();

@@ -15,6 +15,7 @@
 #include "ir/operator_splitting.hpp"
 #include "ir/program.hpp"
 #include "ir/shards.hpp"
+#include "lower/laid_out_graph.hpp"
 
 namespace strata {
 namespace {
@@ -167,6 +168,7 @@ std::vector<int> coordinates_off_data(const Mesh& mesh, int rank) {
 }  // namespace
 
 std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
+  if (has_layouts(plan)) return rank_classes(plan, graph).representatives;
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const std::vector<std::size_t> order = in_backward_order(split.graph);
   const std::vector<StateFactors> states = different_states(plan.mesh, split);
@@ -199,23 +201,60 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
   return {ranks.begin(), ranks.end()};
 }
 
-RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<const int> leaf_of_node) {
-  const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
-  const bool has_shards =
-      std::ranges::any_of(split.decisions, [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); });
+namespace {
+
+/// What tells a rank's class from others where operators are laid out: where it is the first that adds what stands
+/// beside a sum, and the sizes of its shards; and under how many leaf switches its groups are.
+std::string signature(const Plan& plan, const LaidOutGraph& model, std::span<const int> leaf_of_node, int rank) {
+  const AtomicAxes axes(plan.mesh);
+  std::string text;
+  for (const AxisSet set : model.led) text += axes.index(set, rank) == 0 ? '0' : '+';
+  for (const ParameterShard& shard : shards_of(plan, model.graph, model.decisions, grids_of(plan, model, rank))) {
+    if (shard.is_sharded()) text += fmt::format("{}/{},", shard.held.size, shard.updated.size);
+  }
+  if (leaf_of_node.empty()) return text;
+  std::set<AxisSet> sets(model.replicas.begin(), model.replicas.end());
+  for (const Redistribution& step : model.steps) sets.insert(step.axes);
+  for (const AxisSet set : sets) {
+    std::set<int> leaves;
+    for (const int member : axes.group(set, rank)) {
+      leaves.insert(leaf_of_node[static_cast<std::size_t>(member / plan.mesh.ranks_per_node)]);
+    }
+    text += fmt::format("|{}", leaves.size());
+  }
+  return text;
+}
+
+RankClasses classes_of(int num_ranks, const std::function<std::string(int)>& signature_of) {
   RankClasses classes;
   std::map<std::string, int> known;
-  const std::vector<StateFactors> states = different_states(plan.mesh, split);
-  for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
-    std::string text = signature(plan, rank);
-    if (has_shards) text += shard_sizes(plan, split.graph, split.decisions, rank);
-    if (!leaf_of_node.empty()) text += leaves_of_neighbours(plan.mesh, leaf_of_node, rank);
-    if (has_shards && !leaf_of_node.empty()) text += leaves(plan, states, leaf_of_node, rank);
-    const auto [found, is_new] = known.try_emplace(std::move(text), static_cast<int>(classes.representatives.size()));
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const auto [found, is_new] =
+        known.try_emplace(signature_of(rank), static_cast<int>(classes.representatives.size()));
     if (is_new) classes.representatives.push_back(rank);
     classes.class_of_rank.push_back(found->second);
   }
   return classes;
+}
+
+}  // namespace
+
+RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<const int> leaf_of_node) {
+  if (has_layouts(plan)) {
+    const LaidOutGraph model = lay_out(plan, graph, resolve(plan, graph), 0);  // the first of every group
+    return classes_of(plan.mesh.num_ranks(), [&](int rank) { return signature(plan, model, leaf_of_node, rank); });
+  }
+  const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
+  const bool has_shards =
+      std::ranges::any_of(split.decisions, [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); });
+  const std::vector<StateFactors> states = different_states(plan.mesh, split);
+  return classes_of(plan.mesh.num_ranks(), [&](int rank) {
+    std::string text = signature(plan, rank);
+    if (has_shards) text += shard_sizes(plan, split.graph, split.decisions, rank);
+    if (!leaf_of_node.empty()) text += leaves_of_neighbours(plan.mesh, leaf_of_node, rank);
+    if (has_shards && !leaf_of_node.empty()) text += leaves(plan, states, leaf_of_node, rank);
+    return text;
+  });
 }
 
 }  // namespace strata

@@ -2,38 +2,42 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace strata {
 
-ShardGroups::ShardGroups(const Plan& plan, std::span<const ParameterShard> shards, int rank, int data,
-                         ProgramBuilder& builder) {
-  const Mesh& mesh = plan.mesh;
-  const Factor all = whole_grid(mesh);
+ShardGroups::ShardGroups(const Plan& plan, std::span<const ParameterShard> shards, const ReplicaGrids& grids,
+                         std::span<const int> data, ProgramBuilder& builder) {
   constexpr Factor one{};
-  std::map<std::vector<int>, int> known;
   // As its members stand in it: where nodes stand in another order on the grid, shards are another group's.
-  if (data >= 0) known[group_along(mesh, "data", rank)] = data;
-  const auto group = [&](const Factor& outer, const Factor& inner) {
-    std::vector<int> ranks = ranks_between(mesh, outer, inner, rank);
-    if (ranks.size() == 1) return -1;
-    const auto [at, is_new] = known.try_emplace(ranks, -1);
-    if (is_new) {
-      at->second = builder.add_group({fmt::format("{}/{}", to_string(outer), to_string(inner)), std::move(ranks)});
-    }
-    return at->second;
-  };
-  std::vector<StateFactors> states;
-  for (const ParameterShard& shard : shards) {
+  std::map<std::vector<int>, int> known;
+  for (const int g : data) {
+    if (g >= 0) known[builder.group(g).ranks] = g;
+  }
+  std::vector<std::pair<int, StateFactors>> states;  // with the grid
+  for (std::size_t p = 0; p < shards.size(); ++p) {
+    const ParameterShard& shard = shards[p];
     const StateFactors& f = shard.factors;
-    std::size_t s = 0;
-    while (s < states.size() && states[s] != f) ++s;
+    const int index = grids.index_of(p);
+    const ReplicaGrid& grid = grids.of(p);
+    const Factor all = grid.size();
+    const auto group = [&](const Factor& outer, const Factor& inner) {
+      std::vector<int> ranks = grid.between(outer, inner);
+      if (ranks.size() == 1) return -1;
+      const auto [at, is_new] = known.try_emplace(ranks, -1);
+      if (is_new) {
+        at->second = builder.add_group({fmt::format("{}/{}", to_string(outer), to_string(inner)), std::move(ranks)});
+      }
+      return at->second;
+    };
+    const std::size_t s = static_cast<std::size_t>(std::ranges::find(states, std::pair(index, f)) - states.begin());
     set_of_.push_back(static_cast<int>(s));
     if (s < states.size()) continue;
-    states.push_back(f);
+    states.emplace_back(index, f);
     Set set;
     if (!shard.is_sharded()) {
-      set.replicas = set.owners = data;
+      set.replicas = set.owners = data[static_cast<std::size_t>(index)];
       sets_.push_back(set);
       continue;
     }
@@ -47,14 +51,14 @@ ShardGroups::ShardGroups(const Plan& plan, std::span<const ParameterShard> shard
     set.owners = group(all, f.os);
     set.optimizer = group(f.os, one);
     set.num_parameter = f.p.total();
-    set.parameter_index = index_between(mesh, f.p, one, rank);
+    set.parameter_index = grid.index(f.p, one);
     set.num_spread = f.os.total() / f.p.total();
-    set.spread_index = index_between(mesh, f.os, f.p, rank);
+    set.spread_index = grid.index(f.os, f.p);
     if (f.p_backward && set.parameter >= 0) {
       set.has_secondary = true;
       set.secondary = group(*f.p_backward, one);
       set.num_secondary = f.p_backward->total();
-      set.secondary_index = index_between(mesh, *f.p_backward, one, rank);
+      set.secondary_index = grid.index(*f.p_backward, one);
     }
     sets_.push_back(set);
   }

@@ -32,9 +32,10 @@ class ShardGroups {
     int num_secondary = 1, secondary_index = 0;
   };
 
-  /// Adds groups to the Program, in the order of the parameters: the same on all ranks. @param data the group of all
-  /// replicas, which there is already; -1: there is one rank.
-  ShardGroups(const Plan& plan, std::span<const ParameterShard> shards, int rank, int data, ProgramBuilder& builder);
+  /// Adds groups to the Program, in the order of the parameters: the same on all ranks. @param data by grid the group
+  /// of all replicas, which there is already; -1: there is one rank.
+  ShardGroups(const Plan& plan, std::span<const ParameterShard> shards, const ReplicaGrids& grids,
+              std::span<const int> data, ProgramBuilder& builder);
 
   const Set& of(int parameter) const {
     return sets_[static_cast<std::size_t>(set_of_[static_cast<std::size_t>(parameter)])];

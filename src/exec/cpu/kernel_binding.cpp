@@ -16,11 +16,13 @@
 #include "exec/cpu/kernels/layer_norm.hpp"
 #include "exec/cpu/kernels/linear.hpp"
 #include "exec/cpu/kernels/optimizer.hpp"
+#include "exec/cpu/kernels/permute.hpp"
 #include "exec/cpu/kernels/pooling.hpp"
 #include "exec/cpu/kernels/quantize.hpp"
 #include "exec/cpu/kernels/residual.hpp"
 #include "exec/cpu/kernels/rms_norm.hpp"
 #include "exec/cpu/kernels/rotary.hpp"
+#include "exec/cpu/kernels/split_rows.hpp"
 #include "ir/model_graph.hpp"
 
 namespace strata::cpu {
@@ -57,9 +59,9 @@ BoundKernel bind_initialize(const Arguments& a, std::uint64_t seed) {
   const Buffer& buffer = a.output_buffer(0);
   const std::int64_t first = buffer.parameter_begin + a.instruction().outputs[0].begin;
   // Element i of the parameter has its value wherever it is held.
-  const auto runs = [first, n = a.output_elements(0), columns = buffer.columns, dtype = buffer.dtype,
+  const auto runs = [first, n = a.output_elements(0), block = buffer.block, dtype = buffer.dtype,
                      y = a.output(0)](const auto& fill_run) {
-    columns.for_runs(first, n, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+    block.for_runs(first, n, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
       fill_run(y + at * size_of(dtype), count, static_cast<std::uint64_t>(in_whole));
     });
   };
@@ -130,16 +132,60 @@ BoundKernel bind_quantized(const Arguments& a) {
           add = a.accumulates(0)](const StepContext&) { dequantize(d, pieces, packed, y, add); };
 }
 
-BoundKernel bind_dropout(const Arguments& a, std::uint64_t seed) {
+/// What tensor layouts bring with them.
+BoundKernel bind_laid_out(const Arguments& a, const KernelDims& s) {
+  const auto in0 = a.input(0);
+  const auto in1 = a.input(1);
+  const auto in2 = a.input(2);
+  const auto in3 = a.input(3);
+  const auto out0 = a.output(0);
+  switch (a.instruction().kernel) {
+    case Kernel::permute: return [=, d = s.permute()](const StepContext&) { permute(d, in0, out0); };
+    case Kernel::norm_partial:
+      return [=, d = s.split_norm(), partial = a.output_as<float>(0)](const StepContext&) {
+        norm_partial(d, in0, partial);
+      };
+    case Kernel::norm_apply:
+      return [=, d = s.split_norm(), all = a.input_as<float>(1), statistics = a.output_as<float>(1)](
+                 const StepContext&) { norm_apply(d, in0, all, in2, in3, out0, statistics); };
+    case Kernel::norm_backward_partial:
+      return [=, d = s.split_norm(), statistics = a.input_as<float>(3), partial = a.output_as<float>(0),
+              dweight = a.output(1), dbias = a.output(2), add = s.accumulates_parameters(1, a.num_outputs()),
+              workspace = a.workspace()](const StepContext&) {
+        norm_backward_partial(d, in0, in1, in2, statistics, partial, dweight, dbias, add, workspace);
+      };
+    case Kernel::norm_backward_apply:
+      return [=, d = s.split_norm(), statistics = a.input_as<float>(3), all = a.input_as<float>(4),
+              add = a.accumulates(0)](const StepContext&) {
+        norm_backward_apply(d, in0, in1, in2, statistics, all, out0, add);
+      };
+    case Kernel::cross_entropy_partial:
+      return [=, d = s.split_cross_entropy(), targets = a.input_as<std::int32_t>(1),
+              partial = a.output_as<float>(0)](const StepContext&) { cross_entropy_partial(d, in0, targets, partial); };
+    case Kernel::cross_entropy_apply:
+      STRATA_INVARIANT(a.input(0) == a.output(1), "the gradient stands where the logits were");
+      return [=, d = s.split_cross_entropy(), logits = a.output(1), targets = a.input_as<std::int32_t>(1),
+              all = a.input_as<float>(2), loss = a.output_as<float>(0), scale = s.real("scale")](const StepContext&) {
+        cross_entropy_apply(d, logits, targets, all, scale, loss);
+      };
+    default: throw InternalError("no such kernel");
+  }
+}
+
+BoundKernel bind_dropout(const Arguments& a, const KernelDims& s, std::uint64_t seed) {
   const auto call = a.instruction().kernel == Kernel::dropout_forward ? dropout_forward : dropout_backward;
   const std::uint64_t stream = stream_of(a.instruction().name);
-  Dropout dropout{.probability = static_cast<float>(a.real("probability")),
-                  .stream = {},
-                  .first_element = static_cast<std::uint64_t>(a.integer("first_element"))};
-  return [=, x = a.input(0), y = a.output(0), dtype = a.input_dtype(0),
-          n = a.output_elements(0)](const StepContext& c) mutable {
-    dropout.stream = random_stream(seed, stream, c.step);
-    call(dtype, x, y, n, dropout);
+  const Dropout dropout{.probability = static_cast<float>(a.real("probability")),
+                        .stream = {},
+                        .first_element = static_cast<std::uint64_t>(a.integer("first_element"))};
+  return [=, x = a.input(0), y = a.output(0), dtype = a.input_dtype(0), d = s.permute()](const StepContext& c) {
+    Dropout part = dropout;
+    part.stream = random_stream(seed, stream, c.step);
+    for (std::int64_t r = 0; r * d.run < d.elements; ++r) {
+      part.first_element = dropout.first_element + static_cast<std::uint64_t>(d.begin_of(r));
+      const std::int64_t at = r * d.run * size_of(dtype);
+      call(dtype, x + at, y + at, d.run, part);
+    }
   };
 }
 
@@ -345,8 +391,15 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource&
     case Kernel::adam: return bind_optimizer(a);
     case Kernel::quantize:
     case Kernel::dequantize: return bind_quantized(a);
+    case Kernel::permute:
+    case Kernel::norm_partial:
+    case Kernel::norm_apply:
+    case Kernel::norm_backward_partial:
+    case Kernel::norm_backward_apply:
+    case Kernel::cross_entropy_partial:
+    case Kernel::cross_entropy_apply: return bind_laid_out(a, shape);
     case Kernel::dropout_forward:
-    case Kernel::dropout_backward: return bind_dropout(a, seed);
+    case Kernel::dropout_backward: return bind_dropout(a, shape, seed);
     case Kernel::rotary_forward:
     case Kernel::rotary_backward:
     case Kernel::attention_forward:
@@ -405,6 +458,7 @@ std::int64_t workspace_bytes(const Program& program, const Instruction& in) {
     case Kernel::rms_norm_backward: return rms_norm_backward_workspace_bytes(s.rms_norm());
     case Kernel::batch_norm_forward:
     case Kernel::batch_norm_backward: return batch_norm_workspace_bytes(s.batch_norm());
+    case Kernel::norm_backward_partial: return norm_backward_partial_workspace_bytes(s.split_norm());
     case Kernel::embedding_backward: return embedding_backward_workspace_bytes(s.embedding());
     case Kernel::attention_forward: return attention_forward_workspace_bytes(s.attention());
     case Kernel::attention_backward: return attention_backward_workspace_bytes(s.attention());

@@ -87,8 +87,8 @@ BoundKernel bind_initialize(const Arguments& a, std::uint64_t seed) {
   const auto y = a.output(0);
   const DType dtype = buffer.dtype;
   // Element i of the parameter has its value wherever it is held.
-  const auto runs = [=, columns = buffer.columns](const auto& fill_run) {
-    columns.for_runs(first, n, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+  const auto runs = [=, block = buffer.block](const auto& fill_run) {
+    block.for_runs(first, n, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
       fill_run(y + at * size_of(dtype), count, static_cast<std::uint64_t>(in_whole));
     });
   };
@@ -310,6 +310,9 @@ BoundKernel bind_elementwise(const Program& program, const Arguments& a) {
 
 BoundKernel bind_dropout(const Arguments& a, std::uint64_t seed) {
   const std::uint64_t operator_stream = stream_of(a.instruction().name);
+  if (a.instruction().attributes.has("run")) {
+    throw Unsupported(a.instruction().name + ": the CUDA executor has no dropout of features that are split");
+  }
   return [=, x = a.input(0), y = a.output(0), dtype = a.input_dtype(0), n = a.output_elements(0),
           probability = static_cast<float>(a.real("probability")),
           first = static_cast<std::uint64_t>(a.integer("first_element"))](const StepContext& c, cudaStream_t stream) {
@@ -399,6 +402,14 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
     case Kernel::quantize:
     case Kernel::dequantize:
       throw Unsupported(a.instruction().name + ": the CUDA executor has no quantised communication");
+    case Kernel::permute:
+    case Kernel::norm_partial:
+    case Kernel::norm_apply:
+    case Kernel::norm_backward_partial:
+    case Kernel::norm_backward_apply:
+    case Kernel::cross_entropy_partial:
+    case Kernel::cross_entropy_apply:
+      throw Unsupported(a.instruction().name + ": the CUDA executor has no kernels for tensor layouts");
     case Kernel::load_tokens:
     case Kernel::load_images:
     case Kernel::load_targets: return bind_load(a, context.inputs);

@@ -36,6 +36,7 @@ Kernels kernels_of(OperatorKind kind) {
     case OperatorKind::average_pool: return {average_pool_forward, {average_pool_backward}};
     case OperatorKind::batch_norm: return {batch_norm_forward, {batch_norm_backward}};
     case OperatorKind::cross_entropy: return {cross_entropy, {}};
+    case OperatorKind::redistribute: break;  // in no model
   }
   return {none, {}};
 }
@@ -68,6 +69,7 @@ void set_sizes(const ModelGraph& graph, const Operator& op, std::int64_t samples
     case OperatorKind::convolution:
     case OperatorKind::max_pool:
     case OperatorKind::average_pool: a.set("samples", samples); break;
+    case OperatorKind::redistribute: break;
   }
 }
 

@@ -164,7 +164,7 @@ inline void set_weights(const Training& training, const Program& program, Execut
     const auto parameter = std::ranges::find(training.graph.parameters, weight.parameter, &Parameter::name);
     std::vector<float> whole(static_cast<std::size_t>(parameter->num_elements()));
     training.initial(weight.parameter, whole);
-    buffer.columns.for_runs(
+    buffer.block.for_runs(
         buffer.parameter_begin, buffer.num_elements, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
           executor.write(weight.buffer, at,
                          std::span(whole).subspan(static_cast<std::size_t>(in_whole), static_cast<std::size_t>(count)));
@@ -196,7 +196,7 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
         whole.assign(static_cast<std::size_t>(parameter->num_elements()), std::numeric_limits<float>::quiet_NaN());
       }
       const auto for_runs = [&](const auto& body) {
-        buffer.columns.for_runs(buffer.parameter_begin, buffer.num_elements, body);
+        buffer.block.for_runs(buffer.parameter_begin, buffer.num_elements, body);
       };
       for_runs([&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
         std::copy_n(values.begin() + at, count, whole.begin() + in_whole);

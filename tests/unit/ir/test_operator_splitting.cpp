@@ -44,30 +44,6 @@ TEST(SliceColumns, CoverAllColumnsAsEvenlyAsTheyCan) {
   }
 }
 
-TEST(ColumnBlock, RunsAreTheElementsInTheirPlaces) {
-  const ColumnBlock block{.first = 3, .size = 4, .row = 10};
-  for (std::int64_t begin = 0; begin <= 20; ++begin) {
-    for (std::int64_t n = 0; begin + n <= 20; ++n) {
-      std::int64_t next = 0;
-      block.for_runs(begin, n, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
-        EXPECT_EQ(at, next);
-        EXPECT_GT(count, 0);
-        for (std::int64_t i = 0; i < count; ++i) {
-          const std::int64_t element = begin + at + i;
-          EXPECT_EQ(in_whole + i, element / 4 * 10 + 3 + element % 4);
-          EXPECT_EQ(block.in_whole(element), in_whole + i);
-        }
-        next += count;
-      });
-      EXPECT_EQ(next, n);
-    }
-  }
-  const ColumnBlock whole;
-  whole.for_runs(5, 7, [](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
-    EXPECT_THAT((std::vector{in_whole, at, count}), ElementsAre(5, 0, 7));
-  });
-}
-
 /// embedding (table and positions) and a head tied to it around two blocks of norm, linear with bias, relu.
 ModelGraph tied_graph() {
   ModelGraph graph;
@@ -155,7 +131,7 @@ TEST(OperatorSplitting, ASliceIsAnOperatorWithItsColumnsAndItsMode) {
     EXPECT_EQ(weight.name, "block[1].fc.weight/slice[" + std::to_string(s) + "]");
     EXPECT_EQ(weight.whole(), "block[1].fc.weight");
     EXPECT_EQ(weight.shape, (std::vector<std::int64_t>{10, sizes[s]}));
-    EXPECT_EQ(weight.columns, *columns_of(op));
+    EXPECT_EQ(weight.block, strided(*columns_of(op)));
     EXPECT_EQ(state_of(plan.mesh, model.decisions[5 + s], weight), modes[s]);
     if (s == 0) {
       const Parameter& bias = model.graph.parameters[static_cast<std::size_t>(op.parameters[1])];

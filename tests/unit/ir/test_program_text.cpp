@@ -23,7 +23,7 @@ Program everything() {
   w.versions = 2;
   w.parameter = "block[0].attn.qkv.weight";
   w.parameter_begin = 1 << 20;
-  w.columns = {.first = 20, .size = 10, .row = 40};
+  w.block = {.first = 20, .run = 10, .levels = {{3, 40}, {2, 400}}};
   for (int c = 0; c < num_categories; ++c) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::i32, DType::u8}) {
       draft.buffer(fmt::format("b{}", c), 7 + c, c % 2 == 0, dtype, static_cast<Category>(c));
@@ -93,9 +93,9 @@ TEST(ProgramText, EveryFieldIsInTheText) {
   differs("offset_bytes", [](Program& p) { p.buffers[1].offset_bytes = 640; });
   differs("parameter", [](Program& p) { p.buffers[1].parameter = "w"; });
   differs("parameter_begin", [](Program& p) { p.buffers[0].parameter_begin = 0; });
-  differs("first column", [](Program& p) { p.buffers[0].columns.first = 0; });
-  differs("columns", [](Program& p) { p.buffers[0].columns = {}; });
-  differs("columns of a weight that is no master", [](Program& p) { p.buffers[1].columns = {1, 2, 3}; });
+  differs("first element of a block", [](Program& p) { p.buffers[0].block.first = 0; });
+  differs("block", [](Program& p) { p.buffers[0].block = {}; });
+  differs("block of a weight that is no master", [](Program& p) { p.buffers[1].block = {1, 2, {{1, 3}}}; });
   differs("kernel", [](Program& p) { p.body[0].kernel = Kernel::copy; });
   differs("stream", [](Program& p) { p.body[0].stream = 1 - p.body[0].stream; });
   differs("phase", [](Program& p) { p.body[0].phase = Phase::metrics; });

@@ -1,0 +1,38 @@
+#pragma once
+
+/// @file
+/// Norms and cross-entropy of rows whose features are split over ranks: what a rank makes of its part, and how the
+/// parts of all are combined. Tensors are row-major and contiguous. `partial` and `all` are f32: [rows, 2] or [rows,
+/// 3], and such a matrix a rank, one after the other.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "exec/kernel_dims.hpp"
+
+namespace strata::cpu {
+
+/// Mean of a row's part and its squared deviations from it; rms: 0 and its squares.
+void norm_partial(const SplitNormDims& dims, const void* x, float* partial);
+/// @p statistics as layer_norm_forward's [rows, 2] or rms_norm_forward's [rows]. @p bias null where rms.
+void norm_apply(const SplitNormDims& dims, const void* x, const float* all, const void* weight, const void* bias,
+                void* y, float* statistics);
+
+std::int64_t norm_backward_partial_workspace_bytes(const SplitNormDims& dims);
+/// The sums over a row's part of dy·weight and of dy·weight·(normalised x), and this rank's dweight and dbias (null
+/// where rms).
+void norm_backward_partial(const SplitNormDims& dims, const void* dy, const void* x, const void* weight,
+                           const float* statistics, float* partial, void* dweight, void* dbias, bool accumulate,
+                           std::span<std::byte> workspace);
+void norm_backward_apply(const SplitNormDims& dims, const void* dy, const void* x, const void* weight,
+                         const float* statistics, const float* all, void* dx, bool accumulate);
+
+/// Maximum of a row's part, sum of exponentials above it, and the logit of the target where it is here, else 0.
+void cross_entropy_partial(const SplitCrossEntropyDims& dims, const void* logits, const std::int32_t* targets,
+                           float* partial);
+/// loss[rows], and the gradient times @p scale in the place of the logits; see cross_entropy_gradient().
+void cross_entropy_apply(const SplitCrossEntropyDims& dims, void* logits, const std::int32_t* targets, const float* all,
+                         float scale, float* loss);
+
+}  // namespace strata::cpu

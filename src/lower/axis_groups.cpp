@@ -1,0 +1,33 @@
+#include "lower/axis_groups.hpp"
+
+#include <fmt/core.h>
+
+#include <set>
+
+#include "base/error.hpp"
+
+namespace strata {
+
+AxisGroups::AxisGroups(const AtomicAxes& axes, const LaidOutGraph& model, int rank, ProgramBuilder& builder)
+    : all_(axes.all()) {
+  std::set<AxisSet> sets = {all_};
+  for (const Redistribution& step : model.steps) sets.insert(step.axes);
+  for (const TensorLayout& layout : model.layouts) sets.insert(layout.features);
+  sets.insert(model.replicas.begin(), model.replicas.end());
+  for (const AxisSet set : sets) {
+    std::vector<int> ranks = axes.group(set, rank);
+    if (ranks.size() == 1) {
+      groups_[set] = -1;
+      continue;
+    }
+    groups_[set] = builder.add_group({set == all_ ? "all" : fmt::format("axes[{:x}]", set), std::move(ranks)});
+  }
+}
+
+int AxisGroups::of(AxisSet axes) const {
+  const auto found = groups_.find(axes);
+  STRATA_INVARIANT(found != groups_.end(), fmt::format("no group over the axes {:x}", axes));
+  return found->second;
+}
+
+}  // namespace strata

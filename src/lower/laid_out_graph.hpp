@@ -1,0 +1,73 @@
+#pragma once
+
+/// @file
+/// Tensor layouts of a plan → the model as one rank sees it: operators with this rank's sizes, and redistributions
+/// between them (AutoDDL sec. 4.3). A rewriting of the graph, as operator splitting is: what stands behind lowers it
+/// like any other.
+///
+/// Matrix products (linear, embedding) have the layout that the plan gives them. Their results are scattered at once:
+/// every tensor between two of them is split and nothing else, (S0:p0, S1:p1·p2). Other operators take the layout of
+/// what they read. The next product's input comes by an exchange where p0 changes, then by a gather over its p1. Where
+/// p0 changes and p1 = p2' the exchange is spared: partial sums are scattered along samples, (S0:p0·p2, S1:p1), and
+/// gathered along samples; that takes two products with elementwise operators alone between them.
+/// Convolutions and what else works on images is data parallel.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/collective.hpp"
+#include "ir/model_graph.hpp"
+#include "ir/plan.hpp"
+#include "ir/shards.hpp"
+#include "ir/tensor_layout.hpp"
+
+namespace strata {
+
+/// Dims of a source, the outermost first, and where each stands in the result: `order[i]` is the source's dim. Of a dim
+/// that is not in the result one index is taken.
+struct Permutation {
+  std::vector<std::int64_t> sizes;
+  std::vector<int> order;
+  std::int64_t first = 0;  ///< element of the source at which the result begins
+  bool is_identity() const;
+  Permutation inverse() const;
+};
+
+/// One collective that changes a layout, with what has to be reordered before and after it. Backward takes it the other
+/// way round.
+struct Redistribution {
+  Collective collective = Collective::all_gather;  ///< all_gather | reduce_scatter | all_to_all
+  AxisSet axes = 0;                                ///< over which ranks; none: a rank takes its part of what it holds
+  Permutation pack;                                ///< of what this rank holds; empty: as it is
+  Permutation unpack;                              ///< of what the collective leaves
+};
+
+struct LaidOutGraph {
+  /// Shapes, sizes of operators and parameters of this rank; redistributions have the attribute `step`.
+  ModelGraph graph;
+  std::vector<OperatorDecision> decisions;  ///< by operator
+  std::vector<TensorLayout> layouts;        ///< by tensor
+  std::vector<std::int64_t> num_samples;    ///< by tensor: of one micro-batch, on this rank
+  std::vector<StridedBlock> samples;        ///< by tensor: which of the micro-batch's
+  std::vector<AxisSet> replicas;            ///< by parameter: over which axes it has copies
+  std::vector<Redistribution> steps;        ///< by attribute `step`
+  /// Sets of axes along which the ranks differ in what they do: only the first of such a group adds what stands beside
+  /// a sum, a bias or a loss.
+  std::vector<AxisSet> led;
+};
+
+/// True where operators are laid out by rules instead of by the axes of the mesh.
+bool has_layouts(const Plan& plan);
+
+/// @param decisions of the plan, by operator of @p graph.
+/// @throws Unsupported naming the operator, with the numbers: sizes that the degrees do not divide, a layout that an
+/// operator cannot have, tied weights whose uses hold different parts.
+LaidOutGraph lay_out(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions, int rank);
+
+/// Different sets of axes over which parameters have copies, in the order of parameters.
+std::vector<AxisSet> sets_of_replicas(const LaidOutGraph& model);
+/// The grids of ranks that share parameters: all ranks, or, where operators are laid out, sets_of_replicas() in turn.
+ReplicaGrids grids_of(const Plan& plan, const LaidOutGraph& model, int rank);
+
+}  // namespace strata

@@ -1,0 +1,254 @@
+/// @file
+/// Tensor layouts train what one rank trains: every degree of every layer on exact inputs with ==, real models within
+/// rounding, with accumulation, recomputation, bf16 and sharded states.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "base/error.hpp"
+#include "ir/tensor_layout.hpp"
+#include "mpi/exec/expect_same.hpp"
+#include "mpi/exec/networks.hpp"
+
+namespace strata {
+namespace {
+
+std::string in_words(const Layout& layout) {
+  return fmt::format("({}, {}, {})", to_string(layout.p0), to_string(layout.p1), to_string(layout.p2));
+}
+
+class Layouts : public testing::Test {
+ protected:
+  comm::World world;
+  comm::Engine engine{world, {.watchdog_seconds = 60}};
+  int size() const { return world.size(); }
+  /// Two nodes where they come out even.
+  Mesh mesh() const {
+    const int nodes = size() % 4 == 0 ? 2 : 1;
+    return {.nodes = nodes, .ranks_per_node = size() / nodes, .axes = {}};
+  }
+
+  /// All degrees of a linear on this mesh.
+  std::vector<Layout> all_layouts() const {
+    const auto divisors_in_three = [](int n) {
+      std::vector<std::array<int, 3>> all;
+      for (int a = 1; a <= n; ++a) {
+        for (int b = 1; n % a == 0 && b <= n / a; ++b) {
+          if (n / a % b == 0) all.push_back({a, b, n / a / b});
+        }
+      }
+      return all;
+    };
+    std::vector<Layout> layouts;
+    for (const auto& in_node : divisors_in_three(mesh().ranks_per_node)) {
+      for (const auto& nodes : divisors_in_three(mesh().nodes)) {
+        layouts.push_back({.p0 = {in_node[0], nodes[0]}, .p1 = {in_node[1], nodes[1]}, .p2 = {in_node[2], nodes[2]}});
+      }
+    }
+    return layouts;
+  }
+
+  Plan laid_out(const Training& training, std::vector<OperatorRule> rules) const {
+    Plan plan = training.plan;
+    plan.strategy = "autoddl";
+    plan.mesh = mesh();
+    plan.operators = std::move(rules);
+    return plan;
+  }
+
+  Trained alone(const Training& training) { return train(training, "single", 1, world, engine); }
+};
+
+/// Sizes that all degrees of 8 ranks divide; 1 / classes is a power of two.
+Training exact_for_layouts(int micro_batches) {
+  const std::vector<std::int64_t> widths = {16, 32, 48, 8};
+  Training training{.graph = build_model({.name = "mlp", .widths = widths}), .plan = sgd(8 * micro_batches)};
+  training.plan.schedule.micro_batches = micro_batches;
+  training.classes = 8;
+  training.dyadic = true;
+  training.initial = [widths](const std::string& parameter, std::span<float> values) {
+    pairs(parameter, values, widths);
+  };
+  return training;
+}
+
+/// Sizes that all degrees of 12 ranks divide, which leaves nothing exact.
+Training rounded_for_layouts(int micro_batches) {
+  Training training{.graph = build_model({.name = "mlp", .widths = {24, 48, 36, 12}}), .plan = sgd(24 * micro_batches)};
+  training.plan.schedule.micro_batches = micro_batches;
+  training.classes = 12;
+  return training;
+}
+
+TEST_F(Layouts, EveryPairOfDegreesIsEqualToOneRank) {
+  const bool is_exact = 8 % size() == 0;
+  const std::vector<Layout> layouts = all_layouts();
+  for (const int micro_batches : {1, 2}) {
+    const Training training = is_exact ? exact_for_layouts(micro_batches) : rounded_for_layouts(micro_batches);
+    const Trained reference = alone(training);
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      for (std::size_t j = 0; j < layouts.size(); ++j) {
+        // Every pair once, and every degree with further micro-batches; of many ranks' pairs a third.
+        if ((micro_batches > 1 || size() > 8) && (i + j) % 3 != 0) continue;
+        const Layout& last = layouts[(i + 3 * j) % layouts.size()];
+        const Trained ours = train_plan(training,
+                                        laid_out(training, {{.match = "block[0].linear", .layout = layouts[i]},
+                                                            {.match = "block[1].linear", .layout = layouts[j]},
+                                                            {.match = "head", .layout = last}}),
+                                        world, engine);
+        const std::string what =
+            fmt::format("{} {} {}, M = {}", in_words(layouts[i]), in_words(layouts[j]), in_words(last), micro_batches);
+        if (!is_exact) {
+          expect_same(ours, reference, what);
+        } else {
+          for (const auto& [parameter, values] : ours.parameters) {
+            EXPECT_EQ(values, reference.parameters.at(parameter)) << parameter << ", " << what;
+          }
+          // log(classes) is no binary fraction: its sum depends on the order.
+          EXPECT_NEAR(ours.losses.front(), reference.losses.front(), 1e-6F * reference.losses.front()) << what;
+        }
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+/// @p p0 ranks split samples, and of the rest @p p1 the outputs.
+Layout layout_of(const AtomicAxes& axes, int p0, int p1) {
+  const int num_ranks = axes.num_ranks(axes.all());
+  const auto first = [&](int degree, AxisSet among) {
+    for (AxisSet set = 0; set <= axes.all(); ++set) {
+      if ((set & ~among) == 0 && axes.num_ranks(set) == degree) return set;
+    }
+    throw InternalError(fmt::format("{} is no product of axes of {} ranks", degree, num_ranks));
+  };
+  const AxisSet samples = first(p0, axes.all()), outputs = first(p1, axes.all() & ~samples);
+  return {.p0 = axes.factor(samples), .p1 = axes.factor(outputs), .p2 = axes.factor(axes.all() & ~samples & ~outputs)};
+}
+
+/// A model whose sizes 2, 4, 8 and 12 ranks divide.
+RealModel transformer(const char* name) {
+  return {name,
+          {.name = name,
+           .layers = 2,
+           .hidden = 48,
+           .heads = 24,
+           .ffn_hidden = 96,
+           .vocabulary = 120,
+           .sequence_length = 9,
+           .dropout = 0.1}};
+}
+
+/// Every product of a transformer, each with degrees of its own: rules a name pattern.
+struct TransformerDegrees {
+  int p0;
+  int embedding, qkv, proj, fc1, fc2, head;  ///< p1
+};
+
+std::vector<OperatorRule> rules_of(const AtomicAxes& axes, const TransformerDegrees& d, std::string_view model) {
+  const bool is_gpt = model == "gpt";
+  const char* first = is_gpt ? "*mlp.fc1" : "*mlp.gate_up";
+  const char* second = is_gpt ? "*mlp.fc2" : "*mlp.down";
+  const auto rule = [&](const char* match, int p1) {
+    return OperatorRule{.match = match, .layout = layout_of(axes, d.p0, p1)};
+  };
+  return {rule("*", d.embedding), rule("*attn.qkv", d.qkv), rule("*attn.proj", d.proj),
+          rule(first, d.fc1),     rule(second, d.fc2),      rule("head", d.head)};
+}
+
+TEST_F(Layouts, TransformersAreEqualUpToRounding) {
+  const AtomicAxes axes(mesh());
+  const int p = size();
+  std::vector<TransformerDegrees> all = {{p, 1, 1, 1, 1, 1, 1}, {1, p, p, 1, p, 1, p}, {1, 1, 1, p, 1, p, 1}};
+  if (p % 4 == 0) all.push_back({p / 4, 2, 4, 1, 2, 2, 2});
+  if (p % 2 == 0) all.push_back({p / 2, 1, 2, 1, 2, 1, 2});
+  for (const char* name : {"gpt", "llama"}) {
+    Training training = real(transformer(name), 24);
+    training.vocabulary = 120;
+    training.steps = 3;
+    const Trained reference = alone(training);
+    for (const TransformerDegrees& degrees : all) {
+      const Trained ours = train_plan(training, laid_out(training, rules_of(axes, degrees, name)), world, engine);
+      expect_same(ours, reference, fmt::format("{} p0 = {}, p1 = {} {}", name, degrees.p0, degrees.qkv, degrees.fc1));
+    }
+  }
+}
+
+/// Convolutions data parallel, dense layers in degrees that change from one to the next.
+TEST_F(Layouts, DenseLayersBehindConvolutions) {
+  const AtomicAxes axes(mesh());
+  const int p = size();
+  const RealModel vgg{"vgg", {.name = "vgg-nano", .hidden = 48, .dropout = 0.25, .num_classes = 24}};
+  if (32 % p != 0) GTEST_SKIP() << "the 32 features behind the convolutions are not split over " << p << " ranks";
+  Training training = real(vgg, 24);
+  training.classes = 24;
+  training.steps = 2;
+  training.learning_rate = 0.05;
+  const Trained reference = alone(training);
+  const int half = p % 2 == 0 ? 2 : 1;
+  const std::vector<std::array<std::pair<int, int>, 3>> all = {{{{p, 1}, {p, 1}, {p, 1}}},
+                                                               {{{1, p}, {1, 1}, {1, p}}},
+                                                               {{{1, 1}, {1, half}, {p / half, half}}},
+                                                               {{{p / half, 1}, {1, half}, {half, 1}}}};
+  for (const auto& degrees : all) {
+    std::vector<OperatorRule> rules = {{.match = "*", .layout = layout_of(axes, p, 1)}};
+    for (int layer = 0; layer < 3; ++layer) {
+      const auto [p0, p1] = degrees[static_cast<std::size_t>(layer)];
+      rules.push_back({.match = fmt::format("classifier.fc{}", layer + 1), .layout = layout_of(axes, p0, p1)});
+    }
+    const Trained ours = train_plan(training, laid_out(training, rules), world, engine);
+    expect_same(ours, reference, fmt::format("fc1 p0 = {} p1 = {}", degrees[0].first, degrees[0].second));
+  }
+}
+
+/// What else a plan decides, with layouts: micro-batches, recomputation, sharded states, 16-bit numbers.
+TEST_F(Layouts, GoWithAccumulationRecomputationShardedStatesAndBf16) {
+  const AtomicAxes axes(mesh());
+  const int p = size();
+  const int p0 = p % 4 == 0 ? p / 2 : p;
+  const int p1 = p / p0;
+  for (const char* name : {"gpt", "llama"}) {
+    const TransformerDegrees degrees{p0, 1, p1, 1, p1, 1, p1};
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Training training = real(transformer(name), 48);
+      training.vocabulary = 120;
+      training.steps = 3;
+      training.plan.schedule.micro_batches = 2;
+      training.plan.dtypes = {dtype, dtype};
+      const Trained reference = alone(training);
+      const Trained plain = train_plan(training, laid_out(training, rules_of(axes, degrees, name)), world, engine);
+      if (dtype == DType::f32) {
+        expect_same(plain, reference, name);
+      } else {
+        for (std::size_t i = 0; i < plain.losses.size(); ++i) {
+          EXPECT_NEAR(plain.losses[i], reference.losses[i], 0.01 * reference.losses[i]) << name << " step " << i;
+        }
+      }
+      // Neither recomputation nor sharded states change a bit.
+      std::vector<OperatorRule> sharded = rules_of(axes, degrees, name);
+      for (OperatorRule& rule : sharded) {
+        if (rule.match == "*") continue;
+        rule.state = StateFactors{.p = {}, .g = {}, .os = rule.layout->p0};
+      }
+      for (const bool shards : {false, true}) {
+        for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+          Plan plan = laid_out(training, shards ? sharded : rules_of(axes, degrees, name));
+          plan.recompute = recompute;
+          plan.optimizer.spread = "all_gather";
+          const Trained ours = train_plan(training, plan, world, engine);
+          for (const auto& [parameter, values] : plain.parameters) {
+            std::vector<float> theirs = ours.parameters.at(parameter);
+            EXPECT_EQ(theirs, values) << parameter << ", " << name << (shards ? ", sharded" : "");
+          }
+          EXPECT_EQ(ours.losses, plain.losses) << name;
+          EXPECT_EQ(ours.touched_bytes, ours.program.arena_bytes) << name;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata

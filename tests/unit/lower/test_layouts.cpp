@@ -1,0 +1,180 @@
+/// @file
+/// Tensor layouts in Programs: elements by collective against the paper's formulas for every pair of degrees, Programs
+/// of all ranks that meet, classes of ranks, and refusals.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "base/error.hpp"
+#include "ir/shards.hpp"
+#include "ir/tensor_layout.hpp"
+#include "lower/rank_classes.hpp"
+#include "unit/lower/planned.hpp"
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::int64_t batch = 24, k = 48, n = 96, num_classes = 24;
+
+Plan plan_of(Mesh mesh, std::vector<OperatorRule> rules) {
+  Plan plan;
+  plan.strategy = "autoddl";
+  plan.mesh = std::move(mesh);
+  plan.global_batch = batch;
+  plan.operators = std::move(rules);
+  return plan;
+}
+
+std::vector<Layout> all_layouts(const Mesh& mesh) {
+  const AtomicAxes axes(mesh);
+  std::vector<Layout> all;
+  for (AxisSet p0 = 0; p0 <= axes.all(); ++p0) {
+    for (AxisSet p1 = 0; p1 <= axes.all(); ++p1) {
+      if ((p0 & p1) != 0) continue;
+      const Layout layout{axes.factor(p0), axes.factor(p1), axes.factor(axes.all() & ~p0 & ~p1)};
+      if (std::ranges::find(all, layout) == all.end()) all.push_back(layout);
+    }
+  }
+  return all;
+}
+
+/// Over how many ranks an exchange goes that changes p0, where degrees nest.
+std::int64_t exchanging(const Factor& from, const Factor& to) {
+  const auto ratio = [](int a, int b) { return std::max(a, b) / std::min(a, b); };
+  return ratio(from.in_node, to.in_node) * ratio(from.nodes, to.nodes);
+}
+
+/// Sec. 4.4 and strategies.md: what a rank sends for the second of two linears, forward and backward, and for the
+/// gradients of its weight.
+TEST(Layouts, MoveWhatTheFormulasSay) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {k, n, k, num_classes}});
+  for (const Mesh& mesh :
+       {Mesh{.nodes = 2, .ranks_per_node = 4, .axes = {}}, Mesh{.nodes = 3, .ranks_per_node = 4, .axes = {}}}) {
+    const std::int64_t p = mesh.num_ranks();
+    const Layout data{{mesh.ranks_per_node, mesh.nodes}, {}, {}};
+    for (const Layout& first : all_layouts(mesh)) {
+      for (const Layout& second : all_layouts(mesh)) {
+        const Plan plan = plan_of(mesh, {{.match = "*", .layout = data},
+                                         {.match = "block[0].linear", .layout = first},
+                                         {.match = "block[1].linear", .layout = second}});
+        const Program program = lower(plan, graph, 0, no_workspace);
+        std::map<Collective, std::int64_t> sent;  // between the two linears
+        for (const Instruction& in : program.body) {
+          if (!in.is_collective()) continue;
+          if (in.name.starts_with("block[0].relu/") || in.name.starts_with("block[0].linear/")) {
+            sent[in.collective] += bytes_sent(program, in) / 4;
+          }
+        }
+        const std::int64_t p0 = first.p0.total(), p1 = first.p1.total(), p2 = first.p2.total();
+        const std::int64_t q0 = second.p0.total(), q1 = second.p1.total(), q2 = second.p2.total();
+        const std::int64_t reduced = batch * n / (p0 * p1) * (p2 - 1) / p2;
+        const std::int64_t gathered = batch * n / (q0 * q2) * (q1 - 1) / q1;
+        const bool is_spared = first.p0 == second.p0 || first.p1 == second.p2;
+        const std::int64_t q = exchanging(first.p0, second.p0);
+        const std::string what = fmt::format("{} ranks, p0 = {} p1 = {} p2 = {}, p0 = {} p1 = {} p2 = {}", p,
+                                             to_string(first.p0), to_string(first.p1), to_string(first.p2),
+                                             to_string(second.p0), to_string(second.p1), to_string(second.p2));
+        // Backward turns gathers into scatters.
+        EXPECT_EQ(sent[Collective::reduce_scatter], reduced + gathered) << what;
+        EXPECT_EQ(sent[Collective::all_gather], reduced + gathered) << what;
+        if (is_spared || divides(first.p0, second.p0) || divides(second.p0, first.p0)) {
+          EXPECT_EQ(sent[Collective::all_to_all], is_spared ? 0 : 2 * (q - 1) * batch * n / p / q) << what;
+        }
+      }
+    }
+  }
+}
+
+/// 2 (p0 - 1) / p0 · kn / (p1 p2) elements a weight, and nothing where p0 = 1.
+TEST(Layouts, SumWeightGradientsOverTheRanksWithTheSamePart) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {k, n, k, num_classes}});
+  const std::vector<std::int64_t> widths = {k, n, k, num_classes};
+  const Mesh mesh{.nodes = 2, .ranks_per_node = 4, .axes = {}};
+  for (const Layout& layout : all_layouts(mesh)) {
+    Plan plan = plan_of(mesh, {{.match = "*", .layout = layout}});
+    plan.overlap.bucket_bytes = 0;  // a bucket a parameter
+    const Program program = lower(plan, graph, 0, no_workspace);
+    const int p0 = layout.p0.total(), p1 = layout.p1.total(), p2 = layout.p2.total();
+    std::int64_t expected = elements_sent(Collective::all_reduce, 1, mesh.num_ranks(), 0);  // the loss
+    for (std::size_t l = 0; l + 1 < widths.size(); ++l) {
+      expected += elements_sent(Collective::all_reduce, widths[l] * widths[l + 1] / (p1 * p2), p0, 0);
+      expected += elements_sent(Collective::all_reduce, widths[l + 1] / p1, p0, 0);  // the bias
+    }
+    EXPECT_EQ(bytes_by_collective(program)[Collective::all_reduce], 4 * expected) << to_string(layout.p0);
+    EXPECT_EQ(memory_peak(program).bytes[static_cast<int>(Category::parameter)] % 4, 0);
+  }
+}
+
+TEST(Layouts, ProgramsOfAllRanksMeet) {
+  const ModelGraph graph = build_model(
+      {.name = "gpt", .layers = 2, .hidden = 48, .heads = 12, .vocabulary = 120, .sequence_length = 6, .dropout = 0.1});
+  const Mesh mesh{.nodes = 2, .ranks_per_node = 2, .axes = {}};
+  for (const Layout& attention : all_layouts(mesh)) {
+    for (const Layout& mlp : all_layouts(mesh)) {
+      for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+        Plan plan = plan_of(mesh, {{.match = "*", .layout = attention}, {.match = "*mlp*", .layout = mlp}});
+        plan.recompute = recompute;
+        plan.schedule.micro_batches = 2;
+        const std::vector<Program> programs = all_ranks(plan, graph, no_workspace);
+        EXPECT_NO_THROW(verify(programs));
+        // Ranks of one class have Programs of equal length and bytes.
+        const RankClasses classes = rank_classes(plan, graph);
+        for (std::size_t r = 0; r < programs.size(); ++r) {
+          const int c = classes.class_of_rank[r];
+          const Program& other =
+              programs[static_cast<std::size_t>(classes.representatives[static_cast<std::size_t>(c)])];
+          EXPECT_EQ(programs[r].body.size(), other.body.size());
+          EXPECT_EQ(programs[r].arena_bytes, other.arena_bytes);
+          // Chunks of what the ranks do not divide, the loss say, differ by an element.
+          EXPECT_NEAR(static_cast<double>(bytes_by_collective(programs[r]).total()),
+                      static_cast<double>(bytes_by_collective(other).total()), 64.0);
+        }
+      }
+    }
+  }
+}
+
+std::string refusal(const Plan& plan, const ModelGraph& graph) {
+  try {
+    lower(plan, graph, 0, no_workspace);
+  } catch (const Unsupported& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(LayoutRefusals, NameTheOperatorAndTheNumbers) {
+  const Mesh mesh{.nodes = 1, .ranks_per_node = 4, .axes = {}};
+  const Layout columns{{}, {4, 1}, {}};
+  Plan plan = plan_of(mesh, {{.match = "*", .layout = columns}});
+  EXPECT_THAT(refusal(plan, build_model({.name = "mlp", .widths = {8, 10, 4}})),
+              HasSubstr("block[0].linear: 10 outputs split over 4 ranks, which do not divide them, cannot be lowered"));
+  plan.global_batch = 6;
+  plan.operators = {{.match = "*", .layout = Layout{{4, 1}, {}, {}}}};
+  EXPECT_THAT(refusal(plan, build_model({.name = "mlp", .widths = {8, 8, 4}})),
+              HasSubstr("6 samples a micro-batch cannot be split over 4 ranks"));
+  plan.global_batch = batch;
+  plan.operators = {{.match = "*", .layout = columns}};
+  EXPECT_THAT(refusal(plan, build_model({.name = "vgg-nano"})), HasSubstr("of a convolution, which is data parallel,"));
+  const ModelGraph tied = build_model({.name = "gpt",
+                                       .layers = 1,
+                                       .hidden = 16,
+                                       .heads = 4,
+                                       .vocabulary = 32,
+                                       .sequence_length = 4,
+                                       .tied_head = true});
+  EXPECT_THAT(refusal(plan, tied),
+              HasSubstr("head: layout p0 = 1x1, p1 = 4x1, p2 = 1x1 beside embedding, which has "
+                        "another part of the same weight (it takes p0 = 1x1, p1 = 1x1, p2 = 4x1)"));
+  plan.operators.push_back({.match = "head", .layout = Layout{{}, {}, {4, 1}}});
+  EXPECT_EQ(refusal(plan, tied), "");
+  plan.optimizer.clip_norm = 1.0;
+  EXPECT_THAT(refusal(plan, tied), HasSubstr("optimizer.clip_norm = 1 with tensor layouts cannot be lowered"));
+}
+
+}  // namespace
+}  // namespace strata
