@@ -184,7 +184,8 @@ void check_factor(const Plan& plan, const std::string& key, const Factor& factor
 void check_rule(const Plan& plan, const OperatorRule& rule, std::size_t index) {
   const std::string path = fmt::format("operators[{}]", index);
   if (rule.state) {
-    const int data = axis_size(plan.mesh, "data");
+    // Without axes states are cut over the p0 of the layout; check_decisions asks for one.
+    const int data = plan.mesh.axes.empty() ? plan.mesh.num_ranks() : axis_size(plan.mesh, "data");
     check_factor(plan, path + ".state.p", rule.state->p, data, "data");
     check_factor(plan, path + ".state.g", rule.state->g, data, "data");
     check_factor(plan, path + ".state.os", rule.state->os, data, "data");
@@ -212,6 +213,15 @@ void check_rule(const Plan& plan, const OperatorRule& rule, std::size_t index) {
   }
 }
 
+/// The ranks that hold the same part of a weight are those of p0.
+void check_states_of_layout(const Operator& op, const StateFactors& state, const Layout& layout) {
+  for (const Factor& factor : {state.p, state.g, state.os, state.p_backward.value_or(Factor{})}) {
+    if (layout.p0.in_node % factor.in_node == 0 && layout.p0.nodes % factor.nodes == 0) continue;
+    fail("operators", fmt::format("{}: a state factor {} does not divide its layout's p0 = {}", op.name,
+                                  to_string(factor), to_string(layout.p0)));
+  }
+}
+
 /// What only shows once all rules are joined: a mode for every slice, one decision a tied weight.
 void check_decisions(const Plan& plan, const ModelGraph& graph) {
   const std::vector<OperatorDecision> decisions = resolve(plan, graph);
@@ -227,6 +237,7 @@ void check_decisions(const Plan& plan, const ModelGraph& graph) {
       fail("mesh.axes",
            fmt::format("no axes for {} ranks, and no rule gives a layout to {}", plan.mesh.num_ranks(), op.name));
     }
+    if (plan.mesh.axes.empty() && decision.layout) check_states_of_layout(op, decision.state, *decision.layout);
     for (const int parameter : op.parameters) {
       const auto emplaced = decided.emplace(parameter, i);
       if (emplaced.second) continue;
