@@ -130,7 +130,7 @@ class AutoDdl final : public Planner {
     // The search sees what adds up over layers. Where a strategy needs more than that, it is given that much less.
     for (;;) {
       SearchAnswer answer = search(space.problem, request);
-      if (answer.choices.empty()) refuse(planning, space, request);
+      if (answer.choices.empty()) answer = least_or_refuse(planning, space, lower_bound.value_or(0.0));
       answer.lower_bound = lower_bound.value_or(answer.lower_bound);
       lower_bound = answer.lower_bound;
       const std::vector<Layout> layouts = space.layouts(answer.choices);
@@ -138,8 +138,9 @@ class AutoDdl final : public Planner {
           space.problem.capacity_bytes == 0 ? 0 : planning.peak(layouts).bytes - planning.capacity_bytes();
       if (excess <= 0) return explained(planning, layouts, answer);
       const std::int64_t lasting = space.problem.bytes(answer.choices);
-      space.problem.capacity_bytes = std::min(space.problem.capacity_bytes - excess, lasting - 1);
-      if (space.problem.capacity_bytes <= 0) refuse(planning, space, request);
+      // At least a byte: nothing holds less than that.
+      space.problem.capacity_bytes =
+          std::max<std::int64_t>(1, std::min(space.problem.capacity_bytes - excess, lasting - 1));
     }
   }
 
@@ -169,21 +170,26 @@ class AutoDdl final : public Planner {
     return planning.plan(layouts, "the layout that strategy.layout names");
   }
 
-  [[noreturn]] static void refuse(const LayoutPlanning& planning, const LayoutSpace& space,
-                                  const PlanRequest& request) {
-    const std::vector<int> least = smallest(space.problem);
-    if (least.empty()) {
+  /// Where nothing fits what a search was given: it was given less than the capacity, by what the last strategy needed
+  /// beyond what adds up. The strategy of fewest bytes may need less beyond.
+  static SearchAnswer least_or_refuse(const LayoutPlanning& planning, const LayoutSpace& space, double lower_bound) {
+    const PlanRequest& request = planning.request();
+    SearchAnswer answer;
+    answer.choices = smallest(space.problem);
+    if (answer.choices.empty()) {
       throw Unsupported(fmt::format("{} on {} ranks: no strategy cuts a tied weight alike where it is used",
                                     request.base.strategy, planning.grid().total()));
     }
-    const std::vector<Layout> layouts = space.layouts(least);
-    if (planning.peak(layouts).bytes <= planning.capacity_bytes()) {
+    const std::vector<Layout> layouts = space.layouts(answer.choices);
+    if (planning.peak(layouts).bytes > planning.capacity_bytes()) planning.refuse_capacity(layouts);
+    if (const std::string word = option<std::string>(request, "search"); word != "exact") {
       throw Unsupported(fmt::format(
           "{} on {} ranks: search = \"{}\" found nothing that fits into {}; set strategy.search = \"exact\"",
-          request.base.strategy, planning.grid().total(), option<std::string>(request, "search"),
-          gib(planning.capacity_bytes())));
+          request.base.strategy, planning.grid().total(), word, gib(planning.capacity_bytes())));
     }
-    planning.refuse_capacity(layouts);
+    answer.cost = space.problem.cost(answer.choices);
+    answer.lower_bound = lower_bound;
+    return answer;
   }
 
   static Plan explained(const LayoutPlanning& planning, const std::vector<Layout>& layouts,

@@ -104,7 +104,7 @@ TEST(LayoutLayers, OfAVggAreConvolutionsAndThreeDenseOnes) {
 }
 
 /// AutoDDL's figure 7. The cluster file's latency is an estimate; it makes two copies of the smallest weight, a
-/// hundredth of the three, cheaper than messages to all 32 ranks.
+/// thirtieth of the three, cheaper than messages to all 32 ranks.
 TEST(AutoDdl, Vgg13KeepsItsDenseWeightsOnceOn32Ranks) {
   const ModelGraph graph = build_model({.name = "vgg13"});
   const LayerChain chain = layer_chain(graph);
@@ -260,6 +260,82 @@ TEST(AutoDdl, ACapOfP0AndACapacityKeepWeightsFewer) {
   for (const char* mode : {"autoddl", "megatron"}) {
     EXPECT_THAT(refusal([&] { on_daint(mode, graph, limited); }), HasSubstr("nothing fits into a device memory"));
   }
+}
+
+/// A Program that needs so much more than the closed form says, or that nobody lowers.
+class Lowered final : public Evaluate {
+ public:
+  Lowered(const LayoutMemory& memory, const LayerChain& chain, const ModelGraph& graph, double factor)
+      : memory_(memory), chain_(chain), graph_(graph), factor_(factor) {}
+  Evaluation operator()(const Plan& plan) const override { return memory(plan); }
+  Evaluation account(const Plan& plan) const override { return memory(plan); }
+  Evaluation memory(const Plan& plan) const override {
+    if (factor_ == 0.0) return {.missing = "a layout cannot be lowered"};
+    const std::map<std::string, Layout> layouts = layouts_of(plan, graph_);
+    std::vector<Layout> by_layer;
+    for (const Layer& layer : chain_.layers) by_layer.push_back(layouts.at(layer.name));
+    return {.peak_bytes = std::llround(factor_ * static_cast<double>(memory_.account(by_layer).total()))};
+  }
+
+ private:
+  const LayoutMemory& memory_;
+  const LayerChain& chain_;
+  const ModelGraph& graph_;
+  double factor_;
+};
+
+TEST(LayoutModes, TheProgramHasTheLastWordOnMemory) {
+  const ModelGraph graph = small_gpt(2);
+  const Cluster daint = cluster_named("daint-p100");
+  for (const char* mode : {"autoddl", "megatron"}) {
+    const Planner& planner = find_planner(mode);
+    Plan base = asked({1, 8}, 512);
+    base.schedule.micro_batches = 64;
+    base.strategy = mode;
+    PlanRequest request{.graph = graph, .cluster = daint, .base = base, .options = {}};
+    for (const OptionRow& row : planner.options()) request.options.emplace(row.name, row.default_value);
+    const Plan unlimited = planner.plan(request);
+    const std::int64_t closed_form = unlimited.why.predicted_peak_bytes;
+    const LayoutPlanning planning(request, 0);
+    const Lowered half_more(planning.memory(), planning.chain(), graph, 1.5),
+        refused(planning.memory(), planning.chain(), graph, 0.0);
+    request.base.device_capacity_bytes = closed_form;
+    // Nobody lowers these layouts: the closed form decides.
+    request.evaluate = &refused;
+    Plan plan = planner.plan(request);
+    EXPECT_EQ(plan.operators, unlimited.operators) << mode;
+    EXPECT_THAT(plan.why.binding, HasSubstr("bytes by closed form"));
+
+    request.evaluate = &half_more;
+    plan = planner.plan(request);
+    EXPECT_NE(plan.operators, unlimited.operators) << mode;
+    EXPECT_LE(plan.why.predicted_peak_bytes, closed_form) << mode;
+    EXPECT_THAT(plan.why.binding, HasSubstr("bytes by the Program"));
+    request.base.device_capacity_bytes = closed_form / 1000;
+    EXPECT_THAT(refusal([&] { planner.plan(request); }), HasSubstr("nothing fits into a device memory")) << mode;
+  }
+}
+
+TEST(LayoutModes, LinksFittedToAProfileDecideWhereAskedFor) {
+  const ModelGraph graph = build_model({.name = "mlp-cifar"});
+  const Planner& planner = find_planner("autoddl");
+  const Cluster unknown;
+  PlanRequest request{.graph = graph, .cluster = unknown, .base = asked({2, 2}, 64), .options = {}};
+  for (const OptionRow& row : planner.options()) request.options.emplace(row.name, row.default_value);
+  request.options["cost"] = std::string("measured");
+  double slow_seconds = 0.0;
+  for (const double seconds_a_byte : {1e-8, 1e-10}) {
+    request.measured_links = [=] {
+      const Line line{1e-6, seconds_a_byte, 0.0};
+      return LinkLines{.inside = line, .across = line, .num_inside = 4, .num_across = 4};
+    };
+    const double seconds = planner.plan(request).why.predicted_seconds;
+    EXPECT_GT(seconds, 0.0);
+    if (slow_seconds == 0.0) slow_seconds = seconds;
+  }
+  EXPECT_LT(planner.plan(request).why.predicted_seconds, slow_seconds);
+  request.measured_links = [] { return LinkLines{.inside = {}, .across = {}, .num_inside = 4}; };
+  EXPECT_THAT(refusal([&] { planner.plan(request); }), HasSubstr("collectives measured across nodes"));
 }
 
 TEST(Megatron, CutsColumnsThenRowsAndTheVocabulary) {
