@@ -16,13 +16,16 @@ std::string text_option(const PlanRequest& request, const char* name) {
   return std::get<std::string>(request.options.at(name));
 }
 
-const PlanRequest& checked(const PlanRequest& request) {
+/// Of a micro-batch. @throws Unsupported where micro-batches do not divide the batch.
+LayoutLimits limits_of(const PlanRequest& request, int max_p0) {
   const Plan& base = request.base;
   if (base.global_batch % base.schedule.micro_batches != 0) {
     throw Unsupported(fmt::format("{} on {} ranks: {} samples are not divisible by {} micro-batches", base.strategy,
                                   base.mesh.num_ranks(), base.global_batch, base.schedule.micro_batches));
   }
-  return request;
+  return {.samples = base.global_batch / base.schedule.micro_batches,
+          .max_p0 = max_p0,
+          .uneven_features = std::get<bool>(request.options.at("uneven_features"))};
 }
 
 }  // namespace
@@ -37,14 +40,12 @@ OptionRow uneven_option() {
 }
 
 LayoutPlanning::LayoutPlanning(const PlanRequest& request, int max_p0)
-    : request_(checked(request)),
+    : request_(request),
+      limits_(limits_of(request, max_p0)),
       shards_optimizer_(text_option(request, "zero") == "zero1"),
       chain_(layer_chain(request.graph)),
       costs_(request.base, link_costs_of(request)),
-      memory_(request.graph, chain_, request.base, shards_optimizer_),
-      limits_{.samples = costs_.samples(),
-              .max_p0 = max_p0,
-              .uneven_features = std::get<bool>(request.options.at("uneven_features"))} {}
+      memory_(request.graph, chain_, request.base, shards_optimizer_) {}
 
 bool LayoutPlanning::counts_bytes() const { return text_option(request_, "cost") == "volume"; }
 

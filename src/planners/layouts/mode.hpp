@@ -55,11 +55,11 @@ class LayoutPlanning {
   bool counts_bytes() const;
 
   const PlanRequest& request_;
+  LayoutLimits limits_;
   bool shards_optimizer_;
   LayerChain chain_;
   StepCosts costs_;
   LayoutMemory memory_;
-  LayoutLimits limits_;
 };
 
 }  // namespace strata

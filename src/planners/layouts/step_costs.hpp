@@ -36,7 +36,7 @@ class StepCosts {
   /// Of all layers and links, by layer. Statistics of norms and losses are left out: a few numbers a row.
   StepVolume volume(const LayerChain& chain, std::span<const Layout> layouts) const;
 
-  std::int64_t samples() const { return samples_; }
+  std::int64_t samples() const { return samples_; }  ///< of a micro-batch, over all ranks
   const Factor& grid() const { return grid_; }
 
  private:
@@ -45,7 +45,7 @@ class StepCosts {
 
   LinkCosts links_;
   Factor grid_;
-  std::int64_t samples_;  ///< of a micro-batch, over all ranks
+  std::int64_t samples_;
   double micro_batches_, activation_bytes_, gradient_bytes_;
   bool recomputes_blocks_;
 };

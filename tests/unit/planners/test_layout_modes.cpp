@@ -232,6 +232,9 @@ TEST(AutoDdl, AFixedLayoutIsTakenOrRefusedWithWhatItBreaks) {
               }),
               HasSubstr("16 heads of block[0].attn.core are not divisible by p1·p2 = 32"));
   EXPECT_THAT(refusal([&] { on_daint("autoddl", graph, asked({1, 3}, 16)); }), HasSubstr("autoddl on 3 ranks"));
+  Plan in_three = asked({1, 2}, 16);
+  in_three.schedule.micro_batches = 3;
+  EXPECT_THAT(refusal([&] { on_daint("autoddl", graph, in_three); }), HasSubstr("16 samples are not divisible by 3"));
 }
 
 TEST(AutoDdl, ACapOfP0AndACapacityKeepWeightsFewer) {
