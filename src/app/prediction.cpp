@@ -80,6 +80,17 @@ std::unique_ptr<CostModel> profiled_costs(const Experiment& experiment, const st
                         static_cast<int>(experiment.resources.ranks_per_node), transports_of(experiment));
 }
 
+LinkLines profiled_links(const Experiment& experiment, const std::string& experiment_file) {
+  const Transports transports = transports_of(experiment);
+  if (transports.emulated) {
+    const Line line{transports.emulated->latency_seconds, 1.0 / transports.emulated->bandwidth_bytes_per_second, 0.0};
+    return {.inside = line, .across = line, .num_inside = 1, .num_across = 1};
+  }
+  std::vector<CollectiveTime> times = load_profile(experiment, experiment_file).collectives;
+  std::erase_if(times, [&](const CollectiveTime& row) { return row.transport != transports.name(row.group); });
+  return fit_links(times);
+}
+
 std::unique_ptr<CostModel> cost_model(const PreparedPoint& point, const std::string& experiment_file,
                                       std::string_view key) {
   const Experiment& experiment = point.experiment;

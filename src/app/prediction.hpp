@@ -11,6 +11,7 @@
 
 #include "app/prepared_point.hpp"
 #include "cost/cost_model.hpp"
+#include "cost/fit.hpp"
 #include "lower/rank_classes.hpp"
 #include "results/rows.hpp"
 #include "sim/simulate.hpp"
@@ -27,6 +28,10 @@ CostProfile load_profile(const Experiment& experiment, const std::string& experi
 /// Times of the profile an experiment names, for its ranks a node and its transports. @throws UserError as above, and
 /// where the profile has no rows for them.
 std::unique_ptr<CostModel> profiled_costs(const Experiment& experiment, const std::string& experiment_file);
+
+/// α and β through the collectives of the profile an experiment names, of its transports; of an emulated link those
+/// that it emulates. @throws UserError where the profile cannot be read.
+LinkLines profiled_links(const Experiment& experiment, const std::string& experiment_file);
 
 /// The cost model that option @p key asks for: simulate.cost or planner.cost. @throws UserError where the point's
 /// cluster or the profile lacks what it needs.

@@ -174,6 +174,7 @@ PreparedPoint prepare_point(const Experiment& experiment, const std::string& exp
                       .evaluate = &evaluate};
   if (!experiment.simulate.profile.empty()) {
     request.measured_costs = [&] { return profiled_costs(experiment, experiment_file); };
+    request.measured_links = [&] { return profiled_links(experiment, experiment_file); };
   }
   point.plan = planner.plan(request);
   verify(point.plan, point.graph);

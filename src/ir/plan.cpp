@@ -184,7 +184,7 @@ void check_factor(const Plan& plan, const std::string& key, const Factor& factor
 void check_rule(const Plan& plan, const OperatorRule& rule, std::size_t index) {
   const std::string path = fmt::format("operators[{}]", index);
   if (rule.state) {
-    // Where layouts say how ranks are used, those of each parameter are known when it is laid out.
+    // Without axes states are cut over the p0 of the layout; check_decisions asks for one.
     const int data = plan.mesh.axes.empty() ? plan.mesh.num_ranks() : axis_size(plan.mesh, "data");
     check_factor(plan, path + ".state.p", rule.state->p, data, "data");
     check_factor(plan, path + ".state.g", rule.state->g, data, "data");
@@ -213,6 +213,15 @@ void check_rule(const Plan& plan, const OperatorRule& rule, std::size_t index) {
   }
 }
 
+/// The ranks that hold the same part of a weight are those of p0.
+void check_states_of_layout(const Operator& op, const StateFactors& state, const Layout& layout) {
+  for (const Factor& factor : {state.p, state.g, state.os, state.p_backward.value_or(Factor{})}) {
+    if (layout.p0.in_node % factor.in_node == 0 && layout.p0.nodes % factor.nodes == 0) continue;
+    fail("operators", fmt::format("{}: a state factor {} does not divide its layout's p0 = {}", op.name,
+                                  to_string(factor), to_string(layout.p0)));
+  }
+}
+
 /// What only shows once all rules are joined: a mode for every slice, one decision a tied weight.
 void check_decisions(const Plan& plan, const ModelGraph& graph) {
   const std::vector<OperatorDecision> decisions = resolve(plan, graph);
@@ -229,6 +238,7 @@ void check_decisions(const Plan& plan, const ModelGraph& graph) {
       fail("mesh.axes",
            fmt::format("no axes for {} ranks, and no rule gives a layout to {}", plan.mesh.num_ranks(), op.name));
     }
+    if (plan.mesh.axes.empty() && decision.layout) check_states_of_layout(op, decision.state, *decision.layout);
     for (const int parameter : op.parameters) {
       const auto emplaced = decided.emplace(parameter, i);
       if (emplaced.second) continue;

@@ -146,6 +146,7 @@ struct Why {
   std::string binding;                    ///< the constraint that binds, in words
   std::string runner_up;
   std::vector<std::string> frontier;  ///< the best of every batch size, where the planner chose among them
+  std::vector<std::string> trace;     ///< of a search that looks at one after another: "<how many> <the best so far>"
   bool operator==(const Why&) const = default;
 };
 

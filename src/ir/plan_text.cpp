@@ -275,11 +275,14 @@ std::string to_text(const Plan& plan) {
     line("predicted_peak_bytes", fmt::format("{}", plan.why.predicted_peak_bytes));
   if (!plan.why.binding.empty()) line("binding", quoted(plan.why.binding));
   if (!plan.why.runner_up.empty()) line("runner_up", quoted(plan.why.runner_up));
-  if (!plan.why.frontier.empty()) {
-    text += "frontier = [\n";
-    for (const std::string& each : plan.why.frontier) text += fmt::format("  {},\n", quoted(each));
+  const auto lines = [&](std::string_view key, const std::vector<std::string>& values) {
+    if (values.empty()) return;
+    text += fmt::format("{} = [\n", key);
+    for (const std::string& each : values) text += fmt::format("  {},\n", quoted(each));
     text += "]\n";
-  }
+  };
+  lines("frontier", plan.why.frontier);
+  lines("trace", plan.why.trace);
   return text;
 }
 
@@ -348,13 +351,17 @@ Plan parse_plan(const std::string& text, std::string_view file_name) {
     table.read("predicted_peak_bytes", why.predicted_peak_bytes);
     table.read("binding", why.binding);
     table.read("runner_up", why.runner_up);
-    if (const TomlValue* lines = table.array("frontier")) {
+    const auto read_lines = [&](const char* key, std::vector<std::string>& into) {
+      const TomlValue* lines = table.array(key);
+      if (lines == nullptr) return;
       for (const TomlValue& each : lines->array()) {
         const auto* words = std::get_if<std::string>(&each.data);
-        if (words == nullptr) table.fail("frontier", "a list of strings is accepted");
-        why.frontier.push_back(*words);
+        if (words == nullptr) table.fail(key, "a list of strings is accepted");
+        into.push_back(*words);
       }
-    }
+    };
+    read_lines("frontier", why.frontier);
+    read_lines("trace", why.trace);
     table.finish();
     return why;
   });

@@ -116,21 +116,37 @@ class LayingOut {
     }
   }
 
+  /// The exchange between two products is spared: p0 changes, and p1 = p2'.
+  static bool is_spared(const Layout& before, const Layout& layout) {
+    return before.p0 != layout.p0 && before.p1 == layout.p2;
+  }
+
+  /// Degrees nest wherever their sizes do: p0 takes the axes of the p0 before it first, or the first of all.
   LayoutAxes chosen(std::size_t o, const Layout& layout) {
     const std::optional<std::size_t> before = product_behind(op_at(o).inputs.front());
-    if (before) {
-      const LayoutAxes& its = roles_[*before];
-      if (axes_.factor(its.p0) != layout.p0 && axes_.factor(its.p1) == layout.p2) {
-        const std::optional<AxisSet> p0 = axes_.choose(layout.p0, rest(its.p1), its.p0 | its.p2);
-        STRATA_INVARIANT(p0.has_value(), op_at(o).name + ": degrees that are no product of axes");
-        scatters_samples_[*before] = true;
-        return {.p0 = *p0, .p1 = rest(its.p1 | *p0), .p2 = its.p1};
-      }
+    const AxisSet p0_before = before ? roles_[*before].p0 : 0;
+    if (before && is_spared(*decisions_[*before].layout, layout)) {
+      scatters_samples_[*before] = true;
+      const AxisSet p2 = roles_[*before].p1;
+      const AxisSet p0 = axes_of(layout.p0, rest(p2), p0_before);
+      return {.p0 = p0, .p1 = rest(p2 | p0), .p2 = p2};
     }
-    const std::optional<AxisSet> p0 = axes_.choose(layout.p0, axes_.all());
-    const std::optional<AxisSet> p2 = p0 ? axes_.choose(layout.p2, rest(*p0)) : std::nullopt;
-    STRATA_INVARIANT(p2.has_value(), op_at(o).name + ": degrees that are no product of axes");
-    return {.p0 = *p0, .p1 = rest(*p0 | *p2), .p2 = *p2};
+    const AxisSet p0 = axes_of(layout.p0, axes_.all(), p0_before);
+    // Outputs are split by other axes than those by which the next product, spared the exchange, splits samples.
+    AxisSet next_p0 = 0;
+    for (std::size_t n = o + 1; n < whole_.operators.size(); ++n) {
+      if (!is_product(op_at(n)) || product_behind(op_at(n).inputs.front()) != o) continue;
+      const Layout& next = *decisions_[n].layout;
+      if (is_spared(layout, next)) next_p0 = axes_of(next.p0, axes_.all(), p0);
+    }
+    const AxisSet p1 = axes_of(layout.p1, rest(p0), rest(p0 | next_p0));
+    return {.p0 = p0, .p1 = p1, .p2 = rest(p0 | p1)};
+  }
+
+  AxisSet axes_of(const Factor& degree, AxisSet among, AxisSet preferred) const {
+    const std::optional<AxisSet> axes = axes_.choose(degree, among, preferred);
+    STRATA_INVARIANT(axes.has_value(), to_string(degree) + " is no product of axes that are left");
+    return *axes;
   }
 
   /// A head tied to the embedding holds the same part of the table: its outputs are the embedding's inputs.

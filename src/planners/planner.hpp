@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cost/cost_model.hpp"
+#include "cost/fit.hpp"
 #include "ir/cluster.hpp"
 #include "ir/evaluate.hpp"
 #include "ir/model_graph.hpp"
@@ -45,6 +46,8 @@ struct PlanRequest {
   const Evaluate* evaluate = nullptr;
   /// Times of collectives from the experiment's profile; null where it names none.
   std::function<std::unique_ptr<CostModel>()> measured_costs = nullptr;
+  /// α and β through the collectives of the same profile; null as above.
+  std::function<LinkLines()> measured_links = nullptr;
 };
 
 /// A mode. Stateless; safe to call from any thread.

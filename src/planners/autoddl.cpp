@@ -1,0 +1,227 @@
+/// @file
+/// AutoDDL: each layer's product is cut in three ways at once, differently from layer to layer, so that least is moved.
+///
+/// Source:     Chen et al., "AutoDDL: Automatic Distributed Deep Learning with Asymptotically Optimal Communication",
+/// 2023
+///             (arXiv 2301.06813).
+/// Idea:       with rows, columns and the summed dim of a product all cut, p ranks exchange Θ(n²/p^(2/3)) elements
+/// where
+///             Megatron's two cuts need n²/p^(1/2); which cuts are best depends on sizes, neighbours and links.
+/// Symbols:    R ranks a node, N nodes, p = R N; p0, p1, p2 degrees of a layer, ranks in a node x nodes, p0 p1 p2 = R x
+/// N;
+///             m x k times k x n its product, m over all ranks.
+/// Decides:    p0, p1, p2 of every linear and embedding; convolutions (R N, 1, 1); norms follow the layer before. No
+/// mesh
+///             axes: layouts say how ranks are used.
+/// Memory:     states of a layer 1/(p1 p2) (zero1: optimizer states 1/p); its input kept as gathered, p1/p of it, its
+///             output p2/p before it is reduced, all else 1/p (layouts/memory.hpp).
+/// Volume:     elements a rank moves forward: (p1-1)/p1 mk/(p0 p2) gathered, (p2-1)/p2 mn/(p0 p1) scattered, (q-1)/q
+/// mk/p
+///             by all-to-all to a layer of another p0, backward the same, 2 (p0-1)/p0 kn/(p1 p2) of weight gradients
+///             once a step; a few statistics a row of norms and losses (layouts/volume.hpp).
+/// Reference:  `single`.
+/// Options:    search, repeated_layers, layout, max_p0, zero, uneven_features, cost, seed, proposals, restarts,
+/// temperature, trace. Refuses:    layers for which no layout divides samples, features, heads and vocabulary; a
+/// capacity below what every
+///             strategy needs; a cluster without the numbers that `cost` reads; micro-batches that do not divide the
+///             batch; an exhaustive search of more than 10^10 strategies.
+/// Differs:    the default search is exact (dynamic programming over layers); residual additions count, which must
+/// bring
+///             two homes together; where the cheapest strategy exceeds the memory the bytes get a price, and the plan
+///             says how far from the optimum that can be; groups of a node that wait for its NICs are counted
+///             (cost = "analytic"); heuristics look at whole strategies, as the paper's do.
+/// Reproduces: AutoDDL's figures 3, 7 and 8.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/error.hpp"
+#include "planners/layouts/coordinate_descent.hpp"
+#include "planners/layouts/exact_search.hpp"
+#include "planners/layouts/exhaustive_search.hpp"
+#include "planners/layouts/metropolis_hastings.hpp"
+#include "planners/layouts/mode.hpp"
+#include "planners/layouts/random_search.hpp"
+#include "planners/layouts/search_space.hpp"
+#include "planners/sharding/mode.hpp"
+
+namespace strata {
+namespace {
+
+constexpr std::int64_t most_strategies = 10'000'000'000;
+constexpr std::string_view planner_word = "planner";
+
+template <typename T>
+T option(const PlanRequest& request, const char* name) {
+  return std::get<T>(request.options.at(name));
+}
+
+SearchAnswer search(const LayoutProblem& problem, const PlanRequest& request) {
+  const std::string word = option<std::string>(request, "search");
+  const auto seed = static_cast<std::uint64_t>(option<std::int64_t>(request, "seed"));
+  const std::int64_t proposals = option<std::int64_t>(request, "proposals");
+  if (word == "exhaustive") return search_exhaustively(problem, most_strategies);
+  if (word == "random") return search_at_random(problem, proposals, seed);
+  if (word == "metropolis_hastings") {
+    return search_metropolis_hastings(problem, option<double>(request, "temperature"), proposals, seed);
+  }
+  if (word == "coordinate_descent") {
+    return search_coordinate_descent(problem, option<std::int64_t>(request, "restarts"), seed);
+  }
+  return search_exactly(problem);
+}
+
+/// "p0,p1,p2".
+Layout parse_layout(const std::string& text) {
+  const std::size_t first = text.find(','), second = first == std::string::npos ? first : text.find(',', first + 1);
+  try {
+    if (second == std::string::npos) throw UserError("");
+    return {.p0 = parse_factor(text.substr(0, first)),
+            .p1 = parse_factor(text.substr(first + 1, second - first - 1)),
+            .p2 = parse_factor(text.substr(second + 1))};
+  } catch (const UserError&) {
+    throw UserError(
+        fmt::format("strategy.layout = \"{}\": accepted: {}, or p0, p1 and p2 of every layer, each ranks in a "
+                    "node x nodes, as in \"2x1,1x2,2x1\"",
+                    text, planner_word));
+  }
+}
+
+class AutoDdl final : public Planner {
+ public:
+  std::string_view name() const override { return "autoddl"; }
+  std::string_view summary() const override {
+    return "each layer's rows, columns and sums cut its own way, for the least communication that fits";
+  }
+  std::string_view source() const override { return "Chen et al., AutoDDL, 2023"; }
+  std::span<const OptionRow> options() const override {
+    static const std::array rows = {
+        OptionRow{"search", std::string("exact"),
+                  "exact | exhaustive | random | metropolis_hastings | coordinate_descent",
+                  "exact, or one of the paper's"},
+        OptionRow{"repeated_layers", std::string("tied"), "tied | free",
+                  "layers at one place of equal blocks share a layout, or each has its own"},
+        OptionRow{"layout", std::string(planner_word), "",
+                  "p0,p1,p2 of every layer, each ranks in a node x nodes (\"2x1,1x2,2x1\"); or planner"},
+        OptionRow{"max_p0", std::int64_t{0}, ">= 0", "most copies of a weight; 0: as many as memory allows"},
+        zero_option(),
+        uneven_option(),
+        link_cost_option(),
+        OptionRow{"seed", std::int64_t{1}, ">= 0", "of random, metropolis_hastings and coordinate_descent"},
+        OptionRow{"proposals", std::int64_t{10'000}, ">= 1", "strategies that random and metropolis_hastings look at"},
+        OptionRow{"restarts", std::int64_t{10}, ">= 1", "beginnings of coordinate_descent"},
+        OptionRow{"temperature", 0.01, "> 0", "of metropolis_hastings, as a share of the first strategy's cost"},
+        OptionRow{"trace", false, "", "the plan says what the best was after how many strategies"},
+    };
+    return rows;
+  }
+
+  Plan plan(const PlanRequest& request) const override {
+    const LayoutPlanning planning(request, static_cast<int>(option<std::int64_t>(request, "max_p0")));
+    if (const std::string fixed = option<std::string>(request, "layout"); fixed != planner_word) {
+      return with_layout(planning, parse_layout(fixed));
+    }
+    LayoutSpace space = space_of(planning);
+    space.problem.capacity_bytes = planning.capacity_bytes();
+    std::optional<double> lower_bound;  // of the first: what fits is never more than what adds up
+    // The search sees what adds up over layers. Where a strategy needs more than that, it is given that much less.
+    for (;;) {
+      SearchAnswer answer = search(space.problem, request);
+      if (answer.choices.empty()) answer = least_or_refuse(planning, space, lower_bound.value_or(0.0));
+      answer.lower_bound = lower_bound.value_or(answer.lower_bound);
+      lower_bound = answer.lower_bound;
+      const std::vector<Layout> layouts = space.layouts(answer.choices);
+      const std::int64_t excess =
+          space.problem.capacity_bytes == 0 ? 0 : planning.peak(layouts).bytes - planning.capacity_bytes();
+      if (excess <= 0) return explained(planning, layouts, answer);
+      const std::int64_t lasting = space.problem.bytes(answer.choices);
+      // At least a byte: nothing holds less than that.
+      space.problem.capacity_bytes =
+          std::max<std::int64_t>(1, std::min(space.problem.capacity_bytes - excess, lasting - 1));
+    }
+  }
+
+ private:
+  static LayoutSpace space_of(const LayoutPlanning& planning) {
+    const PlanRequest& request = planning.request();
+    try {
+      return layout_space(planning.chain(), planning.costs(), &planning.memory(), planning.limits(),
+                          option<std::string>(request, "repeated_layers") == "tied");
+    } catch (const Unsupported& refusal) {
+      throw Unsupported(
+          fmt::format("{} on {} ranks: {}", request.base.strategy, planning.grid().total(), refusal.what()));
+    }
+  }
+
+  /// The same for every layer that is searched.
+  static Plan with_layout(const LayoutPlanning& planning, const Layout& layout) {
+    std::vector<Layout> layouts;
+    for (const Layer& layer : planning.chain().layers) {
+      layouts.push_back(layer.is_searched ? layout : replicated_layout(planning.grid()));
+      const Plan& base = planning.request().base;
+      if (const std::string broken = broken_limit(layer, layouts.back(), planning.limits()); !broken.empty()) {
+        throw Unsupported(
+            fmt::format("{} on {} ranks: {}: {}", base.strategy, base.mesh.num_ranks(), layer.name, broken));
+      }
+    }
+    return planning.plan(layouts, "the layout that strategy.layout names");
+  }
+
+  /// Where nothing fits what a search was given: it was given less than the capacity, by what the last strategy needed
+  /// beyond what adds up. The strategy of fewest bytes may need less beyond.
+  static SearchAnswer least_or_refuse(const LayoutPlanning& planning, const LayoutSpace& space, double lower_bound) {
+    const PlanRequest& request = planning.request();
+    SearchAnswer answer;
+    answer.choices = smallest(space.problem);
+    if (answer.choices.empty()) {
+      throw Unsupported(fmt::format("{} on {} ranks: no strategy cuts a tied weight alike where it is used",
+                                    request.base.strategy, planning.grid().total()));
+    }
+    const std::vector<Layout> layouts = space.layouts(answer.choices);
+    if (planning.peak(layouts).bytes > planning.capacity_bytes()) planning.refuse_capacity(layouts);
+    if (const std::string word = option<std::string>(request, "search"); word != "exact") {
+      throw Unsupported(fmt::format(
+          "{} on {} ranks: search = \"{}\" found nothing that fits into {}; set strategy.search = \"exact\"",
+          request.base.strategy, planning.grid().total(), word, gib(planning.capacity_bytes())));
+    }
+    answer.cost = space.problem.cost(answer.choices);
+    answer.lower_bound = lower_bound;
+    return answer;
+  }
+
+  static Plan explained(const LayoutPlanning& planning, const std::vector<Layout>& layouts,
+                        const SearchAnswer& answer) {
+    const PlanRequest& request = planning.request();
+    std::string why = fmt::format("search = {}", option<std::string>(request, "search"));
+    if (answer.evaluations > 0) why += fmt::format(", {} strategies looked at", answer.evaluations);
+    if (answer.acceptance_rate > 0.0) {
+      why +=
+          fmt::format(", temperature {}, seed {}, {:.3g} of proposals accepted", option<double>(request, "temperature"),
+                      option<std::int64_t>(request, "seed"), answer.acceptance_rate);
+    }
+    if (answer.lower_bound > 0.0) {
+      const double gap = std::max(0.0, 1.0 - answer.lower_bound / answer.cost);
+      why += gap < 1e-12 ? "; no strategy is cheaper"
+                         : fmt::format("; binds memory: {}; gap {:.2g}", gib(planning.capacity_bytes()), gap);
+    }
+    Plan plan = planning.plan(layouts, why);
+    if (option<bool>(request, "trace")) {
+      for (const TracePoint& point : answer.trace) {
+        plan.why.trace.push_back(fmt::format("{} {:.9g}", point.evaluations, point.cost));
+      }
+    }
+    return plan;
+  }
+};
+
+}  // namespace
+
+const Planner& autoddl_planner() {
+  static const AutoDdl planner;
+  return planner;
+}
+
+}  // namespace strata

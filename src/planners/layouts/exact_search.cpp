@@ -1,0 +1,94 @@
+#include "planners/layouts/exact_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "planners/layouts/coordinate_descent.hpp"
+#include "planners/layouts/elimination.hpp"
+
+namespace strata {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// @p problem with costs cost · @p scale + bytes · @p price; impossible stays impossible. Shared numbers stay shared.
+LayoutProblem priced(const LayoutProblem& problem, double scale, double price) {
+  LayoutProblem result = problem;
+  std::map<std::pair<const void*, const void*>, std::shared_ptr<const std::vector<double>>> made;
+  const auto scaled = [&](double cost) { return cost == infinity ? infinity : scale * cost; };
+  for (SearchVariable& variable : result.variables) {
+    auto& shared = made[{variable.cost.get(), variable.bytes.get()}];
+    if (!shared) {
+      std::vector<double> sum;
+      for (std::size_t c = 0; c < variable.cost->size(); ++c) {
+        const double bytes = variable.bytes ? static_cast<double>((*variable.bytes)[c]) : 0.0;
+        sum.push_back(scaled((*variable.cost)[c]) + price * bytes);
+      }
+      shared = std::make_shared<const std::vector<double>>(std::move(sum));
+    }
+    variable.cost = shared;
+  }
+  if (scale == 1.0) return result;
+  std::map<const CostTable*, std::shared_ptr<const CostTable>> tables;
+  for (Coupling& coupling : result.couplings) {
+    auto& shared = tables[coupling.cost.get()];
+    if (!shared) {
+      CostTable table = *coupling.cost;
+      for (double& value : table.values) value = scaled(value);
+      shared = std::make_shared<const CostTable>(std::move(table));
+    }
+    coupling.cost = shared;
+  }
+  return result;
+}
+
+struct Point {
+  std::vector<int> choices;
+  double cost = 0.0;
+  double bytes = 0.0;
+};
+Point point_of(const LayoutProblem& problem, std::vector<int> choices) {
+  const double cost = problem.cost(choices);
+  const auto bytes = static_cast<double>(problem.bytes(choices));
+  return {std::move(choices), cost, bytes};
+}
+
+}  // namespace
+
+std::vector<int> smallest(const LayoutProblem& problem) { return cheapest(priced(problem, 0.0, 1.0)); }
+
+SearchAnswer search_exactly(const LayoutProblem& problem) {
+  SearchAnswer answer;
+  std::vector<int> unlimited = cheapest(problem);
+  if (unlimited.empty()) return answer;
+  if (problem.fits(unlimited)) {
+    answer.cost = answer.lower_bound = problem.cost(unlimited);
+    answer.choices = std::move(unlimited);
+    return answer;
+  }
+  const auto capacity = static_cast<double>(problem.capacity_bytes);
+  Point fitting = point_of(problem, smallest(problem)), exceeding = point_of(problem, std::move(unlimited));
+  if (fitting.bytes > capacity) return answer;
+  answer.lower_bound = exceeding.cost;
+  // Each price is that at which the two cost the same: whatever is cheaper at it lies between them.
+  for (;;) {
+    const double price = (fitting.cost - exceeding.cost) / (exceeding.bytes - fitting.bytes);
+    Point between = point_of(problem, cheapest(priced(problem, 1.0, price)));
+    const double value = between.cost + price * between.bytes;
+    answer.lower_bound = std::max(answer.lower_bound, value - price * capacity);
+    const double edge = exceeding.cost + price * exceeding.bytes;
+    if (value >= edge - 1e-12 * std::abs(edge)) break;
+    (between.bytes <= capacity ? fitting : exceeding) = std::move(between);
+  }
+  BestSoFar best(answer);
+  descend(problem, fitting.choices, best);
+  answer.evaluations = 0;
+  answer.trace.clear();
+  answer.lower_bound = std::min(answer.lower_bound, answer.cost);
+  return answer;
+}
+
+}  // namespace strata

@@ -1,0 +1,44 @@
+#include "planners/layouts/megatron_layouts.hpp"
+
+#include "planners/layouts/candidates.hpp"
+#include "planners/sharding/factors.hpp"
+
+namespace strata {
+
+std::vector<Factor> tensor_degrees(const Factor& grid, bool in_node_only) {
+  std::vector<Factor> degrees;
+  for (int nodes = 1; nodes <= (in_node_only ? 1 : grid.nodes); ++nodes) {
+    if (grid.nodes % nodes != 0) continue;
+    for (int in_node = 1; in_node <= grid.in_node; ++in_node) {
+      if (grid.in_node % in_node == 0) degrees.push_back({in_node, nodes});
+    }
+  }
+  return degrees;
+}
+
+std::vector<Layout> megatron_layouts(const LayerChain& chain, const Factor& grid, const Factor& tensor) {
+  const Factor data = quotient(grid, tensor);
+  std::vector<bool> by_columns(chain.layers.size(), true);
+  for (std::size_t l = 0; l < chain.layers.size(); ++l) {
+    // Rows of the embedding's table are words.
+    if (chain.layers[l].is_embedding) by_columns[l] = false;
+  }
+  for (const LayerLink& link : chain.links) {  // rising by `to`
+    if (link.is_branch && by_columns[static_cast<std::size_t>(link.from)]) {
+      by_columns[static_cast<std::size_t>(link.to)] = false;
+    }
+  }
+  std::vector<Layout> layouts;
+  for (std::size_t l = 0; l < chain.layers.size(); ++l) {
+    if (!chain.layers[l].is_searched) {
+      layouts.push_back(replicated_layout(grid));
+    } else if (by_columns[l]) {
+      layouts.push_back({.p0 = data, .p1 = tensor, .p2 = {}});
+    } else {
+      layouts.push_back({.p0 = data, .p1 = {}, .p2 = tensor});
+    }
+  }
+  return layouts;
+}
+
+}  // namespace strata

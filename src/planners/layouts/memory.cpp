@@ -1,0 +1,76 @@
+#include "planners/layouts/memory.hpp"
+
+#include "base/ceil_div.hpp"
+#include "base/dtype.hpp"
+
+namespace strata {
+
+LayoutMemory::LayoutMemory(const ModelGraph& graph, const LayerChain& chain, const Plan& plan, bool shards_optimizer)
+    : graph_(graph),
+      chain_(chain),
+      ranks_(plan.mesh.num_ranks()),
+      samples_(plan.global_batch / plan.schedule.micro_batches),
+      weight_bytes_(size_of(plan.dtypes.compute)),
+      gradient_bytes_(size_of(plan.dtypes.gradient)),
+      optimizer_bytes_(optimizer_bytes_per_element(plan)),
+      shards_optimizer_(shards_optimizer),
+      recomputes_blocks_(plan.recompute != Recompute::none),
+      has_one_micro_batch_(plan.schedule.micro_batches == 1) {
+  moments_ = backward_moments(graph, plan.dtypes.compute, plan.recompute, samples_);
+}
+
+std::int64_t LayoutMemory::input_bytes(const Layer& layer) const {
+  return layer.is_embedding ? 0 : weight_bytes_ * layer.rows * layer.in * samples_;
+}
+
+MemoryAccount LayoutMemory::states(const Layer& layer, const Layout& layout) const {
+  const std::int64_t held = ceil_div(layer.parameters, std::int64_t{layout.p1.total()} * layout.p2.total());
+  const std::int64_t updated = shards_optimizer_ ? ceil_div(held, layout.p0.total()) : held;
+  return {
+      .parameters = weight_bytes_ * held, .gradients = gradient_bytes_ * held, .optimizer = optimizer_bytes_ * updated};
+}
+
+std::int64_t LayoutMemory::lasting_bytes(const Layer& layer, const Layout& layout) const {
+  const bool is_kept = layer.is_searched && !(recomputes_blocks_ && layer.block >= 0);
+  const MemoryAccount held = states(layer, layout);
+  // With one micro-batch gradients come as inputs go.
+  const std::int64_t lasting = held.parameters + held.optimizer + (has_one_micro_batch_ ? 0 : held.gradients);
+  return lasting + (is_kept ? input_bytes(layer) / ranks_ * layout.p1.total() : 0);
+}
+
+MemoryAccount LayoutMemory::account(std::span<const Layout> layouts) const {
+  MemoryAccount result;
+  std::vector<std::int64_t> gradients;
+  for (std::size_t l = 0; l < chain_.layers.size(); ++l) {
+    const MemoryAccount held = states(chain_.layers[l], layouts[l]);
+    result.parameters += held.parameters;
+    result.optimizer += held.optimizer;
+    gradients.push_back(held.gradients);
+  }
+  for (std::size_t o = 0; o < graph_.operators.size(); ++o) {
+    const int block = graph_.operators[o].block;
+    MemoryAccount moment{.activations = moments_[o].activations / ranks_,
+                         .temporary = moments_[o].activation_gradients / ranks_};
+    for (std::size_t l = 0; l < chain_.layers.size(); ++l) {
+      const Layer& layer = chain_.layers[l];
+      const auto at = static_cast<std::size_t>(layer.op);
+      if (!has_one_micro_batch_ || at >= o) moment.gradients += gradients[l];
+      if (!layer.is_searched) continue;
+      const std::int64_t copies_of_input = input_bytes(layer) / ranks_ * (layouts[l].p1.total() - 1);
+      const bool exists = at <= o && (!recomputes_blocks_ || layer.block < 0 || layer.block == block);
+      if (exists) moment.activations += copies_of_input;
+      if (at != o) continue;
+      // The gradient of the input before it is scattered, that of the output once it is gathered.
+      const std::int64_t output = weight_bytes_ * layer.rows * layer.out * samples_ / ranks_;
+      moment.temporary += copies_of_input + output * (layouts[l].p2.total() - 1);
+    }
+    if (moment.total() > result.gradients + result.activations + result.temporary) {
+      result.gradients = moment.gradients;
+      result.activations = moment.activations;
+      result.temporary = moment.temporary;
+    }
+  }
+  return result;
+}
+
+}  // namespace strata

@@ -1,0 +1,42 @@
+#pragma once
+
+/// @file
+/// Bytes of one rank under given layouts, before anything is lowered. States of a layer are held p0 times, so a rank
+/// has 1/(p1 p2) of them; with zero1 the optimizer's are cut over p0 too. What stands at a home is 1/p of itself; an
+/// input is kept as it was gathered, p1 times that, and an output exists p2 times that before it is reduced. Source:
+/// AutoDDL sec. 4.4.2 and 4.5.2.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ir/model_graph.hpp"
+#include "ir/plan.hpp"
+#include "planners/layouts/layers.hpp"
+#include "planners/sharding/memory.hpp"
+
+namespace strata {
+
+class LayoutMemory {
+ public:
+  /// @param plan mesh, batch, recomputation, dtypes, optimizer. @param shards_optimizer zero1 over p0.
+  LayoutMemory(const ModelGraph& graph, const LayerChain& chain, const Plan& plan, bool shards_optimizer);
+
+  /// What adds up over layers, at most what account() says of all: states, and inputs that are kept until backward.
+  std::int64_t lasting_bytes(const Layer& layer, const Layout& layout) const;
+
+  /// At the fullest moment. @param layouts by layer.
+  MemoryAccount account(std::span<const Layout> layouts) const;
+
+ private:
+  std::int64_t input_bytes(const Layer& layer) const;  ///< of a micro-batch, over all ranks
+  MemoryAccount states(const Layer& layer, const Layout& layout) const;
+
+  const ModelGraph& graph_;
+  const LayerChain& chain_;
+  std::vector<BackwardMoment> moments_;  ///< over all ranks
+  std::int64_t ranks_, samples_, weight_bytes_, gradient_bytes_, optimizer_bytes_;
+  bool shards_optimizer_, recomputes_blocks_, has_one_micro_batch_;
+};
+
+}  // namespace strata

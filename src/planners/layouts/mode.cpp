@@ -1,0 +1,127 @@
+#include "planners/layouts/mode.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/error.hpp"
+#include "planners/operators/block_rules.hpp"
+#include "planners/operators/units.hpp"
+#include "planners/sharding/mode.hpp"
+
+namespace strata {
+namespace {
+
+std::string text_option(const PlanRequest& request, const char* name) {
+  return std::get<std::string>(request.options.at(name));
+}
+
+/// Of a micro-batch. @throws Unsupported where micro-batches do not divide the batch.
+LayoutLimits limits_of(const PlanRequest& request, int max_p0) {
+  const Plan& base = request.base;
+  if (base.global_batch % base.schedule.micro_batches != 0) {
+    throw Unsupported(fmt::format("{} on {} ranks: {} samples are not divisible by {} micro-batches", base.strategy,
+                                  base.mesh.num_ranks(), base.global_batch, base.schedule.micro_batches));
+  }
+  return {.samples = base.global_batch / base.schedule.micro_batches,
+          .max_p0 = max_p0,
+          .uneven_features = std::get<bool>(request.options.at("uneven_features"))};
+}
+
+}  // namespace
+
+OptionRow zero_option() {
+  return {"zero", std::string("none"), "none | zero1",
+          "zero1: the p0 ranks that hold the same part of a weight share its optimizer states"};
+}
+
+OptionRow uneven_option() {
+  return {"uneven_features", false, "", "features and words may be cut into parts of unequal sizes"};
+}
+
+LayoutPlanning::LayoutPlanning(const PlanRequest& request, int max_p0)
+    : request_(request),
+      limits_(limits_of(request, max_p0)),
+      shards_optimizer_(text_option(request, "zero") == "zero1"),
+      chain_(layer_chain(request.graph)),
+      costs_(request.base, link_costs_of(request)),
+      memory_(request.graph, chain_, request.base, shards_optimizer_) {}
+
+bool LayoutPlanning::counts_bytes() const { return text_option(request_, "cost") == "volume"; }
+
+double LayoutPlanning::seconds(std::span<const Layout> layouts) const {
+  double sum = 0.0;
+  for (std::size_t l = 0; l < layouts.size(); ++l) sum += costs_.seconds(chain_.layers[l], layouts[l]);
+  for (const LayerLink& link : chain_.links) {
+    const auto from = static_cast<std::size_t>(link.from), to = static_cast<std::size_t>(link.to);
+    sum += costs_.seconds(link, chain_.layers[to], layouts[from], layouts[to]);
+  }
+  return sum;
+}
+
+std::string LayoutPlanning::seconds_in_words(double seconds) const {
+  return counts_bytes() ? fmt::format("{:.6g} bytes", seconds) : fmt::format("{:.6g} s", seconds);
+}
+
+LayoutPlanning::Peak LayoutPlanning::peak(std::span<const Layout> layouts) const {
+  if (request_.evaluate != nullptr && capacity_bytes() > 0) {
+    const std::int64_t bytes = request_.evaluate->memory(with_rules(layouts)).peak_bytes;
+    if (bytes > 0) return {bytes, true};
+  }
+  return {memory_.account(layouts).total(), false};
+}
+
+Plan LayoutPlanning::with_rules(std::span<const Layout> layouts) const {
+  const ModelGraph& graph = request_.graph;
+  Plan plan = request_.base;
+  plan.mesh.axes.clear();  // layouts say how ranks are used
+  if (shards_optimizer_) {
+    plan.optimizer.sharding = "intra_tensor";
+    plan.optimizer.spread = "all_gather";
+    plan.optimizer.gradients = "reduce_scatter";
+  }
+  std::vector<RuleOfBlock> said;
+  for (std::size_t o = 0; o < graph.operators.size(); ++o) {
+    const Operator& op = graph.operators[o];
+    if (op.parameters.empty()) continue;
+    const auto home = static_cast<std::size_t>(chain_.home[o]);
+    const bool is_layer = chain_.layers[home].op == static_cast<int>(o);
+    OperatorRule rule{.match = name_within_block(graph, op)};
+    rule.layout = is_layer ? layouts[home] : home_layout(layouts[home], grid());
+    if (shards_optimizer_) rule.state = StateFactors{.p = {}, .g = {}, .os = layouts[home].p0};
+    said.push_back({op.block, std::move(rule)});
+  }
+  plan.operators = joined_over_blocks(std::move(said));
+  return plan;
+}
+
+Plan LayoutPlanning::plan(std::span<const Layout> layouts, const std::string& why) const {
+  Plan plan = with_rules(layouts);
+  const double cost = seconds(layouts);
+  const Peak fullest = peak(layouts);
+  plan.why.predicted_seconds = counts_bytes() ? 0.0 : cost;
+  plan.why.predicted_peak_bytes = fullest.bytes;
+  const StepVolume volume = costs_.volume(chain_, layouts);
+  plan.why.binding = fmt::format(
+      "{}; communication {}, a rank moves {:.6g} elements forward and {:.6g} backward a micro-batch and {:.6g} of "
+      "weight "
+      "gradients; bytes by {}",
+      why, seconds_in_words(cost), volume.forward.total(), volume.backward.total(), volume.weight_gradients.total(),
+      fullest.is_programs ? "the Program" : "closed form");
+  return plan;
+}
+
+void LayoutPlanning::refuse_capacity(std::span<const Layout> best) const {
+  const Plan& base = request_.base;
+  const MemoryAccount account = memory_.account(best);
+  const std::int64_t needed = peak(best).bytes;
+  throw Unsupported(
+      fmt::format("{} on {} ranks: nothing fits into a device memory of {} ({} bytes): the layouts that need least "
+                  "need {}, {} bytes "
+                  "too much; of it parameters {}, gradients {}, optimizer states {}, activations {}, temporary {}",
+                  base.strategy, base.mesh.num_ranks(), gib(capacity_bytes()), capacity_bytes(), gib(needed),
+                  needed - capacity_bytes(), gib(account.parameters), gib(account.gradients), gib(account.optimizer),
+                  gib(account.activations), gib(account.temporary)));
+}
+
+}  // namespace strata

@@ -1,0 +1,65 @@
+#pragma once
+
+/// @file
+/// What the modes that plan layouts share: sizes, costs and memory of a request, and a plan from one layout a layer.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "planners/layouts/candidates.hpp"
+#include "planners/layouts/memory.hpp"
+#include "planners/layouts/step_costs.hpp"
+#include "planners/planner.hpp"
+
+namespace strata {
+
+/// The option `zero`.
+OptionRow zero_option();
+/// The option `uneven_features`, see LayoutLimits.
+OptionRow uneven_option();
+
+class LayoutPlanning {
+ public:
+  /// @throws Unsupported where micro-batches do not divide the batch, or costs are not known.
+  LayoutPlanning(const PlanRequest& request, int max_p0);
+
+  const PlanRequest& request() const { return request_; }
+  const LayerChain& chain() const { return chain_; }
+  const StepCosts& costs() const { return costs_; }
+  const LayoutMemory& memory() const { return memory_; }
+  const LayoutLimits& limits() const { return limits_; }
+  const Factor& grid() const { return costs_.grid(); }
+  std::int64_t capacity_bytes() const { return request_.base.device_capacity_bytes; }
+
+  /// Layers and links together. In bytes where cost = "volume".
+  double seconds(std::span<const Layout> layouts) const;
+  std::string seconds_in_words(double seconds) const;
+
+  /// Of the fullest rank: by the Program where somebody lowers these layouts, else by closed form.
+  struct Peak {
+    std::int64_t bytes = 0;
+    bool is_programs = false;
+  };
+  Peak peak(std::span<const Layout> layouts) const;
+
+  /// @param layouts by layer. Every operator with parameters has a rule. @param why the search, in words.
+  Plan plan(std::span<const Layout> layouts, const std::string& why) const;
+
+  /// @param best of those that were looked at, the one that needs least.
+  [[noreturn]] void refuse_capacity(std::span<const Layout> best) const;
+
+ private:
+  Plan with_rules(std::span<const Layout> layouts) const;
+  bool counts_bytes() const;
+
+  const PlanRequest& request_;
+  LayoutLimits limits_;
+  bool shards_optimizer_;
+  LayerChain chain_;
+  StepCosts costs_;
+  LayoutMemory memory_;
+};
+
+}  // namespace strata

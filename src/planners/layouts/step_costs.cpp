@@ -1,0 +1,86 @@
+#include "planners/layouts/step_costs.hpp"
+
+#include "base/dtype.hpp"
+#include "ir/shards.hpp"
+#include "planners/sharding/factors.hpp"
+
+namespace strata {
+
+StepCosts::StepCosts(const Plan& plan, const LinkCosts& links)
+    : links_(links),
+      grid_(whole_grid(plan.mesh)),
+      samples_(plan.global_batch / plan.schedule.micro_batches),
+      micro_batches_(plan.schedule.micro_batches),
+      activation_bytes_(static_cast<double>(size_of(plan.dtypes.compute))),
+      gradient_bytes_(static_cast<double>(size_of(plan.dtypes.gradient))),
+      recomputes_blocks_(plan.recompute != Recompute::none) {}
+
+MatmulSize StepCosts::size(const Layer& layer) const {
+  return {.m = static_cast<double>(layer.rows * samples_),
+          .k = static_cast<double>(layer.in),
+          .n = static_cast<double>(layer.out),
+          .weights = static_cast<double>(layer.parameters)};
+}
+
+double StepCosts::forward_passes(const Layer& layer) const {
+  return micro_batches_ * (recomputes_blocks_ && layer.block >= 0 ? 2.0 : 1.0);
+}
+
+double StepCosts::seconds(const Layer& layer, const Layout& layout) const {
+  const MatmulSize size = this->size(layer);
+  const Volume forward = forward_volume(size, layout, !layer.reads_data);
+  const Volume backward = backward_volume(size, layout, !layer.reads_data);
+  const auto activations = [&](Collective kind, double elements, const Factor& group) {
+    return elements > 0.0 ? links_.seconds(kind, activation_bytes_ * elements, group) : 0.0;
+  };
+  const Factor features = quotient(grid_, layout.p0);
+  const auto joined = [&](std::int64_t statistics) {
+    const int members = features.total();
+    if (members == 1 || statistics == 0) return 0.0;
+    const double rows_of_rank = static_cast<double>(samples_) / layout.p0.total();
+    return links_.seconds(Collective::all_gather, 4.0 * static_cast<double>(statistics) * rows_of_rank * (members - 1),
+                          features);
+  };
+  const double forward_seconds = activations(Collective::all_gather, forward.all_gather, layout.p1) +
+                                 activations(Collective::reduce_scatter, forward.reduce_scatter, layout.p2) +
+                                 joined(layer.forward_statistics);
+  const double backward_seconds = activations(Collective::all_gather, backward.all_gather, layout.p2) +
+                                  activations(Collective::reduce_scatter, backward.reduce_scatter, layout.p1) +
+                                  joined(layer.backward_statistics);
+  const double gradients = weight_gradient_volume(size, layout).all_reduce;
+  return forward_passes(layer) * forward_seconds + micro_batches_ * backward_seconds +
+         (gradients > 0.0 ? links_.seconds(Collective::all_reduce, gradient_bytes_ * gradients, layout.p0) : 0.0);
+}
+
+double StepCosts::seconds(const LayerLink& link, const Layer& to_layer, const Layout& from, const Layout& to) const {
+  if (!needs_exchange(from, to, link.is_unary)) return 0.0;
+  return seconds(link, to_layer, exchange_between(from.p0, to.p0));
+}
+
+double StepCosts::seconds(const LayerLink& link, const Layer& to_layer, const Exchange& exchange) const {
+  const double elements = static_cast<double>(link.elements) * static_cast<double>(samples_) / grid_.total();
+  const double once =
+      links_.seconds(exchange.partners, activation_bytes_ * elements * exchange.moved_share, exchange.group);
+  return (forward_passes(to_layer) + micro_batches_) * once;
+}
+
+StepVolume StepCosts::volume(const LayerChain& chain, std::span<const Layout> layouts) const {
+  StepVolume sum;
+  for (std::size_t l = 0; l < chain.layers.size(); ++l) {
+    const Layer& layer = chain.layers[l];
+    const MatmulSize size = this->size(layer);
+    sum.forward += forward_volume(size, layouts[l], !layer.reads_data);
+    sum.backward += backward_volume(size, layouts[l], !layer.reads_data);
+    sum.weight_gradients += weight_gradient_volume(size, layouts[l]);
+  }
+  for (const LayerLink& link : chain.links) {
+    const double elements = static_cast<double>(link.elements) * static_cast<double>(samples_);
+    const Volume moved{.all_to_all = exchange_volume(elements, layouts[static_cast<std::size_t>(link.from)],
+                                                     layouts[static_cast<std::size_t>(link.to)], grid_, link.is_unary)};
+    sum.forward += moved;
+    sum.backward += moved;
+  }
+  return sum;
+}
+
+}  // namespace strata

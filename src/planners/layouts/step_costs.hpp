@@ -1,0 +1,53 @@
+#pragma once
+
+/// @file
+/// Seconds a step communicates under given layouts, if nothing is hidden: AutoDDL's objective. Compute is the same
+/// under all of them. Activations travel once a micro-batch and pass, twice forward where a block is recomputed; weight
+/// gradients once a step.
+
+#include <span>
+
+#include "ir/plan.hpp"
+#include "planners/layouts/layers.hpp"
+#include "planners/layouts/link_costs.hpp"
+#include "planners/layouts/volume.hpp"
+
+namespace strata {
+
+/// Elements of a whole step, as Volume: activations in the plan's compute dtype, weight gradients in theirs.
+struct StepVolume {
+  Volume forward, backward;  ///< of one micro-batch
+  Volume weight_gradients;
+};
+
+class StepCosts {
+ public:
+  /// @param plan mesh, batch, recomputation and dtypes.
+  StepCosts(const Plan& plan, const LinkCosts& links);
+
+  /// What a layer moves whatever its neighbours' layouts are.
+  double seconds(const Layer& layer, const Layout& layout) const;
+  /// What a link moves because rows are cut otherwise at its two ends. @p to_layer its second end.
+  double seconds(const LayerLink& link, const Layer& to_layer, const Layout& from, const Layout& to) const;
+  /// As above, where the exchange is known: many pairs of layouts have the same.
+  double seconds(const LayerLink& link, const Layer& to_layer, const Exchange& exchange) const;
+  /// Of a layer's product: rows of a micro-batch over all ranks.
+  MatmulSize size(const Layer& layer) const;
+  /// Of all layers and links, by layer. Statistics of norms and losses are left out: a few numbers a row.
+  StepVolume volume(const LayerChain& chain, std::span<const Layout> layouts) const;
+
+  std::int64_t samples() const { return samples_; }  ///< of a micro-batch, over all ranks
+  const Factor& grid() const { return grid_; }
+
+ private:
+  /// Forward passes of what stands in @p layer's block, a step; backward ones.
+  double forward_passes(const Layer& layer) const;
+
+  LinkCosts links_;
+  Factor grid_;
+  std::int64_t samples_;
+  double micro_batches_, activation_bytes_, gradient_bytes_;
+  bool recomputes_blocks_;
+};
+
+}  // namespace strata

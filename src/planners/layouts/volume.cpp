@@ -1,0 +1,53 @@
+#include "planners/layouts/volume.hpp"
+
+#include <numeric>
+
+namespace strata {
+namespace {
+
+double moved(double elements, const Factor& group) { return elements * (group.total() - 1) / group.total(); }
+
+}  // namespace
+
+Volume& Volume::operator+=(const Volume& other) {
+  all_gather += other.all_gather;
+  reduce_scatter += other.reduce_scatter;
+  all_to_all += other.all_to_all;
+  all_reduce += other.all_reduce;
+  return *this;
+}
+
+Volume forward_volume(const MatmulSize& size, const Layout& layout, bool gathers_input) {
+  Volume volume;
+  const double p0 = layout.p0.total();
+  if (gathers_input) volume.all_gather = moved(size.m * size.k / (p0 * layout.p2.total()), layout.p1);
+  volume.reduce_scatter = moved(size.m * size.n / (p0 * layout.p1.total()), layout.p2);
+  return volume;
+}
+
+Volume backward_volume(const MatmulSize& size, const Layout& layout, bool gathers_input) {
+  const Volume forward = forward_volume(size, layout, gathers_input);
+  return {.all_gather = forward.reduce_scatter, .reduce_scatter = forward.all_gather};
+}
+
+Volume weight_gradient_volume(const MatmulSize& size, const Layout& layout) {
+  const double split = layout.p1.total() * layout.p2.total();
+  return {.all_reduce = 2.0 * moved(size.weights / split, layout.p0)};
+}
+
+Exchange exchange_between(const Factor& from_p0, const Factor& to_p0) {
+  const auto changed = [](int a, int b) { return a / std::gcd(a, b) * (b / std::gcd(a, b)); };
+  const Factor group{changed(from_p0.in_node, to_p0.in_node), changed(from_p0.nodes, to_p0.nodes)};
+  return {.moved_share = moved(1.0, group), .partners = group.total() - 1, .group = group};
+}
+
+bool needs_exchange(const Layout& from, const Layout& to, bool is_unary) {
+  return from.p0 != to.p0 && !(is_unary && from.p1 == to.p2);
+}
+
+double exchange_volume(double elements, const Layout& from, const Layout& to, const Factor& grid, bool is_unary) {
+  if (!needs_exchange(from, to, is_unary)) return 0.0;
+  return exchange_between(from.p0, to.p0).moved_share * elements / grid.total();
+}
+
+}  // namespace strata

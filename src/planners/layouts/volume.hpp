@@ -1,0 +1,55 @@
+#pragma once
+
+/// @file
+/// Elements that a rank moves: (q-1)/q of what a collective of q ranks makes, twice for an all-reduce. With I: m×k,
+/// W: k×n and (S0:p0, B:p1, S1:p2) × (B:p0, S1:p1, S0:p2) → (S0:p0, S1:p1, P:p2):
+///     forward   gather I over p1 (p1-1)/p1 · mk/(p0 p2);  reduce-scatter O over p2 (p2-1)/p2 · mn/(p0 p1)
+///     backward  gather O's gradient over p2, reduce-scatter I's gradient over p1: the same numbers
+///     weight gradient  all-reduce over p0 2 (p0-1)/p0 · kn/(p1 p2)
+///     between homes of different p0  all-to-all (q-1)/q · mn/p, q the ranks that exchange
+/// Source: AutoDDL sec. 3.1, table 2, and sec. 4.2 to 4.4.
+
+#include <cstdint>
+
+#include "ir/plan.hpp"
+
+namespace strata {
+
+/// m×k times k×n, m over all ranks. @p weights: elements that are held p0 times (kn, and what goes with it).
+struct MatmulSize {
+  double m = 0.0, k = 0.0, n = 0.0, weights = 0.0;
+};
+
+/// Elements by kind of collective, of the rank that moves most.
+struct Volume {
+  double all_gather = 0.0, reduce_scatter = 0.0, all_to_all = 0.0, all_reduce = 0.0;
+  double total() const { return all_gather + reduce_scatter + all_to_all + all_reduce; }
+  Volume& operator+=(const Volume& other);
+};
+
+/// @p gathers_input: false where ranks load their own part of it: its gradient is then nobody's, too.
+Volume forward_volume(const MatmulSize& size, const Layout& layout, bool gathers_input = true);
+Volume backward_volume(const MatmulSize& size, const Layout& layout, bool gathers_input = true);
+Volume weight_gradient_volume(const MatmulSize& size, const Layout& layout);
+
+/// An all-to-all from the home (S0:p0, S1:p/p0) to (S0:p0', S1:p/p0').
+struct Exchange {
+  double moved_share = 0.0;  ///< of a rank's mn/p elements, those it sends
+  int partners = 0;          ///< that a rank sends to
+  Factor group;              ///< those that exchange among themselves
+};
+
+/// Rows and features are cut into digits, one a prime factor of the ranks (ir/tensor_layout): the factors that p0 and
+/// p0' share keep what they do, the others exchange, in equal pieces. Where one divides the other that is their
+/// quotient.
+Exchange exchange_between(const Factor& from_p0, const Factor& to_p0);
+
+/// Whether an output in @p from must be exchanged to be an input in @p to. Not where rows are cut alike; nor, if only
+/// elementwise operators of one input stand between, where p1 = p2': the output is then reduce-scattered along its
+/// rows, (S0:p0·p2, S1:p1), and gathered along them, (S0:p0', B:p1', S1:p2').
+bool needs_exchange(const Layout& from, const Layout& to, bool is_unary);
+
+/// Elements that the all-to-all of a tensor of @p elements over all ranks moves, forward; backward moves as many.
+double exchange_volume(double elements, const Layout& from, const Layout& to, const Factor& grid, bool is_unary);
+
+}  // namespace strata

@@ -1,0 +1,149 @@
+/// @file
+/// Megatron-LM: tensor parallelism by columns, then by rows, beside data parallelism.
+///
+/// Source:     Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
+///             2019 (arXiv 1909.08053), sec. 3.
+/// Idea:       of two weights in a row the first is cut by columns and the second by rows: between them every rank goes
+/// on
+///             with what it has, and one sum a pair is all that is exchanged.
+/// Symbols:    R ranks a node, N nodes; dp x tp = R x N, each ranks in a node x nodes; m x k times k x n a product.
+/// Decides:    the layout of every layer: (p0, p1, p2) = (dp, tp, 1) or (dp, 1, tp); embedding and logits along the
+///             vocabulary; convolutions (R N, 1, 1). No mesh axes: layouts say how ranks are used.
+/// Memory:     weights, gradients and optimizer states of these layers 1/tp (zero1: optimizer states 1/(dp tp));
+/// outputs
+///             of norms, additions and dropout 1/(dp tp); inputs of columns and outputs of rows are tp times that while
+///             they are gathered, partial sums are as large (layouts/memory.hpp).
+/// Volume:     elements a rank and pair of layers moves forward: (tp-1)/tp mk/dp gathered, (tp-1)/tp mn/dp scattered
+///             (together an all-reduce), backward the same; 2 (dp-1)/dp kn/tp of weight gradients once a step; a few
+///             statistics a row of norms and losses (layouts/volume.hpp).
+/// Reference:  `single`.
+/// Options:    tensor (a factor, or planner), tensor_in_node, zero, uneven_features, cost.
+/// Refuses:    degrees that do not divide samples, features, heads or vocabulary; a capacity below what every degree
+///             needs; a cluster without the numbers that `cost` reads; micro-batches that do not divide the batch.
+/// Differs:    the sum between pairs is a reduce-scatter and an all-gather, and norms, dropout and additions between
+/// the
+///             two work on a part of the features (Megatron repeats them on every rank, or cuts the sequence); a
+///             vocabulary is not padded.
+/// Reproduces: the baseline of AutoDDL's figures 3, 9 and 10.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/error.hpp"
+#include "planners/layouts/megatron_layouts.hpp"
+#include "planners/layouts/mode.hpp"
+#include "planners/sharding/factors.hpp"
+#include "planners/sharding/mode.hpp"
+
+namespace strata {
+namespace {
+
+constexpr std::string_view planner_word = "planner";
+
+struct Degree {
+  Factor tensor;
+  std::vector<Layout> layouts;
+  double seconds = 0.0;
+  std::int64_t bytes = 0;
+};
+
+class Megatron final : public Planner {
+ public:
+  std::string_view name() const override { return "megatron"; }
+  std::string_view summary() const override {
+    return "tensor parallel by columns, then rows, beside data parallel: the degrees that communicate least";
+  }
+  std::string_view source() const override { return "Shoeybi et al., Megatron-LM, 2019"; }
+  std::span<const OptionRow> options() const override {
+    static const std::array rows = {
+        OptionRow{"tensor", std::string(planner_word), "",
+                  "ranks over which a weight is cut, in a node x nodes; or planner"},
+        OptionRow{"tensor_in_node", true, "",
+                  "where nodes have several ranks, the planner keeps `tensor` inside a node"},
+        zero_option(),
+        uneven_option(),
+        link_cost_option(),
+    };
+    return rows;
+  }
+
+  Plan plan(const PlanRequest& request) const override {
+    const LayoutPlanning planning(request, 0);
+    std::vector<Degree> degrees = possible_degrees(planning);
+    std::ranges::stable_sort(degrees, {}, &Degree::seconds);
+    const std::int64_t capacity = planning.capacity_bytes();
+    const auto fits = [&](Degree& degree) {
+      degree.bytes = planning.peak(degree.layouts).bytes;
+      return capacity == 0 || degree.bytes <= capacity;
+    };
+    const auto best = std::ranges::find_if(degrees, fits);
+    if (best == degrees.end()) {
+      planning.refuse_capacity(std::ranges::min_element(degrees, {}, &Degree::bytes)->layouts);
+    }
+    Plan plan = planning.plan(best->layouts, binding(planning, degrees.front(), *best));
+    const auto second = std::find_if(std::next(best), degrees.end(), fits);
+    if (second != degrees.end()) plan.why.runner_up = described(planning, *second);
+    return plan;
+  }
+
+ private:
+  static std::string described(const LayoutPlanning& planning, const Degree& degree) {
+    return fmt::format("data {} x tensor {}: {}, {}", to_string(quotient(planning.grid(), degree.tensor)),
+                       to_string(degree.tensor), planning.seconds_in_words(degree.seconds), gib(degree.bytes));
+  }
+
+  static std::string binding(const LayoutPlanning& planning, const Degree& cheapest, const Degree& best) {
+    const std::string chosen =
+        fmt::format("data {} x tensor {}", to_string(quotient(planning.grid(), best.tensor)), to_string(best.tensor));
+    return cheapest.tensor == best.tensor ? chosen + "; binds nothing: the cheapest degrees fit"
+                                          : fmt::format("{}; binds memory: {}; does not fit: {}", chosen,
+                                                        gib(planning.capacity_bytes()), described(planning, cheapest));
+  }
+
+  /// @throws Unsupported where there is none: the last one's first broken limit.
+  static std::vector<Degree> possible_degrees(const LayoutPlanning& planning) {
+    const PlanRequest& request = planning.request();
+    const Factor grid = planning.grid();
+    const auto fixed = factor_option("tensor", std::get<std::string>(request.options.at("tensor")), planner_word);
+    const bool in_node = std::get<bool>(request.options.at("tensor_in_node")) && grid.in_node > 1;
+    std::vector<Degree> degrees;
+    std::string broken;
+    for (const Factor& tensor : fixed ? std::vector{*fixed} : tensor_degrees(grid, in_node)) {
+      if (!divides(tensor, grid)) {
+        broken = fmt::format("tensor = {} does not divide {} ranks a node × {} nodes", to_string(tensor), grid.in_node,
+                             grid.nodes);
+        continue;
+      }
+      Degree degree{.tensor = tensor, .layouts = megatron_layouts(planning.chain(), grid, tensor)};
+      std::string first;
+      for (std::size_t l = 0; l < degree.layouts.size() && first.empty(); ++l) {
+        const Layer& layer = planning.chain().layers[l];
+        first = broken_limit(layer, degree.layouts[l], planning.limits());
+        if (!first.empty()) first = fmt::format("tensor = {}: {}: {}", to_string(tensor), layer.name, first);
+      }
+      if (!first.empty()) {
+        broken = first;
+        continue;
+      }
+      degree.seconds = planning.seconds(degree.layouts);
+      degrees.push_back(std::move(degree));
+    }
+    if (degrees.empty()) {
+      throw Unsupported(
+          fmt::format("{} on {} ranks: no degrees are possible; {}", request.base.strategy, grid.total(), broken));
+    }
+    return degrees;
+  }
+};
+
+}  // namespace
+
+const Planner& megatron_planner() {
+  static const Megatron planner;
+  return planner;
+}
+
+}  // namespace strata

@@ -1,0 +1,409 @@
+/// @file
+/// The modes that plan layouts, on the models and clusters of AutoDDL's paper: layers read off a graph, what its
+/// figures 7 and 10 say, memory, options, refusals.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "planners/layouts/megatron_layouts.hpp"
+#include "planners/layouts/mode.hpp"
+#include "planners/layouts/search_space.hpp"
+#include "sharded.hpp"
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+using Options = std::map<std::string, OptionValue>;
+
+Cluster cluster_named(const std::string& name) {
+  const std::string path = STRATA_SOURCE_DIR "/experiments/clusters/" + name + ".toml";
+  std::ifstream stream(path);
+  return parse_cluster({std::istreambuf_iterator<char>(stream), {}}, path);
+}
+
+/// f32, no limit of memory.
+Plan asked(const Factor& grid, std::int64_t batch) {
+  Plan plan = asked_on(grid, 1);
+  plan.dtypes = {DType::f32, DType::f32};
+  plan.global_batch = batch;
+  return plan;
+}
+
+Plan on_daint(const char* mode, const ModelGraph& graph, const Plan& base, Options options = {}) {
+  static const Cluster daint = cluster_named("daint-p100");
+  return planned(mode, graph, base, std::move(options), daint);
+}
+
+/// By operator name.
+std::map<std::string, Layout> layouts_of(const Plan& plan, const ModelGraph& graph) {
+  std::map<std::string, Layout> result;
+  const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+  for (std::size_t o = 0; o < decisions.size(); ++o) {
+    if (decisions[o].layout) result[graph.operators[o].name] = *decisions[o].layout;
+  }
+  return result;
+}
+
+std::string refusal(const auto& call) {
+  try {
+    call();
+  } catch (const Unsupported& error) {
+    return error.what();
+  }
+  return "";
+}
+
+ModelGraph small_gpt(int layers, bool tied = false) {
+  ModelOptions options{.name = "gpt"};
+  options.layers = layers;
+  options.hidden = 1024;
+  options.heads = 16;
+  options.vocabulary = 4096;
+  options.sequence_length = 256;
+  options.tied_head = tied;
+  return build_model(options);
+}
+
+TEST(LayoutLayers, OfATransformerAreItsLinearsWithTheResidualsAroundThem) {
+  const ModelGraph graph = small_gpt(2);
+  const LayerChain chain = layer_chain(graph);
+  std::vector<std::string> names;
+  for (const Layer& layer : chain.layers) names.push_back(layer.name);
+  EXPECT_THAT(names, testing::ElementsAre("embedding", "block[0].attn.qkv", "block[0].attn.proj", "block[0].mlp.fc1",
+                                          "block[0].mlp.fc2", "block[1].attn.qkv", "block[1].attn.proj",
+                                          "block[1].mlp.fc1", "block[1].mlp.fc2", "head"));
+  const auto find = [&](int from, int to) {
+    return std::ranges::find_if(chain.links, [&](const LayerLink& l) { return l.from == from && l.to == to; });
+  };
+  ASSERT_EQ(chain.links.size(), 9U + 4U);
+  EXPECT_TRUE(find(3, 4)->is_unary);   // fc1, gelu, fc2
+  EXPECT_FALSE(find(1, 2)->is_unary);  // attention by heads
+  EXPECT_TRUE(find(1, 2)->is_branch);
+  EXPECT_FALSE(find(2, 3)->is_branch);  // a residual addition and a norm
+  EXPECT_FALSE(find(0, 2)->gathers);    // the residual around the first attention
+  EXPECT_EQ(find(0, 2)->elements, 256 * 1024);
+  EXPECT_TRUE(chain.layers[0].reads_data);
+  EXPECT_EQ(chain.layers[1].repeats, chain.layers[5].repeats);
+  EXPECT_NE(chain.layers[1].repeats, chain.layers[2].repeats);
+  std::int64_t parameters = 0;
+  for (const Layer& layer : chain.layers) parameters += layer.parameters;
+  EXPECT_EQ(parameters, graph.num_parameters());
+  EXPECT_EQ(layer_chain(small_gpt(2, true)).layers.back().tied_weight, 0);
+}
+
+TEST(LayoutLayers, OfAVggAreConvolutionsAndThreeDenseOnes) {
+  const LayerChain chain = layer_chain(build_model({.name = "vgg13"}));
+  ASSERT_EQ(chain.layers.size(), 13U);
+  EXPECT_EQ(std::ranges::count_if(chain.layers, &Layer::is_searched), 3);
+  EXPECT_EQ(chain.layers[10].in, 7 * 7 * 512);
+  EXPECT_FALSE(chain.links[9].is_unary);  // out of a convolution
+  EXPECT_TRUE(chain.links[10].is_unary);
+}
+
+/// AutoDDL's figure 7. The cluster file's latency is an estimate; it makes two copies of the smallest weight, a
+/// thirtieth of the three, cheaper than messages to all 32 ranks.
+TEST(AutoDdl, Vgg13KeepsItsDenseWeightsOnceOn32Ranks) {
+  const ModelGraph graph = build_model({.name = "vgg13"});
+  const LayerChain chain = layer_chain(graph);
+  for (const char* cost : {"volume", "paper", "analytic"}) {
+    const Plan plan =
+        on_daint("autoddl", graph, asked({1, 32}, 256), {{"uneven_features", true}, {"cost", std::string(cost)}});
+    EXPECT_NO_THROW(verify(plan, graph));
+    const std::map<std::string, Layout> layouts = layouts_of(plan, graph);
+    EXPECT_EQ(layouts.at("block[0].conv[0]"), replicated_layout({1, 32}));
+    for (const Layer& layer : chain.layers) {
+      if (!layer.is_searched) continue;
+      const MatmulSize size{.weights = static_cast<double>(layer.parameters)};
+      const double reduced = weight_gradient_volume(size, layouts.at(layer.name)).all_reduce;
+      const bool is_small = layer.name == "classifier.fc3" && std::string(cost) != "volume";
+      EXPECT_LE(layouts.at(layer.name).p0.total(), is_small ? 2 : 1) << layer.name << " " << cost;
+      if (!is_small) {
+        EXPECT_EQ(reduced, 0.0) << layer.name << " " << cost;
+      }
+    }
+  }
+}
+
+TEST(AutoDdl, Figure10PutsActivationsOnTheFastLinks) {
+  // Two nodes of 8: data parallelism would send all dense weights between the nodes.
+  const Cluster gcp = cluster_named("gcp-a100");
+  const ModelGraph graph = build_model({.name = "vgg13"});
+  const Plan base = asked({8, 2}, 256);
+  const Plan best = planned("autoddl", graph, base, {{"uneven_features", true}}, gcp);
+  const Plan megatron = planned("megatron", graph, base, {{"uneven_features", true}}, gcp);
+  EXPECT_LT(best.why.predicted_seconds, 0.5 * megatron.why.predicted_seconds);
+}
+
+TEST(AutoDdl, NeverMovesMoreThanMegatronAndFreeLayersNeverMoreThanTied) {
+  const ModelGraph graph = small_gpt(3);
+  for (const Factor grid : {Factor{1, 4}, Factor{1, 16}, Factor{4, 4}}) {
+    const Cluster cluster = grid.in_node == 1 ? cluster_named("daint-p100") : cluster_named("rtx3090-nvlink");
+    Cluster wide = cluster;
+    wide.nodes = 64;
+    for (const char* cost : {"volume", "paper", "analytic"}) {
+      const Options by{{"cost", std::string(cost)}};
+      Options free = by, unpinned = by;
+      free["repeated_layers"] = std::string("free");
+      unpinned["tensor_in_node"] = false;
+      const Plan base = asked(grid, 64);
+      const PlanRequest request{
+          .graph = graph,
+          .cluster = wide,
+          .base = base,
+          .options = {{"cost", std::string(cost)}, {"zero", std::string("none")}, {"uneven_features", false}}};
+      const LayoutPlanning planning(request, 0);
+      const auto seconds = [&](const char* mode, const Options& options) {
+        const Plan plan = planned(mode, graph, base, options, wide);
+        const std::map<std::string, Layout> layouts = layouts_of(plan, graph);
+        std::vector<Layout> by_layer;
+        for (const Layer& layer : planning.chain().layers) by_layer.push_back(layouts.at(layer.name));
+        return planning.seconds(by_layer);
+      };
+      const double tied = seconds("autoddl", by), rounding = 1 + 1e-9;
+      EXPECT_LE(tied, seconds("megatron", unpinned) * rounding) << cost;
+      EXPECT_LE(seconds("autoddl", free), tied * rounding) << cost;
+    }
+  }
+}
+
+TEST(AutoDdl, EverySearchFindsAPlanAndSaysHow) {
+  const ModelGraph graph = build_model({.name = "mlp-cifar"});
+  const Plan base = asked({1, 8}, 64);
+  const Plan exact = on_daint("autoddl", graph, base);
+  for (const char* search : {"exhaustive", "random", "metropolis_hastings", "coordinate_descent"}) {
+    const Plan plan =
+        on_daint("autoddl", graph, base, {{"search", std::string(search)}, {"trace", true}, {"uneven_features", true}});
+    EXPECT_NO_THROW(verify(plan, graph)) << search;
+    EXPECT_EQ(parse_plan(to_text(plan), "plan.toml"), plan) << search;
+    EXPECT_THAT(plan.why.binding, HasSubstr(search));
+    EXPECT_FALSE(plan.why.trace.empty()) << search;
+  }
+  EXPECT_EQ(layouts_of(on_daint("autoddl", graph, base, {{"search", std::string("exhaustive")}}), graph).size(),
+            layouts_of(exact, graph).size());
+  EXPECT_DOUBLE_EQ(on_daint("autoddl", graph, base, {{"search", std::string("exhaustive")}}).why.predicted_seconds,
+                   exact.why.predicted_seconds);
+  EXPECT_THAT(on_daint("autoddl", graph, base, {{"search", std::string("metropolis_hastings")}}).why.binding,
+              HasSubstr("of proposals accepted"));
+}
+
+TEST(AutoDdl, PlansOfEveryModelAreValid) {
+  for (const char* model : {"gpt-nano", "llama-nano", "vgg-nano", "mlp-tiny"}) {
+    const ModelGraph graph = build_model({.name = model});
+    for (const Factor grid : {Factor{1, 1}, Factor{1, 2}, Factor{1, 4}}) {
+      for (const char* mode : {"autoddl", "megatron"}) {
+        for (const char* zero : {"none", "zero1"}) {
+          const Plan plan = on_daint(mode, graph, asked(grid, 24), {{"zero", std::string(zero)}});
+          EXPECT_NO_THROW(verify(plan, graph)) << model << " " << mode;
+          EXPECT_EQ(parse_plan(to_text(plan), "plan.toml"), plan) << model << " " << mode;
+          const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+          for (std::size_t o = 0; o < decisions.size(); ++o) {
+            if (graph.operators[o].parameters.empty()) continue;
+            ASSERT_TRUE(decisions[o].layout) << graph.operators[o].name;
+            const Factor cut = std::string(zero) == "zero1" ? decisions[o].layout->p0 : Factor{};
+            EXPECT_EQ(decisions[o].state.os, cut);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(AutoDdl, ATiedHeadIsCutAsTheEmbeddingTurnedAround) {
+  const ModelGraph graph = small_gpt(1, true);
+  const std::map<std::string, Layout> layouts = layouts_of(on_daint("autoddl", graph, asked({1, 8}, 16)), graph);
+  const Layout embedding = layouts.at("embedding"), head = layouts.at("head");
+  EXPECT_EQ(embedding.p0, head.p0);
+  EXPECT_EQ(embedding.p1, head.p2);
+  EXPECT_EQ(embedding.p2, head.p1);
+}
+
+TEST(AutoDdl, AFixedLayoutIsTakenOrRefusedWithWhatItBreaks) {
+  const ModelGraph graph = small_gpt(1);
+  const Plan plan = on_daint("autoddl", graph, asked({1, 8}, 16), {{"layout", std::string("1x2,1x2,1x2")}});
+  const Layout two{.p0 = {1, 2}, .p1 = {1, 2}, .p2 = {1, 2}};
+  EXPECT_EQ(layouts_of(plan, graph).at("block[0].attn.qkv"), two);
+  EXPECT_EQ(layouts_of(plan, graph).at("head"), two);
+  EXPECT_THROW(on_daint("autoddl", graph, asked({1, 8}, 16), {{"layout", std::string("1x2,1x2")}}), UserError);
+  EXPECT_THAT(refusal([&] {
+                on_daint("autoddl", graph, asked({1, 32}, 16), {{"layout", std::string("1x1,1x32,1x1")}});
+              }),
+              HasSubstr("16 heads of block[0].attn.core are not divisible by p1·p2 = 32"));
+  EXPECT_THAT(refusal([&] { on_daint("autoddl", graph, asked({1, 3}, 16)); }), HasSubstr("autoddl on 3 ranks"));
+  Plan in_three = asked({1, 2}, 16);
+  in_three.schedule.micro_batches = 3;
+  EXPECT_THAT(refusal([&] { on_daint("autoddl", graph, in_three); }), HasSubstr("16 samples are not divisible by 3"));
+}
+
+TEST(AutoDdl, ACapOfP0AndACapacityKeepWeightsFewer) {
+  const ModelGraph graph = small_gpt(2);
+  Plan base = asked({1, 8}, 512);
+  base.schedule.micro_batches = 64;  // states are what takes memory
+  const auto most = [&](const Plan& plan) {
+    int p0 = 0;
+    for (const auto& [name, layout] : layouts_of(plan, graph)) p0 = std::max(p0, layout.p0.total());
+    return p0;
+  };
+  const Plan unlimited = on_daint("autoddl", graph, base);
+  ASSERT_EQ(most(unlimited), 8);
+  const Plan capped = on_daint("autoddl", graph, base, {{"max_p0", std::int64_t{2}}});
+  EXPECT_LE(most(capped), 2);
+  EXPECT_GT(capped.why.predicted_seconds, unlimited.why.predicted_seconds);
+  EXPECT_LT(capped.why.predicted_peak_bytes, unlimited.why.predicted_peak_bytes);
+
+  Plan limited = base;
+  limited.device_capacity_bytes = (capped.why.predicted_peak_bytes + unlimited.why.predicted_peak_bytes) / 2;
+  const Plan fitting = on_daint("autoddl", graph, limited);
+  EXPECT_LE(fitting.why.predicted_peak_bytes, limited.device_capacity_bytes);
+  EXPECT_GT(fitting.why.predicted_seconds, unlimited.why.predicted_seconds);
+  EXPECT_THAT(fitting.why.binding, HasSubstr("binds memory"));
+  limited.device_capacity_bytes = 1 << 20;
+  for (const char* mode : {"autoddl", "megatron"}) {
+    EXPECT_THAT(refusal([&] { on_daint(mode, graph, limited); }), HasSubstr("nothing fits into a device memory"));
+  }
+}
+
+/// A Program that needs so much more than the closed form says, or that nobody lowers.
+class Lowered final : public Evaluate {
+ public:
+  Lowered(const LayoutMemory& memory, const LayerChain& chain, const ModelGraph& graph, double factor)
+      : memory_(memory), chain_(chain), graph_(graph), factor_(factor) {}
+  Evaluation operator()(const Plan& plan) const override { return memory(plan); }
+  Evaluation account(const Plan& plan) const override { return memory(plan); }
+  Evaluation memory(const Plan& plan) const override {
+    if (factor_ == 0.0) return {.missing = "a layout cannot be lowered"};
+    const std::map<std::string, Layout> layouts = layouts_of(plan, graph_);
+    std::vector<Layout> by_layer;
+    for (const Layer& layer : chain_.layers) by_layer.push_back(layouts.at(layer.name));
+    return {.peak_bytes = std::llround(factor_ * static_cast<double>(memory_.account(by_layer).total()))};
+  }
+
+ private:
+  const LayoutMemory& memory_;
+  const LayerChain& chain_;
+  const ModelGraph& graph_;
+  double factor_;
+};
+
+TEST(LayoutModes, TheProgramHasTheLastWordOnMemory) {
+  const ModelGraph graph = small_gpt(2);
+  const Cluster daint = cluster_named("daint-p100");
+  for (const char* mode : {"autoddl", "megatron"}) {
+    const Planner& planner = find_planner(mode);
+    Plan base = asked({1, 8}, 512);
+    base.schedule.micro_batches = 64;
+    base.strategy = mode;
+    PlanRequest request{.graph = graph, .cluster = daint, .base = base, .options = {}};
+    for (const OptionRow& row : planner.options()) request.options.emplace(row.name, row.default_value);
+    const Plan unlimited = planner.plan(request);
+    const std::int64_t closed_form = unlimited.why.predicted_peak_bytes;
+    const LayoutPlanning planning(request, 0);
+    const Lowered half_more(planning.memory(), planning.chain(), graph, 1.5),
+        refused(planning.memory(), planning.chain(), graph, 0.0);
+    request.base.device_capacity_bytes = closed_form;
+    // Nobody lowers these layouts: the closed form decides.
+    request.evaluate = &refused;
+    Plan plan = planner.plan(request);
+    EXPECT_EQ(plan.operators, unlimited.operators) << mode;
+    EXPECT_THAT(plan.why.binding, HasSubstr("bytes by closed form"));
+
+    request.evaluate = &half_more;
+    plan = planner.plan(request);
+    EXPECT_NE(plan.operators, unlimited.operators) << mode;
+    EXPECT_LE(plan.why.predicted_peak_bytes, closed_form) << mode;
+    EXPECT_THAT(plan.why.binding, HasSubstr("bytes by the Program"));
+    request.base.device_capacity_bytes = closed_form / 1000;
+    EXPECT_THAT(refusal([&] { planner.plan(request); }), HasSubstr("nothing fits into a device memory")) << mode;
+  }
+}
+
+TEST(LayoutModes, LinksFittedToAProfileDecideWhereAskedFor) {
+  const ModelGraph graph = build_model({.name = "mlp-cifar"});
+  const Planner& planner = find_planner("autoddl");
+  const Cluster unknown;
+  PlanRequest request{.graph = graph, .cluster = unknown, .base = asked({2, 2}, 64), .options = {}};
+  for (const OptionRow& row : planner.options()) request.options.emplace(row.name, row.default_value);
+  request.options["cost"] = std::string("measured");
+  double slow_seconds = 0.0;
+  for (const double seconds_a_byte : {1e-8, 1e-10}) {
+    request.measured_links = [=] {
+      const Line line{1e-6, seconds_a_byte, 0.0};
+      return LinkLines{.inside = line, .across = line, .num_inside = 4, .num_across = 4};
+    };
+    const double seconds = planner.plan(request).why.predicted_seconds;
+    EXPECT_GT(seconds, 0.0);
+    if (slow_seconds == 0.0) slow_seconds = seconds;
+  }
+  EXPECT_LT(planner.plan(request).why.predicted_seconds, slow_seconds);
+  request.measured_links = [] { return LinkLines{.inside = {}, .across = {}, .num_inside = 4}; };
+  EXPECT_THAT(refusal([&] { planner.plan(request); }), HasSubstr("collectives measured across nodes"));
+}
+
+TEST(Megatron, CutsColumnsThenRowsAndTheVocabulary) {
+  const ModelGraph graph = small_gpt(1);
+  const Plan plan = on_daint("megatron", graph, asked({1, 8}, 16), {{"tensor", std::string("1x4")}});
+  const std::map<std::string, Layout> layouts = layouts_of(plan, graph);
+  const Factor two{1, 2}, four{1, 4}, one{};
+  const Layout columns{.p0 = two, .p1 = four, .p2 = one}, rows{.p0 = two, .p1 = one, .p2 = four};
+  EXPECT_EQ(layouts.at("embedding"), rows);
+  EXPECT_EQ(layouts.at("block[0].attn.qkv"), columns);
+  EXPECT_EQ(layouts.at("block[0].attn.proj"), rows);
+  EXPECT_EQ(layouts.at("block[0].mlp.fc1"), columns);
+  EXPECT_EQ(layouts.at("block[0].mlp.fc2"), rows);
+  EXPECT_EQ(layouts.at("head"), columns);
+  EXPECT_EQ(layouts.at("final_norm"), home_layout(rows, {1, 8}));
+  const ModelGraph llama = build_model({.name = "llama-nano"});
+  const auto of_llama =
+      layouts_of(on_daint("megatron", llama, asked({1, 2}, 4), {{"tensor", std::string("1x2")}}), llama);
+  int cut_by_columns = 0, cut_by_rows = 0;
+  for (const Operator& op : llama.operators) {
+    if (op.kind != OperatorKind::linear) continue;
+    (of_llama.at(op.name).p1.total() == 2 ? cut_by_columns : cut_by_rows) += 1;
+  }
+  EXPECT_EQ(cut_by_columns, 2 * 2 + 1);
+  EXPECT_EQ(cut_by_rows, 2 * 2);
+}
+
+TEST(Megatron, StaysInsideANodeUnlessAsked) {
+  EXPECT_EQ(tensor_degrees({4, 2}, true), (std::vector<Factor>{{1, 1}, {2, 1}, {4, 1}}));
+  EXPECT_EQ(tensor_degrees({4, 2}, false).size(), 6U);
+  const ModelGraph graph = small_gpt(1);
+  EXPECT_THAT(refusal([&] {
+                on_daint("megatron", graph, asked({1, 8}, 16), {{"tensor", std::string("1x3")}});
+              }),
+              HasSubstr("tensor = 1x3 does not divide"));
+}
+
+TEST(LayoutModes, CostsThatAreNotKnownAreRefused) {
+  const ModelGraph graph = build_model({.name = "mlp-tiny"});
+  const Cluster unknown;
+  for (const char* mode : {"autoddl", "megatron"}) {
+    EXPECT_THAT(refusal([&] {
+                  planned(mode, graph, asked({2, 1}, 8), {}, unknown);
+                }),
+                HasSubstr("intra_node.bandwidth_bytes_per_second"));
+    EXPECT_THAT(refusal([&] {
+                  planned(mode, graph, asked({2, 1}, 8), {{"cost", std::string("measured")}}, unknown);
+                }),
+                HasSubstr("a profile"));
+    const Plan by_volume = planned(mode, graph, asked({2, 1}, 8), {{"cost", std::string("volume")}}, unknown);
+    EXPECT_EQ(by_volume.why.predicted_seconds, 0.0);
+  }
+}
+
+TEST(LinkCosts, FastInsideANodeAndSharedNetworkCards) {
+  const LinkCosts costs{.inside_alpha_seconds = 1e-6,
+                        .inside_beta_seconds_per_byte = 1e-11,
+                        .across_alpha_seconds = 1e-5,
+                        .across_beta_seconds_per_byte = 1e-9,
+                        .nics_per_node = 2,
+                        .ranks_per_node = 8};
+  EXPECT_DOUBLE_EQ(costs.seconds(Collective::all_gather, 1e6, {4, 1}), 3e-6 + 1e-5);
+  EXPECT_DOUBLE_EQ(costs.seconds(Collective::all_reduce, 1e6, {1, 4}), 6e-5 + 4e-3);  // 8 groups, 2 cards
+  EXPECT_DOUBLE_EQ(costs.seconds(Collective::all_reduce, 1e6, {8, 4}), 62e-5 + 1e-3);
+}
+
+}  // namespace
+}  // namespace strata
