@@ -154,9 +154,10 @@ TEST_F(Formulas, BytesSentAreTheVolume) {
   }
 }
 
-/// Bytes that may exist beside states and what a replica has beside them, by the formulas of sharding/memory.hpp: one
-/// bucket that is whole before its parts are kept; where parameters are sharded, the gathered layer and the one fetched
-/// ahead, and the gradient of an operator with the one that is still being scattered; zeropp's second shard.
+/// Bytes that may exist beside states and what a replica has beside them, by the bounds of sharding/step_memory.hpp: a
+/// bucket that is filled and one that travels before its parts are kept; where parameters are sharded, the gathered
+/// layer and the one fetched ahead, and the gradient of an operator with the one that is still being scattered;
+/// zeropp's second shard.
 std::int64_t temporary(const ModelGraph& graph, const Plan& plan, const Case& which) {
   std::int64_t largest_operator = 0;  // which is a layer of an mlp
   for (const Operator& op : graph.operators) {
@@ -166,7 +167,7 @@ std::int64_t temporary(const ModelGraph& graph, const Plan& plan, const Case& wh
   }
   const StateFactors& s = which.state;
   std::int64_t bytes = 0;
-  if (s.g != s.p || which.scatters) bytes += plan.overlap.bucket_bytes + g * largest_operator / s.p.total();
+  if (s.g != s.p || which.scatters) bytes += 2 * (plan.overlap.bucket_bytes + g * largest_operator / s.p.total());
   if (s.p.total() > 1) bytes += 2 * c * largest_operator + 2 * g * largest_operator;
   if (s.p_backward) bytes += c * graph.num_parameters() / s.p_backward->total();
   return bytes;
