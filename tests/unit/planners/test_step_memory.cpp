@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "held_bytes.hpp"
 #include "lower/lower.hpp"
 #include "lower/rank_classes.hpp"
 #include "planners/sharding/memory.hpp"
 #include "planners/sharding/mode.hpp"
 #include "sharded.hpp"
+#include "support/held_bytes.hpp"
 
 namespace strata {
 namespace {
