@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "ir/backward_reads.hpp"
 
 namespace strata {
 Activations::Activations(const ModelGraph& graph, DType compute, std::span<const std::int64_t> num_samples,
@@ -11,18 +12,12 @@ Activations::Activations(const ModelGraph& graph, DType compute, std::span<const
       compute_(compute),
       num_samples_(num_samples),
       builder_(builder),
-      needs_gradient_(graph.tensors.size(), false),
+      needs_gradient_(tensors_with_gradient(graph)),
       num_consumers_(graph.tensors.size(), 0),
       saved_(graph.tensors.size(), false) {
   for (const Operator& op : graph.operators) {
-    bool depends = !op.parameters.empty();
     for (const int t : op.inputs) {
       ++num_consumers_[static_cast<std::size_t>(t)];
-      depends = depends || needs_gradient_[static_cast<std::size_t>(t)];
-    }
-    for (const int t : op.outputs) {
-      needs_gradient_[static_cast<std::size_t>(t)] =
-          depends && graph.tensors[static_cast<std::size_t>(t)].role == TensorRole::activation;
     }
     for (const int t : saved_for_backward(op)) {
       saved_[static_cast<std::size_t>(t)] = true;

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "ir/backward_reads.hpp"
 #include "ir/operator_splitting.hpp"
 #include "ir/recomputation.hpp"
 
@@ -73,19 +74,8 @@ bool Gathering::recomputes(int o) const {
   return at(o).block >= 0 && decisions_[static_cast<std::size_t>(o)].recompute == Recompute::block;
 }
 
-/// Weights that the gradient of an input is made with. Biases and embeddings are not read.
 std::vector<int> Gathering::read_by_backward(int o) const {
-  const Operator& op = at(o);
-  switch (op.kind) {
-    case OperatorKind::linear:
-    case OperatorKind::convolution:
-      if (!activations_.needs_gradient(op.inputs.front())) return {};
-      return {op.parameters.front()};
-    case OperatorKind::layer_norm:
-    case OperatorKind::rms_norm:
-    case OperatorKind::batch_norm: return {op.parameters.front()};
-    default: return {};
-  }
+  return weights_read_by_backward(at(o), activations_.needs_gradient(at(o).inputs.front()));
 }
 
 void Gathering::before_forward(int o, int micro_batch) {

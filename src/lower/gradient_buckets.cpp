@@ -23,7 +23,12 @@ GradientBuckets::GradientBuckets(const Plan& plan, const ModelGraph& graph, std:
       quantized_(plan.quantization, plan.overlap.reduce_scatter != "none", builder),
       members_(graph.parameters.size()) {
   for (const Operator& op : operators) {
-    for (const int p : op.parameters) ++member(p).num_uses;
+    std::int64_t elements = 0;
+    for (const int p : op.parameters) {
+      ++member(p).num_uses;
+      if (groups.of(p).parameter >= 0) elements += graph.parameters[static_cast<std::size_t>(p)].num_elements();
+    }
+    largest_operator_ = std::max(largest_operator_, elements);
   }
   assign_buckets(copies);
   for (const auto& [p, c] : copies) copies_.emplace_back(p, c.group);
@@ -103,6 +108,7 @@ GradientBuckets::Destination GradientBuckets::destination(int parameter) {
   if (groups_.of(parameter).parameter >= 0) {
     const bool accumulate = m.full >= 0;
     if (!accumulate) {
+      make_room_for_full();
       m.full = builder_.add_buffer({.name = name_of(parameter) + "/gradient",
                                     .num_elements = num_elements,
                                     .dtype = plan_.dtypes.gradient,
@@ -118,27 +124,31 @@ void GradientBuckets::contributed(int parameter, bool last_micro_batch) {
   Member& m = member(parameter);
   if (++m.num_done < m.num_uses) return;
   m.num_done = 0;
-  if (m.full >= 0) scatter_full(parameter);
-  bucket_complete(static_cast<std::size_t>(m.bucket), last_micro_batch);
+  if (m.full >= 0) {
+    scatter_full(parameter, last_micro_batch);
+  } else {
+    bucket_complete(static_cast<std::size_t>(m.bucket), last_micro_batch);
+  }
+  if (++num_complete_ < static_cast<int>(in_order_.size())) return;
+  num_complete_ = 0;
+  finish_micro_batch();
 }
 
 /// The sum over the p shards' ranks, into this rank's shard.
-void GradientBuckets::scatter_full(int parameter) {
+void GradientBuckets::scatter_full(int parameter, bool last_micro_batch) {
   Member& m = member(parameter);
   const Operand full = builder_.whole(std::exchange(m.full, -1));
-  const Operand own{storage(static_cast<std::size_t>(m.bucket)), m.begin, shard(parameter).held.size, 0};
+  const Piece& held = shard(parameter).held;
+  const Operand own{storage(static_cast<std::size_t>(m.bucket)), m.begin, held.size, 0};
   const bool accumulate = std::exchange(m.written, true);
   if (plan_.quantization.gradients != "none") {
     quantized_.reduce(name_of(parameter), full, shard(parameter).factors.p, groups_.of(parameter), own, accumulate);
+    bucket_complete(static_cast<std::size_t>(m.bucket), last_micro_batch);
     return;
   }
-  Operand scattered = own;
-  if (accumulate) {
-    scattered = builder_.whole(builder_.add_buffer({.name = name_of(parameter) + "/gradient_shard",
-                                                    .num_elements = own.num_elements,
-                                                    .dtype = plan_.dtypes.gradient,
-                                                    .category = Category::gradient}));
-  }
+  const Operand in_place{full.buffer, held.begin, held.size, 0};
+  // What the compute stream has given up by now may be what is written.
+  const int before = builder_.last_on(compute_stream);
   const int scatter = builder_.emit({.kernel = Kernel::none,
                                      .collective = Collective::reduce_scatter,
                                      .group = groups_.of(parameter).parameter,
@@ -146,9 +156,54 @@ void GradientBuckets::scatter_full(int parameter) {
                                      .phase = Phase::reduce,
                                      .name = name_of(parameter),
                                      .inputs = {full},
-                                     .outputs = {scattered}});
-  if (plan_.overlap.reduce_scatter == "none") builder_.hold(compute_stream, scatter);
-  if (accumulate) add(scattered, own, true, name_of(parameter));
+                                     .outputs = {accumulate ? in_place : own}},
+                                    {&before, 1U});
+  // Where nothing is to be added on the compute stream the next collective follows at once.
+  const Bucket& bucket = buckets_[static_cast<std::size_t>(m.bucket)];
+  const bool awaited = accumulate || (last_micro_batch && bucket.has_kept && !scatters(bucket));
+  scattered_.push_back({.parameter = parameter,
+                        .instruction = scatter,
+                        .num_elements = full.num_elements,
+                        .awaited = awaited,
+                        .accumulate = accumulate,
+                        .own = in_place,
+                        .last_micro_batch = last_micro_batch});
+  scattered_elements_ += full.num_elements;
+  if (!awaited) bucket_complete(static_cast<std::size_t>(m.bucket), last_micro_batch);
+  if (plan_.overlap.reduce_scatter == "none") finish_oldest_scatter();
+}
+
+void GradientBuckets::finish_oldest_scatter() {
+  const Scattered oldest = scattered_.front();
+  scattered_.pop_front();
+  scattered_elements_ -= oldest.num_elements;
+  builder_.hold(compute_stream, oldest.instruction);
+  if (!oldest.awaited) return;
+  const Member& m = member(oldest.parameter);
+  const auto bucket = static_cast<std::size_t>(m.bucket);
+  if (oldest.accumulate) {
+    add(oldest.own, {storage(bucket), m.begin, oldest.own.num_elements, 0}, true, name_of(oldest.parameter));
+  }
+  bucket_complete(bucket, oldest.last_micro_batch);
+}
+
+/// Beside the full gradients that the next operator makes.
+void GradientBuckets::make_room_for_full() {
+  while (scattered_elements_ > largest_operator_) finish_oldest_scatter();
+}
+
+/// What the compute stream has to do with this micro-batch's full gradients. Those that need nothing more are gone when
+/// the next forward has gathered a parameter: nobody waits for them. Nor for a bucket, under which the next forward
+/// runs.
+void GradientBuckets::finish_micro_batch() {
+  while (!scattered_.empty()) {
+    if (scattered_.front().awaited) {
+      finish_oldest_scatter();
+    } else {
+      scattered_elements_ -= scattered_.front().num_elements;
+      scattered_.pop_front();
+    }
+  }
 }
 
 void GradientBuckets::add(const Operand& from, const Operand& to, bool accumulate, const std::string& name) {
@@ -167,7 +222,8 @@ void GradientBuckets::bucket_complete(std::size_t index, bool last_micro_batch) 
                    "a contribution too many to " + name_of(bucket.parameters.front()));
   if (++bucket.num_complete < static_cast<int>(bucket.parameters.size())) return;
   if (last_micro_batch) {
-    if (plan_.overlap.all_reduce == "backward") reduce(index);
+    // A bucket that is given up again cannot wait for the others.
+    if (plan_.overlap.all_reduce == "backward" || shards_gradients(bucket)) reduce(index);
     return;
   }
   bucket.num_complete = 0;
@@ -177,34 +233,67 @@ void GradientBuckets::bucket_complete(std::size_t index, bool last_micro_batch) 
 /// Of an early micro-batch, where gradients are sharded further than parameters.
 void GradientBuckets::keep_own_parts(std::size_t index) {
   Bucket& bucket = buckets_[index];
-  if (!scatters(bucket)) {
+  const bool scatter = scatters(bucket);
+  if (scatter) {
+    scatter_own_parts(index);
+  } else {
     all_reduce(builder_.whole(bucket.buffer), groups_of(bucket).spread, fmt::format("gradients[{}]", index));
   }
-  own_parts_into_kept(index, scatters(bucket), std::exchange(bucket.has_kept, true));
-  if (plan_.overlap.all_reduce == "none") builder_.hold(compute_stream, builder_.last_on(communication_stream));
+  const bool accumulate = std::exchange(bucket.has_kept, true);
+  depart({.index = index, .in_place = !scatter || accumulate, .accumulate = accumulate});
   // The next micro-batch has a bucket of its own.
   bucket.buffer = -1;
   for (const int p : bucket.parameters) member(p).written = false;
 }
 
-void GradientBuckets::own_parts_into_kept(std::size_t index, bool scatter, bool accumulate) {
+void GradientBuckets::scatter_own_parts(std::size_t index) {
   Bucket& bucket = buckets_[index];
+  const int before = builder_.last_on(compute_stream);  // as of what it has given up
   for (const int p : bucket.parameters) {
     const ParameterShard& s = shard(p);
     if (s.held.size == 0) continue;
-    const Operand kept{bucket.kept, member(p).kept_begin, s.updated.size, 0};
     const Operand own{bucket.buffer, member(p).begin + s.updated.begin, s.updated.size, 0};
-    if (scatter) {
-      builder_.emit({.kernel = Kernel::none,
-                     .collective = Collective::reduce_scatter,
-                     .group = groups_of(bucket).spread,
-                     .stream = communication_stream,
-                     .phase = Phase::reduce,
-                     .name = name_of(p),
-                     .inputs = {{bucket.buffer, member(p).begin, s.held.size, 0}},
-                     .outputs = {accumulate || own.num_elements == 0 ? own : kept}});
+    const bool in_place = bucket.has_kept || own.num_elements == 0;
+    builder_.emit({.kernel = Kernel::none,
+                   .collective = Collective::reduce_scatter,
+                   .group = groups_of(bucket).spread,
+                   .stream = communication_stream,
+                   .phase = Phase::reduce,
+                   .name = name_of(p),
+                   .inputs = {{bucket.buffer, member(p).begin, s.held.size, 0}},
+                   .outputs = {in_place ? own : Operand{bucket.kept, member(p).kept_begin, s.updated.size, 0}}},
+                  {&before, 1U});
+  }
+}
+
+/// The bucket before it has arrived by then.
+void GradientBuckets::depart(Travelling bucket) {
+  bucket.buffer = buckets_[bucket.index].buffer;
+  bucket.instruction = builder_.last_on(communication_stream);
+  finish_travelling();
+  travelling_ = bucket;
+  if (plan_.overlap.all_reduce == "none") finish_travelling();
+}
+
+void GradientBuckets::finish_travelling() {
+  if (!travelling_) return;
+  const Travelling t = *std::exchange(travelling_, std::nullopt);
+  const Bucket& bucket = buckets_[t.index];
+  const auto wait = [&](int instruction) {
+    if (instruction >= 0 && !backward_is_over_) builder_.hold(compute_stream, instruction);
+  };
+  wait(t.instruction);
+  if (t.in_place) {
+    for (const int p : bucket.parameters) {
+      const Member& m = member(p);
+      const Piece& updated = shard(p).updated;
+      add({t.buffer, m.begin + updated.begin, updated.size, 0}, {bucket.kept, m.kept_begin, updated.size, 0},
+          t.accumulate, name_of(p));
     }
-    if (accumulate || !scatter) add(own, kept, accumulate, name_of(p));
+  }
+  if (t.is_last && scatters(bucket)) {
+    all_reduce({bucket.kept, 0, bucket.num_kept, 0}, groups_of(bucket).owners, fmt::format("gradients[{}]", t.index));
+    if (plan_.overlap.all_reduce == "none") wait(builder_.last_on(communication_stream));
   }
 }
 
@@ -226,9 +315,17 @@ void GradientBuckets::reduce(std::size_t index) {
   bucket.reduced = true;
   const std::string name = fmt::format("gradients[{}]", index);
   const ShardGroups::Set& groups = groups_of(bucket);
+  if (!bucket.keeps) {
+    all_reduce(builder_.whole(bucket.buffer), groups.replicas, name);
+    return;
+  }
+  // What an earlier micro-batch has kept is read now.
+  if (travelling_ && travelling_->index == index) finish_travelling();
   if (scatters(bucket)) {
-    own_parts_into_kept(index, true, bucket.has_kept);
-    all_reduce({bucket.kept, 0, bucket.num_kept, 0}, groups.owners, name);
+    scatter_own_parts(index);
+    // The rest of the sum waits for additions only where there are some.
+    if (!bucket.has_kept) all_reduce({bucket.kept, 0, bucket.num_kept, 0}, groups.owners, name);
+    depart({.index = index, .in_place = bucket.has_kept, .accumulate = true, .is_last = bucket.has_kept});
     return;
   }
   if (bucket.has_kept) {
@@ -239,11 +336,12 @@ void GradientBuckets::reduce(std::size_t index) {
     }
   }
   all_reduce(builder_.whole(bucket.buffer), groups.replicas, name);
-  if (bucket.keeps) own_parts_into_kept(index, false, false);
+  depart({.index = index, .in_place = true});
 }
 
 void GradientBuckets::reduce_remaining() {
   quantized_.finish();
+  backward_is_over_ = true;
   // A bucket is complete long before backward ends, and streams run ahead as far as they may.
   if (plan_.overlap.all_reduce == "none") builder_.hold(communication_stream, builder_.last_on(compute_stream));
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -251,6 +349,7 @@ void GradientBuckets::reduce_remaining() {
                      "a gradient is missing");
     if (!buckets_[b].reduced) reduce(b);
   }
+  finish_travelling();
   // In the order of the graph's parameters, which all stages share.
   for (const auto& [p, group] : copies_) {
     all_reduce(builder_.whole(buckets_[static_cast<std::size_t>(member(p).bucket)].buffer), group, name_of(p));

@@ -15,9 +15,16 @@
 /// With optimizer.gradients = "reduce_scatter" the own part comes from a reduce-scatter a tensor over os/p instead, and
 /// only that part is all-reduced, over dp/os.
 ///
+/// What is on its way needs memory beside what is computed: a full gradient until its reduce-scatter is through, a
+/// bucket of which only a part is kept until that part is there. Of each kind no more is held than the largest
+/// operator's gradient and one bucket: what comes next waits for what went before, and takes its place. Additions to
+/// what earlier micro-batches left wait as long, so that what runs until then hides the transfer.
+///
 /// Quantised gradients (ZeRO++) take the way of lower/quantized_collectives instead of the first reduce-scatter.
 
+#include <deque>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -97,14 +104,41 @@ class GradientBuckets {
     bool reduced = false;
     bool counted = true;  ///< in the norm of all gradients
   };
+  /// A full gradient on its way to the p shards.
+  struct Scattered {
+    int parameter = -1;
+    int instruction = -1;  ///< the reduce-scatter
+    std::int64_t num_elements = 0;
+    bool awaited = false;     ///< its bucket is not complete before the compute stream has added something
+    bool accumulate = false;  ///< its own part stands where it was cut from, to be added to the bucket
+    Operand own;              ///< that part
+    bool last_micro_batch = false;
+  };
+  /// A bucket on its way to `kept`.
+  struct Travelling {
+    std::size_t index = 0;
+    int buffer = -1;
+    int instruction = -1;   ///< the last of its collectives
+    bool in_place = false;  ///< own parts stand in the bucket, to be written or added to `kept`
+    bool accumulate = false;
+    bool is_last = false;  ///< micro-batch
+  };
   void assign_buckets(const std::map<int, Copies>& copies);
-  void scatter_full(int parameter);
+  void scatter_full(int parameter, bool last_micro_batch);
+  /// The compute stream waits for the oldest full gradient on its way, which leaves its memory.
+  void finish_oldest_scatter();
+  void make_room_for_full();
+  void finish_micro_batch();
   void bucket_complete(std::size_t index, bool last_micro_batch);
   void keep_own_parts(std::size_t index);
   void reduce(std::size_t index);
   void all_reduce(const Operand& operand, int group, std::string name);
-  /// Own parts of the bucket, scattered from it or dropped out of it, written or added to `kept`.
-  void own_parts_into_kept(std::size_t index, bool scatter, bool accumulate);
+  /// Own parts of the bucket, scattered out of it: into `kept`, or where they stand if something is in `kept` already.
+  void scatter_own_parts(std::size_t index);
+  /// What has just been issued to the communication stream takes @p bucket along.
+  void depart(Travelling bucket);
+  /// The compute stream waits for the bucket on its way, which leaves its memory; own parts come into `kept`.
+  void finish_travelling();
   void add(const Operand& from, const Operand& to, bool accumulate, const std::string& name);
   int storage(std::size_t index);
   const ParameterShard& shard(int parameter) const { return shards_[static_cast<std::size_t>(parameter)]; }
@@ -127,6 +161,12 @@ class GradientBuckets {
   std::vector<Member> members_;  ///< by parameter of the graph
   std::vector<Bucket> buckets_;
   std::vector<int> in_order_;
+  std::deque<Scattered> scattered_;      ///< the oldest first
+  std::int64_t scattered_elements_ = 0;  ///< of all of them
+  std::int64_t largest_operator_ = 0;    ///< elements of the full gradients that an operator makes
+  int num_complete_ = 0;                 ///< parameters, in this micro-batch
+  std::optional<Travelling> travelling_;
+  bool backward_is_over_ = false;            ///< nothing needs the memory of what travels any more
   std::vector<std::pair<int, int>> copies_;  ///< parameter and group, in the order of the graph
 };
 

@@ -12,10 +12,11 @@
 /// Decides:    mesh axes {data = R N}; p, g, os; how optimizer states are dealt and spread, and how gradients reach
 ///             them; a recomputed block keeps what it gathered for its backward.
 /// Memory:     states a rank: cΦ/s_p + gΦ/s_g + 12Φ/s_os bytes with bf16 Adam (8Φ/s_os with f32), rounded up a tensor;
-///             inter-tensor: the fullest rank's. Whether a plan fits is its Program's peak; without a Program it is
-///             these and activations of one micro-batch, the largest operator's activation gradients, two gathered
-///             layers and two unscattered gradients of an operator where s_p > 1, one bucket where s_g > s_p
-///             (sharding/memory.hpp).
+///             inter-tensor: the fullest rank's. Beside them: where s_p > 1 what `zero3` has while a layer is computed;
+///             where s_g > s_p what `zero2` has of a bucket, of p shards; with gradients = reduce_scatter what `zero1`
+///             has (sharding/step_memory.hpp, exact for every model); and activations of one micro-batch with the
+///             gradients of one operator's (sharding/memory.hpp, within 4 %). Whether a plan fits is its Program's
+///             peak.
 /// Volume:     a rank and step: M (s_p-1)/s_p (2 cΦ + gΦ); (M-1) 2 (q-1)/q gΦ/s_p with q = s_g/s_p; 2 (q-1)/q gΦ/s_p
 ///             with q = dp/s_p; to spread, (q-1)/q cΦ/s_p with q = s_os/s_p by all-gather, all ranks together as much
 ///             by broadcast; 2 (dp-1)/dp · 4 for the loss. gradients = reduce_scatter halves the second and, where
@@ -26,10 +27,10 @@
 ///             s_os; a capacity below what every candidate needs; a cluster without the numbers that `cost` reads; a
 ///             global batch that R N M does not divide.
 /// Differs:    the bandwidth of a collective is a formula where nothing was measured; what else of the cost differs is
-///             in sharding/communication.hpp; memory is the Program's own peak, asked for where the states alone fit
-///             (lowering takes longer than the search), and the closed form where nothing lowers; the search does not
-///             see under which leaf switches the job's nodes are, they are placed after it; no pre-filter is needed,
-///             all 121 candidates of 1024 ranks are costed.
+///             in sharding/communication.hpp; memory is the Program's own peak, asked for where the closed form cannot
+///             exclude that it fits (lowering takes longer than the search), and the closed form where nothing lowers
+///             and for the runner-up; the search does not see under which leaf switches the job's nodes are, they are
+///             placed after it; no pre-filter is needed, all 121 candidates of 1024 ranks are costed.
 /// Reproduces: AMSP's table IV; its figures 11-13, 16 and 17, and table V.
 
 #include <fmt/format.h>

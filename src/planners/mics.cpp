@@ -7,8 +7,7 @@
 ///             gradient element.
 /// Decides:    mesh axes {data = N}; p = g = os = `group`; states cut evenly; a recomputed block gathers again.
 /// Memory:     states a rank: (c + g + 12) P/S bytes with bf16 Adam, 16 P/S with f32, P/S rounded up a tensor; and
-///             at most 2c n_b + 2g n_k: a layer of n_b elements gathered and the next one ahead of it, the gradient of
-///             an operator of n_k elements and one that is being scattered.
+///             what `zero3` has while a layer is computed.
 /// Volume:     a rank and step: (S-1)/S M (2 cP + gP) in its subgroup, one more cP where blocks are recomputed; 2
 ///             (N/S-1)/(N/S) gP/S across subgroups; 2 (N-1)/N · 4 for the loss.
 /// Reference:  `ddp`.

@@ -4,11 +4,14 @@
 /// Source:     Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020,
 ///             sec. 5.1 (P_os); DeepSpeed's stage 1.
 /// Idea:       nobody needs another rank's moments: each rank updates a part of the parameters and all gather them.
-/// Symbols:    N ranks, P parameters (elements), c and g bytes of a parameter and a gradient element.
+/// Symbols:    N ranks, P parameters (elements), c and g bytes of a parameter and a gradient element, U bytes of a
+///             bucket.
 /// Decides:    mesh axes {data = N}; p = g = 1x1, os = all ranks; states cut evenly; gathered parameters are given up.
 /// Memory:     states a rank: cP + gP + 12P/N bytes with bf16 Adam, 4P + 4P + 8P/N with f32; P/N rounded up a tensor.
-///             With gradients = reduce_scatter the parts that are kept come beside one bucket at a time, which is
-///             shorter than the bucket size + g × the largest tensor.
+///             With gradients = reduce_scatter U/N more: what is kept of the first bucket comes beside all buckets.
+///             With one micro-batch and reductions under backward they come and go: gP/N + (2 - 1/N) U stands for
+///             gP + U/N, as one bucket is filled while one travels. U: the bucket size, and less than g × the largest
+///             tensor more.
 /// Volume:     a rank and step: (N-1)/N (gP + cP) with gradients = reduce_scatter, (N-1)/N (2 gP + cP) with
 ///             all_reduce, once a step whatever the micro-batches; 2 (N-1)/N · 4 for the loss.
 /// Reference:  `ddp`.

@@ -4,10 +4,13 @@
 /// Source:     Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020,
 ///             sec. 5.2 (P_os+g).
 /// Idea:       a rank keeps only the gradients that its part of the update needs.
-/// Symbols:    N ranks, M micro-batches, P parameters (elements), c and g bytes of a parameter and a gradient element.
+/// Symbols:    N ranks, M micro-batches, P parameters (elements), c and g bytes of a parameter and a gradient element,
+///             U bytes of a bucket.
 /// Decides:    mesh axes {data = N}; p = 1x1, g = os = all ranks; states cut evenly; gathered parameters are given up.
 /// Memory:     states a rank: cP + gP/N + 12P/N bytes with bf16 Adam, 4P + 4P/N + 8P/N with f32; P/N rounded up a
-///             tensor; and a bucket of whole gradients, shorter than the bucket size + g × the largest tensor.
+///             tensor; and U, the bucket of whole gradients that is filled, or 2U where reductions run under backward:
+///             one travels meanwhile (with one micro-batch (2 - 1/N) U: the last bucket's part is not kept yet). U: the
+///             bucket size, and less than g × the largest tensor more.
 /// Volume:     a rank and step: (N-1)/N (M gP + cP) with gradients = reduce_scatter, (N-1)/N (2 M gP + cP) with
 ///             all_reduce; 2 (N-1)/N · 4 for the loss.
 /// Reference:  `ddp`.

@@ -9,8 +9,12 @@
 /// Symbols:    N ranks, M micro-batches, P parameters (elements), c and g bytes of a parameter and a gradient element.
 /// Decides:    mesh axes {data = N}; p = g = os = all ranks; states cut evenly; a recomputed block gathers again.
 /// Memory:     states a rank: (c + g + 12) P/N bytes with bf16 Adam, 16 P/N with f32, P/N rounded up a tensor; and
-///             at most 2c n_b + 2g n_k: a layer of n_b elements gathered and the next one ahead of it, the gradient of
-///             an operator of n_k elements and one that is being scattered.
+///             while a layer of n elements, w of which backward reads, is computed beside others like it:
+///                 overlap = none                                  c w + g n
+///                 overlap = deepspeed: the next weight is there  2c w + g n
+///                 overlap = gather, full: and one gradient more  2c w + 2g n, as it is scattered
+///             with c n for the one c w of what is fetched ahead where blocks are recomputed; in forward 2c n at most.
+///             With one micro-batch less, by the gradients of layers that backward has not reached yet.
 /// Volume:     a rank and step: (N-1)/N M (2 cP + gP), 1.5 times `ddp`'s at M = 1 where c = g; one more cP where
 ///             blocks are recomputed; 2 (N-1)/N · 4 for the loss. An embedding's backward reads no weight and gathers
 ///             none.

@@ -14,9 +14,9 @@
 /// Decides:    mesh axes {data = N}; p = g = os = all ranks, p_backward = `secondary`; states cut evenly; a recomputed
 ///             block gathers again, from the second shard.
 /// Memory:     states a rank: (c + g + 12) P/N + cB/S bytes with bf16 Adam, 16 P/N + 4B/S with f32; the second shards
-///             from a step's first forward on; and what is gathered at a time. Quantised: N q(⌈n/N⌉) bytes more for a
-///             tensor of n elements on its way, and for a gradient twice that, then 4 K ⌈n/N⌉ + 2 K q(⌈n/N⌉) for the
-///             hop across nodes.
+///             from a step's first forward on; and what `zero3` has while a layer is computed, without the weights that
+///             backward reads where S = 1. Quantised: N q(⌈n/N⌉) bytes more for a tensor of n elements on its way, and
+///             for a gradient twice that, then 4 K ⌈n/N⌉ + 2 K q(⌈n/N⌉) for the hop across nodes.
 /// Volume:     a rank and step: (N-1)/N M (cP + gP) over all ranks, (S-1)/S M cB in the secondary group, and as much
 ///             for what blocks that are recomputed read; 2 (N-1)/N · 4 for the loss. Quantised weights: M (N-1)
 ///             Σ q(⌈n/N⌉) for cP; gradients: M ((R-1) K + (K-1)) Σ q(⌈n/N⌉) for gP, of which (K-1) cross nodes.

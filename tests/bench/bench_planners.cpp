@@ -1,6 +1,7 @@
 /// @file
 /// Time from request to plan. AMSP: all legal factors of LLaMA-30B on the cluster a800-ib, by its analytic costs;
-/// `candidates` are the factors that it costs. OSDP: minGPT on the cluster titan-pcie, 4 slices, all batch sizes that
+/// `candidates` are the factors that it costs; amsp_with_programs asks Programs for memory, as `strata plan` does.
+/// OSDP: minGPT on the cluster titan-pcie, 4 slices, all batch sizes that
 /// fit 16 GB; `operators` as in table 1, `batches` for which something fits.
 ///
 /// AutoDDL: the exact search for its figure 8's network, and for a transformer of d = 8192 whose layers are free, one
@@ -13,6 +14,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "app/plan_evaluation.hpp"
+#include "config/sweep.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
 #include "planners/sharding/factors.hpp"
@@ -26,7 +29,8 @@ Cluster cluster(const char* name) {
   return parse_cluster({std::istreambuf_iterator<char>(stream), {}}, path);
 }
 
-void amsp(benchmark::State& state) {
+/// @param with_programs memory is that of the Programs.
+void amsp_search(benchmark::State& state, bool with_programs) {
   const Cluster a800 = cluster("a800-ib");
   const ModelGraph graph = build_model({.name = "llama-30b"});
   const Planner& planner = find_planner("amsp");
@@ -42,11 +46,32 @@ void amsp(benchmark::State& state) {
   base.device_capacity_bytes = a800.device_memory_bytes;
   std::map<std::string, OptionValue> options;
   for (const OptionRow& row : planner.options()) options.emplace(row.name, row.default_value);
+  constexpr const char* point = R"(name = "planned"
+cluster = "a800-ib"
+[model]
+name = "llama-30b"
+[data]
+format = "synthetic"
+[resources]
+ranks_per_node = 8
+[train]
+global_batch = 8
+[strategy]
+name = "ddp"
+)";
+  const std::string file = STRATA_SOURCE_DIR "/planned.toml";  // there is none: nothing beside it is read
+  const app::PlanEvaluation evaluate(
+      app::prepare_point(expand(read_experiment(point, file, {}), "simulated").points.at(0).experiment, file), file);
+  PlanRequest request{.graph = graph, .cluster = a800, .base = base, .options = options};
+  if (with_programs) request.evaluate = &evaluate;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(planner.plan({.graph = graph, .cluster = a800, .base = base, .options = options}));
+    benchmark::DoNotOptimize(planner.plan(request));
   }
   state.counters["candidates"] = static_cast<double>(legal_states({8, nodes}).size());
 }
+void amsp(benchmark::State& state) { amsp_search(state, false); }
+void amsp_with_programs(benchmark::State& state) { amsp_search(state, true); }
+BENCHMARK(amsp_with_programs)->Unit(benchmark::kMillisecond)->ArgName("ranks")->Arg(8)->Arg(64)->Arg(1024);
 BENCHMARK(amsp)->Unit(benchmark::kMillisecond)->ArgName("ranks")->Arg(8)->Arg(64)->Arg(1024);
 
 void osdp(benchmark::State& state, const char* model, Recompute recompute) {

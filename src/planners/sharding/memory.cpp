@@ -42,12 +42,6 @@ std::int64_t gradient_bytes_around(const ModelGraph& graph, const Operator& op, 
   return sum;
 }
 
-std::int64_t parameter_elements(const ModelGraph& graph, const Operator& op) {
-  std::int64_t sum = 0;
-  for (const int p : op.parameters) sum += graph.parameters[static_cast<std::size_t>(p)].num_elements();
-  return sum;
-}
-
 }  // namespace
 
 std::int64_t optimizer_bytes_per_element(const Plan& plan) {
@@ -83,8 +77,6 @@ std::vector<BackwardMoment> backward_moments(const ModelGraph& graph, DType comp
   }
 
   std::vector<BackwardMoment> moments(graph.operators.size());
-  std::vector<bool> counted(graph.parameters.size(), false);
-  std::int64_t elements = 0;
   for (int o = num_operators; o-- > 0;) {
     const Operator& op = graph.operators[static_cast<std::size_t>(o)];
     BackwardMoment& moment = moments[static_cast<std::size_t>(o)];
@@ -94,27 +86,14 @@ std::vector<BackwardMoment> backward_moments(const ModelGraph& graph, DType comp
       if (kept || again) moment.activations += num_samples * tensor_bytes(graph, static_cast<int>(t), compute);
     }
     moment.activation_gradients = num_samples * gradient_bytes_around(graph, op, compute);
-    for (const int p : op.parameters) {
-      if (!counted[static_cast<std::size_t>(p)])
-        elements += graph.parameters[static_cast<std::size_t>(p)].num_elements();
-      counted[static_cast<std::size_t>(p)] = true;
-    }
-    moment.gradient_share = static_cast<double>(elements) / static_cast<double>(graph.num_parameters());
   }
   return moments;
 }
 
-StateMemory::StateMemory(const ModelGraph& graph, const Plan& plan) : plan_(plan) {
+StateMemory::StateMemory(const ModelGraph& graph, const Plan& plan) : plan_(plan), step_(graph, plan) {
   for (const Parameter& p : graph.parameters) sizes_.push_back(p.num_elements());
   const std::int64_t samples = plan.global_batch / (std::int64_t{plan.mesh.num_ranks()} * plan.schedule.micro_batches);
   moments_ = backward_moments(graph, plan.dtypes.compute, plan.recompute, samples);
-  std::vector<std::int64_t> layers(graph.blocks.size(), 0);
-  for (const Operator& op : graph.operators) {
-    const std::int64_t elements = parameter_elements(graph, op);
-    largest_operator_ = std::max(largest_operator_, elements);
-    if (op.block >= 0) layers[static_cast<std::size_t>(op.block)] += elements;
-  }
-  largest_layer_ = std::max(largest_operator_, layers.empty() ? 0 : *std::ranges::max_element(layers));
 }
 
 const std::vector<int>& StateMemory::owners(int num_owners) const {
@@ -143,53 +122,54 @@ std::int64_t StateMemory::parameter_bytes(const StateFactors& state) const {
   return size_of(plan_.dtypes.compute) * elements_held(state.p.total(), 1);
 }
 
-std::int64_t StateMemory::gradient_bytes(const StateFactors& state) const {
-  const int s_p = state.p.total();
-  return size_of(plan_.dtypes.gradient) * elements_held(s_p, state.g.total() / s_p);
-}
-
 std::int64_t StateMemory::optimizer_bytes(const StateFactors& state) const {
   const int s_p = state.p.total();
   return optimizer_bytes_per_element(plan_) * elements_held(s_p, state.os.total() / s_p);
 }
 
-std::int64_t StateMemory::states(const StateFactors& state) const {
-  StateFactors at_update = state;
-  if (plan_.optimizer.gradients == "reduce_scatter") at_update.g = state.os;
-  return parameter_bytes(state) + gradient_bytes(at_update) + optimizer_bytes(state);
+Shares StateMemory::shares(const StateFactors& state) const {
+  const int parts = state.os.total() / state.p.total();
+  const bool dealt = parts > 1 && plan_.optimizer.sharding == "inter_tensor";
+  Shares shares;
+  for (const std::int64_t size : sizes_) {
+    shares.held.push_back(ceil_div(size, state.p.total()));
+    shares.updated.push_back(dealt ? shares.held.back() : ceil_div(shares.held.back(), parts));
+  }
+  if (dealt) {
+    shares.owner = owners(parts);
+    shares.num_owners = parts;
+  } else {
+    shares.owner.assign(sizes_.size(), 0);
+  }
+  return shares;
+}
+
+std::int64_t StateMemory::states_and_transfers(const StateFactors& state) const {
+  std::int64_t most = 0;
+  step_.walk(state, shares(state), [&](const StepMoment& moment) {
+    if (moment.allocates) most = std::max(most, moment.total());
+  });
+  return parameter_bytes(state) + most;
 }
 
 MemoryAccount StateMemory::account(const StateFactors& state) const {
-  const int s_p = state.p.total(), s_g = state.g.total();
-  const std::int64_t weight_bytes = size_of(plan_.dtypes.compute), gradient_element = size_of(plan_.dtypes.gradient);
-  const std::int64_t held = elements_held(s_p, 1);
   MemoryAccount account;
-  account.parameters = parameter_bytes(state);
-  account.optimizer = optimizer_bytes(state);
-  const std::int64_t all_gradients = gradient_bytes(state);
-  for (const BackwardMoment& moment : moments_) {
-    std::int64_t gradients = all_gradients;
-    if (plan_.schedule.micro_batches == 1) {
-      // They come in whole buckets.
-      const double share = moment.gradient_share * static_cast<double>(all_gradients);
-      gradients = std::min<std::int64_t>(all_gradients, plan_.overlap.bucket_bytes + std::llround(share));
-    }
-    if (gradients + moment.activations + moment.activation_gradients >
-        account.gradients + account.activations + account.temporary) {
-      account.gradients = gradients;
-      account.activations = moment.activations;
-      account.temporary = moment.activation_gradients;
-    }
-  }
-  if (s_p > 1) {
-    const bool prefetches = plan_.overlap.gather != "none";
-    account.temporary += weight_bytes * (prefetches ? 2 * largest_layer_ : largest_operator_);
-    account.temporary += gradient_element * largest_operator_ * (plan_.overlap.reduce_scatter == "none" ? 1 : 2);
-  }
-  // Before the rest of it is dropped, or scattered, one bucket is whole.
-  if (s_g > s_p)
-    account.temporary +=
-        std::min(gradient_element * held, plan_.overlap.bucket_bytes + gradient_element * largest_operator_ / s_p);
+  std::int64_t least = 0;
+  const std::int64_t parameters = parameter_bytes(state), optimizer = optimizer_bytes(state);
+  step_.walk(state, shares(state), [&](const StepMoment& moment) {
+    const bool has_activations = moment.op >= 0;
+    const BackwardMoment kept = has_activations ? moments_[static_cast<std::size_t>(moment.op)] : BackwardMoment{};
+    const MemoryAccount now{
+        .parameters = parameters + moment.second,
+        .gradients = moment.own - optimizer + moment.buckets,
+        .optimizer = optimizer,
+        .activations = kept.activations,
+        .temporary = moment.temporary() + (moment.backward ? kept.activation_gradients : 0),
+    };
+    if (moment.backward) least = std::max(least, parameters + moment.total() - moment.leaving + kept.activations);
+    if (now.total() > account.total()) account = now;
+  });
+  account.least = least;
   return account;
 }
 

@@ -4,8 +4,9 @@
 /// Bytes of one rank under given factors, before anything is lowered: AMSP's
 ///     D = 2Φ/s_p + 2Φ/s_g + 12Φ/s_os + D_act + D_tmp
 /// with the element sizes of the plan for 2, 2 and 12, shards rounded up as they are cut, and the fullest rank's share
-/// where whole tensors are dealt (12Φ/s_os is its mean). With one micro-batch gradients come as activations go, so the
-/// sum is taken where it is largest; with several all gradients exist beside all activations, as in the paper.
+/// where whole tensors are dealt (12Φ/s_os is its mean). The sum is taken kernel by kernel, where it is largest:
+/// states, gradients and what is gathered or reduced are those of the Program to the byte (step_memory.hpp),
+/// activations what backward still reads.
 
 #include <cstdint>
 #include <map>
@@ -13,16 +14,18 @@
 
 #include "ir/model_graph.hpp"
 #include "ir/plan.hpp"
+#include "planners/sharding/step_memory.hpp"
 
 namespace strata {
 
 /// At the fullest moment of a step.
 struct MemoryAccount {
   std::int64_t parameters = 0;
-  std::int64_t gradients = 0;    ///< with one micro-batch: those that exist by then
+  std::int64_t gradients = 0;    ///< those that exist by then
   std::int64_t optimizer = 0;    ///< masters where kernels read another dtype, and moments
   std::int64_t activations = 0;  ///< D_act: what one micro-batch keeps for its backward
   std::int64_t temporary = 0;    ///< D_tmp: gradients of activations, gathered parameters, what is about to be reduced
+  std::int64_t least = 0;        ///< what every Program needs: certain to the byte, without gradients of activations
   std::int64_t total() const { return parameters + gradients + optimizer + activations + temporary; }
 };
 
@@ -33,7 +36,6 @@ std::int64_t optimizer_bytes_per_element(const Plan& plan);
 struct BackwardMoment {
   std::int64_t activations = 0;           ///< bytes kept by forward, or computed again, and still needed
   std::int64_t activation_gradients = 0;  ///< bytes of the operator's own, in and out
-  double gradient_share = 0.0;            ///< of the parameters' gradients, by elements, with this operator's
 };
 
 /// One an operator, in graph order, for a micro-batch of @p num_samples. A recomputed block keeps what it reads from
@@ -50,13 +52,12 @@ class StateMemory {
   /// Of the fullest rank. @p state is legal.
   MemoryAccount account(const StateFactors& state) const;
 
-  /// Parameters, optimizer states and gradients of the fullest rank: what the Program holds at least when its update
-  /// begins, whatever else there is.
-  std::int64_t states(const StateFactors& state) const;
+  /// Parameters, optimizer states, gradients and what is gathered or on its way, of the fullest rank at the moment when
+  /// they are most: the Program's own bytes of these.
+  std::int64_t states_and_transfers(const StateFactors& state) const;
 
  private:
   std::int64_t parameter_bytes(const StateFactors& state) const;
-  std::int64_t gradient_bytes(const StateFactors& state) const;
   std::int64_t optimizer_bytes(const StateFactors& state) const;
   /// Elements of the fullest rank where each parameter's p shard is cut into, or dealt to, s_os/s_p ranks.
   std::int64_t elements_held(int parameter_ranks, int part_ranks) const;
@@ -65,8 +66,9 @@ class StateMemory {
   std::vector<std::int64_t> sizes_;                 ///< elements by parameter
   mutable std::map<int, std::vector<int>> owners_;  ///< inter-tensor: by number of owners, by parameter
   std::vector<BackwardMoment> moments_;
-  std::int64_t largest_operator_ = 0, largest_layer_ = 0;  ///< elements of parameters
+  StepMemory step_;
   const std::vector<int>& owners(int num_owners) const;
+  Shares shares(const StateFactors& state) const;
 };
 
 }  // namespace strata

@@ -2,8 +2,9 @@
 
 /// @file
 /// The exact search over factors: every candidate, cheapest first, until one fits. There are 121 on 1024 ranks, so
-/// nothing is pruned that would need an argument. Whether one fits is the Program's own account where there is one:
-/// lowering takes long, so it is asked only of candidates whose states alone fit, up to the runner-up.
+/// nothing is pruned that would need an argument. Whether one fits is the Program's own account where there is one.
+/// Lowering takes long, so it is asked only where what every Program of these factors needs would fit, which is the
+/// first that fits and the few before it of which the closed form is not certain; the runner-up is the closed form's.
 
 #include <cstdint>
 #include <functional>
@@ -20,7 +21,8 @@ namespace strata {
 struct ShardingChoice {
   StateFactors state;
   CommunicationSeconds seconds;
-  std::int64_t peak_bytes = 0;
+  std::int64_t peak_bytes = 0;   ///< of the Program where it has been asked, else by the closed form
+  std::int64_t least_bytes = 0;  ///< that every Program of these factors needs
   bool operator==(const ShardingChoice& other) const { return state == other.state; }
 };
 

@@ -119,7 +119,8 @@ TEST(PlanEvaluation, TheAccountNeedsNoCosts) {
               ThrowsMessage<UserError>(AllOf(HasSubstr("planner.cost"), HasSubstr("strata profile"))));
 }
 
-/// The fullest ranks tell the peak that all tell; a candidate that the closed form alone would refuse is found.
+/// The fullest ranks tell the peak that all tell; a candidate that fits by the closed form alone is not
+/// taken.
 TEST(PlanEvaluation, AmspTakesMemoryFromThePrograms) {
   const std::vector<std::string> amsp = {"strategy.name=amsp", "model.name=gpt2-small", "resources.memory_gib=0"};
   const std::vector<std::string> by_hand = {"strategy.p=2x1", "strategy.g=2x1", "strategy.os=8x2"};
@@ -131,23 +132,30 @@ TEST(PlanEvaluation, AmspTakesMemoryFromThePrograms) {
 
   const std::int64_t closed_form =
       StateMemory(sharded.graph, sharded.plan).account(*sharded.plan.operators.front().state).total();
-  ASSERT_GT(closed_form, needed) << "nothing between the two";
-  words.push_back(fmt::format("resources.memory_gib={}", static_cast<double>(needed) / (1024.0 * 1024.0 * 1024.0)));
+  ASSERT_LT(closed_form, needed) << "nothing between the two";
   words.erase(std::ranges::find(words, "resources.memory_gib=0"));
   for (const char* hand : {"strategy.g=2x1", "strategy.os=8x2"}) words.erase(std::ranges::find(words, hand));
-  const PreparedPoint found = prepared(words);
+  const auto with_capacity = [&](std::int64_t bytes) {
+    std::vector<std::string> all = words;
+    all.push_back(fmt::format("resources.memory_gib={}", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0)));
+    return prepared(all);
+  };
+  const PreparedPoint found = with_capacity(needed);
   EXPECT_LE(found.plan.why.predicted_peak_bytes, needed);
   EXPECT_EQ(found.plan.why.predicted_peak_bytes, PlanEvaluation(found, file).account(found.plan).peak_bytes);
   const double seconds = StateCommunication(sharded.graph, sharded.plan, analytic_costs(sharded.cluster).get())
                              .seconds(*sharded.plan.operators.front().state)
                              .total();
   EXPECT_LE(found.plan.why.predicted_seconds, seconds);
-  // The closed form alone finds nothing.
-  const PlanRequest without_programs{.graph = found.graph,
-                                     .cluster = found.cluster,
-                                     .base = found.plan,
-                                     .options = complete_strategy_options(found.experiment)};
-  EXPECT_THROW(find_planner("amsp").plan(without_programs), Unsupported);
+  // A byte less: the closed form alone still takes the plan, the Program does not fit.
+  const std::map<std::string, OptionValue> options = complete_strategy_options(found.experiment);
+  Plan tight = found.plan;
+  tight.device_capacity_bytes = found.plan.why.predicted_peak_bytes - 1;
+  PlanRequest request{.graph = found.graph, .cluster = found.cluster, .base = tight, .options = options};
+  EXPECT_EQ(find_planner("amsp").plan(request).operators, found.plan.operators);
+  const PlanEvaluation evaluate(found, file);
+  request.evaluate = &evaluate;
+  EXPECT_LE(find_planner("amsp").plan(request).why.predicted_peak_bytes, tight.device_capacity_bytes);
 }
 
 /// What is asked of three micro-batches holds for more.

@@ -196,6 +196,65 @@ TEST(ShardedMemory, WholeTensorsGoToTheEmptiestRank) {
   }
 }
 
+Plan overlapped(const StateFactors& state, int micro_batches, const char* gradients) {
+  Plan plan = sharded(state, micro_batches);
+  plan.overlap = {.bucket_bytes = 100,
+                  .all_reduce = "backward",
+                  .gather = "next_layer",
+                  .gather_backward = "next_module",
+                  .reduce_scatter = "grad_input"};
+  plan.optimizer.gradients = gradients;
+  return plan;
+}
+
+TEST(ShardedOverlap, NoKernelWaitsForTheTransferJustIssued) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {16, 32, 48, 24, 40, 8}});
+  constexpr Factor half{4, 1};
+  for (const StateFactors& state : {StateFactors{.p = grid, .g = grid, .os = grid},
+                                    StateFactors{.p = half, .g = half, .os = grid},
+                                    {.g = grid, .os = grid},
+                                    {.p = half, .g = grid, .os = grid},
+                                    {.os = grid}}) {
+    for (const char* gradients : {"all_reduce", "reduce_scatter"}) {
+      for (const int m : {1, 3}) {
+        const Plan plan = overlapped(state, m, gradients);
+        const Program program = lower(plan, graph, 0, no_workspace);
+        int num_checked = 0;
+        for (std::size_t i = 0; i < program.body.size(); ++i) {
+          const Instruction& transfer = program.body[i];
+          if (!transfer.is_collective() || transfer.phase != Phase::reduce) continue;
+          const auto kernels_after =
+              std::ranges::subrange(program.body.begin() + static_cast<std::ptrdiff_t>(i), program.body.end());
+          const auto next =
+              std::ranges::find_if(kernels_after, [](const Instruction& in) { return !in.is_collective(); });
+          // Behind the last operator's backward there is nothing that could hide it.
+          if (next->phase == Phase::update || next->phase == Phase::forward) continue;
+          const auto later = std::ranges::find_if(
+              kernels_after, [](const Instruction& in) { return !in.is_collective() && in.phase != Phase::reduce; });
+          if (later->phase != Phase::backward) continue;
+          for (const Wait& wait : next->waits) EXPECT_LT(wait.instruction, static_cast<int>(i)) << name(plan);
+          ++num_checked;
+        }
+        EXPECT_GT(num_checked, 0) << name(plan);
+      }
+    }
+  }
+}
+
+TEST(ShardedOverlap, GradientsTravelWithoutACopy) {
+  // Scattered where they are to stay, or, beside an earlier micro-batch's, where they were.
+  const Program program =
+      lower(overlapped({.p = grid, .g = grid, .os = grid}, 2, "all_reduce"), even_model(), 0, no_workspace);
+  int in_place = 0, at_its_place = 0;
+  for (const Instruction& in : program.body) {
+    if (in.collective != Collective::reduce_scatter || !in.is_collective()) continue;
+    (in.outputs[0].buffer == in.inputs[0].buffer ? in_place : at_its_place) += 1;
+  }
+  EXPECT_EQ(in_place, 6);
+  EXPECT_EQ(at_its_place, 6);
+  for (const Instruction& in : program.body) EXPECT_NE(in.kernel, Kernel::copy);
+}
+
 TEST(Shards, RanksOfACellAndOfACopy) {
   const Mesh mesh{.nodes = 2, .ranks_per_node = 4, .axes = {{"data", 8}}};
   EXPECT_THAT(ranks_between(mesh, {2, 1}, {}, 7), testing::ElementsAre(6, 7));
