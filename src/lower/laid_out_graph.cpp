@@ -199,7 +199,6 @@ class LayingOut {
         if (tensor_at(x).role == TensorRole::image) home(x) = out;
       } else if (op.kind == OperatorKind::cross_entropy) {
         home(op.inputs[1]) = {.samples = out.samples};
-        if (out.features != 0) lead(out.features);
         out = {.samples = out.samples};
       } else if (op.kind == OperatorKind::attention) {
         const std::int64_t heads = op.attributes.integer("heads"), kv_heads = op.attributes.integer("kv_heads");
@@ -609,9 +608,9 @@ class LayingOut {
     }
     const std::vector<Digit> outputs = feature_digits(out_cut, r.p1, sections, out);
     const std::vector<Digit> inputs = feature_digits(in_cut, r.p2, 1, in);
-    // Of partial sums one carries what is added: a bias, positions.
-    const bool has_added = axes_.index(r.p2, rank_) == 0;
-    if (whole.parameters.size() > 1 && r.p2 != 0) lead(r.p2);
+    if (whole.parameters.size() > 1 && r.p2 != 0) {
+      op.attributes.set("adds", axes_.index(r.p2, rank_) == 0 ? 1 : 0);
+    }
     for (const int p : whole.parameters) {
       const bool is_weight = p == whole.parameters.front();
       const std::vector<std::int64_t>& shape = whole_.parameters[static_cast<std::size_t>(p)].shape;
@@ -619,9 +618,9 @@ class LayingOut {
         op.parameters.push_back(add_parameter(p, outputs, inputs, {out / ranks(r.p1), in / ranks(r.p2)}, r.p0));
       } else if (is_weight) {
         op.parameters.push_back(add_parameter(p, inputs, outputs, {in / ranks(r.p2), out / ranks(r.p1)}, r.p0));
-      } else if (has_added && is_linear) {
+      } else if (is_linear) {
         op.parameters.push_back(add_parameter(p, outputs, {}, {out / ranks(r.p1)}, r.p0));
-      } else if (has_added) {
+      } else {
         op.parameters.push_back(
             add_parameter(p, {{shape.front(), -1}}, outputs, {shape.front(), out / ranks(r.p1)}, r.p0));
       }
@@ -633,10 +632,6 @@ class LayingOut {
     if (r.p2 != 0) local = redistribute(y, local, home(y), whole, Collective::reduce_scatter, r.p2, false);
     local_[static_cast<std::size_t>(y)] = local;
     if (made.partial == 0 && made != home(y)) throw InternalError(whole.name + ": scattered without partial sums");
-  }
-
-  void lead(AxisSet set) {
-    if (std::ranges::find(result_.led, set) == result_.led.end()) result_.led.push_back(set);
   }
 
   void number_blocks() {

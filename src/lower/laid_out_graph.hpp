@@ -44,7 +44,9 @@ struct Redistribution {
 };
 
 struct LaidOutGraph {
-  /// Shapes, sizes of operators and parameters of this rank; redistributions have the attribute `step`.
+  /// Shapes, sizes of operators and parameters of this rank; redistributions have the attribute `step`. A product of
+  /// partial sums has the attribute `adds`: 1 where the bias, or the positions, are added, by one rank of each sum. All
+  /// of them hold it.
   ModelGraph graph;
   std::vector<OperatorDecision> decisions;  ///< by operator
   std::vector<TensorLayout> layouts;        ///< by tensor
@@ -52,9 +54,6 @@ struct LaidOutGraph {
   std::vector<StridedBlock> samples;        ///< by tensor: which of the micro-batch's
   std::vector<AxisSet> replicas;            ///< by parameter: over which axes it has copies
   std::vector<Redistribution> steps;        ///< by attribute `step`
-  /// Sets of axes along which the ranks differ in what they do: only the first of such a group adds what stands beside
-  /// a sum, a bias or a loss.
-  std::vector<AxisSet> led;
 };
 
 /// True where operators are laid out by rules instead of by the axes of the mesh.

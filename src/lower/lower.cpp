@@ -266,7 +266,7 @@ class StepLowering {
     parameters_.initialize();
     builder_.begin(ProgramBuilder::Section::body);
     parameters_.spread_last_updates();
-    if (!counts_loss()) clear_loss();
+    if (!computes_loss()) clear_loss();
     passes();
     reduce_loss();
     parameters_.gradients().reduce_remaining();
@@ -298,13 +298,12 @@ class StepLowering {
     const Block& block = graph_.blocks[static_cast<std::size_t>(at(before).block)];
     return recomputes(block) ? &block : nullptr;
   }
-  /// True where the loss of this rank's rows is added to everybody's: of ranks with the same rows, one does.
-  bool counts_loss() const {
-    if (!has_layouts(plan_)) return place_.stage_index + 1 == place_.num_stages;
+  bool computes_loss() const { return place_.stage_index + 1 == place_.num_stages; }
+  /// Of ranks that hold the same rows of the loss one counts.
+  bool counts(int loss_tensor) const {
+    if (!has_layouts(plan_)) return true;
     const AtomicAxes axes(plan_.mesh);
-    const auto is_loss = [](const Tensor& tensor) { return tensor.role == TensorRole::loss; };
-    const auto at = std::ranges::find_if(graph_.tensors, is_loss) - graph_.tensors.begin();
-    const AxisSet copies = axes.all() & ~model_.layouts[static_cast<std::size_t>(at)].samples;
+    const AxisSet copies = axes.all() & ~model_.layouts[static_cast<std::size_t>(loss_tensor)].samples;
     return axes.index(copies, builder_.rank()) == 0;
   }
 
@@ -425,11 +424,11 @@ class StepLowering {
   }
 
   void accumulate_loss(const Operator& op) {
-    if (!counts_loss()) return;
     const int m = activations_.micro_batch();
     const Operand rows = activations_.value(op.outputs.front());
     const std::int64_t rows_per_sample = rows.num_elements / activations_.num_samples(op.outputs.front());
     const auto num_rows = static_cast<double>(plan_.global_batch * rows_per_sample);
+    const double scale = counts(op.outputs.front()) ? 1.0 / num_rows : 0.0;
     builder_.emit(
         {.kernel = Kernel::sum_loss,
          .phase = Phase::metrics,
@@ -438,7 +437,7 @@ class StepLowering {
          .inputs = {rows},
          .outputs = {builder_.whole(loss_)},
          .attributes = {
-             {"elements", rows.num_elements}, {"scale", 1.0 / num_rows}, {"accumulate", std::int64_t{m > 0 ? 1 : 0}}}});
+             {"elements", rows.num_elements}, {"scale", scale}, {"accumulate", std::int64_t{m > 0 ? 1 : 0}}}});
   }
 
   /// A stage without the loss adds nothing to the sum over all ranks.

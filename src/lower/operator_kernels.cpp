@@ -198,8 +198,9 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
   for (const int t : op.inputs) {
     in.inputs.push_back(activations.value(t));
   }
+  const bool adds = op.attributes.integer_or("adds", 1) != 0;
   for (const int p : op.parameters) {
-    in.inputs.push_back(parameters.weight(p));
+    if (adds || p == op.parameters.front()) in.inputs.push_back(parameters.weight(p));
   }
   switch (op.kind) {
     case OperatorKind::rotary:

@@ -203,15 +203,24 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
 
 namespace {
 
-/// What tells a rank's class from others where operators are laid out: where it is the first that adds what stands
-/// beside a sum, and the sizes of its shards; and under how many leaf switches its groups are.
-std::string signature(const Plan& plan, const LaidOutGraph& model, std::span<const int> leaf_of_node, int rank) {
-  const AtomicAxes axes(plan.mesh);
-  std::string text;
-  for (const AxisSet set : model.led) text += axes.index(set, rank) == 0 ? '0' : '+';
-  for (const ParameterShard& shard : shards_of(plan, model.graph, model.decisions, grids_of(plan, model, rank))) {
-    if (shard.is_sharded()) text += fmt::format("{}/{},", shard.held.size, shard.updated.size);
+/// Axes along which ranks that share a parameter hold shards of different sizes.
+AxisSet uneven_axes(const Plan& plan, const LaidOutGraph& model) {
+  AxisSet axes = 0;
+  const bool is_dealt = plan.optimizer.sharding == "inter_tensor";
+  const std::vector<ParameterShard> shards = shards_of(plan, model.graph, model.decisions, grids_of(plan, model, 0));
+  for (std::size_t p = 0; p < shards.size(); ++p) {
+    const bool divides = model.graph.parameters[p].num_elements() % shards[p].factors.os.total() == 0;
+    if (shards[p].is_sharded() && (is_dealt || !divides)) axes |= model.replicas[p];
   }
+  return axes;
+}
+
+/// What tells a rank's class from others where operators are laid out: where it is along @p uneven, and under how many
+/// leaf switches its groups are. Who adds a bias or counts a row of the loss is a kernel's operand or factor.
+std::string signature(const Plan& plan, const LaidOutGraph& model, AxisSet uneven, std::span<const int> leaf_of_node,
+                      int rank) {
+  const AtomicAxes axes(plan.mesh);
+  std::string text = fmt::format("{}", axes.index(uneven, rank));
   if (leaf_of_node.empty()) return text;
   std::set<AxisSet> sets(model.replicas.begin(), model.replicas.end());
   for (const Redistribution& step : model.steps) sets.insert(step.axes);
@@ -241,8 +250,10 @@ RankClasses classes_of(int num_ranks, const std::function<std::string(int)>& sig
 
 RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<const int> leaf_of_node) {
   if (has_layouts(plan)) {
-    const LaidOutGraph model = lay_out(plan, graph, resolve(plan, graph), 0);  // the first of every group
-    return classes_of(plan.mesh.num_ranks(), [&](int rank) { return signature(plan, model, leaf_of_node, rank); });
+    const LaidOutGraph model = lay_out(plan, graph, resolve(plan, graph), 0);
+    const AxisSet uneven = uneven_axes(plan, model);
+    return classes_of(plan.mesh.num_ranks(),
+                      [&](int rank) { return signature(plan, model, uneven, leaf_of_node, rank); });
   }
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const bool has_shards =
