@@ -49,7 +49,7 @@ void check_nested(const Plan& plan, const Operator& op, const StateFactors& stat
   };
   check("p", state.p, "g", state.g);
   check("g", state.g, "os", state.os);
-  check("os", state.os, "the grid", whole_grid(plan.mesh));
+  if (state.os.total() > 1) check("os", state.os, "the data ranks'", data_grid(plan.mesh));
   if (state.p_backward) check("p_backward", *state.p_backward, "p", state.p);
   if (state.g != state.p && state.g != state.os) {
     refuse(fmt::format("g = {}, neither p = {} nor os = {},", to_string(state.g), to_string(state.p),
@@ -98,6 +98,25 @@ int index_between(const Mesh& mesh, const Factor& outer, const Factor& inner, in
 }
 
 Factor whole_grid(const Mesh& mesh) { return {mesh.ranks_per_node, mesh.nodes}; }
+
+Factor data_grid(const Mesh& mesh) {
+  const int size = axis_size(mesh, "data");
+  // Before a planner has named axes every rank is a data rank.
+  if (mesh.axes.empty() || size == mesh.num_ranks()) return whole_grid(mesh);
+  const int in_node = mesh.ranks_per_node;
+  const Factor grid = size <= in_node ? Factor{size, 1} : Factor{in_node, size / in_node};
+  if (size > 1 && group_along(mesh, "data", 0)[1] != 1) {
+    throw Unsupported(fmt::format("states over {} data ranks of {} × {}, which are not neighbours, cannot be sharded",
+                                  size, mesh.nodes, in_node));
+  }
+  if (grid.total() != size || !divides(grid, whole_grid(mesh))) {
+    throw Unsupported(
+        fmt::format("states over {} data ranks cannot be sharded: they are no whole nodes, nor an even part of one, of "
+                    "{} × {} ranks",
+                    size, mesh.nodes, in_node));
+  }
+  return grid;
+}
 
 std::vector<int> deal_largest_first(std::span<const std::int64_t> sizes, int num_owners) {
   std::vector<std::size_t> largest_first(sizes.size());

@@ -253,9 +253,7 @@ void GradientBuckets::reduce_remaining() {
     if (!buckets_[b].reduced) reduce(b);
   }
   // In the order of the graph's parameters, which all stages share.
-  for (const auto& [p, group] : copies_) {
-    all_reduce(builder_.whole(buckets_[static_cast<std::size_t>(member(p).bucket)].buffer), group, name_of(p));
-  }
+  for (const auto& [p, group] : copies_) all_reduce(reduced(p), group, name_of(p));
 }
 
 Operand GradientBuckets::reduced(int parameter) const {

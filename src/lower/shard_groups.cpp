@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace strata {
@@ -9,7 +10,7 @@ namespace strata {
 ShardGroups::ShardGroups(const Plan& plan, std::span<const ParameterShard> shards, int rank, int data,
                          ProgramBuilder& builder) {
   const Mesh& mesh = plan.mesh;
-  const Factor all = whole_grid(mesh);
+  const Factor all = std::ranges::any_of(shards, &ParameterShard::is_sharded) ? data_grid(mesh) : Factor{};
   constexpr Factor one{};
   std::map<std::vector<int>, int> known;
   // As its members stand in it: where nodes stand in another order on the grid, shards are another group's.
