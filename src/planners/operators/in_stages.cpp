@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -66,11 +67,7 @@ class StagedOperators {
   Degrees best() {
     Degrees best = held(Hold::dp);
     if (shared_.empty() || !may_shard() || everything_replicated_) return best;
-    Degrees sharded = held(Hold::zdp);
-    const auto worth = [](const Degrees& d) {
-      return std::pair(!d.fits, d.fits ? d.seconds : static_cast<double>(d.peak_bytes));
-    };
-    return worth(sharded) < worth(best) ? std::move(sharded) : std::move(best);
+    return better(std::move(best), held(Hold::zdp));
   }
 
  private:
@@ -98,36 +95,92 @@ class StagedOperators {
     Degrees result = joined(operators, found);
     everything_replicated_ = shared == Hold::dp && result.fits;
     if (result.fits || !may_shard()) return result;
-    return fitted(operators, fittings);
+    // What the replicas' Programs need more is what others need more, or nothing is: each leads to plans of its own.
+    std::vector<std::int64_t> differences;
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      differences.push_back(peaks_[s] - closed_form(operators, found, s));
+    }
+    Degrees from_replicas = fitted(operators, fittings, differences);
+    Degrees from_nothing = fitted(operators, fittings, std::vector<std::int64_t>(stages_.size(), 0));
+    return better(std::move(from_replicas), std::move(from_nothing));
   }
 
-  /// Where a stage's Program needs more than the closed form says, its capacity is lowered by the difference; the plan
-  /// that needs least has the last word.
-  Degrees fitted(const std::deque<OperatorChoices>& operators, std::span<const std::unique_ptr<Fitting>> fittings) {
+  /// What fits before what does not, then the faster; of what does not fit the smaller.
+  static Degrees better(Degrees a, Degrees b) {
+    const auto worth = [](const Degrees& d) {
+      return std::pair(!d.fits, d.fits ? d.seconds : static_cast<double>(d.peak_bytes));
+    };
+    return worth(b) < worth(a) ? std::move(b) : std::move(a);
+  }
+
+  /// How far a stage is: by how much its capacity is lowered for the closed form, because its Program needs that much
+  /// more, and what came of it.
+  struct Progress {
+    std::int64_t correction = 0;
+    std::optional<std::int64_t> fitting, failing;
+    std::optional<Found> best;  ///< that fits
+    bool is_done = false;
+  };
+
+  /// One Program tells of all stages. Each stage's correction is halved between one that fits and one that does not;
+  /// the plan that needs least has the last word. @param corrections by stage: the first.
+  Degrees fitted(const std::deque<OperatorChoices>& operators, std::span<const std::unique_ptr<Fitting>> fittings,
+                 const std::vector<std::int64_t>& corrections) {
     constexpr int most_programs = 8;
-    std::vector<std::int64_t> corrections(stages_.size(), 0);
-    std::vector<bool> is_least(stages_.size(), false);
-    for (int i = 0;; ++i) {
+    std::vector<Progress> stages(stages_.size());
+    for (std::size_t s = 0; s < stages_.size(); ++s) stages[s].correction = corrections[s];
+    const auto is_done = [](const Progress& stage) { return stage.is_done; };
+    for (int i = 0; i < most_programs && !std::ranges::all_of(stages, is_done); ++i) {
       std::vector<Found> found;
       for (std::size_t s = 0; s < stages_.size(); ++s) {
-        std::optional<Found> of_stage;
-        const std::int64_t room = capacity() - in_flight_bytes(operators[s], s) - corrections[s];
-        if (!is_least[s]) of_stage = fittings[s]->fit(samples_, room);
-        is_least[s] = !of_stage;
-        found.push_back(of_stage ? std::move(*of_stage) : fittings[s]->least(samples_));
+        found.push_back(next(stages[s], *fittings[s], capacity() - in_flight_bytes(operators[s], s)));
       }
-      Degrees result = joined(operators, found);
-      if (result.fits) return result;
-      bool may_shrink = false;
+      joined(operators, found);
       for (std::size_t s = 0; s < stages_.size(); ++s) {
-        if (peaks_[s] <= capacity() || is_least[s]) continue;
-        may_shrink = true;
-        const std::int64_t difference = peaks_[s] - found[s].peak_bytes - in_flight_bytes(operators[s], s);
-        corrections[s] = std::max(difference, corrections[s] + peaks_[s] - capacity());
-        is_least[s] = i + 2 >= most_programs;
+        if (!stages[s].is_done) learn(stages[s], found[s], peaks_[s], closed_form(operators, found, s));
       }
-      if (!may_shrink) return result;
     }
+    std::vector<Found> found;
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      found.push_back(stages[s].best ? std::move(*stages[s].best) : fittings[s]->least(samples_));
+    }
+    return joined(operators, found);
+  }
+
+  /// What a stage is to be looked at with. @param room of its closed form, before any correction.
+  Found next(Progress& stage, Fitting& fitting, std::int64_t room) const {
+    while (!stage.is_done) {
+      if (std::optional<Found> found = fitting.fit(samples_, room - stage.correction)) return std::move(*found);
+      // Too much is taken away: less than this, and more than what did not fit, may leave something.
+      stage.is_done = !stage.failing || stage.correction - *stage.failing <= close_enough();
+      if (!stage.is_done) stage.correction = std::midpoint(*stage.failing, stage.correction);
+    }
+    return stage.best ? *stage.best : fitting.least(samples_);
+  }
+
+  void learn(Progress& stage, const Found& found, std::int64_t peak, std::int64_t closed_form) const {
+    const std::int64_t difference = peak - closed_form;
+    if (peak <= capacity()) {
+      stage.fitting = stage.correction;
+      if (!stage.best || found.answer.seconds < stage.best->answer.seconds) stage.best = found;
+    } else {
+      stage.failing = stage.correction;
+    }
+    if (stage.fitting && stage.failing) {
+      stage.is_done = *stage.fitting - *stage.failing <= close_enough();
+      stage.correction = std::midpoint(*stage.failing, *stage.fitting);
+    } else if (stage.failing) {
+      stage.correction = std::max(difference, stage.correction + peak - capacity());
+    } else {
+      stage.is_done = difference >= stage.correction - close_enough();
+      stage.correction = difference;
+    }
+  }
+  std::int64_t close_enough() const { return capacity() / 4096; }
+
+  std::int64_t closed_form(const std::deque<OperatorChoices>& operators, const std::vector<Found>& found,
+                           std::size_t stage) const {
+    return found[stage].peak_bytes + in_flight_bytes(operators[stage], stage);
   }
 
   /// Of the micro-batches beyond the one whose backward runs.
@@ -149,7 +202,7 @@ class StagedOperators {
       slowest = std::max(slowest, found[s].answer.seconds);
       most_computed = std::max(most_computed, operators[s].problem().compute_seconds(samples_) / micro_batches);
       message = std::max(message, message_seconds(s));
-      peaks_.push_back(found[s].peak_bytes + in_flight_bytes(operators[s], s));
+      peaks_.push_back(closed_form(operators, found, s));
     }
     const auto others = static_cast<double>(stages_.size() - 1);
     result.seconds = slowest + others * (most_computed + 2.0 * message);
