@@ -14,7 +14,7 @@
 /// Options:    stages, tensor, cut_by, and `osdp`'s.
 /// Refuses:    as `3d` and `osdp`; a batch of the planner's.
 /// Differs:    a parameter of two stages, a tied table, is held one way in both and never cut. What a stage's Program
-///             needs more than the closed form says is taken off its memory, as by `osdp`, with at most 16 Programs.
+///             needs more than the closed form says is taken off its memory, as by `osdp`, with at most 10 Programs.
 /// Reproduces: the 3D+OSDP bars of OSDP's figures 5 and 6.
 
 #include "planners/operators/in_stages.hpp"

@@ -126,7 +126,7 @@ class StagedOperators {
   /// the plan that needs least has the last word. @param corrections by stage: the first.
   Degrees fitted(const std::deque<OperatorChoices>& operators, std::span<const std::unique_ptr<Fitting>> fittings,
                  const std::vector<std::int64_t>& corrections) {
-    constexpr int most_programs = 8;
+    constexpr int most_programs = 5;
     std::vector<Progress> stages(stages_.size());
     for (std::size_t s = 0; s < stages_.size(); ++s) stages[s].correction = corrections[s];
     const auto is_done = [](const Progress& stage) { return stage.is_done; };
