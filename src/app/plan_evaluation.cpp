@@ -61,12 +61,17 @@ Evaluation PlanEvaluation::memory(const Plan& plan) const {
   evaluation.source = "program";
   try {
     verify(plan, point.graph);
+    evaluation.stage_peak_bytes.resize(static_cast<std::size_t>(plan.stages.count));
     for (const int rank : fullest_ranks(point.plan, point.graph)) {
-      evaluation.peak_bytes = std::max(evaluation.peak_bytes, lower_uncapped(point, rank).arena_bytes);
+      const int stage = coordinate(plan.mesh, "stage", rank);
+      std::int64_t& peak = evaluation.stage_peak_bytes[static_cast<std::size_t>(stage)];
+      peak = std::max(peak, lower_uncapped(point, rank).arena_bytes);
     }
+    evaluation.peak_bytes = *std::ranges::max_element(evaluation.stage_peak_bytes);
   } catch (const Unsupported& refusal) {
     evaluation.missing = refusal.what();
     evaluation.peak_bytes = 0;  // callers tell a refusal by it
+    evaluation.stage_peak_bytes.clear();
     return evaluation;
   }
   evaluation.missing = missing_memory(evaluation.peak_bytes, plan.device_capacity_bytes);

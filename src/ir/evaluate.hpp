@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ir/plan.hpp"
 #include "ir/program.hpp"
@@ -15,9 +16,10 @@ namespace strata {
 struct Evaluation {
   std::string missing{};        ///< why it cannot run: what lowering refuses, or bytes over the capacity; empty: it can
   std::int64_t peak_bytes = 0;  ///< of the fullest rank's arena
-  BytesByCollective bytes_sent{};  ///< a step; of each kind, by the rank that sends most of it
-  double step_seconds = 0.0;       ///< of the slowest rank, in the steady state; 0: not asked for
-  std::string source{};            ///< what the numbers stand on, in words
+  std::vector<std::int64_t> stage_peak_bytes{};  ///< of each stage's fullest rank; by memory() alone
+  BytesByCollective bytes_sent{};                ///< a step; of each kind, by the rank that sends most of it
+  double step_seconds = 0.0;                     ///< of the slowest rank, in the steady state; 0: not asked for
+  std::string source{};                          ///< what the numbers stand on, in words
   bool feasible() const { return missing.empty(); }
 };
 

@@ -142,8 +142,8 @@ std::optional<ColumnBlock> columns_of(const Operator& op) {
 }
 
 StateFactors slice_factors(const Mesh& mesh, std::string_view word) {
-  const Factor all = whole_grid(mesh);
   if (word == "dp") return {};
+  const Factor all = data_grid(mesh);
   if (word == "sdp") return {.p = {}, .g = all, .os = all};
   if (word == "zdp") return {.p = all, .g = all, .os = all};
   throw InternalError(fmt::format("no such mode of a slice: {}", word));

@@ -38,7 +38,7 @@ Piece piece_of(std::int64_t num_elements, int num_ranks, int index) {
   return {chunk.begin, chunk.size()};
 }
 
-void check_nested(const Plan& plan, const Operator& op, const StateFactors& state, const Factor& grid) {
+void check_nested(const Plan& plan, const Operator& op, const StateFactors& state, const ReplicaGrid& grid) {
   const auto refuse = [&](const std::string& what) {
     throw Unsupported(fmt::format("plan `{}`: {}: state {} cannot be lowered", plan.strategy, op.name, what));
   };
@@ -50,7 +50,7 @@ void check_nested(const Plan& plan, const Operator& op, const StateFactors& stat
   };
   check("p", state.p, "g", state.g);
   check("g", state.g, "os", state.os);
-  check("os", state.os, "the grid", grid);
+  if (state.os.total() > 1) check("os", state.os, "the data ranks'", grid.size());
   if (state.p_backward) check("p_backward", *state.p_backward, "p", state.p);
   if (state.g != state.p && state.g != state.os) {
     refuse(fmt::format("g = {}, neither p = {} nor os = {},", to_string(state.g), to_string(state.p),
@@ -101,6 +101,25 @@ int index_between(const Mesh& mesh, const Factor& outer, const Factor& inner, in
 
 Factor whole_grid(const Mesh& mesh) { return {mesh.ranks_per_node, mesh.nodes}; }
 
+Factor data_grid(const Mesh& mesh) {
+  const int size = axis_size(mesh, "data");
+  // Before a planner has named axes every rank is a data rank.
+  if (mesh.axes.empty() || size == mesh.num_ranks()) return whole_grid(mesh);
+  const int in_node = mesh.ranks_per_node;
+  const Factor grid = size <= in_node ? Factor{size, 1} : Factor{in_node, size / in_node};
+  if (size > 1 && group_along(mesh, "data", 0)[1] != 1) {
+    throw Unsupported(fmt::format("states over {} data ranks of {} × {}, which are not neighbours, cannot be sharded",
+                                  size, mesh.nodes, in_node));
+  }
+  if (grid.total() != size || !divides(grid, whole_grid(mesh))) {
+    throw Unsupported(
+        fmt::format("states over {} data ranks cannot be sharded: they are no whole nodes, nor an even part of one, of "
+                    "{} × {} ranks",
+                    size, mesh.nodes, in_node));
+  }
+  return grid;
+}
+
 std::vector<int> deal_largest_first(std::span<const std::int64_t> sizes, int num_owners) {
   std::vector<std::size_t> largest_first(sizes.size());
   std::iota(largest_first.begin(), largest_first.end(), std::size_t{0});
@@ -145,7 +164,7 @@ std::vector<ParameterShard> shards_of(const Plan& plan, const ModelGraph& graph,
   for (std::size_t o = 0; o < graph.operators.size(); ++o) {
     for (const int p : graph.operators[o].parameters) {
       const StateFactors state = state_of(plan.mesh, decisions[o], graph.parameters[static_cast<std::size_t>(p)]);
-      check_nested(plan, graph.operators[o], state, grids.of(static_cast<std::size_t>(p)).size());
+      check_nested(plan, graph.operators[o], state, grids.of(static_cast<std::size_t>(p)));
       shards[static_cast<std::size_t>(p)].factors = state;
     }
   }

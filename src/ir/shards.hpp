@@ -25,6 +25,9 @@ std::vector<int> ranks_between(const Mesh& mesh, const Factor& outer, const Fact
 int index_between(const Mesh& mesh, const Factor& outer, const Factor& inner, int rank);
 /// All ranks: R×N.
 Factor whole_grid(const Mesh& mesh);
+/// The ranks over which states may be sharded, those of a data group: a cell of the grid. All of it without stages.
+/// @throws Unsupported with the numbers where they are no neighbours, or fill nodes in part.
+Factor data_grid(const Mesh& mesh);
 /// True if @p inner divides @p outer in both dimensions.
 bool divides(const Factor& inner, const Factor& outer);
 /// Owner of each of @p sizes, dealt the largest first, each to the owner with the least so far (AMSP sec. IV-C2).
@@ -50,7 +53,8 @@ struct ReplicaGrid {
   Mesh mesh;               ///< its nodes and ranks a node
   std::vector<int> ranks;  ///< of the job, by place on this grid; empty: places are ranks
   int place = 0;           ///< of this rank
-  Factor size() const { return whole_grid(mesh); }
+  /// Those that share, as factors tile them: all of a grid of its own, of the job's the data ranks (data_grid()).
+  Factor size() const { return ranks.empty() ? data_grid(mesh) : whole_grid(mesh); }
   /// ranks_between() as ranks of the job, and index_between().
   std::vector<int> between(const Factor& outer, const Factor& inner) const;
   int index(const Factor& outer, const Factor& inner) const { return index_between(mesh, outer, inner, place); }

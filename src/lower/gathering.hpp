@@ -18,9 +18,9 @@
 
 #include "ir/model_graph.hpp"
 #include "ir/plan.hpp"
+#include "ir/stages.hpp"
 #include "lower/activations.hpp"
 #include "lower/parameter_states.hpp"
-#include "lower/stages.hpp"
 
 namespace strata {
 

@@ -351,9 +351,7 @@ void GradientBuckets::reduce_remaining() {
   }
   finish_travelling();
   // In the order of the graph's parameters, which all stages share.
-  for (const auto& [p, group] : copies_) {
-    all_reduce(builder_.whole(buckets_[static_cast<std::size_t>(member(p).bucket)].buffer), group, name_of(p));
-  }
+  for (const auto& [p, group] : copies_) all_reduce(reduced(p), group, name_of(p));
 }
 
 Operand GradientBuckets::reduced(int parameter) const {

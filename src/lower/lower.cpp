@@ -18,6 +18,7 @@
 #include "ir/operator_splitting.hpp"
 #include "ir/recomputation.hpp"
 #include "ir/shards.hpp"
+#include "ir/stages.hpp"
 #include "lower/activations.hpp"
 #include "lower/axis_groups.hpp"
 #include "lower/builder.hpp"
@@ -27,7 +28,6 @@
 #include "lower/parameter_states.hpp"
 #include "lower/schedule.hpp"
 #include "lower/stage_links.hpp"
-#include "lower/stages.hpp"
 
 namespace strata {
 namespace {
@@ -79,6 +79,10 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   if (has_shards && whole_tensors && optimizer.gradients == "reduce_scatter") {
     refuse("optimizer.sharding = inter_tensor with gradients = reduce_scatter");
   }
+  if (has_shards && plan.stages.count > 1) {
+    if (whole_tensors) refuse(fmt::format("optimizer.sharding = inter_tensor in {} stages", plan.stages.count));
+    if (plan.quantization.any()) refuse(fmt::format("quantization in {} stages", plan.stages.count));
+  }
   const bool leaf_first = plan.mesh.placement == "leaf-first";
   if (!leaf_first && plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
   if (leaf_first && plan.stages.count > 1) {
@@ -87,13 +91,9 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   for (std::size_t o = 0; o < decisions.size(); ++o) {
     const OperatorDecision& d = decisions[o];
     const std::string& name = graph.operators[o].name;
-    const auto sharded = [&](const char* what, const Factor& f) {
-      if (f.total() != 1)
-        refuse(fmt::format("{}: state {} = {} in {} stages", name, what, to_string(f), plan.stages.count));
-    };
-    if (plan.stages.count > 1) {
-      sharded("os", d.state.os);
-      for (const std::string& word : d.slice_state) sharded("os", slice_factors(plan.mesh, word).os);
+    if (plan.stages.count > 1 && d.state.p_backward) {
+      refuse(fmt::format("{}: state p_backward = {} in {} stages", name, to_string(*d.state.p_backward),
+                         plan.stages.count));
     }
     if (d.state.walks) refuse(name + ": state walks");
     if (d.layout && plan.mesh.num_ranks() > 1 && !has_layouts(plan)) {
@@ -123,7 +123,7 @@ void refuse_what_is_not_quantized(const Plan& plan, const ModelGraph& graph,
                                   const std::vector<OperatorDecision>& decisions) {
   const Quantization& q = plan.quantization;
   if (!q.any()) return;
-  const Factor grid = whole_grid(plan.mesh);
+  const Factor grid = data_grid(plan.mesh);
   for (std::size_t o = 0; o < decisions.size(); ++o) {
     // A slice's weight may be held otherwise than its bias.
     const auto& parameters = graph.operators[o].parameters;

@@ -68,7 +68,7 @@ std::string shard_sizes(const Plan& plan, const ModelGraph& graph, std::span<con
 /// have, and for what lies between two.
 std::string leaves(const Plan& plan, std::span<const StateFactors> states, std::span<const int> leaf_of_node,
                    int rank) {
-  const Factor all = whole_grid(plan.mesh);
+  const Factor all = data_grid(plan.mesh);
   constexpr Factor one{};
   std::string text;
   const auto count = [&](const Factor& outer, const Factor& inner) {

@@ -21,7 +21,6 @@ ShardGroups::ShardGroups(const Plan& plan, std::span<const ParameterShard> shard
     const StateFactors& f = shard.factors;
     const int index = grids.index_of(p);
     const ReplicaGrid& grid = grids.of(p);
-    const Factor all = grid.size();
     const auto group = [&](const Factor& outer, const Factor& inner) {
       std::vector<int> ranks = grid.between(outer, inner);
       if (ranks.size() == 1) return -1;
@@ -41,6 +40,7 @@ ShardGroups::ShardGroups(const Plan& plan, std::span<const ParameterShard> shard
       sets_.push_back(set);
       continue;
     }
+    const Factor all = grid.size();
     set.parameter = group(f.p, one);
     if (plan.quantization.gradients != "none") {
       set.on_node = group({f.p.in_node, 1}, one);

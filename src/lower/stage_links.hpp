@@ -12,10 +12,10 @@
 
 #include "ir/model_graph.hpp"
 #include "ir/plan.hpp"
+#include "ir/stages.hpp"
 #include "lower/activations.hpp"
 #include "lower/builder.hpp"
 #include "lower/schedule.hpp"
-#include "lower/stages.hpp"
 
 namespace strata {
 

@@ -43,7 +43,7 @@ class Osdp final : public Planner {
   std::string_view source() const override { return "Jiang et al., OSDP, IJCAI 2023"; }
   std::span<const OptionRow> options() const override { return operator_options(true); }
   bool chooses_batch() const override { return true; }
-  Plan plan(const PlanRequest& request) const override { return plan_by_operator(request, true); }
+  Plan plan(const PlanRequest& request) const override { return plan_by_operator(request); }
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ class OsdpBase final : public Planner {
   std::string_view source() const override { return "Jiang et al., OSDP, IJCAI 2023"; }
   std::span<const OptionRow> options() const override { return operator_options(false); }
   bool chooses_batch() const override { return true; }
-  Plan plan(const PlanRequest& request) const override { return plan_by_operator(request, false); }
+  Plan plan(const PlanRequest& request) const override { return plan_by_operator(request); }
 };
 
 }  // namespace

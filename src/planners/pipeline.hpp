@@ -22,11 +22,9 @@ inline std::span<const OptionRow> pipeline_options() {
 }
 
 /// @throws Unsupported for more stages than blocks, and for ranks that the stages do not divide.
-inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule) {
+inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule, std::int64_t stages) {
   Plan plan = request.base;
   const int ranks = plan.mesh.num_ranks();
-  const auto asked = std::get<std::int64_t>(request.options.at("stages"));
-  const std::int64_t stages = asked == 0 ? ranks : asked;
   const auto blocks = static_cast<std::int64_t>(request.graph.blocks.size());
   if (stages > 1 && stages > blocks) {
     throw Unsupported(fmt::format("{}: {} stages on {} ranks, but {} has {} blocks, and a stage has one or more",
@@ -40,6 +38,12 @@ inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule) {
   plan.stages = {.count = static_cast<int>(stages), .cut_by = std::get<std::string>(request.options.at("cut_by"))};
   plan.schedule.kind = schedule;
   return plan;
+}
+
+/// As many stages as the option says.
+inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule) {
+  const auto asked = std::get<std::int64_t>(request.options.at("stages"));
+  return pipeline_plan(request, schedule, asked == 0 ? request.base.mesh.num_ranks() : asked);
 }
 
 }  // namespace strata

@@ -58,6 +58,7 @@ OperatorChoices::OperatorChoices(const ModelGraph& graph, const Plan& plan, cons
       units_(operator_units(graph, options.granularity)),
       gathers_(gathers_of(graph, plan)),
       compute_(graph, plan, gathers_, costs),
+      ranks_(data_grid(plan.mesh)),
       num_uses_(graph.parameters.size(), 0) {
   for (const Operator& op : graph.operators) {
     for (const int p : op.parameters) ++num_uses_[at(p)];
@@ -87,9 +88,8 @@ OperatorChoices::OperatorChoices(const ModelGraph& graph, const Plan& plan, cons
 }
 
 double OperatorChoices::time(Collective kind, double bytes) const {
-  const Factor group = whole_grid(plan_.mesh);
-  if (group.total() == 1 || bytes == 0.0) return 0.0;
-  return costs_.collective(kind, std::llround(bytes), {.shape = group}).seconds;
+  if (ranks_.total() == 1 || bytes == 0.0) return 0.0;
+  return costs_.collective(kind, std::llround(bytes), {.shape = ranks_}).seconds;
 }
 
 bool OperatorChoices::is_sliced(int op, int slices) const {
@@ -100,7 +100,9 @@ bool OperatorChoices::is_sliced(int op, int slices) const {
 
 std::vector<UnitChoice> OperatorChoices::choices_of(const OperatorUnit& unit) const {
   std::vector<UnitChoice> choices = {{}};
-  if (unit.parameters.empty() || plan_.mesh.num_ranks() == 1) return choices;
+  if (unit.parameters.empty() || ranks_.total() == 1) return choices;
+  const auto is_pinned = [&](int p) { return std::ranges::find(options_.pinned, p) != options_.pinned.end(); };
+  if (std::ranges::any_of(unit.parameters, is_pinned)) return {{.hold = options_.pinned_hold}};
   if (options_.offers_sdp) choices.push_back({.hold = Hold::sdp});
   choices.push_back({.hold = Hold::zdp});
   if (std::ranges::none_of(unit.operators, [&](int o) { return is_sliced(o, options_.slices); })) return choices;
@@ -114,7 +116,7 @@ std::vector<UnitChoice> OperatorChoices::choices_of(const OperatorUnit& unit) co
 OperatorChoices::UnitCost OperatorChoices::cost_of(const OperatorUnit& unit,
                                                    std::span<const UnitChoice> choices) const {
   const ElementBytes bytes = element_bytes(plan_);
-  const int ranks = plan_.mesh.num_ranks();
+  const int ranks = ranks_.total();
   UnitCost cost;
   for (const UnitChoice& choice : choices) {
     std::set<int> counted;

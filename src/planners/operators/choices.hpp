@@ -47,6 +47,9 @@ struct ChoiceOptions {
   int slices = 4;  ///< of a linear's weight along its input; 0 or 1: none
   bool offers_sdp = false;
   bool paper = false;  ///< the paper's seconds and bytes, see above
+  /// Parameters about which somebody else decides as well, and how their operators are held.
+  std::vector<int> pinned{};
+  Hold pinned_hold = Hold::dp;
 };
 
 class OperatorChoices {
@@ -65,6 +68,9 @@ class OperatorChoices {
   const UnitChoice& meaning(std::size_t unit, int choice) const {
     return meanings_[unit][static_cast<std::size_t>(choice)];
   }
+
+  /// What a micro-batch of one sample keeps for its backward, at most.
+  std::int64_t kept_bytes_per_sample() const { return all_activation_bytes_; }
 
   /// Operator @p op of the graph can be cut into @p slices: a linear, its weight its own, its inputs divisible.
   bool is_sliced(int op, int slices) const;
@@ -104,6 +110,7 @@ class OperatorChoices {
   std::vector<OperatorUnit> units_;
   std::vector<Gathers> gathers_;
   ComputeSeconds compute_;
+  Factor ranks_;                           ///< over which states may be sharded
   std::vector<int> num_uses_;              ///< by parameter: operators
   std::vector<Moment> moments_;            ///< by operator of the graph
   std::vector<Moment> peak_moments_;       ///< those of them that no other one exceeds in both

@@ -14,8 +14,8 @@
 
 #include "base/error.hpp"
 #include "planners/operators/choices.hpp"
-#include "planners/operators/depth_first.hpp"
 #include "planners/operators/exact_search.hpp"
+#include "planners/operators/fitting.hpp"
 #include "planners/operators/rules.hpp"
 #include "planners/sharding/mode.hpp"
 
@@ -27,22 +27,14 @@ T option(const PlanRequest& request, const char* name) {
   return std::get<T>(request.options.at(name));
 }
 
-/// A plan whose bytes were looked at moment by moment.
-struct Found {
-  BatchAnswer answer;
-  std::vector<int> choices;     ///< by unit
-  std::int64_t peak_bytes = 0;  ///< by closed form, then by the Program's account where there is one
-};
-
 class OperatorPlanner {
  public:
-  OperatorPlanner(const PlanRequest& request, bool with_slices)
+  explicit OperatorPlanner(const PlanRequest& request)
       : request_(request),
         plan_(sharded_plan(request, {})),
         all_ranks_{plan_.mesh.ranks_per_node, plan_.mesh.nodes},
         num_parts_(std::int64_t{plan_.mesh.num_ranks()} * plan_.schedule.micro_batches),
-        capacity_(plan_.device_capacity_bytes),
-        with_slices_(with_slices) {}
+        capacity_(plan_.device_capacity_bytes) {}
 
   Plan run() {
     const bool chooses_batch = plan_.global_batch == 0;
@@ -65,14 +57,8 @@ class OperatorPlanner {
     }
     const std::unique_ptr<CostModel> costs =
         cost_model_of(request_, "leave resources.memory_gib unset, and every operator is replicated");
-    const std::int64_t slices = with_slices_ ? option<std::int64_t>(request_, "slices") : 0;
-    operators_ = std::make_unique<OperatorChoices>(
-        request_.graph, plan_, *costs,
-        ChoiceOptions{.granularity = parse_granularity(option<std::string>(request_, "granularity")),
-                      .slices = static_cast<int>(slices),
-                      .offers_sdp = offers_sdp,
-                      .paper = is_paper()});
-    exact_ = std::make_unique<ExactSearch>(operators_->problem());
+    operators_ = std::make_unique<OperatorChoices>(request_.graph, plan_, *costs, choice_options(request_));
+    fitting_ = std::make_unique<Fitting>(*operators_, fitting_options(request_));
     samples_ = chooses_batch ? samples_that_may_fit() : std::vector<std::int64_t>{plan_.global_batch / num_parts_};
 
     const std::optional<Found> best = search();
@@ -84,10 +70,7 @@ class OperatorPlanner {
   }
 
  private:
-  static constexpr std::size_t least_sharded_choice = 0;
-  std::size_t most_sharded_choice() const { return option<bool>(request_, "sdp") ? 2 : 1; }
   const ChoiceProblem& problem() const { return operators_->problem(); }
-  bool is_exact() const { return option<std::string>(request_, "search") == "exact"; }
   bool is_paper() const { return option<std::string>(request_, "cost") == "paper"; }
   std::vector<OperatorRule> rules(const std::vector<int>& choices) const {
     return rules_of(*operators_, request_.graph, all_ranks_, choices);
@@ -109,95 +92,12 @@ class OperatorPlanner {
     return all;
   }
 
-  std::optional<BatchAnswer> solve(std::int64_t samples, std::int64_t capacity) {
-    if (is_exact()) return exact_->best(samples, capacity);
-    ChoiceProblem limited = problem();
-    limited.capacity_bytes = capacity;
-    const std::array one = {samples};
-    DepthFirstAnswer answer = search_depth_first(limited, one, option<std::int64_t>(request_, "dfs_nodes"));
-    if (answer.answers.empty()) return std::nullopt;
-    return std::move(answer.answers.front());
-  }
-
-  Found looked_at(BatchAnswer answer) const {
-    Found found{.answer = std::move(answer), .choices = {}};
-    found.choices = operators_->dealt(found.answer.counts);
-    found.peak_bytes = operators_->peak_bytes(found.choices, found.answer.samples);
-    return found;
-  }
-
-  /// Every operator by its choice number @p choice: the plans of ddp and of zero3.
-  Found pure(std::size_t choice, std::int64_t samples) const {
-    Counts counts;
-    for (const OperatorClass& c : problem().classes) {
-      counts.emplace_back(c.choices.size(), 0)[std::min(choice, c.choices.size() - 1)] = c.count;
-    }
-    return looked_at(evaluated(problem(), std::move(counts), samples));
-  }
-
-  /// The best for @p samples whose moments all fit. The search sees sums alone, which is never more than the moments
-  /// need: where they need more it is given less, by bisection, and the gap says what that may have cost.
-  std::optional<Found> fit(std::int64_t samples, std::int64_t capacity) {
-    const auto found_within = [&](std::int64_t of_sums) -> std::optional<Found> {
-      auto answer = solve(samples, of_sums);
-      return answer ? std::optional(looked_at(std::move(*answer))) : std::nullopt;
-    };
-    std::optional<Found> best = found_within(capacity);
-    if (!best) return std::nullopt;
-    const double bound = best->answer.seconds * (1.0 - best->answer.gap);
-    if (best->peak_bytes > capacity) {
-      best = is_exact() ? bisected(found_within, samples, capacity, best->answer.peak_bytes)
-                        : tightened(found_within, capacity, std::move(best));
-    }
-    // Of equals the plan without sharding: it hides more of its communication than the other.
-    constexpr double rounding = 1.0 + 1e-12;
-    for (const auto choice : {least_sharded_choice, most_sharded_choice()}) {
-      Found candidate = pure(choice, samples);
-      if (candidate.peak_bytes > capacity) continue;
-      const bool is_first = choice == least_sharded_choice;
-      const double limit = best ? best->answer.seconds * (is_first ? rounding : 1.0) : 0.0;
-      if (!best || candidate.answer.seconds < limit) best = std::move(candidate);
-    }
-    if (best) best->answer.gap = std::max(0.0, 1.0 - bound / best->answer.seconds);
-    return best;
-  }
-
-  /// Depth first is too slow to ask often: what is too much is taken away until nothing is.
-  template <typename FoundWithin>
-  static std::optional<Found> tightened(const FoundWithin& found_within, std::int64_t capacity,
-                                        std::optional<Found> found) {
-    while (found && found->peak_bytes > capacity) {
-      found = found_within(found->answer.peak_bytes - (found->peak_bytes - capacity));
-    }
-    return found;
-  }
-
-  template <typename FoundWithin>
-  std::optional<Found> bisected(const FoundWithin& found_within, std::int64_t samples, std::int64_t capacity,
-                                std::int64_t too_much) const {
-    std::int64_t low = least_peak_bytes(problem(), samples), high = too_much;
-    std::optional<Found> best = found_within(low);
-    if (!best || best->peak_bytes > capacity) return std::nullopt;
-    while (high - low > 1) {
-      const std::int64_t middle = std::midpoint(low, high);
-      std::optional<Found> found = found_within(middle);
-      if (found && found->peak_bytes <= capacity) {
-        low = middle;
-        best = std::move(found);
-      } else {
-        // Everything down to what that plan sums to is that plan.
-        high = found ? std::clamp(found->answer.peak_bytes, low + 1, middle) : middle;
-      }
-    }
-    return best;
-  }
-
   /// The best over all batch sizes within @p capacity by closed form; fills the frontier.
   std::optional<Found> best_within(std::int64_t capacity) {
     frontier_.clear();
     std::optional<Found> best;
     for (const std::int64_t b : samples_) {
-      std::optional<Found> found = fit(b, capacity);
+      std::optional<Found> found = fitting_->fit(b, capacity);
       if (!found) continue;
       frontier_.push_back(*found);
       const double seconds = found->answer.seconds_per_sample();
@@ -266,11 +166,9 @@ class OperatorPlanner {
     if (!best && is_measured_) {
       // The closed form led nowhere: the plan that needs least has the last word, and its bytes are what a refusal
       // names.
-      Found least = looked_at(evaluated(problem(), least_resident(problem()), samples_.empty() ? 1 : samples_.front()));
+      Found least = fitting_->least(samples_.empty() ? 1 : samples_.front());
       least_measured_ = program_peak(least);
       if (least_measured_ > 0 && least_measured_ <= capacity_) {
-        const double bound = lower_bound_seconds(problem(), least.answer.samples);
-        least.answer.gap = std::max(0.0, 1.0 - bound / least.answer.seconds);
         least.peak_bytes = least_measured_;
         best_frontier = {least};
         best = std::move(least);
@@ -353,11 +251,10 @@ class OperatorPlanner {
   Factor all_ranks_;
   std::int64_t num_parts_;  ///< ranks × micro-batches
   std::int64_t capacity_;
-  bool with_slices_;
   bool is_measured_ = false;
   std::int64_t least_measured_ = std::numeric_limits<std::int64_t>::max();
   std::unique_ptr<OperatorChoices> operators_;
-  std::unique_ptr<ExactSearch> exact_;
+  std::unique_ptr<Fitting> fitting_;
   std::vector<std::int64_t> samples_;
   std::vector<Found> frontier_;  ///< by batch size; bytes as those of the answer are known
 };
@@ -380,8 +277,20 @@ std::span<const OptionRow> operator_options(bool with_slices) {
   return std::span(rows).subspan(with_slices ? 0 : 1);
 }
 
-Plan plan_by_operator(const PlanRequest& request, bool with_slices) {
-  return OperatorPlanner(request, with_slices).run();
+ChoiceOptions choice_options(const PlanRequest& request) {
+  const auto slices = request.options.find("slices");
+  return {.granularity = parse_granularity(option<std::string>(request, "granularity")),
+          .slices = slices == request.options.end() ? 0 : static_cast<int>(std::get<std::int64_t>(slices->second)),
+          .offers_sdp = option<bool>(request, "sdp"),
+          .paper = option<std::string>(request, "cost") == "paper"};
 }
+
+FittingOptions fitting_options(const PlanRequest& request) {
+  return {.exact = option<std::string>(request, "search") == "exact",
+          .dfs_nodes = option<std::int64_t>(request, "dfs_nodes"),
+          .offers_sdp = option<bool>(request, "sdp")};
+}
+
+Plan plan_by_operator(const PlanRequest& request) { return OperatorPlanner(request).run(); }
 
 }  // namespace strata

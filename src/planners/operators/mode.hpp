@@ -5,6 +5,8 @@
 
 #include <span>
 
+#include "planners/operators/choices.hpp"
+#include "planners/operators/fitting.hpp"
 #include "planners/planner.hpp"
 
 namespace strata {
@@ -15,6 +17,10 @@ std::span<const OptionRow> operator_options(bool with_slices);
 /// The plan with the fewest seconds, or, where the batch is the planner's (base.global_batch = 0), the fewest seconds a
 /// sample. What the closed form of memory misses is made good by the Program's account of the winner, where the request
 /// has one. @throws Unsupported where nothing fits: which limit, how much is missing, what would fit.
-Plan plan_by_operator(const PlanRequest& request, bool with_slices);
+Plan plan_by_operator(const PlanRequest& request);
+
+/// What the options of a request say; without an option `slices` nothing is cut.
+ChoiceOptions choice_options(const PlanRequest& request);
+FittingOptions fitting_options(const PlanRequest& request);
 
 }  // namespace strata

@@ -159,11 +159,13 @@ std::vector<std::string> words_of(const OptionRow& row) {
 }
 
 /// A mode as it is, with every other word of each of its options, and, where it has options for factors, with factors
-/// by hand and with a memory in which not everything fits. @param node all ranks of one. @param all all of the world.
-std::vector<Variant> variants_of(const Planner& planner, const std::string& node, const std::string& all) {
-  const std::string mode(planner.name());
+/// by hand and with a memory in which not everything fits; where it decides by operator, with such a memory, in stages
+/// too where it has any. @param in_node ranks of each of @p nodes.
+std::vector<Variant> variants_of(const Planner& planner, int in_node, int nodes) {
+  const std::string mode(planner.name()), node = fmt::format("{}x1", in_node),
+                                          all = fmt::format("{}x{}", in_node, nodes);
   std::vector<Variant> variants = {{mode, "defaults"}};
-  bool has_factors = false;
+  bool has_factors = false, has_stages = false, decides_by_operator = false;
   for (const OptionRow& row : planner.options()) {
     if (row.name.starts_with("quantized_")) continue;  // rounds: test_sharding_zeropp has its error
     for (const std::string& word : words_of(row)) {
@@ -171,6 +173,12 @@ std::vector<Variant> variants_of(const Planner& planner, const std::string& node
       variants.push_back({mode, fmt::format("{} = {}", row.name, word), {{std::string(row.name), word}}});
     }
     has_factors = has_factors || row.name == "os";
+    has_stages = has_stages || row.name == "stages";
+    decides_by_operator = decides_by_operator || row.name == "granularity";
+  }
+  if (decides_by_operator) variants.push_back({mode, "nine tenths of a replica's memory", {}, 0.9});
+  if (decides_by_operator && has_stages && in_node > 1 && nodes > 1) {
+    variants.push_back({mode, "2 stages, half of a replica's memory", {{"stages", std::int64_t{2}}}, 0.5});
   }
   if (!has_factors) return variants;
   const std::string one = "1x1";
@@ -412,8 +420,7 @@ TEST_P(EveryMode, RunsEveryPairOfFeaturesOrIsRefused) {
   const std::string mode(planner.name());
   const int nodes = num_nodes(), in_node = size() / nodes;
   std::string text = fmt::format("{} on {} nodes of {}\n", mode, nodes, in_node);
-  for (const Variant& variant :
-       variants_of(planner, fmt::format("{}x1", in_node), fmt::format("{}x{}", in_node, nodes))) {
+  for (const Variant& variant : variants_of(planner, in_node, nodes)) {
     Table table;
     const bool is_whole = variant.name == "defaults";
     for (const unsigned features : combinations()) {

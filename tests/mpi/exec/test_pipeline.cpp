@@ -9,9 +9,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
-#include "models/graph_builder.hpp"
-#include "mpi/exec/paired_units.hpp"
-#include "mpi/exec/training.hpp"
+#include "mpi/exec/staged_networks.hpp"
 
 namespace strata {
 namespace {
@@ -49,89 +47,6 @@ class Pipeline : public testing::Test {
 
 constexpr const char* modes[] = {"gpipe", "1f1b"};
 
-Training with(ModelGraph graph, std::int64_t global_batch, int micro_batches) {
-  Training training{.graph = std::move(graph), .plan = {}};
-  training.plan.global_batch = global_batch;
-  training.plan.schedule.micro_batches = micro_batches;
-  training.plan.optimizer = {.kind = "sgd", .momentum = 0.0};
-  training.plan.overlap.bucket_bytes = 4096;
-  training.vocabulary = 101;
-  return training;
-}
-
-// ---- exact inputs ------------------------------------------------------------------------------------------------
-
-/// Five blocks: uneven in two, three and four stages.
-Training exact_mlp(int micro_batches) {
-  const std::vector<std::int64_t> widths = {6, 8, 12, 8, 10, 6, 4};
-  Training training = with(build_model({.name = "mlp", .widths = widths}), 8 * micro_batches, micro_batches);
-  training.plan.overlap.bucket_bytes = 200;
-  training.classes = 4;
-  training.dyadic = true;
-  training.initial = [widths](const std::string& parameter, std::span<float> values) {
-    paired_mlp(parameter, values, widths);
-  };
-  return training;
-}
-
-constexpr std::int64_t tied_width = 8;
-
-/// A table of four words that is the head too, four blocks between.
-Training exact_tied(int micro_batches) {
-  GraphBuilder graph("tied");
-  const int tokens = graph.input("tokens", {4}, TensorRole::tokens);
-  const int targets = graph.input("targets", {4}, TensorRole::targets);
-  int x = graph.embedding("embedding", tokens, 4, tied_width, 0, {});
-  for (int b = 0; b < 4; ++b) {
-    graph.begin_block(fmt::format("block[{}]", b));
-    x = graph.linear("linear", x, {.in = tied_width, .out = tied_width, .bias = false});
-    x = graph.relu("relu", x);
-    graph.end_block();
-  }
-  x = graph.tied_linear("head", x, graph.parameter("embedding.table"));
-  graph.cross_entropy("loss", x, targets);
-  Training training = with(graph.finish(4), 8 * micro_batches, micro_batches);
-  training.vocabulary = 4;
-  training.initial = [](const std::string& parameter, std::span<float> values) {
-    if (parameter == "embedding.table") {
-      cancelling_columns(parameter, values, tied_width);  // which makes the pairs of the first layer's input opposite
-    } else {
-      paired_rows(parameter, values, tied_width, parameter[6] == '0' ? Input::opposite : Input::equal);
-    }
-  };
-  return training;
-}
-
-/// A value that the block after next reads too: it travels through a stage.
-Training exact_skip(int micro_batches) {
-  GraphBuilder graph("skip");
-  int x = graph.input("image", {6}, TensorRole::image);
-  const int label = graph.input("label", {}, TensorRole::targets);
-  int kept = -1;
-  for (int b = 0; b < 4; ++b) {
-    graph.begin_block(fmt::format("block[{}]", b));
-    x = graph.linear("linear", x, {.in = b == 0 ? 6 : tied_width, .out = tied_width, .bias = false});
-    x = graph.relu("relu", x);
-    if (b == 3) x = graph.add("add", x, kept);
-    if (b == 0) kept = x;
-    graph.end_block();
-  }
-  x = graph.linear("head", x, {.in = tied_width, .out = 4, .bias = false});
-  graph.cross_entropy("loss", x, label);
-  Training training = with(graph.finish(1), 8 * micro_batches, micro_batches);
-  training.classes = 4;
-  training.dyadic = true;
-  training.initial = [](const std::string& parameter, std::span<float> values) {
-    if (parameter.starts_with("head")) {
-      cancelling_columns(parameter, values, tied_width);
-    } else {
-      const bool first = parameter[6] == '0';
-      paired_rows(parameter, values, first ? 6 : tied_width, first ? Input::unpaired : Input::equal);
-    }
-  };
-  return training;
-}
-
 TEST_F(Pipeline, ExactInputsGiveEqualBits) {
   for (const auto& make : {exact_mlp, exact_tied, exact_skip}) {
     for (const int micro_batches : {1, 2, 4}) {
@@ -161,28 +76,11 @@ TEST_F(Pipeline, ExactInputsGiveEqualBits) {
 
 // ---- real models -------------------------------------------------------------------------------------------------
 
-struct RealModel {
-  const char* name;
-  ModelOptions options;
-};
-
-/// Five blocks each: uneven in two, three and four stages.
-std::vector<RealModel> real_models() {
-  return {
-      {"gpt",
-       {.name = "gpt-nano", .layers = 5, .vocabulary = 101, .sequence_length = 17, .dropout = 0.1, .tied_head = true}},
-      {"gpt untied",
-       {.name = "gpt-nano", .layers = 5, .vocabulary = 101, .sequence_length = 9, .dropout = 0.1, .tied_head = false}},
-      {"llama", {.name = "llama-nano", .layers = 5, .vocabulary = 101, .sequence_length = 9}},
-      {"vgg", {.name = "vgg-nano", .dropout = 0.25}},
-      {"mlp", {.name = "mlp", .dropout = 0.2, .widths = {48, 64, 32, 40, 24, 16, 10}}},
-  };
-}
 bool is_tied(const RealModel& model) { return std::string_view(model.name) == "gpt"; }
 
 /// Without replicas 1f1b adds micro-batches up as `single` does; gpipe as it does itself on one rank.
 TEST_F(Pipeline, WithoutReplicasEveryBitIsEqualOnRealModels) {
-  for (const RealModel& model : real_models()) {
+  for (const RealModel& model : staged_models()) {
     if (is_tied(model)) continue;  // contributions of head and embedding are added in another order
     for (const int micro_batches : {1, 2, 5}) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -206,7 +104,7 @@ TEST_F(Pipeline, WithoutReplicasEveryBitIsEqualOnRealModels) {
 }
 
 TEST_F(Pipeline, GradientsOfRealModels) {
-  for (const RealModel& model : real_models()) {
+  for (const RealModel& model : staged_models()) {
     for (const char* mode : modes) {
       for (const int stages : stage_counts()) {
         const int micro_batches = 3;
@@ -238,7 +136,7 @@ TEST_F(Pipeline, GradientsOfRealModels) {
 }
 
 TEST_F(Pipeline, TwentyClippedStepsOfRealModels) {
-  for (const RealModel& model : real_models()) {
+  for (const RealModel& model : staged_models()) {
     Training training = with(build_model(model.options), 24, 2);
     training.options["stages"] = std::int64_t{stage_counts().back()};
     training.steps = 20;
@@ -264,7 +162,7 @@ TEST_F(Pipeline, TwentyClippedStepsOfRealModels) {
 /// Copies of a tied table, replicas of a stage: whoever holds a parameter holds the same bits.
 TEST_F(Pipeline, EveryCopyOfAParameterStaysEqual) {
   for (const int stages : stage_counts()) {
-    Training training = with(build_model(real_models().front().options), 24, 2);
+    Training training = with(build_model(staged_models().front().options), 24, 2);
     training.options["stages"] = std::int64_t{stages};
     training.steps = 5;
     training.learning_rate = 1e-2;
@@ -285,7 +183,7 @@ TEST_F(Pipeline, EveryCopyOfAParameterStaysEqual) {
 }
 
 TEST_F(Pipeline, RecomputationChangesNoBit) {
-  for (const RealModel& model : real_models()) {
+  for (const RealModel& model : staged_models()) {
     for (const char* mode : modes) {
       Training training = with(build_model(model.options), 12, 3);
       training.steps = 2;
@@ -301,7 +199,7 @@ TEST_F(Pipeline, RecomputationChangesNoBit) {
 
 /// Nothing is assumed about how much a transport takes before its receiver comes, or about who drives it.
 TEST_F(Pipeline, EveryTransportDeliversTheSameBits) {
-  Training training = with(build_model(real_models().front().options), 12, 3);
+  Training training = with(build_model(staged_models().front().options), 12, 3);
   training.steps = 2;
   training.learning_rate = 0.1;
   for (const char* mode : modes) {
@@ -319,7 +217,7 @@ TEST_F(Pipeline, EveryTransportDeliversTheSameBits) {
 }
 
 TEST_F(Pipeline, MemoryAndBytesAreTheProgrammedOnes) {
-  for (const RealModel& model : real_models()) {
+  for (const RealModel& model : staged_models()) {
     for (const char* mode : modes) {
       for (const int stages : stage_counts()) {
         for (const DType dtype : {DType::f32, DType::bf16}) {

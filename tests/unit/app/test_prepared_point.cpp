@@ -2,6 +2,7 @@
 /// From an experiment to a plan: what is asked reaches the plan, a plan of one's own takes its place, and what cannot
 /// be is refused with its numbers.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -51,6 +52,16 @@ TEST(PreparedPoint, DescribedClustersAreFoundFromAnyFolder) {
                     HasSubstr("known: a800-ib, ")));
   EXPECT_THAT(refusal_of<UserError>([&] { prepare_point(experiment({"cluster=mine.toml"}), elsewhere); }),
               HasSubstr("cluster = \"/no/such/folder/mine.toml\": no such file"));
+}
+
+/// So that a plan that fits by the account of a described machine of CPUs fits when it runs there.
+TEST(PreparedPoint, ADescribedMachineOfCpusHasOurKernelsWorkspaces) {
+  const auto point = [&](const char* cluster) {
+    return prepare_point(experiment({fmt::format("cluster={}", cluster)}), "/no/such/folder/e.toml");
+  };
+  const PreparedPoint cpus = point("testbed-200mbit"), gpus = point("a800-ib");
+  EXPECT_EQ(lower_uncapped(cpus, 0).arena_bytes, lower_for_cpu(cpus, 0).arena_bytes);
+  EXPECT_LT(lower_uncapped(gpus, 0).arena_bytes, lower_for_cpu(gpus, 0).arena_bytes);
 }
 
 TEST(PreparedPoint, AllocatedNodesHangUnderTheirLeaves) {

@@ -65,10 +65,14 @@ TEST(FullestRanks, OneOfThemNeedsMost) {
 
 TEST(FullestRanks, AreFoundInEachStage) {
   const ModelGraph graph = build_model({.name = "gpt-micro"});
-  const Plan plan = planned(find_planner("1f1b"), graph, asked(8, 4), {{"stages", std::int64_t{2}}});
-  const std::vector<int> fullest = fullest_ranks(plan, graph);
-  EXPECT_EQ(fullest, (std::vector<int>{0, 2}));
-  EXPECT_EQ(peak_of(plan, graph, fullest), peak_of(plan, graph, every_rank(plan)));
+  Plan plan = planned(find_planner("1f1b"), graph, asked(8, 4), {{"stages", std::int64_t{2}}});
+  const Factor two{2, 1};
+  for (const StateFactors& state : {StateFactors{}, {.p = two, .g = two, .os = two}, {.g = two, .os = two}}) {
+    plan.operators = {{.match = "*", .state = state}};
+    const std::vector<int> fullest = fullest_ranks(plan, graph);
+    EXPECT_EQ(fullest, (std::vector<int>{0, 2}));
+    EXPECT_EQ(peak_of(plan, graph, fullest), peak_of(plan, graph, every_rank(plan)));
+  }
 }
 
 }  // namespace

@@ -66,8 +66,9 @@ TEST(Lower, EveryModeOfEveryModelVerifiesOnAllRanks) {
     }
   }
   // single on one rank; ddp and five ways of sharding on all five counts; amsp, autoddl and megatron, which need to
-  // know the links, on one; a stage a rank as far as there are blocks: 2, 2, 5 and 2 of them.
-  EXPECT_EQ(lowered, ((1 + 2 + 5) * 4 + 2 * (2 + 2 + 4 + 2)) * 32 + (7 * 5 + 1) * 4 * 7);
+  // know the links, on one; a stage a rank as far as there are blocks: 2, 2, 5 and 2 of them; searched degrees, which
+  // need to know the machine, where there is one choice: on one rank, and of two blocks on three.
+  EXPECT_EQ(lowered, ((1 + 2 + 5) * 4 + 2 * (2 + 2 + 4 + 2) + 2 * (4 + 3)) * 32 + (7 * 5 + 1) * 4 * 7);
 }
 
 std::vector<std::string> split(std::string_view text) {
@@ -300,6 +301,15 @@ class LowerRefuses : public testing::TestWithParam<Refused> {};
 
 OperatorRule rule(const char* match) { return {.match = match}; }
 
+/// Of two data ranks each, all states as @p state.
+void in_two_stages(Plan& plan, const StateFactors& state) {
+  plan.mesh.axes = {{"stage", 2}, {"data", 2}};
+  plan.stages.count = 2;
+  plan.schedule.kind = ScheduleKind::gpipe;
+  plan.operators = {rule("*")};
+  plan.operators[0].state = state;
+}
+
 /// Well formed, and beyond what can be lowered today: a run must not carry the label of what it does not do.
 TEST_P(LowerRefuses, ByName) {
   const ModelGraph graph = build_model({.name = "gpt-nano"});
@@ -356,15 +366,24 @@ const std::vector<Refused> refused = {
        p.mesh.node_order = {0};
      },
      "mesh.placement = leaf-first in 2 stages"},
-    {"shards_in_stages",
+    {"whole_tensors_in_stages",
      [](Plan& p) {
-       p.mesh.axes = {{"stage", 2}, {"data", 2}};
-       p.stages.count = 2;
-       p.schedule.kind = ScheduleKind::gpipe;
-       p.operators = {rule("*")};
-       p.operators[0].state = StateFactors{.p = {1, 1}, .g = {1, 1}, .os = {2, 1}};
+       in_two_stages(p, {.os = {2, 1}});
+       p.optimizer.sharding = "inter_tensor";
+       p.optimizer.spread = "broadcast";
      },
-     "embedding: state os = 2x1 in 2 stages"},
+     "optimizer.sharding = inter_tensor in 2 stages"},
+    {"second_shards_in_stages",
+     [](Plan& p) {
+       in_two_stages(p, {.p = {2, 1}, .g = {2, 1}, .os = {2, 1}, .p_backward = Factor{1, 1}});
+     },
+     "embedding: state p_backward = 1x1 in 2 stages"},
+    {"quantization_in_stages",
+     [](Plan& p) {
+       in_two_stages(p, {.p = {2, 1}, .g = {2, 1}, .os = {2, 1}});
+       p.quantization.weights = "int8";
+     },
+     "quantization in 2 stages"},
     {"gradients_that_follow_nothing",
      [](Plan& p) {
        p.operators = {rule("block[0].mlp.fc1")};

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "base/error.hpp"
 #include "ir/program.hpp"
 #include "ir/shards.hpp"
 #include "lower/lower.hpp"
@@ -264,6 +265,45 @@ TEST(Shards, RanksOfACellAndOfACopy) {
     const std::vector<int> ranks = ranks_between(mesh, {4, 2}, {2, 1}, rank);
     EXPECT_EQ(ranks[static_cast<std::size_t>(index_between(mesh, {4, 2}, {2, 1}, rank))], rank);
   }
+}
+
+TEST(Shards, OfAStageAreOverItsDataRanks) {
+  struct Case {
+    int nodes, in_node, stages;
+    Factor expected;
+  };
+  for (const Case& c : {Case{1, 4, 1, {4, 1}},
+                        {2, 4, 1, {4, 2}},
+                        {1, 4, 2, {2, 1}},
+                        {1, 4, 4, {1, 1}},
+                        {2, 4, 2, {4, 1}},
+                        {2, 4, 4, {2, 1}},
+                        {4, 2, 2, {2, 2}},
+                        {3, 1, 3, {1, 1}}}) {
+    const int data = c.nodes * c.in_node / c.stages;
+    const Mesh mesh{.nodes = c.nodes, .ranks_per_node = c.in_node, .axes = {{"stage", c.stages}, {"data", data}}};
+    EXPECT_EQ(data_grid(mesh), c.expected);
+    for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
+      EXPECT_EQ(ranks_between(mesh, c.expected, {}, rank), group_along(mesh, "data", rank)) << rank;
+    }
+  }
+  EXPECT_EQ(data_grid({.nodes = 2, .ranks_per_node = 4}), whole_grid({.nodes = 2, .ranks_per_node = 4}));
+}
+
+TEST(Shards, DataRanksThatAreNoCellOfTheGridAreRefused) {
+  const auto refusal = [](const Mesh& mesh) -> std::string {
+    try {
+      data_grid(mesh);
+    } catch (const Unsupported& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal({.nodes = 2, .ranks_per_node = 3, .axes = {{"stage", 3}, {"data", 2}}}),
+            "states over 2 data ranks cannot be sharded: they are no whole nodes, nor an even part of one, of 2 × 3 "
+            "ranks");
+  EXPECT_EQ(refusal({.nodes = 1, .ranks_per_node = 4, .axes = {{"data", 2}, {"stage", 2}}}),
+            "states over 2 data ranks of 1 × 4, which are not neighbours, cannot be sharded");
 }
 
 }  // namespace

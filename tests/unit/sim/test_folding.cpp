@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "cost/cost_model.hpp"
+#include "ir/shards.hpp"
 #include "lower/lower.hpp"
 #include "lower/rank_classes.hpp"
 #include "models/model.hpp"
@@ -94,6 +95,20 @@ TEST(Folding, EveryModeOnSeveralNodes) {
   }
   EXPECT_EQ(folded["ddp"], 15);
   EXPECT_GE(folded["1f1b"], 8);
+}
+
+TEST(Folding, StatesShardedWithinStages) {
+  const ModelGraph graph = build_model({.name = "gpt-nano", .layers = 4});
+  for (const auto& [nodes, per_node] : {std::pair{1, 4}, {2, 4}, {4, 2}, {8, 4}}) {
+    for (const std::int64_t stages : {2, 4}) {
+      const Cluster cluster = described(nodes, per_node);
+      Plan plan = planned(find_planner("1f1b"), graph, cluster, stages);
+      const Factor all = data_grid(plan.mesh);
+      plan.operators = {{.match = "*", .state = StateFactors{.p = all, .g = all, .os = all}}};
+      SCOPED_TRACE(fmt::format("{} × {}, {} stages", nodes, per_node, stages));
+      expect_folding_changes_nothing(plan, graph, *analytic_costs(cluster));
+    }
+  }
 }
 
 TEST(RankClasses, DataRanksOfOneShapeAreOneClass) {

@@ -1,4 +1,4 @@
-#include "lower/stages.hpp"
+#include "ir/stages.hpp"
 
 #include <fmt/core.h>
 
@@ -154,6 +154,18 @@ std::vector<std::vector<int>> stages_of_parameters(const ModelGraph& graph, std:
     }
   }
   return result;
+}
+
+ModelGraph graph_of(const ModelGraph& graph, const Stage& stage) {
+  ModelGraph part = graph;
+  const auto operators = operators_of(graph, stage);
+  part.operators.assign(operators.begin(), operators.end());
+  for (Block& block : part.blocks) {
+    const bool here = block.first_operator >= stage.first_operator && block.first_operator < stage.end();
+    block.first_operator = here ? block.first_operator - stage.first_operator : 0;
+    block.num_operators = here ? block.num_operators : 0;
+  }
+  return part;
 }
 
 }  // namespace strata

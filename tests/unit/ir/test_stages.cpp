@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
-#include "lower/stages.hpp"
+#include "ir/stages.hpp"
 #include "models/model.hpp"
 
 namespace strata {
@@ -155,6 +155,31 @@ TEST(Stages, ATiedTableIsHeldByItsTwoStages) {
       EXPECT_EQ(users[p], (std::vector{0, 3}));
     }
   }
+}
+
+TEST(Stages, TheGraphOfAStageHasItsOperatorsAndAllNumbers) {
+  const ModelGraph graph = build_model({.name = "gpt-nano", .layers = 4});
+  std::size_t operators = 0, blocks = 0;
+  for (const Stage& stage : cut_into_stages(graph, {3, "flops"})) {
+    const ModelGraph part = graph_of(graph, stage);
+    ASSERT_EQ(std::ssize(part.operators), stage.num_operators);
+    for (std::size_t o = 0; o < part.operators.size(); ++o, ++operators) {
+      EXPECT_EQ(part.operators[o], graph.operators[operators]);
+    }
+    EXPECT_EQ(part.parameters, graph.parameters);
+    ASSERT_EQ(part.blocks.size(), graph.blocks.size());
+    for (std::size_t b = 0; b < part.blocks.size(); ++b) {
+      const Block& block = part.blocks[b];
+      if (block.num_operators == 0) continue;
+      ++blocks;
+      EXPECT_EQ(block.num_operators, graph.blocks[b].num_operators);
+      for (int o = block.first_operator; o < block.first_operator + block.num_operators; ++o) {
+        EXPECT_EQ(part.operators[static_cast<std::size_t>(o)].block, static_cast<int>(b));
+      }
+    }
+  }
+  EXPECT_EQ(operators, graph.operators.size());
+  EXPECT_EQ(blocks, graph.blocks.size());
 }
 
 }  // namespace

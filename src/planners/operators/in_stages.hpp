@@ -1,0 +1,26 @@
+#pragma once
+
+/// @file
+/// What `3d` and `3d+osdp` share: the grid search over data x stage degrees, and what each stage decides about its own
+/// operators.
+///
+/// Stages run side by side, so the least that each takes is best for all of them: for given degrees the stages are
+/// independent problems over their own operators, data ranks and memory. A parameter that several stages use is the
+/// exception: it is held one way, and both ways are tried. With t_s the communication and c_s the computation of stage
+/// s and micro-batch, S stages, M micro-batches:
+///     step = max_s (M c_s + t_s) + (S-1) max_s c_s + 2 (S-1) · message
+
+#include <span>
+
+#include "planners/planner.hpp"
+
+namespace strata {
+
+/// @param chooses_states those of osdp too.
+std::span<const OptionRow> staged_options(bool chooses_states);
+
+/// The degrees that take the fewest seconds of those that fit. Whether they fit is the Program's peak where somebody
+/// lowers, else the closed form's. @throws Unsupported where none fits: what each would need.
+Plan plan_in_stages(const PlanRequest& request, bool chooses_states);
+
+}  // namespace strata

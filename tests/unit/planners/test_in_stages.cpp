@@ -1,0 +1,245 @@
+/// @file
+/// `3d` and `3d+osdp`: which degrees the search takes, that each stage decides for its own memory, and refusals.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <set>
+
+#include "base/error.hpp"
+#include "ir/stages.hpp"
+#include "lower/lower.hpp"
+#include "sharded.hpp"
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+using Options = std::map<std::string, OptionValue>;
+
+constexpr std::int64_t mib = std::int64_t{1} << 20;
+constexpr std::int64_t plenty = std::int64_t{1} << 40;
+
+std::vector<Program> programs_of(const Plan& plan, const ModelGraph& graph) {
+  std::vector<Program> programs;
+  for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
+    programs.push_back(lower(plan, graph, rank, [](const Program&, const Instruction&) { return 0; }));
+  }
+  return programs;
+}
+
+/// Every rank lowered.
+class Lowered final : public Evaluate {
+ public:
+  explicit Lowered(const ModelGraph& graph) : graph_(graph) {}
+  Evaluation operator()(const Plan&) const override { return {}; }
+  Evaluation account(const Plan& plan) const override { return memory(plan); }
+  Evaluation memory(const Plan& plan) const override {
+    Evaluation evaluation;
+    evaluation.stage_peak_bytes.resize(static_cast<std::size_t>(plan.stages.count));
+    for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
+      std::int64_t& peak = evaluation.stage_peak_bytes[static_cast<std::size_t>(coordinate(plan.mesh, "stage", rank))];
+      const Program program = lower(plan, graph_, rank, [](const Program&, const Instruction&) { return 0; });
+      peak = std::max(peak, program.arena_bytes);
+    }
+    evaluation.peak_bytes = *std::ranges::max_element(evaluation.stage_peak_bytes);
+    return evaluation;
+  }
+
+ private:
+  const ModelGraph& graph_;
+};
+
+ModelGraph model(bool tied = false) {
+  ModelOptions options{.name = "gpt"};
+  options.layers = 6;
+  options.hidden = 128;
+  options.heads = 4;
+  options.vocabulary = 600;
+  options.sequence_length = 32;
+  options.tied_head = tied;
+  return build_model(options);
+}
+
+Plan plan_of(const char* mode, const ModelGraph& graph, std::int64_t capacity, Options options = {}) {
+  const Planner& planner = find_planner(mode);
+  for (const OptionRow& row : planner.options()) options.try_emplace(std::string(row.name), row.default_value);
+  Plan base = asked_on({8, 1}, 4);
+  base.strategy = mode;
+  base.device_capacity_bytes = capacity;
+  base.overlap.bucket_bytes = mib / 4;
+  const Lowered account(graph);
+  return planner.plan({.graph = graph, .cluster = a800_ib(), .base = base, .options = options, .evaluate = &account});
+}
+
+std::string refusal(const auto& call) {
+  try {
+    call();
+  } catch (const Unsupported& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Of the operators with parameters, how many are not replicated, whole or in a slice.
+int num_sharded(const Plan& plan, const ModelGraph& graph) {
+  const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+  int sharded = 0;
+  for (std::size_t o = 0; o < decisions.size(); ++o) {
+    const auto& slices = decisions[o].slice_state;
+    const bool in_slices = std::ranges::find(slices, "zdp") != slices.end();
+    sharded += !graph.operators[o].parameters.empty() && (decisions[o].state.p.total() > 1 || in_slices) ? 1 : 0;
+  }
+  return sharded;
+}
+
+TEST(InStages, TheSearchTakesTheFastestDegreesThatFit) {
+  const ModelGraph graph = model();
+  for (const char* mode : {"3d", "3d+osdp"}) {
+    const Plan best = plan_of(mode, graph, plenty);
+    double fastest = std::numeric_limits<double>::infinity();
+    for (const std::int64_t stages : {1, 2, 4}) {  // 8 do not fit six blocks
+      fastest = std::min(fastest, plan_of(mode, graph, plenty, {{"stages", stages}}).why.predicted_seconds);
+    }
+    EXPECT_EQ(best.why.predicted_seconds, fastest) << mode;
+    EXPECT_THAT(best.why.runner_up, HasSubstr("data ")) << mode;
+    EXPECT_EQ(best.why.binding, "3 of 3 divisions of the ranks fit") << mode;
+    EXPECT_EQ(num_sharded(best, graph), 0) << mode;
+  }
+}
+
+/// Replicas of the whole model are too large: stages are what is left.
+TEST(InStages, LessMemoryTakesMoreStages) {
+  const ModelGraph graph = model();
+  const auto need = [&](std::int64_t stages) {
+    return plan_of("3d", graph, plenty, {{"stages", stages}}).why.predicted_peak_bytes;
+  };
+  ASSERT_LT(need(2), need(1));
+  const Plan plan = plan_of("3d", graph, need(1) - 1);
+  EXPECT_GT(plan.stages.count, 1);
+  EXPECT_LE(plan.why.predicted_peak_bytes, need(1) - 1);
+  const std::string text = refusal([&] { plan_of("3d", graph, mib); });
+  EXPECT_THAT(text, HasSubstr("3d on 8 ranks: nothing fits into a device memory of 0.00 GiB (1048576 bytes)"));
+  for (const char* degrees : {"data 8 × stage 1", "data 4 × stage 2", "data 2 × stage 4"}) {
+    EXPECT_THAT(text, HasSubstr(degrees));
+  }
+}
+
+TEST(InStages, EveryStageFitsAndLessMemoryShardsMore) {
+  for (const bool tied : {false, true}) {
+    const ModelGraph graph = model(tied);
+    const Lowered account(graph);
+    for (const std::int64_t stages : {1, 2, 4}) {
+      const Options options = {{"stages", stages}};
+      const std::int64_t replicated = plan_of("3d+osdp", graph, plenty, options).why.predicted_peak_bytes;
+      double last = 0.0;
+      std::set<int> sharded;
+      int plans = 0;
+      for (const double share : {1.0, 0.9, 0.75, 0.6, 0.45, 0.1}) {
+        const auto capacity = static_cast<std::int64_t>(share * static_cast<double>(replicated));
+        Plan plan;
+        const std::string why = refusal([&] { plan = plan_of("3d+osdp", graph, capacity, options); });
+        if (!why.empty()) {
+          EXPECT_LT(share, 0.8) << why;
+          EXPECT_THAT(why, HasSubstr("nothing fits into a device memory"));
+          continue;
+        }
+        ++plans;
+        EXPECT_NO_THROW(verify(plan, graph));
+        EXPECT_EQ(parse_plan(to_text(plan), "plan.toml"), plan);
+        EXPECT_EQ(plan.why.predicted_peak_bytes, account.memory(plan).peak_bytes);
+        EXPECT_LE(plan.why.predicted_peak_bytes, capacity) << stages << " stages, " << share;
+        EXPECT_NO_THROW(verify(programs_of(plan, graph))) << stages << " stages, " << share;
+        EXPECT_GE(plan.why.predicted_seconds, last * (1.0 - 1e-12)) << stages << " stages, " << share;
+        last = plan.why.predicted_seconds;
+        sharded.insert(num_sharded(plan, graph));
+      }
+      EXPECT_GE(plans, 3) << stages << " stages";
+      EXPECT_GE(sharded.size(), 3U) << stages << " stages: from nothing over some to more";
+      EXPECT_EQ(*sharded.begin(), 0) << stages << " stages";
+    }
+  }
+}
+
+/// The first stage keeps more micro-batches than the last one: where memory is short it shards more.
+TEST(InStages, StagesDecideForThemselves) {
+  const ModelGraph graph = model();
+  const Options options = {{"stages", std::int64_t{2}}};
+  const Plan roomy = plan_of("3d+osdp", graph, plenty, options);
+  const std::vector<std::int64_t> peaks = Lowered(graph).memory(roomy).stage_peak_bytes;
+  ASSERT_NE(peaks[0], peaks[1]);
+  const Plan plan = plan_of("3d+osdp", graph, std::max(peaks[0], peaks[1]) - 1, options);
+  const std::size_t fuller = peaks[0] > peaks[1] ? 0 : 1;
+  const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+  const std::vector<Stage> stages = cut_into_stages(graph, plan.stages);
+  std::array<int, 2> sharded{};
+  for (std::size_t s = 0; s < 2; ++s) {
+    for (int o = stages[s].first_operator; o < stages[s].end(); ++o) {
+      const OperatorDecision& d = decisions[static_cast<std::size_t>(o)];
+      sharded[s] += d.state.p.total() > 1 || d.slices > 1 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(sharded[fuller], 0);
+  EXPECT_EQ(sharded[1 - fuller], 0);
+}
+
+/// One stage is OSDP's own problem.
+TEST(InStages, OneStageDecidesAsOsdp) {
+  const ModelGraph graph = model();
+  const auto decided = [&](const char* mode, std::int64_t capacity) {
+    Plan base = asked_on({8, 1}, 1);
+    base.device_capacity_bytes = capacity;
+    base.overlap.bucket_bytes = mib / 4;
+    const Options options = mode == std::string_view("osdp") ? Options{} : Options{{"stages", std::int64_t{1}}};
+    return resolve(planned(mode, graph, base, options), graph);
+  };
+  for (const std::int64_t capacity : {14 * mib, 18 * mib, 22 * mib, 40 * mib}) {
+    std::vector<OperatorDecision> osdp;
+    if (!refusal([&] { osdp = decided("osdp", capacity); }).empty()) {
+      EXPECT_NE(refusal([&] { decided("3d+osdp", capacity); }), "") << capacity;
+      continue;
+    }
+    const std::vector<OperatorDecision> ours = decided("3d+osdp", capacity);
+    for (std::size_t o = 0; o < osdp.size(); ++o) {
+      EXPECT_EQ(ours[o].state, osdp[o].state) << capacity << " " << graph.operators[o].name;
+      EXPECT_EQ(ours[o].slice_state, osdp[o].slice_state) << capacity << " " << graph.operators[o].name;
+    }
+  }
+}
+
+TEST(InStages, WhatCannotBeIsRefusedByName) {
+  const ModelGraph graph = model();
+  for (const char* mode : {"3d", "3d+osdp"}) {
+    EXPECT_THAT(refusal([&] {
+                  plan_of(mode, graph, 0, {{"tensor", std::int64_t{2}}});
+                }),
+                HasSubstr(fmt::format("{} on 8 ranks: tensor = 2", mode)));
+    EXPECT_THAT(refusal([&] {
+                  plan_of(mode, graph, 0, {{"stages", std::int64_t{8}}});
+                }),
+                HasSubstr("8 stages on 8 ranks, but gpt has 6 blocks"));
+    EXPECT_THAT(refusal([&] {
+                  plan_of(mode, graph, 0, {{"stages", std::int64_t{3}}});
+                }),
+                HasSubstr("not divisible by 3 stages"));
+    // Without a description of the machine degrees cannot be compared, and those that are given need not be.
+    const Cluster unknown;
+    EXPECT_THAT(refusal([&] {
+                  planned(mode, graph, asked_on({8, 1}, 4), {}, unknown);
+                }),
+                HasSubstr("set strategy.stages"));
+    EXPECT_EQ(planned(mode, graph, asked_on({8, 1}, 4), {{"stages", std::int64_t{4}}}, unknown).stages.count, 4);
+    // Three ranks a node: a stage of two is neither whole nodes nor an even part of one.
+    EXPECT_THAT(refusal([&] {
+                  planned(mode, graph, asked_on({3, 2}, 4), {{"stages", std::int64_t{3}}});
+                }),
+                HasSubstr("states over 2 data ranks cannot be sharded"));
+  }
+}
+
+}  // namespace
+}  // namespace strata
