@@ -24,6 +24,7 @@ from strata_analysis.figures import (
     loss_curves,
     memory_by_category,
     mfu,
+    osdp,
     predicted_step_time,
     strong_scaling,
     style,
@@ -33,7 +34,10 @@ from strata_analysis.figures import (
 from strata_analysis.load import Results
 
 MODULES = (strong_scaling, weak_scaling, mfu, time_breakdown, memory_by_category, loss_curves, predicted_step_time)
-PAPERS = {"amsp": amsp.MODULES}  # figures of a paper, drawn where its experiments are among the results
+PAPERS = {
+    "amsp": amsp.MODULES,
+    "osdp": osdp.MODULES,
+}  # figures of a paper, drawn where its experiments are among the results
 FORMATS = ("png", "svg", "pdf")
 
 

@@ -1,0 +1,8 @@
+"""OSDP's figures 5 to 9 (IJCAI 2023) from the results of experiments/osdp/.
+
+One module a figure: `EXPERIMENT` names the experiment that it is drawn from, `draw` is as everywhere.
+"""
+
+from strata_analysis.figures.osdp import figure_5, figure_5_one_sample, figure_6, figure_7, figure_8, figure_9
+
+MODULES = (figure_5, figure_5_one_sample, figure_6, figure_7, figure_8, figure_9)
