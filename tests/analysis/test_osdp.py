@@ -6,7 +6,14 @@ import pytest
 from drawn import artists
 from matplotlib import pyplot
 from strata_analysis.derive import by_point, key_column
-from strata_analysis.figures.osdp import figure_5, figure_5_one_sample, figure_7, figure_8, figure_9
+from strata_analysis.figures.osdp import (
+    figure_5,
+    figure_5_one_sample,
+    figure_7,
+    figure_8,
+    figure_9,
+    figure_9_one_sample,
+)
 from strata_analysis.figures.osdp.throughput import panels
 from strata_analysis.published import osdp, published
 from strata_analysis.table import short_table
@@ -147,7 +154,12 @@ def test_statistics_are_over_cells_where_both_ran():
     assert ours["N&D", "pure", "max"] == (3.0, 3)
     assert ours["W&S", "pure", "max"][1] == 0
     assert np.isnan(ours["W&S", "pure", "max"][0])
-    assert osdp.endings_in_words(cells)[:2] == ["First in 3 cells of 3: OSDP 3.", "OOM: PyTorch DDP 2, FSDP 1 cells."]
+    assert osdp.endings_in_words(cells)[:2] == [
+        "First, or within 0.1 % of it, in the 3 cells of 3 where anything runs: OSDP 3.",
+        "OOM: PyTorch DDP 2, FSDP 1 cells.",
+    ]
+    equal = pd.concat([cells, cells[cells["strategy"] == "osdp"].assign(strategy="osdp-base")])
+    assert osdp.endings_in_words(equal)[0].endswith("runs: OSDP 3, OSDP-base 3.")
 
 
 def test_figure_7_is_time_and_memory_by_slices(small_version):
@@ -167,14 +179,15 @@ def test_figure_7_is_time_and_memory_by_slices(small_version):
     assert osdp.figure_7(points).rows.loc[0, "simulated"] == rows["saved"].max()
 
 
-def test_one_sample_a_gpu_is_drawn_and_compared_with_fsdp(small_version):
-    results = small_version("osdp/figure_5_one_sample", SMALLER[:2])
+@pytest.mark.parametrize(("figure", "module"), [("5", figure_5_one_sample), ("9", figure_9_one_sample)])
+def test_one_sample_a_gpu_is_drawn_and_compared_with_fsdp(small_version, figure, module):
+    results = small_version(f"osdp/figure_{figure}_one_sample", SMALLER[:2])
     points = by_point(results)
     assert set(points["num_sequences_per_step"]) <= {0, 8}
-    drawn = figure_5_one_sample.draw(results, points)
-    assert "mingpt-nd-48x1536/16/osdp" in artists(drawn, "throughput")
-    comparison = osdp.figure_5_one_sample(points)
+    assert "mingpt-nd-48x1536/16/osdp" in artists(module.draw(results, points), "throughput")
+    comparison = getattr(osdp, f"figure_{figure}_one_sample")(points)
     assert set(comparison.rows["over"]) == {"zero3"}
+    assert len(comparison.rows) == 2
     assert any(text.startswith("N&D: OSDP over FSDP mean ") for text in comparison.statements)
 
 

@@ -3,6 +3,14 @@
 One module a figure: `EXPERIMENT` names the experiment that it is drawn from, `draw` is as everywhere.
 """
 
-from strata_analysis.figures.osdp import figure_5, figure_5_one_sample, figure_6, figure_7, figure_8, figure_9
+from strata_analysis.figures.osdp import (
+    figure_5,
+    figure_5_one_sample,
+    figure_6,
+    figure_7,
+    figure_8,
+    figure_9,
+    figure_9_one_sample,
+)
 
-MODULES = (figure_5, figure_5_one_sample, figure_6, figure_7, figure_8, figure_9)
+MODULES = (figure_5, figure_5_one_sample, figure_6, figure_7, figure_8, figure_9, figure_9_one_sample)
