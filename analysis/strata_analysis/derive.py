@@ -87,6 +87,11 @@ def keys_of(point: pd.Series) -> dict[str, str]:
     return {key: value for key, value in lines}
 
 
+def key_column(points: pd.DataFrame, key: str, default: str) -> list[str]:
+    """What each point was asked for under `key`, strings without their quotes."""
+    return [keys_of(point).get(key, default).strip('"') for _, point in points.iterrows()]
+
+
 def variants(points: pd.DataFrame) -> list[str]:
     """What else tells a point from the others of the same model: keys beyond those named elsewhere that vary.
 

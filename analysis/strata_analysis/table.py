@@ -8,9 +8,10 @@ import pandas as pd
 
 from strata_analysis.derive import by_point
 from strata_analysis.load import Results
-from strata_analysis.published import amsp
+from strata_analysis.published import amsp, comparisons, osdp
 
 ORDER = ["model_name", "strategy_name", "variant", "link", "simulated", "num_ranks"]
+PAPERS = (amsp, osdp)
 
 
 def short_table(results: Results) -> str:
@@ -20,7 +21,9 @@ def short_table(results: Results) -> str:
     """
     points = by_point(results)
     text = table_of(points).to_string(index=False, justify="left")
-    beside_papers = [f"\n{comparison.text()}" for comparison in amsp.comparisons(points)]
+    beside_papers = [
+        f"\n{comparison.text()}" for paper in PAPERS for comparison in comparisons(paper.COMPARISONS, points)
+    ]
     return "\n".join([text, *(f"# {note}" for note in notes_of(points)), *beside_papers])
 
 
@@ -33,7 +36,8 @@ def table_of(points: pd.DataFrame) -> pd.DataFrame:
 
 def notes_of(points: pd.DataFrame) -> list[str]:
     """What the MFU of a table means."""
-    notes = [f"MFU: {convention} convention" for convention in sorted(set(points["flop_convention"]))]
+    conventions = sorted(set(points["flop_convention"]) - {""})  # a refused point has none
+    notes = [f"MFU: {convention} convention" for convention in conventions]
     notes += sorted(set(points["peak_source"]))
     return [note for note in notes if note]
 

@@ -23,17 +23,28 @@
 namespace strata::app {
 namespace {
 
-results::AttemptFacts facts_of(const Environment& environment, const Point& point, const PreparedPoint& prepared) {
-  const Mesh& mesh = prepared.plan.mesh;
-  results::AttemptFacts facts = facts_of_point(environment, prepared, point.id);
+void set_simulated(results::AttemptFacts& facts, const Experiment& experiment) {
+  const ResourcesSection& resources = experiment.resources;
   facts.simulated = true;
-  facts.num_ranks = mesh.num_ranks();
-  facts.num_nodes = mesh.nodes;
-  facts.ranks_per_node = mesh.ranks_per_node;
-  facts.host_names.assign(static_cast<std::size_t>(mesh.num_ranks()), "simulated");
-  facts.device_names.assign(static_cast<std::size_t>(mesh.num_ranks()), prepared.cluster.device);
+  facts.num_nodes = static_cast<int>(resources.nodes);
+  facts.ranks_per_node = static_cast<int>(resources.ranks_per_node);
+  facts.num_ranks = facts.num_nodes * facts.ranks_per_node;
+  facts.host_names.assign(static_cast<std::size_t>(facts.num_ranks), "simulated");
   facts.transport = "simulated";
-  facts.progress_mode = prepared.experiment.simulate.method == "estimate" ? "estimated" : "simulated";
+  facts.progress_mode = experiment.simulate.method == "estimate" ? "estimated" : "simulated";
+}
+
+results::AttemptFacts facts_of(const Environment& environment, const Point& point, const PreparedPoint& prepared) {
+  results::AttemptFacts facts = facts_of_point(environment, prepared, point.id);
+  set_simulated(facts, prepared.experiment);
+  facts.device_names.assign(static_cast<std::size_t>(facts.num_ranks), prepared.cluster.device);
+  return facts;
+}
+
+/// Of a point for which there is no plan: what was asked for.
+results::AttemptFacts facts_without_plan(const Environment& environment, const Point& point) {
+  results::AttemptFacts facts = facts_of_experiment(environment, point.experiment, point.id);
+  set_simulated(facts, point.experiment);
   return facts;
 }
 
@@ -75,14 +86,15 @@ class PointSimulation {
       const std::unique_ptr<CostModel> costs = cost_model(prepared, file);
       results::AttemptFacts facts = facts_of(environment_, point_, prepared);
       set_peak(facts, prepared, file);
-      recorder.emplace(fmt::format("{}/{}/{}", arguments_.results_folder, point_.experiment.name, point_.id), facts);
+      recorder.emplace(folder(), facts);
       record(*recorder, prepared, *costs, facts);
     } catch (const OutOfMemory& e) {
       outcome = outcome_of(e);
     } catch (const Unsupported& e) {
       outcome = outcome_of(e);
     }
-    if (recorder) recorder->finish(outcome.status, outcome.message);
+    if (!recorder) recorder.emplace(folder(), facts_without_plan(environment_, point_));
+    recorder->finish(outcome.status, outcome.message);
     if (outcome.status != results::Status::ok) {
       fmt::print(stderr, "strata: point {}: {}: {}\n", point_.index, results::to_string(outcome.status),
                  outcome.message);
@@ -91,6 +103,10 @@ class PointSimulation {
   }
 
  private:
+  std::string folder() const {
+    return fmt::format("{}/{}/{}", arguments_.results_folder, point_.experiment.name, point_.id);
+  }
+
   void record(results::Recorder& recorder, const PreparedPoint& prepared, const CostModel& costs,
               const results::AttemptFacts& facts) {
     const LoweredJob lowered = lower_job(prepared);

@@ -7,37 +7,10 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "ir/operator_table.hpp"
 
 namespace strata {
 namespace {
-
-struct KernelPair {
-  Kernel forward;
-  Kernel backward;  ///< the gradient of the input
-};
-
-KernelPair kernels_of(OperatorKind kind) {
-  switch (kind) {
-    case OperatorKind::embedding: return {Kernel::embedding_forward, Kernel::embedding_backward};
-    case OperatorKind::linear: return {Kernel::linear_forward, Kernel::linear_backward_input};
-    case OperatorKind::layer_norm: return {Kernel::layer_norm_forward, Kernel::layer_norm_backward};
-    case OperatorKind::rms_norm: return {Kernel::rms_norm_forward, Kernel::rms_norm_backward};
-    case OperatorKind::rotary: return {Kernel::rotary_forward, Kernel::rotary_backward};
-    case OperatorKind::attention: return {Kernel::attention_forward, Kernel::attention_backward};
-    case OperatorKind::gelu: return {Kernel::gelu_forward, Kernel::gelu_backward};
-    case OperatorKind::relu: return {Kernel::relu_forward, Kernel::relu_backward};
-    case OperatorKind::swiglu: return {Kernel::swiglu_forward, Kernel::swiglu_backward};
-    case OperatorKind::add: return {Kernel::add, Kernel::none};
-    case OperatorKind::dropout: return {Kernel::dropout_forward, Kernel::dropout_backward};
-    case OperatorKind::convolution: return {Kernel::convolution_forward, Kernel::convolution_backward_input};
-    case OperatorKind::max_pool: return {Kernel::max_pool_forward, Kernel::max_pool_backward};
-    case OperatorKind::average_pool: return {Kernel::average_pool_forward, Kernel::average_pool_backward};
-    case OperatorKind::batch_norm: return {Kernel::batch_norm_forward, Kernel::batch_norm_backward};
-    case OperatorKind::cross_entropy: return {Kernel::cross_entropy, Kernel::none};
-    case OperatorKind::redistribute: break;  // a collective, and kernels around it
-  }
-  throw InternalError("no such operator kind");
-}
 
 void copy_attributes(const Operator& op, std::initializer_list<std::string_view> keys, Attributes& to) {
   for (const std::string_view key : keys) {
@@ -194,7 +167,7 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
       return split_norm_forward(op, over, phase);
     if (op.kind == OperatorKind::cross_entropy) return split_cross_entropy(op, over, phase);
   }
-  Instruction in = kernel(kernels_of(op.kind).forward, op, phase);
+  Instruction in = kernel(operator_table::row(op.kind).forward, op, phase);
   for (const int t : op.inputs) {
     in.inputs.push_back(activations.value(t));
   }
@@ -287,7 +260,8 @@ void OperatorLowering::backward(const Operator& op) {
   }
   const Activations::Taken dy = output_gradient(op);
   const int x = op.inputs.front();
-  Instruction in = kernel(kernels_of(op.kind).backward, op, Phase::backward);
+  const operator_table::Row& row = operator_table::row(op.kind);
+  Instruction in = kernel(row.backward, op, Phase::backward);
   switch (op.kind) {
     case OperatorKind::embedding:
       in.inputs = {activations.value(x), dy.operand};
@@ -295,9 +269,7 @@ void OperatorLowering::backward(const Operator& op) {
       break;
     case OperatorKind::linear:
     case OperatorKind::convolution: {
-      Instruction weight =
-          kernel(op.kind == OperatorKind::linear ? Kernel::linear_backward_weight : Kernel::convolution_backward_weight,
-                 op, Phase::backward);
+      Instruction weight = kernel(row.backward_weight, op, Phase::backward);
       weight.inputs = {activations.value(x), dy.operand};
       emit_weight_gradient(op, std::move(weight));
       if (!activations.needs_gradient(x)) break;

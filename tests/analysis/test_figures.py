@@ -4,6 +4,7 @@ import h5py
 import matplotlib.colors
 import numpy as np
 import pytest
+from drawn import artists
 from matplotlib import pyplot
 from strata_analysis.derive import by_point
 from strata_analysis.figures import (
@@ -34,15 +35,6 @@ def points(results):
 def close_figures():
     yield
     pyplot.close("all")
-
-
-def artists(figures, prefix):
-    """gid after the prefix -> artist, over all figures."""
-    found = {}
-    for figure in figures.values():
-        for artist in figure.findobj(lambda a: str(a.get_gid() or "").startswith(prefix + "/")):
-            found[artist.get_gid().split("/", 1)[1]] = artist
-    return found
 
 
 def measured(file, column):

@@ -1,16 +1,15 @@
 """What papers print: the reader of it, and AMSP's figures drawn from small versions of its experiments."""
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import artists
 from matplotlib import pyplot
 from strata_analysis import figures
-from strata_analysis.derive import by_point
+from strata_analysis.derive import by_point, keys_of
 from strata_analysis.figures import draw_all
 from strata_analysis.figures.amsp import (
     figure_2,
@@ -23,7 +22,6 @@ from strata_analysis.figures.amsp import (
     figure_18,
     table_5,
 )
-from strata_analysis.load import load
 from strata_analysis.published import (
     FOLDER,
     PublishedError,
@@ -129,30 +127,12 @@ def test_tgs_and_mfu_of_table_5_agree():
 # ------------------------------------------------------------------------------------------------------ the figures
 
 
-@pytest.fixture(scope="module")
-def simulated(tmp_path_factory):
+@pytest.fixture
+def simulated(small_version):
     """Name of a file of experiments/amsp/ -> its results with one layer and the given texts replaced."""
-    build = Path(os.environ.get("STRATA_BUILD", ROOT / "build" / "cpu"))
-    folder = tmp_path_factory.mktemp("amsp")
-    done = {}
 
     def run(name, *replacements, layers=True):
-        if name not in done:
-            text = (ROOT / "experiments" / "amsp" / f"{name}.toml").read_text(encoding="utf-8")
-            for old, new in replacements:
-                assert old in text
-                text = text.replace(old, new)
-            file = folder / f"{name}.toml"
-            file.write_text(text, encoding="utf-8")
-            subprocess.run(
-                [build / "strata", "simulate", file, "--results", folder / name]
-                + (["--set", "model.layers=1"] if layers else []),
-                check=True,
-                capture_output=True,
-                timeout=100,
-            )
-            done[name] = load(folder / name)
-        return done[name]
+        return small_version(f"amsp/{name}", replacements, ("--set", "model.layers=1") if layers else ())
 
     return run
 
@@ -162,15 +142,6 @@ ENDS = (
     ("[1, 2, 4, 8, 16, 32, 64, 128]", "[1, 128]"),
     ("[128, 64, 32, 16, 8, 4, 2, 1]", '[4, 1]\n"train.global_batch" = [32, 1024]'),
 )
-
-
-def artists(figures, prefix):
-    """gid after the prefix -> artist, over all figures."""
-    found = {}
-    for figure in figures.values():
-        for artist in figure.findobj(lambda a: str(a.get_gid() or "").startswith(prefix + "/")):
-            found[artist.get_gid().split("/", 1)[1]] = artist
-    return found
 
 
 def test_figures_11_to_13_hold_the_points_and_the_printed_numbers(simulated):
@@ -215,7 +186,7 @@ def test_figures_16_and_17_tell_the_two_plans_apart(simulated):
     assert rows.loc["llama-7b", "paper"] == 1.3
     by_factors = {
         keys["strategy.p"]: point["mfu"]
-        for keys, point in ((amsp.keys_of(point), point) for _, point in points.iterrows())
+        for keys, point in ((keys_of(point), point) for _, point in points.iterrows())
         if point["model_name"] == "llama-13b" and point["num_ranks"] == 1024
     }
     assert rows.loc["llama-13b", "simulated"] == pytest.approx(by_factors['"4x1"'] / by_factors['"8x1"'])

@@ -205,3 +205,15 @@ def test_every_model_has_a_line_under_every_convention(strata, convention):
     lines = {line.split()[0]: line for line in ended.output.splitlines()}
     assert "GFLOP/token" in lines["llama-7b"]
     assert ("undefined" in lines["vgg13"]) == (convention != "operators")
+
+
+def test_a_refused_point_is_recorded_with_its_reason(on_a800, tmp_path):
+    ended = on_a800("--set", 'strategy.name="gpipe"', "--set", "strategy.stages=16")
+    assert ended.code == 3
+    (file,) = attempts(tmp_path)
+    with h5py.File(file) as attempt:
+        assert attempt.attrs["simulated"] == 1
+        assert attempt.attrs["num_ranks"] == 16
+        assert len(attempt["steps/step_seconds_max"]) == 0
+        assert b"16 stages on 16 ranks" in attempt["summary/message"][()]
+    assert json.loads(next(file.parent.glob("*.status.json")).read_text())["status"] == "refused"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -89,3 +91,24 @@ def _cell(value: object, name: str, digits: int) -> str:
     if pd.isna(value):
         return "-"
     return f"{100 * value:+.0f} %" if name == "error" else f"{value:.{digits}f}"
+
+
+@dataclass
+class Comparison:
+    """Paper beside simulated: rows of `beside`, and what follows from them in words."""
+
+    title: str
+    rows: pd.DataFrame
+    statements: list[str] = field(default_factory=list)
+    digits: int = 2
+
+    def text(self) -> str:
+        return "\n".join([f"{self.title}:", "", markdown(self.rows, self.digits), "", *self.statements])
+
+
+def comparisons(
+    of_experiments: dict[str, tuple[Callable[[pd.DataFrame], Comparison], ...]], points: pd.DataFrame
+) -> list[Comparison]:
+    """Everything printed that these points have a counterpart of, by the names of experiments."""
+    present = set(points["experiment_name"])
+    return [compare(points) for name, all_of in of_experiments.items() if name in present for compare in all_of]

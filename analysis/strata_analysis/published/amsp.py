@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pandas as pd
 
-from strata_analysis.derive import keys_of
+from strata_analysis.derive import key_column
 from strata_analysis.published import (
+    Comparison,
     beside,
     errors_in_words,
-    markdown,
     mean_absolute_error,
     published,
     same_ranking,
@@ -26,19 +24,6 @@ LEVELS = {
 }
 
 
-@dataclass
-class Comparison:
-    """Paper beside simulated: rows of `beside`, and what follows from them in words."""
-
-    title: str
-    rows: pd.DataFrame
-    statements: list[str] = field(default_factory=list)
-    digits: int = 2
-
-    def text(self) -> str:
-        return "\n".join([f"{self.title}:", "", markdown(self.rows, self.digits), "", *self.statements])
-
-
 def of_experiment(points: pd.DataFrame, name: str) -> pd.DataFrame:
     """The points of one experiment that ended well, in the words of the data file.
 
@@ -46,21 +31,16 @@ def of_experiment(points: pd.DataFrame, name: str) -> pd.DataFrame:
     second and GPU), memory_gib (peak of the arena of the fullest rank).
     """
     ours = points[(points["experiment_name"] == name) & (points["status"] == "ok")]
-    keys = [keys_of(point) for _, point in ours.iterrows()]
-
-    def column(key: str, default: str) -> list[str]:
-        return [of_point.get(key, default).strip('"') for of_point in keys]
-
-    states = zip(*(column(f"strategy.{state}", "planner") for state in ("p", "g", "os")), strict=True)
+    states = zip(*(key_column(ours, f"strategy.{state}", "planner") for state in ("p", "g", "os")), strict=True)
     return pd.DataFrame(
         {
             "point": ours["point"].to_numpy(),
             "model": ours["model_name"].to_numpy(),
             "strategy": ours["strategy_name"].to_numpy(),
             "ranks": ours["num_ranks"].to_numpy(),
-            "micro_batches": [int(word) for word in column("train.micro_batches", "1")],
-            "overlap": column("strategy.overlap", "full"),
-            "broadcast": column("strategy.broadcast", "none"),
+            "micro_batches": [int(word) for word in key_column(ours, "train.micro_batches", "1")],
+            "overlap": key_column(ours, "strategy.overlap", "full"),
+            "broadcast": key_column(ours, "strategy.broadcast", "none"),
             "factors": [" ".join(factors) for factors in states],
             "mfu": ours["mfu"].to_numpy(),
             "tgs": (ours["samples_per_second"] / ours["num_ranks"]).to_numpy(),
@@ -166,9 +146,3 @@ COMPARISONS = {
     "amsp_figure_16": (figure_16,),
     "amsp_table_5": (table_5,),
 }
-
-
-def comparisons(points: pd.DataFrame) -> list[Comparison]:
-    """Everything printed that these points have a counterpart of."""
-    present = set(points["experiment_name"])
-    return [compare(points) for name, all_of in COMPARISONS.items() if name in present for compare in all_of]

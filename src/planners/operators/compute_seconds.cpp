@@ -6,40 +6,11 @@
 #include <string>
 #include <string_view>
 
+#include "ir/operator_table.hpp"
 #include "ir/program.hpp"
 
 namespace strata {
 namespace {
-
-struct Kernels {
-  Kernel forward;
-  std::vector<Kernel> backward;
-};
-
-Kernels kernels_of(OperatorKind kind) {
-  using enum Kernel;
-  switch (kind) {
-    case OperatorKind::embedding: return {embedding_forward, {embedding_backward}};
-    case OperatorKind::linear: return {linear_forward, {linear_backward_weight, linear_backward_input}};
-    case OperatorKind::layer_norm: return {layer_norm_forward, {layer_norm_backward}};
-    case OperatorKind::rms_norm: return {rms_norm_forward, {rms_norm_backward}};
-    case OperatorKind::rotary: return {rotary_forward, {rotary_backward}};
-    case OperatorKind::attention: return {attention_forward, {attention_backward}};
-    case OperatorKind::gelu: return {gelu_forward, {gelu_backward}};
-    case OperatorKind::relu: return {relu_forward, {relu_backward}};
-    case OperatorKind::swiglu: return {swiglu_forward, {swiglu_backward}};
-    case OperatorKind::add: return {Kernel::add, {}};
-    case OperatorKind::dropout: return {dropout_forward, {dropout_backward}};
-    case OperatorKind::convolution:
-      return {convolution_forward, {convolution_backward_weight, convolution_backward_input}};
-    case OperatorKind::max_pool: return {max_pool_forward, {max_pool_backward}};
-    case OperatorKind::average_pool: return {average_pool_forward, {average_pool_backward}};
-    case OperatorKind::batch_norm: return {batch_norm_forward, {batch_norm_backward}};
-    case OperatorKind::cross_entropy: return {cross_entropy, {}};
-    case OperatorKind::redistribute: break;  // in no model
-  }
-  return {none, {}};
-}
 
 /// The sizes that a kernel's time depends on, by the names that its signature gives them.
 void set_sizes(const ModelGraph& graph, const Operator& op, std::int64_t samples, Attributes& a) {
@@ -113,13 +84,13 @@ double ComputeSeconds::of_micro_batch(std::int64_t samples) const {
 
 double ComputeSeconds::operator_seconds(const Kind& kind, std::int64_t samples) const {
   const Operator& op = *kind.op;
-  const Kernels kernels = kernels_of(op.kind);
-  double seconds = (kind.count + kind.recomputed) * kernel_seconds(op, kernels.forward, samples);
+  const operator_table::Row& row = operator_table::row(op.kind);
+  double seconds = (kind.count + kind.recomputed) * kernel_seconds(op, row.forward, samples);
   const bool has_gradient = graph_.tensors[static_cast<std::size_t>(op.inputs.front())].role == TensorRole::activation;
-  for (const Kernel kernel : kernels.backward) {
-    const bool of_input = kernel == Kernel::linear_backward_input || kernel == Kernel::convolution_backward_input;
-    if (of_input && !has_gradient) continue;
-    seconds += kind.count * kernel_seconds(op, kernel, samples);
+  const bool is_of_input_alone = row.backward_weight != Kernel::none;
+  if (is_of_input_alone) seconds += kind.count * kernel_seconds(op, row.backward_weight, samples);
+  if (row.backward != Kernel::none && (has_gradient || !is_of_input_alone)) {
+    seconds += kind.count * kernel_seconds(op, row.backward, samples);
   }
   return seconds;
 }
@@ -142,10 +113,10 @@ double ComputeSeconds::kernel_seconds(const Operator& op, Kernel kernel, std::in
       if (weight_alone) return;
     }
   };
-  const bool forward = kernel == kernels_of(op.kind).forward;
-  const bool of_weight = kernel == Kernel::linear_backward_weight || kernel == Kernel::convolution_backward_weight ||
-                         kernel == Kernel::embedding_backward;
-  const bool of_input = kernel == Kernel::linear_backward_input || kernel == Kernel::convolution_backward_input;
+  const operator_table::Row& row = operator_table::row(op.kind);
+  const bool forward = kernel == row.forward;
+  const bool of_weight = kernel == row.backward_weight || kernel == Kernel::embedding_backward;
+  const bool of_input = kernel == row.backward && row.backward_weight != Kernel::none;
   if (forward) {
     for (const int t : op.inputs) add_tensor(in.inputs, t);
     add_parameters(in.inputs, false);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "planners/operators/choices.hpp"
@@ -19,6 +20,7 @@ struct Found {
   BatchAnswer answer;
   std::vector<int> choices{};   ///< by unit
   std::int64_t peak_bytes = 0;  ///< by closed form, then by the Program's account where there is one
+  std::string_view bytes_by = "closed form";
 };
 
 struct FittingOptions {

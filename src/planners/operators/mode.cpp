@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -115,6 +116,11 @@ class OperatorPlanner {
     return request_.evaluate->memory(plan).peak_bytes;
   }
 
+  static void set_measured(Found& found, std::int64_t peak_bytes) {
+    found.peak_bytes = peak_bytes;
+    found.bytes_by = "the Program";
+  }
+
   /// The closed form decides; where the winner's Program needs more or less than it says, the capacity is moved by the
   /// difference and the search repeated. Between what fitted and what did not it is halved a few times: a plan with the
   /// bytes of the one and the difference of the other may exceed.
@@ -141,13 +147,18 @@ class OperatorPlanner {
       }
       is_measured_ = true;
       least_measured_ = std::min(least_measured_, peak);
-      found->peak_bytes = peak;
+      set_measured(*found, peak);
       if (peak <= capacity_) {
         fitting = correction;
         if (!best || found->answer.seconds_per_sample() < best->answer.seconds_per_sample()) {
           best = std::move(found);
           for (Found& each : frontier_) {
-            each.peak_bytes = each.answer.samples == best->answer.samples ? peak : each.peak_bytes + correction;
+            if (each.answer.samples == best->answer.samples) {
+              set_measured(each, peak);
+            } else if (correction != 0) {
+              each.peak_bytes += correction;
+              each.bytes_by = "corrected closed form";
+            }
           }
           best_frontier = frontier_;
         }
@@ -169,7 +180,7 @@ class OperatorPlanner {
       Found least = fitting_->least(samples_.empty() ? 1 : samples_.front());
       least_measured_ = program_peak(least);
       if (least_measured_ > 0 && least_measured_ <= capacity_) {
-        least.peak_bytes = least_measured_;
+        set_measured(least, least_measured_);
         best_frontier = {least};
         best = std::move(least);
       }
@@ -194,8 +205,9 @@ class OperatorPlanner {
 
   std::string line_of(const Found& found) const {
     const BatchAnswer& a = found.answer;
-    return fmt::format("b = {}: {:.6g} s a sample, {:.6g} s, {}, {}; gap {:.2g}", a.samples, a.seconds_per_sample(),
-                       a.seconds, gib(found.peak_bytes), states_in_words(a), a.gap);
+    return fmt::format("b = {}: {:.6g} s a sample, {:.6g} s, {} by {}, {}; gap {:.2g}", a.samples,
+                       a.seconds_per_sample(), a.seconds, gib(found.peak_bytes), found.bytes_by, states_in_words(a),
+                       a.gap);
   }
 
   void explain(const Found& best, bool chooses_batch) {
@@ -207,7 +219,7 @@ class OperatorPlanner {
     why.binding = binds ? fmt::format("memory: {}; does not fit: all at their fastest: {:.6g} s, {}; gap {:.2g}",
                                       gib(capacity_), replicated.seconds, gib(replicated.peak_bytes), best.answer.gap)
                         : "nothing: the fastest choice of every operator fits";
-    why.binding += fmt::format("; bytes by {}", is_measured_ ? "the Program" : "closed form");
+    why.binding += fmt::format("; bytes by {}", best.bytes_by);
     if (!chooses_batch) return;
     const Found* runner_up = nullptr;
     for (const Found& found : frontier_) {

@@ -402,10 +402,29 @@ TEST(OsdpPlans, TheFrontierHasEveryBatch) {
   ASSERT_FALSE(plan.why.frontier.empty());
   for (std::size_t i = 0; i < plan.why.frontier.size(); ++i) {
     EXPECT_THAT(plan.why.frontier[i], testing::StartsWith(fmt::format("b = {}: ", i + 1)));
+    EXPECT_THAT(plan.why.frontier[i], HasSubstr(" GiB by closed form, "));
   }
   EXPECT_EQ(plan.global_batch % 8, 0);
   EXPECT_FALSE(plan.why.runner_up.empty());
   EXPECT_TRUE(osdp(graph, asked(16 * gib, 1, Recompute::block)).why.frontier.empty());
+}
+
+TEST(OsdpPlans, EveryLineOfTheFrontierSaysWhoseBytesItHas) {
+  const ModelGraph graph = build_model({.name = "mingpt-nd-48x1024"});
+  const Planner& planner = find_planner("osdp-base");
+  std::map<std::string, OptionValue> options;
+  for (const OptionRow& row : planner.options()) options.emplace(row.name, row.default_value);
+  Plan base = asked(16 * gib, 0, Recompute::block);
+  base.strategy = "osdp-base";
+  const MadeUpAccount account(graph, 6 * gib);
+  const Plan plan =
+      planner.plan({.graph = graph, .cluster = titans(), .base = base, .options = options, .evaluate = &account});
+  const auto chosen = static_cast<std::size_t>(plan.global_batch / 8);
+  ASSERT_GT(plan.why.frontier.size(), 1U);
+  for (std::size_t b = 1; b <= plan.why.frontier.size(); ++b) {
+    const char* source = b == chosen ? " GiB by the Program, " : " GiB by corrected closed form, ";
+    EXPECT_THAT(plan.why.frontier[b - 1], HasSubstr(source));
+  }
 }
 
 TEST(OsdpRefuses, SaysWhichLimitWhatIsMissingAndWhatWouldFit) {

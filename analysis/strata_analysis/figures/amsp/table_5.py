@@ -7,6 +7,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from strata_analysis.figures import bars
 from strata_analysis.figures.amsp.over_ranks import HEIGHT_INCHES, WIDTH_INCHES
 from strata_analysis.load import Results
 from strata_analysis.published import mean_absolute_error
@@ -26,16 +27,9 @@ def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
         for row in members.itertuples(index=False):
             place = counts.index(row.micro_batches) + 0.2 * (list(COLOURS).index(row.overlap) - 1.5)
             for shift, source in ((-0.05, "paper"), (0.05, "simulated")):
-                (bar,) = axes.bar(
-                    [place + shift],
-                    [getattr(row, source)],
-                    0.09,
-                    color=COLOURS[row.overlap],
-                    hatch="////" if source == "simulated" else None,
-                    edgecolor="white",
-                    linewidth=0,
-                )
-                bar.set_gid(f"{source}/{model}/{row.overlap}/{row.micro_batches}")
+                gid = f"{source}/{model}/{row.overlap}/{row.micro_batches}"
+                height = getattr(row, source)
+                bars.single(axes, place + shift, height, 0.09, COLOURS[row.overlap], source == "simulated", gid)
         axes.set_xticks(range(len(counts)), [f"M={count}" for count in counts])
         axes.grid(axis="x", visible=False)
         axes.set_title(f"{model}, mean absolute error {100 * mean_absolute_error(members):.0f} %", fontsize=7)

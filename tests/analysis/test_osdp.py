@@ -1,0 +1,205 @@
+"""OSDP's figures and printed speed-ups, from small versions of its experiments and from cells made by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from drawn import artists
+from matplotlib import pyplot
+from strata_analysis.derive import by_point, key_column
+from strata_analysis.figures.osdp import (
+    figure_5,
+    figure_5_one_sample,
+    figure_7,
+    figure_8,
+    figure_9,
+    figure_9_one_sample,
+)
+from strata_analysis.figures.osdp.throughput import panels
+from strata_analysis.published import osdp, published
+from strata_analysis.table import short_table
+
+MODELS = """  "mingpt-nd-48x1536", "mingpt-nd-96x1024", "mingpt-nd-96x1536",
+  "mingpt-ws-2x6144", "mingpt-ws-4x6144", "mingpt-ws-4x8192", "mingpt-ws-2x12288",
+  "mingpt-ic-24", "mingpt-ic-96",
+"""
+SMALLER = (
+    (MODELS, '  "mingpt-nd-48x1536", "mingpt-ws-2x6144",\n'),
+    ('"resources.memory_gib" = [8, 16]', '"resources.memory_gib" = [2, 16]'),
+    ("train.global_batch > 96 && model.name != 'mingpt-ws-2x6144'", "train.global_batch > 24"),
+)
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    pyplot.close("all")
+
+
+@pytest.fixture(scope="module")
+def points(small_version):
+    return by_point(small_version("osdp/figure_5", SMALLER))
+
+
+def test_a_cell_is_the_fastest_point_that_fits(points):
+    cells = osdp.cells(points, "osdp_figure_5")
+    assert len(cells) == 2 * 2 * points["strategy_name"].nunique()
+    for cell in cells.itertuples():
+        limits = np.array(key_column(points, "resources.memory_gib", ""), dtype=float)
+        tried = points[
+            (limits == cell.limit_gib)
+            & (points["model_name"] == cell.model)
+            & (points["strategy_name"] == cell.strategy)
+        ]
+        if cell.ended == "ok":
+            assert cell.throughput == (tried["num_sequences_per_step"] / tried["step_seconds"]).max()
+            assert cell.peak_gib <= cell.limit_gib
+        else:
+            assert np.isnan(cell.throughput)
+            assert not (tried["status"] == "ok").any()
+
+
+def test_out_of_memory_and_not_applicable_are_told_apart(points):
+    ended = osdp.cells(points, "osdp_figure_5").set_index(["model", "limit_gib", "strategy"])["ended"]
+    for strategy in ("osdp", "osdp-base", "zero3", "ddp"):
+        assert ended["mingpt-nd-48x1536", 2, strategy] == "OOM", strategy
+    assert ended["mingpt-nd-48x1536", 16, "osdp"] == "ok"
+    for limit in (2, 16):
+        assert ended["mingpt-ws-2x6144", limit, "gpipe"] == "N/A", "2 layers in 8 stages"
+
+
+def test_every_point_asked_for_is_among_the_results(points):
+    counts = points.groupby(["model_name", "strategy_name"]).size().unstack()
+    assert (counts.nunique() == 1).all(), "as many of every model"
+
+
+def test_bars_are_the_cells_and_what_failed_says_so(small_version, points):
+    cells = osdp.cells(points, "osdp_figure_5")
+    drawn = figure_5.draw(small_version("osdp/figure_5", SMALLER), points)
+    heights = artists(drawn, "throughput")
+    failed = artists(drawn, "failed")
+    for cell in cells.itertuples():
+        name = f"{cell.model}/{cell.limit_gib:g}/{cell.strategy}"
+        if cell.ended == "ok":
+            assert heights[name].get_height() == cell.throughput
+        else:
+            assert failed[name].get_text() == cell.ended
+    assert len(heights) + len(failed) == len(cells)
+
+
+def test_figure_8_is_osdp_with_and_without_slices(small_version, points):
+    drawn = figure_8.draw(small_version("osdp/figure_5", SMALLER), points)
+    names = {**artists(drawn, "throughput"), **artists(drawn, "failed")}
+    assert {name.rsplit("/", 1)[1] for name in names} == {"osdp", "osdp-base"}
+
+
+def test_a_mode_that_joins_is_drawn_and_compared(points):
+    """Nothing lists the strategies: what is now FSDP's here is Megatron-LM's, 3D's and a nameless mode's there."""
+    for joined in ("megatron", "3d", "3d+osdp", "somebody-elses"):
+        more = pd.concat([points, points[points["strategy_name"] == "zero3"].assign(strategy_name=joined)])
+        cells = osdp.cells(more, "osdp_figure_5")
+        drawn = {"f": panels(cells, "")}
+        assert f"mingpt-nd-48x1536/16/{joined}" in artists(drawn, "throughput")
+        assert f"mingpt-nd-48x1536/2/{joined}" in artists(drawn, "failed")
+        absent = [text for text in osdp.endings_in_words(cells) if text.startswith("Not simulated")]
+        assert all(osdp.NAMES.get(joined, joined) not in text for text in absent)
+    hybrid = pd.concat(
+        [points] + [points[points["strategy_name"] == "zero3"].assign(strategy_name=name) for name in ("3d", "3d+osdp")]
+    )
+    rows = osdp.figure_5(hybrid).rows.set_index(["strategy", "over", "statistic"])
+    assert rows.loc[("3d+osdp", "3d", "max"), "simulated"] == 1.0
+    assert rows.loc[("3d+osdp", "others", "max"), "pairs"] > 0
+    assert (
+        osdp.figure_5(points).rows.set_index(["strategy", "over", "statistic"]).loc[("3d+osdp", "3d", "max"), "pairs"]
+        == 0
+    )
+
+
+def test_split_operators_are_those_of_the_plan_that_ran(points):
+    cells = osdp.cells(points, "osdp_figure_5")
+    ran = cells[cells["ended"] == "ok"]
+    assert (ran.loc[ran["strategy"] == "osdp", "split"].between(0.0, 1.0)).all()
+    assert (ran.loc[ran["strategy"] == "osdp-base", "split"] == 0.0).all()
+    assert ran.loc[~ran["strategy"].str.startswith("osdp"), "split"].isna().all()
+
+
+def made_up(throughputs):
+    """(model, limit, strategy) -> cells."""
+    return pd.DataFrame(
+        [
+            (model, osdp.FAMILIES[model[:2]], limit, strategy, "ok" if value else "OOM", value or np.nan)
+            for (model, limit, strategy), value in throughputs.items()
+        ],
+        columns=[*osdp.CELL, "strategy", "ended", "throughput"],
+    )
+
+
+def test_statistics_are_over_cells_where_both_ran():
+    cells = made_up(
+        {
+            ("nd-a", 8, "osdp"): 3.0,
+            ("nd-a", 8, "zero3"): 2.0,
+            ("nd-a", 8, "ddp"): 1.0,
+            ("nd-a", 16, "osdp"): 5.0,
+            ("nd-a", 16, "zero3"): 4.0,
+            ("nd-a", 16, "ddp"): None,
+            ("ws-a", 8, "osdp"): 9.0,
+            ("ws-a", 8, "zero3"): None,
+            ("ws-a", 8, "ddp"): None,
+        }
+    )
+    rows = osdp.beside_printed(published("osdp", "figure_5"), cells)
+    ours = rows.set_index(["family", "over", "statistic"])[["simulated", "pairs"]].apply(tuple, axis=1).to_dict()
+    assert ours["N&D", "zero3", "max"] == (1.5, 2)
+    assert ours["N&D", "zero3", "mean"] == (1.375, 2)
+    assert ours["N&D", "pure", "max"] == (3.0, 3)
+    assert ours["W&S", "pure", "max"][1] == 0
+    assert np.isnan(ours["W&S", "pure", "max"][0])
+    assert osdp.endings_in_words(cells)[:2] == [
+        "First, or within 0.1 % of it, in the 3 cells of 3 where anything runs: OSDP 3.",
+        "OOM: PyTorch DDP 2, FSDP 1 cells.",
+    ]
+    equal = pd.concat([cells, cells[cells["strategy"] == "osdp"].assign(strategy="osdp-base")])
+    assert osdp.endings_in_words(equal)[0].endswith("runs: OSDP 3, OSDP-base 3.")
+
+
+def test_figure_7_is_time_and_memory_by_slices(small_version):
+    results = small_version("osdp/figure_7_simulated")
+    points = by_point(results)
+    rows = osdp.of_figure_7(points)
+    assert len(rows) == 20
+    whole = rows[rows["slices"] == 0]
+    assert (whole["saved"] == 0.0).all()
+    assert (rows.loc[rows["slices"] > 0, "saved"] > 0.0).all()
+    drawn = figure_7.draw(results, points)
+    for column in figure_7.VALUES:
+        bars = artists(drawn, column)
+        assert {name: bar.get_height() for name, bar in bars.items()} == {
+            f"{row.hidden}/{row.slices}": getattr(row, column) for row in rows.itertuples()
+        }
+    assert osdp.figure_7(points).rows.loc[0, "simulated"] == rows["saved"].max()
+
+
+@pytest.mark.parametrize(("figure", "module"), [("5", figure_5_one_sample), ("9", figure_9_one_sample)])
+def test_one_sample_a_gpu_is_drawn_and_compared_with_fsdp(small_version, figure, module):
+    results = small_version(f"osdp/figure_{figure}_one_sample", SMALLER[:2])
+    points = by_point(results)
+    assert set(points["num_sequences_per_step"]) <= {0, 8}
+    assert "mingpt-nd-48x1536/16/osdp" in artists(module.draw(results, points), "throughput")
+    comparison = getattr(osdp, f"figure_{figure}_one_sample")(points)
+    assert set(comparison.rows["over"]) == {"zero3"}
+    assert len(comparison.rows) == 2
+    assert any(text.startswith("N&D: OSDP over FSDP mean ") for text in comparison.statements)
+
+
+def test_figure_9_compares_with_and_without_checkpointing(small_version):
+    small = ((MODELS, '  "mingpt-nd-48x1536",\n'), SMALLER[1])
+    with_checkpointing = small_version("osdp/figure_9", small)
+    without = small_version("osdp/figure_5", SMALLER)
+    both = pd.concat([by_point(with_checkpointing), by_point(without)], ignore_index=True)
+    comparison = osdp.figure_9(both)
+    assert any("FSDP with checkpointing over without" in text for text in comparison.statements)
+    assert set(artists(figure_9.draw(with_checkpointing, both), "throughput")) == {
+        "mingpt-nd-48x1536/16/zero3",
+        "mingpt-nd-48x1536/16/osdp",
+    }
+    assert "Figure 9, throughput with checkpointing" in short_table(with_checkpointing)
