@@ -308,6 +308,9 @@ class LayingOut {
     local = static_cast<int>(result_.graph.parameters.size());
     result_.graph.parameters.push_back(std::move(part));
     result_.replicas.push_back(replicas);
+    const std::int64_t held = result_.graph.parameters.back().num_elements();
+    const std::int64_t num_parts = whole_.parameters[static_cast<std::size_t>(p)].num_elements() / held;
+    result_.num_copies.push_back(ranks(axes_.all()) / num_parts);
     return local;
   }
 

@@ -53,6 +53,7 @@ struct LaidOutGraph {
   std::vector<std::int64_t> num_samples;    ///< by tensor: of one micro-batch, on this rank
   std::vector<StridedBlock> samples;        ///< by tensor: which of the micro-batch's
   std::vector<AxisSet> replicas;            ///< by parameter: over which axes it has copies
+  std::vector<std::int64_t> num_copies;     ///< by parameter: ranks that hold the same part
   std::vector<Redistribution> steps;        ///< by attribute `step`
 };
 

@@ -38,7 +38,6 @@ void refuse_beside_layouts(const Plan& plan, const std::vector<OperatorDecision>
     throw Unsupported(fmt::format("plan `{}`: {} with tensor layouts cannot be lowered", plan.strategy, what));
   };
   if (plan.stages.count != 1) refuse(fmt::format("stages.count = {}", plan.stages.count));
-  if (plan.optimizer.clip_norm > 0.0) refuse(fmt::format("optimizer.clip_norm = {}", plan.optimizer.clip_norm));
   if (plan.quantization.any()) refuse("quantization");
   if (plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
   for (const OperatorDecision& d : decisions) {
@@ -200,7 +199,8 @@ struct Groups {
   Groups(const Plan& plan, const LaidOutGraph& model, const Place& place, int rank, ProgramBuilder& builder) {
     if (has_layouts(plan)) {
       axes.emplace(AtomicAxes(plan.mesh), model, rank, builder);
-      everybody = axes->everybody();
+      parameters.everybody = everybody = axes->everybody();
+      parameters.num_copies = model.num_copies;
       for (const AxisSet set : sets_of_replicas(model)) parameters.data.push_back(axes->of(set));
       return;
     }

@@ -21,6 +21,8 @@ ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, std:
       groups_(plan, shards_, grids, groups.data, builder),
       operators_(operators),
       stages_(groups.stages),
+      everybody_(groups.everybody),
+      num_copies_(groups.num_copies),
       quantized_(plan.quantization, builder),
       owned_(make_owned(operators)),
       gradients_(plan, graph, operators, shards_, groups_, groups.copies, builder) {}
@@ -181,6 +183,22 @@ int ParameterStates::gradient_norm() {
   const int sum = scalar("gradient_norm/sum_of_squares", false);
   const int factor = scalar("gradient_norm/factor", false);
   const int norm = scalar("gradient_norm", true);
+  if (num_copies_.empty()) {
+    sum_over_groups(sum);
+  } else {
+    sum_over_everybody(sum);
+  }
+  builder_.emit({.kernel = Kernel::clip_factor,
+                 .phase = Phase::update,
+                 .name = "gradient_norm",
+                 .inputs = {builder_.whole(sum)},
+                 .outputs = {builder_.whole(factor), builder_.whole(norm)},
+                 .attributes = {{"clip_norm", plan_.optimizer.clip_norm}}});
+  builder_.set_norm(norm);
+  return factor;
+}
+
+void ParameterStates::sum_over_groups(int sum) {
   const std::vector<GradientBuckets::Counted> counted = gradients_.counted();
   // What every rank has in full comes first; then one sum a way of sharding, over the ranks that share it.
   std::vector<int> sharded_over;
@@ -191,7 +209,8 @@ int ParameterStates::gradient_norm() {
   }
   add_squares(counted, -1, sum);
   for (const int group : sharded_over) {
-    const int shared = scalar("gradient_norm/sharded", false);
+    const int shared =
+        builder_.add_buffer({.name = "gradient_norm/sharded", .num_elements = 1, .category = Category::workspace});
     add_squares(counted, group, shared);
     all_reduce_norm(shared, group);
     builder_.emit({.kernel = Kernel::accumulate,
@@ -202,14 +221,31 @@ int ParameterStates::gradient_norm() {
                    .attributes = {{"elements", std::int64_t{1}}}});
   }
   if (stages_ >= 0) all_reduce_norm(sum, stages_);
-  builder_.emit({.kernel = Kernel::clip_factor,
-                 .phase = Phase::update,
-                 .name = "gradient_norm",
-                 .inputs = {builder_.whole(sum)},
-                 .outputs = {builder_.whole(factor), builder_.whole(norm)},
-                 .attributes = {{"clip_norm", plan_.optimizer.clip_norm}}});
-  builder_.set_norm(norm);
-  return factor;
+}
+
+/// Every rank counts what it has, each part by its share: all of them together count it once.
+void ParameterStates::sum_over_everybody(int sum) {
+  std::map<std::int64_t, std::vector<GradientBuckets::Counted>> by_copies;
+  for (const int p : gradients_.parameters()) {
+    const std::int64_t copies = num_copies_[static_cast<std::size_t>(p)] / shard(p).factors.os.total();
+    by_copies[copies].push_back({gradients_.reduced(p), -1, graph_.parameters[static_cast<std::size_t>(p)].name});
+  }
+  bool accumulate = false;
+  for (const auto& [copies, parts] : by_copies) {
+    const int copied =
+        builder_.add_buffer({.name = "gradient_norm/copied", .num_elements = 1, .category = Category::workspace});
+    add_squares(parts, -1, copied);
+    builder_.emit({.kernel = Kernel::sum_loss,  // a sum with a factor
+                   .phase = Phase::update,
+                   .name = "gradient_norm",
+                   .inputs = {builder_.whole(copied)},
+                   .outputs = {builder_.whole(sum)},
+                   .attributes = {{"elements", std::int64_t{1}},
+                                  {"scale", 1.0 / static_cast<double>(copies)},
+                                  {"accumulate", std::int64_t{accumulate ? 1 : 0}}}});
+    accumulate = true;
+  }
+  all_reduce_norm(sum, everybody_);
 }
 
 /// The sum of squares of the parts that @p group shares; 0 where there are none.

@@ -33,6 +33,9 @@ struct ParameterGroups {
   std::vector<int> data;         ///< by grid: the replicas
   int stages = -1;               ///< a rank of each stage: together they hold every parameter
   std::map<int, Copies> copies;  ///< by parameter
+  int everybody = -1;            ///< all ranks
+  /// Where operators are laid out: how many ranks hold each parameter's part. Empty: the groups above say it.
+  std::vector<std::int64_t> num_copies;
 };
 
 class ParameterStates {
@@ -91,6 +94,8 @@ class ParameterStates {
   int add_gathered(int parameter);
   void keep_secondary(int parameter);
   int gradient_norm();
+  void sum_over_groups(int sum);
+  void sum_over_everybody(int sum);
   void add_squares(std::span<const GradientBuckets::Counted> parts, int group, int sum);
   void all_reduce_norm(int sum, int group);
   void emit_update(int parameter, int factor_buffer);
@@ -106,6 +111,8 @@ class ParameterStates {
   ShardGroups groups_;
   std::span<const Operator> operators_;
   int stages_;
+  int everybody_;
+  std::vector<std::int64_t> num_copies_;  ///< by parameter, see ParameterGroups
   QuantizedGather quantized_;
   std::vector<Owned> owned_;  ///< by parameter of the graph; those of other stages are empty
   GradientBuckets gradients_;

@@ -203,8 +203,8 @@ TEST_F(Layouts, DenseLayersBehindConvolutions) {
   }
 }
 
-/// What else a plan decides, with layouts: micro-batches, recomputation, sharded states, 16-bit numbers.
-TEST_F(Layouts, GoWithAccumulationRecomputationShardedStatesAndBf16) {
+/// What else a plan decides, with layouts: micro-batches, recomputation, sharded states, clipping, 16-bit numbers.
+TEST_F(Layouts, GoWithAccumulationRecomputationShardedStatesClippingAndBf16) {
   const AtomicAxes axes(mesh());
   const int p = size();
   const int p0 = p % 4 == 0 ? p / 2 : p;
@@ -231,6 +231,15 @@ TEST_F(Layouts, GoWithAccumulationRecomputationShardedStatesAndBf16) {
       for (OperatorRule& rule : sharded) {
         if (rule.match == "*") continue;
         rule.state = StateFactors{.p = {}, .g = {}, .os = rule.layout->p0};
+      }
+      if (dtype == DType::f32) {
+        // Of every part of a gradient its copies together count one in the norm.
+        Training clipped = training;
+        clipped.plan.optimizer.clip_norm = 0.5;
+        const Trained clipped_alone = alone(clipped);
+        for (const std::vector<OperatorRule>& rules : {sharded, rules_of(axes, degrees, name)}) {
+          expect_same(train_plan(clipped, laid_out(clipped, rules), world, engine), clipped_alone, name);
+        }
       }
       for (const bool shards : {false, true}) {
         for (const Recompute recompute : {Recompute::none, Recompute::block}) {

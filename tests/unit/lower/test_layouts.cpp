@@ -173,8 +173,8 @@ TEST(LayoutRefusals, NameTheOperatorAndTheNumbers) {
                         "another part of the same weight (it takes p0 = 1x1, p1 = 1x1, p2 = 4x1)"));
   plan.operators.push_back({.match = "head", .layout = Layout{{}, {}, {4, 1}}});
   EXPECT_EQ(refusal(plan, tied), "");
-  plan.optimizer.clip_norm = 1.0;
-  EXPECT_THAT(refusal(plan, tied), HasSubstr("optimizer.clip_norm = 1 with tensor layouts cannot be lowered"));
+  plan.quantization = {.weights = "int8"};
+  EXPECT_THAT(refusal(plan, tied), HasSubstr("quantization with tensor layouts cannot be lowered"));
 }
 
 }  // namespace
