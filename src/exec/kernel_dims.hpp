@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/dtype.hpp"
+#include "ir/kernel_runs.hpp"
 
 namespace strata {
 
@@ -142,7 +143,7 @@ struct CrossEntropyDims {
 
 /// y has runs of neighbours of x, in an order of its own: run (i0, i1, …) begins at first + Σ i_k · stride_k.
 struct PermuteDims {
-  static constexpr int most_levels = 8;
+  static constexpr int most_levels = static_cast<int>(most_run_levels);
   std::int64_t elements = 0;
   std::int64_t first = 0;
   std::int64_t run = 1;

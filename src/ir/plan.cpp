@@ -200,6 +200,12 @@ void check_rule(const Plan& plan, const OperatorRule& rule, std::size_t index) {
     check_factor(plan, path + ".layout.p1", layout.p1, ranks, "stage's");
     check_factor(plan, path + ".layout.p2", layout.p2, ranks, "stage's");
     const int total = layout.p0.total() * layout.p1.total() * layout.p2.total();
+    const int in_node = layout.p0.in_node * layout.p1.in_node * layout.p2.in_node;
+    if (plan.mesh.axes.empty() && in_node != plan.mesh.ranks_per_node) {
+      fail(path + ".layout",
+           fmt::format("p0 {} x p1 {} x p2 {} use {} ranks of a node, which has {}", to_string(layout.p0),
+                       to_string(layout.p1), to_string(layout.p2), in_node, plan.mesh.ranks_per_node));
+    }
     if (total != ranks) {
       fail(path + ".layout", fmt::format("p0 {} x p1 {} x p2 {} = {}, but a stage has {} ranks", to_string(layout.p0),
                                          to_string(layout.p1), to_string(layout.p2), total, ranks));

@@ -93,12 +93,6 @@ std::optional<AxisSet> AtomicAxes::choose(const Factor& degree, AxisSet among, A
   return chosen;
 }
 
-TensorLayout gradient_layout(const TensorLayout& layout, AxisSet all) {
-  return {.samples = layout.samples,
-          .features = layout.features,
-          .partial = all & ~(layout.samples | layout.features | layout.partial)};
-}
-
 std::string to_text(const TensorLayout& layout, const AtomicAxes& axes) {
   const AxisSet copies = axes.all() & ~(layout.samples | layout.features | layout.partial);
   const std::array<std::pair<const char*, AxisSet>, 4> parts = {

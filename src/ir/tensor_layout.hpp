@@ -62,8 +62,6 @@ struct TensorLayout {
   AxisSet partial = 0;   ///< P
   bool operator==(const TensorLayout&) const = default;
 };
-/// Of the tensor's gradient: where each rank has a copy, each makes a part of the sum, and the other way round.
-TensorLayout gradient_layout(const TensorLayout& layout, AxisSet all);
 /// "S0:2x1,B:1x2": ranks in a node × nodes; what does nothing is left out.
 std::string to_text(const TensorLayout& layout, const AtomicAxes& axes);
 

@@ -10,21 +10,11 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "ir/kernel_runs.hpp"
+#include "lower/layout_axes.hpp"
 
 namespace strata {
 namespace {
-
-bool is_product(const Operator& op) { return op.kind == OperatorKind::linear || op.kind == OperatorKind::embedding; }
-
-/// Reads and writes each element for itself: the layout passes through.
-bool is_elementwise(const Operator& op) {
-  return op.kind == OperatorKind::gelu || op.kind == OperatorKind::relu || op.kind == OperatorKind::dropout;
-}
-
-bool works_on_images(const Operator& op) {
-  return op.kind == OperatorKind::convolution || op.kind == OperatorKind::max_pool ||
-         op.kind == OperatorKind::average_pool || op.kind == OperatorKind::batch_norm;
-}
 
 /// What a dim of a local tensor is: one digit of samples or of features, or what is left of them.
 struct LabelledDim {
@@ -42,20 +32,13 @@ class LayingOut {
         whole_(graph),
         decisions_(decisions),
         rank_(rank),
-        axes_(plan.mesh),
+        model_(layouts_of_model(plan, graph, decisions)),
+        axes_(model_.axes),
         micro_batch_(plan.global_batch / plan.schedule.micro_batches),
-        roles_(graph.operators.size()),
-        scatters_samples_(graph.operators.size(), false),
-        homes_(graph.tensors.size()),
-        sections_(graph.tensors.size(), 1),
         local_(graph.tensors.size(), -1),
         local_parameter_(graph.parameters.size(), -1) {}
 
   LaidOutGraph run() && {
-    choose_axes();
-    find_sections();
-    find_homes();
-    find_cuts();
     result_.graph.name = whole_.name;
     result_.graph.positions_per_sample = whole_.positions_per_sample;
     result_.graph.blocks = whole_.blocks;
@@ -73,205 +56,27 @@ class LayingOut {
   AxisSet rest(AxisSet set) const { return axes_.all() & ~set; }
   int ranks(AxisSet set) const { return axes_.num_ranks(set); }
   int ranks(const AxisOrder& order) const { return axes_.num_ranks(set_of(order)); }
-  TensorLayout& home(int t) { return homes_[static_cast<std::size_t>(t)]; }
-
-  // ---- which axes a product's degrees are
-
-  /// The product that computes @p tensor, with elementwise operators at most between, each read by the next one alone.
-  std::optional<std::size_t> product_behind(int tensor) const {
-    while (true) {
-      const auto reads = [&](const Operator& op) { return std::ranges::find(op.inputs, tensor) != op.inputs.end(); };
-      if (std::ranges::count_if(whole_.operators, reads) != 1) return std::nullopt;
-      const auto writes = [&](const Operator& op) { return std::ranges::find(op.outputs, tensor) != op.outputs.end(); };
-      const auto producer = std::ranges::find_if(whole_.operators, writes);
-      if (producer == whole_.operators.end()) return std::nullopt;
-      if (is_product(*producer)) return static_cast<std::size_t>(producer - whole_.operators.begin());
-      if (!is_elementwise(*producer)) return std::nullopt;
-      tensor = producer->inputs.front();
-    }
-  }
-
-  /// What stands before a gather along samples: partial sums that were scattered so, or images.
-  bool is_scattered_along_samples(int tensor) const {
-    const std::optional<std::size_t> before = product_behind(tensor);
-    return before ? scatters_samples_[*before] : is_image(tensor_at(tensor));
-  }
-
-  void choose_axes() {
-    std::map<int, std::size_t> user_of_weight;
-    for (std::size_t o = 0; o < whole_.operators.size(); ++o) {
-      const Operator& op = op_at(o);
-      const std::optional<Layout>& layout = decisions_[o].layout;
-      if (!is_product(op)) {
-        if (op.kind == OperatorKind::convolution && layout && layout->p0.total() != ranks(axes_.all())) {
-          refuse(op.name, fmt::format("layout p0 = {} on {} ranks of a convolution, which is data parallel,",
-                                      to_string(layout->p0), ranks(axes_.all())));
-        }
-        continue;
-      }
-      STRATA_INVARIANT(layout.has_value(), op.name + " has no layout");
-      roles_[o] = chosen(o, *layout);
-      const auto [first, is_new] = user_of_weight.try_emplace(op.parameters.front(), o);
-      if (!is_new) share_axes(first->second, o, *layout);
-    }
-  }
-
-  /// The exchange between two products is spared: p0 changes, and p1 = p2'.
-  static bool is_spared(const Layout& before, const Layout& layout) {
-    return before.p0 != layout.p0 && before.p1 == layout.p2;
-  }
-
-  /// Degrees nest wherever their sizes do: p0 takes the axes of the p0 before it first, or the first of all.
-  LayoutAxes chosen(std::size_t o, const Layout& layout) {
-    const std::optional<std::size_t> before = product_behind(op_at(o).inputs.front());
-    const AxisSet p0_before = before ? roles_[*before].p0 : 0;
-    if (before && is_spared(*decisions_[*before].layout, layout)) {
-      scatters_samples_[*before] = true;
-      const AxisSet p2 = roles_[*before].p1;
-      const AxisSet p0 = axes_of(layout.p0, rest(p2), p0_before);
-      return {.p0 = p0, .p1 = rest(p2 | p0), .p2 = p2};
-    }
-    const AxisSet p0 = axes_of(layout.p0, axes_.all(), p0_before);
-    // Outputs are split by other axes than those by which the next product, spared the exchange, splits samples.
-    AxisSet next_p0 = 0;
-    for (std::size_t n = o + 1; n < whole_.operators.size(); ++n) {
-      if (!is_product(op_at(n)) || product_behind(op_at(n).inputs.front()) != o) continue;
-      const Layout& next = *decisions_[n].layout;
-      if (is_spared(layout, next)) next_p0 = axes_of(next.p0, axes_.all(), p0);
-    }
-    const AxisSet p1 = axes_of(layout.p1, rest(p0), rest(p0 | next_p0));
-    return {.p0 = p0, .p1 = p1, .p2 = rest(p0 | p1)};
-  }
-
-  AxisSet axes_of(const Factor& degree, AxisSet among, AxisSet preferred) const {
-    const std::optional<AxisSet> axes = axes_.choose(degree, among, preferred);
-    STRATA_INVARIANT(axes.has_value(), to_string(degree) + " is no product of axes that are left");
-    return *axes;
-  }
-
-  /// A head tied to the embedding holds the same part of the table: its outputs are the embedding's inputs.
-  void share_axes(std::size_t first, std::size_t again, const Layout& layout) {
-    const LayoutAxes& its = roles_[first];
-    const bool is_turned = op_at(first).kind != op_at(again).kind;
-    const LayoutAxes same{.p0 = its.p0, .p1 = is_turned ? its.p2 : its.p1, .p2 = is_turned ? its.p1 : its.p2};
-    if (axes_.factor(same.p0) != layout.p0 || axes_.factor(same.p1) != layout.p1 ||
-        axes_.factor(same.p2) != layout.p2) {
-      refuse(op_at(again).name,
-             fmt::format("layout p0 = {}, p1 = {}, p2 = {} beside {}, which has another part of the same weight (it "
-                         "takes p0 = {}, p1 = {}, p2 = {})",
-                         to_string(layout.p0), to_string(layout.p1), to_string(layout.p2), op_at(first).name,
-                         to_string(axes_.factor(same.p0)), to_string(axes_.factor(same.p1)),
-                         to_string(axes_.factor(same.p2))));
-    }
-    if (const auto before = product_behind(op_at(again).inputs.front())) scatters_samples_[*before] = false;
-    roles_[again] = same;
-  }
-
-  // ---- layouts of tensors
-
-  /// Fused tensors are split in each of their parts: q, k and v by heads, gate and up alike.
-  void find_sections() {
-    for (std::size_t o = whole_.operators.size(); o-- > 0;) {
-      const Operator& op = op_at(o);
-      const auto of = [&](int t) -> std::int64_t& { return sections_[static_cast<std::size_t>(t)]; };
-      if (op.kind == OperatorKind::attention) {
-        of(op.inputs[0]) = op.attributes.integer("heads") == op.attributes.integer("kv_heads") ? 3 : 0;
-      } else if (op.kind == OperatorKind::swiglu) {
-        of(op.inputs[0]) = 2;
-      } else if (op.kind == OperatorKind::rotary || is_elementwise(op)) {
-        of(op.inputs[0]) = of(op.outputs[0]);
-      }
-    }
-  }
-
-  void find_homes() {
-    for (std::size_t o = 0; o < whole_.operators.size(); ++o) {
-      const Operator& op = op_at(o);
-      const int x = op.inputs.front();
-      TensorLayout out = home(x);
-      if (is_product(op)) {
-        const LayoutAxes& r = roles_[o];
-        if (op.kind == OperatorKind::embedding) home(x) = {.samples = r.p0};
-        out = scatters_samples_[o] ? TensorLayout{.samples = r.p0 | r.p2, .features = r.p1}
-                                   : TensorLayout{.samples = r.p0, .features = r.p1 | r.p2};
-      } else if (works_on_images(op)) {
-        out = {.samples = axes_.all()};
-        if (tensor_at(x).role == TensorRole::image) home(x) = out;
-      } else if (op.kind == OperatorKind::cross_entropy) {
-        home(op.inputs[1]) = {.samples = out.samples};
-        out = {.samples = out.samples};
-      } else if (op.kind == OperatorKind::attention) {
-        const std::int64_t heads = op.attributes.integer("heads"), kv_heads = op.attributes.integer("kv_heads");
-        if (out.features != 0 && heads != kv_heads) {
-          refuse(op.name, fmt::format("{} query heads on {} key heads split over {} ranks", heads, kv_heads,
-                                      ranks(out.features)));
-        }
-      }
-      for (const int t : op.outputs) home(t) = out;
-      // An image that a product reads first is the data set's: it is loaded as the product wants it.
-      if (is_product(op) && tensor_at(x).role == TensorRole::image) home(x) = {.samples = roles_[o].p0};
-    }
-  }
-
-  void find_cuts() {
-    // Axes that split in most places stand outermost: where sets are nested, ranks then hold neighbours.
-    std::vector<int> num_samples(static_cast<std::size_t>(axes_.count()), 0), num_features = num_samples;
-    const auto add = [&](const TensorLayout& layout) {
-      for (std::size_t a = 0; a < num_samples.size(); ++a) {
-        num_samples[a] += (layout.samples >> a & 1U) != 0 ? 1 : 0;
-        num_features[a] += (layout.features >> a & 1U) != 0 ? 1 : 0;
-      }
-    };
-    for (const TensorLayout& layout : homes_) add(layout);
-    for (std::size_t o = 0; o < roles_.size(); ++o) {
-      if (!is_product(op_at(o))) continue;
-      add(roles_[o].input());
-      add(roles_[o].output());
-      // What arrives is split before it is gathered, and what leaves when it has been scattered.
-      add({.samples = roles_[o].p0, .features = rest(roles_[o].p0)});
-    }
-    const auto order = [](const std::vector<int>& uses) {
-      AxisOrder axes;
-      for (std::size_t a = 0; a < uses.size(); ++a) {
-        if (uses[a] > 0) axes.push_back(static_cast<int>(a));
-      }
-      std::ranges::stable_sort(axes, std::ranges::greater{}, [&](int a) { return uses[static_cast<std::size_t>(a)]; });
-      return axes;
-    };
-    // A table's rows must be neighbours: an embedding looks tokens up by where its part begins.
-    for (std::size_t o = 0; o < roles_.size(); ++o) {
-      if (op_at(o).kind != OperatorKind::embedding) continue;
-      for (std::size_t a = 0; a < num_features.size(); ++a) {
-        if ((roles_[o].p2 >> a & 1U) != 0) num_features[a] += static_cast<int>(homes_.size() + 3 * roles_.size());
-      }
-    }
-    sample_order_ = order(num_samples);
-    feature_order_ = order(num_features);
-    if (micro_batch_ % ranks(sample_order_) != 0) {
-      throw Unsupported(
-          fmt::format("plan `{}`: {} samples a micro-batch cannot be split over {} ranks: they do not divide it",
-                      plan_.strategy, micro_batch_, ranks(sample_order_)));
-    }
-  }
+  const TensorLayout& home(int t) const { return model_.homes[static_cast<std::size_t>(t)]; }
+  std::int64_t sections_of(int t) const { return model_.sections[static_cast<std::size_t>(t)]; }
+  const AxisOrder& features_of(int t) const { return model_.feature_orders[static_cast<std::size_t>(t)]; }
 
   // ---- sizes
-
-  /// Of a tensor whose features somebody splits.
-  const AxisOrder& cut_if(bool is_split) const { return is_split ? feature_order_ : uncut_; }
 
   void check_divides(const std::string& name, const char* what, std::int64_t size, const AxisOrder& cut) const {
     if (size % ranks(cut) == 0) return;
     refuse(name, fmt::format("{} {} split over {} ranks, which do not divide them,", size, what, ranks(cut)));
   }
 
-  std::vector<Digit> feature_digits(const AxisOrder& cut, AxisSet held, std::int64_t sections,
-                                    std::int64_t size) const {
+  /// What of @p size elements, @p sections of them split alike, a rank holds by @p held; all of them by none.
+  std::vector<Digit> digits_held(const AxisOrder& cut, AxisSet held, std::int64_t sections, std::int64_t size) const {
+    if (held == 0) return {{size, -1}};
     std::vector<Digit> digits = {{sections, -1}};
     std::ranges::copy(digits_of(axes_, cut, held, rank_, size / sections), std::back_inserter(digits));
     return digits;
   }
-
-  std::int64_t sections_of(int t) const { return sections_[static_cast<std::size_t>(t)]; }
+  std::vector<Digit> features_of_rank(int t, AxisSet held, std::int64_t size) const {
+    return digits_held(features_of(t), held, sections_of(t), size);
+  }
 
   /// A tensor of the rank, without its producer. @param width features of one row of the whole tensor as its reader
   /// sees it: of an image, all of it.
@@ -283,13 +88,13 @@ class LayingOut {
       const std::int64_t sections = sections_of(t);
       if (sections == 0) refuse(local.name, "fused query, key and value heads in unequal numbers, split,");
       const std::int64_t width = local.shape.back();
-      check_divides(local.name, "features", width / sections, feature_order_);
+      check_divides(local.name, "features", width / sections, features_of(t));
       local.shape.back() = width / ranks(layout.features);
     }
     result_.graph.tensors.push_back(std::move(local));
     result_.layouts.push_back(layout);
     result_.num_samples.push_back(micro_batch_ / ranks(layout.samples));
-    result_.samples.push_back(block_of(digits_of(axes_, sample_order_, layout.samples, rank_, micro_batch_)));
+    result_.samples.push_back(block_of(digits_of(axes_, model_.sample_order, layout.samples, rank_, micro_batch_)));
     return static_cast<int>(result_.graph.tensors.size()) - 1;
   }
 
@@ -316,20 +121,21 @@ class LayingOut {
 
   // ---- redistributions
 
-  std::vector<LabelledDim> dims_of(const TensorLayout& layout, std::int64_t positions, std::int64_t sections,
-                                   std::int64_t width) const {
+  /// Of rows of @p width features of tensor @p t.
+  std::vector<LabelledDim> dims_of(int t, const TensorLayout& layout, std::int64_t width) const {
     using enum LabelledDim::Kind;
+    const std::int64_t positions = tensor_at(t).elements_per_sample() / width, sections = sections_of(t);
     std::vector<LabelledDim> dims;
     const auto digits = [&](LabelledDim::Kind kind, const AxisOrder& cut, AxisSet held) {
       for (const int a : cut) {
         if ((held >> a & 1U) == 0) dims.push_back({kind, a, axes_.size(a)});
       }
     };
-    digits(sample_digit, sample_order_, layout.samples);
-    dims.push_back({sample_rest, -1, micro_batch_ / ranks(sample_order_) * positions});
+    digits(sample_digit, model_.sample_order, layout.samples);
+    dims.push_back({sample_rest, -1, micro_batch_ / ranks(model_.sample_order) * positions});
     dims.push_back({section, -1, sections});
-    digits(feature_digit, feature_order_, layout.features);
-    dims.push_back({feature_rest, -1, width / sections / ranks(feature_order_)});
+    digits(feature_digit, features_of(t), layout.features);
+    dims.push_back({feature_rest, -1, width / sections / ranks(features_of(t))});
     return dims;
   }
 
@@ -354,9 +160,8 @@ class LayingOut {
     const std::int64_t width = is_flat ? whole.elements_per_sample() : whole.shape.back();
     const std::int64_t sections = sections_of(whole_tensor);
     if (sections == 0) refuse(whole.name, "fused query, key and value heads in unequal numbers, split,");
-    const std::int64_t positions = whole.elements_per_sample() / width;
-    check_divides(whole.name, "features", width / sections, feature_order_);
-    const auto held = [&](const TensorLayout& layout) { return dims_of(layout, positions, sections, width); };
+    check_divides(whole.name, "features", width / sections, features_of(whole_tensor));
+    const auto held = [&](const TensorLayout& layout) { return dims_of(whole_tensor, layout, width); };
     // What the members of the group hold of the pieces that travel: a digit of the dim that each axis splits.
     const auto pieces = [&](const TensorLayout& split_by) {
       std::vector<LabelledDim> dims;
@@ -414,8 +219,8 @@ class LayingOut {
   /// Of images that have been loaded whole, the features that @p to leaves.
   int take_part(int t, int input, const TensorLayout& to, const Operator& reader) {
     const std::int64_t width = tensor_at(t).elements_per_sample();
-    check_divides(tensor_at(t).name, "features", width, feature_order_);
-    const auto held = [&](const TensorLayout& layout) { return dims_of(layout, 1, 1, width); };
+    check_divides(tensor_at(t).name, "features", width, features_of(t));
+    const auto held = [&](const TensorLayout& layout) { return dims_of(t, layout, width); };
     const std::vector<LabelledDim> from = held(result_.layouts[static_cast<std::size_t>(input)]);
     Redistribution step{.pack = permutation(from, held(to)), .unpack = {}};
     std::int64_t stride = 1;
@@ -441,7 +246,8 @@ class LayingOut {
     } else if (from != to) {
       // Split, over all axes: what the gather begins with.
       const AxisSet gathered = rest(to.samples | to.features);
-      const bool spares_exchange = from.features == to.features && is_scattered_along_samples(t);
+      const bool spares_exchange =
+          from.features == to.features && model_.gathered_along_samples[static_cast<std::size_t>(t)];
       const TensorLayout split =
           spares_exchange ? from : TensorLayout{.samples = to.samples, .features = rest(to.samples)};
       if (from != split) {
@@ -477,8 +283,8 @@ class LayingOut {
     for (const int t : whole.inputs) {
       op.inputs.push_back(in_layout(t, whole.kind == OperatorKind::cross_entropy ? home(t) : layout, whole));
     }
-    const AxisSet split = home(whole.inputs.front()).features & (works_on_images(whole) ? 0 : axes_.all());
-    set_sizes(whole, op, split);
+    set_sizes(whole, op,
+              whole.kind == OperatorKind::cross_entropy ? home(whole.inputs.front()).features : layout.features);
     if (whole.kind == OperatorKind::dropout) set_positions(whole, op);
     for (const int t : whole.outputs) {
       const bool is_statistic = tensor_at(t).role != TensorRole::activation;
@@ -500,8 +306,9 @@ class LayingOut {
 
   void set_sizes(const Operator& whole, Operator& op, AxisSet split) {
     if (split == 0) return;
+    const AxisOrder& cut = features_of(whole.inputs.front());
     const auto divide = [&](const char* key) {
-      check_divides(whole.name, key, whole.attributes.integer(key), feature_order_);
+      check_divides(whole.name, key, whole.attributes.integer(key), cut);
       op.attributes.set(key, whole.attributes.integer(key) / ranks(split));
     };
     switch (whole.kind) {
@@ -511,7 +318,7 @@ class LayingOut {
         divide("kv_heads");
         op.attributes.set("total_heads", whole.attributes.integer("heads"));
         if (whole.kind == OperatorKind::attention && whole.attributes.real("dropout") > 0.0) {
-          op.attributes.set("first_head", first_of(whole.name, split, whole.attributes.integer("heads")));
+          op.attributes.set("first_head", first_of(whole.name, cut, split, whole.attributes.integer("heads")));
         }
         break;
       case OperatorKind::swiglu:
@@ -519,8 +326,8 @@ class LayingOut {
       case OperatorKind::rms_norm: divide("width"); break;
       case OperatorKind::cross_entropy:
         divide("classes");
-        set_runs(op, "first_class",
-                 block_of(digits_of(axes_, feature_order_, split, rank_, whole.attributes.integer("classes"))));
+        set_runs(whole.name, op, "first_class",
+                 block_of(digits_of(axes_, cut, split, rank_, whole.attributes.integer("classes"))));
         break;
       case OperatorKind::dropout:  // set_positions
       case OperatorKind::gelu:
@@ -535,20 +342,27 @@ class LayingOut {
   void set_positions(const Operator& whole, Operator& op) const {
     const Tensor& x = tensor_at(whole.inputs.front());
     const std::int64_t row = x.shape.back(), positions = x.elements_per_sample() / row;
-    const TensorLayout& layout = homes_[static_cast<std::size_t>(whole.inputs.front())];
-    std::vector<Digit> digits = digits_of(axes_, sample_order_, layout.samples, rank_, micro_batch_);
+    const TensorLayout& layout = home(whole.inputs.front());
+    std::vector<Digit> digits = digits_of(axes_, model_.sample_order, layout.samples, rank_, micro_batch_);
     digits.push_back({positions, -1});
-    std::ranges::copy(digits_of(axes_, cut_if(layout.features != 0), layout.features, rank_, row),
-                      std::back_inserter(digits));
+    if (layout.features == 0) {
+      digits.push_back({row, -1});
+    } else {
+      std::ranges::copy(features_of_rank(whole.inputs.front(), layout.features, row), std::back_inserter(digits));
+    }
     const StridedBlock block = block_of(digits);
     op.attributes.set("sample_elements", x.elements_per_sample());
-    set_runs(op, "first", block);
+    set_runs(whole.name, op, "first", block);
   }
 
   /// Runs as the kernel `permute` takes them, the first of them beginning at @p first.
-  static void set_runs(Operator& op, const char* first, const StridedBlock& block) {
+  void set_runs(const std::string& name, Operator& op, const char* first, const StridedBlock& block) const {
     op.attributes.set(first, block.first);
     if (block.levels.empty()) return;
+    if (block.levels.size() > most_run_levels) {
+      refuse(name,
+             fmt::format("elements at {} distances, of which kernels know {},", block.levels.size(), most_run_levels));
+    }
     op.attributes.set("run", block.run);
     for (std::size_t l = 0; l < block.levels.size(); ++l) {
       const StridedBlock::Level& level = block.levels[block.levels.size() - 1 - l];  // the outermost first
@@ -558,9 +372,9 @@ class LayingOut {
   }
 
   /// Where the features of this rank begin, @p size in all, which have to be neighbours.
-  std::int64_t first_of(const std::string& name, AxisSet split, std::int64_t size) const {
-    check_divides(name, "features", size, feature_order_);
-    const StridedBlock block = block_of(digits_of(axes_, feature_order_, split, rank_, size));
+  std::int64_t first_of(const std::string& name, const AxisOrder& cut, AxisSet split, std::int64_t size) const {
+    check_divides(name, "features", size, cut);
+    const StridedBlock block = block_of(digits_of(axes_, cut, split, rank_, size));
     if (!block.levels.empty()) {
       refuse(name, fmt::format("{} features of which a rank has {} apart", size, block.run));
     }
@@ -576,26 +390,26 @@ class LayingOut {
         op.parameters.push_back(add_parameter(p, {{parameter.num_elements(), -1}}, {}, shape, axes_.all()));
         continue;
       }
-      shape.back() /= ranks(layout.features);
-      op.parameters.push_back(add_parameter(
-          p, feature_digits(feature_order_, layout.features, 1, parameter.shape.back()), {}, shape, layout.samples));
+      std::vector<std::int64_t> split_shape = shape;
+      split_shape.back() /= ranks(layout.features);
+      op.parameters.push_back(add_parameter(p, features_of_rank(whole.inputs.front(), layout.features, shape.back()),
+                                            {}, std::move(split_shape), layout.samples));
     }
   }
 
   void add_product(std::size_t o, Operator op) {
     const Operator& whole = op_at(o);
-    const LayoutAxes& r = roles_[o];
+    const LayoutAxes& r = model_.products[o];
     const int x = whole.inputs.front(), y = whole.outputs.front();
     const bool is_linear = whole.kind == OperatorKind::linear;
     const std::int64_t in = whole.attributes.integer(is_linear ? "in" : "vocabulary");
     const std::int64_t out = whole.attributes.integer(is_linear ? "out" : "width");
-    const bool is_in_cut = is_linear ? (r.p1 | r.p2) != 0 : r.p2 != 0;
-    const AxisOrder& in_cut = cut_if(is_in_cut);
-    const AxisOrder& out_cut = cut_if((r.p1 | r.p2) != 0);
-    check_divides(whole.name, is_linear ? "inputs" : "tokens of its vocabulary", in, in_cut);
-    const std::int64_t sections = sections_of(y) == 0 && out_cut.empty() ? 1 : sections_of(y);
-    if (sections == 0) refuse(whole.name, "fused query, key and value heads in unequal numbers, split,");
-    check_divides(whole.name, "outputs", out / sections, out_cut);
+    const AxisOrder& in_cut = is_linear ? features_of(x) : model_.vocabulary_orders[o];
+    if (r.p2 != 0) check_divides(whole.name, is_linear ? "inputs" : "tokens of its vocabulary", in, in_cut);
+    if (home(y).features != 0) {
+      if (sections_of(y) == 0) refuse(whole.name, "fused query, key and value heads in unequal numbers, split,");
+      check_divides(whole.name, "outputs", out / sections_of(y), features_of(y));
+    }
     TensorLayout input = r.input();
     if (!is_linear) input.features = 0;
     op.inputs = {in_layout(x, input, whole, is_linear)};
@@ -606,11 +420,11 @@ class LayingOut {
         op.attributes = whole.attributes;
         op.attributes.set("width", out / ranks(r.p1));
       } else {
-        op.attributes.set("first_token", first_of(whole.name, r.p2, in));
+        op.attributes.set("first_token", first_of(whole.name, in_cut, r.p2, in));
       }
     }
-    const std::vector<Digit> outputs = feature_digits(out_cut, r.p1, sections, out);
-    const std::vector<Digit> inputs = feature_digits(in_cut, r.p2, 1, in);
+    const std::vector<Digit> outputs = features_of_rank(y, r.p1, out);
+    const std::vector<Digit> inputs = digits_held(in_cut, r.p2, 1, in);
     if (whole.parameters.size() > 1 && r.p2 != 0) {
       op.attributes.set("adds", axes_.index(r.p2, rank_) == 0 ? 1 : 0);
     }
@@ -652,17 +466,12 @@ class LayingOut {
   const ModelGraph& whole_;
   std::span<const OperatorDecision> decisions_;
   int rank_;
-  AtomicAxes axes_;
-  std::int64_t micro_batch_;                ///< samples
-  AxisOrder sample_order_, feature_order_;  ///< of the digits into which samples and features are cut
-  AxisOrder uncut_;
-  std::vector<LayoutAxes> roles_;       ///< by operator, products only
-  std::vector<bool> scatters_samples_;  ///< by operator: partial sums are scattered along samples
-  std::vector<TensorLayout> homes_;     ///< by tensor of the whole graph: as it stands between operators
-  std::vector<std::int64_t> sections_;  ///< by tensor: equal parts of a row that are split alike; 0: unequal ones
-  std::vector<int> local_;              ///< by tensor: the rank's, at home; -1: not yet
-  std::vector<int> local_parameter_;    ///< by parameter; -1: not held, or not yet
-  std::map<Copy, int> copies_;          ///< the rank's tensors in other layouts
+  LayoutsOfModel model_;
+  const AtomicAxes& axes_;
+  std::int64_t micro_batch_;          ///< samples
+  std::vector<int> local_;            ///< by tensor: the rank's, at home; -1: not yet
+  std::vector<int> local_parameter_;  ///< by parameter; -1: not held, or not yet
+  std::map<Copy, int> copies_;        ///< the rank's tensors in other layouts
   const OperatorDecision* current_ = nullptr;
   LaidOutGraph result_;
 };
@@ -670,6 +479,7 @@ class LayingOut {
 }  // namespace
 
 bool Permutation::is_identity() const {
+  if (order.size() != sizes.size()) return false;
   // Dims of one element move freely.
   int before = -1;
   for (const int d : order) {
@@ -681,6 +491,7 @@ bool Permutation::is_identity() const {
 }
 
 Permutation Permutation::inverse() const {
+  STRATA_INVARIANT(order.size() == sizes.size(), "what is left out cannot be put back");
   Permutation result{.sizes = {}, .order = std::vector<int>(order.size())};
   for (std::size_t i = 0; i < order.size(); ++i) {
     result.sizes.push_back(sizes[static_cast<std::size_t>(order[i])]);

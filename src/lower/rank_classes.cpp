@@ -223,6 +223,7 @@ std::string signature(const Plan& plan, const LaidOutGraph& model, AxisSet uneve
   std::string text = fmt::format("{}", axes.index(uneven, rank));
   if (leaf_of_node.empty()) return text;
   std::set<AxisSet> sets(model.replicas.begin(), model.replicas.end());
+  for (const TensorLayout& layout : model.layouts) sets.insert(layout.features);
   for (const Redistribution& step : model.steps) sets.insert(step.axes);
   for (const AxisSet set : sets) {
     std::set<int> leaves;

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "ir/kernel_runs.hpp"
 #include "lower/operator_kernels.hpp"
 #include "lower/streams.hpp"
 
@@ -71,10 +72,9 @@ Operand OperatorLowering::permuted(const Operator& op, const Operand& from, cons
                  .inputs = {from},
                  .outputs = {to},
                  .attributes = {{"elements", to.num_elements}, {"first", permutation.first}, {"run", run}}};
-  constexpr std::size_t most_strides = 8;  // size0, stride0 … size7, stride7
-  if (strides.size() > most_strides) {
+  if (strides.size() > most_run_levels) {
     throw Unsupported(fmt::format("plan `{}`: {}: pieces at {} distances cannot be lowered; {} can", plan.strategy,
-                                  op.name, strides.size(), most_strides));
+                                  op.name, strides.size(), most_run_levels));
   }
   for (std::size_t i = 0; i < strides.size(); ++i) {
     in.attributes.set(fmt::format("size{}", i), strides[i].size);

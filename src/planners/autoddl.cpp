@@ -2,34 +2,31 @@
 /// AutoDDL: each layer's product is cut in three ways at once, differently from layer to layer, so that least is moved.
 ///
 /// Source:     Chen et al., "AutoDDL: Automatic Distributed Deep Learning with Asymptotically Optimal Communication",
-/// 2023
-///             (arXiv 2301.06813).
+///             2023 (arXiv 2301.06813).
 /// Idea:       with rows, columns and the summed dim of a product all cut, p ranks exchange Θ(n²/p^(2/3)) elements
 /// where
 ///             Megatron's two cuts need n²/p^(1/2); which cuts are best depends on sizes, neighbours and links.
-/// Symbols:    R ranks a node, N nodes, p = R N; p0, p1, p2 degrees of a layer, ranks in a node x nodes, p0 p1 p2 = R x
-/// N;
-///             m x k times k x n its product, m over all ranks.
+/// Symbols:    R ranks a node, N nodes, p = R N; p0, p1, p2 degrees of a layer, ranks in a node x nodes, p0 p1 p2 =
+///             R x N; m x k times k x n its product, m over all ranks.
 /// Decides:    p0, p1, p2 of every linear and embedding; convolutions (R N, 1, 1); norms follow the layer before. No
-/// mesh
-///             axes: layouts say how ranks are used.
-/// Memory:     states of a layer 1/(p1 p2) (zero1: optimizer states 1/p); its input kept as gathered, p1/p of it, its
-///             output p2/p before it is reduced, all else 1/p (layouts/memory.hpp).
-/// Volume:     elements a rank moves forward: (p1-1)/p1 mk/(p0 p2) gathered, (p2-1)/p2 mn/(p0 p1) scattered, (q-1)/q
-/// mk/p
-///             by all-to-all to a layer of another p0, backward the same, 2 (p0-1)/p0 kn/(p1 p2) of weight gradients
-///             once a step; a few statistics a row of norms and losses (layouts/volume.hpp).
+///             mesh axes: layouts say how ranks are used.
+/// Memory:     states of a layer 1/(p1 p2) (zero1: optimizer states 1/p; biases 1/p1); its input kept as gathered, p1/p
+///             of it, its output p2/p before it is reduced, all else 1/p (layouts/memory.hpp).
+/// Volume:     elements a rank moves forward: (p1-1)/p1 mk/(p0 p2) gathered, (p2-1)/p2 mn/(p0 p1) scattered,
+///             (q-1)/q mk/p by all-to-all to a layer of another p0, backward the same, 2 (p0-1)/p0 kn/(p1 p2) of weight
+///             gradients once a step; a few statistics a row of norms and losses (layouts/volume.hpp).
 /// Reference:  `single`.
 /// Options:    search, repeated_layers, layout, max_p0, zero, uneven_features, cost, seed, proposals, restarts,
-/// temperature, trace. Refuses:    layers for which no layout divides samples, features, heads and vocabulary; a
-/// capacity below what every
+///             temperature, trace.
+/// Refuses:    layers for which no layout divides samples, features, heads and vocabulary; a capacity below what every
 ///             strategy needs; a cluster without the numbers that `cost` reads; micro-batches that do not divide the
 ///             batch; an exhaustive search of more than 10^10 strategies.
 /// Differs:    the default search is exact (dynamic programming over layers); residual additions count, which must
 /// bring
 ///             two homes together; where the cheapest strategy exceeds the memory the bytes get a price, and the plan
 ///             says how far from the optimum that can be; groups of a node that wait for its NICs are counted
-///             (cost = "analytic"); heuristics look at whole strategies, as the paper's do.
+///             (cost = "analytic"); heuristics look at whole strategies, as the paper's do; uneven_features plans what
+///             cannot be lowered yet.
 /// Reproduces: AutoDDL's figures 3, 7 and 8.
 
 #include <fmt/format.h>

@@ -4,15 +4,15 @@
 /// Source:     Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
 ///             2019 (arXiv 1909.08053), sec. 3.
 /// Idea:       of two weights in a row the first is cut by columns and the second by rows: between them every rank goes
-/// on
-///             with what it has, and one sum a pair is all that is exchanged.
+///             on with what it has, and one sum a pair is all that is exchanged.
 /// Symbols:    R ranks a node, N nodes; dp x tp = R x N, each ranks in a node x nodes; m x k times k x n a product.
 /// Decides:    the layout of every layer: (p0, p1, p2) = (dp, tp, 1) or (dp, 1, tp); embedding and logits along the
 ///             vocabulary; convolutions (R N, 1, 1). No mesh axes: layouts say how ranks are used.
-/// Memory:     weights, gradients and optimizer states of these layers 1/tp (zero1: optimizer states 1/(dp tp));
-/// outputs
-///             of norms, additions and dropout 1/(dp tp); inputs of columns and outputs of rows are tp times that while
-///             they are gathered, partial sums are as large (layouts/memory.hpp).
+/// Memory:     weights, gradients and optimizer states of these layers 1/tp (zero1: optimizer states 1/(dp tp)); what
+/// is
+///             added to partial sums, as positions, is whole; outputs of norms, additions and dropout 1/(dp tp); inputs
+///             of columns and outputs of rows are tp times that while they are gathered, partial sums are as large
+///             (layouts/memory.hpp).
 /// Volume:     elements a rank and pair of layers moves forward: (tp-1)/tp mk/dp gathered, (tp-1)/tp mn/dp scattered
 ///             (together an all-reduce), backward the same; 2 (dp-1)/dp kn/tp of weight gradients once a step; a few
 ///             statistics a row of norms and losses (layouts/volume.hpp).

@@ -94,12 +94,14 @@ class ChainReader {
     layer.parameters = new_parameters(op, number);
     chain_.layers.push_back(std::move(layer));
     if (input_home != from_data) {
-      chain_.links.push_back({.from = input_home,
-                              .to = number,
-                              .elements = input_elements,
-                              .gathers = true,
-                              .is_unary = leads_through(op.inputs[0], is_unary),
-                              .is_branch = leads_through(op.inputs[0], is_branch)});
+      chain_.links.push_back(
+          {.from = input_home,
+           .to = number,
+           .elements = input_elements,
+           .gathers = true,
+           // Images are samples on every rank: they can be gathered along them.
+           .is_unary = leads_through(op.inputs[0], is_unary) || is_image(graph_.tensors[at(op.inputs[0])]),
+           .is_branch = leads_through(op.inputs[0], is_branch)});
     }
     return number;
   }
@@ -150,9 +152,9 @@ class ChainReader {
         break;
       case OperatorKind::layer_norm:
       case OperatorKind::rms_norm:
-        // Sums of a row forward, and as many sums of products backward.
-        layer.forward_statistics += elements(op.outputs[1]);
-        layer.backward_statistics += elements(op.outputs[1]);
+        // Two sums of a row forward, and two sums of products backward; of rms one of them is 0.
+        layer.forward_statistics += 2 * elements(op.outputs[0]) / op.attributes.integer("width");
+        layer.backward_statistics += 2 * elements(op.outputs[0]) / op.attributes.integer("width");
         break;
       case OperatorKind::cross_entropy:
         // Maximum, sum of exponentials, the target's logit; backward needs nothing more.

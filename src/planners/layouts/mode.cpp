@@ -36,7 +36,7 @@ OptionRow zero_option() {
 }
 
 OptionRow uneven_option() {
-  return {"uneven_features", false, "", "features and words may be cut into parts of unequal sizes"};
+  return {"uneven_features", false, "", "plan with parts of unequal sizes too, which cannot be lowered yet"};
 }
 
 LayoutPlanning::LayoutPlanning(const PlanRequest& request, int max_p0)
@@ -65,8 +65,9 @@ std::string LayoutPlanning::seconds_in_words(double seconds) const {
 
 LayoutPlanning::Peak LayoutPlanning::peak(std::span<const Layout> layouts) const {
   if (request_.evaluate != nullptr && capacity_bytes() > 0) {
-    const std::int64_t bytes = request_.evaluate->memory(with_rules(layouts)).peak_bytes;
-    if (bytes > 0) return {bytes, true};
+    const Evaluation evaluation = request_.evaluate->memory(with_rules(layouts));
+    if (evaluation.peak_bytes > 0) return {evaluation.peak_bytes, true};
+    if (!evaluation.missing.empty()) throw Unsupported(evaluation.missing);  // lowering refuses, and says why
   }
   return {memory_.account(layouts).total(), false};
 }
