@@ -62,12 +62,10 @@ std::vector<Found> ProgramSearch::plans(std::int64_t asked_samples) {
   Found last = least(most);
   if (last.peak_bytes > capacity_) return plans;
   Answer at_most = search(std::array{most}, last.peak_bytes - last.closed_form_bytes, most_programs_of_last);
-  const Found& shown = at_most.best ? *at_most.best : last;
+  plans.push_back(at_most.best ? std::move(*at_most.best) : std::move(last));
   std::erase_if(frontier_, [&](const Found& f) { return f.answer.samples == most; });
   const auto behind = std::ranges::find_if(frontier_, [&](const Found& f) { return f.answer.samples > most; });
-  frontier_.insert(behind, shown);
-  if (at_most.best) plans.push_back(std::move(*at_most.best));
-  plans.push_back(std::move(last));
+  frontier_.insert(behind, plans.back());
   return plans;
 }
 

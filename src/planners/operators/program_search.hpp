@@ -29,7 +29,7 @@ class ProgramSearch {
 
   /// Plans that fit, for the samples that a rank is given, or, with 0, for those that are best: the one with the fewest
   /// seconds a sample; and, where there are Programs and it leaves room for larger batches, the one with the fewest
-  /// seconds and the one with the least bytes for the largest batch. Empty: nothing fits. Fills frontier().
+  /// seconds for the largest. Empty: nothing fits. Fills frontier().
   std::vector<Found> plans(std::int64_t asked_samples);
   /// By batch size what was found by plans(); bytes as those of the answer are known.
   const std::vector<Found>& frontier() const { return frontier_; }

@@ -302,7 +302,7 @@ TEST(Amsp, TableFoursPlanFor30BNeeds32Gpus) {
   const ModelGraph graph = build_model({.name = "llama-30b"});
   for (int nodes = 1; nodes <= 128; nodes *= 2) {
     const auto plan = [&] { planned("amsp", graph, asked_by_amsp("llama-30b", nodes), factors("8x1", "8x1", "8x4")); };
-    EXPECT_EQ(out_of_memory(plan) == "", nodes >= 4) << nodes;
+    EXPECT_EQ(refusal(plan) == "", nodes >= 4) << nodes;
   }
 }
 

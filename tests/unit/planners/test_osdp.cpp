@@ -445,17 +445,18 @@ TEST(OsdpPlans, TheLeastPlanIsTheLeastByTheProgram) {
 
 /// Adding times up, a cut is free; with overlap it may not be.
 TEST(OsdpPlans, TheFastestIsTheFastestByEvaluation) {
-  const ModelGraph graph = build_model({.name = "mingpt-nd-48x1024"});
+  const ModelGraph graph = build_model({.name = "mingpt-ws-2x6144"});
   const Plan base = asked(8 * gib, 1);
+  ASSERT_TRUE(MadeUpAccount(graph, {}).has_slices(osdp(graph, base))) << "nothing to decide";
   for (const double seconds_of_slices : {0.9, 1.1}) {
-    const MadeUpAccount account(graph,
-                                {.bytes = 7 * gib, .bytes_per_sample = gib, .seconds_of_slices = seconds_of_slices});
+    const MadeUpAccount account(
+        graph, {.bytes = 8 * gib - (100 << 20), .bytes_per_sample = gib, .seconds_of_slices = seconds_of_slices});
     const Plan plan = planned_with(account, "osdp", graph, base);
     EXPECT_EQ(account.has_slices(plan), seconds_of_slices < 1.0);
     EXPECT_EQ(plan.why.predicted_seconds, std::min(1.0, seconds_of_slices));
     EXPECT_THAT(plan.why.binding,
                 testing::AllOf(HasSubstr("; fastest of "), HasSubstr(" by a guess: with slices, b = 1"),
-                               HasSubstr(", all ZDP, b = 1: 1 s a sample")));
+                               HasSubstr(", whole operators, b = 1: 1 s a sample")));
   }
 }
 
@@ -481,8 +482,9 @@ TEST(OsdpPlans, EveryLineOfTheFrontierSaysWhoseBytesItHas) {
   int by_program = 0;
   for (const std::string& line : plan.why.frontier) {
     by_program += line.starts_with(chosen) ? 1 : 0;
-    const char* source = line.starts_with(chosen) ? " GiB by the Program, " : " GiB by corrected closed form, ";
-    EXPECT_THAT(line, HasSubstr(source));
+    const bool is_programs = line.find(" GiB by the Program, ") != std::string::npos;
+    EXPECT_TRUE(is_programs || !line.starts_with(chosen)) << line;
+    EXPECT_TRUE(is_programs || line.find(" GiB by corrected closed form, ") != std::string::npos) << line;
   }
   EXPECT_EQ(by_program, 1);
 }
