@@ -72,11 +72,12 @@ def slice_states(plan):
 
 
 @pytest.mark.parametrize(("ranks", "recompute"), [(2, "none"), (4, "block")])
-def test_a_mixed_plan_with_slices_trains_what_ddp_trains(run, ranks, recompute):
+def test_a_plan_with_slices_trains_what_ddp_trains(run, ranks, recompute):
     keys = {"train.recompute": recompute}
-    capacity = capacity_between(run, ranks, 0.4, keys)
+    # A little less than ZeRO-3 needs: no plan without slices fits.
+    capacity = capacity_between(run, ranks, -0.002, keys)
     plan = run.plan(ranks, "osdp", **keys, **{"resources.memory_gib": capacity})
-    assert any({"zdp", "dp"} <= set(states) for states in slice_states(plan)), plan["operators"]
+    assert any("zdp" in states for states in slice_states(plan)), plan["operators"]
     ours = run(ranks, "osdp", **keys, **{"resources.memory_gib": capacity})
     peak = max(column(ours, "arena_peak_bytes"))
     assert peak == plan["why"]["predicted_peak_bytes"] <= capacity * GIB

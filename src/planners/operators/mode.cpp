@@ -112,7 +112,7 @@ class OperatorPlanner {
       all.back().step_seconds = all.back().found.answer.seconds;
     };
     for (Found& found : search.plans(asked_samples_)) {
-      add(has_slices ? "with slices" : "whole operators", search, std::move(found));
+      add(has_slices ? "slices allowed" : "whole operators", search, std::move(found));
     }
     if (!has_programs()) return all;
     if (has_slices) {

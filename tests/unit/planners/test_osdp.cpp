@@ -455,7 +455,7 @@ TEST(OsdpPlans, TheFastestIsTheFastestByEvaluation) {
     EXPECT_EQ(account.has_slices(plan), seconds_of_slices < 1.0);
     EXPECT_EQ(plan.why.predicted_seconds, std::min(1.0, seconds_of_slices));
     EXPECT_THAT(plan.why.binding,
-                testing::AllOf(HasSubstr("; fastest of "), HasSubstr(" by a guess: with slices, b = 1"),
+                testing::AllOf(HasSubstr("; fastest of "), HasSubstr(" by a guess: slices allowed, b = 1"),
                                HasSubstr(", whole operators, b = 1: 1 s a sample")));
   }
 }
