@@ -45,6 +45,8 @@ PlanEvaluation::PlanEvaluation(const PreparedPoint& point, std::string experimen
 
 Evaluation PlanEvaluation::operator()(const Plan& plan) const { return evaluate(plan, &costs()); }
 
+bool PlanEvaluation::knows_seconds() const { return knows_costs(point_, "planner.cost"); }
+
 Evaluation PlanEvaluation::account(const Plan& plan) const { return evaluate(plan, nullptr); }
 
 Evaluation PlanEvaluation::memory(const Plan& plan) const {

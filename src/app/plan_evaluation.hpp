@@ -20,6 +20,7 @@ class PlanEvaluation final : public Evaluate {
   PlanEvaluation(const PreparedPoint& point, std::string experiment_file);
 
   Evaluation operator()(const Plan& plan) const override;
+  bool knows_seconds() const override;
   Evaluation account(const Plan& plan) const override;
   Evaluation memory(const Plan& plan) const override;
 

@@ -91,13 +91,26 @@ LinkLines profiled_links(const Experiment& experiment, const std::string& experi
   return fit_links(times);
 }
 
+namespace {
+
+const std::string& cost_word(const Experiment& experiment, std::string_view key) {
+  return key == "planner.cost" ? experiment.planner.cost : experiment.simulate.cost;
+}
+
+}  // namespace
+
+bool knows_costs(const PreparedPoint& point, std::string_view key) {
+  const bool is_described = point.cluster.name != "this" || point.cluster.memory_bandwidth_bytes_per_second > 0.0;
+  return is_described || parse_cost_source(cost_word(point.experiment, key)) == CostSource::measured;
+}
+
 std::unique_ptr<CostModel> cost_model(const PreparedPoint& point, const std::string& experiment_file,
                                       std::string_view key) {
   const Experiment& experiment = point.experiment;
-  const std::string& word = key == "planner.cost" ? experiment.planner.cost : experiment.simulate.cost;
+  const std::string& word = cost_word(experiment, key);
   const CostSource source = parse_cost_source(word);
   if (source == CostSource::measured) return profiled_costs(experiment, experiment_file);
-  if (point.cluster.name == "this" && point.cluster.memory_bandwidth_bytes_per_second == 0.0) {
+  if (!knows_costs(point, key)) {
     throw UserError(
         fmt::format("{}: {} = \"{}\" needs a described cluster, and \"this\" is known by measuring alone: run `strata "
                     "profile`, then set {} = \"measured\" and simulate.profile; or name a cluster of `strata list "

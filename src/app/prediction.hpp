@@ -33,6 +33,9 @@ std::unique_ptr<CostModel> profiled_costs(const Experiment& experiment, const st
 /// that it emulates. @throws UserError where the profile cannot be read.
 LinkLines profiled_links(const Experiment& experiment, const std::string& experiment_file);
 
+/// Option @p key asks for a profile, or for a cluster's description and there is one.
+bool knows_costs(const PreparedPoint& point, std::string_view key);
+
 /// The cost model that option @p key asks for: simulate.cost or planner.cost. @throws UserError where the point's
 /// cluster or the profile lacks what it needs.
 std::unique_ptr<CostModel> cost_model(const PreparedPoint& point, const std::string& experiment_file,

@@ -95,7 +95,9 @@ class Run {
       } catch (const UserError& e) {
         error = std::string("U") + e.what();
       } catch (const std::exception& e) {
-        error = fmt::format("{}{}", outcome_of(e).status == results::Status::refused ? 'R' : 'B', e.what());
+        const results::Status status = outcome_of(e).status;
+        const bool is_refusal = status == results::Status::refused;
+        error = fmt::format("{}{}", is_refusal ? 'R' : status == results::Status::oom ? 'M' : 'B', e.what());
       }
     }
     if (const auto failed = world_.agree_on_error(error)) {
@@ -103,6 +105,7 @@ class Run {
       if (failed->message[0] == 'L') throw LaunchMismatch(message);
       if (failed->message[0] == 'U') throw UserError(message);
       if (failed->message[0] == 'R') throw Unsupported(message);
+      if (failed->message[0] == 'M') throw OutOfMemory(message);
       throw InternalError(message);
     }
     return read(world_.broadcast(text));
@@ -168,6 +171,10 @@ class Run {
     RunRequest request;
     request.experiment_file = arguments_.experiment.origin();
     Outcome outcome;
+    const auto record_refusal = [&](const std::exception& e) {
+      outcome = outcome_of(e);
+      if (speaks()) record_unstarted(environment_, *point, world_.size(), outcome, options_);
+    };
     try {
       const Message message = on_root([&] { return pack(plan_on_root(*point)); }, unpack);
       const ExperimentFile file = read_experiment(message.experiment_text, "point");
@@ -185,8 +192,9 @@ class Run {
       request.memory_bytes_per_second = peak_.memory_bytes_per_second();
       outcome = run_point(world_, environment_, request, options_);
     } catch (const Unsupported& e) {
-      outcome = {results::Status::refused, e.what()};
-      if (speaks()) record_unstarted(environment_, *point, world_.size(), outcome, options_);
+      record_refusal(e);
+    } catch (const OutOfMemory& e) {
+      record_refusal(e);
     } catch (const LaunchMismatch& e) {
       if (speaks()) record_unstarted(environment_, *point, world_.size(), outcome_of(e), options_);
       throw;

@@ -29,6 +29,8 @@ class Evaluate {
   virtual ~Evaluate() = default;
   /// @throws UserError where the costs that were asked for are not known, e.g. of a machine that nobody profiled.
   virtual Evaluation operator()(const Plan& plan) const = 0;
+  /// The costs that were asked for are known: operator() tells the seconds.
+  virtual bool knows_seconds() const = 0;
   /// Memory and bytes alone: needs no costs.
   virtual Evaluation account(const Plan& plan) const = 0;
   /// The peak alone, and whether it fits: less is lowered than all bytes need.

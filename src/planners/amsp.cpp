@@ -74,7 +74,7 @@ std::string described(const ShardingChoice& choice) {
 
 [[noreturn]] void refuse_capacity(const Plan& plan, const ShardingChoice& smallest, const MemoryAccount& account) {
   const std::int64_t missing = smallest.peak_bytes - plan.device_capacity_bytes;
-  throw Unsupported(fmt::format(
+  throw OutOfMemory(fmt::format(
       "amsp on {} ranks: nothing fits into a device memory of {} ({} bytes): {} needs least, {}, {} bytes too much; of "
       "it parameters {}, gradients {}, optimizer states {}, activations {}, temporary {}",
       plan.mesh.num_ranks(), gib(plan.device_capacity_bytes), plan.device_capacity_bytes, to_string(smallest.state),

@@ -21,8 +21,12 @@
 /// Refuses:    a capacity below what the least plan needs; a batch of the planner's without a capacity; a cluster
 ///             without the numbers that `cost` reads; a global batch that N M does not divide.
 /// Differs:    the paper searches depth first for 9 to 307 s; the default is exact in milliseconds, since operators of
-///             one shape are counted. Whether its answer fits is the Program's peak, asked for at most 12 times; the
-///             closed form orders, limits the batch sizes that are tried, and decides where nothing lowers. Only
+///             one shape are counted. Whether an answer fits, and which is the largest batch that is tried, is the
+///             Program's peak, of a few tens of Programs; the closed form orders, and decides where nothing lowers. The
+///             search adds times up, as the paper's; since a cut or a replica that is free by the sum may hide less,
+///             its answer, the one without slices, all ZDP and all DP with the largest batches that they fit with are
+///             compared by [planner]'s prediction, and the fastest is taken: osdp >= osdp-base >= zero3, ddp in
+///             predicted samples a second. Only
 ///             linears whose input divides by `slices` and whose weight is not tied are cut. Workspace is a maximum, as
 ///             it is in the run, not a sum. A norm's or bias's few bytes go with their operator. The published code has
 ///             no slices in its search, one constant for all workspaces, minimises the step and not the sample, and

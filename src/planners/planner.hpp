@@ -64,7 +64,8 @@ class Planner {
   /// It may be asked to choose the batch: base.global_batch is 0 then (train.global_batch = "planner").
   virtual bool chooses_batch() const { return false; }
   /// @return a plan for which verify(plan, request.graph) holds; equal requests give equal plans.
-  /// @throws Unsupported with the violated condition and its numbers.
+  /// @throws Unsupported with the violated condition and its numbers; OutOfMemory where a mode that looks for a plan
+  /// within the capacity finds none.
   virtual Plan plan(const PlanRequest& request) const = 0;
 };
 

@@ -217,3 +217,11 @@ def test_a_refused_point_is_recorded_with_its_reason(on_a800, tmp_path):
         assert len(attempt["steps/step_seconds_max"]) == 0
         assert b"16 stages on 16 ranks" in attempt["summary/message"][()]
     assert json.loads(next(file.parent.glob("*.status.json")).read_text())["status"] == "refused"
+
+
+def test_a_point_for_which_a_planner_finds_nothing_that_fits_is_oom(on_a800, tmp_path):
+    ended = on_a800("--set", 'strategy.name="osdp"', "--set", "resources.memory_gib=0.001")
+    assert ended.code == 3
+    assert "oom: osdp on 16 ranks: nothing fits into a device memory of" in ended.error
+    (file,) = attempts(tmp_path)
+    assert json.loads(next(file.parent.glob("*.status.json")).read_text())["status"] == "oom"

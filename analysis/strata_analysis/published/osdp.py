@@ -29,8 +29,6 @@ PURE = {"ddp", "gpipe", "megatron", "zero3"}
 HYBRID = {"3d", "3d+osdp"}
 EQUAL = 0.001  # no difference between two throughputs
 CELL = ["model", "family", "limit_gib"]
-# A planner refuses in words what a Program would exceed: see refuse_capacity in src/planners/operators/mode.cpp.
-NOTHING_FITS = "nothing fits into a device memory"
 
 
 def cells(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
@@ -75,7 +73,7 @@ def _size(model: str) -> tuple[int, ...]:
 def _ended(point: pd.Series) -> str:
     if point["status"] == "ok":
         return "ok"
-    return "OOM" if point["status"] == "oom" or NOTHING_FITS in point["message"] else "N/A"
+    return "OOM" if point["status"] == "oom" else "N/A"
 
 
 def _split(point: pd.Series) -> float:

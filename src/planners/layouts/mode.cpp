@@ -116,7 +116,7 @@ void LayoutPlanning::refuse_capacity(std::span<const Layout> best) const {
   const Plan& base = request_.base;
   const MemoryAccount account = memory_.account(best);
   const std::int64_t needed = peak(best).bytes;
-  throw Unsupported(
+  throw OutOfMemory(
       fmt::format("{} on {} ranks: nothing fits into a device memory of {} ({} bytes): the layouts that need least "
                   "need {}, {} bytes "
                   "too much; of it parameters {}, gradients {}, optimizer states {}, activations {}, temporary {}",

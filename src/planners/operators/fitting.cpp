@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -25,7 +26,8 @@ std::optional<BatchAnswer> Fitting::solve(std::int64_t samples, std::int64_t cap
 Found Fitting::looked_at(BatchAnswer answer) const {
   Found found{.answer = std::move(answer)};
   found.choices = operators_.dealt(found.answer.counts);
-  found.peak_bytes = operators_.peak_bytes(found.choices, found.answer.samples);
+  found.closed_form_bytes = operators_.peak_bytes(found.choices, found.answer.samples);
+  found.peak_bytes = found.closed_form_bytes;
   return found;
 }
 
@@ -38,9 +40,26 @@ Found Fitting::pure(std::size_t choice, std::int64_t samples) const {
   return looked_at(evaluated(problem(), std::move(counts), samples));
 }
 
+std::vector<Found> Fitting::smallest(std::int64_t samples) const {
+  constexpr auto last_choice = std::numeric_limits<std::size_t>::max();
+  std::vector<Found> all = {sharded(samples), pure(last_choice, samples),
+                            looked_at(evaluated(problem(), least_resident(problem()), samples)),
+                            looked_at(evaluated(problem(), least_peak(problem(), samples), samples))};
+  std::vector<Found> different;
+  for (Found& found : all) {
+    if (std::ranges::find(different, found.choices, &Found::choices) == different.end()) {
+      different.push_back(std::move(found));
+    }
+  }
+  return different;
+}
+
 Found Fitting::least(std::int64_t samples) const {
-  Found found = looked_at(evaluated(problem(), least_resident(problem()), samples));
-  const double bound = lower_bound_seconds(problem(), samples);
+  return bounded(std::ranges::min(smallest(samples), {}, &Found::peak_bytes));
+}
+
+Found Fitting::bounded(Found found) const {
+  const double bound = lower_bound_seconds(problem(), found.answer.samples);
   found.answer.gap = std::max(0.0, 1.0 - bound / found.answer.seconds);
   return found;
 }
@@ -65,6 +84,10 @@ std::optional<Found> Fitting::fit(std::int64_t samples, std::int64_t capacity_by
     const bool is_first = choice == least_sharded_choice;
     const double limit = best ? best->answer.seconds * (is_first ? rounding : 1.0) : 0.0;
     if (!best || candidate.answer.seconds < limit) best = std::move(candidate);
+  }
+  if (!best) {
+    Found last = least(samples);
+    if (last.peak_bytes <= capacity_bytes) best = std::move(last);
   }
   if (best) best->answer.gap = std::max(0.0, 1.0 - bound / best->answer.seconds);
   return best;

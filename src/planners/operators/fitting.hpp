@@ -18,7 +18,8 @@ namespace strata {
 /// A plan whose bytes were looked at moment by moment.
 struct Found {
   BatchAnswer answer;
-  std::vector<int> choices{};   ///< by unit
+  std::vector<int> choices{};  ///< by unit
+  std::int64_t closed_form_bytes = 0;
   std::int64_t peak_bytes = 0;  ///< by closed form, then by the Program's account where there is one
   std::string_view bytes_by = "closed form";
 };
@@ -41,8 +42,15 @@ class Fitting {
 
   /// Every operator replicated, as by ddp.
   Found replicated(std::int64_t samples) const { return pure(least_sharded_choice, samples); }
-  /// What needs least.
+  /// Every operator sharded whole, as by zero3.
+  Found sharded(std::int64_t samples) const { return pure(most_sharded_choice(), samples); }
+  /// Plans of which one needs least, all different: the least resident bytes, the least peak of sums, everything
+  /// sharded whole, everything in slices where there are any.
+  std::vector<Found> smallest(std::int64_t samples) const;
+  /// Of smallest() the one that needs least by closed form.
   Found least(std::int64_t samples) const;
+  /// @p found with its gap to the lower bound.
+  Found bounded(Found found) const;
 
  private:
   static constexpr std::size_t least_sharded_choice = 0;

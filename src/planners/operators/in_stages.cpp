@@ -318,7 +318,7 @@ class StagedPlanner {
     if (!best.fits) {
       std::vector<std::string> needs;
       for (const Degrees& d : all) needs.push_back(d.in_words());
-      throw Unsupported(fmt::format("{} on {} ranks: nothing fits into a device memory of {} ({} bytes): {}",
+      throw OutOfMemory(fmt::format("{} on {} ranks: nothing fits into a device memory of {} ({} bytes): {}",
                                     request_.base.strategy, num_ranks(), gib(request_.base.device_capacity_bytes),
                                     request_.base.device_capacity_bytes, fmt::join(needs, "; ")));
     }

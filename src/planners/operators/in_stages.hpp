@@ -20,7 +20,7 @@ namespace strata {
 std::span<const OptionRow> staged_options(bool chooses_states);
 
 /// The degrees that take the fewest seconds of those that fit. Whether they fit is the Program's peak where somebody
-/// lowers, else the closed form's. @throws Unsupported where none fits: what each would need.
+/// lowers, else the closed form's. @throws OutOfMemory where none fits: what each would need.
 Plan plan_in_stages(const PlanRequest& request, bool chooses_states);
 
 }  // namespace strata

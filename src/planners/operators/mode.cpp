@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <memory>
-#include <numeric>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,8 +12,8 @@
 
 #include "base/error.hpp"
 #include "planners/operators/choices.hpp"
-#include "planners/operators/exact_search.hpp"
 #include "planners/operators/fitting.hpp"
+#include "planners/operators/program_search.hpp"
 #include "planners/operators/rules.hpp"
 #include "planners/sharding/mode.hpp"
 
@@ -28,6 +25,15 @@ T option(const PlanRequest& request, const char* name) {
   return std::get<T>(request.options.at(name));
 }
 
+/// A plan that may be taken.
+struct Candidate {
+  std::string_view name;                  ///< who found it
+  const ProgramSearch* search = nullptr;  ///< whose choices it has
+  Found found;
+  double step_seconds = 0.0;  ///< by closed form; by evaluation where there is one
+  double seconds_per_sample() const { return step_seconds / static_cast<double>(found.answer.samples); }
+};
+
 class OperatorPlanner {
  public:
   explicit OperatorPlanner(const PlanRequest& request)
@@ -35,10 +41,10 @@ class OperatorPlanner {
         plan_(sharded_plan(request, {})),
         all_ranks_{plan_.mesh.ranks_per_node, plan_.mesh.nodes},
         num_parts_(std::int64_t{plan_.mesh.num_ranks()} * plan_.schedule.micro_batches),
-        capacity_(plan_.device_capacity_bytes) {}
+        capacity_(plan_.device_capacity_bytes),
+        asked_samples_(plan_.global_batch / num_parts_) {}
 
   Plan run() {
-    const bool chooses_batch = plan_.global_batch == 0;
     if (plan_.global_batch % num_parts_ != 0) {
       throw Unsupported(fmt::format("{}: {} samples are not divisible by {} ranks × {} micro-batches", plan_.strategy,
                                     plan_.global_batch, plan_.mesh.num_ranks(), plan_.schedule.micro_batches));
@@ -46,7 +52,7 @@ class OperatorPlanner {
     const bool offers_sdp = option<bool>(request_, "sdp");
     if (offers_sdp) plan_.optimizer.gradients = "reduce_scatter";
     if (capacity_ == 0) {
-      if (chooses_batch) {
+      if (chooses_batch()) {
         throw Unsupported(fmt::format(
             "{} on {} ranks: the planner chooses the batch, but nothing limits it: set resources.memory_gib, or name a "
             "described cluster",
@@ -58,142 +64,101 @@ class OperatorPlanner {
     }
     const std::unique_ptr<CostModel> costs =
         cost_model_of(request_, "leave resources.memory_gib unset, and every operator is replicated");
-    operators_ = std::make_unique<OperatorChoices>(request_.graph, plan_, *costs, choice_options(request_));
-    fitting_ = std::make_unique<Fitting>(*operators_, fitting_options(request_));
-    samples_ = chooses_batch ? samples_that_may_fit() : std::vector<std::int64_t>{plan_.global_batch / num_parts_};
-
-    const std::optional<Found> best = search();
-    if (!best) refuse_capacity(chooses_batch);
-    plan_.global_batch = best->answer.samples * num_parts_;
-    plan_.operators = rules(best->choices);
-    explain(*best, chooses_batch);
+    const ChoiceOptions asked = choice_options(request_);
+    ChoiceOptions of_whole_operators = asked;
+    of_whole_operators.slices = 0;
+    const OperatorChoices choices(request_.graph, plan_, *costs, asked);
+    const OperatorChoices whole_choices(request_.graph, plan_, *costs, of_whole_operators);
+    ProgramSearch search = search_of(choices), whole_search = search_of(whole_choices);
+    std::vector<Candidate> candidates = candidates_of(search, whole_search, asked.slices > 1);
+    if (candidates.empty()) refuse_capacity(search);
+    const Candidate& best = fastest_of(candidates);
+    plan_ = with_rules(best.search->operators(), best.found.choices, best.found.answer.samples);
+    explain(best, candidates, search);
     return std::move(plan_);
   }
 
  private:
-  const ChoiceProblem& problem() const { return operators_->problem(); }
-  bool is_paper() const { return option<std::string>(request_, "cost") == "paper"; }
-  std::vector<OperatorRule> rules(const std::vector<int>& choices) const {
-    return rules_of(*operators_, request_.graph, all_ranks_, choices);
-  }
-
-  /// 1, 2, 3, … as long as even the least that any plan needs fits.
-  std::vector<std::int64_t> samples_that_may_fit() const {
-    std::int64_t most = 0, step = 1;
-    const auto fits = [&](std::int64_t b) { return least_peak_bytes(problem(), b) <= capacity_; };
-    while (fits(most + step)) {
-      most += step;
-      step *= 2;
-    }
-    for (; step > 0; step /= 2) {
-      if (fits(most + step)) most += step;
-    }
-    std::vector<std::int64_t> all(static_cast<std::size_t>(most));
-    std::iota(all.begin(), all.end(), std::int64_t{1});
-    return all;
-  }
-
-  /// The best over all batch sizes within @p capacity by closed form; fills the frontier.
-  std::optional<Found> best_within(std::int64_t capacity) {
-    frontier_.clear();
-    std::optional<Found> best;
-    for (const std::int64_t b : samples_) {
-      std::optional<Found> found = fitting_->fit(b, capacity);
-      if (!found) continue;
-      frontier_.push_back(*found);
-      const double seconds = found->answer.seconds_per_sample();
-      if (!best || seconds <= best->answer.seconds_per_sample()) best = std::move(found);
-    }
-    return best;
-  }
-
-  /// The arena of the fullest rank; 0: nobody lowers here, or lowering refuses.
-  std::int64_t program_peak(const Found& found) const {
-    if (request_.evaluate == nullptr || is_paper()) return 0;
+  bool chooses_batch() const { return asked_samples_ == 0; }
+  bool has_programs() const { return request_.evaluate != nullptr && option<std::string>(request_, "cost") != "paper"; }
+  Plan with_rules(const OperatorChoices& operators, const std::vector<int>& choices, std::int64_t samples) const {
     Plan plan = plan_;
-    plan.global_batch = found.answer.samples * num_parts_;
-    plan.operators = rules(found.choices);
-    return request_.evaluate->memory(plan).peak_bytes;
+    plan.global_batch = samples * num_parts_;
+    plan.operators = rules_of(operators, request_.graph, all_ranks_, choices);
+    return plan;
   }
 
-  static void set_measured(Found& found, std::int64_t peak_bytes) {
-    found.peak_bytes = peak_bytes;
-    found.bytes_by = "the Program";
+  ProgramSearch search_of(const OperatorChoices& operators) {
+    const auto program_peak = [this, &operators](const std::vector<int>& choices, std::int64_t samples) {
+      Plan plan = with_rules(operators, choices, samples);
+      // Searches ask about the same plans.
+      const auto known = std::ranges::find_if(accounts_, [&](const Account& a) {
+        return a.global_batch == plan.global_batch && a.operators == plan.operators;
+      });
+      if (known != accounts_.end()) return known->peak_bytes;
+      const std::int64_t peak = request_.evaluate->memory(plan).peak_bytes;
+      accounts_.push_back({plan.global_batch, std::move(plan.operators), peak});
+      return peak;
+    };
+    return {operators, fitting_options(request_), capacity_, has_programs() ? ProgramPeak(program_peak) : nullptr};
   }
 
-  /// The closed form decides; where the winner's Program needs more or less than it says, the capacity is moved by the
-  /// difference and the search repeated. Between what fitted and what did not it is halved a few times: a plan with the
-  /// bytes of the one and the difference of the other may exceed.
-  std::optional<Found> search() {
-    constexpr int most_programs = 12;
-    const std::int64_t close_enough = capacity_ / 4096;
-    std::optional<Found> best;
-    std::vector<Found> best_frontier;
-    std::optional<std::int64_t> fitting, failing;  // corrections
-    std::int64_t correction = 0;
-    for (int i = 0; i < most_programs; ++i) {
-      std::optional<Found> found = best_within(capacity_ - correction);
-      if (!found) {
-        // Too much was taken away: less than this, and more than what exceeded, may leave a plan that fits.
-        if (fitting || !failing || correction - *failing <= close_enough) break;
-        correction = std::midpoint(*failing, correction);
-        continue;
-      }
-      const std::int64_t closed_form = found->peak_bytes;
-      const std::int64_t peak = program_peak(*found);
-      if (peak == 0) {
-        if (best) break;
-        return found;
-      }
-      is_measured_ = true;
-      least_measured_ = std::min(least_measured_, peak);
-      set_measured(*found, peak);
-      if (peak <= capacity_) {
-        fitting = correction;
-        if (!best || found->answer.seconds_per_sample() < best->answer.seconds_per_sample()) {
-          best = std::move(found);
-          for (Found& each : frontier_) {
-            if (each.answer.samples == best->answer.samples) {
-              set_measured(each, peak);
-            } else if (correction != 0) {
-              each.peak_bytes += correction;
-              each.bytes_by = "corrected closed form";
-            }
-          }
-          best_frontier = frontier_;
-        }
-      } else {
-        failing = correction;
-      }
-      const std::int64_t difference = peak - closed_form;
-      if (!fitting || (!failing && difference < correction - close_enough)) {
-        correction = difference;
-      } else if (failing && *fitting - *failing > close_enough) {
-        correction = std::midpoint(*fitting, *failing);
-      } else {
-        break;
+  /// What the search finds, and, where Programs can be compared, what it must not be slower than: osdp-base's plans and
+  /// those of zero3 and ddp.
+  std::vector<Candidate> candidates_of(ProgramSearch& search, ProgramSearch& whole_search, bool has_slices) const {
+    std::vector<Candidate> all;
+    const auto add = [&](std::string_view name, const ProgramSearch& by, Found found) {
+      all.push_back({.name = name, .search = &by, .found = std::move(found)});
+      all.back().step_seconds = all.back().found.answer.seconds;
+    };
+    for (Found& found : search.plans(asked_samples_)) {
+      add(has_slices ? "slices allowed" : "whole operators", search, std::move(found));
+    }
+    if (!has_programs()) return all;
+    if (has_slices) {
+      for (Found& found : whole_search.plans(asked_samples_)) add("whole operators", whole_search, std::move(found));
+    }
+    if (auto found = whole_search.sharded(asked_samples_)) add("all ZDP", whole_search, std::move(*found));
+    if (auto found = whole_search.replicated(asked_samples_)) add("all DP", whole_search, std::move(*found));
+    return without_repetitions(std::move(all));
+  }
+
+  std::vector<Candidate> without_repetitions(std::vector<Candidate> all) const {
+    std::vector<Plan> plans;
+    std::vector<Candidate> different;
+    for (Candidate& candidate : all) {
+      Plan plan = with_rules(candidate.search->operators(), candidate.found.choices, candidate.found.answer.samples);
+      if (std::ranges::find(plans, plan) != plans.end()) continue;
+      plans.push_back(std::move(plan));
+      different.push_back(std::move(candidate));
+    }
+    return different;
+  }
+
+  /// By evaluation, which overlaps what runs side by side, where it tells the seconds of all; else by closed form. Of
+  /// equals the first.
+  const Candidate& fastest_of(std::vector<Candidate>& candidates) {
+    std::vector<Evaluation> evaluations;
+    if (has_programs() && request_.evaluate->knows_seconds()) {
+      for (const Candidate& c : candidates) {
+        evaluations.push_back(
+            (*request_.evaluate)(with_rules(c.search->operators(), c.found.choices, c.found.answer.samples)));
       }
     }
-    if (!best && is_measured_) {
-      // The closed form led nowhere: the plan that needs least has the last word, and its bytes are what a refusal
-      // names.
-      Found least = fitting_->least(samples_.empty() ? 1 : samples_.front());
-      least_measured_ = program_peak(least);
-      if (least_measured_ > 0 && least_measured_ <= capacity_) {
-        set_measured(least, least_measured_);
-        best_frontier = {least};
-        best = std::move(least);
-      }
+    const auto has_seconds = [](const Evaluation& e) {
+      return e.step_seconds > 0.0;
+    };  // what lowering refuses has none
+    if (!evaluations.empty() && std::ranges::all_of(evaluations, has_seconds)) {
+      for (std::size_t i = 0; i < candidates.size(); ++i) candidates[i].step_seconds = evaluations[i].step_seconds;
+      seconds_by_ = evaluations.front().source;
     }
-    frontier_ = std::move(best_frontier);
-    return best;
+    return *std::ranges::min_element(candidates, {}, &Candidate::seconds_per_sample);
   }
 
-  std::string states_in_words(const BatchAnswer& answer) const {
+  static std::string states_in_words(const OperatorChoices& operators, const std::vector<int>& choices) {
     int sharded = 0, sliced = 0, sdp = 0, all = 0;
-    const std::vector<int> choices = operators_->dealt(answer.counts);
     for (std::size_t u = 0; u < choices.size(); ++u) {
-      const UnitChoice& choice = operators_->meaning(u, choices[u]);
+      const UnitChoice& choice = operators.meaning(u, choices[u]);
       ++all;
       sliced += choice.slices > 0 ? 1 : 0;
       sharded += choice.slices == 0 && choice.hold == Hold::zdp ? 1 : 0;
@@ -203,72 +168,88 @@ class OperatorPlanner {
     return sdp == 0 ? text : text + fmt::format(", {} SDP", sdp);
   }
 
-  std::string line_of(const Found& found) const {
+  static std::string line_of(const OperatorChoices& operators, const Found& found) {
     const BatchAnswer& a = found.answer;
     return fmt::format("b = {}: {:.6g} s a sample, {:.6g} s, {} by {}, {}; gap {:.2g}", a.samples,
-                       a.seconds_per_sample(), a.seconds, gib(found.peak_bytes), found.bytes_by, states_in_words(a),
-                       a.gap);
+                       a.seconds_per_sample(), a.seconds, gib(found.peak_bytes), found.bytes_by,
+                       states_in_words(operators, found.choices), a.gap);
   }
 
-  void explain(const Found& best, bool chooses_batch) {
+  void explain(const Candidate& best, const std::vector<Candidate>& candidates, const ProgramSearch& search) {
+    const BatchAnswer& answer = best.found.answer;
+    const OperatorChoices& operators = best.search->operators();
     Why& why = plan_.why;
-    why.predicted_seconds = best.answer.seconds;
-    why.predicted_peak_bytes = best.peak_bytes;
-    const BatchAnswer replicated = evaluated(problem(), fastest(problem()), best.answer.samples);
-    const bool binds = best.answer.seconds > replicated.seconds;
+    why.predicted_seconds = best.step_seconds;
+    why.predicted_peak_bytes = best.found.peak_bytes;
+    const BatchAnswer replicated = evaluated(operators.problem(), fastest(operators.problem()), answer.samples);
+    const bool binds = answer.seconds > replicated.seconds;
     why.binding = binds ? fmt::format("memory: {}; does not fit: all at their fastest: {:.6g} s, {}; gap {:.2g}",
-                                      gib(capacity_), replicated.seconds, gib(replicated.peak_bytes), best.answer.gap)
+                                      gib(capacity_), replicated.seconds, gib(replicated.peak_bytes), answer.gap)
                         : "nothing: the fastest choice of every operator fits";
-    why.binding += fmt::format("; bytes by {}", best.bytes_by);
-    if (!chooses_batch) return;
+    why.binding += fmt::format("; bytes by {}", best.found.bytes_by);
+    if (!seconds_by_.empty()) {
+      why.binding += fmt::format("; fastest of {} by {}:", candidates.size(), seconds_by_);
+      for (const Candidate& c : candidates) {
+        why.binding += fmt::format("{} {}, b = {}: {:.6g} s a sample", &c == &candidates.front() ? "" : ",", c.name,
+                                   c.found.answer.samples, c.seconds_per_sample());
+      }
+    }
+    if (!chooses_batch()) return;
+    bool is_in = false;
     const Found* runner_up = nullptr;
-    for (const Found& found : frontier_) {
-      why.frontier.push_back(line_of(found));
+    const auto add_best = [&] {
+      why.frontier.push_back(line_of(operators, best.found));
+      is_in = true;
+    };
+    for (const Found& found : search.frontier()) {
+      if (!is_in && found.answer.samples >= answer.samples) add_best();
+      if (found.answer.samples == answer.samples) continue;
+      why.frontier.push_back(line_of(search.operators(), found));
       const double seconds = found.answer.seconds_per_sample();
-      if (found.answer.samples == best.answer.samples) continue;
       if (runner_up == nullptr || seconds < runner_up->answer.seconds_per_sample()) runner_up = &found;
     }
-    if (runner_up != nullptr) why.runner_up = line_of(*runner_up);
+    if (!is_in) add_best();
+    if (runner_up != nullptr) why.runner_up = line_of(search.operators(), *runner_up);
   }
 
-  [[noreturn]] void refuse_capacity(bool chooses_batch) const {
-    const std::int64_t b = chooses_batch ? 1 : samples_.front();
-    std::int64_t needed = least_peak_bytes(problem(), b);
-    const BatchAnswer least = evaluated(problem(), least_resident(problem()), b);
-    needed = std::max(needed, operators_->peak_bytes(operators_->dealt(least.counts), b));
-    if (needed <= capacity_ && least_measured_ == std::numeric_limits<std::int64_t>::max()) {
+  [[noreturn]] void refuse_capacity(const ProgramSearch& search) const {
+    const std::int64_t b = chooses_batch() ? 1 : asked_samples_;
+    const Found least = search.least(b);
+    const std::int64_t needed = least.peak_bytes;
+    if (needed <= capacity_) {
       throw Unsupported(fmt::format(
           "{} on {} ranks: the depth-first search found nothing that fits into {} within {} nodes; set "
           "strategy.dfs_nodes higher, or strategy.search = \"exact\"",
           plan_.strategy, plan_.mesh.num_ranks(), gib(capacity_), option<std::int64_t>(request_, "dfs_nodes")));
     }
-    if (needed <= capacity_) needed = least_measured_;  // the Program's account refused what the closed form found
-    const std::vector<std::int64_t> fitting = samples_that_may_fit();
-    const std::string would_fit =
-        chooses_batch || fitting.empty() || fitting.back() >= b
-            ? fmt::format("{} would fit it", gib(needed))
-            : fmt::format("{} samples would fit, or {}", fitting.back() * num_parts_, gib(needed));
-    throw Unsupported(fmt::format(
+    const std::int64_t fitting = search.most_samples();
+    const std::string would_fit = fitting == 0 || fitting >= b
+                                      ? fmt::format("{} would fit it", gib(needed))
+                                      : fmt::format("{} samples would fit, or {}", fitting * num_parts_, gib(needed));
+    const BatchAnswer& answer = least.answer;
+    throw OutOfMemory(fmt::format(
         "{} on {} ranks: nothing fits into a device memory of {} ({} bytes): with {} samples a rank even all operators "
         "sharded need {}, {} bytes too much; of it states {}, the largest workspace {}, activations and their "
         "gradients "
         "{}; {}",
         plan_.strategy, plan_.mesh.num_ranks(), gib(capacity_), capacity_, b, gib(needed), needed - capacity_,
-        gib(least.resident_bytes), gib(least.workspace_bytes),
-        gib(std::max<std::int64_t>(0, needed - least.resident_bytes - least.workspace_bytes)), would_fit));
+        gib(answer.resident_bytes), gib(answer.workspace_bytes),
+        gib(std::max<std::int64_t>(0, needed - answer.resident_bytes - answer.workspace_bytes)), would_fit));
   }
 
+  struct Account {
+    std::int64_t global_batch = 0;
+    std::vector<OperatorRule> operators;
+    std::int64_t peak_bytes = 0;
+  };
   const PlanRequest& request_;
   Plan plan_;
   Factor all_ranks_;
   std::int64_t num_parts_;  ///< ranks × micro-batches
   std::int64_t capacity_;
-  bool is_measured_ = false;
-  std::int64_t least_measured_ = std::numeric_limits<std::int64_t>::max();
-  std::unique_ptr<OperatorChoices> operators_;
-  std::unique_ptr<Fitting> fitting_;
-  std::vector<std::int64_t> samples_;
-  std::vector<Found> frontier_;  ///< by batch size; bytes as those of the answer are known
+  std::int64_t asked_samples_;  ///< of a rank and micro-batch; 0: the planner chooses
+  std::vector<Account> accounts_;
+  std::string seconds_by_;  ///< empty: closed form
 };
 
 }  // namespace

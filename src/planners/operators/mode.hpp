@@ -15,8 +15,9 @@ namespace strata {
 std::span<const OptionRow> operator_options(bool with_slices);
 
 /// The plan with the fewest seconds, or, where the batch is the planner's (base.global_batch = 0), the fewest seconds a
-/// sample. What the closed form of memory misses is made good by the Program's account of the winner, where the request
-/// has one. @throws Unsupported where nothing fits: which limit, how much is missing, what would fit.
+/// sample. What the closed form of memory misses is made good by the Program's account, and what its seconds miss,
+/// overlap above all, by evaluating what was found beside the same without slices, all ZDP and all DP, where the
+/// request has an evaluation. @throws OutOfMemory where nothing fits: which limit, how much is missing, what would fit.
 Plan plan_by_operator(const PlanRequest& request);
 
 /// What the options of a request say; without an option `slices` nothing is cut.

@@ -20,23 +20,37 @@ Counts all_take_the_least(const ChoiceProblem& problem, const Key& key) {
   return counts;
 }
 
+/// Of all operators; of workspaces the largest.
+Choice summed(const ChoiceProblem& problem, const Counts& counts) {
+  Choice sums;
+  for (std::size_t c = 0; c < problem.classes.size(); ++c) {
+    for (std::size_t k = 0; k < counts[c].size(); ++k) {
+      const int taken = counts[c][k];
+      if (taken == 0) continue;
+      const Choice& choice = problem.classes[c].choices[k];
+      sums.seconds += taken * choice.seconds;
+      sums.resident_bytes += taken * choice.resident_bytes;
+      sums.workspace_bytes = std::max(sums.workspace_bytes, choice.workspace_bytes);
+    }
+  }
+  return sums;
+}
+
+std::int64_t peak_of(const ChoiceProblem& problem, const Counts& counts, std::int64_t samples) {
+  const Choice sums = summed(problem, counts);
+  return problem.peak_bytes(sums.resident_bytes, sums.workspace_bytes, samples);
+}
+
 }  // namespace
 
 BatchAnswer evaluated(const ChoiceProblem& problem, Counts counts, std::int64_t samples) {
-  BatchAnswer answer{.samples = samples, .counts = std::move(counts)};
-  for (std::size_t c = 0; c < problem.classes.size(); ++c) {
-    for (std::size_t k = 0; k < answer.counts[c].size(); ++k) {
-      const int taken = answer.counts[c][k];
-      if (taken == 0) continue;
-      const Choice& choice = problem.classes[c].choices[k];
-      answer.seconds += taken * choice.seconds;
-      answer.resident_bytes += taken * choice.resident_bytes;
-      answer.workspace_bytes = std::max(answer.workspace_bytes, choice.workspace_bytes);
-    }
-  }
-  answer.seconds += problem.compute_seconds(samples);
-  answer.peak_bytes = problem.peak_bytes(answer.resident_bytes, answer.workspace_bytes, samples);
-  return answer;
+  const Choice sums = summed(problem, counts);
+  return {.samples = samples,
+          .counts = std::move(counts),
+          .seconds = sums.seconds + problem.compute_seconds(samples),
+          .resident_bytes = sums.resident_bytes,
+          .workspace_bytes = sums.workspace_bytes,
+          .peak_bytes = problem.peak_bytes(sums.resident_bytes, sums.workspace_bytes, samples)};
 }
 
 Counts least_resident(const ChoiceProblem& problem) {
@@ -49,26 +63,28 @@ Counts fastest(const ChoiceProblem& problem) {
                             [](const Choice& c) { return std::tuple(c.seconds, c.resident_bytes, c.workspace_bytes); });
 }
 
-std::int64_t least_peak_bytes(const ChoiceProblem& problem, std::int64_t samples) {
+Counts least_peak(const ChoiceProblem& problem, std::int64_t samples) {
   std::set<std::int64_t> thresholds;
   for (const OperatorClass& c : problem.classes) {
     for (const Choice& choice : c.choices) thresholds.insert(choice.workspace_bytes);
   }
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  Counts least;
+  std::int64_t least_bytes = std::numeric_limits<std::int64_t>::max();
   for (const std::int64_t threshold : thresholds) {
-    std::int64_t resident = 0;
-    bool possible = true;
-    for (const OperatorClass& c : problem.classes) {
-      std::int64_t of_one = std::numeric_limits<std::int64_t>::max();
-      for (const Choice& choice : c.choices) {
-        if (choice.workspace_bytes <= threshold) of_one = std::min(of_one, choice.resident_bytes);
-      }
-      possible = possible && of_one != std::numeric_limits<std::int64_t>::max();
-      if (possible) resident += c.count * of_one;
-    }
-    if (possible) least = std::min(least, problem.peak_bytes(resident, threshold, samples));
+    // What is over the threshold comes last.
+    Counts counts = all_take_the_least(problem, [&](const Choice& c) {
+      return std::tuple(c.workspace_bytes > threshold, c.resident_bytes, c.workspace_bytes, c.seconds);
+    });
+    const std::int64_t bytes = peak_of(problem, counts, samples);
+    if (bytes >= least_bytes) continue;
+    least_bytes = bytes;
+    least = std::move(counts);
   }
-  return problem.classes.empty() ? problem.peak_bytes(0, 0, samples) : least;
+  return least;
+}
+
+std::int64_t least_peak_bytes(const ChoiceProblem& problem, std::int64_t samples) {
+  return peak_of(problem, least_peak(problem, samples), samples);
 }
 
 }  // namespace strata

@@ -61,6 +61,9 @@ Counts least_resident(const ChoiceProblem& problem);
 /// For each class the fastest choice, of these the one with the least resident bytes, then workspace.
 Counts fastest(const ChoiceProblem& problem);
 
+/// The counts whose peak is least for @p samples.
+Counts least_peak(const ChoiceProblem& problem, std::int64_t samples);
+
 /// The least peak that any counts have for @p samples: where it is over the capacity nothing fits.
 std::int64_t least_peak_bytes(const ChoiceProblem& problem, std::int64_t samples);
 

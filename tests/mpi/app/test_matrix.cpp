@@ -235,6 +235,8 @@ class Matrix : public Checkpointing {
       action();
     } catch (const Unsupported& e) {
       mine = e.what();
+    } catch (const OutOfMemory& e) {
+      mine = e.what();
     } catch (const UserError& e) {
       mine = e.what();
     }

@@ -39,9 +39,8 @@ micro_batches = 2
 name = "ddp"
 )";
 
-PreparedPoint prepared(const std::vector<std::string>& overrides = {}) {
-  return prepare_point(expand(read_experiment(minimal, "e.toml", overrides), "simulated").points.at(0).experiment,
-                       file);
+PreparedPoint prepared(const std::vector<std::string>& overrides = {}, const char* text = minimal) {
+  return prepare_point(expand(read_experiment(text, "e.toml", overrides), "simulated").points.at(0).experiment, file);
 }
 
 TEST(PlanEvaluation, SaysWhatSimulateSays) {
@@ -156,6 +155,77 @@ TEST(PlanEvaluation, AmspTakesMemoryFromThePrograms) {
   const PlanEvaluation evaluate(found, file);
   request.evaluate = &evaluate;
   EXPECT_LE(find_planner("amsp").plan(request).why.predicted_peak_bytes, tight.device_capacity_bytes);
+}
+
+TEST(PlanEvaluation, KnowsSecondsWhereCostsAreKnown) {
+  EXPECT_TRUE(PlanEvaluation(prepared(), file).knows_seconds());
+  EXPECT_FALSE(PlanEvaluation(prepared({"cluster=this", "resources.nodes=1"}), file).knows_seconds());
+}
+
+/// As experiments/osdp asks for it.
+constexpr const char* on_titans = R"(name = "titans"
+cluster = "titan-pcie"
+[model]
+name = "mingpt-ic-24"
+sequence_length = 576
+[data]
+format = "synthetic"
+[resources]
+ranks_per_node = 8
+[train]
+optimizer = "adamw"
+dtype = "fp32"
+[strategy]
+name = "osdp"
+)";
+
+/// A plan and what it takes by evaluation.
+Plan of_osdp(const std::string& mode, const std::string& model, int memory_gib, const std::string& batch,
+             const std::string& recompute = "none") {
+  const PreparedPoint point =
+      prepared({"strategy.name=" + mode, "model.name=" + model, fmt::format("resources.memory_gib={}", memory_gib),
+                "train.global_batch=" + batch, "train.recompute=" + recompute},
+               on_titans);
+  const Evaluation evaluation = PlanEvaluation(point, file)(point.plan);
+  Plan plan = point.plan;
+  if (plan.why.predicted_seconds == 0.0) plan.why.predicted_seconds = evaluation.step_seconds;  // no search
+  EXPECT_EQ(plan.why.predicted_seconds, evaluation.step_seconds);
+  plan.why.predicted_peak_bytes = evaluation.peak_bytes;
+  return plan;
+}
+
+double samples_per_second(const Plan& plan) {
+  return static_cast<double>(plan.global_batch) / plan.why.predicted_seconds;
+}
+
+/// The closed form needs more for four samples than there is, their Program does not.
+TEST(PlanEvaluation, OsdpTakesABatchThatOnlyTheProgramHasRoomFor) {
+  EXPECT_EQ(of_osdp("osdp-base", "mingpt-ic-24", 8, "planner").global_batch, 32);
+}
+
+TEST(PlanEvaluation, OsdpDoesNotRefuseWhatZeroThreeHasRoomFor) {
+  const Plan zero3 = of_osdp("zero3", "mingpt-ws-4x6144", 8, "8", "block");
+  ASSERT_LE(zero3.why.predicted_peak_bytes, zero3.device_capacity_bytes);
+  const Plan osdp = of_osdp("osdp", "mingpt-ws-4x6144", 8, "8", "block");
+  EXPECT_LE(osdp.why.predicted_peak_bytes, osdp.device_capacity_bytes);
+  EXPECT_GE(samples_per_second(osdp), samples_per_second(zero3));
+}
+
+TEST(PlanEvaluation, OsdpIsNeverSlowerThanWithoutSlicesNorThatThanPurePlans) {
+  for (const char* model : {"mingpt-ws-2x6144", "mingpt-ic-24"}) {
+    for (const int memory_gib : {8, 16}) {
+      const double osdp = samples_per_second(of_osdp("osdp", model, memory_gib, "planner"));
+      const double whole = samples_per_second(of_osdp("osdp-base", model, memory_gib, "planner"));
+      EXPECT_GE(osdp, whole) << model << " " << memory_gib;
+      for (const char* pure : {"zero3", "ddp"}) {
+        for (int batch = 8;; batch += 8) {
+          const Plan plan = of_osdp(pure, model, memory_gib, fmt::format("{}", batch));
+          if (plan.why.predicted_peak_bytes > plan.device_capacity_bytes) break;
+          EXPECT_GE(whole, samples_per_second(plan)) << model << " " << memory_gib << " " << pure << " " << batch;
+        }
+      }
+    }
+  }
 }
 
 /// What is asked of three micro-batches holds for more.

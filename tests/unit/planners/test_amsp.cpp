@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "planners/sharding/communication.hpp"
 #include "planners/sharding/memory.hpp"
+#include "refusal.hpp"
 #include "sharded.hpp"
 
 namespace strata {
@@ -29,15 +30,6 @@ std::map<std::string, OptionValue> factors(const char* p, const char* g, const c
 Plan with_capacity(Plan plan, double capacity_gib) {
   plan.device_capacity_bytes = std::llround(capacity_gib * gib);
   return plan;
-}
-
-std::string refusal(const std::function<void()>& plan) {
-  try {
-    plan();
-  } catch (const Unsupported& error) {
-    return error.what();
-  }
-  return "";
 }
 
 /// T_p + T_g + T_os of sec. IV-C, factor by factor.
@@ -94,7 +86,7 @@ TEST(Amsp, TheAnswerIsTheBruteForces) {
         }
         std::map<std::string, OptionValue> options = {{"cost", std::string(paper ? "paper" : "analytic")}};
         if (std::isinf(least)) {
-          EXPECT_NE(refusal([&] { planned("amsp", graph, base, options); }), "") << nodes << " " << capacity;
+          EXPECT_NE(out_of_memory([&] { planned("amsp", graph, base, options); }), "") << nodes << " " << capacity;
           continue;
         }
         const Plan plan = planned("amsp", graph, base, options);
@@ -128,14 +120,15 @@ TEST(Amsp, TheLeastMemoryIsZero3s) {
       base.device_capacity_bytes = StateMemory(graph, shape).account(zero3).total();
       EXPECT_EQ(state_of(planned("amsp", graph, base)), zero3) << model << " on " << nodes << " nodes";
       --base.device_capacity_bytes;
-      EXPECT_THAT(refusal([&] { planned("amsp", graph, base); }), HasSubstr("1 bytes too much"));
+      EXPECT_THAT(out_of_memory([&] { planned("amsp", graph, base); }), HasSubstr("1 bytes too much"));
     }
   }
 }
 
 TEST(Amsp, ARefusalSaysWhichLimitAndWhatIsMissing) {
   const ModelGraph graph = build_model({.name = "llama-30b"});
-  const std::string text = refusal([&] { planned("amsp", graph, with_capacity(asked_by_amsp("llama-30b", 1), 50.0)); });
+  const std::string text =
+      out_of_memory([&] { planned("amsp", graph, with_capacity(asked_by_amsp("llama-30b", 1), 50.0)); });
   EXPECT_THAT(text, HasSubstr("amsp on 8 ranks: nothing fits into a device memory of 50.00 GiB (53687091200 bytes)"));
   EXPECT_THAT(text, HasSubstr("p 8x1, g 8x1, os 8x1 needs least"));
   EXPECT_THAT(text, HasSubstr("bytes too much; of it parameters"));
@@ -148,7 +141,7 @@ TEST(Amsp, CostFallsWithCapacity) {
     int answers = 0;
     for (double capacity = 30.0; capacity <= 250.0; capacity += 2.5) {
       const Plan base = with_capacity(asked_by_amsp("llama-13b", 16), capacity);
-      if (answers == 0 && refusal([&] { planned("amsp", graph, base); }) != "") continue;
+      if (answers == 0 && out_of_memory([&] { planned("amsp", graph, base); }) != "") continue;
       const Plan plan = planned("amsp", graph, base, {{"sharding", std::string(sharding)}});
       EXPECT_LE(plan.why.predicted_seconds, last) << capacity;
       EXPECT_LE(plan.why.predicted_peak_bytes, plan.device_capacity_bytes);

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "ir/stages.hpp"
 #include "lower/lower.hpp"
+#include "refusal.hpp"
 #include "sharded.hpp"
 
 namespace strata {
@@ -37,6 +38,7 @@ class Lowered final : public Evaluate {
  public:
   explicit Lowered(const ModelGraph& graph) : graph_(graph) {}
   Evaluation operator()(const Plan&) const override { return {}; }
+  bool knows_seconds() const override { return false; }
   Evaluation account(const Plan& plan) const override { return memory(plan); }
   Evaluation memory(const Plan& plan) const override {
     Evaluation evaluation;
@@ -76,15 +78,6 @@ Plan plan_of(const char* mode, const ModelGraph& graph, std::int64_t capacity, O
   return planner.plan({.graph = graph, .cluster = a800_ib(), .base = base, .options = options, .evaluate = &account});
 }
 
-std::string refusal(const auto& call) {
-  try {
-    call();
-  } catch (const Unsupported& error) {
-    return error.what();
-  }
-  return "";
-}
-
 /// Of the operators with parameters, how many are not replicated, whole or in a slice.
 int num_sharded(const Plan& plan, const ModelGraph& graph) {
   const std::vector<OperatorDecision> decisions = resolve(plan, graph);
@@ -122,7 +115,7 @@ TEST(InStages, LessMemoryTakesMoreStages) {
   const Plan plan = plan_of("3d", graph, need(1) - 1);
   EXPECT_GT(plan.stages.count, 1);
   EXPECT_LE(plan.why.predicted_peak_bytes, need(1) - 1);
-  const std::string text = refusal([&] { plan_of("3d", graph, mib); });
+  const std::string text = out_of_memory([&] { plan_of("3d", graph, mib); });
   EXPECT_THAT(text, HasSubstr("3d on 8 ranks: nothing fits into a device memory of 0.00 GiB (1048576 bytes)"));
   for (const char* degrees : {"data 8 × stage 1", "data 4 × stage 2", "data 2 × stage 4"}) {
     EXPECT_THAT(text, HasSubstr(degrees));
@@ -142,7 +135,7 @@ TEST(InStages, EveryStageFitsAndLessMemoryShardsMore) {
       for (const double share : {1.0, 0.9, 0.75, 0.6, 0.45, 0.1}) {
         const auto capacity = static_cast<std::int64_t>(share * static_cast<double>(replicated));
         Plan plan;
-        const std::string why = refusal([&] { plan = plan_of("3d+osdp", graph, capacity, options); });
+        const std::string why = out_of_memory([&] { plan = plan_of("3d+osdp", graph, capacity, options); });
         if (!why.empty()) {
           EXPECT_LT(share, 0.8) << why;
           EXPECT_THAT(why, HasSubstr("nothing fits into a device memory"));
@@ -199,8 +192,8 @@ TEST(InStages, OneStageDecidesAsOsdp) {
   };
   for (const std::int64_t capacity : {14 * mib, 18 * mib, 22 * mib, 40 * mib}) {
     std::vector<OperatorDecision> osdp;
-    if (!refusal([&] { osdp = decided("osdp", capacity); }).empty()) {
-      EXPECT_NE(refusal([&] { decided("3d+osdp", capacity); }), "") << capacity;
+    if (!out_of_memory([&] { osdp = decided("osdp", capacity); }).empty()) {
+      EXPECT_NE(out_of_memory([&] { decided("3d+osdp", capacity); }), "") << capacity;
       continue;
     }
     const std::vector<OperatorDecision> ours = decided("3d+osdp", capacity);

@@ -10,6 +10,7 @@
 #include "planners/layouts/megatron_layouts.hpp"
 #include "planners/layouts/mode.hpp"
 #include "planners/layouts/search_space.hpp"
+#include "refusal.hpp"
 #include "sharded.hpp"
 
 namespace strata {
@@ -45,15 +46,6 @@ std::map<std::string, Layout> layouts_of(const Plan& plan, const ModelGraph& gra
     if (decisions[o].layout) result[graph.operators[o].name] = *decisions[o].layout;
   }
   return result;
-}
-
-std::string refusal(const auto& call) {
-  try {
-    call();
-  } catch (const Unsupported& error) {
-    return error.what();
-  }
-  return "";
 }
 
 ModelGraph small_gpt(int layers, bool tied = false) {
@@ -261,7 +253,7 @@ TEST(AutoDdl, ACapOfP0AndACapacityKeepWeightsFewer) {
   EXPECT_THAT(fitting.why.binding, HasSubstr("binds memory"));
   limited.device_capacity_bytes = 1 << 20;
   for (const char* mode : {"autoddl", "megatron"}) {
-    EXPECT_THAT(refusal([&] { on_daint(mode, graph, limited); }), HasSubstr("nothing fits into a device memory"));
+    EXPECT_THAT(out_of_memory([&] { on_daint(mode, graph, limited); }), HasSubstr("nothing fits into a device memory"));
   }
 }
 
@@ -271,6 +263,7 @@ class Lowered final : public Evaluate {
   Lowered(const LayoutMemory& memory, const LayerChain& chain, const ModelGraph& graph, double factor)
       : memory_(memory), chain_(chain), graph_(graph), factor_(factor) {}
   Evaluation operator()(const Plan& plan) const override { return memory(plan); }
+  bool knows_seconds() const override { return false; }
   Evaluation account(const Plan& plan) const override { return memory(plan); }
   Evaluation memory(const Plan& plan) const override {
     if (factor_ == 0.0) return {.missing = "a layout cannot be lowered"};
@@ -312,7 +305,7 @@ TEST(LayoutModes, TheProgramHasTheLastWordOnMemory) {
     EXPECT_LE(plan.why.predicted_peak_bytes, closed_form) << mode;
     EXPECT_THAT(plan.why.binding, HasSubstr("bytes by the Program"));
     request.base.device_capacity_bytes = closed_form / 1000;
-    EXPECT_THAT(refusal([&] { planner.plan(request); }), HasSubstr("nothing fits into a device memory")) << mode;
+    EXPECT_THAT(out_of_memory([&] { planner.plan(request); }), HasSubstr("nothing fits into a device memory")) << mode;
   }
 }
 

@@ -14,6 +14,7 @@
 #include "lower/lower.hpp"
 #include "planners/operators/choices.hpp"
 #include "planners/operators/exact_search.hpp"
+#include "refusal.hpp"
 #include "sharded.hpp"
 
 namespace strata {
@@ -49,15 +50,6 @@ Plan osdp(const ModelGraph& graph, const Plan& base, std::map<std::string, Optio
 
 double samples_per_second(const Plan& plan) {
   return static_cast<double>(plan.global_batch) / plan.why.predicted_seconds;
-}
-
-std::string refusal(const auto& call) {
-  try {
-    call();
-  } catch (const Unsupported& error) {
-    return error.what();
-  }
-  return "";
 }
 
 /// A model of table 1's shape that lowers in milliseconds.
@@ -253,7 +245,7 @@ TEST(OsdpPlans, TheLeastCapacityShardsEverything) {
   };
   expect_all_sharded(osdp(graph, base, {}, "osdp-base"));
   --base.device_capacity_bytes;
-  EXPECT_THAT(refusal([&] { osdp(graph, base, {}, "osdp-base"); }), HasSubstr("1 bytes too much"));
+  EXPECT_THAT(out_of_memory([&] { osdp(graph, base, {}, "osdp-base"); }), HasSubstr("1 bytes too much"));
   // Slices need less: the same capacity fits them, and theirs shards every slice.
   EXPECT_NO_THROW(osdp(graph, base));
   base.device_capacity_bytes = least_of("osdp", 4);
@@ -276,12 +268,12 @@ TEST(OsdpPlans, MoreChoicesAndMoreMemoryAreNeverSlower) {
           EXPECT_LE(plan.why.predicted_peak_bytes, base.device_capacity_bytes);
           ours = samples_per_second(plan);
           ++plans;
-        } catch (const Unsupported&) {
+        } catch (const OutOfMemory&) {
         }
         double whole = 0.0;
         try {
           whole = samples_per_second(osdp(graph, base, {}, "osdp-base"));
-        } catch (const Unsupported&) {
+        } catch (const OutOfMemory&) {
         }
         // All replicated and all sharded, each with its own best batch.
         double pure = 0.0;
@@ -341,8 +333,8 @@ TEST(OsdpPlans, ThePapersSearchFindsTheSame) {
       const auto plan = [&](const char* search) {
         return osdp(graph, base, {{"search", std::string(search)}, {"cost", std::string(cost)}});
       };
-      const std::string refused = refusal([&] { plan("exact"); });
-      EXPECT_EQ(refusal([&] { plan("dfs"); }), refused);
+      const std::string refused = out_of_memory([&] { plan("exact"); });
+      EXPECT_EQ(out_of_memory([&] { plan("dfs"); }), refused);
       if (!refused.empty()) continue;
       EXPECT_NEAR(plan("dfs").why.predicted_seconds, plan("exact").why.predicted_seconds,
                   1e-9 * plan("exact").why.predicted_seconds);
@@ -350,42 +342,60 @@ TEST(OsdpPlans, ThePapersSearchFindsTheSame) {
   }
 }
 
-/// So many bytes, and 10 MiB for every replicated operator.
+struct MadeUp {
+  std::int64_t bytes = 0;             ///< of one sample a rank
+  std::int64_t bytes_per_sample = 0;  ///< of each after it
+  std::int64_t bytes_of_slices = 0;   ///< where anything is cut
+  double seconds_of_slices = 0.0;  ///< of a step where anything is cut; others take a second. 0: seconds are not known
+};
+
+/// And 10 MiB for every replicated operator.
 class MadeUpAccount final : public Evaluate {
  public:
-  MadeUpAccount(const ModelGraph& graph, std::int64_t bytes) : graph_(graph), bytes_(bytes) {}
-  Evaluation operator()(const Plan&) const override { return {}; }
+  MadeUpAccount(const ModelGraph& graph, const MadeUp& numbers) : graph_(graph), numbers_(numbers) {}
+  Evaluation operator()(const Plan& plan) const override {
+    Evaluation evaluation = memory(plan);
+    evaluation.step_seconds = has_slices(plan) ? numbers_.seconds_of_slices : 1.0;
+    evaluation.source = "a guess";
+    return evaluation;
+  }
+  bool knows_seconds() const override { return numbers_.seconds_of_slices > 0.0; }
   Evaluation account(const Plan& plan) const override { return memory(plan); }
   Evaluation memory(const Plan& plan) const override {
     const std::vector<OperatorDecision> decisions = resolve(plan, graph_);
-    std::int64_t states = 0;
+    std::int64_t bytes = numbers_.bytes + (plan.global_batch / 8 - 1) * numbers_.bytes_per_sample;
     for (std::size_t o = 0; o < decisions.size(); ++o) {
       const bool replicated = !graph_.operators[o].parameters.empty() && decisions[o].state.p.total() == 1;
-      states += replicated ? 10 << 20 : 0;
+      bytes += replicated && decisions[o].slices <= 1 ? 10 << 20 : 0;
     }
-    return {.peak_bytes = bytes_ + states};
+    return {.peak_bytes = bytes + (has_slices(plan) ? numbers_.bytes_of_slices : 0)};
+  }
+  bool has_slices(const Plan& plan) const {
+    return std::ranges::any_of(resolve(plan, graph_), [](const OperatorDecision& d) { return d.slices > 1; });
   }
 
  private:
   const ModelGraph& graph_;
-  std::int64_t bytes_;
+  MadeUp numbers_;
 };
+
+Plan planned_with(const MadeUpAccount& account, const char* mode, const ModelGraph& graph, Plan base) {
+  const Planner& planner = find_planner(mode);
+  std::map<std::string, OptionValue> options;
+  for (const OptionRow& row : planner.options()) options.emplace(row.name, row.default_value);
+  base.strategy = mode;
+  Plan plan =
+      planner.plan({.graph = graph, .cluster = titans(), .base = base, .options = options, .evaluate = &account});
+  EXPECT_EQ(plan.why.predicted_peak_bytes, account.memory(plan).peak_bytes);
+  EXPECT_LE(plan.why.predicted_peak_bytes, base.device_capacity_bytes);
+  EXPECT_THAT(plan.why.binding, HasSubstr("bytes by the Program"));
+  return plan;
+}
 
 TEST(OsdpPlans, TheProgramsAccountHasTheLastWord) {
   const ModelGraph graph = build_model({.name = "mingpt-nd-48x1024"});
-  const Planner& planner = find_planner("osdp-base");
-  std::map<std::string, OptionValue> options;
-  for (const OptionRow& row : planner.options()) options.emplace(row.name, row.default_value);
-  Plan base = asked(8 * gib, 1);
-  base.strategy = "osdp-base";
   const auto plan_with = [&](std::int64_t bytes) {
-    const MadeUpAccount account(graph, bytes);
-    const Plan plan =
-        planner.plan({.graph = graph, .cluster = titans(), .base = base, .options = options, .evaluate = &account});
-    EXPECT_EQ(plan.why.predicted_peak_bytes, account.memory(plan).peak_bytes);
-    EXPECT_LE(plan.why.predicted_peak_bytes, base.device_capacity_bytes);
-    EXPECT_THAT(plan.why.binding, HasSubstr("bytes by the Program"));
-    return plan;
+    return planned_with({graph, {.bytes = bytes, .bytes_per_sample = gib}}, "osdp-base", graph, asked(8 * gib, 1));
   };
   // The less room the Program leaves, the slower.
   const Plan roomy = plan_with(2 * gib), tight = plan_with(7 * gib);
@@ -393,7 +403,61 @@ TEST(OsdpPlans, TheProgramsAccountHasTheLastWord) {
   EXPECT_LT(roomy.why.predicted_seconds, by_closed_form.why.predicted_seconds);
   EXPECT_GT(tight.why.predicted_seconds, roomy.why.predicted_seconds);
   // What a refusal names is the Program of the plan that needs least: none of its operators is replicated.
-  EXPECT_THAT(refusal([&] { plan_with(9 * gib); }), HasSubstr("need 9.00 GiB, 1073741824 bytes too much"));
+  EXPECT_THAT(out_of_memory([&] { plan_with(9 * gib); }), HasSubstr("need 9.00 GiB, 1073741824 bytes too much"));
+}
+
+/// The closed form is an estimate on both sides.
+TEST(OsdpPlans, ABatchThatOnlyTheProgramHasRoomForIsTaken) {
+  const ModelGraph graph = build_model({.name = "mingpt-nd-48x1024"});
+  for (const char* mode : {"osdp-base", "osdp"}) {
+    const auto most = static_cast<std::int64_t>(osdp(graph, asked(8 * gib), {}, mode).why.frontier.size());
+    ASSERT_GE(most, 1);
+    const Plan too_large = asked(8 * gib, most + 1);
+    EXPECT_THAT(out_of_memory([&] { osdp(graph, too_large, {}, mode); }), HasSubstr("samples would fit"));
+    for (const std::int64_t more : {1, 5}) {
+      // The last one fits to the byte.
+      const std::int64_t of_a_sample = gib / 16;
+      const MadeUpAccount account(
+          graph, {.bytes = 8 * gib - (most + more - 1) * of_a_sample, .bytes_per_sample = of_a_sample});
+      const Plan plan = planned_with(account, mode, graph, asked(8 * gib));
+      EXPECT_EQ(plan.global_batch, 8 * (most + more)) << mode;
+      EXPECT_THAT(plan.why.frontier.back(), testing::StartsWith(fmt::format("b = {}: ", most + more)));
+      EXPECT_EQ(planned_with(account, mode, graph, too_large).global_batch, too_large.global_batch);
+      EXPECT_THAT(out_of_memory([&] { planned_with(account, mode, graph, asked(8 * gib, most + more + 1)); }),
+                  HasSubstr(fmt::format("{} samples would fit", 8 * (most + more))));
+    }
+  }
+}
+
+/// Slices hide less than whole operators, and may keep two of themselves where those keep one: what zero3 has room for
+/// is not refused.
+TEST(OsdpPlans, TheLeastPlanIsTheLeastByTheProgram) {
+  const ModelGraph graph = build_model({.name = "mingpt-ws-4x6144"});
+  const std::int64_t capacity = 8 * gib;
+  const Plan base = asked(capacity, 1, Recompute::block);
+  const MadeUpAccount fits(graph, {.bytes = capacity, .bytes_per_sample = gib, .bytes_of_slices = 1});
+  const Plan plan = planned_with(fits, "osdp", graph, base);
+  EXPECT_FALSE(fits.has_slices(plan));
+  EXPECT_EQ(plan.why.predicted_peak_bytes, capacity);
+  const MadeUpAccount exceeds(graph, {.bytes = capacity + 1, .bytes_per_sample = gib, .bytes_of_slices = gib});
+  EXPECT_THAT(out_of_memory([&] { planned_with(exceeds, "osdp", graph, base); }), HasSubstr(", 1 bytes too much"));
+}
+
+/// Adding times up, a cut is free; with overlap it may not be.
+TEST(OsdpPlans, TheFastestIsTheFastestByEvaluation) {
+  const ModelGraph graph = build_model({.name = "mingpt-ws-2x6144"});
+  const Plan base = asked(8 * gib, 1);
+  ASSERT_TRUE(MadeUpAccount(graph, {}).has_slices(osdp(graph, base))) << "nothing to decide";
+  for (const double seconds_of_slices : {0.9, 1.1}) {
+    const MadeUpAccount account(
+        graph, {.bytes = 8 * gib - (100 << 20), .bytes_per_sample = gib, .seconds_of_slices = seconds_of_slices});
+    const Plan plan = planned_with(account, "osdp", graph, base);
+    EXPECT_EQ(account.has_slices(plan), seconds_of_slices < 1.0);
+    EXPECT_EQ(plan.why.predicted_seconds, std::min(1.0, seconds_of_slices));
+    EXPECT_THAT(plan.why.binding,
+                testing::AllOf(HasSubstr("; fastest of "), HasSubstr(" by a guess: slices allowed, b = 1"),
+                               HasSubstr(", whole operators, b = 1: 1 s a sample")));
+  }
 }
 
 TEST(OsdpPlans, TheFrontierHasEveryBatch) {
@@ -411,30 +475,28 @@ TEST(OsdpPlans, TheFrontierHasEveryBatch) {
 
 TEST(OsdpPlans, EveryLineOfTheFrontierSaysWhoseBytesItHas) {
   const ModelGraph graph = build_model({.name = "mingpt-nd-48x1024"});
-  const Planner& planner = find_planner("osdp-base");
-  std::map<std::string, OptionValue> options;
-  for (const OptionRow& row : planner.options()) options.emplace(row.name, row.default_value);
-  Plan base = asked(16 * gib, 0, Recompute::block);
-  base.strategy = "osdp-base";
-  const MadeUpAccount account(graph, 6 * gib);
-  const Plan plan =
-      planner.plan({.graph = graph, .cluster = titans(), .base = base, .options = options, .evaluate = &account});
-  const auto chosen = static_cast<std::size_t>(plan.global_batch / 8);
+  const MadeUpAccount account(graph, {.bytes = 6 * gib, .bytes_per_sample = gib});
+  const Plan plan = planned_with(account, "osdp-base", graph, asked(16 * gib, 0, Recompute::block));
   ASSERT_GT(plan.why.frontier.size(), 1U);
-  for (std::size_t b = 1; b <= plan.why.frontier.size(); ++b) {
-    const char* source = b == chosen ? " GiB by the Program, " : " GiB by corrected closed form, ";
-    EXPECT_THAT(plan.why.frontier[b - 1], HasSubstr(source));
+  const std::string chosen = fmt::format("b = {}: ", plan.global_batch / 8);
+  int by_program = 0;
+  for (const std::string& line : plan.why.frontier) {
+    by_program += line.starts_with(chosen) ? 1 : 0;
+    const bool is_programs = line.find(" GiB by the Program, ") != std::string::npos;
+    EXPECT_TRUE(is_programs || !line.starts_with(chosen)) << line;
+    EXPECT_TRUE(is_programs || line.find(" GiB by corrected closed form, ") != std::string::npos) << line;
   }
+  EXPECT_EQ(by_program, 1);
 }
 
 TEST(OsdpRefuses, SaysWhichLimitWhatIsMissingAndWhatWouldFit) {
   const ModelGraph graph = build_model({.name = "mingpt-nd-96x1536"});
-  const std::string text = refusal([&] { osdp(graph, asked(2 * gib)); });
+  const std::string text = out_of_memory([&] { osdp(graph, asked(2 * gib)); });
   EXPECT_THAT(text, HasSubstr("osdp on 8 ranks: nothing fits into a device memory of 2.00 GiB (2147483648 bytes)"));
   EXPECT_THAT(text, HasSubstr("with 1 samples a rank"));
   EXPECT_THAT(text, HasSubstr("bytes too much; of it states "));
   EXPECT_THAT(text, HasSubstr("would fit"));
-  EXPECT_THAT(refusal([&] { osdp(graph, asked(24 * gib, 64, Recompute::block)); }),
+  EXPECT_THAT(out_of_memory([&] { osdp(graph, asked(24 * gib, 64, Recompute::block)); }),
               HasSubstr(" samples would fit, or "));
   EXPECT_THAT(refusal([&] { osdp(graph, asked(0)); }), HasSubstr("nothing limits it: set resources.memory_gib"));
   Plan odd = asked(24 * gib, 1);

@@ -1,0 +1,25 @@
+#pragma once
+
+/// @file
+/// What a planner says where there is no plan; empty where there is one.
+
+#include <string>
+
+#include "base/error.hpp"
+
+namespace strata {
+
+template <typename Error>
+std::string words_of(const auto& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline std::string refusal(const auto& call) { return words_of<Unsupported>(call); }
+inline std::string out_of_memory(const auto& call) { return words_of<OutOfMemory>(call); }
+
+}  // namespace strata
