@@ -16,6 +16,8 @@ from pathlib import Path
 import pandas as pd
 
 FOLDER = Path(__file__).parent
+# A planner refuses in words what a Program would exceed: refuse_capacity of its mode.
+NOTHING_FITS = "nothing fits into a device memory"
 
 
 class PublishedError(ValueError):
@@ -58,6 +60,13 @@ def beside(printed: pd.DataFrame, simulated: pd.DataFrame, on: list[str], value:
     )
     rows["error"] = rows["simulated"] / rows["paper"] - 1.0
     return rows
+
+
+def ended(point: pd.Series) -> str:
+    """ "ok"; "OOM", what would run with more memory; or "N/A"."""
+    if point["status"] == "ok":
+        return "ok"
+    return "OOM" if point["status"] == "oom" or NOTHING_FITS in point["message"] else "N/A"
 
 
 def same_ranking(rows: pd.DataFrame) -> bool:
