@@ -185,10 +185,22 @@ class LayingOut {
   }
 
   void find_homes() {
+    // The last product above a tensor; -1: it is data.
+    std::vector<int> product(whole_.tensors.size(), -1);
+    const auto latest = [&](int a, int b) {
+      return product[static_cast<std::size_t>(a)] < product[static_cast<std::size_t>(b)];
+    };
     for (std::size_t o = 0; o < whole_.operators.size(); ++o) {
       const Operator& op = op_at(o);
       const int x = op.inputs.front();
-      TensorLayout out = home(x);
+      // An addition is where the later of the two is: what is carried past a block comes to the block's home, once,
+      // where elsewhere each block would go to and from the first home of all.
+      const int read = *std::ranges::max_element(op.inputs, latest);
+      for (const int t : op.outputs) {
+        product[static_cast<std::size_t>(t)] =
+            is_product(op) ? static_cast<int>(o) : product[static_cast<std::size_t>(read)];
+      }
+      TensorLayout out = home(read);
       if (is_product(op)) {
         const LayoutAxes& r = roles_[o];
         if (op.kind == OperatorKind::embedding) home(x) = {.samples = r.p0};

@@ -7,10 +7,10 @@
 ///
 /// Matrix products (linear, embedding) have the layout that the plan gives them. Their results are scattered at once:
 /// every tensor between two of them is split and nothing else, (S0:p0, S1:p1·p2). Other operators take the layout of
-/// what they read. The next product's input comes by an exchange where p0 changes, then by a gather over its p1. Where
-/// p0 changes and p1 = p2' the exchange is spared: partial sums are scattered along samples, (S0:p0·p2, S1:p1), and
-/// gathered along samples; that takes two products with elementwise operators alone between them.
-/// Convolutions and what else works on images is data parallel.
+/// what they read, of several tensors that of the latest product's. The next product's input comes by an exchange where
+/// p0 changes, then by a gather over its p1. Where p0 changes and p1 = p2' the exchange is spared: partial sums are
+/// scattered along samples, (S0:p0·p2, S1:p1), and gathered along samples; that takes two products with elementwise
+/// operators alone between them. Convolutions and what else works on images is data parallel.
 
 #include <cstdint>
 #include <span>
