@@ -7,7 +7,7 @@ from drawn import artists
 from matplotlib import pyplot
 from strata_analysis.derive import by_point, key_column
 from strata_analysis.figures import autoddl as figures
-from strata_analysis.figures.autoddl import figure_9_vgg13, figure_10_transformer
+from strata_analysis.figures.autoddl import figure_4, figure_9_vgg13, figure_10_transformer
 from strata_analysis.published import autoddl, published
 from strata_analysis.table import short_table
 
@@ -109,6 +109,30 @@ def test_vgg13_is_fastest_under_autoddl_and_slowest_under_data_parallelism(vgg13
         ranking = members.sort_values("step_seconds")["strategy"]
         assert list(ranking) == ["autoddl", "megatron", "ddp"]
     assert len(artists(figure_9_vgg13.draw(vgg13, points), "step")) == 9
+
+
+def test_communication_is_drawn_as_predicted_and_as_simulated(small_version):
+    results = small_version("autoddl/figure_4")
+    points = by_point(results)
+    rows = autoddl.of_figure_4(points, "autoddl_figure_4")
+    assert len(rows) == 8
+    assert rows["communication"].is_monotonic_decreasing
+    drawn = figure_4.draw(results, points)
+    for name in ("predicted", "communication"):
+        heights = {strategy: bar.get_height() for strategy, bar in artists(drawn, name).items()}
+        assert heights == dict(zip(rows["strategy"], rows[name], strict=True))
+
+
+def test_on_one_rank_a_node_the_planner_predicts_the_simulators_communication(small_version):
+    rows = autoddl.of_figure_4(by_point(small_version("autoddl/figure_4")), "autoddl_figure_4")
+    assert np.allclose(rows["predicted"], rows["communication"], rtol=0.02)
+    assert autoddl.rank_correlation(rows) == pytest.approx(1.0)
+
+
+def test_rank_correlation_knows_order_alone():
+    rows = pd.DataFrame({"predicted": [4.0, 3.0, 1.0], "communication": [100.0, 2.0, 1.0]})
+    assert autoddl.rank_correlation(rows) == pytest.approx(1.0)
+    assert autoddl.rank_correlation(rows.assign(predicted=[1.0, 3.0, 4.0])) == pytest.approx(-1.0)
 
 
 def test_the_short_table_puts_the_paper_beside_them(vgg13):

@@ -5,9 +5,11 @@ Nothing here lists the strategies that there are: a mode that joins an experimen
 
 from __future__ import annotations
 
+import tomllib
+
 import pandas as pd
 
-from strata_analysis.derive import key_column
+from strata_analysis.derive import key_column, keys_of
 from strata_analysis.published import Comparison, beside, ended, published
 
 # As the paper calls them, in its order; any other strategy goes by its own name, after these.
@@ -155,7 +157,69 @@ def _savings(points: pd.DataFrame, experiment: str, what: str, title: str) -> Co
     return Comparison(title, beside_printed(published("autoddl", what), rows), order_in_words(rows), digits=3)
 
 
+def of_figure_4(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """One row a strategy that ended well, most communication first: strategy (as given: its options), platform (nodes x
+    devices), simulated (bool), and in seconds a step what the planner predicts (`predicted`) and what it takes
+    (`communication`), under computation or not. A strategy whose planner predicts nothing is left out.
+    """
+    ours = points[(points["experiment_name"] == experiment) & (points["status"] == "ok")]
+    rows = pd.DataFrame(
+        {
+            "strategy": [_with_options(point) for _, point in ours.iterrows()],
+            "platform": _machines(ours),
+            "simulated": ours["simulated"].astype(bool),
+            "predicted": [_predicted(point["plan_text"]) for _, point in ours.iterrows()],
+            "communication": ours["communication_seconds"],
+        }
+    ).dropna(subset=["predicted"])
+    return rows.sort_values("communication", ascending=False).reset_index(drop=True)
+
+
+def _machines(points: pd.DataFrame) -> list[str]:
+    nodes, devices = key_column(points, "resources.nodes", "1"), key_column(points, "resources.ranks_per_node", "1")
+    return [f"{n} x {d}" for n, d in zip(nodes, devices, strict=True)]
+
+
+def _with_options(point: pd.Series) -> str:
+    """ "megatron tensor=1x4": options of the strategy itself, in the order of their names."""
+    options = {key.split(".", 1)[1]: value for key, value in keys_of(point).items() if key.startswith("strategy.")}
+    words = [f"{key}={value.strip(chr(34))}" for key, value in sorted(options.items()) if key in ("layout", "tensor")]
+    return " ".join([point["strategy_name"], *words])
+
+
+def _predicted(plan_text: str) -> float:
+    why = tomllib.loads(plan_text).get("why", {}) if plan_text else {}
+    return why.get("predicted_seconds", float("nan"))
+
+
+def rank_correlation(rows: pd.DataFrame) -> float:
+    """Spearman's, of `predicted` and `communication`: the correlation of their ranks."""
+    return float(rows["predicted"].rank().corr(rows["communication"].rank()))
+
+
+def figure_4(points: pd.DataFrame) -> Comparison:
+    """Of whichever of its experiments the points are."""
+    (experiment,) = {name for name in points["experiment_name"] if name in FIGURE_4}
+    rows = of_figure_4(points, experiment)
+    ours = pd.DataFrame({"platform": [rows["platform"].iloc[0]], "rank_correlation": [rank_correlation(rows)]})
+    printed = published("autoddl", "figure_4")
+    printed = printed[printed["platform"].isin(ours["platform"])]
+    words = [
+        f"{row.strategy}: predicted {row.predicted:.4g} s, {'simulated' if row.simulated else 'measured'} "
+        f"{row.communication:.4g} s."
+        for row in rows.itertuples()
+    ]
+    words.append(f"Rank correlation of {len(rows)} strategies: {ours['rank_correlation'].iloc[0]:.3f}.")
+    return Comparison(
+        "Figure 4, communication predicted and simulated or measured",
+        beside(printed, ours, ["platform"], "rank_correlation"),
+        words,
+    )
+
+
+FIGURE_4 = ("autoddl_figure_4", "autoddl_figure_4_daint", "autoddl_figure_4_gcp")
 COMPARISONS = {
+    **{name: (figure_4,) for name in FIGURE_4},
     "autoddl_figure_9_vgg13": (figure_9_vgg13, figure_9_data_parallel),
     "autoddl_figure_9_transformer": (figure_9_transformer, table_3),
     "autoddl_figure_10_vgg13": (figure_10_vgg13,),
