@@ -8,10 +8,10 @@ import pandas as pd
 
 from strata_analysis.derive import by_point
 from strata_analysis.load import Results
-from strata_analysis.published import amsp, comparisons, osdp
+from strata_analysis.published import amsp, autoddl, comparisons, osdp
 
 ORDER = ["model_name", "strategy_name", "variant", "link", "simulated", "num_ranks"]
-PAPERS = (amsp, osdp)
+PAPERS = (amsp, autoddl, osdp)
 
 
 def short_table(results: Results) -> str:

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from strata_analysis.derive import by_point
 from strata_analysis.figures import (
     amsp,
+    autoddl,
     loss_curves,
     memory_by_category,
     mfu,
@@ -35,7 +36,7 @@ from strata_analysis.load import Results
 
 MODULES = (strong_scaling, weak_scaling, mfu, time_breakdown, memory_by_category, loss_curves, predicted_step_time)
 # Figures of a paper, drawn where its experiments are among the results.
-PAPERS = {"amsp": amsp.MODULES, "osdp": osdp.MODULES}
+PAPERS = {"amsp": amsp.MODULES, "autoddl": autoddl.MODULES, "osdp": osdp.MODULES}
 FORMATS = ("png", "svg", "pdf")
 
 

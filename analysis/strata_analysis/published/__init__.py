@@ -60,6 +60,13 @@ def beside(printed: pd.DataFrame, simulated: pd.DataFrame, on: list[str], value:
     return rows
 
 
+def ended(point: pd.Series) -> str:
+    """ "ok"; "OOM", what would run with more memory; or "N/A"."""
+    if point["status"] == "ok":
+        return "ok"
+    return "OOM" if point["status"] == "oom" else "N/A"
+
+
 def same_ranking(rows: pd.DataFrame) -> bool:
     """No two of `rows` stand the other way round in `simulated` than in `paper`; what the paper prints as equal may."""
     pairs = itertools.combinations(rows[["paper", "simulated"]].itertuples(index=False), 2)

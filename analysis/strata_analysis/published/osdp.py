@@ -11,7 +11,7 @@ import tomllib
 import pandas as pd
 
 from strata_analysis.derive import key_column
-from strata_analysis.published import Comparison, beside, published
+from strata_analysis.published import Comparison, beside, ended, published
 
 FAMILIES = {"nd": "N&D", "ws": "W&S", "ic": "I&C"}
 # As the paper calls them, in its order; any other strategy goes by its own name, after these.
@@ -48,7 +48,7 @@ def cells(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
             "setting": [name.split("-", 2)[2].replace("x", "\N{MULTIPLICATION SIGN}") for name in ours["model_name"]],
             "limit_gib": [float(word) for word in key_column(ours, "resources.memory_gib", "0")],
             "strategy": ours["strategy_name"],
-            "ended": [_ended(point) for _, point in ours.iterrows()],
+            "ended": [ended(point) for _, point in ours.iterrows()],
             "throughput": ours["num_sequences_per_step"] / ours["step_seconds"],
             "batch": ours["num_sequences_per_step"],
             "peak_gib": ours["arena_peak_bytes"] / 2**30,
@@ -68,12 +68,6 @@ def _size(model: str) -> tuple[int, ...]:
     """Families in the paper's order; then by layers and hidden size."""
     family, setting = model.split("-")[1:]
     return (list(FAMILIES).index(family), *(int(word) for word in setting.split("x")))
-
-
-def _ended(point: pd.Series) -> str:
-    if point["status"] == "ok":
-        return "ok"
-    return "OOM" if point["status"] == "oom" else "N/A"
 
 
 def _split(point: pd.Series) -> float:
@@ -129,10 +123,10 @@ def endings_in_words(rows: pd.DataFrame) -> list[str]:
         + ", ".join(f"{_name(name)} {count}" for name, count in first.items())
         + "."
     )
-    for ended in ("OOM", "N/A"):
-        count = rows.loc[rows["ended"] == ended, "strategy"].value_counts(sort=False)
+    for word in ("OOM", "N/A"):
+        count = rows.loc[rows["ended"] == word, "strategy"].value_counts(sort=False)
         if len(count):
-            words.append(f"{ended}: " + ", ".join(f"{_name(name)} {count[name]}" for name in count.index) + " cells.")
+            words.append(f"{word}: " + ", ".join(f"{_name(name)} {count[name]}" for name in count.index) + " cells.")
     absent = [_name(name) for name in NAMES if name not in set(rows["strategy"])]
     if absent:
         words.append(f"Not simulated: {', '.join(absent)}.")
@@ -189,7 +183,7 @@ def of_figure_7(points: pd.DataFrame) -> pd.DataFrame:
         {
             "hidden": [int(word.strip("[]").split(",")[1]) for word in key_column(ours, "model.widths", "")],
             "slices": [int(word) for word in key_column(ours, "strategy.slices", "0")],
-            "ended": [_ended(point) for _, point in ours.iterrows()],
+            "ended": [ended(point) for _, point in ours.iterrows()],
             "milliseconds": 1e3 * ours["step_seconds"],
             "peak_mib": ours["arena_peak_bytes"] / 2**20,
         }

@@ -90,6 +90,29 @@ TEST(Layouts, MoveWhatTheFormulasSay) {
   }
 }
 
+/// What is carried past a block is where the block leaves its output: an embedding with a p0 of its own costs an
+/// exchange for the first norm's reader and one for the first addition, however many blocks there are.
+TEST(Layouts, AdditionsAreWhereTheLaterOfTheTwoIs) {
+  const Mesh mesh{.nodes = 1, .ranks_per_node = 4, .axes = {}};
+  for (const std::int64_t layers : {1, 3}) {
+    const ModelGraph graph = build_model({.name = "gpt",
+                                          .layers = layers,
+                                          .hidden = 32,
+                                          .heads = 4,
+                                          .vocabulary = 64,
+                                          .sequence_length = 8,
+                                          .tied_head = false});
+    const Plan plan = plan_of(mesh, {{.match = "*", .layout = Layout{{4, 1}, {}, {}}},
+                                     {.match = "embedding", .layout = Layout{{}, {4, 1}, {}}}});
+    std::int64_t sent = 0;
+    const Program program = lower(plan, graph, 0, no_workspace);
+    for (const Instruction& in : program.body) {
+      if (in.is_collective() && in.collective == Collective::all_to_all) sent += bytes_sent(program, in) / 4;
+    }
+    EXPECT_EQ(sent, 2 * 2 * 3 * batch * 8 * 32 / 4 / 4) << layers << " blocks";  // forward and backward, (q-1)/q · mk/p
+  }
+}
+
 /// 2 (p0 - 1) / p0 · kn / (p1 p2) elements a weight, and nothing where p0 = 1.
 TEST(Layouts, SumWeightGradientsOverTheRanksWithTheSamePart) {
   const ModelGraph graph = build_model({.name = "mlp", .widths = {k, n, k, num_classes}});

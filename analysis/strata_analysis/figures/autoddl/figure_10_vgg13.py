@@ -1,0 +1,16 @@
+"""AutoDDL's figure 10: VGG-13 on two servers with 4 and 8 GPUs each."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from strata_analysis.figures.autoddl.step_time import panels
+from strata_analysis.load import Results
+from strata_analysis.published.autoddl import cells
+
+EXPERIMENT = "autoddl_figure_10_vgg13"
+
+
+def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
+    return {"step": panels(cells(points, EXPERIMENT), "AutoDDL figure 10: VGG-13 on two servers, simulated")}

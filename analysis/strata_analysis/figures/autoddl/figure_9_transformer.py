@@ -1,0 +1,16 @@
+"""AutoDDL's figure 9: transformers on 64 to 256 nodes of Piz Daint."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from strata_analysis.figures.autoddl.step_time import panels
+from strata_analysis.load import Results
+from strata_analysis.published.autoddl import cells
+
+EXPERIMENT = "autoddl_figure_9_transformer"
+
+
+def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
+    return {"step": panels(cells(points, EXPERIMENT), "AutoDDL figure 9: transformers on Piz Daint, simulated")}

@@ -1,0 +1,227 @@
+"""AutoDDL's printed savings beside the points of experiments/autoddl/: one function a figure, each a Comparison.
+
+Nothing here lists the strategies that there are: a mode that joins an experiment joins its figures and its rows.
+"""
+
+from __future__ import annotations
+
+import tomllib
+
+import pandas as pd
+
+from strata_analysis.derive import key_column, keys_of
+from strata_analysis.published import Comparison, beside, ended, published
+
+# As the paper calls them, in its order; any other strategy goes by its own name, after these.
+NAMES = {"ddp": "data parallel", "summa": "SUMMA", "megatron": "Megatron", "autoddl": "AutoDDL"}
+SECOND_BEST = "second best"
+CELL = ["model", "nodes", "devices", "optimizer"]
+SECONDS = {"communication": "communication_seconds", "step": "step_seconds"}
+
+
+def cells(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """One row a model, machine, optimizer and strategy: its fastest point, as the paper tunes micro-batches.
+
+    model, nodes, devices (of a node), optimizer, strategy, ended ("ok", "OOM", "N/A"), micro_batches, and in seconds
+    step_seconds, communication_seconds and exposed_seconds, the part under which nothing is computed; NaN where it did
+    not end well.
+    """
+    ours = points[points["experiment_name"] == experiment]
+    nodes = pd.Series([int(word) for word in key_column(ours, "resources.nodes", "1")], index=ours.index)
+    rows = pd.DataFrame(
+        {
+            "model": ours["model_name"],
+            "nodes": nodes,
+            "devices": [int(word) for word in key_column(ours, "resources.ranks_per_node", "1")],
+            "optimizer": key_column(ours, "train.optimizer", "adamw"),
+            "strategy": ours["strategy_name"],
+            "ended": [ended(point) for _, point in ours.iterrows()],
+            "micro_batches": [int(word) for word in key_column(ours, "train.micro_batches", "1")],
+            "step_seconds": ours["step_seconds"],
+            "communication_seconds": ours["communication_seconds"],
+            "exposed_seconds": ours["exposed_communication_seconds"],
+        }
+    )
+    good = rows["ended"] == "ok"
+    times = ["step_seconds", "communication_seconds", "exposed_seconds"]
+    rows[times] = rows[times].where(good)
+    order = {name: place for place, name in enumerate([*NAMES, *sorted(set(rows["strategy"]) - set(NAMES))])}
+    rows = rows.assign(rank=rows["ended"].map({"ok": 0, "OOM": 1, "N/A": 2}), order=rows["strategy"].map(order))
+    rows = rows.sort_values(["rank", "step_seconds"], kind="stable").drop_duplicates([*CELL, "strategy"])
+    rows = rows.sort_values(["optimizer", "nodes", "devices", "model", "order"])
+    return rows.drop(columns=["rank", "order"]).reset_index(drop=True)
+
+
+def savings(rows: pd.DataFrame, over: str) -> pd.DataFrame:
+    """What AutoDDL saves: CELL, over (who it was), quantity ("communication", "step") and saved, a share.
+
+    @param rows as `cells` gives them. @param over a strategy, or SECOND_BEST: the fastest of the others.
+    """
+    good = rows[rows["ended"] == "ok"]
+    found = []
+    for cell, members in good.groupby(CELL, sort=False):
+        ours = members[members["strategy"] == "autoddl"]
+        others = members[members["strategy"] != "autoddl"]
+        if over != SECOND_BEST:
+            others = others[others["strategy"] == over]
+        if ours.empty or others.empty:
+            continue
+        other = others.loc[others["step_seconds"].idxmin()]
+        for quantity, column in SECONDS.items():
+            saved = 1.0 - ours[column].iloc[0] / other[column]
+            found.append((*cell, over, other["strategy"], quantity, saved))
+    return pd.DataFrame(found, columns=[*CELL, "over", "it", "quantity", "saved"])
+
+
+def beside_printed(printed: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The printed savings with ours, a row an optimizer that was simulated; a difference of shares has no error."""
+    ours = pd.concat([savings(rows, over) for over in dict.fromkeys(printed["over"])], ignore_index=True)
+    on = ["model", "nodes", "devices", "over", "quantity"]
+    each = [
+        beside(printed[printed["model"].isin(rows["model"])], members, on, "saved").assign(optimizer=optimizer)
+        for optimizer, members in ours.groupby("optimizer", sort=False)
+    ]
+    return pd.concat(each, ignore_index=True).drop(columns="error") if each else printed.iloc[:0]
+
+
+def order_in_words(rows: pd.DataFrame) -> list[str]:
+    """A cell's strategies, fastest first, with seconds a step, communication in brackets and micro-batches."""
+    words = []
+    for (model, nodes, devices, optimizer), members in rows.groupby(CELL, sort=False):
+        good = members[members["ended"] == "ok"].sort_values("step_seconds")
+        times = [
+            f"{NAMES.get(row.strategy, row.strategy)} {row.step_seconds:.4g} s ({row.communication_seconds:.4g} s, "
+            f"{row.micro_batches} micro-batches)"
+            for row in good.itertuples()
+        ]
+        failed = [f"{NAMES.get(row.strategy, row.strategy)} {row.ended}" for row in _failed(members).itertuples()]
+        words.append(f"{model}, {nodes} x {devices}, {optimizer}: {', '.join(times + failed)}.")
+    return words
+
+
+def _failed(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[rows["ended"] != "ok"]
+
+
+def figure_9_vgg13(points: pd.DataFrame) -> Comparison:
+    return _savings(points, "autoddl_figure_9_vgg13", "figure_9", "Figure 9, what AutoDDL saves: VGG-13 on Piz Daint")
+
+
+def figure_9_data_parallel(points: pd.DataFrame) -> Comparison:
+    rows = cells(points, "autoddl_figure_9_vgg13")
+    ours = rows.merge(rows.loc[rows["strategy"] == "autoddl", [*CELL, "step_seconds"]], on=CELL, suffixes=("", "_best"))
+    ours["ratio"] = ours["step_seconds"] / ours["step_seconds_best"]
+    on = ["model", "nodes", "devices", "strategy"]
+    return Comparison(
+        "Figure 9, data parallelism's step over AutoDDL's",
+        beside(published("autoddl", "figure_9_data_parallel"), ours, on, "ratio"),
+    )
+
+
+def figure_9_transformer(points: pd.DataFrame) -> Comparison:
+    return _savings(
+        points, "autoddl_figure_9_transformer", "figure_9", "Figure 9, what AutoDDL saves: transformers on Piz Daint"
+    )
+
+
+def table_3(points: pd.DataFrame) -> Comparison:
+    """The paper's seconds of the one setting that figure 9 and table 3 share."""
+    rows = cells(points, "autoddl_figure_9_transformer").rename(columns={"step_seconds": "seconds"})
+    printed = published("autoddl", "table_3")
+    on = ["model", "nodes", "devices", "strategy"]
+    printed = printed.merge(rows[on].drop_duplicates(), on=on)
+    each = [
+        beside(printed, members, on, "seconds").assign(optimizer=optimizer)
+        for optimizer, members in rows.groupby("optimizer", sort=False)
+    ]
+    return Comparison("Table 3, seconds a step without a pipeline", pd.concat(each, ignore_index=True), digits=0)
+
+
+def figure_10_vgg13(points: pd.DataFrame) -> Comparison:
+    return _savings(
+        points, "autoddl_figure_10_vgg13", "figure_10", "Figure 10, what AutoDDL saves: VGG-13 on two servers"
+    )
+
+
+def figure_10_transformer(points: pd.DataFrame) -> Comparison:
+    return _savings(
+        points,
+        "autoddl_figure_10_transformer",
+        "figure_10",
+        "Figure 10, what AutoDDL saves: transformers on two servers",
+    )
+
+
+def _savings(points: pd.DataFrame, experiment: str, what: str, title: str) -> Comparison:
+    rows = cells(points, experiment)
+    return Comparison(title, beside_printed(published("autoddl", what), rows), order_in_words(rows), digits=3)
+
+
+def of_figure_4(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """One row a strategy that ended well, most communication first: strategy (as given: its options), platform (nodes x
+    devices), simulated (bool), and in seconds a step what the planner predicts (`predicted`) and what it takes
+    (`communication`), under computation or not. A strategy whose planner predicts nothing is left out.
+    """
+    ours = points[(points["experiment_name"] == experiment) & (points["status"] == "ok")]
+    rows = pd.DataFrame(
+        {
+            "strategy": [_with_options(point) for _, point in ours.iterrows()],
+            "platform": _machines(ours),
+            "simulated": ours["simulated"].astype(bool),
+            "predicted": [_predicted(point["plan_text"]) for _, point in ours.iterrows()],
+            "communication": ours["communication_seconds"],
+        }
+    ).dropna(subset=["predicted"])
+    return rows.sort_values("communication", ascending=False).reset_index(drop=True)
+
+
+def _machines(points: pd.DataFrame) -> list[str]:
+    nodes, devices = key_column(points, "resources.nodes", "1"), key_column(points, "resources.ranks_per_node", "1")
+    return [f"{n} x {d}" for n, d in zip(nodes, devices, strict=True)]
+
+
+def _with_options(point: pd.Series) -> str:
+    """ "megatron tensor=1x4": options of the strategy itself, in the order of their names."""
+    options = {key.split(".", 1)[1]: value for key, value in keys_of(point).items() if key.startswith("strategy.")}
+    words = [f"{key}={value.strip(chr(34))}" for key, value in sorted(options.items()) if key in ("layout", "tensor")]
+    return " ".join([point["strategy_name"], *words])
+
+
+def _predicted(plan_text: str) -> float:
+    why = tomllib.loads(plan_text).get("why", {}) if plan_text else {}
+    return why.get("predicted_seconds", float("nan"))
+
+
+def rank_correlation(rows: pd.DataFrame) -> float:
+    """Spearman's, of `predicted` and `communication`: the correlation of their ranks."""
+    return float(rows["predicted"].rank().corr(rows["communication"].rank()))
+
+
+def figure_4(points: pd.DataFrame) -> Comparison:
+    """Of whichever of its experiments the points are."""
+    (experiment,) = {name for name in points["experiment_name"] if name in FIGURE_4}
+    rows = of_figure_4(points, experiment)
+    ours = pd.DataFrame({"platform": [rows["platform"].iloc[0]], "rank_correlation": [rank_correlation(rows)]})
+    printed = published("autoddl", "figure_4")
+    printed = printed[printed["platform"].isin(ours["platform"])]
+    words = [
+        f"{row.strategy}: predicted {row.predicted:.4g} s, {'simulated' if row.simulated else 'measured'} "
+        f"{row.communication:.4g} s."
+        for row in rows.itertuples()
+    ]
+    words.append(f"Rank correlation of {len(rows)} strategies: {ours['rank_correlation'].iloc[0]:.3f}.")
+    return Comparison(
+        "Figure 4, communication predicted and simulated or measured",
+        beside(printed, ours, ["platform"], "rank_correlation"),
+        words,
+    )
+
+
+FIGURE_4 = ("autoddl_figure_4", "autoddl_figure_4_daint", "autoddl_figure_4_gcp")
+COMPARISONS = {
+    **{name: (figure_4,) for name in FIGURE_4},
+    "autoddl_figure_9_vgg13": (figure_9_vgg13, figure_9_data_parallel),
+    "autoddl_figure_9_transformer": (figure_9_transformer, table_3),
+    "autoddl_figure_10_vgg13": (figure_10_vgg13,),
+    "autoddl_figure_10_transformer": (figure_10_transformer,),
+}

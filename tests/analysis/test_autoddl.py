@@ -1,0 +1,147 @@
+"""AutoDDL's figures and printed savings, from small versions of its experiments and from cells made by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from drawn import artists
+from matplotlib import pyplot
+from strata_analysis.derive import by_point, key_column
+from strata_analysis.figures import autoddl as figures
+from strata_analysis.figures.autoddl import figure_4, figure_9_vgg13, figure_10_transformer
+from strata_analysis.published import autoddl, published
+from strata_analysis.table import short_table
+
+FEWER_MICRO_BATCHES = (("[2, 4, 8, 16, 32, 64, 128, 256, 512]", "[2, 64, 128]"),)
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    pyplot.close("all")
+
+
+@pytest.fixture(scope="module")
+def transformers(small_version):
+    return small_version("autoddl/figure_10_transformer", FEWER_MICRO_BATCHES)
+
+
+@pytest.fixture(scope="module")
+def vgg13(small_version):
+    return small_version("autoddl/figure_9_vgg13")
+
+
+def by_hand(*rows):
+    columns = ["strategy", "step_seconds", "communication_seconds"]
+    cells = pd.DataFrame(rows, columns=columns)
+    same = {"model": "vgg13", "nodes": 16, "devices": 1, "optimizer": "adamw", "micro_batches": 1}
+    return cells.assign(**same, ended=np.where(cells["step_seconds"].isna(), "OOM", "ok"))
+
+
+def test_a_cell_is_the_fastest_point_that_fits(transformers):
+    points = by_point(transformers)
+    cells = autoddl.cells(points, "autoddl_figure_10_transformer")
+    assert len(cells) == 2 * 3
+    counts = np.array(key_column(points, "train.micro_batches", ""), dtype=int)
+    for cell in cells.itertuples():
+        tried = points[(points["model_name"] == cell.model) & (points["strategy_name"] == cell.strategy)]
+        if cell.ended == "ok":
+            best = tried["step_seconds"].idxmin()
+            assert cell.step_seconds == tried.loc[best, "step_seconds"]
+            assert cell.micro_batches == counts[best]
+            assert 0 < cell.exposed_seconds <= cell.communication_seconds < cell.step_seconds
+        else:
+            assert not (tried["status"] == "ok").any()
+            assert np.isnan(cell.step_seconds)
+    ended = cells.set_index(["model", "strategy"])["ended"]
+    assert ended["autoddl-5.8b", "ddp"] == "OOM", "as the paper says"
+    assert ended["autoddl-5.8b", "autoddl"] == "ok"
+
+
+def test_the_small_transformer_is_data_parallel_under_autoddl_too(transformers):
+    cells = autoddl.cells(by_point(transformers), "autoddl_figure_10_transformer").set_index(["model", "strategy"])
+    ours, ddp = (cells.loc[("autoddl-0.35b", name)] for name in ("autoddl", "ddp"))
+    assert ours["step_seconds"] == pytest.approx(ddp["step_seconds"], rel=1e-3)
+
+
+def test_savings_are_over_the_fastest_of_the_others_or_over_one():
+    rows = by_hand(("ddp", 8.0, 7.0), ("megatron", 4.0, 2.0), ("summa", np.nan, np.nan), ("autoddl", 3.0, 0.5))
+    second = autoddl.savings(rows, autoddl.SECOND_BEST).set_index("quantity")
+    assert set(second["it"]) == {"megatron"}
+    assert second.loc["step", "saved"] == 0.25
+    assert second.loc["communication", "saved"] == 0.75
+    assert autoddl.savings(rows, "ddp").set_index("quantity").loc["step", "saved"] == 0.625
+    assert autoddl.savings(rows, "summa").empty, "it did not run"
+
+
+def test_printed_savings_stand_beside_ours_and_what_is_not_simulated_is_left_out():
+    printed = published("autoddl", "figure_9")
+    rows = autoddl.beside_printed(printed, by_hand(("megatron", 4.0, 2.0), ("autoddl", 3.0, 0.5)))
+    assert set(rows["model"]) == {"vgg13"}
+    first = rows[(rows["nodes"] == 16) & (rows["quantity"] == "communication")].iloc[0]
+    assert (first["paper"], first["simulated"]) == (0.10, 0.75)
+    assert rows.loc[rows["nodes"] == 64, "simulated"].isna().all()
+
+
+def test_what_failed_is_said_with_its_reason():
+    (words,) = autoddl.order_in_words(by_hand(("megatron", np.nan, np.nan), ("autoddl", 3.0, 0.5)))
+    assert words.endswith("AutoDDL 3 s (0.5 s, 1 micro-batches), Megatron OOM.")
+
+
+def test_bars_are_the_cells_and_what_failed_says_so(transformers):
+    points = by_point(transformers)
+    drawn = figure_10_transformer.draw(transformers, points)
+    steps, exposed, failed = (artists(drawn, name) for name in ("step", "exposed", "failed"))
+    cells = autoddl.cells(points, "autoddl_figure_10_transformer")
+    for cell in cells.itertuples():
+        name = f"adamw/{cell.model}/2x16/{cell.strategy}"
+        if cell.ended == "ok":
+            assert steps[name].get_height() == cell.step_seconds
+            assert exposed[name].get_height() == cell.exposed_seconds
+        else:
+            assert failed[name].get_text() == cell.ended
+    assert len(steps) + len(failed) == len(cells)
+
+
+def test_vgg13_is_fastest_under_autoddl_and_slowest_under_data_parallelism(vgg13):
+    points = by_point(vgg13)
+    cells = autoddl.cells(points, "autoddl_figure_9_vgg13")
+    for _, members in cells.groupby("nodes"):
+        ranking = members.sort_values("step_seconds")["strategy"]
+        assert list(ranking) == ["autoddl", "megatron", "ddp"]
+    assert len(artists(figure_9_vgg13.draw(vgg13, points), "step")) == 9
+
+
+def test_communication_is_drawn_as_predicted_and_as_simulated(small_version):
+    results = small_version("autoddl/figure_4")
+    points = by_point(results)
+    rows = autoddl.of_figure_4(points, "autoddl_figure_4")
+    assert len(rows) == 8
+    assert rows["communication"].is_monotonic_decreasing
+    drawn = figure_4.draw(results, points)
+    for name in ("predicted", "communication"):
+        heights = {strategy: bar.get_height() for strategy, bar in artists(drawn, name).items()}
+        assert heights == dict(zip(rows["strategy"], rows[name], strict=True))
+
+
+def test_on_one_rank_a_node_the_planner_predicts_the_simulators_communication(small_version):
+    rows = autoddl.of_figure_4(by_point(small_version("autoddl/figure_4")), "autoddl_figure_4")
+    assert np.allclose(rows["predicted"], rows["communication"], rtol=0.02)
+    assert autoddl.rank_correlation(rows) == pytest.approx(1.0)
+
+
+def test_rank_correlation_knows_order_alone():
+    rows = pd.DataFrame({"predicted": [4.0, 3.0, 1.0], "communication": [100.0, 2.0, 1.0]})
+    assert autoddl.rank_correlation(rows) == pytest.approx(1.0)
+    assert autoddl.rank_correlation(rows.assign(predicted=[1.0, 3.0, 4.0])) == pytest.approx(-1.0)
+
+
+def test_the_short_table_puts_the_paper_beside_them(vgg13):
+    text = short_table(vgg13)
+    assert "what AutoDDL saves: VGG-13 on Piz Daint" in text
+    assert "data parallelism's step over AutoDDL's" in text
+
+
+def test_every_figure_names_an_experiment():
+    names = [module.EXPERIMENT for module in figures.MODULES]
+    assert len(names) == len(set(names))
+    assert set(autoddl.COMPARISONS) <= set(names)
