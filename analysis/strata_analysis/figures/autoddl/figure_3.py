@@ -30,7 +30,7 @@ def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
     axes.set_ylabel("elements a rank moves forward, 2^30")
     printed = published("autoddl", "figure_3").set_index("strategy")["elements_2e30"]
     saved = f"{100 * (1 - printed['autoddl'] / printed['megatron']):.0f} % fewer"
-    axes.set_title(f"paper: {saved} in one attention layer; here: {saved_in_words(rows)} in the model", fontsize=6.5)
+    axes.set_title(f"paper: {saved} in one attention layer\nhere: {saved_in_words(rows)} in the model", fontsize=6.5)
     figure.suptitle("AutoDDL figure 3: planned", fontsize=8)
     return {"elements": figure}
 
