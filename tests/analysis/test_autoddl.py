@@ -7,7 +7,7 @@ from drawn import artists
 from matplotlib import pyplot
 from strata_analysis.derive import by_point, key_column
 from strata_analysis.figures import autoddl as figures
-from strata_analysis.figures.autoddl import figure_4, figure_9_vgg13, figure_10_transformer
+from strata_analysis.figures.autoddl import figure_3, figure_4, figure_8, figure_9_vgg13, figure_10_transformer
 from strata_analysis.published import autoddl, published
 from strata_analysis.table import short_table
 
@@ -109,6 +109,36 @@ def test_vgg13_is_fastest_under_autoddl_and_slowest_under_data_parallelism(vgg13
         ranking = members.sort_values("step_seconds")["strategy"]
         assert list(ranking) == ["autoddl", "megatron", "ddp"]
     assert len(artists(figure_9_vgg13.draw(vgg13, points), "step")) == 9
+
+
+def test_elements_are_those_of_the_plans(small_version):
+    smaller = (("hidden = 8192", "hidden = 1024"), ("nodes = 64", "nodes = 16"), ("heads = 64", "heads = 16"))
+    results = small_version("autoddl/figure_3", (*smaller, ("layers = 8", "layers = 2")))
+    points = by_point(results)
+    rows = figure_3.elements(points).set_index("strategy")["elements_2e30"]
+    assert 0 < rows["autoddl"] < rows["megatron"]
+    heights = {name: bar.get_height() for name, bar in artists(figure_3.draw(results, points), "elements").items()}
+    assert heights == rows.to_dict()
+
+
+def test_what_a_search_has_found_never_gets_worse_and_is_never_below_the_optimum(small_version):
+    results = small_version("autoddl/figure_8", (("[128, 4096]", "[16]"),))
+    points = by_point(results)
+    rows = figure_8.traces(points)
+    assert set(rows["search"]) == {"random", "metropolis_hastings", "coordinate_descent"}
+    assert (rows.groupby("search")["seed"].nunique() == 10).all()
+    assert (rows["over_optimum"] >= 1.0 - 1e-6).all()
+    lines = artists(figure_8.draw(results, points), "search")
+    assert set(lines) == {f"16/{search}" for search in figure_8.COLOURS}
+    for line in lines.values():
+        assert (np.diff(line.get_ydata()) <= 1e-12).all()
+
+
+def test_searches_without_an_exact_one_are_not_drawn(small_version):
+    results = small_version("autoddl/figure_8", (("[128, 4096]", "[16]"),))
+    points = by_point(results)
+    searched = np.array(key_column(points, "strategy.search", "exact")) != "exact"
+    assert isinstance(figure_8.draw(results, points[searched]), str)
 
 
 def test_communication_is_drawn_as_predicted_and_as_simulated(small_version):

@@ -4,9 +4,11 @@ One module a figure: `EXPERIMENT` names the experiment that it is drawn from, `d
 """
 
 from strata_analysis.figures.autoddl import (
+    figure_3,
     figure_4,
     figure_4_daint,
     figure_4_gcp,
+    figure_8,
     figure_9_transformer,
     figure_9_vgg13,
     figure_10_transformer,
@@ -14,9 +16,11 @@ from strata_analysis.figures.autoddl import (
 )
 
 MODULES = (
+    figure_3,
     figure_4,
     figure_4_daint,
     figure_4_gcp,
+    figure_8,
     figure_9_vgg13,
     figure_9_transformer,
     figure_10_vgg13,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import pandas as pd
 from matplotlib import pyplot
 from matplotlib.figure import Figure
@@ -29,7 +27,7 @@ def draw_for(experiment: str, points: pd.DataFrame) -> dict[str, Figure] | str:
         colour = style.colour(row.strategy.split()[0])
         name = f"communication/{row.strategy}"
         bars.single(axes, place + WIDTH / 2, row.communication, 0.9 * WIDTH, colour, row.simulated, name)
-    words = [textwrap.fill(word, 14, break_long_words=False) for word in rows["strategy"]]
+    words = [word.replace(" ", "\n").replace("=", "\n") for word in rows["strategy"]]
     axes.set_xticks(range(len(rows)), words, fontsize=6)
     axes.grid(axis="x", visible=False)
     axes.set_ylabel("seconds a step")
