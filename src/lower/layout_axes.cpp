@@ -171,7 +171,8 @@ class Assignment {
                                : TensorLayout{.samples = axes.p0, .features = axes.p1 | axes.p2};
       const int before = product_behind(x);
       at(result_.gathered_along_samples, x) =
-          before != nobody ? spares_exchange(before) : at(producer_, x) != nobody && is_image(tensor_at(x));
+          before != nobody ? spares_exchange(before)
+                           : at(producer_, x) != nobody && is_image(tensor_at(x)) && axes.p2 == 0;
       // What the data set gives is loaded as the product wants it.
       if (at(producer_, x) == nobody) home(x) = {.samples = axes.p0};
       latest = o;

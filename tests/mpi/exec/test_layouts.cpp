@@ -216,6 +216,7 @@ TEST_F(Layouts, DenseLayersBehindConvolutions) {
   const Trained reference = alone(training);
   const int half = p % 2 == 0 ? 2 : 1;
   const std::vector<std::array<std::pair<int, int>, 3>> all = {{{{p, 1}, {p, 1}, {p, 1}}},
+                                                               {{{1, half}, {half, 1}, {1, 1}}},
                                                                {{{1, p}, {1, 1}, {1, p}}},
                                                                {{{1, 1}, {1, half}, {p / half, half}}},
                                                                {{{p / half, 1}, {1, half}, {half, 1}}}};
