@@ -21,9 +21,6 @@
 #include <immintrin.h>
 #endif
 
-// Everything here is inlined, so the calling convention of vectors wider than the machine's never matters.
-#pragma GCC diagnostic ignored "-Wpsabi"
-
 namespace strata::cpu {
 
 inline constexpr std::int64_t num_lanes = 16;
