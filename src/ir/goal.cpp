@@ -65,14 +65,16 @@ class RankWriter {
         message(sends, peer, bytes(elements), tag, before, parts);
         break;
       }
-      case Collective::broadcast:
+      case Collective::broadcast: {
+        const bool is_root = index == in.root;
+        const int tag = next_tag(group);
         for (int member = 0; member < size; ++member) {
-          if (member == in.root || (index != in.root && member != index)) continue;
-          const int peer = group.ranks[static_cast<std::size_t>(index == in.root ? member : in.root)];
-          message(index == in.root, peer, bytes(elements), next_tag(group, member == size - 1 || index != in.root),
-                  before, parts);
+          if (member == in.root || (!is_root && member != index)) continue;
+          const int peer = group.ranks[static_cast<std::size_t>(is_root ? member : in.root)];
+          message(is_root, peer, bytes(elements), tag, before, parts);
         }
         break;
+      }
       case Collective::reduce_scatter:
       case Collective::all_gather:
       case Collective::all_to_all: exchange(in.collective, group, index, chunk, elements, dtype, before, parts); break;
@@ -99,7 +101,7 @@ class RankWriter {
   void exchange(Collective kind, const Group& group, int index, const ChunkBytes& chunk, std::int64_t elements,
                 DType dtype, const std::vector<int>& before, std::vector<int>& parts) {
     const int size = static_cast<int>(group.ranks.size());
-    const int tag = next_tag(group, true);
+    const int tag = next_tag(group);
     for (int s = 1; s < size; ++s) {
       const int to = (index + s) % size;
       const int from = (index - s + size) % size;
@@ -122,12 +124,10 @@ class RankWriter {
   }
 
   /// Groups are numbered as they are first seen; a group's operations follow one another on all its members alike.
-  int next_tag(const Group& group, bool last_use) {
-    int& number = num_operations_[group.name];
-    const int tag =
-        tag_of(groups_.try_emplace({group.name, group.ranks}, static_cast<int>(groups_.size())).first->second, number);
-    if (last_use) ++number;
-    return tag;
+  int next_tag(const Group& group) {
+    const int number = num_operations_[group.name]++;
+    return tag_of(groups_.try_emplace({group.name, group.ranks}, static_cast<int>(groups_.size())).first->second,
+                  number);
   }
   int message_tag(const Group& group, int from, int to) {
     const std::string name = fmt::format("{} {} {}", group.name, from, to);

@@ -119,7 +119,8 @@ TEST(Goal, EveryCollectiveOverGroupsAndUnevenSizes) {
       const int five = h.buffer("five", 5 * elements);
       h.kernel(compute, -1, x, "work");
       for (const Collective kind :
-           {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast}) {
+           {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast,
+            Collective::all_reduce}) {  // the last member is a root, and more comes after it
         h.collective(kind, all, x, "a", 3).waits = {{0, 0}};
         h.collective(kind, part, x, "b", 1);
       }
