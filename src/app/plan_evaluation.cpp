@@ -29,6 +29,7 @@ BytesByCollective bytes_sent(const results::StepRow& row) {
   set(Collective::all_gather, row.all_gather_sent_bytes);
   set(Collective::all_to_all, row.all_to_all_sent_bytes);
   set(Collective::broadcast, row.broadcast_sent_bytes);
+  set(Collective::reduce, row.reduce_sent_bytes);
   set(Collective::send, row.send_sent_bytes);
   return sent;
 }

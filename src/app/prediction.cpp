@@ -212,6 +212,7 @@ void set_account(results::StepRow& row, const PreparedPoint& point, const Lowere
     grow(row.all_gather_sent_bytes, Collective::all_gather);
     grow(row.all_to_all_sent_bytes, Collective::all_to_all);
     grow(row.broadcast_sent_bytes, Collective::broadcast);
+    grow(row.reduce_sent_bytes, Collective::reduce);
     grow(row.send_sent_bytes, Collective::send);
     if (program.arena_bytes > row.arena_peak_bytes) {
       row.arena_peak_bytes = program.arena_bytes;

@@ -241,8 +241,9 @@ class Profiler {
     std::vector<float> output(max_elements);
     for (const std::vector<int>& ranks : groups) {
       const int group = engine.create_group(ranks);
-      for (const Collective kind : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
-                                    Collective::all_to_all, Collective::broadcast, Collective::send}) {
+      for (const Collective kind :
+           {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::all_to_all,
+            Collective::broadcast, Collective::reduce, Collective::send}) {
         measure_collective(engine, group, ranks, kind, input.data(), output.data());
       }
     }
@@ -256,6 +257,7 @@ class Profiler {
                              ? group_shape(std::vector<int>{ranks[0], ranks[1]}, world_.ranks_on_node())
                              : group_shape(ranks, world_.ranks_on_node());
     const std::string transport = engine.transport_name(group);
+    const int sender = kind == Collective::reduce ? 1 : 0;  // the root, member 0, sends nothing then
     std::vector<TransferTime> times;
     for (std::int64_t elements = 16; elements <= max_elements; elements *= 4) {
       comm::Request request;
@@ -272,7 +274,7 @@ class Profiler {
       const double seconds = seconds_of(engine, request, takes_part, elements);
       const auto bytes = elements * static_cast<std::int64_t>(sizeof(float));
       profile_.collectives.push_back({kind, shape, transport, bytes, seconds});
-      times.push_back({static_cast<double>(elements_sent(kind, elements, size, 0)) * sizeof(float), seconds});
+      times.push_back({static_cast<double>(elements_sent(kind, elements, size, sender)) * sizeof(float), seconds});
       if (seconds > 1.0) break;  // a slow wire: larger ones would take minutes and lie on the same line
     }
     if (times.size() >= 2) {

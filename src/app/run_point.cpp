@@ -363,8 +363,8 @@ class PointRun {
     double largest[2] = {static_cast<double>(program_.arena_bytes), static_cast<double>(peak.total_bytes)};
     world_.all_reduce_max(largest);
     const BytesByCollective mine = bytes_by_collective(program_);
-    double sent[7];
-    for (int k = 0; k < 7; ++k) sent[k] = static_cast<double>(mine.bytes[k]);
+    double sent[num_collectives];
+    for (int k = 0; k < num_collectives; ++k) sent[k] = static_cast<double>(mine.bytes[k]);
     world_.all_reduce_max(sent);
     std::vector<results::PredictionRow> rows = {
         {"arena_peak_bytes", "byte", largest[0], static_cast<double>(last_row_.arena_peak_bytes), "program"}};
@@ -374,6 +374,7 @@ class PointRun {
         {Collective::all_gather, last_row_.all_gather_sent_bytes},
         {Collective::all_to_all, last_row_.all_to_all_sent_bytes},
         {Collective::broadcast, last_row_.broadcast_sent_bytes},
+        {Collective::reduce, last_row_.reduce_sent_bytes},
         {Collective::send, last_row_.send_sent_bytes}};
     for (const auto& [kind, bytes] : measured) {
       rows.push_back({fmt::format("{}_sent_bytes", to_string(kind)), "byte", sent[static_cast<int>(kind)],

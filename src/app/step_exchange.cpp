@@ -60,6 +60,7 @@ results::StepRow row_of(const std::vector<const RankStep*>& ranks, const StepFac
   row.all_gather_sent_bytes = sent(Collective::all_gather);
   row.all_to_all_sent_bytes = sent(Collective::all_to_all);
   row.broadcast_sent_bytes = sent(Collective::broadcast);
+  row.reduce_sent_bytes = sent(Collective::reduce);
   row.send_sent_bytes = sent(Collective::send);
   const auto& live = fullest.peak.bytes;
   row.parameter_bytes = live[static_cast<int>(Category::parameter)];

@@ -192,6 +192,33 @@ std::optional<Primitive> two_level_broadcast(const Request& request, const Group
   return std::nullopt;
 }
 
+/// A node's sum has a place of its own where it is not the root's: nobody else has an output. That place holds a slice.
+std::optional<Primitive> two_level_reduce(const Request& request, const Group& group, int channel, int index) {
+  Primitive primitive = draft(request, channel);
+  const int root_place = request.peer % group.ranks_per_node;
+  const int num_levels = group.place() == root_place ? 2 : 1;
+  const std::int64_t slice_length = group.num_nodes * kWorkspaceElements;
+  const std::int64_t begin = index / num_levels * slice_length;
+  if (begin >= request.num_elements) {
+    return std::nullopt;
+  }
+  const std::int64_t begin_bytes = begin * size_of(request.dtype);
+  std::byte* node_sum = group.all.index == request.peer ? primitive.output + begin_bytes
+                                                        : group.workspace[static_cast<std::size_t>(channel)].get();
+  primitive.layout = {0, 0, 0, std::min(slice_length, request.num_elements - begin)};
+  primitive.output = node_sum;
+  if (index % num_levels == 0) {
+    inside(primitive, group.local);
+    primitive.peer = root_place;
+    primitive.input += begin_bytes;
+  } else {
+    across(primitive, group.column);
+    primitive.peer = request.peer / group.ranks_per_node;
+    primitive.input = node_sum;
+  }
+  return primitive;
+}
+
 std::optional<Primitive> two_level_peer(const Request& request, const Group& group, int channel, int index) {
   if (index > 0) {
     return std::nullopt;
@@ -219,6 +246,7 @@ std::optional<Primitive> primitive_of(const Request& request, const Group& group
     case Collective::all_gather: return two_level_all_gather(request, group, channel, index);
     case Collective::all_to_all: return two_level_all_to_all(request, group, channel, index);
     case Collective::broadcast: return two_level_broadcast(request, group, channel, index);
+    case Collective::reduce: return two_level_reduce(request, group, channel, index);
     case Collective::send:
     case Collective::recv: return two_level_peer(request, group, channel, index);
   }

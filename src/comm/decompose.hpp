@@ -10,6 +10,7 @@
 /// | all_gather | all-gather across, then one inside for every node's part |
 /// | all_to_all | the own node's part inside, the rest across |
 /// | broadcast | across from the root, then inside |
+/// | reduce | for each slice: inside to the root's place, then across to the root |
 /// | send, recv | inside or across |
 
 #include <optional>
@@ -19,7 +20,7 @@
 
 namespace strata::comm {
 
-/// A node's reduce-scatter keeps this many elements a node of the group between its two levels.
+/// A node's reduce-scatter or reduce keeps this many elements a node of the group between its two levels.
 constexpr std::int64_t kWorkspaceElements = 64 * 1024;
 
 /// Primitive number @p index of @p request, or nothing after the last. The group has at least two members and the

@@ -150,15 +150,14 @@ void Engine::Driver::validate(const Request& request, const Group& group) const 
   const bool to_peer = request.kind == Collective::send || request.kind == Collective::recv;
   STRATA_INVARIANT(request.num_elements >= 0, std::string(request.label));
   STRATA_INVARIANT(request.stream >= 0, std::string(request.label));
-  STRATA_INVARIANT(
-      !(to_peer || request.kind == Collective::broadcast) || (request.peer >= 0 && request.peer < group.all.size()),
-      fmt::format("{}: peer {} of a group of {}", request.label, request.peer, group.all.size()));
+  STRATA_INVARIANT(!(to_peer || is_rooted(request.kind)) || (request.peer >= 0 && request.peer < group.all.size()),
+                   fmt::format("{}: peer {} of a group of {}", request.label, request.peer, group.all.size()));
   STRATA_INVARIANT(!to_peer || request.peer != group.all.index,
                    fmt::format("{}: rank {} to itself", request.label, world_.rank()));
   STRATA_INVARIANT(request.kind != Collective::all_to_all || request.num_elements % group.all.size() == 0,
                    fmt::format("{}: all_to_all of {} elements over {} ranks", request.label, request.num_elements,
                                group.all.size()));
-  if (request.kind == Collective::all_reduce || request.kind == Collective::reduce_scatter) {
+  if (is_reduction(request.kind)) {
     require_reducible(request.dtype);
   }
 }
@@ -301,11 +300,19 @@ CompletedTimes Engine::Driver::times(Ticket ticket) const {
 
 // ---- the driver's side -------------------------------------------------------------------------------------------
 
-Machine* Engine::Driver::take_machine(const Primitive& primitive) {
+Engine::Driver::MachineKind Engine::Driver::kind_of_machine(const Primitive& primitive) {
   const bool to_peer = primitive.kind == Collective::send || primitive.kind == Collective::recv;
-  const bool chain = to_peer || primitive.kind == Collective::broadcast;
-  const MachineKind kind =
-      primitive.medium == Medium::mpi ? (chain ? kMpiChain : kMpiExchange) : (to_peer ? kSharedPair : kSharedExchange);
+  if (primitive.medium == Medium::shared_memory) {
+    return to_peer ? kSharedPair : kSharedExchange;
+  }
+  if (primitive.kind == Collective::reduce) {
+    return kMpiReduce;
+  }
+  return to_peer || primitive.kind == Collective::broadcast ? kMpiChain : kMpiExchange;
+}
+
+Machine* Engine::Driver::take_machine(const Primitive& primitive) {
+  const MachineKind kind = kind_of_machine(primitive);
   auto& idle = idle_machines_[kind];
   if (idle.empty()) {
     std::unique_ptr<Machine> made;
@@ -315,6 +322,10 @@ Machine* Engine::Driver::take_machine(const Primitive& primitive) {
         machine_bytes_ += kMpiWindow * kMpiSegmentBytes;
         break;
       case kMpiChain: made = std::make_unique<MpiChain>(medium_); break;
+      case kMpiReduce:
+        made = std::make_unique<MpiChain>(medium_);
+        machine_bytes_ += MpiChain::kScratchBytes;
+        break;
       case kSharedExchange: made = std::make_unique<SharedExchange>(); break;
       case kSharedPair: made = std::make_unique<SharedPair>(); break;
       case kNumMachineKinds: break;

@@ -68,7 +68,8 @@ class Engine::Driver {
     Machine* machine = nullptr;
     CompletedTimes times;
   };
-  enum MachineKind { kMpiExchange, kMpiChain, kSharedExchange, kSharedPair, kNumMachineKinds };
+  /// kMpiReduce: a chain that has scratch memory.
+  enum MachineKind { kMpiExchange, kMpiChain, kMpiReduce, kSharedExchange, kSharedPair, kNumMachineKinds };
 
   Slot& slot_of(std::uint64_t id) { return slots_[id % slots_.size()]; }
   bool is_done(std::uint64_t id);
@@ -87,6 +88,7 @@ class Engine::Driver {
   void report(Slot& slot, std::int64_t now);
   bool spin(std::int64_t limit_ns);
   void sleep(std::uint32_t ticket);
+  static MachineKind kind_of_machine(const Primitive& primitive);
   Machine* take_machine(const Primitive& primitive);
 
   void run_thread();

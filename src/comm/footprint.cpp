@@ -14,6 +14,7 @@ Footprint footprint(const Request& request, int size, int index) {
     case Collective::all_gather: num_read = own; break;
     case Collective::reduce_scatter: num_written = own; break;
     case Collective::broadcast: num_read = request.peer == index ? all : 0; break;
+    case Collective::reduce: num_written = request.peer == index ? all : 0; break;
     case Collective::send: num_written = 0; break;
     case Collective::recv: num_read = 0; break;
     case Collective::all_reduce:

@@ -15,51 +15,60 @@ void MpiChain::start(const Primitive& primitive) {
   num_segments_ = (num_bytes_ + kMpiSegmentBytes - 1) / kMpiSegmentBytes;
   choose_neighbours();
   num_receives_posted_ = 0;
-  num_received_ = parent_ < 0 ? num_segments_ : 0;
+  num_received_ = 0;
   num_sends_posted_ = 0;
   num_sent_ = 0;
   pace_.reset();
   clock_ns_ = 0;
   departed_ns_ = 0;
   bytes_sent_ = 0;
+  if (reduces() && !sources_.empty() && scratch_.empty()) {
+    scratch_.resize(static_cast<std::size_t>(kScratchBytes));
+  }
 }
 
 void MpiChain::choose_neighbours() {
   const auto rank_of = [&](int member) { return p_.members->world_ranks[static_cast<std::size_t>(member)]; };
-  parent_ = -1;
-  children_.clear();
+  sources_.clear();
+  targets_.clear();
   if (p_.kind == Collective::send) {
-    children_.push_back(rank_of(p_.peer));
+    targets_.push_back(rank_of(p_.peer));
     return;
   }
   if (p_.kind == Collective::recv) {
-    parent_ = rank_of(p_.peer);
+    sources_.push_back(rank_of(p_.peer));
     return;
   }
+  std::vector<int>& towards_root = reduces() ? targets_ : sources_;
+  std::vector<int>& away_from_root = reduces() ? sources_ : targets_;
   const int size = p_.members->size();
   const int distance = (p_.members->index - p_.peer + size) % size;  // from the root
   const auto at_distance = [&](int d) { return rank_of((p_.peer + d) % size); };
   if (num_segments_ > 1) {
     if (distance > 0) {
-      parent_ = at_distance(distance - 1);
+      towards_root.push_back(at_distance(distance - 1));
     }
     if (distance + 1 < size) {
-      children_.push_back(at_distance(distance + 1));
+      away_from_root.push_back(at_distance(distance + 1));
     }
     return;
   }
-  // Binomial tree: the parent clears my lowest set bit; children set one bit below it, the largest subtree first.
+  // Binomial tree: the parent clears my lowest set bit; children set one bit below it, the largest subtree first, or
+  // last where it has to be added up before it comes.
   int lowest = 1;
   while (lowest < size && (distance & lowest) == 0) {
     lowest *= 2;
   }
   if (distance > 0) {
-    parent_ = at_distance(distance - lowest);
+    towards_root.push_back(at_distance(distance - lowest));
   }
   for (int bit = lowest / 2; bit > 0; bit /= 2) {
     if (distance + bit < size) {
-      children_.push_back(at_distance(distance + bit));
+      away_from_root.push_back(at_distance(distance + bit));
     }
+  }
+  if (reduces()) {
+    std::ranges::reverse(away_from_root);
   }
 }
 
@@ -67,35 +76,61 @@ Chunk MpiChain::segment_bytes(std::int64_t segment) const {
   return {segment * kMpiSegmentBytes, std::min(num_bytes_, (segment + 1) * kMpiSegmentBytes)};
 }
 
-void MpiChain::post_receive(std::int64_t segment) {
-  Flight& flight = receives_[static_cast<std::size_t>(segment % kMpiWindow)];
-  const int tag = p_.members->tag + p_.channel;
+/// Where a message arrives.
+std::byte* MpiChain::arrival(std::int64_t item) {
+  return reduces() ? scratch_.data() + item % kMpiWindow * kMpiSegmentBytes
+                   : p_.output + segment_bytes(item / num_sources()).begin;
+}
+
+/// Where a segment is complete that others have had a part in: a reduce has an output at the root alone.
+std::byte* MpiChain::result(std::int64_t segment) {
+  return reduces() && !targets_.empty() ? scratch_.data() + (kMpiWindow + segment % kMpiWindow) * kMpiSegmentBytes
+                                        : p_.output + segment_bytes(segment).begin;
+}
+
+/// Whether what has arrived can be added: the sum that had the place before has left.
+bool MpiChain::has_place(std::int64_t item) const {
+  return !reduces() || targets_.empty() || item / num_sources() - num_sent_ < kMpiWindow;
+}
+
+void MpiChain::add(std::int64_t item) {
+  const std::int64_t segment = item / num_sources();
   const Chunk bytes = segment_bytes(segment);
+  std::byte* sum = result(segment);
+  const std::byte* before = item % num_sources() == 0 ? p_.input + bytes.begin : sum;
+  const std::array<const std::byte*, 2> inputs{before, arrival(item)};
+  reduce(inputs, sum, Store::cached, nullptr, bytes.size() / size_of(p_.dtype), p_.dtype, p_.reduction);
+}
+
+void MpiChain::post_receive(std::int64_t item) {
+  Flight& flight = receives_[static_cast<std::size_t>(item % kMpiWindow)];
+  const int source = sources_[static_cast<std::size_t>(item % num_sources())];
+  const int tag = p_.members->tag + p_.channel;
   if (medium_.link != nullptr) {
-    check(MPI_Irecv(&flight.deadline_ns, 1, MPI_INT64_T, parent_, tag, medium_.communicator, &flight.requests[1]),
+    check(MPI_Irecv(&flight.deadline_ns, 1, MPI_INT64_T, source, tag, medium_.communicator, &flight.requests[1]),
           "MPI_Irecv");
   }
-  check(MPI_Irecv(p_.output + bytes.begin, static_cast<int>(bytes.size()), MPI_BYTE, parent_, tag, medium_.communicator,
-                  &flight.requests[0]),
+  check(MPI_Irecv(arrival(item), static_cast<int>(segment_bytes(item / num_sources()).size()), MPI_BYTE, source, tag,
+                  medium_.communicator, &flight.requests[0]),
         "MPI_Irecv");
 }
 
 void MpiChain::post_send(std::int64_t item, std::int64_t now_ns) {
-  const auto num_children = static_cast<std::int64_t>(children_.size());
-  const int child = children_[static_cast<std::size_t>(item % num_children)];
-  const Chunk bytes = segment_bytes(item / num_children);
+  const std::int64_t segment = item / num_targets();
+  const int target = targets_[static_cast<std::size_t>(item % num_targets())];
+  const Chunk bytes = segment_bytes(segment);
   Flight& flight = sends_[static_cast<std::size_t>(item % kMpiWindow)];
   const int tag = p_.members->tag + p_.channel;
   if (medium_.link != nullptr) {
     departed_ns_ = medium_.link->depart_ns(now_ns, bytes.size());
     flight.deadline_ns = departed_ns_ + medium_.link->latency_ns();
-    check(MPI_Isend(&flight.deadline_ns, 1, MPI_INT64_T, child, tag, medium_.communicator, &flight.requests[1]),
+    check(MPI_Isend(&flight.deadline_ns, 1, MPI_INT64_T, target, tag, medium_.communicator, &flight.requests[1]),
           "MPI_Isend");
   }
-  const std::byte* data = parent_ < 0 ? p_.input : p_.output;
-  check(MPI_Isend(data + bytes.begin, static_cast<int>(bytes.size()), MPI_BYTE, child, tag, medium_.communicator,
-                  &flight.requests[0]),
-        "MPI_Isend");
+  const std::byte* data = sources_.empty() ? p_.input + bytes.begin : result(segment);
+  check(
+      MPI_Isend(data, static_cast<int>(bytes.size()), MPI_BYTE, target, tag, medium_.communicator, &flight.requests[0]),
+      "MPI_Isend");
   bytes_sent_ += bytes.size();
 }
 
@@ -110,18 +145,21 @@ Progress MpiChain::advance(std::int64_t now_ns) {
   clock_ns_ = 0;
   if (!pace_.has_begun()) {
     pace_.event(now_ns);
-    if (parent_ < 0 && p_.kind == Collective::broadcast && p_.input != p_.output) {
+    if (sources_.empty() && p_.kind == Collective::broadcast && p_.input != p_.output) {
       copy(p_.output, p_.input, num_bytes_, Store::cached);
     }
   }
-  while (parent_ >= 0 && num_receives_posted_ < num_segments_ && num_receives_posted_ - num_received_ < kMpiWindow) {
+  while (num_receives_posted_ < num_receives() && num_receives_posted_ - num_received_ < kMpiWindow) {
     post_receive(num_receives_posted_++);
     progress = Progress::worked;
   }
-  if (num_received_ < num_receives_posted_) {
+  if (num_received_ < num_receives_posted_ && has_place(num_received_)) {
     Flight& flight = receives_[static_cast<std::size_t>(num_received_ % kMpiWindow)];
     if (landed(flight)) {
       if (medium_.link == nullptr || now_ns >= flight.deadline_ns) {
+        if (reduces()) {
+          add(num_received_);
+        }
         ++num_received_;
         progress = Progress::worked;
       } else {
@@ -129,8 +167,7 @@ Progress MpiChain::advance(std::int64_t now_ns) {
       }
     }
   }
-  const auto num_children = static_cast<std::int64_t>(children_.size());
-  while (num_sends_posted_ < num_received_ * num_children && num_sends_posted_ - num_sent_ < kMpiWindow) {
+  while (num_sends_posted_ < num_ready() * num_targets() && num_sends_posted_ - num_sent_ < kMpiWindow) {
     post_send(num_sends_posted_++, now_ns);
     progress = Progress::worked;
   }
@@ -141,7 +178,7 @@ Progress MpiChain::advance(std::int64_t now_ns) {
   if (progress == Progress::worked) {
     pace_.event(now_ns);
   }
-  if (num_received_ < num_segments_ || num_sent_ < num_sends()) {
+  if (num_received_ < num_receives() || num_sent_ < num_sends()) {
     return progress;
   }
   // A sender is done when its last byte has left; the receiver waits for the latency too.

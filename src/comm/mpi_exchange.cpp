@@ -121,6 +121,7 @@ void MpiExchange::post(std::int64_t item, std::int64_t now_ns) {
       break;
     case Collective::all_reduce:
     case Collective::broadcast:
+    case Collective::reduce:
     case Collective::send:
     case Collective::recv: STRATA_INVARIANT(false, "not an exchange");
   }

@@ -56,6 +56,7 @@ enum class Medium : std::uint8_t { mpi, shared_memory };
 /// | all_reduce (shared memory only) | all chunks | all chunks |
 /// | all_to_all | all chunks | all chunks |
 /// | broadcast, send, recv | layout.end elements | layout.end elements |
+/// | reduce | layout.end elements | layout.end elements, at the root alone |
 struct Primitive {
   Medium medium = Medium::mpi;
   Collective kind = Collective::all_reduce;

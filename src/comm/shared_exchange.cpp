@@ -5,7 +5,9 @@
 #include "comm/shared_exchange.hpp"
 
 #include <algorithm>
+#include <array>
 
+#include "base/ceil_div.hpp"
 #include "base/error.hpp"
 #include "comm/shared_area.hpp"
 
@@ -17,24 +19,25 @@ constexpr std::int64_t kStreamingBytes = 4 * 1024 * 1024;
 
 }  // namespace
 
-bool SharedExchange::is_reduction() const {
-  return p_.kind == Collective::all_reduce || p_.kind == Collective::reduce_scatter;
-}
-
 void SharedExchange::start(const Primitive& primitive) {
   p_ = primitive;
-  const int size = p_.members->size();
+  num_chunks_ = p_.members->size();
+  if (p_.kind == Collective::reduce) {
+    --num_chunks_;
+    const std::int64_t length = ceil_div(p_.layout.end, num_chunks_);
+    p_.layout = {0, length, length, p_.layout.end};
+  }
   element_bytes_ = size_of(p_.dtype);
   // Slices are whole cache lines, so that the rows of a stage buffer are aligned.
   const std::int64_t row_bytes =
-      p_.kind == Collective::broadcast ? SharedArea::kStageBytes : SharedArea::kStageBytes / size / 64 * 64;
+      p_.kind == Collective::broadcast ? SharedArea::kStageBytes : SharedArea::kStageBytes / num_chunks_ / 64 * 64;
   slice_length_ = row_bytes / element_bytes_;
   const std::int64_t length = p_.kind == Collective::broadcast ? p_.layout.end : p_.layout.length;
   num_slices_ = (length + slice_length_ - 1) / slice_length_;
   position_ = 0;
   bytes_sent_ = 0;
-  store_ = p_.layout.length * size * element_bytes_ >= kStreamingBytes ? Store::streaming : Store::cached;
-  inputs_.resize(static_cast<std::size_t>(size));
+  store_ = p_.layout.length * num_chunks_ * element_bytes_ >= kStreamingBytes ? Store::streaming : Store::cached;
+  inputs_.resize(static_cast<std::size_t>(num_chunks_));
 }
 
 std::int64_t SharedExchange::position(Step step, std::int64_t slice) const {
@@ -51,7 +54,7 @@ bool SharedExchange::exists(std::int64_t position) const {
   if (slice < 0 || slice >= num_slices_) {
     return false;
   }
-  return position % 3 != kGather || p_.kind == Collective::all_reduce;
+  return position % 3 != kGather || has_results();
 }
 
 /// Every member must have finished this many micro-steps of the operation first.
@@ -61,8 +64,8 @@ std::int64_t SharedExchange::required(std::int64_t position) const {
     case kStage:  // the buffer's last contents have been read
       return slice < 2 ? 0 : SharedExchange::position(kReduce, slice - 2) + 1;
     case kReduce:  // the slice is staged, and the result buffer's last contents have been read
-      return p_.kind == Collective::all_reduce && slice >= 2 ? SharedExchange::position(kGather, slice - 2) + 1
-                                                             : SharedExchange::position(kStage, slice) + 1;
+      return has_results() && slice >= 2 ? SharedExchange::position(kGather, slice - 2) + 1
+                                         : SharedExchange::position(kStage, slice) + 1;
     default: return SharedExchange::position(kReduce, slice) + 1;
   }
 }
@@ -94,8 +97,8 @@ void SharedExchange::execute(std::int64_t position) {
   const std::int64_t slice = position / 3 - position % 3;
   switch (position % 3) {
     case kStage: stage(slice); return;
-    case kReduce: is_reduction() ? reduce_slice(slice) : gather(slice); return;
-    default: gather(slice); return;
+    case kReduce: is_reduction(p_.kind) ? reduce_slice(slice) : gather(slice); return;
+    default: p_.kind == Collective::reduce ? add_results(slice) : gather(slice); return;
   }
 }
 
@@ -128,11 +131,18 @@ void SharedExchange::stage(std::int64_t slice) {
     bytes_sent_ += num_bytes * (size - 1);
     return;
   }
+  if (!has_chunk(me)) {
+    return;
+  }
   for (int member = 0; member < size; ++member) {
-    const Chunk chunk = p_.layout.slice(member, slice, slice_length_);
+    if (!has_chunk(member)) {
+      continue;
+    }
+    const int row = chunk_of_member(member);
+    const Chunk chunk = p_.layout.slice(row, slice, slice_length_);
     const std::int64_t num_bytes = chunk.size() * element_bytes_;
     if (member != me) {
-      copy(buffer + member * row_bytes, p_.input + chunk.begin * element_bytes_, num_bytes, Store::cached);
+      copy(buffer + row * row_bytes, p_.input + chunk.begin * element_bytes_, num_bytes, Store::cached);
       bytes_sent_ += num_bytes;
     } else if (p_.kind == Collective::all_to_all) {
       copy(p_.output + chunk.begin * element_bytes_, p_.input + chunk.begin * element_bytes_, num_bytes, store_);
@@ -142,21 +152,32 @@ void SharedExchange::stage(std::int64_t slice) {
 
 void SharedExchange::reduce_slice(std::int64_t slice) {
   const int me = p_.members->index;
+  if (!has_chunk(me)) {
+    return;
+  }
   const int size = p_.members->size();
   const auto buffer = static_cast<int>(slice % 2);
   const std::int64_t row_bytes = slice_length_ * element_bytes_;
-  const Chunk own = p_.layout.slice(me, slice, slice_length_);
+  const int row = chunk_of_member(me);
+  const Chunk own = p_.layout.slice(row, slice, slice_length_);
   if (own.size() == 0) {
     return;
   }
   for (int member = 0; member < size; ++member) {
-    inputs_[static_cast<std::size_t>(member)] =
-        member == me ? p_.input + own.begin * element_bytes_
-                     : p_.members->area->stage(p_.channel, member, buffer) + me * row_bytes;
+    if (has_chunk(member)) {
+      inputs_[static_cast<std::size_t>(chunk_of_member(member))] =
+          member == me ? p_.input + own.begin * element_bytes_
+                       : p_.members->area->stage(p_.channel, member, buffer) + row * row_bytes;
+    }
+  }
+  std::byte* result = has_results() ? p_.members->area->result(p_.channel, me, buffer) : nullptr;
+  if (p_.kind == Collective::reduce) {
+    reduce(inputs_, result, Store::cached, nullptr, own.size(), p_.dtype, p_.reduction);
+    bytes_sent_ += own.size() * element_bytes_;
+    return;
   }
   const bool gathered = p_.kind == Collective::all_reduce;
   std::byte* output = p_.output + (gathered ? own.begin : own.begin - p_.layout.chunk(me).begin) * element_bytes_;
-  std::byte* result = gathered ? p_.members->area->result(p_.channel, me, buffer) : nullptr;
   reduce(inputs_, output, store_, result, own.size(), p_.dtype, p_.reduction);
   if (gathered) {
     bytes_sent_ += own.size() * element_bytes_ * (size - 1);
@@ -189,6 +210,23 @@ void SharedExchange::gather(std::int64_t slice) {
       source = area.stage(p_.channel, member, buffer) + me * row_bytes;
     }
     copy(p_.output + chunk.begin * element_bytes_, source, chunk.size() * element_bytes_, store_);
+  }
+}
+
+/// The root of a reduce: what the others have reduced, and its own elements behind it.
+void SharedExchange::add_results(std::int64_t slice) {
+  if (p_.members->index != p_.peer) {
+    return;
+  }
+  for (int member = 0; member < p_.members->size(); ++member) {
+    if (!has_chunk(member)) {
+      continue;
+    }
+    const Chunk chunk = p_.layout.slice(chunk_of_member(member), slice, slice_length_);
+    const std::array<const std::byte*, 2> inputs{
+        p_.members->area->result(p_.channel, member, static_cast<int>(slice % 2)),
+        p_.input + chunk.begin * element_bytes_};
+    reduce(inputs, p_.output + chunk.begin * element_bytes_, store_, nullptr, chunk.size(), p_.dtype, p_.reduction);
   }
 }
 

@@ -33,7 +33,8 @@ Passes ring_passes(Collective kind, int p) {
     case Collective::reduce_scatter:
     case Collective::all_gather:
     case Collective::all_to_all: return {share, static_cast<double>(p - 1)};
-    case Collective::broadcast: return {1.0, static_cast<double>(p - 1)};
+    case Collective::broadcast:
+    case Collective::reduce: return {1.0, static_cast<double>(p - 1)};
     case Collective::send:
     case Collective::recv: return {1.0, 1.0};
   }
@@ -101,8 +102,9 @@ double ring_seconds(Collective kind, std::int64_t bytes, int num_members, double
   if (num_members <= 1) return 0.0;
   const bool whole = kind == Collective::send || kind == Collective::recv;
   const double step_bytes = static_cast<double>(bytes) / (whole ? 1 : num_members);
-  // A broadcast's p pieces follow one another: p-1 steps until the last rank has the first, p-1 more for the rest.
-  const int steps = kind == Collective::broadcast ? 2 * (num_members - 1) : ring_steps(kind, num_members);
+  // A broadcast's p pieces follow one another: p-1 steps until the last rank has the first, p-1 more for the rest. A
+  // reduce's do so the other way round.
+  const int steps = is_rooted(kind) ? 2 * (num_members - 1) : ring_steps(kind, num_members);
   return steps * (alpha_seconds + step_bytes * beta_seconds_per_byte);
 }
 

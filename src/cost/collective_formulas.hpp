@@ -15,7 +15,7 @@ namespace strata {
 /// Steps of a ring: (p-1) for one pass, 2 (p-1) for an all-reduce; 1 for a message; 0 for one member.
 int ring_steps(Collective kind, int num_members);
 
-/// ring_steps · (α + v/p · β); a broadcast passes v in p pieces down the ring, a message is α + v β.
+/// ring_steps · (α + v/p · β); a broadcast passes v in p pieces down the ring, a reduce up, a message is α + v β.
 /// Sources: OSDP sec. 3.1 ((N-1)(α + S/N β) a pass), AutoDDL sec. 3.2.
 double ring_seconds(Collective kind, std::int64_t bytes, int num_members, double alpha_seconds,
                     double beta_seconds_per_byte);

@@ -40,10 +40,10 @@ class InputSource {
 /// Of one step, on this rank.
 struct StepMeasurement {
   double step_seconds = 0.0;
-  double compute_seconds = 0.0;              ///< inside kernels
-  double communication_seconds = 0.0;        ///< some collective in progress
-  double exposed_seconds = 0.0;              ///< the compute stream waited for a collective
-  std::array<std::int64_t, 7> bytes_sent{};  ///< by Collective, counted by the transport
+  double compute_seconds = 0.0;                            ///< inside kernels
+  double communication_seconds = 0.0;                      ///< some collective in progress
+  double exposed_seconds = 0.0;                            ///< the compute stream waited for a collective
+  std::array<std::int64_t, num_collectives> bytes_sent{};  ///< by Collective, counted by the transport
   float loss = 0.0F;
   float gradient_norm = 0.0F;  ///< NaN where the Program computes none
 };

@@ -35,6 +35,7 @@ chakra::CollectiveCommType comm_type(Collective kind) {
     case Collective::all_gather: return chakra::ALL_GATHER;
     case Collective::all_to_all: return chakra::ALL_TO_ALL;
     case Collective::broadcast: return chakra::BROADCAST;
+    case Collective::reduce: return chakra::REDUCE;
     case Collective::send:
     case Collective::recv: break;
   }
@@ -60,8 +61,9 @@ void describe_collective(chakra::Node& node, const Program& program, const Instr
   attribute(node, "comm_type").set_int64_val(comm_type(in.collective));
   attribute(node, "comm_size").set_int64_val(bytes);
   attribute(node, "pg_name").set_string_val(fmt::to_string(group_number));
-  if (in.collective == Collective::broadcast) {
-    attribute(node, "comm_src").set_int32_val(group.ranks[static_cast<std::size_t>(in.root)]);
+  if (is_rooted(in.collective)) {
+    attribute(node, in.collective == Collective::broadcast ? "comm_src" : "comm_dst")
+        .set_int32_val(group.ranks[static_cast<std::size_t>(in.root)]);
   }
 }
 

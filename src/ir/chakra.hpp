@@ -33,9 +33,10 @@ class ChakraWriter {
 
   /// The bytes of `<name>.<rank>.et`: one step as length-delimited messages, a GlobalMetadata and a Node an
   /// instruction. `comm_size` is what the feeder's readers count: bytes that each member puts in, of an all-gather its
-  /// largest chunk so that all members agree; of a message its length. `comm_src` of a broadcast is its root.
-  /// `comm_tag` tells the messages from one rank to another apart, equal at both ends. Durations are whole
-  /// microseconds: what rounding takes from one node of a stream the next one gets, so that sums are right.
+  /// largest chunk so that all members agree; of a message its length. `comm_src` of a broadcast is its root,
+  /// `comm_dst` of a reduce. `comm_tag` tells the messages from one rank to another apart, equal at both ends.
+  /// Durations are whole microseconds: what rounding takes from one node of a stream the next one gets, so that sums
+  /// are right.
   /// @throws InternalError if a step has more messages than tags.
   std::string trace(const Program& program);
 

@@ -15,7 +15,8 @@ namespace strata {
 namespace {
 
 constexpr std::array kinds = {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
-                              Collective::all_to_all, Collective::broadcast,      Collective::send};
+                              Collective::all_to_all, Collective::broadcast,      Collective::reduce,
+                              Collective::send};
 
 std::string kind_words() {
   std::string words;

@@ -65,13 +65,14 @@ class RankWriter {
         message(sends, peer, bytes(elements), tag, before, parts);
         break;
       }
-      case Collective::broadcast: {
+      case Collective::broadcast:
+      case Collective::reduce: {
         const bool is_root = index == in.root;
         const int tag = next_tag(group);
         for (int member = 0; member < size; ++member) {
           if (member == in.root || (!is_root && member != index)) continue;
           const int peer = group.ranks[static_cast<std::size_t>(is_root ? member : in.root)];
-          message(is_root, peer, bytes(elements), tag, before, parts);
+          message(is_root == (in.collective == Collective::broadcast), peer, bytes(elements), tag, before, parts);
         }
         break;
       }

@@ -122,7 +122,7 @@ struct Instruction {
   Collective collective = Collective::all_reduce;
   Reduction reduction = Reduction::sum;
   int group = -1;  ///< index into Program::groups, collectives only
-  int root = 0;    ///< broadcast: index in the group; send, recv: the peer's index in the group
+  int root = 0;    ///< broadcast, reduce: index in the group; send, recv: the peer's index in the group
   int stream = 0;  ///< index into Program::streams
   Phase phase = Phase::forward;
   int micro_batch = 0;
@@ -192,7 +192,7 @@ std::vector<std::vector<int>> body_dependencies(const Program& program);
 
 /// Folds over the body. All are what the executor measures too.
 struct BytesByCollective {
-  std::int64_t bytes[7] = {};  ///< index: Collective
+  std::int64_t bytes[num_collectives] = {};  ///< index: Collective
   std::int64_t operator[](Collective kind) const { return bytes[static_cast<int>(kind)]; }
   std::int64_t total() const;
 };

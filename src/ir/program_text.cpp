@@ -53,11 +53,11 @@ std::string instruction_text(const Program& program, const Instruction& in, std:
   std::string text = fmt::format("#{} {} ", index, program.streams[static_cast<std::size_t>(in.stream)]);
   if (in.is_collective()) {
     text += to_string(in.collective);
-    if (in.collective == Collective::all_reduce || in.collective == Collective::reduce_scatter) {
+    if (is_reduction(in.collective)) {
       text += in.reduction == Reduction::sum ? " sum" : " max";
     }
     text += fmt::format(" group={}", program.groups[static_cast<std::size_t>(in.group)].name);
-    if (in.collective == Collective::broadcast) text += fmt::format(" root={}", in.root);
+    if (is_rooted(in.collective)) text += fmt::format(" root={}", in.root);
     if (in.collective == Collective::send || in.collective == Collective::recv)
       text += fmt::format(" peer={}", in.root);
   } else {
@@ -253,7 +253,7 @@ void parse_operation(const Program& program, Line& line, Instruction& in) {
     }
   }
   in.kernel = Kernel::none;
-  in.collective = find_word<Collective>(line, name, static_cast<int>(Collective::recv) + 1, "kernel or collective");
+  in.collective = find_word<Collective>(line, name, num_collectives, "kernel or collective");
   if (line.accept("max")) {
     in.reduction = Reduction::max;
   } else {

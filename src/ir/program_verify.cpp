@@ -51,6 +51,26 @@ Arity arity(std::string_view roles) {
   return result;
 }
 
+/// An output where nothing is written would be read as if something were.
+void verify_reduce(const Program& program, const Section& section, std::size_t index) {
+  const Instruction& in = section.instructions[index];
+  const Group& group = program.groups[static_cast<std::size_t>(in.group)];
+  const bool is_root = group.ranks[static_cast<std::size_t>(in.root)] == program.rank;
+  if (in.inputs.size() != 1 || in.outputs.size() != (is_root ? 1 : 0)) {
+    fail(program, section, index,
+         fmt::format("{} inputs and {} outputs {}; a reduce has an input, and at its root alone an output",
+                     in.inputs.size(), in.outputs.size(), is_root ? "at the root" : "beside the root"));
+  }
+  if (!is_root) return;
+  const auto describe_side = [&](const Operand& operand) {
+    return fmt::format("{} {}", operand.num_elements,
+                       to_string(program.buffers[static_cast<std::size_t>(operand.buffer)].dtype));
+  };
+  const std::string input = describe_side(in.inputs.front());
+  const std::string output = describe_side(in.outputs.front());
+  if (input != output) fail(program, section, index, fmt::format("reduces {} to {}", input, output));
+}
+
 void verify_operands(const Program& program, const Section& section, std::size_t index) {
   const Instruction& in = section.instructions[index];
   const auto check = [&](bool condition, const std::string& what) {
@@ -87,6 +107,7 @@ void verify_operands(const Program& program, const Section& section, std::size_t
     check(in.root >= 0 && in.root < static_cast<int>(ranks.size()), "root or peer outside of the group");
     check(!is_point_to_point(in) || ranks[static_cast<std::size_t>(in.root)] != program.rank, "its peer is itself");
     check(in.inputs.size() + in.outputs.size() >= 1, "a collective without operands");
+    if (in.collective == Collective::reduce) verify_reduce(program, section, index);
     return;
   }
   const KernelSignature& signature = kernel_signature(in.kernel);

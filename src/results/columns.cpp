@@ -14,7 +14,7 @@
 namespace strata::results {
 
 std::span<const Column<StepRow>> step_columns() {
-  static const std::array<Column<StepRow>, 27> columns = {{
+  static const std::array<Column<StepRow>, 28> columns = {{
       {"step", "1", &StepRow::step},
       {"phase", "", &StepRow::phase},
       {"unix_seconds", "s", &StepRow::unix_seconds},
@@ -33,6 +33,7 @@ std::span<const Column<StepRow>> step_columns() {
       {"all_gather_sent_bytes", "byte", &StepRow::all_gather_sent_bytes},
       {"all_to_all_sent_bytes", "byte", &StepRow::all_to_all_sent_bytes},
       {"broadcast_sent_bytes", "byte", &StepRow::broadcast_sent_bytes},
+      {"reduce_sent_bytes", "byte", &StepRow::reduce_sent_bytes},
       {"send_sent_bytes", "byte", &StepRow::send_sent_bytes},
       {"parameter_bytes", "byte", &StepRow::parameter_bytes},
       {"gradient_bytes", "byte", &StepRow::gradient_bytes},

@@ -100,6 +100,7 @@ struct StepRow {
   std::int64_t all_gather_sent_bytes = 0;
   std::int64_t all_to_all_sent_bytes = 0;
   std::int64_t broadcast_sent_bytes = 0;
+  std::int64_t reduce_sent_bytes = 0;
   std::int64_t send_sent_bytes = 0;
   // Live bytes at the moment the arena was fullest, of the rank with the largest peak.
   std::int64_t parameter_bytes = 0;

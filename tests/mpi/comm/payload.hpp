@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -101,6 +102,13 @@ class Payload {
           store(base, i, dtype_, reduced(i));
         }
         break;
+      case Collective::reduce:
+        if (me_ == peer_) {
+          for (std::int64_t i = 0; i < num_elements_; ++i) {
+            store(base, i, dtype_, reduced(i));
+          }
+        }
+        break;
       case Collective::reduce_scatter:
         for (std::int64_t i = own.begin; i < own.end; ++i) {
           store(base, in_place_ ? i : i - own.begin, dtype_, reduced(i));
@@ -158,8 +166,9 @@ class Payload {
     const std::int64_t element_bytes = size_of(dtype_);
     const bool gathers = kind_ == Collective::all_gather;
     const bool scatters = kind_ == Collective::reduce_scatter;
-    label_ = fmt::format("{}{} {} {} over {} ranks{}", to_string(kind_), reduction_ == Reduction::max ? "(max)" : "",
-                         to_string(dtype_), num_elements_, size, in_place_ ? " in place" : "");
+    label_ = fmt::format("{}{} {} {} over {} ranks{}{}", to_string(kind_), reduction_ == Reduction::max ? "(max)" : "",
+                         to_string(dtype_), num_elements_, size, in_place_ ? " in place" : "",
+                         is_rooted(kind_) ? fmt::format(" root {}", peer_) : "");
     const auto make = [&](std::int64_t elements) {
       return std::vector<std::byte>(static_cast<std::size_t>(elements * element_bytes + 2 * kGuard), std::byte{0x5a});
     };
@@ -192,7 +201,11 @@ class Payload {
     const std::int64_t skip = in_place_ && kind_ == Collective::all_gather ? own.begin * size_of(dtype_) : 0;
     return input_.data() + kGuard + skip;
   }
+  /// Null where nothing may be written, but in place of the input.
   void* output_at() const {
+    if (kind_ == Collective::reduce && me_ != peer_ && !in_place_) {
+      return nullptr;
+    }
     const Chunk own = chunk_of(num_elements_, static_cast<int>(ranks_.size()), me_);
     const std::int64_t skip = in_place_ && kind_ == Collective::reduce_scatter ? own.begin * size_of(dtype_) : 0;
     return const_cast<std::byte*>((in_place_ ? input_ : output_).data()) + kGuard + skip;
@@ -239,6 +252,11 @@ inline void check_all_collectives(const World& world, Engine& engine, int group,
       expected += elements_sent(kind, elements, num_ranks, member, peer) * size_of(dtype);
     }
     EXPECT_EQ(sent, static_cast<double>(expected)) << payload.request(group).label;
+    if (kind == Collective::reduce) {  // goes no way round: each rank's bytes are its own
+      const auto index = static_cast<int>(std::ranges::find(ranks, world.rank()) - ranks.begin());
+      EXPECT_EQ(engine.times(ticket).bytes_sent, elements_sent(kind, elements, num_ranks, index, peer) * size_of(dtype))
+          << payload.request(group).label;
+    }
   };
   for (const std::int64_t size : sizes) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::i32, DType::u8}) {
@@ -248,6 +266,7 @@ inline void check_all_collectives(const World& world, Engine& engine, int group,
           for (const Reduction reduction : {Reduction::sum, Reduction::max}) {
             run(Collective::all_reduce, dtype, size, in_place, 0, reduction);
             run(Collective::reduce_scatter, dtype, size, in_place, 0, reduction);
+            run(Collective::reduce, dtype, size, in_place, static_cast<int>(size) % num_ranks, reduction);
           }
         }
         run(Collective::all_gather, dtype, size, in_place, 0, Reduction::sum);

@@ -70,6 +70,29 @@ TEST_P(Emulated, TakesAtLeastTheFormula) {
   EXPECT_GE(end - begin, v * kBeta + std::ceil(std::log2(p)) * kAlpha - 1e-6);  // of nanoseconds in a double
 }
 
+// From the first rank that begins to the last that ends. In the tree of one segment whoever has children sends when all
+// of theirs has come; the chain's last rank has all of it to send before the others have the last of it.
+TEST_P(Emulated, AReduceTakesAtLeastTheFormula) {
+  const World world;
+  Engine engine(world, options());
+  const int group = engine.create_group(all_ranks(world));
+  const int p = world.size();
+  const auto seconds_of = [&](std::int64_t elements) {
+    Payload payload(world, all_ranks(world), Collective::reduce, DType::f32, elements, false, p - 1);
+    const Ticket ticket = engine.post(payload.request(group));
+    engine.wait(ticket);
+    payload.expect_right();
+    const CompletedTimes times = engine.times(ticket);
+    double begin = static_cast<double>(times.begin_ns) * 1e-9;
+    double end = static_cast<double>(times.end_ns) * 1e-9;
+    world.all_reduce_min(std::span(&begin, 1));
+    world.all_reduce_max(std::span(&end, 1));
+    return end - begin + 1e-6;  // of nanoseconds in a double
+  };
+  EXPECT_GE(seconds_of(24000), std::floor(std::log2(p)) * (kAlpha + 24000 * 4 * kBeta));
+  EXPECT_GE(seconds_of(200000), (p - 1) * kAlpha + 200000 * 4 * kBeta);
+}
+
 TEST_P(Emulated, ConcurrentOperationsShareTheLink) {
   const World world;
   EngineOptions flat = options();

@@ -46,13 +46,13 @@ TEST_P(EngineTest, ManyOperationsOnManyStreamsAndGroups) {
   groups.push_back(engine.create_group(backwards));
 
   constexpr Collective kKinds[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
-                                   Collective::broadcast};
+                                   Collective::broadcast, Collective::reduce};
   std::deque<Payload> payloads;
   std::vector<Ticket> tickets;
   for (int i = 0; i < 60; ++i) {
     const auto which = static_cast<std::size_t>(i % 3);
-    payloads.emplace_back(world, members[which], kKinds[i % 4], i % 2 == 0 ? DType::f32 : DType::bf16,
-                          1 + (i * 7919) % 50000, i % 5 == 0, 0, Reduction::sum, i);
+    payloads.emplace_back(world, members[which], kKinds[i % 5], i % 2 == 0 ? DType::f32 : DType::bf16,
+                          1 + (i * 7919) % 50000, i % 7 == 0, 0, Reduction::sum, i);
     tickets.push_back(engine.post(payloads.back().request(groups[which], i % 4)));
     engine.progress();
   }
@@ -145,6 +145,33 @@ TEST_P(EngineTest, OneStreamReadsWhatItWroteBefore) {
   }
 }
 
+// Beside the root a reduce reads what the broadcast behind it writes.
+TEST_P(EngineTest, AReduceAndABroadcastOfOneBuffer) {
+  const World world;
+  Engine engine(world, options());
+  const int group = engine.create_group(all_ranks(world));
+  const int size = world.size();
+  for (const std::int64_t elements : {std::int64_t{1001}, std::int64_t{150001}}) {
+    constexpr int kRounds = 12;
+    std::vector<float> values(static_cast<std::size_t>(elements), 1.0F);
+    Request request;
+    request.num_elements = elements;
+    request.group = group;
+    request.input = values.data();
+    request.output = values.data();
+    for (int round = 0; round < kRounds; ++round) {
+      request.kind = Collective::reduce;
+      request.reduction = round % 4 == 0 ? Reduction::sum : Reduction::max;
+      request.peer = round % size;
+      engine.post(request);
+      request.kind = Collective::broadcast;
+      engine.post(request);
+    }
+    engine.wait_all();
+    for (const float value : values) ASSERT_EQ(value, static_cast<float>(size * size * size)) << elements;
+  }
+}
+
 TEST_P(EngineTest, MessagesAroundARing) {
   const World world;
   if (world.size() == 1) {
@@ -232,9 +259,16 @@ TEST_P(EngineTest, RefusesWhatItCannotDo) {
   request.input = values.data();
   request.output = values.data();
   EXPECT_THROW(engine.post(request), Unsupported);
-  request.kind = Collective::broadcast;
-  request.peer = world.size();
-  EXPECT_THROW(engine.post(request), InternalError);
+  request.kind = Collective::reduce;
+  EXPECT_THROW(engine.post(request), Unsupported);
+  request.dtype = DType::f32;
+  for (const Collective rooted : {Collective::broadcast, Collective::reduce}) {
+    request.kind = rooted;
+    for (const int nobody : {world.size(), -1}) {
+      request.peer = nobody;
+      EXPECT_THROW(engine.post(request), InternalError);
+    }
+  }
   request.peer = 0;
   request.group = 5;
   EXPECT_THROW(engine.post(request), InternalError);

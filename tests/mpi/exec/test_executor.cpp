@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "mpi/exec/training.hpp"
+#include "unit/ir/handmade_program.hpp"
 
 namespace strata {
 namespace {
@@ -39,7 +40,7 @@ TEST_F(ExecutorTest, BytesByCollectiveAreTheProgrammedOnes) {
   for (const Training& training : trainings()) {
     const Trained trained = train(training, "ddp", world.size(), world, engine);
     const BytesByCollective predicted = bytes_by_collective(trained.program);
-    for (int kind = 0; kind < 7; ++kind) {
+    for (int kind = 0; kind < num_collectives; ++kind) {
       EXPECT_EQ(trained.last_step.bytes_sent[static_cast<std::size_t>(kind)], predicted.bytes[kind])
           << training.graph.name << " " << to_string(static_cast<Collective>(kind));
     }
@@ -94,6 +95,44 @@ TEST_F(ExecutorTest, EventsCoverTheBodyInOrder) {
   EXPECT_NEAR(step.compute_seconds, in_kernels, 1e-6 + 1e-3 * in_kernels);
   EXPECT_LE(step.compute_seconds + step.exposed_seconds, step.step_seconds);
   EXPECT_TRUE(std::isfinite(step.loss));
+}
+
+TEST_F(ExecutorTest, AReduceIsWrittenAtItsRootAlone) {
+  constexpr std::int64_t n = 70001;  // on its way in several pieces
+  for (int root = 0; root < world.size(); ++root) {
+    Handmade draft(world.rank(), world.size());
+    std::vector<int> members;
+    for (int r = 0; r < world.size(); ++r) members.push_back(r);
+    const int all = draft.group("all", members);
+    const int loss = draft.buffer("loss", 1, true);
+    const int part = draft.buffer("part", n, true);
+    const int sum = draft.buffer("sum", n, true);
+    Instruction& reduce = draft.collective(Collective::reduce, all, part, "parts", root);
+    if (world.rank() == root) reduce.outputs = {draft.whole(sum)};
+    for (const int id : {loss, part, sum}) {
+      draft.initialize(id);
+      draft.program.prologue.back().attributes = {{"elements", draft.whole(id).num_elements}, {"value", -1.0}};
+    }
+    draft.program.loss_buffer = loss;
+    assign_addresses(draft.program);
+    verify(draft.program);
+    CountedInputs inputs(2, 2);
+    cpu::CpuExecutor executor(draft.program, engine, inputs, 1);
+    executor.initialize();
+    std::vector<float> values(n);
+    for (std::int64_t i = 0; i < n; ++i) values[static_cast<std::size_t>(i)] = static_cast<float>(world.rank() + i);
+    executor.write(part, 0, values);
+    const StepMeasurement step = executor.step({});
+    EXPECT_EQ(step.bytes_sent[static_cast<std::size_t>(Collective::reduce)],
+              bytes_by_collective(draft.program)[Collective::reduce]);
+    EXPECT_EQ(bytes_by_collective(draft.program)[Collective::reduce], world.rank() == root ? 0 : 4 * n);
+    const int p = world.size();
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto expected = static_cast<float>(world.rank() == root ? p * i + p * (p - 1) / 2 : -1);
+      ASSERT_EQ(executor.read(sum)[static_cast<std::size_t>(i)], expected) << "element " << i << ", root " << root;
+    }
+    EXPECT_TRUE(std::ranges::equal(executor.read(part), values)) << "inputs stay as they are";
+  }
 }
 
 TEST_F(ExecutorTest, WhatItCannotRunIsRefusedByName) {

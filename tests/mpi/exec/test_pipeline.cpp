@@ -229,7 +229,7 @@ TEST_F(Pipeline, MemoryAndBytesAreTheProgrammedOnes) {
           if (24 % (size() / stages * 6) != 0) continue;
           const Trained trained = train(training, mode, size(), world, engine);
           const BytesByCollective predicted = bytes_by_collective(trained.program);
-          for (int kind = 0; kind < 7; ++kind) {
+          for (int kind = 0; kind < num_collectives; ++kind) {
             EXPECT_EQ(trained.last_step.bytes_sent[static_cast<std::size_t>(kind)], predicted.bytes[kind])
                 << model.name << " " << to_string(static_cast<Collective>(kind));
           }

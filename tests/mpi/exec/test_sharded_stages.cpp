@@ -211,7 +211,7 @@ TEST_F(ShardedStages, MemoryAndBytesAreTheProgrammedOnes) {
       hide(sharded, true);
       const Trained trained = train_plan(training, sharded, world, engine);
       const BytesByCollective predicted = bytes_by_collective(trained.program);
-      for (int kind = 0; kind < 7; ++kind) {
+      for (int kind = 0; kind < num_collectives; ++kind) {
         EXPECT_EQ(trained.last_step.bytes_sent[static_cast<std::size_t>(kind)], predicted.bytes[kind])
             << to_string(static_cast<Collective>(kind));
       }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/collective.hpp"
 
 namespace strata {
@@ -35,15 +37,27 @@ TEST(ElementsSent, RingFormulasOverAllRanks) {
       EXPECT_EQ(total(Collective::all_gather), (p - 1) * n);
       EXPECT_EQ(total(Collective::all_reduce), 2 * (p - 1) * n);
       EXPECT_EQ(total(Collective::broadcast, p - 1), (p - 1) * n);
+      EXPECT_EQ(total(Collective::reduce, p - 1), (p - 1) * n);
     }
   }
   EXPECT_EQ(elements_sent(Collective::all_reduce, 12, 4, 1), 2 * 3 * 12 / 4);
   EXPECT_EQ(elements_sent(Collective::all_to_all, 12, 4, 1), 9);
+  EXPECT_EQ(elements_sent(Collective::reduce, 12, 4, 1, 2), 12);
+  EXPECT_EQ(elements_sent(Collective::reduce, 12, 4, 2, 2), 0);
 }
 
 TEST(ElementsSent, OneRankSendsNothing) {
   EXPECT_EQ(elements_sent(Collective::all_reduce, 1000, 1, 0), 0);
   EXPECT_EQ(elements_sent(Collective::broadcast, 1000, 1, 0), 0);
+  EXPECT_EQ(elements_sent(Collective::reduce, 1000, 1, 0), 0);
+}
+
+TEST(Collective, KindsAreNumberedAndNamed) {
+  std::set<std::string_view> names;
+  for (int kind = 0; kind < num_collectives; ++kind) names.insert(to_string(static_cast<Collective>(kind)));
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(num_collectives));
+  EXPECT_FALSE(names.contains("?"));
+  EXPECT_EQ(to_string(static_cast<Collective>(num_collectives)), "?");
 }
 
 }  // namespace

@@ -28,6 +28,11 @@ TEST(RingSeconds, IsStepsTimesAlphaAndShareOfBeta) {
   EXPECT_DOUBLE_EQ(ring_seconds(Collective::reduce_scatter, v, 8, 1e-5, 1e-9), 7 * step);
   EXPECT_DOUBLE_EQ(ring_seconds(Collective::all_gather, v, 8, 1e-5, 1e-9), 7 * step);
   EXPECT_DOUBLE_EQ(ring_seconds(Collective::send, v, 2, 1e-5, 1e-9), 1e-5 + v * 1e-9);
+  for (const Collective pipelined : {Collective::broadcast, Collective::reduce}) {
+    EXPECT_DOUBLE_EQ(ring_seconds(pipelined, v, 8, 1e-5, 1e-9), 14 * step);
+    EXPECT_EQ(ring_steps(pipelined, 8), 7);
+    EXPECT_EQ(ring_seconds(pipelined, v, 1, 1e-5, 1e-9), 0.0);
+  }
   EXPECT_EQ(ring_seconds(Collective::all_reduce, v, 1, 1e-5, 1e-9), 0.0);
 }
 
@@ -45,6 +50,11 @@ TEST(NcclLikeSeconds, LargeTensorsGoAtTheRateOfTheSlowestLink) {
   // One rank a node uses one NIC.
   EXPECT_NEAR(nccl_like_seconds(Collective::reduce_scatter, v, {1, 16}, cluster.intra_node, cluster),
               15.0 / 16 * volume / 25e9, 1e-12);
+  // All of it over the slowest link, to the root as from it.
+  for (const Collective kind : {Collective::broadcast, Collective::reduce}) {
+    EXPECT_NEAR(nccl_like_seconds(kind, v, {8, 1}, cluster.intra_node, cluster), volume / 200e9, 1e-12);
+    EXPECT_NEAR(nccl_like_seconds(kind, v, {1, 16}, cluster.intra_node, cluster), volume / 25e9, 1e-12);
+  }
   EXPECT_EQ(nics_used({8, 16}, cluster), 4);
   EXPECT_EQ(nics_used({1, 16}, cluster), 1);
   EXPECT_EQ(nics_used({8, 1}, cluster), 0);
@@ -59,7 +69,8 @@ TEST(NcclLikeSeconds, SmallTensorsCostLatencyAndTreesHaveLessOfIt) {
 
 TEST(NcclLikeSeconds, GrowsWithSizeAndMembers) {
   const Cluster cluster = cluster_of(3e-6, 200e9, 1e-5, 25e9, 4);
-  for (const Collective kind : {Collective::all_reduce, Collective::reduce_scatter, Collective::broadcast}) {
+  for (const Collective kind :
+       {Collective::all_reduce, Collective::reduce_scatter, Collective::broadcast, Collective::reduce}) {
     double before = 0.0;
     for (std::int64_t bytes = 8; bytes < std::int64_t{1} << 32; bytes *= 3) {
       const double seconds = nccl_like_seconds(kind, bytes, {8, 4}, cluster.intra_node, cluster);
@@ -118,9 +129,9 @@ TEST(FitLinks, FindsTheTwoNetworksBehindAllCollectives) {
   for (const Factor group : {Factor{2, 1}, Factor{4, 1}, Factor{1, 2}, Factor{4, 2}}) {
     const int link = group.nodes == 1 ? 0 : 1;
     for (const Collective kind : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
-                                  Collective::all_to_all, Collective::broadcast}) {
+                                  Collective::all_to_all, Collective::broadcast, Collective::reduce}) {
       for (std::int64_t bytes = 64; bytes < 1 << 26; bytes *= 16) {
-        const double strange = kind == Collective::broadcast ? 7.0 : 1.0;  // of which table 2 says nothing
+        const double strange = is_rooted(kind) ? 7.0 : 1.0;  // of which table 2 says nothing
         times.push_back(
             {kind, group, "shm", bytes, strange * ring_seconds(kind, bytes, group.total(), alpha[link], beta[link])});
       }

@@ -44,11 +44,15 @@ struct Handmade {
     in.outputs = {whole(to)};
     return append(std::move(in));
   }
-  /// In place on @p id, on the communication stream. @p root: of a broadcast; the peer's index of a send or recv.
+  /// In place on @p id, on the communication stream. @p root: of a broadcast or reduce; the peer's index of a send or
+  /// recv.
   Instruction& collective(Collective kind, int group, int id, const std::string& name, int root = 0) {
     Instruction in{.collective = kind, .group = group, .root = root, .stream = communication, .name = name};
     if (kind != Collective::recv) in.inputs = {whole(id)};
-    if (kind != Collective::send) in.outputs = {whole(id)};
+    const bool is_reduced_elsewhere =
+        kind == Collective::reduce &&
+        program.groups[static_cast<std::size_t>(group)].ranks[static_cast<std::size_t>(root)] != program.rank;
+    if (kind != Collective::send && !is_reduced_elsewhere) in.outputs = {whole(id)};
     return append(std::move(in));
   }
 

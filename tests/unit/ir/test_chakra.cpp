@@ -101,6 +101,9 @@ std::vector<std::int64_t> execute(const std::vector<Trace>& traces,
       if (type == chakra::BROADCAST && attribute(*theirs, "comm_src").int32_val() == static_cast<int>(other)) {
         sent[other] += n * (p - 1);
       }
+      if (type == chakra::REDUCE && attribute(*theirs, "comm_dst").int32_val() != static_cast<int>(other)) {
+        sent[other] += n;
+      }
       done[other].insert(theirs->id());
     }
     return true;
@@ -204,7 +207,7 @@ TEST(Chakra, EveryCollectiveOverGroupsSendsWhatTheProgramSays) {
     const int x = h.buffer("x", 60);
     h.kernel(compute, -1, x, "work");
     for (const Collective kind : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
-                                  Collective::broadcast, Collective::all_to_all}) {
+                                  Collective::broadcast, Collective::reduce, Collective::all_to_all}) {
       h.collective(kind, all, x, "a", 3).waits = {{0, 0}};
       h.collective(kind, part, x, "b", 1);
     }
@@ -217,6 +220,20 @@ TEST(Chakra, EveryCollectiveOverGroupsSendsWhatTheProgramSays) {
   const std::vector<std::int64_t> sent = execute(traces, {{"1", 3}, {"2", 5}, {"3", 2}});
   for (std::size_t rank = 0; rank < num_ranks; ++rank) {
     EXPECT_EQ(sent[rank], bytes_by_collective(programs[rank]).total()) << "rank " << rank;
+  }
+}
+
+TEST(Chakra, AReduceSaysWhereItGoes) {
+  ChakraWriter writer(ten_microseconds());
+  for (int rank = 1; rank < 4; ++rank) {
+    Handmade h(rank, 4);
+    h.collective(Collective::reduce, h.group("others", {3, 1, 2}), h.buffer("x", 7, false, DType::bf16), "x", 1);
+    const Trace trace = parse(writer.trace(h.program));
+    ASSERT_EQ(trace.nodes.size(), 1u);
+    EXPECT_EQ(attribute(trace.nodes[0], "comm_type").int64_val(), chakra::REDUCE);
+    EXPECT_EQ(static_cast<int>(chakra::REDUCE), 1) << "as the format has it";
+    EXPECT_EQ(comm_size(trace.nodes[0]), 14);
+    EXPECT_EQ(attribute(trace.nodes[0], "comm_dst").int32_val(), 1);
   }
 }
 

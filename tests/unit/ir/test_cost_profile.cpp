@@ -19,6 +19,7 @@ CostProfile sample() {
   profile.peaks = {{"f32", 2, 2.1e11}};
   profile.kernels = {{"linear_forward f32", {128, 512, 64}, 8.4e6, 2, 1.5e-4, 18}};
   profile.collectives = {{Collective::all_reduce, {2, 1}, "shm", 4096, 2.5e-5},
+                         {Collective::reduce, {2, 1}, "shm", 4096, 1.5e-5},
                          {Collective::send, {1, 2}, "mpi", 64, 1e-4}};
   profile.lines = {{Collective::all_reduce, {2, 1}, "shm", 1e-5, 2e-10, 0.07}};
   profile.interference = {{2, "shm", 1.1, 4.0}};

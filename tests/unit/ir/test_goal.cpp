@@ -120,7 +120,8 @@ TEST(Goal, EveryCollectiveOverGroupsAndUnevenSizes) {
       h.kernel(compute, -1, x, "work");
       for (const Collective kind :
            {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast,
-            Collective::all_reduce}) {  // the last member is a root, and more comes after it
+            Collective::reduce,
+            Collective::all_reduce}) {  // the group's last member is a root, and more comes after it
         h.collective(kind, all, x, "a", 3).waits = {{0, 0}};
         h.collective(kind, part, x, "b", 1);
       }
@@ -135,6 +136,21 @@ TEST(Goal, EveryCollectiveOverGroupsAndUnevenSizes) {
           << "rank " << rank << ", " << elements << " elements";
     }
   }
+}
+
+TEST(Goal, AReduceIsAMessageFromEveryOtherMember) {
+  std::vector<Program> programs;
+  for (int rank = 0; rank < 3; ++rank) {
+    Handmade h(rank, 3);
+    h.collective(Collective::reduce, h.group("all", {2, 0, 1}), h.buffer("x", 5, true), "x", 1);  // to rank 0
+    programs.push_back(h.program);
+  }
+  EXPECT_EQ(to_goal(programs, ten_nanoseconds),
+            "num_ranks 3\n\n"
+            "rank 0 {\nl1: recv 20b from 2 tag 0\nl2: recv 20b from 1 tag 0\n"
+            "l3: calc 0\nl3 requires l1\nl3 requires l2\n}\n\n"
+            "rank 1 {\nl1: send 20b to 0 tag 0\n}\n\n"
+            "rank 2 {\nl1: send 20b to 0 tag 0\n}\n\n");
 }
 
 TEST(Goal, MessagesKeepTheirOrder) {

@@ -49,6 +49,7 @@ TEST(BytesByCollective, SumsOverRanksAreTheClosedFormsWhateverDividesWhat) {
         EXPECT_EQ(sum(sent(Collective::reduce_scatter, n, p, dtype)), (p - 1) * n * g) << n << " over " << p;
         EXPECT_EQ(sum(sent(Collective::all_gather, n, p, dtype)), (p - 1) * n * g) << n << " over " << p;
         EXPECT_EQ(sum(sent(Collective::broadcast, n, p, dtype, p - 1)), (p - 1) * n * g) << n << " over " << p;
+        EXPECT_EQ(sum(sent(Collective::reduce, n, p, dtype, p - 1)), (p - 1) * n * g) << n << " over " << p;
         EXPECT_EQ(sum(sent(Collective::all_to_all, n * p, p, dtype)), (p - 1) * n * p * g) << n * p << " over " << p;
       }
     }
@@ -67,9 +68,10 @@ TEST(BytesByCollective, EqualShareOfEveryRankWhereTheRanksDivide) {
   }
 }
 
-TEST(BytesByCollective, ABroadcastIsItsRootsAndAMessageItsSenders) {
+TEST(BytesByCollective, ABroadcastIsItsRootsAReduceTheOthersAndAMessageItsSenders) {
   // The group's order is turned round: index 2 of 3 is rank 0.
   EXPECT_EQ(sent(Collective::broadcast, 10, 3, DType::f32, 2), (std::vector<std::int64_t>{80, 0, 0}));
+  EXPECT_EQ(sent(Collective::reduce, 10, 3, DType::f32, 2), (std::vector<std::int64_t>{0, 40, 40}));
   EXPECT_EQ(sent(Collective::send, 10, 2, DType::f32), (std::vector<std::int64_t>{40, 40}));
   EXPECT_EQ(sent(Collective::recv, 10, 2, DType::f32), (std::vector<std::int64_t>{0, 0}));
 }

@@ -94,6 +94,15 @@ TEST(Rendezvous, AnotherKindReductionOrRoot) {
   EXPECT_EQ(complaint_of(root), "");
   root[1].draft.program.body[0].root = 0;
   EXPECT_THAT(complaint_of(root), HasSubstr("mismatched"));
+
+  std::vector<Rank> sums = ranks(2);
+  for (Rank& rank : sums) rank.draft.collective(Collective::reduce, 0, rank.big, "weights", 1);
+  EXPECT_EQ(complaint_of(sums), "");
+  sums[1].draft.program.body[0].reduction = Reduction::max;
+  EXPECT_THAT(complaint_of(sums), HasSubstr("mismatched"));
+  sums[1].draft.program.body[0].reduction = Reduction::sum;
+  sums[1].draft.program.body[0].root = 0;
+  EXPECT_THAT(complaint_of(sums), HasSubstr("mismatched"));
 }
 
 TEST(Rendezvous, AnotherOrder) {

@@ -43,11 +43,10 @@ Program everything() {
     if (k % 4 != 2) in.frees = {7};
     if (k % 6 == 0) in.waits = {{0, 0}, {k + 3, 1}, {2, 12}};
   }
-  for (int kind = 0; kind < 7; ++kind) {
+  for (int kind = 0; kind < num_collectives; ++kind) {
     for (const Reduction reduction : {Reduction::sum, Reduction::max}) {
       const auto collective = static_cast<Collective>(kind);
-      const bool reduces = collective == Collective::all_reduce || collective == Collective::reduce_scatter;
-      if (reduction == Reduction::max && !reduces) continue;
+      if (reduction == Reduction::max && !is_reduction(collective)) continue;
       const bool rooted = kind >= static_cast<int>(Collective::broadcast);
       draft.collective(collective, kind % 2 == 0 ? data : all, 1, "bucket[3]", rooted ? 1 : 0).reduction = reduction;
     }
@@ -110,7 +109,7 @@ TEST(ProgramText, EveryFieldIsInTheText) {
   differs("waits", [](Program& p) { p.body[5].waits[1].lag = 2; });
   differs("allocs", [](Program& p) { p.body[0].allocs = {6, 5}; });
   differs("frees", [](Program& p) { p.body[0].frees = {}; });
-  const std::size_t first = program.body.size() - 9;  // the collectives: all_reduce sum and max first
+  const std::size_t first = program.body.size() - 11;  // the collectives: all_reduce sum and max first
   differs("collective", [&](Program& p) { p.body[first].collective = Collective::reduce_scatter; });
   differs("reduction", [&](Program& p) { p.body[first].reduction = Reduction::max; });
   differs("group", [&](Program& p) { p.body[first].group = 1; });

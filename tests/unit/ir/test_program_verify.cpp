@@ -173,6 +173,53 @@ TEST(VerifyProgram, AGroupWithoutThisRank) {
   EXPECT_THAT(complaint(program), HasSubstr("this rank is not a member of the group"));
 }
 
+/// The sum of all ranks' y at rank 1 of 3 alone, which copies it to w; the others write w themselves.
+Program reduced(int rank) {
+  Program program = small(rank, 3);
+  program.body[2].collective = Collective::reduce;
+  program.body[2].root = 1;
+  if (rank != 1) program.body[2].outputs.clear();
+  return program;
+}
+
+TEST(VerifyProgram, AReduceHasAnOutputAtItsRootAlone) {
+  EXPECT_EQ(complaint(std::vector{reduced(0), reduced(1), reduced(2)}), "nothing to complain about");
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_EQ(complaint(reduced(rank)), "nothing to complain about") << rank;
+    EXPECT_EQ(parse_program(to_text(reduced(rank))), reduced(rank));
+  }
+  EXPECT_THAT(to_text(reduced(1)), HasSubstr("reduce sum group=data root=1 %1 -> %1 |"));
+  EXPECT_THAT(to_text(reduced(2)), HasSubstr("reduce sum group=data root=1 %1 ->  |"));
+
+  Program other = reduced(0);
+  other.body[2].outputs = other.body[2].inputs;
+  EXPECT_THAT(complaint(other), HasSubstr("body #2 reduce of c: 1 inputs and 1 outputs beside the root"));
+  other = reduced(0);
+  other.body[2].inputs.clear();
+  other.body[2].outputs = {whole(1)};
+  EXPECT_THAT(complaint(other), HasSubstr("0 inputs and 1 outputs beside the root; a reduce has an input"));
+  other = reduced(1);
+  other.body[2].outputs.clear();
+  EXPECT_THAT(complaint(other), HasSubstr("1 inputs and 0 outputs at the root"));
+  other = reduced(1);
+  other.body[2].outputs[0].num_elements = n - 1;
+  EXPECT_THAT(complaint(other), HasSubstr("reduces 100 f32 to 99 f32"));
+  other = reduced(1);
+  other.body[2].root = 3;
+  EXPECT_THAT(complaint(other), HasSubstr("root or peer outside of the group"));
+}
+
+TEST(VerifyProgram, WhatAReduceLeavesBesideItsRootIsNoResult) {
+  Program program = reduced(0);
+  // y's elements are defined by #1; those of z, into which it might have been reduced, by nobody.
+  program.buffers.push_back({.name = "z", .num_elements = n});
+  program.body[2].allocs = {3};
+  program.body[3].inputs = {whole(3)};
+  program.body[3].frees = {1, 3};
+  assign_addresses(program);
+  EXPECT_THAT(complaint(program), HasSubstr("body #3 copy of d: z is read before it is written"));
+}
+
 TEST(VerifyPrograms, SizesThatDoNotAgree) {
   Program other = small(1);
   other.body[2].inputs[0].num_elements = other.body[2].outputs[0].num_elements = n - 1;

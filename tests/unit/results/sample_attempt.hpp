@@ -101,6 +101,7 @@ inline StepRow sample_step(std::int64_t step) {
   row.all_gather_sent_bytes = 3000 + step;
   row.all_to_all_sent_bytes = 4000 + step;
   row.broadcast_sent_bytes = 5000 + step;
+  row.reduce_sent_bytes = 5500 + step;
   row.send_sent_bytes = 6000 + step;
   row.parameter_bytes = 10;
   row.gradient_bytes = 20;
