@@ -47,10 +47,6 @@ namespace {
 
 constexpr std::string_view planner_word = "planner";
 
-std::string text_option(const PlanRequest& request, const std::string& name) {
-  return std::get<std::string>(request.options.at(name));
-}
-
 /// Factors that the request fixes.
 struct Fixed {
   std::optional<Factor> p, g, os;
@@ -64,7 +60,9 @@ struct Fixed {
 };
 
 Fixed fixed_factors(const PlanRequest& request) {
-  const auto read = [&](const char* name) { return factor_option(name, text_option(request, name), planner_word); };
+  const auto read = [&](const char* name) {
+    return factor_option(name, request.option<std::string>(name), planner_word);
+  };
   return {read("p"), read("g"), read("os")};
 }
 
@@ -111,8 +109,8 @@ class Amsp final : public Planner {
     const Fixed fixed = fixed_factors(request);
     Plan plan = sharded_plan(request, {});
     plan.gathered_after_recompute = "keep";
-    plan.overlap.broadcast = text_option(request, "broadcast");
-    plan.optimizer.sharding = text_option(request, "sharding");
+    plan.overlap.broadcast = request.option<std::string>("broadcast");
+    plan.optimizer.sharding = request.option<std::string>("sharding");
     plan.optimizer.spread = plan.optimizer.sharding == "inter_tensor" ? "broadcast" : "all_gather";
     if (fixed.all()) {
       set_state(plan, {.p = *fixed.p, .g = *fixed.g, .os = *fixed.os});
@@ -130,8 +128,8 @@ class Amsp final : public Planner {
     std::erase_if(candidates, [&](const StateFactors& state) { return !fixed.allows(state); });
     if (candidates.empty()) {
       throw Unsupported(fmt::format("amsp on {} ranks: no legal factors have p = {}, g = {}, os = {}",
-                                    plan.mesh.num_ranks(), text_option(request, "p"), text_option(request, "g"),
-                                    text_option(request, "os")));
+                                    plan.mesh.num_ranks(), request.option<std::string>("p"),
+                                    request.option<std::string>("g"), request.option<std::string>("os")));
     }
     const std::unique_ptr<CostModel> costs =
         plan.mesh.num_ranks() > 1 ? cost_model_of(request, "set strategy.p, g and os") : nullptr;

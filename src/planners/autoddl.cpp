@@ -51,22 +51,17 @@ namespace {
 constexpr std::int64_t most_strategies = 10'000'000'000;
 constexpr std::string_view planner_word = "planner";
 
-template <typename T>
-T option(const PlanRequest& request, const char* name) {
-  return std::get<T>(request.options.at(name));
-}
-
 SearchAnswer search(const LayoutProblem& problem, const PlanRequest& request) {
-  const std::string word = option<std::string>(request, "search");
-  const auto seed = static_cast<std::uint64_t>(option<std::int64_t>(request, "seed"));
-  const std::int64_t proposals = option<std::int64_t>(request, "proposals");
+  const std::string word = request.option<std::string>("search");
+  const auto seed = static_cast<std::uint64_t>(request.option<std::int64_t>("seed"));
+  const std::int64_t proposals = request.option<std::int64_t>("proposals");
   if (word == "exhaustive") return search_exhaustively(problem, most_strategies);
   if (word == "random") return search_at_random(problem, proposals, seed);
   if (word == "metropolis_hastings") {
-    return search_metropolis_hastings(problem, option<double>(request, "temperature"), proposals, seed);
+    return search_metropolis_hastings(problem, request.option<double>("temperature"), proposals, seed);
   }
   if (word == "coordinate_descent") {
-    return search_coordinate_descent(problem, option<std::int64_t>(request, "restarts"), seed);
+    return search_coordinate_descent(problem, request.option<std::int64_t>("restarts"), seed);
   }
   return search_exactly(problem);
 }
@@ -117,8 +112,8 @@ class AutoDdl final : public Planner {
   }
 
   Plan plan(const PlanRequest& request) const override {
-    const LayoutPlanning planning(request, static_cast<int>(option<std::int64_t>(request, "max_p0")));
-    if (const std::string fixed = option<std::string>(request, "layout"); fixed != planner_word) {
+    const LayoutPlanning planning(request, static_cast<int>(request.option<std::int64_t>("max_p0")));
+    if (const std::string fixed = request.option<std::string>("layout"); fixed != planner_word) {
       return with_layout(planning, parse_layout(fixed));
     }
     LayoutSpace space = space_of(planning);
@@ -146,7 +141,7 @@ class AutoDdl final : public Planner {
     const PlanRequest& request = planning.request();
     try {
       return layout_space(planning.chain(), planning.costs(), &planning.memory(), planning.limits(),
-                          option<std::string>(request, "repeated_layers") == "tied");
+                          request.option<std::string>("repeated_layers") == "tied");
     } catch (const Unsupported& refusal) {
       throw Unsupported(
           fmt::format("{} on {} ranks: {}", request.base.strategy, planning.grid().total(), refusal.what()));
@@ -179,7 +174,7 @@ class AutoDdl final : public Planner {
     }
     const std::vector<Layout> layouts = space.layouts(answer.choices);
     if (planning.peak(layouts).bytes > planning.capacity_bytes()) planning.refuse_capacity(layouts);
-    if (const std::string word = option<std::string>(request, "search"); word != "exact") {
+    if (const std::string word = request.option<std::string>("search"); word != "exact") {
       throw Unsupported(fmt::format(
           "{} on {} ranks: search = \"{}\" found nothing that fits into {}; set strategy.search = \"exact\"",
           request.base.strategy, planning.grid().total(), word, gib(planning.capacity_bytes())));
@@ -192,12 +187,12 @@ class AutoDdl final : public Planner {
   static Plan explained(const LayoutPlanning& planning, const std::vector<Layout>& layouts,
                         const SearchAnswer& answer) {
     const PlanRequest& request = planning.request();
-    std::string why = fmt::format("search = {}", option<std::string>(request, "search"));
+    std::string why = fmt::format("search = {}", request.option<std::string>("search"));
     if (answer.evaluations > 0) why += fmt::format(", {} strategies looked at", answer.evaluations);
     if (answer.acceptance_rate > 0.0) {
       why +=
-          fmt::format(", temperature {}, seed {}, {:.3g} of proposals accepted", option<double>(request, "temperature"),
-                      option<std::int64_t>(request, "seed"), answer.acceptance_rate);
+          fmt::format(", temperature {}, seed {}, {:.3g} of proposals accepted", request.option<double>("temperature"),
+                      request.option<std::int64_t>("seed"), answer.acceptance_rate);
     }
     if (answer.lower_bound > 0.0) {
       const double gap = std::max(0.0, 1.0 - answer.lower_bound / answer.cost);
@@ -205,7 +200,7 @@ class AutoDdl final : public Planner {
                          : fmt::format("; binds memory: {}; gap {:.2g}", gib(planning.capacity_bytes()), gap);
     }
     Plan plan = planning.plan(layouts, why);
-    if (option<bool>(request, "trace")) {
+    if (request.option<bool>("trace")) {
       for (const TracePoint& point : answer.trace) {
         plan.why.trace.push_back(fmt::format("{} {:.9g}", point.evaluations, point.cost));
       }

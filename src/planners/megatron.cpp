@@ -107,8 +107,8 @@ class Megatron final : public Planner {
   static std::vector<Degree> possible_degrees(const LayoutPlanning& planning) {
     const PlanRequest& request = planning.request();
     const Factor grid = planning.grid();
-    const auto fixed = factor_option("tensor", std::get<std::string>(request.options.at("tensor")), planner_word);
-    const bool in_node = std::get<bool>(request.options.at("tensor_in_node")) && grid.in_node > 1;
+    const auto fixed = factor_option("tensor", request.option<std::string>("tensor"), planner_word);
+    const bool in_node = request.option<bool>("tensor_in_node") && grid.in_node > 1;
     std::vector<Degree> degrees;
     std::string broken;
     for (const Factor& tensor : fixed ? std::vector{*fixed} : tensor_degrees(grid, in_node)) {

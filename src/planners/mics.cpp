@@ -43,7 +43,7 @@ class Mics final : public Planner {
     const Factor group = node_or_factor(request, "group");
     Plan plan = sharded_plan(request, {.p = group, .g = group, .os = group});
     // DeepSpeed's MiCS waits for its all-reduces too: AMSP sec. VI-C.
-    if (std::get<std::string>(request.options.at("overlap")) == "deepspeed") plan.overlap.all_reduce = "none";
+    if (request.option<std::string>("overlap") == "deepspeed") plan.overlap.all_reduce = "none";
     place_nodes(plan, request);
     return plan;
   }

@@ -35,14 +35,14 @@ inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule, std
                                   plan.strategy, plan.mesh.nodes, plan.mesh.ranks_per_node, ranks, stages));
   }
   plan.mesh.axes = {{"stage", static_cast<int>(stages)}, {"data", ranks / static_cast<int>(stages)}};
-  plan.stages = {.count = static_cast<int>(stages), .cut_by = std::get<std::string>(request.options.at("cut_by"))};
+  plan.stages = {.count = static_cast<int>(stages), .cut_by = request.option<std::string>("cut_by")};
   plan.schedule.kind = schedule;
   return plan;
 }
 
 /// As many stages as the option says.
 inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule) {
-  const auto asked = std::get<std::int64_t>(request.options.at("stages"));
+  const auto asked = request.option<std::int64_t>("stages");
   return pipeline_plan(request, schedule, asked == 0 ? request.base.mesh.num_ranks() : asked);
 }
 

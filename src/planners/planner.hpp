@@ -48,6 +48,12 @@ struct PlanRequest {
   std::function<std::unique_ptr<CostModel>()> measured_costs = nullptr;
   /// α and β through the collectives of the same profile; null as above.
   std::function<LinkLines()> measured_links = nullptr;
+
+  /// The value of an option that the mode declares, of its declared type.
+  template <typename T>
+  const T& option(const std::string& name) const {
+    return std::get<T>(options.at(name));
+  }
 };
 
 /// A mode. Stateless; safe to call from any thread.

@@ -51,7 +51,7 @@ class Zero3 final : public Planner {
   Plan plan(const PlanRequest& request) const override {
     const Factor all = whole_grid(request.base.mesh);
     Plan plan = sharded_plan(request, {.p = all, .g = all, .os = all});
-    const auto slices = static_cast<int>(std::get<std::int64_t>(request.options.at("slices")));
+    const auto slices = static_cast<int>(request.option<std::int64_t>("slices"));
     if (slices > 0) cut_linears(plan, request.graph, slices);
     return plan;
   }

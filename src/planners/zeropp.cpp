@@ -45,8 +45,8 @@ namespace strata {
 namespace {
 
 Quantization quantization(const PlanRequest& request) {
-  const auto word = [&](const char* name) { return std::get<std::string>(request.options.at(name)); };
-  const std::int64_t block = std::get<std::int64_t>(request.options.at("quantization_block"));
+  const auto word = [&](const char* name) { return request.option<std::string>(name); };
+  const std::int64_t block = request.option<std::int64_t>("quantization_block");
   if (block < 16 || block % 16 != 0 || block > std::numeric_limits<int>::max()) {
     throw UserError(fmt::format("strategy.quantization_block = {}: accepted: multiples of 16, from 16", block));
   }

@@ -31,7 +31,7 @@ OptionRow link_cost_option() {
 }
 
 LinkCosts link_costs_of(const PlanRequest& request) {
-  const std::string cost = std::get<std::string>(request.options.at("cost"));
+  const std::string cost = request.option<std::string>("cost");
   const Cluster& cluster = request.cluster;
   const Mesh& mesh = request.base.mesh;
   const auto lacks = [&](std::string_view what) {

@@ -12,10 +12,6 @@
 namespace strata {
 namespace {
 
-std::string text_option(const PlanRequest& request, const char* name) {
-  return std::get<std::string>(request.options.at(name));
-}
-
 /// Of a micro-batch. @throws Unsupported where micro-batches do not divide the batch.
 LayoutLimits limits_of(const PlanRequest& request, int max_p0) {
   const Plan& base = request.base;
@@ -25,7 +21,7 @@ LayoutLimits limits_of(const PlanRequest& request, int max_p0) {
   }
   return {.samples = base.global_batch / base.schedule.micro_batches,
           .max_p0 = max_p0,
-          .uneven_features = std::get<bool>(request.options.at("uneven_features"))};
+          .uneven_features = request.option<bool>("uneven_features")};
 }
 
 }  // namespace
@@ -42,12 +38,12 @@ OptionRow uneven_option() {
 LayoutPlanning::LayoutPlanning(const PlanRequest& request, int max_p0)
     : request_(request),
       limits_(limits_of(request, max_p0)),
-      shards_optimizer_(text_option(request, "zero") == "zero1"),
+      shards_optimizer_(request.option<std::string>("zero") == "zero1"),
       chain_(layer_chain(request.graph)),
       costs_(request.base, link_costs_of(request)),
       memory_(request.graph, chain_, request.base, shards_optimizer_) {}
 
-bool LayoutPlanning::counts_bytes() const { return text_option(request_, "cost") == "volume"; }
+bool LayoutPlanning::counts_bytes() const { return request_.option<std::string>("cost") == "volume"; }
 
 double LayoutPlanning::seconds(std::span<const Layout> layouts) const {
   double sum = 0.0;

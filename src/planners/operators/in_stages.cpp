@@ -26,11 +26,6 @@ namespace {
 
 constexpr ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
 
-template <typename T>
-T option(const PlanRequest& request, const char* name) {
-  return std::get<T>(request.options.at(name));
-}
-
 /// A plan for some degrees, or how much it lacks.
 struct Degrees {
   Plan plan;
@@ -249,12 +244,12 @@ class StagedPlanner {
   StagedPlanner(const PlanRequest& request, bool chooses_states) : request_(request), chooses_states_(chooses_states) {}
 
   Plan run() {
-    const auto tensor = option<std::int64_t>(request_, "tensor");
+    const auto tensor = request_.option<std::int64_t>("tensor");
     if (tensor > 1) {
       throw Unsupported(fmt::format("{} on {} ranks: tensor = {}: stages of tensor-parallel ranks cannot be lowered",
                                     request_.base.strategy, num_ranks(), tensor));
     }
-    const auto asked = option<std::int64_t>(request_, "stages");
+    const auto asked = request_.option<std::int64_t>("stages");
     std::vector<Plan> candidates = asked > 0 ? std::vector{candidate(asked)} : all_candidates();
     const bool is_limited = request_.base.device_capacity_bytes > 0;
     if (candidates.size() == 1 && !is_limited) {
@@ -281,8 +276,8 @@ class StagedPlanner {
     plan.optimizer.sharding = "intra_tensor";
     plan.optimizer.spread = "all_gather";
     plan.gathered_after_recompute = "regather";
-    if (option<bool>(request_, "sdp")) plan.optimizer.gradients = "reduce_scatter";
-    set_overlap(plan, option<std::string>(request_, "overlap"));
+    if (request_.option<bool>("sdp")) plan.optimizer.gradients = "reduce_scatter";
+    set_overlap(plan, request_.option<std::string>("overlap"));
     return plan;
   }
 

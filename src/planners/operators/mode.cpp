@@ -20,11 +20,6 @@
 namespace strata {
 namespace {
 
-template <typename T>
-T option(const PlanRequest& request, const char* name) {
-  return std::get<T>(request.options.at(name));
-}
-
 /// A plan that may be taken.
 struct Candidate {
   std::string_view name;                  ///< who found it
@@ -49,7 +44,7 @@ class OperatorPlanner {
       throw Unsupported(fmt::format("{}: {} samples are not divisible by {} ranks × {} micro-batches", plan_.strategy,
                                     plan_.global_batch, plan_.mesh.num_ranks(), plan_.schedule.micro_batches));
     }
-    const bool offers_sdp = option<bool>(request_, "sdp");
+    const bool offers_sdp = request_.option<bool>("sdp");
     if (offers_sdp) plan_.optimizer.gradients = "reduce_scatter";
     if (capacity_ == 0) {
       if (chooses_batch()) {
@@ -80,7 +75,7 @@ class OperatorPlanner {
 
  private:
   bool chooses_batch() const { return asked_samples_ == 0; }
-  bool has_programs() const { return request_.evaluate != nullptr && option<std::string>(request_, "cost") != "paper"; }
+  bool has_programs() const { return request_.evaluate != nullptr && request_.option<std::string>("cost") != "paper"; }
   Plan with_rules(const OperatorChoices& operators, const std::vector<int>& choices, std::int64_t samples) const {
     Plan plan = plan_;
     plan.global_batch = samples * num_parts_;
@@ -220,7 +215,7 @@ class OperatorPlanner {
       throw Unsupported(fmt::format(
           "{} on {} ranks: the depth-first search found nothing that fits into {} within {} nodes; set "
           "strategy.dfs_nodes higher, or strategy.search = \"exact\"",
-          plan_.strategy, plan_.mesh.num_ranks(), gib(capacity_), option<std::int64_t>(request_, "dfs_nodes")));
+          plan_.strategy, plan_.mesh.num_ranks(), gib(capacity_), request_.option<std::int64_t>("dfs_nodes")));
     }
     const std::int64_t fitting = search.most_samples();
     const std::string would_fit = fitting == 0 || fitting >= b
@@ -271,17 +266,16 @@ std::span<const OptionRow> operator_options(bool with_slices) {
 }
 
 ChoiceOptions choice_options(const PlanRequest& request) {
-  const auto slices = request.options.find("slices");
-  return {.granularity = parse_granularity(option<std::string>(request, "granularity")),
-          .slices = slices == request.options.end() ? 0 : static_cast<int>(std::get<std::int64_t>(slices->second)),
-          .offers_sdp = option<bool>(request, "sdp"),
-          .paper = option<std::string>(request, "cost") == "paper"};
+  return {.granularity = parse_granularity(request.option<std::string>("granularity")),
+          .slices = request.options.contains("slices") ? static_cast<int>(request.option<std::int64_t>("slices")) : 0,
+          .offers_sdp = request.option<bool>("sdp"),
+          .paper = request.option<std::string>("cost") == "paper"};
 }
 
 FittingOptions fitting_options(const PlanRequest& request) {
-  return {.exact = option<std::string>(request, "search") == "exact",
-          .dfs_nodes = option<std::int64_t>(request, "dfs_nodes"),
-          .offers_sdp = option<bool>(request, "sdp")};
+  return {.exact = request.option<std::string>("search") == "exact",
+          .dfs_nodes = request.option<std::int64_t>("dfs_nodes"),
+          .offers_sdp = request.option<bool>("sdp")};
 }
 
 Plan plan_by_operator(const PlanRequest& request) { return OperatorPlanner(request).run(); }

@@ -47,12 +47,8 @@ Plan sharded_plan(const PlanRequest& request, const StateFactors& state) {
   plan.optimizer.sharding = "intra_tensor";
   plan.optimizer.spread = "all_gather";
   plan.gathered_after_recompute = "regather";
-  if (const auto gradients = request.options.find("gradients"); gradients != request.options.end()) {
-    plan.optimizer.gradients = std::get<std::string>(gradients->second);
-  }
-  if (const auto overlap = request.options.find("overlap"); overlap != request.options.end()) {
-    set_overlap(plan, std::get<std::string>(overlap->second));
-  }
+  if (request.options.contains("gradients")) plan.optimizer.gradients = request.option<std::string>("gradients");
+  if (request.options.contains("overlap")) set_overlap(plan, request.option<std::string>("overlap"));
   return plan;
 }
 
@@ -61,7 +57,7 @@ std::string gib(std::int64_t bytes) {
 }
 
 std::unique_ptr<CostModel> cost_model_of(const PlanRequest& request, std::string_view instead) {
-  const std::string cost = std::get<std::string>(request.options.at("cost"));
+  const std::string cost = request.option<std::string>("cost");
   const Cluster& cluster = request.cluster;
   const auto lacks = [&](std::string_view what) {
     throw Unsupported(
@@ -127,7 +123,7 @@ std::vector<int> leaf_first_order(std::span<const int> leaf_of_node, std::span<c
 }
 
 void place_nodes(Plan& plan, const PlanRequest& request) {
-  if (std::get<std::string>(request.options.at("placement")) == "block") return;
+  if (request.option<std::string>("placement") == "block") return;
   if (static_cast<int>(request.leaf_of_node.size()) != plan.mesh.nodes) {
     throw Unsupported(
         fmt::format("{} on {} nodes: placement = leaf-first needs a cluster with leaf switches, and {} has "
@@ -146,7 +142,7 @@ void place_nodes(Plan& plan, const PlanRequest& request) {
 }
 
 Factor node_or_factor(const PlanRequest& request, const std::string& name) {
-  const auto factor = factor_option(name, std::get<std::string>(request.options.at(name)), "node");
+  const auto factor = factor_option(name, request.option<std::string>(name), "node");
   return factor.value_or(Factor{request.base.mesh.ranks_per_node, 1});
 }
 
