@@ -58,8 +58,9 @@ enum class Recompute : std::uint8_t { none, block, after_communication };
 enum class MatmulAlgorithm : std::uint8_t { local, summa, ring };
 enum class ScheduleKind : std::uint8_t { simultaneous, cyclic, gpipe, one_forward_one_backward, two_buffered_weights };
 
-/// S/B/P layout of a linear on p = p0·p1·p2 ranks: input (S0:p0, B:p1, S1:p2), weight (B:p0, S1:p1, S0:p2), output
-/// (S0:p0, S1:p1, P:p2).
+/// S/B/P layout of a linear on p = p0·p1·p2 ranks.
+/// algorithm local: input (S0:p0, B:p1, S1:p2), weight (B:p0, S1:p1, S0:p2), output (S0:p0, S1:p1, P:p2).
+/// algorithm summa: input and output (S0:p0·p1, S1:p2), weight (S0:p0, B:p1, S1:p2): p1 replicas of a p0 × p2 grid.
 struct Layout {
   Factor p0, p1, p2;
   bool operator==(const Layout&) const = default;

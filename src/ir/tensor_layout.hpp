@@ -65,12 +65,22 @@ struct TensorLayout {
 /// "S0:2x1,B:1x2": ranks in a node × nodes; what does nothing is left out.
 std::string to_text(const TensorLayout& layout, const AtomicAxes& axes);
 
-/// The axes that the three degrees of a linear's layout are.
+/// The axes that the three degrees of a linear's layout are, see Layout.
 struct LayoutAxes {
   AxisSet p0 = 0, p1 = 0, p2 = 0;
+  MatmulAlgorithm algorithm = MatmulAlgorithm::local;
   bool operator==(const LayoutAxes&) const = default;
-  TensorLayout input() const { return {.samples = p0, .features = p2}; }                  ///< (S0:p0, B:p1, S1:p2)
-  TensorLayout output() const { return {.samples = p0, .features = p1, .partial = p2}; }  ///< (S0:p0, S1:p1, P:p2)
+  bool is_summa() const { return algorithm == MatmulAlgorithm::summa; }
+  AxisSet samples() const { return is_summa() ? p0 | p1 : p0; }
+  /// What the product reads, and what it leaves: partial sums, where it is local.
+  TensorLayout input() const { return {.samples = samples(), .features = p2}; }
+  TensorLayout output() const {
+    return is_summa() ? input() : TensorLayout{.samples = p0, .features = p1, .partial = p2};
+  }
+  /// Which axes split the weight's inputs, and its outputs, and over which it has copies.
+  AxisSet weight_inputs() const { return is_summa() ? p0 : p2; }
+  AxisSet weight_outputs() const { return is_summa() ? p2 : p1; }
+  AxisSet weight_copies() const { return is_summa() ? p1 : p0; }
 };
 
 /// The axes into whose digits a dim is cut, the outermost first.

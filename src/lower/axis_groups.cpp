@@ -10,10 +10,8 @@ namespace strata {
 
 AxisGroups::AxisGroups(const AtomicAxes& axes, const LaidOutGraph& model, int rank, ProgramBuilder& builder)
     : all_(axes.all()) {
-  std::set<AxisSet> sets = {all_};
-  for (const Redistribution& step : model.steps) sets.insert(step.axes);
-  for (const TensorLayout& layout : model.layouts) sets.insert(layout.features);
-  sets.insert(model.replicas.begin(), model.replicas.end());
+  std::set<AxisSet> sets = communicating_axes(model);
+  sets.insert(all_);
   for (const AxisSet set : sets) {
     std::vector<int> ranks = axes.group(set, rank);
     if (ranks.size() == 1) {

@@ -93,6 +93,7 @@ int ProgramBuilder::emit(Instruction instruction, std::span<const int> after) {
   STRATA_INVARIANT(instruction.waits.empty(), "waits are found here");
   find_waits(instruction, after);
   order_.append(instruction.stream, instruction.waits);
+  instruction.allocs = std::exchange(reserved_, {});
   int& last = last_[static_cast<std::size_t>(instruction.stream)];
   section().push_back(std::move(instruction));
   return last = static_cast<int>(section().size()) - 1;
@@ -100,12 +101,18 @@ int ProgramBuilder::emit(Instruction instruction, std::span<const int> after) {
 
 namespace {
 
-/// Alloc at the first use, free at the last one, in program order.
+/// Alloc at the first use, or where it was reserved before that; free at the last one, in program order.
 void add_lifetimes(const std::vector<Buffer>& buffers, std::vector<Instruction>& section) {
   std::vector<int> last(buffers.size(), -1);
   std::vector<bool> seen(buffers.size(), false);
   for (std::size_t i = 0; i < section.size(); ++i) {
     Instruction& in = section[i];
+    const auto lives = [&](int id) {
+      const auto b = static_cast<std::size_t>(id);
+      return buffers[b].persistent || seen[b];
+    };
+    std::erase_if(in.allocs, lives);
+    for (const int id : in.allocs) seen[static_cast<std::size_t>(id)] = true;
     const auto visit = [&](int id) {
       const auto b = static_cast<std::size_t>(id);
       if (buffers[b].persistent) return;

@@ -43,6 +43,10 @@ class ProgramBuilder {
   /// The next instruction on @p stream waits for @p instruction, although no element says so: nothing runs under it.
   void hold(int stream, int instruction) { held_[static_cast<std::size_t>(stream)].push_back(instruction); }
 
+  /// Buffer @p id lives from the next instruction on, if it does not already: where ranks come to use it at different
+  /// times, and should need the same memory. What uses it first comes after that instruction on every stream.
+  void reserve(int id) { reserved_.push_back(id); }
+
   /// The last instruction on @p stream in this section, -1: none.
   int last_on(int stream) const { return last_[static_cast<std::size_t>(stream)]; }
 
@@ -68,6 +72,7 @@ class ProgramBuilder {
   HappensBefore order_;
   std::vector<int> last_;                      ///< by stream, of this section
   std::vector<std::vector<int>> held_;         ///< by stream: what its next instruction waits for
+  std::vector<int> reserved_;                  ///< buffers that live from the next instruction on
   std::vector<std::vector<Access>> accesses_;  ///< by buffer, of this section
 };
 

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -49,8 +47,9 @@ class LayingOut {
 
  private:
   [[noreturn]] void refuse(const std::string& name, const std::string& what) const {
-    throw Unsupported(fmt::format("plan `{}`: {}: {} cannot be lowered", plan_.strategy, name, what));
+    throw Unsupported(fmt::format("{}: {} cannot be lowered", who(name), what));
   }
+  std::string who(const std::string& name) const { return fmt::format("plan `{}`: {}", plan_.strategy, name); }
   const Operator& op_at(std::size_t o) const { return whole_.operators[o]; }
   const Tensor& tensor_at(int t) const { return whole_.tensors[static_cast<std::size_t>(t)]; }
   AxisSet rest(AxisSet set) const { return axes_.all() & ~set; }
@@ -326,8 +325,8 @@ class LayingOut {
       case OperatorKind::rms_norm: divide("width"); break;
       case OperatorKind::cross_entropy:
         divide("classes");
-        set_runs(whole.name, op, "first_class",
-                 block_of(digits_of(axes_, cut, split, rank_, whole.attributes.integer("classes"))));
+        set_runs(op.attributes, "first_class",
+                 block_of(digits_of(axes_, cut, split, rank_, whole.attributes.integer("classes"))), who(whole.name));
         break;
       case OperatorKind::dropout:  // set_positions
       case OperatorKind::gelu:
@@ -350,25 +349,8 @@ class LayingOut {
     } else {
       std::ranges::copy(features_of_rank(whole.inputs.front(), layout.features, row), std::back_inserter(digits));
     }
-    const StridedBlock block = block_of(digits);
     op.attributes.set("sample_elements", x.elements_per_sample());
-    set_runs(whole.name, op, "first", block);
-  }
-
-  /// Runs as the kernel `permute` takes them, the first of them beginning at @p first.
-  void set_runs(const std::string& name, Operator& op, const char* first, const StridedBlock& block) const {
-    op.attributes.set(first, block.first);
-    if (block.levels.empty()) return;
-    if (block.levels.size() > most_run_levels) {
-      refuse(name,
-             fmt::format("elements at {} distances, of which kernels know {},", block.levels.size(), most_run_levels));
-    }
-    op.attributes.set("run", block.run);
-    for (std::size_t l = 0; l < block.levels.size(); ++l) {
-      const StridedBlock::Level& level = block.levels[block.levels.size() - 1 - l];  // the outermost first
-      op.attributes.set(fmt::format("size{}", l), level.count);
-      op.attributes.set(fmt::format("stride{}", l), level.stride);
-    }
+    set_runs(op.attributes, "first", block_of(digits), who(whole.name));
   }
 
   /// Where the features of this rank begin, @p size in all, which have to be neighbours.
@@ -397,9 +379,44 @@ class LayingOut {
     }
   }
 
+  /// C = A·B of parts of inputs, weights and outputs: see lower/summa_panels.
+  void add_summa(std::size_t o, Operator op) {
+    const Operator& whole = op_at(o);
+    const LayoutAxes& r = model_.products[o];
+    const int x = whole.inputs.front(), y = whole.outputs.front();
+    const std::int64_t in = whole.attributes.integer("in"), out = whole.attributes.integer("out");
+    check_divides(whole.name, "inputs", in, features_of(x));
+    if (sections_of(y) == 0) refuse(whole.name, "fused query, key and value heads in unequal numbers, split,");
+    check_divides(whole.name, "outputs", out / sections_of(y), features_of(y));
+    const int local_x = in_layout(x, r.input(), whole, true);
+    op.inputs = {local_x};
+    const std::int64_t in_held = in / ranks(r.p0), out_held = out / ranks(r.p2);
+    op.attributes.set("in", in / ranks(r.p2));
+    op.attributes.set("out", out_held);
+    op.attributes.set("panels", static_cast<std::int64_t>(result_.panels.size()));
+    const SummaCut cut{
+        .rows = r.p0, .columns = r.p2, .inputs = features_of(x), .weight_digits = model_.weight_digits[o]};
+    const std::int64_t rows =
+        result_.num_samples[static_cast<std::size_t>(local_x)] * tensor_at(x).elements_per_sample() / in;
+    result_.panels.push_back(summa_panels(axes_, cut, {.rows = rows, .in = in, .out = out_held}));
+    const std::vector<Digit> outputs = features_of_rank(y, r.p2, out);
+    const std::vector<Digit> inputs = weight_inputs(axes_, cut, rank_, in);
+    for (const int p : whole.parameters) {
+      op.parameters.push_back(p == whole.parameters.front()
+                                  ? add_parameter(p, outputs, inputs, {out_held, in_held}, r.p1)
+                                  : add_parameter(p, outputs, {}, {out_held}, r.p0 | r.p1));
+    }
+    op.outputs = {local_[static_cast<std::size_t>(y)] = add_tensor(y, r.output(), "")};
+    push(std::move(op), decisions_[o]);
+  }
+
   void add_product(std::size_t o, Operator op) {
     const Operator& whole = op_at(o);
     const LayoutAxes& r = model_.products[o];
+    if (r.is_summa()) {
+      add_summa(o, std::move(op));
+      return;
+    }
     const int x = whole.inputs.front(), y = whole.outputs.front();
     const bool is_linear = whole.kind == OperatorKind::linear;
     const std::int64_t in = whole.attributes.integer(is_linear ? "in" : "vocabulary");
@@ -478,29 +495,22 @@ class LayingOut {
 
 }  // namespace
 
-bool Permutation::is_identity() const {
-  if (order.size() != sizes.size()) return false;
-  // Dims of one element move freely.
-  int before = -1;
-  for (const int d : order) {
-    if (sizes[static_cast<std::size_t>(d)] == 1) continue;
-    if (d < before) return false;
-    before = d;
-  }
-  return true;
-}
-
-Permutation Permutation::inverse() const {
-  STRATA_INVARIANT(order.size() == sizes.size(), "what is left out cannot be put back");
-  Permutation result{.sizes = {}, .order = std::vector<int>(order.size())};
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    result.sizes.push_back(sizes[static_cast<std::size_t>(order[i])]);
-    result.order[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
-  }
-  return result;
-}
-
 bool has_layouts(const Plan& plan) { return plan.mesh.axes.empty() && plan.mesh.num_ranks() > 1; }
+
+std::set<AxisSet> communicating_axes(const LaidOutGraph& model) {
+  std::set<AxisSet> sets(model.replicas.begin(), model.replicas.end());
+  for (const Redistribution& step : model.steps) sets.insert(step.axes);
+  for (const SummaPanels& panels : model.panels) {
+    sets.insert(panels.rows);
+    sets.insert(panels.columns);
+  }
+  for (const Operator& op : model.graph.operators) {
+    const bool needs_rows = op.kind == OperatorKind::layer_norm || op.kind == OperatorKind::rms_norm ||
+                            op.kind == OperatorKind::cross_entropy;
+    if (needs_rows) sets.insert(model.layouts[static_cast<std::size_t>(op.inputs.front())].features);
+  }
+  return sets;
+}
 
 std::vector<AxisSet> sets_of_replicas(const LaidOutGraph& model) {
   std::vector<AxisSet> sets;

@@ -10,6 +10,7 @@
 /// over its p1.
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -18,18 +19,10 @@
 #include "ir/plan.hpp"
 #include "ir/shards.hpp"
 #include "ir/tensor_layout.hpp"
+#include "lower/permutation.hpp"
+#include "lower/summa_panels.hpp"
 
 namespace strata {
-
-/// Dims of a source, the outermost first, and where each stands in the result: `order[i]` is the source's dim. Of a dim
-/// that is not in the result one index is taken.
-struct Permutation {
-  std::vector<std::int64_t> sizes;
-  std::vector<int> order;
-  std::int64_t first = 0;  ///< element of the source at which the result begins
-  bool is_identity() const;
-  Permutation inverse() const;
-};
 
 /// One collective that changes a layout, with what has to be reordered before and after it. Backward takes it the other
 /// way round.
@@ -43,7 +36,7 @@ struct Redistribution {
 struct LaidOutGraph {
   /// Shapes, sizes of operators and parameters of this rank; redistributions have the attribute `step`. A product of
   /// partial sums has the attribute `adds`: 1 where the bias, or the positions, are added, by one rank of each sum. All
-  /// of them hold it.
+  /// of them hold it. A product by panels has the attribute `panels`.
   ModelGraph graph;
   std::vector<OperatorDecision> decisions;  ///< by operator
   std::vector<TensorLayout> layouts;        ///< by tensor
@@ -52,6 +45,7 @@ struct LaidOutGraph {
   std::vector<AxisSet> replicas;            ///< by parameter: over which axes it has copies
   std::vector<std::int64_t> num_copies;     ///< by parameter: ranks that hold the same part
   std::vector<Redistribution> steps;        ///< by attribute `step`
+  std::vector<SummaPanels> panels;          ///< by attribute `panels`
 };
 
 /// True where operators are laid out by rules instead of by the axes of the mesh.
@@ -62,6 +56,9 @@ bool has_layouts(const Plan& plan);
 /// operator cannot have, tied weights whose uses hold different parts.
 LaidOutGraph lay_out(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions, int rank);
 
+/// Different sets of axes over which collectives run: of redistributions, panels, copies of parameters, and of rows
+/// that norms and losses need whole.
+std::set<AxisSet> communicating_axes(const LaidOutGraph& model);
 /// Different sets of axes over which parameters have copies, in the order of parameters.
 std::vector<AxisSet> sets_of_replicas(const LaidOutGraph& model);
 /// The grids of ranks that share parameters: all ranks, or, where operators are laid out, sets_of_replicas() in turn.

@@ -28,6 +28,7 @@ class Assignment {
         micro_batch_(plan.global_batch / plan.schedule.micro_batches),
         result_{.axes = AtomicAxes(plan.mesh),
                 .products = std::vector<LayoutAxes>(graph.operators.size()),
+                .weight_digits = std::vector<std::map<int, int>>(graph.operators.size()),
                 .homes = std::vector<TensorLayout>(graph.tensors.size()),
                 .gathered_along_samples = std::vector<bool>(graph.tensors.size(), false),
                 .sections = std::vector<std::int64_t>(graph.tensors.size(), 1),
@@ -38,7 +39,8 @@ class Assignment {
         num_readers_(graph.tensors.size(), 0),
         latest_product_(graph.tensors.size(), nobody),
         next_(graph.operators.size(), nobody),
-        first_user_(graph.operators.size(), nobody) {}
+        first_user_(graph.operators.size(), nobody),
+        shares_weight_(graph.operators.size(), false) {}
 
   LayoutsOfModel run() && {
     read_chains();
@@ -56,6 +58,7 @@ class Assignment {
   const Operator& op_at(int o) const { return graph_.operators[static_cast<std::size_t>(o)]; }
   const Tensor& tensor_at(int t) const { return graph_.tensors[static_cast<std::size_t>(t)]; }
   const Layout& layout_of(int o) const { return *decisions_[static_cast<std::size_t>(o)].layout; }
+  bool is_summa(int o) const { return decisions_[static_cast<std::size_t>(o)].algorithm == MatmulAlgorithm::summa; }
   LayoutAxes& product(int o) { return result_.products[static_cast<std::size_t>(o)]; }
   TensorLayout& home(int t) { return result_.homes[static_cast<std::size_t>(t)]; }
   template <typename T>
@@ -76,7 +79,9 @@ class Assignment {
       if (!is_product(op)) continue;
       STRATA_INVARIANT(decisions_[static_cast<std::size_t>(o)].layout.has_value(), op.name + " has no layout");
       const auto [first, is_new] = user_of_weight.try_emplace(op.parameters.front(), o);
-      if (!is_new) at(first_user_, o) = first->second;
+      if (is_new) continue;
+      at(first_user_, o) = first->second;
+      at(shares_weight_, o) = at(shares_weight_, first->second) = true;
     }
     for (int o = 0; o < num_operators(); ++o) {
       if (!is_product(op_at(o))) continue;
@@ -114,7 +119,7 @@ class Assignment {
   /// The exchange behind product @p o is spared: p0 changes, and p1 = p2'.
   bool spares_exchange(int o) const {
     const int next = at(next_, o);
-    if (next == nobody || at(first_user_, next) != nobody) return false;
+    if (next == nobody || at(first_user_, next) != nobody || is_summa(o)) return false;
     return layout_of(o).p0 != layout_of(next).p0 && layout_of(o).p1 == layout_of(next).p2;
   }
 
@@ -129,13 +134,18 @@ class Assignment {
     const Layout& layout = layout_of(o);
     const int x = op_at(o).inputs.front();
     const int before = product_behind(x);
-    const AxisSet p0_before = before != nobody ? product(before).p0 : home(x).samples;
+    const AxisSet p0_before = before != nobody ? product(before).samples() : home(x).samples;
+    const MatmulAlgorithm algorithm = decisions_[static_cast<std::size_t>(o)].algorithm;
     if (before != nobody && spares_exchange(before)) {
       const AxisSet p2 = product(before).p1;
       const AxisSet p0 = axes_of(layout.p0, rest(p2), p0_before);
-      return {.p0 = p0, .p1 = rest(p2 | p0), .p2 = p2};
+      return {.p0 = p0, .p1 = rest(p2 | p0), .p2 = p2, .algorithm = algorithm};
     }
     const AxisSet p0 = axes_of(layout.p0, result_.axes.all(), p0_before);
+    if (is_summa(o)) {
+      const AxisSet p1 = axes_of(layout.p1, rest(p0), p0_before);
+      return {.p0 = p0, .p1 = p1, .p2 = rest(p0 | p1), .algorithm = algorithm};
+    }
     // Outputs are split by other axes than those by which the next product, spared the exchange, splits samples.
     const AxisSet next_p0 =
         spares_exchange(o) ? axes_of(layout_of(at(next_, o)).p0, result_.axes.all(), p0) : AxisSet{0};
@@ -149,7 +159,12 @@ class Assignment {
     const Layout& layout = layout_of(o);
     const LayoutAxes& its = product(first);
     const bool is_turned = op_at(first).kind != op_at(o).kind;
-    const LayoutAxes same{.p0 = its.p0, .p1 = is_turned ? its.p2 : its.p1, .p2 = is_turned ? its.p1 : its.p2};
+    const AxisSet inputs = is_turned ? its.weight_outputs() : its.weight_inputs();
+    const AxisSet outputs = is_turned ? its.weight_inputs() : its.weight_outputs();
+    LayoutAxes same{.p0 = its.weight_copies(), .p1 = outputs, .p2 = inputs};
+    if (is_summa(o)) {
+      same = {.p0 = inputs, .p1 = its.weight_copies(), .p2 = outputs, .algorithm = MatmulAlgorithm::summa};
+    }
     if (factor(same.p0) != layout.p0 || factor(same.p1) != layout.p1 || factor(same.p2) != layout.p2) {
       refuse(op_at(o).name,
              fmt::format("layout p0 = {}, p1 = {}, p2 = {} beside {}, which has another part of the same weight (it "
@@ -160,6 +175,24 @@ class Assignment {
     return same;
   }
 
+  /// See LayoutsOfModel::weight_digits.
+  std::map<int, int> digits_of_weight(int o) {
+    const LayoutAxes& axes = product(o);
+    std::map<int, int> digits;
+    AxisSet taken = 0;
+    for (int a = 0; a < result_.axes.count(); ++a) {
+      if ((axes.p0 >> a & 1U) == 0) continue;
+      int digit = a;
+      for (int b = 0; b < result_.axes.count() && digit == a && !at(shares_weight_, o); ++b) {
+        const bool is_free = ((axes.p2 & ~taken) >> b & 1U) != 0;
+        if (is_free && result_.axes.size(b) == result_.axes.size(a)) digit = b;
+      }
+      digits[a] = digit;
+      taken |= AxisSet{1} << digit;
+    }
+    return digits;
+  }
+
   void assign(int o) {
     const Operator& op = op_at(o);
     const int x = op.inputs.front();
@@ -167,14 +200,19 @@ class Assignment {
     int latest = at(latest_product_, x);
     if (is_product(op)) {
       const LayoutAxes axes = product(o) = at(first_user_, o) == nobody ? chosen(o) : shared(o);
-      out = spares_exchange(o) ? TensorLayout{.samples = axes.p0 | axes.p2, .features = axes.p1}
-                               : TensorLayout{.samples = axes.p0, .features = axes.p1 | axes.p2};
+      if (axes.is_summa()) {
+        at(result_.weight_digits, o) = digits_of_weight(o);
+        out = axes.output();
+      } else {
+        out = spares_exchange(o) ? TensorLayout{.samples = axes.p0 | axes.p2, .features = axes.p1}
+                                 : TensorLayout{.samples = axes.p0, .features = axes.p1 | axes.p2};
+      }
       const int before = product_behind(x);
       at(result_.gathered_along_samples, x) =
           before != nobody ? spares_exchange(before)
                            : at(producer_, x) != nobody && is_image(tensor_at(x)) && axes.p2 == 0;
       // What the data set gives is loaded as the product wants it.
-      if (at(producer_, x) == nobody) home(x) = {.samples = axes.p0};
+      if (at(producer_, x) == nobody) home(x) = {.samples = axes.samples()};
       latest = o;
     } else if (works_on_images(op)) {
       const std::optional<Layout>& layout = decisions_[static_cast<std::size_t>(o)].layout;
@@ -247,16 +285,19 @@ class Assignment {
       if (!is_product(op_at(o))) continue;
       const LayoutAxes& axes = product(o);
       const int x = op_at(o).inputs.front();
-      count(of_samples, axes.p0, 1);
-      count(at(of_features, root(op_at(o).outputs.front())), axes.p1, 1);
+      count(of_samples, axes.samples(), 1);
+      count(at(of_features, root(op_at(o).outputs.front())), axes.weight_outputs(), 1);
       if (op_at(o).kind == OperatorKind::embedding) {
         count(at(of_features, root(vocabulary(o))), axes.p2, more_than_all);
         continue;
       }
       count(at(of_features, root(x)), axes.p2, 1);
+      for (const auto& [_, digit] : at(result_.weight_digits, o)) {
+        count(at(of_features, root(x)), AxisSet{1} << digit, 1);
+      }
       // What arrives is split, before it is gathered.
-      const bool is_at_home = home(x).samples == axes.p0 || at(result_.gathered_along_samples, x);
-      if (!is_at_home && at(producer_, x) != nobody) count(at(of_features, root(x)), rest(axes.p0), 1);
+      const bool is_at_home = home(x).samples == axes.samples() || at(result_.gathered_along_samples, x);
+      if (!is_at_home && at(producer_, x) != nobody) count(at(of_features, root(x)), rest(axes.samples()), 1);
     }
     const auto order = [](const Uses& uses) {
       AxisOrder axes;
@@ -290,6 +331,7 @@ class Assignment {
   std::vector<int> latest_product_;          ///< by tensor: whose home it has
   std::vector<int> next_;                    ///< by operator: the product of which this one is the product behind
   std::vector<int> first_user_;              ///< by operator: of the same weight, if it is another one
+  std::vector<bool> shares_weight_;          ///< by operator: others have its weight too
   std::vector<int> leader_;                  ///< of sets of dims
 };
 

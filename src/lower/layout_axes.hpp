@@ -9,6 +9,7 @@
 /// operators work at the home of what they read; an addition at that of the input whose product comes latest.
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -26,7 +27,11 @@ bool works_on_images(const Operator& op);
 struct LayoutsOfModel {
   AtomicAxes axes;
   std::vector<LayoutAxes> products;  ///< by operator; of products alone
-  std::vector<TensorLayout> homes;   ///< by tensor
+  /// By operator, of algorithm summa alone: for every axis of p0 the axis into whose digit of the inputs it cuts the
+  /// weight. One of p2 of the same size, where there is one: panels are then whole parts of inputs and of weights.
+  /// Else, and of weights that several operators use, itself.
+  std::vector<std::map<int, int>> weight_digits;
+  std::vector<TensorLayout> homes;  ///< by tensor
   /// By tensor: the next product gathers it along samples, without an exchange.
   std::vector<bool> gathered_along_samples;
   /// By tensor: equal parts of a row that are split alike, q, k and v by heads or gate and up; 0: parts are unequal.

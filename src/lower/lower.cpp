@@ -98,7 +98,19 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
     if (d.layout && plan.mesh.num_ranks() > 1 && !has_layouts(plan)) {
       refuse(fmt::format("{}: a layout on a mesh with axes, which say how ranks are used,", name));
     }
-    if (d.algorithm != MatmulAlgorithm::local) refuse(fmt::format("{}: algorithm = {}", name, to_string(d.algorithm)));
+    if (d.algorithm == MatmulAlgorithm::ring) refuse(fmt::format("{}: algorithm = {}", name, to_string(d.algorithm)));
+    if (d.algorithm == MatmulAlgorithm::summa && !graph.operators[o].parameters.empty()) {
+      const OperatorKind kind = graph.operators[o].kind;
+      if (kind == OperatorKind::embedding || kind == OperatorKind::convolution) {
+        refuse(fmt::format("{}: algorithm = summa of an operator of kind {}", name, to_string(kind)));
+      }
+      if (plan.mesh.num_ranks() > 1 && !has_layouts(plan)) {
+        refuse(
+            fmt::format("{}: algorithm = summa on a mesh with axes, where no layout says which ranks are its rows and "
+                        "columns,",
+                        name));
+      }
+    }
     if (d.recompute == Recompute::after_communication) refuse(name + ": recompute = after_communication");
   }
   // A block is recomputed as a whole: a rule for a part of it would otherwise do nothing, or more than it says.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "ir/kernel_runs.hpp"
 #include "ir/operator_table.hpp"
 
 namespace strata {
@@ -21,12 +22,6 @@ void copy_attributes(const Operator& op, std::initializer_list<std::string_view>
 }
 
 }  // namespace
-
-void OperatorLowering::copy_runs(const Operator& op, Attributes& to) {
-  for (const Attributes::Entry& entry : op.attributes.entries()) {
-    if (entry.key == "run" || entry.key.starts_with("size") || entry.key.starts_with("stride")) to.set(entry);
-  }
-}
 
 Instruction OperatorLowering::kernel(Kernel kernel, const Operator& op, Phase phase) const {
   Instruction in{.kernel = kernel, .phase = phase, .micro_batch = activations.micro_batch(), .name = op.name};
@@ -87,7 +82,7 @@ void OperatorLowering::shape_attributes(const Operator& op, Instruction& in) con
         break;
       }
       a.set("first_element", first_sample_of_all * of.integer("sample_elements") + of.integer("first"));
-      copy_runs(op, a);
+      copy_runs(of, a);
       break;
     }
     case OperatorKind::convolution:
@@ -162,6 +157,7 @@ Activations::Destination OperatorLowering::input_gradient(const Operator& op, in
 
 void OperatorLowering::forward(const Operator& op, Phase phase) {
   if (op.kind == OperatorKind::redistribute) return redistribute_forward(op, phase);
+  if (op.attributes.has("panels")) return summa_forward(op, phase);
   if (const AxisSet over = split_over(op.inputs.front()); over != 0) {
     if (op.kind == OperatorKind::layer_norm || op.kind == OperatorKind::rms_norm)
       return split_norm_forward(op, over, phase);
@@ -254,6 +250,7 @@ void OperatorLowering::backward(const Operator& op) {
     return;  // the loss wrote its gradient in forward; an output that nothing reads has none
   }
   if (op.kind == OperatorKind::redistribute) return redistribute_backward(op);
+  if (op.attributes.has("panels")) return summa_backward(op);
   if (const AxisSet over = split_over(op.inputs.front());
       over != 0 && (op.kind == OperatorKind::layer_norm || op.kind == OperatorKind::rms_norm)) {
     return split_norm_backward(op, over);

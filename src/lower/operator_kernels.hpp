@@ -33,8 +33,6 @@ struct OperatorLowering {
  private:
   const ModelGraph& graph() const { return model.graph; }
   const Tensor& tensor(int t) const { return model.graph.tensors[static_cast<std::size_t>(t)]; }
-  /// The attributes of runs of neighbours, see the kernel `permute`.
-  static void copy_runs(const Operator& op, Attributes& to);
   std::int64_t first_sample(const Operator& op, bool is_counted_from) const;
   // Operators whose rows are split over ranks: split_rows.cpp.
   AxisSet split_over(int tensor) const;
@@ -50,6 +48,14 @@ struct OperatorLowering {
                    Phase phase);
   void redistribute(const Operator& op, const Operand& from, const Operand& to, const Redistribution& step,
                     Phase phase);
+  // Products by panels: summa.cpp.
+  class PanelStream;
+  class PanelSums;
+  void summa_forward(const Operator& op, Phase phase);
+  void summa_backward(const Operator& op);
+  const SummaPanels& panels_of(const Operator& op) const;
+  Operand panel_buffer(const std::string& name, std::int64_t num_elements, DType dtype);
+  Instruction panel_kernel(Kernel kind, const Operator& op, Phase phase) const;
   Instruction kernel(Kernel kernel, const Operator& op, Phase phase) const;
   void shape_attributes(const Operator& op, Instruction& in) const;
   Operand output(const Operator& op, int index, std::initializer_list<int> may_reuse);

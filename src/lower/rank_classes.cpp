@@ -165,6 +165,48 @@ std::vector<int> coordinates_off_data(const Mesh& mesh, int rank) {
   return coordinates;
 }
 
+/// Axes along which ranks that share a parameter hold shards of different sizes.
+AxisSet uneven_axes(const Plan& plan, const LaidOutGraph& model) {
+  AxisSet axes = 0;
+  const bool is_dealt = plan.optimizer.sharding == "inter_tensor";
+  const std::vector<ParameterShard> shards = shards_of(plan, model.graph, model.decisions, grids_of(plan, model, 0));
+  for (std::size_t p = 0; p < shards.size(); ++p) {
+    const bool divides = model.graph.parameters[p].num_elements() % shards[p].factors.os.total() == 0;
+    if (shards[p].is_sharded() && (is_dealt || !divides)) axes |= model.replicas[p];
+  }
+  return axes;
+}
+
+/// What tells a rank's class from others where operators are laid out: where it is along @p uneven, and under how many
+/// leaf switches its groups are. Who adds a bias or counts a row of the loss is a kernel's operand or factor; who
+/// broadcasts a panel does it as often as others.
+std::string signature(const Plan& plan, const LaidOutGraph& model, AxisSet uneven, std::span<const int> leaf_of_node,
+                      int rank) {
+  const AtomicAxes axes(plan.mesh);
+  std::string text = fmt::format("{}", axes.index(uneven, rank));
+  if (leaf_of_node.empty()) return text;
+  for (const AxisSet set : communicating_axes(model)) {
+    std::set<int> leaves;
+    for (const int member : axes.group(set, rank)) {
+      leaves.insert(leaf_of_node[static_cast<std::size_t>(member / plan.mesh.ranks_per_node)]);
+    }
+    text += fmt::format("|{}", leaves.size());
+  }
+  return text;
+}
+
+RankClasses classes_of(int num_ranks, const std::function<std::string(int)>& signature_of) {
+  RankClasses classes;
+  std::map<std::string, int> known;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const auto [found, is_new] =
+        known.try_emplace(signature_of(rank), static_cast<int>(classes.representatives.size()));
+    if (is_new) classes.representatives.push_back(rank);
+    classes.class_of_rank.push_back(found->second);
+  }
+  return classes;
+}
+
 }  // namespace
 
 std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
@@ -200,54 +242,6 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
   }
   return {ranks.begin(), ranks.end()};
 }
-
-namespace {
-
-/// Axes along which ranks that share a parameter hold shards of different sizes.
-AxisSet uneven_axes(const Plan& plan, const LaidOutGraph& model) {
-  AxisSet axes = 0;
-  const bool is_dealt = plan.optimizer.sharding == "inter_tensor";
-  const std::vector<ParameterShard> shards = shards_of(plan, model.graph, model.decisions, grids_of(plan, model, 0));
-  for (std::size_t p = 0; p < shards.size(); ++p) {
-    const bool divides = model.graph.parameters[p].num_elements() % shards[p].factors.os.total() == 0;
-    if (shards[p].is_sharded() && (is_dealt || !divides)) axes |= model.replicas[p];
-  }
-  return axes;
-}
-
-/// What tells a rank's class from others where operators are laid out: where it is along @p uneven, and under how many
-/// leaf switches its groups are. Who adds a bias or counts a row of the loss is a kernel's operand or factor.
-std::string signature(const Plan& plan, const LaidOutGraph& model, AxisSet uneven, std::span<const int> leaf_of_node,
-                      int rank) {
-  const AtomicAxes axes(plan.mesh);
-  std::string text = fmt::format("{}", axes.index(uneven, rank));
-  if (leaf_of_node.empty()) return text;
-  std::set<AxisSet> sets(model.replicas.begin(), model.replicas.end());
-  for (const TensorLayout& layout : model.layouts) sets.insert(layout.features);
-  for (const Redistribution& step : model.steps) sets.insert(step.axes);
-  for (const AxisSet set : sets) {
-    std::set<int> leaves;
-    for (const int member : axes.group(set, rank)) {
-      leaves.insert(leaf_of_node[static_cast<std::size_t>(member / plan.mesh.ranks_per_node)]);
-    }
-    text += fmt::format("|{}", leaves.size());
-  }
-  return text;
-}
-
-RankClasses classes_of(int num_ranks, const std::function<std::string(int)>& signature_of) {
-  RankClasses classes;
-  std::map<std::string, int> known;
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    const auto [found, is_new] =
-        known.try_emplace(signature_of(rank), static_cast<int>(classes.representatives.size()));
-    if (is_new) classes.representatives.push_back(rank);
-    classes.class_of_rank.push_back(found->second);
-  }
-  return classes;
-}
-
-}  // namespace
 
 RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<const int> leaf_of_node) {
   if (has_layouts(plan)) {

@@ -4,41 +4,12 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
-#include "base/error.hpp"
 #include "ir/kernel_runs.hpp"
 #include "lower/operator_kernels.hpp"
 #include "lower/streams.hpp"
 
 namespace strata {
 namespace {
-
-/// The dims of a result with the distance of each in the source, the outermost first; neighbours are joined.
-struct Stride {
-  std::int64_t size = 1;
-  std::int64_t stride = 1;
-};
-
-std::vector<Stride> strides_of(const Permutation& permutation) {
-  std::vector<std::int64_t> distance(permutation.sizes.size());
-  std::int64_t elements = 1;
-  for (std::size_t d = permutation.sizes.size(); d-- > 0;) {
-    distance[d] = elements;
-    elements *= permutation.sizes[d];
-  }
-  std::vector<Stride> strides;
-  for (const int d : permutation.order) {
-    const Stride next{permutation.sizes[static_cast<std::size_t>(d)], distance[static_cast<std::size_t>(d)]};
-    if (next.size == 1) continue;
-    if (!strides.empty() && strides.back().stride == next.size * next.stride) {
-      strides.back() = {strides.back().size * next.size, next.stride};
-    } else {
-      strides.push_back(next);
-    }
-  }
-  return strides;
-}
 
 Redistribution reversed(const Redistribution& step) {
   Redistribution back{
@@ -59,27 +30,14 @@ Operand OperatorLowering::permuted(const Operator& op, const Operand& from, cons
                                                                          .num_elements = from.num_elements,
                                                                          .dtype = builder.buffer(from.buffer).dtype,
                                                                          .category = Category::communication}));
-  std::vector<Stride> strides = strides_of(permutation);
-  std::int64_t run = 1;
-  if (!strides.empty() && strides.back().stride == 1) {
-    run = strides.back().size;
-    strides.pop_back();
-  }
   Instruction in{.kernel = Kernel::permute,
                  .phase = phase,
                  .micro_batch = activations.micro_batch(),
                  .name = op.name,
                  .inputs = {from},
                  .outputs = {to},
-                 .attributes = {{"elements", to.num_elements}, {"first", permutation.first}, {"run", run}}};
-  if (strides.size() > most_run_levels) {
-    throw Unsupported(fmt::format("plan `{}`: {}: pieces at {} distances cannot be lowered; {} can", plan.strategy,
-                                  op.name, strides.size(), most_run_levels));
-  }
-  for (std::size_t i = 0; i < strides.size(); ++i) {
-    in.attributes.set(fmt::format("size{}", i), strides[i].size);
-    in.attributes.set(fmt::format("stride{}", i), strides[i].stride);
-  }
+                 .attributes = {{"elements", to.num_elements}}};
+  set_runs(in.attributes, "first", permutation.block(), fmt::format("plan `{}`: {}", plan.strategy, op.name));
   builder.emit(std::move(in));
   return to;
 }

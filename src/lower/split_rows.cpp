@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "ir/kernel_runs.hpp"
 #include "lower/operator_kernels.hpp"
 #include "lower/streams.hpp"
 
@@ -102,8 +103,8 @@ void OperatorLowering::split_cross_entropy(const Operator& op, AxisSet over, Pha
   part.attributes = {{"rows", num_rows},
                      {"classes", op.attributes.integer("classes")},
                      {"first_class", op.attributes.integer("first_class")}};
-  copy_runs(op, part.attributes);
-  copy_runs(op, in.attributes);
+  copy_runs(op.attributes, part.attributes);
+  copy_runs(op.attributes, in.attributes);
   part.inputs = {logits, targets};
   part.outputs = {partial_rows(op, num_rows, numbers_of_cross_entropy)};
   const Operand partial = part.outputs.front();

@@ -112,7 +112,8 @@ class AutoDdl final : public Planner {
   }
 
   Plan plan(const PlanRequest& request) const override {
-    const LayoutPlanning planning(request, static_cast<int>(request.option<std::int64_t>("max_p0")));
+    const LayoutPlanning planning(request, {.max_p0 = static_cast<int>(request.option<std::int64_t>("max_p0")),
+                                            .uneven_features = request.option<bool>("uneven_features")});
     if (const std::string fixed = request.option<std::string>("layout"); fixed != planner_word) {
       return with_layout(planning, parse_layout(fixed));
     }

@@ -28,27 +28,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <optional>
+#include <utility>
 
-#include "base/error.hpp"
+#include "ir/shards.hpp"
+#include "planners/layouts/grid_search.hpp"
 #include "planners/layouts/megatron_layouts.hpp"
-#include "planners/layouts/mode.hpp"
 #include "planners/sharding/factors.hpp"
-#include "planners/sharding/mode.hpp"
 
 namespace strata {
 namespace {
 
 constexpr std::string_view planner_word = "planner";
-
-struct Degree {
-  Factor tensor;
-  std::vector<Layout> layouts;
-  double seconds = 0.0;
-  std::int64_t bytes = 0;
-};
 
 class Megatron final : public Planner {
  public:
@@ -71,71 +62,22 @@ class Megatron final : public Planner {
   }
 
   Plan plan(const PlanRequest& request) const override {
-    const LayoutPlanning planning(request, 0);
-    std::vector<Degree> degrees = possible_degrees(planning);
-    std::ranges::stable_sort(degrees, {}, &Degree::seconds);
-    const std::int64_t capacity = planning.capacity_bytes();
-    const auto fits = [&](Degree& degree) {
-      degree.bytes = planning.peak(degree.layouts).bytes;
-      return capacity == 0 || degree.bytes <= capacity;
-    };
-    const auto best = std::ranges::find_if(degrees, fits);
-    if (best == degrees.end()) {
-      planning.refuse_capacity(std::ranges::min_element(degrees, {}, &Degree::bytes)->layouts);
-    }
-    Plan plan = planning.plan(best->layouts, binding(planning, degrees.front(), *best));
-    const auto second = std::find_if(std::next(best), degrees.end(), fits);
-    if (second != degrees.end()) plan.why.runner_up = described(planning, *second);
-    return plan;
-  }
-
- private:
-  static std::string described(const LayoutPlanning& planning, const Degree& degree) {
-    return fmt::format("data {} x tensor {}: {}, {}", to_string(quotient(planning.grid(), degree.tensor)),
-                       to_string(degree.tensor), planning.seconds_in_words(degree.seconds), gib(degree.bytes));
-  }
-
-  static std::string binding(const LayoutPlanning& planning, const Degree& cheapest, const Degree& best) {
-    const std::string chosen =
-        fmt::format("data {} x tensor {}", to_string(quotient(planning.grid(), best.tensor)), to_string(best.tensor));
-    return cheapest.tensor == best.tensor ? chosen + "; binds nothing: the cheapest degrees fit"
-                                          : fmt::format("{}; binds memory: {}; does not fit: {}", chosen,
-                                                        gib(planning.capacity_bytes()), described(planning, cheapest));
-  }
-
-  /// @throws Unsupported where there is none: the last one's first broken limit.
-  static std::vector<Degree> possible_degrees(const LayoutPlanning& planning) {
-    const PlanRequest& request = planning.request();
+    const LayoutPlanning planning(request, {.uneven_features = request.option<bool>("uneven_features")});
     const Factor grid = planning.grid();
     const auto fixed = factor_option("tensor", request.option<std::string>("tensor"), planner_word);
     const bool in_node = request.option<bool>("tensor_in_node") && grid.in_node > 1;
-    std::vector<Degree> degrees;
+    std::vector<WayToCut> ways;
     std::string broken;
-    for (const Factor& tensor : fixed ? std::vector{*fixed} : tensor_degrees(grid, in_node)) {
+    for (const Factor& tensor : fixed ? std::vector{*fixed} : divisors(in_node ? Factor{grid.in_node, 1} : grid)) {
       if (!divides(tensor, grid)) {
         broken = fmt::format("tensor = {} does not divide {} ranks a node × {} nodes", to_string(tensor), grid.in_node,
                              grid.nodes);
         continue;
       }
-      Degree degree{.tensor = tensor, .layouts = megatron_layouts(planning.chain(), grid, tensor)};
-      std::string first;
-      for (std::size_t l = 0; l < degree.layouts.size() && first.empty(); ++l) {
-        const Layer& layer = planning.chain().layers[l];
-        first = broken_limit(layer, degree.layouts[l], planning.limits());
-        if (!first.empty()) first = fmt::format("tensor = {}: {}: {}", to_string(tensor), layer.name, first);
-      }
-      if (!first.empty()) {
-        broken = first;
-        continue;
-      }
-      degree.seconds = planning.seconds(degree.layouts);
-      degrees.push_back(std::move(degree));
+      ways.push_back({fmt::format("data {} x tensor {}", to_string(quotient(grid, tensor)), to_string(tensor)),
+                      megatron_layouts(planning.chain(), grid, tensor)});
     }
-    if (degrees.empty()) {
-      throw Unsupported(
-          fmt::format("{} on {} ranks: no degrees are possible; {}", request.base.strategy, grid.total(), broken));
-    }
-    return degrees;
+    return cheapest_way(planning, ways, std::move(broken));
   }
 };
 

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "planners/layouts/volume.hpp"
 #include "planners/sharding/factors.hpp"
 
 namespace strata {
@@ -20,6 +21,24 @@ std::vector<std::array<int, 3>> triples(int n) {
     }
   }
   return all;
+}
+
+std::string breaks(std::int64_t size, std::int64_t degree, std::string_view what, std::string_view by) {
+  return fmt::format("{} {} are not divisible by {} = {}", size, what, by, degree);
+}
+
+std::string limit_broken_by_panels(const Layer& layer, const Layout& layout, const LayoutLimits& limits) {
+  const std::int64_t samples = layout.p0.total() * layout.p1.total(), columns = layout.p2.total();
+  if (limits.samples % samples != 0) return breaks(limits.samples, samples, "samples of a micro-batch", "p0·p1");
+  const int panels = num_panels(layout, layer.shares_weight);
+  if (layer.in % panels != 0) {
+    return breaks(layer.in, panels, "input features", layer.shares_weight ? "p0·p2" : "lcm(p0, p2)");
+  }
+  if (layer.out % columns != 0) return breaks(layer.out, columns, "output features", "p2");
+  for (const Divisible& each : layer.of_home) {
+    if (each.size % columns != 0) return breaks(each.size, columns, each.what, "p2");
+  }
+  return "";
 }
 
 }  // namespace
@@ -42,10 +61,8 @@ Layout home_layout(const Layout& layout, const Factor& grid) {
 }
 
 std::string broken_limit(const Layer& layer, const Layout& layout, const LayoutLimits& limits) {
+  if (layer.algorithm == MatmulAlgorithm::summa) return limit_broken_by_panels(layer, layout, limits);
   const std::int64_t p0 = layout.p0.total(), p2 = layout.p2.total(), split = layout.p1.total() * p2;
-  const auto breaks = [](std::int64_t size, std::int64_t degree, std::string_view what, std::string_view by) {
-    return fmt::format("{} {} are not divisible by {} = {}", size, what, by, degree);
-  };
   if (limits.samples % p0 != 0) return breaks(limits.samples, p0, "samples of a micro-batch", "p0");
   // Whole samples and weights leave nothing else to divide.
   if (!layer.is_searched) return "";

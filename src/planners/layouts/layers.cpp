@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "planners/sharding/factors.hpp"
 
 namespace strata {
 namespace {
@@ -90,6 +91,7 @@ class ChainReader {
     }
     if (const auto tied = first_user_.find(op.parameters[0]); tied != first_user_.end()) {
       layer.tied_weight = tied->second;
+      layer.shares_weight = chain_.layers[at(tied->second)].shares_weight = true;
     }
     layer.parameters = new_parameters(op, number);
     chain_.layers.push_back(std::move(layer));
@@ -177,5 +179,16 @@ class ChainReader {
 }  // namespace
 
 LayerChain layer_chain(const ModelGraph& graph) { return ChainReader(graph).read(); }
+
+void multiply_by(MatmulAlgorithm algorithm, LayerChain& chain) {
+  for (Layer& layer : chain.layers) {
+    if (layer.is_searched && !layer.is_embedding) layer.algorithm = algorithm;
+  }
+}
+
+Layout local_layout(const Layer& layer, const Layout& layout) {
+  if (layer.algorithm != MatmulAlgorithm::summa) return layout;
+  return {.p0 = product(layout.p0, layout.p1), .p1 = {}, .p2 = layout.p2};
+}
 
 }  // namespace strata

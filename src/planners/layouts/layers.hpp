@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ir/model_graph.hpp"
+#include "ir/plan.hpp"
 
 namespace strata {
 
@@ -28,6 +29,8 @@ struct Layer {
   /// Other operators that stand alone (convolutions, batch norms) keep whole samples and weights: p0 is everything.
   bool is_searched = true;
   bool is_embedding = false;
+  /// summa: its layout is a grid, p0 rows and p2 columns, and p1 replicas of it.
+  MatmulAlgorithm algorithm = MatmulAlgorithm::local;
   bool reads_data = false;  ///< ranks load their own part of its input: nothing is gathered, nobody wants its gradient
   std::int64_t rows = 1;    ///< of a sample
   std::int64_t in = 0, out = 0;
@@ -36,8 +39,9 @@ struct Layer {
   std::int64_t backward_statistics = 0;  ///< as above, in backward
   std::vector<Divisible> of_home{};      ///< p1·p2 divides each
   int block = -1;
-  int repeats = -1;      ///< equal for the same place in blocks of one shape class; unique outside of blocks
-  int tied_weight = -1;  ///< an earlier layer whose weight it uses, transposed
+  int repeats = -1;            ///< equal for the same place in blocks of one shape class; unique outside of blocks
+  int tied_weight = -1;        ///< an earlier layer whose weight it uses, transposed
+  bool shares_weight = false;  ///< another layer uses its weight, too
 };
 
 /// A tensor that goes from one layer's home to another layer.
@@ -58,5 +62,11 @@ struct LayerChain {
 
 /// @throws Unsupported naming an operator that no layer stands above.
 LayerChain layer_chain(const ModelGraph& graph);
+
+/// Linears compute by @p algorithm; embeddings look up.
+void multiply_by(MatmulAlgorithm algorithm, LayerChain& chain);
+
+/// The local layout that reads the same part of an input as @p layout does and has the same home.
+Layout local_layout(const Layer& layer, const Layout& layout);
 
 }  // namespace strata

@@ -5,17 +5,6 @@
 
 namespace strata {
 
-std::vector<Factor> tensor_degrees(const Factor& grid, bool in_node_only) {
-  std::vector<Factor> degrees;
-  for (int nodes = 1; nodes <= (in_node_only ? 1 : grid.nodes); ++nodes) {
-    if (grid.nodes % nodes != 0) continue;
-    for (int in_node = 1; in_node <= grid.in_node; ++in_node) {
-      if (grid.in_node % in_node == 0) degrees.push_back({in_node, nodes});
-    }
-  }
-  return degrees;
-}
-
 std::vector<Layout> megatron_layouts(const LayerChain& chain, const Factor& grid, const Factor& tensor) {
   const Factor data = quotient(grid, tensor);
   std::vector<bool> by_columns(chain.layers.size(), true);

@@ -12,9 +12,6 @@
 
 namespace strata {
 
-/// Every tensor-parallel degree on @p grid, 1x1 first. @param in_node_only those inside one node.
-std::vector<Factor> tensor_degrees(const Factor& grid, bool in_node_only);
-
 /// By layer: rows where the layer before, on the same branch, is cut by columns; columns elsewhere. Layers that are not
 /// searched are data parallel over all ranks.
 std::vector<Layout> megatron_layouts(const LayerChain& chain, const Factor& grid, const Factor& tensor);

@@ -2,8 +2,16 @@
 
 #include "base/ceil_div.hpp"
 #include "base/dtype.hpp"
+#include "planners/layouts/volume.hpp"
 
 namespace strata {
+namespace {
+
+std::int64_t copies_of_input(const Layer& layer, const Layout& layout) {
+  return layer.algorithm == MatmulAlgorithm::summa ? 1 : layout.p1.total();
+}
+
+}  // namespace
 
 LayoutMemory::LayoutMemory(const ModelGraph& graph, const LayerChain& chain, const Plan& plan, bool shards_optimizer)
     : graph_(graph),
@@ -24,8 +32,12 @@ std::int64_t LayoutMemory::input_bytes(const Layer& layer) const {
 }
 
 MemoryAccount LayoutMemory::states(const Layer& layer, const Layout& layout) const {
-  const std::int64_t held = ceil_div(layer.parameters, std::int64_t{layout.p1.total()} * layout.p2.total());
-  const std::int64_t updated = shards_optimizer_ ? ceil_div(held, layout.p0.total()) : held;
+  const bool is_summa = layer.algorithm == MatmulAlgorithm::summa;
+  const std::int64_t p2 = layout.p2.total(), matrix = is_summa ? layer.in * layer.out : 0;
+  const std::int64_t held = is_summa
+                                ? ceil_div(matrix, layout.p0.total() * p2) + ceil_div(layer.parameters - matrix, p2)
+                                : ceil_div(layer.parameters, layout.p1.total() * p2);
+  const std::int64_t updated = shards_optimizer_ ? ceil_div(held, (is_summa ? layout.p1 : layout.p0).total()) : held;
   return {
       .parameters = weight_bytes_ * held, .gradients = gradient_bytes_ * held, .optimizer = optimizer_bytes_ * updated};
 }
@@ -35,7 +47,15 @@ std::int64_t LayoutMemory::lasting_bytes(const Layer& layer, const Layout& layou
   const MemoryAccount held = states(layer, layout);
   // With one micro-batch gradients come as inputs go.
   const std::int64_t lasting = held.parameters + held.optimizer + (has_one_micro_batch_ ? 0 : held.gradients);
-  return lasting + (is_kept ? input_bytes(layer) / ranks_ * layout.p1.total() : 0);
+  return lasting + (is_kept ? input_bytes(layer) / ranks_ * copies_of_input(layer, layout) : 0);
+}
+
+/// Two of each operand, and of its gradient.
+std::int64_t LayoutMemory::panel_bytes(const Layer& layer, const Layout& layout) const {
+  const std::int64_t panels = num_panels(layout, layer.shares_weight);
+  const std::int64_t rows = layer.rows * samples_ / (layout.p0.total() * layout.p1.total());
+  const std::int64_t input = rows * layer.in / panels, weight = layer.in * layer.out / layout.p2.total() / panels;
+  return 2 * (weight_bytes_ * (2 * input + weight) + gradient_bytes_ * weight);
 }
 
 MemoryAccount LayoutMemory::account(std::span<const Layout> layouts) const {
@@ -56,13 +76,17 @@ MemoryAccount LayoutMemory::account(std::span<const Layout> layouts) const {
       const auto at = static_cast<std::size_t>(layer.op);
       if (!has_one_micro_batch_ || at >= o) moment.gradients += gradients[l];
       if (!layer.is_searched) continue;
-      const std::int64_t copies_of_input = input_bytes(layer) / ranks_ * (layouts[l].p1.total() - 1);
+      const std::int64_t gathered = input_bytes(layer) / ranks_ * (copies_of_input(layer, layouts[l]) - 1);
       const bool exists = at <= o && (!recomputes_blocks_ || layer.block < 0 || layer.block == block);
-      if (exists) moment.activations += copies_of_input;
+      if (exists) moment.activations += gathered;
       if (at != o) continue;
+      if (layer.algorithm == MatmulAlgorithm::summa) {
+        moment.temporary += panel_bytes(layer, layouts[l]);
+        continue;
+      }
       // The gradient of the input before it is scattered, that of the output once it is gathered.
       const std::int64_t output = weight_bytes_ * layer.rows * layer.out * samples_ / ranks_;
-      moment.temporary += copies_of_input + output * (layouts[l].p2.total() - 1);
+      moment.temporary += gathered + output * (layouts[l].p2.total() - 1);
     }
     if (moment.total() > result.gradients + result.activations + result.temporary) {
       result.gradients = moment.gradients;

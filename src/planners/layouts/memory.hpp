@@ -4,7 +4,8 @@
 /// Bytes of one rank under given layouts, before anything is lowered. States of a layer are held p0 times, so a rank
 /// has 1/(p1 p2) of them; with zero1 the optimizer's are cut over p0 too. What stands at a home is 1/p of itself; an
 /// input is kept as it was gathered, p1 times that, and an output exists p2 times that before it is reduced. Source:
-/// AutoDDL sec. 4.4.2 and 4.5.2.
+/// AutoDDL sec. 4.4.2 and 4.5.2. With algorithm summa a matrix is held p1 times, what is not a matrix p0·p1 times, and
+/// of inputs and weights two panels exist, in backward two of each gradient beside them.
 
 #include <cstdint>
 #include <span>
@@ -31,6 +32,7 @@ class LayoutMemory {
  private:
   std::int64_t input_bytes(const Layer& layer) const;  ///< of a micro-batch, over all ranks
   MemoryAccount states(const Layer& layer, const Layout& layout) const;
+  std::int64_t panel_bytes(const Layer& layer, const Layout& layout) const;
 
   const ModelGraph& graph_;
   const LayerChain& chain_;

@@ -12,34 +12,39 @@
 namespace strata {
 namespace {
 
-/// Of a micro-batch. @throws Unsupported where micro-batches do not divide the batch.
-LayoutLimits limits_of(const PlanRequest& request, int max_p0) {
+/// With the samples of a micro-batch. @throws Unsupported where micro-batches do not divide the batch.
+LayoutLimits with_samples(LayoutLimits limits, const PlanRequest& request) {
   const Plan& base = request.base;
   if (base.global_batch % base.schedule.micro_batches != 0) {
     throw Unsupported(fmt::format("{} on {} ranks: {} samples are not divisible by {} micro-batches", base.strategy,
                                   base.mesh.num_ranks(), base.global_batch, base.schedule.micro_batches));
   }
-  return {.samples = base.global_batch / base.schedule.micro_batches,
-          .max_p0 = max_p0,
-          .uneven_features = request.option<bool>("uneven_features")};
+  limits.samples = base.global_batch / base.schedule.micro_batches;
+  return limits;
+}
+
+LayerChain chain_of(const ModelGraph& graph, MatmulAlgorithm products) {
+  LayerChain chain = layer_chain(graph);
+  multiply_by(products, chain);
+  return chain;
 }
 
 }  // namespace
 
 OptionRow zero_option() {
   return {"zero", std::string("none"), "none | zero1",
-          "zero1: the p0 ranks that hold the same part of a weight share its optimizer states"};
+          "zero1: the ranks that hold the same part of a weight share its optimizer states"};
 }
 
 OptionRow uneven_option() {
   return {"uneven_features", false, "", "plan with parts of unequal sizes too, which cannot be lowered yet"};
 }
 
-LayoutPlanning::LayoutPlanning(const PlanRequest& request, int max_p0)
+LayoutPlanning::LayoutPlanning(const PlanRequest& request, const LayoutLimits& limits, MatmulAlgorithm products)
     : request_(request),
-      limits_(limits_of(request, max_p0)),
+      limits_(with_samples(limits, request)),
       shards_optimizer_(request.option<std::string>("zero") == "zero1"),
-      chain_(layer_chain(request.graph)),
+      chain_(chain_of(request.graph, products)),
       costs_(request.base, link_costs_of(request)),
       memory_(request.graph, chain_, request.base, shards_optimizer_) {}
 
@@ -50,7 +55,8 @@ double LayoutPlanning::seconds(std::span<const Layout> layouts) const {
   for (std::size_t l = 0; l < layouts.size(); ++l) sum += costs_.seconds(chain_.layers[l], layouts[l]);
   for (const LayerLink& link : chain_.links) {
     const auto from = static_cast<std::size_t>(link.from), to = static_cast<std::size_t>(link.to);
-    sum += costs_.seconds(link, chain_.layers[to], layouts[from], layouts[to]);
+    sum += costs_.seconds(link, chain_.layers[to], local_layout(chain_.layers[from], layouts[from]),
+                          local_layout(chain_.layers[to], layouts[to]));
   }
   return sum;
 }
@@ -82,10 +88,14 @@ Plan LayoutPlanning::with_rules(std::span<const Layout> layouts) const {
     const Operator& op = graph.operators[o];
     if (op.parameters.empty()) continue;
     const auto home = static_cast<std::size_t>(chain_.home[o]);
-    const bool is_layer = chain_.layers[home].op == static_cast<int>(o);
+    const Layer& layer = chain_.layers[home];
+    const bool is_layer = layer.op == static_cast<int>(o), is_summa = layer.algorithm == MatmulAlgorithm::summa;
     OperatorRule rule{.match = name_within_block(graph, op)};
-    rule.layout = is_layer ? layouts[home] : home_layout(layouts[home], grid());
-    if (shards_optimizer_) rule.state = StateFactors{.p = {}, .g = {}, .os = layouts[home].p0};
+    rule.layout = is_layer ? layouts[home] : home_layout(local_layout(layer, layouts[home]), grid());
+    if (is_layer && is_summa) rule.algorithm = layer.algorithm;
+    if (shards_optimizer_) {
+      rule.state = StateFactors{.p = {}, .g = {}, .os = is_summa ? layouts[home].p1 : layouts[home].p0};
+    }
     said.push_back({op.block, std::move(rule)});
   }
   plan.operators = joined_over_blocks(std::move(said));

@@ -22,8 +22,10 @@ OptionRow uneven_option();
 
 class LayoutPlanning {
  public:
+  /// @param limits without samples, which the request says. @param products how linears compute.
   /// @throws Unsupported where micro-batches do not divide the batch, or costs are not known.
-  LayoutPlanning(const PlanRequest& request, int max_p0);
+  LayoutPlanning(const PlanRequest& request, const LayoutLimits& limits,
+                 MatmulAlgorithm products = MatmulAlgorithm::local);
 
   const PlanRequest& request() const { return request_; }
   const LayerChain& chain() const { return chain_; }

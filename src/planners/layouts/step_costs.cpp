@@ -26,30 +26,58 @@ double StepCosts::forward_passes(const Layer& layer) const {
   return micro_batches_ * (recomputes_blocks_ && layer.block >= 0 ? 2.0 : 1.0);
 }
 
+double StepCosts::activation_seconds(Collective kind, double elements, const Factor& group) const {
+  return elements > 0.0 ? links_.seconds(kind, activation_bytes_ * elements, group) : 0.0;
+}
+
+double StepCosts::gradient_seconds(double elements, const Factor& group) const {
+  return elements > 0.0 ? links_.seconds(Collective::all_reduce, gradient_bytes_ * elements, group) : 0.0;
+}
+
+double StepCosts::statistics_seconds(std::int64_t statistics, const Layout& layout) const {
+  const Factor features = quotient(grid_, layout.p0);
+  const int members = features.total();
+  if (members == 1 || statistics == 0) return 0.0;
+  const double rows_of_rank = static_cast<double>(samples_) / layout.p0.total();
+  return links_.seconds(Collective::all_gather, 4.0 * static_cast<double>(statistics) * rows_of_rank * (members - 1),
+                        features);
+}
+
 double StepCosts::seconds(const Layer& layer, const Layout& layout) const {
+  if (layer.algorithm == MatmulAlgorithm::summa) return summa_seconds(layer, layout);
   const MatmulSize size = this->size(layer);
   const Volume forward = forward_volume(size, layout, !layer.reads_data);
   const Volume backward = backward_volume(size, layout, !layer.reads_data);
-  const auto activations = [&](Collective kind, double elements, const Factor& group) {
-    return elements > 0.0 ? links_.seconds(kind, activation_bytes_ * elements, group) : 0.0;
-  };
-  const Factor features = quotient(grid_, layout.p0);
-  const auto joined = [&](std::int64_t statistics) {
-    const int members = features.total();
-    if (members == 1 || statistics == 0) return 0.0;
-    const double rows_of_rank = static_cast<double>(samples_) / layout.p0.total();
-    return links_.seconds(Collective::all_gather, 4.0 * static_cast<double>(statistics) * rows_of_rank * (members - 1),
-                          features);
-  };
-  const double forward_seconds = activations(Collective::all_gather, forward.all_gather, layout.p1) +
-                                 activations(Collective::reduce_scatter, forward.reduce_scatter, layout.p2) +
-                                 joined(layer.forward_statistics);
-  const double backward_seconds = activations(Collective::all_gather, backward.all_gather, layout.p2) +
-                                  activations(Collective::reduce_scatter, backward.reduce_scatter, layout.p1) +
-                                  joined(layer.backward_statistics);
-  const double gradients = weight_gradient_volume(size, layout).all_reduce;
+  const double forward_seconds = activation_seconds(Collective::all_gather, forward.all_gather, layout.p1) +
+                                 activation_seconds(Collective::reduce_scatter, forward.reduce_scatter, layout.p2) +
+                                 statistics_seconds(layer.forward_statistics, layout);
+  const double backward_seconds = activation_seconds(Collective::all_gather, backward.all_gather, layout.p2) +
+                                  activation_seconds(Collective::reduce_scatter, backward.reduce_scatter, layout.p1) +
+                                  statistics_seconds(layer.backward_statistics, layout);
   return forward_passes(layer) * forward_seconds + micro_batches_ * backward_seconds +
-         (gradients > 0.0 ? links_.seconds(Collective::all_reduce, gradient_bytes_ * gradients, layout.p0) : 0.0);
+         gradient_seconds(weight_gradient_volume(size, layout).all_reduce, layout.p0);
+}
+
+/// Panels follow one another, and each is one rank's to send.
+double StepCosts::summa_seconds(const Layer& layer, const Layout& layout) const {
+  const MatmulSize size = this->size(layer);
+  const PanelVolume all = panel_volume(size, layout);
+  const double panels = num_panels(layout, layer.shares_weight);
+  const auto of_inputs = [&](Collective kind) {
+    return panels * activation_seconds(kind, all.inputs / panels, layout.p2);
+  };
+  const auto of_weights = [&](Collective kind) {
+    return panels * activation_seconds(kind, all.weights / panels, layout.p0);
+  };
+  const Layout local = local_layout(layer, layout);
+  const double forward_seconds = of_inputs(Collective::broadcast) + of_weights(Collective::broadcast) +
+                                 statistics_seconds(layer.forward_statistics, local);
+  double backward_seconds = of_inputs(Collective::broadcast) + of_weights(Collective::reduce) +
+                            statistics_seconds(layer.backward_statistics, local);
+  if (!layer.reads_data) backward_seconds += of_weights(Collective::broadcast) + of_inputs(Collective::reduce);
+  const SummaGradientVolume gradients = summa_gradient_volume(size, layout);
+  return forward_passes(layer) * forward_seconds + micro_batches_ * backward_seconds +
+         gradient_seconds(gradients.matrix, layout.p1) + gradient_seconds(gradients.others, local.p0);
 }
 
 double StepCosts::seconds(const LayerLink& link, const Layer& to_layer, const Layout& from, const Layout& to) const {
@@ -69,14 +97,24 @@ StepVolume StepCosts::volume(const LayerChain& chain, std::span<const Layout> la
   for (std::size_t l = 0; l < chain.layers.size(); ++l) {
     const Layer& layer = chain.layers[l];
     const MatmulSize size = this->size(layer);
+    if (layer.algorithm == MatmulAlgorithm::summa) {
+      sum.forward += summa_forward_volume(size, layouts[l]);
+      sum.backward += summa_backward_volume(size, layouts[l], !layer.reads_data);
+      const SummaGradientVolume gradients = summa_gradient_volume(size, layouts[l]);
+      sum.weight_gradients += {.all_reduce = gradients.matrix + gradients.others};
+      continue;
+    }
     sum.forward += forward_volume(size, layouts[l], !layer.reads_data);
     sum.backward += backward_volume(size, layouts[l], !layer.reads_data);
     sum.weight_gradients += weight_gradient_volume(size, layouts[l]);
   }
+  const auto of_link = [&](int l) {
+    return local_layout(chain.layers[static_cast<std::size_t>(l)], layouts[static_cast<std::size_t>(l)]);
+  };
   for (const LayerLink& link : chain.links) {
     const double elements = static_cast<double>(link.elements) * static_cast<double>(samples_);
-    const Volume moved{.all_to_all = exchange_volume(elements, layouts[static_cast<std::size_t>(link.from)],
-                                                     layouts[static_cast<std::size_t>(link.to)], grid_, link.is_unary)};
+    const Volume moved{.all_to_all =
+                           exchange_volume(elements, of_link(link.from), of_link(link.to), grid_, link.is_unary)};
     sum.forward += moved;
     sum.backward += moved;
   }

@@ -27,7 +27,7 @@ class StepCosts {
 
   /// What a layer moves whatever its neighbours' layouts are.
   double seconds(const Layer& layer, const Layout& layout) const;
-  /// What a link moves because rows are cut otherwise at its two ends. @p to_layer its second end.
+  /// What a link moves because rows are cut otherwise at its two ends, local layouts. @p to_layer its second end.
   double seconds(const LayerLink& link, const Layer& to_layer, const Layout& from, const Layout& to) const;
   /// As above, where the exchange is known: many pairs of layouts have the same.
   double seconds(const LayerLink& link, const Layer& to_layer, const Exchange& exchange) const;
@@ -42,6 +42,11 @@ class StepCosts {
  private:
   /// Forward passes of what stands in @p layer's block, a step; backward ones.
   double forward_passes(const Layer& layer) const;
+  double activation_seconds(Collective kind, double elements, const Factor& group) const;
+  double gradient_seconds(double elements, const Factor& group) const;
+  /// Statistics of norms and losses that work where @p layout, a local one, leaves its output.
+  double statistics_seconds(std::int64_t statistics, const Layout& layout) const;
+  double summa_seconds(const Layer& layer, const Layout& layout) const;
 
   LinkCosts links_;
   Factor grid_;

@@ -14,6 +14,8 @@ Volume& Volume::operator+=(const Volume& other) {
   reduce_scatter += other.reduce_scatter;
   all_to_all += other.all_to_all;
   all_reduce += other.all_reduce;
+  broadcast += other.broadcast;
+  reduce += other.reduce;
   return *this;
 }
 
@@ -33,6 +35,35 @@ Volume backward_volume(const MatmulSize& size, const Layout& layout, bool gather
 Volume weight_gradient_volume(const MatmulSize& size, const Layout& layout) {
   const double split = layout.p1.total() * layout.p2.total();
   return {.all_reduce = 2.0 * moved(size.weights / split, layout.p0)};
+}
+
+PanelVolume panel_volume(const MatmulSize& size, const Layout& layout) {
+  const double samples = layout.p0.total() * layout.p1.total();
+  return {.inputs = moved(size.m * size.k / samples, layout.p2),
+          .weights = moved(size.k * size.n / layout.p2.total(), layout.p0)};
+}
+
+Volume summa_forward_volume(const MatmulSize& size, const Layout& layout) {
+  const PanelVolume panels = panel_volume(size, layout);
+  return {.broadcast = panels.inputs + panels.weights};
+}
+
+Volume summa_backward_volume(const MatmulSize& size, const Layout& layout, bool wants_input_gradient) {
+  const PanelVolume panels = panel_volume(size, layout);
+  if (!wants_input_gradient) return {.broadcast = panels.inputs, .reduce = panels.weights};
+  return {.broadcast = panels.inputs + panels.weights, .reduce = panels.inputs + panels.weights};
+}
+
+SummaGradientVolume summa_gradient_volume(const MatmulSize& size, const Layout& layout) {
+  const double matrix = size.k * size.n, columns = layout.p2.total();
+  const Factor holders{layout.p0.in_node * layout.p1.in_node, layout.p0.nodes * layout.p1.nodes};
+  return {.matrix = 2.0 * moved(matrix / (layout.p0.total() * columns), layout.p1),
+          .others = 2.0 * moved((size.weights - matrix) / columns, holders)};
+}
+
+int num_panels(const Layout& layout, bool shares_weight) {
+  const int rows = layout.p0.total(), columns = layout.p2.total();
+  return shares_weight ? rows * columns : std::lcm(rows, columns);
 }
 
 Exchange exchange_between(const Factor& from_p0, const Factor& to_p0) {

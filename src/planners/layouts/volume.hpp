@@ -7,7 +7,11 @@
 ///     backward  gather O's gradient over p2, reduce-scatter I's gradient over p1: the same numbers
 ///     weight gradient  all-reduce over p0 2 (p0-1)/p0 · kn/(p1 p2)
 ///     between homes of different p0  all-to-all (q-1)/q · mn/p, q the ranks that exchange
-/// Source: AutoDDL sec. 3.1, table 2, and sec. 4.2 to 4.4.
+/// Source: AutoDDL sec. 3.1, table 2, and sec. 4.2 to 4.4. With algorithm summa on p0 rows, p2 columns and p1 replicas,
+/// on average over ranks, which take turns as roots:
+///     forward   broadcast I along rows (p2-1)/p2 · mk/(p0 p1) and W along columns (p0-1)/p0 · kn/p2
+///     backward  broadcast both again, sum I's gradient along rows and W's along columns: the same numbers
+///     weight gradient  all-reduce over p1 2 (p1-1)/p1 · kn/(p0 p2); of biases and norms, held by all rows, over p0 p1
 
 #include <cstdint>
 
@@ -22,8 +26,8 @@ struct MatmulSize {
 
 /// Elements by kind of collective, of the rank that moves most.
 struct Volume {
-  double all_gather = 0.0, reduce_scatter = 0.0, all_to_all = 0.0, all_reduce = 0.0;
-  double total() const { return all_gather + reduce_scatter + all_to_all + all_reduce; }
+  double all_gather = 0.0, reduce_scatter = 0.0, all_to_all = 0.0, all_reduce = 0.0, broadcast = 0.0, reduce = 0.0;
+  double total() const { return all_gather + reduce_scatter + all_to_all + all_reduce + broadcast + reduce; }
   Volume& operator+=(const Volume& other);
 };
 
@@ -31,6 +35,22 @@ struct Volume {
 Volume forward_volume(const MatmulSize& size, const Layout& layout, bool gathers_input = true);
 Volume backward_volume(const MatmulSize& size, const Layout& layout, bool gathers_input = true);
 Volume weight_gradient_volume(const MatmulSize& size, const Layout& layout);
+
+/// Of inputs, and of weights, as one broadcast or sum of all panels moves them.
+struct PanelVolume {
+  double inputs = 0.0, weights = 0.0;
+};
+PanelVolume panel_volume(const MatmulSize& size, const Layout& layout);
+Volume summa_forward_volume(const MatmulSize& size, const Layout& layout);
+/// @p wants_input_gradient false where ranks load their own part of the input.
+Volume summa_backward_volume(const MatmulSize& size, const Layout& layout, bool wants_input_gradient = true);
+/// Over the replicas, and over all that hold the same part of what is not the matrix.
+struct SummaGradientVolume {
+  double matrix = 0.0, others = 0.0;
+};
+SummaGradientVolume summa_gradient_volume(const MatmulSize& size, const Layout& layout);
+/// Panels into which k is cut: lcm(p0, p2), or p0·p2 where several operators use the weight.
+int num_panels(const Layout& layout, bool shares_weight);
 
 /// An all-to-all from the home (S0:p0, S1:p/p0) to (S0:p0', S1:p/p0').
 struct Exchange {

@@ -64,13 +64,25 @@ Factor quotient(const Factor& outer, const Factor& inner) {
   return {outer.in_node / inner.in_node, outer.nodes / inner.nodes};
 }
 
+std::vector<Factor> divisors(const Factor& grid) {
+  std::vector<Factor> all;
+  for (int nodes = 1; nodes <= grid.nodes; ++nodes) {
+    for (int in_node = 1; in_node <= grid.in_node; ++in_node) {
+      if (grid.nodes % nodes == 0 && grid.in_node % in_node == 0) all.push_back({in_node, nodes});
+    }
+  }
+  return all;
+}
+
+Factor product(const Factor& a, const Factor& b) { return {a.in_node * b.in_node, a.nodes * b.nodes}; }
+
 std::optional<Factor> factor_option(std::string_view name, const std::string& value, std::string_view word) {
-  if (value == word) return std::nullopt;
+  if (!word.empty() && value == word) return std::nullopt;
   try {
     return parse_factor(value);
   } catch (const UserError&) {
-    throw UserError(
-        fmt::format("strategy.{} = \"{}\": accepted: {}, or ranks in a node x nodes as in \"4x2\"", name, value, word));
+    throw UserError(fmt::format("strategy.{} = \"{}\": accepted: {}ranks in a node x nodes as in \"4x2\"", name, value,
+                                word.empty() ? "" : fmt::format("{}, or ", word)));
   }
 }
 

@@ -28,8 +28,11 @@ std::string broken_rule(const StateFactors& state, const Factor& grid);
 
 /// @p outer / @p inner: the shape of the group that holds the parts of an inner shard.
 Factor quotient(const Factor& outer, const Factor& inner);
+Factor product(const Factor& a, const Factor& b);
+/// Every factor that divides @p grid in both dimensions, 1x1 first, ranks in a node growing before nodes.
+std::vector<Factor> divisors(const Factor& grid);
 
-/// The value of option `strategy.<name>`: a factor, or @p word (then nothing). @throws UserError.
+/// The value of option `strategy.<name>`: a factor, or @p word (then nothing), if there is one. @throws UserError.
 std::optional<Factor> factor_option(std::string_view name, const std::string& value, std::string_view word);
 
 /// "p 4x1, g 4x1, os 8x1".

@@ -42,11 +42,11 @@ inline void pairs(const std::string& parameter, std::span<float> values, const s
   }
 }
 
-inline Training exact(int micro_batches) {
-  const std::vector<std::int64_t> widths = {7, 12, 4};
+/// @param widths hidden ones even, the last a power of two.
+inline Training exact(int micro_batches, const std::vector<std::int64_t>& widths = {7, 12, 4}) {
   Training training{.graph = build_model({.name = "mlp", .widths = widths}), .plan = sgd(8 * micro_batches)};
   training.plan.schedule.micro_batches = micro_batches;
-  training.classes = 4;
+  training.classes = static_cast<int>(widths.back());
   training.dyadic = true;
   training.initial = [widths](const std::string& parameter, std::span<float> values) {
     pairs(parameter, values, widths);

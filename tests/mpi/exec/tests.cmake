@@ -8,4 +8,5 @@ strata_mpi_test(exec/test_sharding_grid RANKS 1 2 4 8 LIBRARIES strata_exec stra
 strata_mpi_test(exec/test_operator_splitting RANKS 1 2 4 8 LIBRARIES strata_exec strata_lower strata_planners strata_models TIMEOUT 900)
 strata_mpi_test(exec/test_sharding_zeropp RANKS 2 4 LIBRARIES strata_exec strata_lower strata_planners strata_models TIMEOUT 900)
 strata_mpi_test(exec/test_sharding_formulas RANKS 2 4 LIBRARIES strata_exec strata_lower strata_planners strata_models TIMEOUT 300)
+strata_mpi_test(exec/test_summa RANKS 1 2 4 8 12 LIBRARIES strata_exec strata_lower strata_planners strata_models TIMEOUT 900)
 strata_mpi_test(exec/test_layouts RANKS 1 2 4 8 12 LIBRARIES strata_exec strata_lower strata_planners strata_models TIMEOUT 900)

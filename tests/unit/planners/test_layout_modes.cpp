@@ -146,7 +146,7 @@ TEST(AutoDdl, NeverMovesMoreThanMegatronAndFreeLayersNeverMoreThanTied) {
           .cluster = wide,
           .base = base,
           .options = {{"cost", std::string(cost)}, {"zero", std::string("none")}, {"uneven_features", false}}};
-      const LayoutPlanning planning(request, 0);
+      const LayoutPlanning planning(request, {});
       const auto seconds = [&](const char* mode, const Options& options) {
         const Plan plan = planned(mode, graph, base, options, wide);
         const std::map<std::string, Layout> layouts = layouts_of(plan, graph);
@@ -292,7 +292,7 @@ TEST(LayoutModes, TheProgramHasTheLastWordOnMemory) {
     for (const OptionRow& row : planner.options()) request.options.emplace(row.name, row.default_value);
     const Plan unlimited = planner.plan(request);
     const std::int64_t closed_form = unlimited.why.predicted_peak_bytes;
-    const LayoutPlanning planning(request, 0);
+    const LayoutPlanning planning(request, {});
     const Lowered half_more(planning.memory(), planning.chain(), graph, 1.5),
         refused(planning.memory(), planning.chain(), graph, 0.0);
     request.base.device_capacity_bytes = closed_form;
@@ -357,13 +357,64 @@ TEST(Megatron, CutsColumnsThenRowsAndTheVocabulary) {
 }
 
 TEST(Megatron, StaysInsideANodeUnlessAsked) {
-  EXPECT_EQ(tensor_degrees({4, 2}, true), (std::vector<Factor>{{1, 1}, {2, 1}, {4, 1}}));
-  EXPECT_EQ(tensor_degrees({4, 2}, false).size(), 6U);
+  EXPECT_EQ(divisors({4, 1}), (std::vector<Factor>{{1, 1}, {2, 1}, {4, 1}}));
+  EXPECT_EQ(divisors({4, 2}).size(), 6U);
   const ModelGraph graph = small_gpt(1);
   EXPECT_THAT(refusal([&] {
                 on_daint("megatron", graph, asked({1, 8}, 16), {{"tensor", std::string("1x3")}});
               }),
               HasSubstr("tensor = 1x3 does not divide"));
+}
+
+TEST(Summa, PutsEveryLinearOnOneGridAndTheEmbeddingBesideIt) {
+  const ModelGraph graph = small_gpt(1);
+  const Plan plan = on_daint("summa", graph, asked({1, 8}, 16), {{"rows", std::string("1x2")}});
+  const Factor two{1, 2}, four{1, 4}, one{};
+  const Layout grid{.p0 = two, .p1 = one, .p2 = four};
+  const std::map<std::string, Layout> layouts = layouts_of(plan, graph);
+  const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+  for (std::size_t o = 0; o < graph.operators.size(); ++o) {
+    const Operator& op = graph.operators[o];
+    if (op.parameters.empty()) continue;
+    const bool is_linear = op.kind == OperatorKind::linear;
+    EXPECT_EQ(decisions[o].algorithm, is_linear ? MatmulAlgorithm::summa : MatmulAlgorithm::local) << op.name;
+    EXPECT_EQ(layouts.at(op.name) == grid, is_linear) << op.name;
+  }
+  EXPECT_EQ(layouts.at("embedding"), (Layout{.p0 = one, .p1 = four, .p2 = two}));
+  EXPECT_EQ(layouts.at("final_norm"), (Layout{.p0 = two, .p1 = four, .p2 = one}));
+  // Two of four ranks, twice: weights are held by two, and zero1 shares their optimizer states.
+  const Plan twice =
+      on_daint("summa", graph, asked({1, 8}, 16),
+               {{"replicas", std::string("1x2")}, {"rows", std::string("1x2")}, {"zero", std::string("zero1")}});
+  EXPECT_EQ(layouts_of(twice, graph).at("head"), (Layout{.p0 = two, .p1 = two, .p2 = two}));
+  for (const OperatorRule& rule : twice.operators) EXPECT_EQ(rule.state->os, two) << rule.match;
+}
+
+/// m = k = n: a square grid moves least, and its share falls as the square root of the ranks.
+TEST(Summa, TakesTheSquareGridForASquareProduct) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {1024, 1024, 1024}});
+  const auto moved = [&](int nodes) {
+    Plan base = asked({1, nodes}, 1024);
+    const Plan plan = on_daint("summa", graph, base, {{"cost", std::string("volume")}});
+    int side = 1;
+    while (side * side < nodes) ++side;
+    EXPECT_EQ(layouts_of(plan, graph).at("head"), (Layout{.p0 = {1, side}, .p1 = {}, .p2 = {1, side}})) << nodes;
+    const MatmulSize square{.m = 1024, .k = 1024, .n = 1024, .weights = 1024.0 * 1024.0};
+    return summa_forward_volume(square, {.p0 = {1, side}, .p1 = {}, .p2 = {1, side}}).total();
+  };
+  EXPECT_DOUBLE_EQ(moved(16) * 4.0 / 3.0, 2.0 * moved(64) * 8.0 / 7.0);
+}
+
+TEST(Summa, RefusesWhatTheGridDoesNotDivide) {
+  const ModelGraph graph = small_gpt(1);
+  const auto refused = [&](std::map<std::string, OptionValue> options) {
+    return refusal([&] { on_daint("summa", graph, asked({1, 8}, 16), options); });
+  };
+  EXPECT_THAT(refused({{"rows", std::string("1x3")}}), HasSubstr("rows · replicas = 1x3 does not divide"));
+  EXPECT_THAT(refused({{"replicas", std::string("1x3")}}), HasSubstr("replicas = 1x3 does not divide"));
+  EXPECT_THROW(refused({{"replicas", std::string("many")}}), UserError);
+  const ModelGraph odd = build_model({.name = "mlp", .widths = {6, 10, 4}});
+  EXPECT_THAT(refusal([&] { on_daint("summa", odd, asked({1, 8}, 8)); }), HasSubstr("no degrees are possible"));
 }
 
 TEST(LayoutModes, CostsThatAreNotKnownAreRefused) {

@@ -1,0 +1,96 @@
+/// @file
+/// SUMMA: every product on a grid of rows x columns of ranks, panel by panel, with nothing held twice.
+///
+/// Source:     van de Geijn and Watts, "SUMMA: Scalable Universal Matrix Multiplication Algorithm", Concurrency 9(4),
+///             1997; for transformers Xu et al., "An Efficient 2D Method for Training Super-Large Deep Learning
+///             Models" (Optimus), 2021 (arXiv 2104.05343).
+/// Idea:       inputs, weights and outputs are all cut in two dims, so that no rank keeps what another one has; a
+///             product takes its operands' parts panel by panel, broadcast along rows and columns.
+/// Symbols:    R ranks a node, N nodes; r x c x d = R x N rows, columns and replicas, each ranks in a node x nodes;
+///             m x k times k x n a product, m over all ranks; s = lcm(r, c) panels (r c of a tied weight).
+/// Decides:    r and c, the same for all linears: (p0, p1, p2) = (r, d, c) with algorithm = summa; embeddings hold
+///             words over r and features over c (tied: the other way round); convolutions (R N, 1, 1); norms, additions
+///             and attention stay where they are, samples over r d and features over c. No mesh axes.
+/// Memory:     weights, gradients and optimizer states 1/(r c) (zero1: optimizer states 1/(r c d)); all activations
+///             1/(r c d); two panels of each operand, mk/(r d s) and kn/(c s) elements, and backward two of each
+///             gradient (layouts/memory.hpp).
+/// Volume:     elements a rank sends on average: forward (c-1)/c mk/(r d) of inputs and (r-1)/r kn/c of weights;
+///             backward both twice, once broadcast and once summed; 2 (d-1)/d kn/(r c) of weight gradients once a step;
+///             a few statistics a row of norms and losses (layouts/volume.hpp).
+/// Reference:  `single`.
+/// Options:    rows (a factor, or planner), replicas (a factor), zero, cost.
+/// Refuses:    grids that do not divide samples, features, heads or vocabulary; a capacity below what every grid needs;
+///             a cluster without the numbers that `cost` reads; micro-batches that do not divide the batch.
+/// Differs:    the broadcasts of a panel run under the product of the panel before (Optimus: one after the other);
+///             grids need not be square; norms gather a row's statistics; an embedding's rows are scattered as sums
+///             instead of its table being broadcast; biases are held by all rows and their gradients summed.
+/// Reproduces: the baseline of AutoDDL's figures 9 and 10.
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "ir/shards.hpp"
+#include "planners/layouts/grid_search.hpp"
+#include "planners/layouts/summa_layouts.hpp"
+#include "planners/sharding/factors.hpp"
+
+namespace strata {
+namespace {
+
+constexpr std::string_view planner_word = "planner";
+
+class Summa final : public Planner {
+ public:
+  std::string_view name() const override { return "summa"; }
+  std::string_view summary() const override {
+    return "products panel by panel on a grid of rows and columns, nothing held twice: the grid that communicates "
+           "least";
+  }
+  std::string_view source() const override { return "van de Geijn and Watts, SUMMA, 1997; Xu et al., Optimus, 2021"; }
+  std::span<const OptionRow> options() const override {
+    static const std::array rows = {
+        OptionRow{"rows", std::string(planner_word), "",
+                  "rows of the grid, in a node x nodes; columns are the other ranks of a replica; or planner"},
+        OptionRow{"replicas", std::string("1x1"), "", "grids beside each other, data parallel, in a node x nodes"},
+        zero_option(),
+        link_cost_option(),
+    };
+    return rows;
+  }
+
+  Plan plan(const PlanRequest& request) const override {
+    const LayoutPlanning planning(request, {}, MatmulAlgorithm::summa);
+    const Factor grid = planning.grid();
+    const auto refuse = [&](std::string_view option, const Factor& factor) {
+      return fmt::format("{} = {} does not divide {} ranks a node × {} nodes", option, to_string(factor), grid.in_node,
+                         grid.nodes);
+    };
+    const Factor replicas = *factor_option("replicas", request.option<std::string>("replicas"), "");
+    if (!divides(replicas, grid)) return cheapest_way(planning, {}, refuse("replicas", replicas));
+    const Factor ranks = quotient(grid, replicas);
+    const auto fixed = factor_option("rows", request.option<std::string>("rows"), planner_word);
+    std::vector<WayToCut> ways;
+    std::string broken;
+    for (const Factor& rows : fixed ? std::vector{*fixed} : divisors(ranks)) {
+      if (!divides(rows, ranks)) {
+        broken = refuse("rows · replicas", product(rows, replicas));
+        continue;
+      }
+      std::string name = fmt::format("rows {} x columns {}", to_string(rows), to_string(quotient(ranks, rows)));
+      if (replicas.total() > 1) name += " x replicas " + to_string(replicas);
+      ways.push_back({std::move(name), summa_layouts(planning.chain(), grid, rows, replicas)});
+    }
+    return cheapest_way(planning, ways, std::move(broken));
+  }
+};
+
+}  // namespace
+
+const Planner& summa_planner() {
+  static const Summa planner;
+  return planner;
+}
+
+}  // namespace strata

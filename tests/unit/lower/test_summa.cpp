@@ -1,0 +1,181 @@
+/// @file
+/// SUMMA in Programs: how many panels there are, what they move and how many of them are held at once, on every grid;
+/// Programs of all ranks that meet; refusals.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <map>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "lower/rank_classes.hpp"
+#include "planners/layouts/candidates.hpp"
+#include "unit/lower/planned.hpp"
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::int64_t batch = 48, k = 96, n = 144, num_classes = 48;
+
+std::vector<Mesh> meshes() {
+  return {{.nodes = 2, .ranks_per_node = 4, .axes = {}}, {.nodes = 3, .ranks_per_node = 4, .axes = {}}};
+}
+
+/// Rows p0 × replicas p1 × columns p2, for every linear.
+Plan summa_plan(const Mesh& mesh, const Layout& grid) {
+  Plan plan;
+  plan.strategy = "summa";
+  plan.mesh = mesh;
+  plan.global_batch = batch;
+  plan.overlap.bucket_bytes = 0;  // a bucket a parameter
+  plan.operators = {{.match = "*", .layout = grid, .algorithm = MatmulAlgorithm::summa}};
+  return plan;
+}
+
+struct Grid {
+  Mesh mesh;
+  Layout layout;
+  int rows = 1, replicas = 1, columns = 1;
+  std::string in_words;
+};
+std::vector<Grid> all_grids() {
+  std::vector<Grid> all;
+  for (const Mesh& mesh : meshes()) {
+    for (const Layout& layout : all_layouts({mesh.ranks_per_node, mesh.nodes})) {
+      all.push_back({mesh, layout, layout.p0.total(), layout.p1.total(), layout.p2.total(),
+                     fmt::format("{} ranks, rows {} replicas {} columns {}", mesh.num_ranks(), to_string(layout.p0),
+                                 to_string(layout.p1), to_string(layout.p2))});
+    }
+  }
+  return all;
+}
+
+TEST(Summa, CutsTheSummedDimIntoLeastCommonMultiplePanels) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {k, n, num_classes}});
+  for (const Grid& grid : all_grids()) {
+    const Program program = lower(summa_plan(grid.mesh, grid.layout), graph, 0, no_workspace);
+    const int panels = std::lcm(grid.rows, grid.columns);
+    std::map<Kernel, int> kernels;
+    for (const Instruction& in : program.body) {
+      if (in.name != "block[0].linear" || in.is_collective()) continue;
+      ++kernels[in.kernel];
+      if (in.kernel == Kernel::linear_forward) {
+        EXPECT_EQ(in.attributes.integer("in"), k / panels) << grid.in_words;
+        EXPECT_EQ(in.attributes.integer("out"), n / grid.columns) << grid.in_words;
+        EXPECT_EQ(in.attributes.integer("rows"), batch / (grid.rows * grid.replicas)) << grid.in_words;
+      }
+    }
+    EXPECT_EQ(kernels[Kernel::linear_forward], panels) << grid.in_words;
+    EXPECT_EQ(kernels[Kernel::linear_backward_weight], panels) << grid.in_words;
+    EXPECT_EQ(kernels[Kernel::linear_backward_input], 0) << grid.in_words;  // it reads data
+  }
+}
+
+/// What all ranks send for the head: forward each part of inputs goes to the other columns and each of weights to the
+/// other rows; backward both again, and their gradients the other way.
+TEST(Summa, MovesWhatTheFormulasSay) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {k, n, num_classes}});
+  for (const Grid& grid : all_grids()) {
+    std::map<std::string, std::int64_t> sent;  // elements, over all ranks
+    for (const Program& program : all_ranks(summa_plan(grid.mesh, grid.layout), graph, no_workspace)) {
+      for (const Instruction& in : program.body) {
+        if (in.is_collective() && in.name.starts_with("head")) {
+          sent[fmt::format("{} {}", to_string(in.collective), in.name)] += bytes_sent(program, in) / 4;
+        }
+      }
+    }
+    const std::int64_t inputs = batch * n * (grid.columns - 1);
+    const std::int64_t weights = n * num_classes * (grid.rows - 1) * grid.replicas;
+    EXPECT_EQ(sent["broadcast head/inputs"], 2 * inputs) << grid.in_words;
+    EXPECT_EQ(sent["broadcast head/weights"], 2 * weights) << grid.in_words;
+    EXPECT_EQ(sent["reduce head/input_gradient"], inputs) << grid.in_words;
+    EXPECT_EQ(sent["reduce head/weight_gradient"], weights) << grid.in_words;
+  }
+}
+
+/// Of weights, and of what weights need, nothing is held twice but by replicas; of what others hold two panels.
+TEST(Summa, HoldsItsPartAndTwoPanels) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {k, n, num_classes}});
+  for (const Grid& grid : all_grids()) {
+    const Program program = lower(summa_plan(grid.mesh, grid.layout), graph, 0, no_workspace);
+    const auto held = [&](Category category) {
+      std::int64_t elements = 0;
+      for (const Buffer& buffer : program.buffers) elements += buffer.category == category ? buffer.num_elements : 0;
+      return elements;
+    };
+    const std::int64_t matrices = (k * n + n * num_classes) / (grid.rows * grid.columns);
+    EXPECT_EQ(held(Category::parameter), matrices + (n + num_classes) / grid.columns) << grid.in_words;
+    std::map<std::string, int> panels;
+    for (const Buffer& buffer : program.buffers) ++panels[buffer.name];
+    for (const auto& [name, count] : panels) {
+      if (name != "head/inputs" && name != "head/weights") continue;
+      EXPECT_LE(count, 2 * 2) << name;  // forward and backward
+    }
+  }
+}
+
+TEST(Summa, ProgramsOfAllRanksMeetAndAreOneClass) {
+  for (const bool is_tied : {false, true}) {
+    const ModelGraph graph = build_model({.name = "gpt",
+                                          .layers = 2,
+                                          .hidden = 48,
+                                          .heads = 12,
+                                          .vocabulary = 120,
+                                          .sequence_length = 6,
+                                          .dropout = 0.1,
+                                          .tied_head = is_tied});
+    for (const Grid& grid : all_grids()) {
+      if (12 % grid.columns != 0) continue;  // heads
+      Plan plan = summa_plan(grid.mesh, grid.layout);
+      const Layout& g = grid.layout;
+      plan.operators.insert(plan.operators.begin() + 1,
+                            {.match = "embedding",
+                             .layout = is_tied ? Layout{g.p1, g.p0, g.p2} : Layout{g.p1, g.p2, g.p0},
+                             .algorithm = MatmulAlgorithm::local});
+      plan.schedule.micro_batches = 2;
+      plan.recompute = Recompute::block;
+      const std::vector<Program> programs = all_ranks(plan, graph, no_workspace);
+      EXPECT_NO_THROW(verify(programs)) << grid.in_words;
+      EXPECT_EQ(rank_classes(plan, graph).representatives.size(), 1U) << grid.in_words;
+      for (const Program& program : programs) {
+        EXPECT_EQ(program.body.size(), programs.front().body.size()) << grid.in_words;
+        EXPECT_EQ(program.arena_bytes, programs.front().arena_bytes) << grid.in_words;
+        EXPECT_NEAR(static_cast<double>(bytes_by_collective(program).total()),
+                    static_cast<double>(bytes_by_collective(programs.front()).total()), 64.0)
+            << grid.in_words;
+      }
+    }
+  }
+}
+
+std::string refusal(const Plan& plan, const ModelGraph& graph) {
+  try {
+    lower(plan, graph, 0, no_workspace);
+  } catch (const Unsupported& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(SummaRefusals, NameTheOperatorAndTheNumbers) {
+  const Mesh mesh{.nodes = 1, .ranks_per_node = 4, .axes = {}};
+  const Layout square{{2, 1}, {}, {2, 1}};
+  const ModelGraph mlp = build_model({.name = "mlp", .widths = {8, 10, 5}});
+  EXPECT_THAT(refusal(summa_plan(mesh, square), mlp),
+              HasSubstr("head: 5 outputs split over 2 ranks, which do not divide them, cannot be lowered"));
+  EXPECT_THAT(refusal(summa_plan(mesh, square), build_model({.name = "gpt-nano"})),
+              HasSubstr("embedding: algorithm = summa of an operator of kind embedding cannot be lowered"));
+  Plan plan = summa_plan(mesh, square);
+  plan.operators = {{.match = "*", .algorithm = MatmulAlgorithm::summa}};
+  plan.mesh.axes = {{"data", 4}};
+  EXPECT_THAT(refusal(plan, mlp), HasSubstr("algorithm = summa on a mesh with axes"));
+  plan = summa_plan(mesh, square);
+  plan.operators.front().algorithm = MatmulAlgorithm::ring;
+  EXPECT_THAT(refusal(plan, mlp), HasSubstr("block[0].linear: algorithm = ring cannot be lowered"));
+}
+
+}  // namespace
+}  // namespace strata
