@@ -184,7 +184,7 @@ void check_factor(const Plan& plan, const std::string& key, const Factor& factor
 void check_rule(const Plan& plan, const OperatorRule& rule, std::size_t index) {
   const std::string path = fmt::format("operators[{}]", index);
   if (rule.state) {
-    // Without axes states are cut over the p0 of the layout; check_decisions asks for one.
+    // Without axes states are cut over the copies that the layout says; check_decisions asks for one.
     const int data = plan.mesh.axes.empty() ? plan.mesh.num_ranks() : axis_size(plan.mesh, "data");
     check_factor(plan, path + ".state.p", rule.state->p, data, "data");
     check_factor(plan, path + ".state.g", rule.state->g, data, "data");
@@ -219,12 +219,17 @@ void check_rule(const Plan& plan, const OperatorRule& rule, std::size_t index) {
   }
 }
 
-/// The ranks that hold the same part of a weight are those of p0.
-void check_states_of_layout(const Operator& op, const StateFactors& state, const Layout& layout) {
+/// States are shared by the ranks that hold the same part of a weight. What has no matrix of its own, as a norm, is held
+/// by more.
+void check_states_of_layout(const Operator& op, const OperatorDecision& decision) {
+  const StateFactors& state = decision.state;
+  const bool by_panels = decision.algorithm == MatmulAlgorithm::summa && op.kind == OperatorKind::linear;
+  const Factor& copies =
+      copies_of_weight(*decision.layout, by_panels ? MatmulAlgorithm::summa : MatmulAlgorithm::local);
   for (const Factor& factor : {state.p, state.g, state.os, state.p_backward.value_or(Factor{})}) {
-    if (layout.p0.in_node % factor.in_node == 0 && layout.p0.nodes % factor.nodes == 0) continue;
-    fail("operators", fmt::format("{}: a state factor {} does not divide its layout's p0 = {}", op.name,
-                                  to_string(factor), to_string(layout.p0)));
+    if (copies.in_node % factor.in_node == 0 && copies.nodes % factor.nodes == 0) continue;
+    fail("operators", fmt::format("{}: a state factor {} does not divide its layout's {} = {}", op.name,
+                                  to_string(factor), by_panels ? "p1" : "p0", to_string(copies)));
   }
 }
 
@@ -244,7 +249,7 @@ void check_decisions(const Plan& plan, const ModelGraph& graph) {
       fail("mesh.axes",
            fmt::format("no axes for {} ranks, and no rule gives a layout to {}", plan.mesh.num_ranks(), op.name));
     }
-    if (plan.mesh.axes.empty() && decision.layout) check_states_of_layout(op, decision.state, *decision.layout);
+    if (plan.mesh.axes.empty() && decision.layout) check_states_of_layout(op, decision);
     for (const int parameter : op.parameters) {
       const auto emplaced = decided.emplace(parameter, i);
       if (emplaced.second) continue;
@@ -417,6 +422,10 @@ std::string_view to_string(Recompute value) {
     case Recompute::after_communication: return "after_communication";
   }
   return "?";
+}
+
+const Factor& copies_of_weight(const Layout& layout, MatmulAlgorithm algorithm) {
+  return algorithm == MatmulAlgorithm::summa ? layout.p1 : layout.p0;
 }
 
 std::string_view to_string(MatmulAlgorithm value) {

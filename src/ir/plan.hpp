@@ -66,6 +66,9 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
+/// The ranks, of each part of it, that hold a weight of @p layout: p0, of products by panels p1.
+const Factor& copies_of_weight(const Layout& layout, MatmulAlgorithm algorithm);
+
 /// One rule; unset fields leave what earlier rules said. Later rules win.
 struct OperatorRule {
   std::string

@@ -18,8 +18,6 @@ std::vector<int> prime_factors(int n) {
   return factors;
 }
 
-bool has(AxisSet set, int axis) { return (set >> axis & 1U) != 0; }
-
 }  // namespace
 
 AtomicAxes::AtomicAxes(const Mesh& mesh) {

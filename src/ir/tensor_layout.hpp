@@ -23,6 +23,7 @@ namespace strata {
 
 /// Some of the mesh's atomic axes, a bit each.
 using AxisSet = std::uint32_t;
+constexpr bool has(AxisSet set, int axis) { return (set >> axis & 1U) != 0; }
 
 class AtomicAxes {
  public:

@@ -386,14 +386,16 @@ class LayingOut {
     const int x = whole.inputs.front(), y = whole.outputs.front();
     const std::int64_t in = whole.attributes.integer("in"), out = whole.attributes.integer("out");
     check_divides(whole.name, "inputs", in, features_of(x));
-    if (sections_of(y) == 0) refuse(whole.name, "fused query, key and value heads in unequal numbers, split,");
-    check_divides(whole.name, "outputs", out / sections_of(y), features_of(y));
+    if (r.p2 != 0) {
+      if (sections_of(y) == 0) refuse(whole.name, "fused query, key and value heads in unequal numbers, split,");
+      check_divides(whole.name, "outputs", out / sections_of(y), features_of(y));
+    }
     const int local_x = in_layout(x, r.input(), whole, true);
     op.inputs = {local_x};
     const std::int64_t in_held = in / ranks(r.p0), out_held = out / ranks(r.p2);
     op.attributes.set("in", in / ranks(r.p2));
     op.attributes.set("out", out_held);
-    op.attributes.set("panels", static_cast<std::int64_t>(result_.panels.size()));
+    op.attributes.set("summa", static_cast<std::int64_t>(result_.panels.size()));
     const SummaCut cut{
         .rows = r.p0, .columns = r.p2, .inputs = features_of(x), .weight_digits = model_.weight_digits[o]};
     const std::int64_t rows =

@@ -36,7 +36,7 @@ struct Redistribution {
 struct LaidOutGraph {
   /// Shapes, sizes of operators and parameters of this rank; redistributions have the attribute `step`. A product of
   /// partial sums has the attribute `adds`: 1 where the bias, or the positions, are added, by one rank of each sum. All
-  /// of them hold it. A product by panels has the attribute `panels`.
+  /// of them hold it. A product by panels has the attribute `summa`.
   ModelGraph graph;
   std::vector<OperatorDecision> decisions;  ///< by operator
   std::vector<TensorLayout> layouts;        ///< by tensor
@@ -45,7 +45,7 @@ struct LaidOutGraph {
   std::vector<AxisSet> replicas;            ///< by parameter: over which axes it has copies
   std::vector<std::int64_t> num_copies;     ///< by parameter: ranks that hold the same part
   std::vector<Redistribution> steps;        ///< by attribute `step`
-  std::vector<SummaPanels> panels;          ///< by attribute `panels`
+  std::vector<SummaPanels> panels;          ///< by attribute `summa`
 };
 
 /// True where operators are laid out by rules instead of by the axes of the mesh.

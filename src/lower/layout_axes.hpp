@@ -5,7 +5,8 @@
 /// digits their dims are cut. Equal on all ranks.
 ///
 /// A product's result is scattered at once, so every tensor between two of them is split and nothing else: its home is
-/// (S0:p0, S1:p1·p2), or (S0:p0·p2, S1:p1) where that spares the next product an exchange (AutoDDL sec. 4.3). Other
+/// (S0:p0, S1:p1·p2), or (S0:p0·p2, S1:p1) where that spares the next product an exchange (AutoDDL sec. 4.3); of a
+/// product by panels what it computes, (S0:p0·p1, S1:p2). Other
 /// operators work at the home of what they read; an addition at that of the input whose product comes latest.
 
 #include <cstdint>

@@ -121,7 +121,7 @@ Operand OperatorLowering::panel_buffer(const std::string& name, std::int64_t num
 }
 
 const SummaPanels& OperatorLowering::panels_of(const Operator& op) const {
-  return model.panels[static_cast<std::size_t>(op.attributes.integer("panels"))];
+  return model.panels[static_cast<std::size_t>(op.attributes.integer("summa"))];
 }
 
 /// The kernel of one panel.

@@ -1,8 +1,8 @@
 #include "lower/summa_panels.hpp"
 
 #include <algorithm>
-
-#include "base/error.hpp"
+#include <iterator>
+#include <utility>
 
 namespace strata {
 namespace {
@@ -14,8 +14,6 @@ int row_axis_of(const SummaCut& cut, int digit) {
   }
   return -1;
 }
-
-bool has(AxisSet set, int axis) { return (set >> axis & 1U) != 0; }
 
 /// The digits of k that a rank has all of, behind @p outer others: those of @p pieces first, then the outer dim, then
 /// the rest.

@@ -1,5 +1,5 @@
 /// @file
-/// SUMMA: every product on a grid of rows x columns of ranks, panel by panel, with nothing held twice.
+/// SUMMA: every product on a grid of rows x columns of ranks, panel by panel, with no matrix held twice.
 ///
 /// Source:     van de Geijn and Watts, "SUMMA: Scalable Universal Matrix Multiplication Algorithm", Concurrency 9(4),
 ///             1997; for transformers Xu et al., "An Efficient 2D Method for Training Super-Large Deep Learning
@@ -13,7 +13,7 @@
 ///             and attention stay where they are, samples over r d and features over c. No mesh axes.
 /// Memory:     weights, gradients and optimizer states 1/(r c) (zero1: optimizer states 1/(r c d)); all activations
 ///             1/(r c d); two panels of each operand, mk/(r d s) and kn/(c s) elements, and backward two of each
-///             gradient (layouts/memory.hpp).
+///             gradient; packed copies where r or c does not divide the other (layouts/memory.hpp).
 /// Volume:     elements a rank sends on average: forward (c-1)/c mk/(r d) of inputs and (r-1)/r kn/c of weights;
 ///             backward both twice, once broadcast and once summed; 2 (d-1)/d kn/(r c) of weight gradients once a step;
 ///             a few statistics a row of norms and losses (layouts/volume.hpp).
@@ -31,6 +31,7 @@
 #include <array>
 #include <utility>
 
+#include "base/error.hpp"
 #include "ir/shards.hpp"
 #include "planners/layouts/grid_search.hpp"
 #include "planners/layouts/summa_layouts.hpp"
@@ -45,7 +46,7 @@ class Summa final : public Planner {
  public:
   std::string_view name() const override { return "summa"; }
   std::string_view summary() const override {
-    return "products panel by panel on a grid of rows and columns, nothing held twice: the grid that communicates "
+    return "products panel by panel on a grid of rows and columns, no matrix held twice: the grid that communicates "
            "least";
   }
   std::string_view source() const override { return "van de Geijn and Watts, SUMMA, 1997; Xu et al., Optimus, 2021"; }
@@ -68,6 +69,10 @@ class Summa final : public Planner {
                          grid.nodes);
     };
     const Factor replicas = *factor_option("replicas", request.option<std::string>("replicas"), "");
+    if (replicas.total() == 1 && request.option<std::string>("zero") == "zero1") {
+      throw Unsupported(fmt::format("{} on {} ranks: zero = zero1 with replicas = 1x1: no matrix is held twice",
+                                    request.base.strategy, grid.total()));
+    }
     if (!divides(replicas, grid)) return cheapest_way(planning, {}, refuse("replicas", replicas));
     const Factor ranks = quotient(grid, replicas);
     const auto fixed = factor_option("rows", request.option<std::string>("rows"), planner_word);

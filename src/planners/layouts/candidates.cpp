@@ -35,8 +35,10 @@ std::string limit_broken_by_panels(const Layer& layer, const Layout& layout, con
     return breaks(layer.in, panels, "input features", layer.shares_weight ? "p0·p2" : "lcm(p0, p2)");
   }
   if (layer.out % columns != 0) return breaks(layer.out, columns, "output features", "p2");
+  // What works at the home is cut as the input of the next product.
+  const int cut = columns == 1 ? 1 : num_panels(layout, false);
   for (const Divisible& each : layer.of_home) {
-    if (each.size % columns != 0) return breaks(each.size, columns, each.what, "p2");
+    if (each.size % cut != 0) return breaks(each.size, cut, each.what, "lcm(p0, p2)");
   }
   return "";
 }

@@ -39,6 +39,8 @@ struct Layer {
   std::int64_t backward_statistics = 0;  ///< as above, in backward
   std::vector<Divisible> of_home{};      ///< p1·p2 divides each
   int block = -1;
+  /// Of its weight, without what goes with it; a tied one is with its first user.
+  std::int64_t matrix_elements() const { return is_searched && tied_weight < 0 ? in * out : 0; }
   int repeats = -1;            ///< equal for the same place in blocks of one shape class; unique outside of blocks
   int tied_weight = -1;        ///< an earlier layer whose weight it uses, transposed
   bool shares_weight = false;  ///< another layer uses its weight, too
@@ -66,7 +68,8 @@ LayerChain layer_chain(const ModelGraph& graph);
 /// Linears compute by @p algorithm; embeddings look up.
 void multiply_by(MatmulAlgorithm algorithm, LayerChain& chain);
 
-/// The local layout that reads the same part of an input as @p layout does and has the same home.
+/// The local layout that reads the same part of an input as @p layout does and has the same home. Links between two
+/// such are priced as local ones, which they are where all linears compute alike.
 Layout local_layout(const Layer& layer, const Layout& layout);
 
 }  // namespace strata

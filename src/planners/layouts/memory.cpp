@@ -32,12 +32,12 @@ std::int64_t LayoutMemory::input_bytes(const Layer& layer) const {
 }
 
 MemoryAccount LayoutMemory::states(const Layer& layer, const Layout& layout) const {
-  const bool is_summa = layer.algorithm == MatmulAlgorithm::summa;
-  const std::int64_t p2 = layout.p2.total(), matrix = is_summa ? layer.in * layer.out : 0;
-  const std::int64_t held = is_summa
+  const std::int64_t p2 = layout.p2.total(), matrix = layer.matrix_elements();
+  const std::int64_t held = layer.algorithm == MatmulAlgorithm::summa
                                 ? ceil_div(matrix, layout.p0.total() * p2) + ceil_div(layer.parameters - matrix, p2)
                                 : ceil_div(layer.parameters, layout.p1.total() * p2);
-  const std::int64_t updated = shards_optimizer_ ? ceil_div(held, (is_summa ? layout.p1 : layout.p0).total()) : held;
+  const std::int64_t updated =
+      shards_optimizer_ ? ceil_div(held, std::int64_t{copies_of_weight(layout, layer.algorithm).total()}) : held;
   return {
       .parameters = weight_bytes_ * held, .gradients = gradient_bytes_ * held, .optimizer = optimizer_bytes_ * updated};
 }
@@ -50,12 +50,22 @@ std::int64_t LayoutMemory::lasting_bytes(const Layer& layer, const Layout& layou
   return lasting + (is_kept ? input_bytes(layer) / ranks_ * copies_of_input(layer, layout) : 0);
 }
 
-/// Two of each operand, and of its gradient.
+/// Two panels of each operand and of its gradient; and whole parts beside them, packed into pieces where several panels
+/// are of one rank, with their gradients. A weight's gradient that is added to comes beside it, too.
 std::int64_t LayoutMemory::panel_bytes(const Layer& layer, const Layout& layout) const {
   const std::int64_t panels = num_panels(layout, layer.shares_weight);
-  const std::int64_t rows = layer.rows * samples_ / (layout.p0.total() * layout.p1.total());
-  const std::int64_t input = rows * layer.in / panels, weight = layer.in * layer.out / layout.p2.total() / panels;
-  return 2 * (weight_bytes_ * (2 * input + weight) + gradient_bytes_ * weight);
+  const std::int64_t rows = layout.p0.total(), columns = layout.p2.total();
+  const std::int64_t inputs = layer.rows * samples_ / (rows * layout.p1.total()) * layer.in;
+  const std::int64_t weights = layer.in * layer.out / columns;
+  const std::int64_t both = weight_bytes_ + gradient_bytes_;
+  std::int64_t bytes = 2 * (2 * weight_bytes_ * inputs + both * weights) / panels;
+  if (panels > columns) bytes += 2 * weight_bytes_ * inputs / columns;
+  if (panels > rows) {
+    bytes += both * weights / rows;
+  } else if (!has_one_micro_batch_) {
+    bytes += gradient_bytes_ * weights / rows;
+  }
+  return bytes;
 }
 
 MemoryAccount LayoutMemory::account(std::span<const Layout> layouts) const {

@@ -33,7 +33,7 @@ LayerChain chain_of(const ModelGraph& graph, MatmulAlgorithm products) {
 
 OptionRow zero_option() {
   return {"zero", std::string("none"), "none | zero1",
-          "zero1: the ranks that hold the same part of a weight share its optimizer states"};
+          "zero1: the ranks that hold the same part of a matrix share its optimizer states"};
 }
 
 OptionRow uneven_option() {
@@ -89,12 +89,12 @@ Plan LayoutPlanning::with_rules(std::span<const Layout> layouts) const {
     if (op.parameters.empty()) continue;
     const auto home = static_cast<std::size_t>(chain_.home[o]);
     const Layer& layer = chain_.layers[home];
-    const bool is_layer = layer.op == static_cast<int>(o), is_summa = layer.algorithm == MatmulAlgorithm::summa;
+    const bool is_layer = layer.op == static_cast<int>(o);
     OperatorRule rule{.match = name_within_block(graph, op)};
     rule.layout = is_layer ? layouts[home] : home_layout(local_layout(layer, layouts[home]), grid());
-    if (is_layer && is_summa) rule.algorithm = layer.algorithm;
+    if (is_layer && layer.algorithm != MatmulAlgorithm::local) rule.algorithm = layer.algorithm;
     if (shards_optimizer_) {
-      rule.state = StateFactors{.p = {}, .g = {}, .os = is_summa ? layouts[home].p1 : layouts[home].p0};
+      rule.state = StateFactors{.p = {}, .g = {}, .os = copies_of_weight(layouts[home], layer.algorithm)};
     }
     said.push_back({op.block, std::move(rule)});
   }

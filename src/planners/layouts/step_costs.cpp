@@ -19,7 +19,8 @@ MatmulSize StepCosts::size(const Layer& layer) const {
   return {.m = static_cast<double>(layer.rows * samples_),
           .k = static_cast<double>(layer.in),
           .n = static_cast<double>(layer.out),
-          .weights = static_cast<double>(layer.parameters)};
+          .weights = static_cast<double>(layer.parameters),
+          .matrix = static_cast<double>(layer.matrix_elements())};
 }
 
 double StepCosts::forward_passes(const Layer& layer) const {
@@ -63,18 +64,20 @@ double StepCosts::summa_seconds(const Layer& layer, const Layout& layout) const 
   const MatmulSize size = this->size(layer);
   const PanelVolume all = panel_volume(size, layout);
   const double panels = num_panels(layout, layer.shares_weight);
+  const auto panel_by_panel = [&](Collective kind, double bytes, const Factor& group) {
+    return bytes > 0.0 ? panels * links_.seconds(kind, bytes / panels, group) : 0.0;
+  };
   const auto of_inputs = [&](Collective kind) {
-    return panels * activation_seconds(kind, all.inputs / panels, layout.p2);
+    return panel_by_panel(kind, activation_bytes_ * all.inputs, layout.p2);
   };
-  const auto of_weights = [&](Collective kind) {
-    return panels * activation_seconds(kind, all.weights / panels, layout.p0);
-  };
+  const double of_weights = panel_by_panel(Collective::broadcast, activation_bytes_ * all.weights, layout.p0);
+  const double of_weight_gradients = panel_by_panel(Collective::reduce, gradient_bytes_ * all.weights, layout.p0);
   const Layout local = local_layout(layer, layout);
-  const double forward_seconds = of_inputs(Collective::broadcast) + of_weights(Collective::broadcast) +
+  const double forward_seconds = of_inputs(Collective::broadcast) + of_weights +
                                  statistics_seconds(layer.forward_statistics, local);
-  double backward_seconds = of_inputs(Collective::broadcast) + of_weights(Collective::reduce) +
+  double backward_seconds = of_inputs(Collective::broadcast) + of_weight_gradients +
                             statistics_seconds(layer.backward_statistics, local);
-  if (!layer.reads_data) backward_seconds += of_weights(Collective::broadcast) + of_inputs(Collective::reduce);
+  if (!layer.reads_data) backward_seconds += of_weights + of_inputs(Collective::reduce);
   const SummaGradientVolume gradients = summa_gradient_volume(size, layout);
   return forward_passes(layer) * forward_seconds + micro_batches_ * backward_seconds +
          gradient_seconds(gradients.matrix, layout.p1) + gradient_seconds(gradients.others, local.p0);

@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "planners/sharding/factors.hpp"
+
 namespace strata {
 namespace {
 
@@ -55,10 +57,9 @@ Volume summa_backward_volume(const MatmulSize& size, const Layout& layout, bool 
 }
 
 SummaGradientVolume summa_gradient_volume(const MatmulSize& size, const Layout& layout) {
-  const double matrix = size.k * size.n, columns = layout.p2.total();
-  const Factor holders{layout.p0.in_node * layout.p1.in_node, layout.p0.nodes * layout.p1.nodes};
-  return {.matrix = 2.0 * moved(matrix / (layout.p0.total() * columns), layout.p1),
-          .others = 2.0 * moved((size.weights - matrix) / columns, holders)};
+  const double columns = layout.p2.total();
+  return {.matrix = 2.0 * moved(size.matrix / (layout.p0.total() * columns), layout.p1),
+          .others = 2.0 * moved((size.weights - size.matrix) / columns, product(layout.p0, layout.p1))};
 }
 
 int num_panels(const Layout& layout, bool shares_weight) {

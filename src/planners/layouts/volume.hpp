@@ -19,12 +19,14 @@
 
 namespace strata {
 
-/// m×k times k×n, m over all ranks. @p weights: elements that are held p0 times (kn, and what goes with it).
+/// m×k times k×n, m over all ranks.
 struct MatmulSize {
-  double m = 0.0, k = 0.0, n = 0.0, weights = 0.0;
+  double m = 0.0, k = 0.0, n = 0.0;
+  double weights = 0.0;  ///< elements of the matrix and of what goes with it
+  double matrix = 0.0;   ///< of them, the matrix; by panels alone
 };
 
-/// Elements by kind of collective, of the rank that moves most.
+/// Elements by kind of collective, of the rank that moves most; of broadcasts and sums the mean over ranks.
 struct Volume {
   double all_gather = 0.0, reduce_scatter = 0.0, all_to_all = 0.0, all_reduce = 0.0, broadcast = 0.0, reduce = 0.0;
   double total() const { return all_gather + reduce_scatter + all_to_all + all_reduce + broadcast + reduce; }

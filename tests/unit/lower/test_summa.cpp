@@ -5,12 +5,15 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "base/error.hpp"
 #include "lower/rank_classes.hpp"
 #include "planners/layouts/candidates.hpp"
+#include "planners/layouts/volume.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {
@@ -96,24 +99,73 @@ TEST(Summa, MovesWhatTheFormulasSay) {
   }
 }
 
-/// Of weights, and of what weights need, nothing is held twice but by replicas; of what others hold two panels.
+/// Elements of the buffers of @p name in @p program that live at once, at most.
+std::int64_t most_alive(const Program& program, std::string_view name) {
+  std::int64_t alive = 0, most = 0;
+  const auto elements = [&](int id) {
+    const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
+    const bool is_sent = buffer.category == Category::communication && buffer.name.starts_with(name);
+    return is_sent ? buffer.num_elements : 0;
+  };
+  for (const Instruction& in : program.body) {
+    for (const int id : in.allocs) alive += elements(id);
+    most = std::max(most, alive);
+    for (const int id : in.frees) alive -= elements(id);
+  }
+  return most;
+}
+
+/// Of matrices nothing is held twice but by replicas. Of what others hold two panels; packed copies where one rank sends
+/// several, and gradients beside their places there or where they are added to.
 TEST(Summa, HoldsItsPartAndTwoPanels) {
   const ModelGraph graph = build_model({.name = "mlp", .widths = {k, n, num_classes}});
   for (const Grid& grid : all_grids()) {
-    const Program program = lower(summa_plan(grid.mesh, grid.layout), graph, 0, no_workspace);
-    const auto held = [&](Category category) {
-      std::int64_t elements = 0;
-      for (const Buffer& buffer : program.buffers) elements += buffer.category == category ? buffer.num_elements : 0;
-      return elements;
-    };
-    const std::int64_t matrices = (k * n + n * num_classes) / (grid.rows * grid.columns);
-    EXPECT_EQ(held(Category::parameter), matrices + (n + num_classes) / grid.columns) << grid.in_words;
-    std::map<std::string, int> panels;
-    for (const Buffer& buffer : program.buffers) ++panels[buffer.name];
-    for (const auto& [name, count] : panels) {
-      if (name != "head/inputs" && name != "head/weights") continue;
-      EXPECT_LE(count, 2 * 2) << name;  // forward and backward
+    for (const int micro_batches : {1, 2}) {
+      Plan plan = summa_plan(grid.mesh, grid.layout);
+      plan.global_batch = batch * micro_batches;
+      plan.schedule.micro_batches = micro_batches;
+      const Program program = lower(plan, graph, 0, no_workspace);
+      std::int64_t held = 0;
+      for (const Buffer& buffer : program.buffers) {
+        if (buffer.category == Category::parameter) held += buffer.num_elements;
+      }
+      const std::int64_t matrices = (k * n + n * num_classes) / (grid.rows * grid.columns);
+      EXPECT_EQ(held, matrices + (n + num_classes) / grid.columns) << grid.in_words;
+
+      const std::int64_t panels = std::lcm(grid.rows, grid.columns), together = std::min<std::int64_t>(2, panels);
+      const std::int64_t inputs = batch / (grid.rows * grid.replicas) * n, weights = n * num_classes / grid.columns;
+      std::int64_t expected = 0;
+      if (grid.columns > 1) expected += 2 * together * inputs / panels;
+      if (grid.rows > 1) expected += 2 * together * weights / panels;
+      if (panels > grid.columns) expected += 2 * inputs / grid.columns;
+      if (panels > grid.rows) {
+        expected += 2 * weights / grid.rows;
+      } else if (micro_batches > 1) {
+        expected += weights / grid.rows;
+      }
+      EXPECT_EQ(most_alive(program, "head/"), expected) << grid.in_words << ", M = " << micro_batches;
     }
+  }
+}
+
+/// Of matrices over the replicas, of biases over all that hold them.
+TEST(Summa, SumsWeightGradientsOverReplicas) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {k, n, num_classes}});
+  for (const Grid& grid : all_grids()) {
+    const Program program = lower(summa_plan(grid.mesh, grid.layout), graph, 0, no_workspace);
+    const int holders = grid.rows * grid.replicas;
+    std::int64_t expected = elements_sent(Collective::all_reduce, 1, grid.mesh.num_ranks(), 0);  // the loss
+    for (const auto& [in, out] : {std::pair{k, n}, {n, num_classes}}) {
+      const std::int64_t matrix = in * out / (grid.rows * grid.columns);
+      expected += elements_sent(Collective::all_reduce, matrix, grid.replicas, 0);
+      expected += elements_sent(Collective::all_reduce, out / grid.columns, holders, 0);
+    }
+    EXPECT_EQ(bytes_by_collective(program)[Collective::all_reduce], 4 * expected) << grid.in_words;
+    const SummaGradientVolume counted = summa_gradient_volume(
+        {.m = batch, .k = k, .n = n, .weights = static_cast<double>(k * n + n), .matrix = static_cast<double>(k * n)},
+        grid.layout);
+    EXPECT_DOUBLE_EQ(counted.matrix, 2.0 * (grid.replicas - 1) / grid.replicas * k * n / (grid.rows * grid.columns));
+    EXPECT_DOUBLE_EQ(counted.others, 2.0 * (holders - 1) / holders * n / grid.columns);
   }
 }
 

@@ -185,8 +185,9 @@ TEST(AutoDdl, PlansOfEveryModelAreValid) {
   for (const char* model : {"gpt-nano", "llama-nano", "vgg-nano", "mlp-tiny"}) {
     const ModelGraph graph = build_model({.name = model});
     for (const Factor grid : {Factor{1, 1}, Factor{1, 2}, Factor{1, 4}}) {
-      for (const char* mode : {"autoddl", "megatron"}) {
+      for (const char* mode : {"autoddl", "megatron", "summa"}) {
         for (const char* zero : {"none", "zero1"}) {
+          if (std::string_view(mode) == "summa" && std::string_view(zero) == "zero1") continue;  // nothing is held twice
           const Plan plan = on_daint(mode, graph, asked(grid, 24), {{"zero", std::string(zero)}});
           EXPECT_NO_THROW(verify(plan, graph)) << model << " " << mode;
           EXPECT_EQ(parse_plan(to_text(plan), "plan.toml"), plan) << model << " " << mode;
@@ -252,7 +253,7 @@ TEST(AutoDdl, ACapOfP0AndACapacityKeepWeightsFewer) {
   EXPECT_GT(fitting.why.predicted_seconds, unlimited.why.predicted_seconds);
   EXPECT_THAT(fitting.why.binding, HasSubstr("binds memory"));
   limited.device_capacity_bytes = 1 << 20;
-  for (const char* mode : {"autoddl", "megatron"}) {
+  for (const char* mode : {"autoddl", "megatron", "summa"}) {
     EXPECT_THAT(out_of_memory([&] { on_daint(mode, graph, limited); }), HasSubstr("nothing fits into a device memory"));
   }
 }
@@ -283,7 +284,7 @@ class Lowered final : public Evaluate {
 TEST(LayoutModes, TheProgramHasTheLastWordOnMemory) {
   const ModelGraph graph = small_gpt(2);
   const Cluster daint = cluster_named("daint-p100");
-  for (const char* mode : {"autoddl", "megatron"}) {
+  for (const char* mode : {"autoddl", "megatron", "summa"}) {
     const Planner& planner = find_planner(mode);
     Plan base = asked({1, 8}, 512);
     base.schedule.micro_batches = 64;
@@ -292,7 +293,8 @@ TEST(LayoutModes, TheProgramHasTheLastWordOnMemory) {
     for (const OptionRow& row : planner.options()) request.options.emplace(row.name, row.default_value);
     const Plan unlimited = planner.plan(request);
     const std::int64_t closed_form = unlimited.why.predicted_peak_bytes;
-    const LayoutPlanning planning(request, {});
+    const LayoutPlanning planning(request, {},
+                                  std::string_view(mode) == "summa" ? MatmulAlgorithm::summa : MatmulAlgorithm::local);
     const Lowered half_more(planning.memory(), planning.chain(), graph, 1.5),
         refused(planning.memory(), planning.chain(), graph, 0.0);
     request.base.device_capacity_bytes = closed_form;
@@ -382,12 +384,13 @@ TEST(Summa, PutsEveryLinearOnOneGridAndTheEmbeddingBesideIt) {
   }
   EXPECT_EQ(layouts.at("embedding"), (Layout{.p0 = one, .p1 = four, .p2 = two}));
   EXPECT_EQ(layouts.at("final_norm"), (Layout{.p0 = two, .p1 = four, .p2 = one}));
-  // Two of four ranks, twice: weights are held by two, and zero1 shares their optimizer states.
-  const Plan twice =
-      on_daint("summa", graph, asked({1, 8}, 16),
-               {{"replicas", std::string("1x2")}, {"rows", std::string("1x2")}, {"zero", std::string("zero1")}});
-  EXPECT_EQ(layouts_of(twice, graph).at("head"), (Layout{.p0 = two, .p1 = two, .p2 = two}));
-  for (const OperatorRule& rule : twice.operators) EXPECT_EQ(rule.state->os, two) << rule.match;
+  // Weights are held by the replicas, whatever the rows are, and zero1 shares their optimizer states.
+  const Plan twice = on_daint(
+      "summa", graph, asked({1, 8}, 16),
+      {{"replicas", std::string("1x4")}, {"rows", std::string("1x2")}, {"zero", std::string("zero1")}});
+  EXPECT_EQ(layouts_of(twice, graph).at("head"), (Layout{.p0 = two, .p1 = four, .p2 = one}));
+  for (const OperatorRule& rule : twice.operators) EXPECT_EQ(rule.state->os, four) << rule.match;
+  EXPECT_NO_THROW(verify(twice, graph));
 }
 
 /// m = k = n: a square grid moves least, and its share falls as the square root of the ranks.
@@ -399,7 +402,7 @@ TEST(Summa, TakesTheSquareGridForASquareProduct) {
     int side = 1;
     while (side * side < nodes) ++side;
     EXPECT_EQ(layouts_of(plan, graph).at("head"), (Layout{.p0 = {1, side}, .p1 = {}, .p2 = {1, side}})) << nodes;
-    const MatmulSize square{.m = 1024, .k = 1024, .n = 1024, .weights = 1024.0 * 1024.0};
+    const MatmulSize square{.m = 1024, .k = 1024, .n = 1024};
     return summa_forward_volume(square, {.p0 = {1, side}, .p1 = {}, .p2 = {1, side}}).total();
   };
   EXPECT_DOUBLE_EQ(moved(16) * 4.0 / 3.0, 2.0 * moved(64) * 8.0 / 7.0);
@@ -413,6 +416,19 @@ TEST(Summa, RefusesWhatTheGridDoesNotDivide) {
   EXPECT_THAT(refused({{"rows", std::string("1x3")}}), HasSubstr("rows · replicas = 1x3 does not divide"));
   EXPECT_THAT(refused({{"replicas", std::string("1x3")}}), HasSubstr("replicas = 1x3 does not divide"));
   EXPECT_THROW(refused({{"replicas", std::string("many")}}), UserError);
+  EXPECT_THAT(refused({{"zero", std::string("zero1")}}), HasSubstr("zero = zero1 with replicas = 1x1"));
+  // Two columns divide six heads, but the four panels of the projection behind them do not.
+  const ModelGraph six_heads = build_model({.name = "gpt",
+                                            .layers = 1,
+                                            .hidden = 48,
+                                            .heads = 6,
+                                            .vocabulary = 64,
+                                            .sequence_length = 4,
+                                            .tied_head = false});
+  EXPECT_THAT(refusal([&] {
+                on_daint("summa", six_heads, asked({1, 8}, 16), {{"rows", std::string("1x4")}});
+              }),
+              HasSubstr("6 heads of block[0].attn.core are not divisible by lcm(p0, p2) = 4"));
   const ModelGraph odd = build_model({.name = "mlp", .widths = {6, 10, 4}});
   EXPECT_THAT(refusal([&] { on_daint("summa", odd, asked({1, 8}, 8)); }), HasSubstr("no degrees are possible"));
 }
@@ -420,7 +436,7 @@ TEST(Summa, RefusesWhatTheGridDoesNotDivide) {
 TEST(LayoutModes, CostsThatAreNotKnownAreRefused) {
   const ModelGraph graph = build_model({.name = "mlp-tiny"});
   const Cluster unknown;
-  for (const char* mode : {"autoddl", "megatron"}) {
+  for (const char* mode : {"autoddl", "megatron", "summa"}) {
     EXPECT_THAT(refusal([&] {
                   planned(mode, graph, asked({2, 1}, 8), {}, unknown);
                 }),
