@@ -284,7 +284,7 @@ class Lowered final : public Evaluate {
 TEST(LayoutModes, TheProgramHasTheLastWordOnMemory) {
   const ModelGraph graph = small_gpt(2);
   const Cluster daint = cluster_named("daint-p100");
-  for (const char* mode : {"autoddl", "megatron", "summa"}) {
+  for (const char* mode : {"autoddl", "megatron"}) {  // summa's grids all need nearly the same
     const Planner& planner = find_planner(mode);
     Plan base = asked({1, 8}, 512);
     base.schedule.micro_batches = 64;
@@ -293,8 +293,7 @@ TEST(LayoutModes, TheProgramHasTheLastWordOnMemory) {
     for (const OptionRow& row : planner.options()) request.options.emplace(row.name, row.default_value);
     const Plan unlimited = planner.plan(request);
     const std::int64_t closed_form = unlimited.why.predicted_peak_bytes;
-    const LayoutPlanning planning(request, {},
-                                  std::string_view(mode) == "summa" ? MatmulAlgorithm::summa : MatmulAlgorithm::local);
+    const LayoutPlanning planning(request, {});
     const Lowered half_more(planning.memory(), planning.chain(), graph, 1.5),
         refused(planning.memory(), planning.chain(), graph, 0.0);
     request.base.device_capacity_bytes = closed_form;
