@@ -21,9 +21,8 @@ results::AttemptFacts provenance_of(const Environment& environment) {
   facts.modules_loaded = environment.modules_loaded;
   facts.environment = environment.relevant;
   facts.library_versions = {
-      {"mpi", comm::mpi_version()},
-      {"hdf5", results::hdf5_version()},
-      {"onednn", cpu::onednn_version()},
+      {"mpi", comm::mpi_version()},      {"hdf5", results::hdf5_version()},
+      {"onednn", cpu::onednn_version()}, {"bf16_products", cpu::bf16_products()},
       {"compiler", STRATA_COMPILER},
   };
   return facts;

@@ -143,9 +143,16 @@ TEST(Convolution, ForwardAndGradientsAtOddShapes) {
 }
 
 TEST(Convolution, IntegersAreExactAndRepeatable) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    const ConvolutionDims dims{
-        .images = 2, .height = 6, .width = 7, .in = 4, .out = 6, .dtype = dtype, .bias = true, .relu = true};
+  for (const auto& [dtype, gradient_dtype] : types) {
+    const ConvolutionDims dims{.images = 2,
+                               .height = 6,
+                               .width = 7,
+                               .in = 4,
+                               .out = 6,
+                               .dtype = dtype,
+                               .gradient_dtype = gradient_dtype,
+                               .bias = true,
+                               .relu = true};
     Layer layer(dims, integer_tensor);
     const auto expected = layer.expected(true);
     layer.run(true);

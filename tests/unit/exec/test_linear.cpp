@@ -145,8 +145,9 @@ TEST(Linear, ForwardAndGradientsAtOddShapes) {
 }
 
 TEST(Linear, IntegersAreExact) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    Layer layer({.tokens = 47, .in = 19, .out = 37, .dtype = dtype, .bias = true}, integer_tensor);
+  for (const auto& [dtype, gradient_dtype] : types) {
+    Layer layer({.tokens = 47, .in = 19, .out = 37, .dtype = dtype, .gradient_dtype = gradient_dtype, .bias = true},
+                integer_tensor);
     const auto expected_dx = layer.expected_dx(true);
     const auto expected_dweight = layer.expected_dweight(true);
     const auto expected_dbias = layer.expected_dbias(true);

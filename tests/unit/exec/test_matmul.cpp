@@ -1,6 +1,6 @@
 /// @file
-/// Matrix products against double, over layouts, types, batches; exact on integers; accumulation, bias, alpha; inside a
-/// parallel region.
+/// Matrix products against double, over layouts, types, batches; exact on integers, with one rounding at the end;
+/// accumulation, bias, alpha; inside a parallel region.
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -78,9 +78,10 @@ void expect_close(const BatchedMatmulDims& dims) {
   EXPECT_LT(relative_error(operands.c.values(), expected), tolerance(dims.one.out_dtype));
 }
 
+constexpr std::pair<DType, DType> types[] = {
+    {DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}};
+
 TEST(Matmul, EveryLayoutAndType) {
-  const std::pair<DType, DType> types[] = {
-      {DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}};
   for (const auto& [dtype, out_dtype] : types) {
     for (const bool transpose_a : {false, true}) {
       for (const bool transpose_b : {false, true}) {
@@ -163,20 +164,56 @@ TEST(Matmul, BatchOfHeadsInsideAFusedActivation) {
   }
 }
 
+/// Of integers every sum is exact in f32, so that C is the reference rounded once; what lies between its rows stays.
+void expect_exact(const BatchedMatmulDims& dims) {
+  const MatmulDims& one = dims.one;
+  Operands operands{integer_tensor(one.dtype, plenty, "a"), integer_tensor(one.dtype, plenty, "b"),
+                    integer_tensor(one.dtype, plenty, "bias"), integer_tensor(one.out_dtype, plenty, "c")};
+  Tensor expected(one.out_dtype, plenty);
+  const std::vector<double> sums = reference(dims, operands);
+  for (std::int64_t i = 0; i < plenty; ++i) {
+    expected.set(i, sums[static_cast<std::size_t>(i)]);
+  }
+  run(dims, operands);
+  EXPECT_EQ(operands.c.values(), expected.values());
+}
+
 TEST(Matmul, IntegersAreExact) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    const BatchedMatmulDims dims{.one = {.m = 31,
-                                         .n = 29,
-                                         .k = 37,
-                                         .dtype = dtype,
-                                         .out_dtype = DType::f32,
-                                         .transpose_a = true,
-                                         .accumulate = true}};
-    Operands operands{integer_tensor(dtype, 31 * 37, "a"), integer_tensor(dtype, 37 * 29, "b"), Tensor(dtype, 1),
-                      integer_tensor(DType::f32, 31 * 29, "c")};
-    const std::vector<double> expected = reference(dims, operands);
-    run(dims, operands);
-    EXPECT_EQ(operands.c.values(), expected);
+  for (const auto& [dtype, out_dtype] : types) {
+    for (const bool transpose_a : {false, true}) {
+      for (const bool transpose_b : {false, true}) {
+        for (const bool accumulate : {false, true}) {
+          for (const std::int64_t gap : {0, 6}) {
+            SCOPED_TRACE(testing::Message()
+                         << to_string(dtype) << "->" << to_string(out_dtype) << " transposed " << transpose_a
+                         << transpose_b << " accumulate " << accumulate << " gap " << gap);
+            MatmulDims one{.m = 31,
+                           .n = 29,
+                           .k = 117,
+                           .dtype = dtype,
+                           .out_dtype = out_dtype,
+                           .transpose_a = transpose_a,
+                           .transpose_b = transpose_b,
+                           .accumulate = accumulate,
+                           .bias = true};
+            one.lda = (transpose_a ? one.m : one.k) + gap;
+            one.ldb = (transpose_b ? one.k : one.n) + gap;
+            one.ldc = one.n + gap;
+            expect_exact({.one = one});
+            one.bias = false;
+            one.alpha = 16.0F;  // sums of more than bf16's 8 bits: rounding before the old C is added would show
+            expect_exact(
+                {.one = one, .batch = 3, .batch_stride_a = 4400, .batch_stride_b = 4400, .batch_stride_c = 1200});
+            // Side by side in rows that they share.
+            const std::int64_t width = one.lda;
+            one.lda = 3 * width + gap;
+            one.ldc = 3 * one.n + gap;
+            expect_exact(
+                {.one = one, .batch = 3, .batch_stride_a = width, .batch_stride_b = 0, .batch_stride_c = one.n});
+          }
+        }
+      }
+    }
   }
 }
 

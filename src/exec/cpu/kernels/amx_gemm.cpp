@@ -321,7 +321,7 @@ bool amx_available() {
   static const bool available = [] {
     constexpr long request_permission = 0x1023;  // ARCH_REQ_XCOMP_PERM
     constexpr long tile_data = 18;               // XFEATURE_XTILEDATA
-    return __builtin_cpu_supports("amx-bf16") && __builtin_cpu_supports("amx-tile") &&
+    return dnnl_takes_bf16() && __builtin_cpu_supports("amx-bf16") && __builtin_cpu_supports("amx-tile") &&
            __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
            syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
   }();

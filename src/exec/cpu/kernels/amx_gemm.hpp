@@ -13,7 +13,8 @@
 
 namespace strata::cpu {
 
-/// True where the processor has AMX-bf16 and AVX512-bf16 and the kernel grants this process the tile registers.
+/// True where the processor has AMX-bf16 and AVX512-bf16 and the kernel grants this process the tile registers, unless
+/// oneDNN's instruction sets are limited to those without bf16: then ours are too.
 bool amx_available();
 
 /// C[m,n] (+)= A[m,k] · B[k,n] + bias[n]; A, B and bias bf16, sums in f32, C f32 or bf16, rounded once.

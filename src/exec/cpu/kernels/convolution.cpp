@@ -23,9 +23,9 @@ using Tag = memory::format_tag;
 enum class Phase : std::uint8_t { forward, backward_input, backward_weight };
 
 struct Layouts {
-  memory::desc x;
+  memory::desc x;  // here and below: as the caller stores it
   memory::desc y;
-  memory::desc weight;         // as the caller stores it
+  memory::desc weight;
   memory::desc weight_wanted;  // for oneDNN to choose
   memory::desc bias;
   memory::dims strides;
@@ -47,14 +47,29 @@ Layouts layouts(const ConvolutionDims& dims, DType weight_dtype) {
   return result;
 }
 
+Layouts computable(Layouts stored) {
+  for (memory::desc* layout : {&stored.x, &stored.y, &stored.weight, &stored.weight_wanted, &stored.bias}) {
+    *layout = cpu::computable(*layout);
+  }
+  return stored;
+}
+
 struct Convolution {
   BoundPrimitive reorder_weight;  // to oneDNN's layout, or for backward_weight from it; empty where it is the caller's
   BoundPrimitive compute;
   std::int64_t weight_bytes = 0;  // of the reordered copy
 };
 
-dnnl::convolution_forward::primitive_desc describe_forward(const ConvolutionDims& dims, const Layouts& shapes,
+/// The weight as an argument of what is being built: reordered first where it is not stored as wanted.
+BoundPrimitive::Argument take_weight(Convolution& built, const memory::desc& stored, const memory::desc& wanted) {
+  built.reorder_weight = make_reorder(stored, wanted);
+  built.weight_bytes = static_cast<std::int64_t>(wanted.get_size());
+  return {DNNL_ARG_WEIGHTS, built.reorder_weight ? wanted : stored, Access::read};
+}
+
+dnnl::convolution_forward::primitive_desc describe_forward(const ConvolutionDims& dims,
                                                            const dnnl::primitive_attr& attributes) {
+  const Layouts shapes = computable(layouts(dims, dims.dtype));
   constexpr auto training = dnnl::prop_kind::forward_training;
   constexpr auto direct = dnnl::algorithm::convolution_direct;
   using Operation = dnnl::convolution_forward::desc;
@@ -66,62 +81,61 @@ dnnl::convolution_forward::primitive_desc describe_forward(const ConvolutionDims
 }
 
 Convolution build_forward(const ConvolutionDims& dims) {
-  const Layouts shapes = layouts(dims, dims.dtype);
+  const Layouts stored = layouts(dims, dims.dtype);
   dnnl::primitive_attr attributes = user_scratchpad();
   if (dims.relu) {
     dnnl::post_ops relu;
     relu.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
     attributes.set_post_ops(relu);
   }
-  const auto description = describe_forward(dims, shapes, attributes);
+  const auto description = describe_forward(dims, attributes);
   Convolution built;
-  built.reorder_weight = make_reorder(shapes.weight, description.weights_desc());
-  built.weight_bytes = static_cast<std::int64_t>(description.weights_desc().get_size());
-  const BoundPrimitive::Argument x{DNNL_ARG_SRC, shapes.x};
-  const BoundPrimitive::Argument weight{DNNL_ARG_WEIGHTS, description.weights_desc()};
-  const BoundPrimitive::Argument y{DNNL_ARG_DST, shapes.y};
+  const BoundPrimitive::Argument x{DNNL_ARG_SRC, stored.x, Access::read};
+  const BoundPrimitive::Argument weight = take_weight(built, stored.weight, description.weights_desc());
+  const BoundPrimitive::Argument y{DNNL_ARG_DST, stored.y, Access::write};
   const dnnl::convolution_forward primitive(description);
-  built.compute =
-      dims.bias ? BoundPrimitive(primitive, {x, weight, y, {DNNL_ARG_BIAS, shapes.bias}}, description.scratchpad_desc())
-                : BoundPrimitive(primitive, {x, weight, y}, description.scratchpad_desc());
+  built.compute = dims.bias ? BoundPrimitive(primitive, {x, weight, y, {DNNL_ARG_BIAS, stored.bias, Access::read}},
+                                             description.scratchpad_desc())
+                            : BoundPrimitive(primitive, {x, weight, y}, description.scratchpad_desc());
   return built;
 }
 
 Convolution build_backward_input(const ConvolutionDims& dims) {
-  const Layouts shapes = layouts(dims, dims.dtype);
-  const auto hint = describe_forward(dims, shapes, user_scratchpad());
+  const Layouts stored = layouts(dims, dims.dtype);
+  const Layouts shapes = computable(stored);
+  const auto hint = describe_forward(dims, user_scratchpad());
   const dnnl::convolution_backward_data::primitive_desc description(
       {dnnl::algorithm::convolution_direct, shapes.x, shapes.weight_wanted, shapes.y, shapes.strides, shapes.padding,
        shapes.padding},
       user_scratchpad(), dnnl_engine(), hint);
   Convolution built;
-  built.reorder_weight = make_reorder(shapes.weight, description.weights_desc());
-  built.weight_bytes = static_cast<std::int64_t>(description.weights_desc().get_size());
+  const BoundPrimitive::Argument weight = take_weight(built, stored.weight, description.weights_desc());
   built.compute = BoundPrimitive(
       dnnl::convolution_backward_data(description),
-      {{DNNL_ARG_DIFF_DST, shapes.y}, {DNNL_ARG_WEIGHTS, description.weights_desc()}, {DNNL_ARG_DIFF_SRC, shapes.x}},
+      {{DNNL_ARG_DIFF_DST, stored.y, Access::read}, weight, {DNNL_ARG_DIFF_SRC, stored.x, Access::write}},
       description.scratchpad_desc());
   return built;
 }
 
 Convolution build_backward_weight(const ConvolutionDims& dims, bool accumulate) {
-  const Layouts forward_shapes = layouts(dims, dims.dtype);
-  const auto hint = describe_forward(dims, forward_shapes, user_scratchpad());
+  const auto hint = describe_forward(dims, user_scratchpad());
   // A bf16 gradient is made in f32 too, so that adding to an old one rounds once.
-  const Layouts shapes = layouts(dims, DType::f32);
+  const Layouts made = layouts(dims, DType::f32);
+  const Layouts shapes = computable(made);
   const dnnl::convolution_backward_weights::primitive_desc description(
       {dnnl::algorithm::convolution_direct, shapes.x, shapes.weight_wanted, shapes.y, shapes.strides, shapes.padding,
        shapes.padding},
       user_scratchpad(), dnnl_engine(), hint);
   Convolution built;
-  const Layouts stored = layouts(dims, dims.gradient_dtype);
-  built.reorder_weight = make_reorder(description.diff_weights_desc(), stored.weight, accumulate);
+  const memory::desc gradient = layouts(dims, dims.gradient_dtype).weight;
+  built.reorder_weight = make_reorder(description.diff_weights_desc(), gradient, accumulate);
   built.weight_bytes = static_cast<std::int64_t>(description.diff_weights_desc().get_size());
-  built.compute = BoundPrimitive(dnnl::convolution_backward_weights(description),
-                                 {{DNNL_ARG_DIFF_DST, shapes.y},
-                                  {DNNL_ARG_SRC, shapes.x},
-                                  {DNNL_ARG_DIFF_WEIGHTS, description.diff_weights_desc()}},
-                                 description.scratchpad_desc());
+  built.compute = BoundPrimitive(
+      dnnl::convolution_backward_weights(description),
+      {{DNNL_ARG_DIFF_DST, made.y, Access::read},
+       {DNNL_ARG_SRC, made.x, Access::read},
+       {DNNL_ARG_DIFF_WEIGHTS, built.reorder_weight ? description.diff_weights_desc() : gradient, Access::write}},
+      description.scratchpad_desc());
   return built;
 }
 

@@ -41,15 +41,24 @@ int kernel_threads() { return omp_in_parallel() != 0 ? 1 : omp_get_max_threads()
 
 BoundPrimitive::BoundPrimitive(dnnl::primitive primitive, std::initializer_list<Argument> arguments,
                                const dnnl::memory::desc& scratchpad)
-    : primitive_(std::move(primitive)), scratchpad_bytes_(static_cast<std::int64_t>(scratchpad.get_size())) {
+    : primitive_(std::move(primitive)) {
+  WorkspaceCutter cutter;
+  // oneDNN asks for more scratchpad than it writes: it goes below what is written to the last byte.
+  cutter.take(static_cast<std::int64_t>(scratchpad.get_size()));
   const auto bind = [this](int index, const dnnl::memory::desc& layout) {
     memories_.push_back(dnnl::memory(layout, dnnl_engine(), DNNL_MEMORY_NONE));
     arguments_.push_back({index, memories_.back().get()});
   };
-  for (const auto& [index, layout] : arguments) {
+  for (const auto& [index, stored, access] : arguments) {
+    const dnnl::memory::desc layout = computable(stored);
+    if (layout != stored) {
+      conversions_.push_back({memories_.size(), access, F32Copy(stored)});
+      cutter.take(static_cast<std::int64_t>(layout.get_size()));
+    }
     bind(index, layout);
   }
   bind(DNNL_ARG_SCRATCHPAD, scratchpad);
+  scratchpad_bytes_ = cutter.taken_bytes();
 }
 
 void BoundPrimitive::run(std::initializer_list<const void*> addresses, std::byte* scratchpad) {
@@ -61,20 +70,37 @@ void BoundPrimitive::run(std::initializer_list<const void*> addresses, std::byte
       memory.set_data_handle(const_cast<void*>(address));
     }
   };
-  auto memory = memories_.begin();
-  for (const void* address : addresses) {
-    set(*memory++, address);
+  WorkspaceCutter cutter({scratchpad, static_cast<std::size_t>(scratchpad_bytes_)});
+  set(memories_.back(), cutter.take(static_cast<std::int64_t>(memories_.back().get_desc().get_size())));
+  auto conversion = conversions_.begin();
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    const void* const address = addresses.begin()[i];
+    if (conversion == conversions_.end() || conversion->argument != i) {
+      set(memories_[i], address);
+      continue;
+    }
+    std::byte* const copy = cutter.take(static_cast<std::int64_t>(conversion->copy.layout().get_size()));
+    if (conversion->access != Access::write) {
+      conversion->copy.widen(static_cast<const bf16*>(address), reinterpret_cast<float*>(copy));
+    }
+    set(memories_[i], copy);
+    ++conversion;
   }
-  set(*memory, scratchpad);
   const dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), dnnl_stream().get(),
                                                       static_cast<int>(arguments_.size()), arguments_.data());
   STRATA_INVARIANT(status == dnnl_success,
                    fmt::format("oneDNN execution failed with status {}", static_cast<int>(status)));
   dnnl_stream().wait();
+  for (const auto& [argument, access, copy] : conversions_) {
+    if (access != Access::read) {
+      copy.narrow(static_cast<const float*>(memories_[argument].get_data_handle()),
+                  static_cast<bf16*>(const_cast<void*>(addresses.begin()[argument])));
+    }
+  }
 }
 
 BoundPrimitive make_reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool add) {
-  if (from == to && !add) {
+  if (computable(from) == computable(to) && !add) {
     return {};
   }
   return dnnl_build("reorder", [&] {
@@ -84,9 +110,12 @@ BoundPrimitive make_reorder(const dnnl::memory::desc& from, const dnnl::memory::
       sum.append_sum(1.0F);
       attributes.set_post_ops(sum);
     }
-    const dnnl::reorder::primitive_desc description(dnnl_engine(), from, dnnl_engine(), to, attributes);
-    return BoundPrimitive(dnnl::reorder(description), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}},
-                          description.scratchpad_desc());
+    const dnnl::reorder::primitive_desc description(dnnl_engine(), computable(from), dnnl_engine(), computable(to),
+                                                    attributes);
+    return BoundPrimitive(
+        dnnl::reorder(description),
+        {{DNNL_ARG_FROM, from, Access::read}, {DNNL_ARG_TO, to, add ? Access::update : Access::write}},
+        description.scratchpad_desc());
   });
 }
 

@@ -14,10 +14,10 @@
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "exec/cpu/kernels/f32_copy.hpp"
 
 namespace strata::cpu {
 
@@ -47,13 +47,21 @@ auto dnnl_build(const std::string& what, Build&& build) {
   }
 }
 
-/// A primitive with one memory object for each argument; running it sets their addresses and nothing else.
+/// What a primitive does with an argument; `update` is the destination of a sum.
+enum class Access : std::uint8_t { read, write, update };
+
+/// A primitive with one memory object for each argument; running it sets their addresses and nothing else, but where
+/// oneDNN takes no bf16: there it also converts bf16 arguments from and to f32 copies in the scratchpad.
 class BoundPrimitive {
  public:
-  using Argument = std::pair<int, dnnl::memory::desc>;
+  struct Argument {
+    int index;                  ///< DNNL_ARG_…
+    dnnl::memory::desc stored;  ///< the primitive is built for computable(stored)
+    Access access;
+  };
 
   BoundPrimitive() = default;
-  /// @param arguments (DNNL_ARG_…, descriptor) in the order in which run() takes their addresses.
+  /// @param arguments in the order in which run() takes their addresses.
   BoundPrimitive(dnnl::primitive primitive, std::initializer_list<Argument> arguments,
                  const dnnl::memory::desc& scratchpad);
 
@@ -61,19 +69,26 @@ class BoundPrimitive {
   explicit operator bool() const { return static_cast<bool>(primitive_); }
   std::int64_t scratchpad_bytes() const { return scratchpad_bytes_; }
 
-  /// @param addresses one for each argument; inputs are not written.
+  /// @param addresses one for each argument; those to be read are not written.
   /// @param scratchpad scratchpad_bytes() bytes, 64-byte aligned.
   void run(std::initializer_list<const void*> addresses, std::byte* scratchpad);
 
  private:
+  struct Conversion {
+    std::size_t argument;
+    Access access;
+    F32Copy copy;
+  };
+
   dnnl::primitive primitive_;
   std::vector<dnnl::memory> memories_;  // the scratchpad is the last
   std::vector<dnnl_exec_arg_t> arguments_;
+  std::vector<Conversion> conversions_;
   std::int64_t scratchpad_bytes_ = 0;
 };
 
-/// A copy from one layout to another, empty where they are equal and @p add is off. With @p add the destination is
-/// added to.
+/// A copy from one layout to another, both as stored. With @p add the destination is added to; without it, it is empty
+/// where the layouts are equal for oneDNN, so that a primitive bound to the one can be bound to the other.
 BoundPrimitive make_reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool add = false);
 
 /// Everything that a primitive depends on, as integers; unused places are 0.

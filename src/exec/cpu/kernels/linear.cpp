@@ -1,7 +1,8 @@
 /// @file
 /// The linear layer. f32 runs on oneDNN: forward on the weight as stored, gradients with the right-hand operand packed
 /// first into the layout that oneDNN asks for, which costs O(elements) and wins up to a factor of two where rows are a
-/// power of two apart. bf16 runs on amx_gemm where the processor has AMX, else on oneDNN in the same way.
+/// power of two apart. bf16 runs on amx_gemm where the processor has AMX, else on oneDNN in the same way (in f32 copies
+/// where it must, see f32_copy.hpp).
 
 #include "exec/cpu/kernels/linear.hpp"
 
@@ -66,7 +67,7 @@ void check(const LinearDims& dims) {
 }
 
 struct DnnlProduct {
-  BoundPrimitive pack_b;  // empty where B is used as stored
+  BoundPrimitive pack_b;  // empty where the product takes B as stored
   BoundPrimitive product;
   std::int64_t packed_b_bytes = 0;
 };
@@ -90,19 +91,21 @@ DnnlProduct build(const AmxGemmDims& dims, DType dtype, bool pack_b) {
   return dnnl_build(
       fmt::format("multiply [{},{}] by [{},{}] in {}", dims.m, dims.k, dims.k, dims.n, to_string(dtype)), [&] {
         const dnnl::matmul::desc operation =
-            dims.bias ? dnnl::matmul::desc(a, b_wanted, bias, c) : dnnl::matmul::desc(a, b_wanted, c);
+            dims.bias ? dnnl::matmul::desc(computable(a), computable(b_wanted), computable(bias), computable(c))
+                      : dnnl::matmul::desc(computable(a), computable(b_wanted), computable(c));
         const dnnl::matmul::primitive_desc description(operation, attributes, dnnl_engine());
         DnnlProduct built;
         built.pack_b = make_reorder(b, description.weights_desc());
         built.packed_b_bytes = built.pack_b ? static_cast<std::int64_t>(description.weights_desc().get_size()) : 0;
-        std::initializer_list<BoundPrimitive::Argument> without_bias = {
-            {DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, description.weights_desc()}, {DNNL_ARG_DST, c}};
-        std::initializer_list<BoundPrimitive::Argument> with_bias = {{DNNL_ARG_SRC, a},
-                                                                     {DNNL_ARG_WEIGHTS, description.weights_desc()},
-                                                                     {DNNL_ARG_DST, c},
-                                                                     {DNNL_ARG_BIAS, bias}};
-        built.product = BoundPrimitive(dnnl::matmul(description), dims.bias ? with_bias : without_bias,
-                                       description.scratchpad_desc());
+        const BoundPrimitive::Argument left{DNNL_ARG_SRC, a, Access::read};
+        const BoundPrimitive::Argument right{DNNL_ARG_WEIGHTS, built.pack_b ? description.weights_desc() : b,
+                                             Access::read};
+        const BoundPrimitive::Argument result{DNNL_ARG_DST, c, dims.accumulate ? Access::update : Access::write};
+        const dnnl::matmul primitive(description);
+        built.product = dims.bias
+                            ? BoundPrimitive(primitive, {left, right, result, {DNNL_ARG_BIAS, bias, Access::read}},
+                                             description.scratchpad_desc())
+                            : BoundPrimitive(primitive, {left, right, result}, description.scratchpad_desc());
         return built;
       });
 }

@@ -46,19 +46,27 @@ BoundPrimitive build(const BatchedMatmulDims& dims) {
   }
   const std::string what = fmt::format("multiply {} x [{},{}] by [{},{}], {} to {}", dims.batch, one.m, one.k, one.k,
                                        one.n, to_string(one.dtype), to_string(one.out_dtype));
+  const Access to_c = one.accumulate ? Access::update : Access::write;
   return dnnl_build(what, [&] {
     if (one.bias) {
       const memory::desc bias = dims.batch == 1
                                     ? memory::desc({1, one.n}, dnnl_type(one.dtype), memory::format_tag::ab)
                                     : memory::desc({1, 1, one.n}, dnnl_type(one.dtype), memory::format_tag::abc);
-      const dnnl::matmul::primitive_desc description({a, b, bias, c}, attributes, dnnl_engine());
+      const dnnl::matmul::primitive_desc description({computable(a), computable(b), computable(bias), computable(c)},
+                                                     attributes, dnnl_engine());
       return BoundPrimitive(dnnl::matmul(description),
-                            {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, c}},
+                            {{DNNL_ARG_SRC, a, Access::read},
+                             {DNNL_ARG_WEIGHTS, b, Access::read},
+                             {DNNL_ARG_BIAS, bias, Access::read},
+                             {DNNL_ARG_DST, c, to_c}},
                             description.scratchpad_desc());
     }
-    const dnnl::matmul::primitive_desc description({a, b, c}, attributes, dnnl_engine());
-    return BoundPrimitive(dnnl::matmul(description), {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}},
-                          description.scratchpad_desc());
+    const dnnl::matmul::primitive_desc description({computable(a), computable(b), computable(c)}, attributes,
+                                                   dnnl_engine());
+    return BoundPrimitive(
+        dnnl::matmul(description),
+        {{DNNL_ARG_SRC, a, Access::read}, {DNNL_ARG_WEIGHTS, b, Access::read}, {DNNL_ARG_DST, c, to_c}},
+        description.scratchpad_desc());
   });
 }
 
