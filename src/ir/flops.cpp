@@ -4,9 +4,8 @@
 /// Elementwise work is counted at the operations of its formula, a transcendental function as one: it matters where a
 /// model is cut by FLOPs, never for a rate.
 
-#include <algorithm>
-
 #include "base/error.hpp"
+#include "ir/backward_reads.hpp"
 #include "ir/model_graph.hpp"
 
 namespace strata {
@@ -50,17 +49,6 @@ double product_flops(const ModelGraph& graph, const Operator& op) {
   return 0.0;
 }
 
-/// True if a parameter stands before @p tensor: only then has it a gradient.
-bool needs_gradient(const ModelGraph& graph, int tensor) {
-  for (const Operator& op : graph.operators) {
-    if (std::find(op.outputs.begin(), op.outputs.end(), tensor) != op.outputs.end()) {
-      return !op.parameters.empty() ||
-             std::any_of(op.inputs.begin(), op.inputs.end(), [&](int input) { return needs_gradient(graph, input); });
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 double forward_flops(const ModelGraph& graph, const Operator& op, std::int64_t num_samples) {
@@ -97,7 +85,9 @@ double backward_flops(const ModelGraph& graph, const Operator& op, std::int64_t 
   const auto samples = static_cast<double>(num_samples);
   const auto x = static_cast<double>(graph.tensors[static_cast<std::size_t>(op.inputs[0])].elements_per_sample());
   const auto y = static_cast<double>(graph.tensors[static_cast<std::size_t>(op.outputs[0])].elements_per_sample());
-  const auto input_gradient = [&] { return needs_gradient(graph, op.inputs[0]); };
+  const auto input_gradient = [&]() -> bool {
+    return tensors_with_gradient(graph)[static_cast<std::size_t>(op.inputs[0])];
+  };
   switch (op.kind) {
     case OperatorKind::linear:
     case OperatorKind::convolution: return samples * product_flops(graph, op) * (input_gradient() ? 2.0 : 1.0);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "ir/layout_rules.hpp"
 
 namespace strata {
 namespace {
@@ -116,11 +117,10 @@ class Assignment {
 
   // ---- axes and homes
 
-  /// The exchange behind product @p o is spared: p0 changes, and p1 = p2'.
   bool spares_exchange(int o) const {
     const int next = at(next_, o);
     if (next == nobody || at(first_user_, next) != nobody || is_summa(o)) return false;
-    return layout_of(o).p0 != layout_of(next).p0 && layout_of(o).p1 == layout_of(next).p2;
+    return strata::spares_exchange(layout_of(o), layout_of(next));
   }
 
   AxisSet axes_of(const Factor& degree, AxisSet among, AxisSet preferred) const {

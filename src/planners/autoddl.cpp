@@ -21,12 +21,12 @@
 /// Refuses:    layers for which no layout divides samples, features, heads and vocabulary; a capacity below what every
 ///             strategy needs; a cluster without the numbers that `cost` reads; micro-batches that do not divide the
 ///             batch; an exhaustive search of more than 10^10 strategies.
-/// Differs:    the default search is exact (dynamic programming over layers); residual additions count, which must
-/// bring
-///             two homes together; where the cheapest strategy exceeds the memory the bytes get a price, and the plan
-///             says how far from the optimum that can be; groups of a node that wait for its NICs are counted
-///             (cost = "analytic"); heuristics look at whole strategies, as the paper's do; uneven_features plans what
-///             cannot be lowered yet.
+/// Differs:    the default search is exact (dynamic programming over layers); residual additions count, which have to
+///             bring two homes together; where the cheapest strategy exceeds the memory the bytes get a price, and the
+///             plan says how far from the optimum that can be; by cost = "analytic" a collective takes what the
+///             simulator takes for it: reduced within nodes before it leaves them where that is faster, its groups
+///             sharing a node's NICs; heuristics look at whole strategies, as the paper's do; uneven_features plans
+///             what cannot be lowered yet.
 /// Reproduces: AutoDDL's figures 3, 7 and 8.
 
 #include <fmt/format.h>

@@ -16,6 +16,7 @@
 ///             because initial values are computed by global index.
 /// Reproduces: the data-parallel baseline of OSDP, AutoDDL and CDP.
 
+#include "planners/even_batch.hpp"
 #include "planners/planner.hpp"
 
 namespace strata {
@@ -33,6 +34,7 @@ class Ddp final : public Planner {
   Plan plan(const PlanRequest& request) const override {
     Plan plan = request.base;
     plan.mesh.axes = {{"data", plan.mesh.num_ranks()}};
+    refuse_uneven_batch(plan);
     return plan;
   }
 };

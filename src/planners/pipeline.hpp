@@ -8,6 +8,7 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "planners/even_batch.hpp"
 #include "planners/planner.hpp"
 
 namespace strata {
@@ -21,7 +22,8 @@ inline std::span<const OptionRow> pipeline_options() {
   return rows;
 }
 
-/// @throws Unsupported for more stages than blocks, and for ranks that the stages do not divide.
+/// @throws Unsupported for more stages than blocks, for ranks that the stages do not divide, and for a batch that data
+/// ranks × micro-batches do not divide.
 inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule, std::int64_t stages) {
   Plan plan = request.base;
   const int ranks = plan.mesh.num_ranks();
@@ -35,6 +37,7 @@ inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule, std
                                   plan.strategy, plan.mesh.nodes, plan.mesh.ranks_per_node, ranks, stages));
   }
   plan.mesh.axes = {{"stage", static_cast<int>(stages)}, {"data", ranks / static_cast<int>(stages)}};
+  refuse_uneven_batch(plan);
   plan.stages = {.count = static_cast<int>(stages), .cut_by = request.option<std::string>("cut_by")};
   plan.schedule.kind = schedule;
   return plan;

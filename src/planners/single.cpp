@@ -9,13 +9,14 @@
 /// Volume:     0.
 /// Reference:  float64 references of every operator.
 /// Options:    none.
-/// Refuses:    more than one rank.
+/// Refuses:    more than one rank; micro-batches that do not divide the batch.
 /// Differs:    nothing to differ from.
 /// Reproduces: the one-device baselines.
 
 #include <fmt/core.h>
 
 #include "base/error.hpp"
+#include "planners/even_batch.hpp"
 #include "planners/planner.hpp"
 
 namespace strata {
@@ -38,6 +39,7 @@ class Single final : public Planner {
     }
     Plan plan = request.base;
     plan.mesh.axes = {{"data", 1}};
+    refuse_uneven_batch(plan);
     return plan;
   }
 };

@@ -249,11 +249,15 @@ constexpr hsize_t step_rows_per_chunk = 256;
 constexpr hsize_t event_rows_per_chunk = 4096;
 constexpr hsize_t prediction_rows_per_chunk = 64;
 
+/// A text is a 16-byte reference and a heap object with a 16-byte header, padded to 8.
+std::int64_t text_bytes(const std::string& text) { return static_cast<std::int64_t>(text.size()) + 40; }
+
 std::int64_t bytes_of(std::span<const Attribute> attributes) {
   std::int64_t bytes = 0;
   for (const Attribute& attribute : attributes) {
-    if (const auto* text = std::get_if<std::string>(&attribute.value)) {
-      bytes += static_cast<std::int64_t>(text->size());
+    if (const auto* text = std::get_if<std::string>(&attribute.value)) bytes += text_bytes(*text);
+    if (const auto* texts = std::get_if<std::vector<std::string>>(&attribute.value)) {
+      for (const std::string& text : *texts) bytes += text_bytes(text);
     }
   }
   return bytes;
@@ -261,8 +265,6 @@ std::int64_t bytes_of(std::span<const Attribute> attributes) {
 
 std::int64_t bytes_of(std::span<const StepRow> steps, std::span<const EventRow> events,
                       std::span<const PredictionRow> predictions) {
-  // A text is a 16-byte reference and a heap object with a 16-byte header, padded to 8.
-  const auto text_bytes = [](const std::string& text) { return static_cast<std::int64_t>(text.size()) + 40; };
   auto bytes = static_cast<std::int64_t>(steps.size() * sizeof(StepRow));
   for (const EventRow& row : events) {
     bytes += 64 + text_bytes(row.name);

@@ -93,7 +93,12 @@ Handle create_hdf5_file(const std::string& path) {
   const Handle access(check_hdf5(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate"), H5Pclose);
   check_hdf5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V110), "H5Pset_libver_bounds");
   check_hdf5(H5Pset_file_locking(access.get(), 0, 1), "H5Pset_file_locking");
-  return {check_hdf5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), "H5Fcreate " + path), H5Fclose};
+  // An attribute of 64 KiB or more, a name for each of 4096 ranks say, has no place in an object's header, and the
+  // first format has no other. Tracking their order gives the root group the header that keeps attributes in a heap.
+  const Handle creation(check_hdf5(H5Pcreate(H5P_FILE_CREATE), "H5Pcreate"), H5Pclose);
+  check_hdf5(H5Pset_attr_creation_order(creation.get(), H5P_CRT_ORDER_TRACKED), "H5Pset_attr_creation_order");
+  return {check_hdf5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), "H5Fcreate " + path),
+          H5Fclose};
 }
 
 Handle open_hdf5_file(const std::string& path) {

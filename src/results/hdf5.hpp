@@ -55,7 +55,8 @@ class Handle {
 };
 
 /// Make @p path an empty HDF5 file, with the format bounds (earliest, 1.10) and without HDF5's own file lock, so that a
-/// reader can look at it while it is written. The caller has claimed the name. @throws UserError.
+/// reader can look at it while it is written. Attributes of its root may be of any size. The caller has claimed the
+/// name. @throws UserError.
 Handle create_hdf5_file(const std::string& path);
 
 /// To read. @throws UserError, InternalError where it is none or is damaged.

@@ -63,8 +63,8 @@ def test_a_truncated_token_file(strata, experiment, tmp_path):
 
 def test_ranks_that_do_not_divide_the_batch(strata, experiment):
     ended = strata(2, "run", experiment(), "--set", "train.global_batch=13")
-    assert ended.code == 2
-    one_message(ended, "13", "2")
+    assert ended.code == 3
+    one_message(ended, "refused", "13 samples", "2 data ranks")
 
 
 def test_a_world_that_no_point_fits(strata, experiment):

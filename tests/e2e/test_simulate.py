@@ -18,15 +18,15 @@ def attributes(path):
 
 @pytest.fixture
 def on_a800(strata, experiment):
-    def simulate(*words, nodes=2):
+    def simulate(*words, nodes=2, append=""):
+        swept = "resources.nodes" in append
         return strata(
             None,
             "simulate",
-            experiment(),
+            experiment(append=append),
             "--set",
             "cluster=a800-ib",
-            "--set",
-            f"resources.nodes={nodes}",
+            *([] if swept else ["--set", f"resources.nodes={nodes}"]),
             "--set",
             "resources.ranks_per_node=8",
             "--set",
@@ -55,6 +55,23 @@ def test_a_described_cluster_needs_no_mpi_and_says_simulated(on_a800, tmp_path):
     assert facts["num_ranks"] == 32
     assert 0 < steps["compute_seconds"][0] < steps["step_seconds_max"][0]
     assert facts["peak_source"] == "cluster a800-ib"
+
+
+def test_thousands_of_ranks_are_recorded_and_collected(strata, experiment, tmp_path):
+    ranks = 4096  # a name each is more than an HDF5 object's header holds
+    many = {"cluster": "daint-p100", "resources.nodes": ranks, "train.global_batch": ranks}
+    words = [word for key, value in many.items() for word in ("--set", f"{key}={value}")]
+    ended = strata(None, "simulate", experiment(ranks=1), *words)
+    assert ended.code == 0, ended.error
+    facts, steps = attributes(attempts(tmp_path)[0])
+    assert facts["num_ranks"] == ranks
+    assert list(facts["host_names"]) == ["simulated"] * ranks
+    assert list(facts["device_names"]) == ["P100-PCIE-16GB"] * ranks
+    assert steps["step_seconds_max"][0] > 0
+    ended = strata(None, "collect", "results/e2e")
+    assert ended.code == 0, ended.error
+    with h5py.File(tmp_path / "results" / "e2e" / "collected.h5") as file:
+        assert json.loads(file["points/host_names"][0]) == ["simulated"] * ranks
 
 
 @pytest.mark.parametrize("mode", ["ddp", "gpipe", "1f1b"])
@@ -217,6 +234,26 @@ def test_a_refused_point_is_recorded_with_its_reason(on_a800, tmp_path):
         assert len(attempt["steps/step_seconds_max"]) == 0
         assert b"16 stages on 16 ranks" in attempt["summary/message"][()]
     assert json.loads(next(file.parent.glob("*.status.json")).read_text())["status"] == "refused"
+
+
+@pytest.mark.parametrize("mode", ["ddp", "zero3", "amsp", "1f1b", "3d", "osdp", "megatron", "autoddl"])
+def test_a_point_whose_batch_does_not_divide_is_refused_alone(on_a800, experiment, tmp_path, mode):
+    sweep = "\n[sweep]\nproduct = { 'resources.nodes' = [1, 3, 2] }\n"
+    stages = ["--set", "strategy.stages=2"] if mode == "1f1b" else []
+    ended = on_a800("--set", f'strategy.name="{mode}"', *stages, append=sweep)
+    assert ended.code == 1, "a point of a sweep failed: " + ended.error
+    facts = {}
+    for path in attempts(tmp_path):
+        with h5py.File(path) as file:
+            status = h5py.check_enum_dtype(file["summary/status"].dtype)
+            words = {number: word for word, number in status.items()}
+            message = file["summary/message"][()].decode()
+            facts[int(file.attrs["num_ranks"])] = (words[file["summary/status"][()].item()], message)
+    assert {ranks: status for ranks, (status, _) in facts.items()} == {8: "ok", 16: "ok", 24: "refused"}
+    assert "24 ranks" in facts[24][1]
+    assert "divisible" in facts[24][1]
+    assert len(ended.messages()) == 1
+    assert ended.messages()[0].endswith("refused: " + facts[24][1])
 
 
 def test_a_point_for_which_a_planner_finds_nothing_that_fits_is_oom(on_a800, tmp_path):

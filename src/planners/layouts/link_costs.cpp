@@ -3,31 +3,37 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "base/error.hpp"
 #include "cost/collective_formulas.hpp"
-#include "cost/peak_rate.hpp"
 
 namespace strata {
 
 double LinkCosts::seconds(Collective kind, double bytes, const Factor& group) const {
-  return seconds(ring_steps(kind, group.total()), bytes, group);
+  if (counts_bytes) return bytes;
+  if (network) return seconds_on_network(kind, bytes, group);
+  const int members = group.total(), steps = ring_steps(kind, members);
+  // Of what a root sends, or is sent, each rank in the chain passes on all.
+  if (is_rooted(kind)) bytes *= static_cast<double>(members) / (members - 1);
+  if (group.nodes == 1) return steps * inside_alpha_seconds + bytes * inside_beta_seconds_per_byte;
+  return steps * across_alpha_seconds + bytes * across_beta_seconds_per_byte;
 }
 
-double LinkCosts::seconds(int steps, double bytes, const Factor& group) const {
-  if (counts_bytes) return bytes;
-  if (group.nodes == 1) return steps * inside_alpha_seconds + bytes * inside_beta_seconds_per_byte;
+double LinkCosts::seconds_on_network(Collective kind, double bytes, const Factor& group) const {
+  const double moved_share = static_cast<double>(ring_steps(kind, group.total())) / group.total();
+  const double alone = nccl_like_seconds(kind, std::llround(bytes / moved_share), group, network->intra_node, *network);
   const double groups_of_a_node = static_cast<double>(ranks_per_node) / group.in_node;
-  const double waiting = nics_per_node == 0 ? 1.0 : std::max(1.0, groups_of_a_node / nics_per_node);
-  return steps * across_alpha_seconds + bytes * across_beta_seconds_per_byte * waiting;
+  const double nics_wanted = groups_of_a_node * nics_used(group, *network);
+  return alone * std::max(1.0, nics_wanted / network->nics_per_node);
 }
 
 OptionRow link_cost_option() {
-  return {
-      "cost", std::string("analytic"), "volume | paper | analytic | measured",
-      "what a transfer costs: its bytes alone, or latency and bandwidth of the cluster, as it states them (paper) or "
-      "as collectives reach them (analytic), or as a profile of this machine has them (measured)"};
+  return {"cost", std::string("analytic"), "volume | paper | analytic | measured",
+          "what a transfer costs: its bytes alone, or the paper's rings by latency and bandwidth as the cluster states "
+          "them "
+          "(paper) or a profile of this machine has them (measured), or what the simulator takes for it (analytic)"};
 }
 
 LinkCosts link_costs_of(const PlanRequest& request) {
@@ -40,7 +46,7 @@ LinkCosts link_costs_of(const PlanRequest& request) {
         "strategy.cost = \"volume\"",
         request.base.strategy, mesh.num_ranks(), cost, what, cluster.name.empty() ? "(unnamed)" : cluster.name));
   };
-  LinkCosts costs{.ranks_per_node = mesh.ranks_per_node};
+  LinkCosts costs;
   if (cost == "volume") {
     costs.counts_bytes = true;
     return costs;
@@ -63,16 +69,18 @@ LinkCosts link_costs_of(const PlanRequest& request) {
   if (has_across && cluster.inter_node.bandwidth_bytes_per_second == 0.0) {
     lacks("inter_node.bandwidth_bytes_per_second");
   }
-  const bool is_paper = cost == "paper";
-  const auto beta = [&](const Link& link) {
-    const double bandwidth = is_paper ? link.bandwidth_bytes_per_second : effective_bandwidth(link);
-    return bandwidth > 0.0 ? 1.0 / bandwidth : 0.0;
+  if (cost == "analytic") {
+    costs.network = cluster;
+    costs.ranks_per_node = mesh.ranks_per_node;
+    return costs;
+  }
+  const auto beta = [](const Link& link) {
+    return link.bandwidth_bytes_per_second > 0.0 ? 1.0 / link.bandwidth_bytes_per_second : 0.0;
   };
   costs.inside_alpha_seconds = cluster.intra_node.latency_seconds;
   costs.inside_beta_seconds_per_byte = beta(cluster.intra_node);
   costs.across_alpha_seconds = cluster.inter_node.latency_seconds;
   costs.across_beta_seconds_per_byte = beta(cluster.inter_node);
-  costs.nics_per_node = is_paper ? 0 : cluster.nics_per_node;
   return costs;
 }
 

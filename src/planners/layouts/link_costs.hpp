@@ -1,11 +1,14 @@
 #pragma once
 
 /// @file
-/// Seconds of a collective by α and β of the link class it crosses: AutoDDL's table 2, and section 4.2.3 for nodes of
-/// several devices.
+/// Seconds of a collective: by α and β of the link class it crosses, which is AutoDDL's table 2 with section 4.2.3 for
+/// nodes of several devices, or by the formulas of the simulator, which know more than one algorithm.
+
+#include <optional>
 
 #include "base/collective.hpp"
 #include "cost/fit.hpp"
+#include "ir/cluster.hpp"
 #include "ir/plan.hpp"
 #include "planners/planner.hpp"
 
@@ -14,20 +17,23 @@ namespace strata {
 struct LinkCosts {
   double inside_alpha_seconds = 0.0, inside_beta_seconds_per_byte = 0.0;
   double across_alpha_seconds = 0.0, across_beta_seconds_per_byte = 0.0;
-  /// A node's ranks that may send at once at the β above; 0: all of them (the paper does not count them).
-  int nics_per_node = 0;
-  int ranks_per_node = 1;
   bool counts_bytes = false;  ///< cost = "volume": the cost is bytes, whatever link they cross
+  /// cost = "analytic": nccl_like_seconds on this cluster instead of α and β. All groups of a node run at once and
+  /// share its NICs.
+  std::optional<Cluster> network{};
+  int ranks_per_node = 1;  ///< of the job
 
-  /// Of a collective over @p group in which each rank moves @p bytes. One whose nodes are 1 stays inside the node. All
-  /// groups of a node run at once.
+  /// Of a collective over @p group, two ranks or more, in which each rank moves @p bytes, on average. One whose nodes
+  /// are 1 stays inside the node.
   double seconds(Collective kind, double bytes, const Factor& group) const;
-  /// Of @p steps messages one after another.
-  double seconds(int steps, double bytes, const Factor& group) const;
+
+ private:
+  double seconds_on_network(Collective kind, double bytes, const Factor& group) const;
 };
 
-/// What the option `cost` names: volume (bytes alone), paper (nameplate latency and bandwidth), analytic (the bandwidth
-/// that collectives reach, where the cluster says it, shared by the ranks of a node), measured (fitted to a profile).
+/// What the option `cost` names: volume (bytes alone), paper (rings at nameplate latency and bandwidth), analytic (what
+/// the simulator takes for it, with the bandwidth that collectives reach), measured (rings by a line fitted to a
+/// profile).
 /// @throws Unsupported where the cluster lacks a number, or the experiment a profile of such groups.
 LinkCosts link_costs_of(const PlanRequest& request);
 OptionRow link_cost_option();

@@ -99,13 +99,6 @@ class SpaceBuilder {
         {chain_.layers[layers_of_[v].front()].name, numbers.cost, memory_ == nullptr ? nullptr : numbers.bytes});
   }
 
-  const Exchange& exchange(const Factor& from, const Factor& to) {
-    const auto key = std::tuple(from.in_node, from.nodes, to.in_node, to.nodes);
-    auto found = exchanges_.find(key);
-    if (found == exchanges_.end()) found = exchanges_.emplace(key, exchange_between(from, to)).first;
-    return found->second;
-  }
-
   void add_link(const LayerLink& link) {
     const Layer& to_layer = chain_.layers[static_cast<std::size_t>(link.to)];
     const std::size_t from = space_.variable_of_layer[static_cast<std::size_t>(link.from)];
@@ -118,11 +111,14 @@ class SpaceBuilder {
     if (!table) {
       const std::vector<Layout>&a = *space_.candidates[from], &b = *space_.candidates[to];
       CostTable made = empty_table(is_swapped ? b.size() : a.size(), is_swapped ? a.size() : b.size());
+      std::map<std::tuple<int, int, int, int>, double> exchanges;  // seconds by p0 and p0'
       for (std::size_t i = 0; i < a.size(); ++i) {
         for (std::size_t j = 0; j < b.size(); ++j) {
           if (!needs_exchange(a[i], b[j], link.is_unary)) continue;
-          made.values[is_swapped ? j * a.size() + i : i * b.size() + j] =
-              costs_.seconds(link, to_layer, exchange(a[i].p0, b[j].p0));
+          const Factor &p0 = a[i].p0, &q0 = b[j].p0;
+          const auto [found, is_new] = exchanges.try_emplace({p0.in_node, p0.nodes, q0.in_node, q0.nodes});
+          if (is_new) found->second = costs_.exchange_seconds(link, to_layer, p0, q0);
+          made.values[is_swapped ? j * a.size() + i : i * b.size() + j] = found->second;
         }
       }
       table = std::make_shared<const CostTable>(std::move(made));
@@ -172,7 +168,6 @@ class SpaceBuilder {
   std::vector<std::vector<std::size_t>> layers_of_;  ///< by variable
   std::map<std::vector<Alike>, Numbers> numbers_;
   std::map<std::string, Candidates> shared_;
-  std::map<std::tuple<int, int, int, int>, Exchange> exchanges_;
   std::map<std::tuple<const void*, const void*, std::int64_t, bool, bool, bool>, std::shared_ptr<const CostTable>>
       link_tables_;
   std::map<Pair, std::vector<std::shared_ptr<const CostTable>>> tables_;

@@ -73,10 +73,10 @@ double StepCosts::summa_seconds(const Layer& layer, const Layout& layout) const 
   const double of_weights = panel_by_panel(Collective::broadcast, activation_bytes_ * all.weights, layout.p0);
   const double of_weight_gradients = panel_by_panel(Collective::reduce, gradient_bytes_ * all.weights, layout.p0);
   const Layout local = local_layout(layer, layout);
-  const double forward_seconds = of_inputs(Collective::broadcast) + of_weights +
-                                 statistics_seconds(layer.forward_statistics, local);
-  double backward_seconds = of_inputs(Collective::broadcast) + of_weight_gradients +
-                            statistics_seconds(layer.backward_statistics, local);
+  const double forward_seconds =
+      of_inputs(Collective::broadcast) + of_weights + statistics_seconds(layer.forward_statistics, local);
+  double backward_seconds =
+      of_inputs(Collective::broadcast) + of_weight_gradients + statistics_seconds(layer.backward_statistics, local);
   if (!layer.reads_data) backward_seconds += of_weights + of_inputs(Collective::reduce);
   const SummaGradientVolume gradients = summa_gradient_volume(size, layout);
   return forward_passes(layer) * forward_seconds + micro_batches_ * backward_seconds +
@@ -85,13 +85,15 @@ double StepCosts::summa_seconds(const Layer& layer, const Layout& layout) const 
 
 double StepCosts::seconds(const LayerLink& link, const Layer& to_layer, const Layout& from, const Layout& to) const {
   if (!needs_exchange(from, to, link.is_unary)) return 0.0;
-  return seconds(link, to_layer, exchange_between(from.p0, to.p0));
+  return exchange_seconds(link, to_layer, from.p0, to.p0);
 }
 
-double StepCosts::seconds(const LayerLink& link, const Layer& to_layer, const Exchange& exchange) const {
+double StepCosts::exchange_seconds(const LayerLink& link, const Layer& to_layer, const Factor& from_p0,
+                                   const Factor& to_p0) const {
+  const Exchange exchange = exchange_between(from_p0, to_p0);
   const double elements = static_cast<double>(link.elements) * static_cast<double>(samples_) / grid_.total();
   const double once =
-      links_.seconds(exchange.partners, activation_bytes_ * elements * exchange.moved_share, exchange.group);
+      links_.seconds(Collective::all_to_all, activation_bytes_ * elements * exchange.moved_share, exchange.group);
   return (forward_passes(to_layer) + micro_batches_) * once;
 }
 

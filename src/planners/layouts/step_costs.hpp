@@ -29,8 +29,9 @@ class StepCosts {
   double seconds(const Layer& layer, const Layout& layout) const;
   /// What a link moves because rows are cut otherwise at its two ends, local layouts. @p to_layer its second end.
   double seconds(const LayerLink& link, const Layer& to_layer, const Layout& from, const Layout& to) const;
-  /// As above, where the exchange is known: many pairs of layouts have the same.
-  double seconds(const LayerLink& link, const Layer& to_layer, const Exchange& exchange) const;
+  /// As above, where they need an exchange: many pairs of layouts have the same.
+  double exchange_seconds(const LayerLink& link, const Layer& to_layer, const Factor& from_p0,
+                          const Factor& to_p0) const;
   /// Of a layer's product: rows of a micro-batch over all ranks.
   MatmulSize size(const Layer& layer) const;
   /// Of all layers and links, by layer. Statistics of norms and losses are left out: a few numbers a row.

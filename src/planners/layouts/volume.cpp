@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "ir/layout_rules.hpp"
 #include "planners/sharding/factors.hpp"
 
 namespace strata {
@@ -70,11 +71,11 @@ int num_panels(const Layout& layout, bool shares_weight) {
 Exchange exchange_between(const Factor& from_p0, const Factor& to_p0) {
   const auto changed = [](int a, int b) { return a / std::gcd(a, b) * (b / std::gcd(a, b)); };
   const Factor group{changed(from_p0.in_node, to_p0.in_node), changed(from_p0.nodes, to_p0.nodes)};
-  return {.moved_share = moved(1.0, group), .partners = group.total() - 1, .group = group};
+  return {.moved_share = moved(1.0, group), .group = group};
 }
 
 bool needs_exchange(const Layout& from, const Layout& to, bool is_unary) {
-  return from.p0 != to.p0 && !(is_unary && from.p1 == to.p2);
+  return from.p0 != to.p0 && !(is_unary && spares_exchange(from, to));
 }
 
 double exchange_volume(double elements, const Layout& from, const Layout& to, const Factor& grid, bool is_unary) {

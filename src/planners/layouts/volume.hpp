@@ -57,7 +57,6 @@ int num_panels(const Layout& layout, bool shares_weight);
 /// An all-to-all from the home (S0:p0, S1:p/p0) to (S0:p0', S1:p/p0').
 struct Exchange {
   double moved_share = 0.0;  ///< of a rank's mn/p elements, those it sends
-  int partners = 0;          ///< that a rank sends to
   Factor group;              ///< those that exchange among themselves
 };
 
@@ -67,8 +66,7 @@ struct Exchange {
 Exchange exchange_between(const Factor& from_p0, const Factor& to_p0);
 
 /// Whether an output in @p from must be exchanged to be an input in @p to. Not where rows are cut alike; nor, if only
-/// elementwise operators of one input stand between, where p1 = p2': the output is then reduce-scattered along its
-/// rows, (S0:p0·p2, S1:p1), and gathered along them, (S0:p0', B:p1', S1:p2').
+/// elementwise operators of one input stand between, where that is spared (ir/layout_rules.hpp).
 bool needs_exchange(const Layout& from, const Layout& to, bool is_unary);
 
 /// Elements that the all-to-all of a tensor of @p elements over all ranks moves, forward; backward moves as many.

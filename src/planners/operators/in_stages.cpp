@@ -287,16 +287,10 @@ class StagedPlanner {
     std::string why;
     for (int stages = 1; stages <= num_ranks(); ++stages) {
       if (num_ranks() % stages != 0) continue;
-      const std::int64_t parts = std::int64_t{num_ranks() / stages} * request_.base.schedule.micro_batches;
-      if (request_.base.global_batch % parts != 0) {
-        why = fmt::format("{} samples are not divisible by {} data ranks × {} micro-batches",
-                          request_.base.global_batch, num_ranks() / stages, request_.base.schedule.micro_batches);
-        continue;
-      }
       try {
         plans.push_back(candidate(stages));
       } catch (const Unsupported& refusal) {
-        why = refusal.what();
+        if (why.empty()) why = refusal.what();
       }
     }
     if (plans.empty()) {

@@ -40,10 +40,6 @@ class OperatorPlanner {
         asked_samples_(plan_.global_batch / num_parts_) {}
 
   Plan run() {
-    if (plan_.global_batch % num_parts_ != 0) {
-      throw Unsupported(fmt::format("{}: {} samples are not divisible by {} ranks × {} micro-batches", plan_.strategy,
-                                    plan_.global_batch, plan_.mesh.num_ranks(), plan_.schedule.micro_batches));
-    }
     const bool offers_sdp = request_.option<bool>("sdp");
     if (offers_sdp) plan_.optimizer.gradients = "reduce_scatter";
     if (capacity_ == 0) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "planners/even_batch.hpp"
 
 namespace strata {
 
@@ -43,6 +44,7 @@ void set_state(Plan& plan, const StateFactors& state) {
 Plan sharded_plan(const PlanRequest& request, const StateFactors& state) {
   Plan plan = request.base;
   plan.mesh.axes = {{"data", plan.mesh.num_ranks()}};
+  refuse_uneven_batch(plan);
   set_state(plan, state);
   plan.optimizer.sharding = "intra_tensor";
   plan.optimizer.spread = "all_gather";

@@ -1,8 +1,7 @@
 #pragma once
 
 /// @file
-/// What tests of sharded states share: plans with given factors, and the ways to deal optimizer states and to bring
-/// gradients to them.
+/// What tests of sharded states share: plans with given factors.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -12,17 +11,9 @@
 
 #include "ir/shards.hpp"
 #include "mpi/exec/networks.hpp"
+#include "support/optimizer_ways.hpp"
 
 namespace strata {
-
-struct Way {
-  const char* sharding;
-  const char* spread;
-  const char* gradients;
-};
-constexpr Way ways[] = {{"intra_tensor", "all_gather", "all_reduce"},
-                        {"intra_tensor", "all_gather", "reduce_scatter"},
-                        {"inter_tensor", "broadcast", "all_reduce"}};
 
 class Sharding : public testing::Test {
  protected:
@@ -44,9 +35,7 @@ class Sharding : public testing::Test {
     plan.strategy = "sharded";
     plan.mesh = {.nodes = grid().nodes, .ranks_per_node = grid().in_node, .axes = {{"data", size()}}};
     plan.operators = {{.match = "*", .state = state}};
-    plan.optimizer.sharding = way.sharding;
-    plan.optimizer.spread = way.spread;
-    plan.optimizer.gradients = way.gradients;
+    set_way(plan, way);
     return plan;
   }
   static std::string name(const StateFactors& s, const Way& way, int micro_batches) {

@@ -10,81 +10,17 @@
 #include "base/error.hpp"
 #include "ir/tensor_layout.hpp"
 #include "mpi/exec/expect_same.hpp"
-#include "mpi/exec/networks.hpp"
+#include "mpi/exec/laid_out.hpp"
+#include "planners/layouts/candidates.hpp"
 
 namespace strata {
 namespace {
 
-std::string in_words(const Layout& layout) {
-  return fmt::format("({}, {}, {})", to_string(layout.p0), to_string(layout.p1), to_string(layout.p2));
-}
-
-class Layouts : public testing::Test {
- protected:
-  comm::World world;
-  comm::Engine engine{world, {.watchdog_seconds = 60}};
-  int size() const { return world.size(); }
-  /// Two nodes where they come out even.
-  Mesh mesh() const {
-    const int nodes = size() % 4 == 0 ? 2 : 1;
-    return {.nodes = nodes, .ranks_per_node = size() / nodes, .axes = {}};
-  }
-
-  /// All degrees of a linear on this mesh.
-  std::vector<Layout> all_layouts() const {
-    const auto divisors_in_three = [](int n) {
-      std::vector<std::array<int, 3>> all;
-      for (int a = 1; a <= n; ++a) {
-        for (int b = 1; n % a == 0 && b <= n / a; ++b) {
-          if (n / a % b == 0) all.push_back({a, b, n / a / b});
-        }
-      }
-      return all;
-    };
-    std::vector<Layout> layouts;
-    for (const auto& in_node : divisors_in_three(mesh().ranks_per_node)) {
-      for (const auto& nodes : divisors_in_three(mesh().nodes)) {
-        layouts.push_back({.p0 = {in_node[0], nodes[0]}, .p1 = {in_node[1], nodes[1]}, .p2 = {in_node[2], nodes[2]}});
-      }
-    }
-    return layouts;
-  }
-
-  Plan laid_out(const Training& training, std::vector<OperatorRule> rules) const {
-    Plan plan = training.plan;
-    plan.strategy = "autoddl";
-    plan.mesh = mesh();
-    plan.operators = std::move(rules);
-    return plan;
-  }
-
-  Trained alone(const Training& training) { return train(training, "single", 1, world, engine); }
-};
-
-/// Sizes that all degrees of 8 ranks divide; 1 / classes is a power of two.
-Training exact_for_layouts(int micro_batches) {
-  const std::vector<std::int64_t> widths = {16, 32, 48, 8};
-  Training training{.graph = build_model({.name = "mlp", .widths = widths}), .plan = sgd(8 * micro_batches)};
-  training.plan.schedule.micro_batches = micro_batches;
-  training.classes = 8;
-  training.dyadic = true;
-  training.initial = [widths](const std::string& parameter, std::span<float> values) {
-    pairs(parameter, values, widths);
-  };
-  return training;
-}
-
-/// Sizes that all degrees of 12 ranks divide, which leaves nothing exact.
-Training rounded_for_layouts(int micro_batches) {
-  Training training{.graph = build_model({.name = "mlp", .widths = {24, 48, 36, 12}}), .plan = sgd(24 * micro_batches)};
-  training.plan.schedule.micro_batches = micro_batches;
-  training.classes = 12;
-  return training;
-}
+using Layouts = LaidOut;
 
 TEST_F(Layouts, EveryPairOfDegreesIsEqualToOneRank) {
   const bool is_exact = 8 % size() == 0;
-  const std::vector<Layout> layouts = all_layouts();
+  const std::vector<Layout> layouts = all_layouts(grid());
   for (const int micro_batches : {1, 2}) {
     const Training training = is_exact ? exact_for_layouts(micro_batches) : rounded_for_layouts(micro_batches);
     const Trained reference = alone(training);
@@ -98,8 +34,8 @@ TEST_F(Layouts, EveryPairOfDegreesIsEqualToOneRank) {
                                                             {.match = "block[1].linear", .layout = layouts[j]},
                                                             {.match = "head", .layout = last}}),
                                         world, engine);
-        const std::string what =
-            fmt::format("{} {} {}, M = {}", in_words(layouts[i]), in_words(layouts[j]), in_words(last), micro_batches);
+        const std::string what = fmt::format("({}), ({}), ({}), M = {}", to_string(layouts[i]), to_string(layouts[j]),
+                                             to_string(last), micro_batches);
         if (!is_exact) {
           expect_same(ours, reference, what);
         } else {
@@ -126,19 +62,6 @@ Layout layout_of(const AtomicAxes& axes, int p0, int p1) {
   };
   const AxisSet samples = first(p0, axes.all()), outputs = first(p1, axes.all() & ~samples);
   return {.p0 = axes.factor(samples), .p1 = axes.factor(outputs), .p2 = axes.factor(axes.all() & ~samples & ~outputs)};
-}
-
-/// A model whose sizes 2, 4, 8 and 12 ranks divide.
-RealModel transformer(const char* name) {
-  return {name,
-          {.name = name,
-           .layers = 2,
-           .hidden = 48,
-           .heads = 24,
-           .ffn_hidden = 96,
-           .vocabulary = 120,
-           .sequence_length = 9,
-           .dropout = 0.1}};
 }
 
 /// Every product of a transformer, each with degrees of its own: rules a name pattern.

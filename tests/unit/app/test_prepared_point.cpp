@@ -12,6 +12,7 @@
 #include "app/prepared_point.hpp"
 #include "base/error.hpp"
 #include "config/sweep.hpp"
+#include "support/refusal.hpp"
 
 namespace strata::app {
 namespace {
@@ -34,23 +35,13 @@ Experiment experiment(const std::vector<std::string>& overrides = {}) {
   return expand(read_experiment(minimal, "e.toml", overrides), "cpu").points.at(0).experiment;
 }
 
-template <class Error>
-std::string refusal_of(const auto& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(PreparedPoint, DescribedClustersAreFoundFromAnyFolder) {
   const char* elsewhere = "/no/such/folder/e.toml";
   EXPECT_EQ(prepare_point(experiment({"cluster=a800-ib"}), elsewhere).cluster.nodes, 128);
-  EXPECT_THAT(refusal_of<UserError>([&] { prepare_point(experiment({"cluster=a800-bi"}), elsewhere); }),
+  EXPECT_THAT(words_of<UserError>([&] { prepare_point(experiment({"cluster=a800-bi"}), elsewhere); }),
               AllOf(HasSubstr("cluster = \"a800-bi\": no such description; did you mean \"a800-ib\"?"),
                     HasSubstr("known: a800-ib, ")));
-  EXPECT_THAT(refusal_of<UserError>([&] { prepare_point(experiment({"cluster=mine.toml"}), elsewhere); }),
+  EXPECT_THAT(words_of<UserError>([&] { prepare_point(experiment({"cluster=mine.toml"}), elsewhere); }),
               HasSubstr("cluster = \"/no/such/folder/mine.toml\": no such file"));
 }
 
@@ -77,7 +68,7 @@ TEST(PreparedPoint, AllocatedNodesHangUnderTheirLeaves) {
   EXPECT_TRUE(scattered.leaves_that_matter().empty());  // a spine as fast as its leaves
   EXPECT_EQ(on_nodes("[]").plan.mesh.node_order, (std::vector<int>{0, 1, 2, 3}));
   for (const char* wrong : {"[1, 2, 3]", "[1, 2, 3, 3]", "[1, 2, 3, 128]", "[1, 2, 3, 4294967296]"}) {
-    EXPECT_THAT(refusal_of<UserError>([&] { on_nodes(wrong); }),
+    EXPECT_THAT(words_of<UserError>([&] { on_nodes(wrong); }),
                 AllOf(HasSubstr("resources.allocated_nodes has "),
                       HasSubstr("accepted: resources.nodes = 4 different ones of the 128 of cluster a800-ib")));
   }
@@ -117,13 +108,13 @@ TEST(PreparedPoint, ThePlannerChoosesTheBatchWhereItCan) {
   EXPECT_LE(plan.why.predicted_peak_bytes, std::int64_t{1} << 26);
   EXPECT_THAT(plan.why.binding, HasSubstr("bytes by the Program"));
   EXPECT_GE(plan.why.frontier.size(), static_cast<std::size_t>(plan.global_batch / 4));
-  EXPECT_THAT(refusal_of<UserError>([&] { prepare_point(experiment(asked), "e.toml"); }),
+  EXPECT_THAT(words_of<UserError>([&] { prepare_point(experiment(asked), "e.toml"); }),
               HasSubstr("train.global_batch = \"planner\", but strategy ddp does not choose it"));
 }
 
 TEST(PreparedPoint, APlannerReadsTheProfileThatTheExperimentNames) {
   const std::vector<std::string> asked = {"strategy.name=amsp", "strategy.cost=measured", "resources.ranks_per_node=2"};
-  EXPECT_THAT(refusal_of<Unsupported>([&] { prepare_point(experiment(asked), "e.toml"); }),
+  EXPECT_THAT(words_of<Unsupported>([&] { prepare_point(experiment(asked), "e.toml"); }),
               HasSubstr("cost = \"measured\" needs a profile"));
   CostProfile profile{.machine = machine_identity()};
   const auto rows = [&](Collective kind, double seconds_per_byte) {
@@ -158,10 +149,10 @@ TEST(PreparedPoint, OptionsOfAPipelineReachThePlan) {
   EXPECT_EQ(point.plan.schedule.micro_batches, 2);
   // gpt-nano has two blocks.
   const Experiment three = experiment({"strategy.name=gpipe", "resources.ranks_per_node=3"});
-  EXPECT_THAT(refusal_of<Unsupported>([&] { prepare_point(three, "e.toml"); }),
+  EXPECT_THAT(words_of<Unsupported>([&] { prepare_point(three, "e.toml"); }),
               AllOf(HasSubstr("3 stages on 3 ranks"), HasSubstr("2 blocks")));
   const Experiment uneven = experiment({"strategy.name=gpipe", "strategy.stages=2", "resources.ranks_per_node=3"});
-  EXPECT_THAT(refusal_of<Unsupported>([&] { prepare_point(uneven, "e.toml"); }),
+  EXPECT_THAT(words_of<Unsupported>([&] { prepare_point(uneven, "e.toml"); }),
               HasSubstr("3 ranks are not divisible by 2 stages"));
 }
 
@@ -170,18 +161,19 @@ TEST(PreparedPoint, TokensAreCountedInSequences) {
   const std::vector<std::string> given = {"train.global_batch=0", "train.global_batch_tokens=512"};
   EXPECT_EQ(prepare_point(experiment(given), "e.toml").plan.global_batch, 8);
   const Experiment uneven = experiment({"train.global_batch=0", "train.global_batch_tokens=500"});
-  EXPECT_THAT(refusal_of<UserError>([&] { prepare_point(uneven, "e.toml"); }),
+  EXPECT_THAT(words_of<UserError>([&] { prepare_point(uneven, "e.toml"); }),
               AllOf(HasSubstr("train.global_batch_tokens = 500"), HasSubstr("sequence length 64")));
 }
 
 TEST(PreparedPoint, ABatchThatRanksDoNotDivide) {
   const Experiment uneven = experiment({"resources.ranks_per_node=3"});
-  EXPECT_THAT(refusal_of<UserError>([&] { prepare_point(uneven, "e.toml"); }), AllOf(HasSubstr("8"), HasSubstr("3")));
+  EXPECT_THAT(words_of<Unsupported>([&] { prepare_point(uneven, "e.toml"); }),
+              HasSubstr("ddp on 3 ranks: 8 samples are not divisible by 3 data ranks × 1 micro-batches"));
 }
 
 TEST(PreparedPoint, SingleOnTwoRanksIsRefused) {
   const Experiment two = experiment({"strategy.name=single", "resources.ranks_per_node=2"});
-  EXPECT_THAT(refusal_of<Unsupported>([&] { prepare_point(two, "e.toml"); }), HasSubstr("single"));
+  EXPECT_THAT(words_of<Unsupported>([&] { prepare_point(two, "e.toml"); }), HasSubstr("single"));
 }
 
 TEST(PreparedPoint, APrintedPlanComesBack) {
@@ -189,13 +181,13 @@ TEST(PreparedPoint, APrintedPlanComesBack) {
   const PreparedPoint point = prepare_point(four, "e.toml");
   EXPECT_EQ(prepare_point_with_plan(four, "e.toml", to_text(point.plan), "p.toml").plan, point.plan);
   const Experiment two = experiment({"resources.ranks_per_node=2"});
-  EXPECT_THAT(refusal_of<UserError>([&] { prepare_point_with_plan(two, "e.toml", to_text(point.plan), "p.toml"); }),
+  EXPECT_THAT(words_of<UserError>([&] { prepare_point_with_plan(two, "e.toml", to_text(point.plan), "p.toml"); }),
               AllOf(HasSubstr("p.toml"), HasSubstr("1 nodes × 4 ranks"), HasSubstr("1 × 2")));
 }
 
 TEST(PreparedPoint, AModelThatDoesNotFitTheCap) {
   const PreparedPoint point = prepare_point(experiment({"resources.memory_gib=0.0001"}), "e.toml");
-  EXPECT_THAT(refusal_of<OutOfMemory>([&] { lower_for_cpu(point, 0); }), HasSubstr("OOM at "));
+  EXPECT_THAT(words_of<OutOfMemory>([&] { lower_for_cpu(point, 0); }), HasSubstr("OOM at "));
 }
 
 }  // namespace

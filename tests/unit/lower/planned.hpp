@@ -10,6 +10,7 @@
 #include "lower/lower.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
+#include "support/refusal.hpp"
 
 namespace strata {
 
@@ -36,6 +37,11 @@ inline std::vector<Program> all_ranks(const Plan& plan, const ModelGraph& graph,
   std::vector<Program> programs;
   for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) programs.push_back(lower(plan, graph, rank, workspace));
   return programs;
+}
+
+/// What lowering says of @p plan; empty where it can be lowered.
+inline std::string lowering_refusal(const Plan& plan, const ModelGraph& graph) {
+  return refusal([&] { lower(plan, graph, 0, no_workspace); });
 }
 
 }  // namespace strata

@@ -7,9 +7,9 @@
 
 #include <numeric>
 
-#include "base/error.hpp"
-#include "ir/tensor_layout.hpp"
+#include "ir/shards.hpp"
 #include "lower/rank_classes.hpp"
+#include "planners/layouts/candidates.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {
@@ -28,19 +28,6 @@ Plan plan_of(Mesh mesh, std::vector<OperatorRule> rules) {
   return plan;
 }
 
-std::vector<Layout> all_layouts(const Mesh& mesh) {
-  const AtomicAxes axes(mesh);
-  std::vector<Layout> all;
-  for (AxisSet p0 = 0; p0 <= axes.all(); ++p0) {
-    for (AxisSet p1 = 0; p1 <= axes.all(); ++p1) {
-      if ((p0 & p1) != 0) continue;
-      const Layout layout{axes.factor(p0), axes.factor(p1), axes.factor(axes.all() & ~p0 & ~p1)};
-      if (std::ranges::find(all, layout) == all.end()) all.push_back(layout);
-    }
-  }
-  return all;
-}
-
 /// Over how many ranks an exchange goes that changes p0: axes that both have keep what they do.
 std::int64_t exchanging(const Factor& from, const Factor& to) {
   const auto ratio = [](int a, int b) { return a / std::gcd(a, b) * (b / std::gcd(a, b)); };
@@ -55,7 +42,7 @@ TEST(Layouts, MoveWhatTheFormulasSay) {
        {Mesh{.nodes = 2, .ranks_per_node = 4, .axes = {}}, Mesh{.nodes = 3, .ranks_per_node = 4, .axes = {}}}) {
     const std::int64_t p = mesh.num_ranks();
     const Layout data{{mesh.ranks_per_node, mesh.nodes}, {}, {}};
-    const std::vector<Layout> layouts = all_layouts(mesh);
+    const std::vector<Layout> layouts = all_layouts(whole_grid(mesh));
     for (std::size_t i = 0; i < layouts.size(); ++i) {
       for (std::size_t j = 0; j < layouts.size(); ++j) {
         const Layout &first = layouts[i], &second = layouts[j];
@@ -78,9 +65,7 @@ TEST(Layouts, MoveWhatTheFormulasSay) {
         const std::int64_t gathered = batch * n / (q0 * q2) * (q1 - 1) / q1;
         const bool is_spared = first.p0 == second.p0 || first.p1 == second.p2;
         const std::int64_t q = exchanging(first.p0, second.p0);
-        const std::string what = fmt::format("{} ranks, p0 = {} p1 = {} p2 = {}, p0 = {} p1 = {} p2 = {}", p,
-                                             to_string(first.p0), to_string(first.p1), to_string(first.p2),
-                                             to_string(second.p0), to_string(second.p1), to_string(second.p2));
+        const std::string what = fmt::format("{} ranks, ({}), ({})", p, to_string(first), to_string(second));
         // Backward turns gathers into scatters.
         EXPECT_EQ(sent[Collective::reduce_scatter], reduced + gathered) << what;
         EXPECT_EQ(sent[Collective::all_gather], reduced + gathered) << what;
@@ -118,7 +103,7 @@ TEST(Layouts, SumWeightGradientsOverTheRanksWithTheSamePart) {
   const ModelGraph graph = build_model({.name = "mlp", .widths = {k, n, k, num_classes}});
   const std::vector<std::int64_t> widths = {k, n, k, num_classes};
   const Mesh mesh{.nodes = 2, .ranks_per_node = 4, .axes = {}};
-  for (const Layout& layout : all_layouts(mesh)) {
+  for (const Layout& layout : all_layouts(whole_grid(mesh))) {
     Plan plan = plan_of(mesh, {{.match = "*", .layout = layout}});
     plan.overlap.bucket_bytes = 0;  // a bucket a parameter
     const Program program = lower(plan, graph, 0, no_workspace);
@@ -128,7 +113,7 @@ TEST(Layouts, SumWeightGradientsOverTheRanksWithTheSamePart) {
       expected += elements_sent(Collective::all_reduce, widths[l] * widths[l + 1] / (p1 * p2), p0, 0);
       expected += elements_sent(Collective::all_reduce, widths[l + 1] / p1, p0, 0);  // the bias
     }
-    EXPECT_EQ(bytes_by_collective(program)[Collective::all_reduce], 4 * expected) << to_string(layout.p0);
+    EXPECT_EQ(bytes_by_collective(program)[Collective::all_reduce], 4 * expected) << to_string(layout);
     EXPECT_EQ(memory_peak(program).bytes[static_cast<int>(Category::parameter)] % 4, 0);
   }
 }
@@ -137,8 +122,8 @@ TEST(Layouts, ProgramsOfAllRanksMeet) {
   const ModelGraph graph = build_model(
       {.name = "gpt", .layers = 2, .hidden = 48, .heads = 12, .vocabulary = 120, .sequence_length = 6, .dropout = 0.1});
   const Mesh mesh{.nodes = 2, .ranks_per_node = 2, .axes = {}};
-  for (const Layout& attention : all_layouts(mesh)) {
-    for (const Layout& mlp : all_layouts(mesh)) {
+  for (const Layout& attention : all_layouts(whole_grid(mesh))) {
+    for (const Layout& mlp : all_layouts(whole_grid(mesh))) {
       for (const Recompute recompute : {Recompute::none, Recompute::block}) {
         Plan plan = plan_of(mesh, {{.match = "*", .layout = attention}, {.match = "*mlp*", .layout = mlp}});
         plan.recompute = recompute;
@@ -162,28 +147,20 @@ TEST(Layouts, ProgramsOfAllRanksMeet) {
   }
 }
 
-std::string refusal(const Plan& plan, const ModelGraph& graph) {
-  try {
-    lower(plan, graph, 0, no_workspace);
-  } catch (const Unsupported& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(LayoutRefusals, NameTheOperatorAndTheNumbers) {
   const Mesh mesh{.nodes = 1, .ranks_per_node = 4, .axes = {}};
   const Layout columns{{}, {4, 1}, {}};
   Plan plan = plan_of(mesh, {{.match = "*", .layout = columns}});
-  EXPECT_THAT(refusal(plan, build_model({.name = "mlp", .widths = {8, 10, 4}})),
+  EXPECT_THAT(lowering_refusal(plan, build_model({.name = "mlp", .widths = {8, 10, 4}})),
               HasSubstr("block[0].linear: 10 outputs split over 4 ranks, which do not divide them, cannot be lowered"));
   plan.global_batch = 6;
   plan.operators = {{.match = "*", .layout = Layout{{4, 1}, {}, {}}}};
-  EXPECT_THAT(refusal(plan, build_model({.name = "mlp", .widths = {8, 8, 4}})),
+  EXPECT_THAT(lowering_refusal(plan, build_model({.name = "mlp", .widths = {8, 8, 4}})),
               HasSubstr("6 samples a micro-batch cannot be split over 4 ranks"));
   plan.global_batch = batch;
   plan.operators = {{.match = "*", .layout = columns}};
-  EXPECT_THAT(refusal(plan, build_model({.name = "vgg-nano"})), HasSubstr("of a convolution, which is data parallel,"));
+  EXPECT_THAT(lowering_refusal(plan, build_model({.name = "vgg-nano"})),
+              HasSubstr("of a convolution, which is data parallel,"));
   const ModelGraph tied = build_model({.name = "gpt",
                                        .layers = 1,
                                        .hidden = 16,
@@ -191,13 +168,13 @@ TEST(LayoutRefusals, NameTheOperatorAndTheNumbers) {
                                        .vocabulary = 32,
                                        .sequence_length = 4,
                                        .tied_head = true});
-  EXPECT_THAT(refusal(plan, tied),
+  EXPECT_THAT(lowering_refusal(plan, tied),
               HasSubstr("head: layout p0 = 1x1, p1 = 4x1, p2 = 1x1 beside embedding, which has "
                         "another part of the same weight (it takes p0 = 1x1, p1 = 1x1, p2 = 4x1)"));
   plan.operators.push_back({.match = "head", .layout = Layout{{}, {}, {4, 1}}});
-  EXPECT_EQ(refusal(plan, tied), "");
+  EXPECT_EQ(lowering_refusal(plan, tied), "");
   plan.quantization = {.weights = "int8"};
-  EXPECT_THAT(refusal(plan, tied), HasSubstr("quantization with tensor layouts cannot be lowered"));
+  EXPECT_THAT(lowering_refusal(plan, tied), HasSubstr("quantization with tensor layouts cannot be lowered"));
 }
 
 }  // namespace

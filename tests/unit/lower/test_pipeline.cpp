@@ -367,15 +367,13 @@ TEST(Pipeline, RefusalsHaveNumbers) {
   EXPECT_EQ(refusal(3, 0), "1f1b: 3 stages on 3 ranks, but gpt-nano has 2 blocks, and a stage has one or more");
   EXPECT_EQ(refusal(3, 2), "1f1b: 1 nodes × 3 ranks a node = 3 ranks are not divisible by 2 stages");
   // Micro-batches and replicas divide the batch.
-  const Plan plan = planned(find_planner("gpipe"), graph,
-                            [] {
-                              Plan base = asked(24, 4);
-                              base.schedule.micro_batches = 7;
-                              return base;
-                            }(),
-                            {{"stages", std::int64_t{2}}});
+  Plan uneven = asked(24, 4);
+  uneven.schedule.micro_batches = 7;
+  EXPECT_THROW(planned(find_planner("gpipe"), graph, uneven, {{"stages", std::int64_t{2}}}), Unsupported);
+  // A plan that was edited by hand meets the rules and the cut themselves.
+  Plan plan = planned(find_planner("gpipe"), graph, asked(24, 4), {{"stages", std::int64_t{2}}});
+  plan.schedule.micro_batches = 7;
   EXPECT_THROW(lower(plan, graph, 0, no_workspace), UserError);
-  // A plan that was edited by hand meets the cut itself.
   Plan edited = planned(find_planner("gpipe"), build_model({.name = "gpt-nano", .layers = 4}), asked(24, 4));
   EXPECT_THROW(lower(edited, graph, 0, no_workspace), Unsupported);
 }

@@ -8,9 +8,9 @@
 #include <map>
 #include <set>
 
-#include "base/error.hpp"
 #include "base/quantization.hpp"
 #include "sim/simulate.hpp"
+#include "support/refusal.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {
@@ -234,15 +234,6 @@ TEST(QuantizedOverlap, SimulatedStepsAreShorterOnASlowWire) {
   EXPECT_LT(seconds("int8", "int4"), weights);
 }
 
-std::string refusal(const Plan& plan, const ModelGraph& graph) {
-  try {
-    lower(plan, graph, 0, no_workspace);
-  } catch (const Unsupported& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(QuantizedRefusals, NameWhatWouldNotBeQuantized) {
   const ModelGraph graph = build_model({.name = "gpt-nano"});
   const Plan all = quantized(graph, on(4, 2, 1), "int8", "int4");
@@ -250,37 +241,33 @@ TEST(QuantizedRefusals, NameWhatWouldNotBeQuantized) {
   const Factor node{4, 1};
   plan.operators = {{.match = "*", .state = StateFactors{.p = node, .g = node, .os = node}}};
   EXPECT_THAT(
-      refusal(plan, graph),
+      lowering_refusal(plan, graph),
       HasSubstr("embedding: quantization.gradients = int4 with state p = 4x1 on 4x2, whose sum over the 2 ranks "
                 "with the same shard is not quantised, cannot be lowered"));
   plan.quantization.gradients = "none";  // weights are gathered over any p
-  EXPECT_EQ(refusal(plan, graph), "");
+  EXPECT_EQ(lowering_refusal(plan, graph), "");
   plan = all;
   plan.operators.push_back({.match = "block[1].mlp.fc1", .state = StateFactors{}});
-  EXPECT_THAT(refusal(plan, graph), HasSubstr("block[1].mlp.fc1: quantization = { weights = int8, gradients = int4 } "
-                                              "with state p = 1x1, of which nothing is gathered,"));
+  EXPECT_THAT(lowering_refusal(plan, graph),
+              HasSubstr("block[1].mlp.fc1: quantization = { weights = int8, gradients = int4 } "
+                        "with state p = 1x1, of which nothing is gathered,"));
   // One replicated slice is enough, wherever it stands.
   for (const std::vector<std::string>& slices : {std::vector<std::string>{"zdp", "dp"}, {"dp", "zdp"}}) {
     plan = all;
     plan.operators.push_back({.match = "block[1].mlp.fc1", .slices = 2, .slice_state = slices});
-    EXPECT_THAT(refusal(plan, graph), HasSubstr("with state p = 1x1, of which nothing is gathered,")) << slices[0];
+    EXPECT_THAT(lowering_refusal(plan, graph), HasSubstr("with state p = 1x1, of which nothing is gathered,"))
+        << slices[0];
   }
 }
 
 TEST(QuantizedRefusals, OneRankHasNothingThatTravels) {
   const ModelGraph graph = build_model({.name = "mlp-tiny"});
-  try {
-    quantized(graph, on(1, 1, 1), "int8", "none");
-    FAIL();
-  } catch (const Unsupported& error) {
-    EXPECT_THAT(error.what(), HasSubstr("zeropp on 1 rank: quantized_weights = int8, quantized_gradients = none"));
-  }
-  try {
-    planned(find_planner("zeropp"), graph, on(2, 1, 1), {{"quantization_block", std::int64_t{24}}});
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("strategy.quantization_block = 24: accepted: multiples of 16, from 16"));
-  }
+  EXPECT_THAT(refusal([&] { quantized(graph, on(1, 1, 1), "int8", "none"); }),
+              HasSubstr("zeropp on 1 rank: quantized_weights = int8, quantized_gradients = none"));
+  EXPECT_THAT(words_of<UserError>([&] {
+                planned(find_planner("zeropp"), graph, on(2, 1, 1), {{"quantization_block", std::int64_t{24}}});
+              }),
+              HasSubstr("strategy.quantization_block = 24: accepted: multiples of 16, from 16"));
 }
 
 }  // namespace

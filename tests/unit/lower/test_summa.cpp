@@ -10,7 +10,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/error.hpp"
 #include "lower/rank_classes.hpp"
 #include "planners/layouts/candidates.hpp"
 #include "planners/layouts/volume.hpp"
@@ -206,30 +205,21 @@ TEST(Summa, ProgramsOfAllRanksMeetAndAreOneClass) {
   }
 }
 
-std::string refusal(const Plan& plan, const ModelGraph& graph) {
-  try {
-    lower(plan, graph, 0, no_workspace);
-  } catch (const Unsupported& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(SummaRefusals, NameTheOperatorAndTheNumbers) {
   const Mesh mesh{.nodes = 1, .ranks_per_node = 4, .axes = {}};
   const Layout square{{2, 1}, {}, {2, 1}};
   const ModelGraph mlp = build_model({.name = "mlp", .widths = {8, 10, 5}});
-  EXPECT_THAT(refusal(summa_plan(mesh, square), mlp),
+  EXPECT_THAT(lowering_refusal(summa_plan(mesh, square), mlp),
               HasSubstr("head: 5 outputs split over 2 ranks, which do not divide them, cannot be lowered"));
-  EXPECT_THAT(refusal(summa_plan(mesh, square), build_model({.name = "gpt-nano"})),
+  EXPECT_THAT(lowering_refusal(summa_plan(mesh, square), build_model({.name = "gpt-nano"})),
               HasSubstr("embedding: algorithm = summa of an operator of kind embedding cannot be lowered"));
   Plan plan = summa_plan(mesh, square);
   plan.operators = {{.match = "*", .algorithm = MatmulAlgorithm::summa}};
   plan.mesh.axes = {{"data", 4}};
-  EXPECT_THAT(refusal(plan, mlp), HasSubstr("algorithm = summa on a mesh with axes"));
+  EXPECT_THAT(lowering_refusal(plan, mlp), HasSubstr("algorithm = summa on a mesh with axes"));
   plan = summa_plan(mesh, square);
   plan.operators.front().algorithm = MatmulAlgorithm::ring;
-  EXPECT_THAT(refusal(plan, mlp), HasSubstr("block[0].linear: algorithm = ring cannot be lowered"));
+  EXPECT_THAT(lowering_refusal(plan, mlp), HasSubstr("block[0].linear: algorithm = ring cannot be lowered"));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 
 /// @file
-/// Requests to the modes that shard states, and AMSP's cluster.
+/// Requests to modes, a small model for them, and AMSP's cluster.
 
 #include <fstream>
 #include <iterator>
@@ -23,6 +23,17 @@ inline const Cluster& a800_ib() {
     return parse_cluster({std::istreambuf_iterator<char>(stream), {}}, path);
   }();
   return cluster;
+}
+
+/// A GPT whose other sizes go with @p hidden, a multiple of 64.
+inline ModelGraph small_gpt(int layers, std::int64_t hidden, bool tied = false) {
+  return build_model({.name = "gpt",
+                      .layers = layers,
+                      .hidden = hidden,
+                      .heads = hidden / 64,
+                      .vocabulary = 4 * hidden,
+                      .sequence_length = hidden / 4,
+                      .tied_head = tied});
 }
 
 /// One sample a rank and micro-batch, in bf16.

@@ -13,8 +13,8 @@
 #include "base/error.hpp"
 #include "planners/sharding/communication.hpp"
 #include "planners/sharding/memory.hpp"
-#include "refusal.hpp"
 #include "sharded.hpp"
+#include "support/refusal.hpp"
 
 namespace strata {
 namespace {

@@ -13,8 +13,8 @@
 #include "base/error.hpp"
 #include "ir/stages.hpp"
 #include "lower/lower.hpp"
-#include "refusal.hpp"
 #include "sharded.hpp"
+#include "support/refusal.hpp"
 
 namespace strata {
 namespace {
@@ -56,16 +56,7 @@ class Lowered final : public Evaluate {
   const ModelGraph& graph_;
 };
 
-ModelGraph model(bool tied = false) {
-  ModelOptions options{.name = "gpt"};
-  options.layers = 6;
-  options.hidden = 128;
-  options.heads = 4;
-  options.vocabulary = 600;
-  options.sequence_length = 32;
-  options.tied_head = tied;
-  return build_model(options);
-}
+ModelGraph model(bool tied = false) { return small_gpt(6, 128, tied); }
 
 Plan plan_of(const char* mode, const ModelGraph& graph, std::int64_t capacity, Options options = {}) {
   const Planner& planner = find_planner(mode);

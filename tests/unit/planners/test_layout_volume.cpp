@@ -119,7 +119,6 @@ TEST(LayoutVolume, ExchangesWhereOneDividesTheOther) {
   EXPECT_EQ(exchange_between({2, 2}, {2, 2}).moved_share, 0.0);
   const Exchange four = exchange_between({1, 2}, {1, 8});
   EXPECT_EQ(four.moved_share, 0.75);
-  EXPECT_EQ(four.partners, 3);
   EXPECT_EQ(four.group, (Factor{1, 4}));
   EXPECT_EQ(exchange_between({1, 8}, {1, 2}).moved_share, 0.75);
   // Inside a node where nodes cut rows as before.

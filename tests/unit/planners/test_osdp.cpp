@@ -14,8 +14,8 @@
 #include "lower/lower.hpp"
 #include "planners/operators/choices.hpp"
 #include "planners/operators/exact_search.hpp"
-#include "refusal.hpp"
 #include "sharded.hpp"
+#include "support/refusal.hpp"
 
 namespace strata {
 namespace {
@@ -53,16 +53,7 @@ double samples_per_second(const Plan& plan) {
 }
 
 /// A model of table 1's shape that lowers in milliseconds.
-ModelGraph small(int layers, bool tied = false) {
-  ModelOptions options{.name = "gpt"};
-  options.layers = layers;
-  options.hidden = 256;
-  options.heads = 4;
-  options.vocabulary = 1000;
-  options.sequence_length = 64;
-  options.tied_head = tied;
-  return build_model(options);
-}
+ModelGraph small(int layers, bool tied = false) { return small_gpt(layers, 256, tied); }
 
 TEST(OsdpUnits, EveryModelOfTableOneHasTwoOperatorsALayerAndTwo) {
   int models = 0;
@@ -169,13 +160,7 @@ TEST(OsdpCosts, ThePapersRatiosOfZdpToDp) {
 /// Above it by what the largest workspace, the head's in a model as small as this, adds to a moment that is not its
 /// own.
 TEST(OsdpMemory, IsTheProgramsOrALittleMore) {
-  ModelOptions options{.name = "gpt"};
-  options.layers = 6;
-  options.hidden = 512;
-  options.heads = 8;
-  options.vocabulary = 4000;
-  options.sequence_length = 256;
-  const ModelGraph graph = build_model(options);
+  const ModelGraph graph = small_gpt(6, 512);
   const auto costs = analytic_costs(titans());
   for (const Recompute recompute : {Recompute::none, Recompute::block}) {
     for (const char* overlap : {"none", "full"}) {
@@ -501,7 +486,8 @@ TEST(OsdpRefuses, SaysWhichLimitWhatIsMissingAndWhatWouldFit) {
   EXPECT_THAT(refusal([&] { osdp(graph, asked(0)); }), HasSubstr("nothing limits it: set resources.memory_gib"));
   Plan odd = asked(24 * gib, 1);
   odd.global_batch = 9;
-  EXPECT_THAT(refusal([&] { osdp(graph, odd); }), HasSubstr("9 samples are not divisible by 8 ranks"));
+  EXPECT_THAT(refusal([&] { osdp(graph, odd); }),
+              HasSubstr("9 samples are not divisible by 8 data ranks × 1 micro-batches"));
   EXPECT_THAT(refusal([&] { planned("osdp", graph, asked(24 * gib, 1), {}, Cluster{}); }),
               HasSubstr("needs memory_bandwidth_bytes_per_second"));
 }

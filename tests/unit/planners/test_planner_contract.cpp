@@ -22,11 +22,16 @@ Plan base_of(const Planner& planner, int ranks) {
   return plan;
 }
 
+std::map<std::string, OptionValue> defaults_of(const Planner& planner) {
+  std::map<std::string, OptionValue> options;
+  for (const OptionRow& row : planner.options()) options[std::string(row.name)] = row.default_value;
+  return options;
+}
+
 /// Rank counts that the mode accepts; a refusal must say why.
 std::vector<Plan> plans_of(const Planner& planner, const ModelGraph& graph) {
   const Cluster cluster;
-  std::map<std::string, OptionValue> options;
-  for (const OptionRow& row : planner.options()) options[std::string(row.name)] = row.default_value;
+  const std::map<std::string, OptionValue> options = defaults_of(planner);
   std::vector<Plan> plans;
   for (const int ranks : {1, 2, 3, 4, 8}) {
     try {
@@ -56,6 +61,36 @@ TEST(PlannerContract, PlansAreValidDeterministicAndSurviveTheirText) {
         EXPECT_EQ(ranks, plan.mesh.num_ranks()) << planner->name();
       }
     }
+  }
+}
+
+/// So that one point of a sweep is refused and the others go on.
+TEST(PlannerContract, ABatchThatRanksDoNotDivideIsPlannedOrRefusedWithItsNumbers) {
+  Cluster cluster;
+  cluster.intra_node = {.latency_seconds = 1e-6, .bandwidth_bytes_per_second = 1e9};
+  cluster.memory_bandwidth_bytes_per_second = 1e9;
+  const ModelGraph graph = build_model({.name = "gpt-nano"});
+  for (const Planner* planner : all_planners()) {
+    const std::map<std::string, OptionValue> options = defaults_of(*planner);
+    int num_refused = 0;
+    for (const int ranks : {1, 2}) {
+      for (const int micro_batches : {1, 3}) {
+        Plan base = base_of(*planner, ranks);
+        base.global_batch = 25;
+        base.schedule.micro_batches = micro_batches;
+        try {
+          const Plan plan = planner->plan({.graph = graph, .cluster = cluster, .base = base, .options = options});
+          EXPECT_NO_THROW(verify(plan, graph)) << planner->name();
+        } catch (const Unsupported& refusal) {
+          ++num_refused;
+          const bool is_alone = planner->name() == "single" && ranks > 1;
+          if (!is_alone) {
+            EXPECT_NE(std::string(refusal.what()).find("25 samples"), std::string::npos) << refusal.what();
+          }
+        }
+      }
+    }
+    EXPECT_GE(num_refused, 2) << planner->name() << ": 3 does not divide 25";
   }
 }
 

@@ -12,18 +12,10 @@
 #include "planners/sharding/mode.hpp"
 #include "sharded.hpp"
 #include "support/held_bytes.hpp"
+#include "support/optimizer_ways.hpp"
 
 namespace strata {
 namespace {
-
-struct Way {
-  const char* sharding;
-  const char* spread;
-  const char* gradients;
-};
-constexpr Way ways[] = {{"intra_tensor", "all_gather", "all_reduce"},
-                        {"intra_tensor", "all_gather", "reduce_scatter"},
-                        {"inter_tensor", "broadcast", "all_reduce"}};
 
 std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
 
@@ -65,9 +57,7 @@ void expect_equal(const ModelGraph& graph, const Sweep& sweep) {
           set_overlap(plan, level);
           plan.recompute = recompute;
           plan.gathered_after_recompute = way.gradients == std::string_view("reduce_scatter") ? "regather" : "keep";
-          plan.optimizer.sharding = way.sharding;
-          plan.optimizer.spread = way.spread;
-          plan.optimizer.gradients = way.gradients;
+          set_way(plan, way);
           const StateMemory memory(graph, plan);
           for (const StateFactors& state : legal_states(sweep.grid)) {
             plan.operators = {{.match = "*", .state = state}};

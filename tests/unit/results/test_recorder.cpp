@@ -78,6 +78,32 @@ TEST(Recorder, EveryStepColumnComesBackFromHdf5AndJsonl) {
   }
 }
 
+/// More than the 64 KiB that an object's header can hold of an attribute.
+TEST(Recorder, NamesOfAnyNumberOfRanks) {
+  for (const std::size_t num_ranks : {4096U, 100'000U}) {
+    const TemporaryFolder folder;
+    AttemptFacts facts = sample_facts();
+    facts.num_ranks = static_cast<std::int64_t>(num_ranks);
+    facts.host_names.clear();
+    for (std::size_t rank = 0; rank < num_ranks; ++rank) facts.host_names.push_back(fmt::format("node{}", rank / 8));
+    facts.device_names.assign(num_ranks, "A800 80 GB");
+    {
+      Recorder recorder(folder / "p", facts);
+      recorder.add_step(sample_step(0));
+      recorder.flush();
+      const Hdf5Reader reader(recorder.path());
+      EXPECT_EQ(reader.text_attribute("/", "host_names"), facts.host_names) << "while it runs";
+      recorder.finish(Status::ok, "", "c0ffee");
+    }
+    const Hdf5Reader reader(folder / "p/1.h5");
+    EXPECT_EQ(reader.text_attribute("/", "host_names"), facts.host_names);
+    EXPECT_EQ(reader.text_attribute("/", "device_names"), facts.device_names);
+    EXPECT_NE(reader.text_attribute("/", "end_time").front(), "");
+    const auto lines = lines_of(folder / "p/1.jsonl");
+    EXPECT_EQ(lines.front().at("host_names").get<std::vector<std::string>>(), facts.host_names);
+  }
+}
+
 TEST(Recorder, EventsPredictionsFactsAndSummary) {
   const TemporaryFolder folder;
   Recorder recorder(folder / "p", sample_facts());

@@ -1,7 +1,7 @@
 #pragma once
 
 /// @file
-/// What a planner says where there is no plan; empty where there is one.
+/// What is said where something is refused; empty where it is not.
 
 #include <string>
 
