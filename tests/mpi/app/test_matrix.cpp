@@ -431,7 +431,10 @@ TEST_P(EveryMode, RunsEveryPairOfFeaturesOrIsRefused) {
       // Many ranks share few cores: there the language model sees each feature and all of them, with the defaults.
       const bool is_pair = std::popcount(features) == 2;
       if (size() <= 2 || (is_whole && !is_pair)) {
-        EXPECT_EQ(outcome(subjects[1], variant, features), why) << variant.name << ", " << name_of(features);
+        // Sizes that ranks do not divide are other operators' in another model: only whether it runs is the same.
+        const std::string other = outcome(subjects[1], variant, features);
+        EXPECT_EQ(other.empty(), why.empty())
+            << variant.name << ", " << name_of(features) << ": " << why << " | " << other;
       }
       table.set(features, why);
       if (is_whole && std::ranges::find(never_refused, mode) != never_refused.end()) {
