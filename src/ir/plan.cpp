@@ -219,17 +219,16 @@ void check_rule(const Plan& plan, const OperatorRule& rule, std::size_t index) {
   }
 }
 
-/// States are shared by the ranks that hold the same part of a weight. What has no matrix of its own, as a norm, is held
-/// by more.
+/// States are shared by the ranks that hold the same part of a weight. What has no matrix of its own, as a norm, is
+/// held by more.
 void check_states_of_layout(const Operator& op, const OperatorDecision& decision) {
   const StateFactors& state = decision.state;
-  const bool by_panels = decision.algorithm == MatmulAlgorithm::summa && op.kind == OperatorKind::linear;
-  const Factor& copies =
-      copies_of_weight(*decision.layout, by_panels ? MatmulAlgorithm::summa : MatmulAlgorithm::local);
+  const Factor& copies = copies_of_weight(*decision.layout, decision.algorithm);
   for (const Factor& factor : {state.p, state.g, state.os, state.p_backward.value_or(Factor{})}) {
     if (copies.in_node % factor.in_node == 0 && copies.nodes % factor.nodes == 0) continue;
-    fail("operators", fmt::format("{}: a state factor {} does not divide its layout's {} = {}", op.name,
-                                  to_string(factor), by_panels ? "p1" : "p0", to_string(copies)));
+    fail("operators",
+         fmt::format("{}: a state factor {} does not divide its layout's {} = {}", op.name, to_string(factor),
+                     decision.algorithm == MatmulAlgorithm::summa ? "p1" : "p0", to_string(copies)));
   }
 }
 
