@@ -32,8 +32,8 @@ struct LayoutLimits {
 /// The first thing that @p layout breaks for @p layer, with its numbers; empty: it may have it. Sizes divide evenly:
 /// samples by p0, the input's features by p1·p2 (they come from and go to an even split; those of data by p2), output
 /// features and whatever works at the home by p1·p2, a vocabulary by p2. By panels: samples by p0·p1, the input's
-/// features by the number of panels, output features by p2, and whatever works at the home, where features are split, by
-/// lcm(p0, p2), into which the next product cuts its inputs.
+/// features by the number of panels, output features by p2, and whatever works at the home, where features are split,
+/// by lcm(p0, p2), into which the next product cuts its inputs.
 std::string broken_limit(const Layer& layer, const Layout& layout, const LayoutLimits& limits);
 
 /// Those of @p all that break nothing. Of a layer that is not searched the replicated one.

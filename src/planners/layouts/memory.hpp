@@ -5,8 +5,8 @@
 /// has 1/(p1 p2) of them; with zero1 the optimizer's are cut over p0 too. What stands at a home is 1/p of itself; an
 /// input is kept as it was gathered, p1 times that, and an output exists p2 times that before it is reduced. Source:
 /// AutoDDL sec. 4.4.2 and 4.5.2. With algorithm summa a matrix is held p1 times, what is not a matrix p0·p1 times, and
-/// of inputs and weights two panels exist, in backward two of each gradient beside them, and where rows or columns do not
-/// divide each other a packed copy of what a rank sends.
+/// of inputs and weights two panels exist, in backward two of each gradient beside them, and where rows or columns do
+/// not divide each other a packed copy of what a rank sends.
 
 #include <cstdint>
 #include <span>
@@ -21,7 +21,8 @@ namespace strata {
 
 class LayoutMemory {
  public:
-  /// @param plan mesh, batch, recomputation, dtypes, optimizer. @param shards_optimizer zero1 over the copies of a weight.
+  /// @param plan mesh, batch, recomputation, dtypes, optimizer. @param shards_optimizer zero1 over the copies of a
+  /// weight.
   LayoutMemory(const ModelGraph& graph, const LayerChain& chain, const Plan& plan, bool shards_optimizer);
 
   /// What adds up over layers, at most what account() says of all: states, and inputs that are kept until backward.
