@@ -108,7 +108,7 @@ def test_vgg13_is_fastest_under_autoddl_and_slowest_under_data_parallelism(vgg13
     for _, members in cells.groupby("nodes"):
         ranking = members.sort_values("step_seconds")["strategy"]
         assert list(ranking) == ["autoddl", "megatron", "summa", "ddp"]
-    assert len(artists(figure_9_vgg13.draw(vgg13, points), "step")) == 9
+    assert len(artists(figure_9_vgg13.draw(vgg13, points), "step")) == 12
 
 
 def test_elements_are_those_of_the_plans(small_version):
