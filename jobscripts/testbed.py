@@ -279,14 +279,15 @@ def processes_of(settings: dict) -> set[int]:
     for file in folder.glob("*.pid"):
         if (text := file.read_text().strip()).isdigit() and Path("/proc", text).exists():
             found.add(int(text))
-    if settings["network"]:
-        for i in range(1, settings["nodes"] + 1):
-            if Path(f"/run/netns/{NAME}{i}").exists():
-                found.update(map(int, call("ip", "netns", "pids", f"{NAME}{i}").split()))
+    namespaces = set()
+    for i in range(1, settings["nodes"] + 1) if settings["network"] else ():
+        with contextlib.suppress(FileNotFoundError):
+            namespaces.add(os.stat(f"/run/netns/{NAME}{i}").st_ino)
     mark = f"SLURM_CONF={folder}/slurm.conf".encode()
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if mark in (process / "environ").read_bytes().split(b"\0"):
+            is_inside = os.stat(process / "ns/net").st_ino in namespaces
+            if is_inside or mark in (process / "environ").read_bytes().split(b"\0"):
                 found.add(int(process.name))
         except OSError:
             pass  # ended meanwhile, or another user's

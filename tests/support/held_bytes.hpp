@@ -29,6 +29,9 @@ inline std::int64_t most_held(const Program& program, std::initializer_list<Cate
         accesses[static_cast<std::size_t>(operand.buffer)].push_back(static_cast<int>(i));
       }
     }
+    if (const int workspace = program.body[i].workspace; workspace >= 0) {
+      accesses[static_cast<std::size_t>(workspace)].push_back(static_cast<int>(i));
+    }
   }
   const HappensBefore order(program.body, static_cast<int>(program.streams.size()));
   std::vector<int> last(program.streams.size(), -1);

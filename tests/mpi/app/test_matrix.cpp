@@ -19,6 +19,7 @@
 #include "mpi/app/checkpointing.hpp"
 #include "mpi/exec/expect_same.hpp"
 #include "mpi/exec/paired_units.hpp"
+#include "support/held_bytes.hpp"
 
 namespace strata::app {
 namespace {
@@ -144,7 +145,7 @@ struct Variant {
   std::string mode;
   std::string name;
   std::map<std::string, OptionValue> options{};
-  double capacity_share = 0.0;  ///< of what a replica needs; 0: no limit
+  double capacity_share = 0.0;  ///< of what a replica needs beside the library's workspace; 0: no limit
 };
 
 /// Words of an option that accepts a choice of them; none: it accepts something else.
@@ -176,9 +177,10 @@ std::vector<Variant> variants_of(const Planner& planner, int in_node, int nodes)
     has_stages = has_stages || row.name == "stages";
     decides_by_operator = decides_by_operator || row.name == "granularity";
   }
-  if (decides_by_operator) variants.push_back({mode, "nine tenths of a replica's memory", {}, 0.9});
+  const bool shares = in_node * nodes > 1;  // one rank has nobody to shard with
+  if (decides_by_operator && shares) variants.push_back({mode, "nine tenths of a replica's memory", {}, 0.9});
   if (decides_by_operator && has_stages && in_node > 1 && nodes > 1) {
-    variants.push_back({mode, "2 stages, half of a replica's memory", {{"stages", std::int64_t{2}}}, 0.5});
+    variants.push_back({mode, "2 stages, seven tenths of a replica's memory", {{"stages", std::int64_t{2}}}, 0.7});
   }
   if (!has_factors) return variants;
   const std::string one = "1x1";
@@ -190,7 +192,7 @@ std::vector<Variant> variants_of(const Planner& planner, int in_node, int nodes)
                           {{"p", p}, {"g", g}, {"os", os}, {"sharding", std::string(sharding)}}});
     }
   }
-  variants.push_back({mode, "nine tenths of a replica's memory", {}, 0.9});
+  if (shares) variants.push_back({mode, "nine tenths of a replica's memory", {}, 0.9});
   return variants;
 }
 
@@ -253,8 +255,9 @@ class Matrix : public Checkpointing {
     training.nodes = num_nodes();
     if (variant.capacity_share > 0.0) {
       const Program replica = lower(plan_of(training, "ddp", size()), training.graph, 0, cpu::workspace_bytes);
+      const std::int64_t workspace = most_held(replica, {Category::workspace});
       training.plan.device_capacity_bytes =
-          std::llround(variant.capacity_share * static_cast<double>(replica.arena_bytes));
+          workspace + std::llround(variant.capacity_share * static_cast<double>(replica.arena_bytes - workspace));
     }
     return training;
   }

@@ -145,7 +145,7 @@ TEST_P(EngineTest, OneStreamReadsWhatItWroteBefore) {
   }
 }
 
-// Beside the root a reduce reads what the broadcast behind it writes.
+// Together an all-reduce, to and from one root after another.
 TEST_P(EngineTest, AReduceAndABroadcastOfOneBuffer) {
   const World world;
   Engine engine(world, options());

@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "mpi/comm/payload.hpp"
 
@@ -53,13 +55,52 @@ void check_all_roots(const World& world, Engine& engine, const std::vector<int>&
   }
 }
 
-/// 65537 floats are two segments, 400009 seven: more than are on their way at a time.
-const std::vector<std::int64_t> kSizes{0, 1, 2, 7, 63, 1000, 65536, 65537, 400009};
+constexpr std::int64_t kTree = 60001;    ///< floats of one segment, yet no message that MPI would buffer
+constexpr std::int64_t kChain = 400009;  ///< of seven: more than are on their way at a time
+
+/// 65537 floats are two segments.
+const std::vector<std::int64_t> kSizes{0, 1, 2, 7, 63, 1000, 65536, 65537, kChain};
 
 TEST_P(Reduce, EqualTheLocallyComputedValueAtEveryRoot) {
   const World world;
   Engine engine(world, options_of(GetParam()));
   check_all_roots(world, engine, all_ranks(world), kSizes);
+}
+
+// Everybody else has posted all of it, and what writes to the inputs next, when the root begins to receive: sums wait
+// until there is a place for them, and inputs stay as they are until they have left.
+TEST_P(Reduce, ALateRootGetsWhatWasThere) {
+  const World world;
+  Engine engine(world, options_of(GetParam()));
+  const int size = world.size();
+  for (const std::int64_t elements : {kTree, kChain}) {
+    std::vector<float> part(static_cast<std::size_t>(elements));
+    for (std::int64_t i = 0; i < elements; ++i) {
+      part[static_cast<std::size_t>(i)] = static_cast<float>(i % 1000 + world.rank());
+    }
+    std::vector<float> sum(part.size(), -1.0F);
+    Request reduce;
+    reduce.kind = Collective::reduce;
+    reduce.num_elements = elements;
+    reduce.group = engine.create_group(all_ranks(world));
+    reduce.input = part.data();
+    reduce.output = sum.data();
+    Request overwrite = reduce;
+    overwrite.kind = Collective::broadcast;
+    overwrite.peer = size - 1;
+    overwrite.output = part.data();
+    if (world.rank() == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    engine.post(reduce);
+    engine.wait(engine.post(overwrite));
+    for (std::int64_t i = 0; i < elements; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const std::int64_t expected = world.rank() == 0 ? size * (i % 1000) + size * (size - 1) / 2 : -1;
+      ASSERT_EQ(sum[at], static_cast<float>(expected)) << "element " << i << " of " << elements;
+      ASSERT_EQ(part[at], static_cast<float>(i % 1000 + size - 1)) << "element " << i << " of " << elements;
+    }
+  }
 }
 
 TEST_P(ReduceOverNodes, InAnyOrder) {
@@ -77,9 +118,6 @@ TEST_P(ReduceOverNodes, InAnyOrder) {
     check_all_roots(world, engine, {ranks.rbegin(), ranks.rend()}, {7, 70001});
   }
 }
-
-constexpr std::int64_t kTree = 5003;     // one segment
-constexpr std::int64_t kChain = 300007;  // several
 
 float value(int rank, std::int64_t index) {
   return std::sin(static_cast<float>(index) * 0.37F + static_cast<float>(rank)) * std::exp2(static_cast<float>(rank));

@@ -198,10 +198,11 @@ TEST_F(Formulas, MemoryIsTheStatesAndWhatIsOnItsWay) {
       } else {
         EXPECT_EQ(counted, held);
       }
-      // The arena has gaps, and kernels have scratch.
+      // The arena has gaps, and the library works in more than formulas know.
+      const std::int64_t workspace = most_held(trained.program, {Category::workspace});
       const MemoryAccount account = memory.account(s);
       EXPECT_GE(touched, account.least);
-      EXPECT_LE(static_cast<double>(touched), 1.25 * static_cast<double>(account.total()));
+      EXPECT_LE(static_cast<double>(touched - workspace), 1.25 * static_cast<double>(account.total()));
     }
   }
 }
