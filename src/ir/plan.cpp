@@ -126,8 +126,11 @@ void check_mesh(const Mesh& mesh) {
     product *= axis.size;
     degrees.push_back(fmt::format("{} {}", axis.name, axis.size));
   }
-  // Without axes the layouts of the operators say how ranks are used; check_operators asks for them.
-  if (!mesh.axes.empty() && product != mesh.num_ranks()) {
+  // Without axes of its own ranks the layouts of the operators say how a stage uses them; check_decisions asks for
+  // them.
+  if (has_layouts(mesh)) {
+    mesh_of_stage(mesh);
+  } else if (product != mesh.num_ranks()) {
     fail("mesh.axes", fmt::format("{} = {}, but {} nodes x {} ranks = {}", fmt::join(degrees, " x "), product,
                                   mesh.nodes, mesh.ranks_per_node, mesh.num_ranks()));
   }
@@ -184,8 +187,8 @@ void check_factor(const Plan& plan, const std::string& key, const Factor& factor
 void check_rule(const Plan& plan, const OperatorRule& rule, std::size_t index) {
   const std::string path = fmt::format("operators[{}]", index);
   if (rule.state) {
-    // Without axes states are cut over the copies that the layout says; check_decisions asks for one.
-    const int data = plan.mesh.axes.empty() ? plan.mesh.num_ranks() : axis_size(plan.mesh, "data");
+    // With layouts states are cut over the copies that the layout says; check_decisions asks for one.
+    const int data = has_layouts(plan.mesh) ? mesh_of_stage(plan.mesh).num_ranks() : axis_size(plan.mesh, "data");
     check_factor(plan, path + ".state.p", rule.state->p, data, "data");
     check_factor(plan, path + ".state.g", rule.state->g, data, "data");
     check_factor(plan, path + ".state.os", rule.state->os, data, "data");
@@ -201,10 +204,10 @@ void check_rule(const Plan& plan, const OperatorRule& rule, std::size_t index) {
     check_factor(plan, path + ".layout.p2", layout.p2, ranks, "stage's");
     const int total = layout.p0.total() * layout.p1.total() * layout.p2.total();
     const int in_node = layout.p0.in_node * layout.p1.in_node * layout.p2.in_node;
-    if (plan.mesh.axes.empty() && in_node != plan.mesh.ranks_per_node) {
+    if (has_layouts(plan.mesh) && in_node != mesh_of_stage(plan.mesh).ranks_per_node) {
       fail(path + ".layout",
-           fmt::format("p0 {} x p1 {} x p2 {} use {} ranks of a node, which has {}", to_string(layout.p0),
-                       to_string(layout.p1), to_string(layout.p2), in_node, plan.mesh.ranks_per_node));
+           fmt::format("p0 {} x p1 {} x p2 {} use {} ranks of a node, of which a stage has {}", to_string(layout.p0),
+                       to_string(layout.p1), to_string(layout.p2), in_node, mesh_of_stage(plan.mesh).ranks_per_node));
     }
     if (total != ranks) {
       fail(path + ".layout", fmt::format("p0 {} x p1 {} x p2 {} = {}, but a stage has {} ranks", to_string(layout.p0),
@@ -244,11 +247,11 @@ void check_decisions(const Plan& plan, const ModelGraph& graph) {
                                     decision.slice_state.size(), decision.slices));
     }
     const bool is_product = op.kind == OperatorKind::linear || op.kind == OperatorKind::embedding;
-    if (plan.mesh.axes.empty() && plan.mesh.num_ranks() > 1 && is_product && !decision.layout) {
-      fail("mesh.axes",
-           fmt::format("no axes for {} ranks, and no rule gives a layout to {}", plan.mesh.num_ranks(), op.name));
+    if (has_layouts(plan.mesh) && is_product && !decision.layout) {
+      fail("mesh.axes", fmt::format("no axes for {} ranks, and no rule gives a layout to {}",
+                                    mesh_of_stage(plan.mesh).num_ranks(), op.name));
     }
-    if (plan.mesh.axes.empty() && decision.layout) check_states_of_layout(op, decision);
+    if (has_layouts(plan.mesh) && decision.layout) check_states_of_layout(op, decision);
     for (const int parameter : op.parameters) {
       const auto emplaced = decided.emplace(parameter, i);
       if (emplaced.second) continue;
@@ -344,7 +347,9 @@ struct Stride {
   int size = 1;
 };
 Stride stride_of(const Mesh& mesh, std::string_view axis) {
-  int step = 1;
+  int named = 1;
+  for (const MeshAxis& a : mesh.axes) named *= a.size;
+  int step = std::max(1, mesh.num_ranks() / named);  // what layouts use is fastest
   for (auto it = mesh.axes.rbegin(); it != mesh.axes.rend(); ++it) {
     if (it->name == axis) {
       return {step, it->size};
@@ -357,6 +362,24 @@ Stride stride_of(const Mesh& mesh, std::string_view axis) {
 }  // namespace
 
 int axis_size(const Mesh& mesh, std::string_view axis) { return stride_of(mesh, axis).size; }
+
+bool has_layouts(const Mesh& mesh) {
+  const bool stages_alone = mesh.axes.empty() || (mesh.axes.size() == 1 && mesh.axes.front().name == "stage");
+  return stages_alone && mesh.num_ranks() > axis_size(mesh, "stage");
+}
+
+Mesh mesh_of_stage(const Mesh& mesh) {
+  const int stages = axis_size(mesh, "stage");
+  if (mesh.nodes % stages == 0)
+    return {.nodes = mesh.nodes / stages, .ranks_per_node = mesh.ranks_per_node, .axes = {}};
+  const int in_node = stages / mesh.nodes;
+  if (stages % mesh.nodes != 0 || mesh.ranks_per_node % in_node != 0) {
+    fail("mesh.axes.stage",
+         fmt::format("{} stages are neither whole nodes nor an even part of one, of {} nodes x {} ranks", stages,
+                     mesh.nodes, mesh.ranks_per_node));
+  }
+  return {.nodes = 1, .ranks_per_node = mesh.ranks_per_node / in_node, .axes = {}};
+}
 
 int coordinate(const Mesh& mesh, std::string_view axis, int rank) {
   const Stride stride = stride_of(mesh, axis);

@@ -32,7 +32,8 @@ struct MeshAxis {
 };
 
 /// Ranks in a node first (fastest), then nodes. `axes` lists named degrees whose product is the number of ranks; the
-/// first is slowest.
+/// first is slowest. Without axes, or with `stage` alone, layouts of operators say how the ranks, or those of a stage,
+/// are used.
 struct Mesh {
   int nodes = 1;
   int ranks_per_node = 1;
@@ -197,6 +198,11 @@ int coordinate(const Mesh& mesh, std::string_view axis, int rank);
 std::vector<int> group_along(const Mesh& mesh, std::string_view axis, int rank);
 /// Size of the named axis; 1 if the mesh does not have it.
 int axis_size(const Mesh& mesh, std::string_view axis);
+/// True where operators are laid out by rules instead of by the axes of the mesh: several ranks, or several a stage.
+bool has_layouts(const Mesh& mesh);
+/// The nodes and ranks a node of one stage, without axes. Stages are neighbours: whole nodes, or an even part of one.
+/// @throws UserError with the numbers where stages are neither.
+Mesh mesh_of_stage(const Mesh& mesh);
 
 /// @throws UserError with key and numbers: axes that do not multiply to the ranks, factors that do not divide, a global
 /// batch that

@@ -104,6 +104,7 @@ Factor whole_grid(const Mesh& mesh) { return {mesh.ranks_per_node, mesh.nodes}; 
 Factor data_grid(const Mesh& mesh) {
   const int size = axis_size(mesh, "data");
   // Before a planner has named axes every rank is a data rank.
+  if (has_layouts(mesh)) return whole_grid(mesh_of_stage(mesh));
   if (mesh.axes.empty() || size == mesh.num_ranks()) return whole_grid(mesh);
   const int in_node = mesh.ranks_per_node;
   const Factor grid = size <= in_node ? Factor{size, 1} : Factor{in_node, size / in_node};

@@ -28,8 +28,9 @@ AtomicAxes::AtomicAxes(const Mesh& mesh) {
       axes_.push_back({size, stride, across_nodes});
     }
   };
-  add(mesh.nodes, mesh.ranks_per_node, true);
-  add(mesh.ranks_per_node, 1, false);
+  const Mesh stage = mesh_of_stage(mesh);
+  add(stage.nodes, stage.ranks_per_node, true);
+  add(stage.ranks_per_node, 1, false);
   STRATA_INVARIANT(axes_.size() < 32, "a mesh of more than 2^31 ranks");
 }
 

@@ -27,7 +27,8 @@ constexpr bool has(AxisSet set, int axis) { return (set >> axis & 1U) != 0; }
 
 class AtomicAxes {
  public:
-  /// Prime factors of the nodes first, then those of the ranks in a node, the smallest first; the first is slowest.
+  /// Of the ranks of a stage: prime factors of its nodes first, then those of its ranks in a node, the smallest first;
+  /// the first is slowest. Ranks are numbered as in all of the mesh.
   explicit AtomicAxes(const Mesh& mesh);
 
   int count() const { return static_cast<int>(axes_.size()); }

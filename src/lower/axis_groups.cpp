@@ -18,7 +18,8 @@ AxisGroups::AxisGroups(const AtomicAxes& axes, const LaidOutGraph& model, int ra
       groups_[set] = -1;
       continue;
     }
-    groups_[set] = builder.add_group({set == all_ ? "all" : fmt::format("axes[{:x}]", set), std::move(ranks)});
+    const char* whole = model.stages.size() > 1 ? "stage's" : "all";
+    groups_[set] = builder.add_group({set == all_ ? whole : fmt::format("axes[{:x}]", set), std::move(ranks)});
   }
 }
 

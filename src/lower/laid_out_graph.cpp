@@ -42,6 +42,7 @@ class LayingOut {
     result_.graph.blocks = whole_.blocks;
     for (std::size_t o = 0; o < whole_.operators.size(); ++o) add_operator(o);
     number_blocks();
+    cut_stages();
     return std::move(result_);
   }
 
@@ -480,6 +481,19 @@ class LayingOut {
     }
   }
 
+  /// At the blocks at which the whole model is cut.
+  void cut_stages() {
+    for (const Stage& whole : cut_into_stages(whole_, plan_.stages)) {
+      int begin = 0;
+      for (std::size_t b = 0; b < whole_.blocks.size() && whole.first_operator > 0; ++b) {
+        if (whole_.blocks[b].first_operator == whole.first_operator) begin = result_.graph.blocks[b].first_operator;
+      }
+      STRATA_INVARIANT((begin > 0) == (whole.first_operator > 0), "a stage begins with a block");
+      if (!result_.stages.empty()) result_.stages.back().num_operators = begin - result_.stages.back().first_operator;
+      result_.stages.push_back({begin, static_cast<int>(result_.graph.operators.size()) - begin});
+    }
+  }
+
   using Copy = std::pair<int, std::tuple<AxisSet, AxisSet, bool>>;
   const Plan& plan_;
   const ModelGraph& whole_;
@@ -496,8 +510,6 @@ class LayingOut {
 };
 
 }  // namespace
-
-bool has_layouts(const Plan& plan) { return plan.mesh.axes.empty() && plan.mesh.num_ranks() > 1; }
 
 std::set<AxisSet> communicating_axes(const LaidOutGraph& model) {
   std::set<AxisSet> sets(model.replicas.begin(), model.replicas.end());
@@ -523,7 +535,7 @@ std::vector<AxisSet> sets_of_replicas(const LaidOutGraph& model) {
 }
 
 ReplicaGrids grids_of(const Plan& plan, const LaidOutGraph& model, int rank) {
-  if (!has_layouts(plan)) return whole_grids(plan.mesh, rank);
+  if (!has_layouts(plan.mesh)) return whole_grids(plan.mesh, rank);
   const AtomicAxes axes(plan.mesh);
   const std::vector<AxisSet> sets = sets_of_replicas(model);
   ReplicaGrids grids;

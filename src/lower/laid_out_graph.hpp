@@ -3,7 +3,7 @@
 /// @file
 /// Tensor layouts of a plan → the model as one rank sees it: operators with this rank's sizes, and redistributions
 /// between them (AutoDDL sec. 4.3). A rewriting of the graph, as operator splitting is: what stands behind lowers it
-/// like any other.
+/// like any other. It is of all stages: the ranks at one place of each have the same one, and lower their own part.
 ///
 /// Where tensors stand between operators is layout_axes' business; here each rank gets its part of them. A product's
 /// result is scattered to its home; the next product's input comes by an exchange where p0 changes, then by a gather
@@ -18,6 +18,7 @@
 #include "ir/model_graph.hpp"
 #include "ir/plan.hpp"
 #include "ir/shards.hpp"
+#include "ir/stages.hpp"
 #include "ir/tensor_layout.hpp"
 #include "lower/permutation.hpp"
 #include "lower/summa_panels.hpp"
@@ -44,12 +45,10 @@ struct LaidOutGraph {
   std::vector<StridedBlock> samples;        ///< by tensor: which of the micro-batch's
   std::vector<AxisSet> replicas;            ///< by parameter: over which axes it has copies
   std::vector<std::int64_t> num_copies;     ///< by parameter: ranks that hold the same part
+  std::vector<Stage> stages;                ///< of the graph
   std::vector<Redistribution> steps;        ///< by attribute `step`
   std::vector<SummaPanels> panels;          ///< by attribute `summa`
 };
-
-/// True where operators are laid out by rules instead of by the axes of the mesh.
-bool has_layouts(const Plan& plan);
 
 /// @param decisions of the plan, by operator of @p graph.
 /// @throws Unsupported naming the operator, with the numbers: sizes that the degrees do not divide, a layout that an

@@ -37,7 +37,6 @@ void refuse_beside_layouts(const Plan& plan, const std::vector<OperatorDecision>
   const auto refuse = [&](const std::string& what) {
     throw Unsupported(fmt::format("plan `{}`: {} with tensor layouts cannot be lowered", plan.strategy, what));
   };
-  if (plan.stages.count != 1) refuse(fmt::format("stages.count = {}", plan.stages.count));
   if (plan.quantization.any()) refuse("quantization");
   if (plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
   for (const OperatorDecision& d : decisions) {
@@ -50,7 +49,7 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   const auto refuse = [&](const std::string& what) {
     throw Unsupported(fmt::format("plan `{}`: {} cannot be lowered", plan.strategy, what));
   };
-  if (has_layouts(plan)) refuse_beside_layouts(plan, decisions);
+  if (has_layouts(plan.mesh)) refuse_beside_layouts(plan, decisions);
   for (const MeshAxis& axis : plan.mesh.axes) {
     if (axis.name != "data" && axis.name != "stage" && axis.size > 1) {
       refuse(fmt::format("mesh axis {} = {}", axis.name, axis.size));
@@ -95,7 +94,7 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
                          plan.stages.count));
     }
     if (d.state.walks) refuse(name + ": state walks");
-    if (d.layout && plan.mesh.num_ranks() > 1 && !has_layouts(plan)) {
+    if (d.layout && plan.mesh.num_ranks() > 1 && !has_layouts(plan.mesh)) {
       refuse(fmt::format("{}: a layout on a mesh with axes, which say how ranks are used,", name));
     }
     if (d.algorithm == MatmulAlgorithm::ring) refuse(fmt::format("{}: algorithm = {}", name, to_string(d.algorithm)));
@@ -104,7 +103,7 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
       if (kind == OperatorKind::embedding || kind == OperatorKind::convolution) {
         refuse(fmt::format("{}: algorithm = summa of an operator of kind {}", name, to_string(kind)));
       }
-      if (plan.mesh.num_ranks() > 1 && !has_layouts(plan)) {
+      if (plan.mesh.num_ranks() > 1 && !has_layouts(plan.mesh)) {
         refuse(
             fmt::format("{}: algorithm = summa on a mesh with axes, where no layout says which ranks are its rows and "
                         "columns,",
@@ -166,11 +165,11 @@ void refuse_what_is_not_quantized(const Plan& plan, const ModelGraph& graph,
 
 /// Where a rank stands in the mesh, and what of the model is there.
 struct Place {
-  Place(const Plan& plan, const ModelGraph& graph, int rank)
+  Place(const Plan& plan, const LaidOutGraph& model, int rank)
       : data_size(axis_size(plan.mesh, "data")),
         num_stages(plan.stages.count),
         stage_index(coordinate(plan.mesh, "stage", rank)),
-        stages(cut_into_stages(graph, plan.stages)),
+        stages(model.stages),
         stage(stages[static_cast<std::size_t>(stage_index)]) {}
 
   int data_size;
@@ -193,39 +192,41 @@ LaidOutGraph replicated(const Plan& plan, SplitModel split, int rank) {
   const std::int64_t samples = plan.global_batch / (data_size * plan.schedule.micro_batches);
   const std::size_t num_tensors = split.graph.tensors.size();
   const Digit data{data_size, coordinate(plan.mesh, "data", rank)};
+  std::vector<Stage> stages = cut_into_stages(split.graph, plan.stages);
   return {.graph = std::move(split.graph),
           .decisions = std::move(split.decisions),
           .layouts = {},
           .num_samples = std::vector<std::int64_t>(num_tensors, samples),
           .samples = std::vector<StridedBlock>(num_tensors, block_of(std::vector<Digit>{data, {samples, -1}})),
           .replicas = {},
+          .stages = std::move(stages),
           .steps = {}};
 }
 
-/// The groups of one rank. All ranks make them in the order axes, data, stage, copies, all.
+/// The groups of one rank. All ranks make them in the order axes or data, stage, copies, all.
 struct Groups {
   ParameterGroups parameters;
   std::optional<AxisGroups> axes;  ///< where operators are laid out
   int everybody = -1;              ///< who shares the loss; -1: this rank is alone
 
   Groups(const Plan& plan, const LaidOutGraph& model, const Place& place, int rank, ProgramBuilder& builder) {
-    if (has_layouts(plan)) {
+    int data = -1;  // all of a stage
+    if (has_layouts(plan.mesh)) {
       axes.emplace(AtomicAxes(plan.mesh), model, rank, builder);
-      parameters.everybody = everybody = axes->everybody();
       parameters.num_copies = model.num_copies;
       for (const AxisSet set : sets_of_replicas(model)) parameters.data.push_back(axes->of(set));
-      return;
+      data = axes->everybody();
+    } else {
+      if (place.data_size > 1) data = builder.add_group({"data", group_along(plan.mesh, "data", rank)});
+      parameters.data = {data};
     }
-    const ModelGraph& graph = model.graph;
     const std::vector<int> column = group_along(plan.mesh, "stage", rank);
-    int data = -1;
-    if (place.data_size > 1) data = builder.add_group({"data", group_along(plan.mesh, "data", rank)});
-    parameters.data = {data};
     if (place.num_stages > 1) parameters.stages = builder.add_group({"stage", column});
     std::map<std::vector<int>, int> group_of_stages;
-    const auto users = stages_of_parameters(graph, place.stages);
+    const auto users = stages_of_parameters(model.graph, place.stages);
     for (std::size_t p = 0; p < users.size(); ++p) {
       const std::vector<int>& stages = users[p];
+      if (axes) parameters.num_copies[p] *= static_cast<std::int64_t>(stages.size());
       if (stages.size() < 2 || std::ranges::find(stages, place.stage_index) == stages.end()) continue;
       const auto [group, is_new] = group_of_stages.try_emplace(stages, parameters.stages);
       if (is_new && stages.size() < column.size()) {
@@ -241,6 +242,7 @@ struct Groups {
       std::iota(ranks.begin(), ranks.end(), 0);
       everybody = builder.add_group({"all", std::move(ranks)});
     }
+    parameters.everybody = everybody;
   }
 };
 
@@ -251,7 +253,7 @@ class StepLowering {
         model_(model),
         graph_(model.graph),
         decisions_(model.decisions),
-        place_(plan, graph_, rank),
+        place_(plan, model, rank),
         builder_(rank, plan.mesh.num_ranks(), streams_of(place_)),
         groups_(plan, model, place_, rank, builder_),
         grids_(grids_of(plan, model, rank)),
@@ -313,7 +315,7 @@ class StepLowering {
   bool computes_loss() const { return place_.stage_index + 1 == place_.num_stages; }
   /// Of ranks that hold the same rows of the loss one counts.
   bool counts(int loss_tensor) const {
-    if (!has_layouts(plan_)) return true;
+    if (!has_layouts(plan_.mesh)) return true;
     const AtomicAxes axes(plan_.mesh);
     const AxisSet copies = axes.all() & ~model_.layouts[static_cast<std::size_t>(loss_tensor)].samples;
     return axes.index(copies, builder_.rank()) == 0;
@@ -495,7 +497,7 @@ class StepLowering {
 Program lower(const Plan& plan, const ModelGraph& graph, int rank, const WorkspaceBytes& workspace_bytes) {
   verify(plan, graph);
   const std::vector<OperatorDecision> decisions = resolve(plan, graph);
-  if (has_layouts(plan)) {
+  if (has_layouts(plan.mesh)) {
     refuse_what_is_missing(plan, graph, decisions);
     return StepLowering(plan, lay_out(plan, graph, decisions, rank), rank).run(workspace_bytes);
   }

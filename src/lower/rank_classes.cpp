@@ -179,12 +179,14 @@ AxisSet uneven_axes(const Plan& plan, const LaidOutGraph& model) {
 
 /// What tells a rank's class from others where operators are laid out: where it is along @p uneven, and under how many
 /// leaf switches its groups are. Who adds a bias or counts a row of the loss is a kernel's operand or factor; who
-/// broadcasts a panel does it as often as others.
+/// broadcasts a panel does it as often as others. Besides, its stage, and how far its neighbours are.
 std::string signature(const Plan& plan, const LaidOutGraph& model, AxisSet uneven, std::span<const int> leaf_of_node,
                       int rank) {
   const AtomicAxes axes(plan.mesh);
   std::string text = fmt::format("{}", axes.index(uneven, rank));
+  if (plan.stages.count > 1) text += signature(plan, rank);
   if (leaf_of_node.empty()) return text;
+  text += leaves_of_neighbours(plan.mesh, leaf_of_node, rank);
   for (const AxisSet set : communicating_axes(model)) {
     std::set<int> leaves;
     for (const int member : axes.group(set, rank)) {
@@ -210,7 +212,7 @@ RankClasses classes_of(int num_ranks, const std::function<std::string(int)>& sig
 }  // namespace
 
 std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
-  if (has_layouts(plan)) return rank_classes(plan, graph).representatives;
+  if (has_layouts(plan.mesh)) return rank_classes(plan, graph).representatives;
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const std::vector<std::size_t> order = in_backward_order(split.graph);
   const std::vector<StateFactors> states = different_states(plan.mesh, split);
@@ -244,7 +246,7 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
 }
 
 RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<const int> leaf_of_node) {
-  if (has_layouts(plan)) {
+  if (has_layouts(plan.mesh)) {
     const LaidOutGraph model = lay_out(plan, graph, resolve(plan, graph), 0);
     const AxisSet uneven = uneven_axes(plan, model);
     return classes_of(plan.mesh.num_ranks(),

@@ -16,17 +16,18 @@
 ///             (q-1)/q mk/p by all-to-all to a layer of another p0, backward the same, 2 (p0-1)/p0 kn/(p1 p2) of weight
 ///             gradients once a step; a few statistics a row of norms and losses (layouts/volume.hpp).
 /// Reference:  `single`.
-/// Options:    search, repeated_layers, layout, max_p0, zero, uneven_features, cost, seed, proposals, restarts,
-///             temperature, trace.
+/// Options:    search, repeated_layers, layout, max_p0, zero, uneven_features, stages, schedule, cut_by, cost, seed,
+///             proposals, restarts, temperature, trace.
 /// Refuses:    layers for which no layout divides samples, features, heads and vocabulary; a capacity below what every
 ///             strategy needs; a cluster without the numbers that `cost` reads; micro-batches that do not divide the
-///             batch; an exhaustive search of more than 10^10 strategies.
+///             batch; an exhaustive search of more than 10^10 strategies; stages as `megatron`.
 /// Differs:    the default search is exact (dynamic programming over layers); residual additions count, which have to
 ///             bring two homes together; where the cheapest strategy exceeds the memory the bytes get a price, and the
 ///             plan says how far from the optimum that can be; by cost = "analytic" a collective takes what the
 ///             simulator takes for it: reduced within nodes before it leaves them where that is faster, its groups
 ///             sharing a node's NICs; heuristics look at whole strategies, as the paper's do; uneven_features plans
-///             what cannot be lowered yet.
+///             what cannot be lowered yet; of several stages a search sees all layers on the ranks of one, and the
+///             Program's memory of the fullest decides what fits.
 /// Reproduces: AutoDDL's figures 3, 7 and 8.
 
 #include <fmt/format.h>
@@ -101,6 +102,9 @@ class AutoDdl final : public Planner {
         OptionRow{"max_p0", std::int64_t{0}, ">= 0", "most copies of a weight; 0: as many as memory allows"},
         zero_option(),
         uneven_option(),
+        stage_options()[0],
+        stage_options()[1],
+        stage_options()[2],
         link_cost_option(),
         OptionRow{"seed", std::int64_t{1}, ">= 0", "of random, metropolis_hastings and coordinate_descent"},
         OptionRow{"proposals", std::int64_t{10'000}, ">= 1", "strategies that random and metropolis_hastings look at"},
@@ -118,7 +122,9 @@ class AutoDdl final : public Planner {
       return with_layout(planning, parse_layout(fixed));
     }
     LayoutSpace space = space_of(planning);
-    space.problem.capacity_bytes = planning.capacity_bytes();
+    // The search sees all layers on the ranks of one stage.
+    const std::int64_t stages = planning.num_stages();
+    space.problem.capacity_bytes = stages * planning.capacity_bytes();
     std::optional<double> lower_bound;  // of the first: what fits is never more than what adds up
     // The search sees what adds up over layers. Where a strategy needs more than that, it is given that much less.
     for (;;) {
@@ -133,7 +139,7 @@ class AutoDdl final : public Planner {
       const std::int64_t lasting = space.problem.bytes(answer.choices);
       // At least a byte: nothing holds less than that.
       space.problem.capacity_bytes =
-          std::max<std::int64_t>(1, std::min(space.problem.capacity_bytes - excess, lasting - 1));
+          std::max<std::int64_t>(1, std::min(space.problem.capacity_bytes - stages * excess, lasting - 1));
     }
   }
 

@@ -17,9 +17,10 @@
 ///             (together an all-reduce), backward the same; 2 (dp-1)/dp kn/tp of weight gradients once a step; a few
 ///             statistics a row of norms and losses (layouts/volume.hpp).
 /// Reference:  `single`.
-/// Options:    tensor (a factor, or planner), tensor_in_node, zero, uneven_features, cost.
+/// Options:    tensor (a factor, or planner), tensor_in_node, zero, uneven_features, stages, schedule, cut_by, cost.
 /// Refuses:    degrees that do not divide samples, features, heads or vocabulary; a capacity below what every degree
-///             needs; a cluster without the numbers that `cost` reads; micro-batches that do not divide the batch.
+///             needs; a cluster without the numbers that `cost` reads; micro-batches that do not divide the batch;
+///             stages that are neither whole nodes nor an even part of one, have one rank, or outnumber the blocks.
 /// Differs:    the sum between pairs is a reduce-scatter and an all-gather, and norms, dropout and additions between
 /// the
 ///             two work on a part of the features (Megatron repeats them on every rank, or cuts the sequence); a
@@ -56,6 +57,9 @@ class Megatron final : public Planner {
                   "where nodes have several ranks, the planner keeps `tensor` inside a node"},
         zero_option(),
         uneven_option(),
+        stage_options()[0],
+        stage_options()[1],
+        stage_options()[2],
         link_cost_option(),
     };
     return rows;

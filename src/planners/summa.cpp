@@ -18,9 +18,10 @@
 ///             backward both twice, once broadcast and once summed; 2 (d-1)/d kn/(r c) of weight gradients once a step;
 ///             a few statistics a row of norms and losses (layouts/volume.hpp).
 /// Reference:  `single`.
-/// Options:    rows (a factor, or planner), replicas (a factor), zero, cost.
+/// Options:    rows (a factor, or planner), replicas (a factor), zero, stages, schedule, cut_by, cost.
 /// Refuses:    grids that do not divide samples, features, heads or vocabulary; a capacity below what every grid needs;
-///             a cluster without the numbers that `cost` reads; micro-batches that do not divide the batch.
+///             a cluster without the numbers that `cost` reads; micro-batches that do not divide the batch; stages as
+///             `megatron`.
 /// Differs:    the broadcasts of a panel run under the product of the panel before (Optimus: one after the other);
 ///             grids need not be square; norms gather a row's statistics; an embedding's rows are scattered as sums
 ///             instead of its table being broadcast; biases are held by all rows and their gradients summed.
@@ -56,6 +57,9 @@ class Summa final : public Planner {
                   "rows of the grid, in a node x nodes; columns are the other ranks of a replica; or planner"},
         OptionRow{"replicas", std::string("1x1"), "", "grids beside each other, data parallel, in a node x nodes"},
         zero_option(),
+        stage_options()[0],
+        stage_options()[1],
+        stage_options()[2],
         link_cost_option(),
     };
     return rows;

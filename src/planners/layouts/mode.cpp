@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <string>
 #include <utility>
 
 #include "base/error.hpp"
@@ -23,6 +25,39 @@ LayoutLimits with_samples(LayoutLimits limits, const PlanRequest& request) {
   return limits;
 }
 
+/// @throws Unsupported for stages that are neither whole nodes nor an even part of one, that have one rank, or are more
+/// than there are blocks.
+Plan in_stages(const PlanRequest& request) {
+  Plan plan = request.base;
+  plan.mesh.axes.clear();  // layouts say how ranks are used
+  const auto stages = static_cast<int>(request.option<std::int64_t>("stages"));
+  if (stages == 1) return plan;
+  const Mesh& mesh = plan.mesh;
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(fmt::format("{} in {} stages on {} nodes × {} ranks: {}", plan.strategy, stages, mesh.nodes,
+                                  mesh.ranks_per_node, what));
+  };
+  const int in_node = stages / mesh.nodes;
+  if (mesh.nodes % stages != 0 && (stages % mesh.nodes != 0 || mesh.ranks_per_node % in_node != 0)) {
+    refuse("a stage is neither whole nodes nor an even part of one");
+  }
+  if (mesh.num_ranks() == stages) refuse("a rank a stage has nothing to lay out; strategy.name = 1f1b does that");
+  if (static_cast<std::size_t>(stages) > request.graph.blocks.size()) {
+    refuse(
+        fmt::format("{} has {} blocks, and a stage has one or more", request.graph.name, request.graph.blocks.size()));
+  }
+  plan.mesh.axes = {{"stage", stages}};
+  plan.stages = {.count = stages, .cut_by = request.option<std::string>("cut_by")};
+  plan.schedule.kind =
+      request.option<std::string>("schedule") == "gpipe" ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
+  return plan;
+}
+
+Plan on_one_stage(Plan plan) {
+  plan.mesh = mesh_of_stage(plan.mesh);
+  return plan;
+}
+
 LayerChain chain_of(const ModelGraph& graph, MatmulAlgorithm products) {
   LayerChain chain = layer_chain(graph);
   multiply_by(products, chain);
@@ -40,13 +75,23 @@ OptionRow uneven_option() {
   return {"uneven_features", false, "", "plan with parts of unequal sizes too, which cannot be lowered yet"};
 }
 
+std::array<OptionRow, 3> stage_options() {
+  return {
+      OptionRow{"stages", std::int64_t{1}, ">= 1", "stages of a pipeline, each of equally many ranks"},
+      OptionRow{"schedule", std::string("1f1b"), "1f1b | gpipe", "how the passes of several stages follow each other"},
+      OptionRow{"cut_by", std::string("flops"), "flops | operators | parameters",
+                "what the largest stage has the least of"}};
+}
+
 LayoutPlanning::LayoutPlanning(const PlanRequest& request, const LayoutLimits& limits, MatmulAlgorithm products)
     : request_(request),
+      base_(in_stages(request)),
+      stage_(on_one_stage(base_)),
       limits_(with_samples(limits, request)),
       shards_optimizer_(request.option<std::string>("zero") == "zero1"),
       chain_(chain_of(request.graph, products)),
-      costs_(request.base, link_costs_of(request)),
-      memory_(request.graph, chain_, request.base, shards_optimizer_) {}
+      costs_(stage_, link_costs_of(request)),
+      memory_(request.graph, chain_, stage_, shards_optimizer_) {}
 
 bool LayoutPlanning::counts_bytes() const { return request_.option<std::string>("cost") == "volume"; }
 
@@ -71,13 +116,12 @@ LayoutPlanning::Peak LayoutPlanning::peak(std::span<const Layout> layouts) const
     if (evaluation.peak_bytes > 0) return {evaluation.peak_bytes, true};
     if (!evaluation.missing.empty()) throw Unsupported(evaluation.missing);  // lowering refuses, and says why
   }
-  return {memory_.account(layouts).total(), false};
+  return {memory_.account(layouts).total() / num_stages(), false};
 }
 
 Plan LayoutPlanning::with_rules(std::span<const Layout> layouts) const {
   const ModelGraph& graph = request_.graph;
-  Plan plan = request_.base;
-  plan.mesh.axes.clear();  // layouts say how ranks are used
+  Plan plan = base_;
   if (shards_optimizer_) {
     plan.optimizer.sharding = "intra_tensor";
     plan.optimizer.spread = "all_gather";
@@ -104,7 +148,8 @@ Plan LayoutPlanning::with_rules(std::span<const Layout> layouts) const {
 
 Plan LayoutPlanning::plan(std::span<const Layout> layouts, const std::string& why) const {
   Plan plan = with_rules(layouts);
-  const double cost = seconds(layouts);
+  const double share = 1.0 / num_stages();  // of a rank, where stages are equal
+  const double cost = share * seconds(layouts);
   const Peak fullest = peak(layouts);
   plan.why.predicted_seconds = counts_bytes() ? 0.0 : cost;
   plan.why.predicted_peak_bytes = fullest.bytes;
@@ -113,8 +158,8 @@ Plan LayoutPlanning::plan(std::span<const Layout> layouts, const std::string& wh
       "{}; communication {}, a rank moves {:.6g} elements forward and {:.6g} backward a micro-batch and {:.6g} of "
       "weight "
       "gradients; bytes by {}",
-      why, seconds_in_words(cost), volume.forward.total(), volume.backward.total(), volume.weight_gradients.total(),
-      fullest.is_programs ? "the Program" : "closed form");
+      why, seconds_in_words(cost), share * volume.forward.total(), share * volume.backward.total(),
+      share * volume.weight_gradients.total(), fullest.is_programs ? "the Program" : "closed form");
   return plan;
 }
 

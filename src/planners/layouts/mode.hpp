@@ -3,6 +3,7 @@
 /// @file
 /// What the modes that plan layouts share: sizes, costs and memory of a request, and a plan from one layout a layer.
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -19,6 +20,9 @@ namespace strata {
 OptionRow zero_option();
 /// The option `uneven_features`, see LayoutLimits.
 OptionRow uneven_option();
+/// The options `stages`, `schedule` and `cut_by`: how many stages have the ranks' layouts each, and how their passes
+/// follow each other.
+std::array<OptionRow, 3> stage_options();
 
 class LayoutPlanning {
  public:
@@ -34,6 +38,8 @@ class LayoutPlanning {
   const LayoutLimits& limits() const { return limits_; }
   const Factor& grid() const { return costs_.grid(); }
   std::int64_t capacity_bytes() const { return request_.base.device_capacity_bytes; }
+  /// Each has its share of the layers, and of what the model would take on its ranks alone.
+  int num_stages() const { return base_.stages.count; }
 
   /// Layers and links together. In bytes where cost = "volume".
   double seconds(std::span<const Layout> layouts) const;
@@ -57,6 +63,8 @@ class LayoutPlanning {
   bool counts_bytes() const;
 
   const PlanRequest& request_;
+  Plan base_;   ///< of the request, in stages
+  Plan stage_;  ///< the same model on the ranks of one stage
   LayoutLimits limits_;
   bool shards_optimizer_;
   LayerChain chain_;

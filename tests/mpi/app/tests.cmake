@@ -1,2 +1,2 @@
-strata_mpi_test(app/test_checkpoint RANKS 1 2 4 LIBRARIES strata_app TIMEOUT 900)
-strata_mpi_test(app/test_matrix RANKS 1 2 4 LIBRARIES strata_app TIMEOUT 900)
+strata_mpi_test(app/test_checkpoint RANKS 2 4 LIBRARIES strata_app TIMEOUT 900)
+strata_mpi_test(app/test_matrix RANKS 2 4 LIBRARIES strata_app TIMEOUT 900)

@@ -4,13 +4,17 @@
 /// What tests of tensor layouts share: plans whose rules say how ranks are used, and networks of sizes that all degrees
 /// divide.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
 #include "ir/shards.hpp"
+#include "ir/tensor_layout.hpp"
 #include "mpi/exec/networks.hpp"
 
 namespace strata {
@@ -60,6 +64,36 @@ inline RealModel transformer(const char* name) {
            .vocabulary = 120,
            .sequence_length = 9,
            .dropout = 0.1}};
+}
+
+/// @p p0 ranks split samples, and of the rest @p p1 the outputs.
+inline Layout layout_of(const AtomicAxes& axes, int p0, int p1) {
+  const int num_ranks = axes.num_ranks(axes.all());
+  const auto first = [&](int degree, AxisSet among) {
+    for (AxisSet set = 0; set <= axes.all(); ++set) {
+      if ((set & ~among) == 0 && axes.num_ranks(set) == degree) return set;
+    }
+    throw InternalError(fmt::format("{} is no product of axes of {} ranks", degree, num_ranks));
+  };
+  const AxisSet samples = first(p0, axes.all()), outputs = first(p1, axes.all() & ~samples);
+  return {.p0 = axes.factor(samples), .p1 = axes.factor(outputs), .p2 = axes.factor(axes.all() & ~samples & ~outputs)};
+}
+
+/// Every product of a transformer, each with degrees of its own: rules a name pattern.
+struct TransformerDegrees {
+  int p0;
+  int embedding, qkv, proj, fc1, fc2, head;  ///< p1
+};
+
+inline std::vector<OperatorRule> rules_of(const AtomicAxes& axes, const TransformerDegrees& d, std::string_view model) {
+  const bool is_gpt = model == "gpt";
+  const char* first = is_gpt ? "*mlp.fc1" : "*mlp.gate_up";
+  const char* second = is_gpt ? "*mlp.fc2" : "*mlp.down";
+  const auto rule = [&](const char* match, int p1) {
+    return OperatorRule{.match = match, .layout = layout_of(axes, d.p0, p1)};
+  };
+  return {rule("*", d.embedding), rule("*attn.qkv", d.qkv), rule("*attn.proj", d.proj),
+          rule(first, d.fc1),     rule(second, d.fc2),      rule("head", d.head)};
 }
 
 }  // namespace strata

@@ -89,7 +89,7 @@ TEST_F(Summa, TransformersAreEqualUpToRounding) {
       model.options.tied_head = is_tied;
       Training training = real(model, 24);
       training.vocabulary = 120;
-      training.steps = 3;
+      training.steps = 2;
       const Trained reference = alone(training);
       for (const Layout& grid : few(grids())) {
         const Trained ours = train_plan(training, laid_out(training, rules_of(grid, is_tied)), world, engine);
@@ -135,12 +135,15 @@ TEST_F(Summa, GoesWithAccumulationRecomputationShardedStatesClippingAndBf16) {
     return (divides ? 0 : 4) + (g.p2.total() > 1 ? 2 : 0) + (g.p0.total() > 1 ? 1 : 0);
   });
   EXPECT_EQ(deep.p1.total() > 1, size() % 2 == 0);
+  // Many ranks share few cores: there one model sees all of it together.
+  const bool is_crowded = size() > 4;
   for (const char* name : {"gpt", "llama"}) {
+    if (is_crowded && name != std::string_view("gpt")) continue;
     for (const Layout& grid_of_all : {wide, deep}) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
         Training training = real(transformer(name), 48);
         training.vocabulary = 120;
-        training.steps = 3;
+        training.steps = 2;
         training.plan.schedule.micro_batches = 2;
         training.plan.dtypes = {dtype, dtype};
         const std::vector<OperatorRule> rules = rules_of(grid_of_all, false);
@@ -165,6 +168,7 @@ TEST_F(Summa, GoesWithAccumulationRecomputationShardedStatesClippingAndBf16) {
         }
         for (const bool shards : {false, true}) {
           for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+            if (is_crowded && (!shards || recompute == Recompute::none)) continue;
             Plan plan = laid_out(training, shards ? sharded : rules);
             plan.recompute = recompute;
             plan.optimizer.spread = "all_gather";

@@ -1,0 +1,134 @@
+/// @file
+/// Pipelines whose stages are laid out train what one rank trains: every pair of layouts of two stages on exact inputs
+/// with ==, transformers within rounding, tied heads, accumulation, recomputation, clipping, bf16 and sharded states.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "mpi/exec/expect_same.hpp"
+#include "mpi/exec/laid_out.hpp"
+#include "planners/layouts/candidates.hpp"
+
+namespace strata {
+namespace {
+
+class StagedLayouts : public LaidOut {
+ protected:
+  /// Two stages, each of whole nodes or half of the only one.
+  Mesh two_stages(int nodes) const {
+    return {.nodes = nodes, .ranks_per_node = size() / nodes, .axes = {{"stage", 2}}};
+  }
+  static Plan in_two_stages(const Training& training, const Mesh& mesh, ScheduleKind schedule,
+                            std::vector<OperatorRule> rules) {
+    Plan plan = training.plan;
+    plan.strategy = "laid out in stages";
+    plan.mesh = mesh;
+    plan.stages.count = 2;
+    plan.schedule.kind = schedule;
+    plan.operators = std::move(rules);
+    return plan;
+  }
+};
+
+constexpr std::array schedules = {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward};
+
+TEST_F(StagedLayouts, EveryPairOfLayoutsIsEqualToOneRank) {
+  const bool is_exact = 8 % size() == 0;
+  for (const int nodes : {1, 2}) {
+    const Mesh mesh = two_stages(nodes);
+    const std::vector<Layout> layouts = all_layouts(whole_grid(mesh_of_stage(mesh)));
+    for (const int micro_batches : {1, 4}) {
+      const Training training = is_exact ? exact_for_layouts(micro_batches) : rounded_for_layouts(micro_batches);
+      const Trained reference = alone(training);
+      for (std::size_t i = 0; i < layouts.size(); ++i) {
+        for (std::size_t j = 0; j < layouts.size(); ++j) {
+          if ((nodes > 1 || micro_batches > 1 || layouts.size() > 6) && (i + j) % 4 != 0) continue;
+          const Layout& last = layouts[(i + 3 * j) % layouts.size()];
+          const Plan plan = in_two_stages(training, mesh, schedules[(i + j) / 4 % 2],
+                                          {{.match = "block[0].linear", .layout = layouts[i]},
+                                           {.match = "block[1].linear", .layout = layouts[j]},
+                                           {.match = "head", .layout = last}});
+          const Trained ours = train_plan(training, plan, world, engine);
+          const std::string what = fmt::format("({}) | ({}), ({}), M = {}, {} nodes", to_string(layouts[i]),
+                                               to_string(layouts[j]), to_string(last), micro_batches, nodes);
+          if (!is_exact) {
+            expect_same(ours, reference, what);
+          } else {
+            for (const auto& [parameter, values] : ours.parameters) {
+              EXPECT_EQ(values, reference.parameters.at(parameter)) << parameter << ", " << what;
+            }
+            EXPECT_NEAR(ours.losses.front(), reference.losses.front(), 1e-6F * reference.losses.front()) << what;
+          }
+          EXPECT_EQ(ours.touched_bytes, ours.program.arena_bytes) << what;
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+/// Degrees of Megatron, degrees that change from layer to layer, and products by panels; states sharded or not.
+TEST_F(StagedLayouts, TransformersWithWhatElseAPlanDecides) {
+  const Mesh mesh = two_stages(size() == 4 ? 1 : 2);
+  const Mesh stage = mesh_of_stage(mesh);
+  const AtomicAxes axes(stage);
+  const int p = stage.num_ranks(), p0 = p / 2;
+  const std::vector<TransformerDegrees> all_degrees = {{p0, 1, 2, 1, 2, 1, 2}, {1, p, p, 1, 2, p0, p}};
+  for (const bool is_tied : {false, true}) {
+    RealModel model = transformer("gpt");
+    model.options.tied_head = is_tied;
+    Training training = real(model, 24);
+    training.vocabulary = 120;
+    training.steps = 2;
+    training.plan.schedule.micro_batches = 2;
+    training.plan.optimizer.clip_norm = 0.5;
+    const Trained reference = alone(training);
+    for (std::size_t d = 0; d < all_degrees.size(); ++d) {
+      std::vector<OperatorRule> rules = rules_of(axes, all_degrees[d], "gpt");
+      if (is_tied) {  // the same part of the table: outputs of the head are inputs of the embedding
+        const Layout& table = *rules.front().layout;
+        rules.back().layout = Layout{.p0 = table.p0, .p1 = table.p2, .p2 = table.p1};
+      }
+      for (const bool shards : {false, true}) {
+        for (OperatorRule& rule : rules) {
+          if (shards && rule.match != "*") rule.state = StateFactors{.p = {}, .g = {}, .os = rule.layout->p0};
+        }
+        if (shards && is_tied) rules.front().state = rules.back().state;
+        Plan plan = in_two_stages(training, mesh, schedules[d], rules);
+        plan.recompute = shards ? Recompute::block : Recompute::none;
+        if (shards) plan.optimizer.spread = "all_gather";
+        const std::string what =
+            fmt::format("{}degrees {}, {}", is_tied ? "tied, " : "", d, shards ? "sharded and recomputed" : "plain");
+        const Trained ours = train_plan(training, plan, world, engine);
+        expect_same(ours, reference, what);
+        for (std::size_t i = 0; i < reference.norms.size(); ++i) {
+          EXPECT_NEAR(ours.norms[i], reference.norms[i], 1e-4 * reference.norms[i]) << what;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(StagedLayouts, Bf16StaysNearOneRank) {
+  const Mesh mesh = two_stages(1);
+  const AtomicAxes axes(mesh_of_stage(mesh));
+  const int p0 = size() / 4;
+  Training training = real(transformer("llama"), 24);
+  training.vocabulary = 120;
+  training.steps = 2;
+  training.plan.schedule.micro_batches = 2;
+  training.plan.dtypes = {DType::bf16, DType::bf16};
+  const Trained reference = alone(training);
+  const Trained ours = train_plan(training,
+                                  in_two_stages(training, mesh, ScheduleKind::one_forward_one_backward,
+                                                rules_of(axes, {p0, 1, 2, 1, 2, 1, 2}, "llama")),
+                                  world, engine);
+  for (std::size_t i = 0; i < reference.losses.size(); ++i) {
+    EXPECT_NEAR(ours.losses[i], reference.losses[i], 0.01 * reference.losses[i]) << "step " << i;
+  }
+}
+
+}  // namespace
+}  // namespace strata
