@@ -14,28 +14,29 @@
 namespace strata {
 namespace {
 
-std::string quoted(std::string_view text) { return toml_string(text); }
-std::string quoted(const Factor& factor) { return toml_string(to_string(factor)); }
+std::string in_quotes(std::string_view text) { return toml_string(text); }
+std::string in_quotes(const Factor& factor) { return toml_string(to_string(factor)); }
 
 std::string text_of(const StateFactors& state) {
-  std::string text = fmt::format("{{ p = {}, g = {}, os = {}", quoted(state.p), quoted(state.g), quoted(state.os));
+  std::string text =
+      fmt::format("{{ p = {}, g = {}, os = {}", in_quotes(state.p), in_quotes(state.g), in_quotes(state.os));
   if (state.p_backward) {
-    text += fmt::format(", p_backward = {}", quoted(*state.p_backward));
+    text += fmt::format(", p_backward = {}", in_quotes(*state.p_backward));
   }
   return fmt::format("{}{} }}", text, state.walks ? ", walks = true" : "");
 }
 
 std::string text_of(const OperatorRule& rule) {
-  std::string text = fmt::format("\n[[operators]]\nmatch = {}\n", quoted(rule.match));
+  std::string text = fmt::format("\n[[operators]]\nmatch = {}\n", in_quotes(rule.match));
   if (rule.state) {
     text += fmt::format("state = {}\n", text_of(*rule.state));
   }
   if (rule.layout) {
-    text += fmt::format("layout = {{ p0 = {}, p1 = {}, p2 = {} }}\n", quoted(rule.layout->p0), quoted(rule.layout->p1),
-                        quoted(rule.layout->p2));
+    text += fmt::format("layout = {{ p0 = {}, p1 = {}, p2 = {} }}\n", in_quotes(rule.layout->p0),
+                        in_quotes(rule.layout->p1), in_quotes(rule.layout->p2));
   }
   if (rule.algorithm) {
-    text += fmt::format("algorithm = {}\n", quoted(to_string(*rule.algorithm)));
+    text += fmt::format("algorithm = {}\n", in_quotes(to_string(*rule.algorithm)));
   }
   if (rule.slices) {
     text += fmt::format("slices = {}\n", *rule.slices);
@@ -43,12 +44,12 @@ std::string text_of(const OperatorRule& rule) {
   if (!rule.slice_state.empty()) {
     std::vector<std::string> words;
     for (const std::string& word : rule.slice_state) {
-      words.push_back(quoted(word));
+      words.push_back(in_quotes(word));
     }
     text += fmt::format("slice_state = [{}]\n", fmt::join(words, ", "));
   }
   if (rule.recompute) {
-    text += fmt::format("recompute = {}\n", quoted(to_string(*rule.recompute)));
+    text += fmt::format("recompute = {}\n", in_quotes(to_string(*rule.recompute)));
   }
   return text;
 }
@@ -225,44 +226,45 @@ std::string to_text(const Plan& plan) {
   }
   std::string text;
   const auto line = [&](const char* key, const std::string& value) { text += fmt::format("{} = {}\n", key, value); };
-  line("strategy", quoted(plan.strategy));
+  line("strategy", in_quotes(plan.strategy));
   line("seed", fmt::format("{}", plan.seed));
   line("device_capacity_bytes", fmt::format("{}", plan.device_capacity_bytes));
-  line("recompute", quoted(to_string(plan.recompute)));
-  line("gathered_after_recompute", quoted(plan.gathered_after_recompute));
+  line("recompute", in_quotes(to_string(plan.recompute)));
+  line("gathered_after_recompute", in_quotes(plan.gathered_after_recompute));
   const std::string order =
       plan.mesh.node_order.empty() ? "" : fmt::format(", node_order = [{}]", fmt::join(plan.mesh.node_order, ", "));
   line("mesh", fmt::format("{{ nodes = {}, ranks_per_node = {}, axes = {{ {} }}, placement = {}{} }}", plan.mesh.nodes,
-                           plan.mesh.ranks_per_node, fmt::join(axes, ", "), quoted(plan.mesh.placement), order));
+                           plan.mesh.ranks_per_node, fmt::join(axes, ", "), in_quotes(plan.mesh.placement), order));
   line("batch", fmt::format("{{ global = {} }}", plan.global_batch));
   line("schedule", fmt::format("{{ kind = {}, micro_batches = {}, sub_batches = {}, cross_pass = {}, fresh = {} }}",
-                               quoted(to_string(plan.schedule.kind)), plan.schedule.micro_batches,
-                               plan.schedule.sub_batches, plan.schedule.cross_pass, quoted(plan.schedule.fresh)));
-  line("stages", fmt::format("{{ count = {}, cut_by = {} }}", plan.stages.count, quoted(plan.stages.cut_by)));
-  line("dtypes", fmt::format("{{ compute = {}, gradient = {} }}", quoted(to_string(plan.dtypes.compute)),
-                             quoted(to_string(plan.dtypes.gradient))));
-  line("quantization", fmt::format("{{ weights = {}, gradients = {}, block = {} }}", quoted(plan.quantization.weights),
-                                   quoted(plan.quantization.gradients), plan.quantization.block));
+                               in_quotes(to_string(plan.schedule.kind)), plan.schedule.micro_batches,
+                               plan.schedule.sub_batches, plan.schedule.cross_pass, in_quotes(plan.schedule.fresh)));
+  line("stages", fmt::format("{{ count = {}, cut_by = {} }}", plan.stages.count, in_quotes(plan.stages.cut_by)));
+  line("dtypes", fmt::format("{{ compute = {}, gradient = {} }}", in_quotes(to_string(plan.dtypes.compute)),
+                             in_quotes(to_string(plan.dtypes.gradient))));
+  line("quantization",
+       fmt::format("{{ weights = {}, gradients = {}, block = {} }}", in_quotes(plan.quantization.weights),
+                   in_quotes(plan.quantization.gradients), plan.quantization.block));
 
   text += "\n[optimizer]\n";
-  line("kind", quoted(plan.optimizer.kind));
+  line("kind", in_quotes(plan.optimizer.kind));
   line("momentum", toml_real(plan.optimizer.momentum));
   line("beta1", toml_real(plan.optimizer.beta1));
   line("beta2", toml_real(plan.optimizer.beta2));
   line("epsilon", toml_real(plan.optimizer.epsilon));
   line("weight_decay", toml_real(plan.optimizer.weight_decay));
   line("clip_norm", toml_real(plan.optimizer.clip_norm));
-  line("sharding", quoted(plan.optimizer.sharding));
-  line("spread", quoted(plan.optimizer.spread));
-  line("gradients", quoted(plan.optimizer.gradients));
+  line("sharding", in_quotes(plan.optimizer.sharding));
+  line("spread", in_quotes(plan.optimizer.spread));
+  line("gradients", in_quotes(plan.optimizer.gradients));
 
   text += "\n[overlap]\n";
   line("bucket_bytes", fmt::format("{}", plan.overlap.bucket_bytes));
-  line("all_reduce", quoted(plan.overlap.all_reduce));
-  line("gather", quoted(plan.overlap.gather));
-  line("gather_backward", quoted(plan.overlap.gather_backward));
-  line("reduce_scatter", quoted(plan.overlap.reduce_scatter));
-  line("broadcast", quoted(plan.overlap.broadcast));
+  line("all_reduce", in_quotes(plan.overlap.all_reduce));
+  line("gather", in_quotes(plan.overlap.gather));
+  line("gather_backward", in_quotes(plan.overlap.gather_backward));
+  line("reduce_scatter", in_quotes(plan.overlap.reduce_scatter));
+  line("broadcast", in_quotes(plan.overlap.broadcast));
 
   for (const OperatorRule& rule : plan.operators) {
     text += text_of(rule);
@@ -273,12 +275,12 @@ std::string to_text(const Plan& plan) {
   if (plan.why.predicted_seconds != 0.0) line("predicted_seconds", toml_real(plan.why.predicted_seconds));
   if (plan.why.predicted_peak_bytes != 0)
     line("predicted_peak_bytes", fmt::format("{}", plan.why.predicted_peak_bytes));
-  if (!plan.why.binding.empty()) line("binding", quoted(plan.why.binding));
-  if (!plan.why.runner_up.empty()) line("runner_up", quoted(plan.why.runner_up));
+  if (!plan.why.binding.empty()) line("binding", in_quotes(plan.why.binding));
+  if (!plan.why.runner_up.empty()) line("runner_up", in_quotes(plan.why.runner_up));
   const auto lines = [&](std::string_view key, const std::vector<std::string>& values) {
     if (values.empty()) return;
     text += fmt::format("{} = [\n", key);
-    for (const std::string& each : values) text += fmt::format("  {},\n", quoted(each));
+    for (const std::string& each : values) text += fmt::format("  {},\n", in_quotes(each));
     text += "]\n";
   };
   lines("frontier", plan.why.frontier);

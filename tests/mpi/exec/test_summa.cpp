@@ -38,6 +38,7 @@ TEST_F(Summa, EveryGridIsEqualToOneRank) {
     const Trained reference = alone(training);
     const std::vector<Layout> all = grids();
     for (std::size_t i = 0; i < all.size(); ++i) {
+      if (micro_batches > 1 && i % 3 != 0) continue;
       const Layout& other = all[(5 * i + 2) % all.size()];
       // Grids alike, grids that change from product to product, and local products before and behind.
       const std::vector<std::vector<OperatorRule>> ways = {
@@ -141,6 +142,7 @@ TEST_F(Summa, GoesWithAccumulationRecomputationShardedStatesClippingAndBf16) {
     if (is_crowded && name != std::string_view("gpt")) continue;
     for (const Layout& grid_of_all : {wide, deep}) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
+        if (dtype == DType::bf16 && name != std::string_view("gpt")) continue;
         Training training = real(transformer(name), 48);
         training.vocabulary = 120;
         training.steps = 2;

@@ -147,6 +147,37 @@ TEST(Layouts, ProgramsOfAllRanksMeet) {
   }
 }
 
+TEST(Layouts, ProgramsOfAllStagesMeet) {
+  for (const bool is_tied : {false, true}) {
+    const ModelGraph graph = build_model({.name = "gpt",
+                                          .layers = 3,
+                                          .hidden = 48,
+                                          .heads = 12,
+                                          .vocabulary = 120,
+                                          .sequence_length = 6,
+                                          .dropout = 0.1,
+                                          .tied_head = is_tied});
+    // Stages of whole nodes, and of parts of one.
+    for (const auto& [nodes, stages] : {std::pair{4, 2}, {2, 2}, {1, 2}, {1, 3}}) {
+      const Mesh mesh{.nodes = nodes, .ranks_per_node = nodes == 1 ? 12 : 2, .axes = {{"stage", stages}}};
+      const Mesh stage = mesh_of_stage(mesh);
+      EXPECT_EQ(stage.num_ranks() * stages, mesh.num_ranks());
+      for (const Layout& layout : all_layouts(whole_grid(stage))) {
+        const Layout turned{.p0 = layout.p0, .p1 = layout.p2, .p2 = layout.p1};
+        for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}) {
+          Plan plan = plan_of(mesh, {{.match = "*", .layout = layout}, {.match = "head", .layout = turned}});
+          plan.stages.count = stages;
+          plan.schedule = {.kind = schedule, .micro_batches = 2};
+          EXPECT_NO_THROW(verify(all_ranks(plan, graph, no_workspace))) << to_string(layout);
+          // What tells ranks apart is their stage.
+          const RankClasses classes = rank_classes(plan, graph);
+          EXPECT_EQ(classes.representatives.size(), static_cast<std::size_t>(stages)) << to_string(layout);
+        }
+      }
+    }
+  }
+}
+
 TEST(LayoutRefusals, NameTheOperatorAndTheNumbers) {
   const Mesh mesh{.nodes = 1, .ranks_per_node = 4, .axes = {}};
   const Layout columns{{}, {4, 1}, {}};

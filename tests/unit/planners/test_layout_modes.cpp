@@ -131,11 +131,13 @@ TEST(AutoDdl, NeverMovesMoreThanMegatronAndFreeLayersNeverMoreThanTied) {
       free["repeated_layers"] = std::string("free");
       unpinned["tensor_in_node"] = false;
       const Plan base = asked(grid, 64);
-      const PlanRequest request{
-          .graph = graph,
-          .cluster = wide,
-          .base = base,
-          .options = {{"cost", std::string(cost)}, {"zero", std::string("none")}, {"uneven_features", false}}};
+      const PlanRequest request{.graph = graph,
+                                .cluster = wide,
+                                .base = base,
+                                .options = {{"cost", std::string(cost)},
+                                            {"zero", std::string("none")},
+                                            {"uneven_features", false},
+                                            {"stages", std::int64_t{1}}}};
       const LayoutPlanning planning(request, {});
       const auto seconds = [&](const char* mode, const Options& options) {
         const Plan plan = planned(mode, graph, base, options, wide);
@@ -298,6 +300,29 @@ TEST(LayoutModes, TheProgramHasTheLastWordOnMemory) {
     EXPECT_THAT(plan.why.binding, HasSubstr("bytes by the Program"));
     request.base.device_capacity_bytes = closed_form / 1000;
     EXPECT_THAT(out_of_memory([&] { planner.plan(request); }), HasSubstr("nothing fits into a device memory")) << mode;
+  }
+}
+
+TEST(LayoutModes, StagesLayOutTheirOwnRanks) {
+  const ModelGraph graph = small_gpt(4, 1024);
+  for (const char* mode : {"megatron", "autoddl", "summa"}) {
+    Plan base = asked({1, 8}, 64);
+    base.schedule.micro_batches = 4;
+    const Plan plan = on_daint(mode, graph, base, {{"stages", std::int64_t{2}}, {"schedule", std::string("gpipe")}});
+    EXPECT_EQ(plan.mesh.axes, (std::vector<MeshAxis>{{"stage", 2}})) << mode;
+    EXPECT_EQ(plan.stages.count, 2);
+    EXPECT_EQ(plan.schedule.kind, ScheduleKind::gpipe);
+    for (const auto& [name, layout] : layouts_of(plan, graph)) {
+      EXPECT_EQ(layout.p0.total() * layout.p1.total() * layout.p2.total(), 4) << mode << ": " << name;
+    }
+    EXPECT_NO_THROW(verify(plan, graph));
+    const auto refused = [&](std::int64_t stages) {
+      return refusal([&] { on_daint(mode, graph, base, {{"stages", stages}}); });
+    };
+    EXPECT_THAT(refused(3), HasSubstr("in 3 stages on 8 nodes × 1 ranks: a stage is neither whole nodes nor"));
+    EXPECT_THAT(refused(8), HasSubstr("a rank a stage has nothing to lay out"));
+    base = asked({2, 8}, 64);
+    EXPECT_THAT(refused(8), HasSubstr("gpt has 4 blocks, and a stage has one or more"));
   }
 }
 
