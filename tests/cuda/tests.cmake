@@ -83,6 +83,15 @@ add_executable(cuda.emulated_monitor cuda/test_monitor.cpp)
 target_link_libraries(cuda.emulated_monitor PRIVATE cuda_emulation)
 strata_monitor_test(cuda.emulated_monitor emulated_cuda)
 
+# What a profiler and the device's account of its memory see of a run.
+add_executable(cuda.emulated_observed_run cuda/test_trace_ranges.cpp cuda/test_device_memory.cpp)
+target_link_libraries(cuda.emulated_observed_run PRIVATE strata_flags strata_test_main cuda_emulation strata_lower
+                      strata_planners strata_models OpenMP::OpenMP_CXX)
+add_dependencies(tier_cuda cuda.emulated_observed_run)
+add_test(NAME emulated_cuda.observed_run COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 1 ${MPIEXEC_PREFLAGS}
+                                                 $<TARGET_FILE:cuda.emulated_observed_run>)
+set_tests_properties(emulated_cuda.observed_run PROPERTIES LABELS cuda TIMEOUT 120)
+
 # One step of every model, and every mode of the smallest: all of both would take an hour.
 add_executable(cuda.emulated_modes cuda/test_modes.cpp)
 target_link_libraries(cuda.emulated_modes PRIVATE strata_flags strata_test_main cuda_emulation strata_lower strata_planners
