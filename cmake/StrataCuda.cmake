@@ -19,4 +19,4 @@ target_compile_options(strata_exec_cuda PRIVATE
     --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra
     $<$<BOOL:${STRATA_WERROR}>:-Werror=all-warnings>>)
 target_link_libraries(strata_exec_cuda PUBLIC strata_exec CUDA::cudart
-                      PRIVATE strata_flags CUDA::cublasLt ${cudnn_LIBRARY})
+                      PRIVATE strata_flags CUDA::cublasLt ${cudnn_LIBRARY} ${CMAKE_DL_LIBS})

@@ -22,8 +22,8 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
     """`results.points` with derived columns, each a number with `_low` and `_high` of its interval:
 
     step_seconds, samples_per_second, model_flops_per_second, mfu; and compute_seconds, exposed_communication_seconds,
-    communication_seconds, other_seconds (medians); num_outliers; variant (other keys that vary); link (emulated link in
-    words, or empty).
+    communication_seconds, other_seconds (medians); joules_per_sample; num_outliers; variant (other keys that vary);
+    link (emulated link in words, or empty).
     """
     rows = []
     by_attempt = dict(tuple(results.steps[results.steps["phase"] == "measured"].groupby(INDEX)))
@@ -33,6 +33,8 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
         columns = _from_step_seconds(point, median(steps["step_seconds_max"], confidence))
         for name in PARTS:
             columns[f"{name}_seconds"] = median(steps[f"{name}_seconds"], confidence).value
+        samples = steps["num_samples"].sum()
+        columns["joules_per_sample"] = steps["energy_joules"].sum(skipna=False) / samples if samples else math.nan
         columns["num_outliers"] = num_outliers(steps["step_seconds_max"])
         columns["link"] = link_in_words(point)
         rows.append(columns)
@@ -57,6 +59,7 @@ def by_point(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
                 point[name] = value
             for name in PARTS:
                 point[f"{name}_seconds"] = median(runs[f"{name}_seconds"], confidence).value
+            point["joules_per_sample"] = median(runs["joules_per_sample"], confidence).value
             point["num_outliers"] = runs["num_outliers"].sum()
         rows.append(point)
     return pd.DataFrame(rows).infer_objects().reset_index(drop=True)

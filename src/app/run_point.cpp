@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "app/allocation_account.hpp"
+#include "app/device_meter.hpp"
 #include "app/engine_options.hpp"
 #include "app/learning_rate.hpp"
 #include "app/measured_all_reduce.hpp"
@@ -116,6 +117,9 @@ class PointRun {
     make_engine();
     facts_.transport = engine_->transport_name(world_group_);
     measured_link_ = measure_all_reduce(world_, *engine_, world_group_);
+    // Before the executor takes its memory.
+    meter_ = std::make_unique<DeviceMeter>(world_, nullptr);
+    meter_->describe(facts_);
     facts_.all_reduce_bytes_per_second = measured_link_.bandwidth_bytes_per_second;
     facts_.progress_mode = engine_->has_thread() ? "thread" : "polling";
     const CommunicationSection& c = experiment_.communication;
@@ -225,11 +229,14 @@ class PointRun {
   RankStep one_step(std::int64_t step) {
     const double rate = learning_rate(experiment_.train, step);
     RankStep result;
+    meter_->begin_step();
     {
       const WatchAllocations watch;
       result.measured = executor_->step({.step = step, .learning_rate = rate});
       result.outside_arena_bytes = watch.peak_bytes() + engine_->memory_bytes();
     }
+    result.device = meter_->end_step();
+    result.num_sharers = meter_->num_sharers();
     result.step = step;
     result.learning_rate = rate;
     result.unix_seconds = results::unix_seconds_now();
@@ -380,6 +387,9 @@ class PointRun {
       rows.push_back({fmt::format("{}_sent_bytes", to_string(kind)), "byte", sent[static_cast<int>(kind)],
                       static_cast<double>(bytes), "program"});
     }
+    if (!std::isnan(last_row_.device_memory_taken_bytes)) {
+      rows.push_back({"device_memory_taken_bytes", "byte", largest[0], last_row_.device_memory_taken_bytes, "program"});
+    }
     if (root()) add_time_predictions(rows);
     for (const results::PredictionRow& row : rows) {
       record([&] { recorder_->add_prediction(row); });
@@ -457,6 +467,7 @@ class PointRun {
   std::string recording_error_;                  ///< rank 0: why nothing more is written
   std::string status_path_;
   std::unique_ptr<comm::Engine> engine_;
+  std::unique_ptr<DeviceMeter> meter_;
   int world_group_ = 0;
   std::unique_ptr<cpu::CpuExecutor> executor_;
   std::vector<TimelineEvent> timeline_;

@@ -1,11 +1,14 @@
 #include "app/step_exchange.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
+#include "app/device_meter.hpp"
 #include "base/error.hpp"
 
 namespace strata::app {
@@ -23,6 +26,41 @@ double median(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t n = values.size();
   return (values[(n - 1) / 2] + values[n / 2]) / 2.0;
+}
+
+/// What all devices together say. One that ranks share is in each of their readings, so that each has its part. A
+/// number is unknown where it is so on any device.
+void add_devices(const std::vector<const RankStep*>& ranks, results::StepRow& row) {
+  if (ranks.front()->num_sharers == 0) return;
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const auto is_unknown = [&](double DeviceReading::*member) {
+    return std::ranges::any_of(ranks, [&](const RankStep* r) { return std::isnan(r->device.*member); });
+  };
+  const auto sum = [&](double DeviceReading::*member) {
+    double total = 0.0;
+    for (const RankStep* r : ranks) total += r->device.*member / r->num_sharers;
+    return total;  // NaN where one is
+  };
+  const auto lowest = [&](double DeviceReading::*member) {
+    double value = infinity;
+    for (const RankStep* r : ranks) value = std::min(value, r->device.*member);
+    return is_unknown(member) ? results::unknown : value;
+  };
+  const auto highest = [&](double DeviceReading::*member) {
+    double value = -infinity;
+    for (const RankStep* r : ranks) value = std::max(value, r->device.*member);
+    return is_unknown(member) ? results::unknown : value;
+  };
+  row.energy_joules = sum(&DeviceReading::energy_joules);
+  row.power_watts = sum(&DeviceReading::power_watts);
+  row.sm_clock_hertz = lowest(&DeviceReading::sm_clock_hertz);
+  row.memory_clock_hertz = lowest(&DeviceReading::memory_clock_hertz);
+  row.device_memory_used_bytes = highest(&DeviceReading::device_memory_used_bytes);
+  row.device_memory_taken_bytes = highest(&DeviceReading::device_memory_taken_bytes);
+  if (is_unknown(&DeviceReading::clock_event_reasons)) return;
+  std::uint64_t reasons = 0;
+  for (const RankStep* r : ranks) reasons |= static_cast<std::uint64_t>(r->device.clock_event_reasons);
+  row.clock_event_reasons = clock_event_reasons(static_cast<double>(reasons));
 }
 
 results::StepRow row_of(const std::vector<const RankStep*>& ranks, const StepFacts& facts, const Memory& fullest) {
@@ -71,6 +109,7 @@ results::StepRow row_of(const std::vector<const RankStep*>& ranks, const StepFac
   row.communication_bytes = live[static_cast<int>(Category::communication)];
   row.arena_peak_bytes = fullest.touched_bytes;
   row.outside_arena_peak_bytes = largest([](const RankStep& r) { return r.outside_arena_bytes; });
+  add_devices(ranks, row);
   return row;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/world.hpp"
+#include "exec/device/device_monitor.hpp"
 #include "exec/executor.hpp"
 #include "results/rows.hpp"
 
@@ -20,6 +21,8 @@ struct RankStep {
   double learning_rate = 0.0;
   StepMeasurement measured;
   std::int64_t outside_arena_bytes = 0;
+  DeviceReading device;  ///< energy: of the step alone
+  int num_sharers = 0;   ///< ranks that use the device, this one included; 0: it has no counters
 };
 
 /// What does not change from step to step.

@@ -14,7 +14,7 @@
 namespace strata::results {
 
 std::span<const Column<StepRow>> step_columns() {
-  static const std::array<Column<StepRow>, 28> columns = {{
+  static const std::array<Column<StepRow>, 35> columns = {{
       {"step", "1", &StepRow::step},
       {"phase", "", &StepRow::phase},
       {"unix_seconds", "s", &StepRow::unix_seconds},
@@ -43,6 +43,13 @@ std::span<const Column<StepRow>> step_columns() {
       {"communication_bytes", "byte", &StepRow::communication_bytes},
       {"arena_peak_bytes", "byte", &StepRow::arena_peak_bytes},
       {"outside_arena_peak_bytes", "byte", &StepRow::outside_arena_peak_bytes},
+      {"energy_joules", "J", &StepRow::energy_joules},
+      {"power_watts", "W", &StepRow::power_watts},
+      {"sm_clock_hertz", "s-1", &StepRow::sm_clock_hertz},
+      {"memory_clock_hertz", "s-1", &StepRow::memory_clock_hertz},
+      {"clock_event_reasons", "", &StepRow::clock_event_reasons},
+      {"device_memory_used_bytes", "byte", &StepRow::device_memory_used_bytes},
+      {"device_memory_taken_bytes", "byte", &StepRow::device_memory_taken_bytes},
   }};
   return columns;
 }
@@ -168,6 +175,11 @@ std::vector<Attribute> root_attributes(const AttemptFacts& facts, std::int64_t a
       {"block_order", facts.block_order},
       {"block_seed", facts.block_seed},
       {"block_job", facts.block_job},
+      {"ranks_per_device", facts.ranks_per_device},
+      {"max_sm_clock_hertz", facts.max_sm_clock_hertz},
+      {"max_memory_clock_hertz", facts.max_memory_clock_hertz},
+      {"power_limit_watts", facts.power_limit_watts},
+      {"unmeasured", facts.unmeasured},
       {"restarted_from", facts.restarted_from},
       {"first_step", facts.first_step},
   };

@@ -18,7 +18,7 @@
 namespace strata::results {
 
 inline constexpr std::string_view schema_name = "strata-results";
-inline constexpr std::string_view schema_version = "1.3";
+inline constexpr std::string_view schema_version = "1.4";
 
 template <class Row>
 struct Column {

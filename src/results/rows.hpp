@@ -71,6 +71,13 @@ struct AttemptFacts {
   std::int64_t block_seed = -1;   ///< from which the order of every block follows
   std::string block_job;          ///< one id for the allocation
 
+  // Its devices' counters.
+  std::int64_t ranks_per_device = 0;  ///< 0: the backend has none
+  double max_sm_clock_hertz = unknown;
+  double max_memory_clock_hertz = unknown;
+  double power_limit_watts = unknown;
+  std::vector<std::string> unmeasured;  ///< "name: reason"
+
   // Where it began.
   std::string restarted_from;   ///< the checkpoint; empty: at step 0
   std::int64_t first_step = 0;  ///< number of the first step
@@ -111,6 +118,14 @@ struct StepRow {
   std::int64_t communication_bytes = 0;
   std::int64_t arena_peak_bytes = 0;          ///< touched high-water mark
   std::int64_t outside_arena_peak_bytes = 0;  ///< allocations seen during the step that are not the arena's
+  // Of devices that have counters.
+  double energy_joules = unknown;
+  double power_watts = unknown;
+  double sm_clock_hertz = unknown;
+  double memory_clock_hertz = unknown;
+  std::string clock_event_reasons;
+  double device_memory_used_bytes = unknown;
+  double device_memory_taken_bytes = unknown;
 };
 
 /// One instruction of one step on one rank.

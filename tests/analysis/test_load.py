@@ -1,12 +1,14 @@
 """The reader against files of the real writer."""
 
 import json
+import math
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from strata_analysis.load import LoadError, load
+from strata_analysis.derive import derive
+from strata_analysis.load import INDEX, LoadError, load
 from strata_analysis.schema import schema
 from strata_analysis.versions import UnknownVersion
 
@@ -78,7 +80,7 @@ def test_a_newer_major_version_is_refused(sample):
     file_name = next(sample.glob("*/1.h5"))
     with h5py.File(file_name, "r+") as file:
         file.attrs["schema_version"] = "2.0"
-    with pytest.raises(UnknownVersion, match=r"schema_version 2\.0, but this reader knows up to 1\.3"):
+    with pytest.raises(UnknownVersion, match=r"schema_version 2\.0, but this reader knows up to 1\.4"):
         load(file_name)
 
 
@@ -94,14 +96,33 @@ def test_an_older_minor_version_gets_the_defaults_of_later_names(sample):
     file_name = next(sample.glob("*/1.h5"))
     with h5py.File(file_name, "r+") as file:
         file.attrs["schema_version"] = "1.0"
-        for name in ("block", "block_order", "block_seed", "block_job", "restarted_from", "first_step"):
+        for name in ("block", "block_order", "block_seed", "block_job", "restarted_from", "first_step", "unmeasured"):
             del file.attrs[name]
-        del file["steps/reduce_sent_bytes"]
+        for name in ("reduce_sent_bytes", "energy_joules", "clock_event_reasons"):
+            del file[f"steps/{name}"]
     results = load(file_name)
     assert set(results.steps["reduce_sent_bytes"]) == {0}
+    assert results.steps["energy_joules"].isna().all()
+    assert set(results.steps["clock_event_reasons"]) == {""}
     point = results.points.iloc[0]
     assert [point[name] for name in ("block", "block_order", "block_seed", "block_job")] == [-1, -1, -1, ""]
-    assert [point[name] for name in ("restarted_from", "first_step")] == ["", 0]
+    assert [point[name] for name in ("restarted_from", "first_step", "unmeasured")] == ["", 0, []]
+
+
+def test_energy_a_sample_is_that_of_all_measured_steps_or_unknown(sample):
+    results = load(sample)
+    assert derive(results)["joules_per_sample"].isna().all()  # no device of the sample has a counter
+    steps = results.steps
+    steps["energy_joules"] = 2.0 * steps["num_samples"]
+    steps.loc[steps["phase"] == "warmup", "energy_joules"] = 1e9
+    first = results.points.iloc[0]
+    of_first = (steps[INDEX] == first[INDEX]).all(axis=1)
+    steps.loc[steps.index[of_first & (steps["phase"] == "measured")][0], "energy_joules"] = math.nan
+    points = derive(results)
+    is_first = (points[INDEX] == first[INDEX]).all(axis=1)
+    assert points.loc[is_first, "joules_per_sample"].isna().all()
+    with_steps = points[~is_first & (points["num_measured_steps"] > 0)]
+    assert len(with_steps) > 0 and set(with_steps["joules_per_sample"]) == {2.0}
 
 
 def test_nothing_to_read_is_said(tmp_path):

@@ -12,9 +12,9 @@ folder=$(realpath -m -- "$1")
 [[ ! -e $folder ]] || { echo "$folder is there already" >&2; exit 2; }
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 build=${BUILD:-build/cuda}
-programs=("$build"/tests/cuda.test_operators "$build"/tests/cuda.test_modes "$build"/tests/bench_cuda)
+programs=("$build"/tests/cuda.test_{monitor,operators,modes} "$build"/tests/bench_cuda)
 mkdir -p "$folder/lib" "$folder/bin"
-cp "${programs[@]}" "$folder/bin"
+cp "${programs[@]}" "$build"/tests/libfake{,_old}_nvml.so "$folder/bin"
 strip --strip-debug "$folder"/bin/*
 launcher=$(command -v mpiexec.hydra)
 cp "$launcher" "$(command -v hydra_pmi_proxy)" "$folder/bin"

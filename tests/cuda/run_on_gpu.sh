@@ -37,7 +37,7 @@ for packages in site.getsitepackages(): print(*glob.glob(packages + "/nvidia/*/l
   [[ -d $root ]] && libraries+=${libraries:+:}$root
 done
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-for program in cuda.test_operators cuda.test_modes bench_cuda; do
+for program in cuda.test_monitor cuda.test_operators cuda.test_modes bench_cuda; do
   missing=$(ldd "$bin/$program" 2>&1 | grep -E 'not found' || true)
   [[ -z $missing ]] || { say "$program cannot start: $missing"; exit 1; }
 done
@@ -57,6 +57,7 @@ run() {  # name, seconds, command…
   grep -E '^\[ +(PASSED|FAILED|SKIPPED) +\]' "$results/$name.log" | tail -n 40 >>"$summary"
   ((code == 0)) || failed=1
 }
+run monitor 20 "$bin/cuda.test_monitor"
 run operators 90 "$bin/cuda.test_operators"
 for ranks in 1 2 4; do
   run "modes.np$ranks" 60 "${launcher[@]}" -n "$ranks" "$bin/cuda.test_modes"

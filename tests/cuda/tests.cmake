@@ -20,6 +20,25 @@ foreach(ranks IN ITEMS 1 2 4)
     SKIP_REGULAR_EXPRESSION "Skipped\nno GPU")
 endforeach()
 
+# The driver's management library is not on every machine: a stand-in, and one of an older driver. Tests look for them
+# beside themselves.
+foreach(name IN ITEMS fake_nvml fake_old_nvml)
+  add_library(${name} MODULE cuda/fake_nvml.cpp)
+  target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE strata_flags)
+endforeach()
+target_compile_definitions(fake_old_nvml PRIVATE STRATA_OLD_NVML)
+function(strata_monitor_test target prefix)
+  target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE strata_flags GTest::gmock GTest::gtest_main ${CMAKE_DL_LIBS})
+  add_dependencies(${target} fake_nvml fake_old_nvml)
+  add_dependencies(tier_cuda ${target})
+  gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 PROPERTIES LABELS cuda TIMEOUT 60 ${ARGN})
+endfunction()
+add_executable(cuda.test_monitor cuda/test_monitor.cpp cuda/test_driver_counters.cpp)
+target_link_libraries(cuda.test_monitor PRIVATE strata_exec_cuda)
+strata_monitor_test(cuda.test_monitor cuda.test_monitor RESOURCE_LOCK gpu)
+
 # For a person or run_on_gpu.sh to run.
 add_executable(bench_cuda cuda/bench_cuda.cpp)
 target_include_directories(bench_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
@@ -41,12 +60,12 @@ foreach(kernel IN LISTS kernels)
   list(APPEND translated ${to})
 endforeach()
 add_library(cuda_emulation STATIC ${translated} cuda/emulation/emulation.cpp cuda/emulation/libraries.cpp)
-foreach(file IN ITEMS check device_arena kernel_binding cuda_executor)
+foreach(file IN ITEMS check device_arena kernel_binding cuda_executor nvml gpu_monitor)
   target_sources(cuda_emulation PRIVATE ${PROJECT_SOURCE_DIR}/src/exec/cuda/${file}.cpp)
 endforeach()
 target_include_directories(cuda_emulation BEFORE PUBLIC ${emulated} ${CMAKE_CURRENT_SOURCE_DIR})
 target_include_directories(cuda_emulation SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
-target_link_libraries(cuda_emulation PUBLIC strata_exec)
+target_link_libraries(cuda_emulation PUBLIC strata_exec PRIVATE ${CMAKE_DL_LIBS})
 # Contraction would round otherwise than the kernels' own fused operations; what a .cu file may leave unused is nvcc's to say.
 # Fibers jump between stacks, which fortified longjmp takes for an error.
 target_compile_options(cuda_emulation PRIVATE -O2 -U_FORTIFY_SOURCE -ffp-contract=off)
@@ -59,6 +78,19 @@ target_compile_options(cuda.emulated_operators PRIVATE -O1 -Wno-maybe-uninitiali
 add_dependencies(tier_cuda cuda.emulated_operators)
 gtest_discover_tests(cuda.emulated_operators TEST_PREFIX emulated_cuda. DISCOVERY_TIMEOUT 60
                      PROPERTIES LABELS cuda TIMEOUT 240)
+
+add_executable(cuda.emulated_monitor cuda/test_monitor.cpp)
+target_link_libraries(cuda.emulated_monitor PRIVATE cuda_emulation)
+strata_monitor_test(cuda.emulated_monitor emulated_cuda)
+
+# What a profiler and the device's account of its memory see of a run.
+add_executable(cuda.emulated_observed_run cuda/test_trace_ranges.cpp cuda/test_device_memory.cpp)
+target_link_libraries(cuda.emulated_observed_run PRIVATE strata_flags strata_test_main cuda_emulation strata_lower
+                      strata_planners strata_models OpenMP::OpenMP_CXX)
+add_dependencies(tier_cuda cuda.emulated_observed_run)
+add_test(NAME emulated_cuda.observed_run COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 1 ${MPIEXEC_PREFLAGS}
+                                                 $<TARGET_FILE:cuda.emulated_observed_run>)
+set_tests_properties(emulated_cuda.observed_run PROPERTIES LABELS cuda TIMEOUT 120)
 
 # One step of every model, and every mode of the smallest: all of both would take an hour.
 add_executable(cuda.emulated_modes cuda/test_modes.cpp)

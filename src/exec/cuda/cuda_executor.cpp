@@ -69,6 +69,7 @@ std::vector<CudaExecutor::Bound> CudaExecutor::bind(const std::vector<Instructio
     const Arguments arguments(program_, in, arena_.data());
     Bound& bound = result[i];
     bound.order = std::move(order[i]);
+    bound.name = TraceName(instruction_label(in));
     if (in.is_collective()) {
       labels_.push_back(collective_label(program_, in, i));
       bound.request = collective_request(program_, in, arguments, engine_groups_, labels_.back());
@@ -84,11 +85,18 @@ std::vector<CudaExecutor::Bound> CudaExecutor::bind(const std::vector<Instructio
   return result;
 }
 
-void CudaExecutor::initialize() { run(program_.prologue, prologue_, {}); }
+void CudaExecutor::initialize() {
+  const TraceRange range(prologue_name_);
+  run(program_.prologue, prologue_, {});
+}
 
-void CudaExecutor::finish() { run(program_.epilogue, epilogue_, {}); }
+void CudaExecutor::finish() {
+  const TraceRange range(epilogue_name_);
+  run(program_.epilogue, epilogue_, {});
+}
 
 StepMeasurement CudaExecutor::step(const StepContext& context) {
+  const TraceRange range(step_name_, context.step);
   StepMeasurement measurement;
   step_began_.record(streams_.at(0)->get());
   step_began_ns_ = now_ns();
@@ -117,6 +125,7 @@ void CudaExecutor::post(std::vector<Bound>& bound, Bound& collective) {
 void CudaExecutor::run(const std::vector<Instruction>& section, std::vector<Bound>& bound, const StepContext& context) {
   for (std::size_t i = 0; i < section.size(); ++i) {
     Bound& in = bound[i];
+    const TraceRange range(in.name);
     if (!in.kernel) {
       post(bound, in);
       continue;

@@ -20,6 +20,7 @@
 #include "exec/cuda/event.hpp"
 #include "exec/cuda/kernel_binding.hpp"
 #include "exec/cuda/libraries.hpp"
+#include "exec/cuda/trace_range.hpp"
 #include "exec/device/stream_order.hpp"
 #include "exec/executor.hpp"
 
@@ -55,6 +56,7 @@ class CudaExecutor final : public Executor {
     comm::Request request;  ///< collectives
     comm::Ticket ticket{};
     IssueOrder order;
+    TraceName name;
     std::unique_ptr<Event> done;  ///< where somebody waits for the kernel
     std::unique_ptr<Event> began, ended;
   };
@@ -75,6 +77,9 @@ class CudaExecutor final : public Executor {
   std::vector<std::unique_ptr<Stream>> streams_;  ///< by Program stream
   std::vector<int> engine_groups_;                ///< by Program group
   std::deque<std::string> labels_;                ///< requests keep pointers to these
+  TraceName prologue_name_{"prologue"};
+  TraceName step_name_{"step"};
+  TraceName epilogue_name_{"epilogue"};
   std::vector<Bound> prologue_;
   std::vector<Bound> body_;
   std::vector<Bound> epilogue_;

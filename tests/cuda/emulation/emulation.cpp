@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <new>
 #include <vector>
@@ -120,6 +121,12 @@ float exchange(float value, int mask) {
 
 }  // namespace emulation
 
+namespace {
+
+std::map<void*, std::size_t> allocated;  // bytes of the device's memory
+
+}  // namespace
+
 extern "C" {
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorName(cudaError_t) { return "?"; }
@@ -131,14 +138,29 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int) {
+  return std::snprintf(id, static_cast<std::size_t>(size), "0000:00:00.0"), cudaSuccess;
+}
 cudaError_t cudaMalloc(void** to, std::size_t bytes) {
   *to = ::operator new (bytes, std::align_val_t{256});
+  allocated[*to] = bytes;
   return cudaSuccess;
 }
-cudaError_t cudaFree(void* memory) { return ::operator delete (memory, std::align_val_t{256}), cudaSuccess; }
+cudaError_t cudaFree(void* memory) {
+  allocated.erase(memory);
+  return ::operator delete (memory, std::align_val_t{256}), cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
+  *total_bytes = std::size_t{1} << 36;
+  *free_bytes = *total_bytes;
+  for (const auto& [memory, bytes] : allocated) *free_bytes -= bytes;
+  return cudaSuccess;
+}
 cudaError_t cudaMallocManaged(void** to, std::size_t bytes, unsigned) { return cudaMalloc(to, bytes); }
-cudaError_t cudaMallocHost(void** to, std::size_t bytes) { return cudaMalloc(to, bytes); }
-cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
+cudaError_t cudaMallocHost(void** to, std::size_t bytes) {
+  return *to = ::operator new (bytes, std::align_val_t{256}), cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) { return ::operator delete (memory, std::align_val_t{256}), cudaSuccess; }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) { return std::memset(to, value, bytes), cudaSuccess; }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
   return cudaMemset(to, value, bytes);

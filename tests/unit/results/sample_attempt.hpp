@@ -75,6 +75,11 @@ inline AttemptFacts sample_facts() {
   facts.block_order = 1;
   facts.block_seed = 42;
   facts.block_job = "4711";
+  facts.ranks_per_device = 2;
+  facts.max_sm_clock_hertz = 1.98e9;
+  facts.max_memory_clock_hertz = 3.2e9;
+  facts.power_limit_watts = 700.0;
+  facts.unmeasured = {"energy_joules: Not Supported"};
   facts.restarted_from = "results/unit/0123456789ab/checkpoints/step_40.h5";
   facts.first_step = 40;
   return facts;
@@ -111,6 +116,13 @@ inline StepRow sample_step(std::int64_t step) {
   row.communication_bytes = 60;
   row.arena_peak_bytes = 220 + step;
   row.outside_arena_peak_bytes = 7;
+  row.energy_joules = 100.0 + x;
+  row.power_watts = 600.0 + x;
+  row.sm_clock_hertz = 1.7e9 + x;
+  row.memory_clock_hertz = 3.1e9 + x;
+  row.clock_event_reasons = "power_cap";
+  row.device_memory_used_bytes = 1e9 + x;
+  row.device_memory_taken_bytes = 5e8 + x;
   return row;
 }
 

@@ -1,0 +1,129 @@
+/// @file
+/// Counters of several ranks' devices → a row: what is summed, what counts once, and what is unknown for all where it
+/// is for one.
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "app/device_meter.hpp"
+#include "app/step_exchange.hpp"
+
+namespace strata::app {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+/// Of device @p number: power and clocks follow from it, and a step takes number + 1 joules.
+class CountingMonitor final : public DeviceMonitor {
+ public:
+  explicit CountingMonitor(int number, bool lacks_power = false) : number_(number) {
+    if (lacks_power) unmeasured_["power_watts"] = "Not Supported";
+  }
+  std::string device_id() const override { return std::to_string(number_); }
+  std::string driver_version() const override { return "1.2"; }
+  DeviceLimits limits() const override {
+    return {.max_sm_clock_hertz = 100.0 + number_,
+            .max_memory_clock_hertz = 200.0,
+            .power_limit_watts = unmeasured_.empty() ? 700.0 : DeviceReading::unknown};
+  }
+  DeviceReading read() override {
+    energy_joules_ += 0.5 * (number_ + 1);
+    return {.energy_joules = 2.0 * energy_joules_,
+            .power_watts = unmeasured_.empty() ? 10.0 * (number_ + 1) : DeviceReading::unknown,
+            .sm_clock_hertz = 50.0 - number_,
+            .memory_clock_hertz = 60.0,
+            .clock_event_reasons = number_ == 0 ? 4.0 : 1.0 + (1 << 20),
+            .device_memory_used_bytes = 1000.0 * (number_ + 1),
+            .device_memory_taken_bytes = 100.0 * (number_ + 1)};
+  }
+  const std::map<std::string, std::string>& unmeasured() const override { return unmeasured_; }
+
+ private:
+  int number_;
+  double energy_joules_ = 50.0;
+  std::map<std::string, std::string> unmeasured_;
+};
+
+class Devices : public testing::Test {
+ protected:
+  /// The row of one step; its facts are left in facts.
+  results::StepRow row(std::unique_ptr<DeviceMonitor> monitor) {
+    DeviceMeter meter(world, std::move(monitor));
+    meter.describe(facts);
+    meter.begin_step();
+    RankStep step;
+    step.device = meter.end_step();
+    step.num_sharers = meter.num_sharers();
+    const auto rows = exchange_steps(world, {step}, {}, {}, 0);
+    return world.rank() == 0 ? rows.at(0) : results::StepRow{};
+  }
+  comm::World world;
+  results::AttemptFacts facts;
+};
+
+TEST_F(Devices, EachRankHasItsOwn) {
+  const int n = world.size();
+  const results::StepRow r = row(std::make_unique<CountingMonitor>(world.rank()));
+  EXPECT_EQ(facts.ranks_per_device, 1);
+  EXPECT_EQ(facts.max_sm_clock_hertz, 100.0);
+  EXPECT_EQ(facts.power_limit_watts, 700.0);
+  EXPECT_THAT(facts.unmeasured, IsEmpty());
+  EXPECT_EQ(facts.library_versions.at("device_driver"), "1.2");
+  if (world.rank() != 0) return;
+  EXPECT_EQ(r.energy_joules, n * (n + 1) / 2);
+  EXPECT_EQ(r.power_watts, 10 * n * (n + 1) / 2);
+  EXPECT_EQ(r.sm_clock_hertz, 50 - (n - 1));
+  EXPECT_EQ(r.memory_clock_hertz, 60);
+  EXPECT_EQ(r.clock_event_reasons, n == 1 ? "power_cap" : "idle+power_cap+bit20");
+  EXPECT_EQ(r.device_memory_used_bytes, 1000 * n);
+  EXPECT_EQ(r.device_memory_taken_bytes, 100 * n);
+}
+
+TEST_F(Devices, OneThatRanksShareCountsOnce) {
+  const results::StepRow r = row(std::make_unique<CountingMonitor>(0));
+  EXPECT_EQ(facts.ranks_per_device, world.size());
+  if (world.size() > 1) {
+    EXPECT_THAT(facts.unmeasured,
+                ElementsAre("device_memory_taken_bytes: " + std::to_string(world.size()) + " ranks share the device"));
+  }
+  if (world.rank() != 0) return;
+  EXPECT_DOUBLE_EQ(r.energy_joules, 1.0);
+  EXPECT_DOUBLE_EQ(r.power_watts, 10.0);
+  EXPECT_EQ(r.device_memory_used_bytes, 1000.0);
+  EXPECT_EQ(std::isnan(r.device_memory_taken_bytes), world.size() > 1);
+}
+
+TEST_F(Devices, WhatOneLacksIsUnknownForAll) {
+  const int last = world.size() - 1;
+  const results::StepRow r = row(std::make_unique<CountingMonitor>(world.rank(), world.rank() == last));
+  EXPECT_THAT(facts.unmeasured, ElementsAre("power_watts: Not Supported"));
+  EXPECT_TRUE(std::isnan(facts.power_limit_watts));
+  EXPECT_EQ(facts.max_memory_clock_hertz, 200.0);
+  if (world.rank() != 0) return;
+  EXPECT_TRUE(std::isnan(r.power_watts));
+  EXPECT_FALSE(std::isnan(r.energy_joules));
+}
+
+TEST_F(Devices, ABackendWithoutCountersSaysNothing) {
+  const results::StepRow r = row(nullptr);
+  EXPECT_EQ(facts.ranks_per_device, 0);
+  EXPECT_TRUE(std::isnan(facts.max_sm_clock_hertz));
+  EXPECT_TRUE(facts.library_versions.empty());
+  EXPECT_TRUE(std::isnan(r.energy_joules));
+  EXPECT_TRUE(std::isnan(r.device_memory_used_bytes));
+  EXPECT_EQ(r.clock_event_reasons, "");
+}
+
+TEST(ClockEventReasons, AreWords) {
+  EXPECT_EQ(clock_event_reasons(0.0), "none");
+  EXPECT_EQ(clock_event_reasons(0x24), "power_cap+thermal");
+  EXPECT_EQ(clock_event_reasons(0x100), "display_clocks");
+  EXPECT_EQ(clock_event_reasons(std::numeric_limits<double>::quiet_NaN()), "");
+}
+
+}  // namespace
+}  // namespace strata::app
