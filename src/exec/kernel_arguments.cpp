@@ -162,6 +162,15 @@ SplitCrossEntropyDims KernelDims::split_cross_entropy() const {
           .dtype = input(0)};
 }
 
+QuantizedDims KernelDims::quantized() const {
+  return {.elements = integer("elements"),
+          .chunk = integer("chunk"),
+          .chunks = integer("chunks"),
+          .block = integer("block"),
+          .bits = static_cast<int>(integer("bits")),
+          .dtype = in_.kernel == Kernel::quantize ? input(0) : output(0)};
+}
+
 bool KernelDims::accumulates_parameters(int first_output, int num_outputs) const {
   for (int i = first_output; i < num_outputs; ++i) {
     STRATA_INVARIANT(accumulates(i) == accumulates(first_output), in_.name + ": weight and bias accumulate together");

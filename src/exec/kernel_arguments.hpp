@@ -82,6 +82,7 @@ class KernelDims {
   PermuteDims permute() const;
   SplitNormDims split_norm() const;
   SplitCrossEntropyDims split_cross_entropy() const;
+  QuantizedDims quantized() const;
   bool accumulates(int output) const { return ((in_.attributes.integer_or("accumulate", 0) >> output) & 1) != 0; }
   /// Weight and bias are written by one call: their first contribution is the same one.
   bool accumulates_parameters(int first_output, int num_outputs) const;

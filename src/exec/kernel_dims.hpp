@@ -134,6 +134,9 @@ struct AveragePoolDims {
   DType dtype = DType::f32;
 };
 
+/// A target that takes no part: its loss and its gradients are 0.
+inline constexpr std::int32_t ignored_target = -1;
+
 struct CrossEntropyDims {
   std::int64_t rows = 0;
   std::int64_t classes = 0;
@@ -153,7 +156,7 @@ struct PermuteDims {
   DType dtype = DType::f32;
 
   /// Where run number @p index of y begins in x.
-  std::int64_t begin_of(std::int64_t index) const {
+  constexpr std::int64_t begin_of(std::int64_t index) const {
     std::int64_t begin = first;
     for (int l = num_levels; l-- > 0;) {
       begin += index % sizes[l] * strides[l];
@@ -162,7 +165,7 @@ struct PermuteDims {
     return begin;
   }
   /// The element of y that holds element @p at of x, -1: none does. Runs do not overlap, and stand in the order of x.
-  std::int64_t index_of(std::int64_t at) const {
+  constexpr std::int64_t index_of(std::int64_t at) const {
     std::int64_t rest = at - first, index = 0;
     for (int l = 0; l < num_levels; ++l) {
       const std::int64_t i = rest / strides[l];
@@ -192,6 +195,16 @@ struct SplitCrossEntropyDims {
   PermuteDims held{};        ///< which: logit i of this rank is that of the class where element i of the runs stands
   std::int64_t parts = 1;    ///< ranks with so many each
   DType dtype = DType::f32;  ///< of the logits: f32 or bf16
+};
+
+/// Numbers as blocks of codes, see base/quantization.hpp.
+struct QuantizedDims {
+  std::int64_t elements = 0;  ///< of the plain tensor, chunk c of which is [c·chunk, (c+1)·chunk); the last are short
+  std::int64_t chunk = 0;
+  std::int64_t chunks = 1;
+  std::int64_t block = 16;   ///< a multiple of 16
+  int bits = 8;              ///< 8 | 4
+  DType dtype = DType::f32;  ///< of the plain tensor: f32 | bf16
 };
 
 }  // namespace strata

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/quantization.hpp"
 #include "comm/engine.hpp"
 #include "comm/session.hpp"
 #include "comm/world.hpp"
@@ -18,6 +19,9 @@
 #include "exec/cuda/device_info.hpp"
 #include "exec/cuda/kernels/elementwise.hpp"
 #include "exec/cuda/kernels/norm.hpp"
+#include "exec/cuda/kernels/permute.hpp"
+#include "exec/cuda/kernels/quantize.hpp"
+#include "exec/cuda/kernels/split_rows.hpp"
 #include "exec/cuda/kernels/token.hpp"
 #include "exec/cuda/matmul.hpp"
 #include "exec/device/workspace.hpp"
@@ -118,6 +122,30 @@ void memory_rates() {
   });
   report("dropout", 2.0 * bytes,
          [&](cudaStream_t s) { cuda::dropout(DType::bf16, x.data(), y.data(), n, 0.1F, {}, 0, s); });
+  // Quarters of rows, one after the other.
+  const PermuteDims quarters{.elements = n,
+                             .run = 1024,
+                             .num_levels = 2,
+                             .sizes = {4, n / 4096},
+                             .strides = {1024, 4096},
+                             .dtype = DType::bf16};
+  report("permute", 2.0 * bytes, [&](cudaStream_t s) { cuda::permute(quarters, x.data(), y.data(), s); });
+  report("dropout_of_runs", 2.0 * bytes,
+         [&](cudaStream_t s) { cuda::dropout_of_runs(quarters, x.data(), y.data(), 0.1F, {}, 0, s); });
+  for (const int bits : {8, 4}) {
+    const QuantizedDims d{.elements = n, .chunk = n, .block = 256, .bits = bits, .dtype = DType::bf16};
+    auto* const codes = reinterpret_cast<std::uint8_t*>(y.data());
+    const double moved = bytes + static_cast<double>(quantized_bytes(n, bits, d.block));
+    report(bits == 8 ? "quantize_8" : "quantize_4", moved,
+           [&](cudaStream_t s) { cuda::quantize(d, 1, x.data(), codes, s); });
+    report(bits == 8 ? "dequantize_8" : "dequantize_4", moved,
+           [&](cudaStream_t s) { cuda::dequantize(d, 1, codes, z.data(), false, s); });
+  }
+  const SplitNormDims rows{.rows = n / 4096, .width = 4096, .parts = 1, .dtype = DType::bf16};
+  report("norm_partial", bytes, [&](cudaStream_t s) { cuda::norm_partial(rows, x.data(), floats, s); });
+  report("norm_apply", 2.0 * bytes, [&](cudaStream_t s) {
+    cuda::norm_apply(rows, x.data(), floats, z.data(), z.data() + 8192, y.data(), floats, s);
+  });
 }
 
 /// Tokens a second and the share of @p peak that a step's operations (as the Program counts them) are.

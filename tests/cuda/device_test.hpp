@@ -45,6 +45,15 @@ class OneKernel {
     instruction_.inputs.push_back({.buffer = add(dtype, n, 0.0, end), .begin = 0, .num_elements = n});
     return *this;
   }
+  /// These values, of T as @p dtype is stored.
+  template <typename T>
+  OneKernel& given(DType dtype, const std::vector<T>& values) {
+    const auto n = static_cast<std::int64_t>(values.size());
+    indices(dtype, n, 0);
+    fills_.back().given.resize(values.size() * sizeof(T));
+    std::memcpy(fills_.back().given.data(), values.data(), values.size() * sizeof(T));
+    return *this;
+  }
   /// Statistics and such, which are positive.
   OneKernel& positive(std::int64_t n) {
     input(DType::f32, n);
@@ -88,6 +97,7 @@ class OneKernel {
     double range = 1.0;
     int end = 0;
     bool positive = false;
+    std::vector<std::byte> given{};  ///< instead of random values
   };
   struct NoInputs final : InputSource {
     void load_tokens(std::int64_t, std::int64_t, std::int64_t, std::span<std::int32_t>,
@@ -121,6 +131,10 @@ class OneKernel {
     std::vector<std::byte> bytes(static_cast<std::size_t>(end_bytes_));
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];
+      if (!fills_[b].given.empty()) {
+        std::ranges::copy(fills_[b].given, bytes.begin() + buffer.offset_bytes);
+        continue;
+      }
       const RandomStream random{.seed = 11, .stream = b};
       for (std::int64_t i = 0; i < buffer.num_elements; ++i) {
         const double u = static_cast<double>(random.uniform(static_cast<std::uint64_t>(i)));

@@ -60,7 +60,7 @@ run() {  # name, seconds, command…
 run monitor 20 "$bin/cuda.test_monitor"
 run operators 90 "$bin/cuda.test_operators"
 for ranks in 1 2 4; do
-  run "modes.np$ranks" 60 "${launcher[@]}" -n "$ranks" "$bin/cuda.test_modes"
+  run "modes.np$ranks" 90 "${launcher[@]}" -n "$ranks" "$bin/cuda.test_modes"
 done
 run bench 120 "$bin/bench_cuda"
 cat "$results/bench.log" >>"$summary"

@@ -3,16 +3,24 @@
 /// data. Ranks share the machine's GPUs in turn; their collectives go through the host.
 
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "exec/cuda/cuda_executor.hpp"
 #include "exec/cuda/device_info.hpp"
 #include "exec/device/workspace.hpp"
-#include "mpi/exec/networks.hpp"
+#include "mpi/exec/laid_out.hpp"
 
 namespace strata {
 namespace {
@@ -34,20 +42,43 @@ class Modes : public testing::Test {
   comm::World world;
   comm::Engine engine{world, {.watchdog_seconds = 60}};
 
+  /// Two nodes where there are four ranks, so that sums have two hops.
+  Mesh mesh() const {
+    const int nodes = world.size() == 4 ? 2 : 1;
+    return {.nodes = nodes, .ranks_per_node = world.size() / nodes, .axes = {}};
+  }
+
+  /// A machine that planners can ask about.
+  Cluster cluster() const {
+    return {.name = "two nodes",
+            .nodes = mesh().nodes,
+            .devices_per_node = mesh().ranks_per_node,
+            .device_memory_bytes = std::int64_t{1} << 33,
+            .peak_flops_per_second = {{"f32", 1e13}, {"bf16", 1e14}},
+            .memory_bandwidth_bytes_per_second = 1e12,
+            .intra_node = {.latency_seconds = 1e-6, .bandwidth_bytes_per_second = 1e11},
+            .inter_node = {.latency_seconds = 1e-5, .bandwidth_bytes_per_second = 1e10}};
+  }
+
   /// The plan of @p mode for these ranks, which two micro-batches may suit where one does not; none where it refuses.
-  std::optional<Plan> plan_for(Training& training, const std::string& mode) const {
+  std::optional<Plan> plan_for(Training& training, const std::string& mode) {
+    training.cluster = cluster();
+    training.nodes = mesh().nodes;
     for (const int micro_batches : {1, 2}) {
       training.plan.schedule.micro_batches = micro_batches;
       try {
         Plan plan = plan_of(training, mode, world.size());
         lower(plan, training.graph, world.rank(), cpu::workspace_bytes);
         return plan;
-      } catch (const UserError&) {
-      } catch (const Unsupported&) {
+      } catch (const UserError& refusal) {
+        refusal_ = refusal.what();
+      } catch (const Unsupported& refusal) {
+        refusal_ = refusal.what();
       }
     }
     return std::nullopt;
   }
+  std::string refusal_;  ///< of plan_for
 };
 
 /// By the model's name.
@@ -86,6 +117,114 @@ TEST_P(EveryMode, TrainsWhatItTrainsOnTheCpu) {
     }
   }
   EXPECT_GE(num_trained, 1);
+}
+
+/// A mode and what is asked of it beside its defaults.
+struct Asked {
+  std::string mode;
+  std::map<std::string, std::string> words{};
+  std::string to_string() const {
+    std::string text = mode;
+    for (const auto& [name, word] : words) text += fmt::format(" {}={}", name, word);
+    return text;
+  }
+};
+
+/// What planners would not choose for networks as small as these: weights cut over ranks or into panels.
+std::vector<Asked> with_cuts(const Mesh& mesh) {
+  const std::string all = to_string(whole_grid(mesh));
+  std::vector<Asked> asked = {{"megatron", {{"tensor", all}}},
+                              {"autoddl", {{"layout", "1x1," + all + ",1x1"}}},
+                              {"autoddl", {{"layout", "1x1,1x1," + all}}},
+                              {"summa", {{"rows", all}}},
+                              {"summa", {{"rows", "1x1"}}}};
+  if (mesh.nodes > 1) {
+    const std::string node = fmt::format("{}x1", mesh.ranks_per_node);
+    asked.push_back({"megatron", {{"tensor", node}}});
+    asked.push_back({"autoddl", {{"layout", fmt::format("1x{},{},1x1", mesh.nodes, node)}}});
+    asked.push_back({"summa", {{"rows", node}}});
+  }
+  return asked;
+}
+
+/// Codes instead of numbers.
+std::vector<Asked> with_codes() {
+  std::vector<Asked> asked;
+  for (const auto& [weights, gradients] : {std::pair{"int8", "none"}, {"none", "int8"}, {"int8", "int4"}}) {
+    asked.push_back({"zeropp", {{"quantized_weights", weights}, {"quantized_gradients", gradients}}});
+  }
+  return asked;
+}
+
+/// Sums of few small numbers: in whatever order they are added, every bit of every weight is the same.
+TEST_F(Modes, EveryModeIsEqualBitForBitOnExactInputs) {
+  std::vector<Asked> all;
+  for (const Planner* planner : all_planners()) all.push_back({std::string(planner->name())});
+  if (world.size() > 1) {
+    std::ranges::copy(with_cuts(mesh()), std::back_inserter(all));
+    std::ranges::copy(with_codes(), std::back_inserter(all));
+  }
+  std::vector<std::string> refused;
+  std::string refusals;
+  std::set<Kernel> kernels;
+  for (const Asked& asked : all) {
+    Training training = exact(1, {16, 32, 48, 32, 16, 8});
+    training.options.insert(asked.words.begin(), asked.words.end());
+    const std::optional<Plan> plan = plan_for(training, asked.mode);
+    if (!plan) {
+      refused.push_back(asked.to_string());
+      refusals += refusal_ + "\n";
+      continue;
+    }
+    const Trained cpu = train_plan(training, *plan, world, engine);
+    training.backend = gpu();
+    const Trained ours = train_plan(training, *plan, world, engine);
+    EXPECT_EQ(ours.parameters, cpu.parameters) << asked.to_string();
+    for (const Instruction& in : ours.program.body) kernels.insert(in.kernel);
+    const std::vector<std::string> moved = world.all_gather(ours.parameters == ours.initial ? "no" : "yes");
+    EXPECT_TRUE(std::ranges::count(moved, "yes") > 0) << asked.to_string();
+    EXPECT_FLOAT_EQ(ours.losses.front(), cpu.losses.front()) << asked.to_string();
+    EXPECT_EQ(ours.last_step.bytes_sent, cpu.last_step.bytes_sent) << asked.to_string();
+  }
+  EXPECT_EQ(refused, world.size() == 1 ? std::vector<std::string>{} : std::vector<std::string>{"single"}) << refusals;
+}
+
+TEST_F(Modes, TransformersInPartsAreTheCpus) {
+  if (world.size() == 1) GTEST_SKIP() << "one rank holds all parts";
+  std::set<Kernel> kernels;
+  bool splits_dropout = false;
+  for (const char* name : {"gpt", "llama"}) {
+    for (const Asked& asked : with_cuts(mesh())) {
+      RealModel model = transformer(name);
+      model.options.layers = 1;
+      model.options.heads = 4;
+      model.options.sequence_length = 5;
+      Training training = real(model, 8);
+      training.vocabulary = 120;
+      training.options.insert(asked.words.begin(), asked.words.end());
+      training.learning_rate = 4096.0;  // see GradientsAreTheCpus
+      const std::optional<Plan> planned = plan_for(training, asked.mode);
+      ASSERT_TRUE(planned) << name << " " << asked.to_string() << ": " << refusal_;
+      const Plan& plan = *planned;
+      const Trained cpu = train_plan(training, plan, world, engine);
+      training.backend = gpu();
+      const Trained ours = train_plan(training, plan, world, engine);
+      for (const auto& [parameter, values] : cpu.parameters) {
+        EXPECT_LE(relative_difference(ours.parameters.at(parameter), values), 1e-4)
+            << name << " " << asked.to_string() << " " << parameter;
+      }
+      for (const Instruction& in : ours.program.body) {
+        kernels.insert(in.kernel);
+        splits_dropout |= in.kernel == Kernel::dropout_backward && in.attributes.has("run");
+      }
+    }
+  }
+  for (const Kernel kernel :
+       {Kernel::permute, Kernel::norm_partial, Kernel::norm_apply, Kernel::norm_backward_partial,
+        Kernel::norm_backward_apply, Kernel::cross_entropy_partial, Kernel::cross_entropy_apply}) {
+    EXPECT_TRUE(kernels.contains(kernel)) << kernel_signature(kernel).name;
+  }
+  EXPECT_TRUE(splits_dropout);
 }
 
 TEST_F(Modes, GradientsAreTheCpus) {

@@ -2,7 +2,11 @@
 /// Every kernel of the table on the GPU against the CPU's, on sizes that divide nothing and on operands that begin
 /// anywhere. Bounds: f32 sums in another order; bf16 results rounded once, of f32 sums.
 
+#include <limits>
+
+#include "base/quantization.hpp"
 #include "cuda/device_test.hpp"
+#include "exec/cpu/kernels/quantize.hpp"
 #include "ir/model_graph.hpp"
 
 namespace strata {
@@ -176,6 +180,187 @@ TEST_P(DeviceTest, DropoutDropsTheElementsThatTheCpuDrops) {
       OneKernel k(kernel, {{"elements", 1037_i}, {"first_element", first}, {"probability", 0.1}});
       expect_equal(k.input(GetParam(), 1037).output(GetParam(), 1037).run());
     }
+  }
+}
+
+/// Runs of 6, and of 24, which whole vectors are; 3 outer and 2 · 5 inner ones.
+Attributes runs(std::int64_t run) {
+  return {{"elements", 30 * run}, {"run", run},         {"size0", 3_i}, {"stride0", 12 * run},
+          {"size1", 2_i},         {"stride1", 5 * run}, {"size2", 5_i}, {"stride2", run}};
+}
+
+TEST_P(DeviceTest, DropoutOfSplitFeaturesDropsTheElementsThatTheCpuDrops) {
+  for (const Kernel kernel : {Kernel::dropout_forward, Kernel::dropout_backward}) {
+    for (const std::int64_t run : {1_i, 6_i, 24_i}) {
+      for (const std::int64_t offset : {0, 1}) {
+        Attributes attributes = runs(run);
+        attributes.set("first_element", (std::int64_t{1} << 33) + 7);
+        attributes.set("probability", 0.25);
+        OneKernel k(kernel, attributes);
+        expect_equal(k.input(GetParam(), 30 * run, 1.0, offset).output(GetParam(), 30 * run).run());
+      }
+    }
+  }
+}
+
+TEST_P(DeviceTest, Permute) {
+  // Pieces of every size: by the length of the runs, and by where x and y begin.
+  for (const std::int64_t run : {1_i, 2_i, 6_i, 24_i, 600_i}) {
+    for (const std::int64_t first : {0_i, 1_i, 8_i}) {
+      for (const std::int64_t offset : {0, 1, 2}) {
+        Attributes attributes = runs(run);
+        attributes.set("first", first);
+        OneKernel k(Kernel::permute, attributes);
+        expect_equal(k.input(GetParam(), first + 36 * run, 1.0, offset).output(GetParam(), 30 * run, offset).run());
+      }
+    }
+  }
+  OneKernel rows_exchanged(Kernel::permute, {{"elements", 35_i * 8},
+                                             {"first", 0_i},
+                                             {"run", 8_i},
+                                             {"size0", 5_i},
+                                             {"stride0", 8_i},
+                                             {"size1", 7_i},
+                                             {"stride1", 40_i}});
+  expect_equal(rows_exchanged.input(GetParam(), 280).output(GetParam(), 280).run());
+  OneKernel neighbours(Kernel::permute, {{"elements", 1037_i}, {"first", 5_i}});
+  expect_equal(neighbours.input(GetParam(), 1042).output(GetParam(), 1037, 3).run());
+}
+
+Attributes quantized_attributes(const QuantizedDims& d) {
+  return {
+      {"elements", d.elements}, {"chunk", d.chunk}, {"chunks", d.chunks}, {"block", d.block}, {"bits", d.bits + 0_i}};
+}
+
+TEST_P(DeviceTest, QuantizeGivesTheCpusCodes) {
+  for (const int bits : {8, 4}) {
+    for (const std::int64_t block : {16, 256, 1024}) {
+      for (const std::int64_t chunk : {1_i, 33_i, 520_i, 2100_i}) {
+        // The last of six chunks is short, and in one case not there at all.
+        for (const std::int64_t elements : {6 * chunk, 5 * chunk + chunk / 3, 4 * chunk + 1}) {
+          const QuantizedDims d{.elements = elements, .chunk = chunk, .chunks = 6, .block = block, .bits = bits};
+          Attributes attributes = quantized_attributes(d);
+          attributes.set("nodes", 2_i);
+          OneKernel k(Kernel::quantize, attributes);
+          k.input(GetParam(), elements, 3.0, chunk % 2);
+          expect_equal(k.output(DType::u8, 6 * quantized_bytes(chunk, bits, block)).run());
+        }
+      }
+    }
+  }
+}
+
+TEST_P(DeviceTest, QuantizeOfZerosTiesAndWhatIsNotFinite) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  // Blocks of zeros; of numbers in the middle between two codes; with an infinity; with a NaN; of tiny numbers.
+  std::vector<float> x(16, 0.0F);
+  for (int i = 0; i < 16; ++i) x.push_back(i == 0 ? 127.0F : static_cast<float>(i) - 7.5F);
+  for (int i = 0; i < 16; ++i) x.push_back(i == 3 ? -infinity : 1.0F);
+  for (int i = 0; i < 16; ++i) x.push_back(i == 3 ? infinity : i == 9 ? nan : 1.0F);
+  for (int i = 0; i < 13; ++i) x.push_back(static_cast<float>(i) * 1e-39F);
+  const auto n = static_cast<std::int64_t>(x.size());
+  for (const int bits : {8, 4}) {
+    Attributes attributes = quantized_attributes({.elements = n, .chunk = n, .block = 16, .bits = bits});
+    attributes.set("nodes", 1_i);
+    OneKernel k(Kernel::quantize, attributes);
+    if (GetParam() == f32) {
+      k.given(f32, x);
+    } else {
+      k.given(DType::bf16, std::vector<bf16>(x.begin(), x.end()));
+    }
+    expect_equal(k.output(DType::u8, quantized_bytes(n, bits, 16)).run());
+  }
+}
+
+TEST_P(DeviceTest, DequantizeGivesTheCpusNumbers) {
+  constexpr std::int64_t pieces = 3;
+  for (const int bits : {8, 4}) {
+    for (const std::int64_t block : {16, 256, 1024}) {
+      for (const std::int64_t chunk : {1_i, 33_i, 520_i, 2100_i}) {
+        for (const std::int64_t elements : {2 * chunk, chunk + chunk / 3}) {
+          const QuantizedDims d{.elements = elements, .chunk = chunk, .chunks = 2, .block = block, .bits = bits};
+          const std::int64_t bytes = 2 * quantized_bytes(chunk, bits, block);
+          std::vector<std::uint8_t> packed(static_cast<std::size_t>(pieces * bytes));
+          std::vector<float> x(static_cast<std::size_t>(elements));
+          for (std::int64_t piece = 0; piece < pieces; ++piece) {
+            const RandomStream random{.seed = 3, .stream = static_cast<std::uint64_t>(piece)};
+            for (std::size_t i = 0; i < x.size(); ++i) x[i] = 2.0F * random.uniform(i) - 1.0F;
+            cpu::quantize(d, 1, x.data(), packed.data() + piece * bytes);
+          }
+          for (const std::int64_t add : {0, 1}) {
+            Attributes attributes = quantized_attributes(d);
+            attributes.set("pieces", pieces);
+            attributes.set("accumulate", add);
+            OneKernel k(Kernel::dequantize, attributes);
+            expect_equal(k.given(DType::u8, packed).output(GetParam(), elements, chunk % 2).run());
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(DeviceTest, SplitNorms) {
+  for (const std::int64_t width : {77, 72, 2056}) {
+    for (const std::int64_t rms : {0, 1}) {
+      OneKernel partial(Kernel::norm_partial, {{"rows", 13_i}, {"width", width}, {"rms", rms}});
+      expect_close(partial.input(GetParam(), 13 * width).output(f32, 26).run(), close_f32, close_bf16);
+      OneKernel apply(Kernel::norm_apply,
+                      {{"rows", 13_i}, {"width", width}, {"parts", 3_i}, {"epsilon", 1e-5}, {"rms", rms}});
+      apply.input(GetParam(), 13 * width).positive(3 * 26).input(GetParam(), width);
+      if (rms == 0) apply.input(GetParam(), width);
+      expect_close(apply.output(GetParam(), 13 * width).output(f32, rms == 0 ? 26 : 13).run(), close_f32, close_bf16);
+    }
+  }
+}
+
+TEST_P(DeviceTest, SplitNormGradients) {
+  for (const std::int64_t width : {77, 72}) {
+    const std::int64_t rows = width == 77 ? 260 : 20;  // blocks of one row and of two; of one
+    for (const bool rms : {false, true}) {
+      const std::int64_t statistics = rms ? rows : 2 * rows;
+      for (const bool add : {false, true}) {
+        OneKernel partial(Kernel::norm_backward_partial, {{"rows", rows},
+                                                          {"width", width},
+                                                          {"rms", rms ? 1_i : 0_i},
+                                                          {"accumulate", add ? (rms ? 2_i : 6_i) : 0_i}});
+        partial.input(GetParam(), rows * width).input(GetParam(), rows * width).input(GetParam(), width);
+        partial.positive(statistics).output(f32, 2 * rows).output(f32, width);
+        if (!rms) partial.output(f32, width);
+        expect_close(partial.run(), close_f32, close_bf16);
+        OneKernel apply(Kernel::norm_backward_apply, {{"rows", rows},
+                                                      {"width", width},
+                                                      {"parts", 3_i},
+                                                      {"rms", rms ? 1_i : 0_i},
+                                                      {"accumulate", add ? 1_i : 0_i}});
+        apply.input(GetParam(), rows * width).input(GetParam(), rows * width).input(GetParam(), width);
+        apply.positive(statistics).input(f32, 3 * 2 * rows, 10.0).output(GetParam(), rows * width);
+        expect_close(apply.run(), close_f32, close_bf16);
+      }
+    }
+  }
+}
+
+/// Classes 11 … of a vocabulary in which every fourth run of `run` is this rank's; targets everywhere, one ignored.
+TEST_P(DeviceTest, SplitCrossEntropy) {
+  for (const std::int64_t run : {8_i, 125_i, 375_i}) {
+    const std::int64_t classes = 3 * run;
+    Attributes attributes = {{"rows", 9_i}, {"classes", classes}, {"first_class", 11_i},
+                             {"run", run},  {"size0", 3_i},       {"stride0", 4 * run}};
+    std::vector<std::int32_t> targets;
+    for (const std::int64_t target : {11_i, 10_i, 10 + run, 11 + run, 11 + 4 * run, 10 + 9 * run, 11 + 9 * run, 0_i}) {
+      targets.push_back(static_cast<std::int32_t>(target));
+    }
+    targets.push_back(ignored_target);
+    OneKernel partial(Kernel::cross_entropy_partial, attributes);
+    partial.input(GetParam(), 9 * classes, 5.0).given(DType::i32, targets).output(f32, 27);
+    expect_close(partial.run(), close_f32, close_f32);
+    attributes.set("parts", 4_i);
+    attributes.set("scale", 1.0 / 9);
+    OneKernel apply(Kernel::cross_entropy_apply, attributes);
+    apply.input(GetParam(), 9 * classes).given(DType::i32, targets).positive(4 * 27);
+    expect_close(apply.output(f32, 9).output_is_input(0).run(), close_f32, close_bf16);
   }
 }
 

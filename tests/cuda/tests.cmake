@@ -92,14 +92,18 @@ add_test(NAME emulated_cuda.observed_run COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC
                                                  $<TARGET_FILE:cuda.emulated_observed_run>)
 set_tests_properties(emulated_cuda.observed_run PROPERTIES LABELS cuda TIMEOUT 120)
 
-# One step of every model, and every mode of the smallest: all of both would take an hour.
+# Every mode on exact inputs, one step of every model, transformers in parts, every mode of the smallest model: all models
+# in all modes would take an hour.
 add_executable(cuda.emulated_modes cuda/test_modes.cpp)
 target_link_libraries(cuda.emulated_modes PRIVATE strata_flags strata_test_main cuda_emulation strata_lower strata_planners
                       strata_models OpenMP::OpenMP_CXX)
 add_dependencies(tier_cuda cuda.emulated_modes)
-foreach(ranks IN ITEMS 1 2)
+set(emulated_on_1 Modes.EveryMode*:Modes.GradientsAreTheCpus)
+set(emulated_on_2 Modes.EveryMode*:Modes.TransformersInParts*:*EveryMode*/mlp)
+set(emulated_on_4 Modes.EveryMode*:Modes.TransformersInParts*)
+foreach(ranks IN ITEMS 1 2 4)
   add_test(NAME emulated_cuda.modes.np${ranks}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.emulated_modes>
-                   --gtest_filter=Modes.GradientsAreTheCpus:*EveryMode*/mlp)
+                   --gtest_filter=${emulated_on_${ranks}})
   set_tests_properties(emulated_cuda.modes.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 600)
 endforeach()

@@ -115,15 +115,8 @@ BoundKernel bind_optimizer(const Arguments& a) {
   };
 }
 
-BoundKernel bind_quantized(const Arguments& a) {
-  const bool packs = a.instruction().kernel == Kernel::quantize;
-  const QuantizedDims d{.elements = a.integer("elements"),
-                        .chunk = a.integer("chunk"),
-                        .chunks = a.integer("chunks"),
-                        .block = a.integer("block"),
-                        .bits = static_cast<int>(a.integer("bits")),
-                        .dtype = packs ? a.input_dtype(0) : a.output_dtype(0)};
-  if (packs) {
+BoundKernel bind_quantized(const Arguments& a, const QuantizedDims& d) {
+  if (a.instruction().kernel == Kernel::quantize) {
     return [=, nodes = a.integer("nodes"), x = a.input(0), packed = a.output_as<std::uint8_t>(0)](const StepContext&) {
       quantize(d, nodes, x, packed);
     };
@@ -390,7 +383,7 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource&
     case Kernel::sgd_momentum:
     case Kernel::adam: return bind_optimizer(a);
     case Kernel::quantize:
-    case Kernel::dequantize: return bind_quantized(a);
+    case Kernel::dequantize: return bind_quantized(a, shape.quantized());
     case Kernel::permute:
     case Kernel::norm_partial:
     case Kernel::norm_apply:

@@ -15,7 +15,10 @@
 #include "exec/cuda/kernels/elementwise.hpp"
 #include "exec/cuda/kernels/norm.hpp"
 #include "exec/cuda/kernels/optimizer.hpp"
+#include "exec/cuda/kernels/permute.hpp"
 #include "exec/cuda/kernels/pooling.hpp"
+#include "exec/cuda/kernels/quantize.hpp"
+#include "exec/cuda/kernels/split_rows.hpp"
 #include "exec/cuda/matmul.hpp"
 #include "exec/device/workspace.hpp"
 #include "ir/model_graph.hpp"
@@ -308,16 +311,75 @@ BoundKernel bind_elementwise(const Program& program, const Arguments& a) {
   }
 }
 
-BoundKernel bind_dropout(const Arguments& a, std::uint64_t seed) {
+BoundKernel bind_dropout(const Arguments& a, const KernelDims& dims, std::uint64_t seed) {
   const std::uint64_t operator_stream = stream_of(a.instruction().name);
-  if (a.instruction().attributes.has("run")) {
-    throw Unsupported(a.instruction().name + ": the CUDA executor has no dropout of features that are split");
+  const auto x = a.input(0);
+  const auto y = a.output(0);
+  const auto probability = static_cast<float>(a.real("probability"));
+  const auto first = static_cast<std::uint64_t>(a.integer("first_element"));
+  const PermuteDims d = dims.permute();
+  if (d.num_levels > 0) {
+    return [=](const StepContext& c, cudaStream_t stream) {
+      dropout_of_runs(d, x, y, probability, random_stream(seed, operator_stream, c.step), first, stream);
+    };
   }
-  return [=, x = a.input(0), y = a.output(0), dtype = a.input_dtype(0), n = a.output_elements(0),
-          probability = static_cast<float>(a.real("probability")),
-          first = static_cast<std::uint64_t>(a.integer("first_element"))](const StepContext& c, cudaStream_t stream) {
-    dropout(dtype, x, y, n, probability, random_stream(seed, operator_stream, c.step), first, stream);
+  return [=](const StepContext& c, cudaStream_t stream) {
+    dropout(d.dtype, x, y, d.elements, probability, random_stream(seed, operator_stream, c.step), first, stream);
   };
+}
+
+BoundKernel bind_quantized(const Arguments& a, const QuantizedDims& d) {
+  if (a.instruction().kernel == Kernel::quantize) {
+    return [=, nodes = a.integer("nodes"), x = a.input(0), packed = a.output_as<std::uint8_t>(0)](
+               const StepContext&, cudaStream_t stream) { quantize(d, nodes, x, packed, stream); };
+  }
+  return
+      [=, pieces = a.integer("pieces"), packed = a.input_as<std::uint8_t>(0), y = a.output(0), adds = a.accumulates(0)](
+          const StepContext&, cudaStream_t stream) { dequantize(d, pieces, packed, y, adds, stream); };
+}
+
+/// What tensor layouts bring with them.
+BoundKernel bind_laid_out(const Program& program, const Arguments& a, const KernelDims& dims) {
+  const auto in0 = a.input(0);
+  const auto in1 = a.input(1);
+  const auto in2 = a.input(2);
+  const auto in3 = a.input(3);
+  const auto out0 = a.output(0);
+  switch (a.instruction().kernel) {
+    case Kernel::permute:
+      return [=, d = dims.permute()](const StepContext&, cudaStream_t stream) { permute(d, in0, out0, stream); };
+    case Kernel::norm_partial:
+      return [=, d = dims.split_norm(), partial = a.output_as<float>(0)](const StepContext&, cudaStream_t stream) {
+        norm_partial(d, in0, partial, stream);
+      };
+    case Kernel::norm_apply:
+      return
+          [=, d = dims.split_norm(), all = a.input_as<float>(1), statistics = a.output_as<float>(1)](
+              const StepContext&, cudaStream_t stream) { norm_apply(d, in0, all, in2, in3, out0, statistics, stream); };
+    case Kernel::norm_backward_partial:
+      return [=, d = dims.split_norm(), statistics = a.input_as<float>(3), partial = a.output_as<float>(0),
+              dweight = a.output(1), dbias = a.output(2), adds = dims.accumulates_parameters(1, a.num_outputs()),
+              workspace = floats(workspace_of(program, a))](const StepContext&, cudaStream_t stream) {
+        norm_backward_partial(d, in0, in1, in2, statistics, partial, dweight, dbias, adds, workspace, stream);
+      };
+    case Kernel::norm_backward_apply:
+      return [=, d = dims.split_norm(), statistics = a.input_as<float>(3), all = a.input_as<float>(4),
+              adds = a.accumulates(0)](const StepContext&, cudaStream_t stream) {
+        norm_backward_apply(d, in0, in1, in2, statistics, all, out0, adds, stream);
+      };
+    case Kernel::cross_entropy_partial:
+      return
+          [=, d = dims.split_cross_entropy(), targets = a.input_as<std::int32_t>(1), partial = a.output_as<float>(0)](
+              const StepContext&, cudaStream_t stream) { cross_entropy_partial(d, in0, targets, partial, stream); };
+    case Kernel::cross_entropy_apply:
+      STRATA_INVARIANT(a.input(0) == a.output(1), "the gradient stands where the logits were");
+      return [=, d = dims.split_cross_entropy(), logits = a.output(1), targets = a.input_as<std::int32_t>(1),
+              all = a.input_as<float>(2), loss = a.output_as<float>(0),
+              scale = dims.real("scale")](const StepContext&, cudaStream_t stream) {
+        cross_entropy_apply(d, logits, targets, all, scale, loss, stream);
+      };
+    default: throw InternalError("not a kernel of tensor layouts");
+  }
 }
 
 BoundKernel bind_sequence(const Program& program, const Arguments& a, const KernelDims& dims, std::uint64_t seed) {
@@ -400,16 +462,14 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
   switch (a.instruction().kernel) {
     case Kernel::none: throw InternalError("a collective is not a kernel");
     case Kernel::quantize:
-    case Kernel::dequantize:
-      throw Unsupported(a.instruction().name + ": the CUDA executor has no quantised communication");
+    case Kernel::dequantize: return bind_quantized(a, dims.quantized());
     case Kernel::permute:
     case Kernel::norm_partial:
     case Kernel::norm_apply:
     case Kernel::norm_backward_partial:
     case Kernel::norm_backward_apply:
     case Kernel::cross_entropy_partial:
-    case Kernel::cross_entropy_apply:
-      throw Unsupported(a.instruction().name + ": the CUDA executor has no kernels for tensor layouts");
+    case Kernel::cross_entropy_apply: return bind_laid_out(program, a, dims);
     case Kernel::load_tokens:
     case Kernel::load_images:
     case Kernel::load_targets: return bind_load(a, context.inputs);
@@ -418,7 +478,7 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
     case Kernel::sgd_momentum:
     case Kernel::adam: return bind_optimizer(a);
     case Kernel::dropout_forward:
-    case Kernel::dropout_backward: return bind_dropout(a, context.seed);
+    case Kernel::dropout_backward: return bind_dropout(a, dims, context.seed);
     case Kernel::rotary_forward:
     case Kernel::rotary_backward:
     case Kernel::attention_forward:

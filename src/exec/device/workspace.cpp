@@ -25,6 +25,10 @@ std::int64_t workspace_bytes(const Program& program, const Instruction& in) {
     }
     case Kernel::layer_norm_backward: return column_sums(dims.integer("rows"), 2 * dims.integer("width"));
     case Kernel::rms_norm_backward: return column_sums(dims.integer("rows"), dims.integer("width"));
+    case Kernel::norm_backward_partial: {
+      const SplitNormDims d = dims.split_norm();
+      return column_sums(d.rows, d.rms ? d.width : 2 * d.width);
+    }
     case Kernel::batch_norm_forward:
     case Kernel::batch_norm_backward:
       // Two sums of each block and channel, three coefficients a channel.

@@ -49,6 +49,9 @@ extern dim3 gridDim;
 
 inline void __syncthreads() { emulation::meet(0); }
 inline float __shfl_xor_sync(unsigned, float value, int mask) { return emulation::exchange(value, mask); }
+inline unsigned __shfl_xor_sync(unsigned, unsigned value, int mask) {
+  return std::bit_cast<unsigned>(emulation::exchange(std::bit_cast<float>(value), mask));
+}
 
 /// nvcc's form, for functions of any type.
 template <typename Result, typename... Parameters>
@@ -61,8 +64,10 @@ using std::min;
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fsqrt_rn(float a) { return std::sqrt(a); }
 inline float __int2float_rn(int a) { return static_cast<float>(a); }
+inline int __float2int_rn(float a) { return static_cast<int>(std::nearbyint(a)); }
 inline int __float_as_int(float a) { return std::bit_cast<int>(a); }
 inline float __int_as_float(int a) { return std::bit_cast<float>(a); }
 inline unsigned __float_as_uint(float a) { return std::bit_cast<unsigned>(a); }

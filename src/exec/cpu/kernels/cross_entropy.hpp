@@ -13,9 +13,6 @@ namespace strata::cpu {
 
 using strata::CrossEntropyDims;
 
-/// A target that takes no part: its loss and its gradients are 0.
-inline constexpr std::int32_t ignored_target = -1;
-
 /// loss[r] = ln Σ_c exp(logits[r,c]) - logits[r,targets[r]], in f32. Reads the logits.
 /// @param targets [rows], each in [0, classes) or ignored_target. @throws InternalError naming one that is neither.
 void cross_entropy_forward(const CrossEntropyDims& dims, const void* logits, const std::int32_t* targets, float* loss);

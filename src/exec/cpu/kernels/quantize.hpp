@@ -7,23 +7,13 @@
 
 #include <cstdint>
 
-#include "base/dtype.hpp"
+#include "exec/kernel_dims.hpp"
 
 namespace strata::cpu {
 
-struct QuantizedDims {
-  std::int64_t elements = 0;  ///< of the plain tensor, chunk c of which is [c·chunk, (c+1)·chunk); the last are short
-  std::int64_t chunk = 0;
-  std::int64_t chunks = 1;
-  std::int64_t block = 16;   ///< a multiple of 16
-  int bits = 8;              ///< 8 | 4
-  DType dtype = DType::f32;  ///< of the plain tensor: f32 | bf16
-};
-
 /// packed[chunks · quantized_bytes(chunk)]: position i holds chunk (i mod nodes)·(chunks/nodes) + i div nodes, so that
 /// with chunk j·R + l for rank l of R of node j what is for one l stands together. Short chunks are filled with zeros.
-/// A block with an infinity or a NaN, or a
-/// number above 2e36, does not come back finite.
+/// A block with an infinity or a NaN, or a number above 2e36, does not come back finite.
 void quantize(const QuantizedDims& dims, std::int64_t nodes, const void* x, std::uint8_t* packed);
 
 /// y[elements] (+)= Σ over pieces of packed[pieces][chunks · quantized_bytes(chunk)], chunks in their order.

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <limits>
 
-#include "exec/cpu/kernels/cross_entropy.hpp"
 #include "exec/cpu/kernels/row_blocks.hpp"
 
 namespace strata::cpu {

@@ -81,6 +81,29 @@ bool are_aligned(Pointers... pointers) {
   return (... && (reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0));
 }
 
+/// The first @p left of eight values, and zeros for the others.
+template <typename T>
+__device__ void load_some(const T* from, std::int64_t left, bool aligned, float (&to)[pack]) {
+  if (aligned && left >= pack) {
+    load_pack(from, to);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < pack; ++i) to[i] = i < left ? to_float(from[i]) : 0.0F;
+}
+/// Of eight values the first @p left.
+template <typename T>
+__device__ void store_some(T* to, std::int64_t left, bool aligned, const float (&from)[pack]) {
+  if (aligned && left >= pack) {
+    store_pack(to, from);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < pack; ++i) {
+    if (i < left) to[i] = from_float<T>(from[i]);
+  }
+}
+
 /// Largest grid of the flat kernels, which then step through the tensor: a few blocks of 256 threads for each of the
 /// largest GPU's multiprocessors.
 constexpr unsigned flat_threads = 256;

@@ -4,6 +4,7 @@
 #include "exec/cuda/kernels/device.cuh"
 #include "exec/cuda/kernels/elementwise.hpp"
 #include "exec/cuda/kernels/random.cuh"
+#include "exec/cuda/kernels/runs.cuh"
 #include "exec/device/workspace.hpp"
 
 namespace strata::cuda {
@@ -166,16 +167,42 @@ __global__ void swiglu_backward_packs(const T* dy, const T* x, T* dx, std::int64
   }
 }
 
-template <typename T>
-__global__ void dropout_kernel(const T* x, T* y, std::int64_t n, float probability, float kept, RandomStream random,
-                               std::uint64_t first) {
+/// Numbers of neighbours that are neighbours.
+struct InOrder {
+  __device__ std::uint64_t at(std::int64_t i) const { return static_cast<std::uint64_t>(i); }
+};
+
+/// Element i has the number first + places.at(i); where @p whole_packs, those of eight elements follow each other.
+template <typename T, typename Places>
+__global__ void dropout_kernel(const T* x, T* y, std::int64_t n, bool aligned, float probability, float kept,
+                               RandomStream random, std::uint64_t first, Places places, bool whole_packs) {
   for (std::int64_t i = flat_index() * pack; i < n; i += flat_stride() * pack) {
     StreamWords words(random);
-    for (std::int64_t j = i; j < min(n, i + pack); ++j) {
-      const bool drop = words.uniform(first + static_cast<std::uint64_t>(j)) < probability;
-      y[j] = from_float<T>(to_float(x[j]) * (drop ? 0.0F : kept));
+    float v[pack];
+    load_some(x + i, n - i, aligned, v);
+    std::uint64_t number = first + static_cast<std::uint64_t>(places.at(i));
+#pragma unroll
+    for (int k = 0; k < pack; ++k) {
+      if (i + k >= n) break;
+      if (k > 0) number = whole_packs ? number + 1 : first + static_cast<std::uint64_t>(places.at(i + k));
+      v[k] *= words.uniform(number) < probability ? 0.0F : kept;
     }
+    store_some(y + i, n - i, aligned, v);
   }
+}
+
+template <typename Places>
+void drop(DType dtype, const void* x, void* y, std::int64_t n, float probability, const RandomStream& random,
+          std::uint64_t first, const Places& places, bool whole_packs, cudaStream_t stream) {
+  STRATA_INVARIANT(probability >= 0.0F && probability < 1.0F, "a dropout probability is in [0, 1)");
+  if (n == 0) return;
+  with_storage(dtype, [&](auto type) {
+    using T = decltype(type);
+    dropout_kernel<<<flat_blocks((n + pack - 1) / pack), flat_threads, 0, stream>>>(
+        static_cast<const T*>(x), static_cast<T*>(y), n, are_aligned(x, y), probability, 1.0F / (1.0F - probability),
+        random, first, places, whole_packs);
+  });
+  check_launch("dropout");
 }
 
 struct Square {
@@ -346,15 +373,12 @@ void swiglu_backward(DType dtype, const void* dy, const void* x, void* dx, std::
 
 void dropout(DType dtype, const void* x, void* y, std::int64_t n, float probability, const RandomStream& random,
              std::uint64_t first_element, cudaStream_t stream) {
-  STRATA_INVARIANT(probability >= 0.0F && probability < 1.0F, "a dropout probability is in [0, 1)");
-  if (n == 0) return;
-  with_storage(dtype, [&](auto type) {
-    using T = decltype(type);
-    dropout_kernel<<<flat_blocks((n + pack - 1) / pack), flat_threads, 0, stream>>>(
-        static_cast<const T*>(x), static_cast<T*>(y), n, probability, 1.0F / (1.0F - probability), random,
-        first_element);
-  });
-  check_launch("dropout");
+  drop(dtype, x, y, n, probability, random, first_element, InOrder{}, true, stream);
+}
+
+void dropout_of_runs(const PermuteDims& d, const void* x, void* y, float probability, const RandomStream& random,
+                     std::uint64_t first_element, cudaStream_t stream) {
+  drop(d.dtype, x, y, d.elements, probability, random, first_element, Runs(d, 1, "dropout"), d.run % pack == 0, stream);
 }
 
 void sum_of_squares(DType dtype, const void* x, std::int64_t n, float* sum, bool accumulate, double* workspace,

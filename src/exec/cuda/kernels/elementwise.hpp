@@ -10,6 +10,7 @@
 
 #include "base/dtype.hpp"
 #include "base/random.hpp"
+#include "exec/kernel_dims.hpp"
 
 namespace strata::cuda {
 
@@ -31,6 +32,11 @@ void swiglu_backward(DType dtype, const void* dy, const void* x, void* dx, std::
 /// y = x·mask/(1 - probability), for forward and backward; the mask is that of elements first_element ….
 void dropout(DType dtype, const void* x, void* y, std::int64_t n, float probability, const RandomStream& random,
              std::uint64_t first_element, cudaStream_t stream);
+/// The same of x[dims.elements] without gaps whose numbers are in runs: element i has the number first_element + that
+/// of the element where permute(dims) would find it.
+/// @throws Unsupported where there are 2³¹ elements or more.
+void dropout_of_runs(const PermuteDims& dims, const void* x, void* y, float probability, const RandomStream& random,
+                     std::uint64_t first_element, cudaStream_t stream);
 
 /// *sum (+)= Σ x². @param workspace max_sum_blocks doubles, 8-byte aligned.
 void sum_of_squares(DType dtype, const void* x, std::int64_t n, float* sum, bool accumulate, double* workspace,
