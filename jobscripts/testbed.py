@@ -309,16 +309,18 @@ def take_down(settings: dict) -> None:
     """Leaves nothing, from whatever state; what is in the way is told at the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # First everybody who would restart or report, then by force: the results of jobs are not ours to save.
-    for ending, seconds in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 5.0)):
+    # Who forks while the processes are listed is not among them: nobody is left when twice nobody was found.
+    for ending, seconds in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 10.0)):
         deadline = time.monotonic() + seconds
         asked = set()
-        while running := {pid for pid in processes_of(settings) if is_running(pid)}:
+        times_found_none = 0
+        while times_found_none < 2 and time.monotonic() < deadline:
+            running = {pid for pid in processes_of(settings) if is_running(pid)}
+            times_found_none = 0 if running else times_found_none + 1
             for pid in running - asked if ending == signal.SIGTERM else running:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, ending)
             asked |= running
-            if time.monotonic() > deadline:
-                break
             time.sleep(0.05)
     left = {pid for pid in processes_of(settings) if is_running(pid)}
     if settings["network"]:

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -77,21 +76,6 @@ DeviceReading DeviceMeter::end_step() {
   reading.energy_joules -= energy_before_joules_;
   if (num_sharers_ > 1) reading.device_memory_taken_bytes = DeviceReading::unknown;
   return reading;
-}
-
-std::string clock_event_reasons(double bits) {
-  // In the order of the bits, as NVML's nvmlClocksEventReason… say.
-  constexpr std::array names = {"idle",    "application_clocks", "power_cap",   "hardware_slowdown", "sync_boost",
-                                "thermal", "hardware_thermal",   "power_brake", "display_clocks"};
-  if (std::isnan(bits)) return "";
-  std::string text;
-  const auto set = static_cast<std::uint64_t>(bits);
-  for (std::size_t bit = 0; bit < 64; ++bit) {
-    if ((set >> bit & 1) == 0) continue;
-    if (!text.empty()) text += '+';
-    text += bit < names.size() ? names[bit] : fmt::format("bit{}", bit);
-  }
-  return text.empty() ? "none" : text;
 }
 
 }  // namespace strata::app

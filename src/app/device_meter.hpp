@@ -36,7 +36,4 @@ class DeviceMeter {
   double energy_before_joules_ = DeviceReading::unknown;
 };
 
-/// The words of results-schema/ for a set of NVML's clock event reasons; empty: @p bits is unknown.
-std::string clock_event_reasons(double bits);
-
 }  // namespace strata::app

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <type_traits>
 
-#include "app/device_meter.hpp"
 #include "base/error.hpp"
 
 namespace strata::app {
@@ -60,7 +59,7 @@ void add_devices(const std::vector<const RankStep*>& ranks, results::StepRow& ro
   if (is_unknown(&DeviceReading::clock_event_reasons)) return;
   std::uint64_t reasons = 0;
   for (const RankStep* r : ranks) reasons |= static_cast<std::uint64_t>(r->device.clock_event_reasons);
-  row.clock_event_reasons = clock_event_reasons(static_cast<double>(reasons));
+  row.clock_event_reasons = static_cast<double>(reasons);
 }
 
 results::StepRow row_of(const std::vector<const RankStep*>& ranks, const StepFacts& facts, const Memory& fullest) {

@@ -266,9 +266,6 @@ std::int64_t bytes_of(std::span<const Attribute> attributes) {
 std::int64_t bytes_of(std::span<const StepRow> steps, std::span<const EventRow> events,
                       std::span<const PredictionRow> predictions) {
   auto bytes = static_cast<std::int64_t>(steps.size() * sizeof(StepRow));
-  for (const StepRow& row : steps) {
-    bytes += text_bytes(row.clock_event_reasons);
-  }
   for (const EventRow& row : events) {
     bytes += 64 + text_bytes(row.name);
   }

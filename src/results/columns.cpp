@@ -47,7 +47,7 @@ std::span<const Column<StepRow>> step_columns() {
       {"power_watts", "W", &StepRow::power_watts},
       {"sm_clock_hertz", "s-1", &StepRow::sm_clock_hertz},
       {"memory_clock_hertz", "s-1", &StepRow::memory_clock_hertz},
-      {"clock_event_reasons", "", &StepRow::clock_event_reasons},
+      {"clock_event_reasons", "1", &StepRow::clock_event_reasons},
       {"device_memory_used_bytes", "byte", &StepRow::device_memory_used_bytes},
       {"device_memory_taken_bytes", "byte", &StepRow::device_memory_taken_bytes},
   }};

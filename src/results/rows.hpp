@@ -123,7 +123,7 @@ struct StepRow {
   double power_watts = unknown;
   double sm_clock_hertz = unknown;
   double memory_clock_hertz = unknown;
-  std::string clock_event_reasons;
+  double clock_event_reasons = unknown;  ///< a set of bits
   double device_memory_used_bytes = unknown;
   double device_memory_taken_bytes = unknown;
 };

@@ -120,7 +120,7 @@ inline StepRow sample_step(std::int64_t step) {
   row.power_watts = 600.0 + x;
   row.sm_clock_hertz = 1.7e9 + x;
   row.memory_clock_hertz = 3.1e9 + x;
-  row.clock_event_reasons = "power_cap";
+  row.clock_event_reasons = 4.0 + x;
   row.device_memory_used_bytes = 1e9 + x;
   row.device_memory_taken_bytes = 5e8 + x;
   return row;
