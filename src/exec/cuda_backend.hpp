@@ -14,6 +14,7 @@
 #include "base/dtype.hpp"
 #include "comm/engine.hpp"
 #include "comm/world.hpp"
+#include "exec/device/device_monitor.hpp"
 #include "exec/executor.hpp"
 #include "ir/program.hpp"
 
@@ -54,6 +55,9 @@ struct ExecutorOptions {
 /// as CpuExecutor's constructor.
 std::unique_ptr<Executor> make_executor(const Program& program, const comm::World& world, comm::Engine& engine,
                                         InputSource& inputs, std::uint64_t seed, const ExecutorOptions& options);
+
+/// Counters of this rank's GPU.
+std::unique_ptr<DeviceMonitor> make_monitor();
 
 /// FLOP/s of the largest of a few products of matrices on this rank's GPU. Of f32 without TF32, as the executor
 /// multiplies.

@@ -143,3 +143,13 @@ foreach(ranks IN ITEMS 1 2 4)
                    $<TARGET_FILE:cuda.emulated_nccl>)
   set_tests_properties(emulated_cuda.nccl.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 300)
 endforeach()
+
+# The whole program on emulated GPUs: what it links first is what it calls.
+add_executable(strata_emulated ${PROJECT_SOURCE_DIR}/src/app/main.cpp cuda/emulation/rates.cpp)
+target_link_libraries(strata_emulated PRIVATE strata_flags $<LINK_LIBRARY:WHOLE_ARCHIVE,cuda_emulation> strata_app)
+add_dependencies(tier_cuda strata_emulated)
+add_test(NAME emulated_cuda.e2e
+         COMMAND ${PROJECT_SOURCE_DIR}/.venv/bin/python -m pytest -q -p no:cacheprovider
+                 ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_devices.py)
+set_tests_properties(emulated_cuda.e2e PROPERTIES LABELS cuda TIMEOUT 600 RUN_SERIAL ON
+  ENVIRONMENT "STRATA=$<TARGET_FILE:strata>;STRATA_EMULATED=$<TARGET_FILE:strata_emulated>;MPIEXEC=${MPIEXEC_EXECUTABLE}")

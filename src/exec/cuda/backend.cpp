@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "exec/cuda/cuda_executor.hpp"
 #include "exec/cuda/device_info.hpp"
+#include "exec/cuda/gpu_monitor.hpp"
 #include "exec/cuda_backend.hpp"
 
 namespace strata::cuda {
@@ -98,6 +99,8 @@ std::unique_ptr<Executor> make_executor(const Program& program, const comm::Worl
   }
   return std::make_unique<CudaExecutor>(program, engine, inputs, seed, ours);
 }
+
+std::unique_ptr<DeviceMonitor> make_monitor() { return std::make_unique<GpuMonitor>(); }
 
 std::map<std::string, std::string> library_versions(Transport transport) {
   std::map<std::string, std::string> versions = {{"cuda", library_versions()}};

@@ -20,6 +20,7 @@ std::unique_ptr<Executor> make_executor(const Program&, const comm::World&, comm
                                         const ExecutorOptions&) {
   refuse();
 }
+std::unique_ptr<DeviceMonitor> make_monitor() { refuse(); }
 double measure_gemm_peak_flops(DType) { refuse(); }
 double measure_memory_bytes_per_second() { refuse(); }
 std::function<void(std::int64_t)> nccl_all_reduce(const comm::World&, std::int64_t) { refuse(); }
