@@ -52,10 +52,30 @@ Environment read_environment() {
   for (std::string module; std::getline(modules, module, ':');) {
     e.modules_loaded.push_back(module);
   }
-  for (const char* name :
-       {"OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "UCX_TLS", "UCX_NET_DEVICES",
-        "MPIR_CVAR_NOLOCAL", "MPIR_CVAR_ASYNC_PROGRESS", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "SLURM_JOB_ID",
-        "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_NODELIST", "SLURM_RESTART_COUNT"}) {
+  for (const char* name : {"OMP_NUM_THREADS",
+                           "OMP_PROC_BIND",
+                           "OMP_WAIT_POLICY",
+                           "GOMP_SPINCOUNT",
+                           "UCX_TLS",
+                           "UCX_NET_DEVICES",
+                           "MPIR_CVAR_NOLOCAL",
+                           "MPIR_CVAR_ASYNC_PROGRESS",
+                           "ONEDNN_MAX_CPU_ISA",
+                           "DNNL_MAX_CPU_ISA",
+                           "CUDA_VISIBLE_DEVICES",
+                           "CUDA_DEVICE_MAX_CONNECTIONS",
+                           "NCCL_ALGO",
+                           "NCCL_PROTO",
+                           "NCCL_NET",
+                           "NCCL_IB_HCA",
+                           "NCCL_SOCKET_IFNAME",
+                           "NCCL_P2P_DISABLE",
+                           "NCCL_NVLS_ENABLE",
+                           "SLURM_JOB_ID",
+                           "SLURM_ARRAY_JOB_ID",
+                           "SLURM_ARRAY_TASK_ID",
+                           "SLURM_JOB_NODELIST",
+                           "SLURM_RESTART_COUNT"}) {
     if (const std::string value = variable(name); !value.empty()) {
       e.relevant[name] = value;
     }

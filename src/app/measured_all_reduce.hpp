@@ -1,8 +1,11 @@
 #pragma once
 
 /// @file
-/// The link that the collectives of a run can be held against: all-reduces over all its ranks, by the run's own engine
-/// and transport, before training begins.
+/// The link that the collectives of a run can be held against: all-reduces over all its ranks, by the run's own
+/// transport, before training begins.
+
+#include <cstdint>
+#include <functional>
 
 #include "comm/engine.hpp"
 #include "comm/world.hpp"
@@ -13,7 +16,11 @@ namespace strata::app {
 /// Bandwidth: bus bandwidth, 2(n-1)/n · bytes / time, of an all-reduce of 16 MiB over all ranks, or of 1 MiB where the
 /// wire is so slow that 16 would take a second. Latency: time / 2(n-1) of one of 8 bytes. The best of three, each timed
 /// by its slowest rank. NaN for one rank, which has nobody to talk to. Collective.
-/// @param group the number in @p engine of the group of all ranks.
-Link measure_all_reduce(const comm::World& world, comm::Engine& engine, int group);
+/// @param all_reduce of so many f32 over all ranks, at most max_all_reduced; returns when it is done on this rank.
+Link measure_all_reduce(const comm::World& world, const std::function<void(std::int64_t)>& all_reduce);
+constexpr std::int64_t max_all_reduced = std::int64_t{1} << 22;
+
+/// Such an all-reduce of the engine's. @param group the number in @p engine of the group of all ranks.
+std::function<void(std::int64_t)> engine_all_reduce(comm::Engine& engine, int group);
 
 }  // namespace strata::app

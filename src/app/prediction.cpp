@@ -68,6 +68,10 @@ std::string machine_identity() { return fmt::format("{}, {} cores", cpu_name(), 
 CostProfile load_profile(const Experiment& experiment, const std::string& experiment_file) {
   const std::string path = path_beside(experiment_file, experiment.simulate.profile);
   CostProfile profile = parse_cost_profile(read_file(path), path);
+  if (experiment.cluster == "this" && is_on_gpus(experiment)) {
+    throw UserError(
+        fmt::format("{}: measured on the processor ({}), and resources.device is \"cuda\"", path, profile.machine));
+  }
   if (experiment.cluster == "this" && profile.machine != machine_identity()) {
     throw UserError(
         fmt::format("{}: measured on another machine: {}; this one is {}", path, profile.machine, machine_identity()));
@@ -136,7 +140,7 @@ SimulationOptions simulation_options(const PreparedPoint& point, const LoweredJo
   SimulationOptions options;
   options.num_steps = std::max(static_cast<int>(s.steps), steps_to_steady_state(lowered));
   // On the CPU the calling thread computes and posts; devices have a host that runs ahead.
-  options.issue_in_list_order = point.cluster.name == "this";
+  options.issue_in_list_order = point.cluster.name == "this" && !is_on_gpus(point.experiment);
   options.noise = s.noise;
   options.seed = static_cast<std::uint64_t>(s.seed);
   for (const std::int64_t rank : s.straggler_ranks) {

@@ -18,11 +18,15 @@
 #include "config/cluster_files.hpp"
 #include "cost/flops_convention.hpp"
 #include "exec/cpu/kernel_binding.hpp"
+#include "exec/cuda_backend.hpp"
+#include "exec/device/workspace.hpp"
 #include "lower/lower.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
 
 namespace strata::app {
+
+bool is_on_gpus(const Experiment& experiment) { return experiment.resources.device == "cuda"; }
 
 ModelGraph model_of(const Experiment& experiment) {
   const ModelSection& m = experiment.model;
@@ -67,6 +71,12 @@ Cluster this_cluster(const Experiment& experiment) {
   cluster.description = "the machine strata runs on";
   cluster.nodes = static_cast<int>(experiment.resources.nodes);
   cluster.devices_per_node = static_cast<int>(experiment.resources.ranks_per_node);
+  if (is_on_gpus(experiment)) {
+    const cuda::Device gpu = cuda::first_device();
+    cluster.device = gpu.name;
+    cluster.device_memory_bytes = gpu.memory_bytes;
+    return cluster;
+  }
   cluster.device = cpu_name();
   cluster.device_memory_bytes = host_memory_bytes();
   return cluster;
@@ -197,7 +207,8 @@ PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::s
 
 namespace {
 
-Program lower_with_cpu_workspaces(const PreparedPoint& point, int rank) {
+Program lower_with_workspaces(const PreparedPoint& point, int rank) {
+  if (is_on_gpus(point.experiment)) return lower(point.plan, point.graph, rank, cuda::workspace_bytes);
   // Workspaces of the library depend on the number of threads that will call it.
   omp_set_num_threads(static_cast<int>(point.experiment.resources.threads_per_rank));
   return lower(point.plan, point.graph, rank, cpu::workspace_bytes);
@@ -205,15 +216,17 @@ Program lower_with_cpu_workspaces(const PreparedPoint& point, int rank) {
 
 }  // namespace
 
-Program lower_for_cpu(const PreparedPoint& point, int rank) {
-  Program program = lower_with_cpu_workspaces(point, rank);
+Program lower_for_run(const PreparedPoint& point, int rank) {
+  Program program = lower_with_workspaces(point, rank);
   check_capacity(program, point.plan.device_capacity_bytes);
   return program;
 }
 
 Program lower_uncapped(const PreparedPoint& point, int rank) {
   // A described machine whose devices are CPUs runs our kernels.
-  if (point.cluster.name == "this" || point.cluster.device == "cpu") return lower_with_cpu_workspaces(point, rank);
+  if (point.cluster.name == "this" || point.cluster.device == "cpu" || is_on_gpus(point.experiment)) {
+    return lower_with_workspaces(point, rank);
+  }
   return lower(point.plan, point.graph, rank, [](const Program&, const Instruction&) { return 0; });
 }
 

@@ -15,6 +15,8 @@
 
 namespace strata::app {
 
+/// Ranks compute on GPUs, through CUDA.
+bool is_on_gpus(const Experiment& experiment);
 /// [model], built and verified. @throws UserError.
 ModelGraph model_of(const Experiment& experiment);
 /// Samples of a step over all ranks; 0: the planner chooses. @throws UserError where train.global_batch_tokens is no
@@ -36,7 +38,7 @@ struct PreparedPoint {
 
 /// Builds the model, describes the cluster and asks the mode for a plan.
 /// @param experiment_file clusters and data are found relative to it.
-/// @throws UserError, Unsupported.
+/// @throws UserError; Unsupported, also where a GPU of this machine is asked for and there is none.
 PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file);
 
 /// As above with a plan of the user's own instead of the planner's.
@@ -44,10 +46,11 @@ PreparedPoint prepare_point(const Experiment& experiment, const std::string& exp
 PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::string& experiment_file,
                                       const std::string& plan_text, const std::string& plan_file);
 
-/// The Program of one rank, with the CPU's workspaces. @throws OutOfMemory if it exceeds the plan's capacity.
-Program lower_for_cpu(const PreparedPoint& point, int rank);
-/// On the point's cluster: as above on this machine; a described device's libraries need no scratch that a description
-/// knows of.
+/// The Program of one rank, with the workspaces of the device it runs on. @throws OutOfMemory if it exceeds the plan's
+/// capacity.
+Program lower_for_run(const PreparedPoint& point, int rank);
+/// On the point's cluster: as above on this machine and where GPUs of CUDA are asked for; another described device's
+/// libraries need no scratch that a description knows of.
 Program lower_for_cluster(const PreparedPoint& point, int rank);
 /// As lower_for_cluster, whatever the plan's capacity.
 Program lower_uncapped(const PreparedPoint& point, int rank);

@@ -139,10 +139,14 @@ class Profiler {
   }
 
   void measure_point(const Point& point) {
+    if (is_on_gpus(point.experiment)) {
+      throw UserError(fmt::format("{}: resources.device = \"cuda\": strata profile measures \"cpu\"",
+                                  point.experiment.where("resources.device")));
+    }
     if (world_.rank() == 0) fmt::print("profiling point {} [{}]\n", point.index, point.id);
     PreparedPoint prepared = prepare_point(point.experiment, arguments_.experiment.file);
     const DType dtype = prepared.plan.dtypes.compute;
-    peaks_[dtype] = peak_.flops_per_second(dtype, static_cast<int>(point.experiment.resources.threads_per_rank));
+    peaks_[dtype] = peak_.flops_per_second(false, dtype, static_cast<int>(point.experiment.resources.threads_per_rank));
     profile_.provenance["threads_per_rank"] = fmt::format("{}", point.experiment.resources.threads_per_rank);
     const Overlap overlap = prepared.plan.overlap;
     prepared.plan.overlap = {.bucket_bytes = overlap.bucket_bytes, .all_reduce = "none"};
@@ -170,7 +174,7 @@ class Profiler {
   }
 
   Observed observe(const PreparedPoint& point) {
-    const Program program = lower_for_cpu(point, world_.rank());
+    const Program program = lower_for_run(point, world_.rank());
     comm::EngineOptions options = engine_options(point.experiment, program);
     comm::Engine engine(world_, options);
     interference_transport_ = options.emulated_link ? "emulated_link" : "";
@@ -335,7 +339,7 @@ int profile_experiment(int argc, char** argv, const ProfileArguments& arguments,
   try {
     comm::check_launcher(world, environment.launcher_num_ranks, environment.launcher_variable);
     // Every rank reads the file for itself: it is small, and equal for all.
-    const LoadedExperiment loaded = load_points(arguments.experiment, "cpu");
+    const LoadedExperiment loaded = load_points(arguments.experiment, device_backend);
     const CostProfile measured = Profiler(world, arguments).run(loaded);
     if (world.rank() == 0) write(arguments.output_file, measured);
     return exit_ok;

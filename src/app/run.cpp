@@ -4,8 +4,10 @@
 #include <fmt/core.h>
 
 #include <set>
+#include <utility>
 
 #include "app/bad_input.hpp"
+#include "app/device_transport.hpp"
 #include "app/last_word.hpp"
 #include "app/measured_peak.hpp"
 #include "app/outcome.hpp"
@@ -130,7 +132,7 @@ class Run {
     const auto as_count = [](const std::string& text) { return std::stoi(text); };
     const bool one_point_file = on_root(
                                     [&] {
-                                      loaded = load_points(arguments_.experiment, "cpu");
+                                      loaded = load_points(arguments_.experiment, device_backend);
                                       return fmt::format("{}", loaded.expansion.points.size());
                                     },
                                     as_count) == 1;
@@ -179,17 +181,20 @@ class Run {
       const Message message = on_root([&] { return pack(plan_on_root(*point)); }, unpack);
       const ExperimentFile file = read_experiment(message.experiment_text, "point");
       request.point = world_.rank() == 0 ? *point : Point{.id = message.point_id, .experiment = file.base, .axes = {}};
-      request.point.experiment.backend = "cpu";
+      request.point.experiment.backend = request.point.experiment.resources.device;
       request.experiment_name = request.point.experiment.name;
+      const bool on_gpus = is_on_gpus(request.point.experiment);
+      if (on_gpus) select_device(request);
       request.prepared =
           prepare_point_with_plan(request.point.experiment, request.experiment_file, message.plan_text, "plan");
       comm::check_launch(world_, expectation(request));
       open_inputs(request);
       find_restart(request);
       describe(request, loaded);
-      request.peak_flops_per_second = peak_.flops_per_second(
-          request.prepared.plan.dtypes.compute, static_cast<int>(request.point.experiment.resources.threads_per_rank));
-      request.memory_bytes_per_second = peak_.memory_bytes_per_second();
+      request.peak_flops_per_second =
+          peak_.flops_per_second(on_gpus, request.prepared.plan.dtypes.compute,
+                                 static_cast<int>(request.point.experiment.resources.threads_per_rank));
+      request.memory_bytes_per_second = peak_.memory_bytes_per_second(on_gpus);
       outcome = run_point(world_, environment_, request, options_);
     } catch (const Unsupported& e) {
       record_refusal(e);
@@ -206,6 +211,12 @@ class Run {
       fmt::print(stderr, "strata: {}: {}\n", results::to_string(outcome.status), outcome.message);
     }
     return outcome.status;
+  }
+
+  void select_device(RunRequest& request) const {
+    cuda::SelectedDevice selected = cuda::select_device(world_);
+    request.device_transport = device_transport(request.point.experiment, selected.sharing);
+    request.gpu_name = std::move(selected.device.name);
   }
 
   /// Each rank reads the data for itself; what one of them cannot read ends all, before anything is recorded.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -13,6 +14,7 @@
 
 #include "app/allocation_account.hpp"
 #include "app/device_meter.hpp"
+#include "app/device_transport.hpp"
 #include "app/engine_options.hpp"
 #include "app/learning_rate.hpp"
 #include "app/measured_all_reduce.hpp"
@@ -68,7 +70,7 @@ class PointRun {
   Outcome run() {
     // Each stage may fail on some rank alone; all learn of it before the next one, so that nobody waits for a rank that
     // has given up.
-    Outcome outcome = stage([&] { program_ = lower_for_cpu(request_.prepared, world_.rank()); });
+    Outcome outcome = stage([&] { program_ = lower_for_run(request_.prepared, world_.rank()); });
     const Outcome recording = stage([&] { open_recorder(); });
     if (recording.status != Status::ok) return recording;
     status_path_ = world_.broadcast(recorder_ ? recorder_->status_path() : "");
@@ -110,18 +112,24 @@ class PointRun {
     facts_.num_nodes = world_.num_nodes();
     facts_.ranks_per_node = world_.ranks_on_node(0);
     facts_.host_names = hosts;
-    facts_.device_names.assign(hosts.size(), cpu_name());
+    if (on_gpus_) {
+      facts_.device_names = world_.all_gather(request_.gpu_name);
+      facts_.library_versions.merge(cuda::library_versions(request_.device_transport));
+    } else {
+      facts_.device_names.assign(hosts.size(), cpu_name());
+    }
     facts_.peak_flops_per_second = request_.peak_flops_per_second;
-    facts_.peak_source = MeasuredPeak::source();
+    facts_.peak_source = MeasuredPeak::source(on_gpus_);
     // The engine is needed for the transport's name; the recorder needs that name before the first row.
     make_engine();
     facts_.transport = engine_->transport_name(world_group_);
-    measured_link_ = measure_all_reduce(world_, *engine_, world_group_);
+    if (on_gpus_) facts_.transport = device_transport_name(request_.device_transport, facts_.transport);
+    measured_link_ = measure_all_reduce(world_, all_reduce());
     // Before the executor takes its memory.
-    meter_ = std::make_unique<DeviceMeter>(world_, nullptr);
+    meter_ = std::make_unique<DeviceMeter>(world_, on_gpus_ ? cuda::make_monitor() : nullptr);
     meter_->describe(facts_);
     facts_.all_reduce_bytes_per_second = measured_link_.bandwidth_bytes_per_second;
-    facts_.progress_mode = engine_->has_thread() ? "thread" : "polling";
+    facts_.progress_mode = uses_nccl() ? "device" : engine_->has_thread() ? "thread" : "polling";
     const CommunicationSection& c = experiment_.communication;
     if (c.emulated_gbit_per_s > 0.0) {
       facts_.emulated_link_alpha_seconds = c.emulated_alpha_us * 1e-6;
@@ -144,9 +152,26 @@ class PointRun {
     world_group_ = engine_->create_group(all);
   }
 
+  /// Several ranks on GPUs of their own.
+  bool uses_nccl() const { return on_gpus_ && request_.device_transport == cuda::Transport::nccl && world_.size() > 1; }
+
+  std::function<void(std::int64_t)> all_reduce() {
+    return uses_nccl() ? cuda::nccl_all_reduce(world_, max_all_reduced) : engine_all_reduce(*engine_, world_group_);
+  }
+
+  std::unique_ptr<Executor> make_executor() {
+    InputSource& inputs = *request_.inputs.source;
+    const std::uint64_t seed = request_.prepared.plan.seed;
+    if (!on_gpus_) return std::make_unique<cpu::CpuExecutor>(program_, *engine_, inputs, seed);
+    return cuda::make_executor(
+        program_, world_, *engine_, inputs, seed,
+        {.transport = request_.device_transport,
+         .watchdog_seconds = experiment_.communication.watchdog_seconds,
+         .on_watchdog = [this](const comm::WatchdogReport& report) { record_failure(Status::hang, report.message); }});
+  }
+
   void build() {
-    executor_ =
-        std::make_unique<cpu::CpuExecutor>(program_, *engine_, *request_.inputs.source, request_.prepared.plan.seed);
+    executor_ = make_executor();
     executor_->initialize();
     if (!request_.restart.path.empty()) {
       load_checkpoint(request_.restart.path, program_, request_.prepared.graph, *executor_);
@@ -461,6 +486,7 @@ class PointRun {
   const RunRequest& request_;
   const RunOptions& options_;
   const Experiment& experiment_;
+  const bool on_gpus_ = is_on_gpus(experiment_);
   Program program_;
   results::AttemptFacts facts_;
   std::unique_ptr<results::Recorder> recorder_;  ///< rank 0 alone
@@ -469,7 +495,7 @@ class PointRun {
   std::unique_ptr<comm::Engine> engine_;
   std::unique_ptr<DeviceMeter> meter_;
   int world_group_ = 0;
-  std::unique_ptr<cpu::CpuExecutor> executor_;
+  std::unique_ptr<Executor> executor_;
   std::vector<TimelineEvent> timeline_;
   std::int64_t touched_bytes_ = 0;
   std::int64_t saved_step_ = -1;  ///< of the last checkpoint

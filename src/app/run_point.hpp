@@ -13,6 +13,7 @@
 #include "app/training_inputs.hpp"
 #include "comm/world.hpp"
 #include "config/sweep.hpp"
+#include "exec/cuda_backend.hpp"
 #include "results/status.hpp"
 
 namespace strata::app {
@@ -32,7 +33,7 @@ struct RunOptions {
   HeadToHead block;
 };
 
-/// What rank 0 knows before the others: equal on all ranks afterwards.
+/// What rank 0 knows before the others: equal on all ranks afterwards, but for the GPU's name.
 struct RunRequest {
   std::string experiment_file;
   std::string experiment_name;
@@ -40,8 +41,10 @@ struct RunRequest {
   PreparedPoint prepared;
   TrainingInputs inputs;
   RestartPoint restart;
-  double peak_flops_per_second = 0.0;    ///< of one rank, see MeasuredPeak
-  double memory_bytes_per_second = 0.0;  ///< of one rank, see MeasuredPeak
+  std::string gpu_name;                                      ///< of this rank; on GPUs alone
+  cuda::Transport device_transport = cuda::Transport::host;  ///< likewise
+  double peak_flops_per_second = 0.0;                        ///< of one rank, see MeasuredPeak
+  double memory_bytes_per_second = 0.0;                      ///< of one rank, see MeasuredPeak
 };
 
 /// `<results>/<experiment>/<point>/`: its attempts; its checkpoints stand in a folder of that name below.

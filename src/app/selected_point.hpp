@@ -13,7 +13,7 @@ struct LoadedExperiment {
   Expansion expansion;
 };
 
-/// @param backend cpu | cuda | simulated: part of every point's id.
+/// @param backend device_backend or simulated: part of every point's id.
 LoadedExperiment load_points(const ExperimentArguments& arguments, std::string_view backend);
 
 /// The point that --point names, or the only one. @throws UserError listing how many there are.

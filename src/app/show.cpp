@@ -24,7 +24,7 @@ namespace strata::app {
 namespace {
 
 PreparedPoint prepared(const ExperimentArguments& arguments) {
-  const LoadedExperiment loaded = load_points(arguments, "cpu");
+  const LoadedExperiment loaded = load_points(arguments, device_backend);
   const Point& point = selected_point(loaded, arguments);
   return arguments.plan_file.empty() ? prepare_point(point.experiment, arguments.file)
                                      : prepare_point_with_plan(point.experiment, arguments.file,
@@ -57,7 +57,7 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
 }  // namespace
 
 int expand_experiment(const ExperimentArguments& arguments, bool json) {
-  const LoadedExperiment loaded = load_points(arguments, "cpu");
+  const LoadedExperiment loaded = load_points(arguments, device_backend);
   fmt::print("{}\n", json ? to_json(loaded.expansion) : to_table(loaded.expansion));
   return exit_ok;
 }
@@ -72,7 +72,7 @@ int print_program(const ExperimentArguments& arguments, int rank) {
   if (rank < 0 || rank >= point.plan.mesh.num_ranks()) {
     throw UserError(fmt::format("--rank {}: accepted: 0 … {}", rank, point.plan.mesh.num_ranks() - 1));
   }
-  fmt::print("{}", to_text(lower_for_cpu(point, rank)));
+  fmt::print("{}", to_text(lower_for_run(point, rank)));
   return exit_ok;
 }
 

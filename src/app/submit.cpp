@@ -118,7 +118,7 @@ harness::Site site_of(const std::string& name_or_path) {
 }  // namespace
 
 int submit_experiment(const SubmitArguments& arguments, const Environment& environment) {
-  const LoadedExperiment loaded = load_points(arguments.experiment, "cpu");
+  const LoadedExperiment loaded = load_points(arguments.experiment, device_backend);
   SubmissionRequest request;
   request.experiment_name = loaded.expansion.name;
   request.experiment_file = fs::absolute(arguments.experiment.file).lexically_normal().string();

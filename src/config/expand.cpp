@@ -96,7 +96,6 @@ Expansion expand(const ExperimentFile& file, std::string_view backend,
   std::map<std::string, std::string> axes_of_id;
   for (bool more = true; more;) {
     Experiment experiment = file.base;
-    experiment.backend = backend;
     std::vector<AxisValue> axes;
     for (std::size_t a = 0; a < file.axes.size(); ++a) {
       const SweepAxis& axis = file.axes[a];
@@ -106,6 +105,7 @@ Expansion expand(const ExperimentFile& file, std::string_view backend,
         axes.push_back({axis.keys[k], toml_text(value)});
       }
     }
+    experiment.backend = backend == device_backend ? experiment.resources.device : backend;
     if (const SweepExclude* exclude = matching(excludes, experiment, file)) {
       expansion.excluded.push_back({std::move(axes), exclude->reason});
     } else {

@@ -147,6 +147,15 @@ void verify(const Experiment& experiment) {
     fail(experiment, "communication.emulated_link.alpha_us",
          "an emulated link has a bandwidth too: set communication.emulated_link.gbit_per_s > 0");
   }
+  if (communication.device_transport != "auto" && experiment.resources.device == "cpu") {
+    fail(experiment, "communication.device_transport",
+         fmt::format("\"{}\" is of GPUs, and resources.device is \"cpu\"", communication.device_transport));
+  }
+  if (communication.device_transport == "nccl" && communication.emulated_gbit_per_s > 0.0) {
+    fail(experiment, "communication.device_transport",
+         fmt::format("\"nccl\" passes by the emulated link of {} Gbit/s; accepted with it: auto | host",
+                     communication.emulated_gbit_per_s));
+  }
   if (train.schedule == "step" && train.decay_steps == 0) {
     fail(experiment, "train.schedule", "\"step\" needs train.decay_steps > 0");
   }

@@ -42,7 +42,8 @@ struct ResourcesSection {
   std::int64_t nodes = 1;
   std::int64_t ranks_per_node = 1;
   std::int64_t threads_per_rank = 1;
-  double memory_gib = 0.0;  ///< 0: no cap
+  std::string device = "cpu";  ///< what a rank computes on: cpu | cuda
+  double memory_gib = 0.0;     ///< 0: no cap
   /// Numbers that the nodes have in the cluster, in the launcher's order; empty: 0, 1, …
   std::vector<std::int64_t> allocated_nodes;
   bool operator==(const ResourcesSection&) const = default;
@@ -93,7 +94,8 @@ struct OverlapSection {
 };
 
 struct CommunicationSection {
-  std::string transport = "auto";
+  std::string transport = "auto";         ///< of collectives on the host
+  std::string device_transport = "auto";  ///< of ranks on GPUs: nccl | host | auto
   std::string progress = "automatic";
   double emulated_alpha_us = 0.0;
   double emulated_gbit_per_s = 0.0;  ///< 0: no emulated link
@@ -168,7 +170,7 @@ struct Experiment {
   SimulateSection simulate;
   JobSection job;
 
-  std::string backend = "cpu";                  ///< cpu | cuda | simulated: set by the verb, no key of the file
+  std::string backend = "cpu";  ///< cpu | cuda | simulated: simulated by the verb, else resources.device; no key
   std::map<std::string, std::string> given_at;  ///< key → "file:line" or "--set"; a key that is absent has its default
 
   std::int64_t num_ranks() const { return resources.nodes * resources.ranks_per_node; }
@@ -200,8 +202,8 @@ std::string point_id(const Experiment& experiment);
 std::string to_text(const Experiment& experiment);
 
 /// Conditions between options: exactly one of global_batch and global_batch_tokens, measured steps in order, a link
-/// that is emulated wholly or not at all, a decay that has an end. @throws UserError naming the keys, where they were
-/// given, and their values.
+/// that is emulated wholly or not at all, transports that the device has, a decay that has an end. @throws UserError
+/// naming the keys, where they were given, and their values.
 void verify(const Experiment& experiment);
 
 }  // namespace strata

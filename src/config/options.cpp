@@ -56,6 +56,8 @@ constexpr Option options[] = {
     {"resources.ranks_per_node", FIELD(resources.ranks_per_node), ">= 1 and <= 1024", "", "ranks on a node"},
     {"resources.threads_per_rank", FIELD(resources.threads_per_rank), ">= 1 and <= 1024", "",
      "compute threads of a rank"},
+    {"resources.device", FIELD(resources.device), "cpu | cuda", "",
+     "what a rank computes on: cuda, the node's GPUs in turn, of those that CUDA_VISIBLE_DEVICES leaves"},
     {"resources.memory_gib", FIELD(resources.memory_gib), ">= 0", "GiB", "capacity of a rank's device; 0: no cap"},
     {"resources.allocated_nodes", FIELD(resources.allocated_nodes), ">= 0", "",
      "which nodes of the cluster the job has, in the launcher's order: what is under one leaf switch; empty: the "
@@ -99,6 +101,9 @@ constexpr Option options[] = {
 
     {"communication.transport", FIELD(communication.transport), "auto | mpi | shm | two_level", "",
      "auto: shm within a node, mpi between nodes"},
+    {"communication.device_transport", FIELD(communication.device_transport), "auto | nccl | host", "",
+     "of ranks on GPUs: nccl, which needs a GPU of its own for every rank; host: managed memory and "
+     "communication.transport; auto: nccl where every rank has its own and no link is emulated, host otherwise"},
     {"communication.progress", FIELD(communication.progress), "automatic | thread | polling", "",
      "who drives transfers; automatic: a thread where a core is free"},
     {"communication.emulated_link.alpha_us", FIELD(communication.emulated_alpha_us), ">= 0", "us",

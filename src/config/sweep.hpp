@@ -74,7 +74,10 @@ ExperimentFile read_experiment(const std::string& text, std::string_view file_na
 /// As read_experiment, from disk. @throws UserError if @p path cannot be read.
 ExperimentFile load_experiment(const std::string& path, const std::vector<std::string>& overrides = {});
 
-/// @param backend cpu | cuda | simulated, part of every id.
+/// The backend of each point is its resources.device.
+constexpr std::string_view device_backend = "device";
+
+/// @param backend cpu | cuda | simulated, part of every id; or device_backend.
 /// @param prepare called on every point before its id is computed; the app checks the strategy's own options here and
 /// drops those that equal the
 ///        mode's default.

@@ -47,7 +47,7 @@ class Variant {
           const comm::EngineOptions& options)
       : point_(std::move(point)) {
     point_.plan.overlap.all_reduce = all_reduce;
-    program_ = app::lower_for_cpu(point_, world.rank());
+    program_ = app::lower_for_run(point_, world.rank());
     inputs_ = app::make_training_inputs(point_.experiment, point_.graph, point_.plan.global_batch, file);
     engine_ = std::make_unique<comm::Engine>(world, options);
     executor_ = std::make_unique<cpu::CpuExecutor>(program_, *engine_, *inputs_.source, point_.plan.seed);

@@ -37,7 +37,7 @@ for packages in site.getsitepackages(): print(*glob.glob(packages + "/nvidia/*/l
   [[ -d $root ]] && libraries+=${libraries:+:}$root
 done
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-for program in cuda.test_monitor cuda.test_operators cuda.test_modes bench_cuda; do
+for program in cuda.test_monitor cuda.test_operators cuda.test_modes cuda.test_nccl bench_cuda; do
   missing=$(ldd "$bin/$program" 2>&1 | grep -E 'not found' || true)
   [[ -z $missing ]] || { say "$program cannot start: $missing"; exit 1; }
 done
@@ -61,6 +61,12 @@ run monitor 20 "$bin/cuda.test_monitor"
 run operators 90 "$bin/cuda.test_operators"
 for ranks in 1 2 4; do
   run "modes.np$ranks" 90 "${launcher[@]}" -n "$ranks" "$bin/cuda.test_modes"
+done
+gpus=$(nvidia-smi -L | wc -l)
+for ranks in 1 2 4; do
+  run "nccl.np$ranks" 60 "${launcher[@]}" -n "$ranks" "$bin/cuda.test_nccl"
+  ((ranks <= gpus)) || { say "== modes.nccl.np$ranks: not run, $gpus GPUs"; continue; }
+  STRATA_TRANSPORT=nccl run "modes.nccl.np$ranks" 60 "${launcher[@]}" -n "$ranks" "$bin/cuda.test_modes"
 done
 run bench 120 "$bin/bench_cuda"
 cat "$results/bench.log" >>"$summary"

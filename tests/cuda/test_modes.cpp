@@ -1,6 +1,7 @@
 /// @file
 /// Every mode trains on GPUs what it trains on CPUs: same plan, same ranks, same initial values, dropped elements and
-/// data. Ranks share the machine's GPUs in turn; their collectives go through the host.
+/// data. Ranks share the machine's GPUs in turn; their collectives go through the host, or, with the variable
+/// STRATA_TRANSPORT=nccl, by NCCL, which needs a GPU for each.
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -25,11 +27,15 @@
 namespace strata {
 namespace {
 
+/// Null: collectives go through the host.
+const comm::World* nccl_world = nullptr;
+
 Backend gpu() {
   return {.workspace_bytes = cuda::workspace_bytes,
           .executor = [](const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed) {
-            return std::make_unique<cuda::CudaExecutor>(program, engine, inputs, seed,
-                                                        cuda::CudaOptions{.numerics = {.deterministic = true}});
+            return std::make_unique<cuda::CudaExecutor>(
+                program, engine, inputs, seed,
+                cuda::CudaOptions{.numerics = {.deterministic = true}, .nccl = {.world = nccl_world}});
           }};
 }
 
@@ -38,6 +44,12 @@ class Modes : public testing::Test {
   void SetUp() override {
     if (cuda::num_devices() == 0) GTEST_SKIP() << "no GPU";
     cuda::check(cudaSetDevice(world.local_rank() % cuda::num_devices()), "cudaSetDevice");
+    const char* const transport = std::getenv("STRATA_TRANSPORT");
+    nccl_world = transport != nullptr && std::string(transport) == "nccl" ? &world : nullptr;
+    std::vector<std::string> devices = world.all_gather(cuda::device_identity());
+    std::ranges::sort(devices);
+    const bool shared = std::ranges::adjacent_find(devices) != devices.end();
+    if (nccl_world != nullptr && shared) GTEST_SKIP() << "no GPU for every rank";
   }
   comm::World world;
   comm::Engine engine{world, {.watchdog_seconds = 60}};

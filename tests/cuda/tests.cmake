@@ -18,6 +18,21 @@ foreach(ranks IN ITEMS 1 2 4)
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.test_modes>)
   set_tests_properties(cuda.test_modes.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 300 RESOURCE_LOCK gpu
     SKIP_REGULAR_EXPRESSION "Skipped\nno GPU")
+  add_test(NAME cuda.test_modes.nccl.np${ranks}
+           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.test_modes>)
+  set_tests_properties(cuda.test_modes.nccl.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 300
+    RESOURCE_LOCK gpu ENVIRONMENT STRATA_TRANSPORT=nccl SKIP_REGULAR_EXPRESSION "Skipped\nno GPU")
+endforeach()
+
+add_executable(cuda.test_nccl cuda/test_nccl.cpp)
+target_include_directories(cuda.test_nccl PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(cuda.test_nccl PRIVATE strata_flags strata_test_main strata_exec_cuda)
+add_dependencies(tier_cuda cuda.test_nccl)
+foreach(ranks IN ITEMS 1 2 4)
+  add_test(NAME cuda.test_nccl.np${ranks}
+           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.test_nccl>)
+  set_tests_properties(cuda.test_nccl.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 300 RESOURCE_LOCK gpu
+    SKIP_REGULAR_EXPRESSION "Skipped\nno GPU")
 endforeach()
 
 # The driver's management library is not on every machine: a stand-in, and one of an older driver. Tests look for them
@@ -59,12 +74,14 @@ foreach(kernel IN LISTS kernels)
     COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/cuda/emulation/translate.py ${PROJECT_SOURCE_DIR}/src/${kernel} ${to})
   list(APPEND translated ${to})
 endforeach()
-add_library(cuda_emulation STATIC ${translated} cuda/emulation/emulation.cpp cuda/emulation/libraries.cpp)
-foreach(file IN ITEMS check device_arena kernel_binding cuda_executor nvml gpu_monitor)
+add_library(cuda_emulation STATIC ${translated} cuda/emulation/emulation.cpp cuda/emulation/libraries.cpp
+            cuda/emulation/nccl.cpp cuda/emulation/streams.cpp)
+foreach(file IN ITEMS backend check communicators cuda_executor device_arena device_info gpu_monitor kernel_binding
+        nccl_collective nccl_probe nvml)
   target_sources(cuda_emulation PRIVATE ${PROJECT_SOURCE_DIR}/src/exec/cuda/${file}.cpp)
 endforeach()
 target_include_directories(cuda_emulation BEFORE PUBLIC ${emulated} ${CMAKE_CURRENT_SOURCE_DIR})
-target_include_directories(cuda_emulation SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
+target_include_directories(cuda_emulation SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS} ${nccl_INCLUDE_DIR})
 target_link_libraries(cuda_emulation PUBLIC strata_exec PRIVATE ${CMAKE_DL_LIBS})
 # Contraction would round otherwise than the kernels' own fused operations; what a .cu file may leave unused is nvcc's to say.
 # Fibers jump between stacks, which fortified longjmp takes for an error.
@@ -101,9 +118,38 @@ add_dependencies(tier_cuda cuda.emulated_modes)
 set(emulated_on_1 Modes.EveryMode*:Modes.GradientsAreTheCpus)
 set(emulated_on_2 Modes.EveryMode*:Modes.TransformersInParts*:*EveryMode*/mlp)
 set(emulated_on_4 Modes.EveryMode*:Modes.TransformersInParts*)
+set(emulated_with_nccl_on_1 *EveryMode*/mlp)
+set(emulated_with_nccl_on_2 Modes.EveryMode*:*EveryMode*/mlp)
+set(emulated_with_nccl_on_4 Modes.EveryMode*)
 foreach(ranks IN ITEMS 1 2 4)
   add_test(NAME emulated_cuda.modes.np${ranks}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.emulated_modes>
                    --gtest_filter=${emulated_on_${ranks}})
   set_tests_properties(emulated_cuda.modes.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 600)
+  add_test(NAME emulated_cuda.modes.nccl.np${ranks}
+           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.emulated_modes>
+                   --gtest_filter=${emulated_with_nccl_on_${ranks}})
+  set_tests_properties(emulated_cuda.modes.nccl.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 600
+    ENVIRONMENT STRATA_TRANSPORT=nccl)
 endforeach()
+
+# NCCL emulated over MPI: what goes right, and what is said where it goes wrong.
+add_executable(cuda.emulated_nccl cuda/test_nccl.cpp cuda/emulation/test_nccl_failures.cpp)
+target_link_libraries(cuda.emulated_nccl PRIVATE strata_flags strata_test_main cuda_emulation)
+add_dependencies(tier_cuda cuda.emulated_nccl)
+foreach(ranks IN ITEMS 1 2 4)
+  add_test(NAME emulated_cuda.nccl.np${ranks}
+           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS}
+                   $<TARGET_FILE:cuda.emulated_nccl>)
+  set_tests_properties(emulated_cuda.nccl.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 300)
+endforeach()
+
+# The whole program on emulated GPUs: what it links first is what it calls.
+add_executable(strata_emulated ${PROJECT_SOURCE_DIR}/src/app/main.cpp cuda/emulation/rates.cpp)
+target_link_libraries(strata_emulated PRIVATE strata_flags $<LINK_LIBRARY:WHOLE_ARCHIVE,cuda_emulation> strata_app)
+add_dependencies(tier_cuda strata_emulated)
+add_test(NAME emulated_cuda.e2e
+         COMMAND ${PROJECT_SOURCE_DIR}/.venv/bin/python -m pytest -q -p no:cacheprovider
+                 ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_devices.py)
+set_tests_properties(emulated_cuda.e2e PROPERTIES LABELS cuda TIMEOUT 600 RUN_SERIAL ON
+  ENVIRONMENT "STRATA=$<TARGET_FILE:strata>;STRATA_EMULATED=$<TARGET_FILE:strata_emulated>;MPIEXEC=${MPIEXEC_EXECUTABLE}")

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "exec/collective_request.hpp"
+#include "exec/cuda/nccl_collective.hpp"
 #include "exec/device/step_times.hpp"
 
 namespace strata::cuda {
@@ -25,6 +26,16 @@ bool has_collectives(const Program& program) {
   return in_section(program.prologue) || in_section(program.body) || in_section(program.epilogue);
 }
 
+/// Equal on all ranks: making communicators is collective, also for a rank whose Program needs none.
+bool uses_nccl(const Program& program, const NcclOptions& nccl) {
+  return nccl.world != nullptr && (program.num_ranks > 1 || has_collectives(program));
+}
+
+ArenaMemory arena_memory(const Program& program, const NcclOptions& nccl) {
+  if (uses_nccl(program, nccl)) return ArenaMemory::nccl;
+  return has_collectives(program) ? ArenaMemory::managed : ArenaMemory::device;
+}
+
 }  // namespace
 
 CudaExecutor::CudaExecutor(const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed,
@@ -35,7 +46,7 @@ CudaExecutor::CudaExecutor(const Program& program, comm::Engine& engine, InputSo
       seed_(seed),
       options_(options),
       libraries_(options.numerics),
-      arena_(program.arena_bytes, has_collectives(program) ? ArenaMemory::managed : ArenaMemory::device),
+      arena_(program.arena_bytes, arena_memory(program, options.nccl)),
       out_of_range_(sizeof(OutOfRange)),
       copies_(program.buffers.size()) {
   for (const Buffer& buffer : program.buffers) {
@@ -46,7 +57,12 @@ CudaExecutor::CudaExecutor(const Program& program, comm::Engine& engine, InputSo
   }
   *out_of_range_.as<OutOfRange>() = 0;
   for (std::size_t s = 0; s < program.streams.size(); ++s) streams_.push_back(std::make_unique<Stream>());
-  engine_groups_ = create_groups(program, engine);
+  if (uses_nccl(program, options.nccl)) {
+    communicators_ = std::make_unique<Communicators>(communicators_of(program), options.nccl);
+    communicators_->register_arena(arena_.data(), program.arena_bytes);
+  } else {
+    engine_groups_ = create_groups(program, engine);
+  }
   prologue_ = bind(program.prologue, false);
   body_ = bind(program.body, options.timing);
   epilogue_ = bind(program.epilogue, false);
@@ -59,7 +75,8 @@ CudaExecutor::~CudaExecutor() {
 }
 
 std::vector<CudaExecutor::Bound> CudaExecutor::bind(const std::vector<Instruction>& section, bool timed) {
-  std::vector<IssueOrder> order = stream_order(section, static_cast<int>(program_.streams.size()), CollectivesOn::host);
+  std::vector<IssueOrder> order = stream_order(section, static_cast<int>(program_.streams.size()),
+                                               communicators_ ? CollectivesOn::device : CollectivesOn::host);
   // Page-locked memory has one address on host and device (unified addressing, on every GPU that is supported).
   const BindingContext context{
       .libraries = libraries_, .inputs = inputs_, .seed = seed_, .out_of_range = out_of_range_.as<OutOfRange>()};
@@ -72,11 +89,17 @@ std::vector<CudaExecutor::Bound> CudaExecutor::bind(const std::vector<Instructio
     bound.name = TraceName(instruction_label(in));
     if (in.is_collective()) {
       labels_.push_back(collective_label(program_, in, i));
-      bound.request = collective_request(program_, in, arguments, engine_groups_, labels_.back());
-      continue;
+      if (!communicators_) {
+        bound.request = collective_request(program_, in, arguments, engine_groups_, labels_.back());
+        continue;
+      }
+      bound.kernel = bind_collective(program_, arguments, *communicators_, labels_.back());
+      bound.communicator = communicators_->number(communicator_key(program_, in));
+      bound.label = &labels_.back();
+    } else {
+      bound.kernel = bind_kernel(program_, arguments, context);
     }
-    bound.kernel = bind_kernel(program_, arguments, context);
-    if (bound.order.records) bound.done = std::make_unique<Event>(Event::Kind::order);
+    if (bound.order.records || bound.label != nullptr) bound.done = std::make_unique<Event>(Event::Kind::order);
     if (timed) {
       bound.began = std::make_unique<Event>(Event::Kind::timing);
       bound.ended = std::make_unique<Event>(Event::Kind::timing);
@@ -123,6 +146,19 @@ void CudaExecutor::post(std::vector<Bound>& bound, Bound& collective) {
 }
 
 void CudaExecutor::run(const std::vector<Instruction>& section, std::vector<Bound>& bound, const StepContext& context) {
+  try {
+    issue(section, bound, context);
+    complete(section, bound);
+  } catch (...) {
+    // NCCL's kernels wait for other ranks', which may never come: nothing else would let the device become idle.
+    if (communicators_) communicators_->abort();
+    throw;
+  }
+}
+
+void CudaExecutor::issue(const std::vector<Instruction>& section, std::vector<Bound>& bound,
+                         const StepContext& context) {
+  in_flight_.clear();
   for (std::size_t i = 0; i < section.size(); ++i) {
     Bound& in = bound[i];
     const TraceRange range(in.name);
@@ -137,17 +173,23 @@ void CudaExecutor::run(const std::vector<Instruction>& section, std::vector<Boun
     in.kernel(context, stream);
     if (in.ended) in.ended->record(stream);
     if (in.done) in.done->record(stream);
+    if (in.label != nullptr) {
+      in_flight_.push_back({.done = in.done.get(), .communicator = in.communicator, .label = in.label});
+    }
     engine_.progress();
   }
-  complete(section, bound);
 }
 
 /// Nothing of a section outlives it: the caller reads results, and the next step reuses addresses, tickets and staging.
 void CudaExecutor::complete(const std::vector<Instruction>& section, std::vector<Bound>& bound) {
   for (std::size_t i = 0; i < section.size(); ++i) {
-    if (section[i].is_collective()) engine_.wait(bound[i].ticket);
+    if (!bound[i].kernel) engine_.wait(bound[i].ticket);
   }
-  for (const auto& stream : streams_) stream->synchronize();
+  if (communicators_) {
+    communicators_->wait(streams_, in_flight_);
+  } else {
+    for (const auto& stream : streams_) stream->synchronize();
+  }
   const OutOfRange value = *out_of_range_.as<const OutOfRange>();
   STRATA_INVARIANT(value == 0,
                    fmt::format("token or target {} is outside of the vocabulary or the classes", value - 1));
@@ -160,7 +202,7 @@ void CudaExecutor::collect_events(std::int64_t step) {
     event = {.stream = in.stream, .instruction = static_cast<int>(i)};
     event.rank = program_.rank;
     event.step = step;
-    if (in.is_collective()) {
+    if (!body_[i].kernel) {
       const comm::CompletedTimes times = engine_.times(body_[i].ticket);
       event.begin_ns = times.begin_ns - step_began_ns_;
       event.end_ns = times.end_ns - step_began_ns_;
@@ -169,6 +211,8 @@ void CudaExecutor::collect_events(std::int64_t step) {
       event.begin_ns = body_[i].began->ns_since(step_began_);
       event.end_ns = body_[i].ended->ns_since(step_began_);
     }
+    // NCCL counts no bytes: an operation is charged with what the Program says.
+    if (body_[i].label != nullptr) event.bytes_sent = bytes_sent(program_, in);
   }
 }
 

@@ -3,7 +3,8 @@
 /// @file
 /// Runs a Program on one GPU. The calling thread issues the section in program order: kernels go to the device's
 /// streams, one for each of the Program's, and wait for each other there through events; the host meets the device at
-/// the end of a step. Collectives go through the host's communication engine, which works in the arena itself (managed
+/// the end of a step. Collectives are NCCL's, on the streams that the Program gives them, where every rank has a GPU of
+/// its own. Otherwise they go through the host's communication engine, which works in the arena itself (managed
 /// memory), so that any number of ranks may share a GPU; the host then meets the device at each collective too.
 
 #include <cuda_runtime_api.h>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "comm/engine.hpp"
+#include "exec/cuda/communicators.hpp"
 #include "exec/cuda/device_arena.hpp"
 #include "exec/cuda/event.hpp"
 #include "exec/cuda/kernel_binding.hpp"
@@ -30,11 +32,13 @@ struct CudaOptions {
   Numerics numerics;
   /// Two timing events an instruction, a microsecond or so each: what events() and the times of a step need.
   bool timing = true;
+  NcclOptions nccl{};  ///< by default collectives go through the host
 };
 
 class CudaExecutor final : public Executor {
  public:
-  /// On the current device. @param engine as for the CPU executor: all ranks construct their executors together.
+  /// On the current device. @param engine as for the CPU executor: all ranks construct their executors together. It has
+  /// no part in collectives on the device.
   /// @throws Unsupported naming an instruction that this executor cannot run, or where there is no GPU.
   CudaExecutor(const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed,
                const CudaOptions& options);
@@ -44,7 +48,7 @@ class CudaExecutor final : public Executor {
   StepMeasurement step(const StepContext& context) override;
   void finish() override;
   void write(int buffer, std::int64_t begin, std::span<const float> values) override;
-  /// Of the last step; without timing only the collectives' are there.
+  /// Of the last step; without timing only those of collectives on the host are there.
   std::span<const TimelineEvent> events() const override { return events_; }
   /// A copy, valid until the same buffer is read again.
   std::span<const float> read(int buffer) const override;
@@ -52,16 +56,19 @@ class CudaExecutor final : public Executor {
 
  private:
   struct Bound {
-    BoundKernel kernel;     ///< empty for a collective
-    comm::Request request;  ///< collectives
+    BoundKernel kernel;     ///< empty for a collective on the host
+    comm::Request request;  ///< of that
     comm::Ticket ticket{};
+    int communicator = 0;                ///< of a collective on the device
+    const std::string* label = nullptr;  ///< likewise; null for others
     IssueOrder order;
     TraceName name;
-    std::unique_ptr<Event> done;  ///< where somebody waits for the kernel
+    std::unique_ptr<Event> done;  ///< where somebody waits for it
     std::unique_ptr<Event> began, ended;
   };
   std::vector<Bound> bind(const std::vector<Instruction>& section, bool timed);
   void run(const std::vector<Instruction>& section, std::vector<Bound>& bound, const StepContext& context);
+  void issue(const std::vector<Instruction>& section, std::vector<Bound>& bound, const StepContext& context);
   void post(std::vector<Bound>& bound, Bound& collective);
   void complete(const std::vector<Instruction>& section, std::vector<Bound>& bound);
   void collect_events(std::int64_t step);
@@ -73,10 +80,11 @@ class CudaExecutor final : public Executor {
   CudaOptions options_;
   Libraries libraries_;
   DeviceArena arena_;
+  std::unique_ptr<Communicators> communicators_;  ///< null: collectives on the host
   PinnedMemory out_of_range_;
   std::vector<std::unique_ptr<Stream>> streams_;  ///< by Program stream
   std::vector<int> engine_groups_;                ///< by Program group
-  std::deque<std::string> labels_;                ///< requests keep pointers to these
+  std::deque<std::string> labels_;                ///< requests and bound collectives keep pointers to these
   TraceName prologue_name_{"prologue"};
   TraceName step_name_{"step"};
   TraceName epilogue_name_{"epilogue"};
@@ -84,6 +92,7 @@ class CudaExecutor final : public Executor {
   std::vector<Bound> body_;
   std::vector<Bound> epilogue_;
   std::vector<comm::Ticket> after_;  ///< scratch of post()
+  std::vector<InFlight> in_flight_;  ///< collectives on the device, of the section that runs
   Event step_began_{Event::Kind::timing};
   std::int64_t step_began_ns_ = 0;  ///< steady_clock, when step_began_ was recorded
   std::vector<TimelineEvent> events_;

@@ -1,10 +1,13 @@
 #include "exec/cuda/device_arena.hpp"
 
+#include <nccl.h>
+
 #include <algorithm>
 #include <vector>
 
 #include "base/error.hpp"
 #include "exec/cuda/check.hpp"
+#include "exec/cuda/communicators.hpp"
 
 namespace strata::cuda {
 namespace {
@@ -13,7 +16,7 @@ constexpr int poison = 0xff;  // NaN as f32 and as bf16, -1 as an integer
 
 }  // namespace
 
-DeviceArena::DeviceArena(std::int64_t size_bytes, ArenaMemory memory) : size_bytes_(size_bytes) {
+DeviceArena::DeviceArena(std::int64_t size_bytes, ArenaMemory memory) : size_bytes_(size_bytes), memory_(memory) {
   // An empty Program has an arena too.
   const auto bytes = static_cast<std::size_t>(std::max<std::int64_t>(size_bytes, 1));
   void* data = nullptr;
@@ -28,6 +31,8 @@ DeviceArena::DeviceArena(std::int64_t size_bytes, ArenaMemory memory) : size_byt
           "which this GPU and driver do not offer");
     }
     check(cudaMallocManaged(&data, bytes), "the arena");
+  } else if (memory == ArenaMemory::nccl) {
+    check(ncclMemAlloc(&data, bytes), "the arena");
   } else {
     check(cudaMalloc(&data, bytes), "the arena");
   }
@@ -36,7 +41,14 @@ DeviceArena::DeviceArena(std::int64_t size_bytes, ArenaMemory memory) : size_byt
   check(cudaDeviceSynchronize(), "the arena's poison");
 }
 
-DeviceArena::~DeviceArena() { static_cast<void>(cudaFree(data_)); }
+DeviceArena::~DeviceArena() {
+  // Nothing can be done about a failure here.
+  if (memory_ == ArenaMemory::nccl) {
+    static_cast<void>(ncclMemFree(data_));
+  } else {
+    static_cast<void>(cudaFree(data_));
+  }
+}
 
 std::int64_t DeviceArena::touched_bytes() const {
   constexpr std::int64_t block = std::int64_t{64} << 20;

@@ -11,6 +11,7 @@ namespace strata::cuda {
 
 enum class ArenaMemory : std::uint8_t {
   device,  ///< the GPU's own
+  nccl,    ///< the GPU's own, by NCCL's allocator, so that NCCL can work in it without copies
   managed  ///< migrated by the driver on access: the host's communication engine works in it too
 };
 
@@ -30,6 +31,7 @@ class DeviceArena {
  private:
   std::byte* data_ = nullptr;
   std::int64_t size_bytes_ = 0;
+  ArenaMemory memory_;
 };
 
 /// Page-locked host memory, that copies to and from the GPU run beside the host's work.

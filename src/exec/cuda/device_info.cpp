@@ -22,6 +22,16 @@ std::string device_name() {
   return fmt::format("{}, compute capability {}.{}", properties.name, properties.major, properties.minor);
 }
 
+std::string device_identity() {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  std::string text = "GPU-";
+  for (const char byte : properties.uuid.bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
 std::string library_versions() {
   int runtime = 0;
   int driver = 0;

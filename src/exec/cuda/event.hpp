@@ -20,6 +20,13 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
   cudaStream_t get() const { return stream_; }
   void synchronize() const { check(cudaStreamSynchronize(stream_), "a kernel of the step"); }
+  /// All that was queued is done.
+  bool idle() const {
+    const cudaError_t status = cudaStreamQuery(stream_);
+    if (status == cudaErrorNotReady) return false;
+    check(status, "a kernel of the step");
+    return true;
+  }
 
  private:
   cudaStream_t stream_ = nullptr;
@@ -41,6 +48,12 @@ class Event {
   /// What is queued on @p stream from now on follows the last record of this event.
   void hold(cudaStream_t stream) const { check(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent"); }
   void synchronize() const { check(cudaEventSynchronize(event_), "a kernel before a collective"); }
+  bool complete() const {
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaErrorNotReady) return false;
+    check(status, "cudaEventQuery");
+    return true;
+  }
   /// Nanoseconds from @p earlier to this one; both are complete timing events.
   std::int64_t ns_since(const Event& earlier) const {
     float milliseconds = 0.0F;

@@ -19,6 +19,7 @@ void insert(std::vector<int>& sorted, int value) {
 std::vector<IssueOrder> stream_order(const std::vector<Instruction>& section, int num_streams, CollectivesOn where) {
   std::vector<IssueOrder> order(section.size());
   std::vector<int> last(static_cast<std::size_t>(num_streams), -1);  // by stream
+  int last_on_device = -1;                                           // collective that is no message
   const auto on_host = [&](int i) {
     return where == CollectivesOn::host && section[static_cast<std::size_t>(i)].is_collective();
   };
@@ -49,6 +50,11 @@ std::vector<IssueOrder> stream_order(const std::vector<Instruction>& section, in
     int& previous = last.at(static_cast<std::size_t>(in.stream));
     if (previous >= 0) follow(previous);  // order on the own stream is implied
     previous = static_cast<int>(i);
+    const bool is_message = in.collective == Collective::send || in.collective == Collective::recv;
+    if (where == CollectivesOn::device && in.is_collective() && !is_message) {
+      if (last_on_device >= 0) follow(last_on_device);
+      last_on_device = static_cast<int>(i);
+    }
   }
   return order;
 }

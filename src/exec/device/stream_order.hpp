@@ -5,7 +5,10 @@
 /// without a device, so that it can be tested without one.
 ///
 /// Each stream of the Program is an in-order stream of the device. Where the device carries out collectives itself,
-/// they are work on those streams like kernels. Otherwise they are posted to the host's communication engine, which
+/// they are work on those streams like kernels, and those of several ranks at once follow each other in the order of
+/// the Program, which all members share, whatever their streams: two that ran side by side could each hold a part of
+/// the GPUs and wait for the rest. Messages are left out: two ranks that send to each other are in no common order.
+/// Otherwise collectives are posted to the host's communication engine, which
 /// reads and writes the arena: the host then waits for the kernels that a collective follows, and for the collectives
 /// that a kernel follows, before it issues either.
 

@@ -5,6 +5,7 @@
 
 #include <setjmp.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +14,8 @@
 #include <memory>
 #include <new>
 #include <vector>
+
+#include "cuda/emulation/streams.hpp"
 
 uint3 threadIdx;
 uint3 blockIdx;
@@ -88,6 +91,7 @@ void run_block(std::size_t num_threads) {
 }  // namespace
 
 void launch(const LaunchShape& shape, const std::function<void()>& kernel) {
+  wait(shape.stream);
   const std::size_t num_threads = shape.block.x;
   while (fibers.size() < num_threads) fibers.push_back(std::make_unique<Fiber>());
   // What nobody writes is NaN.
@@ -131,13 +135,23 @@ extern "C" {
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorName(cudaError_t) { return "?"; }
 const char* cudaGetErrorString(cudaError_t) { return "?"; }
+cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+/// Every process has a GPU of its own.
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::snprintf(properties->name, sizeof properties->name, "emulated");
+  const int process = getpid();
+  std::memcpy(properties->uuid.bytes, &process, sizeof process);
+  return cudaSuccess;
+}
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 227 << 10 : 1;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int) {
   return std::snprintf(id, static_cast<std::size_t>(size), "0000:00:00.0"), cudaSuccess;
 }
@@ -162,27 +176,15 @@ cudaError_t cudaMallocHost(void** to, std::size_t bytes) {
 }
 cudaError_t cudaFreeHost(void* memory) { return ::operator delete (memory, std::align_val_t{256}), cudaSuccess; }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) { return std::memset(to, value, bytes), cudaSuccess; }
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  emulation::wait(stream);
   return cudaMemset(to, value, bytes);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
   return std::memcpy(to, from, bytes), cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  emulation::wait(stream);
   return cudaMemcpy(to, from, bytes, kind);
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return *stream = nullptr, cudaSuccess; }
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = nullptr, cudaSuccess; }
-cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-/// Events are not kept: each question is answered with a later time than the one before.
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
-  static int num_asked = 0;
-  *milliseconds = 0.001F * static_cast<float>(++num_asked);
-  return cudaSuccess;
 }
 }

@@ -26,11 +26,12 @@
 namespace emulation {
 
 struct LaunchShape {
-  LaunchShape(dim3 grid_dims, dim3 block_dims, std::size_t bytes, cudaStream_t)
-      : grid(grid_dims), block(block_dims), shared_bytes(bytes) {}
+  LaunchShape(dim3 grid_dims, dim3 block_dims, std::size_t bytes, cudaStream_t on)
+      : grid(grid_dims), block(block_dims), shared_bytes(bytes), stream(on) {}
   dim3 grid;
   dim3 block;
   std::size_t shared_bytes;
+  cudaStream_t stream;
 };
 /// Runs @p kernel in every thread. Stops the program where threads wait at different places.
 void launch(const LaunchShape& shape, const std::function<void()>& kernel);

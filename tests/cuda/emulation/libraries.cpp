@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "cuda/emulation/streams.hpp"
 #include "exec/cuda/convolution.hpp"
-#include "exec/cuda/device_info.hpp"
 #include "exec/cuda/matmul.hpp"
 
 namespace strata::cuda {
@@ -28,8 +28,6 @@ void store(DType dtype, void* to, std::int64_t i, float value) {
 
 }  // namespace
 
-int num_devices() { return 1; }
-
 Libraries::Libraries(const Numerics& numerics) : numerics_(numerics) {}
 Libraries::~Libraries() = default;
 
@@ -37,7 +35,8 @@ Matmul::Matmul(Libraries& libraries, const MatmulOperands& operands, std::span<s
     : libraries_(libraries), operands_(operands), workspace_(workspace.data()) {}
 Matmul::~Matmul() = default;
 
-void Matmul::run(cudaStream_t) const {
+void Matmul::run(cudaStream_t stream) const {
+  emulation::wait(stream);
   const MatmulOperands& o = operands_;
   const MatmulLayout& l = o.layout;
   // Rows of op(A) and columns of op(B), contiguous.
@@ -104,7 +103,8 @@ void write(DType dtype, void* to, const std::vector<float>& sums) {
 
 }  // namespace
 
-void Convolution::forward(const void* x, const void* weight, void* y, cudaStream_t) const {
+void Convolution::forward(const void* x, const void* weight, void* y, cudaStream_t stream) const {
+  emulation::wait(stream);
   const auto& d = *reinterpret_cast<const ConvolutionDims*>(x_);
   std::vector<float> sums(static_cast<std::size_t>(d.images * d.out_height() * d.out_width() * d.out));
   for_products(d, [&](std::int64_t o, std::int64_t i, std::int64_t w) {
@@ -113,7 +113,8 @@ void Convolution::forward(const void* x, const void* weight, void* y, cudaStream
   write(d.dtype, y, sums);
 }
 
-void Convolution::backward_input(const void* dy, const void* weight, void* dx, cudaStream_t) const {
+void Convolution::backward_input(const void* dy, const void* weight, void* dx, cudaStream_t stream) const {
+  emulation::wait(stream);
   const auto& d = *reinterpret_cast<const ConvolutionDims*>(x_);
   std::vector<float> sums(static_cast<std::size_t>(d.images * d.height * d.width * d.in));
   for_products(d, [&](std::int64_t o, std::int64_t i, std::int64_t w) {
@@ -122,7 +123,8 @@ void Convolution::backward_input(const void* dy, const void* weight, void* dx, c
   write(d.dtype, dx, sums);
 }
 
-void Convolution::backward_weight(const void* dy, const void* x, void* dweight, cudaStream_t) const {
+void Convolution::backward_weight(const void* dy, const void* x, void* dweight, cudaStream_t stream) const {
+  emulation::wait(stream);
   const auto& d = *reinterpret_cast<const ConvolutionDims*>(x_);
   std::vector<float> sums(static_cast<std::size_t>(d.out * d.kernel_h * d.kernel_w * d.in));
   for_products(d, [&](std::int64_t o, std::int64_t i, std::int64_t w) {
@@ -132,3 +134,6 @@ void Convolution::backward_weight(const void* dy, const void* x, void* dweight, 
 }
 
 }  // namespace strata::cuda
+
+std::size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
+std::size_t cudnnGetVersion() { return CUDNN_VERSION; }

@@ -51,8 +51,8 @@ TEST(PreparedPoint, ADescribedMachineOfCpusHasOurKernelsWorkspaces) {
     return prepare_point(experiment({fmt::format("cluster={}", cluster)}), "/no/such/folder/e.toml");
   };
   const PreparedPoint cpus = point("testbed-200mbit"), gpus = point("a800-ib");
-  EXPECT_EQ(lower_uncapped(cpus, 0).arena_bytes, lower_for_cpu(cpus, 0).arena_bytes);
-  EXPECT_LT(lower_uncapped(gpus, 0).arena_bytes, lower_for_cpu(gpus, 0).arena_bytes);
+  EXPECT_EQ(lower_uncapped(cpus, 0).arena_bytes, lower_for_run(cpus, 0).arena_bytes);
+  EXPECT_LT(lower_uncapped(gpus, 0).arena_bytes, lower_for_run(gpus, 0).arena_bytes);
 }
 
 TEST(PreparedPoint, AllocatedNodesHangUnderTheirLeaves) {
@@ -187,7 +187,7 @@ TEST(PreparedPoint, APrintedPlanComesBack) {
 
 TEST(PreparedPoint, AModelThatDoesNotFitTheCap) {
   const PreparedPoint point = prepare_point(experiment({"resources.memory_gib=0.0001"}), "e.toml");
-  EXPECT_THAT(words_of<OutOfMemory>([&] { lower_for_cpu(point, 0); }), HasSubstr("OOM at "));
+  EXPECT_THAT(words_of<OutOfMemory>([&] { lower_for_run(point, 0); }), HasSubstr("OOM at "));
 }
 
 }  // namespace

@@ -43,6 +43,29 @@ TEST(StreamOrder, OnTheDeviceOtherStreamsAreWaitedForByEvents) {
   }
 }
 
+Instruction message(Collective kind, int stream) {
+  return {.kernel = Kernel::none, .collective = kind, .stream = stream};
+}
+
+TEST(StreamOrder, OnTheDeviceCollectivesFollowEachOtherWhateverTheirStreams) {
+  const std::vector<Instruction> section = {collective(1), collective(2), collective(2), collective(1)};
+  const auto order = stream_order(section, 3, CollectivesOn::device);
+  EXPECT_THAT(order[1].device_waits, ElementsAre(0));
+  EXPECT_TRUE(order[0].records);
+  EXPECT_THAT(order[2].device_waits, IsEmpty());
+  EXPECT_THAT(order[3].device_waits, ElementsAre(2));
+}
+
+/// A rank that sends and then receives, beside one that receives and then sends: either order would lock one of them.
+TEST(StreamOrder, OnTheDeviceMessagesRunSideBySide) {
+  const std::vector<Instruction> section = {collective(1), message(Collective::send, 2), message(Collective::recv, 3),
+                                            collective(4)};
+  const auto order = stream_order(section, 5, CollectivesOn::device);
+  EXPECT_THAT(order[1].device_waits, IsEmpty());
+  EXPECT_THAT(order[2].device_waits, IsEmpty());
+  EXPECT_THAT(order[3].device_waits, ElementsAre(0));
+}
+
 TEST(StreamOrder, OnTheHostCollectivesWaitForKernelsAndKernelsForCollectives) {
   const std::vector<Instruction> section = {kernel(0), collective(1, {{0}}), collective(1), collective(2, {{2}}),
                                             kernel(0, {{1}})};

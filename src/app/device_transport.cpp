@@ -1,0 +1,28 @@
+#include "app/device_transport.hpp"
+
+#include <fmt/core.h>
+
+#include "base/error.hpp"
+
+namespace strata::app {
+
+cuda::Transport device_transport(const Experiment& experiment, const std::string& sharing) {
+  const CommunicationSection& c = experiment.communication;
+  if (c.device_transport == "host") return cuda::Transport::host;
+  if (c.device_transport == "nccl") {
+    if (!sharing.empty()) {
+      throw Unsupported(fmt::format(
+          "communication.device_transport = \"nccl\" needs a GPU of its own for every rank, and {}; \"host\" serves",
+          sharing));
+    }
+    return cuda::Transport::nccl;
+  }
+  return sharing.empty() && c.emulated_gbit_per_s == 0.0 ? cuda::Transport::nccl : cuda::Transport::host;
+}
+
+std::string device_transport_name(cuda::Transport transport, const std::string& host) {
+  if (host == "none") return host;
+  return transport == cuda::Transport::nccl ? "nccl" : "managed_memory over " + host;
+}
+
+}  // namespace strata::app

@@ -1,0 +1,21 @@
+#pragma once
+
+/// @file
+/// Which transport carries the collectives of a run on GPUs: what [communication] asks for, or one rule.
+
+#include <string>
+
+#include "config/experiment.hpp"
+#include "exec/cuda_backend.hpp"
+
+namespace strata::app {
+
+/// nccl or host as asked for; auto: nccl where every rank has a GPU of its own and no link is emulated, host otherwise.
+/// @param sharing see cuda::SelectedDevice.
+/// @throws Unsupported where nccl is asked for and two ranks share a GPU.
+cuda::Transport device_transport(const Experiment& experiment, const std::string& sharing);
+
+/// For the results. @param host the engine's own name for the group of all ranks, "none" for one rank.
+std::string device_transport_name(cuda::Transport transport, const std::string& host);
+
+}  // namespace strata::app

@@ -1,0 +1,111 @@
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <map>
+#include <vector>
+
+#include "base/error.hpp"
+#include "exec/cuda/cuda_executor.hpp"
+#include "exec/cuda/device_info.hpp"
+#include "exec/cuda/gpu_monitor.hpp"
+#include "exec/cuda_backend.hpp"
+
+namespace strata::cuda {
+namespace {
+
+constexpr const char* asked_for = "resources.device = \"cuda\"";
+
+/// Every stream's work reaches the GPU through one of these, and a stream that waits holds up those that share its own:
+/// 8 by default, 32 at most. Read when the driver is first called.
+void ask_for_connections() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
+
+/// @throws Unsupported with the driver's reason.
+int require_devices() {
+  ask_for_connections();
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    throw Unsupported(fmt::format("{}: no usable GPU on this machine: {}", asked_for, cudaGetErrorString(status)));
+  }
+  if (count == 0) throw Unsupported(fmt::format("{}: this machine has 0 GPUs", asked_for));
+  return count;
+}
+
+/// Ranks on one GPU take its memory together.
+void require_memory(const Program& program, const comm::World& world) {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  const std::string identity = device_identity();
+  std::int64_t needed = 0;
+  for (const std::string& line : world.all_gather(fmt::format("{} {}", program.arena_bytes, identity))) {
+    const std::size_t space = line.find(' ');
+    if (line.substr(space + 1) == identity) needed += std::stoll(line);
+  }
+  const bool fits = needed <= static_cast<std::int64_t>(free_bytes);
+  const auto failed = world.agree_on_error(
+      fits ? ""
+           : fmt::format("OOM on the GPU {}: the arenas of its ranks need {} bytes, {} of {} are free", identity,
+                         needed, free_bytes, total_bytes));
+  if (failed) throw OutOfMemory(fmt::format("rank {}: {}", failed->rank, failed->message));
+}
+
+}  // namespace
+
+Device first_device() {
+  require_devices();
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  return {.name = properties.name, .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
+}
+
+SelectedDevice select_device(const comm::World& world) {
+  std::string error;
+  std::string identity;
+  SelectedDevice selected;
+  try {
+    const int count = require_devices();
+    check(cudaSetDevice(world.local_rank() % count), "cudaSetDevice");
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, world.local_rank() % count), "cudaGetDeviceProperties");
+    selected.device = {.name = device_name(), .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
+    identity = device_identity();
+  } catch (const Unsupported& e) {
+    error = e.what();
+  }
+  if (const auto failed = world.agree_on_error(error)) {
+    const int node = world.node_of(failed->rank);
+    throw Unsupported(fmt::format("{} (rank {} on node {})", failed->message, failed->rank,
+                                  world.node_names()[static_cast<std::size_t>(node)]));
+  }
+  std::map<std::string, int> rank_of_device;
+  const std::vector<std::string> all = world.all_gather(identity);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const auto [first, is_new] = rank_of_device.emplace(all[rank], static_cast<int>(rank));
+    if (is_new) continue;
+    selected.sharing = fmt::format("ranks {} and {} share the GPU {}", first->second, rank, all[rank]);
+    break;
+  }
+  return selected;
+}
+
+std::unique_ptr<Executor> make_executor(const Program& program, const comm::World& world, comm::Engine& engine,
+                                        InputSource& inputs, std::uint64_t seed, const ExecutorOptions& options) {
+  require_memory(program, world);
+  CudaOptions ours;
+  if (options.transport == Transport::nccl) {
+    ours.nccl = {.world = &world, .watchdog_seconds = options.watchdog_seconds, .on_watchdog = options.on_watchdog};
+  }
+  return std::make_unique<CudaExecutor>(program, engine, inputs, seed, ours);
+}
+
+std::unique_ptr<DeviceMonitor> make_monitor() { return std::make_unique<GpuMonitor>(); }
+
+std::map<std::string, std::string> library_versions(Transport transport) {
+  std::map<std::string, std::string> versions = {{"cuda", library_versions()}};
+  if (transport == Transport::nccl) versions["nccl"] = nccl_version();
+  return versions;
+}
+
+}  // namespace strata::cuda

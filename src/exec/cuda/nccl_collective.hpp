@@ -1,0 +1,21 @@
+#pragma once
+
+/// @file
+/// A collective of a Program as calls of NCCL that are queued on a stream.
+
+#include <string>
+
+#include "exec/cuda/communicators.hpp"
+#include "exec/cuda/kernel_binding.hpp"
+#include "exec/kernel_arguments.hpp"
+
+namespace strata::cuda {
+
+/// NCCL's gathers and scatters have chunks of one size. Where the group's size does not divide the tensor (chunk_of),
+/// they are groups of broadcasts and of reductions, one for each chunk.
+/// @param arguments with device addresses. @param label outlives the result.
+/// @throws Unsupported for a reduction of integers.
+BoundKernel bind_collective(const Program& program, const Arguments& arguments, Communicators& communicators,
+                            const std::string& label);
+
+}  // namespace strata::cuda

@@ -1,0 +1,74 @@
+#pragma once
+
+/// @file
+/// Runs on GPUs, for those who know nothing of CUDA: which device a rank has, its executor, its rates. There are two
+/// implementations: cuda/backend.cpp, and without_cuda/backend.cpp, which refuses everything by name.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/dtype.hpp"
+#include "comm/engine.hpp"
+#include "comm/world.hpp"
+#include "exec/device/device_monitor.hpp"
+#include "exec/executor.hpp"
+#include "ir/program.hpp"
+
+namespace strata::cuda {
+
+/// What carries collectives between ranks on GPUs.
+enum class Transport : std::uint8_t {
+  nccl,  ///< on the devices; each rank of the job has a GPU of its own
+  host,  ///< the host's engine, in managed memory; ranks may share GPUs
+};
+
+/// A GPU.
+struct Device {
+  std::string name;
+  std::int64_t memory_bytes = 0;
+};
+/// The first GPU that this process may use. Makes no context there.
+/// @throws Unsupported in a build without CUDA, or where there is no usable GPU.
+Device first_device();
+
+/// This rank's GPU, which is the current one of the calling thread from now on.
+struct SelectedDevice {
+  Device device;
+  /// Two ranks of the job that share a GPU, as text that names both; empty where each has its own. Equal on all ranks.
+  std::string sharing;
+};
+/// Collective: the local rank modulo the node's GPUs, of those that CUDA_VISIBLE_DEVICES leaves.
+/// @throws Unsupported as first_device(), the same on all ranks.
+SelectedDevice select_device(const comm::World& world);
+
+struct ExecutorOptions {
+  Transport transport = Transport::host;
+  double watchdog_seconds = 300.0;                                 ///< of collectives on the devices
+  std::function<void(const comm::WatchdogReport&)> on_watchdog{};  ///< likewise
+};
+/// Collective, on the selected devices. All references outlive the executor.
+/// @throws OutOfMemory, the same on all ranks, where a device's free memory is less than its ranks' arenas; otherwise
+/// as CpuExecutor's constructor.
+std::unique_ptr<Executor> make_executor(const Program& program, const comm::World& world, comm::Engine& engine,
+                                        InputSource& inputs, std::uint64_t seed, const ExecutorOptions& options);
+
+/// Counters of this rank's GPU.
+std::unique_ptr<DeviceMonitor> make_monitor();
+
+/// FLOP/s of the largest of a few products of matrices on this rank's GPU. Of f32 without TF32, as the executor
+/// multiplies.
+double measure_gemm_peak_flops(DType dtype);
+/// Bytes read plus written a second by copies within the memory of this rank's GPU.
+double measure_memory_bytes_per_second();
+/// Collective. @return an all-reduce of so many f32 over all ranks by NCCL, which returns when it is complete on this
+/// rank; at most @p max_elements.
+std::function<void(std::int64_t num_elements)> nccl_all_reduce(const comm::World& world, std::int64_t max_elements);
+
+/// Name → version of what takes part in a run on GPUs with @p transport.
+std::map<std::string, std::string> library_versions(Transport transport);
+
+}  // namespace strata::cuda

@@ -1,0 +1,29 @@
+/// @file
+/// GPUs in a build without CUDA: refused.
+
+#include "base/error.hpp"
+#include "exec/cuda_backend.hpp"
+
+namespace strata::cuda {
+namespace {
+
+[[noreturn]] void refuse() {
+  throw Unsupported(
+      "resources.device = \"cuda\": this strata is built without CUDA (cmake --preset cuda builds it with)");
+}
+
+}  // namespace
+
+Device first_device() { refuse(); }
+SelectedDevice select_device(const comm::World&) { refuse(); }
+std::unique_ptr<Executor> make_executor(const Program&, const comm::World&, comm::Engine&, InputSource&, std::uint64_t,
+                                        const ExecutorOptions&) {
+  refuse();
+}
+std::unique_ptr<DeviceMonitor> make_monitor() { refuse(); }
+double measure_gemm_peak_flops(DType) { refuse(); }
+double measure_memory_bytes_per_second() { refuse(); }
+std::function<void(std::int64_t)> nccl_all_reduce(const comm::World&, std::int64_t) { refuse(); }
+std::map<std::string, std::string> library_versions(Transport) { refuse(); }
+
+}  // namespace strata::cuda

@@ -1,0 +1,147 @@
+/// @file
+/// What is said where collectives on devices go wrong, and which communicators the arena is registered with.
+
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "comm/engine.hpp"
+#include "comm/world.hpp"
+#include "cuda/emulation/nccl.hpp"
+#include "exec/cuda/cuda_executor.hpp"
+#include "exec/cuda_backend.hpp"
+
+namespace strata {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class NoInputs final : public InputSource {
+  void load_tokens(std::int64_t, std::int64_t, std::int64_t, std::span<std::int32_t>,
+                   std::span<std::int32_t>) override {}
+  void load_images(std::int64_t, std::int64_t, std::int64_t, std::span<float>, std::span<std::int32_t>) override {}
+  void load_targets(std::int64_t, std::int64_t, std::int64_t, std::span<std::int32_t>) override {}
+};
+
+/// All ranks sum a buffer; what stands before it in the arena is @p bytes_before long.
+Program sum_over_all(const comm::World& world, std::int64_t bytes_before) {
+  Program program{.rank = world.rank(), .num_ranks = world.size(), .streams = {"compute", "communication"}};
+  program.groups = {{.name = "all"}};
+  for (int r = 0; r < world.size(); ++r) program.groups.front().ranks.push_back(r);
+  program.buffers = {{.name = "loss", .num_elements = 1, .persistent = true},
+                     {.name = "before", .num_elements = bytes_before, .dtype = DType::u8, .persistent = true},
+                     {.name = "x", .num_elements = 100, .persistent = true}};
+  program.loss_buffer = 0;
+  program.body = {{.group = 0,
+                   .stream = 1,
+                   .name = "weights",
+                   .inputs = {{.buffer = 2, .num_elements = 100}},
+                   .outputs = {{.buffer = 2, .num_elements = 100}}}};
+  assign_addresses(program);
+  return program;
+}
+
+class NcclFailures : public testing::Test {
+ protected:
+  std::unique_ptr<cuda::CudaExecutor> executor(const Program& program, double watchdog_seconds = 60.0) {
+    cuda::CudaOptions options;
+    options.nccl = {.world = &world, .watchdog_seconds = watchdog_seconds, .on_watchdog = [this](const auto& report) {
+                      reports.push_back(report);
+                    }};
+    auto made = std::make_unique<cuda::CudaExecutor>(program, engine, inputs, 1, options);
+    made->write(2, 0, std::vector<float>(100, 1.0F));
+    return made;
+  }
+  template <typename Action>
+  static std::string failure_of(const Action& action) {
+    try {
+      action();
+    } catch (const CommunicationError& e) {
+      return e.what();
+    }
+    return "";
+  }
+  comm::World world;
+  comm::Engine engine{world, {}};
+  NoInputs inputs;
+  std::vector<comm::WatchdogReport> reports;
+};
+
+TEST_F(NcclFailures, ARankThatDoesNotComeIsReportedByTheInstruction) {
+  if (world.size() == 1) return;  // a rank alone waits for nobody
+  const Program program = sum_over_all(world, 64);
+  const auto mine = executor(program, 0.2);
+  const int aborted_before = emulation::num_aborted();
+  if (world.rank() != world.size() - 1) {
+    EXPECT_THAT(failure_of([&] { mine->step({}); }),
+                AllOf(HasSubstr("#0 all_reduce weights in group all: not complete "), HasSubstr("its ranks are 0, 1")));
+    EXPECT_EQ(emulation::num_aborted(), aborted_before + 1);
+    ASSERT_EQ(reports.size(), 1u);
+    EXPECT_EQ(reports.front().label, "#0 all_reduce weights in group all");
+    EXPECT_EQ(reports.front().group_ranks, program.groups.front().ranks);
+    EXPECT_GE(reports.front().waited_seconds, 0.2);
+  }
+  world.barrier();
+  // What the others began is complete when this rank has come.
+  if (world.rank() == world.size() - 1) mine->step({});
+  world.barrier();
+}
+
+TEST_F(NcclFailures, AnAsynchronousErrorIsReportedByTheInstruction) {
+  if (world.size() == 1) return;
+  const Program program = sum_over_all(world, 64);
+  const auto mine = executor(program);
+  const int aborted_before = emulation::num_aborted();
+  if (world.rank() == 0) {
+    emulation::set_async_error(ncclRemoteError);
+    EXPECT_THAT(failure_of([&] { mine->step({}); }),
+                HasSubstr("#0 all_reduce weights in group all: NCCL: remote process exited"));
+    emulation::set_async_error(ncclSuccess);
+    EXPECT_EQ(emulation::num_aborted(), aborted_before + 1);
+    EXPECT_TRUE(reports.empty());
+  }
+  world.barrier();
+  if (world.rank() != 0) mine->step({});
+  world.barrier();
+}
+
+TEST_F(NcclFailures, TheArenaIsRegisteredWhereOperandsLieAlike) {
+  const int before = emulation::num_registered();
+  executor(sum_over_all(world, 64));
+  EXPECT_EQ(emulation::num_registered() - before, world.size() > 1 ? 1 : 0);
+  executor(sum_over_all(world, 64 * (1 + world.rank())));
+  EXPECT_EQ(emulation::num_registered() - before, world.size() > 1 ? 1 : 0);
+}
+
+TEST_F(NcclFailures, EveryProcessOfTheEmulationHasAGpu) {
+  const cuda::SelectedDevice selected = cuda::select_device(world);
+  EXPECT_EQ(selected.sharing, "");
+  EXPECT_THAT(selected.device.name, HasSubstr("emulated"));
+}
+
+TEST_F(NcclFailures, MoreThanTheMemoryIsRefusedOnAllRanks) {
+  Program program = sum_over_all(world, 64);
+  if (world.rank() == 0) program.arena_bytes = std::int64_t{1} << 60;
+  std::string words;
+  try {
+    cuda::make_executor(program, world, engine, inputs, 1, {.transport = cuda::Transport::nccl});
+  } catch (const OutOfMemory& e) {
+    words = e.what();
+  }
+  EXPECT_THAT(words, AllOf(HasSubstr("rank 0: OOM on the GPU"), HasSubstr("1152921504606846976")));
+}
+
+TEST_F(NcclFailures, TheProbeSums) {
+  const auto all_reduce = cuda::nccl_all_reduce(world, 1000);
+  all_reduce(2);
+  all_reduce(1000);
+  world.barrier();
+}
+
+}  // namespace
+}  // namespace strata

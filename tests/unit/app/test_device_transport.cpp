@@ -1,0 +1,87 @@
+/// @file
+/// Which transport a run on GPUs has: asked for, or by the rule; and what is said where there is no GPU.
+
+#include <gmock/gmock.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/device_transport.hpp"
+#include "app/prepared_point.hpp"
+#include "base/error.hpp"
+#include "config/sweep.hpp"
+#include "support/refusal.hpp"
+
+namespace strata::app {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Experiment experiment(const std::vector<std::string>& overrides) {
+  constexpr const char* minimal = R"(name = "tiny"
+[model]
+name = "gpt-nano"
+[data]
+format = "synthetic"
+[resources]
+device = "cuda"
+[train]
+global_batch = 8
+[strategy]
+name = "ddp"
+)";
+  return expand(read_experiment(minimal, "e.toml", overrides), device_backend).points.at(0).experiment;
+}
+
+constexpr const char* shared = "ranks 0 and 1 share the GPU GPU-12";
+
+TEST(DeviceTransport, IsByTheRuleWhereNoneIsAskedFor) {
+  EXPECT_EQ(device_transport(experiment({}), ""), cuda::Transport::nccl);
+  EXPECT_EQ(device_transport(experiment({}), shared), cuda::Transport::host);
+  EXPECT_EQ(device_transport(experiment({"communication.emulated_link.gbit_per_s=1"}), ""), cuda::Transport::host);
+}
+
+TEST(DeviceTransport, IsWhatIsAskedForOrRefused) {
+  EXPECT_EQ(device_transport(experiment({"communication.device_transport=host"}), ""), cuda::Transport::host);
+  const Experiment nccl = experiment({"communication.device_transport=nccl"});
+  EXPECT_EQ(device_transport(nccl, ""), cuda::Transport::nccl);
+  EXPECT_THAT(words_of<Unsupported>([&] { device_transport(nccl, shared); }),
+              AllOf(HasSubstr("communication.device_transport = \"nccl\""), HasSubstr(shared)));
+}
+
+TEST(DeviceTransport, ThatTheDeviceHasNotIsAnError) {
+  EXPECT_THAT(words_of<UserError>([] {
+                experiment({"resources.device=cpu", "communication.device_transport=nccl"});
+              }),
+              AllOf(HasSubstr("communication.device_transport"), HasSubstr("resources.device is \"cpu\"")));
+  EXPECT_THAT(words_of<UserError>([] {
+                experiment({"communication.device_transport=nccl", "communication.emulated_link.gbit_per_s=2"});
+              }),
+              AllOf(HasSubstr("communication.device_transport"), HasSubstr("2 Gbit/s")));
+}
+
+TEST(DeviceTransport, HasANameForResults) {
+  EXPECT_EQ(device_transport_name(cuda::Transport::nccl, "shm"), "nccl");
+  EXPECT_EQ(device_transport_name(cuda::Transport::host, "shm"), "managed_memory over shm");
+  EXPECT_EQ(device_transport_name(cuda::Transport::nccl, "none"), "none");
+}
+
+TEST(Device, IsTheBackendOfARun) {
+  EXPECT_EQ(experiment({}).backend, "cuda");
+  EXPECT_EQ(experiment({"resources.device=cpu"}).backend, "cpu");
+  EXPECT_NE(point_id(experiment({})), point_id(experiment({"resources.device=cpu"})));
+}
+
+/// A described cluster's GPUs are planned for anywhere, with the workspaces of our kernels there.
+TEST(Device, OfADescribedClusterIsPlannedForWithoutOne) {
+  const PreparedPoint gpus = prepare_point(experiment({"cluster=h200-ib"}), "/no/such/folder/e.toml");
+  const PreparedPoint unknown =
+      prepare_point(experiment({"cluster=h200-ib", "resources.device=cpu"}), "/no/such/folder/e.toml");
+  EXPECT_GT(lower_for_run(gpus, 0).arena_bytes, lower_uncapped(unknown, 0).arena_bytes);
+  EXPECT_EQ(lower_for_run(gpus, 0).arena_bytes, lower_uncapped(gpus, 0).arena_bytes);
+}
+
+}  // namespace
+}  // namespace strata::app
