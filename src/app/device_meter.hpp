@@ -4,7 +4,6 @@
 /// The counters of all ranks' devices around their steps: what a result says of them, and what one step took.
 
 #include <memory>
-#include <string>
 
 #include "comm/world.hpp"
 #include "exec/device/device_monitor.hpp"
