@@ -368,17 +368,20 @@ bool has_layouts(const Mesh& mesh) {
   return stages_alone && mesh.num_ranks() > axis_size(mesh, "stage");
 }
 
+bool cuts_evenly(const Mesh& mesh, int stages) {
+  return mesh.nodes % stages == 0 || (stages % mesh.nodes == 0 && mesh.ranks_per_node % (stages / mesh.nodes) == 0);
+}
+
 Mesh mesh_of_stage(const Mesh& mesh) {
   const int stages = axis_size(mesh, "stage");
   if (mesh.nodes % stages == 0)
     return {.nodes = mesh.nodes / stages, .ranks_per_node = mesh.ranks_per_node, .axes = {}};
-  const int in_node = stages / mesh.nodes;
-  if (stages % mesh.nodes != 0 || mesh.ranks_per_node % in_node != 0) {
+  if (!cuts_evenly(mesh, stages)) {
     fail("mesh.axes.stage",
          fmt::format("{} stages are neither whole nodes nor an even part of one, of {} nodes x {} ranks", stages,
                      mesh.nodes, mesh.ranks_per_node));
   }
-  return {.nodes = 1, .ranks_per_node = mesh.ranks_per_node / in_node, .axes = {}};
+  return {.nodes = 1, .ranks_per_node = mesh.ranks_per_node / (stages / mesh.nodes), .axes = {}};
 }
 
 int coordinate(const Mesh& mesh, std::string_view axis, int rank) {

@@ -200,8 +200,10 @@ std::vector<int> group_along(const Mesh& mesh, std::string_view axis, int rank);
 int axis_size(const Mesh& mesh, std::string_view axis);
 /// True where operators are laid out by rules instead of by the axes of the mesh: several ranks, or several a stage.
 bool has_layouts(const Mesh& mesh);
-/// The nodes and ranks a node of one stage, without axes. Stages are neighbours: whole nodes, or an even part of one.
-/// @throws UserError with the numbers where stages are neither.
+/// True where @p stages of neighbouring ranks are whole nodes, or an even part of one.
+bool cuts_evenly(const Mesh& mesh, int stages);
+/// The nodes and ranks a node of one stage, without axes.
+/// @throws UserError with the numbers where stages do not cut the mesh evenly.
 Mesh mesh_of_stage(const Mesh& mesh);
 
 /// @throws UserError with key and numbers: axes that do not multiply to the ranks, factors that do not divide, a global

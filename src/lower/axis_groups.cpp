@@ -11,15 +11,16 @@ namespace strata {
 AxisGroups::AxisGroups(const AtomicAxes& axes, const LaidOutGraph& model, int rank, ProgramBuilder& builder)
     : all_(axes.all()) {
   std::set<AxisSet> sets = communicating_axes(model);
-  sets.insert(all_);
+  const bool is_everybody = model.stages.size() == 1;
+  if (is_everybody) sets.insert(all_);
   for (const AxisSet set : sets) {
     std::vector<int> ranks = axes.group(set, rank);
     if (ranks.size() == 1) {
       groups_[set] = -1;
       continue;
     }
-    const char* whole = model.stages.size() > 1 ? "stage's" : "all";
-    groups_[set] = builder.add_group({set == all_ ? whole : fmt::format("axes[{:x}]", set), std::move(ranks)});
+    const bool is_all = is_everybody && set == all_;
+    groups_[set] = builder.add_group({is_all ? "all" : fmt::format("axes[{:x}]", set), std::move(ranks)});
   }
 }
 

@@ -18,7 +18,7 @@ class AxisGroups {
 
   /// @return -1: the rank is alone. @throws InternalError if nothing communicates over @p axes.
   int of(AxisSet axes) const;
-  /// All ranks of the stage.
+  /// All ranks, where they are one stage.
   int everybody() const { return of(all_); }
 
  private:

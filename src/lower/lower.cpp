@@ -210,12 +210,12 @@ struct Groups {
   int everybody = -1;              ///< who shares the loss; -1: this rank is alone
 
   Groups(const Plan& plan, const LaidOutGraph& model, const Place& place, int rank, ProgramBuilder& builder) {
-    int data = -1;  // all of a stage
+    int data = -1;
     if (has_layouts(plan.mesh)) {
       axes.emplace(AtomicAxes(plan.mesh), model, rank, builder);
       parameters.num_copies = model.num_copies;
       for (const AxisSet set : sets_of_replicas(model)) parameters.data.push_back(axes->of(set));
-      data = axes->everybody();
+      if (place.num_stages == 1) everybody = axes->everybody();
     } else {
       if (place.data_size > 1) data = builder.add_group({"data", group_along(plan.mesh, "data", rank)});
       parameters.data = {data};
@@ -236,8 +236,9 @@ struct Groups {
       }
       parameters.copies[static_cast<int>(p)] = {group->second, place.stage_index == stages.front()};
     }
-    everybody = std::max(data, parameters.stages);
-    if (data >= 0 && parameters.stages >= 0) {
+    const bool stages_have_several = plan.mesh.num_ranks() > place.num_stages;
+    if (everybody < 0) everybody = std::max(data, parameters.stages);
+    if (stages_have_several && parameters.stages >= 0) {
       std::vector<int> ranks(static_cast<std::size_t>(plan.mesh.num_ranks()));
       std::iota(ranks.begin(), ranks.end(), 0);
       everybody = builder.add_group({"all", std::move(ranks)});

@@ -186,13 +186,16 @@ std::string signature(const Plan& plan, const LaidOutGraph& model, AxisSet uneve
   std::string text = fmt::format("{}", axes.index(uneven, rank));
   if (plan.stages.count > 1) text += signature(plan, rank);
   if (leaf_of_node.empty()) return text;
-  text += leaves_of_neighbours(plan.mesh, leaf_of_node, rank);
-  for (const AxisSet set : communicating_axes(model)) {
-    std::set<int> leaves;
-    for (const int member : axes.group(set, rank)) {
-      leaves.insert(leaf_of_node[static_cast<std::size_t>(member / plan.mesh.ranks_per_node)]);
+  // Ranks at one place of all stages are told apart together: a message goes from one class to one class.
+  for (const int neighbour : group_along(plan.mesh, "stage", rank)) {
+    text += leaves_of_neighbours(plan.mesh, leaf_of_node, neighbour);
+    for (const AxisSet set : communicating_axes(model)) {
+      std::set<int> leaves;
+      for (const int member : axes.group(set, neighbour)) {
+        leaves.insert(leaf_of_node[static_cast<std::size_t>(member / plan.mesh.ranks_per_node)]);
+      }
+      text += fmt::format("|{}", leaves.size());
     }
-    text += fmt::format("|{}", leaves.size());
   }
   return text;
 }

@@ -8,8 +8,8 @@
 ///             Megatron's two cuts need n²/p^(1/2); which cuts are best depends on sizes, neighbours and links.
 /// Symbols:    R ranks a node, N nodes, p = R N; p0, p1, p2 degrees of a layer, ranks in a node x nodes, p0 p1 p2 =
 ///             R x N; m x k times k x n its product, m over all ranks.
-/// Decides:    p0, p1, p2 of every linear and embedding; convolutions (R N, 1, 1); norms follow the layer before. No
-///             mesh axes: layouts say how ranks are used.
+/// Decides:    p0, p1, p2 of every linear and embedding; convolutions (R N, 1, 1); norms follow the layer before.
+///             Mesh axis: stage, as `megatron`.
 /// Memory:     states of a layer 1/(p1 p2) (zero1: optimizer states 1/p; biases 1/p1); its input kept as gathered, p1/p
 ///             of it, its output p2/p before it is reduced, all else 1/p (layouts/memory.hpp).
 /// Volume:     elements a rank moves forward: (p1-1)/p1 mk/(p0 p2) gathered, (p2-1)/p2 mn/(p0 p1) scattered,
@@ -26,8 +26,9 @@
 ///             plan says how far from the optimum that can be; by cost = "analytic" a collective takes what the
 ///             simulator takes for it: reduced within nodes before it leaves them where that is faster, its groups
 ///             sharing a node's NICs; heuristics look at whole strategies, as the paper's do; uneven_features plans
-///             what cannot be lowered yet; of several stages a search sees all layers on the ranks of one, and the
-///             Program's memory of the fullest decides what fits.
+///             what cannot be lowered yet; of several stages a search sees all layers on the ranks of one, the Program's
+///             memory of the fullest decides what fits, and a table that the first and the last one share is priced
+///             once.
 /// Reproduces: AutoDDL's figures 3, 7 and 8.
 
 #include <fmt/format.h>
@@ -139,7 +140,7 @@ class AutoDdl final : public Planner {
       const std::int64_t lasting = space.problem.bytes(answer.choices);
       // At least a byte: nothing holds less than that.
       space.problem.capacity_bytes =
-          std::max<std::int64_t>(1, std::min(space.problem.capacity_bytes - stages * excess, lasting - 1));
+          std::max<std::int64_t>(1, std::min(space.problem.capacity_bytes - excess, lasting - 1));
     }
   }
 
@@ -209,7 +210,7 @@ class AutoDdl final : public Planner {
     Plan plan = planning.plan(layouts, why);
     if (request.option<bool>("trace")) {
       for (const TracePoint& point : answer.trace) {
-        plan.why.trace.push_back(fmt::format("{} {:.9g}", point.evaluations, point.cost));
+        plan.why.trace.push_back(fmt::format("{} {:.9g}", point.evaluations, point.cost / planning.num_stages()));
       }
     }
     return plan;

@@ -1,5 +1,7 @@
 #include "planners/layouts/memory.hpp"
 
+#include <algorithm>
+
 #include "base/ceil_div.hpp"
 #include "base/dtype.hpp"
 #include "planners/layouts/volume.hpp"
@@ -16,6 +18,8 @@ std::int64_t copies_of_input(const Layer& layer, const Layout& layout) {
 LayoutMemory::LayoutMemory(const ModelGraph& graph, const LayerChain& chain, const Plan& plan, bool shards_optimizer)
     : graph_(graph),
       chain_(chain),
+      stages_(cut_into_stages(graph, plan.stages)),
+      schedule_(plan.schedule),
       ranks_(plan.mesh.num_ranks()),
       samples_(plan.global_batch / plan.schedule.micro_batches),
       weight_bytes_(size_of(plan.dtypes.compute)),
@@ -29,6 +33,13 @@ LayoutMemory::LayoutMemory(const ModelGraph& graph, const LayerChain& chain, con
 
 std::int64_t LayoutMemory::input_bytes(const Layer& layer) const {
   return layer.is_embedding ? 0 : weight_bytes_ * layer.rows * layer.in * samples_;
+}
+
+std::int64_t LayoutMemory::in_flight(const Layer& layer) const {
+  if (schedule_.kind == ScheduleKind::gpipe) return schedule_.micro_batches;
+  // 1f1b; of one stage one.
+  const auto stage = std::ranges::find_if(stages_, [&](const Stage& s) { return layer.op < s.end(); });
+  return std::min<std::int64_t>(schedule_.micro_batches, stages_.end() - stage);
 }
 
 MemoryAccount LayoutMemory::states(const Layer& layer, const Layout& layout) const {
@@ -47,7 +58,7 @@ std::int64_t LayoutMemory::lasting_bytes(const Layer& layer, const Layout& layou
   const MemoryAccount held = states(layer, layout);
   // With one micro-batch gradients come as inputs go.
   const std::int64_t lasting = held.parameters + held.optimizer + (has_one_micro_batch_ ? 0 : held.gradients);
-  return lasting + (is_kept ? input_bytes(layer) / ranks_ * copies_of_input(layer, layout) : 0);
+  return lasting + (is_kept ? in_flight(layer) * input_bytes(layer) / ranks_ * copies_of_input(layer, layout) : 0);
 }
 
 /// Two panels of each operand and of its gradient; and whole parts beside them, packed into pieces where several panels

@@ -14,6 +14,7 @@
 
 #include "ir/model_graph.hpp"
 #include "ir/plan.hpp"
+#include "ir/stages.hpp"
 #include "planners/layouts/layers.hpp"
 #include "planners/sharding/memory.hpp"
 
@@ -21,11 +22,12 @@ namespace strata {
 
 class LayoutMemory {
  public:
-  /// @param plan mesh, batch, recomputation, dtypes, optimizer. @param shards_optimizer zero1 over the copies of a
-  /// weight.
+  /// @param plan mesh of a stage, batch, stages, recomputation, dtypes, optimizer. @param shards_optimizer zero1 over
+  /// the copies of a weight.
   LayoutMemory(const ModelGraph& graph, const LayerChain& chain, const Plan& plan, bool shards_optimizer);
 
-  /// What adds up over layers, at most what account() says of all: states, and inputs that are kept until backward.
+  /// What adds up over layers, at most what account() says of all: states, and inputs that are kept until backward, of
+  /// as many micro-batches as the layer's stage has in flight.
   std::int64_t lasting_bytes(const Layer& layer, const Layout& layout) const;
 
   /// At the fullest moment. @param layouts by layer.
@@ -33,12 +35,15 @@ class LayoutMemory {
 
  private:
   std::int64_t input_bytes(const Layer& layer) const;  ///< of a micro-batch, over all ranks
+  std::int64_t in_flight(const Layer& layer) const;    ///< micro-batches whose inputs its stage keeps at a time
   MemoryAccount states(const Layer& layer, const Layout& layout) const;
   std::int64_t panel_bytes(const Layer& layer, const Layout& layout) const;
 
   const ModelGraph& graph_;
   const LayerChain& chain_;
   std::vector<BackwardMoment> moments_;  ///< over all ranks
+  std::vector<Stage> stages_;
+  Schedule schedule_;
   std::int64_t ranks_, samples_, weight_bytes_, gradient_bytes_, optimizer_bytes_;
   bool shards_optimizer_, recomputes_blocks_, has_one_micro_batch_;
 };

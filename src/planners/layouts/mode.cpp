@@ -30,26 +30,27 @@ LayoutLimits with_samples(LayoutLimits limits, const PlanRequest& request) {
 Plan in_stages(const PlanRequest& request) {
   Plan plan = request.base;
   plan.mesh.axes.clear();  // layouts say how ranks are used
-  const auto stages = static_cast<int>(request.option<std::int64_t>("stages"));
-  if (stages == 1) return plan;
-  const Mesh& mesh = plan.mesh;
+  const auto asked = request.option<std::int64_t>("stages");
+  const bool fills = request.option<std::string>("schedule") == "gpipe";
+  if (asked == 1) {
+    if (fills) plan.schedule.kind = ScheduleKind::gpipe;  // of one stage 1f1b is what it is without stages
+    return plan;
+  }
+  const Mesh& mesh = request.base.mesh;
   const auto refuse = [&](const std::string& what) {
-    throw Unsupported(fmt::format("{} in {} stages on {} nodes × {} ranks: {}", plan.strategy, stages, mesh.nodes,
+    throw Unsupported(fmt::format("{} in {} stages on {} nodes × {} ranks: {}", plan.strategy, asked, mesh.nodes,
                                   mesh.ranks_per_node, what));
   };
-  const int in_node = stages / mesh.nodes;
-  if (mesh.nodes % stages != 0 && (stages % mesh.nodes != 0 || mesh.ranks_per_node % in_node != 0)) {
-    refuse("a stage is neither whole nodes nor an even part of one");
-  }
-  if (mesh.num_ranks() == stages) refuse("a rank a stage has nothing to lay out; strategy.name = 1f1b does that");
-  if (static_cast<std::size_t>(stages) > request.graph.blocks.size()) {
+  if (asked > static_cast<std::int64_t>(request.graph.blocks.size())) {
     refuse(
         fmt::format("{} has {} blocks, and a stage has one or more", request.graph.name, request.graph.blocks.size()));
   }
+  const auto stages = static_cast<int>(asked);
+  if (!cuts_evenly(mesh, stages)) refuse("a stage is neither whole nodes nor an even part of one");
+  if (mesh.num_ranks() == stages) refuse("a rank a stage has nothing to lay out; strategy.name = 1f1b does that");
   plan.mesh.axes = {{"stage", stages}};
   plan.stages = {.count = stages, .cut_by = request.option<std::string>("cut_by")};
-  plan.schedule.kind =
-      request.option<std::string>("schedule") == "gpipe" ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
+  plan.schedule.kind = fills ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
   return plan;
 }
 
@@ -96,6 +97,10 @@ LayoutPlanning::LayoutPlanning(const PlanRequest& request, const LayoutLimits& l
 bool LayoutPlanning::counts_bytes() const { return request_.option<std::string>("cost") == "volume"; }
 
 double LayoutPlanning::seconds(std::span<const Layout> layouts) const {
+  return all_stages_seconds(layouts) / num_stages();
+}
+
+double LayoutPlanning::all_stages_seconds(std::span<const Layout> layouts) const {
   double sum = 0.0;
   for (std::size_t l = 0; l < layouts.size(); ++l) sum += costs_.seconds(chain_.layers[l], layouts[l]);
   for (const LayerLink& link : chain_.links) {
@@ -111,7 +116,9 @@ std::string LayoutPlanning::seconds_in_words(double seconds) const {
 }
 
 LayoutPlanning::Peak LayoutPlanning::peak(std::span<const Layout> layouts) const {
-  if (request_.evaluate != nullptr && capacity_bytes() > 0) {
+  // Stages differ, and hold what they have in flight, of which the closed form knows nothing.
+  const bool has_stages = num_stages() > 1 || base_.schedule.kind == ScheduleKind::gpipe;
+  if (request_.evaluate != nullptr && (capacity_bytes() > 0 || has_stages)) {
     const Evaluation evaluation = request_.evaluate->memory(with_rules(layouts));
     if (evaluation.peak_bytes > 0) return {evaluation.peak_bytes, true};
     if (!evaluation.missing.empty()) throw Unsupported(evaluation.missing);  // lowering refuses, and says why
@@ -148,32 +155,35 @@ Plan LayoutPlanning::with_rules(std::span<const Layout> layouts) const {
 
 Plan LayoutPlanning::plan(std::span<const Layout> layouts, const std::string& why) const {
   Plan plan = with_rules(layouts);
-  const double share = 1.0 / num_stages();  // of a rank, where stages are equal
-  const double cost = share * seconds(layouts);
+  const double cost = seconds(layouts), share = 1.0 / num_stages();
   const Peak fullest = peak(layouts);
   plan.why.predicted_seconds = counts_bytes() ? 0.0 : cost;
   plan.why.predicted_peak_bytes = fullest.bytes;
   const StepVolume volume = costs_.volume(chain_, layouts);
   plan.why.binding = fmt::format(
       "{}; communication {}, a rank moves {:.6g} elements forward and {:.6g} backward a micro-batch and {:.6g} of "
-      "weight "
-      "gradients; bytes by {}",
+      "weight gradients{}; bytes by {}",
       why, seconds_in_words(cost), share * volume.forward.total(), share * volume.backward.total(),
-      share * volume.weight_gradients.total(), fullest.is_programs ? "the Program" : "closed form");
+      share * volume.weight_gradients.total(), num_stages() > 1 ? ", in the mean of the stages" : "",
+      fullest.is_programs ? "the Program" : "closed form");
   return plan;
 }
 
 void LayoutPlanning::refuse_capacity(std::span<const Layout> best) const {
   const Plan& base = request_.base;
-  const MemoryAccount account = memory_.account(best);
   const std::int64_t needed = peak(best).bytes;
+  std::string parts;
+  if (num_stages() == 1) {
+    const MemoryAccount account = memory_.account(best);
+    parts = fmt::format("; of it parameters {}, gradients {}, optimizer states {}, activations {}, temporary {}",
+                        gib(account.parameters), gib(account.gradients), gib(account.optimizer),
+                        gib(account.activations), gib(account.temporary));
+  }
   throw OutOfMemory(
       fmt::format("{} on {} ranks: nothing fits into a device memory of {} ({} bytes): the layouts that need least "
-                  "need {}, {} bytes "
-                  "too much; of it parameters {}, gradients {}, optimizer states {}, activations {}, temporary {}",
+                  "need {}, {} bytes too much{}",
                   base.strategy, base.mesh.num_ranks(), gib(capacity_bytes()), capacity_bytes(), gib(needed),
-                  needed - capacity_bytes(), gib(account.parameters), gib(account.gradients), gib(account.optimizer),
-                  gib(account.activations), gib(account.temporary)));
+                  needed - capacity_bytes(), parts));
 }
 
 }  // namespace strata

@@ -41,7 +41,7 @@ class LayoutPlanning {
   /// Each has its share of the layers, and of what the model would take on its ranks alone.
   int num_stages() const { return base_.stages.count; }
 
-  /// Layers and links together. In bytes where cost = "volume".
+  /// Layers and links together, of a stage in the mean. In bytes where cost = "volume".
   double seconds(std::span<const Layout> layouts) const;
   std::string seconds_in_words(double seconds) const;
 
@@ -59,6 +59,7 @@ class LayoutPlanning {
   [[noreturn]] void refuse_capacity(std::span<const Layout> best) const;
 
  private:
+  double all_stages_seconds(std::span<const Layout> layouts) const;
   Plan with_rules(std::span<const Layout> layouts) const;
   bool counts_bytes() const;
 

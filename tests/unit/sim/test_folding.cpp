@@ -111,6 +111,33 @@ TEST(Folding, StatesShardedWithinStages) {
   }
 }
 
+TEST(Folding, StagesOfLayoutsUnderLeafSwitches) {
+  const ModelGraph graph = build_model({.name = "gpt-nano", .layers = 4, .hidden = 96, .heads = 6, .vocabulary = 96});
+  Cluster cluster = described(12, 1);
+  cluster.nodes_per_leaf = 4;
+  cluster.spine_oversubscription = 2.0;
+  Plan plan = planned(find_planner("megatron"), graph, cluster, 2);
+  for (OperatorRule& rule : plan.operators) {
+    if (rule.layout) rule.layout = Layout{.p0 = {1, 2}, .p1 = {1, 3}, .p2 = {}};
+  }
+  for (OperatorRule& rule : plan.operators) {  // a table's rows, the words
+    if (rule.match == "embedding" && rule.layout) std::swap(rule.layout->p1, rule.layout->p2);
+  }
+  std::vector<int> leaf_of_node;
+  for (int node = 0; node < cluster.nodes; ++node) leaf_of_node.push_back(node / cluster.nodes_per_leaf);
+  // Groups of three nodes begin anywhere under leaves of four: ranks at one place of the two stages are told apart
+  // together, so that every message has one class behind it.
+  const RankClasses classes = rank_classes(plan, graph, leaf_of_node);
+  const int a_stage = plan.mesh.num_ranks() / 2;
+  std::map<int, int> behind;
+  for (int rank = 0; rank < a_stage; ++rank) {
+    const auto [known, is_new] = behind.try_emplace(classes.class_of_rank[static_cast<std::size_t>(rank)],
+                                                    classes.class_of_rank[static_cast<std::size_t>(rank + a_stage)]);
+    EXPECT_EQ(known->second, classes.class_of_rank[static_cast<std::size_t>(rank + a_stage)]) << rank;
+  }
+  EXPECT_GT(behind.size(), 1U);
+}
+
 TEST(RankClasses, DataRanksOfOneShapeAreOneClass) {
   Plan plan;
   plan.mesh = {.nodes = 128, .ranks_per_node = 8, .axes = {{"data", 1024}}};
