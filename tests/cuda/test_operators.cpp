@@ -253,12 +253,14 @@ TEST_P(DeviceTest, QuantizeGivesTheCpusCodes) {
 TEST_P(DeviceTest, QuantizeOfZerosTiesAndWhatIsNotFinite) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-  // Blocks of zeros; of numbers in the middle between two codes; with an infinity; with a NaN; of tiny numbers.
+  // Blocks of zeros; of numbers in the middle between two codes; with an infinity; with a NaN; of tiny numbers;
+  // and a short one with an infinity, behind whose codes there is room.
   std::vector<float> x(16, 0.0F);
   for (int i = 0; i < 16; ++i) x.push_back(i == 0 ? 127.0F : static_cast<float>(i) - 7.5F);
   for (int i = 0; i < 16; ++i) x.push_back(i == 3 ? -infinity : 1.0F);
   for (int i = 0; i < 16; ++i) x.push_back(i == 3 ? infinity : i == 9 ? nan : 1.0F);
-  for (int i = 0; i < 13; ++i) x.push_back(static_cast<float>(i) * 1e-39F);
+  for (int i = 0; i < 16; ++i) x.push_back(static_cast<float>(i) * 1e-39F);
+  for (int i = 0; i < 13; ++i) x.push_back(i == 5 ? infinity : 1.0F);
   const auto n = static_cast<std::int64_t>(x.size());
   for (const int bits : {8, 4}) {
     Attributes attributes = quantized_attributes({.elements = n, .chunk = n, .block = 16, .bits = bits});
