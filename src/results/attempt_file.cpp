@@ -244,7 +244,9 @@ void write_root_attribute(hid_t file, const Attribute& attribute) {
 }
 
 /// Bytes that a first write may add besides the rows: a chunk and a B-tree node a column, object headers, heaps.
-constexpr std::int64_t metadata_bytes = std::int64_t{1} << 20;
+constexpr std::int64_t metadata_bytes = std::int64_t{768} << 10;
+/// Claimed ahead for rows that wait to be written when the disk is full.
+constexpr std::int64_t next_rows_bytes = std::int64_t{256} << 10;
 constexpr hsize_t step_rows_per_chunk = 256;
 constexpr hsize_t event_rows_per_chunk = 4096;
 constexpr hsize_t prediction_rows_per_chunk = 64;
@@ -293,7 +295,7 @@ class AttemptFile::Open {
     }
     summary_.write(Summary{});
     flush();
-    claim(metadata_bytes);
+    claim(metadata_bytes + next_rows_bytes);
   }
 
   void append(std::span<const StepRow> steps, std::span<const EventRow> events,
@@ -303,7 +305,7 @@ class AttemptFile::Open {
     events_.append(events);
     predictions_.append(predictions);
     flush();
-    claim(metadata_bytes);  // for the next rows, the ending and its status
+    claim(metadata_bytes + next_rows_bytes);  // the ending and its status are less
   }
 
   void end(const Summary& summary, const std::string& end_time) {

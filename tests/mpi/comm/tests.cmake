@@ -1,6 +1,6 @@
 strata_mpi_test(comm/test_world RANKS 1 2 3 4)
-strata_mpi_test(comm/test_collectives RANKS 1 2 3 5 TIMEOUT 300)
-strata_mpi_test(comm/test_reduce RANKS 1 2 3 5 8 TIMEOUT 300)
+strata_mpi_test(comm/test_collectives RANKS 2 3 5 TIMEOUT 300)
+strata_mpi_test(comm/test_reduce RANKS 2 3 5 8 TIMEOUT 300)
 strata_mpi_test(comm/test_two_level RANKS 4 6 TIMEOUT 300)
 strata_mpi_test(comm/test_engine RANKS 1 2 3 4)
 strata_mpi_test(comm/test_emulated_link RANKS 2 3 4)

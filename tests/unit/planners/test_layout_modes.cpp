@@ -137,7 +137,8 @@ TEST(AutoDdl, NeverMovesMoreThanMegatronAndFreeLayersNeverMoreThanTied) {
                                 .options = {{"cost", std::string(cost)},
                                             {"zero", std::string("none")},
                                             {"uneven_features", false},
-                                            {"stages", std::int64_t{1}}}};
+                                            {"stages", std::int64_t{1}},
+                                            {"schedule", std::string("1f1b")}}};
       const LayoutPlanning planning(request, {});
       const auto seconds = [&](const char* mode, const Options& options) {
         const Plan plan = planned(mode, graph, base, options, wide);
@@ -320,9 +321,9 @@ TEST(LayoutModes, StagesLayOutTheirOwnRanks) {
       return refusal([&] { on_daint(mode, graph, base, {{"stages", stages}}); });
     };
     EXPECT_THAT(refused(3), HasSubstr("in 3 stages on 8 nodes × 1 ranks: a stage is neither whole nodes nor"));
-    EXPECT_THAT(refused(8), HasSubstr("a rank a stage has nothing to lay out"));
-    base = asked({2, 8}, 64);
     EXPECT_THAT(refused(8), HasSubstr("gpt has 4 blocks, and a stage has one or more"));
+    base = asked({1, 4}, 64);
+    EXPECT_THAT(refused(4), HasSubstr("a rank a stage has nothing to lay out"));
   }
 }
 

@@ -84,11 +84,13 @@ TEST(LayoutsAsLowered, MoveTheElementsThatWereCounted) {
           for (int rank = 0; rank < grid.total(); ++rank) programs.push_back(lower(plan, c.graph, rank, no_workspace));
           EXPECT_NO_THROW(verify(programs)) << what;
           base.strategy = mode;
-          const PlanRequest request{
-              .graph = c.graph,
-              .cluster = cluster,
-              .base = base,
-              .options = {{"cost", std::string("volume")}, {"zero", std::string("none")}, {"stages", std::int64_t{1}}}};
+          const PlanRequest request{.graph = c.graph,
+                                    .cluster = cluster,
+                                    .base = base,
+                                    .options = {{"cost", std::string("volume")},
+                                                {"zero", std::string("none")},
+                                                {"stages", std::int64_t{1}},
+                                                {"schedule", std::string("1f1b")}}};
           const LayoutPlanning planning(request, {}, products);
           const std::vector<OperatorDecision> decisions = resolve(plan, c.graph);
           std::vector<Layout> layouts;
