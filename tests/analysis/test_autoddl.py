@@ -7,7 +7,7 @@ from drawn import artists
 from matplotlib import pyplot
 from strata_analysis.derive import by_point, key_column
 from strata_analysis.figures import autoddl as figures
-from strata_analysis.figures.autoddl import figure_3, figure_4, figure_8, figure_9_vgg13, figure_10_transformer
+from strata_analysis.figures.autoddl import figure_3, figure_4, figure_8, figure_9_vgg13, figure_10_transformer, table_3
 from strata_analysis.published import autoddl, published
 from strata_analysis.table import short_table
 
@@ -28,6 +28,28 @@ def transformers(small_version):
 @pytest.fixture(scope="module")
 def vgg13(small_version):
     return small_version("autoddl/figure_9_vgg13")
+
+
+# Table 3 on eight nodes: the stages, strategies and keys are the experiment's.
+SMALL_PIPELINES = (
+    ('["autoddl-16.5b", "autoddl-deep"]', '["gpt-micro"]'),
+    ("[64, 64, 64, 128, 128, 128]", "[8]"),
+    ("[512, 512, 512, 1024, 1024, 1024]", "[16]"),
+    ("[32, 64, 128, 64, 128, 256]", "[4]"),
+)
+
+
+@pytest.fixture(scope="module")
+def pipelines(small_version):
+    return small_version("autoddl/table_3", SMALL_PIPELINES)
+
+
+def staged(*rows):
+    """(model, nodes, strategy, stages, step_seconds), NaN: out of memory."""
+    columns = ["model", "nodes", "strategy", "stages", "step_seconds"]
+    cells = pd.DataFrame(rows, columns=columns)
+    ended = np.where(cells["step_seconds"].isna(), "OOM", "ok")
+    return cells.assign(devices=1, optimizer="sgd", micro_batches=8, ended=ended)
 
 
 def by_hand(*rows):
@@ -109,6 +131,53 @@ def test_vgg13_is_fastest_under_autoddl_and_slowest_under_data_parallelism(vgg13
         ranking = members.sort_values("step_seconds")["strategy"]
         assert list(ranking) == ["autoddl", "megatron", "summa", "ddp"]
     assert len(artists(figure_9_vgg13.draw(vgg13, points), "step")) == 12
+
+
+def test_table_3_has_the_fastest_number_of_stages_and_says_whether_it_is_the_papers():
+    tried = staged(
+        ("autoddl-deep", 64, "megatron", 1, 900.0),
+        ("autoddl-deep", 64, "megatron", 2, 800.0),
+        ("autoddl-deep", 64, "megatron", 4, np.nan),
+        ("autoddl-deep", 64, "autoddl", 1, 600.0),
+        ("autoddl-deep", 64, "autoddl", 2, 500.0),
+        ("autoddl-deep", 64, "autoddl", 4, 400.0),
+        ("autoddl-deep", 128, "megatron", 2, np.nan),
+    )
+    best = autoddl.fastest(tried, [*autoddl.CELL, "strategy"])
+    rows = autoddl.seconds_and_stages(published("autoddl", "table_3"), best)
+    assert set(rows["optimizer"]) == {"sgd"}
+    rows = rows.set_index(["model", "nodes", "strategy"])
+    said = rows[["paper", "simulated", "paper_stages", "simulated_stages", "same_stages"]]
+    assert tuple(said.loc["autoddl-deep", 64, "megatron"]) == (710, 800.0, 2, 2.0, "yes")
+    assert tuple(said.loc["autoddl-deep", 64, "autoddl"]) == (443, 400.0, 2, 4.0, "no")
+    absent = said.loc[[("autoddl-deep", 128, "megatron"), ("autoddl-16.5b", 64, "autoddl")]]
+    assert absent[["simulated", "simulated_stages"]].isna().all(axis=None)
+    assert list(absent["same_stages"]) == ["-", "-"]
+
+    ratios = autoddl.over_megatron(rows.reset_index()).set_index(["model", "nodes"])
+    assert ratios.loc[("autoddl-deep", 64), "paper"] == 443 / 710
+    assert ratios.loc[("autoddl-deep", 64), "simulated"] == 0.5
+    assert np.isnan(ratios.loc[("autoddl-deep", 128), "simulated"])
+
+    (megatron, *_) = autoddl.stages_in_words(autoddl.fastest(tried, [*autoddl.CELL, "strategy", "stages"]))
+    assert megatron.endswith("Megatron by stages: 1: 900 s (8 micro-batches), 2: 800 s (8 micro-batches), 4: OOM.")
+
+
+def test_stages_are_those_of_the_points(pipelines):
+    points = by_point(pipelines)
+    tried = autoddl.tried(points, "autoddl_table_3")
+    assert len(tried) == 2 * 3 * 2
+    assert (tried.groupby("stages").size() == 4).all()
+    stages = [1 if "\nstages = " not in text else int(text.split("count = ")[1][0]) for text in points["plan_text"]]
+    assert list(tried["stages"]) == stages
+    best = autoddl.cells(points, "autoddl_table_3")
+    assert (best["ended"] == "ok").all()
+    for cell in best.itertuples():
+        others = tried[(tried["strategy"] == cell.strategy) & (tried["optimizer"] == cell.optimizer)]
+        assert cell.step_seconds == others["step_seconds"].min()
+    steps = artists(table_3.draw(pipelines, points), "step")
+    assert {bar.get_height() for bar in steps.values()} == set(best["step_seconds"])
+    assert len(steps) == 4
 
 
 def test_elements_are_those_of_the_plans(small_version):

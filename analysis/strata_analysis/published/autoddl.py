@@ -19,12 +19,12 @@ CELL = ["model", "nodes", "devices", "optimizer"]
 SECONDS = {"communication": "communication_seconds", "step": "step_seconds"}
 
 
-def cells(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
-    """One row a model, machine, optimizer and strategy: its fastest point, as the paper tunes micro-batches.
+def tried(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """One row a point of the experiment, in its order.
 
-    model, nodes, devices (of a node), optimizer, strategy, ended ("ok", "OOM", "N/A"), micro_batches, and in seconds
-    step_seconds, communication_seconds and exposed_seconds, the part under which nothing is computed; NaN where it did
-    not end well.
+    model, nodes, devices (of a node), optimizer, strategy, stages (of its pipeline), ended ("ok", "OOM", "N/A"),
+    micro_batches, and in seconds step_seconds, communication_seconds and exposed_seconds, the part under which nothing
+    is computed; NaN where it did not end well.
     """
     ours = points[points["experiment_name"] == experiment]
     nodes = pd.Series([int(word) for word in key_column(ours, "resources.nodes", "1")], index=ours.index)
@@ -35,6 +35,7 @@ def cells(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
             "devices": [int(word) for word in key_column(ours, "resources.ranks_per_node", "1")],
             "optimizer": key_column(ours, "train.optimizer", "adamw"),
             "strategy": ours["strategy_name"],
+            "stages": [int(word) for word in key_column(ours, "strategy.stages", "1")],
             "ended": [ended(point) for _, point in ours.iterrows()],
             "micro_batches": [int(word) for word in key_column(ours, "train.micro_batches", "1")],
             "step_seconds": ours["step_seconds"],
@@ -45,11 +46,23 @@ def cells(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
     good = rows["ended"] == "ok"
     times = ["step_seconds", "communication_seconds", "exposed_seconds"]
     rows[times] = rows[times].where(good)
+    return rows
+
+
+def fastest(rows: pd.DataFrame, of: list[str]) -> pd.DataFrame:
+    """The fastest row of `tried` for each value of the columns `of`; where none ended well one says why."""
     order = {name: place for place, name in enumerate([*NAMES, *sorted(set(rows["strategy"]) - set(NAMES))])}
     rows = rows.assign(rank=rows["ended"].map({"ok": 0, "OOM": 1, "N/A": 2}), order=rows["strategy"].map(order))
-    rows = rows.sort_values(["rank", "step_seconds"], kind="stable").drop_duplicates([*CELL, "strategy"])
-    rows = rows.sort_values(["optimizer", "nodes", "devices", "model", "order"])
+    rows = rows.sort_values(["rank", "step_seconds"], kind="stable").drop_duplicates(of)
+    rows = rows.sort_values(["optimizer", "nodes", "devices", "model", "order", "stages"])
     return rows.drop(columns=["rank", "order"]).reset_index(drop=True)
+
+
+def cells(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """One row a model, machine, optimizer and strategy, as `tried` has it: its fastest point, as the paper tunes
+    micro-batches and stages.
+    """
+    return fastest(tried(points, experiment), [*CELL, "strategy"])
 
 
 def savings(rows: pd.DataFrame, over: str) -> pd.DataFrame:
@@ -125,16 +138,64 @@ def figure_9_transformer(points: pd.DataFrame) -> Comparison:
 
 
 def table_3(points: pd.DataFrame) -> Comparison:
-    """The paper's seconds of the one setting that figure 9 and table 3 share."""
-    rows = cells(points, "autoddl_figure_9_transformer").rename(columns={"step_seconds": "seconds"})
-    printed = published("autoddl", "table_3")
+    """Seconds a step of the fastest number of stages, and whether that is the paper's."""
+    rows = tried(points, "autoddl_table_3")
+    return Comparison(
+        "Table 3, seconds a step with the best number of stages",
+        seconds_and_stages(published("autoddl", "table_3"), fastest(rows, [*CELL, "strategy"])),
+        stages_in_words(fastest(rows, [*CELL, "strategy", "stages"])),
+        digits=0,
+    )
+
+
+def seconds_and_stages(printed: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `beside` for seconds, a row an optimizer, with paper_stages, simulated_stages (NaN: nothing ended
+    well) and same_stages: "yes", "no", "-".
+
+    @param rows as `cells` gives them.
+    """
     on = ["model", "nodes", "devices", "strategy"]
-    printed = printed.merge(rows[on].drop_duplicates(), on=on)
+    ours = rows.rename(columns={"step_seconds": "seconds"})
+    ours = ours.assign(simulated_stages=ours["stages"].where(ours["ended"] == "ok").astype(float))
     each = [
-        beside(printed, members, on, "seconds").assign(optimizer=optimizer)
-        for optimizer, members in rows.groupby("optimizer", sort=False)
+        beside(printed, members, on, "seconds")
+        .merge(members[[*on, "simulated_stages"]], on=on, how="left")
+        .assign(optimizer=optimizer)
+        for optimizer, members in ours.groupby("optimizer", sort=False)
     ]
-    return Comparison("Table 3, seconds a step without a pipeline", pd.concat(each, ignore_index=True), digits=0)
+    found = pd.concat(each, ignore_index=True).rename(columns={"stages": "paper_stages"})
+    same = (found["simulated_stages"] == found["paper_stages"]).map({True: "yes", False: "no"})
+    return found.assign(same_stages=same.where(found["simulated_stages"].notna(), "-"))
+
+
+def table_3_ratio(points: pd.DataFrame) -> Comparison:
+    """AutoDDL's seconds over Megatron's, each with its own best number of stages."""
+    rows = seconds_and_stages(published("autoddl", "table_3"), cells(points, "autoddl_table_3"))
+    return Comparison("Table 3, AutoDDL's step over Megatron's", over_megatron(rows))
+
+
+def over_megatron(rows: pd.DataFrame) -> pd.DataFrame:
+    """The ratios of rows of `seconds_and_stages`, a row CELL: paper, simulated and error."""
+    seconds = rows.pivot(index=CELL, columns="strategy", values=["paper", "simulated"])
+    ratios = pd.DataFrame(
+        {who: seconds[who, "autoddl"] / seconds[who, "megatron"] for who in ("paper", "simulated")}
+    ).reset_index()
+    return ratios.assign(error=ratios["simulated"] / ratios["paper"] - 1.0)
+
+
+def stages_in_words(rows: pd.DataFrame) -> list[str]:
+    """A line a cell and strategy: what it takes by stages, with the micro-batches of each."""
+    words = []
+    for (model, nodes, devices, optimizer, strategy), members in rows.groupby([*CELL, "strategy"], sort=False):
+        each = [
+            f"{row.stages}: {row.step_seconds:.4g} s ({row.micro_batches} micro-batches)"
+            if row.ended == "ok"
+            else f"{row.stages}: {row.ended}"
+            for row in members.sort_values("stages").itertuples()
+        ]
+        name = NAMES.get(strategy, strategy)
+        words.append(f"{model}, {nodes} x {devices}, {optimizer}, {name} by stages: {', '.join(each)}.")
+    return words
 
 
 def figure_10_vgg13(points: pd.DataFrame) -> Comparison:
@@ -221,7 +282,8 @@ FIGURE_4 = ("autoddl_figure_4", "autoddl_figure_4_daint", "autoddl_figure_4_gcp"
 COMPARISONS = {
     **{name: (figure_4,) for name in FIGURE_4},
     "autoddl_figure_9_vgg13": (figure_9_vgg13, figure_9_data_parallel),
-    "autoddl_figure_9_transformer": (figure_9_transformer, table_3),
+    "autoddl_figure_9_transformer": (figure_9_transformer,),
     "autoddl_figure_10_vgg13": (figure_10_vgg13,),
     "autoddl_figure_10_transformer": (figure_10_transformer,),
+    "autoddl_table_3": (table_3, table_3_ratio),
 }

@@ -13,6 +13,7 @@ from strata_analysis.figures.autoddl import (
     figure_9_vgg13,
     figure_10_transformer,
     figure_10_vgg13,
+    table_3,
 )
 
 MODULES = (
@@ -25,4 +26,5 @@ MODULES = (
     figure_9_transformer,
     figure_10_vgg13,
     figure_10_transformer,
+    table_3,
 )
