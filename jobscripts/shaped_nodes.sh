@@ -40,8 +40,9 @@ up() {
 down() {
   local name=$1 node
   for node in $(ip netns list | awk '{print $1}' | grep -E "^$name[0-9]+\$" || true); do
-    ip netns pids "$node" | xargs -r kill -KILL 2>/dev/null || true
-    ip netns delete "$node"
+    # Somebody else may take them down at the same time: what counts is that they are gone.
+    { ip netns pids "$node" | xargs -r kill -KILL; } 2>/dev/null || true
+    ip netns delete "$node" 2>/dev/null || [[ ! -e /run/netns/$node ]]
     # A namespace lets go of its devices some time after it is gone.
     ip link delete "$node" 2>/dev/null || true
   done
