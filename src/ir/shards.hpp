@@ -25,8 +25,8 @@ std::vector<int> ranks_between(const Mesh& mesh, const Factor& outer, const Fact
 int index_between(const Mesh& mesh, const Factor& outer, const Factor& inner, int rank);
 /// All ranks: R×N.
 Factor whole_grid(const Mesh& mesh);
-/// The ranks over which states may be sharded, those of a data group: a cell of the grid. All of it without stages; with
-/// layouts those of a stage, of which a layout leaves some.
+/// The ranks over which states may be sharded, those of a data group: a cell of the grid. All of it without stages;
+/// with layouts those of a stage, of which a layout leaves some.
 /// @throws Unsupported with the numbers where they are no neighbours, or fill nodes in part.
 Factor data_grid(const Mesh& mesh);
 /// True if @p inner divides @p outer in both dimensions.

@@ -26,9 +26,9 @@
 ///             plan says how far from the optimum that can be; by cost = "analytic" a collective takes what the
 ///             simulator takes for it: reduced within nodes before it leaves them where that is faster, its groups
 ///             sharing a node's NICs; heuristics look at whole strategies, as the paper's do; uneven_features plans
-///             what cannot be lowered yet; of several stages a search sees all layers on the ranks of one, the Program's
-///             memory of the fullest decides what fits, and a table that the first and the last one share is priced
-///             once.
+///             what cannot be lowered yet; of several stages a search sees all layers on the ranks of one, the
+///             Program's memory of the fullest decides what fits, and a table that the first and the last one share is
+///             priced once.
 /// Reproduces: AutoDDL's figures 3, 7 and 8.
 
 #include <fmt/format.h>

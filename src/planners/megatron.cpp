@@ -7,9 +7,11 @@
 ///             on with what it has, and one sum a pair is all that is exchanged.
 /// Symbols:    R ranks a node, N nodes; dp x tp = R x N, each ranks in a node x nodes; m x k times k x n a product.
 /// Decides:    the layout of every layer: (p0, p1, p2) = (dp, tp, 1) or (dp, 1, tp); embedding and logits along the
-///             vocabulary; convolutions (R N, 1, 1). Mesh axis: stage, if there are several; R, N and all below are then
-///             a stage's, which besides sends an activation of mn/(dp tp) elements a rank and micro-batch each way.
-/// Memory:     weights, gradients and optimizer states of these layers 1/tp (zero1: optimizer states 1/(dp tp)); what is
+///             vocabulary; convolutions (R N, 1, 1). Mesh axis: stage, if there are several; R, N and all below are
+///             then a stage's, which besides sends an activation of mn/(dp tp) elements a rank and micro-batch each
+///             way.
+/// Memory:     weights, gradients and optimizer states of these layers 1/tp (zero1: optimizer states 1/(dp tp)); what
+/// is
 ///             added to partial sums, as positions, is whole; outputs of norms, additions and dropout 1/(dp tp); inputs
 ///             of columns and outputs of rows are tp times that while they are gathered, partial sums are as large
 ///             (layouts/memory.hpp); of stages activations of every micro-batch in flight.

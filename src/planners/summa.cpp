@@ -10,7 +10,8 @@
 ///             m x k times k x n a product, m over all ranks; s = lcm(r, c) panels (r c of a tied weight).
 /// Decides:    r and c, the same for all linears: (p0, p1, p2) = (r, d, c) with algorithm = summa; embeddings hold
 ///             words over r and features over c (tied: the other way round); convolutions (R N, 1, 1); norms, additions
-///             and attention stay where they are, samples over r d and features over c. Mesh axis: stage, as `megatron`.
+///             and attention stay where they are, samples over r d and features over c. Mesh axis: stage, as
+///             `megatron`.
 /// Memory:     weights, gradients and optimizer states 1/(r c) (zero1: optimizer states 1/(r c d)); all activations
 ///             1/(r c d); two panels of each operand, mk/(r d s) and kn/(c s) elements, and backward two of each
 ///             gradient; packed copies where r or c does not divide the other (layouts/memory.hpp).
