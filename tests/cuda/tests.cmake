@@ -115,22 +115,17 @@ add_executable(cuda.emulated_modes cuda/test_modes.cpp)
 target_link_libraries(cuda.emulated_modes PRIVATE strata_flags strata_test_main cuda_emulation strata_lower strata_planners
                       strata_models OpenMP::OpenMP_CXX)
 add_dependencies(tier_cuda cuda.emulated_modes)
-set(emulated_on_1 Modes.EveryMode*:Modes.GradientsAreTheCpus)
-set(emulated_on_2 Modes.EveryMode*:Modes.TransformersInParts*:*EveryMode*/mlp)
-set(emulated_on_4 Modes.EveryMode*:Modes.TransformersInParts*)
-set(emulated_with_nccl_on_1 *EveryMode*/mlp)
-set(emulated_with_nccl_on_2 Modes.EveryMode*:*EveryMode*/mlp)
-set(emulated_with_nccl_on_4 Modes.EveryMode*)
-foreach(ranks IN ITEMS 1 2 4)
-  add_test(NAME emulated_cuda.modes.np${ranks}
+set(emulated_host_on_1 Modes.EveryMode*:Modes.GradientsAreTheCpus)
+set(emulated_host_on_2 Modes.EveryMode*:Modes.TransformersInParts*:*EveryMode*/mlp)
+set(emulated_nccl_on_4 Modes.EveryMode*:Modes.TransformersInParts*)
+foreach(run IN ITEMS host_on_1 host_on_2 nccl_on_4)
+  string(REGEX MATCH "[0-9]+" ranks ${run})
+  string(REGEX MATCH "^[a-z]+" transport ${run})
+  add_test(NAME emulated_cuda.modes.${transport}.np${ranks}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.emulated_modes>
-                   --gtest_filter=${emulated_on_${ranks}})
-  set_tests_properties(emulated_cuda.modes.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 600)
-  add_test(NAME emulated_cuda.modes.nccl.np${ranks}
-           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.emulated_modes>
-                   --gtest_filter=${emulated_with_nccl_on_${ranks}})
-  set_tests_properties(emulated_cuda.modes.nccl.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 600
-    ENVIRONMENT STRATA_TRANSPORT=nccl)
+                   --gtest_filter=${emulated_${run}})
+  set_tests_properties(emulated_cuda.modes.${transport}.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 600
+    ENVIRONMENT STRATA_TRANSPORT=${transport})
 endforeach()
 
 # NCCL emulated over MPI: what goes right, and what is said where it goes wrong.
