@@ -4,8 +4,7 @@
 /// Source:     Chen et al., "AutoDDL: Automatic Distributed Deep Learning with Asymptotically Optimal Communication",
 ///             2023 (arXiv 2301.06813).
 /// Idea:       with rows, columns and the summed dim of a product all cut, p ranks exchange Θ(n²/p^(2/3)) elements
-/// where
-///             Megatron's two cuts need n²/p^(1/2); which cuts are best depends on sizes, neighbours and links.
+///             where Megatron's two cuts need n²/p^(1/2); which cuts are best depends on sizes, neighbours and links.
 /// Symbols:    R ranks a node, N nodes, p = R N; p0, p1, p2 degrees of a layer, ranks in a node x nodes, p0 p1 p2 =
 ///             R x N; m x k times k x n its product, m over all ranks.
 /// Decides:    p0, p1, p2 of every linear and embedding; convolutions (R N, 1, 1); norms follow the layer before.

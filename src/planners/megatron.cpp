@@ -11,10 +11,9 @@
 ///             then a stage's, which besides sends an activation of mn/(dp tp) elements a rank and micro-batch each
 ///             way.
 /// Memory:     weights, gradients and optimizer states of these layers 1/tp (zero1: optimizer states 1/(dp tp)); what
-/// is
-///             added to partial sums, as positions, is whole; outputs of norms, additions and dropout 1/(dp tp); inputs
-///             of columns and outputs of rows are tp times that while they are gathered, partial sums are as large
-///             (layouts/memory.hpp); of stages activations of every micro-batch in flight.
+///             is added to partial sums, as positions, is whole; outputs of norms, additions and dropout 1/(dp tp);
+///             inputs of columns and outputs of rows are tp times that while they are gathered, partial sums are as
+///             large (layouts/memory.hpp); of stages activations of every micro-batch in flight.
 /// Volume:     elements a rank and pair of layers moves forward: (tp-1)/tp mk/dp gathered, (tp-1)/tp mn/dp scattered
 ///             (together an all-reduce), backward the same; 2 (dp-1)/dp kn/tp of weight gradients once a step; a few
 ///             statistics a row of norms and losses (layouts/volume.hpp).
@@ -24,8 +23,7 @@
 ///             needs; a cluster without the numbers that `cost` reads; micro-batches that do not divide the batch;
 ///             stages that are neither whole nodes nor an even part of one, have one rank, or outnumber the blocks.
 /// Differs:    the sum between pairs is a reduce-scatter and an all-gather, and norms, dropout and additions between
-/// the
-///             two work on a part of the features (Megatron repeats them on every rank, or cuts the sequence); a
+///             the two work on a part of the features (Megatron repeats them on every rank, or cuts the sequence); a
 ///             vocabulary is not padded; a table that the first and the last stage share is priced once.
 /// Reproduces: the baseline of AutoDDL's figures 3, 9 and 10.
 
