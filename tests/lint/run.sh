@@ -12,7 +12,7 @@ echo "clang-format: ${#sources[@]} files"
 .venv/bin/ruff format --check --config analysis/pyproject.toml analysis jobscripts tests
 
 # clang-tidy reads what changed: against the main branch of the remote, or where that is this commit, against the one
-# before; two dozen files at most. It needs the generated headers, so a build must have been made.
+# before; sixteen files at most. It needs the generated headers, so a build must have been made.
 cmake --preset cpu >/dev/null
 cmake --build --preset cpu --target strata_build_facts strata_chakra_schema >/dev/null
 base=${LINT_BASE:-$(git merge-base HEAD origin/main 2>/dev/null || true)}
@@ -21,7 +21,7 @@ if [[ -z "$base" || "$base" == "$(git rev-parse HEAD)" ]]; then
 fi
 # What this build does not compile (CUDA, where it is off) it cannot be told how to read.
 mapfile -t changed < <(git diff --name-only --diff-filter=d "$base" -- 'src/*.cpp' |
-  while read -r file; do if grep -q "/$file\"" build/cpu/compile_commands.json; then echo "$file"; fi; done | head -n "${LINT_MOST:-24}")
+  while read -r file; do if grep -q "/$file\"" build/cpu/compile_commands.json; then echo "$file"; fi; done | head -n "${LINT_MOST:-16}")
 if ((${#changed[@]})); then
   printf '%s\n' "${changed[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy-19 -p build/cpu --quiet \
     --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-invalid-feature-combination --warnings-as-errors='*' 2>/dev/null

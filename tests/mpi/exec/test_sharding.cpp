@@ -36,10 +36,13 @@ TEST_F(Sharding, RealModelsWithClippingMomentumAndThreeMicroBatches) {
     training.plan.optimizer.weight_decay = 0.01;
     training.plan.optimizer.clip_norm = 1.0;
     const Trained reference = train(training, "ddp", size(), world, engine);
-    for (const StateFactors& state : some_states(grid())) {
-      for (const Way& way : ways) {
-        const Trained ours = train_plan(training, plan(training, state, way), world, engine);
-        expect_same(ours, reference, fmt::format("{}: {}", model.name, name(state, way, micro_batches)));
+    const std::vector<StateFactors> states = some_states(grid());
+    for (std::size_t s = 0; s < states.size(); ++s) {
+      for (std::size_t w = 0; w < std::size(ways); ++w) {
+        // One model sees every state in every way, the others each state in one.
+        if (model.name != std::string_view("gpt") && w != s % std::size(ways)) continue;
+        const Trained ours = train_plan(training, plan(training, states[s], ways[w]), world, engine);
+        expect_same(ours, reference, fmt::format("{}: {}", model.name, name(states[s], ways[w], micro_batches)));
       }
     }
   }
