@@ -114,7 +114,8 @@ class PointRun {
     facts_.host_names = hosts;
     if (on_gpus_) {
       facts_.device_names = world_.all_gather(request_.gpu_name);
-      facts_.library_versions.merge(cuda::library_versions(request_.device_transport));
+      facts_.library_versions.merge(
+          cuda::library_versions(uses_nccl() ? cuda::Transport::nccl : cuda::Transport::host));
     } else {
       facts_.device_names.assign(hosts.size(), cpu_name());
     }
