@@ -180,8 +180,9 @@ AxisSet uneven_axes(const Plan& plan, const LaidOutGraph& model) {
 /// What tells a rank's class from others where operators are laid out: where it is along @p uneven, and under how many
 /// leaf switches its groups are. Who adds a bias or counts a row of the loss is a kernel's operand or factor; who
 /// broadcasts a panel does it as often as others. Besides, its stage, and how far its neighbours are.
-std::string signature(const Plan& plan, const LaidOutGraph& model, AxisSet uneven, std::span<const int> leaf_of_node,
-                      int rank) {
+/// @param communicating see communicating_axes().
+std::string signature(const Plan& plan, const std::set<AxisSet>& communicating, AxisSet uneven,
+                      std::span<const int> leaf_of_node, int rank) {
   const AtomicAxes axes(plan.mesh);
   std::string text = fmt::format("{}", axes.index(uneven, rank));
   if (plan.stages.count > 1) text += signature(plan, rank);
@@ -189,7 +190,7 @@ std::string signature(const Plan& plan, const LaidOutGraph& model, AxisSet uneve
   // Ranks at one place of all stages are told apart together: a message goes from one class to one class.
   for (const int neighbour : group_along(plan.mesh, "stage", rank)) {
     text += leaves_of_neighbours(plan.mesh, leaf_of_node, neighbour);
-    for (const AxisSet set : communicating_axes(model)) {
+    for (const AxisSet set : communicating) {
       std::set<int> leaves;
       for (const int member : axes.group(set, neighbour)) {
         leaves.insert(leaf_of_node[static_cast<std::size_t>(member / plan.mesh.ranks_per_node)]);
@@ -252,8 +253,9 @@ RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<co
   if (has_layouts(plan.mesh)) {
     const LaidOutGraph model = lay_out(plan, graph, resolve(plan, graph), 0);
     const AxisSet uneven = uneven_axes(plan, model);
+    const std::set<AxisSet> communicating = communicating_axes(model);
     return classes_of(plan.mesh.num_ranks(),
-                      [&](int rank) { return signature(plan, model, uneven, leaf_of_node, rank); });
+                      [&](int rank) { return signature(plan, communicating, uneven, leaf_of_node, rank); });
   }
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const bool has_shards =
