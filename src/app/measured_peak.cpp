@@ -2,6 +2,8 @@
 
 #include <omp.h>
 
+#include "app/device_options.hpp"
+#include "app/prepared_point.hpp"
 #include "exec/cpu/gemm_peak.hpp"
 #include "exec/cpu/memory_rate.hpp"
 #include "exec/cuda_backend.hpp"
@@ -13,11 +15,15 @@ constexpr double budget_seconds = 1.5;
 
 }  // namespace
 
-double MeasuredPeak::flops_per_second(bool on_gpus, DType dtype, int num_threads) {
-  const auto [entry, is_new] = measured_.try_emplace({on_gpus, dtype, num_threads}, 0.0);
+double MeasuredPeak::flops_per_second(const Experiment& experiment, DType dtype) {
+  const bool on_gpus = is_on_gpus(experiment);
+  const std::int64_t num_threads = experiment.resources.threads_per_rank;
+  const cuda::Numerics numerics = numerics_of(experiment);
+  const auto [entry, is_new] =
+      measured_.try_emplace({on_gpus, dtype, num_threads, numerics.tf32, numerics.deterministic}, 0.0);
   if (is_new) {
-    omp_set_num_threads(num_threads);
-    double peak[1] = {on_gpus ? cuda::measure_gemm_peak_flops(dtype)
+    omp_set_num_threads(static_cast<int>(num_threads));
+    double peak[1] = {on_gpus ? cuda::measure_gemm_peak_flops(dtype, numerics)
                               : cpu::measure_gemm_peak_flops(dtype, budget_seconds)};
     world_.all_reduce_sum(peak);
     entry->second = peak[0] / world_.size();

@@ -4,11 +4,13 @@
 /// What a rank's device can do at most while all other ranks do it too, measured once for all points that a process
 /// runs: the matrix-product rate by dtype and thread count, the denominator of MFU, and the rate of memory.
 
+#include <cstdint>
 #include <map>
 #include <tuple>
 
 #include "base/dtype.hpp"
 #include "comm/world.hpp"
+#include "config/experiment.hpp"
 
 namespace strata::app {
 
@@ -16,15 +18,16 @@ class MeasuredPeak {
  public:
   explicit MeasuredPeak(const comm::World& world) : world_(world) {}
 
-  /// FLOP/s of one rank, the mean over all. Collective. @param on_gpus on the selected ones, by as many host threads.
-  double flops_per_second(bool on_gpus, DType dtype, int num_threads);
+  /// FLOP/s of one rank of the experiment's device and threads, the mean over all. Collective.
+  double flops_per_second(const Experiment& experiment, DType dtype);
   static const char* source(bool on_gpus);
   /// Bytes read plus written a second by one rank's copies while all ranks copy, the mean over all. Collective.
   double memory_bytes_per_second(bool on_gpus);
 
  private:
   const comm::World& world_;
-  std::map<std::tuple<bool, DType, int>, double> measured_;
+  /// By device, dtype, threads, tf32 and determinism.
+  std::map<std::tuple<bool, DType, std::int64_t, bool, bool>, double> measured_;
   std::map<bool, double> memory_bytes_per_second_;
 };
 

@@ -82,14 +82,31 @@ Cluster this_cluster(const Experiment& experiment) {
   return cluster;
 }
 
+/// Where products of fp32 are made on tensor cores, their peak is that of tf32.
+void multiply_at_tf32(Cluster& cluster, const Experiment& experiment) {
+  const auto peak = cluster.peak_flops_per_second.find("tf32");
+  if (peak == cluster.peak_flops_per_second.end()) {
+    throw UserError(fmt::format("{}: cuda.tf32 = true, and cluster {} has no peak_flops_per_second.tf32",
+                                experiment.where("cuda.tf32"), cluster.name));
+  }
+  cluster.peak_flops_per_second["f32"] = peak->second;
+  cluster.effective_flops_per_second.erase("f32");
+  const auto effective = cluster.effective_flops_per_second.find("tf32");
+  if (effective != cluster.effective_flops_per_second.end()) {
+    cluster.effective_flops_per_second["f32"] = effective->second;
+  }
+}
+
 Cluster cluster_of(const Experiment& experiment, const std::string& experiment_file) {
   if (experiment.cluster == "this") {
     return this_cluster(experiment);
   }
   const bool is_path = experiment.cluster.ends_with(".toml");
-  return find_cluster(is_path ? path_beside(experiment_file, experiment.cluster) : experiment.cluster,
-                      cluster_folders(std::filesystem::absolute(experiment_file).parent_path()),
-                      experiment.where("cluster") + ": cluster");
+  Cluster cluster = find_cluster(is_path ? path_beside(experiment_file, experiment.cluster) : experiment.cluster,
+                                 cluster_folders(std::filesystem::absolute(experiment_file).parent_path()),
+                                 experiment.where("cluster") + ": cluster");
+  if (experiment.cuda.tf32) multiply_at_tf32(cluster, experiment);
+  return cluster;
 }
 
 /// What the experiment asks for, before a mode decides anything.

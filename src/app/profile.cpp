@@ -146,7 +146,7 @@ class Profiler {
     if (world_.rank() == 0) fmt::print("profiling point {} [{}]\n", point.index, point.id);
     PreparedPoint prepared = prepare_point(point.experiment, arguments_.experiment.file);
     const DType dtype = prepared.plan.dtypes.compute;
-    peaks_[dtype] = peak_.flops_per_second(false, dtype, static_cast<int>(point.experiment.resources.threads_per_rank));
+    peaks_[dtype] = peak_.flops_per_second(point.experiment, dtype);
     profile_.provenance["threads_per_rank"] = fmt::format("{}", point.experiment.resources.threads_per_rank);
     const Overlap overlap = prepared.plan.overlap;
     prepared.plan.overlap = {.bucket_bytes = overlap.bucket_bytes, .all_reduce = "none"};

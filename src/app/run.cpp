@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "app/bad_input.hpp"
-#include "app/device_transport.hpp"
+#include "app/device_options.hpp"
 #include "app/last_word.hpp"
 #include "app/measured_peak.hpp"
 #include "app/outcome.hpp"
@@ -192,8 +192,7 @@ class Run {
       find_restart(request);
       describe(request, loaded);
       request.peak_flops_per_second =
-          peak_.flops_per_second(on_gpus, request.prepared.plan.dtypes.compute,
-                                 static_cast<int>(request.point.experiment.resources.threads_per_rank));
+          peak_.flops_per_second(request.point.experiment, request.prepared.plan.dtypes.compute);
       request.memory_bytes_per_second = peak_.memory_bytes_per_second(on_gpus);
       outcome = run_point(world_, environment_, request, options_);
     } catch (const Unsupported& e) {

@@ -14,7 +14,7 @@
 
 #include "app/allocation_account.hpp"
 #include "app/device_meter.hpp"
-#include "app/device_transport.hpp"
+#include "app/device_options.hpp"
 #include "app/engine_options.hpp"
 #include "app/learning_rate.hpp"
 #include "app/measured_all_reduce.hpp"
@@ -167,6 +167,7 @@ class PointRun {
     return cuda::make_executor(
         program_, world_, *engine_, inputs, seed,
         {.transport = request_.device_transport,
+         .numerics = numerics_of(experiment_),
          .watchdog_seconds = experiment_.communication.watchdog_seconds,
          .on_watchdog = [this](const comm::WatchdogReport& report) { record_failure(Status::hang, report.message); }});
   }

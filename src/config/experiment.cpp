@@ -106,6 +106,18 @@ std::string to_text(const Experiment& experiment) {
   return text;
 }
 
+/// @throws UserError where [cuda] says what has no meaning.
+void verify_cuda(const Experiment& experiment) {
+  for (const std::string_view key : {"cuda.graphs", "cuda.deterministic", "cuda.tf32"}) {
+    if (experiment.resources.device != "cpu" || text_at(experiment, key) == text_at(Experiment{}, key)) continue;
+    fail(experiment, key, fmt::format("{} is of GPUs, and resources.device is \"cpu\"", text_at(experiment, key)));
+  }
+  if (experiment.cuda.tf32 && experiment.train.dtype != "fp32") {
+    fail(experiment, "cuda.tf32",
+         fmt::format("true is of fp32 products, and train.dtype is \"{}\"", experiment.train.dtype));
+  }
+}
+
 void verify(const Experiment& experiment) {
   const TrainSection& train = experiment.train;
   const DataSection& data = experiment.data;
@@ -156,6 +168,7 @@ void verify(const Experiment& experiment) {
          fmt::format("\"nccl\" passes by the emulated link of {} Gbit/s; accepted with it: auto | host",
                      communication.emulated_gbit_per_s));
   }
+  verify_cuda(experiment);
   if (train.schedule == "step" && train.decay_steps == 0) {
     fail(experiment, "train.schedule", "\"step\" needs train.decay_steps > 0");
   }

@@ -103,6 +103,14 @@ struct CommunicationSection {
   bool operator==(const CommunicationSection&) const = default;
 };
 
+/// [cuda]: how ranks compute on GPUs.
+struct CudaSection {
+  std::string graphs = "auto";  ///< auto | on | off
+  bool deterministic = false;
+  bool tf32 = false;
+  bool operator==(const CudaSection&) const = default;
+};
+
 struct MeasureSection {
   std::int64_t warmup_steps = 3;
   std::int64_t min_steps = 8;
@@ -164,6 +172,7 @@ struct Experiment {
   StrategySection strategy;
   OverlapSection overlap;
   CommunicationSection communication;
+  CudaSection cuda;
   MeasureSection measure;
   CheckpointSection checkpoint;
   PlannerSection planner;

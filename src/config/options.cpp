@@ -113,6 +113,15 @@ constexpr Option options[] = {
     {"communication.watchdog_seconds", FIELD(communication.watchdog_seconds), "> 0", "s",
      "an instruction that waits longer ends the job, by name"},
 
+    {"cuda.graphs", FIELD(cuda.graphs), "auto | on | off", "",
+     "of ranks on GPUs: a step is recorded once and launched as one graph; on refuses what the host takes part in, "
+     "auto "
+     "leaves it"},
+    {"cuda.deterministic", FIELD(cuda.deterministic), "", "",
+     "of ranks on GPUs: only kernels that give equal bits for equal inputs"},
+    {"cuda.tf32", FIELD(cuda.tf32), "", "",
+     "of ranks on GPUs: products of fp32 on tensor cores, with operands rounded to 10 bits"},
+
     {"measure.warmup_steps", FIELD(measure.warmup_steps), ">= 0", "", "steps before measuring", false, false},
     {"measure.min_steps", FIELD(measure.min_steps), ">= 1", "steps", "measured at least", false, false},
     {"measure.max_steps", FIELD(measure.max_steps), ">= 1", "steps", "measured at most", false, false},

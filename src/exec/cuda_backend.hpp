@@ -15,6 +15,7 @@
 #include "comm/engine.hpp"
 #include "comm/world.hpp"
 #include "exec/device/device_monitor.hpp"
+#include "exec/device/numerics.hpp"
 #include "exec/executor.hpp"
 #include "ir/program.hpp"
 
@@ -47,6 +48,7 @@ SelectedDevice select_device(const comm::World& world);
 
 struct ExecutorOptions {
   Transport transport = Transport::host;
+  Numerics numerics;
   double watchdog_seconds = 300.0;                                 ///< of collectives on the devices
   std::function<void(const comm::WatchdogReport&)> on_watchdog{};  ///< likewise
 };
@@ -59,9 +61,8 @@ std::unique_ptr<Executor> make_executor(const Program& program, const comm::Worl
 /// Counters of this rank's GPU.
 std::unique_ptr<DeviceMonitor> make_monitor();
 
-/// FLOP/s of the largest of a few products of matrices on this rank's GPU. Of f32 without TF32, as the executor
-/// multiplies.
-double measure_gemm_peak_flops(DType dtype);
+/// FLOP/s of the largest of a few products of matrices on this rank's GPU, made as the executor makes them.
+double measure_gemm_peak_flops(DType dtype, const Numerics& numerics);
 /// Bytes read plus written a second by copies within the memory of this rank's GPU.
 double measure_memory_bytes_per_second();
 /// Collective. @return an all-reduce of so many f32 over all ranks by NCCL, which returns when it is complete on this

@@ -93,7 +93,7 @@ SelectedDevice select_device(const comm::World& world) {
 std::unique_ptr<Executor> make_executor(const Program& program, const comm::World& world, comm::Engine& engine,
                                         InputSource& inputs, std::uint64_t seed, const ExecutorOptions& options) {
   require_memory(program, world);
-  CudaOptions ours;
+  CudaOptions ours{.numerics = options.numerics};
   if (options.transport == Transport::nccl) {
     ours.nccl = {.world = &world, .watchdog_seconds = options.watchdog_seconds, .on_watchdog = options.on_watchdog};
   }

@@ -9,14 +9,9 @@
 #include <cstdint>
 
 #include "base/dtype.hpp"
+#include "exec/device/numerics.hpp"
 
 namespace strata::cuda {
-
-/// How results may differ in their last bits.
-struct Numerics {
-  bool deterministic = false;  ///< equal inputs give equal bits on one kind of GPU, at some cost in speed
-  bool tf32 = false;           ///< f32 products on tensor cores, with operands rounded to 10 bits
-};
 
 /// Handles of the device that is current at construction. Calls come from one thread.
 class Libraries {

@@ -67,8 +67,8 @@ double product_flops(Libraries& libraries, DType dtype, std::int64_t n) {
 
 }  // namespace
 
-double measure_gemm_peak_flops(DType dtype) {
-  Libraries libraries({});
+double measure_gemm_peak_flops(DType dtype, const Numerics& numerics) {
+  Libraries libraries(numerics);
   double best = 0.0;
   for (const std::int64_t n : {2048, 4096, 8192}) best = std::max(best, product_flops(libraries, dtype, n));
   return best;

@@ -5,7 +5,7 @@
 
 namespace strata::cuda {
 
-double measure_gemm_peak_flops(DType) { return 1e9; }
+double measure_gemm_peak_flops(DType, const Numerics&) { return 1e9; }
 double measure_memory_bytes_per_second() { return 1e9; }
 
 }  // namespace strata::cuda

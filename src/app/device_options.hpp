@@ -1,7 +1,7 @@
 #pragma once
 
 /// @file
-/// Which transport carries the collectives of a run on GPUs: what [communication] asks for, or one rule.
+/// How a run uses its GPUs: what [communication] and [cuda] ask for, or one rule.
 
 #include <string>
 
@@ -14,6 +14,9 @@ namespace strata::app {
 /// @param sharing see cuda::SelectedDevice.
 /// @throws Unsupported where nccl is asked for and two ranks share a GPU.
 cuda::Transport device_transport(const Experiment& experiment, const std::string& sharing);
+
+/// @return [cuda]'s.
+cuda::Numerics numerics_of(const Experiment& experiment);
 
 /// For the results. @param host the engine's own name for the group of all ranks, "none" for one rank.
 std::string device_transport_name(cuda::Transport transport, const std::string& host);

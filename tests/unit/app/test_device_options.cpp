@@ -1,5 +1,5 @@
 /// @file
-/// Which transport a run on GPUs has: asked for, or by the rule; and what is said where there is no GPU.
+/// How a run uses its GPUs: as asked for, or by the rule; and what is said where there is none.
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/device_transport.hpp"
+#include "app/device_options.hpp"
 #include "app/prepared_point.hpp"
 #include "base/error.hpp"
 #include "config/sweep.hpp"
@@ -49,6 +49,31 @@ TEST(DeviceTransport, IsWhatIsAskedForOrRefused) {
   EXPECT_EQ(device_transport(nccl, ""), cuda::Transport::nccl);
   EXPECT_THAT(words_of<Unsupported>([&] { device_transport(nccl, shared); }),
               AllOf(HasSubstr("communication.device_transport = \"nccl\""), HasSubstr(shared)));
+}
+
+TEST(CudaSection, IsOfGpus) {
+  const auto of_cpu = [](const std::string& override) {
+    return words_of<UserError>([&] { experiment({"resources.device=cpu", override}); });
+  };
+  EXPECT_THAT(of_cpu("cuda.graphs=off"), AllOf(HasSubstr("cuda.graphs"), HasSubstr("resources.device is \"cpu\"")));
+  EXPECT_THAT(of_cpu("cuda.deterministic=true"), HasSubstr("cuda.deterministic"));
+  EXPECT_THAT(of_cpu("cuda.tf32=true"), HasSubstr("cuda.tf32"));
+  EXPECT_THAT(words_of<UserError>([] {
+                experiment({"cuda.tf32=true", "train.dtype=bf16"});
+              }),
+              AllOf(HasSubstr("cuda.tf32"), HasSubstr("train.dtype is \"bf16\"")));
+  const cuda::Numerics numerics = numerics_of(experiment({"cuda.tf32=true", "cuda.deterministic=true"}));
+  EXPECT_TRUE(numerics.tf32 && numerics.deterministic);
+}
+
+TEST(CudaSection, Tf32HasThePeakOfTensorCores) {
+  const Experiment a100 = experiment({"cuda.tf32=true", "cluster=a800-ib", "resources.ranks_per_node=8"});
+  const Cluster cluster = prepare_point(a100, "e.toml").cluster;
+  EXPECT_EQ(cluster.peak_flops_per_second.at("f32"), cluster.peak_flops_per_second.at("tf32"));
+  EXPECT_THAT(words_of<UserError>([] {
+                prepare_point(experiment({"cuda.tf32=true", "cluster=daint-p100"}), "e.toml");
+              }),
+              AllOf(HasSubstr("cuda.tf32"), HasSubstr("peak_flops_per_second.tf32")));
 }
 
 TEST(DeviceTransport, ThatTheDeviceHasNotIsAnError) {

@@ -1,4 +1,4 @@
-#include "app/device_transport.hpp"
+#include "app/device_options.hpp"
 
 #include <fmt/core.h>
 
@@ -18,6 +18,10 @@ cuda::Transport device_transport(const Experiment& experiment, const std::string
     return cuda::Transport::nccl;
   }
   return sharing.empty() && c.emulated_gbit_per_s == 0.0 ? cuda::Transport::nccl : cuda::Transport::host;
+}
+
+cuda::Numerics numerics_of(const Experiment& experiment) {
+  return {.deterministic = experiment.cuda.deterministic, .tf32 = experiment.cuda.tf32};
 }
 
 std::string device_transport_name(cuda::Transport transport, const std::string& host) {
