@@ -3,6 +3,7 @@
 /// gradients it sums in shared memory, each column by one thread, so that x and dy are read from memory once.
 
 #include "exec/cuda/kernels/column_sums.cuh"
+#include "exec/cuda/kernels/divisor.cuh"
 #include "exec/cuda/kernels/norm.hpp"
 
 namespace strata::cuda {
@@ -122,20 +123,20 @@ unsigned row_grid(std::int64_t rows) { return static_cast<unsigned>(std::min<std
 
 template <typename T>
 __global__ void column_sums_kernel(const T* matrix, std::int64_t rows, std::int64_t columns, float* partials) {
-  const std::int64_t column = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (column >= columns) return;
-  const std::int64_t end = row_block_begin(rows, std::int64_t{blockIdx.y} + 1);
-  float sum = 0.0F;
-  for (std::int64_t row = row_block_begin(rows, blockIdx.y); row < end; ++row) {
-    sum += to_float(matrix[row * columns + column]);
-  }
-  partials[blockIdx.y * columns + column] = sum;
+  const std::int64_t column = std::int64_t{blockIdx.x} * sum_columns + threadIdx.x % sum_columns;
+  const bool is_inside = column < columns;
+  const float sum =
+      sum_of_lines(row_block_begin(rows, blockIdx.y), row_block_begin(rows, std::int64_t{blockIdx.y} + 1),
+                   [&](std::int64_t row) { return is_inside ? to_float(matrix[row * columns + column]) : 0.0F; });
+  if (is_inside && threadIdx.x < sum_columns) partials[blockIdx.y * columns + column] = sum;
 }
 
 template <typename T>
-__global__ void add_bias_kernel(T* matrix, const T* bias, std::int64_t n, std::int64_t columns) {
+__global__ void add_bias_kernel(T* matrix, const T* bias, std::int64_t n, Divisor columns) {
   for (std::int64_t i = flat_index(); i < n; i += flat_stride()) {
-    matrix[i] = from_float<T>(to_float(matrix[i]) + to_float(bias[i % columns]));
+    auto column = static_cast<std::uint32_t>(i);
+    columns.divide(column);
+    matrix[i] = from_float<T>(to_float(matrix[i]) + to_float(bias[column]));
   }
 }
 
@@ -179,10 +180,9 @@ void rms_norm_backward(const RmsNormDims& d, const void* dy, const void* x, cons
 
 void column_sums(DType dtype, const void* matrix, std::int64_t rows, std::int64_t columns, DType sums_dtype, void* sums,
                  bool accumulate, float* workspace, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>((columns + row_threads - 1) / row_threads),
-                  static_cast<unsigned>(num_row_blocks(rows)));
+  const dim3 grid(sum_blocks(columns), static_cast<unsigned>(num_row_blocks(rows)));
   with_storage(dtype, [&](auto type) {
-    column_sums_kernel<<<grid, row_threads, 0, stream>>>(static_cast<const decltype(type)*>(matrix), rows, columns,
+    column_sums_kernel<<<grid, sum_threads, 0, stream>>>(static_cast<const decltype(type)*>(matrix), rows, columns,
                                                          workspace);
   });
   check_launch("column_sums");
@@ -191,10 +191,11 @@ void column_sums(DType dtype, const void* matrix, std::int64_t rows, std::int64_
 
 void add_bias(DType dtype, void* matrix, const void* bias, std::int64_t rows, std::int64_t columns,
               cudaStream_t stream) {
+  check_count(rows * columns, "add_bias");
   with_storage(dtype, [&](auto type) {
     using T = decltype(type);
     add_bias_kernel<<<flat_blocks(rows * columns), flat_threads, 0, stream>>>(
-        static_cast<T*>(matrix), static_cast<const T*>(bias), rows * columns, columns);
+        static_cast<T*>(matrix), static_cast<const T*>(bias), rows * columns, Divisor(columns));
   });
   check_launch("add_bias");
 }

@@ -3,22 +3,37 @@
 /// cover an element, in window order.
 
 #include "exec/cuda/kernels/device.cuh"
+#include "exec/cuda/kernels/divisor.cuh"
 #include "exec/cuda/kernels/pooling.hpp"
 
 namespace strata::cuda {
 namespace {
 
+/// [images, height, width, channels], of which elements are counted in 32 bits.
+struct Grid {
+  Grid(std::int64_t image_height, std::int64_t image_width, std::int64_t num_channels)
+      : channels(num_channels), width(image_width), height(image_height) {}
+  struct Place {
+    std::int64_t image, row, column, channel;
+  };
+  __device__ Place place(std::int64_t element) const {
+    auto channel = static_cast<std::uint32_t>(element);
+    std::uint32_t column = channels.divide(channel);
+    std::uint32_t row = width.divide(column);
+    const std::uint32_t image = height.divide(row);
+    return {image, row, column, channel};
+  }
+  Divisor channels, width, height;
+};
+
 template <typename T>
-__global__ void max_pool_forward_kernel(MaxPoolDims d, std::int64_t out_height, std::int64_t out_width, const T* x,
-                                        T* y, std::uint8_t* indices) {
-  const std::int64_t n = d.images * out_height * out_width * d.channels;
+__global__ void max_pool_forward_kernel(MaxPoolDims d, Grid out, std::int64_t n, const T* x, T* y,
+                                        std::uint8_t* indices) {
   for (std::int64_t i = flat_index(); i < n; i += flat_stride()) {
-    const std::int64_t channel = i % d.channels;
-    const std::int64_t column = i / d.channels % out_width;
-    const std::int64_t line = i / d.channels / out_width;  // image · out_height + row
-    const std::int64_t top = line % out_height * d.stride - d.padding;
-    const std::int64_t left = column * d.stride - d.padding;
-    const T* const image = x + line / out_height * d.height * d.width * d.channels + channel;
+    const Grid::Place at = out.place(i);
+    const std::int64_t top = at.row * d.stride - d.padding;
+    const std::int64_t left = at.column * d.stride - d.padding;
+    const T* const image = x + at.image * d.height * d.width * d.channels + at.channel;
     float best = 0.0F;
     std::int64_t place = -1;
     for (std::int64_t r = max(std::int64_t{0}, -top); r < min(d.kernel, d.height - top); ++r) {
@@ -36,23 +51,27 @@ __global__ void max_pool_forward_kernel(MaxPoolDims d, std::int64_t out_height, 
 }
 
 template <typename T>
-__global__ void max_pool_backward_kernel(MaxPoolDims d, std::int64_t out_height, std::int64_t out_width, const T* dy,
-                                         const std::uint8_t* indices, T* dx) {
+__global__ void max_pool_backward_kernel(MaxPoolDims d, Grid in, Divisor stride, std::int64_t out_height,
+                                         std::int64_t out_width, const T* dy, const std::uint8_t* indices, T* dx) {
+  const auto windows = [&](std::int64_t distance) {
+    auto rest = static_cast<std::uint32_t>(distance);
+    return std::int64_t{stride.divide(rest)};
+  };
   // Windows that cover a coordinate: ceil((at + padding - kernel + 1) / stride) .. floor((at + padding) / stride).
   const auto first_window = [&](std::int64_t at) {
-    return max(std::int64_t{0}, (at + d.padding - d.kernel + d.stride) / d.stride);
+    return windows(max(std::int64_t{0}, at + d.padding - d.kernel + d.stride));
   };
-  const auto end_window = [&](std::int64_t at, std::int64_t num) { return min(num, (at + d.padding) / d.stride + 1); };
+  const auto end_window = [&](std::int64_t at, std::int64_t num) { return min(num, windows(at + d.padding) + 1); };
   const std::int64_t n = d.images * d.height * d.width * d.channels;
   for (std::int64_t i = flat_index(); i < n; i += flat_stride()) {
-    const std::int64_t channel = i % d.channels;
-    const std::int64_t column = i / d.channels % d.width;
-    const std::int64_t line = i / d.channels / d.width;
-    const std::int64_t row = line % d.height;
+    const auto [image, row, column, channel] = in.place(i);
+    const std::int64_t end_row = end_window(row, out_height);
+    const std::int64_t first_column = first_window(column);
+    const std::int64_t end_column = end_window(column, out_width);
     float sum = 0.0F;
-    for (std::int64_t h = first_window(row); h < end_window(row, out_height); ++h) {
-      for (std::int64_t w = first_window(column); w < end_window(column, out_width); ++w) {
-        const std::int64_t out = ((line / d.height * out_height + h) * out_width + w) * d.channels + channel;
+    for (std::int64_t h = first_window(row); h < end_row; ++h) {
+      for (std::int64_t w = first_column; w < end_column; ++w) {
+        const std::int64_t out = ((image * out_height + h) * out_width + w) * d.channels + channel;
         const std::int64_t here = (row + d.padding - h * d.stride) * d.kernel + column + d.padding - w * d.stride;
         if (indices[out] == here) sum += to_float(dy[out]);
       }
@@ -84,22 +103,27 @@ __global__ void average_pool_backward_kernel(AveragePoolDims d, const T* dy, T* 
 
 void max_pool_forward(const MaxPoolDims& d, const void* x, void* y, std::uint8_t* indices, cudaStream_t stream) {
   STRATA_INVARIANT(d.kernel > 0 && d.kernel <= 16 && d.padding <= d.kernel / 2, "a place in a window is one byte");
+  const std::int64_t n = d.images * d.out_height() * d.out_width() * d.channels;
+  check_count(n, "max_pool_forward");
+  const Grid out(d.out_height(), d.out_width(), d.channels);
   with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
-    const std::int64_t n = d.images * d.out_height() * d.out_width() * d.channels;
-    max_pool_forward_kernel<<<flat_blocks(n), flat_threads, 0, stream>>>(
-        d, d.out_height(), d.out_width(), static_cast<const T*>(x), static_cast<T*>(y), indices);
+    max_pool_forward_kernel<<<flat_blocks(n), flat_threads, 0, stream>>>(d, out, n, static_cast<const T*>(x),
+                                                                         static_cast<T*>(y), indices);
   });
   check_launch("max_pool_forward");
 }
 
 void max_pool_backward(const MaxPoolDims& d, const void* dy, const std::uint8_t* indices, void* dx,
                        cudaStream_t stream) {
+  const std::int64_t n = d.images * d.height * d.width * d.channels;
+  check_count(n, "max_pool_backward");
+  const Grid in(d.height, d.width, d.channels);
   with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
-    const std::int64_t n = d.images * d.height * d.width * d.channels;
-    max_pool_backward_kernel<<<flat_blocks(n), flat_threads, 0, stream>>>(
-        d, d.out_height(), d.out_width(), static_cast<const T*>(dy), indices, static_cast<T*>(dx));
+    max_pool_backward_kernel<<<flat_blocks(n), flat_threads, 0, stream>>>(d, in, Divisor(d.stride), d.out_height(),
+                                                                          d.out_width(), static_cast<const T*>(dy),
+                                                                          indices, static_cast<T*>(dx));
   });
   check_launch("max_pool_backward");
 }

@@ -4,37 +4,12 @@
 /// Where elements stand that are in runs at regular distances (PermuteDims), for kernels that ask at every element.
 
 #include <cstdint>
-#include <string>
 
 #include "base/error.hpp"
+#include "exec/cuda/kernels/divisor.cuh"
 #include "exec/kernel_dims.hpp"
 
 namespace strata::cuda {
-
-/// Division by a number that is known at the launch: a multiplication and a shift. Source: Granlund, Montgomery,
-/// Division by invariant integers using multiplication, 1994, fig. 4.1; the sum cannot overflow below 2³¹.
-class Divisor {
- public:
-  Divisor() = default;
-  /// @param value in [1, 2³¹).
-  explicit Divisor(std::int64_t value) : value_(static_cast<std::uint32_t>(value)) {
-    while ((std::uint64_t{1} << shift_) < value_) ++shift_;
-    const std::uint64_t above = (std::uint64_t{1} << shift_) - value_;
-    factor_ = static_cast<std::uint32_t>((above << 32U) / value_ + 1);
-  }
-  /// @p n in [0, 2³¹) becomes the rest of its division.
-  __device__ std::uint32_t divide(std::uint32_t& n) const {
-    const auto high = static_cast<std::uint32_t>((std::uint64_t{n} * factor_) >> 32U);
-    const std::uint32_t quotient = (high + n) >> shift_;
-    n -= quotient * value_;
-    return quotient;
-  }
-
- private:
-  std::uint32_t value_ = 1;
-  std::uint32_t factor_ = 1;
-  std::uint32_t shift_ = 0;
-};
 
 /// Element i of y stands at element at(i) of x.
 class Runs {
@@ -62,12 +37,8 @@ class Runs {
 
  private:
   static std::int64_t checked(const PermuteDims& d, std::int64_t unit, const char* kernel) {
-    constexpr std::int64_t end = std::int64_t{1} << 31;
     STRATA_INVARIANT(d.run > 0 && d.elements % d.run == 0, "whole runs");
-    if (d.elements / unit >= end) {
-      throw Unsupported(std::string(kernel) + " of " + std::to_string(d.elements) + " elements, " +
-                        std::to_string(unit) + " at a time: the CUDA kernel counts to " + std::to_string(end - 1));
-    }
+    check_count(d.elements / unit, kernel);
     return d.run / unit;
   }
 
