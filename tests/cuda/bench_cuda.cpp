@@ -120,8 +120,9 @@ void memory_rates() {
     cuda::layer_norm_forward({.rows = n / 4096, .width = 4096, .dtype = DType::bf16}, x.data(), z.data(),
                              z.data() + 8192, y.data(), floats, s);
   });
+  const auto* const random = reinterpret_cast<const RandomStream*>(z.data());  // whatever stands there
   report("dropout", 2.0 * bytes,
-         [&](cudaStream_t s) { cuda::dropout(DType::bf16, x.data(), y.data(), n, 0.1F, {}, 0, s); });
+         [&](cudaStream_t s) { cuda::dropout(DType::bf16, x.data(), y.data(), n, 0.1F, random, 0, s); });
   // Quarters of rows, one after the other.
   const PermuteDims quarters{.elements = n,
                              .run = 1024,
@@ -131,7 +132,7 @@ void memory_rates() {
                              .dtype = DType::bf16};
   report("permute", 2.0 * bytes, [&](cudaStream_t s) { cuda::permute(quarters, x.data(), y.data(), s); });
   report("dropout_of_runs", 2.0 * bytes,
-         [&](cudaStream_t s) { cuda::dropout_of_runs(quarters, x.data(), y.data(), 0.1F, {}, 0, s); });
+         [&](cudaStream_t s) { cuda::dropout_of_runs(quarters, x.data(), y.data(), 0.1F, random, 0, s); });
   for (const int bits : {8, 4}) {
     const QuantizedDims d{.elements = n, .chunk = n, .block = 256, .bits = bits, .dtype = DType::bf16};
     auto* const codes = reinterpret_cast<std::uint8_t*>(y.data());
@@ -148,31 +149,58 @@ void memory_rates() {
   });
 }
 
-/// Tokens a second and the share of @p peak that a step's operations (as the Program counts them) are.
+/// A model's training on one GPU, in bf16.
+class Step {
+ public:
+  Step(const ModelOptions& model, std::int64_t global_batch, comm::Engine& engine)
+      : training_{.graph = build_model(model), .plan = {}}, engine_(engine) {
+    training_.plan.global_batch = global_batch;
+    training_.plan.dtypes = {DType::bf16, DType::bf16};
+    training_.plan.optimizer = {.kind = "adamw", .weight_decay = 0.1};
+    plan_ = plan_of(training_, "single", 1);
+    program_ = lower(plan_, training_.graph, 0, cuda::workspace_bytes);
+  }
+  const Program& program() const { return program_; }
+
+  /// Median of five steps after three. @param events of the last one, where the options ask for timing.
+  double seconds(const cuda::CudaOptions& options, std::vector<TimelineEvent>* events = nullptr) const {
+    CountedInputs inputs(training_.vocabulary, training_.classes);
+    cuda::CudaExecutor executor(program_, engine_, inputs, plan_.seed, options);
+    executor.initialize();
+    std::vector<double> seconds;
+    for (int step = 0; step < 8; ++step) {
+      const StepMeasurement m = executor.step({.step = step, .learning_rate = 1e-4});
+      if (step >= 3) seconds.push_back(m.step_seconds);
+    }
+    if (events != nullptr) events->assign(executor.events().begin(), executor.events().end());
+    std::ranges::nth_element(seconds, seconds.begin() + 2);
+    return seconds[2];
+  }
+
+ private:
+  Training training_;
+  Plan plan_;
+  Program program_;
+  comm::Engine& engine_;
+};
+
+/// The share of @p peak that a step's operations (as the Program counts them) are, what a graph gains, and where the
+/// time went.
 void training_rate(const std::string& name, const ModelOptions& model, std::int64_t global_batch, double peak,
                    comm::Engine& engine) {
-  Training training{.graph = build_model(model), .plan = {}};
-  training.plan.global_batch = global_batch;
-  training.plan.dtypes = {DType::bf16, DType::bf16};
-  training.plan.optimizer = {.kind = "adamw", .weight_decay = 0.1};
-  const Plan plan = plan_of(training, "single", 1);
-  const Program program = lower(plan, training.graph, 0, cuda::workspace_bytes);
-  CountedInputs inputs(training.vocabulary, training.classes);
-  cuda::CudaExecutor executor(program, engine, inputs, plan.seed, {.timing = true});
-  executor.initialize();
-  std::vector<double> seconds;
-  for (int step = 0; step < 8; ++step) {
-    const StepMeasurement m = executor.step({.step = step, .learning_rate = 1e-4});
-    if (step >= 3) seconds.push_back(m.step_seconds);
-  }
-  std::ranges::nth_element(seconds, seconds.begin() + 2);
-  const double rate = flops_per_step(program) / seconds[2];
-  fmt::print("{} {:.4f} s a step, {:.1f} TFLOP/s, {:.3f} of the products, arena {:.1f} GiB\n", name, seconds[2],
-             rate * 1e-12, rate / peak, static_cast<double>(program.arena_bytes) / (1 << 30));
-  // Where the time went.
+  const Step step(model, global_batch, engine);
+  const double kernels = step.seconds({.timing = false, .graphs = cuda::GraphUse::off});
+  const double graph = step.seconds({.timing = false, .graphs = cuda::GraphUse::on});
+  std::vector<TimelineEvent> events;
+  const double timed = step.seconds({.timing = true}, &events);
+  const double rate = flops_per_step(step.program()) / graph;
+  fmt::print("{} {:.5f} s a step, batch {}, {:.1f} TFLOP/s, {:.3f} of the products, arena {:.1f} GiB\n", name, graph,
+             global_batch, rate * 1e-12, rate / peak, static_cast<double>(step.program().arena_bytes) / (1 << 30));
+  fmt::print("{} without a graph {:.3f} of that time, with a graph whose kernels are timed {:.3f}\n", name,
+             kernels / graph, timed / graph);
   std::map<std::string_view, double> by_kernel;
-  for (const TimelineEvent& e : executor.events()) {
-    by_kernel[kernel_signature(program.body[static_cast<std::size_t>(e.instruction)].kernel).name] +=
+  for (const TimelineEvent& e : events) {
+    by_kernel[kernel_signature(step.program().body[static_cast<std::size_t>(e.instruction)].kernel).name] +=
         static_cast<double>(e.end_ns - e.begin_ns) * 1e-9;
   }
   for (const auto& [kernel, spent] : by_kernel) fmt::print("{} {} {:.5f} s\n", name, kernel, spent);
@@ -190,6 +218,7 @@ int run(const comm::World& world) {
   comm::Engine engine(world, {});
   training_rate("gpt2-small", {.name = "gpt2-small", .dropout = 0.0}, 8, peak, engine);
   training_rate("llama-7b-8-layers", {.name = "llama-7b", .layers = 8}, 1, peak, engine);
+  training_rate("vgg13", {.name = "vgg13"}, 128, peak, engine);
   return 0;
 }
 

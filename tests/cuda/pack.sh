@@ -22,6 +22,6 @@ cp "$launcher" "$(command -v hydra_pmi_proxy)" "$folder/bin"
 ldd "${programs[@]}" "$launcher" "$(command -v hydra_pmi_proxy)" | awk '/=> \//{print $3}' | sort -u |
   grep -Ev '/(libc|libm|libdl|libpthread|librt|libresolv|ld-linux-x86-64|libcuda|libcudart|libcublas|libcublasLt|libcudnn|libnccl)\.so' |
   xargs -I{} cp -L {} "$folder/lib"
-cp tests/cuda/run_on_gpu.sh "$folder"
+cp tests/cuda/run_on_gpu.sh tests/cuda/bench_pytorch.py "$folder"
 tar -C "$(dirname "$folder")" -c "$(basename "$folder")" | xz -T0 -2 >"$folder.tar.xz"
 du -sh "$folder" "$folder.tar.xz"

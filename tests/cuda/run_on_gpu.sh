@@ -20,7 +20,7 @@ if [[ -d $here/bin ]]; then
   launcher=("$bin/mpiexec.hydra" -launcher fork)
   libraries=$here/lib
 else
-  cd "$here/../.."
+  cd "$here/../.." || exit 1
   libraries=
   bin=$PWD/build/cuda/tests
   launcher=(mpiexec)
@@ -57,18 +57,56 @@ run() {  # name, seconds, command…
   grep -E '^\[ +(PASSED|FAILED|SKIPPED) +\]' "$results/$name.log" | tail -n 40 >>"$summary"
   ((code == 0)) || failed=1
 }
-run monitor 20 "$bin/cuda.test_monitor"
-run operators 90 "$bin/cuda.test_operators"
-for ranks in 1 2 4; do
-  run "modes.np$ranks" 90 "${launcher[@]}" -n "$ranks" "$bin/cuda.test_modes"
-done
+# Each test in a process of its own: after an illegal access a process's GPU answers nothing any more.
+run_each() {  # name, seconds, program
+  local name=$1 limit=$2 program=$3 from=$SECONDS tests left
+  tests=$("$program" --gtest_list_tests | awk '/^[^ ]/{suite = $1} /^ /{print suite $1}')
+  left=$((520 - (SECONDS - begin)))
+  ((limit < left)) || limit=$left
+  # shellcheck disable=SC2016  # the inner shell expands
+  timeout -k 9 "$limit" xargs -P 4 -I{} bash -c \
+    'timeout 60 "$1" --gtest_filter="$2" >"$3.$BASHPID.log" 2>&1 && echo "passed $2" || echo "FAILED $2"' \
+    _ "$program" {} "$results/$name" <<<"$tests" >"$results/$name.log"
+  local passed
+  passed=$(grep -c '^passed' "$results/$name.log")
+  cat "$results/$name".*.log >"$results/$name.output.log" && rm "$results/$name".[0-9]*.log
+  say "== $name: $passed of $(wc -l <<<"$tests") in $((SECONDS - from)) s (at $((SECONDS - begin)) s)"
+  grep -v '^passed' "$results/$name.log" >>"$summary"
+  ((passed == $(wc -l <<<"$tests"))) || failed=1
+}
+modes() {  # ranks
+  run "modes.np$1" 90 "${launcher[@]}" -n "$1" "$bin/cuda.test_modes"
+}
 gpus=$(nvidia-smi -L | wc -l)
-for ranks in 1 2 4; do
-  run "nccl.np$ranks" 60 "${launcher[@]}" -n "$ranks" "$bin/cuda.test_nccl"
-  ((ranks <= gpus)) || { say "== modes.nccl.np$ranks: not run, $gpus GPUs"; continue; }
-  STRATA_TRANSPORT=nccl run "modes.nccl.np$ranks" 60 "${launcher[@]}" -n "$ranks" "$bin/cuda.test_modes"
-done
+nccl() {  # ranks
+  run "nccl.np$1" 60 "${launcher[@]}" -n "$1" "$bin/cuda.test_nccl"
+  (($1 <= gpus)) || { say "== modes.nccl.np$1: not run, $gpus GPUs"; return; }
+  STRATA_TRANSPORT=nccl run "modes.nccl.np$1" 60 "${launcher[@]}" -n "$1" "$bin/cuda.test_modes"
+}
+run monitor 20 "$bin/cuda.test_monitor"
+run_each operators 120 "$bin/cuda.test_operators"
+modes 1
+nccl 1
 run bench 120 "$bin/bench_cuda"
 cat "$results/bench.log" >>"$summary"
+if python3 -c 'import torch' 2>/dev/null; then
+  run pytorch 150 python3 "$here/bench_pytorch.py"
+  grep -E ' s a step|^PyTorch' "$results/pytorch.log" >>"$summary"
+else
+  say "== pytorch: not run, python3 has no torch"
+fi
+# Several ranks on one GPU take turns: the slowest come last.
+for ranks in 2 4; do
+  modes "$ranks"
+  nccl "$ranks"
+done
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+if [[ -n $sanitizer ]]; then
+  run sanitizer 120 "$sanitizer" --error-exitcode 9 "$bin/cuda.test_operators"
+else
+  say "== sanitizer: not run, there is no compute-sanitizer"
+fi
+# Few files, where only few come back.
+(cd "$results" && tar -czf logs.tgz --remove-files -- *.log)
 say "done in $((SECONDS - begin)) s, failures: $failed"
 exit $failed
