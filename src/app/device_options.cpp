@@ -24,6 +24,18 @@ cuda::Numerics numerics_of(const Experiment& experiment) {
   return {.deterministic = experiment.cuda.deterministic, .tf32 = experiment.cuda.tf32};
 }
 
+cuda::GraphUse graph_use_of(const Experiment& experiment) {
+  const std::string& graphs = experiment.cuda.graphs;
+  return graphs == "on" ? cuda::GraphUse::on : graphs == "off" ? cuda::GraphUse::off : cuda::GraphUse::automatic;
+}
+
+std::map<std::string, std::string> device_choices(const Experiment& experiment, const Program& program,
+                                                  cuda::Transport transport) {
+  const auto collectives = transport == cuda::Transport::nccl ? CollectivesOn::device : CollectivesOn::host;
+  const bool graph = cuda::uses_graph(program, collectives, graph_use_of(experiment));
+  return {{"graphs", graph ? "yes" : "no"}};
+}
+
 std::string device_transport_name(cuda::Transport transport, const std::string& host) {
   if (host == "none") return host;
   return transport == cuda::Transport::nccl ? "nccl" : "managed_memory over " + host;

@@ -3,6 +3,7 @@
 /// @file
 /// How a run uses its GPUs: what [communication] and [cuda] ask for, or one rule.
 
+#include <map>
 #include <string>
 
 #include "config/experiment.hpp"
@@ -15,8 +16,15 @@ namespace strata::app {
 /// @throws Unsupported where nccl is asked for and two ranks share a GPU.
 cuda::Transport device_transport(const Experiment& experiment, const std::string& sharing);
 
-/// @return [cuda]'s.
+/// Those of [cuda].
 cuda::Numerics numerics_of(const Experiment& experiment);
+cuda::GraphUse graph_use_of(const Experiment& experiment);
+
+/// What this rank does where [cuda] leaves it open, by name, for the results. @throws Unsupported where it asks for
+/// what
+/// @p program does not allow.
+std::map<std::string, std::string> device_choices(const Experiment& experiment, const Program& program,
+                                                  cuda::Transport transport);
 
 /// For the results. @param host the engine's own name for the group of all ranks, "none" for one rank.
 std::string device_transport_name(cuda::Transport transport, const std::string& host);

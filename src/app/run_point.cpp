@@ -70,7 +70,10 @@ class PointRun {
   Outcome run() {
     // Each stage may fail on some rank alone; all learn of it before the next one, so that nobody waits for a rank that
     // has given up.
-    Outcome outcome = stage([&] { program_ = lower_for_run(request_.prepared, world_.rank()); });
+    Outcome outcome = stage([&] {
+      program_ = lower_for_run(request_.prepared, world_.rank());
+      if (on_gpus_) facts_.device_choices = device_choices(experiment_, program_, request_.device_transport);
+    });
     const Outcome recording = stage([&] { open_recorder(); });
     if (recording.status != Status::ok) return recording;
     status_path_ = world_.broadcast(recorder_ ? recorder_->status_path() : "");
@@ -101,7 +104,9 @@ class PointRun {
   void open_recorder() {
     const std::vector<std::string> hosts =
         world_.all_gather(world_.node_names()[static_cast<std::size_t>(world_.node())]);
+    std::map<std::string, std::string> choices = std::move(facts_.device_choices);
     facts_ = facts_of_point(environment_, request_.prepared, request_.point.id);
+    facts_.device_choices = std::move(choices);
     facts_.block = options_.block.number;
     facts_.block_order = options_.block.order;
     facts_.block_seed = options_.block.seed;
@@ -168,6 +173,7 @@ class PointRun {
         program_, world_, *engine_, inputs, seed,
         {.transport = request_.device_transport,
          .numerics = numerics_of(experiment_),
+         .graphs = graph_use_of(experiment_),
          .watchdog_seconds = experiment_.communication.watchdog_seconds,
          .on_watchdog = [this](const comm::WatchdogReport& report) { record_failure(Status::hang, report.message); }});
   }

@@ -15,6 +15,7 @@
 #include "comm/engine.hpp"
 #include "comm/world.hpp"
 #include "exec/device/device_monitor.hpp"
+#include "exec/device/graph_use.hpp"
 #include "exec/device/numerics.hpp"
 #include "exec/executor.hpp"
 #include "ir/program.hpp"
@@ -49,6 +50,7 @@ SelectedDevice select_device(const comm::World& world);
 struct ExecutorOptions {
   Transport transport = Transport::host;
   Numerics numerics;
+  GraphUse graphs = GraphUse::automatic;
   double watchdog_seconds = 300.0;                                 ///< of collectives on the devices
   std::function<void(const comm::WatchdogReport&)> on_watchdog{};  ///< likewise
 };

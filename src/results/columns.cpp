@@ -179,6 +179,7 @@ std::vector<Attribute> root_attributes(const AttemptFacts& facts, std::int64_t a
       {"max_sm_clock_hertz", facts.max_sm_clock_hertz},
       {"max_memory_clock_hertz", facts.max_memory_clock_hertz},
       {"power_limit_watts", facts.power_limit_watts},
+      {"device_choices", assignments(facts.device_choices)},
       {"unmeasured", facts.unmeasured},
       {"restarted_from", facts.restarted_from},
       {"first_step", facts.first_step},

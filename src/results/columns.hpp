@@ -18,7 +18,7 @@
 namespace strata::results {
 
 inline constexpr std::string_view schema_name = "strata-results";
-inline constexpr std::string_view schema_version = "1.4";
+inline constexpr std::string_view schema_version = "1.5";
 
 template <class Row>
 struct Column {

@@ -196,14 +196,22 @@ class OneKernel {
     const cuda::DeviceArena arena(program.arena_bytes, cuda::ArenaMemory::device);
     std::vector<std::byte> bytes = initial();
     cuda::check(cudaMemcpy(arena.data(), bytes.data(), bytes.size(), cudaMemcpyDefault), "operands");
+    cuda::check(cudaDeviceSynchronize(), "operands");
     cuda::Libraries libraries(numerics);
     const cuda::PinnedMemory out_of_range(sizeof(cuda::OutOfRange));
     *out_of_range.as<cuda::OutOfRange>() = 0;
+    cuda::StepValues step_values(1);
     const cuda::Stream stream;
-    const cuda::BoundKernel kernel = cuda::bind_kernel(
-        program, Arguments(program, in, arena.data()),
-        {.libraries = libraries, .inputs = inputs_, .seed = seed, .out_of_range = out_of_range.as<cuda::OutOfRange>()});
-    kernel(context, stream.get());
+    const cuda::BoundKernel kernel = cuda::bind_kernel(program, Arguments(program, in, arena.data()),
+                                                       {.libraries = libraries,
+                                                        .inputs = inputs_,
+                                                        .step_values = step_values,
+                                                        .seed = seed,
+                                                        .out_of_range = out_of_range.as<cuda::OutOfRange>()});
+    step_values.prepare(context);
+    step_values.copy(stream.get());
+    kernel.prepare(context.step);
+    kernel.queue(stream.get());
     stream.synchronize();
     EXPECT_EQ(*out_of_range.as<cuda::OutOfRange>(), 0);
     cuda::check(cudaMemcpy(bytes.data(), arena.data(), bytes.size(), cudaMemcpyDefault), "results");

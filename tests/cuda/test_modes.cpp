@@ -30,13 +30,14 @@ namespace {
 /// Null: collectives go through the host.
 const comm::World* nccl_world = nullptr;
 
-Backend gpu() {
-  return {.workspace_bytes = cuda::workspace_bytes,
-          .executor = [](const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed) {
-            return std::make_unique<cuda::CudaExecutor>(
-                program, engine, inputs, seed,
-                cuda::CudaOptions{.numerics = {.deterministic = true}, .nccl = {.world = nccl_world}});
-          }};
+Backend gpu(cuda::GraphUse graphs = cuda::GraphUse::automatic) {
+  return {
+      .workspace_bytes = cuda::workspace_bytes,
+      .executor = [graphs](const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed) {
+        return std::make_unique<cuda::CudaExecutor>(
+            program, engine, inputs, seed,
+            cuda::CudaOptions{.numerics = {.deterministic = true}, .graphs = graphs, .nccl = {.world = nccl_world}});
+      }};
 }
 
 class Modes : public testing::Test {
@@ -263,6 +264,68 @@ TEST_F(Modes, DeterministicStepsAreEqualBitForBit) {
   const Trained second = train_plan(training, plan, world, engine);
   EXPECT_EQ(first.losses, second.losses);
   EXPECT_EQ(first.parameters, second.parameters);
+}
+
+/// The first step is issued, the others are launches of its graph; collectives on the host are never in one.
+TEST_F(Modes, GraphsGiveTheBitsOfSingleKernels) {
+  std::vector<Asked> all;
+  for (const Planner* planner : all_planners()) all.push_back({std::string(planner->name())});
+  if (world.size() > 1) std::ranges::copy(with_cuts(mesh()), std::back_inserter(all));
+  int num_graphs = 0;
+  for (const Asked& asked : all) {
+    Training training = exact(1, {16, 24, 16, 8});
+    training.options.insert(asked.words.begin(), asked.words.end());
+    training.steps = 4;
+    training.plan.optimizer = {.kind = "adamw", .weight_decay = 0.1, .clip_norm = 1.0};
+    const std::optional<Plan> plan = plan_for(training, asked.mode);
+    if (!plan) continue;
+    const auto where = nccl_world != nullptr ? CollectivesOn::device : CollectivesOn::host;
+    const Program program = lower(*plan, training.graph, world.rank(), cuda::workspace_bytes);
+    // The host's engine is called by all ranks or by none.
+    const std::string recorded = uses_graph(program, where, cuda::GraphUse::automatic) ? "yes" : "no";
+    const std::vector<std::string> of_ranks = world.all_gather(recorded);
+    if (std::ranges::count(of_ranks, "yes") != world.size()) continue;
+    ++num_graphs;
+    training.backend = gpu(cuda::GraphUse::off);
+    const Trained kernels = train_plan(training, *plan, world, engine);
+    training.backend = gpu(cuda::GraphUse::on);
+    const Trained graphs = train_plan(training, *plan, world, engine);
+    EXPECT_EQ(graphs.losses, kernels.losses) << asked.to_string();
+    EXPECT_EQ(graphs.parameters, kernels.parameters) << asked.to_string();
+    EXPECT_NE(graphs.parameters, graphs.initial) << asked.to_string();
+    EXPECT_EQ(graphs.last_step.bytes_sent, kernels.last_step.bytes_sent) << asked.to_string();
+    EXPECT_GT(graphs.last_step.compute_seconds, 0.0) << asked.to_string();
+  }
+  EXPECT_EQ(num_graphs > 0, world.size() == 1 || nccl_world != nullptr);
+}
+
+TEST_F(Modes, GraphsReadTheStepsOwnNumbers) {
+  if (world.size() > 1 && nccl_world == nullptr) GTEST_SKIP() << "collectives on the host";
+  for (const RealModel& model : real_models()) {
+    if (!model.options.dropout) continue;
+    Training training = real(model, 4);
+    training.steps = 3;
+    const Plan plan = plan_of(training, world.size() == 1 ? "single" : "ddp", world.size());
+    training.backend = gpu(cuda::GraphUse::off);
+    const Trained kernels = train_plan(training, plan, world, engine);
+    training.backend = gpu(cuda::GraphUse::on);
+    const Trained graphs = train_plan(training, plan, world, engine);
+    EXPECT_EQ(graphs.losses, kernels.losses) << model.name;
+    EXPECT_EQ(graphs.parameters, kernels.parameters) << model.name;
+  }
+}
+
+TEST_F(Modes, GraphsWithCollectivesOnTheHostAreRefused) {
+  if (world.size() == 1 || nccl_world != nullptr) GTEST_SKIP() << "no collectives on the host";
+  Training training = exact(1, {16, 32, 8});
+  const Plan plan = plan_of(training, "ddp", world.size());
+  training.backend = gpu(cuda::GraphUse::on);
+  try {
+    train_plan(training, plan, world, engine);
+    FAIL() << "not refused";
+  } catch (const Unsupported& refusal) {
+    EXPECT_NE(std::string(refusal.what()).find("cuda.graphs"), std::string::npos) << refusal.what();
+  }
 }
 
 TEST_F(Modes, Bf16FollowsTheCpu) {

@@ -75,7 +75,9 @@ int (*InitializeInjectionNvtx2_fnptr)(const void* (*export_table)(std::uint32_t)
 namespace strata {
 namespace {
 
-TEST(TraceRanges, AreStepsAndTheirInstructionsInOrder) {
+/// A step that is launched as a graph is one range: profilers show a graph's kernels, and the host has no part in them.
+void expect_ranges(cuda::GraphUse graphs) {
+  tool.ranges.clear();
   const comm::World world;
   comm::Engine engine(world, {});
   const auto models = real_models();
@@ -84,8 +86,8 @@ TEST(TraceRanges, AreStepsAndTheirInstructionsInOrder) {
   training.steps = 2;
   training.backend = {
       .workspace_bytes = cuda::workspace_bytes,
-      .executor = [](const Program& program, comm::Engine& of_run, InputSource& inputs, std::uint64_t seed) {
-        return std::make_unique<cuda::CudaExecutor>(program, of_run, inputs, seed, cuda::CudaOptions{});
+      .executor = [graphs](const Program& program, comm::Engine& of_run, InputSource& inputs, std::uint64_t seed) {
+        return std::make_unique<cuda::CudaExecutor>(program, of_run, inputs, seed, cuda::CudaOptions{.graphs = graphs});
       }};
   const Trained trained = train(training, "single", 1, world, engine);
 
@@ -96,7 +98,7 @@ TEST(TraceRanges, AreStepsAndTheirInstructionsInOrder) {
   };
   add("prologue", -1, trained.program.prologue);
   add("step", 0, trained.program.body);
-  add("step", 1, trained.program.body);
+  add("step", 1, graphs == cuda::GraphUse::on ? std::vector<Instruction>{} : trained.program.body);
   add("epilogue", -1, trained.program.epilogue);
   ASSERT_EQ(tool.ranges.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -104,6 +106,9 @@ TEST(TraceRanges, AreStepsAndTheirInstructionsInOrder) {
   }
   EXPECT_EQ(tool.depth, 0U);
 }
+
+TEST(TraceRanges, AreStepsAndTheirInstructionsInOrder) { expect_ranges(cuda::GraphUse::off); }
+TEST(TraceRanges, AreStepsWhereTheseAreGraphs) { expect_ranges(cuda::GraphUse::on); }
 
 }  // namespace
 }  // namespace strata

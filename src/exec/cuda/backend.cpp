@@ -16,13 +16,21 @@ namespace {
 
 constexpr const char* asked_for = "resources.device = \"cuda\"";
 
-/// Every stream's work reaches the GPU through one of these, and a stream that waits holds up those that share its own:
-/// 8 by default, 32 at most. Read when the driver is first called.
-void ask_for_connections() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
+/// What the driver and NCCL read when they are first called, where the user did not say otherwise.
+void set_environment() {
+  // Every stream's work reaches the GPU through one of these, and a stream that waits holds up those that share its
+  // own: 8 by default, 32 at most.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  // Loading a kernel at its first launch may wait for the whole GPU, where a message's kernel waits for another rank
+  // that waits for the same reason.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  // Connecting at the first collective of a kind would hold up the host, which nothing watches there.
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+}
 
 /// @throws Unsupported with the driver's reason.
 int require_devices() {
-  ask_for_connections();
+  set_environment();
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
@@ -71,7 +79,7 @@ SelectedDevice select_device(const comm::World& world) {
     check(cudaGetDeviceProperties(&properties, world.local_rank() % count), "cudaGetDeviceProperties");
     selected.device = {.name = device_name(), .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
     identity = device_identity();
-  } catch (const Unsupported& e) {
+  } catch (const std::exception& e) {
     error = e.what();
   }
   if (const auto failed = world.agree_on_error(error)) {
@@ -93,7 +101,7 @@ SelectedDevice select_device(const comm::World& world) {
 std::unique_ptr<Executor> make_executor(const Program& program, const comm::World& world, comm::Engine& engine,
                                         InputSource& inputs, std::uint64_t seed, const ExecutorOptions& options) {
   require_memory(program, world);
-  CudaOptions ours{.numerics = options.numerics};
+  CudaOptions ours{.numerics = options.numerics, .graphs = options.graphs};
   if (options.transport == Transport::nccl) {
     ours.nccl = {.world = &world, .watchdog_seconds = options.watchdog_seconds, .on_watchdog = options.on_watchdog};
   }

@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <deque>
+#include <exception>
 #include <map>
 #include <thread>
 #include <utility>
 
 #include "base/error.hpp"
+#include "exec/cuda/device_arena.hpp"
 #include "exec/cuda/device_info.hpp"
 
 namespace strata::cuda {
@@ -83,9 +86,11 @@ std::string nccl_version() {
 Communicators::Communicators(const std::vector<CommunicatorUse>& uses, const NcclOptions& options) : options_(options) {
   const std::vector<AgreedCommunicator> agreed = agree(options.world->all_gather(to_text(uses)));
   refuse_shared_devices(*options.world, agreed);
+  // The first messages; freed last, since that waits for them.
+  const DeviceArena word(1, ArenaMemory::device);
   try {
     create(agreed);
-    connect_messages();
+    connect_messages(word.data());
   } catch (...) {
     abort();  // the destructor of what was not constructed does not run
     throw;
@@ -112,22 +117,35 @@ void Communicators::create(const std::vector<AgreedCommunicator>& agreed) {
 
 /// NCCL connects two ranks when they first speak, and the host of each then waits for the other's: here they meet in
 /// the order of communicators, in a step they would in that of their Programs, which may be a circle.
-void Communicators::connect_messages() {
-  const Stream stream;
-  void* word = nullptr;
-  check(cudaMalloc(&word, 1), "a word to send");
-  const std::unique_ptr<void, void (*)(void*)> owner(word, [](void* memory) { static_cast<void>(cudaFree(memory)); });
-  for (const Member& member : members_) {
+void Communicators::connect_messages(std::byte* word) {
+  const std::vector<std::unique_ptr<Stream>> streams = [] {
+    std::vector<std::unique_ptr<Stream>> one;
+    one.push_back(std::make_unique<Stream>());
+    return one;
+  }();
+  const cudaStream_t stream = streams.front()->get();
+  std::deque<Event> sent;
+  std::deque<std::string> labels;
+  std::vector<InFlight> messages;
+  for (std::size_t c = 0; c < members_.size(); ++c) {
+    const Member& member = members_[c];
     if (!member.key.messages) continue;
-    check(member.index == 0 ? ncclSend(word, 1, ncclUint8, 1, member.handle, stream.get())
-                            : ncclRecv(word, 1, ncclUint8, 0, member.handle, stream.get()),
+    check(member.index == 0 ? ncclSend(word, 1, ncclUint8, 1, member.handle, stream)
+                            : ncclRecv(word, 1, ncclUint8, 0, member.handle, stream),
           "the first message");
+    labels.push_back(fmt::format("the first message of ranks {}", fmt::join(member.key.ranks, " and ")));
+    sent.emplace_back(Event::Kind::order).record(stream);
+    messages.push_back({.done = &sent.back(), .communicator = static_cast<int>(c), .label = &labels.back()});
   }
-  stream.synchronize();
+  wait(streams, messages);
 }
 
 Communicators::~Communicators() {
-  if (failed_) return;  // aborted
+  // NCCL's own end waits for what is under way, and for the other ranks, which do not come where this one alone fails.
+  if (failed_ || std::uncaught_exceptions() > 0) {
+    abort();
+    return;
+  }
   for (const Member& member : members_) {
     // Nothing can be done about a failure here.
     if (member.registration != nullptr) static_cast<void>(ncclCommDeregister(member.handle, member.registration));
@@ -150,16 +168,24 @@ void Communicators::register_arena(std::byte* data, std::int64_t size_bytes) {
 }
 
 void Communicators::wait(std::span<const std::unique_ptr<Stream>> streams, std::span<const InFlight> collectives) {
+  wait_until([&] { return std::ranges::all_of(streams, [](const auto& stream) { return stream->idle(); }); },
+             collectives);
+}
+
+void Communicators::wait_for_last(std::span<const InFlight> collectives) {
+  wait_until([&] { return collectives.back().done->complete(); }, collectives);
+}
+
+template <typename Condition>
+void Communicators::wait_until(const Condition& condition, std::span<const InFlight> collectives) {
   const std::int64_t begin = now_ns();
   std::int64_t next_check = begin + health_period_ns;
-  for (const auto& stream : streams) {
-    while (!stream->idle()) {
-      if (const std::int64_t now = now_ns(); now >= next_check) {
-        check_health(collectives, now - begin);
-        next_check = now + health_period_ns;
-      }
-      std::this_thread::yield();
+  while (!condition()) {
+    if (const std::int64_t now = now_ns(); now >= next_check) {
+      check_health(collectives, now - begin);
+      next_check = now + health_period_ns;
     }
+    std::this_thread::yield();
   }
 }
 
@@ -178,28 +204,29 @@ void Communicators::check_health(std::span<const InFlight> collectives, std::int
     const InFlight* const in = stuck(static_cast<int>(c));
     fail(in != nullptr ? *in->label : "group " + members_[c].key.group, text_of(error));
   }
+  // None: kernels, or a graph whose events are still those of its last launch.
   const InFlight* const in = stuck(-1);
-  if (in == nullptr) return;  // kernels
+  const std::string label = in != nullptr ? *in->label : "what was queued";
   try {
     options_.world->check_peers();
   } catch (const CommunicationError& e) {
-    fail(*in->label, e.what());
+    fail(label, e.what());
   }
   const double waited_seconds = static_cast<double>(waited_ns) * 1e-9;
   if (waited_seconds < options_.watchdog_seconds) return;
-  const std::vector<int>& group = ranks(in->communicator);
+  const std::vector<int> group = in != nullptr ? ranks(in->communicator) : std::vector<int>{options_.world->rank()};
   const std::string reason = fmt::format(
-      "not complete {:.1f} s after the end of the step was queued; its ranks are {}, and NCCL does not tell "
-      "which of them it waits for",
+      "not complete {:.1f} s after it was waited for; its ranks are {}, and NCCL does not tell which of them "
+      "it waits for",
       waited_seconds, fmt::join(group, ", "));
   if (options_.on_watchdog) {
-    options_.on_watchdog({.label = *in->label,
-                          .message = *in->label + ": " + reason,
+    options_.on_watchdog({.label = label,
+                          .message = label + ": " + reason,
                           .group_ranks = group,
                           .missing_ranks = {},
                           .waited_seconds = waited_seconds});
   }
-  fail(*in->label, reason);
+  fail(label, reason);
 }
 
 void Communicators::check_call(ncclResult_t result, const std::string& label, int communicator) {
@@ -208,15 +235,19 @@ void Communicators::check_call(ncclResult_t result, const std::string& label, in
 }
 
 void Communicators::fail(const std::string& label, const std::string& reason) {
-  abort();
+  failed_ = true;
   throw CommunicationError(label + ": " + reason);
 }
 
 void Communicators::abort() noexcept {
-  if (std::exchange(failed_, true)) return;
+  failed_ = true;
+  if (std::exchange(aborted_, true)) return;
+  // Together: the end of one frees memory, which waits for the kernels of the others.
+  static_cast<void>(ncclGroupStart());
   for (const Member& member : members_) {
     if (member.handle != nullptr) static_cast<void>(ncclCommAbort(member.handle));
   }
+  static_cast<void>(ncclGroupEnd());
 }
 
 }  // namespace strata::cuda

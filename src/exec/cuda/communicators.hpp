@@ -61,13 +61,17 @@ class Communicators {
 
   /// Until all that is queued on @p streams is done. @p collectives: in the order in which they were queued.
   /// @throws CommunicationError naming the first one that is not done, when NCCL reports an error, a rank of this node
-  /// has ended, or the watchdog's time has passed; nothing of it is under way any more then.
+  /// has ended, or the watchdog's time has passed; abort() ends what is under way then.
   void wait(std::span<const std::unique_ptr<Stream>> streams, std::span<const InFlight> collectives);
 
-  /// Ends all that is under way, on all communicators, without the other ranks. Nothing may follow.
+  /// Likewise until the last of @p collectives is done.
+  void wait_for_last(std::span<const InFlight> collectives);
+
+  /// Ends all that is under way, on all communicators, without the other ranks. Nothing may follow. Graphs that hold
+  /// collectives are destroyed before: NCCL waits for them.
   void abort() noexcept;
 
-  /// What a call for @p label said. @throws CommunicationError after aborting all.
+  /// What a call for @p label said. @throws CommunicationError; see wait().
   void check_call(ncclResult_t result, const std::string& label, int communicator);
 
  private:
@@ -79,13 +83,16 @@ class Communicators {
     void* registration = nullptr;
   };
   void create(const std::vector<AgreedCommunicator>& agreed);
-  void connect_messages();
+  void connect_messages(std::byte* word);
+  template <typename Condition>
+  void wait_until(const Condition& condition, std::span<const InFlight> collectives);
   void check_health(std::span<const InFlight> collectives, std::int64_t waited_ns);
   [[noreturn]] void fail(const std::string& label, const std::string& reason);
 
   NcclOptions options_;
   std::vector<Member> members_;
   bool failed_ = false;
+  bool aborted_ = false;
 };
 
 /// @throws CommunicationError with NCCL's own text and @p what was tried.

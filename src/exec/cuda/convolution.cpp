@@ -15,28 +15,11 @@ int as_int(std::int64_t value) {
   return static_cast<int>(value);
 }
 
-/// The fastest of cuDNN's candidates, which come fastest first. The three result types have equal fields.
-template <typename Result>
-const Result& fastest(std::span<const Result> candidates, bool deterministic, cudnnMathType_t math,
-                      const ConvolutionDims& d) {
-  for (const Result& candidate : candidates) {
-    if (candidate.status != CUDNN_STATUS_SUCCESS) continue;
-    if (candidate.memory > static_cast<std::size_t>(convolution_workspace_bytes)) continue;
-    if (deterministic && candidate.determinism != CUDNN_DETERMINISTIC) continue;
-    // FMA arithmetic was asked for where f32 must stay f32: a candidate that may use tensor cores (TF32) is none.
-    if (math == CUDNN_FMA_MATH && candidate.mathType != CUDNN_FMA_MATH) continue;
-    return candidate;
-  }
-  throw Unsupported(fmt::format("cuDNN has no{} convolution of {} x {}x{}x{} to {} channels in {} within {} bytes",
-                                deterministic ? " deterministic" : "", d.images, d.height, d.width, d.in, d.out,
-                                to_string(d.dtype), convolution_workspace_bytes));
-}
-
 }  // namespace
 
 Convolution::Convolution(Libraries& libraries, Pass pass, const ConvolutionDims& d, std::span<std::byte> workspace)
     : libraries_(libraries), workspace_(workspace.data()) {
-  STRATA_INVARIANT(static_cast<std::int64_t>(workspace.size()) >= convolution_workspace_bytes,
+  STRATA_INVARIANT(static_cast<std::int64_t>(workspace.size()) >= convolution_workspace_bytes(d),
                    "a convolution's workspace");
   STRATA_INVARIANT(!d.relu, "a kernel of its own applies ReLU");
   const cudnnDataType_t type = cudnn_type(d.dtype);
@@ -67,45 +50,69 @@ Convolution::~Convolution() {
   static_cast<void>(cudnnDestroyTensorDescriptor(x_));
 }
 
-void Convolution::choose(Pass pass, const ConvolutionDims& d) {
+/// Takes the fastest of cuDNN's @p candidates, which come fastest first, that fits and that cuDNN grants when it is
+/// asked for its workspace. The three result types have equal fields.
+/// @param bytes_of the workspace of an algorithm, with the convolution's type of arithmetic set.
+template <typename Result, typename BytesOf>
+void Convolution::take(std::span<const Result> candidates, const ConvolutionDims& d, const BytesOf& bytes_of) {
   const bool deterministic = libraries_.numerics().deterministic;
-  const cudnnMathType_t math =
-      d.dtype == DType::f32 && !libraries_.numerics().tf32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
-  check(cudnnSetConvolutionMathType(convolution_, math), "cudnnSetConvolutionMathType");
-  constexpr int most = 16;
-  int found = 0;
-  const auto take = [&](const auto& candidates) {
-    using Result = std::remove_cvref_t<decltype(candidates.front())>;
-    const Result& chosen =
-        fastest<Result>(std::span(candidates).first(static_cast<std::size_t>(found)), deterministic, math, d);
+  const bool must_be_f32 = d.dtype == DType::f32 && !libraries_.numerics().tf32;
+  const auto most_bytes = static_cast<std::size_t>(convolution_workspace_bytes(d));
+  for (const Result& candidate : candidates) {
+    if (candidate.status != CUDNN_STATUS_SUCCESS) continue;
+    if (deterministic && candidate.determinism != CUDNN_DETERMINISTIC) continue;
+    // FMA arithmetic was asked for where f32 must stay f32: a candidate that may use tensor cores (TF32) is none.
+    if (must_be_f32 && candidate.mathType != CUDNN_FMA_MATH) continue;
     // What is checked for is what runs.
-    check(cudnnSetConvolutionMathType(convolution_, chosen.mathType), "cudnnSetConvolutionMathType");
-    algorithm_ = static_cast<int>(chosen.algo);
-    algorithm_bytes_ = chosen.memory;
+    check(cudnnSetConvolutionMathType(convolution_, candidate.mathType), "cudnnSetConvolutionMathType");
+    if (bytes_of(candidate.algo, &algorithm_bytes_) != CUDNN_STATUS_SUCCESS || algorithm_bytes_ > most_bytes) continue;
+    algorithm_ = static_cast<int>(candidate.algo);
+    return;
+  }
+  throw Unsupported(fmt::format("cuDNN has no{} convolution of {} x {}x{}x{} to {} channels in {} within {} bytes",
+                                deterministic ? " deterministic" : "", d.images, d.height, d.width, d.in, d.out,
+                                to_string(d.dtype), most_bytes));
+}
+
+void Convolution::choose(Pass pass, const ConvolutionDims& d) {
+  const cudnnHandle_t dnn = libraries_.dnn();
+  const bool must_be_f32 = d.dtype == DType::f32 && !libraries_.numerics().tf32;
+  check(cudnnSetConvolutionMathType(convolution_, must_be_f32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH),
+        "cudnnSetConvolutionMathType");
+  constexpr int most = 16;
+  int num_found = 0;
+  const auto found = [&](const auto& candidates) {
+    return std::span(candidates).first(static_cast<std::size_t>(num_found));
   };
   switch (pass) {
     case Pass::forward: {
       std::array<cudnnConvolutionFwdAlgoPerf_t, most> candidates{};
-      check(cudnnGetConvolutionForwardAlgorithm_v7(libraries_.dnn(), x_, weight_, convolution_, y_, most, &found,
+      check(cudnnGetConvolutionForwardAlgorithm_v7(dnn, x_, weight_, convolution_, y_, most, &num_found,
                                                    candidates.data()),
             "cudnnGetConvolutionForwardAlgorithm_v7");
-      take(candidates);
+      take(found(candidates), d, [&](cudnnConvolutionFwdAlgo_t algorithm, std::size_t* bytes) {
+        return cudnnGetConvolutionForwardWorkspaceSize(dnn, x_, weight_, convolution_, y_, algorithm, bytes);
+      });
       return;
     }
     case Pass::backward_input: {
       std::array<cudnnConvolutionBwdDataAlgoPerf_t, most> candidates{};
-      check(cudnnGetConvolutionBackwardDataAlgorithm_v7(libraries_.dnn(), weight_, y_, convolution_, x_, most, &found,
+      check(cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn, weight_, y_, convolution_, x_, most, &num_found,
                                                         candidates.data()),
             "cudnnGetConvolutionBackwardDataAlgorithm_v7");
-      take(candidates);
+      take(found(candidates), d, [&](cudnnConvolutionBwdDataAlgo_t algorithm, std::size_t* bytes) {
+        return cudnnGetConvolutionBackwardDataWorkspaceSize(dnn, weight_, y_, convolution_, x_, algorithm, bytes);
+      });
       return;
     }
     case Pass::backward_weight: {
       std::array<cudnnConvolutionBwdFilterAlgoPerf_t, most> candidates{};
-      check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(libraries_.dnn(), x_, y_, convolution_, weight_, most, &found,
+      check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn, x_, y_, convolution_, weight_, most, &num_found,
                                                           candidates.data()),
             "cudnnGetConvolutionBackwardFilterAlgorithm_v7");
-      take(candidates);
+      take(found(candidates), d, [&](cudnnConvolutionBwdFilterAlgo_t algorithm, std::size_t* bytes) {
+        return cudnnGetConvolutionBackwardFilterWorkspaceSize(dnn, x_, y_, convolution_, weight_, algorithm, bytes);
+      });
       return;
     }
   }

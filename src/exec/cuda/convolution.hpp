@@ -15,7 +15,8 @@ namespace strata::cuda {
 class Convolution {
  public:
   enum class Pass { forward, backward_input, backward_weight };
-  /// @param workspace convolution_workspace_bytes of it are cuDNN's. @throws Unsupported where no algorithm serves.
+  /// @param workspace convolution_workspace_bytes(dims) of it are cuDNN's. @throws Unsupported where no algorithm
+  /// serves.
   Convolution(Libraries& libraries, Pass pass, const ConvolutionDims& dims, std::span<std::byte> workspace);
   ~Convolution();
   Convolution(const Convolution&) = delete;
@@ -28,6 +29,8 @@ class Convolution {
 
  private:
   void choose(Pass pass, const ConvolutionDims& dims);
+  template <typename Result, typename BytesOf>
+  void take(std::span<const Result> candidates, const ConvolutionDims& dims, const BytesOf& bytes_of);
   Libraries& libraries_;
   std::byte* workspace_;
   cudnnTensorDescriptor_t x_ = nullptr;

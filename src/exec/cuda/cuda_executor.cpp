@@ -14,6 +14,10 @@
 namespace strata::cuda {
 namespace {
 
+/// A GPU takes about a thousand calls before the host must wait for it, and then nothing watches it wait: it waits here
+/// before, for what it queued so many collectives ago.
+constexpr std::size_t max_collectives_ahead = 8;
+
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -31,42 +35,65 @@ bool uses_nccl(const Program& program, const NcclOptions& nccl) {
   return nccl.world != nullptr && (program.num_ranks > 1 || has_collectives(program));
 }
 
+std::size_t num_instructions(const Program& program) {
+  return program.prologue.size() + program.body.size() + program.epilogue.size();
+}
+
 ArenaMemory arena_memory(const Program& program, const NcclOptions& nccl) {
   if (uses_nccl(program, nccl)) return ArenaMemory::nccl;
   return has_collectives(program) ? ArenaMemory::managed : ArenaMemory::device;
 }
 
-}  // namespace
+/// Null: collectives on the host.
+std::unique_ptr<Communicators> make_communicators(const Program& program, const DeviceArena& arena,
+                                                  const NcclOptions& options) {
+  if (!uses_nccl(program, options)) return nullptr;
+  auto communicators = std::make_unique<Communicators>(communicators_of(program), options);
+  communicators->register_arena(arena.data(), program.arena_bytes);
+  return communicators;
+}
 
-CudaExecutor::CudaExecutor(const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed,
-                           const CudaOptions& options)
-    : program_(program),
-      engine_(engine),
-      inputs_(inputs),
-      seed_(seed),
-      options_(options),
-      libraries_(options.numerics),
-      arena_(program.arena_bytes, arena_memory(program, options.nccl)),
-      out_of_range_(sizeof(OutOfRange)),
-      copies_(program.buffers.size()) {
+std::vector<std::unique_ptr<Stream>> make_streams(const Program& program) {
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (std::size_t s = 0; s < program.streams.size(); ++s) streams.push_back(std::make_unique<Stream>());
+  return streams;
+}
+
+/// @throws Unsupported where a buffer has several versions.
+const Program& with_single_versions(const Program& program) {
   for (const Buffer& buffer : program.buffers) {
     if (buffer.versions != 1) {
       throw Unsupported(
           fmt::format("buffer {} has {} versions: the CUDA executor keeps one", buffer.name, buffer.versions));
     }
   }
+  return program;
+}
+
+}  // namespace
+
+CudaExecutor::CudaExecutor(const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed,
+                           const CudaOptions& options)
+    : program_(with_single_versions(program)),
+      engine_(engine),
+      inputs_(inputs),
+      seed_(seed),
+      options_(options),
+      libraries_(options.numerics),
+      arena_(program.arena_bytes, arena_memory(program, options.nccl)),
+      communicators_(make_communicators(program, arena_, options.nccl)),
+      out_of_range_(sizeof(OutOfRange)),
+      step_values_(num_instructions(program)),
+      streams_(make_streams(program)),
+      engine_groups_(communicators_ ? std::vector<int>{} : create_groups(program, engine)),
+      prologue_(bind(program.prologue, false)),
+      body_(bind(program.body, options.timing)),
+      epilogue_(bind(program.epilogue, false)),
+      uses_graph_(uses_graph(program, communicators_ ? CollectivesOn::device : CollectivesOn::host, options.graphs)),
+      has_collectives_on_host_(!communicators_ && has_collectives(program)),
+      events_(program.body.size()),
+      copies_(program.buffers.size()) {
   *out_of_range_.as<OutOfRange>() = 0;
-  for (std::size_t s = 0; s < program.streams.size(); ++s) streams_.push_back(std::make_unique<Stream>());
-  if (uses_nccl(program, options.nccl)) {
-    communicators_ = std::make_unique<Communicators>(communicators_of(program), options.nccl);
-    communicators_->register_arena(arena_.data(), program.arena_bytes);
-  } else {
-    engine_groups_ = create_groups(program, engine);
-  }
-  prologue_ = bind(program.prologue, false);
-  body_ = bind(program.body, options.timing);
-  epilogue_ = bind(program.epilogue, false);
-  events_.resize(program.body.size());
 }
 
 CudaExecutor::~CudaExecutor() {
@@ -74,17 +101,23 @@ CudaExecutor::~CudaExecutor() {
   static_cast<void>(cudaDeviceSynchronize());
 }
 
-std::vector<CudaExecutor::Bound> CudaExecutor::bind(const std::vector<Instruction>& section, bool timed) {
-  std::vector<IssueOrder> order = stream_order(section, static_cast<int>(program_.streams.size()),
+CudaExecutor::Section CudaExecutor::bind(const std::vector<Instruction>& instructions, bool timed) {
+  std::vector<IssueOrder> order = stream_order(instructions, static_cast<int>(program_.streams.size()),
                                                communicators_ ? CollectivesOn::device : CollectivesOn::host);
   // Page-locked memory has one address on host and device (unified addressing, on every GPU that is supported).
-  const BindingContext context{
-      .libraries = libraries_, .inputs = inputs_, .seed = seed_, .out_of_range = out_of_range_.as<OutOfRange>()};
-  std::vector<Bound> result(section.size());
-  for (std::size_t i = 0; i < section.size(); ++i) {
-    const Instruction& in = section[i];
+  const BindingContext context{.libraries = libraries_,
+                               .inputs = inputs_,
+                               .step_values = step_values_,
+                               .seed = seed_,
+                               .out_of_range = out_of_range_.as<OutOfRange>()};
+  Section section{.instructions = instructions,
+                  .bound = std::vector<Bound>(instructions.size()),
+                  .collectives = {},
+                  .in_order = {}};
+  for (std::size_t i = 0; i < instructions.size(); ++i) {
+    const Instruction& in = instructions[i];
     const Arguments arguments(program_, in, arena_.data());
-    Bound& bound = result[i];
+    Bound& bound = section.bound[i];
     bound.order = std::move(order[i]);
     bound.name = TraceName(instruction_label(in));
     if (in.is_collective()) {
@@ -94,28 +127,32 @@ std::vector<CudaExecutor::Bound> CudaExecutor::bind(const std::vector<Instructio
         continue;
       }
       bound.kernel = bind_collective(program_, arguments, *communicators_, labels_.back());
-      bound.communicator = communicators_->number(communicator_key(program_, in));
-      bound.label = &labels_.back();
+      bound.reported = std::make_unique<Event>(Event::Kind::order);
+      bound.is_in_order = in.collective != Collective::send && in.collective != Collective::recv;
+      if (bound.is_in_order) section.in_order.push_back(section.collectives.size());
+      section.collectives.push_back({.done = bound.reported.get(),
+                                     .communicator = communicators_->number(communicator_key(program_, in)),
+                                     .label = &labels_.back()});
     } else {
       bound.kernel = bind_kernel(program_, arguments, context);
     }
-    if (bound.order.records || bound.label != nullptr) bound.done = std::make_unique<Event>(Event::Kind::order);
+    if (bound.order.records) bound.done = std::make_unique<Event>(Event::Kind::order);
     if (timed) {
       bound.began = std::make_unique<Event>(Event::Kind::timing);
       bound.ended = std::make_unique<Event>(Event::Kind::timing);
     }
   }
-  return result;
+  return section;
 }
 
 void CudaExecutor::initialize() {
   const TraceRange range(prologue_name_);
-  run(program_.prologue, prologue_, {});
+  run(prologue_, {});
 }
 
 void CudaExecutor::finish() {
   const TraceRange range(epilogue_name_);
-  run(program_.epilogue, epilogue_, {});
+  run(epilogue_, {});
 }
 
 StepMeasurement CudaExecutor::step(const StepContext& context) {
@@ -123,7 +160,7 @@ StepMeasurement CudaExecutor::step(const StepContext& context) {
   StepMeasurement measurement;
   step_began_.record(streams_.at(0)->get());
   step_began_ns_ = now_ns();
-  run(program_.body, body_, context);
+  run(body_, context);
   measurement.step_seconds = static_cast<double>(now_ns() - step_began_ns_) * 1e-9;
   collect_events(context.step);
   if (options_.timing) add_step_times(program_, events_, measurement);
@@ -145,48 +182,94 @@ void CudaExecutor::post(std::vector<Bound>& bound, Bound& collective) {
   collective.ticket = engine_.post(collective.request);
 }
 
-void CudaExecutor::run(const std::vector<Instruction>& section, std::vector<Bound>& bound, const StepContext& context) {
+void CudaExecutor::run(Section& section, const StepContext& context) {
   try {
-    issue(section, bound, context);
-    complete(section, bound);
+    if (&section == &body_ && graph_) {
+      launch_graph(context);
+    } else {
+      issue(section, context);
+    }
+    // Where the host's engine carries collectives, it has no time to spare.
+    if (&section == &body_ && !has_collectives_on_host_) {
+      for (const Bound& in : section.bound) in.kernel.read_ahead(context.step + 1);
+    }
+    complete(section);
+    if (&section == &body_ && uses_graph_ && !graph_) record_graph();
   } catch (...) {
-    // NCCL's kernels wait for other ranks', which may never come: nothing else would let the device become idle.
+    // NCCL's kernels wait for other ranks', which may never come: nothing else would let the device become idle. A
+    // graph keeps its communicators alive, which would wait for it.
+    graph_.reset();
     if (communicators_) communicators_->abort();
     throw;
   }
 }
 
-void CudaExecutor::issue(const std::vector<Instruction>& section, std::vector<Bound>& bound,
-                         const StepContext& context) {
-  in_flight_.clear();
-  for (std::size_t i = 0; i < section.size(); ++i) {
-    Bound& in = bound[i];
+void CudaExecutor::issue(Section& section, const StepContext& context) {
+  step_values_.prepare(context);
+  begin_streams();
+  std::size_t num_in_order = 0;
+  for (std::size_t i = 0; i < section.bound.size(); ++i) {
+    Bound& in = section.bound[i];
     const TraceRange range(in.name);
     if (!in.kernel) {
-      post(bound, in);
+      post(section.bound, in);
       continue;
     }
-    for (const int c : in.order.host_collectives) engine_.wait(bound[static_cast<std::size_t>(c)].ticket);
-    const cudaStream_t stream = streams_[static_cast<std::size_t>(section[i].stream)]->get();
-    for (const int k : in.order.device_waits) bound[static_cast<std::size_t>(k)].done->hold(stream);
-    if (in.began) in.began->record(stream);
-    in.kernel(context, stream);
-    if (in.ended) in.ended->record(stream);
-    if (in.done) in.done->record(stream);
-    if (in.label != nullptr) {
-      in_flight_.push_back({.done = in.done.get(), .communicator = in.communicator, .label = in.label});
+    in.kernel.prepare(context.step);
+    if (in.is_in_order && num_in_order++ >= max_collectives_ahead) {
+      const std::size_t behind = section.in_order[num_in_order - 1 - max_collectives_ahead];
+      communicators_->wait_for_last(std::span(section.collectives).first(behind + 1));
     }
+    for (const int c : in.order.host_collectives) engine_.wait(section.bound[static_cast<std::size_t>(c)].ticket);
+    queue(section, i);
     engine_.progress();
   }
 }
 
+/// What every section begins with.
+void CudaExecutor::begin_streams() {
+  step_values_.copy(streams_.front()->get());
+  fork(streams_, began_);
+}
+
+void CudaExecutor::queue(Section& section, std::size_t i) {
+  Bound& in = section.bound[i];
+  const cudaStream_t stream = streams_[static_cast<std::size_t>(section.instructions[i].stream)]->get();
+  // Events that the host asks for.
+  const auto report = [&](const std::unique_ptr<Event>& event) {
+    if (!event) return;
+    recording_ ? event->record_in_graph(stream) : event->record(stream);
+  };
+  for (const int k : in.order.device_waits) section.bound[static_cast<std::size_t>(k)].done->hold(stream);
+  report(in.began);
+  in.kernel.queue(stream);
+  report(in.ended);
+  report(in.reported);
+  if (in.done) in.done->record(stream);
+}
+
+void CudaExecutor::record_graph() {
+  recording_ = true;
+  graph_ = std::make_unique<Graph>(streams_, [&] {
+    begin_streams();
+    for (std::size_t i = 0; i < body_.bound.size(); ++i) queue(body_, i);
+  });
+  recording_ = false;
+}
+
+void CudaExecutor::launch_graph(const StepContext& context) {
+  step_values_.prepare(context);
+  for (const Bound& in : body_.bound) in.kernel.prepare(context.step);
+  graph_->launch(streams_.front()->get());
+}
+
 /// Nothing of a section outlives it: the caller reads results, and the next step reuses addresses, tickets and staging.
-void CudaExecutor::complete(const std::vector<Instruction>& section, std::vector<Bound>& bound) {
-  for (std::size_t i = 0; i < section.size(); ++i) {
-    if (!bound[i].kernel) engine_.wait(bound[i].ticket);
+void CudaExecutor::complete(Section& section) {
+  for (const Bound& in : section.bound) {
+    if (!in.kernel) engine_.wait(in.ticket);
   }
   if (communicators_) {
-    communicators_->wait(streams_, in_flight_);
+    communicators_->wait(streams_, section.collectives);
   } else {
     for (const auto& stream : streams_) stream->synchronize();
   }
@@ -202,17 +285,18 @@ void CudaExecutor::collect_events(std::int64_t step) {
     event = {.stream = in.stream, .instruction = static_cast<int>(i)};
     event.rank = program_.rank;
     event.step = step;
-    if (!body_[i].kernel) {
-      const comm::CompletedTimes times = engine_.times(body_[i].ticket);
+    const Bound& bound = body_.bound[i];
+    if (!bound.kernel) {
+      const comm::CompletedTimes times = engine_.times(bound.ticket);
       event.begin_ns = times.begin_ns - step_began_ns_;
       event.end_ns = times.end_ns - step_began_ns_;
       event.bytes_sent = times.bytes_sent;
-    } else if (body_[i].began) {
-      event.begin_ns = body_[i].began->ns_since(step_began_);
-      event.end_ns = body_[i].ended->ns_since(step_began_);
+    } else if (bound.began) {
+      event.begin_ns = bound.began->ns_since(step_began_);
+      event.end_ns = bound.ended->ns_since(step_began_);
     }
     // NCCL counts no bytes: an operation is charged with what the Program says.
-    if (body_[i].label != nullptr) event.bytes_sent = bytes_sent(program_, in);
+    if (bound.reported) event.bytes_sent = bytes_sent(program_, in);
   }
 }
 
@@ -234,13 +318,18 @@ void CudaExecutor::write(int buffer, std::int64_t begin, std::span<const float> 
                    fmt::format("{}: elements {} + {} of {}", b.name, begin, count, b.num_elements));
   std::byte* const to = arena_.data() + b.offset_bytes + begin * size_of(b.dtype);
   const auto bytes = static_cast<std::size_t>(count * size_of(b.dtype));
+  // The copy may still be under way when cudaMemcpy returns, and our streams do not follow the one that it is on.
+  const auto copy = [&](const void* from) {
+    check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "writing a buffer");
+    check(cudaDeviceSynchronize(), "writing a buffer");
+  };
   if (b.dtype == DType::f32) {
-    check(cudaMemcpy(to, values.data(), bytes, cudaMemcpyDefault), "writing a buffer");
+    copy(values.data());
     return;
   }
   std::vector<bf16> rounded(values.size());
   std::ranges::transform(values, rounded.begin(), [](float value) { return bf16(value); });
-  check(cudaMemcpy(to, rounded.data(), bytes, cudaMemcpyDefault), "writing a buffer");
+  copy(rounded.data());
 }
 
 }  // namespace strata::cuda

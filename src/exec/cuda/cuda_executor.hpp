@@ -3,9 +3,11 @@
 /// @file
 /// Runs a Program on one GPU. The calling thread issues the section in program order: kernels go to the device's
 /// streams, one for each of the Program's, and wait for each other there through events; the host meets the device at
-/// the end of a step. Collectives are NCCL's, on the streams that the Program gives them, where every rank has a GPU of
-/// its own. Otherwise they go through the host's communication engine, which works in the arena itself (managed
-/// memory), so that any number of ranks may share a GPU; the host then meets the device at each collective too.
+/// the end of a step, and reads the inputs of the next one before. From the second step on the body is launched as one
+/// graph, where the host has no part in it: the first step is what libraries need to load their kernels and to connect.
+/// Collectives are NCCL's, on the streams that the Program gives them, where every rank has a GPU of its own. Otherwise
+/// they go through the host's communication engine, which works in the arena itself (managed memory), so that any
+/// number of ranks may share a GPU; the host then meets the device at each collective too.
 
 #include <cuda_runtime_api.h>
 
@@ -20,9 +22,12 @@
 #include "exec/cuda/communicators.hpp"
 #include "exec/cuda/device_arena.hpp"
 #include "exec/cuda/event.hpp"
+#include "exec/cuda/graph.hpp"
 #include "exec/cuda/kernel_binding.hpp"
 #include "exec/cuda/libraries.hpp"
+#include "exec/cuda/step_values.hpp"
 #include "exec/cuda/trace_range.hpp"
+#include "exec/device/graph_use.hpp"
 #include "exec/device/stream_order.hpp"
 #include "exec/executor.hpp"
 
@@ -32,6 +37,7 @@ struct CudaOptions {
   Numerics numerics;
   /// Two timing events an instruction, a microsecond or so each: what events() and the times of a step need.
   bool timing = true;
+  GraphUse graphs = GraphUse::automatic;
   NcclOptions nccl{};  ///< by default collectives go through the host
 };
 
@@ -59,18 +65,28 @@ class CudaExecutor final : public Executor {
     BoundKernel kernel;     ///< empty for a collective on the host
     comm::Request request;  ///< of that
     comm::Ticket ticket{};
-    int communicator = 0;                ///< of a collective on the device
-    const std::string* label = nullptr;  ///< likewise; null for others
     IssueOrder order;
     TraceName name;
-    std::unique_ptr<Event> done;  ///< where somebody waits for it
+    std::unique_ptr<Event> done;      ///< where another instruction waits for it
+    std::unique_ptr<Event> reported;  ///< of a collective on the device: whoever watches asks for it
     std::unique_ptr<Event> began, ended;
+    bool is_in_order = false;  ///< a collective on the device that is no message: all ranks have these in one order
   };
-  std::vector<Bound> bind(const std::vector<Instruction>& section, bool timed);
-  void run(const std::vector<Instruction>& section, std::vector<Bound>& bound, const StepContext& context);
-  void issue(const std::vector<Instruction>& section, std::vector<Bound>& bound, const StepContext& context);
+  struct Section {
+    const std::vector<Instruction>& instructions;
+    std::vector<Bound> bound;
+    std::vector<InFlight> collectives;  ///< on the device
+    std::vector<std::size_t> in_order;  ///< of these, see Bound::is_in_order
+  };
+  Section bind(const std::vector<Instruction>& instructions, bool timed);
+  void run(Section& section, const StepContext& context);
+  void issue(Section& section, const StepContext& context);
+  void begin_streams();
+  void queue(Section& section, std::size_t i);
+  void record_graph();
+  void launch_graph(const StepContext& context);
   void post(std::vector<Bound>& bound, Bound& collective);
-  void complete(const std::vector<Instruction>& section, std::vector<Bound>& bound);
+  void complete(Section& section);
   void collect_events(std::int64_t step);
 
   const Program& program_;
@@ -82,17 +98,22 @@ class CudaExecutor final : public Executor {
   DeviceArena arena_;
   std::unique_ptr<Communicators> communicators_;  ///< null: collectives on the host
   PinnedMemory out_of_range_;
+  StepValues step_values_;
   std::vector<std::unique_ptr<Stream>> streams_;  ///< by Program stream
   std::vector<int> engine_groups_;                ///< by Program group
   std::deque<std::string> labels_;                ///< requests and bound collectives keep pointers to these
   TraceName prologue_name_{"prologue"};
   TraceName step_name_{"step"};
   TraceName epilogue_name_{"epilogue"};
-  std::vector<Bound> prologue_;
-  std::vector<Bound> body_;
-  std::vector<Bound> epilogue_;
+  Section prologue_;
+  Section body_;
+  Section epilogue_;
+  bool uses_graph_ = false;
+  bool has_collectives_on_host_ = false;
+  bool recording_ = false;           ///< what is queued goes into the graph
+  std::unique_ptr<Graph> graph_;     ///< of the body; goes before the communicators that are in it
   std::vector<comm::Ticket> after_;  ///< scratch of post()
-  std::vector<InFlight> in_flight_;  ///< collectives on the device, of the section that runs
+  Event began_{Event::Kind::order};  ///< the first stream has the step's values
   Event step_began_{Event::Kind::timing};
   std::int64_t step_began_ns_ = 0;  ///< steady_clock, when step_began_ was recorded
   std::vector<TimelineEvent> events_;

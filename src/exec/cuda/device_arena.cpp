@@ -1,5 +1,6 @@
 #include "exec/cuda/device_arena.hpp"
 
+#include <fmt/core.h>
 #include <nccl.h>
 
 #include <algorithm>
@@ -32,7 +33,15 @@ DeviceArena::DeviceArena(std::int64_t size_bytes, ArenaMemory memory) : size_byt
     }
     check(cudaMallocManaged(&data, bytes), "the arena");
   } else if (memory == ArenaMemory::nccl) {
-    check(ncclMemAlloc(&data, bytes), "the arena");
+    const ncclResult_t result = ncclMemAlloc(&data, bytes);
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    // NCCL does not tell a full device from other failures.
+    if (result != ncclSuccess && cudaMemGetInfo(&free_bytes, &total_bytes) == cudaSuccess && bytes > free_bytes) {
+      throw OutOfMemory(
+          fmt::format("the arena: {} bytes of NCCL's memory, {} of {} are free", bytes, free_bytes, total_bytes));
+    }
+    check(result, "the arena");
   } else {
     check(cudaMalloc(&data, bytes), "the arena");
   }

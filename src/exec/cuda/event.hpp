@@ -45,6 +45,10 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
+  /// As record(), each time that the graph which is being recorded on @p stream is launched.
+  void record_in_graph(cudaStream_t stream) {
+    check(cudaEventRecordWithFlags(event_, stream, cudaEventRecordExternal), "cudaEventRecord in a graph");
+  }
   /// What is queued on @p stream from now on follows the last record of this event.
   void hold(cudaStream_t stream) const { check(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent"); }
   void synchronize() const { check(cudaEventSynchronize(event_), "a kernel before a collective"); }

@@ -10,7 +10,6 @@
 #include "base/random.hpp"
 #include "exec/cuda/check.hpp"
 #include "exec/cuda/convolution.hpp"
-#include "exec/cuda/device_arena.hpp"
 #include "exec/cuda/kernels/attention.hpp"
 #include "exec/cuda/kernels/elementwise.hpp"
 #include "exec/cuda/kernels/norm.hpp"
@@ -37,49 +36,6 @@ std::span<std::byte> workspace_of(const Program& program, const Arguments& a) {
 }
 float* floats(std::span<std::byte> workspace) { return reinterpret_cast<float*>(workspace.data()); }
 
-/// The host writes page-locked memory of its own for each instruction, when the instruction's turn to be issued comes;
-/// the copy takes its turn on the stream. A step is complete before the next one writes.
-BoundKernel bind_load(const Arguments& a, InputSource& inputs) {
-  const std::int64_t first = a.integer("first_sample");
-  const std::int64_t samples = a.integer("samples");
-  const Kernel kernel = a.instruction().kernel;
-  const std::int64_t n = a.output_elements(0);
-  const std::int64_t num_targets = a.num_outputs() > 1 ? a.output_elements(1) : 0;
-  const auto staged = std::make_shared<PinnedMemory>(n * size_of(DType::f32));
-  const auto staged_targets = std::make_shared<PinnedMemory>(num_targets * size_of(DType::i32));
-  const auto copy = [](void* to, const void* from, std::int64_t bytes, cudaStream_t stream) {
-    check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream), "loading inputs");
-  };
-  const auto copy_targets = [=, to = a.output(1)](cudaStream_t stream) {
-    if (num_targets > 0) copy(to, staged_targets->data(), num_targets * size_of(DType::i32), stream);
-  };
-  const std::span targets(staged_targets->as<std::int32_t>(), static_cast<std::size_t>(num_targets));
-  if (kernel == Kernel::load_images) {
-    const DType dtype = a.output_dtype(0);
-    const auto pixels = std::make_shared<std::vector<float>>(static_cast<std::size_t>(n));
-    return [=, &inputs, to = a.output(0)](const StepContext& c, cudaStream_t stream) {
-      inputs.load_images(c.step, first, samples, *pixels, targets);
-      if (dtype == DType::f32) {
-        std::ranges::copy(*pixels, staged->as<float>());
-      } else {
-        std::ranges::transform(*pixels, staged->as<bf16>(), [](float value) { return bf16(value); });
-      }
-      copy(to, staged->data(), n * size_of(dtype), stream);
-      copy_targets(stream);
-    };
-  }
-  const std::span words(staged->as<std::int32_t>(), static_cast<std::size_t>(n));
-  return [=, &inputs, to = a.output(0)](const StepContext& c, cudaStream_t stream) {
-    if (kernel == Kernel::load_targets) {
-      inputs.load_targets(c.step, first, samples, words);
-    } else {
-      inputs.load_tokens(c.step, first, samples, words, targets);
-    }
-    copy(to, staged->data(), n * size_of(DType::i32), stream);
-    copy_targets(stream);
-  };
-}
-
 BoundKernel bind_initialize(const Arguments& a, std::uint64_t seed) {
   const RandomStream random{seed, stream_of(a.instruction().name)};
   const Buffer& buffer = a.output_buffer(0);
@@ -96,16 +52,15 @@ BoundKernel bind_initialize(const Arguments& a, std::uint64_t seed) {
     });
   };
   switch (static_cast<Initializer::Kind>(a.integer("distribution"))) {
-    case Initializer::Kind::constant:
-      return [=](const StepContext&, cudaStream_t stream) { fill(dtype, y, n, low, stream); };
+    case Initializer::Kind::constant: return [=](cudaStream_t stream) { fill(dtype, y, n, low, stream); };
     case Initializer::Kind::normal:
-      return [=](const StepContext&, cudaStream_t stream) {
+      return [=](cudaStream_t stream) {
         runs([&](std::byte* part, std::int64_t count, std::uint64_t in_whole) {
           initialize_normal(dtype, part, count, random, in_whole, low, high, stream);
         });
       };
     case Initializer::Kind::uniform:
-      return [=](const StepContext&, cudaStream_t stream) {
+      return [=](cudaStream_t stream) {
         runs([&](std::byte* part, std::int64_t count, std::uint64_t in_whole) {
           initialize_uniform(dtype, part, count, random, in_whole, low, high, stream);
         });
@@ -114,7 +69,7 @@ BoundKernel bind_initialize(const Arguments& a, std::uint64_t seed) {
   throw InternalError("no such distribution");
 }
 
-BoundKernel bind_optimizer(const Arguments& a) {
+BoundKernel bind_optimizer(const Arguments& a, StepValues& values) {
   const Kernel kernel = a.instruction().kernel;
   const int num_states = kernel == Kernel::adam ? 2 : kernel == Kernel::sgd_momentum ? 1 : 0;
   const ParameterSlice slice{.n = a.output_elements(0),
@@ -129,15 +84,27 @@ BoundKernel bind_optimizer(const Arguments& a) {
                                 .epsilon = a.real("epsilon"),
                                 .weight_decay = a.real("weight_decay"),
                                 .decoupled = a.integer("decoupled") != 0};
-    return [=, m = a.output_as<float>(1), v = a.output_as<float>(2)](const StepContext& c, cudaStream_t stream) {
-      adam_update(adam_factors(settings, c.learning_rate, c.step + 1), slice, m, v, stream);
+    const AdamFactors* const factors = values.add<AdamFactors>(
+        [=](const StepContext& c) { return adam_factors(settings, c.learning_rate, c.step + 1); });
+    return [=, m = a.output_as<float>(1), v = a.output_as<float>(2)](cudaStream_t stream) {
+      adam_update(factors, slice, m, v, stream);
     };
   }
-  const auto decay = static_cast<float>(a.real("weight_decay"));
-  const auto momentum = num_states == 1 ? static_cast<float>(a.real("momentum")) : 0.0F;
-  return [=, state = num_states == 1 ? a.output_as<float>(1) : nullptr](const StepContext& c, cudaStream_t stream) {
-    sgd_update(static_cast<float>(c.learning_rate), decay, momentum, slice, state, stream);
+  const SgdSettings settings{.momentum = num_states == 1 ? a.real("momentum") : 0.0,
+                             .weight_decay = a.real("weight_decay"),
+                             .has_momentum = num_states == 1};
+  const SgdFactors* const factors =
+      values.add<SgdFactors>([=](const StepContext& c) { return sgd_factors(settings, c.learning_rate); });
+  return [=, state = num_states == 1 ? a.output_as<float>(1) : nullptr](cudaStream_t stream) {
+    sgd_update(factors, slice, state, stream);
   };
+}
+
+/// Of the instruction's operator, in each step.
+const RandomStream* random_of(const Arguments& a, const BindingContext& context) {
+  const std::uint64_t operator_stream = stream_of(a.instruction().name);
+  return context.step_values.add<RandomStream>(
+      [=, seed = context.seed](const StepContext& c) { return random_stream(seed, operator_stream, c.step); });
 }
 
 BoundKernel bind_linear(const Program& program, const Arguments& a, const KernelDims& dims, Libraries& libraries) {
@@ -151,7 +118,6 @@ BoundKernel bind_linear(const Program& program, const Arguments& a, const Kernel
       operands.a = a.input(1);
       operands.b = dims.columns(a.input(0), d.dtype);
       operands.accumulate = dims.accumulates(0);
-      operands.bias = d.bias ? a.input(2) : nullptr;
       break;
     case Kernel::linear_backward_input:
       operands.layout = linear_backward_input_layout(d);
@@ -169,12 +135,22 @@ BoundKernel bind_linear(const Program& program, const Arguments& a, const Kernel
       break;
     default: throw InternalError("not a linear kernel");
   }
+  const bool adds_bias = a.instruction().kernel == Kernel::linear_forward && d.bias;
+  // cuBLASLt reads biases in vectors, and says nothing of those that begin elsewhere.
+  const bool in_epilogue = adds_bias && alignment_bytes(reinterpret_cast<std::uintptr_t>(a.input(2))) >= 16;
+  if (in_epilogue) operands.bias = a.input(2);
   const auto product = std::make_shared<Matmul>(libraries, operands, for_product);
+  if (adds_bias && !in_epilogue) {
+    return [=, y = operands.d, bias = a.input(2)](cudaStream_t stream) {
+      product->run(stream);
+      add_bias(d.dtype, y, bias, d.tokens, d.out, stream);
+    };
+  }
   if (a.instruction().kernel != Kernel::linear_backward_weight || !d.bias) {
-    return [product](const StepContext&, cudaStream_t stream) { product->run(stream); };
+    return [product](cudaStream_t stream) { product->run(stream); };
   }
   return [=, dy = a.input(1), dbias = a.output(1), add = dims.accumulates(1),
-          partials = floats(workspace.subspan(for_product.size()))](const StepContext&, cudaStream_t stream) {
+          partials = floats(workspace.subspan(for_product.size()))](cudaStream_t stream) {
     product->run(stream);
     column_sums(d.dtype, dy, d.tokens, d.out, d.gradient_dtype, dbias, add, partials, stream);
   };
@@ -190,21 +166,20 @@ BoundKernel bind_convolution(const Program& program, const Arguments& a, const K
   const std::int64_t rows = d.images * d.out_height() * d.out_width();
   if (a.instruction().kernel == Kernel::convolution_forward) {
     const auto call = std::make_shared<Convolution>(libraries, forward, d, workspace);
-    return [=, bias = a.input(2)](const StepContext&, cudaStream_t stream) {
+    return [=, bias = a.input(2)](cudaStream_t stream) {
       call->forward(in0, in1, out0, stream);
       if (d.bias) add_bias(d.dtype, out0, bias, rows, d.out, stream);
     };
   }
   if (a.instruction().kernel == Kernel::convolution_backward_input) {
     const auto call = std::make_shared<Convolution>(libraries, backward_input, d, workspace);
-    return [=](const StepContext&, cudaStream_t stream) { call->backward_input(in0, in1, out0, stream); };
+    return [=](cudaStream_t stream) { call->backward_input(in0, in1, out0, stream); };
   }
   const auto call = std::make_shared<Convolution>(libraries, backward_weight, d, workspace);
   const std::int64_t n = d.out * d.kernel_h * d.kernel_w * d.in;
-  std::byte* const gradient = workspace.data() + convolution_workspace_bytes;
+  std::byte* const gradient = workspace.data() + convolution_workspace_bytes(d);
   float* const partials = reinterpret_cast<float*>(gradient + n * size_of(DType::f32));
-  return [=, dbias = a.output(1), add = dims.accumulates_parameters(0, a.num_outputs())](const StepContext&,
-                                                                                         cudaStream_t stream) {
+  return [=, dbias = a.output(1), add = dims.accumulates_parameters(0, a.num_outputs())](cudaStream_t stream) {
     call->backward_weight(in1, in0, gradient, stream);
     (add ? accumulate(d.dtype, gradient, d.gradient_dtype, out0, n, stream)
          : cast(d.dtype, gradient, d.gradient_dtype, out0, n, stream));
@@ -225,29 +200,26 @@ BoundKernel bind_norm(const Program& program, const Arguments& a, const KernelDi
   const bool add[] = {a.accumulates(0), a.accumulates(1), a.accumulates(2)};
   switch (a.instruction().kernel) {
     case Kernel::layer_norm_forward:
-      return [=, d = dims.layer_norm()](const StepContext&, cudaStream_t stream) {
+      return [=, d = dims.layer_norm()](cudaStream_t stream) {
         layer_norm_forward(d, in0, in1, in2, out0, statistics, stream);
       };
     case Kernel::layer_norm_backward:
-      return
-          [=, d = dims.layer_norm(), dx = add[0], dw = add[1], db = add[2]](const StepContext&, cudaStream_t stream) {
-            layer_norm_backward(d, in0, in1, in2, saved, out0, dx, out1, dw, out2, db, workspace, stream);
-          };
-    case Kernel::rms_norm_forward:
-      return [=, d = dims.rms_norm()](const StepContext&, cudaStream_t stream) {
-        rms_norm_forward(d, in0, in1, out0, statistics, stream);
+      return [=, d = dims.layer_norm(), dx = add[0], dw = add[1], db = add[2]](cudaStream_t stream) {
+        layer_norm_backward(d, in0, in1, in2, saved, out0, dx, out1, dw, out2, db, workspace, stream);
       };
+    case Kernel::rms_norm_forward:
+      return [=, d = dims.rms_norm()](cudaStream_t stream) { rms_norm_forward(d, in0, in1, out0, statistics, stream); };
     case Kernel::rms_norm_backward:
-      return [=, d = dims.rms_norm(), dx = add[0], dw = add[1]](const StepContext&, cudaStream_t stream) {
+      return [=, d = dims.rms_norm(), dx = add[0], dw = add[1]](cudaStream_t stream) {
         rms_norm_backward(d, in0, in1, in2, saved, out0, dx, out1, dw, workspace, stream);
       };
     case Kernel::batch_norm_forward:
-      return [=, d = dims.batch_norm()](const StepContext&, cudaStream_t stream) {
+      return [=, d = dims.batch_norm()](cudaStream_t stream) {
         batch_norm_forward(d, in0, in1, in2, out0, statistics, workspace, stream);
       };
     case Kernel::batch_norm_backward:
-      return [=, d = dims.batch_norm(), parameters = dims.accumulates_parameters(1, a.num_outputs())](
-                 const StepContext&, cudaStream_t stream) {
+      return [=, d = dims.batch_norm(),
+              parameters = dims.accumulates_parameters(1, a.num_outputs())](cudaStream_t stream) {
         batch_norm_backward(d, in0, in1, in2, saved, out0, out1, out2, parameters, workspace, stream);
       };
     default: throw InternalError("not a norm");
@@ -262,80 +234,66 @@ BoundKernel bind_elementwise(const Program& program, const Arguments& a) {
   const DType dtype = a.output_dtype(0);
   const auto partials = reinterpret_cast<double*>(workspace_of(program, a).data());
   switch (a.instruction().kernel) {
-    case Kernel::gelu_forward:
-      return [=](const StepContext&, cudaStream_t stream) { gelu_forward(dtype, in0, out0, n, stream); };
-    case Kernel::gelu_backward:
-      return [=](const StepContext&, cudaStream_t stream) { gelu_backward(dtype, in0, in1, out0, n, stream); };
-    case Kernel::relu_forward:
-      return [=](const StepContext&, cudaStream_t stream) { relu_forward(dtype, in0, out0, n, stream); };
-    case Kernel::relu_backward:
-      return [=](const StepContext&, cudaStream_t stream) { relu_backward(dtype, in0, in1, out0, n, stream); };
+    case Kernel::gelu_forward: return [=](cudaStream_t stream) { gelu_forward(dtype, in0, out0, n, stream); };
+    case Kernel::gelu_backward: return [=](cudaStream_t stream) { gelu_backward(dtype, in0, in1, out0, n, stream); };
+    case Kernel::relu_forward: return [=](cudaStream_t stream) { relu_forward(dtype, in0, out0, n, stream); };
+    case Kernel::relu_backward: return [=](cudaStream_t stream) { relu_backward(dtype, in0, in1, out0, n, stream); };
     case Kernel::swiglu_forward:
-      return [=, rows = a.integer("rows"), width = a.integer("width")](const StepContext&, cudaStream_t stream) {
+      return [=, rows = a.integer("rows"), width = a.integer("width")](cudaStream_t stream) {
         swiglu_forward(dtype, in0, out0, rows, width, stream);
       };
     case Kernel::swiglu_backward:
-      return [=, rows = a.integer("rows"), width = a.integer("width")](const StepContext&, cudaStream_t stream) {
+      return [=, rows = a.integer("rows"), width = a.integer("width")](cudaStream_t stream) {
         swiglu_backward(dtype, in0, in1, out0, rows, width, stream);
       };
-    case Kernel::add: return [=](const StepContext&, cudaStream_t stream) { add(dtype, in0, in1, out0, n, stream); };
+    case Kernel::add: return [=](cudaStream_t stream) { add(dtype, in0, in1, out0, n, stream); };
     case Kernel::accumulate:
-      return [=, from = a.input_dtype(0)](const StepContext&, cudaStream_t stream) {
-        accumulate(from, in0, dtype, out0, n, stream);
-      };
+      return [=, from = a.input_dtype(0)](cudaStream_t stream) { accumulate(from, in0, dtype, out0, n, stream); };
     case Kernel::copy:
-      return [=, from = a.input_dtype(0)](const StepContext&, cudaStream_t stream) {
-        cast(from, in0, dtype, out0, n, stream);
-      };
+      return [=, from = a.input_dtype(0)](cudaStream_t stream) { cast(from, in0, dtype, out0, n, stream); };
     case Kernel::fill:
-      return [=, value = static_cast<float>(a.real("value"))](const StepContext&, cudaStream_t stream) {
+      return [=, value = static_cast<float>(a.real("value"))](cudaStream_t stream) {
         fill(dtype, out0, n, value, stream);
       };
     case Kernel::sum_of_squares:
       return [=, from = a.input_dtype(0), elements = a.integer("elements"), sum = a.output_as<float>(0),
-              adds = a.accumulates(0)](const StepContext&, cudaStream_t stream) {
+              adds = a.accumulates(0)](cudaStream_t stream) {
         sum_of_squares(from, in0, elements, sum, adds, partials, stream);
       };
     case Kernel::sum_loss:
-      return
-          [=, x = a.input_as<float>(0), elements = a.integer("elements"), scale = static_cast<float>(a.real("scale")),
-           total = a.output_as<float>(0), adds = a.accumulates(0)](const StepContext&, cudaStream_t stream) {
-            sum_of_loss(x, elements, scale, total, adds, partials, stream);
-          };
+      return [=, x = a.input_as<float>(0), elements = a.integer("elements"),
+              scale = static_cast<float>(a.real("scale")), total = a.output_as<float>(0), adds = a.accumulates(0)](
+                 cudaStream_t stream) { sum_of_loss(x, elements, scale, total, adds, partials, stream); };
     case Kernel::clip_factor:
       return [sum = a.input_as<float>(0), factor = a.output_as<float>(0), norm = a.output_as<float>(1),
-              clip = static_cast<float>(a.real("clip_norm"))](const StepContext&, cudaStream_t stream) {
+              clip = static_cast<float>(a.real("clip_norm"))](cudaStream_t stream) {
         clip_factor(sum, clip, factor, norm, stream);
       };
     default: throw InternalError("not an elementwise kernel");
   }
 }
 
-BoundKernel bind_dropout(const Arguments& a, const KernelDims& dims, std::uint64_t seed) {
-  const std::uint64_t operator_stream = stream_of(a.instruction().name);
+BoundKernel bind_dropout(const Arguments& a, const KernelDims& dims, const BindingContext& context) {
+  const RandomStream* const random = random_of(a, context);
   const auto x = a.input(0);
   const auto y = a.output(0);
   const auto probability = static_cast<float>(a.real("probability"));
   const auto first = static_cast<std::uint64_t>(a.integer("first_element"));
   const PermuteDims d = dims.permute();
   if (d.num_levels > 0) {
-    return [=](const StepContext& c, cudaStream_t stream) {
-      dropout_of_runs(d, x, y, probability, random_stream(seed, operator_stream, c.step), first, stream);
-    };
+    return [=](cudaStream_t stream) { dropout_of_runs(d, x, y, probability, random, first, stream); };
   }
-  return [=](const StepContext& c, cudaStream_t stream) {
-    dropout(d.dtype, x, y, d.elements, probability, random_stream(seed, operator_stream, c.step), first, stream);
-  };
+  return [=](cudaStream_t stream) { dropout(d.dtype, x, y, d.elements, probability, random, first, stream); };
 }
 
 BoundKernel bind_quantized(const Arguments& a, const QuantizedDims& d) {
   if (a.instruction().kernel == Kernel::quantize) {
-    return [=, nodes = a.integer("nodes"), x = a.input(0), packed = a.output_as<std::uint8_t>(0)](
-               const StepContext&, cudaStream_t stream) { quantize(d, nodes, x, packed, stream); };
+    return [=, nodes = a.integer("nodes"), x = a.input(0), packed = a.output_as<std::uint8_t>(0)](cudaStream_t stream) {
+      quantize(d, nodes, x, packed, stream);
+    };
   }
-  return
-      [=, pieces = a.integer("pieces"), packed = a.input_as<std::uint8_t>(0), y = a.output(0), adds = a.accumulates(0)](
-          const StepContext&, cudaStream_t stream) { dequantize(d, pieces, packed, y, adds, stream); };
+  return [=, pieces = a.integer("pieces"), packed = a.input_as<std::uint8_t>(0), y = a.output(0),
+          adds = a.accumulates(0)](cudaStream_t stream) { dequantize(d, pieces, packed, y, adds, stream); };
 }
 
 /// What tensor layouts bring with them.
@@ -346,60 +304,55 @@ BoundKernel bind_laid_out(const Program& program, const Arguments& a, const Kern
   const auto in3 = a.input(3);
   const auto out0 = a.output(0);
   switch (a.instruction().kernel) {
-    case Kernel::permute:
-      return [=, d = dims.permute()](const StepContext&, cudaStream_t stream) { permute(d, in0, out0, stream); };
+    case Kernel::permute: return [=, d = dims.permute()](cudaStream_t stream) { permute(d, in0, out0, stream); };
     case Kernel::norm_partial:
-      return [=, d = dims.split_norm(), partial = a.output_as<float>(0)](const StepContext&, cudaStream_t stream) {
+      return [=, d = dims.split_norm(), partial = a.output_as<float>(0)](cudaStream_t stream) {
         norm_partial(d, in0, partial, stream);
       };
     case Kernel::norm_apply:
-      return
-          [=, d = dims.split_norm(), all = a.input_as<float>(1), statistics = a.output_as<float>(1)](
-              const StepContext&, cudaStream_t stream) { norm_apply(d, in0, all, in2, in3, out0, statistics, stream); };
+      return [=, d = dims.split_norm(), all = a.input_as<float>(1), statistics = a.output_as<float>(1)](
+                 cudaStream_t stream) { norm_apply(d, in0, all, in2, in3, out0, statistics, stream); };
     case Kernel::norm_backward_partial:
       return [=, d = dims.split_norm(), statistics = a.input_as<float>(3), partial = a.output_as<float>(0),
               dweight = a.output(1), dbias = a.output(2), adds = dims.accumulates_parameters(1, a.num_outputs()),
-              workspace = floats(workspace_of(program, a))](const StepContext&, cudaStream_t stream) {
+              workspace = floats(workspace_of(program, a))](cudaStream_t stream) {
         norm_backward_partial(d, in0, in1, in2, statistics, partial, dweight, dbias, adds, workspace, stream);
       };
     case Kernel::norm_backward_apply:
       return [=, d = dims.split_norm(), statistics = a.input_as<float>(3), all = a.input_as<float>(4),
-              adds = a.accumulates(0)](const StepContext&, cudaStream_t stream) {
+              adds = a.accumulates(0)](cudaStream_t stream) {
         norm_backward_apply(d, in0, in1, in2, statistics, all, out0, adds, stream);
       };
     case Kernel::cross_entropy_partial:
-      return
-          [=, d = dims.split_cross_entropy(), targets = a.input_as<std::int32_t>(1), partial = a.output_as<float>(0)](
-              const StepContext&, cudaStream_t stream) { cross_entropy_partial(d, in0, targets, partial, stream); };
+      return [=, d = dims.split_cross_entropy(), targets = a.input_as<std::int32_t>(1),
+              partial = a.output_as<float>(0)](cudaStream_t stream) {
+        cross_entropy_partial(d, in0, targets, partial, stream);
+      };
     case Kernel::cross_entropy_apply:
       STRATA_INVARIANT(a.input(0) == a.output(1), "the gradient stands where the logits were");
       return [=, d = dims.split_cross_entropy(), logits = a.output(1), targets = a.input_as<std::int32_t>(1),
-              all = a.input_as<float>(2), loss = a.output_as<float>(0),
-              scale = dims.real("scale")](const StepContext&, cudaStream_t stream) {
-        cross_entropy_apply(d, logits, targets, all, scale, loss, stream);
-      };
+              all = a.input_as<float>(2), loss = a.output_as<float>(0), scale = dims.real("scale")](
+                 cudaStream_t stream) { cross_entropy_apply(d, logits, targets, all, scale, loss, stream); };
     default: throw InternalError("not a kernel of tensor layouts");
   }
 }
 
-BoundKernel bind_sequence(const Program& program, const Arguments& a, const KernelDims& dims, std::uint64_t seed) {
+BoundKernel bind_sequence(const Program& program, const Arguments& a, const KernelDims& dims,
+                          const BindingContext& context) {
   const auto in0 = a.input(0);
   const auto out0 = a.output(0);
-  const std::uint64_t operator_stream = stream_of(a.instruction().name);
   switch (a.instruction().kernel) {
     case Kernel::rotary_forward:
     case Kernel::rotary_backward:
       return [=, d = dims.rotary(), direction = a.instruction().kernel == Kernel::rotary_forward ? 1.0 : -1.0](
-                 const StepContext&, cudaStream_t stream) { rotary(d, in0, out0, direction, stream); };
+                 cudaStream_t stream) { rotary(d, in0, out0, direction, stream); };
     case Kernel::attention_forward:
-      return [=, d = dims.attention(), statistics = a.output_as<float>(1)](const StepContext& c, cudaStream_t stream) {
-        attention_forward(d, in0, out0, statistics, random_stream(seed, operator_stream, c.step), stream);
-      };
+      return [=, d = dims.attention(), statistics = a.output_as<float>(1), random = random_of(a, context)](
+                 cudaStream_t stream) { attention_forward(d, in0, out0, statistics, random, stream); };
     case Kernel::attention_backward:
       return [=, d = dims.attention(), qkv = a.input(1), y = a.input(2), statistics = a.input_as<float>(3),
-              workspace = floats(workspace_of(program, a))](const StepContext& c, cudaStream_t stream) {
-        attention_backward(d, in0, qkv, y, statistics, out0, random_stream(seed, operator_stream, c.step), workspace,
-                           stream);
+              workspace = floats(workspace_of(program, a)), random = random_of(a, context)](cudaStream_t stream) {
+        attention_backward(d, in0, qkv, y, statistics, out0, random, workspace, stream);
       };
     default: throw InternalError("not a kernel along a sequence");
   }
@@ -416,40 +369,31 @@ BoundKernel bind_others(const Program& program, const Arguments& a, const Kernel
   switch (a.instruction().kernel) {
     case Kernel::embedding_forward:
       return [=, d = dims.embedding(), tokens = a.input_as<std::int32_t>(0), y = dims.columns(out0, dims.output(0))](
-                 const StepContext&, cudaStream_t stream) {
-        embedding_forward(d, tokens, in1, in2, y, out_of_range, stream);
-      };
+                 cudaStream_t stream) { embedding_forward(d, tokens, in1, in2, y, out_of_range, stream); };
     case Kernel::embedding_backward:
       return [=, d = dims.embedding(), tokens = a.input_as<std::int32_t>(0), dy = dims.columns(in1, dims.input(1)),
               add_table = a.accumulates(0), add_positions = a.accumulates(1),
-              order = reinterpret_cast<std::uint64_t*>(workspace_of(program, a).data())](const StepContext&,
-                                                                                         cudaStream_t stream) {
+              order = reinterpret_cast<std::uint64_t*>(workspace_of(program, a).data())](cudaStream_t stream) {
         embedding_backward(d, tokens, dy, out0, add_table, out1, add_positions, order, stream);
       };
     case Kernel::max_pool_forward:
-      return [=, d = dims.max_pool(), indices = a.output_as<std::uint8_t>(1)](const StepContext&, cudaStream_t stream) {
+      return [=, d = dims.max_pool(), indices = a.output_as<std::uint8_t>(1)](cudaStream_t stream) {
         max_pool_forward(d, in0, out0, indices, stream);
       };
     case Kernel::max_pool_backward:
-      return [=, d = dims.max_pool(), indices = a.input_as<std::uint8_t>(1)](const StepContext&, cudaStream_t stream) {
+      return [=, d = dims.max_pool(), indices = a.input_as<std::uint8_t>(1)](cudaStream_t stream) {
         max_pool_backward(d, in0, indices, out0, stream);
       };
     case Kernel::average_pool_forward:
-      return [=, d = dims.average_pool()](const StepContext&, cudaStream_t stream) {
-        average_pool_forward(d, in0, out0, stream);
-      };
+      return [=, d = dims.average_pool()](cudaStream_t stream) { average_pool_forward(d, in0, out0, stream); };
     case Kernel::average_pool_backward:
-      return [=, d = dims.average_pool()](const StepContext&, cudaStream_t stream) {
-        average_pool_backward(d, in0, out0, stream);
-      };
+      return [=, d = dims.average_pool()](cudaStream_t stream) { average_pool_backward(d, in0, out0, stream); };
     case Kernel::cross_entropy: {
       const CrossEntropyDims d{
           .rows = dims.integer("rows"), .classes = dims.integer("classes"), .dtype = a.output_dtype(1)};
       STRATA_INVARIANT(a.input(0) == a.output(1), "the gradient stands where the logits were");
       return [=, targets = a.input_as<std::int32_t>(1), loss = a.output_as<float>(0), scale = dims.real("scale")](
-                 const StepContext&, cudaStream_t stream) {
-        cross_entropy_gradient(d, out1, targets, scale, loss, out_of_range, stream);
-      };
+                 cudaStream_t stream) { cross_entropy_gradient(d, out1, targets, scale, loss, out_of_range, stream); };
     }
     default: throw InternalError("no such kernel");
   }
@@ -472,17 +416,20 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
     case Kernel::cross_entropy_apply: return bind_laid_out(program, a, dims);
     case Kernel::load_tokens:
     case Kernel::load_images:
-    case Kernel::load_targets: return bind_load(a, context.inputs);
+    case Kernel::load_targets: {
+      auto load = std::make_shared<InputLoad>(a, context.inputs);
+      return {[load](cudaStream_t stream) { load->queue(stream); }, load};
+    }
     case Kernel::initialize: return bind_initialize(a, context.seed);
     case Kernel::sgd:
     case Kernel::sgd_momentum:
-    case Kernel::adam: return bind_optimizer(a);
+    case Kernel::adam: return bind_optimizer(a, context.step_values);
     case Kernel::dropout_forward:
-    case Kernel::dropout_backward: return bind_dropout(a, dims, context.seed);
+    case Kernel::dropout_backward: return bind_dropout(a, dims, context);
     case Kernel::rotary_forward:
     case Kernel::rotary_backward:
     case Kernel::attention_forward:
-    case Kernel::attention_backward: return bind_sequence(program, a, dims, context.seed);
+    case Kernel::attention_backward: return bind_sequence(program, a, dims, context);
     case Kernel::linear_forward:
     case Kernel::linear_backward_input:
     case Kernel::linear_backward_weight: return bind_linear(program, a, dims, context.libraries);

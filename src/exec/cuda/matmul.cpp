@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.hpp"
 #include "exec/device/workspace.hpp"
@@ -69,24 +70,29 @@ void Matmul::choose(std::size_t workspace_bytes) {
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(operands_.a));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(operands_.b));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(operands_.d));
-  // The epilogue reads the bias as it writes D.
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
-      std::min(alignment_of(operands_.d), alignment_of(operands_.bias)));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(operands_.d));
   if (libraries_.numerics().deterministic) {
     // Split sums that are joined in a second pass keep their order; those that are added in place do not.
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE});
   }
+  // The fastest first; one may be listed that does not fit after all.
+  std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
   int num_found = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(libraries_.blas(), operation_, a_, b_, d_, d_,
-                                                               preference, 1, &chosen_, &num_found);
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(libraries_.blas(), operation_, a_, b_, d_, d_, preference,
+                                     static_cast<int>(found.size()), found.data(), &num_found);
   static_cast<void>(cublasLtMatmulPreferenceDestroy(preference));
+  const auto end = found.begin() + num_found;
+  const auto chosen =
+      std::ranges::find(found.begin(), end, CUBLAS_STATUS_SUCCESS, &cublasLtMatmulHeuristicResult_t::state);
   const MatmulLayout& l = operands_.layout;
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && num_found == 0)) {
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && chosen == end)) {
     throw Unsupported(fmt::format("cuBLASLt has no kernel for a product of {} x {} x {} in {} to {}", l.m, l.n, l.k,
                                   to_string(operands_.dtype), to_string(operands_.out_dtype)));
   }
   check(status, "cublasLtMatmulAlgoGetHeuristic");
+  chosen_ = *chosen;
 }
 
 void Matmul::run(cudaStream_t stream) const {

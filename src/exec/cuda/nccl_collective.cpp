@@ -128,7 +128,7 @@ BoundKernel bind_collective(const Program& program, const Arguments& arguments, 
   }
   STRATA_INVARIANT(request.kind != Collective::all_to_all || request.num_elements % call.size == 0,
                    fmt::format("{}: {} elements over {} ranks", label, request.num_elements, call.size));
-  return [call, number, &communicators, &label](const StepContext&, cudaStream_t stream) {
+  return [call, number, &communicators, &label](cudaStream_t stream) {
     communicators.check_call(call(stream), label, number);
   };
 }

@@ -37,6 +37,7 @@ std::function<void(std::int64_t)> nccl_all_reduce(const comm::World& world, std:
   const auto probe = std::make_shared<Probe>(world, max_elements);
   probe->streams.front() = std::make_unique<Stream>();
   check(cudaMemset(probe->values.data(), 0, static_cast<std::size_t>(max_elements * size_of(DType::f32))), "zeros");
+  check(cudaDeviceSynchronize(), "zeros");
   probe->communicators.register_arena(probe->values.data(), max_elements * size_of(DType::f32));
   return [probe](std::int64_t num_elements) {
     const cudaStream_t stream = probe->streams.front()->get();

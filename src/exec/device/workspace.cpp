@@ -4,6 +4,13 @@
 
 namespace strata::cuda {
 
+std::int64_t convolution_workspace_bytes(const ConvolutionDims& d) {
+  constexpr std::int64_t own = std::int64_t{128} << 20;
+  constexpr std::int64_t channels = 8;
+  if (d.in % channels == 0) return own;
+  return own + d.images * d.height * d.width * ((d.in + channels - 1) / channels * channels) * size_of(d.dtype);
+}
+
 std::int64_t workspace_bytes(const Program& program, const Instruction& in) {
   const KernelDims dims(program, in);
   constexpr std::int64_t f32 = size_of(DType::f32);
@@ -16,11 +23,11 @@ std::int64_t workspace_bytes(const Program& program, const Instruction& in) {
       return matmul_workspace_bytes + (d.bias ? column_sums(d.tokens, d.out) : 0);
     }
     case Kernel::convolution_forward:
-    case Kernel::convolution_backward_input: return convolution_workspace_bytes;
+    case Kernel::convolution_backward_input: return convolution_workspace_bytes(dims.convolution());
     case Kernel::convolution_backward_weight: {
       // cuDNN's, the gradient in the dtype of the activations, and the sums behind the bias.
       const ConvolutionDims d = dims.convolution();
-      return convolution_workspace_bytes + d.out * d.kernel_h * d.kernel_w * d.in * f32 +
+      return convolution_workspace_bytes(d) + d.out * d.kernel_h * d.kernel_w * d.in * f32 +
              (d.bias ? column_sums(d.images * d.out_height() * d.out_width(), d.out) : 0);
     }
     case Kernel::layer_norm_backward: return column_sums(dims.integer("rows"), 2 * dims.integer("width"));

@@ -6,14 +6,16 @@
 
 #include <cstdint>
 
+#include "exec/kernel_dims.hpp"
 #include "ir/program.hpp"
 
 namespace strata::cuda {
 
 /// cuBLASLt's own recommendation for Hopper.
 constexpr std::int64_t matmul_workspace_bytes = std::int64_t{32} << 20;
-/// Of each cuDNN convolution.
-constexpr std::int64_t convolution_workspace_bytes = std::int64_t{128} << 20;
+/// Of each cuDNN convolution: its own, and a copy of the images whose channels are filled up to a multiple of eight,
+/// which tensor cores need.
+std::int64_t convolution_workspace_bytes(const ConvolutionDims& dims);
 /// Partial results of sums over a tensor; their order, and so their bits, depend on the number of elements alone.
 constexpr std::int64_t max_sum_blocks = 1024;
 /// Blocks of rows that column sums are cut into.

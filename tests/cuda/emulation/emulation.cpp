@@ -88,10 +88,7 @@ void run_block(std::size_t num_threads) {
   }
 }
 
-}  // namespace
-
-void launch(const LaunchShape& shape, const std::function<void()>& kernel) {
-  wait(shape.stream);
+void run(const LaunchShape& shape, const std::function<void()>& kernel) {
   const std::size_t num_threads = shape.block.x;
   while (fibers.size() < num_threads) fibers.push_back(std::make_unique<Fiber>());
   // What nobody writes is NaN.
@@ -105,6 +102,12 @@ void launch(const LaunchShape& shape, const std::function<void()>& kernel) {
       run_block(num_threads);
     }
   }
+}
+
+}  // namespace
+
+void launch(const LaunchShape& shape, const std::function<void()>& kernel) {
+  submit(shape.stream, [shape, kernel] { run(shape, kernel); });
 }
 
 float* dynamic_shared() { return shared.data(); }
@@ -177,14 +180,14 @@ cudaError_t cudaMallocHost(void** to, std::size_t bytes) {
 cudaError_t cudaFreeHost(void* memory) { return ::operator delete (memory, std::align_val_t{256}), cudaSuccess; }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) { return std::memset(to, value, bytes), cudaSuccess; }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-  emulation::wait(stream);
-  return cudaMemset(to, value, bytes);
+  emulation::submit(stream, [=] { cudaMemset(to, value, bytes); });
+  return cudaSuccess;
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
   return std::memcpy(to, from, bytes), cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  emulation::wait(stream);
-  return cudaMemcpy(to, from, bytes, kind);
+  emulation::submit(stream, [=] { cudaMemcpy(to, from, bytes, kind); });
+  return cudaSuccess;
 }
 }

@@ -19,9 +19,11 @@
 #undef __global__
 #undef __device__
 #undef __shared__
+#undef __launch_bounds__
 #define __global__
 #define __device__
 #define __shared__ static  // blocks run one after the other
+#define __launch_bounds__(threads)
 
 namespace emulation {
 
@@ -33,7 +35,8 @@ struct LaunchShape {
   std::size_t shared_bytes;
   cudaStream_t stream;
 };
-/// Runs @p kernel in every thread. Stops the program where threads wait at different places.
+/// Runs @p kernel in every thread, when the stream's turn has come. Stops the program where threads wait at different
+/// places.
 void launch(const LaunchShape& shape, const std::function<void()>& kernel);
 /// Of the running block.
 float* dynamic_shared();

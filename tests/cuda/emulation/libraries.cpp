@@ -26,18 +26,7 @@ void store(DType dtype, void* to, std::int64_t i, float value) {
   }
 }
 
-}  // namespace
-
-Libraries::Libraries(const Numerics& numerics) : numerics_(numerics) {}
-Libraries::~Libraries() = default;
-
-Matmul::Matmul(Libraries& libraries, const MatmulOperands& operands, std::span<std::byte> workspace)
-    : libraries_(libraries), operands_(operands), workspace_(workspace.data()) {}
-Matmul::~Matmul() = default;
-
-void Matmul::run(cudaStream_t stream) const {
-  emulation::wait(stream);
-  const MatmulOperands& o = operands_;
+void multiply(const MatmulOperands& o) {
   const MatmulLayout& l = o.layout;
   // Rows of op(A) and columns of op(B), contiguous.
   std::vector<float> a(static_cast<std::size_t>(l.m * l.k));
@@ -64,6 +53,19 @@ void Matmul::run(cudaStream_t stream) const {
       store(o.out_dtype, o.d, i + j * l.ldd, sum);
     }
   }
+}
+
+}  // namespace
+
+Libraries::Libraries(const Numerics& numerics) : numerics_(numerics) {}
+Libraries::~Libraries() = default;
+
+Matmul::Matmul(Libraries& libraries, const MatmulOperands& operands, std::span<std::byte> workspace)
+    : libraries_(libraries), operands_(operands), workspace_(workspace.data()) {}
+Matmul::~Matmul() = default;
+
+void Matmul::run(cudaStream_t stream) const {
+  emulation::submit(stream, [o = operands_] { multiply(o); });
 }
 
 Convolution::Convolution(Libraries& libraries, Pass, const ConvolutionDims& dims, std::span<std::byte> workspace)
@@ -104,33 +106,33 @@ void write(DType dtype, void* to, const std::vector<float>& sums) {
 }  // namespace
 
 void Convolution::forward(const void* x, const void* weight, void* y, cudaStream_t stream) const {
-  emulation::wait(stream);
-  const auto& d = *reinterpret_cast<const ConvolutionDims*>(x_);
-  std::vector<float> sums(static_cast<std::size_t>(d.images * d.out_height() * d.out_width() * d.out));
-  for_products(d, [&](std::int64_t o, std::int64_t i, std::int64_t w) {
-    sums[static_cast<std::size_t>(o)] += load(d.dtype, x, i) * load(d.dtype, weight, w);
+  emulation::submit(stream, [=, d = *reinterpret_cast<const ConvolutionDims*>(x_)] {
+    std::vector<float> sums(static_cast<std::size_t>(d.images * d.out_height() * d.out_width() * d.out));
+    for_products(d, [&](std::int64_t o, std::int64_t i, std::int64_t w) {
+      sums[static_cast<std::size_t>(o)] += load(d.dtype, x, i) * load(d.dtype, weight, w);
+    });
+    write(d.dtype, y, sums);
   });
-  write(d.dtype, y, sums);
 }
 
 void Convolution::backward_input(const void* dy, const void* weight, void* dx, cudaStream_t stream) const {
-  emulation::wait(stream);
-  const auto& d = *reinterpret_cast<const ConvolutionDims*>(x_);
-  std::vector<float> sums(static_cast<std::size_t>(d.images * d.height * d.width * d.in));
-  for_products(d, [&](std::int64_t o, std::int64_t i, std::int64_t w) {
-    sums[static_cast<std::size_t>(i)] += load(d.dtype, dy, o) * load(d.dtype, weight, w);
+  emulation::submit(stream, [=, d = *reinterpret_cast<const ConvolutionDims*>(x_)] {
+    std::vector<float> sums(static_cast<std::size_t>(d.images * d.height * d.width * d.in));
+    for_products(d, [&](std::int64_t o, std::int64_t i, std::int64_t w) {
+      sums[static_cast<std::size_t>(i)] += load(d.dtype, dy, o) * load(d.dtype, weight, w);
+    });
+    write(d.dtype, dx, sums);
   });
-  write(d.dtype, dx, sums);
 }
 
 void Convolution::backward_weight(const void* dy, const void* x, void* dweight, cudaStream_t stream) const {
-  emulation::wait(stream);
-  const auto& d = *reinterpret_cast<const ConvolutionDims*>(x_);
-  std::vector<float> sums(static_cast<std::size_t>(d.out * d.kernel_h * d.kernel_w * d.in));
-  for_products(d, [&](std::int64_t o, std::int64_t i, std::int64_t w) {
-    sums[static_cast<std::size_t>(w)] += load(d.dtype, dy, o) * load(d.dtype, x, i);
+  emulation::submit(stream, [=, d = *reinterpret_cast<const ConvolutionDims*>(x_)] {
+    std::vector<float> sums(static_cast<std::size_t>(d.out * d.kernel_h * d.kernel_w * d.in));
+    for_products(d, [&](std::int64_t o, std::int64_t i, std::int64_t w) {
+      sums[static_cast<std::size_t>(w)] += load(d.dtype, dy, o) * load(d.dtype, x, i);
+    });
+    write(d.dtype, dweight, sums);
   });
-  write(d.dtype, dweight, sums);
 }
 
 }  // namespace strata::cuda

@@ -89,7 +89,7 @@ MPI_Op mpi_operation(ncclRedOp_t operation, ncclDataType_t type) {
 struct Queued {
   ncclComm* communicator;
   cudaStream_t stream;
-  std::shared_ptr<Operation> operation;
+  std::function<std::shared_ptr<Operation>()> make;
 };
 int depth = 0;
 std::vector<Queued> group;
@@ -98,19 +98,22 @@ std::vector<Queued> group;
 void end_group() {
   while (!group.empty()) {
     const cudaStream_t stream = group.front().stream;
-    std::vector<std::shared_ptr<Operation>> operations;
-    std::vector<ncclComm*> communicators;
+    std::vector<Queued> calls;
     std::erase_if(group, [&](const Queued& queued) {
-      if (queued.stream != stream) return false;
-      operations.push_back(queued.operation);
-      communicators.push_back(queued.communicator);
-      return true;
+      if (queued.stream == stream) calls.push_back(queued);
+      return queued.stream == stream;
     });
-    std::vector<std::shared_ptr<Operation>> before = pending(stream);
-    for (const ncclComm* c : communicators) before.insert(before.end(), c->last.begin(), c->last.end());
-    for (const auto& operation : operations) operation->after = before;
-    for (ncclComm* c : communicators) c->last = operations;
-    queue(stream, operations);
+    submit_operations(stream, [calls](cudaStream_t on) {
+      Operations operations;
+      Operations before = pending(on);
+      for (const Queued& call : calls) {
+        operations.push_back(call.make());
+        before.insert(before.end(), call.communicator->last.begin(), call.communicator->last.end());
+      }
+      for (const auto& operation : operations) operation->after = before;
+      for (const Queued& call : calls) call.communicator->last = operations;
+      queue(on, operations);
+    });
   }
 }
 
@@ -122,21 +125,24 @@ ncclResult_t add(ncclComm* communicator, cudaStream_t stream, const void* input,
     std::vector<char> in, out;
     MPI_Request request = MPI_REQUEST_NULL;
   };
-  const auto staged = std::make_shared<Staged>();
-  const auto operation = std::make_shared<Operation>();
-  operation->begin = [=] {
-    const char* const bytes = static_cast<const char*>(input);
-    if (input_bytes > 0) staged->in.assign(bytes, bytes + input_bytes);
-    staged->out.resize(output_bytes);
-    start(staged->in.data(), staged->out.data(), &staged->request);
+  const auto make = [=] {
+    const auto staged = std::make_shared<Staged>();
+    const auto operation = std::make_shared<Operation>();
+    operation->begin = [=] {
+      const char* const bytes = static_cast<const char*>(input);
+      if (input_bytes > 0) staged->in.assign(bytes, bytes + input_bytes);
+      staged->out.resize(output_bytes);
+      start(staged->in.data(), staged->out.data(), &staged->request);
+    };
+    operation->poll = [=] {
+      int done = 0;
+      require(MPI_Test(&staged->request, &done, MPI_STATUS_IGNORE));
+      if (done != 0 && output_bytes > 0) std::memcpy(output, staged->out.data(), output_bytes);
+      return done != 0;
+    };
+    return operation;
   };
-  operation->poll = [=] {
-    int done = 0;
-    require(MPI_Test(&staged->request, &done, MPI_STATUS_IGNORE));
-    if (done != 0 && output_bytes > 0) std::memcpy(output, staged->out.data(), output_bytes);
-    return done != 0;
-  };
-  group.push_back({communicator, stream, operation});
+  group.push_back({communicator, stream, make});
   if (depth == 0) end_group();
   return ncclSuccess;
 }

@@ -5,25 +5,21 @@
 #include <algorithm>
 #include <cstdlib>
 #include <list>
+#include <utility>
 
 namespace emulation {
 namespace {
 
-using Operations = std::vector<std::shared_ptr<Operation>>;
-
-Operations& default_stream() {
-  static Operations operations;
-  return operations;
-}
-Operations& of(cudaStream_t stream) {
-  return stream == nullptr ? default_stream() : *reinterpret_cast<Operations*>(stream);
-}
-Operations& of(cudaEvent_t event) { return *reinterpret_cast<Operations*>(event); }
+Operations& of(cudaStream_t stream) { return place_of(stream).operations; }
+Operations& of(cudaEvent_t event) { return place_of(event).operations; }
 
 /// Not complete, in the order in which they were queued.
 std::list<std::shared_ptr<Operation>> under_way;
 
 void progress() {
+  // A graph that is moved on queues its own operations.
+  static bool inside = false;
+  if (std::exchange(inside, true)) return;
   for (auto at = under_way.begin(); at != under_way.end();) {
     Operation& operation = **at;
     if (!operation.begun) {
@@ -40,12 +36,7 @@ void progress() {
       ++at;
     }
   }
-}
-
-bool is_complete(Operations& operations) {
-  progress();
-  std::erase_if(operations, [](const auto& operation) { return operation->complete; });
-  return operations.empty();
+  inside = false;
 }
 
 void wait_for(Operations& operations) {
@@ -55,6 +46,18 @@ void wait_for(Operations& operations) {
 void add(const Operations& operations, Operations& to) { to.insert(to.end(), operations.begin(), operations.end()); }
 
 }  // namespace
+
+Place& place_of(cudaStream_t stream) {
+  static Place default_stream;
+  return stream == nullptr ? default_stream : *reinterpret_cast<Place*>(stream);
+}
+Place& place_of(cudaEvent_t event) { return *reinterpret_cast<Place*>(event); }
+
+bool is_complete(Operations& operations) {
+  progress();
+  std::erase_if(operations, [](const auto& operation) { return operation->complete; });
+  return operations.empty();
+}
 
 void queue(cudaStream_t stream, const Operations& operations) {
   of(stream) = operations;  // which follow all that was queued before
@@ -80,6 +83,7 @@ void drop_operations() {
 }  // namespace emulation
 
 using emulation::of;
+using emulation::place_of;
 
 extern "C" {
 cudaError_t cudaDeviceSynchronize() {
@@ -90,32 +94,45 @@ cudaError_t cudaDeviceSynchronize() {
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = reinterpret_cast<cudaStream_t>(new emulation::Operations);
+  *stream = reinterpret_cast<cudaStream_t>(new emulation::Place);
   return cudaSuccess;
 }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete &of(stream), cudaSuccess; }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete &place_of(stream), cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return emulation::wait(stream), cudaSuccess; }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return emulation::is_complete(of(stream)) ? cudaSuccess : cudaErrorNotReady;
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  return emulation::add(of(event), of(stream)), cudaSuccess;
-}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = reinterpret_cast<cudaEvent_t>(new emulation::Operations);
+  *event = reinterpret_cast<cudaEvent_t>(new emulation::Place);
   return cudaSuccess;
 }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &of(event), cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &place_of(event), cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  emulation::Place& to = place_of(stream);
+  const emulation::Place& from = place_of(event);
+  const int recording = emulation::recording();
+  if (from.graph != 0 && from.graph != recording) return cudaErrorCapturedEvent;
+  if (recording != 0 && to.graph == recording && from.graph == 0) return cudaErrorStreamCaptureIsolation;
+  if (std::exchange(to.graph, from.graph) != from.graph) to.nodes.clear();
+  to.nodes.insert(to.nodes.end(), from.nodes.begin(), from.nodes.end());
+  emulation::add(from.operations, to.operations);
+  return cudaSuccess;
+}
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  of(event) = emulation::pending(stream);
+  const emulation::Place& from = place_of(stream);
+  const bool records = from.graph != 0 && from.graph == emulation::recording();
+  place_of(event) =
+      records ? from : emulation::Place{.operations = emulation::pending(stream), .graph = 0, .nodes = {}};
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { return emulation::wait_for(of(event)), cudaSuccess; }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (place_of(event).graph != 0) return cudaErrorCapturedEvent;
   return emulation::is_complete(of(event)) ? cudaSuccess : cudaErrorNotReady;
 }
 /// Times are not kept: each question is answered with a later one than the one before.
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (place_of(begin).graph != 0 || place_of(end).graph != 0) return cudaErrorCapturedEvent;
   static int num_asked = 0;
   *milliseconds = 0.001F * static_cast<float>(++num_asked);
   return cudaSuccess;

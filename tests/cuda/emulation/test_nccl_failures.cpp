@@ -66,30 +66,42 @@ class NcclFailures : public testing::Test {
     }
     return "";
   }
+  /// In the step after @p steps_before.
+  void miss_the_last_rank(const Program& program, int steps_before) {
+    if (world.size() == 1) return;  // a rank alone waits for nobody
+    const auto mine = executor(program, 0.2);
+    for (int step = 0; step < steps_before; ++step) mine->step({.step = step});
+    const int aborted_before = emulation::num_aborted();
+    if (world.rank() != world.size() - 1) {
+      EXPECT_THAT(
+          failure_of([&] { mine->step({.step = steps_before}); }),
+          AllOf(HasSubstr("#0 all_reduce weights in group all: not complete "), HasSubstr("its ranks are 0, 1")));
+      EXPECT_EQ(emulation::num_aborted(), aborted_before + 1);
+      ASSERT_EQ(reports.size(), 1u);
+      EXPECT_EQ(reports.front().label, "#0 all_reduce weights in group all");
+      EXPECT_EQ(reports.front().group_ranks, program.groups.front().ranks);
+      EXPECT_GE(reports.front().waited_seconds, 0.2);
+    }
+    world.barrier();
+    // What the others began is complete when this rank has come; what they did not begin it does not wait for.
+    if (world.rank() == world.size() - 1) failure_of([&] { mine->step({.step = steps_before}); });
+    world.barrier();
+  }
+
   comm::World world;
   comm::Engine engine{world, {}};
   NoInputs inputs;
   std::vector<comm::WatchdogReport> reports;
 };
 
-TEST_F(NcclFailures, ARankThatDoesNotComeIsReportedByTheInstruction) {
-  if (world.size() == 1) return;  // a rank alone waits for nobody
-  const Program program = sum_over_all(world, 64);
-  const auto mine = executor(program, 0.2);
-  const int aborted_before = emulation::num_aborted();
-  if (world.rank() != world.size() - 1) {
-    EXPECT_THAT(failure_of([&] { mine->step({}); }),
-                AllOf(HasSubstr("#0 all_reduce weights in group all: not complete "), HasSubstr("its ranks are 0, 1")));
-    EXPECT_EQ(emulation::num_aborted(), aborted_before + 1);
-    ASSERT_EQ(reports.size(), 1u);
-    EXPECT_EQ(reports.front().label, "#0 all_reduce weights in group all");
-    EXPECT_EQ(reports.front().group_ranks, program.groups.front().ranks);
-    EXPECT_GE(reports.front().waited_seconds, 0.2);
-  }
-  world.barrier();
-  // What the others began is complete when this rank has come.
-  if (world.rank() == world.size() - 1) mine->step({});
-  world.barrier();
+TEST_F(NcclFailures, ARankThatDoesNotComeIsReportedByTheInstruction) { miss_the_last_rank(sum_over_all(world, 64), 0); }
+/// The third step, of which the second was the first launch of a graph.
+TEST_F(NcclFailures, ARankThatDoesNotComeToAGraphIsReportedToo) { miss_the_last_rank(sum_over_all(world, 64), 2); }
+/// A GPU does not take them all before it has done some.
+TEST_F(NcclFailures, ARankThatDoesNotComeIsReportedWhileCollectivesAreQueued) {
+  Program program = sum_over_all(world, 64);
+  program.body.resize(40, program.body.front());
+  miss_the_last_rank(program, 0);
 }
 
 TEST_F(NcclFailures, AnAsynchronousErrorIsReportedByTheInstruction) {

@@ -26,7 +26,7 @@ def translate(text: str) -> str:
         call = match.group(1) + text[match.end() - 1 : end]
         text = (
             text[: match.start()]
-            + f"emulation::launch(emulation::LaunchShape({match.group(2)}), [&] {{ {call}; }})"
+            + f"emulation::launch(emulation::LaunchShape({match.group(2)}), [=] {{ {call}; }})"
             + text[end:]
         )
     return '#include "cuda/emulation/emulation.hpp"\n' + text

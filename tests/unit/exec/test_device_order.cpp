@@ -1,16 +1,20 @@
 /// @file
-/// What an executor on a device decides without one: waits, layouts of matrix products, times of a step, workspaces.
+/// What an executor on a device decides without one: waits, graphs, layouts of matrix products, times of a step,
+/// workspaces.
 
 #include <gmock/gmock.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/error.hpp"
+#include "exec/device/graph_use.hpp"
 #include "exec/device/matmul_layout.hpp"
 #include "exec/device/step_times.hpp"
 #include "exec/device/stream_order.hpp"
 #include "exec/device/workspace.hpp"
+#include "support/refusal.hpp"
 
 namespace strata {
 namespace {
@@ -54,6 +58,26 @@ TEST(StreamOrder, OnTheDeviceCollectivesFollowEachOtherWhateverTheirStreams) {
   EXPECT_TRUE(order[0].records);
   EXPECT_THAT(order[2].device_waits, IsEmpty());
   EXPECT_THAT(order[3].device_waits, ElementsAre(2));
+}
+
+TEST(GraphUse, IsWhereTheHostHasNoPartAndNoMessageMustRunBesideAnother) {
+  using enum cuda::GraphUse;
+  using enum CollectivesOn;
+  Program program;
+  program.body = {kernel(0), collective(1), collective(1)};
+  EXPECT_TRUE(cuda::uses_graph(program, device, automatic));
+  EXPECT_TRUE(cuda::uses_graph(program, device, on));
+  EXPECT_FALSE(cuda::uses_graph(program, device, off));
+  EXPECT_FALSE(cuda::uses_graph(program, host, automatic));
+  EXPECT_THAT(refusal([&] { cuda::uses_graph(program, host, on); }),
+              testing::AllOf(testing::HasSubstr("cuda.graphs = \"on\""), testing::HasSubstr("2 collectives")));
+  program.body.push_back(message(Collective::recv, 1));
+  EXPECT_FALSE(cuda::uses_graph(program, device, automatic));
+  EXPECT_THAT(refusal([&] { cuda::uses_graph(program, device, on); }), testing::HasSubstr("1 messages"));
+  program.body = {kernel(0)};
+  EXPECT_TRUE(cuda::uses_graph(program, host, automatic));
+  program.prologue = {collective(0)};
+  EXPECT_TRUE(cuda::uses_graph(program, host, on));  // only the body is launched again and again
 }
 
 /// A rank that sends and then receives, beside one that receives and then sends: either order would lock one of them.

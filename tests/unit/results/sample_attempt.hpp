@@ -78,6 +78,7 @@ inline AttemptFacts sample_facts() {
   facts.ranks_per_device = 2;
   facts.max_sm_clock_hertz = 1.98e9;
   facts.max_memory_clock_hertz = 3.2e9;
+  facts.device_choices = {{"graphs", "yes"}};
   facts.power_limit_watts = 700.0;
   facts.unmeasured = {"energy_joules: Not Supported"};
   facts.restarted_from = "results/unit/0123456789ab/checkpoints/step_40.h5";

@@ -66,12 +66,12 @@ __device__ float dot(const float* a, const float* b, int n) {
 }
 
 /// Factor of the probability of query i and key j: 0, or 1/(1 - p).
-__device__ float dropout_factor(const AttentionDims& d, const Place& at, const RandomStream& random, float kept,
+__device__ float dropout_factor(const AttentionDims& d, const Place& at, const RandomStream* random, float kept,
                                 std::int64_t i, std::int64_t j) {
   if (d.dropout_probability == 0.0F) return 1.0F;
   const std::int64_t heads = d.total_heads == 0 ? d.num_heads : d.total_heads;
   const std::int64_t index = (((d.first_sample + at.sample) * heads + d.first_head + at.head) * d.seq + i) * d.seq + j;
-  return StreamWords(random).uniform(static_cast<std::uint64_t>(index)) < d.dropout_probability ? 0.0F : kept;
+  return StreamWords(*random).uniform(static_cast<std::uint64_t>(index)) < d.dropout_probability ? 0.0F : kept;
 }
 
 __device__ bool sees(const AttentionDims& d, std::int64_t i, std::int64_t j) {
@@ -81,7 +81,7 @@ __device__ bool sees(const AttentionDims& d, std::int64_t i, std::int64_t j) {
 /// blockIdx.x: tile of queries; blockIdx.y: sample · num_heads + head.
 template <typename T>
 __global__ void forward_kernel(AttentionDims d, const T* qkv, T* y, float* log_sum_exp, float scale, float kept,
-                               RandomStream random) {
+                               const RandomStream* random) {
   extern __shared__ float memory[];
   const int dim = static_cast<int>(d.head_dim);
   const int row = dim + 1;
@@ -186,7 +186,7 @@ struct Pair {
   float dropped;   ///< probability · dropout factor
   float gradient;  ///< of the score before scaling by 1/√head_dim
 };
-__device__ Pair pair_of(const AttentionDims& d, const Place& at, const RandomStream& random, float kept, float scale,
+__device__ Pair pair_of(const AttentionDims& d, const Place& at, const RandomStream* random, float kept, float scale,
                         const float* q, const float* k, const float* v, const float* dy, std::int64_t i, std::int64_t j,
                         float log_sum_exp, float output_product) {
   if (!sees(d, i, j)) return {0.0F, 0.0F};
@@ -200,7 +200,7 @@ __device__ Pair pair_of(const AttentionDims& d, const Place& at, const RandomStr
 template <typename T>
 __global__ void query_gradient_kernel(AttentionDims d, const T* dy, const T* qkv, const float* log_sum_exp,
                                       const float* output_products, T* dqkv, float scale, float kept,
-                                      RandomStream random) {
+                                      const RandomStream* random) {
   extern __shared__ float memory[];
   const int dim = static_cast<int>(d.head_dim);
   const int row = dim + 1;
@@ -256,7 +256,7 @@ __global__ void query_gradient_kernel(AttentionDims d, const T* dy, const T* qkv
 template <typename T>
 __global__ void key_gradient_kernel(AttentionDims d, const T* dy, const T* qkv, const float* log_sum_exp,
                                     const float* output_products, T* dqkv, float scale, float kept,
-                                    RandomStream random) {
+                                    const RandomStream* random) {
   extern __shared__ float memory[];
   const int dim = static_cast<int>(d.head_dim);
   const int row = dim + 1;
@@ -350,7 +350,7 @@ unsigned num_tiles(const AttentionDims& d) { return static_cast<unsigned>((d.seq
 
 }  // namespace
 
-void attention_forward(const AttentionDims& d, const void* qkv, void* y, float* log_sum_exp, const RandomStream& random,
+void attention_forward(const AttentionDims& d, const void* qkv, void* y, float* log_sum_exp, const RandomStream* random,
                        cudaStream_t stream) {
   check_dims(d);
   with_storage(d.dtype, [&](auto type) {
@@ -365,7 +365,7 @@ void attention_forward(const AttentionDims& d, const void* qkv, void* y, float* 
 }
 
 void attention_backward(const AttentionDims& d, const void* dy, const void* qkv, const void* y,
-                        const float* log_sum_exp, void* dqkv, const RandomStream& random, float* workspace,
+                        const float* log_sum_exp, void* dqkv, const RandomStream* random, float* workspace,
                         cudaStream_t stream) {
   check_dims(d);
   STRATA_INVARIANT(dqkv != qkv && dqkv != dy && dqkv != y, "attention's gradient stands in memory of its own");

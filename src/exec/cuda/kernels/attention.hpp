@@ -15,12 +15,12 @@ namespace strata::cuda {
 /// @param log_sum_exp [batch, num_heads, seq] f32, for backward.
 /// @throws Unsupported naming a head size.
 void attention_forward(const AttentionDims& dims, const void* qkv, void* y, float* log_sum_exp,
-                       const RandomStream& random, cudaStream_t stream);
+                       const RandomStream* random, cudaStream_t stream);
 
 /// dqkv, overwritten; it must not overlap an input.
 /// @param workspace batch · num_heads · seq floats.
 void attention_backward(const AttentionDims& dims, const void* dy, const void* qkv, const void* y,
-                        const float* log_sum_exp, void* dqkv, const RandomStream& random, float* workspace,
+                        const float* log_sum_exp, void* dqkv, const RandomStream* random, float* workspace,
                         cudaStream_t stream);
 
 }  // namespace strata::cuda

@@ -175,9 +175,9 @@ struct InOrder {
 /// Element i has the number first + places.at(i); where @p whole_packs, those of eight elements follow each other.
 template <typename T, typename Places>
 __global__ void dropout_kernel(const T* x, T* y, std::int64_t n, bool aligned, float probability, float kept,
-                               RandomStream random, std::uint64_t first, Places places, bool whole_packs) {
+                               const RandomStream* random, std::uint64_t first, Places places, bool whole_packs) {
   for (std::int64_t i = flat_index() * pack; i < n; i += flat_stride() * pack) {
-    StreamWords words(random);
+    StreamWords words(*random);
     float v[pack];
     load_some(x + i, n - i, aligned, v);
     std::uint64_t number = first + static_cast<std::uint64_t>(places.at(i));
@@ -192,7 +192,7 @@ __global__ void dropout_kernel(const T* x, T* y, std::int64_t n, bool aligned, f
 }
 
 template <typename Places>
-void drop(DType dtype, const void* x, void* y, std::int64_t n, float probability, const RandomStream& random,
+void drop(DType dtype, const void* x, void* y, std::int64_t n, float probability, const RandomStream* random,
           std::uint64_t first, const Places& places, bool whole_packs, cudaStream_t stream) {
   STRATA_INVARIANT(probability >= 0.0F && probability < 1.0F, "a dropout probability is in [0, 1)");
   if (n == 0) return;
@@ -371,12 +371,12 @@ void swiglu_backward(DType dtype, const void* dy, const void* x, void* dx, std::
   check_launch("swiglu_backward");
 }
 
-void dropout(DType dtype, const void* x, void* y, std::int64_t n, float probability, const RandomStream& random,
+void dropout(DType dtype, const void* x, void* y, std::int64_t n, float probability, const RandomStream* random,
              std::uint64_t first_element, cudaStream_t stream) {
   drop(dtype, x, y, n, probability, random, first_element, InOrder{}, true, stream);
 }
 
-void dropout_of_runs(const PermuteDims& d, const void* x, void* y, float probability, const RandomStream& random,
+void dropout_of_runs(const PermuteDims& d, const void* x, void* y, float probability, const RandomStream* random,
                      std::uint64_t first_element, cudaStream_t stream) {
   drop(d.dtype, x, y, d.elements, probability, random, first_element, Runs(d, 1, "dropout"), d.run % pack == 0, stream);
 }

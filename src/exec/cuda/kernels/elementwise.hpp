@@ -30,12 +30,12 @@ void swiglu_backward(DType dtype, const void* dy, const void* x, void* dx, std::
                      cudaStream_t stream);
 
 /// y = x·mask/(1 - probability), for forward and backward; the mask is that of elements first_element ….
-void dropout(DType dtype, const void* x, void* y, std::int64_t n, float probability, const RandomStream& random,
+void dropout(DType dtype, const void* x, void* y, std::int64_t n, float probability, const RandomStream* random,
              std::uint64_t first_element, cudaStream_t stream);
 /// The same of x[dims.elements] without gaps whose numbers are in runs: element i has the number first_element + that
 /// of the element where permute(dims) would find it.
 /// @throws Unsupported where there are 2³¹ elements or more.
-void dropout_of_runs(const PermuteDims& dims, const void* x, void* y, float probability, const RandomStream& random,
+void dropout_of_runs(const PermuteDims& dims, const void* x, void* y, float probability, const RandomStream* random,
                      std::uint64_t first_element, cudaStream_t stream);
 
 /// *sum (+)= Σ x². @param workspace max_sum_blocks doubles, 8-byte aligned.

@@ -11,7 +11,8 @@ namespace {
 
 /// One element's update, which changes master weight and states.
 struct Adam {
-  AdamFactors f;
+  using Factors = AdamFactors;
+  Factors f;
   __device__ void operator()(float gradient, float& w, float& m, float& v) const {
     const float g = gradient + f.decay * w;
     m = m + f.weight_of_gradient * (g - m);
@@ -20,20 +21,20 @@ struct Adam {
   }
 };
 struct Sgd {
-  float rate;
-  float decay;
-  float momentum;
-  bool has_momentum;
+  using Factors = SgdFactors;
+  Factors f;
   __device__ void operator()(float gradient, float& w, float& u, float&) const {
-    const float g = gradient + decay * w;
-    u = has_momentum ? momentum * u + g : g;
-    w = w - rate * u;
+    const float g = gradient + f.decay * w;
+    u = f.has_momentum ? f.momentum * u + g : g;
+    w = w - f.rate * u;
   }
 };
 
 /// States that are null are neither read nor written.
 template <typename G, typename Update>
-__global__ void update_kernel(ParameterSlice slice, float* first, float* second, bool aligned, Update update) {
+__global__ void update_kernel(ParameterSlice slice, float* first, float* second, bool aligned,
+                              const typename Update::Factors* factors) {
+  const Update update{*factors};
   const auto* const gradient = static_cast<const G*>(slice.gradient);
   auto* const compute = static_cast<device_bf16*>(slice.compute);
   const float factor = slice.gradient_factor == nullptr ? 1.0F : *slice.gradient_factor;
@@ -69,12 +70,14 @@ __global__ void update_kernel(ParameterSlice slice, float* first, float* second,
 }
 
 template <typename Update>
-void launch(const ParameterSlice& slice, float* first, float* second, Update update, cudaStream_t stream) {
+void launch(const ParameterSlice& slice, float* first, float* second, const typename Update::Factors* factors,
+            cudaStream_t stream) {
   if (slice.n == 0) return;
   const bool aligned = are_aligned(slice.master, slice.gradient, slice.compute, first, second);
   with_storage(slice.gradient_dtype, [&](auto type) {
-    update_kernel<decltype(type)>
-        <<<flat_blocks((slice.n + pack - 1) / pack), flat_threads, 0, stream>>>(slice, first, second, aligned, update);
+    using G = decltype(type);
+    update_kernel<G, Update>
+        <<<flat_blocks((slice.n + pack - 1) / pack), flat_threads, 0, stream>>>(slice, first, second, aligned, factors);
   });
   check_launch("optimizer");
 }
@@ -94,13 +97,19 @@ AdamFactors adam_factors(const AdamSettings& s, double learning_rate, std::int64
           .decay = s.decoupled ? 0.0F : static_cast<float>(s.weight_decay)};
 }
 
-void adam_update(const AdamFactors& factors, const ParameterSlice& slice, float* m, float* v, cudaStream_t stream) {
-  launch(slice, m, v, Adam{factors}, stream);
+SgdFactors sgd_factors(const SgdSettings& s, double learning_rate) {
+  return {.rate = static_cast<float>(learning_rate),
+          .decay = static_cast<float>(s.weight_decay),
+          .momentum = static_cast<float>(s.momentum),
+          .has_momentum = s.has_momentum};
 }
 
-void sgd_update(float rate, float decay, float momentum, const ParameterSlice& slice, float* momentum_state,
-                cudaStream_t stream) {
-  launch(slice, momentum_state, nullptr, Sgd{rate, decay, momentum, momentum_state != nullptr}, stream);
+void adam_update(const AdamFactors* factors, const ParameterSlice& slice, float* m, float* v, cudaStream_t stream) {
+  launch<Adam>(slice, m, v, factors, stream);
+}
+
+void sgd_update(const SgdFactors* factors, const ParameterSlice& slice, float* momentum_state, cudaStream_t stream) {
+  launch<Sgd>(slice, momentum_state, nullptr, factors, stream);
 }
 
 }  // namespace strata::cuda

@@ -43,9 +43,22 @@ struct AdamSettings {
 /// @param step from 1.
 AdamFactors adam_factors(const AdamSettings& settings, double learning_rate, std::int64_t step);
 
-void adam_update(const AdamFactors& factors, const ParameterSlice& slice, float* m, float* v, cudaStream_t stream);
-/// @param momentum_state null without momentum.
-void sgd_update(float rate, float decay, float momentum, const ParameterSlice& slice, float* momentum_state,
-                cudaStream_t stream);
+struct SgdFactors {
+  float rate = 0.0F;
+  float decay = 0.0F;
+  float momentum = 0.0F;
+  bool has_momentum = false;
+};
+struct SgdSettings {
+  double momentum = 0.0;
+  double weight_decay = 0.0;
+  bool has_momentum = false;
+};
+SgdFactors sgd_factors(const SgdSettings& settings, double learning_rate);
+
+/// @param factors on the device.
+void adam_update(const AdamFactors* factors, const ParameterSlice& slice, float* m, float* v, cudaStream_t stream);
+/// @param factors on the device. @param momentum_state null without momentum.
+void sgd_update(const SgdFactors* factors, const ParameterSlice& slice, float* momentum_state, cudaStream_t stream);
 
 }  // namespace strata::cuda

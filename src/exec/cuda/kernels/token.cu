@@ -3,6 +3,7 @@
 
 #include <climits>
 
+#include "exec/cuda/kernels/column_sums.cuh"
 #include "exec/cuda/kernels/device.cuh"
 #include "exec/cuda/kernels/token.hpp"
 
@@ -57,7 +58,24 @@ __global__ void sort_tokens(const std::int32_t* tokens, std::int64_t rows, std::
   if (row < rows) order[rank] = key;
 }
 
-/// A block of threads a sorted place: the first place of a token sums all of its rows, in their order.
+/// The end of the places of the token whose first place is @p first: doubled steps, then halved ones.
+__device__ inline std::int64_t end_of_token(const std::uint64_t* order, std::int64_t rows, std::int64_t first) {
+  const std::uint64_t token = order[first] >> 32U;
+  std::int64_t inside = first;
+  std::int64_t outside = first + 1;
+  while (outside < rows && order[outside] >> 32U == token) {
+    inside = outside;
+    outside = min(rows, first + 2 * (outside - first));
+  }
+  while (outside - inside > 1) {
+    const std::int64_t middle = inside + (outside - inside) / 2;
+    (order[middle] >> 32U == token ? inside : outside) = middle;
+  }
+  return outside;
+}
+
+/// A block of threads a sorted place and 32 columns of blockIdx.y's: the first place of a token sums all of its rows,
+/// which may be a tenth of all.
 template <typename T, typename G>
 __global__ void embedding_table_gradient(EmbeddingDims d, const std::uint64_t* order, const T* dy, G* dtable,
                                          bool accumulate) {
@@ -67,13 +85,14 @@ __global__ void embedding_table_gradient(EmbeddingDims d, const std::uint64_t* o
     if (first > 0 && order[first - 1] >> 32U == token) continue;
     const std::int64_t index = static_cast<std::int64_t>(token) - d.first_token;
     if (index < 0 || index >= table_rows) continue;
-    std::int64_t end = first + 1;
-    while (end < d.rows && order[end] >> 32U == token) ++end;
-    for (std::int64_t i = threadIdx.x; i < d.width; i += blockDim.x) {
-      float sum = 0.0F;
-      for (std::int64_t j = first; j < end; ++j) {
-        sum += to_float(dy[static_cast<std::int64_t>(order[j] & 0xffffffffU) * d.row + i]);
-      }
+    const std::int64_t end = end_of_token(order, d.rows, first);
+    for (std::int64_t group = blockIdx.y; group * sum_columns < d.width; group += gridDim.y) {
+      const std::int64_t i = group * sum_columns + threadIdx.x % sum_columns;
+      const bool is_inside = i < d.width;
+      const float sum = sum_of_lines(first, end, [&](std::int64_t j) {
+        return is_inside ? to_float(dy[static_cast<std::int64_t>(order[j] & 0xffffffffU) * d.row + i]) : 0.0F;
+      });
+      if (!is_inside || threadIdx.x >= sum_columns) continue;
       G& out = dtable[index * d.width + i];
       out = from_float<G>(accumulate ? sum + to_float(out) : sum);
     }
@@ -124,10 +143,14 @@ __global__ void rotary_kernel(RotaryDims d, const T* x, T* y, double direction) 
   }
 }
 
+constexpr int cross_entropy_threads = 1024;
+
 /// Three passes over a row, of which the second and third find it in the L2 cache.
 template <typename T>
-__global__ void cross_entropy_kernel(CrossEntropyDims d, std::int64_t stride, T* logits, const std::int32_t* targets,
-                                     float scale, float* loss, OutOfRange* out_of_range) {
+__global__ __launch_bounds__(cross_entropy_threads) void cross_entropy_kernel(CrossEntropyDims d, std::int64_t stride,
+                                                                              T* logits, const std::int32_t* targets,
+                                                                              float scale, float* loss,
+                                                                              OutOfRange* out_of_range) {
   for (std::int64_t row = blockIdx.x; row < d.rows; row += gridDim.x) {
     T* const line = logits + row * stride;
     const std::int64_t target = targets[row];
@@ -194,8 +217,10 @@ void embedding_backward(const EmbeddingDims& d, const std::int32_t* tokens, cons
     with_storage(d.gradient_dtype, [&](auto gradient) {
       using T = decltype(type);
       using G = decltype(gradient);
-      embedding_table_gradient<<<row_grid(d.rows), row_threads, 0, stream>>>(
-          strided(d), order, static_cast<const T*>(dy), static_cast<G*>(dtable), accumulate_table);
+      // Enough blocks to fill a GPU, which step through the places: most of them are not the first of a token.
+      const dim3 grid(static_cast<unsigned>(std::min<std::int64_t>(d.rows, 1024)), std::min(sum_blocks(d.width), 16U));
+      embedding_table_gradient<<<grid, sum_threads, 0, stream>>>(strided(d), order, static_cast<const T*>(dy),
+                                                                 static_cast<G*>(dtable), accumulate_table);
       check_launch("embedding_table_gradient");
       if (dpositions == nullptr) return;
       embedding_position_gradient<<<row_grid(std::min(d.sequence, d.rows)), row_threads, 0, stream>>>(
@@ -219,7 +244,7 @@ void cross_entropy_gradient(const CrossEntropyDims& d, void* logits, const std::
                             float* loss, OutOfRange* out_of_range, cudaStream_t stream) {
   with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
-    cross_entropy_kernel<<<row_grid(d.rows), 1024, 0, stream>>>(
+    cross_entropy_kernel<<<row_grid(d.rows), cross_entropy_threads, 0, stream>>>(
         d, d.row_stride == 0 ? d.classes : d.row_stride, static_cast<T*>(logits), targets, scale, loss, out_of_range);
   });
   check_launch("cross_entropy_gradient");

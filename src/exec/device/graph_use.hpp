@@ -1,0 +1,20 @@
+#pragma once
+
+/// @file
+/// Whether a Program's step becomes a graph of the device: decided without a device.
+
+#include <cstdint>
+
+#include "exec/device/stream_order.hpp"
+#include "ir/program.hpp"
+
+namespace strata::cuda {
+
+enum class GraphUse : std::uint8_t { automatic, on, off };
+
+/// A step can be recorded where the host has no part in it. Messages must run beside each other, each rank's in an
+/// order of its own: streams of a GPU let them, branches of a graph need not. automatic: wherever it can.
+/// @param where collectives are carried out. @throws Unsupported where it must be and cannot.
+bool uses_graph(const Program& program, CollectivesOn where, GraphUse use);
+
+}  // namespace strata::cuda
