@@ -20,9 +20,8 @@ cuda::Transport device_transport(const Experiment& experiment, const std::string
 cuda::Numerics numerics_of(const Experiment& experiment);
 cuda::GraphUse graph_use_of(const Experiment& experiment);
 
-/// What this rank does where [cuda] leaves it open, by name, for the results. @throws Unsupported where it asks for
-/// what
-/// @p program does not allow.
+/// What this rank does where [cuda] leaves it open, by name, for the results.
+/// @throws Unsupported where [cuda] asks for what @p program does not allow.
 std::map<std::string, std::string> device_choices(const Experiment& experiment, const Program& program,
                                                   cuda::Transport transport);
 

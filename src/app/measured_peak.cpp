@@ -1,5 +1,6 @@
 #include "app/measured_peak.hpp"
 
+#include <fmt/core.h>
 #include <omp.h>
 
 #include "app/device_options.hpp"
@@ -42,11 +43,11 @@ double MeasuredPeak::memory_bytes_per_second(bool on_gpus) {
   return entry->second;
 }
 
-const char* MeasuredPeak::source(bool on_gpus) {
-  if (on_gpus) {
-    return "measured: cuBLASLt square matrix product, best of n = 2048, 4096, 8192, all ranks at once";
-  }
-  return "measured: oneDNN square matrix product, best of n = 1024, 2048, 4096, all ranks at once";
+std::string MeasuredPeak::source(const Experiment& experiment) {
+  const char* const library =
+      !is_on_gpus(experiment) ? "oneDNN" : (experiment.cuda.tf32 ? "cuBLASLt (TF32)" : "cuBLASLt");
+  const char* const sizes = is_on_gpus(experiment) ? "2048, 4096, 8192" : "1024, 2048, 4096";
+  return fmt::format("measured: {} square matrix product, best of n = {}, all ranks at once", library, sizes);
 }
 
 }  // namespace strata::app

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <tuple>
 
 #include "base/dtype.hpp"
@@ -20,7 +21,8 @@ class MeasuredPeak {
 
   /// FLOP/s of one rank of the experiment's device and threads, the mean over all. Collective.
   double flops_per_second(const Experiment& experiment, DType dtype);
-  static const char* source(bool on_gpus);
+  /// How it is found.
+  static std::string source(const Experiment& experiment);
   /// Bytes read plus written a second by one rank's copies while all ranks copy, the mean over all. Collective.
   double memory_bytes_per_second(bool on_gpus);
 

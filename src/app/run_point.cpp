@@ -125,7 +125,7 @@ class PointRun {
       facts_.device_names.assign(hosts.size(), cpu_name());
     }
     facts_.peak_flops_per_second = request_.peak_flops_per_second;
-    facts_.peak_source = MeasuredPeak::source(on_gpus_);
+    facts_.peak_source = MeasuredPeak::source(experiment_);
     // The engine is needed for the transport's name; the recorder needs that name before the first row.
     make_engine();
     facts_.transport = engine_->transport_name(world_group_);

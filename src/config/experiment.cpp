@@ -106,6 +106,8 @@ std::string to_text(const Experiment& experiment) {
   return text;
 }
 
+namespace {
+
 /// @throws UserError where [cuda] says what has no meaning.
 void verify_cuda(const Experiment& experiment) {
   for (const std::string_view key : {"cuda.graphs", "cuda.deterministic", "cuda.tf32"}) {
@@ -117,6 +119,8 @@ void verify_cuda(const Experiment& experiment) {
          fmt::format("true is of fp32 products, and train.dtype is \"{}\"", experiment.train.dtype));
   }
 }
+
+}  // namespace
 
 void verify(const Experiment& experiment) {
   const TrainSection& train = experiment.train;

@@ -114,8 +114,7 @@ constexpr Option options[] = {
      "an instruction that waits longer ends the job, by name"},
 
     {"cuda.graphs", FIELD(cuda.graphs), "auto | on | off", "",
-     "of ranks on GPUs: a step is recorded once and launched as one graph; on refuses what the host takes part in, "
-     "auto "
+     "of ranks on GPUs: a step is recorded once and launched as one graph; on refuses a step that cannot be, auto "
      "leaves it"},
     {"cuda.deterministic", FIELD(cuda.deterministic), "", "",
      "of ranks on GPUs: only kernels that give equal bits for equal inputs"},
