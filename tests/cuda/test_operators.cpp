@@ -56,26 +56,36 @@ TEST_P(DeviceTest, LinearBackwardWeight) {
   }
 }
 
+/// Rows and widths: rows that share a block, and more columns than threads in one, two, four and eight turns.
+constexpr std::pair<std::int64_t, std::int64_t> norm_shapes[] = {{300, 77}, {13, 80}, {3, 4104}, {3, 9001}, {2, 17000}};
+
 TEST_P(DeviceTest, LayerNorm) {
-  OneKernel forward(Kernel::layer_norm_forward, {{"rows", 13_i}, {"width", 77_i}, {"epsilon", 1e-5}});
-  forward.input(GetParam(), 13 * 77).input(GetParam(), 77).input(GetParam(), 77);
-  expect_close(forward.output(GetParam(), 13 * 77).output(f32, 26).run(), close_f32, close_bf16);
-  for (const std::int64_t add : {0, 5}) {
-    OneKernel k(Kernel::layer_norm_backward,
-                {{"rows", 300_i}, {"width", 77_i}, {"epsilon", 1e-5}, {"accumulate", add}});
-    k.input(GetParam(), 300 * 77).input(GetParam(), 300 * 77).input(GetParam(), 77).positive(600);
-    expect_close(k.output(GetParam(), 300 * 77).output(f32, 77).output(f32, 77).run(), close_f32, close_bf16);
+  for (const auto& [rows, width] : norm_shapes) {
+    const std::int64_t n = rows * width;
+    OneKernel forward(Kernel::layer_norm_forward, {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}});
+    forward.input(GetParam(), n).input(GetParam(), width).input(GetParam(), width);
+    expect_close(forward.output(GetParam(), n).output(f32, 2 * rows).run(), close_f32, close_bf16);
+    for (const std::int64_t add : {0, 5}) {
+      OneKernel k(Kernel::layer_norm_backward,
+                  {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}, {"accumulate", add}});
+      k.input(GetParam(), n).input(GetParam(), n).input(GetParam(), width).positive(2 * rows);
+      expect_close(k.output(GetParam(), n).output(f32, width).output(f32, width).run(), close_f32, close_bf16);
+    }
   }
 }
 
 TEST_P(DeviceTest, RmsNorm) {
-  OneKernel forward(Kernel::rms_norm_forward, {{"rows", 13_i}, {"width", 77_i}, {"epsilon", 1e-5}});
-  forward.input(GetParam(), 13 * 77).input(GetParam(), 77).output(GetParam(), 13 * 77).output(f32, 13);
-  expect_close(forward.run(), close_f32, close_bf16);
-  for (const std::int64_t add : {0, 3}) {
-    OneKernel k(Kernel::rms_norm_backward, {{"rows", 300_i}, {"width", 77_i}, {"epsilon", 1e-5}, {"accumulate", add}});
-    k.input(GetParam(), 300 * 77).input(GetParam(), 300 * 77).input(GetParam(), 77).positive(300);
-    expect_close(k.output(GetParam(), 300 * 77).output(GetParam(), 77).run(), close_f32, close_bf16);
+  for (const auto& [rows, width] : norm_shapes) {
+    const std::int64_t n = rows * width;
+    OneKernel forward(Kernel::rms_norm_forward, {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}});
+    forward.input(GetParam(), n).input(GetParam(), width).output(GetParam(), n).output(f32, rows);
+    expect_close(forward.run(), close_f32, close_bf16);
+    for (const std::int64_t add : {0, 3}) {
+      OneKernel k(Kernel::rms_norm_backward,
+                  {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}, {"accumulate", add}});
+      k.input(GetParam(), n).input(GetParam(), n).input(GetParam(), width).positive(rows);
+      expect_close(k.output(GetParam(), n).output(GetParam(), width).run(), close_f32, close_bf16);
+    }
   }
 }
 

@@ -86,7 +86,9 @@ target_link_libraries(cuda_emulation PUBLIC strata_exec PRIVATE ${CMAKE_DL_LIBS}
 # Contraction would round otherwise than the kernels' own fused operations; what a .cu file may leave unused is nvcc's to say.
 # Fibers jump between stacks, which fortified longjmp takes for an error.
 target_compile_options(cuda_emulation PRIVATE -O2 -U_FORTIFY_SOURCE -ffp-contract=off)
-set_source_files_properties(${translated} PROPERTIES COMPILE_OPTIONS -w)
+# A misaligned vector, which a GPU does not read, ends the program.
+set_source_files_properties(${translated} PROPERTIES COMPILE_OPTIONS
+  "-w;-fsanitize=alignment;-fsanitize-undefined-trap-on-error")
 target_link_libraries(cuda_emulation PRIVATE strata_flags)
 
 add_executable(cuda.emulated_operators cuda/test_operators.cpp)

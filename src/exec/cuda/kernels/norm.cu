@@ -1,6 +1,10 @@
 /// @file
-/// Layer and RMS norm: forward a block of threads a row; backward a block of threads a block of rows, whose parameter
-/// gradients it sums in shared memory, each column by one thread, so that x and dy are read from memory once.
+/// Layer and RMS norm, eight columns a thread at a time: forward a block of threads a row; backward a block of threads
+/// a block of rows, whose parameter gradients each thread sums for its own columns, so that x and dy are read from
+/// memory once.
+
+#include <string>
+#include <type_traits>
 
 #include "exec/cuda/kernels/column_sums.cuh"
 #include "exec/cuda/kernels/divisor.cuh"
@@ -9,27 +13,55 @@
 namespace strata::cuda {
 namespace {
 
-/// Threads of a block; each takes the columns threadIdx.x, threadIdx.x + blockDim.x, … of a row.
-constexpr unsigned row_threads = 256;
+/// Threads of a block: one for eight columns, as far as there are as many.
+constexpr unsigned most_row_threads = 512;
+unsigned row_threads(std::int64_t width) {
+  const std::int64_t wanted = (width + pack - 1) / pack;
+  return static_cast<unsigned>(std::clamp<std::int64_t>((wanted + 31) / 32 * 32, 32, most_row_threads));
+}
+
+/// Calls body(column) for the first of every eight columns of a row that are the thread's.
+template <typename Body>
+__device__ void for_packs(std::int64_t width, const Body& body) {
+  for (std::int64_t column = std::int64_t{threadIdx.x} * pack; column < width;
+       column += std::int64_t{blockDim.x} * pack) {
+    body(column);
+  }
+}
 
 template <typename T>
-__global__ void layer_norm_forward_kernel(std::int64_t rows, std::int64_t width, float epsilon, const T* x,
-                                          const T* weight, const T* bias, T* y, float* statistics) {
+__global__ void layer_norm_forward_kernel(std::int64_t rows, std::int64_t width, bool aligned, float epsilon,
+                                          const T* x, const T* weight, const T* bias, T* y, float* statistics) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const T* const x_row = x + row * width;
+    float v[pack];
     float sum = 0.0F;
-    for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) sum += to_float(x_row[i]);
+    for_packs(width, [&](std::int64_t column) {
+      load_some(x_row + column, width - column, aligned, v);
+#pragma unroll
+      for (int k = 0; k < pack; ++k) sum += v[k];
+    });
     const float mean = block_sum(sum) / static_cast<float>(width);
     float squares = 0.0F;
-    for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
-      const float d = to_float(x_row[i]) - mean;
-      squares += d * d;
-    }
+    for_packs(width, [&](std::int64_t column) {
+      load_some(x_row + column, width - column, aligned, v);
+#pragma unroll
+      for (int k = 0; k < pack; ++k) {
+        const float d = column + k < width ? v[k] - mean : 0.0F;
+        squares += d * d;
+      }
+    });
     const float rstd = 1.0F / sqrtf(block_sum(squares) / static_cast<float>(width) + epsilon);
-    for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
-      const float normalised = (to_float(x_row[i]) - mean) * rstd;
-      y[row * width + i] = from_float<T>(normalised * to_float(weight[i]) + to_float(bias[i]));
-    }
+    for_packs(width, [&](std::int64_t column) {
+      float w[pack];
+      float b[pack];
+      load_some(x_row + column, width - column, aligned, v);
+      load_some(weight + column, width - column, aligned, w);
+      load_some(bias + column, width - column, aligned, b);
+#pragma unroll
+      for (int k = 0; k < pack; ++k) v[k] = (v[k] - mean) * rstd * w[k] + b[k];
+      store_some(y + row * width + column, width - column, aligned, v);
+    });
     if (threadIdx.x == 0) {
       statistics[2 * row] = mean;
       statistics[2 * row + 1] = rstd;
@@ -38,68 +70,121 @@ __global__ void layer_norm_forward_kernel(std::int64_t rows, std::int64_t width,
 }
 
 template <typename T>
-__global__ void rms_norm_forward_kernel(std::int64_t rows, std::int64_t width, float epsilon, const T* x,
+__global__ void rms_norm_forward_kernel(std::int64_t rows, std::int64_t width, bool aligned, float epsilon, const T* x,
                                         const T* weight, T* y, float* statistics) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const T* const x_row = x + row * width;
+    float v[pack];
     float squares = 0.0F;
-    for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
-      const float v = to_float(x_row[i]);
-      squares += v * v;
-    }
+    for_packs(width, [&](std::int64_t column) {
+      load_some(x_row + column, width - column, aligned, v);
+#pragma unroll
+      for (int k = 0; k < pack; ++k) squares += v[k] * v[k];
+    });
     const float scale = 1.0F / sqrtf(block_sum(squares) / static_cast<float>(width) + epsilon);
-    for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
-      y[row * width + i] = from_float<T>(to_float(x_row[i]) * scale * to_float(weight[i]));
-    }
+    for_packs(width, [&](std::int64_t column) {
+      float w[pack];
+      load_some(x_row + column, width - column, aligned, v);
+      load_some(weight + column, width - column, aligned, w);
+#pragma unroll
+      for (int k = 0; k < pack; ++k) v[k] = v[k] * scale * w[k];
+      store_some(y + row * width + column, width - column, aligned, v);
+    });
     if (threadIdx.x == 0) statistics[row] = scale;
   }
 }
 
 /// The gradient of both norms: with x̂ = (x - mean)·scale and g = dy·weight, dx (+)= scale·(g - avg(g) - x̂·avg(g·x̂)), of
 /// which RMS norm has neither the mean nor avg(g).
+/// @tparam packs of eight columns a thread, whose sums it keeps.
 /// @param partials [blocks, 2, width] (RMS norm: [blocks, width]): sums of dy·x̂, then of dy.
-template <bool centered, typename T>
-__global__ void norm_backward_kernel(std::int64_t rows, std::int64_t width, const T* dy, const T* x, const T* weight,
-                                     const float* statistics, T* dx, bool add_dx, float* partials) {
-  extern __shared__ float shared_sums[];
+template <bool centered, int packs, typename T>
+__global__ __launch_bounds__(most_row_threads) void norm_backward_kernel(std::int64_t rows, std::int64_t width,
+                                                                         bool aligned, const T* dy, const T* x,
+                                                                         const T* weight, const float* statistics,
+                                                                         T* dx, bool add_dx, float* partials) {
   constexpr int num_sums = centered ? 2 : 1;
-  float* const dweight = shared_sums;
-  float* const dbias = shared_sums + width;  // centered only
-  // A thread touches its own columns of the shared sums alone, so nothing but block_sum synchronises.
-  for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
-    dweight[i] = 0.0F;
-    if constexpr (centered) dbias[i] = 0.0F;
-  }
+  float sums[num_sums][packs][pack] = {};
+  float v[pack];
+  float d[pack];
+  float w[pack];
+  const auto column_of = [&](int p) { return (std::int64_t{blockDim.x} * p + threadIdx.x) * pack; };
   const std::int64_t end = row_block_begin(rows, std::int64_t{blockIdx.x} + 1);
   for (std::int64_t row = row_block_begin(rows, blockIdx.x); row < end; ++row) {
     const float mean = centered ? statistics[2 * row] : 0.0F;
     const float scale = centered ? statistics[2 * row + 1] : statistics[row];
-    const std::int64_t at = row * width;
+    // x̂, dy and g of eight columns; where the row ends dy and g are 0.
+    const auto load = [&](std::int64_t column) {
+      const std::int64_t at = row * width + column;
+      load_some(x + at, width - column, aligned, v);
+      load_some(dy + at, width - column, aligned, d);
+      load_some(weight + column, width - column, aligned, w);
+#pragma unroll
+      for (int k = 0; k < pack; ++k) {
+        v[k] = (v[k] - mean) * scale;
+        w[k] *= d[k];
+      }
+    };
     float sum_g = 0.0F;
     float sum_gx = 0.0F;
-    for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
-      const float normalised = (to_float(x[at + i]) - mean) * scale;
-      const float d = to_float(dy[at + i]);
-      const float g = d * to_float(weight[i]);
-      sum_g += g;
-      sum_gx += g * normalised;
-      dweight[i] += d * normalised;
-      if constexpr (centered) dbias[i] += d;
+#pragma unroll
+    for (int p = 0; p < packs; ++p) {
+      const std::int64_t column = column_of(p);
+      if (column >= width) continue;
+      load(column);
+#pragma unroll
+      for (int k = 0; k < pack; ++k) {
+        sum_g += w[k];
+        sum_gx += w[k] * v[k];
+        sums[0][p][k] += d[k] * v[k];
+        if constexpr (centered) sums[1][p][k] += d[k];
+      }
     }
     const float mean_gx = block_sum(sum_gx) / static_cast<float>(width);
     const float mean_g = centered ? block_sum(sum_g) / static_cast<float>(width) : 0.0F;
-    for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
-      const float normalised = (to_float(x[at + i]) - mean) * scale;
-      const float g = to_float(dy[at + i]) * to_float(weight[i]);
-      float d = scale * (g - mean_g - normalised * mean_gx);
-      if (add_dx) d += to_float(dx[at + i]);
-      dx[at + i] = from_float<T>(d);
+#pragma unroll
+    for (int p = 0; p < packs; ++p) {
+      const std::int64_t column = column_of(p);
+      if (column >= width) continue;
+      load(column);
+      T* const to = dx + row * width + column;
+#pragma unroll
+      for (int k = 0; k < pack; ++k) v[k] = scale * (w[k] - mean_g - v[k] * mean_gx);
+      if (add_dx) {
+        load_some(to, width - column, aligned, d);
+#pragma unroll
+        for (int k = 0; k < pack; ++k) v[k] += d[k];
+      }
+      store_some(to, width - column, aligned, v);
     }
   }
   float* const line = partials + std::int64_t{blockIdx.x} * num_sums * width;
-  for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
-    line[i] = dweight[i];
-    if constexpr (centered) line[width + i] = dbias[i];
+#pragma unroll
+  for (int p = 0; p < packs; ++p) {
+    for (int k = 0; k < pack; ++k) {
+      const std::int64_t column = column_of(p) + k;
+      if (column >= width) break;
+      line[column] = sums[0][p][k];
+      if constexpr (centered) line[width + column] = sums[1][p][k];
+    }
+  }
+}
+
+/// Calls body(number of packs a thread as a constant). @throws Unsupported naming the width.
+template <typename Body>
+void with_packs(std::int64_t width, Body&& body) {
+  const std::int64_t columns = std::int64_t{row_threads(width)} * pack;
+  if (width <= columns) {
+    body(std::integral_constant<int, 1>{});
+  } else if (width <= 2 * columns) {
+    body(std::integral_constant<int, 2>{});
+  } else if (width <= 4 * columns) {
+    body(std::integral_constant<int, 4>{});
+  } else if (width <= 8 * columns) {
+    body(std::integral_constant<int, 8>{});
+  } else {
+    throw Unsupported("the gradient of a norm of " + std::to_string(width) + " columns: the CUDA kernel has at most " +
+                      std::to_string(8 * columns));
   }
 }
 
@@ -107,14 +192,15 @@ template <bool centered>
 void norm_backward(DType dtype, std::int64_t rows, std::int64_t width, const void* dy, const void* x,
                    const void* weight, const float* statistics, void* dx, bool add_dx, float* partials,
                    cudaStream_t stream) {
-  const std::size_t shared_bytes = sizeof(float) * static_cast<std::size_t>((centered ? 2 : 1) * width);
+  const bool aligned = width % pack == 0 && are_aligned(dy, x, weight, dx);
   with_storage(dtype, [&](auto type) {
     using T = decltype(type);
-    const auto kernel = norm_backward_kernel<centered, T>;
-    allow_shared_memory(kernel, shared_bytes, "the gradient of a norm");
-    kernel<<<static_cast<unsigned>(num_row_blocks(rows)), row_threads, shared_bytes, stream>>>(
-        rows, width, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<const T*>(weight), statistics,
-        static_cast<T*>(dx), add_dx, partials);
+    with_packs(width, [&](auto packs) {
+      norm_backward_kernel<centered, packs()>
+          <<<static_cast<unsigned>(num_row_blocks(rows)), row_threads(width), 0, stream>>>(
+              rows, width, aligned, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<const T*>(weight),
+              statistics, static_cast<T*>(dx), add_dx, partials);
+    });
   });
   check_launch("norm_backward");
 }
@@ -144,10 +230,11 @@ __global__ void add_bias_kernel(T* matrix, const T* bias, std::int64_t n, Diviso
 
 void layer_norm_forward(const LayerNormDims& d, const void* x, const void* weight, const void* bias, void* y,
                         float* statistics, cudaStream_t stream) {
+  const bool aligned = d.width % pack == 0 && are_aligned(x, weight, bias, y);
   with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
-    layer_norm_forward_kernel<<<row_grid(d.rows), row_threads, 0, stream>>>(
-        d.rows, d.width, d.epsilon, static_cast<const T*>(x), static_cast<const T*>(weight),
+    layer_norm_forward_kernel<<<row_grid(d.rows), row_threads(d.width), 0, stream>>>(
+        d.rows, d.width, aligned, d.epsilon, static_cast<const T*>(x), static_cast<const T*>(weight),
         static_cast<const T*>(bias), static_cast<T*>(y), statistics);
   });
   check_launch("layer_norm_forward");
@@ -163,11 +250,12 @@ void layer_norm_backward(const LayerNormDims& d, const void* dy, const void* x, 
 
 void rms_norm_forward(const RmsNormDims& d, const void* x, const void* weight, void* y, float* statistics,
                       cudaStream_t stream) {
+  const bool aligned = d.width % pack == 0 && are_aligned(x, weight, y);
   with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
-    rms_norm_forward_kernel<<<row_grid(d.rows), row_threads, 0, stream>>>(
-        d.rows, d.width, d.epsilon, static_cast<const T*>(x), static_cast<const T*>(weight), static_cast<T*>(y),
-        statistics);
+    rms_norm_forward_kernel<<<row_grid(d.rows), row_threads(d.width), 0, stream>>>(
+        d.rows, d.width, aligned, d.epsilon, static_cast<const T*>(x), static_cast<const T*>(weight),
+        static_cast<T*>(y), statistics);
   });
   check_launch("rms_norm_forward");
 }

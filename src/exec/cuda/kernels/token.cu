@@ -145,6 +145,38 @@ __global__ void rotary_kernel(RotaryDims d, const T* x, T* y, double direction) 
 
 constexpr int cross_entropy_threads = 1024;
 
+/// Calls body(values, begin) for every eight neighbours of line[0, n) that one access moves; what is outside of the
+/// line is @p neutral, also where the line does not begin or end with one.
+template <typename T, typename Body>
+__device__ void for_groups(T* line, std::int64_t n, float neutral, const Body& body) {
+  const auto lead = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(line) / sizeof(T) % pack);
+  for (std::int64_t group = threadIdx.x; group * pack < n + lead; group += blockDim.x) {
+    const std::int64_t begin = group * pack - lead;
+    float values[pack];
+    if (begin >= 0 && begin + pack <= n) {
+      load_pack(line + begin, values);
+    } else {
+#pragma unroll
+      for (int k = 0; k < pack; ++k) {
+        values[k] = begin + k >= 0 && begin + k < n ? to_float(line[begin + k]) : neutral;
+      }
+    }
+    body(values, begin);
+  }
+}
+/// Of a group what is inside of the line.
+template <typename T>
+__device__ void store_group(T* line, std::int64_t n, std::int64_t begin, const float (&values)[pack]) {
+  if (begin >= 0 && begin + pack <= n) {
+    store_pack(line + begin, values);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < pack; ++k) {
+    if (begin + k >= 0 && begin + k < n) line[begin + k] = from_float<T>(values[k]);
+  }
+}
+
 /// Three passes over a row, of which the second and third find it in the L2 cache.
 template <typename T>
 __global__ __launch_bounds__(cross_entropy_threads) void cross_entropy_kernel(CrossEntropyDims d, std::int64_t stride,
@@ -161,19 +193,27 @@ __global__ __launch_bounds__(cross_entropy_threads) void cross_entropy_kernel(Cr
       continue;
     }
     float highest = -INFINITY;
-    for (std::int64_t i = threadIdx.x; i < d.classes; i += blockDim.x) highest = fmaxf(highest, to_float(line[i]));
+    for_groups(line, d.classes, -INFINITY, [&](const float(&values)[pack], std::int64_t) {
+#pragma unroll
+      for (int k = 0; k < pack; ++k) highest = fmaxf(highest, values[k]);
+    });
     highest = block_join<Maximum>(highest, -INFINITY);
     float sum = 0.0F;
-    for (std::int64_t i = threadIdx.x; i < d.classes; i += blockDim.x) sum += expf(to_float(line[i]) - highest);
+    for_groups(line, d.classes, -INFINITY, [&](const float(&values)[pack], std::int64_t) {
+#pragma unroll
+      for (int k = 0; k < pack; ++k) sum += expf(values[k] - highest);
+    });
     sum = block_sum(sum);
     const float distance = highest - to_float(line[target]);
     __syncthreads();  // all threads have read the target's logit
     const float factor = scale / sum;
-    for (std::int64_t i = threadIdx.x; i < d.classes; i += blockDim.x) {
-      const float value =
-          i == target ? (expf(-distance) / sum - 1.0F) * scale : expf(to_float(line[i]) - highest) * factor;
-      line[i] = from_float<T>(value);
-    }
+    for_groups(line, d.classes, -INFINITY, [&](float(&values)[pack], std::int64_t begin) {
+#pragma unroll
+      for (int k = 0; k < pack; ++k) {
+        values[k] = begin + k == target ? (expf(-distance) / sum - 1.0F) * scale : expf(values[k] - highest) * factor;
+      }
+      store_group(line, d.classes, begin, values);
+    });
     if (threadIdx.x == 0) loss[row] = logf(sum) + distance;
   }
 }
