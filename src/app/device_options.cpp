@@ -5,7 +5,6 @@
 #include "base/error.hpp"
 
 namespace strata::app {
-
 cuda::Transport device_transport(const Experiment& experiment, const std::string& sharing) {
   const CommunicationSection& c = experiment.communication;
   if (c.device_transport == "host") return cuda::Transport::host;
@@ -18,6 +17,30 @@ cuda::Transport device_transport(const Experiment& experiment, const std::string
     return cuda::Transport::nccl;
   }
   return sharing.empty() && c.emulated_gbit_per_s == 0.0 ? cuda::Transport::nccl : cuda::Transport::host;
+}
+
+cuda::Transport profiled_device_transport(const Experiment& experiment, const CostProfile& profile) {
+  const CommunicationSection& c = experiment.communication;
+  if (c.device_transport != "auto" || c.emulated_gbit_per_s > 0.0) return device_transport(experiment, "");
+  const std::string emulated = device_transport_name(cuda::Transport::host, "emulated_link");
+  bool has_nccl = false;
+  bool has_host = false;
+  for (const Interference& row : profile.interference) {
+    if (row.ranks_on_node != experiment.resources.ranks_per_node || row.transport == emulated) continue;
+    (row.transport == "nccl" ? has_nccl : has_host) = true;
+  }
+  if (has_nccl && has_host) {
+    throw UserError(fmt::format(
+        "{}: communication.device_transport = \"auto\", and the profile of {} with {} ranks a node has times "
+        "of both; accepted: \"nccl\", \"host\"",
+        experiment.where("communication.device_transport"), profile.machine, experiment.resources.ranks_per_node));
+  }
+  return has_host ? cuda::Transport::host : cuda::Transport::nccl;
+}
+
+Experiment with_device_transport(Experiment experiment, cuda::Transport transport) {
+  experiment.communication.device_transport = transport == cuda::Transport::nccl ? "nccl" : "host";
+  return experiment;
 }
 
 cuda::Numerics numerics_of(const Experiment& experiment) {

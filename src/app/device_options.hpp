@@ -8,6 +8,7 @@
 
 #include "config/experiment.hpp"
 #include "exec/cuda_backend.hpp"
+#include "ir/cost_profile.hpp"
 
 namespace strata::app {
 
@@ -15,6 +16,12 @@ namespace strata::app {
 /// @param sharing see cuda::SelectedDevice.
 /// @throws Unsupported where nccl is asked for and two ranks share a GPU.
 cuda::Transport device_transport(const Experiment& experiment, const std::string& sharing);
+
+/// The same where the ranks are not there to be asked: auto is what @p profile has for as many ranks a node, nccl where
+/// it has nothing for them. @throws UserError where auto may be either, as the profile has both.
+cuda::Transport profiled_device_transport(const Experiment& experiment, const CostProfile& profile);
+/// @p experiment asking for @p transport, which its auto has come to.
+Experiment with_device_transport(Experiment experiment, cuda::Transport transport);
 
 /// Those of [cuda].
 cuda::Numerics numerics_of(const Experiment& experiment);

@@ -1,11 +1,8 @@
 #include "app/measured_all_reduce.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <limits>
-#include <memory>
-#include <vector>
 
 namespace strata::app {
 namespace {
@@ -16,14 +13,11 @@ constexpr int num_repetitions = 3;
 constexpr double longest_seconds = 1.0;
 
 /// Of the slowest rank; the best repetition.
-double seconds_of(const comm::World& world, const std::function<void(std::int64_t)>& all_reduce,
-                  std::int64_t num_elements) {
+double seconds_of(const comm::World& world, const TimedCollectives& collectives, std::int64_t num_elements) {
   double best = std::numeric_limits<double>::infinity();
   for (int i = 0; i < num_repetitions; ++i) {
     world.barrier();
-    const auto begin = std::chrono::steady_clock::now();
-    all_reduce(num_elements);
-    double seconds[1] = {std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
+    double seconds[1] = {collectives(Collective::all_reduce, num_elements, 1)};
     world.all_reduce_max(seconds);
     best = std::min(best, seconds[0]);
   }
@@ -32,32 +26,19 @@ double seconds_of(const comm::World& world, const std::function<void(std::int64_
 
 }  // namespace
 
-Link measure_all_reduce(const comm::World& world, const std::function<void(std::int64_t)>& all_reduce) {
+Link measure_all_reduce(const comm::World& world, const TimedCollectives& collectives) {
   constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
   if (world.size() == 1) return {unknown, unknown};
   const double ranks = world.size();
-  const double latency = seconds_of(world, all_reduce, 2) / (2.0 * (ranks - 1.0));
+  const double latency = seconds_of(world, collectives, 2) / (2.0 * (ranks - 1.0));
   std::int64_t num_elements = small_elements;
-  double seconds = seconds_of(world, all_reduce, num_elements);
+  double seconds = seconds_of(world, collectives, num_elements);
   if (seconds * static_cast<double>(large_elements) < longest_seconds * static_cast<double>(small_elements)) {
     num_elements = large_elements;
-    seconds = seconds_of(world, all_reduce, num_elements);
+    seconds = seconds_of(world, collectives, num_elements);
   }
   const double bytes = static_cast<double>(num_elements) * sizeof(float);
   return {latency, 2.0 * (ranks - 1.0) / ranks * bytes / seconds};
-}
-
-std::function<void(std::int64_t)> engine_all_reduce(comm::Engine& engine, int group) {
-  const auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(max_all_reduced));
-  return [&engine, group, values](std::int64_t num_elements) {
-    comm::Request request;
-    request.input = values->data();
-    request.output = values->data();
-    request.group = group;
-    request.label = "all_reduce before training";
-    request.num_elements = num_elements;
-    engine.wait(engine.post(request));
-  };
 }
 
 }  // namespace strata::app

@@ -5,10 +5,9 @@
 /// transport, before training begins.
 
 #include <cstdint>
-#include <functional>
 
-#include "comm/engine.hpp"
 #include "comm/world.hpp"
+#include "exec/timed_collectives.hpp"
 #include "ir/cluster.hpp"
 
 namespace strata::app {
@@ -16,11 +15,8 @@ namespace strata::app {
 /// Bandwidth: bus bandwidth, 2(n-1)/n · bytes / time, of an all-reduce of 16 MiB over all ranks, or of 1 MiB where the
 /// wire is so slow that 16 would take a second. Latency: time / 2(n-1) of one of 8 bytes. The best of three, each timed
 /// by its slowest rank. NaN for one rank, which has nobody to talk to. Collective.
-/// @param all_reduce of so many f32 over all ranks, at most max_all_reduced; returns when it is done on this rank.
-Link measure_all_reduce(const comm::World& world, const std::function<void(std::int64_t)>& all_reduce);
+/// @param collectives on the group of all ranks, of max_all_reduced elements at most; not called for one rank.
+Link measure_all_reduce(const comm::World& world, const TimedCollectives& collectives);
 constexpr std::int64_t max_all_reduced = std::int64_t{1} << 22;
-
-/// Such an all-reduce of the engine's. @param group the number in @p engine of the group of all ranks.
-std::function<void(std::int64_t)> engine_all_reduce(comm::Engine& engine, int group);
 
 }  // namespace strata::app

@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "app/device_options.hpp"
 #include "app/environment.hpp"
 #include "app/selected_point.hpp"
 #include "base/error.hpp"
@@ -44,53 +46,69 @@ int steps_to_steady_state(const LoweredJob& lowered) {
   return 2 * lag + 1;
 }
 
-/// As comm::Engine names them: shared memory inside a node, MPI between nodes, both where a group has both.
-Transports transports_of(const Experiment& experiment) {
+/// What [communication] emulates.
+std::optional<Link> emulated_link(const Experiment& experiment) {
   const CommunicationSection& c = experiment.communication;
-  Transports transports;
-  transports.name = [only_mpi = c.transport == "mpi"](const Factor& group) -> std::string {
+  if (c.emulated_gbit_per_s == 0.0) return std::nullopt;
+  return Link{c.emulated_alpha_us * 1e-6, c.emulated_gbit_per_s * 1e9 / 8.0};
+}
+
+/// As comm::Engine names them: shared memory inside a node, MPI between nodes, both where a group has both. On GPUs as
+/// runs do.
+Transports transports_of(const Experiment& experiment, const CostProfile& profile) {
+  const auto host = [only_mpi = experiment.communication.transport == "mpi"](const Factor& group) -> std::string {
     if (only_mpi || group.in_node == 1) return "mpi";
     return group.nodes == 1 ? "shm" : "two_level(shm,mpi)";
   };
   const Factor all{static_cast<int>(experiment.resources.ranks_per_node), static_cast<int>(experiment.resources.nodes)};
-  transports.of_all_ranks = all.total() == 1 ? "none" : transports.name(all);
-  if (c.emulated_gbit_per_s > 0.0) {
-    transports.emulated = Link{c.emulated_alpha_us * 1e-6, c.emulated_gbit_per_s * 1e9 / 8.0};
+  Transports transports{.name = host, .of_all_ranks = "none", .emulated = emulated_link(experiment)};
+  if (transports.emulated) {
     transports.of_all_ranks = "emulated_link";
+  } else if (all.total() > 1) {
+    transports.of_all_ranks = host(all);
+  }
+  if (is_on_gpus(experiment)) {
+    const cuda::Transport transport = profiled_device_transport(experiment, profile);
+    transports.name = [host, transport](const Factor& group) { return device_transport_name(transport, host(group)); };
+    transports.of_all_ranks = device_transport_name(transport, transports.of_all_ranks);
   }
   return transports;
 }
 
 }  // namespace
 
-std::string machine_identity() { return fmt::format("{}, {} cores", cpu_name(), available_cores()); }
+std::string machine_identity(const Experiment& experiment) {
+  if (!is_on_gpus(experiment)) return fmt::format("{}, {} cores", cpu_name(), available_cores());
+  const cuda::Numerics numerics = numerics_of(experiment);
+  return fmt::format("{}{}{}", cuda::first_device().name, numerics.tf32 ? ", tf32" : "",
+                     numerics.deterministic ? ", deterministic" : "");
+}
 
 CostProfile load_profile(const Experiment& experiment, const std::string& experiment_file) {
   const std::string path = path_beside(experiment_file, experiment.simulate.profile);
   CostProfile profile = parse_cost_profile(read_file(path), path);
-  if (experiment.cluster == "this" && is_on_gpus(experiment)) {
-    throw UserError(
-        fmt::format("{}: measured on the processor ({}), and resources.device is \"cuda\"", path, profile.machine));
-  }
-  if (experiment.cluster == "this" && profile.machine != machine_identity()) {
-    throw UserError(
-        fmt::format("{}: measured on another machine: {}; this one is {}", path, profile.machine, machine_identity()));
+  if (experiment.cluster != "this") return profile;
+  if (const std::string machine = machine_identity(experiment); profile.machine != machine) {
+    throw UserError(fmt::format("{}: measured on another machine: {}; with resources.device = \"{}\" this one is {}",
+                                path, profile.machine, experiment.resources.device, machine));
   }
   return profile;
 }
 
 std::unique_ptr<CostModel> profiled_costs(const Experiment& experiment, const std::string& experiment_file) {
-  return measured_costs(load_profile(experiment, experiment_file),
-                        static_cast<int>(experiment.resources.ranks_per_node), transports_of(experiment));
+  const CostProfile profile = load_profile(experiment, experiment_file);
+  return measured_costs(profile, static_cast<int>(experiment.resources.ranks_per_node),
+                        transports_of(experiment, profile));
 }
 
 LinkLines profiled_links(const Experiment& experiment, const std::string& experiment_file) {
-  const Transports transports = transports_of(experiment);
-  if (transports.emulated) {
-    const Line line{transports.emulated->latency_seconds, 1.0 / transports.emulated->bandwidth_bytes_per_second, 0.0};
+  if (const std::optional<Link> emulated = emulated_link(experiment)) {
+    const Line line{emulated->latency_seconds, 1.0 / emulated->bandwidth_bytes_per_second, 0.0};
     return {.inside = line, .across = line, .num_inside = 1, .num_across = 1};
   }
-  std::vector<CollectiveTime> times = load_profile(experiment, experiment_file).collectives;
+  const CostProfile profile = load_profile(experiment, experiment_file);
+  const Transports transports = transports_of(experiment, profile);
+  std::vector<CollectiveTime> times = profile.collectives;
   std::erase_if(times, [&](const CollectiveTime& row) { return row.transport != transports.name(row.group); });
   return fit_links(times);
 }

@@ -18,11 +18,12 @@
 
 namespace strata::app {
 
-/// Identifies a machine in profiles: its processor and how many cores this process may use.
-std::string machine_identity();
+/// Identifies in profiles what computes: the processor and how many cores this process may use; on GPUs the first of
+/// them and what [cuda] says of products. @throws Unsupported where there is no GPU.
+std::string machine_identity(const Experiment& experiment);
 
 /// The profile an experiment names. @throws UserError if it cannot be read, or was measured on another machine than
-/// this one and the experiment's cluster is this machine.
+/// this one, or on another device of it, and the experiment's cluster is this machine.
 CostProfile load_profile(const Experiment& experiment, const std::string& experiment_file);
 
 /// Times of the profile an experiment names, for its ranks a node and its transports. @throws UserError as above, and

@@ -10,10 +10,20 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include "app/bad_input.hpp"
+#include "app/collective_times.hpp"
+#include "app/device_options.hpp"
+#include "app/engine_collectives.hpp"
 #include "app/engine_options.hpp"
 #include "app/measured_peak.hpp"
+#include "app/observed_steps.hpp"
 #include "app/outcome.hpp"
 #include "app/prediction.hpp"
 #include "app/provenance.hpp"
@@ -21,13 +31,12 @@
 #include "app/training_inputs.hpp"
 #include "app/verbs.hpp"
 #include "base/error.hpp"
+#include "base/median.hpp"
 #include "comm/launch_check.hpp"
 #include "comm/session.hpp"
 #include "comm/world.hpp"
-#include "cost/fit.hpp"
-#include "cost/group_shape.hpp"
-#include "cost/kernel_work.hpp"
 #include "exec/cpu/cpu_executor.hpp"
+#include "exec/cuda_backend.hpp"
 
 namespace strata::app {
 namespace {
@@ -35,286 +44,228 @@ namespace {
 constexpr int num_warmup_steps = 2;
 constexpr int num_measured_steps = 6;
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t n = values.size();
-  return (values[(n - 1) / 2] + values[n / 2]) / 2.0;
-}
-
-/// What the steps of one Program showed.
-struct Observed {
-  struct Kernel {
-    KernelShape shape;
-    std::vector<double> seconds;  ///< by step: the mean over its instances, which holds what other ranks took away
-  };
-  std::map<std::pair<std::string, std::vector<double>>, Kernel> kernels;
-  std::vector<double> compute_seconds, communication_seconds;  ///< by step
-  std::vector<double> both_seconds;                            ///< a kernel and a transfer in progress
-  std::vector<double> other_seconds;                           ///< outside kernels and waits
+/// What is refused, or does not fit, equal on all ranks.
+struct Refusal : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
-
-using Interval = std::pair<std::int64_t, std::int64_t>;
-
-/// Total length of @p a ∩ ∪ @p b, both in nanoseconds and the first without overlaps.
-double common_seconds(std::vector<Interval> a, std::vector<Interval> b) {
-  std::ranges::sort(a);
-  std::ranges::sort(b);
-  double total = 0.0;
-  for (const auto& [from, to] : a) {
-    std::int64_t covered = from;
-    for (const auto& [begin, end] : b) {
-      const std::int64_t lower = std::max(covered, begin);
-      const std::int64_t upper = std::min(to, end);
-      if (upper <= lower) continue;
-      total += static_cast<double>(upper - lower) * 1e-9;
-      covered = upper;
-    }
-  }
-  return total;
-}
 
 class Profiler {
  public:
   Profiler(const comm::World& world, const ProfileArguments& arguments) : world_(world), arguments_(arguments) {}
 
   CostProfile run(const LoadedExperiment& loaded) {
-    profile_.machine = machine_identity();
+    const std::vector<const Point*> points = points_to_measure(loaded);
+    profile_.machine = on_all([&] { return machine_of(points); });
     profile_.provenance = {{"strata", version_and_commit()},
                            {"measured", results::to_iso_8601(results::unix_seconds_now())}};
-    int num_points = 0;
-    for (const Point& point : loaded.expansion.points) {
-      if (point.experiment.num_ranks() != world_.size()) continue;
-      if (arguments_.experiment.point && point.index != *arguments_.experiment.point) continue;
-      ++num_points;
-      measure_point(point);
-    }
-    if (num_points == 0) {
-      throw UserError(fmt::format("{}: no point for {} ranks", arguments_.experiment.file, world_.size()));
-    }
+    if (is_on_gpus(points.front()->experiment)) select_device();
+    for (const Point* point : points) measure_point(*point);
     profile_.kernels = kernels_of_all_ranks();
     for (const auto& [dtype, rate] : peaks_) {
       profile_.peaks.push_back({std::string(to_string(dtype)), world_.ranks_on_node(), rate});
     }
-    profile_.step_overhead_seconds[world_.ranks_on_node()] = mean_over_ranks(median(kernels_.other_seconds));
-    if (world_.size() > 1) {
-      profile_.interference.push_back({world_.ranks_on_node(), interference_transport_, median(compute_slowdowns_),
-                                       median(communication_slowdowns_)});
+    profile_.step_overhead_seconds[world_.ranks_on_node()] = mean_over_ranks(median(steps_.other_seconds));
+    for (const auto& [transport, slowdowns] : interference_) {
+      profile_.interference.push_back(
+          {world_.ranks_on_node(), transport, median(slowdowns.compute), median(slowdowns.communication)});
     }
     return std::move(profile_);
   }
 
  private:
+  /// By point.
+  struct Slowdowns {
+    std::vector<double> compute, communication;
+  };
+
+  std::vector<const Point*> points_to_measure(const LoadedExperiment& loaded) const {
+    std::vector<const Point*> points;
+    for (const Point& point : loaded.expansion.points) {
+      if (point.experiment.num_ranks() != world_.size()) continue;
+      if (arguments_.experiment.point && point.index != *arguments_.experiment.point) continue;
+      points.push_back(&point);
+    }
+    if (points.empty()) {
+      throw UserError(fmt::format("{}: no point for {} ranks", arguments_.experiment.file, world_.size()));
+    }
+    return points;
+  }
+
+  std::string machine_of(const std::vector<const Point*>& points) const {
+    const std::string machine = machine_identity(points.front()->experiment);
+    for (const Point* point : points) {
+      const std::string other = machine_identity(point->experiment);
+      if (other == machine) continue;
+      throw UserError(
+          fmt::format("{}: a profile is of one device, and point {} computes on {}, point {} on {}; choose "
+                      "with --point",
+                      arguments_.experiment.file, points.front()->index, machine, point->index, other));
+    }
+    return machine;
+  }
+
+  void select_device() {
+    device_ = on_all([&] { return cuda::select_device(world_); });
+    const std::vector<std::string> names = world_.all_gather(device_->device.name);
+    const auto other = std::ranges::find_if(names, [&](const std::string& name) { return name != names.front(); });
+    if (other != names.end()) {
+      throw Refusal(fmt::format("refused: a profile is of one kind of GPU, and rank 0 has {}, rank {} {}",
+                                names.front(), other - names.begin(), *other));
+    }
+    profile_.provenance["host"] = fmt::format("{}, {} cores", cpu_name(), available_cores());
+  }
+
+  /// @p action on every rank. @throws Refusal where one of them cannot do it.
+  template <typename Action>
+  std::invoke_result_t<const Action&> on_all(const Action& action) const {
+    std::optional<std::invoke_result_t<const Action&>> result;
+    Outcome mine;
+    try {
+      result = action();
+    } catch (const Unsupported& e) {
+      mine = outcome_of(e);
+    } catch (const OutOfMemory& e) {
+      mine = outcome_of(e);
+    }
+    const bool failed = mine.status != results::Status::ok;
+    const auto error =
+        world_.agree_on_error(failed ? fmt::format("{}: {}", results::to_string(mine.status), mine.message) : "");
+    if (error) throw Refusal(error->message);
+    return std::move(*result);
+  }
+
   double mean_over_ranks(double value) const {
     double sum[1] = {value};
     world_.all_reduce_sum(sum);
     return sum[0] / world_.size();
   }
 
-  /// Each with the mean of the ranks that ran it: where whole tensors are dealt to ranks, their updates differ in
-  /// shape.
   std::vector<KernelTime> kernels_of_all_ranks() const {
-    CostProfile mine{.machine = profile_.machine};
-    for (const auto& [key, kernel] : kernels_.kernels) {
-      mine.kernels.push_back({.kind = kernel.shape.kind,
-                              .sizes = kernel.shape.sizes,
-                              .work = kernel.shape.work,
-                              .ranks_on_node = world_.ranks_on_node(),
-                              .seconds = median(kernel.seconds),
-                              .num_measured = static_cast<int>(kernel.seconds.size())});
-    }
-    std::map<std::pair<std::string, std::vector<double>>, std::vector<KernelTime>> by_shape;
+    const CostProfile mine{.machine = profile_.machine, .kernels = kernel_times(steps_, world_.ranks_on_node())};
+    std::vector<KernelTime> of_ranks;
     for (const std::string& text : world_.all_gather(to_text(mine))) {
-      for (const KernelTime& kernel : parse_cost_profile(text, "kernels of a rank").kernels) {
-        by_shape[{kernel.kind, kernel.sizes}].push_back(kernel);
-      }
+      const CostProfile theirs = parse_cost_profile(text, "kernels of a rank");
+      of_ranks.insert(of_ranks.end(), theirs.kernels.begin(), theirs.kernels.end());
     }
-    std::vector<KernelTime> all;
-    for (const auto& [shape, of_ranks] : by_shape) {
-      all.push_back(of_ranks.front());
-      double sum = 0.0;
-      for (const KernelTime& kernel : of_ranks) sum += kernel.seconds;
-      all.back().seconds = sum / static_cast<double>(of_ranks.size());
-    }
-    return all;
+    return mean_by_shape(of_ranks);
   }
 
   void measure_point(const Point& point) {
-    if (is_on_gpus(point.experiment)) {
-      throw UserError(fmt::format("{}: resources.device = \"cuda\": strata profile measures \"cpu\"",
-                                  point.experiment.where("resources.device")));
-    }
     if (world_.rank() == 0) fmt::print("profiling point {} [{}]\n", point.index, point.id);
-    PreparedPoint prepared = prepare_point(point.experiment, arguments_.experiment.file);
+    Experiment experiment = point.experiment;
+    if (device_) {
+      device_transport_ = on_all([&] { return device_transport(experiment, device_->sharing); });
+      experiment = with_device_transport(std::move(experiment), device_transport_);
+      profile_.provenance.merge(cuda::library_versions(uses_nccl() ? cuda::Transport::nccl : cuda::Transport::host));
+    }
+    PreparedPoint prepared = on_all([&] { return prepare_point(experiment, arguments_.experiment.file); });
     const DType dtype = prepared.plan.dtypes.compute;
     peaks_[dtype] = peak_.flops_per_second(point.experiment, dtype);
     profile_.provenance["threads_per_rank"] = fmt::format("{}", point.experiment.resources.threads_per_rank);
     const Overlap overlap = prepared.plan.overlap;
     prepared.plan.overlap = {.bucket_bytes = overlap.bucket_bytes, .all_reduce = "none"};
-    const Observed alone = observe(prepared);
-    for (const auto& [key, kernel] : alone.kernels) {
-      Observed::Kernel& mine = kernels_.kernels[key];
-      mine.shape = kernel.shape;
-      mine.seconds.insert(mine.seconds.end(), kernel.seconds.begin(), kernel.seconds.end());
-    }
-    kernels_.other_seconds.insert(kernels_.other_seconds.end(), alone.other_seconds.begin(), alone.other_seconds.end());
+    const ObservedSteps alone = observe(prepared);
+    steps_.add(alone);
     if (world_.size() == 1) return;
     prepared.plan.overlap = overlap;
     note_interference(alone, observe(prepared));
   }
 
-  /// Of T' seconds of kernels O ran beside a transfer, at 1/s of their speed: T = T' - O + O/s. Likewise for transfers.
-  void note_interference(const Observed& alone, const Observed& together) {
-    const double both = mean_over_ranks(median(together.both_seconds));
-    const auto slowdown = [&](const std::vector<double>& before, const std::vector<double>& after) {
-      const double free = both - (mean_over_ranks(median(after)) - mean_over_ranks(median(before)));
-      return both <= 0.0 ? 1.0 : std::max(1.0, both / std::max(free, 0.1 * both));
-    };
-    compute_slowdowns_.push_back(slowdown(alone.compute_seconds, together.compute_seconds));
-    communication_slowdowns_.push_back(slowdown(alone.communication_seconds, together.communication_seconds));
+  void note_interference(const ObservedSteps& alone, const ObservedSteps& together) {
+    const auto mean = [&](const std::vector<double>& by_step) { return mean_over_ranks(median(by_step)); };
+    const double both = mean(together.both_seconds);
+    Slowdowns& slowdowns = interference_[transport_];
+    slowdowns.compute.push_back(slowdown(mean(alone.compute_seconds), mean(together.compute_seconds), both));
+    slowdowns.communication.push_back(
+        slowdown(mean(alone.communication_seconds), mean(together.communication_seconds), both));
   }
 
-  Observed observe(const PreparedPoint& point) {
-    const Program program = lower_for_run(point, world_.rank());
+  ObservedSteps observe(const PreparedPoint& point) {
+    const Program program = on_all([&] { return lower_for_run(point, world_.rank()); });
+    if (device_) {
+      for (const auto& [name, choice] :
+           on_all([&] { return device_choices(point.experiment, program, device_transport_); })) {
+        profile_.provenance[name] = choice;
+      }
+    }
     comm::EngineOptions options = engine_options(point.experiment, program);
     comm::Engine engine(world_, options);
-    interference_transport_ = options.emulated_link ? "emulated_link" : "";
-    const TrainingInputs inputs =
-        make_training_inputs(point.experiment, point.graph, point.plan.global_batch, arguments_.experiment.file);
-    cpu::CpuExecutor executor(program, engine, *inputs.source, point.plan.seed);
-    executor.initialize();
-    Observed observed;
-    for (int step = 0; step < num_warmup_steps + num_measured_steps; ++step) {
-      const StepMeasurement m = executor.step({.step = step, .learning_rate = 1e-4});
-      if (step < num_warmup_steps) continue;
-      note_step(program, executor.events(), m, observed);
+    const std::string host =
+        options.emulated_link ? "emulated_link" : engine.transport_name(engine.create_group(all_ranks(world_)));
+    transport_ = transport_name(host);
+    ObservedSteps observed;
+    {
+      const TrainingInputs inputs =
+          make_training_inputs(point.experiment, point.graph, point.plan.global_batch, arguments_.experiment.file);
+      const std::unique_ptr<Executor> executor =
+          on_all([&] { return make_executor(point, program, engine, *inputs.source); });
+      executor->initialize();
+      for (int step = 0; step < num_warmup_steps + num_measured_steps; ++step) {
+        const StepMeasurement m = executor->step({.step = step, .learning_rate = 1e-4});
+        if (step >= num_warmup_steps) observed.add(program, executor->events(), m);
+      }
     }
-    if (!options.emulated_link && measured_groups_.empty()) measure_collectives(engine, program);
-    if (interference_transport_.empty() && world_.size() > 1) {
-      interference_transport_ = engine.transport_name(engine.create_group(all_ranks()));
-    }
+    // Its memory is free again.
+    if (!options.emulated_link) measure_new_groups(engine, program);
     return observed;
   }
 
-  std::vector<int> all_ranks() const {
-    std::vector<int> ranks;
-    for (int r = 0; r < world_.size(); ++r) ranks.push_back(r);
-    return ranks;
+  std::unique_ptr<Executor> make_executor(const PreparedPoint& point, const Program& program, comm::Engine& engine,
+                                          InputSource& inputs) const {
+    if (!device_) return std::make_unique<cpu::CpuExecutor>(program, engine, inputs, point.plan.seed);
+    return cuda::make_executor(program, world_, engine, inputs, point.plan.seed,
+                               {.transport = device_transport_,
+                                .numerics = numerics_of(point.experiment),
+                                .graphs = graph_use_of(point.experiment),
+                                .watchdog_seconds = point.experiment.communication.watchdog_seconds});
   }
 
-  static void note_step(const Program& program, std::span<const TimelineEvent> events, const StepMeasurement& m,
-                        Observed& observed) {
-    std::vector<Interval> kernels;
-    std::vector<Interval> transfers;
-    std::map<Observed::Kernel*, std::pair<std::int64_t, int>> of_this_step;  // nanoseconds, instances
-    for (const TimelineEvent& e : events) {
-      const Instruction& in = program.body[static_cast<std::size_t>(e.instruction)];
-      if (in.is_collective()) {
-        transfers.emplace_back(e.begin_ns, e.end_ns);
-        continue;
+  /// @param host the engine's.
+  std::string transport_name(const std::string& host) const {
+    return device_ ? device_transport_name(device_transport_, host) : host;
+  }
+
+  bool uses_nccl() const { return device_ && device_transport_ == cuda::Transport::nccl && world_.size() > 1; }
+
+  /// Every collective at every size on each shape of group that the Programs have, once by each transport.
+  void measure_new_groups(comm::Engine& engine, const Program& program) {
+    for (const GroupsOfShape& groups : groups_to_measure(world_, program)) {
+      std::vector<int> mine;
+      for (const std::vector<int>& ranks : groups.groups) {
+        if (std::ranges::find(ranks, world_.rank()) != ranks.end()) mine = ranks;
       }
-      kernels.emplace_back(e.begin_ns, e.end_ns);
-      KernelShape shape = kernel_shape(program, in);
-      Observed::Kernel& kernel = observed.kernels[{shape.kind, shape.sizes}];
-      kernel.shape = std::move(shape);
-      auto& [nanoseconds, instances] = of_this_step[&kernel];
-      nanoseconds += e.end_ns - e.begin_ns;
-      ++instances;
-    }
-    for (const auto& [kernel, total] : of_this_step) {
-      // At least the clock's resolution, where a kernel is over before it can tell.
-      const auto nanoseconds = static_cast<double>(std::max<std::int64_t>(1, total.first));
-      kernel->seconds.push_back(nanoseconds * 1e-9 / total.second);
-    }
-    observed.both_seconds.push_back(common_seconds(kernels, transfers));
-    observed.compute_seconds.push_back(m.compute_seconds);
-    observed.communication_seconds.push_back(m.communication_seconds);
-    observed.other_seconds.push_back(m.step_seconds - m.compute_seconds - m.exposed_seconds);
-  }
-
-  /// Every collective at every size on each shape of group that the Program has.
-  void measure_collectives(comm::Engine& engine, const Program& program) {
-    std::vector<std::vector<int>> groups;
-    for (const Group& group : program.groups) {
-      if (group.ranks.size() < 2) continue;
-      const Factor shape = group_shape(group.ranks, world_.ranks_on_node());
-      if (std::ranges::find(measured_groups_, shape) != measured_groups_.end()) continue;
-      measured_groups_.push_back(shape);
-      groups.push_back(group.ranks);
-    }
-    std::vector<float> input(max_elements);
-    std::vector<float> output(max_elements);
-    for (const std::vector<int>& ranks : groups) {
-      const int group = engine.create_group(ranks);
-      for (const Collective kind :
-           {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::all_to_all,
-            Collective::broadcast, Collective::reduce, Collective::send}) {
-        measure_collective(engine, group, ranks, kind, input.data(), output.data());
-      }
+      const int group = mine.empty() ? -1 : engine.create_group(mine);
+      // All groups of a shape have one; a rank that is in none learns it.
+      const std::string host =
+          world_.broadcast(mine.empty() ? "" : engine.transport_name(group), groups.groups.front().front());
+      const std::string transport = transport_name(host);
+      if (!measured_.emplace(groups.shape.in_node, groups.shape.nodes, transport).second) continue;
+      measure_collectives(world_, groups, transport, collectives_of(engine, group, mine, measured_capacity(groups)),
+                          profile_);
     }
   }
 
-  void measure_collective(comm::Engine& engine, int group, const std::vector<int>& ranks, Collective kind,
-                          const float* input, float* output) {
-    const int size = static_cast<int>(ranks.size());
-    const int index = static_cast<int>(std::ranges::find(ranks, world_.rank()) - ranks.begin());
-    const Factor shape = kind == Collective::send
-                             ? group_shape(std::vector<int>{ranks[0], ranks[1]}, world_.ranks_on_node())
-                             : group_shape(ranks, world_.ranks_on_node());
-    const std::string transport = engine.transport_name(group);
-    const int sender = kind == Collective::reduce ? 1 : 0;  // the root, member 0, sends nothing then
-    std::vector<TransferTime> times;
-    for (std::int64_t elements = 16; elements <= max_elements; elements *= 4) {
-      comm::Request request;
-      request.kind = kind;
-      request.input = input;
-      request.output = output;
-      request.num_elements = elements;
-      request.group = group;
-      if (kind == Collective::send) {
-        request.kind = index == 0 ? Collective::send : Collective::recv;
-        request.peer = index == 0 ? 1 : 0;
-      }
-      const bool takes_part = kind != Collective::send || index < 2;
-      const double seconds = seconds_of(engine, request, takes_part, elements);
-      const auto bytes = elements * static_cast<std::int64_t>(sizeof(float));
-      profile_.collectives.push_back({kind, shape, transport, bytes, seconds});
-      times.push_back({static_cast<double>(elements_sent(kind, elements, size, sender)) * sizeof(float), seconds});
-      if (seconds > 1.0) break;  // a slow wire: larger ones would take minutes and lie on the same line
-    }
-    if (times.size() >= 2) {
-      const Line line = fit_alpha_beta(times);
-      profile_.lines.push_back(
-          {kind, shape, transport, line.alpha_seconds, line.beta_seconds_per_byte, line.mean_relative_error});
-    }
+  /// @param ranks this rank's group, @p group in @p engine; may be empty.
+  TimedCollectives collectives_of(comm::Engine& engine, int group, const std::vector<int>& ranks,
+                                  std::int64_t max_elements) const {
+    if (uses_nccl()) return cuda::nccl_collectives(world_, ranks, max_elements);
+    if (ranks.empty()) return {};
+    return engine_collectives(engine, group, ranks, world_.rank(), max_elements,
+                              device_ ? OperandMemory::managed : OperandMemory::host);
   }
-
-  /// Median of repetitions that begin together, each timed by its slowest rank; small ones several in a row.
-  double seconds_of(comm::Engine& engine, const comm::Request& request, bool takes_part, std::int64_t elements) const {
-    const int in_a_row = elements < 4096 ? 20 : 1;
-    std::vector<double> seconds;
-    for (int i = 0; i < 8; ++i) {
-      world_.barrier();
-      const auto begin = std::chrono::steady_clock::now();
-      for (int k = 0; k < in_a_row && takes_part; ++k) engine.wait(engine.post(request));
-      double slowest[1] = {std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / in_a_row};
-      world_.all_reduce_max(slowest);
-      if (i > 0) seconds.push_back(slowest[0]);
-      if (slowest[0] > 0.5 && i > 0) break;
-    }
-    return median(seconds);
-  }
-
-  static constexpr std::int64_t max_elements = std::int64_t{1} << 24;  // 64 MiB
 
   const comm::World& world_;
   const ProfileArguments& arguments_;
   MeasuredPeak peak_{world_};
+  std::optional<cuda::SelectedDevice> device_;  ///< on GPUs
   CostProfile profile_;
   std::map<DType, double> peaks_;
-  Observed kernels_;  ///< of all points
-  std::vector<double> compute_slowdowns_, communication_slowdowns_;
-  std::vector<Factor> measured_groups_;
-  std::string interference_transport_;
+  ObservedSteps steps_;                                   ///< of all points
+  std::map<std::string, Slowdowns> interference_;         ///< by transport
+  std::set<std::tuple<int, int, std::string>> measured_;  ///< shapes of groups, ranks in a node × nodes, and transports
+  // Of the point that is measured.
+  cuda::Transport device_transport_ = cuda::Transport::host;
+  std::string transport_;  ///< of the group of all ranks
 };
 
 void write(const std::string& path, const CostProfile& measured) {
@@ -345,8 +296,12 @@ int profile_experiment(int argc, char** argv, const ProfileArguments& arguments,
     return exit_ok;
   } catch (const UserError& e) {
     return report_bad_input(e, world, environment);
+  } catch (const Refusal& e) {
+    if (world.rank() == 0) fmt::print(stderr, "strata: {}\n", e.what());
+    return exit_refused;
   } catch (const std::exception& e) {
-    comm::abort_all(exit_internal, e.what());
+    const Outcome outcome = outcome_of(e);  // of this rank alone
+    comm::abort_all(exit_code_of(outcome.status), outcome.message);
   }
 }
 

@@ -178,13 +178,19 @@ class Run {
       if (speaks()) record_unstarted(environment_, *point, world_.size(), outcome, options_);
     };
     try {
-      const Message message = on_root([&] { return pack(plan_on_root(*point)); }, unpack);
+      const bool on_gpus = on_root([&] { return std::string(is_on_gpus(point->experiment) ? "yes" : "no"); }, is_yes);
+      // Before the plan: planners may ask a profile what the transport takes.
+      cuda::SelectedDevice device;
+      if (on_gpus) device = cuda::select_device(world_);
+      const Message message = on_root([&] { return pack(plan_on_root(*point, device.sharing)); }, unpack);
       const ExperimentFile file = read_experiment(message.experiment_text, "point");
       request.point = world_.rank() == 0 ? *point : Point{.id = message.point_id, .experiment = file.base, .axes = {}};
       request.point.experiment.backend = request.point.experiment.resources.device;
       request.experiment_name = request.point.experiment.name;
-      const bool on_gpus = is_on_gpus(request.point.experiment);
-      if (on_gpus) select_device(request);
+      if (on_gpus) {
+        request.device_transport = device_transport(request.point.experiment, device.sharing);
+        request.gpu_name = std::move(device.device.name);
+      }
       request.prepared =
           prepare_point_with_plan(request.point.experiment, request.experiment_file, message.plan_text, "plan");
       comm::check_launch(world_, expectation(request));
@@ -203,20 +209,15 @@ class Run {
       if (speaks()) record_unstarted(environment_, *point, world_.size(), outcome_of(e), options_);
       throw;
     }
-    expected_ =
-        on_root([&] { return std::string(is_expected(point->experiment.expect, outcome.status) ? "yes" : "no"); },
-                [](const std::string& text) { return text == "yes"; });
+    expected_ = on_root(
+        [&] { return std::string(is_expected(point->experiment.expect, outcome.status) ? "yes" : "no"); }, is_yes);
     if (world_.rank() == 0 && outcome.status != results::Status::ok) {
       fmt::print(stderr, "strata: {}: {}\n", results::to_string(outcome.status), outcome.message);
     }
     return outcome.status;
   }
 
-  void select_device(RunRequest& request) const {
-    cuda::SelectedDevice selected = cuda::select_device(world_);
-    request.device_transport = device_transport(request.point.experiment, selected.sharing);
-    request.gpu_name = std::move(selected.device.name);
-  }
+  static bool is_yes(const std::string& text) { return text == "yes"; }
 
   /// Each rank reads the data for itself; what one of them cannot read ends all, before anything is recorded.
   void open_inputs(RunRequest& request) const {
@@ -243,12 +244,17 @@ class Run {
         });
   }
 
-  Message plan_on_root(const Point& point) const {
+  /// @param sharing see cuda::SelectedDevice.
+  Message plan_on_root(const Point& point, const std::string& sharing) const {
+    Experiment experiment = point.experiment;
+    if (is_on_gpus(experiment)) {
+      experiment = with_device_transport(std::move(experiment), device_transport(point.experiment, sharing));
+    }
     const std::string& plan_file = arguments_.experiment.plan_file;
+    const std::string& origin = arguments_.experiment.origin();
     const PreparedPoint prepared = plan_file.empty()
-                                       ? prepare_point(point.experiment, arguments_.experiment.origin())
-                                       : prepare_point_with_plan(point.experiment, arguments_.experiment.origin(),
-                                                                 read_file(plan_file), plan_file);
+                                       ? prepare_point(experiment, origin)
+                                       : prepare_point_with_plan(experiment, origin, read_file(plan_file), plan_file);
     return {to_text(point.experiment), to_text(prepared.plan), point.id};
   }
 

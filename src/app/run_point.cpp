@@ -15,6 +15,7 @@
 #include "app/allocation_account.hpp"
 #include "app/device_meter.hpp"
 #include "app/device_options.hpp"
+#include "app/engine_collectives.hpp"
 #include "app/engine_options.hpp"
 #include "app/learning_rate.hpp"
 #include "app/measured_all_reduce.hpp"
@@ -130,7 +131,7 @@ class PointRun {
     make_engine();
     facts_.transport = engine_->transport_name(world_group_);
     if (on_gpus_) facts_.transport = device_transport_name(request_.device_transport, facts_.transport);
-    measured_link_ = measure_all_reduce(world_, all_reduce());
+    measured_link_ = measured_link();
     // Before the executor takes its memory.
     meter_ = std::make_unique<DeviceMeter>(world_, on_gpus_ ? cuda::make_monitor() : nullptr);
     meter_->describe(facts_);
@@ -153,16 +154,19 @@ class PointRun {
     comm::EngineOptions options = engine_options(experiment_, program_);
     options.on_watchdog = [this](const comm::WatchdogReport& report) { record_failure(Status::hang, report.message); };
     engine_ = std::make_unique<comm::Engine>(world_, options);
-    std::vector<int> all(static_cast<std::size_t>(world_.size()));
-    for (std::size_t r = 0; r < all.size(); ++r) all[r] = static_cast<int>(r);
-    world_group_ = engine_->create_group(all);
+    world_group_ = engine_->create_group(all_ranks(world_));
   }
 
   /// Several ranks on GPUs of their own.
   bool uses_nccl() const { return on_gpus_ && request_.device_transport == cuda::Transport::nccl && world_.size() > 1; }
 
-  std::function<void(std::int64_t)> all_reduce() {
-    return uses_nccl() ? cuda::nccl_all_reduce(world_, max_all_reduced) : engine_all_reduce(*engine_, world_group_);
+  Link measured_link() {
+    if (world_.size() == 1) return measure_all_reduce(world_, {});
+    const std::vector<int> ranks = all_ranks(world_);
+    if (uses_nccl()) return measure_all_reduce(world_, cuda::nccl_collectives(world_, ranks, max_all_reduced));
+    const OperandMemory memory = on_gpus_ ? OperandMemory::managed : OperandMemory::host;
+    return measure_all_reduce(
+        world_, engine_collectives(*engine_, world_group_, ranks, world_.rank(), max_all_reduced, memory));
   }
 
   std::unique_ptr<Executor> make_executor() {
@@ -191,6 +195,7 @@ class PointRun {
   /// peaks that were just measured.
   void predict_step() {
     PreparedPoint point = request_.prepared;
+    if (on_gpus_) point.experiment = with_device_transport(std::move(point.experiment), request_.device_transport);
     Cluster& machine = point.cluster;
     machine.peak_flops_per_second[std::string(to_string(point.plan.dtypes.compute))] = request_.peak_flops_per_second;
     machine.memory_bandwidth_bytes_per_second = request_.memory_bytes_per_second;

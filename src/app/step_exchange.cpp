@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "base/error.hpp"
+#include "base/median.hpp"
 
 namespace strata::app {
 namespace {
@@ -20,12 +21,6 @@ struct Memory {
   std::int64_t touched_bytes = 0;
 };
 static_assert(std::is_trivially_copyable_v<Memory>);
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t n = values.size();
-  return (values[(n - 1) / 2] + values[n / 2]) / 2.0;
-}
 
 /// What all devices together say. One that ranks share is in each of their readings, so that each has its part. A
 /// number is unknown where it is so on any device.

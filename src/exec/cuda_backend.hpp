@@ -4,12 +4,14 @@
 /// Runs on GPUs, for those who know nothing of CUDA: which device a rank has, its executor, its rates. There are two
 /// implementations: cuda/backend.cpp, and without_cuda/backend.cpp, which refuses everything by name.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/dtype.hpp"
 #include "comm/engine.hpp"
@@ -18,6 +20,7 @@
 #include "exec/device/graph_use.hpp"
 #include "exec/device/numerics.hpp"
 #include "exec/executor.hpp"
+#include "exec/timed_collectives.hpp"
 #include "ir/program.hpp"
 
 namespace strata::cuda {
@@ -67,9 +70,20 @@ std::unique_ptr<DeviceMonitor> make_monitor();
 double measure_gemm_peak_flops(DType dtype, const Numerics& numerics);
 /// Bytes read plus written a second by copies within the memory of this rank's GPU.
 double measure_memory_bytes_per_second();
-/// Collective. @return an all-reduce of so many f32 over all ranks by NCCL, which returns when it is complete on this
-/// rank; at most @p max_elements.
-std::function<void(std::int64_t num_elements)> nccl_all_reduce(const comm::World& world, std::int64_t max_elements);
+/// Collective over @p world. @return by NCCL, on @p ranks: this rank's group, equal on its members, or none. Seconds
+/// are those of the device, after one more that is not counted.
+TimedCollectives nccl_collectives(const comm::World& world, const std::vector<int>& ranks, std::int64_t max_elements);
+
+/// Memory of the host and of this rank's GPU, as arenas are where collectives go through the host.
+class ManagedMemory {
+ public:
+  virtual ~ManagedMemory() = default;
+  virtual std::byte* data() const = 0;
+  /// Its first bytes are where a kernel that wrote them leaves them; returns when that is so.
+  virtual void write_on_device(std::int64_t size_bytes) = 0;
+};
+/// @throws OutOfMemory; Unsupported where the host cannot use it while kernels run.
+std::unique_ptr<ManagedMemory> make_managed_memory(std::int64_t size_bytes);
 
 /// Name → version of what takes part in a run on GPUs with @p transport.
 std::map<std::string, std::string> library_versions(Transport transport);

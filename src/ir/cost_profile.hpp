@@ -31,7 +31,7 @@ struct KernelTime {
 struct CollectiveTime {
   Collective kind = Collective::all_reduce;
   Factor group;           ///< ranks in a node × nodes
-  std::string transport;  ///< Engine::transport_name: shm, mpi, two_level(…), emulated_link(…)
+  std::string transport;  ///< as results name it: shm, mpi, two_level(…), nccl, managed_memory over shm, …
   std::int64_t bytes = 0;
   double seconds = 0.0;
   bool operator==(const CollectiveTime&) const = default;
@@ -66,7 +66,7 @@ struct MeasuredRate {
 };
 
 struct CostProfile {
-  std::string machine;  ///< machine_identity() of where it was measured: another machine's times are refused
+  std::string machine;  ///< machine_identity() of where it was measured: times of another machine or device are refused
   std::map<std::string, std::string> provenance;  ///< commit, date, library versions, threads a rank, …
   std::vector<MeasuredRate> peaks;
   std::vector<KernelTime> kernels;

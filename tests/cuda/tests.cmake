@@ -77,7 +77,7 @@ endforeach()
 add_library(cuda_emulation STATIC ${translated} cuda/emulation/emulation.cpp cuda/emulation/libraries.cpp
             cuda/emulation/graphs.cpp cuda/emulation/nccl.cpp cuda/emulation/streams.cpp)
 foreach(file IN ITEMS backend check communicators cuda_executor device_arena device_info gpu_monitor graph input_load kernel_binding
-        nccl_collective nccl_probe nvml step_values)
+        managed_memory nccl_collective nccl_probe nvml step_values)
   target_sources(cuda_emulation PRIVATE ${PROJECT_SOURCE_DIR}/src/exec/cuda/${file}.cpp)
 endforeach()
 target_include_directories(cuda_emulation BEFORE PUBLIC ${emulated} ${CMAKE_CURRENT_SOURCE_DIR})

@@ -4,7 +4,9 @@ import json
 import os
 import shutil
 import subprocess
+import tomllib
 
+import h5py
 import pytest
 
 
@@ -28,6 +30,17 @@ def test_a_run_is_refused_and_recorded_as_refused(strata, experiment, tmp_path, 
     assert "built without CUDA" in message or "no usable GPU" in message or "0 GPUs" in message
     (status,) = tmp_path.glob("results/e2e/*/*.status.json")
     assert json.loads(status.read_text())["status"] == "refused"
+
+
+@without_gpu
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_profile_is_refused(strata, experiment, tmp_path, ranks):
+    file = experiment(ranks=ranks)
+    ended = strata(ranks, "profile", file, "--set", "resources.device=cuda", "--output", tmp_path / "gpu.toml")
+    assert ended.code == 3, ended.error
+    (message,) = ended.messages()
+    assert message.startswith('strata: refused: resources.device = "cuda"')
+    assert not (tmp_path / "gpu.toml").exists()
 
 
 @without_gpu
@@ -72,13 +85,18 @@ NETWORK = [
 ]
 
 
+def network(experiment, ranks):
+    file = experiment(ranks=ranks, replace=NETWORK)
+    file.write_text("".join(line for line in file.read_text().splitlines(True) if not line.startswith("paths")))
+    return file
+
+
 @pytest.mark.parametrize(
     ("ranks", "transport", "recorded"),
     [(1, "auto", "none"), (2, "auto", "nccl"), (2, "nccl", "nccl"), (2, "host", "managed_memory over shm")],
 )
 def test_emulated_gpus_train_what_processors_train(emulated, experiment, tmp_path, ranks, transport, recorded):
-    file = experiment(ranks=ranks, replace=NETWORK)
-    file.write_text("".join(line for line in file.read_text().splitlines(True) if not line.startswith("paths")))
+    file = network(experiment, ranks)
     rows = {}
     for device in ("cpu", "cuda"):
         words = ["--set", f"resources.device={device}", "--results", device]
@@ -98,3 +116,90 @@ def test_emulated_gpus_train_what_processors_train(emulated, experiment, tmp_pat
     losses = {device: [row["loss"] for row in kept if row["kind"] == "step"] for device, kept in rows.items()}
     assert len(losses["cuda"]) == 4
     assert losses["cuda"] == pytest.approx(losses["cpu"], rel=1e-4)
+
+
+ON_GPUS = ("--set", "resources.device=cuda")
+BY_PROFILE = ("--set", "simulate.cost=measured", "--set", "simulate.profile=this.toml")
+COLLECTIVES = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "send"}
+
+
+def test_a_profile_of_one_emulated_gpu(emulated, experiment, tmp_path):
+    file = network(experiment, 1)
+    ended = emulated(1, "profile", file, *ON_GPUS, "--output", "this.toml")
+    assert ended.code == 0, ended.error
+    profile = tomllib.loads((tmp_path / "this.toml").read_text())
+    assert profile["machine"] == "emulated"
+    assert {"cuda", "host", "graphs"} <= set(profile["provenance"])
+    assert "nccl" not in profile["provenance"]
+    (peak,) = profile["peaks"]
+    assert (peak["dtype"], peak["ranks_on_node"], peak["flops_per_second"]) == ("f32", 1, 1e9)
+    kinds = {kernel["kind"].split()[0] for kernel in profile["kernels"]}
+    assert {"linear_forward", "linear_backward_weight"} <= kinds
+    assert "collectives" not in profile
+    assert "interference" not in profile
+    assert set(profile["step_overhead_seconds"]) == {"1"}
+    assert emulated(1, "run", file, *ON_GPUS, *BY_PROFILE).code == 0
+    assert prediction_sources(tmp_path) == {"simulator, measured: profile of emulated with 1 ranks a node over none"}
+
+
+def prediction_sources(folder):
+    """Of the times that the only run predicted; the program's own account aside."""
+    (path,) = folder.glob("results/e2e/*/*.h5")
+    with h5py.File(path) as file:
+        return {source.decode() for source in file["predictions/source"][:]} - {"program"}
+
+
+@pytest.mark.parametrize(
+    ("transport", "name"),
+    [("auto", "nccl"), ("host", "managed_memory over shm")],
+)
+def test_a_profile_of_emulated_gpus_predicts_their_runs(emulated, experiment, tmp_path, transport, name):
+    file = network(experiment, 2)
+    asked = (*ON_GPUS, "--set", f"communication.device_transport={transport}")
+    ended = emulated(2, "profile", file, *asked, "--output", "this.toml")
+    assert ended.code == 0, ended.error
+    profile = tomllib.loads((tmp_path / "this.toml").read_text())
+    assert ("nccl" in profile["provenance"]) == (name == "nccl")
+    assert {(row["ranks_on_node"], row["transport"]) for row in profile["interference"]} == {(2, name)}
+    for rows in (profile["collectives"], profile["lines"]):
+        assert {(row["kind"], row["group"], row["transport"]) for row in rows} == {
+            (kind, "2x1", name) for kind in COLLECTIVES
+        }
+    sizes = [row["bytes"] for row in profile["collectives"] if row["kind"] == "all_reduce"]
+    assert sizes == [64 * 4**i for i in range(11)]
+    source = f"simulator, measured: profile of emulated with 2 ranks a node over {name}"
+    assert emulated(2, "run", file, *asked, *BY_PROFILE).code == 0
+    assert prediction_sources(tmp_path) == {source}
+    # Without ranks, auto is what the profile has.
+    shutil.rmtree(tmp_path / "results")
+    ended = emulated(None, "simulate", file, *asked, *BY_PROFILE)
+    assert ended.code == 0, ended.error
+    other, other_name = ("host", "managed_memory") if name == "nccl" else ("nccl", "nccl")
+    ended = emulated(None, "simulate", file, *ON_GPUS, "--set", f"communication.device_transport={other}", *BY_PROFILE)
+    assert ended.code == 2
+    assert f"no time of all_reduce on 2x1 ranks over {other_name}" in ended.error
+
+
+def test_a_profile_is_of_one_device(emulated, experiment, tmp_path):
+    file = network(experiment, 1)
+    profile = tmp_path / "this.toml"
+    words = {"cuda": ON_GPUS, "cpu": ()}
+    for measured, other in (("cuda", "cpu"), ("cpu", "cuda")):
+        profile.unlink(missing_ok=True)
+        assert emulated(1, "profile", file, *words[measured], "--output", "this.toml").code == 0
+        machine = tomllib.loads(profile.read_text())["machine"]
+        for verb, ranks in (("run", 1), ("simulate", None)):
+            ended = emulated(ranks, verb, file, *words[other], *BY_PROFILE)
+            assert ended.code != 0
+            assert f'measured on another machine: {machine}; with resources.device = "{other}"' in ended.error
+        ended = emulated(1, "profile", file, *words[other], "--output", "this.toml")
+        assert ended.code == 2
+        assert "two machines" in ended.error
+    ended = emulated(None, "simulate", file, *ON_GPUS, "--set", "cuda.tf32=true", *BY_PROFILE)
+    assert "this one is emulated, tf32" in ended.error
+    both = file.read_text() + "\n[sweep]\nproduct = { 'resources.device' = ['cpu', 'cuda'] }\n"
+    (tmp_path / "both.toml").write_text(both)
+    ended = emulated(1, "profile", "both.toml", "--output", "both_devices.toml")
+    assert ended.code == 2
+    assert "a profile is of one device" in ended.error
+    assert "--point" in ended.error

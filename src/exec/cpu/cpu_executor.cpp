@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/error.hpp"
+#include "base/intervals.hpp"
 #include "exec/collective_request.hpp"
 #include "exec/cpu/kernels/elementwise.hpp"
 
@@ -74,7 +76,7 @@ StepMeasurement CpuExecutor::step(const StepContext& context) {
   run(program_.body, body_, context);
   measurement_.step_seconds = static_cast<double>(now_ns() - begin) * seconds_per_ns;
   // Events carry the clock's time until here; a step's timeline begins at zero.
-  std::vector<std::pair<std::int64_t, std::int64_t>> busy;
+  std::vector<Interval> busy;
   for (std::size_t i = 0; i < events_.size(); ++i) {
     TimelineEvent& event = events_[i];
     event.rank = program_.rank;
@@ -86,13 +88,7 @@ StepMeasurement CpuExecutor::step(const StepContext& context) {
       measurement_.bytes_sent[static_cast<std::size_t>(program_.body[i].collective)] += event.bytes_sent;
     }
   }
-  std::ranges::sort(busy);
-  std::int64_t covered_until = 0;
-  for (const auto& [from, to] : busy) {
-    measurement_.communication_seconds +=
-        static_cast<double>(std::max<std::int64_t>(0, to - std::max(from, covered_until))) * seconds_per_ns;
-    covered_until = std::max(covered_until, to);
-  }
+  measurement_.communication_seconds = static_cast<double>(union_ns(std::move(busy))) * seconds_per_ns;
   measurement_.loss = read(program_.loss_buffer)[0];
   measurement_.gradient_norm =
       program_.norm_buffer >= 0 ? read(program_.norm_buffer)[0] : std::numeric_limits<float>::quiet_NaN();

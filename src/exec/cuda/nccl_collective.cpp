@@ -110,7 +110,19 @@ ncclResult_t Call::operator()(cudaStream_t stream) const {
   return ncclInvalidArgument;
 }
 
+Call call_of(const comm::Request& request, const Communicators& communicators, int number) {
+  return {.request = request,
+          .communicator = communicators.get(number),
+          .size = static_cast<int>(communicators.ranks(number).size()),
+          .index = communicators.index(number)};
+}
+
 }  // namespace
+
+void queue_collective(const comm::Request& request, Communicators& communicators, int number, const std::string& label,
+                      cudaStream_t stream) {
+  communicators.check_call(call_of(request, communicators, number)(stream), label, number);
+}
 
 BoundKernel bind_collective(const Program& program, const Arguments& arguments, Communicators& communicators,
                             const std::string& label) {
@@ -118,10 +130,7 @@ BoundKernel bind_collective(const Program& program, const Arguments& arguments, 
   std::vector<int> groups(program.groups.size());
   std::iota(groups.begin(), groups.end(), 0);
   const int number = communicators.number(communicator_key(program, in));
-  const Call call{.request = collective_request(program, in, arguments, groups, label),
-                  .communicator = communicators.get(number),
-                  .size = static_cast<int>(communicators.ranks(number).size()),
-                  .index = communicators.index(number)};
+  const Call call = call_of(collective_request(program, in, arguments, groups, label), communicators, number);
   const comm::Request& request = call.request;
   if (is_reduction(request.kind) && request.dtype != DType::f32 && request.dtype != DType::bf16) {
     throw Unsupported(fmt::format("{}: reductions are of f32 and bf16, not {}", label, to_string(request.dtype)));

@@ -11,6 +11,11 @@
 
 namespace strata::cuda {
 
+/// One of no Program. @param request whose group is not looked at. @param label outlives what is queued.
+/// @throws CommunicationError, see Communicators::check_call().
+void queue_collective(const comm::Request& request, Communicators& communicators, int number, const std::string& label,
+                      cudaStream_t stream);
+
 /// NCCL's gathers and scatters have chunks of one size. Where the group's size does not divide the tensor (chunk_of),
 /// they are groups of broadcasts and of reductions, one for each chunk.
 /// @param arguments with device addresses. @param label outlives the result.

@@ -4,22 +4,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/intervals.hpp"
+
 namespace strata {
 namespace {
 
 constexpr double seconds_per_ns = 1e-9;
-using Interval = std::pair<std::int64_t, std::int64_t>;
-
-double union_seconds(std::vector<Interval> intervals) {
-  std::ranges::sort(intervals);
-  std::int64_t total = 0;
-  std::int64_t covered_until = 0;
-  for (const auto& [begin, end] : intervals) {
-    total += std::max<std::int64_t>(0, end - std::max(begin, covered_until));
-    covered_until = std::max(covered_until, end);
-  }
-  return static_cast<double>(total) * seconds_per_ns;
-}
 
 }  // namespace
 
@@ -40,8 +30,8 @@ void add_step_times(const Program& program, std::span<const TimelineEvent> event
     exposed += std::max<std::int64_t>(0, std::min(collective_end, events[i].begin_ns) - compute_end);
     compute_end = events[i].end_ns;
   }
-  measurement.compute_seconds = union_seconds(std::move(kernels));
-  measurement.communication_seconds = union_seconds(std::move(collectives));
+  measurement.compute_seconds = static_cast<double>(union_ns(std::move(kernels))) * seconds_per_ns;
+  measurement.communication_seconds = static_cast<double>(union_ns(std::move(collectives))) * seconds_per_ns;
   measurement.exposed_seconds = static_cast<double>(exposed) * seconds_per_ns;
 }
 

@@ -23,7 +23,8 @@ std::unique_ptr<Executor> make_executor(const Program&, const comm::World&, comm
 std::unique_ptr<DeviceMonitor> make_monitor() { refuse(); }
 double measure_gemm_peak_flops(DType, const Numerics&) { refuse(); }
 double measure_memory_bytes_per_second() { refuse(); }
-std::function<void(std::int64_t)> nccl_all_reduce(const comm::World&, std::int64_t) { refuse(); }
+TimedCollectives nccl_collectives(const comm::World&, const std::vector<int>&, std::int64_t) { refuse(); }
+std::unique_ptr<ManagedMemory> make_managed_memory(std::int64_t) { refuse(); }
 std::map<std::string, std::string> library_versions(Transport) { refuse(); }
 
 }  // namespace strata::cuda

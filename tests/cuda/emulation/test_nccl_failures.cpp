@@ -148,11 +148,22 @@ TEST_F(NcclFailures, MoreThanTheMemoryIsRefusedOnAllRanks) {
   EXPECT_THAT(words, AllOf(HasSubstr("rank 0: OOM on the GPU"), HasSubstr("1152921504606846976")));
 }
 
-TEST_F(NcclFailures, TheProbeSums) {
-  const auto all_reduce = cuda::nccl_all_reduce(world, 1000);
-  all_reduce(2);
-  all_reduce(1000);
-  world.barrier();
+/// Ranks in pairs; of an odd number of ranks the last one is in no group.
+TEST_F(NcclFailures, EveryCollectiveIsTimedOnEveryGroup) {
+  std::vector<int> pair;
+  if (const int first = world.rank() / 2 * 2; first + 1 < world.size()) pair = {first, first + 1};
+  std::vector<int> all;
+  for (int r = 0; r < world.size(); ++r) all.push_back(r);
+  for (const std::vector<int>& ranks : {pair, all}) {
+    const TimedCollectives collectives = cuda::nccl_collectives(world, ranks, 1024);
+    for (const Collective kind : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+                                  Collective::all_to_all, Collective::broadcast, Collective::reduce}) {
+      EXPECT_EQ(collectives(kind, 1024, 3) > 0.0, ranks.size() > 1) << to_string(kind);
+    }
+    const bool is_end = ranks.size() > 1 && (world.rank() == ranks[0] || world.rank() == ranks[1]);
+    EXPECT_EQ(collectives(Collective::send, 16, 1) > 0.0, is_end);
+    world.barrier();
+  }
 }
 
 }  // namespace

@@ -51,6 +51,39 @@ TEST(DeviceTransport, IsWhatIsAskedForOrRefused) {
               AllOf(HasSubstr("communication.device_transport = \"nccl\""), HasSubstr(shared)));
 }
 
+CostProfile profile_over(const std::vector<std::string>& transports) {
+  CostProfile profile{.machine = "a GPU"};
+  for (const std::string& transport : transports)
+    profile.interference.push_back({.ranks_on_node = 2, .transport = transport});
+  profile.interference.push_back({.ranks_on_node = 4, .transport = "nccl"});
+  profile.interference.push_back({.ranks_on_node = 4, .transport = "managed_memory over shm"});
+  return profile;
+}
+
+/// A simulation has no ranks to ask.
+TEST(DeviceTransport, WithoutRanksIsWhatTheProfileHas) {
+  const auto of = [](const std::vector<std::string>& transports, std::vector<std::string> overrides = {}) {
+    overrides.emplace_back("resources.ranks_per_node=2");
+    return profiled_device_transport(experiment(overrides), profile_over(transports));
+  };
+  EXPECT_EQ(of({"nccl"}), cuda::Transport::nccl);
+  EXPECT_EQ(of({"managed_memory over shm"}), cuda::Transport::host);
+  EXPECT_EQ(of({"managed_memory over emulated_link", "nccl"}), cuda::Transport::nccl);
+  EXPECT_EQ(of({}), cuda::Transport::nccl);
+  EXPECT_EQ(of({"nccl"}, {"communication.emulated_link.gbit_per_s=1"}), cuda::Transport::host);
+  const std::vector<std::string> both = {"nccl", "managed_memory over mpi"};
+  EXPECT_EQ(of(both, {"communication.device_transport=host"}), cuda::Transport::host);
+  EXPECT_EQ(of(both, {"communication.device_transport=nccl"}), cuda::Transport::nccl);
+  EXPECT_THAT(words_of<UserError>([&] { of(both); }), AllOf(HasSubstr("communication.device_transport = \"auto\""),
+                                                            HasSubstr("2 ranks a node"), HasSubstr("a GPU")));
+}
+
+TEST(DeviceTransport, ThatAutoHasComeToIsAskedForByName) {
+  for (const cuda::Transport transport : {cuda::Transport::nccl, cuda::Transport::host}) {
+    EXPECT_EQ(device_transport(with_device_transport(experiment({}), transport), ""), transport);
+  }
+}
+
 TEST(CudaSection, IsOfGpus) {
   const auto of_cpu = [](const std::string& override) {
     return words_of<UserError>([&] { experiment({"resources.device=cpu", override}); });

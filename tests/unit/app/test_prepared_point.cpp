@@ -116,7 +116,7 @@ TEST(PreparedPoint, APlannerReadsTheProfileThatTheExperimentNames) {
   const std::vector<std::string> asked = {"strategy.name=amsp", "strategy.cost=measured", "resources.ranks_per_node=2"};
   EXPECT_THAT(words_of<Unsupported>([&] { prepare_point(experiment(asked), "e.toml"); }),
               HasSubstr("cost = \"measured\" needs a profile"));
-  CostProfile profile{.machine = machine_identity()};
+  CostProfile profile{.machine = machine_identity(experiment(asked))};
   const auto rows = [&](Collective kind, double seconds_per_byte) {
     for (const std::int64_t bytes : {1 << 10, 1 << 24}) {
       const double seconds = seconds_per_byte * static_cast<double>(bytes);
