@@ -44,7 +44,13 @@ Experiment with_device_transport(Experiment experiment, cuda::Transport transpor
 }
 
 cuda::Numerics numerics_of(const Experiment& experiment) {
-  return {.deterministic = experiment.cuda.deterministic, .tf32 = experiment.cuda.tf32};
+  using enum cuda::AttentionKernels;
+  const std::string& attention = experiment.cuda.attention;
+  return {.deterministic = experiment.cuda.deterministic,
+          .tf32 = experiment.cuda.tf32,
+          .attention = attention == "cudnn"    ? cudnn
+                       : attention == "strata" ? strata
+                                               : automatic};
 }
 
 cuda::GraphUse graph_use_of(const Experiment& experiment) {

@@ -80,8 +80,10 @@ Transports transports_of(const Experiment& experiment, const CostProfile& profil
 std::string machine_identity(const Experiment& experiment) {
   if (!is_on_gpus(experiment)) return fmt::format("{}, {} cores", cpu_name(), available_cores());
   const cuda::Numerics numerics = numerics_of(experiment);
-  return fmt::format("{}{}{}", cuda::first_device().name, numerics.tf32 ? ", tf32" : "",
-                     numerics.deterministic ? ", deterministic" : "");
+  const std::string& attention = experiment.cuda.attention;
+  return fmt::format("{}{}{}{}", cuda::first_device().name, numerics.tf32 ? ", tf32" : "",
+                     numerics.deterministic ? ", deterministic" : "",
+                     attention == "auto" ? "" : fmt::format(", attention of {}", attention));
 }
 
 CostProfile load_profile(const Experiment& experiment, const std::string& experiment_file) {

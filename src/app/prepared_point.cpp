@@ -10,6 +10,7 @@
 #include <set>
 
 #include "app/cluster_folders.hpp"
+#include "app/device_options.hpp"
 #include "app/environment.hpp"
 #include "app/plan_evaluation.hpp"
 #include "app/prediction.hpp"
@@ -225,7 +226,9 @@ PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::s
 namespace {
 
 Program lower_with_workspaces(const PreparedPoint& point, int rank) {
-  if (is_on_gpus(point.experiment)) return lower(point.plan, point.graph, rank, cuda::workspace_bytes);
+  if (is_on_gpus(point.experiment)) {
+    return lower(point.plan, point.graph, rank, cuda::workspaces_of(numerics_of(point.experiment)));
+  }
   // Workspaces of the library depend on the number of threads that will call it.
   omp_set_num_threads(static_cast<int>(point.experiment.resources.threads_per_rank));
   return lower(point.plan, point.graph, rank, cpu::workspace_bytes);

@@ -33,6 +33,7 @@
 #include "comm/engine.hpp"
 #include "comm/session.hpp"
 #include "exec/cpu/cpu_executor.hpp"
+#include "exec/device/attention_choice.hpp"
 #include "results/recorder.hpp"
 
 namespace strata::app {
@@ -130,7 +131,17 @@ class PointRun {
     // The engine is needed for the transport's name; the recorder needs that name before the first row.
     make_engine();
     facts_.transport = engine_->transport_name(world_group_);
-    if (on_gpus_) facts_.transport = device_transport_name(request_.device_transport, facts_.transport);
+    if (on_gpus_) {
+      facts_.transport = device_transport_name(request_.device_transport, facts_.transport);
+      // Stages of a pipeline may hold different layers.
+      const std::vector<std::string> of_ranks =
+          world_.all_gather(cuda::attention_of(program_, numerics_of(experiment_)));
+      std::set<std::string> attention(of_ranks.begin(), of_ranks.end());
+      attention.erase("");
+      if (!attention.empty()) {
+        facts_.library_versions["attention"] = attention.size() == 1 ? *attention.begin() : "cudnn and strata";
+      }
+    }
     measured_link_ = measured_link();
     // Before the executor takes its memory.
     meter_ = std::make_unique<DeviceMeter>(world_, on_gpus_ ? cuda::make_monitor() : nullptr);

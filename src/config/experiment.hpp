@@ -108,6 +108,7 @@ struct CudaSection {
   std::string graphs = "auto";  ///< auto | on | off
   bool deterministic = false;
   bool tf32 = false;
+  std::string attention = "auto";  ///< auto | cudnn | strata
   bool operator==(const CudaSection&) const = default;
 };
 

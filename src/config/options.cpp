@@ -120,6 +120,9 @@ constexpr Option options[] = {
      "of ranks on GPUs: only kernels that give equal bits for equal inputs"},
     {"cuda.tf32", FIELD(cuda.tf32), "", "",
      "of ranks on GPUs: products of fp32 on tensor cores, with operands rounded to 10 bits"},
+    {"cuda.attention", FIELD(cuda.attention), "auto | cudnn | strata", "",
+     "of ranks on GPUs: cudnn, its fused attention, which refuses fp32, dropout of probabilities and some heads; auto, "
+     "strata's kernels for those"},
 
     {"measure.warmup_steps", FIELD(measure.warmup_steps), ">= 0", "", "steps before measuring", false, false},
     {"measure.min_steps", FIELD(measure.min_steps), ">= 1", "steps", "measured at least", false, false},

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,8 @@
 #include "comm/world.hpp"
 #include "exec/cuda/cuda_executor.hpp"
 #include "exec/cuda/device_info.hpp"
+#include "exec/cuda/fused_attention.hpp"
+#include "exec/cuda/kernels/attention.hpp"
 #include "exec/cuda/kernels/elementwise.hpp"
 #include "exec/cuda/kernels/norm.hpp"
 #include "exec/cuda/kernels/permute.hpp"
@@ -24,6 +28,7 @@
 #include "exec/cuda/kernels/split_rows.hpp"
 #include "exec/cuda/kernels/token.hpp"
 #include "exec/cuda/matmul.hpp"
+#include "exec/device/attention_choice.hpp"
 #include "exec/device/workspace.hpp"
 #include "lower/lower.hpp"
 #include "models/model.hpp"
@@ -149,6 +154,55 @@ void memory_rates() {
   });
 }
 
+/// Attention of one layer of LLaMA-7B: cuDNN's against ours, and the products that causality leaves against @p peak.
+void attention_rates(cuda::Libraries& libraries, double peak) {
+  const AttentionDims d{.batch = 1,
+                        .seq = 4096,
+                        .num_heads = 32,
+                        .num_kv_heads = 32,
+                        .head_dim = 128,
+                        .dtype = DType::bf16,
+                        .causal = true};
+  const std::int64_t n = d.batch * d.seq * d.num_heads * d.head_dim;
+  const Operand qkv(3 * n, 1);
+  const Operand dy(n, 2);
+  const Operand y(n, 3);
+  const Operand dqkv(3 * n, 4);
+  const cuda::DeviceArena statistics(d.batch * d.num_heads * d.seq * size_of(DType::f32), cuda::ArenaMemory::device);
+  auto* const log_sum_exp = reinterpret_cast<float*>(statistics.data());
+  const std::int64_t workspace_bytes =
+      std::max(cuda::cudnn_forward_workspace_bytes,
+               cuda::cudnn_backward_workspace(d, libraries.numerics().deterministic).total());
+  const cuda::DeviceArena workspace(workspace_bytes, cuda::ArenaMemory::device);
+  const double product = static_cast<double>(d.batch * d.num_heads * d.seq * d.seq * d.head_dim);
+  const auto report = [&](const char* name, double products, const std::function<void(cudaStream_t)>& cudnn,
+                          const std::function<void(cudaStream_t)>& ours) {
+    const double cudnn_seconds = seconds_of(cudnn);
+    const double our_seconds = seconds_of(ours);
+    fmt::print("{} cudnn {:.5f} s, {:.3f} of the products; strata {:.5f} s, {:.3f}; ratio {:.2f}\n", name,
+               cudnn_seconds, products * product / cudnn_seconds / peak, our_seconds,
+               products * product / our_seconds / peak, our_seconds / cudnn_seconds);
+  };
+  const auto fused = [&](cuda::AttentionPass pass) {
+    return std::make_shared<const cuda::FusedAttention>(
+        libraries, pass, d,
+        cuda::AttentionAddresses{
+            .qkv = qkv.data(), .y = y.data(), .log_sum_exp = log_sum_exp, .dy = dy.data(), .dqkv = dqkv.data()},
+        std::span(workspace.data(), static_cast<std::size_t>(workspace_bytes)));
+  };
+  report(
+      "attention_forward", 2.0,
+      [call = fused(cuda::AttentionPass::forward)](cudaStream_t stream) { call->run(stream); },
+      [&](cudaStream_t stream) { cuda::attention_forward(d, qkv.data(), y.data(), log_sum_exp, nullptr, stream); });
+  report(
+      "attention_backward", 5.0,
+      [call = fused(cuda::AttentionPass::backward)](cudaStream_t stream) { call->run(stream); },
+      [&](cudaStream_t stream) {
+        cuda::attention_backward(d, dy.data(), qkv.data(), y.data(), log_sum_exp, dqkv.data(), nullptr,
+                                 reinterpret_cast<float*>(workspace.data()), stream);
+      });
+}
+
 /// A model's training on one GPU, in bf16.
 class Step {
  public:
@@ -158,7 +212,7 @@ class Step {
     training_.plan.dtypes = {DType::bf16, DType::bf16};
     training_.plan.optimizer = {.kind = "adamw", .weight_decay = 0.1};
     plan_ = plan_of(training_, "single", 1);
-    program_ = lower(plan_, training_.graph, 0, cuda::workspace_bytes);
+    program_ = lower(plan_, training_.graph, 0, cuda::workspaces_of({}));
   }
   const Program& program() const { return program_; }
 
@@ -215,6 +269,7 @@ int run(const comm::World& world) {
   cuda::Libraries libraries({});
   const double peak = matmul_rate(libraries);
   memory_rates();
+  attention_rates(libraries, peak);
   comm::Engine engine(world, {});
   training_rate("gpt2-small", {.name = "gpt2-small", .dropout = 0.0}, 8, peak, engine);
   training_rate("llama-7b-8-layers", {.name = "llama-7b", .layers = 8}, 1, peak, engine);

@@ -192,7 +192,7 @@ class OneKernel {
   }
 
   Outputs on_gpu(const StepContext& context, const cuda::Numerics& numerics) {
-    const auto [program, in] = with_workspace(cuda::workspace_bytes(program_, instruction_));
+    const auto [program, in] = with_workspace(cuda::workspace_bytes(program_, instruction_, numerics));
     const cuda::DeviceArena arena(program.arena_bytes, cuda::ArenaMemory::device);
     std::vector<std::byte> bytes = initial();
     cuda::check(cudaMemcpy(arena.data(), bytes.data(), bytes.size(), cudaMemcpyDefault), "operands");

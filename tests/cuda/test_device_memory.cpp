@@ -23,7 +23,7 @@ TEST(DeviceMemory, IsTheProgramsArenaWhileItRuns) {
   const auto is_mlp = [](const RealModel& model) { return model.name == std::string_view("mlp"); };
   Training training = real(*std::ranges::find_if(models, is_mlp), 24);
   training.backend = {
-      .workspace_bytes = cuda::workspace_bytes,
+      .workspace_bytes = cuda::workspaces_of({}),
       .executor = [](const Program& program, comm::Engine& of_run, InputSource& inputs, std::uint64_t seed) {
         return std::make_unique<cuda::CudaExecutor>(program, of_run, inputs, seed, cuda::CudaOptions{});
       }};

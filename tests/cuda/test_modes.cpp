@@ -21,6 +21,7 @@
 #include "base/error.hpp"
 #include "exec/cuda/cuda_executor.hpp"
 #include "exec/cuda/device_info.hpp"
+#include "exec/device/attention_choice.hpp"
 #include "exec/device/workspace.hpp"
 #include "mpi/exec/laid_out.hpp"
 
@@ -30,13 +31,18 @@ namespace {
 /// Null: collectives go through the host.
 const comm::World* nccl_world = nullptr;
 
-Backend gpu(cuda::GraphUse graphs = cuda::GraphUse::automatic) {
+struct GpuOptions {
+  cuda::Numerics numerics{.deterministic = true};
+  cuda::GraphUse graphs = cuda::GraphUse::automatic;
+};
+
+Backend gpu(const GpuOptions& options = {}) {
   return {
-      .workspace_bytes = cuda::workspace_bytes,
-      .executor = [graphs](const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed) {
+      .workspace_bytes = cuda::workspaces_of(options.numerics),
+      .executor = [options](const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed) {
         return std::make_unique<cuda::CudaExecutor>(
             program, engine, inputs, seed,
-            cuda::CudaOptions{.numerics = {.deterministic = true}, .graphs = graphs, .nccl = {.world = nccl_world}});
+            cuda::CudaOptions{.numerics = options.numerics, .graphs = options.graphs, .nccl = {.world = nccl_world}});
       }};
 }
 
@@ -280,15 +286,15 @@ TEST_F(Modes, GraphsGiveTheBitsOfSingleKernels) {
     const std::optional<Plan> plan = plan_for(training, asked.mode);
     if (!plan) continue;
     const auto where = nccl_world != nullptr ? CollectivesOn::device : CollectivesOn::host;
-    const Program program = lower(*plan, training.graph, world.rank(), cuda::workspace_bytes);
+    const Program program = lower(*plan, training.graph, world.rank(), cuda::workspaces_of({}));
     // The host's engine is called by all ranks or by none.
     const std::string recorded = uses_graph(program, where, cuda::GraphUse::automatic) ? "yes" : "no";
     const std::vector<std::string> of_ranks = world.all_gather(recorded);
     if (std::ranges::count(of_ranks, "yes") != world.size()) continue;
     ++num_graphs;
-    training.backend = gpu(cuda::GraphUse::off);
+    training.backend = gpu({.graphs = cuda::GraphUse::off});
     const Trained kernels = train_plan(training, *plan, world, engine);
-    training.backend = gpu(cuda::GraphUse::on);
+    training.backend = gpu({.graphs = cuda::GraphUse::on});
     const Trained graphs = train_plan(training, *plan, world, engine);
     EXPECT_EQ(graphs.losses, kernels.losses) << asked.to_string();
     EXPECT_EQ(graphs.parameters, kernels.parameters) << asked.to_string();
@@ -306,9 +312,9 @@ TEST_F(Modes, GraphsReadTheStepsOwnNumbers) {
     Training training = real(model, 4);
     training.steps = 3;
     const Plan plan = plan_of(training, world.size() == 1 ? "single" : "ddp", world.size());
-    training.backend = gpu(cuda::GraphUse::off);
+    training.backend = gpu({.graphs = cuda::GraphUse::off});
     const Trained kernels = train_plan(training, plan, world, engine);
-    training.backend = gpu(cuda::GraphUse::on);
+    training.backend = gpu({.graphs = cuda::GraphUse::on});
     const Trained graphs = train_plan(training, plan, world, engine);
     EXPECT_EQ(graphs.losses, kernels.losses) << model.name;
     EXPECT_EQ(graphs.parameters, kernels.parameters) << model.name;
@@ -319,13 +325,41 @@ TEST_F(Modes, GraphsWithCollectivesOnTheHostAreRefused) {
   if (world.size() == 1 || nccl_world != nullptr) GTEST_SKIP() << "no collectives on the host";
   Training training = exact(1, {16, 32, 8});
   const Plan plan = plan_of(training, "ddp", world.size());
-  training.backend = gpu(cuda::GraphUse::on);
+  training.backend = gpu({.graphs = cuda::GraphUse::on});
   try {
     train_plan(training, plan, world, engine);
     FAIL() << "not refused";
   } catch (const Unsupported& refusal) {
     EXPECT_NE(std::string(refusal.what()).find("cuda.graphs"), std::string::npos) << refusal.what();
   }
+}
+
+/// Heads over ranks where there are several, and key heads that serve two query heads.
+TEST_F(Modes, FusedAttentionFollowsTheCpu) {
+  const cuda::Numerics numerics{.deterministic = true, .attention = cuda::AttentionKernels::cudnn};
+  RealModel model = transformer("llama");
+  model.options.layers = 1;
+  model.options.hidden = 64;
+  model.options.heads = 8;
+  model.options.kv_heads = 4;
+  model.options.dropout = 0.0;
+  Training training = real(model, 8);
+  training.vocabulary = 120;
+  training.plan.dtypes = {DType::bf16, DType::bf16};
+  training.steps = 3;
+  training.learning_rate = 1e-2;
+  if (world.size() > 1) training.options.insert({"tensor", to_string(whole_grid(mesh()))});
+  const Plan plan = plan_of(training, world.size() == 1 ? "single" : "megatron", world.size());
+  const Trained cpu = train_plan(training, plan, world, engine);
+  training.backend = gpu({.numerics = numerics});
+  const Trained ours = train_plan(training, plan, world, engine);
+  EXPECT_EQ(cuda::attention_of(ours.program, numerics), "cudnn");
+  for (std::size_t i = 0; i < cpu.losses.size(); ++i) {
+    EXPECT_NEAR(ours.losses[i], cpu.losses[i], 2e-2 * std::abs(cpu.losses[i])) << "step " << i;
+  }
+  const Trained again = train_plan(training, plan, world, engine);
+  EXPECT_EQ(again.losses, ours.losses);
+  EXPECT_EQ(again.parameters, ours.parameters);
 }
 
 TEST_F(Modes, Bf16FollowsTheCpu) {

@@ -2,6 +2,7 @@
 /// Every kernel of the table on the GPU against the CPU's, on sizes that divide nothing and on operands that begin
 /// anywhere. Bounds: f32 sums in another order; bf16 results rounded once, of f32 sums.
 
+#include <array>
 #include <limits>
 
 #include "base/quantization.hpp"
@@ -104,13 +105,16 @@ Attributes attention_attributes(std::int64_t seq, std::int64_t causal, double dr
           {"kv_heads", 2_i}, {"head_dim", 24_i},    {"causal", causal}, {"dropout", dropout}};
 }
 
+constexpr StepContext third_step{.step = 3, .learning_rate = 0.01};
+constexpr cuda::Numerics our_attention{.attention = cuda::AttentionKernels::strata};
+
 TEST_P(DeviceTest, AttentionForward) {
   for (const std::int64_t seq : {1, 32, 77}) {
     for (const std::int64_t causal : {0, 1}) {
       for (const double dropout : {0.0, 0.25}) {
         OneKernel k(Kernel::attention_forward, attention_attributes(seq, causal, dropout));
         k.input(GetParam(), 2 * seq * 8 * 24).output(GetParam(), 2 * seq * 4 * 24).output(f32, 2 * 4 * seq);
-        expect_close(k.run(), close_f32, close_bf16);
+        expect_close(k.run(third_step, our_attention), close_f32, close_bf16);
       }
     }
   }
@@ -125,8 +129,69 @@ TEST_P(DeviceTest, AttentionBackward) {
         k.input(GetParam(), 2 * seq * 4 * 24).input(GetParam(), 2 * seq * 8 * 24).input(GetParam(), 2 * seq * 4 * 24);
         k.positive(2 * 4 * seq).output(GetParam(), 2 * seq * 8 * 24);
         // The CPU rounds probabilities to bf16 before it multiplies.
-        expect_close(k.run(), 3e-5, 1e-2);
+        expect_close(k.run(third_step, our_attention), 3e-5, 1e-2);
       }
+    }
+  }
+}
+
+/// Heads, heads of keys, their size, positions.
+class FusedAttentionTest : public testing::TestWithParam<std::array<std::int64_t, 4>> {
+ protected:
+  void SetUp() override {
+    if (cuda::num_devices() == 0) GTEST_SKIP() << "no GPU";
+  }
+  static constexpr std::int64_t samples = 2;
+  static constexpr DType bf16_type = DType::bf16;
+  OneKernel forward(std::int64_t causal) const {
+    const auto [heads, kv_heads, head_dim, seq] = GetParam();
+    OneKernel k(Kernel::attention_forward, attributes(causal));
+    k.input(bf16_type, samples * seq * (heads + 2 * kv_heads) * head_dim, 2.0);
+    k.output(bf16_type, samples * seq * heads * head_dim).output(f32, samples * heads * seq);
+    return k;
+  }
+  OneKernel backward(std::int64_t causal) const {
+    const auto [heads, kv_heads, head_dim, seq] = GetParam();
+    const std::int64_t out = samples * seq * heads * head_dim;
+    const std::int64_t in = samples * seq * (heads + 2 * kv_heads) * head_dim;
+    OneKernel k(Kernel::attention_backward, attributes(causal));
+    // Any statistics will do: both read the same ones.
+    k.input(bf16_type, out).input(bf16_type, in).input(bf16_type, out).positive(samples * heads * seq);
+    k.output(bf16_type, in);
+    return k;
+  }
+  static constexpr cuda::Numerics of_cudnn(bool deterministic) {
+    return {.deterministic = deterministic, .attention = cuda::AttentionKernels::cudnn};
+  }
+
+ private:
+  Attributes attributes(std::int64_t causal) const {
+    const auto [heads, kv_heads, head_dim, seq] = GetParam();
+    return {{"samples", samples},   {"first_sample", 3_i},  {"sequence", seq},  {"heads", heads},
+            {"kv_heads", kv_heads}, {"head_dim", head_dim}, {"causal", causal}, {"dropout", 0.0}};
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, FusedAttentionTest,
+    testing::Values(std::array<std::int64_t, 4>{4, 4, 64, 64}, std::array<std::int64_t, 4>{4, 2, 64, 77},
+                    std::array<std::int64_t, 4>{2, 2, 128, 129}, std::array<std::int64_t, 4>{6, 1, 128, 33},
+                    std::array<std::int64_t, 4>{3, 3, 24, 130}, std::array<std::int64_t, 4>{2, 1, 80, 2}));
+
+TEST_P(FusedAttentionTest, IsTheCpus) {
+  for (const std::int64_t causal : {0, 1}) {
+    // Probabilities are rounded to bf16 before they are multiplied, here and on the CPU, at different places.
+    expect_close(forward(causal).run(third_step, of_cudnn(false)), close_f32, 1e-2);
+    for (const bool deterministic : {false, true}) {
+      expect_close(backward(causal).run(third_step, of_cudnn(deterministic)), close_f32, 1e-2);
+    }
+  }
+}
+
+TEST_P(FusedAttentionTest, HasEqualBitsTwiceWhereDeterministic) {
+  for (const std::int64_t causal : {0, 1}) {
+    for (OneKernel k : {forward(causal), backward(causal)}) {
+      EXPECT_EQ(k.run(third_step, of_cudnn(true)).cuda, k.run(third_step, of_cudnn(true)).cuda);
     }
   }
 }

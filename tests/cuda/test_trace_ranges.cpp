@@ -85,7 +85,7 @@ void expect_ranges(cuda::GraphUse graphs) {
   Training training = real(*std::ranges::find_if(models, is_mlp), 24);
   training.steps = 2;
   training.backend = {
-      .workspace_bytes = cuda::workspace_bytes,
+      .workspace_bytes = cuda::workspaces_of({}),
       .executor = [graphs](const Program& program, comm::Engine& of_run, InputSource& inputs, std::uint64_t seed) {
         return std::make_unique<cuda::CudaExecutor>(program, of_run, inputs, seed, cuda::CudaOptions{.graphs = graphs});
       }};

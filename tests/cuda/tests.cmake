@@ -54,6 +54,19 @@ add_executable(cuda.test_monitor cuda/test_monitor.cpp cuda/test_driver_counters
 target_link_libraries(cuda.test_monitor PRIVATE strata_exec_cuda)
 strata_monitor_test(cuda.test_monitor cuda.test_monitor RESOURCE_LOCK gpu)
 
+# cuDNN plans for GPUs that are described to it, and asks the driver for little: one that is none serves.
+add_library(fake_cuda_driver MODULE cuda/fake_cuda_driver.cpp)
+target_link_libraries(fake_cuda_driver PRIVATE strata_flags)
+set_target_properties(fake_cuda_driver PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1
+                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake_cuda_driver)
+add_executable(cuda.test_attention_plan cuda/test_attention_plan.cpp)
+target_link_libraries(cuda.test_attention_plan PRIVATE strata_flags strata_exec_cuda GTest::gmock GTest::gtest_main)
+add_dependencies(cuda.test_attention_plan fake_cuda_driver)
+add_dependencies(tier_cuda cuda.test_attention_plan)
+gtest_discover_tests(cuda.test_attention_plan TEST_PREFIX cuda.test_attention_plan. DISCOVERY_TIMEOUT 60
+                     PROPERTIES LABELS cuda TIMEOUT 240
+                     ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${CMAKE_CURRENT_BINARY_DIR}/fake_cuda_driver)
+
 # For a person or run_on_gpu.sh to run.
 add_executable(bench_cuda cuda/bench_cuda.cpp)
 target_include_directories(bench_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
@@ -74,8 +87,8 @@ foreach(kernel IN LISTS kernels)
     COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/cuda/emulation/translate.py ${PROJECT_SOURCE_DIR}/src/${kernel} ${to})
   list(APPEND translated ${to})
 endforeach()
-add_library(cuda_emulation STATIC ${translated} cuda/emulation/emulation.cpp cuda/emulation/libraries.cpp
-            cuda/emulation/graphs.cpp cuda/emulation/nccl.cpp cuda/emulation/streams.cpp)
+add_library(cuda_emulation STATIC ${translated} cuda/emulation/emulation.cpp cuda/emulation/fused_attention.cpp
+            cuda/emulation/graphs.cpp cuda/emulation/libraries.cpp cuda/emulation/nccl.cpp cuda/emulation/streams.cpp)
 foreach(file IN ITEMS backend check communicators cuda_executor device_arena device_info gpu_monitor graph input_load kernel_binding
         managed_memory nccl_collective nccl_probe nvml step_values)
   target_sources(cuda_emulation PRIVATE ${PROJECT_SOURCE_DIR}/src/exec/cuda/${file}.cpp)
@@ -117,9 +130,9 @@ add_executable(cuda.emulated_modes cuda/test_modes.cpp)
 target_link_libraries(cuda.emulated_modes PRIVATE strata_flags strata_test_main cuda_emulation strata_lower strata_planners
                       strata_models OpenMP::OpenMP_CXX)
 add_dependencies(tier_cuda cuda.emulated_modes)
-set(emulated_host_on_1 Modes.EveryMode*:Modes.GradientsAreTheCpus:Modes.GraphsRead*)
+set(emulated_host_on_1 Modes.EveryMode*:Modes.GradientsAreTheCpus:Modes.GraphsRead*:Modes.FusedAttention*)
 set(emulated_host_on_2 Modes.EveryMode*:Modes.TransformersInParts*:*EveryMode*/mlp:Modes.GraphsWith*)
-set(emulated_nccl_on_4 Modes.EveryMode*:Modes.TransformersInParts*:Modes.GraphsGive*)
+set(emulated_nccl_on_4 Modes.EveryMode*:Modes.TransformersInParts*:Modes.GraphsGive*:Modes.FusedAttention*)
 foreach(run IN ITEMS host_on_1 host_on_2 nccl_on_4)
   string(REGEX MATCH "[0-9]+" ranks ${run})
   string(REGEX MATCH "^[a-z]+" transport ${run})

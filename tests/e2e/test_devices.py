@@ -113,6 +113,7 @@ def test_emulated_gpus_train_what_processors_train(emulated, experiment, tmp_pat
     assert all("emulated" in name for name in facts["device_names"])
     names = {text.partition("=")[0] for text in facts["library_versions"]}
     assert ("nccl" in names) == (recorded == "nccl")
+    assert "attention" not in names
     losses = {device: [row["loss"] for row in kept if row["kind"] == "step"] for device, kept in rows.items()}
     assert len(losses["cuda"]) == 4
     assert losses["cuda"] == pytest.approx(losses["cpu"], rel=1e-4)
@@ -197,9 +198,35 @@ def test_a_profile_is_of_one_device(emulated, experiment, tmp_path):
         assert "two machines" in ended.error
     ended = emulated(None, "simulate", file, *ON_GPUS, "--set", "cuda.tf32=true", *BY_PROFILE)
     assert "this one is emulated, tf32" in ended.error
+    ended = emulated(None, "simulate", file, *ON_GPUS, "--set", "cuda.attention=strata", *BY_PROFILE)
+    assert "this one is emulated, attention of strata" in ended.error
     both = file.read_text() + "\n[sweep]\nproduct = { 'resources.device' = ['cpu', 'cuda'] }\n"
     (tmp_path / "both.toml").write_text(both)
     ended = emulated(1, "profile", "both.toml", "--output", "both_devices.toml")
     assert ended.code == 2
     assert "a profile is of one device" in ended.error
     assert "--point" in ended.error
+
+
+TRANSFORMER = [
+    "train.dtype=bf16",
+    "train.steps=4",
+    "model.sequence_length=16",
+    "model.layers=1",
+    "data.format=synthetic",
+]
+
+
+@pytest.mark.parametrize(
+    ("asked", "dropout", "recorded"),
+    [("auto", 0, "cudnn"), ("cudnn", 0, "cudnn"), ("strata", 0, "strata"), ("auto", 0.1, "strata")],
+)
+def test_a_result_says_whose_attention_it_is_of(emulated, experiment, tmp_path, asked, dropout, recorded):
+    file = experiment(ranks=1)
+    file.write_text("".join(line for line in file.read_text().splitlines(True) if not line.startswith("paths")))
+    values = [*TRANSFORMER, f"model.dropout={dropout}", "resources.device=cuda", f"cuda.attention={asked}"]
+    ended = emulated(1, "run", file, *[word for value in values for word in ("--set", value)])
+    assert ended.code == 0, ended.error
+    (lines,) = tmp_path.glob("*/e2e/*/1.jsonl")
+    facts = json.loads(lines.read_text().splitlines()[0])
+    assert f"attention={recorded}" in facts["library_versions"]

@@ -10,6 +10,7 @@
 #include "base/random.hpp"
 #include "exec/cuda/check.hpp"
 #include "exec/cuda/convolution.hpp"
+#include "exec/cuda/fused_attention.hpp"
 #include "exec/cuda/kernels/attention.hpp"
 #include "exec/cuda/kernels/elementwise.hpp"
 #include "exec/cuda/kernels/norm.hpp"
@@ -19,6 +20,7 @@
 #include "exec/cuda/kernels/quantize.hpp"
 #include "exec/cuda/kernels/split_rows.hpp"
 #include "exec/cuda/matmul.hpp"
+#include "exec/device/attention_choice.hpp"
 #include "exec/device/workspace.hpp"
 #include "ir/model_graph.hpp"
 
@@ -26,9 +28,10 @@ namespace strata::cuda {
 namespace {
 
 /// The workspace, which must be as large as was planned.
-std::span<std::byte> workspace_of(const Program& program, const Arguments& a) {
+/// @param numerics which attention's depends on.
+std::span<std::byte> workspace_of(const Program& program, const Arguments& a, const Numerics& numerics = {}) {
   const std::span<std::byte> workspace = a.workspace();
-  const std::int64_t needed = workspace_bytes(program, a.instruction());
+  const std::int64_t needed = workspace_bytes(program, a.instruction(), numerics);
   STRATA_INVARIANT(static_cast<std::int64_t>(workspace.size()) >= needed,
                    fmt::format("{} needs {} bytes of workspace, got {}: planned for another backend?",
                                a.instruction().name, needed, workspace.size()));
@@ -337,25 +340,46 @@ BoundKernel bind_laid_out(const Program& program, const Arguments& a, const Kern
   }
 }
 
-BoundKernel bind_sequence(const Program& program, const Arguments& a, const KernelDims& dims,
-                          const BindingContext& context) {
+/// cuDNN's kernels.
+BoundKernel bind_fused_attention(const Program& program, const Arguments& a, const AttentionDims& d,
+                                 Libraries& libraries) {
+  const bool forward = a.instruction().kernel == Kernel::attention_forward;
+  const AttentionAddresses addresses =
+      forward ? AttentionAddresses{.qkv = a.input(0), .y = a.output(0), .log_sum_exp = a.output_as<float>(1)}
+              : AttentionAddresses{.qkv = a.input(1),
+                                   .y = a.input(2),
+                                   .log_sum_exp = a.input_as<float>(3),
+                                   .dy = a.input(0),
+                                   .dqkv = a.output(0)};
+  const auto call =
+      std::make_shared<FusedAttention>(libraries, forward ? AttentionPass::forward : AttentionPass::backward, d,
+                                       addresses, workspace_of(program, a, libraries.numerics()));
+  return [=](cudaStream_t stream) { call->run(stream); };
+}
+
+BoundKernel bind_attention(const Program& program, const Arguments& a, const AttentionDims& d,
+                           const BindingContext& context) {
+  const Numerics& numerics = context.libraries.numerics();
+  if (uses_cudnn_attention(d, numerics)) return bind_fused_attention(program, a, d, context.libraries);
   const auto in0 = a.input(0);
   const auto out0 = a.output(0);
-  switch (a.instruction().kernel) {
-    case Kernel::rotary_forward:
-    case Kernel::rotary_backward:
-      return [=, d = dims.rotary(), direction = a.instruction().kernel == Kernel::rotary_forward ? 1.0 : -1.0](
-                 cudaStream_t stream) { rotary(d, in0, out0, direction, stream); };
-    case Kernel::attention_forward:
-      return [=, d = dims.attention(), statistics = a.output_as<float>(1), random = random_of(a, context)](
-                 cudaStream_t stream) { attention_forward(d, in0, out0, statistics, random, stream); };
-    case Kernel::attention_backward:
-      return [=, d = dims.attention(), qkv = a.input(1), y = a.input(2), statistics = a.input_as<float>(3),
-              workspace = floats(workspace_of(program, a)), random = random_of(a, context)](cudaStream_t stream) {
-        attention_backward(d, in0, qkv, y, statistics, out0, random, workspace, stream);
-      };
-    default: throw InternalError("not a kernel along a sequence");
+  const auto random = random_of(a, context);
+  if (a.instruction().kernel == Kernel::attention_forward) {
+    return [=, statistics = a.output_as<float>(1)](cudaStream_t stream) {
+      attention_forward(d, in0, out0, statistics, random, stream);
+    };
   }
+  return [=, qkv = a.input(1), y = a.input(2), statistics = a.input_as<float>(3),
+          workspace = floats(workspace_of(program, a, numerics))](cudaStream_t stream) {
+    attention_backward(d, in0, qkv, y, statistics, out0, random, workspace, stream);
+  };
+}
+
+BoundKernel bind_rotary(const Arguments& a, const KernelDims& dims) {
+  const double direction = a.instruction().kernel == Kernel::rotary_forward ? 1.0 : -1.0;
+  return [=, d = dims.rotary(), in0 = a.input(0), out0 = a.output(0)](cudaStream_t stream) {
+    rotary(d, in0, out0, direction, stream);
+  };
 }
 
 BoundKernel bind_others(const Program& program, const Arguments& a, const KernelDims& dims,
@@ -427,9 +451,9 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
     case Kernel::dropout_forward:
     case Kernel::dropout_backward: return bind_dropout(a, dims, context);
     case Kernel::rotary_forward:
-    case Kernel::rotary_backward:
+    case Kernel::rotary_backward: return bind_rotary(a, dims);
     case Kernel::attention_forward:
-    case Kernel::attention_backward: return bind_sequence(program, a, dims, context);
+    case Kernel::attention_backward: return bind_attention(program, a, dims.attention(), context);
     case Kernel::linear_forward:
     case Kernel::linear_backward_input:
     case Kernel::linear_backward_weight: return bind_linear(program, a, dims, context.libraries);

@@ -11,6 +11,7 @@ Libraries::Libraries(const Numerics& numerics) : numerics_(numerics) {
 }
 
 Libraries::~Libraries() {
+  attention_plans_.clear();  // they are the handle's
   // Nothing can be done about a failure here.
   if (dnn_ != nullptr) static_cast<void>(cudnnDestroy(dnn_));
   static_cast<void>(cublasLtDestroy(blas_));

@@ -7,11 +7,16 @@
 #include <cudnn.h>
 
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
 
 #include "base/dtype.hpp"
 #include "exec/device/numerics.hpp"
 
 namespace strata::cuda {
+
+class AttentionPlan;
 
 /// Handles of the device that is current at construction. Calls come from one thread.
 class Libraries {
@@ -25,11 +30,16 @@ class Libraries {
   /// Created when first asked for: most models have no use for it.
   cudnnHandle_t dnn();
   const Numerics& numerics() const { return numerics_; }
+  /// Forward, causal, batch, seq, num_heads, num_kv_heads, head_dim.
+  using AttentionKey = std::tuple<bool, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  /// Those of the calls bound so far.
+  std::map<AttentionKey, std::shared_ptr<const AttentionPlan>>& attention_plans() { return attention_plans_; }
 
  private:
   Numerics numerics_;
   cublasLtHandle_t blas_ = nullptr;
   cudnnHandle_t dnn_ = nullptr;
+  std::map<AttentionKey, std::shared_ptr<const AttentionPlan>> attention_plans_;
 };
 
 /// @throws InternalError with the library's own text and @p what was tried.

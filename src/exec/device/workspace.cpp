@@ -1,5 +1,6 @@
 #include "exec/device/workspace.hpp"
 
+#include "exec/device/attention_choice.hpp"
 #include "exec/kernel_arguments.hpp"
 
 namespace strata::cuda {
@@ -11,7 +12,7 @@ std::int64_t convolution_workspace_bytes(const ConvolutionDims& d) {
   return own + d.images * d.height * d.width * ((d.in + channels - 1) / channels * channels) * size_of(d.dtype);
 }
 
-std::int64_t workspace_bytes(const Program& program, const Instruction& in) {
+std::int64_t workspace_bytes(const Program& program, const Instruction& in, const Numerics& numerics) {
   const KernelDims dims(program, in);
   constexpr std::int64_t f32 = size_of(DType::f32);
   const auto column_sums = [](std::int64_t rows, std::int64_t columns) { return num_row_blocks(rows) * columns * f32; };
@@ -41,8 +42,13 @@ std::int64_t workspace_bytes(const Program& program, const Instruction& in) {
       // Two sums of each block and channel, three coefficients a channel.
       return column_sums(dims.integer("rows"), 2 * dims.integer("channels")) + 3 * dims.integer("channels") * f32;
     case Kernel::embedding_backward: return dims.integer("rows") * std::int64_t{sizeof(std::uint64_t)};
-    case Kernel::attention_backward:
-      return dims.integer("samples") * dims.integer("heads") * dims.integer("sequence") * f32;
+    case Kernel::attention_forward:
+      return uses_cudnn_attention(dims.attention(), numerics) ? cudnn_forward_workspace_bytes : 0;
+    case Kernel::attention_backward: {
+      const AttentionDims d = dims.attention();
+      return uses_cudnn_attention(d, numerics) ? cudnn_backward_workspace(d, numerics.deterministic).total()
+                                               : d.batch * d.num_heads * d.seq * f32;
+    }
     case Kernel::sum_of_squares:
     case Kernel::sum_loss: return max_sum_blocks * std::int64_t{sizeof(double)};
     default: return 0;

@@ -1,11 +1,13 @@
 #pragma once
 
 /// @file
-/// Scratch bytes of kernels on a GPU: a pure function of the instruction, so that memory is planned without a GPU.
+/// Scratch bytes of kernels on a GPU: a pure function of the instruction and of how kernels are to compute, so that
+/// memory is planned without a GPU.
 /// Libraries are held to these sizes: they choose among algorithms that fit.
 
 #include <cstdint>
 
+#include "exec/device/numerics.hpp"
 #include "exec/kernel_dims.hpp"
 #include "ir/program.hpp"
 
@@ -27,7 +29,14 @@ constexpr std::int64_t row_block_begin(std::int64_t rows, std::int64_t block) {
   return rows * block / num_row_blocks(rows);
 }
 
+/// @throws Unsupported where kernels asked for by name cannot serve.
+std::int64_t workspace_bytes(const Program& program, const Instruction& instruction, const Numerics& numerics);
+
 /// A WorkspaceBytes for lower().
-std::int64_t workspace_bytes(const Program& program, const Instruction& instruction);
+inline auto workspaces_of(const Numerics& numerics) {
+  return [numerics](const Program& program, const Instruction& instruction) {
+    return workspace_bytes(program, instruction, numerics);
+  };
+}
 
 }  // namespace strata::cuda

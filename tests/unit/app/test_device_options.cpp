@@ -91,12 +91,30 @@ TEST(CudaSection, IsOfGpus) {
   EXPECT_THAT(of_cpu("cuda.graphs=off"), AllOf(HasSubstr("cuda.graphs"), HasSubstr("resources.device is \"cpu\"")));
   EXPECT_THAT(of_cpu("cuda.deterministic=true"), HasSubstr("cuda.deterministic"));
   EXPECT_THAT(of_cpu("cuda.tf32=true"), HasSubstr("cuda.tf32"));
+  EXPECT_THAT(of_cpu("cuda.attention=cudnn"), HasSubstr("cuda.attention"));
   EXPECT_THAT(words_of<UserError>([] {
                 experiment({"cuda.tf32=true", "train.dtype=bf16"});
               }),
               AllOf(HasSubstr("cuda.tf32"), HasSubstr("train.dtype is \"bf16\"")));
   const cuda::Numerics numerics = numerics_of(experiment({"cuda.tf32=true", "cuda.deterministic=true"}));
   EXPECT_TRUE(numerics.tf32 && numerics.deterministic);
+}
+
+TEST(CudaSection, AttentionOfCudnnIsRefusedWhereItDoesNotServe) {
+  EXPECT_EQ(numerics_of(experiment({})).attention, cuda::AttentionKernels::automatic);
+  EXPECT_EQ(numerics_of(experiment({"cuda.attention=strata"})).attention, cuda::AttentionKernels::strata);
+  const auto lowered = [](const std::vector<std::string>& more) {
+    std::vector<std::string> overrides = {"cluster=h200-ib", "resources.ranks_per_node=8", "cuda.attention=cudnn"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return lower_for_run(prepare_point(experiment(overrides), "e.toml"), 0);
+  };
+  EXPECT_THAT(words_of<Unsupported>([&] { lowered({"train.dtype=fp32"}); }),
+              AllOf(HasSubstr("cuda.attention = \"cudnn\""), HasSubstr("the activations are f32")));
+  EXPECT_THAT(words_of<Unsupported>([&] {
+                lowered({"train.dtype=bf16", "model.dropout=0.1"});
+              }),
+              HasSubstr("probabilities are dropped with 0.1"));
+  EXPECT_NO_THROW(lowered({"train.dtype=bf16", "model.dropout=0"}));
 }
 
 TEST(CudaSection, Tf32HasThePeakOfTensorCores) {

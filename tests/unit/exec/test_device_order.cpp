@@ -209,9 +209,9 @@ TEST(DeviceWorkspace, IsAFunctionOfTheInstruction) {
                  .inputs = {{.buffer = 0}, {.buffer = 0}},
                  .outputs = {{.buffer = 1}},
                  .attributes = {{"rows", std::int64_t{8}}, {"in", std::int64_t{4}}, {"out", std::int64_t{6}}}};
-  EXPECT_EQ(cuda::workspace_bytes(program, in), cuda::matmul_workspace_bytes);
+  EXPECT_EQ(cuda::workspace_bytes(program, in, {}), cuda::matmul_workspace_bytes);
   in.outputs.push_back({.buffer = 1});
-  EXPECT_EQ(cuda::workspace_bytes(program, in), cuda::matmul_workspace_bytes + 8 * 6 * 4);
+  EXPECT_EQ(cuda::workspace_bytes(program, in, {}), cuda::matmul_workspace_bytes + 8 * 6 * 4);
 }
 
 }  // namespace

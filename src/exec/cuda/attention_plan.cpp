@@ -1,0 +1,226 @@
+#include "exec/cuda/attention_plan.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace strata::cuda {
+namespace {
+
+using Tensor = OperationGraph::Tensor;
+using Extents = OperationGraph::Extents;
+
+constexpr cudnnDataType_t bf16_type = CUDNN_DATA_BFLOAT16;
+constexpr cudnnDataType_t f32_type = CUDNN_DATA_FLOAT;
+
+std::int64_t id_of(AttentionOperand operand) { return static_cast<std::int64_t>(operand); }
+
+/// Heads come before positions in all extents: [batch, heads, positions, head_dim], whatever the memory.
+class AttentionGraph {
+ public:
+  AttentionGraph(OperationGraph& graph, const AttentionDims& dims) : graph_(graph), d_(dims) {}
+
+  void forward() {
+    const Tensor s = scores(in_qkv(AttentionOperand::q, d_.num_heads), transposed_in_qkv(AttentionOperand::k));
+    const Tensor x = d_.causal ? hidden(s) : s;
+    const Tensor highest = between(statistic_extents());
+    graph_.reduce(CUDNN_REDUCE_TENSOR_MAX, x, highest);
+    const Tensor below = between(score_extents());
+    graph_.pointwise(CUDNN_POINTWISE_SUB, x, highest, below);
+    const Tensor power = between(score_extents());
+    graph_.pointwise(CUDNN_POINTWISE_EXP, below, power);
+    const Tensor sum = between(statistic_extents());
+    graph_.reduce(CUDNN_REDUCE_TENSOR_ADD, power, sum);
+    const Tensor log_sum = between(statistic_extents());
+    graph_.pointwise(CUDNN_POINTWISE_LOG, sum, log_sum);
+    graph_.pointwise(CUDNN_POINTWISE_ADD, highest, log_sum, statistic(AttentionOperand::log_sum_exp));
+    const Tensor probability = graph_.between(bf16_type, score_extents());
+    graph_.pointwise(CUDNN_POINTWISE_DIV, power, sum, probability);
+    graph_.matmul(probability, in_qkv(AttentionOperand::v, d_.num_kv_heads), in_heads(AttentionOperand::y));
+  }
+
+  void backward(bool deterministic) {
+    const Tensor q = in_qkv(AttentionOperand::q, d_.num_heads);
+    const Tensor k = transposed_in_qkv(AttentionOperand::k);
+    const Tensor v = transposed_in_qkv(AttentionOperand::v);
+    const Tensor dy = in_heads(AttentionOperand::dy);
+    const Tensor scale = graph_.number(id_of(AttentionOperand::scale));
+
+    const Tensor products = between(head_extents(d_.num_heads));
+    graph_.pointwise(CUDNN_POINTWISE_MUL, dy, in_heads(AttentionOperand::y), products);
+    const Tensor sum = between(statistic_extents());
+    graph_.reduce(CUDNN_REDUCE_TENSOR_ADD, products, sum);
+    const Tensor output_products = statistic(AttentionOperand::output_products);
+    graph_.pointwise(CUDNN_POINTWISE_MUL, sum, graph_.number(id_of(AttentionOperand::one)), output_products);
+
+    const Tensor below = between(score_extents());
+    graph_.pointwise(CUDNN_POINTWISE_SUB, scores(q, k, scale), statistic(AttentionOperand::log_sum_exp), below);
+    const Tensor probability = between(score_extents());
+    graph_.pointwise(CUDNN_POINTWISE_EXP, d_.causal ? hidden(below) : below, probability);
+    gradient_of_keys(probability, dy, AttentionOperand::dv);
+
+    const Tensor dp = between(score_extents());
+    graph_.matmul(dy, v, dp);
+    const Tensor dp_less = between(score_extents());
+    graph_.pointwise(CUDNN_POINTWISE_SUB, dp, output_products, dp_less);
+    const Tensor unscaled = between(score_extents());
+    graph_.pointwise(CUDNN_POINTWISE_MUL, dp_less, probability, unscaled);
+    const Tensor ds = between(score_extents());
+    graph_.pointwise(CUDNN_POINTWISE_MUL, unscaled, scale, ds);
+    gradient_of_keys(ds, q, AttentionOperand::dk);
+
+    const Tensor rows_of_k = graph_.between(f32_type, head_extents(d_.num_kv_heads), qkv_strides());
+    graph_.reshape(k, rows_of_k);
+    const Tensor dq = in_qkv(AttentionOperand::dq, d_.num_heads);
+    if (deterministic) {
+      graph_.matmul(ds, rows_of_k, dq);
+    } else {
+      const Extents n = head_extents(d_.num_heads);
+      const Tensor sums = graph_.in_memory(id_of(AttentionOperand::query_sums), f32_type, n,
+                                           {n[1] * n[2] * n[3], n[2] * n[3], n[3], 1});
+      graph_.matmul(ds, rows_of_k, sums);
+      graph_.pointwise(CUDNN_POINTWISE_IDENTITY, sums, dq);
+    }
+  }
+
+ private:
+  Extents head_extents(std::int64_t heads) const { return {d_.batch, heads, d_.seq, d_.head_dim}; }
+  Extents score_extents() const { return {d_.batch, d_.num_heads, d_.seq, d_.seq}; }
+  Extents statistic_extents() const { return {d_.batch, d_.num_heads, d_.seq, 1}; }
+  Extents qkv_strides() const {
+    const std::int64_t position = (d_.num_heads + 2 * d_.num_kv_heads) * d_.head_dim;
+    return {d_.seq * position, d_.head_dim, position, 1};
+  }
+
+  Tensor between(const Extents& extents) { return graph_.between(f32_type, extents); }
+  Tensor in_qkv(AttentionOperand operand, std::int64_t heads) {
+    return graph_.in_memory(id_of(operand), bf16_type, head_extents(heads), qkv_strides());
+  }
+  Tensor transposed_in_qkv(AttentionOperand operand) {
+    Extents extents = head_extents(d_.num_kv_heads);
+    Extents strides = qkv_strides();
+    std::swap(extents[2], extents[3]);
+    std::swap(strides[2], strides[3]);
+    return graph_.in_memory(id_of(operand), bf16_type, extents, strides);
+  }
+  Tensor in_heads(AttentionOperand operand) {
+    const std::int64_t position = d_.num_heads * d_.head_dim;
+    return graph_.in_memory(id_of(operand), bf16_type, head_extents(d_.num_heads),
+                            {d_.seq * position, d_.head_dim, position, 1});
+  }
+  Tensor statistic(AttentionOperand operand) {
+    return graph_.in_memory(id_of(operand), f32_type, statistic_extents(), {d_.num_heads * d_.seq, d_.seq, 1, 1});
+  }
+
+  Tensor scores(const Tensor& q, const Tensor& k) {
+    return scores(q, k, graph_.number(id_of(AttentionOperand::scale)));
+  }
+  Tensor scores(const Tensor& q, const Tensor& k, const Tensor& scale) {
+    const Tensor products = between(score_extents());
+    graph_.matmul(q, k, products);
+    const Tensor scaled = between(score_extents());
+    graph_.pointwise(CUDNN_POINTWISE_MUL, products, scale, scaled);
+    return scaled;
+  }
+  /// @return x where the query is not before the key.
+  Tensor hidden(const Tensor& x) {
+    const Tensor query = graph_.between(CUDNN_DATA_INT32, score_extents());
+    graph_.index(x, 2, query);
+    const Tensor key = graph_.between(CUDNN_DATA_INT32, score_extents());
+    graph_.index(x, 3, key);
+    const Tensor seen = graph_.between(CUDNN_DATA_BOOLEAN, score_extents());
+    graph_.compare(CUDNN_POINTWISE_CMP_GE, query, key, seen);
+    const Tensor y = between(score_extents());
+    graph_.select(x, graph_.number(id_of(AttentionOperand::minus_infinity)), seen, y);
+    return y;
+  }
+  /// weightsᵀ · values, summed over the query heads that share a key head.
+  void gradient_of_keys(const Tensor& weights, const Tensor& values, AttentionOperand gradient) {
+    const std::int64_t heads = d_.num_heads;
+    const Tensor transposed =
+        graph_.between(bf16_type, score_extents(), {heads * d_.seq * d_.seq, d_.seq * d_.seq, 1, d_.seq});
+    graph_.reshape(weights, transposed);
+    const Tensor result = in_qkv(gradient, d_.num_kv_heads);
+    if (d_.num_heads == d_.num_kv_heads) {
+      graph_.matmul(transposed, values, result);
+      return;
+    }
+    const Tensor of_query_heads = graph_.between(bf16_type, head_extents(heads));
+    graph_.matmul(transposed, values, of_query_heads);
+    graph_.reduce(CUDNN_REDUCE_TENSOR_ADD, of_query_heads, result);
+  }
+
+  OperationGraph& graph_;
+  AttentionDims d_;
+};
+
+std::string last_error() {
+  std::array<char, 512> text{};
+  cudnnGetLastErrorString(text.data(), text.size());
+  return text.data();
+}
+
+}  // namespace
+
+AttentionPlan::AttentionPlan(const PlanDevice& device, AttentionPass pass, const AttentionDims& d, bool deterministic,
+                             std::int64_t most_workspace_bytes) {
+  const bool forward = pass == AttentionPass::forward;
+  AttentionGraph attention(graph_, d);
+  if (forward) {
+    attention.forward();
+  } else {
+    attention.backward(deterministic);
+  }
+  const BackendDescriptor graph = graph_.finish(device.handle);
+
+  std::int64_t least_bytes = -1;
+  std::string error = "it has no engine for the graph";
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    BackendDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
+    if (device.properties != nullptr) {
+      heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, device.properties);
+    }
+    if (!heuristic.try_finalize()) {
+      error = last_error();
+      continue;
+    }
+    constexpr std::int64_t most_engines = 32;
+    for (const BackendDescriptor& engine :
+         heuristic.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, most_engines)) {
+      BackendDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine);
+      if (device.properties != nullptr) {
+        plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, device.properties);
+      } else {
+        plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, device.handle);
+      }
+      if (!plan.try_finalize()) {
+        error = last_error();
+        continue;
+      }
+      const std::int64_t bytes = plan.integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+      if (bytes > most_workspace_bytes) {
+        least_bytes = least_bytes < 0 ? bytes : std::min(least_bytes, bytes);
+        continue;
+      }
+      plan_ = std::move(plan);
+      workspace_bytes_ = bytes;
+      return;
+    }
+  }
+  if (least_bytes >= 0) error = fmt::format("its engines need {} bytes or more", least_bytes);
+  throw Unsupported(
+      fmt::format("cuDNN has no{} {} of {} x {} positions, {} heads of {} elements and {} of keys within {} bytes: {}; "
+                  "cuda.attention = \"strata\" serves",
+                  !forward && deterministic ? " deterministic" : "", forward ? "attention" : "gradient of attention",
+                  d.batch, d.seq, d.num_heads, d.head_dim, d.num_kv_heads, most_workspace_bytes, error));
+}
+
+}  // namespace strata::cuda

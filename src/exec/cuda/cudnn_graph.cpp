@@ -1,0 +1,193 @@
+#include "exec/cuda/cudnn_graph.hpp"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "base/error.hpp"
+#include "exec/cuda/libraries.hpp"
+
+namespace strata::cuda {
+namespace {
+
+/// @throws InternalError with cuDNN's account of the last error.
+void check_last(cudnnStatus_t status, const char* what) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  std::array<char, 512> text{};
+  cudnnGetLastErrorString(text.data(), text.size());
+  throw InternalError(fmt::format("cuDNN: {}: {}: {}", what, cudnnGetErrorString(status), text.data()));
+}
+
+OperationGraph::Extents packed(const OperationGraph::Extents& n) { return {n[1] * n[2] * n[3], n[2] * n[3], n[3], 1}; }
+
+}  // namespace
+
+BackendDescriptor::BackendDescriptor(cudnnBackendDescriptorType_t type) {
+  check_last(cudnnBackendCreateDescriptor(type, &descriptor_), "cudnnBackendCreateDescriptor");
+}
+
+BackendDescriptor::~BackendDescriptor() {
+  // Nothing can be done about a failure here.
+  if (descriptor_ != nullptr) static_cast<void>(cudnnBackendDestroyDescriptor(descriptor_));
+}
+
+BackendDescriptor::BackendDescriptor(BackendDescriptor&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, nullptr)) {}
+
+BackendDescriptor& BackendDescriptor::operator=(BackendDescriptor&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+void BackendDescriptor::set_values(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                                   std::int64_t count, const void* values) {
+  check_last(cudnnBackendSetAttribute(descriptor_, name, type, count, values),
+             fmt::format("cudnnBackendSetAttribute({})", static_cast<int>(name)).c_str());
+}
+
+void BackendDescriptor::finalize() { check_last(cudnnBackendFinalize(descriptor_), "cudnnBackendFinalize"); }
+
+std::int64_t BackendDescriptor::integer(cudnnBackendAttributeName_t name) const {
+  std::int64_t value = 0;
+  std::int64_t count = 0;
+  check_last(cudnnBackendGetAttribute(descriptor_, name, CUDNN_TYPE_INT64, 1, &count, &value),
+             fmt::format("cudnnBackendGetAttribute({})", static_cast<int>(name)).c_str());
+  return value;
+}
+
+std::vector<BackendDescriptor> BackendDescriptor::descriptors(cudnnBackendAttributeName_t name,
+                                                              cudnnBackendDescriptorType_t type,
+                                                              std::int64_t most) const {
+  std::vector<BackendDescriptor> all;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (std::int64_t i = 0; i < most; ++i) raw.push_back(all.emplace_back(type).get());
+  std::int64_t count = 0;
+  check_last(cudnnBackendGetAttribute(descriptor_, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count, raw.data()),
+             fmt::format("cudnnBackendGetAttribute({})", static_cast<int>(name)).c_str());
+  all.erase(all.begin() + static_cast<std::ptrdiff_t>(count), all.end());
+  return all;
+}
+
+OperationGraph::Tensor OperationGraph::tensor(std::int64_t id, cudnnDataType_t type, const Extents& extents,
+                                              const Extents& strides, bool is_virtual, bool by_value) {
+  BackendDescriptor& d = descriptors_.emplace_back(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  constexpr std::int64_t alignment_bytes = 16;
+  d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
+  d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type);
+  d.set<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, std::span(extents));
+  d.set<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, std::span(strides));
+  d.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, alignment_bytes);
+  d.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, is_virtual);
+  d.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, by_value);
+  d.finalize();
+  return {d.get(), extents};
+}
+
+OperationGraph::Tensor OperationGraph::in_memory(std::int64_t id, cudnnDataType_t type, const Extents& extents,
+                                                 const Extents& strides) {
+  return tensor(id, type, extents, strides, false, false);
+}
+
+OperationGraph::Tensor OperationGraph::number(std::int64_t id) {
+  return tensor(id, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, false, true);
+}
+
+OperationGraph::Tensor OperationGraph::between(cudnnDataType_t type, const Extents& extents) {
+  return between(type, extents, packed(extents));
+}
+
+OperationGraph::Tensor OperationGraph::between(cudnnDataType_t type, const Extents& extents, const Extents& strides) {
+  return tensor(next_id_++, type, extents, strides, true, false);
+}
+
+void OperationGraph::add_pointwise(cudnnPointwiseMode_t mode, cudnnDataType_t arithmetic, std::int64_t axis,
+                                   std::initializer_list<Tensor> inputs, const Tensor& y) {
+  BackendDescriptor what(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  what.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
+  what.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, arithmetic);
+  if (axis >= 0) what.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, axis);
+  what.finalize();
+  BackendDescriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, what);
+  constexpr std::array names = {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
+                                CUDNN_ATTR_OPERATION_POINTWISE_TDESC};
+  std::size_t i = 0;
+  for (const Tensor& input : inputs) {
+    operation.set(names[i++], CUDNN_TYPE_BACKEND_DESCRIPTOR, input.descriptor);
+  }
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, y.descriptor);
+  operation.finalize();
+  operations_.push_back(operation.get());
+  descriptors_.push_back(std::move(what));
+  descriptors_.push_back(std::move(operation));
+}
+
+void OperationGraph::pointwise(cudnnPointwiseMode_t mode, const Tensor& x, const Tensor& y) {
+  add_pointwise(mode, CUDNN_DATA_FLOAT, -1, {x}, y);
+}
+
+void OperationGraph::pointwise(cudnnPointwiseMode_t mode, const Tensor& x, const Tensor& b, const Tensor& y) {
+  add_pointwise(mode, CUDNN_DATA_FLOAT, -1, {x, b}, y);
+}
+
+void OperationGraph::select(const Tensor& x, const Tensor& b, const Tensor& condition, const Tensor& y) {
+  add_pointwise(CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1, {x, b, condition}, y);
+}
+
+void OperationGraph::index(const Tensor& like, std::int64_t dim, const Tensor& y) {
+  add_pointwise(CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, dim, {like}, y);
+}
+
+void OperationGraph::compare(cudnnPointwiseMode_t mode, const Tensor& x, const Tensor& b, const Tensor& y) {
+  add_pointwise(mode, CUDNN_DATA_BOOLEAN, -1, {x, b}, y);
+}
+
+void OperationGraph::matmul(const Tensor& a, const Tensor& b, const Tensor& c) {
+  BackendDescriptor what(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+  what.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  what.finalize();
+  BackendDescriptor operation(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_MATMUL_DESC, what);
+  operation.set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, a.descriptor);
+  operation.set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, b.descriptor);
+  operation.set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, c.descriptor);
+  operation.finalize();
+  operations_.push_back(operation.get());
+  descriptors_.push_back(std::move(what));
+  descriptors_.push_back(std::move(operation));
+}
+
+void OperationGraph::reduce(cudnnReduceTensorOp_t op, const Tensor& x, const Tensor& y) {
+  BackendDescriptor what(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+  what.set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  what.set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, op);
+  what.finalize();
+  BackendDescriptor operation(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, what);
+  operation.set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, x.descriptor);
+  operation.set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, y.descriptor);
+  operation.finalize();
+  operations_.push_back(operation.get());
+  descriptors_.push_back(std::move(what));
+  descriptors_.push_back(std::move(operation));
+}
+
+void OperationGraph::reshape(const Tensor& x, const Tensor& y) {
+  BackendDescriptor operation(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, x.descriptor);
+  operation.set(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, y.descriptor);
+  operation.finalize();
+  operations_.push_back(operation.get());
+  descriptors_.push_back(std::move(operation));
+}
+
+BackendDescriptor OperationGraph::finish(cudnnHandle_t handle) {
+  BackendDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  if (handle != nullptr) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
+  graph.set<cudnnBackendDescriptor_t>(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                      std::span(operations_));
+  graph.finalize();
+  return graph;
+}
+
+}  // namespace strata::cuda

@@ -1,0 +1,99 @@
+/// @file
+/// cuDNN itself plans our graphs of attention for GPUs that are described to it: it recognises them, has engines for
+/// them, and none needs more workspace than lowering plans. A driver that takes any kernel stands for the GPU's.
+
+#include <cudnn.h>
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/error.hpp"
+#include "exec/cuda/attention_plan.hpp"
+#include "exec/device/attention_choice.hpp"
+
+namespace strata::cuda {
+namespace {
+
+/// @param compute_capability · 100. Only shared memory differs by it in what is described.
+BackendDescriptor gpu(int compute_capability) {
+  const std::string properties = fmt::format(
+      R"({{"deviceName": "a GPU", "cudaDeviceId": 0, "pciDeviceId": 0, "isTccDriver": 0, "supportCoopLaunch": 1,
+           "deviceVer": {}, "driverVer": 13000, "multiProcessorCount": 132, "smClockRateKHz": 1980000,
+           "memClockRateKHz": 3201000, "totalGlobalMem": 150000000000, "l2CacheSize": 62914560, "warpSize": 32,
+           "regsPerBlock": 65536, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32, "maxThreadsPerBlock": 1024,
+           "maxThreadsPerSM": 2048, "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
+           "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": {},
+           "reservedSharedMemoryPerBlock": 1024}})",
+      compute_capability, compute_capability < 900 ? 166912 : 232448);
+  BackendDescriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  device.set<char>(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, std::span(properties));
+  device.finalize();
+  return device;
+}
+
+AttentionDims dims(std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t kv_heads,
+                   std::int64_t head_dim, bool causal) {
+  return {.batch = batch,
+          .seq = seq,
+          .num_heads = heads,
+          .num_kv_heads = kv_heads,
+          .head_dim = head_dim,
+          .dtype = DType::bf16,
+          .causal = causal};
+}
+
+/// By compute capability · 100: Ampere, Hopper, Blackwell.
+class AttentionPlans : public testing::TestWithParam<int> {};
+
+INSTANTIATE_TEST_SUITE_P(Gpus, AttentionPlans, testing::Values(800, 900, 1000));
+
+TEST_P(AttentionPlans, FitTheWorkspaceThatLoweringPlans) {
+  const BackendDescriptor device = gpu(GetParam());
+  for (const AttentionDims& d : {dims(2, 2, 4, 4, 64, true), dims(2, 77, 4, 2, 24, true),
+                                 dims(1, 257, 8, 2, 128, false), dims(1, 4096, 32, 32, 128, true)}) {
+    ASSERT_EQ(cudnn_attention_condition(d), "");
+    const std::string which = fmt::format("{} positions, {} heads of {}", d.seq, d.num_heads, d.head_dim);
+    EXPECT_NO_THROW(
+        AttentionPlan({.properties = device.get()}, AttentionPass::forward, d, true, cudnn_forward_workspace_bytes))
+        << which;
+    for (const bool deterministic : {false, true}) {
+      EXPECT_NO_THROW(AttentionPlan({.properties = device.get()}, AttentionPass::backward, d, deterministic,
+                                    cudnn_backward_workspace(d, deterministic).library))
+          << which;
+    }
+  }
+}
+
+/// The workspace is not planned by guess: the library takes what it is thought to take.
+TEST(AttentionPlan, TakesTheWorkspaceOfItsAlgorithm) {
+  const BackendDescriptor hopper = gpu(900);
+  const AttentionDims d = dims(1, 4096, 32, 32, 128, true);
+  const auto bytes = [&](bool deterministic) {
+    return AttentionPlan({.properties = hopper.get()}, AttentionPass::backward, d, deterministic, std::int64_t{1} << 40)
+        .workspace_bytes();
+  };
+  const std::int64_t score_gradients = std::int64_t{32} * 4096 * 4096 * size_of(DType::bf16);
+  EXPECT_GE(bytes(true), score_gradients);
+  EXPECT_LE(bytes(true), score_gradients + cudnn_forward_workspace_bytes);
+  EXPECT_LE(bytes(false), cudnn_forward_workspace_bytes);
+}
+
+TEST(AttentionPlan, ThatDoesNotFitIsRefusedWithWhatItWouldTake) {
+  const BackendDescriptor hopper = gpu(900);
+  try {
+    const AttentionPlan plan({.properties = hopper.get()}, AttentionPass::backward, dims(1, 128, 4, 2, 64, true), true,
+                             1000);
+    FAIL() << plan.workspace_bytes() << " bytes";
+  } catch (const Unsupported& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("cuDNN has no deterministic gradient of attention of 1 x 128 positions, "
+                                             "4 heads of 64 elements and 2 of keys within 1000 bytes: its engines "
+                                             "need "));
+  }
+}
+
+}  // namespace
+}  // namespace strata::cuda
