@@ -139,7 +139,7 @@ class PointRun {
       std::set<std::string> attention(of_ranks.begin(), of_ranks.end());
       attention.erase("");
       if (!attention.empty()) {
-        facts_.library_versions["attention"] = attention.size() == 1 ? *attention.begin() : "cudnn and strata";
+        facts_.device_choices["attention"] = attention.size() == 1 ? *attention.begin() : "cudnn and strata";
       }
     }
     measured_link_ = measured_link();

@@ -113,7 +113,6 @@ def test_emulated_gpus_train_what_processors_train(emulated, experiment, tmp_pat
     assert all("emulated" in name for name in facts["device_names"])
     names = {text.partition("=")[0] for text in facts["library_versions"]}
     assert ("nccl" in names) == (recorded == "nccl")
-    assert "attention" not in names
     losses = {device: [row["loss"] for row in kept if row["kind"] == "step"] for device, kept in rows.items()}
     assert len(losses["cuda"]) == 4
     assert losses["cuda"] == pytest.approx(losses["cpu"], rel=1e-4)
@@ -229,4 +228,5 @@ def test_a_result_says_whose_attention_it_is_of(emulated, experiment, tmp_path, 
     assert ended.code == 0, ended.error
     (lines,) = tmp_path.glob("*/e2e/*/1.jsonl")
     facts = json.loads(lines.read_text().splitlines()[0])
-    assert f"attention={recorded}" in facts["library_versions"]
+    assert f"attention={recorded}" in facts["device_choices"]
+    assert "graphs=yes" in facts["device_choices"]
