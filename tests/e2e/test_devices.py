@@ -123,7 +123,7 @@ BY_PROFILE = ("--set", "simulate.cost=measured", "--set", "simulate.profile=this
 COLLECTIVES = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "send"}
 
 
-def test_a_profile_of_one_emulated_gpu(emulated, experiment, tmp_path):
+def test_emulated_gpus_are_profiled(emulated, experiment, tmp_path):
     file = network(experiment, 1)
     ended = emulated(1, "profile", file, *ON_GPUS, "--output", "this.toml")
     assert ended.code == 0, ended.error
@@ -153,7 +153,7 @@ def prediction_sources(folder):
     ("transport", "name"),
     [("auto", "nccl"), ("host", "managed_memory over shm")],
 )
-def test_a_profile_of_emulated_gpus_predicts_their_runs(emulated, experiment, tmp_path, transport, name):
+def test_emulated_gpus_are_predicted_by_their_profile(emulated, experiment, tmp_path, transport, name):
     file = network(experiment, 2)
     asked = (*ON_GPUS, "--set", f"communication.device_transport={transport}")
     ended = emulated(2, "profile", file, *asked, "--output", "this.toml")
@@ -180,7 +180,7 @@ def test_a_profile_of_emulated_gpus_predicts_their_runs(emulated, experiment, tm
     assert f"no time of all_reduce on 2x1 ranks over {other_name}" in ended.error
 
 
-def test_a_profile_is_of_one_device(emulated, experiment, tmp_path):
+def test_emulated_gpus_have_profiles_of_their_own(emulated, experiment, tmp_path):
     file = network(experiment, 1)
     profile = tmp_path / "this.toml"
     words = {"cuda": ON_GPUS, "cpu": ()}
@@ -220,7 +220,7 @@ TRANSFORMER = [
     ("asked", "dropout", "recorded"),
     [("auto", 0, "cudnn"), ("cudnn", 0, "cudnn"), ("strata", 0, "strata"), ("auto", 0.1, "strata")],
 )
-def test_a_result_says_whose_attention_it_is_of(emulated, experiment, tmp_path, asked, dropout, recorded):
+def test_emulated_gpus_say_whose_attention_it_is(emulated, experiment, tmp_path, asked, dropout, recorded):
     file = experiment(ranks=1)
     file.write_text("".join(line for line in file.read_text().splitlines(True) if not line.startswith("paths")))
     values = [*TRANSFORMER, f"model.dropout={dropout}", "resources.device=cuda", f"cuda.attention={asked}"]
