@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <exception>
 #include <filesystem>
 #include <numeric>
 #include <type_traits>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "results/announced_end.hpp"
 #include "results/file_descriptor.hpp"
 #include "results/hdf5.hpp"
 #include "results/space_reserve.hpp"
@@ -298,6 +300,17 @@ class AttemptFile::Open {
     claim(metadata_bytes + next_rows_bytes);
   }
 
+  /// Gives back what was claimed.
+  ~Open() {
+    try {
+      announce_end(reserve_.file(), size());
+    } catch (const std::exception&) {
+      // The file is longer than it need be, and as readable.
+    }
+  }
+  Open(const Open&) = delete;
+  Open& operator=(const Open&) = delete;
+
   void append(std::span<const StepRow> steps, std::span<const EventRow> events,
               std::span<const PredictionRow> predictions) {
     claim(metadata_bytes + bytes_of(steps, events, predictions));
@@ -315,10 +328,15 @@ class AttemptFile::Open {
   }
 
  private:
+  /// Before HDF5 writes so many bytes more.
   void claim(std::int64_t bytes) {
-    hsize_t size = 0;
-    check_hdf5(H5Fget_filesize(file_.get(), &size), "H5Fget_filesize");
-    reserve_.claim(static_cast<std::int64_t>(size), bytes);
+    reserve_.claim(size(), bytes);
+    announce_end(reserve_.file(), size() + bytes);
+  }
+  std::int64_t size() const {
+    hsize_t bytes = 0;
+    check_hdf5(H5Fget_filesize(file_.get(), &bytes), "H5Fget_filesize");
+    return static_cast<std::int64_t>(bytes);
   }
 
   void flush() const { check_hdf5(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL), "H5Fflush"); }
@@ -356,7 +374,7 @@ AttemptFile::AttemptFile(const std::string& path, std::span<const Attribute> att
   const std::scoped_lock lock(hdf5_mutex());
   // The file must exist before space can be claimed for it, and be empty for HDF5: H5F_ACC_EXCL would refuse it, so the
   // exclusive creation happens here.
-  auto created = FileDescriptor::create(path, O_WRONLY);
+  auto created = FileDescriptor::create(path, O_RDWR);
   if (!created) {
     throw_file_error(path, EEXIST, "creating");
   }
