@@ -125,7 +125,7 @@ COLLECTIVES = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broa
 
 def test_emulated_gpus_are_profiled(emulated, experiment, tmp_path):
     file = network(experiment, 1)
-    ended = emulated(1, "profile", file, *ON_GPUS, "--output", "this.toml")
+    ended = emulated(1, "profile", file, *ON_GPUS, "--output", "this.toml", timeout=300)
     assert ended.code == 0, ended.error
     profile = tomllib.loads((tmp_path / "this.toml").read_text())
     assert profile["machine"] == "emulated"
@@ -156,7 +156,7 @@ def prediction_sources(folder):
 def test_emulated_gpus_are_predicted_by_their_profile(emulated, experiment, tmp_path, transport, name):
     file = network(experiment, 2)
     asked = (*ON_GPUS, "--set", f"communication.device_transport={transport}")
-    ended = emulated(2, "profile", file, *asked, "--output", "this.toml")
+    ended = emulated(2, "profile", file, *asked, "--output", "this.toml", timeout=300)
     assert ended.code == 0, ended.error
     profile = tomllib.loads((tmp_path / "this.toml").read_text())
     assert ("nccl" in profile["provenance"]) == (name == "nccl")
