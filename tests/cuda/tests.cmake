@@ -64,7 +64,7 @@ target_link_libraries(cuda.test_attention_plan PRIVATE strata_flags strata_exec_
 add_dependencies(cuda.test_attention_plan fake_cuda_driver)
 add_dependencies(tier_cuda cuda.test_attention_plan)
 gtest_discover_tests(cuda.test_attention_plan TEST_PREFIX cuda.test_attention_plan. DISCOVERY_TIMEOUT 60
-                     PROPERTIES LABELS cuda TIMEOUT 240
+                     PROPERTIES LABELS cuda TIMEOUT 600
                      ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${CMAKE_CURRENT_BINARY_DIR}/fake_cuda_driver)
 
 # For a person or run_on_gpu.sh to run.
