@@ -2,7 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <set>
+#include <vector>
+
 #include "base/error.hpp"
+#include "exec/device/attention_choice.hpp"
 
 namespace strata::app {
 cuda::Transport device_transport(const Experiment& experiment, const std::string& sharing) {
@@ -58,11 +62,17 @@ cuda::GraphUse graph_use_of(const Experiment& experiment) {
   return graphs == "on" ? cuda::GraphUse::on : graphs == "off" ? cuda::GraphUse::off : cuda::GraphUse::automatic;
 }
 
-std::map<std::string, std::string> device_choices(const Experiment& experiment, const Program& program,
-                                                  cuda::Transport transport) {
+std::map<std::string, std::string> device_choices(const comm::World& world, const Experiment& experiment,
+                                                  const Program& program, cuda::Transport transport) {
   const auto collectives = transport == cuda::Transport::nccl ? CollectivesOn::device : CollectivesOn::host;
-  const bool graph = cuda::uses_graph(program, collectives, graph_use_of(experiment));
-  return {{"graphs", graph ? "yes" : "no"}};
+  const bool graph = cuda::uses_graph(world, program, collectives, graph_use_of(experiment));
+  std::map<std::string, std::string> choices = {{"graphs", graph ? "yes" : "no"}};
+  // Stages of a pipeline may hold different layers.
+  const std::vector<std::string> of_ranks = world.all_gather(cuda::attention_of(program, numerics_of(experiment)));
+  std::set<std::string> attention(of_ranks.begin(), of_ranks.end());
+  attention.erase("");
+  if (!attention.empty()) choices["attention"] = attention.size() == 1 ? *attention.begin() : "cudnn and strata";
+  return choices;
 }
 
 std::string device_transport_name(cuda::Transport transport, const std::string& host) {

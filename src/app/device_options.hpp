@@ -27,10 +27,10 @@ Experiment with_device_transport(Experiment experiment, cuda::Transport transpor
 cuda::Numerics numerics_of(const Experiment& experiment);
 cuda::GraphUse graph_use_of(const Experiment& experiment);
 
-/// What this rank does where [cuda] leaves it open, by name, for the results.
-/// @throws Unsupported where [cuda] asks for what @p program does not allow.
-std::map<std::string, std::string> device_choices(const Experiment& experiment, const Program& program,
-                                                  cuda::Transport transport);
+/// What ranks do where [cuda] leaves it open, by name, for the results. Collective.
+/// @throws Unsupported where [cuda] asks for what some rank's Program does not allow, on all ranks.
+std::map<std::string, std::string> device_choices(const comm::World& world, const Experiment& experiment,
+                                                  const Program& program, cuda::Transport transport);
 
 /// For the results. @param host the engine's own name for the group of all ranks, "none" for one rank.
 std::string device_transport_name(cuda::Transport transport, const std::string& host);

@@ -154,7 +154,7 @@ class Profiler {
     if (world_.rank() == 0) fmt::print("profiling point {} [{}]\n", point.index, point.id);
     Experiment experiment = point.experiment;
     if (device_) {
-      device_transport_ = on_all([&] { return device_transport(experiment, device_->sharing); });
+      choose_transport(on_all([&] { return device_transport(experiment, device_->sharing); }));
       experiment = with_device_transport(std::move(experiment), device_transport_);
       profile_.provenance.merge(cuda::library_versions(uses_nccl() ? cuda::Transport::nccl : cuda::Transport::host));
     }
@@ -171,6 +171,17 @@ class Profiler {
     note_interference(alone, observe(prepared));
   }
 
+  /// Kernels in managed memory, between collectives that the host carries, take other times than those beside NCCL.
+  void choose_transport(cuda::Transport transport) {
+    if (!kernel_transport_) kernel_transport_ = transport;
+    if (world_.size() > 1 && *kernel_transport_ != transport) {
+      throw Refusal(
+          "refused: a profile of GPUs is of one communication.device_transport, and the points have nccl and "
+          "host; choose with --point");
+    }
+    device_transport_ = transport;
+  }
+
   void note_interference(const ObservedSteps& alone, const ObservedSteps& together) {
     const auto mean = [&](const std::vector<double>& by_step) { return mean_over_ranks(median(by_step)); };
     const double both = mean(together.both_seconds);
@@ -184,7 +195,7 @@ class Profiler {
     const Program program = on_all([&] { return lower_for_run(point, world_.rank()); });
     if (device_) {
       for (const auto& [name, choice] :
-           on_all([&] { return device_choices(point.experiment, program, device_transport_); })) {
+           on_all([&] { return device_choices(world_, point.experiment, program, device_transport_); })) {
         profile_.provenance[name] = choice;
       }
     }
@@ -263,15 +274,34 @@ class Profiler {
   ObservedSteps steps_;                                   ///< of all points
   std::map<std::string, Slowdowns> interference_;         ///< by transport
   std::set<std::tuple<int, int, std::string>> measured_;  ///< shapes of groups, ranks in a node × nodes, and transports
+  std::optional<cuda::Transport> kernel_transport_;       ///< of all points on GPUs
   // Of the point that is measured.
   cuda::Transport device_transport_ = cuda::Transport::host;
   std::string transport_;  ///< of the group of all ranks
 };
 
+/// @throws UserError where one has times of ranks on GPUs by NCCL and the other by the host.
+void require_one_transport(const CostProfile& kept, const CostProfile& measured, const std::string& path) {
+  const auto is_of_gpus = [](const Interference& row) {
+    return row.transport == "nccl" || row.transport.starts_with("managed_memory");
+  };
+  for (const Interference& before : kept.interference) {
+    for (const Interference& now : measured.interference) {
+      if (before.ranks_on_node != now.ranks_on_node || !is_of_gpus(before) || !is_of_gpus(now)) continue;
+      if ((before.transport == "nccl") == (now.transport == "nccl")) continue;
+      throw UserError(
+          fmt::format("{}: has times of {} ranks a node by {}, and these are by {}: a profile is of one; "
+                      "write these to another file",
+                      path, now.ranks_on_node, before.transport, now.transport));
+    }
+  }
+}
+
 void write(const std::string& path, const CostProfile& measured) {
   CostProfile profile = measured;
   if (std::filesystem::exists(path)) {
     profile = parse_cost_profile(read_file(path), path);
+    require_one_transport(profile, measured, path);
     merge(profile, measured);
   }
   std::ofstream file(path + ".tmp");

@@ -33,7 +33,6 @@
 #include "comm/engine.hpp"
 #include "comm/session.hpp"
 #include "exec/cpu/cpu_executor.hpp"
-#include "exec/device/attention_choice.hpp"
 #include "results/recorder.hpp"
 
 namespace strata::app {
@@ -72,15 +71,17 @@ class PointRun {
   Outcome run() {
     // Each stage may fail on some rank alone; all learn of it before the next one, so that nobody waits for a rank that
     // has given up.
-    Outcome outcome = stage([&] {
-      program_ = lower_for_run(request_.prepared, world_.rank());
-      if (on_gpus_) facts_.device_choices = device_choices(experiment_, program_, request_.device_transport);
-    });
+    Outcome outcome = stage([&] { program_ = lower_for_run(request_.prepared, world_.rank()); });
+    if (outcome.status == Status::ok && on_gpus_) {
+      outcome =
+          stage([&] { device_choices_ = device_choices(world_, experiment_, program_, request_.device_transport); });
+    }
     const Outcome recording = stage([&] { open_recorder(); });
     if (recording.status != Status::ok) return recording;
     status_path_ = world_.broadcast(recorder_ ? recorder_->status_path() : "");
     options_.last_word->watch(status_path_, world_.rank());
     if (outcome.status == Status::ok) outcome = stage([&] { build(); });
+    if (outcome.status != Status::ok && executor_) executor_->abandon();
     if (outcome.status == Status::ok) outcome = train();
     return finish(std::move(outcome));
   }
@@ -106,9 +107,8 @@ class PointRun {
   void open_recorder() {
     const std::vector<std::string> hosts =
         world_.all_gather(world_.node_names()[static_cast<std::size_t>(world_.node())]);
-    std::map<std::string, std::string> choices = std::move(facts_.device_choices);
     facts_ = facts_of_point(environment_, request_.prepared, request_.point.id);
-    facts_.device_choices = std::move(choices);
+    facts_.device_choices = device_choices_;
     facts_.block = options_.block.number;
     facts_.block_order = options_.block.order;
     facts_.block_seed = options_.block.seed;
@@ -131,17 +131,7 @@ class PointRun {
     // The engine is needed for the transport's name; the recorder needs that name before the first row.
     make_engine();
     facts_.transport = engine_->transport_name(world_group_);
-    if (on_gpus_) {
-      facts_.transport = device_transport_name(request_.device_transport, facts_.transport);
-      // Stages of a pipeline may hold different layers.
-      const std::vector<std::string> of_ranks =
-          world_.all_gather(cuda::attention_of(program_, numerics_of(experiment_)));
-      std::set<std::string> attention(of_ranks.begin(), of_ranks.end());
-      attention.erase("");
-      if (!attention.empty()) {
-        facts_.device_choices["attention"] = attention.size() == 1 ? *attention.begin() : "cudnn and strata";
-      }
-    }
+    if (on_gpus_) facts_.transport = device_transport_name(request_.device_transport, facts_.transport);
     measured_link_ = measured_link();
     // Before the executor takes its memory.
     meter_ = std::make_unique<DeviceMeter>(world_, on_gpus_ ? cuda::make_monitor() : nullptr);
@@ -519,6 +509,7 @@ class PointRun {
   std::unique_ptr<comm::Engine> engine_;
   std::unique_ptr<DeviceMeter> meter_;
   int world_group_ = 0;
+  std::map<std::string, std::string> device_choices_;
   std::unique_ptr<Executor> executor_;
   std::vector<TimelineEvent> timeline_;
   std::int64_t touched_bytes_ = 0;

@@ -117,12 +117,15 @@ constexpr Option options[] = {
      "of ranks on GPUs: a step is recorded once and launched as one graph; on refuses a step that cannot be, auto "
      "leaves it"},
     {"cuda.deterministic", FIELD(cuda.deterministic), "", "",
-     "of ranks on GPUs: only kernels that give equal bits for equal inputs"},
+     "of ranks on GPUs: only kernels that give equal bits for equal inputs; cuDNN's gradient of attention then takes 2 "
+     "bytes for every score"},
     {"cuda.tf32", FIELD(cuda.tf32), "", "",
      "of ranks on GPUs: products of fp32 on tensor cores, with operands rounded to 10 bits"},
     {"cuda.attention", FIELD(cuda.attention), "auto | cudnn | strata", "",
-     "of ranks on GPUs: cudnn, its fused attention, which refuses fp32, dropout of probabilities and some heads; auto, "
-     "strata's kernels for those"},
+     "of ranks on GPUs: auto, cuDNN's fused attention in bf16 without dropout of probabilities and with heads of a "
+     "multiple of 8 up to 128, strata's kernels otherwise; cudnn refuses where it does not serve; neither goes on "
+     "without "
+     "a cuDNN that has it"},
 
     {"measure.warmup_steps", FIELD(measure.warmup_steps), ">= 0", "", "steps before measuring", false, false},
     {"measure.min_steps", FIELD(measure.min_steps), ">= 1", "steps", "measured at least", false, false},

@@ -64,6 +64,8 @@ class Executor {
   virtual std::span<const TimelineEvent> events() const = 0;
   /// The current content of a persistent f32 buffer.
   virtual std::span<const float> read(int buffer) const = 0;
+  /// Another rank has failed and will not come: nothing may wait for it any more, nor follow but the destructor.
+  virtual void abandon() noexcept {}
   /// Bytes of the arena that the run has touched so far: its high-water mark.
   virtual std::int64_t touched_bytes() const = 0;
 };

@@ -243,15 +243,15 @@ class Step {
 void training_rate(const std::string& name, const ModelOptions& model, std::int64_t global_batch, double peak,
                    comm::Engine& engine) {
   const Step step(model, global_batch, engine);
-  const double kernels = step.seconds({.timing = false, .graphs = cuda::GraphUse::off});
-  const double graph = step.seconds({.timing = false, .graphs = cuda::GraphUse::on});
   std::vector<TimelineEvent> events;
-  const double timed = step.seconds({.timing = true}, &events);
-  const double rate = flops_per_step(step.program()) / graph;
-  fmt::print("{} {:.5f} s a step, batch {}, {:.1f} TFLOP/s, {:.3f} of the products, arena {:.1f} GiB\n", name, graph,
+  const double seconds = step.seconds({.timing = true}, &events);  // as runs do
+  const double untimed = step.seconds({.timing = false, .graphs = cuda::GraphUse::on});
+  const double kernels = step.seconds({.timing = false, .graphs = cuda::GraphUse::off});
+  const double rate = flops_per_step(step.program()) / seconds;
+  fmt::print("{} {:.5f} s a step, batch {}, {:.1f} TFLOP/s, {:.3f} of the products, arena {:.1f} GiB\n", name, seconds,
              global_batch, rate * 1e-12, rate / peak, static_cast<double>(step.program().arena_bytes) / (1 << 30));
-  fmt::print("{} without a graph {:.3f} of that time, with a graph whose kernels are timed {:.3f}\n", name,
-             kernels / graph, timed / graph);
+  fmt::print("{} with kernels that are not timed {:.3f} of that time, and without a graph {:.3f}\n", name,
+             untimed / seconds, kernels / seconds);
   std::map<std::string_view, double> by_kernel;
   for (const TimelineEvent& e : events) {
     by_kernel[kernel_signature(step.program().body[static_cast<std::size_t>(e.instruction)].kernel).name] +=

@@ -116,7 +116,7 @@ target_link_libraries(cuda.emulated_monitor PRIVATE cuda_emulation)
 strata_monitor_test(cuda.emulated_monitor emulated_cuda)
 
 # What a profiler and the device's account of its memory see of a run.
-add_executable(cuda.emulated_observed_run cuda/test_trace_ranges.cpp cuda/test_device_memory.cpp)
+add_executable(cuda.emulated_observed_run cuda/test_trace_ranges.cpp cuda/test_device_memory.cpp cuda/test_input_load.cpp)
 target_link_libraries(cuda.emulated_observed_run PRIVATE strata_flags strata_test_main cuda_emulation strata_lower
                       strata_planners strata_models OpenMP::OpenMP_CXX)
 add_dependencies(tier_cuda cuda.emulated_observed_run)

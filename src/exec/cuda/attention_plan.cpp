@@ -81,8 +81,7 @@ class AttentionGraph {
       graph_.matmul(ds, rows_of_k, dq);
     } else {
       const Extents n = head_extents(d_.num_heads);
-      const Tensor sums = graph_.in_memory(id_of(AttentionOperand::query_sums), f32_type, n,
-                                           {n[1] * n[2] * n[3], n[2] * n[3], n[3], 1});
+      const Tensor sums = graph_.in_memory(id_of(AttentionOperand::query_sums), f32_type, n, packed(n));
       graph_.matmul(ds, rows_of_k, sums);
       graph_.pointwise(CUDNN_POINTWISE_IDENTITY, sums, dq);
     }
@@ -159,12 +158,6 @@ class AttentionGraph {
   AttentionDims d_;
 };
 
-std::string last_error() {
-  std::array<char, 512> text{};
-  cudnnGetLastErrorString(text.data(), text.size());
-  return text.data();
-}
-
 }  // namespace
 
 AttentionPlan::AttentionPlan(const PlanDevice& device, AttentionPass pass, const AttentionDims& d, bool deterministic,
@@ -188,12 +181,16 @@ AttentionPlan::AttentionPlan(const PlanDevice& device, AttentionPass pass, const
       heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, device.properties);
     }
     if (!heuristic.try_finalize()) {
-      error = last_error();
+      error = last_dnn_error();
       continue;
     }
     constexpr std::int64_t most_engines = 32;
     for (const BackendDescriptor& engine :
          heuristic.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, most_engines)) {
+      if (deterministic && engine.is_nondeterministic()) {
+        error = "its engines do not promise equal bits";
+        continue;
+      }
       BackendDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine);
       if (device.properties != nullptr) {
@@ -202,7 +199,7 @@ AttentionPlan::AttentionPlan(const PlanDevice& device, AttentionPass pass, const
         plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, device.handle);
       }
       if (!plan.try_finalize()) {
-        error = last_error();
+        error = last_dnn_error();
         continue;
       }
       const std::int64_t bytes = plan.integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);

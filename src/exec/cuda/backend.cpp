@@ -101,7 +101,9 @@ SelectedDevice select_device(const comm::World& world) {
 std::unique_ptr<Executor> make_executor(const Program& program, const comm::World& world, comm::Engine& engine,
                                         InputSource& inputs, std::uint64_t seed, const ExecutorOptions& options) {
   require_memory(program, world);
-  CudaOptions ours{.numerics = options.numerics, .graphs = options.graphs};
+  const auto collectives = options.transport == Transport::nccl ? CollectivesOn::device : CollectivesOn::host;
+  const bool graph = uses_graph(world, program, collectives, options.graphs);
+  CudaOptions ours{.numerics = options.numerics, .graphs = graph ? GraphUse::on : GraphUse::off};
   if (options.transport == Transport::nccl) {
     ours.nccl = {.world = &world, .watchdog_seconds = options.watchdog_seconds, .on_watchdog = options.on_watchdog};
   }

@@ -135,7 +135,9 @@ void Communicators::connect_messages(std::byte* word) {
           "the first message");
     labels.push_back(fmt::format("the first message of ranks {}", fmt::join(member.key.ranks, " and ")));
     sent.emplace_back(Event::Kind::order).record(stream);
-    messages.push_back({.done = &sent.back(), .communicator = static_cast<int>(c), .label = &labels.back()});
+    messages.push_back({.is_done = [&event = sent.back()] { return event.complete(); },
+                        .communicator = static_cast<int>(c),
+                        .label = &labels.back()});
   }
   wait(streams, messages);
 }
@@ -173,7 +175,7 @@ void Communicators::wait(std::span<const std::unique_ptr<Stream>> streams, std::
 }
 
 void Communicators::wait_for_last(std::span<const InFlight> collectives) {
-  wait_until([&] { return collectives.back().done->complete(); }, collectives);
+  wait_until([&] { return collectives.back().is_done(); }, collectives);
 }
 
 template <typename Condition>
@@ -193,7 +195,7 @@ void Communicators::check_health(std::span<const InFlight> collectives, std::int
   const auto stuck = [&](int communicator) -> const InFlight* {
     for (const InFlight& collective : collectives) {
       const bool concerned = communicator < 0 || collective.communicator == communicator;
-      if (concerned && !collective.done->complete()) return &collective;
+      if (concerned && !collective.is_done()) return &collective;
     }
     return nullptr;
   };
@@ -204,9 +206,8 @@ void Communicators::check_health(std::span<const InFlight> collectives, std::int
     const InFlight* const in = stuck(static_cast<int>(c));
     fail(in != nullptr ? *in->label : "group " + members_[c].key.group, text_of(error));
   }
-  // None: kernels, or a graph whose events are still those of its last launch.
   const InFlight* const in = stuck(-1);
-  const std::string label = in != nullptr ? *in->label : "what was queued";
+  const std::string label = in != nullptr ? *in->label : "kernels that wait for no other rank";
   try {
     options_.world->check_peers();
   } catch (const CommunicationError& e) {
@@ -215,10 +216,11 @@ void Communicators::check_health(std::span<const InFlight> collectives, std::int
   const double waited_seconds = static_cast<double>(waited_ns) * 1e-9;
   if (waited_seconds < options_.watchdog_seconds) return;
   const std::vector<int> group = in != nullptr ? ranks(in->communicator) : std::vector<int>{options_.world->rank()};
-  const std::string reason = fmt::format(
-      "not complete {:.1f} s after it was waited for; its ranks are {}, and NCCL does not tell which of them "
-      "it waits for",
-      waited_seconds, fmt::join(group, ", "));
+  std::string reason = fmt::format("not complete {:.1f} s after the host began to wait", waited_seconds);
+  if (in != nullptr) {
+    reason +=
+        fmt::format("; its ranks are {}, and NCCL does not tell which of them it waits for", fmt::join(group, ", "));
+  }
   if (options_.on_watchdog) {
     options_.on_watchdog({.label = label,
                           .message = label + ": " + reason,

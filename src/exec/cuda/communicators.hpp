@@ -31,7 +31,7 @@ struct NcclOptions {
 
 /// A collective that has been queued.
 struct InFlight {
-  const Event* done = nullptr;
+  std::function<bool()> is_done;
   int communicator = 0;
   const std::string* label = nullptr;
 };

@@ -83,7 +83,9 @@ CudaExecutor::CudaExecutor(const Program& program, comm::Engine& engine, InputSo
       arena_(program.arena_bytes, arena_memory(program, options.nccl)),
       communicators_(make_communicators(program, arena_, options.nccl)),
       out_of_range_(sizeof(OutOfRange)),
-      step_values_(num_instructions(program)),
+      step_values_(num_instructions(program) + 1),
+      run_number_on_device_(step_values_.add<std::int64_t>([this](const StepContext&) { return run_number_; })),
+      reached_(static_cast<std::int64_t>(num_instructions(program) * sizeof(std::int64_t))),
       streams_(make_streams(program)),
       engine_groups_(communicators_ ? std::vector<int>{} : create_groups(program, engine)),
       prologue_(bind(program.prologue, false)),
@@ -127,10 +129,13 @@ CudaExecutor::Section CudaExecutor::bind(const std::vector<Instruction>& instruc
         continue;
       }
       bound.kernel = bind_collective(program_, arguments, *communicators_, labels_.back());
-      bound.reported = std::make_unique<Event>(Event::Kind::order);
+      // An event cannot be asked in a graph: until its turn comes it may be that of the launch before.
+      bound.reached = reached_.as<std::int64_t>() + num_reached_++;
+      *bound.reached = 0;
       bound.is_in_order = in.collective != Collective::send && in.collective != Collective::recv;
       if (bound.is_in_order) section.in_order.push_back(section.collectives.size());
-      section.collectives.push_back({.done = bound.reported.get(),
+      section.collectives.push_back({.is_done = [this, at = static_cast<const volatile std::int64_t*>(
+                                                           bound.reached)] { return *at == run_number_; },
                                      .communicator = communicators_->number(communicator_key(program_, in)),
                                      .label = &labels_.back()});
     } else {
@@ -153,6 +158,12 @@ void CudaExecutor::initialize() {
 void CudaExecutor::finish() {
   const TraceRange range(epilogue_name_);
   run(epilogue_, {});
+}
+
+void CudaExecutor::abandon() noexcept {
+  // A graph keeps its communicators alive, whose end would wait for it.
+  graph_.reset();
+  if (communicators_) communicators_->abort();
 }
 
 StepMeasurement CudaExecutor::step(const StepContext& context) {
@@ -184,6 +195,7 @@ void CudaExecutor::post(std::vector<Bound>& bound, Bound& collective) {
 
 void CudaExecutor::run(Section& section, const StepContext& context) {
   try {
+    ++run_number_;
     if (&section == &body_ && graph_) {
       launch_graph(context);
     } else {
@@ -196,10 +208,8 @@ void CudaExecutor::run(Section& section, const StepContext& context) {
     complete(section);
     if (&section == &body_ && uses_graph_ && !graph_) record_graph();
   } catch (...) {
-    // NCCL's kernels wait for other ranks', which may never come: nothing else would let the device become idle. A
-    // graph keeps its communicators alive, which would wait for it.
-    graph_.reset();
-    if (communicators_) communicators_->abort();
+    // NCCL's kernels wait for other ranks', which may never come: nothing else would let the device become idle.
+    abandon();
     throw;
   }
 }
@@ -244,7 +254,10 @@ void CudaExecutor::queue(Section& section, std::size_t i) {
   report(in.began);
   in.kernel.queue(stream);
   report(in.ended);
-  report(in.reported);
+  if (in.reached != nullptr) {
+    check(cudaMemcpyAsync(in.reached, run_number_on_device_, sizeof run_number_, cudaMemcpyDeviceToHost, stream),
+          "noting a collective");
+  }
   if (in.done) in.done->record(stream);
 }
 
@@ -296,7 +309,7 @@ void CudaExecutor::collect_events(std::int64_t step) {
       event.end_ns = bound.ended->ns_since(step_began_);
     }
     // NCCL counts no bytes: an operation is charged with what the Program says.
-    if (bound.reported) event.bytes_sent = bytes_sent(program_, in);
+    if (bound.reached != nullptr) event.bytes_sent = bytes_sent(program_, in);
   }
 }
 

@@ -53,6 +53,7 @@ class CudaExecutor final : public Executor {
   void initialize() override;
   StepMeasurement step(const StepContext& context) override;
   void finish() override;
+  void abandon() noexcept override;
   void write(int buffer, std::int64_t begin, std::span<const float> values) override;
   /// Of the last step; without timing only those of collectives on the host are there.
   std::span<const TimelineEvent> events() const override { return events_; }
@@ -67,8 +68,9 @@ class CudaExecutor final : public Executor {
     comm::Ticket ticket{};
     IssueOrder order;
     TraceName name;
-    std::unique_ptr<Event> done;      ///< where another instruction waits for it
-    std::unique_ptr<Event> reported;  ///< of a collective on the device: whoever watches asks for it
+    std::unique_ptr<Event> done;  ///< where another instruction waits for it
+    /// Of a collective on the device: page-locked, the number of the run that it was last done in.
+    std::int64_t* reached = nullptr;
     std::unique_ptr<Event> began, ended;
     bool is_in_order = false;  ///< a collective on the device that is no message: all ranks have these in one order
   };
@@ -99,6 +101,10 @@ class CudaExecutor final : public Executor {
   std::unique_ptr<Communicators> communicators_;  ///< null: collectives on the host
   PinnedMemory out_of_range_;
   StepValues step_values_;
+  std::int64_t run_number_ = 0;  ///< of sections, from 1
+  const std::int64_t* run_number_on_device_ = nullptr;
+  PinnedMemory reached_;  ///< see Bound
+  std::size_t num_reached_ = 0;
   std::vector<std::unique_ptr<Stream>> streams_;  ///< by Program stream
   std::vector<int> engine_groups_;                ///< by Program group
   std::deque<std::string> labels_;                ///< requests and bound collectives keep pointers to these

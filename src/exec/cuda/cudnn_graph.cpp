@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
@@ -13,14 +14,16 @@ namespace {
 /// @throws InternalError with cuDNN's account of the last error.
 void check_last(cudnnStatus_t status, const char* what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
-  std::array<char, 512> text{};
-  cudnnGetLastErrorString(text.data(), text.size());
-  throw InternalError(fmt::format("cuDNN: {}: {}: {}", what, cudnnGetErrorString(status), text.data()));
+  throw InternalError(fmt::format("cuDNN: {}: {}: {}", what, cudnnGetErrorString(status), last_dnn_error()));
 }
 
-OperationGraph::Extents packed(const OperationGraph::Extents& n) { return {n[1] * n[2] * n[3], n[2] * n[3], n[3], 1}; }
-
 }  // namespace
+
+std::string last_dnn_error() {
+  std::array<char, 512> text{};
+  cudnnGetLastErrorString(text.data(), text.size());
+  return text.data();
+}
 
 BackendDescriptor::BackendDescriptor(cudnnBackendDescriptorType_t type) {
   check_last(cudnnBackendCreateDescriptor(type, &descriptor_), "cudnnBackendCreateDescriptor");
@@ -55,6 +58,21 @@ std::int64_t BackendDescriptor::integer(cudnnBackendAttributeName_t name) const 
   return value;
 }
 
+bool BackendDescriptor::is_nondeterministic() const {
+  const BackendDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t raw = engine.get();
+  std::int64_t count = 0;
+  check_last(cudnnBackendGetAttribute(descriptor_, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                      &count, static_cast<void*>(&raw)),
+             "the engine of a configuration");
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+  check_last(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                      static_cast<std::int64_t>(notes.size()), &count, notes.data()),
+             "the numerical notes of an engine");
+  return std::ranges::count(std::span(notes).first(static_cast<std::size_t>(count)),
+                            CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) > 0;
+}
+
 std::vector<BackendDescriptor> BackendDescriptor::descriptors(cudnnBackendAttributeName_t name,
                                                               cudnnBackendDescriptorType_t type,
                                                               std::int64_t most) const {
@@ -71,7 +89,6 @@ std::vector<BackendDescriptor> BackendDescriptor::descriptors(cudnnBackendAttrib
 OperationGraph::Tensor OperationGraph::tensor(std::int64_t id, cudnnDataType_t type, const Extents& extents,
                                               const Extents& strides, bool is_virtual, bool by_value) {
   BackendDescriptor& d = descriptors_.emplace_back(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  constexpr std::int64_t alignment_bytes = 16;
   d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
   d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type);
   d.set<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, std::span(extents));
@@ -186,7 +203,7 @@ BackendDescriptor OperationGraph::finish(cudnnHandle_t handle) {
   if (handle != nullptr) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
   graph.set<cudnnBackendDescriptor_t>(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                       std::span(operations_));
-  graph.finalize();
+  if (!graph.try_finalize()) throw Unsupported("cuDNN: a graph of attention: " + last_dnn_error());
   return graph;
 }
 

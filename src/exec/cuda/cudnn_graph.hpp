@@ -10,9 +10,18 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace strata::cuda {
+
+/// cuDNN's account of the last call that it refused.
+std::string last_dnn_error();
+
+/// Strides of a tensor without gaps, the last dim the fastest.
+constexpr std::array<std::int64_t, 4> packed(const std::array<std::int64_t, 4>& n) {
+  return {n[1] * n[2] * n[3], n[2] * n[3], n[3], 1};
+}
 
 class BackendDescriptor {
  public:
@@ -36,11 +45,13 @@ class BackendDescriptor {
   }
   /// @throws InternalError where cuDNN refuses.
   void finalize();
-  /// @return whether cuDNN takes it; cudnnGetLastErrorString says why not.
+  /// @return whether cuDNN takes it; last_dnn_error() says why not.
   bool try_finalize() { return cudnnBackendFinalize(descriptor_) == CUDNN_STATUS_SUCCESS; }
 
   cudnnBackendDescriptor_t get() const { return descriptor_; }
   std::int64_t integer(cudnnBackendAttributeName_t name) const;
+  /// Of an engine's configuration: cuDNN does not promise equal bits for equal inputs.
+  bool is_nondeterministic() const;
   /// At most @p most descriptors that cuDNN fills in.
   std::vector<BackendDescriptor> descriptors(cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type,
                                              std::int64_t most) const;
@@ -55,12 +66,13 @@ class BackendDescriptor {
 class OperationGraph {
  public:
   using Extents = std::array<std::int64_t, 4>;
+  static constexpr std::int64_t alignment_bytes = 16;
   struct Tensor {
     cudnnBackendDescriptor_t descriptor = nullptr;
     Extents extents{};
   };
 
-  /// In memory, whose address is given by @p id where the graph runs: a multiple of 16 bytes, as are the strides.
+  /// In memory, whose address is given by @p id where the graph runs: a multiple of @ref alignment_bytes.
   Tensor in_memory(std::int64_t id, cudnnDataType_t type, const Extents& extents, const Extents& strides);
   /// An f32 number of the host, read through its address where the graph runs.
   Tensor number(std::int64_t id);
@@ -82,7 +94,7 @@ class OperationGraph {
   /// The same elements seen with y's extents and strides.
   void reshape(const Tensor& x, const Tensor& y);
 
-  /// @param handle null for a graph that is planned without a device.
+  /// @param handle null for a graph that is planned without a device. @throws Unsupported where cuDNN refuses it.
   BackendDescriptor finish(cudnnHandle_t handle);
 
  private:

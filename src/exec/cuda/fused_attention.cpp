@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "exec/cuda/check.hpp"
 #include "exec/device/attention_choice.hpp"
 
 namespace strata::cuda {
@@ -18,19 +19,38 @@ namespace {
 void require_version(AttentionPass pass, const AttentionDims& d) {
   constexpr std::size_t of_whole_tiles = 91002;
   constexpr std::size_t of_any = 91600;
+  const auto text = [](std::size_t version) {
+    return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
+  };
+  const bool in_parts = pass == AttentionPass::backward && d.seq % 128 != 0;
   const std::size_t version = cudnnGetVersion();
-  const std::size_t least = pass == AttentionPass::backward && d.seq % 128 != 0 ? of_any : of_whole_tiles;
+  const std::size_t least = in_parts ? of_any : of_whole_tiles;
   if (version >= least) return;
   throw Unsupported(
-      fmt::format("attention of {} positions needs version {} of cuDNN or later, and this is {}; "
-                  "cuda.attention = \"strata\" serves",
-                  d.seq, least, version));
+      fmt::format("{} of {} positions{} needs cuDNN {} or later, and this is {}; cuda.attention = \"strata\" serves",
+                  pass == AttentionPass::forward ? "attention" : "the gradient of attention", d.seq,
+                  in_parts ? ", no multiple of 128," : "", text(least), text(version)));
+}
+
+/// On later GPUs NVIDIA's own frontend chooses the engine and its settings by numbers that it does not explain.
+void require_known_determinism(AttentionPass pass) {
+  constexpr int first_unknown = 10;
+  int device = 0;
+  int major = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "the compute capability");
+  if (pass == AttentionPass::forward || major < first_unknown) return;
+  throw Unsupported(fmt::format(
+      "cuda.deterministic: it is not known how cuDNN's gradient of attention has equal bits on GPUs of compute "
+      "capability {}.0 and later, and this one's is {}; cuda.attention = \"strata\" serves",
+      first_unknown, major));
 }
 
 /// Layers are alike, and cuDNN compiles a kernel for each plan.
 std::shared_ptr<const AttentionPlan> plan_of(Libraries& libraries, AttentionPass pass, const AttentionDims& d) {
   require_version(pass, d);
   const bool deterministic = libraries.numerics().deterministic;
+  if (deterministic) require_known_determinism(pass);
   const Libraries::AttentionKey key = {
       pass == AttentionPass::forward, d.causal, d.batch, d.seq, d.num_heads, d.num_kv_heads, d.head_dim};
   std::shared_ptr<const AttentionPlan>& plan = libraries.attention_plans()[key];
@@ -80,6 +100,9 @@ struct FusedAttention::Call {
     std::vector<std::int64_t> ids;
     std::vector<void*> pointers;
     for (const auto& [operand, address] : operands) {
+      const bool is_number = operand == Operand::scale || operand == Operand::one || operand == Operand::minus_infinity;
+      STRATA_INVARIANT(is_number || reinterpret_cast<std::uintptr_t>(address) % OperationGraph::alignment_bytes == 0,
+                       "an operand of cuDNN's attention begins where it cannot");
       ids.push_back(static_cast<std::int64_t>(operand));
       pointers.push_back(address);
     }

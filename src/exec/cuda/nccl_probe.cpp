@@ -47,7 +47,7 @@ class Probe {
     began_.record(stream);
     for (int i = 0; i < times; ++i) queue_collective(request, communicators_, number, label, stream);
     ended_.record(stream);
-    const InFlight in_flight{.done = &ended_, .communicator = number, .label = &label};
+    const InFlight in_flight{.is_done = [this] { return ended_.complete(); }, .communicator = number, .label = &label};
     communicators_.wait(streams_, {&in_flight, 1});
     return static_cast<double>(ended_.ns_since(began_)) * 1e-9 / times;
   }

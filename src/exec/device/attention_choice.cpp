@@ -2,13 +2,14 @@
 
 #include <fmt/core.h>
 
+#include "base/ceil_div.hpp"
 #include "base/error.hpp"
 #include "exec/kernel_arguments.hpp"
 
 namespace strata::cuda {
 namespace {
 
-constexpr std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+constexpr std::int64_t round_up(std::int64_t n, std::int64_t to) { return ceil_div(n, to) * to; }
 
 /// Every part begins where any element may.
 constexpr std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, 256); }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 
@@ -17,13 +18,21 @@ std::string obstacle(const Program& program, CollectivesOn where) {
   if (where == CollectivesOn::host) {
     const auto on_host = count([](const Instruction& in) { return in.is_collective(); });
     if (on_host == 0) return "";
-    return fmt::format("{} collectives of a step go through the host, which a graph cannot wait for", on_host);
+    return fmt::format(
+        "the host carries collectives (communication.device_transport), which a graph cannot wait for: {} in a step",
+        on_host);
   }
   const auto messages = count(
       [](const Instruction& in) { return in.collective == Collective::send || in.collective == Collective::recv; });
   if (messages == 0) return "";
-  return fmt::format("a step has {} messages, and whether a graph carries out two of them at once is not defined",
-                     messages);
+  return fmt::format(
+      "stages send each other messages, which must run side by side, and CUDA does not promise that of a "
+      "graph: {} in a step",
+      messages);
+}
+
+std::string refusal(const std::string& reason) {
+  return fmt::format("cuda.graphs = \"on\": {}; accepted: \"auto\" | \"off\"", reason);
 }
 
 }  // namespace
@@ -31,9 +40,16 @@ std::string obstacle(const Program& program, CollectivesOn where) {
 bool uses_graph(const Program& program, CollectivesOn where, GraphUse use) {
   if (use == GraphUse::off) return false;
   const std::string reason = obstacle(program, where);
-  if (reason.empty()) return true;
-  if (use == GraphUse::automatic) return false;
-  throw Unsupported(fmt::format("cuda.graphs = \"on\": {}; accepted: \"auto\" | \"off\"", reason));
+  if (!reason.empty() && use == GraphUse::on) throw Unsupported(refusal(reason));
+  return reason.empty();
+}
+
+bool uses_graph(const comm::World& world, const Program& program, CollectivesOn where, GraphUse use) {
+  if (use == GraphUse::off) return false;
+  const std::vector<std::string> reasons = world.all_gather(obstacle(program, where));
+  const auto reason = std::ranges::find_if(reasons, [](const std::string& text) { return !text.empty(); });
+  if (reason != reasons.end() && use == GraphUse::on) throw Unsupported(refusal(*reason));
+  return reason == reasons.end();
 }
 
 }  // namespace strata::cuda

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "comm/world.hpp"
 #include "exec/device/stream_order.hpp"
 #include "ir/program.hpp"
 
@@ -16,5 +17,8 @@ enum class GraphUse : std::uint8_t { automatic, on, off };
 /// order of its own: streams of a GPU let them, branches of a graph need not. automatic: wherever it can.
 /// @param where collectives are carried out. @throws Unsupported where it must be and cannot.
 bool uses_graph(const Program& program, CollectivesOn where, GraphUse use);
+/// Of all ranks, which NCCL asks to be of one mind: where one cannot, none does. Collective; what it throws it throws
+/// on all ranks.
+bool uses_graph(const comm::World& world, const Program& program, CollectivesOn where, GraphUse use);
 
 }  // namespace strata::cuda

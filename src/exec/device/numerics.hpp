@@ -9,7 +9,7 @@ namespace strata::cuda {
 
 /// Whose kernels compute attention.
 enum class AttentionKernels : std::uint8_t {
-  automatic,  ///< cuDNN's where they serve, ours elsewhere
+  automatic,  ///< cuDNN's where cudnn_attention_condition has nothing against it, ours elsewhere
   cudnn,
   strata,
 };

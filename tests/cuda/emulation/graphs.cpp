@@ -19,8 +19,6 @@ struct Node {
 };
 struct Graph {
   std::vector<Node> nodes;
-  /// Of the events that tell the host of a launch, each behind a node.
-  std::vector<std::pair<cudaEvent_t, std::shared_ptr<std::shared_ptr<Operation>>>> reports;
 };
 
 std::unique_ptr<Graph> recorded;  // null: none is being recorded
@@ -143,10 +141,6 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete &of(graph), cuda
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) { return delete &of(executable), cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   const std::shared_ptr<const emulation::Graph>& graph = of(executable);
-  for (const auto& [event, report] : graph->reports) {
-    *report = std::make_shared<emulation::Operation>();
-    place_of(event) = {.operations = {*report}, .graph = 0, .nodes = {}};
-  }
   const auto launch = std::make_shared<emulation::Launch>(graph);
   const auto operation = std::make_shared<emulation::Operation>();
   operation->after = emulation::pending(stream);
@@ -157,9 +151,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   if (flags != cudaEventRecordExternal || !emulation::is_recorded(stream)) return cudaErrorInvalidValue;
-  const auto report = std::make_shared<std::shared_ptr<emulation::Operation>>();
-  emulation::recorded->reports.emplace_back(event, report);
-  emulation::record(stream, [report](cudaStream_t) { (*report)->complete = true; });
+  // Until then it is what it was, complete by the launch before.
+  emulation::record(stream, [event](cudaStream_t) { place_of(event) = {}; });
   return cudaSuccess;
 }
 }

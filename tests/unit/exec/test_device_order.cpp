@@ -70,10 +70,10 @@ TEST(GraphUse, IsWhereTheHostHasNoPartAndNoMessageMustRunBesideAnother) {
   EXPECT_FALSE(cuda::uses_graph(program, device, off));
   EXPECT_FALSE(cuda::uses_graph(program, host, automatic));
   EXPECT_THAT(refusal([&] { cuda::uses_graph(program, host, on); }),
-              testing::AllOf(testing::HasSubstr("cuda.graphs = \"on\""), testing::HasSubstr("2 collectives")));
+              testing::AllOf(testing::HasSubstr("cuda.graphs = \"on\""), testing::HasSubstr("device_transport")));
   program.body.push_back(message(Collective::recv, 1));
   EXPECT_FALSE(cuda::uses_graph(program, device, automatic));
-  EXPECT_THAT(refusal([&] { cuda::uses_graph(program, device, on); }), testing::HasSubstr("1 messages"));
+  EXPECT_THAT(refusal([&] { cuda::uses_graph(program, device, on); }), testing::HasSubstr("messages"));
   program.body = {kernel(0)};
   EXPECT_TRUE(cuda::uses_graph(program, host, automatic));
   program.prologue = {collective(0)};
