@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "exec/cuda/check.hpp"
+#include "exec/cuda/event.hpp"
 #include "exec/cuda/input_load.hpp"
 
 namespace strata {

@@ -187,7 +187,14 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
   return std::memcpy(to, from, bytes), cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  emulation::submit(stream, [=] { cudaMemcpy(to, from, bytes, kind); });
+  // The host that queues it goes on, whatever the stream waits for.
+  emulation::submit_operations(stream, [=](cudaStream_t on) {
+    const auto copy = std::make_shared<emulation::Operation>();
+    copy->after = emulation::pending(on);
+    copy->begin = [=] { cudaMemcpy(to, from, bytes, kind); };
+    copy->poll = [] { return true; };
+    emulation::queue(on, {copy});
+  });
   return cudaSuccess;
 }
 }

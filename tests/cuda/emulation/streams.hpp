@@ -1,8 +1,8 @@
 #pragma once
 
 /// @file
-/// Streams and events of the emulation. Kernels and copies are done when they are queued, after what their stream
-/// follows; operations of several ranks take their time, and are moved on whenever somebody asks how far they are.
+/// Streams and events of the emulation. Kernels are done when they are queued, after what their stream follows; copies
+/// and operations of several ranks take their time, and are moved on whenever somebody asks how far they are.
 
 #include <cuda_runtime_api.h>
 
@@ -12,7 +12,7 @@
 
 namespace emulation {
 
-/// An operation of several ranks. It begins when those before it are complete.
+/// A copy or an operation of several ranks. It begins when those before it are complete.
 struct Operation {
   std::vector<std::shared_ptr<Operation>> after;
   std::function<void()> begin;
