@@ -40,6 +40,7 @@ class Tokens final : public InputSource {
 class InputLoads : public testing::Test {
  protected:
   InputLoads() {
+    program_.streams = {"compute"};
     program_.buffers = {{.name = "tokens", .num_elements = 4, .dtype = DType::i32, .persistent = true},
                         {.name = "targets", .num_elements = 4, .dtype = DType::i32, .persistent = true}};
     program_.body = {{.kernel = Kernel::load_tokens,
