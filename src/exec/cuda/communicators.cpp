@@ -24,7 +24,7 @@ namespace {
 /// more than an H100 has multiprocessors (132).
 constexpr int max_message_blocks = 8;
 
-constexpr std::int64_t health_period_ns = 10'000'000;
+constexpr std::int64_t health_period_ns = 1'000'000;
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())

@@ -60,21 +60,20 @@ std::vector<std::unique_ptr<Stream>> make_streams(const Program& program) {
 }
 
 /// @throws Unsupported where a buffer has several versions.
-const Program& with_single_versions(const Program& program) {
+void require_single_versions(const Program& program) {
   for (const Buffer& buffer : program.buffers) {
     if (buffer.versions != 1) {
       throw Unsupported(
           fmt::format("buffer {} has {} versions: the CUDA executor keeps one", buffer.name, buffer.versions));
     }
   }
-  return program;
 }
 
 }  // namespace
 
 CudaExecutor::CudaExecutor(const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed,
                            const CudaOptions& options)
-    : program_(with_single_versions(program)),
+    : program_(program),
       engine_(engine),
       inputs_(inputs),
       seed_(seed),
@@ -95,6 +94,7 @@ CudaExecutor::CudaExecutor(const Program& program, comm::Engine& engine, InputSo
       has_collectives_on_host_(!communicators_ && has_collectives(program)),
       events_(program.body.size()),
       copies_(program.buffers.size()) {
+  require_single_versions(program);
   *out_of_range_.as<OutOfRange>() = 0;
 }
 

@@ -80,7 +80,8 @@ std::vector<BackendDescriptor> BackendDescriptor::descriptors(cudnnBackendAttrib
   std::vector<cudnnBackendDescriptor_t> raw;
   for (std::int64_t i = 0; i < most; ++i) raw.push_back(all.emplace_back(type).get());
   std::int64_t count = 0;
-  check_last(cudnnBackendGetAttribute(descriptor_, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count, raw.data()),
+  check_last(cudnnBackendGetAttribute(descriptor_, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count,
+                                      static_cast<void*>(raw.data())),
              fmt::format("cudnnBackendGetAttribute({})", static_cast<int>(name)).c_str());
   all.erase(all.begin() + static_cast<std::ptrdiff_t>(count), all.end());
   return all;

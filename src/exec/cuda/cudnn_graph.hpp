@@ -34,11 +34,11 @@ class BackendDescriptor {
 
   template <typename T>
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::span<const T> values) {
-    set_values(name, type, static_cast<std::int64_t>(values.size()), values.data());
+    set_values(name, type, static_cast<std::int64_t>(values.size()), static_cast<const void*>(values.data()));
   }
   template <typename T>
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
-    set_values(name, type, 1, &value);
+    set_values(name, type, 1, static_cast<const void*>(&value));
   }
   void set(cudnnBackendAttributeName_t name, const BackendDescriptor& value) {
     set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, value.get());
