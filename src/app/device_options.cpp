@@ -9,6 +9,7 @@
 #include "exec/device/attention_choice.hpp"
 
 namespace strata::app {
+
 cuda::Transport device_transport(const Experiment& experiment, const std::string& sharing) {
   const CommunicationSection& c = experiment.communication;
   if (c.device_transport == "host") return cuda::Transport::host;

@@ -330,8 +330,9 @@ class AttemptFile::Open {
  private:
   /// Before HDF5 writes so many bytes more.
   void claim(std::int64_t bytes) {
-    reserve_.claim(size(), bytes);
-    announce_end(reserve_.file(), size() + bytes);
+    const std::int64_t end = size();
+    reserve_.claim(end, bytes);
+    announce_end(reserve_.file(), end + bytes);
   }
   std::int64_t size() const {
     hsize_t bytes = 0;

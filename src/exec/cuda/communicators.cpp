@@ -118,11 +118,8 @@ void Communicators::create(const std::vector<AgreedCommunicator>& agreed) {
 /// NCCL connects two ranks when they first speak, and the host of each then waits for the other's: here they meet in
 /// the order of communicators, in a step they would in that of their Programs, which may be a circle.
 void Communicators::connect_messages(std::byte* word) {
-  const std::vector<std::unique_ptr<Stream>> streams = [] {
-    std::vector<std::unique_ptr<Stream>> one;
-    one.push_back(std::make_unique<Stream>());
-    return one;
-  }();
+  std::vector<std::unique_ptr<Stream>> streams;
+  streams.push_back(std::make_unique<Stream>());
   const cudaStream_t stream = streams.front()->get();
   std::deque<Event> sent;
   std::deque<std::string> labels;

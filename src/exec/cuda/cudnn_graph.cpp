@@ -118,26 +118,33 @@ OperationGraph::Tensor OperationGraph::between(cudnnDataType_t type, const Exten
   return tensor(next_id_++, type, extents, strides, true, false);
 }
 
+void OperationGraph::add(BackendDescriptor operation, std::initializer_list<Operand> operands) {
+  for (const auto& [name, descriptor] : operands) operation.set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, descriptor);
+  operation.finalize();
+  operations_.push_back(operation.get());
+  descriptors_.push_back(std::move(operation));
+}
+
+cudnnBackendDescriptor_t OperationGraph::keep(BackendDescriptor what) {
+  what.finalize();
+  return descriptors_.emplace_back(std::move(what)).get();
+}
+
 void OperationGraph::add_pointwise(cudnnPointwiseMode_t mode, cudnnDataType_t arithmetic, std::int64_t axis,
                                    std::initializer_list<Tensor> inputs, const Tensor& y) {
   BackendDescriptor what(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   what.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
   what.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, arithmetic);
   if (axis >= 0) what.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, axis);
-  what.finalize();
   BackendDescriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, what);
   constexpr std::array names = {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
                                 CUDNN_ATTR_OPERATION_POINTWISE_TDESC};
   std::size_t i = 0;
   for (const Tensor& input : inputs) {
     operation.set(names[i++], CUDNN_TYPE_BACKEND_DESCRIPTOR, input.descriptor);
   }
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, y.descriptor);
-  operation.finalize();
-  operations_.push_back(operation.get());
-  descriptors_.push_back(std::move(what));
-  descriptors_.push_back(std::move(operation));
+  add(std::move(operation), {{CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, keep(std::move(what))},
+                             {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y.descriptor}});
 }
 
 void OperationGraph::pointwise(cudnnPointwiseMode_t mode, const Tensor& x, const Tensor& y) {
@@ -163,40 +170,26 @@ void OperationGraph::compare(cudnnPointwiseMode_t mode, const Tensor& x, const T
 void OperationGraph::matmul(const Tensor& a, const Tensor& b, const Tensor& c) {
   BackendDescriptor what(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
   what.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
-  what.finalize();
-  BackendDescriptor operation(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_MATMUL_DESC, what);
-  operation.set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, a.descriptor);
-  operation.set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, b.descriptor);
-  operation.set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, c.descriptor);
-  operation.finalize();
-  operations_.push_back(operation.get());
-  descriptors_.push_back(std::move(what));
-  descriptors_.push_back(std::move(operation));
+  add(BackendDescriptor(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR),
+      {{CUDNN_ATTR_OPERATION_MATMUL_DESC, keep(std::move(what))},
+       {CUDNN_ATTR_OPERATION_MATMUL_ADESC, a.descriptor},
+       {CUDNN_ATTR_OPERATION_MATMUL_BDESC, b.descriptor},
+       {CUDNN_ATTR_OPERATION_MATMUL_CDESC, c.descriptor}});
 }
 
 void OperationGraph::reduce(cudnnReduceTensorOp_t op, const Tensor& x, const Tensor& y) {
   BackendDescriptor what(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
   what.set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
   what.set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, op);
-  what.finalize();
-  BackendDescriptor operation(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, what);
-  operation.set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, x.descriptor);
-  operation.set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, y.descriptor);
-  operation.finalize();
-  operations_.push_back(operation.get());
-  descriptors_.push_back(std::move(what));
-  descriptors_.push_back(std::move(operation));
+  add(BackendDescriptor(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR),
+      {{CUDNN_ATTR_OPERATION_REDUCTION_DESC, keep(std::move(what))},
+       {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x.descriptor},
+       {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y.descriptor}});
 }
 
 void OperationGraph::reshape(const Tensor& x, const Tensor& y) {
-  BackendDescriptor operation(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, x.descriptor);
-  operation.set(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, y.descriptor);
-  operation.finalize();
-  operations_.push_back(operation.get());
-  descriptors_.push_back(std::move(operation));
+  add(BackendDescriptor(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR),
+      {{CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x.descriptor}, {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y.descriptor}});
 }
 
 BackendDescriptor OperationGraph::finish(cudnnHandle_t handle) {

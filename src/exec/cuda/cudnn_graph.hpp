@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace strata::cuda {
@@ -100,6 +101,11 @@ class OperationGraph {
  private:
   Tensor tensor(std::int64_t id, cudnnDataType_t type, const Extents& extents, const Extents& strides, bool is_virtual,
                 bool by_value);
+  using Operand = std::pair<cudnnBackendAttributeName_t, cudnnBackendDescriptor_t>;
+  /// Finalizes the operation, with @p operands beside what it has.
+  void add(BackendDescriptor operation, std::initializer_list<Operand> operands);
+  /// Finalizes what an operation is; it belongs to the graph.
+  cudnnBackendDescriptor_t keep(BackendDescriptor what);
   void add_pointwise(cudnnPointwiseMode_t mode, cudnnDataType_t arithmetic, std::int64_t axis,
                      std::initializer_list<Tensor> inputs, const Tensor& y);
   std::vector<BackendDescriptor> descriptors_;        ///< of tensors, and what operations are

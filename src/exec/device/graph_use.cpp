@@ -9,7 +9,6 @@
 #include "base/error.hpp"
 
 namespace strata::cuda {
-
 namespace {
 
 /// Why the body cannot be recorded; empty where it can.
