@@ -22,7 +22,7 @@ class Probe {
  public:
   Probe(const comm::World& world, const std::vector<int>& ranks, std::int64_t max_elements)
       : ranks_(ranks),
-        bytes_(ceil_div(max_elements * size_of(DType::f32), alignment) * alignment),
+        bytes_(round_up(max_elements * size_of(DType::f32), alignment)),
         operands_(2 * bytes_, ArenaMemory::nccl),
         communicators_(uses(world.rank()), {.world = &world}) {
     streams_.push_back(std::make_unique<Stream>());

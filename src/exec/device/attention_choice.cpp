@@ -9,8 +9,6 @@
 namespace strata::cuda {
 namespace {
 
-constexpr std::int64_t round_up(std::int64_t n, std::int64_t to) { return ceil_div(n, to) * to; }
-
 /// Every part begins where any element may.
 constexpr std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, 256); }
 

@@ -10,7 +10,7 @@ std::int64_t convolution_workspace_bytes(const ConvolutionDims& d) {
   constexpr std::int64_t own = std::int64_t{128} << 20;
   constexpr std::int64_t channels = 8;
   if (d.in % channels == 0) return own;
-  return own + d.images * d.height * d.width * (ceil_div(d.in, channels) * channels) * size_of(d.dtype);
+  return own + d.images * d.height * d.width * round_up(d.in, channels) * size_of(d.dtype);
 }
 
 std::int64_t workspace_bytes(const Program& program, const Instruction& in, const Numerics& numerics) {

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/ceil_div.hpp"
 #include "exec/cpu/kernels/lane_transpose.hpp"
 #include "exec/cpu/kernels/vector_math.hpp"
 
@@ -21,10 +22,6 @@ inline constexpr std::int64_t block_queries = 64;                        // of o
 inline constexpr std::int64_t query_groups = block_queries / num_lanes;  // vectors of a row of transposed scores
 inline constexpr std::int64_t key_multiple = 32;                         // keys are padded with zeros to this
 inline constexpr std::int64_t chunk_keys = 128;                          // keys that backward treats at a time
-
-constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 /// to[d, query] = from[query, d] for num_rows queries; zero for the other queries of the block and for d up to
 /// padded_dim.
