@@ -4,6 +4,7 @@
 #
 #   jobscripts/setup.sh            what building and running needs
 #   jobscripts/setup.sh --slurm    also what jobscripts/testbed.py and the slurm tests need
+#   jobscripts/setup.sh --fuzz     also what tests/fuzz/run.sh needs
 #   jobscripts/setup.sh --checks   also what linting, sanitizers and the tests of reports in a browser, of zsh and of modules need
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,7 +18,8 @@ for option in "$@"; do
   case $option in
     --slurm) packages+=(slurm-wlm munge) ;;
     --checks) packages+=(clang-format-14 clang-tidy-19 libomp-19-dev chromium-headless-shell zsh lmod tcl) ;;
-    *) echo "setup: no option $option; there are --slurm and --checks" >&2; exit 2 ;;
+    --fuzz) packages+=(clang-14 libclang-rt-14-dev) ;;
+    *) echo "setup: no option $option; there are --slurm, --checks and --fuzz" >&2; exit 2 ;;
   esac
 done
 

@@ -3,19 +3,33 @@
 #
 #   tests/run.sh            everything
 #   tests/run.sh unit       seconds; also: mpi, e2e, slurm, analysis
+#   tests/run.sh --deep     everything, and for hours what is swept through instead of sampled: more rank counts and pairs of layouts,
+#                           all tests of unit and mpi held to each set of instructions, long loops of kills, every planted fault,
+#                           ten minutes of fuzzing for each parser
 #   PRESET=asan tests/run.sh unit mpi
+#
+# BESIDE, a command, is run beside the tests on a cluster, which mostly wait. What it says goes to BESIDE_LOG, and its failure is for
+# those to find who need what it makes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${PRESET:-cpu}
 build=build/$preset
-tiers=("$@")
-((${#tiers[@]})) || tiers=(unit mpi e2e slurm analysis)
-for tier in "${tiers[@]}"; do
-  [[ $tier =~ ^(unit|mpi|e2e|slurm|analysis)$ ]] || { echo "tests/run.sh: no tier '$tier'; there are unit, mpi, e2e, slurm, analysis" >&2; exit 2; }
+deep=0
+tiers=()
+for word in "$@"; do
+  case $word in
+    --deep) deep=1 ;;
+    unit | mpi | e2e | slurm | analysis) tiers+=("$word") ;;
+    *) echo "tests/run.sh: no tier '$word'; there are unit, mpi, e2e, slurm, analysis, and --deep" >&2; exit 2 ;;
+  esac
 done
+targets=("${tiers[@]/#/tier_}")
+((${#tiers[@]})) || { tiers=(unit mpi e2e slurm analysis); targets=(all); }
+has() { [[ " ${tiers[*]} " == *" $1 "* ]]; }
 
 setup_options=()
-[[ " ${tiers[*]} " == *" slurm "* ]] && setup_options+=(--slurm)
+if has slurm; then setup_options+=(--slurm); fi
+if ((deep)); then setup_options+=(--fuzz); fi
 jobscripts/setup.sh "${setup_options[@]}"
 # Ranks share the cores of one machine: OpenMP threads and MPI ranks sleep instead of spinning.
 export OMP_WAIT_POLICY=passive
@@ -23,20 +37,52 @@ cores=$(nproc)
 # The quickstart configures without tests, and a cache remembers.
 mkdir -p build
 cmake --preset "$preset" -DBUILD_TESTING=ON >"$build.log" 2>&1 || { cat "$build.log"; exit 1; }
+begin=$SECONDS
 echo "building $build"
-targets=(all)
-(($#)) && targets=("${tiers[@]/#/tier_}")
 cmake --build --preset "$preset" -j "$cores" --target "${targets[@]}" >"$build.log" 2>&1 || { cat "$build.log"; exit 1; }
+echo "built in $((SECONDS - begin)) s"
 
 # What earlier runs left would be counted again by tests/lint/check_skipped.py.
 rm -rf "$build/reports"
 mkdir "$build/reports"
 status=0
-ctest_tiers=$(printf '%s\n' "${tiers[@]}" | grep -vx analysis | paste -sd '|' || true)
-if [[ -n "$ctest_tiers" ]]; then
-  ctest --preset "$preset" -j "$cores" -L "^($ctest_tiers)\$" --no-tests=error --output-junit reports/ctest.xml || status=1
+# run_ctest <name of the report> <regular expression of labels>
+run_ctest() {
+  # One more than there are cores: ranks wait for each other a third of the time.
+  ctest --preset "$preset" -j $((cores + 1)) -L "^($2)\$" --no-tests=error --output-junit "reports/$1.xml" || status=1
+}
+labels=$(printf '%s\n' "${tiers[@]}" | grep -Ex 'unit|mpi|e2e' | paste -sd '|' || true)
+[[ -z "$labels" ]] || run_ctest ctest "$labels"
+# Tests on a cluster wait most of the time and have the machine's network for themselves: the analysis, which needs none, runs beside.
+if has analysis; then
+  STRATA_BUILD="$PWD/$build" .venv/bin/python -m pytest -q -n "$cores" --dist loadfile --junitxml="$build/reports/analysis.xml" \
+    tests/analysis >"$build/analysis.log" 2>&1 &
+  analysis=$!
 fi
-if [[ " ${tiers[*]} " == *" analysis "* ]]; then
-  STRATA_BUILD="$PWD/$build" .venv/bin/python -m pytest -q --junitxml="$build/reports/analysis.xml" tests/analysis || status=1
+if has slurm; then
+  if [[ -n ${BESIDE:-} ]]; then
+    nice bash -c "$BESIDE" >"${BESIDE_LOG:-/dev/null}" 2>&1 &
+    beside=$!
+  fi
+  run_ctest ctest.slurm slurm
+  if [[ -n ${BESIDE:-} ]]; then wait "$beside" || true; fi
+fi
+if has analysis; then
+  wait "$analysis" || status=1
+  cat "$build/analysis.log"
+fi
+
+if ((deep)); then
+  # Every source by itself, as it stands: what it includes is all that it needs.
+  { cmake --preset cpu -B build/alone -DSTRATA_UNITY=OFF -DSTRATA_PCH=OFF && cmake --build build/alone -j "$cores" --target strata; } >build/alone.log 2>&1 ||
+    { cat build/alone.log; status=1; }
+  run_ctest ctest.deep deep
+  for set in avx2 avx512 avx512_bf16; do
+    STRATA_MAX_CPU_ISA=$set run_ctest "ctest.$set" 'unit|mpi'
+  done
+  STRATA_KILLS=200 ctest --preset "$preset" -R '^e2e.test_kill$' --timeout 7200 || status=1
+  STRATA_DEEP=1 "$build/tests/unit.results" --gtest_filter='Sigkill.*' || status=1
+  tests/faults/run.py || status=1
+  tests/fuzz/run.sh || status=1
 fi
 exit $status

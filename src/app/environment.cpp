@@ -60,6 +60,7 @@ Environment read_environment() {
                            "UCX_NET_DEVICES",
                            "MPIR_CVAR_NOLOCAL",
                            "MPIR_CVAR_ASYNC_PROGRESS",
+                           "STRATA_MAX_CPU_ISA",
                            "ONEDNN_MAX_CPU_ISA",
                            "DNNL_MAX_CPU_ISA",
                            "CUDA_VISIBLE_DEVICES",

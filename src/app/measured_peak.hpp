@@ -28,8 +28,8 @@ class MeasuredPeak {
 
  private:
   const comm::World& world_;
-  /// By device, dtype, threads, tf32 and determinism.
-  std::map<std::tuple<bool, DType, std::int64_t, bool, bool>, double> measured_;
+  /// By device, dtype, threads, tf32, determinism and the smallest of the products' sizes.
+  std::map<std::tuple<bool, DType, std::int64_t, bool, bool, std::int64_t>, double> measured_;
   std::map<bool, double> memory_bytes_per_second_;
 };
 

@@ -18,7 +18,7 @@
 #include "base/error.hpp"
 #include "config/cluster_files.hpp"
 #include "cost/flops_convention.hpp"
-#include "exec/cpu/kernel_binding.hpp"
+#include "exec/cpu/kernel_library.hpp"
 #include "exec/cuda_backend.hpp"
 #include "exec/device/workspace.hpp"
 #include "lower/lower.hpp"
@@ -110,6 +110,21 @@ Cluster cluster_of(const Experiment& experiment, const std::string& experiment_f
   return cluster;
 }
 
+/// Modes count elements and bytes of a step's activations before a plan is there to be verified.
+/// @throws UserError where 64 bits have no room for these.
+void check_batch_size(const Experiment& experiment, const ModelGraph& graph, std::int64_t samples) {
+  constexpr double most_elements = 0x1p56;
+  double elements_per_sample = 0.0;
+  for (const Tensor& tensor : graph.tensors) elements_per_sample += static_cast<double>(tensor.elements_per_sample());
+  if (static_cast<double>(samples) * elements_per_sample <= most_elements) return;
+  const std::string_view key =
+      experiment.train.global_batch_tokens > 0 ? "train.global_batch_tokens" : "train.global_batch";
+  throw UserError(fmt::format(
+      "{}: {}: {} samples a step, each with {:.3g} elements of activations; accepted: {:.0f} "
+      "samples of this model at most",
+      experiment.where(key), key, samples, elements_per_sample, std::floor(most_elements / elements_per_sample)));
+}
+
 /// What the experiment asks for, before a mode decides anything.
 Plan base_plan(const Experiment& experiment, const ModelGraph& graph, const Cluster& cluster) {
   const TrainSection& train = experiment.train;
@@ -118,6 +133,7 @@ Plan base_plan(const Experiment& experiment, const ModelGraph& graph, const Clus
   plan.mesh.nodes = static_cast<int>(experiment.resources.nodes);
   plan.mesh.ranks_per_node = static_cast<int>(experiment.resources.ranks_per_node);
   plan.global_batch = global_batch_samples(experiment, graph);
+  check_batch_size(experiment, graph, plan.global_batch);
   plan.schedule.micro_batches = static_cast<int>(train.micro_batches);
   if (train.recompute != "planner") plan.recompute = parse_recompute(train.recompute);
   plan.overlap.bucket_bytes = static_cast<std::int64_t>(std::llround(experiment.overlap.bucket_mib * 1024.0 * 1024.0));
@@ -213,7 +229,11 @@ PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::s
                                       const std::string& plan_text, const std::string& plan_file) {
   PreparedPoint point = without_plan(experiment, experiment_file);
   point.plan = parse_plan(plan_text, plan_file);
-  verify(point.plan, point.graph);
+  try {
+    verify(point.plan, point.graph);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", plan_file, error.what()));
+  }
   const Mesh& mesh = point.plan.mesh;
   if (mesh.nodes != experiment.resources.nodes || mesh.ranks_per_node != experiment.resources.ranks_per_node) {
     throw UserError(fmt::format("{}: a plan for {} nodes × {} ranks, but the experiment has {} × {}", plan_file,
@@ -231,7 +251,7 @@ Program lower_with_workspaces(const PreparedPoint& point, int rank) {
   }
   // Workspaces of the library depend on the number of threads that will call it.
   omp_set_num_threads(static_cast<int>(point.experiment.resources.threads_per_rank));
-  return lower(point.plan, point.graph, rank, cpu::workspace_bytes);
+  return lower(point.plan, point.graph, rank, cpu::kernel_library().workspace_bytes);
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include "app/build_facts.hpp"
+#include "base/instruction_set.hpp"
 #include "comm/session.hpp"
+#include "exec/cpu/kernel_library.hpp"
 #include "exec/cpu/onednn_version.hpp"
 #include "results/hdf5_version.hpp"
 
@@ -21,8 +23,11 @@ results::AttemptFacts provenance_of(const Environment& environment) {
   facts.modules_loaded = environment.modules_loaded;
   facts.environment = environment.relevant;
   facts.library_versions = {
-      {"mpi", comm::mpi_version()},      {"hdf5", results::hdf5_version()},
-      {"onednn", cpu::onednn_version()}, {"bf16_products", cpu::bf16_products()},
+      {"mpi", comm::mpi_version()},
+      {"hdf5", results::hdf5_version()},
+      {"onednn", cpu::onednn_version()},
+      {"bf16_products", std::string(cpu::kernel_library().bf16_products())},
+      {"instruction_set", std::string(to_string(instruction_set()))},
       {"compiler", STRATA_COMPILER},
   };
   return facts;

@@ -17,6 +17,7 @@
 #include "app/unstarted.hpp"
 #include "app/verbs.hpp"
 #include "base/error.hpp"
+#include "base/instruction_set.hpp"
 #include "comm/launch_check.hpp"
 #include "comm/session.hpp"
 #include "comm/world.hpp"
@@ -262,7 +263,8 @@ class Run {
     return {.num_ranks = request.prepared.plan.mesh.num_ranks(),
             .num_nodes = request.prepared.plan.mesh.nodes,
             .ranks_per_node = request.prepared.plan.mesh.ranks_per_node,
-            .binary_hash = binary_hash_};
+            .binary_hash = binary_hash_,
+            .instruction_set = instruction_set()};
   }
 
   void describe(const RunRequest& request, const LoadedExperiment& loaded) const {

@@ -288,7 +288,9 @@ class PointRun {
 
   /// Scanning the arena from its end is cheap once the top has been written; it is still done for a few steps only.
   std::int64_t touched_bytes(std::int64_t step) {
-    if (step <= first_step() + experiment_.measure.warmup_steps + 1) touched_bytes_ = executor_->touched_bytes();
+    if (step <= first_step() + experiment_.measure.warmup_steps + 1) {
+      touched_bytes_ = executor_->touched_memory().total_bytes;
+    }
     return touched_bytes_;
   }
 

@@ -54,6 +54,9 @@ std::vector<std::string> nearest_names(std::string_view name, std::span<const st
 }
 
 std::string did_you_mean(std::string_view name, std::span<const std::string> known) {
+  // The table of distances is as long as the name, and nobody misspells a name of a page.
+  constexpr std::size_t longest = 200;
+  if (name.size() > longest) return "";
   const std::vector<std::string> nearest = nearest_names(name, known, 1);
   const int allowed = std::max(1, static_cast<int>(name.size()) / 3);
   if (nearest.empty() || edit_distance(name, nearest[0]) > allowed) {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.hpp"
@@ -14,11 +15,20 @@ namespace strata::comm {
 namespace {
 
 /// This rank's complaint, or an empty text. Only values that may differ between ranks are looked at here.
-std::string complaint(const World& world, const LaunchExpectation& expected, std::uint64_t hash_of_rank_0) {
+std::string complaint(const World& world, const LaunchExpectation& expected, std::uint64_t hash_of_rank_0,
+                      InstructionSet set_of_rank_0) {
   if (expected.binary_hash != hash_of_rank_0) {
     return fmt::format("the executable on node {} (hash {:016x}) is not the one of rank 0 on node {} ({:016x})",
                        world.node_names()[static_cast<std::size_t>(world.node())], expected.binary_hash,
                        world.node_names()[static_cast<std::size_t>(world.node_of(0))], hash_of_rank_0);
+  }
+  if (expected.instruction_set != set_of_rank_0) {
+    return fmt::format(
+        "the processor of node {} computes with {}, that of rank 0 on node {} with {}, and their results would not be "
+        "equal; STRATA_MAX_CPU_ISA={} holds all ranks to one set",
+        world.node_names()[static_cast<std::size_t>(world.node())], to_string(expected.instruction_set),
+        world.node_names()[static_cast<std::size_t>(world.node_of(0))], to_string(set_of_rank_0),
+        to_string(std::min(expected.instruction_set, set_of_rank_0)));
   }
   if (expected.num_ranks != 0 && expected.num_ranks != world.size()) {
     return fmt::format("the plan is for {} ranks but {} were started", expected.num_ranks, world.size());
@@ -56,7 +66,9 @@ void check_launcher(const World& world, int launcher_num_ranks, const std::strin
 
 void check_launch(const World& world, const LaunchExpectation& expected) {
   const std::uint64_t hash_of_rank_0 = std::stoull(world.broadcast(std::to_string(expected.binary_hash)));
-  if (const auto error = world.agree_on_error(complaint(world, expected, hash_of_rank_0))) {
+  const auto set_of_rank_0 = static_cast<InstructionSet>(
+      std::stoi(world.broadcast(std::to_string(static_cast<int>(expected.instruction_set)))));
+  if (const auto error = world.agree_on_error(complaint(world, expected, hash_of_rank_0, set_of_rank_0))) {
     throw LaunchMismatch(fmt::format("launch check, rank {} of {}: {}", error->rank, world.size(), error->message));
   }
 }

@@ -7,15 +7,18 @@
 #include <cstdint>
 #include <string>
 
+#include "base/instruction_set.hpp"
+
 namespace strata::comm {
 
 class World;
 
 struct LaunchExpectation {
-  int num_ranks = 0;              ///< what the plan needs; 0: any
-  int num_nodes = 0;              ///< 0: any
-  int ranks_per_node = 0;         ///< 0: any, but the same on every node
-  std::uint64_t binary_hash = 0;  ///< of this rank's executable
+  int num_ranks = 0;                                      ///< what the plan needs; 0: any
+  int num_nodes = 0;                                      ///< 0: any
+  int ranks_per_node = 0;                                 ///< 0: any, but the same on every node
+  std::uint64_t binary_hash = 0;                          ///< of this rank's executable
+  InstructionSet instruction_set = InstructionSet::avx2;  ///< this rank's: another one rounds otherwise
 };
 
 /// Is the world as large as the launcher says? Before anything else: where each rank is a world of its own, it would

@@ -51,16 +51,6 @@ bool holds(const Bound& bound, double value) {
   return bound.comparison == "<=" ? value <= bound.limit : value < bound.limit;
 }
 
-std::optional<double> number_of(const TomlValue& value) {
-  if (const auto* integer = std::get_if<std::int64_t>(&value.data)) {
-    return static_cast<double>(*integer);
-  }
-  if (const auto* real = std::get_if<double>(&value.data)) {
-    return *real;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 TomlValue to_toml(const OptionValue& value) {
@@ -70,7 +60,7 @@ TomlValue to_toml(const OptionValue& value) {
 std::string refusal(const OptionValue& value, std::string_view accepted) { return refusal(to_toml(value), accepted); }
 
 std::string refusal(const TomlValue& value, std::string_view accepted) {
-  if (const auto number = number_of(value)) {
+  if (const auto number = value.number()) {
     const std::vector<Bound> bounds = parse_bounds(accepted);
     if (!std::all_of(bounds.begin(), bounds.end(), [&](const Bound& bound) { return holds(bound, *number); })) {
       return fmt::format("{} is out of range; accepted: {}", toml_text(value), accepted);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -81,10 +82,33 @@ nlohmann::ordered_json json_of(const TomlValue& value) {
       value.data);
 }
 
+/// A sweep is made as a whole, with a text of every point.
+constexpr std::int64_t most_points = 100'000;
+
+void check_num_points(const ExperimentFile& file) {
+  std::int64_t num_points = 1;
+  std::vector<std::string> sizes;
+  for (const SweepAxis& axis : file.axes) {
+    const std::size_t size = axis.rows.size();
+    sizes.push_back(fmt::format("{} of {}", size, axis.keys.front()));
+    num_points = std::min(most_points + 1, num_points) * std::min(most_points + 1, static_cast<std::int64_t>(size));
+  }
+  if (num_points <= most_points) return;
+  const SweepAxis& last = file.axes.back();
+  throw UserError(fmt::format("{}:{}: sweep: {} are more points than are accepted: {} with those that are excluded",
+                              file.file_name, last.rows.front().front().line, fmt::join(sizes, " x "), most_points));
+}
+
+/// What verify() says of an option that nobody gave names no file.
+std::string with_file(const ExperimentFile& file, const std::string& message) {
+  return message.starts_with("default: ") ? fmt::format("{}: {}", file.file_name, message) : message;
+}
+
 }  // namespace
 
 Expansion expand(const ExperimentFile& file, std::string_view backend,
                  const std::function<void(Experiment&)>& prepare) {
+  check_num_points(file);
   Expansion expansion;
   expansion.name = file.base.name;
   std::vector<Exclude> excludes;
@@ -115,7 +139,8 @@ Expansion expand(const ExperimentFile& file, std::string_view backend,
           prepare(experiment);
         }
       } catch (const UserError& error) {
-        throw UserError(axes.empty() ? error.what() : fmt::format("{} (at {})", error.what(), describe(axes)));
+        const std::string message = with_file(file, error.what());
+        throw UserError(axes.empty() ? message : fmt::format("{} (at {})", message, describe(axes)));
       }
       const std::string id = point_id(experiment);
       const auto [first, is_new] = axes_of_id.emplace(id, describe(axes));

@@ -118,6 +118,7 @@ struct MeasureSection {
   std::int64_t max_steps = 100;
   double stop_when_ci_below = 0.01;
   std::string flops_convention = "auto";
+  std::string peak = "thorough";  ///< thorough | quick
   std::int64_t timeline_steps = 3;
   bool operator==(const MeasureSection&) const = default;
 };

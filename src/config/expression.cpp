@@ -1,5 +1,6 @@
 /// @file
-/// Recursive descent straight over the text; one function a line of the grammar.
+/// Recursive descent straight over the text; one function a line of the grammar. Operands joined by && or || are one
+/// node, and levels are counted, so that no text can go deeper than the stack.
 
 #include "config/expression.hpp"
 
@@ -15,6 +16,8 @@ namespace strata {
 namespace {
 
 using Node = Expression::Node;
+
+constexpr int most_levels = 64;
 
 [[noreturn]] void fail(int column, const std::string& message) {
   throw UserError(fmt::format("column {}: {}", column, message));
@@ -34,6 +37,22 @@ class Parser {
   std::vector<std::string> take_keys() { return std::move(keys_); }
 
  private:
+  /// One `!`, `(` or `[` around what is read while it lives.
+  class Level {
+   public:
+    Level(Parser& parser, int column) : parser_(parser) {
+      if (++parser_.level_ > most_levels) {
+        fail(column, fmt::format("! ( and [ inside each other; accepted: {} at most", most_levels));
+      }
+    }
+    ~Level() { --parser_.level_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    Parser& parser_;
+  };
+
   Node either() {
     return chain("||", [this] { return both(); });
   }
@@ -43,21 +62,26 @@ class Parser {
 
   template <class Operand>
   Node chain(std::string_view operation, const Operand& operand) {
-    Node left = operand();
-    while (true) {
-      skip_spaces();
-      const int at = column();
-      if (!accept(operation)) {
-        return left;
-      }
-      left = join(std::string(operation), at, std::move(left), operand());
+    Node first = operand();
+    skip_spaces();
+    const int at = column();
+    if (!accept(operation)) {
+      return first;
     }
+    Node all{std::string(operation), {}, at, {}};
+    all.children.push_back(std::move(first));
+    do {
+      all.children.push_back(operand());
+      skip_spaces();
+    } while (accept(operation));
+    return all;
   }
 
   Node unary() {
     skip_spaces();
     const int at = column();
     if (text_.substr(at_, 2) != "!=" && accept("!")) {
+      const Level level(*this, at);
       return {"!", {}, at, {unary()}};
     }
     return comparison();
@@ -83,11 +107,13 @@ class Parser {
     skip_spaces();
     const int at = column();
     if (accept("(")) {
+      const Level level(*this, at);
       Node inside = either();
       expect(")");
       return inside;
     }
     if (accept("[")) {
+      const Level level(*this, at);
       return list(at);
     }
     const char first = at_ < text_.size() ? text_[at_] : '\0';
@@ -197,16 +223,9 @@ class Parser {
 
   std::string_view text_;
   std::size_t at_ = 0;
+  int level_ = 0;
   std::vector<std::string> keys_;
 };
-
-std::optional<double> number_of(const TomlValue& value) {
-  if (const auto* integer = std::get_if<std::int64_t>(&value.data)) {
-    return static_cast<double>(*integer);
-  }
-  const auto* real = std::get_if<double>(&value.data);
-  return real != nullptr ? std::optional(*real) : std::nullopt;
-}
 
 /// Equal values of comparable types; numbers compare by value. @throws UserError if the types cannot be compared.
 bool equal(const TomlValue& left, const TomlValue& right, int column) {
@@ -214,7 +233,7 @@ bool equal(const TomlValue& left, const TomlValue& right, int column) {
   if (first != nullptr && second != nullptr) {
     return *first == *second;  // beyond 2^53 too
   }
-  if (const auto a = number_of(left), b = number_of(right); a && b) {
+  if (const auto a = left.number(), b = right.number(); a && b) {
     return *a == *b;
   }
   if (left.data.index() != right.data.index()) {
@@ -235,7 +254,7 @@ int order(const TomlValue& left, const TomlValue& right, int column) {
   if (first != nullptr && second != nullptr) {
     return *first < *second ? -1 : (*first > *second ? 1 : 0);
   }
-  if (const auto a = number_of(left), b = number_of(right); a && b) {
+  if (const auto a = left.number(), b = right.number(); a && b) {
     return *a < *b ? -1 : (*a > *b ? 1 : 0);
   }
   const auto* a = std::get_if<std::string>(&left.data);
@@ -303,11 +322,12 @@ TomlValue value_of_node(const Node& node, const Expression::Lookup& lookup) {
   if (node.operation == "!") {
     return {!truth(node.children[0], lookup), 0};
   }
+  const auto is_true = [&](const Node& child) { return truth(child, lookup); };
   if (node.operation == "&&") {
-    return {truth(node.children[0], lookup) && truth(node.children[1], lookup), 0};
+    return {std::all_of(node.children.begin(), node.children.end(), is_true), 0};
   }
   if (node.operation == "||") {
-    return {truth(node.children[0], lookup) || truth(node.children[1], lookup), 0};
+    return {std::any_of(node.children.begin(), node.children.end(), is_true), 0};
   }
   return {compare(node, lookup), 0};
 }

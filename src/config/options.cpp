@@ -136,6 +136,11 @@ constexpr Option options[] = {
     {"measure.flops_convention", FIELD(measure.flops_convention),
      "auto | megatron | sc21 | internevo | palm | torchtitan | operators", "",
      "what MFU counts; auto: megatron for transformers, operators for others", false, false},
+    {"measure.peak", FIELD(measure.peak), "thorough | quick", "",
+     "of ranks on processors: MFU's peak, the rate of a matrix product measured at the start, thorough: the best of n "
+     "= "
+     "1024, 2048 and 4096 in half a second each; quick: n = 512 in a hundredth, for tries whose MFU nobody reads",
+     false, false},
     {"measure.timeline_steps", FIELD(measure.timeline_steps), ">= 0", "",
      "last steps whose every instruction is recorded", false, false},
 

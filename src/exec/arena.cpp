@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -36,17 +37,15 @@ Arena::Arena(std::int64_t size_bytes) : size_bytes_(size_bytes) {
 
 Arena::~Arena() { munmap(data_, static_cast<std::size_t>(mapped_bytes_)); }
 
-std::int64_t Arena::touched_bytes() const {
+std::int64_t Arena::touched_bytes(std::int64_t end) const {
   const auto* bytes = reinterpret_cast<const unsigned char*>(data_);
-  std::int64_t end = mapped_bytes_;
-  while (end > 0 && std::memcmp(bytes + end - 8, &poison, 8) == 0) {
-    end -= 8;
-  }
+  end = std::min(end, mapped_bytes_);
   unsigned char pattern[8];
   std::memcpy(pattern, &poison, 8);
-  while (end > 0 && bytes[end - 1] == pattern[(end - 1) % 8]) {
-    --end;
-  }
+  const auto is_poison = [&] { return bytes[end - 1] == pattern[(end - 1) % 8]; };
+  while (end % 8 != 0 && is_poison()) --end;
+  while (end > 0 && end % 8 == 0 && std::memcmp(bytes + end - 8, &poison, 8) == 0) end -= 8;
+  while (end > 0 && is_poison()) --end;
   return end;
 }
 

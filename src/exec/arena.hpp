@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace strata {
 
@@ -21,8 +22,9 @@ class Arena {
   std::byte* data() const { return data_; }
   std::int64_t size_bytes() const { return size_bytes_; }
 
-  /// One past the highest byte that no longer holds the poison: what the run has touched.
-  std::int64_t touched_bytes() const;
+  /// One past the highest byte that no longer holds the poison, of the first @p end bytes; by default of all that are
+  /// mapped, those behind size_bytes() too.
+  std::int64_t touched_bytes(std::int64_t end = std::numeric_limits<std::int64_t>::max()) const;
 
  private:
   std::byte* data_ = nullptr;

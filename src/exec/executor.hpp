@@ -48,6 +48,15 @@ struct StepMeasurement {
   float gradient_norm = 0.0F;  ///< NaN where the Program computes none
 };
 
+/// High-water marks of a rank's arena.
+struct TouchedMemory {
+  /// One past the highest byte written, of those below own_arena_bytes(): exactly that, once a step has run.
+  std::int64_t own_bytes = 0;
+  /// One past the highest byte written anywhere. Workspaces count whole: a library asks for more than it writes, by an
+  /// amount that depends on the processor's instructions.
+  std::int64_t total_bytes = 0;
+};
+
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -66,8 +75,8 @@ class Executor {
   virtual std::span<const float> read(int buffer) const = 0;
   /// Another rank has failed and will not come: nothing may wait for it any more, nor follow but the destructor.
   virtual void abandon() noexcept {}
-  /// Bytes of the arena that the run has touched so far: its high-water mark.
-  virtual std::int64_t touched_bytes() const = 0;
+  /// What of the arena the run has touched. After the first step.
+  virtual TouchedMemory touched_memory() const = 0;
 };
 
 }  // namespace strata

@@ -9,8 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "base/error.hpp"
 #include "harness/sweep_state.hpp"
 #include "harness/whole_file.hpp"
+#include "results/json_integer.hpp"
 #include "results/status.hpp"
 
 namespace strata::harness {
@@ -19,14 +21,25 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Endings = std::map<std::pair<std::string, int>, std::pair<std::string, std::string>>;
 
-/// Empty where there are none; a file that cannot be read is written anew.
+std::string text_at(const Json& json, const std::string& key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+/// Empty where there are none. What cannot be read is passed over, and is gone when the file is written anew.
 Endings read_endings(const std::filesystem::path& file) {
   std::ifstream stream(file);
   const Json json = Json::parse(std::string{std::istreambuf_iterator<char>(stream), {}}, nullptr, false);
   Endings endings;
   if (!json.is_array()) return endings;
   for (const Json& e : json) {
-    endings[{e.value("point", ""), e.value("attempt", 0)}] = {e.value("status", ""), e.value("message", "")};
+    if (!e.is_object() || !e.contains("attempt")) continue;
+    try {
+      const int attempt = results::json_integer<int>(e["attempt"], "attempt");
+      endings[{text_at(e, "point"), attempt}] = {text_at(e, "status"), text_at(e, "message")};
+    } catch (const UserError&) {
+      continue;
+    }
   }
   return endings;
 }

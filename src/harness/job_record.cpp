@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -35,7 +36,9 @@ std::vector<JobRun> parse_job_record(std::string_view text) {
     if (event == "lost") run.lost_nodes.insert(first);
     if (event == "signal") run.signals.push_back(first);
     if (event == "launch") run.launched.push_back(first);
-    if (event == "exit" && !second.empty()) run.exit_codes[first] = std::atoi(second.c_str());
+    int code = 0;
+    const auto [stop, error] = std::from_chars(second.data(), second.data() + second.size(), code);
+    if (event == "exit" && error == std::errc{}) run.exit_codes[first] = code;
     if (event == "end") run.ended = true;
   }
   return runs;

@@ -11,11 +11,13 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "results/json_integer.hpp"
 
 namespace strata::harness {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using results::json_integer;
 constexpr std::string_view schema_name = "strata-manifest";
 constexpr int schema_version = 1;
 
@@ -26,12 +28,17 @@ Json json_of(const Task& task) {
   return {{"block_seed", task.block_seed}, {"launches", std::move(launches)}};
 }
 
+std::int64_t count_at(const Json& json, const std::string& key) {
+  return json_integer<std::int64_t>(json.at(key), key);
+}
+
 Task task_of(const Json& json) {
   Task task;
-  task.block_seed = json.at("block_seed").get<std::int64_t>();
+  task.block_seed = count_at(json, "block_seed");
   for (const Json& launch : json.at("launches")) {
-    task.launches.push_back(
-        {launch.at(0).get<std::string>(), launch.at(1).get<std::int64_t>(), launch.at(2).get<std::int64_t>()});
+    task.launches.push_back({launch.at(0).get<std::string>(),
+                             json_integer<std::int64_t>(launch.at(1), "the block of a launch"),
+                             json_integer<std::int64_t>(launch.at(2), "the order of a launch")});
   }
   return task;
 }
@@ -70,9 +77,10 @@ std::string to_json(const Manifest& m) {
 Manifest parse_manifest(const std::string& text, const std::string& file_name) {
   try {
     const Json json = Json::parse(text);
-    if (json.at("schema").get<std::string>() != schema_name || json.at("version").get<int>() != schema_version) {
-      throw UserError(fmt::format("{}: {} {} where {} {} is read", file_name, json.at("schema").dump(),
-                                  json.at("version").dump(), schema_name, schema_version));
+    const std::string schema = json.at("schema").get<std::string>();
+    const int version = json_integer<int>(json.at("version"), "version");
+    if (schema != schema_name || version != schema_version) {
+      throw UserError(fmt::format("{} {} where {} {} is read", schema, version, schema_name, schema_version));
     }
     Manifest m;
     m.experiment_name = json.at("experiment_name").get<std::string>();
@@ -80,23 +88,25 @@ Manifest parse_manifest(const std::string& text, const std::string& file_name) {
     m.results_folder = json.at("results_folder").get<std::string>();
     m.site = json.at("site").get<std::string>();
     m.has_slurm = json.at("has_slurm").get<bool>();
-    m.submission = json.at("submission").get<int>();
-    m.array = json.at("array").get<int>();
+    m.submission = json_integer<int>(json.at("submission"), "submission");
+    m.array = json_integer<int>(json.at("array"), "array");
     m.time = json.at("time").get<std::string>();
     const Json& g = json.at("geometry");
-    m.job.geometry = {.nodes = g.at("nodes").get<std::int64_t>(),
-                      .ranks_per_node = g.at("ranks_per_node").get<std::int64_t>(),
-                      .threads_per_rank = g.at("threads_per_rank").get<std::int64_t>(),
-                      .gpus_per_node = g.at("gpus_per_node").get<std::int64_t>(),
-                      .time_limit_minutes = g.at("time_limit_minutes").get<std::int64_t>(),
+    m.job.geometry = {.nodes = count_at(g, "nodes"),
+                      .ranks_per_node = count_at(g, "ranks_per_node"),
+                      .threads_per_rank = count_at(g, "threads_per_rank"),
+                      .gpus_per_node = count_at(g, "gpus_per_node"),
+                      .time_limit_minutes = count_at(g, "time_limit_minutes"),
                       .partition = g.at("partition").get<std::string>(),
                       .constraint = g.at("constraint").get<std::string>()};
-    m.job.max_running = json.at("max_running").get<std::int64_t>();
+    m.job.max_running = count_at(json, "max_running");
     for (const Json& task : json.at("tasks")) m.job.tasks.push_back(task_of(task));
     m.point_axes = json.at("point_axes").get<std::map<std::string, std::string>>();
     m.expects = json.at("expects").get<std::map<std::string, std::vector<std::string>>>();
     return m;
   } catch (const nlohmann::json::exception& error) {
+    throw UserError(fmt::format("{}: not a manifest of strata: {}", file_name, error.what()));
+  } catch (const UserError& error) {
     throw UserError(fmt::format("{}: not a manifest of strata: {}", file_name, error.what()));
   }
 }

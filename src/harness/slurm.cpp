@@ -19,6 +19,11 @@ std::string trimmed(std::string text) {
   return text;
 }
 
+/// Of an array of ours, which has a task for each point of a sweep at most, and of all that is queued of one
+/// experiment. What says more is not Slurm's word on our jobs.
+constexpr std::int64_t most_tasks = 100'000;
+constexpr std::size_t most_queued_tasks = 200'000;
+
 std::int64_t number(std::string_view text) {
   std::int64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
@@ -48,7 +53,8 @@ std::vector<std::int64_t> parse_task_list(std::string_view list) {
     const std::int64_t last = dash == std::string_view::npos ? first : number(part.substr(dash + 1));
     const std::size_t colon = part.find(':');
     const std::int64_t stride = colon == std::string_view::npos ? 1 : number(part.substr(colon + 1));
-    for (std::int64_t i = first; i <= last; i += std::max<std::int64_t>(1, stride)) indices.push_back(i);
+    if (first < 0 || stride < 1 || stride > most_tasks) continue;
+    for (std::int64_t i = first; i <= std::min(last, most_tasks); i += stride) indices.push_back(i);
   }
   return indices;
 }
@@ -66,6 +72,7 @@ std::vector<QueuedTask> parse_queue(std::string_view squeue_output) {
     std::string list = id.substr(underscore + 1);
     if (list.starts_with('[')) list = list.substr(1, list.find(']') - 1);
     for (const std::int64_t task : parse_task_list(list)) {
+      if (tasks.size() == most_queued_tasks) return tasks;
       tasks.push_back({id.substr(0, underscore), task, state, trimmed(reason)});
     }
   }

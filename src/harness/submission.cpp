@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <climits>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -89,7 +91,10 @@ int next_submission(const fs::path& experiment_folder) {
   int last = 0;
   std::error_code missing;
   for (const auto& entry : fs::directory_iterator(experiment_folder / "submissions", missing)) {
-    last = std::max(last, std::atoi(entry.path().filename().c_str()));
+    const std::string name = entry.path().filename().string();
+    int number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error == std::errc{} && number < INT_MAX) last = std::max(last, number);
   }
   return last + 1;
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "base/error.hpp"
 #include "ir/toml_value.hpp"
@@ -204,10 +205,13 @@ CostProfile parse_cost_profile(const std::string& text, std::string_view file_na
   if (const TomlValue* table = reader.table("step_overhead_seconds")) {
     TomlReader overhead = reader.child("step_overhead_seconds", *table);
     for (const TomlEntry& entry : table->table()) {
-      const bool is_count =
-          !entry.key.empty() && std::ranges::all_of(entry.key, [](char c) { return c >= '0' && c <= '9'; });
-      if (!is_count) overhead.fail(entry.key, "a number of ranks is accepted as key");
-      overhead.read(entry.key, profile.step_overhead_seconds[std::stoi(entry.key)]);
+      int ranks = 0;
+      const char* end = entry.key.data() + entry.key.size();
+      const auto [stop, error] = std::from_chars(entry.key.data(), end, ranks);
+      if (error != std::errc{} || stop != end || ranks < 1 || profile.step_overhead_seconds.contains(ranks)) {
+        overhead.fail(entry.key, "accepted as key: a number of ranks >= 1, each once");
+      }
+      overhead.read(entry.key, profile.step_overhead_seconds[ranks]);
     }
   }
   Rows(reader, "peaks").each([&](TomlReader& row) {
@@ -261,7 +265,11 @@ CostProfile parse_cost_profile(const std::string& text, std::string_view file_na
     row.read("num_measured", time.num_measured);
   });
   reader.finish();
-  verify(profile);
+  try {
+    verify(profile);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", file_name, error.what()));
+  }
   return profile;
 }
 

@@ -2,6 +2,7 @@
 /// One row a kernel: operand roles, attributes, arithmetic. The text form, verify and every executor read this table.
 
 #include <array>
+#include <cmath>
 
 #include "base/error.hpp"
 #include "ir/program.hpp"
@@ -115,18 +116,19 @@ constexpr std::array table = {
 };
 
 double convolution_flops(const Attributes& a) {
+  const auto count = [&](const char* key) { return static_cast<double>(a.integer(key)); };
   const auto extent = [&](const char* size) {
-    return (a.integer(size) + 2 * a.integer("padding") - a.integer("kernel")) / a.integer("stride") + 1;
+    return std::floor((count(size) + 2.0 * count("padding") - count("kernel")) / count("stride")) + 1.0;
   };
-  return 2.0 * static_cast<double>(a.integer("samples") * extent("height") * extent("width")) *
-         static_cast<double>(a.integer("out") * a.integer("in") * a.integer("kernel") * a.integer("kernel"));
+  return 2.0 * count("samples") * extent("height") * extent("width") * count("out") * count("in") * count("kernel") *
+         count("kernel");
 }
 
 /// Two matrix products of the forward pass; causal attention computes half of the score matrix.
 double attention_flops(const Attributes& a) {
-  const double pairs = static_cast<double>(a.integer("sequence")) * static_cast<double>(a.integer("sequence"));
-  return (a.integer("causal") != 0 ? 0.5 : 1.0) * 4.0 *
-         static_cast<double>(a.integer("samples") * a.integer("heads") * a.integer("head_dim")) * pairs;
+  const auto count = [&](const char* key) { return static_cast<double>(a.integer(key)); };
+  return (a.integer("causal") != 0 ? 0.5 : 1.0) * 4.0 * count("samples") * count("heads") * count("head_dim") *
+         count("sequence") * count("sequence");
 }
 
 }  // namespace

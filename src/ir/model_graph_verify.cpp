@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -19,6 +20,12 @@ using Shape = std::vector<std::int64_t>;
 
 std::size_t index(int id) { return static_cast<std::size_t>(id); }
 bool in_range(int id, std::size_t size) { return id >= 0 && index(id) < size; }
+
+double elements_of(const Shape& shape) {
+  double elements = 1.0;
+  for (const std::int64_t size : shape) elements *= static_cast<double>(size);
+  return elements;
+}
 
 std::string text_of(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
 
@@ -85,6 +92,10 @@ class OperatorCheck {
               fmt::format("attribute `{}` out of range in `{}`", entry.key, to_text(op_.attributes)));
     }
     take<std::int64_t>(row_.integers, left);
+    for (const Attributes::Entry& entry : op_.attributes.entries()) {
+      const auto* real = std::get_if<double>(&entry.value);
+      require(real == nullptr || std::isfinite(*real), fmt::format("attribute `{}` is not finite", entry.key));
+    }
     take<double>(row_.reals, left);
     require(left.empty(), left.empty() ? "" : fmt::format("unknown attribute `{}`", left.begin()->first));
     for (const char* key : {"dropout", "probability"}) {
@@ -307,9 +318,15 @@ class GraphCheck {
       }
     };
     for (const Tensor& tensor : graph_.tensors) positive("tensor", tensor.name, tensor.shape);
+    double all_elements = 0.0;
     for (const Parameter& parameter : graph_.parameters) {
       positive("parameter", parameter.name, parameter.shape);
       require(!parameter.shape.empty(), fmt::format("parameter `{}` has no dims", parameter.name));
+      const Initializer& initializer = parameter.initializer;
+      require(std::isfinite(initializer.a) && std::isfinite(initializer.b),
+              fmt::format("the initializer of parameter `{}` is not finite", parameter.name));
+      all_elements += elements_of(parameter.shape);
+      require(all_elements < 0x1.0p62, "parameters of more than 2^62 elements");
     }
   }
 

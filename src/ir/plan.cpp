@@ -90,6 +90,13 @@ void check_real(std::string_view key, double value, double minimum, double below
   }
 }
 
+/// Ranks of a job, and whatever they are the product of.
+constexpr std::int64_t most_ranks = std::int64_t{1} << 30;
+constexpr std::int64_t most_parts = std::int64_t{1} << 60;
+
+/// @p a times @p b, both >= 1; @p limit where that is more.
+std::int64_t product_up_to(std::int64_t limit, std::int64_t a, std::int64_t b) { return a > limit / b ? limit : a * b; }
+
 void check_node_order(const Mesh& mesh) {
   const bool is_ordered = mesh.placement == "leaf-first";
   if (!is_ordered && mesh.node_order.empty()) return;
@@ -111,6 +118,10 @@ void check_node_order(const Mesh& mesh) {
 void check_mesh(const Mesh& mesh) {
   check_at_least("mesh.nodes", mesh.nodes, 1);
   check_at_least("mesh.ranks_per_node", mesh.ranks_per_node, 1);
+  if (mesh.ranks_per_node > most_ranks / mesh.nodes) {
+    fail("mesh.nodes",
+         fmt::format("{} nodes x {} ranks; accepted: {} ranks at most", mesh.nodes, mesh.ranks_per_node, most_ranks));
+  }
   check_word("mesh.placement", mesh.placement, plan_words::placement);
   check_node_order(mesh);
   std::int64_t product = 1;
@@ -123,11 +134,15 @@ void check_mesh(const Mesh& mesh) {
       fail(key, "the axis is named twice");
     }
     names.push_back(axis.name);
-    product *= axis.size;
+    product = product_up_to(2 * most_ranks, product, axis.size);
     degrees.push_back(fmt::format("{} {}", axis.name, axis.size));
   }
   // Without axes of its own ranks the layouts of the operators say how a stage uses them; check_decisions asks for
   // them.
+  if (product > most_ranks) {
+    fail("mesh.axes", fmt::format("{} are more than {} nodes x {} ranks = {}", fmt::join(degrees, " x "), mesh.nodes,
+                                  mesh.ranks_per_node, mesh.num_ranks()));
+  }
   if (has_layouts(mesh)) {
     mesh_of_stage(mesh);
   } else if (product != mesh.num_ranks()) {
@@ -136,16 +151,25 @@ void check_mesh(const Mesh& mesh) {
   }
 }
 
-void check_batch(const Plan& plan) {
+void check_batch(const Plan& plan, const ModelGraph& graph) {
   const int data = axis_size(plan.mesh, "data");
   check_at_least("batch.global", plan.global_batch, 1);
   check_at_least("schedule.micro_batches", plan.schedule.micro_batches, 1);
   check_at_least("schedule.sub_batches", plan.schedule.sub_batches, 1);
-  const std::int64_t parts = std::int64_t{data} * plan.schedule.micro_batches * plan.schedule.sub_batches;
+  const std::int64_t parts =
+      product_up_to(most_parts, std::int64_t{data} * plan.schedule.micro_batches, plan.schedule.sub_batches);
   if (plan.global_batch % parts != 0) {
     fail("batch.global",
          fmt::format("{} samples are not divisible by {} data ranks x {} micro-batches x {} sub-batches = {}",
                      plan.global_batch, data, plan.schedule.micro_batches, plan.schedule.sub_batches, parts));
+  }
+  double elements_per_sample = 0.0;
+  for (const Tensor& tensor : graph.tensors) elements_per_sample += static_cast<double>(tensor.elements_per_sample());
+  constexpr double most_elements = 0x1p56;  // bytes of them, over all ranks too, are counted in 64 bits
+  if (static_cast<double>(plan.global_batch) * elements_per_sample > most_elements) {
+    fail("batch.global",
+         fmt::format("{} samples of {:.3g} elements of activations; accepted: {:.0f} of this model at most",
+                     plan.global_batch, elements_per_sample, std::floor(most_elements / elements_per_sample)));
   }
 }
 
@@ -171,6 +195,9 @@ void check_schedule(const Plan& plan, const ModelGraph& graph) {
 void check_factor(const Plan& plan, const std::string& key, const Factor& factor, int degree, std::string_view of) {
   check_at_least(key, factor.in_node, 1);
   check_at_least(key, factor.nodes, 1);
+  if (factor.nodes > most_ranks / factor.in_node) {
+    fail(key, fmt::format("{}; accepted: {} ranks at most", to_string(factor), most_ranks));
+  }
   if (degree % factor.total() != 0) {
     fail(key,
          fmt::format("{} = {} ranks do not divide the {} {} ranks", to_string(factor), factor.total(), degree, of));
@@ -202,8 +229,12 @@ void check_rule(const Plan& plan, const OperatorRule& rule, std::size_t index) {
     check_factor(plan, path + ".layout.p0", layout.p0, ranks, "stage's");
     check_factor(plan, path + ".layout.p1", layout.p1, ranks, "stage's");
     check_factor(plan, path + ".layout.p2", layout.p2, ranks, "stage's");
-    const int total = layout.p0.total() * layout.p1.total() * layout.p2.total();
-    const int in_node = layout.p0.in_node * layout.p1.in_node * layout.p2.in_node;
+    // Each is at most most_ranks, so that two of them and a limited product have room in 64 bits.
+    const auto product = [](std::int64_t a, std::int64_t b, std::int64_t c) {
+      return product_up_to(most_parts, a * b, c);
+    };
+    const std::int64_t total = product(layout.p0.total(), layout.p1.total(), layout.p2.total());
+    const std::int64_t in_node = product(layout.p0.in_node, layout.p1.in_node, layout.p2.in_node);
     if (has_layouts(plan.mesh) && in_node != mesh_of_stage(plan.mesh).ranks_per_node) {
       fail(path + ".layout",
            fmt::format("p0 {} x p1 {} x p2 {} use {} ranks of a node, of which a stage has {}", to_string(layout.p0),
@@ -401,7 +432,7 @@ std::vector<int> group_along(const Mesh& mesh, std::string_view axis, int rank) 
 
 void verify(const Plan& plan, const ModelGraph& graph) {
   check_mesh(plan.mesh);
-  check_batch(plan);
+  check_batch(plan, graph);
   check_schedule(plan, graph);
   for (std::size_t i = 0; i < plan.operators.size(); ++i) {
     check_rule(plan, plan.operators[i], i);

@@ -140,6 +140,15 @@ MemoryPeak memory_peak(const Program& program) {
   return peak;
 }
 
+std::int64_t own_arena_bytes(const Program& program) {
+  std::int64_t end = 0;
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.category == Category::workspace) continue;
+    end = std::max(end, buffer.offset_bytes + buffer.size_bytes() * buffer.versions);
+  }
+  return end;
+}
+
 void check_capacity(const Program& program, std::int64_t capacity_bytes) {
   if (capacity_bytes == 0 || program.arena_bytes <= capacity_bytes) {
     return;

@@ -208,6 +208,10 @@ struct MemoryPeak {
 };
 MemoryPeak memory_peak(const Program& program);
 
+/// One past the highest byte of a buffer that is no workspace, at most arena_bytes. What lies between the two is a
+/// library's scratch, which it need not write to the end.
+std::int64_t own_arena_bytes(const Program& program);
+
 /// Addresses start at multiples of this.
 constexpr std::int64_t arena_alignment_bytes = 64;
 

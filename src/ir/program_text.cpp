@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -96,6 +97,12 @@ std::string buffer_text(const Buffer& b, std::size_t index) {
 // ---- reading
 // ---------------------------------------------------------------------------------------------------------
 
+/// Elements and bytes of one thing, and bytes of all buffers or of all that collectives move: whoever adds and
+/// multiplies these has room in 64 bits.
+constexpr std::int64_t largest_size = std::int64_t{1} << 48;
+constexpr double largest_total_bytes = 0x1p60;
+constexpr int largest_number = 1 << 30;
+
 /// A cursor over the words of one line; every complaint names the line.
 class Line {
  public:
@@ -143,7 +150,15 @@ class Line {
     const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
     if (result.ec != std::errc{} || result.ptr != text.data() + text.size())
       fail(fmt::format("`{}` is not an integer", text));
+    if (value < -1 || value > largest_size) fail(fmt::format("{} is out of range; accepted: -1 to 2^48", value));
     return value;
+  }
+
+  /// Of a rank, a stream, a buffer, …
+  int small_integer(std::string_view text) const {
+    const std::int64_t value = integer(text);
+    if (value > largest_number) fail(fmt::format("{} is out of range; accepted: -1 to 2^30", value));
+    return static_cast<int>(value);
   }
 
   /// What @p parse returns, its complaints with the line.
@@ -160,7 +175,7 @@ class Line {
   /// Number behind a mark: `%12`, `#12`, `mb0`.
   int marked(std::string_view mark, std::string_view text) const {
     if (!text.starts_with(mark)) fail(fmt::format("expected `{}…`, found `{}`", mark, text));
-    return static_cast<int>(integer(text.substr(mark.size())));
+    return small_integer(text.substr(mark.size()));
   }
 
   /// Everything up to the next bar, which is consumed.
@@ -203,11 +218,12 @@ int index_of(const Line& line, std::string_view name, std::size_t count, const a
 Operand parse_operand(const Program& program, const Line& line, std::string_view text) {
   Operand operand;
   if (const std::size_t at = text.find("@-"); at != std::string_view::npos) {
-    operand.lag = static_cast<int>(line.integer(text.substr(at + 2)));
+    operand.lag = line.small_integer(text.substr(at + 2));
     text = text.substr(0, at);
   }
   std::optional<std::string_view> range;
   if (const std::size_t open = text.find('['); open != std::string_view::npos) {
+    if (!text.ends_with(']')) line.fail(fmt::format("`{}` is not [begin:end]", text.substr(open)));
     range = text.substr(open + 1, text.size() - open - 2);
     text = text.substr(0, open);
   }
@@ -237,7 +253,7 @@ std::vector<Operand> parse_operands(const Program& program, const Line& line, st
 Wait parse_wait(const Line& line, std::string_view text) {
   Wait wait;
   if (const std::size_t at = text.find("@-"); at != std::string_view::npos) {
-    wait.lag = static_cast<int>(line.integer(text.substr(at + 2)));
+    wait.lag = line.small_integer(text.substr(at + 2));
     text = text.substr(0, at);
   }
   wait.instruction = line.marked("#", text);
@@ -254,17 +270,20 @@ void parse_operation(const Program& program, Line& line, Instruction& in) {
   }
   in.kernel = Kernel::none;
   in.collective = find_word<Collective>(line, name, num_collectives, "kernel or collective");
-  if (line.accept("max")) {
-    in.reduction = Reduction::max;
-  } else {
-    line.accept("sum");
+  if (is_reduction(in.collective)) {
+    if (line.accept("max")) {
+      in.reduction = Reduction::max;
+    } else {
+      line.accept("sum");
+    }
   }
   const std::string_view group = line.value_of("group");
   in.group = index_of(
       line, group, program.groups.size(), [&](std::size_t i) { return std::string_view(program.groups[i].name); },
       "group");
-  if (line.peek().starts_with("root=")) in.root = static_cast<int>(line.integer(line.value_of("root")));
-  if (line.peek().starts_with("peer=")) in.root = static_cast<int>(line.integer(line.value_of("peer")));
+  if (is_rooted(in.collective) && line.peek().starts_with("root=")) in.root = line.small_integer(line.value_of("root"));
+  const bool has_peer = in.collective == Collective::send || in.collective == Collective::recv;
+  if (has_peer && line.peek().starts_with("peer=")) in.root = line.small_integer(line.value_of("peer"));
 }
 
 Instruction parse_instruction(const Program& program, Line& line, std::size_t index) {
@@ -318,7 +337,7 @@ Buffer parse_buffer(Line& line, std::size_t index) {
   b.category = find_word<Category>(line, line.word(), num_categories, "category");
   b.offset_bytes = line.integer(line.value_of("at"));
   b.persistent = line.accept("persistent");
-  if (line.peek().starts_with("versions=")) b.versions = static_cast<int>(line.integer(line.value_of("versions")));
+  if (line.peek().starts_with("versions=")) b.versions = line.small_integer(line.value_of("versions"));
   if (line.peek().starts_with("of=")) {
     const std::string_view of = line.value_of("of");
     const std::size_t plus = of.rfind('+');
@@ -347,14 +366,37 @@ Buffer parse_buffer(Line& line, std::size_t index) {
       const std::int64_t count = number_before('*');
       b.block.levels.push_back({count, last_number()});
     }
+    const bool is_cut = b.block.first >= 0 && b.block.run >= 1 &&
+                        std::ranges::all_of(b.block.levels, [](const StridedBlock::Level& level) {
+                          return level.count >= 1 && level.stride >= 0;
+                        });
+    if (!is_cut) line.fail("a block whose runs and counts are not >= 1, or whose first and strides are not >= 0");
+    const double num_runs = static_cast<double>(b.parameter_begin + b.num_elements) / static_cast<double>(b.block.run);
+    for (const StridedBlock::Level& level : b.block.levels) {
+      if (num_runs * static_cast<double>(level.stride) > largest_total_bytes)
+        line.fail("a block of more than 2^60 elements");
+    }
+  }
+  if (b.num_elements < 0 || b.parameter_begin < 0 || b.versions < 1) {
+    line.fail("a buffer of fewer than no elements, or without a version");
   }
   return b;
+}
+
+/// Of a collective, over all members of its group.
+double most_bytes_sent(const Program& program, const Instruction& in) {
+  if (!in.is_collective()) return 0.0;
+  double bytes = 0.0;
+  for (const auto* operands : {&in.inputs, &in.outputs}) {
+    for (const Operand& operand : *operands) bytes = std::max(bytes, 4.0 * static_cast<double>(operand.num_elements));
+  }
+  return bytes * static_cast<double>(program.groups[static_cast<std::size_t>(in.group)].ranks.size());
 }
 
 Group parse_group(Line& line) {
   Group group;
   group.name = line.word();
-  while (!line.empty()) group.ranks.push_back(static_cast<int>(line.integer(line.word())));
+  while (!line.empty()) group.ranks.push_back(line.small_integer(line.word()));
   return group;
 }
 
@@ -383,6 +425,7 @@ std::string to_text(const Program& program) {
 Program parse_program(std::string_view text) {
   Program program;
   std::vector<Instruction>* section = nullptr;
+  double buffer_bytes = 0.0, collective_bytes = 0.0;
   for (int number = 1; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     Line line(text.substr(0, end), number);
@@ -391,29 +434,34 @@ Program parse_program(std::string_view text) {
     if (line.peek().starts_with('#')) {
       if (section == nullptr) line.fail("an instruction before `prologue`, `body` or `epilogue`");
       section->push_back(parse_instruction(program, line, section->size()));
+      collective_bytes += most_bytes_sent(program, section->back());
+      if (collective_bytes > largest_total_bytes) line.fail("collectives that move more than 2^60 bytes");
       continue;
     }
     const std::string_view word = line.word();
     if (word == "program") {
       line.expect("rank");
-      program.rank = static_cast<int>(line.integer(line.word()));
+      program.rank = line.small_integer(line.word());
       line.expect("of");
-      program.num_ranks = static_cast<int>(line.integer(line.word()));
+      program.num_ranks = line.small_integer(line.word());
       program.arena_bytes = line.integer(line.value_of("arena"));
-      program.loss_buffer = static_cast<int>(line.integer(line.value_of("loss")));
-      program.norm_buffer = static_cast<int>(line.integer(line.value_of("norm")));
+      program.loss_buffer = line.small_integer(line.value_of("loss"));
+      program.norm_buffer = line.small_integer(line.value_of("norm"));
     } else if (word == "stream") {
       program.streams.emplace_back(line.word());
     } else if (word == "group") {
       program.groups.push_back(parse_group(line));
     } else if (word == "buffer") {
-      program.buffers.push_back(parse_buffer(line, program.buffers.size()));
+      const Buffer& buffer = program.buffers.emplace_back(parse_buffer(line, program.buffers.size()));
+      buffer_bytes += static_cast<double>(buffer.size_bytes()) * buffer.versions;
+      if (buffer_bytes > largest_total_bytes) line.fail("buffers of more than 2^60 bytes");
     } else if (word == "prologue" || word == "body" || word == "epilogue") {
       section = word == "prologue" ? &program.prologue : word == "body" ? &program.body : &program.epilogue;
     } else {
       line.fail(fmt::format("unknown word `{}`; accepted: program, stream, group, buffer, prologue, body, epilogue, #n",
                             word));
     }
+    if (!line.empty()) line.fail(fmt::format("unexpected `{}`", line.peek()));
   }
   return program;
 }

@@ -168,8 +168,8 @@ Occupancy verify_places(const Program& program) {
 }
 
 /// Use only between alloc and free; each allocated and freed exactly once; no two at one address.
-/// @param held by the persistent buffers.
-void verify_lifetimes(const Program& program, const Section& section, Occupancy held) {
+/// @param held by the persistent buffers. @param allocated by buffer: in a section before.
+void verify_lifetimes(const Program& program, const Section& section, Occupancy held, std::vector<bool>& allocated) {
   enum class State { unborn, alive, dead };
   std::vector<State> state(program.buffers.size(), State::unborn);
   const auto name = [&](int id) -> const std::string& { return program.buffers[static_cast<std::size_t>(id)].name; };
@@ -177,13 +177,15 @@ void verify_lifetimes(const Program& program, const Section& section, Occupancy 
     const Instruction& in = section.instructions[i];
     for (const int id : in.allocs) {
       State& s = state[static_cast<std::size_t>(id)];
-      if (s != State::unborn || program.buffers[static_cast<std::size_t>(id)].persistent) {
+      if (s != State::unborn || allocated[static_cast<std::size_t>(id)] ||
+          program.buffers[static_cast<std::size_t>(id)].persistent) {
         fail(program, section, i, fmt::format("{} is allocated twice or is persistent", name(id)));
       }
       if (const int other = held.insert(program.buffers[static_cast<std::size_t>(id)], id); other >= 0) {
         fail(program, section, i, fmt::format("{} and {} are alive at one address", name(id), name(other)));
       }
       s = State::alive;
+      allocated[static_cast<std::size_t>(id)] = true;
     }
     const auto use = [&](int id) {
       if (!program.buffers[static_cast<std::size_t>(id)].persistent &&
@@ -325,7 +327,7 @@ void verify_definitions(const Program& program, const Section& section, std::vec
     if (reads_inputs) std::ranges::for_each(in.inputs, read);
     const std::int64_t accumulates = in.attributes.integer_or("accumulate", 0);
     for (std::size_t o = 0; o < in.outputs.size(); ++o) {
-      if ((accumulates >> o & 1) != 0) read(in.outputs[o]);
+      if (!in.is_collective() && (accumulates >> o & 1) != 0) read(in.outputs[o]);
       written[static_cast<std::size_t>(in.outputs[o].buffer)].add(in.outputs[o].begin,
                                                                   in.outputs[o].begin + in.outputs[o].num_elements);
     }
@@ -351,16 +353,22 @@ void verify(const Program& program) {
   twice(program.groups, "group", [](const Group& group) -> std::string_view { return group.name; });
   const Occupancy held = verify_places(program);
   std::vector<Written> written(program.buffers.size());
+  std::vector<bool> allocated(program.buffers.size(), false);
   for (const Section& section :
        {Section{"prologue", program.prologue}, Section{"body", program.body}, Section{"epilogue", program.epilogue}}) {
     for (std::size_t i = 0; i < section.instructions.size(); ++i) {
       verify_operands(program, section, i);
     }
-    verify_lifetimes(program, section, held);
+    verify_lifetimes(program, section, held, allocated);
     verify_definitions(program, section, written);
     if (!single_stream(section)) {
       verify_races(program, section);
     }
+  }
+  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+    if (program.buffers[id].persistent || allocated[id]) continue;
+    throw InternalError(
+        fmt::format("program of rank {}: nothing allocates {}", program.rank, program.buffers[id].name));
   }
 }
 

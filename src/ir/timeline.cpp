@@ -97,7 +97,9 @@ void verify(const Timeline& timeline) {
                      fmt::format("{}: {} streams", name, timeline.streams.size()));
     STRATA_INVARIANT(in_range(event.instruction, timeline.instructions.size()),
                      fmt::format("{}: {} instructions", name, timeline.instructions.size()));
-    STRATA_INVARIANT(0 <= event.begin_ns && event.begin_ns <= event.end_ns,
+    // The steps of a trace are laid out one behind the other.
+    constexpr std::int64_t longest_step_ns = std::int64_t{1} << 50;
+    STRATA_INVARIANT(0 <= event.begin_ns && event.begin_ns <= event.end_ns && event.end_ns <= longest_step_ns,
                      fmt::format("{}: begins at {} ns and ends at {} ns", name, event.begin_ns, event.end_ns));
     STRATA_INVARIANT(event.bytes_sent >= 0, fmt::format("{}: sent {} bytes", name, event.bytes_sent));
     if (i > 0) {

@@ -16,8 +16,88 @@
 namespace strata {
 namespace {
 
-TomlValue convert(const toml::node& node, std::string_view file_name) {
+/// Tables and lists inside each other, and parts of a dotted key. Everything that reads a document, the library too,
+/// goes down by recursion, and nothing that strata reads is deeper than five.
+constexpr int most_levels = 32;
+
+/// Goes over a text before the library does, which takes any number of parts of a key, and whose own limit on brackets
+/// leaves a stack for one of them alone. Of text that is no TOML it need only know as much as the library has read
+/// when it gives up.
+class LevelCheck {
+ public:
+  LevelCheck(std::string_view text, std::string_view file_name) : text_(text), file_name_(file_name) {}
+
+  /// @throws UserError with file and line.
+  void run() {
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '"' || c == '\'') {
+        skip_string(c);
+        continue;
+      }
+      if (c == '#') {
+        at_ = std::min(text_.find('\n', at_), text_.size());
+        continue;
+      }
+      if (c == '[' || c == '{') ++brackets_;
+      if (c == ']' || c == '}') brackets_ = std::max(0, brackets_ - 1);
+      if (c == '.') {
+        ++dots_;
+      } else if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos) {
+        dots_ = 0;
+      }
+      if (c == '\n') ++line_;
+      if (brackets_ > most_levels || dots_ >= most_levels) {
+        throw UserError(fmt::format(
+            "{}:{}: {}; accepted: {} at most", file_name_, line_,
+            brackets_ > most_levels ? "lists and tables inside each other" : "a key of many parts", most_levels));
+      }
+      ++at_;
+    }
+  }
+
+ private:
+  /// To behind its closing quotes; one that nothing closes ends with its line.
+  void skip_string(char quote) {
+    const bool has_many_lines = text_.substr(at_, 3) == std::string(3, quote);
+    at_ += has_many_lines ? 3 : 1;
+    for (; at_ < text_.size(); ++at_) {
+      if (text_[at_] == '\n') {
+        if (!has_many_lines) return;
+        ++line_;
+      }
+      if (text_[at_] == '\\' && quote == '"') {
+        if (at_ + 1 < text_.size() && text_[at_ + 1] != '\n') ++at_;
+        continue;
+      }
+      if (text_[at_] != quote) continue;
+      if (has_many_lines && text_.substr(at_, 3) != std::string(3, quote)) continue;
+      at_ += has_many_lines ? 3 : 1;
+      // Up to two quotes may stand before the three that close.
+      while (has_many_lines && at_ < text_.size() && text_[at_] == quote) ++at_;
+      return;
+    }
+  }
+
+  std::string_view text_;
+  std::string_view file_name_;
+  std::size_t at_ = 0;
+  int line_ = 1;
+  int brackets_ = 0;
+  int dots_ = 0;
+};
+
+toml::table parse_levels(std::string_view text, std::string_view file_name) {
+  LevelCheck(text, file_name).run();
+  return toml::parse(text, file_name);
+}
+
+TomlValue convert(const toml::node& node, std::string_view file_name, int level = 0) {
   const int line = static_cast<int>(node.source().begin.line);
+  if (level > most_levels) {
+    throw UserError(
+        fmt::format("{}:{}: lists and tables inside each other; accepted: {} at most", file_name, line, most_levels));
+  }
   if (const auto* value = node.as_boolean()) {
     return {value->get(), line};
   }
@@ -33,7 +113,7 @@ TomlValue convert(const toml::node& node, std::string_view file_name) {
   if (const auto* array = node.as_array()) {
     TomlValue::Array elements;
     for (const toml::node& element : *array) {
-      elements.push_back(convert(element, file_name));
+      elements.push_back(convert(element, file_name, level + 1));
     }
     return {std::move(elements), line};
   }
@@ -42,7 +122,8 @@ TomlValue convert(const toml::node& node, std::string_view file_name) {
     std::vector<std::pair<toml::source_position, TomlEntry>> entries;
     for (const auto& [key, value] : *table) {
       const toml::source_position at = key.source().begin;
-      entries.emplace_back(at, TomlEntry{std::string(key.str()), convert(value, file_name), static_cast<int>(at.line)});
+      entries.emplace_back(
+          at, TomlEntry{std::string(key.str()), convert(value, file_name, level + 1), static_cast<int>(at.line)});
     }
     std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     TomlValue::Table sorted;
@@ -56,6 +137,12 @@ TomlValue convert(const toml::node& node, std::string_view file_name) {
 
 }  // namespace
 
+std::optional<double> TomlValue::number() const {
+  if (const auto* integer = std::get_if<std::int64_t>(&data)) return static_cast<double>(*integer);
+  const auto* real = std::get_if<double>(&data);
+  return real != nullptr ? std::optional(*real) : std::nullopt;
+}
+
 std::string_view TomlValue::kind() const {
   constexpr std::string_view names[] = {"a truth value", "an integer", "a real", "a string", "a list", "a table"};
   return names[data.index()];
@@ -63,7 +150,7 @@ std::string_view TomlValue::kind() const {
 
 TomlValue parse_toml(std::string_view text, std::string_view file_name) {
   try {
-    return convert(toml::parse(text, file_name), file_name);
+    return convert(parse_levels(text, file_name), file_name);
   } catch (const toml::parse_error& error) {
     throw UserError(
         fmt::format("{}:{}: not TOML: {}", file_name, error.source().begin.line, std::string(error.description())));
@@ -73,7 +160,7 @@ TomlValue parse_toml(std::string_view text, std::string_view file_name) {
 TomlValue parse_toml_value(std::string_view text, std::string_view origin) {
   TomlValue root = [&] {
     try {
-      return convert(toml::parse(fmt::format("value = {}", text)), origin);
+      return convert(parse_levels(fmt::format("value = {}", text), origin), origin);
     } catch (const toml::parse_error& error) {
       throw UserError(fmt::format("{}: `{}` is not a TOML value: {}", origin, text, std::string(error.description())));
     }

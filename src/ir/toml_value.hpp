@@ -26,6 +26,8 @@ struct TomlValue {
   bool is_array() const { return std::holds_alternative<Array>(data); }
   const Table& table() const { return std::get<Table>(data); }
   const Array& array() const { return std::get<Array>(data); }
+  /// An integer's or a real's.
+  std::optional<double> number() const;
   /// "a string", "a table", … for messages.
   std::string_view kind() const;
 };

@@ -62,7 +62,8 @@ std::int64_t required(const ModelOptions& options, std::string_view key, const s
 std::int64_t value_or(const ModelOptions& options, std::string_view key, const std::optional<std::int64_t>& value,
                       std::int64_t fallback, std::int64_t minimum) {
   const std::int64_t number = value.value_or(fallback);
-  constexpr std::int64_t maximum = std::int64_t{1} << 24;  // products of two dims and a layer count stay in 64 bits
+  // Products of two dims and a layer count stay in 64 bits, and a graph of all layers in memory.
+  const std::int64_t maximum = std::int64_t{1} << (key == "layers" ? 14 : 24);
   if (number < minimum || number > maximum) {
     refuse(options, key, fmt::format("{}; accepted: {} to {}", number, minimum, maximum));
   }

@@ -15,20 +15,20 @@
 namespace strata {
 namespace {
 
-constexpr double norm_epsilon = 1e-5;
+constexpr double gpt_norm_epsilon = 1e-5;
 
-struct Block {
+struct GptBlock {
   std::int64_t hidden = 0;
   std::int64_t ffn_hidden = 0;
   GraphBuilder::Heads heads;
 };
 
 struct Gpt {
-  std::vector<Block> blocks;
+  std::vector<GptBlock> blocks;
   double dropout = 0.0;
 };
 
-Gpt read_options(const ModelOptions& options) {
+Gpt read_gpt_options(const ModelOptions& options) {
   accept_only(options,
               "layers | hidden | heads | ffn_hidden | vocabulary | sequence_length | dropout | tied_head | widths");
   Gpt gpt{.blocks = {}, .dropout = dropout_of(options, 0.0)};
@@ -57,20 +57,20 @@ Gpt read_options(const ModelOptions& options) {
   return gpt;
 }
 
-int add_block(GraphBuilder& graph, int x, const Gpt& gpt, const Block& block) {
+int add_block(GraphBuilder& graph, int x, const Gpt& gpt, const GptBlock& block) {
   const Initializer weight = normal(0.02);
   const Initializer residual = normal(0.02 / std::sqrt(2.0 * static_cast<double>(gpt.blocks.size())));
   const std::int64_t hidden = block.hidden;
   if (const std::int64_t before = graph.shape(x).back(); before != hidden) {
     x = graph.linear("resize", x, {.in = before, .out = hidden, .bias = false, .weight = weight});
   }
-  int y = graph.layer_norm("attn.norm", x, norm_epsilon);
+  int y = graph.layer_norm("attn.norm", x, gpt_norm_epsilon);
   y = graph.linear("attn.qkv", y, {.in = hidden, .out = 3 * hidden, .weight = weight});
   y = graph.causal_attention("attn.core", y, block.heads, gpt.dropout);
   y = graph.linear("attn.proj", y, {.in = hidden, .out = hidden, .weight = residual});
   y = graph.dropout("attn.dropout", y, gpt.dropout);
   x = graph.add("attn.add", x, y);
-  y = graph.layer_norm("mlp.norm", x, norm_epsilon);
+  y = graph.layer_norm("mlp.norm", x, gpt_norm_epsilon);
   y = graph.linear("mlp.fc1", y, {.in = hidden, .out = block.ffn_hidden, .weight = weight});
   y = graph.gelu("mlp.gelu", y);
   y = graph.linear("mlp.fc2", y, {.in = block.ffn_hidden, .out = hidden, .weight = residual});
@@ -81,7 +81,7 @@ int add_block(GraphBuilder& graph, int x, const Gpt& gpt, const Block& block) {
 }  // namespace
 
 ModelGraph build_gpt(const ModelOptions& options) {
-  const Gpt gpt = read_options(options);
+  const Gpt gpt = read_gpt_options(options);
   const std::int64_t vocabulary = required(options, "vocabulary", options.vocabulary, 2);
   const std::int64_t sequence = required(options, "sequence_length", options.sequence_length);
   const Initializer weight = normal(0.02);
@@ -96,7 +96,7 @@ ModelGraph build_gpt(const ModelOptions& options) {
     x = add_block(graph, x, gpt, gpt.blocks[i]);
     graph.end_block();
   }
-  x = graph.layer_norm("final_norm", x, norm_epsilon);
+  x = graph.layer_norm("final_norm", x, gpt_norm_epsilon);
   if (options.tied_head.value_or(false)) {
     x = graph.tied_linear("head", x, graph.parameter("embedding.table"));
   } else {

@@ -15,7 +15,7 @@
 namespace strata {
 namespace {
 
-constexpr double norm_epsilon = 1e-6;
+constexpr double llama_norm_epsilon = 1e-6;
 constexpr double theta = 10000.0;
 
 struct Llama {
@@ -26,7 +26,7 @@ struct Llama {
   double dropout = 0.0;
 };
 
-Llama read_options(const ModelOptions& options) {
+Llama read_llama_options(const ModelOptions& options) {
   accept_only(options,
               "layers | hidden | heads | kv_heads | ffn_hidden | vocabulary | sequence_length | dropout | tied_head");
   Llama llama{.layers = required(options, "layers", options.layers),
@@ -56,14 +56,14 @@ int add_block(GraphBuilder& graph, int x, const Llama& llama) {
   const std::int64_t hidden = llama.hidden;
   const std::int64_t ffn = llama.ffn_hidden;
   const std::int64_t qkv = (llama.heads.heads + 2 * llama.heads.kv_heads) * llama.heads.head_dim;
-  int y = graph.rms_norm("attn.norm", x, norm_epsilon);
+  int y = graph.rms_norm("attn.norm", x, llama_norm_epsilon);
   y = graph.linear("attn.qkv", y, {.in = hidden, .out = qkv, .bias = false, .weight = weight});
   y = graph.rotary("attn.rotary", y, llama.heads, theta);
   y = graph.causal_attention("attn.core", y, llama.heads, llama.dropout);
   y = graph.linear("attn.proj", y, {.in = hidden, .out = hidden, .bias = false, .weight = residual});
   y = graph.dropout("attn.dropout", y, llama.dropout);
   x = graph.add("attn.add", x, y);
-  y = graph.rms_norm("mlp.norm", x, norm_epsilon);
+  y = graph.rms_norm("mlp.norm", x, llama_norm_epsilon);
   y = graph.linear("mlp.gate_up", y, {.in = hidden, .out = 2 * ffn, .bias = false, .weight = weight});
   y = graph.swiglu("mlp.swiglu", y);
   y = graph.linear("mlp.down", y, {.in = ffn, .out = hidden, .bias = false, .weight = residual});
@@ -74,7 +74,7 @@ int add_block(GraphBuilder& graph, int x, const Llama& llama) {
 }  // namespace
 
 ModelGraph build_llama(const ModelOptions& options) {
-  const Llama llama = read_options(options);
+  const Llama llama = read_llama_options(options);
   const std::int64_t vocabulary = required(options, "vocabulary", options.vocabulary, 2);
   const std::int64_t sequence = required(options, "sequence_length", options.sequence_length);
   const Initializer weight = normal(0.02);
@@ -89,7 +89,7 @@ ModelGraph build_llama(const ModelOptions& options) {
     x = add_block(graph, x, llama);
     graph.end_block();
   }
-  x = graph.rms_norm("final_norm", x, norm_epsilon);
+  x = graph.rms_norm("final_norm", x, llama_norm_epsilon);
   if (options.tied_head.value_or(false)) {
     x = graph.tied_linear("head", x, graph.parameter("embedding.table"));
   } else {

@@ -28,6 +28,17 @@ bool is_family(std::string_view name) {
   return false;
 }
 
+/// What is counted later, in bytes and over ranks, has room in 64 bits.
+void check_size(const ModelOptions& options, const ModelGraph& graph) {
+  constexpr double most_elements = 0x1p50;
+  double num_elements = 0.0;
+  for (const Parameter& parameter : graph.parameters) num_elements += static_cast<double>(parameter.num_elements());
+  if (num_elements > most_elements) {
+    throw UserError(fmt::format("model `{}`: its widths and layers make {:.2g} parameters; accepted: {:.2g} at most",
+                                options.name, num_elements, most_elements));
+  }
+}
+
 template <class Value>
 void override_with(Value& value, const Value& given) {
   if (given) value = given;
@@ -75,7 +86,9 @@ ModelGraph build_model(const ModelOptions& options) {
   const ResolvedModel model = resolve_model(options);
   for (const Family& family : families) {
     if (family.name == model.family) {
-      return family.build(model.options);
+      ModelGraph graph = family.build(model.options);
+      check_size(options, graph);
+      return graph;
     }
   }
   throw InternalError(fmt::format("preset `{}` is of no known family `{}`", options.name, model.family));

@@ -45,8 +45,6 @@
 namespace strata {
 namespace {
 
-constexpr std::string_view planner_word = "planner";
-
 /// Factors that the request fixes.
 struct Fixed {
   std::optional<Factor> p, g, os;

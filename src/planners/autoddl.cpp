@@ -50,8 +50,6 @@ namespace strata {
 namespace {
 
 constexpr std::int64_t most_strategies = 10'000'000'000;
-constexpr std::string_view planner_word = "planner";
-
 SearchAnswer search(const LayoutProblem& problem, const PlanRequest& request) {
   const std::string word = request.option<std::string>("search");
   const auto seed = static_cast<std::uint64_t>(request.option<std::int64_t>("seed"));

@@ -40,8 +40,6 @@
 namespace strata {
 namespace {
 
-constexpr std::string_view planner_word = "planner";
-
 class Megatron final : public Planner {
  public:
   std::string_view name() const override { return "megatron"; }

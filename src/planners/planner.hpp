@@ -56,6 +56,9 @@ struct PlanRequest {
   }
 };
 
+/// The value of an option that leaves a decision to the planner.
+inline constexpr std::string_view planner_word = "planner";
+
 /// A mode. Stateless; safe to call from any thread.
 class Planner {
  public:

@@ -42,8 +42,6 @@
 namespace strata {
 namespace {
 
-constexpr std::string_view planner_word = "planner";
-
 class Summa final : public Planner {
  public:
   std::string_view name() const override { return "summa"; }

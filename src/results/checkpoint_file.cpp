@@ -30,9 +30,9 @@ constexpr std::string_view parameters_group = "parameters";
 constexpr std::string_view name_prefix = "step_";
 constexpr std::string_view name_suffix = ".h5";
 
-[[noreturn]] void fail(const std::string& path, const std::string& message) {
-  throw UserError(fmt::format("checkpoint {}: {}", path, message));
-}
+std::string named(const std::string& path) { return fmt::format("checkpoint {}: ", path); }
+
+[[noreturn]] void fail(const std::string& path, const std::string& message) { throw UserError(named(path) + message); }
 
 [[noreturn]] void fail_with(const std::string& path, int error_number, std::string_view action) {
   fail(path, fmt::format("{} ({})", std::generic_category().message(error_number), action));
@@ -45,10 +45,18 @@ auto about_the_file(const std::string& path, const Action& action) {
     return action();
   } catch (const InternalError& error) {
     fail(path, fmt::format("not a complete checkpoint ({})", error.what()));
+  } catch (const UserError& error) {
+    // The system's reason for a failed read, which names no file.
+    if (std::string_view(error.what()).starts_with(named(path))) throw;
+    fail(path, error.what());
   }
 }
 
+/// Of this file: places are offsets in it, and a link may lead into another one.
 Handle open_object(hid_t parent, const std::string& name) {
+  H5L_info_t link;
+  check_hdf5(H5Lget_info(parent, name.c_str(), &link, H5P_DEFAULT), "H5Lget_info " + name);
+  if (link.type != H5L_TYPE_HARD) throw InternalError(name + " is a link to elsewhere");
   return {check_hdf5(H5Oopen(parent, name.c_str(), H5P_DEFAULT), "H5Oopen " + name), H5Oclose};
 }
 
@@ -147,6 +155,10 @@ CheckpointFile::CheckpointFile(const std::string& path, std::span<const Checkpoi
         if (num_elements != parameter.num_elements) {
           fail(path, fmt::format("{} has {} elements, in the model it has {}", parameter.name, num_elements,
                                  parameter.num_elements));
+        }
+        const Handle type(check_hdf5(H5Dget_type(dataset.get()), "H5Dget_type"), H5Tclose);
+        if (check_hdf5(H5Tequal(type.get(), H5T_IEEE_F32LE), "H5Tequal") == 0) {
+          fail(path, fmt::format("{} of {} is not of 32-bit little-endian floats", state, parameter.name));
         }
         const haddr_t offset = H5Dget_offset(dataset.get());
         if (offset == HADDR_UNDEF) fail(path, fmt::format("{} of {} is not contiguous", state, parameter.name));

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "results/hdf5.hpp"
+#include "results/hdf5_version.hpp"
 
 namespace strata::results {
 

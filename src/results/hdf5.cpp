@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "base/error.hpp"
+#include "results/hdf5_version.hpp"
 
 namespace strata::results {
 
@@ -49,6 +50,16 @@ void write_scalar_attribute(hid_t object, const std::string& name, hid_t file_ty
   const Handle space(check_hdf5(H5Screate(H5S_SCALAR), "H5Screate"), H5Sclose);
   const Handle attribute(replace_attribute(object, name, file_type, space.get()), H5Aclose);
   check_hdf5(H5Awrite(attribute.get(), memory_type, value), "H5Awrite " + name);
+}
+
+/// One value of @p type_class: reading writes as many as there are, wherever it is told to. @throws InternalError.
+void check_scalar(hid_t attribute, H5T_class_t type_class, const std::string& name) {
+  const Handle space(check_hdf5(H5Aget_space(attribute), "H5Aget_space " + name), H5Sclose);
+  const auto count = check_hdf5(H5Sget_simple_extent_npoints(space.get()), "H5Sget_simple_extent_npoints " + name);
+  const Handle type(check_hdf5(H5Aget_type(attribute), "H5Aget_type " + name), H5Tclose);
+  if (count == 1 && H5Tget_class(type.get()) == type_class) return;
+  throw InternalError(
+      fmt::format("HDF5: attribute {} is not one {}", name, type_class == H5T_STRING ? "text" : "integer"));
 }
 
 /// Before the first call of the library. Its exit handler closes what is still open, and crashes in version 1.10 when a
@@ -136,6 +147,7 @@ void write_attribute(hid_t object, const std::string& name, double value) {
 
 std::string read_text_attribute(hid_t object, const std::string& name) {
   const Handle attribute(check_hdf5(H5Aopen(object, name.c_str(), H5P_DEFAULT), "H5Aopen " + name), H5Aclose);
+  check_scalar(attribute.get(), H5T_STRING, name);
   const Handle type = text_type();
   char* text = nullptr;
   check_hdf5(H5Aread(attribute.get(), type.get(), static_cast<void*>(&text)), "H5Aread " + name);
@@ -146,6 +158,7 @@ std::string read_text_attribute(hid_t object, const std::string& name) {
 
 std::int64_t read_integer_attribute(hid_t object, const std::string& name) {
   const Handle attribute(check_hdf5(H5Aopen(object, name.c_str(), H5P_DEFAULT), "H5Aopen " + name), H5Aclose);
+  check_scalar(attribute.get(), H5T_INTEGER, name);
   std::int64_t value = 0;
   check_hdf5(H5Aread(attribute.get(), H5T_NATIVE_INT64, &value), "H5Aread " + name);
   return value;

@@ -19,9 +19,6 @@ using Result = int;
 
 std::mutex& hdf5_mutex();
 
-/// "1.10.8", of the library linked.
-std::string hdf5_version();
-
 /// Throw unless @p result is non-negative. @p call names the function and the object.
 /// @throws UserError with the system's reason where the error stack holds an errno (disk full, quota), else
 /// InternalError with the library's own words.

@@ -7,6 +7,7 @@
 
 namespace strata::results {
 
+/// "1.10.8", of the library linked.
 std::string hdf5_version();
 
 }  // namespace strata::results

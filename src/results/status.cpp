@@ -22,6 +22,7 @@
 
 #include "base/error.hpp"
 #include "results/file_descriptor.hpp"
+#include "results/json_integer.hpp"
 
 namespace strata::results {
 namespace {
@@ -53,8 +54,8 @@ std::optional<StatusFile> read_if_present(const std::string& path) {
     StatusFile status;
     status.status = parse_status(json.at("status").get<std::string>());
     status.message = json.at("message").get<std::string>();
-    status.rank = json.at("rank").get<int>();
-    status.pid = json.at("pid").get<std::int64_t>();
+    status.rank = json_integer<int>(json.at("rank"), "rank");
+    status.pid = json_integer<std::int64_t>(json.at("pid"), "pid");
     status.host = json.at("host").get<std::string>();
     status.time = json.at("time").get<std::string>();
     if (json.contains("launch")) {  // older files have no origin
@@ -63,6 +64,8 @@ std::optional<StatusFile> read_if_present(const std::string& path) {
     }
     return status;
   } catch (const nlohmann::json::exception& error) {
+    throw UserError(fmt::format("{}: not a status file: {}", path, error.what()));
+  } catch (const UserError& error) {
     throw UserError(fmt::format("{}: not a status file: {}", path, error.what()));
   }
 }

@@ -61,7 +61,7 @@ double covered(const std::vector<Interval>& disjoint, const Interval& i) {
   return sum;
 }
 
-struct Class {
+struct EstimatedClass {
   std::vector<double> kernel_seconds;    ///< by task, as on this path
   std::vector<int> num_waits;            ///< left, by task
   std::vector<double> begin;             ///< the latest of what a task waits for, so far
@@ -134,7 +134,7 @@ class Estimation {
   void walk() {
     result_.steps.assign(static_cast<std::size_t>(options_.num_steps), std::vector<SimulatedStep>(classes_.size()));
     result_.num_events = 0;
-    for (Class& k : classes_) {
+    for (EstimatedClass& k : classes_) {
       k.ends.clear();
       k.ended_at = 0.0;
     }
@@ -161,7 +161,7 @@ class Estimation {
   }
 
   void begin_step(std::size_t c, int step) {
-    Class& k = classes_[c];
+    EstimatedClass& k = classes_[c];
     const TaskGraph& g = graph(c);
     k.begin.assign(g.tasks.size(), g.across.empty() ? k.ended_at : 0.0);
     for (const Across& a : g.across) {
@@ -188,7 +188,7 @@ class Estimation {
   }
 
   void end_task(std::size_t c, int t, double end) {
-    Class& k = classes_[c];
+    EstimatedClass& k = classes_[c];
     const TaskGraph& g = graph(c);
     const Task& task = g.tasks[static_cast<std::size_t>(t)];
     k.ends.front()[static_cast<std::size_t>(t)] = end;
@@ -201,7 +201,7 @@ class Estimation {
   }
 
   void end_step(std::size_t c, int step) {
-    Class& k = classes_[c];
+    EstimatedClass& k = classes_[c];
     const TaskGraph& g = graph(c);
     const std::vector<double>& ends = k.ends.front();
     SimulatedStep& s = result_.steps[static_cast<std::size_t>(step)][c];
@@ -244,7 +244,7 @@ class Estimation {
   void lengthen() {
     std::vector<double> lost = lost_to_shared_nics();
     for (std::size_t c = 0; c < classes_.size(); ++c) {
-      Class& k = classes_[c];
+      EstimatedClass& k = classes_[c];
       const TaskGraph& g = graph(c);
       std::vector<Interval> kernels;
       std::vector<Interval> transfers;
@@ -327,7 +327,7 @@ class Estimation {
   double overhead_seconds_;
   int nics_per_node_;
   bool any_nics_ = false;
-  std::vector<Class> classes_;
+  std::vector<EstimatedClass> classes_;
   std::vector<std::vector<double>> alone_;  ///< kernels with nothing beside them, by class and task
   std::vector<Meeting> meetings_;           ///< by rendezvous
   std::vector<double> beside_kernels_;      ///< by rendezvous: what the next path gives back

@@ -71,7 +71,7 @@ struct Repetition {
   int num_left = 0;
 };
 
-struct Class {
+struct SimulatedClass {
   std::deque<Repetition> repetitions;  ///< under way: of steps [num_ended, num_ended + size)
   int num_ended = 0;                   ///< steps that are over
   double ended_at = 0.0;               ///< the last of them
@@ -130,7 +130,7 @@ class Simulation {
 
  private:
   int num_classes() const { return static_cast<int>(classes_.size()); }
-  Class& at(int c) { return classes_[static_cast<std::size_t>(c)]; }
+  SimulatedClass& at(int c) { return classes_[static_cast<std::size_t>(c)]; }
   Transfer& transfer(int t) { return transfers_[static_cast<std::size_t>(t)]; }
   const TaskGraph& graph(int c) const { return compiled_.graphs[static_cast<std::size_t>(c)]; }
   const Rendezvous& rendezvous(int t) const {
@@ -144,7 +144,7 @@ class Simulation {
 
   /// Of a step that has begun and is not over.
   Repetition& repetition(int c, int step) {
-    Class& k = at(c);
+    SimulatedClass& k = at(c);
     return k.repetitions[static_cast<std::size_t>(step - k.num_ended)];
   }
   bool has_begun(int c, int step) { return step < at(c).num_ended + static_cast<int>(at(c).repetitions.size()); }
@@ -184,7 +184,7 @@ class Simulation {
 
   void start_kernel(const Place& place, double seconds) {
     const int c = place.of_class;
-    Class& k = at(c);
+    SimulatedClass& k = at(c);
     STRATA_INVARIANT(k.kernel < 0, "kernels of a rank run one at a time");
     k.kernel = place.task;
     k.kernel_step = place.step;
@@ -230,7 +230,7 @@ class Simulation {
   }
 
   void end_kernel(int c) {
-    Class& k = at(c);
+    SimulatedClass& k = at(c);
     const int t = std::exchange(k.kernel, -1);
     k.running.speed = 0.0;
     ++k.running.version;
@@ -295,7 +295,7 @@ class Simulation {
 
   /// The first step under way is over. The next one of the rank begins, if it has not; nobody waits for the others.
   void end_step(int c) {
-    Class& k = at(c);
+    SimulatedClass& k = at(c);
     record(c);
     k.repetitions.pop_front();
     ++k.num_ended;
@@ -308,7 +308,7 @@ class Simulation {
   }
 
   void record(int c) {
-    Class& k = at(c);
+    SimulatedClass& k = at(c);
     const Program& program = *job_.programs[static_cast<std::size_t>(c)];
     const Repetition& r = k.repetitions.front();
     SimulatedStep& step = result_.steps[static_cast<std::size_t>(k.num_ended)][static_cast<std::size_t>(c)];
@@ -349,7 +349,7 @@ class Simulation {
     for (const int id : node_transfers_[static_cast<std::size_t>(node)]) touched_transfers_.push_back(id);
   }
 
-  double kernel_speed(const Class& k) const { return k.transfers.empty() ? 1.0 : 1.0 / slowdown_.compute; }
+  double kernel_speed(const SimulatedClass& k) const { return k.transfers.empty() ? 1.0 : 1.0 / slowdown_.compute; }
 
   double transfer_speed(int id) {
     int load = nics_per_node_;
@@ -360,7 +360,7 @@ class Simulation {
 
   void refresh() {
     for (const int c : touched_classes_) {
-      Class& k = at(c);
+      SimulatedClass& k = at(c);
       const bool computing = k.kernel >= 0;
       if (computing != k.was_computing) {
         k.was_computing = computing;
@@ -396,7 +396,7 @@ class Simulation {
     std::string text;
     int named = 0;
     for (int c = 0; c < num_classes() && named < 4; ++c) {
-      Class& k = at(c);
+      SimulatedClass& k = at(c);
       if (k.repetitions.empty()) continue;
       const Repetition& r = k.repetitions.front();
       const Program& program = *job_.programs[static_cast<std::size_t>(c)];
@@ -421,7 +421,7 @@ class Simulation {
   int nics_per_node_;
   bool interferes_;
   std::vector<double> slow_;  ///< straggling factor, by class
-  std::vector<Class> classes_;
+  std::vector<SimulatedClass> classes_;
   std::vector<Transfer> transfers_;  ///< [step][rendezvous]
   std::vector<int> node_load_;       ///< NICs in use
   std::vector<std::vector<int>> node_transfers_;

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pandas as pd
 import pytest
 from strata_analysis.derive import derive
-from strata_analysis.load import INDEX, LoadError, load
+from strata_analysis.load import INDEX, LoadError, load, mark_counted
 from strata_analysis.schema import schema
 from strata_analysis.versions import UnknownVersion
 
@@ -74,6 +75,23 @@ def test_the_last_attempt_counts(sample):
     assert list(twice.sort_values("attempt")["status"]) == ["node_failure", "ok"]
     assert list(twice.sort_values("attempt")["counted"]) == [False, True]
     assert len(results.last()) == results.points["point"].nunique()
+
+
+def test_of_good_attempts_the_last_counts_and_in_blocks_the_last_of_each():
+    def counted(*attempts):
+        names = ("status", "block_job", "block")
+        rows = [dict(zip(names, attempt, strict=True)) | {"attempt": i + 1} for i, attempt in enumerate(attempts)]
+        points = pd.DataFrame(rows).assign(experiment_name="sweep", point="abc")
+        return [row["attempt"] for row, counts in zip(rows, mark_counted(points), strict=True) if counts]
+
+    alone = ("", -1)
+    assert counted(("ok", *alone), ("ok", *alone)) == [2]
+    assert counted(("ok", *alone), ("ok", *alone), ("killed", *alone)) == [2], "no failure takes a number away"
+    assert counted(("oom", *alone), ("killed", *alone)) == [2], "the last one says why there is none"
+    assert counted(("ok", "7", 0), ("ok", "7", 1), ("ok", "7", 0), ("hang", "7", 1)) == [2, 3]
+    assert counted(("ok", "7", 0), ("ok", "8", 0)) == [1, 2], "blocks of two jobs are runs of their own"
+    assert counted(("ok", *alone), ("ok", "7", 0), ("ok", "7", 1)) == [2, 3]
+    assert counted(("ok", "7", 0), ("ok", *alone)) == [2]
 
 
 def test_a_newer_major_version_is_refused(sample):

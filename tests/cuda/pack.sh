@@ -4,8 +4,7 @@
 #
 #   tests/cuda/pack.sh <folder>        also <folder>.tar.xz; there: tar xf …, then <folder>/run_on_gpu.sh
 #
-# The folder is machine code for this processor's kind: configure with -DSTRATA_CPU_ARCH=x86-64-v3 where the other's
-# processor may be older or different.
+# The folder runs on every x86-64 with AVX2: kernels for wider instructions are chosen when a process starts.
 set -euo pipefail
 (($# == 1)) || { echo "usage: tests/cuda/pack.sh <folder>" >&2; exit 2; }
 folder=$(realpath -m -- "$1")

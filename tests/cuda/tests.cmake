@@ -2,7 +2,7 @@
 add_custom_target(tier_cuda)
 add_executable(cuda.test_operators cuda/test_operators.cpp)
 target_include_directories(cuda.test_operators PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(cuda.test_operators PRIVATE strata_flags strata_exec_cuda GTest::gtest_main)
+target_link_libraries(cuda.test_operators PRIVATE strata_flags strata_exec_cuda ${native_kernels} GTest::gtest_main)
 target_compile_options(cuda.test_operators PRIVATE -O1 -Wno-maybe-uninitialized)
 add_dependencies(tier_cuda cuda.test_operators)
 gtest_discover_tests(cuda.test_operators TEST_PREFIX cuda.test_operators. DISCOVERY_TIMEOUT 60
@@ -105,7 +105,7 @@ set_source_files_properties(${translated} PROPERTIES COMPILE_OPTIONS
 target_link_libraries(cuda_emulation PRIVATE strata_flags)
 
 add_executable(cuda.emulated_operators cuda/test_operators.cpp)
-target_link_libraries(cuda.emulated_operators PRIVATE strata_flags cuda_emulation GTest::gtest_main)
+target_link_libraries(cuda.emulated_operators PRIVATE strata_flags cuda_emulation ${native_kernels} GTest::gtest_main)
 target_compile_options(cuda.emulated_operators PRIVATE -O1 -Wno-maybe-uninitialized)
 add_dependencies(tier_cuda cuda.emulated_operators)
 gtest_discover_tests(cuda.emulated_operators TEST_PREFIX emulated_cuda. DISCOVERY_TIMEOUT 60

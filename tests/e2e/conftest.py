@@ -31,6 +31,7 @@ steps = 8
 name = "ddp"
 
 [measure]
+peak = "quick"
 warmup_steps = 2
 """
 

@@ -44,6 +44,12 @@ def test_a_missing_experiment_file(strata):
     one_message(ended, "nowhere.toml")
 
 
+def test_instructions_that_no_processor_has(strata, experiment):
+    ended = strata(2, "run", experiment(), environment={"STRATA_MAX_CPU_ISA": "avx9"})
+    assert ended.code == 2
+    one_message(ended, "STRATA_MAX_CPU_ISA", "avx9", "avx512_bf16")
+
+
 def test_a_missing_data_file(strata, experiment):
     file = experiment(replace=[("king_james", "queen_james")])
     ended = strata(2, "run", file)

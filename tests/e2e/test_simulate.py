@@ -55,6 +55,9 @@ def test_a_described_cluster_needs_no_mpi_and_says_simulated(on_a800, tmp_path):
     assert facts["num_ranks"] == 32
     assert 0 < steps["compute_seconds"][0] < steps["step_seconds_max"][0]
     assert facts["peak_source"] == "cluster a800-ib"
+    # What rates and FLOPs are counted in: tokens, of which a sequence of this model has 64.
+    assert (facts["sample_unit"], facts["num_sequences_per_step"]) == ("token", 512)
+    assert facts["num_samples_per_step"] == steps["num_samples"][0] == 512 * 64
 
 
 def test_thousands_of_ranks_are_recorded_and_collected(strata, experiment, tmp_path):

@@ -25,7 +25,8 @@ def has_learned(values):
 @pytest.fixture
 def quickstart(strata, tmp_path):
     def run(ranks, *words):
-        ended = strata(ranks, "run", ROOT / "experiments/quickstart.toml", *words, timeout=300)
+        quick = ("--set", "measure.peak=quick")
+        ended = strata(ranks, "run", ROOT / "experiments/quickstart.toml", *quick, *words, timeout=300)
         assert ended.code == 0, ended.error
         return {
             json.loads(file.read_text().splitlines()[0])["model_name"]: file
@@ -66,6 +67,25 @@ def test_predictions_stand_beside_measurements(quickstart):
         assert 0.01 < predicted / measured < 100.0, "the same unit; how near is a busy machine's matter"
         assert rows["kernel.linear_forward_seconds"][0] > 0
         assert rows["all_reduce_sent_bytes"][0] > 0
+
+
+def test_results_say_what_instructions_and_what_peak_they_are_of(strata, experiment, tmp_path):
+    assert strata(2, "run", experiment(), environment={"STRATA_MAX_CPU_ISA": "avx2"}).code == 0
+    with h5py.File(next(tmp_path.glob("results/e2e/*/1.h5"))) as file:
+        assert "instruction_set=avx2" in file.attrs["library_versions"]
+        assert "STRATA_MAX_CPU_ISA=avx2" in file.attrs["environment"]
+        assert file.attrs["peak_source"] == "measured: oneDNN square matrix product, best of n = 512, all ranks at once"
+
+
+def test_events_lie_within_their_step(strata, experiment, tmp_path):
+    assert strata(2, "run", experiment(), "--set", "measure.timeline_steps=2").code == 0
+    rows = [json.loads(line) for line in next(tmp_path.glob("results/e2e/*/1.jsonl")).read_text().splitlines()]
+    seconds = {row["step"]: row["step_seconds_max"] for row in rows if row["kind"] == "step"}
+    events = [row for row in rows if row["kind"] == "event"]
+    assert {event["rank"] for event in events} == {0, 1}
+    assert len({event["step"] for event in events}) == 2
+    for event in events:
+        assert 0 <= event["begin_seconds"] <= event["end_seconds"] <= seconds[event["step"]]
 
 
 def test_the_bandwidth_of_a_run_is_measured(strata, experiment, tmp_path):

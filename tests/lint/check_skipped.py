@@ -17,7 +17,7 @@ import xml.etree.ElementTree as ElementTree
 def cases(reports: pathlib.Path):
     """(name, was it skipped) of every test in every report."""
     for file in sorted(reports.rglob("*.xml")):
-        prefix = "" if file.stem == "ctest" else f"{file.stem}."
+        prefix = "" if file.stem.startswith("ctest") else f"{file.stem}."
         for case in ElementTree.parse(file).getroot().iter("testcase"):
             name = case.get("name") if not prefix else f"{prefix}{case.get('classname')}.{case.get('name')}"
             # ctest: run, fail, notrun, disabled. GTest: status run or notrun, result completed or skipped.

@@ -30,6 +30,7 @@ global_batch = 48
 steps = 20
 
 [measure]
+peak = "quick"
 warmup_steps = 2
 timeline_steps = 0
 """

@@ -23,6 +23,7 @@ format = "synthetic"
 ranks_per_node = 1
 
 [measure]
+peak = "quick"
 warmup_steps = 2
 max_steps = 1000000
 timeline_steps = 0

@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "base/intervals.hpp"
 #include "exec/collective_request.hpp"
-#include "exec/cpu/kernels/elementwise.hpp"
+#include "exec/touched_memory.hpp"
 
 namespace strata::cpu {
 namespace {
@@ -57,7 +57,7 @@ std::vector<CpuExecutor::Bound> CpuExecutor::bind(const std::vector<Instruction>
       }
     }
     if (!in.is_collective()) {
-      bound.kernel = bind_kernel(program_, arguments, inputs, seed);
+      bound.kernel = kernel_library().bind_kernel(program_, arguments, inputs, seed);
       continue;
     }
     labels_.push_back(collective_label(program_, in, i));
@@ -148,6 +148,10 @@ void CpuExecutor::finish_collectives(const std::vector<Instruction>& section, st
   }
 }
 
+TouchedMemory CpuExecutor::touched_memory() const {
+  return strata::touched_memory(program_, [&](std::int64_t end) { return arena_.touched_bytes(end); });
+}
+
 std::span<const float> CpuExecutor::read(int buffer) const {
   const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
   STRATA_INVARIANT(b.persistent && b.dtype == DType::f32, b.name + " is not a persistent f32 buffer");
@@ -160,7 +164,8 @@ void CpuExecutor::write(int buffer, std::int64_t begin, std::span<const float> v
   STRATA_INVARIANT(b.persistent, b.name + " is not persistent");
   STRATA_INVARIANT(begin >= 0 && begin + count <= b.num_elements,
                    fmt::format("{}: elements {} + {} of {}", b.name, begin, count, b.num_elements));
-  cast(DType::f32, values.data(), b.dtype, arena_.data() + b.offset_bytes + begin * size_of(b.dtype), count);
+  kernel_library().cast(DType::f32, values.data(), b.dtype, arena_.data() + b.offset_bytes + begin * size_of(b.dtype),
+                        count);
 }
 
 }  // namespace strata::cpu

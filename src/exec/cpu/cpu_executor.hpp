@@ -14,7 +14,7 @@
 
 #include "comm/engine.hpp"
 #include "exec/arena.hpp"
-#include "exec/cpu/kernel_binding.hpp"
+#include "exec/cpu/kernel_library.hpp"
 #include "exec/executor.hpp"
 
 namespace strata::cpu {
@@ -33,7 +33,7 @@ class CpuExecutor final : public Executor {
   void write(int buffer, std::int64_t begin, std::span<const float> values) override;
   std::span<const TimelineEvent> events() const override { return events_; }
   std::span<const float> read(int buffer) const override;
-  std::int64_t touched_bytes() const override { return arena_.touched_bytes(); }
+  TouchedMemory touched_memory() const override;
 
  private:
   struct Bound {

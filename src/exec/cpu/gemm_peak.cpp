@@ -79,11 +79,11 @@ double product_flops(DType dtype, std::int64_t n, double budget_seconds) {
 
 }  // namespace
 
-double measure_gemm_peak_flops(DType dtype, double budget_seconds) {
+double measure_gemm_peak_flops(DType dtype, std::span<const std::int64_t> sizes, double budget_seconds) {
   return dnnl_build("measure its matrix product", [&] {
     double best_flops = 0;
-    for (const std::int64_t n : {1024, 2048, 4096}) {
-      best_flops = std::max(best_flops, product_flops(dtype, n, budget_seconds / 3));
+    for (const std::int64_t n : sizes) {
+      best_flops = std::max(best_flops, product_flops(dtype, n, budget_seconds / static_cast<double>(sizes.size())));
     }
     return best_flops;
   });

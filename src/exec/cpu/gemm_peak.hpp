@@ -4,15 +4,17 @@
 /// The machine's measured matrix-product rate, the denominator of MFU. It is measured with a library, on shapes nobody
 /// tuned for us.
 
+#include <cstdint>
+#include <span>
+
 #include "base/dtype.hpp"
 
 namespace strata::cpu {
 
-/// FLOP/s (2n³ over the shortest time) of oneDNN's square product, the best of n = 1024, 2048 and 4096, with the
-/// weights already as oneDNN asks for them, random data, on the calling thread's OpenMP team. f32 → f32, or bf16 →
-/// bf16: where oneDNN takes no bf16 that is an f32 product and the conversions of the input and the result, as in
-/// training.
-/// @param budget_seconds shared equally by the three sizes; each runs at least once after a warm-up.
-double measure_gemm_peak_flops(DType dtype, double budget_seconds);
+/// FLOP/s (2n³ over the shortest time) of oneDNN's square product, the best of @p sizes n, with the weights already as
+/// oneDNN asks for them, random data, on the calling thread's OpenMP team. f32 → f32, or bf16 → bf16: where oneDNN
+/// takes no bf16 that is an f32 product and the conversions of the input and the result, as in training.
+/// @param budget_seconds shared equally by the sizes; each runs at least once after a warm-up.
+double measure_gemm_peak_flops(DType dtype, std::span<const std::int64_t> sizes, double budget_seconds);
 
 }  // namespace strata::cpu

@@ -10,6 +10,7 @@
 #include "exec/collective_request.hpp"
 #include "exec/cuda/nccl_collective.hpp"
 #include "exec/device/step_times.hpp"
+#include "exec/touched_memory.hpp"
 
 namespace strata::cuda {
 namespace {
@@ -311,6 +312,10 @@ void CudaExecutor::collect_events(std::int64_t step) {
     // NCCL counts no bytes: an operation is charged with what the Program says.
     if (bound.reached != nullptr) event.bytes_sent = bytes_sent(program_, in);
   }
+}
+
+TouchedMemory CudaExecutor::touched_memory() const {
+  return strata::touched_memory(program_, [&](std::int64_t end) { return arena_.touched_bytes(end); });
 }
 
 std::span<const float> CudaExecutor::read(int buffer) const {

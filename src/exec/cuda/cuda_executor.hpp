@@ -59,7 +59,7 @@ class CudaExecutor final : public Executor {
   std::span<const TimelineEvent> events() const override { return events_; }
   /// A copy, valid until the same buffer is read again.
   std::span<const float> read(int buffer) const override;
-  std::int64_t touched_bytes() const override { return arena_.touched_bytes(); }
+  TouchedMemory touched_memory() const override;
 
  private:
   struct Bound {

@@ -59,10 +59,10 @@ DeviceArena::~DeviceArena() {
   }
 }
 
-std::int64_t DeviceArena::touched_bytes() const {
+std::int64_t DeviceArena::touched_bytes(std::int64_t end) const {
   constexpr std::int64_t block = std::int64_t{64} << 20;
   std::vector<unsigned char> bytes(static_cast<std::size_t>(std::min(block, size_bytes_)));
-  for (std::int64_t end = size_bytes_; end > 0; end -= block) {
+  for (end = std::min(end, size_bytes_); end > 0; end -= block) {
     const std::int64_t begin = std::max<std::int64_t>(0, end - block);
     const auto count = static_cast<std::size_t>(end - begin);
     check(cudaMemcpy(bytes.data(), data_ + begin, count, cudaMemcpyDefault), "reading the arena");

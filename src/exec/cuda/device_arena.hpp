@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace strata::cuda {
 
@@ -25,8 +26,8 @@ class DeviceArena {
 
   /// A device address, 256-byte aligned.
   std::byte* data() const { return data_; }
-  /// One past the highest byte that no longer holds the poison. Slow: copies to the host.
-  std::int64_t touched_bytes() const;
+  /// One past the highest byte that no longer holds the poison, of the first @p end bytes. Slow: copies to the host.
+  std::int64_t touched_bytes(std::int64_t end = std::numeric_limits<std::int64_t>::max()) const;
 
  private:
   std::byte* data_ = nullptr;

@@ -1,16 +1,15 @@
 #include "planners/layouts/elimination.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <optional>
 #include <tuple>
 #include <utility>
 
+#include "base/infinity.hpp"
+
 namespace strata {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 using Costs = std::shared_ptr<const std::vector<double>>;
 using Table = std::shared_ptr<const CostTable>;

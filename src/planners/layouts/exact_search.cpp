@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <utility>
 
+#include "base/infinity.hpp"
 #include "planners/layouts/coordinate_descent.hpp"
 #include "planners/layouts/elimination.hpp"
 
 namespace strata {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// @p problem with costs cost · @p scale + bytes · @p price; impossible stays impossible. Shared numbers stay shared.
 LayoutProblem priced(const LayoutProblem& problem, double scale, double price) {

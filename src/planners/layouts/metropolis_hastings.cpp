@@ -1,15 +1,14 @@
 #include "planners/layouts/metropolis_hastings.hpp"
 
 #include <cmath>
-#include <limits>
 
+#include "base/infinity.hpp"
 #include "planners/layouts/random_search.hpp"
 
 namespace strata {
 
 SearchAnswer search_metropolis_hastings(const LayoutProblem& problem, double temperature, std::int64_t proposals,
                                         std::uint64_t seed) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
   SearchAnswer answer;
   BestSoFar best(answer);
   Draws draws(seed, "layouts: metropolis-hastings");

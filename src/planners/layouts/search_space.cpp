@@ -1,15 +1,14 @@
 #include "planners/layouts/search_space.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
 
+#include "base/infinity.hpp"
+
 namespace strata {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 using Candidates = std::shared_ptr<const std::vector<Layout>>;
 using Pair = std::pair<std::size_t, std::size_t>;

@@ -1,18 +1,16 @@
 #include "planners/operators/exact_search.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <utility>
 
+#include "base/infinity.hpp"
 #include "planners/operators/pareto_front.hpp"
 
 namespace strata {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// The ways to deal a class's operators to choices, as a front; operator by operator, so that counts can be read back.
 struct ClassFront {

@@ -1,6 +1,6 @@
 /// @file
-/// Counters of several ranks' devices → a row: what is summed, what counts once, and what is unknown for all where it
-/// is for one.
+/// Steps of several ranks → a row: who speaks for all; of their devices' counters what is summed, what counts once, and
+/// what is unknown for all where it is for one.
 
 #include <gmock/gmock.h>
 
@@ -115,6 +115,51 @@ TEST_F(Devices, ABackendWithoutCountersSaysNothing) {
   EXPECT_TRUE(std::isnan(r.energy_joules));
   EXPECT_TRUE(std::isnan(r.device_memory_used_bytes));
   EXPECT_TRUE(std::isnan(r.clock_event_reasons));
+}
+
+/// A step is over when its slowest rank is; parts of it are the most that any rank had; the loss is rank 0's.
+TEST(ExchangedSteps, TheSlowestRankAndTheFullestSpeakForAll) {
+  const comm::World world;
+  const int n = world.size(), me = world.rank();
+  std::vector<RankStep> steps;
+  for (const int step : {6, 7}) {
+    RankStep mine{.step = step, .unix_seconds = 100.0 + me, .learning_rate = 0.5};
+    // The last rank is the slowest; the first computes longest and waits least.
+    mine.measured = {.step_seconds = 1.0 * step + me,
+                     .compute_seconds = 4.0 - 0.5 * me,
+                     .communication_seconds = 1.0 + me,
+                     .exposed_seconds = 0.25 * me,
+                     .bytes_sent = {},
+                     .loss = 2.0F + static_cast<float>(me),
+                     .gradient_norm = 3.0F};
+    mine.measured.bytes_sent[static_cast<std::size_t>(Collective::all_gather)] = 10 * (n - me);
+    mine.outside_arena_bytes = 1000 + me;
+    steps.push_back(mine);
+  }
+  MemoryPeak peak;
+  peak.bytes[static_cast<int>(Category::activation)] = 70 + me;
+  const auto rows = exchange_steps(world, steps, {.num_samples = 12, .num_warmup_steps = 7}, peak, 500 + me);
+  if (me != 0) {
+    EXPECT_THAT(rows, IsEmpty());
+    return;
+  }
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].phase, results::StepPhase::warmup);
+  EXPECT_EQ(rows[1].phase, results::StepPhase::measured);
+  const results::StepRow& row = rows[1];
+  EXPECT_EQ(row.step, 7);
+  EXPECT_DOUBLE_EQ(row.step_seconds_max, 7.0 + n - 1);
+  EXPECT_DOUBLE_EQ(row.step_seconds_median, 7.0 + 0.5 * (n - 1));
+  EXPECT_DOUBLE_EQ(row.compute_seconds, 4.0);
+  EXPECT_DOUBLE_EQ(row.communication_seconds, n);
+  EXPECT_DOUBLE_EQ(row.exposed_communication_seconds, 0.25 * (n - 1));
+  EXPECT_DOUBLE_EQ(row.other_seconds, (7.0 + n - 1) - (4.0 - 0.5 * (n - 1)) - 0.25 * (n - 1)) << "of the slowest";
+  EXPECT_EQ(row.loss, 2.0);
+  EXPECT_EQ(row.num_samples, 12);
+  EXPECT_EQ(row.all_gather_sent_bytes, 10 * n);
+  EXPECT_EQ(row.arena_peak_bytes, 500 + n - 1);
+  EXPECT_EQ(row.activation_bytes, 70 + n - 1) << "of the rank whose arena is fullest";
+  EXPECT_EQ(row.outside_arena_peak_bytes, 1000 + n - 1);
 }
 
 }  // namespace

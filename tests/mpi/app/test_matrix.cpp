@@ -258,7 +258,8 @@ class Matrix : public Checkpointing {
     training.options = variant.options;
     training.nodes = num_nodes();
     if (variant.capacity_share > 0.0) {
-      const Program replica = lower(plan_of(training, "ddp", size()), training.graph, 0, cpu::workspace_bytes);
+      const Program replica =
+          lower(plan_of(training, "ddp", size()), training.graph, 0, cpu::kernel_library().workspace_bytes);
       const std::int64_t workspace = most_held(replica, {Category::workspace});
       training.plan.device_capacity_bytes =
           workspace + std::llround(variant.capacity_share * static_cast<double>(replica.arena_bytes - workspace));
@@ -270,7 +271,7 @@ class Matrix : public Checkpointing {
   std::string plan_and_lower(const Training& training, const std::string& mode, std::optional<Plan>& plan) const {
     return refusal([&] {
       const Plan planned = plan_of(training, mode, size());
-      lower(planned, training.graph, world.rank(), cpu::workspace_bytes);
+      lower(planned, training.graph, world.rank(), cpu::kernel_library().workspace_bytes);
       plan = planned;
     });
   }

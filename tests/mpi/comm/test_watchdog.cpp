@@ -22,6 +22,33 @@ struct Case {
   ProgressMode progress;
 };
 
+EngineOptions watched(const Case& which) {
+  EngineOptions options;
+  options.transport = which.transport;
+  options.progress = which.progress;
+  options.watchdog_seconds = 0.5;
+  return options;
+}
+
+/// Never in the collective that others wait in, until their watchdogs have barked; but its engine answers them.
+void stay_alive(Engine& engine) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(2500);
+  while (std::chrono::steady_clock::now() < until) {
+    engine.progress();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+Request sum_of(std::vector<float>& values, int group, const char* label) {
+  Request request;
+  request.num_elements = static_cast<std::int64_t>(values.size());
+  request.input = values.data();
+  request.output = values.data();
+  request.group = group;
+  request.label = label;
+  return request;
+}
+
 class Watchdog : public testing::TestWithParam<Case> {};
 
 /// Engines of failed operations are not destroyed: their pending requests would be freed under MPI's hands. One that
@@ -46,10 +73,7 @@ class Abandoned {
 TEST_P(Watchdog, NamesTheMissingRank) {
   static std::vector<WatchdogReport> reports;
   reports.clear();
-  EngineOptions options;
-  options.transport = GetParam().transport;
-  options.progress = GetParam().progress;
-  options.watchdog_seconds = 0.5;
+  EngineOptions options = watched(GetParam());
   options.on_watchdog = [](const WatchdogReport& report) { reports.push_back(report); };
   Abandoned job(options);
   const World& world = job.world();
@@ -59,18 +83,9 @@ TEST_P(Watchdog, NamesTheMissingRank) {
   engine.wait(engine.post(first.request(group)));
   first.expect_right();
   static std::vector<float> values(1000);  // outlives the abandoned operation
-  Request request;
-  request.num_elements = 1000;
-  request.input = values.data();
-  request.output = values.data();
-  request.group = group;
-  request.label = "#12 all_reduce %gradient.3";
+  const Request request = sum_of(values, group, "#12 all_reduce %gradient.3");
   if (world.rank() == 2) {  // busy elsewhere, but its engine is alive
-    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(2500);
-    while (std::chrono::steady_clock::now() < until) {
-      engine.progress();
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    stay_alive(engine);
   } else {
     std::string message;
     const auto begin = std::chrono::steady_clock::now();
@@ -94,11 +109,32 @@ TEST_P(Watchdog, NamesTheMissingRank) {
   job.end(world.rank() != 2);
 }
 
+/// Members are numbered from 0 in every group; people know ranks by their number in the job.
+TEST_P(Watchdog, NamesRanksByTheirNumberInTheJob) {
+  static std::vector<WatchdogReport> reports;
+  reports.clear();
+  EngineOptions options = watched(GetParam());
+  options.on_watchdog = [](const WatchdogReport& report) { reports.push_back(report); };
+  Abandoned job(options);
+  const World& world = job.world();
+  Engine& engine = job.engine();
+  const int group = world.rank() == 1 ? -1 : engine.create_group({2, 0});
+  static std::vector<float> values(1000);
+  if (world.rank() == 0) {
+    const Request request = sum_of(values, group, "all_reduce %gradient.3");
+    EXPECT_THROW(engine.wait(engine.post(request)), CommunicationError);
+    ASSERT_EQ(reports.size(), 1U);
+    EXPECT_THAT(reports[0].message, HasSubstr("missing: rank 2 (has posted 0)"));
+    EXPECT_THAT(reports[0].group_ranks, ElementsAre(2, 0));
+    EXPECT_THAT(reports[0].missing_ranks, ElementsAre(2));
+  } else {
+    stay_alive(engine);
+  }
+  job.end(world.rank() == 0);
+}
+
 TEST_P(Watchdog, NamesThePeerOfAMessage) {
-  EngineOptions options;
-  options.transport = GetParam().transport;
-  options.progress = GetParam().progress;
-  options.watchdog_seconds = 0.5;
+  EngineOptions options = watched(GetParam());
   Abandoned job(options);
   const World& world = job.world();
   Engine& engine = job.engine();
@@ -120,11 +156,7 @@ TEST_P(Watchdog, NamesThePeerOfAMessage) {
     }
     EXPECT_THAT(message, HasSubstr("missing: rank 2 (has posted 0)"));
   } else {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(2500);
-    while (std::chrono::steady_clock::now() < until) {
-      engine.progress();
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    stay_alive(engine);
   }
   job.end(world.rank() == 1);
 }

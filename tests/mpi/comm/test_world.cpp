@@ -152,6 +152,11 @@ TEST(LaunchCheck, SaysWhatDiffers) {
     wrong.binary_hash = world.rank() == size - 1 ? 0xdef : 0xabc;
     EXPECT_THAT(message_of(world, wrong), HasSubstr("rank " + std::to_string(size - 1)));
     EXPECT_THAT(message_of(world, wrong), HasSubstr("0000000000000def"));
+
+    wrong = expected;
+    wrong.instruction_set = world.rank() == size - 1 ? InstructionSet::avx512 : InstructionSet::avx2;
+    EXPECT_THAT(message_of(world, wrong), HasSubstr("computes with avx512, that of rank 0"));
+    EXPECT_THAT(message_of(world, wrong), HasSubstr("STRATA_MAX_CPU_ISA=avx2"));
   }
 }
 

@@ -47,15 +47,6 @@ TEST_F(ExecutorTest, BytesByCollectiveAreTheProgrammedOnes) {
   }
 }
 
-TEST_F(ExecutorTest, TheArenaIsTouchedToItsLastByteAndNoFurther) {
-  for (const Training& training : trainings()) {
-    const Trained trained = train(training, "ddp", world.size(), world, engine);
-    EXPECT_EQ(trained.touched_bytes, trained.program.arena_bytes)
-        << training.graph.name << ", compute " << to_string(training.plan.dtypes.compute) << ", recompute "
-        << to_string(training.plan.recompute);
-  }
-}
-
 TEST_F(ExecutorTest, ReplicasStayEqual) {
   for (const Training& training : trainings()) {
     const Trained trained = train(training, "ddp", world.size(), world, engine);
@@ -72,7 +63,7 @@ TEST_F(ExecutorTest, EventsCoverTheBodyInOrder) {
   plan.strategy = "ddp";
   plan.mesh.ranks_per_node = world.size();
   plan.mesh.axes = {{"data", world.size()}};
-  const Program program = lower(plan, training.graph, world.rank(), cpu::workspace_bytes);
+  const Program program = lower(plan, training.graph, world.rank(), cpu::kernel_library().workspace_bytes);
   CountedInputs inputs(256, 10);
   cpu::CpuExecutor executor(program, engine, inputs, 1);
   executor.initialize();
@@ -82,6 +73,7 @@ TEST_F(ExecutorTest, EventsCoverTheBodyInOrder) {
   std::int64_t kernel_end = 0;
   for (const TimelineEvent& event : executor.events()) {
     const Instruction& in = program.body[static_cast<std::size_t>(event.instruction)];
+    EXPECT_EQ(event.stream, in.stream) << in.name;
     EXPECT_LE(event.begin_ns, event.end_ns);
     for (const Wait& wait : in.waits) {
       EXPECT_LE(executor.events()[static_cast<std::size_t>(wait.instruction)].end_ns, event.begin_ns) << in.name;
@@ -95,6 +87,44 @@ TEST_F(ExecutorTest, EventsCoverTheBodyInOrder) {
   EXPECT_NEAR(step.compute_seconds, in_kernels, 1e-6 + 1e-3 * in_kernels);
   EXPECT_LE(step.compute_seconds + step.exposed_seconds, step.step_seconds);
   EXPECT_TRUE(std::isfinite(step.loss));
+}
+
+/// Under a gradient that stays the same both moments, corrected for their beginning at zero, are it and its square from
+/// the first step on: every step goes as far as the learning rate.
+TEST_F(ExecutorTest, AdamGoesByTheLearningRateFromTheFirstStepOn) {
+  constexpr std::int64_t n = 5;
+  Handmade draft(world.rank(), world.size());
+  std::vector<int> held;
+  for (const char* name : {"loss", "gradient", "weight", "m", "v"}) {
+    held.push_back(draft.buffer(name, std::string_view(name) == "loss" ? 1 : n, true));
+    draft.initialize(held.back());
+    draft.program.prologue.back().attributes = {{"elements", draft.whole(held.back()).num_elements}, {"value", 0.0}};
+  }
+  draft.program.loss_buffer = held[0];
+  draft.program.body.push_back({.kernel = Kernel::adam,
+                                .phase = Phase::update,
+                                .name = "weight",
+                                .inputs = {draft.whole(held[1])},
+                                .outputs = {draft.whole(held[2]), draft.whole(held[3]), draft.whole(held[4])},
+                                .attributes = {{"elements", n},
+                                               {"weight_decay", 0.0},
+                                               {"beta1", 0.9},
+                                               {"beta2", 0.999},
+                                               {"epsilon", 1e-8},
+                                               {"decoupled", std::int64_t{0}}}});
+  assign_addresses(draft.program);
+  verify(draft.program);
+  CountedInputs inputs(2, 2);
+  cpu::CpuExecutor executor(draft.program, engine, inputs, 1);
+  executor.initialize();
+  executor.write(held[1], 0, std::vector<float>{-3.0F, -0.01F, 0.5F, 1.0F, 100.0F});
+  for (int step = 0; step < 4; ++step) {
+    executor.step({.step = step, .learning_rate = 0.25});
+    const float way = 0.25F * static_cast<float>(step + 1);
+    for (std::size_t i = 0; i < n; ++i) {
+      EXPECT_NEAR(executor.read(held[2])[i], i < 2 ? way : -way, 1e-5) << "element " << i << " after step " << step;
+    }
+  }
 }
 
 TEST_F(ExecutorTest, AReduceIsWrittenAtItsRootAlone) {

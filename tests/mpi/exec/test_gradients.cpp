@@ -87,12 +87,32 @@ ModelGraph reused_values() {
   return graph.finish(1);
 }
 
+/// Attention and a linear side by side, and their sum with what both read. Attention's backward reads its own output,
+/// so that no addition may take its place; and the linear's backward adds to a gradient that attention's has yet to
+/// read.
+ModelGraph parallel_branches() {
+  constexpr std::int64_t sequence = 9, hidden = 16, vocabulary = 101;
+  const Initializer normal{Initializer::Kind::normal, 0.0, 0.4};
+  GraphBuilder graph("parallel");
+  const int tokens = graph.input("tokens", {sequence}, TensorRole::tokens);
+  const int targets = graph.input("targets", {sequence}, TensorRole::targets);
+  const auto linear = [&](const char* name, int x, std::int64_t out) {
+    return graph.linear(name, x, {.in = hidden, .out = out, .weight = normal});
+  };
+  const int x = graph.embedding("embedding", tokens, vocabulary, hidden, sequence, normal);
+  const int y = graph.causal_attention("attention", linear("qkv", x, 3 * hidden), {2, 2, hidden / 2}, 0.0);
+  const int z = linear("beside", x, hidden);
+  const int sum = graph.add("sum", graph.add("inner", x, y), z);
+  graph.cross_entropy("loss", linear("head", sum, vocabulary), targets);
+  return graph.finish(sequence);
+}
+
 TEST(ReusedValues, NeedGradientsThatAreAddedAndCopied) {
   Plan plan;
   plan.strategy = "single";
   plan.mesh.axes = {{"data", 1}};
   plan.global_batch = 2;
-  const Program program = lower(plan, reused_values(), 0, cpu::workspace_bytes);
+  const Program program = lower(plan, reused_values(), 0, cpu::kernel_library().workspace_bytes);
   int added = 0;
   int copied = 0;
   for (const Instruction& in : program.body) {
@@ -109,7 +129,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"llama", build_model({.name = "llama-nano", .vocabulary = 101, .sequence_length = 17}), 101,
                          4e-3},
                     Case{"vgg", build_model({.name = "vgg-nano"}), 0, 6e-5},
-                    Case{"mlp", build_model({.name = "mlp-tiny"}), 0, 1e-3}, Case{"reused", reused_values(), 0, 4e-3}),
+                    Case{"mlp", build_model({.name = "mlp-tiny"}), 0, 1e-3}, Case{"reused", reused_values(), 0, 4e-3},
+                    Case{"parallel", parallel_branches(), 0, 4e-3}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

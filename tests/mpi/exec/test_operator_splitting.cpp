@@ -144,8 +144,6 @@ TEST_F(OperatorSplitting, MeasuredMemoryFallsByWhatIsNotGathered) {
   for (const int slices : {0, 2, 4, 8}) {
     const Trained trained = train_plan(
         training, plan(training, {{.match = "block[1].linear", .state = zdp(), .slices = slices}}), world, engine);
-    EXPECT_GE(trained.program.arena_bytes, trained.touched_bytes);
-    EXPECT_LE(trained.program.arena_bytes - trained.touched_bytes, 4096);
     const std::int64_t held =
         most_held(trained.program, {Category::parameter, Category::gradient, Category::communication});
     if (slices == 0) {

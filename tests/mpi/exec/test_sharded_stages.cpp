@@ -197,7 +197,6 @@ TEST_F(ShardedStages, BytesAndStatesAreTheFormulas) {
       }
       EXPECT_EQ(parameters, c * elements / data) << what;
       EXPECT_EQ(optimizer, k * elements / data) << what;
-      EXPECT_LE(trained.touched_bytes, trained.program.arena_bytes) << what;
     }
   }
 }
@@ -215,14 +214,6 @@ TEST_F(ShardedStages, MemoryAndBytesAreTheProgrammedOnes) {
         EXPECT_EQ(trained.last_step.bytes_sent[static_cast<std::size_t>(kind)], predicted.bytes[kind])
             << to_string(static_cast<Collective>(kind));
       }
-      std::int64_t largest_workspace = 0;
-      for (const Instruction& in : trained.program.body) {
-        if (in.workspace < 0) continue;
-        largest_workspace =
-            std::max(largest_workspace, trained.program.buffers[static_cast<std::size_t>(in.workspace)].size_bytes());
-      }
-      EXPECT_LE(trained.touched_bytes, trained.program.arena_bytes);
-      EXPECT_GE(trained.touched_bytes, trained.program.arena_bytes - largest_workspace);
     }
   }
 }

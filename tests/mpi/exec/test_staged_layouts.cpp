@@ -63,7 +63,6 @@ TEST_F(StagedLayouts, EveryPairOfLayoutsIsEqualToOneRank) {
             }
             EXPECT_NEAR(ours.losses.front(), reference.losses.front(), 1e-6F * reference.losses.front()) << what;
           }
-          EXPECT_EQ(ours.touched_bytes, ours.program.arena_bytes) << what;
           if (HasFailure()) return;
         }
       }

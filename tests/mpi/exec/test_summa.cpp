@@ -54,7 +54,6 @@ TEST_F(Summa, EveryGridIsEqualToOneRank) {
         const std::string what = fmt::format("rows {} replicas {} columns {}, way {}, M = {}", to_string(all[i].p0),
                                              to_string(all[i].p1), to_string(all[i].p2), way, micro_batches);
         is_exact ? expect_equal(ours, reference, what) : expect_same(ours, reference, what);
-        EXPECT_EQ(ours.touched_bytes, ours.program.arena_bytes) << what;
         if (HasFailure()) return;
       }
     }
@@ -180,7 +179,6 @@ TEST_F(Summa, GoesWithAccumulationRecomputationShardedStatesClippingAndBf16) {
               EXPECT_EQ(ours.parameters.at(parameter), values) << parameter << ", " << name;
             }
             EXPECT_EQ(ours.losses, plain.losses) << name;
-            EXPECT_EQ(ours.touched_bytes, ours.program.arena_bytes) << name;
           }
         }
       }

@@ -3,6 +3,7 @@
 /// @file
 /// Trains a plan for a few steps and returns what it learned, so that two plans can be compared.
 
+#include <gtest/gtest.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@
 #include "comm/engine.hpp"
 #include "comm/world.hpp"
 #include "exec/cpu/cpu_executor.hpp"
-#include "exec/cpu/kernel_binding.hpp"
+#include "exec/cpu/kernel_library.hpp"
 #include "ir/training_state.hpp"
 #include "lower/lower.hpp"
 #include "models/model.hpp"
@@ -98,12 +99,12 @@ struct Trained {
   std::vector<float> losses;
   std::vector<float> norms;
   StepMeasurement last_step;
-  std::int64_t touched_bytes = 0;
+  std::int64_t touched_bytes = 0;  ///< of the arena, workspaces whole
 };
 
 /// What a plan is trained on: the CPU, unless said otherwise.
 struct Backend {
-  WorkspaceBytes workspace_bytes = cpu::workspace_bytes;
+  WorkspaceBytes workspace_bytes = cpu::kernel_library().workspace_bytes;
   std::function<std::unique_ptr<Executor>(const Program&, comm::Engine&, InputSource&, std::uint64_t seed)> executor =
       [](const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed) {
         return std::make_unique<cpu::CpuExecutor>(program, engine, inputs, seed);
@@ -222,7 +223,13 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
   if (training.after) training.after(result.program, executor);
   executor.finish();
   collect(result.parameters);
-  result.touched_bytes = executor.touched_bytes();
+  // What a Program says that it needs is what its run touches, to the byte, whatever the processor's instructions are.
+  const TouchedMemory touched = executor.touched_memory();
+  if (training.steps > training.first_step) {
+    EXPECT_EQ(touched.total_bytes, result.program.arena_bytes) << plan.strategy;
+    EXPECT_EQ(touched.own_bytes, own_arena_bytes(result.program)) << plan.strategy;
+  }
+  result.touched_bytes = touched.total_bytes;
   return result;
 }
 

@@ -190,5 +190,22 @@ TEST(PreparedPoint, AModelThatDoesNotFitTheCap) {
   EXPECT_THAT(words_of<OutOfMemory>([&] { lower_for_run(point, 0); }), HasSubstr("OOM at "));
 }
 
+TEST(PreparedPoint, ABatchBeyondAllCounts) {
+  for (const char* strategy : {"ddp", "zero3", "amsp", "osdp", "gpipe", "autoddl"}) {
+    const Experiment huge = experiment({"train.global_batch=9007199254740992", "resources.ranks_per_node=2",
+                                        fmt::format("strategy.name={}", strategy)});
+    EXPECT_THAT(words_of<UserError>([&] { prepare_point(huge, "e.toml"); }),
+                AllOf(HasSubstr("--set: train.global_batch: 9007199254740992 samples a step"), HasSubstr("at most")));
+  }
+}
+
+TEST(PreparedPoint, AWrongPlanIsSaidWithItsFile) {
+  const Experiment four = experiment({"resources.ranks_per_node=4"});
+  std::string text = to_text(prepare_point(four, "e.toml").plan);
+  text.replace(text.find("global = 8"), 10, "global = 9");
+  EXPECT_THAT(words_of<UserError>([&] { prepare_point_with_plan(four, "e.toml", text, "p.toml"); }),
+              HasSubstr("p.toml: plan: batch.global: 9 samples"));
+}
+
 }  // namespace
 }  // namespace strata::app

@@ -113,5 +113,20 @@ TEST(Expression, ErrorsNameTheColumn) {
   }
 }
 
+/// Recursion would overflow the stack, of the parser, of the evaluation or of the destructor.
+TEST(Expression, NoTextIsTooDeepOrTooLong) {
+  constexpr std::size_t many = 100'000;
+  for (const char bracket : {'!', '(', '['}) {
+    EXPECT_THAT(error_of(std::string(many, bracket)),
+                HasSubstr("column 65: ! ( and [ inside each other; accepted: 64 at most"));
+  }
+  for (const auto& [operation, operand] : {std::pair("||", "false"), std::pair("&&", "true")}) {
+    std::string chain = operand;
+    for (std::size_t i = 1; i < many; ++i) chain += std::string(operation) + operand;
+    EXPECT_EQ(holds(chain), std::string_view(operand) == "true");
+  }
+  EXPECT_TRUE(holds(std::string(64, '!') + "true"));
+}
+
 }  // namespace
 }  // namespace strata

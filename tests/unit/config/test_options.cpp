@@ -1,8 +1,12 @@
 /// @file
 /// The table of options: every row reads, refuses and prints; the reference lacks none.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <set>
 
@@ -59,6 +63,20 @@ TomlValue other_value(const Option& option) {
   }
   ADD_FAILURE() << option.key << " (type " << type << ") accepts nothing but its default";
   return {};
+}
+
+/// An id is made of what differs from the defaults: another default would be another experiment under the same id.
+/// STRATA_UPDATE_GOLDEN=1 accepts the present ones.
+TEST(Options, DefaultsAreThoseOfEarlierVersions) {
+  std::string present = "# The value of every option that has one where an experiment says nothing.\n";
+  for (const Option& option : all_options()) {
+    const auto value = value_of(Experiment{}, option.key);
+    if (value && !option.required) present += fmt::format("{} = {}\n", option.key, toml_text(*value));
+  }
+  const std::string path = STRATA_SOURCE_DIR "/tests/golden/defaults.toml";
+  if (std::getenv("STRATA_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << present;
+  std::ifstream file(path);
+  EXPECT_EQ(present, std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
 TEST(Options, KeysAreUniqueAndHaveHelp) {

@@ -1,6 +1,7 @@
 /// @file
 /// Sweeps: which points, in which order, what is refused, and the files that ship.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -282,6 +283,30 @@ TEST(Sweep, QuickstartTrainsTwoModelsOnOneTwoAndFourRanks) {
   }
   EXPECT_EQ(ranks, (std::multiset<std::int64_t>{1, 1, 2, 2, 4, 4}));
   EXPECT_EQ(models.count("vgg13-cifar"), 3U);
+}
+
+TEST(Sweep, AsManyPointsAsAreAccepted) {
+  std::string seeds = "1";
+  for (int seed = 2; seed <= 1000; ++seed) seeds += fmt::format(", {}", seed);
+  const auto product = [&](const std::vector<const char*>& keys) {
+    std::string text;
+    for (const char* key : keys) text += fmt::format("product.\"{}\" = [{}]\n", key, seeds);
+    return text + "[[sweep.exclude]]\nwhen = \"true\"\nreason = \"all of them\"\n";
+  };
+  EXPECT_THAT(
+      error_of([&] {
+        expand_text(product({"train.seed", "data.seed", "simulate.seed"}));
+      }),
+      HasSubstr("s.toml:13: sweep: 1000 of train.seed x 1000 of data.seed x 1000 of simulate.seed are more points "
+                "than are accepted: 100000 with those that are excluded"));
+  EXPECT_THAT(error_of([&] { expand_text(product({"train.seed"})); }), HasSubstr("all 1000 points are excluded"));
+}
+
+TEST(Sweep, WhatNobodyGaveIsSaidWithTheFile) {
+  EXPECT_THAT(error_of([] {
+                expand(read_experiment("name = \"x\"\nmodel.name = \"m\"\nstrategy.name = \"s\"\n", "s.toml"), "cpu");
+              }),
+              HasSubstr("s.toml: default: train.global_batch: exactly one of"));
 }
 
 }  // namespace

@@ -67,6 +67,23 @@ TEST(NcclLikeSeconds, SmallTensorsCostLatencyAndTreesHaveLessOfIt) {
               1e-8);
 }
 
+/// A ring of p members is closed after p-1 messages; an all-reduce goes around it twice.
+TEST(NcclLikeSeconds, SmallTensorsTakeARoundLessThanARingHasMembers) {
+  const Cluster cluster = cluster_of(2e-6, 200e9, 1e-5, 25e9, 1);
+  const double least = 0.25;  // of the latency, in the protocol for small messages
+  for (const int p : {2, 3, 8, 16}) {
+    for (const Collective kind : {Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all,
+                                  Collective::broadcast, Collective::reduce}) {
+      EXPECT_NEAR(nccl_like_seconds(kind, 8, {1, p}, cluster.intra_node, cluster), least * (p - 1) * 1e-5, 1e-8)
+          << to_string(kind) << " over " << p << " nodes";
+      EXPECT_NEAR(nccl_like_seconds(kind, 8, {p, 1}, cluster.intra_node, cluster), least * (p - 1) * 2e-6, 1e-9)
+          << to_string(kind) << " over " << p << " ranks of a node";
+    }
+    EXPECT_NEAR(nccl_like_seconds(Collective::all_reduce, 8, {p, 1}, cluster.intra_node, cluster),
+                least * 2 * (p - 1) * 2e-6, 1e-9);
+  }
+}
+
 TEST(NcclLikeSeconds, GrowsWithSizeAndMembers) {
   const Cluster cluster = cluster_of(3e-6, 200e9, 1e-5, 25e9, 4);
   for (const Collective kind :

@@ -91,6 +91,19 @@ TEST(Order, EverySampleOncePerEpochAlsoWhenBatchesStraddleEpochs) {
   EXPECT_EQ(order.epoch(3), 1);
 }
 
+TEST(Order, EachEpochHasAnOrderOfItsOwn) {
+  const Order order{.num_samples = 1000, .global_batch = 100, .seed = 3, .shuffle = true};
+  for (const std::int64_t epoch : {1, 2, 5}) {
+    int same = 0;
+    for (std::int64_t i = 0; i < 1000; ++i) {
+      const std::int64_t sample = order.sample(10 * epoch + i / 100, i % 100);
+      EXPECT_EQ(sample, permuted(i, 1000, 3, static_cast<std::uint64_t>(epoch)));
+      same += sample == order.sample(i / 100, i % 100);
+    }
+    EXPECT_LT(same, 9) << "nearly Poisson of mean 1";
+  }
+}
+
 TEST(Order, BatchMayExceedTheEpoch) {
   const Order order{.num_samples = 3, .global_batch = 7, .seed = 3, .shuffle = true};
   std::vector<int> hits(3);

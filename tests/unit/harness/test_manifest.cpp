@@ -49,5 +49,16 @@ TEST(Manifest, AllOfAnExperimentInOrder) {
   EXPECT_TRUE(read_manifests(folder.path("nothing")).empty());
 }
 
+TEST(Manifest, NumbersAreWholeAndInRange) {
+  const std::string good = to_json(test::sample_manifest("/results"));
+  for (const char* wrong : {"1.5", "1e300", "4294967296", "\"1\"", "[]"}) {
+    std::string text = good;
+    text.replace(text.find("\"array\": 1"), 10, std::string("\"array\": ") + wrong);
+    EXPECT_THAT(user_error([&] { parse_manifest(text, "m.json"); }),
+                AllOf(HasSubstr("m.json: not a manifest of strata: array"), HasSubstr("an integer of 32 bits")))
+        << wrong;
+  }
+}
+
 }  // namespace
 }  // namespace strata::harness

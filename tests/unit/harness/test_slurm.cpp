@@ -33,5 +33,14 @@ TEST(SubmissionEnvironment, LeavesOutWhatChangesAJob) {
               ElementsAre("PATH=/bin", "SLURM_CONF=/etc/slurm.conf", "HOME=/root"));
 }
 
+TEST(TaskList, NoListIsEndless) {
+  EXPECT_EQ(parse_task_list("5-9223372036854775807:100000").size(), 1U);
+  std::string lines;
+  for (int line = 0; line < 1000; ++line) lines += "17_[0-99999999999] PENDING None\n";
+  EXPECT_EQ(parse_queue(lines).size(), 200'000U);
+  EXPECT_TRUE(parse_task_list("9223372036854775806-9223372036854775807").empty());
+  EXPECT_TRUE(parse_task_list("1-5:0").empty());
+}
+
 }  // namespace
 }  // namespace strata::harness

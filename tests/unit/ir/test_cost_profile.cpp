@@ -1,6 +1,7 @@
 /// @file
 /// A profile's text and back, merging, and what is refused.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "base/error.hpp"
@@ -69,6 +70,24 @@ TEST(CostProfile, SizesOfOneKindAreEquallyMany) {
   CostProfile profile = sample();
   profile.kernels.push_back({"linear_forward f32", {1, 2}, 1.0, 2, 1.0, 1});
   EXPECT_THAT([&] { verify(profile); }, ThrowsMessage<UserError>(HasSubstr("2 sizes, but other rows")));
+}
+
+TEST(CostProfile, KeysThatAreNoCountsOfRanks) {
+  for (const char* key : {"99999999999", "0", "-1", "1x"}) {
+    const std::string text = fmt::format("machine = \"m\"\n[step_overhead_seconds]\n{} = 1.0\n", key);
+    EXPECT_THAT([&] { parse_cost_profile(text, "p.toml"); },
+                ThrowsMessage<UserError>(AllOf(HasSubstr("p.toml:3: step_overhead_seconds"), HasSubstr("ranks >= 1"))))
+        << key;
+  }
+}
+
+TEST(CostProfile, WhatARowSaysWrongIsSaidWithTheFile) {
+  EXPECT_THAT(
+      [] {
+        parse_cost_profile("machine = \"m\"\n[[collectives]]\nkind = \"send\"\ngroup = \"2x1\"\nseconds = 0\n",
+                           "p.toml");
+      },
+      ThrowsMessage<UserError>(HasSubstr("p.toml: profile: send of 0 bytes")));
 }
 
 }  // namespace

@@ -129,6 +129,32 @@ TEST(PlanResolve, LaterRulesWinFieldByField) {
   EXPECT_THAT(decisions[8].slice_state, ElementsAre("zdp", "dp"));
 }
 
+TEST(PlanResolve, OfTwoRulesThatSayTheSameFieldTheLaterOneDecides) {
+  Plan plan = data_plan(1, 4);
+  plan.operators = {rule("*"), rule("block[1].*"), rule("block[1].mlp.*")};
+  const auto all_over = [](int ranks) { return StateFactors{{ranks, 1}, {ranks, 1}, {ranks, 1}, std::nullopt, false}; };
+  for (int r = 0; r < 3; ++r) {
+    OperatorRule& of = plan.operators[static_cast<std::size_t>(r)];
+    of.state = all_over(4 >> r);
+    of.algorithm = r == 1 ? MatmulAlgorithm::ring : MatmulAlgorithm::summa;
+    of.recompute = r == 1 ? Recompute::none : Recompute::block;
+    of.layout = Layout{.p0 = {1 << r, 1}, .p1 = {4 >> r, 1}, .p2 = {}};
+    of.slices = 2 + r;
+  }
+  const ModelGraph graph = small_graph(2);
+  const auto decisions = resolve(plan, graph);
+  for (std::size_t i = 0; i < decisions.size(); ++i) {
+    const std::string& name = graph.operators[i].name;
+    const std::size_t last = !name.starts_with("block[1].") ? 0 : name.find(".mlp.") == std::string::npos ? 1 : 2;
+    const OperatorRule& of = plan.operators[last];
+    EXPECT_EQ(decisions[i].state, of.state) << name;
+    EXPECT_EQ(decisions[i].algorithm, of.algorithm) << name;
+    EXPECT_EQ(decisions[i].recompute, of.recompute) << name;
+    EXPECT_EQ(decisions[i].layout, of.layout) << name;
+    EXPECT_EQ(decisions[i].slices, of.slices) << name;
+  }
+}
+
 TEST(PlanResolve, APatternThatMatchesNothingNamesTheNearest) {
   Plan plan = data_plan(1, 1);
   plan.operators = {rule("*"), rule("block[1].mpl.fc1")};
@@ -535,6 +561,29 @@ TEST(PlanText, AnInfiniteSeedOfOursIsABug) {
   Plan plan;
   plan.seed = ~std::uint64_t{0};
   EXPECT_THROW(to_text(plan), InternalError);
+}
+
+/// Each number is accepted where it stands; their products are of more ranks than there are integers.
+TEST(PlanVerify, ProductsBeyondTheirIntegersAreRefused) {
+  const ModelGraph graph = small_graph(1);
+  constexpr int large = 1 << 30;
+  const auto refusal = [&](const auto& change) {
+    Plan plan = data_plan(2, 2);
+    change(plan);
+    return error_of([&] { verify(plan, graph); });
+  };
+  EXPECT_THAT(refusal([](Plan& p) { p.mesh.nodes = p.mesh.ranks_per_node = large; }),
+              HasSubstr("mesh.nodes: 1073741824 nodes x 1073741824 ranks; accepted: 1073741824 ranks at most"));
+  EXPECT_THAT(refusal([](Plan& p) {
+                p.mesh.axes = {{"data", large}, {"tensor", large}, {"p0", large}, {"p1", 16}};
+              }),
+              HasSubstr("mesh.axes: data 1073741824 x tensor 1073741824"));
+  EXPECT_THAT(refusal([](Plan& p) { p.schedule.micro_batches = p.schedule.sub_batches = large; }),
+              HasSubstr("batch.global: "));
+  EXPECT_THAT(refusal([](Plan& p) {
+                p.operators = {{.match = "*", .state = StateFactors{.p = {1 << 16, 1 << 16}}}};
+              }),
+              HasSubstr("operators[0].state.p: 65536x65536; accepted: 1073741824 ranks at most"));
 }
 
 }  // namespace

@@ -195,5 +195,31 @@ TEST(ProgramText, ErrorsNameTheLineAndWhatIsAccepted) {
   }
 }
 
+/// Of what adds and multiplies these numbers none leaves 64 bits, and none becomes another on its way into 32.
+TEST(ProgramText, NumbersOutOfRangeAreNamedWithTheirLine) {
+  const std::string head = "program rank 0 of 1 arena=0 loss=-1 norm=-1\nstream s\ngroup g 0 1\n";
+  const std::string buffer = "buffer %0 b 8 f32 activation at=0\n";
+  const auto refusal = [](const std::string& text) {
+    try {
+      parse_program(text);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(refusal("program rank 4294967296 of 1 arena=0 loss=-1 norm=-1\n"),
+              AllOf(HasSubstr("line 1"), HasSubstr("-1 to 2^30")));
+  EXPECT_THAT(refusal(head + "buffer %0 b 9223372036854775807 f32 activation at=0\n"),
+              AllOf(HasSubstr("line 4"), HasSubstr("-1 to 2^48")));
+  EXPECT_THAT(refusal(head + "buffer %0 b 281474976710656 f32 parameter at=0 persistent versions=2000\n"),
+              AllOf(HasSubstr("line 4"), HasSubstr("more than 2^60 bytes")));
+  EXPECT_THAT(refusal(head + "buffer %0 b 8 f32 activation at=0 of=w+0 block=0+1,0*4,1*4\n"),
+              AllOf(HasSubstr("line 4"), HasSubstr("a block")));
+  EXPECT_THAT(refusal(head + buffer + "body\n#0 s fill -> %0[0:85 | | forward mb0 f\n"),
+              AllOf(HasSubstr("line 6"), HasSubstr("[begin:end]")));
+  EXPECT_THAT(refusal(head + buffer + "body\n#0 s all_reduce sum group=g root=1 %0 -> %0 | | reduce mb0 f\n"),
+              HasSubstr("line 6"));
+}
+
 }  // namespace
 }  // namespace strata

@@ -104,6 +104,17 @@ TEST(VerifyProgram, ABrokenTextNamesItsLine) {
   }
 }
 
+TEST(VerifyProgram, WordsThatNobodyReadsAreRefused) {
+  std::string text = to_text(small());
+  text.replace(text.find("persistent"), 10, "persistend");
+  try {
+    parse_program(text);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("line 7: unexpected `persistend`"));
+  }
+}
+
 TEST(VerifyProgram, UseBeforeAllocation) {
   Program program = small();
   program.body[0].allocs.clear();
@@ -128,6 +139,17 @@ TEST(VerifyProgram, AllocatedTwice) {
   Program program = small();
   program.body[1].allocs.push_back(0);
   EXPECT_THAT(complaint(program), HasSubstr("x is allocated twice"));
+}
+
+/// One address cannot be two, and an address that nobody gave is none.
+TEST(VerifyProgram, AllocatedInTwoSectionsOrNone) {
+  Program program = small();
+  program.epilogue = {program.body[0]};
+  program.epilogue[0].frees = {0};
+  EXPECT_THAT(complaint(program), HasSubstr("epilogue #0 fill of a: x is allocated twice"));
+  program = small();
+  program.buffers.push_back({.name = "z", .num_elements = n, .offset_bytes = 0});
+  EXPECT_THAT(complaint(program), HasSubstr("nothing allocates z"));
 }
 
 TEST(VerifyProgram, ElementsOutsideOfABuffer) {

@@ -84,5 +84,34 @@ TEST(TomlReader, ReadsEachKindAndRefusesTheRest) {
   EXPECT_NO_THROW(reader.finish());
 }
 
+/// The library goes down by recursion, and so does all that reads what it made.
+TEST(TomlValue, NothingIsTooDeep) {
+  constexpr int many = 50'000;
+  const auto repeated = [](std::string_view text, int count) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += text;
+    return all;
+  };
+  const auto refusal = [](const std::string& text) {
+    try {
+      parse_toml(text, "deep.toml");
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(refusal("a = 1\n[b" + repeated(".b", many) + "]\n"),
+              HasSubstr("deep.toml:2: a key of many parts; accepted: 32 at most"));
+  EXPECT_THAT(refusal("x = " + repeated("[", many)), HasSubstr("deep.toml:1: lists and tables inside each other"));
+  EXPECT_THAT(refusal("x = " + repeated("{ a.b.c.d.e = ", 20) + "1" + repeated(" }", 20)),
+              HasSubstr("deep.toml:1: lists and tables inside each other"));
+  EXPECT_EQ(refusal("x = " + repeated("[", 31) + repeated("]", 31)), "no error");
+  // Dots and brackets of strings, comments and numbers are none.
+  EXPECT_EQ(refusal("a = \"" + repeated("[.", 100) + "\"\nb = '" + repeated("{.", 100) + "'\nc = \"\"\"\n" +
+                    repeated("[.\n", 100) + "\\\"\"\"\"\"\"\n# " + repeated("[.", 100) + "\nd = [" +
+                    repeated("1.5, ", 100) + "]\n"),
+            "no error");
+}
+
 }  // namespace
 }  // namespace strata

@@ -82,6 +82,26 @@ std::vector<std::string> split(std::string_view text) {
   return words;
 }
 
+TEST(Lower, WeightDecayIsOfTheParametersThatTheModelLetsDecay) {
+  for (const ModelGraph& graph : models()) {
+    for (const char* optimizer : {"sgd", "adam", "adamw"}) {
+      Plan base = asked(8, 2);
+      base.optimizer.kind = optimizer;
+      base.optimizer.weight_decay = 0.125;
+      const Program program = lower(planned(find_planner("ddp"), graph, base), graph, 1, no_workspace);
+      std::size_t num_updates = 0;
+      for (const Instruction& in : program.body) {
+        if (in.phase != Phase::update || !in.attributes.has("weight_decay")) continue;
+        const auto parameter = std::ranges::find(graph.parameters, in.name, &Parameter::name);
+        ASSERT_NE(parameter, graph.parameters.end()) << in.name;
+        EXPECT_EQ(in.attributes.real("weight_decay"), parameter->weight_decay ? 0.125 : 0.0) << in.name;
+        ++num_updates;
+      }
+      EXPECT_EQ(num_updates, graph.parameters.size()) << graph.name << " " << optimizer;
+    }
+  }
+}
+
 TEST(Lower, KernelsCarryTheAttributesOfTheirSignature) {
   std::set<Kernel> seen;
   for (const ModelGraph& graph : models()) {

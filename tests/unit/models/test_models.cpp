@@ -288,5 +288,12 @@ TEST(Models, RefuseWhatTheyDoNotKnow) {
               HasSubstr("2 heads do not divide hidden 40"));
 }
 
+TEST(Models, NoneIsLargerThanWhatIsCounted) {
+  const std::int64_t widest = std::int64_t{1} << 24;
+  EXPECT_THAT(error_of({.name = "gpt-nano", .layers = widest}), HasSubstr("layers: 16777216; accepted: 1 to 16384"));
+  EXPECT_THAT(error_of({.name = "gpt-nano", .layers = 3, .hidden = widest, .heads = 1, .ffn_hidden = widest}),
+              HasSubstr("parameters; accepted: "));
+}
+
 }  // namespace
 }  // namespace strata

@@ -58,7 +58,9 @@ class Lowered final : public Evaluate {
 
 ModelGraph model(bool tied = false) { return small_gpt(6, 128, tied); }
 
-Plan plan_of(const char* mode, const ModelGraph& graph, std::int64_t capacity, Options options = {}) {
+/// @param lowers whether the planner may ask for the memory of Programs.
+Plan plan_of(const char* mode, const ModelGraph& graph, std::int64_t capacity, Options options = {},
+             bool lowers = true) {
   const Planner& planner = find_planner(mode);
   for (const OptionRow& row : planner.options()) options.try_emplace(std::string(row.name), row.default_value);
   Plan base = asked_on({8, 1}, 4);
@@ -66,7 +68,11 @@ Plan plan_of(const char* mode, const ModelGraph& graph, std::int64_t capacity, O
   base.device_capacity_bytes = capacity;
   base.overlap.bucket_bytes = mib / 4;
   const Lowered account(graph);
-  return planner.plan({.graph = graph, .cluster = a800_ib(), .base = base, .options = options, .evaluate = &account});
+  return planner.plan({.graph = graph,
+                       .cluster = a800_ib(),
+                       .base = base,
+                       .options = options,
+                       .evaluate = lowers ? &account : nullptr});
 }
 
 /// Of the operators with parameters, how many are not replicated, whole or in a slice.
@@ -150,25 +156,29 @@ TEST(InStages, EveryStageFitsAndLessMemoryShardsMore) {
 }
 
 /// The first stage keeps more micro-batches than the last one: where memory is short it shards more.
+/// By its Program, or by what is known without one.
 TEST(InStages, StagesDecideForThemselves) {
   const ModelGraph graph = model();
   const Options options = {{"stages", std::int64_t{2}}};
   const Plan roomy = plan_of("3d+osdp", graph, plenty, options);
   const std::vector<std::int64_t> peaks = Lowered(graph).memory(roomy).stage_peak_bytes;
   ASSERT_NE(peaks[0], peaks[1]);
-  const Plan plan = plan_of("3d+osdp", graph, std::max(peaks[0], peaks[1]) - 1, options);
   const std::size_t fuller = peaks[0] > peaks[1] ? 0 : 1;
-  const std::vector<OperatorDecision> decisions = resolve(plan, graph);
-  const std::vector<Stage> stages = cut_into_stages(graph, plan.stages);
-  std::array<int, 2> sharded{};
-  for (std::size_t s = 0; s < 2; ++s) {
-    for (int o = stages[s].first_operator; o < stages[s].end(); ++o) {
-      const OperatorDecision& d = decisions[static_cast<std::size_t>(o)];
-      sharded[s] += d.state.p.total() > 1 || d.slices > 1 ? 1 : 0;
+  for (const bool lowers : {true, false}) {
+    const std::int64_t need = plan_of("3d+osdp", graph, plenty, options, lowers).why.predicted_peak_bytes;
+    const Plan plan = plan_of("3d+osdp", graph, need - 1, options, lowers);
+    const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+    const std::vector<Stage> stages = cut_into_stages(graph, plan.stages);
+    std::array<int, 2> sharded{};
+    for (std::size_t s = 0; s < 2; ++s) {
+      for (int o = stages[s].first_operator; o < stages[s].end(); ++o) {
+        const OperatorDecision& d = decisions[static_cast<std::size_t>(o)];
+        sharded[s] += d.state.p.total() > 1 || d.slices > 1 ? 1 : 0;
+      }
     }
+    EXPECT_GT(sharded[fuller], 0) << lowers;
+    EXPECT_EQ(sharded[1 - fuller], 0) << lowers;
   }
-  EXPECT_GT(sharded[fuller], 0);
-  EXPECT_EQ(sharded[1 - fuller], 0);
 }
 
 /// One stage is OSDP's own problem.

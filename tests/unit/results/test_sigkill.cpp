@@ -17,6 +17,7 @@
 
 #include "results/columns.hpp"
 #include "results/recorder.hpp"
+#include "support/deep.hpp"
 #include "unit/results/hdf5_reader.hpp"
 #include "unit/results/sample_attempt.hpp"
 
@@ -83,7 +84,7 @@ TEST(Sigkill, EveryPartFileOpens) {
   std::mt19937 random(7);
   std::uniform_int_distribution<int> delay_ms(0, 400);
   std::int64_t num_lost = 0;
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < (is_deep() ? 400 : 20); ++i) {
     SCOPED_TRACE(i);
     const TemporaryFolder folder;
     const double flush_seconds = i % 2 == 0 ? 0.001 : RecorderSettings().flush_seconds;

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "sim/estimate.hpp"
 #include "sim/simulate.hpp"
 #include "unit/ir/handmade_program.hpp"
 #include "unit/sim/fixed_costs.hpp"
@@ -95,6 +96,34 @@ TEST(Simulate, TheStepsOfARankAreAccountedFor) {
   std::ranges::stable_sort(timeline.events, {},
                            [](const TimelineEvent& e) { return std::tuple(e.rank, e.step, e.begin_ns); });
   EXPECT_NO_THROW(verify(timeline));
+}
+
+/// A broadcast that begins under an all-reduce: what both cover is communication once.
+TEST(Simulate, CommunicationIsTheTimeInWhichSomeCollectiveRuns) {
+  std::vector<Program> programs;
+  for (const int rank : {0, 1}) {
+    Handmade h(rank, 2);
+    h.program.streams.emplace_back("communication beside it");
+    const int group = h.group("all", {0, 1});
+    const int x = h.buffer("x", 64);
+    const int y = h.buffer("y", 64);
+    h.collective(Collective::all_reduce, group, x, "bucket");
+    h.kernel(compute, -1, y, "work");
+    Instruction& later = h.collective(Collective::broadcast, group, y, "panel");
+    later.stream = 2;
+    later.waits = {{1, 0}};
+    programs.push_back(h.program);
+  }
+  FixedCosts costs;
+  costs.kernels = {{"work", 2.0}};
+  costs.collectives = {{Collective::all_reduce, 3.0}, {Collective::broadcast, 2.0}};
+  for (const auto& result : {simulate(unfolded(programs, 8), costs), estimate(unfolded(programs, 8), costs, {})}) {
+    const SimulatedStep& step = result.steps[0][0];
+    EXPECT_DOUBLE_EQ(step.step_seconds, 4.0);
+    EXPECT_DOUBLE_EQ(step.communication_seconds, 4.0);  // 0 to 3, and 2 to 4
+    EXPECT_DOUBLE_EQ(step.compute_seconds, 2.0);
+    EXPECT_DOUBLE_EQ(step.exposed_seconds, 2.0);
+  }
 }
 
 TEST(Simulate, ACollectiveStartsWhenItsLastMemberHasCome) {

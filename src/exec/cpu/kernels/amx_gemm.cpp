@@ -22,6 +22,7 @@
 
 #include "base/ceil_div.hpp"
 #include "base/error.hpp"
+#include "base/instruction_set.hpp"
 #include "exec/cpu/kernels/dnnl_context.hpp"
 
 // Compiled for AMX whatever -march says: amx_available() decides at run time.
@@ -321,8 +322,7 @@ bool amx_available() {
   static const bool available = [] {
     constexpr long request_permission = 0x1023;  // ARCH_REQ_XCOMP_PERM
     constexpr long tile_data = 18;               // XFEATURE_XTILEDATA
-    return dnnl_takes_bf16() && __builtin_cpu_supports("amx-bf16") && __builtin_cpu_supports("amx-tile") &&
-           __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
+    return dnnl_takes_bf16() && instruction_set() == InstructionSet::amx &&
            syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
   }();
   return available;

@@ -1,7 +1,7 @@
 #pragma once
 
 /// @file
-/// The products inside attention with f32 operands, on any processor: one 8 x 32 register block over plain, padded
+/// The products inside attention with f32 operands, on any processor: a register block over plain, padded
 /// rows. Every product of forward and backward reads its operands as they lie, so nothing but the block of queries is
 /// rearranged.
 

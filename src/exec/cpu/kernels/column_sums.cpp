@@ -12,7 +12,7 @@ namespace strata::cpu {
 namespace {
 
 constexpr std::int64_t stripe_cols = 256;
-constexpr std::int64_t block_rows = 64;
+constexpr std::int64_t summed_rows = 64;
 
 template <typename T, typename S>
 void column_sums_of(const T* matrix, std::int64_t rows, std::int64_t cols, S* sums, bool accumulate) {
@@ -22,9 +22,9 @@ void column_sums_of(const T* matrix, std::int64_t rows, std::int64_t cols, S* su
     const std::int64_t first = stripe * stripe_cols;
     const std::int64_t width = std::min(stripe_cols, cols - first);
     float total[stripe_cols] = {};
-    for (std::int64_t block = 0; block < rows; block += block_rows) {
+    for (std::int64_t block = 0; block < rows; block += summed_rows) {
       float partial[stripe_cols] = {};
-      for (std::int64_t row = block; row < std::min(rows, block + block_rows); ++row) {
+      for (std::int64_t row = block; row < std::min(rows, block + summed_rows); ++row) {
         const T* line = matrix + row * cols + first;
         for (std::int64_t col = 0; col < width; ++col) {
           partial[col] += static_cast<float>(line[col]);

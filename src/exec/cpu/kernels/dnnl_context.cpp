@@ -8,6 +8,7 @@
 #include <omp.h>
 
 #include "base/error.hpp"
+#include "base/instruction_set.hpp"
 
 namespace strata::cpu {
 
@@ -15,7 +16,25 @@ namespace {
 constexpr std::int64_t alignment_bytes = 64;
 }
 
+void limit_dnnl() {
+  static const bool is_done = [] {
+    if (!instruction_set_is_limited()) return true;
+    dnnl::cpu_isa isa = dnnl::cpu_isa::all;
+    switch (instruction_set()) {
+      case InstructionSet::avx2: isa = dnnl::cpu_isa::avx2; break;
+      case InstructionSet::avx512: isa = dnnl::cpu_isa::avx512_core; break;
+      case InstructionSet::avx512_bf16: isa = dnnl::cpu_isa::avx512_core_bf16; break;
+      case InstructionSet::amx: break;
+    }
+    STRATA_INVARIANT(dnnl::set_max_cpu_isa(isa) == dnnl::status::success,
+                     "oneDNN was asked for something before its instructions were limited");
+    return true;
+  }();
+  static_cast<void>(is_done);
+}
+
 const dnnl::engine& dnnl_engine() {
+  limit_dnnl();
   static const auto* engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
   return *engine;
 }

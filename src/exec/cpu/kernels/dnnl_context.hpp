@@ -21,6 +21,9 @@
 
 namespace strata::cpu {
 
+/// Holds oneDNN to instruction_set(), where that is limited. Whatever asks oneDNN anything calls it first.
+void limit_dnnl();
+
 const dnnl::engine& dnnl_engine();
 dnnl::stream& dnnl_stream();
 

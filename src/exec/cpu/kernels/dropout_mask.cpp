@@ -1,6 +1,5 @@
 /// @file
-/// Eight Philox blocks side by side, a 32-bit word of each in the low half of a 64-bit lane: the multiplication reads
-/// only that half, so the upper one may hold anything and a round needs no masking.
+/// Masks from the words of philox_words.hpp, compared as integers, a chunk of words at a time.
 
 #include "exec/cpu/kernels/dropout_mask.hpp"
 
@@ -13,55 +12,14 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "exec/cpu/kernels/philox_words.hpp"
 #include "exec/cpu/kernels/vector_math.hpp"
 
 namespace strata::cpu {
 
 namespace {
 
-using U64x8 = std::uint64_t __attribute__((vector_size(64)));
-
-constexpr std::int64_t group_words = 32;   // eight blocks of four words
 constexpr std::int64_t chunk_words = 512;  // generated at a time: stays in the first-level cache
-
-/// Product of the low halves of the lanes with @p factor.
-STRATA_LANES U64x8 multiply_low_halves(U64x8 a, std::uint32_t factor) {
-#if defined(__AVX512F__)
-  // The compiler would take the threefold slower 64-bit multiplication.
-  return reinterpret_cast<U64x8>(
-      _mm512_mul_epu32(reinterpret_cast<__m512i>(a), _mm512_set1_epi64(static_cast<long long>(factor))));
-#else
-  return (a & 0xffffffffU) * factor;
-#endif
-}
-
-/// words[0 … 31] = words 4·first_block … of the stream.
-STRATA_LANES void generate_group(RandomStream random, std::uint64_t first_block, std::uint32_t* words) {
-  const U64x8 block = first_block + U64x8{0, 1, 2, 3, 4, 5, 6, 7};
-  U64x8 c0 = block;
-  U64x8 c1 = block >> 32U;
-  U64x8 c2 = U64x8{} + random.stream;
-  U64x8 c3 = U64x8{} + (random.stream >> 32U);
-  auto key0 = static_cast<std::uint32_t>(random.seed);
-  auto key1 = static_cast<std::uint32_t>(random.seed >> 32U);
-#pragma GCC unroll 10
-  for (int round = 0; round < 10; ++round) {
-    const U64x8 product0 = multiply_low_halves(c0, 0xD2511F53U);
-    const U64x8 product1 = multiply_low_halves(c2, 0xCD9E8D57U);
-    c0 = (product1 >> 32U) ^ c1 ^ std::uint64_t{key0};
-    c1 = product1;
-    c2 = (product0 >> 32U) ^ c3 ^ std::uint64_t{key1};
-    c3 = product0;
-    key0 += 0x9E3779B9U;
-    key1 += 0xBB67AE85U;
-  }
-  const U64x8 front = (c0 & 0xffffffffU) | (c1 << 32U);
-  const U64x8 back = (c2 & 0xffffffffU) | (c3 << 32U);
-  const U64x8 first_half = __builtin_shufflevector(front, back, 0, 8, 1, 9, 2, 10, 3, 11);
-  const U64x8 second_half = __builtin_shufflevector(front, back, 4, 12, 5, 13, 6, 14, 7, 15);
-  std::memcpy(words, &first_half, sizeof first_half);
-  std::memcpy(words + 16, &second_half, sizeof second_half);
-}
 
 STRATA_LANES U32x16 load_words(const std::uint32_t* from) {
   U32x16 words;
@@ -82,14 +40,14 @@ std::uint32_t keep_threshold(float probability) {
 template <typename Body>
 void for_words(RandomStream random, std::uint64_t first_index, std::int64_t count, Body&& body) {
   // A chunk may begin inside a block of four; the extra group holds that offset and what a vector reads beyond the end.
-  alignas(64) std::uint32_t words[chunk_words + group_words];
+  alignas(64) std::uint32_t words[chunk_words + philox_group_words];
   for (std::int64_t begin = 0; begin < count; begin += chunk_words) {
     const std::int64_t chunk = std::min(chunk_words, count - begin);
     const std::uint64_t index = first_index + static_cast<std::uint64_t>(begin);
     const auto offset = static_cast<std::int64_t>(index % 4);
     const std::int64_t readable = offset + (chunk + num_lanes - 1) / num_lanes * num_lanes;
-    for (std::int64_t word = 0; word < readable; word += group_words) {
-      generate_group(random, index / 4 + static_cast<std::uint64_t>(word / 4), words + word);
+    for (std::int64_t word = 0; word < readable; word += philox_group_words) {
+      philox_words(random, index / 4 + static_cast<std::uint64_t>(word / 4), words + word);
     }
     body(begin, chunk, words + offset);
   }

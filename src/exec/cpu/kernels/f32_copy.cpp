@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "exec/cpu/kernels/dnnl_context.hpp"
 #include "exec/cpu/kernels/storage.hpp"
 #include "exec/cpu/kernels/vector_math.hpp"
 
@@ -16,6 +17,7 @@ bool dnnl_takes_bf16() {
   // Names of instruction sets are sets of bits; AVX-512 without bf16 instructions is enough, oneDNN then rounds by
   // hand.
   static const bool takes = [] {
+    limit_dnnl();
     constexpr auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
     return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
   }();

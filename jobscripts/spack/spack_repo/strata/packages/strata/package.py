@@ -58,8 +58,6 @@ class Strata(CMakePackage, CudaPackage):
         return [
             self.define_from_variant("STRATA_CUDA", "cuda"),
             self.define_from_variant("BUILD_TESTING", "tests"),
-            # Spack's compiler wrapper says what processor is built for.
-            self.define("STRATA_CPU_ARCH", ""),
             self.define("STRATA_WERROR", False),
         ]
 
