@@ -73,8 +73,7 @@ if has analysis; then
 fi
 
 if ((deep)); then
-  # Every source by itself, as it stands: what it includes is all that it needs.
-  { cmake --preset cpu -B build/alone -DSTRATA_UNITY=OFF -DSTRATA_PCH=OFF && cmake --build build/alone -j "$cores" --target strata; } >build/alone.log 2>&1 ||
+  { cmake --preset alone && cmake --build --preset alone -j "$cores" --target strata; } >build/alone.log 2>&1 ||
     { cat build/alone.log; status=1; }
   run_ctest ctest.deep deep
   for set in avx2 avx512 avx512_bf16; do

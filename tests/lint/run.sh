@@ -13,23 +13,24 @@ echo "clang-format: ${#sources[@]} files"
 tests/faults/run.py --check
 
 # clang-tidy reads what changed: against the main branch of the remote, or where that is this commit, against the one
-# before; sixteen files at most. It needs the generated headers, so a build must have been made.
-cmake --preset cpu >/dev/null
-cmake --build --preset cpu --target strata_build_facts strata_chakra_schema >/dev/null
+# before; sixteen files at most. It is told how each source is compiled by itself, and needs the generated headers.
+cmake --preset alone >/dev/null
+cmake --build --preset alone --target strata_build_facts strata_chakra_schema >/dev/null
 base=${LINT_BASE:-$(git merge-base HEAD origin/main 2>/dev/null || true)}
 if [[ -z "$base" || "$base" == "$(git rev-parse HEAD)" ]]; then
   base=$(git rev-parse --quiet --verify HEAD~1 || git hash-object -t tree /dev/null)
 fi
 # What this build does not compile (CUDA, where it is off) it cannot be told how to read.
 mapfile -t changed < <(git diff --name-only --diff-filter=d "$base" -- 'src/*.cpp' |
-  while read -r file; do if grep -q "/$file\"" build/cpu/compile_commands.json; then echo "$file"; fi; done | head -n "${LINT_MOST:-16}")
+  while read -r file; do if grep -q "/$file\"" build/alone/compile_commands.json; then echo "$file"; fi; done | head -n "${LINT_MOST:-16}")
 if ((${#changed[@]})); then
   # Clang does not know this option of GCC's, and without its meaning reads the same source.
   mkdir -p build/lint
-  sed 's/ -fno-gnu-unique//' build/cpu/compile_commands.json >build/lint/compile_commands.json
+  sed 's/ -fno-gnu-unique//' build/alone/compile_commands.json >build/lint/compile_commands.json
   printf '%s\n' "${changed[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy-19 -p build/lint --quiet \
     --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-invalid-feature-combination --warnings-as-errors='*' 2>/dev/null
   echo "clang-tidy: ${#changed[@]} files"
 fi
 
+cmake --preset cpu >/dev/null
 cmake --build --preset cpu --target all_verify_interface_header_sets -j "$(nproc)" | tail -n 1
