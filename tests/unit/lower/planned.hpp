@@ -26,10 +26,9 @@ inline Plan asked(std::int64_t global_batch, int ranks) {
 
 /// @param options that differ from the mode's defaults.
 inline Plan planned(const Planner& planner, const ModelGraph& graph, Plan base,
-                    std::map<std::string, OptionValue> options = {}) {
+                    std::map<std::string, OptionValue> options = {}, const Cluster& cluster = {}) {
   base.strategy = planner.name();
   for (const OptionRow& row : planner.options()) options.try_emplace(std::string(row.name), row.default_value);
-  const Cluster cluster;
   return planner.plan({.graph = graph, .cluster = cluster, .base = base, .options = options});
 }
 
