@@ -70,6 +70,9 @@ exit codes: 0 better or undecided, 1 some point is worse, 2 bad input, 4 some po
     )
     verb.add_argument("--json", action="store_true", help="JSON instead of a table")
     verb.add_argument("--predicted", action="store_true", help="errors of predictions instead, by step and operator")
+    verb = verbs.add_parser("order", help="draw the orders that `strata order` writes to us")
+    verb.add_argument("--output", required=True, metavar="FILE", help=".png, .svg or .pdf")
+    verb.add_argument("--title", default="", help="of the picture")
     verbs.add_parser("validate", help="the table of errors of the predictions that `strata validate` writes to us")
     return parser
 
@@ -147,11 +150,24 @@ def _validate(words: argparse.Namespace) -> int:
     return 0
 
 
+def _order(words: argparse.Namespace) -> int:
+    from strata_analysis.order import OrderError, write
+
+    try:
+        write(sys.stdin.read(), Path(words.output), words.title)
+    except OrderError as error:
+        print(f"strata: {error}", file=sys.stderr)
+        return 2
+    print(words.output)
+    return 0
+
+
 VERBS = {
     "collect": _collect,
     "figures": _figures,
     "table": _table,
     "report": _report,
     "compare": _compare,
+    "order": _order,
     "validate": _validate,
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -27,9 +28,19 @@ std::vector<char*> null_terminated(std::vector<std::string>& words) {
   return pointers;
 }
 
+/// Makes @p text what the next program reads as standard input: an unnamed file, which unlike a pipe holds all of it.
+void become_standard_input(const std::string& text) {
+  std::FILE* file = std::tmpfile();
+  if (file == nullptr || std::fwrite(text.data(), 1, text.size(), file) != text.size() || std::fflush(file) != 0 ||
+      lseek(fileno(file), 0, SEEK_SET) != 0 || dup2(fileno(file), STDIN_FILENO) < 0) {
+    throw UserError(fmt::format("a temporary file cannot be written: {}", std::strerror(errno)));
+  }
+}
+
 }  // namespace
 
-int start_analysis(const std::vector<std::string>& package_arguments, const Environment& environment) {
+int start_analysis(const std::vector<std::string>& package_arguments, const Environment& environment,
+                   const std::string& input) {
   namespace fs = std::filesystem;
   // The environment that the setup script makes stands beside build/, wherever the binary is called from; else the
   // caller's python3.
@@ -59,6 +70,7 @@ int start_analysis(const std::vector<std::string>& package_arguments, const Envi
   } else {
     *path = package + ":" + path->substr(std::strlen("PYTHONPATH="));
   }
+  if (!input.empty()) become_standard_input(input);
   execvpe(python.c_str(), null_terminated(words).data(), null_terminated(variables).data());
   throw UserError(fmt::format("{} cannot be started: {}; jobscripts/setup.sh makes the Python environment", python,
                               std::strerror(errno)));

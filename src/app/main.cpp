@@ -99,6 +99,17 @@ int run(int argc, char** argv) {
   add_experiment_options(*plan, arguments, true);
   plan->callback([&] { code = print_plan(arguments); });
 
+  OrderArguments order_arguments;
+  CLI::App* order = add_verb(app, "order", "what the ranks of each stage compute in a step, in order",
+                             "strata order experiments/first.toml --picture order.png");
+  add_experiment_options(*order, order_arguments.experiment, true);
+  order->add_option("--rank", order_arguments.rank, "of this world rank alone")->type_name("NUMBER");
+  order
+      ->add_option("--picture", order_arguments.picture_file,
+                   "draw it instead, forward 1, backward 2 and recomputation 1 unit long: .png, .svg or .pdf")
+      ->type_name("FILE");
+  order->callback([&] { code = show_order(order_arguments, environment); });
+
   int rank = 0;
   CLI::App* program = add_verb(app, "program", "the instructions of one rank, or of all for other simulators",
                                "strata program experiments/first.toml --rank 1");

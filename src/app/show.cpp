@@ -1,5 +1,6 @@
 /// @file
-/// Verbs that print a value and start nothing: expand, plan, program; traces, a file a rank, are written instead.
+/// Verbs that print a value: expand, plan, order, program. Traces, a file a rank, are written instead; a picture of an
+/// order is drawn by the Python package.
 
 #include <fmt/core.h>
 
@@ -19,6 +20,8 @@
 #include "cost/kernel_work.hpp"
 #include "ir/chakra.hpp"
 #include "ir/goal.hpp"
+#include "ir/order/step_order.hpp"
+#include "lower/lower.hpp"
 
 namespace strata::app {
 namespace {
@@ -47,6 +50,11 @@ NodeCost node_cost(const CostModel& costs, const Program& program, const Instruc
   return {costs.collective(kind, full_bytes(program, in), place).seconds, 0};
 }
 
+void check_rank(int rank, const PreparedPoint& point) {
+  if (rank >= 0 && rank < point.plan.mesh.num_ranks()) return;
+  throw UserError(fmt::format("--rank {}: accepted: 0 … {}", rank, point.plan.mesh.num_ranks() - 1));
+}
+
 void write_file(const std::filesystem::path& path, std::string_view bytes) {
   std::ofstream file(path, std::ios::binary);
   file << bytes;
@@ -67,11 +75,35 @@ int print_plan(const ExperimentArguments& arguments) {
   return exit_ok;
 }
 
+int show_order(const OrderArguments& arguments, const Environment& environment) {
+  const PreparedPoint point = prepared(arguments.experiment);
+  if (arguments.rank) check_rank(*arguments.rank, point);
+  const std::vector<StepOrder> orders = step_orders(point.plan, point.graph);
+  verify(orders);
+  std::vector<std::vector<int>> ranks_of_stage(orders.size());
+  for (int rank = 0; rank < point.plan.mesh.num_ranks(); ++rank) {
+    if (arguments.rank && rank != *arguments.rank) continue;
+    ranks_of_stage[static_cast<std::size_t>(coordinate(point.plan.mesh, "stage", rank))].push_back(rank);
+  }
+  std::string text;
+  for (std::size_t stage = 0; stage < orders.size(); ++stage) {
+    if (ranks_of_stage[stage].empty()) continue;
+    text += fmt::format("# ranks {} of {}\n{}", ranges(ranks_of_stage[stage]), point.plan.mesh.num_ranks(),
+                        to_text(orders[stage]));
+  }
+  if (arguments.picture_file.empty()) {
+    fmt::print("{}", text);
+    return exit_ok;
+  }
+  if (arguments.rank) throw UserError("--picture: of all ranks; leave out --rank");
+  const std::string title =
+      fmt::format("{}: {}, {} micro-batches", point.graph.name, point.plan.strategy, point.plan.schedule.micro_batches);
+  return start_analysis({"order", "--output", arguments.picture_file, "--title", title}, environment, text);
+}
+
 int print_program(const ExperimentArguments& arguments, int rank) {
   const PreparedPoint point = prepared(arguments);
-  if (rank < 0 || rank >= point.plan.mesh.num_ranks()) {
-    throw UserError(fmt::format("--rank {}: accepted: 0 … {}", rank, point.plan.mesh.num_ranks() - 1));
-  }
+  check_rank(rank, point);
   fmt::print("{}", to_text(lower_for_run(point, rank)));
   return exit_ok;
 }

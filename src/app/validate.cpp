@@ -4,12 +4,8 @@
 
 #include <fmt/core.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -99,15 +95,6 @@ std::string line_of(const MeasuredRun& row, const TransformerRun& run, const Clu
   return line + "\n";
 }
 
-/// Makes @p text what the next program reads as standard input: an unnamed file, which unlike a pipe holds all of it.
-void become_standard_input(const std::string& text) {
-  std::FILE* file = std::tmpfile();
-  if (file == nullptr || std::fwrite(text.data(), 1, text.size(), file) != text.size() || std::fflush(file) != 0 ||
-      lseek(fileno(file), 0, SEEK_SET) != 0 || dup2(fileno(file), STDIN_FILENO) < 0) {
-    throw UserError(fmt::format("a temporary file cannot be written: {}", std::strerror(errno)));
-  }
-}
-
 }  // namespace
 
 int validate(const ValidateArguments& arguments, const Environment& environment) {
@@ -126,8 +113,7 @@ int validate(const ValidateArguments& arguments, const Environment& environment)
     fmt::print("{}", text);
     return exit_ok;
   }
-  become_standard_input(text);
-  return start_analysis({"validate"}, environment);
+  return start_analysis({"validate"}, environment, text);
 }
 
 }  // namespace strata::app

@@ -35,6 +35,13 @@ int print_reference();
 int print_completion(const Command& command_line, const std::string& shell);
 int expand_experiment(const ExperimentArguments& arguments, bool json);
 int print_plan(const ExperimentArguments& arguments);
+struct OrderArguments {
+  ExperimentArguments experiment;
+  std::optional<int> rank;   ///< --rank: of this one alone
+  std::string picture_file;  ///< --picture: PNG, SVG or PDF instead of text
+};
+/// What the ranks of each stage compute in a step, in order.
+int show_order(const OrderArguments& arguments, const Environment& environment);
 int print_program(const ExperimentArguments& arguments, int rank);
 /// All ranks' Programs as a GOAL schedule, with the kernels' times that [simulate] asks for.
 int print_goal(const ExperimentArguments& arguments);
@@ -118,7 +125,8 @@ struct ValidateArguments {
 int validate(const ValidateArguments& arguments, const Environment& environment);
 
 /// Verbs that live once, in the Python package: replaces this process. @param package_arguments e.g. {"collect",
-/// "results/x"}.
-int start_analysis(const std::vector<std::string>& package_arguments, const Environment& environment);
+/// "results/x"}. @param input its standard input; empty: that of this process.
+int start_analysis(const std::vector<std::string>& package_arguments, const Environment& environment,
+                   const std::string& input = "");
 
 }  // namespace strata::app

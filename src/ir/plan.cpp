@@ -493,17 +493,6 @@ std::string_view to_string(MatmulAlgorithm value) {
   return "?";
 }
 
-std::string_view to_string(ScheduleKind value) {
-  switch (value) {
-    case ScheduleKind::simultaneous: return "simultaneous";
-    case ScheduleKind::cyclic: return "cyclic";
-    case ScheduleKind::gpipe: return "gpipe";
-    case ScheduleKind::one_forward_one_backward: return "1f1b";
-    case ScheduleKind::two_buffered_weights: return "2bw";
-  }
-  return "?";
-}
-
 std::string to_string(const Factor& factor) { return fmt::format("{}x{}", factor.in_node, factor.nodes); }
 
 Recompute parse_recompute(std::string_view text) {

@@ -14,6 +14,7 @@
 
 #include "base/dtype.hpp"
 #include "ir/model_graph.hpp"
+#include "ir/schedule_kind.hpp"
 
 namespace strata {
 
@@ -57,7 +58,6 @@ struct StateFactors {
 
 enum class Recompute : std::uint8_t { none, block, after_communication };
 enum class MatmulAlgorithm : std::uint8_t { local, summa, ring };
-enum class ScheduleKind : std::uint8_t { simultaneous, cyclic, gpipe, one_forward_one_backward, two_buffered_weights };
 
 /// S/B/P layout of a linear on p = p0·p1·p2 ranks.
 /// algorithm local: input (S0:p0, B:p1, S1:p2), weight (B:p0, S1:p1, S0:p2), output (S0:p0, S1:p1, P:p2).
@@ -219,8 +219,7 @@ Plan parse_plan(const std::string& text, std::string_view file_name);
 
 std::string_view to_string(Recompute value);
 std::string_view to_string(MatmulAlgorithm value);
-std::string_view to_string(ScheduleKind value);  ///< simultaneous | cyclic | gpipe | 1f1b | 2bw
-std::string to_string(const Factor& factor);     ///< "4x2"
+std::string to_string(const Factor& factor);  ///< "4x2"
 /// @throws UserError listing the accepted words.
 Recompute parse_recompute(std::string_view text);
 Factor parse_factor(std::string_view text);

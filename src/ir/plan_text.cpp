@@ -112,8 +112,7 @@ Schedule read_schedule(TomlReader reader) {
   Schedule schedule;
   std::string kind(to_string(schedule.kind));
   reader.read_word("kind", kind, plan_words::schedule_kind);
-  for (const ScheduleKind value : {ScheduleKind::simultaneous, ScheduleKind::cyclic, ScheduleKind::gpipe,
-                                   ScheduleKind::one_forward_one_backward, ScheduleKind::two_buffered_weights}) {
+  for (const ScheduleKind value : schedule_kinds) {
     schedule.kind = to_string(value) == kind ? value : schedule.kind;
   }
   reader.read("micro_batches", schedule.micro_batches, 1);

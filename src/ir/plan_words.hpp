@@ -5,11 +5,16 @@
 
 #include <string_view>
 
+#include "ir/schedule_kind.hpp"
+
 namespace strata::plan_words {
 
 constexpr std::string_view axes = "data | tensor | stage | p0 | p1 | p2 | tmp";
 constexpr std::string_view placement = "block | leaf-first | zero-ring";
-constexpr std::string_view schedule_kind = "simultaneous | cyclic | gpipe | 1f1b | 2bw";
+#define STRATA_WORD_BEHIND(name, word) " | " word
+constexpr std::string_view schedule_kind =
+    std::string_view(STRATA_SCHEDULES(STRATA_WORD_BEHIND) STRATA_SCHEDULES_OF_PLANS(STRATA_WORD_BEHIND)).substr(3);
+#undef STRATA_WORD_BEHIND
 constexpr std::string_view fresh = "none | v2";
 constexpr std::string_view cut_by = "flops | operators | parameters";
 constexpr std::string_view slice_state = "dp | sdp | zdp";

@@ -6,39 +6,27 @@
 #include "ir/backward_reads.hpp"
 
 namespace strata {
-Activations::Activations(const ModelGraph& graph, DType compute, std::span<const std::int64_t> num_samples,
-                         ProgramBuilder& builder)
+
+TensorUses::TensorUses(const ModelGraph& graph)
+    : needs_gradient(tensors_with_gradient(graph)),
+      num_consumers(graph.tensors.size(), 0),
+      saved(graph.tensors.size(), false) {
+  for (const Operator& op : graph.operators) {
+    for (const int t : op.inputs) ++num_consumers[static_cast<std::size_t>(t)];
+    for (const int t : saved_for_backward(op)) saved[static_cast<std::size_t>(t)] = true;
+  }
+}
+
+Activations::Activations(const ModelGraph& graph, const TensorUses& uses, DType compute,
+                         std::span<const std::int64_t> num_samples, int micro_batch, ProgramBuilder& builder)
     : graph_(graph),
+      uses_(uses),
       compute_(compute),
       num_samples_(num_samples),
+      micro_batch_(micro_batch),
       builder_(builder),
-      needs_gradient_(tensors_with_gradient(graph)),
-      num_consumers_(graph.tensors.size(), 0),
-      saved_(graph.tensors.size(), false) {
-  for (const Operator& op : graph.operators) {
-    for (const int t : op.inputs) {
-      ++num_consumers_[static_cast<std::size_t>(t)];
-    }
-    for (const int t : saved_for_backward(op)) {
-      saved_[static_cast<std::size_t>(t)] = true;
-    }
-  }
-}
-
-void Activations::select(int micro_batch) {
-  micro_batch_ = micro_batch;
-  const auto [place, is_new] = held_.try_emplace(micro_batch);
-  now_ = &place->second;
-  if (is_new) {
-    now_->values.assign(graph_.tensors.size(), -1);
-    now_->gradients.assign(graph_.tensors.size(), -1);
-  }
-}
-
-void Activations::finish() {
-  held_.erase(micro_batch_);
-  now_ = nullptr;
-}
+      values_(graph.tensors.size(), -1),
+      gradients_(graph.tensors.size(), -1) {}
 
 Operand Activations::new_buffer(const std::string& name, int tensor, Category category) {
   const Tensor& description = graph_.tensors[static_cast<std::size_t>(tensor)];
@@ -49,7 +37,7 @@ Operand Activations::new_buffer(const std::string& name, int tensor, Category ca
 }
 
 Operand Activations::value(int tensor) const {
-  const int buffer = now_->values[static_cast<std::size_t>(tensor)];
+  const int buffer = values_[static_cast<std::size_t>(tensor)];
   STRATA_INVARIANT(buffer >= 0, "nothing has produced " + graph_.tensors[static_cast<std::size_t>(tensor)].name);
   return builder_.whole(buffer);
 }
@@ -57,45 +45,45 @@ Operand Activations::value(int tensor) const {
 Operand Activations::produce(int tensor) {
   const Operand operand =
       new_buffer(graph_.tensors[static_cast<std::size_t>(tensor)].name, tensor, Category::activation);
-  now_->values[static_cast<std::size_t>(tensor)] = operand.buffer;
+  values_[static_cast<std::size_t>(tensor)] = operand.buffer;
   return operand;
 }
 
 Operand Activations::produce_in_place(int tensor, int other) {
   const Operand operand = value(other);
-  now_->values[static_cast<std::size_t>(tensor)] = operand.buffer;
-  now_->values[static_cast<std::size_t>(other)] = -1;
+  values_[static_cast<std::size_t>(tensor)] = operand.buffer;
+  values_[static_cast<std::size_t>(other)] = -1;
   return operand;
 }
 
 bool Activations::may_overwrite(const Operator& op, int input) const {
   const auto t = static_cast<std::size_t>(op.inputs[static_cast<std::size_t>(input)]);
   // Inputs of the model have no gradient and are cheap, but they belong to whoever loaded them.
-  return graph_.tensors[t].role == TensorRole::activation && num_consumers_[t] == 1 && !saved_[t] &&
-         now_->values[t] >= 0 && std::ranges::count(now_->values, now_->values[t]) == 1;
+  return graph_.tensors[t].role == TensorRole::activation && uses_.num_consumers[t] == 1 && !uses_.saved[t] &&
+         values_[t] >= 0 && std::ranges::count(values_, values_[t]) == 1;
 }
 
-int Activations::pending(int buffer) const { return static_cast<int>(std::ranges::count(now_->gradients, buffer)); }
+int Activations::pending(int buffer) const { return static_cast<int>(std::ranges::count(gradients_, buffer)); }
 
 Operand Activations::gradient(int tensor) const {
-  const int buffer = now_->gradients[static_cast<std::size_t>(tensor)];
+  const int buffer = gradients_[static_cast<std::size_t>(tensor)];
   STRATA_INVARIANT(buffer >= 0, "no gradient of " + graph_.tensors[static_cast<std::size_t>(tensor)].name);
   return builder_.whole(buffer);
 }
 
 Activations::Taken Activations::take_gradient(int tensor) {
   const Operand operand = gradient(tensor);
-  now_->gradients[static_cast<std::size_t>(tensor)] = -1;
+  gradients_[static_cast<std::size_t>(tensor)] = -1;
   return {operand, pending(operand.buffer) == 0};
 }
 
 void Activations::share_gradient(int tensor, int buffer) {
   STRATA_INVARIANT(!has_gradient(tensor), "a gradient is there already");
-  now_->gradients[static_cast<std::size_t>(tensor)] = buffer;
+  gradients_[static_cast<std::size_t>(tensor)] = buffer;
 }
 
 void Activations::detach(int tensor, const std::string& name) {
-  int& buffer = now_->gradients[static_cast<std::size_t>(tensor)];
+  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
   const Operand shared = builder_.whole(buffer);
   const Operand own =
       new_buffer(graph_.tensors[static_cast<std::size_t>(tensor)].name + "/gradient", tensor, Category::activation);
@@ -111,7 +99,7 @@ void Activations::detach(int tensor, const std::string& name) {
 
 Activations::Destination Activations::gradient_destination(int tensor, bool can_accumulate) {
   const std::string name = graph_.tensors[static_cast<std::size_t>(tensor)].name + "/gradient";
-  int& buffer = now_->gradients[static_cast<std::size_t>(tensor)];
+  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
   if (buffer < 0) {
     const Operand operand = new_buffer(name, tensor, Category::activation);
     buffer = operand.buffer;
@@ -128,7 +116,7 @@ Activations::Destination Activations::gradient_destination(int tensor, bool can_
 }
 
 void Activations::merge(int tensor, const Destination& destination, const std::string& name) {
-  int& buffer = now_->gradients[static_cast<std::size_t>(tensor)];
+  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
   if (destination.operand.buffer == buffer) {
     return;
   }

@@ -1,11 +1,10 @@
 #pragma once
 
 /// @file
-/// Which buffer holds which tensor, and which holds its gradient, while micro-batches are lowered: several may be
-/// between their forward and their backward, one is selected at a time. Buffers may be shared: an in-place operator
-/// writes its output over its input, and the two inputs of an addition have one gradient.
+/// Which buffer holds which tensor of a micro-batch, and which holds its gradient, between its forward and the end of
+/// its backward. Buffers may be shared: an in-place operator writes its output over its input, and the two inputs of an
+/// addition have one gradient.
 
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,18 +15,22 @@
 
 namespace strata {
 
+/// What a graph does with its tensors, for all micro-batches.
+struct TensorUses {
+  explicit TensorUses(const ModelGraph& graph);
+
+  std::vector<bool> needs_gradient;  ///< activations that depend on a parameter
+  std::vector<int> num_consumers;
+  std::vector<bool> saved;  ///< some operator's backward reads it
+};
+
 class Activations {
  public:
   /// @param num_samples of one micro-batch on this rank, by tensor.
-  Activations(const ModelGraph& graph, DType compute, std::span<const std::int64_t> num_samples,
-              ProgramBuilder& builder);
+  Activations(const ModelGraph& graph, const TensorUses& uses, DType compute, std::span<const std::int64_t> num_samples,
+              int micro_batch, ProgramBuilder& builder);
 
-  /// What follows concerns @p micro_batch: as it was left, or from its beginning.
-  void select(int micro_batch);
-  /// Nothing of the selected micro-batch is needed any more; another one is selected before anything else.
-  void finish();
-
-  bool has(int tensor) const { return now_->values[static_cast<std::size_t>(tensor)] >= 0; }
+  bool has(int tensor) const { return values_[static_cast<std::size_t>(tensor)] >= 0; }
   /// @throws InternalError if nothing has produced it.
   Operand value(int tensor) const;
   /// A new buffer for the tensor.
@@ -35,14 +38,14 @@ class Activations {
   /// The tensor takes over the buffer of @p other, whose content is lost.
   Operand produce_in_place(int tensor, int other);
   /// No longer held: recomputed when the backward pass needs it.
-  void drop(int tensor) { now_->values[static_cast<std::size_t>(tensor)] = -1; }
+  void drop(int tensor) { values_[static_cast<std::size_t>(tensor)] = -1; }
 
   /// True where writing `op`'s output over its input number @p input loses nothing that anybody still reads.
   bool may_overwrite(const Operator& op, int input) const;
 
   /// True for activations that depend on a parameter.
-  bool needs_gradient(int tensor) const { return needs_gradient_[static_cast<std::size_t>(tensor)]; }
-  bool has_gradient(int tensor) const { return now_->gradients[static_cast<std::size_t>(tensor)] >= 0; }
+  bool needs_gradient(int tensor) const { return uses_.needs_gradient[static_cast<std::size_t>(tensor)]; }
+  bool has_gradient(int tensor) const { return gradients_[static_cast<std::size_t>(tensor)] >= 0; }
 
   /// The complete gradient of @p tensor, handed to the backward of its producer.
   struct Taken {
@@ -76,19 +79,13 @@ class Activations {
   int pending(int buffer) const;
 
   const ModelGraph& graph_;
+  const TensorUses& uses_;
   DType compute_;
   std::span<const std::int64_t> num_samples_;
+  int micro_batch_;
   ProgramBuilder& builder_;
-  int micro_batch_ = 0;
-  struct Held {
-    std::vector<int> values;     ///< buffer by tensor, -1: not held
-    std::vector<int> gradients;  ///< buffer by tensor, -1: none yet
-  };
-  std::map<int, Held> held_;  ///< by micro-batch
-  Held* now_ = nullptr;       ///< the selected one
-  std::vector<bool> needs_gradient_;
-  std::vector<int> num_consumers_;
-  std::vector<bool> saved_;  ///< some operator's backward reads it
+  std::vector<int> values_;     ///< buffer by tensor, -1: not held
+  std::vector<int> gradients_;  ///< buffer by tensor, -1: none yet
 };
 
 }  // namespace strata

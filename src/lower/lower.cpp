@@ -1,6 +1,6 @@
 /// @file
-/// One step of one rank, in the order in which it is issued: the passes of its stage's micro-batches, then the
-/// remaining reductions, the optimizer and the metrics.
+/// One step of one rank: the items of its order one after the other, then the remaining reductions, the optimizer and
+/// the metrics.
 
 #include "lower/lower.hpp"
 
@@ -25,143 +25,14 @@
 #include "lower/gathering.hpp"
 #include "lower/laid_out_graph.hpp"
 #include "lower/operator_kernels.hpp"
+#include "lower/order/schedules.hpp"
+#include "lower/order/step_shape.hpp"
 #include "lower/parameter_states.hpp"
-#include "lower/schedule.hpp"
-#include "lower/stage_links.hpp"
+#include "lower/stage_messages.hpp"
+#include "lower/unsupported.hpp"
 
 namespace strata {
 namespace {
-
-/// What cannot be combined with tensor layouts yet.
-void refuse_beside_layouts(const Plan& plan, const std::vector<OperatorDecision>& decisions) {
-  const auto refuse = [&](const std::string& what) {
-    throw Unsupported(fmt::format("plan `{}`: {} with tensor layouts cannot be lowered", plan.strategy, what));
-  };
-  if (plan.quantization.any()) refuse("quantization");
-  if (plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
-  for (const OperatorDecision& d : decisions) {
-    if (!d.slice_state.empty() || d.slices > 1) refuse(fmt::format("slices = {}", d.slices));
-  }
-}
-
-/// What a plan may ask for and this lowering cannot do yet, each by name.
-void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std::vector<OperatorDecision>& decisions) {
-  const auto refuse = [&](const std::string& what) {
-    throw Unsupported(fmt::format("plan `{}`: {} cannot be lowered", plan.strategy, what));
-  };
-  if (has_layouts(plan.mesh)) refuse_beside_layouts(plan, decisions);
-  for (const MeshAxis& axis : plan.mesh.axes) {
-    if (axis.name != "data" && axis.name != "stage" && axis.size > 1) {
-      refuse(fmt::format("mesh axis {} = {}", axis.name, axis.size));
-    }
-  }
-  const bool in_passes =
-      plan.schedule.kind == ScheduleKind::gpipe || plan.schedule.kind == ScheduleKind::one_forward_one_backward;
-  if (!in_passes && plan.schedule.kind != ScheduleKind::simultaneous)
-    refuse(fmt::format("schedule.kind = {}", to_string(plan.schedule.kind)));
-  if (!in_passes && plan.stages.count != 1) {
-    refuse(fmt::format("stages.count = {} with schedule.kind = {}", plan.stages.count, to_string(plan.schedule.kind)));
-  }
-  if (const int ranks = axis_size(plan.mesh, "stage"); plan.stages.count != ranks) {
-    refuse(fmt::format("stages.count = {} over mesh axis stage = {}", plan.stages.count, ranks));
-  }
-  if (plan.schedule.sub_batches != 1) refuse(fmt::format("schedule.sub_batches = {}", plan.schedule.sub_batches));
-  if (plan.schedule.cross_pass) refuse("schedule.cross_pass = true");
-  const bool has_shards =
-      std::ranges::any_of(decisions, [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); });
-  const OptimizerPlan& optimizer = plan.optimizer;
-  const bool whole_tensors = optimizer.sharding == "inter_tensor";
-  if (has_shards && (whole_tensors != (optimizer.spread == "broadcast"))) {
-    refuse(fmt::format("optimizer.sharding = {} with spread = {}", optimizer.sharding, optimizer.spread));
-  }
-  if (has_shards && whole_tensors && optimizer.gradients == "reduce_scatter") {
-    refuse("optimizer.sharding = inter_tensor with gradients = reduce_scatter");
-  }
-  if (has_shards && plan.stages.count > 1) {
-    if (whole_tensors) refuse(fmt::format("optimizer.sharding = inter_tensor in {} stages", plan.stages.count));
-    if (plan.quantization.any()) refuse(fmt::format("quantization in {} stages", plan.stages.count));
-  }
-  const bool leaf_first = plan.mesh.placement == "leaf-first";
-  if (!leaf_first && plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
-  if (leaf_first && plan.stages.count > 1) {
-    refuse(fmt::format("mesh.placement = leaf-first in {} stages", plan.stages.count));
-  }
-  for (std::size_t o = 0; o < decisions.size(); ++o) {
-    const OperatorDecision& d = decisions[o];
-    const std::string& name = graph.operators[o].name;
-    if (plan.stages.count > 1 && d.state.p_backward) {
-      refuse(fmt::format("{}: state p_backward = {} in {} stages", name, to_string(*d.state.p_backward),
-                         plan.stages.count));
-    }
-    if (d.state.walks) refuse(name + ": state walks");
-    if (d.layout && plan.mesh.num_ranks() > 1 && !has_layouts(plan.mesh)) {
-      refuse(fmt::format("{}: a layout on a mesh with axes, which say how ranks are used,", name));
-    }
-    if (d.algorithm == MatmulAlgorithm::ring) refuse(fmt::format("{}: algorithm = {}", name, to_string(d.algorithm)));
-    if (d.algorithm == MatmulAlgorithm::summa && !graph.operators[o].parameters.empty()) {
-      const OperatorKind kind = graph.operators[o].kind;
-      if (kind == OperatorKind::embedding || kind == OperatorKind::convolution) {
-        refuse(fmt::format("{}: algorithm = summa of an operator of kind {}", name, to_string(kind)));
-      }
-      if (plan.mesh.num_ranks() > 1 && !has_layouts(plan.mesh)) {
-        refuse(
-            fmt::format("{}: algorithm = summa on a mesh with axes, where no layout says which ranks are its rows and "
-                        "columns,",
-                        name));
-      }
-    }
-    if (d.recompute == Recompute::after_communication) refuse(name + ": recompute = after_communication");
-  }
-  // A block is recomputed as a whole: a rule for a part of it would otherwise do nothing, or more than it says.
-  for (const Block& block : graph.blocks) {
-    const auto at = [&](int o) -> const OperatorDecision& { return decisions[static_cast<std::size_t>(o)]; };
-    for (int o = block.first_operator; o < block.first_operator + block.num_operators; ++o) {
-      if (at(o).recompute != at(block.first_operator).recompute) {
-        const auto named = [&](int p) {
-          return fmt::format("{}: recompute = {}", graph.operators[static_cast<std::size_t>(p)].name,
-                             to_string(at(p).recompute));
-        };
-        refuse(fmt::format("{} beside {} in block {}", named(o), named(block.first_operator), block.name));
-      }
-    }
-  }
-}
-
-/// Everything that travels between the ranks that share a parameter is quantised, or the plan is not lowered: its name
-/// would promise more than it does.
-void refuse_what_is_not_quantized(const Plan& plan, const ModelGraph& graph,
-                                  const std::vector<OperatorDecision>& decisions) {
-  const Quantization& q = plan.quantization;
-  if (!q.any()) return;
-  const Factor grid = data_grid(plan.mesh);
-  for (std::size_t o = 0; o < decisions.size(); ++o) {
-    // A slice's weight may be held otherwise than its bias.
-    const auto& parameters = graph.operators[o].parameters;
-    const auto held = [&](int i) {
-      return state_of(plan.mesh, decisions[o], graph.parameters[static_cast<std::size_t>(i)]).p;
-    };
-    const auto bare = std::ranges::find_if(parameters, [&](int i) {
-      const Factor p = held(i);
-      return p.total() == 1 || (p != grid && q.gradients != "none");
-    });
-    if (bare == parameters.end()) continue;
-    const Factor p = held(*bare);
-    const auto refuse = [&](const std::string& what) {
-      throw Unsupported(
-          fmt::format("plan `{}`: {}: {} cannot be lowered", plan.strategy, graph.operators[o].name, what));
-    };
-    if (p.total() == 1) {
-      refuse(
-          fmt::format("quantization = {{ weights = {}, gradients = {} }} with state p = 1x1, of which nothing is "
-                      "gathered,",
-                      q.weights, q.gradients));
-    }
-    refuse(
-        fmt::format("quantization.gradients = {} with state p = {} on {}, whose sum over the {} ranks with the same "
-                    "shard is not quantised,",
-                    q.gradients, to_string(p), to_string(grid), grid.total() / p.total()));
-  }
-}
 
 /// Where a rank stands in the mesh, and what of the model is there.
 struct Place {
@@ -247,33 +118,50 @@ struct Groups {
   }
 };
 
+/// The orders of a step, by stage.
+class Orders {
+ public:
+  Orders(const Plan& plan, const LaidOutGraph& model, const OrderGenerator& generator)
+      : shape_(step_shape(plan, model.graph, model.decisions, model.stages)), generator_(generator) {}
+  int num_stages() const { return shape_.num_stages(); }
+  StepOrder of(int stage) const { return generator_(shape_, stage); }
+
+ private:
+  StepShape shape_;
+  const OrderGenerator& generator_;
+};
+
+StageMessages messages_of(const Orders& orders, const StepOrder& order, int stage) {
+  std::optional<StepOrder> before, behind;
+  if (stage > 0) before = orders.of(stage - 1);
+  if (stage + 1 < orders.num_stages()) behind = orders.of(stage + 1);
+  return {order, stage, before ? &*before : nullptr, behind ? &*behind : nullptr};
+}
+
 class StepLowering {
  public:
-  StepLowering(const Plan& plan, const LaidOutGraph& model, int rank)
+  StepLowering(const Plan& plan, const LaidOutGraph& model, int rank, const Orders& orders)
       : plan_(plan),
         model_(model),
         graph_(model.graph),
         decisions_(model.decisions),
         place_(plan, model, rank),
+        order_(orders.of(place_.stage_index)),
+        messages_(messages_of(orders, order_, place_.stage_index)),
         builder_(rank, plan.mesh.num_ranks(), streams_of(place_)),
         groups_(plan, model, place_, rank, builder_),
         grids_(grids_of(plan, model, rank)),
         parameters_(plan, graph_, operators_of(graph_, place_.stage), shards_of(plan, graph_, decisions_, grids_),
                     grids_, builder_, groups_.parameters),
-        activations_(graph_, plan.dtypes.compute, model.num_samples, builder_),
-        operators_{plan, model, groups_.axes ? &*groups_.axes : nullptr, builder_, activations_, parameters_},
-        gathering_(plan, graph_, place_.stage, decisions_, activations_, parameters_),
-        links_(plan, graph_, place_.stages, place_.stage_index, groups_.parameters.stages, first_link_stream, builder_,
-               activations_),
+        uses_(graph_),
+        gathering_(plan, graph_, order_.shape, place_.stage_index, uses_, parameters_),
+        from_before_(crossing(place_.stage_index)),
+        to_behind_(crossing(place_.stage_index + 1)),
         loss_(builder_.add_buffer(
-            {.name = "loss", .num_elements = 1, .category = Category::workspace, .persistent = true})) {
+            {.name = "loss", .num_elements = 1, .category = Category::workspace, .persistent = true})),
+        sent_(order_.items.size(), -1) {
+    refuse_orders_without_whole_passes(plan, order_, place_.stage_index);
     builder_.set_loss(loss_);
-    internal_.resize(graph_.blocks.size());
-    for (std::size_t b = 0; b < graph_.blocks.size(); ++b) {
-      const int first = graph_.blocks[b].first_operator;
-      const bool here = first >= place_.stage.first_operator && first < place_.stage.end();
-      if (here && recomputes(graph_.blocks[b])) internal_[b] = internal_tensors(graph_, graph_.blocks[b]);
-    }
   }
 
   Program run(const WorkspaceBytes& workspace_bytes) && {
@@ -282,7 +170,7 @@ class StepLowering {
     builder_.begin(ProgramBuilder::Section::body);
     parameters_.spread_last_updates();
     if (!computes_loss()) clear_loss();
-    passes();
+    for (std::size_t i = 0; i < order_.items.size(); ++i) lower_item(static_cast<int>(i));
     reduce_loss();
     parameters_.gradients().reduce_remaining();
     parameters_.update();
@@ -292,26 +180,11 @@ class StepLowering {
   }
 
  private:
-  bool recomputes(const Block& block) const {
-    return decisions_[static_cast<std::size_t>(block.first_operator)].recompute == Recompute::block;
+  const Segment& segment_of(const OrderItem& item) const {
+    return order_.shape.segments[static_cast<std::size_t>(item.segment)];
   }
-  /// The block of which operator @p o is the last one.
-  const Block* block_ending_at(int o) const {
-    const int index = graph_.operators[static_cast<std::size_t>(o)].block;
-    if (index < 0) return nullptr;
-    const Block& block = graph_.blocks[static_cast<std::size_t>(index)];
-    return o + 1 == block.first_operator + block.num_operators ? &block : nullptr;
-  }
-  /// Where the backward of a block, or of what stands behind the last one, begins with operator @p o: the block before
-  /// it, if that is recomputed.
-  const Block* recomputed_after(int o) const {
-    const auto at = [&](int i) -> const Operator& { return graph_.operators[static_cast<std::size_t>(i)]; };
-    if (o + 1 < place_.stage.end() && at(o + 1).block == at(o).block) return nullptr;
-    int before = o;
-    while (before >= place_.stage.first_operator && at(before).block == at(o).block) --before;
-    if (before < place_.stage.first_operator || at(before).block < 0) return nullptr;
-    const Block& block = graph_.blocks[static_cast<std::size_t>(at(before).block)];
-    return recomputes(block) ? &block : nullptr;
+  bool begins_stage(const OrderItem& item) const {
+    return segment_of(item).first_operator == place_.stage.first_operator;
   }
   bool computes_loss() const { return place_.stage_index + 1 == place_.num_stages; }
   /// Of ranks that hold the same rows of the loss one counts.
@@ -322,62 +195,145 @@ class StepLowering {
     return axes.index(copies, builder_.rank()) == 0;
   }
 
-  void passes() {
-    const std::vector<StagePass> order =
-        pass_order(plan_.schedule.kind, place_.num_stages, place_.stage_index, plan_.schedule.micro_batches);
-    const int last_backward = order.back().micro_batch;
-    links_.receive(order.front());
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      const StagePass& pass = order[i];
-      // Messages are awaited one pass ahead, under that pass's kernels. Not so the activations behind a backward: until
-      // it is through, 1F1B's stage is full.
-      const bool is_last = i + 1 == order.size();
-      const bool ahead = !is_last && (order[i + 1].backward || !pass.backward);
-      if (ahead) links_.receive(order[i + 1]);
-      activations_.select(pass.micro_batch);
-      operators_.first_sample_of_all = first_sample_of(pass.micro_batch);
-      operators_.last_micro_batch = pass.micro_batch == last_backward;
-      if (pass.backward) {
-        backward();
-      } else {
-        forward();
-      }
-      links_.send(pass);
-      if (pass.backward) activations_.finish();
-      if (!is_last && !ahead) links_.receive(order[i + 1]);
-    }
+  /// Of a micro-batch that is between its first item and its last one on this rank.
+  Activations& activations_of(int micro_batch) {
+    return activations_
+        .try_emplace(micro_batch, graph_, uses_, plan_.dtypes.compute, model_.num_samples, micro_batch, builder_)
+        .first->second;
+  }
+  OperatorLowering operators_of_item(const OrderItem& item, bool completes_sums) {
+    return {.plan = plan_,
+            .model = model_,
+            .groups = groups_.axes ? &*groups_.axes : nullptr,
+            .builder = builder_,
+            .activations = activations_of(item.micro_batch),
+            .parameters = parameters_,
+            .first_sample_of_all = first_sample_of(item.micro_batch),
+            .last_micro_batch = completes_sums};
   }
 
-  void forward() {
-    load_inputs();
-    for (int o = place_.stage.first_operator; o < place_.stage.end(); ++o) {
+  void lower_item(int index) {
+    for (const StageMessages::Receive& receive : messages_.before(index)) post(receive);
+    const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
+    switch (item.pass) {
+      case Pass::forward: forward(item); break;
+      case Pass::recompute: recompute(item); break;
+      case Pass::backward: backward(index); break;
+      case Pass::update: break;  // behind all other items: run() has what belongs to it
+    }
+    if (messages_.after(index).peer >= 0) send(index);
+    // Nothing of a micro-batch is needed behind the last backward of this rank.
+    if (item.pass == Pass::backward && begins_stage(item)) activations_.erase(item.micro_batch);
+  }
+
+  void forward(const OrderItem& item) {
+    const Segment& segment = segment_of(item);
+    Activations& activations = activations_of(item.micro_batch);
+    if (begins_stage(item)) load_inputs(activations);
+    OperatorLowering operators = operators_of_item(item, false);
+    for (int o = segment.first_operator; o < segment.end(); ++o) {
       const Operator& op = graph_.operators[static_cast<std::size_t>(o)];
-      gathering_.before_forward(o, activations_.micro_batch());
-      operators_.forward(op, Phase::forward);
+      gathering_.before_forward(o, item);
+      operators.forward(op, Phase::forward);
       gathering_.after_forward(o);
-      if (op.kind == OperatorKind::cross_entropy) accumulate_loss(op);
-      if (block_ending_at(o) != nullptr) {
-        for (const int t : internal_[static_cast<std::size_t>(op.block)]) activations_.drop(t);
-      }
+      if (op.kind == OperatorKind::cross_entropy) accumulate_loss(op, activations);
+    }
+    if (!segment.recomputed) return;
+    for (const int t : internal_tensors(graph_, block_of_segment(segment))) activations.drop(t);
+  }
+
+  const Block& block_of_segment(const Segment& segment) const {
+    const Operator& first = graph_.operators[static_cast<std::size_t>(segment.first_operator)];
+    return graph_.blocks[static_cast<std::size_t>(first.block)];
+  }
+
+  std::vector<int> recomputed_operators(const Segment& segment, const Activations& activations) const {
+    return operators_to_recompute(graph_, block_of_segment(segment), [&](int t) { return activations.has(t); });
+  }
+
+  void recompute(const OrderItem& item) {
+    OperatorLowering operators = operators_of_item(item, false);
+    for (const int o : recomputed_operators(segment_of(item), activations_of(item.micro_batch))) {
+      gathering_.before_recompute(o, item.micro_batch);
+      operators.forward(graph_.operators[static_cast<std::size_t>(o)], Phase::recompute);
+      gathering_.after_recompute(o);
     }
   }
 
-  void backward() {
-    for (int o = place_.stage.end(); o-- > place_.stage.first_operator;) {
-      const Block* block = block_ending_at(o);
-      if (block != nullptr && recomputes(*block)) {
-        for (const int again : operators_to_recompute(graph_, *block, [&](int t) { return activations_.has(t); })) {
-          gathering_.before_recompute(again, activations_.micro_batch());
-          operators_.forward(graph_.operators[static_cast<std::size_t>(again)], Phase::recompute);
-          gathering_.after_recompute(again);
-        }
-      }
-      if (const Block* next = recomputed_after(o))
-        gathering_.before_backward_of_block(*next, activations_.micro_batch());
-      gathering_.before_backward(o, activations_.micro_batch());
-      operators_.backward(graph_.operators[static_cast<std::size_t>(o)]);
+  /// True where no later item adds to the gradients of the segment of item @p index.
+  bool completes_sums(int index) const {
+    const auto later = order_.items.begin() + index + 1;
+    return std::none_of(later, order_.items.end(), [&](const OrderItem& item) {
+      return item.pass == Pass::backward && item.segment == order_.items[static_cast<std::size_t>(index)].segment;
+    });
+  }
+
+  void backward(int index) {
+    const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
+    const Segment& segment = segment_of(item);
+    OperatorLowering operators = operators_of_item(item, completes_sums(index));
+    // What the next item makes again is gathered under this one.
+    const OrderItem* next = static_cast<std::size_t>(index) + 1 < order_.items.size() ? &item + 1 : nullptr;
+    if (next != nullptr && next->pass == Pass::recompute) {
+      gathering_.before_backward_of_block(recomputed_operators(segment_of(*next), activations_of(next->micro_batch)),
+                                          next->micro_batch);
+    }
+    for (int o = segment.end(); o-- > segment.first_operator;) {
+      gathering_.before_backward(o, item.micro_batch);
+      operators.backward(graph_.operators[static_cast<std::size_t>(o)]);
       parameters_.gradients().after_operator();
       gathering_.after_backward(o);
+    }
+  }
+
+  /// Tensors that cross the cut before stage @p stage; none where that is no cut.
+  std::vector<int> crossing(int stage) const {
+    if (stage == 0 || stage == place_.num_stages) return {};
+    return tensors_across(graph_, place_.stages[static_cast<std::size_t>(stage)].first_operator);
+  }
+  const std::vector<int>& tensors_between(int peer) const {
+    return peer < place_.stage_index ? from_before_ : to_behind_;
+  }
+  Instruction message(Collective kind, const OrderItem& item, int peer, int stream, int tensor) const {
+    const bool backward = item.pass != Pass::forward;
+    return {.kernel = Kernel::none,
+            .collective = kind,
+            .group = groups_.parameters.stages,
+            .root = peer,
+            .stream = first_link_stream + stream,
+            .phase = backward ? Phase::backward : Phase::forward,
+            .micro_batch = item.micro_batch,
+            .name = graph_.tensors[static_cast<std::size_t>(tensor)].name + (backward ? "/gradient" : "")};
+  }
+
+  void post(const StageMessages::Receive& receive) {
+    const OrderItem& item = order_.items[static_cast<std::size_t>(receive.item)];
+    const bool backward = item.pass != Pass::forward;
+    Activations& activations = activations_of(item.micro_batch);
+    // The memory of what ended on the compute stream so far, and of messages that the neighbour must have taken before
+    // it could send this one, is free for this one and for what follows it.
+    std::vector<int> complete;
+    if (const int last = builder_.last_on(compute_stream); last >= 0) complete.push_back(last);
+    if (receive.taken >= 0) complete.push_back(sent_[static_cast<std::size_t>(receive.taken)]);
+    for (const int t : tensors_between(receive.peer)) {
+      if (backward && !activations.needs_gradient(t)) continue;
+      Instruction in = message(Collective::recv, item, receive.peer, receive.stream, t);
+      in.outputs = {backward ? activations.gradient_destination(t, true).operand : activations.produce(t)};
+      builder_.emit(std::move(in), complete);
+    }
+  }
+
+  /// What item @p index has made for a neighbour.
+  void send(int index) {
+    const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
+    const StageMessages::Send& to = messages_.after(index);
+    const bool backward = item.pass != Pass::forward;
+    Activations& activations = activations_of(item.micro_batch);
+    for (const int t : tensors_between(to.peer)) {
+      if (backward && !activations.needs_gradient(t)) continue;
+      Instruction in = message(Collective::send, item, to.peer, to.stream, t);
+      in.inputs = {backward ? activations.take_gradient(t).operand : activations.value(t)};
+      sent_[static_cast<std::size_t>(index)] = builder_.emit(std::move(in));
     }
   }
 
@@ -393,34 +349,34 @@ class StepLowering {
   }
 
   /// Inputs of the model come from the data set, by position in the global batch; a stage loads what it reads.
-  void load_inputs() {
+  void load_inputs(Activations& activations) {
     const auto data =
         input_read_here([](TensorRole role) { return role == TensorRole::tokens || role == TensorRole::image; });
     const auto targets = input_read_here([](TensorRole role) { return role == TensorRole::targets; });
     if (!data && !targets) return;
     const auto samples = [&](int t) -> const StridedBlock& { return model_.samples[static_cast<std::size_t>(t)]; };
     if (data && targets && (samples(*data) != samples(*targets) || !samples(*data).levels.empty())) {
-      load(data, std::nullopt);
-      load(std::nullopt, targets);
+      load(activations, data, std::nullopt);
+      load(activations, std::nullopt, targets);
     } else {
-      load(data, targets);
+      load(activations, data, targets);
     }
   }
 
   /// Samples that are neighbours in the data set by one instruction.
-  void load(std::optional<int> data, std::optional<int> targets) {
+  void load(Activations& activations, std::optional<int> data, std::optional<int> targets) {
     const auto t = static_cast<std::size_t>(data ? *data : *targets);
     const std::int64_t num_samples = model_.num_samples[t];
     const Tensor& input = graph_.tensors[t];
     std::vector<Operand> all;
-    if (data) all.push_back(activations_.produce(*data));
-    if (targets) all.push_back(activations_.produce(*targets));
+    if (data) all.push_back(activations.produce(*data));
+    if (targets) all.push_back(activations.produce(*targets));
     model_.samples[t].for_runs(0, num_samples, [&](std::int64_t sample, std::int64_t at, std::int64_t count) {
       Instruction in{.kernel = Kernel::load_targets,
                      .phase = Phase::forward,
-                     .micro_batch = activations_.micro_batch(),
+                     .micro_batch = activations.micro_batch(),
                      .name = "input"};
-      in.attributes = {{"samples", count}, {"first_sample", first_sample_of(activations_.micro_batch()) + sample}};
+      in.attributes = {{"samples", count}, {"first_sample", first_sample_of(activations.micro_batch()) + sample}};
       if (data) {
         in.kernel = input.role == TensorRole::tokens ? Kernel::load_tokens : Kernel::load_images;
         if (input.role == TensorRole::tokens) in.attributes.set("sequence", input.elements_per_sample());
@@ -438,10 +394,10 @@ class StepLowering {
     return plan_.global_batch / plan_.schedule.micro_batches * micro_batch;
   }
 
-  void accumulate_loss(const Operator& op) {
-    const int m = activations_.micro_batch();
-    const Operand rows = activations_.value(op.outputs.front());
-    const std::int64_t rows_per_sample = rows.num_elements / activations_.num_samples(op.outputs.front());
+  void accumulate_loss(const Operator& op, const Activations& activations) {
+    const int m = activations.micro_batch();
+    const Operand rows = activations.value(op.outputs.front());
+    const std::int64_t rows_per_sample = rows.num_elements / activations.num_samples(op.outputs.front());
     const auto num_rows = static_cast<double>(plan_.global_batch * rows_per_sample);
     const double scale = counts(op.outputs.front()) ? 1.0 / num_rows : 0.0;
     builder_.emit(
@@ -481,31 +437,62 @@ class StepLowering {
   const ModelGraph& graph_;
   std::span<const OperatorDecision> decisions_;
   Place place_;
+  StepOrder order_;
+  StageMessages messages_;
   ProgramBuilder builder_;
   Groups groups_;
   ReplicaGrids grids_;
   ParameterStates parameters_;
-  Activations activations_;
-  OperatorLowering operators_;
+  TensorUses uses_;
+  std::map<int, Activations> activations_;  ///< by micro-batch
   Gathering gathering_;
-  StageLinks links_;
+  std::vector<int> from_before_, to_behind_;  ///< tensors that cross the cuts
   int loss_;
-  std::vector<std::vector<int>> internal_;  ///< by block: what its forward pass here forgets
+  std::vector<int> sent_;  ///< by item: the last of its messages
 };
 
-}  // namespace
-
-Program lower(const Plan& plan, const ModelGraph& graph, int rank, const WorkspaceBytes& workspace_bytes) {
+LaidOutGraph model_of(const Plan& plan, const ModelGraph& graph, int rank) {
   verify(plan, graph);
   const std::vector<OperatorDecision> decisions = resolve(plan, graph);
   if (has_layouts(plan.mesh)) {
     refuse_what_is_missing(plan, graph, decisions);
-    return StepLowering(plan, lay_out(plan, graph, decisions, rank), rank).run(workspace_bytes);
+    return lay_out(plan, graph, decisions, rank);
   }
   SplitModel split = split_operators(plan, graph, decisions);
   refuse_what_is_missing(plan, split.graph, split.decisions);
   refuse_what_is_not_quantized(plan, split.graph, split.decisions);
-  return StepLowering(plan, replicated(plan, std::move(split), rank), rank).run(workspace_bytes);
+  return replicated(plan, std::move(split), rank);
+}
+
+/// Of the plan's schedule.
+OrderGenerator order_generator_of(const Plan& plan) {
+  OrderGenerator generator = order_generator(plan.schedule.kind);
+  if (!generator) {
+    throw Unsupported(
+        fmt::format("plan `{}`: schedule.kind = {} cannot be lowered", plan.strategy, to_string(plan.schedule.kind)));
+  }
+  return generator;
+}
+
+}  // namespace
+
+Program lower(const Plan& plan, const ModelGraph& graph, int rank, const WorkspaceBytes& workspace_bytes) {
+  return lower(plan, graph, rank, workspace_bytes, order_generator_of(plan));
+}
+
+Program lower(const Plan& plan, const ModelGraph& graph, int rank, const WorkspaceBytes& workspace_bytes,
+              const OrderGenerator& generator) {
+  const LaidOutGraph model = model_of(plan, graph, rank);
+  return StepLowering(plan, model, rank, Orders(plan, model, generator)).run(workspace_bytes);
+}
+
+std::vector<StepOrder> step_orders(const Plan& plan, const ModelGraph& graph) {
+  const OrderGenerator generator = order_generator_of(plan);
+  const LaidOutGraph model = model_of(plan, graph, 0);
+  const Orders orders(plan, model, generator);
+  std::vector<StepOrder> result;
+  for (int stage = 0; stage < orders.num_stages(); ++stage) result.push_back(orders.of(stage));
+  return result;
 }
 
 }  // namespace strata

@@ -1,16 +1,18 @@
 #pragma once
 
 /// @file
-/// Plan → Program, for one rank. A layer at a micro-batch in a phase expands to kernels; its reductions come from its
-/// state factors, its order from the schedule, its start points from the overlap policy, its alloc and free from
+/// Plan → StepOrder → Program, for one rank. The schedule's generator says what is computed in which order; an item of
+/// it expands to kernels; reductions come from state factors, start points from the overlap policy, alloc and free from
 /// liveness. One file each.
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "ir/model_graph.hpp"
 #include "ir/plan.hpp"
 #include "ir/program.hpp"
+#include "lower/order/schedules.hpp"
 
 namespace strata {
 
@@ -21,5 +23,11 @@ using WorkspaceBytes = std::function<std::int64_t(const Program& program, const 
 /// The Program of rank @p rank. Equal inputs give equal Programs. verify(program) holds.
 /// @throws Unsupported naming the part of the plan that cannot be lowered, with its numbers.
 Program lower(const Plan& plan, const ModelGraph& graph, int rank, const WorkspaceBytes& workspace_bytes);
+/// The same in orders that @p generator makes, whatever the plan's schedule is called.
+Program lower(const Plan& plan, const ModelGraph& graph, int rank, const WorkspaceBytes& workspace_bytes,
+              const OrderGenerator& generator);
+
+/// What the ranks of each stage do in a step, by stage. @throws Unsupported as lower() does.
+std::vector<StepOrder> step_orders(const Plan& plan, const ModelGraph& graph);
 
 }  // namespace strata

@@ -73,3 +73,24 @@ def test_programs_differ_by_rank_in_their_data_alone(strata, experiment):
     different = [a for a, b in zip(first, second, strict=True) if a != b]
     assert all("program rank" in line or "first_sample" in line or "first_element" in line for line in different)
     assert strata(None, "program", file, "--rank", "2").code == 2
+
+
+def test_the_order_of_a_step_is_printed_and_drawn(strata, experiment, tmp_path):
+    file = experiment(replace=[('name = "ddp"', 'name = "gpipe"'), ("steps = 8", "steps = 8\nmicro_batches = 2")])
+    orders = strata(None, "order", file).output
+    assert [line for line in orders.splitlines() if line.startswith("#")] == ["# ranks 0 of 2", "# ranks 1 of 2"]
+    of_one = strata(None, "order", file, "--rank", "1").output
+    assert of_one in orders and of_one.startswith("# ranks 1 of 2\norder micro_batches=2 ")
+    passes = [line.split()[0] for line in of_one.splitlines() if "micro_batch=" in line]
+    assert passes == ["forward", "forward", "backward", "backward"]
+    picture = tmp_path / "order.png"
+    drawn = strata(None, "order", file, "--picture", picture)
+    assert drawn.code == 0 and drawn.output.strip() == str(picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_of_another_kind_and_a_rank_too_many_are_refused(strata, experiment, tmp_path):
+    ended = strata(None, "order", experiment(), "--picture", tmp_path / "order.gif")
+    assert ended.code == 2 and "accepted: .png, .svg, .pdf" in ended.messages()[0]
+    ended = strata(None, "order", experiment(), "--rank", "2")
+    assert ended.code == 2 and "accepted: 0 … 1" in ended.messages()[0]

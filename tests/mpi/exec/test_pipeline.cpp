@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "mpi/exec/staged_networks.hpp"
+#include "support/made_up_order.hpp"
 
 namespace strata {
 namespace {
@@ -70,6 +71,24 @@ TEST_F(Pipeline, ExactInputsGiveEqualBits) {
         }
       }
       training.plan.recompute = Recompute::none;
+    }
+  }
+}
+
+/// Programs follow their order, whatever it is called.
+TEST_F(Pipeline, AMadeUpOrderGivesEqualBits) {
+  for (const auto& make : {exact_mlp, exact_tied, exact_skip}) {
+    for (const int micro_batches : {2, 4}) {
+      Training training = make(micro_batches);
+      const Trained reference = train(training, "single", 1, world, engine);
+      training.order = two_forwards_one_backward;
+      for (const int stages : stage_counts()) {
+        if (8 % (size() / stages) != 0) continue;
+        training.options["stages"] = std::int64_t{stages};
+        expect_equal(
+            train(training, "gpipe", size(), world, engine), reference,
+            fmt::format("{}, {} stages of {}, {} micro-batches", training.graph.name, stages, size(), micro_batches));
+      }
     }
   }
 }

@@ -128,6 +128,7 @@ struct Training {
   /// Before the first step and after the last one, before its epilogue: another run's states in, ours out. May be null.
   std::function<void(const Program&, Executor&)> before, after;
   Backend backend{};
+  OrderGenerator order{};  ///< of a step; empty: the plan's schedule
 };
 
 /// Completes the parameters of which this rank holds a shard (NaN elsewhere) by what others hold.
@@ -178,7 +179,10 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
   const int num_ranks = plan.mesh.num_ranks();
   Trained result;
   omp_set_num_threads(1);
-  result.program = lower(plan, training.graph, num_ranks == 1 ? 0 : world.rank(), training.backend.workspace_bytes);
+  const int rank = num_ranks == 1 ? 0 : world.rank();
+  const WorkspaceBytes& workspace_bytes = training.backend.workspace_bytes;
+  result.program = training.order ? lower(plan, training.graph, rank, workspace_bytes, training.order)
+                                  : lower(plan, training.graph, rank, workspace_bytes);
   CountedInputs inputs(training.vocabulary, training.classes);
   inputs.dyadic = training.dyadic;
   inputs.images = std::ranges::any_of(training.graph.tensors,

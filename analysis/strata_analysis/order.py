@@ -1,0 +1,199 @@
+"""Orders of steps, as `strata order` prints them, drawn as papers draw schedules: a row a stage, time to the right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from strata_analysis.atomic import replace_file
+from strata_analysis.figures import style
+
+# Of a stage's whole pass, in units of its forward, as in Narayanan et al., SC 2021, fig. 4. An update takes little.
+UNITS = {"forward": 1.0, "recompute": 1.0, "backward": 2.0, "update": 0.25}
+COLOURS = {"forward": "#7FB2D9", "recompute": "#F3C35C", "backward": "#7DB88B", "update": "#B58BB8"}
+IDLE_COLOUR = "#DDDDDD"
+SMALLEST_INCHES, LARGEST_INCHES = 4.6, 60.0
+
+
+class OrderError(ValueError):
+    """The text is no order of a step."""
+
+
+@dataclass
+class Item:
+    """One segment's pass of one micro-batch, or an update."""
+
+    name: str
+    segment: int = -1
+    micro_batch: int = 0
+    parameters: str = ""
+
+
+@dataclass
+class Order:
+    """What the ranks of one stage compute in a step."""
+
+    ranks: str
+    stages: list[int] = field(default_factory=list)  # by segment
+    items: list[Item] = field(default_factory=list)
+
+    @property
+    def stage(self) -> int:
+        return next(self.stages[item.segment] for item in self.items if item.name != "update")
+
+
+@dataclass
+class Box:
+    """What is drawn as one: neighbouring segments of one pass."""
+
+    name: str
+    micro_batch: int
+    begin: float
+    end: float
+
+
+def parse(text: str) -> list[Order]:
+    orders: list[Order] = []
+    ranks = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words:
+            continue
+        keys = dict(word.split("=", 1) for word in words if "=" in word)
+        try:
+            if words[0] == "#":
+                ranks = words[2]
+            elif words[0] == "order":
+                if int(keys["steps_per_body"]) != 1 or int(keys["sub_batches"]) != 1:
+                    raise OrderError(f"line {number}: steps that overlap, or sub-batches, cannot be drawn")
+                orders.append(Order(ranks))
+            elif words[0] == "segment":
+                orders[-1].stages.append(int(keys["stage"]))
+            elif words[0] == "update":
+                orders[-1].items.append(Item("update", parameters=keys["parameters"]))
+            elif words[0] not in UNITS:
+                raise OrderError(f"line {number}: no line of an order: {line}")
+            else:
+                if "step" in keys:
+                    raise OrderError(f"line {number}: steps that overlap cannot be drawn")
+                first, last = (int(end) for end in (words[1].split("..") * 2)[:2])
+                step = 1 if last >= first else -1
+                for segment in range(first, last + step, step):
+                    orders[-1].items.append(Item(words[0], segment, int(keys["micro_batch"])))
+        except (IndexError, KeyError, ValueError, AttributeError) as error:
+            if isinstance(error, OrderError):
+                raise
+            raise OrderError(f"line {number}: no line of an order: {line}") from error
+    if not orders:
+        raise OrderError("no order")
+    return orders
+
+
+def timed(orders: list[Order]) -> list[list[Box]]:
+    """By order: its boxes, each item as early as its rank and what it needs of others allow; messages take no time.
+
+    An update waits for nobody: what it needs of other ranks is no part of the picture.
+    """
+    num_segments = [order.stages.count(order.stage) for order in orders]
+    num_updates = [sum(item.name == "update" for item in order.items) for order in orders]
+    last = len(orders[0].stages) - 1
+    ends: dict[tuple[str, int, int], float] = {}
+    boxes: list[list[Box]] = [[] for _ in orders]
+    position = [0] * len(orders)
+    clock = [0.0] * len(orders)
+    moved = True
+    while moved:
+        moved = False
+        for row, order in enumerate(orders):
+            while position[row] < len(order.items):
+                item = order.items[position[row]]
+                needs = []
+                if item.name == "forward" and item.segment > 0:
+                    needs = [("forward", item.segment - 1, item.micro_batch)]
+                elif item.name == "backward" and item.segment < last:
+                    needs = [("backward", item.segment + 1, item.micro_batch)]
+                if any(need not in ends for need in needs):
+                    break
+                parts = num_updates[row] if item.name == "update" else num_segments[row]
+                begin = max([clock[row], *(ends[need] for need in needs)])
+                clock[row] = begin + UNITS[item.name] / parts
+                ends[item.name, item.segment, item.micro_batch] = clock[row]
+                _add(boxes[row], Box(item.name, item.micro_batch, begin, clock[row]))
+                position[row] += 1
+                moved = True
+    if any(at < len(order.items) for at, order in zip(position, orders, strict=True)):
+        raise OrderError("the ranks wait for each other")
+    return boxes
+
+
+def _add(row: list[Box], box: Box) -> None:
+    if row and row[-1].name == box.name and row[-1].micro_batch == box.micro_batch and box.begin - row[-1].end < 1e-9:
+        row[-1].end = box.end
+    else:
+        row.append(box)
+
+
+def draw(orders: list[Order], title: str) -> Figure:
+    """gids: `<pass>/<row>/<micro-batch>` of the boxes, `idle/<row>` of what is behind them."""
+    rows = timed(orders)
+    end = max(box.end for row in rows for box in row)
+    with style.applied():
+        width = min(max(SMALLEST_INCHES, 0.14 * end + 1.0), LARGEST_INCHES)
+        figure, axes = plt.subplots(figsize=(width, 0.24 * len(rows) + 0.75))
+        unit_points = 72 * (width - 0.8) / end
+        for row, boxes in enumerate(rows):
+            axes.add_patch(Rectangle((0, row), end, 0.92, facecolor=IDLE_COLOUR, linewidth=0, gid=f"idle/{row}"))
+            for box in boxes:
+                length = box.end - box.begin
+                axes.add_patch(
+                    Rectangle(
+                        (box.begin, row),
+                        length,
+                        0.92,
+                        facecolor=COLOURS[box.name],
+                        edgecolor="white",
+                        linewidth=0.4,
+                        gid=f"{box.name}/{row}/{box.micro_batch}",
+                    )
+                )
+                number = str(box.micro_batch + 1)
+                if box.name != "update" and unit_points * length > 3.6 * len(number):
+                    axes.text(
+                        box.begin + length / 2,
+                        row + 0.5,
+                        number,
+                        ha="center",
+                        va="center",
+                        fontsize=6,
+                    )
+        axes.set_xlim(0, end)
+        axes.set_ylim(len(rows), 0)
+        axes.set_yticks([row + 0.46 for row in range(len(rows))], [_row_name(order) for order in orders])
+        axes.tick_params(length=0)
+        axes.grid(False)
+        for side in axes.spines.values():
+            side.set_visible(False)
+        axes.set_xlabel("forward passes of a stage (by the order alone, not measured)")
+        present = {box.name for boxes in rows for box in boxes}
+        handles = [Patch(color=colour, label=name) for name, colour in COLOURS.items() if name in present]
+        handles.append(Patch(color=IDLE_COLOUR, label="idle"))
+        figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), title=title, title_fontsize=8)
+    return figure
+
+
+def _row_name(order: Order) -> str:
+    return f"rank {order.ranks}" if order.ranks.isdigit() else f"ranks {order.ranks}"
+
+
+def write(text: str, file: Path, title: str) -> None:
+    kind = file.suffix.removeprefix(".")
+    if kind not in ("png", "svg", "pdf"):
+        raise OrderError(f"{file}: accepted: .png, .svg, .pdf")
+    figure = draw(parse(text), title)
+    with style.applied():
+        replace_file(file, lambda path: figure.savefig(path, format=kind, metadata=style.metadata(kind)))
+    plt.close(figure)

@@ -1,0 +1,39 @@
+#include "ir/order/step_order.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
+
+namespace strata {
+
+std::vector<int> parameters_of_stage(const StepShape& shape, int stage) {
+  std::set<int> all;
+  for (const Segment& segment : shape.segments) {
+    if (segment.stage == stage) all.insert(segment.parameters.begin(), segment.parameters.end());
+  }
+  return {all.begin(), all.end()};
+}
+
+std::string_view to_string(Pass pass) {
+  switch (pass) {
+    case Pass::forward: return "forward";
+    case Pass::recompute: return "recompute";
+    case Pass::backward: return "backward";
+    case Pass::update: return "update";
+  }
+  return "?";
+}
+
+std::string describe(const OrderItem& item) {
+  std::string text =
+      item.pass == Pass::update
+          ? fmt::format("update of parameters {}", fmt::join(item.parameters, ", "))
+          : fmt::format("{} of segment {}, micro-batch {}", to_string(item.pass), item.segment, item.micro_batch);
+  if (item.sub_batch != 0) text += fmt::format(", sub-batch {}", item.sub_batch);
+  if (item.version != 0) text += fmt::format(", version {}", item.version);
+  if (item.step != 0) text += fmt::format(", step {}", item.step);
+  return text;
+}
+
+}  // namespace strata

@@ -1,0 +1,45 @@
+#pragma once
+
+/// @file
+/// The names of schedules. A new one is a line here and its generator in lower/order/.
+
+#include <cstdint>
+#include <string_view>
+
+namespace strata {
+
+/// APPLY(enumerator, word): schedules with a generator, <enumerator>_order().
+#define STRATA_SCHEDULES(APPLY)       \
+  APPLY(simultaneous, "simultaneous") \
+  APPLY(gpipe, "gpipe")               \
+  APPLY(one_forward_one_backward, "1f1b")
+
+/// Those that plans can say and nothing generates.
+#define STRATA_SCHEDULES_OF_PLANS(APPLY) \
+  APPLY(cyclic, "cyclic")                \
+  APPLY(two_buffered_weights, "2bw")
+
+enum class ScheduleKind : std::uint8_t {
+#define STRATA_ENUMERATOR(name, word) name,
+  STRATA_SCHEDULES(STRATA_ENUMERATOR) STRATA_SCHEDULES_OF_PLANS(STRATA_ENUMERATOR)
+#undef STRATA_ENUMERATOR
+};
+
+constexpr ScheduleKind schedule_kinds[] = {
+#define STRATA_VALUE(name, word) ScheduleKind::name,
+    STRATA_SCHEDULES(STRATA_VALUE) STRATA_SCHEDULES_OF_PLANS(STRATA_VALUE)
+#undef STRATA_VALUE
+};
+
+constexpr std::string_view to_string(ScheduleKind value) {
+  switch (value) {
+#define STRATA_WORD(name, word) \
+  case ScheduleKind::name: return word;
+    STRATA_SCHEDULES(STRATA_WORD)
+    STRATA_SCHEDULES_OF_PLANS(STRATA_WORD)
+#undef STRATA_WORD
+  }
+  return "?";
+}
+
+}  // namespace strata

@@ -1,0 +1,30 @@
+#pragma once
+
+/// @file
+/// What generators write orders with: passes of a stage instead of items of its segments.
+
+#include "ir/order/step_order.hpp"
+
+namespace strata {
+
+class OrderWriter {
+ public:
+  OrderWriter(const StepShape& shape, int stage);
+
+  /// All segments of the stage, the first one first.
+  void forward(int micro_batch);
+  /// All segments of the stage, the last one first, each recomputed just before it where it is.
+  void backward(int micro_batch);
+  /// All parameters of the stage.
+  void update();
+
+  StepOrder take() && { return std::move(order_); }
+
+ private:
+  StepOrder order_;
+  int stage_;
+  int first_ = 0;  ///< segment of the stage
+  int end_ = 0;
+};
+
+}  // namespace strata

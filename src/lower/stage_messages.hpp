@@ -1,0 +1,53 @@
+#pragma once
+
+/// @file
+/// What travels between a stage and its neighbours, and when: activations forward, their gradients backward. A value
+/// that follows from the orders of a rank and of its neighbours.
+///
+/// Each direction to each neighbour has a stream of its own, so that no message waits behind one of another direction.
+/// Nothing is buffered between ranks, and nothing needs to be: both sides post the messages of a stream in the order of
+/// the sender's items, and a message waits for nothing but its own rank's earlier items and what its cause implies.
+///
+/// A rank's items are taken in passes: neighbouring items of one micro-batch in one direction. Messages are awaited one
+/// pass ahead, under that pass's kernels. Not so the activations behind a backward: until it is through, 1F1B's stage
+/// is full.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/order/step_order.hpp"
+
+namespace strata {
+
+/// Names of the streams between @p stage and its neighbours: "stage0to1" on both of its ends.
+std::vector<std::string> link_streams(int num_stages, int stage);
+
+class StageMessages {
+ public:
+  /// Of one micro-batch in one direction, a message a tensor.
+  struct Receive {
+    int item = -1;    ///< of the rank: the first that reads it
+    int peer = -1;    ///< stage
+    int stream = -1;  ///< of link_streams
+    int taken = -1;   ///< item of the rank whose messages the peer has taken before it sends these; -1: none
+  };
+  struct Send {
+    int peer = -1;
+    int stream = -1;
+  };
+
+  /// @param before, behind orders of the neighbours; null where there is none.
+  StageMessages(const StepOrder& order, int stage, const StepOrder* before, const StepOrder* behind);
+
+  /// To be posted before item @p item, in this order.
+  const std::vector<Receive>& before(int item) const { return receives_[static_cast<std::size_t>(item)]; }
+  /// To be posted behind item @p item; no peer: nothing.
+  const Send& after(int item) const { return sends_[static_cast<std::size_t>(item)]; }
+
+ private:
+  std::vector<std::vector<Receive>> receives_;  ///< by item
+  std::vector<Send> sends_;                     ///< by item
+};
+
+}  // namespace strata

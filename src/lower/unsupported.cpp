@@ -1,0 +1,161 @@
+#include "lower/unsupported.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "ir/operator_splitting.hpp"
+#include "ir/shards.hpp"
+#include "lower/order/order_writer.hpp"
+
+namespace strata {
+namespace {
+
+/// What cannot be combined with tensor layouts yet.
+void refuse_beside_layouts(const Plan& plan, const std::vector<OperatorDecision>& decisions) {
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(fmt::format("plan `{}`: {} with tensor layouts cannot be lowered", plan.strategy, what));
+  };
+  if (plan.quantization.any()) refuse("quantization");
+  if (plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
+  for (const OperatorDecision& d : decisions) {
+    if (!d.slice_state.empty() || d.slices > 1) refuse(fmt::format("slices = {}", d.slices));
+  }
+}
+
+}  // namespace
+
+void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std::vector<OperatorDecision>& decisions) {
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(fmt::format("plan `{}`: {} cannot be lowered", plan.strategy, what));
+  };
+  if (has_layouts(plan.mesh)) refuse_beside_layouts(plan, decisions);
+  for (const MeshAxis& axis : plan.mesh.axes) {
+    if (axis.name != "data" && axis.name != "stage" && axis.size > 1) {
+      refuse(fmt::format("mesh axis {} = {}", axis.name, axis.size));
+    }
+  }
+  if (plan.schedule.kind == ScheduleKind::simultaneous && plan.stages.count != 1) {
+    refuse(fmt::format("stages.count = {} with schedule.kind = {}", plan.stages.count, to_string(plan.schedule.kind)));
+  }
+  if (const int ranks = axis_size(plan.mesh, "stage"); plan.stages.count != ranks) {
+    refuse(fmt::format("stages.count = {} over mesh axis stage = {}", plan.stages.count, ranks));
+  }
+  if (plan.schedule.sub_batches != 1) refuse(fmt::format("schedule.sub_batches = {}", plan.schedule.sub_batches));
+  if (plan.schedule.cross_pass) refuse("schedule.cross_pass = true");
+  const bool has_shards =
+      std::ranges::any_of(decisions, [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); });
+  const OptimizerPlan& optimizer = plan.optimizer;
+  const bool whole_tensors = optimizer.sharding == "inter_tensor";
+  if (has_shards && (whole_tensors != (optimizer.spread == "broadcast"))) {
+    refuse(fmt::format("optimizer.sharding = {} with spread = {}", optimizer.sharding, optimizer.spread));
+  }
+  if (has_shards && whole_tensors && optimizer.gradients == "reduce_scatter") {
+    refuse("optimizer.sharding = inter_tensor with gradients = reduce_scatter");
+  }
+  if (has_shards && plan.stages.count > 1) {
+    if (whole_tensors) refuse(fmt::format("optimizer.sharding = inter_tensor in {} stages", plan.stages.count));
+    if (plan.quantization.any()) refuse(fmt::format("quantization in {} stages", plan.stages.count));
+  }
+  const bool leaf_first = plan.mesh.placement == "leaf-first";
+  if (!leaf_first && plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
+  if (leaf_first && plan.stages.count > 1) {
+    refuse(fmt::format("mesh.placement = leaf-first in {} stages", plan.stages.count));
+  }
+  for (std::size_t o = 0; o < decisions.size(); ++o) {
+    const OperatorDecision& d = decisions[o];
+    const std::string& name = graph.operators[o].name;
+    if (plan.stages.count > 1 && d.state.p_backward) {
+      refuse(fmt::format("{}: state p_backward = {} in {} stages", name, to_string(*d.state.p_backward),
+                         plan.stages.count));
+    }
+    if (d.state.walks) refuse(name + ": state walks");
+    if (d.layout && plan.mesh.num_ranks() > 1 && !has_layouts(plan.mesh)) {
+      refuse(fmt::format("{}: a layout on a mesh with axes, which say how ranks are used,", name));
+    }
+    if (d.algorithm == MatmulAlgorithm::ring) refuse(fmt::format("{}: algorithm = {}", name, to_string(d.algorithm)));
+    if (d.algorithm == MatmulAlgorithm::summa && !graph.operators[o].parameters.empty()) {
+      const OperatorKind kind = graph.operators[o].kind;
+      if (kind == OperatorKind::embedding || kind == OperatorKind::convolution) {
+        refuse(fmt::format("{}: algorithm = summa of an operator of kind {}", name, to_string(kind)));
+      }
+      if (plan.mesh.num_ranks() > 1 && !has_layouts(plan.mesh)) {
+        refuse(
+            fmt::format("{}: algorithm = summa on a mesh with axes, where no layout says which ranks are its rows and "
+                        "columns,",
+                        name));
+      }
+    }
+    if (d.recompute == Recompute::after_communication) refuse(name + ": recompute = after_communication");
+  }
+  // A block is recomputed as a whole: a rule for a part of it would otherwise do nothing, or more than it says.
+  for (const Block& block : graph.blocks) {
+    const auto at = [&](int o) -> const OperatorDecision& { return decisions[static_cast<std::size_t>(o)]; };
+    for (int o = block.first_operator; o < block.first_operator + block.num_operators; ++o) {
+      if (at(o).recompute != at(block.first_operator).recompute) {
+        const auto named = [&](int p) {
+          return fmt::format("{}: recompute = {}", graph.operators[static_cast<std::size_t>(p)].name,
+                             to_string(at(p).recompute));
+        };
+        refuse(fmt::format("{} beside {} in block {}", named(o), named(block.first_operator), block.name));
+      }
+    }
+  }
+}
+
+void refuse_what_is_not_quantized(const Plan& plan, const ModelGraph& graph,
+                                  const std::vector<OperatorDecision>& decisions) {
+  const Quantization& q = plan.quantization;
+  if (!q.any()) return;
+  const Factor grid = data_grid(plan.mesh);
+  for (std::size_t o = 0; o < decisions.size(); ++o) {
+    // A slice's weight may be held otherwise than its bias.
+    const auto& parameters = graph.operators[o].parameters;
+    const auto held = [&](int i) {
+      return state_of(plan.mesh, decisions[o], graph.parameters[static_cast<std::size_t>(i)]).p;
+    };
+    const auto bare = std::ranges::find_if(parameters, [&](int i) {
+      const Factor p = held(i);
+      return p.total() == 1 || (p != grid && q.gradients != "none");
+    });
+    if (bare == parameters.end()) continue;
+    const Factor p = held(*bare);
+    const auto refuse = [&](const std::string& what) {
+      throw Unsupported(
+          fmt::format("plan `{}`: {}: {} cannot be lowered", plan.strategy, graph.operators[o].name, what));
+    };
+    if (p.total() == 1) {
+      refuse(
+          fmt::format("quantization = {{ weights = {}, gradients = {} }} with state p = 1x1, of which nothing is "
+                      "gathered,",
+                      q.weights, q.gradients));
+    }
+    refuse(
+        fmt::format("quantization.gradients = {} with state p = {} on {}, whose sum over the {} ranks with the same "
+                    "shard is not quantised,",
+                    q.gradients, to_string(p), to_string(grid), grid.total() / p.total()));
+  }
+}
+
+void refuse_orders_without_whole_passes(const Plan& plan, const StepOrder& order, int stage) {
+  OrderWriter expected(order.shape, stage);
+  for (std::size_t i = 0; i < order.items.size(); ++i) {
+    const OrderItem& item = order.items[i];
+    if (item.pass == Pass::update) continue;
+    const bool forward = item.pass == Pass::forward;
+    const OrderItem& before = order.items[i == 0 ? 0 : i - 1];
+    const bool begins = i == 0 || before.micro_batch != item.micro_batch || (before.pass == Pass::forward) != forward;
+    if (begins && forward) expected.forward(item.micro_batch);
+    if (begins && !forward) expected.backward(item.micro_batch);
+  }
+  expected.update();
+  if (std::move(expected).take() != order) {
+    throw Unsupported(fmt::format(
+        "plan `{}`: schedule.kind = {}: stage {} of {}: an order of a step that is not made of whole passes "
+        "of a stage, with one update behind them, cannot be lowered",
+        plan.strategy, to_string(plan.schedule.kind), stage, order.shape.num_stages()));
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,96 @@
+"""Orders of steps, drawn: boxes where a hand count puts them."""
+
+import pytest
+from drawn import artists
+from matplotlib import pyplot as plt
+from strata_analysis.order import OrderError, draw, parse, timed, write
+
+HEAD = "order micro_batches=2 sub_batches=1 steps_per_body=1\n"
+SEGMENTS = """segment 0 stage=0 operators=0..1 parameters=0
+segment 1 stage=0 operators=2..3 parameters=1 recomputed
+segment 2 stage=1 operators=4..5 parameters=2
+"""
+FIRST = """forward 0..1 micro_batch=0
+forward 0..1 micro_batch=1
+recompute 1 micro_batch=0
+backward 1..0 micro_batch=0
+recompute 1 micro_batch=1
+backward 1..0 micro_batch=1
+update parameters=0..1
+"""
+SECOND = """forward 2 micro_batch=0
+backward 2 micro_batch=0
+forward 2 micro_batch=1
+backward 2 micro_batch=1
+update parameters=2
+"""
+BOTH = f"# ranks 0..1 of 4\n{HEAD}{SEGMENTS}{FIRST}# ranks 2..3 of 4\n{HEAD}{SEGMENTS}{SECOND}"
+
+
+def boxes(row):
+    return [(box.name, box.micro_batch, box.begin, box.end) for box in row]
+
+
+def test_items_begin_as_early_as_their_rank_and_other_ranks_allow():
+    first, second = timed(parse(BOTH))
+    # Half of stage 0 is recomputed, for half a unit, before the gradients come.
+    assert boxes(first) == [
+        ("forward", 0, 0.0, 1.0),
+        ("forward", 1, 1.0, 2.0),
+        ("recompute", 0, 2.0, 2.5),
+        ("backward", 0, 4.0, 6.0),
+        ("recompute", 1, 6.0, 6.5),
+        ("backward", 1, 7.0, 9.0),
+        ("update", 0, 9.0, 9.25),
+    ]
+    assert boxes(second) == [
+        ("forward", 0, 1.0, 2.0),
+        ("backward", 0, 2.0, 4.0),
+        ("forward", 1, 4.0, 5.0),
+        ("backward", 1, 5.0, 7.0),
+        ("update", 0, 7.0, 7.25),
+    ]
+
+
+def test_boxes_stand_in_their_rows():
+    figure = draw(parse(BOTH), "two stages")
+    drawn = artists({"": figure}, "backward")
+    assert {name: (box.get_x(), box.get_width(), box.get_y()) for name, box in drawn.items()} == {
+        "0/0": (4.0, 2.0, 0),
+        "0/1": (7.0, 2.0, 0),
+        "1/0": (2.0, 2.0, 1),
+        "1/1": (5.0, 2.0, 1),
+    }
+    idle = artists({"": figure}, "idle")
+    assert {box.get_width() for box in idle.values()} == {9.25}
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["ranks 0..1", "ranks 2..3"]
+    plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no order"),
+        (HEAD + "forward 0..1\n", "line 2: no line of an order"),
+        (HEAD + SEGMENTS + "sideways 0 micro_batch=0\n", "line 5: no line of an order"),
+        (HEAD.replace("body=1", "body=2"), "line 1: steps that overlap"),
+        (HEAD + SEGMENTS + "forward 0 micro_batch=0 step=-1\n", "line 5: steps that overlap"),
+    ],
+)
+def test_what_is_no_order_is_refused_with_its_line(text, message):
+    with pytest.raises(OrderError, match=message):
+        parse(text)
+
+
+def test_ranks_that_wait_for_each_other_are_no_picture():
+    with pytest.raises(OrderError, match="wait for each other"):
+        timed(parse(HEAD + SEGMENTS + "backward 1..0 micro_batch=0\nforward 0..1 micro_batch=0\n"))
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_files_are_written(tmp_path, kind):
+    file = tmp_path / f"order.{kind}"
+    write(BOTH, file, "two stages")
+    assert file.stat().st_size > 1000
+    with pytest.raises(OrderError, match=r"accepted: \.png, \.svg, \.pdf"):
+        write(BOTH, tmp_path / "order.txt", "")

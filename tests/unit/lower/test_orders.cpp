@@ -1,0 +1,171 @@
+/// @file
+/// The orders that schedules generate: as their papers draw them, verified over all stages; and an order that no file
+/// of strata knows, lowered as they are.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "support/made_up_order.hpp"
+#include "unit/lower/planned.hpp"
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+
+/// @p stages stages of two segments, the second one recomputed.
+StepShape shape(int stages, int micro_batches) {
+  StepShape shape{.micro_batches = micro_batches};
+  for (int s = 0; s < 2 * stages; ++s) {
+    shape.segments.push_back(
+        {.stage = s / 2, .first_operator = s, .num_operators = 1, .recomputed = s % 2 == 1, .parameters = {s}});
+  }
+  return shape;
+}
+
+/// "F0 B0": passes of whole stages.
+std::string text(const StepOrder& order) {
+  std::string result;
+  const int first = order.items.front().segment;
+  for (const OrderItem& item : order.items) {
+    const bool begins_forward = item.pass == Pass::forward && item.segment == first;
+    const bool ends_backward = item.pass == Pass::backward && item.segment == first;
+    if (!begins_forward && !ends_backward) continue;
+    result += fmt::format("{}{}{}", result.empty() ? "" : " ", begins_forward ? 'F' : 'B', item.micro_batch);
+  }
+  return result;
+}
+
+TEST(Orders, AsThePapersDrawThem) {
+  EXPECT_EQ(text(gpipe_order(shape(4, 3), 2)), "F0 F1 F2 B2 B1 B0");
+  // PipeDream-Flush, four stages.
+  const auto one_f_one_b = [](int stages, int stage, int micro_batches) {
+    return text(one_forward_one_backward_order(shape(stages, micro_batches), stage));
+  };
+  EXPECT_EQ(one_f_one_b(4, 0, 5), "F0 F1 F2 F3 B0 F4 B1 B2 B3 B4");
+  EXPECT_EQ(one_f_one_b(4, 1, 5), "F0 F1 F2 B0 F3 B1 F4 B2 B3 B4");
+  EXPECT_EQ(one_f_one_b(4, 3, 5), "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4");
+  EXPECT_EQ(one_f_one_b(4, 0, 2), "F0 F1 B0 B1");  // fewer micro-batches than stages
+  EXPECT_EQ(text(simultaneous_order(shape(1, 2), 0)), "F0 B0 F1 B1");
+}
+
+TEST(Orders, SegmentsAreRecomputedJustBeforeTheirBackward) {
+  EXPECT_EQ(to_text(gpipe_order(shape(2, 2), 1)),
+            "order micro_batches=2 sub_batches=1 steps_per_body=1\n"
+            "segment 0 stage=0 operators=0..0 parameters=0\n"
+            "segment 1 stage=0 operators=1..1 parameters=1 recomputed\n"
+            "segment 2 stage=1 operators=2..2 parameters=2\n"
+            "segment 3 stage=1 operators=3..3 parameters=3 recomputed\n"
+            "forward 2..3 micro_batch=0\n"
+            "forward 2..3 micro_batch=1\n"
+            "recompute 3 micro_batch=1\n"
+            "backward 3..2 micro_batch=1\n"
+            "recompute 3 micro_batch=0\n"
+            "backward 3..2 micro_batch=0\n"
+            "update parameters=2..3\n");
+}
+
+std::vector<StepOrder> of_all_stages(const OrderGenerator& generator, const StepShape& shape) {
+  std::vector<StepOrder> orders;
+  for (int stage = 0; stage < shape.num_stages(); ++stage) orders.push_back(generator(shape, stage));
+  return orders;
+}
+
+TEST(Orders, OfAllStagesVerifyAndKeepFewMicroBatches) {
+  for (int stages = 1; stages <= 6; ++stages) {
+    for (int micro_batches = 1; micro_batches <= 9; ++micro_batches) {
+      for (const ScheduleKind kind : schedule_kinds) {
+        const OrderGenerator generator = order_generator(kind);
+        if (!generator || (kind == ScheduleKind::simultaneous && stages > 1)) continue;
+        const std::vector<StepOrder> orders = of_all_stages(generator, shape(stages, micro_batches));
+        EXPECT_NO_THROW(verify(orders)) << to_string(kind);
+        for (int stage = 0; stage < stages; ++stage) {
+          int in_flight = 0, most = 0;
+          for (const OrderItem& item : orders[static_cast<std::size_t>(stage)].items) {
+            if (item.segment != 2 * stage) continue;
+            in_flight += item.pass == Pass::forward ? 1 : item.pass == Pass::backward ? -1 : 0;
+            most = std::max(most, in_flight);
+          }
+          EXPECT_EQ(most, kind == ScheduleKind::gpipe ? micro_batches : std::min(micro_batches, stages - stage));
+        }
+      }
+    }
+  }
+}
+
+TEST(Orders, SomeSchedulesCanOnlyBePlanned) {
+  EXPECT_FALSE(order_generator(ScheduleKind::cyclic));
+  EXPECT_FALSE(order_generator(ScheduleKind::two_buffered_weights));
+}
+
+TEST(Orders, OfAPlanAreThoseOfItsModel) {
+  const ModelGraph graph = build_model({.name = "gpt-nano", .layers = 4});
+  Plan base = asked(8, 4);
+  base.schedule.micro_batches = 2;
+  base.recompute = Recompute::block;
+  const Plan plan = planned(find_planner("1f1b"), graph, base, {{"stages", std::int64_t{2}}});
+  const std::vector<StepOrder> orders = step_orders(plan, graph);
+  ASSERT_EQ(orders.size(), 2U);
+  EXPECT_NO_THROW(verify(orders));
+  const std::vector<Segment>& segments = orders[0].shape.segments;
+  ASSERT_EQ(segments.size(), 6U) << "embedding, four blocks, head";
+  EXPECT_EQ(segments.back().end(), std::ssize(graph.operators));
+  for (std::size_t s = 0; s < segments.size(); ++s) {
+    EXPECT_EQ(segments[s].recomputed, s > 0 && s < 5) << s;
+    EXPECT_EQ(segments[s].stage, s < 3 ? 0 : 1) << s;
+  }
+}
+
+// ---- an order of its own -------------------------------------------------------------------------------------------
+
+Plan two_stages(const ModelGraph& graph, int micro_batches) {
+  Plan base = asked(micro_batches, 2);
+  base.schedule.micro_batches = micro_batches;
+  base.optimizer.kind = "sgd";
+  return planned(find_planner("gpipe"), graph, base, {{"stages", std::int64_t{2}}});
+}
+
+TEST(MadeUpOrder, IsVerifiedLoweredAndVerifiedAgain) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {16, 24, 16, 24, 10}});
+  for (const int micro_batches : {1, 2, 3, 4, 7}) {
+    const Plan plan = two_stages(graph, micro_batches);
+    const StepShape shape = step_orders(plan, graph).front().shape;
+    EXPECT_NO_THROW(verify(of_all_stages(two_forwards_one_backward, shape)));
+    std::vector<Program> programs;
+    for (int rank = 0; rank < 2; ++rank) {
+      programs.push_back(lower(plan, graph, rank, some_workspace, two_forwards_one_backward));
+    }
+    EXPECT_NO_THROW(verify(programs)) << micro_batches;
+  }
+}
+
+TEST(MadeUpOrder, IsTheOneThatIsMeant) {
+  EXPECT_EQ(text(two_forwards_one_backward(shape(2, 7), 0)), "F0 F1 F2 B0 F3 F4 B1 F5 F6 B2 B3 B4 B5 B6");
+  EXPECT_EQ(text(two_forwards_one_backward(shape(2, 7), 1)), "F0 F1 B0 F2 F3 B1 F4 F5 B2 F6 B3 B4 B5 B6");
+}
+
+TEST(MadeUpOrder, WithoutWholePassesIsRefused) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {16, 24, 16, 24, 10}});
+  const auto refused = [&](const OrderGenerator& generator) {
+    return refusal([&] { lower(two_stages(graph, 2), graph, 0, no_workspace, generator); });
+  };
+  EXPECT_THAT(refused([](const StepShape& shape, int stage) {
+                StepOrder order = gpipe_order(shape, stage);
+                std::swap(order.items[0], order.items[1]);
+                return order;
+              }),
+              HasSubstr("plan `gpipe`: schedule.kind = gpipe: stage 0 of 2: an order of a step that is not made of "
+                        "whole passes of a stage, with one update behind them, cannot be lowered"));
+  EXPECT_THAT(refused([](const StepShape& shape, int stage) {
+                StepOrder order = gpipe_order(shape, stage);
+                order.items.back().step = -1;
+                return order;
+              }),
+              HasSubstr("cannot be lowered"));
+}
+
+}  // namespace
+}  // namespace strata
