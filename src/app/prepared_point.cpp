@@ -125,6 +125,15 @@ void check_batch_size(const Experiment& experiment, const ModelGraph& graph, std
       experiment.where(key), key, samples, elements_per_sample, std::floor(most_elements / elements_per_sample)));
 }
 
+/// @throws UserError where the experiment asks for what excludes each other.
+void check_updates(const Experiment& experiment) {
+  if (experiment.overlap.update != "backward" || experiment.train.clip_norm == 0.0) return;
+  throw UserError(fmt::format(
+      "{}: overlap.update = backward: train.clip_norm = {} needs the norm of all gradients, which is known behind the "
+      "last backward; accepted: none, or train.clip_norm = 0",
+      experiment.where("overlap.update"), experiment.train.clip_norm));
+}
+
 /// What the experiment asks for, before a mode decides anything.
 Plan base_plan(const Experiment& experiment, const ModelGraph& graph, const Cluster& cluster) {
   const TrainSection& train = experiment.train;
@@ -138,6 +147,8 @@ Plan base_plan(const Experiment& experiment, const ModelGraph& graph, const Clus
   if (train.recompute != "planner") plan.recompute = parse_recompute(train.recompute);
   plan.overlap.bucket_bytes = static_cast<std::int64_t>(std::llround(experiment.overlap.bucket_mib * 1024.0 * 1024.0));
   plan.overlap.all_reduce = experiment.overlap.all_reduce;
+  check_updates(experiment);
+  plan.overlap.update = experiment.overlap.update;
   plan.optimizer.kind = train.optimizer;
   plan.optimizer.momentum = train.momentum;
   plan.optimizer.beta1 = train.beta1;

@@ -90,6 +90,7 @@ struct StrategySection {
 struct OverlapSection {
   double bucket_mib = 25.0;
   std::string all_reduce = "backward";
+  std::string update = "none";
   bool operator==(const OverlapSection&) const = default;
 };
 

@@ -98,6 +98,9 @@ constexpr Option options[] = {
     {"overlap.bucket_mib", FIELD(overlap.bucket_mib), ">= 0", "MiB",
      "gradients are reduced in buckets of at least this size"},
     {"overlap.all_reduce", FIELD(overlap.all_reduce), "backward | none", "", "what hides the reduction of gradients"},
+    {"overlap.update", FIELD(overlap.update), "none | backward", "",
+     "when parameters are updated: none: behind the last backward; backward: as soon as their gradients are summed, so "
+     "that with one micro-batch they need not wait for each other in memory; not with clipping"},
 
     {"communication.transport", FIELD(communication.transport), "auto | mpi | shm | two_level", "",
      "auto: shm within a node, mpi between nodes"},

@@ -445,6 +445,7 @@ void verify(const Plan& plan, const ModelGraph& graph) {
   check_word("overlap.gather_backward", plan.overlap.gather_backward, plan_words::gather_backward);
   check_word("overlap.reduce_scatter", plan.overlap.reduce_scatter, plan_words::reduce_scatter);
   check_word("overlap.broadcast", plan.overlap.broadcast, plan_words::broadcast);
+  check_word("overlap.update", plan.overlap.update, plan_words::update);
 
   check_word("optimizer.kind", plan.optimizer.kind, plan_words::optimizer_kind);
   check_word("optimizer.sharding", plan.optimizer.sharding, plan_words::optimizer_sharding);
@@ -457,6 +458,12 @@ void verify(const Plan& plan, const ModelGraph& graph) {
   check_real("optimizer.epsilon", plan.optimizer.epsilon, 0.0, HUGE_VAL);
   check_real("optimizer.weight_decay", plan.optimizer.weight_decay, 0.0, HUGE_VAL);
   check_real("optimizer.clip_norm", plan.optimizer.clip_norm, 0.0, HUGE_VAL);
+  if (plan.overlap.update == "backward" && plan.optimizer.clip_norm > 0.0) {
+    fail("overlap.update",
+         fmt::format("backward with optimizer.clip_norm = {}: the norm of all gradients is known behind "
+                     "the last backward only; accepted: none, or clip_norm = 0",
+                     plan.optimizer.clip_norm));
+  }
   check_word("dtypes.compute", to_string(plan.dtypes.compute), plan_words::compute_dtype);
   check_word("dtypes.gradient", to_string(plan.dtypes.gradient), plan_words::compute_dtype);
   check_word("quantization.weights", plan.quantization.weights, plan_words::quantized_weights);

@@ -106,6 +106,9 @@ struct Overlap {
   std::string gather_backward = "none";          ///< none | next_module
   std::string reduce_scatter = "none";           ///< none | grad_input
   std::string broadcast = "none";                ///< none | next_forward
+  /// none: parameters are updated behind the last backward. backward: each one as soon as its gradients are summed, so
+  /// that they need not wait for those of the others.
+  std::string update = "none";
   bool operator==(const Overlap&) const = default;
 };
 

@@ -189,6 +189,7 @@ Overlap read_overlap(TomlReader reader) {
   reader.read_word("gather_backward", overlap.gather_backward, plan_words::gather_backward);
   reader.read_word("reduce_scatter", overlap.reduce_scatter, plan_words::reduce_scatter);
   reader.read_word("broadcast", overlap.broadcast, plan_words::broadcast);
+  reader.read_word("update", overlap.update, plan_words::update);
   reader.finish();
   return overlap;
 }
@@ -264,6 +265,7 @@ std::string to_text(const Plan& plan) {
   line("gather_backward", in_quotes(plan.overlap.gather_backward));
   line("reduce_scatter", in_quotes(plan.overlap.reduce_scatter));
   line("broadcast", in_quotes(plan.overlap.broadcast));
+  line("update", in_quotes(plan.overlap.update));
 
   for (const OperatorRule& rule : plan.operators) {
     text += text_of(rule);

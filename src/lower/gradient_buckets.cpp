@@ -13,7 +13,8 @@ namespace strata {
 
 GradientBuckets::GradientBuckets(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
                                  std::span<const ParameterShard> shards, const ShardGroups& groups,
-                                 const std::map<int, Copies>& copies, ProgramBuilder& builder)
+                                 const std::map<int, Copies>& copies, std::span<const int> update_of,
+                                 ProgramBuilder& builder)
     : plan_(plan),
       graph_(graph),
       operators_(operators),
@@ -30,7 +31,7 @@ GradientBuckets::GradientBuckets(const Plan& plan, const ModelGraph& graph, std:
     }
     largest_operator_ = std::max(largest_operator_, elements);
   }
-  assign_buckets(copies);
+  assign_buckets(copies, update_of);
   for (const auto& [p, c] : copies) copies_.emplace_back(p, c.group);
 }
 
@@ -43,7 +44,7 @@ bool GradientBuckets::scatters(const Bucket& bucket) const {
   return plan_.optimizer.gradients == "reduce_scatter" && groups_of(bucket).spread >= 0;
 }
 
-void GradientBuckets::assign_buckets(const std::map<int, Copies>& copies) {
+void GradientBuckets::assign_buckets(const std::map<int, Copies>& copies, std::span<const int> update_of) {
   // A gradient is complete after the backward of the first operator, in graph order, that uses the parameter.
   std::vector<int> first_use(members_.size(), std::numeric_limits<int>::max());
   for (std::size_t o = operators_.size(); o-- > 0;) {
@@ -63,7 +64,10 @@ void GradientBuckets::assign_buckets(const std::map<int, Copies>& copies) {
     const auto copy = copies.find(p);
     const bool has_copies = copy != copies.end();
     const bool other_groups = !buckets_.empty() && &groups_.of(buckets_.back().parameters.front()) != &groups_.of(p);
-    if (closed || has_copies || other_groups) {
+    const bool other_update =
+        !buckets_.empty() && update_of[static_cast<std::size_t>(p)] !=
+                                 update_of[static_cast<std::size_t>(buckets_.back().parameters.front())];
+    if (closed || has_copies || other_groups || other_update) {
       buckets_.emplace_back();
       buckets_.back().counted = !has_copies || copy->second.counted;
     }
@@ -337,6 +341,19 @@ void GradientBuckets::reduce(std::size_t index) {
   }
   all_reduce(builder_.whole(bucket.buffer), groups.replicas, name);
   depart({.index = index, .in_place = true});
+}
+
+void GradientBuckets::complete(std::span<const int> parameters) {
+  quantized_.finish();
+  const auto is_one = [&](int p) { return std::ranges::find(parameters, p) != parameters.end(); };
+  while (std::ranges::any_of(scattered_, [&](const Scattered& s) { return s.awaited && is_one(s.parameter); })) {
+    finish_oldest_scatter();
+  }
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (!is_one(buckets_[b].parameters.front())) continue;
+    if (!buckets_[b].reduced) reduce(b);
+    if (travelling_ && travelling_->index == b) finish_travelling();
+  }
 }
 
 void GradientBuckets::reduce_remaining() {

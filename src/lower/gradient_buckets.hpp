@@ -46,10 +46,11 @@ struct Copies {
 
 class GradientBuckets {
  public:
-  /// @param operators of this rank's stage.  @param copies by parameter.
+  /// @param operators of this rank's stage.  @param copies by parameter.  @param update_of by parameter: which of the
+  /// step's updates it has a part in; a bucket is of one of them.
   GradientBuckets(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
                   std::span<const ParameterShard> shards, const ShardGroups& groups,
-                  const std::map<int, Copies>& copies, ProgramBuilder& builder);
+                  const std::map<int, Copies>& copies, std::span<const int> update_of, ProgramBuilder& builder);
 
   /// Where a kernel puts its contribution to a gradient. `accumulate`: an earlier contribution is there.
   struct Destination {
@@ -64,6 +65,10 @@ class GradientBuckets {
 
   /// Backward has issued all kernels of an operator.
   void after_operator() { quantized_.after_operator(); }
+
+  /// Before an update of @p parameters, none of whose gradients is to come: their sums, as far as they have not begun
+  /// or are on their way.
+  void complete(std::span<const int> parameters);
 
   /// After backward: the reductions that were not overlapped, and those over the copies of a parameter.
   void reduce_remaining();
@@ -123,7 +128,7 @@ class GradientBuckets {
     bool accumulate = false;
     bool is_last = false;  ///< micro-batch
   };
-  void assign_buckets(const std::map<int, Copies>& copies);
+  void assign_buckets(const std::map<int, Copies>& copies, std::span<const int> update_of);
   void scatter_full(int parameter, bool last_micro_batch);
   /// The compute stream waits for the oldest full gradient on its way, which leaves its memory.
   void finish_oldest_scatter();

@@ -138,6 +138,21 @@ StageMessages messages_of(const Orders& orders, const StepOrder& order, int stag
   return {order, stage, before ? &*before : nullptr, behind ? &*behind : nullptr};
 }
 
+/// By parameter: the place of its update among the items; -1: it has none.
+std::vector<int> update_of_parameters(const StepOrder& order, std::size_t num_parameters) {
+  std::vector<int> update_of(num_parameters, -1);
+  for (std::size_t i = 0; i < order.items.size(); ++i) {
+    for (const int p : order.items[i].parameters) update_of[static_cast<std::size_t>(p)] = static_cast<int>(i);
+  }
+  return update_of;
+}
+
+int behind_backward(const StepOrder& order) {
+  std::size_t end = order.items.size();
+  while (end > 0 && order.items[end - 1].pass == Pass::update) --end;
+  return static_cast<int>(end);
+}
+
 class StepLowering {
  public:
   StepLowering(const Plan& plan, const LaidOutGraph& model, int rank, const Orders& orders)
@@ -152,7 +167,8 @@ class StepLowering {
         groups_(plan, model, place_, rank, builder_),
         grids_(grids_of(plan, model, rank)),
         parameters_(plan, graph_, operators_of(graph_, place_.stage), shards_of(plan, graph_, decisions_, grids_),
-                    grids_, builder_, groups_.parameters),
+                    grids_, update_of_parameters(order_, graph_.parameters.size()), builder_, groups_.parameters),
+        behind_backward_(behind_backward(order_)),
         uses_(graph_),
         gathering_(plan, graph_, order_.shape, place_.stage_index, uses_, parameters_),
         from_before_(crossing(place_.stage_index)),
@@ -170,10 +186,11 @@ class StepLowering {
     builder_.begin(ProgramBuilder::Section::body);
     parameters_.spread_last_updates();
     if (!computes_loss()) clear_loss();
-    for (std::size_t i = 0; i < order_.items.size(); ++i) lower_item(static_cast<int>(i));
-    reduce_loss();
-    parameters_.gradients().reduce_remaining();
-    parameters_.update();
+    for (std::size_t i = 0; i < order_.items.size(); ++i) {
+      if (static_cast<int>(i) == behind_backward_) reduce_loss();
+      lower_item(static_cast<int>(i));
+    }
+    if (behind_backward_ == std::ssize(order_.items)) reduce_loss();
     builder_.begin(ProgramBuilder::Section::epilogue);
     parameters_.spread_remaining();
     return std::move(builder_).finish(workspace_bytes);
@@ -219,7 +236,7 @@ class StepLowering {
       case Pass::forward: forward(item); break;
       case Pass::recompute: recompute(item); break;
       case Pass::backward: backward(index); break;
-      case Pass::update: break;  // behind all other items: run() has what belongs to it
+      case Pass::update: update(index); break;
     }
     if (messages_.after(index).peer >= 0) send(index);
     // Nothing of a micro-batch is needed behind the last backward of this rank.
@@ -284,6 +301,16 @@ class StepLowering {
       parameters_.gradients().after_operator();
       gathering_.after_backward(o);
     }
+  }
+
+  void update(int index) {
+    const std::vector<int>& parameters = order_.items[static_cast<std::size_t>(index)].parameters;
+    if (index < behind_backward_) {
+      parameters_.gradients().complete(parameters);
+    } else if (index == behind_backward_) {
+      parameters_.gradients().reduce_remaining();
+    }
+    parameters_.update(parameters);
   }
 
   /// Tensors that cross the cut before stage @p stage; none where that is no cut.
@@ -443,6 +470,7 @@ class StepLowering {
   Groups groups_;
   ReplicaGrids grids_;
   ParameterStates parameters_;
+  int behind_backward_;  ///< the first item behind the last pass
   TensorUses uses_;
   std::map<int, Activations> activations_;  ///< by micro-batch
   Gathering gathering_;

@@ -12,8 +12,8 @@
 namespace strata {
 
 ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
-                                 std::vector<ParameterShard> shards, const ReplicaGrids& grids, ProgramBuilder& builder,
-                                 const ParameterGroups& groups)
+                                 std::vector<ParameterShard> shards, const ReplicaGrids& grids,
+                                 std::span<const int> update_of, ProgramBuilder& builder, const ParameterGroups& groups)
     : plan_(plan),
       graph_(graph),
       shards_(std::move(shards)),
@@ -25,7 +25,7 @@ ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, std:
       num_copies_(groups.num_copies),
       quantized_(plan.quantization, builder),
       owned_(make_owned(operators)),
-      gradients_(plan, graph, operators, shards_, groups_, groups.copies, builder) {}
+      gradients_(plan, graph, operators, shards_, groups_, groups.copies, update_of, builder) {}
 
 std::vector<ParameterStates::Owned> ParameterStates::make_owned(std::span<const Operator> operators) {
   std::vector<bool> used(graph_.parameters.size(), false);
@@ -281,9 +281,10 @@ void ParameterStates::all_reduce_norm(int sum, int group) {
                  .outputs = {builder_.whole(sum)}});
 }
 
-void ParameterStates::update() {
+void ParameterStates::update(std::span<const int> parameters) {
   const int factor = plan_.optimizer.clip_norm > 0.0 ? gradient_norm() : -1;
   for (const int p : gradients_.parameters()) {
+    if (std::ranges::find(parameters, p) == parameters.end()) continue;
     emit_update(p, factor);
     if (!spreads_late()) spread(p);
   }

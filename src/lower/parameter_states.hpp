@@ -40,10 +40,10 @@ struct ParameterGroups {
 
 class ParameterStates {
  public:
-  /// @param operators of this rank's stage.
+  /// @param operators of this rank's stage.  @param update_of see GradientBuckets.
   ParameterStates(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
-                  std::vector<ParameterShard> shards, const ReplicaGrids& grids, ProgramBuilder& builder,
-                  const ParameterGroups& groups);
+                  std::vector<ParameterShard> shards, const ReplicaGrids& grids, std::span<const int> update_of,
+                  ProgramBuilder& builder, const ParameterGroups& groups);
 
   /// Prologue: initial values by global index, zero states.
   void initialize();
@@ -69,8 +69,9 @@ class ParameterStates {
 
   GradientBuckets& gradients() { return gradients_; }
 
-  /// Gradient norm and clipping where the plan asks for it, then the optimizer, bucket by bucket.
-  void update();
+  /// Gradient norm and clipping where the plan asks for it, then the optimizer, bucket by bucket, of @p parameters
+  /// whose sums are complete.
+  void update(std::span<const int> parameters);
 
   /// Where updates are spread under the next step (overlap.broadcast = next_forward): at the beginning of a step those
   /// of the step before, in the order of its forward; those of sharded parameters just before they are gathered.

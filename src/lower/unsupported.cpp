@@ -140,20 +140,21 @@ void refuse_what_is_not_quantized(const Plan& plan, const ModelGraph& graph,
 
 void refuse_orders_without_whole_passes(const Plan& plan, const StepOrder& order, int stage) {
   OrderWriter expected(order.shape, stage);
-  for (std::size_t i = 0; i < order.items.size(); ++i) {
-    const OrderItem& item = order.items[i];
+  const OrderItem* before = nullptr;
+  for (const OrderItem& item : order.items) {
     if (item.pass == Pass::update) continue;
     const bool forward = item.pass == Pass::forward;
-    const OrderItem& before = order.items[i == 0 ? 0 : i - 1];
-    const bool begins = i == 0 || before.micro_batch != item.micro_batch || (before.pass == Pass::forward) != forward;
-    if (begins && forward) expected.forward(item.micro_batch);
-    if (begins && !forward) expected.backward(item.micro_batch);
+    const bool goes_on =
+        before != nullptr && before->micro_batch == item.micro_batch && (before->pass == Pass::forward) == forward;
+    if (!goes_on && forward) expected.forward(item.micro_batch);
+    if (!goes_on && !forward) expected.backward(item.micro_batch);
+    before = &item;
   }
   expected.update();
   if (std::move(expected).take() != order) {
     throw Unsupported(fmt::format(
         "plan `{}`: schedule.kind = {}: stage {} of {}: an order of a step that is not made of whole passes "
-        "of a stage, with one update behind them, cannot be lowered",
+        "of a stage, with updates behind them, cannot be lowered",
         plan.strategy, to_string(plan.schedule.kind), stage, order.shape.num_stages()));
   }
 }

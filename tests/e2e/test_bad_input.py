@@ -27,8 +27,22 @@ def one_message(ended, *parts):
         ('name = "gpt-nano"', 'name = "gpt-nanoo"', ["gpt-nanoo", "gpt-nano"]),
         ("[train]", "[trian]", ["trian", "train"]),
         ("steps = 8", "steps = = 8", ["e2e.toml:16"]),
+        (
+            "steps = 8",
+            'steps = 8\nclip_norm = 0.5\n[overlap]\nupdate = "backward"',
+            ["e2e.toml:19", "overlap.update", "train.clip_norm = 0.5", "accepted"],
+        ),
     ],
-    ids=["unknown key", "wrong type", "out of range", "unknown strategy", "unknown model", "unknown table", "not TOML"],
+    ids=[
+        "unknown key",
+        "wrong type",
+        "out of range",
+        "unknown strategy",
+        "unknown model",
+        "unknown table",
+        "not TOML",
+        "updates before the norm",
+    ],
 )
 @pytest.mark.parametrize("ranks", [None, 2], ids=["plan", "run"])
 def test_the_experiment_file(strata, experiment, old, new, parts, ranks):

@@ -30,7 +30,9 @@ struct Segment {
 /// What schedules are made for; equal on all ranks.
 struct StepShape {
   int micro_batches = 1;
-  int sub_batches = 1;              ///< of each micro-batch
+  int sub_batches = 1;  ///< of each micro-batch
+  /// Parameters are to be updated as soon as their gradients are summed, not behind the last backward.
+  bool updates_in_backward = false;
   std::vector<Segment> segments{};  ///< in the order of the graph, so stages ascend
   bool operator==(const StepShape&) const = default;
   int num_stages() const { return segments.empty() ? 0 : segments.back().stage + 1; }

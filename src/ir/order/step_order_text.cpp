@@ -45,6 +45,7 @@ class Reader {
     result.shape.micro_batches = number("micro_batches", 1, most);
     result.shape.sub_batches = number("sub_batches", 1, most);
     result.steps_per_body = number("steps_per_body", 1, most);
+    result.shape.updates_in_backward = keys_.erase("updates_in_backward") > 0;
     finish_line();
     while (next_line()) {
       const std::string word = take_word();
@@ -195,8 +196,9 @@ std::string ranges(std::span<const int> numbers) {
 }
 
 std::string to_text(const StepOrder& order) {
-  std::string text = fmt::format("order micro_batches={} sub_batches={} steps_per_body={}\n", order.shape.micro_batches,
-                                 order.shape.sub_batches, order.steps_per_body);
+  std::string text = fmt::format("order micro_batches={} sub_batches={} steps_per_body={}{}\n",
+                                 order.shape.micro_batches, order.shape.sub_batches, order.steps_per_body,
+                                 order.shape.updates_in_backward ? " updates_in_backward" : "");
   for (std::size_t s = 0; s < order.shape.segments.size(); ++s) {
     const Segment& segment = order.shape.segments[s];
     text +=

@@ -30,8 +30,9 @@ void check_items(std::span<const StepOrder> orders) {
     const bool goes_on = segment.stage == stage || (s > 0 && segment.stage == stage + 1);
     STRATA_INVARIANT(goes_on && segment.first_operator == begin && segment.num_operators > 0,
                      fmt::format("segment {} does not go on where the one before it ends", s));
-    STRATA_INVARIANT(std::ranges::adjacent_find(segment.parameters, std::ranges::greater_equal{}) == segment.parameters.end(),
-                     fmt::format("parameters of segment {} do not rise", s));
+    STRATA_INVARIANT(
+        std::ranges::adjacent_find(segment.parameters, std::ranges::greater_equal{}) == segment.parameters.end(),
+        fmt::format("parameters of segment {} do not rise", s));
   }
   for (std::size_t r = 0; r < orders.size(); ++r) {
     STRATA_INVARIANT(orders[r].shape == shape && orders[r].steps_per_body == first.steps_per_body,

@@ -15,12 +15,19 @@ class OrderWriter {
   void forward(int micro_batch);
   /// All segments of the stage, the last one first, each recomputed just before it where it is.
   void backward(int micro_batch);
-  /// All parameters of the stage.
+  /// All parameters of the stage: here, or, where they are to be updated in backward, each behind the backward that
+  /// follows the one which completes its gradients, under which they are summed. Those that other stages read too wait
+  /// for these, so until here.
   void update();
 
   StepOrder take() && { return std::move(order_); }
 
  private:
+  void update_in_backward();
+  const Segment& segment_of(const OrderItem& item) const {
+    return order_.shape.segments[static_cast<std::size_t>(item.segment)];
+  }
+
   StepOrder order_;
   int stage_;
   int first_ = 0;  ///< segment of the stage

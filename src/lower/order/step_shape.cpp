@@ -6,7 +6,9 @@ namespace strata {
 
 StepShape step_shape(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions,
                      std::span<const Stage> stages) {
-  StepShape shape{.micro_batches = plan.schedule.micro_batches, .sub_batches = plan.schedule.sub_batches};
+  StepShape shape{.micro_batches = plan.schedule.micro_batches,
+                  .sub_batches = plan.schedule.sub_batches,
+                  .updates_in_backward = plan.overlap.update == "backward"};
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const int first = stages[s].first_operator;
     for (int o = first; o < stages[s].end(); ++o) {

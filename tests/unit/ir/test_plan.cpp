@@ -301,6 +301,12 @@ TEST(PlanVerify, NamesTheKeyAndTheNumbers) {
       {"overlap.gather_backward: unknown word", [](Plan& p) { p.overlap.gather_backward = "yes"; }},
       {"overlap.reduce_scatter: unknown word", [](Plan& p) { p.overlap.reduce_scatter = "yes"; }},
       {"overlap.broadcast: unknown word", [](Plan& p) { p.overlap.broadcast = "yes"; }},
+      {"overlap.update: unknown word", [](Plan& p) { p.overlap.update = "yes"; }},
+      {"overlap.update: backward with optimizer.clip_norm = 0.5",
+       [](Plan& p) {
+         p.overlap.update = "backward";
+         p.optimizer.clip_norm = 0.5;
+       }},
       {"optimizer.kind: unknown word \"adamW\"; did you mean \"adamw\"?", [](Plan& p) { p.optimizer.kind = "adamW"; }},
       {"optimizer.sharding: unknown word", [](Plan& p) { p.optimizer.sharding = "tensor"; }},
       {"optimizer.spread: unknown word", [](Plan& p) { p.optimizer.spread = "gather"; }},
@@ -368,6 +374,7 @@ gather = "none"
 gather_backward = "none"
 reduce_scatter = "none"
 broadcast = "none"
+update = "none"
 
 [[operators]]
 match = "block[2..47].mlp.*"

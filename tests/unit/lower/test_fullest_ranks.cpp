@@ -47,14 +47,18 @@ TEST(FullestRanks, OneOfThemNeedsMost) {
             plan.optimizer.sharding = sharding;
             plan.optimizer.spread = inter ? "broadcast" : "all_gather";
             plan.optimizer.gradients = gradients;
-            const std::vector<int> fullest = fullest_ranks(plan, graph);
-            EXPECT_EQ(peak_of(plan, graph, fullest), peak_of(plan, graph, every_rank(plan))) << fmt::format(
-                "{}, {}, {}, {}, {} micro-batches", model, to_string(state), sharding, gradients, micro_batches);
-            if (!inter) {
-              EXPECT_EQ(fullest, std::vector<int>{0}) << "the first has the longest chunks";
+            for (const char* update : {"none", "backward"}) {
+              plan.overlap.update = update;
+              const std::vector<int> fullest = fullest_ranks(plan, graph);
+              EXPECT_EQ(peak_of(plan, graph, fullest), peak_of(plan, graph, every_rank(plan)))
+                  << fmt::format("{}, {}, {}, {}, {} micro-batches, update {}", model, to_string(state), sharding,
+                                 gradients, micro_batches, update);
+              if (!inter) {
+                EXPECT_EQ(fullest, std::vector<int>{0}) << "the first has the longest chunks";
+              }
+              num_lowered += fullest.size();
+              num_ranks += 8;
             }
-            num_lowered += fullest.size();
-            num_ranks += 8;
           }
         }
       }

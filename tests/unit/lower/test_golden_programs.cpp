@@ -128,6 +128,13 @@ std::vector<Golden> golden_programs() {
           {"zero3.mlp", "zero3", 2, mlp, two_micro_batches},
           {"select-and-drop.mlp", "amsp", 4, mlp, two_micro_batches, select_and_drop},
           {"late-broadcast.mlp", "amsp", 2, mlp, two_micro_batches, dealt_late},
+          {"update-in-backward.mlp",
+           "ddp",
+           2,
+           deeper_mlp,
+           two_micro_batches,
+           {},
+           [](Plan& plan) { plan.overlap.update = "backward"; }},
           {"leaf-first.mlp", "ddp", 4, mlp, plain, {}, over_leaves},
           {"slices.mlp", "ddp", 2, deeper_mlp, plain, {}, slices},
           {"quantised.mlp",
@@ -174,13 +181,24 @@ struct Shape {
   std::function<void(Plan&)> asks;
 };
 
-const Shape shapes[] = {{"plain", plain}, {"everything", everything}, {"mixed", [](Plan& plan) {
-                                                                         mixed(plan);
-                                                                         plan.schedule.micro_batches = 3;
-                                                                         plan.overlap.gather = "next_layer";
-                                                                         plan.overlap.gather_backward = "next_module";
-                                                                         plan.overlap.reduce_scatter = "grad_input";
-                                                                       }}};
+void mixed_and_ahead(Plan& plan) {
+  mixed(plan);
+  plan.schedule.micro_batches = 3;
+  plan.overlap.gather = "next_layer";
+  plan.overlap.gather_backward = "next_module";
+  plan.overlap.reduce_scatter = "grad_input";
+}
+
+void updates_in_backward(Plan& plan) {
+  everything(plan);
+  plan.optimizer.clip_norm = 0.0;
+  plan.overlap.update = "backward";
+}
+
+const Shape shapes[] = {{"plain", plain},
+                        {"everything", everything},
+                        {"mixed", mixed_and_ahead},
+                        {"updates in backward", updates_in_backward}};
 
 struct Variant {
   std::string name;

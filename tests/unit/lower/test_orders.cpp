@@ -68,6 +68,30 @@ TEST(Orders, SegmentsAreRecomputedJustBeforeTheirBackward) {
             "update parameters=2..3\n");
 }
 
+/// Parameter 0 is that of the first and the last segment, as a tied head's.
+TEST(Orders, UpdatesInBackwardFollowTheNextBackward) {
+  StepShape two = shape(2, 2);
+  two.updates_in_backward = true;
+  two.segments.back().parameters = {0};
+  two.segments[1].parameters = {0, 1};
+  const StepOrder last = one_forward_one_backward_order(two, 1), first = one_forward_one_backward_order(two, 0);
+  EXPECT_NO_THROW(verify({{first, last}}));
+  EXPECT_THAT(to_text(last), testing::EndsWith("recompute 3 micro_batch=1\n"
+                                               "backward 3..2 micro_batch=1\n"
+                                               "update parameters=0,2\n"));
+  EXPECT_THAT(to_text(first), testing::EndsWith("backward 1..0 micro_batch=1\nupdate parameters=0..1\n"));
+  StepShape one = shape(1, 2);
+  one.updates_in_backward = true;
+  one.segments.push_back({.stage = 0, .first_operator = 2, .num_operators = 1, .parameters = {2, 3}});
+  EXPECT_THAT(to_text(simultaneous_order(one, 0)), testing::EndsWith("backward 2 micro_batch=1\n"
+                                                                     "recompute 1 micro_batch=1\n"
+                                                                     "backward 1 micro_batch=1\n"
+                                                                     "update parameters=2..3\n"
+                                                                     "backward 0 micro_batch=1\n"
+                                                                     "update parameters=0..1\n"));
+  EXPECT_EQ(parse_step_order(to_text(first)), first);
+}
+
 std::vector<StepOrder> of_all_stages(const OrderGenerator& generator, const StepShape& shape) {
   std::vector<StepOrder> orders;
   for (int stage = 0; stage < shape.num_stages(); ++stage) orders.push_back(generator(shape, stage));
@@ -80,6 +104,9 @@ TEST(Orders, OfAllStagesVerifyAndKeepFewMicroBatches) {
       for (const ScheduleKind kind : schedule_kinds) {
         const OrderGenerator generator = order_generator(kind);
         if (!generator || (kind == ScheduleKind::simultaneous && stages > 1)) continue;
+        StepShape updating = shape(stages, micro_batches);
+        updating.updates_in_backward = true;
+        EXPECT_NO_THROW(verify(of_all_stages(generator, updating))) << to_string(kind);
         const std::vector<StepOrder> orders = of_all_stages(generator, shape(stages, micro_batches));
         EXPECT_NO_THROW(verify(orders)) << to_string(kind);
         for (int stage = 0; stage < stages; ++stage) {
@@ -158,7 +185,7 @@ TEST(MadeUpOrder, WithoutWholePassesIsRefused) {
                 return order;
               }),
               HasSubstr("plan `gpipe`: schedule.kind = gpipe: stage 0 of 2: an order of a step that is not made of "
-                        "whole passes of a stage, with one update behind them, cannot be lowered"));
+                        "whole passes of a stage, with updates behind them, cannot be lowered"));
   EXPECT_THAT(refused([](const StepShape& shape, int stage) {
                 StepOrder order = gpipe_order(shape, stage);
                 order.items.back().step = -1;
