@@ -7,16 +7,13 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
 
 from strata_analysis.atomic import replace_file
-from strata_analysis.figures import style
+from strata_analysis.figures import schedule, style
+from strata_analysis.figures.schedule import Box
 
 # Of a stage's whole pass, in units of its forward, as in Narayanan et al., SC 2021, fig. 4. An update takes little.
 UNITS = {"forward": 1.0, "recompute": 1.0, "backward": 2.0, "update": 0.25}
-COLOURS = {"forward": "#7FB2D9", "recompute": "#F3C35C", "backward": "#7DB88B", "update": "#B58BB8"}
-IDLE_COLOUR = "#DDDDDD"
-SMALLEST_INCHES, LARGEST_INCHES = 4.6, 60.0
 
 
 class OrderError(ValueError):
@@ -44,16 +41,6 @@ class Order:
     @property
     def stage(self) -> int:
         return next(self.stages[item.segment] for item in self.items if item.name != "update")
-
-
-@dataclass
-class Box:
-    """What is drawn as one: neighbouring segments of one pass."""
-
-    name: str
-    micro_batch: int
-    begin: float
-    end: float
 
 
 def parse(text: str) -> list[Order]:
@@ -122,7 +109,7 @@ def timed(orders: list[Order]) -> list[list[Box]]:
                 begin = max([clock[row], *(ends[need] for need in needs)])
                 clock[row] = begin + UNITS[item.name] / parts
                 ends[item.name, item.segment, item.micro_batch] = clock[row]
-                _add(boxes[row], Box(item.name, item.micro_batch, begin, clock[row]))
+                schedule.add(boxes[row], Box(item.name, item.micro_batch, begin, clock[row]), 1e-9)
                 position[row] += 1
                 moved = True
     if any(at < len(order.items) for at, order in zip(position, orders, strict=True)):
@@ -130,59 +117,10 @@ def timed(orders: list[Order]) -> list[list[Box]]:
     return boxes
 
 
-def _add(row: list[Box], box: Box) -> None:
-    if row and row[-1].name == box.name and row[-1].micro_batch == box.micro_batch and box.begin - row[-1].end < 1e-9:
-        row[-1].end = box.end
-    else:
-        row.append(box)
-
-
 def draw(orders: list[Order], title: str) -> Figure:
-    """gids: `<pass>/<row>/<micro-batch>` of the boxes, `idle/<row>` of what is behind them."""
-    rows = timed(orders)
-    end = max(box.end for row in rows for box in row)
-    with style.applied():
-        width = min(max(SMALLEST_INCHES, 0.14 * end + 1.0), LARGEST_INCHES)
-        figure, axes = plt.subplots(figsize=(width, 0.24 * len(rows) + 0.75))
-        unit_points = 72 * (width - 0.8) / end
-        for row, boxes in enumerate(rows):
-            axes.add_patch(Rectangle((0, row), end, 0.92, facecolor=IDLE_COLOUR, linewidth=0, gid=f"idle/{row}"))
-            for box in boxes:
-                length = box.end - box.begin
-                axes.add_patch(
-                    Rectangle(
-                        (box.begin, row),
-                        length,
-                        0.92,
-                        facecolor=COLOURS[box.name],
-                        edgecolor="white",
-                        linewidth=0.4,
-                        gid=f"{box.name}/{row}/{box.micro_batch}",
-                    )
-                )
-                number = str(box.micro_batch + 1)
-                if box.name != "update" and unit_points * length > 3.6 * len(number):
-                    axes.text(
-                        box.begin + length / 2,
-                        row + 0.5,
-                        number,
-                        ha="center",
-                        va="center",
-                        fontsize=6,
-                    )
-        axes.set_xlim(0, end)
-        axes.set_ylim(len(rows), 0)
-        axes.set_yticks([row + 0.46 for row in range(len(rows))], [_row_name(order) for order in orders])
-        axes.tick_params(length=0)
-        axes.grid(False)
-        for side in axes.spines.values():
-            side.set_visible(False)
-        axes.set_xlabel("forward passes of a stage (by the order alone, not measured)")
-        present = {box.name for boxes in rows for box in boxes}
-        handles = [Patch(color=colour, label=name) for name, colour in COLOURS.items() if name in present]
-        handles.append(Patch(color=IDLE_COLOUR, label="idle"))
-        figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), title=title, title_fontsize=8)
-    return figure
+    """gids: see schedule.draw_rows; rows are those of `orders`."""
+    rows = dict(zip(map(_row_name, orders), timed(orders), strict=True))
+    return schedule.draw_rows(rows, "forward passes of a stage (by the order alone, not measured)", title)
 
 
 def _row_name(order: Order) -> str:

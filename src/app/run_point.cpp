@@ -382,8 +382,10 @@ class PointRun {
 
   void gather_timeline() {
     const std::string mine(reinterpret_cast<const char*>(timeline_.data()), timeline_.size() * sizeof(TimelineEvent));
-    std::string my_names;
-    for (const Instruction& in : program_.body) my_names += instruction_label(in) + "\n";
+    std::string my_names;  // of instructions: three lines each
+    for (const Instruction& in : program_.body) {
+      my_names += fmt::format("{}\n{}\n{}\n", instruction_label(in), to_string(in.phase), in.micro_batch);
+    }
     const std::vector<std::string> of_ranks = world_.gather(mine);
     const std::vector<std::string> names_of_ranks = world_.gather(my_names);
     for (std::size_t r = 0; r < of_ranks.size(); ++r) {
@@ -393,14 +395,17 @@ class PointRun {
       const auto* events = reinterpret_cast<const TimelineEvent*>(bytes.data());
       for (std::size_t i = 0; i < bytes.size() / sizeof(TimelineEvent); ++i) {
         const TimelineEvent& e = events[i];
+        const std::size_t first_line = 3 * static_cast<std::size_t>(e.instruction);
         rows.push_back({.rank = e.rank,
                         .step = e.step,
                         .stream = e.stream,
                         .instruction = e.instruction,
-                        .name = std::string(names[static_cast<std::size_t>(e.instruction)]),
+                        .name = std::string(names[first_line]),
                         .begin_seconds = static_cast<double>(e.begin_ns) * 1e-9,
                         .end_seconds = static_cast<double>(e.end_ns) * 1e-9,
-                        .sent_bytes = e.bytes_sent});
+                        .sent_bytes = e.bytes_sent,
+                        .phase = std::string(names[first_line + 1]),
+                        .micro_batch = std::stoll(std::string(names[first_line + 2]))});
       }
       record([&] { recorder_->add_events(rows); });
     }

@@ -164,14 +164,17 @@ class PointSimulation {
     for (const TimelineEvent& e : simulation.events) {
       if (e.step >= prepared.experiment.measure.timeline_steps) continue;
       const auto program = std::ranges::find(lowered.programs, e.rank, &Program::rank);
+      const Instruction& in = program->body[static_cast<std::size_t>(e.instruction)];
       rows.push_back({.rank = e.rank,
                       .step = e.step,
                       .stream = e.stream,
                       .instruction = e.instruction,
-                      .name = instruction_label(program->body[static_cast<std::size_t>(e.instruction)]),
+                      .name = instruction_label(in),
                       .begin_seconds = static_cast<double>(e.begin_ns) * 1e-9,
                       .end_seconds = static_cast<double>(e.end_ns) * 1e-9,
-                      .sent_bytes = e.bytes_sent});
+                      .sent_bytes = e.bytes_sent,
+                      .phase = std::string(to_string(in.phase)),
+                      .micro_batch = in.micro_batch});
     }
     recorder.add_events(rows);
   }

@@ -271,7 +271,7 @@ std::int64_t bytes_of(std::span<const StepRow> steps, std::span<const EventRow> 
                       std::span<const PredictionRow> predictions) {
   auto bytes = static_cast<std::int64_t>(steps.size() * sizeof(StepRow));
   for (const EventRow& row : events) {
-    bytes += 64 + text_bytes(row.name);
+    bytes += 72 + text_bytes(row.name) + text_bytes(row.phase);
   }
   for (const PredictionRow& row : predictions) {
     bytes += 24 + text_bytes(row.metric) + text_bytes(row.unit) + text_bytes(row.source);

@@ -56,7 +56,7 @@ std::span<const Column<StepRow>> step_columns() {
 }
 
 std::span<const Column<EventRow>> event_columns() {
-  static const std::array<Column<EventRow>, 8> columns = {{
+  static const std::array<Column<EventRow>, 10> columns = {{
       {"rank", "1", &EventRow::rank},
       {"step", "1", &EventRow::step},
       {"stream", "1", &EventRow::stream},
@@ -65,6 +65,8 @@ std::span<const Column<EventRow>> event_columns() {
       {"begin_seconds", "s", &EventRow::begin_seconds},
       {"end_seconds", "s", &EventRow::end_seconds},
       {"sent_bytes", "byte", &EventRow::sent_bytes},
+      {"phase", "", &EventRow::phase},
+      {"micro_batch", "1", &EventRow::micro_batch},
   }};
   return columns;
 }

@@ -18,7 +18,7 @@
 namespace strata::results {
 
 inline constexpr std::string_view schema_name = "strata-results";
-inline constexpr std::string_view schema_version = "1.5";
+inline constexpr std::string_view schema_version = "1.6";
 
 template <class Row>
 struct Column {

@@ -140,6 +140,8 @@ struct EventRow {
   double begin_seconds = unknown;  ///< since the step's start on the rank's own clock
   double end_seconds = unknown;
   std::int64_t sent_bytes = 0;
+  std::string phase;  ///< forward, recompute, backward, reduce, update or metrics
+  std::int64_t micro_batch = 0;
 };
 
 /// One number of the plan or the simulator beside what was measured.

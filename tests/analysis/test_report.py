@@ -90,7 +90,7 @@ def test_it_can_be_read_without_eyes(text):
     assert page.all("html")[0][0]["lang"] == "en"
     assert [len(page.all(tag)) for tag in ("h1", "main", "title")] == [1, 1, 1]
     figures = [attributes for attributes, around in page.all("svg") if "svg" not in around]
-    assert len(figures) == 12
+    assert len(figures) == 16
     assert all(svg["role"] == "img" and "over" in svg["aria-label"] for svg in figures)
     assert len(page.all("table")) == len(page.all("caption"))
     assert all(attributes["scope"] in ("row", "col") for attributes, _ in page.all("th"))

@@ -125,8 +125,8 @@ void add_rows(Recorder& recorder, const Point& point) {
   }
   std::vector<EventRow> events;
   for (std::int64_t rank = 0; rank < point.num_ranks; ++rank) {
-    events.push_back({rank, num_steps - 1, 0, 0, "linear_forward block[0].mlp", 0.0, 0.01, 0});
-    events.push_back({rank, num_steps - 1, 1, 1, "all_reduce bucket[0]", 0.01, 0.05, 1 << 20});
+    events.push_back({rank, num_steps - 1, 0, 0, "linear_forward block[0].mlp", 0.0, 0.01, 0, "forward", 0});
+    events.push_back({rank, num_steps - 1, 1, 1, "all_reduce bucket[0]", 0.01, 0.05, 1 << 20, "reduce", 1});
   }
   recorder.add_events(events);
   const double measured = step_of(point, num_steps - 1).step_seconds_max;

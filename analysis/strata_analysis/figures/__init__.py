@@ -27,6 +27,7 @@ from strata_analysis.figures import (
     mfu,
     osdp,
     predicted_step_time,
+    schedule,
     strong_scaling,
     style,
     time_breakdown,
@@ -34,7 +35,16 @@ from strata_analysis.figures import (
 )
 from strata_analysis.load import Results
 
-MODULES = (strong_scaling, weak_scaling, mfu, time_breakdown, memory_by_category, loss_curves, predicted_step_time)
+MODULES = (
+    strong_scaling,
+    weak_scaling,
+    mfu,
+    time_breakdown,
+    memory_by_category,
+    loss_curves,
+    predicted_step_time,
+    schedule,
+)
 # Figures of a paper, drawn where its experiments are among the results.
 PAPERS = {"amsp": amsp.MODULES, "autoddl": autoddl.MODULES, "osdp": osdp.MODULES}
 FORMATS = ("png", "svg", "pdf")

@@ -109,7 +109,8 @@ TEST(Recorder, EventsPredictionsFactsAndSummary) {
   Recorder recorder(folder / "p", sample_facts());
   std::vector<EventRow> events;
   for (int i = 0; i < 5000; ++i) {  // more than one chunk
-    events.push_back({i % 2, 3, 1, i, fmt::format("kernel é {}", i), 0.001 * i, 0.001 * i + 0.0005, 8 * i});
+    events.push_back(
+        {i % 2, 3, 1, i, fmt::format("kernel é {}", i), 0.001 * i, 0.001 * i + 0.0005, 8 * i, "backward", i % 3});
   }
   recorder.add_events(events);
   recorder.add_prediction({"step_seconds_max", "s", 0.5, 0.25, "simulator"});
@@ -122,10 +123,14 @@ TEST(Recorder, EventsPredictionsFactsAndSummary) {
   const Hdf5Reader reader(recorder.path());
   const auto names = reader.texts("events/name");
   const auto begins = reader.numbers("events/begin_seconds");
+  const auto phases = reader.texts("events/phase");
+  const auto micro_batches = reader.numbers("events/micro_batch");
   ASSERT_EQ(names.size(), events.size());
   for (std::size_t i = 0; i < events.size(); ++i) {
     ASSERT_EQ(names[i], events[i].name);
     ASSERT_EQ(begins[i], events[i].begin_seconds);
+    ASSERT_EQ(phases[i], events[i].phase);
+    ASSERT_EQ(micro_batches[i], static_cast<double>(events[i].micro_batch));
   }
   EXPECT_EQ(reader.numbers("events/event").back(), 4999.0);
   EXPECT_EQ(reader.numbers("events/sent_bytes").back(), 8.0 * 4999);

@@ -1,0 +1,112 @@
+"""What each rank computed when, drawn as papers draw schedules: a row a rank, micro-batches numbered from 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from strata_analysis.figures import style
+from strata_analysis.load import INDEX, Results
+
+COLOURS = {"forward": "#7FB2D9", "recompute": "#F3C35C", "backward": "#7DB88B", "update": "#B58BB8"}
+IDLE_COLOUR = "#DDDDDD"
+SMALLEST_INCHES, LARGEST_INCHES = 4.6, 60.0
+COMPUTE_STREAM = 0
+MOST_RANKS = 64  # more rows than these cannot be told apart
+SMALLEST_GAP = 0.01  # of a step: what is shorter is not drawn as idle
+
+
+@dataclass
+class Box:
+    """What is drawn as one: neighbouring kernels of one pass of one micro-batch."""
+
+    name: str
+    micro_batch: int
+    begin: float
+    end: float
+
+
+def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
+    """A model's largest point of each strategy with several micro-batches: its last step whose events are recorded."""
+    events = dict(tuple(results.events.groupby(INDEX))) if len(results.events) else {}
+    figures = {}
+    for (model, strategy), members in points.sort_values("num_ranks").groupby(["model_name", "strategy_name"]):
+        for _, point in members.iloc[::-1].iterrows():
+            of_point = events.get(tuple(point[key] for key in INDEX))
+            if of_point is not None and of_point["micro_batch"].max() >= 1 and of_point["rank"].nunique() <= MOST_RANKS:
+                last = of_point[of_point["step"] == of_point["step"].max()]
+                rows = {f"rank {rank}": boxes(of_rank) for rank, of_rank in last.groupby("rank")}
+                source = "simulated" if point["simulated"] else "measured"
+                figures[f"{model}-{strategy}"] = draw_rows(rows, "ms", f"{model}, {strategy}: a step, {source}")
+                break
+    return figures or "no point has several micro-batches and recorded events"
+
+
+def boxes(events: pd.DataFrame) -> list[Box]:
+    """Of one rank and step, in milliseconds."""
+    kernels = events[(events["stream"] == COMPUTE_STREAM) & events["phase"].isin(COLOURS)].sort_values("begin_seconds")
+    if kernels.empty:
+        return []
+    gap = SMALLEST_GAP * 1e3 * kernels["end_seconds"].max()
+    row: list[Box] = []
+    for kernel in kernels.itertuples(index=False):
+        add(row, Box(kernel.phase, kernel.micro_batch, 1e3 * kernel.begin_seconds, 1e3 * kernel.end_seconds), gap)
+    return row
+
+
+def add(row: list[Box], box: Box, gap: float) -> None:
+    """To the last one, if it is of the same pass and ends less than `gap` before."""
+    same = row and (row[-1].name, row[-1].micro_batch) == (box.name, box.micro_batch)
+    if same and box.begin - row[-1].end < gap:
+        row[-1].end = box.end
+    else:
+        row.append(box)
+
+
+def draw_rows(rows: dict[str, list[Box]], unit: str, title: str) -> Figure:
+    """gids: `<pass>/<row>/<micro-batch>` of the boxes, `idle/<row>` of what is behind them."""
+    end = max((box.end for row in rows.values() for box in row), default=1.0)
+    boxes_in_widest = max(map(len, rows.values()))
+    with style.applied():
+        width = min(max(SMALLEST_INCHES, 0.22 * boxes_in_widest + 1.0), LARGEST_INCHES)
+        figure, axes = plt.subplots(figsize=(width, 0.24 * len(rows) + 0.75))
+        unit_points = 72 * (width - 0.8) / end
+        for row, members in enumerate(rows.values()):
+            axes.add_patch(Rectangle((0, row), end, 0.92, facecolor=IDLE_COLOUR, linewidth=0, gid=f"idle/{row}"))
+            for box in members:
+                _draw_box(axes, row, box, unit_points)
+        axes.set_xlim(0, end)
+        axes.set_ylim(len(rows), 0)
+        axes.set_yticks([row + 0.46 for row in range(len(rows))], list(rows))
+        axes.tick_params(length=0)
+        axes.grid(False)
+        for side in axes.spines.values():
+            side.set_visible(False)
+        axes.set_xlabel(unit)
+        present = {box.name for members in rows.values() for box in members}
+        handles = [Patch(color=colour, label=name) for name, colour in COLOURS.items() if name in present]
+        handles.append(Patch(color=IDLE_COLOUR, label="idle"))
+        figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), title=title, title_fontsize=8)
+    return figure
+
+
+def _draw_box(axes: plt.Axes, row: int, box: Box, unit_points: float) -> None:
+    length = box.end - box.begin
+    axes.add_patch(
+        Rectangle(
+            (box.begin, row),
+            length,
+            0.92,
+            facecolor=COLOURS[box.name],
+            edgecolor="white",
+            linewidth=0.4 if unit_points * length > 4 else 0,
+            gid=f"{box.name}/{row}/{box.micro_batch}",
+        )
+    )
+    number = str(box.micro_batch + 1)
+    if box.name != "update" and unit_points * length > 3.6 * len(number):
+        axes.text(box.begin + length / 2, row + 0.5, number, ha="center", va="center", fontsize=6)
