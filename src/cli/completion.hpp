@@ -25,6 +25,9 @@ struct CompletionNames {
   std::vector<CompletedSetting> settings;
 };
 
+/// Of strategies, models, classes of endings and all settings.
+CompletionNames completion_names();
+
 /// Types have their meaning by their name: "FILE" a file, "FILE.toml" one of that kind, "FOLDER", "KEY=VALUE" a
 /// setting, the others from @p names; nothing is proposed for the rest. @return the script.
 std::string bash_completion(const Command& strata, const CompletionNames& names);

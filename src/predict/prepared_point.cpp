@@ -11,6 +11,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "config/cluster_files.hpp"
 #include "cost/flops_convention.hpp"
 #include "exec/cpu/kernel_library.hpp"
@@ -241,6 +242,12 @@ PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::s
                                 experiment.resources.ranks_per_node));
   }
   return point;
+}
+
+PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file,
+                            const std::string& plan_file) {
+  return plan_file.empty() ? prepare_point(experiment, experiment_file)
+                           : prepare_point_with_plan(experiment, experiment_file, read_file(plan_file), plan_file);
 }
 
 namespace {

@@ -46,6 +46,11 @@ PreparedPoint prepare_point(const Experiment& experiment, const std::string& exp
 PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::string& experiment_file,
                                       const std::string& plan_text, const std::string& plan_file);
 
+/// One of the above: with the plan in @p plan_file, or, where that is empty, the planner's.
+/// @throws UserError also where the file cannot be read.
+PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file,
+                            const std::string& plan_file);
+
 /// The Program of one rank, with the workspaces of the device it runs on. @throws OutOfMemory if it exceeds the plan's
 /// capacity.
 Program lower_for_run(const PreparedPoint& point, int rank);

@@ -29,4 +29,9 @@ const Point& selected_point(const LoadedExperiment& loaded, const ExperimentArgu
   return points[static_cast<std::size_t>(*arguments.point)];
 }
 
+PreparedPoint prepare_selected(const ExperimentArguments& arguments) {
+  const LoadedExperiment loaded = load_points(arguments, device_backend);
+  return prepare_point(selected_point(loaded, arguments).experiment, arguments.file, arguments.plan_file);
+}
+
 }  // namespace strata::predict

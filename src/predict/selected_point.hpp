@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/sweep.hpp"
+#include "predict/prepared_point.hpp"
 
 namespace strata::predict {
 
@@ -33,5 +34,8 @@ LoadedExperiment load_points(const ExperimentArguments& arguments, std::string_v
 
 /// The point that --point names, or the only one. @throws UserError listing how many there are.
 const Point& selected_point(const LoadedExperiment& loaded, const ExperimentArguments& arguments);
+
+/// That point, made ready to run, with the plan of --plan where there is one.
+PreparedPoint prepare_selected(const ExperimentArguments& arguments);
 
 }  // namespace strata::predict

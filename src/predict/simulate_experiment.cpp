@@ -10,7 +10,6 @@
 
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
-#include "base/read_file.hpp"
 #include "cost/peak_rate.hpp"
 #include "predict/point_facts.hpp"
 #include "predict/prediction.hpp"
@@ -77,11 +76,7 @@ class PointSimulation {
     std::optional<results::Recorder> recorder;
     results::Outcome outcome;
     try {
-      const PreparedPoint prepared =
-          arguments_.experiment.plan_file.empty()
-              ? prepare_point(point_.experiment, file)
-              : prepare_point_with_plan(point_.experiment, file, read_file(arguments_.experiment.plan_file),
-                                        arguments_.experiment.plan_file);
+      const PreparedPoint prepared = prepare_point(point_.experiment, file, arguments_.experiment.plan_file);
       const std::unique_ptr<CostModel> costs = cost_model(prepared, file);
       results::AttemptFacts facts = facts_of(environment_, point_, prepared);
       set_peak(facts, prepared, file);

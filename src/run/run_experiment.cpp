@@ -8,7 +8,6 @@
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
 #include "base/instruction_set.hpp"
-#include "base/read_file.hpp"
 #include "comm/bad_input.hpp"
 #include "comm/launch_check.hpp"
 #include "comm/session.hpp"
@@ -254,11 +253,8 @@ class Run {
       experiment =
           predict::with_device_transport(std::move(experiment), predict::device_transport(point.experiment, sharing));
     }
-    const std::string& plan_file = arguments_.experiment.plan_file;
-    const std::string& origin = arguments_.experiment.origin();
     const predict::PreparedPoint prepared =
-        plan_file.empty() ? predict::prepare_point(experiment, origin)
-                          : predict::prepare_point_with_plan(experiment, origin, read_file(plan_file), plan_file);
+        predict::prepare_point(experiment, arguments_.experiment.origin(), arguments_.experiment.plan_file);
     return {to_text(point.experiment), to_text(prepared.plan), point.id};
   }
 

@@ -1,54 +1,36 @@
 /// @file
-/// `strata status`: how far a sweep is. `strata launches`: what a job that starts has to do; its batch script asks.
+/// `strata launches`: what a job that starts has to do; its batch script asks.
 
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
+#include <CLI/CLI.hpp>
+#include <cstdint>
 #include <filesystem>
-#include <thread>
+#include <memory>
+#include <string>
+#include <vector>
 
-#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
-#include "cli/verbs.hpp"
-#include "harness/queue_view.hpp"
+#include "cli/verb.hpp"
+#include "harness/job_record.hpp"
+#include "harness/manifest.hpp"
 #include "harness/slurm.hpp"
+#include "harness/sweep_state.hpp"
 
 namespace strata::cli {
 namespace {
 
-bool under_way(const harness::SweepState& state) {
-  return std::any_of(state.units.begin(), state.units.end(), [](const harness::Unit& unit) {
-    return unit.progress == harness::Progress::pending || unit.progress == harness::Progress::running;
-  });
-}
+struct LaunchesArguments {
+  std::string manifest;
+  std::int64_t task = 0;
+  std::string job;
+  std::string nodes;
+  bool job_ends = false;
+};
 
-int code_of(const harness::SweepState& state) {
-  const bool bad = std::any_of(state.units.begin(), state.units.end(), [](const harness::Unit& unit) {
-    return unit.progress == harness::Progress::ended && !unit.good();
-  });
-  return bad ? exit_some_failed : exit_ok;
-}
-
-}  // namespace
-
-int show_status(const StatusArguments& arguments, const Environment& environment) {
-  // Slurm's controller serves everybody: it is asked every 30 s at first, then ever more seldom.
-  std::chrono::seconds pause{30};
-  for (;;) {
-    const harness::SweepState state = harness::state_with_queue(arguments.results, environment);
-    const bool screen = arguments.watch && isatty(STDOUT_FILENO) == 1;
-    if (screen) fmt::print("\033[H\033[2J");
-    fmt::print("{}{}\n", to_table(state, arguments.all, environment.colour), summary_line(state));
-    std::fflush(stdout);
-    if (!arguments.watch || !under_way(state)) return code_of(state);
-    std::this_thread::sleep_for(pause);
-    pause = std::min(pause + pause / 2, std::chrono::seconds{180});
-  }
-}
-
+/// Notes that the job starts, prints what it has to launch. Or, where the job is told to end, notes which of its nodes
+/// are down.
 int print_launches(const LaunchesArguments& arguments, const Environment& environment) {
   const harness::Manifest manifest = harness::read_manifest(arguments.manifest);
   const auto task = static_cast<std::size_t>(arguments.task);
@@ -77,5 +59,20 @@ int print_launches(const LaunchesArguments& arguments, const Environment& enviro
   }
   return exit_ok;
 }
+
+void add_launches(const CommandLine& line) {
+  const auto arguments = std::make_shared<LaunchesArguments>();
+  CLI::App* launches = line.app.add_subcommand("launches", "what a job that starts has to launch")->group("");
+  launches->add_option("manifest", arguments->manifest)->required();
+  launches->add_option("--task", arguments->task)->required();
+  launches->add_option("--job", arguments->job);
+  launches->add_option("--nodes", arguments->nodes);
+  launches->add_flag("--job-ends", arguments->job_ends);
+  launches->callback([line, arguments] { line.exit_code = print_launches(*arguments, line.environment); });
+}
+
+}  // namespace
+
+Verb launches_verb() { return {.place = 1200, .add = add_launches}; }
 
 }  // namespace strata::cli

@@ -1,15 +1,12 @@
 /// @file
-/// `strata completion`: the names that options take, and which shell's script is printed.
-
-#include "cli/completion.hpp"
+/// The names that options take, where the binary knows them.
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <variant>
 
-#include "base/exit_code.hpp"
-#include "cli/verbs.hpp"
+#include "cli/completion.hpp"
 #include "config/options.hpp"
 #include "ir/toml_value.hpp"
 #include "models/model.hpp"
@@ -27,6 +24,8 @@ std::vector<std::string> accepted_words(std::string_view accepted) {
   }
   return words;
 }
+
+}  // namespace
 
 CompletionNames completion_names() {
   CompletionNames names;
@@ -64,14 +63,6 @@ CompletionNames completion_names() {
     }
   }
   return names;
-}
-
-}  // namespace
-
-int print_completion(const Command& command_line, const std::string& shell) {
-  const CompletionNames names = completion_names();
-  fmt::print("{}", shell == "bash" ? bash_completion(command_line, names) : zsh_completion(command_line, names));
-  return exit_ok;
 }
 
 }  // namespace strata::cli

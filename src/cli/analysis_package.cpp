@@ -1,19 +1,16 @@
-/// @file
-/// Verbs of the Python package: collect, and what draws. They live there once; strata finds the interpreter and hands
-/// over.
+#include "cli/analysis_package.hpp"
 
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 
-#include "base/environment.hpp"
 #include "base/error.hpp"
-#include "cli/verbs.hpp"
 #include "harness/queue_view.hpp"
 #include "predict/shipped_folder.hpp"
 
@@ -73,6 +70,18 @@ int start_analysis(const std::vector<std::string>& package_arguments, const Envi
   execvpe(python.c_str(), null_terminated(words).data(), null_terminated(variables).data());
   throw UserError(fmt::format("{} cannot be started: {}; jobscripts/setup.sh makes the Python environment", python,
                               std::strerror(errno)));
+}
+
+void add_analysis_verb(const CommandLine& line, const std::string& name, const std::string& help) {
+  CLI::App* verb = line.app.add_subcommand(name, help);
+  verb->prefix_command();
+  verb->set_help_flag();  // the package knows the verb's options
+  verb->callback([line, verb, name] {
+    std::vector<std::string> words = {name};
+    const std::vector<std::string> rest = verb->remaining();
+    words.insert(words.end(), rest.begin(), rest.end());
+    line.exit_code = start_analysis(words, line.environment);
+  });
 }
 
 }  // namespace strata::cli

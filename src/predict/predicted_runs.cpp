@@ -1,26 +1,14 @@
-/// @file
-/// `strata validate`: predicts every run of a table of measurements with the closed form, and hands predictions and
-/// measurements to the Python package, where the table of errors lives.
+#include "predict/predicted_runs.hpp"
 
 #include <fmt/core.h>
 #include <fmt/format.h>
 
 #include <cmath>
-#include <filesystem>
-#include <memory>
-#include <string>
 
 #include "base/error.hpp"
-#include "base/exit_code.hpp"
-#include "base/read_file.hpp"
-#include "cli/verbs.hpp"
-#include "config/cluster_files.hpp"
-#include "config/measured_runs.hpp"
 #include "cost/transformer_iteration.hpp"
-#include "predict/cluster_folders.hpp"
-#include "predict/selected_point.hpp"
 
-namespace strata::cli {
+namespace strata::predict {
 namespace {
 
 /// What the table does not say comes from the cluster, whose campaign measured it.
@@ -98,23 +86,13 @@ std::string line_of(const MeasuredRun& row, const TransformerRun& run, const Clu
 
 }  // namespace
 
-int validate(const ValidateArguments& arguments, const Environment& environment) {
-  const Cluster cluster =
-      find_cluster(arguments.cluster, predict::cluster_folders(std::filesystem::current_path()), "--cluster");
-  if (!cluster.transformer_costs) {
-    throw UserError(
-        fmt::format("--cluster {}: no section [transformer_costs] to predict iterations with", arguments.cluster));
-  }
-  const MeasuredRuns runs = parse_measured_runs(read_file(arguments.file), arguments.file);
-  std::string text = header(runs.quantity, arguments.sensitivities);
+std::string predicted_runs(const MeasuredRuns& runs, const Cluster& cluster, const std::string& file,
+                           bool sensitivities) {
+  std::string text = header(runs.quantity, sensitivities);
   for (const MeasuredRun& row : runs.rows) {
-    text += line_of(row, completed(row, cluster, arguments.file), cluster, runs.quantity, arguments.sensitivities);
+    text += line_of(row, completed(row, cluster, file), cluster, runs.quantity, sensitivities);
   }
-  if (arguments.rows || arguments.sensitivities) {
-    fmt::print("{}", text);
-    return exit_ok;
-  }
-  return start_analysis({"validate"}, environment, text);
+  return text;
 }
 
-}  // namespace strata::cli
+}  // namespace strata::predict

@@ -3,21 +3,22 @@
 
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
+#include <memory>
 
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
-#include "cli/site_folders.hpp"
-#include "cli/verbs.hpp"
+#include "cli/verb.hpp"
+#include "cli/verb_options.hpp"
 #include "config/cluster_files.hpp"
-#include "config/reference.hpp"
 #include "cost/flops_convention.hpp"
 #include "harness/site.hpp"
 #include "ir/cluster.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
 #include "predict/cluster_folders.hpp"
-#include "predict/strategy_options.hpp"
+#include "predict/shipped_folder.hpp"
 
 namespace strata::cli {
 namespace {
@@ -32,8 +33,6 @@ std::string flops_text(const ModelGraph& graph, const std::string& convention) {
     return fmt::format("{:>10} under {}", "undefined", convention);
   }
 }
-
-}  // namespace
 
 int list_strategies() {
   for (const Planner* planner : all_planners()) {
@@ -66,16 +65,45 @@ int list_clusters() {
 }
 
 int list_sites() {
-  for (const std::filesystem::path& file : harness::site_files(site_folders(std::filesystem::current_path()))) {
+  for (const std::filesystem::path& file :
+       harness::site_files(harness::site_folders(std::filesystem::current_path(), predict::shipped_folder()))) {
     const harness::Site site = harness::read_site(file);
     fmt::print("{:<18} {}  {}\n", site.name, site.has_slurm() ? "Slurm" : "no scheduler", site.launcher);
   }
   return exit_ok;
 }
 
-int print_reference() {
-  fmt::print("{}\n## Options of the modes\n{}", reference_markdown(), predict::strategy_reference());
-  return exit_ok;
+void add_list(const CommandLine& line) {
+  CLI::App* list =
+      add_verb(line.app, "list", "names of strategies, models, clusters and sites", "strata list strategies");
+  list->require_subcommand(1);
+  add_verb(*list, "strategies", "modes that [strategy] name may be", "strata list strategies")->callback([line] {
+    line.exit_code = list_strategies();
+  });
+  struct Arguments {
+    std::string convention;
+    std::int64_t sequence_length = 0;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* models = add_verb(*list, "models", "presets that [model] name may be",
+                              "strata list models --flops megatron --sequence-length 4096");
+  models
+      ->add_option("--flops", arguments->convention,
+                   "add GFLOP a token under this convention: megatron, sc21, internevo, palm, torchtitan, operators")
+      ->type_name("CONVENTION");
+  models->add_option("--sequence-length", arguments->sequence_length, "at this sequence length instead of the preset's")
+      ->type_name("TOKENS");
+  models->callback(
+      [line, arguments] { line.exit_code = list_models(arguments->convention, arguments->sequence_length); });
+  add_verb(*list, "clusters", "descriptions in experiments/clusters", "strata list clusters")->callback([line] {
+    line.exit_code = list_clusters();
+  });
+  add_verb(*list, "sites", "what job scripts must know about a cluster: jobscripts/sites", "strata list sites")
+      ->callback([line] { line.exit_code = list_sites(); });
 }
+
+}  // namespace
+
+Verb list_verb() { return {.place = 100, .add = add_list}; }
 
 }  // namespace strata::cli
