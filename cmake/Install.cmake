@@ -1,5 +1,5 @@
 # Installation: <prefix>/bin/strata and what it looks for below <prefix>/share/strata, in the folders of the source tree
-# (src/app/shipped_folder.hpp), so that relative paths between them hold.
+# (src/predict/shipped_folder.hpp), so that relative paths between them hold.
 include(GNUInstallDirs)
 install(TARGETS strata RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 set(shipped ${CMAKE_INSTALL_DATADIR}/strata)

@@ -1,5 +1,5 @@
 """The table of errors of `strata validate`: predictions of runs that others measured. strata writes the rows, see
-src/app/validate.cpp; an error is predicted / measured - 1.
+src/predict/predicted_runs.cpp; an error is predicted / measured - 1.
 """
 
 from __future__ import annotations

@@ -78,9 +78,8 @@ ExperimentFile load_experiment(const std::string& path, const std::vector<std::s
 constexpr std::string_view device_backend = "device";
 
 /// @param backend cpu | cuda | simulated, part of every id; or device_backend.
-/// @param prepare called on every point before its id is computed; the app checks the strategy's own options here and
-/// drops those that equal the
-///        mode's default.
+/// @param prepare called on every point before its id is computed: to check the strategy's own options and drop those
+/// that equal the mode's default.
 /// @throws UserError if a point breaks verify(Experiment), two points are the same, every point is excluded, or an
 /// exclude matches nothing.
 Expansion expand(const ExperimentFile& file, std::string_view backend,

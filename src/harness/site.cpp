@@ -75,6 +75,19 @@ std::vector<std::filesystem::path> site_files(std::span<const std::filesystem::p
   return files;
 }
 
+std::vector<std::filesystem::path> site_folders(const std::filesystem::path& start,
+                                                const std::filesystem::path& shipped) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> folders;
+  const fs::path first = fs::absolute(start).lexically_normal();
+  for (fs::path at = first;; at = at.parent_path()) {
+    folders.push_back(at / "jobscripts" / "sites");
+    if (at == at.parent_path()) break;
+  }
+  folders.push_back(shipped / "jobscripts" / "sites");
+  return folders;
+}
+
 Site read_site(const std::filesystem::path& path) {
   std::ifstream file(path);
   if (!file) throw UserError(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));

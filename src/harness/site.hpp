@@ -37,6 +37,10 @@ struct Site {
 /// Every site in @p folders, by name. Of two with one name the folder that comes first has its way.
 std::vector<std::filesystem::path> site_files(std::span<const std::filesystem::path> folders);
 
+/// Where sites are looked for: jobscripts/sites beside @p start and above it, then in @p shipped.
+std::vector<std::filesystem::path> site_folders(const std::filesystem::path& start,
+                                                const std::filesystem::path& shipped);
+
 /// @throws UserError where the file cannot be read, or what parse_site throws.
 Site read_site(const std::filesystem::path& file);
 

@@ -21,15 +21,15 @@
 #include <tuple>
 #include <vector>
 
-#include "app/environment.hpp"
-#include "app/prepared_point.hpp"
-#include "app/training_inputs.hpp"
+#include "base/environment.hpp"
 #include "comm/engine.hpp"
 #include "comm/session.hpp"
 #include "comm/world.hpp"
 #include "config/sweep.hpp"
 #include "exec/cpu/cpu_executor.hpp"
 #include "ir/longest_path.hpp"
+#include "predict/prepared_point.hpp"
+#include "predict/training_inputs.hpp"
 
 namespace strata {
 namespace {
@@ -43,12 +43,12 @@ double median(std::vector<double> values) {
 /// One variant of the step with everything that runs it.
 class Variant {
  public:
-  Variant(app::PreparedPoint point, const std::string& all_reduce, const std::string& file, const comm::World& world,
-          const comm::EngineOptions& options)
+  Variant(predict::PreparedPoint point, const std::string& all_reduce, const std::string& file,
+          const comm::World& world, const comm::EngineOptions& options)
       : point_(std::move(point)) {
     point_.plan.overlap.all_reduce = all_reduce;
-    program_ = app::lower_for_run(point_, world.rank());
-    inputs_ = app::make_training_inputs(point_.experiment, point_.graph, point_.plan.global_batch, file);
+    program_ = predict::lower_for_run(point_, world.rank());
+    inputs_ = predict::make_training_inputs(point_.experiment, point_.graph, point_.plan.global_batch, file);
     engine_ = std::make_unique<comm::Engine>(world, options);
     executor_ = std::make_unique<cpu::CpuExecutor>(program_, *engine_, *inputs_.source, point_.plan.seed);
     executor_->initialize();
@@ -90,9 +90,9 @@ class Variant {
   bool has_thread() const { return engine_->has_thread(); }
 
  private:
-  app::PreparedPoint point_;
+  predict::PreparedPoint point_;
   Program program_;
-  app::TrainingInputs inputs_;
+  predict::TrainingInputs inputs_;
   std::unique_ptr<comm::Engine> engine_;
   std::unique_ptr<cpu::CpuExecutor> executor_;
   std::int64_t step_ = 0;
@@ -148,7 +148,7 @@ int run(int argc, char** argv) {
                                              : comm::ProgressMode::automatic;
     }
   }
-  const app::Environment environment = app::read_environment();
+  const Environment environment = read_environment();
   const comm::World world({.node_name = environment.node_name});
   Experiment experiment = load_experiment(file, overrides).base;
   if (wire) {
@@ -158,7 +158,7 @@ int run(int argc, char** argv) {
   } else {
     experiment.resources.ranks_per_node = world.size();
   }
-  const app::PreparedPoint point = app::prepare_point(experiment, file);
+  const predict::PreparedPoint point = predict::prepare_point(experiment, file);
 
   comm::EmulatedLink link{.alpha_seconds = 20e-6, .beta_seconds_per_byte = 0.0};
   {

@@ -14,11 +14,11 @@
 #include <fstream>
 #include <iterator>
 
-#include "app/plan_evaluation.hpp"
 #include "config/sweep.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
 #include "planners/sharding/factors.hpp"
+#include "predict/plan_evaluation.hpp"
 
 namespace strata {
 namespace {
@@ -60,8 +60,9 @@ global_batch = 8
 name = "ddp"
 )";
   const std::string file = STRATA_SOURCE_DIR "/planned.toml";  // there is none: nothing beside it is read
-  const app::PlanEvaluation evaluate(
-      app::prepare_point(expand(read_experiment(point, file, {}), "simulated").points.at(0).experiment, file), file);
+  const predict::PlanEvaluation evaluate(
+      predict::prepare_point(expand(read_experiment(point, file, {}), "simulated").points.at(0).experiment, file),
+      file);
   PlanRequest request{.graph = graph, .cluster = a800, .base = base, .options = options};
   if (with_programs) request.evaluate = &evaluate;
   for (auto _ : state) {

@@ -155,8 +155,8 @@ foreach(ranks IN ITEMS 1 2 4)
 endforeach()
 
 # The whole program on emulated GPUs: what it links first is what it calls.
-add_executable(strata_emulated ${PROJECT_SOURCE_DIR}/src/app/main.cpp cuda/emulation/rates.cpp)
-target_link_libraries(strata_emulated PRIVATE strata_flags $<LINK_LIBRARY:WHOLE_ARCHIVE,cuda_emulation> strata_app)
+add_executable(strata_emulated ${PROJECT_SOURCE_DIR}/src/cli/main.cpp cuda/emulation/rates.cpp)
+target_link_libraries(strata_emulated PRIVATE strata_flags $<LINK_LIBRARY:WHOLE_ARCHIVE,cuda_emulation> strata_cli)
 add_dependencies(tier_cuda strata_emulated)
 add_test(NAME emulated_cuda.e2e
          COMMAND ${PROJECT_SOURCE_DIR}/.venv/bin/python -m pytest -q -p no:cacheprovider

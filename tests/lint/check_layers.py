@@ -22,9 +22,17 @@ MAY_INCLUDE = {
     "sim": {"base", "ir", "cost"},
     "results": {"base", "ir"},
     "harness": {"base", "ir", "config", "results"},
-    "app": {
+    "predict": {
         "base", "ir", "config", "models", "data", "cost", "planners", "lower", "comm", "exec", "sim", "results",
-        "harness",
+    },
+    # predict: what is timed are the Programs of prepared points, fed with the inputs that a run would have.
+    "profile": {"base", "ir", "config", "cost", "comm", "exec", "results", "predict"},
+    # predict: a run trains a prepared point and records what was predicted of it. profile: it records what the machine
+    # can do beside what it did, and both are measured alike.
+    "run": {"base", "ir", "config", "comm", "exec", "results", "predict", "profile"},
+    "cli": {
+        "base", "ir", "config", "models", "data", "cost", "planners", "lower", "comm", "exec", "sim", "results",
+        "predict", "profile", "run", "harness",
     },
 }  # fmt: skip
 ONLY_IN = {  # pattern -> folders where it is allowed
@@ -34,8 +42,8 @@ ONLY_IN = {  # pattern -> folders where it is allowed
     r"#include <toml\+\+": {"config", "ir"},
     r"#include <hdf5": {"results"},
     r"#include <(google/protobuf|chakra)/": {"ir"},
-    r"#include <CLI/": {"app"},
-    r"\bgetenv\b": {"app", "base"},  # base: STRATA_MAX_CPU_ISA, which kernels under test obey too
+    r"#include <CLI/": {"cli"},
+    r"\bgetenv\b": {"base"},
 }
 
 

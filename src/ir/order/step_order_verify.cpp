@@ -167,19 +167,15 @@ class Counts {
 class Walk {
  public:
   explicit Walk(std::span<const StepOrder> orders)
-      : orders_(orders), shape_(orders.front().shape), next_(orders.size(), 0), versions_(orders.size(), 1) {
+      : orders_(orders), shape_(orders.front().shape), next_(orders.size(), 0) {
     int reach = 0;
-    for (std::size_t r = 0; r < orders.size(); ++r) {
-      for (const OrderItem& item : orders[r].items) {
-        reach = std::max(reach, std::abs(item.step));
-        versions_[r] = std::max(versions_[r], item.version + 1);
-      }
+    for (const StepOrder& order : orders) {
+      for (const OrderItem& item : order.items) reach = std::max(reach, std::abs(item.step));
     }
     const int steps = orders.front().steps_per_body;
     repetitions_ = (reach + steps - 1) / steps + 2;
     num_steps_ = steps * repetitions_;
     repetitions_ += (reach + steps - 1) / steps;  // to drain
-    for (std::size_t r = 0; r < orders.size(); ++r) note_readers(r);
     backwards_left_.resize(static_cast<std::size_t>(num_steps_));
     for (int step = 0; step < num_steps_; ++step) {
       for (const Segment& segment : shape_.segments) {
@@ -281,26 +277,8 @@ class Walk {
       if (now > 0 && !updated_.contains({r, p, now - 1})) {
         return fmt::format("the update of parameter {} of step {}", p, now - 1);
       }
-      if (const std::string reader = later_reader(r, p, now + 1 - versions_[r]); !reader.empty()) return reader;
     }
     return "";
-  }
-
-  /// An item behind the next one of rank @p r that reads @p parameter as of @p version: it is overwritten.
-  std::string later_reader(std::size_t r, int parameter, int version) const {
-    const auto last = last_reader_.find({r, parameter, version});
-    if (last == last_reader_.end() || last->second < next_[r]) return "";
-    return "a reader of the version it overwrites: " + describe(item_at(r, last->second));
-  }
-  void note_readers(std::size_t r) {
-    for (std::size_t at = 0; at < num_items(r); ++at) {
-      const OrderItem& reader = item_at(r, at);
-      if (reader.pass == Pass::update || skipped(r, at)) continue;
-      const int version = std::max(0, step_at(r, at) - reader.version);
-      for (const int p : shape_.segments[static_cast<std::size_t>(reader.segment)].parameters) {
-        last_reader_[{r, p, version}] = at;
-      }
-    }
   }
 
   void finish(std::size_t r) {
@@ -319,13 +297,11 @@ class Walk {
   std::span<const StepOrder> orders_;
   const StepShape& shape_;
   std::vector<std::size_t> next_;  ///< by rank: the next item, counted over all repetitions
-  std::vector<int> versions_;      ///< by rank: of its parameters, that are kept beside each other
   int repetitions_ = 0;
   int num_steps_ = 0;
   std::set<Work> done_;
   std::set<std::tuple<std::size_t, int, int>> updated_;  ///< rank, parameter, training step
   std::vector<std::map<int, int>> backwards_left_;       ///< by training step and parameter, over all ranks
-  std::map<std::tuple<std::size_t, int, int>, std::size_t> last_reader_;  ///< by rank, parameter and version
 };
 
 }  // namespace

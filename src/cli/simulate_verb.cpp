@@ -1,0 +1,42 @@
+/// @file
+/// `strata simulate`: what the points of an experiment would cost.
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/verb.hpp"
+#include "cli/verb_options.hpp"
+#include "predict/simulate_experiment.hpp"
+
+namespace strata::cli {
+namespace {
+
+void add_simulate(const CommandLine& line) {
+  struct Arguments : predict::SimulateArguments {
+    bool fast = false;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* simulate =
+      add_verb(line.app, "simulate",
+               "what the points of an experiment would cost on its cluster; no MPI, results marked simulated",
+               "strata simulate experiments/first.toml --set cluster=a100-2x8 --set simulate.cost=analytic");
+  add_experiment_options(*simulate, arguments->experiment, true);
+  add_results_option(*simulate, arguments->results_folder);
+  simulate
+      ->add_option("--trace", arguments->trace_file,
+                   "write the first step of one rank of each kind, with its memory, as a Chrome trace (Perfetto)")
+      ->type_name("FILE");
+  simulate->add_flag(
+      "--fast", arguments->fast,
+      "estimate the step instead of simulating it, without events: short for --set simulate.method=estimate");
+  simulate->callback([line, arguments] {
+    if (arguments->fast) arguments->experiment.overrides.emplace_back("simulate.method=estimate");
+    line.exit_code = predict::simulate_experiment(*arguments, line.environment);
+  });
+}
+
+}  // namespace
+
+Verb simulate_verb() { return {.place = 800, .add = add_simulate}; }
+
+}  // namespace strata::cli

@@ -1,0 +1,71 @@
+/// @file
+/// `strata status`: how far a sweep is.
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/exit_code.hpp"
+#include "cli/verb.hpp"
+#include "cli/verb_options.hpp"
+#include "harness/queue_view.hpp"
+
+namespace strata::cli {
+namespace {
+
+struct StatusArguments {
+  std::string results;  ///< `<results>/<experiment>`
+  bool all = false;     ///< also what is good
+  bool watch = false;
+};
+
+bool under_way(const harness::SweepState& state) {
+  return std::any_of(state.units.begin(), state.units.end(), [](const harness::Unit& unit) {
+    return unit.progress == harness::Progress::pending || unit.progress == harness::Progress::running;
+  });
+}
+
+int code_of(const harness::SweepState& state) {
+  const bool bad = std::any_of(state.units.begin(), state.units.end(), [](const harness::Unit& unit) {
+    return unit.progress == harness::Progress::ended && !unit.good();
+  });
+  return bad ? exit_some_failed : exit_ok;
+}
+
+int show_status(const StatusArguments& arguments, const Environment& environment) {
+  // Slurm's controller serves everybody: it is asked every 30 s at first, then ever more seldom.
+  std::chrono::seconds pause{30};
+  for (;;) {
+    const harness::SweepState state = harness::state_with_queue(arguments.results, environment);
+    const bool screen = arguments.watch && isatty(STDOUT_FILENO) == 1;
+    if (screen) fmt::print("\033[H\033[2J");
+    fmt::print("{}{}\n", to_table(state, arguments.all, environment.colour), summary_line(state));
+    std::fflush(stdout);
+    if (!arguments.watch || !under_way(state)) return code_of(state);
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause + pause / 2, std::chrono::seconds{180});
+  }
+}
+
+void add_status(const CommandLine& line) {
+  const auto arguments = std::make_shared<StatusArguments>();
+  CLI::App* status = add_verb(line.app, "status", "how far a submitted sweep is: what is not good, and a summary",
+                              "strata status results/first --all");
+  status->add_option("results", arguments->results, "results/<experiment>")->required()->type_name("FOLDER");
+  status->add_flag("--all", arguments->all, "points that are good too");
+  status->add_flag("--watch", arguments->watch, "again and again until nothing is under way");
+  status->callback([line, arguments] { line.exit_code = show_status(*arguments, line.environment); });
+}
+
+}  // namespace
+
+Verb status_verb() { return {.place = 1000, .add = add_status}; }
+
+}  // namespace strata::cli

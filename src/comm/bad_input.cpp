@@ -1,0 +1,18 @@
+#include "comm/bad_input.hpp"
+
+#include <fmt/core.h>
+
+#include <cstdio>
+
+#include "base/exit_code.hpp"
+
+namespace strata::comm {
+
+int report_bad_input(const UserError& error, const comm::World& world, const Environment& environment) {
+  const bool stray_world = world.rank() == 0 && environment.launcher_rank != 0;
+  if (stray_world) return exit_ok;
+  if (world.rank() == 0) fmt::print(stderr, "strata: {}\n", error.what());
+  return exit_bad_input;
+}
+
+}  // namespace strata::comm

@@ -1,0 +1,84 @@
+#include "predict/device_options.hpp"
+
+#include <fmt/core.h>
+
+#include <set>
+#include <vector>
+
+#include "base/error.hpp"
+#include "exec/device/attention_choice.hpp"
+
+namespace strata::predict {
+
+cuda::Transport device_transport(const Experiment& experiment, const std::string& sharing) {
+  const CommunicationSection& c = experiment.communication;
+  if (c.device_transport == "host") return cuda::Transport::host;
+  if (c.device_transport == "nccl") {
+    if (!sharing.empty()) {
+      throw Unsupported(fmt::format(
+          "communication.device_transport = \"nccl\" needs a GPU of its own for every rank, and {}; \"host\" serves",
+          sharing));
+    }
+    return cuda::Transport::nccl;
+  }
+  return sharing.empty() && c.emulated_gbit_per_s == 0.0 ? cuda::Transport::nccl : cuda::Transport::host;
+}
+
+cuda::Transport profiled_device_transport(const Experiment& experiment, const CostProfile& profile) {
+  const CommunicationSection& c = experiment.communication;
+  if (c.device_transport != "auto" || c.emulated_gbit_per_s > 0.0) return device_transport(experiment, "");
+  const std::string emulated = device_transport_name(cuda::Transport::host, "emulated_link");
+  bool has_nccl = false;
+  bool has_host = false;
+  for (const Interference& row : profile.interference) {
+    if (row.ranks_on_node != experiment.resources.ranks_per_node || row.transport == emulated) continue;
+    (row.transport == "nccl" ? has_nccl : has_host) = true;
+  }
+  if (has_nccl && has_host) {
+    throw UserError(fmt::format(
+        "{}: communication.device_transport = \"auto\", and the profile of {} with {} ranks a node has times "
+        "of both; accepted: \"nccl\", \"host\"",
+        experiment.where("communication.device_transport"), profile.machine, experiment.resources.ranks_per_node));
+  }
+  return has_host ? cuda::Transport::host : cuda::Transport::nccl;
+}
+
+Experiment with_device_transport(Experiment experiment, cuda::Transport transport) {
+  experiment.communication.device_transport = transport == cuda::Transport::nccl ? "nccl" : "host";
+  return experiment;
+}
+
+cuda::Numerics numerics_of(const Experiment& experiment) {
+  using enum cuda::AttentionKernels;
+  const std::string& attention = experiment.cuda.attention;
+  return {.deterministic = experiment.cuda.deterministic,
+          .tf32 = experiment.cuda.tf32,
+          .attention = attention == "cudnn"    ? cudnn
+                       : attention == "strata" ? strata
+                                               : automatic};
+}
+
+cuda::GraphUse graph_use_of(const Experiment& experiment) {
+  const std::string& graphs = experiment.cuda.graphs;
+  return graphs == "on" ? cuda::GraphUse::on : graphs == "off" ? cuda::GraphUse::off : cuda::GraphUse::automatic;
+}
+
+std::map<std::string, std::string> device_choices(const comm::World& world, const Experiment& experiment,
+                                                  const Program& program, cuda::Transport transport) {
+  const auto collectives = transport == cuda::Transport::nccl ? CollectivesOn::device : CollectivesOn::host;
+  const bool graph = cuda::uses_graph(world, program, collectives, graph_use_of(experiment));
+  std::map<std::string, std::string> choices = {{"graphs", graph ? "yes" : "no"}};
+  // Stages of a pipeline may hold different layers.
+  const std::vector<std::string> of_ranks = world.all_gather(cuda::attention_of(program, numerics_of(experiment)));
+  std::set<std::string> attention(of_ranks.begin(), of_ranks.end());
+  attention.erase("");
+  if (!attention.empty()) choices["attention"] = attention.size() == 1 ? *attention.begin() : "cudnn and strata";
+  return choices;
+}
+
+std::string device_transport_name(cuda::Transport transport, const std::string& host) {
+  if (host == "none") return host;
+  return transport == cuda::Transport::nccl ? "nccl" : "managed_memory over " + host;
+}
+
+}  // namespace strata::predict

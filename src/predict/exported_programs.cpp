@@ -1,0 +1,72 @@
+#include "predict/exported_programs.hpp"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+#include "cost/group_shape.hpp"
+#include "cost/kernel_work.hpp"
+#include "ir/chakra.hpp"
+#include "ir/goal.hpp"
+#include "predict/prediction.hpp"
+
+namespace strata::predict {
+namespace {
+
+/// Collectives with the network to themselves, as a trace of the hardware would have them.
+NodeCost node_cost(const CostModel& costs, const Program& program, const Instruction& in, const PreparedPoint& point) {
+  if (!in.is_collective()) return {costs.kernel(program, in).seconds, bytes_touched(program, in)};
+  const std::vector<int>& ranks = program.groups[static_cast<std::size_t>(in.group)].ranks;
+  const bool is_message = in.collective == Collective::send || in.collective == Collective::recv;
+  std::vector<int> members = ranks;
+  if (is_message) {
+    const int peer = ranks[static_cast<std::size_t>(in.root)];
+    const bool sends = in.collective == Collective::send;
+    members = {sends ? program.rank : peer, sends ? peer : program.rank};
+  }
+  const Collective kind = is_message ? Collective::send : in.collective;
+  const Placement place = placement(members, point.plan.mesh.ranks_per_node, point.leaves_that_matter());
+  return {costs.collective(kind, full_bytes(program, in), place).seconds, 0};
+}
+
+void write_file(const std::filesystem::path& path, std::string_view bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file << bytes;
+  file.close();
+  if (!file) throw UserError(path.string() + ": cannot be written");
+}
+
+}  // namespace
+
+std::string goal_schedule(const PreparedPoint& point, const std::string& experiment_file) {
+  const std::unique_ptr<CostModel> costs = cost_model(point, experiment_file);
+  std::vector<Program> programs;
+  for (int rank = 0; rank < point.plan.mesh.num_ranks(); ++rank) programs.push_back(lower_for_cluster(point, rank));
+  return to_goal(programs,
+                 [&](const Program& program, const Instruction& in) { return costs->kernel(program, in).seconds; });
+}
+
+void write_chakra(const PreparedPoint& point, const std::string& experiment_file, const std::string& folder) {
+  const std::unique_ptr<CostModel> costs = cost_model(point, experiment_file);
+  const std::filesystem::path output(folder);
+  std::error_code error;
+  std::filesystem::create_directories(output, error);
+  // A trace left by another job would be read as a rank of this one.
+  if (!std::filesystem::is_directory(output, error) || !std::filesystem::is_empty(output, error) || error) {
+    throw UserError(fmt::format("--output {}: must be an empty folder or one that can be made", folder));
+  }
+  ChakraWriter writer(
+      [&](const Program& program, const Instruction& in) { return node_cost(*costs, program, in, point); });
+  const std::string& name = point.experiment.name;
+  for (int rank = 0; rank < point.plan.mesh.num_ranks(); ++rank) {
+    write_file(output / fmt::format("{}.{}.et", name, rank), writer.trace(lower_for_cluster(point, rank)));
+  }
+  write_file(output / (name + ".comm_groups.json"), writer.communicator_groups());
+}
+
+}  // namespace strata::predict

@@ -1,0 +1,119 @@
+#include "predict/plan_evaluation.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "lower/rank_classes.hpp"
+#include "predict/prediction.hpp"
+#include "sim/estimate.hpp"
+
+namespace strata::predict {
+namespace {
+
+/// Empty if it fits.
+std::string missing_memory(std::int64_t peak_bytes, std::int64_t capacity_bytes) {
+  if (capacity_bytes == 0 || peak_bytes <= capacity_bytes) return "";
+  constexpr double gib = 1024.0 * 1024.0 * 1024.0;
+  return fmt::format("a rank needs {:.3f} GiB of {:.3f} GiB ({} of {} bytes)", static_cast<double>(peak_bytes) / gib,
+                     static_cast<double>(capacity_bytes) / gib, peak_bytes, capacity_bytes);
+}
+
+BytesByCollective bytes_sent(const results::StepRow& row) {
+  BytesByCollective sent;
+  const auto set = [&](Collective kind, std::int64_t bytes) { sent.bytes[static_cast<int>(kind)] = bytes; };
+  set(Collective::all_reduce, row.all_reduce_sent_bytes);
+  set(Collective::reduce_scatter, row.reduce_scatter_sent_bytes);
+  set(Collective::all_gather, row.all_gather_sent_bytes);
+  set(Collective::all_to_all, row.all_to_all_sent_bytes);
+  set(Collective::broadcast, row.broadcast_sent_bytes);
+  set(Collective::reduce, row.reduce_sent_bytes);
+  set(Collective::send, row.send_sent_bytes);
+  return sent;
+}
+
+}  // namespace
+
+PlanEvaluation::PlanEvaluation(const PreparedPoint& point, std::string experiment_file)
+    : point_(point), experiment_file_(std::move(experiment_file)) {
+  SimulateSection& simulate = point_.experiment.simulate;
+  simulate.steps = 1;
+  simulate.noise = 0.0;
+  simulate.straggler_ranks.clear();
+}
+
+Evaluation PlanEvaluation::operator()(const Plan& plan) const { return evaluate(plan, &costs()); }
+
+bool PlanEvaluation::knows_seconds() const { return knows_costs(point_, "planner.cost"); }
+
+Evaluation PlanEvaluation::account(const Plan& plan) const { return evaluate(plan, nullptr); }
+
+Evaluation PlanEvaluation::memory(const Plan& plan) const {
+  PreparedPoint point = point_;
+  point.plan = plan;
+  // One after another, micro-batches between the first and the last need what the others need.
+  constexpr int enough = 3;
+  Schedule& schedule = point.plan.schedule;
+  if (schedule.kind == ScheduleKind::simultaneous && schedule.micro_batches > enough) {
+    point.plan.global_batch = plan.global_batch / schedule.micro_batches * enough;
+    schedule.micro_batches = enough;
+  }
+  Evaluation evaluation;
+  evaluation.source = "program";
+  try {
+    verify(plan, point.graph);
+    evaluation.stage_peak_bytes.resize(static_cast<std::size_t>(plan.stages.count));
+    for (const int rank : fullest_ranks(point.plan, point.graph)) {
+      const int stage = coordinate(plan.mesh, "stage", rank);
+      std::int64_t& peak = evaluation.stage_peak_bytes[static_cast<std::size_t>(stage)];
+      peak = std::max(peak, lower_uncapped(point, rank).arena_bytes);
+    }
+    evaluation.peak_bytes = *std::ranges::max_element(evaluation.stage_peak_bytes);
+  } catch (const Unsupported& refusal) {
+    evaluation.missing = refusal.what();
+    evaluation.peak_bytes = 0;  // callers tell a refusal by it
+    evaluation.stage_peak_bytes.clear();
+    return evaluation;
+  }
+  evaluation.missing = missing_memory(evaluation.peak_bytes, plan.device_capacity_bytes);
+  return evaluation;
+}
+
+const CostModel& PlanEvaluation::costs() const {
+  std::call_once(once_, [this] { costs_ = cost_model(point_, experiment_file_, "planner.cost"); });
+  return *costs_;
+}
+
+Evaluation PlanEvaluation::evaluate(const Plan& plan, const CostModel* costs) const {
+  PreparedPoint point = point_;
+  point.plan = plan;
+  Evaluation evaluation;
+  evaluation.source = "program";
+  LoweredJob lowered;
+  try {
+    lowered = lower_job_uncapped(point);
+  } catch (const Unsupported& refusal) {
+    evaluation.missing = refusal.what();
+    return evaluation;
+  }
+  results::StepRow row;
+  set_account(row, point, lowered);
+  evaluation.peak_bytes = row.arena_peak_bytes;
+  evaluation.bytes_sent = bytes_sent(row);
+  evaluation.missing = missing_memory(evaluation.peak_bytes, plan.device_capacity_bytes);
+  if (costs == nullptr) return evaluation;
+  const bool estimates = point.experiment.planner.method == "estimate";
+  SimulationOptions options = simulation_options(point, lowered);
+  options.keeps_events = false;
+  const SimulationResult result =
+      (estimates ? estimate : simulate)(lowered.job(plan.mesh.ranks_per_node), *costs, options);
+  for (const SimulatedStep& s : result.steps.back()) {
+    evaluation.step_seconds = std::max(evaluation.step_seconds, s.step_seconds);
+  }
+  evaluation.source = fmt::format("{}, {}", estimates ? "estimate" : "simulator", costs->description());
+  return evaluation;
+}
+
+}  // namespace strata::predict

@@ -1,0 +1,38 @@
+#pragma once
+
+/// @file
+/// What planners ask of a plan, answered by lowering it and simulating or estimating its Programs, as [planner] says.
+/// Noise and stragglers of [simulate] are left out: they are no part of a plan's cost.
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "cost/cost_model.hpp"
+#include "ir/evaluate.hpp"
+#include "predict/prepared_point.hpp"
+
+namespace strata::predict {
+
+class PlanEvaluation final : public Evaluate {
+ public:
+  /// @param point without its plan. @param experiment_file a profile is found relative to it.
+  PlanEvaluation(const PreparedPoint& point, std::string experiment_file);
+
+  Evaluation operator()(const Plan& plan) const override;
+  bool knows_seconds() const override;
+  Evaluation account(const Plan& plan) const override;
+  Evaluation memory(const Plan& plan) const override;
+
+ private:
+  /// Made when the first plan needs them: a mode that never asks needs no profile.
+  const CostModel& costs() const;
+  Evaluation evaluate(const Plan& plan, const CostModel* costs) const;
+
+  PreparedPoint point_;
+  std::string experiment_file_;
+  mutable std::once_flag once_;
+  mutable std::unique_ptr<CostModel> costs_;
+};
+
+}  // namespace strata::predict

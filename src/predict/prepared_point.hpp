@@ -1,0 +1,70 @@
+#pragma once
+
+/// @file
+/// Experiment → everything that a run, a simulation or a print of the plan starts from.
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/experiment.hpp"
+#include "ir/cluster.hpp"
+#include "ir/model_graph.hpp"
+#include "ir/plan.hpp"
+#include "ir/program.hpp"
+
+namespace strata::predict {
+
+/// Ranks compute on GPUs, through CUDA.
+bool is_on_gpus(const Experiment& experiment);
+/// [model], built and verified. @throws UserError.
+ModelGraph model_of(const Experiment& experiment);
+/// Samples of a step over all ranks; 0: the planner chooses. @throws UserError where train.global_batch_tokens is no
+/// whole number of samples.
+std::int64_t global_batch_samples(const Experiment& experiment, const ModelGraph& graph);
+
+struct PreparedPoint {
+  Experiment experiment;
+  ModelGraph graph;
+  Cluster cluster;
+  Plan plan;
+  std::vector<int> leaf_of_node{};  ///< the switch that each node of the job hangs under; empty: a flat network
+
+  /// The same where it makes a difference to times: under a spine that is slower than its leaves.
+  std::span<const int> leaves_that_matter() const {
+    return cluster.spine_oversubscription > 1.0 ? std::span<const int>(leaf_of_node) : std::span<const int>();
+  }
+};
+
+/// Builds the model, describes the cluster and asks the mode for a plan.
+/// @param experiment_file clusters and data are found relative to it.
+/// @throws UserError; Unsupported, also where a GPU of this machine is asked for and there is none.
+PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file);
+
+/// As above with a plan of the user's own instead of the planner's.
+/// @param plan_file for messages.
+PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::string& experiment_file,
+                                      const std::string& plan_text, const std::string& plan_file);
+
+/// One of the above: with the plan in @p plan_file, or, where that is empty, the planner's.
+/// @throws UserError also where the file cannot be read.
+PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file,
+                            const std::string& plan_file);
+
+/// The Program of one rank, with the workspaces of the device it runs on. @throws OutOfMemory if it exceeds the plan's
+/// capacity.
+Program lower_for_run(const PreparedPoint& point, int rank);
+/// On the point's cluster: as above on this machine and where GPUs of CUDA are asked for; another described device's
+/// libraries need no scratch that a description knows of.
+Program lower_for_cluster(const PreparedPoint& point, int rank);
+/// As lower_for_cluster, whatever the plan's capacity.
+Program lower_uncapped(const PreparedPoint& point, int rank);
+
+/// Floating-point operations of one counted sample (token or image), forward and backward, under a named convention.
+struct CountedFlops {
+  std::string convention;
+  double per_sample = 0.0;
+};
+CountedFlops counted_flops(const Experiment& experiment, const ModelGraph& graph);
+
+}  // namespace strata::predict

@@ -1,0 +1,19 @@
+#include "predict/progress_line.hpp"
+
+#include <fmt/core.h>
+
+namespace strata::predict {
+
+std::string progress_line(const results::AttemptFacts& facts, const results::StepRow& row) {
+  const double samples_per_second = static_cast<double>(row.num_samples) / row.step_seconds_max;
+  const double flops_per_second = samples_per_second * facts.flops_per_sample;
+  const double share = flops_per_second / (facts.peak_flops_per_second * static_cast<double>(facts.num_ranks));
+  // progress_mode says whether it was simulated or estimated.
+  const std::string first = facts.simulated ? fmt::format("{} {:.4f} s", facts.progress_mode, row.step_seconds_max)
+                                            : fmt::format("step {} loss {:.4f}", row.step, row.loss);
+  return fmt::format("{} {:.1f} {}s/s {:.1f} GFLOP/s mfu {:.1f} % mem {:.3f} GiB", first, samples_per_second,
+                     facts.sample_unit, flops_per_second * 1e-9, share * 100.0,
+                     static_cast<double>(row.arena_peak_bytes) / (1024.0 * 1024.0 * 1024.0));
+}
+
+}  // namespace strata::predict

@@ -1,0 +1,202 @@
+#include "predict/simulate_experiment.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+
+#include "base/error.hpp"
+#include "base/exit_code.hpp"
+#include "cost/peak_rate.hpp"
+#include "predict/point_facts.hpp"
+#include "predict/prediction.hpp"
+#include "predict/progress_line.hpp"
+#include "predict/selected_point.hpp"
+#include "results/outcome.hpp"
+#include "results/recorder.hpp"
+
+namespace strata::predict {
+namespace {
+
+void set_simulated(results::AttemptFacts& facts, const Experiment& experiment) {
+  const ResourcesSection& resources = experiment.resources;
+  facts.simulated = true;
+  facts.num_nodes = static_cast<int>(resources.nodes);
+  facts.ranks_per_node = static_cast<int>(resources.ranks_per_node);
+  facts.num_ranks = facts.num_nodes * facts.ranks_per_node;
+  facts.host_names.assign(static_cast<std::size_t>(facts.num_ranks), "simulated");
+  facts.transport = "simulated";
+  facts.progress_mode = experiment.simulate.method == "estimate" ? "estimated" : "simulated";
+}
+
+results::AttemptFacts facts_of(const Environment& environment, const Point& point, const PreparedPoint& prepared) {
+  results::AttemptFacts facts = facts_of_point(environment, prepared, point.id);
+  set_simulated(facts, prepared.experiment);
+  facts.device_names.assign(static_cast<std::size_t>(facts.num_ranks), prepared.cluster.device);
+  return facts;
+}
+
+/// Of a point for which there is no plan: what was asked for.
+results::AttemptFacts facts_without_plan(const Environment& environment, const Point& point) {
+  results::AttemptFacts facts = facts_of_experiment(environment, point.experiment, point.id);
+  set_simulated(facts, point.experiment);
+  return facts;
+}
+
+/// The denominator of MFU: a described cluster's nameplate, a profiled machine's measured product.
+void set_peak(results::AttemptFacts& facts, const PreparedPoint& point, const std::string& experiment_file) {
+  const DType dtype = point.plan.dtypes.compute;
+  if (point.cluster.name == "this") {
+    const CostProfile profile = load_profile(point.experiment, experiment_file);
+    for (const MeasuredRate& peak : profile.peaks) {  // unknown where the profile did not compute in this dtype
+      if (peak.dtype == to_string(dtype) && peak.ranks_on_node == point.plan.mesh.ranks_per_node) {
+        facts.peak_flops_per_second = peak.flops_per_second;
+      }
+    }
+    facts.peak_source = "profile of " + profile.machine;
+  } else {
+    facts.peak_flops_per_second = peak_flops_per_second(point.cluster, dtype);
+    facts.peak_source = "cluster " + point.cluster.name;
+  }
+}
+
+class PointSimulation {
+ public:
+  PointSimulation(const Environment& environment, const SimulateArguments& arguments, const Point& point)
+      : environment_(environment), arguments_(arguments), point_(point) {}
+
+  results::Status run() {
+    const std::string& file = arguments_.experiment.file;
+    if (!arguments_.trace_file.empty() && point_.experiment.simulate.method == "estimate") {
+      throw UserError("--trace: an estimate has no events; leave out --fast (simulate.method = \"estimate\")");
+    }
+    std::optional<results::Recorder> recorder;
+    results::Outcome outcome;
+    try {
+      const PreparedPoint prepared = prepare_point(point_.experiment, file, arguments_.experiment.plan_file);
+      const std::unique_ptr<CostModel> costs = cost_model(prepared, file);
+      results::AttemptFacts facts = facts_of(environment_, point_, prepared);
+      set_peak(facts, prepared, file);
+      recorder.emplace(folder(), facts);
+      record(*recorder, prepared, *costs, facts);
+    } catch (const OutOfMemory& e) {
+      outcome = results::outcome_of(e);
+    } catch (const Unsupported& e) {
+      outcome = results::outcome_of(e);
+    }
+    if (!recorder) recorder.emplace(folder(), facts_without_plan(environment_, point_));
+    recorder->finish(outcome.status, outcome.message);
+    if (outcome.status != results::Status::ok) {
+      fmt::print(stderr, "strata: point {}: {}: {}\n", point_.index, results::to_string(outcome.status),
+                 outcome.message);
+    }
+    return outcome.status;
+  }
+
+ private:
+  std::string folder() const {
+    return fmt::format("{}/{}/{}", arguments_.results_folder, point_.experiment.name, point_.id);
+  }
+
+  void record(results::Recorder& recorder, const PreparedPoint& prepared, const CostModel& costs,
+              const results::AttemptFacts& facts) {
+    const LoweredJob lowered = lower_job(prepared);
+    const Prediction prediction = predict(prepared, lowered, costs);
+    for (std::int64_t step = 0; step < prepared.experiment.simulate.steps; ++step) {
+      const results::StepRow row = step_row(prepared, lowered, prediction.simulation, step);
+      recorder.add_step(row);
+      if (step == 0) {
+        fmt::print("{:4} ranks  {:<10} {:<10} {}\n", facts.num_ranks, facts.model_name, facts.strategy_name,
+                   progress_line(facts, row));
+      }
+    }
+    const double extrapolated = extrapolated_share(prediction.simulation);
+    if (extrapolated > 0.0) {
+      fmt::print("      {:.1f} % of the time is extrapolated beyond what the profile measured\n", 100.0 * extrapolated);
+    }
+    add_events(recorder, prepared, lowered, prediction.simulation);
+    if (!arguments_.trace_file.empty()) write_trace(lowered, prediction.simulation);
+  }
+
+  /// Ranks of different kinds have different instructions and streams: both are numbered anew by name.
+  void write_trace(const LoweredJob& lowered, const SimulationResult& simulation) const {
+    Timeline timeline{.simulated = true, .streams = {}, .instructions = {}, .events = {}};
+    std::vector<MemorySample> memory;
+    std::map<std::string, int> streams;
+    std::map<std::string, int> labels;
+    const auto number = [](std::map<std::string, int>& numbers, std::vector<std::string>& names,
+                           const std::string& name) {
+      const auto [found, is_new] = numbers.try_emplace(name, static_cast<int>(names.size()));
+      if (is_new) names.push_back(name);
+      return found->second;
+    };
+    for (const Program& program : lowered.programs) {
+      std::vector<TimelineEvent> events;
+      for (const TimelineEvent& e : simulation.events) {
+        if (e.rank == program.rank && e.step == 0) events.push_back(e);
+      }
+      std::ranges::move(memory_over_time(program, events), std::back_inserter(memory));
+      for (TimelineEvent e : events) {
+        const Instruction& in = program.body[static_cast<std::size_t>(e.instruction)];
+        e.stream = number(streams, timeline.streams, program.streams[static_cast<std::size_t>(in.stream)]);
+        e.instruction = number(labels, timeline.instructions, instruction_label(in));
+        timeline.events.push_back(e);
+      }
+    }
+    std::ofstream file(arguments_.trace_file);
+    file << to_chrome_trace(timeline, memory);
+    file.close();
+    if (!file) throw UserError(arguments_.trace_file + ": cannot be written");
+  }
+
+  void add_events(results::Recorder& recorder, const PreparedPoint& prepared, const LoweredJob& lowered,
+                  const SimulationResult& simulation) {
+    std::vector<results::EventRow> rows;
+    for (const TimelineEvent& e : simulation.events) {
+      if (e.step >= prepared.experiment.measure.timeline_steps) continue;
+      const auto program = std::ranges::find(lowered.programs, e.rank, &Program::rank);
+      const Instruction& in = program->body[static_cast<std::size_t>(e.instruction)];
+      rows.push_back({.rank = e.rank,
+                      .step = e.step,
+                      .stream = e.stream,
+                      .instruction = e.instruction,
+                      .name = instruction_label(in),
+                      .begin_seconds = static_cast<double>(e.begin_ns) * 1e-9,
+                      .end_seconds = static_cast<double>(e.end_ns) * 1e-9,
+                      .sent_bytes = e.bytes_sent,
+                      .phase = std::string(to_string(in.phase)),
+                      .micro_batch = in.micro_batch});
+    }
+    recorder.add_events(rows);
+  }
+
+  const Environment& environment_;
+  const SimulateArguments& arguments_;
+  const Point& point_;
+};
+
+}  // namespace
+
+int simulate_experiment(const SimulateArguments& arguments, const Environment& environment) {
+  const LoadedExperiment loaded = load_points(arguments.experiment, "simulated");
+  if (!arguments.trace_file.empty()) selected_point(loaded, arguments.experiment);  // a trace is of one point
+  int worst = exit_ok;
+  int num_points = 0;
+  for (const Point& point : loaded.expansion.points) {
+    if (arguments.experiment.point && point.index != *arguments.experiment.point) continue;
+    ++num_points;
+    const results::Status status = PointSimulation(environment, arguments, point).run();
+    if (status == results::Status::ok) continue;
+    const bool single = loaded.expansion.points.size() == 1 || arguments.experiment.point.has_value();
+    worst = single                                         ? exit_code_of(status)
+            : is_expected(point.experiment.expect, status) ? worst
+                                                           : int{exit_some_failed};
+  }
+  if (num_points == 0) selected_point(loaded, arguments.experiment);  // says which there are
+  return worst;
+}
+
+}  // namespace strata::predict

@@ -1,0 +1,123 @@
+#include "predict/training_inputs.hpp"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "base/error.hpp"
+#include "data/batch.hpp"
+#include "data/dataset.hpp"
+#include "data/order.hpp"
+
+namespace strata::predict {
+namespace {
+
+class TokenInputs final : public InputSource {
+ public:
+  TokenInputs(std::unique_ptr<data::TokenDataset> dataset, data::Order order)
+      : dataset_(std::move(dataset)), order_(order) {}
+  void load_tokens(std::int64_t step, std::int64_t first_sample, std::int64_t /*num_samples*/,
+                   std::span<std::int32_t> tokens, std::span<std::int32_t> targets) override {
+    data::load_tokens(*dataset_, order_, step, first_sample, tokens, targets);
+  }
+  void load_images(std::int64_t, std::int64_t, std::int64_t, std::span<float>, std::span<std::int32_t>) override {
+    throw InternalError("a data set of tokens has no images");
+  }
+  void load_targets(std::int64_t step, std::int64_t first_sample, std::int64_t /*num_samples*/,
+                    std::span<std::int32_t> targets) override {
+    data::load_tokens(*dataset_, order_, step, first_sample, {}, targets);
+  }
+
+ private:
+  std::unique_ptr<data::TokenDataset> dataset_;
+  data::Order order_;
+};
+
+class ImageInputs final : public InputSource {
+ public:
+  ImageInputs(std::unique_ptr<data::ImageDataset> dataset, data::Order order)
+      : dataset_(std::move(dataset)), order_(order) {}
+  void load_tokens(std::int64_t, std::int64_t, std::int64_t, std::span<std::int32_t>,
+                   std::span<std::int32_t>) override {
+    throw InternalError("a data set of images has no tokens");
+  }
+  void load_images(std::int64_t step, std::int64_t first_sample, std::int64_t /*num_samples*/, std::span<float> pixels,
+                   std::span<std::int32_t> labels) override {
+    data::load_images(*dataset_, order_, step, first_sample, pixels, labels);
+  }
+  void load_targets(std::int64_t step, std::int64_t first_sample, std::int64_t /*num_samples*/,
+                    std::span<std::int32_t> labels) override {
+    data::load_images(*dataset_, order_, step, first_sample, {}, labels);
+  }
+
+ private:
+  std::unique_ptr<data::ImageDataset> dataset_;
+  data::Order order_;
+};
+
+const Tensor& input_tensor(const ModelGraph& graph) {
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.role == TensorRole::tokens || tensor.role == TensorRole::image) return tensor;
+  }
+  throw InternalError("model " + graph.name + " has no input");
+}
+
+std::int64_t num_classes(const ModelGraph& graph) {
+  for (const Operator& op : graph.operators) {
+    if (op.kind == OperatorKind::cross_entropy) return op.attributes.integer("classes");
+  }
+  throw InternalError("model " + graph.name + " has no loss");
+}
+
+std::vector<std::string> paths_of(const Experiment& experiment, const std::string& experiment_file) {
+  std::vector<std::string> paths;
+  for (const std::string& path : experiment.data.paths) {
+    paths.push_back(path_beside(experiment_file, path));
+  }
+  return paths;
+}
+
+}  // namespace
+
+TrainingInputs make_training_inputs(const Experiment& experiment, const ModelGraph& graph, std::int64_t global_batch,
+                                    const std::string& experiment_file) {
+  const DataSection& section = experiment.data;
+  const auto seed = static_cast<std::uint64_t>(section.seed);
+  const auto order = [&](std::int64_t num_samples) {
+    return data::Order{
+        .num_samples = num_samples, .global_batch = global_batch, .seed = seed, .shuffle = section.shuffle};
+  };
+  const Tensor& input = input_tensor(graph);
+  TrainingInputs result;
+  if (input.role == TensorRole::tokens) {
+    auto dataset = data::make_token_dataset({.format = data::parse_format(section.format),
+                                             .paths = paths_of(experiment, experiment_file),
+                                             .sequence_length = input.elements_per_sample(),
+                                             .vocabulary = num_classes(graph),
+                                             .end_of_text = section.end_of_text,
+                                             .seed = seed,
+                                             .num_samples = section.num_samples});
+    result.description = data::to_string(dataset->describe());
+    const data::Order o = order(dataset->num_samples());
+    result.source = std::make_unique<TokenInputs>(std::move(dataset), o);
+    return result;
+  }
+  const bool is_vector = input.shape.size() == 1;
+  STRATA_INVARIANT(is_vector || (input.shape.size() == 3 && input.shape[2] == data::ImageDataset::num_channels &&
+                                 input.shape[0] == input.shape[1]),
+                   fmt::format("model {} reads images that are not square with {} channels", graph.name,
+                               data::ImageDataset::num_channels));
+  auto dataset = data::make_image_dataset({.format = data::parse_format(section.format),
+                                           .paths = paths_of(experiment, experiment_file),
+                                           .image_size = input.shape[0],
+                                           .vector_values = is_vector ? input.shape[0] : 0,
+                                           .num_classes = num_classes(graph),
+                                           .seed = seed,
+                                           .num_samples = section.num_samples});
+  result.description = data::to_string(dataset->describe());
+  const data::Order o = order(dataset->num_samples());
+  result.source = std::make_unique<ImageInputs>(std::move(dataset), o);
+  return result;
+}
+
+}  // namespace strata::predict

@@ -1,0 +1,45 @@
+#include "profile/measured_all_reduce.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+namespace strata::profile {
+namespace {
+
+constexpr std::int64_t small_elements = std::int64_t{1} << 18;
+constexpr std::int64_t large_elements = max_all_reduced;
+constexpr int num_all_reduces = 3;
+constexpr double longest_all_reduce_seconds = 1.0;
+
+/// Of the slowest rank; the best repetition.
+double seconds_of(const comm::World& world, const TimedCollectives& collectives, std::int64_t num_elements) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < num_all_reduces; ++i) {
+    world.barrier();
+    double seconds[1] = {collectives(Collective::all_reduce, num_elements, 1)};
+    world.all_reduce_max(seconds);
+    best = std::min(best, seconds[0]);
+  }
+  return best;
+}
+
+}  // namespace
+
+Link measure_all_reduce(const comm::World& world, const TimedCollectives& collectives) {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  if (world.size() == 1) return {unknown, unknown};
+  const double ranks = world.size();
+  const double latency = seconds_of(world, collectives, 2) / (2.0 * (ranks - 1.0));
+  std::int64_t num_elements = small_elements;
+  double seconds = seconds_of(world, collectives, num_elements);
+  if (seconds * static_cast<double>(large_elements) <
+      longest_all_reduce_seconds * static_cast<double>(small_elements)) {
+    num_elements = large_elements;
+    seconds = seconds_of(world, collectives, num_elements);
+  }
+  const double bytes = static_cast<double>(num_elements) * sizeof(float);
+  return {latency, 2.0 * (ranks - 1.0) / ranks * bytes / seconds};
+}
+
+}  // namespace strata::profile

@@ -1,0 +1,206 @@
+#include "run/checkpoint.hpp"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+#include <tuple>
+#include <vector>
+
+#include "base/error.hpp"
+#include "config/options.hpp"
+#include "ir/toml_value.hpp"
+#include "ir/training_state.hpp"
+
+namespace strata::run {
+namespace {
+
+using results::CheckpointFile;
+using results::CheckpointParameter;
+
+std::vector<CheckpointParameter> parameters_of(const ModelGraph& graph) {
+  std::vector<CheckpointParameter> list;
+  for (const Parameter& parameter : graph.parameters) list.push_back({parameter.name, parameter.num_elements()});
+  return list;
+}
+
+/// Names of the states that a rank updates; equal for all of its parts.
+std::vector<std::string> state_names(const std::vector<UpdatedPart>& parts) {
+  std::vector<std::string> names;
+  if (parts.empty()) return names;
+  for (const UpdatedPart::State& state : parts.front().states) names.push_back(state.name);
+  return names;
+}
+
+/// Copies are saved by the first rank that has them. Shards of a parameter, or of some of its columns, are equal or do
+/// not overlap.
+/// @return by part of this rank, whether it saves it. @throws InternalError unless all elements are saved once.
+std::vector<bool> assign_parts(const comm::World& world, const ModelGraph& graph,
+                               const std::vector<UpdatedPart>& parts) {
+  std::string mine;
+  for (const UpdatedPart& part : parts) {
+    mine += fmt::format("{} {} {} {}\n", part.parameter, part.block.first, part.begin, part.num_elements());
+  }
+  using Key = std::tuple<std::string, std::int64_t, std::int64_t>;  // parameter, first column, first element of these
+  std::map<Key, std::pair<int, std::int64_t>> saved_by;             // rank and size
+  const std::vector<std::string> lists = world.all_gather(mine);
+  for (int rank = 0; rank < world.size(); ++rank) {
+    std::istringstream stream(lists[static_cast<std::size_t>(rank)]);
+    Key key;
+    std::int64_t size = 0;
+    while (stream >> std::get<0>(key) >> std::get<1>(key) >> std::get<2>(key) >> size) {
+      const auto [place, is_new] = saved_by.try_emplace(key, rank, size);
+      STRATA_INVARIANT(place->second.second == size, std::get<0>(key) + ": shards of two sizes begin at one element");
+    }
+  }
+  std::map<std::pair<std::string, std::int64_t>, std::int64_t> end;
+  std::map<std::string, std::int64_t> num_saved;
+  for (const auto& [key, held] : saved_by) {
+    const auto& [parameter, column, begin] = key;
+    std::int64_t& before = end[{parameter, column}];
+    STRATA_INVARIANT(before == begin, parameter + ": shards that overlap or leave a gap");
+    before += held.second;
+    num_saved[parameter] += held.second;
+  }
+  for (const Parameter& parameter : graph.parameters) {
+    STRATA_INVARIANT(num_saved[parameter.name] == parameter.num_elements(),
+                     parameter.name + " is not updated as a whole");
+  }
+  std::vector<bool> saves;
+  for (const UpdatedPart& part : parts) {
+    saves.push_back(saved_by.at({part.parameter, part.block.first, part.begin}).first == world.rank());
+  }
+  return saves;
+}
+
+/// @p action on this rank; its failure on all of them.
+template <typename Action>
+void on_all(const comm::World& world, const Action& action) {
+  std::string error;
+  try {
+    action();
+  } catch (const UserError& e) {
+    error = e.what();
+  }
+  if (const auto failed = world.agree_on_error(error)) throw UserError(failed->message);
+}
+
+/// Of checkpoint.restart_from; empty: `latest` of a point that has none yet.
+std::string restart_file(const Experiment& experiment, const std::string& experiment_file, const std::string& folder) {
+  const std::string& asked = experiment.checkpoint.restart_from;
+  const bool latest = asked == "latest";
+  const std::string path = latest ? folder : path_beside(experiment_file, asked);
+  if (!latest && !std::filesystem::is_directory(path)) return path;
+  const std::vector<std::int64_t> steps = results::checkpoints_in(path);
+  if (!steps.empty()) return results::checkpoint_path(path, steps.back());
+  if (latest) return "";
+  throw UserError(fmt::format("{}: checkpoint.restart_from: no step_<number>.h5 in folder {}",
+                              experiment.where("checkpoint.restart_from"), path));
+}
+
+}  // namespace
+
+std::map<std::string, std::string> training_identity(const Experiment& experiment, std::int64_t global_batch) {
+  std::map<std::string, std::string> identity;
+  for (const Option& option : all_options()) {
+    constexpr std::string_view keys[] = {"train.optimizer", "train.seed", "data.num_samples", "data.shuffle",
+                                         "data.seed"};
+    if (!option.key.starts_with("model.") && std::ranges::find(keys, option.key) == std::end(keys)) continue;
+    const auto value = value_of(experiment, option.key);
+    identity[std::string(option.key)] = value ? toml_text(*value) : "unset";
+  }
+  identity["train.global_batch"] = fmt::format("{}", global_batch);
+  return identity;
+}
+
+RestartPoint find_restart_point(const predict::PreparedPoint& point, const std::string& experiment_file,
+                                const std::string& folder) {
+  const Experiment& experiment = point.experiment;
+  if (experiment.checkpoint.restart_from.empty()) return {};
+  const std::string path = restart_file(experiment, experiment_file, folder);
+  if (path.empty()) return {};
+  const results::CheckpointFacts facts = results::read_checkpoint_facts(path);
+  const std::map<std::string, std::string> ours = training_identity(experiment, point.plan.global_batch);
+  for (const auto& [key, theirs] : facts.identity) {
+    const auto here = ours.find(key);
+    const std::string value = here == ours.end() ? "no option" : here->second;
+    if (value == theirs) continue;
+    throw UserError(
+        fmt::format("{}: {}: {}, but {} was trained with {}", experiment.where(key), key, value, path, theirs));
+  }
+  if (experiment.train.steps > 0 && facts.step >= experiment.train.steps) {
+    throw UserError(fmt::format("{}: train.steps: {}, but {} has trained {} steps already",
+                                experiment.where("train.steps"), experiment.train.steps, path, facts.step));
+  }
+  return {path, facts.step};
+}
+
+void save_checkpoint(const comm::World& world, const Program& program, const ModelGraph& graph,
+                     const Executor& executor, const results::CheckpointFacts& facts, const std::string& folder,
+                     std::int64_t keep) {
+  const std::vector<UpdatedPart> parts = updated_parts(program);
+  const std::vector<bool> saves = assign_parts(world, graph, parts);
+  const std::vector<CheckpointParameter> parameters = parameters_of(graph);
+  const std::string path = results::checkpoint_path(folder, facts.step);
+  const std::string unfinished = path + std::string(results::unfinished_suffix);
+  // Rank 0 may update nothing: greedy sharding leaves a rank without a tensor where there are few.
+  std::vector<std::string> states = state_names(parts);
+  for (const std::string& names : world.all_gather(fmt::format("{}", fmt::join(states, " ")))) {
+    if (!states.empty()) break;
+    std::istringstream stream(names);
+    for (std::string name; stream >> name;) states.push_back(name);
+  }
+  on_all(world, [&] {
+    if (world.rank() == 0) results::create_checkpoint(unfinished, facts, parameters, states);
+  });
+  on_all(world, [&] {
+    if (std::ranges::find(saves, true) == saves.end()) return;
+    const CheckpointFile file(unfinished, parameters, states, true);
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      if (!saves[p]) continue;
+      for (const UpdatedPart::State& state : parts[p].states) {
+        const Operand& operand = state.operand;
+        const std::span<const float> values = executor.read(operand.buffer);
+        parts[p].block.for_runs(
+            parts[p].begin, operand.num_elements, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+              file.write(parts[p].parameter, state.name, in_whole,
+                         values.subspan(static_cast<std::size_t>(operand.begin + at), static_cast<std::size_t>(count)));
+            });
+      }
+    }
+    file.sync();
+  });
+  on_all(world, [&] {
+    if (world.rank() != 0) return;
+    results::rename_file(unfinished, path);
+    results::remove_old_checkpoints(folder, keep, facts.step);
+  });
+}
+
+void load_checkpoint(const std::string& path, const Program& program, const ModelGraph& graph, Executor& executor) {
+  const std::vector<UpdatedPart> parts = updated_parts(program);
+  std::vector<std::string> states = state_names(parts);
+  if (states.empty()) states = {"value"};
+  const CheckpointFile file(path, parameters_of(graph), states, false);
+  std::vector<float> values;
+  const auto load = [&](const std::string& parameter, const std::string& state, std::int64_t begin,
+                        const StridedBlock& block, const Operand& into) {
+    values.resize(static_cast<std::size_t>(into.num_elements));
+    block.for_runs(begin, into.num_elements, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+      file.read(parameter, state, in_whole,
+                std::span(values).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)));
+    });
+    executor.write(into.buffer, into.begin, values);
+  };
+  for (const auto& [parameter, buffer] : held_weights(program)) {
+    const Buffer& weight = program.buffers[static_cast<std::size_t>(buffer)];
+    load(parameter, "value", weight.parameter_begin, weight.block, {buffer, 0, weight.num_elements, 0});
+  }
+  for (const UpdatedPart& part : parts) {
+    for (const auto& [name, operand] : part.states) load(part.parameter, name, part.begin, part.block, operand);
+  }
+}
+
+}  // namespace strata::run

@@ -1,0 +1,33 @@
+#pragma once
+
+/// @file
+/// What is said when nobody can speak any more. SIGKILL leaves a process no last word, and MPICH's launcher kills the
+/// other ranks a few milliseconds after the first. So every rank has a small process beside it, in a session of its
+/// own, that sees the rank disappear and then writes how the attempt ended.
+
+#include <string>
+
+namespace strata::run {
+
+class LastWord {
+ public:
+  /// Forks; to be called before there are threads and before MPI starts. The child keeps nothing open but its end of a
+  /// pipe, so that no launcher waits for it. @throws InternalError if the system has no process or pipe left.
+  LastWord();
+  /// A process that lives until here has said for itself what there was to say.
+  ~LastWord();
+  LastWord(const LastWord&) = delete;
+  LastWord& operator=(const LastWord&) = delete;
+
+  /// From now on a sudden end is recorded as `killed` in this status file, unless an ending stands there already.
+  void watch(const std::string& status_path, int rank);
+  /// The attempt has ended properly.
+  void release();
+
+ private:
+  void tell(const std::string& message);
+  int pipe_ = -1;
+  int child_ = -1;
+};
+
+}  // namespace strata::run

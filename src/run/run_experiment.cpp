@@ -1,0 +1,315 @@
+#include "run/run_experiment.hpp"
+
+#include <fmt/core.h>
+
+#include <set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/exit_code.hpp"
+#include "base/instruction_set.hpp"
+#include "comm/bad_input.hpp"
+#include "comm/launch_check.hpp"
+#include "comm/session.hpp"
+#include "comm/world.hpp"
+#include "predict/device_options.hpp"
+#include "predict/selected_point.hpp"
+#include "profile/measured_peak.hpp"
+#include "results/outcome.hpp"
+#include "run/last_word.hpp"
+#include "run/run_point.hpp"
+#include "run/stop_signal.hpp"
+#include "run/unstarted.hpp"
+
+namespace strata::run {
+namespace {
+
+/// Rank 0 reads everything; the others learn the texts. One reader, one plan, one error.
+struct Message {
+  std::string experiment_text;  ///< of the point, fully resolved
+  std::string plan_text;
+  std::string point_id;
+};
+
+std::string pack(const Message& m) {
+  return fmt::format("{} {} {}\n{}{}{}", m.experiment_text.size(), m.plan_text.size(), m.point_id.size(),
+                     m.experiment_text, m.plan_text, m.point_id);
+}
+
+Message unpack(const std::string& text) {
+  std::size_t sizes[3] = {};
+  std::size_t at = 0;
+  for (std::size_t& size : sizes) {
+    std::size_t used = 0;
+    size = std::stoull(text.substr(at), &used);
+    at += used + 1;
+  }
+  return {text.substr(at, sizes[0]), text.substr(at + sizes[0], sizes[1]),
+          text.substr(at + sizes[0] + sizes[1], sizes[2])};
+}
+
+/// Fits this world: as many ranks in all. Ranks a node are checked against the launch later.
+std::vector<const Point*> points_to_run(const predict::LoadedExperiment& loaded,
+                                        const predict::ExperimentArguments& arguments, int world_size) {
+  if (arguments.point) {
+    const Point& point = predict::selected_point(loaded, arguments);
+    if (point.experiment.num_ranks() != world_size) {
+      throw LaunchMismatch(fmt::format("{}: point {} needs {} ranks, the world has {}", arguments.file, point.index,
+                                       point.experiment.num_ranks(), world_size));
+    }
+    return {&point};
+  }
+  std::vector<const Point*> fitting;
+  std::string left_out;
+  std::set<std::int64_t> counts;
+  for (const Point& point : loaded.expansion.points) {
+    counts.insert(point.experiment.num_ranks());
+    if (point.experiment.num_ranks() == world_size) {
+      fitting.push_back(&point);
+    } else {
+      left_out += fmt::format(" {}", point.index);
+    }
+  }
+  if (fitting.empty()) {
+    std::string accepted;
+    for (const std::int64_t count : counts) accepted += fmt::format("{}{}", accepted.empty() ? "" : ", ", count);
+    throw LaunchMismatch(fmt::format("{}: no point for {} ranks; the experiment has points for {}", arguments.file,
+                                     world_size, accepted));
+  }
+  if (!left_out.empty()) {
+    fmt::print("left out, other numbers of ranks than {}: points{}\n", world_size, left_out);
+  }
+  return fitting;
+}
+
+class Run {
+  // First, because its return type is deduced.
+  /// @p action on rank 0, its text on all ranks; its failure too.
+  template <typename Action, typename Read>
+  auto on_root(const Action& action, const Read& read) {
+    std::string text;
+    std::string error;
+    if (world_.rank() == 0) {
+      try {
+        text = action();
+      } catch (const LaunchMismatch& e) {
+        error = std::string("L") + e.what();
+      } catch (const UserError& e) {
+        error = std::string("U") + e.what();
+      } catch (const std::exception& e) {
+        const results::Status status = results::outcome_of(e).status;
+        const bool is_refusal = status == results::Status::refused;
+        error = fmt::format("{}{}", is_refusal ? 'R' : status == results::Status::oom ? 'M' : 'B', e.what());
+      }
+    }
+    if (const auto failed = world_.agree_on_error(error)) {
+      const std::string message = failed->message.substr(1);
+      if (failed->message[0] == 'L') throw LaunchMismatch(message);
+      if (failed->message[0] == 'U') throw UserError(message);
+      if (failed->message[0] == 'R') throw Unsupported(message);
+      if (failed->message[0] == 'M') throw OutOfMemory(message);
+      throw InternalError(message);
+    }
+    return read(world_.broadcast(text));
+  }
+
+ public:
+  Run(const comm::World& world, LastWord& last_word, const RunArguments& arguments, const Environment& environment)
+      : world_(world), arguments_(arguments), environment_(environment) {
+    options_.results_folder = arguments.results_folder;
+    options_.print_steps = !arguments.quiet;
+    options_.last_word = &last_word;
+    options_.origin.launch = arguments.launch;
+    options_.origin.job = arguments.job;
+    if (arguments.block >= 0) {
+      options_.block = {.number = arguments.block, .order = arguments.block_order, .seed = arguments.block_seed};
+    }
+  }
+
+  int run() {
+    predict::LoadedExperiment loaded;
+    std::vector<const Point*> points;
+    const auto as_count = [](const std::string& text) { return std::stoi(text); };
+    const bool one_point_file = on_root(
+                                    [&] {
+                                      loaded = predict::load_points(arguments_.experiment, device_backend);
+                                      return fmt::format("{}", loaded.expansion.points.size());
+                                    },
+                                    as_count) == 1;
+    int num_points = 0;
+    try {
+      comm::check_launcher(world_, environment_.launcher_num_ranks, environment_.launcher_variable);
+      num_points = on_root(
+          [&] {
+            points = points_to_run(loaded, arguments_.experiment, world_.size());
+            return fmt::format("{}", points.size());
+          },
+          as_count);
+    } catch (const LaunchMismatch& e) {
+      if (one_point_file && speaks()) {
+        record_unstarted(environment_, loaded.expansion.points.front(), world_.size(), results::outcome_of(e),
+                         options_);
+      }
+      throw;
+    }
+    int worst = exit_ok;
+    for (int p = 0; p < num_points; ++p) {
+      const Point* point = world_.rank() == 0 ? points[static_cast<std::size_t>(p)] : nullptr;
+      const results::Status status = one_point(point, loaded);
+      const bool was_told_to_stop = status == results::Status::timeout || status == results::Status::preempted;
+      if (status != results::Status::ok) {
+        worst =
+            num_points == 1 ? exit_code_of(status) : std::max(worst, expected_ ? int{exit_ok} : int{exit_some_failed});
+      }
+      if (was_told_to_stop) break;
+    }
+    return worst;
+  }
+
+ private:
+  /// Once a launch, even where the launcher started worlds of one rank each.
+  bool speaks() const { return world_.rank() == 0 && environment_.launcher_rank == 0; }
+
+  results::Status one_point(const Point* point, const predict::LoadedExperiment& loaded) {
+    RunRequest request;
+    request.experiment_file = arguments_.experiment.origin();
+    results::Outcome outcome;
+    const auto record_refusal = [&](const std::exception& e) {
+      outcome = results::outcome_of(e);
+      if (speaks()) record_unstarted(environment_, *point, world_.size(), outcome, options_);
+    };
+    try {
+      const bool on_gpus =
+          on_root([&] { return std::string(predict::is_on_gpus(point->experiment) ? "yes" : "no"); }, is_yes);
+      // Before the plan: planners may ask a profile what the transport takes.
+      cuda::SelectedDevice device;
+      if (on_gpus) device = cuda::select_device(world_);
+      const Message message = on_root([&] { return pack(plan_on_root(*point, device.sharing)); }, unpack);
+      const ExperimentFile file = read_experiment(message.experiment_text, "point");
+      request.point = world_.rank() == 0 ? *point : Point{.id = message.point_id, .experiment = file.base, .axes = {}};
+      request.point.experiment.backend = request.point.experiment.resources.device;
+      request.experiment_name = request.point.experiment.name;
+      if (on_gpus) {
+        request.device_transport = predict::device_transport(request.point.experiment, device.sharing);
+        request.gpu_name = std::move(device.device.name);
+      }
+      request.prepared = predict::prepare_point_with_plan(request.point.experiment, request.experiment_file,
+                                                          message.plan_text, "plan");
+      comm::check_launch(world_, expectation(request));
+      open_inputs(request);
+      find_restart(request);
+      describe(request, loaded);
+      request.peak_flops_per_second =
+          peak_.flops_per_second(request.point.experiment, request.prepared.plan.dtypes.compute);
+      request.memory_bytes_per_second = peak_.memory_bytes_per_second(on_gpus);
+      outcome = run_point(world_, environment_, request, options_);
+    } catch (const Unsupported& e) {
+      record_refusal(e);
+    } catch (const OutOfMemory& e) {
+      record_refusal(e);
+    } catch (const LaunchMismatch& e) {
+      if (speaks()) record_unstarted(environment_, *point, world_.size(), results::outcome_of(e), options_);
+      throw;
+    }
+    expected_ = on_root(
+        [&] { return std::string(is_expected(point->experiment.expect, outcome.status) ? "yes" : "no"); }, is_yes);
+    if (world_.rank() == 0 && outcome.status != results::Status::ok) {
+      fmt::print(stderr, "strata: {}: {}\n", results::to_string(outcome.status), outcome.message);
+    }
+    return outcome.status;
+  }
+
+  static bool is_yes(const std::string& text) { return text == "yes"; }
+
+  /// Each rank reads the data for itself; what one of them cannot read ends all, before anything is recorded.
+  void open_inputs(RunRequest& request) const {
+    std::string error;
+    try {
+      request.inputs = predict::make_training_inputs(request.point.experiment, request.prepared.graph,
+                                                     request.prepared.plan.global_batch, request.experiment_file);
+    } catch (const UserError& e) {
+      error = e.what();
+    }
+    if (const auto failed = world_.agree_on_error(error)) throw UserError(failed->message);
+  }
+
+  /// Rank 0 looks, so that all begin at one step.
+  void find_restart(RunRequest& request) {
+    request.restart = on_root(
+        [&] {
+          const RestartPoint found =
+              find_restart_point(request.prepared, request.experiment_file, checkpoint_folder(options_, request));
+          return fmt::format("{} {}", found.step, found.path);
+        },
+        [](const std::string& text) {
+          return RestartPoint{.path = text.substr(text.find(' ') + 1), .step = std::stoll(text)};
+        });
+  }
+
+  /// @param sharing see cuda::SelectedDevice.
+  Message plan_on_root(const Point& point, const std::string& sharing) const {
+    Experiment experiment = point.experiment;
+    if (predict::is_on_gpus(experiment)) {
+      experiment =
+          predict::with_device_transport(std::move(experiment), predict::device_transport(point.experiment, sharing));
+    }
+    const predict::PreparedPoint prepared =
+        predict::prepare_point(experiment, arguments_.experiment.origin(), arguments_.experiment.plan_file);
+    return {to_text(point.experiment), to_text(prepared.plan), point.id};
+  }
+
+  comm::LaunchExpectation expectation(const RunRequest& request) const {
+    return {.num_ranks = request.prepared.plan.mesh.num_ranks(),
+            .num_nodes = request.prepared.plan.mesh.nodes,
+            .ranks_per_node = request.prepared.plan.mesh.ranks_per_node,
+            .binary_hash = binary_hash_,
+            .instruction_set = instruction_set()};
+  }
+
+  void describe(const RunRequest& request, const predict::LoadedExperiment& loaded) const {
+    if (world_.rank() != 0) return;
+    fmt::print("point {} of {} [{}]", request.point.index, loaded.expansion.points.size(), request.point.id);
+    for (const AxisValue& axis : request.point.axes) {
+      if (axis.value != "\"unset\"") fmt::print(" {}={}", axis.key, axis.value);
+    }
+    fmt::print("\n");
+    if (!request.restart.path.empty()) {
+      fmt::print("from step {} of {}\n", request.restart.step, request.restart.path);
+    } else if (!request.point.experiment.checkpoint.restart_from.empty()) {
+      fmt::print("no checkpoint yet: from step 0\n");
+    }
+    std::fflush(stdout);
+  }
+
+  const comm::World& world_;
+  const RunArguments& arguments_;
+  const Environment& environment_;
+  RunOptions options_;
+  profile::MeasuredPeak peak_{world_};
+  std::uint64_t binary_hash_ = binary_hash();
+  bool expected_ = false;
+};
+
+}  // namespace
+
+int run_experiment(int argc, char** argv, const RunArguments& arguments, const Environment& environment) {
+  remember_stop_signals();
+  LastWord last_word;  // forks, so before MPI and its threads
+  const comm::Session session(argc, argv);
+  const comm::World world({.node_name = environment.node_name});
+  try {
+    return Run(world, last_word, arguments, environment).run();
+  } catch (const UserError& e) {
+    // All ranks hold the same error: one of them says it, nobody is killed.
+    return comm::report_bad_input(e, world, environment);
+  } catch (const Unsupported& e) {
+    if (world.rank() == 0) fmt::print(stderr, "strata: refused: {}\n", e.what());
+    return exit_refused;
+  } catch (const CommunicationError& e) {
+    comm::abort_all(exit_some_failed, e.what());
+  } catch (const std::exception& e) {
+    comm::abort_all(exit_internal, e.what());
+  }
+}
+
+}  // namespace strata::run

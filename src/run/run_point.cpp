@@ -1,0 +1,551 @@
+#include "run/run_point.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "comm/engine.hpp"
+#include "comm/session.hpp"
+#include "exec/cpu/cpu_executor.hpp"
+#include "predict/device_options.hpp"
+#include "predict/engine_options.hpp"
+#include "predict/point_facts.hpp"
+#include "predict/prediction.hpp"
+#include "predict/progress_line.hpp"
+#include "predict/provenance.hpp"
+#include "profile/engine_collectives.hpp"
+#include "profile/measured_all_reduce.hpp"
+#include "profile/measured_peak.hpp"
+#include "results/recorder.hpp"
+#include "run/allocation_account.hpp"
+#include "run/device_meter.hpp"
+#include "run/learning_rate.hpp"
+#include "run/parameter_checksum.hpp"
+#include "run/step_exchange.hpp"
+#include "run/stop_signal.hpp"
+#include "run/stopping_rule.hpp"
+
+namespace strata::run {
+namespace {
+
+using results::Status;
+
+constexpr double exchange_period_seconds = 0.3;
+
+/// What rank 0 tells all ranks after an exchange.
+struct Decision {
+  std::int64_t steps_until_next = 1;  ///< 0: stop
+  Status status = Status::running;    ///< with 0: why
+  std::string message;
+};
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+class PointRun {
+ public:
+  PointRun(const comm::World& world, const Environment& environment, const RunRequest& request,
+           const RunOptions& options)
+      : world_(world),
+        environment_(environment),
+        request_(request),
+        options_(options),
+        experiment_(request.prepared.experiment) {}
+
+  results::Outcome run() {
+    // Each stage may fail on some rank alone; all learn of it before the next one, so that nobody waits for a rank that
+    // has given up.
+    results::Outcome outcome = stage([&] { program_ = predict::lower_for_run(request_.prepared, world_.rank()); });
+    if (outcome.status == Status::ok && on_gpus_) {
+      outcome = stage(
+          [&] { device_choices_ = predict::device_choices(world_, experiment_, program_, request_.device_transport); });
+    }
+    const results::Outcome recording = stage([&] { open_recorder(); });
+    if (recording.status != Status::ok) return recording;
+    status_path_ = world_.broadcast(recorder_ ? recorder_->status_path() : "");
+    options_.last_word->watch(status_path_, world_.rank());
+    if (outcome.status == Status::ok) outcome = stage([&] { build(); });
+    if (outcome.status != Status::ok && executor_) executor_->abandon();
+    if (outcome.status == Status::ok) outcome = train();
+    return finish(std::move(outcome));
+  }
+
+ private:
+  bool root() const { return world_.rank() == 0; }
+
+  template <typename Action>
+  results::Outcome stage(const Action& action) {
+    results::Outcome mine;
+    try {
+      action();
+    } catch (const std::exception& e) {
+      mine = results::outcome_of(e);
+    }
+    const auto failed = world_.agree_on_error(
+        mine.status == Status::ok ? "" : fmt::format("{}\n{}", results::to_string(mine.status), mine.message));
+    if (!failed) return {};
+    const std::size_t cut = failed->message.find('\n');
+    return {results::parse_status(failed->message.substr(0, cut)), failed->message.substr(cut + 1)};
+  }
+
+  void open_recorder() {
+    const std::vector<std::string> hosts =
+        world_.all_gather(world_.node_names()[static_cast<std::size_t>(world_.node())]);
+    facts_ = predict::facts_of_point(environment_, request_.prepared, request_.point.id);
+    facts_.device_choices = device_choices_;
+    facts_.block = options_.block.number;
+    facts_.block_order = options_.block.order;
+    facts_.block_seed = options_.block.seed;
+    if (options_.block.number >= 0) facts_.block_job = options_.origin.job;
+    facts_.restarted_from = request_.restart.path;
+    facts_.first_step = first_step();
+    facts_.num_ranks = world_.size();
+    facts_.num_nodes = world_.num_nodes();
+    facts_.ranks_per_node = world_.ranks_on_node(0);
+    facts_.host_names = hosts;
+    if (on_gpus_) {
+      facts_.device_names = world_.all_gather(request_.gpu_name);
+      facts_.library_versions.merge(
+          cuda::library_versions(uses_nccl() ? cuda::Transport::nccl : cuda::Transport::host));
+    } else {
+      facts_.device_names.assign(hosts.size(), cpu_name());
+    }
+    facts_.peak_flops_per_second = request_.peak_flops_per_second;
+    facts_.peak_source = profile::MeasuredPeak::source(experiment_);
+    // The engine is needed for the transport's name; the recorder needs that name before the first row.
+    make_engine();
+    facts_.transport = engine_->transport_name(world_group_);
+    if (on_gpus_) facts_.transport = predict::device_transport_name(request_.device_transport, facts_.transport);
+    measured_link_ = measured_link();
+    // Before the executor takes its memory.
+    meter_ = std::make_unique<DeviceMeter>(world_, on_gpus_ ? cuda::make_monitor() : nullptr);
+    meter_->describe(facts_);
+    facts_.all_reduce_bytes_per_second = measured_link_.bandwidth_bytes_per_second;
+    facts_.progress_mode = uses_nccl() ? "device" : engine_->has_thread() ? "thread" : "polling";
+    const CommunicationSection& c = experiment_.communication;
+    if (c.emulated_gbit_per_s > 0.0) {
+      facts_.emulated_link_alpha_seconds = c.emulated_alpha_us * 1e-6;
+      facts_.emulated_link_bytes_per_second = c.emulated_gbit_per_s * 1e9 / 8.0;
+    }
+    if (root()) {
+      results::RecorderSettings settings;
+      settings.origin = options_.origin;
+      settings.origin.nodes = world_.node_names();
+      recorder_ = std::make_unique<results::Recorder>(point_folder(options_, request_), facts_, settings);
+    }
+  }
+
+  void make_engine() {
+    comm::EngineOptions options = predict::engine_options(experiment_, program_);
+    options.on_watchdog = [this](const comm::WatchdogReport& report) { record_failure(Status::hang, report.message); };
+    engine_ = std::make_unique<comm::Engine>(world_, options);
+    world_group_ = engine_->create_group(profile::all_ranks(world_));
+  }
+
+  /// Several ranks on GPUs of their own.
+  bool uses_nccl() const { return on_gpus_ && request_.device_transport == cuda::Transport::nccl && world_.size() > 1; }
+
+  Link measured_link() {
+    if (world_.size() == 1) return profile::measure_all_reduce(world_, {});
+    const std::vector<int> ranks = profile::all_ranks(world_);
+    if (uses_nccl())
+      return profile::measure_all_reduce(world_, cuda::nccl_collectives(world_, ranks, profile::max_all_reduced));
+    const profile::OperandMemory memory = on_gpus_ ? profile::OperandMemory::managed : profile::OperandMemory::host;
+    return profile::measure_all_reduce(world_, profile::engine_collectives(*engine_, world_group_, ranks, world_.rank(),
+                                                                           profile::max_all_reduced, memory));
+  }
+
+  std::unique_ptr<Executor> make_executor() {
+    InputSource& inputs = *request_.inputs.source;
+    const std::uint64_t seed = request_.prepared.plan.seed;
+    if (!on_gpus_) return std::make_unique<cpu::CpuExecutor>(program_, *engine_, inputs, seed);
+    return cuda::make_executor(
+        program_, world_, *engine_, inputs, seed,
+        {.transport = request_.device_transport,
+         .numerics = predict::numerics_of(experiment_),
+         .graphs = predict::graph_use_of(experiment_),
+         .watchdog_seconds = experiment_.communication.watchdog_seconds,
+         .on_watchdog = [this](const comm::WatchdogReport& report) { record_failure(Status::hang, report.message); }});
+  }
+
+  void build() {
+    executor_ = make_executor();
+    executor_->initialize();
+    if (!request_.restart.path.empty()) {
+      load_checkpoint(request_.restart.path, program_, request_.prepared.graph, *executor_);
+    }
+    if (root()) predict_step();
+  }
+
+  /// What the simulator says of this run, before it begins. Where no profile is given, it knows the machine by the
+  /// peaks that were just measured.
+  void predict_step() {
+    predict::PreparedPoint point = request_.prepared;
+    if (on_gpus_)
+      point.experiment = predict::with_device_transport(std::move(point.experiment), request_.device_transport);
+    Cluster& machine = point.cluster;
+    machine.peak_flops_per_second[std::string(to_string(point.plan.dtypes.compute))] = request_.peak_flops_per_second;
+    machine.memory_bandwidth_bytes_per_second = request_.memory_bytes_per_second;
+    machine.intra_node = machine.inter_node = measured_link_;
+    const std::unique_ptr<CostModel> costs = predict::cost_model(point, request_.experiment_file);
+    const predict::LoweredJob lowered = predict::lower_job(point);
+    prediction_ = predict::predict(point, lowered, *costs);
+    predicted_row_ = predict::step_row(point, lowered, prediction_.simulation,
+                                       static_cast<std::int64_t>(prediction_.simulation.steps.size()) - 1);
+  }
+
+  results::Outcome train() {
+    const StepFacts facts{.num_samples = facts_.num_samples_per_step,
+                          .num_warmup_steps = first_step() + experiment_.measure.warmup_steps};
+    const MemoryPeak peak = memory_peak(program_);
+    Decision decision;
+    std::int64_t step = first_step();
+    results::Outcome saved;
+    try {
+      std::vector<RankStep> steps;
+      while (decision.steps_until_next > 0) {
+        steps.clear();
+        for (std::int64_t i = 0; i < decision.steps_until_next && saved.status == Status::ok; ++i) {
+          steps.push_back(one_step(step));
+          ++step;
+          if (checkpoint_is_due(step)) saved = save(step);
+        }
+        const auto rows = exchange_steps(world_, steps, facts, peak, touched_bytes(step));
+        decision = decide(rows, step);
+        if (saved.status != Status::ok) decision = {0, saved.status, saved.message};
+      }
+      const bool was_told_to_stop = decision.status == Status::timeout || decision.status == Status::preempted;
+      if ((decision.status == Status::ok || was_told_to_stop) && experiment_.checkpoint.every > 0) {
+        if (saved_step_ != step) saved = save(step);
+        if (saved.status != Status::ok) return saved;
+      }
+    } catch (const std::exception& e) {
+      results::Outcome outcome = results::outcome_of(e);
+      record_failure(outcome.status, outcome.message);
+      // The other ranks do not know, or are gone: nothing collective can follow.
+      comm::abort_all(exit_code_of(outcome.status), outcome.message);
+    }
+    if (decision.status != Status::ok) return {decision.status, decision.message};
+    return after_training(peak);
+  }
+
+  std::int64_t first_step() const { return request_.restart.step; }
+
+  bool checkpoint_is_due(std::int64_t num_trained) const {
+    const std::int64_t every = experiment_.checkpoint.every;
+    return every > 0 && num_trained % every == 0;
+  }
+
+  /// Equal on all ranks.
+  results::Outcome save(std::int64_t num_trained) {
+    saved_step_ = num_trained;
+    return stage([&] {
+      const results::CheckpointFacts facts{
+          .step = num_trained,
+          .creator_version = facts_.creator_version,
+          .experiment_toml = facts_.experiment_toml,
+          .plan_text = facts_.plan_text,
+          .identity = training_identity(experiment_, request_.prepared.plan.global_batch)};
+      save_checkpoint(world_, program_, request_.prepared.graph, *executor_, facts,
+                      checkpoint_folder(options_, request_), experiment_.checkpoint.keep);
+    });
+  }
+
+  RankStep one_step(std::int64_t step) {
+    const double rate = learning_rate(experiment_.train, step);
+    RankStep result;
+    meter_->begin_step();
+    {
+      const WatchAllocations watch;
+      result.measured = executor_->step({.step = step, .learning_rate = rate});
+      result.outside_arena_bytes = watch.peak_bytes() + engine_->memory_bytes();
+    }
+    result.device = meter_->end_step();
+    result.num_sharers = meter_->num_sharers();
+    result.step = step;
+    result.learning_rate = rate;
+    result.unix_seconds = results::unix_seconds_now();
+    const std::int64_t measured = step - first_step() - experiment_.measure.warmup_steps;
+    if (measured >= 0 && measured < experiment_.measure.timeline_steps) {
+      timeline_.insert(timeline_.end(), executor_->events().begin(), executor_->events().end());
+    }
+    return result;
+  }
+
+  /// Scanning the arena from its end is cheap once the top has been written; it is still done for a few steps only.
+  std::int64_t touched_bytes(std::int64_t step) {
+    if (step <= first_step() + experiment_.measure.warmup_steps + 1) {
+      touched_bytes_ = executor_->touched_memory().total_bytes;
+    }
+    return touched_bytes_;
+  }
+
+  Decision decide(const std::vector<results::StepRow>& rows, std::int64_t step) {
+    Decision decision;
+    double signal[1] = {static_cast<double>(stop_signal())};
+    world_.all_reduce_max(signal);
+    if (root()) {
+      for (const results::StepRow& row : rows) {
+        record([&] { recorder_->add_step(row); });
+        if (row.phase == results::StepPhase::measured) {
+          measured_seconds_.push_back(row.step_seconds_max);
+          measured_rows_.push_back(row);
+        }
+        last_row_ = row;
+      }
+      print(rows);
+      decision = next(step);
+      if (signal[0] != 0.0) {
+        decision = {0, signal[0] == SIGUSR1 ? Status::timeout : Status::preempted,
+                    "stopped by a signal after a complete step"};
+      }
+      if (!recording_error_.empty()) decision = {0, Status::recording_error, recording_error_};
+    }
+    const std::string text = world_.broadcast(root() ? fmt::format("{} {}\n{}", decision.steps_until_next,
+                                                                   static_cast<int>(decision.status), decision.message)
+                                                     : "");
+    const std::size_t space = text.find(' ');
+    return {std::stoll(text), static_cast<Status>(std::stoi(text.substr(space))), text.substr(text.find('\n') + 1)};
+  }
+
+  /// Only rank 0 writes: what goes wrong there is kept until all ranks can be told. Nothing is written after it.
+  template <typename Action>
+  void record(const Action& action) {
+    if (!recorder_ || !recording_error_.empty()) return;
+    try {
+      action();
+    } catch (const std::exception& e) {
+      recording_error_ = e.what();
+    }
+  }
+
+  Decision next(std::int64_t step) const {
+    const std::int64_t fixed = experiment_.train.steps;
+    if (fixed > 0 ? step >= fixed : measured_enough(experiment_.measure, measured_seconds_)) return {0, Status::ok};
+    if (measured_seconds_.empty()) return {1, Status::running};
+    const auto fitting = static_cast<std::int64_t>(exchange_period_seconds / measured_seconds_.back());
+    std::int64_t count = std::clamp<std::int64_t>(fitting, 1, 64);
+    if (fixed > 0) {
+      count = std::min(count, fixed - step);
+    } else {
+      // Not past the point where the rule is asked next.
+      const auto n = static_cast<std::int64_t>(measured_seconds_.size());
+      count = std::min(count, n < experiment_.measure.min_steps ? experiment_.measure.min_steps - n
+                                                                : std::max<std::int64_t>(1, n / 8));
+      count = std::min(count, std::max<std::int64_t>(1, experiment_.measure.max_steps - n));
+    }
+    return {count, Status::running};
+  }
+
+  void print(const std::vector<results::StepRow>& rows) {
+    if (!options_.print_steps || rows.empty()) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_print_ < std::chrono::seconds(1) && rows.front().step > 0) return;
+    last_print_ = now;
+    fmt::print("{}\n", predict::progress_line(facts_, rows.back()));
+    std::fflush(stdout);
+  }
+
+  /// Copies of a parameter must be equal; predictions are set beside what was measured; timelines come home.
+  results::Outcome after_training(const MemoryPeak& peak) {
+    executor_->finish();
+    std::vector<ParameterChecksum> mine;
+    for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
+      const Buffer& buffer = program_.buffers[b];
+      if (buffer.parameter.empty()) continue;
+      mine.push_back({buffer.parameter, buffer.block.in_whole(buffer.parameter_begin),
+                      hash_bytes(std::as_bytes(executor_->read(static_cast<int>(b))))});
+    }
+    gather_timeline();
+    record_predictions(peak);
+    std::vector<std::vector<ParameterChecksum>> by_rank;
+    for (const std::string& text : world_.all_gather(to_text(mine))) by_rank.push_back(parse_checksums(text));
+    const JointChecksum joint = join_checksums(request_.prepared.graph, by_rank);
+    checksum_ = joint.text;
+    if (!joint.difference.empty()) return {Status::wrong_answer, joint.difference};
+    return {};
+  }
+
+  void gather_timeline() {
+    const std::string mine(reinterpret_cast<const char*>(timeline_.data()), timeline_.size() * sizeof(TimelineEvent));
+    std::string my_names;  // of instructions: three lines each
+    for (const Instruction& in : program_.body) {
+      my_names += fmt::format("{}\n{}\n{}\n", instruction_label(in), to_string(in.phase), in.micro_batch);
+    }
+    const std::vector<std::string> of_ranks = world_.gather(mine);
+    const std::vector<std::string> names_of_ranks = world_.gather(my_names);
+    for (std::size_t r = 0; r < of_ranks.size(); ++r) {
+      const std::string& bytes = of_ranks[r];
+      std::vector<results::EventRow> rows;
+      const std::vector<std::string_view> names = lines_of(names_of_ranks[r]);
+      const auto* events = reinterpret_cast<const TimelineEvent*>(bytes.data());
+      for (std::size_t i = 0; i < bytes.size() / sizeof(TimelineEvent); ++i) {
+        const TimelineEvent& e = events[i];
+        const std::size_t first_line = 3 * static_cast<std::size_t>(e.instruction);
+        rows.push_back({.rank = e.rank,
+                        .step = e.step,
+                        .stream = e.stream,
+                        .instruction = e.instruction,
+                        .name = std::string(names[first_line]),
+                        .begin_seconds = static_cast<double>(e.begin_ns) * 1e-9,
+                        .end_seconds = static_cast<double>(e.end_ns) * 1e-9,
+                        .sent_bytes = e.bytes_sent,
+                        .phase = std::string(names[first_line + 1]),
+                        .micro_batch = std::stoll(std::string(names[first_line + 2]))});
+      }
+      record([&] { recorder_->add_events(rows); });
+    }
+  }
+
+  void record_predictions(const MemoryPeak& peak) {
+    // The fullest rank speaks for all, predicted and measured alike.
+    double largest[2] = {static_cast<double>(program_.arena_bytes), static_cast<double>(peak.total_bytes)};
+    world_.all_reduce_max(largest);
+    const BytesByCollective mine = bytes_by_collective(program_);
+    double sent[num_collectives];
+    for (int k = 0; k < num_collectives; ++k) sent[k] = static_cast<double>(mine.bytes[k]);
+    world_.all_reduce_max(sent);
+    std::vector<results::PredictionRow> rows = {
+        {"arena_peak_bytes", "byte", largest[0], static_cast<double>(last_row_.arena_peak_bytes), "program"}};
+    const std::pair<Collective, std::int64_t> measured[] = {
+        {Collective::all_reduce, last_row_.all_reduce_sent_bytes},
+        {Collective::reduce_scatter, last_row_.reduce_scatter_sent_bytes},
+        {Collective::all_gather, last_row_.all_gather_sent_bytes},
+        {Collective::all_to_all, last_row_.all_to_all_sent_bytes},
+        {Collective::broadcast, last_row_.broadcast_sent_bytes},
+        {Collective::reduce, last_row_.reduce_sent_bytes},
+        {Collective::send, last_row_.send_sent_bytes}};
+    for (const auto& [kind, bytes] : measured) {
+      rows.push_back({fmt::format("{}_sent_bytes", to_string(kind)), "byte", sent[static_cast<int>(kind)],
+                      static_cast<double>(bytes), "program"});
+    }
+    if (!std::isnan(last_row_.device_memory_taken_bytes)) {
+      rows.push_back({"device_memory_taken_bytes", "byte", largest[0], last_row_.device_memory_taken_bytes, "program"});
+    }
+    if (root()) add_time_predictions(rows);
+    for (const results::PredictionRow& row : rows) {
+      record([&] { recorder_->add_prediction(row); });
+    }
+  }
+
+  /// Seconds of the step and its parts, medians over the measured steps; of each kernel and collective, on rank 0,
+  /// means over the steps whose timeline was kept.
+  void add_time_predictions(std::vector<results::PredictionRow>& rows) const {
+    const std::pair<const char*, double results::StepRow::*> members[] = {
+        {"step_seconds_max", &results::StepRow::step_seconds_max},
+        {"compute_seconds", &results::StepRow::compute_seconds},
+        {"communication_seconds", &results::StepRow::communication_seconds},
+        {"exposed_communication_seconds", &results::StepRow::exposed_communication_seconds}};
+    if (measured_rows_.empty()) return;
+    for (const auto& [name, member] : members) {
+      std::vector<double> values;
+      for (const results::StepRow& row : measured_rows_) values.push_back(row.*member);
+      std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
+      rows.push_back({name, "s", predicted_row_.*member, values[values.size() / 2], prediction_.source});
+    }
+    std::map<std::string, double> measured;
+    std::set<std::int64_t> steps;
+    for (const TimelineEvent& e : timeline_) {
+      const Instruction& in = program_.body[static_cast<std::size_t>(e.instruction)];
+      const std::string name = in.is_collective() ? fmt::format("collective.{}", to_string(in.collective))
+                                                  : fmt::format("kernel.{}", kernel_signature(in.kernel).name);
+      measured[name] += static_cast<double>(e.end_ns - e.begin_ns) * 1e-9;
+      steps.insert(e.step);
+    }
+    const auto add = [&](const std::string& name, double predicted) {
+      if (!steps.empty()) {
+        rows.push_back({name + "_seconds", "s", predicted, measured[name] / static_cast<double>(steps.size()),
+                        prediction_.source});
+      }
+    };
+    for (const auto& [kernel, seconds] : prediction_.kernel_seconds) add("kernel." + kernel, seconds);
+    for (const auto& [kind, seconds] : prediction_.collective_seconds) add("collective." + kind, seconds);
+  }
+
+  /// Called where nothing collective is possible any more: says what is known and leaves a readable file.
+  void record_failure(Status status, const std::string& message) noexcept {
+    try {
+      if (recorder_) {
+        recorder_->finish(status, message);
+      } else if (!status_path_.empty()) {
+        results::write_status(status_path_, status, message, world_.rank());
+      }
+    } catch (const std::exception& e) {
+      fmt::print(stderr, "strata: rank {}: the failure `{}` could not be recorded: {}\n", world_.rank(), message,
+                 e.what());
+    }
+  }
+
+  results::Outcome finish(results::Outcome outcome) {
+    const results::Outcome written = stage([&] {
+      record([&] { recorder_->finish(outcome.status, outcome.message, checksum_); });
+      if (!recording_error_.empty()) throw UserError(recording_error_);
+    });
+    options_.last_word->release();
+    if (root() && written.status == Status::ok && options_.print_steps && !measured_seconds_.empty()) {
+      fmt::print("{}\n", predict::progress_line(facts_, last_row_));
+    }
+    return written.status == Status::ok ? outcome : written;
+  }
+
+  const comm::World& world_;
+  const Environment& environment_;
+  const RunRequest& request_;
+  const RunOptions& options_;
+  const Experiment& experiment_;
+  const bool on_gpus_ = predict::is_on_gpus(experiment_);
+  Program program_;
+  results::AttemptFacts facts_;
+  std::unique_ptr<results::Recorder> recorder_;  ///< rank 0 alone
+  std::string recording_error_;                  ///< rank 0: why nothing more is written
+  std::string status_path_;
+  std::unique_ptr<comm::Engine> engine_;
+  std::unique_ptr<DeviceMeter> meter_;
+  int world_group_ = 0;
+  std::map<std::string, std::string> device_choices_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<TimelineEvent> timeline_;
+  std::int64_t touched_bytes_ = 0;
+  std::int64_t saved_step_ = -1;  ///< of the last checkpoint
+  Link measured_link_;
+  predict::Prediction prediction_;               ///< rank 0
+  results::StepRow predicted_row_;               ///< rank 0
+  std::vector<double> measured_seconds_;         ///< rank 0
+  std::vector<results::StepRow> measured_rows_;  ///< rank 0
+  results::StepRow last_row_;                    ///< rank 0
+  std::string checksum_;
+  std::chrono::steady_clock::time_point last_print_{};
+};
+
+}  // namespace
+
+std::string point_folder(const RunOptions& options, const RunRequest& request) {
+  return fmt::format("{}/{}/{}", options.results_folder, request.experiment_name, request.point.id);
+}
+
+std::string checkpoint_folder(const RunOptions& options, const RunRequest& request) {
+  return point_folder(options, request) + "/checkpoints";
+}
+
+results::Outcome run_point(const comm::World& world, const Environment& environment, const RunRequest& request,
+                           const RunOptions& options) {
+  return PointRun(world, environment, request, options).run();
+}
+
+}  // namespace strata::run

@@ -1,0 +1,22 @@
+#pragma once
+
+/// @file
+/// When enough steps have been measured: the exact binomial interval of the median, as in Hoefler & Belli, SC'15,
+/// rule 6.
+
+#include <cstdint>
+#include <span>
+
+#include "config/experiment.hpp"
+
+namespace strata::run {
+
+/// Half-width of the 99 % rank interval of the median over the median; infinity below 8 values, where no such interval
+/// exists.
+double relative_half_width(std::span<const double> seconds);
+
+/// @param measured seconds of the measured steps so far. With train.steps > 0 the number of steps is fixed and the rule
+/// does not apply.
+bool measured_enough(const MeasureSection& rule, std::span<const double> measured);
+
+}  // namespace strata::run

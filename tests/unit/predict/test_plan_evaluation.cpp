@@ -1,0 +1,251 @@
+/// @file
+/// What planners are told of a plan equals what `simulate` says of it, from each source of costs and by either method.
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "config/sweep.hpp"
+#include "planners/sharding/communication.hpp"
+#include "planners/sharding/memory.hpp"
+#include "predict/plan_evaluation.hpp"
+#include "predict/prediction.hpp"
+#include "predict/strategy_options.hpp"
+
+namespace strata::predict {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr const char* file = "/no/such/folder/e.toml";
+constexpr const char* minimal = R"(name = "tiny"
+cluster = "a800-ib"
+[model]
+name = "gpt-nano"
+layers = 4
+[data]
+format = "synthetic"
+[resources]
+nodes = 2
+ranks_per_node = 8
+[train]
+global_batch = 64
+micro_batches = 2
+[strategy]
+name = "ddp"
+)";
+
+PreparedPoint prepared(const std::vector<std::string>& overrides = {}, const char* text = minimal) {
+  return prepare_point(expand(read_experiment(text, "e.toml", overrides), "simulated").points.at(0).experiment, file);
+}
+
+TEST(PlanEvaluation, SaysWhatSimulateSays) {
+  for (const std::string cost : {"paper", "analytic"}) {
+    for (const std::string method : {"simulation", "estimate"}) {
+      for (const std::string mode : {"ddp", "1f1b"}) {
+        std::vector<std::string> words = {"planner.cost=" + cost, "planner.method=" + method, "simulate.cost=" + cost,
+                                          "simulate.method=" + method, "strategy.name=" + mode};
+        if (mode == "1f1b") words.emplace_back("strategy.stages=4");
+        const PreparedPoint point = prepared(words);
+        const LoweredJob lowered = lower_job(point);
+        const Prediction prediction = predict(point, lowered, *cost_model(point, file));
+        const results::StepRow row = step_row(point, lowered, prediction.simulation, 0);
+        const PlanEvaluation evaluate(point, file);
+        const Evaluation e = evaluate(point.plan);
+        EXPECT_TRUE(e.feasible()) << e.missing;
+        EXPECT_GT(e.step_seconds, 0.0);
+        EXPECT_EQ(e.step_seconds, row.step_seconds_max);
+        EXPECT_EQ(e.peak_bytes, row.arena_peak_bytes);
+        EXPECT_EQ(e.bytes_sent[Collective::all_reduce], row.all_reduce_sent_bytes);
+        EXPECT_EQ(e.bytes_sent[Collective::send], row.send_sent_bytes);
+        EXPECT_EQ(e.bytes_sent[Collective::send] > 0, mode == "1f1b");
+        EXPECT_EQ(e.source, prediction.source);
+      }
+    }
+  }
+}
+
+TEST(PlanEvaluation, ThePlannersSourceIsItsOwn) {
+  const PreparedPoint point = prepared({"planner.cost=paper", "simulate.cost=analytic"});
+  const PlanEvaluation evaluate(point, file);
+  EXPECT_THAT(evaluate(point.plan).source, HasSubstr("simulator, paper: "));
+}
+
+TEST(PlanEvaluation, NoiseIsNoPartOfAPlansCost) {
+  const PreparedPoint still = prepared();
+  const PreparedPoint noisy = prepared(
+      {"simulate.noise=0.3", "simulate.straggler_ranks=[1]", "simulate.straggler_slowdown=3", "simulate.steps=4"});
+  EXPECT_EQ(PlanEvaluation(noisy, file)(still.plan).step_seconds, PlanEvaluation(still, file)(still.plan).step_seconds);
+}
+
+TEST(PlanEvaluation, WhatDoesNotFitKeepsItsNumbersAndSaysWhatIsMissing) {
+  PreparedPoint point = prepared();
+  const PlanEvaluation evaluate(point, file);
+  const Evaluation fits = evaluate(point.plan);
+  point.plan.device_capacity_bytes = fits.peak_bytes;
+  EXPECT_TRUE(evaluate(point.plan).feasible()) << "to the byte";
+  --point.plan.device_capacity_bytes;
+  const Evaluation tight = evaluate(point.plan);
+  EXPECT_FALSE(tight.feasible());
+  EXPECT_THAT(tight.missing, HasSubstr("(" + std::to_string(fits.peak_bytes) + " of " +
+                                       std::to_string(fits.peak_bytes - 1) + " bytes)"));
+  EXPECT_EQ(tight.step_seconds, fits.step_seconds);
+  EXPECT_EQ(tight.peak_bytes, fits.peak_bytes);
+}
+
+TEST(PlanEvaluation, WhatLoweringRefusesIsSaidNotThrown) {
+  PreparedPoint point = prepared();
+  point.plan.schedule.kind = ScheduleKind::cyclic;
+  const Evaluation refused = PlanEvaluation(point, file)(point.plan);
+  EXPECT_FALSE(refused.feasible());
+  EXPECT_EQ(refused.peak_bytes, 0);
+  EXPECT_EQ(refused.step_seconds, 0.0);
+}
+
+TEST(PlanEvaluation, TheAccountNeedsNoCosts) {
+  const PreparedPoint point = prepared({"cluster=this", "resources.nodes=1"});
+  const PlanEvaluation evaluate(point, file);
+  const Evaluation account = evaluate.account(point.plan);
+  EXPECT_TRUE(account.feasible());
+  EXPECT_GT(account.peak_bytes, 0);
+  EXPECT_GT(account.bytes_sent[Collective::all_reduce], 0);
+  EXPECT_EQ(account.step_seconds, 0.0);
+  EXPECT_THAT([&] { evaluate(point.plan); },
+              ThrowsMessage<UserError>(AllOf(HasSubstr("planner.cost"), HasSubstr("strata profile"))));
+}
+
+/// The fullest ranks tell the peak that all tell; a candidate that fits by the closed form alone is not
+/// taken.
+TEST(PlanEvaluation, AmspTakesMemoryFromThePrograms) {
+  const std::vector<std::string> amsp = {"strategy.name=amsp", "model.name=gpt2-small", "resources.memory_gib=0"};
+  const std::vector<std::string> by_hand = {"strategy.p=2x1", "strategy.g=2x1", "strategy.os=8x2"};
+  std::vector<std::string> words = amsp;
+  words.insert(words.end(), by_hand.begin(), by_hand.end());
+  const PreparedPoint sharded = prepared(words);
+  const std::int64_t needed = PlanEvaluation(sharded, file).memory(sharded.plan).peak_bytes;
+  EXPECT_EQ(needed, PlanEvaluation(sharded, file).account(sharded.plan).peak_bytes);
+
+  const std::int64_t closed_form =
+      StateMemory(sharded.graph, sharded.plan).account(*sharded.plan.operators.front().state).total();
+  ASSERT_LT(closed_form, needed) << "nothing between the two";
+  words.erase(std::ranges::find(words, "resources.memory_gib=0"));
+  for (const char* hand : {"strategy.g=2x1", "strategy.os=8x2"}) words.erase(std::ranges::find(words, hand));
+  const auto with_capacity = [&](std::int64_t bytes) {
+    std::vector<std::string> all = words;
+    all.push_back(fmt::format("resources.memory_gib={}", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0)));
+    return prepared(all);
+  };
+  const PreparedPoint found = with_capacity(needed);
+  EXPECT_LE(found.plan.why.predicted_peak_bytes, needed);
+  EXPECT_EQ(found.plan.why.predicted_peak_bytes, PlanEvaluation(found, file).account(found.plan).peak_bytes);
+  const double seconds = StateCommunication(sharded.graph, sharded.plan, analytic_costs(sharded.cluster).get())
+                             .seconds(*sharded.plan.operators.front().state)
+                             .total();
+  EXPECT_LE(found.plan.why.predicted_seconds, seconds);
+  // A byte less: the closed form alone still takes the plan, the Program does not fit.
+  const std::map<std::string, OptionValue> options = complete_strategy_options(found.experiment);
+  Plan tight = found.plan;
+  tight.device_capacity_bytes = found.plan.why.predicted_peak_bytes - 1;
+  PlanRequest request{.graph = found.graph, .cluster = found.cluster, .base = tight, .options = options};
+  EXPECT_EQ(find_planner("amsp").plan(request).operators, found.plan.operators);
+  const PlanEvaluation evaluate(found, file);
+  request.evaluate = &evaluate;
+  EXPECT_LE(find_planner("amsp").plan(request).why.predicted_peak_bytes, tight.device_capacity_bytes);
+}
+
+TEST(PlanEvaluation, KnowsSecondsWhereCostsAreKnown) {
+  EXPECT_TRUE(PlanEvaluation(prepared(), file).knows_seconds());
+  EXPECT_FALSE(PlanEvaluation(prepared({"cluster=this", "resources.nodes=1"}), file).knows_seconds());
+}
+
+/// As experiments/osdp asks for it.
+constexpr const char* on_titans = R"(name = "titans"
+cluster = "titan-pcie"
+[model]
+name = "mingpt-ic-24"
+sequence_length = 576
+[data]
+format = "synthetic"
+[resources]
+ranks_per_node = 8
+[train]
+optimizer = "adamw"
+dtype = "fp32"
+[strategy]
+name = "osdp"
+)";
+
+/// A plan and what it takes by evaluation.
+Plan of_osdp(const std::string& mode, const std::string& model, int memory_gib, const std::string& batch,
+             const std::string& recompute = "none") {
+  const PreparedPoint point =
+      prepared({"strategy.name=" + mode, "model.name=" + model, fmt::format("resources.memory_gib={}", memory_gib),
+                "train.global_batch=" + batch, "train.recompute=" + recompute},
+               on_titans);
+  const Evaluation evaluation = PlanEvaluation(point, file)(point.plan);
+  Plan plan = point.plan;
+  if (plan.why.predicted_seconds == 0.0) plan.why.predicted_seconds = evaluation.step_seconds;  // no search
+  EXPECT_EQ(plan.why.predicted_seconds, evaluation.step_seconds);
+  plan.why.predicted_peak_bytes = evaluation.peak_bytes;
+  return plan;
+}
+
+double samples_per_second(const Plan& plan) {
+  return static_cast<double>(plan.global_batch) / plan.why.predicted_seconds;
+}
+
+/// The closed form needs more for four samples than there is, their Program does not.
+TEST(PlanEvaluation, OsdpTakesABatchThatOnlyTheProgramHasRoomFor) {
+  EXPECT_EQ(of_osdp("osdp-base", "mingpt-ic-24", 8, "planner").global_batch, 32);
+}
+
+TEST(PlanEvaluation, OsdpDoesNotRefuseWhatZeroThreeHasRoomFor) {
+  const Plan zero3 = of_osdp("zero3", "mingpt-ws-4x6144", 8, "8", "block");
+  ASSERT_LE(zero3.why.predicted_peak_bytes, zero3.device_capacity_bytes);
+  const Plan osdp = of_osdp("osdp", "mingpt-ws-4x6144", 8, "8", "block");
+  EXPECT_LE(osdp.why.predicted_peak_bytes, osdp.device_capacity_bytes);
+  EXPECT_GE(samples_per_second(osdp), samples_per_second(zero3));
+}
+
+TEST(PlanEvaluation, OsdpIsNeverSlowerThanWithoutSlicesNorThatThanPurePlans) {
+  for (const char* model : {"mingpt-ws-2x6144", "mingpt-ic-24"}) {
+    for (const int memory_gib : {8, 16}) {
+      const double osdp = samples_per_second(of_osdp("osdp", model, memory_gib, "planner"));
+      const double whole = samples_per_second(of_osdp("osdp-base", model, memory_gib, "planner"));
+      EXPECT_GE(osdp, whole) << model << " " << memory_gib;
+      for (const char* pure : {"zero3", "ddp"}) {
+        for (int batch = 8;; batch += 8) {
+          const Plan plan = of_osdp(pure, model, memory_gib, fmt::format("{}", batch));
+          if (plan.why.predicted_peak_bytes > plan.device_capacity_bytes) break;
+          EXPECT_GE(whole, samples_per_second(plan)) << model << " " << memory_gib << " " << pure << " " << batch;
+        }
+      }
+    }
+  }
+}
+
+/// What is asked of three micro-batches holds for more.
+TEST(PlanEvaluation, MemoryIsTheAccountsForAnyNumberOfMicroBatches) {
+  for (const char* mode : {"ddp", "zero2", "zero3", "amsp", "gpipe"}) {
+    for (const int micro_batches : {1, 2, 3, 4, 7}) {
+      std::vector<std::string> words = {fmt::format("strategy.name={}", mode),
+                                        fmt::format("train.micro_batches={}", micro_batches),
+                                        fmt::format("train.global_batch={}", 32 * micro_batches)};
+      if (mode == std::string_view("gpipe")) words.emplace_back("strategy.stages=4");
+      if (mode == std::string_view("amsp")) {
+        for (const char* word : {"strategy.p=1x1", "strategy.g=8x2", "strategy.os=8x2"}) words.emplace_back(word);
+      }
+      const PreparedPoint point = prepared(words);
+      const PlanEvaluation evaluate(point, file);
+      EXPECT_EQ(evaluate.memory(point.plan).peak_bytes, evaluate.account(point.plan).peak_bytes)
+          << mode << ", " << micro_batches;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata::predict
