@@ -68,17 +68,19 @@ TEST(Orders, SegmentsAreRecomputedJustBeforeTheirBackward) {
             "update parameters=2..3\n");
 }
 
-/// Parameter 0 is that of the first and the last segment, as a tied head's.
+/// Parameter 0 is that of the first and the last segment, as a tied head's: it waits for the gradients of both stages.
 TEST(Orders, UpdatesInBackwardFollowTheNextBackward) {
   StepShape two = shape(2, 2);
   two.updates_in_backward = true;
-  two.segments.back().parameters = {0};
-  two.segments[1].parameters = {0, 1};
-  const StepOrder last = one_forward_one_backward_order(two, 1), first = one_forward_one_backward_order(two, 0);
+  two.segments.push_back({.stage = 1, .first_operator = 4, .num_operators = 1, .parameters = {0, 4}});
+  const StepOrder first = one_forward_one_backward_order(two, 0), last = one_forward_one_backward_order(two, 1);
   EXPECT_NO_THROW(verify({{first, last}}));
-  EXPECT_THAT(to_text(last), testing::EndsWith("recompute 3 micro_batch=1\n"
-                                               "backward 3..2 micro_batch=1\n"
-                                               "update parameters=0,2\n"));
+  EXPECT_THAT(to_text(last), testing::EndsWith("backward 4 micro_batch=1\n"
+                                               "recompute 3 micro_batch=1\n"
+                                               "backward 3 micro_batch=1\n"
+                                               "update parameters=4\n"
+                                               "backward 2 micro_batch=1\n"
+                                               "update parameters=0,2..3\n"));
   EXPECT_THAT(to_text(first), testing::EndsWith("backward 1..0 micro_batch=1\nupdate parameters=0..1\n"));
   StepShape one = shape(1, 2);
   one.updates_in_backward = true;
