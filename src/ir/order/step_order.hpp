@@ -73,7 +73,8 @@ StepOrder parse_step_order(std::string_view text);
 ///   recompute where the segment is recomputed, and nowhere else; backward and recompute read the version that their
 ///   forward read;
 /// - every rank updates each parameter that it reads once, after all its gradients, those of other ranks too;
-/// - whoever reads a version comes after the update that makes it. One more version is kept than the oldest that is read
+/// - whoever reads a version comes after the update that makes it. One more version is kept than the oldest that is
+/// read
 ///   is old, so whoever reads what an update overwrites has come before its gradients, and needs no check of its own.
 /// Items wait for what other ranks make, with messages that nobody buffers: ranks that wait for each other are found.
 /// @throws InternalError naming rank, by its place in @p orders, and item.
