@@ -394,6 +394,8 @@ Stride stride_of(const Mesh& mesh, std::string_view axis) {
 
 int axis_size(const Mesh& mesh, std::string_view axis) { return stride_of(mesh, axis).size; }
 
+int axis_stride(const Mesh& mesh, std::string_view axis) { return stride_of(mesh, axis).step; }
+
 bool has_layouts(const Mesh& mesh) {
   const bool stages_alone = mesh.axes.empty() || (mesh.axes.size() == 1 && mesh.axes.front().name == "stage");
   return stages_alone && mesh.num_ranks() > axis_size(mesh, "stage");

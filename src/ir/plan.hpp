@@ -198,6 +198,8 @@ int coordinate(const Mesh& mesh, std::string_view axis, int rank);
 std::vector<int> group_along(const Mesh& mesh, std::string_view axis, int rank);
 /// Size of the named axis; 1 if the mesh does not have it.
 int axis_size(const Mesh& mesh, std::string_view axis);
+/// Ranks from one neighbour on the named axis to the next; 1 if the mesh does not have it.
+int axis_stride(const Mesh& mesh, std::string_view axis);
 /// True where operators are laid out by rules instead of by the axes of the mesh: several ranks, or several a stage.
 bool has_layouts(const Mesh& mesh);
 /// True where @p stages of neighbouring ranks are whole nodes, or an even part of one.

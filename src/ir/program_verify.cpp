@@ -71,7 +71,16 @@ void verify_reduce(const Program& program, const Section& section, std::size_t i
   if (input != output) fail(program, section, index, fmt::format("reduces {} to {}", input, output));
 }
 
-void verify_operands(const Program& program, const Section& section, std::size_t index) {
+/// By group: the rank is one of its members, and only one.
+std::vector<bool> memberships(const Program& program) {
+  std::vector<bool> is_member;
+  for (const Group& group : program.groups) is_member.push_back(std::ranges::count(group.ranks, program.rank) == 1);
+  return is_member;
+}
+
+/// @param is_member by group: memberships(), looked up once for all collectives because a group may be all ranks.
+void verify_operands(const Program& program, const Section& section, std::size_t index,
+                     const std::vector<bool>& is_member) {
   const Instruction& in = section.instructions[index];
   const auto check = [&](bool condition, const std::string& what) {
     if (!condition) fail(program, section, index, what);
@@ -103,7 +112,7 @@ void verify_operands(const Program& program, const Section& section, std::size_t
   if (in.is_collective()) {
     check(in.group >= 0 && in.group < static_cast<int>(program.groups.size()), "no such group");
     const auto& ranks = program.groups[static_cast<std::size_t>(in.group)].ranks;
-    check(std::ranges::count(ranks, program.rank) == 1, "this rank is not a member of the group");
+    check(is_member[static_cast<std::size_t>(in.group)], "this rank is not a member of the group");
     check(in.root >= 0 && in.root < static_cast<int>(ranks.size()), "root or peer outside of the group");
     check(!is_point_to_point(in) || ranks[static_cast<std::size_t>(in.root)] != program.rank, "its peer is itself");
     check(in.inputs.size() + in.outputs.size() >= 1, "a collective without operands");
@@ -352,12 +361,13 @@ void verify(const Program& program) {
   twice(program.streams, "stream", [](const std::string& name) -> std::string_view { return name; });
   twice(program.groups, "group", [](const Group& group) -> std::string_view { return group.name; });
   const Occupancy held = verify_places(program);
+  const std::vector<bool> is_member = memberships(program);
   std::vector<Written> written(program.buffers.size());
   std::vector<bool> allocated(program.buffers.size(), false);
   for (const Section& section :
        {Section{"prologue", program.prologue}, Section{"body", program.body}, Section{"epilogue", program.epilogue}}) {
     for (std::size_t i = 0; i < section.instructions.size(); ++i) {
-      verify_operands(program, section, i);
+      verify_operands(program, section, i, is_member);
     }
     verify_lifetimes(program, section, held, allocated);
     verify_definitions(program, section, written);

@@ -99,6 +99,17 @@ int index_between(const Mesh& mesh, const Factor& outer, const Factor& inner, in
   return node * (outer.in_node / inner.in_node) + local;
 }
 
+std::vector<int> places_on_grid(const Mesh& mesh) {
+  std::vector<int> places(static_cast<std::size_t>(mesh.num_ranks()));
+  for (int n = 0; n < mesh.nodes; ++n) {
+    for (int l = 0; l < mesh.ranks_per_node; ++l) {
+      const int rank = node_at(mesh, n) * mesh.ranks_per_node + l;
+      places[static_cast<std::size_t>(rank)] = n * mesh.ranks_per_node + l;
+    }
+  }
+  return places;
+}
+
 Factor whole_grid(const Mesh& mesh) { return {mesh.ranks_per_node, mesh.nodes}; }
 
 Factor data_grid(const Mesh& mesh) {
@@ -108,7 +119,7 @@ Factor data_grid(const Mesh& mesh) {
   if (mesh.axes.empty() || size == mesh.num_ranks()) return whole_grid(mesh);
   const int in_node = mesh.ranks_per_node;
   const Factor grid = size <= in_node ? Factor{size, 1} : Factor{in_node, size / in_node};
-  if (size > 1 && group_along(mesh, "data", 0)[1] != 1) {
+  if (size > 1 && axis_stride(mesh, "data") != 1) {
     throw Unsupported(fmt::format("states over {} data ranks of {} × {}, which are not neighbours, cannot be sharded",
                                   size, mesh.nodes, in_node));
   }
@@ -154,6 +165,21 @@ ReplicaGrids whole_grids(const Mesh& mesh, int rank) {
   return {.grids = {{.mesh = mesh, .ranks = {}, .place = rank}}, .of_parameter = {}};
 }
 
+ParameterShard shard_of(const Plan& plan, std::int64_t num_elements, const StateFactors& factors, int owner,
+                        const Mesh& mesh, int place) {
+  ParameterShard shard;
+  shard.factors = factors;
+  shard.owner = owner;
+  shard.held = piece_of(num_elements, factors.p.total(), index_between(mesh, factors.p, {}, place));
+  const int index = index_between(mesh, factors.os, factors.p, place);
+  if (plan.optimizer.sharding == "inter_tensor") {
+    shard.updated = {0, index == owner ? shard.held.size : 0};
+  } else {
+    shard.updated = piece_of(shard.held.size, factors.os.total() / factors.p.total(), index);
+  }
+  return shard;
+}
+
 std::vector<ParameterShard> shards_of(const Plan& plan, const ModelGraph& graph,
                                       std::span<const OperatorDecision> decisions, int rank) {
   return shards_of(plan, graph, decisions, whole_grids(plan.mesh, rank));
@@ -169,21 +195,11 @@ std::vector<ParameterShard> shards_of(const Plan& plan, const ModelGraph& graph,
       shards[static_cast<std::size_t>(p)].factors = state;
     }
   }
-  constexpr Factor one{};
   const bool inter_tensor = plan.optimizer.sharding == "inter_tensor";
   const std::vector<int> owners = inter_tensor ? owners_of(graph, shards, grids) : std::vector<int>(shards.size(), 0);
   for (std::size_t p = 0; p < shards.size(); ++p) {
-    ParameterShard& shard = shards[p];
-    const StateFactors& f = shard.factors;
     const ReplicaGrid& grid = grids.of(p);
-    shard.held = piece_of(graph.parameters[p].num_elements(), f.p.total(), grid.index(f.p, one));
-    const int index = grid.index(f.os, f.p);
-    if (inter_tensor) {
-      shard.owner = owners[p];
-      shard.updated = {0, index == shard.owner ? shard.held.size : 0};
-    } else {
-      shard.updated = piece_of(shard.held.size, f.os.total() / f.p.total(), index);
-    }
+    shards[p] = shard_of(plan, graph.parameters[p].num_elements(), shards[p].factors, owners[p], grid.mesh, grid.place);
   }
   return shards;
 }

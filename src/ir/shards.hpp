@@ -23,6 +23,9 @@ namespace strata {
 std::vector<int> ranks_between(const Mesh& mesh, const Factor& outer, const Factor& inner, int rank);
 /// Position of @p rank in ranks_between().
 int index_between(const Mesh& mesh, const Factor& outer, const Factor& inner, int rank);
+/// By world rank: its place on the grid, numbered node by node as mesh.node_order puts them. On the same mesh without
+/// node_order, places are what ranks are on @p mesh; asked about all ranks, that is quicker than to look each one up.
+std::vector<int> places_on_grid(const Mesh& mesh);
 /// All ranks: R×N.
 Factor whole_grid(const Mesh& mesh);
 /// The ranks over which states may be sharded, those of a data group: a cell of the grid. All of it without stages;
@@ -71,6 +74,11 @@ struct ReplicaGrids {
 /// One grid of all ranks.
 ReplicaGrids whole_grids(const Mesh& mesh, int rank);
 
+/// What the rank at @p place of the grid @p mesh holds of a tensor of @p num_elements, flattened. Nothing else of the
+/// tensor matters, so that of many of one size one needs to be looked at. @param owner inter-tensor: see
+/// ParameterShard.
+ParameterShard shard_of(const Plan& plan, std::int64_t num_elements, const StateFactors& factors, int owner,
+                        const Mesh& mesh, int place);
 /// By parameter of the graph. Optimizer states are dealt inter-tensor (whole p shards to ranks, the largest first, each
 /// to the rank with the fewest elements so far; AMSP sec. IV-C2) or intra-tensor (even chunks), as the plan says.
 /// @throws Unsupported naming the operator where factors are not nested, or gradients are sharded as neither parameters

@@ -1,14 +1,11 @@
 #include "lower/rank_classes.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <map>
 #include <numeric>
 #include <set>
 #include <span>
-#include <string>
 #include <utility>
 
 #include "base/collective.hpp"
@@ -20,86 +17,158 @@
 namespace strata {
 namespace {
 
-/// What tells a rank's class from others: its coordinates off the data axis, how many members of its data group its own
-/// and the other nodes hold, and how far away, in nodes, its neighbours on the other axes are.
-std::string signature(const Plan& plan, int rank) {
-  const Mesh& mesh = plan.mesh;
-  const auto node = [&](int r) { return r / mesh.ranks_per_node; };
-  std::string text;
-  for (const MeshAxis& axis : mesh.axes) {
-    if (axis.size == 1) continue;
-    const std::vector<int> group = group_along(mesh, axis.name, rank);
-    if (axis.name != "data") {
-      text += fmt::format("{}={}", axis.name, coordinate(mesh, axis.name, rank));
-      for (const int member : group) text += fmt::format(",{}", node(member) - node(rank));
-    } else {
-      std::map<int, int> members;
-      for (const int member : group) ++members[node(member)];
-      std::vector<int> sizes;
-      for (const auto& [_, size] : members) sizes.push_back(size);
-      std::ranges::sort(sizes);
-      text += axis.name;
-      for (const int size : sizes) text += fmt::format(",{}", size);
-    }
-    text += ';';
+/// What tells a rank's class from others, number after number; as many of every rank of a plan.
+using Signature = std::vector<std::int64_t>;
+
+/// By rank a number that is its group's. Every group is looked at once, not once a member: with groups that grow with
+/// the ranks, the latter would be work that grows with their square.
+/// @param members_of a rank's group, itself included. Groups of two ranks are the same or have no rank in common.
+std::vector<int> numbers_of_groups(int num_ranks, const std::function<std::vector<int>(int)>& members_of,
+                                   const std::function<int(const std::vector<int>&)>& number_of) {
+  constexpr int unknown = -1;
+  std::vector<int> numbers(static_cast<std::size_t>(num_ranks), unknown);
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    if (numbers[static_cast<std::size_t>(rank)] != unknown) continue;
+    const std::vector<int> members = members_of(rank);
+    const int number = number_of(members);
+    for (const int member : members) numbers[static_cast<std::size_t>(member)] = number;
   }
-  return text;
+  return numbers;
 }
 
-/// Sizes of all shards of a rank.
-std::string shard_sizes(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions,
-                        int rank) {
-  std::string text;
-  const std::vector<ParameterShard> shards = shards_of(plan, graph, decisions, rank);
+/// By rank: which of the shapes that data groups have is its group's. A shape says how many nodes hold how many
+/// members.
+std::vector<int> shapes_of_data_groups(const Mesh& mesh) {
+  std::map<std::map<int, int>, int> known;
+  return numbers_of_groups(
+      mesh.num_ranks(), [&](int rank) { return group_along(mesh, "data", rank); },
+      [&](const std::vector<int>& group) {
+        std::map<int, int> members_of_node;
+        for (const int member : group) ++members_of_node[member / mesh.ranks_per_node];
+        std::map<int, int> nodes_with;  // so many members
+        for (const auto& [_, members] : members_of_node) ++nodes_with[members];
+        return known.try_emplace(std::move(nodes_with), static_cast<int>(known.size())).first->second;
+      });
+}
+
+/// What of a rank's signature the named axes say: its coordinates off the data axis, how far away, in nodes, its
+/// neighbours on these axes are, and how its data group lies on the nodes.
+class AxesSignature {
+ public:
+  explicit AxesSignature(const Mesh& mesh) : mesh_(mesh), data_shapes_(shapes_of_data_groups(mesh)) {}
+
+  void append(int rank, Signature& signature) const {
+    const auto node = [&](int r) { return r / mesh_.ranks_per_node; };
+    for (const MeshAxis& axis : mesh_.axes) {
+      if (axis.size == 1) continue;
+      if (axis.name == "data") {
+        signature.push_back(data_shapes_[static_cast<std::size_t>(rank)]);
+        continue;
+      }
+      signature.push_back(coordinate(mesh_, axis.name, rank));
+      for (const int member : group_along(mesh_, axis.name, rank)) signature.push_back(node(member) - node(rank));
+    }
+  }
+
+ private:
+  const Mesh& mesh_;
+  std::vector<int> data_shapes_;
+};
+
+/// Parameters of which a rank holds equally much, and updates equally much: of one size, cut in the same parts and,
+/// where tensors are dealt whole, dealt to the same owner. A model has few, however many ranks share it.
+struct ShardKind {
+  std::int64_t num_elements = 0;
+  StateFactors factors;
+  int owner = 0;
+  bool operator==(const ShardKind&) const = default;
+};
+
+std::vector<ShardKind> shard_kinds(const Plan& plan, const SplitModel& split) {
+  // Factors and owners are the same on all ranks.
+  const std::vector<ParameterShard> shards = shards_of(plan, split.graph, split.decisions, 0);
+  std::vector<ShardKind> kinds;
   for (std::size_t p = 0; p < shards.size(); ++p) {
-    const ParameterShard& shard = shards[p];
-    text += fmt::format("{}/{}", shard.held.size, shard.updated.size);
-    if (const auto& second = shard.factors.p_backward) {
-      text += fmt::format("/{}", chunk_of(graph.parameters[p].num_elements(), second->total(),
-                                          index_between(plan.mesh, *second, {}, rank))
-                                     .size());
-    }
-    text += ',';
+    const ShardKind kind{split.graph.parameters[p].num_elements(), shards[p].factors, shards[p].owner};
+    if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
   }
-  return text;
+  return kinds;
 }
 
-/// Under how many leaf switches the members of each of a rank's groups are: one number for every factor that states
-/// have, and for what lies between two.
-std::string leaves(const Plan& plan, std::span<const StateFactors> states, std::span<const int> leaf_of_node,
-                   int rank) {
-  const Factor all = data_grid(plan.mesh);
-  constexpr Factor one{};
-  std::string text;
-  const auto count = [&](const Factor& outer, const Factor& inner) {
-    std::set<int> found;
-    for (const int member : ranks_between(plan.mesh, outer, inner, rank)) {
-      found.insert(leaf_of_node[static_cast<std::size_t>(member / plan.mesh.ranks_per_node)]);
+/// All ranks on the grid that states are sharded over.
+struct PlacedRanks {
+  Mesh mesh;                       ///< of places, whose nodes are in order
+  std::vector<int> node_order;     ///< which node of the job stands at each of these nodes; empty: they are the same
+  std::vector<int> place_of_rank;  ///< by world rank
+
+  explicit PlacedRanks(const Mesh& of_ranks)
+      : mesh(of_ranks), node_order(std::exchange(mesh.node_order, {})), place_of_rank(places_on_grid(of_ranks)) {}
+  int place_of(int rank) const { return place_of_rank[static_cast<std::size_t>(rank)]; }
+};
+
+/// Sizes of all shards of the rank at a place.
+void append_shard_sizes(const Plan& plan, std::span<const ShardKind> kinds, const Mesh& mesh, int place,
+                        Signature& signature) {
+  for (const ShardKind& kind : kinds) {
+    const ParameterShard shard = shard_of(plan, kind.num_elements, kind.factors, kind.owner, mesh, place);
+    signature.push_back(shard.held.size);
+    signature.push_back(shard.updated.size);
+    if (const auto& second = kind.factors.p_backward) {
+      const int index = index_between(mesh, *second, {}, place);
+      signature.push_back(chunk_of(kind.num_elements, second->total(), index).size());
     }
-    text += fmt::format("{}|", found.size());
-  };
-  for (const StateFactors& s : states) {
-    count(s.p, one);
-    count(s.p, {s.p.in_node, 1});
-    count(s.os, s.p);
-    count(s.os, one);
-    count(all, s.p);
-    count(all, s.os);
-    if (s.p_backward) count(*s.p_backward, one);
   }
-  return text;
+}
+
+/// By the pairs of factors between which a plan has groups (see ranks_between()), and by place: under how many leaf
+/// switches the members of the place's group are.
+std::vector<std::vector<int>> leaves_by_group(const PlacedRanks& ranks, std::span<const StateFactors> states,
+                                              std::span<const int> leaf_of_node) {
+  const auto leaf_of_place = [&](int place) {
+    const auto node = static_cast<std::size_t>(place / ranks.mesh.ranks_per_node);
+    return leaf_of_node[ranks.node_order.empty() ? node : static_cast<std::size_t>(ranks.node_order[node])];
+  };
+  struct Between {
+    Factor outer, inner;
+    bool operator==(const Between&) const = default;
+  };
+  std::vector<Between> pairs;
+  const auto add = [&](const Factor& outer, const Factor& inner) {
+    const Between pair{outer, inner};
+    if (std::ranges::find(pairs, pair) == pairs.end()) pairs.push_back(pair);
+  };
+  const Factor all = data_grid(ranks.mesh);
+  constexpr Factor one{};
+  for (const StateFactors& s : states) {
+    add(s.p, one);
+    add(s.p, {s.p.in_node, 1});
+    add(s.os, s.p);
+    add(s.os, one);
+    add(all, s.p);
+    add(all, s.os);
+    if (s.p_backward) add(*s.p_backward, one);
+  }
+  std::vector<std::vector<int>> leaves;
+  for (const Between& pair : pairs) {
+    leaves.push_back(numbers_of_groups(
+        ranks.mesh.num_ranks(), [&](int place) { return ranks_between(ranks.mesh, pair.outer, pair.inner, place); },
+        [&](const std::vector<int>& group) {
+          std::set<int> found;
+          for (const int place : group) found.insert(leaf_of_place(place));
+          return static_cast<int>(found.size());
+        }));
+  }
+  return leaves;
 }
 
 /// Which of a rank's neighbours off the data axis hang under its own leaf switch: what it sends them crosses the spine
 /// or does not.
-std::string leaves_of_neighbours(const Mesh& mesh, std::span<const int> leaf_of_node, int rank) {
+void append_leaves_of_neighbours(const Mesh& mesh, std::span<const int> leaf_of_node, int rank, Signature& signature) {
   const auto leaf = [&](int r) { return leaf_of_node[static_cast<std::size_t>(r / mesh.ranks_per_node)]; };
-  std::string text;
   for (const MeshAxis& axis : mesh.axes) {
     if (axis.name == "data" || axis.size == 1) continue;
-    for (const int member : group_along(mesh, axis.name, rank)) text += leaf(member) == leaf(rank) ? '=' : '!';
+    for (const int member : group_along(mesh, axis.name, rank)) signature.push_back(leaf(member) == leaf(rank) ? 1 : 0);
   }
-  return text;
 }
 
 std::vector<StateFactors> different_states(const Mesh& mesh, const SplitModel& split) {
@@ -177,33 +246,58 @@ AxisSet uneven_axes(const Plan& plan, const LaidOutGraph& model) {
   return axes;
 }
 
-/// What tells a rank's class from others where operators are laid out: where it is along @p uneven, and under how many
-/// leaf switches its groups are. Who adds a bias or counts a row of the loss is a kernel's operand or factor; who
-/// broadcasts a panel does it as often as others. Besides, its stage, and how far its neighbours are.
-/// @param communicating see communicating_axes().
-std::string signature(const Plan& plan, const std::set<AxisSet>& communicating, AxisSet uneven,
-                      std::span<const int> leaf_of_node, int rank) {
-  const AtomicAxes axes(plan.mesh);
-  std::string text = fmt::format("{}", axes.index(uneven, rank));
-  if (plan.stages.count > 1) text += signature(plan, rank);
-  if (leaf_of_node.empty()) return text;
-  // Ranks at one place of all stages are told apart together: a message goes from one class to one class.
-  for (const int neighbour : group_along(plan.mesh, "stage", rank)) {
-    text += leaves_of_neighbours(plan.mesh, leaf_of_node, neighbour);
-    for (const AxisSet set : communicating) {
-      std::set<int> leaves;
-      for (const int member : axes.group(set, neighbour)) {
-        leaves.insert(leaf_of_node[static_cast<std::size_t>(member / plan.mesh.ranks_per_node)]);
-      }
-      text += fmt::format("|{}", leaves.size());
+/// What tells ranks apart where operators are laid out: where a rank is along the axes that divide unevenly, and under
+/// how many leaf switches its groups are. Who adds a bias or counts a row of the loss is a kernel's operand or factor;
+/// who broadcasts a panel does it as often as others. Besides, its stage, and how far its neighbours are.
+class LaidOutSignature {
+ public:
+  /// @param leaf_of_node empty: leaves make no difference.
+  LaidOutSignature(const Plan& plan, const LaidOutGraph& model, std::span<const int> leaf_of_node)
+      : plan_(plan),
+        axes_(plan.mesh),
+        uneven_(uneven_axes(plan, model)),
+        named_(plan.mesh),
+        leaf_of_node_(leaf_of_node) {
+    if (leaf_of_node.empty()) return;
+    for (const AxisSet set : communicating_axes(model)) {
+      leaves_by_group_.push_back(numbers_of_groups(
+          plan.mesh.num_ranks(), [&](int rank) { return axes_.group(set, rank); },
+          [&](const std::vector<int>& group) {
+            std::set<int> leaves;
+            for (const int member : group) {
+              leaves.insert(leaf_of_node[static_cast<std::size_t>(member / plan.mesh.ranks_per_node)]);
+            }
+            return static_cast<int>(leaves.size());
+          }));
     }
   }
-  return text;
-}
 
-RankClasses classes_of(int num_ranks, const std::function<std::string(int)>& signature_of) {
+  Signature operator()(int rank) const {
+    Signature signature = {axes_.index(uneven_, rank)};
+    if (plan_.stages.count > 1) named_.append(rank, signature);
+    if (leaf_of_node_.empty()) return signature;
+    // Ranks at one place of all stages are told apart together: a message goes from one class to one class.
+    for (const int neighbour : group_along(plan_.mesh, "stage", rank)) {
+      append_leaves_of_neighbours(plan_.mesh, leaf_of_node_, neighbour, signature);
+      for (const std::vector<int>& leaves : leaves_by_group_) {
+        signature.push_back(leaves[static_cast<std::size_t>(neighbour)]);
+      }
+    }
+    return signature;
+  }
+
+ private:
+  const Plan& plan_;
+  AtomicAxes axes_;
+  AxisSet uneven_;
+  AxesSignature named_;
+  std::span<const int> leaf_of_node_;
+  std::vector<std::vector<int>> leaves_by_group_;  ///< [communicating set of axes][rank]
+};
+
+RankClasses classes_of(int num_ranks, const std::function<Signature(int)>& signature_of) {
   RankClasses classes;
-  std::map<std::string, int> known;
+  std::map<Signature, int> known;
   for (int rank = 0; rank < num_ranks; ++rank) {
     const auto [found, is_new] =
         known.try_emplace(signature_of(rank), static_cast<int>(classes.representatives.size()));
@@ -219,22 +313,19 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
   if (has_layouts(plan.mesh)) return rank_classes(plan, graph).representatives;
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const std::vector<std::size_t> order = in_backward_order(split.graph);
-  const std::vector<StateFactors> states = different_states(plan.mesh, split);
+  const std::vector<ShardKind> kinds = shard_kinds(plan, split);
+  const PlacedRanks placed(plan.mesh);
   struct Most {
     std::int64_t bytes = -1;
     int rank = 0;
   };
   std::map<std::vector<int>, std::vector<Most>> by_place;  // by moment
-  std::set<std::vector<int>> seen;
+  std::set<std::pair<std::vector<int>, Signature>> seen;
   for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
     const std::vector<int> place = coordinates_off_data(plan.mesh, rank);
-    std::vector<int> shards = place;
-    for (const StateFactors& state : states) {
-      shards.push_back(index_between(plan.mesh, state.p, {}, rank));
-      shards.push_back(index_between(plan.mesh, state.os, state.p, rank));
-      if (state.p_backward) shards.push_back(index_between(plan.mesh, *state.p_backward, {}, rank));
-    }
-    if (!seen.insert(std::move(shards)).second) continue;  // an earlier rank holds the same
+    Signature sizes;
+    append_shard_sizes(plan, kinds, placed.mesh, placed.place_of(rank), sizes);
+    if (!seen.emplace(place, std::move(sizes)).second) continue;  // an earlier rank holds as much
     std::vector<Most>& most = by_place[place];
     const std::vector<std::int64_t> bytes = own_bytes(plan, split.graph, split.decisions, order, rank);
     most.resize(bytes.size());
@@ -252,21 +343,28 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
 RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<const int> leaf_of_node) {
   if (has_layouts(plan.mesh)) {
     const LaidOutGraph model = lay_out(plan, graph, resolve(plan, graph), 0);
-    const AxisSet uneven = uneven_axes(plan, model);
-    const std::set<AxisSet> communicating = communicating_axes(model);
-    return classes_of(plan.mesh.num_ranks(),
-                      [&](int rank) { return signature(plan, communicating, uneven, leaf_of_node, rank); });
+    return classes_of(plan.mesh.num_ranks(), LaidOutSignature(plan, model, leaf_of_node));
   }
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const bool has_shards =
       std::ranges::any_of(split.decisions, [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); });
-  const std::vector<StateFactors> states = different_states(plan.mesh, split);
+  const AxesSignature named(plan.mesh);
+  const PlacedRanks placed(plan.mesh);
+  std::vector<ShardKind> kinds;
+  std::vector<std::vector<int>> leaves;
+  if (has_shards) kinds = shard_kinds(plan, split);
+  if (has_shards && !leaf_of_node.empty()) {
+    leaves = leaves_by_group(placed, different_states(plan.mesh, split), leaf_of_node);
+  }
   return classes_of(plan.mesh.num_ranks(), [&](int rank) {
-    std::string text = signature(plan, rank);
-    if (has_shards) text += shard_sizes(plan, split.graph, split.decisions, rank);
-    if (!leaf_of_node.empty()) text += leaves_of_neighbours(plan.mesh, leaf_of_node, rank);
-    if (has_shards && !leaf_of_node.empty()) text += leaves(plan, states, leaf_of_node, rank);
-    return text;
+    Signature signature;
+    named.append(rank, signature);
+    append_shard_sizes(plan, kinds, placed.mesh, placed.place_of(rank), signature);
+    if (!leaf_of_node.empty()) append_leaves_of_neighbours(plan.mesh, leaf_of_node, rank, signature);
+    for (const std::vector<int>& of_group : leaves) {
+      signature.push_back(of_group[static_cast<std::size_t>(placed.place_of(rank))]);
+    }
+    return signature;
   });
 }
 

@@ -20,7 +20,7 @@ struct RankClasses {
 /// Ranks are equal where they differ along the data axis alone, hold shards of equal sizes and share them under equally
 /// many leaf switches. Chunks of a collective
 /// that the ranks do not divide differ by an element or are empty at the end; times are taken from the full tensor, so
-/// they separate nobody.
+/// they separate nobody. Takes time and memory in proportion to the ranks.
 /// @param leaf_of_node by node of the job; empty: leaves make no difference.
 RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<const int> leaf_of_node = {});
 

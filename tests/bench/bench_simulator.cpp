@@ -1,6 +1,7 @@
 /// @file
 /// Simulated events a second, and how long LLaMA-30B over 1024 ranks takes to lower and simulate, folded: one step of
-/// `ddp` and of `1f1b` with 8 stages, analytic costs. Then the same step, already lowered, simulated and estimated.
+/// `ddp` and of `1f1b` with 8 stages, analytic costs. Then the same step, already lowered, simulated and estimated; and
+/// what it takes to find, lower and verify the classes of `zero3` over up to 131,072 ranks.
 ///
 ///   build/cpu/tests/bench_simulator
 
@@ -34,13 +35,15 @@ Cluster described() {
   return cluster;
 }
 
-Plan planned(const std::string& mode, const ModelGraph& graph, const Cluster& cluster, int micro_batches) {
+/// @param samples_per_micro_batch over all ranks.
+Plan planned(const std::string& mode, const ModelGraph& graph, const Cluster& cluster, int micro_batches,
+             std::int64_t samples_per_micro_batch = 1024) {
   Plan base;
   base.strategy = mode;
   base.mesh.nodes = cluster.nodes;
   base.mesh.ranks_per_node = cluster.devices_per_node;
   base.schedule.micro_batches = micro_batches;
-  base.global_batch = std::int64_t{1024} * micro_batches;
+  base.global_batch = samples_per_micro_batch * micro_batches;
   base.dtypes.compute = DType::bf16;
   base.recompute = Recompute::block;
   const Planner& planner = find_planner(mode);
@@ -78,6 +81,26 @@ void lower_and_simulate(benchmark::State& state, const std::string& mode) {
 }
 BENCHMARK_CAPTURE(lower_and_simulate, ddp, "ddp")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(lower_and_simulate, m_1f1b, "1f1b")->Unit(benchmark::kMillisecond);
+
+/// Finding, lowering and verifying the classes of `zero3`, by nodes of 8 ranks. States are sharded over all ranks, so
+/// that every group is as large as the job: what should grow with the number of classes shows here if it grows with the
+/// ranks instead.
+void lower_classes(benchmark::State& state) {
+  const ModelGraph graph = build_model({.name = "llama-30b", .sequence_length = 4096});
+  Cluster cluster = described();
+  cluster.nodes = static_cast<int>(state.range(0));
+  const std::int64_t one_a_rank = std::int64_t{cluster.nodes} * cluster.devices_per_node;
+  const Plan plan = planned("zero3", graph, cluster, 1, one_a_rank);
+  std::size_t num_classes = 0;
+  for (auto _ : state) {
+    const Lowered all = lowered(plan, graph);
+    num_classes = all.programs.size();
+    benchmark::DoNotOptimize(all.programs.data());
+  }
+  state.counters["ranks"] = plan.mesh.num_ranks();
+  state.counters["classes"] = static_cast<double>(num_classes);
+}
+BENCHMARK(lower_classes)->Arg(128)->Arg(2048)->Arg(16384)->Unit(benchmark::kMillisecond);
 
 /// Steps of the same job one after the other: lowering and compiling are paid once, events are what is left.
 void events(benchmark::State& state, const std::string& mode) {

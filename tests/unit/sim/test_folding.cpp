@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "base/error.hpp"
 #include "cost/cost_model.hpp"
@@ -162,6 +163,36 @@ TEST(RankClasses, ShardsOfOneSizeAreOneClass) {
   EXPECT_EQ(rank_classes(plan, graph).representatives, std::vector<int>{0});
   const ModelGraph uneven = build_model({.name = "mlp", .widths = {8, 8, 6}});
   EXPECT_GT(rank_classes(plan, uneven).representatives.size(), 1U);
+}
+
+/// Whatever is done once a class is done as often for 131,072 ranks as for 1,024: states that all ranks share are cut
+/// into full shards, short ones and none, wherever a rank stands, and every leaf switch is in every group.
+TEST(RankClasses, AreAsFewForManyRanks) {
+  const ModelGraph graph = build_model({.name = "gpt2-small"});
+  constexpr int ranks_per_node = 8;
+  constexpr int nodes_per_leaf = 16;
+  std::set<std::int64_t> sizes;
+  for (const Parameter& parameter : graph.parameters) sizes.insert(parameter.num_elements());
+  const std::size_t most_classes = 2 * sizes.size() + 1;  // a size tells ranks apart before and behind its short shard
+  for (const int nodes : {128, 2048, 16384}) {
+    Plan plan;
+    plan.mesh = {.nodes = nodes, .ranks_per_node = ranks_per_node, .axes = {{"data", nodes * ranks_per_node}}};
+    plan.global_batch = plan.mesh.num_ranks();
+    const Factor all = data_grid(plan.mesh);
+    plan.operators = {{.match = "*", .state = StateFactors{.p = all, .g = all, .os = all}}};
+    std::vector<int> leaf_of_node;
+    for (int node = 0; node < nodes; ++node) leaf_of_node.push_back(node / nodes_per_leaf);
+    SCOPED_TRACE(fmt::format("{} ranks", plan.mesh.num_ranks()));
+    const RankClasses classes = rank_classes(plan, graph, leaf_of_node);
+    ASSERT_LE(classes.representatives.size(), most_classes);
+    EXPECT_EQ(fullest_ranks(plan, graph), std::vector<int>{0});
+    for (const int rank : classes.representatives) {
+      const Program program = lower(plan, graph, rank, no_workspace);
+      std::size_t num_members = 0;
+      for (const Group& group : program.groups) num_members += group.ranks.size();
+      EXPECT_EQ(num_members, static_cast<std::size_t>(plan.mesh.num_ranks())) << "all ranks are listed once";
+    }
+  }
 }
 
 }  // namespace
