@@ -103,7 +103,8 @@ std::vector<int> places_on_grid(const Mesh& mesh) {
   std::vector<int> places(static_cast<std::size_t>(mesh.num_ranks()));
   for (int n = 0; n < mesh.nodes; ++n) {
     for (int l = 0; l < mesh.ranks_per_node; ++l) {
-      places[static_cast<std::size_t>(node_at(mesh, n) * mesh.ranks_per_node + l)] = n * mesh.ranks_per_node + l;
+      const int rank = node_at(mesh, n) * mesh.ranks_per_node + l;
+      places[static_cast<std::size_t>(rank)] = n * mesh.ranks_per_node + l;
     }
   }
   return places;

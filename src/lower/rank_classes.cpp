@@ -128,9 +128,14 @@ std::vector<std::vector<int>> leaves_by_group(const PlacedRanks& ranks, std::spa
     const auto node = static_cast<std::size_t>(place / ranks.mesh.ranks_per_node);
     return leaf_of_node[ranks.node_order.empty() ? node : static_cast<std::size_t>(ranks.node_order[node])];
   };
-  std::vector<std::pair<Factor, Factor>> between;
+  struct Between {
+    Factor outer, inner;
+    bool operator==(const Between&) const = default;
+  };
+  std::vector<Between> pairs;
   const auto add = [&](const Factor& outer, const Factor& inner) {
-    if (std::ranges::find(between, std::pair(outer, inner)) == between.end()) between.emplace_back(outer, inner);
+    const Between pair{outer, inner};
+    if (std::ranges::find(pairs, pair) == pairs.end()) pairs.push_back(pair);
   };
   const Factor all = data_grid(ranks.mesh);
   constexpr Factor one{};
@@ -144,9 +149,9 @@ std::vector<std::vector<int>> leaves_by_group(const PlacedRanks& ranks, std::spa
     if (s.p_backward) add(*s.p_backward, one);
   }
   std::vector<std::vector<int>> leaves;
-  for (const auto& [outer, inner] : between) {
+  for (const Between& pair : pairs) {
     leaves.push_back(numbers_of_groups(
-        ranks.mesh.num_ranks(), [&](int place) { return ranks_between(ranks.mesh, outer, inner, place); },
+        ranks.mesh.num_ranks(), [&](int place) { return ranks_between(ranks.mesh, pair.outer, pair.inner, place); },
         [&](const std::vector<int>& group) {
           std::set<int> found;
           for (const int place : group) found.insert(leaf_of_place(place));
