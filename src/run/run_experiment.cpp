@@ -171,37 +171,13 @@ class Run {
   bool speaks() const { return world_.rank() == 0 && environment_.launcher_rank == 0; }
 
   results::Status one_point(const Point* point, const predict::LoadedExperiment& loaded) {
-    RunRequest request;
-    request.experiment_file = arguments_.experiment.origin();
     results::Outcome outcome;
     const auto record_refusal = [&](const std::exception& e) {
       outcome = results::outcome_of(e);
       if (speaks()) record_unstarted(environment_, *point, world_.size(), outcome, options_);
     };
     try {
-      const bool on_gpus =
-          on_root([&] { return std::string(predict::is_on_gpus(point->experiment) ? "yes" : "no"); }, is_yes);
-      // Before the plan: planners may ask a profile what the transport takes.
-      cuda::SelectedDevice device;
-      if (on_gpus) device = cuda::select_device(world_);
-      const Message message = on_root([&] { return pack(plan_on_root(*point, device.sharing)); }, unpack);
-      const ExperimentFile file = read_experiment(message.experiment_text, "point");
-      request.point = world_.rank() == 0 ? *point : Point{.id = message.point_id, .experiment = file.base, .axes = {}};
-      request.point.experiment.backend = request.point.experiment.resources.device;
-      request.experiment_name = request.point.experiment.name;
-      if (on_gpus) {
-        request.device_transport = predict::device_transport(request.point.experiment, device.sharing);
-        request.gpu_name = std::move(device.device.name);
-      }
-      request.prepared = predict::prepare_point_with_plan(request.point.experiment, request.experiment_file,
-                                                          message.plan_text, "plan");
-      comm::check_launch(world_, expectation(request));
-      open_inputs(request);
-      find_restart(request);
-      describe(request, loaded);
-      request.peak_flops_per_second =
-          peak_.flops_per_second(request.point.experiment, request.prepared.plan.dtypes.compute);
-      request.memory_bytes_per_second = peak_.memory_bytes_per_second(on_gpus);
+      const RunRequest request = make_request(point, loaded);
       outcome = run_point(world_, environment_, request, options_);
     } catch (const Unsupported& e) {
       record_refusal(e);
@@ -217,6 +193,36 @@ class Run {
       fmt::print(stderr, "strata: {}: {}\n", results::to_string(outcome.status), outcome.message);
     }
     return outcome.status;
+  }
+
+  /// Everything that is known before the first step: plan, data, restart, peaks. @param point on rank 0.
+  RunRequest make_request(const Point* point, const predict::LoadedExperiment& loaded) {
+    RunRequest request;
+    request.experiment_file = arguments_.experiment.origin();
+    const bool on_gpus =
+        on_root([&] { return std::string(predict::is_on_gpus(point->experiment) ? "yes" : "no"); }, is_yes);
+    // Before the plan: planners may ask a profile what the transport takes.
+    cuda::SelectedDevice device;
+    if (on_gpus) device = cuda::select_device(world_);
+    const Message message = on_root([&] { return pack(plan_on_root(*point, device.sharing)); }, unpack);
+    const ExperimentFile file = read_experiment(message.experiment_text, "point");
+    request.point = world_.rank() == 0 ? *point : Point{.id = message.point_id, .experiment = file.base, .axes = {}};
+    request.point.experiment.backend = request.point.experiment.resources.device;
+    request.experiment_name = request.point.experiment.name;
+    if (on_gpus) {
+      request.device_transport = predict::device_transport(request.point.experiment, device.sharing);
+      request.gpu_name = std::move(device.device.name);
+    }
+    request.prepared =
+        predict::prepare_point_with_plan(request.point.experiment, request.experiment_file, message.plan_text, "plan");
+    comm::check_launch(world_, expectation(request));
+    open_inputs(request);
+    find_restart(request);
+    describe(request, loaded);
+    request.peak_flops_per_second =
+        peak_.flops_per_second(request.point.experiment, request.prepared.plan.dtypes.compute);
+    request.memory_bytes_per_second = peak_.memory_bytes_per_second(on_gpus);
+    return request;
   }
 
   static bool is_yes(const std::string& text) { return text == "yes"; }

@@ -2,14 +2,10 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <csignal>
-#include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -29,8 +25,10 @@
 #include "results/recorder.hpp"
 #include "run/allocation_account.hpp"
 #include "run/device_meter.hpp"
+#include "run/gathered_timeline.hpp"
 #include "run/learning_rate.hpp"
 #include "run/parameter_checksum.hpp"
+#include "run/prediction_rows.hpp"
 #include "run/step_exchange.hpp"
 #include "run/stop_signal.hpp"
 #include "run/stopping_rule.hpp"
@@ -40,23 +38,12 @@ namespace {
 
 using results::Status;
 
-constexpr double exchange_period_seconds = 0.3;
-
 /// What rank 0 tells all ranks after an exchange.
 struct Decision {
   std::int64_t steps_until_next = 1;  ///< 0: stop
   Status status = Status::running;    ///< with 0: why
   std::string message;
 };
-
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(end + 1);
-  }
-  return lines;
-}
 
 class PointRun {
  public:
@@ -108,6 +95,20 @@ class PointRun {
     const std::vector<std::string> hosts =
         world_.all_gather(world_.node_names()[static_cast<std::size_t>(world_.node())]);
     facts_ = predict::facts_of_point(environment_, request_.prepared, request_.point.id);
+    describe_attempt();
+    describe_ranks(hosts);
+    // The engine is needed for the transport's name; the recorder needs that name before the first row.
+    make_engine();
+    describe_communication();
+    if (root()) {
+      results::RecorderSettings settings;
+      settings.origin = options_.origin;
+      settings.origin.nodes = world_.node_names();
+      recorder_ = std::make_unique<results::Recorder>(point_folder(options_, request_), facts_, settings);
+    }
+  }
+
+  void describe_attempt() {
     facts_.device_choices = device_choices_;
     facts_.block = options_.block.number;
     facts_.block_order = options_.block.order;
@@ -115,6 +116,12 @@ class PointRun {
     if (options_.block.number >= 0) facts_.block_job = options_.origin.job;
     facts_.restarted_from = request_.restart.path;
     facts_.first_step = first_step();
+    facts_.peak_flops_per_second = request_.peak_flops_per_second;
+    facts_.peak_source = profile::MeasuredPeak::source(experiment_);
+  }
+
+  /// Collective. @param hosts by rank.
+  void describe_ranks(const std::vector<std::string>& hosts) {
     facts_.num_ranks = world_.size();
     facts_.num_nodes = world_.num_nodes();
     facts_.ranks_per_node = world_.ranks_on_node(0);
@@ -126,10 +133,10 @@ class PointRun {
     } else {
       facts_.device_names.assign(hosts.size(), cpu_name());
     }
-    facts_.peak_flops_per_second = request_.peak_flops_per_second;
-    facts_.peak_source = profile::MeasuredPeak::source(experiment_);
-    // The engine is needed for the transport's name; the recorder needs that name before the first row.
-    make_engine();
+  }
+
+  /// Transport, links and the devices' counters. Collective.
+  void describe_communication() {
     facts_.transport = engine_->transport_name(world_group_);
     if (on_gpus_) facts_.transport = predict::device_transport_name(request_.device_transport, facts_.transport);
     measured_link_ = measured_link();
@@ -142,12 +149,6 @@ class PointRun {
     if (c.emulated_gbit_per_s > 0.0) {
       facts_.emulated_link_alpha_seconds = c.emulated_alpha_us * 1e-6;
       facts_.emulated_link_bytes_per_second = c.emulated_gbit_per_s * 1e9 / 8.0;
-    }
-    if (root()) {
-      results::RecorderSettings settings;
-      settings.origin = options_.origin;
-      settings.origin.nodes = world_.node_names();
-      recorder_ = std::make_unique<results::Recorder>(point_folder(options_, request_), facts_, settings);
     }
   }
 
@@ -310,7 +311,8 @@ class PointRun {
         last_row_ = row;
       }
       print(rows);
-      decision = next(step);
+      decision.steps_until_next = steps_until_exchange(experiment_, step, measured_seconds_);
+      if (decision.steps_until_next == 0) decision.status = Status::ok;
       if (signal[0] != 0.0) {
         decision = {0, signal[0] == SIGUSR1 ? Status::timeout : Status::preempted,
                     "stopped by a signal after a complete step"};
@@ -335,24 +337,6 @@ class PointRun {
     }
   }
 
-  Decision next(std::int64_t step) const {
-    const std::int64_t fixed = experiment_.train.steps;
-    if (fixed > 0 ? step >= fixed : measured_enough(experiment_.measure, measured_seconds_)) return {0, Status::ok};
-    if (measured_seconds_.empty()) return {1, Status::running};
-    const auto fitting = static_cast<std::int64_t>(exchange_period_seconds / measured_seconds_.back());
-    std::int64_t count = std::clamp<std::int64_t>(fitting, 1, 64);
-    if (fixed > 0) {
-      count = std::min(count, fixed - step);
-    } else {
-      // Not past the point where the rule is asked next.
-      const auto n = static_cast<std::int64_t>(measured_seconds_.size());
-      count = std::min(count, n < experiment_.measure.min_steps ? experiment_.measure.min_steps - n
-                                                                : std::max<std::int64_t>(1, n / 8));
-      count = std::min(count, std::max<std::int64_t>(1, experiment_.measure.max_steps - n));
-    }
-    return {count, Status::running};
-  }
-
   void print(const std::vector<results::StepRow>& rows) {
     if (!options_.print_steps || rows.empty()) return;
     const auto now = std::chrono::steady_clock::now();
@@ -372,7 +356,9 @@ class PointRun {
       mine.push_back({buffer.parameter, buffer.block.in_whole(buffer.parameter_begin),
                       hash_bytes(std::as_bytes(executor_->read(static_cast<int>(b))))});
     }
-    gather_timeline();
+    gather_timeline(world_, program_, timeline_, [this](const std::vector<results::EventRow>& rows) {
+      record([&] { recorder_->add_events(rows); });
+    });
     record_predictions(peak);
     std::vector<std::vector<ParameterChecksum>> by_rank;
     for (const std::string& text : world_.all_gather(to_text(mine))) by_rank.push_back(parse_checksums(text));
@@ -382,100 +368,17 @@ class PointRun {
     return {};
   }
 
-  void gather_timeline() {
-    const std::string mine(reinterpret_cast<const char*>(timeline_.data()), timeline_.size() * sizeof(TimelineEvent));
-    std::string my_names;  // of instructions: three lines each
-    for (const Instruction& in : program_.body) {
-      my_names += fmt::format("{}\n{}\n{}\n", instruction_label(in), to_string(in.phase), in.micro_batch);
-    }
-    const std::vector<std::string> of_ranks = world_.gather(mine);
-    const std::vector<std::string> names_of_ranks = world_.gather(my_names);
-    for (std::size_t r = 0; r < of_ranks.size(); ++r) {
-      const std::string& bytes = of_ranks[r];
-      std::vector<results::EventRow> rows;
-      const std::vector<std::string_view> names = lines_of(names_of_ranks[r]);
-      const auto* events = reinterpret_cast<const TimelineEvent*>(bytes.data());
-      for (std::size_t i = 0; i < bytes.size() / sizeof(TimelineEvent); ++i) {
-        const TimelineEvent& e = events[i];
-        const std::size_t first_line = 3 * static_cast<std::size_t>(e.instruction);
-        rows.push_back({.rank = e.rank,
-                        .step = e.step,
-                        .stream = e.stream,
-                        .instruction = e.instruction,
-                        .name = std::string(names[first_line]),
-                        .begin_seconds = static_cast<double>(e.begin_ns) * 1e-9,
-                        .end_seconds = static_cast<double>(e.end_ns) * 1e-9,
-                        .sent_bytes = e.bytes_sent,
-                        .phase = std::string(names[first_line + 1]),
-                        .micro_batch = std::stoll(std::string(names[first_line + 2]))});
-      }
-      record([&] { recorder_->add_events(rows); });
-    }
-  }
-
   void record_predictions(const MemoryPeak& peak) {
-    // The fullest rank speaks for all, predicted and measured alike.
-    double largest[2] = {static_cast<double>(program_.arena_bytes), static_cast<double>(peak.total_bytes)};
-    world_.all_reduce_max(largest);
-    const BytesByCollective mine = bytes_by_collective(program_);
-    double sent[num_collectives];
-    for (int k = 0; k < num_collectives; ++k) sent[k] = static_cast<double>(mine.bytes[k]);
-    world_.all_reduce_max(sent);
-    std::vector<results::PredictionRow> rows = {
-        {"arena_peak_bytes", "byte", largest[0], static_cast<double>(last_row_.arena_peak_bytes), "program"}};
-    const std::pair<Collective, std::int64_t> measured[] = {
-        {Collective::all_reduce, last_row_.all_reduce_sent_bytes},
-        {Collective::reduce_scatter, last_row_.reduce_scatter_sent_bytes},
-        {Collective::all_gather, last_row_.all_gather_sent_bytes},
-        {Collective::all_to_all, last_row_.all_to_all_sent_bytes},
-        {Collective::broadcast, last_row_.broadcast_sent_bytes},
-        {Collective::reduce, last_row_.reduce_sent_bytes},
-        {Collective::send, last_row_.send_sent_bytes}};
-    for (const auto& [kind, bytes] : measured) {
-      rows.push_back({fmt::format("{}_sent_bytes", to_string(kind)), "byte", sent[static_cast<int>(kind)],
-                      static_cast<double>(bytes), "program"});
+    std::vector<results::PredictionRow> rows = account_predictions(world_, program_, peak, last_row_);
+    if (root()) {
+      for (results::PredictionRow& row :
+           time_predictions(program_, {prediction_, predicted_row_}, measured_rows_, timeline_)) {
+        rows.push_back(std::move(row));
+      }
     }
-    if (!std::isnan(last_row_.device_memory_taken_bytes)) {
-      rows.push_back({"device_memory_taken_bytes", "byte", largest[0], last_row_.device_memory_taken_bytes, "program"});
-    }
-    if (root()) add_time_predictions(rows);
     for (const results::PredictionRow& row : rows) {
       record([&] { recorder_->add_prediction(row); });
     }
-  }
-
-  /// Seconds of the step and its parts, medians over the measured steps; of each kernel and collective, on rank 0,
-  /// means over the steps whose timeline was kept.
-  void add_time_predictions(std::vector<results::PredictionRow>& rows) const {
-    const std::pair<const char*, double results::StepRow::*> members[] = {
-        {"step_seconds_max", &results::StepRow::step_seconds_max},
-        {"compute_seconds", &results::StepRow::compute_seconds},
-        {"communication_seconds", &results::StepRow::communication_seconds},
-        {"exposed_communication_seconds", &results::StepRow::exposed_communication_seconds}};
-    if (measured_rows_.empty()) return;
-    for (const auto& [name, member] : members) {
-      std::vector<double> values;
-      for (const results::StepRow& row : measured_rows_) values.push_back(row.*member);
-      std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-      rows.push_back({name, "s", predicted_row_.*member, values[values.size() / 2], prediction_.source});
-    }
-    std::map<std::string, double> measured;
-    std::set<std::int64_t> steps;
-    for (const TimelineEvent& e : timeline_) {
-      const Instruction& in = program_.body[static_cast<std::size_t>(e.instruction)];
-      const std::string name = in.is_collective() ? fmt::format("collective.{}", to_string(in.collective))
-                                                  : fmt::format("kernel.{}", kernel_signature(in.kernel).name);
-      measured[name] += static_cast<double>(e.end_ns - e.begin_ns) * 1e-9;
-      steps.insert(e.step);
-    }
-    const auto add = [&](const std::string& name, double predicted) {
-      if (!steps.empty()) {
-        rows.push_back({name + "_seconds", "s", predicted, measured[name] / static_cast<double>(steps.size()),
-                        prediction_.source});
-      }
-    };
-    for (const auto& [kernel, seconds] : prediction_.kernel_seconds) add("kernel." + kernel, seconds);
-    for (const auto& [kind, seconds] : prediction_.collective_seconds) add("collective." + kind, seconds);
   }
 
   /// Called where nothing collective is possible any more: says what is known and leaves a readable file.

@@ -33,4 +33,24 @@ bool measured_enough(const MeasureSection& rule, std::span<const double> measure
   return n >= rule.max_steps || (n >= rule.min_steps && relative_half_width(measured) < rule.stop_when_ci_below);
 }
 
+std::int64_t steps_until_exchange(const Experiment& experiment, std::int64_t step,
+                                  std::span<const double> measured_seconds) {
+  constexpr double period_seconds = 0.3;
+  const std::int64_t fixed = experiment.train.steps;
+  if (fixed > 0 ? step >= fixed : measured_enough(experiment.measure, measured_seconds)) return 0;
+  if (measured_seconds.empty()) return 1;
+  const auto fitting = static_cast<std::int64_t>(period_seconds / measured_seconds.back());
+  std::int64_t count = std::clamp<std::int64_t>(fitting, 1, 64);
+  if (fixed > 0) {
+    count = std::min(count, fixed - step);
+  } else {
+    // Not past the point where the rule is asked next.
+    const auto n = static_cast<std::int64_t>(measured_seconds.size());
+    count = std::min(
+        count, n < experiment.measure.min_steps ? experiment.measure.min_steps - n : std::max<std::int64_t>(1, n / 8));
+    count = std::min(count, std::max<std::int64_t>(1, experiment.measure.max_steps - n));
+  }
+  return count;
+}
+
 }  // namespace strata::run

@@ -19,4 +19,9 @@ double relative_half_width(std::span<const double> seconds);
 /// does not apply.
 bool measured_enough(const MeasureSection& rule, std::span<const double> measured);
 
+/// How many steps the ranks make by themselves before they exchange them again, three times a second where steps are
+/// short; 0: @p step steps were enough. @param measured_seconds of the measured steps so far.
+std::int64_t steps_until_exchange(const Experiment& experiment, std::int64_t step,
+                                  std::span<const double> measured_seconds);
+
 }  // namespace strata::run

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "run/stopping_rule.hpp"
@@ -43,6 +45,37 @@ TEST(StoppingRule, EndsWhenNarrowAndNotBeforeTheLeastNumberOfSteps) {
   const std::vector<double> wide = counted(50);
   EXPECT_FALSE(measured_enough(rule, std::span(wide).first(49)));
   EXPECT_TRUE(measured_enough(rule, wide));
+}
+
+TEST(StoppingRule, AFixedNumberOfStepsIsNeverPassed) {
+  Experiment experiment;
+  experiment.train.steps = 20;
+  const std::vector<double> fast = {1e-4};
+  EXPECT_EQ(steps_until_exchange(experiment, 0, {}), 1);  // nothing is measured yet
+  EXPECT_EQ(steps_until_exchange(experiment, 5, fast), 15);
+  EXPECT_EQ(steps_until_exchange(experiment, 20, fast), 0);
+  experiment.train.steps = 1000;
+  EXPECT_EQ(steps_until_exchange(experiment, 5, fast), 64);
+  EXPECT_EQ(steps_until_exchange(experiment, 5, std::vector<double>{0.14}), 2);
+  EXPECT_EQ(steps_until_exchange(experiment, 5, std::vector<double>{7.0}), 1);
+}
+
+TEST(StoppingRule, RanksExchangeWhereTheRuleIsAskedNext) {
+  Experiment experiment;
+  experiment.train.steps = 0;
+  experiment.measure.min_steps = 10;
+  experiment.measure.max_steps = 35;
+  experiment.measure.stop_when_ci_below = 0.05;
+  std::vector<double> fast = counted(32);
+  for (double& seconds : fast) seconds *= 1e-4;  // of unequal steps, so that the interval stays wide
+  const auto until = [&](std::size_t measured) {
+    return steps_until_exchange(experiment, 3 + static_cast<std::int64_t>(measured), std::span(fast).first(measured));
+  };
+  EXPECT_EQ(until(4), 6);   // to the least number
+  EXPECT_EQ(until(10), 1);  // an eighth of what is measured
+  EXPECT_EQ(until(24), 3);
+  EXPECT_EQ(until(32), 3);  // to the most
+  EXPECT_EQ(steps_until_exchange(experiment, 13, std::vector<double>(10, 1e-4)), 0);
 }
 
 }  // namespace
