@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "base/near_name.hpp"
+#include "ir/batch_limit.hpp"
 #include "ir/plan_words.hpp"
 #include "ir/toml_value.hpp"
 
@@ -163,13 +164,11 @@ void check_batch(const Plan& plan, const ModelGraph& graph) {
          fmt::format("{} samples are not divisible by {} data ranks x {} micro-batches x {} sub-batches = {}",
                      plan.global_batch, data, plan.schedule.micro_batches, plan.schedule.sub_batches, parts));
   }
-  double elements_per_sample = 0.0;
-  for (const Tensor& tensor : graph.tensors) elements_per_sample += static_cast<double>(tensor.elements_per_sample());
-  constexpr double most_elements = 0x1p56;  // bytes of them, over all ranks too, are counted in 64 bits
-  if (static_cast<double>(plan.global_batch) * elements_per_sample > most_elements) {
+  const auto [elements_per_sample, most_samples] = batch_limit(graph);
+  if (static_cast<double>(plan.global_batch) > most_samples) {
     fail("batch.global",
          fmt::format("{} samples of {:.3g} elements of activations; accepted: {:.0f} of this model at most",
-                     plan.global_batch, elements_per_sample, std::floor(most_elements / elements_per_sample)));
+                     plan.global_batch, elements_per_sample, most_samples));
   }
 }
 

@@ -17,6 +17,7 @@
 #include "exec/cpu/kernel_library.hpp"
 #include "exec/cuda_backend.hpp"
 #include "exec/device/workspace.hpp"
+#include "ir/batch_limit.hpp"
 #include "lower/lower.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
@@ -114,16 +115,14 @@ Cluster cluster_of(const Experiment& experiment, const std::string& experiment_f
 /// Modes count elements and bytes of a step's activations before a plan is there to be verified.
 /// @throws UserError where 64 bits have no room for these.
 void check_batch_size(const Experiment& experiment, const ModelGraph& graph, std::int64_t samples) {
-  constexpr double most_elements = 0x1p56;
-  double elements_per_sample = 0.0;
-  for (const Tensor& tensor : graph.tensors) elements_per_sample += static_cast<double>(tensor.elements_per_sample());
-  if (static_cast<double>(samples) * elements_per_sample <= most_elements) return;
+  const auto [elements_per_sample, most_samples] = batch_limit(graph);
+  if (static_cast<double>(samples) <= most_samples) return;
   const std::string_view key =
       experiment.train.global_batch_tokens > 0 ? "train.global_batch_tokens" : "train.global_batch";
-  throw UserError(fmt::format(
-      "{}: {}: {} samples a step, each with {:.3g} elements of activations; accepted: {:.0f} "
-      "samples of this model at most",
-      experiment.where(key), key, samples, elements_per_sample, std::floor(most_elements / elements_per_sample)));
+  throw UserError(
+      fmt::format("{}: {}: {} samples a step, each with {:.3g} elements of activations; accepted: {:.0f} "
+                  "samples of this model at most",
+                  experiment.where(key), key, samples, elements_per_sample, most_samples));
 }
 
 /// @throws UserError where the experiment asks for what excludes each other.
