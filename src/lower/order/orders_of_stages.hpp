@@ -1,0 +1,25 @@
+#pragma once
+
+/// @file
+/// The orders of a step, by stage, made where they are asked for: a rank needs its own and those of its neighbours.
+
+#include "ir/plan.hpp"
+#include "lower/laid_out_graph.hpp"
+#include "lower/order/schedules.hpp"
+#include "lower/order/step_shape.hpp"
+
+namespace strata {
+
+class OrdersOfStages {
+ public:
+  OrdersOfStages(const Plan& plan, const LaidOutGraph& model, const OrderGenerator& generator)
+      : shape_(step_shape(plan, model.graph, model.decisions, model.stages)), generator_(generator) {}
+  int num_stages() const { return shape_.num_stages(); }
+  StepOrder of(int stage) const { return generator_(shape_, stage); }
+
+ private:
+  StepShape shape_;
+  const OrderGenerator& generator_;
+};
+
+}  // namespace strata
