@@ -119,12 +119,8 @@ def timed(orders: list[Order]) -> list[list[Box]]:
 
 def draw(orders: list[Order], title: str) -> Figure:
     """gids: see schedule.draw_rows; rows are those of `orders`."""
-    rows = dict(zip(map(_row_name, orders), timed(orders), strict=True))
+    rows = dict(zip((order.ranks for order in orders), timed(orders), strict=True))
     return schedule.draw_rows(rows, "forward passes of a stage (by the order alone, not measured)", title)
-
-
-def _row_name(order: Order) -> str:
-    return f"rank {order.ranks}" if order.ranks.isdigit() else f"ranks {order.ranks}"
 
 
 def write(text: str, file: Path, title: str) -> None:

@@ -63,7 +63,7 @@ def test_boxes_stand_in_their_rows():
     }
     idle = artists({"": figure}, "idle")
     assert {box.get_width() for box in idle.values()} == {9.25}
-    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["ranks 0..1", "ranks 2..3"]
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["0..1", "2..3"]
     plt.close(figure)
 
 

@@ -103,7 +103,7 @@ def test_every_section_shows(opened):
         "Provenance",
         "Traces",
     ]
-    assert found.num_figures == 12
+    assert found.num_figures == 16
     text = "\n".join(found.text)
     for words in (
         "gpt2-small: strong scaling",

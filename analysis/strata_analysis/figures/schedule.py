@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 
 from strata_analysis.figures import style
 from strata_analysis.load import INDEX, Results
@@ -39,7 +39,7 @@ def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
             of_point = events.get(tuple(point[key] for key in INDEX))
             if of_point is not None and of_point["micro_batch"].max() >= 1 and of_point["rank"].nunique() <= MOST_RANKS:
                 last = of_point[of_point["step"] == of_point["step"].max()]
-                rows = {f"rank {rank}": boxes(of_rank) for rank, of_rank in last.groupby("rank")}
+                rows = {str(rank): boxes(of_rank) for rank, of_rank in last.groupby("rank")}
                 source = "simulated" if point["simulated"] else "measured"
                 figures[f"{model}-{strategy}"] = draw_rows(rows, "ms", f"{model}, {strategy}: a step, {source}")
                 break
@@ -68,17 +68,21 @@ def add(row: list[Box], box: Box, gap: float) -> None:
 
 
 def draw_rows(rows: dict[str, list[Box]], unit: str, title: str) -> Figure:
-    """gids: `<pass>/<row>/<micro-batch>` of the boxes, `idle/<row>` of what is behind them."""
+    """By name of a rank, or of ranks. gids: `<pass>/<row>/<micro-batch>` of boxes, `idle/<row>` of what is behind."""
     end = max((box.end for row in rows.values() for box in row), default=1.0)
     boxes_in_widest = max(map(len, rows.values()))
     with style.applied():
         width = min(max(SMALLEST_INCHES, 0.22 * boxes_in_widest + 1.0), LARGEST_INCHES)
-        figure, axes = plt.subplots(figsize=(width, 0.24 * len(rows) + 0.75))
+        figure, axes = plt.subplots(figsize=(width, 0.24 * len(rows) + 0.95))
         unit_points = 72 * (width - 0.8) / end
         for row, members in enumerate(rows.values()):
-            axes.add_patch(Rectangle((0, row), end, 0.92, facecolor=IDLE_COLOUR, linewidth=0, gid=f"idle/{row}"))
+            _draw_rectangle(axes, row, Box("idle", 0, 0.0, end), IDLE_COLOUR, f"idle/{row}", 0.0)
             for box in members:
-                _draw_box(axes, row, box, unit_points)
+                edge = 0.4 if unit_points * (box.end - box.begin) > 4 else 0.0
+                _draw_rectangle(axes, row, box, COLOURS[box.name], f"{box.name}/{row}/{box.micro_batch}", edge)
+                number = str(box.micro_batch + 1)
+                if box.name != "update" and unit_points * (box.end - box.begin) > 3.6 * len(number):
+                    axes.text((box.begin + box.end) / 2, row + 0.5, number, ha="center", va="center", fontsize=6)
         axes.set_xlim(0, end)
         axes.set_ylim(len(rows), 0)
         axes.set_yticks([row + 0.46 for row in range(len(rows))], list(rows))
@@ -87,26 +91,26 @@ def draw_rows(rows: dict[str, list[Box]], unit: str, title: str) -> Figure:
         for side in axes.spines.values():
             side.set_visible(False)
         axes.set_xlabel(unit)
-        present = {box.name for members in rows.values() for box in members}
-        handles = [Patch(color=colour, label=name) for name, colour in COLOURS.items() if name in present]
-        handles.append(Patch(color=IDLE_COLOUR, label="idle"))
-        figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), title=title, title_fontsize=8)
+        axes.set_ylabel("rank")
+        axes.set_title(title)
+        handles, labels = axes.get_legend_handles_labels()
+        shown = dict(zip(labels, handles, strict=True))
+        order = [name for name in (*COLOURS, "idle") if name in shown]
+        figure.legend([shown[name] for name in order], order, loc="outside lower center", ncols=len(order))
     return figure
 
 
-def _draw_box(axes: plt.Axes, row: int, box: Box, unit_points: float) -> None:
-    length = box.end - box.begin
+def _draw_rectangle(axes: plt.Axes, row: int, box: Box, colour: str, gid: str, edge_points: float) -> None:
+    known = axes.get_legend_handles_labels()[1]
     axes.add_patch(
         Rectangle(
             (box.begin, row),
-            length,
+            box.end - box.begin,
             0.92,
-            facecolor=COLOURS[box.name],
+            facecolor=colour,
             edgecolor="white",
-            linewidth=0.4 if unit_points * length > 4 else 0,
-            gid=f"{box.name}/{row}/{box.micro_batch}",
+            linewidth=edge_points,
+            gid=gid,
+            label="_" if box.name in known else box.name,
         )
     )
-    number = str(box.micro_batch + 1)
-    if box.name != "update" and unit_points * length > 3.6 * len(number):
-        axes.text(box.begin + length / 2, row + 0.5, number, ha="center", va="center", fontsize=6)

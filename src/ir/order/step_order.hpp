@@ -42,7 +42,6 @@ struct StepShape {
 std::vector<int> parameters_of_stage(const StepShape& shape, int stage);
 
 enum class Pass : std::uint8_t { forward, recompute, backward, update };
-constexpr int num_passes = 4;
 std::string_view to_string(Pass pass);
 
 struct OrderItem {
