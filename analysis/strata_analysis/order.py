@@ -27,7 +27,6 @@ class Item:
     name: str
     segment: int = -1
     micro_batch: int = 0
-    parameters: str = ""
 
 
 @dataclass
@@ -61,7 +60,7 @@ def parse(text: str) -> list[Order]:
             elif words[0] == "segment":
                 orders[-1].stages.append(int(keys["stage"]))
             elif words[0] == "update":
-                orders[-1].items.append(Item("update", parameters=keys["parameters"]))
+                orders[-1].items.append(Item("update"))
             elif words[0] not in UNITS:
                 raise OrderError(f"line {number}: no line of an order: {line}")
             else:

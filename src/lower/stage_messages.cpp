@@ -34,43 +34,17 @@ class Places {
   std::map<std::tuple<Pass, int, int>, int> places_;
 };
 
-/// Neighbouring items of one micro-batch in one direction.
-struct Run {
-  int first = 0;
-  bool backward = false;
-  int micro_batch = 0;
-};
-
-std::vector<Run> runs_of(const StepOrder& order) {
-  std::vector<Run> runs;
-  for (std::size_t i = 0; i < order.items.size(); ++i) {
-    const OrderItem& item = order.items[i];
-    if (item.pass == Pass::update) continue;
-    const bool backward = item.pass != Pass::forward;
-    if (runs.empty() || runs.back().backward != backward || runs.back().micro_batch != item.micro_batch) {
-      runs.push_back({static_cast<int>(i), backward, item.micro_batch});
-    }
-  }
-  return runs;
-}
-
 }  // namespace
 
 StageMessages::StageMessages(const StepOrder& order, int stage, const StepOrder* before, const StepOrder* behind)
     : receives_(order.items.size()), sends_(order.items.size()) {
-  const std::vector<Segment>& segments = order.shape.segments;
-  int first = 0;
-  while (segments[static_cast<std::size_t>(first)].stage != stage) ++first;
-  int last = first;
-  while (last + 1 < static_cast<int>(segments.size()) && segments[static_cast<std::size_t>(last) + 1].stage == stage) {
-    ++last;
-  }
+  const auto [first, end] = segments_of_stage(order.shape, stage);
   // As link_streams() has them: to the stage before and from it, to the stage behind and from it.
   const int behind_stream = before == nullptr ? 0 : 2;
   const Send to_before{stage - 1, 0}, to_behind{stage + 1, behind_stream};
   for (std::size_t i = 0; i < order.items.size(); ++i) {
     const OrderItem& item = order.items[i];
-    if (item.pass == Pass::forward && item.segment == last && behind != nullptr) sends_[i] = to_behind;
+    if (item.pass == Pass::forward && item.segment == end - 1 && behind != nullptr) sends_[i] = to_behind;
     if (item.pass == Pass::backward && item.segment == first && before != nullptr) sends_[i] = to_before;
   }
 
@@ -79,12 +53,12 @@ StageMessages::StageMessages(const StepOrder& order, int stage, const StepOrder*
   if (before != nullptr) theirs_before.emplace(*before);
   if (behind != nullptr) theirs_behind.emplace(*behind);
   /// The last of our messages that was posted before item @p posted and that the peer needs before its @p cause.
-  const auto taken_before = [&](const Run& run, int posted, int cause) {
+  const auto taken_before = [&, first = first, end = end](const Run& run, int posted, int cause) {
     for (int i = posted; i-- > 0;) {
       if (sends_[static_cast<std::size_t>(i)].peer != stage + (run.backward ? 1 : -1)) continue;
       const int m = order.items[static_cast<std::size_t>(i)].micro_batch;
-      const int reader = run.backward ? theirs_behind->of(Pass::forward, last + 1, m)
-                                      : theirs_before->of(Pass::backward, first - 1, m);
+      const int reader =
+          run.backward ? theirs_behind->of(Pass::forward, end, m) : theirs_before->of(Pass::backward, first - 1, m);
       if (reader < cause) return i;
     }
     return -1;
@@ -95,7 +69,7 @@ StageMessages::StageMessages(const StepOrder& order, int stage, const StepOrder*
     if ((run.backward ? behind : before) == nullptr) continue;
     const bool ahead = r > 0 && (run.backward || !runs[r - 1].backward);
     const int posted = ahead ? runs[r - 1].first : run.first;
-    const int cause = run.backward ? theirs_behind->of(Pass::backward, last + 1, run.micro_batch)
+    const int cause = run.backward ? theirs_behind->of(Pass::backward, end, run.micro_batch)
                                    : theirs_before->of(Pass::forward, first - 1, run.micro_batch);
     receives_[static_cast<std::size_t>(posted)].push_back({.item = run.first,
                                                            .peer = stage + (run.backward ? 1 : -1),

@@ -51,6 +51,7 @@ std::vector<int> update_of_parameters(const StepOrder& order, std::size_t num_pa
   return update_of;
 }
 
+/// The first item behind the last pass: the update of what is not updated in backward, if there is any.
 int behind_backward(const StepOrder& order) {
   std::size_t end = order.items.size();
   while (end > 0 && order.items[end - 1].pass == Pass::update) --end;
@@ -72,7 +73,6 @@ class StepLowering {
         grids_(grids_of(plan, model, rank)),
         parameters_(plan, graph_, operators_of(graph_, place_.stage), shards_of(plan, graph_, decisions_, grids_),
                     grids_, update_of_parameters(order_, graph_.parameters.size()), builder_, groups_.parameters),
-        behind_backward_(behind_backward(order_)),
         uses_(graph_),
         gathering_(plan, graph_, order_.shape, place_.stage_index, uses_, parameters_),
         from_before_(crossing(place_.stage_index)),
@@ -90,11 +90,12 @@ class StepLowering {
     builder_.begin(ProgramBuilder::Section::body);
     parameters_.spread_last_updates();
     if (!computes_loss()) clear_loss();
-    for (std::size_t i = 0; i < order_.items.size(); ++i) {
-      if (static_cast<int>(i) == behind_backward_) reduce_loss();
-      lower_item(static_cast<int>(i));
-    }
-    if (behind_backward_ == std::ssize(order_.items)) reduce_loss();
+    const int end = behind_backward(order_);
+    for (int i = 0; i < end; ++i) lower_item(i);
+    reduce_loss();
+    parameters_.gradients().reduce_remaining();
+    // A stage without parameters has no update, and its part in the norm all the same.
+    parameters_.update(end < std::ssize(order_.items) ? order_.items.back().parameters : std::vector<int>{});
     builder_.begin(ProgramBuilder::Section::epilogue);
     parameters_.spread_remaining();
     return std::move(builder_).finish(workspace_bytes);
@@ -140,7 +141,7 @@ class StepLowering {
       case Pass::forward: forward(item); break;
       case Pass::recompute: recompute(item); break;
       case Pass::backward: backward(index); break;
-      case Pass::update: update(index); break;
+      case Pass::update: update_in_backward(item); break;
     }
     if (messages_.after(index).peer >= 0) send(index);
     // Nothing of a micro-batch is needed behind the last backward of this rank.
@@ -207,14 +208,9 @@ class StepLowering {
     }
   }
 
-  void update(int index) {
-    const std::vector<int>& parameters = order_.items[static_cast<std::size_t>(index)].parameters;
-    if (index < behind_backward_) {
-      parameters_.gradients().complete(parameters);
-    } else if (index == behind_backward_) {
-      parameters_.gradients().reduce_remaining();
-    }
-    parameters_.update(parameters);
+  void update_in_backward(const OrderItem& item) {
+    parameters_.gradients().complete(item.parameters);
+    parameters_.update(item.parameters);
   }
 
   /// Tensors that cross the cut before stage @p stage; none where that is no cut.
@@ -374,7 +370,6 @@ class StepLowering {
   RankGroups groups_;
   ReplicaGrids grids_;
   ParameterStates parameters_;
-  int behind_backward_;  ///< the first item behind the last pass
   TensorUses uses_;
   std::map<int, Activations> activations_;  ///< by micro-batch
   Gathering gathering_;

@@ -140,15 +140,12 @@ void refuse_what_is_not_quantized(const Plan& plan, const ModelGraph& graph,
 
 void refuse_orders_without_whole_passes(const Plan& plan, const StepOrder& order, int stage) {
   OrderWriter expected(order.shape, stage);
-  const OrderItem* before = nullptr;
-  for (const OrderItem& item : order.items) {
-    if (item.pass == Pass::update) continue;
-    const bool forward = item.pass == Pass::forward;
-    const bool goes_on =
-        before != nullptr && before->micro_batch == item.micro_batch && (before->pass == Pass::forward) == forward;
-    if (!goes_on && forward) expected.forward(item.micro_batch);
-    if (!goes_on && !forward) expected.backward(item.micro_batch);
-    before = &item;
+  for (const Run& run : runs_of(order)) {
+    if (run.backward) {
+      expected.backward(run.micro_batch);
+    } else {
+      expected.forward(run.micro_batch);
+    }
   }
   expected.update();
   if (std::move(expected).take() != order) {

@@ -3,9 +3,31 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
+#include "base/error.hpp"
+
 namespace strata {
+
+SegmentRange segments_of_stage(const StepShape& shape, int stage) {
+  const auto [first, end] = std::ranges::equal_range(shape.segments, stage, {}, &Segment::stage);
+  STRATA_INVARIANT(first != end, fmt::format("no segment of stage {}", stage));
+  return {static_cast<int>(first - shape.segments.begin()), static_cast<int>(end - shape.segments.begin())};
+}
+
+std::vector<Run> runs_of(const StepOrder& order) {
+  std::vector<Run> runs;
+  for (std::size_t i = 0; i < order.items.size(); ++i) {
+    const OrderItem& item = order.items[i];
+    if (item.pass == Pass::update) continue;
+    const bool backward = item.pass != Pass::forward;
+    if (runs.empty() || runs.back().backward != backward || runs.back().micro_batch != item.micro_batch) {
+      runs.push_back({static_cast<int>(i), backward, item.micro_batch});
+    }
+  }
+  return runs;
+}
 
 std::vector<int> parameters_of_stage(const StepShape& shape, int stage) {
   std::set<int> all;

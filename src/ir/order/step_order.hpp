@@ -38,6 +38,13 @@ struct StepShape {
   int num_stages() const { return segments.empty() ? 0 : segments.back().stage + 1; }
 };
 
+/// Segments [first, end) of @p stage. @throws InternalError if it has none.
+struct SegmentRange {
+  int first = 0;
+  int end = 0;
+};
+SegmentRange segments_of_stage(const StepShape& shape, int stage);
+
 /// Parameters that segments of @p stage read, ascending, each once.
 std::vector<int> parameters_of_stage(const StepShape& shape, int stage);
 
@@ -78,6 +85,15 @@ StepOrder parse_step_order(std::string_view text);
 /// Items wait for what other ranks make, with messages that nobody buffers: ranks that wait for each other are found.
 /// @throws InternalError naming rank, by its place in @p orders, and item.
 void verify(std::span<const StepOrder> orders);
+
+/// Neighbouring items of one micro-batch in one direction, with their recomputations; updates between them count for
+/// nothing.
+struct Run {
+  int first = 0;  ///< item
+  bool backward = false;
+  int micro_batch = 0;
+};
+std::vector<Run> runs_of(const StepOrder& order);
 
 /// "0..3,7": what the text form writes of numbers that rise by one.
 std::string ranges(std::span<const int> numbers);

@@ -190,8 +190,8 @@ class Walk {
     for (bool moved = true; moved;) {
       moved = false;
       for (std::size_t r = 0; r < orders_.size(); ++r) {
-        while (next_[r] < num_items(r) && (skipped(r, next_[r]) || missing(r).empty())) {
-          if (!skipped(r, next_[r])) finish(r);
+        while (next_[r] < num_items(r) && (skipped(r) || missing(r).empty())) {
+          if (!skipped(r)) finish(r);
           ++next_[r];
           moved = true;
         }
@@ -210,17 +210,12 @@ class Walk {
   std::size_t num_items(std::size_t r) const {
     return orders_[r].items.size() * static_cast<std::size_t>(repetitions_);
   }
-  /// By its place over all repetitions, and its training step.
-  const OrderItem& item_at(std::size_t r, std::size_t at) const {
-    return orders_[r].items[at % orders_[r].items.size()];
+  /// The next of rank @p r, and its training step.
+  const OrderItem& item(std::size_t r) const { return orders_[r].items[next_[r] % orders_[r].items.size()]; }
+  int step(std::size_t r) const {
+    return static_cast<int>(next_[r] / orders_[r].items.size()) * orders_[r].steps_per_body + item(r).step;
   }
-  int step_at(std::size_t r, std::size_t at) const {
-    return static_cast<int>(at / orders_[r].items.size()) * orders_[r].steps_per_body + item_at(r, at).step;
-  }
-  bool skipped(std::size_t r, std::size_t at) const { return step_at(r, at) < 0 || step_at(r, at) >= num_steps_; }
-  /// The next of rank @p r.
-  const OrderItem& item(std::size_t r) const { return item_at(r, next_[r]); }
-  int step(std::size_t r) const { return step_at(r, next_[r]); }
+  bool skipped(std::size_t r) const { return step(r) < 0 || step(r) >= num_steps_; }
   Work work(std::size_t r) const {
     return {item(r).pass, item(r).segment, item(r).micro_batch, item(r).sub_batch, step(r)};
   }

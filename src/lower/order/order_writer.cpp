@@ -3,27 +3,19 @@
 #include <algorithm>
 #include <map>
 
-#include "base/error.hpp"
-
 namespace strata {
 
-OrderWriter::OrderWriter(const StepShape& shape, int stage) : order_{.shape = shape}, stage_(stage) {
-  const auto is_before = [&](int s) { return shape.segments[static_cast<std::size_t>(s)].stage < stage; };
-  const auto is_of_stage = [&](int s) { return shape.segments[static_cast<std::size_t>(s)].stage == stage; };
-  const int count = static_cast<int>(shape.segments.size());
-  while (first_ < count && is_before(first_)) ++first_;
-  for (end_ = first_; end_ < count && is_of_stage(end_);) ++end_;
-  STRATA_INVARIANT(first_ < end_, "no segment of stage " + std::to_string(stage));
-}
+OrderWriter::OrderWriter(const StepShape& shape, int stage)
+    : order_{.shape = shape}, stage_(stage), segments_(segments_of_stage(shape, stage)) {}
 
 void OrderWriter::forward(int micro_batch) {
-  for (int s = first_; s < end_; ++s) {
+  for (int s = segments_.first; s < segments_.end; ++s) {
     order_.items.push_back({.pass = Pass::forward, .segment = s, .micro_batch = micro_batch});
   }
 }
 
 void OrderWriter::backward(int micro_batch) {
-  for (int s = end_; s-- > first_;) {
+  for (int s = segments_.end; s-- > segments_.first;) {
     if (order_.shape.segments[static_cast<std::size_t>(s)].recomputed) {
       order_.items.push_back({.pass = Pass::recompute, .segment = s, .micro_batch = micro_batch});
     }

@@ -30,8 +30,7 @@ class OrderWriter {
 
   StepOrder order_;
   int stage_;
-  int first_ = 0;  ///< segment of the stage
-  int end_ = 0;
+  SegmentRange segments_;
 };
 
 }  // namespace strata

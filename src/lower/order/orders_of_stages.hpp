@@ -19,7 +19,7 @@ class OrdersOfStages {
 
  private:
   StepShape shape_;
-  const OrderGenerator& generator_;
+  OrderGenerator generator_;
 };
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "models/graph_builder.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {
@@ -75,6 +76,27 @@ TEST(Pipeline, AllRanksMeetWithoutBuffering) {
         }
       }
     }
+  }
+}
+
+/// It updates nothing, and has its part in the norm of all gradients.
+TEST(Pipeline, AStageWithoutParametersMeetsTheOthers) {
+  GraphBuilder builder("relu-between");
+  int x = builder.input("image", {6}, TensorRole::image);
+  const int label = builder.input("label", {}, TensorRole::targets);
+  for (int b = 0; b < 3; ++b) {
+    builder.begin_block(fmt::format("block[{}]", b));
+    if (b != 1) x = builder.linear("linear", x, {.in = b == 0 ? 6 : 8, .out = b == 0 ? 8 : 4});
+    if (b == 1) x = builder.relu("relu", x);
+    builder.end_block();
+  }
+  builder.cross_entropy("loss", x, label);
+  const ModelGraph graph = builder.finish(1);
+  for (const char* mode : modes) {
+    Plan base;
+    base.optimizer.clip_norm = 1.0;
+    const std::vector<Program> programs = all_ranks(pipeline(mode, graph, {3, 1, 2}, base), graph, some_workspace);
+    EXPECT_NO_THROW(verify(programs)) << mode;
   }
 }
 
