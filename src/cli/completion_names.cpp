@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <variant>
 
+#include "base/toml_value.hpp"
 #include "cli/completion.hpp"
 #include "config/options.hpp"
-#include "ir/toml_value.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
 #include "results/status.hpp"

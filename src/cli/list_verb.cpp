@@ -14,7 +14,7 @@
 #include "config/cluster_files.hpp"
 #include "cost/flops_convention.hpp"
 #include "harness/site.hpp"
-#include "ir/cluster.hpp"
+#include "ir/machine/cluster.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
 #include "predict/cluster_folders.hpp"

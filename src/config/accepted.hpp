@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/option_value.hpp"
-#include "ir/toml_value.hpp"
+#include "base/toml_value.hpp"
 
 namespace strata {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/cluster.hpp"
+#include "ir/machine/cluster.hpp"
 
 namespace strata {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/toml_value.hpp"
+#include "base/toml_value.hpp"
 
 namespace strata {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/transformer_run.hpp"
+#include "ir/machine/transformer_run.hpp"
 
 namespace strata {
 

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/toml_value.hpp"
 #include "config/experiment.hpp"
-#include "ir/toml_value.hpp"
 
 namespace strata {
 

@@ -7,8 +7,8 @@
 #include <span>
 
 #include "base/collective.hpp"
-#include "ir/cluster.hpp"
-#include "ir/plan.hpp"
+#include "ir/machine/cluster.hpp"
+#include "ir/plan/plan.hpp"
 
 namespace strata {
 

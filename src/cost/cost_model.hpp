@@ -13,9 +13,9 @@
 #include <string_view>
 
 #include "cost/group_shape.hpp"
-#include "ir/cluster.hpp"
-#include "ir/cost_profile.hpp"
-#include "ir/program.hpp"
+#include "ir/machine/cluster.hpp"
+#include "ir/machine/cost_profile.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata {
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "base/collective.hpp"
-#include "ir/cost_profile.hpp"
+#include "ir/machine/cost_profile.hpp"
 
 namespace strata {
 

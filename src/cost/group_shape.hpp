@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "ir/plan.hpp"
+#include "ir/plan/plan.hpp"
 
 namespace strata {
 

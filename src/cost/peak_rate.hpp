@@ -4,7 +4,7 @@
 /// Numbers of a Cluster that a cost needs, or an error that names the missing one.
 
 #include "base/dtype.hpp"
-#include "ir/cluster.hpp"
+#include "ir/machine/cluster.hpp"
 
 namespace strata {
 

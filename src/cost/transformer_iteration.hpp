@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "cost/cost_model.hpp"
-#include "ir/cluster.hpp"
-#include "ir/transformer_run.hpp"
+#include "ir/machine/cluster.hpp"
+#include "ir/machine/transformer_run.hpp"
 
 namespace strata {
 

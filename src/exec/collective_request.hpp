@@ -9,7 +9,7 @@
 
 #include "comm/engine.hpp"
 #include "exec/kernel_arguments.hpp"
-#include "ir/program.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata {
 

@@ -21,7 +21,7 @@
 #include "exec/device/numerics.hpp"
 #include "exec/executor.hpp"
 #include "exec/timed_collectives.hpp"
-#include "ir/program.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata::cuda {
 

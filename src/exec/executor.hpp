@@ -10,8 +10,8 @@
 #include <span>
 #include <string_view>
 
-#include "ir/program.hpp"
-#include "ir/timeline.hpp"
+#include "ir/program/program.hpp"
+#include "ir/timeline/timeline.hpp"
 
 namespace strata {
 

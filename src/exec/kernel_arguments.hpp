@@ -11,7 +11,7 @@
 
 #include "base/random.hpp"
 #include "exec/kernel_dims.hpp"
-#include "ir/program.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata {
 

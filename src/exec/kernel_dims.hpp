@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "base/dtype.hpp"
-#include "ir/kernel_runs.hpp"
+#include "ir/program/kernel_runs.hpp"
 
 namespace strata {
 

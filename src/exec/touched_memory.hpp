@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "exec/executor.hpp"
-#include "ir/program.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata {
 

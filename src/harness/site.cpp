@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/near_name.hpp"
-#include "ir/toml_value.hpp"
+#include "base/toml_value.hpp"
 
 namespace strata::harness {
 namespace {

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "ir/operator_splitting.hpp"
-#include "ir/stages.hpp"
-#include "lower/laid_out_graph.hpp"
+#include "lower/layouts/laid_out_graph.hpp"
 #include "lower/order/orders_of_stages.hpp"
-#include "lower/step_lowering.hpp"
+#include "lower/step/step_lowering.hpp"
 #include "lower/unsupported.hpp"
+#include "partition/operator_splitting.hpp"
+#include "partition/stages.hpp"
 
 namespace strata {
 namespace {

@@ -9,9 +9,9 @@
 #include <functional>
 #include <vector>
 
-#include "ir/model_graph.hpp"
-#include "ir/plan.hpp"
-#include "ir/program.hpp"
+#include "ir/model/model_graph.hpp"
+#include "ir/plan/plan.hpp"
+#include "ir/program/program.hpp"
 #include "lower/order/schedules.hpp"
 
 namespace strata {

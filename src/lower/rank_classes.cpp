@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "base/collective.hpp"
-#include "ir/operator_splitting.hpp"
-#include "ir/program.hpp"
-#include "ir/shards.hpp"
-#include "lower/laid_out_graph.hpp"
+#include "ir/program/program.hpp"
+#include "lower/layouts/laid_out_graph.hpp"
+#include "partition/operator_splitting.hpp"
+#include "partition/shards.hpp"
 
 namespace strata {
 namespace {

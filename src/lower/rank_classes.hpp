@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "ir/model_graph.hpp"
-#include "ir/plan.hpp"
+#include "ir/model/model_graph.hpp"
+#include "ir/plan/plan.hpp"
 
 namespace strata {
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "ir/operator_splitting.hpp"
-#include "ir/shards.hpp"
 #include "lower/order/order_writer.hpp"
+#include "partition/operator_splitting.hpp"
+#include "partition/shards.hpp"
 
 namespace strata {
 namespace {

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "ir/model_graph.hpp"
+#include "ir/model/model_graph.hpp"
 #include "ir/order/step_order.hpp"
-#include "ir/plan.hpp"
+#include "ir/plan/plan.hpp"
 
 namespace strata {
 

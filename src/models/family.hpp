@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "ir/model_graph.hpp"
+#include "ir/model/model_graph.hpp"
 #include "models/model.hpp"
 
 namespace strata {

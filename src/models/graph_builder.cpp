@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "ir/block_shape.hpp"
+#include "ir/model/block_shape.hpp"
 
 namespace strata {
 namespace {

@@ -39,8 +39,8 @@
 #include <memory>
 
 #include "base/error.hpp"
-#include "planners/sharding/mode.hpp"
-#include "planners/sharding/search.hpp"
+#include "planners/states/mode.hpp"
+#include "planners/states/search.hpp"
 
 namespace strata {
 namespace {

@@ -44,7 +44,7 @@
 #include "planners/layouts/mode.hpp"
 #include "planners/layouts/random_search.hpp"
 #include "planners/layouts/search_space.hpp"
-#include "planners/sharding/mode.hpp"
+#include "planners/states/mode.hpp"
 
 namespace strata {
 namespace {

@@ -6,7 +6,7 @@
 #include <fmt/core.h>
 
 #include "base/error.hpp"
-#include "ir/plan.hpp"
+#include "ir/plan/plan.hpp"
 
 namespace strata {
 

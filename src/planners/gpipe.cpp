@@ -21,7 +21,7 @@
 /// Differs:    recomputation is an option (the paper always recomputes); stages are cut by the least largest cost, not
 /// Reproduces: the pipeline baseline of OSDP, CDP, Oases and AutoDDL.
 
-#include "planners/pipeline.hpp"
+#include "planners/pipelines/pipeline.hpp"
 
 namespace strata {
 namespace {

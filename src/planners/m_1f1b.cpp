@@ -23,7 +23,7 @@
 ///             uneven numbers of layers, and sends that no kernel waits for.
 /// Reproduces: the pipeline baseline of OSDP, CDP, Oases and AutoDDL.
 
-#include "planners/pipeline.hpp"
+#include "planners/pipelines/pipeline.hpp"
 
 namespace strata {
 namespace {

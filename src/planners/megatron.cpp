@@ -32,10 +32,10 @@
 #include <array>
 #include <utility>
 
-#include "ir/shards.hpp"
+#include "partition/shards.hpp"
 #include "planners/layouts/grid_search.hpp"
 #include "planners/layouts/megatron_layouts.hpp"
-#include "planners/sharding/factors.hpp"
+#include "planners/states/factors.hpp"
 
 namespace strata {
 namespace {

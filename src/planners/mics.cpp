@@ -20,7 +20,7 @@
 
 #include <array>
 
-#include "planners/sharding/mode.hpp"
+#include "planners/states/mode.hpp"
 
 namespace strata {
 namespace {

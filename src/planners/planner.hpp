@@ -15,10 +15,10 @@
 
 #include "cost/cost_model.hpp"
 #include "cost/fit.hpp"
-#include "ir/cluster.hpp"
-#include "ir/evaluate.hpp"
-#include "ir/model_graph.hpp"
-#include "ir/plan.hpp"
+#include "ir/machine/cluster.hpp"
+#include "ir/model/model_graph.hpp"
+#include "ir/plan/plan.hpp"
+#include "planners/evaluate.hpp"
 
 namespace strata {
 

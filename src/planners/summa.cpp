@@ -34,10 +34,10 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "ir/shards.hpp"
+#include "partition/shards.hpp"
 #include "planners/layouts/grid_search.hpp"
 #include "planners/layouts/summa_layouts.hpp"
-#include "planners/sharding/factors.hpp"
+#include "planners/states/factors.hpp"
 
 namespace strata {
 namespace {

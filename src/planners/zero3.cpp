@@ -29,7 +29,7 @@
 #include <array>
 #include <set>
 
-#include "planners/sharding/mode.hpp"
+#include "planners/states/mode.hpp"
 
 namespace strata {
 namespace {

@@ -38,8 +38,8 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "ir/plan_words.hpp"
-#include "planners/sharding/mode.hpp"
+#include "ir/plan/plan_words.hpp"
+#include "planners/states/mode.hpp"
 
 namespace strata {
 namespace {

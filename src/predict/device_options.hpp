@@ -8,7 +8,7 @@
 
 #include "config/experiment.hpp"
 #include "exec/cuda_backend.hpp"
-#include "ir/cost_profile.hpp"
+#include "ir/machine/cost_profile.hpp"
 
 namespace strata::predict {
 

@@ -5,7 +5,7 @@
 
 #include "comm/engine.hpp"
 #include "config/experiment.hpp"
-#include "ir/program.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata::predict {
 

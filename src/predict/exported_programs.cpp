@@ -11,8 +11,8 @@
 #include "base/error.hpp"
 #include "cost/group_shape.hpp"
 #include "cost/kernel_work.hpp"
-#include "ir/chakra.hpp"
-#include "ir/goal.hpp"
+#include "interchange/chakra.hpp"
+#include "interchange/goal.hpp"
 #include "predict/prediction.hpp"
 
 namespace strata::predict {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "cost/cost_model.hpp"
-#include "ir/evaluate.hpp"
+#include "planners/evaluate.hpp"
 #include "predict/prepared_point.hpp"
 
 namespace strata::predict {

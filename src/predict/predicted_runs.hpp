@@ -6,7 +6,7 @@
 #include <string>
 
 #include "config/measured_runs.hpp"
-#include "ir/cluster.hpp"
+#include "ir/machine/cluster.hpp"
 
 namespace strata::predict {
 

@@ -17,7 +17,7 @@
 #include "exec/cpu/kernel_library.hpp"
 #include "exec/cuda_backend.hpp"
 #include "exec/device/workspace.hpp"
-#include "ir/batch_limit.hpp"
+#include "ir/model/batch_limit.hpp"
 #include "lower/lower.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"

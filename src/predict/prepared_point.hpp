@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "config/experiment.hpp"
-#include "ir/cluster.hpp"
-#include "ir/model_graph.hpp"
-#include "ir/plan.hpp"
-#include "ir/program.hpp"
+#include "ir/machine/cluster.hpp"
+#include "ir/model/model_graph.hpp"
+#include "ir/plan/plan.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata::predict {
 

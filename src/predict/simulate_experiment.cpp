@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
 #include "cost/peak_rate.hpp"
+#include "interchange/chrome.hpp"
 #include "predict/point_facts.hpp"
 #include "predict/prediction.hpp"
 #include "predict/progress_line.hpp"

@@ -8,7 +8,7 @@
 
 #include "config/experiment.hpp"
 #include "exec/executor.hpp"
-#include "ir/model_graph.hpp"
+#include "ir/model/model_graph.hpp"
 
 namespace strata::predict {
 

@@ -11,8 +11,8 @@
 
 #include "comm/world.hpp"
 #include "exec/timed_collectives.hpp"
-#include "ir/cost_profile.hpp"
-#include "ir/program.hpp"
+#include "ir/machine/cost_profile.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata::profile {
 

@@ -8,7 +8,7 @@
 
 #include "comm/world.hpp"
 #include "exec/timed_collectives.hpp"
-#include "ir/cluster.hpp"
+#include "ir/machine/cluster.hpp"
 
 namespace strata::profile {
 

@@ -11,9 +11,9 @@
 
 #include "cost/kernel_work.hpp"
 #include "exec/executor.hpp"
-#include "ir/cost_profile.hpp"
-#include "ir/program.hpp"
-#include "ir/timeline.hpp"
+#include "ir/machine/cost_profile.hpp"
+#include "ir/program/program.hpp"
+#include "ir/timeline/timeline.hpp"
 
 namespace strata::profile {
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/toml_value.hpp"
 #include "config/options.hpp"
-#include "ir/toml_value.hpp"
-#include "ir/training_state.hpp"
+#include "ir/program/training_state.hpp"
 
 namespace strata::run {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "comm/world.hpp"
-#include "ir/program.hpp"
-#include "ir/timeline.hpp"
+#include "ir/program/program.hpp"
+#include "ir/timeline/timeline.hpp"
 #include "results/rows.hpp"
 
 namespace strata::run {

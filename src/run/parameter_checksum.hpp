@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/model_graph.hpp"
+#include "ir/model/model_graph.hpp"
 
 namespace strata::run {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "comm/world.hpp"
-#include "ir/program.hpp"
-#include "ir/timeline.hpp"
+#include "ir/program/program.hpp"
+#include "ir/timeline/timeline.hpp"
 #include "predict/prediction.hpp"
 #include "results/rows.hpp"
 

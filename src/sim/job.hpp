@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "ir/program.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cost/cost_model.hpp"
-#include "ir/timeline.hpp"
+#include "ir/timeline/timeline.hpp"
 #include "sim/job.hpp"
 
 namespace strata {

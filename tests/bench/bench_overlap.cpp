@@ -27,7 +27,7 @@
 #include "comm/world.hpp"
 #include "config/sweep.hpp"
 #include "exec/cpu/cpu_executor.hpp"
-#include "ir/longest_path.hpp"
+#include "ir/program/longest_path.hpp"
 #include "predict/prepared_point.hpp"
 #include "predict/training_inputs.hpp"
 

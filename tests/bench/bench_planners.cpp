@@ -17,7 +17,7 @@
 #include "config/sweep.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
-#include "planners/sharding/factors.hpp"
+#include "planners/states/factors.hpp"
 #include "predict/plan_evaluation.hpp"
 
 namespace strata {

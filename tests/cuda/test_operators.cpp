@@ -8,7 +8,7 @@
 #include "base/quantization.hpp"
 #include "cuda/device_test.hpp"
 #include "exec/cpu/kernels/quantize.hpp"
-#include "ir/model_graph.hpp"
+#include "ir/model/model_graph.hpp"
 
 namespace strata {
 namespace {

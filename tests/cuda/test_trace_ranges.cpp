@@ -16,7 +16,7 @@ extern "C" int (*InitializeInjectionNvtx2_fnptr)(const void* (*export_table)(std
 
 #include "exec/cuda/cuda_executor.hpp"
 #include "exec/device/workspace.hpp"
-#include "ir/timeline.hpp"
+#include "ir/timeline/timeline.hpp"
 #include "mpi/exec/networks.hpp"
 
 namespace {

@@ -5,7 +5,7 @@
 
 #include "config/cluster_files.hpp"
 #include "fuzz/fuzz_target.hpp"
-#include "ir/cluster.hpp"
+#include "ir/machine/cluster.hpp"
 
 namespace strata::fuzz::cluster_file {
 

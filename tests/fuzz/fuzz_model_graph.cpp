@@ -2,7 +2,7 @@
 /// A model as text.
 
 #include "fuzz/fuzz_target.hpp"
-#include "ir/model_graph.hpp"
+#include "ir/model/model_graph.hpp"
 
 namespace strata::fuzz::model_graph_text {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "fuzz/fuzz_target.hpp"
-#include "ir/plan.hpp"
-#include "ir/program.hpp"
+#include "ir/plan/plan.hpp"
+#include "ir/program/program.hpp"
 #include "lower/lower.hpp"
 #include "models/model.hpp"
 

@@ -2,7 +2,7 @@
 /// What `strata profile` wrote.
 
 #include "fuzz/fuzz_target.hpp"
-#include "ir/cost_profile.hpp"
+#include "ir/machine/cost_profile.hpp"
 
 namespace strata::fuzz::profile_file {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "fuzz/fuzz_target.hpp"
-#include "ir/program.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata::fuzz::program_text {
 namespace {

@@ -2,7 +2,8 @@
 /// When instructions began and ended, as text.
 
 #include "fuzz/fuzz_target.hpp"
-#include "ir/timeline.hpp"
+#include "interchange/chrome.hpp"
+#include "ir/timeline/timeline.hpp"
 
 namespace strata::fuzz::timeline_text {
 namespace {

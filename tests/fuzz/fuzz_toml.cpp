@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/toml_value.hpp"
 #include "fuzz/fuzz_target.hpp"
-#include "ir/toml_value.hpp"
 
 namespace strata::fuzz::toml_text_form {
 namespace {

@@ -5,7 +5,7 @@
 #   tests/fuzz/run.sh                               every target, 10 minutes each
 #   tests/fuzz/run.sh --seconds 60 plan cluster     two of them, a minute each
 #
-# Needs clang 14 with libFuzzer (Debian's clang-14 and libclang-rt-14-dev). Findings are left below build/fuzz/run/<target>/found;
+# Needs clang 19 with libFuzzer (Debian's clang-19 and libclang-rt-19-dev). Findings are left below build/fuzz/run/<target>/found;
 # `build/fuzz/tests/fuzz_<target> <file>` shows one. Mended, it goes to tests/fuzz/corpus/<target>/found_<what>, which every build replays.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -2,7 +2,7 @@
 # executable of libFuzzer's. Everywhere else all of them are one executable that runs the inputs we keep: seeds, and
 # what was found before.
 set(fuzz_folder ${CMAKE_CURRENT_LIST_DIR})
-set(fuzz_libraries strata_config strata_models strata_lower strata_data strata_harness)
+set(fuzz_libraries strata_interchange strata_config strata_models strata_lower strata_data strata_harness)
 file(GLOB fuzz_sources CONFIGURE_DEPENDS ${fuzz_folder}/fuzz_*.cpp)
 
 if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=fuzzer")

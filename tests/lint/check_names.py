@@ -22,7 +22,10 @@ def problems():
             yield f"{file}: file names are snake_case"
     seen: dict[str, str] = {}
     for file in sorted(pathlib.Path("src/planners").glob("*.cpp")):
-        for mode in re.findall(r'string_view name\(\) const override \{ return "([^"]+)"; \}', file.read_text()):
+        for mode in re.findall(
+            r'string_view name\(\) const override \{ return "([^"]+)"; \}',
+            file.read_text(),
+        ):
             if stem_of(mode) != file.stem:
                 yield f"{file}: mode {mode!r} belongs in {stem_of(mode)}.cpp"
             if stem_of(mode) in seen:

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "ir/happens_before.hpp"
-#include "ir/program.hpp"
+#include "ir/program/happens_before.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata {
 

@@ -3,7 +3,7 @@
 /// @file
 /// The ways to deal optimizer states and to bring gradients to them.
 
-#include "ir/plan.hpp"
+#include "ir/plan/plan.hpp"
 
 namespace strata {
 

@@ -23,7 +23,7 @@
 #include "exec/cpu/kernels/rms_norm.hpp"
 #include "exec/cpu/kernels/rotary.hpp"
 #include "exec/cpu/kernels/split_rows.hpp"
-#include "ir/model_graph.hpp"
+#include "ir/model/model_graph.hpp"
 
 namespace strata::cpu {
 

@@ -12,7 +12,7 @@
 #include "base/dtype.hpp"
 #include "exec/executor.hpp"
 #include "exec/kernel_arguments.hpp"
-#include "ir/program.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata::cpu {
 

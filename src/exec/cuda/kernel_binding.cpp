@@ -22,7 +22,7 @@
 #include "exec/cuda/matmul.hpp"
 #include "exec/device/attention_choice.hpp"
 #include "exec/device/workspace.hpp"
-#include "ir/model_graph.hpp"
+#include "ir/model/model_graph.hpp"
 
 namespace strata::cuda {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "exec/device/numerics.hpp"
 #include "exec/kernel_dims.hpp"
-#include "ir/program.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata::cuda {
 

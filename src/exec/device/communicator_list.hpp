@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/program.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata {
 

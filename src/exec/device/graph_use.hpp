@@ -7,7 +7,7 @@
 
 #include "comm/world.hpp"
 #include "exec/device/stream_order.hpp"
-#include "ir/program.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata::cuda {
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "exec/executor.hpp"
-#include "ir/program.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata {
 

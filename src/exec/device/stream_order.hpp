@@ -14,7 +14,7 @@
 
 #include <vector>
 
-#include "ir/program.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata {
 

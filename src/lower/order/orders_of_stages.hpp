@@ -3,8 +3,8 @@
 /// @file
 /// The orders of a step, by stage, made where they are asked for: a rank needs its own and those of its neighbours.
 
-#include "ir/plan.hpp"
-#include "lower/laid_out_graph.hpp"
+#include "ir/plan/plan.hpp"
+#include "lower/layouts/laid_out_graph.hpp"
 #include "lower/order/schedules.hpp"
 #include "lower/order/step_shape.hpp"
 

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "ir/order/step_order.hpp"
-#include "ir/plan.hpp"
+#include "ir/plan/plan.hpp"
 
 namespace strata {
 

@@ -6,10 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "ir/model_graph.hpp"
+#include "ir/model/model_graph.hpp"
 #include "ir/order/step_order.hpp"
-#include "ir/plan.hpp"
-#include "ir/stages.hpp"
+#include "ir/plan/plan.hpp"
+#include "partition/stages.hpp"
 
 namespace strata {
 

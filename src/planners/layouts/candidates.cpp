@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "planners/layouts/volume.hpp"
-#include "planners/sharding/factors.hpp"
+#include "planners/states/factors.hpp"
 
 namespace strata {
 namespace {

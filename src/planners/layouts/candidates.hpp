@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/plan.hpp"
+#include "ir/plan/plan.hpp"
 #include "planners/layouts/layers.hpp"
 
 namespace strata {

@@ -7,7 +7,7 @@
 
 #include "base/infinity.hpp"
 #include "planners/layouts/coordinate_descent.hpp"
-#include "planners/layouts/elimination.hpp"
+#include "planners/search/elimination.hpp"
 
 namespace strata {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "planners/sharding/mode.hpp"
+#include "planners/states/mode.hpp"
 
 namespace strata {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/model_graph.hpp"
-#include "ir/plan.hpp"
+#include "ir/model/model_graph.hpp"
+#include "ir/plan/plan.hpp"
 
 namespace strata {
 

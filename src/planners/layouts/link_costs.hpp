@@ -8,8 +8,8 @@
 
 #include "base/collective.hpp"
 #include "cost/fit.hpp"
-#include "ir/cluster.hpp"
-#include "ir/plan.hpp"
+#include "ir/machine/cluster.hpp"
+#include "ir/plan/plan.hpp"
 #include "planners/planner.hpp"
 
 namespace strata {

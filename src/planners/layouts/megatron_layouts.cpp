@@ -1,7 +1,7 @@
 #include "planners/layouts/megatron_layouts.hpp"
 
 #include "planners/layouts/candidates.hpp"
-#include "planners/sharding/factors.hpp"
+#include "planners/states/factors.hpp"
 
 namespace strata {
 

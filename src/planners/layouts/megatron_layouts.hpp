@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "ir/plan.hpp"
+#include "ir/plan/plan.hpp"
 #include "planners/layouts/layers.hpp"
 
 namespace strata {

@@ -12,11 +12,11 @@
 #include <span>
 #include <vector>
 
-#include "ir/model_graph.hpp"
-#include "ir/plan.hpp"
-#include "ir/stages.hpp"
+#include "ir/model/model_graph.hpp"
+#include "ir/plan/plan.hpp"
+#include "partition/stages.hpp"
 #include "planners/layouts/layers.hpp"
-#include "planners/sharding/memory.hpp"
+#include "planners/states/memory.hpp"
 
 namespace strata {
 

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "planners/operators/block_rules.hpp"
 #include "planners/operators/units.hpp"
-#include "planners/sharding/mode.hpp"
+#include "planners/states/mode.hpp"
 
 namespace strata {
 namespace {

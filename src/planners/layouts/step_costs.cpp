@@ -1,8 +1,8 @@
 #include "planners/layouts/step_costs.hpp"
 
 #include "base/dtype.hpp"
-#include "ir/shards.hpp"
-#include "planners/sharding/factors.hpp"
+#include "partition/shards.hpp"
+#include "planners/states/factors.hpp"
 
 namespace strata {
 

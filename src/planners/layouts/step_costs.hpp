@@ -7,7 +7,7 @@
 
 #include <span>
 
-#include "ir/plan.hpp"
+#include "ir/plan/plan.hpp"
 #include "planners/layouts/layers.hpp"
 #include "planners/layouts/link_costs.hpp"
 #include "planners/layouts/volume.hpp"

@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "ir/layout_rules.hpp"
-#include "planners/sharding/factors.hpp"
+#include "partition/layout_rules.hpp"
+#include "planners/states/factors.hpp"
 
 namespace strata {
 namespace {

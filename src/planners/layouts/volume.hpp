@@ -15,7 +15,7 @@
 
 #include <cstdint>
 
-#include "ir/plan.hpp"
+#include "ir/plan/plan.hpp"
 
 namespace strata {
 
@@ -66,7 +66,7 @@ struct Exchange {
 Exchange exchange_between(const Factor& from_p0, const Factor& to_p0);
 
 /// Whether an output in @p from must be exchanged to be an input in @p to. Not where rows are cut alike; nor, if only
-/// elementwise operators of one input stand between, where that is spared (ir/layout_rules.hpp).
+/// elementwise operators of one input stand between, where that is spared (partition/layout_rules.hpp).
 bool needs_exchange(const Layout& from, const Layout& to, bool is_unary);
 
 /// Elements that the all-to-all of a tensor of @p elements over all ranks moves, forward; backward moves as many.

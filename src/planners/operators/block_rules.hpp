@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "ir/plan.hpp"
+#include "ir/plan/plan.hpp"
 
 namespace strata {
 

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/ceil_div.hpp"
-#include "ir/shards.hpp"
-#include "planners/sharding/memory.hpp"
+#include "partition/shards.hpp"
+#include "planners/states/memory.hpp"
 
 namespace strata {
 namespace {

@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "cost/cost_model.hpp"
-#include "ir/model_graph.hpp"
-#include "ir/plan.hpp"
+#include "ir/model/model_graph.hpp"
+#include "ir/plan/plan.hpp"
 #include "planners/operators/compute_seconds.hpp"
 #include "planners/operators/problem.hpp"
 #include "planners/operators/units.hpp"

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "ir/operator_table.hpp"
-#include "ir/program.hpp"
+#include "ir/model/operator_table.hpp"
+#include "ir/program/program.hpp"
 
 namespace strata {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/infinity.hpp"
-#include "planners/operators/pareto_front.hpp"
+#include "planners/search/pareto_front.hpp"
 
 namespace strata {
 namespace {

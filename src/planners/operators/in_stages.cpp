@@ -14,12 +14,12 @@
 
 #include "base/error.hpp"
 #include "cost/group_shape.hpp"
-#include "ir/shards.hpp"
-#include "ir/stages.hpp"
+#include "partition/shards.hpp"
+#include "partition/stages.hpp"
 #include "planners/operators/mode.hpp"
 #include "planners/operators/rules.hpp"
-#include "planners/pipeline.hpp"
-#include "planners/sharding/mode.hpp"
+#include "planners/pipelines/pipeline.hpp"
+#include "planners/states/mode.hpp"
 
 namespace strata {
 namespace {

@@ -15,7 +15,7 @@
 #include "planners/operators/fitting.hpp"
 #include "planners/operators/program_search.hpp"
 #include "planners/operators/rules.hpp"
-#include "planners/sharding/mode.hpp"
+#include "planners/states/mode.hpp"
 
 namespace strata {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "ir/recomputation.hpp"
+#include "partition/recomputation.hpp"
 
 namespace strata {
 namespace {

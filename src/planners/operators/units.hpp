@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/model_graph.hpp"
-#include "ir/plan.hpp"
+#include "ir/model/model_graph.hpp"
+#include "ir/plan/plan.hpp"
 
 namespace strata {
 

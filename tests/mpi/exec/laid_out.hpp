@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "ir/shards.hpp"
-#include "ir/tensor_layout.hpp"
 #include "mpi/exec/networks.hpp"
+#include "partition/shards.hpp"
+#include "partition/tensor_layout.hpp"
 
 namespace strata {
 

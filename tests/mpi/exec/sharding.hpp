@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/shards.hpp"
 #include "mpi/exec/networks.hpp"
+#include "partition/shards.hpp"
 #include "support/optimizer_ways.hpp"
 
 namespace strata {

@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 #include "mpi/exec/training.hpp"
-#include "unit/ir/handmade_program.hpp"
+#include "unit/ir/program/handmade_program.hpp"
 
 namespace strata {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <array>
 
-#include "ir/tensor_layout.hpp"
 #include "mpi/exec/expect_same.hpp"
 #include "mpi/exec/laid_out.hpp"
+#include "partition/tensor_layout.hpp"
 #include "planners/layouts/candidates.hpp"
 #include "support/deep.hpp"
 

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "ir/operator_splitting.hpp"
 #include "mpi/exec/sharding.hpp"
+#include "partition/operator_splitting.hpp"
 #include "support/held_bytes.hpp"
 
 namespace strata {

@@ -7,11 +7,11 @@
 
 #include <algorithm>
 
-#include "ir/operator_splitting.hpp"
-#include "ir/shards.hpp"
-#include "ir/stages.hpp"
 #include "mpi/exec/expect_same.hpp"
 #include "mpi/exec/staged_networks.hpp"
+#include "partition/operator_splitting.hpp"
+#include "partition/shards.hpp"
+#include "partition/stages.hpp"
 
 namespace strata {
 namespace {

@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "ir/shards.hpp"
 #include "mpi/exec/expect_same.hpp"
 #include "mpi/exec/sharding.hpp"
+#include "partition/shards.hpp"
 
 namespace strata {
 namespace {

@@ -12,7 +12,7 @@
 #include <numeric>
 
 #include "mpi/exec/sharding.hpp"
-#include "planners/sharding/memory.hpp"
+#include "planners/states/memory.hpp"
 #include "support/held_bytes.hpp"
 
 namespace strata {

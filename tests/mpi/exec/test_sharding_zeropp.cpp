@@ -9,8 +9,8 @@
 #include <set>
 
 #include "base/quantization.hpp"
-#include "ir/shards.hpp"
 #include "mpi/exec/sharding.hpp"
+#include "partition/shards.hpp"
 
 namespace strata {
 namespace {

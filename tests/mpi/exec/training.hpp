@@ -22,7 +22,7 @@
 #include "comm/world.hpp"
 #include "exec/cpu/cpu_executor.hpp"
 #include "exec/cpu/kernel_library.hpp"
-#include "ir/training_state.hpp"
+#include "ir/program/training_state.hpp"
 #include "lower/lower.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"

@@ -3,8 +3,8 @@
 /// @file
 /// A cluster on which every part of the closed form is negligible until a test makes it count, and a small run on it.
 
-#include "ir/cluster.hpp"
-#include "ir/transformer_run.hpp"
+#include "ir/machine/cluster.hpp"
+#include "ir/machine/transformer_run.hpp"
 
 namespace strata {
 

@@ -6,7 +6,7 @@
 
 #include "lower/rank_classes.hpp"
 #include "planned.hpp"
-#include "planners/sharding/factors.hpp"
+#include "planners/states/factors.hpp"
 
 namespace strata {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <numeric>
 
-#include "ir/shards.hpp"
 #include "lower/rank_classes.hpp"
+#include "partition/shards.hpp"
 #include "planners/layouts/candidates.hpp"
 #include "unit/lower/planned.hpp"
 

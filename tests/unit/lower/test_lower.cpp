@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "ir/happens_before.hpp"
+#include "ir/program/happens_before.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {

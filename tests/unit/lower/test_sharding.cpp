@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "ir/program.hpp"
-#include "ir/shards.hpp"
+#include "ir/program/program.hpp"
 #include "lower/lower.hpp"
 #include "models/model.hpp"
+#include "partition/shards.hpp"
 
 namespace strata {
 namespace {

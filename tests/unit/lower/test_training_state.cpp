@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "ir/training_state.hpp"
+#include "ir/program/training_state.hpp"
 #include "lower/lower.hpp"
 #include "models/model.hpp"
 

@@ -8,10 +8,10 @@
 #include <map>
 #include <string>
 
-#include "ir/cluster.hpp"
+#include "ir/machine/cluster.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
-#include "planners/sharding/factors.hpp"
+#include "planners/states/factors.hpp"
 
 namespace strata {
 

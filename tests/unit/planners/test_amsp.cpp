@@ -11,8 +11,8 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "planners/sharding/communication.hpp"
-#include "planners/sharding/memory.hpp"
+#include "planners/states/communication.hpp"
+#include "planners/states/memory.hpp"
 #include "sharded.hpp"
 #include "support/refusal.hpp"
 

@@ -11,8 +11,8 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "ir/stages.hpp"
 #include "lower/lower.hpp"
+#include "partition/stages.hpp"
 #include "sharded.hpp"
 #include "support/refusal.hpp"
 

@@ -9,12 +9,12 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "planners/layouts/coordinate_descent.hpp"
-#include "planners/layouts/elimination.hpp"
 #include "planners/layouts/exact_search.hpp"
 #include "planners/layouts/exhaustive_search.hpp"
 #include "planners/layouts/metropolis_hastings.hpp"
 #include "planners/layouts/random_search.hpp"
 #include "planners/layouts/search_space.hpp"
+#include "planners/search/elimination.hpp"
 #include "sharded.hpp"
 
 namespace strata {

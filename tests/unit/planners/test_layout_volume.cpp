@@ -11,7 +11,7 @@
 
 #include "planners/layouts/candidates.hpp"
 #include "planners/layouts/volume.hpp"
-#include "planners/sharding/factors.hpp"
+#include "planners/states/factors.hpp"
 
 namespace strata {
 namespace {

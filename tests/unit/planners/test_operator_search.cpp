@@ -12,7 +12,7 @@
 
 #include "planners/operators/depth_first.hpp"
 #include "planners/operators/exact_search.hpp"
-#include "planners/operators/pareto_front.hpp"
+#include "planners/search/pareto_front.hpp"
 
 namespace strata {
 namespace {

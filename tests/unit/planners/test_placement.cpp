@@ -10,7 +10,7 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "planners/sharding/mode.hpp"
+#include "planners/states/mode.hpp"
 #include "sharded.hpp"
 
 namespace strata {

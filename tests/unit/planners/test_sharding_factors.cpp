@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "planners/sharding/factors.hpp"
+#include "planners/states/factors.hpp"
 
 namespace strata {
 namespace {

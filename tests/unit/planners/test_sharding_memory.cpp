@@ -8,7 +8,7 @@
 
 #include "lower/lower.hpp"
 #include "models/model.hpp"
-#include "planners/sharding/memory.hpp"
+#include "planners/states/memory.hpp"
 #include "sharded.hpp"
 
 namespace strata {

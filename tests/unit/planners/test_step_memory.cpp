@@ -8,8 +8,8 @@
 
 #include "lower/lower.hpp"
 #include "lower/rank_classes.hpp"
-#include "planners/sharding/memory.hpp"
-#include "planners/sharding/mode.hpp"
+#include "planners/states/memory.hpp"
+#include "planners/states/mode.hpp"
 #include "sharded.hpp"
 #include "support/held_bytes.hpp"
 #include "support/optimizer_ways.hpp"

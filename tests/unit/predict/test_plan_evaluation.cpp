@@ -8,8 +8,8 @@
 
 #include "base/error.hpp"
 #include "config/sweep.hpp"
-#include "planners/sharding/communication.hpp"
-#include "planners/sharding/memory.hpp"
+#include "planners/states/communication.hpp"
+#include "planners/states/memory.hpp"
 #include "predict/plan_evaluation.hpp"
 #include "predict/prediction.hpp"
 #include "predict/strategy_options.hpp"

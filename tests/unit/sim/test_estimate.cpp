@@ -14,7 +14,7 @@
 #include "models/model.hpp"
 #include "planners/planner.hpp"
 #include "sim/estimate.hpp"
-#include "unit/ir/handmade_program.hpp"
+#include "unit/ir/program/handmade_program.hpp"
 #include "unit/sim/fixed_costs.hpp"
 
 namespace strata {

@@ -9,10 +9,10 @@
 
 #include "base/error.hpp"
 #include "cost/cost_model.hpp"
-#include "ir/shards.hpp"
 #include "lower/lower.hpp"
 #include "lower/rank_classes.hpp"
 #include "models/model.hpp"
+#include "partition/shards.hpp"
 #include "planners/planner.hpp"
 #include "sim/simulate.hpp"
 

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "sim/estimate.hpp"
 #include "sim/simulate.hpp"
-#include "unit/ir/handmade_program.hpp"
+#include "unit/ir/program/handmade_program.hpp"
 #include "unit/sim/fixed_costs.hpp"
 
 namespace strata {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "sim/simulate.hpp"
-#include "unit/ir/handmade_program.hpp"
+#include "unit/ir/program/handmade_program.hpp"
 #include "unit/sim/fixed_costs.hpp"
 
 namespace strata {

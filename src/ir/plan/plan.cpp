@@ -1,0 +1,533 @@
+/// @file
+/// From rules to decisions: pattern matching, resolve, rank coordinates, and what makes a plan well formed. A rank's
+/// coordinates are the digits of its number in the mixed radix of the mesh axes, the last axis fastest.
+
+#include "ir/plan/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "base/error.hpp"
+#include "base/near_name.hpp"
+#include "base/toml_value.hpp"
+#include "ir/model/batch_limit.hpp"
+#include "ir/plan/plan_words.hpp"
+
+namespace strata {
+namespace {
+
+/// A number at @p text[at], at least one digit; moves @p at behind it.
+std::optional<int> read_number(std::string_view text, std::size_t& at) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), value);
+  if (error != std::errc{} || text[at] == '-') {
+    return std::nullopt;
+  }
+  at = static_cast<std::size_t>(end - text.data());
+  return value;
+}
+
+struct Range {
+  int first = 0;
+  int last = 0;
+  std::size_t length = 0;  ///< letters of the pattern
+};
+
+/// `[2..47]` at @p pattern[at], if that is what stands there.
+std::optional<Range> read_range(std::string_view pattern, std::size_t at) {
+  const std::size_t begin = at;
+  if (at >= pattern.size() || pattern[at] != '[') {
+    return std::nullopt;
+  }
+  ++at;
+  const auto first = read_number(pattern, at);
+  if (!first || pattern.substr(at, 2) != "..") {
+    return std::nullopt;
+  }
+  at += 2;
+  const auto last = read_number(pattern, at);
+  if (!last || at >= pattern.size() || pattern[at] != ']') {
+    return std::nullopt;
+  }
+  return Range{*first, *last, at + 1 - begin};
+}
+
+/// Letters of @p name that the range takes from @p at on; 0: it does not match there.
+std::size_t range_matches(const Range& range, std::string_view name, std::size_t at) {
+  const std::size_t begin = at;
+  if (at >= name.size() || name[at] != '[') {
+    return 0;
+  }
+  ++at;
+  const auto number = read_number(name, at);
+  const bool inside = number && at < name.size() && name[at] == ']' && *number >= range.first && *number <= range.last;
+  return inside ? at + 1 - begin : 0;
+}
+
+[[noreturn]] void fail(std::string_view key, const std::string& message) {
+  throw UserError(fmt::format("plan: {}: {}", key, message));
+}
+
+void check_word(std::string_view key, std::string_view word, std::string_view accepted) {
+  const std::vector<std::string> words = split_words(accepted);
+  if (std::find(words.begin(), words.end(), word) == words.end()) {
+    fail(key, fmt::format("unknown word \"{}\"{}; accepted: {}", word, did_you_mean(word, words), accepted));
+  }
+}
+
+void check_at_least(std::string_view key, std::int64_t value, std::int64_t minimum) {
+  if (value < minimum) {
+    fail(key, fmt::format("{} is out of range; accepted: >= {}", value, minimum));
+  }
+}
+
+void check_real(std::string_view key, double value, double minimum, double below) {
+  if (!(value >= minimum && value < below)) {
+    fail(key, fmt::format("{} is out of range; accepted: >= {} and < {}", value, minimum, below));
+  }
+}
+
+/// Ranks of a job, and whatever they are the product of.
+constexpr std::int64_t most_ranks = std::int64_t{1} << 30;
+constexpr std::int64_t most_parts = std::int64_t{1} << 60;
+
+/// @p a times @p b, both >= 1; @p limit where that is more.
+std::int64_t product_up_to(std::int64_t limit, std::int64_t a, std::int64_t b) { return a > limit / b ? limit : a * b; }
+
+void check_node_order(const Mesh& mesh) {
+  const bool is_ordered = mesh.placement == "leaf-first";
+  if (!is_ordered && mesh.node_order.empty()) return;
+  if (!is_ordered) {
+    fail("mesh.node_order", fmt::format("needs mesh.placement \"leaf-first\", which is \"{}\"", mesh.placement));
+  }
+  std::vector<int> sorted = mesh.node_order;
+  std::sort(sorted.begin(), sorted.end());
+  for (int node = 0; node < mesh.nodes; ++node) {
+    if (static_cast<int>(sorted.size()) != mesh.nodes || sorted[static_cast<std::size_t>(node)] != node) {
+      fail("mesh.node_order",
+           fmt::format("[{}] is no permutation of the {} nodes 0 … {}, which placement \"leaf-first\" "
+                       "needs",
+                       fmt::join(mesh.node_order, ", "), mesh.nodes, mesh.nodes - 1));
+    }
+  }
+}
+
+void check_mesh(const Mesh& mesh) {
+  check_at_least("mesh.nodes", mesh.nodes, 1);
+  check_at_least("mesh.ranks_per_node", mesh.ranks_per_node, 1);
+  if (mesh.ranks_per_node > most_ranks / mesh.nodes) {
+    fail("mesh.nodes",
+         fmt::format("{} nodes x {} ranks; accepted: {} ranks at most", mesh.nodes, mesh.ranks_per_node, most_ranks));
+  }
+  check_word("mesh.placement", mesh.placement, plan_words::placement);
+  check_node_order(mesh);
+  std::int64_t product = 1;
+  std::vector<std::string> degrees, names;
+  for (const MeshAxis& axis : mesh.axes) {
+    const std::string key = fmt::format("mesh.axes.{}", axis.name);
+    check_word(key, axis.name, plan_words::axes);
+    check_at_least(key, axis.size, 1);
+    if (std::find(names.begin(), names.end(), axis.name) != names.end()) {
+      fail(key, "the axis is named twice");
+    }
+    names.push_back(axis.name);
+    product = product_up_to(2 * most_ranks, product, axis.size);
+    degrees.push_back(fmt::format("{} {}", axis.name, axis.size));
+  }
+  // Without axes of its own ranks the layouts of the operators say how a stage uses them; check_decisions asks for
+  // them.
+  if (product > most_ranks) {
+    fail("mesh.axes", fmt::format("{} are more than {} nodes x {} ranks = {}", fmt::join(degrees, " x "), mesh.nodes,
+                                  mesh.ranks_per_node, mesh.num_ranks()));
+  }
+  if (has_layouts(mesh)) {
+    mesh_of_stage(mesh);
+  } else if (product != mesh.num_ranks()) {
+    fail("mesh.axes", fmt::format("{} = {}, but {} nodes x {} ranks = {}", fmt::join(degrees, " x "), product,
+                                  mesh.nodes, mesh.ranks_per_node, mesh.num_ranks()));
+  }
+}
+
+void check_batch(const Plan& plan, const ModelGraph& graph) {
+  const int data = axis_size(plan.mesh, "data");
+  check_at_least("batch.global", plan.global_batch, 1);
+  check_at_least("schedule.micro_batches", plan.schedule.micro_batches, 1);
+  check_at_least("schedule.sub_batches", plan.schedule.sub_batches, 1);
+  const std::int64_t parts =
+      product_up_to(most_parts, std::int64_t{data} * plan.schedule.micro_batches, plan.schedule.sub_batches);
+  if (plan.global_batch % parts != 0) {
+    fail("batch.global",
+         fmt::format("{} samples are not divisible by {} data ranks x {} micro-batches x {} sub-batches = {}",
+                     plan.global_batch, data, plan.schedule.micro_batches, plan.schedule.sub_batches, parts));
+  }
+  const auto [elements_per_sample, most_samples] = batch_limit(graph);
+  if (static_cast<double>(plan.global_batch) > most_samples) {
+    fail("batch.global",
+         fmt::format("{} samples of {:.3g} elements of activations; accepted: {:.0f} of this model at most",
+                     plan.global_batch, elements_per_sample, most_samples));
+  }
+}
+
+void check_schedule(const Plan& plan, const ModelGraph& graph) {
+  check_word("schedule.fresh", plan.schedule.fresh, plan_words::fresh);
+  if (plan.schedule.fresh != "none" && plan.schedule.kind != ScheduleKind::cyclic) {
+    fail("schedule.fresh", fmt::format("\"{}\" needs schedule.kind \"cyclic\", which is \"{}\"", plan.schedule.fresh,
+                                       to_string(plan.schedule.kind)));
+  }
+  check_at_least("stages.count", plan.stages.count, 1);
+  check_word("stages.cut_by", plan.stages.cut_by, plan_words::cut_by);
+  const int stage_ranks = axis_size(plan.mesh, "stage");
+  if (plan.stages.count % stage_ranks != 0) {
+    fail("stages.count",
+         fmt::format("{} stages are not divisible by mesh.axes.stage = {}", plan.stages.count, stage_ranks));
+  }
+  if (static_cast<std::size_t>(plan.stages.count) > graph.operators.size()) {
+    fail("stages.count",
+         fmt::format("{} stages, but the model has {} operators", plan.stages.count, graph.operators.size()));
+  }
+}
+
+void check_factor(const Plan& plan, const std::string& key, const Factor& factor, int degree, std::string_view of) {
+  check_at_least(key, factor.in_node, 1);
+  check_at_least(key, factor.nodes, 1);
+  if (factor.nodes > most_ranks / factor.in_node) {
+    fail(key, fmt::format("{}; accepted: {} ranks at most", to_string(factor), most_ranks));
+  }
+  if (degree % factor.total() != 0) {
+    fail(key,
+         fmt::format("{} = {} ranks do not divide the {} {} ranks", to_string(factor), factor.total(), degree, of));
+  }
+  if (plan.mesh.ranks_per_node % factor.in_node != 0) {
+    fail(key, fmt::format("{}: {} ranks in a node do not divide ranks_per_node = {}", to_string(factor), factor.in_node,
+                          plan.mesh.ranks_per_node));
+  }
+  if (plan.mesh.nodes % factor.nodes != 0) {
+    fail(key, fmt::format("{}: {} nodes do not divide nodes = {}", to_string(factor), factor.nodes, plan.mesh.nodes));
+  }
+}
+
+void check_rule(const Plan& plan, const OperatorRule& rule, std::size_t index) {
+  const std::string path = fmt::format("operators[{}]", index);
+  if (rule.state) {
+    // With layouts states are cut over the copies that the layout says; check_decisions asks for one.
+    const int data = has_layouts(plan.mesh) ? mesh_of_stage(plan.mesh).num_ranks() : axis_size(plan.mesh, "data");
+    check_factor(plan, path + ".state.p", rule.state->p, data, "data");
+    check_factor(plan, path + ".state.g", rule.state->g, data, "data");
+    check_factor(plan, path + ".state.os", rule.state->os, data, "data");
+    if (rule.state->p_backward) {
+      check_factor(plan, path + ".state.p_backward", *rule.state->p_backward, data, "data");
+    }
+  }
+  if (rule.layout) {
+    const int ranks = plan.mesh.num_ranks() / axis_size(plan.mesh, "stage");
+    const Layout& layout = *rule.layout;
+    check_factor(plan, path + ".layout.p0", layout.p0, ranks, "stage's");
+    check_factor(plan, path + ".layout.p1", layout.p1, ranks, "stage's");
+    check_factor(plan, path + ".layout.p2", layout.p2, ranks, "stage's");
+    // Each is at most most_ranks, so that two of them and a limited product have room in 64 bits.
+    const auto product = [](std::int64_t a, std::int64_t b, std::int64_t c) {
+      return product_up_to(most_parts, a * b, c);
+    };
+    const std::int64_t total = product(layout.p0.total(), layout.p1.total(), layout.p2.total());
+    const std::int64_t in_node = product(layout.p0.in_node, layout.p1.in_node, layout.p2.in_node);
+    if (has_layouts(plan.mesh) && in_node != mesh_of_stage(plan.mesh).ranks_per_node) {
+      fail(path + ".layout",
+           fmt::format("p0 {} x p1 {} x p2 {} use {} ranks of a node, of which a stage has {}", to_string(layout.p0),
+                       to_string(layout.p1), to_string(layout.p2), in_node, mesh_of_stage(plan.mesh).ranks_per_node));
+    }
+    if (total != ranks) {
+      fail(path + ".layout", fmt::format("p0 {} x p1 {} x p2 {} = {}, but a stage has {} ranks", to_string(layout.p0),
+                                         to_string(layout.p1), to_string(layout.p2), total, ranks));
+    }
+  }
+  if (rule.slices) {
+    check_at_least(path + ".slices", *rule.slices, 0);
+  }
+  for (const std::string& word : rule.slice_state) {
+    check_word(path + ".slice_state", word, plan_words::slice_state);
+  }
+}
+
+/// States are shared by the ranks that hold the same part of a weight. What has no matrix of its own, as a norm, is
+/// held by more.
+void check_states_of_layout(const Operator& op, const OperatorDecision& decision) {
+  const StateFactors& state = decision.state;
+  const Factor& copies = copies_of_weight(*decision.layout, decision.algorithm);
+  for (const Factor& factor : {state.p, state.g, state.os, state.p_backward.value_or(Factor{})}) {
+    if (copies.in_node % factor.in_node == 0 && copies.nodes % factor.nodes == 0) continue;
+    fail("operators",
+         fmt::format("{}: a state factor {} does not divide its layout's {} = {}", op.name, to_string(factor),
+                     decision.algorithm == MatmulAlgorithm::summa ? "p1" : "p0", to_string(copies)));
+  }
+}
+
+/// What only shows once all rules are joined: a mode for every slice, one decision a tied weight.
+void check_decisions(const Plan& plan, const ModelGraph& graph) {
+  const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+  std::map<int, std::size_t> decided;  // parameter -> the first operator that holds it
+  for (std::size_t i = 0; i < graph.operators.size(); ++i) {
+    const Operator& op = graph.operators[i];
+    const OperatorDecision& decision = decisions[i];
+    if (!decision.slice_state.empty() && static_cast<int>(decision.slice_state.size()) != decision.slices) {
+      fail("operators", fmt::format("{}: slice_state has {} entries for {} slices", op.name,
+                                    decision.slice_state.size(), decision.slices));
+    }
+    const bool is_product = op.kind == OperatorKind::linear || op.kind == OperatorKind::embedding;
+    if (has_layouts(plan.mesh) && is_product && !decision.layout) {
+      fail("mesh.axes", fmt::format("no axes for {} ranks, and no rule gives a layout to {}",
+                                    mesh_of_stage(plan.mesh).num_ranks(), op.name));
+    }
+    if (has_layouts(plan.mesh) && decision.layout) check_states_of_layout(op, decision);
+    for (const int parameter : op.parameters) {
+      const auto emplaced = decided.emplace(parameter, i);
+      if (emplaced.second) continue;
+      const std::size_t first = emplaced.first->second;
+      const OperatorDecision& other = decisions[first];
+      const auto refuse = [&](const char* what) {
+        fail("operators", fmt::format("{} is shared by {} and {}, whose rules give it different {}",
+                                      graph.parameters[static_cast<std::size_t>(parameter)].name,
+                                      graph.operators[first].name, op.name, what));
+      };
+      if (other.state != decision.state) refuse("states");
+      if (other.slices != decision.slices || other.slice_state != decision.slice_state) refuse("slices");
+    }
+  }
+}
+
+}  // namespace
+
+bool matches(std::string_view pattern, std::string_view name) {
+  // Every part but `*` takes a length that follows from where it stands, so going back to the last `*` is enough.
+  constexpr std::size_t never = std::string_view::npos;
+  std::size_t p = 0, n = 0, star = never, retry = 0;
+  while (true) {
+    std::size_t pattern_step = 0, name_step = 0;
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      retry = n;
+      continue;
+    }
+    if (const auto range = read_range(pattern, p)) {
+      pattern_step = range->length;
+      name_step = range_matches(*range, name, n);
+    } else if (p < pattern.size() && n < name.size() && pattern[p] == name[n]) {
+      pattern_step = name_step = 1;
+    }
+    if (name_step > 0) {
+      p += pattern_step;
+      n += name_step;
+    } else if (p == pattern.size() && n == name.size()) {
+      return true;
+    } else if (star != never && retry < name.size()) {
+      p = star + 1;
+      n = ++retry;
+    } else {
+      return false;
+    }
+  }
+}
+
+std::vector<OperatorDecision> resolve(const Plan& plan, const ModelGraph& graph) {
+  OperatorDecision start;
+  start.recompute = plan.recompute;
+  std::vector<OperatorDecision> decisions(graph.operators.size(), start);
+  for (std::size_t r = 0; r < plan.operators.size(); ++r) {
+    const OperatorRule& rule = plan.operators[r];
+    bool any = false;
+    for (std::size_t i = 0; i < decisions.size(); ++i) {
+      if (!matches(rule.match, graph.operators[i].name)) {
+        continue;
+      }
+      any = true;
+      OperatorDecision& decision = decisions[i];
+      decision.state = rule.state.value_or(decision.state);
+      decision.layout = rule.layout ? rule.layout : decision.layout;
+      decision.algorithm = rule.algorithm.value_or(decision.algorithm);
+      decision.recompute = rule.recompute.value_or(decision.recompute);
+      if (rule.slices) {
+        decision.slices = *rule.slices;
+        decision.slice_state.clear();  // the modes belong to the slices they were written with
+      }
+      if (!rule.slice_state.empty()) {
+        decision.slice_state = rule.slice_state;
+      }
+    }
+    if (!any) {
+      std::vector<std::string> names;
+      for (const Operator& op : graph.operators) {
+        names.push_back(op.name);
+      }
+      fail(fmt::format("operators[{}].match", r),
+           fmt::format("\"{}\" matches no operator of {}; nearest: {}", rule.match, graph.name,
+                       fmt::join(nearest_names(rule.match, names, 3), ", ")));
+    }
+  }
+  return decisions;
+}
+
+namespace {
+
+/// Ranks between neighbours on the axis, and its size; {1, 1} for an axis the mesh does not have.
+struct Stride {
+  int step = 1;
+  int size = 1;
+};
+Stride stride_of(const Mesh& mesh, std::string_view axis) {
+  int named = 1;
+  for (const MeshAxis& a : mesh.axes) named *= a.size;
+  int step = std::max(1, mesh.num_ranks() / named);  // what layouts use is fastest
+  for (auto it = mesh.axes.rbegin(); it != mesh.axes.rend(); ++it) {
+    if (it->name == axis) {
+      return {step, it->size};
+    }
+    step *= it->size;
+  }
+  return {};
+}
+
+}  // namespace
+
+int axis_size(const Mesh& mesh, std::string_view axis) { return stride_of(mesh, axis).size; }
+
+int axis_stride(const Mesh& mesh, std::string_view axis) { return stride_of(mesh, axis).step; }
+
+bool has_layouts(const Mesh& mesh) {
+  const bool stages_alone = mesh.axes.empty() || (mesh.axes.size() == 1 && mesh.axes.front().name == "stage");
+  return stages_alone && mesh.num_ranks() > axis_size(mesh, "stage");
+}
+
+bool cuts_evenly(const Mesh& mesh, int stages) {
+  return mesh.nodes % stages == 0 || (stages % mesh.nodes == 0 && mesh.ranks_per_node % (stages / mesh.nodes) == 0);
+}
+
+Mesh mesh_of_stage(const Mesh& mesh) {
+  const int stages = axis_size(mesh, "stage");
+  if (mesh.nodes % stages == 0)
+    return {.nodes = mesh.nodes / stages, .ranks_per_node = mesh.ranks_per_node, .axes = {}};
+  if (!cuts_evenly(mesh, stages)) {
+    fail("mesh.axes.stage",
+         fmt::format("{} stages are neither whole nodes nor an even part of one, of {} nodes x {} ranks", stages,
+                     mesh.nodes, mesh.ranks_per_node));
+  }
+  return {.nodes = 1, .ranks_per_node = mesh.ranks_per_node / (stages / mesh.nodes), .axes = {}};
+}
+
+int coordinate(const Mesh& mesh, std::string_view axis, int rank) {
+  const Stride stride = stride_of(mesh, axis);
+  return rank / stride.step % stride.size;
+}
+
+std::vector<int> group_along(const Mesh& mesh, std::string_view axis, int rank) {
+  const Stride stride = stride_of(mesh, axis);
+  const int first = rank - rank / stride.step % stride.size * stride.step;
+  std::vector<int> ranks;
+  for (int i = 0; i < stride.size; ++i) {
+    ranks.push_back(first + i * stride.step);
+  }
+  return ranks;
+}
+
+void verify(const Plan& plan, const ModelGraph& graph) {
+  check_mesh(plan.mesh);
+  check_batch(plan, graph);
+  check_schedule(plan, graph);
+  for (std::size_t i = 0; i < plan.operators.size(); ++i) {
+    check_rule(plan, plan.operators[i], i);
+  }
+  check_decisions(plan, graph);
+
+  check_at_least("overlap.bucket_bytes", plan.overlap.bucket_bytes, 0);
+  check_word("overlap.all_reduce", plan.overlap.all_reduce, plan_words::all_reduce);
+  check_word("overlap.gather", plan.overlap.gather, plan_words::gather);
+  check_word("overlap.gather_backward", plan.overlap.gather_backward, plan_words::gather_backward);
+  check_word("overlap.reduce_scatter", plan.overlap.reduce_scatter, plan_words::reduce_scatter);
+  check_word("overlap.broadcast", plan.overlap.broadcast, plan_words::broadcast);
+  check_word("overlap.update", plan.overlap.update, plan_words::update);
+
+  check_word("optimizer.kind", plan.optimizer.kind, plan_words::optimizer_kind);
+  check_word("optimizer.sharding", plan.optimizer.sharding, plan_words::optimizer_sharding);
+  check_word("optimizer.spread", plan.optimizer.spread, plan_words::optimizer_spread);
+  check_word("optimizer.gradients", plan.optimizer.gradients, plan_words::optimizer_gradients);
+  check_word("gathered_after_recompute", plan.gathered_after_recompute, plan_words::gathered_after_recompute);
+  check_real("optimizer.momentum", plan.optimizer.momentum, 0.0, 1.0);
+  check_real("optimizer.beta1", plan.optimizer.beta1, 0.0, 1.0);
+  check_real("optimizer.beta2", plan.optimizer.beta2, 0.0, 1.0);
+  check_real("optimizer.epsilon", plan.optimizer.epsilon, 0.0, HUGE_VAL);
+  check_real("optimizer.weight_decay", plan.optimizer.weight_decay, 0.0, HUGE_VAL);
+  check_real("optimizer.clip_norm", plan.optimizer.clip_norm, 0.0, HUGE_VAL);
+  if (plan.overlap.update == "backward" && plan.optimizer.clip_norm > 0.0) {
+    fail("overlap.update",
+         fmt::format("backward with optimizer.clip_norm = {}: the norm of all gradients is known behind "
+                     "the last backward only; accepted: none, or clip_norm = 0",
+                     plan.optimizer.clip_norm));
+  }
+  check_word("dtypes.compute", to_string(plan.dtypes.compute), plan_words::compute_dtype);
+  check_word("dtypes.gradient", to_string(plan.dtypes.gradient), plan_words::compute_dtype);
+  check_word("quantization.weights", plan.quantization.weights, plan_words::quantized_weights);
+  check_word("quantization.gradients", plan.quantization.gradients, plan_words::quantized_gradients);
+  if (plan.quantization.block < 16 || plan.quantization.block % 16 != 0) {
+    fail("quantization.block",
+         fmt::format("{} is out of range; accepted: multiples of 16, from 16 on", plan.quantization.block));
+  }
+  check_at_least("device_capacity_bytes", plan.device_capacity_bytes, 0);
+  if (plan.seed > INT64_MAX) {
+    fail("seed", fmt::format("{} is out of range; accepted: < 2^63", plan.seed));  // TOML's integers are signed
+  }
+}
+
+std::string_view to_string(Recompute value) {
+  switch (value) {
+    case Recompute::none: return "none";
+    case Recompute::block: return "block";
+    case Recompute::after_communication: return "after_communication";
+  }
+  return "?";
+}
+
+const Factor& copies_of_weight(const Layout& layout, MatmulAlgorithm algorithm) {
+  return algorithm == MatmulAlgorithm::summa ? layout.p1 : layout.p0;
+}
+
+std::string_view to_string(MatmulAlgorithm value) {
+  switch (value) {
+    case MatmulAlgorithm::local: return "local";
+    case MatmulAlgorithm::summa: return "summa";
+    case MatmulAlgorithm::ring: return "ring";
+  }
+  return "?";
+}
+
+std::string to_string(const Factor& factor) { return fmt::format("{}x{}", factor.in_node, factor.nodes); }
+
+Recompute parse_recompute(std::string_view text) {
+  for (const Recompute value : {Recompute::none, Recompute::block, Recompute::after_communication}) {
+    if (to_string(value) == text) {
+      return value;
+    }
+  }
+  throw UserError(fmt::format("unknown recomputation \"{}\"; accepted: {}", text, plan_words::recompute));
+}
+
+Factor parse_factor(std::string_view text) {
+  std::size_t at = 0;
+  Factor factor;
+  const auto in_node = text.empty() ? std::nullopt : read_number(text, at);
+  if (in_node && *in_node >= 1 && at + 1 < text.size() && text[at] == 'x') {
+    const auto nodes = read_number(text, ++at);
+    if (nodes && *nodes >= 1 && at == text.size()) {
+      return {*in_node, *nodes};
+    }
+  }
+  throw UserError(fmt::format("\"{}\" is not a factor; accepted: ranks in a node x nodes, as \"4x2\"", text));
+}
+
+int num_moments(const OptimizerPlan& optimizer) {
+  if (optimizer.kind != "sgd") return 2;
+  return optimizer.momentum == 0.0 ? 0 : 1;
+}
+
+}  // namespace strata

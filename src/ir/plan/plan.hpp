@@ -1,0 +1,232 @@
+#pragma once
+
+/// @file
+/// What a planner decides: the union of what the papers decide, each part with a default. Plain data, equal on every
+/// rank, printable as TOML, editable by hand and accepted back. It holds rules with name patterns rather than one row
+/// an operator, so that a printed plan reads like the sentence a paper would write; `resolve` turns rules into one
+/// decision an operator.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "ir/model/model_graph.hpp"
+#include "ir/plan/schedule_kind.hpp"
+
+namespace strata {
+
+/// Ranks in a node × nodes, written "4x2". A product of atomic mesh axes.
+struct Factor {
+  int in_node = 1;
+  int nodes = 1;
+  bool operator==(const Factor&) const = default;
+  int total() const { return in_node * nodes; }
+};
+
+struct MeshAxis {
+  std::string name;  ///< data, tensor, stage, p0, p1, p2, tmp
+  int size = 1;
+  bool operator==(const MeshAxis&) const = default;
+};
+
+/// Ranks in a node first (fastest), then nodes. `axes` lists named degrees whose product is the number of ranks; the
+/// first is slowest. Without axes, or with `stage` alone, layouts of operators say how the ranks, or those of a stage,
+/// are used.
+struct Mesh {
+  int nodes = 1;
+  int ranks_per_node = 1;
+  std::vector<MeshAxis> axes;
+  std::string placement =
+      "block";  ///< block | leaf-first | a named generator of (stage, micro-batch, time step) -> rank
+  /// leaf-first: which of the job's nodes stands at each place of the grid that factors tile, a permutation. Empty: in
+  /// the order in which the launcher numbers them.
+  std::vector<int> node_order{};
+  bool operator==(const Mesh&) const = default;
+  int num_ranks() const { return nodes * ranks_per_node; }
+};
+
+/// How the states of a parameter are held, between steps, over the data axis; 1x1 is replicated.
+struct StateFactors {
+  Factor p, g, os;
+  std::optional<Factor> p_backward;  ///< ZeRO++: a second shard for the backward gather
+  bool walks = false;                ///< cyclic: held by the one rank that needs it next
+  bool operator==(const StateFactors&) const = default;
+};
+
+enum class Recompute : std::uint8_t { none, block, after_communication };
+enum class MatmulAlgorithm : std::uint8_t { local, summa, ring };
+
+/// S/B/P layout of a linear on p = p0·p1·p2 ranks.
+/// algorithm local: input (S0:p0, B:p1, S1:p2), weight (B:p0, S1:p1, S0:p2), output (S0:p0, S1:p1, P:p2).
+/// algorithm summa: input and output (S0:p0·p1, S1:p2), weight (S0:p0, B:p1, S1:p2): p1 replicas of a p0 × p2 grid.
+struct Layout {
+  Factor p0, p1, p2;
+  bool operator==(const Layout&) const = default;
+};
+
+/// The ranks, of each part of it, that hold a weight of @p layout: p0, of products by panels p1.
+const Factor& copies_of_weight(const Layout& layout, MatmulAlgorithm algorithm);
+
+/// One rule; unset fields leave what earlier rules said. Later rules win.
+struct OperatorRule {
+  std::string
+      match;  ///< name pattern: `*` any text, `[2..47]` an inclusive range of block numbers; e.g. "block[2..47].mlp.*"
+  std::optional<StateFactors> state;
+  std::optional<Layout> layout;
+  std::optional<MatmulAlgorithm> algorithm;
+  std::optional<int> slices;
+  std::vector<std::string> slice_state;  ///< "dp" | "sdp" | "zdp" a slice; empty: as `state`
+  std::optional<Recompute> recompute;
+  bool operator==(const OperatorRule&) const = default;
+};
+
+struct Schedule {
+  ScheduleKind kind = ScheduleKind::simultaneous;
+  int micro_batches = 1;
+  int sub_batches = 1;
+  bool cross_pass = false;
+  std::string fresh = "none";  ///< cyclic: none (v1) | v2
+  bool operator==(const Schedule&) const = default;
+};
+
+struct Stages {
+  int count = 1;
+  std::string cut_by = "flops";  ///< flops | operators | parameters
+  bool operator==(const Stages&) const = default;
+};
+
+/// What may run under what. Values name the compute that hides the communication.
+struct Overlap {
+  std::int64_t bucket_bytes = 25 * 1024 * 1024;  ///< gradients are reduced in buckets of at least this size
+  std::string all_reduce = "backward";           ///< none | backward
+  std::string gather = "none";                   ///< none | next_layer
+  std::string gather_backward = "none";          ///< none | next_module
+  std::string reduce_scatter = "none";           ///< none | grad_input
+  std::string broadcast = "none";                ///< none | next_forward
+  /// none: parameters are updated behind the last backward. backward: each one as soon as its gradients are summed, so
+  /// that they need not wait for those of the others.
+  std::string update = "none";
+  bool operator==(const Overlap&) const = default;
+};
+
+struct DTypes {
+  DType compute = DType::f32;   ///< activations and the parameters that kernels read
+  DType gradient = DType::f32;  ///< parameter gradients, as stored and as reduced
+  bool operator==(const DTypes&) const = default;
+};
+
+/// What sharded parameters and their gradients travel as (ZeRO++): blocks of codes, see base/quantization.hpp. Only
+/// what travels between the ranks that share a parameter, which hold its p shards: a second shard (p_backward) is kept
+/// and gathered as the numbers that came out.
+struct Quantization {
+  std::string weights = "none";    ///< none | int8: when they are gathered from the p shards
+  std::string gradients = "none";  ///< none | int8 | int4: when they are summed into the p shards, by all-to-all
+  int block = 256;                 ///< numbers that share a magnitude; a multiple of 16
+  bool operator==(const Quantization&) const = default;
+  bool any() const { return weights != "none" || gradients != "none"; }
+};
+
+/// Update rule and where its states live. Learning rate and step number are given at run time.
+struct OptimizerPlan {
+  std::string kind = "adamw";  ///< sgd | adam | adamw
+  double momentum = 0.9;       ///< sgd
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0.0;
+  double clip_norm = 0.0;                 ///< global norm; 0: no clipping
+  std::string sharding = "intra_tensor";  ///< inter_tensor | intra_tensor; matters where os > 1
+  std::string spread = "all_gather";      ///< broadcast | all_gather: how updated parameters come back together
+  /// How a gradient that several ranks hold comes to the one that keeps a part of it: all_reduce and drop the rest
+  /// (AMSP's select and drop), or reduce_scatter, which moves half.
+  std::string gradients = "all_reduce";
+  bool operator==(const OptimizerPlan&) const = default;
+};
+
+/// f32 values beside a weight that its update keeps: sgd's momentum, Adam's two moments.
+int num_moments(const OptimizerPlan& optimizer);
+
+/// Why the planner chose this. Free of meaning for lowering.
+struct Why {
+  double predicted_seconds = 0.0;         ///< 0: not predicted
+  std::int64_t predicted_peak_bytes = 0;  ///< 0: not predicted
+  std::string binding;                    ///< the constraint that binds, in words
+  std::string runner_up;
+  std::vector<std::string> frontier;  ///< the best of every batch size, where the planner chose among them
+  std::vector<std::string> trace;     ///< of a search that looks at one after another: "<how many> <the best so far>"
+  bool operator==(const Why&) const = default;
+};
+
+struct Plan {
+  std::string strategy;
+  Mesh mesh;
+  std::int64_t global_batch = 1;  ///< samples a step, over all ranks and micro-batches
+  Schedule schedule;
+  Stages stages;
+  std::vector<OperatorRule> operators;
+  Recompute recompute = Recompute::none;  ///< where no rule says otherwise
+  /// Sharded parameters that a recomputation has gathered: keep them for the backward behind it (AMSP), or gather again
+  /// (FSDP, OSDP).
+  std::string gathered_after_recompute = "keep";
+  Overlap overlap;
+  OptimizerPlan optimizer;
+  DTypes dtypes;
+  Quantization quantization;
+  std::int64_t device_capacity_bytes = 0;  ///< what one rank's arena may hold; 0: no limit
+  std::uint64_t seed = 1;
+  Why why;
+  bool operator==(const Plan&) const = default;
+};
+
+/// What the rules say of one operator.
+struct OperatorDecision {
+  StateFactors state;
+  std::optional<Layout> layout;
+  MatmulAlgorithm algorithm = MatmulAlgorithm::local;
+  int slices = 0;  ///< 0: not split
+  std::vector<std::string> slice_state;
+  Recompute recompute = Recompute::none;
+};
+
+/// One decision an operator, in graph order.
+/// @throws UserError if a pattern matches no operator: names the pattern and the nearest operator names.
+std::vector<OperatorDecision> resolve(const Plan& plan, const ModelGraph& graph);
+
+/// True if @p pattern (see OperatorRule::match) matches all of @p name.
+bool matches(std::string_view pattern, std::string_view name);
+
+/// Rank @p rank's coordinate on axis @p axis, and the ranks that share all its other coordinates, in axis order.
+int coordinate(const Mesh& mesh, std::string_view axis, int rank);
+std::vector<int> group_along(const Mesh& mesh, std::string_view axis, int rank);
+/// Size of the named axis; 1 if the mesh does not have it.
+int axis_size(const Mesh& mesh, std::string_view axis);
+/// Ranks from one neighbour on the named axis to the next; 1 if the mesh does not have it.
+int axis_stride(const Mesh& mesh, std::string_view axis);
+/// True where operators are laid out by rules instead of by the axes of the mesh: several ranks, or several a stage.
+bool has_layouts(const Mesh& mesh);
+/// True where @p stages of neighbouring ranks are whole nodes, or an even part of one.
+bool cuts_evenly(const Mesh& mesh, int stages);
+/// The nodes and ranks a node of one stage, without axes.
+/// @throws UserError with the numbers where stages do not cut the mesh evenly.
+Mesh mesh_of_stage(const Mesh& mesh);
+
+/// @throws UserError with key and numbers: axes that do not multiply to the ranks, factors that do not divide, a global
+/// batch that
+///         data ranks × micro-batches does not divide, unknown words.
+void verify(const Plan& plan, const ModelGraph& graph);
+
+/// Stable TOML; parse_plan(to_text(p)) == p. Defaults are printed too: a stored plan stays readable when defaults
+/// change.
+std::string to_text(const Plan& plan);
+/// @param file_name for messages. @throws UserError with file, line, key and the accepted values.
+Plan parse_plan(const std::string& text, std::string_view file_name);
+
+std::string_view to_string(Recompute value);
+std::string_view to_string(MatmulAlgorithm value);
+std::string to_string(const Factor& factor);  ///< "4x2"
+/// @throws UserError listing the accepted words.
+Recompute parse_recompute(std::string_view text);
+Factor parse_factor(std::string_view text);
+
+}  // namespace strata

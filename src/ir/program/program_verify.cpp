@@ -1,0 +1,570 @@
+/// @file
+/// What must hold before anything runs: a mistake found here is a message, found later it is a hang or a wrong number.
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include "base/error.hpp"
+#include "ir/program/happens_before.hpp"
+#include "ir/program/program.hpp"
+
+namespace strata {
+namespace {
+
+struct Section {
+  std::string_view name;
+  const std::vector<Instruction>& instructions;
+};
+
+std::string describe(const Instruction& in, std::string_view section, std::size_t index) {
+  return fmt::format("{} #{} {} of {}", section, index,
+                     in.is_collective() ? to_string(in.collective) : kernel_signature(in.kernel).name, in.name);
+}
+
+[[noreturn]] void fail(const Program& program, const Section& section, std::size_t index, const std::string& what) {
+  throw InternalError(fmt::format("program of rank {}: {}: {}", program.rank,
+                                  describe(section.instructions[index], section.name, index), what));
+}
+
+bool is_point_to_point(const Instruction& in) {
+  return in.is_collective() && (in.collective == Collective::send || in.collective == Collective::recv);
+}
+
+/// Number of roles in a signature's list, and how many of them must be there.
+struct Arity {
+  int most = 0;
+  int least = 0;
+};
+Arity arity(std::string_view roles) {
+  Arity result;
+  while (!roles.empty()) {
+    const std::size_t comma = std::min(roles.find(','), roles.size());
+    ++result.most;
+    result.least += roles[comma - 1] == '?' ? 0 : 1;
+    roles.remove_prefix(std::min(comma + 1, roles.size()));
+  }
+  return result;
+}
+
+/// An output where nothing is written would be read as if something were.
+void verify_reduce(const Program& program, const Section& section, std::size_t index) {
+  const Instruction& in = section.instructions[index];
+  const Group& group = program.groups[static_cast<std::size_t>(in.group)];
+  const bool is_root = group.ranks[static_cast<std::size_t>(in.root)] == program.rank;
+  if (in.inputs.size() != 1 || in.outputs.size() != (is_root ? 1 : 0)) {
+    fail(program, section, index,
+         fmt::format("{} inputs and {} outputs {}; a reduce has an input, and at its root alone an output",
+                     in.inputs.size(), in.outputs.size(), is_root ? "at the root" : "beside the root"));
+  }
+  if (!is_root) return;
+  const auto describe_side = [&](const Operand& operand) {
+    return fmt::format("{} {}", operand.num_elements,
+                       to_string(program.buffers[static_cast<std::size_t>(operand.buffer)].dtype));
+  };
+  const std::string input = describe_side(in.inputs.front());
+  const std::string output = describe_side(in.outputs.front());
+  if (input != output) fail(program, section, index, fmt::format("reduces {} to {}", input, output));
+}
+
+/// By group: the rank is one of its members, and only one.
+std::vector<bool> memberships(const Program& program) {
+  std::vector<bool> is_member;
+  for (const Group& group : program.groups) is_member.push_back(std::ranges::count(group.ranks, program.rank) == 1);
+  return is_member;
+}
+
+/// @param is_member by group: memberships(), looked up once for all collectives because a group may be all ranks.
+void verify_operands(const Program& program, const Section& section, std::size_t index,
+                     const std::vector<bool>& is_member) {
+  const Instruction& in = section.instructions[index];
+  const auto check = [&](bool condition, const std::string& what) {
+    if (!condition) fail(program, section, index, what);
+  };
+  check(in.stream >= 0 && in.stream < static_cast<int>(program.streams.size()), "no such stream");
+  for (const auto* operands : {&in.inputs, &in.outputs}) {
+    for (const Operand& operand : *operands) {
+      check(operand.buffer >= 0 && operand.buffer < static_cast<int>(program.buffers.size()), "no such buffer");
+      const Buffer& buffer = program.buffers[static_cast<std::size_t>(operand.buffer)];
+      check(operand.begin >= 0 && operand.num_elements >= 0 &&
+                operand.begin + operand.num_elements <= buffer.num_elements,
+            fmt::format("elements [{}, {}) of {}, which has {}", operand.begin, operand.begin + operand.num_elements,
+                        buffer.name, buffer.num_elements));
+      check(operand.lag >= 0 && operand.lag < buffer.versions,
+            fmt::format("version t-{} of {}, which has {}", operand.lag, buffer.name, buffer.versions));
+    }
+  }
+  const auto is_buffer = [&](int id) { return id >= 0 && id < static_cast<int>(program.buffers.size()); };
+  check(in.workspace == -1 || is_buffer(in.workspace), "no such workspace buffer");
+  check(std::ranges::all_of(in.allocs, is_buffer), "allocates a buffer that does not exist");
+  check(std::ranges::all_of(in.frees, is_buffer), "frees a buffer that does not exist");
+  for (const Wait& wait : in.waits) {
+    // An earlier repetition has instructions behind this one too; only the body repeats.
+    const std::size_t end = wait.lag > 0 && section.name == "body" ? section.instructions.size() : index;
+    check(wait.lag >= 0 && (wait.lag == 0 || section.name == "body") && wait.instruction >= 0 &&
+              wait.instruction < static_cast<int>(end),
+          fmt::format("dangling wait for #{}@-{}", wait.instruction, wait.lag));
+  }
+  if (in.is_collective()) {
+    check(in.group >= 0 && in.group < static_cast<int>(program.groups.size()), "no such group");
+    const auto& ranks = program.groups[static_cast<std::size_t>(in.group)].ranks;
+    check(is_member[static_cast<std::size_t>(in.group)], "this rank is not a member of the group");
+    check(in.root >= 0 && in.root < static_cast<int>(ranks.size()), "root or peer outside of the group");
+    check(!is_point_to_point(in) || ranks[static_cast<std::size_t>(in.root)] != program.rank, "its peer is itself");
+    check(in.inputs.size() + in.outputs.size() >= 1, "a collective without operands");
+    if (in.collective == Collective::reduce) verify_reduce(program, section, index);
+    return;
+  }
+  const KernelSignature& signature = kernel_signature(in.kernel);
+  const auto within = [](std::size_t count, Arity a) {
+    return static_cast<int>(count) >= a.least && static_cast<int>(count) <= a.most;
+  };
+  check(within(in.inputs.size(), arity(signature.inputs)),
+        fmt::format("{} inputs where ({}) are expected", in.inputs.size(), signature.inputs));
+  check(within(in.outputs.size(), arity(signature.outputs)),
+        fmt::format("{} outputs where ({}) are expected", in.outputs.size(), signature.outputs));
+}
+
+/// Who holds which bytes of the arena. Ordered streams hide nothing here: two buffers that are alive at once may never
+/// share a byte, even where every access is ordered.
+class Occupancy {
+ public:
+  /// @return the buffer that is in the way, -1: none.
+  int insert(const Buffer& buffer, int id) {
+    const std::int64_t bytes = buffer.size_bytes() * buffer.versions;
+    if (bytes == 0) return -1;
+    const auto after = by_begin_.lower_bound(buffer.offset_bytes);
+    if (after != by_begin_.end() && after->first < buffer.offset_bytes + bytes) return after->second.id;
+    if (after != by_begin_.begin() && std::prev(after)->second.end > buffer.offset_bytes) {
+      return std::prev(after)->second.id;
+    }
+    by_begin_.emplace(buffer.offset_bytes, Held{buffer.offset_bytes + bytes, id});
+    return -1;
+  }
+  void erase(const Buffer& buffer) {
+    if (buffer.size_bytes() > 0) by_begin_.erase(buffer.offset_bytes);
+  }
+
+ private:
+  struct Held {
+    std::int64_t end;
+    int id;
+  };
+  std::map<std::int64_t, Held> by_begin_;
+};
+
+/// Every buffer has a place in the arena, and persistent ones each their own. @return what the persistent ones hold.
+Occupancy verify_places(const Program& program) {
+  Occupancy held;
+  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+    const Buffer& buffer = program.buffers[id];
+    if (buffer.offset_bytes < 0 || buffer.offset_bytes % arena_alignment_bytes != 0 ||
+        buffer.offset_bytes + buffer.size_bytes() * buffer.versions > program.arena_bytes) {
+      throw InternalError(
+          fmt::format("program of rank {}: buffer {} has no place in the arena", program.rank, buffer.name));
+    }
+    if (!buffer.persistent) continue;
+    if (const int other = held.insert(buffer, static_cast<int>(id)); other >= 0) {
+      throw InternalError(fmt::format("program of rank {}: persistent buffers {} and {} share an address", program.rank,
+                                      program.buffers[static_cast<std::size_t>(other)].name, buffer.name));
+    }
+  }
+  return held;
+}
+
+/// Use only between alloc and free; each allocated and freed exactly once; no two at one address.
+/// @param held by the persistent buffers. @param allocated by buffer: in a section before.
+void verify_lifetimes(const Program& program, const Section& section, Occupancy held, std::vector<bool>& allocated) {
+  enum class State { unborn, alive, dead };
+  std::vector<State> state(program.buffers.size(), State::unborn);
+  const auto name = [&](int id) -> const std::string& { return program.buffers[static_cast<std::size_t>(id)].name; };
+  for (std::size_t i = 0; i < section.instructions.size(); ++i) {
+    const Instruction& in = section.instructions[i];
+    for (const int id : in.allocs) {
+      State& s = state[static_cast<std::size_t>(id)];
+      if (s != State::unborn || allocated[static_cast<std::size_t>(id)] ||
+          program.buffers[static_cast<std::size_t>(id)].persistent) {
+        fail(program, section, i, fmt::format("{} is allocated twice or is persistent", name(id)));
+      }
+      if (const int other = held.insert(program.buffers[static_cast<std::size_t>(id)], id); other >= 0) {
+        fail(program, section, i, fmt::format("{} and {} are alive at one address", name(id), name(other)));
+      }
+      s = State::alive;
+      allocated[static_cast<std::size_t>(id)] = true;
+    }
+    const auto use = [&](int id) {
+      if (!program.buffers[static_cast<std::size_t>(id)].persistent &&
+          state[static_cast<std::size_t>(id)] != State::alive) {
+        fail(program, section, i, fmt::format("{} is used before it is allocated or after it is freed", name(id)));
+      }
+    };
+    for (const Operand& operand : in.inputs) use(operand.buffer);
+    for (const Operand& operand : in.outputs) use(operand.buffer);
+    if (in.workspace >= 0) use(in.workspace);
+    for (const int id : in.frees) {
+      use(id);
+      if (program.buffers[static_cast<std::size_t>(id)].persistent) {
+        fail(program, section, i, fmt::format("{} is persistent and is freed", name(id)));
+      }
+      state[static_cast<std::size_t>(id)] = State::dead;
+      held.erase(program.buffers[static_cast<std::size_t>(id)]);
+    }
+  }
+  for (std::size_t id = 0; id < state.size(); ++id) {
+    if (state[id] == State::alive) {
+      throw InternalError(
+          fmt::format("program of rank {}: {} never frees {}", program.rank, section.name, program.buffers[id].name));
+    }
+  }
+}
+
+/// Any two accesses to common bytes, at least one of them a write, must be ordered. Addresses count, not buffers: this
+/// finds both a missing wait and two live buffers at one place.
+void verify_races(const Program& program, const Section& section) {
+  const HappensBefore order(section.instructions, static_cast<int>(program.streams.size()));
+  struct Access {
+    std::int64_t begin, end;
+    int instruction;
+    bool write;
+    int buffer;
+  };
+  // The next instruction of each stream that has one. An access that is ordered before all of them can conflict with
+  // nothing any more: forgetting these keeps the work linear in the micro-batches.
+  std::vector<std::vector<int>> to_come(program.streams.size());
+  for (std::size_t i = section.instructions.size(); i-- > 0;) {
+    to_come[static_cast<std::size_t>(section.instructions[i].stream)].push_back(static_cast<int>(i));
+  }
+  const auto settled = [&](const Access& access) {
+    return std::ranges::all_of(to_come, [&](const std::vector<int>& of_stream) {
+      return of_stream.empty() || order.ordered(access.instruction, of_stream.back());
+    });
+  };
+  constexpr std::size_t smallest_sweep = 64;
+  std::size_t sweep_at = smallest_sweep;
+  std::vector<Access> recent;  // accesses that a later instruction may still conflict with
+  std::vector<Access> mine;
+  for (std::size_t i = 0; i < section.instructions.size(); ++i) {
+    const Instruction& in = section.instructions[i];
+    mine.clear();
+    const auto add = [&](const Operand& operand, bool write) {
+      const Buffer& b = program.buffers[static_cast<std::size_t>(operand.buffer)];
+      const std::int64_t at = b.offset_bytes + operand.begin * size_of(b.dtype);
+      // Versions of one buffer are told apart by their lag alone: within one body, lag names the copy.
+      const std::int64_t shift = b.versions > 1 ? operand.lag * b.size_bytes() : 0;
+      mine.push_back({at + shift, at + shift + operand.num_elements * size_of(b.dtype), static_cast<int>(i), write,
+                      operand.buffer});
+    };
+    for (const Operand& operand : in.inputs) add(operand, false);
+    for (const Operand& operand : in.outputs) add(operand, true);
+    if (in.workspace >= 0) {
+      add({in.workspace, 0, program.buffers[static_cast<std::size_t>(in.workspace)].num_elements, 0}, true);
+    }
+    for (const Access& now : mine) {
+      for (const Access& before : recent) {
+        const bool conflict = (now.write || before.write) && now.begin < before.end && before.begin < now.end;
+        if (conflict && !order.ordered(before.instruction, now.instruction)) {
+          fail(program, section, i,
+               fmt::format("not ordered after #{}, which touches the same bytes ({} and {})", before.instruction,
+                           program.buffers[static_cast<std::size_t>(now.buffer)].name,
+                           program.buffers[static_cast<std::size_t>(before.buffer)].name));
+        }
+      }
+    }
+    // An access on the own stream needs no memory here: order within a stream is implied. Keep only what some other
+    // stream may race with.
+    std::erase_if(recent, [&](const Access& a) {
+      return section.instructions[static_cast<std::size_t>(a.instruction)].stream == in.stream &&
+             std::ranges::any_of(
+                 mine, [&](const Access& m) { return m.begin <= a.begin && a.end <= m.end && (m.write || !a.write); });
+    });
+    recent.insert(recent.end(), mine.begin(), mine.end());
+    to_come[static_cast<std::size_t>(in.stream)].pop_back();
+    if (recent.size() >= sweep_at) {
+      std::erase_if(recent, settled);
+      sweep_at = std::max(smallest_sweep, 2 * recent.size());
+    }
+  }
+}
+
+/// Elements of one buffer that have been written.
+class Written {
+ public:
+  void add(std::int64_t begin, std::int64_t end) {
+    auto next = by_begin_.upper_bound(begin);
+    if (next != by_begin_.begin() && std::prev(next)->second >= begin) {
+      --next;
+      begin = next->first;
+    }
+    while (next != by_begin_.end() && next->first <= end) {
+      end = std::max(end, next->second);
+      next = by_begin_.erase(next);
+    }
+    by_begin_.emplace(begin, end);
+  }
+  bool covers(std::int64_t begin, std::int64_t end) const {
+    const auto next = by_begin_.upper_bound(begin);
+    return begin == end || (next != by_begin_.begin() && std::prev(next)->second >= end);
+  }
+  void clear() { by_begin_.clear(); }
+
+ private:
+  std::map<std::int64_t, std::int64_t> by_begin_;  ///< disjoint, not touching
+};
+
+/// Nothing is read that nothing has written: a buffer's elements are defined from their first write in its lifetime,
+/// those of persistent buffers from the prologue on. Order between streams is verify_races' concern.
+/// @param written by buffer; persistent ones keep theirs from section to section.
+void verify_definitions(const Program& program, const Section& section, std::vector<Written>& written) {
+  for (std::size_t i = 0; i < section.instructions.size(); ++i) {
+    const Instruction& in = section.instructions[i];
+    for (const int id : in.allocs) written[static_cast<std::size_t>(id)].clear();
+    const auto read = [&](const Operand& operand) {
+      const Buffer& buffer = program.buffers[static_cast<std::size_t>(operand.buffer)];
+      // An older version was written in an earlier body.
+      if (operand.lag == 0 && !written[static_cast<std::size_t>(operand.buffer)].covers(
+                                  operand.begin, operand.begin + operand.num_elements)) {
+        fail(program, section, i, fmt::format("{} is read before it is written", buffer.name));
+      }
+    };
+    const bool reads_inputs =
+        !in.is_collective() || in.collective != Collective::broadcast ||
+        program.groups[static_cast<std::size_t>(in.group)].ranks[static_cast<std::size_t>(in.root)] == program.rank;
+    if (reads_inputs) std::ranges::for_each(in.inputs, read);
+    const std::int64_t accumulates = in.attributes.integer_or("accumulate", 0);
+    for (std::size_t o = 0; o < in.outputs.size(); ++o) {
+      if (!in.is_collective() && (accumulates >> o & 1) != 0) read(in.outputs[o]);
+      written[static_cast<std::size_t>(in.outputs[o].buffer)].add(in.outputs[o].begin,
+                                                                  in.outputs[o].begin + in.outputs[o].num_elements);
+    }
+  }
+}
+
+bool single_stream(const Section& section) {
+  return std::ranges::all_of(section.instructions, [](const Instruction& in) { return in.stream == 0; });
+}
+
+}  // namespace
+
+void verify(const Program& program) {
+  const auto twice = [&](const auto& named, std::string_view what, const auto& name_of) {
+    std::set<std::string_view> seen;
+    for (const auto& one : named) {
+      if (!seen.insert(name_of(one)).second) {
+        throw InternalError(fmt::format("program of rank {}: two {}s are named {}", program.rank, what, name_of(one)));
+      }
+    }
+  };
+  twice(program.streams, "stream", [](const std::string& name) -> std::string_view { return name; });
+  twice(program.groups, "group", [](const Group& group) -> std::string_view { return group.name; });
+  const Occupancy held = verify_places(program);
+  const std::vector<bool> is_member = memberships(program);
+  std::vector<Written> written(program.buffers.size());
+  std::vector<bool> allocated(program.buffers.size(), false);
+  for (const Section& section :
+       {Section{"prologue", program.prologue}, Section{"body", program.body}, Section{"epilogue", program.epilogue}}) {
+    for (std::size_t i = 0; i < section.instructions.size(); ++i) {
+      verify_operands(program, section, i, is_member);
+    }
+    verify_lifetimes(program, section, held, allocated);
+    verify_definitions(program, section, written);
+    if (!single_stream(section)) {
+      verify_races(program, section);
+    }
+  }
+  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+    if (program.buffers[id].persistent || allocated[id]) continue;
+    throw InternalError(
+        fmt::format("program of rank {}: nothing allocates {}", program.rank, program.buffers[id].name));
+  }
+}
+
+namespace {
+
+/// All ranks' bodies (or prologues …) executed in lock step under rendezvous: an instruction runs when it heads its
+/// stream, its waits are complete and, for a collective, all members stand at the matching one.
+class Rendezvous {
+ public:
+  Rendezvous(const std::vector<Program>& programs, std::string_view name, std::vector<Instruction> Program::*section)
+      : programs_(programs), name_(name), section_(section) {}
+
+  void run() {
+    const auto num_ranks = programs_.size();
+    heads_.resize(num_ranks);
+    complete_.resize(num_ranks);
+    queues_.resize(num_ranks);
+    for (std::size_t r = 0; r < num_ranks; ++r) {
+      const auto& instructions = programs_[r].*section_;
+      queues_[r].resize(programs_[r].streams.size());
+      heads_[r].assign(programs_[r].streams.size(), 0);
+      complete_[r].assign(instructions.size(), false);
+      for (std::size_t i = 0; i < instructions.size(); ++i) {
+        queues_[r][static_cast<std::size_t>(instructions[i].stream)].push_back(static_cast<int>(i));
+      }
+    }
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (std::size_t r = 0; r < num_ranks; ++r) {
+        for (std::size_t s = 0; s < queues_[r].size(); ++s) {
+          while (try_head(r, s)) progress = true;
+        }
+      }
+    }
+    report_stuck();
+  }
+
+ private:
+  const Instruction& at(std::size_t rank, int index) const {
+    return (programs_[rank].*section_)[static_cast<std::size_t>(index)];
+  }
+
+  /// Index of the instruction that heads the stream if its waits are complete, else -1.
+  int ready_head(std::size_t rank, std::size_t stream) const {
+    const auto& queue = queues_[rank][stream];
+    const std::size_t head = heads_[rank][stream];
+    if (head >= queue.size()) return -1;
+    const int index = queue[head];
+    for (const Wait& wait : at(rank, index).waits) {
+      if (wait.lag == 0 && !complete_[rank][static_cast<std::size_t>(wait.instruction)]) return -1;
+    }
+    return index;
+  }
+
+  void finish(std::size_t rank, std::size_t stream, int index) {
+    complete_[rank][static_cast<std::size_t>(index)] = true;
+    ++heads_[rank][stream];
+  }
+
+  /// A ready head of @p rank that belongs to the same operation as @p in of rank @p asker. @return its stream, or npos.
+  std::size_t partner(std::size_t rank, const Instruction& in, const Group& group, std::size_t asker) const {
+    const Program& other = programs_[rank];
+    for (std::size_t s = 0; s < queues_[rank].size(); ++s) {
+      const int index = ready_head(rank, s);
+      if (index < 0) continue;
+      const Instruction& candidate = at(rank, index);
+      if (!candidate.is_collective() || other.groups[static_cast<std::size_t>(candidate.group)].name != group.name ||
+          other.streams[s] != programs_[asker].streams[static_cast<std::size_t>(in.stream)]) {
+        continue;
+      }
+      // A message to or from somebody else has to pass first: its members may still come to this operation.
+      if (is_point_to_point(in) != is_point_to_point(candidate)) continue;
+      if (is_point_to_point(in) && (candidate.collective == in.collective ||
+                                    group.ranks[static_cast<std::size_t>(candidate.root)] != static_cast<int>(asker))) {
+        continue;
+      }
+      return s;
+    }
+    return npos;
+  }
+
+  /// The full tensor: the larger side of a gather or scatter. Equal bytes of another dtype are another tensor.
+  struct Payload {
+    std::int64_t num_elements = 0;
+    DType dtype = DType::f32;
+    bool operator==(const Payload&) const = default;
+    std::string text() const { return fmt::format("{} {}", num_elements, to_string(dtype)); }
+  };
+  Payload payload(std::size_t rank, const Instruction& in) const {
+    Payload result;
+    for (const auto* operands : {&in.inputs, &in.outputs}) {
+      for (const Operand& operand : *operands) {
+        result.num_elements = std::max(result.num_elements, operand.num_elements);
+        result.dtype = programs_[rank].buffers[static_cast<std::size_t>(operand.buffer)].dtype;
+      }
+    }
+    return result;
+  }
+
+  bool try_head(std::size_t rank, std::size_t stream) {
+    const int index = ready_head(rank, stream);
+    if (index < 0) return false;
+    const Instruction& in = at(rank, index);
+    if (!in.is_collective()) {
+      finish(rank, stream, index);
+      return true;
+    }
+    const Group& group = programs_[rank].groups[static_cast<std::size_t>(in.group)];
+    std::vector<int> members = group.ranks;
+    const bool point_to_point = is_point_to_point(in);
+    if (point_to_point) {
+      members = {static_cast<int>(rank), group.ranks[static_cast<std::size_t>(in.root)]};
+    }
+    std::vector<std::pair<std::size_t, std::size_t>> heads;
+    for (const int member : members) {
+      const auto m = static_cast<std::size_t>(member);
+      const std::size_t s = m == rank ? stream : partner(m, in, group, rank);
+      if (s == npos) return false;
+      const int other_index = ready_head(m, s);
+      const Instruction& other = at(m, other_index);
+      const bool kinds_agree = point_to_point || (in.collective == other.collective && in.root == other.root &&
+                                                  in.reduction == other.reduction);
+      if (!kinds_agree || payload(rank, in) != payload(m, other)) {
+        throw InternalError(
+            fmt::format("mismatched collectives in group {}: rank {} {} ({}), rank {} {} ({})", group.name, rank,
+                        describe(in, name_, static_cast<std::size_t>(index)), payload(rank, in).text(), m,
+                        describe(other, name_, static_cast<std::size_t>(other_index)), payload(m, other).text()));
+      }
+      heads.emplace_back(m, s);
+    }
+    for (const auto& [m, s] : heads) {
+      finish(m, s, ready_head(m, s));
+    }
+    return true;
+  }
+
+  void report_stuck() const {
+    std::string stuck;
+    for (std::size_t r = 0; r < queues_.size(); ++r) {
+      for (std::size_t s = 0; s < queues_[r].size(); ++s) {
+        if (heads_[r][s] < queues_[r][s].size() && stuck.size() < 600) {
+          const int index = queues_[r][s][heads_[r][s]];
+          stuck += fmt::format("\n  rank {} on {}: {}", r, programs_[r].streams[s],
+                               describe(at(r, index), name_, static_cast<std::size_t>(index)));
+        }
+      }
+    }
+    if (!stuck.empty()) {
+      throw InternalError("deadlock: these instructions wait for ever" + stuck);
+    }
+  }
+
+  static constexpr std::size_t npos = static_cast<std::size_t>(-1);
+  const std::vector<Program>& programs_;
+  std::string_view name_;
+  std::vector<Instruction> Program::*section_;
+  std::vector<std::vector<std::vector<int>>> queues_;  ///< [rank][stream] instruction indices
+  std::vector<std::vector<std::size_t>> heads_;        ///< [rank][stream]
+  std::vector<std::vector<bool>> complete_;            ///< [rank][instruction]
+};
+
+}  // namespace
+
+void verify(const std::vector<Program>& programs) {
+  for (std::size_t r = 0; r < programs.size(); ++r) {
+    if (programs[r].rank != static_cast<int>(r) || programs[r].num_ranks != static_cast<int>(programs.size())) {
+      throw InternalError(fmt::format("program {} of {} says it is rank {} of {}", r, programs.size(), programs[r].rank,
+                                      programs[r].num_ranks));
+    }
+    for (const Group& group : programs[r].groups) {
+      for (const int member : group.ranks) {
+        if (member < 0 || member >= static_cast<int>(programs.size())) {
+          throw InternalError(
+              fmt::format("rank {}: group {} = {} in a world of {}", r, group.name, group.ranks, programs.size()));
+        }
+        const auto& theirs = programs.at(static_cast<std::size_t>(member)).groups;
+        if (std::ranges::find(theirs, group) == theirs.end()) {
+          throw InternalError(
+              fmt::format("rank {} has group {} = {}, rank {} has not", r, group.name, group.ranks, member));
+        }
+      }
+    }
+  }
+  Rendezvous(programs, "prologue", &Program::prologue).run();
+  Rendezvous(programs, "body", &Program::body).run();
+  Rendezvous(programs, "epilogue", &Program::epilogue).run();
+}
+
+}  // namespace strata

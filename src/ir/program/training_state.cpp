@@ -1,0 +1,59 @@
+#include "ir/program/training_state.hpp"
+
+#include "base/error.hpp"
+
+namespace strata {
+namespace {
+
+/// Outputs of an update that hold f32 state: the master value, then the optimizer's. A further one is the weight in the
+/// dtype of the compute.
+std::size_t num_states(Kernel kernel) {
+  switch (kernel) {
+    case Kernel::sgd: return 1;
+    case Kernel::sgd_momentum: return 2;
+    case Kernel::adam: return 3;
+    default: return 0;
+  }
+}
+
+/// "layer.weight/m", of a slice "layer.weight/slice[2]/m" → "m".
+std::string state_name(const Buffer& buffer, const std::string& parameter) {
+  STRATA_INVARIANT(buffer.name.starts_with(parameter + "/"), buffer.name + " is no state of " + parameter);
+  return buffer.name.substr(buffer.name.rfind('/') + 1);
+}
+
+}  // namespace
+
+std::vector<UpdatedPart> updated_parts(const Program& program) {
+  std::vector<UpdatedPart> parts;
+  for (const Instruction& in : program.body) {
+    const std::size_t count = num_states(in.kernel);
+    if (count == 0 || in.outputs.front().num_elements == 0) continue;
+    const Operand& master = in.outputs.front();
+    const Buffer& holder = program.buffers[static_cast<std::size_t>(master.buffer)];
+    STRATA_INVARIANT(!holder.parameter.empty(), in.name + ": the update of no parameter");
+    UpdatedPart part{.parameter = holder.parameter,
+                     .begin = holder.parameter_begin + master.begin,
+                     .block = holder.block,
+                     .states = {}};
+    part.states.push_back({"value", master});
+    for (std::size_t i = 1; i < count; ++i) {
+      const Buffer& state = program.buffers[static_cast<std::size_t>(in.outputs[i].buffer)];
+      part.states.push_back({state_name(state, holder.parameter), in.outputs[i]});
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+std::vector<HeldWeight> held_weights(const Program& program) {
+  std::vector<HeldWeight> weights;
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    if (!buffer.persistent || buffer.category != Category::parameter) continue;
+    weights.push_back({buffer.name.substr(0, buffer.name.find('/')), static_cast<int>(b)});  // without "/slice[2]"
+  }
+  return weights;
+}
+
+}  // namespace strata

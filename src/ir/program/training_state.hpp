@@ -1,0 +1,41 @@
+#pragma once
+
+/// @file
+/// What a rank must have to go on training where another run stopped, read off its Program: what its optimizer updates,
+/// and the weights that its kernels read. Nothing else outlives a step.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/program/program.hpp"
+
+namespace strata {
+
+/// Elements of one parameter that this rank's optimizer updates. They alone are current after a step: where updates are
+/// spread under the next forward (overlap.broadcast), the rest of a p shard is a step old until then.
+struct UpdatedPart {
+  std::string parameter;
+  std::int64_t begin = 0;  ///< first element within the flattened parameter, or within `block` of it
+  StridedBlock block{};
+  /// The f32 value under the name `value`, then the optimizer's states: `momentum`, or `m` and `v`. Equally many
+  /// elements each, all persistent f32.
+  struct State {
+    std::string name;
+    Operand operand;
+  };
+  std::vector<State> states;
+  std::int64_t num_elements() const { return states.front().operand.num_elements; }
+};
+
+/// In the order of the update. A part without elements is left out.
+std::vector<UpdatedPart> updated_parts(const Program& program);
+
+/// Weights that stay on this rank between steps, in the dtype of the compute.
+struct HeldWeight {
+  std::string parameter;
+  int buffer = -1;
+};
+std::vector<HeldWeight> held_weights(const Program& program);
+
+}  // namespace strata

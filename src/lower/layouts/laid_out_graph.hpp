@@ -1,0 +1,66 @@
+#pragma once
+
+/// @file
+/// Tensor layouts of a plan → the model as one rank sees it: operators with this rank's sizes, and redistributions
+/// between them (AutoDDL sec. 4.3). A rewriting of the graph, as operator splitting is: what stands behind lowers it
+/// like any other. It is of all stages: the ranks at one place of each have the same one, and lower their own part.
+///
+/// Where tensors stand between operators is layout_axes' business; here each rank gets its part of them. A product's
+/// result is scattered to its home; the next product's input comes by an exchange where p0 changes, then by a gather
+/// over its p1.
+
+#include <cstdint>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "base/collective.hpp"
+#include "ir/model/model_graph.hpp"
+#include "ir/plan/plan.hpp"
+#include "lower/layouts/permutation.hpp"
+#include "lower/layouts/summa_panels.hpp"
+#include "partition/shards.hpp"
+#include "partition/stages.hpp"
+#include "partition/tensor_layout.hpp"
+
+namespace strata {
+
+/// One collective that changes a layout, with what has to be reordered before and after it. Backward takes it the other
+/// way round.
+struct Redistribution {
+  Collective collective = Collective::all_gather;  ///< all_gather | reduce_scatter | all_to_all
+  AxisSet axes = 0;                                ///< over which ranks; none: a rank takes its part of what it holds
+  Permutation pack;                                ///< of what this rank holds; empty: as it is
+  Permutation unpack;                              ///< of what the collective leaves
+};
+
+struct LaidOutGraph {
+  /// Shapes, sizes of operators and parameters of this rank; redistributions have the attribute `step`. A product of
+  /// partial sums has the attribute `adds`: 1 where the bias, or the positions, are added, by one rank of each sum. All
+  /// of them hold it. A product by panels has the attribute `summa`.
+  ModelGraph graph;
+  std::vector<OperatorDecision> decisions;  ///< by operator
+  std::vector<TensorLayout> layouts;        ///< by tensor
+  std::vector<std::int64_t> num_samples;    ///< by tensor: of one micro-batch, on this rank
+  std::vector<StridedBlock> samples;        ///< by tensor: which of the micro-batch's
+  std::vector<AxisSet> replicas;            ///< by parameter: over which axes it has copies
+  std::vector<std::int64_t> num_copies;     ///< by parameter: ranks that hold the same part
+  std::vector<Stage> stages;                ///< of the graph
+  std::vector<Redistribution> steps;        ///< by attribute `step`
+  std::vector<SummaPanels> panels;          ///< by attribute `summa`
+};
+
+/// @param decisions of the plan, by operator of @p graph.
+/// @throws Unsupported naming the operator, with the numbers: sizes that the degrees do not divide, a layout that an
+/// operator cannot have, tied weights whose uses hold different parts.
+LaidOutGraph lay_out(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions, int rank);
+
+/// Different sets of axes over which collectives run: of redistributions, panels, copies of parameters, and of rows
+/// that norms and losses need whole.
+std::set<AxisSet> communicating_axes(const LaidOutGraph& model);
+/// Different sets of axes over which parameters have copies, in the order of parameters.
+std::vector<AxisSet> sets_of_replicas(const LaidOutGraph& model);
+/// The grids of ranks that share parameters: all ranks, or, where operators are laid out, sets_of_replicas() in turn.
+ReplicaGrids grids_of(const Plan& plan, const LaidOutGraph& model, int rank);
+
+}  // namespace strata

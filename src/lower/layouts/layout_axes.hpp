@@ -1,0 +1,49 @@
+#pragma once
+
+/// @file
+/// Which axes of the mesh the degrees of a plan's layouts are, where tensors stand between operators, and into which
+/// digits their dims are cut. Equal on all ranks.
+///
+/// A product's result is scattered at once, so every tensor between two of them is split and nothing else: its home is
+/// (S0:p0, S1:p1·p2), or (S0:p0·p2, S1:p1) where that spares the next product an exchange (AutoDDL sec. 4.3); of a
+/// product by panels what it computes, (S0:p0·p1, S1:p2). Other
+/// operators work at the home of what they read; an addition at that of the input whose product comes latest.
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "ir/model/model_graph.hpp"
+#include "ir/plan/plan.hpp"
+#include "partition/tensor_layout.hpp"
+
+namespace strata {
+
+/// linear or embedding: what has a layout of its own.
+bool is_product(const Operator& op);
+/// Convolutions and what else is data parallel.
+bool works_on_images(const Operator& op);
+
+struct LayoutsOfModel {
+  AtomicAxes axes;
+  std::vector<LayoutAxes> products;  ///< by operator; of products alone
+  /// By operator, of algorithm summa alone: for every axis of p0 the axis into whose digit of the inputs it cuts the
+  /// weight. One of p2 of the same size, where there is one: panels are then whole parts of inputs and of weights.
+  /// Else, and of weights that several operators use, itself.
+  std::vector<std::map<int, int>> weight_digits;
+  std::vector<TensorLayout> homes;  ///< by tensor
+  /// By tensor: the next product gathers it along samples, without an exchange.
+  std::vector<bool> gathered_along_samples;
+  /// By tensor: equal parts of a row that are split alike, q, k and v by heads or gate and up; 0: parts are unequal.
+  std::vector<std::int64_t> sections;
+  AxisOrder sample_order;
+  std::vector<AxisOrder> feature_orders;     ///< by tensor; those that operators lead into each other share one
+  std::vector<AxisOrder> vocabulary_orders;  ///< by operator; of embeddings alone
+};
+
+/// @throws Unsupported naming the operator: a layout that it cannot have, tied weights whose uses hold different parts,
+/// a micro-batch that the ranks do not divide.
+LayoutsOfModel layouts_of_model(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions);
+
+}  // namespace strata

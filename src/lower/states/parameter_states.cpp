@@ -1,0 +1,365 @@
+#include "lower/states/parameter_states.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/collective.hpp"
+#include "base/error.hpp"
+
+namespace strata {
+
+ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
+                                 std::vector<ParameterShard> shards, const ReplicaGrids& grids,
+                                 std::span<const int> update_of, ProgramBuilder& builder, const ParameterGroups& groups)
+    : plan_(plan),
+      graph_(graph),
+      shards_(std::move(shards)),
+      builder_(builder),
+      groups_(plan, shards_, grids, groups.data, builder),
+      operators_(operators),
+      stages_(groups.stages),
+      everybody_(groups.everybody),
+      num_copies_(groups.num_copies),
+      quantized_(plan.quantization, builder),
+      owned_(make_owned(operators)),
+      gradients_(plan, graph, operators, shards_, groups_, groups.copies, update_of, builder) {}
+
+std::vector<ParameterStates::Owned> ParameterStates::make_owned(std::span<const Operator> operators) {
+  std::vector<bool> used(graph_.parameters.size(), false);
+  for (const Operator& op : operators) {
+    for (const int p : op.parameters) used[static_cast<std::size_t>(p)] = true;
+  }
+  std::vector<Owned> all(graph_.parameters.size());
+  for (std::size_t p = 0; p < all.size(); ++p) {
+    if (!used[p]) continue;
+    const ParameterShard& s = shards_[p];
+    const Parameter& parameter = graph_.parameters[p];
+    const Piece updated{s.held.begin + s.updated.begin, s.updated.size};  // of the flattened parameter
+    const auto add = [&](const char* suffix, const Piece& piece, DType dtype, Category category, bool is_master) {
+      return builder_.add_buffer({.name = parameter.name + suffix,
+                                  .num_elements = piece.size,
+                                  .dtype = dtype,
+                                  .category = category,
+                                  .persistent = true,
+                                  .parameter = is_master ? parameter.whole() : "",
+                                  .parameter_begin = piece.begin,
+                                  .block = parameter.block});
+    };
+    Owned& owned = all[p];
+    owned.weight = add("", s.held, plan_.dtypes.compute, Category::parameter, !mixed());
+    owned.master = {owned.weight, s.updated.begin, s.updated.size, 0};
+    if (mixed()) owned.master = builder_.whole(add("/master", updated, DType::f32, Category::optimizer, true));
+    for (int i = 0; i < num_moments(plan_.optimizer); ++i) {
+      owned.states.push_back(add(num_moments(plan_.optimizer) == 1 ? "/momentum"
+                                 : i == 0                          ? "/m"
+                                                                   : "/v",
+                                 updated, DType::f32, Category::optimizer, false));
+    }
+  }
+  return all;
+}
+
+void ParameterStates::initialize() {
+  for (std::size_t p = 0; p < owned_.size(); ++p) {
+    const Parameter& parameter = graph_.parameters[p];
+    const Owned& owned = owned_[p];
+    if (!owned.held()) continue;
+    const auto emit = [&](Kernel kernel, std::vector<Operand> inputs, Operand output, Attributes attributes) {
+      if (output.num_elements == 0) return;
+      attributes.set("elements", output.num_elements);
+      builder_.emit({.kernel = kernel,
+                     .phase = Phase::setup,
+                     .name = parameter.whole(),
+                     .inputs = std::move(inputs),
+                     .outputs = {output},
+                     .attributes = std::move(attributes)});
+    };
+    const Initializer& initializer = parameter.initializer;
+    const Attributes values = {
+        {"distribution", std::int64_t{static_cast<int>(initializer.kind)}}, {"a", initializer.a}, {"b", initializer.b}};
+    const Operand weight = builder_.whole(owned.weight);
+    if (!mixed()) {
+      emit(Kernel::initialize, {}, weight, values);
+    } else {
+      emit(Kernel::initialize, {}, owned.master, values);
+      const bool has_all = owned.master.num_elements == weight.num_elements;
+      emit(has_all ? Kernel::copy : Kernel::initialize,
+           has_all ? std::vector<Operand>{owned.master} : std::vector<Operand>{}, weight,
+           has_all ? Attributes{} : values);
+    }
+    for (const int state : owned.states) {
+      emit(Kernel::fill, {}, builder_.whole(state), {{"value", 0.0}});
+    }
+  }
+}
+
+void ParameterStates::gather(int parameter, Phase phase, int micro_batch) {
+  Owned& owned = owned_[static_cast<std::size_t>(parameter)];
+  if (!is_gathered(parameter) || owned.gathered >= 0 || owned.packed >= 0) return;
+  if (std::exchange(owned.spread_is_due, false)) spread(parameter);
+  const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
+  const ShardGroups::Set& groups = groups_.of(parameter);
+  const bool from_secondary = phase != Phase::forward && groups.has_secondary;
+  STRATA_INVARIANT(!from_secondary || owned.secondary, description.name + " has no second shard to be gathered from");
+  if (from_secondary && groups.secondary < 0) {
+    owned.gathered = owned.secondary->buffer;
+    return;
+  }
+  if (plan_.quantization.weights != "none" && !from_secondary) {
+    owned.packed = quantized_.start(description, builder_.whole(owned.weight), groups, phase, micro_batch);
+    return;
+  }
+  owned.gathered = add_gathered(parameter);
+  const int before = builder_.last_on(compute_stream);
+  builder_.emit({.kernel = Kernel::none,
+                 .collective = Collective::all_gather,
+                 .group = from_secondary ? groups.secondary : groups.parameter,
+                 .stream = communication_stream,
+                 .phase = phase,
+                 .micro_batch = micro_batch,
+                 .name = description.name,
+                 .inputs = {from_secondary ? *owned.secondary : builder_.whole(owned.weight)},
+                 .outputs = {builder_.whole(owned.gathered)}},
+                {&before, before >= 0 ? 1U : 0U});
+}
+
+int ParameterStates::add_gathered(int parameter) {
+  const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
+  return builder_.add_buffer({.name = description.name + "/gathered",
+                              .num_elements = description.num_elements(),
+                              .dtype = plan_.dtypes.compute,
+                              .category = Category::communication});
+}
+
+void ParameterStates::arrive(int parameter, Phase phase, int micro_batch) {
+  Owned& owned = owned_[static_cast<std::size_t>(parameter)];
+  if (!is_gathered(parameter)) return;
+  if (owned.packed >= 0) {
+    owned.gathered = add_gathered(parameter);
+    quantized_.finish(graph_.parameters[static_cast<std::size_t>(parameter)], std::exchange(owned.packed, -1),
+                      builder_.whole(owned.gathered), groups_.of(parameter), phase, micro_batch);
+  }
+  const bool keeps = groups_.of(parameter).has_secondary && owned.read_again;
+  if (keeps && !owned.secondary) keep_secondary(parameter);
+}
+
+/// This rank's part of the second copy, out of the whole that has been gathered.
+void ParameterStates::keep_secondary(int parameter) {
+  Owned& owned = owned_[static_cast<std::size_t>(parameter)];
+  const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
+  const ShardGroups::Set& groups = groups_.of(parameter);
+  const Chunk part = chunk_of(description.num_elements(), groups.num_secondary, groups.secondary_index);
+  owned.secondary = Operand{owned.weight, 0, 0, 0};
+  if (part.size() == 0) return;
+  owned.secondary = builder_.whole(builder_.add_buffer({.name = description.name + "/secondary",
+                                                        .num_elements = part.size(),
+                                                        .dtype = plan_.dtypes.compute,
+                                                        .category = Category::parameter}));
+  builder_.emit({.kernel = Kernel::copy,
+                 .phase = Phase::forward,
+                 .name = description.name,
+                 .inputs = {{owned.gathered, part.begin, part.size(), 0}},
+                 .outputs = {*owned.secondary},
+                 .attributes = {{"elements", part.size()}}});
+}
+
+Operand ParameterStates::weight(int parameter) const {
+  const Owned& owned = owned_[static_cast<std::size_t>(parameter)];
+  if (!is_gathered(parameter)) return builder_.whole(owned.weight);
+  STRATA_INVARIANT(owned.gathered >= 0,
+                   graph_.parameters[static_cast<std::size_t>(parameter)].name + " has not been gathered");
+  return builder_.whole(owned.gathered);
+}
+
+/// @return the buffer of the factor that clips.
+int ParameterStates::gradient_norm() {
+  const auto scalar = [&](const char* name, bool persistent) {
+    return builder_.add_buffer(
+        {.name = name, .num_elements = 1, .category = Category::workspace, .persistent = persistent});
+  };
+  const int sum = scalar("gradient_norm/sum_of_squares", false);
+  const int factor = scalar("gradient_norm/factor", false);
+  const int norm = scalar("gradient_norm", true);
+  if (num_copies_.empty()) {
+    sum_over_groups(sum);
+  } else {
+    sum_over_everybody(sum);
+  }
+  builder_.emit({.kernel = Kernel::clip_factor,
+                 .phase = Phase::update,
+                 .name = "gradient_norm",
+                 .inputs = {builder_.whole(sum)},
+                 .outputs = {builder_.whole(factor), builder_.whole(norm)},
+                 .attributes = {{"clip_norm", plan_.optimizer.clip_norm}}});
+  builder_.set_norm(norm);
+  return factor;
+}
+
+void ParameterStates::sum_over_groups(int sum) {
+  const std::vector<GradientBuckets::Counted> counted = gradients_.counted();
+  // What every rank has in full comes first; then one sum a way of sharding, over the ranks that share it.
+  std::vector<int> sharded_over;
+  for (const auto& part : counted) {
+    if (part.group >= 0 && std::ranges::find(sharded_over, part.group) == sharded_over.end()) {
+      sharded_over.push_back(part.group);
+    }
+  }
+  add_squares(counted, -1, sum);
+  for (const int group : sharded_over) {
+    const int shared =
+        builder_.add_buffer({.name = "gradient_norm/sharded", .num_elements = 1, .category = Category::workspace});
+    add_squares(counted, group, shared);
+    all_reduce_norm(shared, group);
+    builder_.emit({.kernel = Kernel::accumulate,
+                   .phase = Phase::update,
+                   .name = "gradient_norm",
+                   .inputs = {builder_.whole(shared)},
+                   .outputs = {builder_.whole(sum)},
+                   .attributes = {{"elements", std::int64_t{1}}}});
+  }
+  if (stages_ >= 0) all_reduce_norm(sum, stages_);
+}
+
+/// Every rank counts what it has, each part by its share: all of them together count it once.
+void ParameterStates::sum_over_everybody(int sum) {
+  std::map<std::int64_t, std::vector<GradientBuckets::Counted>> by_copies;
+  for (const int p : gradients_.parameters()) {
+    const std::int64_t copies = num_copies_[static_cast<std::size_t>(p)] / shard(p).factors.os.total();
+    by_copies[copies].push_back({gradients_.reduced(p), -1, graph_.parameters[static_cast<std::size_t>(p)].name});
+  }
+  bool accumulate = false;
+  for (const auto& [copies, parts] : by_copies) {
+    const int copied =
+        builder_.add_buffer({.name = "gradient_norm/copied", .num_elements = 1, .category = Category::workspace});
+    add_squares(parts, -1, copied);
+    builder_.emit({.kernel = Kernel::sum_loss,  // a sum with a factor
+                   .phase = Phase::update,
+                   .name = "gradient_norm",
+                   .inputs = {builder_.whole(copied)},
+                   .outputs = {builder_.whole(sum)},
+                   .attributes = {{"elements", std::int64_t{1}},
+                                  {"scale", 1.0 / static_cast<double>(copies)},
+                                  {"accumulate", std::int64_t{accumulate ? 1 : 0}}}});
+    accumulate = true;
+  }
+  all_reduce_norm(sum, everybody_);
+}
+
+/// The sum of squares of the parts that @p group shares; 0 where there are none.
+void ParameterStates::add_squares(std::span<const GradientBuckets::Counted> parts, int group, int sum) {
+  bool accumulate = false;
+  for (const auto& part : parts) {
+    if (part.group != group || part.operand.num_elements == 0) continue;
+    builder_.emit(
+        {.kernel = Kernel::sum_of_squares,
+         .phase = Phase::update,
+         .name = part.name,
+         .inputs = {part.operand},
+         .outputs = {builder_.whole(sum)},
+         .attributes = {{"elements", part.operand.num_elements}, {"accumulate", std::int64_t{accumulate ? 1 : 0}}}});
+    accumulate = true;
+  }
+  if (accumulate) return;
+  builder_.emit({.kernel = Kernel::fill,
+                 .phase = Phase::update,
+                 .name = "gradient_norm",
+                 .outputs = {builder_.whole(sum)},
+                 .attributes = {{"elements", std::int64_t{1}}, {"value", 0.0}}});
+}
+
+void ParameterStates::all_reduce_norm(int sum, int group) {
+  builder_.emit({.kernel = Kernel::none,
+                 .collective = Collective::all_reduce,
+                 .group = group,
+                 .stream = communication_stream,
+                 .phase = Phase::update,
+                 .name = "gradient_norm",
+                 .inputs = {builder_.whole(sum)},
+                 .outputs = {builder_.whole(sum)}});
+}
+
+void ParameterStates::update(std::span<const int> parameters) {
+  const int factor = plan_.optimizer.clip_norm > 0.0 ? gradient_norm() : -1;
+  for (const int p : gradients_.parameters()) {
+    if (std::ranges::find(parameters, p) == parameters.end()) continue;
+    emit_update(p, factor);
+    if (!spreads_late()) spread(p);
+  }
+}
+
+void ParameterStates::emit_update(int parameter, int factor_buffer) {
+  const Owned& owned = owned_[static_cast<std::size_t>(parameter)];
+  const Piece& updated = shard(parameter).updated;
+  if (updated.size == 0) return;
+  const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
+  const OptimizerPlan& optimizer = plan_.optimizer;
+  Instruction in{.phase = Phase::update, .name = description.name};
+  in.inputs = {gradients_.reduced(parameter)};
+  if (factor_buffer >= 0) {
+    in.inputs.push_back(builder_.whole(factor_buffer));
+  }
+  in.outputs = {owned.master};
+  for (const int state : owned.states) {
+    in.outputs.push_back(builder_.whole(state));
+  }
+  if (mixed()) in.outputs.push_back({owned.weight, updated.begin, updated.size, 0});
+  in.attributes = {{"elements", updated.size},
+                   {"weight_decay", description.weight_decay ? optimizer.weight_decay : 0.0}};
+  if (optimizer.kind == "sgd") {
+    in.kernel = owned.states.empty() ? Kernel::sgd : Kernel::sgd_momentum;
+    if (!owned.states.empty()) {
+      in.attributes.set("momentum", optimizer.momentum);
+    }
+  } else {
+    in.kernel = Kernel::adam;
+    in.attributes.set("beta1", optimizer.beta1);
+    in.attributes.set("beta2", optimizer.beta2);
+    in.attributes.set("epsilon", optimizer.epsilon);
+    in.attributes.set("decoupled", optimizer.kind == "adamw" ? 1 : 0);
+  }
+  builder_.emit(std::move(in));
+}
+
+void ParameterStates::spread_last_updates() {
+  if (!spreads_late()) return;
+  std::set<int> seen;
+  for (const Operator& op : operators_) {
+    for (const int p : op.parameters) {
+      if (!seen.insert(p).second) continue;
+      if (is_gathered(p)) {
+        owned_[static_cast<std::size_t>(p)].spread_is_due = true;
+      } else {
+        spread(p);
+      }
+    }
+  }
+}
+
+void ParameterStates::spread_remaining() {
+  if (!spreads_late()) return;
+  for (const int p : gradients_.parameters()) spread(p);
+}
+
+/// The p shard is put together again from what its ranks have updated.
+void ParameterStates::spread(int parameter) {
+  const ParameterShard& s = shard(parameter);
+  const int group = groups_.of(parameter).spread;
+  if (group < 0 || s.held.size == 0) return;
+  const Operand all = builder_.whole(owned_[static_cast<std::size_t>(parameter)].weight);
+  const bool whole_tensors = plan_.optimizer.sharding == "inter_tensor";
+  const Operand own{all.buffer, s.updated.begin, s.updated.size, 0};
+  builder_.emit({.kernel = Kernel::none,
+                 .collective = whole_tensors ? Collective::broadcast : Collective::all_gather,
+                 .group = group,
+                 .root = whole_tensors ? s.owner : 0,
+                 .stream = communication_stream,
+                 .phase = Phase::update,
+                 .name = graph_.parameters[static_cast<std::size_t>(parameter)].name,
+                 .inputs = {whole_tensors ? all : own},
+                 .outputs = {all}});
+}
+
+}  // namespace strata

@@ -1,0 +1,135 @@
+#include "lower/step/activations.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "ir/model/backward_reads.hpp"
+
+namespace strata {
+
+TensorUses::TensorUses(const ModelGraph& graph)
+    : needs_gradient(tensors_with_gradient(graph)),
+      num_consumers(graph.tensors.size(), 0),
+      saved(graph.tensors.size(), false) {
+  for (const Operator& op : graph.operators) {
+    for (const int t : op.inputs) ++num_consumers[static_cast<std::size_t>(t)];
+    for (const int t : saved_for_backward(op)) saved[static_cast<std::size_t>(t)] = true;
+  }
+}
+
+Activations::Activations(const ModelGraph& graph, const TensorUses& uses, DType compute,
+                         std::span<const std::int64_t> num_samples, int micro_batch, ProgramBuilder& builder)
+    : graph_(graph),
+      uses_(uses),
+      compute_(compute),
+      num_samples_(num_samples),
+      micro_batch_(micro_batch),
+      builder_(builder),
+      values_(graph.tensors.size(), -1),
+      gradients_(graph.tensors.size(), -1) {}
+
+Operand Activations::new_buffer(const std::string& name, int tensor, Category category) {
+  const Tensor& description = graph_.tensors[static_cast<std::size_t>(tensor)];
+  return builder_.whole(builder_.add_buffer({.name = name,
+                                             .num_elements = num_samples(tensor) * description.elements_per_sample(),
+                                             .dtype = dtype_of(description.role, compute_),
+                                             .category = category}));
+}
+
+Operand Activations::value(int tensor) const {
+  const int buffer = values_[static_cast<std::size_t>(tensor)];
+  STRATA_INVARIANT(buffer >= 0, "nothing has produced " + graph_.tensors[static_cast<std::size_t>(tensor)].name);
+  return builder_.whole(buffer);
+}
+
+Operand Activations::produce(int tensor) {
+  const Operand operand =
+      new_buffer(graph_.tensors[static_cast<std::size_t>(tensor)].name, tensor, Category::activation);
+  values_[static_cast<std::size_t>(tensor)] = operand.buffer;
+  return operand;
+}
+
+Operand Activations::produce_in_place(int tensor, int other) {
+  const Operand operand = value(other);
+  values_[static_cast<std::size_t>(tensor)] = operand.buffer;
+  values_[static_cast<std::size_t>(other)] = -1;
+  return operand;
+}
+
+bool Activations::may_overwrite(const Operator& op, int input) const {
+  const auto t = static_cast<std::size_t>(op.inputs[static_cast<std::size_t>(input)]);
+  // Inputs of the model have no gradient and are cheap, but they belong to whoever loaded them.
+  return graph_.tensors[t].role == TensorRole::activation && uses_.num_consumers[t] == 1 && !uses_.saved[t] &&
+         values_[t] >= 0 && std::ranges::count(values_, values_[t]) == 1;
+}
+
+int Activations::pending(int buffer) const { return static_cast<int>(std::ranges::count(gradients_, buffer)); }
+
+Operand Activations::gradient(int tensor) const {
+  const int buffer = gradients_[static_cast<std::size_t>(tensor)];
+  STRATA_INVARIANT(buffer >= 0, "no gradient of " + graph_.tensors[static_cast<std::size_t>(tensor)].name);
+  return builder_.whole(buffer);
+}
+
+Activations::Taken Activations::take_gradient(int tensor) {
+  const Operand operand = gradient(tensor);
+  gradients_[static_cast<std::size_t>(tensor)] = -1;
+  return {operand, pending(operand.buffer) == 0};
+}
+
+void Activations::share_gradient(int tensor, int buffer) {
+  STRATA_INVARIANT(!has_gradient(tensor), "a gradient is there already");
+  gradients_[static_cast<std::size_t>(tensor)] = buffer;
+}
+
+void Activations::detach(int tensor, const std::string& name) {
+  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
+  const Operand shared = builder_.whole(buffer);
+  const Operand own =
+      new_buffer(graph_.tensors[static_cast<std::size_t>(tensor)].name + "/gradient", tensor, Category::activation);
+  builder_.emit({.kernel = Kernel::copy,
+                 .phase = Phase::backward,
+                 .micro_batch = micro_batch_,
+                 .name = name,
+                 .inputs = {shared},
+                 .outputs = {own},
+                 .attributes = {{"elements", own.num_elements}}});
+  buffer = own.buffer;
+}
+
+Activations::Destination Activations::gradient_destination(int tensor, bool can_accumulate) {
+  const std::string name = graph_.tensors[static_cast<std::size_t>(tensor)].name + "/gradient";
+  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
+  if (buffer < 0) {
+    const Operand operand = new_buffer(name, tensor, Category::activation);
+    buffer = operand.buffer;
+    return {operand, false};
+  }
+  if (!can_accumulate) {
+    return {new_buffer(name, tensor, Category::activation), false};
+  }
+  // Somebody who has not run yet still reads the shared buffer: give this tensor its own copy first.
+  if (pending(buffer) > 1) {
+    detach(tensor, name);
+  }
+  return {builder_.whole(buffer), true};
+}
+
+void Activations::merge(int tensor, const Destination& destination, const std::string& name) {
+  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
+  if (destination.operand.buffer == buffer) {
+    return;
+  }
+  if (pending(buffer) > 1) {
+    detach(tensor, name);
+  }
+  builder_.emit({.kernel = Kernel::accumulate,
+                 .phase = Phase::backward,
+                 .micro_batch = micro_batch_,
+                 .name = name,
+                 .inputs = {destination.operand},
+                 .outputs = {builder_.whole(buffer)},
+                 .attributes = {{"elements", destination.operand.num_elements}}});
+}
+
+}  // namespace strata

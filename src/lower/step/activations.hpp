@@ -1,0 +1,91 @@
+#pragma once
+
+/// @file
+/// Which buffer holds which tensor of a micro-batch, and which holds its gradient, between its forward and the end of
+/// its backward. Buffers may be shared: an in-place operator writes its output over its input, and the two inputs of an
+/// addition have one gradient.
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/model/model_graph.hpp"
+#include "ir/plan/plan.hpp"
+#include "lower/step/builder.hpp"
+
+namespace strata {
+
+/// What a graph does with its tensors, for all micro-batches.
+struct TensorUses {
+  explicit TensorUses(const ModelGraph& graph);
+
+  std::vector<bool> needs_gradient;  ///< activations that depend on a parameter
+  std::vector<int> num_consumers;
+  std::vector<bool> saved;  ///< some operator's backward reads it
+};
+
+class Activations {
+ public:
+  /// @param num_samples of one micro-batch on this rank, by tensor.
+  Activations(const ModelGraph& graph, const TensorUses& uses, DType compute, std::span<const std::int64_t> num_samples,
+              int micro_batch, ProgramBuilder& builder);
+
+  bool has(int tensor) const { return values_[static_cast<std::size_t>(tensor)] >= 0; }
+  /// @throws InternalError if nothing has produced it.
+  Operand value(int tensor) const;
+  /// A new buffer for the tensor.
+  Operand produce(int tensor);
+  /// The tensor takes over the buffer of @p other, whose content is lost.
+  Operand produce_in_place(int tensor, int other);
+  /// No longer held: recomputed when the backward pass needs it.
+  void drop(int tensor) { values_[static_cast<std::size_t>(tensor)] = -1; }
+
+  /// True where writing `op`'s output over its input number @p input loses nothing that anybody still reads.
+  bool may_overwrite(const Operator& op, int input) const;
+
+  /// True for activations that depend on a parameter.
+  bool needs_gradient(int tensor) const { return uses_.needs_gradient[static_cast<std::size_t>(tensor)]; }
+  bool has_gradient(int tensor) const { return gradients_[static_cast<std::size_t>(tensor)] >= 0; }
+
+  /// The complete gradient of @p tensor, handed to the backward of its producer.
+  struct Taken {
+    Operand operand;
+    bool exclusive = false;  ///< nobody else needs the buffer: it may be overwritten
+  };
+  Taken take_gradient(int tensor);
+  /// The same, left to be taken by another slice of its producer.
+  Operand gradient(int tensor) const;
+
+  /// The gradient of @p tensor is, so far, what @p buffer holds (shared with whoever else was given it).
+  void share_gradient(int tensor, int buffer);
+
+  /// Where a kernel may put its contribution. `accumulate`: add to what is there.
+  struct Destination {
+    Operand operand;
+    bool accumulate = false;
+  };
+  /// @param can_accumulate the kernel can add; otherwise a fresh buffer is given where there is something already, and
+  /// `merge` adds it.
+  Destination gradient_destination(int tensor, bool can_accumulate);
+  /// Adds a contribution that could not be accumulated by its kernel. @p name for the instruction.
+  void merge(int tensor, const Destination& destination, const std::string& name);
+
+  std::int64_t num_samples(int tensor) const { return num_samples_[static_cast<std::size_t>(tensor)]; }
+  int micro_batch() const { return micro_batch_; }
+
+ private:
+  Operand new_buffer(const std::string& name, int tensor, Category category);
+  void detach(int tensor, const std::string& name);
+  int pending(int buffer) const;
+
+  const ModelGraph& graph_;
+  const TensorUses& uses_;
+  DType compute_;
+  std::span<const std::int64_t> num_samples_;
+  int micro_batch_;
+  ProgramBuilder& builder_;
+  std::vector<int> values_;     ///< buffer by tensor, -1: not held
+  std::vector<int> gradients_;  ///< buffer by tensor, -1: none yet
+};
+
+}  // namespace strata

@@ -1,0 +1,79 @@
+#pragma once
+
+/// @file
+/// Collects buffers and instructions of one rank. Dependencies, lifetimes and addresses are not written by hand
+/// anywhere: waits follow from who touches the same elements on another stream, alloc and free from the first and last
+/// use, addresses from the lifetimes.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/program/happens_before.hpp"
+#include "ir/program/program.hpp"
+#include "lower/lower.hpp"
+
+namespace strata {
+
+class ProgramBuilder {
+ public:
+  /// @param streams names; stream 0 is compute.
+  ProgramBuilder(int rank, int num_ranks, std::vector<std::string> streams);
+
+  int rank() const { return program_.rank; }
+  int add_buffer(Buffer buffer);
+  int add_group(Group group);
+  const Group& group(int id) const { return program_.groups[static_cast<std::size_t>(id)]; }
+  const Buffer& buffer(int id) const { return program_.buffers[static_cast<std::size_t>(id)]; }
+  /// All elements of a buffer.
+  Operand whole(int id) const { return {id, 0, buffer(id).num_elements, 0}; }
+
+  enum class Section { prologue, body, epilogue };
+  /// Instructions go to @p section from now on. Sections are filled one after the other.
+  void begin(Section section);
+
+  /// Append @p instruction with the waits it needs. @return its index in the section.
+  /// @param after instructions that must be complete too, although no element says so: what is known to be complete by
+  /// cause, so that its memory may be used again.
+  int emit(Instruction instruction, std::span<const int> after = {});
+
+  /// The next instruction on @p stream waits for @p instruction, although no element says so: nothing runs under it.
+  void hold(int stream, int instruction) { held_[static_cast<std::size_t>(stream)].push_back(instruction); }
+
+  /// Buffer @p id lives from the next instruction on, if it does not already: where ranks come to use it at different
+  /// times, and should need the same memory. What uses it first comes after that instruction on every stream.
+  void reserve(int id) { reserved_.push_back(id); }
+
+  /// The last instruction on @p stream in this section, -1: none.
+  int last_on(int stream) const { return last_[static_cast<std::size_t>(stream)]; }
+
+  /// Where the loss and the gradient norm are found after the body.
+  void set_loss(int id) { program_.loss_buffer = id; }
+  void set_norm(int id) { program_.norm_buffer = id; }
+
+  /// Add workspaces, lifetimes and addresses, and verify.
+  Program finish(const WorkspaceBytes& workspace_bytes) &&;
+
+ private:
+  struct Access {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    int instruction = 0;
+    bool write = false;
+  };
+  std::vector<Instruction>& section();
+  void find_waits(Instruction& instruction, std::span<const int> after);
+
+  Program program_;
+  Section current_ = Section::prologue;
+  HappensBefore order_;
+  std::vector<int> last_;                      ///< by stream, of this section
+  std::vector<std::vector<int>> held_;         ///< by stream: what its next instruction waits for
+  std::vector<int> reserved_;                  ///< buffers that live from the next instruction on
+  std::vector<std::vector<Access>> accesses_;  ///< by buffer, of this section
+};
+
+}  // namespace strata

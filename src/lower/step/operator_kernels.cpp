@@ -1,0 +1,332 @@
+#include "lower/step/operator_kernels.hpp"
+
+#include <fmt/core.h>
+
+#include <initializer_list>
+#include <optional>
+#include <utility>
+
+#include "base/error.hpp"
+#include "ir/model/operator_table.hpp"
+#include "ir/program/kernel_runs.hpp"
+
+namespace strata {
+namespace {
+
+void copy_attributes(const Operator& op, std::initializer_list<std::string_view> keys, Attributes& to) {
+  for (const std::string_view key : keys) {
+    for (const Attributes::Entry& entry : op.attributes.entries()) {
+      if (entry.key == key) to.set(entry);
+    }
+  }
+}
+
+}  // namespace
+
+Instruction OperatorLowering::kernel(Kernel kernel, const Operator& op, Phase phase) const {
+  Instruction in{.kernel = kernel, .phase = phase, .micro_batch = activations.micro_batch(), .name = op.name};
+  shape_attributes(op, in);
+  return in;
+}
+
+std::int64_t OperatorLowering::rows(int tensor, std::int64_t width) const {
+  const std::int64_t elements = activations.num_samples(tensor) * this->tensor(tensor).elements_per_sample();
+  STRATA_INVARIANT(elements % width == 0, fmt::format("{} elements in rows of {}", elements, width));
+  return elements / width;
+}
+
+/// The numbers that the kernel's signature lists.
+void OperatorLowering::shape_attributes(const Operator& op, Instruction& in) const {
+  Attributes& a = in.attributes;
+  const Attributes& of = op.attributes;
+  const Tensor& first_input = tensor(op.inputs.front());
+  const std::int64_t samples = activations.num_samples(op.inputs.front());
+  const std::int64_t elements = samples * first_input.elements_per_sample();
+  switch (op.kind) {
+    case OperatorKind::embedding:
+      copy_attributes(op, {"width", "vocabulary", "first_column", "row", "first_token", "table_rows"}, a);
+      a.set("rows", elements);
+      a.set("sequence", first_input.elements_per_sample());
+      break;
+    case OperatorKind::linear:
+      copy_attributes(op, {"in", "out", "first_column", "row"}, a);
+      a.set("rows", rows(op.inputs.front(), of.integer_or("row", of.integer("in"))));
+      break;
+    case OperatorKind::layer_norm:
+    case OperatorKind::rms_norm:
+      copy_attributes(op, {"width", "epsilon"}, a);
+      a.set("rows", rows(op.inputs.front(), of.integer("width")));
+      break;
+    case OperatorKind::rotary:
+    case OperatorKind::attention:
+      copy_attributes(op, {"heads", "kv_heads", "head_dim", "theta", "causal", "dropout"}, a);
+      a.set("samples", samples);
+      a.set("sequence", first_input.shape.front());
+      if (op.kind == OperatorKind::attention) {
+        a.set("first_sample", first_sample(op, of.real("dropout") > 0.0));
+        copy_attributes(op, {"first_head", "total_heads"}, a);
+      }
+      break;
+    case OperatorKind::swiglu:
+      copy_attributes(op, {"width"}, a);
+      a.set("rows", rows(op.inputs.front(), 2 * of.integer("width")));
+      break;
+    case OperatorKind::gelu:
+    case OperatorKind::relu:
+    case OperatorKind::add: a.set("elements", elements); break;
+    case OperatorKind::dropout: {
+      copy_attributes(op, {"probability"}, a);
+      a.set("elements", elements);
+      if (!of.has("first")) {
+        a.set("first_element", first_sample(op, true) * first_input.elements_per_sample());
+        break;
+      }
+      a.set("first_element", first_sample_of_all * of.integer("sample_elements") + of.integer("first"));
+      copy_runs(of, a);
+      break;
+    }
+    case OperatorKind::convolution:
+      copy_attributes(op, {"in", "out", "kernel", "stride", "padding", "height", "width"}, a);
+      a.set("samples", samples);
+      break;
+    case OperatorKind::max_pool:
+    case OperatorKind::average_pool:
+      copy_attributes(op, {"channels", "kernel", "stride", "padding", "height", "width"}, a);
+      a.set("samples", samples);
+      break;
+    case OperatorKind::batch_norm:
+      copy_attributes(op, {"channels", "epsilon"}, a);
+      a.set("rows", rows(op.inputs.front(), of.integer("channels")));
+      break;
+    case OperatorKind::cross_entropy: {
+      const std::int64_t classes = of.integer("classes");
+      const std::int64_t num_rows = rows(op.inputs.front(), classes);
+      const std::int64_t rows_per_sample = num_rows / samples;
+      a.set("classes", classes);
+      a.set("rows", num_rows);
+      // The gradient of the mean over the global batch: sums over micro-batches and ranks need no further division.
+      a.set("scale", 1.0 / static_cast<double>(plan.global_batch * rows_per_sample));
+      break;
+    }
+    case OperatorKind::redistribute: break;
+  }
+}
+
+/// The global index of the rank's first sample. @param is_counted_from random numbers are: the others follow it.
+std::int64_t OperatorLowering::first_sample(const Operator& op, bool is_counted_from) const {
+  const StridedBlock& samples = model.samples[static_cast<std::size_t>(op.inputs.front())];
+  if (!samples.levels.empty() && is_counted_from) {
+    throw Unsupported(
+        fmt::format("plan `{}`: {}: dropout on samples of which a rank has runs of {} apart cannot be lowered",
+                    plan.strategy, op.name, samples.run));
+  }
+  return first_sample_of_all + samples.first;
+}
+
+/// A place for output @p index: over one of the inputs listed in @p may_reuse where nothing is lost, else a new buffer.
+Operand OperatorLowering::output(const Operator& op, int index, std::initializer_list<int> may_reuse) {
+  const int tensor = op.outputs[static_cast<std::size_t>(index)];
+  for (const int input : may_reuse) {
+    if (activations.may_overwrite(op, input)) {
+      return activations.produce_in_place(tensor, op.inputs[static_cast<std::size_t>(input)]);
+    }
+  }
+  return activations.produce(tensor);
+}
+
+/// The first slice makes the output; an embedding's others write their columns, a linear's add to what is there.
+Operand OperatorLowering::slice_output(const Operator& op, const ColumnBlock& columns, Instruction& in) {
+  if (is_first(columns)) return output(op, 0, {});
+  if (op.kind == OperatorKind::linear) in.attributes.set("accumulate", 1);
+  return activations.value(op.outputs.front());
+}
+
+/// Of all slices of an operator the first in the graph is the last that reads it.
+Activations::Taken OperatorLowering::output_gradient(const Operator& op) {
+  const std::optional<ColumnBlock> columns = columns_of(op);
+  if (columns && !is_first(*columns)) return {activations.gradient(op.outputs.front()), false};
+  return activations.take_gradient(op.outputs.front());
+}
+
+/// Slices write, or add to, their own columns of one gradient: what the first of them finds there holds for all.
+Activations::Destination OperatorLowering::input_gradient(const Operator& op, int tensor, bool can_accumulate) {
+  const std::optional<ColumnBlock> columns = columns_of(op);
+  if (columns && !is_last(*columns)) return slices_gradient;
+  return slices_gradient = activations.gradient_destination(tensor, can_accumulate);
+}
+
+void OperatorLowering::forward(const Operator& op, Phase phase) {
+  if (op.kind == OperatorKind::redistribute) return redistribute_forward(op, phase);
+  if (op.attributes.has("summa")) return summa_forward(op, phase);
+  if (const AxisSet over = split_over(op.inputs.front()); over != 0) {
+    if (op.kind == OperatorKind::layer_norm || op.kind == OperatorKind::rms_norm)
+      return split_norm_forward(op, over, phase);
+    if (op.kind == OperatorKind::cross_entropy) return split_cross_entropy(op, over, phase);
+  }
+  Instruction in = kernel(operator_table::row(op.kind).forward, op, phase);
+  for (const int t : op.inputs) {
+    in.inputs.push_back(activations.value(t));
+  }
+  const bool adds = op.attributes.integer_or("adds", 1) != 0;
+  for (const int p : op.parameters) {
+    if (adds || p == op.parameters.front()) in.inputs.push_back(parameters.weight(p));
+  }
+  switch (op.kind) {
+    case OperatorKind::rotary:
+    case OperatorKind::relu:
+    case OperatorKind::dropout: in.outputs = {output(op, 0, {0})}; break;
+    case OperatorKind::add: in.outputs = {output(op, 0, {1, 0})}; break;
+    case OperatorKind::cross_entropy:
+      // The kernel leaves the gradient where the logits were: the largest activation exists once.
+      in.outputs = {output(op, 0, {}), activations.value(op.inputs.front())};
+      activations.share_gradient(op.inputs.front(), in.outputs.back().buffer);
+      activations.drop(op.inputs.front());
+      break;
+    case OperatorKind::embedding:
+    case OperatorKind::linear:
+      if (const std::optional<ColumnBlock> columns = columns_of(op)) {
+        in.outputs = {slice_output(op, *columns, in)};
+        break;
+      }
+      [[fallthrough]];
+    case OperatorKind::layer_norm:
+    case OperatorKind::rms_norm:
+    case OperatorKind::attention:
+    case OperatorKind::gelu:
+    case OperatorKind::swiglu:
+    case OperatorKind::convolution:
+    case OperatorKind::max_pool:
+    case OperatorKind::average_pool:
+    case OperatorKind::batch_norm:
+      for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+        in.outputs.push_back(output(op, static_cast<int>(i), {}));
+      }
+      break;
+    case OperatorKind::redistribute: break;
+  }
+  builder.emit(std::move(in));
+}
+
+/// Kernels whose outputs are parameter gradients from output number in.outputs.size() on.
+void OperatorLowering::emit_weight_gradient(const Operator& op, Instruction in) {
+  std::int64_t accumulate = in.attributes.integer_or("accumulate", 0);
+  for (const int p : op.parameters) {
+    const GradientBuckets::Destination destination = parameters.gradients().destination(p);
+    accumulate |= destination.accumulate ? std::int64_t{1} << in.outputs.size() : 0;
+    in.outputs.push_back(destination.operand);
+  }
+  in.attributes.set("accumulate", accumulate);
+  builder.emit(std::move(in));
+  for (const int p : op.parameters) {
+    parameters.gradients().contributed(p, last_micro_batch);
+  }
+}
+
+/// Kernels whose first output is the gradient of input number @p input. @p reuse: the incoming gradient, which an
+/// elementwise kernel may overwrite.
+void OperatorLowering::emit_input_gradient(const Operator& op, int input, Instruction in, bool can_accumulate,
+                                           const Activations::Taken* reuse) {
+  const int tensor = op.inputs[static_cast<std::size_t>(input)];
+  if (!activations.needs_gradient(tensor)) {
+    return;
+  }
+  if (reuse != nullptr && reuse->exclusive && !activations.has_gradient(tensor)) {
+    activations.share_gradient(tensor, reuse->operand.buffer);
+    in.outputs = {reuse->operand};
+    builder.emit(std::move(in));
+    return;
+  }
+  const Activations::Destination destination = input_gradient(op, tensor, can_accumulate);
+  in.outputs = {destination.operand};
+  if (can_accumulate) {
+    in.attributes.set("accumulate", destination.accumulate ? 1 : 0);
+  }
+  builder.emit(std::move(in));
+  activations.merge(tensor, destination, op.name);
+}
+
+void OperatorLowering::backward(const Operator& op) {
+  if (op.kind == OperatorKind::cross_entropy || !activations.has_gradient(op.outputs.front())) {
+    return;  // the loss wrote its gradient in forward; an output that nothing reads has none
+  }
+  if (op.kind == OperatorKind::redistribute) return redistribute_backward(op);
+  if (op.attributes.has("summa")) return summa_backward(op);
+  if (const AxisSet over = split_over(op.inputs.front());
+      over != 0 && (op.kind == OperatorKind::layer_norm || op.kind == OperatorKind::rms_norm)) {
+    return split_norm_backward(op, over);
+  }
+  const Activations::Taken dy = output_gradient(op);
+  const int x = op.inputs.front();
+  const operator_table::Row& row = operator_table::row(op.kind);
+  Instruction in = kernel(row.backward, op, Phase::backward);
+  switch (op.kind) {
+    case OperatorKind::embedding:
+      in.inputs = {activations.value(x), dy.operand};
+      emit_weight_gradient(op, std::move(in));
+      break;
+    case OperatorKind::linear:
+    case OperatorKind::convolution: {
+      Instruction weight = kernel(row.backward_weight, op, Phase::backward);
+      weight.inputs = {activations.value(x), dy.operand};
+      emit_weight_gradient(op, std::move(weight));
+      if (!activations.needs_gradient(x)) break;
+      in.inputs = {dy.operand, parameters.weight(op.parameters.front())};
+      // oneDNN's convolution writes its result, its matrix product can add.
+      emit_input_gradient(op, 0, std::move(in), op.kind == OperatorKind::linear);
+      break;
+    }
+    case OperatorKind::layer_norm:
+    case OperatorKind::rms_norm:
+    case OperatorKind::batch_norm: {
+      const Activations::Destination dx = activations.gradient_destination(x, op.kind != OperatorKind::batch_norm);
+      in.inputs = {dy.operand, activations.value(x), parameters.weight(op.parameters.front()),
+                   activations.value(op.outputs[1])};
+      in.outputs = {dx.operand};
+      in.attributes.set("accumulate", dx.accumulate ? 1 : 0);
+      emit_weight_gradient(op, std::move(in));
+      activations.merge(x, dx, op.name);
+      break;
+    }
+    case OperatorKind::attention:
+      in.inputs = {dy.operand, activations.value(x), activations.value(op.outputs[0]),
+                   activations.value(op.outputs[1])};
+      emit_input_gradient(op, 0, std::move(in), false);
+      break;
+    case OperatorKind::gelu:
+    case OperatorKind::swiglu:
+      in.inputs = {dy.operand, activations.value(x)};
+      emit_input_gradient(op, 0, std::move(in), false, op.kind == OperatorKind::gelu ? &dy : nullptr);
+      break;
+    case OperatorKind::relu:
+      in.inputs = {dy.operand, activations.value(op.outputs[0])};
+      emit_input_gradient(op, 0, std::move(in), false, &dy);
+      break;
+    case OperatorKind::rotary:
+    case OperatorKind::dropout:
+      in.inputs = {dy.operand};
+      emit_input_gradient(op, 0, std::move(in), false, &dy);
+      break;
+    case OperatorKind::max_pool:
+      in.inputs = {dy.operand, activations.value(op.outputs[1])};
+      emit_input_gradient(op, 0, std::move(in), false);
+      break;
+    case OperatorKind::average_pool:
+      in.inputs = {dy.operand};
+      emit_input_gradient(op, 0, std::move(in), false);
+      break;
+    case OperatorKind::add:
+      for (const int input : op.inputs) {
+        if (!activations.needs_gradient(input)) continue;
+        if (activations.has_gradient(input)) {
+          activations.merge(input, {dy.operand, false}, op.name);
+        } else {
+          activations.share_gradient(input, dy.operand.buffer);
+        }
+      }
+      break;
+    case OperatorKind::cross_entropy:
+    case OperatorKind::redistribute: break;
+  }
+}
+
+}  // namespace strata

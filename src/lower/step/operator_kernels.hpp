@@ -1,0 +1,71 @@
+#pragma once
+
+/// @file
+/// One operator at one micro-batch → its kernels, forward and backward.
+
+#include "ir/model/model_graph.hpp"
+#include "ir/plan/plan.hpp"
+#include "lower/layouts/axis_groups.hpp"
+#include "lower/layouts/laid_out_graph.hpp"
+#include "lower/states/parameter_states.hpp"
+#include "lower/step/activations.hpp"
+#include "lower/step/builder.hpp"
+#include "partition/operator_splitting.hpp"
+
+namespace strata {
+
+/// Everything the expansion of an operator touches.
+struct OperatorLowering {
+  const Plan& plan;
+  const LaidOutGraph& model;
+  const AxisGroups* groups;  ///< null: no operator is laid out
+  ProgramBuilder& builder;
+  Activations& activations;
+  ParameterStates& parameters;
+  std::int64_t first_sample_of_all = 0;  ///< of this micro-batch, in the step's global batch
+  bool last_micro_batch = true;
+  Activations::Destination slices_gradient{};  ///< of the input of the operator whose slices are going backward
+
+  /// @p phase forward or recompute.
+  void forward(const Operator& op, Phase phase);
+  void backward(const Operator& op);
+
+ private:
+  const ModelGraph& graph() const { return model.graph; }
+  const Tensor& tensor(int t) const { return model.graph.tensors[static_cast<std::size_t>(t)]; }
+  std::int64_t first_sample(const Operator& op, bool is_counted_from) const;
+  // Operators whose rows are split over ranks: split_rows.cpp.
+  AxisSet split_over(int tensor) const;
+  Operand exchanged(const Operator& op, const Operand& partial, AxisSet over, Phase phase);
+  Operand partial_rows(const Operator& op, std::int64_t num_rows, std::int64_t width);
+  void split_norm_forward(const Operator& op, AxisSet over, Phase phase);
+  void split_norm_backward(const Operator& op, AxisSet over);
+  void split_cross_entropy(const Operator& op, AxisSet over, Phase phase);
+  // Changes of layout: redistribution.cpp.
+  void redistribute_forward(const Operator& op, Phase phase);
+  void redistribute_backward(const Operator& op);
+  Operand permuted(const Operator& op, const Operand& from, const Permutation& permutation, const Operand* into,
+                   Phase phase);
+  void redistribute(const Operator& op, const Operand& from, const Operand& to, const Redistribution& step,
+                    Phase phase);
+  // Products by panels: summa.cpp.
+  class PanelStream;
+  class PanelSums;
+  void summa_forward(const Operator& op, Phase phase);
+  void summa_backward(const Operator& op);
+  const SummaPanels& panels_of(const Operator& op) const;
+  Operand panel_buffer(const std::string& name, std::int64_t num_elements, DType dtype);
+  Instruction panel_kernel(Kernel kind, const Operator& op, Phase phase) const;
+  Instruction kernel(Kernel kernel, const Operator& op, Phase phase) const;
+  void shape_attributes(const Operator& op, Instruction& in) const;
+  Operand output(const Operator& op, int index, std::initializer_list<int> may_reuse);
+  std::int64_t rows(int tensor, std::int64_t width) const;
+  Operand slice_output(const Operator& op, const ColumnBlock& columns, Instruction& in);
+  Activations::Taken output_gradient(const Operator& op);
+  Activations::Destination input_gradient(const Operator& op, int tensor, bool can_accumulate);
+  void emit_weight_gradient(const Operator& op, Instruction in);
+  void emit_input_gradient(const Operator& op, int input, Instruction in, bool can_accumulate,
+                           const Activations::Taken* reuse = nullptr);
+};
+
+}  // namespace strata

@@ -1,0 +1,51 @@
+#include "lower/step/rank_groups.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "partition/stages.hpp"
+
+namespace strata {
+
+RankGroups::RankGroups(const Plan& plan, const LaidOutGraph& model, const RankPlace& place, int rank,
+                       ProgramBuilder& builder) {
+  int data = -1;
+  if (has_layouts(plan.mesh)) {
+    axes.emplace(AtomicAxes(plan.mesh), model, rank, builder);
+    parameters.num_copies = model.num_copies;
+    for (const AxisSet set : sets_of_replicas(model)) parameters.data.push_back(axes->of(set));
+    if (place.num_stages == 1) everybody = axes->everybody();
+  } else {
+    if (place.data_size > 1) data = builder.add_group({"data", group_along(plan.mesh, "data", rank)});
+    parameters.data = {data};
+  }
+  const std::vector<int> column = group_along(plan.mesh, "stage", rank);
+  if (place.num_stages > 1) parameters.stages = builder.add_group({"stage", column});
+  std::map<std::vector<int>, int> group_of_stages;
+  const auto users = stages_of_parameters(model.graph, place.stages);
+  for (std::size_t p = 0; p < users.size(); ++p) {
+    const std::vector<int>& stages = users[p];
+    if (axes) parameters.num_copies[p] *= static_cast<std::int64_t>(stages.size());
+    if (stages.size() < 2 || std::ranges::find(stages, place.stage_index) == stages.end()) continue;
+    const auto [group, is_new] = group_of_stages.try_emplace(stages, parameters.stages);
+    if (is_new && stages.size() < column.size()) {
+      std::vector<int> ranks;
+      for (const int s : stages) ranks.push_back(column[static_cast<std::size_t>(s)]);
+      group->second = builder.add_group({fmt::format("stages[{}]", fmt::join(stages, ",")), std::move(ranks)});
+    }
+    parameters.copies[static_cast<int>(p)] = {group->second, place.stage_index == stages.front()};
+  }
+  const bool stages_have_several = plan.mesh.num_ranks() > place.num_stages;
+  if (everybody < 0) everybody = std::max(data, parameters.stages);
+  if (stages_have_several && parameters.stages >= 0) {
+    std::vector<int> ranks(static_cast<std::size_t>(plan.mesh.num_ranks()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    everybody = builder.add_group({"all", std::move(ranks)});
+  }
+  parameters.everybody = everybody;
+}
+
+}  // namespace strata

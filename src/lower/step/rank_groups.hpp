@@ -1,0 +1,25 @@
+#pragma once
+
+/// @file
+/// The groups of one rank, in its Program. All ranks make them in the order axes or data, stage, copies, all.
+
+#include <optional>
+
+#include "ir/plan/plan.hpp"
+#include "lower/layouts/axis_groups.hpp"
+#include "lower/layouts/laid_out_graph.hpp"
+#include "lower/states/parameter_states.hpp"
+#include "lower/step/builder.hpp"
+#include "lower/step/rank_place.hpp"
+
+namespace strata {
+
+struct RankGroups {
+  RankGroups(const Plan& plan, const LaidOutGraph& model, const RankPlace& place, int rank, ProgramBuilder& builder);
+
+  ParameterGroups parameters;
+  std::optional<AxisGroups> axes;  ///< where operators are laid out
+  int everybody = -1;              ///< who shares the loss; -1: this rank is alone
+};
+
+}  // namespace strata

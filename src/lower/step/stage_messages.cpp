@@ -1,0 +1,81 @@
+#include "lower/step/stage_messages.hpp"
+
+#include <fmt/core.h>
+
+#include <optional>
+#include <tuple>
+
+namespace strata {
+
+std::vector<std::string> link_streams(int num_stages, int stage) {
+  std::vector<std::string> streams;
+  for (const int peer : {stage - 1, stage + 1}) {
+    if (peer < 0 || peer >= num_stages) continue;
+    streams.push_back(fmt::format("stage{}to{}", stage, peer));
+    streams.push_back(fmt::format("stage{}to{}", peer, stage));
+  }
+  return streams;
+}
+
+namespace {
+
+/// Where an order has which item.
+class Places {
+ public:
+  explicit Places(const StepOrder& order) {
+    for (std::size_t i = 0; i < order.items.size(); ++i) {
+      const OrderItem& item = order.items[i];
+      places_.emplace(std::tuple{item.pass, item.segment, item.micro_batch}, static_cast<int>(i));
+    }
+  }
+  int of(Pass pass, int segment, int micro_batch) const { return places_.at({pass, segment, micro_batch}); }
+
+ private:
+  std::map<std::tuple<Pass, int, int>, int> places_;
+};
+
+}  // namespace
+
+StageMessages::StageMessages(const StepOrder& order, int stage, const StepOrder* before, const StepOrder* behind)
+    : receives_(order.items.size()), sends_(order.items.size()) {
+  const auto [first, end] = segments_of_stage(order.shape, stage);
+  // As link_streams() has them: to the stage before and from it, to the stage behind and from it.
+  const int behind_stream = before == nullptr ? 0 : 2;
+  const Send to_before{stage - 1, 0}, to_behind{stage + 1, behind_stream};
+  for (std::size_t i = 0; i < order.items.size(); ++i) {
+    const OrderItem& item = order.items[i];
+    if (item.pass == Pass::forward && item.segment == end - 1 && behind != nullptr) sends_[i] = to_behind;
+    if (item.pass == Pass::backward && item.segment == first && before != nullptr) sends_[i] = to_before;
+  }
+
+  const Places ours(order);
+  std::optional<Places> theirs_before, theirs_behind;
+  if (before != nullptr) theirs_before.emplace(*before);
+  if (behind != nullptr) theirs_behind.emplace(*behind);
+  /// The last of our messages that was posted before item @p posted and that the peer needs before its @p cause.
+  const auto taken_before = [&, first = first, end = end](const Run& run, int posted, int cause) {
+    for (int i = posted; i-- > 0;) {
+      if (sends_[static_cast<std::size_t>(i)].peer != stage + (run.backward ? 1 : -1)) continue;
+      const int m = order.items[static_cast<std::size_t>(i)].micro_batch;
+      const int reader =
+          run.backward ? theirs_behind->of(Pass::forward, end, m) : theirs_before->of(Pass::backward, first - 1, m);
+      if (reader < cause) return i;
+    }
+    return -1;
+  };
+  const std::vector<Run> runs = runs_of(order);
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const Run& run = runs[r];
+    if ((run.backward ? behind : before) == nullptr) continue;
+    const bool ahead = r > 0 && (run.backward || !runs[r - 1].backward);
+    const int posted = ahead ? runs[r - 1].first : run.first;
+    const int cause = run.backward ? theirs_behind->of(Pass::backward, end, run.micro_batch)
+                                   : theirs_before->of(Pass::forward, first - 1, run.micro_batch);
+    receives_[static_cast<std::size_t>(posted)].push_back({.item = run.first,
+                                                           .peer = stage + (run.backward ? 1 : -1),
+                                                           .stream = (run.backward ? behind_stream : 0) + 1,
+                                                           .taken = taken_before(run, posted, cause)});
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,388 @@
+#include "lower/step/step_lowering.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "lower/states/gathering.hpp"
+#include "lower/states/parameter_states.hpp"
+#include "lower/step/activations.hpp"
+#include "lower/step/builder.hpp"
+#include "lower/step/operator_kernels.hpp"
+#include "lower/step/rank_groups.hpp"
+#include "lower/step/rank_place.hpp"
+#include "lower/step/stage_messages.hpp"
+#include "lower/unsupported.hpp"
+#include "partition/recomputation.hpp"
+#include "partition/shards.hpp"
+#include "partition/stages.hpp"
+
+namespace strata {
+namespace {
+
+std::vector<std::string> streams_of(const RankPlace& place) {
+  std::vector<std::string> streams = {"compute", "communication"};
+  std::ranges::copy(link_streams(place.num_stages, place.stage_index), std::back_inserter(streams));
+  return streams;
+}
+constexpr int first_link_stream = communication_stream + 1;
+
+StageMessages messages_of(const OrdersOfStages& orders, const StepOrder& order, int stage) {
+  std::optional<StepOrder> before, behind;
+  if (stage > 0) before = orders.of(stage - 1);
+  if (stage + 1 < orders.num_stages()) behind = orders.of(stage + 1);
+  return {order, stage, before ? &*before : nullptr, behind ? &*behind : nullptr};
+}
+
+/// By parameter: the place of its update among the items; -1: it has none.
+std::vector<int> update_of_parameters(const StepOrder& order, std::size_t num_parameters) {
+  std::vector<int> update_of(num_parameters, -1);
+  for (std::size_t i = 0; i < order.items.size(); ++i) {
+    for (const int p : order.items[i].parameters) update_of[static_cast<std::size_t>(p)] = static_cast<int>(i);
+  }
+  return update_of;
+}
+
+/// The first item behind the last pass: the update of what is not updated in backward, if there is any.
+int behind_backward(const StepOrder& order) {
+  std::size_t end = order.items.size();
+  while (end > 0 && order.items[end - 1].pass == Pass::update) --end;
+  return static_cast<int>(end);
+}
+
+class StepLowering {
+ public:
+  StepLowering(const Plan& plan, const LaidOutGraph& model, int rank, const OrdersOfStages& orders)
+      : plan_(plan),
+        model_(model),
+        graph_(model.graph),
+        decisions_(model.decisions),
+        place_(plan, model, rank),
+        order_(orders.of(place_.stage_index)),
+        messages_(messages_of(orders, order_, place_.stage_index)),
+        builder_(rank, plan.mesh.num_ranks(), streams_of(place_)),
+        groups_(plan, model, place_, rank, builder_),
+        grids_(grids_of(plan, model, rank)),
+        parameters_(plan, graph_, operators_of(graph_, place_.stage), shards_of(plan, graph_, decisions_, grids_),
+                    grids_, update_of_parameters(order_, graph_.parameters.size()), builder_, groups_.parameters),
+        uses_(graph_),
+        gathering_(plan, graph_, order_.shape, place_.stage_index, uses_, parameters_),
+        from_before_(crossing(place_.stage_index)),
+        to_behind_(crossing(place_.stage_index + 1)),
+        loss_(builder_.add_buffer(
+            {.name = "loss", .num_elements = 1, .category = Category::workspace, .persistent = true})),
+        sent_(order_.items.size(), -1) {
+    refuse_orders_without_whole_passes(plan, order_, place_.stage_index);
+    builder_.set_loss(loss_);
+  }
+
+  Program run(const WorkspaceBytes& workspace_bytes) && {
+    builder_.begin(ProgramBuilder::Section::prologue);
+    parameters_.initialize();
+    builder_.begin(ProgramBuilder::Section::body);
+    parameters_.spread_last_updates();
+    if (!computes_loss()) clear_loss();
+    const int end = behind_backward(order_);
+    for (int i = 0; i < end; ++i) lower_item(i);
+    reduce_loss();
+    parameters_.gradients().reduce_remaining();
+    // A stage without parameters has no update, and its part in the norm all the same.
+    parameters_.update(end < std::ssize(order_.items) ? order_.items.back().parameters : std::vector<int>{});
+    builder_.begin(ProgramBuilder::Section::epilogue);
+    parameters_.spread_remaining();
+    return std::move(builder_).finish(workspace_bytes);
+  }
+
+ private:
+  const Segment& segment_of(const OrderItem& item) const {
+    return order_.shape.segments[static_cast<std::size_t>(item.segment)];
+  }
+  bool begins_stage(const OrderItem& item) const {
+    return segment_of(item).first_operator == place_.stage.first_operator;
+  }
+  bool computes_loss() const { return place_.stage_index + 1 == place_.num_stages; }
+  /// Of ranks that hold the same rows of the loss one counts.
+  bool counts(int loss_tensor) const {
+    if (!has_layouts(plan_.mesh)) return true;
+    const AtomicAxes axes(plan_.mesh);
+    const AxisSet copies = axes.all() & ~model_.layouts[static_cast<std::size_t>(loss_tensor)].samples;
+    return axes.index(copies, builder_.rank()) == 0;
+  }
+
+  /// Of a micro-batch that is between its first item and its last one on this rank.
+  Activations& activations_of(int micro_batch) {
+    return activations_
+        .try_emplace(micro_batch, graph_, uses_, plan_.dtypes.compute, model_.num_samples, micro_batch, builder_)
+        .first->second;
+  }
+  OperatorLowering operators_of_item(const OrderItem& item, bool completes_sums) {
+    return {.plan = plan_,
+            .model = model_,
+            .groups = groups_.axes ? &*groups_.axes : nullptr,
+            .builder = builder_,
+            .activations = activations_of(item.micro_batch),
+            .parameters = parameters_,
+            .first_sample_of_all = first_sample_of(item.micro_batch),
+            .last_micro_batch = completes_sums};
+  }
+
+  void lower_item(int index) {
+    for (const StageMessages::Receive& receive : messages_.before(index)) post(receive);
+    const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
+    switch (item.pass) {
+      case Pass::forward: forward(item); break;
+      case Pass::recompute: recompute(item); break;
+      case Pass::backward: backward(index); break;
+      case Pass::update: update_in_backward(item); break;
+    }
+    if (messages_.after(index).peer >= 0) send(index);
+    // Nothing of a micro-batch is needed behind the last backward of this rank.
+    if (item.pass == Pass::backward && begins_stage(item)) activations_.erase(item.micro_batch);
+  }
+
+  void forward(const OrderItem& item) {
+    const Segment& segment = segment_of(item);
+    Activations& activations = activations_of(item.micro_batch);
+    if (begins_stage(item)) load_inputs(activations);
+    OperatorLowering operators = operators_of_item(item, false);
+    for (int o = segment.first_operator; o < segment.end(); ++o) {
+      const Operator& op = graph_.operators[static_cast<std::size_t>(o)];
+      gathering_.before_forward(o, item);
+      operators.forward(op, Phase::forward);
+      gathering_.after_forward(o);
+      if (op.kind == OperatorKind::cross_entropy) accumulate_loss(op, activations);
+    }
+    if (!segment.recomputed) return;
+    for (const int t : internal_tensors(graph_, block_of_segment(segment))) activations.drop(t);
+  }
+
+  const Block& block_of_segment(const Segment& segment) const {
+    const Operator& first = graph_.operators[static_cast<std::size_t>(segment.first_operator)];
+    return graph_.blocks[static_cast<std::size_t>(first.block)];
+  }
+
+  std::vector<int> recomputed_operators(const Segment& segment, const Activations& activations) const {
+    return operators_to_recompute(graph_, block_of_segment(segment), [&](int t) { return activations.has(t); });
+  }
+
+  void recompute(const OrderItem& item) {
+    OperatorLowering operators = operators_of_item(item, false);
+    for (const int o : recomputed_operators(segment_of(item), activations_of(item.micro_batch))) {
+      gathering_.before_recompute(o, item.micro_batch);
+      operators.forward(graph_.operators[static_cast<std::size_t>(o)], Phase::recompute);
+      gathering_.after_recompute(o);
+    }
+  }
+
+  /// True where no later item adds to the gradients of the segment of item @p index.
+  bool completes_sums(int index) const {
+    const auto later = order_.items.begin() + index + 1;
+    return std::none_of(later, order_.items.end(), [&](const OrderItem& item) {
+      return item.pass == Pass::backward && item.segment == order_.items[static_cast<std::size_t>(index)].segment;
+    });
+  }
+
+  void backward(int index) {
+    const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
+    const Segment& segment = segment_of(item);
+    OperatorLowering operators = operators_of_item(item, completes_sums(index));
+    // What the next item makes again is gathered under this one.
+    const OrderItem* next = static_cast<std::size_t>(index) + 1 < order_.items.size() ? &item + 1 : nullptr;
+    if (next != nullptr && next->pass == Pass::recompute) {
+      gathering_.before_backward_of_block(recomputed_operators(segment_of(*next), activations_of(next->micro_batch)),
+                                          next->micro_batch);
+    }
+    for (int o = segment.end(); o-- > segment.first_operator;) {
+      gathering_.before_backward(o, item.micro_batch);
+      operators.backward(graph_.operators[static_cast<std::size_t>(o)]);
+      parameters_.gradients().after_operator();
+      gathering_.after_backward(o);
+    }
+  }
+
+  void update_in_backward(const OrderItem& item) {
+    parameters_.gradients().complete(item.parameters);
+    parameters_.update(item.parameters);
+  }
+
+  /// Tensors that cross the cut before stage @p stage; none where that is no cut.
+  std::vector<int> crossing(int stage) const {
+    if (stage == 0 || stage == place_.num_stages) return {};
+    return tensors_across(graph_, place_.stages[static_cast<std::size_t>(stage)].first_operator);
+  }
+  const std::vector<int>& tensors_between(int peer) const {
+    return peer < place_.stage_index ? from_before_ : to_behind_;
+  }
+  Instruction message(Collective kind, const OrderItem& item, int peer, int stream, int tensor) const {
+    const bool backward = item.pass != Pass::forward;
+    return {.kernel = Kernel::none,
+            .collective = kind,
+            .group = groups_.parameters.stages,
+            .root = peer,
+            .stream = first_link_stream + stream,
+            .phase = backward ? Phase::backward : Phase::forward,
+            .micro_batch = item.micro_batch,
+            .name = graph_.tensors[static_cast<std::size_t>(tensor)].name + (backward ? "/gradient" : "")};
+  }
+
+  void post(const StageMessages::Receive& receive) {
+    const OrderItem& item = order_.items[static_cast<std::size_t>(receive.item)];
+    const bool backward = item.pass != Pass::forward;
+    Activations& activations = activations_of(item.micro_batch);
+    // The memory of what ended on the compute stream so far, and of messages that the neighbour must have taken before
+    // it could send this one, is free for this one and for what follows it.
+    std::vector<int> complete;
+    if (const int last = builder_.last_on(compute_stream); last >= 0) complete.push_back(last);
+    if (receive.taken >= 0) complete.push_back(sent_[static_cast<std::size_t>(receive.taken)]);
+    for (const int t : tensors_between(receive.peer)) {
+      if (backward && !activations.needs_gradient(t)) continue;
+      Instruction in = message(Collective::recv, item, receive.peer, receive.stream, t);
+      in.outputs = {backward ? activations.gradient_destination(t, true).operand : activations.produce(t)};
+      builder_.emit(std::move(in), complete);
+    }
+  }
+
+  /// What item @p index has made for a neighbour.
+  void send(int index) {
+    const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
+    const StageMessages::Send& to = messages_.after(index);
+    const bool backward = item.pass != Pass::forward;
+    Activations& activations = activations_of(item.micro_batch);
+    for (const int t : tensors_between(to.peer)) {
+      if (backward && !activations.needs_gradient(t)) continue;
+      Instruction in = message(Collective::send, item, to.peer, to.stream, t);
+      in.inputs = {backward ? activations.take_gradient(t).operand : activations.value(t)};
+      sent_[static_cast<std::size_t>(index)] = builder_.emit(std::move(in));
+    }
+  }
+
+  /// The input of the model that operators of this stage read, of the roles for which @p is_it holds.
+  template <typename Predicate>
+  std::optional<int> input_read_here(const Predicate& is_it) const {
+    for (const Operator& op : operators_of(graph_, place_.stage)) {
+      for (const int t : op.inputs) {
+        if (is_it(graph_.tensors[static_cast<std::size_t>(t)].role)) return t;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Inputs of the model come from the data set, by position in the global batch; a stage loads what it reads.
+  void load_inputs(Activations& activations) {
+    const auto data =
+        input_read_here([](TensorRole role) { return role == TensorRole::tokens || role == TensorRole::image; });
+    const auto targets = input_read_here([](TensorRole role) { return role == TensorRole::targets; });
+    if (!data && !targets) return;
+    const auto samples = [&](int t) -> const StridedBlock& { return model_.samples[static_cast<std::size_t>(t)]; };
+    if (data && targets && (samples(*data) != samples(*targets) || !samples(*data).levels.empty())) {
+      load(activations, data, std::nullopt);
+      load(activations, std::nullopt, targets);
+    } else {
+      load(activations, data, targets);
+    }
+  }
+
+  /// Samples that are neighbours in the data set by one instruction.
+  void load(Activations& activations, std::optional<int> data, std::optional<int> targets) {
+    const auto t = static_cast<std::size_t>(data ? *data : *targets);
+    const std::int64_t num_samples = model_.num_samples[t];
+    const Tensor& input = graph_.tensors[t];
+    std::vector<Operand> all;
+    if (data) all.push_back(activations.produce(*data));
+    if (targets) all.push_back(activations.produce(*targets));
+    model_.samples[t].for_runs(0, num_samples, [&](std::int64_t sample, std::int64_t at, std::int64_t count) {
+      Instruction in{.kernel = Kernel::load_targets,
+                     .phase = Phase::forward,
+                     .micro_batch = activations.micro_batch(),
+                     .name = "input"};
+      in.attributes = {{"samples", count}, {"first_sample", first_sample_of(activations.micro_batch()) + sample}};
+      if (data) {
+        in.kernel = input.role == TensorRole::tokens ? Kernel::load_tokens : Kernel::load_images;
+        if (input.role == TensorRole::tokens) in.attributes.set("sequence", input.elements_per_sample());
+      }
+      for (const Operand& whole : all) {
+        const std::int64_t elements = whole.num_elements / num_samples;
+        in.outputs.push_back({whole.buffer, whole.begin + at * elements, count * elements, 0});
+      }
+      builder_.emit(std::move(in));
+    });
+  }
+
+  /// Of a micro-batch, in the step's global batch.
+  std::int64_t first_sample_of(int micro_batch) const {
+    return plan_.global_batch / plan_.schedule.micro_batches * micro_batch;
+  }
+
+  void accumulate_loss(const Operator& op, const Activations& activations) {
+    const int m = activations.micro_batch();
+    const Operand rows = activations.value(op.outputs.front());
+    const std::int64_t rows_per_sample = rows.num_elements / activations.num_samples(op.outputs.front());
+    const auto num_rows = static_cast<double>(plan_.global_batch * rows_per_sample);
+    const double scale = counts(op.outputs.front()) ? 1.0 / num_rows : 0.0;
+    builder_.emit(
+        {.kernel = Kernel::sum_loss,
+         .phase = Phase::metrics,
+         .micro_batch = m,
+         .name = "loss",
+         .inputs = {rows},
+         .outputs = {builder_.whole(loss_)},
+         .attributes = {
+             {"elements", rows.num_elements}, {"scale", scale}, {"accumulate", std::int64_t{m > 0 ? 1 : 0}}}});
+  }
+
+  /// A stage without the loss adds nothing to the sum over all ranks.
+  void clear_loss() {
+    builder_.emit({.kernel = Kernel::fill,
+                   .phase = Phase::metrics,
+                   .name = "loss",
+                   .outputs = {builder_.whole(loss_)},
+                   .attributes = {{"elements", std::int64_t{1}}, {"value", 0.0}}});
+  }
+
+  void reduce_loss() {
+    if (groups_.everybody < 0) return;
+    builder_.emit({.kernel = Kernel::none,
+                   .collective = Collective::all_reduce,
+                   .group = groups_.everybody,
+                   .stream = communication_stream,
+                   .phase = Phase::metrics,
+                   .name = "loss",
+                   .inputs = {builder_.whole(loss_)},
+                   .outputs = {builder_.whole(loss_)}});
+  }
+
+  const Plan& plan_;
+  const LaidOutGraph& model_;
+  const ModelGraph& graph_;
+  std::span<const OperatorDecision> decisions_;
+  RankPlace place_;
+  StepOrder order_;
+  StageMessages messages_;
+  ProgramBuilder builder_;
+  RankGroups groups_;
+  ReplicaGrids grids_;
+  ParameterStates parameters_;
+  TensorUses uses_;
+  std::map<int, Activations> activations_;  ///< by micro-batch
+  Gathering gathering_;
+  std::vector<int> from_before_, to_behind_;  ///< tensors that cross the cuts
+  int loss_;
+  std::vector<int> sent_;  ///< by item: the last of its messages
+};
+
+}  // namespace
+
+Program lower_step(const Plan& plan, const LaidOutGraph& model, int rank, const OrdersOfStages& orders,
+                   const WorkspaceBytes& workspace_bytes) {
+  return StepLowering(plan, model, rank, orders).run(workspace_bytes);
+}
+
+}  // namespace strata

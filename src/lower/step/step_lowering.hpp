@@ -1,0 +1,19 @@
+#pragma once
+
+/// @file
+/// One step of one rank: the items of its order one after the other, each as kernels, collectives and messages; behind
+/// the last pass the remaining reductions, and the metrics.
+
+#include "ir/plan/plan.hpp"
+#include "ir/program/program.hpp"
+#include "lower/layouts/laid_out_graph.hpp"
+#include "lower/lower.hpp"
+#include "lower/order/orders_of_stages.hpp"
+
+namespace strata {
+
+/// @param model as @p rank sees it. @throws Unsupported where the rank's order cannot be lowered.
+Program lower_step(const Plan& plan, const LaidOutGraph& model, int rank, const OrdersOfStages& orders,
+                   const WorkspaceBytes& workspace_bytes);
+
+}  // namespace strata

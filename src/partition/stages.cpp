@@ -1,0 +1,171 @@
+#include "partition/stages.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "base/error.hpp"
+#include "partition/operator_splitting.hpp"
+
+namespace strata {
+namespace {
+
+double cost_of(const ModelGraph& graph, const Operator& op, const std::string& cut_by) {
+  // Slices are one operator, whose arithmetic follows from its tensors.
+  const std::optional<ColumnBlock> slice = columns_of(op);
+  if (slice && !is_first(*slice) && cut_by != "parameters") return 0.0;
+  if (cut_by == "operators") return 1.0;
+  if (cut_by == "flops") return forward_flops(graph, op, 1);
+  STRATA_INVARIANT(cut_by == "parameters", "stages.cut_by = " + cut_by);
+  double elements = 0.0;
+  for (const int p : op.parameters) {
+    elements += static_cast<double>(graph.parameters[static_cast<std::size_t>(p)].num_elements());
+  }
+  return elements;
+}
+
+/// A row of costs cut into runs.
+class Cut {
+ public:
+  /// @param sums_before [i]: the cost of everything before piece i.
+  Cut(std::vector<double> sums_before, int num_runs)
+      : sums_(std::move(sums_before)), num_pieces_(static_cast<int>(sums_.size()) - 1), num_runs_(num_runs) {}
+
+  /// Where each run begins.
+  std::vector<int> begins() const {
+    const double largest = best([](double so_far, double run) { return std::max(so_far, run); }, infinity).front();
+    const std::vector<double> squares = best([](double so_far, double run) { return so_far + run * run; }, largest);
+    std::vector<int> begins = {0};
+    for (int run = 0; run + 1 < num_runs_; ++run) {
+      double least = infinity;
+      int chosen = -1;
+      for (int end = begins.back() + 1; end < num_pieces_ && run_cost(begins.back(), end) <= largest; ++end) {
+        const double cost = run_cost(begins.back(), end);
+        const double value = squares[index(run + 1, end)] + cost * cost;
+        if (value < least) {
+          least = value;
+          chosen = end;
+        }
+      }
+      begins.push_back(chosen);
+    }
+    return begins;
+  }
+
+ private:
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+  std::size_t index(int run, int begin) const {
+    return static_cast<std::size_t>(run) * sums_.size() + static_cast<std::size_t>(begin);
+  }
+  double run_cost(int begin, int end) const {
+    return sums_[static_cast<std::size_t>(end)] - sums_[static_cast<std::size_t>(begin)];
+  }
+
+  /// [run][begin]: the best value of all pieces from `begin` on in the runs from `run` on, no run above @p limit.
+  template <typename Join>
+  std::vector<double> best(const Join& join, double limit) const {
+    std::vector<double> table(static_cast<std::size_t>(num_runs_ + 1) * sums_.size(), infinity);
+    table[index(num_runs_, num_pieces_)] = 0.0;
+    for (int run = num_runs_; run-- > 0;) {
+      for (int begin = 0; begin < num_pieces_; ++begin) {
+        double& least = table[index(run, begin)];
+        for (int end = begin + 1; end <= num_pieces_ && run_cost(begin, end) <= limit; ++end) {
+          least = std::min(least, join(table[index(run + 1, end)], run_cost(begin, end)));
+        }
+      }
+    }
+    return table;
+  }
+
+  std::vector<double> sums_;
+  int num_pieces_;
+  int num_runs_;
+};
+
+bool is_model_input(const Tensor& tensor) {
+  return tensor.role == TensorRole::tokens || tensor.role == TensorRole::targets || tensor.role == TensorRole::image;
+}
+
+}  // namespace
+
+std::span<const Operator> operators_of(const ModelGraph& graph, const Stage& stage) {
+  return std::span(graph.operators)
+      .subspan(static_cast<std::size_t>(stage.first_operator), static_cast<std::size_t>(stage.num_operators));
+}
+
+std::vector<Stage> cut_into_stages(const ModelGraph& graph, const Stages& stages) {
+  const int num_operators = static_cast<int>(graph.operators.size());
+  if (stages.count == 1) {
+    return {{0, num_operators}};
+  }
+  const int num_blocks = static_cast<int>(graph.blocks.size());
+  if (stages.count > num_blocks) {
+    throw Unsupported(fmt::format("{} stages of {}, which has {} blocks: a stage has one block or more", stages.count,
+                                  graph.name, num_blocks));
+  }
+  // Piece b: block b and what stands between it and the next one; the first piece begins with the model.
+  std::vector<int> begin_of_piece = {0};
+  for (int b = 1; b < num_blocks; ++b) {
+    begin_of_piece.push_back(graph.blocks[static_cast<std::size_t>(b)].first_operator);
+  }
+  begin_of_piece.push_back(num_operators);
+  std::vector<double> sums = {0.0};
+  for (std::size_t piece = 0; piece + 1 < begin_of_piece.size(); ++piece) {
+    double cost = 0.0;
+    for (int o = begin_of_piece[piece]; o < begin_of_piece[piece + 1]; ++o) {
+      cost += cost_of(graph, graph.operators[static_cast<std::size_t>(o)], stages.cut_by);
+    }
+    sums.push_back(sums.back() + cost);
+  }
+  std::vector<Stage> result;
+  for (const int piece : Cut(std::move(sums), stages.count).begins()) {
+    const int begin = begin_of_piece[static_cast<std::size_t>(piece)];
+    if (!result.empty()) result.back().num_operators = begin - result.back().first_operator;
+    result.push_back({begin, num_operators - begin});
+  }
+  return result;
+}
+
+std::vector<int> tensors_across(const ModelGraph& graph, int first_operator) {
+  std::set<int> across;
+  for (std::size_t o = static_cast<std::size_t>(first_operator); o < graph.operators.size(); ++o) {
+    for (const int t : graph.operators[o].inputs) {
+      if (!is_model_input(graph.tensors[static_cast<std::size_t>(t)])) across.insert(t);
+    }
+  }
+  for (std::size_t o = static_cast<std::size_t>(first_operator); o < graph.operators.size(); ++o) {
+    for (const int t : graph.operators[o].outputs) across.erase(t);
+  }
+  return {across.begin(), across.end()};
+}
+
+std::vector<std::vector<int>> stages_of_parameters(const ModelGraph& graph, std::span<const Stage> stages) {
+  std::vector<std::vector<int>> result(graph.parameters.size());
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    for (const Operator& op : operators_of(graph, stages[s])) {
+      for (const int p : op.parameters) {
+        std::vector<int>& users = result[static_cast<std::size_t>(p)];
+        if (users.empty() || users.back() != static_cast<int>(s)) users.push_back(static_cast<int>(s));
+      }
+    }
+  }
+  return result;
+}
+
+ModelGraph graph_of(const ModelGraph& graph, const Stage& stage) {
+  ModelGraph part = graph;
+  const auto operators = operators_of(graph, stage);
+  part.operators.assign(operators.begin(), operators.end());
+  for (Block& block : part.blocks) {
+    const bool here = block.first_operator >= stage.first_operator && block.first_operator < stage.end();
+    block.first_operator = here ? block.first_operator - stage.first_operator : 0;
+    block.num_operators = here ? block.num_operators : 0;
+  }
+  return part;
+}
+
+}  // namespace strata

@@ -1,0 +1,40 @@
+#pragma once
+
+/// @file
+/// Plan → bytes and seconds, as an interface: planners ask it, lower and sim answer it, app joins them.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/plan/plan.hpp"
+#include "ir/program/program.hpp"
+
+namespace strata {
+
+/// What a plan costs. Numbers are there for plans that do not fit too; none where lowering refuses.
+struct Evaluation {
+  std::string missing{};        ///< why it cannot run: what lowering refuses, or bytes over the capacity; empty: it can
+  std::int64_t peak_bytes = 0;  ///< of the fullest rank's arena
+  std::vector<std::int64_t> stage_peak_bytes{};  ///< of each stage's fullest rank; by memory() alone
+  BytesByCollective bytes_sent{};                ///< a step; of each kind, by the rank that sends most of it
+  double step_seconds = 0.0;                     ///< of the slowest rank, in the steady state; 0: not asked for
+  std::string source{};                          ///< what the numbers stand on, in words
+  bool feasible() const { return missing.empty(); }
+};
+
+/// Pure: equal plans get equal answers, on every rank.
+class Evaluate {
+ public:
+  virtual ~Evaluate() = default;
+  /// @throws UserError where the costs that were asked for are not known, e.g. of a machine that nobody profiled.
+  virtual Evaluation operator()(const Plan& plan) const = 0;
+  /// The costs that were asked for are known: operator() tells the seconds.
+  virtual bool knows_seconds() const = 0;
+  /// Memory and bytes alone: needs no costs.
+  virtual Evaluation account(const Plan& plan) const = 0;
+  /// The peak alone, and whether it fits: less is lowered than all bytes need.
+  virtual Evaluation memory(const Plan& plan) const = 0;
+};
+
+}  // namespace strata

@@ -1,0 +1,128 @@
+/// @file
+/// Timelines: round trip, verify's rules, memory over time.
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "ir/timeline/timeline.hpp"
+
+namespace strata {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Timeline sample() {
+  Timeline timeline;
+  timeline.streams = {"compute", "data \"reduce\""};
+  timeline.instructions = {"linear_forward block[0].fc1", "", "all_reduce bucket\\0"};
+  timeline.events = {
+      {0, 4, 0, 0, 0, 1500, 0}, {0, 4, 1, 2, 1000, 2001, 4096}, {0, 4, 0, 1, 1500, 1500, 0},
+      {0, 5, 0, 0, 10, 20, 0},  {3, 4, 0, 0, 0, 3000, 0},
+  };
+  return timeline;
+}
+
+template <class Error, class Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Timeline, ReadsBackEqual) {
+  Timeline timeline = sample();
+  EXPECT_NO_THROW(verify(timeline));
+  EXPECT_EQ(parse_timeline(to_text(timeline)), timeline);
+  timeline.simulated = true;
+  EXPECT_EQ(parse_timeline(to_text(timeline)), timeline);
+  EXPECT_EQ(parse_timeline(to_text(Timeline{})), Timeline{});
+}
+
+TEST(Timeline, TextIsOneLineAnEvent) {
+  Timeline timeline;
+  timeline.streams = {"compute"};
+  timeline.instructions = {"adam"};
+  timeline.events = {{2, 1, 0, 0, 5, 9, 0}};
+  EXPECT_EQ(to_text(timeline), "timeline measured\nstream 0 compute\ninstruction 0 adam\nevent 2 1 0 0 5 9 0\n");
+}
+
+TEST(Timeline, VerifyNamesTheEvent) {
+  const std::pair<const char*, void (*)(Timeline&)> cases[] = {
+      {"2 streams", [](Timeline& t) { t.events[0].stream = 2; }},
+      {"2 streams", [](Timeline& t) { t.events[0].stream = -1; }},
+      {"3 instructions", [](Timeline& t) { t.events[0].instruction = 3; }},
+      {"begins at 1000 ns and ends at 999 ns", [](Timeline& t) { t.events[1].end_ns = 999; }},
+      {"begins at -1 ns", [](Timeline& t) { t.events[0].begin_ns = -1; }},
+      {"sent -1 bytes", [](Timeline& t) { t.events[0].bytes_sent = -1; }},
+      {"negative rank or step", [](Timeline& t) { t.events[0].rank = -1; }},
+      {"sorted by rank, step and begin", [](Timeline& t) { std::swap(t.events[3], t.events[4]); }},
+      {"before instruction 0 of the stream ends at 1501 ns", [](Timeline& t) { t.events[0].end_ns = 1501; }},
+  };
+  for (const auto& [expected, apply] : cases) {
+    Timeline timeline = sample();
+    apply(timeline);
+    EXPECT_THAT(error_of<InternalError>([&] { verify(timeline); }), HasSubstr(expected));
+  }
+}
+
+TEST(Timeline, ParserNamesTheLine) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "timeline:1: empty"},
+      {"timelin measured\n", "timeline:1: accepted"},
+      {"timeline predicted\n", "timeline:1: accepted"},
+      {"timeline measured\nstream 1 a\n", "timeline:2: streams are numbered in order; accepted: 0"},
+      {"timeline measured\nstream x a\n", "timeline:2: `x` where the integer number is accepted"},
+      {"timeline measured\n\n", "timeline:2: ``; accepted: stream, instruction, event"},
+      {"timeline measured\nevent 0 0 0 0 1 2\n", "timeline:2: `` where the integer bytes_sent is accepted"},
+      {"timeline measured\nevent 0 0 0 0 1 2 3 4\n", "timeline:2: `4` after the end"},
+      {"timeline measured\nevent 0 0 0 0 1.5 2 3\n", "timeline:2: `1.5` where the integer begin_ns is accepted"},
+  };
+  for (const auto& [text, expected] : cases) {
+    EXPECT_THAT(error_of<UserError>([&, t = text] { parse_timeline(t); }), HasSubstr(expected));
+  }
+}
+
+TEST(Timeline, MemoryOverTimeIsTheArenasContent) {
+  Program program;
+  program.rank = 3;
+  program.buffers = {{.name = "w", .num_elements = 10, .category = Category::parameter, .persistent = true},
+                     {.name = "x", .num_elements = 100},
+                     {.name = "y", .num_elements = 50},
+                     {.name = "t", .num_elements = 5, .category = Category::workspace}};
+  program.body.resize(3);
+  program.body[0].allocs = {1};
+  program.body[1].allocs = {2, 3};
+  program.body[1].frees = {1, 3};
+  program.body[2].frees = {2};
+  const TimelineEvent events[] = {
+      {.rank = 3, .instruction = 0, .begin_ns = 5, .end_ns = 10},
+      {.rank = 3, .instruction = 1, .begin_ns = 10, .end_ns = 20},
+      {.rank = 3, .instruction = 2, .begin_ns = 20, .end_ns = 40},
+  };
+  const std::vector<MemorySample> samples = memory_over_time(program, events);
+  const auto sample = [](std::int64_t time_ns, std::int64_t activation, std::int64_t workspace) {
+    MemorySample s{.rank = 3, .time_ns = time_ns};
+    s.bytes[static_cast<int>(Category::parameter)] = 40;
+    s.bytes[static_cast<int>(Category::activation)] = activation;
+    s.bytes[static_cast<int>(Category::workspace)] = workspace;
+    return s;
+  };
+  EXPECT_EQ(samples, (std::vector<MemorySample>{sample(0, 0, 0), sample(5, 400, 0), sample(10, 600, 20),
+                                                sample(20, 200, 0), sample(40, 0, 0)}));
+  std::int64_t largest = 0;
+  for (const MemorySample& s : samples) {
+    largest = std::max(largest, std::accumulate(std::begin(s.bytes), std::end(s.bytes), std::int64_t{0}));
+  }
+  EXPECT_EQ(largest, memory_peak(program).total_bytes);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,86 @@
+/// @file
+/// Atomic axes, sets of them, groups, and the digits into which dims are cut.
+
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "partition/tensor_layout.hpp"
+
+namespace strata {
+namespace {
+
+using testing::ElementsAre;
+
+Mesh mesh(int nodes, int ranks_per_node) { return {.nodes = nodes, .ranks_per_node = ranks_per_node, .axes = {}}; }
+
+TEST(AtomicAxes, ArePrimesOfNodesThenOfRanksInANode) {
+  const AtomicAxes axes(mesh(6, 4));
+  ASSERT_EQ(axes.count(), 4);
+  EXPECT_THAT((std::vector{axes.size(0), axes.size(1), axes.size(2), axes.size(3)}), ElementsAre(2, 3, 2, 2));
+  EXPECT_EQ(axes.factor(0b0011), (Factor{1, 6}));
+  EXPECT_EQ(axes.factor(0b1110), (Factor{4, 3}));
+  EXPECT_EQ(axes.num_ranks(axes.all()), 24);
+  EXPECT_EQ(AtomicAxes(mesh(1, 1)).all(), 0U);
+}
+
+TEST(AtomicAxes, GroupsTileTheRanksAndKnowTheirPlaces) {
+  const AtomicAxes axes(mesh(3, 4));
+  for (AxisSet set = 0; set <= axes.all(); ++set) {
+    std::map<std::vector<int>, int> seen;
+    for (int rank = 0; rank < 12; ++rank) {
+      const std::vector<int> group = axes.group(set, rank);
+      ASSERT_EQ(static_cast<int>(group.size()), axes.num_ranks(set));
+      EXPECT_EQ(group[static_cast<std::size_t>(axes.index(set, rank))], rank);
+      for (int a = 0; a < axes.count(); ++a) {
+        if ((set >> a & 1U) != 0) continue;
+        for (const int member : group) EXPECT_EQ(axes.coordinate(a, member), axes.coordinate(a, rank));
+      }
+      ++seen[group];
+    }
+    for (const auto& [group, count] : seen) EXPECT_EQ(count, static_cast<int>(group.size()));
+  }
+}
+
+TEST(AtomicAxes, ChoosesAxesOfADegree) {
+  const AtomicAxes axes(mesh(4, 4));  // axes 0, 1 across nodes, 2, 3 inside
+  EXPECT_EQ(axes.choose({2, 1}, axes.all()), 0b0100U);
+  EXPECT_EQ(axes.choose({2, 2}, axes.all()), 0b0101U);
+  EXPECT_EQ(axes.choose({2, 1}, axes.all(), 0b1000U), 0b1000U);
+  EXPECT_EQ(axes.choose({4, 1}, 0b0111U), std::nullopt);
+  EXPECT_EQ(axes.choose({1, 1}, 0), 0U);
+}
+
+TEST(TensorLayout, IsWrittenAsWhatAxesDo) {
+  const LayoutAxes linear{.p0 = 0b0001, .p1 = 0b0110, .p2 = 0b1000};
+  const AtomicAxes axes(mesh(4, 4));
+  EXPECT_EQ(to_text(linear.output(), axes), "S0:1x2,S1:2x2,P:2x1");
+  EXPECT_EQ(to_text(linear.input(), axes), "S0:1x2,S1:2x1,B:2x2");
+}
+
+/// Whatever axes hold a dim, its ranks hold each element as often as there are copies, in equal numbers.
+TEST(TensorLayout, DigitsShareADimOutEvenly) {
+  const AtomicAxes axes(mesh(3, 4));
+  constexpr std::int64_t size = 24;
+  for (AxisSet cut = 0; cut <= axes.all(); ++cut) {
+    AxisOrder order;  // the last axis outermost
+    for (int a = axes.count(); a-- > 0;) {
+      if ((cut >> a & 1U) != 0) order.push_back(a);
+    }
+    ASSERT_EQ(set_of(order), cut);
+    for (AxisSet held = 0; held <= cut; ++held) {
+      if ((held & ~cut) != 0) continue;
+      std::vector<int> holders(size, 0);
+      for (int rank = 0; rank < 12; ++rank) {
+        const StridedBlock block = block_of(digits_of(axes, order, held, rank, size));
+        for (std::int64_t i = 0; i < size / axes.num_ranks(held); ++i) {
+          ++holders[static_cast<std::size_t>(block.in_whole(i))];
+        }
+      }
+      for (const int count : holders) EXPECT_EQ(count, 12 / axes.num_ranks(held));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata
