@@ -12,10 +12,7 @@ namespace strata::cli {
 namespace {
 
 void add_simulate(const CommandLine& line) {
-  struct Arguments : predict::SimulateArguments {
-    bool fast = false;
-  };
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<predict::SimulateArguments>();
   CLI::App* simulate =
       add_verb(line.app, "simulate",
                "what the points of an experiment would cost on its cluster; no MPI, results marked simulated",
@@ -26,13 +23,8 @@ void add_simulate(const CommandLine& line) {
       ->add_option("--trace", arguments->trace_file,
                    "write the first step of one rank of each kind, with its memory, as a Chrome trace (Perfetto)")
       ->type_name("FILE");
-  simulate->add_flag(
-      "--fast", arguments->fast,
-      "estimate the step instead of simulating it, without events: short for --set simulate.method=estimate");
-  simulate->callback([line, arguments] {
-    if (arguments->fast) arguments->experiment.overrides.emplace_back("simulate.method=estimate");
-    line.exit_code = predict::simulate_experiment(*arguments, line.environment);
-  });
+  simulate->callback(
+      [line, arguments] { line.exit_code = predict::simulate_experiment(*arguments, line.environment); });
 }
 
 }  // namespace

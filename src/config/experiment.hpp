@@ -135,14 +135,12 @@ struct CheckpointSection {
 /// [planner]: what modes that compare plans compare them by.
 struct PlannerSection {
   std::string cost = "analytic";
-  std::string method = "simulation";
   bool operator==(const PlannerSection&) const = default;
 };
 
 /// [simulate]: how predictions are made, those of `strata simulate` and those beside a run.
 struct SimulateSection {
   std::string cost = "analytic";
-  std::string method = "simulation";
   std::string profile;  ///< as written; see path_beside
   std::int64_t steps = 1;
   double noise = 0.0;

@@ -158,13 +158,9 @@ constexpr Option options[] = {
 
     {"planner.cost", FIELD(planner.cost), "paper | analytic | measured", "",
      "where the times come from by which a mode compares plans: as simulate.cost; measured reads simulate.profile"},
-    {"planner.method", FIELD(planner.method), "simulation | estimate", "",
-     "how it predicts a plan: every plan simulated, or estimated as by `simulate --fast`"},
 
     {"simulate.cost", FIELD(simulate.cost), "paper | analytic | measured", "",
      "where times come from: the papers' formulas, roofline and alpha-beta, or a profile"},
-    {"simulate.method", FIELD(simulate.method), "simulation | estimate", "",
-     "estimate: `simulate --fast`, the longest path through the Programs instead of events"},
     {"simulate.profile", FIELD(simulate.profile), "", "",
      "what `strata profile` measured, relative to this file; needed by measured", false, false},
     {"simulate.steps", FIELD(simulate.steps), ">= 1 and <= 1000", "steps", "simulated", false, false},

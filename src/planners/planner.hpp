@@ -41,8 +41,8 @@ struct PlanRequest {
               ///< experiment asks; strategy set
   std::map<std::string, OptionValue> options;  ///< every row of options(), defaults filled in
   std::vector<int> leaf_of_node{};             ///< the switch that each node of the job hangs under; empty: unknown
-  /// Predicts bytes and seconds of a plan with the costs that [planner] names, by simulation or by estimate: lowering
-  /// is what takes the time, so formulas decide first and this has the last word. Null where nothing predicts.
+  /// Lowers a plan and simulates it with the costs that [planner] names: its bytes and seconds. Lowering is what takes
+  /// the time, so formulas decide first and this has the last word. Null where nothing predicts.
   const Evaluate* evaluate = nullptr;
   /// Times of collectives from the experiment's profile; null where it names none.
   std::function<std::unique_ptr<CostModel>()> measured_costs = nullptr;

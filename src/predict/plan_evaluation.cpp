@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "lower/rank_classes.hpp"
 #include "predict/prediction.hpp"
-#include "sim/estimate.hpp"
+#include "sim/simulate.hpp"
 
 namespace strata::predict {
 namespace {
@@ -104,15 +104,13 @@ Evaluation PlanEvaluation::evaluate(const Plan& plan, const CostModel* costs) co
   evaluation.bytes_sent = bytes_sent(row);
   evaluation.missing = missing_memory(evaluation.peak_bytes, plan.device_capacity_bytes);
   if (costs == nullptr) return evaluation;
-  const bool estimates = point.experiment.planner.method == "estimate";
   SimulationOptions options = simulation_options(point, lowered);
   options.keeps_events = false;
-  const SimulationResult result =
-      (estimates ? estimate : simulate)(lowered.job(plan.mesh.ranks_per_node), *costs, options);
+  const SimulationResult result = simulate(lowered.job(plan.mesh.ranks_per_node), *costs, options);
   for (const SimulatedStep& s : result.steps.back()) {
     evaluation.step_seconds = std::max(evaluation.step_seconds, s.step_seconds);
   }
-  evaluation.source = fmt::format("{}, {}", estimates ? "estimate" : "simulator", costs->description());
+  evaluation.source = "simulator, " + costs->description();
   return evaluation;
 }
 

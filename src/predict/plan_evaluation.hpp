@@ -1,8 +1,8 @@
 #pragma once
 
 /// @file
-/// What planners ask of a plan, answered by lowering it and simulating or estimating its Programs, as [planner] says.
-/// Noise and stragglers of [simulate] are left out: they are no part of a plan's cost.
+/// What planners ask of a plan, answered by lowering it and simulating its Programs with the costs that [planner]
+/// names. Noise and stragglers of [simulate] are left out: they are no part of a plan's cost.
 
 #include <memory>
 #include <mutex>

@@ -10,7 +10,6 @@
 #include "base/error.hpp"
 #include "base/read_file.hpp"
 #include "predict/device_options.hpp"
-#include "sim/estimate.hpp"
 
 namespace strata::predict {
 namespace {
@@ -177,10 +176,9 @@ SimulationOptions simulation_options(const PreparedPoint& point, const LoweredJo
 
 Prediction predict(const PreparedPoint& point, const LoweredJob& lowered, const CostModel& costs) {
   Prediction prediction;
-  const bool estimates = point.experiment.simulate.method == "estimate";
-  prediction.simulation = (estimates ? estimate : simulate)(lowered.job(point.plan.mesh.ranks_per_node), costs,
-                                                            simulation_options(point, lowered));
-  prediction.source = fmt::format("{}, {}", estimates ? "estimate" : "simulator", costs.description());
+  prediction.simulation =
+      simulate(lowered.job(point.plan.mesh.ranks_per_node), costs, simulation_options(point, lowered));
+  prediction.source = "simulator, " + costs.description();
   const Program& program = lowered.programs[static_cast<std::size_t>(lowered.class_of_rank.front())];
   for (const TimelineEvent& e : prediction.simulation.events) {
     if (e.rank != program.rank || e.step != 0) continue;

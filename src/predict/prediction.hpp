@@ -60,11 +60,10 @@ SimulationOptions simulation_options(const PreparedPoint& point, const LoweredJo
 
 struct Prediction {
   SimulationResult simulation;
-  std::string source;  ///< CostModel::description()
+  std::string source;  ///< "simulator, " and CostModel::description()
   /// Of rank 0: seconds a step inside each kernel and each collective, by name.
   std::map<std::string, double> kernel_seconds, collective_seconds;
 };
-/// Simulated or estimated, as simulate.method says. An estimate has no events, and so no seconds by name.
 Prediction predict(const PreparedPoint& point, const LoweredJob& lowered, const CostModel& costs);
 
 /// The simulated step as a row of results. Metrics without meaning in a simulation (loss, learning rate) stay unknown.

@@ -8,8 +8,7 @@ std::string progress_line(const results::AttemptFacts& facts, const results::Ste
   const double samples_per_second = static_cast<double>(row.num_samples) / row.step_seconds_max;
   const double flops_per_second = samples_per_second * facts.flops_per_sample;
   const double share = flops_per_second / (facts.peak_flops_per_second * static_cast<double>(facts.num_ranks));
-  // progress_mode says whether it was simulated or estimated.
-  const std::string first = facts.simulated ? fmt::format("{} {:.4f} s", facts.progress_mode, row.step_seconds_max)
+  const std::string first = facts.simulated ? fmt::format("simulated {:.4f} s", row.step_seconds_max)
                                             : fmt::format("step {} loss {:.4f}", row.step, row.loss);
   return fmt::format("{} {:.1f} {}s/s {:.1f} GFLOP/s mfu {:.1f} % mem {:.3f} GiB", first, samples_per_second,
                      facts.sample_unit, flops_per_second * 1e-9, share * 100.0,

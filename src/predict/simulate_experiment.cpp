@@ -22,20 +22,19 @@
 namespace strata::predict {
 namespace {
 
-void set_simulated(results::AttemptFacts& facts, const Experiment& experiment) {
-  const ResourcesSection& resources = experiment.resources;
+void set_simulated(results::AttemptFacts& facts, const ResourcesSection& resources) {
   facts.simulated = true;
   facts.num_nodes = static_cast<int>(resources.nodes);
   facts.ranks_per_node = static_cast<int>(resources.ranks_per_node);
   facts.num_ranks = facts.num_nodes * facts.ranks_per_node;
   facts.host_names.assign(static_cast<std::size_t>(facts.num_ranks), "simulated");
   facts.transport = "simulated";
-  facts.progress_mode = experiment.simulate.method == "estimate" ? "estimated" : "simulated";
+  facts.progress_mode = "simulated";
 }
 
 results::AttemptFacts facts_of(const Environment& environment, const Point& point, const PreparedPoint& prepared) {
   results::AttemptFacts facts = facts_of_point(environment, prepared, point.id);
-  set_simulated(facts, prepared.experiment);
+  set_simulated(facts, prepared.experiment.resources);
   facts.device_names.assign(static_cast<std::size_t>(facts.num_ranks), prepared.cluster.device);
   return facts;
 }
@@ -43,7 +42,7 @@ results::AttemptFacts facts_of(const Environment& environment, const Point& poin
 /// Of a point for which there is no plan: what was asked for.
 results::AttemptFacts facts_without_plan(const Environment& environment, const Point& point) {
   results::AttemptFacts facts = facts_of_experiment(environment, point.experiment, point.id);
-  set_simulated(facts, point.experiment);
+  set_simulated(facts, point.experiment.resources);
   return facts;
 }
 
@@ -71,9 +70,6 @@ class PointSimulation {
 
   results::Status run() {
     const std::string& file = arguments_.experiment.file;
-    if (!arguments_.trace_file.empty() && point_.experiment.simulate.method == "estimate") {
-      throw UserError("--trace: an estimate has no events; leave out --fast (simulate.method = \"estimate\")");
-    }
     std::optional<results::Recorder> recorder;
     results::Outcome outcome;
     try {

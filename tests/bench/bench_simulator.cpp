@@ -1,13 +1,12 @@
 /// @file
 /// Simulated events a second, and how long LLaMA-30B over 1024 ranks takes to lower and simulate, folded: one step of
-/// `ddp` and of `1f1b` with 8 stages, analytic costs. Then the same step, already lowered, simulated and estimated; and
-/// what it takes to find, lower and verify the classes of `zero3` over up to 131,072 ranks.
+/// `ddp` and of `1f1b` with 8 stages, analytic costs. Then the same step, already lowered; and what it takes to find,
+/// lower and verify the classes of `zero3` over up to 131,072 ranks.
 ///
 ///   build/cpu/tests/bench_simulator
 
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <map>
 #include <string>
 
@@ -16,7 +15,6 @@
 #include "lower/rank_classes.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
-#include "sim/estimate.hpp"
 #include "sim/simulate.hpp"
 
 namespace strata {
@@ -117,30 +115,16 @@ void events(benchmark::State& state, const std::string& mode) {
 BENCHMARK_CAPTURE(events, ddp, "ddp")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(events, m_1f1b, "1f1b")->Unit(benchmark::kMillisecond);
 
-/// One step that is already lowered: nodes of 8 ranks, micro-batches. `error_percent` is the estimate's against the
-/// simulator's step.
-template <class Predict>
-void one_step(benchmark::State& state, const std::string& mode, const Predict& predict) {
+/// One step that is already lowered, with what simulate() prepares once: nodes of 8 ranks, micro-batches.
+void one_step(benchmark::State& state, const std::string& mode) {
   const ModelGraph graph = build_model({.name = "llama-30b", .sequence_length = 4096});
   Cluster cluster = described();
   cluster.nodes = static_cast<int>(state.range(0));
   const auto costs = analytic_costs(cluster);
   const Lowered all = lowered(planned(mode, graph, cluster, static_cast<int>(state.range(1))), graph);
-  const auto longest = [](const SimulationResult& result) {
-    double seconds = 0.0;
-    for (const SimulatedStep& s : result.steps[0]) seconds = std::max(seconds, s.step_seconds);
-    return seconds;
-  };
-  const double simulated = longest(simulate(all.job, *costs, {.keeps_events = false}));
-  double predicted = 0.0;
-  for (auto _ : state) predicted = longest(predict(all.job, *costs));
+  for (auto _ : state) benchmark::DoNotOptimize(simulate(all.job, *costs, {.keeps_events = false}));
   state.SetItemsProcessed(state.iterations());
-  state.counters["error_percent"] = 100.0 * (predicted / simulated - 1.0);
 }
-SimulationResult simulate_once(const Job& job, const CostModel& costs) {
-  return simulate(job, costs, {.keeps_events = false});
-}
-SimulationResult estimate_once(const Job& job, const CostModel& costs) { return estimate(job, costs); }
 
 void sizes(benchmark::internal::Benchmark* b) {
   for (const int nodes : {2, 16, 128}) {
@@ -148,12 +132,9 @@ void sizes(benchmark::internal::Benchmark* b) {
   }
   b->Unit(benchmark::kMicrosecond);
 }
-BENCHMARK_CAPTURE(one_step, simulate_ddp, "ddp", simulate_once)->Apply(sizes);
-BENCHMARK_CAPTURE(one_step, estimate_ddp, "ddp", estimate_once)->Apply(sizes);
-BENCHMARK_CAPTURE(one_step, simulate_gpipe, "gpipe", simulate_once)->Apply(sizes);
-BENCHMARK_CAPTURE(one_step, estimate_gpipe, "gpipe", estimate_once)->Apply(sizes);
-BENCHMARK_CAPTURE(one_step, simulate_1f1b, "1f1b", simulate_once)->Apply(sizes);
-BENCHMARK_CAPTURE(one_step, estimate_1f1b, "1f1b", estimate_once)->Apply(sizes);
+BENCHMARK_CAPTURE(one_step, ddp, "ddp")->Apply(sizes);
+BENCHMARK_CAPTURE(one_step, gpipe, "gpipe")->Apply(sizes);
+BENCHMARK_CAPTURE(one_step, m_1f1b, "1f1b")->Apply(sizes);
 
 }  // namespace
 }  // namespace strata

@@ -99,35 +99,6 @@ def test_a_trace_of_every_kind_of_rank_with_its_memory(on_a800, tmp_path):
     assert 0 < max(memory) <= steps["arena_peak_bytes"][0]
 
 
-@pytest.mark.parametrize("mode", ["ddp", "gpipe", "1f1b"])
-def test_fast_estimates_near_the_simulation_and_says_so(on_a800, tmp_path, mode):
-    stages = [] if mode == "ddp" else ["--set", "strategy.stages=2"]
-    words = ("--set", f'strategy.name="{mode}"', "--set", "train.micro_batches=4", *stages)
-    assert on_a800(*words).code == 0
-    (simulation,) = attempts(tmp_path)
-    ended = on_a800(*words, "--fast")
-    assert ended.code == 0, ended.error
-    assert "estimated" in ended.output
-    assert "simulated" not in ended.output
-    (estimate,) = set(attempts(tmp_path)) - {simulation}
-    assert estimate.parent != simulation.parent, "a point of its own"
-    (facts, steps), (_, simulated) = attributes(estimate), attributes(simulation)
-    assert facts["progress_mode"] == "estimated"
-    assert facts["simulated"] == 1
-    assert steps["step_seconds_max"][0] == pytest.approx(simulated["step_seconds_max"][0], rel=0.02)
-    for exact in ("arena_peak_bytes", "all_reduce_sent_bytes", "send_sent_bytes", "activation_bytes"):
-        assert steps[exact][0] == simulated[exact][0]
-
-
-def test_an_estimate_has_no_trace_and_no_noise(on_a800, tmp_path):
-    ended = on_a800("--fast", "--trace", tmp_path / "trace.json")
-    assert ended.code == 2
-    assert "an estimate has no events" in ended.error
-    ended = on_a800("--fast", "--set", "simulate.noise=0.1")
-    assert ended.code == 2
-    assert "noise has no closed form" in ended.error
-
-
 def test_noise_and_stragglers_slow_a_job_down_and_repeat(on_a800, tmp_path):
     seconds = []
     for words in (

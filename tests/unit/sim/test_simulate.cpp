@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "sim/estimate.hpp"
 #include "sim/simulate.hpp"
 #include "unit/ir/program/handmade_program.hpp"
 #include "unit/sim/fixed_costs.hpp"
@@ -117,13 +116,11 @@ TEST(Simulate, CommunicationIsTheTimeInWhichSomeCollectiveRuns) {
   FixedCosts costs;
   costs.kernels = {{"work", 2.0}};
   costs.collectives = {{Collective::all_reduce, 3.0}, {Collective::broadcast, 2.0}};
-  for (const auto& result : {simulate(unfolded(programs, 8), costs), estimate(unfolded(programs, 8), costs, {})}) {
-    const SimulatedStep& step = result.steps[0][0];
-    EXPECT_DOUBLE_EQ(step.step_seconds, 4.0);
-    EXPECT_DOUBLE_EQ(step.communication_seconds, 4.0);  // 0 to 3, and 2 to 4
-    EXPECT_DOUBLE_EQ(step.compute_seconds, 2.0);
-    EXPECT_DOUBLE_EQ(step.exposed_seconds, 2.0);
-  }
+  const SimulatedStep step = simulate(unfolded(programs, 8), costs).steps[0][0];
+  EXPECT_DOUBLE_EQ(step.step_seconds, 4.0);
+  EXPECT_DOUBLE_EQ(step.communication_seconds, 4.0);  // 0 to 3, and 2 to 4
+  EXPECT_DOUBLE_EQ(step.compute_seconds, 2.0);
+  EXPECT_DOUBLE_EQ(step.exposed_seconds, 2.0);
 }
 
 TEST(Simulate, ACollectiveStartsWhenItsLastMemberHasCome) {
@@ -219,8 +216,11 @@ TEST(Simulate, FoldedRanksCannotDiffer) {
   const Job folded{.programs = {&program}, .class_of_rank = {0, 0, 0, 0}, .ranks_per_node = 4};
   const FixedCosts costs = layer_costs(1.0, 1.0, 1.0);
   EXPECT_EQ(simulate(folded, costs).steps[0][0].step_seconds, step_seconds(layered_job(4, 2, true), costs));
-  EXPECT_THAT([&] { simulate(folded, costs, {.noise = 0.1}); },
-              ThrowsMessage<UserError>(HasSubstr("4 ranks are folded into 1 classes")));
+  for (const SimulationOptions& differing :
+       {SimulationOptions{.noise = 0.1}, SimulationOptions{.stragglers = {{1, 2.0}}}}) {
+    EXPECT_THAT([&] { simulate(folded, costs, differing); },
+                ThrowsMessage<UserError>(HasSubstr("4 ranks are folded into 1 classes")));
+  }
 }
 
 TEST(Simulate, MessagesMeetTheirOwnKind) {
