@@ -2,7 +2,8 @@
 
 /// @file
 /// What an executor is: something that takes one rank's Program and runs it, step by step, on real data. It knows
-/// instructions, never strategies.
+/// instructions, never strategies. Which of them belong to a step says ir/program/repetition.hpp; where steps overlap,
+/// one is submitted before the one before it is complete.
 
 #include <array>
 #include <cstdint>
@@ -39,12 +40,13 @@ class InputSource {
 
 /// Of one step, on this rank.
 struct StepMeasurement {
+  /// From its beginning, or from the end of the step before where that was later, to its end.
   double step_seconds = 0.0;
   double compute_seconds = 0.0;                            ///< inside kernels
   double communication_seconds = 0.0;                      ///< some collective in progress
   double exposed_seconds = 0.0;                            ///< the compute stream waited for a collective
   std::array<std::int64_t, num_collectives> bytes_sent{};  ///< by Collective, counted by the transport
-  float loss = 0.0F;
+  float loss = 0.0F;           ///< this rank's part: the mean over the global batch is the sum over all ranks
   float gradient_norm = 0.0F;  ///< NaN where the Program computes none
 };
 
@@ -62,21 +64,29 @@ class Executor {
   virtual ~Executor() = default;
   /// Run the prologue: initial values.
   virtual void initialize() = 0;
-  /// Run the body once. @throws CommunicationError if a peer is gone.
-  virtual StepMeasurement step(const StepContext& context) = 0;
-  /// Run the epilogue, after the last step: what a step leaves to the next one is completed.
-  virtual void finish() = 0;
+  /// Queue one repetition of the body: the training steps @p steps that it holds, which follow those before. Fewer than
+  /// Program::steps_per_body only before drain() or as the first after it. May return before anything has run.
+  /// @throws CommunicationError if a peer is gone.
+  virtual void submit(std::span<const StepContext> steps) = 0;
+  /// Wait for a step whose instructions have all been queued: depth() repetitions after its own, or by drain(). Each
+  /// once, in order. Does not wait for other ranks more than its instructions do.
+  virtual StepMeasurement complete(std::int64_t step) = 0;
+  /// Queue what the steps submitted so far leave to later repetitions. What is submitted next begins anew.
+  virtual void drain() = 0;
   /// Persistent parameters and states from elsewhere: elements [begin, begin + values.size()) of a persistent f32 or
-  /// bf16 buffer, rounded to nearest even where it is bf16. Between steps only.
+  /// bf16 buffer, rounded to nearest even where it is bf16. Only while no step is under way.
   virtual void write(int buffer, std::int64_t begin, std::span<const float> values) = 0;
-  /// When each instruction of the last step began and ended, on this rank.
+  /// When each instruction of the step completed last began and ended on this rank, since the step's beginning.
   virtual std::span<const TimelineEvent> events() const = 0;
-  /// The current content of a persistent f32 buffer.
+  /// The current content of a persistent f32 buffer. Only while no step is under way.
   virtual std::span<const float> read(int buffer) const = 0;
   /// Another rank has failed and will not come: nothing may wait for it any more, nor follow but the destructor.
   virtual void abandon() noexcept {}
   /// What of the arena the run has touched. After the first step.
   virtual TouchedMemory touched_memory() const = 0;
 };
+
+/// One training step by itself: nothing of it is left when this returns. For Programs of one step a body.
+StepMeasurement run_step(Executor& executor, const StepContext& context);
 
 }  // namespace strata

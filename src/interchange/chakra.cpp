@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "ir/program/repetition.hpp"
 #include "ir/timeline/timeline.hpp"
 
 namespace strata {
@@ -89,6 +90,7 @@ int ChakraWriter::number_of(const Group& group) {
 }
 
 std::string ChakraWriter::trace(const Program& program) {
+  STRATA_INVARIANT(is_repeated_alone(program), "steps that overlap are written as one list");
   std::vector<int> group_numbers;
   for (const Group& group : program.groups) group_numbers.push_back(number_of(group));
 

@@ -36,7 +36,7 @@ class ChakraWriter {
   /// largest chunk so that all members agree; of a message its length. `comm_src` of a broadcast is its root,
   /// `comm_dst` of a reduce. `comm_tag` tells the messages from one rank to another apart, equal at both ends.
   /// Durations are whole microseconds: what rounding takes from one node of a stream the next one gets, so that sums
-  /// are right.
+  /// are right. Steps that overlap are given as one list (in_one_list).
   /// @throws InternalError if a step has more messages than tags.
   std::string trace(const Program& program);
 

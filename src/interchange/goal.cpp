@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "ir/program/repetition.hpp"
 
 namespace strata {
 namespace {
@@ -159,6 +160,7 @@ std::string to_goal(const std::vector<Program>& programs, const KernelSeconds& k
   for (std::size_t r = 0; r < programs.size(); ++r) {
     STRATA_INVARIANT(programs[r].rank == static_cast<int>(r),
                      fmt::format("program of rank {} stands at {}", programs[r].rank, r));
+    STRATA_INVARIANT(is_repeated_alone(programs[r]), "steps that overlap are written as one list");
     text += RankWriter(programs[r], kernel_seconds, groups).run() + "\n";
   }
   return text;

@@ -22,8 +22,8 @@ using KernelSeconds = std::function<double(const Program& program, const Instruc
 
 /// The bodies of @p programs, by rank, as text: `num_ranks N`, then `rank r { … }` with `calc` in nanoseconds, `send Xb
 /// to r tag t`, `recv Xb from r tag t` and `a requires b`. Streams and waits become dependencies. Messages of equal
-/// endpoints have distinct tags. @throws InternalError if a program does not stand at its rank, or has more messages
-/// than tags.
+/// endpoints have distinct tags. Steps that overlap are given as one list (in_one_list). @throws InternalError if a
+/// program does not stand at its rank, or has more messages than tags.
 std::string to_goal(const std::vector<Program>& programs, const KernelSeconds& kernel_seconds);
 
 }  // namespace strata

@@ -19,7 +19,7 @@
 ///             peak.
 /// Volume:     a rank and step: M (s_p-1)/s_p (2 cΦ + gΦ); (M-1) 2 (q-1)/q gΦ/s_p with q = s_g/s_p; 2 (q-1)/q gΦ/s_p
 ///             with q = dp/s_p; to spread, (q-1)/q cΦ/s_p with q = s_os/s_p by all-gather, all ranks together as much
-///             by broadcast; 2 (dp-1)/dp · 4 for the loss. gradients = reduce_scatter halves the second and, where
+///             by broadcast. gradients = reduce_scatter halves the second and, where
 ///             s_os = dp, the third.
 /// Reference:  `ddp`.
 /// Options:    p, g, os (each a factor, or planner), sharding, gradients, cost, placement, overlap, broadcast.

@@ -8,7 +8,7 @@
 /// Decides:    mesh axes {data = N}; nothing else.
 /// Memory:     states a rank: fp32 Adam 16P bytes; bf16 Adam 2P + gP + 12P; the gradient part (4P, gP) lives from
 ///             backward to the update.
-/// Volume:     2 (N-1)/N · P · g bytes a rank and step, and 2 (N-1)/N · 4 for the loss.
+/// Volume:     2 (N-1)/N · P · g bytes a rank and step.
 /// Reference:  `single` on the same global batch, up to the order of summation.
 /// Options:    none; bucket size and overlap are in [overlap].
 /// Refuses:    a global batch that N × micro-batches does not divide.

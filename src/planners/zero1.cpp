@@ -13,7 +13,7 @@
 ///             gP + U/N, as one bucket is filled while one travels. U: the bucket size, and less than g × the largest
 ///             tensor more.
 /// Volume:     a rank and step: (N-1)/N (gP + cP) with gradients = reduce_scatter, (N-1)/N (2 gP + cP) with
-///             all_reduce, once a step whatever the micro-batches; 2 (N-1)/N · 4 for the loss.
+///             all_reduce, once a step whatever the micro-batches.
 /// Reference:  `ddp`.
 /// Options:    gradients, overlap.
 /// Refuses:    a global batch that N × micro-batches does not divide.

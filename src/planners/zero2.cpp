@@ -12,7 +12,7 @@
 ///             one travels meanwhile (with one micro-batch (2 - 1/N) U: the last bucket's part is not kept yet). U: the
 ///             bucket size, and less than g × the largest tensor more.
 /// Volume:     a rank and step: (N-1)/N (M gP + cP) with gradients = reduce_scatter, (N-1)/N (2 M gP + cP) with
-///             all_reduce; 2 (N-1)/N · 4 for the loss.
+///             all_reduce.
 /// Reference:  `ddp`.
 /// Options:    gradients, overlap.
 /// Refuses:    a global batch that N × micro-batches does not divide.

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "cost/kernel_work.hpp"
 #include "interchange/chakra.hpp"
 #include "interchange/goal.hpp"
+#include "ir/program/repetition.hpp"
 #include "predict/prediction.hpp"
 
 namespace strata::predict {
@@ -34,6 +36,16 @@ NodeCost node_cost(const CostModel& costs, const Program& program, const Instruc
   return {costs.collective(kind, full_bytes(program, in), place).seconds, 0};
 }
 
+/// Of all ranks, one step each; where steps overlap, as many as meet, as one list.
+std::vector<Program> exported_programs(const PreparedPoint& point) {
+  std::vector<Program> programs;
+  for (int rank = 0; rank < point.plan.mesh.num_ranks(); ++rank) programs.push_back(lower_for_cluster(point, rank));
+  if (std::ranges::all_of(programs, is_repeated_alone)) return programs;
+  const StepRange steps = steps_that_meet(programs);
+  for (Program& program : programs) program = in_one_list(program, steps);
+  return programs;
+}
+
 void write_file(const std::filesystem::path& path, std::string_view bytes) {
   std::ofstream file(path, std::ios::binary);
   file << bytes;
@@ -45,9 +57,7 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
 
 std::string goal_schedule(const PreparedPoint& point, const std::string& experiment_file) {
   const std::unique_ptr<CostModel> costs = cost_model(point, experiment_file);
-  std::vector<Program> programs;
-  for (int rank = 0; rank < point.plan.mesh.num_ranks(); ++rank) programs.push_back(lower_for_cluster(point, rank));
-  return to_goal(programs,
+  return to_goal(exported_programs(point),
                  [&](const Program& program, const Instruction& in) { return costs->kernel(program, in).seconds; });
 }
 
@@ -63,8 +73,8 @@ void write_chakra(const PreparedPoint& point, const std::string& experiment_file
   ChakraWriter writer(
       [&](const Program& program, const Instruction& in) { return node_cost(*costs, program, in, point); });
   const std::string& name = point.experiment.name;
-  for (int rank = 0; rank < point.plan.mesh.num_ranks(); ++rank) {
-    write_file(output / fmt::format("{}.{}.et", name, rank), writer.trace(lower_for_cluster(point, rank)));
+  for (const Program& program : exported_programs(point)) {
+    write_file(output / fmt::format("{}.{}.et", name, program.rank), writer.trace(program));
   }
   write_file(output / (name + ".comm_groups.json"), writer.communicator_groups());
 }

@@ -107,7 +107,7 @@ Evaluation PlanEvaluation::evaluate(const Plan& plan, const CostModel* costs) co
   SimulationOptions options = simulation_options(point, lowered);
   options.keeps_events = false;
   const SimulationResult result = simulate(lowered.job(plan.mesh.ranks_per_node), *costs, options);
-  for (const SimulatedStep& s : result.steps.back()) {
+  for (const SimulatedStep& s : result.steps[static_cast<std::size_t>(result.steady_step)]) {
     evaluation.step_seconds = std::max(evaluation.step_seconds, s.step_seconds);
   }
   evaluation.source = "simulator, " + costs->description();

@@ -9,6 +9,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/read_file.hpp"
+#include "ir/program/repetition.hpp"
 #include "predict/device_options.hpp"
 
 namespace strata::predict {
@@ -34,15 +35,15 @@ LoweredJob lower_with(const PreparedPoint& point, Program (*lower_rank)(const Pr
   return lowered;
 }
 
-/// The pipeline across steps is full after as many as waits reach back; as many again, for ranks that fill in turn.
+/// Where steps overlap the pipeline is full after as many repetitions as reach into each other; as many again, for
+/// ranks that fill in turn, and at the end those in which the last steps end alone.
 int steps_to_steady_state(const LoweredJob& lowered) {
-  int lag = 0;
+  int repetitions = 1;
   for (const Program& program : lowered.programs) {
-    for (const Instruction& in : program.body) {
-      for (const Wait& wait : in.waits) lag = std::max(lag, wait.lag);
-    }
+    if (is_repeated_alone(program)) continue;
+    repetitions = std::max(repetitions, 2 * largest_lag(program) + 2 * depth(program) + 1);
   }
-  return 2 * lag + 1;
+  return repetitions * lowered.programs.front().steps_per_body;
 }
 
 /// What [communication] emulates.

@@ -211,7 +211,7 @@ class Profiler {
           on_all([&] { return make_executor(point, program, engine, *inputs.source); });
       executor->initialize();
       for (int step = 0; step < num_warmup_steps + num_measured_steps; ++step) {
-        const StepMeasurement m = executor->step({.step = step, .learning_rate = 1e-4});
+        const StepMeasurement m = run_step(*executor, {.step = step, .learning_rate = 1e-4});
         if (step >= num_warmup_steps) observed.add(program, executor->events(), m);
       }
     }

@@ -196,7 +196,7 @@ void load_checkpoint(const std::string& path, const Program& program, const Mode
   };
   for (const auto& [parameter, buffer] : held_weights(program)) {
     const Buffer& weight = program.buffers[static_cast<std::size_t>(buffer)];
-    load(parameter, "value", weight.parameter_begin, weight.block, {buffer, 0, weight.num_elements, 0});
+    load(parameter, "value", weight.parameter_begin, weight.block, {buffer, 0, weight.num_elements});
   }
   for (const UpdatedPart& part : parts) {
     for (const auto& [name, operand] : part.states) load(part.parameter, name, part.begin, part.block, operand);

@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <deque>
 #include <map>
 #include <memory>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "comm/engine.hpp"
 #include "comm/session.hpp"
 #include "exec/cpu/cpu_executor.hpp"
+#include "ir/program/repetition.hpp"
 #include "predict/device_options.hpp"
 #include "predict/engine_options.hpp"
 #include "predict/point_facts.hpp"
@@ -188,6 +191,8 @@ class PointRun {
   void build() {
     executor_ = make_executor();
     executor_->initialize();
+    num_submitted_ = first_step();
+    depth_ = depth(program_);
     if (!request_.restart.path.empty()) {
       load_checkpoint(request_.restart.path, program_, request_.prepared.graph, *executor_);
     }
@@ -207,8 +212,7 @@ class PointRun {
     const std::unique_ptr<CostModel> costs = predict::cost_model(point, request_.experiment_file);
     const predict::LoweredJob lowered = predict::lower_job(point);
     prediction_ = predict::predict(point, lowered, *costs);
-    predicted_row_ = predict::step_row(point, lowered, prediction_.simulation,
-                                       static_cast<std::int64_t>(prediction_.simulation.steps.size()) - 1);
+    predicted_row_ = predict::step_row(point, lowered, prediction_.simulation, prediction_.simulation.steady_step);
   }
 
   results::Outcome train() {
@@ -216,24 +220,28 @@ class PointRun {
                           .num_warmup_steps = first_step() + experiment_.measure.warmup_steps};
     const MemoryPeak peak = memory_peak(program_);
     Decision decision;
-    std::int64_t step = first_step();
     results::Outcome saved;
     try {
       std::vector<RankStep> steps;
+      const auto exchange = [&] {
+        return exchange_steps(world_, std::exchange(steps, {}), facts, peak, touched_bytes(num_submitted_));
+      };
       while (decision.steps_until_next > 0) {
-        steps.clear();
         for (std::int64_t i = 0; i < decision.steps_until_next && saved.status == Status::ok; ++i) {
-          steps.push_back(one_step(step));
-          ++step;
-          if (checkpoint_is_due(step)) saved = save(step);
+          submit();
+          complete_what_has_ended(steps);
+          if (!checkpoint_is_due(num_submitted_)) continue;
+          complete_all(steps);
+          saved = save(num_submitted_);
         }
-        const auto rows = exchange_steps(world_, steps, facts, peak, touched_bytes(step));
-        decision = decide(rows, step);
+        decision = decide(exchange(), num_submitted_);
         if (saved.status != Status::ok) decision = {0, saved.status, saved.message};
       }
+      complete_all(steps);
+      if (!steps.empty()) take(exchange());
       const bool was_told_to_stop = decision.status == Status::timeout || decision.status == Status::preempted;
       if ((decision.status == Status::ok || was_told_to_stop) && experiment_.checkpoint.every > 0) {
-        if (saved_step_ != step) saved = save(step);
+        if (saved_step_ != num_submitted_) saved = save(num_submitted_);
         if (saved.status != Status::ok) return saved;
       }
     } catch (const std::exception& e) {
@@ -268,25 +276,47 @@ class PointRun {
     });
   }
 
-  RankStep one_step(std::int64_t step) {
-    const double rate = learning_rate(experiment_.train, step);
-    RankStep result;
-    meter_->begin_step();
+  /// Queue the next training step.
+  void submit() {
+    RankStep& step = under_way_.emplace_back();
+    step.step = num_submitted_++;
+    step.learning_rate = learning_rate(experiment_.train, step.step);
+    if (under_way_.size() == 1) meter_->begin_step();
+    const WatchAllocations watch;
+    const StepContext context{.step = step.step, .learning_rate = step.learning_rate};
+    executor_->submit({&context, 1});
+    step.outside_arena_bytes = watch.peak_bytes() + engine_->memory_bytes();
+  }
+
+  /// Steps of which nothing is left to later repetitions.
+  void complete_what_has_ended(std::vector<RankStep>& steps) {
+    while (static_cast<int>(under_way_.size()) > depth_) complete(steps);
+  }
+
+  /// Nothing is under way when this returns.
+  void complete_all(std::vector<RankStep>& steps) {
+    if (under_way_.empty()) return;
+    executor_->drain();
+    while (!under_way_.empty()) complete(steps);
+  }
+
+  void complete(std::vector<RankStep>& steps) {
+    RankStep& step = under_way_.front();
     {
       const WatchAllocations watch;
-      result.measured = executor_->step({.step = step, .learning_rate = rate});
-      result.outside_arena_bytes = watch.peak_bytes() + engine_->memory_bytes();
+      step.measured = executor_->complete(step.step);
+      step.outside_arena_bytes = std::max(step.outside_arena_bytes, watch.peak_bytes() + engine_->memory_bytes());
     }
-    result.device = meter_->end_step();
-    result.num_sharers = meter_->num_sharers();
-    result.step = step;
-    result.learning_rate = rate;
-    result.unix_seconds = results::unix_seconds_now();
-    const std::int64_t measured = step - first_step() - experiment_.measure.warmup_steps;
+    step.device = meter_->end_step();
+    step.num_sharers = meter_->num_sharers();
+    step.unix_seconds = results::unix_seconds_now();
+    const std::int64_t measured = step.step - first_step() - experiment_.measure.warmup_steps;
     if (measured >= 0 && measured < experiment_.measure.timeline_steps) {
       timeline_.insert(timeline_.end(), executor_->events().begin(), executor_->events().end());
     }
-    return result;
+    steps.push_back(step);
+    under_way_.pop_front();
+    if (!under_way_.empty()) meter_->begin_step();
   }
 
   /// Scanning the arena from its end is cheap once the top has been written; it is still done for a few steps only.
@@ -297,20 +327,26 @@ class PointRun {
     return touched_bytes_;
   }
 
+  /// Rank 0 records rows; the others have none.
+  void take(const std::vector<results::StepRow>& rows) {
+    for (const results::StepRow& row : rows) {
+      record([&] { recorder_->add_step(row); });
+      if (row.phase == results::StepPhase::measured) {
+        measured_seconds_.push_back(row.step_seconds_max);
+        measured_rows_.push_back(row);
+      }
+      last_row_ = row;
+    }
+    print(rows);
+  }
+
+  /// @param step how many training steps there have been, those before a restart too.
   Decision decide(const std::vector<results::StepRow>& rows, std::int64_t step) {
     Decision decision;
     double signal[1] = {static_cast<double>(stop_signal())};
     world_.all_reduce_max(signal);
+    take(rows);
     if (root()) {
-      for (const results::StepRow& row : rows) {
-        record([&] { recorder_->add_step(row); });
-        if (row.phase == results::StepPhase::measured) {
-          measured_seconds_.push_back(row.step_seconds_max);
-          measured_rows_.push_back(row);
-        }
-        last_row_ = row;
-      }
-      print(rows);
       decision.steps_until_next = steps_until_exchange(experiment_, step, measured_seconds_);
       if (decision.steps_until_next == 0) decision.status = Status::ok;
       if (signal[0] != 0.0) {
@@ -348,7 +384,6 @@ class PointRun {
 
   /// Copies of a parameter must be equal; predictions are set beside what was measured; timelines come home.
   results::Outcome after_training(const MemoryPeak& peak) {
-    executor_->finish();
     std::vector<ParameterChecksum> mine;
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];
@@ -425,7 +460,10 @@ class PointRun {
   std::unique_ptr<Executor> executor_;
   std::vector<TimelineEvent> timeline_;
   std::int64_t touched_bytes_ = 0;
-  std::int64_t saved_step_ = -1;  ///< of the last checkpoint
+  std::int64_t saved_step_ = -1;    ///< of the last checkpoint
+  std::int64_t num_submitted_ = 0;  ///< training steps, those before a restart too
+  int depth_ = 0;                   ///< how many repetitions of the body later a step ends
+  std::deque<RankStep> under_way_;  ///< submitted and not complete
   Link measured_link_;
   predict::Prediction prediction_;               ///< rank 0
   results::StepRow predicted_row_;               ///< rank 0

@@ -80,7 +80,8 @@ results::StepRow row_of(const std::vector<const RankStep*>& ranks, const StepFac
   row.exposed_communication_seconds = largest([](const RankStep& r) { return r.measured.exposed_seconds; });
   row.other_seconds =
       slowest->measured.step_seconds - slowest->measured.compute_seconds - slowest->measured.exposed_seconds;
-  row.loss = root.measured.loss;
+  row.loss = 0.0F;
+  for (const RankStep* r : ranks) row.loss += r->measured.loss;
   row.learning_rate = root.learning_rate;
   row.gradient_norm = root.measured.gradient_norm;
   row.num_samples = facts.num_samples;

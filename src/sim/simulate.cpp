@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <limits>
 #include <queue>
 #include <string>
@@ -13,12 +12,13 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "ir/program/repetition.hpp"
+#include "sim/overlapping_steps.hpp"
 #include "sim/task_graph.hpp"
 
 namespace strata {
 namespace {
 
-using sim::Across;
 using sim::Compiled;
 using sim::Rendezvous;
 using sim::Task;
@@ -50,7 +50,7 @@ struct Later {
   bool operator()(const End& a, const End& b) const { return a.time > b.time; }
 };
 
-/// A task of one repetition of one class's body.
+/// A task of one class's body in one step.
 struct Place {
   int of_class = 0;
   int step = 0;
@@ -64,23 +64,30 @@ struct Transfer {
   std::vector<Place> members;
 };
 
-/// One repetition of a body, from its first task that may start to its last that ends.
-struct Repetition {
+struct SimulatedClass {
+  // Of the step that is under way.
   std::vector<int> num_waits;  ///< left, by task
   std::vector<double> begin, end;
   int num_left = 0;
-};
 
-struct SimulatedClass {
-  std::deque<Repetition> repetitions;  ///< under way: of steps [num_ended, num_ended + size)
-  int num_ended = 0;                   ///< steps that are over
-  double ended_at = 0.0;               ///< the last of them
-  int kernel = -1;                     ///< running task
-  int kernel_step = 0;
+  int num_ended = 0;      ///< steps that are over
+  double ended_at = 0.0;  ///< the last of them
+  int kernel = -1;        ///< running task
   Running running;
   bool was_computing = false;
   std::vector<int> transfers;  ///< in progress
 };
+
+double union_seconds(std::vector<std::pair<double, double>> intervals) {
+  std::ranges::sort(intervals);
+  double seconds = 0.0;
+  double covered_until = 0.0;
+  for (const auto& [from, to] : intervals) {
+    seconds += std::max(0.0, to - std::max(from, covered_until));
+    covered_until = std::max(covered_until, to);
+  }
+  return seconds;
+}
 
 class Simulation {
  public:
@@ -103,11 +110,12 @@ class Simulation {
     node_transfers_.resize(node_load_.size());
     result_.steps.assign(static_cast<std::size_t>(options.num_steps), std::vector<SimulatedStep>(classes_.size()));
     result_.seconds_by_basis = compiled_.seconds_by_basis;
+    result_.steady_step = options.num_steps - 1;
     for (std::size_t c = 0; c < classes_.size(); ++c) slow_.push_back(straggling(static_cast<int>(c)));
   }
 
   SimulationResult run() && {
-    for (int c = 0; c < num_classes(); ++c) begin_step(c, 0);
+    for (int c = 0; c < num_classes(); ++c) begin_step(c);
     start_ready();
     while (!ends_.empty()) {
       now_ = ends_.top().time;
@@ -142,26 +150,16 @@ class Simulation {
     return found == options_.stragglers.end() ? 1.0 : found->second;
   }
 
-  /// Of a step that has begun and is not over.
-  Repetition& repetition(int c, int step) {
-    SimulatedClass& k = at(c);
-    return k.repetitions[static_cast<std::size_t>(step - k.num_ended)];
-  }
-  bool has_begun(int c, int step) { return step < at(c).num_ended + static_cast<int>(at(c).repetitions.size()); }
-
-  void begin_step(int c, int step) {
+  void begin_step(int c) {
     const TaskGraph& g = graph(c);
-    Repetition& r = at(c).repetitions.emplace_back();
-    r.begin.assign(g.tasks.size(), never);
-    r.end.assign(g.tasks.size(), never);
-    r.num_left = static_cast<int>(g.tasks.size());
-    r.num_waits.reserve(g.tasks.size());
-    for (const Task& task : g.tasks) r.num_waits.push_back(task.num_waits);
-    for (const Across& a : g.across) {
-      if (a.lag <= step) ++r.num_waits[static_cast<std::size_t>(a.later)];
-    }
+    SimulatedClass& k = at(c);
+    k.begin.assign(g.tasks.size(), never);
+    k.end.assign(g.tasks.size(), never);
+    k.num_left = static_cast<int>(g.tasks.size());
+    k.num_waits.clear();
+    for (const Task& task : g.tasks) k.num_waits.push_back(task.num_waits);
     for (std::size_t t = 0; t < g.tasks.size(); ++t) {
-      if (r.num_waits[t] == 0) ready_.push_back({c, step, static_cast<int>(t)});
+      if (k.num_waits[t] == 0) ready_.push_back({c, k.num_ended, static_cast<int>(t)});
     }
     if (g.tasks.empty()) end_step(c);
   }
@@ -171,7 +169,7 @@ class Simulation {
     for (std::size_t i = 0; i < ready_.size(); ++i) {
       const Place place = ready_[i];
       const Task& task = graph(place.of_class).tasks[static_cast<std::size_t>(place.task)];
-      repetition(place.of_class, place.step).begin[static_cast<std::size_t>(place.task)] = now_;
+      at(place.of_class).begin[static_cast<std::size_t>(place.task)] = now_;
       if (task.rendezvous < 0) {
         start_kernel(place, task.seconds);
       } else {
@@ -187,7 +185,6 @@ class Simulation {
     SimulatedClass& k = at(c);
     STRATA_INVARIANT(k.kernel < 0, "kernels of a rank run one at a time");
     k.kernel = place.task;
-    k.kernel_step = place.step;
     k.running.remaining_seconds = seconds * slow_[static_cast<std::size_t>(c)] * jitter(place);
     k.running.since = now_;
     k.running.speed = kernel_speed(k);
@@ -234,10 +231,10 @@ class Simulation {
     const int t = std::exchange(k.kernel, -1);
     k.running.speed = 0.0;
     ++k.running.version;
-    SimulatedStep& step = result_.steps[static_cast<std::size_t>(k.kernel_step)][static_cast<std::size_t>(c)];
-    step.compute_seconds += now_ - repetition(c, k.kernel_step).begin[static_cast<std::size_t>(t)];
+    SimulatedStep& step = result_.steps[static_cast<std::size_t>(k.num_ended)][static_cast<std::size_t>(c)];
+    step.compute_seconds += now_ - k.begin[static_cast<std::size_t>(t)];
     touch_class(c);
-    end_task({c, k.kernel_step, t});
+    end_task({c, k.num_ended, t});
   }
 
   void end_transfer(int id) {
@@ -264,79 +261,46 @@ class Simulation {
     const int c = place.of_class;
     const TaskGraph& g = graph(c);
     const Task& task = g.tasks[static_cast<std::size_t>(place.task)];
-    Repetition& r = repetition(c, place.step);
-    r.end[static_cast<std::size_t>(place.task)] = now_;
+    SimulatedClass& k = at(c);
+    k.end[static_cast<std::size_t>(place.task)] = now_;
     ++result_.num_events;
     for (int d = task.first_dependent; d < task.first_dependent + task.num_dependents; ++d) {
-      complete_a_wait(r, {c, place.step, g.dependents[static_cast<std::size_t>(d)]});
+      const int next = g.dependents[static_cast<std::size_t>(d)];
+      if (--k.num_waits[static_cast<std::size_t>(next)] == 0) ready_.push_back({c, place.step, next});
     }
-    const int num_left = --r.num_left;
-    if (!g.across.empty()) release_later_steps(place);
-    if (num_left == 0 && place.step == at(c).num_ended) end_step(c);
+    if (--k.num_left == 0) end_step(c);
   }
 
-  void complete_a_wait(Repetition& r, const Place& place) {
-    if (--r.num_waits[static_cast<std::size_t>(place.task)] == 0) ready_.push_back(place);
-  }
-
-  void release_later_steps(const Place& place) {
-    const std::vector<Across>& across = graph(place.of_class).across;
-    for (auto a = std::ranges::lower_bound(across, place.task, {}, &Across::earlier);
-         a != across.end() && a->earlier == place.task; ++a) {
-      const int step = place.step + a->lag;
-      if (step >= options_.num_steps) continue;
-      while (!has_begun(place.of_class, step)) {
-        begin_step(place.of_class,
-                   at(place.of_class).num_ended + static_cast<int>(at(place.of_class).repetitions.size()));
-      }
-      complete_a_wait(repetition(place.of_class, step), {place.of_class, step, a->later});
-    }
-  }
-
-  /// The first step under way is over. The next one of the rank begins, if it has not; nobody waits for the others.
+  /// The next step of the class begins; nobody waits for the others.
   void end_step(int c) {
     SimulatedClass& k = at(c);
     record(c);
-    k.repetitions.pop_front();
     ++k.num_ended;
     k.ended_at = now_;
-    if (!k.repetitions.empty()) {
-      if (k.repetitions.front().num_left == 0) end_step(c);
-    } else if (k.num_ended < options_.num_steps) {
-      begin_step(c, k.num_ended);
-    }
+    if (k.num_ended < options_.num_steps) begin_step(c);
   }
 
   void record(int c) {
     SimulatedClass& k = at(c);
     const Program& program = *job_.programs[static_cast<std::size_t>(c)];
-    const Repetition& r = k.repetitions.front();
     SimulatedStep& step = result_.steps[static_cast<std::size_t>(k.num_ended)][static_cast<std::size_t>(c)];
     step.step_seconds = now_ - k.ended_at + overhead_seconds_;
     step.exposed_seconds = now_ - k.ended_at - step.compute_seconds;
-    // An event's clock starts with the step: at its first event where it began before the last one ended.
-    double origin = k.ended_at;
-    for (const double begin : r.begin) origin = std::min(origin, begin);
     std::vector<std::pair<double, double>> busy;
-    const auto nanoseconds = [&](double time) { return std::llround((time - origin) * 1e9); };
+    const auto nanoseconds = [&](double time) { return std::llround((time - k.ended_at) * 1e9); };
     for (std::size_t t = 0; t < program.body.size(); ++t) {
       const Instruction& in = program.body[t];
-      if (in.is_collective()) busy.emplace_back(r.begin[t], r.end[t]);
+      if (in.is_collective()) busy.emplace_back(k.begin[t], k.end[t]);
       if (!options_.keeps_events) continue;
       result_.events.push_back({.rank = program.rank,
                                 .step = k.num_ended,
                                 .stream = in.stream,
                                 .instruction = static_cast<int>(t),
-                                .begin_ns = nanoseconds(r.begin[t]),
-                                .end_ns = nanoseconds(r.end[t]),
+                                .begin_ns = nanoseconds(k.begin[t]),
+                                .end_ns = nanoseconds(k.end[t]),
                                 .bytes_sent = bytes_sent(program, in)});
     }
-    std::ranges::sort(busy);
-    double covered_until = 0.0;
-    for (const auto& [from, to] : busy) {
-      step.communication_seconds += std::max(0.0, to - std::max(from, covered_until));
-      covered_until = std::max(covered_until, to);
-    }
+    step.communication_seconds = union_seconds(std::move(busy));
   }
 
   // Speeds. What changed at this moment is collected and settled once, so that one kernel following another does not
@@ -397,11 +361,10 @@ class Simulation {
     int named = 0;
     for (int c = 0; c < num_classes() && named < 4; ++c) {
       SimulatedClass& k = at(c);
-      if (k.repetitions.empty()) continue;
-      const Repetition& r = k.repetitions.front();
+      if (k.num_ended == options_.num_steps) continue;
       const Program& program = *job_.programs[static_cast<std::size_t>(c)];
-      for (std::size_t t = 0; t < r.begin.size(); ++t) {
-        if (r.begin[t] == never || r.end[t] != never) continue;  // has not come, or is over
+      for (std::size_t t = 0; t < k.begin.size(); ++t) {
+        if (k.begin[t] == never || k.end[t] != never) continue;  // has not come, or is over
         const Instruction& in = program.body[t];
         const Group& group = program.groups[static_cast<std::size_t>(in.group)];
         text += fmt::format("{}rank {} waits at #{} {} {} in group {} = {} (step {})", text.empty() ? "" : "; ",
@@ -435,7 +398,12 @@ class Simulation {
 }  // namespace
 
 SimulationResult simulate(const Job& job, const CostModel& costs, const SimulationOptions& options) {
-  return Simulation(job, costs, options).run();
+  const auto is_alone = [](const Program* program) { return is_repeated_alone(*program); };
+  if (std::ranges::all_of(job.programs, is_alone)) return Simulation(job, costs, options).run();
+  return sim::simulate_overlapping(job, costs, options,
+                                   [](const Job& whole, const CostModel& model, const SimulationOptions& once) {
+                                     return Simulation(whole, model, once).run();
+                                   });
 }
 
 }  // namespace strata

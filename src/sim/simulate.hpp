@@ -3,8 +3,8 @@
 /// @file
 /// Discrete-event simulation of one job: streams run in order, a collective starts when all members have reached it,
 /// transfers share the NICs of a node, compute and communication of a rank slow each other down where the cost model
-/// says so. Steps follow each other; where waits name earlier repetitions of the body, a step begins as its streams and
-/// waits allow while the one before it still ends. The decision: time is continuous and work is fluid — a change of
+/// says so. Steps follow each other; where they overlap, all of them are one list (ir/program/repetition.hpp), from the
+/// first step's beginning to the last one's end. The decision: time is continuous and work is fluid — a change of
 /// speed changes when running work will end — so that folded and unfolded jobs, whose events differ only in number,
 /// give the same numbers to the last bit.
 
@@ -32,14 +32,15 @@ struct SimulationOptions {
 
 /// Of one class in one step.
 struct SimulatedStep {
-  double step_seconds = 0.0;           ///< from the end of the step before to the end of this one
+  double step_seconds = 0.0;           ///< from the end of the step before to the end of this one, and its overhead
   double compute_seconds = 0.0;        ///< inside kernels
   double communication_seconds = 0.0;  ///< some collective reached and not ended
-  double exposed_seconds = 0.0;        ///< neither kernels nor the step's overhead
+  double exposed_seconds = 0.0;        ///< neither kernels, of any step, nor the step's overhead
 };
 
 struct SimulationResult {
   std::vector<std::vector<SimulatedStep>> steps;  ///< [step][class]
+  int steady_step = 0;                            ///< the last one that no later one is missing beside
   std::vector<TimelineEvent> events;              ///< of the representatives, by class, step and instruction
   std::int64_t num_events = 0;                    ///< tasks that ended, over all steps
   std::vector<double> seconds_by_basis;           ///< of all kernels and collectives; index: Basis

@@ -41,9 +41,7 @@ class Compiler {
     TaskGraph graph;
     std::vector<std::vector<int>> dependents(program.body.size());
     std::vector<int> last_on_stream(program.streams.size(), -1);
-    std::vector<int> first_on_stream(program.streams.size(), -1);
     int last_kernel = -1;
-    std::vector<int> posted_at_once;  // collectives before the first kernel of the list
     std::vector<int> before;
     partners_.clear();
     for (Channel& channel : channels_) channel.num_sent = channel.num_received = 0;
@@ -52,19 +50,13 @@ class Compiler {
       Task& task = graph.tasks.emplace_back();
       before.clear();
       for (const Wait& wait : in.waits) {
-        if (wait.lag != 0) {
-          graph.across.push_back({wait.instruction, i, wait.lag});
-        } else {
-          before.push_back(wait.instruction);
-        }
+        if (wait.lag == 0) before.push_back(wait.instruction);  // what lies further back is over: repetitions join
       }
       int& last = last_on_stream[static_cast<std::size_t>(in.stream)];
       if (last >= 0) before.push_back(last);
-      if (last < 0) first_on_stream[static_cast<std::size_t>(in.stream)] = i;
       last = i;
       if (in.is_collective()) {
         if (issue_in_list_order_ && last_kernel >= 0) before.push_back(last_kernel);
-        if (last_kernel < 0) posted_at_once.push_back(i);
         task.rendezvous = meet(program, in);
       } else {
         last_kernel = i;
@@ -79,16 +71,6 @@ class Compiler {
       graph.tasks[i].first_dependent = static_cast<int>(graph.dependents.size());
       graph.tasks[i].num_dependents = static_cast<int>(dependents[i].size());
       graph.dependents.insert(graph.dependents.end(), dependents[i].begin(), dependents[i].end());
-    }
-    if (!graph.across.empty()) {
-      for (std::size_t s = 0; s < first_on_stream.size(); ++s) {
-        if (first_on_stream[s] >= 0) graph.across.push_back({last_on_stream[s], first_on_stream[s], 1});
-      }
-      if (issue_in_list_order_ && last_kernel >= 0) {
-        for (const int collective : posted_at_once) graph.across.push_back({last_kernel, collective, 1});
-      }
-      std::ranges::sort(graph.across, {}, [](const Across& a) { return std::tuple(a.earlier, a.later, a.lag); });
-      graph.across.erase(std::unique(graph.across.begin(), graph.across.end()), graph.across.end());
     }
     return graph;
   }

@@ -2,7 +2,7 @@
 
 /// @file
 /// One class's body, made ready to be run through quickly: tasks with durations and flat dependency lists, and the
-/// rendezvous that its collectives take part in.
+/// rendezvous that its collectives take part in. Its waits are without lag: repetitions that overlap are one list.
 
 #include <cstdint>
 #include <map>
@@ -31,20 +31,9 @@ struct Task {
   int num_dependents = 0;
 };
 
-/// Task `later` of a body starts after task `earlier` of the body `lag` repetitions before.
-struct Across {
-  int earlier = 0;
-  int later = 0;
-  int lag = 1;
-  bool operator==(const Across&) const = default;
-};
-
 struct TaskGraph {
   std::vector<Task> tasks;      ///< by instruction of the body
   std::vector<int> dependents;  ///< of task t: [first_dependent, first_dependent + num_dependents)
-  /// What orders a body after earlier ones, sorted by `earlier`: waits with a lag, and every stream going on where it
-  /// ended. Empty: nothing says what of a body may begin before the one before it is over, so nothing does.
-  std::vector<Across> across;
 };
 
 struct Compiled {

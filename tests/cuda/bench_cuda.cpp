@@ -223,7 +223,7 @@ class Step {
     executor.initialize();
     std::vector<double> seconds;
     for (int step = 0; step < 8; ++step) {
-      const StepMeasurement m = executor.step({.step = step, .learning_rate = 1e-4});
+      const StepMeasurement m = run_step(executor, {.step = step, .learning_rate = 1e-4});
       if (step >= 3) seconds.push_back(m.step_seconds);
     }
     if (events != nullptr) events->assign(executor.events().begin(), executor.events().end());

@@ -249,7 +249,7 @@ TEST_P(Collectives, GiveEveryMemberItsPart) {
   executor.initialize();
   for (int step = 0; step < 2; ++step) {
     job.write_inputs(executor, step);
-    const StepMeasurement measured = executor.step({.step = step});
+    const StepMeasurement measured = run_step(executor, {.step = step});
     job.check_outputs(executor, step);
     const BytesByCollective predicted = bytes_by_collective(job.program());
     for (int k = 0; k < num_collectives; ++k) {
@@ -257,7 +257,6 @@ TEST_P(Collectives, GiveEveryMemberItsPart) {
           << to_string(static_cast<Collective>(k));
     }
   }
-  executor.finish();
   world.barrier();
 }
 

@@ -20,7 +20,7 @@ inline std::int64_t most_held(const Program& program, std::initializer_list<Cate
   };
   std::int64_t persistent = 0;
   for (const Buffer& buffer : program.buffers) {
-    if (buffer.persistent && counts(buffer)) persistent += buffer.size_bytes() * buffer.versions;
+    if (buffer.persistent && counts(buffer)) persistent += buffer.size_bytes();
   }
   std::vector<std::vector<int>> accesses(program.buffers.size());
   for (std::size_t i = 0; i < program.body.size(); ++i) {

@@ -26,19 +26,15 @@ constexpr double seconds_per_ns = 1e-9;
 }  // namespace
 
 CpuExecutor::CpuExecutor(const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed)
-    : program_(program), engine_(engine), arena_(program.arena_bytes) {
-  for (const Buffer& buffer : program.buffers) {
-    if (buffer.versions != 1) {
-      throw Unsupported(
-          fmt::format("buffer {} has {} versions: the CPU executor keeps one", buffer.name, buffer.versions));
-    }
-  }
-  engine_groups_ = create_groups(program, engine);
-  prologue_ = bind(program.prologue, inputs, seed);
-  body_ = bind(program.body, inputs, seed);
-  epilogue_ = bind(program.epilogue, inputs, seed);
-  events_.resize(program.body.size());
-}
+    : program_(program),
+      engine_(engine),
+      arena_(program.arena_bytes),
+      engine_groups_(create_groups(program, engine)),
+      prologue_(bind(program.prologue, inputs, seed)),
+      body_(bind(program.body, inputs, seed)),
+      loss_writer_(last_writer(program, program.loss_buffer)),
+      norm_writer_(last_writer(program, program.norm_buffer)),
+      steps_(program) {}
 
 std::vector<CpuExecutor::Bound> CpuExecutor::bind(const std::vector<Instruction>& section, InputSource& inputs,
                                                   std::uint64_t seed) {
@@ -48,13 +44,7 @@ std::vector<CpuExecutor::Bound> CpuExecutor::bind(const std::vector<Instruction>
     const Arguments arguments(program_, in, arena_.data());
     Bound& bound = result[i];
     for (const Wait& wait : in.waits) {
-      if (wait.lag != 0) {
-        throw Unsupported(
-            fmt::format("#{} {}: a wait across steps; the CPU executor ends every step before the next", i, in.name));
-      }
-      if (section[static_cast<std::size_t>(wait.instruction)].is_collective()) {
-        bound.collective_waits.push_back(wait.instruction);
-      }
+      if (section[static_cast<std::size_t>(wait.instruction)].is_collective()) bound.waits.push_back(wait);
     }
     if (!in.is_collective()) {
       bound.kernel = kernel_library().bind_kernel(program_, arguments, inputs, seed);
@@ -66,86 +56,115 @@ std::vector<CpuExecutor::Bound> CpuExecutor::bind(const std::vector<Instruction>
   return result;
 }
 
-void CpuExecutor::initialize() { run(program_.prologue, prologue_, {}); }
+/// Initial values need no communication: every rank makes its own.
+void CpuExecutor::initialize() {
+  for (std::size_t i = 0; i < prologue_.size(); ++i) {
+    STRATA_INVARIANT(prologue_[i].kernel != nullptr, program_.prologue[i].name + ": a collective in the prologue");
+    prologue_[i].kernel({});
+  }
+}
 
-void CpuExecutor::finish() { run(program_.epilogue, epilogue_, {}); }
+void CpuExecutor::submit(std::span<const StepContext> steps) {
+  const StepRange before = steps_.under_way();
+  const std::int64_t repetition = steps_.submit(steps, now_ns());
+  for (const StepContext& context : steps) {
+    Step& step = steps_.kept(context.step);
+    step.measurement = {.gradient_norm = std::numeric_limits<float>::quiet_NaN()};
+    step.events.assign(program_.body.size(), {.rank = program_.rank, .step = context.step});
+    step.tickets.assign(program_.body.size(), {});
+  }
+  if (program_.join) {
+    for (std::int64_t step = before.first; step <= before.last; ++step) wait_for_collectives(steps_.kept(step));
+  }
+  run_repetition(repetition);
+}
 
-StepMeasurement CpuExecutor::step(const StepContext& context) {
-  measurement_ = {};
+void CpuExecutor::drain() {
+  steps_.drain([&](std::int64_t repetition) { run_repetition(repetition); });
+}
+
+void CpuExecutor::run_repetition(std::int64_t repetition) {
+  for (std::size_t i = 0; i < body_.size(); ++i) {
+    const std::int64_t step = training_step(program_, program_.body[i], repetition);
+    if (!steps_.runs(step)) continue;
+    find_tickets(body_[i], repetition);
+    body_[i].kernel ? run_kernel(i, step) : post(i, step);
+  }
+}
+
+/// Of the collectives that an instruction waits for: those that ran, and are not known to be complete.
+void CpuExecutor::find_tickets(const Bound& in, std::int64_t repetition) {
+  tickets_.clear();
+  for (const Wait& wait : in.waits) {
+    const auto index = static_cast<std::size_t>(wait.instruction);
+    const std::int64_t step = training_step(program_, program_.body[index], repetition - wait.lag);
+    if (steps_.is_under_way(step)) tickets_.push_back(steps_.kept(step).tickets[index]);
+  }
+}
+
+void CpuExecutor::post(std::size_t index, std::int64_t step) {
+  body_[index].request.after = tickets_;
+  steps_.kept(step).tickets[index] = engine_.post(body_[index].request);
+}
+
+void CpuExecutor::run_kernel(std::size_t index, std::int64_t step) {
+  Step& kept = steps_.kept(step);
+  wait_for_tickets(kept.measurement);
   const std::int64_t begin = now_ns();
-  run(program_.body, body_, context);
-  measurement_.step_seconds = static_cast<double>(now_ns() - begin) * seconds_per_ns;
-  // Events carry the clock's time until here; a step's timeline begins at zero.
+  body_[index].kernel(steps_.context(step));
+  const std::int64_t end = now_ns();
+  kept.measurement.compute_seconds += static_cast<double>(end - begin) * seconds_per_ns;
+  TimelineEvent& event = kept.events[index];
+  event.begin_ns = begin;
+  event.end_ns = end;
+  if (static_cast<int>(index) == loss_writer_) kept.measurement.loss = read(program_.loss_buffer)[0];
+  if (static_cast<int>(index) == norm_writer_) kept.measurement.gradient_norm = read(program_.norm_buffer)[0];
+  engine_.progress();
+}
+
+void CpuExecutor::wait_for_tickets(StepMeasurement& measurement) {
+  if (std::ranges::all_of(tickets_, [&](comm::Ticket ticket) { return engine_.done(ticket); })) return;
+  const std::int64_t begin = now_ns();
+  for (const comm::Ticket ticket : tickets_) engine_.wait(ticket);
+  measurement.exposed_seconds += static_cast<double>(now_ns() - begin) * seconds_per_ns;
+}
+
+void CpuExecutor::wait_for_collectives(Step& step) {
+  tickets_.clear();
+  for (std::size_t i = 0; i < body_.size(); ++i) {
+    if (!body_[i].kernel) tickets_.push_back(step.tickets[i]);
+  }
+  wait_for_tickets(step.measurement);
+}
+
+StepMeasurement CpuExecutor::complete(std::int64_t number) {
+  Step& step = steps_.kept(number);
+  wait_for_collectives(step);
+  // The end of the last step under way is when the rank learns of it; of others it is long over.
+  const std::int64_t begin = steps_.begin_ns(number);
+  std::int64_t end = number == steps_.under_way().last ? now_ns() : begin;
   std::vector<Interval> busy;
-  for (std::size_t i = 0; i < events_.size(); ++i) {
-    TimelineEvent& event = events_[i];
-    event.rank = program_.rank;
-    event.step = context.step;
+  for (std::size_t i = 0; i < body_.size(); ++i) {
+    TimelineEvent& event = step.events[i];
+    event.stream = program_.body[i].stream;
+    event.instruction = static_cast<int>(i);
+    if (!body_[i].kernel) {
+      const comm::CompletedTimes times = engine_.times(step.tickets[i]);
+      event.begin_ns = times.begin_ns;
+      event.end_ns = times.end_ns;
+      event.bytes_sent = times.bytes_sent;
+    }
+    end = std::max(end, event.end_ns);
     event.begin_ns -= begin;
     event.end_ns -= begin;
-    if (program_.body[i].is_collective()) {
-      busy.emplace_back(event.begin_ns, event.end_ns);
-      measurement_.bytes_sent[static_cast<std::size_t>(program_.body[i].collective)] += event.bytes_sent;
-    }
+    if (body_[i].kernel) continue;
+    busy.emplace_back(event.begin_ns, event.end_ns);
+    step.measurement.bytes_sent[static_cast<std::size_t>(program_.body[i].collective)] += event.bytes_sent;
   }
-  measurement_.communication_seconds = static_cast<double>(union_ns(std::move(busy))) * seconds_per_ns;
-  measurement_.loss = read(program_.loss_buffer)[0];
-  measurement_.gradient_norm =
-      program_.norm_buffer >= 0 ? read(program_.norm_buffer)[0] : std::numeric_limits<float>::quiet_NaN();
-  return measurement_;
-}
-
-void CpuExecutor::wait_for(const std::vector<Bound>& bound, std::span<const int> instructions) {
-  if (std::ranges::all_of(instructions,
-                          [&](int i) { return engine_.done(bound[static_cast<std::size_t>(i)].ticket); })) {
-    return;
-  }
-  const std::int64_t begin = now_ns();
-  for (const int i : instructions) {
-    engine_.wait(bound[static_cast<std::size_t>(i)].ticket);
-  }
-  measurement_.exposed_seconds += static_cast<double>(now_ns() - begin) * seconds_per_ns;
-}
-
-void CpuExecutor::run(const std::vector<Instruction>& section, std::vector<Bound>& bound, const StepContext& context) {
-  const bool is_body = &section == &program_.body;
-  for (std::size_t i = 0; i < section.size(); ++i) {
-    Bound& in = bound[i];
-    if (!in.kernel) {
-      after_.clear();
-      for (const int w : in.collective_waits) after_.push_back(bound[static_cast<std::size_t>(w)].ticket);
-      in.request.after = after_;
-      in.ticket = engine_.post(in.request);
-      continue;
-    }
-    wait_for(bound, in.collective_waits);
-    const std::int64_t begin = now_ns();
-    in.kernel(context);
-    const std::int64_t end = now_ns();
-    measurement_.compute_seconds += static_cast<double>(end - begin) * seconds_per_ns;
-    if (is_body) {
-      events_[i] = {.stream = section[i].stream, .instruction = static_cast<int>(i), .begin_ns = begin, .end_ns = end};
-    }
-    engine_.progress();
-  }
-  finish_collectives(section, bound);
-}
-
-/// Nothing of a step outlives it: the caller reads results, and the next step reuses addresses and tickets.
-void CpuExecutor::finish_collectives(const std::vector<Instruction>& section, std::vector<Bound>& bound) {
-  for (std::size_t i = 0; i < section.size(); ++i) {
-    if (!section[i].is_collective()) continue;
-    const int index = static_cast<int>(i);
-    wait_for(bound, {&index, 1});
-    if (&section == &program_.body) {
-      const comm::CompletedTimes times = engine_.times(bound[i].ticket);
-      events_[i] = {.stream = section[i].stream,
-                    .instruction = index,
-                    .begin_ns = times.begin_ns,
-                    .end_ns = times.end_ns,
-                    .bytes_sent = times.bytes_sent};
-    }
-  }
+  step.measurement.communication_seconds = static_cast<double>(union_ns(std::move(busy))) * seconds_per_ns;
+  step.measurement.step_seconds = steps_.complete(number, end);
+  events_ = step.events;
+  return step.measurement;
 }
 
 TouchedMemory CpuExecutor::touched_memory() const {

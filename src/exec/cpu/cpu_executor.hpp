@@ -2,8 +2,8 @@
 
 /// @file
 /// Runs a Program on the CPU. The calling thread is the compute stream: kernels run on it, in program order, one after
-/// the other. Collectives are posted to the communication engine when the list reaches them and complete behind its
-/// back; an instruction that waits for one sleeps until the engine reports it.
+/// the other, inside submit(). Collectives are posted to the communication engine when the list reaches them and
+/// complete behind its back; an instruction that waits for one sleeps until the engine reports it.
 
 #include <cstdint>
 #include <deque>
@@ -16,6 +16,7 @@
 #include "exec/arena.hpp"
 #include "exec/cpu/kernel_library.hpp"
 #include "exec/executor.hpp"
+#include "exec/steps_under_way.hpp"
 
 namespace strata::cpu {
 
@@ -28,8 +29,9 @@ class CpuExecutor final : public Executor {
   CpuExecutor(const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed);
 
   void initialize() override;
-  StepMeasurement step(const StepContext& context) override;
-  void finish() override;
+  void submit(std::span<const StepContext> steps) override;
+  StepMeasurement complete(std::int64_t step) override;
+  void drain() override;
   void write(int buffer, std::int64_t begin, std::span<const float> values) override;
   std::span<const TimelineEvent> events() const override { return events_; }
   std::span<const float> read(int buffer) const override;
@@ -37,15 +39,23 @@ class CpuExecutor final : public Executor {
 
  private:
   struct Bound {
-    BoundKernel kernel;                 ///< empty for a collective
-    comm::Request request;              ///< collectives
-    std::vector<int> collective_waits;  ///< instructions of this section to wait for; kernels are complete by order
-    comm::Ticket ticket{};
+    BoundKernel kernel;       ///< empty for a collective
+    comm::Request request;    ///< collectives
+    std::vector<Wait> waits;  ///< for collectives; kernels are complete by order
+  };
+  /// What a step that is under way keeps.
+  struct Step {
+    StepMeasurement measurement;
+    std::vector<TimelineEvent> events;  ///< by instruction of the body, on the clock's time
+    std::vector<comm::Ticket> tickets;  ///< by instruction of the body: its collectives that were posted
   };
   std::vector<Bound> bind(const std::vector<Instruction>& section, InputSource& inputs, std::uint64_t seed);
-  void run(const std::vector<Instruction>& section, std::vector<Bound>& bound, const StepContext& context);
-  void wait_for(const std::vector<Bound>& bound, std::span<const int> instructions);
-  void finish_collectives(const std::vector<Instruction>& section, std::vector<Bound>& bound);
+  void run_repetition(std::int64_t repetition);
+  void run_kernel(std::size_t index, std::int64_t step);
+  void post(std::size_t index, std::int64_t step);
+  void find_tickets(const Bound& in, std::int64_t repetition);
+  void wait_for_tickets(StepMeasurement& measurement);
+  void wait_for_collectives(Step& step);
 
   const Program& program_;
   comm::Engine& engine_;
@@ -54,10 +64,11 @@ class CpuExecutor final : public Executor {
   std::deque<std::string> labels_;  ///< requests keep pointers to these
   std::vector<Bound> prologue_;
   std::vector<Bound> body_;
-  std::vector<Bound> epilogue_;
-  std::vector<comm::Ticket> after_;  ///< scratch of run()
-  std::vector<TimelineEvent> events_;
-  StepMeasurement measurement_;
+  int loss_writer_;  ///< instruction of the body behind which a step's loss is complete, -1: none
+  int norm_writer_;
+  StepsUnderWay<Step> steps_;
+  std::vector<comm::Ticket> tickets_;  ///< what is waited for next
+  std::span<const TimelineEvent> events_;
 };
 
 }  // namespace strata::cpu

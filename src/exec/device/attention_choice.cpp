@@ -40,7 +40,7 @@ bool uses_cudnn_attention(const AttentionDims& dims, const Numerics& numerics) {
 std::string attention_of(const Program& program, const Numerics& numerics) {
   bool cudnn = false;
   bool strata = false;
-  for (const auto* section : {&program.prologue, &program.body, &program.epilogue}) {
+  for (const auto* section : {&program.prologue, &program.body}) {
     for (const Instruction& in : *section) {
       if (in.kernel != Kernel::attention_forward && in.kernel != Kernel::attention_backward) continue;
       (uses_cudnn_attention(KernelDims(program, in).attention(), numerics) ? cudnn : strata) = true;

@@ -79,7 +79,7 @@ CommunicatorKey communicator_key(const Program& program, const Instruction& coll
 
 std::vector<CommunicatorUse> communicators_of(const Program& program) {
   std::map<CommunicatorKey, std::uint64_t> uses;
-  for (const auto* section : {&program.prologue, &program.body, &program.epilogue}) {
+  for (const auto* section : {&program.prologue, &program.body}) {
     for (const Instruction& in : *section) {
       if (!in.is_collective()) continue;
       std::uint64_t& hash = uses[communicator_key(program, in)];

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "ir/program/circle_addresses.hpp"
 #include "ir/program/happens_before.hpp"
 #include "ir/program/program.hpp"
+#include "ir/program/repetition.hpp"
 
 namespace strata {
 namespace {
@@ -114,14 +116,14 @@ void assign_addresses(Program& program) {
   for (Buffer& buffer : program.buffers) {
     if (buffer.persistent) {
       buffer.offset_bytes = base;
-      highest = base + buffer.size_bytes() * buffer.versions;
-      base += align(buffer.size_bytes()) * buffer.versions;
+      highest = base + buffer.size_bytes();
+      base += align(buffer.size_bytes());
     }
   }
-  for (const auto* section : {&program.prologue, &program.body, &program.epilogue}) {
-    highest = std::max(highest, SectionAllocator(program, *section, base).run());
-  }
-  program.arena_bytes = highest;
+  highest = std::max(highest, SectionAllocator(program, program.prologue, base).run());
+  const std::int64_t end_of_body = is_repeated_alone(program) ? SectionAllocator(program, program.body, base).run()
+                                                              : assign_circle_addresses(program, base);
+  program.arena_bytes = std::max(highest, end_of_body);
 }
 
 }  // namespace strata

@@ -14,11 +14,11 @@ namespace strata {
 class HappensBefore {
  public:
   explicit HappensBefore(int num_streams);
-  /// All of @p section (prologue, body or epilogue).
+  /// All of @p section.
   HappensBefore(std::span<const Instruction> section, int num_streams);
 
-  /// The next instruction, on @p stream. Waits with a lag concern earlier repetitions, which are ordered before
-  /// everything here.
+  /// The next instruction, on @p stream. Of waits with a lag nothing is known here: where repetitions meet, they are
+  /// looked at as one list (repetition.hpp), which has none.
   void append(int stream, std::span<const Wait> waits);
 
   /// True if instruction @p earlier has completed whenever @p later starts.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "ir/program/repetition.hpp"
 
 namespace strata {
 
@@ -100,6 +101,7 @@ BytesByCollective bytes_by_collective(const Program& program) {
       result.bytes[static_cast<int>(in.collective)] += bytes_sent(program, in);
     }
   }
+  for (std::int64_t& bytes : result.bytes) bytes /= program.steps_per_body;
   return result;
 }
 
@@ -108,21 +110,23 @@ double flops_per_step(const Program& program) {
   for (const Instruction& in : program.body) {
     sum += flops(in);
   }
-  return sum;
+  return sum / program.steps_per_body;
 }
 
-MemoryPeak memory_peak(const Program& program) {
+namespace {
+
+/// As instructions follow each other in @p list; MemoryPeak::instruction counts in it.
+MemoryPeak peak_of(const Program& program, const std::vector<Instruction>& list) {
   MemoryPeak live;
   for (const Buffer& buffer : program.buffers) {
     if (buffer.persistent) {
-      const std::int64_t bytes = buffer.size_bytes() * buffer.versions;
-      live.bytes[static_cast<int>(buffer.category)] += bytes;
-      live.total_bytes += bytes;
+      live.bytes[static_cast<int>(buffer.category)] += buffer.size_bytes();
+      live.total_bytes += buffer.size_bytes();
     }
   }
   MemoryPeak peak = live;
-  for (std::size_t i = 0; i < program.body.size(); ++i) {
-    for (const int id : program.body[i].allocs) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    for (const int id : list[i].allocs) {
       const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
       live.bytes[static_cast<int>(buffer.category)] += buffer.size_bytes();
       live.total_bytes += buffer.size_bytes();
@@ -131,7 +135,7 @@ MemoryPeak memory_peak(const Program& program) {
       peak = live;
       peak.instruction = static_cast<int>(i);
     }
-    for (const int id : program.body[i].frees) {
+    for (const int id : list[i].frees) {
       const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
       live.bytes[static_cast<int>(buffer.category)] -= buffer.size_bytes();
       live.total_bytes -= buffer.size_bytes();
@@ -140,11 +144,21 @@ MemoryPeak memory_peak(const Program& program) {
   return peak;
 }
 
+}  // namespace
+
+MemoryPeak memory_peak(const Program& program) {
+  if (is_repeated_alone(program)) return peak_of(program, program.body);
+  const Unrolled all = unrolled(program, steps_that_meet(program));
+  MemoryPeak peak = peak_of(program, all.instructions);
+  if (peak.instruction >= 0) peak.instruction = all.origin[static_cast<std::size_t>(peak.instruction)].instruction;
+  return peak;
+}
+
 std::int64_t own_arena_bytes(const Program& program) {
   std::int64_t end = 0;
   for (const Buffer& buffer : program.buffers) {
     if (buffer.category == Category::workspace) continue;
-    end = std::max(end, buffer.offset_bytes + buffer.size_bytes() * buffer.versions);
+    end = std::max(end, buffer.offset_bytes + buffer.size_bytes());
   }
   return end;
 }

@@ -4,10 +4,10 @@
 /// What one rank executes: buffers and a flat instruction list on a few in-order streams with explicit waits. This is
 /// the contract: executor, simulator, memory account, byte counts and golden tests read the same list.
 ///
-/// A Program is prologue (once), body (every step) and epilogue (once). A wait may name an instruction of an earlier
-/// repetition of the body, and a buffer may have rotating versions. Every non-persistent buffer is allocated by one
-/// instruction and freed by a later one; addresses in the arena are part of the Program, so that predicted memory is
-/// what runs.
+/// A Program is a prologue, which gives initial values once, and a body that is repeated; see repetition.hpp for which
+/// training step an instruction of it belongs to. Every non-persistent buffer is allocated by one instruction and freed
+/// by a later one of the same training step, perhaps in a later repetition; addresses in the arena are part of the
+/// Program, so that predicted memory is what runs.
 
 #include <cstdint>
 #include <string>
@@ -30,7 +30,6 @@ struct Buffer {
   DType dtype = DType::f32;
   Category category = Category::activation;
   bool persistent = false;         ///< lives for the whole run: parameters, optimizer states
-  int versions = 1;                ///< rotating copies, `%w[t-1]`; persistent buffers only
   std::int64_t offset_bytes = -1;  ///< in the arena, set by assign_addresses
   std::string
       parameter{};  ///< graph parameter whose elements these are, if any: what checkpoints and checksums collect
@@ -45,7 +44,6 @@ struct Operand {
   int buffer = -1;
   std::int64_t begin = 0;  ///< first element
   std::int64_t num_elements = 0;
-  int lag = 0;  ///< version of `lag` bodies ago
   bool operator==(const Operand&) const = default;
 };
 
@@ -126,6 +124,7 @@ struct Instruction {
   int stream = 0;  ///< index into Program::streams
   Phase phase = Phase::forward;
   int micro_batch = 0;
+  int step = 0;        ///< training step, relative to the first that the repetition of the body holds: 0, or -1, …
   std::string name{};  ///< the graph operator or bucket this belongs to
   std::vector<Operand> inputs{};
   std::vector<Operand> outputs{};
@@ -150,10 +149,14 @@ struct Program {
   std::vector<std::string> streams{};  ///< stream 0 is compute
   std::vector<Group> groups{};         ///< those this rank is a member of
   std::vector<Buffer> buffers{};
+  /// Every repetition of the body begins after all of the one before it: each stream waits for the others' last
+  /// instruction. Without it a stream goes on where it ended, and only waits with a lag hold it back.
+  bool join = true;
+  int steps_per_body = 1;  ///< training steps that one repetition of the body holds
   std::vector<Instruction> prologue{};
   std::vector<Instruction> body{};
-  std::vector<Instruction> epilogue{};
-  int loss_buffer = -1;          ///< one f32: the step's mean loss after the body
+  int loss_buffer =
+      -1;  ///< one f32: this rank's part of the step's mean loss, whose sum over all ranks it is; -1: none
   int norm_buffer = -1;          ///< one f32: the global gradient norm before clipping, -1 without clipping
   std::int64_t arena_bytes = 0;  ///< highest address ever used, set by assign_addresses
   bool operator==(const Program&) const = default;
@@ -187,10 +190,10 @@ std::int64_t full_bytes(const Program& program, const Instruction& collective);
 std::int64_t bytes_sent(const Program& program, const Instruction& instruction);
 
 /// By instruction of the body: those of the same body that are complete before it starts, that is the one before it on
-/// its stream and those it waits for, ascending, each once. Waits with a lag concern earlier repetitions.
+/// its stream and those it waits for, ascending, each once. Of earlier repetitions nothing is said.
 std::vector<std::vector<int>> body_dependencies(const Program& program);
 
-/// Folds over the body. All are what the executor measures too.
+/// Folds over the body, for one training step. All are what the executor measures too.
 struct BytesByCollective {
   std::int64_t bytes[num_collectives] = {};  ///< index: Collective
   std::int64_t operator[](Collective kind) const { return bytes[static_cast<int>(kind)]; }
@@ -199,8 +202,8 @@ struct BytesByCollective {
 BytesByCollective bytes_by_collective(const Program& program);
 double flops_per_step(const Program& program);
 
-/// Live bytes by category at the moment of the largest total, in the order of instructions; `arena_bytes` is at least
-/// its sum.
+/// Live bytes by category at the moment of the largest total, in the order of instructions, over all repetitions;
+/// `arena_bytes` is at least its sum.
 struct MemoryPeak {
   std::int64_t bytes[num_categories] = {};
   std::int64_t total_bytes = 0;
@@ -216,8 +219,8 @@ std::int64_t own_arena_bytes(const Program& program);
 constexpr std::int64_t arena_alignment_bytes = 64;
 
 /// Give every buffer an arena offset: persistent buffers first, then first fit in the order of allocation. A freed
-/// address is used again only by an instruction that happens after the freeing one completed, across streams too. Sets
-/// arena_bytes.
+/// address is used again only by an instruction that happens after the freeing one completed, across streams and, where
+/// steps overlap, across repetitions too. Sets arena_bytes.
 void assign_addresses(Program& program);
 
 /// Human-readable sizes and the place of the peak, for "OOM at <operator>, needs X of Y".
@@ -225,8 +228,9 @@ void assign_addresses(Program& program);
 void check_capacity(const Program& program, std::int64_t capacity_bytes);
 
 /// Check one rank's Program on its own: operand ranges and dtypes, waits that exist, no use before allocation or after
-/// free, no two live buffers at one address, unordered conflicting accesses between streams. @throws InternalError
-/// naming the instruction.
+/// free, no two live buffers at one address, unordered conflicting accesses between streams. Where steps overlap, over
+/// as many repetitions as can meet, from the first step to what the last one leaves. @throws InternalError naming the
+/// instruction.
 void verify(const Program& program);
 /// Check Programs of all ranks together: members of a group issue the same collectives in the same order with the same
 /// sizes; sends meet receives; no deadlock under rendezvous (nothing is buffered). @throws InternalError naming

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <map>
 #include <optional>
 
@@ -27,9 +28,6 @@ std::string operand_text(const Program& program, const Operand& operand) {
   std::string text = fmt::format("%{}", operand.buffer);
   if (operand.begin != 0 || operand.num_elements != buffer.num_elements) {
     text += fmt::format("[{}:{}]", operand.begin, operand.begin + operand.num_elements);
-  }
-  if (operand.lag != 0) {
-    text += fmt::format("@-{}", operand.lag);
   }
   return text;
 }
@@ -69,6 +67,7 @@ std::string instruction_text(const Program& program, const Instruction& in, std:
   const std::string attributes = to_text(in.attributes);
   text += fmt::format(" |{}{} | {} mb{} {}", attributes.empty() ? "" : " ", attributes, to_string(in.phase),
                       in.micro_batch, in.name);
+  if (in.step != 0) text += fmt::format(" | step {}", in.step);
   if (in.workspace >= 0) text += fmt::format(" | workspace %{}", in.workspace);
   text += ids_text("alloc", in.allocs) + ids_text("free", in.frees);
   if (!in.waits.empty()) {
@@ -85,7 +84,6 @@ std::string buffer_text(const Buffer& b, std::size_t index) {
   std::string text = fmt::format("buffer %{} {} {} {} {} at={}", index, b.name, b.num_elements, to_string(b.dtype),
                                  to_string(b.category), b.offset_bytes);
   if (b.persistent) text += " persistent";
-  if (b.versions != 1) text += fmt::format(" versions={}", b.versions);
   if (!b.parameter.empty() || b.parameter_begin != 0) text += fmt::format(" of={}+{}", b.parameter, b.parameter_begin);
   if (!b.block.is_whole()) {
     text += fmt::format(" block={}+{}", b.block.first, b.block.run);
@@ -102,6 +100,8 @@ std::string buffer_text(const Buffer& b, std::size_t index) {
 constexpr std::int64_t largest_size = std::int64_t{1} << 48;
 constexpr double largest_total_bytes = 0x1p60;
 constexpr int largest_number = 1 << 30;
+/// A Program is looked at over as many repetitions as its steps lie apart.
+constexpr int most_steps_apart = 64;
 
 /// A cursor over the words of one line; every complaint names the line.
 class Line {
@@ -161,6 +161,16 @@ class Line {
     return static_cast<int>(value);
   }
 
+  /// Of an instruction: a few steps before or after the first of its repetition.
+  int relative_step(std::string_view text) const {
+    int value = 0;
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (result.ec != std::errc{} || result.ptr != text.data() + text.size() || std::abs(value) > most_steps_apart)
+      fail(
+          fmt::format("`{}` where a training step of -{} to {} is accepted", text, most_steps_apart, most_steps_apart));
+    return value;
+  }
+
   /// What @p parse returns, its complaints with the line.
   auto parsed(const auto& parse) const {
     try {
@@ -217,10 +227,6 @@ int index_of(const Line& line, std::string_view name, std::size_t count, const a
 
 Operand parse_operand(const Program& program, const Line& line, std::string_view text) {
   Operand operand;
-  if (const std::size_t at = text.find("@-"); at != std::string_view::npos) {
-    operand.lag = line.small_integer(text.substr(at + 2));
-    text = text.substr(0, at);
-  }
   std::optional<std::string_view> range;
   if (const std::size_t open = text.find('['); open != std::string_view::npos) {
     if (!text.ends_with(']')) line.fail(fmt::format("`{}` is not [begin:end]", text.substr(open)));
@@ -254,6 +260,8 @@ Wait parse_wait(const Line& line, std::string_view text) {
   Wait wait;
   if (const std::size_t at = text.find("@-"); at != std::string_view::npos) {
     wait.lag = line.small_integer(text.substr(at + 2));
+    if (wait.lag < 1 || wait.lag > most_steps_apart)
+      line.fail(fmt::format("a lag of {}; accepted: 1 to {}", wait.lag, most_steps_apart));
     text = text.substr(0, at);
   }
   wait.instruction = line.marked("#", text);
@@ -316,12 +324,14 @@ Instruction parse_instruction(const Program& program, Line& line, std::size_t in
     const std::string_view word = field.word();
     if (word == "workspace") {
       in.workspace = line.marked("%", field.word());
+    } else if (word == "step") {
+      in.step = line.relative_step(field.word());
     } else if (word == "alloc" || word == "free") {
       while (!field.empty()) (word == "alloc" ? in.allocs : in.frees).push_back(line.marked("%", field.word()));
     } else if (word == "wait") {
       while (!field.empty()) in.waits.push_back(parse_wait(line, field.word()));
     } else {
-      line.fail(fmt::format("unknown field `{}`; accepted: workspace, alloc, free, wait", word));
+      line.fail(fmt::format("unknown field `{}`; accepted: step, workspace, alloc, free, wait", word));
     }
   }
   return in;
@@ -337,7 +347,6 @@ Buffer parse_buffer(Line& line, std::size_t index) {
   b.category = find_word<Category>(line, line.word(), num_categories, "category");
   b.offset_bytes = line.integer(line.value_of("at"));
   b.persistent = line.accept("persistent");
-  if (line.peek().starts_with("versions=")) b.versions = line.small_integer(line.value_of("versions"));
   if (line.peek().starts_with("of=")) {
     const std::string_view of = line.value_of("of");
     const std::size_t plus = of.rfind('+');
@@ -377,9 +386,7 @@ Buffer parse_buffer(Line& line, std::size_t index) {
         line.fail("a block of more than 2^60 elements");
     }
   }
-  if (b.num_elements < 0 || b.parameter_begin < 0 || b.versions < 1) {
-    line.fail("a buffer of fewer than no elements, or without a version");
-  }
+  if (b.num_elements < 0 || b.parameter_begin < 0) line.fail("a buffer of fewer than no elements");
   return b;
 }
 
@@ -416,14 +423,16 @@ std::string to_text(const Program& program) {
     text += fmt::format("{}\n", name);
     for (std::size_t i = 0; i < instructions.size(); ++i) text += instruction_text(program, instructions[i], i) + '\n';
   };
+  if (program.join) text += "join\n";
+  if (program.steps_per_body != 1) text += fmt::format("steps_per_body {}\n", program.steps_per_body);
   section("prologue", program.prologue);
   section("body", program.body);
-  section("epilogue", program.epilogue);
   return text;
 }
 
 Program parse_program(std::string_view text) {
   Program program;
+  program.join = false;  // a line of its own says it
   std::vector<Instruction>* section = nullptr;
   double buffer_bytes = 0.0, collective_bytes = 0.0;
   for (int number = 1; !text.empty(); ++number) {
@@ -432,7 +441,7 @@ Program parse_program(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.empty()) continue;
     if (line.peek().starts_with('#')) {
-      if (section == nullptr) line.fail("an instruction before `prologue`, `body` or `epilogue`");
+      if (section == nullptr) line.fail("an instruction before `prologue` or `body`");
       section->push_back(parse_instruction(program, line, section->size()));
       collective_bytes += most_bytes_sent(program, section->back());
       if (collective_bytes > largest_total_bytes) line.fail("collectives that move more than 2^60 bytes");
@@ -453,13 +462,21 @@ Program parse_program(std::string_view text) {
       program.groups.push_back(parse_group(line));
     } else if (word == "buffer") {
       const Buffer& buffer = program.buffers.emplace_back(parse_buffer(line, program.buffers.size()));
-      buffer_bytes += static_cast<double>(buffer.size_bytes()) * buffer.versions;
+      buffer_bytes += static_cast<double>(buffer.size_bytes());
       if (buffer_bytes > largest_total_bytes) line.fail("buffers of more than 2^60 bytes");
-    } else if (word == "prologue" || word == "body" || word == "epilogue") {
-      section = word == "prologue" ? &program.prologue : word == "body" ? &program.body : &program.epilogue;
+    } else if (word == "join") {
+      program.join = true;
+    } else if (word == "steps_per_body") {
+      program.steps_per_body = line.small_integer(line.word());
+      if (program.steps_per_body < 1 || program.steps_per_body > most_steps_apart)
+        line.fail(
+            fmt::format("a body of {} training steps; accepted: 1 to {}", program.steps_per_body, most_steps_apart));
+    } else if (word == "prologue" || word == "body") {
+      section = word == "prologue" ? &program.prologue : &program.body;
     } else {
-      line.fail(fmt::format("unknown word `{}`; accepted: program, stream, group, buffer, prologue, body, epilogue, #n",
-                            word));
+      line.fail(fmt::format(
+          "unknown word `{}`; accepted: program, stream, group, buffer, join, steps_per_body, prologue, body, #n",
+          word));
     }
     if (!line.empty()) line.fail(fmt::format("unexpected `{}`", line.peek()));
   }

@@ -8,31 +8,34 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <span>
 
 #include "base/error.hpp"
 #include "ir/program/happens_before.hpp"
 #include "ir/program/program.hpp"
+#include "ir/program/repetition.hpp"
 
 namespace strata {
 namespace {
 
+/// Instructions that run one after the other: those of the prologue, of the body, or of repetitions of the body.
 struct Section {
   std::string_view name;
-  const std::vector<Instruction>& instructions;
+  std::span<const Instruction> instructions;
+  std::span<const Instance> origin{};  ///< of repetitions: where each instruction stands in the body
 };
 
-std::string describe(const Instruction& in, std::string_view section, std::size_t index) {
-  return fmt::format("{} #{} {} of {}", section, index,
-                     in.is_collective() ? to_string(in.collective) : kernel_signature(in.kernel).name, in.name);
+/// "#12", and of repetitions "#12 in repetition 1".
+std::string place(const Section& section, std::size_t index) {
+  if (section.origin.empty()) return fmt::format("#{}", index);
+  return fmt::format("#{} in repetition {}", section.origin[index].instruction, section.origin[index].repetition);
 }
 
 [[noreturn]] void fail(const Program& program, const Section& section, std::size_t index, const std::string& what) {
-  throw InternalError(fmt::format("program of rank {}: {}: {}", program.rank,
-                                  describe(section.instructions[index], section.name, index), what));
-}
-
-bool is_point_to_point(const Instruction& in) {
-  return in.is_collective() && (in.collective == Collective::send || in.collective == Collective::recv);
+  const Instruction& in = section.instructions[index];
+  throw InternalError(
+      fmt::format("program of rank {}: {} {} {} of {}: {}", program.rank, section.name, place(section, index),
+                  in.is_collective() ? to_string(in.collective) : kernel_signature(in.kernel).name, in.name, what));
 }
 
 /// Number of roles in a signature's list, and how many of them must be there.
@@ -85,6 +88,10 @@ void verify_operands(const Program& program, const Section& section, std::size_t
   const auto check = [&](bool condition, const std::string& what) {
     if (!condition) fail(program, section, index, what);
   };
+  check(in.step < program.steps_per_body && (in.step == 0 || section.name == "body"),
+        fmt::format("training step {} in a {} of {}", in.step, section.name, program.steps_per_body));
+  check(!in.is_collective() || section.name == "body",
+        "a collective in the prologue, which gives initial values alone");
   check(in.stream >= 0 && in.stream < static_cast<int>(program.streams.size()), "no such stream");
   for (const auto* operands : {&in.inputs, &in.outputs}) {
     for (const Operand& operand : *operands) {
@@ -94,8 +101,6 @@ void verify_operands(const Program& program, const Section& section, std::size_t
                 operand.begin + operand.num_elements <= buffer.num_elements,
             fmt::format("elements [{}, {}) of {}, which has {}", operand.begin, operand.begin + operand.num_elements,
                         buffer.name, buffer.num_elements));
-      check(operand.lag >= 0 && operand.lag < buffer.versions,
-            fmt::format("version t-{} of {}, which has {}", operand.lag, buffer.name, buffer.versions));
     }
   }
   const auto is_buffer = [&](int id) { return id >= 0 && id < static_cast<int>(program.buffers.size()); };
@@ -114,7 +119,8 @@ void verify_operands(const Program& program, const Section& section, std::size_t
     const auto& ranks = program.groups[static_cast<std::size_t>(in.group)].ranks;
     check(is_member[static_cast<std::size_t>(in.group)], "this rank is not a member of the group");
     check(in.root >= 0 && in.root < static_cast<int>(ranks.size()), "root or peer outside of the group");
-    check(!is_point_to_point(in) || ranks[static_cast<std::size_t>(in.root)] != program.rank, "its peer is itself");
+    const bool is_message = in.collective == Collective::send || in.collective == Collective::recv;
+    check(!is_message || ranks[static_cast<std::size_t>(in.root)] != program.rank, "its peer is itself");
     check(in.inputs.size() + in.outputs.size() >= 1, "a collective without operands");
     if (in.collective == Collective::reduce) verify_reduce(program, section, index);
     return;
@@ -135,7 +141,7 @@ class Occupancy {
  public:
   /// @return the buffer that is in the way, -1: none.
   int insert(const Buffer& buffer, int id) {
-    const std::int64_t bytes = buffer.size_bytes() * buffer.versions;
+    const std::int64_t bytes = buffer.size_bytes();
     if (bytes == 0) return -1;
     const auto after = by_begin_.lower_bound(buffer.offset_bytes);
     if (after != by_begin_.end() && after->first < buffer.offset_bytes + bytes) return after->second.id;
@@ -163,7 +169,7 @@ Occupancy verify_places(const Program& program) {
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     const Buffer& buffer = program.buffers[id];
     if (buffer.offset_bytes < 0 || buffer.offset_bytes % arena_alignment_bytes != 0 ||
-        buffer.offset_bytes + buffer.size_bytes() * buffer.versions > program.arena_bytes) {
+        buffer.offset_bytes + buffer.size_bytes() > program.arena_bytes) {
       throw InternalError(
           fmt::format("program of rank {}: buffer {} has no place in the arena", program.rank, buffer.name));
     }
@@ -176,29 +182,41 @@ Occupancy verify_places(const Program& program) {
   return held;
 }
 
-/// Use only between alloc and free; each allocated and freed exactly once; no two at one address.
-/// @param held by the persistent buffers. @param allocated by buffer: in a section before.
-void verify_lifetimes(const Program& program, const Section& section, Occupancy held, std::vector<bool>& allocated) {
-  enum class State { unborn, alive, dead };
-  std::vector<State> state(program.buffers.size(), State::unborn);
+/// No two instructions, of the prologue or the body, allocate the same buffer. @return by buffer: one does.
+std::vector<bool> verify_owners(const Program& program) {
+  std::vector<bool> allocated(program.buffers.size(), false);
+  for (const Section& section : {Section{"prologue", program.prologue}, Section{"body", program.body}}) {
+    for (std::size_t i = 0; i < section.instructions.size(); ++i) {
+      for (const int id : section.instructions[i].allocs) {
+        const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
+        if (allocated[static_cast<std::size_t>(id)] || buffer.persistent) {
+          fail(program, section, i, fmt::format("{} is allocated twice or is persistent", buffer.name));
+        }
+        allocated[static_cast<std::size_t>(id)] = true;
+      }
+    }
+  }
+  return allocated;
+}
+
+/// Use only between alloc and free, no two at one address, nothing left at the end.
+/// @param held by the persistent buffers.
+void verify_lifetimes(const Program& program, const Section& section, Occupancy held) {
+  std::vector<bool> alive(program.buffers.size(), false);
   const auto name = [&](int id) -> const std::string& { return program.buffers[static_cast<std::size_t>(id)].name; };
   for (std::size_t i = 0; i < section.instructions.size(); ++i) {
     const Instruction& in = section.instructions[i];
     for (const int id : in.allocs) {
-      State& s = state[static_cast<std::size_t>(id)];
-      if (s != State::unborn || allocated[static_cast<std::size_t>(id)] ||
-          program.buffers[static_cast<std::size_t>(id)].persistent) {
-        fail(program, section, i, fmt::format("{} is allocated twice or is persistent", name(id)));
+      if (alive[static_cast<std::size_t>(id)]) {
+        fail(program, section, i, fmt::format("{} is allocated while it lives", name(id)));
       }
       if (const int other = held.insert(program.buffers[static_cast<std::size_t>(id)], id); other >= 0) {
         fail(program, section, i, fmt::format("{} and {} are alive at one address", name(id), name(other)));
       }
-      s = State::alive;
-      allocated[static_cast<std::size_t>(id)] = true;
+      alive[static_cast<std::size_t>(id)] = true;
     }
     const auto use = [&](int id) {
-      if (!program.buffers[static_cast<std::size_t>(id)].persistent &&
-          state[static_cast<std::size_t>(id)] != State::alive) {
+      if (!program.buffers[static_cast<std::size_t>(id)].persistent && !alive[static_cast<std::size_t>(id)]) {
         fail(program, section, i, fmt::format("{} is used before it is allocated or after it is freed", name(id)));
       }
     };
@@ -210,16 +228,14 @@ void verify_lifetimes(const Program& program, const Section& section, Occupancy 
       if (program.buffers[static_cast<std::size_t>(id)].persistent) {
         fail(program, section, i, fmt::format("{} is persistent and is freed", name(id)));
       }
-      state[static_cast<std::size_t>(id)] = State::dead;
+      alive[static_cast<std::size_t>(id)] = false;
       held.erase(program.buffers[static_cast<std::size_t>(id)]);
     }
   }
-  for (std::size_t id = 0; id < state.size(); ++id) {
-    if (state[id] == State::alive) {
-      throw InternalError(
-          fmt::format("program of rank {}: {} never frees {}", program.rank, section.name, program.buffers[id].name));
-    }
-  }
+  const auto left = std::ranges::find(alive, true);
+  if (left == alive.end()) return;
+  throw InternalError(fmt::format("program of rank {}: {} never frees {}", program.rank, section.name,
+                                  name(static_cast<int>(left - alive.begin()))));
 }
 
 /// Any two accesses to common bytes, at least one of them a write, must be ordered. Addresses count, not buffers: this
@@ -253,22 +269,20 @@ void verify_races(const Program& program, const Section& section) {
     const auto add = [&](const Operand& operand, bool write) {
       const Buffer& b = program.buffers[static_cast<std::size_t>(operand.buffer)];
       const std::int64_t at = b.offset_bytes + operand.begin * size_of(b.dtype);
-      // Versions of one buffer are told apart by their lag alone: within one body, lag names the copy.
-      const std::int64_t shift = b.versions > 1 ? operand.lag * b.size_bytes() : 0;
-      mine.push_back({at + shift, at + shift + operand.num_elements * size_of(b.dtype), static_cast<int>(i), write,
-                      operand.buffer});
+      mine.push_back({at, at + operand.num_elements * size_of(b.dtype), static_cast<int>(i), write, operand.buffer});
     };
     for (const Operand& operand : in.inputs) add(operand, false);
     for (const Operand& operand : in.outputs) add(operand, true);
     if (in.workspace >= 0) {
-      add({in.workspace, 0, program.buffers[static_cast<std::size_t>(in.workspace)].num_elements, 0}, true);
+      add({in.workspace, 0, program.buffers[static_cast<std::size_t>(in.workspace)].num_elements}, true);
     }
     for (const Access& now : mine) {
       for (const Access& before : recent) {
         const bool conflict = (now.write || before.write) && now.begin < before.end && before.begin < now.end;
         if (conflict && !order.ordered(before.instruction, now.instruction)) {
           fail(program, section, i,
-               fmt::format("not ordered after #{}, which touches the same bytes ({} and {})", before.instruction,
+               fmt::format("not ordered after {}, which touches the same bytes ({} and {})",
+                           place(section, static_cast<std::size_t>(before.instruction)),
                            program.buffers[static_cast<std::size_t>(now.buffer)].name,
                            program.buffers[static_cast<std::size_t>(before.buffer)].name));
         }
@@ -324,9 +338,8 @@ void verify_definitions(const Program& program, const Section& section, std::vec
     for (const int id : in.allocs) written[static_cast<std::size_t>(id)].clear();
     const auto read = [&](const Operand& operand) {
       const Buffer& buffer = program.buffers[static_cast<std::size_t>(operand.buffer)];
-      // An older version was written in an earlier body.
-      if (operand.lag == 0 && !written[static_cast<std::size_t>(operand.buffer)].covers(
-                                  operand.begin, operand.begin + operand.num_elements)) {
+      if (!written[static_cast<std::size_t>(operand.buffer)].covers(operand.begin,
+                                                                    operand.begin + operand.num_elements)) {
         fail(program, section, i, fmt::format("{} is read before it is written", buffer.name));
       }
     };
@@ -362,209 +375,34 @@ void verify(const Program& program) {
   twice(program.groups, "group", [](const Group& group) -> std::string_view { return group.name; });
   const Occupancy held = verify_places(program);
   const std::vector<bool> is_member = memberships(program);
+  const auto check_operands = [&](const Section& section) {
+    for (std::size_t i = 0; i < section.instructions.size(); ++i) verify_operands(program, section, i, is_member);
+  };
+  if (program.steps_per_body < 1) {
+    throw InternalError(
+        fmt::format("program of rank {}: a body of {} training steps", program.rank, program.steps_per_body));
+  }
+  check_operands({"prologue", program.prologue});
+  check_operands({"body", program.body});
+  const std::vector<bool> allocated = verify_owners(program);
   std::vector<Written> written(program.buffers.size());
-  std::vector<bool> allocated(program.buffers.size(), false);
-  for (const Section& section :
-       {Section{"prologue", program.prologue}, Section{"body", program.body}, Section{"epilogue", program.epilogue}}) {
-    for (std::size_t i = 0; i < section.instructions.size(); ++i) {
-      verify_operands(program, section, i, is_member);
-    }
-    verify_lifetimes(program, section, held, allocated);
+  const auto check_order = [&](const Section& section) {
+    verify_lifetimes(program, section, held);
     verify_definitions(program, section, written);
-    if (!single_stream(section)) {
-      verify_races(program, section);
-    }
+    if (!single_stream(section)) verify_races(program, section);
+  };
+  check_order({"prologue", program.prologue});
+  if (is_repeated_alone(program)) {
+    check_order({"body", program.body});
+  } else {
+    const Unrolled all = unrolled(program, steps_that_meet(program));
+    check_order({"body", all.instructions, all.origin});
   }
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     if (program.buffers[id].persistent || allocated[id]) continue;
     throw InternalError(
         fmt::format("program of rank {}: nothing allocates {}", program.rank, program.buffers[id].name));
   }
-}
-
-namespace {
-
-/// All ranks' bodies (or prologues …) executed in lock step under rendezvous: an instruction runs when it heads its
-/// stream, its waits are complete and, for a collective, all members stand at the matching one.
-class Rendezvous {
- public:
-  Rendezvous(const std::vector<Program>& programs, std::string_view name, std::vector<Instruction> Program::*section)
-      : programs_(programs), name_(name), section_(section) {}
-
-  void run() {
-    const auto num_ranks = programs_.size();
-    heads_.resize(num_ranks);
-    complete_.resize(num_ranks);
-    queues_.resize(num_ranks);
-    for (std::size_t r = 0; r < num_ranks; ++r) {
-      const auto& instructions = programs_[r].*section_;
-      queues_[r].resize(programs_[r].streams.size());
-      heads_[r].assign(programs_[r].streams.size(), 0);
-      complete_[r].assign(instructions.size(), false);
-      for (std::size_t i = 0; i < instructions.size(); ++i) {
-        queues_[r][static_cast<std::size_t>(instructions[i].stream)].push_back(static_cast<int>(i));
-      }
-    }
-    for (bool progress = true; progress;) {
-      progress = false;
-      for (std::size_t r = 0; r < num_ranks; ++r) {
-        for (std::size_t s = 0; s < queues_[r].size(); ++s) {
-          while (try_head(r, s)) progress = true;
-        }
-      }
-    }
-    report_stuck();
-  }
-
- private:
-  const Instruction& at(std::size_t rank, int index) const {
-    return (programs_[rank].*section_)[static_cast<std::size_t>(index)];
-  }
-
-  /// Index of the instruction that heads the stream if its waits are complete, else -1.
-  int ready_head(std::size_t rank, std::size_t stream) const {
-    const auto& queue = queues_[rank][stream];
-    const std::size_t head = heads_[rank][stream];
-    if (head >= queue.size()) return -1;
-    const int index = queue[head];
-    for (const Wait& wait : at(rank, index).waits) {
-      if (wait.lag == 0 && !complete_[rank][static_cast<std::size_t>(wait.instruction)]) return -1;
-    }
-    return index;
-  }
-
-  void finish(std::size_t rank, std::size_t stream, int index) {
-    complete_[rank][static_cast<std::size_t>(index)] = true;
-    ++heads_[rank][stream];
-  }
-
-  /// A ready head of @p rank that belongs to the same operation as @p in of rank @p asker. @return its stream, or npos.
-  std::size_t partner(std::size_t rank, const Instruction& in, const Group& group, std::size_t asker) const {
-    const Program& other = programs_[rank];
-    for (std::size_t s = 0; s < queues_[rank].size(); ++s) {
-      const int index = ready_head(rank, s);
-      if (index < 0) continue;
-      const Instruction& candidate = at(rank, index);
-      if (!candidate.is_collective() || other.groups[static_cast<std::size_t>(candidate.group)].name != group.name ||
-          other.streams[s] != programs_[asker].streams[static_cast<std::size_t>(in.stream)]) {
-        continue;
-      }
-      // A message to or from somebody else has to pass first: its members may still come to this operation.
-      if (is_point_to_point(in) != is_point_to_point(candidate)) continue;
-      if (is_point_to_point(in) && (candidate.collective == in.collective ||
-                                    group.ranks[static_cast<std::size_t>(candidate.root)] != static_cast<int>(asker))) {
-        continue;
-      }
-      return s;
-    }
-    return npos;
-  }
-
-  /// The full tensor: the larger side of a gather or scatter. Equal bytes of another dtype are another tensor.
-  struct Payload {
-    std::int64_t num_elements = 0;
-    DType dtype = DType::f32;
-    bool operator==(const Payload&) const = default;
-    std::string text() const { return fmt::format("{} {}", num_elements, to_string(dtype)); }
-  };
-  Payload payload(std::size_t rank, const Instruction& in) const {
-    Payload result;
-    for (const auto* operands : {&in.inputs, &in.outputs}) {
-      for (const Operand& operand : *operands) {
-        result.num_elements = std::max(result.num_elements, operand.num_elements);
-        result.dtype = programs_[rank].buffers[static_cast<std::size_t>(operand.buffer)].dtype;
-      }
-    }
-    return result;
-  }
-
-  bool try_head(std::size_t rank, std::size_t stream) {
-    const int index = ready_head(rank, stream);
-    if (index < 0) return false;
-    const Instruction& in = at(rank, index);
-    if (!in.is_collective()) {
-      finish(rank, stream, index);
-      return true;
-    }
-    const Group& group = programs_[rank].groups[static_cast<std::size_t>(in.group)];
-    std::vector<int> members = group.ranks;
-    const bool point_to_point = is_point_to_point(in);
-    if (point_to_point) {
-      members = {static_cast<int>(rank), group.ranks[static_cast<std::size_t>(in.root)]};
-    }
-    std::vector<std::pair<std::size_t, std::size_t>> heads;
-    for (const int member : members) {
-      const auto m = static_cast<std::size_t>(member);
-      const std::size_t s = m == rank ? stream : partner(m, in, group, rank);
-      if (s == npos) return false;
-      const int other_index = ready_head(m, s);
-      const Instruction& other = at(m, other_index);
-      const bool kinds_agree = point_to_point || (in.collective == other.collective && in.root == other.root &&
-                                                  in.reduction == other.reduction);
-      if (!kinds_agree || payload(rank, in) != payload(m, other)) {
-        throw InternalError(
-            fmt::format("mismatched collectives in group {}: rank {} {} ({}), rank {} {} ({})", group.name, rank,
-                        describe(in, name_, static_cast<std::size_t>(index)), payload(rank, in).text(), m,
-                        describe(other, name_, static_cast<std::size_t>(other_index)), payload(m, other).text()));
-      }
-      heads.emplace_back(m, s);
-    }
-    for (const auto& [m, s] : heads) {
-      finish(m, s, ready_head(m, s));
-    }
-    return true;
-  }
-
-  void report_stuck() const {
-    std::string stuck;
-    for (std::size_t r = 0; r < queues_.size(); ++r) {
-      for (std::size_t s = 0; s < queues_[r].size(); ++s) {
-        if (heads_[r][s] < queues_[r][s].size() && stuck.size() < 600) {
-          const int index = queues_[r][s][heads_[r][s]];
-          stuck += fmt::format("\n  rank {} on {}: {}", r, programs_[r].streams[s],
-                               describe(at(r, index), name_, static_cast<std::size_t>(index)));
-        }
-      }
-    }
-    if (!stuck.empty()) {
-      throw InternalError("deadlock: these instructions wait for ever" + stuck);
-    }
-  }
-
-  static constexpr std::size_t npos = static_cast<std::size_t>(-1);
-  const std::vector<Program>& programs_;
-  std::string_view name_;
-  std::vector<Instruction> Program::*section_;
-  std::vector<std::vector<std::vector<int>>> queues_;  ///< [rank][stream] instruction indices
-  std::vector<std::vector<std::size_t>> heads_;        ///< [rank][stream]
-  std::vector<std::vector<bool>> complete_;            ///< [rank][instruction]
-};
-
-}  // namespace
-
-void verify(const std::vector<Program>& programs) {
-  for (std::size_t r = 0; r < programs.size(); ++r) {
-    if (programs[r].rank != static_cast<int>(r) || programs[r].num_ranks != static_cast<int>(programs.size())) {
-      throw InternalError(fmt::format("program {} of {} says it is rank {} of {}", r, programs.size(), programs[r].rank,
-                                      programs[r].num_ranks));
-    }
-    for (const Group& group : programs[r].groups) {
-      for (const int member : group.ranks) {
-        if (member < 0 || member >= static_cast<int>(programs.size())) {
-          throw InternalError(
-              fmt::format("rank {}: group {} = {} in a world of {}", r, group.name, group.ranks, programs.size()));
-        }
-        const auto& theirs = programs.at(static_cast<std::size_t>(member)).groups;
-        if (std::ranges::find(theirs, group) == theirs.end()) {
-          throw InternalError(
-              fmt::format("rank {} has group {} = {}, rank {} has not", r, group.name, group.ranks, member));
-        }
-      }
-    }
-  }
-  Rendezvous(programs, "prologue", &Program::prologue).run();
-  Rendezvous(programs, "body", &Program::body).run();
-  Rendezvous(programs, "epilogue", &Program::epilogue).run();
 }
 
 }  // namespace strata

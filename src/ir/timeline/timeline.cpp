@@ -25,7 +25,7 @@ void append_names(std::string& text, std::string_view word, const std::vector<st
 }
 
 /// Takes words off the front of one line.
-struct Line {
+struct EventLine {
   std::string_view rest;
   int number = 0;
 
@@ -117,7 +117,7 @@ Timeline parse_timeline(std::string_view text) {
     throw UserError("timeline:1: empty; accepted: `timeline simulated` or `timeline measured`");
   }
   Timeline timeline;
-  const auto read_name = [](Line& line, std::string_view word, std::vector<std::string>& names) {
+  const auto read_name = [](EventLine& line, std::string_view word, std::vector<std::string>& names) {
     if (line.integer<std::size_t>("number") != names.size()) {
       line.fail(fmt::format("{}s are numbered in order; accepted: {}", word, names.size()));
     }
@@ -125,7 +125,7 @@ Timeline parse_timeline(std::string_view text) {
   };
   for (int number = 1; !text.empty(); ++number) {
     const std::size_t end = text.find('\n');
-    Line line{text.substr(0, end), number};
+    EventLine line{text.substr(0, end), number};
     text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
     const std::string_view word = line.word();
     if (number == 1) {
@@ -164,7 +164,7 @@ std::vector<MemorySample> memory_over_time(const Program& program, std::span<con
   std::vector<Change> changes;
   MemorySample sample;
   for (const Buffer& buffer : program.buffers) {
-    if (buffer.persistent) sample.bytes[static_cast<int>(buffer.category)] += buffer.size_bytes() * buffer.versions;
+    if (buffer.persistent) sample.bytes[static_cast<int>(buffer.category)] += buffer.size_bytes();
   }
   for (const TimelineEvent& event : events) {
     sample.rank = event.rank;

@@ -48,7 +48,7 @@ class OperatorLowering::PanelStream {
   }
 
   static Operand piece_of(const Operand& pieces, std::int64_t piece_elements, int piece) {
-    return {pieces.buffer, pieces.begin + piece * piece_elements, piece_elements, 0};
+    return {pieces.buffer, pieces.begin + piece * piece_elements, piece_elements};
   }
 
  private:

@@ -121,7 +121,7 @@ GradientBuckets::Destination GradientBuckets::destination(int parameter) {
     return {builder_.whole(m.full), accumulate};
   }
   const bool accumulate = std::exchange(m.written, true);
-  return {{storage(static_cast<std::size_t>(m.bucket)), m.begin, num_elements, 0}, accumulate};
+  return {{storage(static_cast<std::size_t>(m.bucket)), m.begin, num_elements}, accumulate};
 }
 
 void GradientBuckets::contributed(int parameter, bool last_micro_batch) {
@@ -143,14 +143,14 @@ void GradientBuckets::scatter_full(int parameter, bool last_micro_batch) {
   Member& m = member(parameter);
   const Operand full = builder_.whole(std::exchange(m.full, -1));
   const Piece& held = shard(parameter).held;
-  const Operand own{storage(static_cast<std::size_t>(m.bucket)), m.begin, held.size, 0};
+  const Operand own{storage(static_cast<std::size_t>(m.bucket)), m.begin, held.size};
   const bool accumulate = std::exchange(m.written, true);
   if (plan_.quantization.gradients != "none") {
     quantized_.reduce(name_of(parameter), full, shard(parameter).factors.p, groups_.of(parameter), own, accumulate);
     bucket_complete(static_cast<std::size_t>(m.bucket), last_micro_batch);
     return;
   }
-  const Operand in_place{full.buffer, held.begin, held.size, 0};
+  const Operand in_place{full.buffer, held.begin, held.size};
   // What the compute stream has given up by now may be what is written.
   const int before = builder_.last_on(compute_stream);
   const int scatter = builder_.emit({.kernel = Kernel::none,
@@ -186,7 +186,7 @@ void GradientBuckets::finish_oldest_scatter() {
   const Member& m = member(oldest.parameter);
   const auto bucket = static_cast<std::size_t>(m.bucket);
   if (oldest.accumulate) {
-    add(oldest.own, {storage(bucket), m.begin, oldest.own.num_elements, 0}, true, name_of(oldest.parameter));
+    add(oldest.own, {storage(bucket), m.begin, oldest.own.num_elements}, true, name_of(oldest.parameter));
   }
   bucket_complete(bucket, oldest.last_micro_batch);
 }
@@ -256,7 +256,7 @@ void GradientBuckets::scatter_own_parts(std::size_t index) {
   for (const int p : bucket.parameters) {
     const ParameterShard& s = shard(p);
     if (s.held.size == 0) continue;
-    const Operand own{bucket.buffer, member(p).begin + s.updated.begin, s.updated.size, 0};
+    const Operand own{bucket.buffer, member(p).begin + s.updated.begin, s.updated.size};
     const bool in_place = bucket.has_kept || own.num_elements == 0;
     builder_.emit({.kernel = Kernel::none,
                    .collective = Collective::reduce_scatter,
@@ -264,8 +264,8 @@ void GradientBuckets::scatter_own_parts(std::size_t index) {
                    .stream = communication_stream,
                    .phase = Phase::reduce,
                    .name = name_of(p),
-                   .inputs = {{bucket.buffer, member(p).begin, s.held.size, 0}},
-                   .outputs = {in_place ? own : Operand{bucket.kept, member(p).kept_begin, s.updated.size, 0}}},
+                   .inputs = {{bucket.buffer, member(p).begin, s.held.size}},
+                   .outputs = {in_place ? own : Operand{bucket.kept, member(p).kept_begin, s.updated.size}}},
                   {&before, 1U});
   }
 }
@@ -291,12 +291,12 @@ void GradientBuckets::finish_travelling() {
     for (const int p : bucket.parameters) {
       const Member& m = member(p);
       const Piece& updated = shard(p).updated;
-      add({t.buffer, m.begin + updated.begin, updated.size, 0}, {bucket.kept, m.kept_begin, updated.size, 0},
-          t.accumulate, name_of(p));
+      add({t.buffer, m.begin + updated.begin, updated.size}, {bucket.kept, m.kept_begin, updated.size}, t.accumulate,
+          name_of(p));
     }
   }
   if (t.is_last && scatters(bucket)) {
-    all_reduce({bucket.kept, 0, bucket.num_kept, 0}, groups_of(bucket).owners, fmt::format("gradients[{}]", t.index));
+    all_reduce({bucket.kept, 0, bucket.num_kept}, groups_of(bucket).owners, fmt::format("gradients[{}]", t.index));
     if (plan_.overlap.all_reduce == "none") wait(builder_.last_on(communication_stream));
   }
 }
@@ -328,15 +328,15 @@ void GradientBuckets::reduce(std::size_t index) {
   if (scatters(bucket)) {
     scatter_own_parts(index);
     // The rest of the sum waits for additions only where there are some.
-    if (!bucket.has_kept) all_reduce({bucket.kept, 0, bucket.num_kept, 0}, groups.owners, name);
+    if (!bucket.has_kept) all_reduce({bucket.kept, 0, bucket.num_kept}, groups.owners, name);
     depart({.index = index, .in_place = bucket.has_kept, .accumulate = true, .is_last = bucket.has_kept});
     return;
   }
   if (bucket.has_kept) {
     for (const int p : bucket.parameters) {
       const Piece& updated = shard(p).updated;
-      add({bucket.kept, member(p).kept_begin, updated.size, 0},
-          {bucket.buffer, member(p).begin + updated.begin, updated.size, 0}, true, name_of(p));
+      add({bucket.kept, member(p).kept_begin, updated.size},
+          {bucket.buffer, member(p).begin + updated.begin, updated.size}, true, name_of(p));
     }
   }
   all_reduce(builder_.whole(bucket.buffer), groups.replicas, name);
@@ -375,8 +375,8 @@ Operand GradientBuckets::reduced(int parameter) const {
   const Member& m = member(parameter);
   const Bucket& bucket = buckets_[static_cast<std::size_t>(m.bucket)];
   const Piece& updated = shard(parameter).updated;
-  if (bucket.keeps) return {bucket.kept, m.kept_begin, updated.size, 0};
-  return {bucket.buffer, m.begin + updated.begin, updated.size, 0};
+  if (bucket.keeps) return {bucket.kept, m.kept_begin, updated.size};
+  return {bucket.buffer, m.begin + updated.begin, updated.size};
 }
 
 std::vector<GradientBuckets::Counted> GradientBuckets::counted() const {
@@ -387,7 +387,7 @@ std::vector<GradientBuckets::Counted> GradientBuckets::counted() const {
     const int group = groups_of(bucket).optimizer;
     const std::string name = fmt::format("gradients[{}]", b);
     if (bucket.keeps) {
-      result.push_back({{bucket.kept, 0, bucket.num_kept, 0}, group, name});
+      result.push_back({{bucket.kept, 0, bucket.num_kept}, group, name});
     } else if (groups_of(bucket).spread < 0) {
       result.push_back({builder_.whole(bucket.buffer), group, name});
     } else {

@@ -50,7 +50,7 @@ std::vector<ParameterStates::Owned> ParameterStates::make_owned(std::span<const 
     };
     Owned& owned = all[p];
     owned.weight = add("", s.held, plan_.dtypes.compute, Category::parameter, !mixed());
-    owned.master = {owned.weight, s.updated.begin, s.updated.size, 0};
+    owned.master = {owned.weight, s.updated.begin, s.updated.size};
     if (mixed()) owned.master = builder_.whole(add("/master", updated, DType::f32, Category::optimizer, true));
     for (int i = 0; i < num_moments(plan_.optimizer); ++i) {
       owned.states.push_back(add(num_moments(plan_.optimizer) == 1 ? "/momentum"
@@ -99,7 +99,7 @@ void ParameterStates::initialize() {
 void ParameterStates::gather(int parameter, Phase phase, int micro_batch) {
   Owned& owned = owned_[static_cast<std::size_t>(parameter)];
   if (!is_gathered(parameter) || owned.gathered >= 0 || owned.packed >= 0) return;
-  if (std::exchange(owned.spread_is_due, false)) spread(parameter);
+  if (std::exchange(owned.spread_is_due, false)) spread(parameter, -1);
   const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
   const ShardGroups::Set& groups = groups_.of(parameter);
   const bool from_secondary = phase != Phase::forward && groups.has_secondary;
@@ -152,7 +152,7 @@ void ParameterStates::keep_secondary(int parameter) {
   const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
   const ShardGroups::Set& groups = groups_.of(parameter);
   const Chunk part = chunk_of(description.num_elements(), groups.num_secondary, groups.secondary_index);
-  owned.secondary = Operand{owned.weight, 0, 0, 0};
+  owned.secondary = Operand{owned.weight, 0, 0};
   if (part.size() == 0) return;
   owned.secondary = builder_.whole(builder_.add_buffer({.name = description.name + "/secondary",
                                                         .num_elements = part.size(),
@@ -161,7 +161,7 @@ void ParameterStates::keep_secondary(int parameter) {
   builder_.emit({.kernel = Kernel::copy,
                  .phase = Phase::forward,
                  .name = description.name,
-                 .inputs = {{owned.gathered, part.begin, part.size(), 0}},
+                 .inputs = {{owned.gathered, part.begin, part.size()}},
                  .outputs = {*owned.secondary},
                  .attributes = {{"elements", part.size()}}});
 }
@@ -286,7 +286,7 @@ void ParameterStates::update(std::span<const int> parameters) {
   for (const int p : gradients_.parameters()) {
     if (std::ranges::find(parameters, p) == parameters.end()) continue;
     emit_update(p, factor);
-    if (!spreads_late()) spread(p);
+    if (!spreads_late()) spread(p, 0);
   }
 }
 
@@ -305,7 +305,7 @@ void ParameterStates::emit_update(int parameter, int factor_buffer) {
   for (const int state : owned.states) {
     in.outputs.push_back(builder_.whole(state));
   }
-  if (mixed()) in.outputs.push_back({owned.weight, updated.begin, updated.size, 0});
+  if (mixed()) in.outputs.push_back({owned.weight, updated.begin, updated.size});
   in.attributes = {{"elements", updated.size},
                    {"weight_decay", description.weight_decay ? optimizer.weight_decay : 0.0}};
   if (optimizer.kind == "sgd") {
@@ -332,31 +332,27 @@ void ParameterStates::spread_last_updates() {
       if (is_gathered(p)) {
         owned_[static_cast<std::size_t>(p)].spread_is_due = true;
       } else {
-        spread(p);
+        spread(p, -1);
       }
     }
   }
 }
 
-void ParameterStates::spread_remaining() {
-  if (!spreads_late()) return;
-  for (const int p : gradients_.parameters()) spread(p);
-}
-
 /// The p shard is put together again from what its ranks have updated.
-void ParameterStates::spread(int parameter) {
+void ParameterStates::spread(int parameter, int step) {
   const ParameterShard& s = shard(parameter);
   const int group = groups_.of(parameter).spread;
   if (group < 0 || s.held.size == 0) return;
   const Operand all = builder_.whole(owned_[static_cast<std::size_t>(parameter)].weight);
   const bool whole_tensors = plan_.optimizer.sharding == "inter_tensor";
-  const Operand own{all.buffer, s.updated.begin, s.updated.size, 0};
+  const Operand own{all.buffer, s.updated.begin, s.updated.size};
   builder_.emit({.kernel = Kernel::none,
                  .collective = whole_tensors ? Collective::broadcast : Collective::all_gather,
                  .group = group,
                  .root = whole_tensors ? s.owner : 0,
                  .stream = communication_stream,
                  .phase = Phase::update,
+                 .step = step,
                  .name = graph_.parameters[static_cast<std::size_t>(parameter)].name,
                  .inputs = {whole_tensors ? all : own},
                  .outputs = {all}});

@@ -33,7 +33,7 @@ struct ParameterGroups {
   std::vector<int> data;         ///< by grid: the replicas
   int stages = -1;               ///< a rank of each stage: together they hold every parameter
   std::map<int, Copies> copies;  ///< by parameter
-  int everybody = -1;            ///< all ranks
+  int everybody = -1;            ///< all ranks, where operators are laid out
   /// Where operators are laid out: how many ranks hold each parameter's part. Empty: the groups above say it.
   std::vector<std::int64_t> num_copies;
 };
@@ -73,11 +73,10 @@ class ParameterStates {
   /// whose sums are complete.
   void update(std::span<const int> parameters);
 
-  /// Where updates are spread under the next step (overlap.broadcast = next_forward): at the beginning of a step those
-  /// of the step before, in the order of its forward; those of sharded parameters just before they are gathered.
+  /// Where updates are spread under the next step (overlap.broadcast = next_forward): at the beginning of a repetition,
+  /// as instructions of the training step before, in the order of the forward; those of sharded parameters just before
+  /// they are gathered.
   void spread_last_updates();
-  /// Epilogue: of the last step.
-  void spread_remaining();
 
  private:
   struct Owned {
@@ -100,7 +99,7 @@ class ParameterStates {
   void add_squares(std::span<const GradientBuckets::Counted> parts, int group, int sum);
   void all_reduce_norm(int sum, int group);
   void emit_update(int parameter, int factor_buffer);
-  void spread(int parameter);
+  void spread(int parameter, int step);
   bool spreads_late() const { return plan_.overlap.broadcast == "next_forward"; }
   bool mixed() const { return plan_.dtypes.compute != DType::f32; }
   const ParameterShard& shard(int parameter) const { return shards_[static_cast<std::size_t>(parameter)]; }

@@ -32,7 +32,7 @@ int QuantizedGather::start(const Parameter& parameter, const Operand& shard, con
   const std::int64_t chunk = ceil_div(parameter.num_elements(), ranks);
   const std::int64_t bytes = quantized_bytes(chunk, weight_bits, quantization_.block);
   const Operand all = add_bytes(builder_, parameter.name + "/quantized", ranks * bytes);
-  const Operand own{all.buffer, groups.parameter_index * bytes, bytes, 0};
+  const Operand own{all.buffer, groups.parameter_index * bytes, bytes};
   Instruction pack{.kernel = Kernel::quantize,
                    .phase = phase,
                    .micro_batch = micro_batch,

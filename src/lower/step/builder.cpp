@@ -1,14 +1,16 @@
 #include "lower/step/builder.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
+#include "ir/program/repetition.hpp"
 
 namespace strata {
 
 ProgramBuilder::ProgramBuilder(int rank, int num_ranks, std::vector<std::string> streams)
-    : order_(static_cast<int>(streams.size())), last_(streams.size(), -1), held_(streams.size()) {
+    : waits_(static_cast<int>(streams.size())), last_(streams.size(), -1), held_(streams.size()) {
   program_.rank = rank;
   program_.num_ranks = num_ranks;
   program_.streams = std::move(streams);
@@ -16,7 +18,7 @@ ProgramBuilder::ProgramBuilder(int rank, int num_ranks, std::vector<std::string>
 
 int ProgramBuilder::add_buffer(Buffer buffer) {
   program_.buffers.push_back(std::move(buffer));
-  accesses_.emplace_back();
+  waits_.add_buffer();
   return static_cast<int>(program_.buffers.size()) - 1;
 }
 
@@ -29,7 +31,6 @@ std::vector<Instruction>& ProgramBuilder::section() {
   switch (current_) {
     case Section::prologue: return program_.prologue;
     case Section::body: return program_.body;
-    case Section::epilogue: return program_.epilogue;
   }
   throw InternalError("no such section");
 }
@@ -37,75 +38,63 @@ std::vector<Instruction>& ProgramBuilder::section() {
 void ProgramBuilder::begin(Section next) {
   current_ = next;
   STRATA_INVARIANT(section().empty(), "a section is filled once");
-  order_ = HappensBefore(static_cast<int>(program_.streams.size()));
+  waits_ = WaitFinder(static_cast<int>(program_.streams.size()));
+  for (std::size_t b = 0; b < program_.buffers.size(); ++b) waits_.add_buffer();
   last_.assign(program_.streams.size(), -1);
   held_.assign(program_.streams.size(), {});
-  for (auto& list : accesses_) {
-    list.clear();
-  }
-}
-
-void ProgramBuilder::find_waits(Instruction& instruction, std::span<const int> after) {
-  const int index = static_cast<int>(section().size());
-  // The latest conflicting instruction of each other stream is enough: streams are in order.
-  std::vector<int> needed(program_.streams.size(), -1);
-  const auto need = [&](int before) {
-    const int stream = section()[static_cast<std::size_t>(before)].stream;
-    if (stream != instruction.stream && !order_.ordered_before_next(before, instruction.stream)) {
-      needed[static_cast<std::size_t>(stream)] = std::max(needed[static_cast<std::size_t>(stream)], before);
-    }
-  };
-  const auto visit = [&](const Operand& operand, bool write) {
-    auto& list = accesses_[static_cast<std::size_t>(operand.buffer)];
-    const std::int64_t end = operand.begin + operand.num_elements;
-    for (const Access& before : list) {
-      const bool conflict = (write || before.write) && operand.begin < before.end && before.begin < end;
-      if (conflict) need(before.instruction);
-    }
-  };
-  for (const Operand& operand : instruction.inputs) visit(operand, false);
-  for (const Operand& operand : instruction.outputs) visit(operand, true);
-  for (const int before : after) need(before);
-  for (const int before : std::exchange(held_[static_cast<std::size_t>(instruction.stream)], {})) need(before);
-  for (const int wait : needed) {
-    if (wait >= 0) instruction.waits.push_back({wait, 0});
-  }
-  const auto record = [&](const Operand& operand, bool write) {
-    auto& list = accesses_[static_cast<std::size_t>(operand.buffer)];
-    const Access access{operand.begin, operand.begin + operand.num_elements, index, write};
-    // A later access of the same stream to the same elements stands for an earlier one, unless it is weaker.
-    std::erase_if(list, [&](const Access& a) {
-      return section()[static_cast<std::size_t>(a.instruction)].stream == instruction.stream &&
-             access.begin <= a.begin && a.end <= access.end && (access.write || !a.write);
-    });
-    list.push_back(access);
-  };
-  // The list looks instructions up by index, so the new one must be there first: the caller appends before the next
-  // call.
-  section().push_back({});
-  section().back().stream = instruction.stream;
-  for (const Operand& operand : instruction.inputs) record(operand, false);
-  for (const Operand& operand : instruction.outputs) record(operand, true);
-  section().pop_back();
 }
 
 int ProgramBuilder::emit(Instruction instruction, std::span<const int> after) {
   STRATA_INVARIANT(instruction.waits.empty(), "waits are found here");
-  find_waits(instruction, after);
-  order_.append(instruction.stream, instruction.waits);
+  std::vector<int> complete = std::exchange(held_[static_cast<std::size_t>(instruction.stream)], {});
+  complete.insert(complete.end(), after.begin(), after.end());
+  for (const int wait : waits_.missing(instruction, complete)) instruction.waits.push_back({wait, 0});
+  waits_.append(instruction, instruction.waits);
   instruction.allocs = std::exchange(reserved_, {});
   int& last = last_[static_cast<std::size_t>(instruction.stream)];
   section().push_back(std::move(instruction));
   return last = static_cast<int>(section().size()) - 1;
 }
 
+/// Goes along repetitions that meet, those that begin and end with a part of the body among them, and adds to the body
+/// what is missing there.
+void ProgramBuilder::find_waits_across_repetitions() {
+  Program& program = program_;
+  for (bool has_grown = true; has_grown;) {
+    has_grown = false;
+    const Unrolled all = unrolled(program, steps_that_meet(program));
+    WaitFinder finder(static_cast<int>(program.streams.size()));
+    for (std::size_t b = 0; b < program.buffers.size(); ++b) finder.add_buffer();
+    for (std::size_t i = 0; i < all.instructions.size(); ++i) {
+      const Instruction& copy = all.instructions[i];
+      const Instance& here = all.origin[i];
+      std::vector<Wait>& waits = program.body[static_cast<std::size_t>(here.instruction)].waits;
+      std::vector<Wait> now = copy.waits;
+      for (const int before : finder.missing(copy, {}, copy.waits)) {
+        now.push_back({before, 0});
+        const Instance& there = all.origin[static_cast<std::size_t>(before)];
+        const Wait wait{there.instruction, static_cast<int>(here.repetition - there.repetition)};
+        if (std::ranges::find(waits, wait) != waits.end()) continue;
+        waits.push_back(wait);
+        has_grown = true;
+      }
+      finder.append(copy, now);
+    }
+  }
+}
+
 namespace {
 
-/// Alloc at the first use, or where it was reserved before that; free at the last one, in program order.
-void add_lifetimes(const std::vector<Buffer>& buffers, std::vector<Instruction>& section) {
+/// Alloc at the first use, or where it was reserved before that; free at the last one. Uses follow each other as they
+/// run for one training step: instructions of earlier steps stand in the list before some that run before them.
+void add_lifetimes(const Program& program, std::vector<Instruction>& section) {
+  const std::vector<Buffer>& buffers = program.buffers;
+  std::vector<std::size_t> order(section.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return repetitions_late(program, section[i]); });
   std::vector<int> last(buffers.size(), -1);
   std::vector<bool> seen(buffers.size(), false);
-  for (std::size_t i = 0; i < section.size(); ++i) {
+  for (const std::size_t i : order) {
     Instruction& in = section[i];
     const auto lives = [&](int id) {
       const auto b = static_cast<std::size_t>(id);
@@ -134,7 +123,7 @@ void add_lifetimes(const std::vector<Buffer>& buffers, std::vector<Instruction>&
 }  // namespace
 
 Program ProgramBuilder::finish(const WorkspaceBytes& workspace_bytes) && {
-  for (auto* instructions : {&program_.prologue, &program_.body, &program_.epilogue}) {
+  for (auto* instructions : {&program_.prologue, &program_.body}) {
     for (Instruction& in : *instructions) {
       const std::int64_t bytes = in.is_collective() ? 0 : workspace_bytes(program_, in);
       if (bytes > 0) {
@@ -144,8 +133,9 @@ Program ProgramBuilder::finish(const WorkspaceBytes& workspace_bytes) && {
                                    .category = Category::workspace});
       }
     }
-    add_lifetimes(program_.buffers, *instructions);
+    add_lifetimes(program_, *instructions);
   }
+  if (!program_.join) find_waits_across_repetitions();
   assign_addresses(program_);
   verify(program_);
   return std::move(program_);

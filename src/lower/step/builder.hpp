@@ -2,8 +2,8 @@
 
 /// @file
 /// Collects buffers and instructions of one rank. Dependencies, lifetimes and addresses are not written by hand
-/// anywhere: waits follow from who touches the same elements on another stream, alloc and free from the first and last
-/// use, addresses from the lifetimes.
+/// anywhere: waits follow from who touches the same elements on another stream, in this repetition of the body or in an
+/// earlier one, alloc and free from the first and last use, addresses from the lifetimes.
 
 #include <cstdint>
 #include <optional>
@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/program/happens_before.hpp"
 #include "ir/program/program.hpp"
 #include "lower/lower.hpp"
+#include "lower/step/wait_finder.hpp"
 
 namespace strata {
 
@@ -29,9 +29,12 @@ class ProgramBuilder {
   const Group& group(int id) const { return program_.groups[static_cast<std::size_t>(id)]; }
   const Buffer& buffer(int id) const { return program_.buffers[static_cast<std::size_t>(id)]; }
   /// All elements of a buffer.
-  Operand whole(int id) const { return {id, 0, buffer(id).num_elements, 0}; }
+  Operand whole(int id) const { return {id, 0, buffer(id).num_elements}; }
 
-  enum class Section { prologue, body, epilogue };
+  /// Repetitions of the body are not joined: see Program::join. What one must wait for of another is found in finish().
+  void let_steps_overlap() { program_.join = false; }
+
+  enum class Section { prologue, body };
   /// Instructions go to @p section from now on. Sections are filled one after the other.
   void begin(Section section);
 
@@ -58,22 +61,15 @@ class ProgramBuilder {
   Program finish(const WorkspaceBytes& workspace_bytes) &&;
 
  private:
-  struct Access {
-    std::int64_t begin = 0;
-    std::int64_t end = 0;
-    int instruction = 0;
-    bool write = false;
-  };
   std::vector<Instruction>& section();
-  void find_waits(Instruction& instruction, std::span<const int> after);
+  void find_waits_across_repetitions();
 
   Program program_;
   Section current_ = Section::prologue;
-  HappensBefore order_;
-  std::vector<int> last_;                      ///< by stream, of this section
-  std::vector<std::vector<int>> held_;         ///< by stream: what its next instruction waits for
-  std::vector<int> reserved_;                  ///< buffers that live from the next instruction on
-  std::vector<std::vector<Access>> accesses_;  ///< by buffer, of this section
+  WaitFinder waits_;                    ///< of this section
+  std::vector<int> last_;               ///< by stream, of this section
+  std::vector<std::vector<int>> held_;  ///< by stream: what its next instruction waits for
+  std::vector<int> reserved_;           ///< buffers that live from the next instruction on
 };
 
 }  // namespace strata

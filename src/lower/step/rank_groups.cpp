@@ -12,15 +12,14 @@ namespace strata {
 
 RankGroups::RankGroups(const Plan& plan, const LaidOutGraph& model, const RankPlace& place, int rank,
                        ProgramBuilder& builder) {
-  int data = -1;
   if (has_layouts(plan.mesh)) {
     axes.emplace(AtomicAxes(plan.mesh), model, rank, builder);
     parameters.num_copies = model.num_copies;
     for (const AxisSet set : sets_of_replicas(model)) parameters.data.push_back(axes->of(set));
-    if (place.num_stages == 1) everybody = axes->everybody();
+    if (place.num_stages == 1) parameters.everybody = axes->everybody();
   } else {
-    if (place.data_size > 1) data = builder.add_group({"data", group_along(plan.mesh, "data", rank)});
-    parameters.data = {data};
+    const bool is_alone = place.data_size == 1;
+    parameters.data = {is_alone ? -1 : builder.add_group({"data", group_along(plan.mesh, "data", rank)})};
   }
   const std::vector<int> column = group_along(plan.mesh, "stage", rank);
   if (place.num_stages > 1) parameters.stages = builder.add_group({"stage", column});
@@ -38,14 +37,12 @@ RankGroups::RankGroups(const Plan& plan, const LaidOutGraph& model, const RankPl
     }
     parameters.copies[static_cast<int>(p)] = {group->second, place.stage_index == stages.front()};
   }
-  const bool stages_have_several = plan.mesh.num_ranks() > place.num_stages;
-  if (everybody < 0) everybody = std::max(data, parameters.stages);
-  if (stages_have_several && parameters.stages >= 0) {
-    std::vector<int> ranks(static_cast<std::size_t>(plan.mesh.num_ranks()));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    everybody = builder.add_group({"all", std::move(ranks)});
-  }
-  parameters.everybody = everybody;
+  if (!axes || place.num_stages == 1) return;
+  parameters.everybody = parameters.stages;
+  if (plan.mesh.num_ranks() == place.num_stages) return;
+  std::vector<int> ranks(static_cast<std::size_t>(plan.mesh.num_ranks()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  parameters.everybody = builder.add_group({"all", std::move(ranks)});
 }
 
 }  // namespace strata

@@ -19,7 +19,6 @@ struct RankGroups {
 
   ParameterGroups parameters;
   std::optional<AxisGroups> axes;  ///< where operators are laid out
-  int everybody = -1;              ///< who shares the loss; -1: this rank is alone
 };
 
 }  // namespace strata

@@ -77,11 +77,14 @@ class StepLowering {
         gathering_(plan, graph_, order_.shape, place_.stage_index, uses_, parameters_),
         from_before_(crossing(place_.stage_index)),
         to_behind_(crossing(place_.stage_index + 1)),
-        loss_(builder_.add_buffer(
-            {.name = "loss", .num_elements = 1, .category = Category::workspace, .persistent = true})),
+        loss_(computes_loss()
+                  ? builder_.add_buffer(
+                        {.name = "loss", .num_elements = 1, .category = Category::workspace, .persistent = true})
+                  : -1),
         sent_(order_.items.size(), -1) {
     refuse_orders_without_whole_passes(plan, order_, place_.stage_index);
-    builder_.set_loss(loss_);
+    if (computes_loss()) builder_.set_loss(loss_);
+    if (plan.overlap.broadcast == "next_forward") builder_.let_steps_overlap();
   }
 
   Program run(const WorkspaceBytes& workspace_bytes) && {
@@ -89,15 +92,11 @@ class StepLowering {
     parameters_.initialize();
     builder_.begin(ProgramBuilder::Section::body);
     parameters_.spread_last_updates();
-    if (!computes_loss()) clear_loss();
     const int end = behind_backward(order_);
     for (int i = 0; i < end; ++i) lower_item(i);
-    reduce_loss();
     parameters_.gradients().reduce_remaining();
     // A stage without parameters has no update, and its part in the norm all the same.
     parameters_.update(end < std::ssize(order_.items) ? order_.items.back().parameters : std::vector<int>{});
-    builder_.begin(ProgramBuilder::Section::epilogue);
-    parameters_.spread_remaining();
     return std::move(builder_).finish(workspace_bytes);
   }
 
@@ -108,6 +107,7 @@ class StepLowering {
   bool begins_stage(const OrderItem& item) const {
     return segment_of(item).first_operator == place_.stage.first_operator;
   }
+  /// Its part of it: the step's loss is the sum over all ranks, made where steps are recorded.
   bool computes_loss() const { return place_.stage_index + 1 == place_.num_stages; }
   /// Of ranks that hold the same rows of the loss one counts.
   bool counts(int loss_tensor) const {
@@ -310,7 +310,7 @@ class StepLowering {
       }
       for (const Operand& whole : all) {
         const std::int64_t elements = whole.num_elements / num_samples;
-        in.outputs.push_back({whole.buffer, whole.begin + at * elements, count * elements, 0});
+        in.outputs.push_back({whole.buffer, whole.begin + at * elements, count * elements});
       }
       builder_.emit(std::move(in));
     });
@@ -338,27 +338,6 @@ class StepLowering {
              {"elements", rows.num_elements}, {"scale", scale}, {"accumulate", std::int64_t{m > 0 ? 1 : 0}}}});
   }
 
-  /// A stage without the loss adds nothing to the sum over all ranks.
-  void clear_loss() {
-    builder_.emit({.kernel = Kernel::fill,
-                   .phase = Phase::metrics,
-                   .name = "loss",
-                   .outputs = {builder_.whole(loss_)},
-                   .attributes = {{"elements", std::int64_t{1}}, {"value", 0.0}}});
-  }
-
-  void reduce_loss() {
-    if (groups_.everybody < 0) return;
-    builder_.emit({.kernel = Kernel::none,
-                   .collective = Collective::all_reduce,
-                   .group = groups_.everybody,
-                   .stream = communication_stream,
-                   .phase = Phase::metrics,
-                   .name = "loss",
-                   .inputs = {builder_.whole(loss_)},
-                   .outputs = {builder_.whole(loss_)}});
-  }
-
   const Plan& plan_;
   const LaidOutGraph& model_;
   const ModelGraph& graph_;
@@ -374,8 +353,8 @@ class StepLowering {
   std::map<int, Activations> activations_;  ///< by micro-batch
   Gathering gathering_;
   std::vector<int> from_before_, to_behind_;  ///< tensors that cross the cuts
-  int loss_;
-  std::vector<int> sent_;  ///< by item: the last of its messages
+  int loss_;                                  ///< buffer, -1: another stage computes it
+  std::vector<int> sent_;                     ///< by item: the last of its messages
 };
 
 }  // namespace

@@ -100,7 +100,7 @@ double ComputeSeconds::kernel_seconds(const Operator& op, Kernel kernel, std::in
   Program program;
   Instruction in{.kernel = kernel};
   const auto add = [&](std::vector<Operand>& operands, std::int64_t elements, DType dtype) {
-    operands.push_back({static_cast<int>(program.buffers.size()), 0, elements, 0});
+    operands.push_back({static_cast<int>(program.buffers.size()), 0, elements});
     program.buffers.push_back({.num_elements = elements, .dtype = dtype});
   };
   const auto add_tensor = [&](std::vector<Operand>& operands, int t) {

@@ -70,11 +70,11 @@ class NcclFailures : public testing::Test {
   void miss_the_last_rank(const Program& program, int steps_before) {
     if (world.size() == 1) return;  // a rank alone waits for nobody
     const auto mine = executor(program, 0.2);
-    for (int step = 0; step < steps_before; ++step) mine->step({.step = step});
+    for (int step = 0; step < steps_before; ++step) run_step(*mine, {.step = step});
     const int aborted_before = emulation::num_aborted();
     if (world.rank() != world.size() - 1) {
       EXPECT_THAT(
-          failure_of([&] { mine->step({.step = steps_before}); }),
+          failure_of([&] { run_step(*mine, {.step = steps_before}); }),
           AllOf(HasSubstr("#0 all_reduce weights in group all: not complete "), HasSubstr("its ranks are 0, 1")));
       EXPECT_EQ(emulation::num_aborted(), aborted_before + 1);
       ASSERT_EQ(reports.size(), 1u);
@@ -84,7 +84,7 @@ class NcclFailures : public testing::Test {
     }
     world.barrier();
     // What the others began is complete when this rank has come; what they did not begin it does not wait for.
-    if (world.rank() == world.size() - 1) failure_of([&] { mine->step({.step = steps_before}); });
+    if (world.rank() == world.size() - 1) failure_of([&] { run_step(*mine, {.step = steps_before}); });
     world.barrier();
   }
 
@@ -111,14 +111,14 @@ TEST_F(NcclFailures, AnAsynchronousErrorIsReportedByTheInstruction) {
   const int aborted_before = emulation::num_aborted();
   if (world.rank() == 0) {
     emulation::set_async_error(ncclRemoteError);
-    EXPECT_THAT(failure_of([&] { mine->step({}); }),
+    EXPECT_THAT(failure_of([&] { run_step(*mine, {}); }),
                 HasSubstr("#0 all_reduce weights in group all: NCCL: remote process exited"));
     emulation::set_async_error(ncclSuccess);
     EXPECT_EQ(emulation::num_aborted(), aborted_before + 1);
     EXPECT_TRUE(reports.empty());
   }
   world.barrier();
-  if (world.rank() != 0) mine->step({});
+  if (world.rank() != 0) run_step(*mine, {});
   world.barrier();
 }
 

@@ -67,7 +67,7 @@ TEST_F(ExecutorTest, EventsCoverTheBodyInOrder) {
   CountedInputs inputs(256, 10);
   cpu::CpuExecutor executor(program, engine, inputs, 1);
   executor.initialize();
-  const StepMeasurement step = executor.step({.step = 0, .learning_rate = 1e-3});
+  const StepMeasurement step = run_step(executor, {.step = 0, .learning_rate = 1e-3});
   ASSERT_EQ(executor.events().size(), program.body.size());
   double in_kernels = 0.0;
   std::int64_t kernel_end = 0;
@@ -119,7 +119,7 @@ TEST_F(ExecutorTest, AdamGoesByTheLearningRateFromTheFirstStepOn) {
   executor.initialize();
   executor.write(held[1], 0, std::vector<float>{-3.0F, -0.01F, 0.5F, 1.0F, 100.0F});
   for (int step = 0; step < 4; ++step) {
-    executor.step({.step = step, .learning_rate = 0.25});
+    run_step(executor, {.step = step, .learning_rate = 0.25});
     const float way = 0.25F * static_cast<float>(step + 1);
     for (std::size_t i = 0; i < n; ++i) {
       EXPECT_NEAR(executor.read(held[2])[i], i < 2 ? way : -way, 1e-5) << "element " << i << " after step " << step;
@@ -152,7 +152,7 @@ TEST_F(ExecutorTest, AReduceIsWrittenAtItsRootAlone) {
     std::vector<float> values(n);
     for (std::int64_t i = 0; i < n; ++i) values[static_cast<std::size_t>(i)] = static_cast<float>(world.rank() + i);
     executor.write(part, 0, values);
-    const StepMeasurement step = executor.step({});
+    const StepMeasurement step = run_step(executor, {});
     EXPECT_EQ(step.bytes_sent[static_cast<std::size_t>(Collective::reduce)],
               bytes_by_collective(draft.program)[Collective::reduce]);
     EXPECT_EQ(bytes_by_collective(draft.program)[Collective::reduce], world.rank() == root ? 0 : 4 * n);
@@ -163,14 +163,6 @@ TEST_F(ExecutorTest, AReduceIsWrittenAtItsRootAlone) {
     }
     EXPECT_TRUE(std::ranges::equal(executor.read(part), values)) << "inputs stay as they are";
   }
-}
-
-TEST_F(ExecutorTest, WhatItCannotRunIsRefusedByName) {
-  Program program{.num_ranks = world.size(), .streams = {"compute"}};
-  program.buffers = {{.name = "weights", .num_elements = 4, .persistent = true, .versions = 2, .offset_bytes = 0}};
-  program.arena_bytes = 1024;
-  CountedInputs inputs(2, 2);
-  EXPECT_THROW(cpu::CpuExecutor(program, engine, inputs, 1), Unsupported);
 }
 
 }  // namespace

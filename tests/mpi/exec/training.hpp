@@ -22,6 +22,7 @@
 #include "comm/world.hpp"
 #include "exec/cpu/cpu_executor.hpp"
 #include "exec/cpu/kernel_library.hpp"
+#include "ir/program/repetition.hpp"
 #include "ir/program/training_state.hpp"
 #include "lower/lower.hpp"
 #include "models/model.hpp"
@@ -125,7 +126,7 @@ struct Training {
   /// Rewrites initial values, of which a rank may hold a part (NaN elsewhere); null: the model's own.
   std::function<void(const std::string& parameter, std::span<float> values)> initial;
   int first_step = 0;  ///< steps are [first_step, steps)
-  /// Before the first step and after the last one, before its epilogue: another run's states in, ours out. May be null.
+  /// Before the first step and after the last one: another run's states in, ours out. May be null.
   std::function<void(const Program&, Executor&)> before, after;
   Backend backend{};
   OrderGenerator order{};  ///< of a step; empty: the plan's schedule
@@ -219,13 +220,24 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
   collect(result.initial);
   if (training.initial) set_weights(training, result.program, executor);
   if (training.before) training.before(result.program, executor);
-  for (int step = training.first_step; step < training.steps; ++step) {
-    result.last_step = executor.step({.step = step, .learning_rate = training.learning_rate});
-    result.losses.push_back(result.last_step.loss);
+  const auto complete = [&](int step) {
+    result.last_step = executor.complete(step);
+    double loss[1] = {result.last_step.loss};
+    if (num_ranks > 1) world.all_reduce_sum(loss);
+    result.losses.push_back(static_cast<float>(loss[0]));
     result.norms.push_back(result.last_step.gradient_norm);
+  };
+  // Steps overlap as far as they may.
+  const int num_behind = depth(result.program);
+  for (int step = training.first_step; step < training.steps; ++step) {
+    const StepContext context{.step = step, .learning_rate = training.learning_rate};
+    executor.submit({&context, 1});
+    if (step - num_behind >= training.first_step) complete(step - num_behind);
   }
+  executor.drain();
+  for (int step = std::max(training.first_step, training.steps - num_behind); step < training.steps; ++step)
+    complete(step);
   if (training.after) training.after(result.program, executor);
-  executor.finish();
   collect(result.parameters);
   // What a Program says that it needs is what its run touches, to the byte, whatever the processor's instructions are.
   const TouchedMemory touched = executor.touched_memory();

@@ -34,6 +34,7 @@ Program sharded(int rank, int num_layers, bool across) {
     Instruction& forward = h.kernel(compute, weights[static_cast<std::size_t>(l)], x, "forward");
     if (across) forward.waits = {{num_layers + 2 + l, 1}};
   }
+  h.program.join = !across;
   h.kernel(compute, x, x, "backward");
   h.kernel(compute, x, x, "update");
   for (const int w : weights) {
@@ -93,6 +94,7 @@ Program delayed(int rank, int lag) {
   const int gradient = h.buffer("gradient", 64, true);
   Instruction& work = h.kernel(compute, -1, gradient, "work");
   work.waits = {{1, lag}};
+  h.program.join = false;
   h.collective(Collective::all_reduce, group, gradient, "bucket").waits = {{0, 0}};
   return h.program;
 }

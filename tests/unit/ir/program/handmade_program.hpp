@@ -35,7 +35,7 @@ struct Handmade {
     program.groups.push_back({name, std::move(ranks)});
     return static_cast<int>(program.groups.size()) - 1;
   }
-  Operand whole(int id) const { return {id, 0, program.buffers[static_cast<std::size_t>(id)].num_elements, 0}; }
+  Operand whole(int id) const { return {id, 0, program.buffers[static_cast<std::size_t>(id)].num_elements}; }
 
   /// Reads @p from (-1: nothing), writes @p to.
   Instruction& kernel(int stream, int from, int to, const std::string& name) {

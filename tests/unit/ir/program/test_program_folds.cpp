@@ -22,8 +22,8 @@ std::vector<std::int64_t> sent(Collective kind, std::int64_t n, int num_ranks, D
     const int full = draft.buffer("full", n, true, dtype);
     Instruction& in = draft.collective(kind, all, full, "x", root);
     const std::int64_t own = chunk_of(n, num_ranks, num_ranks - 1 - rank).size();
-    if (kind == Collective::reduce_scatter) in.outputs = {{full, 0, own, 0}};
-    if (kind == Collective::all_gather) in.inputs = {{full, 0, own, 0}};
+    if (kind == Collective::reduce_scatter) in.outputs = {{full, 0, own}};
+    if (kind == Collective::all_gather) in.inputs = {{full, 0, own}};
     // Once a run, not once a step.
     draft.program.prologue = {in};
     const BytesByCollective counted = bytes_by_collective(draft.program);
@@ -79,8 +79,7 @@ TEST(BytesByCollective, ABroadcastIsItsRootsAReduceTheOthersAndAMessageItsSender
 TEST(MemoryPeak, ByHand) {
   Handmade draft;
   const int weight = draft.buffer("weight", 100, true, DType::f32, Category::parameter);
-  const int moment = draft.buffer("moment", 10, true, DType::f32, Category::optimizer);
-  draft.program.buffers[static_cast<std::size_t>(moment)].versions = 3;
+  draft.buffer("moment", 30, true, DType::f32, Category::optimizer);
   const int a = draft.buffer("a", 50);
   const int b = draft.buffer("b", 40, false, DType::bf16, Category::gradient);
   const int c = draft.buffer("c", 200, false, DType::u8, Category::workspace);

@@ -205,16 +205,6 @@ TEST(Rendezvous, WaitsAndMessagesThatCloseACircle) {
                     HasSubstr("rank 1 on communication: body #0 send")));
 }
 
-TEST(Rendezvous, PrologueAndEpilogueAreCheckedToo) {
-  for (const auto section : {&Program::prologue, &Program::epilogue}) {
-    std::vector<Rank> r = ranks(2);
-    r[0].reduce(0, 0, "alone");
-    std::swap(r[0].draft.program.body, r[0].draft.program.*section);
-    EXPECT_THAT(complaint_of(r),
-                AllOf(HasSubstr("deadlock"), HasSubstr("#0 all_reduce of alone"), Not(HasSubstr("body"))));
-  }
-}
-
 TEST(Rendezvous, RanksAndGroupsAgree) {
   std::vector<Rank> numbered = ranks(2);
   numbered[1].draft.program.rank = 0;

@@ -62,8 +62,10 @@ const std::vector<BrokenRule> broken_rules = {
     {"elements", [](Program& p) { p.body[3].inputs[0].begin = 1; }, "body #3 copy of update",
      "elements [1, 17) of gradient, which has 16"},
     {"elements_before", [](Program& p) { p.body[3].inputs[0].begin = -1; }, "body #3", "elements [-1, 15)"},
-    {"version", [](Program& p) { p.body[3].outputs[0].lag = 1; }, "body #3 copy of update",
-     "version t-1 of weight, which has 1"},
+    {"step_behind_the_body", [](Program& p) { p.body[3].step = 1; }, "body #3 copy of update",
+     "training step 1 in a body of 1"},
+    {"collective_in_the_prologue", [](Program& p) { p.prologue = {p.body[1]}; }, "prologue #0 all_reduce of bucket",
+     "a collective in the prologue"},
     {"workspace", [](Program& p) { p.body[2].workspace = 9; }, "body #2 fill of beside", "no such workspace"},
     {"allocated_buffer", [](Program& p) { p.body[2].allocs.push_back(4); }, "body #2 fill of beside",
      "allocates a buffer that does not exist"},
@@ -101,7 +103,7 @@ const std::vector<BrokenRule> broken_rules = {
      "body #3", "dangling wait for #0"},
     {"lag_where_nothing_repeats",
      [](Program& p) {
-       p.prologue = {{.kernel = Kernel::fill, .name = "start", .outputs = {{0, 0, 16, 0}}, .waits = {{0, 1}}}};
+       p.prologue = {{.kernel = Kernel::fill, .name = "start", .outputs = {{0, 0, 16}}, .waits = {{0, 1}}}};
      },
      "prologue #0 fill of start", "dangling wait for #0@-1"},
     {"group", [](Program& p) { p.body[1].group = 1; }, "body #1 all_reduce of bucket", "no such group"},
@@ -249,12 +251,12 @@ TEST(ProgramOrder, PartsOfOneBufferThatDoNotMeetNeedNoOrder) {
   const int data = draft.group("data", {0, 1});
   const int both = draft.buffer("both", 16, true);
   draft.initialize(both);
-  draft.kernel(compute, -1, both, "front").outputs[0] = {both, 0, 8, 0};
+  draft.kernel(compute, -1, both, "front").outputs[0] = {both, 0, 8};
   Instruction& back = draft.collective(Collective::all_reduce, data, both, "back");
-  back.inputs[0] = back.outputs[0] = {both, 8, 8, 0};
+  back.inputs[0] = back.outputs[0] = {both, 8, 8};
   assign_addresses(draft.program);
   EXPECT_EQ(complaint(draft.program), "");
-  back.inputs[0] = back.outputs[0] = {both, 7, 9, 0};
+  back.inputs[0] = back.outputs[0] = {both, 7, 9};
   EXPECT_THAT(complaint(draft.program), HasSubstr("body #1 all_reduce of back: not ordered after #0"));
 }
 

@@ -20,7 +20,6 @@ Program everything() {
   const int all = draft.group("all.of-them", {0, 1, 2, 3});
   const int weight = draft.buffer("block[0].attn.qkv.weight", 100, true, DType::bf16, Category::parameter);
   Buffer& w = draft.program.buffers[static_cast<std::size_t>(weight)];
-  w.versions = 2;
   w.parameter = "block[0].attn.qkv.weight";
   w.parameter_begin = 1 << 20;
   w.block = {.first = 20, .run = 10, .levels = {{3, 40}, {2, 400}}};
@@ -34,8 +33,7 @@ Program everything() {
     in.kernel = static_cast<Kernel>(k);
     in.phase = static_cast<Phase>(k % 7);
     in.micro_batch = k % 3;
-    in.inputs =
-        k % 4 == 0 ? std::vector<Operand>{} : std::vector<Operand>{{weight, 3, 5, 1}, {2, 0, 7, 0}, {3, 1, 6, 0}};
+    in.inputs = k % 4 == 0 ? std::vector<Operand>{} : std::vector<Operand>{{weight, 3, 5}, {2, 0, 7}, {3, 1, 6}};
     if (k % 5 == 0) in.outputs.clear();
     if (k % 2 == 0) in.attributes = {{"rows", std::int64_t{k}}, {"epsilon", 1e-5}, {"whole", 2.0}, {"tiny", 1e-300}};
     if (k % 3 == 0) in.workspace = 4;
@@ -52,7 +50,9 @@ Program everything() {
     }
   }
   draft.program.prologue = {draft.program.body[3], draft.program.body[4]};
-  draft.program.epilogue = {draft.program.body[6]};
+  draft.program.body[6].step = -2;
+  draft.program.join = false;
+  draft.program.steps_per_body = 3;
   draft.program.loss_buffer = 5;
   draft.program.norm_buffer = 6;
   draft.program.arena_bytes = std::int64_t{1} << 40;
@@ -88,7 +88,9 @@ TEST(ProgramText, EveryFieldIsInTheText) {
   differs("dtype", [](Program& p) { p.buffers[1].dtype = DType::u8; });
   differs("category", [](Program& p) { p.buffers[1].category = Category::workspace; });
   differs("persistent", [](Program& p) { p.buffers[1].persistent = !p.buffers[1].persistent; });
-  differs("versions", [](Program& p) { p.buffers[1].versions = 4; });
+  differs("join", [](Program& p) { p.join = true; });
+  differs("steps_per_body", [](Program& p) { p.steps_per_body = 1; });
+  differs("step", [](Program& p) { p.body[6].step = 1; });
   differs("offset_bytes", [](Program& p) { p.buffers[1].offset_bytes = 640; });
   differs("parameter", [](Program& p) { p.buffers[1].parameter = "w"; });
   differs("parameter_begin", [](Program& p) { p.buffers[0].parameter_begin = 0; });
@@ -100,9 +102,9 @@ TEST(ProgramText, EveryFieldIsInTheText) {
   differs("phase", [](Program& p) { p.body[0].phase = Phase::metrics; });
   differs("micro_batch", [](Program& p) { p.body[0].micro_batch = 9; });
   differs("name", [](Program& p) { p.body[0].name = "another"; });
-  differs("input", [](Program& p) { p.body[0].inputs[0].lag = 0; });
+  differs("input", [](Program& p) { ++p.body[0].inputs[0].buffer; });
   differs("input range", [](Program& p) { ++p.body[0].inputs[0].begin; });
-  differs("output", [](Program& p) { p.body[0].outputs[0] = {2, 0, 7, 0}; });
+  differs("output", [](Program& p) { p.body[0].outputs[0] = {2, 0, 7}; });
   differs("workspace", [](Program& p) { p.body[0].workspace = 2; });
   differs("attributes", [](Program& p) { p.body[0].attributes.set("k", 1); });
   differs("integer and real", [](Program& p) { p.body[1].attributes.set("whole", 2); });
@@ -133,11 +135,11 @@ stream communication
 group data 0 1
 buffer %0 x 8 f32 activation at=64
 buffer %1 y 8 f32 activation at=0 persistent
+join
 prologue
 body
 #0 compute copy %0 -> %1 | | forward mb0 block[0].mlp.fc1 | alloc %0
 #1 communication all_reduce sum group=data %0 -> %0 | | reduce mb0 gradients[0] | free %0 | wait #0
-epilogue
 )");
 }
 
@@ -161,7 +163,9 @@ TEST(ProgramText, ErrorsNameTheLineAndWhatIsAccepted) {
   };
   EXPECT_EQ(message("#0 compute copy %0 -> %1 | elements=4 | forward mb0 x"), "no error");
   const std::pair<const char*, const char*> cases[] = {
-      {"nonsense", "unknown word `nonsense`; accepted: program, stream, group, buffer, prologue, body, epilogue, #n"},
+      {"nonsense",
+       "unknown word `nonsense`; accepted: program, stream, group, buffer, join, steps_per_body, prologue, body, "
+       "#n"},
       {"buffer %2 z 4 f33 activation at=0", "unknown dtype `f33`; accepted: f32, bf16, i32, u8"},
       {"buffer %2 z 4 f32 activations at=0", "unknown category `activations`; accepted: parameter, gradient"},
       {"buffer %3 z 4 f32 activation at=0", "expected buffer %2"},
@@ -179,10 +183,14 @@ TEST(ProgramText, ErrorsNameTheLineAndWhatIsAccepted) {
       {"#0 compute copy %0 -> %1 | elements | forward mb0 x", "malformed attribute `elements`"},
       {"#0 compute copy %0 -> %1 | | forwards mb0 x", "unknown phase `forwards`; accepted: setup, forward, recompute"},
       {"#0 compute copy %0 -> %1 | | forward 0 x", "expected `mb…`, found `0`"},
-      {"#0 compute copy %0 -> %1 | | forward mb0 x | waits #0", "unknown field `waits`; accepted: workspace, alloc"},
+      {"#0 compute copy %0 -> %1 | | forward mb0 x | waits #0",
+       "unknown field `waits`; accepted: step, workspace, alloc"},
       {"#0 compute copy %0 -> %1 | | forward mb0 x | workspace", "the line ends too early"},
       {"#0 compute copy %0 -> %1 | | forward mb0 x | wait 0", "expected `#…`, found `0`"},
       {"#0 compute copy %0 -> %1 | | forward mb0 x | alloc #0", "expected `%…`, found `#0`"},
+      {"#0 compute copy %0 -> %1 | | forward mb0 x | step 65", "`65` where a training step of -64 to 64 is accepted"},
+      {"#0 compute copy %0 -> %1 | | forward mb0 x | wait #0@-65", "a lag of 65; accepted: 1 to 64"},
+      {"steps_per_body 0", "a body of 0 training steps; accepted: 1 to 64"},
   };
   for (const auto& [line, expected] : cases) {
     EXPECT_THAT(message(line), AllOf(HasSubstr("program text, line 7: "), HasSubstr(expected))) << line;
@@ -191,7 +199,7 @@ TEST(ProgramText, ErrorsNameTheLineAndWhatIsAccepted) {
     parse_program("program rank 0 of 1 arena=0 loss=-1 norm=-1\nstream compute\n#0 compute fill -> %0 | | setup mb0 x");
     FAIL() << "an instruction must stand in a section";
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("line 3: an instruction before `prologue`, `body` or `epilogue`"));
+    EXPECT_THAT(error.what(), HasSubstr("line 3: an instruction before `prologue` or `body`"));
   }
 }
 
@@ -211,8 +219,11 @@ TEST(ProgramText, NumbersOutOfRangeAreNamedWithTheirLine) {
               AllOf(HasSubstr("line 1"), HasSubstr("-1 to 2^30")));
   EXPECT_THAT(refusal(head + "buffer %0 b 9223372036854775807 f32 activation at=0\n"),
               AllOf(HasSubstr("line 4"), HasSubstr("-1 to 2^48")));
-  EXPECT_THAT(refusal(head + "buffer %0 b 281474976710656 f32 parameter at=0 persistent versions=2000\n"),
-              AllOf(HasSubstr("line 4"), HasSubstr("more than 2^60 bytes")));
+  std::string many = head;
+  for (int i = 0; i <= 1024; ++i) {
+    many += fmt::format("buffer %{} b{} 281474976710656 f32 parameter at=0 persistent\n", i, i);
+  }
+  EXPECT_THAT(refusal(many), AllOf(HasSubstr("line 1028"), HasSubstr("more than 2^60 bytes")));
   EXPECT_THAT(refusal(head + "buffer %0 b 8 f32 activation at=0 of=w+0 block=0+1,0*4,1*4\n"),
               AllOf(HasSubstr("line 4"), HasSubstr("a block")));
   EXPECT_THAT(refusal(head + buffer + "body\n#0 s fill -> %0[0:85 | | forward mb0 f\n"),

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 constexpr std::int64_t n = 100;
 
-Operand whole(int buffer, std::int64_t elements = n) { return {buffer, 0, elements, 0}; }
+Operand whole(int buffer, std::int64_t elements = n) { return {buffer, 0, elements}; }
 
 /// compute: fill x; copy x → y; communication: all_reduce y; compute: copy y → w.
 Program small(int rank = 0, int ranks = 2) {
@@ -83,10 +83,9 @@ TEST(VerifyProgram, AGoodOnePasses) {
 TEST(VerifyProgram, TextRoundTrip) {
   Program program = small(1, 3);
   program.body[3].waits.push_back({2, 1});
-  program.buffers[2].versions = 2;
   program.buffers[2].parameter = "layer.weight";
   program.buffers[2].parameter_begin = 17;
-  program.body[3].outputs[0].lag = 1;
+  program.body[3].step = -1;
   program.loss_buffer = 2;
   EXPECT_EQ(parse_program(to_text(program)), program);
 }
@@ -144,9 +143,9 @@ TEST(VerifyProgram, AllocatedTwice) {
 /// One address cannot be two, and an address that nobody gave is none.
 TEST(VerifyProgram, AllocatedInTwoSectionsOrNone) {
   Program program = small();
-  program.epilogue = {program.body[0]};
-  program.epilogue[0].frees = {0};
-  EXPECT_THAT(complaint(program), HasSubstr("epilogue #0 fill of a: x is allocated twice"));
+  program.prologue = {program.body[0]};
+  program.prologue[0].frees = {0};
+  EXPECT_THAT(complaint(program), HasSubstr("body #0 fill of a: x is allocated twice"));
   program = small();
   program.buffers.push_back({.name = "z", .num_elements = n, .offset_bytes = 0});
   EXPECT_THAT(complaint(program), HasSubstr("nothing allocates z"));

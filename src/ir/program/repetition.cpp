@@ -1,0 +1,95 @@
+#include "ir/program/repetition.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace strata {
+
+int depth(const Program& program) {
+  int most = 0;
+  for (const Instruction& in : program.body) most = std::max(most, repetitions_late(program, in));
+  return most;
+}
+
+int largest_lag(const Program& program) {
+  int largest = 0;
+  for (const Instruction& in : program.body) {
+    for (const Wait& wait : in.waits) largest = std::max(largest, wait.lag);
+  }
+  return largest;
+}
+
+bool is_repeated_alone(const Program& program) { return program.join && depth(program) == 0; }
+
+StepRange steps_that_meet(const Program& program) {
+  if (is_repeated_alone(program)) return {0, program.steps_per_body - 1};
+  const int repetitions = depth(program) + largest_lag(program) + 2;
+  return {0, std::int64_t{repetitions} * program.steps_per_body - 1};
+}
+
+StepRange steps_that_meet(const std::vector<Program>& programs) {
+  StepRange steps;
+  for (const Program& program : programs) {
+    if (program.steps_per_body != programs.front().steps_per_body) {
+      throw InternalError(fmt::format("rank 0 has {} training steps in a body, rank {} has {}",
+                                      programs.front().steps_per_body, program.rank, program.steps_per_body));
+    }
+    steps.last = std::max(steps.last, steps_that_meet(program).last);
+  }
+  return steps;
+}
+
+Unrolled unrolled(const Program& program, StepRange steps) {
+  Unrolled all;
+  // By instruction of the body: where its copies stand, the latest repetition last.
+  std::vector<std::vector<std::pair<std::int64_t, int>>> copies(program.body.size());
+  const auto copy_in = [&](int instruction, std::int64_t repetition) {
+    const auto& of_one = copies[static_cast<std::size_t>(instruction)];
+    const auto found = std::ranges::find(of_one, repetition, &std::pair<std::int64_t, int>::first);
+    return found == of_one.end() ? -1 : found->second;
+  };
+  std::vector<int> last(program.streams.size(), -1);  // by stream, of the repetitions before
+  const std::int64_t end = repetition_of(program, steps.last) + depth(program) + 1;
+  for (std::int64_t r = repetition_of(program, steps.first); r < end; ++r) {
+    std::vector<int> last_before = last;
+    std::vector<bool> has_begun(program.streams.size(), false);
+    for (std::size_t i = 0; i < program.body.size(); ++i) {
+      const Instruction& in = program.body[i];
+      if (!steps.contains(training_step(program, in, r))) continue;
+      Instruction copy = in;
+      copy.waits.clear();
+      const auto wait = [&](int for_copy) {
+        if (for_copy >= 0) copy.waits.push_back({for_copy, 0});
+      };
+      for (const Wait& w : in.waits) wait(copy_in(w.instruction, r - w.lag));
+      const auto stream = static_cast<std::size_t>(in.stream);
+      if (program.join && !has_begun[stream]) {
+        has_begun[stream] = true;
+        for (std::size_t s = 0; s < last_before.size(); ++s) {
+          if (s != stream) wait(last_before[s]);
+        }
+      }
+      const int index = static_cast<int>(all.instructions.size());
+      copies[i].emplace_back(r, index);
+      last[stream] = index;
+      all.origin.push_back({static_cast<int>(i), r});
+      all.instructions.push_back(std::move(copy));
+    }
+  }
+  return all;
+}
+
+Program in_one_list(const Program& program, StepRange steps) {
+  Program one = program;
+  one.body = unrolled(program, steps).instructions;
+  one.join = true;
+  one.steps_per_body = 1;
+  for (Instruction& in : one.body) in.step = 0;
+  return one;
+}
+
+}  // namespace strata

@@ -1,0 +1,70 @@
+#pragma once
+
+/// @file
+/// Which instructions of a Program's body run when. Repetition r of a body that holds K training steps runs an
+/// instruction of relative step s for training step r·K + s. How many steps there will be is not known when a Program
+/// is made: to begin, to end and to go on after a pause, the body is run as ever, without the instructions whose
+/// training step is not one of those that are trained. A wait for an instruction that did not run is void. Executors,
+/// the simulator, exports and verify() all ask here.
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/program/program.hpp"
+
+namespace strata {
+
+/// Training steps [first, last].
+struct StepRange {
+  std::int64_t first = 0;
+  std::int64_t last = -1;
+  bool contains(std::int64_t step) const { return first <= step && step <= last; }
+};
+
+/// Of an instruction in repetition @p repetition of the body.
+inline std::int64_t training_step(const Program& program, const Instruction& instruction, std::int64_t repetition) {
+  return repetition * program.steps_per_body + instruction.step;
+}
+
+/// The repetition of the body that holds training step @p step as one of its own, not as a rest of an earlier one.
+inline std::int64_t repetition_of(const Program& program, std::int64_t step) { return step / program.steps_per_body; }
+
+/// How many repetitions an instruction runs after the one that its training step belongs to.
+inline int repetitions_late(const Program& program, const Instruction& instruction) {
+  return instruction.step >= 0 ? 0 : (program.steps_per_body - 1 - instruction.step) / program.steps_per_body;
+}
+
+/// The most that any instruction is late: this many repetitions follow the last step's own, to end it.
+int depth(const Program& program);
+
+/// The largest lag of a wait of the body.
+int largest_lag(const Program& program);
+
+/// True if nothing of a repetition touches another one: it is enough to look at one.
+bool is_repeated_alone(const Program& program);
+
+/// Steps from 0 on in which all that can meet does: a beginning, as many repetitions as may overlap, an end.
+StepRange steps_that_meet(const Program& program);
+/// Of the Programs of all ranks. @throws InternalError where their bodies hold unlike numbers of training steps.
+StepRange steps_that_meet(const std::vector<Program>& programs);
+
+/// An instruction of a body in one of its repetitions.
+struct Instance {
+  int instruction = 0;  ///< index in the body
+  std::int64_t repetition = 0;
+  bool operator==(const Instance&) const = default;
+};
+
+/// The repetitions that train some steps, as one list.
+struct Unrolled {
+  /// Copies of those of the body that run, in order; waits are without lag and count in this list, those of a join
+  /// included.
+  std::vector<Instruction> instructions;
+  std::vector<Instance> origin;  ///< of each
+};
+Unrolled unrolled(const Program& program, StepRange steps);
+
+/// The same Program with that list for its body, all of it one training step: for those who know no repetitions.
+Program in_one_list(const Program& program, StepRange steps);
+
+}  // namespace strata
