@@ -1,10 +1,7 @@
 #include "lower/lower.hpp"
 
-#include <fmt/format.h>
-
 #include <utility>
 
-#include "base/error.hpp"
 #include "lower/layouts/laid_out_graph.hpp"
 #include "lower/order/orders_of_stages.hpp"
 #include "lower/step/step_lowering.hpp"
@@ -43,16 +40,6 @@ LaidOutGraph model_of(const Plan& plan, const ModelGraph& graph, int rank) {
   refuse_what_is_missing(plan, split.graph, split.decisions);
   refuse_what_is_not_quantized(plan, split.graph, split.decisions);
   return replicated(plan, std::move(split), rank);
-}
-
-/// Of the plan's schedule.
-OrderGenerator order_generator_of(const Plan& plan) {
-  OrderGenerator generator = order_generator(plan.schedule.kind);
-  if (!generator) {
-    throw Unsupported(
-        fmt::format("plan `{}`: schedule.kind = {} cannot be lowered", plan.strategy, to_string(plan.schedule.kind)));
-  }
-  return generator;
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <set>
 #include <span>
 #include <utility>
@@ -11,8 +10,11 @@
 #include "base/collective.hpp"
 #include "ir/program/program.hpp"
 #include "lower/layouts/laid_out_graph.hpp"
+#include "lower/order/schedules.hpp"
+#include "lower/order/step_shape.hpp"
 #include "partition/operator_splitting.hpp"
 #include "partition/shards.hpp"
+#include "partition/stages.hpp"
 
 namespace strata {
 namespace {
@@ -183,30 +185,60 @@ std::vector<StateFactors> different_states(const Mesh& mesh, const SplitModel& s
   return states;
 }
 
-/// Parameters in the order in which backward completes their gradients: that of the first operator that uses each.
-std::vector<std::size_t> in_backward_order(const ModelGraph& graph) {
-  std::vector<std::size_t> first_use(graph.parameters.size(), graph.operators.size());
-  for (std::size_t o = graph.operators.size(); o-- > 0;) {
-    for (const int p : graph.operators[o].parameters) first_use[static_cast<std::size_t>(p)] = o;
+/// From one moment of a step to the next the gradient of a parameter begins or ceases to be kept.
+struct GradientChange {
+  std::size_t parameter = 0;
+  bool comes = false;
+};
+
+/// In the order of a step: a gradient is complete with the backward of the first operator that uses its parameter, and
+/// kept until the update, which may stand within backward.
+std::vector<GradientChange> gradient_changes(const StepOrder& order, const ModelGraph& graph) {
+  std::vector<int> first_use(graph.parameters.size(), -1);
+  const SegmentRange own =
+      segments_of_stage(order.shape, order.shape.segments[static_cast<std::size_t>(order.items.front().segment)].stage);
+  for (int s = own.end; s-- > own.first;) {
+    const Segment& segment = order.shape.segments[static_cast<std::size_t>(s)];
+    for (int o = segment.end(); o-- > segment.first_operator;) {
+      for (const int p : graph.operators[static_cast<std::size_t>(o)].parameters) {
+        first_use[static_cast<std::size_t>(p)] = o;
+      }
+    }
   }
-  std::vector<std::size_t> order(graph.parameters.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t p) { return first_use[p]; });
-  return order;
+  std::vector<GradientChange> changes;
+  std::vector<bool> is_kept(graph.parameters.size(), false);
+  const auto change = [&](int parameter, bool comes) {
+    const auto p = static_cast<std::size_t>(parameter);
+    if (is_kept[p] == comes) return;
+    is_kept[p] = comes;
+    changes.push_back({p, comes});
+  };
+  for (const OrderItem& item : order.items) {
+    if (item.pass == Pass::update) {
+      for (const int p : item.parameters) change(p, false);
+    }
+    if (item.pass != Pass::backward) continue;
+    const Segment& segment = order.shape.segments[static_cast<std::size_t>(item.segment)];
+    for (int o = segment.end(); o-- > segment.first_operator;) {
+      for (const int p : graph.operators[static_cast<std::size_t>(o)].parameters) {
+        if (first_use[static_cast<std::size_t>(p)] == o) change(p, true);
+      }
+    }
+  }
+  return changes;
 }
 
 std::int64_t in_arena(std::int64_t bytes) {
   return (bytes + arena_alignment_bytes - 1) / arena_alignment_bytes * arena_alignment_bytes;
 }
 
-/// Bytes that a rank holds in its own way: of states that stay, then with the gradients of the first, the first two, …
-/// parameters in @p order.
+/// Bytes that a rank holds in its own way: of states that stay, then beside them of the gradients that are kept from
+/// one of @p changes to the next.
 std::vector<std::int64_t> own_bytes(const Plan& plan, const ModelGraph& graph,
-                                    std::span<const OperatorDecision> decisions, std::span<const std::size_t> order,
-                                    int rank) {
+                                    std::span<const OperatorDecision> decisions,
+                                    std::span<const GradientChange> changes, int rank) {
   const std::vector<ParameterShard> shards = shards_of(plan, graph, decisions, rank);
-  const bool is_mixed = plan.dtypes.compute != DType::f32;
-  const std::int64_t num_f32 = num_moments(plan.optimizer) + (is_mixed ? 1 : 0);
+  const std::int64_t num_f32 = optimizer_bytes_per_element(plan) / size_of(DType::f32);
   std::vector<std::int64_t> bytes(1, 0);
   for (std::size_t p = 0; p < shards.size(); ++p) {
     const ParameterShard& shard = shards[p];
@@ -218,10 +250,11 @@ std::vector<std::int64_t> own_bytes(const Plan& plan, const ModelGraph& graph,
           chunk_of(graph.parameters[p].num_elements(), second->total(), index).size() * size_of(plan.dtypes.compute);
     }
   }
-  for (const std::size_t p : order) {
-    const ParameterShard& shard = shards[p];
+  for (const GradientChange& change : changes) {
+    const ParameterShard& shard = shards[change.parameter];
     const bool keeps_part = shard.factors.g != shard.factors.p || plan.optimizer.gradients == "reduce_scatter";
-    bytes.push_back(bytes.back() + (keeps_part ? shard.updated : shard.held).size * size_of(plan.dtypes.gradient));
+    const std::int64_t kept = (keeps_part ? shard.updated : shard.held).size * size_of(plan.dtypes.gradient);
+    bytes.push_back(bytes.back() + (change.comes ? kept : -kept));
   }
   return bytes;
 }
@@ -312,7 +345,12 @@ RankClasses classes_of(int num_ranks, const std::function<Signature(int)>& signa
 std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
   if (has_layouts(plan.mesh)) return rank_classes(plan, graph).representatives;
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
-  const std::vector<std::size_t> order = in_backward_order(split.graph);
+  const StepShape shape = step_shape(plan, split.graph, split.decisions, cut_into_stages(split.graph, plan.stages));
+  const OrderGenerator generator = order_generator_of(plan);
+  std::vector<std::vector<GradientChange>> changes;  // by stage
+  for (int stage = 0; stage < shape.num_stages(); ++stage) {
+    changes.push_back(gradient_changes(generator(shape, stage), split.graph));
+  }
   const std::vector<ShardKind> kinds = shard_kinds(plan, split);
   const PlacedRanks placed(plan.mesh);
   struct Most {
@@ -327,7 +365,9 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
     append_shard_sizes(plan, kinds, placed.mesh, placed.place_of(rank), sizes);
     if (!seen.emplace(place, std::move(sizes)).second) continue;  // an earlier rank holds as much
     std::vector<Most>& most = by_place[place];
-    const std::vector<std::int64_t> bytes = own_bytes(plan, split.graph, split.decisions, order, rank);
+    const std::vector<std::int64_t> bytes =
+        own_bytes(plan, split.graph, split.decisions,
+                  changes[static_cast<std::size_t>(coordinate(plan.mesh, "stage", rank))], rank);
     most.resize(bytes.size());
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       if (bytes[i] > most[i].bytes) most[i] = {bytes[i], rank};

@@ -26,8 +26,10 @@ RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<co
 
 /// Ranks of which one needs more memory than any other of the plan: what is needed to know its peak without lowering
 /// every rank, of which a thousand may each hold other tensors. At any moment of a step ranks that differ along the
-/// data axis alone differ in bytes by the shards that are held until the next step and by those of gradients that have
-/// come by then, in the order of backward; for each such moment the rank with most of both is among these, once.
+/// data axis alone differ in bytes by the shards that are held until the next step and by those of gradients that are
+/// kept then, which the step's order tells; for each such moment the rank with most of both is among these, once. To
+/// lower all of them instead would take a thousand Programs where whole tensors are dealt to a thousand ranks.
+/// @throws Unsupported where there are no orders of the plan's schedule.
 std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph);
 
 }  // namespace strata

@@ -132,6 +132,11 @@ Factor data_grid(const Mesh& mesh) {
   return grid;
 }
 
+std::int64_t optimizer_bytes_per_element(const Plan& plan) {
+  const std::int64_t master = plan.dtypes.compute == DType::f32 ? 0 : 1;  // f32 weights are their own masters
+  return size_of(DType::f32) * (num_moments(plan.optimizer) + master);
+}
+
 std::vector<int> deal_largest_first(std::span<const std::int64_t> sizes, int num_owners) {
   std::vector<std::size_t> largest_first(sizes.size());
   std::iota(largest_first.begin(), largest_first.end(), std::size_t{0});

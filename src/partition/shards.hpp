@@ -34,6 +34,9 @@ Factor whole_grid(const Mesh& mesh);
 Factor data_grid(const Mesh& mesh);
 /// True if @p inner divides @p outer in both dimensions.
 bool divides(const Factor& inner, const Factor& outer);
+/// What an element's update reads and writes beside the weight that kernels read: f32 masters, where that is of another
+/// dtype, and moments.
+std::int64_t optimizer_bytes_per_element(const Plan& plan);
 /// Owner of each of @p sizes, dealt the largest first, each to the owner with the least so far (AMSP sec. IV-C2).
 std::vector<int> deal_largest_first(std::span<const std::int64_t> sizes, int num_owners);
 

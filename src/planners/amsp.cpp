@@ -14,9 +14,8 @@
 /// Memory:     states a rank: cΦ/s_p + gΦ/s_g + 12Φ/s_os bytes with bf16 Adam (8Φ/s_os with f32), rounded up a tensor;
 ///             inter-tensor: the fullest rank's. Beside them: where s_p > 1 what `zero3` has while a layer is computed;
 ///             where s_g > s_p what `zero2` has of a bucket, of p shards; with gradients = reduce_scatter what `zero1`
-///             has (sharding/step_memory.hpp, exact for every model); and activations of one micro-batch with the
-///             gradients of one operator's (sharding/memory.hpp, within 4 %). Whether a plan fits is its Program's
-///             peak.
+///             has; and activations of one micro-batch with the gradients of one operator's. All of it is its Program's
+///             peak, which says whether a plan fits.
 /// Volume:     a rank and step: M (s_p-1)/s_p (2 cΦ + gΦ); (M-1) 2 (q-1)/q gΦ/s_p with q = s_g/s_p; 2 (q-1)/q gΦ/s_p
 ///             with q = dp/s_p; to spread, (q-1)/q cΦ/s_p with q = s_os/s_p by all-gather, all ranks together as much
 ///             by broadcast. gradients = reduce_scatter halves the second and, where
@@ -27,10 +26,9 @@
 ///             s_os; a capacity below what every candidate needs; a cluster without the numbers that `cost` reads; a
 ///             global batch that R N M does not divide.
 /// Differs:    the bandwidth of a collective is a formula where nothing was measured; what else of the cost differs is
-///             in sharding/communication.hpp; memory is the Program's own peak, asked for where the closed form cannot
-///             exclude that it fits (lowering takes longer than the search), and the closed form where nothing lowers
-///             and for the runner-up; the search does not see under which leaf switches the job's nodes are, they are
-///             placed after it; no pre-filter is needed, all 121 candidates of 1024 ranks are costed.
+///             in states/communication.hpp; memory is the Program's own peak, of a Program of few blocks first, and of
+///             the whole where that leaves room; the search does not see under which leaf switches the job's nodes are,
+///             they are placed after it; no pre-filter is needed, all 121 candidates of 1024 ranks are costed.
 /// Reproduces: AMSP's table IV; its figures 11-13, 16 and 17, and table V.
 
 #include <fmt/format.h>
@@ -39,8 +37,8 @@
 #include <memory>
 
 #include "base/error.hpp"
-#include "planners/states/mode.hpp"
-#include "planners/states/search.hpp"
+#include "planners/states/factor_search.hpp"
+#include "planners/states/sharded_plan.hpp"
 
 namespace strata {
 namespace {
@@ -68,14 +66,37 @@ std::string described(const ShardingChoice& choice) {
   return fmt::format("{}: {:.6g} s, {}", to_string(choice.state), choice.seconds.total(), gib(choice.peak_bytes));
 }
 
-[[noreturn]] void refuse_capacity(const Plan& plan, const ShardingChoice& smallest, const MemoryAccount& account) {
-  const std::int64_t missing = smallest.peak_bytes - plan.device_capacity_bytes;
+[[noreturn]] void refuse_capacity(const Plan& plan, const StateFactors& smallest, const Evaluation& needed) {
+  const auto of = [&](Category category) { return gib(needed.peak.bytes[static_cast<int>(category)]); };
   throw OutOfMemory(fmt::format(
       "amsp on {} ranks: nothing fits into a device memory of {} ({} bytes): {} needs least, {}, {} bytes too much; of "
-      "it parameters {}, gradients {}, optimizer states {}, activations {}, temporary {}",
-      plan.mesh.num_ranks(), gib(plan.device_capacity_bytes), plan.device_capacity_bytes, to_string(smallest.state),
-      gib(smallest.peak_bytes), missing, gib(account.parameters), gib(account.gradients), gib(account.optimizer),
-      gib(account.activations), gib(account.temporary)));
+      "it parameters {}, gradients {}, optimizer states {}, activations {}, on their way between ranks {}",
+      plan.mesh.num_ranks(), gib(plan.device_capacity_bytes), plan.device_capacity_bytes, to_string(smallest),
+      gib(needed.peak_bytes), needed.peak_bytes - plan.device_capacity_bytes, of(Category::parameter),
+      of(Category::gradient), of(Category::optimizer), of(Category::activation), of(Category::communication)));
+}
+
+/// Asks @p evaluate, which may be null where nothing limits memory: then nobody has to know.
+ProgramAccount account_of(const Evaluate* evaluate, const Plan& plan) {
+  if (evaluate == nullptr) {
+    STRATA_INVARIANT(plan.device_capacity_bytes == 0, "amsp asks Programs what fits, and there is nobody to ask");
+    const auto unknown = [](const StateFactors&) { return ProgramPeak{}; };
+    return {unknown, unknown};
+  }
+  const auto peak = [&plan](const StateFactors& state, const auto& ask) {
+    Plan candidate = plan;
+    set_state(candidate, state);
+    const Evaluation evaluation = ask(candidate);
+    return ProgramPeak{evaluation.peak_bytes, evaluation.peak_bytes == 0 ? evaluation.missing : ""};
+  };
+  return {.least =
+              [=](const StateFactors& state) {
+                return peak(state, [&](const Plan& candidate) { return evaluate->least_memory(candidate); });
+              },
+          .whole =
+              [=](const StateFactors& state) {
+                return peak(state, [&](const Plan& candidate) { return evaluate->memory(candidate); });
+              }};
 }
 
 class Amsp final : public Planner {
@@ -132,27 +153,17 @@ class Amsp final : public Planner {
     const std::unique_ptr<CostModel> costs =
         plan.mesh.num_ranks() > 1 ? cost_model_of(request, "set strategy.p, g and os") : nullptr;
     const StateCommunication communication(request.graph, plan, costs.get());
-    const StateMemory memory(request.graph, plan);
+    const StateBytes states(request.graph, plan);
     const std::int64_t capacity = plan.device_capacity_bytes;
-    ProgramAccount account;
-    if (request.evaluate != nullptr) {
-      account = [&](const StateFactors& state) {
-        Plan candidate = plan;
-        set_state(candidate, state);
-        const Evaluation evaluation = request.evaluate->memory(candidate);
-        return ProgramPeak{evaluation.peak_bytes, evaluation.peak_bytes == 0 ? evaluation.missing : ""};
-      };
-    }
-    ShardingAnswer answer = search_sharding(candidates, communication, memory, capacity, account);
+    const ProgramAccount account = account_of(request.evaluate, plan);
+    ShardingAnswer answer = search_sharding(candidates, communication, states, capacity, account);
     if (!answer.best) {
       if (!answer.refusal.empty()) throw Unsupported(answer.refusal);
-      ShardingChoice& smallest = *answer.smallest;
-      if (account) {
-        const ProgramPeak peak = account(smallest.state);
-        if (!peak.refusal.empty()) throw Unsupported(peak.refusal);
-        smallest.peak_bytes = peak.bytes;
-      }
-      refuse_capacity(plan, smallest, memory.account(smallest.state));
+      Plan smallest = plan;
+      set_state(smallest, answer.smallest->state);
+      const Evaluation needed = request.evaluate->memory(smallest);
+      if (needed.peak_bytes == 0) throw Unsupported(needed.missing);
+      refuse_capacity(plan, answer.smallest->state, needed);
     }
 
     set_state(plan, answer.best->state);

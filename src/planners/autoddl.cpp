@@ -10,7 +10,7 @@
 /// Decides:    p0, p1, p2 of every linear and embedding; convolutions (R N, 1, 1); norms follow the layer before.
 ///             Mesh axis: stage, as `megatron`.
 /// Memory:     states of a layer 1/(p1 p2) (zero1: optimizer states 1/p; biases 1/p1); its input kept as gathered, p1/p
-///             of it, its output p2/p before it is reduced, all else 1/p (layouts/memory.hpp).
+///             of it, its output p2/p before it is reduced, all else 1/p (layouts/lasting_bytes.hpp).
 /// Volume:     elements a rank moves forward: (p1-1)/p1 mk/(p0 p2) gathered, (p2-1)/p2 mn/(p0 p1) scattered,
 ///             (q-1)/q mk/p by all-to-all to a layer of another p0, backward the same, 2 (p0-1)/p0 kn/(p1 p2) of weight
 ///             gradients once a step; a few statistics a row of norms and losses (layouts/volume.hpp).
@@ -38,13 +38,13 @@
 
 #include "base/error.hpp"
 #include "planners/layouts/coordinate_descent.hpp"
-#include "planners/layouts/exact_search.hpp"
+#include "planners/layouts/exact_layouts.hpp"
 #include "planners/layouts/exhaustive_search.hpp"
+#include "planners/layouts/layout_planning.hpp"
 #include "planners/layouts/metropolis_hastings.hpp"
-#include "planners/layouts/mode.hpp"
 #include "planners/layouts/random_search.hpp"
 #include "planners/layouts/search_space.hpp"
-#include "planners/states/mode.hpp"
+#include "planners/states/sharded_plan.hpp"
 
 namespace strata {
 namespace {
@@ -145,7 +145,7 @@ class AutoDdl final : public Planner {
   static LayoutSpace space_of(const LayoutPlanning& planning) {
     const PlanRequest& request = planning.request();
     try {
-      return layout_space(planning.chain(), planning.costs(), &planning.memory(), planning.limits(),
+      return layout_space(planning.chain(), planning.costs(), &planning.lasting_bytes(), planning.limits(),
                           request.option<std::string>("repeated_layers") == "tied");
     } catch (const Unsupported& refusal) {
       throw Unsupported(

@@ -13,7 +13,7 @@
 /// Memory:     weights, gradients and optimizer states of these layers 1/tp (zero1: optimizer states 1/(dp tp)); what
 ///             is added to partial sums, as positions, is whole; outputs of norms, additions and dropout 1/(dp tp);
 ///             inputs of columns and outputs of rows are tp times that while they are gathered, partial sums are as
-///             large (layouts/memory.hpp); of stages activations of every micro-batch in flight.
+///             large (layouts/lasting_bytes.hpp); of stages activations of every micro-batch in flight.
 /// Volume:     elements a rank and pair of layers moves forward: (tp-1)/tp mk/dp gathered, (tp-1)/tp mn/dp scattered
 ///             (together an all-reduce), backward the same; 2 (dp-1)/dp kn/tp of weight gradients once a step; a few
 ///             statistics a row of norms and losses (layouts/volume.hpp).

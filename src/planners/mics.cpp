@@ -20,7 +20,7 @@
 
 #include <array>
 
-#include "planners/states/mode.hpp"
+#include "planners/states/sharded_plan.hpp"
 
 namespace strata {
 namespace {

@@ -33,7 +33,7 @@
 ///             fails where nothing fits.
 /// Reproduces: OSDP's figures 5 to 9 and its table 1.
 
-#include "planners/operators/mode.hpp"
+#include "planners/operators/plan_by_operator.hpp"
 
 namespace strata {
 namespace {

@@ -15,7 +15,7 @@
 /// Differs:    as `osdp`.
 /// Reproduces: the OSDP-base bars of OSDP's figures 5, 6 and 8.
 
-#include "planners/operators/mode.hpp"
+#include "planners/operators/plan_by_operator.hpp"
 
 namespace strata {
 namespace {

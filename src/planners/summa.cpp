@@ -14,7 +14,7 @@
 ///             `megatron`.
 /// Memory:     weights, gradients and optimizer states 1/(r c) (zero1: optimizer states 1/(r c d)); all activations
 ///             1/(r c d); two panels of each operand, mk/(r d s) and kn/(c s) elements, and backward two of each
-///             gradient; packed copies where r or c does not divide the other (layouts/memory.hpp).
+///             gradient; packed copies where r or c does not divide the other (layouts/lasting_bytes.hpp).
 /// Volume:     elements a rank sends on average: forward (c-1)/c mk/(r d) of inputs and (r-1)/r kn/c of weights;
 ///             backward both twice, once broadcast and once summed; 2 (d-1)/d kn/(r c) of weight gradients once a step;
 ///             a few statistics a row of norms and losses (layouts/volume.hpp).

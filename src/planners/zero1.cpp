@@ -23,7 +23,7 @@
 
 #include <array>
 
-#include "planners/states/mode.hpp"
+#include "planners/states/sharded_plan.hpp"
 
 namespace strata {
 namespace {

@@ -29,7 +29,7 @@
 #include <array>
 #include <set>
 
-#include "planners/states/mode.hpp"
+#include "planners/states/sharded_plan.hpp"
 
 namespace strata {
 namespace {

@@ -39,7 +39,7 @@
 
 #include "base/error.hpp"
 #include "ir/plan/plan_words.hpp"
-#include "planners/states/mode.hpp"
+#include "planners/states/sharded_plan.hpp"
 
 namespace strata {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "lower/rank_classes.hpp"
+#include "lower/plan_memory.hpp"
 #include "predict/prediction.hpp"
 #include "sim/simulate.hpp"
 
@@ -51,30 +51,28 @@ bool PlanEvaluation::knows_seconds() const { return knows_costs(point_, "planner
 Evaluation PlanEvaluation::account(const Plan& plan) const { return evaluate(plan, nullptr); }
 
 Evaluation PlanEvaluation::memory(const Plan& plan) const {
-  PreparedPoint point = point_;
-  point.plan = plan;
-  // One after another, micro-batches between the first and the last need what the others need.
-  constexpr int enough = 3;
-  Schedule& schedule = point.plan.schedule;
-  if (schedule.kind == ScheduleKind::simultaneous && schedule.micro_batches > enough) {
-    point.plan.global_batch = plan.global_batch / schedule.micro_batches * enough;
-    schedule.micro_batches = enough;
-  }
   Evaluation evaluation;
   evaluation.source = "program";
   try {
-    verify(plan, point.graph);
-    evaluation.stage_peak_bytes.resize(static_cast<std::size_t>(plan.stages.count));
-    for (const int rank : fullest_ranks(point.plan, point.graph)) {
-      const int stage = coordinate(plan.mesh, "stage", rank);
-      std::int64_t& peak = evaluation.stage_peak_bytes[static_cast<std::size_t>(stage)];
-      peak = std::max(peak, lower_uncapped(point, rank).arena_bytes);
-    }
-    evaluation.peak_bytes = *std::ranges::max_element(evaluation.stage_peak_bytes);
+    PlanMemory memory = plan_memory(plan, point_.graph, workspaces_of(point_));
+    evaluation.peak_bytes = memory.peak_bytes;
+    evaluation.stage_peak_bytes = std::move(memory.stage_peak_bytes);
+    evaluation.peak = memory.peak;
   } catch (const Unsupported& refusal) {
     evaluation.missing = refusal.what();
-    evaluation.peak_bytes = 0;  // callers tell a refusal by it
-    evaluation.stage_peak_bytes.clear();
+    return evaluation;
+  }
+  evaluation.missing = missing_memory(evaluation.peak_bytes, plan.device_capacity_bytes);
+  return evaluation;
+}
+
+Evaluation PlanEvaluation::least_memory(const Plan& plan) const {
+  Evaluation evaluation;
+  evaluation.source = "program of few blocks";
+  try {
+    evaluation.peak_bytes = least_memory_bytes(plan, point_.graph, workspaces_of(point_));
+  } catch (const Unsupported& refusal) {
+    evaluation.missing = refusal.what();
     return evaluation;
   }
   evaluation.missing = missing_memory(evaluation.peak_bytes, plan.device_capacity_bytes);

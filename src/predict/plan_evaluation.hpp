@@ -23,6 +23,7 @@ class PlanEvaluation final : public Evaluate {
   bool knows_seconds() const override;
   Evaluation account(const Plan& plan) const override;
   Evaluation memory(const Plan& plan) const override;
+  Evaluation least_memory(const Plan& plan) const override;
 
  private:
   /// Made when the first plan needs them: a mode that never asks needs no profile.

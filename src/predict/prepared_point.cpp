@@ -262,29 +262,32 @@ PreparedPoint prepare_point(const Experiment& experiment, const std::string& exp
 
 namespace {
 
-Program lower_with_workspaces(const PreparedPoint& point, int rank) {
-  if (is_on_gpus(point.experiment)) {
-    return lower(point.plan, point.graph, rank, cuda::workspaces_of(numerics_of(point.experiment)));
-  }
+/// Of the kernels that this program runs.
+WorkspaceBytes kernel_workspaces(const PreparedPoint& point) {
+  if (is_on_gpus(point.experiment)) return cuda::workspaces_of(numerics_of(point.experiment));
   // Workspaces of the library depend on the number of threads that will call it.
   omp_set_num_threads(static_cast<int>(point.experiment.resources.threads_per_rank));
-  return lower(point.plan, point.graph, rank, cpu::kernel_library().workspace_bytes);
+  return cpu::kernel_library().workspace_bytes;
 }
 
 }  // namespace
 
+WorkspaceBytes workspaces_of(const PreparedPoint& point) {
+  // A described machine whose devices are CPUs runs our kernels.
+  if (point.cluster.name == "this" || point.cluster.device == "cpu" || is_on_gpus(point.experiment)) {
+    return kernel_workspaces(point);
+  }
+  return [](const Program&, const Instruction&) { return std::int64_t{0}; };
+}
+
 Program lower_for_run(const PreparedPoint& point, int rank) {
-  Program program = lower_with_workspaces(point, rank);
+  Program program = lower(point.plan, point.graph, rank, kernel_workspaces(point));
   check_capacity(program, point.plan.device_capacity_bytes);
   return program;
 }
 
 Program lower_uncapped(const PreparedPoint& point, int rank) {
-  // A described machine whose devices are CPUs runs our kernels.
-  if (point.cluster.name == "this" || point.cluster.device == "cpu" || is_on_gpus(point.experiment)) {
-    return lower_with_workspaces(point, rank);
-  }
-  return lower(point.plan, point.graph, rank, [](const Program&, const Instruction&) { return 0; });
+  return lower(point.plan, point.graph, rank, workspaces_of(point));
 }
 
 Program lower_for_cluster(const PreparedPoint& point, int rank) {

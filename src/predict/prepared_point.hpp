@@ -12,6 +12,7 @@
 #include "ir/model/model_graph.hpp"
 #include "ir/plan/plan.hpp"
 #include "ir/program/program.hpp"
+#include "lower/lower.hpp"
 
 namespace strata::predict {
 
@@ -51,11 +52,13 @@ PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::s
 PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file,
                             const std::string& plan_file);
 
+/// What scratch the libraries of the point's cluster need: ours on this machine and on described CPUs, those of CUDA
+/// where its GPUs are asked for; another described device's need none that a description knows of.
+WorkspaceBytes workspaces_of(const PreparedPoint& point);
 /// The Program of one rank, with the workspaces of the device it runs on. @throws OutOfMemory if it exceeds the plan's
 /// capacity.
 Program lower_for_run(const PreparedPoint& point, int rank);
-/// On the point's cluster: as above on this machine and where GPUs of CUDA are asked for; another described device's
-/// libraries need no scratch that a description knows of.
+/// On the point's cluster, see workspaces_of().
 Program lower_for_cluster(const PreparedPoint& point, int rank);
 /// As lower_for_cluster, whatever the plan's capacity.
 Program lower_uncapped(const PreparedPoint& point, int rank);

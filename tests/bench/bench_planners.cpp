@@ -1,6 +1,6 @@
 /// @file
-/// Time from request to plan. AMSP: all legal factors of LLaMA-30B on the cluster a800-ib, by its analytic costs;
-/// `candidates` are the factors that it costs; amsp_with_programs asks Programs for memory, as `strata plan` does.
+/// Time from request to plan. AMSP: all legal factors of LLaMA-7B, 13B and 30B on the cluster a800-ib, by its analytic
+/// costs, memory from Programs; `candidates` are the factors that it costs.
 /// OSDP: minGPT on the cluster titan-pcie, 4 slices, all batch sizes that
 /// fit 16 GB; `operators` as in table 1, `batches` for which something fits.
 ///
@@ -29,10 +29,9 @@ Cluster cluster(const char* name) {
   return parse_cluster({std::istreambuf_iterator<char>(stream), {}}, path);
 }
 
-/// @param with_programs memory is that of the Programs.
-void amsp_search(benchmark::State& state, bool with_programs) {
+void amsp(benchmark::State& state, const char* model) {
   const Cluster a800 = cluster("a800-ib");
-  const ModelGraph graph = build_model({.name = "llama-30b"});
+  const ModelGraph graph = build_model({.name = model});
   const Planner& planner = find_planner("amsp");
   const int nodes = static_cast<int>(state.range(0)) / 8;
   Plan base;
@@ -41,15 +40,15 @@ void amsp_search(benchmark::State& state, bool with_programs) {
   base.mesh.ranks_per_node = 8;
   base.global_batch = 1024;
   base.schedule.micro_batches = 128 / nodes;
-  base.recompute = Recompute::block;
+  base.recompute = std::string_view(model) == "llama-30b" ? Recompute::block : Recompute::none;
   base.dtypes = {DType::bf16, DType::bf16};
   base.device_capacity_bytes = a800.device_memory_bytes;
   std::map<std::string, OptionValue> options;
   for (const OptionRow& row : planner.options()) options.emplace(row.name, row.default_value);
-  constexpr const char* point = R"(name = "planned"
+  const std::string point = std::string(R"(name = "planned"
 cluster = "a800-ib"
 [model]
-name = "llama-30b"
+name = ")") + model + R"("
 [data]
 format = "synthetic"
 [resources]
@@ -63,17 +62,20 @@ name = "ddp"
   const predict::PlanEvaluation evaluate(
       predict::prepare_point(expand(read_experiment(point, file, {}), "simulated").points.at(0).experiment, file),
       file);
-  PlanRequest request{.graph = graph, .cluster = a800, .base = base, .options = options};
-  if (with_programs) request.evaluate = &evaluate;
+  const PlanRequest request{.graph = graph, .cluster = a800, .base = base, .options = options, .evaluate = &evaluate};
   for (auto _ : state) {
     benchmark::DoNotOptimize(planner.plan(request));
   }
   state.counters["candidates"] = static_cast<double>(legal_states({8, nodes}).size());
 }
-void amsp(benchmark::State& state) { amsp_search(state, false); }
-void amsp_with_programs(benchmark::State& state) { amsp_search(state, true); }
-BENCHMARK(amsp_with_programs)->Unit(benchmark::kMillisecond)->ArgName("ranks")->Arg(8)->Arg(64)->Arg(1024);
-BENCHMARK(amsp)->Unit(benchmark::kMillisecond)->ArgName("ranks")->Arg(8)->Arg(64)->Arg(1024);
+BENCHMARK_CAPTURE(amsp, llama_7b, "llama-7b")->Unit(benchmark::kMillisecond)->ArgName("ranks")->Arg(8)->Arg(1024);
+BENCHMARK_CAPTURE(amsp, llama_13b, "llama-13b")->Unit(benchmark::kMillisecond)->ArgName("ranks")->Arg(8)->Arg(1024);
+BENCHMARK_CAPTURE(amsp, llama_30b, "llama-30b")
+    ->Unit(benchmark::kMillisecond)
+    ->ArgName("ranks")
+    ->Arg(8)
+    ->Arg(64)
+    ->Arg(1024);
 
 void osdp(benchmark::State& state, const char* model, Recompute recompute) {
   const Cluster titans = cluster("titan-pcie");

@@ -1,5 +1,9 @@
 #include "lower/order/schedules.hpp"
 
+#include <fmt/core.h>
+
+#include "base/error.hpp"
+
 namespace strata {
 
 OrderGenerator order_generator(ScheduleKind kind) {
@@ -10,6 +14,15 @@ OrderGenerator order_generator(ScheduleKind kind) {
 #undef STRATA_CASE
     default: return nullptr;
   }
+}
+
+OrderGenerator order_generator_of(const Plan& plan) {
+  OrderGenerator generator = order_generator(plan.schedule.kind);
+  if (!generator) {
+    throw Unsupported(
+        fmt::format("plan `{}`: schedule.kind = {} cannot be lowered", plan.strategy, to_string(plan.schedule.kind)));
+  }
+  return generator;
 }
 
 }  // namespace strata

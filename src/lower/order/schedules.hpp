@@ -20,5 +20,7 @@ STRATA_SCHEDULES(STRATA_DECLARE)
 
 /// Empty for a schedule that only plans can say so far.
 OrderGenerator order_generator(ScheduleKind kind);
+/// Of the plan's schedule. @throws Unsupported where there is none.
+OrderGenerator order_generator_of(const Plan& plan);
 
 }  // namespace strata

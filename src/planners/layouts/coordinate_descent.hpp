@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "planners/layouts/problem.hpp"
+#include "planners/layouts/layout_problem.hpp"
 
 namespace strata {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "planners/states/mode.hpp"
+#include "planners/states/sharded_plan.hpp"
 
 namespace strata {
 namespace {

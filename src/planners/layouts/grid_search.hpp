@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "planners/layouts/mode.hpp"
+#include "planners/layouts/layout_planning.hpp"
 
 namespace strata {
 

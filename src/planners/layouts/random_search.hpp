@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "planners/layouts/problem.hpp"
+#include "planners/layouts/layout_problem.hpp"
 
 namespace strata {
 

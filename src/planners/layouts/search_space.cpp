@@ -15,7 +15,7 @@ using Pair = std::pair<std::size_t, std::size_t>;
 
 class SpaceBuilder {
  public:
-  SpaceBuilder(const LayerChain& chain, const StepCosts& costs, const LayoutMemory* memory, const LayoutLimits& limits,
+  SpaceBuilder(const LayerChain& chain, const StepCosts& costs, const LastingBytes* memory, const LayoutLimits& limits,
                bool ties_repeats)
       : chain_(chain), costs_(costs), memory_(memory), limits_(limits), ties_repeats_(ties_repeats) {}
 
@@ -75,7 +75,7 @@ class SpaceBuilder {
       bytes.push_back(0);
       for (const std::size_t l : layers) {
         cost.back() += costs_.seconds(chain_.layers[l], layout);
-        if (memory_ != nullptr) bytes.back() += memory_->lasting_bytes(chain_.layers[l], layout);
+        if (memory_ != nullptr) bytes.back() += memory_->of(chain_.layers[l], layout);
       }
     }
     Candidates& shared = shared_[key_of(left)];
@@ -159,7 +159,7 @@ class SpaceBuilder {
 
   const LayerChain& chain_;
   const StepCosts& costs_;
-  const LayoutMemory* memory_;
+  const LastingBytes* memory_;
   LayoutLimits limits_;
   bool ties_repeats_;
   std::vector<Layout> all_ = all_layouts(costs_.grid());
@@ -183,7 +183,7 @@ std::vector<Layout> LayoutSpace::layouts(std::span<const int> choices) const {
   return result;
 }
 
-LayoutSpace layout_space(const LayerChain& chain, const StepCosts& costs, const LayoutMemory* memory,
+LayoutSpace layout_space(const LayerChain& chain, const StepCosts& costs, const LastingBytes* memory,
                          const LayoutLimits& limits, bool ties_repeats) {
   return SpaceBuilder(chain, costs, memory, limits, ties_repeats).build();
 }

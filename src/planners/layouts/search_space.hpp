@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "planners/layouts/candidates.hpp"
-#include "planners/layouts/memory.hpp"
-#include "planners/layouts/problem.hpp"
+#include "planners/layouts/lasting_bytes.hpp"
+#include "planners/layouts/layout_problem.hpp"
 #include "planners/layouts/step_costs.hpp"
 
 namespace strata {
@@ -25,7 +25,7 @@ struct LayoutSpace {
 
 /// @param ties_repeats layers at the same place of equal blocks share one layout (AutoDDL sec. 4.5.1).
 /// @param memory null: bytes count nothing. @throws Unsupported where a layer has no candidate.
-LayoutSpace layout_space(const LayerChain& chain, const StepCosts& costs, const LayoutMemory* memory,
+LayoutSpace layout_space(const LayerChain& chain, const StepCosts& costs, const LastingBytes* memory,
                          const LayoutLimits& limits, bool ties_repeats);
 
 }  // namespace strata

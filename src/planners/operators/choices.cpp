@@ -11,7 +11,7 @@
 
 #include "base/ceil_div.hpp"
 #include "partition/shards.hpp"
-#include "planners/states/memory.hpp"
+#include "planners/operators/backward_moments.hpp"
 
 namespace strata {
 namespace {
@@ -58,6 +58,7 @@ OperatorChoices::OperatorChoices(const ModelGraph& graph, const Plan& plan, cons
       units_(operator_units(graph, options.granularity)),
       gathers_(gathers_of(graph, plan)),
       compute_(graph, plan, gathers_, costs),
+      updates_in_backward_(plan.overlap.update == "backward"),
       ranks_(data_grid(plan.mesh)),
       num_uses_(graph.parameters.size(), 0) {
   for (const Operator& op : graph.operators) {
@@ -278,12 +279,14 @@ std::int64_t OperatorChoices::peak_of_sums(std::int64_t resident, std::int64_t w
   if (options_.paper) return resident + workspace + samples * all_activation_bytes_;
   const ElementBytes bytes = element_bytes(plan_);
   const std::int64_t gradients = resident / bytes.total() * bytes.gradient;
+  const bool keeps_all = plan_.schedule.micro_batches > 1;
+  const std::int64_t kept_at_most = updates_in_backward_ ? 0 : gradients;  // with one micro-batch
   std::int64_t most = 0;
   for (const Moment& m : peak_moments_) {
     // At least what the operators before this one cannot hold.
     const std::int64_t there =
         plan_.overlap.bucket_bytes + std::max<std::int64_t>(0, gradients - m.replicated_gradients);
-    const std::int64_t now = plan_.schedule.micro_batches > 1 ? gradients : std::min(gradients, there);
+    const std::int64_t now = keeps_all ? gradients : std::min(kept_at_most, there);
     most = std::max(most, now + samples * m.bytes_per_sample);
   }
   return resident - gradients + most + workspace;
@@ -307,8 +310,10 @@ std::int64_t OperatorChoices::peak_bytes(std::span<const int> choices, std::int6
   std::int64_t there = 0, most = 0;
   for (std::size_t o = moments_.size(); o-- > 0;) {
     there += gradient_of[o];
+    // What is updated in backward leaves the operator's own and what is on its way.
+    const std::int64_t come = updates_in_backward_ ? gradient_of[o] : there;
     const std::int64_t now =
-        plan_.schedule.micro_batches > 1 ? gradients : std::min(gradients, plan_.overlap.bucket_bytes + there);
+        plan_.schedule.micro_batches > 1 ? gradients : std::min(gradients, plan_.overlap.bucket_bytes + come);
     most = std::max(most, now + samples * moments_[o].bytes_per_sample);
   }
   return persistent + most + workspace;

@@ -13,10 +13,14 @@
 /// along its input: j of them ZDP, each gathered alone, the rest DP; norms and biases are ZDP where all slices are.
 /// cost = "paper": 2 (N-1)(α + S/N β) for DP, 3 for ZDP, 4 with checkpointing, S all bytes of the operator or slice.
 ///
-/// Memory, the liveness of the run: states, plus at each operator's backward what is kept for it and those before it
-/// and the gradients that exist by then, plus the largest workspace. Of operators that are alike the last ones are
-/// sharded first: their gradients come first, while activations are still there. `cost = "paper"` sums instead: every
-/// operator's activations and M^extra, a gathered copy of every operator, whether it is gathered or not.
+/// Memory, a closed form of the liveness of the run: states, plus at each operator's backward what is kept for it and
+/// those before it and the gradients that exist by then (those that wait for their update, where that stands within
+/// backward), plus the largest workspace. It orders and bounds and decides nothing where Programs are asked: the search
+/// weighs millions of combinations of 194 operators × 4 slices, for which it needs bytes that add up over operators,
+/// and what its answers' Programs need more or less moves the capacity that it is given (program_search.hpp). Of
+/// operators that are alike the last ones are sharded first: their gradients come first, while activations are still
+/// there. `cost = "paper"` sums instead: every operator's activations and M^extra, a gathered copy of every operator,
+/// whether it is gathered or not.
 
 #include <cstdint>
 #include <memory>
@@ -27,8 +31,8 @@
 #include "ir/model/model_graph.hpp"
 #include "ir/plan/plan.hpp"
 #include "planners/operators/compute_seconds.hpp"
-#include "planners/operators/problem.hpp"
 #include "planners/operators/units.hpp"
+#include "planners/search/choice_problem.hpp"
 
 namespace strata {
 
@@ -110,6 +114,7 @@ class OperatorChoices {
   std::vector<OperatorUnit> units_;
   std::vector<Gathers> gathers_;
   ComputeSeconds compute_;
+  bool updates_in_backward_;
   Factor ranks_;                           ///< over which states may be sharded
   std::vector<int> num_uses_;              ///< by parameter: operators
   std::vector<Moment> moments_;            ///< by operator of the graph

@@ -2,7 +2,9 @@
 
 /// @file
 /// b · γ of OSDP's formula: what a rank computes in a step, kernel by kernel, with the kernels that lowering would emit
-/// and the times of any cost model. No choice of states changes it.
+/// and the times of any cost model. No choice of states changes it. A closed form that orders batch sizes: the search
+/// asks for every size that it tries, and the kernels' sizes change with each, so that a Program a size would take
+/// longer than the search. Whichever plan is taken is timed by its Programs where [planner] can.
 
 #include <cstdint>
 #include <map>

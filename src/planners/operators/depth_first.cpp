@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "planners/operators/exact_search.hpp"
+#include "planners/search/exact_choices.hpp"
 
 namespace strata {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "planners/operators/choices.hpp"
-#include "planners/operators/exact_search.hpp"
+#include "planners/search/exact_choices.hpp"
 
 namespace strata {
 

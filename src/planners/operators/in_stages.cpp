@@ -16,10 +16,10 @@
 #include "cost/group_shape.hpp"
 #include "partition/shards.hpp"
 #include "partition/stages.hpp"
-#include "planners/operators/mode.hpp"
+#include "planners/operators/plan_by_operator.hpp"
 #include "planners/operators/rules.hpp"
 #include "planners/pipelines/pipeline.hpp"
-#include "planners/states/mode.hpp"
+#include "planners/states/sharded_plan.hpp"
 
 namespace strata {
 namespace {

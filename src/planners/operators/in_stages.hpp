@@ -9,6 +9,10 @@
 /// exception: it is held one way, and both ways are tried. With t_s the communication and c_s the computation of stage
 /// s and micro-batch, S stages, M micro-batches:
 ///     step = max_s (M c_s + t_s) + (S-1) max_s c_s + 2 (S-1) · message
+///
+/// Seconds and the bytes of micro-batches in flight are closed forms that order degrees and choices: a Program of all
+/// stages takes too long to be asked about each. What a stage's Program needs more or less than the closed form moves
+/// the memory that its choices are given, and what is taken has been asked of its Programs.
 
 #include <span>
 

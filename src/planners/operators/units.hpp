@@ -45,8 +45,9 @@ struct Gathers {
   int of_others = 0;
   bool recomputed = false;  ///< it runs again before the backward of its block
 };
-/// As lowering does: before forward, before it is recomputed where the plan says so and its outputs are needed, before
-/// a backward that reads them unless the recomputation's are kept (gathered_after_recompute = keep).
+/// A count in closed form, by which costs order choices. As lowering does: before forward, before it is recomputed
+/// where the plan says so and its outputs are needed, before a backward that reads them unless the recomputation's are
+/// kept (gathered_after_recompute = keep).
 std::vector<Gathers> gathers_of(const ModelGraph& graph, const Plan& plan);
 
 }  // namespace strata

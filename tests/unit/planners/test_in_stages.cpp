@@ -51,6 +51,7 @@ class Lowered final : public Evaluate {
     evaluation.peak_bytes = *std::ranges::max_element(evaluation.stage_peak_bytes);
     return evaluation;
   }
+  Evaluation least_memory(const Plan& plan) const override { return memory(plan); }
 
  private:
   const ModelGraph& graph_;

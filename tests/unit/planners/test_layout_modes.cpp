@@ -8,8 +8,8 @@
 
 #include "base/error.hpp"
 #include "cost/collective_formulas.hpp"
+#include "planners/layouts/layout_planning.hpp"
 #include "planners/layouts/megatron_layouts.hpp"
-#include "planners/layouts/mode.hpp"
 #include "planners/layouts/search_space.hpp"
 #include "sharded.hpp"
 #include "support/refusal.hpp"
@@ -255,8 +255,8 @@ TEST(AutoDdl, ACapOfP0AndACapacityKeepWeightsFewer) {
 /// A Program that needs so much more than the closed form says, or that nobody lowers.
 class Lowered final : public Evaluate {
  public:
-  Lowered(const LayoutMemory& memory, const LayerChain& chain, const ModelGraph& graph, double factor)
-      : memory_(memory), chain_(chain), graph_(graph), factor_(factor) {}
+  Lowered(const LastingBytes& lasting, const LayerChain& chain, const ModelGraph& graph, double factor)
+      : lasting_(lasting), chain_(chain), graph_(graph), factor_(factor) {}
   Evaluation operator()(const Plan& plan) const override { return memory(plan); }
   bool knows_seconds() const override { return false; }
   Evaluation account(const Plan& plan) const override { return memory(plan); }
@@ -265,11 +265,12 @@ class Lowered final : public Evaluate {
     const std::map<std::string, Layout> layouts = layouts_of(plan, graph_);
     std::vector<Layout> by_layer;
     for (const Layer& layer : chain_.layers) by_layer.push_back(layouts.at(layer.name));
-    return {.peak_bytes = std::llround(factor_ * static_cast<double>(memory_.account(by_layer).total()))};
+    return {.peak_bytes = std::llround(factor_ * static_cast<double>(lasting_.of_all(chain_, by_layer)))};
   }
+  Evaluation least_memory(const Plan& plan) const override { return memory(plan); }
 
  private:
-  const LayoutMemory& memory_;
+  const LastingBytes& lasting_;
   const LayerChain& chain_;
   const ModelGraph& graph_;
   double factor_;
@@ -288,8 +289,8 @@ TEST(LayoutModes, TheProgramHasTheLastWordOnMemory) {
     const Plan unlimited = planner.plan(request);
     const std::int64_t closed_form = unlimited.why.predicted_peak_bytes;
     const LayoutPlanning planning(request, {});
-    const Lowered half_more(planning.memory(), planning.chain(), graph, 1.5),
-        refused(planning.memory(), planning.chain(), graph, 0.0);
+    const Lowered half_more(planning.lasting_bytes(), planning.chain(), graph, 1.5),
+        refused(planning.lasting_bytes(), planning.chain(), graph, 0.0);
     request.base.device_capacity_bytes = closed_form;
     request.evaluate = &refused;
     EXPECT_EQ(refusal([&] { planner.plan(request); }), "a layout cannot be lowered") << mode;

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "planners/layouts/coordinate_descent.hpp"
-#include "planners/layouts/exact_search.hpp"
+#include "planners/layouts/exact_layouts.hpp"
 #include "planners/layouts/exhaustive_search.hpp"
 #include "planners/layouts/metropolis_hastings.hpp"
 #include "planners/layouts/random_search.hpp"

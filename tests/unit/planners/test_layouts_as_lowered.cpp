@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "lower/lower.hpp"
-#include "planners/layouts/mode.hpp"
+#include "planners/layouts/layout_planning.hpp"
 #include "sharded.hpp"
 
 namespace strata {

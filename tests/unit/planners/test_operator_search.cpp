@@ -11,7 +11,7 @@
 #include <random>
 
 #include "planners/operators/depth_first.hpp"
-#include "planners/operators/exact_search.hpp"
+#include "planners/search/exact_choices.hpp"
 #include "planners/search/pareto_front.hpp"
 
 namespace strata {

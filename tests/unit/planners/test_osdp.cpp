@@ -13,7 +13,7 @@
 #include "base/error.hpp"
 #include "lower/lower.hpp"
 #include "planners/operators/choices.hpp"
-#include "planners/operators/exact_search.hpp"
+#include "planners/search/exact_choices.hpp"
 #include "sharded.hpp"
 #include "support/refusal.hpp"
 
@@ -355,6 +355,7 @@ class MadeUpAccount final : public Evaluate {
     }
     return {.peak_bytes = bytes + (has_slices(plan) ? numbers_.bytes_of_slices : 0)};
   }
+  Evaluation least_memory(const Plan& plan) const override { return memory(plan); }
   bool has_slices(const Plan& plan) const {
     return std::ranges::any_of(resolve(plan, graph_), [](const OperatorDecision& d) { return d.slices > 1; });
   }

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "planners/states/mode.hpp"
+#include "planners/states/sharded_plan.hpp"
 #include "sharded.hpp"
 
 namespace strata {

@@ -1,4 +1,4 @@
-#include "planners/layouts/problem.hpp"
+#include "planners/layouts/layout_problem.hpp"
 
 #include <limits>
 

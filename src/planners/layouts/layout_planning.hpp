@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "planners/layouts/candidates.hpp"
-#include "planners/layouts/memory.hpp"
+#include "planners/layouts/lasting_bytes.hpp"
 #include "planners/layouts/step_costs.hpp"
 #include "planners/planner.hpp"
 
@@ -34,7 +34,7 @@ class LayoutPlanning {
   const PlanRequest& request() const { return request_; }
   const LayerChain& chain() const { return chain_; }
   const StepCosts& costs() const { return costs_; }
-  const LayoutMemory& memory() const { return memory_; }
+  const LastingBytes& lasting_bytes() const { return lasting_bytes_; }
   const LayoutLimits& limits() const { return limits_; }
   const Factor& grid() const { return costs_.grid(); }
   std::int64_t capacity_bytes() const { return request_.base.device_capacity_bytes; }
@@ -45,7 +45,7 @@ class LayoutPlanning {
   double seconds(std::span<const Layout> layouts) const;
   std::string seconds_in_words(double seconds) const;
 
-  /// Of the fullest rank: by the Program where somebody lowers these layouts, else by closed form.
+  /// Of the fullest rank: by the Program, or, where nothing limits memory, at least by what lasts.
   struct Peak {
     std::int64_t bytes = 0;
     bool is_programs = false;
@@ -70,7 +70,7 @@ class LayoutPlanning {
   bool shards_optimizer_;
   LayerChain chain_;
   StepCosts costs_;
-  LayoutMemory memory_;
+  LastingBytes lasting_bytes_;
 };
 
 }  // namespace strata

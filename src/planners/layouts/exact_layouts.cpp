@@ -1,4 +1,4 @@
-#include "planners/layouts/exact_search.hpp"
+#include "planners/layouts/exact_layouts.hpp"
 
 #include <algorithm>
 #include <cmath>

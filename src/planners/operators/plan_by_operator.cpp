@@ -1,4 +1,4 @@
-#include "planners/operators/mode.hpp"
+#include "planners/operators/plan_by_operator.hpp"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@
 #include "planners/operators/fitting.hpp"
 #include "planners/operators/program_search.hpp"
 #include "planners/operators/rules.hpp"
-#include "planners/states/mode.hpp"
+#include "planners/states/sharded_plan.hpp"
 
 namespace strata {
 namespace {

@@ -1,4 +1,4 @@
-#include "planners/operators/exact_search.hpp"
+#include "planners/search/exact_choices.hpp"
 
 #include <algorithm>
 #include <map>

@@ -6,7 +6,7 @@
 /// better layouts one by one as long as all fit, and the lower bound that comes with the price says how far from the
 /// optimum that can be.
 
-#include "planners/layouts/problem.hpp"
+#include "planners/layouts/layout_problem.hpp"
 
 namespace strata {
 

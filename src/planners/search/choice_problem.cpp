@@ -1,4 +1,4 @@
-#include "planners/operators/problem.hpp"
+#include "planners/search/choice_problem.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -19,7 +19,7 @@
 #include <span>
 #include <vector>
 
-#include "planners/operators/problem.hpp"
+#include "planners/search/choice_problem.hpp"
 
 namespace strata {
 

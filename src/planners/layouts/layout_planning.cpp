@@ -1,4 +1,4 @@
-#include "planners/layouts/mode.hpp"
+#include "planners/layouts/layout_planning.hpp"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "planners/operators/block_rules.hpp"
 #include "planners/operators/units.hpp"
-#include "planners/states/mode.hpp"
+#include "planners/states/sharded_plan.hpp"
 
 namespace strata {
 namespace {
@@ -92,7 +92,7 @@ LayoutPlanning::LayoutPlanning(const PlanRequest& request, const LayoutLimits& l
       shards_optimizer_(request.option<std::string>("zero") == "zero1"),
       chain_(chain_of(request.graph, products)),
       costs_(stage_, link_costs_of(request)),
-      memory_(request.graph, chain_, stage_, shards_optimizer_) {}
+      lasting_bytes_(request.graph, stage_, shards_optimizer_) {}
 
 bool LayoutPlanning::counts_bytes() const { return request_.option<std::string>("cost") == "volume"; }
 
@@ -123,7 +123,7 @@ LayoutPlanning::Peak LayoutPlanning::peak(std::span<const Layout> layouts) const
     if (evaluation.peak_bytes > 0) return {evaluation.peak_bytes, true};
     if (!evaluation.missing.empty()) throw Unsupported(evaluation.missing);  // lowering refuses, and says why
   }
-  return {memory_.account(layouts).total() / num_stages(), false};
+  return {lasting_bytes_.of_all(chain_, layouts) / num_stages(), false};
 }
 
 Plan LayoutPlanning::with_rules(std::span<const Layout> layouts) const {
@@ -165,7 +165,7 @@ Plan LayoutPlanning::plan(std::span<const Layout> layouts, const std::string& wh
       "weight gradients{}; bytes by {}",
       why, seconds_in_words(cost), share * volume.forward.total(), share * volume.backward.total(),
       share * volume.weight_gradients.total(), num_stages() > 1 ? ", in the mean of the stages" : "",
-      fullest.is_programs ? "the Program" : "closed form");
+      fullest.is_programs ? "the Program" : "what lasts, at least");
   return plan;
 }
 
@@ -173,11 +173,13 @@ void LayoutPlanning::refuse_capacity(std::span<const Layout> best) const {
   const Plan& base = request_.base;
   const std::int64_t needed = peak(best).bytes;
   std::string parts;
-  if (num_stages() == 1) {
-    const MemoryAccount account = memory_.account(best);
-    parts = fmt::format("; of it parameters {}, gradients {}, optimizer states {}, activations {}, temporary {}",
-                        gib(account.parameters), gib(account.gradients), gib(account.optimizer),
-                        gib(account.activations), gib(account.temporary));
+  if (num_stages() == 1 && request_.evaluate != nullptr) {
+    const MemoryPeak of_program = request_.evaluate->memory(with_rules(best)).peak;
+    const auto of = [&](Category category) { return gib(of_program.bytes[static_cast<int>(category)]); };
+    parts = fmt::format(
+        "; of it parameters {}, gradients {}, optimizer states {}, activations {}, on their way between ranks {}",
+        of(Category::parameter), of(Category::gradient), of(Category::optimizer), of(Category::activation),
+        of(Category::communication));
   }
   throw OutOfMemory(
       fmt::format("{} on {} ranks: nothing fits into a device memory of {} ({} bytes): the layouts that need least "

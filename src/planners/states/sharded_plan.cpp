@@ -1,4 +1,4 @@
-#include "planners/states/mode.hpp"
+#include "planners/states/sharded_plan.hpp"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,108 @@
+#include "lower/plan_memory.hpp"
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <tuple>
+
+#include "base/collective.hpp"
+#include "lower/rank_classes.hpp"
+#include "partition/repeated_blocks.hpp"
+#include "partition/shards.hpp"
+
+namespace strata {
+namespace {
+
+/// One after another, micro-batches between the first and the last need what the others need.
+Plan with_few_micro_batches(Plan plan) {
+  constexpr int enough = 3;
+  Schedule& schedule = plan.schedule;
+  if (schedule.kind == ScheduleKind::simultaneous && schedule.micro_batches > enough) {
+    plan.global_batch = plan.global_batch / schedule.micro_batches * enough;
+    schedule.micro_batches = enough;
+  }
+  return plan;
+}
+
+/// @p plan for a part of its model: without rules that match nothing there.
+Plan for_part(Plan plan, const ModelGraph& part) {
+  std::erase_if(plan.operators, [&](const OperatorRule& rule) {
+    return std::ranges::none_of(part.operators, [&](const Operator& op) { return matches(rule.match, op.name); });
+  });
+  return plan;
+}
+
+bool are_equal(const OperatorDecision& a, const OperatorDecision& b) {
+  const auto all = [](const OperatorDecision& d) {
+    return std::tie(d.state, d.layout, d.algorithm, d.slices, d.slice_state, d.recompute);
+  };
+  return all(a) == all(b);
+}
+
+/// Bytes of optimizer states by which the rank that owns most tensors exceeds even parts; 0 where none are dealt whole.
+std::int64_t dealt_unevenly_bytes(const Plan& plan, const ModelGraph& graph,
+                                  std::span<const OperatorDecision> decisions) {
+  if (plan.optimizer.sharding != "inter_tensor" || has_layouts(plan.mesh)) return 0;
+  std::map<int, std::int64_t> held;  // elements, by owner
+  std::int64_t even = 0, most = 0;
+  for (const ParameterShard& shard : shards_of(plan, graph, decisions, 0)) {
+    const int parts = shard.factors.os.total() / shard.factors.p.total();
+    std::int64_t& of_owner = held[shard.owner];
+    of_owner += shard.held.size;
+    most = std::max(most, of_owner);
+    even += chunk_of(shard.held.size, parts, 0).size();
+  }
+  return optimizer_bytes_per_element(plan) * std::max<std::int64_t>(0, most - even);
+}
+
+}  // namespace
+
+PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const WorkspaceBytes& workspace_bytes) {
+  verify(plan, graph);
+  const Plan few = with_few_micro_batches(plan);
+  PlanMemory memory;
+  memory.stage_peak_bytes.resize(static_cast<std::size_t>(plan.stages.count));
+  for (const int rank : fullest_ranks(few, graph)) {
+    const Program program = lower(few, graph, rank, workspace_bytes);
+    std::int64_t& of_stage = memory.stage_peak_bytes[static_cast<std::size_t>(coordinate(plan.mesh, "stage", rank))];
+    of_stage = std::max(of_stage, program.arena_bytes);
+    if (program.arena_bytes <= memory.peak_bytes) continue;
+    memory.peak_bytes = program.arena_bytes;
+    memory.peak = memory_peak(program);
+  }
+  return memory;
+}
+
+std::int64_t least_memory_bytes(const Plan& plan, const ModelGraph& graph, const WorkspaceBytes& workspace_bytes) {
+  constexpr int enough = 2;  // what is gathered ahead is a neighbour's
+  const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+  const std::vector<BlockRun> runs = runs_of_equal_blocks(graph, [&](int op, int other) {
+    return are_equal(decisions[static_cast<std::size_t>(op)], decisions[static_cast<std::size_t>(other)]);
+  });
+  std::vector<int> kept;
+  for (const BlockRun& run : runs) kept.push_back(std::min(run.count, enough));
+  if (plan.stages.count > 1) return plan_memory(plan, graph, workspace_bytes).peak_bytes;
+
+  Plan even = with_few_micro_batches(plan);
+  if (plan.optimizer.sharding == "inter_tensor") {
+    even.optimizer.sharding = "intra_tensor";
+    even.optimizer.spread = "all_gather";
+  }
+  const auto live_bytes = [&] {
+    const ModelGraph part = with_fewer_blocks(graph, runs, kept);
+    // Of what does not divide the first rank has most.
+    return memory_peak(lower(for_part(even, part), part, 0, workspace_bytes)).total_bytes;
+  };
+  const std::int64_t of_few = live_bytes();
+  std::int64_t bytes = of_few + dealt_unevenly_bytes(plan, graph, decisions);
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const int left_out = runs[r].count - kept[r];
+    if (left_out == 0) continue;
+    ++kept[r];
+    bytes += left_out * (live_bytes() - of_few);
+    --kept[r];
+  }
+  return bytes;
+}
+
+}  // namespace strata

@@ -1,0 +1,114 @@
+/// @file
+/// What few blocks tell of many: never more than the whole Programs need, and nearly as much.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "lower/plan_memory.hpp"
+#include "partition/repeated_blocks.hpp"
+#include "planned.hpp"
+#include "planners/states/factors.hpp"
+
+namespace strata {
+namespace {
+
+TEST(RepeatedBlocks, AModelOfFewerBlocksIsTheOneThatIsBuiltSo) {
+  for (const char* name : {"gpt-nano", "llama-nano"}) {
+    ModelOptions options{.name = name};
+    options.layers = 5;
+    const ModelGraph five = build_model(options);
+    options.layers = 2;
+    const ModelGraph two = build_model(options);
+    const std::vector<BlockRun> runs = runs_of_equal_blocks(five, [](int, int) { return true; });
+    ASSERT_EQ(runs, (std::vector<BlockRun>{{0, 5}}));
+    const ModelGraph fewer = with_fewer_blocks(five, runs, std::vector<int>{2});
+    EXPECT_NO_THROW(verify(fewer));
+    EXPECT_EQ(fewer.blocks, two.blocks);
+    EXPECT_EQ(fewer.operators, two.operators);
+    EXPECT_EQ(fewer.tensors, two.tensors);
+    ASSERT_EQ(fewer.parameters.size(), two.parameters.size());
+    for (std::size_t p = 0; p < two.parameters.size(); ++p) {
+      EXPECT_EQ(fewer.parameters[p].name, two.parameters[p].name);
+    }
+  }
+}
+
+TEST(RepeatedBlocks, WhatIsHeldDifferentlyIsAnotherRun) {
+  ModelOptions options{.name = "gpt-nano"};
+  options.layers = 6;
+  const ModelGraph graph = build_model(options);
+  const int fourth = graph.blocks[3].first_operator;
+  const auto are_alike = [&](int a, int b) { return (a < fourth) == (b < fourth); };
+  EXPECT_EQ(runs_of_equal_blocks(graph, are_alike), (std::vector<BlockRun>{{0, 3}, {3, 3}}));
+}
+
+struct Case {
+  const char* model;
+  double at_least;  ///< of the whole; a nano model's layers are small beside a bucket
+};
+
+TEST(PlanMemory, OfFewBlocksIsNearlyAllAndNeverMore) {
+  for (const Case& c : {Case{"gpt-nano", 0.75}, {"llama-7b", 0.9}}) {
+    const bool is_nano = std::string_view(c.model) == "gpt-nano";
+    ModelOptions options{.name = c.model};
+    if (is_nano) options.layers = 6;
+    const ModelGraph graph = build_model(options);
+    for (const int micro_batches : {1, 4}) {
+      for (const char* update : {"none", "backward"}) {
+        for (const StateFactors& state : legal_states({4, 2})) {
+          if (!is_nano && state.g != state.os) continue;
+          Plan plan;
+          plan.strategy = "sharded";
+          plan.mesh = {.nodes = 2, .ranks_per_node = 4, .axes = {{"data", 8}}};
+          plan.global_batch = 8 * micro_batches;
+          plan.schedule.micro_batches = micro_batches;
+          plan.dtypes = {DType::bf16, DType::bf16};
+          if (is_nano) plan.overlap.bucket_bytes = 4096;
+          plan.overlap.update = update;
+          plan.overlap.gather = "next_layer";
+          plan.overlap.gather_backward = "next_module";
+          plan.operators = {{.match = "*", .state = state}};
+          plan.optimizer.sharding = "intra_tensor";
+          plan.optimizer.spread = "all_gather";
+          const auto whole = static_cast<double>(plan_memory(plan, graph, no_workspace).peak_bytes);
+          const auto least = static_cast<double>(least_memory_bytes(plan, graph, no_workspace));
+          EXPECT_LE(least, whole) << fmt::format("{}, {}, {}, {}", c.model, to_string(state), micro_batches, update);
+          EXPECT_GE(least, c.at_least * whole)
+              << fmt::format("{}, {}, {}, {}", c.model, to_string(state), micro_batches, update);
+        }
+      }
+    }
+  }
+}
+
+/// The rank that owns most has its optimizer states, whoever they are dealt to.
+TEST(PlanMemory, OfFewBlocksKnowsWhoOwnsMost) {
+  const ModelGraph graph = build_model({.name = "llama-7b"});
+  for (const StateFactors& state : legal_states({8, 4})) {
+    if (state.os.total() == state.p.total() || state.g != state.os) continue;
+    Plan base = asked(32, 8);
+    base.mesh.nodes = 4;
+    base.dtypes = {DType::bf16, DType::bf16};
+    const Plan plan = planned(find_planner("amsp"), graph, base,
+                              {{"p", to_string(state.p)}, {"g", to_string(state.g)}, {"os", to_string(state.os)}});
+    const auto whole = static_cast<double>(plan_memory(plan, graph, no_workspace).peak_bytes);
+    const auto least = static_cast<double>(least_memory_bytes(plan, graph, no_workspace));
+    EXPECT_LE(least, 1.001 * whole) << to_string(state);
+    EXPECT_GE(least, 0.93 * whole) << to_string(state);
+  }
+}
+
+/// The gradients that need not wait for the last of backward.
+TEST(PlanMemory, UpdatesInBackwardNeedLess) {
+  const ModelGraph graph = build_model({.name = "llama-7b"});
+  Plan plan = planned(find_planner("ddp"), graph, asked(8, 1));
+  plan.recompute = Recompute::block;  // so that gradients are more than activations
+  const std::int64_t behind = plan_memory(plan, graph, no_workspace).peak_bytes;
+  const std::int64_t least_behind = least_memory_bytes(plan, graph, no_workspace);
+  plan.overlap.update = "backward";
+  EXPECT_LT(plan_memory(plan, graph, no_workspace).peak_bytes, behind);
+  EXPECT_LT(least_memory_bytes(plan, graph, no_workspace), least_behind);
+}
+
+}  // namespace
+}  // namespace strata
