@@ -26,7 +26,10 @@ class StepsUnderWay {
         slots_(static_cast<std::size_t>((depth_ + 2) * program.steps_per_body)) {}
 
   /// Of a step that has been submitted and not completed.
-  Kept& kept(std::int64_t step) { return slot(step).kept; }
+  Kept& kept(std::int64_t step) {
+    STRATA_INVARIANT(is_under_way(step), "a step is asked for that is not under way");
+    return slot(step).kept;
+  }
   const StepContext& context(std::int64_t step) { return slot(step).context; }
 
   /// @p steps begin at @p now_ns. @return the repetition that holds them.

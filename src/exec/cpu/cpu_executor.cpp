@@ -74,7 +74,7 @@ void CpuExecutor::submit(std::span<const StepContext> steps) {
     step.tickets.assign(program_.body.size(), {});
   }
   if (program_.join) {
-    for (std::int64_t step = before.first; step <= before.last; ++step) wait_for_collectives(steps_.kept(step));
+    for (std::int64_t step = before.first; step <= before.last; ++step) wait_for_collectives(step);
   }
   run_repetition(repetition);
 }
@@ -129,22 +129,25 @@ void CpuExecutor::wait_for_tickets(StepMeasurement& measurement) {
   measurement.exposed_seconds += static_cast<double>(now_ns() - begin) * seconds_per_ns;
 }
 
-void CpuExecutor::wait_for_collectives(Step& step) {
+void CpuExecutor::wait_for_collectives(std::int64_t step) {
+  Step& kept = steps_.kept(step);
   tickets_.clear();
   for (std::size_t i = 0; i < body_.size(); ++i) {
-    if (!body_[i].kernel) tickets_.push_back(step.tickets[i]);
+    if (!body_[i].kernel && belongs_to(program_, program_.body[i], step)) tickets_.push_back(kept.tickets[i]);
   }
-  wait_for_tickets(step.measurement);
+  wait_for_tickets(kept.measurement);
 }
 
 StepMeasurement CpuExecutor::complete(std::int64_t number) {
   Step& step = steps_.kept(number);
-  wait_for_collectives(step);
+  wait_for_collectives(number);
   // The end of the last step under way is when the rank learns of it; of others it is long over.
   const std::int64_t begin = steps_.begin_ns(number);
   std::int64_t end = number == steps_.under_way().last ? now_ns() : begin;
   std::vector<Interval> busy;
+  events_.clear();
   for (std::size_t i = 0; i < body_.size(); ++i) {
+    if (!belongs_to(program_, program_.body[i], number)) continue;
     TimelineEvent& event = step.events[i];
     event.stream = program_.body[i].stream;
     event.instruction = static_cast<int>(i);
@@ -157,13 +160,13 @@ StepMeasurement CpuExecutor::complete(std::int64_t number) {
     end = std::max(end, event.end_ns);
     event.begin_ns -= begin;
     event.end_ns -= begin;
+    events_.push_back(event);
     if (body_[i].kernel) continue;
     busy.emplace_back(event.begin_ns, event.end_ns);
     step.measurement.bytes_sent[static_cast<std::size_t>(program_.body[i].collective)] += event.bytes_sent;
   }
   step.measurement.communication_seconds = static_cast<double>(union_ns(std::move(busy))) * seconds_per_ns;
   step.measurement.step_seconds = steps_.complete(number, end);
-  events_ = step.events;
   return step.measurement;
 }
 

@@ -55,7 +55,7 @@ class CpuExecutor final : public Executor {
   void post(std::size_t index, std::int64_t step);
   void find_tickets(const Bound& in, std::int64_t repetition);
   void wait_for_tickets(StepMeasurement& measurement);
-  void wait_for_collectives(Step& step);
+  void wait_for_collectives(std::int64_t step);
 
   const Program& program_;
   comm::Engine& engine_;
@@ -68,7 +68,7 @@ class CpuExecutor final : public Executor {
   int norm_writer_;
   StepsUnderWay<Step> steps_;
   std::vector<comm::Ticket> tickets_;  ///< what is waited for next
-  std::span<const TimelineEvent> events_;
+  std::vector<TimelineEvent> events_;  ///< of the step completed last
 };
 
 }  // namespace strata::cpu

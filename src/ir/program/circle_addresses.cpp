@@ -15,6 +15,7 @@ namespace {
 
 /// One life of a buffer, in numbers of the unrolled list.
 struct Life {
+  std::int64_t step = 0;  ///< the training step that it belongs to
   int alloc = -1;
   std::vector<int> accesses{};  ///< the last one on each stream that touches it
 };
@@ -31,15 +32,19 @@ std::vector<Lives> lives_of(const Program& program, const Unrolled& all) {
   const auto stream = [&](int i) { return all.instructions[static_cast<std::size_t>(i)].stream; };
   for (int i = 0; i < static_cast<int>(all.instructions.size()); ++i) {
     const Instruction& in = all.instructions[static_cast<std::size_t>(i)];
+    const std::int64_t step = training_step(program, in, all.origin[static_cast<std::size_t>(i)].repetition);
     for (const int id : in.allocs) {
       const auto [found, is_new] = of_buffer.try_emplace(id, result.size());
       if (is_new) result.push_back({.buffer = id});
-      result[found->second].lives.push_back({.alloc = i});
+      result[found->second].lives.push_back({.step = step, .alloc = i});
     }
     const auto touch = [&](int id) {
       const auto found = of_buffer.find(id);
-      if (found == of_buffer.end()) return;  // persistent, or a mistake that verify() names
-      std::vector<int>& accesses = result[found->second].lives.back().accesses;
+      // Persistent, or a mistake that verify() names; so below.
+      if (found == of_buffer.end()) return;
+      const auto life = std::ranges::find(result[found->second].lives, step, &Life::step);
+      if (life == result[found->second].lives.end()) return;
+      std::vector<int>& accesses = life->accesses;
       std::erase_if(accesses, [&](int other) { return stream(other) == stream(i); });
       accesses.push_back(i);
     };

@@ -26,6 +26,11 @@ inline std::int64_t training_step(const Program& program, const Instruction& ins
   return repetition * program.steps_per_body + instruction.step;
 }
 
+/// True if @p instruction runs for training step @p step, in some repetition.
+inline bool belongs_to(const Program& program, const Instruction& instruction, std::int64_t step) {
+  return (step - instruction.step) % program.steps_per_body == 0;
+}
+
 /// The repetition of the body that holds training step @p step as one of its own, not as a rest of an earlier one.
 inline std::int64_t repetition_of(const Program& program, std::int64_t step) { return step / program.steps_per_body; }
 

@@ -33,6 +33,7 @@ class ProgramBuilder {
 
   /// Repetitions of the body are not joined: see Program::join. What one must wait for of another is found in finish().
   void let_steps_overlap() { program_.join = false; }
+  void set_steps_per_body(int num_steps) { program_.steps_per_body = num_steps; }
 
   enum class Section { prologue, body };
   /// Instructions go to @p section from now on. Sections are filled one after the other.
