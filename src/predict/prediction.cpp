@@ -35,13 +35,14 @@ LoweredJob lower_with(const PreparedPoint& point, Program (*lower_rank)(const Pr
   return lowered;
 }
 
-/// Where steps overlap the pipeline is full after as many repetitions as reach into each other; as many again, for
-/// ranks that fill in turn, and at the end those in which the last steps end alone.
-int steps_to_steady_state(const LoweredJob& lowered) {
-  int repetitions = 1;
+/// Steps that are simulated beside those that are asked for. Where steps overlap the pipeline is full after as many
+/// repetitions as reach into each other, and as many again, for ranks that fill in turn; at the end the last steps end
+/// alone.
+int steps_around_steady_ones(const LoweredJob& lowered) {
+  int repetitions = 0;
   for (const Program& program : lowered.programs) {
     if (is_repeated_alone(program)) continue;
-    repetitions = std::max(repetitions, 2 * largest_lag(program) + 2 * depth(program) + 1);
+    repetitions = std::max(repetitions, 2 * largest_lag(program) + 2 * depth(program));
   }
   return repetitions * lowered.programs.front().steps_per_body;
 }
@@ -159,7 +160,7 @@ LoweredJob lower_job_uncapped(const PreparedPoint& point) { return lower_with(po
 SimulationOptions simulation_options(const PreparedPoint& point, const LoweredJob& lowered) {
   const SimulateSection& s = point.experiment.simulate;
   SimulationOptions options;
-  options.num_steps = std::max(static_cast<int>(s.steps), steps_to_steady_state(lowered));
+  options.num_steps = static_cast<int>(s.steps) + steps_around_steady_ones(lowered);
   // On the CPU the calling thread computes and posts; devices have a host that runs ahead.
   options.issue_in_list_order = point.cluster.name == "this" && !is_on_gpus(point.experiment);
   options.noise = s.noise;

@@ -102,8 +102,11 @@ class PointSimulation {
               const results::AttemptFacts& facts) {
     const LoweredJob lowered = lower_job(prepared);
     const Prediction prediction = predict(prepared, lowered, costs);
-    for (std::int64_t step = 0; step < prepared.experiment.simulate.steps; ++step) {
-      const results::StepRow row = step_row(prepared, lowered, prediction.simulation, step);
+    const std::int64_t num_steps = prepared.experiment.simulate.steps;
+    const std::int64_t first = prediction.simulation.steady_step + 1 - num_steps;
+    for (std::int64_t step = 0; step < num_steps; ++step) {
+      results::StepRow row = step_row(prepared, lowered, prediction.simulation, first + step);
+      row.step = step;
       recorder.add_step(row);
       if (step == 0) {
         fmt::print("{:4} ranks  {:<10} {:<10} {}\n", facts.num_ranks, facts.model_name, facts.strategy_name,

@@ -10,17 +10,19 @@
 namespace strata::sim {
 namespace {
 
-/// Events of one class, in the order of its unrolled list.
+/// Events of one class.
 struct EventsOfSteps {
   std::vector<std::vector<TimelineEvent>> by_step;
   std::vector<Interval> kernels;  ///< of all steps
 };
 
+/// @param events of all classes, whose Programs' ranks tell them apart.
 EventsOfSteps sorted_by_step(const Program& program, const Unrolled& all, std::span<const TimelineEvent> events,
                              int num_steps) {
   EventsOfSteps result;
   result.by_step.resize(static_cast<std::size_t>(num_steps));
   for (TimelineEvent event : events) {
+    if (event.rank != program.rank) continue;
     const Instance& origin = all.origin[static_cast<std::size_t>(event.instruction)];
     const Instruction& in = program.body[static_cast<std::size_t>(origin.instruction)];
     if (!in.is_collective()) result.kernels.emplace_back(event.begin_ns, event.end_ns);
@@ -103,13 +105,10 @@ SimulationResult simulate_overlapping(const Job& job, const CostModel& costs, co
   result.seconds_by_basis = all.seconds_by_basis;
   for (double& of_basis : result.seconds_by_basis) of_basis /= options.num_steps;
   result.steps.assign(static_cast<std::size_t>(options.num_steps), std::vector<SimulatedStep>(programs.size()));
-  std::span<const TimelineEvent> left = all.events;
   for (std::size_t c = 0; c < programs.size(); ++c) {
-    const std::size_t count = programs[c].body.size();
     const Program& program = *job.programs[c];
-    add_steps(program, sorted_by_step(program, lists[c], left.first(count), options.num_steps),
-              costs.step_overhead_seconds(), options.keeps_events, c, result);
-    left = left.subspan(count);
+    add_steps(program, sorted_by_step(program, lists[c], all.events, options.num_steps), costs.step_overhead_seconds(),
+              options.keeps_events, c, result);
   }
   return result;
 }

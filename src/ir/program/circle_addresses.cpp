@@ -3,7 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -15,100 +16,177 @@ namespace {
 
 /// One life of a buffer, in numbers of the unrolled list.
 struct Life {
-  std::int64_t step = 0;  ///< the training step that it belongs to
-  int alloc = -1;
+  int buffer = -1;
+  std::int64_t step = 0;        ///< the training step that it belongs to
+  bool is_first = false;        ///< of its buffer
+  bool is_freed = false;        ///< by an instruction that has been passed
   std::vector<int> accesses{};  ///< the last one on each stream that touches it
 };
 
-/// All lives of one buffer, one after the other.
-struct Lives {
-  int buffer = -1;
-  std::vector<Life> lives{};
+/// Goes along the repetitions that meet and gives each buffer an address when it is first allocated. Where a later life
+/// of it meets another buffer that is not known to be gone, the two are kept apart, and all begins again.
+class CircleAllocator {
+ public:
+  CircleAllocator(Program& program, std::int64_t base)
+      : program_(program),
+        all_(unrolled(program, steps_that_meet(program))),
+        order_(all_.instructions, static_cast<int>(program.streams.size())),
+        base_(base),
+        lives_of_buffer_(program.buffers.size()),
+        apart_(program.buffers.size()) {
+    find_lives();
+  }
+
+  std::int64_t run() {
+    while (!place_all()) {
+    }
+    return highest_;
+  }
+
+ private:
+  struct Occupant {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    int life = -1;
+  };
+
+  Buffer& buffer(int id) { return program_.buffers[static_cast<std::size_t>(id)]; }
+  Life& life(int id) { return lives_[static_cast<std::size_t>(id)]; }
+  const Instruction& instruction(int i) const { return all_.instructions[static_cast<std::size_t>(i)]; }
+  static std::int64_t aligned(std::int64_t bytes) {
+    return (bytes + arena_alignment_bytes - 1) / arena_alignment_bytes * arena_alignment_bytes;
+  }
+
+  /// The life of buffer @p id in the training step of instruction @p i, -1: none, which verify() names.
+  int life_at(int id, int i) const {
+    const std::int64_t step = step_of(i);
+    for (const int l : lives_of_buffer_[static_cast<std::size_t>(id)]) {
+      if (lives_[static_cast<std::size_t>(l)].step == step) return l;
+    }
+    return -1;
+  }
+  std::int64_t step_of(int i) const {
+    return training_step(program_, instruction(i), all_.origin[static_cast<std::size_t>(i)].repetition);
+  }
+
+  void find_lives() {
+    for (int i = 0; i < static_cast<int>(all_.instructions.size()); ++i) {
+      for (const int id : instruction(i).allocs) {
+        std::vector<int>& lives = lives_of_buffer_[static_cast<std::size_t>(id)];
+        lives_.push_back({.buffer = id, .step = step_of(i), .is_first = lives.empty()});
+        lives.push_back(static_cast<int>(lives_.size()) - 1);
+      }
+    }
+    std::vector<int> alive(program_.buffers.size(), -1);
+    for (int i = 0; i < static_cast<int>(all_.instructions.size()); ++i) {
+      const Instruction& in = instruction(i);
+      for (const int id : in.allocs) {
+        if (std::exchange(alive[static_cast<std::size_t>(id)], i) < 0) continue;
+        throw InternalError(fmt::format("program of rank {}: {} lives longer than a repetition of the body",
+                                        program_.rank, buffer(id).name));
+      }
+      const auto touch = [&](int id) {
+        const int l = life_at(id, i);
+        if (l < 0) return;
+        std::vector<int>& accesses = life(l).accesses;
+        std::erase_if(accesses, [&](int other) { return instruction(other).stream == in.stream; });
+        accesses.push_back(i);
+      };
+      for (const Operand& operand : in.inputs) touch(operand.buffer);
+      for (const Operand& operand : in.outputs) touch(operand.buffer);
+      if (in.workspace >= 0) touch(in.workspace);
+      for (const int id : in.frees) {
+        touch(id);
+        alive[static_cast<std::size_t>(id)] = -1;
+      }
+    }
+  }
+
+  /// @return false where two buffers have to be kept apart that were not.
+  bool place_all() {
+    highest_ = base_;
+    occupants_.assign(program_.streams.size(), {});
+    is_placed_.assign(program_.buffers.size(), false);
+    for (Life& one : lives_) one.is_freed = false;
+    bool is_sound = true;
+    for (int i = 0; i < static_cast<int>(all_.instructions.size()); ++i) {
+      for (const int id : instruction(i).allocs) {
+        const int l = life_at(id, i);
+        forget(i);
+        if (life(l).is_first) {
+          buffer(id).offset_bytes = first_fit(id, i);
+          is_placed_[static_cast<std::size_t>(id)] = true;
+          highest_ = std::max(highest_, buffer(id).offset_bytes + buffer(id).size_bytes());
+        } else if (!stays_apart(id, i)) {
+          is_sound = false;
+        }
+        const Occupant occupant{buffer(id).offset_bytes, buffer(id).offset_bytes + aligned(buffer(id).size_bytes()), l};
+        for (std::vector<Occupant>& seen : occupants_) {
+          seen.insert(std::ranges::upper_bound(seen, occupant.begin, {}, &Occupant::begin), occupant);
+        }
+      }
+      for (const int id : instruction(i).frees) {
+        if (const int l = life_at(id, i); l >= 0) life(l).is_freed = true;
+      }
+      forget(i);
+    }
+    return is_sound;
+  }
+
+  /// What is gone for an instruction is gone for all later ones of its stream.
+  void forget(int i) {
+    std::erase_if(occupants_[static_cast<std::size_t>(instruction(i).stream)], [&](const Occupant& o) {
+      const Life& one = life(o.life);
+      return one.is_freed && std::ranges::all_of(one.accesses, [&](int a) { return a < i && order_.ordered(a, i); });
+    });
+  }
+
+  std::int64_t first_fit(int id, int i) {
+    std::vector<Occupant> in_the_way = occupants_[static_cast<std::size_t>(instruction(i).stream)];
+    for (const int other : apart_[static_cast<std::size_t>(id)]) {
+      if (!is_placed_[static_cast<std::size_t>(other)]) continue;  // it will keep away from this one
+      const std::int64_t begin = buffer(other).offset_bytes;
+      in_the_way.push_back({begin, begin + aligned(buffer(other).size_bytes()), -1});
+    }
+    std::ranges::sort(in_the_way, {}, &Occupant::begin);
+    std::int64_t candidate = base_;
+    for (const Occupant& o : in_the_way) {
+      if (candidate < o.end && o.begin < candidate + aligned(buffer(id).size_bytes())) candidate = o.end;
+    }
+    return candidate;
+  }
+
+  /// Of a buffer that has its address: nobody else is there. Whoever is will be kept apart in the next round.
+  bool stays_apart(int id, int i) {
+    const std::int64_t begin = buffer(id).offset_bytes;
+    const std::int64_t end = begin + aligned(buffer(id).size_bytes());
+    bool is_apart = true;
+    for (const Occupant& o : occupants_[static_cast<std::size_t>(instruction(i).stream)]) {
+      const int other = life(o.life).buffer;
+      if (other == id || o.end <= begin || end <= o.begin) continue;
+      apart_[static_cast<std::size_t>(id)].insert(other);
+      apart_[static_cast<std::size_t>(other)].insert(id);
+      is_apart = false;
+    }
+    return is_apart;
+  }
+
+  Program& program_;
+  Unrolled all_;
+  HappensBefore order_;
+  std::int64_t base_;
+  std::int64_t highest_ = 0;
+  std::vector<Life> lives_;
+  std::vector<std::vector<int>> lives_of_buffer_;
+  std::vector<std::set<int>> apart_;              ///< by buffer
+  std::vector<bool> is_placed_;                   ///< by buffer, in this round
+  std::vector<std::vector<Occupant>> occupants_;  ///< by stream, sorted by begin: not known to be gone for its next
 };
-
-std::vector<Lives> lives_of(const Program& program, const Unrolled& all) {
-  std::vector<Lives> result;
-  std::map<int, std::size_t> of_buffer;
-  const auto stream = [&](int i) { return all.instructions[static_cast<std::size_t>(i)].stream; };
-  for (int i = 0; i < static_cast<int>(all.instructions.size()); ++i) {
-    const Instruction& in = all.instructions[static_cast<std::size_t>(i)];
-    const std::int64_t step = training_step(program, in, all.origin[static_cast<std::size_t>(i)].repetition);
-    for (const int id : in.allocs) {
-      const auto [found, is_new] = of_buffer.try_emplace(id, result.size());
-      if (is_new) result.push_back({.buffer = id});
-      result[found->second].lives.push_back({.step = step, .alloc = i});
-    }
-    const auto touch = [&](int id) {
-      const auto found = of_buffer.find(id);
-      // Persistent, or a mistake that verify() names; so below.
-      if (found == of_buffer.end()) return;
-      const auto life = std::ranges::find(result[found->second].lives, step, &Life::step);
-      if (life == result[found->second].lives.end()) return;
-      std::vector<int>& accesses = life->accesses;
-      std::erase_if(accesses, [&](int other) { return stream(other) == stream(i); });
-      accesses.push_back(i);
-    };
-    for (const Operand& operand : in.inputs) touch(operand.buffer);
-    for (const Operand& operand : in.outputs) touch(operand.buffer);
-    if (in.workspace >= 0) touch(in.workspace);
-    for (const int id : in.frees) touch(id);
-  }
-  for (const Lives& one : result) {
-    if (one.lives.size() < 2) continue;
-    const Life& first = one.lives[0];
-    const bool overlaps = std::ranges::any_of(first.accesses, [&](int a) { return a > one.lives[1].alloc; });
-    if (overlaps) {
-      throw InternalError(fmt::format("program of rank {}: {} lives longer than a repetition of the body", program.rank,
-                                      program.buffers[static_cast<std::size_t>(one.buffer)].name));
-    }
-  }
-  return result;
-}
-
-bool gone_before(const Life& life, int instruction, const HappensBefore& order) {
-  return std::ranges::all_of(life.accesses, [&](int a) { return a < instruction && order.ordered(a, instruction); });
-}
-
-/// Of each pair of lives, one is over before the other begins.
-bool may_share(const Lives& a, const Lives& b, const HappensBefore& order) {
-  return std::ranges::all_of(a.lives, [&](const Life& x) {
-    return std::ranges::all_of(
-        b.lives, [&](const Life& y) { return gone_before(x, y.alloc, order) || gone_before(y, x.alloc, order); });
-  });
-}
-
-std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + arena_alignment_bytes - 1) / arena_alignment_bytes * arena_alignment_bytes;
-}
 
 }  // namespace
 
 std::int64_t assign_circle_addresses(Program& program, std::int64_t base) {
-  const Unrolled all = unrolled(program, steps_that_meet(program));
-  const HappensBefore order(all.instructions, static_cast<int>(program.streams.size()));
-  const std::vector<Lives> lives = lives_of(program, all);
-  std::vector<const Lives*> placed;  // by address
-  std::int64_t highest = base;
-  const auto buffer_of = [&](const Lives& one) -> Buffer& {
-    return program.buffers[static_cast<std::size_t>(one.buffer)];
-  };
-  for (const Lives& one : lives) {
-    Buffer& buffer = buffer_of(one);
-    std::int64_t candidate = base;
-    for (const Lives* other : placed) {
-      const Buffer& there = buffer_of(*other);
-      const std::int64_t end = there.offset_bytes + aligned(there.size_bytes());
-      const bool in_the_way =
-          candidate < end && there.offset_bytes < candidate + std::max<std::int64_t>(aligned(buffer.size_bytes()), 1);
-      if (in_the_way && !may_share(*other, one, order)) candidate = end;
-    }
-    buffer.offset_bytes = candidate;
-    highest = std::max(highest, candidate + buffer.size_bytes());
-    placed.insert(std::ranges::upper_bound(placed, candidate, {},
-                                           [&](const Lives* other) { return buffer_of(*other).offset_bytes; }),
-                  &one);
-  }
-  return highest;
+  return CircleAllocator(program, base).run();
 }
 
 }  // namespace strata
