@@ -200,7 +200,7 @@ class OneKernel {
     cuda::Libraries libraries(numerics);
     const cuda::PinnedMemory out_of_range(sizeof(cuda::OutOfRange));
     *out_of_range.as<cuda::OutOfRange>() = 0;
-    cuda::StepValues step_values(1);
+    cuda::StepValues step_values(/*max_values=*/1, /*num_sets=*/1);
     const cuda::Stream stream;
     const cuda::BoundKernel kernel = cuda::bind_kernel(program, Arguments(program, in, arena.data()),
                                                        {.libraries = libraries,
@@ -208,8 +208,8 @@ class OneKernel {
                                                         .step_values = step_values,
                                                         .seed = seed,
                                                         .out_of_range = out_of_range.as<cuda::OutOfRange>()});
-    step_values.prepare(context);
-    step_values.copy(stream.get());
+    step_values.prepare(/*set=*/0, /*run_number=*/1, [&](int) { return &context; });
+    step_values.copy(/*set=*/0, stream.get());
     kernel.prepare(context.step);
     kernel.queue(stream.get());
     stream.synchronize();

@@ -23,6 +23,7 @@
 #include "exec/cuda/device_info.hpp"
 #include "exec/device/attention_choice.hpp"
 #include "exec/device/workspace.hpp"
+#include "ir/program/repetition.hpp"
 #include "mpi/exec/laid_out.hpp"
 
 namespace strata {
@@ -206,6 +207,74 @@ TEST_F(Modes, EveryModeIsEqualBitForBitOnExactInputs) {
     EXPECT_EQ(ours.last_step.bytes_sent, cpu.last_step.bytes_sent) << asked.to_string();
   }
   EXPECT_EQ(refused, world.size() == 1 ? std::vector<std::string>{} : std::vector<std::string>{"single"}) << refusals;
+}
+
+/// Whole tensors that are broadcast, and even parts that are gathered, under the next step.
+std::vector<Asked> with_late_broadcasts(const Mesh& mesh) {
+  std::vector<Asked> asked;
+  for (const char* sharding : {"inter_tensor", "intra_tensor"}) {
+    asked.push_back({"amsp",
+                     {{"p", "1x1"},
+                      {"g", "1x1"},
+                      {"os", to_string(whole_grid(mesh))},
+                      {"sharding", sharding},
+                      {"broadcast", "next_forward"}}});
+  }
+  return asked;
+}
+
+TEST_F(Modes, LateBroadcastsAreEqualBitForBitOnExactInputs) {
+  if (world.size() == 1) GTEST_SKIP() << "one rank has all updates";
+  for (const Asked& asked : with_late_broadcasts(mesh())) {
+    Training training = exact(1, {16, 32, 48, 32, 16, 8});
+    training.options.insert(asked.words.begin(), asked.words.end());
+    const std::optional<Plan> plan = plan_for(training, asked.mode);
+    ASSERT_TRUE(plan) << refusal_;
+    const Trained cpu = train_plan(training, *plan, world, engine);
+    EXPECT_EQ(depth(cpu.program), 1);
+    training.backend = gpu();
+    const Trained ours = train_plan(training, *plan, world, engine);
+    EXPECT_EQ(ours.parameters, cpu.parameters) << asked.to_string();
+    EXPECT_EQ(ours.last_step.bytes_sent, cpu.last_step.bytes_sent) << asked.to_string();
+    EXPECT_GT(ours.last_step.compute_seconds, 0.0) << asked.to_string();
+    EXPECT_FLOAT_EQ(ours.losses.front(), cpu.losses.front()) << asked.to_string();
+  }
+}
+
+/// Over steps that overlap: random numbers, factors of Adam, losses and norms are those of each step's own.
+TEST_F(Modes, LateBroadcastsChangeNoBit) {
+  if (world.size() == 1) GTEST_SKIP() << "one rank has all updates";
+  for (const Asked& asked : with_late_broadcasts(mesh())) {
+    RealModel model = transformer("gpt");
+    model.options.layers = 1;
+    model.options.heads = 4;
+    model.options.sequence_length = 5;
+    Training training = real(model, 8);
+    training.vocabulary = 120;
+    training.steps = 4;
+    training.learning_rate = 1e-2;
+    training.plan.optimizer = {.kind = "adamw", .weight_decay = 0.1, .clip_norm = 1.0};
+    training.options.insert(asked.words.begin(), asked.words.end());
+    const std::optional<Plan> late = plan_for(training, asked.mode);
+    ASSERT_TRUE(late) << refusal_;
+    Plan plain = *late;
+    plain.overlap.broadcast = "none";
+    training.backend = gpu();
+    const Trained reference = train_plan(training, plain, world, engine);
+    const Trained ours = train_plan(training, *late, world, engine);
+    EXPECT_EQ(depth(ours.program), 1);
+    EXPECT_EQ(ours.parameters, reference.parameters) << asked.to_string();
+    EXPECT_EQ(ours.losses, reference.losses) << asked.to_string();
+    EXPECT_EQ(ours.norms, reference.norms) << asked.to_string();
+    EXPECT_NE(ours.parameters, ours.initial) << asked.to_string();
+    training.backend = {};
+    const Trained cpu = train_plan(training, *late, world, engine);
+    ASSERT_EQ(ours.losses.size(), cpu.losses.size());
+    for (std::size_t i = 0; i < cpu.losses.size(); ++i) {
+      EXPECT_NEAR(ours.losses[i], cpu.losses[i], 1e-4 * std::abs(cpu.losses[i])) << asked.to_string() << " step " << i;
+      EXPECT_NEAR(ours.norms[i], cpu.norms[i], 1e-3 * std::abs(cpu.norms[i])) << asked.to_string() << " step " << i;
+    }
+  }
 }
 
 TEST_F(Modes, TransformersInPartsAreTheCpus) {

@@ -171,6 +171,10 @@ void Communicators::wait(std::span<const std::unique_ptr<Stream>> streams, std::
              collectives);
 }
 
+void Communicators::wait(const Event& event, std::span<const InFlight> collectives) {
+  wait_until([&] { return event.complete(); }, collectives);
+}
+
 void Communicators::wait_for_last(std::span<const InFlight> collectives) {
   wait_until([&] { return collectives.back().is_done(); }, collectives);
 }

@@ -64,6 +64,8 @@ class Communicators {
   /// has ended, or the watchdog's time has passed; abort() ends what is under way then.
   void wait(std::span<const std::unique_ptr<Stream>> streams, std::span<const InFlight> collectives);
 
+  /// Likewise until @p event is complete.
+  void wait(const Event& event, std::span<const InFlight> collectives);
   /// Likewise until the last of @p collectives is done.
   void wait_for_last(std::span<const InFlight> collectives);
 

@@ -25,19 +25,12 @@ std::int64_t now_ns() {
 }
 
 bool has_collectives(const Program& program) {
-  const auto in_section = [](const std::vector<Instruction>& section) {
-    return std::ranges::any_of(section, [](const Instruction& in) { return in.is_collective(); });
-  };
-  return in_section(program.prologue) || in_section(program.body) || in_section(program.epilogue);
+  return std::ranges::any_of(program.body, [](const Instruction& in) { return in.is_collective(); });
 }
 
 /// Equal on all ranks: making communicators is collective, also for a rank whose Program needs none.
 bool uses_nccl(const Program& program, const NcclOptions& nccl) {
   return nccl.world != nullptr && (program.num_ranks > 1 || has_collectives(program));
-}
-
-std::size_t num_instructions(const Program& program) {
-  return program.prologue.size() + program.body.size() + program.epilogue.size();
 }
 
 ArenaMemory arena_memory(const Program& program, const NcclOptions& nccl) {
@@ -60,14 +53,15 @@ std::vector<std::unique_ptr<Stream>> make_streams(const Program& program) {
   return streams;
 }
 
-/// @throws Unsupported where a buffer has several versions.
-void require_single_versions(const Program& program) {
-  for (const Buffer& buffer : program.buffers) {
-    if (buffer.versions != 1) {
-      throw Unsupported(
-          fmt::format("buffer {} has {} versions: the CUDA executor keeps one", buffer.name, buffer.versions));
-    }
+/// For each stream, with room for a value an instruction.
+std::vector<std::unique_ptr<StepValues>> make_step_values(const Program& program, int num_sets) {
+  std::vector<std::size_t> num_values(program.streams.size());
+  for (const auto* section : {&program.prologue, &program.body}) {
+    for (const Instruction& in : *section) ++num_values.at(static_cast<std::size_t>(in.stream));
   }
+  std::vector<std::unique_ptr<StepValues>> values;
+  for (const std::size_t most : num_values) values.push_back(std::make_unique<StepValues>(most, num_sets));
+  return values;
 }
 
 }  // namespace
@@ -83,19 +77,23 @@ CudaExecutor::CudaExecutor(const Program& program, comm::Engine& engine, InputSo
       arena_(program.arena_bytes, arena_memory(program, options.nccl)),
       communicators_(make_communicators(program, arena_, options.nccl)),
       out_of_range_(sizeof(OutOfRange)),
-      step_values_(num_instructions(program) + 1),
-      run_number_on_device_(step_values_.add<std::int64_t>([this](const StepContext&) { return run_number_; })),
-      reached_(static_cast<std::int64_t>(num_instructions(program) * sizeof(std::int64_t))),
+      is_alone_(is_repeated_alone(program) && program.steps_per_body == 1),
+      step_values_(make_step_values(program, is_alone_ ? 1 : depth(program) + 2)),
+      reached_(static_cast<std::int64_t>(program.body.size() * sizeof(std::int64_t))),
       streams_(make_streams(program)),
       engine_groups_(communicators_ ? std::vector<int>{} : create_groups(program, engine)),
       prologue_(bind(program.prologue, false)),
-      body_(bind(program.body, options.timing)),
-      epilogue_(bind(program.epilogue, false)),
-      uses_graph_(uses_graph(program, communicators_ ? CollectivesOn::device : CollectivesOn::host, options.graphs)),
+      body_(bind(program.body, options.timing && is_alone_)),
+      uses_graph_(is_alone_ &&
+                  uses_graph(program, communicators_ ? CollectivesOn::device : CollectivesOn::host, options.graphs)),
       has_collectives_on_host_(!communicators_ && has_collectives(program)),
-      events_(program.body.size()),
+      loss_writer_(last_writer(program, program.loss_buffer)),
+      norm_writer_(last_writer(program, program.norm_buffer)),
+      steps_(program),
+      order_(program.body, static_cast<int>(program.streams.size()),
+             communicators_ ? CollectivesOn::device : CollectivesOn::host),
+      before_began_(std::make_unique<Event>(Event::Kind::timing)),
       copies_(program.buffers.size()) {
-  require_single_versions(program);
   *out_of_range_.as<OutOfRange>() = 0;
 }
 
@@ -108,11 +106,13 @@ CudaExecutor::Section CudaExecutor::bind(const std::vector<Instruction>& instruc
   std::vector<IssueOrder> order = stream_order(instructions, static_cast<int>(program_.streams.size()),
                                                communicators_ ? CollectivesOn::device : CollectivesOn::host);
   // Page-locked memory has one address on host and device (unified addressing, on every GPU that is supported).
-  const BindingContext context{.libraries = libraries_,
-                               .inputs = inputs_,
-                               .step_values = step_values_,
-                               .seed = seed_,
-                               .out_of_range = out_of_range_.as<OutOfRange>()};
+  const auto context = [&](const Instruction& in) {
+    return BindingContext{.libraries = libraries_,
+                          .inputs = inputs_,
+                          .step_values = *step_values_[static_cast<std::size_t>(in.stream)],
+                          .seed = seed_,
+                          .out_of_range = out_of_range_.as<OutOfRange>()};
+  };
   Section section{.instructions = instructions,
                   .bound = std::vector<Bound>(instructions.size()),
                   .collectives = {},
@@ -129,36 +129,92 @@ CudaExecutor::Section CudaExecutor::bind(const std::vector<Instruction>& instruc
         bound.request = collective_request(program_, in, arguments, engine_groups_, labels_.back());
         continue;
       }
-      bound.kernel = bind_collective(program_, arguments, *communicators_, labels_.back());
-      // An event cannot be asked in a graph: until its turn comes it may be that of the launch before.
-      bound.reached = reached_.as<std::int64_t>() + num_reached_++;
-      *bound.reached = 0;
-      bound.is_in_order = in.collective != Collective::send && in.collective != Collective::recv;
-      if (bound.is_in_order) section.in_order.push_back(section.collectives.size());
-      section.collectives.push_back({.is_done = [this, at = static_cast<const volatile std::int64_t*>(
-                                                           bound.reached)] { return *at == run_number_; },
-                                     .communicator = communicators_->number(communicator_key(program_, in)),
-                                     .label = &labels_.back()});
+      bind_collective_on_device(section, i, arguments);
     } else {
-      bound.kernel = bind_kernel(program_, arguments, context);
+      bound.kernel = bind_kernel(program_, arguments, context(in));
     }
-    if (bound.order.records) bound.done = std::make_unique<Event>(Event::Kind::order);
+    if (bound.order.records) bound.marks.done = std::make_unique<Event>(Event::Kind::order);
     if (timed) {
-      bound.began = std::make_unique<Event>(Event::Kind::timing);
-      bound.ended = std::make_unique<Event>(Event::Kind::timing);
+      bound.marks.began = std::make_unique<Event>(Event::Kind::timing);
+      bound.marks.ended = std::make_unique<Event>(Event::Kind::timing);
     }
   }
   return section;
 }
 
-void CudaExecutor::initialize() {
-  const TraceRange range(prologue_name_);
-  run(prologue_, {});
+void CudaExecutor::bind_collective_on_device(Section& section, std::size_t i, const Arguments& arguments) {
+  const Instruction& in = section.instructions[i];
+  Bound& bound = section.bound[i];
+  bound.label = &labels_.back();
+  bound.kernel = bind_collective(program_, arguments, *communicators_, *bound.label);
+  bound.communicator = communicators_->number(communicator_key(program_, in));
+  // An event cannot be asked in a graph: until its turn comes it may be that of the launch before.
+  bound.reached = reached_.as<std::int64_t>() + num_reached_++;
+  *bound.reached = 0;
+  bound.is_in_order = in.collective != Collective::send && in.collective != Collective::recv;
+  if (bound.is_in_order) section.in_order.push_back(section.collectives.size());
+  section.collectives.push_back(
+      {.is_done = [this, at = static_cast<const volatile std::int64_t*>(bound.reached)] { return *at == run_number_; },
+       .communicator = bound.communicator,
+       .label = bound.label});
 }
 
-void CudaExecutor::finish() {
-  const TraceRange range(epilogue_name_);
-  run(epilogue_, {});
+template <typename Work>
+void CudaExecutor::or_abandon(const Work& work) {
+  try {
+    work();
+  } catch (...) {
+    // NCCL's kernels wait for other ranks', which may never come: nothing else would let the device become idle.
+    abandon();
+    throw;
+  }
+}
+
+void CudaExecutor::initialize() {
+  const TraceRange range(prologue_name_);
+  or_abandon([&] {
+    ++run_number_;
+    issue(prologue_, {});
+    wait_for_section(prologue_);
+  });
+}
+
+void CudaExecutor::submit(std::span<const StepContext> steps) {
+  const TraceRange range(step_name_, steps.front().step);
+  const StepRange before = steps_.under_way();
+  or_abandon([&] {
+    if (is_alone_) {
+      for (std::int64_t step = before.first; step <= before.last; ++step) measure(step);
+      steps_.submit(steps, now_ns());
+      submit_alone(steps.front());
+      return;
+    }
+    const std::int64_t repetition = steps_.submit(steps, now_ns());
+    for (const StepContext& context : steps) begin_step(context.step, before.last < before.first);
+    queue_repetition(repetition);
+  });
+}
+
+StepMeasurement CudaExecutor::complete(std::int64_t number) {
+  StepMeasurement measurement;
+  or_abandon([&] {
+    if (!is_alone_) {
+      measurement = complete_overlapping(number);
+      return;
+    }
+    measure(number);
+    Step& step = steps_.kept(number);
+    measurement = step.measurement;
+    const auto elapsed_ns = static_cast<std::int64_t>(measurement.step_seconds * 1e9);
+    steps_.complete(number, steps_.begin_ns(number) + elapsed_ns);
+    events_ = step.events;
+    if (uses_graph_ && !graph_) record_graph();
+  });
+  return measurement;
+}
+
+void CudaExecutor::drain() {
+  or_abandon([&] { steps_.drain([&](std::int64_t repetition) { queue_repetition(repetition); }); });
 }
 
 void CudaExecutor::abandon() noexcept {
@@ -167,56 +223,46 @@ void CudaExecutor::abandon() noexcept {
   if (communicators_) communicators_->abort();
 }
 
-StepMeasurement CudaExecutor::step(const StepContext& context) {
-  const TraceRange range(step_name_, context.step);
-  StepMeasurement measurement;
+void CudaExecutor::submit_alone(const StepContext& context) {
+  steps_.kept(context.step).is_measured = false;
+  ++run_number_;
   step_began_.record(streams_.at(0)->get());
   step_began_ns_ = now_ns();
-  run(body_, context);
+  graph_ ? launch_graph(context) : issue(body_, context);
+  if (has_collectives_on_host_) return;  // the host's engine has no time to spare
+  for (const Bound& in : body_.bound) in.kernel.read_ahead(context.step + 1);
+}
+
+void CudaExecutor::measure(std::int64_t number) {
+  Step& step = steps_.kept(number);
+  if (step.is_measured) return;
+  wait_for_section(body_);
+  StepMeasurement& measurement = step.measurement;
+  measurement = {};
   measurement.step_seconds = static_cast<double>(now_ns() - step_began_ns_) * 1e-9;
-  collect_events(context.step);
-  if (options_.timing) add_step_times(program_, events_, measurement);
-  for (std::size_t i = 0; i < events_.size(); ++i) {
+  collect_events(step, number);
+  if (options_.timing) add_step_times(program_, step.events, measurement);
+  for (std::size_t i = 0; i < step.events.size(); ++i) {
     if (!program_.body[i].is_collective()) continue;
-    measurement.bytes_sent[static_cast<std::size_t>(program_.body[i].collective)] += events_[i].bytes_sent;
+    measurement.bytes_sent[static_cast<std::size_t>(program_.body[i].collective)] += step.events[i].bytes_sent;
   }
-  measurement.loss = read(program_.loss_buffer)[0];
+  if (program_.loss_buffer >= 0) measurement.loss = read(program_.loss_buffer)[0];
   measurement.gradient_norm =
       program_.norm_buffer >= 0 ? read(program_.norm_buffer)[0] : std::numeric_limits<float>::quiet_NaN();
-  return measurement;
+  step.is_measured = true;
 }
 
 void CudaExecutor::post(std::vector<Bound>& bound, Bound& collective) {
-  for (const int k : collective.order.host_kernels) bound[static_cast<std::size_t>(k)].done->synchronize();
+  for (const int k : collective.order.host_kernels) bound[static_cast<std::size_t>(k)].marks.done->synchronize();
   after_.clear();
-  for (const int c : collective.order.host_collectives) after_.push_back(bound[static_cast<std::size_t>(c)].ticket);
+  for (const int c : collective.order.host_collectives)
+    after_.push_back(bound[static_cast<std::size_t>(c)].marks.ticket);
   collective.request.after = after_;
-  collective.ticket = engine_.post(collective.request);
-}
-
-void CudaExecutor::run(Section& section, const StepContext& context) {
-  try {
-    ++run_number_;
-    if (&section == &body_ && graph_) {
-      launch_graph(context);
-    } else {
-      issue(section, context);
-    }
-    // Where the host's engine carries collectives, it has no time to spare.
-    if (&section == &body_ && !has_collectives_on_host_) {
-      for (const Bound& in : section.bound) in.kernel.read_ahead(context.step + 1);
-    }
-    complete(section);
-    if (&section == &body_ && uses_graph_ && !graph_) record_graph();
-  } catch (...) {
-    // NCCL's kernels wait for other ranks', which may never come: nothing else would let the device become idle.
-    abandon();
-    throw;
-  }
+  collective.marks.ticket = engine_.post(collective.request);
 }
 
 void CudaExecutor::issue(Section& section, const StepContext& context) {
-  step_values_.prepare(context);
+  for (const auto& values : step_values_) values->prepare(0, run_number_, [&](int) { return &context; });
   begin_streams();
   std::size_t num_in_order = 0;
   for (std::size_t i = 0; i < section.bound.size(); ++i) {
@@ -231,7 +277,7 @@ void CudaExecutor::issue(Section& section, const StepContext& context) {
       const std::size_t behind = section.in_order[num_in_order - 1 - max_collectives_ahead];
       communicators_->wait_for_last(std::span(section.collectives).first(behind + 1));
     }
-    for (const int c : in.order.host_collectives) engine_.wait(section.bound[static_cast<std::size_t>(c)].ticket);
+    for (const int c : in.order.host_collectives) engine_.wait(section.bound[static_cast<std::size_t>(c)].marks.ticket);
     queue(section, i);
     engine_.progress();
   }
@@ -239,27 +285,32 @@ void CudaExecutor::issue(Section& section, const StepContext& context) {
 
 /// What every section begins with.
 void CudaExecutor::begin_streams() {
-  step_values_.copy(streams_.front()->get());
   fork(streams_, began_);
+  for (std::size_t s = 0; s < streams_.size(); ++s) step_values_[s]->copy(0, streams_[s]->get());
 }
 
 void CudaExecutor::queue(Section& section, std::size_t i) {
   Bound& in = section.bound[i];
   const cudaStream_t stream = streams_[static_cast<std::size_t>(section.instructions[i].stream)]->get();
+  for (const int k : in.order.device_waits) section.bound[static_cast<std::size_t>(k)].marks.done->hold(stream);
+  queue_timed(in, in.marks, stream);
+  if (in.reached != nullptr) {
+    const auto& values = *step_values_[static_cast<std::size_t>(section.instructions[i].stream)];
+    check(cudaMemcpyAsync(in.reached, values.run_number(), sizeof run_number_, cudaMemcpyDeviceToHost, stream),
+          "noting a collective");
+  }
+  if (in.marks.done) in.marks.done->record(stream);
+}
+
+void CudaExecutor::queue_timed(const Bound& bound, Marks& marks, cudaStream_t stream) {
   // Events that the host asks for.
   const auto report = [&](const std::unique_ptr<Event>& event) {
     if (!event) return;
     recording_ ? event->record_in_graph(stream) : event->record(stream);
   };
-  for (const int k : in.order.device_waits) section.bound[static_cast<std::size_t>(k)].done->hold(stream);
-  report(in.began);
-  in.kernel.queue(stream);
-  report(in.ended);
-  if (in.reached != nullptr) {
-    check(cudaMemcpyAsync(in.reached, run_number_on_device_, sizeof run_number_, cudaMemcpyDeviceToHost, stream),
-          "noting a collective");
-  }
-  if (in.done) in.done->record(stream);
+  report(marks.began);
+  bound.kernel.queue(stream);
+  report(marks.ended);
 }
 
 void CudaExecutor::record_graph() {
@@ -272,42 +323,47 @@ void CudaExecutor::record_graph() {
 }
 
 void CudaExecutor::launch_graph(const StepContext& context) {
-  step_values_.prepare(context);
+  for (const auto& values : step_values_) values->prepare(0, run_number_, [&](int) { return &context; });
   for (const Bound& in : body_.bound) in.kernel.prepare(context.step);
   graph_->launch(streams_.front()->get());
 }
 
 /// Nothing of a section outlives it: the caller reads results, and the next step reuses addresses, tickets and staging.
-void CudaExecutor::complete(Section& section) {
+void CudaExecutor::wait_for_section(Section& section) {
   for (const Bound& in : section.bound) {
-    if (!in.kernel) engine_.wait(in.ticket);
+    if (!in.kernel) engine_.wait(in.marks.ticket);
   }
   if (communicators_) {
     communicators_->wait(streams_, section.collectives);
   } else {
     for (const auto& stream : streams_) stream->synchronize();
   }
+  check_inputs();
+}
+
+void CudaExecutor::check_inputs() const {
   const OutOfRange value = *out_of_range_.as<const OutOfRange>();
   STRATA_INVARIANT(value == 0,
                    fmt::format("token or target {} is outside of the vocabulary or the classes", value - 1));
 }
 
-void CudaExecutor::collect_events(std::int64_t step) {
-  for (std::size_t i = 0; i < events_.size(); ++i) {
+void CudaExecutor::collect_events(Step& step, std::int64_t number) {
+  step.events.resize(body_.bound.size());
+  for (std::size_t i = 0; i < step.events.size(); ++i) {
     const Instruction& in = program_.body[i];
-    TimelineEvent& event = events_[i];
+    TimelineEvent& event = step.events[i];
     event = {.stream = in.stream, .instruction = static_cast<int>(i)};
     event.rank = program_.rank;
-    event.step = step;
+    event.step = number;
     const Bound& bound = body_.bound[i];
     if (!bound.kernel) {
-      const comm::CompletedTimes times = engine_.times(bound.ticket);
+      const comm::CompletedTimes times = engine_.times(bound.marks.ticket);
       event.begin_ns = times.begin_ns - step_began_ns_;
       event.end_ns = times.end_ns - step_began_ns_;
       event.bytes_sent = times.bytes_sent;
-    } else if (bound.began) {
-      event.begin_ns = bound.began->ns_since(step_began_);
-      event.end_ns = bound.ended->ns_since(step_began_);
+    } else if (bound.marks.began) {
+      event.begin_ns = bound.marks.began->ns_since(step_began_);
+      event.end_ns = bound.marks.ended->ns_since(step_began_);
     }
     // NCCL counts no bytes: an operation is charged with what the Program says.
     if (bound.reached != nullptr) event.bytes_sent = bytes_sent(program_, in);

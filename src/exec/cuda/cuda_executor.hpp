@@ -3,8 +3,10 @@
 /// @file
 /// Runs a Program on one GPU. The calling thread issues the section in program order: kernels go to the device's
 /// streams, one for each of the Program's, and wait for each other there through events; the host meets the device at
-/// the end of a step, and reads the inputs of the next one before. From the second step on the body is launched as one
-/// graph, where the host has no part in it: the first step is what libraries need to load their kernels and to connect.
+/// the end of a step. Where a repetition of the body is alone (is_repeated_alone()), the host reads the inputs of the
+/// next step before, and from the second step on the body is launched as one graph, where the host has no part in it:
+/// the first step is what libraries need to load their kernels and to connect. Where steps overlap, a repetition is
+/// queued behind the one before, with events of its own for each step that is under way (overlapping_steps.cpp).
 /// Collectives are NCCL's, on the streams that the Program gives them, where every rank has a GPU of its own. Otherwise
 /// they go through the host's communication engine, which works in the arena itself (managed memory), so that any
 /// number of ranks may share a GPU; the host then meets the device at each collective too.
@@ -30,6 +32,7 @@
 #include "exec/device/graph_use.hpp"
 #include "exec/device/stream_order.hpp"
 #include "exec/executor.hpp"
+#include "exec/steps_under_way.hpp"
 
 namespace strata::cuda {
 
@@ -51,8 +54,9 @@ class CudaExecutor final : public Executor {
   ~CudaExecutor() override;
 
   void initialize() override;
-  StepMeasurement step(const StepContext& context) override;
-  void finish() override;
+  void submit(std::span<const StepContext> steps) override;
+  StepMeasurement complete(std::int64_t step) override;
+  void drain() override;
   void abandon() noexcept override;
   void write(int buffer, std::int64_t begin, std::span<const float> values) override;
   /// Of the last step; without timing only those of collectives on the host are there.
@@ -62,16 +66,24 @@ class CudaExecutor final : public Executor {
   TouchedMemory touched_memory() const override;
 
  private:
+  /// What tells of one instance of an instruction.
+  struct Marks {
+    comm::Ticket ticket{};                   ///< of a collective on the host
+    std::unique_ptr<Event> done;             ///< where another instruction waits for it
+    std::unique_ptr<Event> began, ended;     ///< timing, where asked for
+    std::unique_ptr<Event> ready;            ///< timing: its stream had come to its waits; where steps overlap
+    bool has_waited_for_collective = false;  ///< between ready and began
+  };
   struct Bound {
     BoundKernel kernel;     ///< empty for a collective on the host
     comm::Request request;  ///< of that
-    comm::Ticket ticket{};
     IssueOrder order;
     TraceName name;
-    std::unique_ptr<Event> done;  ///< where another instruction waits for it
+    Marks marks;  ///< where a repetition is alone, and of the prologue
     /// Of a collective on the device: page-locked, the number of the run that it was last done in.
     std::int64_t* reached = nullptr;
-    std::unique_ptr<Event> began, ended;
+    int communicator = 0;  ///< of a collective on the device
+    const std::string* label = nullptr;
     bool is_in_order = false;  ///< a collective on the device that is no message: all ranks have these in one order
   };
   struct Section {
@@ -80,16 +92,51 @@ class CudaExecutor final : public Executor {
     std::vector<InFlight> collectives;  ///< on the device
     std::vector<std::size_t> in_order;  ///< of these, see Bound::is_in_order
   };
+  /// What a step that is under way keeps.
+  struct Step {
+    StepMeasurement measurement;
+    std::vector<TimelineEvent> events;  ///< by instruction of the body
+    bool is_measured = false;           ///< both are complete; where a repetition is alone
+    // Where steps overlap:
+    std::vector<Marks> marks;                                                     ///< by instruction of the body
+    std::unique_ptr<Event> began = std::make_unique<Event>(Event::Kind::timing);  ///< on the first stream
+    bool began_idle = false;                                                      ///< nothing else was under way
+    PinnedMemory results{2 * sizeof(float)};                                      ///< loss and norm
+  };
   Section bind(const std::vector<Instruction>& instructions, bool timed);
-  void run(Section& section, const StepContext& context);
+  void bind_collective_on_device(Section& section, std::size_t i, const Arguments& arguments);
+  // Of repetitions that are alone, and of the prologue:
+  void submit_alone(const StepContext& context);
+  void measure(std::int64_t step);
   void issue(Section& section, const StepContext& context);
   void begin_streams();
   void queue(Section& section, std::size_t i);
   void record_graph();
   void launch_graph(const StepContext& context);
   void post(std::vector<Bound>& bound, Bound& collective);
-  void complete(Section& section);
-  void collect_events(std::int64_t step);
+  void wait_for_section(Section& section);
+  void collect_events(Step& step, std::int64_t number);
+  // Of steps that overlap:
+  void begin_step(std::int64_t step, bool is_idle);
+  void queue_repetition(std::int64_t repetition);
+  void prepare_values(std::int64_t repetition);
+  void queue_instance(Instance instance);
+  void queue_kernel(Instance instance, const IssueWaits& order);
+  void post_collective(Instance instance, const IssueWaits& order);
+  void note_collective(const Bound& bound);
+  void wait_for(const Event& event);
+  void wait_for_step(std::int64_t step);
+  StepMeasurement complete_overlapping(std::int64_t step);
+  std::int64_t training_step_of(Instance instance) const {
+    return training_step(program_, program_.body[static_cast<std::size_t>(instance.instruction)], instance.repetition);
+  }
+  Marks* marks_of(Instance instance);
+  bool belongs(std::size_t instruction, std::int64_t step) const;
+  // Of both:
+  void queue_timed(const Bound& bound, Marks& marks, cudaStream_t stream);
+  void check_inputs() const;
+  template <typename Work>
+  void or_abandon(const Work& work);
 
   const Program& program_;
   comm::Engine& engine_;
@@ -100,29 +147,37 @@ class CudaExecutor final : public Executor {
   DeviceArena arena_;
   std::unique_ptr<Communicators> communicators_;  ///< null: collectives on the host
   PinnedMemory out_of_range_;
-  StepValues step_values_;
-  std::int64_t run_number_ = 0;  ///< of sections, from 1
-  const std::int64_t* run_number_on_device_ = nullptr;
-  PinnedMemory reached_;  ///< see Bound
+  bool is_alone_;  ///< repetitions of the body follow each other, and hold a step each
+  std::vector<std::unique_ptr<StepValues>> step_values_;  ///< by Program stream
+  std::int64_t run_number_ = 0;                           ///< of the prologue and repetitions, from 1
+  PinnedMemory reached_;                                  ///< see Bound
   std::size_t num_reached_ = 0;
   std::vector<std::unique_ptr<Stream>> streams_;  ///< by Program stream
   std::vector<int> engine_groups_;                ///< by Program group
   std::deque<std::string> labels_;                ///< requests and bound collectives keep pointers to these
   TraceName prologue_name_{"prologue"};
   TraceName step_name_{"step"};
-  TraceName epilogue_name_{"epilogue"};
   Section prologue_;
   Section body_;
-  Section epilogue_;
   bool uses_graph_ = false;
   bool has_collectives_on_host_ = false;
   bool recording_ = false;           ///< what is queued goes into the graph
   std::unique_ptr<Graph> graph_;     ///< of the body; goes before the communicators that are in it
   std::vector<comm::Ticket> after_;  ///< scratch of post()
-  Event began_{Event::Kind::order};  ///< the first stream has the step's values
+  Event began_{Event::Kind::order};  ///< the other streams go on from here
   Event step_began_{Event::Kind::timing};
   std::int64_t step_began_ns_ = 0;  ///< steady_clock, when step_began_ was recorded
+  int loss_writer_;                 ///< instruction of the body behind which a step's loss is complete, -1: none
+  int norm_writer_;
+  StepsUnderWay<Step> steps_;
   std::vector<TimelineEvent> events_;
+  // Where steps overlap:
+  StreamOrder order_;
+  std::vector<Instance> waits_;                     ///< scratch of queue_instance()
+  std::vector<InFlight> in_flight_;                 ///< collectives on the device that were not seen done
+  std::vector<InFlight> in_order_;                  ///< of these, see Bound::is_in_order
+  std::unique_ptr<Event> before_began_;             ///< Step::began of the step that was completed last
+  std::int64_t before_began_ns_ = 0;                ///< steady_clock
   mutable std::vector<std::vector<float>> copies_;  ///< by buffer, of read()
 };
 

@@ -87,8 +87,9 @@ BoundKernel bind_optimizer(const Arguments& a, StepValues& values) {
                                 .epsilon = a.real("epsilon"),
                                 .weight_decay = a.real("weight_decay"),
                                 .decoupled = a.integer("decoupled") != 0};
-    const AdamFactors* const factors = values.add<AdamFactors>(
-        [=](const StepContext& c) { return adam_factors(settings, c.learning_rate, c.step + 1); });
+    const AdamFactors* const factors = values.add<AdamFactors>(a.instruction().step, [=](const StepContext& c) {
+      return adam_factors(settings, c.learning_rate, c.step + 1);
+    });
     return [=, m = a.output_as<float>(1), v = a.output_as<float>(2)](cudaStream_t stream) {
       adam_update(factors, slice, m, v, stream);
     };
@@ -96,8 +97,8 @@ BoundKernel bind_optimizer(const Arguments& a, StepValues& values) {
   const SgdSettings settings{.momentum = num_states == 1 ? a.real("momentum") : 0.0,
                              .weight_decay = a.real("weight_decay"),
                              .has_momentum = num_states == 1};
-  const SgdFactors* const factors =
-      values.add<SgdFactors>([=](const StepContext& c) { return sgd_factors(settings, c.learning_rate); });
+  const SgdFactors* const factors = values.add<SgdFactors>(
+      a.instruction().step, [=](const StepContext& c) { return sgd_factors(settings, c.learning_rate); });
   return [=, state = num_states == 1 ? a.output_as<float>(1) : nullptr](cudaStream_t stream) {
     sgd_update(factors, slice, state, stream);
   };
@@ -106,8 +107,9 @@ BoundKernel bind_optimizer(const Arguments& a, StepValues& values) {
 /// Of the instruction's operator, in each step.
 const RandomStream* random_of(const Arguments& a, const BindingContext& context) {
   const std::uint64_t operator_stream = stream_of(a.instruction().name);
-  return context.step_values.add<RandomStream>(
-      [=, seed = context.seed](const StepContext& c) { return random_stream(seed, operator_stream, c.step); });
+  return context.step_values.add<RandomStream>(a.instruction().step, [=, seed = context.seed](const StepContext& c) {
+    return random_stream(seed, operator_stream, c.step);
+  });
 }
 
 BoundKernel bind_linear(const Program& program, const Arguments& a, const KernelDims& dims, Libraries& libraries) {

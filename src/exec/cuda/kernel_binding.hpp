@@ -30,6 +30,8 @@ class BoundKernel {
   BoundKernel(Call queue, std::shared_ptr<InputLoad> load = nullptr)
       : queue_(std::move(queue)), load_(std::move(load)) {}
   explicit operator bool() const { return static_cast<bool>(queue_); }
+  /// True if prepare() writes what queue() reads later.
+  bool has_host_part() const { return load_ != nullptr; }
   /// On the host, before the kernel runs in @p step.
   void prepare(std::int64_t step) const {
     if (load_) load_->prepare(step);
@@ -49,7 +51,7 @@ class BoundKernel {
 struct BindingContext {
   Libraries& libraries;
   InputSource& inputs;
-  StepValues& step_values;
+  StepValues& step_values;  ///< of the instruction's stream
   std::uint64_t seed = 0;
   OutOfRange* out_of_range = nullptr;  ///< the device's address of a word that the host reads
 };

@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "ir/program/repetition.hpp"
 
 namespace strata::cuda {
 namespace {
 
 /// Why the body cannot be recorded; empty where it can.
 std::string obstacle(const Program& program, CollectivesOn where) {
+  if (!is_repeated_alone(program)) return "steps overlap, and a graph never overlaps itself";
   const auto count = [&](const auto& is) { return std::ranges::count_if(program.body, is); };
   if (where == CollectivesOn::host) {
     const auto on_host = count([](const Instruction& in) { return in.is_collective(); });

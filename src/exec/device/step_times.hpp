@@ -14,5 +14,7 @@ namespace strata {
 /// those it waits for are complete. Sets compute_seconds (union over kernels), communication_seconds (union over
 /// collectives) and exposed_seconds (the compute stream stood still until a collective it waits for was complete).
 void add_step_times(const Program& program, std::span<const TimelineEvent> events, StepMeasurement& measurement);
+/// Likewise without exposed_seconds: where steps overlap, the compute stream may stand still for another step's.
+void add_busy_times(const Program& program, std::span<const TimelineEvent> events, StepMeasurement& measurement);
 
 }  // namespace strata

@@ -1,60 +1,77 @@
 #include "exec/device/stream_order.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
-
-#include "base/error.hpp"
+#include <tuple>
 
 namespace strata {
 namespace {
 
-void insert(std::vector<int>& sorted, int value) {
-  const auto at = std::ranges::lower_bound(sorted, value);
+constexpr Instance no_instance{.instruction = -1, .repetition = 0};
+
+void insert(std::vector<Instance>& sorted, Instance value) {
+  const auto at = std::ranges::lower_bound(
+      sorted, std::tuple(value.repetition, value.instruction), {},
+      [](const Instance& instance) { return std::tuple(instance.repetition, instance.instruction); });
   if (at == sorted.end() || *at != value) sorted.insert(at, value);
+}
+
+std::vector<int> instructions_of(const std::vector<Instance>& instances) {
+  std::vector<int> result;
+  for (const Instance& instance : instances) result.push_back(instance.instruction);
+  return result;
 }
 
 }  // namespace
 
+StreamOrder::StreamOrder(const std::vector<Instruction>& section, int num_streams, CollectivesOn where)
+    : section_(section),
+      where_(where),
+      last_(static_cast<std::size_t>(num_streams), no_instance),
+      last_on_device_(no_instance) {}
+
+IssueWaits StreamOrder::next(Instance instance, std::span<const Instance> waits) {
+  const Instruction& in = instruction(instance);
+  const bool host = on_host(instance);
+  IssueWaits result;
+  const auto follow = [&](Instance before) {
+    const bool same_stream = instruction(before).stream == in.stream;
+    if (on_host(before)) {
+      // The engine keeps the order of its own streams.
+      if (!host || !same_stream) insert(result.host_collectives, before);
+    } else if (host) {
+      insert(result.host_kernels, before);
+    } else if (!same_stream) {
+      insert(result.device_waits, before);
+    }
+  };
+  for (const Instance& before : waits) follow(before);
+  Instance& previous = last_.at(static_cast<std::size_t>(in.stream));
+  if (previous != no_instance) follow(previous);  // order on the own stream is implied
+  previous = instance;
+  const bool is_message = in.collective == Collective::send || in.collective == Collective::recv;
+  if (where_ == CollectivesOn::device && in.is_collective() && !is_message) {
+    if (last_on_device_ != no_instance) follow(last_on_device_);
+    last_on_device_ = instance;
+  }
+  return result;
+}
+
 std::vector<IssueOrder> stream_order(const std::vector<Instruction>& section, int num_streams, CollectivesOn where) {
   std::vector<IssueOrder> order(section.size());
-  std::vector<int> last(static_cast<std::size_t>(num_streams), -1);  // by stream
-  int last_on_device = -1;                                           // collective that is no message
-  const auto on_host = [&](int i) {
-    return where == CollectivesOn::host && section[static_cast<std::size_t>(i)].is_collective();
-  };
-  for (std::size_t i = 0; i < section.size(); ++i) {
-    const Instruction& in = section[i];
-    const bool host = on_host(static_cast<int>(i));
-    const auto follow = [&](int before) {
-      const Instruction& other = section[static_cast<std::size_t>(before)];
-      IssueOrder& earlier = order[static_cast<std::size_t>(before)];
-      if (on_host(before)) {
-        // The engine keeps the order of its own streams.
-        if (!host || other.stream != in.stream) insert(order[i].host_collectives, before);
-      } else if (host) {
-        insert(order[i].host_kernels, before);
-        earlier.records = true;
-      } else if (other.stream != in.stream) {
-        insert(order[i].device_waits, before);
-        earlier.records = true;
-      }
-    };
-    for (const Wait& wait : in.waits) {
-      if (wait.lag != 0) {
-        throw Unsupported(
-            fmt::format("#{} {}: a wait across steps; this executor ends every step before the next", i, in.name));
-      }
-      follow(wait.instruction);
+  StreamOrder next_of(section, num_streams, where);
+  std::vector<Instance> waits;
+  for (int i = 0; i < static_cast<int>(section.size()); ++i) {
+    waits.clear();
+    for (const Wait& wait : section[static_cast<std::size_t>(i)].waits) {
+      if (wait.lag == 0) waits.push_back({.instruction = wait.instruction, .repetition = 0});
     }
-    int& previous = last.at(static_cast<std::size_t>(in.stream));
-    if (previous >= 0) follow(previous);  // order on the own stream is implied
-    previous = static_cast<int>(i);
-    const bool is_message = in.collective == Collective::send || in.collective == Collective::recv;
-    if (where == CollectivesOn::device && in.is_collective() && !is_message) {
-      if (last_on_device >= 0) follow(last_on_device);
-      last_on_device = static_cast<int>(i);
-    }
+    const IssueWaits issue = next_of.next({.instruction = i, .repetition = 0}, waits);
+    IssueOrder& ours = order[static_cast<std::size_t>(i)];
+    ours.device_waits = instructions_of(issue.device_waits);
+    ours.host_kernels = instructions_of(issue.host_kernels);
+    ours.host_collectives = instructions_of(issue.host_collectives);
+    for (const int before : ours.device_waits) order[static_cast<std::size_t>(before)].records = true;
+    for (const int before : ours.host_kernels) order[static_cast<std::size_t>(before)].records = true;
   }
   return order;
 }

@@ -1,8 +1,9 @@
 #pragma once
 
 /// @file
-/// What must be waited for before an instruction of a Program is handed to a device: decided once for a section,
-/// without a device, so that it can be tested without one.
+/// What must be waited for before an instruction of a Program is handed to a device: decided without a
+/// device, so that it can be tested without one; once for a section that is repeated alone, and as instructions come
+/// where repetitions overlap, since some of them may be left out.
 ///
 /// Each stream of the Program is an in-order stream of the device. Where the device carries out collectives itself,
 /// they are work on those streams like kernels, and those of several ranks at once follow each other in the order of
@@ -12,9 +13,12 @@
 /// reads and writes the arena: the host then waits for the kernels that a collective follows, and for the collectives
 /// that a kernel follows, before it issues either.
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ir/program/program.hpp"
+#include "ir/program/repetition.hpp"
 
 namespace strata {
 
@@ -29,7 +33,37 @@ struct IssueOrder {
   bool records = false;  ///< an event is needed after it: another stream or the host waits for it
 };
 
-/// @throws Unsupported naming a wait across steps: every step ends before the next begins.
+/// What an instance must wait for that is handed over next. Each ascending, by repetition and instruction.
+struct IssueWaits {
+  std::vector<Instance> device_waits;  ///< as in IssueOrder
+  std::vector<Instance> host_kernels;
+  std::vector<Instance> host_collectives;
+};
+
+/// Decides for instances of a section's instructions in the order in which they are handed over. One that is left out
+/// breaks no chain: what follows it on its stream follows what came before it.
+class StreamOrder {
+ public:
+  /// @param section outlives this.
+  StreamOrder(const std::vector<Instruction>& section, int num_streams, CollectivesOn where);
+  /// @param waits instances that were handed over before, on whatever stream.
+  IssueWaits next(Instance instance, std::span<const Instance> waits);
+
+ private:
+  const Instruction& instruction(Instance instance) const {
+    return section_[static_cast<std::size_t>(instance.instruction)];
+  }
+  bool on_host(Instance instance) const {
+    return where_ == CollectivesOn::host && instruction(instance).is_collective();
+  }
+
+  const std::vector<Instruction>& section_;
+  CollectivesOn where_;
+  std::vector<Instance> last_;  ///< by stream; instruction -1: none
+  Instance last_on_device_;     ///< collective that is no message
+};
+
+/// Of one repetition in which every instruction runs; what earlier ones are waited for is not part of it.
 std::vector<IssueOrder> stream_order(const std::vector<Instruction>& section, int num_streams, CollectivesOn where);
 
 }  // namespace strata

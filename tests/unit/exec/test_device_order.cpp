@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "base/error.hpp"
 #include "exec/device/graph_use.hpp"
 #include "exec/device/matmul_layout.hpp"
 #include "exec/device/step_times.hpp"
@@ -76,8 +75,6 @@ TEST(GraphUse, IsWhereTheHostHasNoPartAndNoMessageMustRunBesideAnother) {
   EXPECT_THAT(refusal([&] { cuda::uses_graph(program, device, on); }), testing::HasSubstr("messages"));
   program.body = {kernel(0)};
   EXPECT_TRUE(cuda::uses_graph(program, host, automatic));
-  program.prologue = {collective(0)};
-  EXPECT_TRUE(cuda::uses_graph(program, host, on));  // only the body is launched again and again
 }
 
 /// A rank that sends and then receives, beside one that receives and then sends: either order would lock one of them.
@@ -110,8 +107,40 @@ TEST(StreamOrder, KernelsAndCollectivesOfOneStreamFollowEachOtherOnTheHostToo) {
   EXPECT_THAT(order[2].host_collectives, ElementsAre(1));
 }
 
-TEST(StreamOrder, AWaitAcrossStepsIsRefused) {
-  EXPECT_THROW(stream_order({kernel(0), kernel(1, {{0, 1}})}, 2, CollectivesOn::device), Unsupported);
+TEST(StreamOrder, OfOneRepetitionHoldsNoWaitForEarlierOnes) {
+  const auto order = stream_order({kernel(0), kernel(1, {{0, 1}})}, 2, CollectivesOn::device);
+  EXPECT_THAT(order[1].device_waits, IsEmpty());
+  EXPECT_FALSE(order[0].records);
+}
+
+TEST(StreamOrder, GoesOnFromRepetitionToRepetitionAndOverWhatIsLeftOut) {
+  const std::vector<Instruction> section = {collective(1), collective(2), kernel(0, {{1, 1}})};
+  StreamOrder order(section, 3, CollectivesOn::device);
+  EXPECT_THAT(order.next({0, 0}, {}).device_waits, IsEmpty());
+  // The second collective is left out of repetition 0, and its stream does not break the order of all.
+  EXPECT_THAT(order.next({2, 0}, {}).device_waits, IsEmpty());
+  EXPECT_THAT(order.next({0, 1}, {}).device_waits, IsEmpty());
+  EXPECT_THAT(order.next({1, 1}, {}).device_waits, ElementsAre(Instance{0, 1}));
+  EXPECT_THAT(order.next({0, 2}, {}).device_waits, ElementsAre(Instance{1, 1}));
+  const std::vector<Instance> waits = {{1, 1}};
+  EXPECT_THAT(order.next({2, 2}, waits).device_waits, ElementsAre(Instance{1, 1}));
+}
+
+TEST(StreamOrder, OnTheHostAKernelFollowsTheCollectiveBeforeItInAnEarlierRepetition) {
+  const std::vector<Instruction> section = {kernel(1), collective(1)};
+  StreamOrder order(section, 2, CollectivesOn::host);
+  EXPECT_THAT(order.next({0, 0}, {}).host_collectives, IsEmpty());
+  EXPECT_THAT(order.next({1, 0}, {}).host_kernels, ElementsAre(Instance{0, 0}));
+  EXPECT_THAT(order.next({0, 1}, {}).host_collectives, ElementsAre(Instance{1, 0}));
+}
+
+TEST(GraphUse, NeverHoldsStepsThatOverlap) {
+  Program program;
+  program.join = false;
+  program.body = {kernel(0)};
+  EXPECT_FALSE(cuda::uses_graph(program, CollectivesOn::device, cuda::GraphUse::automatic));
+  EXPECT_THAT(refusal([&] { cuda::uses_graph(program, CollectivesOn::device, cuda::GraphUse::on); }),
+              testing::AllOf(testing::HasSubstr("cuda.graphs = \"on\""), testing::HasSubstr("steps overlap")));
 }
 
 /// What BLAS computes: column-major, entry by entry.
