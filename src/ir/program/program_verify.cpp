@@ -71,6 +71,38 @@ void verify_reduce(const Program& program, const Section& section, std::size_t i
   if (input != output) fail(program, section, index, fmt::format("reduces {} to {}", input, output));
 }
 
+/// Pieces are of whom the group has, make up the operands, and are cut where the collective has several.
+void verify_pieces(const Program& program, const Section& section, std::size_t index) {
+  const Instruction& in = section.instructions[index];
+  const Pieces& pieces = in.pieces;
+  const std::size_t num_members = program.groups[static_cast<std::size_t>(in.group)].ranks.size();
+  const auto member = std::ranges::find(program.groups[static_cast<std::size_t>(in.group)].ranks, program.rank) -
+                      program.groups[static_cast<std::size_t>(in.group)].ranks.begin();
+  const bool has_input = in.collective == Collective::reduce_scatter || in.collective == Collective::all_to_all;
+  const bool has_output = in.collective == Collective::all_gather || in.collective == Collective::all_to_all;
+  const auto check_side = [&](const std::vector<std::int64_t>& begins, bool is_cut, const char* side,
+                              const std::vector<Operand>& operands, std::int64_t own) {
+    const std::int64_t elements = operands.size() == 1 ? operands.front().num_elements : -1;
+    const bool holds = is_cut ? begins.size() == num_members + 1 && begins.front() == 0 &&
+                                    std::ranges::is_sorted(begins) && begins.back() == elements
+                              : begins.empty() && elements == own;
+    if (!holds) {
+      fail(program, section, index,
+           fmt::format("{} of {} elements with pieces that begin at {}, of {} members", side, elements,
+                       fmt::join(begins, ","), num_members));
+    }
+    for (std::size_t m = 0; is_cut && m < num_members; ++m) {
+      if (begins[m + 1] - begins[m] <= pieces.longest) continue;
+      fail(program, section, index, fmt::format("a piece of more elements than the longest, {}", pieces.longest));
+    }
+  };
+  const auto own_of = [&](const std::vector<std::int64_t>& begins) {
+    return begins.size() == num_members + 1 ? piece_of(begins, static_cast<int>(member)).size() : -1;
+  };
+  check_side(pieces.input, has_input, "input", in.inputs, own_of(pieces.output));
+  check_side(pieces.output, has_output, "output", in.outputs, own_of(pieces.input));
+}
+
 /// By group: the rank is one of its members, and only one.
 std::vector<bool> memberships(const Program& program) {
   std::vector<bool> is_member;
@@ -117,6 +149,7 @@ void verify_operands(const Program& program, const Section& section, std::size_t
     check(!is_point_to_point(in) || ranks[static_cast<std::size_t>(in.root)] != program.rank, "its peer is itself");
     check(in.inputs.size() + in.outputs.size() >= 1, "a collective without operands");
     if (in.collective == Collective::reduce) verify_reduce(program, section, index);
+    if (!in.pieces.empty()) verify_pieces(program, section, index);
     return;
   }
   const KernelSignature& signature = kernel_signature(in.kernel);
@@ -460,13 +493,26 @@ class Rendezvous {
     return npos;
   }
 
-  /// The full tensor: the larger side of a gather or scatter. Equal bytes of another dtype are another tensor.
+  /// The full tensor: the larger side of a gather or scatter. Equal bytes of another dtype are another tensor. Of an
+  /// exchange in pieces members have unequal tensors: what they agree on is the longest piece.
   struct Payload {
     std::int64_t num_elements = 0;
     DType dtype = DType::f32;
+    std::int64_t longest_piece = 0;
     bool operator==(const Payload&) const = default;
-    std::string text() const { return fmt::format("{} {}", num_elements, to_string(dtype)); }
+    std::string text() const {
+      return longest_piece == 0
+                 ? fmt::format("{} {}", num_elements, to_string(dtype))
+                 : fmt::format("{} {} in pieces of {} at most", num_elements, to_string(dtype), longest_piece);
+    }
   };
+  /// What two members of an exchange in pieces send is what they receive.
+  static bool pieces_agree(const Instruction& a, int index_of_a, const Instruction& b, int index_of_b) {
+    if (a.pieces.empty() || b.pieces.empty()) return a.pieces.empty() == b.pieces.empty();
+    if (a.collective != Collective::all_to_all) return a.pieces == b.pieces;
+    return piece_of(a.pieces.input, index_of_b).size() == piece_of(b.pieces.output, index_of_a).size() &&
+           piece_of(b.pieces.input, index_of_a).size() == piece_of(a.pieces.output, index_of_b).size();
+  }
   Payload payload(std::size_t rank, const Instruction& in) const {
     Payload result;
     for (const auto* operands : {&in.inputs, &in.outputs}) {
@@ -475,6 +521,8 @@ class Rendezvous {
         result.dtype = programs_[rank].buffers[static_cast<std::size_t>(operand.buffer)].dtype;
       }
     }
+    result.longest_piece = in.pieces.longest;
+    if (in.collective == Collective::all_to_all && !in.pieces.empty()) result.num_elements = 0;
     return result;
   }
 
@@ -499,8 +547,11 @@ class Rendezvous {
       if (s == npos) return false;
       const int other_index = ready_head(m, s);
       const Instruction& other = at(m, other_index);
-      const bool kinds_agree = point_to_point || (in.collective == other.collective && in.root == other.root &&
-                                                  in.reduction == other.reduction);
+      const auto index_of = [&](int r) { return static_cast<int>(std::ranges::find(members, r) - members.begin()); };
+      const bool kinds_agree =
+          point_to_point ||
+          (in.collective == other.collective && in.root == other.root && in.reduction == other.reduction &&
+           pieces_agree(in, index_of(static_cast<int>(rank)), other, index_of(member)));
       if (!kinds_agree || payload(rank, in) != payload(m, other)) {
         throw InternalError(
             fmt::format("mismatched collectives in group {}: rank {} {} ({}), rank {} {} ({})", group.name, rank,

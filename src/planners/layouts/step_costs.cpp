@@ -1,5 +1,6 @@
 #include "planners/layouts/step_costs.hpp"
 
+#include "base/ceil_div.hpp"
 #include "base/dtype.hpp"
 #include "partition/shards.hpp"
 #include "planners/states/factors.hpp"
@@ -15,12 +16,21 @@ StepCosts::StepCosts(const Plan& plan, const LinkCosts& links)
       gradient_bytes_(static_cast<double>(size_of(plan.dtypes.gradient))),
       recomputes_blocks_(plan.recompute != Recompute::none) {}
 
-MatmulSize StepCosts::size(const Layer& layer) const {
-  return {.m = static_cast<double>(layer.rows * samples_),
-          .k = static_cast<double>(layer.in),
-          .n = static_cast<double>(layer.out),
-          .weights = static_cast<double>(layer.parameters),
-          .matrix = static_cast<double>(layer.matrix_elements())};
+MatmulSize StepCosts::size(const Layer& layer, const Layout& layout) const {
+  const bool is_summa = layer.algorithm == MatmulAlgorithm::summa;
+  const std::int64_t p0 = layout.p0.total(), p1 = layout.p1.total(), p2 = layout.p2.total();
+  // Every rank as the fullest.
+  const std::int64_t samples = round_up(samples_, is_summa ? p0 * p1 : p0);
+  const std::int64_t in = round_up(layer.in, is_summa ? num_panels(layout, layer.shares_weight)
+                                             : layer.is_embedding || layer.reads_data ? p2
+                                                                                      : p1 * p2);
+  const std::int64_t out = round_up(layer.out, is_summa ? p2 : p1 * p2);
+  const double grown = static_cast<double>(in * out) / static_cast<double>(layer.in * layer.out);
+  return {.m = static_cast<double>(layer.rows * samples),
+          .k = static_cast<double>(in),
+          .n = static_cast<double>(out),
+          .weights = grown * static_cast<double>(layer.parameters),
+          .matrix = grown * static_cast<double>(layer.matrix_elements())};
 }
 
 double StepCosts::forward_passes(const Layer& layer) const {
@@ -46,7 +56,7 @@ double StepCosts::statistics_seconds(std::int64_t statistics, const Layout& layo
 
 double StepCosts::seconds(const Layer& layer, const Layout& layout) const {
   if (layer.algorithm == MatmulAlgorithm::summa) return summa_seconds(layer, layout);
-  const MatmulSize size = this->size(layer);
+  const MatmulSize size = this->size(layer, layout);
   const Volume forward = forward_volume(size, layout, !layer.reads_data);
   const Volume backward = backward_volume(size, layout, !layer.reads_data);
   const double forward_seconds = activation_seconds(Collective::all_gather, forward.all_gather, layout.p1) +
@@ -61,7 +71,7 @@ double StepCosts::seconds(const Layer& layer, const Layout& layout) const {
 
 /// Panels follow one another, and each is one rank's to send.
 double StepCosts::summa_seconds(const Layer& layer, const Layout& layout) const {
-  const MatmulSize size = this->size(layer);
+  const MatmulSize size = this->size(layer, layout);
   const PanelVolume all = panel_volume(size, layout);
   const double panels = num_panels(layout, layer.shares_weight);
   const auto panel_by_panel = [&](Collective kind, double bytes, const Factor& group) {
@@ -101,7 +111,7 @@ StepVolume StepCosts::volume(const LayerChain& chain, std::span<const Layout> la
   StepVolume sum;
   for (std::size_t l = 0; l < chain.layers.size(); ++l) {
     const Layer& layer = chain.layers[l];
-    const MatmulSize size = this->size(layer);
+    const MatmulSize size = this->size(layer, layouts[l]);
     if (layer.algorithm == MatmulAlgorithm::summa) {
       sum.forward += summa_forward_volume(size, layouts[l]);
       sum.backward += summa_backward_volume(size, layouts[l], !layer.reads_data);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/ceil_div.hpp"
+#include "partition/sample_parts.hpp"
 #include "partition/shards.hpp"
 
 namespace strata {
@@ -92,8 +93,7 @@ std::vector<BackwardMoment> backward_moments(const ModelGraph& graph, DType comp
 
 StateMemory::StateMemory(const ModelGraph& graph, const Plan& plan) : plan_(plan), step_(graph, plan) {
   for (const Parameter& p : graph.parameters) sizes_.push_back(p.num_elements());
-  const std::int64_t samples = plan.global_batch / (std::int64_t{plan.mesh.num_ranks()} * plan.schedule.micro_batches);
-  moments_ = backward_moments(graph, plan.dtypes.compute, plan.recompute, samples);
+  moments_ = backward_moments(graph, plan.dtypes.compute, plan.recompute, most_samples_of_rank(plan));
 }
 
 const std::vector<int>& StateMemory::owners(int num_owners) const {

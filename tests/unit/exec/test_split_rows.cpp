@@ -161,7 +161,7 @@ TEST(Permute, KnowsWhereAnElementIsHeld) {
   for (std::int64_t at = -2; at < 50; ++at) {
     std::int64_t expected = -1;
     for (std::int64_t i = 0; i < dims.elements; ++i) {
-      if (dims.begin_of(i / dims.run) + i % dims.run == at) expected = i;
+      if (dims.place(i).at == at) expected = i;
     }
     EXPECT_EQ(dims.index_of(at), expected) << at;
   }

@@ -92,7 +92,7 @@ TEST(AutoDdl, Vgg13KeepsItsDenseWeightsOnceOn32Ranks) {
   const LayerChain chain = layer_chain(graph);
   for (const char* cost : {"volume", "paper", "analytic"}) {
     const Plan plan =
-        on_daint("autoddl", graph, asked({1, 32}, 256), {{"uneven_features", true}, {"cost", std::string(cost)}});
+        on_daint("autoddl", graph, asked({1, 32}, 256), {{"cost", std::string(cost)}});
     EXPECT_NO_THROW(verify(plan, graph));
     const std::map<std::string, Layout> layouts = layouts_of(plan, graph);
     EXPECT_EQ(layouts.at("block[0].conv[0]"), replicated_layout({1, 32}));
@@ -114,8 +114,8 @@ TEST(AutoDdl, Figure10PutsActivationsOnTheFastLinks) {
   const Cluster gcp = cluster_named("gcp-a100");
   const ModelGraph graph = build_model({.name = "vgg13"});
   const Plan base = asked({8, 2}, 256);
-  const Plan best = planned("autoddl", graph, base, {{"uneven_features", true}}, gcp);
-  const Plan megatron = planned("megatron", graph, base, {{"uneven_features", true}}, gcp);
+  const Plan best = planned("autoddl", graph, base, {}, gcp);
+  const Plan megatron = planned("megatron", graph, base, {}, gcp);
   EXPECT_LT(best.why.predicted_seconds, 0.5 * megatron.why.predicted_seconds);
 }
 
@@ -136,7 +136,6 @@ TEST(AutoDdl, NeverMovesMoreThanMegatronAndFreeLayersNeverMoreThanTied) {
                                 .base = base,
                                 .options = {{"cost", std::string(cost)},
                                             {"zero", std::string("none")},
-                                            {"uneven_features", false},
                                             {"stages", std::int64_t{1}},
                                             {"schedule", std::string("1f1b")}}};
       const LayoutPlanning planning(request, {});
@@ -160,7 +159,7 @@ TEST(AutoDdl, EverySearchFindsAPlanAndSaysHow) {
   const Plan exact = on_daint("autoddl", graph, base);
   for (const char* search : {"exhaustive", "random", "metropolis_hastings", "coordinate_descent"}) {
     const Plan plan =
-        on_daint("autoddl", graph, base, {{"search", std::string(search)}, {"trace", true}, {"uneven_features", true}});
+        on_daint("autoddl", graph, base, {{"search", std::string(search)}, {"trace", true}});
     EXPECT_NO_THROW(verify(plan, graph)) << search;
     EXPECT_EQ(parse_plan(to_text(plan), "plan.toml"), plan) << search;
     EXPECT_THAT(plan.why.binding, HasSubstr(search));
