@@ -155,7 +155,7 @@ MemoryPeak memory_peak(const Program& program) {
 std::int64_t own_arena_bytes(const Program& program) {
   std::int64_t end = 0;
   for (const Buffer& buffer : program.buffers) {
-    if (buffer.category == Category::workspace) continue;
+    if (buffer.category == Category::workspace || buffer.size_bytes() == 0) continue;
     end = std::max(end, buffer.offset_bytes + buffer.size_bytes() * buffer.versions);
   }
   return end;

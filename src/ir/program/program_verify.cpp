@@ -196,7 +196,8 @@ Occupancy verify_places(const Program& program) {
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     const Buffer& buffer = program.buffers[id];
     if (buffer.offset_bytes < 0 || buffer.offset_bytes % arena_alignment_bytes != 0 ||
-        buffer.offset_bytes + buffer.size_bytes() * buffer.versions > program.arena_bytes) {
+        (buffer.size_bytes() > 0 &&
+         buffer.offset_bytes + buffer.size_bytes() * buffer.versions > program.arena_bytes)) {
       throw InternalError(
           fmt::format("program of rank {}: buffer {} has no place in the arena", program.rank, buffer.name));
     }

@@ -16,9 +16,10 @@ namespace strata {
 struct OperatorLowering::OwnPanels {
   Operand pieces;
   const std::vector<std::int64_t>& begins;  ///< of pieces, and the end
-  std::int64_t elements = 0;                ///< of the largest panel
-  bool is_even = true;                      ///< all panels have as many
-  int group = -1;                           ///< of those who need them; -1: all panels are this rank's
+  /// Of the largest panel among those that take turns in a buffer: the first, the third, …, and the others.
+  std::array<std::int64_t, 2> elements{};
+  bool is_even = true;  ///< all panels have as many
+  int group = -1;       ///< of those who need them; -1: all panels are this rank's
 
   Operand piece(int index) const {
     const auto i = static_cast<std::size_t>(index);
@@ -41,7 +42,7 @@ class OperatorLowering::PanelStream {
     if (own_.group < 0) return own_.piece(piece);
     Operand& buffer = buffers_[index % buffers_.size()];
     if (index < buffers_.size()) {
-      buffer = lowering_.panel_buffer(name_, own_.elements, lowering_.builder.buffer(own_.pieces.buffer).dtype);
+      buffer = lowering_.panel_buffer(name_, own_.elements[index], lowering_.builder.buffer(own_.pieces.buffer).dtype);
     }
     const Operand panel{buffer.buffer, buffer.begin, elements, 0};
     std::vector<Operand> inputs;
@@ -79,7 +80,7 @@ class OperatorLowering::PanelSums {
     if (own_.group < 0) return own_.piece(piece);
     Operand& buffer = buffers_[index % buffers_.size()];
     if (index < buffers_.size()) {
-      buffer = lowering_.panel_buffer(name_, own_.elements, lowering_.builder.buffer(own_.pieces.buffer).dtype);
+      buffer = lowering_.panel_buffer(name_, own_.elements[index], lowering_.builder.buffer(own_.pieces.buffer).dtype);
     }
     return panel_ = {buffer.buffer, buffer.begin, elements, 0};
   }
@@ -128,7 +129,7 @@ const SummaPanels& OperatorLowering::panels_of(const Operator& op) const {
 OperatorLowering::OwnPanels OperatorLowering::inputs_of(const SummaPanels& s, const Operand& pieces) const {
   return {.pieces = pieces,
           .begins = s.input_begins,
-          .elements = s.widest * s.num_rows,
+          .elements = {s.widest[0] * s.num_rows, s.widest[1] * s.num_rows},
           .is_even = s.is_even,
           .group = groups->of(s.columns)};
 }
@@ -136,7 +137,7 @@ OperatorLowering::OwnPanels OperatorLowering::inputs_of(const SummaPanels& s, co
 OperatorLowering::OwnPanels OperatorLowering::weights_of(const SummaPanels& s, const Operand& pieces) const {
   return {.pieces = pieces,
           .begins = s.weight_begins,
-          .elements = s.widest * s.num_outputs,
+          .elements = {s.widest[0] * s.num_outputs, s.widest[1] * s.num_outputs},
           .is_even = s.is_even,
           .group = groups->of(s.rows)};
 }
@@ -183,11 +184,13 @@ void OperatorLowering::summa_backward(const Operator& op) {
 
   // Sums come piece by piece: into their places at once, or beside them where places are not in that order.
   const auto beside = [&](const Packing& packing, const Operand& place, bool adds) {
-    return packing.is_in_place() && !adds
+    return place.num_elements == 0 || (packing.is_in_place() && !adds)
                ? place
                : panel_buffer(op.name + "/pieces", place.num_elements, builder.buffer(place.buffer).dtype);
   };
   const GradientBuckets::Destination dw = parameters.gradients().destination(parameter);
+  // No panel writes what has no elements.
+  if (dw.operand.num_elements == 0) clear(op, dw.operand, Phase::backward);
   const Operand dw_pieces = beside(s.weights, dw.operand, dw.accumulate);
   if (dw_pieces.num_elements > 0) builder.reserve(dw_pieces.buffer);
   PanelSums weight_sums(*this, op.name + "/weight_gradient", weights_of(s, dw_pieces));
@@ -200,6 +203,7 @@ void OperatorLowering::summa_backward(const Operator& op) {
     const Operand w = packed(op, parameters.weight(parameter), s.weights, nullptr, Phase::backward);
     weights.emplace(*this, op.name + "/weights", weights_of(s, w), Phase::backward);
     dx = activations.gradient_destination(tensor, false);
+    if (dx.operand.num_elements == 0) clear(op, dx.operand, Phase::backward);
     dx_pieces = beside(s.inputs, dx.operand, false);
     if (dx_pieces.num_elements > 0) builder.reserve(dx_pieces.buffer);
     input_sums.emplace(*this, op.name + "/input_gradient", inputs_of(s, dx_pieces));

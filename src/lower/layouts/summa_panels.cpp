@@ -126,7 +126,6 @@ SummaPanels summa_panels(const AtomicAxes& axes, const SummaCut& cut, const Summ
   const int column = axes.index(cut.columns, rank), row = axes.index(cut.rows, rank);
   for (Candidate& candidate : candidates) {
     const std::int64_t width = candidate.panel.width = part_of(candidate.digits, cut.inputs.size).count;
-    result.widest = std::max(result.widest, width);
     if (candidate.panel.input_root == column) {
       own_inputs.push_back(&candidate.digits);
       input_widths.push_back(width);
@@ -135,7 +134,10 @@ SummaPanels summa_panels(const AtomicAxes& axes, const SummaCut& cut, const Summ
       own_weights.push_back(&candidate.digits);
       weight_widths.push_back(width);
     }
-    if (width > 0) result.panels.push_back(candidate.panel);
+    if (width == 0) continue;
+    std::int64_t& widest = result.widest[result.panels.size() % result.widest.size()];
+    widest = std::max(widest, width);
+    result.panels.push_back(candidate.panel);
   }
   result.input_begins = begins_of(input_widths, size.rows);
   result.weight_begins = begins_of(weight_widths, size.out);

@@ -12,6 +12,7 @@
 /// columns) panels. They are of equal widths where the digits fill k; else the last are narrower, and those without
 /// width are no panels.
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -44,13 +45,13 @@ struct SummaPanels {
     std::int64_t width = 0;  ///< of k
   };
   AxisSet rows = 0, columns = 0;
-  std::vector<Panel> panels;     ///< equal on all ranks
-  std::int64_t widest = 0;       ///< of the panels
-  std::int64_t num_rows = 0;     ///< of this rank's X
-  std::int64_t num_outputs = 0;  ///< of this rank's W
-  bool is_even = true;           ///< all panels are as wide
-  Packing inputs;                ///< X of this rank, rows × features → pieces × rows × width
-  Packing weights;               ///< W of this rank, outputs × inputs → pieces × outputs × width
+  std::vector<Panel> panels;             ///< equal on all ranks
+  std::array<std::int64_t, 2> widest{};  ///< of the first, the third, … of the panels, and of the others
+  std::int64_t num_rows = 0;             ///< of this rank's X
+  std::int64_t num_outputs = 0;          ///< of this rank's W
+  bool is_even = true;                   ///< all panels are as wide
+  Packing inputs;                        ///< X of this rank, rows × features → pieces × rows × width
+  Packing weights;                       ///< W of this rank, outputs × inputs → pieces × outputs × width
   std::vector<std::int64_t> input_begins,
       weight_begins;  ///< by piece of this rank: where it stands, packed; and the end
 };

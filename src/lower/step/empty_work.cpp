@@ -20,8 +20,11 @@ bool combines_parts(Kernel kernel) {
 bool has_work(const Instruction& in) {
   constexpr std::array<std::string_view, 9> sizes = {"rows",  "samples", "elements", "in",      "out",
                                                      "width", "heads",   "classes",  "channels"};
+  // The gradient of a bias is a sum over rows, whatever inputs there are.
+  const bool sums_rows = in.kernel == Kernel::linear_backward_weight && in.outputs.size() > 1;
   return std::ranges::all_of(sizes, [&](std::string_view key) {
     if (combines_parts(in.kernel) && key != "rows") return true;
+    if (sums_rows && key == "in") return true;
     return in.attributes.integer_or(key, 1) != 0;
   });
 }

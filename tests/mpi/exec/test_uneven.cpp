@@ -5,13 +5,42 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "mpi/exec/expect_same.hpp"
 #include "mpi/exec/laid_out.hpp"
+#include "planners/layouts/candidates.hpp"
+#include "support/deep.hpp"
 
 namespace strata {
 namespace {
 
-using Uneven = LaidOut;
+class Uneven : public LaidOut {
+ protected:
+  /// What a step of @p program sends, by collective.
+  static std::array<std::int64_t, num_collectives> predicted_bytes(const Program& program) {
+    std::array<std::int64_t, num_collectives> bytes{};
+    const BytesByCollective all = bytes_by_collective(program);
+    for (int kind = 0; kind < num_collectives; ++kind) {
+      bytes[static_cast<std::size_t>(kind)] = all[static_cast<Collective>(kind)];
+    }
+    return bytes;
+  }
+  static ModelOptions gpt(std::int64_t vocabulary, std::int64_t heads, bool is_tied) {
+    return {.name = "gpt",
+            .layers = 2,
+            .hidden = 8 * heads,
+            .heads = heads,
+            .ffn_hidden = 50,
+            .vocabulary = vocabulary,
+            .sequence_length = 9,
+            .dropout = 0.1,
+            .tied_head = is_tied};
+  }
+};
 
 /// Sums of eighths have no rounding, in whatever order: 8 samples over 3 ranks are 3, 3 and 2, and of 2 micro-batches
 /// of 4 the last of 8 ranks have none.
@@ -40,6 +69,62 @@ TEST_F(Uneven, SamplesOfRealModels) {
     for (const char* mode : {"ddp", "zero3"}) {
       const Trained ours = train(training, mode, size(), world, engine);
       expect_same(ours, reference, fmt::format("{} by {}", model.name, mode));
+    }
+  }
+}
+
+/// Every degree of every layer, local and by panels, of sizes that none of them divides: 7 inputs, 12 and 10 hidden
+/// units, 4 classes, 8 samples. Sums of eighths again.
+TEST_F(Uneven, EveryPairOfDegreesIsExactOnExactInputs) {
+  const std::vector<Layout> layouts = all_layouts(grid());
+  for (const int micro_batches : {1, 2}) {
+    const Training training = exact(micro_batches, {7, 12, 10, 4});
+    const Trained reference = alone(training);
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      for (std::size_t j = 0; j < layouts.size(); ++j) {
+        const bool is_left_out = !is_deep() && (i + j) % (layouts.size() > 9 ? 9 : 3) != 0;
+        if (is_left_out || (micro_batches > 1 && i != j)) continue;
+        const Layout& last = layouts[(i + 3 * j) % layouts.size()];
+        for (const MatmulAlgorithm algorithm : {MatmulAlgorithm::local, MatmulAlgorithm::summa}) {
+          const Plan plan =
+              laid_out(training, {{.match = "block[0].linear", .layout = layouts[i], .algorithm = algorithm},
+                                  {.match = "block[1].linear", .layout = layouts[j]},
+                                  {.match = "head", .layout = last, .algorithm = algorithm}});
+          const Trained ours = train_plan(training, plan, world, engine);
+          const std::string what =
+              fmt::format("({}), ({}), ({}), {}, M = {}", to_string(layouts[i]), to_string(layouts[j]), to_string(last),
+                          to_string(algorithm), micro_batches);
+          for (const auto& [parameter, values] : ours.parameters) {
+            EXPECT_EQ(values, reference.parameters.at(parameter)) << parameter << ", " << what;
+          }
+          EXPECT_NEAR(ours.losses.front(), reference.losses.front(), 1e-6F * reference.losses.front()) << what;
+          EXPECT_EQ(ours.last_step.bytes_sent, predicted_bytes(ours.program)) << what;
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+/// 10 classes, 301 words, 3 heads and 5 samples, in the degrees that planners give them. Norms, attention with dropout,
+/// a tied table.
+TEST_F(Uneven, ModesThatCutFeatures) {
+  std::vector<std::pair<RealModel, int>> models = {{{"vgg", {.name = "vgg-nano", .dropout = 0.25}}, 0},
+                                                   {{"gpt", gpt(301, 3, false)}, 301},
+                                                   {{"gpt", gpt(301, 3, true)}, 301}};
+  for (const auto& [model, vocabulary] : models) {
+    Training training = real(model, 5);
+    training.vocabulary = vocabulary;
+    training.steps = 2;
+    training.learning_rate = 0.02;
+    training.nodes = mesh().nodes;
+    const Trained reference = alone(training);
+    for (const char* mode : {"megatron", "summa", "autoddl"}) {
+      training.options = {{"cost", std::string("volume")}};
+      const Trained ours = train(training, mode, size(), world, engine);
+      expect_same(ours, reference, fmt::format("{} by {}", model.name, mode));
+      EXPECT_EQ(ours.last_step.bytes_sent, predicted_bytes(ours.program)) << model.name << " by " << mode;
+      if (HasFailure()) return;
     }
   }
 }
