@@ -16,21 +16,30 @@ StepCosts::StepCosts(const Plan& plan, const LinkCosts& links)
       gradient_bytes_(static_cast<double>(size_of(plan.dtypes.gradient))),
       recomputes_blocks_(plan.recompute != Recompute::none) {}
 
-MatmulSize StepCosts::size(const Layer& layer, const Layout& layout) const {
+MatmulSize StepCosts::size(const Layer& layer) const {
+  return {.m = static_cast<double>(layer.rows * samples_),
+          .k = static_cast<double>(layer.in),
+          .n = static_cast<double>(layer.out),
+          .weights = static_cast<double>(layer.parameters),
+          .matrix = static_cast<double>(layer.matrix_elements())};
+}
+
+MatmulSize StepCosts::size_of_fullest(const Layer& layer, const Layout& layout) const {
   const bool is_summa = layer.algorithm == MatmulAlgorithm::summa;
   const std::int64_t p0 = layout.p0.total(), p1 = layout.p1.total(), p2 = layout.p2.total();
-  // Every rank as the fullest.
-  const std::int64_t samples = round_up(samples_, is_summa ? p0 * p1 : p0);
-  const std::int64_t in = round_up(layer.in, is_summa ? num_panels(layout, layer.shares_weight)
-                                             : layer.is_embedding || layer.reads_data ? p2
-                                                                                      : p1 * p2);
-  const std::int64_t out = round_up(layer.out, is_summa ? p2 : p1 * p2);
-  const double grown = static_cast<double>(in * out) / static_cast<double>(layer.in * layer.out);
-  return {.m = static_cast<double>(layer.rows * samples),
-          .k = static_cast<double>(in),
-          .n = static_cast<double>(out),
-          .weights = grown * static_cast<double>(layer.parameters),
-          .matrix = grown * static_cast<double>(layer.matrix_elements())};
+  std::int64_t in_parts = layer.is_embedding || layer.reads_data ? p2 : p1 * p2;
+  if (is_summa) in_parts = num_panels(layout, layer.shares_weight);
+  const auto growth = [](std::int64_t size, std::int64_t parts) {
+    return static_cast<double>(round_up(size, parts)) / static_cast<double>(size);
+  };
+  const double in = growth(layer.in, in_parts), out = growth(layer.out, is_summa ? p2 : p1 * p2);
+  MatmulSize size = this->size(layer);
+  size.m *= growth(samples_, is_summa ? p0 * p1 : p0);
+  size.k *= in;
+  size.n *= out;
+  size.weights *= in * out;
+  size.matrix *= in * out;
+  return size;
 }
 
 double StepCosts::forward_passes(const Layer& layer) const {
@@ -56,7 +65,7 @@ double StepCosts::statistics_seconds(std::int64_t statistics, const Layout& layo
 
 double StepCosts::seconds(const Layer& layer, const Layout& layout) const {
   if (layer.algorithm == MatmulAlgorithm::summa) return summa_seconds(layer, layout);
-  const MatmulSize size = this->size(layer, layout);
+  const MatmulSize size = size_of_fullest(layer, layout);
   const Volume forward = forward_volume(size, layout, !layer.reads_data);
   const Volume backward = backward_volume(size, layout, !layer.reads_data);
   const double forward_seconds = activation_seconds(Collective::all_gather, forward.all_gather, layout.p1) +
@@ -71,7 +80,7 @@ double StepCosts::seconds(const Layer& layer, const Layout& layout) const {
 
 /// Panels follow one another, and each is one rank's to send.
 double StepCosts::summa_seconds(const Layer& layer, const Layout& layout) const {
-  const MatmulSize size = this->size(layer, layout);
+  const MatmulSize size = size_of_fullest(layer, layout);
   const PanelVolume all = panel_volume(size, layout);
   const double panels = num_panels(layout, layer.shares_weight);
   const auto panel_by_panel = [&](Collective kind, double bytes, const Factor& group) {
@@ -111,7 +120,7 @@ StepVolume StepCosts::volume(const LayerChain& chain, std::span<const Layout> la
   StepVolume sum;
   for (std::size_t l = 0; l < chain.layers.size(); ++l) {
     const Layer& layer = chain.layers[l];
-    const MatmulSize size = this->size(layer, layouts[l]);
+    const MatmulSize size = this->size(layer);
     if (layer.algorithm == MatmulAlgorithm::summa) {
       sum.forward += summa_forward_volume(size, layouts[l]);
       sum.backward += summa_backward_volume(size, layouts[l], !layer.reads_data);

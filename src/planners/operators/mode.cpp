@@ -75,7 +75,8 @@ class OperatorPlanner {
   bool has_programs() const { return request_.evaluate != nullptr && request_.option<std::string>("cost") != "paper"; }
   Plan with_rules(const OperatorChoices& operators, const std::vector<int>& choices, std::int64_t samples) const {
     Plan plan = plan_;
-    if (chooses_batch()) plan.global_batch = samples * num_parts_;
+    // What is asked need not be as many on every rank.
+    if (samples != asked_samples_) plan.global_batch = samples * num_parts_;
     plan.operators = rules_of(operators, request_.graph, all_ranks_, choices);
     return plan;
   }

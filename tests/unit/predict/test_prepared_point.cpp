@@ -165,10 +165,11 @@ TEST(PreparedPoint, TokensAreCountedInSequences) {
               AllOf(HasSubstr("train.global_batch_tokens = 500"), HasSubstr("sequence length 64")));
 }
 
-TEST(PreparedPoint, ABatchThatRanksDoNotDivide) {
-  const Experiment uneven = experiment({"resources.ranks_per_node=3"});
+TEST(PreparedPoint, ABatchThatMicroBatchesDoNotDivide) {
+  EXPECT_EQ(prepare_point(experiment({"resources.ranks_per_node=3"}), "e.toml").plan.global_batch, 8);
+  const Experiment uneven = experiment({"resources.ranks_per_node=3", "train.micro_batches=3"});
   EXPECT_THAT(words_of<Unsupported>([&] { prepare_point(uneven, "e.toml"); }),
-              HasSubstr("ddp on 3 ranks: 8 samples are not divisible by 3 data ranks × 1 micro-batches"));
+              HasSubstr("ddp on 3 ranks: 8 samples are not divisible by 3 micro-batches"));
 }
 
 TEST(PreparedPoint, SingleOnTwoRanksIsRefused) {
