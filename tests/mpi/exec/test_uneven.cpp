@@ -155,5 +155,35 @@ TEST_F(Uneven, ModesThatCutFeatures) {
   }
 }
 
+/// 2 heads of 3 features, 5 words, 7 units between and 3 samples: on many ranks the last ones have nothing of norms,
+/// attention, table, products or samples.
+TEST_F(Uneven, RanksWithoutAnyPart) {
+  const AtomicAxes axes(mesh());
+  const RealModel few{"gpt",
+                      {.name = "gpt",
+                       .layers = 2,
+                       .hidden = 6,
+                       .heads = 2,
+                       .ffn_hidden = 7,
+                       .vocabulary = 5,
+                       .sequence_length = 9,
+                       .dropout = 0.1}};
+  Training training = real(few, 3);
+  training.vocabulary = 5;
+  training.steps = 2;
+  const Trained reference = alone(training);
+  const int p = size(), half = p % 2 == 0 ? p / 2 : p;
+  const std::array all = {TransformerDegrees{1, p, p, 1, p, 1, p}, TransformerDegrees{1, 1, p, p, 1, p, 1},
+                          TransformerDegrees{half, 1, p / half, 1, p / half, 1, p / half},
+                          TransformerDegrees{1, half, half, half, half, half, half}};
+  for (const TransformerDegrees& degrees : all) {
+    const Trained ours = train_plan(training, laid_out(training, rules_of(axes, degrees, "gpt")), world, engine);
+    const std::string what = fmt::format("p0 = {}, p1 = {}, {}", degrees.p0, degrees.embedding, degrees.qkv);
+    expect_same(ours, reference, what);
+    EXPECT_EQ(ours.last_step.bytes_sent, predicted_bytes(ours.program)) << what;
+    if (HasFailure()) return;
+  }
+}
+
 }  // namespace
 }  // namespace strata
