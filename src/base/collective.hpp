@@ -3,11 +3,12 @@
 /// @file
 /// The words every layer shares about collectives: kinds, how elements are cut into chunks, bytes on the wire.
 /// One rule for uneven sizes: n elements over p ranks are cut into chunks of ceil(n/p); the last ones are short or
-/// empty.
+/// empty. Where what is cut is not the tensor but a dim of it, members' pieces are as long as they are (Pieces).
 
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace strata {
 
@@ -15,7 +16,7 @@ enum class Collective : std::uint8_t {
   all_reduce,      ///< n in, n out: every rank has the reduction
   reduce_scatter,  ///< n in, chunk(rank) out
   all_gather,      ///< chunk(rank) in, n out
-  all_to_all,      ///< n in, n out, p divides n: block j of rank i becomes block i of rank j
+  all_to_all,      ///< n in, n out, p divides n: block j of rank i becomes block i of rank j; pieces of any sizes
   broadcast,       ///< n of the root, on every rank
   reduce,          ///< n in, n out at the root alone: the reduction; nobody else's output is written
   send,            ///< n to the peer
@@ -58,6 +59,20 @@ constexpr Chunk chunk_of(std::int64_t num_elements, int num_ranks, int rank) {
   return {std::min(num_elements, length * rank), std::min(num_elements, length * (rank + 1))};
 }
 
+/// Where members' pieces begin in a tensor of all of them, and behind them its end, for collectives that chunk_of does
+/// not cut: rows of which ranks have unequal numbers of columns, say. Of an all-gather the output has pieces, of a
+/// reduce-scatter the input, and they are equal on all members; of an all-to-all both, each member's own.
+struct Pieces {
+  std::vector<std::int64_t> input{}, output{};  ///< members + 1 numbers, rising from 0; empty: not in pieces
+  std::int64_t longest = 0;  ///< no piece that any two members exchange has more elements; equal on all members
+  bool operator==(const Pieces&) const = default;
+  bool empty() const { return input.empty() && output.empty(); }
+};
+inline Chunk piece_of(const std::vector<std::int64_t>& begins, int member) {
+  const auto m = static_cast<std::size_t>(member);
+  return {begins[m], begins[m + 1]};
+}
+
 /// Elements that rank @p rank of @p num_ranks sends in one collective of @p num_elements (the full tensor; for
 /// all_to_all what one rank holds). Reduce-scatter sends every chunk but its own, all-gather its own chunk to each
 /// peer, all-reduce both; a broadcast is charged to its root once a peer, a reduce to every rank but its root once.
@@ -80,6 +95,12 @@ constexpr std::int64_t elements_sent(Collective kind, std::int64_t num_elements,
     case Collective::recv: return 0;
   }
   return 0;
+}
+
+/// The same of a collective in pieces: all-gather, reduce-scatter, all-to-all.
+inline std::int64_t elements_sent(Collective kind, const Pieces& pieces, int rank) {
+  if (kind != Collective::all_gather) return pieces.input.back() - piece_of(pieces.input, rank).size();
+  return piece_of(pieces.output, rank).size() * (static_cast<std::int64_t>(pieces.output.size()) - 2);
 }
 
 }  // namespace strata

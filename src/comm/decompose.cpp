@@ -16,6 +16,10 @@ ChunkLayout even_chunks(std::int64_t num_elements, int num_members) {
   return {0, length, length, num_elements};
 }
 
+ChunkLayout in_pieces(const std::vector<std::int64_t>& begins, std::int64_t longest) {
+  return {0, 0, longest, begins.back(), &begins};
+}
+
 /// What all primitives of a request have in common.
 Primitive draft(const Request& request, int channel) {
   Primitive primitive;
@@ -44,6 +48,7 @@ std::optional<Primitive> flat(const Request& request, const Group& group, int ch
   primitive.medium = group.transport == Transport::shared_memory ? Medium::shared_memory : Medium::mpi;
   primitive.members = &group.all;
   primitive.layout = even_chunks(request.num_elements, group.all.size());
+  primitive.output_layout = primitive.layout;
   if (request.kind != Collective::all_reduce || primitive.medium == Medium::shared_memory) {
     return index == 0 ? std::optional(primitive) : std::nullopt;
   }
@@ -59,6 +64,19 @@ std::optional<Primitive> flat(const Request& request, const Group& group, int ch
     return primitive;
   }
   return std::nullopt;
+}
+
+/// Pieces of unequal sizes go straight to whom they are for, over MPI where the group has more than one node: two
+/// levels would have to cut them at other places than nodes have.
+std::optional<Primitive> flat_in_pieces(const Request& request, const Group& group, int channel, int index) {
+  if (index > 0) return std::nullopt;
+  Primitive primitive = draft(request, channel);
+  primitive.medium = group.transport == Transport::shared_memory ? Medium::shared_memory : Medium::mpi;
+  primitive.members = &group.all;
+  const Pieces& pieces = *request.pieces;
+  primitive.layout = in_pieces(pieces.input.empty() ? pieces.output : pieces.input, pieces.longest);
+  primitive.output_layout = in_pieces(pieces.output.empty() ? pieces.input : pieces.output, pieces.longest);
+  return primitive;
 }
 
 std::optional<Primitive> two_level_all_reduce(const Request& request, const Group& group, int channel, int index) {
@@ -159,10 +177,11 @@ std::optional<Primitive> two_level_all_gather(const Request& request, const Grou
 
 std::optional<Primitive> two_level_all_to_all(const Request& request, const Group& group, int channel, int index) {
   Primitive primitive = draft(request, channel);
-  primitive.layout = even_chunks(request.num_elements, group.all.size());
+  primitive.layout = primitive.output_layout = even_chunks(request.num_elements, group.all.size());
   if (index == 0) {
     inside(primitive, group.local);
     primitive.layout.offset = group.node_index() * group.ranks_per_node * primitive.layout.length;
+    primitive.output_layout = primitive.layout;
     return primitive;
   }
   if (index == 1) {
@@ -237,6 +256,9 @@ std::optional<Primitive> two_level_peer(const Request& request, const Group& gro
 }  // namespace
 
 std::optional<Primitive> primitive_of(const Request& request, const Group& group, int channel, int index) {
+  if (request.pieces != nullptr) {
+    return flat_in_pieces(request, group, channel, index);
+  }
   if (group.transport != Transport::two_level) {
     return flat(request, group, channel, index);
   }

@@ -154,7 +154,8 @@ void Engine::Driver::validate(const Request& request, const Group& group) const 
                    fmt::format("{}: peer {} of a group of {}", request.label, request.peer, group.all.size()));
   STRATA_INVARIANT(!to_peer || request.peer != group.all.index,
                    fmt::format("{}: rank {} to itself", request.label, world_.rank()));
-  STRATA_INVARIANT(request.kind != Collective::all_to_all || request.num_elements % group.all.size() == 0,
+  STRATA_INVARIANT(request.kind != Collective::all_to_all || request.pieces != nullptr ||
+                       request.num_elements % group.all.size() == 0,
                    fmt::format("{}: all_to_all of {} elements over {} ranks", request.label, request.num_elements,
                                group.all.size()));
   if (is_reduction(request.kind)) {
@@ -398,7 +399,9 @@ bool Engine::Driver::drive(Slot& slot, std::int64_t now) {
     now = now_ns();  // not the round's time: what it waited for may have ended since
     slot.times.begin_ns = now;
     const Request& r = slot.request;
-    if (slot.group->all.size() == 1 || r.num_elements == 0) {  // nothing travels
+    // Who has nothing in an exchange of pieces may still have to take part in it.
+    const std::int64_t most_elements = r.pieces != nullptr ? r.pieces->longest : r.num_elements;
+    if (slot.group->all.size() == 1 || most_elements == 0) {  // nothing travels
       if (r.num_elements > 0 && r.input != r.output) {
         std::memcpy(r.output, r.input, static_cast<std::size_t>(r.num_elements * size_of(r.dtype)));
       }

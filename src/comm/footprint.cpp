@@ -7,9 +7,14 @@ namespace strata::comm {
 
 Footprint footprint(const Request& request, int size, int index) {
   const std::int64_t all = request.num_elements;
-  const std::int64_t own = chunk_of(all, size, index).size();
   std::int64_t num_read = all;
   std::int64_t num_written = all;
+  std::int64_t own = chunk_of(all, size, index).size();
+  if (const Pieces* pieces = request.pieces) {
+    if (!pieces->input.empty()) num_read = pieces->input.back();
+    if (!pieces->output.empty()) num_written = pieces->output.back();
+    own = piece_of(request.kind == Collective::all_gather ? pieces->output : pieces->input, index).size();
+  }
   switch (request.kind) {
     case Collective::all_gather: num_read = own; break;
     case Collective::reduce_scatter: num_written = own; break;

@@ -60,7 +60,9 @@ void MpiExchange::keep_own(std::int64_t segment) {
   const Chunk whole = p_.layout.chunk(p_.members->index);
   const std::byte* source =
       p_.input + (p_.kind == Collective::all_gather ? own.begin - whole.begin : own.begin) * element_bytes_;
-  std::byte* target = p_.output + own.begin * element_bytes_;
+  const Chunk kept =
+      p_.kind == Collective::all_gather ? own : p_.output_layout.slice(p_.members->index, segment, segment_length_);
+  std::byte* target = p_.output + kept.begin * element_bytes_;
   if (source != target) {
     copy(target, source, own.size() * element_bytes_, Store::cached);
   }
@@ -115,7 +117,7 @@ void MpiExchange::post(std::int64_t item, std::int64_t now_ns) {
       break;
     case Collective::all_to_all:
       sent = slice(to);
-      received = slice(from);
+      received = p_.output_layout.slice(from, segment, segment_length_);
       send_from = p_.input + sent.begin * element_bytes_;
       receive_to = p_.output + received.begin * element_bytes_;
       break;

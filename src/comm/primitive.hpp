@@ -19,14 +19,16 @@ namespace strata::comm {
 class SharedArea;
 
 /// Where the chunks of a group's members lie in a buffer of all of them, in elements: chunk j begins at
-/// offset + j·stride, is at most `length` long and ends at `end` at the latest.
+/// offset + j·stride, is at most `length` long and ends at `end` at the latest. Where there are `begins`, they say it.
 struct ChunkLayout {
   std::int64_t offset = 0;
   std::int64_t stride = 0;
   std::int64_t length = 0;
   std::int64_t end = 0;
+  const std::vector<std::int64_t>* begins = nullptr;  ///< of chunks, and the end; no chunk is longer than `length`
 
   Chunk chunk(int member) const {
+    if (begins != nullptr) return piece_of(*begins, member);
     const std::int64_t begin = std::min(end, offset + stride * member);
     return {begin, std::min(end, begin + length)};
   }
@@ -54,7 +56,7 @@ enum class Medium : std::uint8_t { mpi, shared_memory };
 /// | reduce_scatter | all chunks, by layout | own chunk |
 /// | all_gather | own chunk | all chunks, by layout |
 /// | all_reduce (shared memory only) | all chunks | all chunks |
-/// | all_to_all | all chunks | all chunks |
+/// | all_to_all | all chunks, by layout | all chunks, by output_layout |
 /// | broadcast, send, recv | layout.end elements | layout.end elements |
 /// | reduce | layout.end elements | layout.end elements, at the root alone |
 struct Primitive {
@@ -65,9 +67,10 @@ struct Primitive {
   const Members* members = nullptr;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  ChunkLayout layout;
-  int peer = 0;        ///< root or peer, index in members
-  int channel = 0;     ///< operations of one group in different channels may run at the same time
+  ChunkLayout layout;         ///< of the input and the output, as far as they have chunks
+  ChunkLayout output_layout;  ///< all_to_all: of the output
+  int peer = 0;               ///< root or peer, index in members
+  int channel = 0;            ///< operations of one group in different channels may run at the same time
   int skip_block = 0;  ///< all_to_all over MPI: leave out members of my own block of this many, who use shared memory
 };
 

@@ -145,7 +145,8 @@ void SharedExchange::stage(std::int64_t slice) {
       copy(buffer + row * row_bytes, p_.input + chunk.begin * element_bytes_, num_bytes, Store::cached);
       bytes_sent_ += num_bytes;
     } else if (p_.kind == Collective::all_to_all) {
-      copy(p_.output + chunk.begin * element_bytes_, p_.input + chunk.begin * element_bytes_, num_bytes, store_);
+      const Chunk kept = p_.output_layout.slice(row, slice, slice_length_);
+      copy(p_.output + kept.begin * element_bytes_, p_.input + chunk.begin * element_bytes_, num_bytes, store_);
     }
   }
 }
@@ -200,7 +201,8 @@ void SharedExchange::gather(std::int64_t slice) {
   }
   for (int distance = 1; distance < size; ++distance) {
     const int member = (me + distance) % size;  // members read different staging at a time
-    const Chunk chunk = p_.layout.slice(member, slice, slice_length_);
+    const bool has_own_layout = p_.kind == Collective::all_to_all;
+    const Chunk chunk = (has_own_layout ? p_.output_layout : p_.layout).slice(member, slice, slice_length_);
     const std::byte* source = nullptr;
     if (p_.kind == Collective::all_reduce) {
       source = area.result(p_.channel, member, buffer);

@@ -22,6 +22,7 @@ comm::Request collective_request(const Program& program, const Instruction& in, 
   comm::Request request;
   request.kind = in.collective;
   request.reduction = in.reduction;
+  if (!in.pieces.empty()) request.pieces = &in.pieces;
   request.input = arguments.input(0);
   request.output = arguments.output(0);
   for (const auto* operands : {&in.inputs, &in.outputs}) {

@@ -81,7 +81,7 @@ EmbeddingDims KernelDims::embedding() const {
           .row = row(),
           .vocabulary = integer("vocabulary"),
           .first_token = in_.attributes.integer_or("first_token", 0),
-          .table_rows = in_.attributes.integer_or("table_rows", 0),
+          .table_rows = in_.attributes.integer_or("table_rows", -1),
           .num_positions = elements / integer("width"),
           .dtype = input(1),
           .gradient_dtype = backward ? output(0) : DType::f32};
@@ -129,7 +129,11 @@ RotaryDims KernelDims::rotary() const {
           .theta = in_.attributes.real("theta")};
 }
 
-PermuteDims KernelDims::permute() const { return runs(in_.attributes.integer_or("first", 0), integer("elements")); }
+PermuteDims KernelDims::permute() const {
+  PermuteDims d = runs(in_.attributes.integer_or("first", 0), integer("elements"));
+  d.scatters = in_.attributes.integer_or("scatters", 0) != 0;
+  return d;
+}
 
 PermuteDims KernelDims::runs(std::int64_t first, std::int64_t elements) const {
   PermuteDims d{
@@ -139,6 +143,7 @@ PermuteDims KernelDims::runs(std::int64_t first, std::int64_t elements) const {
     if (!in_.attributes.has(size)) break;
     d.sizes[d.num_levels] = integer(size);
     d.strides[d.num_levels] = integer(fmt::format("stride{}", d.num_levels));
+    d.periods[d.num_levels] = in_.attributes.integer_or(fmt::format("period{}", d.num_levels), 0);
   }
   return d;
 }
@@ -148,6 +153,7 @@ SplitNormDims KernelDims::split_norm() const {
   return {.rows = integer("rows"),
           .width = integer("width"),
           .parts = in_.attributes.integer_or("parts", 1),
+          .features = in_.attributes.integer_or("features", 0),
           .rms = integer("rms") != 0,
           .dtype = input(0),
           .gradient_dtype = has_gradient ? output(1) : DType::f32,

@@ -76,7 +76,7 @@ struct EmbeddingDims {
   std::int64_t row = 0;             ///< elements from one row of y and dy to the next; 0: `width`, rows are contiguous
   std::int64_t vocabulary = 0;      ///< valid tokens are [0, vocabulary)
   std::int64_t first_token = 0;     ///< the table holds rows [first_token, first_token + table_rows) of the vocabulary
-  std::int64_t table_rows = 0;      ///< 0: all of the vocabulary
+  std::int64_t table_rows = -1;     ///< -1: all of the vocabulary
   std::int64_t first_position = 0;  ///< row r stands at position first_position + r % sequence
   std::int64_t num_positions = 0;   ///< rows of the position table; 0: there is none
   DType dtype = DType::f32;         ///< of the tables, y and dy: f32 or bf16
@@ -144,45 +144,75 @@ struct CrossEntropyDims {
   DType dtype = DType::f32;     ///< of the logits: f32 or bf16
 };
 
-/// y has runs of neighbours of x, in an order of its own: run (i0, i1, …) begins at first + Σ i_k · stride_k.
+/// y has runs of neighbours of x, in an order of its own: run (i0, i1, …) begins at first + Σ i_k · stride_k. Or, where
+/// it scatters, x has runs of y, and y's other elements stay.
 struct PermuteDims {
   static constexpr int most_levels = static_cast<int>(most_run_levels);
-  std::int64_t elements = 0;
+  std::int64_t elements = 0;  ///< that are copied
   std::int64_t first = 0;
   std::int64_t run = 1;
   int num_levels = 0;
   std::int64_t sizes[most_levels] = {};    ///< the last is innermost
-  std::int64_t strides[most_levels] = {};  ///< elements of x
+  std::int64_t strides[most_levels] = {};  ///< elements of the side with runs
+  /// Copied elements from one index of a level to the next, where the last run between them is cut short; 0: as many as
+  /// follow from the sizes inside.
+  std::int64_t periods[most_levels] = {};
+  bool scatters = false;
   DType dtype = DType::f32;
 
-  /// Where run number @p index of y begins in x.
-  constexpr std::int64_t begin_of(std::int64_t index) const {
-    std::int64_t begin = first;
-    for (int l = num_levels; l-- > 0;) {
-      begin += index % sizes[l] * strides[l];
-      index /= sizes[l];
-    }
-    return begin;
+  constexpr std::int64_t period(int level) const {
+    std::int64_t inside = run;
+    for (int l = num_levels - 1; l > level; --l) inside = sizes[l] * (periods[l] > 0 ? periods[l] : inside);
+    return periods[level] > 0 ? periods[level] : inside;
   }
-  /// The element of y that holds element @p at of x, -1: none does. Runs do not overlap, and stand in the order of x.
+  struct Place {
+    std::int64_t at = 0;          ///< on the side with runs
+    std::int64_t neighbours = 0;  ///< that stand together from there on, this one included
+  };
+  /// Of copied element number @p index.
+  constexpr Place place(std::int64_t index) const {
+    Place result{first, elements - index};
+    for (int l = 0; l < num_levels; ++l) {
+      const std::int64_t inside = period(l);
+      result.at += index / inside * strides[l];
+      index %= inside;
+      if (inside - index < result.neighbours) result.neighbours = inside - index;
+    }
+    if (num_levels > 0 && run - index < result.neighbours) result.neighbours = run - index;
+    result.at += index;
+    return result;
+  }
+  /// The copied element that stands at @p at, -1: none does. Runs do not overlap, and stand in rising order.
   constexpr std::int64_t index_of(std::int64_t at) const {
     std::int64_t rest = at - first, index = 0;
     for (int l = 0; l < num_levels; ++l) {
       const std::int64_t i = rest / strides[l];
       if (rest < 0 || i >= sizes[l]) return -1;
       rest -= i * strides[l];
-      index = index * sizes[l] + i;
+      index += i * period(l);
     }
-    return rest >= 0 && rest < run ? index * run + rest : -1;
+    return rest >= 0 && rest < run && index + rest < elements ? index + rest : -1;
+  }
+  /// Whether blocks of @p size copied elements always stand together.
+  constexpr bool comes_in(std::int64_t size) const {
+    for (int l = 0; l < num_levels; ++l) {
+      if (period(l) % size != 0) return false;
+    }
+    return run % size == 0 && elements % size == 0;
   }
 };
 
 /// Norms of rows whose features are split over ranks.
 struct SplitNormDims {
   std::int64_t rows = 0;
-  std::int64_t width = 0;  ///< features of this rank
-  std::int64_t parts = 1;  ///< ranks with so many each
+  std::int64_t width = 0;     ///< features of this rank
+  std::int64_t parts = 1;     ///< ranks with so many each
+  std::int64_t features = 0;  ///< of all ranks, where they have unequal numbers; 0: parts · width
   bool rms = false;
+
+  /// A part of a row says how many features it has where others have more or fewer.
+  constexpr int statistics() const { return features > 0 ? 3 : 2; }
+  constexpr std::int64_t all_features() const { return features > 0 ? features : parts * width; }
   DType dtype = DType::f32;           ///< of x, y, dy, dx, weight, bias: f32 or bf16
   DType gradient_dtype = DType::f32;  ///< of dweight, dbias: f32 or bf16
   float epsilon = 1e-5F;
@@ -193,7 +223,7 @@ struct SplitCrossEntropyDims {
   std::int64_t rows = 0;
   std::int64_t classes = 0;  ///< of this rank
   PermuteDims held{};        ///< which: logit i of this rank is that of the class where element i of the runs stands
-  std::int64_t parts = 1;    ///< ranks with so many each
+  std::int64_t parts = 1;    ///< ranks that have some
   DType dtype = DType::f32;  ///< of the logits: f32 or bf16
 };
 

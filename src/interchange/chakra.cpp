@@ -52,11 +52,12 @@ void describe_kernel(chakra::Node& node, const Instruction& in, std::int64_t ten
 
 void describe_collective(chakra::Node& node, const Program& program, const Instruction& in, int group_number) {
   const Group& group = program.groups[static_cast<std::size_t>(in.group)];
-  std::int64_t bytes = full_bytes(program, in);
+  std::int64_t bytes = priced_bytes(program, in);
   if (in.collective == Collective::all_gather) {
     const Operand& full = full_operand(in);
     bytes = size_of(program.buffers[static_cast<std::size_t>(full.buffer)].dtype) *
-            chunk_of(full.num_elements, static_cast<int>(group.ranks.size()), 0).size();
+            (in.pieces.empty() ? chunk_of(full.num_elements, static_cast<int>(group.ranks.size()), 0).size()
+                               : in.pieces.longest);
   }
   node.set_type(chakra::COMM_COLL_NODE);
   attribute(node, "comm_type").set_int64_val(comm_type(in.collective));

@@ -55,7 +55,16 @@ class RankWriter {
     const DType dtype = program_.buffers[static_cast<std::size_t>(full.buffer)].dtype;
     const std::int64_t elements = full.num_elements;
     const auto bytes = [&](std::int64_t count) { return count * size_of(dtype); };
-    const auto chunk = [&](int member) { return bytes(chunk_of(elements, size, member).size()); };
+    const auto between = [&](Collective kind, int sender, int receiver) {
+      if (kind == Collective::all_to_all) {
+        if (in.pieces.empty()) return bytes(elements / size);
+        return bytes(sender == index ? piece_of(in.pieces.input, receiver).size()
+                                     : piece_of(in.pieces.output, sender).size());
+      }
+      const int owner = kind == Collective::all_gather ? sender : receiver;
+      if (in.pieces.empty()) return bytes(chunk_of(elements, size, owner).size());
+      return bytes(piece_of(kind == Collective::all_gather ? in.pieces.output : in.pieces.input, owner).size());
+    };
     std::vector<int> parts;
     switch (in.collective) {
       case Collective::send:
@@ -79,12 +88,12 @@ class RankWriter {
       }
       case Collective::reduce_scatter:
       case Collective::all_gather:
-      case Collective::all_to_all: exchange(in.collective, group, index, chunk, elements, dtype, before, parts); break;
+      case Collective::all_to_all: exchange(in.collective, group, index, between, before, parts); break;
       case Collective::all_reduce: {
-        exchange(Collective::reduce_scatter, group, index, chunk, elements, dtype, before, parts);
+        exchange(Collective::reduce_scatter, group, index, between, before, parts);
         const std::vector<int> reduced = {end_of(parts, before)};
         parts.clear();
-        exchange(Collective::all_gather, group, index, chunk, elements, dtype, reduced, parts);
+        exchange(Collective::all_gather, group, index, between, reduced, parts);
         if (parts.empty()) return reduced.front();
         break;
       }
@@ -99,20 +108,17 @@ class RankWriter {
   }
 
   /// To index + s, from index - s, for s = 1 … p-1.
-  template <class ChunkBytes>
-  void exchange(Collective kind, const Group& group, int index, const ChunkBytes& chunk, std::int64_t elements,
-                DType dtype, const std::vector<int>& before, std::vector<int>& parts) {
+  /// @param between bytes from a sender to a receiver, members of the group of which one is @p index.
+  template <class BytesBetween>
+  void exchange(Collective kind, const Group& group, int index, const BytesBetween& between,
+                const std::vector<int>& before, std::vector<int>& parts) {
     const int size = static_cast<int>(group.ranks.size());
     const int tag = next_tag(group);
     for (int s = 1; s < size; ++s) {
       const int to = (index + s) % size;
       const int from = (index - s + size) % size;
-      const auto bytes = [&](int sender, int receiver) {
-        if (kind == Collective::all_to_all) return elements / size * size_of(dtype);
-        return chunk(kind == Collective::all_gather ? sender : receiver);
-      };
-      message(true, group.ranks[static_cast<std::size_t>(to)], bytes(index, to), tag, before, parts);
-      message(false, group.ranks[static_cast<std::size_t>(from)], bytes(from, index), tag, before, parts);
+      message(true, group.ranks[static_cast<std::size_t>(to)], between(kind, index, to), tag, before, parts);
+      message(false, group.ranks[static_cast<std::size_t>(from)], between(kind, from, index), tag, before, parts);
     }
   }
 

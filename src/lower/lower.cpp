@@ -1,5 +1,8 @@
 #include "lower/lower.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <utility>
 
 #include "lower/layouts/laid_out_graph.hpp"
@@ -7,6 +10,7 @@
 #include "lower/step/step_lowering.hpp"
 #include "lower/unsupported.hpp"
 #include "partition/operator_splitting.hpp"
+#include "partition/sample_parts.hpp"
 #include "partition/stages.hpp"
 
 namespace strata {
@@ -14,16 +18,16 @@ namespace {
 
 /// The model of a rank of a plan without layouts: every rank has all of it, and its samples.
 LaidOutGraph replicated(const Plan& plan, SplitModel split, int rank) {
-  const int data_size = axis_size(plan.mesh, "data");
-  const std::int64_t samples = plan.global_batch / (data_size * plan.schedule.micro_batches);
+  const Chunk samples = samples_of_rank(plan, rank);
+  const bool has_all = samples.size() == samples_of_micro_batch(plan);
+  const StridedBlock neighbours{.first = samples.begin, .run = std::max<std::int64_t>(samples.size(), 1)};
   const std::size_t num_tensors = split.graph.tensors.size();
-  const Digit data{data_size, coordinate(plan.mesh, "data", rank)};
   std::vector<Stage> stages = cut_into_stages(split.graph, plan.stages);
   return {.graph = std::move(split.graph),
           .decisions = std::move(split.decisions),
           .layouts = {},
-          .num_samples = std::vector<std::int64_t>(num_tensors, samples),
-          .samples = std::vector<StridedBlock>(num_tensors, block_of(std::vector<Digit>{data, {samples, -1}})),
+          .num_samples = std::vector<std::int64_t>(num_tensors, samples.size()),
+          .samples = std::vector<StridedBlock>(num_tensors, has_all ? StridedBlock{} : neighbours),
           .replicas = {},
           .stages = std::move(stages),
           .steps = {}};

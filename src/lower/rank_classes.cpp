@@ -13,6 +13,7 @@
 #include "lower/order/schedules.hpp"
 #include "lower/order/step_shape.hpp"
 #include "partition/operator_splitting.hpp"
+#include "partition/sample_parts.hpp"
 #include "partition/shards.hpp"
 #include "partition/stages.hpp"
 
@@ -267,9 +268,9 @@ std::vector<int> coordinates_off_data(const Mesh& mesh, int rank) {
   return coordinates;
 }
 
-/// Axes along which ranks that share a parameter hold shards of different sizes.
+/// Axes along which ranks have parts of tensors, or of what they share hold shards, of different sizes.
 AxisSet uneven_axes(const Plan& plan, const LaidOutGraph& model) {
-  AxisSet axes = 0;
+  AxisSet axes = model.uneven;
   const bool is_dealt = plan.optimizer.sharding == "inter_tensor";
   const std::vector<ParameterShard> shards = shards_of(plan, model.graph, model.decisions, grids_of(plan, model, 0));
   for (std::size_t p = 0; p < shards.size(); ++p) {
@@ -360,7 +361,9 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
   std::map<std::vector<int>, std::vector<Most>> by_place;  // by moment
   std::set<std::pair<std::vector<int>, Signature>> seen;
   for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
-    const std::vector<int> place = coordinates_off_data(plan.mesh, rank);
+    std::vector<int> place = coordinates_off_data(plan.mesh, rank);
+    // What a rank has of samples, all of its activations are: those with fewer are looked at beside those with more.
+    place.push_back(static_cast<int>(samples_of_rank(plan, rank).size()));
     Signature sizes;
     append_shard_sizes(plan, kinds, placed.mesh, placed.place_of(rank), sizes);
     if (!seen.emplace(place, std::move(sizes)).second) continue;  // an earlier rank holds as much
@@ -397,7 +400,7 @@ RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<co
     leaves = leaves_by_group(placed, different_states(plan.mesh, split), leaf_of_node);
   }
   return classes_of(plan.mesh.num_ranks(), [&](int rank) {
-    Signature signature;
+    Signature signature = {samples_of_rank(plan, rank).size()};
     named.append(rank, signature);
     append_shard_sizes(plan, kinds, placed.mesh, placed.place_of(rank), signature);
     if (!leaf_of_node.empty()) append_leaves_of_neighbours(plan.mesh, leaf_of_node, rank, signature);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
+#include "base/collective.hpp"
 #include "base/error.hpp"
 
 namespace strata {
@@ -110,14 +112,22 @@ AxisSet set_of(const AxisOrder& order) {
   return set;
 }
 
-std::vector<Digit> digits_of(const AtomicAxes& axes, const AxisOrder& cut, AxisSet held, int rank, std::int64_t size) {
-  const int num_parts = axes.num_ranks(set_of(cut));
-  STRATA_INVARIANT((held & ~set_of(cut)) == 0, "a dim is held by axes that do not cut it");
-  STRATA_INVARIANT(size % num_parts == 0, fmt::format("{} elements are cut into {} parts", size, num_parts));
+bool divides(const AtomicAxes& axes, const DimCut& cut) {
+  return cut.size / cut.granule % axes.num_ranks(set_of(cut.axes)) == 0;
+}
+
+std::int64_t part_size(const AtomicAxes& axes, const DimCut& cut) {
+  return cut.granule * chunk_of(cut.size / cut.granule, axes.num_ranks(set_of(cut.axes)), 0).size();
+}
+
+DimPart part_of(const AtomicAxes& axes, const DimCut& cut, AxisSet held, int rank) {
+  STRATA_INVARIANT((held & ~set_of(cut.axes)) == 0, "a dim is held by axes that do not cut it");
+  STRATA_INVARIANT(cut.size % cut.granule == 0, fmt::format("{} elements in granules of {}", cut.size, cut.granule));
+  if (held == 0) return all_of(cut.size);
   std::vector<Digit> digits;
-  for (const int a : cut) digits.push_back({axes.size(a), has(held, a) ? axes.coordinate(a, rank) : -1});
-  digits.push_back({size / num_parts, -1});
-  return digits;
+  for (const int a : cut.axes) digits.push_back({axes.size(a), has(held, a) ? axes.coordinate(a, rank) : -1});
+  digits.push_back({part_size(axes, cut), -1});
+  return part_of(std::move(digits), cut.size);
 }
 
 }  // namespace strata

@@ -8,8 +8,10 @@
 ///
 /// A dim that axes split is cut into digits, one an axis that ever splits such a dim in this model (AxisOrder), and a
 /// rank holds those whose digits are its coordinates. So which samples and which features a rank has follows from the
-/// set of axes alone, whatever layout came before: nothing has to be permuted between layers, and all exchanges are of
-/// equal pieces. The price: such a dim must be a multiple of the product of all those axes.
+/// set of axes alone, whatever layout came before: nothing has to be permuted between layers. Where the product of all
+/// those axes divides the dim, all exchanges are of equal pieces; where it does not, the dim is cut into as many parts
+/// as collectives cut tensors (chunk_of): equal ones, of which the last is short, or the last are empty. part_of() is
+/// the one place that knows.
 
 #include <cstdint>
 #include <optional>
@@ -89,8 +91,17 @@ struct LayoutAxes {
 using AxisOrder = std::vector<int>;
 AxisSet set_of(const AxisOrder& order);
 
-/// What of a dim a rank holds, as digits: those of @p cut, each with the rank's coordinate where it is in @p held, and
-/// the remainder, @p size divided by all of @p cut.
-std::vector<Digit> digits_of(const AtomicAxes& axes, const AxisOrder& cut, AxisSet held, int rank, std::int64_t size);
+/// A dim and how it is cut.
+struct DimCut {
+  AxisOrder axes;
+  std::int64_t size = 1;     ///< elements
+  std::int64_t granule = 1;  ///< elements that stay together, the features of a head; divides `size`
+};
+/// Whether all parts are equal.
+bool divides(const AtomicAxes& axes, const DimCut& cut);
+/// Elements of every part but the last ones.
+std::int64_t part_size(const AtomicAxes& axes, const DimCut& cut);
+/// What of a dim a rank holds by @p held, some of the axes that cut it: those digits are the rank's coordinates.
+DimPart part_of(const AtomicAxes& axes, const DimCut& cut, AxisSet held, int rank);
 
 }  // namespace strata

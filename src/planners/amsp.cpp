@@ -24,7 +24,7 @@
 /// Options:    p, g, os (each a factor, or planner), sharding, gradients, cost, placement, overlap, broadcast.
 /// Refuses:    factors that break 1 <= s_p | s_g | s_os | dp in both dimensions, s1 > 1 => s0 = R, s_g one of s_p,
 ///             s_os; a capacity below what every candidate needs; a cluster without the numbers that `cost` reads; a
-///             global batch that R N M does not divide.
+///             batch that the micro-batches do not divide.
 /// Differs:    the bandwidth of a collective is a formula where nothing was measured; what else of the cost differs is
 ///             in states/communication.hpp; memory is the Program's own peak, of a Program of few blocks first, and of
 ///             the whole where that leaves room; the search does not see under which leaf switches the job's nodes are,

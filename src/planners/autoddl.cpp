@@ -15,19 +15,19 @@
 ///             (q-1)/q mk/p by all-to-all to a layer of another p0, backward the same, 2 (p0-1)/p0 kn/(p1 p2) of weight
 ///             gradients once a step; a few statistics a row of norms and losses (layouts/volume.hpp).
 /// Reference:  `single`.
-/// Options:    search, repeated_layers, layout, max_p0, zero, uneven_features, stages, schedule, cut_by, cost, seed,
+/// Options:    search, repeated_layers, layout, max_p0, zero, stages, schedule, cut_by, cost, seed,
 ///             proposals, restarts, temperature, trace.
-/// Refuses:    layers for which no layout divides samples, features, heads and vocabulary; a capacity below what every
+/// Refuses:    layers with fewer samples, features, heads or words than every layout has parts; a capacity below what
+/// every
 ///             strategy needs; a cluster without the numbers that `cost` reads; micro-batches that do not divide the
 ///             batch; an exhaustive search of more than 10^10 strategies; stages as `megatron`.
 /// Differs:    the default search is exact (dynamic programming over layers); residual additions count, which have to
 ///             bring two homes together; where the cheapest strategy exceeds the memory the bytes get a price, and the
 ///             plan says how far from the optimum that can be; by cost = "analytic" a collective takes what the
 ///             simulator takes for it: reduced within nodes before it leaves them where that is faster, its groups
-///             sharing a node's NICs; heuristics look at whole strategies, as the paper's do; uneven_features plans
-///             what cannot be lowered yet; of several stages a search sees all layers on the ranks of one, the
-///             Program's memory of the fullest decides what fits, and a table that the first and the last one share is
-///             priced once.
+///             sharing a node's NICs; heuristics look at whole strategies, as the paper's do; of several stages a
+///             search sees all layers on the ranks of one, the Program's memory of the fullest decides what fits, and a
+///             table that the first and the last one share is priced once.
 /// Reproduces: AutoDDL's figures 3, 7 and 8.
 
 #include <fmt/format.h>
@@ -99,7 +99,6 @@ class AutoDdl final : public Planner {
                   "p0,p1,p2 of every layer, each ranks in a node x nodes (\"2x1,1x2,2x1\"); or planner"},
         OptionRow{"max_p0", std::int64_t{0}, ">= 0", "most copies of a weight; 0: as many as memory allows"},
         zero_option(),
-        uneven_option(),
         stage_options()[0],
         stage_options()[1],
         stage_options()[2],
@@ -114,8 +113,7 @@ class AutoDdl final : public Planner {
   }
 
   Plan plan(const PlanRequest& request) const override {
-    const LayoutPlanning planning(request, {.max_p0 = static_cast<int>(request.option<std::int64_t>("max_p0")),
-                                            .uneven_features = request.option<bool>("uneven_features")});
+    const LayoutPlanning planning(request, {.max_p0 = static_cast<int>(request.option<std::int64_t>("max_p0"))});
     if (const std::string fixed = request.option<std::string>("layout"); fixed != planner_word) {
       return with_layout(planning, parse_layout(fixed));
     }

@@ -11,12 +11,12 @@
 /// Volume:     2 (N-1)/N · P · g bytes a rank and step.
 /// Reference:  `single` on the same global batch, up to the order of summation.
 /// Options:    none; bucket size and overlap are in [overlap].
-/// Refuses:    a global batch that N × micro-batches does not divide.
+/// Refuses:    micro-batches that do not divide the batch.
 /// Differs:    every bucket has the same least size (PyTorch's first one is smaller); nothing is broadcast at the start
 ///             because initial values are computed by global index.
 /// Reproduces: the data-parallel baseline of OSDP, AutoDDL and CDP.
 
-#include "planners/even_batch.hpp"
+#include "planners/even_micro_batches.hpp"
 #include "planners/planner.hpp"
 
 namespace strata {
@@ -34,7 +34,7 @@ class Ddp final : public Planner {
   Plan plan(const PlanRequest& request) const override {
     Plan plan = request.base;
     plan.mesh.axes = {{"data", plan.mesh.num_ranks()}};
-    refuse_uneven_batch(plan);
+    refuse_uneven_micro_batches(plan);
     return plan;
   }
 };

@@ -18,8 +18,8 @@
 ///             (together an all-reduce), backward the same; 2 (dp-1)/dp kn/tp of weight gradients once a step; a few
 ///             statistics a row of norms and losses (layouts/volume.hpp).
 /// Reference:  `single`.
-/// Options:    tensor (a factor, or planner), tensor_in_node, zero, uneven_features, stages, schedule, cut_by, cost.
-/// Refuses:    degrees that do not divide samples, features, heads or vocabulary; a capacity below what every degree
+/// Options:    tensor (a factor, or planner), tensor_in_node, zero, stages, schedule, cut_by, cost.
+/// Refuses:    degrees above the samples, features, heads or words that they cut; a capacity below what every degree
 ///             needs; a cluster without the numbers that `cost` reads; micro-batches that do not divide the batch;
 ///             stages that are neither whole nodes nor an even part of one, have one rank, or outnumber the blocks.
 /// Differs:    the sum between pairs is a reduce-scatter and an all-gather, and norms, dropout and additions between
@@ -54,7 +54,6 @@ class Megatron final : public Planner {
         OptionRow{"tensor_in_node", true, "",
                   "where nodes have several ranks, the planner keeps `tensor` inside a node"},
         zero_option(),
-        uneven_option(),
         stage_options()[0],
         stage_options()[1],
         stage_options()[2],
@@ -64,7 +63,7 @@ class Megatron final : public Planner {
   }
 
   Plan plan(const PlanRequest& request) const override {
-    const LayoutPlanning planning(request, {.uneven_features = request.option<bool>("uneven_features")});
+    const LayoutPlanning planning(request, {});
     const Factor grid = planning.grid();
     const auto fixed = factor_option("tensor", request.option<std::string>("tensor"), planner_word);
     const bool in_node = request.option<bool>("tensor_in_node") && grid.in_node > 1;

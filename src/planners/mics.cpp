@@ -13,7 +13,7 @@
 /// Reference:  `ddp`.
 /// Options:    group, placement, overlap; overlap = deepspeed also keeps the all-reduce out of backward.
 /// Refuses:    a subgroup that does not divide the ranks in both dimensions, or takes a part of several nodes; a
-///             global batch that N × micro-batches does not divide.
+///             batch that the micro-batches do not divide.
 /// Differs:    collectives inside a subgroup of several nodes are not staged (MiCS stages all-gathers);
 ///             tensors are cut one by one.
 /// Reproduces: the MiCS lines of AMSP.

@@ -19,7 +19,7 @@
 /// Reference:  `ddp`.
 /// Options:    slices, granularity, sdp, search, dfs_nodes, cost, overlap.
 /// Refuses:    a capacity below what the least plan needs; a batch of the planner's without a capacity; a cluster
-///             without the numbers that `cost` reads; a global batch that N M does not divide.
+///             without the numbers that `cost` reads; micro-batches that do not divide the batch.
 /// Differs:    the paper searches depth first for 9 to 307 s; the default is exact in milliseconds, since operators of
 ///             one shape are counted. Whether an answer fits, and which is the largest batch that is tried, is the
 ///             Program's peak, of a few tens of Programs; the closed form orders, and decides where nothing lowers. The

@@ -16,7 +16,7 @@
 #include <fmt/core.h>
 
 #include "base/error.hpp"
-#include "planners/even_batch.hpp"
+#include "planners/even_micro_batches.hpp"
 #include "planners/planner.hpp"
 
 namespace strata {
@@ -39,7 +39,7 @@ class Single final : public Planner {
     }
     Plan plan = request.base;
     plan.mesh.axes = {{"data", 1}};
-    refuse_uneven_batch(plan);
+    refuse_uneven_micro_batches(plan);
     return plan;
   }
 };

@@ -20,7 +20,8 @@
 ///             a few statistics a row of norms and losses (layouts/volume.hpp).
 /// Reference:  `single`.
 /// Options:    rows (a factor, or planner), replicas (a factor), zero, stages, schedule, cut_by, cost.
-/// Refuses:    grids that do not divide samples, features, heads or vocabulary; a capacity below what every grid needs;
+/// Refuses:    grids of more rows or columns than there are samples, features, heads or words; a capacity below what
+/// every grid needs;
 ///             a cluster without the numbers that `cost` reads; micro-batches that do not divide the batch; stages as
 ///             `megatron`.
 /// Differs:    the broadcasts of a panel run under the product of the panel before (Optimus: one after the other);

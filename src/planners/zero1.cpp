@@ -16,7 +16,7 @@
 ///             all_reduce, once a step whatever the micro-batches.
 /// Reference:  `ddp`.
 /// Options:    gradients, overlap.
-/// Refuses:    a global batch that N × micro-batches does not divide.
+/// Refuses:    micro-batches that do not divide the batch.
 /// Differs:    tensors are cut one by one, DeepSpeed cuts one flat buffer; AMSP describes ZeRO-1 with an all-reduce,
 ///             which is `gradients = "all_reduce"`.
 /// Reproduces: the ZeRO-1 lines of AMSP.

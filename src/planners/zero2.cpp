@@ -15,7 +15,7 @@
 ///             all_reduce.
 /// Reference:  `ddp`.
 /// Options:    gradients, overlap.
-/// Refuses:    a global batch that N × micro-batches does not divide.
+/// Refuses:    micro-batches that do not divide the batch.
 /// Differs:    tensors are cut one by one, DeepSpeed cuts one flat buffer.
 /// Reproduces: the ZeRO-2 baseline of OSDP and CDP.
 

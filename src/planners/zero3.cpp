@@ -20,7 +20,7 @@
 ///             none.
 /// Reference:  `ddp`.
 /// Options:    overlap, slices.
-/// Refuses:    a global batch that N × micro-batches does not divide.
+/// Refuses:    micro-batches that do not divide the batch.
 /// Differs:    tensors are cut one by one; FSDP cuts a flat buffer a unit. With slices a linear is gathered and
 ///             multiplied a slice of its input after another, as OSDP does (sec. 3.3): what is gathered at a time
 ///             falls by so much.

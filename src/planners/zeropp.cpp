@@ -24,7 +24,7 @@
 ///             max|block|/254, of ddp's, and each rank's part of a gradient within max|block|/14 (int4) or /254 a hop.
 /// Options:    secondary, quantized_weights, quantized_gradients, quantization_block, placement, overlap.
 /// Refuses:    a secondary group that does not divide the ranks in both dimensions, or takes a part of several nodes;
-///             quantisation on one rank; a global batch that N × micro-batches does not divide.
+///             quantisation on one rank; micro-batches that do not divide the batch.
 /// Differs:    blocks are symmetric, rounded to nearest, with f32 magnitudes, and packed tensor by tensor, biases and
 ///             norms too. Of one node or one rank a node, one hop is all there is. The partial sum of a node is a
 ///             buffer, not registers of a fused kernel. The second shard holds what came out of the codes, so that

@@ -33,7 +33,7 @@ NodeCost node_cost(const CostModel& costs, const Program& program, const Instruc
   }
   const Collective kind = is_message ? Collective::send : in.collective;
   const Placement place = placement(members, point.plan.mesh.ranks_per_node, point.leaves_that_matter());
-  return {costs.collective(kind, full_bytes(program, in), place).seconds, 0};
+  return {costs.collective(kind, priced_bytes(program, in), place).seconds, 0};
 }
 
 /// Of all ranks, one step each; where steps overlap, as many as meet, as one list.

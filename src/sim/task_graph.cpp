@@ -103,7 +103,7 @@ class Compiler {
       meeting.num_needed = partners.num_needed;
       meeting.group_size = partners.group_size;
       const Collective kind = in.collective == Collective::recv ? Collective::send : in.collective;
-      const CollectiveCost cost = costs_.collective(kind, full_bytes(program, in), partners.place);
+      const CollectiveCost cost = costs_.collective(kind, priced_bytes(program, in), partners.place);
       meeting.seconds = counted(cost);
       meeting.nics = cost.nics_used;
     }

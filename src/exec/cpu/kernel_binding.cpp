@@ -174,10 +174,12 @@ BoundKernel bind_dropout(const Arguments& a, const KernelDims& s, std::uint64_t 
   return [=, x = a.input(0), y = a.output(0), dtype = a.input_dtype(0), d = s.permute()](const StepContext& c) {
     Dropout part = dropout;
     part.stream = random_stream(seed, stream, c.step);
-    for (std::int64_t r = 0; r * d.run < d.elements; ++r) {
-      part.first_element = dropout.first_element + static_cast<std::uint64_t>(d.begin_of(r));
-      const std::int64_t at = r * d.run * size_of(dtype);
-      call(dtype, x + at, y + at, d.run, part);
+    for (std::int64_t i = 0; i < d.elements;) {
+      const PermuteDims::Place place = d.place(i);
+      part.first_element = dropout.first_element + static_cast<std::uint64_t>(place.at);
+      const std::int64_t at = i * size_of(dtype);
+      call(dtype, x + at, y + at, place.neighbours, part);
+      i += place.neighbours;
     }
   };
 }

@@ -144,7 +144,8 @@ BoundKernel bind_linear(const Program& program, const Arguments& a, const Kernel
   // cuBLASLt reads biases in vectors, and says nothing of those that begin elsewhere.
   const bool in_epilogue = adds_bias && alignment_bytes(reinterpret_cast<std::uintptr_t>(a.input(2))) >= 16;
   if (in_epilogue) operands.bias = a.input(2);
-  const auto product = std::make_shared<Matmul>(libraries, operands, for_product);
+  // A rank without inputs sums the gradient of its bias alone.
+  const auto product = d.in > 0 ? std::make_shared<Matmul>(libraries, operands, for_product) : nullptr;
   if (adds_bias && !in_epilogue) {
     return [=, y = operands.d, bias = a.input(2)](cudaStream_t stream) {
       product->run(stream);
@@ -156,7 +157,7 @@ BoundKernel bind_linear(const Program& program, const Arguments& a, const Kernel
   }
   return [=, dy = a.input(1), dbias = a.output(1), add = dims.accumulates(1),
           partials = floats(workspace.subspan(for_product.size()))](cudaStream_t stream) {
-    product->run(stream);
+    if (product) product->run(stream);
     column_sums(d.dtype, dy, d.tokens, d.out, d.gradient_dtype, dbias, add, partials, stream);
   };
 }

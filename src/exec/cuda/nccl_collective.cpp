@@ -42,8 +42,11 @@ struct Call {
   std::size_t count() const { return static_cast<std::size_t>(request.num_elements); }
   ncclDataType_t type() const { return nccl_type(request.dtype); }
   ncclRedOp_t operation() const { return request.reduction == Reduction::sum ? ncclSum : ncclMax; }
-  bool divides() const { return request.num_elements % size == 0; }
-  Chunk chunk(int member) const { return chunk_of(request.num_elements, size, member); }
+  bool divides() const { return request.pieces == nullptr && request.num_elements % size == 0; }
+  Chunk chunk(int member) const {
+    if (request.pieces == nullptr) return chunk_of(request.num_elements, size, member);
+    return piece_of(request.kind == Collective::all_gather ? request.pieces->output : request.pieces->input, member);
+  }
   const std::byte* input(std::int64_t element) const {
     return static_cast<const std::byte*>(request.input) + element * size_of(request.dtype);
   }
@@ -81,12 +84,15 @@ ncclResult_t Call::reduce_scatter(cudaStream_t stream) const {
 }
 
 ncclResult_t Call::all_to_all(cudaStream_t stream) const {
-  const std::int64_t each = request.num_elements / size;
   return grouped(size, [&](int j) {
-    const ncclResult_t sent =
-        ncclSend(input(j * each), static_cast<std::size_t>(each), type(), j, communicator, stream);
-    if (sent != ncclSuccess) return sent;
-    return ncclRecv(output(j * each), static_cast<std::size_t>(each), type(), j, communicator, stream);
+    const Chunk sent = chunk(j);
+    const Chunk received = request.pieces == nullptr ? sent : piece_of(request.pieces->output, j);
+    ncclResult_t result = ncclSuccess;
+    if (sent.size() > 0) {
+      result = ncclSend(input(sent.begin), static_cast<std::size_t>(sent.size()), type(), j, communicator, stream);
+    }
+    if (result != ncclSuccess || received.size() == 0) return result;
+    return ncclRecv(output(received.begin), static_cast<std::size_t>(received.size()), type(), j, communicator, stream);
   });
 }
 
@@ -135,8 +141,9 @@ BoundKernel bind_collective(const Program& program, const Arguments& arguments, 
   if (is_reduction(request.kind) && request.dtype != DType::f32 && request.dtype != DType::bf16) {
     throw Unsupported(fmt::format("{}: reductions are of f32 and bf16, not {}", label, to_string(request.dtype)));
   }
-  STRATA_INVARIANT(request.kind != Collective::all_to_all || request.num_elements % call.size == 0,
-                   fmt::format("{}: {} elements over {} ranks", label, request.num_elements, call.size));
+  STRATA_INVARIANT(
+      request.kind != Collective::all_to_all || request.pieces != nullptr || request.num_elements % call.size == 0,
+      fmt::format("{}: {} elements over {} ranks", label, request.num_elements, call.size));
   return [call, number, &communicators, &label](cudaStream_t stream) {
     communicators.check_call(call(stream), label, number);
   };

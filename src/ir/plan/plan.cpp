@@ -153,16 +153,14 @@ void check_mesh(const Mesh& mesh) {
 }
 
 void check_batch(const Plan& plan, const ModelGraph& graph) {
-  const int data = axis_size(plan.mesh, "data");
   check_at_least("batch.global", plan.global_batch, 1);
   check_at_least("schedule.micro_batches", plan.schedule.micro_batches, 1);
   check_at_least("schedule.sub_batches", plan.schedule.sub_batches, 1);
-  const std::int64_t parts =
-      product_up_to(most_parts, std::int64_t{data} * plan.schedule.micro_batches, plan.schedule.sub_batches);
+  // Ranks need not divide what they share of a micro-batch: partition/sample_parts.
+  const std::int64_t parts = product_up_to(most_parts, plan.schedule.micro_batches, plan.schedule.sub_batches);
   if (plan.global_batch % parts != 0) {
-    fail("batch.global",
-         fmt::format("{} samples are not divisible by {} data ranks x {} micro-batches x {} sub-batches = {}",
-                     plan.global_batch, data, plan.schedule.micro_batches, plan.schedule.sub_batches, parts));
+    fail("batch.global", fmt::format("{} samples are not divisible by {} micro-batches x {} sub-batches = {}",
+                                     plan.global_batch, plan.schedule.micro_batches, plan.schedule.sub_batches, parts));
   }
   const auto [elements_per_sample, most_samples] = batch_limit(graph);
   if (static_cast<double>(plan.global_batch) > most_samples) {

@@ -212,8 +212,7 @@ bool cuts_evenly(const Mesh& mesh, int stages);
 Mesh mesh_of_stage(const Mesh& mesh);
 
 /// @throws UserError with key and numbers: axes that do not multiply to the ranks, factors that do not divide, a global
-/// batch that
-///         data ranks × micro-batches does not divide, unknown words.
+/// batch that micro-batches do not divide, unknown words.
 void verify(const Plan& plan, const ModelGraph& graph);
 
 /// Stable TOML; parse_plan(to_text(p)) == p. Defaults are printed too: a stored plan stays readable when defaults

@@ -66,7 +66,8 @@ class SectionAllocator {
           const Occupant occupant{owner.offset_bytes, owner.offset_bytes + align(owner.size_bytes()), buffer};
           seen.insert(std::ranges::upper_bound(seen, occupant.begin, {}, &Occupant::begin), occupant);
         }
-        highest = std::max(highest, owner.offset_bytes + owner.size_bytes());
+        // Nobody touches the place of what has no bytes.
+        if (owner.size_bytes() > 0) highest = std::max(highest, owner.offset_bytes + owner.size_bytes());
       }
       for (const int buffer : section_[i].frees) freed_[static_cast<std::size_t>(buffer)] = true;
       forget(index);
@@ -116,7 +117,7 @@ void assign_addresses(Program& program) {
   for (Buffer& buffer : program.buffers) {
     if (buffer.persistent) {
       buffer.offset_bytes = base;
-      highest = base + buffer.size_bytes();
+      if (buffer.size_bytes() > 0) highest = base + buffer.size_bytes();
       base += align(buffer.size_bytes());
     }
   }

@@ -18,12 +18,15 @@ void set_runs(Attributes& to, std::string_view first_key, const StridedBlock& bl
     const StridedBlock::Level& level = block.levels[block.levels.size() - 1 - l];
     to.set(fmt::format("size{}", l), level.count);
     to.set(fmt::format("stride{}", l), level.stride);
+    if (level.period > 0) to.set(fmt::format("period{}", l), level.period);
   }
 }
 
 void copy_runs(const Attributes& from, Attributes& to) {
   for (const Attributes::Entry& entry : from.entries()) {
-    if (entry.key == "run" || entry.key.starts_with("size") || entry.key.starts_with("stride")) to.set(entry);
+    const bool is_of_runs = entry.key == "run" || entry.key.starts_with("size") || entry.key.starts_with("stride") ||
+                            entry.key.starts_with("period");
+    if (is_of_runs) to.set(entry);
   }
 }
 

@@ -2,7 +2,8 @@
 
 /// @file
 /// Runs of neighbours at regular distances, as kernels take them: the attributes run, size0, stride0, …, of which the
-/// last is innermost, see kernel_table. Without them the elements are neighbours.
+/// last is innermost, and period0, … where runs are cut short, see kernel_table. Without them the elements are
+/// neighbours.
 
 #include <cstddef>
 #include <string_view>

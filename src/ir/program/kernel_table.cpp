@@ -16,7 +16,7 @@ using enum Kernel;
 // constants.
 #define STRATA_RUNS                                                                                              \
   "run?,size0?,stride0?,size1?,stride1?,size2?,stride2?,size3?,stride3?,size4?,stride4?,size5?,stride5?,size6?," \
-  "stride6?,size7?,stride7?"
+  "stride6?,size7?,stride7?,period0?,period1?,period2?,period3?,period4?,period5?,period6?,period7?"
 
 // rows: samples × positions. Attributes named in plural count things; `first_sample` is the global index, within the
 // step's batch, of the first sample of the operands: what random numbers and data are indexed by. A slice of a linear
@@ -79,17 +79,20 @@ constexpr std::array table = {
                     "rows,channels,epsilon,accumulate"},
     KernelSignature{cross_entropy, "cross_entropy", "logits,targets", "loss,dlogits", "rows,classes,scale"},
     // Tensor layouts (lower/laid_out_graph). y has, in its own order, runs of neighbours of x: run (i0, i1, …), of
-    // sizes size0, size1, …, the last innermost, begins at first + i0 · stride0 + i1 · stride1 + ….
-    KernelSignature{permute, "permute", "x", "y", "elements,first," STRATA_RUNS},
-    // Norms of rows whose features are split: `parts` ranks each have `width` of them. partial: mean and sum of squared
-    // deviations of a row's part (rms: 0 and sum of squares), [rows, 2]; `all` has those of all parts, a part after the
-    // other. Backward exchanges the two sums over a row that dx needs.
-    KernelSignature{norm_partial, "norm_partial", "x", "partial", "rows,width,rms"},
-    KernelSignature{norm_apply, "norm_apply", "x,all,weight,bias?", "y,statistics", "rows,width,parts,epsilon,rms"},
+    // sizes size0, size1, …, the last innermost, begins at first + i0 · stride0 + i1 · stride1 + …. Where runs are cut
+    // short, period_k says how many elements of y are between two indices of level k. scatters: x has runs of y.
+    KernelSignature{permute, "permute", "x", "y", "elements,first,scatters?," STRATA_RUNS},
+    // Norms of rows whose features are split: `parts` ranks each have `width` of them, or, where `features`, the number
+    // of all, is given, unequally many. partial: mean and sum of squared deviations of a row's part (rms: 0 and sum of
+    // squares), [rows, 2], or, behind these, how many features it has, [rows, 3]; `all` has those of all parts, a part
+    // after the other. Backward exchanges the two sums over a row that dx needs.
+    KernelSignature{norm_partial, "norm_partial", "x", "partial", "rows,width,features?,rms"},
+    KernelSignature{norm_apply, "norm_apply", "x,all,weight,bias?", "y,statistics",
+                    "rows,width,features?,parts,epsilon,rms"},
     KernelSignature{norm_backward_partial, "norm_backward_partial", "dy,x,weight,statistics", "partial,dweight,dbias?",
-                    "rows,width,rms,accumulate"},
+                    "rows,width,features?,rms,accumulate"},
     KernelSignature{norm_backward_apply, "norm_backward_apply", "dy,x,weight,statistics,all", "dx",
-                    "rows,width,parts,rms,accumulate"},
+                    "rows,width,features?,parts,rms,accumulate"},
     // Vocabulary-parallel: each of `parts` ranks has the logits of `classes` classes from first_class on, in runs where
     // others stand between them. partial: maximum, sum of exponentials above it, and the target's logit where it is
     // here, [rows, 3].

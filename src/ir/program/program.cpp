@@ -56,6 +56,15 @@ std::int64_t full_bytes(const Program& program, const Instruction& collective) {
   return full.num_elements * size_of(program.buffers[static_cast<std::size_t>(full.buffer)].dtype);
 }
 
+std::int64_t priced_bytes(const Program& program, const Instruction& collective) {
+  if (collective.pieces.empty() || collective.collective != Collective::all_to_all) {
+    return full_bytes(program, collective);
+  }
+  const Operand& full = full_operand(collective);
+  return collective.pieces.longest * static_cast<std::int64_t>(collective.pieces.input.size() - 1) *
+         size_of(program.buffers[static_cast<std::size_t>(full.buffer)].dtype);
+}
+
 std::int64_t bytes_sent(const Program& program, const Instruction& instruction) {
   if (!instruction.is_collective()) {
     return 0;
@@ -63,9 +72,12 @@ std::int64_t bytes_sent(const Program& program, const Instruction& instruction) 
   const Group& group = program.groups[static_cast<std::size_t>(instruction.group)];
   const auto index = std::ranges::find(group.ranks, program.rank) - group.ranks.begin();
   const Operand& full = full_operand(instruction);
-  return size_of(program.buffers[static_cast<std::size_t>(full.buffer)].dtype) *
-         elements_sent(instruction.collective, full.num_elements, static_cast<int>(group.ranks.size()),
-                       static_cast<int>(index), instruction.root);
+  const std::int64_t elements =
+      instruction.pieces.empty()
+          ? elements_sent(instruction.collective, full.num_elements, static_cast<int>(group.ranks.size()),
+                          static_cast<int>(index), instruction.root)
+          : elements_sent(instruction.collective, instruction.pieces, static_cast<int>(index));
+  return elements * size_of(program.buffers[static_cast<std::size_t>(full.buffer)].dtype);
 }
 
 std::vector<std::vector<int>> body_dependencies(const Program& program) {
@@ -157,7 +169,7 @@ MemoryPeak memory_peak(const Program& program) {
 std::int64_t own_arena_bytes(const Program& program) {
   std::int64_t end = 0;
   for (const Buffer& buffer : program.buffers) {
-    if (buffer.category == Category::workspace) continue;
+    if (buffer.category == Category::workspace || buffer.size_bytes() == 0) continue;
     end = std::max(end, buffer.offset_bytes + buffer.size_bytes());
   }
   return end;

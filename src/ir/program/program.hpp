@@ -128,6 +128,7 @@ struct Instruction {
   std::string name{};  ///< the graph operator or bucket this belongs to
   std::vector<Operand> inputs{};
   std::vector<Operand> outputs{};
+  Pieces pieces{};     ///< all_gather, reduce_scatter, all_to_all; empty: chunk_of cuts
   int workspace = -1;  ///< buffer of the library's scratch bytes, -1: none
   Attributes attributes{};
   std::vector<Wait> waits{};  ///< on other streams; order on the own stream is implied
@@ -186,6 +187,9 @@ double flops(const Instruction& instruction);
 const Operand& full_operand(const Instruction& collective);
 /// Bytes of full_operand().
 std::int64_t full_bytes(const Program& program, const Instruction& collective);
+/// Bytes of which a cost model tells how long they take, equal on all members: full_bytes(), or, of an all-to-all in
+/// pieces, as if every piece were the longest, for whom all wait.
+std::int64_t priced_bytes(const Program& program, const Instruction& collective);
 /// Bytes that the rank sends in a collective instruction; see elements_sent. Kernels: 0.
 std::int64_t bytes_sent(const Program& program, const Instruction& instruction);
 

@@ -99,13 +99,26 @@ class Rendezvous {
     return npos;
   }
 
-  /// The full tensor: the larger side of a gather or scatter. Equal bytes of another dtype are another tensor.
+  /// The full tensor: the larger side of a gather or scatter. Equal bytes of another dtype are another tensor. Of an
+  /// exchange in pieces members have unequal tensors: what they agree on is the longest piece.
   struct Payload {
     std::int64_t num_elements = 0;
     DType dtype = DType::f32;
+    std::int64_t longest_piece = 0;
     bool operator==(const Payload&) const = default;
-    std::string text() const { return fmt::format("{} {}", num_elements, to_string(dtype)); }
+    std::string text() const {
+      return longest_piece == 0
+                 ? fmt::format("{} {}", num_elements, to_string(dtype))
+                 : fmt::format("{} {} in pieces of {} at most", num_elements, to_string(dtype), longest_piece);
+    }
   };
+  /// What two members of an exchange in pieces send is what they receive.
+  static bool pieces_agree(const Instruction& a, int index_of_a, const Instruction& b, int index_of_b) {
+    if (a.pieces.empty() || b.pieces.empty()) return a.pieces.empty() == b.pieces.empty();
+    if (a.collective != Collective::all_to_all) return a.pieces == b.pieces;
+    return piece_of(a.pieces.input, index_of_b).size() == piece_of(b.pieces.output, index_of_a).size() &&
+           piece_of(b.pieces.input, index_of_a).size() == piece_of(a.pieces.output, index_of_b).size();
+  }
   Payload payload(std::size_t rank, const Instruction& in) const {
     Payload result;
     for (const auto* operands : {&in.inputs, &in.outputs}) {
@@ -114,6 +127,8 @@ class Rendezvous {
         result.dtype = programs_[rank].buffers[static_cast<std::size_t>(operand.buffer)].dtype;
       }
     }
+    result.longest_piece = in.pieces.longest;
+    if (in.collective == Collective::all_to_all && !in.pieces.empty()) result.num_elements = 0;
     return result;
   }
 
@@ -138,8 +153,11 @@ class Rendezvous {
       if (s == npos) return false;
       const int other_index = ready_head(m, s);
       const Instruction& other = at(m, other_index);
-      const bool kinds_agree = point_to_point || (in.collective == other.collective && in.root == other.root &&
-                                                  in.reduction == other.reduction);
+      const auto index_of = [&](int r) { return static_cast<int>(std::ranges::find(members, r) - members.begin()); };
+      const bool kinds_agree =
+          point_to_point ||
+          (in.collective == other.collective && in.root == other.root && in.reduction == other.reduction &&
+           pieces_agree(in, index_of(static_cast<int>(rank)), other, index_of(member)));
       if (!kinds_agree || payload(rank, in) != payload(m, other)) {
         throw InternalError(fmt::format("mismatched collectives in group {}: rank {} {} ({}), rank {} {} ({})",
                                         group.name, rank, describe(in, index), payload(rank, in).text(), m,

@@ -48,6 +48,13 @@ std::string ids_text(std::string_view word, const std::vector<int>& ids) {
   return text.empty() ? "" : fmt::format(" | {}{}", word, text);
 }
 
+/// ` | pieces 0,604,1204 -> 0,2,4 longest=604`.
+std::string pieces_text(const Pieces& pieces) {
+  if (pieces.empty()) return "";
+  return fmt::format(" | pieces {}{}->{}{} longest={}", fmt::join(pieces.input, ","), pieces.input.empty() ? "" : " ",
+                     pieces.output.empty() ? "" : " ", fmt::join(pieces.output, ","), pieces.longest);
+}
+
 std::string instruction_text(const Program& program, const Instruction& in, std::size_t index) {
   std::string text = fmt::format("#{} {} ", index, program.streams[static_cast<std::size_t>(in.stream)]);
   if (in.is_collective()) {
@@ -68,6 +75,7 @@ std::string instruction_text(const Program& program, const Instruction& in, std:
   text += fmt::format(" |{}{} | {} mb{} {}", attributes.empty() ? "" : " ", attributes, to_string(in.phase),
                       in.micro_batch, in.name);
   if (in.step != 0) text += fmt::format(" | step {}", in.step);
+  text += pieces_text(in.pieces);
   if (in.workspace >= 0) text += fmt::format(" | workspace %{}", in.workspace);
   text += ids_text("alloc", in.allocs) + ids_text("free", in.frees);
   if (!in.waits.empty()) {
@@ -87,7 +95,10 @@ std::string buffer_text(const Buffer& b, std::size_t index) {
   if (!b.parameter.empty() || b.parameter_begin != 0) text += fmt::format(" of={}+{}", b.parameter, b.parameter_begin);
   if (!b.block.is_whole()) {
     text += fmt::format(" block={}+{}", b.block.first, b.block.run);
-    for (const StridedBlock::Level& level : b.block.levels) text += fmt::format(",{}*{}", level.count, level.stride);
+    for (const StridedBlock::Level& level : b.block.levels) {
+      text += fmt::format(",{}*{}", level.count, level.stride);
+      if (level.period > 0) text += fmt::format("/{}", level.period);
+    }
   }
   return text;
 }
@@ -294,6 +305,27 @@ void parse_operation(const Program& program, Line& line, Instruction& in) {
   if (has_peer && line.peek().starts_with("peer=")) in.root = line.small_integer(line.value_of("peer"));
 }
 
+std::vector<std::int64_t> parse_begins(const Line& line, std::string_view text) {
+  std::vector<std::int64_t> begins;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    begins.push_back(line.integer(text.substr(0, comma)));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  const bool rises = begins.size() > 1 && begins.front() == 0 && std::ranges::is_sorted(begins);
+  if (!rises || begins.back() > largest_size) line.fail("pieces do not begin at 0 and rise to 2^48 at most");
+  return begins;
+}
+
+Pieces parse_pieces(Line& line) {
+  Pieces pieces;
+  if (line.peek() != "->") pieces.input = parse_begins(line, line.word());
+  line.expect("->");
+  if (!line.peek().starts_with("longest=")) pieces.output = parse_begins(line, line.word());
+  pieces.longest = line.integer(line.value_of("longest"));
+  return pieces;
+}
+
 Instruction parse_instruction(const Program& program, Line& line, std::size_t index) {
   Instruction in;
   if (line.marked("#", line.word()) != static_cast<int>(index))
@@ -322,7 +354,9 @@ Instruction parse_instruction(const Program& program, Line& line, std::size_t in
   while (!line.empty()) {
     Line field(line.field(), line.number());
     const std::string_view word = field.word();
-    if (word == "workspace") {
+    if (word == "pieces") {
+      in.pieces = parse_pieces(field);
+    } else if (word == "workspace") {
       in.workspace = line.marked("%", field.word());
     } else if (word == "step") {
       in.step = line.relative_step(field.word());
@@ -331,7 +365,7 @@ Instruction parse_instruction(const Program& program, Line& line, std::size_t in
     } else if (word == "wait") {
       while (!field.empty()) in.waits.push_back(parse_wait(line, field.word()));
     } else {
-      line.fail(fmt::format("unknown field `{}`; accepted: step, workspace, alloc, free, wait", word));
+      line.fail(fmt::format("unknown field `{}`; accepted: pieces, step, workspace, alloc, free, wait", word));
     }
   }
   return in;
@@ -373,7 +407,10 @@ Buffer parse_buffer(Line& line, std::size_t index) {
     b.block.run = last_number();
     while (!block.empty()) {
       const std::int64_t count = number_before('*');
-      b.block.levels.push_back({count, last_number()});
+      const bool is_cut_short = block.find('/') < block.find(',');
+      const std::int64_t stride = is_cut_short ? number_before('/') : last_number();
+      b.block.levels.push_back({count, stride, is_cut_short ? last_number() : 0});
+      if (is_cut_short && b.block.levels.back().period < 1) line.fail("a block with a period below 1");
     }
     const bool is_cut = b.block.first >= 0 && b.block.run >= 1 &&
                         std::ranges::all_of(b.block.levels, [](const StridedBlock::Level& level) {

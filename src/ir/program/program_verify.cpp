@@ -74,6 +74,38 @@ void verify_reduce(const Program& program, const Section& section, std::size_t i
   if (input != output) fail(program, section, index, fmt::format("reduces {} to {}", input, output));
 }
 
+/// Pieces are of whom the group has, make up the operands, and are cut where the collective has several.
+void verify_pieces(const Program& program, const Section& section, std::size_t index) {
+  const Instruction& in = section.instructions[index];
+  const Pieces& pieces = in.pieces;
+  const std::size_t num_members = program.groups[static_cast<std::size_t>(in.group)].ranks.size();
+  const auto member = std::ranges::find(program.groups[static_cast<std::size_t>(in.group)].ranks, program.rank) -
+                      program.groups[static_cast<std::size_t>(in.group)].ranks.begin();
+  const bool has_input = in.collective == Collective::reduce_scatter || in.collective == Collective::all_to_all;
+  const bool has_output = in.collective == Collective::all_gather || in.collective == Collective::all_to_all;
+  const auto check_side = [&](const std::vector<std::int64_t>& begins, bool is_cut, const char* side,
+                              const std::vector<Operand>& operands, std::int64_t own) {
+    const std::int64_t elements = operands.size() == 1 ? operands.front().num_elements : -1;
+    const bool holds = is_cut ? begins.size() == num_members + 1 && begins.front() == 0 &&
+                                    std::ranges::is_sorted(begins) && begins.back() == elements
+                              : begins.empty() && elements == own;
+    if (!holds) {
+      fail(program, section, index,
+           fmt::format("{} of {} elements with pieces that begin at {}, of {} members", side, elements,
+                       fmt::join(begins, ","), num_members));
+    }
+    for (std::size_t m = 0; is_cut && m < num_members; ++m) {
+      if (begins[m + 1] - begins[m] <= pieces.longest) continue;
+      fail(program, section, index, fmt::format("a piece of more elements than the longest, {}", pieces.longest));
+    }
+  };
+  const auto own_of = [&](const std::vector<std::int64_t>& begins) {
+    return begins.size() == num_members + 1 ? piece_of(begins, static_cast<int>(member)).size() : -1;
+  };
+  check_side(pieces.input, has_input, "input", in.inputs, own_of(pieces.output));
+  check_side(pieces.output, has_output, "output", in.outputs, own_of(pieces.input));
+}
+
 /// By group: the rank is one of its members, and only one.
 std::vector<bool> memberships(const Program& program) {
   std::vector<bool> is_member;
@@ -123,6 +155,7 @@ void verify_operands(const Program& program, const Section& section, std::size_t
     check(!is_message || ranks[static_cast<std::size_t>(in.root)] != program.rank, "its peer is itself");
     check(in.inputs.size() + in.outputs.size() >= 1, "a collective without operands");
     if (in.collective == Collective::reduce) verify_reduce(program, section, index);
+    if (!in.pieces.empty()) verify_pieces(program, section, index);
     return;
   }
   const KernelSignature& signature = kernel_signature(in.kernel);
@@ -169,7 +202,7 @@ Occupancy verify_places(const Program& program) {
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     const Buffer& buffer = program.buffers[id];
     if (buffer.offset_bytes < 0 || buffer.offset_bytes % arena_alignment_bytes != 0 ||
-        buffer.offset_bytes + buffer.size_bytes() > program.arena_bytes) {
+        (buffer.size_bytes() > 0 && buffer.offset_bytes + buffer.size_bytes() > program.arena_bytes)) {
       throw InternalError(
           fmt::format("program of rank {}: buffer {} has no place in the arena", program.rank, buffer.name));
     }

@@ -9,7 +9,9 @@
 
 #include "base/error.hpp"
 #include "ir/program/kernel_runs.hpp"
+#include "lower/layouts/cut_tensor.hpp"
 #include "lower/layouts/layout_axes.hpp"
+#include "partition/sample_parts.hpp"
 
 namespace strata {
 namespace {
@@ -32,7 +34,7 @@ class LayingOut {
         rank_(rank),
         model_(layouts_of_model(plan, graph, decisions)),
         axes_(model_.axes),
-        micro_batch_(plan.global_batch / plan.schedule.micro_batches),
+        micro_batch_(samples_of_micro_batch(plan)),
         local_(graph.tensors.size(), -1),
         local_parameter_(graph.parameters.size(), -1) {}
 
@@ -62,44 +64,46 @@ class LayingOut {
 
   // ---- sizes
 
-  void check_divides(const std::string& name, const char* what, std::int64_t size, const AxisOrder& cut) const {
-    if (size % ranks(cut) == 0) return;
-    refuse(name, fmt::format("{} {} split over {} ranks, which do not divide them,", size, what, ranks(cut)));
+  DimCut samples_cut() const { return {model_.sample_order, micro_batch_}; }
+  /// Of one section of a row of @p width features.
+  DimCut features_cut(int t, std::int64_t width) const {
+    const std::int64_t sections = sections_of(t);
+    if (sections == 0) refuse(tensor_at(t).name, "fused query, key and value heads in unequal numbers, split,");
+    return {features_of(t), width / sections, model_.granules[static_cast<std::size_t>(t)]};
   }
 
-  /// What of @p size elements, @p sections of them split alike, a rank holds by @p held; all of them by none.
-  std::vector<Digit> digits_held(const AxisOrder& cut, AxisSet held, std::int64_t sections, std::int64_t size) const {
-    if (held == 0) return {{size, -1}};
-    std::vector<Digit> digits = {{sections, -1}};
-    std::ranges::copy(digits_of(axes_, cut, held, rank_, size / sections), std::back_inserter(digits));
-    return digits;
+  /// What of a dim this rank holds by @p held. Everything that a rank has is cut here.
+  DimPart held_part(const DimCut& cut, AxisSet held) {
+    if (held != 0 && !divides(axes_, cut)) result_.uneven |= set_of(cut.axes);
+    return part_of(axes_, cut, held, rank_);
   }
-  std::vector<Digit> features_of_rank(int t, AxisSet held, std::int64_t size) const {
-    return digits_held(features_of(t), held, sections_of(t), size);
+  DimPart held_samples(AxisSet held) { return held_part(samples_cut(), held); }
+  /// Of a row of @p width features: of its sections, each cut alike, and of one of them.
+  std::vector<DimPart> held_features(int t, AxisSet held, std::int64_t width) {
+    if (held == 0) return {all_of(width)};
+    return {all_of(sections_of(t)), held_part(features_cut(t, width), held)};
   }
 
-  /// A tensor of the rank, without its producer. @param width features of one row of the whole tensor as its reader
-  /// sees it: of an image, all of it.
+  /// A tensor of the rank, without its producer. Of an image as its reader sees it, @p flat, one row of all of it.
   int add_tensor(int t, const TensorLayout& layout, const std::string& suffix, bool flat = false) {
     Tensor local = tensor_at(t);
     local.name += suffix;
     if (flat && is_image(local)) local.shape = {local.elements_per_sample()};
     if (layout.features != 0) {
-      const std::int64_t sections = sections_of(t);
-      if (sections == 0) refuse(local.name, "fused query, key and value heads in unequal numbers, split,");
-      const std::int64_t width = local.shape.back();
-      check_divides(local.name, "features", width / sections, features_of(t));
-      local.shape.back() = width / ranks(layout.features);
+      local.shape.back() = num_elements(held_features(t, layout.features, local.shape.back()));
     }
     result_.graph.tensors.push_back(std::move(local));
     result_.layouts.push_back(layout);
-    result_.num_samples.push_back(micro_batch_ / ranks(layout.samples));
-    result_.samples.push_back(block_of(digits_of(axes_, model_.sample_order, layout.samples, rank_, micro_batch_)));
+    const std::vector<DimPart> samples = {held_samples(layout.samples)};
+    result_.num_samples.push_back(samples.front().count);
+    result_.samples.push_back(block_of(samples));
     return static_cast<int>(result_.graph.tensors.size()) - 1;
   }
 
-  int add_parameter(int p, std::vector<Digit> rows, std::vector<Digit> columns, std::vector<std::int64_t> shape,
-                    AxisSet replicas) {
+  /// @param rows and @p columns what of its dims the rank holds, cut by @p cut. @param shape of what is held.
+  /// @param replicas the axes over which states are shared.
+  int add_parameter(int p, std::vector<DimPart> rows, const std::vector<DimPart>& columns,
+                    std::vector<std::int64_t> shape, AxisSet cut, AxisSet replicas) {
     int& local = local_parameter_[static_cast<std::size_t>(p)];
     std::ranges::copy(columns, std::back_inserter(rows));
     Parameter part = whole_.parameters[static_cast<std::size_t>(p)];
@@ -113,29 +117,34 @@ class LayingOut {
     local = static_cast<int>(result_.graph.parameters.size());
     result_.graph.parameters.push_back(std::move(part));
     result_.replicas.push_back(replicas);
-    const std::int64_t held = result_.graph.parameters.back().num_elements();
-    const std::int64_t num_parts = whole_.parameters[static_cast<std::size_t>(p)].num_elements() / held;
-    result_.num_copies.push_back(ranks(axes_.all()) / num_parts);
+    result_.num_copies.push_back(ranks(rest(cut)));
     return local;
   }
 
   // ---- redistributions
 
-  /// Of rows of @p width features of tensor @p t.
-  std::vector<LabelledDim> dims_of(int t, const TensorLayout& layout, std::int64_t width) const {
+  CutTensor cut_of(int t, std::int64_t width) const {
+    return {.samples = samples_cut(),
+            .positions = tensor_at(t).elements_per_sample() / width,
+            .sections = sections_of(t),
+            .features = features_cut(t, width)};
+  }
+
+  /// Of a rank's tensor. What is cut unevenly stays together: exchanges that part it are of parts of unequal sizes.
+  std::vector<LabelledDim> dims_of(const CutTensor& tensor, const TensorLayout& layout) {
     using enum LabelledDim::Kind;
-    const std::int64_t positions = tensor_at(t).elements_per_sample() / width, sections = sections_of(t);
     std::vector<LabelledDim> dims;
-    const auto digits = [&](LabelledDim::Kind kind, const AxisOrder& cut, AxisSet held) {
-      for (const int a : cut) {
-        if ((held >> a & 1U) == 0) dims.push_back({kind, a, axes_.size(a)});
+    const auto digits = [&](LabelledDim::Kind kind, const DimCut& cut, AxisSet held) {
+      if (!divides(axes_, cut)) return held_part(cut, held).count;
+      for (const int a : cut.axes) {
+        if (!has(held, a)) dims.push_back({kind, a, axes_.size(a)});
       }
+      return part_size(axes_, cut);
     };
-    digits(sample_digit, model_.sample_order, layout.samples);
-    dims.push_back({sample_rest, -1, micro_batch_ / ranks(model_.sample_order) * positions});
-    dims.push_back({section, -1, sections});
-    digits(feature_digit, features_of(t), layout.features);
-    dims.push_back({feature_rest, -1, width / sections / ranks(features_of(t))});
+    const std::int64_t samples = digits(sample_digit, tensor.samples, layout.samples);
+    dims.push_back({sample_rest, -1, samples * tensor.positions});
+    dims.push_back({section, -1, tensor.sections});
+    dims.push_back({feature_rest, -1, digits(feature_digit, tensor.features, layout.features)});
     return dims;
   }
 
@@ -157,11 +166,13 @@ class LayingOut {
     const TensorLayout from = result_.layouts[static_cast<std::size_t>(input)];
     const Tensor& whole = tensor_at(whole_tensor);
     const bool is_flat = flat && is_image(whole);
-    const std::int64_t width = is_flat ? whole.elements_per_sample() : whole.shape.back();
-    const std::int64_t sections = sections_of(whole_tensor);
-    if (sections == 0) refuse(whole.name, "fused query, key and value heads in unequal numbers, split,");
-    check_divides(whole.name, "features", width / sections, features_of(whole_tensor));
-    const auto held = [&](const TensorLayout& layout) { return dims_of(whole_tensor, layout, width); };
+    const CutTensor tensor = cut_of(whole_tensor, is_flat ? whole.elements_per_sample() : whole.shape.back());
+    const bool parts_samples = from.samples != to.samples && !divides(axes_, tensor.samples);
+    const bool parts_features = from.features != to.features && !divides(axes_, tensor.features);
+    if (parts_samples || parts_features) {
+      return add_step(whole_tensor, input, to, reader, in_unequal_parts(tensor, from, to, collective, over), flat);
+    }
+    const auto held = [&](const TensorLayout& layout) { return dims_of(tensor, layout); };
     // What the members of the group hold of the pieces that travel: a digit of the dim that each axis splits.
     const auto pieces = [&](const TensorLayout& split_by) {
       std::vector<LabelledDim> dims;
@@ -178,27 +189,39 @@ class LayingOut {
       }
       return dims;
     };
-    Redistribution step{.collective = collective, .axes = over, .pack = {}, .unpack = {}};
+    Redistribution step{.collective = collective, .axes = over, .from = {}, .to = {}};
     switch (collective) {
       case Collective::all_gather: {
         std::vector<LabelledDim> gathered = pieces(from);
         std::ranges::copy(held(from), std::back_inserter(gathered));
-        step.unpack = permutation(gathered, held(to));
+        step.to.permutation = permutation(gathered, held(to)).inverse();
         break;
       }
-      case Collective::reduce_scatter: step.pack = permutation(held(from), behind(pieces(to), held(from))); break;
+      case Collective::reduce_scatter:
+        step.from.permutation = permutation(held(from), behind(pieces(to), held(from)));
+        break;
       case Collective::all_to_all: {
         const std::vector<LabelledDim> packed = behind(pieces(to), held(from));
-        step.pack = permutation(held(from), packed);
+        step.from.permutation = permutation(held(from), packed);
         std::vector<LabelledDim> received = pieces(from);
         std::copy(packed.begin() + static_cast<std::ptrdiff_t>(received.size()), packed.end(),
                   std::back_inserter(received));
-        step.unpack = permutation(received, held(to));
+        step.to.permutation = permutation(received, held(to)).inverse();
         break;
       }
       default: throw InternalError("no redistribution");
     }
     return add_step(whole_tensor, input, to, reader, std::move(step), flat);
+  }
+
+  Redistribution in_unequal_parts(const CutTensor& tensor, const TensorLayout& from, const TensorLayout& to,
+                                  Collective collective, AxisSet over) const {
+    const std::vector<int> group = axes_.group(over, rank_);
+    Redistribution step{.collective = collective, .axes = over, .from = {}, .to = {}};
+    if (collective != Collective::all_gather) step.from = parts_of(axes_, tensor, {from, rank_}, to, group);
+    if (collective != Collective::reduce_scatter) step.to = parts_of(axes_, tensor, {to, rank_}, from, group);
+    step.longest = longest_part(axes_, tensor, from, to, group);
+    return step;
   }
 
   int add_step(int whole_tensor, int input, const TensorLayout& to, const Operator& reader, Redistribution step,
@@ -218,15 +241,19 @@ class LayingOut {
 
   /// Of images that have been loaded whole, the features that @p to leaves.
   int take_part(int t, int input, const TensorLayout& to, const Operator& reader) {
-    const std::int64_t width = tensor_at(t).elements_per_sample();
-    check_divides(tensor_at(t).name, "features", width, features_of(t));
-    const auto held = [&](const TensorLayout& layout) { return dims_of(t, layout, width); };
-    const std::vector<LabelledDim> from = held(result_.layouts[static_cast<std::size_t>(input)]);
-    Redistribution step{.pack = permutation(from, held(to)), .unpack = {}};
+    const CutTensor tensor = cut_of(t, tensor_at(t).elements_per_sample());
+    const TensorLayout& whole = result_.layouts[static_cast<std::size_t>(input)];
+    Redistribution step;
+    if (!divides(axes_, tensor.features)) {
+      step.from = parts_of(axes_, tensor, {whole, rank_}, to, {rank_});
+      return add_step(t, input, to, reader, std::move(step), true);
+    }
+    const std::vector<LabelledDim> from = dims_of(tensor, whole);
+    Permutation& part = step.from.permutation = permutation(from, dims_of(tensor, to));
     std::int64_t stride = 1;
     for (std::size_t d = from.size(); d-- > 0; stride *= from[d].size) {
-      const bool is_taken = from[d].kind == LabelledDim::feature_digit && (to.features >> from[d].axis & 1U) != 0;
-      if (is_taken) step.pack.first += axes_.coordinate(from[d].axis, rank_) * stride;
+      const bool is_taken = from[d].kind == LabelledDim::feature_digit && has(to.features, from[d].axis);
+      if (is_taken) part.first += axes_.coordinate(from[d].axis, rank_) * stride;
     }
     return add_step(t, input, to, reader, std::move(step), true);
   }
@@ -295,40 +322,57 @@ class LayingOut {
     push(std::move(op), decisions_[o]);
   }
 
+  /// What of the features of one section, all heads of one kind, this rank has: whole heads.
+  DimPart held_heads(const Operator& whole, AxisSet split) {
+    const int x = whole.inputs.front();
+    DimPart part = held_part(features_cut(x, tensor_at(x).shape.back()), split);
+    STRATA_INVARIANT(part.count % whole.attributes.integer("head_dim") == 0, whole.name + ": a head is cut");
+    return part;
+  }
+
   /// Statistics are of rows, or, of attention, of heads.
   int add_statistic(const Operator& op, int t, const TensorLayout& layout) {
     const int local = add_tensor(t, {.samples = layout.samples}, "");
     if (op.kind == OperatorKind::attention) {
-      result_.graph.tensors[static_cast<std::size_t>(local)].shape.front() /= ranks(layout.features);
+      std::int64_t& heads = result_.graph.tensors[static_cast<std::size_t>(local)].shape.front();
+      if (layout.features != 0) heads = held_heads(op, layout.features).count / op.attributes.integer("head_dim");
     }
     return local;
   }
 
   void set_sizes(const Operator& whole, Operator& op, AxisSet split) {
     if (split == 0) return;
-    const AxisOrder& cut = features_of(whole.inputs.front());
-    const auto divide = [&](const char* key) {
-      check_divides(whole.name, key, whole.attributes.integer(key), cut);
-      op.attributes.set(key, whole.attributes.integer(key) / ranks(split));
+    const int x = whole.inputs.front();
+    const auto set_width = [&] {
+      const DimCut cut{features_of(x), whole.attributes.integer("width"), model_.granules[static_cast<std::size_t>(x)]};
+      op.attributes.set("width", held_part(cut, split).count);
+      return divides(axes_, cut);
     };
     switch (whole.kind) {
       case OperatorKind::rotary:
-      case OperatorKind::attention:
-        divide("heads");
-        divide("kv_heads");
+      case OperatorKind::attention: {
+        // Of keys and values there are as many: others are not split.
+        const std::int64_t head_dim = whole.attributes.integer("head_dim");
+        const DimPart held = held_heads(whole, split);
+        op.attributes.set("heads", held.count / head_dim);
+        op.attributes.set("kv_heads", held.count / head_dim);
         op.attributes.set("total_heads", whole.attributes.integer("heads"));
         if (whole.kind == OperatorKind::attention && whole.attributes.real("dropout") > 0.0) {
-          op.attributes.set("first_head", first_of(whole.name, cut, split, whole.attributes.integer("heads")));
+          op.attributes.set("first_head", first_of(whole.name, held) / head_dim);
         }
         break;
-      case OperatorKind::swiglu:
+      }
+      case OperatorKind::swiglu: set_width(); break;
       case OperatorKind::layer_norm:
-      case OperatorKind::rms_norm: divide("width"); break;
-      case OperatorKind::cross_entropy:
-        divide("classes");
-        set_runs(op.attributes, "first_class",
-                 block_of(digits_of(axes_, cut, split, rank_, whole.attributes.integer("classes"))), who(whole.name));
+      case OperatorKind::rms_norm:
+        if (!set_width()) op.attributes.set("features", whole.attributes.integer("width"));
         break;
+      case OperatorKind::cross_entropy: {
+        const std::vector<DimPart> classes = {held_part(features_cut(x, whole.attributes.integer("classes")), split)};
+        op.attributes.set("classes", classes.front().count);
+        set_runs(op.attributes, "first_class", block_of(classes), who(whole.name));
+        break;
+      }
       case OperatorKind::dropout:  // set_positions
       case OperatorKind::gelu:
       case OperatorKind::relu:
@@ -339,27 +383,22 @@ class LayingOut {
   }
 
   /// Random numbers are drawn by position in the whole: of a sample's elements, and of all samples before it.
-  void set_positions(const Operator& whole, Operator& op) const {
-    const Tensor& x = tensor_at(whole.inputs.front());
-    const std::int64_t row = x.shape.back(), positions = x.elements_per_sample() / row;
-    const TensorLayout& layout = home(whole.inputs.front());
-    std::vector<Digit> digits = digits_of(axes_, model_.sample_order, layout.samples, rank_, micro_batch_);
-    digits.push_back({positions, -1});
-    if (layout.features == 0) {
-      digits.push_back({row, -1});
-    } else {
-      std::ranges::copy(features_of_rank(whole.inputs.front(), layout.features, row), std::back_inserter(digits));
-    }
+  void set_positions(const Operator& whole, Operator& op) {
+    const int t = whole.inputs.front();
+    const Tensor& x = tensor_at(t);
+    const std::int64_t row = x.shape.back();
+    const TensorLayout& layout = home(t);
+    std::vector<DimPart> dims = {held_samples(layout.samples), all_of(x.elements_per_sample() / row)};
+    std::ranges::copy(held_features(t, layout.features, row), std::back_inserter(dims));
     op.attributes.set("sample_elements", x.elements_per_sample());
-    set_runs(op.attributes, "first", block_of(digits), who(whole.name));
+    set_runs(op.attributes, "first", block_of(dims), who(whole.name));
   }
 
-  /// Where the features of this rank begin, @p size in all, which have to be neighbours.
-  std::int64_t first_of(const std::string& name, const AxisOrder& cut, AxisSet split, std::int64_t size) const {
-    check_divides(name, "features", size, cut);
-    const StridedBlock block = block_of(digits_of(axes_, cut, split, rank_, size));
+  /// Where what this rank holds of a dim begins, which has to be neighbours.
+  std::int64_t first_of(const std::string& name, const DimPart& part) const {
+    const StridedBlock block = block_of(std::vector{part});
     if (!block.levels.empty()) {
-      refuse(name, fmt::format("{} features of which a rank has {} apart", size, block.run));
+      refuse(name, fmt::format("{} features of which a rank has {} apart", part.size, block.run));
     }
     return block.first;
   }
@@ -370,13 +409,13 @@ class LayingOut {
       const Parameter& parameter = whole_.parameters[static_cast<std::size_t>(p)];
       std::vector<std::int64_t> shape = parameter.shape;
       if (layout.features == 0 || works_on_images(whole)) {
-        op.parameters.push_back(add_parameter(p, {{parameter.num_elements(), -1}}, {}, shape, axes_.all()));
+        op.parameters.push_back(add_parameter(p, {all_of(parameter.num_elements())}, {}, shape, 0, axes_.all()));
         continue;
       }
+      const std::vector<DimPart> features = held_features(whole.inputs.front(), layout.features, shape.back());
       std::vector<std::int64_t> split_shape = shape;
-      split_shape.back() /= ranks(layout.features);
-      op.parameters.push_back(add_parameter(p, features_of_rank(whole.inputs.front(), layout.features, shape.back()),
-                                            {}, std::move(split_shape), layout.samples));
+      split_shape.back() = num_elements(features);
+      op.parameters.push_back(add_parameter(p, features, {}, std::move(split_shape), layout.features, layout.samples));
     }
   }
 
@@ -386,28 +425,24 @@ class LayingOut {
     const LayoutAxes& r = model_.products[o];
     const int x = whole.inputs.front(), y = whole.outputs.front();
     const std::int64_t in = whole.attributes.integer("in"), out = whole.attributes.integer("out");
-    check_divides(whole.name, "inputs", in, features_of(x));
-    if (r.p2 != 0) {
-      if (sections_of(y) == 0) refuse(whole.name, "fused query, key and value heads in unequal numbers, split,");
-      check_divides(whole.name, "outputs", out / sections_of(y), features_of(y));
-    }
     const int local_x = in_layout(x, r.input(), whole, true);
     op.inputs = {local_x};
-    const std::int64_t in_held = in / ranks(r.p0), out_held = out / ranks(r.p2);
-    op.attributes.set("in", in / ranks(r.p2));
+    const SummaCut cut{
+        .rows = r.p0, .columns = r.p2, .inputs = features_cut(x, in), .weight_digits = model_.weight_digits[o]};
+    if (!divides(axes_, cut.inputs)) result_.uneven |= set_of(cut.inputs.axes) | r.p0 | r.p2;
+    const std::vector<DimPart> outputs = held_features(y, r.p2, out);
+    const std::vector<DimPart> inputs = {weight_inputs(axes_, cut, rank_)};
+    const std::int64_t in_held = num_elements(inputs), out_held = num_elements(outputs);
+    op.attributes.set("in", held_part(cut.inputs, r.p2).count);
     op.attributes.set("out", out_held);
     op.attributes.set("summa", static_cast<std::int64_t>(result_.panels.size()));
-    const SummaCut cut{
-        .rows = r.p0, .columns = r.p2, .inputs = features_of(x), .weight_digits = model_.weight_digits[o]};
     const std::int64_t rows =
-        result_.num_samples[static_cast<std::size_t>(local_x)] * tensor_at(x).elements_per_sample() / in;
-    result_.panels.push_back(summa_panels(axes_, cut, {.rows = rows, .in = in, .out = out_held}));
-    const std::vector<Digit> outputs = features_of_rank(y, r.p2, out);
-    const std::vector<Digit> inputs = weight_inputs(axes_, cut, rank_, in);
+        result_.num_samples[static_cast<std::size_t>(local_x)] * (tensor_at(x).elements_per_sample() / in);
+    result_.panels.push_back(summa_panels(axes_, cut, {.rows = rows, .out = out_held}, rank_));
     for (const int p : whole.parameters) {
       op.parameters.push_back(p == whole.parameters.front()
-                                  ? add_parameter(p, outputs, inputs, {out_held, in_held}, r.p1)
-                                  : add_parameter(p, outputs, {}, {out_held}, r.p0 | r.p1));
+                                  ? add_parameter(p, outputs, inputs, {out_held, in_held}, r.p0 | r.p2, r.p1)
+                                  : add_parameter(p, outputs, {}, {out_held}, r.p2, r.p0 | r.p1));
     }
     op.outputs = {local_[static_cast<std::size_t>(y)] = add_tensor(y, r.output(), "")};
     push(std::move(op), decisions_[o]);
@@ -424,27 +459,23 @@ class LayingOut {
     const bool is_linear = whole.kind == OperatorKind::linear;
     const std::int64_t in = whole.attributes.integer(is_linear ? "in" : "vocabulary");
     const std::int64_t out = whole.attributes.integer(is_linear ? "out" : "width");
-    const AxisOrder& in_cut = is_linear ? features_of(x) : model_.vocabulary_orders[o];
-    if (r.p2 != 0) check_divides(whole.name, is_linear ? "inputs" : "tokens of its vocabulary", in, in_cut);
-    if (home(y).features != 0) {
-      if (sections_of(y) == 0) refuse(whole.name, "fused query, key and value heads in unequal numbers, split,");
-      check_divides(whole.name, "outputs", out / sections_of(y), features_of(y));
-    }
+    const DimCut in_cut = is_linear ? features_cut(x, in) : DimCut{model_.vocabulary_orders[o], in};
     TensorLayout input = r.input();
     if (!is_linear) input.features = 0;
     op.inputs = {in_layout(x, input, whole, is_linear)};
-    op.attributes.set(is_linear ? "in" : "table_rows", in / ranks(r.p2));
-    op.attributes.set(is_linear ? "out" : "width", out / ranks(r.p1));
+    const std::vector<DimPart> outputs = held_features(y, r.p1, out);
+    const std::vector<DimPart> inputs = {held_part(in_cut, r.p2)};
+    const std::int64_t in_held = num_elements(inputs), out_held = num_elements(outputs);
+    op.attributes.set(is_linear ? "in" : "table_rows", in_held);
+    op.attributes.set(is_linear ? "out" : "width", out_held);
     if (!is_linear) {
       if (r.p2 == 0) {
         op.attributes = whole.attributes;
-        op.attributes.set("width", out / ranks(r.p1));
+        op.attributes.set("width", out_held);
       } else {
-        op.attributes.set("first_token", first_of(whole.name, in_cut, r.p2, in));
+        op.attributes.set("first_token", first_of(whole.name, inputs.front()));
       }
     }
-    const std::vector<Digit> outputs = features_of_rank(y, r.p1, out);
-    const std::vector<Digit> inputs = digits_held(in_cut, r.p2, 1, in);
     if (whole.parameters.size() > 1 && r.p2 != 0) {
       op.attributes.set("adds", axes_.index(r.p2, rank_) == 0 ? 1 : 0);
     }
@@ -452,14 +483,14 @@ class LayingOut {
       const bool is_weight = p == whole.parameters.front();
       const std::vector<std::int64_t>& shape = whole_.parameters[static_cast<std::size_t>(p)].shape;
       if (is_weight && is_linear) {
-        op.parameters.push_back(add_parameter(p, outputs, inputs, {out / ranks(r.p1), in / ranks(r.p2)}, r.p0));
+        op.parameters.push_back(add_parameter(p, outputs, inputs, {out_held, in_held}, r.p1 | r.p2, r.p0));
       } else if (is_weight) {
-        op.parameters.push_back(add_parameter(p, inputs, outputs, {in / ranks(r.p2), out / ranks(r.p1)}, r.p0));
+        op.parameters.push_back(add_parameter(p, inputs, outputs, {in_held, out_held}, r.p1 | r.p2, r.p0));
       } else if (is_linear) {
-        op.parameters.push_back(add_parameter(p, outputs, {}, {out / ranks(r.p1)}, r.p0));
+        op.parameters.push_back(add_parameter(p, outputs, {}, {out_held}, r.p1, r.p0));
       } else {
         op.parameters.push_back(
-            add_parameter(p, {{shape.front(), -1}}, outputs, {shape.front(), out / ranks(r.p1)}, r.p0));
+            add_parameter(p, {all_of(shape.front())}, outputs, {shape.front(), out_held}, r.p1, r.p0));
       }
     }
     const TensorLayout made = r.output();

@@ -17,7 +17,7 @@
 #include "base/collective.hpp"
 #include "ir/model/model_graph.hpp"
 #include "ir/plan/plan.hpp"
-#include "lower/layouts/permutation.hpp"
+#include "lower/layouts/packing.hpp"
 #include "lower/layouts/summa_panels.hpp"
 #include "partition/shards.hpp"
 #include "partition/stages.hpp"
@@ -25,13 +25,14 @@
 
 namespace strata {
 
-/// One collective that changes a layout, with what has to be reordered before and after it. Backward takes it the other
-/// way round.
+/// One collective that changes a layout, with how tensors stand before and after it as what members send and receive.
+/// Backward takes it the other way round.
 struct Redistribution {
   Collective collective = Collective::all_gather;  ///< all_gather | reduce_scatter | all_to_all
   AxisSet axes = 0;                                ///< over which ranks; none: a rank takes its part of what it holds
-  Permutation pack;                                ///< of what this rank holds; empty: as it is
-  Permutation unpack;                              ///< of what the collective leaves
+  Packing from;                                    ///< of what this rank holds
+  Packing to;                                      ///< of what it will hold
+  std::int64_t longest = 0;  ///< part that a member sends, where parts are unequal; 0: they are equal
 };
 
 struct LaidOutGraph {
@@ -48,11 +49,12 @@ struct LaidOutGraph {
   std::vector<Stage> stages;                ///< of the graph
   std::vector<Redistribution> steps;        ///< by attribute `step`
   std::vector<SummaPanels> panels;          ///< by attribute `summa`
+  AxisSet uneven = 0;                       ///< ranks along these have parts of unequal sizes
 };
 
 /// @param decisions of the plan, by operator of @p graph.
-/// @throws Unsupported naming the operator, with the numbers: sizes that the degrees do not divide, a layout that an
-/// operator cannot have, tied weights whose uses hold different parts.
+/// @throws Unsupported naming the operator, with the numbers: a layout that it cannot have, tied weights whose uses
+/// hold different parts.
 LaidOutGraph lay_out(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions, int rank);
 
 /// Different sets of axes over which collectives run: of redistributions, panels, copies of parameters, and of rows

@@ -26,7 +26,6 @@ class Assignment {
       : plan_(plan),
         graph_(graph),
         decisions_(decisions),
-        micro_batch_(plan.global_batch / plan.schedule.micro_batches),
         result_{.axes = AtomicAxes(plan.mesh),
                 .products = std::vector<LayoutAxes>(graph.operators.size()),
                 .weight_digits = std::vector<std::map<int, int>>(graph.operators.size()),
@@ -35,6 +34,7 @@ class Assignment {
                 .sections = std::vector<std::int64_t>(graph.tensors.size(), 1),
                 .sample_order = {},
                 .feature_orders = std::vector<AxisOrder>(graph.tensors.size()),
+                .granules = std::vector<std::int64_t>(graph.tensors.size(), 1),
                 .vocabulary_orders = std::vector<AxisOrder>(graph.operators.size())},
         producer_(graph.tensors.size(), nobody),
         num_readers_(graph.tensors.size(), 0),
@@ -248,6 +248,18 @@ class Assignment {
   void unite(int a, int b) { at(leader_, root(a)) = root(b); }
   int vocabulary(int o) const { return static_cast<int>(graph_.tensors.size()) + o; }
 
+  /// Whether a rank would hold a part of a head if features, in the digits of @p order, were cut between any two.
+  bool cuts_heads(const Operator& op, const AxisOrder& order) {
+    const AxisSet split = home(op.outputs.front()).features;
+    if (split == 0) return false;
+    const std::int64_t heads = op.attributes.integer("heads");
+    // Neighbours, as many on each rank: the axes that split them stand outermost, whatever others cut inside.
+    AxisSet outermost = 0;
+    for (std::size_t i = 0; i < order.size() && outermost != split; ++i) outermost |= AxisSet{1} << order[i];
+    return outermost != split || heads % result_.axes.num_ranks(split) != 0 ||
+           heads * op.attributes.integer("head_dim") % result_.axes.num_ranks(set_of(order)) != 0;
+  }
+
   void order_digits() {
     leader_.resize(graph_.tensors.size() + graph_.operators.size());
     std::iota(leader_.begin(), leader_.end(), 0);
@@ -308,24 +320,26 @@ class Assignment {
       return axes;
     };
     result_.sample_order = order(of_samples);
+    std::vector<std::int64_t> granules(leader_.size(), 1);
+    for (const Operator& op : graph_.operators) {
+      if (op.kind != OperatorKind::attention && op.kind != OperatorKind::rotary) continue;
+      const int dim = root(op.inputs.front());
+      if (cuts_heads(op, order(at(of_features, dim)))) {
+        at(granules, dim) = std::lcm(at(granules, dim), op.attributes.integer("head_dim"));
+      }
+    }
     for (int t = 0; t < static_cast<int>(graph_.tensors.size()); ++t) {
       at(result_.feature_orders, t) = order(at(of_features, root(t)));
+      at(result_.granules, t) = at(granules, root(t));
     }
     for (int o = 0; o < num_operators(); ++o) {
       at(result_.vocabulary_orders, o) = order(at(of_features, root(vocabulary(o))));
-    }
-    const int num_parts = result_.axes.num_ranks(set_of(result_.sample_order));
-    if (micro_batch_ % num_parts != 0) {
-      throw Unsupported(
-          fmt::format("plan `{}`: {} samples a micro-batch cannot be split over {} ranks: they do not divide it",
-                      plan_.strategy, micro_batch_, num_parts));
     }
   }
 
   const Plan& plan_;
   const ModelGraph& graph_;
   std::span<const OperatorDecision> decisions_;
-  std::int64_t micro_batch_;  ///< samples
   LayoutsOfModel result_;
   std::vector<int> producer_, num_readers_;  ///< by tensor
   std::vector<int> latest_product_;          ///< by tensor: whose home it has

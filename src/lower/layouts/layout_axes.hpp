@@ -39,11 +39,11 @@ struct LayoutsOfModel {
   std::vector<std::int64_t> sections;
   AxisOrder sample_order;
   std::vector<AxisOrder> feature_orders;     ///< by tensor; those that operators lead into each other share one
+  std::vector<std::int64_t> granules;        ///< by tensor: features that are cut as one, those of a head; as above
   std::vector<AxisOrder> vocabulary_orders;  ///< by operator; of embeddings alone
 };
 
-/// @throws Unsupported naming the operator: a layout that it cannot have, tied weights whose uses hold different parts,
-/// a micro-batch that the ranks do not divide.
+/// @throws Unsupported naming the operator: a layout that it cannot have, tied weights whose uses hold different parts.
 LayoutsOfModel layouts_of_model(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions);
 
 }  // namespace strata

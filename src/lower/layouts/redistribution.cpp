@@ -13,7 +13,7 @@ namespace {
 
 Redistribution reversed(const Redistribution& step) {
   Redistribution back{
-      .collective = step.collective, .axes = step.axes, .pack = step.unpack.inverse(), .unpack = step.pack.inverse()};
+      .collective = step.collective, .axes = step.axes, .from = step.to, .to = step.from, .longest = step.longest};
   if (step.collective == Collective::all_gather) back.collective = Collective::reduce_scatter;
   if (step.collective == Collective::reduce_scatter) back.collective = Collective::all_gather;
   return back;
@@ -25,11 +25,7 @@ Redistribution reversed(const Redistribution& step) {
 Operand OperatorLowering::permuted(const Operator& op, const Operand& from, const Permutation& permutation,
                                    const Operand* into, Phase phase) {
   if (permutation.is_identity() && into == nullptr) return from;
-  const Operand to = into != nullptr ? *into
-                                     : builder.whole(builder.add_buffer({.name = op.name + "/packed",
-                                                                         .num_elements = from.num_elements,
-                                                                         .dtype = builder.buffer(from.buffer).dtype,
-                                                                         .category = Category::communication}));
+  const Operand to = into != nullptr ? *into : packed_buffer(op, "/packed", from);
   Instruction in{.kernel = Kernel::permute,
                  .phase = phase,
                  .micro_batch = activations.micro_batch(),
@@ -38,35 +34,95 @@ Operand OperatorLowering::permuted(const Operator& op, const Operand& from, cons
                  .outputs = {to},
                  .attributes = {{"elements", to.num_elements}}};
   set_runs(in.attributes, "first", permutation.block(), fmt::format("plan `{}`: {}", plan.strategy, op.name));
-  builder.emit(std::move(in));
+  emit(std::move(in));
   return to;
+}
+
+/// @p tensor as parts that stand one after the other: in a new buffer, or in @p into. Where they do already, and a
+/// buffer was not named, as it is.
+Operand OperatorLowering::packed(const Operator& op, const Operand& tensor, const Packing& packing, const Operand* into,
+                                 Phase phase) {
+  if (packing.begins.empty()) return permuted(op, tensor, packing.permutation, into, phase);
+  if (packing.is_in_place() && into == nullptr) return tensor;
+  const Operand parts = into != nullptr ? *into : packed_buffer(op, "/packed", tensor);
+  for (std::size_t p = 0; p < packing.blocks.size(); ++p) {
+    const Operand part{parts.buffer, parts.begin + packing.begins[p], packing.size_of_part(p)};
+    if (part.num_elements > 0) copy_block(op, packing.blocks[p], tensor, part, false, phase);
+  }
+  if (parts.num_elements == 0) clear(op, parts, phase);
+  return parts;
+}
+
+/// The other way round: @p parts into their places in @p tensor.
+void OperatorLowering::unpack(const Operator& op, const Operand& parts, const Packing& packing, const Operand& tensor,
+                              Phase phase) {
+  if (packing.begins.empty()) {
+    permuted(op, parts, packing.permutation.inverse(), &tensor, phase);
+    return;
+  }
+  for (std::size_t p = 0; p < packing.blocks.size(); ++p) {
+    const Operand part{parts.buffer, parts.begin + packing.begins[p], packing.size_of_part(p)};
+    if (part.num_elements > 0) copy_block(op, packing.blocks[p], part, tensor, true, phase);
+  }
+  if (tensor.num_elements == 0) clear(op, tensor, phase);
+}
+
+/// A tensor without elements is born all the same.
+void OperatorLowering::clear(const Operator& op, const Operand& tensor, Phase phase) {
+  Instruction in{.kernel = Kernel::fill,
+                 .phase = phase,
+                 .micro_batch = activations.micro_batch(),
+                 .name = op.name,
+                 .outputs = {tensor},
+                 .attributes = {{"elements", tensor.num_elements}, {"value", 0.0}}};
+  builder.emit(std::move(in));
+}
+
+/// @param scatters the block is of @p to, else of @p from.
+void OperatorLowering::copy_block(const Operator& op, const StridedBlock& block, const Operand& from, const Operand& to,
+                                  bool scatters, Phase phase) {
+  Instruction in{.kernel = Kernel::permute,
+                 .phase = phase,
+                 .micro_batch = activations.micro_batch(),
+                 .name = op.name,
+                 .inputs = {from},
+                 .outputs = {to},
+                 .attributes = {{"elements", scatters ? from.num_elements : to.num_elements}}};
+  if (scatters) in.attributes.set("scatters", 1);
+  set_runs(in.attributes, "first", block, fmt::format("plan `{}`: {}", plan.strategy, op.name));
+  builder.emit(std::move(in));
+}
+
+Operand OperatorLowering::packed_buffer(const Operator& op, const char* suffix, const Operand& like) {
+  return builder.whole(builder.add_buffer({.name = op.name + suffix,
+                                           .num_elements = like.num_elements,
+                                           .dtype = builder.buffer(like.buffer).dtype,
+                                           .category = Category::communication}));
 }
 
 void OperatorLowering::redistribute(const Operator& op, const Operand& from, const Operand& to,
                                     const Redistribution& step, Phase phase) {
   if (step.axes == 0) {
-    permuted(op, from, step.pack, &to, phase);
+    packed(op, from, step.from, &to, phase);
     return;
   }
-  const Operand packed = permuted(op, from, step.pack, nullptr, phase);
-  const bool lands = step.unpack.is_identity();
-  Operand received = to;
-  if (!lands) {
-    received = builder.whole(builder.add_buffer({.name = op.name + "/received",
-                                                 .num_elements = to.num_elements,
-                                                 .dtype = builder.buffer(to.buffer).dtype,
-                                                 .category = Category::communication}));
-  }
-  builder.emit({.kernel = Kernel::none,
-                .collective = step.collective,
-                .group = groups->of(step.axes),
-                .stream = communication_stream,
-                .phase = phase,
-                .micro_batch = activations.micro_batch(),
-                .name = op.name,
-                .inputs = {packed},
-                .outputs = {received}});
-  if (!lands) permuted(op, received, step.unpack, &to, phase);
+  const Operand sent = packed(op, from, step.from, nullptr, phase);
+  const bool lands = step.to.is_in_place();
+  const Operand received = lands ? to : packed_buffer(op, "/received", to);
+  Instruction in{.kernel = Kernel::none,
+                 .collective = step.collective,
+                 .group = groups->of(step.axes),
+                 .stream = communication_stream,
+                 .phase = phase,
+                 .micro_batch = activations.micro_batch(),
+                 .name = op.name,
+                 .inputs = {sent},
+                 .outputs = {received}};
+  in.pieces.input = step.from.begins;
+  in.pieces.output = step.to.begins;
+  in.pieces.longest = step.longest;
+  builder.emit(std::move(in));
+  if (!lands) unpack(op, received, step.to, to, phase);
 }
 
 void OperatorLowering::redistribute_forward(const Operator& op, Phase phase) {

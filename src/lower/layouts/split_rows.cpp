@@ -14,9 +14,19 @@ namespace strata {
 namespace {
 
 constexpr std::int64_t numbers_of_norm = 2;           ///< mean and squared deviations; backward: two sums
+constexpr std::int64_t numbers_of_uneven_norm = 3;    ///< forward, behind them how many features a rank has
 constexpr std::int64_t numbers_of_cross_entropy = 3;  ///< maximum, sum of exponentials, the target's logit
 
+/// Of all ranks, where they have unequal numbers.
+void copy_features(const Operator& op, Attributes& to) {
+  if (op.attributes.has("features")) to.set("features", op.attributes.integer("features"));
+}
+
 }  // namespace
+
+std::int64_t OperatorLowering::num_parts_over(AxisSet over) const {
+  return static_cast<std::int64_t>(builder.group(groups->of(over)).ranks.size());
+}
 
 /// 0 where the rows of @p tensor are whole.
 AxisSet OperatorLowering::split_over(int tensor) const {
@@ -31,9 +41,8 @@ Operand OperatorLowering::partial_rows(const Operator& op, std::int64_t num_rows
 /// The parts of all ranks, one after the other.
 Operand OperatorLowering::exchanged(const Operator& op, const Operand& partial, AxisSet over, Phase phase) {
   const int group = groups->of(over);
-  const auto num_parts = static_cast<std::int64_t>(builder.group(group).ranks.size());
   const Operand all = builder.whole(builder.add_buffer({.name = op.name + "/all_parts",
-                                                        .num_elements = partial.num_elements * num_parts,
+                                                        .num_elements = partial.num_elements * num_parts_over(over),
                                                         .category = Category::communication}));
   builder.emit({.kernel = Kernel::none,
                 .collective = Collective::all_gather,
@@ -53,22 +62,22 @@ void OperatorLowering::split_norm_forward(const Operator& op, AxisSet over, Phas
   Instruction part = kernel(Kernel::norm_partial, op, phase);
   const double epsilon = op.attributes.real("epsilon");
   const std::int64_t num_rows = part.attributes.integer("rows"), width = part.attributes.integer("width");
+  const bool is_uneven = op.attributes.has("features");
   part.attributes = {{"rows", num_rows}, {"width", width}, {"rms", is_rms}};
+  copy_features(op, part.attributes);
   part.inputs = {x};
-  part.outputs = {partial_rows(op, num_rows, numbers_of_norm)};
+  part.outputs = {partial_rows(op, num_rows, is_uneven ? numbers_of_uneven_norm : numbers_of_norm)};
   const Operand partial = part.outputs.front();
-  builder.emit(std::move(part));
+  emit(std::move(part));
   const Operand all = exchanged(op, partial, over, phase);
   Instruction in = kernel(Kernel::norm_apply, op, phase);
-  in.attributes = {{"rows", num_rows},
-                   {"width", width},
-                   {"parts", all.num_elements / partial.num_elements},
-                   {"epsilon", epsilon},
-                   {"rms", is_rms}};
+  in.attributes = {
+      {"rows", num_rows}, {"width", width}, {"parts", num_parts_over(over)}, {"epsilon", epsilon}, {"rms", is_rms}};
+  copy_features(op, in.attributes);
   in.inputs = {x, all};
   for (const int p : op.parameters) in.inputs.push_back(parameters.weight(p));
   in.outputs = {output(op, 0, {}), output(op, 1, {})};
-  builder.emit(std::move(in));
+  emit(std::move(in));
 }
 
 void OperatorLowering::split_norm_backward(const Operator& op, AxisSet over) {
@@ -87,8 +96,8 @@ void OperatorLowering::split_norm_backward(const Operator& op, AxisSet over) {
   if (!activations.needs_gradient(tensor)) return;
   const Operand all = exchanged(op, partial, over, Phase::backward);
   Instruction in = kernel(Kernel::norm_backward_apply, op, Phase::backward);
-  in.attributes = {
-      {"rows", num_rows}, {"width", width}, {"parts", all.num_elements / partial.num_elements}, {"rms", is_rms}};
+  in.attributes = {{"rows", num_rows}, {"width", width}, {"parts", num_parts_over(over)}, {"rms", is_rms}};
+  copy_features(op, in.attributes);
   in.inputs = read;
   in.inputs.push_back(all);
   emit_input_gradient(op, 0, std::move(in), true);
@@ -108,15 +117,15 @@ void OperatorLowering::split_cross_entropy(const Operator& op, AxisSet over, Pha
   part.inputs = {logits, targets};
   part.outputs = {partial_rows(op, num_rows, numbers_of_cross_entropy)};
   const Operand partial = part.outputs.front();
-  builder.emit(std::move(part));
+  emit(std::move(part));
   const Operand all = exchanged(op, partial, over, phase);
   in.attributes.set("first_class", op.attributes.integer("first_class"));
-  in.attributes.set("parts", all.num_elements / partial.num_elements);
+  in.attributes.set("parts", num_parts_over(over));
   in.inputs = {logits, targets, all};
   in.outputs = {output(op, 0, {}), logits};
   activations.share_gradient(op.inputs.front(), logits.buffer);
   activations.drop(op.inputs.front());
-  builder.emit(std::move(in));
+  emit(std::move(in));
 }
 
 }  // namespace strata

@@ -12,90 +12,93 @@
 
 namespace strata {
 
+/// X or W of one rank as panels: its own pieces, packed, and who else needs them.
+struct OperatorLowering::OwnPanels {
+  Operand pieces;
+  const std::vector<std::int64_t>& begins;  ///< of pieces, and the end
+  /// Of the largest panel among those that take turns in a buffer: the first, the third, …, and the others.
+  std::array<std::int64_t, 2> elements{};
+  bool is_even = true;  ///< all panels have as many
+  int group = -1;       ///< of those who need them; -1: all panels are this rank's
+
+  Operand piece(int index) const {
+    const auto i = static_cast<std::size_t>(index);
+    return {pieces.buffer, pieces.begin + begins[i], begins[i + 1] - begins[i]};
+  }
+  bool is_root(const OperatorLowering& lowering, int root) const {
+    return lowering.builder.group(group).ranks[static_cast<std::size_t>(root)] == lowering.builder.rank();
+  }
+};
+
 /// The panels of X or W on one rank, as they come.
 class OperatorLowering::PanelStream {
  public:
-  /// @param name of what travels. @param pieces what this rank holds, in @p num_pieces. @param group -1: all panels are
-  /// this rank's.
-  PanelStream(OperatorLowering& lowering, std::string name, const Operand& pieces, int num_pieces, int group,
-              Phase phase)
-      : lowering_(lowering),
-        name_(std::move(name)),
-        pieces_(pieces),
-        piece_elements_(pieces.num_elements / num_pieces),
-        group_(group),
-        phase_(phase) {}
+  /// @param name of what travels.
+  PanelStream(OperatorLowering& lowering, std::string name, const OwnPanels& own, Phase phase)
+      : lowering_(lowering), name_(std::move(name)), own_(own), phase_(phase) {}
 
-  /// Panel number @p index, which @p root broadcasts. It is there until two panels later.
-  Operand fetch(std::size_t index, int root, int piece) {
-    const Operand own = piece_of(pieces_, piece_elements_, piece);
-    if (group_ < 0) return own;
-    Operand& panel = buffers_[index % buffers_.size()];
+  /// Panel number @p index of @p elements, which @p root broadcasts. It is there until two panels later.
+  Operand fetch(std::size_t index, int root, int piece, std::int64_t elements) {
+    if (own_.group < 0) return own_.piece(piece);
+    Operand& buffer = buffers_[index % buffers_.size()];
     if (index < buffers_.size()) {
-      panel = lowering_.panel_buffer(name_, piece_elements_, lowering_.builder.buffer(pieces_.buffer).dtype);
+      buffer = lowering_.panel_buffer(name_, own_.elements[index], lowering_.builder.buffer(own_.pieces.buffer).dtype);
     }
+    const Operand panel{buffer.buffer, buffer.begin, elements};
+    std::vector<Operand> inputs;
+    // Pieces of one size are named by all; of unequal ones a rank need not have one like the root's.
+    if (own_.is_even || own_.is_root(lowering_, root)) inputs.push_back(own_.piece(piece));
     lowering_.builder.emit({.kernel = Kernel::none,
                             .collective = Collective::broadcast,
-                            .group = group_,
+                            .group = own_.group,
                             .root = root,
                             .stream = communication_stream,
                             .phase = phase_,
                             .micro_batch = lowering_.activations.micro_batch(),
                             .name = name_,
-                            .inputs = {own},
+                            .inputs = std::move(inputs),
                             .outputs = {panel}});
     return panel;
-  }
-
-  static Operand piece_of(const Operand& pieces, std::int64_t piece_elements, int piece) {
-    return {pieces.buffer, pieces.begin + piece * piece_elements, piece_elements};
   }
 
  private:
   OperatorLowering& lowering_;
   std::string name_;
-  Operand pieces_;
-  std::int64_t piece_elements_;
-  int group_;
+  OwnPanels own_;
   Phase phase_;
   std::array<Operand, 2> buffers_{};
 };
 
-/// The panels of a gradient on their way to who keeps them: each rank's part of the sum is written into what product()
+/// Panels of a gradient on their way to who keeps them: each rank's part of the sum is written into what product()
 /// gives, then summed into the root's piece.
 class OperatorLowering::PanelSums {
  public:
-  PanelSums(OperatorLowering& lowering, std::string name, const Operand& pieces, int num_pieces, int group)
-      : lowering_(lowering),
-        name_(std::move(name)),
-        pieces_(pieces),
-        piece_elements_(pieces.num_elements / num_pieces),
-        group_(group) {}
+  PanelSums(OperatorLowering& lowering, std::string name, const OwnPanels& own)
+      : lowering_(lowering), name_(std::move(name)), own_(own) {}
 
-  Operand product(std::size_t index, int piece) {
-    if (group_ < 0) return PanelStream::piece_of(pieces_, piece_elements_, piece);
-    Operand& panel = buffers_[index % buffers_.size()];
+  Operand product(std::size_t index, int piece, std::int64_t elements) {
+    if (own_.group < 0) return own_.piece(piece);
+    Operand& buffer = buffers_[index % buffers_.size()];
     if (index < buffers_.size()) {
-      panel = lowering_.panel_buffer(name_, piece_elements_, lowering_.builder.buffer(pieces_.buffer).dtype);
+      buffer = lowering_.panel_buffer(name_, own_.elements[index], lowering_.builder.buffer(own_.pieces.buffer).dtype);
     }
-    return panel;
+    return panel_ = {buffer.buffer, buffer.begin, elements};
   }
 
-  void sum(std::size_t index, int root, int piece) {
-    if (group_ < 0) return;
-    const bool is_root =
-        lowering_.builder.group(group_).ranks[static_cast<std::size_t>(root)] == lowering_.builder.rank();
+  /// Of the last product.
+  void sum(int root, int piece) {
+    if (own_.group < 0) return;
     std::vector<Operand> outputs;
-    if (is_root) outputs.push_back(PanelStream::piece_of(pieces_, piece_elements_, piece));
+    if (own_.is_root(lowering_, root)) outputs.push_back(own_.piece(piece));
     last_ = lowering_.builder.emit({.kernel = Kernel::none,
                                     .collective = Collective::reduce,
-                                    .group = group_,
+                                    .group = own_.group,
                                     .root = root,
                                     .stream = communication_stream,
                                     .phase = Phase::backward,
                                     .micro_batch = lowering_.activations.micro_batch(),
                                     .name = name_,
-                                    .inputs = {buffers_[index % buffers_.size()]},
+                                    .inputs = {panel_},
                                     .outputs = std::move(outputs)});
   }
 
@@ -108,10 +111,9 @@ class OperatorLowering::PanelSums {
  private:
   OperatorLowering& lowering_;
   std::string name_;
-  Operand pieces_;
-  std::int64_t piece_elements_;
-  int group_;
+  OwnPanels own_;
   int last_ = -1;  ///< sum
+  Operand panel_{};
   std::array<Operand, 2> buffers_{};
 };
 
@@ -124,35 +126,51 @@ const SummaPanels& OperatorLowering::panels_of(const Operator& op) const {
   return model.panels[static_cast<std::size_t>(op.attributes.integer("summa"))];
 }
 
+OperatorLowering::OwnPanels OperatorLowering::inputs_of(const SummaPanels& s, const Operand& pieces) const {
+  return {.pieces = pieces,
+          .begins = s.input_begins,
+          .elements = {s.widest[0] * s.num_rows, s.widest[1] * s.num_rows},
+          .is_even = s.is_even,
+          .group = groups->of(s.columns)};
+}
+
+OperatorLowering::OwnPanels OperatorLowering::weights_of(const SummaPanels& s, const Operand& pieces) const {
+  return {.pieces = pieces,
+          .begins = s.weight_begins,
+          .elements = {s.widest[0] * s.num_outputs, s.widest[1] * s.num_outputs},
+          .is_even = s.is_even,
+          .group = groups->of(s.rows)};
+}
+
 /// The kernel of one panel.
-Instruction OperatorLowering::panel_kernel(Kernel kind, const Operator& op, Phase phase) const {
+Instruction OperatorLowering::panel_kernel(Kernel kind, const Operator& op, std::int64_t width, Phase phase) const {
   Instruction in = kernel(kind, op, phase);
-  in.attributes.set("in", panels_of(op).width);
+  in.attributes.set("in", width);
   return in;
 }
 
 void OperatorLowering::summa_forward(const Operator& op, Phase phase) {
   const SummaPanels& s = panels_of(op);
-  const Operand x = permuted(op, activations.value(op.inputs.front()), s.input_pack, nullptr, phase);
-  const Operand w = permuted(op, parameters.weight(op.parameters.front()), s.weight_pack, nullptr, phase);
-  PanelStream inputs(*this, op.name + "/inputs", x, s.num_input_pieces, groups->of(s.columns), phase);
-  PanelStream weights(*this, op.name + "/weights", w, s.num_weight_pieces, groups->of(s.rows), phase);
+  const Operand x = packed(op, activations.value(op.inputs.front()), s.inputs, nullptr, phase);
+  const Operand w = packed(op, parameters.weight(op.parameters.front()), s.weights, nullptr, phase);
+  PanelStream inputs(*this, op.name + "/inputs", inputs_of(s, x), phase);
+  PanelStream weights(*this, op.name + "/weights", weights_of(s, w), phase);
   const auto fetch = [&](std::size_t l) {
     const SummaPanels::Panel& panel = s.panels[l];
-    return std::pair{inputs.fetch(l, panel.input_root, panel.input_piece),
-                     weights.fetch(l, panel.weight_root, panel.weight_piece)};
+    return std::pair{inputs.fetch(l, panel.input_root, panel.input_piece, panel.width * s.num_rows),
+                     weights.fetch(l, panel.weight_root, panel.weight_piece, panel.width * s.num_outputs)};
   };
   const Operand y = output(op, 0, {});
   auto next = fetch(0);
   for (std::size_t l = 0; l < s.panels.size(); ++l) {
     const auto [input, weight] = next;
     if (l + 1 < s.panels.size()) next = fetch(l + 1);
-    Instruction in = panel_kernel(Kernel::linear_forward, op, phase);
+    Instruction in = panel_kernel(Kernel::linear_forward, op, s.panels[l].width, phase);
     in.inputs = {input, weight};
     if (l == 0 && op.parameters.size() > 1) in.inputs.push_back(parameters.weight(op.parameters[1]));
     in.outputs = {y};
     if (l > 0) in.attributes.set("accumulate", 1);
-    builder.emit(std::move(in));
+    emit(std::move(in));
   }
 }
 
@@ -160,33 +178,35 @@ void OperatorLowering::summa_backward(const Operator& op) {
   const SummaPanels& s = panels_of(op);
   const Activations::Taken dy = activations.take_gradient(op.outputs.front());
   const int tensor = op.inputs.front(), parameter = op.parameters.front();
-  const int row = groups->of(s.columns), column = groups->of(s.rows);
   const bool needs_dx = activations.needs_gradient(tensor);
-  const Operand x = permuted(op, activations.value(tensor), s.input_pack, nullptr, Phase::backward);
-  PanelStream inputs(*this, op.name + "/inputs", x, s.num_input_pieces, row, Phase::backward);
+  const Operand x = packed(op, activations.value(tensor), s.inputs, nullptr, Phase::backward);
+  PanelStream inputs(*this, op.name + "/inputs", inputs_of(s, x), Phase::backward);
 
   // Sums come piece by piece: into their places at once, or beside them where places are not in that order.
-  const auto beside = [&](const Permutation& pack, const Operand& place, bool adds) {
-    return pack.is_identity() && !adds
+  const auto beside = [&](const Packing& packing, const Operand& place, bool adds) {
+    return place.num_elements == 0 || (packing.is_in_place() && !adds)
                ? place
                : panel_buffer(op.name + "/pieces", place.num_elements, builder.buffer(place.buffer).dtype);
   };
   const GradientBuckets::Destination dw = parameters.gradients().destination(parameter);
-  const Operand dw_pieces = beside(s.weight_pack, dw.operand, dw.accumulate);
-  builder.reserve(dw_pieces.buffer);
-  PanelSums weight_sums(*this, op.name + "/weight_gradient", dw_pieces, s.num_weight_pieces, column);
+  // No panel writes what has no elements.
+  if (dw.operand.num_elements == 0) clear(op, dw.operand, Phase::backward);
+  const Operand dw_pieces = beside(s.weights, dw.operand, dw.accumulate);
+  if (dw_pieces.num_elements > 0) builder.reserve(dw_pieces.buffer);
+  PanelSums weight_sums(*this, op.name + "/weight_gradient", weights_of(s, dw_pieces));
 
   std::optional<PanelStream> weights;
   std::optional<PanelSums> input_sums;
   Activations::Destination dx;
   Operand dx_pieces;
   if (needs_dx) {
-    const Operand w = permuted(op, parameters.weight(parameter), s.weight_pack, nullptr, Phase::backward);
-    weights.emplace(*this, op.name + "/weights", w, s.num_weight_pieces, column, Phase::backward);
+    const Operand w = packed(op, parameters.weight(parameter), s.weights, nullptr, Phase::backward);
+    weights.emplace(*this, op.name + "/weights", weights_of(s, w), Phase::backward);
     dx = activations.gradient_destination(tensor, false);
-    dx_pieces = beside(s.input_pack, dx.operand, false);
-    builder.reserve(dx_pieces.buffer);
-    input_sums.emplace(*this, op.name + "/input_gradient", dx_pieces, s.num_input_pieces, row);
+    if (dx.operand.num_elements == 0) clear(op, dx.operand, Phase::backward);
+    dx_pieces = beside(s.inputs, dx.operand, false);
+    if (dx_pieces.num_elements > 0) builder.reserve(dx_pieces.buffer);
+    input_sums.emplace(*this, op.name + "/input_gradient", inputs_of(s, dx_pieces));
   }
 
   struct Fetched {
@@ -195,8 +215,10 @@ void OperatorLowering::summa_backward(const Operator& op) {
   const auto fetch = [&](std::size_t l) {
     const SummaPanels::Panel& panel = s.panels[l];
     Fetched fetched;
-    if (weights) fetched.weight = weights->fetch(l, panel.weight_root, panel.weight_piece);
-    fetched.input = inputs.fetch(l, panel.input_root, panel.input_piece);
+    if (weights) {
+      fetched.weight = weights->fetch(l, panel.weight_root, panel.weight_piece, panel.width * s.num_outputs);
+    }
+    fetched.input = inputs.fetch(l, panel.input_root, panel.input_piece, panel.width * s.num_rows);
     return fetched;
   };
   Fetched next = fetch(0);
@@ -205,16 +227,16 @@ void OperatorLowering::summa_backward(const Operator& op) {
     const Fetched now = next;
     if (l + 1 < s.panels.size()) next = fetch(l + 1);
     if (input_sums) {
-      Instruction in = panel_kernel(Kernel::linear_backward_input, op, Phase::backward);
+      Instruction in = panel_kernel(Kernel::linear_backward_input, op, panel.width, Phase::backward);
       in.inputs = {dy.operand, now.weight};
-      in.outputs = {input_sums->product(l, panel.input_piece)};
+      in.outputs = {input_sums->product(l, panel.input_piece, panel.width * s.num_rows)};
       in.attributes.set("accumulate", 0);
-      builder.emit(std::move(in));
-      input_sums->sum(l, panel.input_root, panel.input_piece);
+      emit(std::move(in));
+      input_sums->sum(panel.input_root, panel.input_piece);
     }
-    Instruction in = panel_kernel(Kernel::linear_backward_weight, op, Phase::backward);
+    Instruction in = panel_kernel(Kernel::linear_backward_weight, op, panel.width, Phase::backward);
     in.inputs = {now.input, dy.operand};
-    in.outputs = {weight_sums.product(l, panel.weight_piece)};
+    in.outputs = {weight_sums.product(l, panel.weight_piece, panel.width * s.num_outputs)};
     std::int64_t accumulate = 0;
     if (l == 0 && op.parameters.size() > 1) {
       const GradientBuckets::Destination bias = parameters.gradients().destination(op.parameters[1]);
@@ -222,28 +244,30 @@ void OperatorLowering::summa_backward(const Operator& op) {
       accumulate = bias.accumulate ? 2 : 0;
     }
     in.attributes.set("accumulate", accumulate);
-    builder.emit(std::move(in));
-    weight_sums.sum(l, panel.weight_root, panel.weight_piece);
+    emit(std::move(in));
+    weight_sums.sum(panel.weight_root, panel.weight_piece);
   }
 
   if (input_sums) input_sums->finish();
   // Nothing reads the weight's gradient before the update, but where it is put into its place.
-  if (dw.accumulate || !s.weight_pack.is_identity()) weight_sums.finish();
+  if (dw.accumulate || !s.weights.is_in_place()) weight_sums.finish();
   if (needs_dx) {
-    if (!s.input_pack.is_identity()) permuted(op, dx_pieces, s.input_pack.inverse(), &dx.operand, Phase::backward);
+    if (!s.inputs.is_in_place()) unpack(op, dx_pieces, s.inputs, dx.operand, Phase::backward);
     activations.merge(tensor, dx, op.name);
   }
   if (dw.accumulate) {
-    const Operand sum = permuted(op, dw_pieces, s.weight_pack.inverse(), nullptr, Phase::backward);
-    builder.emit({.kernel = Kernel::accumulate,
-                  .phase = Phase::backward,
-                  .micro_batch = activations.micro_batch(),
-                  .name = op.name,
-                  .inputs = {sum},
-                  .outputs = {dw.operand},
-                  .attributes = {{"elements", sum.num_elements}}});
-  } else if (!s.weight_pack.is_identity()) {
-    permuted(op, dw_pieces, s.weight_pack.inverse(), &dw.operand, Phase::backward);
+    Operand sum = dw_pieces;
+    if (!s.weights.is_in_place()) {
+      sum = packed_buffer(op, "/packed", dw_pieces);
+      unpack(op, dw_pieces, s.weights, sum, Phase::backward);
+    }
+    Instruction add = kernel(Kernel::accumulate, op, Phase::backward);
+    add.inputs = {sum};
+    add.outputs = {dw.operand};
+    add.attributes = {{"elements", sum.num_elements}};
+    emit(std::move(add));
+  } else if (!s.weights.is_in_place()) {
+    unpack(op, dw_pieces, s.weights, dw.operand, Phase::backward);
   }
   for (const int p : op.parameters) parameters.gradients().contributed(p, last_micro_batch);
 }

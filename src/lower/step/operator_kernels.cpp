@@ -2,13 +2,16 @@
 
 #include <fmt/core.h>
 
+#include <functional>
 #include <initializer_list>
+#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "base/error.hpp"
 #include "ir/model/operator_table.hpp"
 #include "ir/program/kernel_runs.hpp"
+#include "lower/step/empty_work.hpp"
 
 namespace strata {
 namespace {
@@ -29,8 +32,17 @@ Instruction OperatorLowering::kernel(Kernel kernel, const Operator& op, Phase ph
   return in;
 }
 
+void OperatorLowering::emit(Instruction in) {
+  for (Instruction& left : what_is_left_of(std::move(in))) builder.emit(std::move(left));
+}
+
 std::int64_t OperatorLowering::rows(int tensor, std::int64_t width) const {
-  const std::int64_t elements = activations.num_samples(tensor) * this->tensor(tensor).elements_per_sample();
+  const std::vector<std::int64_t>& shape = this->tensor(tensor).shape;
+  const std::int64_t samples = activations.num_samples(tensor);
+  if (width == 0) {  // of rows of which this rank has no features
+    return std::accumulate(shape.begin(), shape.end() - 1, samples, std::multiplies{});
+  }
+  const std::int64_t elements = samples * this->tensor(tensor).elements_per_sample();
   STRATA_INVARIANT(elements % width == 0, fmt::format("{} elements in rows of {}", elements, width));
   return elements / width;
 }
@@ -101,7 +113,7 @@ void OperatorLowering::shape_attributes(const Operator& op, Instruction& in) con
     case OperatorKind::cross_entropy: {
       const std::int64_t classes = of.integer("classes");
       const std::int64_t num_rows = rows(op.inputs.front(), classes);
-      const std::int64_t rows_per_sample = num_rows / samples;
+      const std::int64_t rows_per_sample = tensor(op.outputs.front()).elements_per_sample();
       a.set("classes", classes);
       a.set("rows", num_rows);
       // The gradient of the mean over the global batch: sums over micro-batches and ranks need no further division.
@@ -204,7 +216,7 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
       break;
     case OperatorKind::redistribute: break;
   }
-  builder.emit(std::move(in));
+  emit(std::move(in));
 }
 
 /// Kernels whose outputs are parameter gradients from output number in.outputs.size() on.
@@ -216,7 +228,7 @@ void OperatorLowering::emit_weight_gradient(const Operator& op, Instruction in) 
     in.outputs.push_back(destination.operand);
   }
   in.attributes.set("accumulate", accumulate);
-  builder.emit(std::move(in));
+  emit(std::move(in));
   for (const int p : op.parameters) {
     parameters.gradients().contributed(p, last_micro_batch);
   }
@@ -233,7 +245,7 @@ void OperatorLowering::emit_input_gradient(const Operator& op, int input, Instru
   if (reuse != nullptr && reuse->exclusive && !activations.has_gradient(tensor)) {
     activations.share_gradient(tensor, reuse->operand.buffer);
     in.outputs = {reuse->operand};
-    builder.emit(std::move(in));
+    emit(std::move(in));
     return;
   }
   const Activations::Destination destination = input_gradient(op, tensor, can_accumulate);
@@ -241,7 +253,7 @@ void OperatorLowering::emit_input_gradient(const Operator& op, int input, Instru
   if (can_accumulate) {
     in.attributes.set("accumulate", destination.accumulate ? 1 : 0);
   }
-  builder.emit(std::move(in));
+  emit(std::move(in));
   activations.merge(tensor, destination, op.name);
 }
 

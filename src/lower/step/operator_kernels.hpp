@@ -36,6 +36,7 @@ struct OperatorLowering {
   std::int64_t first_sample(const Operator& op, bool is_counted_from) const;
   // Operators whose rows are split over ranks: split_rows.cpp.
   AxisSet split_over(int tensor) const;
+  std::int64_t num_parts_over(AxisSet over) const;
   Operand exchanged(const Operator& op, const Operand& partial, AxisSet over, Phase phase);
   Operand partial_rows(const Operator& op, std::int64_t num_rows, std::int64_t width);
   void split_norm_forward(const Operator& op, AxisSet over, Phase phase);
@@ -46,17 +47,28 @@ struct OperatorLowering {
   void redistribute_backward(const Operator& op);
   Operand permuted(const Operator& op, const Operand& from, const Permutation& permutation, const Operand* into,
                    Phase phase);
+  Operand packed(const Operator& op, const Operand& tensor, const Packing& packing, const Operand* into, Phase phase);
+  void unpack(const Operator& op, const Operand& parts, const Packing& packing, const Operand& tensor, Phase phase);
+  void copy_block(const Operator& op, const StridedBlock& block, const Operand& from, const Operand& to, bool scatters,
+                  Phase phase);
+  void clear(const Operator& op, const Operand& tensor, Phase phase);
+  Operand packed_buffer(const Operator& op, const char* suffix, const Operand& like);
   void redistribute(const Operator& op, const Operand& from, const Operand& to, const Redistribution& step,
                     Phase phase);
   // Products by panels: summa.cpp.
+  struct OwnPanels;
   class PanelStream;
   class PanelSums;
+  OwnPanels inputs_of(const SummaPanels& s, const Operand& pieces) const;
+  OwnPanels weights_of(const SummaPanels& s, const Operand& pieces) const;
   void summa_forward(const Operator& op, Phase phase);
   void summa_backward(const Operator& op);
   const SummaPanels& panels_of(const Operator& op) const;
   Operand panel_buffer(const std::string& name, std::int64_t num_elements, DType dtype);
-  Instruction panel_kernel(Kernel kind, const Operator& op, Phase phase) const;
+  Instruction panel_kernel(Kernel kind, const Operator& op, std::int64_t width, Phase phase) const;
   Instruction kernel(Kernel kernel, const Operator& op, Phase phase) const;
+  /// What is left of it where this rank has nothing that it would read.
+  void emit(Instruction in);
   void shape_attributes(const Operator& op, Instruction& in) const;
   Operand output(const Operator& op, int index, std::initializer_list<int> may_reuse);
   std::int64_t rows(int tensor, std::int64_t width) const;

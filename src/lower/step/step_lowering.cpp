@@ -16,6 +16,7 @@
 #include "lower/states/parameter_states.hpp"
 #include "lower/step/activations.hpp"
 #include "lower/step/builder.hpp"
+#include "lower/step/empty_work.hpp"
 #include "lower/step/operator_kernels.hpp"
 #include "lower/step/rank_groups.hpp"
 #include "lower/step/rank_place.hpp"
@@ -298,7 +299,7 @@ class StepLowering {
     std::vector<Operand> all;
     if (data) all.push_back(activations.produce(*data));
     if (targets) all.push_back(activations.produce(*targets));
-    model_.samples[t].for_runs(0, num_samples, [&](std::int64_t sample, std::int64_t at, std::int64_t count) {
+    const auto load_run = [&](std::int64_t sample, std::int64_t at, std::int64_t count) {
       Instruction in{.kernel = Kernel::load_targets,
                      .phase = Phase::forward,
                      .micro_batch = activations.micro_batch(),
@@ -309,11 +310,17 @@ class StepLowering {
         if (input.role == TensorRole::tokens) in.attributes.set("sequence", input.elements_per_sample());
       }
       for (const Operand& whole : all) {
-        const std::int64_t elements = whole.num_elements / num_samples;
+        const std::int64_t elements = num_samples == 0 ? 0 : whole.num_elements / num_samples;
         in.outputs.push_back({whole.buffer, whole.begin + at * elements, count * elements});
       }
-      builder_.emit(std::move(in));
-    });
+      for (Instruction& left : what_is_left_of(std::move(in))) builder_.emit(std::move(left));
+    };
+    // A rank without samples loads none of them, and has its tensors all the same.
+    if (num_samples == 0) {
+      load_run(0, 0, 0);
+    } else {
+      model_.samples[t].for_runs(0, num_samples, load_run);
+    }
   }
 
   /// Of a micro-batch, in the step's global batch.
@@ -324,7 +331,8 @@ class StepLowering {
   void accumulate_loss(const Operator& op, const Activations& activations) {
     const int m = activations.micro_batch();
     const Operand rows = activations.value(op.outputs.front());
-    const std::int64_t rows_per_sample = rows.num_elements / activations.num_samples(op.outputs.front());
+    const std::int64_t rows_per_sample =
+        graph_.tensors[static_cast<std::size_t>(op.outputs.front())].elements_per_sample();
     const auto num_rows = static_cast<double>(plan_.global_batch * rows_per_sample);
     const double scale = counts(op.outputs.front()) ? 1.0 / num_rows : 0.0;
     builder_.emit(

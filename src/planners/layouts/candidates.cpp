@@ -23,24 +23,24 @@ std::vector<std::array<int, 3>> triples(int n) {
   return all;
 }
 
-std::string breaks(std::int64_t size, std::int64_t degree, std::string_view what, std::string_view by) {
-  return fmt::format("{} {} are not divisible by {} = {}", size, what, by, degree);
+/// The limit that cutting @p size things into @p degree parts breaks; empty: each part has one or more, on average.
+std::string too_few(std::int64_t size, std::int64_t degree, std::string_view what, std::string_view by) {
+  return size >= degree ? "" : fmt::format("{} {} are fewer than {} = {}", size, what, by, degree);
 }
 
 std::string limit_broken_by_panels(const Layer& layer, const Layout& layout, const LayoutLimits& limits) {
-  const std::int64_t samples = layout.p0.total() * layout.p1.total(), columns = layout.p2.total();
-  if (limits.samples % samples != 0) return breaks(limits.samples, samples, "samples of a micro-batch", "p0·p1");
-  const int panels = num_panels(layout, layer.shares_weight);
-  if (layer.in % panels != 0) {
-    return breaks(layer.in, panels, "input features", layer.shares_weight ? "p0·p2" : "lcm(p0, p2)");
+  const std::int64_t columns = layout.p2.total();
+  std::string broken =
+      too_few(limits.samples, layout.p0.total() * layout.p1.total(), "samples of a micro-batch", "p0·p1");
+  if (!broken.empty()) return broken;
+  broken = too_few(layer.in, num_panels(layout, layer.shares_weight), "input features",
+                   layer.shares_weight ? "p0·p2" : "lcm(p0, p2)");
+  if (!broken.empty()) return broken;
+  broken = too_few(layer.out, columns, "output features", "p2");
+  for (std::size_t i = 0; i < layer.of_home.size() && broken.empty(); ++i) {
+    broken = too_few(layer.of_home[i].size, columns, layer.of_home[i].what, "p2");
   }
-  if (layer.out % columns != 0) return breaks(layer.out, columns, "output features", "p2");
-  // What works at the home is cut as the input of the next product.
-  const int cut = columns == 1 ? 1 : num_panels(layout, false);
-  for (const Divisible& each : layer.of_home) {
-    if (each.size % cut != 0) return breaks(each.size, cut, each.what, "lcm(p0, p2)");
-  }
-  return "";
+  return broken;
 }
 
 }  // namespace
@@ -64,24 +64,21 @@ Layout home_layout(const Layout& layout, const Factor& grid) {
 
 std::string broken_limit(const Layer& layer, const Layout& layout, const LayoutLimits& limits) {
   if (layer.algorithm == MatmulAlgorithm::summa) return limit_broken_by_panels(layer, layout, limits);
-  const std::int64_t p0 = layout.p0.total(), p2 = layout.p2.total(), split = layout.p1.total() * p2;
-  if (limits.samples % p0 != 0) return breaks(limits.samples, p0, "samples of a micro-batch", "p0");
-  // Whole samples and weights leave nothing else to divide.
+  // Whole weights leave nothing to cut but samples, which data parallel ranks may have none of.
   if (!layer.is_searched) return "";
+  const std::int64_t p0 = layout.p0.total(), p2 = layout.p2.total(), split = layout.p1.total() * p2;
   if (limits.max_p0 > 0 && p0 > limits.max_p0) return fmt::format("p0 = {} is over max_p0 = {}", p0, limits.max_p0);
-  const auto is_cut = [&](std::int64_t size, std::int64_t degree) {
-    return limits.uneven_features ? size >= degree : size % degree == 0;
-  };
-  if (layer.is_embedding) {
-    if (!is_cut(layer.in, p2)) return breaks(layer.in, p2, "words of the vocabulary", "p2");
-  } else if (const std::int64_t degree = layer.reads_data ? p2 : split; !is_cut(layer.in, degree)) {
-    return breaks(layer.in, degree, "input features", layer.reads_data ? "p2" : "p1·p2");
+  std::string broken = too_few(limits.samples, p0, "samples of a micro-batch", "p0");
+  if (!broken.empty()) return broken;
+  broken = layer.is_embedding
+               ? too_few(layer.in, p2, "words of the vocabulary", "p2")
+               : too_few(layer.in, layer.reads_data ? p2 : split, "input features", layer.reads_data ? "p2" : "p1·p2");
+  if (!broken.empty()) return broken;
+  broken = too_few(layer.out, split, "output features", "p1·p2");
+  for (std::size_t i = 0; i < layer.of_home.size() && broken.empty(); ++i) {
+    broken = too_few(layer.of_home[i].size, split, layer.of_home[i].what, "p1·p2");
   }
-  if (!is_cut(layer.out, split)) return breaks(layer.out, split, "output features", "p1·p2");
-  for (const Divisible& each : layer.of_home) {
-    if (each.size % split != 0) return breaks(each.size, split, each.what, "p1·p2");
-  }
-  return "";
+  return broken;
 }
 
 std::vector<Layout> candidates(const Layer& layer, const std::vector<Layout>& all, const LayoutLimits& limits) {

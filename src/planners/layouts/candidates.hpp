@@ -24,16 +24,14 @@ Layout home_layout(const Layout& layout, const Factor& grid);
 struct LayoutLimits {
   std::int64_t samples = 1;  ///< of a micro-batch, over all ranks
   int max_p0 = 0;            ///< copies of a weight; 0: no cap. Source: AutoDDL sec. 4.5.2
-  /// Features and words may be cut into parts that differ by one chunk (chunk_of), none of them empty on average; heads
-  /// and samples may not. Volumes and bytes are then those of the mean part.
-  bool uneven_features = false;
 };
 
-/// The first thing that @p layout breaks for @p layer, with its numbers; empty: it may have it. Sizes divide evenly:
-/// samples by p0, the input's features by p1·p2 (they come from and go to an even split; those of data by p2), output
-/// features and whatever works at the home by p1·p2, a vocabulary by p2. By panels: samples by p0·p1, the input's
-/// features by the number of panels, output features by p2, and whatever works at the home, where features are split,
-/// by lcm(p0, p2), into which the next product cuts its inputs.
+/// The first thing that @p layout breaks for @p layer, with its numbers; empty: it may have it. What is cut need not
+/// divide evenly (partition/tensor_layout), but no layout is chosen that cuts into more parts than there are samples,
+/// features or heads: volumes and bytes are those of the mean part, and ranks without any would be idle. Samples are
+/// cut by p0, the input's features by p1·p2 (they come from and go to such a cut; those of data by p2), output features
+/// and whatever works at the home by p1·p2, a vocabulary by p2. By panels: samples by
+/// p0·p1, the input's features by the number of panels, output features and whatever works at the home by p2.
 std::string broken_limit(const Layer& layer, const Layout& layout, const LayoutLimits& limits);
 
 /// Those of @p all that break nothing. Of a layer that is not searched the replicated one.

@@ -16,8 +16,8 @@
 
 namespace strata {
 
-/// A size that a degree must divide, and how a message says it.
-struct Divisible {
+/// What a degree cuts, and how a message says it.
+struct CutSize {
   std::int64_t size = 0;
   std::string what;  ///< "8 heads of block[0].attn.core"
 };
@@ -37,7 +37,7 @@ struct Layer {
   std::int64_t parameters = 0;  ///< elements, those of operators at its home included; tied weights with the first user
   std::int64_t forward_statistics = 0;   ///< f32 a sample that its home's norms and losses join over p1·p2 in forward
   std::int64_t backward_statistics = 0;  ///< as above, in backward
-  std::vector<Divisible> of_home{};      ///< p1·p2 divides each
+  std::vector<CutSize> of_home{};        ///< p1·p2 cuts each
   int block = -1;
   /// Of its weight, without what goes with it; a tied one is with its first user.
   std::int64_t matrix_elements() const { return is_searched && tied_weight < 0 ? in * out : 0; }

@@ -72,10 +72,6 @@ OptionRow zero_option() {
           "zero1: the ranks that hold the same part of a matrix share its optimizer states"};
 }
 
-OptionRow uneven_option() {
-  return {"uneven_features", false, "", "plan with parts of unequal sizes too, which cannot be lowered yet"};
-}
-
 std::array<OptionRow, 3> stage_options() {
   return {
       OptionRow{"stages", std::int64_t{1}, ">= 1", "stages of a pipeline, each of equally many ranks"},

@@ -18,8 +18,6 @@ namespace strata {
 
 /// The option `zero`.
 OptionRow zero_option();
-/// The option `uneven_features`, see LayoutLimits.
-OptionRow uneven_option();
 /// The options `stages`, `schedule` and `cut_by`: how many stages have the ranks' layouts each, and how their passes
 /// follow each other.
 std::array<OptionRow, 3> stage_options();

@@ -38,7 +38,7 @@ class SpaceBuilder {
                            std::int64_t, std::vector<std::int64_t>, bool>;
   static Alike alike(const Layer& layer) {
     std::vector<std::int64_t> sizes;
-    for (const Divisible& each : layer.of_home) sizes.push_back(each.size);
+    for (const CutSize& each : layer.of_home) sizes.push_back(each.size);
     return {
         layer.is_searched, layer.is_embedding,       layer.reads_data,          layer.rows, layer.in,        layer.out,
         layer.parameters,  layer.forward_statistics, layer.backward_statistics, sizes,      layer.block >= 0};

@@ -1,5 +1,6 @@
 #include "planners/layouts/step_costs.hpp"
 
+#include "base/ceil_div.hpp"
 #include "base/dtype.hpp"
 #include "partition/shards.hpp"
 #include "planners/states/factors.hpp"
@@ -21,6 +22,24 @@ MatmulSize StepCosts::size(const Layer& layer) const {
           .n = static_cast<double>(layer.out),
           .weights = static_cast<double>(layer.parameters),
           .matrix = static_cast<double>(layer.matrix_elements())};
+}
+
+MatmulSize StepCosts::size_of_fullest(const Layer& layer, const Layout& layout) const {
+  const bool is_summa = layer.algorithm == MatmulAlgorithm::summa;
+  const std::int64_t p0 = layout.p0.total(), p1 = layout.p1.total(), p2 = layout.p2.total();
+  std::int64_t in_parts = layer.is_embedding || layer.reads_data ? p2 : p1 * p2;
+  if (is_summa) in_parts = num_panels(layout, layer.shares_weight);
+  const auto growth = [](std::int64_t size, std::int64_t parts) {
+    return static_cast<double>(round_up(size, parts)) / static_cast<double>(size);
+  };
+  const double in = growth(layer.in, in_parts), out = growth(layer.out, is_summa ? p2 : p1 * p2);
+  MatmulSize size = this->size(layer);
+  size.m *= growth(samples_, is_summa ? p0 * p1 : p0);
+  size.k *= in;
+  size.n *= out;
+  size.weights *= in * out;
+  size.matrix *= in * out;
+  return size;
 }
 
 double StepCosts::forward_passes(const Layer& layer) const {
@@ -46,7 +65,7 @@ double StepCosts::statistics_seconds(std::int64_t statistics, const Layout& layo
 
 double StepCosts::seconds(const Layer& layer, const Layout& layout) const {
   if (layer.algorithm == MatmulAlgorithm::summa) return summa_seconds(layer, layout);
-  const MatmulSize size = this->size(layer);
+  const MatmulSize size = size_of_fullest(layer, layout);
   const Volume forward = forward_volume(size, layout, !layer.reads_data);
   const Volume backward = backward_volume(size, layout, !layer.reads_data);
   const double forward_seconds = activation_seconds(Collective::all_gather, forward.all_gather, layout.p1) +
@@ -61,7 +80,7 @@ double StepCosts::seconds(const Layer& layer, const Layout& layout) const {
 
 /// Panels follow one another, and each is one rank's to send.
 double StepCosts::summa_seconds(const Layer& layer, const Layout& layout) const {
-  const MatmulSize size = this->size(layer);
+  const MatmulSize size = size_of_fullest(layer, layout);
   const PanelVolume all = panel_volume(size, layout);
   const double panels = num_panels(layout, layer.shares_weight);
   const auto panel_by_panel = [&](Collective kind, double bytes, const Factor& group) {

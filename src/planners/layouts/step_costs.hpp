@@ -34,6 +34,8 @@ class StepCosts {
                           const Factor& to_p0) const;
   /// Of a layer's product: rows of a micro-batch over all ranks.
   MatmulSize size(const Layer& layer) const;
+  /// As if every rank had as much as the one with most, where @p layout divides unevenly: that one is waited for.
+  MatmulSize size_of_fullest(const Layer& layer, const Layout& layout) const;
   /// Of all layers and links, by layer. Statistics of norms and losses are left out: a few numbers a row.
   StepVolume volume(const LayerChain& chain, std::span<const Layout> layouts) const;
 

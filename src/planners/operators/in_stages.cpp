@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "cost/group_shape.hpp"
+#include "partition/sample_parts.hpp"
 #include "partition/shards.hpp"
 #include "partition/stages.hpp"
 #include "planners/operators/plan_by_operator.hpp"
@@ -51,7 +52,7 @@ class StagedOperators {
         chooses_states_(chooses_states),
         stages_(cut_into_stages(request.graph, plan_.stages)),
         data_(data_grid(plan_.mesh)),
-        samples_(plan_.global_batch / (std::int64_t{data_.total()} * plan_.schedule.micro_batches)) {
+        samples_(most_samples_of_rank(plan_)) {
     const auto users = stages_of_parameters(request.graph, stages_);
     for (std::size_t p = 0; p < users.size(); ++p) {
       if (users[p].size() > 1) shared_.push_back(static_cast<int>(p));
@@ -232,7 +233,7 @@ class StagedOperators {
   bool chooses_states_;
   std::vector<Stage> stages_;
   Factor data_;
-  std::int64_t samples_;  ///< of a rank and micro-batch
+  std::int64_t samples_;  ///< of a micro-batch, of the rank that has most
   std::vector<int> shared_;
   std::vector<std::unique_ptr<ModelGraph>> graphs_;  ///< by stage
   std::vector<std::int64_t> peaks_;                  ///< by stage, of the last plan
@@ -281,7 +282,7 @@ class StagedPlanner {
     return plan;
   }
 
-  /// Every number of stages for which the model has blocks, the ranks divide and the batch divides.
+  /// Every number of stages for which the model has blocks and which divides the ranks.
   std::vector<Plan> all_candidates() const {
     std::vector<Plan> plans;
     std::string why;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "partition/sample_parts.hpp"
 #include "planners/operators/choices.hpp"
 #include "planners/operators/fitting.hpp"
 #include "planners/operators/program_search.hpp"
@@ -37,7 +38,7 @@ class OperatorPlanner {
         all_ranks_{plan_.mesh.ranks_per_node, plan_.mesh.nodes},
         num_parts_(std::int64_t{plan_.mesh.num_ranks()} * plan_.schedule.micro_batches),
         capacity_(plan_.device_capacity_bytes),
-        asked_samples_(plan_.global_batch / num_parts_) {}
+        asked_samples_(most_samples_of_rank(plan_)) {}
 
   Plan run() {
     const bool offers_sdp = request_.option<bool>("sdp");
@@ -74,7 +75,8 @@ class OperatorPlanner {
   bool has_programs() const { return request_.evaluate != nullptr && request_.option<std::string>("cost") != "paper"; }
   Plan with_rules(const OperatorChoices& operators, const std::vector<int>& choices, std::int64_t samples) const {
     Plan plan = plan_;
-    plan.global_batch = samples * num_parts_;
+    // What is asked need not be as many on every rank.
+    if (samples != asked_samples_) plan.global_batch = samples * num_parts_;
     plan.operators = rules_of(operators, request_.graph, all_ranks_, choices);
     return plan;
   }
@@ -238,7 +240,7 @@ class OperatorPlanner {
   Factor all_ranks_;
   std::int64_t num_parts_;  ///< ranks × micro-batches
   std::int64_t capacity_;
-  std::int64_t asked_samples_;  ///< of a rank and micro-batch; 0: the planner chooses
+  std::int64_t asked_samples_;  ///< of a micro-batch, of the rank that has most; 0: the planner chooses
   std::vector<Account> accounts_;
   std::string seconds_by_;  ///< empty: closed form
 };

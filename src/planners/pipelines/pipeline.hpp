@@ -8,7 +8,7 @@
 #include <array>
 
 #include "base/error.hpp"
-#include "planners/even_batch.hpp"
+#include "planners/even_micro_batches.hpp"
 #include "planners/planner.hpp"
 
 namespace strata {
@@ -22,8 +22,8 @@ inline std::span<const OptionRow> pipeline_options() {
   return rows;
 }
 
-/// @throws Unsupported for more stages than blocks, for ranks that the stages do not divide, and for a batch that data
-/// ranks × micro-batches do not divide.
+/// @throws Unsupported for more stages than blocks, for ranks that the stages do not divide, and for a batch that
+/// micro-batches do not divide.
 inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule, std::int64_t stages) {
   Plan plan = request.base;
   const int ranks = plan.mesh.num_ranks();
@@ -37,7 +37,7 @@ inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule, std
                                   plan.strategy, plan.mesh.nodes, plan.mesh.ranks_per_node, ranks, stages));
   }
   plan.mesh.axes = {{"stage", static_cast<int>(stages)}, {"data", ranks / static_cast<int>(stages)}};
-  refuse_uneven_batch(plan);
+  refuse_uneven_micro_batches(plan);
   plan.stages = {.count = static_cast<int>(stages), .cut_by = request.option<std::string>("cut_by")};
   plan.schedule.kind = schedule;
   return plan;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "planners/even_batch.hpp"
+#include "planners/even_micro_batches.hpp"
 
 namespace strata {
 
@@ -44,7 +44,7 @@ void set_state(Plan& plan, const StateFactors& state) {
 Plan sharded_plan(const PlanRequest& request, const StateFactors& state) {
   Plan plan = request.base;
   plan.mesh.axes = {{"data", plan.mesh.num_ranks()}};
-  refuse_uneven_batch(plan);
+  refuse_uneven_micro_batches(plan);
   set_state(plan, state);
   plan.optimizer.sharding = "intra_tensor";
   plan.optimizer.spread = "all_gather";

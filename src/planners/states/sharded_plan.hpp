@@ -26,7 +26,7 @@ void set_overlap(Plan& plan, std::string_view word);
 
 /// @p request's plan with @p state for every operator, optimizer states cut evenly and spread by all-gathers, and
 /// gathered parameters given up after a recomputation, as FSDP and DeepSpeed do; the options above where the mode has
-/// them. @throws Unsupported where @p state breaks a rule, and where ranks × micro-batches do not divide the batch.
+/// them. @throws Unsupported where @p state breaks a rule, and where micro-batches do not divide the batch.
 Plan sharded_plan(const PlanRequest& request, const StateFactors& state);
 
 /// @p state as the one rule of @p plan. @throws Unsupported where it breaks a rule.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "mpi/comm/payload.hpp"
+#include "mpi/comm/pieces.hpp"
 
 namespace strata::comm {
 namespace {
@@ -32,6 +33,7 @@ TEST_P(Collectives, EqualTheLocallyComputedValue) {
   const int group = engine.create_group(all_ranks(world));
   EXPECT_EQ(engine.transport_name(group), world.size() == 1 ? "none" : GetParam().transport);
   check_all_collectives(world, engine, group, all_ranks(world), kSizes);
+  check_pieces(world, engine, group, all_ranks(world));
 }
 
 /// Real values: the float sum has an order, and all ranks must have used the same one.

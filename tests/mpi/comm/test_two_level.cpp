@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "mpi/comm/payload.hpp"
+#include "mpi/comm/pieces.hpp"
 
 namespace strata::comm {
 namespace {
@@ -37,6 +38,7 @@ TEST_P(TwoLevel, AllCollectivesOverTheWholeWorld) {
     const int group = engine.create_group(all_ranks(world));
     EXPECT_EQ(engine.transport_name(group), "two_level(shm,mpi)");
     check_all_collectives(world, engine, group, all_ranks(world), kSizes);
+    check_pieces(world, engine, group, all_ranks(world));
   }
 }
 
@@ -64,6 +66,7 @@ TEST_P(TwoLevel, MembersInAnotherOrder) {
   const int group = engine.create_group(ranks);
   EXPECT_EQ(engine.transport_name(group), "two_level(shm,mpi)");
   check_all_collectives(world, engine, group, ranks, {3, 1000, 70001});
+  check_pieces(world, engine, group, ranks);
 }
 
 TEST_P(TwoLevel, MessagesInsideAndAcross) {

@@ -161,7 +161,7 @@ TEST(Permute, KnowsWhereAnElementIsHeld) {
   for (std::int64_t at = -2; at < 50; ++at) {
     std::int64_t expected = -1;
     for (std::int64_t i = 0; i < dims.elements; ++i) {
-      if (dims.begin_of(i / dims.run) + i % dims.run == at) expected = i;
+      if (dims.place(i).at == at) expected = i;
     }
     EXPECT_EQ(dims.index_of(at), expected) << at;
   }
@@ -178,6 +178,37 @@ TEST(Permute, TakesRunsInTheOrderOfTheResult) {
     dims = {.elements = 12, .first = 12, .run = 2, .num_levels = 1, .sizes = {6}, .strides = {2}, .dtype = dtype};
     permute(dims, x.data(), y.data());
     for (std::int64_t i = 0; i < 12; ++i) EXPECT_EQ(y.at(i), x.at(12 + i));
+  }
+}
+
+/// Rows of 5 in runs of 2, of which the last is short: out of a matrix, and back.
+TEST(Permute, TakesRunsThatAreCutShortAndScattersThem) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    constexpr std::int64_t rows = 3, row = 11;
+    PermuteDims dims{.elements = 5 * rows,
+                     .first = 1,
+                     .run = 2,
+                     .num_levels = 2,
+                     .sizes = {rows, 3},
+                     .strides = {row, 4},
+                     .periods = {5, 0},
+                     .dtype = dtype};
+    Tensor x(dtype, rows * row), y(dtype, 5 * rows), back(dtype, rows * row);
+    for (std::int64_t i = 0; i < rows * row; ++i) x.set(i, static_cast<double>(i + 1));
+    permute(dims, x.data(), y.data());
+    const std::vector<std::int64_t> columns = {1, 2, 5, 6, 9};
+    for (std::int64_t i = 0; i < 5 * rows; ++i) {
+      const std::int64_t at = i / 5 * row + columns[static_cast<std::size_t>(i % 5)];
+      EXPECT_EQ(y.at(i), x.at(at)) << i;
+      EXPECT_EQ(dims.index_of(at), i);
+    }
+    for (std::int64_t i = 0; i < rows * row; ++i) back.set(i, -1.0);
+    dims.scatters = true;
+    permute(dims, y.data(), back.data());
+    for (std::int64_t at = 0; at < rows * row; ++at) {
+      const bool is_held = std::ranges::find(columns, at % row) != columns.end();
+      EXPECT_EQ(back.at(at), is_held ? x.at(at) : -1.0) << at;
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "base/collective.hpp"
 #include "partition/tensor_layout.hpp"
 
 namespace strata {
@@ -58,26 +59,45 @@ TEST(TensorLayout, IsWrittenAsWhatAxesDo) {
   EXPECT_EQ(to_text(linear.input(), axes), "S0:1x2,S1:2x1,B:2x2");
 }
 
-/// Whatever axes hold a dim, its ranks hold each element as often as there are copies, in equal numbers.
-TEST(TensorLayout, DigitsShareADimOutEvenly) {
+/// Whatever axes hold a dim, its ranks hold each element as often as there are copies; in equal numbers where the parts
+/// divide it, and else as chunk_of cuts it into them.
+TEST(TensorLayout, DigitsShareADimOut) {
   const AtomicAxes axes(mesh(3, 4));
-  constexpr std::int64_t size = 24;
-  for (AxisSet cut = 0; cut <= axes.all(); ++cut) {
-    AxisOrder order;  // the last axis outermost
-    for (int a = axes.count(); a-- > 0;) {
-      if ((cut >> a & 1U) != 0) order.push_back(a);
-    }
-    ASSERT_EQ(set_of(order), cut);
-    for (AxisSet held = 0; held <= cut; ++held) {
-      if ((held & ~cut) != 0) continue;
-      std::vector<int> holders(size, 0);
-      for (int rank = 0; rank < 12; ++rank) {
-        const StridedBlock block = block_of(digits_of(axes, order, held, rank, size));
-        for (std::int64_t i = 0; i < size / axes.num_ranks(held); ++i) {
-          ++holders[static_cast<std::size_t>(block.in_whole(i))];
-        }
+  for (const auto& [size, granule] : {std::pair<std::int64_t, std::int64_t>{24, 1}, {23, 1}, {5, 1}, {35, 5}}) {
+    for (AxisSet all = 0; all <= axes.all(); ++all) {
+      DimCut cut{.axes = {}, .size = size, .granule = granule};  // the last axis outermost
+      for (int a = axes.count(); a-- > 0;) {
+        if (has(all, a)) cut.axes.push_back(a);
       }
-      for (const int count : holders) EXPECT_EQ(count, 12 / axes.num_ranks(held));
+      ASSERT_EQ(set_of(cut.axes), all);
+      EXPECT_EQ(divides(axes, cut), size / granule % axes.num_ranks(all) == 0);
+      for (AxisSet held = 0; held <= all; ++held) {
+        if ((held & ~all) != 0) continue;
+        std::vector<int> holders(static_cast<std::size_t>(size), 0);
+        for (int rank = 0; rank < 12; ++rank) {
+          const DimPart part = part_of(axes, cut, held, rank);
+          EXPECT_EQ(part.count % granule, 0);
+          EXPECT_TRUE(!divides(axes, cut) || part.count == size / axes.num_ranks(held));
+          const StridedBlock block = block_of(std::vector{part});
+          for (std::int64_t i = 0; i < part.count; ++i) ++holders[static_cast<std::size_t>(block.in_whole(i))];
+        }
+        for (const int count : holders) EXPECT_EQ(count, 12 / axes.num_ranks(held));
+      }
+    }
+  }
+}
+
+/// 10 classes on 4 ranks: 3, 3, 3, 1; on 8: 2, 2, 2, 2, 2, 0, 0, 0.
+TEST(TensorLayout, PartsAreTheChunksOfCollectives) {
+  for (const int ranks : {2, 3, 4, 8, 12}) {
+    const AtomicAxes axes(mesh(1, ranks));
+    DimCut cut{.axes = {}, .size = 10};
+    for (int a = 0; a < axes.count(); ++a) cut.axes.push_back(a);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Chunk chunk = chunk_of(10, ranks, rank);
+      const DimPart part = part_of(axes, cut, axes.all(), rank);
+      EXPECT_EQ(part.count, chunk.size());
+      EXPECT_TRUE(part.count == 0 || block_of(std::vector{part}).in_whole(0) == chunk.begin);
     }
   }
 }

@@ -91,8 +91,7 @@ TEST(AutoDdl, Vgg13KeepsItsDenseWeightsOnceOn32Ranks) {
   const ModelGraph graph = build_model({.name = "vgg13"});
   const LayerChain chain = layer_chain(graph);
   for (const char* cost : {"volume", "paper", "analytic"}) {
-    const Plan plan =
-        on_daint("autoddl", graph, asked({1, 32}, 256), {{"uneven_features", true}, {"cost", std::string(cost)}});
+    const Plan plan = on_daint("autoddl", graph, asked({1, 32}, 256), {{"cost", std::string(cost)}});
     EXPECT_NO_THROW(verify(plan, graph));
     const std::map<std::string, Layout> layouts = layouts_of(plan, graph);
     EXPECT_EQ(layouts.at("block[0].conv[0]"), replicated_layout({1, 32}));
@@ -114,8 +113,8 @@ TEST(AutoDdl, Figure10PutsActivationsOnTheFastLinks) {
   const Cluster gcp = cluster_named("gcp-a100");
   const ModelGraph graph = build_model({.name = "vgg13"});
   const Plan base = asked({8, 2}, 256);
-  const Plan best = planned("autoddl", graph, base, {{"uneven_features", true}}, gcp);
-  const Plan megatron = planned("megatron", graph, base, {{"uneven_features", true}}, gcp);
+  const Plan best = planned("autoddl", graph, base, {}, gcp);
+  const Plan megatron = planned("megatron", graph, base, {}, gcp);
   EXPECT_LT(best.why.predicted_seconds, 0.5 * megatron.why.predicted_seconds);
 }
 
@@ -136,7 +135,6 @@ TEST(AutoDdl, NeverMovesMoreThanMegatronAndFreeLayersNeverMoreThanTied) {
                                 .base = base,
                                 .options = {{"cost", std::string(cost)},
                                             {"zero", std::string("none")},
-                                            {"uneven_features", false},
                                             {"stages", std::int64_t{1}},
                                             {"schedule", std::string("1f1b")}}};
       const LayoutPlanning planning(request, {});
@@ -159,8 +157,7 @@ TEST(AutoDdl, EverySearchFindsAPlanAndSaysHow) {
   const Plan base = asked({1, 8}, 64);
   const Plan exact = on_daint("autoddl", graph, base);
   for (const char* search : {"exhaustive", "random", "metropolis_hastings", "coordinate_descent"}) {
-    const Plan plan =
-        on_daint("autoddl", graph, base, {{"search", std::string(search)}, {"trace", true}, {"uneven_features", true}});
+    const Plan plan = on_daint("autoddl", graph, base, {{"search", std::string(search)}, {"trace", true}});
     EXPECT_NO_THROW(verify(plan, graph)) << search;
     EXPECT_EQ(parse_plan(to_text(plan), "plan.toml"), plan) << search;
     EXPECT_THAT(plan.why.binding, HasSubstr(search));
@@ -217,8 +214,9 @@ TEST(AutoDdl, AFixedLayoutIsTakenOrRefusedWithWhatItBreaks) {
   EXPECT_THAT(refusal([&] {
                 on_daint("autoddl", graph, asked({1, 32}, 16), {{"layout", std::string("1x1,1x32,1x1")}});
               }),
-              HasSubstr("16 heads of block[0].attn.core are not divisible by p1·p2 = 32"));
-  EXPECT_THAT(refusal([&] { on_daint("autoddl", graph, asked({1, 3}, 16)); }), HasSubstr("autoddl on 3 ranks"));
+              HasSubstr("16 heads of block[0].attn.core are fewer than p1·p2 = 32"));
+  // Three divide neither heads nor samples: parts are unequal, and no one is left without.
+  EXPECT_NO_THROW(verify(on_daint("autoddl", graph, asked({1, 3}, 16)), graph));
   Plan in_three = asked({1, 2}, 16);
   in_three.schedule.micro_batches = 3;
   EXPECT_THAT(refusal([&] { on_daint("autoddl", graph, in_three); }), HasSubstr("16 samples are not divisible by 3"));
@@ -425,7 +423,7 @@ TEST(Summa, TakesTheSquareGridForASquareProduct) {
   EXPECT_DOUBLE_EQ(moved(16) * 4.0 / 3.0, 2.0 * moved(64) * 8.0 / 7.0);
 }
 
-TEST(Summa, RefusesWhatTheGridDoesNotDivide) {
+TEST(Summa, RefusesGridsWithMoreRanksThanThereIsToCut) {
   const ModelGraph graph = small_gpt(1, 1024);
   const auto refused = [&](std::map<std::string, OptionValue> options) {
     return refusal([&] { on_daint("summa", graph, asked({1, 8}, 16), options); });
@@ -434,7 +432,7 @@ TEST(Summa, RefusesWhatTheGridDoesNotDivide) {
   EXPECT_THAT(refused({{"replicas", std::string("1x3")}}), HasSubstr("replicas = 1x3 does not divide"));
   EXPECT_THROW(refused({{"replicas", std::string("many")}}), UserError);
   EXPECT_THAT(refused({{"zero", std::string("zero1")}}), HasSubstr("zero = zero1 with replicas = 1x1"));
-  // Two columns divide six heads, but the four panels of the projection behind them do not.
+  // Two columns divide six heads, and the four panels of the projection behind them need not.
   const ModelGraph six_heads = build_model({.name = "gpt",
                                             .layers = 1,
                                             .hidden = 48,
@@ -442,12 +440,13 @@ TEST(Summa, RefusesWhatTheGridDoesNotDivide) {
                                             .vocabulary = 64,
                                             .sequence_length = 4,
                                             .tied_head = false});
+  EXPECT_NO_THROW(on_daint("summa", six_heads, asked({1, 8}, 16), {{"rows", std::string("1x4")}}));
   EXPECT_THAT(refusal([&] {
-                on_daint("summa", six_heads, asked({1, 8}, 16), {{"rows", std::string("1x4")}});
+                on_daint("summa", six_heads, asked({1, 8}, 16), {{"rows", std::string("1x1")}});
               }),
-              HasSubstr("6 heads of block[0].attn.core are not divisible by lcm(p0, p2) = 4"));
-  const ModelGraph odd = build_model({.name = "mlp", .widths = {6, 10, 4}});
-  EXPECT_THAT(refusal([&] { on_daint("summa", odd, asked({1, 8}, 8)); }), HasSubstr("no degrees are possible"));
+              HasSubstr("6 heads of block[0].attn.core are fewer than p2 = 8"));
+  const ModelGraph small = build_model({.name = "mlp", .widths = {2, 10, 4}});
+  EXPECT_THAT(refusal([&] { on_daint("summa", small, asked({1, 8}, 3)); }), HasSubstr("no degrees are possible"));
 }
 
 TEST(LayoutModes, CostsThatAreNotKnownAreRefused) {

@@ -487,8 +487,9 @@ TEST(OsdpRefuses, SaysWhichLimitWhatIsMissingAndWhatWouldFit) {
   EXPECT_THAT(refusal([&] { osdp(graph, asked(0)); }), HasSubstr("nothing limits it: set resources.memory_gib"));
   Plan odd = asked(24 * gib, 1);
   odd.global_batch = 9;
-  EXPECT_THAT(refusal([&] { osdp(graph, odd); }),
-              HasSubstr("9 samples are not divisible by 8 data ranks × 1 micro-batches"));
+  EXPECT_EQ(osdp(graph, odd).global_batch, 9) << "the first rank has two of them";
+  odd.schedule.micro_batches = 2;
+  EXPECT_THAT(refusal([&] { osdp(graph, odd); }), HasSubstr("9 samples are not divisible by 2 micro-batches"));
   EXPECT_THAT(refusal([&] { planned("osdp", graph, asked(24 * gib, 1), {}, Cluster{}); }),
               HasSubstr("needs memory_bandwidth_bytes_per_second"));
 }

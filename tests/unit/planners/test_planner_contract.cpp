@@ -69,6 +69,7 @@ TEST(PlannerContract, ABatchThatRanksDoNotDivideIsPlannedOrRefusedWithItsNumbers
   Cluster cluster;
   cluster.intra_node = {.latency_seconds = 1e-6, .bandwidth_bytes_per_second = 1e9};
   cluster.memory_bandwidth_bytes_per_second = 1e9;
+  cluster.peak_flops_per_second["f32"] = 1e9;
   const ModelGraph graph = build_model({.name = "gpt-nano"});
   for (const Planner* planner : all_planners()) {
     const std::map<std::string, OptionValue> options = defaults_of(*planner);

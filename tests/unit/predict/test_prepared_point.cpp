@@ -165,10 +165,11 @@ TEST(PreparedPoint, TokensAreCountedInSequences) {
               AllOf(HasSubstr("train.global_batch_tokens = 500"), HasSubstr("sequence length 64")));
 }
 
-TEST(PreparedPoint, ABatchThatRanksDoNotDivide) {
-  const Experiment uneven = experiment({"resources.ranks_per_node=3"});
+TEST(PreparedPoint, ABatchThatMicroBatchesDoNotDivide) {
+  EXPECT_EQ(prepare_point(experiment({"resources.ranks_per_node=3"}), "e.toml").plan.global_batch, 8);
+  const Experiment uneven = experiment({"resources.ranks_per_node=3", "train.micro_batches=3"});
   EXPECT_THAT(words_of<Unsupported>([&] { prepare_point(uneven, "e.toml"); }),
-              HasSubstr("ddp on 3 ranks: 8 samples are not divisible by 3 data ranks × 1 micro-batches"));
+              HasSubstr("ddp on 3 ranks: 8 samples are not divisible by 3 micro-batches"));
 }
 
 TEST(PreparedPoint, SingleOnTwoRanksIsRefused) {
@@ -202,9 +203,9 @@ TEST(PreparedPoint, ABatchBeyondAllCounts) {
 TEST(PreparedPoint, AWrongPlanIsSaidWithItsFile) {
   const Experiment four = experiment({"resources.ranks_per_node=4"});
   std::string text = to_text(prepare_point(four, "e.toml").plan);
-  text.replace(text.find("global = 8"), 10, "global = 9");
+  text.replace(text.find("micro_batches = 1"), 17, "micro_batches = 3");
   EXPECT_THAT(words_of<UserError>([&] { prepare_point_with_plan(four, "e.toml", text, "p.toml"); }),
-              HasSubstr("p.toml: plan: batch.global: 9 samples"));
+              HasSubstr("p.toml: plan: batch.global: 8 samples are not divisible by 3"));
 }
 
 }  // namespace

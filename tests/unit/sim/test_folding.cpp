@@ -142,13 +142,19 @@ TEST(Folding, StagesOfLayoutsUnderLeafSwitches) {
 TEST(RankClasses, DataRanksOfOneShapeAreOneClass) {
   Plan plan;
   plan.mesh = {.nodes = 128, .ranks_per_node = 8, .axes = {{"data", 1024}}};
-  const RankClasses classes = rank_classes(plan, build_model({.name = "mlp-tiny"}));
+  plan.global_batch = 2048;
+  const ModelGraph graph = build_model({.name = "mlp-tiny"});
+  const RankClasses classes = rank_classes(plan, graph);
   EXPECT_EQ(classes.representatives, std::vector<int>{0});
   EXPECT_EQ(classes.class_of_rank, std::vector<int>(1024, 0));
+  // Those with two samples, with one, with none.
+  plan.global_batch = 2001;
+  EXPECT_EQ(rank_classes(plan, graph).representatives, (std::vector<int>{0, 1000, 1001}));
 }
 
 TEST(RankClasses, StagesAreClassesOfTheirOwn) {
   Plan plan;
+  plan.global_batch = 2;
   plan.mesh = {.nodes = 2, .ranks_per_node = 4, .axes = {{"stage", 4}, {"data", 2}}};
   const RankClasses classes = rank_classes(plan, build_model({.name = "mlp-tiny"}));
   EXPECT_EQ(classes.representatives, (std::vector<int>{0, 2, 4, 6}));
@@ -158,6 +164,7 @@ TEST(RankClasses, StagesAreClassesOfTheirOwn) {
 TEST(RankClasses, ShardsOfOneSizeAreOneClass) {
   const ModelGraph graph = build_model({.name = "mlp", .widths = {8, 8, 8}});
   Plan plan;
+  plan.global_batch = 8;
   plan.mesh = {.nodes = 2, .ranks_per_node = 4, .axes = {{"data", 8}}};
   plan.operators = {{.match = "*", .state = StateFactors{.p = {4, 1}, .g = {4, 2}, .os = {4, 2}}}};
   EXPECT_EQ(rank_classes(plan, graph).representatives, std::vector<int>{0});

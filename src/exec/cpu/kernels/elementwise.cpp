@@ -39,6 +39,7 @@ double sum_chunks(std::int64_t n, ChunkSum&& chunk_sum) {
 }  // namespace
 
 void fill(DType dtype, void* y, std::int64_t n, float value) {
+  if (n == 0) return;
   with_storage(dtype, [&]<typename T>() {
     auto* out = static_cast<T*>(y);
     for_chunks(n, [=](std::int64_t begin, std::int64_t count) { std::fill_n(out + begin, count, T(value)); });

@@ -14,7 +14,7 @@ namespace strata::cpu {
 
 namespace {
 
-std::int64_t table_rows(const EmbeddingDims& dims) { return dims.table_rows == 0 ? dims.vocabulary : dims.table_rows; }
+std::int64_t table_rows(const EmbeddingDims& dims) { return dims.table_rows < 0 ? dims.vocabulary : dims.table_rows; }
 
 std::int64_t row_elements(const EmbeddingDims& dims) { return dims.row == 0 ? dims.width : dims.row; }
 

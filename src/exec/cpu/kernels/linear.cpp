@@ -56,8 +56,9 @@ AmxGemmDims backward_weight_product(const LinearDims& dims, bool accumulate) {
           .accumulate = accumulate};
 }
 
-void check(const LinearDims& dims) {
-  STRATA_INVARIANT(dims.tokens > 0 && dims.in > 0 && dims.out > 0,
+/// @param least_in 0: without inputs a bias is left.
+void check(const LinearDims& dims, std::int64_t least_in = 1) {
+  STRATA_INVARIANT(dims.tokens > 0 && dims.in >= least_in && dims.out > 0,
                    fmt::format("empty linear layer: tokens {}, in {}, out {}", dims.tokens, dims.in, dims.out));
   STRATA_INVARIANT(row_of(dims) >= dims.in, fmt::format("{} columns in rows of {}", dims.in, dims.row));
   STRATA_INVARIANT(dims.dtype == DType::f32 || dims.dtype == DType::bf16, "activations are f32 or bf16");
@@ -190,8 +191,8 @@ std::int64_t linear_backward_input_workspace_bytes(const LinearDims& dims, bool 
 }
 
 std::int64_t linear_backward_weight_workspace_bytes(const LinearDims& dims, bool accumulate) {
-  check(dims);
-  return workspace_bytes(backward_weight_product(dims, accumulate), dims.dtype, packed);
+  check(dims, dims.bias ? 0 : 1);
+  return dims.in == 0 ? 0 : workspace_bytes(backward_weight_product(dims, accumulate), dims.dtype, packed);
 }
 
 void linear_forward(const LinearDims& dims, const void* x, const void* weight, const void* bias, void* y,
@@ -209,8 +210,10 @@ void linear_backward_input(const LinearDims& dims, const void* dy, const void* w
 
 void linear_backward_weight(const LinearDims& dims, const void* dy, const void* x, void* dweight, void* dbias,
                             const LinearAccumulate& accumulate, std::span<std::byte> workspace) {
-  check(dims);
-  multiply(backward_weight_product(dims, accumulate.weight), dims.dtype, packed, dy, x, nullptr, dweight, workspace);
+  check(dims, dims.bias ? 0 : 1);
+  if (dims.in > 0) {
+    multiply(backward_weight_product(dims, accumulate.weight), dims.dtype, packed, dy, x, nullptr, dweight, workspace);
+  }
   if (dims.bias) {
     column_sums(dy, dims.dtype, dims.tokens, dims.out, dbias, dims.gradient_dtype, accumulate.bias);
   }

@@ -9,7 +9,7 @@
 namespace strata::cpu {
 namespace {
 
-constexpr std::int64_t norm_numbers = 2;
+constexpr std::int64_t norm_sums = 2;  ///< of backward
 constexpr std::int64_t loss_numbers = 3;
 
 struct RowStatistics {
@@ -22,12 +22,13 @@ RowStatistics statistics_of(const SplitNormDims& dims, const float* statistics, 
   return {statistics[2 * row], statistics[2 * row + 1]};
 }
 
-/// The parts of a row, each of equally many features, in their order (Chan, Golub, LeVeque 1979).
+/// The parts of a row in their order (Chan, Golub, LeVeque 1979).
 RowStatistics combined(const SplitNormDims& dims, const float* all, std::int64_t row) {
-  const auto width = static_cast<double>(dims.width);
   double count = 0.0, mean = 0.0, deviations = 0.0;
   for (std::int64_t part = 0; part < dims.parts; ++part) {
-    const float* numbers = all + (part * dims.rows + row) * norm_numbers;
+    const float* numbers = all + (part * dims.rows + row) * dims.statistics();
+    const auto width = static_cast<double>(dims.features > 0 ? static_cast<std::int64_t>(numbers[2]) : dims.width);
+    if (width == 0.0) continue;
     const double difference = static_cast<double>(numbers[0]) - mean;
     const double total = count + width;
     deviations += static_cast<double>(numbers[1]) + difference * difference * count * width / total;
@@ -43,7 +44,7 @@ void partial_of_rows(const SplitNormDims& dims, const T* x, float* partial) {
   for (std::int64_t row = 0; row < dims.rows; ++row) {
     const T* line = x + row * dims.width;
     float mean = 0.0F;
-    if (!dims.rms) {
+    if (!dims.rms && dims.width > 0) {
       F32x16 sum{};
       for_lanes(dims.width, [&](std::int64_t i, auto lanes) { sum += load(line + i, lanes); });
       mean = sum_lanes(sum) / static_cast<float>(dims.width);
@@ -53,8 +54,10 @@ void partial_of_rows(const SplitNormDims& dims, const T* x, float* partial) {
       const F32x16 v = keep(load(line + i, lanes) - mean, 0.0F, lanes);
       squares += v * v;
     });
-    partial[row * norm_numbers] = mean;
-    partial[row * norm_numbers + 1] = sum_lanes(squares);
+    float* numbers = partial + row * dims.statistics();
+    numbers[0] = mean;
+    numbers[1] = sum_lanes(squares);
+    if (dims.features > 0) numbers[2] = static_cast<float>(dims.width);
   }
 }
 
@@ -104,8 +107,8 @@ void backward_partial_of_rows(const SplitNormDims& dims, const T* dy, const T* x
         store(dweight + i, load(dweight + i, lanes) + d * normalised, lanes);
         store(dbias + i, load(dbias + i, lanes) + d, lanes);
       });
-      partial[row * norm_numbers] = sum_lanes(sum_g);
-      partial[row * norm_numbers + 1] = sum_lanes(sum_gx);
+      partial[row * norm_sums] = sum_lanes(sum_g);
+      partial[row * norm_sums + 1] = sum_lanes(sum_gx);
     }
   }
 }
@@ -114,12 +117,12 @@ template <typename T>
 void backward_of_rows(const SplitNormDims& dims, const T* dy, const T* x, const T* weight, const float* statistics,
                       const float* all, T* dx, bool accumulate) {
   const std::int64_t width = dims.width;
-  const auto features = static_cast<float>(width * dims.parts);
+  const auto features = static_cast<float>(dims.all_features());
 #pragma omp parallel for schedule(static)
   for (std::int64_t row = 0; row < dims.rows; ++row) {
     float sum_g = 0.0F, sum_gx = 0.0F;
     for (std::int64_t part = 0; part < dims.parts; ++part) {
-      const float* numbers = all + (part * dims.rows + row) * norm_numbers;
+      const float* numbers = all + (part * dims.rows + row) * norm_sums;
       sum_g += numbers[0];
       sum_gx += numbers[1];
     }

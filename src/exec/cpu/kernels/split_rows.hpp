@@ -3,7 +3,7 @@
 /// @file
 /// Norms and cross-entropy of rows whose features are split over ranks: what a rank makes of its part, and how the
 /// parts of all are combined. Tensors are row-major and contiguous. `partial` and `all` are f32: [rows, 2] or [rows,
-/// 3], and such a matrix a rank, one after the other.
+/// 3], and such a matrix a rank, one after the other. A rank may have no features of its rows.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace strata::cpu {
 
-/// Mean of a row's part and its squared deviations from it; rms: 0 and its squares.
+/// Mean of a row's part and its squared deviations from it; rms: 0 and its squares. Behind them the number of its
+/// features, where parts are unequal (dims.features), which is exact in f32 up to 2^24.
 void norm_partial(const SplitNormDims& dims, const void* x, float* partial);
 /// @p statistics as layer_norm_forward's [rows, 2] or rms_norm_forward's [rows]. @p bias null where rms.
 void norm_apply(const SplitNormDims& dims, const void* x, const float* all, const void* weight, const void* bias,

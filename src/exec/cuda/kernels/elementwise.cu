@@ -378,7 +378,7 @@ void dropout(DType dtype, const void* x, void* y, std::int64_t n, float probabil
 
 void dropout_of_runs(const PermuteDims& d, const void* x, void* y, float probability, const RandomStream* random,
                      std::uint64_t first_element, cudaStream_t stream) {
-  drop(d.dtype, x, y, d.elements, probability, random, first_element, Runs(d, 1, "dropout"), d.run % pack == 0, stream);
+  drop(d.dtype, x, y, d.elements, probability, random, first_element, Runs(d, 1, "dropout"), d.comes_in(pack), stream);
 }
 
 void sum_of_squares(DType dtype, const void* x, std::int64_t n, float* sum, bool accumulate, double* workspace,

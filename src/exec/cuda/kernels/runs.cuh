@@ -14,38 +14,28 @@ namespace strata::cuda {
 /// Element i of y stands at element at(i) of x.
 class Runs {
  public:
-  /// @param unit elements that are taken as one; it divides the runs and all distances. Sizes, distances and indices
+  /// @param unit elements that are taken as one, of which runs, distances and periods consist. Distances and indices
   /// then count units. @throws Unsupported naming @p kernel where there are 2³¹ units or more.
   Runs(const PermuteDims& d, std::int64_t unit, const char* kernel)
-      : first_(d.first / unit), run_(checked(d, unit, kernel)), num_levels_(d.num_levels) {
+      : first_(d.first / unit), num_levels_(d.num_levels) {
+    STRATA_INVARIANT(d.comes_in(unit), "runs of whole units");
+    check_count(d.elements / unit, kernel);
     for (int l = 0; l < num_levels_; ++l) {
-      sizes_[l] = Divisor(d.sizes[l]);
+      periods_[l] = Divisor(d.period(l) / unit);
       strides_[l] = d.strides[l] / unit;
     }
   }
   __device__ std::int64_t at(std::int64_t i) const {
-    auto in_run = static_cast<std::uint32_t>(i);
-    std::uint32_t rest = run_.divide(in_run);
-    std::int64_t place = first_ + in_run;
-    for (int l = num_levels_ - 1; l >= 0; --l) {
-      std::uint32_t in_level = rest;
-      rest = sizes_[l].divide(in_level);
-      place += in_level * strides_[l];
-    }
-    return place;
+    auto rest = static_cast<std::uint32_t>(i);
+    std::int64_t place = first_;
+    for (int l = 0; l < num_levels_; ++l) place += periods_[l].divide(rest) * strides_[l];
+    return place + rest;
   }
 
  private:
-  static std::int64_t checked(const PermuteDims& d, std::int64_t unit, const char* kernel) {
-    STRATA_INVARIANT(d.run > 0 && d.elements % d.run == 0, "whole runs");
-    check_count(d.elements / unit, kernel);
-    return d.run / unit;
-  }
-
   std::int64_t first_;
-  Divisor run_;
   int num_levels_;
-  Divisor sizes_[PermuteDims::most_levels];
+  Divisor periods_[PermuteDims::most_levels];
   std::int64_t strides_[PermuteDims::most_levels] = {};
 };
 

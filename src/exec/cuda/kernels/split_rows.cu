@@ -9,7 +9,7 @@ namespace strata::cuda {
 namespace {
 
 constexpr unsigned row_threads = 256;
-constexpr std::int64_t norm_numbers = 2;
+constexpr std::int64_t norm_sums = 2;  ///< of backward
 constexpr std::int64_t loss_numbers = 3;
 
 unsigned row_grid(std::int64_t rows) { return static_cast<unsigned>(std::min<std::int64_t>(rows, 1 << 20)); }
@@ -26,7 +26,7 @@ __global__ void norm_partial_kernel(SplitNormDims d, const T* x, bool aligned, f
   for (std::int64_t row = blockIdx.x; row < d.rows; row += gridDim.x) {
     const T* const line = x + row * d.width;
     float mean = 0.0F;
-    if (!d.rms) {
+    if (!d.rms && d.width > 0) {
       float sum = 0.0F;
       for_packs(d.width, [&](std::int64_t i) {
         load_some(line + i, d.width - i, aligned, v);
@@ -45,8 +45,10 @@ __global__ void norm_partial_kernel(SplitNormDims d, const T* x, bool aligned, f
     });
     squares = block_sum(squares);
     if (threadIdx.x == 0) {
-      partial[row * norm_numbers] = mean;
-      partial[row * norm_numbers + 1] = squares;
+      float* const numbers = partial + row * d.statistics();
+      numbers[0] = mean;
+      numbers[1] = squares;
+      if (d.features > 0) numbers[2] = static_cast<float>(d.width);
     }
   }
 }
@@ -61,14 +63,15 @@ __device__ RowStatistics statistics_of(const SplitNormDims& d, const float* stat
   return {statistics[2 * row], statistics[2 * row + 1]};
 }
 
-/// The parts of a row, each of equally many features, in their order (Chan, Golub, LeVeque 1979).
+/// The parts of a row in their order (Chan, Golub, LeVeque 1979).
 __device__ RowStatistics combined(const SplitNormDims& d, const float* all, std::int64_t row) {
-  const auto width = static_cast<double>(d.width);
   double count = 0.0;
   double mean = 0.0;
   double deviations = 0.0;
   for (std::int64_t part = 0; part < d.parts; ++part) {
-    const float* const numbers = all + (part * d.rows + row) * norm_numbers;
+    const float* const numbers = all + (part * d.rows + row) * d.statistics();
+    const auto width = static_cast<double>(d.features > 0 ? static_cast<std::int64_t>(numbers[2]) : d.width);
+    if (width == 0.0) continue;
     const double difference = static_cast<double>(numbers[0]) - mean;
     const double total = count + width;
     deviations += static_cast<double>(numbers[1]) + difference * difference * count * width / total;
@@ -151,8 +154,8 @@ __global__ void norm_backward_partial_kernel(SplitNormDims d, const T* dy, const
     sum_g = block_sum(sum_g);
     sum_gx = block_sum(sum_gx);
     if (threadIdx.x == 0) {
-      partial[row * norm_numbers] = sum_g;
-      partial[row * norm_numbers + 1] = sum_gx;
+      partial[row * norm_sums] = sum_g;
+      partial[row * norm_sums + 1] = sum_gx;
     }
   }
   float* const line = partials + std::int64_t{blockIdx.x} * (rms ? 1 : 2) * d.width;
@@ -168,12 +171,12 @@ template <typename T>
 __global__ void norm_backward_apply_kernel(SplitNormDims d, const T* dy, const T* x, const T* weight,
                                            const float* statistics, const float* all, bool aligned, T* dx,
                                            bool accumulate) {
-  const auto features = static_cast<float>(d.width * d.parts);
+  const auto features = static_cast<float>(d.all_features());
   for (std::int64_t row = blockIdx.x; row < d.rows; row += gridDim.x) {
     float sum_g = 0.0F;
     float sum_gx = 0.0F;
     for (std::int64_t part = 0; part < d.parts; ++part) {
-      const float* const numbers = all + (part * d.rows + row) * norm_numbers;
+      const float* const numbers = all + (part * d.rows + row) * norm_sums;
       sum_g += numbers[0];
       sum_gx += numbers[1];
     }

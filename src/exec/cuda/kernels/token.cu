@@ -27,7 +27,7 @@ __global__ void embedding_forward_kernel(EmbeddingDims d, const std::int32_t* to
     const std::int64_t token = tokens[row];
     if (!in_range(token, d.vocabulary, out_of_range)) continue;
     const std::int64_t index = token - d.first_token;
-    const bool here = index >= 0 && index < (d.table_rows == 0 ? d.vocabulary : d.table_rows);
+    const bool here = index >= 0 && index < (d.table_rows < 0 ? d.vocabulary : d.table_rows);
     const std::int64_t position = d.first_position + row % d.sequence;
     for (std::int64_t i = threadIdx.x; i < d.width; i += blockDim.x) {
       float value = here ? to_float(table[index * d.width + i]) : 0.0F;
@@ -79,7 +79,7 @@ __device__ inline std::int64_t end_of_token(const std::uint64_t* order, std::int
 template <typename T, typename G>
 __global__ void embedding_table_gradient(EmbeddingDims d, const std::uint64_t* order, const T* dy, G* dtable,
                                          bool accumulate) {
-  const std::int64_t table_rows = d.table_rows == 0 ? d.vocabulary : d.table_rows;
+  const std::int64_t table_rows = d.table_rows < 0 ? d.vocabulary : d.table_rows;
   for (std::int64_t first = blockIdx.x; first < d.rows; first += gridDim.x) {
     const std::uint64_t token = order[first] >> 32U;
     if (first > 0 && order[first - 1] >> 32U == token) continue;
@@ -248,7 +248,7 @@ void embedding_backward(const EmbeddingDims& d, const std::int32_t* tokens, cons
     check(cudaMemsetAsync(to, 0, static_cast<std::size_t>(rows * d.width * size_of(d.gradient_dtype)), stream),
           "embedding_backward");
   };
-  if (!accumulate_table) zero(dtable, d.table_rows == 0 ? d.vocabulary : d.table_rows);
+  if (!accumulate_table) zero(dtable, d.table_rows < 0 ? d.vocabulary : d.table_rows);
   sort_tokens<<<static_cast<unsigned>((d.rows + row_threads - 1) / row_threads), row_threads, 0, stream>>>(
       tokens, d.rows, order);
   check_launch("sort_tokens");

@@ -69,5 +69,38 @@ TEST(StridedBlock, IsTheWholeWhereNothingIsCut) {
   EXPECT_EQ(block_of(std::vector<Digit>{{4, 1}, {6, -1}}), (StridedBlock{.first = 6, .run = 6}));
 }
 
+/// Rows of a matrix of which columns are held in runs that end with the row, and rows that end with the matrix:
+/// whatever the sizes, the block is what a loop over all elements finds.
+TEST(StridedBlock, HoldsPartsOfDimsThatTheirDigitsDoNotFill) {
+  for (std::int64_t rows = 1; rows <= 7; ++rows) {
+    for (std::int64_t columns = 1; columns <= 11; ++columns) {
+      for (std::int64_t held_row = -1; held_row < 2; ++held_row) {
+        for (std::int64_t held_column = -1; held_column < 3; ++held_column) {
+          const std::vector<DimPart> dims = {part_of({{2, held_row}, {4, -1}}, rows),
+                                             part_of({{2, -1}, {3, held_column}, {2, -1}}, columns)};
+          const StridedBlock block = block_of(dims);
+          std::vector<std::int64_t> expected, found;
+          for (std::int64_t r = 0; r < rows; ++r) {
+            for (std::int64_t c = 0; c < columns; ++c) {
+              const bool is_held = (held_row < 0 || r / 4 == held_row) && (held_column < 0 || c / 2 % 3 == held_column);
+              if (is_held) expected.push_back(r * columns + c);
+            }
+          }
+          const auto num_held = static_cast<std::int64_t>(expected.size());
+          ASSERT_EQ(dims[0].count * dims[1].count, num_held);
+          for (std::int64_t i = 0; i < num_held; ++i) found.push_back(block.in_whole(i));
+          EXPECT_EQ(found, expected);
+          found.clear();
+          block.for_runs(0, num_held, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+            EXPECT_EQ(at, std::ssize(found));
+            for (std::int64_t i = 0; i < count; ++i) found.push_back(in_whole + i);
+          });
+          EXPECT_EQ(found, expected);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace strata

@@ -22,7 +22,7 @@ Program everything() {
   Buffer& w = draft.program.buffers[static_cast<std::size_t>(weight)];
   w.parameter = "block[0].attn.qkv.weight";
   w.parameter_begin = 1 << 20;
-  w.block = {.first = 20, .run = 10, .levels = {{3, 40}, {2, 400}}};
+  w.block = {.first = 20, .run = 10, .levels = {{3, 40}, {2, 400, 25}}};
   for (int c = 0; c < num_categories; ++c) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::i32, DType::u8}) {
       draft.buffer(fmt::format("b{}", c), 7 + c, c % 2 == 0, dtype, static_cast<Category>(c));
@@ -49,6 +49,8 @@ Program everything() {
       draft.collective(collective, kind % 2 == 0 ? data : all, 1, "bucket[3]", rooted ? 1 : 0).reduction = reduction;
     }
   }
+  draft.program.body.back().pieces = {.input = {0, 3, 7}, .output = {0, 0, 9}, .longest = 9};
+  draft.program.body[draft.program.body.size() - 2].pieces = {.input = {}, .output = {0, 5}, .longest = 5};
   draft.program.prologue = {draft.program.body[3], draft.program.body[4]};
   draft.program.body[6].step = -2;
   draft.program.join = false;
@@ -116,6 +118,10 @@ TEST(ProgramText, EveryFieldIsInTheText) {
   differs("reduction", [&](Program& p) { p.body[first].reduction = Reduction::max; });
   differs("group", [&](Program& p) { p.body[first].group = 1; });
   differs("peer", [&](Program& p) { p.body.back().root = 0; });
+  differs("pieces of an input", [&](Program& p) { p.body.back().pieces.input[1] = 4; });
+  differs("pieces of an output", [&](Program& p) { p.body.back().pieces.output = {}; });
+  differs("the longest piece", [&](Program& p) { p.body.back().pieces.longest = 10; });
+  differs("a period of a block", [](Program& p) { p.buffers[0].block.levels[1].period = 26; });
 }
 
 TEST(ProgramText, LinesAreAsDocumented) {
@@ -184,7 +190,7 @@ TEST(ProgramText, ErrorsNameTheLineAndWhatIsAccepted) {
       {"#0 compute copy %0 -> %1 | | forwards mb0 x", "unknown phase `forwards`; accepted: setup, forward, recompute"},
       {"#0 compute copy %0 -> %1 | | forward 0 x", "expected `mb…`, found `0`"},
       {"#0 compute copy %0 -> %1 | | forward mb0 x | waits #0",
-       "unknown field `waits`; accepted: step, workspace, alloc"},
+       "unknown field `waits`; accepted: pieces, step, workspace, alloc"},
       {"#0 compute copy %0 -> %1 | | forward mb0 x | workspace", "the line ends too early"},
       {"#0 compute copy %0 -> %1 | | forward mb0 x | wait 0", "expected `#…`, found `0`"},
       {"#0 compute copy %0 -> %1 | | forward mb0 x | alloc #0", "expected `%…`, found `#0`"},

@@ -230,6 +230,38 @@ TEST(VerifyProgram, AReduceHasAnOutputAtItsRootAlone) {
   EXPECT_THAT(complaint(other), HasSubstr("root or peer outside of the group"));
 }
 
+/// All ranks' parts of y, of which rank 0 has 1 element and rank 1 the other 3.
+Program gathered_in_pieces(int rank) {
+  Program program = small(rank, 2);
+  Instruction& gather = program.body[2];
+  const std::int64_t elements = program.buffers[1].num_elements;
+  gather.collective = Collective::all_gather;
+  gather.pieces = {.input = {}, .output = {0, 1, elements}, .longest = elements - 1};
+  gather.inputs = {{1, rank == 0 ? 0 : 1, rank == 0 ? 1 : elements - 1}};
+  gather.outputs = {whole(1)};
+  return program;
+}
+
+TEST(VerifyProgram, PiecesMakeUpTheirTensor) {
+  EXPECT_EQ(complaint(std::vector{gathered_in_pieces(0), gathered_in_pieces(1)}), "nothing to complain about");
+  EXPECT_EQ(complaint(gathered_in_pieces(1)), "nothing to complain about");
+  EXPECT_EQ(parse_program(to_text(gathered_in_pieces(1))), gathered_in_pieces(1));
+  const auto broken = [](const auto& change) {
+    Program program = gathered_in_pieces(1);
+    change(program.body[2]);
+    return complaint(program);
+  };
+  EXPECT_THAT(broken([](Instruction& in) { in.pieces.output.push_back(4); }), HasSubstr("of 2 members"));
+  EXPECT_THAT(broken([](Instruction& in) { in.pieces.output.back() += 1; }), HasSubstr("input of"));
+  EXPECT_THAT(broken([](Instruction& in) { in.inputs.front().num_elements -= 1; }), HasSubstr("input of"));
+  EXPECT_THAT(broken([](Instruction& in) { in.pieces.longest = 1; }), HasSubstr("more elements than the longest, 1"));
+  // Members must agree where the pieces are.
+  Program other = gathered_in_pieces(1);
+  other.body[2].pieces.output[1] = 2;
+  other.body[2].inputs = {{1, 2, other.buffers[1].num_elements - 2}};
+  EXPECT_THAT(complaint(std::vector{gathered_in_pieces(0), other}), HasSubstr("mismatched collectives in group data"));
+}
+
 TEST(VerifyProgram, WhatAReduceLeavesBesideItsRootIsNoResult) {
   Program program = reduced(0);
   // y's elements are defined by #1; those of z, into which it might have been reduced, by nobody.
