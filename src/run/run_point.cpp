@@ -387,7 +387,7 @@ class PointRun {
     std::vector<ParameterChecksum> mine;
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];
-      if (buffer.parameter.empty()) continue;
+      if (buffer.parameter.empty() || buffer.num_elements == 0) continue;
       mine.push_back({buffer.parameter, buffer.block.in_whole(buffer.parameter_begin),
                       hash_bytes(std::as_bytes(executor_->read(static_cast<int>(b))))});
     }

@@ -300,6 +300,17 @@ TEST_P(DeviceTest, Permute) {
   expect_equal(rows_exchanged.input(GetParam(), 280).output(GetParam(), 280).run());
   OneKernel neighbours(Kernel::permute, {{"elements", 1037_i}, {"first", 5_i}});
   expect_equal(neighbours.input(GetParam(), 1042).output(GetParam(), 1037, 3).run());
+  // 3 rows, in each 2 runs and the half of one, taken out of rows of 11 runs and put back.
+  for (const std::int64_t run : {2_i, 16_i}) {
+    Attributes attributes = {
+        {"elements", 15 * run / 2}, {"first", run},           {"run", run},   {"size0", 3_i},
+        {"stride0", 11 * run},      {"period0", 5 * run / 2}, {"size1", 3_i}, {"stride1", 4 * run}};
+    OneKernel taken(Kernel::permute, attributes);
+    expect_equal(taken.input(GetParam(), 33 * run).output(GetParam(), 15 * run / 2).run());
+    attributes.set("scatters", 1);
+    OneKernel put_back(Kernel::permute, attributes);
+    expect_equal(put_back.input(GetParam(), 15 * run / 2).output(GetParam(), 33 * run).run());
+  }
 }
 
 Attributes quantized_attributes(const QuantizedDims& d) {
@@ -388,6 +399,31 @@ TEST_P(DeviceTest, SplitNorms) {
       apply.input(GetParam(), 13 * width).positive(3 * 26).input(GetParam(), width);
       if (rms == 0) apply.input(GetParam(), width);
       expect_close(apply.output(GetParam(), 13 * width).output(f32, rms == 0 ? 26 : 13).run(), close_f32, close_bf16);
+    }
+  }
+}
+
+/// Three parts of 77, of 4 and of no features: each says how many.
+TEST_P(DeviceTest, SplitNormsOfUnequalParts) {
+  constexpr std::int64_t rows = 13;
+  for (const std::int64_t width : {77_i, 0_i}) {
+    for (const std::int64_t rms : {0, 1}) {
+      OneKernel partial(Kernel::norm_partial, {{"rows", rows}, {"width", width}, {"features", 81_i}, {"rms", rms}});
+      expect_close(partial.input(GetParam(), rows * width).output(f32, 3 * rows).run(), close_f32, close_bf16);
+      std::vector<float> all;
+      for (const float features : {77.0F, 4.0F, 0.0F}) {
+        for (std::int64_t row = 0; row < rows; ++row) {
+          const float mean = rms != 0 ? 0.0F : 0.01F * static_cast<float>(row) * features;
+          all.insert(all.end(), {mean, 0.5F * features + static_cast<float>(row), features});
+        }
+      }
+      OneKernel apply(
+          Kernel::norm_apply,
+          {{"rows", rows}, {"width", width}, {"features", 81_i}, {"parts", 3_i}, {"epsilon", 1e-5}, {"rms", rms}});
+      apply.input(GetParam(), rows * width).given(f32, all).input(GetParam(), width);
+      if (rms == 0) apply.input(GetParam(), width);
+      expect_close(apply.output(GetParam(), rows * width).output(f32, rms == 0 ? 2 * rows : rows).run(), close_f32,
+                   close_bf16);
     }
   }
 }
