@@ -27,6 +27,7 @@
 #include "lower/lower.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
+#include "support/lowered_account.hpp"
 
 namespace strata {
 
@@ -255,7 +256,9 @@ inline Plan plan_of(const Training& training, const std::string& mode, int num_r
   base.strategy = mode;
   base.mesh.nodes = num_ranks > 1 ? training.nodes : 1;
   base.mesh.ranks_per_node = num_ranks / base.mesh.nodes;
+  const LoweredAccount account(training.graph);
   PlanRequest request{.graph = training.graph, .cluster = training.cluster, .base = base, .options = {}};
+  if (base.device_capacity_bytes > 0) request.evaluate = &account;
   for (const OptionRow& row : find_planner(mode).options()) {
     const std::string name(row.name);
     const auto given = training.options.find(name);

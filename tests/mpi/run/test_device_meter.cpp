@@ -117,7 +117,8 @@ TEST_F(Devices, ABackendWithoutCountersSaysNothing) {
   EXPECT_TRUE(std::isnan(r.clock_event_reasons));
 }
 
-/// A step is over when its slowest rank is; parts of it are the most that any rank had; the loss is rank 0's.
+/// A step is over when its slowest rank is; parts of it are the most that any rank had; the loss
+/// is the sum of the ranks' parts.
 TEST(ExchangedSteps, TheSlowestRankAndTheFullestSpeakForAll) {
   const comm::World world;
   const int n = world.size(), me = world.rank();
@@ -154,7 +155,7 @@ TEST(ExchangedSteps, TheSlowestRankAndTheFullestSpeakForAll) {
   EXPECT_DOUBLE_EQ(row.communication_seconds, n);
   EXPECT_DOUBLE_EQ(row.exposed_communication_seconds, 0.25 * (n - 1));
   EXPECT_DOUBLE_EQ(row.other_seconds, (7.0 + n - 1) - (4.0 - 0.5 * (n - 1)) - 0.25 * (n - 1)) << "of the slowest";
-  EXPECT_EQ(row.loss, 2.0);
+  EXPECT_EQ(row.loss, 2.0 * n + 0.5 * n * (n - 1));
   EXPECT_EQ(row.num_samples, 12);
   EXPECT_EQ(row.all_gather_sent_bytes, 10 * n);
   EXPECT_EQ(row.arena_peak_bytes, 500 + n - 1);
