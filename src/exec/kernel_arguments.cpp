@@ -145,6 +145,8 @@ PermuteDims KernelDims::runs(std::int64_t first, std::int64_t elements) const {
     d.strides[d.num_levels] = integer(fmt::format("stride{}", d.num_levels));
     d.periods[d.num_levels] = in_.attributes.integer_or(fmt::format("period{}", d.num_levels), 0);
   }
+  // Each is asked for at every run.
+  for (int l = 0; l < d.num_levels; ++l) d.periods[l] = d.period(l);
   return d;
 }
 

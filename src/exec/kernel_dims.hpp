@@ -161,9 +161,10 @@ struct PermuteDims {
   DType dtype = DType::f32;
 
   constexpr std::int64_t period(int level) const {
+    if (periods[level] > 0) return periods[level];
     std::int64_t inside = run;
     for (int l = num_levels - 1; l > level; --l) inside = sizes[l] * (periods[l] > 0 ? periods[l] : inside);
-    return periods[level] > 0 ? periods[level] : inside;
+    return inside;
   }
   struct Place {
     std::int64_t at = 0;          ///< on the side with runs

@@ -81,10 +81,10 @@ def test_a_truncated_token_file(strata, experiment, tmp_path):
     one_message(ended, "tokens.bin", "10000 tokens", "2024 bytes")
 
 
-def test_ranks_that_do_not_divide_the_batch(strata, experiment):
-    ended = strata(2, "run", experiment(), "--set", "train.global_batch=13")
+def test_micro_batches_that_do_not_divide_the_batch(strata, experiment):
+    ended = strata(2, "run", experiment(), "--set", "train.global_batch=13", "--set", "train.micro_batches=2")
     assert ended.code == 3
-    one_message(ended, "refused", "13 samples", "2 data ranks")
+    one_message(ended, "refused", "13 samples", "2 micro-batches")
 
 
 def test_a_world_that_no_point_fits(strata, experiment):

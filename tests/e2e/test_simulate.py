@@ -212,7 +212,7 @@ def test_a_refused_point_is_recorded_with_its_reason(on_a800, tmp_path):
 
 @pytest.mark.parametrize("mode", ["ddp", "zero3", "amsp", "1f1b", "3d", "osdp", "megatron", "autoddl"])
 def test_a_point_whose_batch_does_not_divide_is_refused_alone(on_a800, experiment, tmp_path, mode):
-    sweep = "\n[sweep]\nproduct = { 'resources.nodes' = [1, 3, 2] }\n"
+    sweep = "\n[[sweep.zip]]\n'resources.nodes' = [1, 3, 2]\n'train.micro_batches' = [1, 7, 1]\n"
     stages = ["--set", "strategy.stages=2"] if mode == "1f1b" else []
     ended = on_a800("--set", f'strategy.name="{mode}"', *stages, append=sweep)
     assert ended.code == 1, "a point of a sweep failed: " + ended.error

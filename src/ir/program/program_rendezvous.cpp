@@ -116,6 +116,11 @@ class Rendezvous {
   static bool pieces_agree(const Instruction& a, int index_of_a, const Instruction& b, int index_of_b) {
     if (a.pieces.empty() || b.pieces.empty()) return a.pieces.empty() == b.pieces.empty();
     if (a.collective != Collective::all_to_all) return a.pieces == b.pieces;
+    const auto has_all = [&](const Pieces& pieces) {
+      const auto least = static_cast<std::size_t>(std::max(index_of_a, index_of_b)) + 2;
+      return pieces.input.size() >= least && pieces.output.size() >= least;
+    };
+    if (!has_all(a.pieces) || !has_all(b.pieces)) return false;
     return piece_of(a.pieces.input, index_of_b).size() == piece_of(b.pieces.output, index_of_a).size() &&
            piece_of(b.pieces.input, index_of_a).size() == piece_of(a.pieces.output, index_of_b).size();
   }

@@ -116,7 +116,7 @@ TEST_F(Uneven, EveryPairOfDegreesIsExactOnExactInputs) {
 }
 
 /// 10 classes, 301 words, 5 heads and 5 samples, in degrees that cut them and in those that the planner likes best.
-/// Norms, attention with dropout, a tied table.
+/// Norms, attention with dropout, a tied table, gradients clipped by the norm of all parts.
 TEST_F(Uneven, ModesThatCutFeatures) {
   const Factor in_node{mesh().ranks_per_node, 1}, across{1, mesh().nodes};
   struct Way {
@@ -136,6 +136,7 @@ TEST_F(Uneven, ModesThatCutFeatures) {
     training.vocabulary = 301;
     training.steps = 2;
     training.learning_rate = 0.02;
+    training.plan.optimizer.clip_norm = 0.5;
     training.nodes = mesh().nodes;
     const Trained reference = alone(training);
     for (const Way& way : ways) {

@@ -39,8 +39,8 @@ struct LinearAccumulate {
   bool bias = false;
 };
 
-/// dW[out,in] (+)= dyᵀ · x, and db[out] (+)= column sums of dy where dims.bias (null otherwise). With a bias there may be
-/// no inputs.
+/// dW[out,in] (+)= dyᵀ · x, and db[out] (+)= column sums of dy where dims.bias (null otherwise). With a bias there may
+/// be no inputs.
 void linear_backward_weight(const LinearDims& dims, const void* dy, const void* x, void* dweight, void* dbias,
                             const LinearAccumulate& accumulate, std::span<std::byte> workspace);
 

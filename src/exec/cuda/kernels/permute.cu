@@ -43,8 +43,8 @@ void permute(const PermuteDims& d, const void* x, void* y, cudaStream_t stream) 
   const std::int64_t num_pieces = d.elements * element / bytes;
   const auto launch = [&](auto piece) {
     using Piece = decltype(piece);
-    permute_kernel<<<flat_blocks(num_pieces), flat_threads, 0, stream>>>(
-        runs, d.scatters, static_cast<const Piece*>(x), static_cast<Piece*>(y), num_pieces);
+    permute_kernel<<<flat_blocks(num_pieces), flat_threads, 0, stream>>>(runs, d.scatters, static_cast<const Piece*>(x),
+                                                                         static_cast<Piece*>(y), num_pieces);
   };
   switch (bytes) {
     case 16: launch(uint4{}); break;
