@@ -25,7 +25,8 @@ MAY_INCLUDE = {
     "results": {"base", "ir"},
     "harness": {"base", "ir", "config", "results"},
     "predict": {
-        "base", "ir", "interchange", "config", "models", "data", "cost", "planners", "lower", "comm", "exec", "sim", "results",
+        "base", "ir", "interchange", "config", "models", "data", "cost", "planners", "lower", "comm", "exec", "sim",
+        "results",
     },
     # predict: what is timed are the Programs of prepared points, fed with the inputs that a run would have.
     "profile": {"base", "ir", "config", "cost", "comm", "exec", "results", "predict"},
@@ -33,8 +34,8 @@ MAY_INCLUDE = {
     # can do beside what it did, and both are measured alike.
     "run": {"base", "ir", "config", "comm", "exec", "results", "predict", "profile"},
     "cli": {
-        "base", "ir", "interchange", "config", "models", "data", "cost", "planners", "lower", "comm", "exec", "sim", "results",
-        "predict", "profile", "run", "harness",
+        "base", "ir", "interchange", "config", "models", "data", "cost", "planners", "lower", "comm", "exec", "sim",
+        "results", "predict", "profile", "run", "harness",
     },
 }  # fmt: skip
 ONLY_IN = {  # pattern -> folders where it is allowed
@@ -50,9 +51,7 @@ ONLY_IN = {  # pattern -> folders where it is allowed
 
 
 def problems(src: pathlib.Path):
-    for file in sorted(
-        p for p in src.rglob("*") if p.suffix in {".hpp", ".cpp", ".cu", ".cuh"}
-    ):
+    for file in sorted(p for p in src.rglob("*") if p.suffix in {".hpp", ".cpp", ".cu", ".cuh"}):
         folder = file.relative_to(src).parts[0]
         text = file.read_text()
         for used in re.findall(r'#include "(\w+)/', text):

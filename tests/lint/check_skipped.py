@@ -19,15 +19,9 @@ def cases(reports: pathlib.Path):
     for file in sorted(reports.rglob("*.xml")):
         prefix = "" if file.stem.startswith("ctest") else f"{file.stem}."
         for case in ElementTree.parse(file).getroot().iter("testcase"):
-            name = (
-                case.get("name")
-                if not prefix
-                else f"{prefix}{case.get('classname')}.{case.get('name')}"
-            )
+            name = case.get("name") if not prefix else f"{prefix}{case.get('classname')}.{case.get('name')}"
             # ctest: run, fail, notrun, disabled. GTest: status run or notrun, result completed or skipped.
-            absent = case.get("status") in {"notrun", "disabled"} or case.get(
-                "result"
-            ) in {"skipped", "suppressed"}
+            absent = case.get("status") in {"notrun", "disabled"} or case.get("result") in {"skipped", "suppressed"}
             yield name, absent or case.find("skipped") is not None
 
 

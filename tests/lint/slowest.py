@@ -17,18 +17,12 @@ def times(build: str):
         if not file.stem.startswith(("ctest", "analysis")):
             continue
         for case in ElementTree.parse(file).getroot().iter("testcase"):
-            name = (
-                case.get("name")
-                if file.stem != "analysis"
-                else f"{case.get('classname')}.{case.get('name')}"
-            )
+            name = case.get("name") if file.stem != "analysis" else f"{case.get('classname')}.{case.get('name')}"
             yield float(case.get("time") or 0), f"{build}: {name}"
 
 
 def main(count: str, *builds: str) -> None:
-    for seconds, name in sorted(
-        (row for build in builds for row in times(build)), reverse=True
-    )[: int(count)]:
+    for seconds, name in sorted((row for build in builds for row in times(build)), reverse=True)[: int(count)]:
         print(f"{seconds:8.1f} s  {name}")
 
 
