@@ -36,6 +36,7 @@ void reduce(std::span<const std::byte* const> inputs, std::byte* output, Store s
 }
 
 void copy(std::byte* output, const std::byte* input, std::int64_t num_bytes, Store store) {
+  if (num_bytes == 0) return;  // An empty part may have no address, which memcpy does not allow.
   if (store == Store::cached) {
     std::memcpy(output, input, static_cast<std::size_t>(num_bytes));
     return;

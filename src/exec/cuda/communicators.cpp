@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "exec/cuda/device_arena.hpp"
 #include "exec/cuda/device_info.hpp"
@@ -25,11 +25,6 @@ namespace {
 constexpr int max_message_blocks = 8;
 
 constexpr std::int64_t health_period_ns = 1'000'000;
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 std::string text_of(ncclResult_t result) {
   return fmt::format("NCCL: {} ({})", ncclGetErrorString(result), ncclGetLastError(nullptr));

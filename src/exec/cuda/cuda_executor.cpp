@@ -3,9 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "exec/collective_request.hpp"
 #include "exec/cuda/nccl_collective.hpp"
@@ -14,15 +14,6 @@
 
 namespace strata::cuda {
 namespace {
-
-/// A GPU takes about a thousand calls before the host must wait for it, and then nothing watches it wait: it waits here
-/// before, for what it queued so many collectives ago.
-constexpr std::size_t max_collectives_ahead = 8;
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 bool has_collectives(const Program& program) {
   return std::ranges::any_of(program.body, [](const Instruction& in) { return in.is_collective(); });

@@ -36,6 +36,11 @@
 
 namespace strata::cuda {
 
+/// A GPU takes about a thousand calls before the host must wait for it, and then nothing watches it wait: it waits here
+/// before, for what it queued so many collectives ago, over all repetitions that are under
+/// way.
+constexpr std::size_t max_collectives_ahead = 8;
+
 struct CudaOptions {
   Numerics numerics;
   /// Two timing events an instruction, a microsecond or so each: what events() and the times of a step need.
@@ -131,7 +136,6 @@ class CudaExecutor final : public Executor {
     return training_step(program_, program_.body[static_cast<std::size_t>(instance.instruction)], instance.repetition);
   }
   Marks* marks_of(Instance instance);
-  bool belongs(std::size_t instruction, std::int64_t step) const;
   // Of both:
   void queue_timed(const Bound& bound, Marks& marks, cudaStream_t stream);
   void check_inputs() const;

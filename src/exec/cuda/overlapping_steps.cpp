@@ -3,26 +3,18 @@
 /// an instruction's instance in an earlier repetition has events of its own until its step is complete.
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "exec/cuda/cuda_executor.hpp"
 #include "exec/device/step_times.hpp"
 
 namespace strata::cuda {
 namespace {
-
-/// See max_collectives_ahead of the repetitions that are alone: here it is counted over all that are under way.
-constexpr std::size_t max_overlapping_collectives_ahead = 8;
-
-std::int64_t clock_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 void erase_done(std::vector<InFlight>& collectives) {
   std::erase_if(collectives, [](const InFlight& collective) { return collective.is_done(); });
@@ -35,11 +27,6 @@ CudaExecutor::Marks* CudaExecutor::marks_of(Instance instance) {
   const std::int64_t step = training_step_of(instance);
   if (!steps_.is_under_way(step)) return nullptr;
   return &steps_.kept(step).marks[static_cast<std::size_t>(instance.instruction)];
-}
-
-/// True if some repetition runs the instruction for training step @p step.
-bool CudaExecutor::belongs(std::size_t instruction, std::int64_t step) const {
-  return (step - program_.body[instruction].step) % program_.steps_per_body == 0;
 }
 
 void CudaExecutor::begin_step(std::int64_t number, bool is_idle) {
@@ -147,9 +134,8 @@ void CudaExecutor::queue_kernel(Instance instance, const IssueWaits& order) {
   if (marks.has_waited_for_collective) marks.ready->record(stream);
   if (bound.is_in_order) {
     erase_done(in_order_);
-    if (in_order_.size() >= max_overlapping_collectives_ahead) {
-      communicators_->wait_for_last(
-          std::span(in_order_).first(in_order_.size() - max_overlapping_collectives_ahead + 1));
+    if (in_order_.size() >= max_collectives_ahead) {
+      communicators_->wait_for_last(std::span(in_order_).first(in_order_.size() - max_collectives_ahead + 1));
     }
   }
   for (const Instance other : order.host_collectives) {
@@ -200,7 +186,7 @@ void CudaExecutor::wait_for_step(std::int64_t number) {
   std::vector<int> last(streams_.size(), -1);
   for (int i = 0; i < static_cast<int>(body_.bound.size()); ++i) {
     const auto index = static_cast<std::size_t>(i);
-    if (!belongs(index, number)) continue;
+    if (!belongs_to(program_, program_.body[index], number)) continue;
     const Instruction& in = program_.body[index];
     if (!body_.bound[index].kernel) {
       engine_.wait(step.marks[index].ticket);
@@ -218,7 +204,7 @@ void CudaExecutor::wait_for_step(std::int64_t number) {
 
 StepMeasurement CudaExecutor::complete_overlapping(std::int64_t number) {
   wait_for_step(number);
-  const std::int64_t now = clock_ns();
+  const std::int64_t now = now_ns();
   Step& step = steps_.kept(number);
   // The device's times are relative to events: from one step to the next, so that no difference becomes long.
   const std::int64_t begin = steps_.begin_ns(number);
@@ -235,7 +221,7 @@ StepMeasurement CudaExecutor::complete_overlapping(std::int64_t number) {
     TimelineEvent& event = step.events[i];
     event.stream = in.stream;
     event.instruction = static_cast<int>(i);
-    if (!belongs(i, number)) continue;
+    if (!belongs_to(program_, in, number)) continue;
     if (!bound.kernel) {
       const comm::CompletedTimes times = engine_.times(marks.ticket);
       event.begin_ns = times.begin_ns - begin;

@@ -6,10 +6,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
-#include "ir/program/circle_addresses.hpp"
 #include "ir/program/happens_before.hpp"
 #include "ir/program/program.hpp"
 #include "ir/program/repetition.hpp"
@@ -17,97 +19,198 @@
 namespace strata {
 namespace {
 
-std::int64_t align(std::int64_t bytes) {
+std::int64_t aligned(std::int64_t bytes) {
   return (bytes + arena_alignment_bytes - 1) / arena_alignment_bytes * arena_alignment_bytes;
 }
 
-/// A buffer that holds its address until all `accesses` (the last one on each stream) have completed.
-struct Occupant {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
+/// One life of a buffer. It holds its address until all its accesses have completed.
+struct Life {
   int buffer = -1;
+  std::int64_t step = 0;        ///< the training step that it belongs to
+  bool is_first = false;        ///< of its buffer
+  bool is_freed = false;        ///< by an instruction that has been passed
+  std::vector<int> accesses{};  ///< the last one on each stream that touches it
 };
 
-class SectionAllocator {
+/// Goes along a list of instructions and gives each buffer an address when it is first allocated. Where repetitions of
+/// the body meet they are the list, and lifetimes lie on a circle: a buffer may be born in one repetition and die in a
+/// later one, and it lives again in the next. Where such a later life meets another buffer that is not known to be
+/// gone, the two are kept apart, and all begins again.
+class Allocator {
  public:
-  SectionAllocator(Program& program, std::span<const Instruction> section, std::int64_t base)
+  /// @param steps training step of each instruction of @p list.
+  Allocator(Program& program, std::span<const Instruction> list, std::vector<std::int64_t> steps, std::int64_t base)
       : program_(program),
-        section_(section),
+        list_(list),
+        steps_(std::move(steps)),
+        order_(list, static_cast<int>(program.streams.size())),
         base_(base),
-        order_(section, static_cast<int>(program.streams.size())),
-        accesses_(program.buffers.size()),
-        freed_(program.buffers.size(), false),
-        occupants_(program.streams.size()) {
-    const auto touch = [&](int buffer, int instruction) {
-      auto& list = accesses_[static_cast<std::size_t>(buffer)];
-      // Only the last access of each stream matters: streams are in order.
-      std::erase_if(list, [&](int other) { return stream(other) == stream(instruction); });
-      list.push_back(instruction);
-    };
-    for (std::size_t i = 0; i < section.size(); ++i) {
-      const Instruction& in = section[i];
-      const int index = static_cast<int>(i);
-      for (const Operand& operand : in.inputs) touch(operand.buffer, index);
-      for (const Operand& operand : in.outputs) touch(operand.buffer, index);
-      if (in.workspace >= 0) touch(in.workspace, index);
-      for (const int buffer : in.frees) touch(buffer, index);
-    }
+        lives_of_buffer_(program.buffers.size()),
+        apart_(program.buffers.size()) {
+    find_lives();
   }
 
   /// @return the end of the highest address used.
   std::int64_t run() {
-    std::int64_t highest = base_;
-    for (std::size_t i = 0; i < section_.size(); ++i) {
-      const int index = static_cast<int>(i);
-      for (const int buffer : section_[i].allocs) {
-        Buffer& owner = program_.buffers[static_cast<std::size_t>(buffer)];
-        owner.offset_bytes = place(owner.size_bytes(), index);
-        for (std::vector<Occupant>& seen : occupants_) {
-          const Occupant occupant{owner.offset_bytes, owner.offset_bytes + align(owner.size_bytes()), buffer};
-          seen.insert(std::ranges::upper_bound(seen, occupant.begin, {}, &Occupant::begin), occupant);
-        }
-        // Nobody touches the place of what has no bytes.
-        if (owner.size_bytes() > 0) highest = std::max(highest, owner.offset_bytes + owner.size_bytes());
-      }
-      for (const int buffer : section_[i].frees) freed_[static_cast<std::size_t>(buffer)] = true;
-      forget(index);
+    while (!place_all()) {
     }
-    return highest;
+    return highest_;
   }
 
  private:
-  int stream(int instruction) const { return section_[static_cast<std::size_t>(instruction)].stream; }
+  struct Occupant {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    int life = -1;
+  };
 
-  bool gone_before(const Occupant& occupant, int instruction) const {
-    const auto& accesses = accesses_[static_cast<std::size_t>(occupant.buffer)];
-    return freed_[static_cast<std::size_t>(occupant.buffer)] &&
-           std::ranges::all_of(accesses, [&](int a) { return order_.ordered(a, instruction); });
+  Buffer& buffer(int id) { return program_.buffers[static_cast<std::size_t>(id)]; }
+  Life& life(int id) { return lives_[static_cast<std::size_t>(id)]; }
+  const Instruction& instruction(int i) const { return list_[static_cast<std::size_t>(i)]; }
+
+  /// The life of buffer @p id in the training step of instruction @p i, -1: none, which verify() names.
+  int life_at(int id, int i) const {
+    const std::int64_t step = step_of(i);
+    for (const int l : lives_of_buffer_[static_cast<std::size_t>(id)]) {
+      if (lives_[static_cast<std::size_t>(l)].step == step) return l;
+    }
+    return -1;
+  }
+  std::int64_t step_of(int i) const { return steps_[static_cast<std::size_t>(i)]; }
+
+  void find_lives() {
+    for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
+      for (const int id : instruction(i).allocs) {
+        std::vector<int>& lives = lives_of_buffer_[static_cast<std::size_t>(id)];
+        lives_.push_back({.buffer = id, .step = step_of(i), .is_first = lives.empty()});
+        lives.push_back(static_cast<int>(lives_.size()) - 1);
+      }
+    }
+    std::vector<int> alive(program_.buffers.size(), -1);
+    for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
+      const Instruction& in = instruction(i);
+      for (const int id : in.allocs) {
+        if (std::exchange(alive[static_cast<std::size_t>(id)], i) < 0) continue;
+        throw InternalError(fmt::format("program of rank {}: {} lives longer than a repetition of the body",
+                                        program_.rank, buffer(id).name));
+      }
+      const auto touch = [&](int id) {
+        const int l = life_at(id, i);
+        if (l < 0) return;
+        // Only the last access of each stream matters: streams are in order.
+        std::vector<int>& accesses = life(l).accesses;
+        std::erase_if(accesses, [&](int other) { return instruction(other).stream == in.stream; });
+        accesses.push_back(i);
+      };
+      for (const Operand& operand : in.inputs) touch(operand.buffer);
+      for (const Operand& operand : in.outputs) touch(operand.buffer);
+      if (in.workspace >= 0) touch(in.workspace);
+      for (const int id : in.frees) {
+        touch(id);
+        alive[static_cast<std::size_t>(id)] = -1;
+      }
+    }
+  }
+
+  /// @return false where two buffers have to be kept apart that were not.
+  bool place_all() {
+    highest_ = base_;
+    occupants_.assign(program_.streams.size(), {});
+    is_placed_.assign(program_.buffers.size(), false);
+    for (Life& one : lives_) one.is_freed = false;
+    bool is_sound = true;
+    for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
+      for (const int id : instruction(i).allocs) {
+        const int l = life_at(id, i);
+        forget(i);
+        if (life(l).is_first) {
+          buffer(id).offset_bytes = first_fit(id, i);
+          is_placed_[static_cast<std::size_t>(id)] = true;
+          // Nobody touches the place of what has no bytes.
+          if (buffer(id).size_bytes() > 0) {
+            highest_ = std::max(highest_, buffer(id).offset_bytes + buffer(id).size_bytes());
+          }
+        } else if (!stays_apart(id, i)) {
+          is_sound = false;
+        }
+        const Occupant occupant{buffer(id).offset_bytes, buffer(id).offset_bytes + aligned(buffer(id).size_bytes()), l};
+        for (std::vector<Occupant>& seen : occupants_) {
+          seen.insert(std::ranges::upper_bound(seen, occupant.begin, {}, &Occupant::begin), occupant);
+        }
+      }
+      for (const int id : instruction(i).frees) {
+        if (const int l = life_at(id, i); l >= 0) life(l).is_freed = true;
+      }
+      forget(i);
+    }
+    return is_sound;
   }
 
   /// What is gone for an instruction is gone for all later ones of its stream.
-  void forget(int instruction) {
-    std::erase_if(occupants_[static_cast<std::size_t>(stream(instruction))],
-                  [&](const Occupant& o) { return gone_before(o, instruction); });
+  void forget(int i) {
+    std::erase_if(occupants_[static_cast<std::size_t>(instruction(i).stream)], [&](const Occupant& o) {
+      const Life& one = life(o.life);
+      return one.is_freed && std::ranges::all_of(one.accesses, [&](int a) { return a < i && order_.ordered(a, i); });
+    });
   }
 
-  /// Lowest address where @p bytes fit between the occupants that may still be alive when @p instruction starts.
-  std::int64_t place(std::int64_t bytes, int instruction) {
-    forget(instruction);
+  std::int64_t first_fit(int id, int i) {
+    std::vector<Occupant> in_the_way = occupants_[static_cast<std::size_t>(instruction(i).stream)];
+    for (const int other : apart_[static_cast<std::size_t>(id)]) {
+      if (!is_placed_[static_cast<std::size_t>(other)]) continue;  // it will keep away from this one
+      const std::int64_t begin = buffer(other).offset_bytes;
+      in_the_way.push_back({begin, begin + aligned(buffer(other).size_bytes()), -1});
+    }
+    std::ranges::sort(in_the_way, {}, &Occupant::begin);
     std::int64_t candidate = base_;
-    for (const Occupant& o : occupants_[static_cast<std::size_t>(stream(instruction))]) {
-      if (candidate < o.end && o.begin < candidate + align(bytes)) candidate = o.end;
+    for (const Occupant& o : in_the_way) {
+      if (candidate < o.end && o.begin < candidate + aligned(buffer(id).size_bytes())) candidate = o.end;
     }
     return candidate;
   }
 
+  /// Of a buffer that has its address: nobody else is there. Whoever is will be kept apart in the next round.
+  bool stays_apart(int id, int i) {
+    const std::int64_t begin = buffer(id).offset_bytes;
+    const std::int64_t end = begin + aligned(buffer(id).size_bytes());
+    bool is_apart = true;
+    for (const Occupant& o : occupants_[static_cast<std::size_t>(instruction(i).stream)]) {
+      const int other = life(o.life).buffer;
+      if (other == id || o.end <= begin || end <= o.begin) continue;
+      apart_[static_cast<std::size_t>(id)].insert(other);
+      apart_[static_cast<std::size_t>(other)].insert(id);
+      is_apart = false;
+    }
+    return is_apart;
+  }
+
   Program& program_;
-  std::span<const Instruction> section_;
-  std::int64_t base_;
+  std::span<const Instruction> list_;
+  std::vector<std::int64_t> steps_;
   HappensBefore order_;
-  std::vector<std::vector<int>> accesses_;
-  std::vector<bool> freed_;                       ///< by buffer, up to the instruction that is being placed
+  std::int64_t base_;
+  std::int64_t highest_ = 0;
+  std::vector<Life> lives_;
+  std::vector<std::vector<int>> lives_of_buffer_;
+  std::vector<std::set<int>> apart_;              ///< by buffer
+  std::vector<bool> is_placed_;                   ///< by buffer, in this round
   std::vector<std::vector<Occupant>> occupants_;  ///< by stream, sorted by begin: not known to be gone for its next
 };
+
+std::int64_t allocate(Program& program, std::span<const Instruction> section, std::int64_t base) {
+  return Allocator(program, section, std::vector<std::int64_t>(section.size(), 0), base).run();
+}
+
+/// Of a body whose repetitions meet.
+std::int64_t allocate_on_a_circle(Program& program, std::int64_t base) {
+  const Unrolled all = unrolled(program, steps_that_meet(program));
+  std::vector<std::int64_t> steps;
+  for (const Instance& origin : all.origin) {
+    const Instruction& in = program.body[static_cast<std::size_t>(origin.instruction)];
+    steps.push_back(training_step(program, in, origin.repetition));
+  }
+  return Allocator(program, all.instructions, std::move(steps), base).run();
+}
 
 }  // namespace
 
@@ -118,12 +221,12 @@ void assign_addresses(Program& program) {
     if (buffer.persistent) {
       buffer.offset_bytes = base;
       if (buffer.size_bytes() > 0) highest = base + buffer.size_bytes();
-      base += align(buffer.size_bytes());
+      base += aligned(buffer.size_bytes());
     }
   }
-  highest = std::max(highest, SectionAllocator(program, program.prologue, base).run());
-  const std::int64_t end_of_body = is_repeated_alone(program) ? SectionAllocator(program, program.body, base).run()
-                                                              : assign_circle_addresses(program, base);
+  highest = std::max(highest, allocate(program, program.prologue, base));
+  const std::int64_t end_of_body =
+      is_repeated_alone(program) ? allocate(program, program.body, base) : allocate_on_a_circle(program, base);
   program.arena_bytes = std::max(highest, end_of_body);
 }
 

@@ -45,6 +45,7 @@ std::vector<Instruction> what_is_left_of(Instruction instruction) {
                      .stream = instruction.stream,
                      .phase = instruction.phase,
                      .micro_batch = instruction.micro_batch,
+                     .step = instruction.step,
                      .name = instruction.name,
                      .outputs = {output},
                      .attributes = {{"elements", output.num_elements}, {"value", 0.0}}});
