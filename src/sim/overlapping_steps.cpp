@@ -17,13 +17,13 @@ struct EventsOfSteps {
 };
 
 /// @param events of all classes, whose Programs' ranks tell them apart.
-EventsOfSteps sorted_by_step(const Program& program, const Unrolled& all, std::span<const TimelineEvent> events,
+EventsOfSteps sorted_by_step(const Program& program, const InstructionList& all, std::span<const TimelineEvent> events,
                              int num_steps) {
   EventsOfSteps result;
   result.by_step.resize(static_cast<std::size_t>(num_steps));
   for (TimelineEvent event : events) {
     if (event.rank != program.rank) continue;
-    const Instance& origin = all.origin[static_cast<std::size_t>(event.instruction)];
+    const Instance& origin = all.origin(static_cast<std::size_t>(event.instruction));
     const Instruction& in = program.body[static_cast<std::size_t>(origin.instruction)];
     if (!in.is_collective()) result.kernels.emplace_back(event.begin_ns, event.end_ns);
     event.instruction = origin.instruction;
@@ -84,7 +84,7 @@ void add_steps(const Program& program, const EventsOfSteps& events, double overh
 SimulationResult simulate_overlapping(const Job& job, const CostModel& costs, const SimulationOptions& options,
                                       const SimulateOnce& simulate_once) {
   const StepRange steps{0, options.num_steps - 1};
-  std::vector<Unrolled> lists;
+  std::vector<InstructionList> lists;
   std::vector<Program> programs;
   for (const Program* program : job.programs) {
     lists.push_back(unrolled(*program, steps));

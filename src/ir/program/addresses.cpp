@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <set>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -38,11 +37,9 @@ struct Life {
 /// gone, the two are kept apart, and all begins again.
 class Allocator {
  public:
-  /// @param steps training step of each instruction of @p list.
-  Allocator(Program& program, std::span<const Instruction> list, std::vector<std::int64_t> steps, std::int64_t base)
+  Allocator(Program& program, const InstructionList& list, std::int64_t base)
       : program_(program),
         list_(list),
-        steps_(std::move(steps)),
         order_(list, static_cast<int>(program.streams.size())),
         base_(base),
         lives_of_buffer_(program.buffers.size()),
@@ -76,7 +73,11 @@ class Allocator {
     }
     return -1;
   }
-  std::int64_t step_of(int i) const { return steps_[static_cast<std::size_t>(i)]; }
+  /// The training step of an instruction. A section that is repeated alone may be looked at as a single one.
+  std::int64_t step_of(int i) const {
+    if (list_.is_section()) return 0;
+    return training_step(program_, instruction(i), list_.origin(static_cast<std::size_t>(i)).repetition);
+  }
 
   void find_lives() {
     for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
@@ -120,9 +121,9 @@ class Allocator {
     for (Life& one : lives_) one.is_freed = false;
     bool is_sound = true;
     for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
+      forget(i);
       for (const int id : instruction(i).allocs) {
         const int l = life_at(id, i);
-        forget(i);
         if (life(l).is_first) {
           buffer(id).offset_bytes = first_fit(id, i);
           is_placed_[static_cast<std::size_t>(id)] = true;
@@ -141,7 +142,6 @@ class Allocator {
       for (const int id : instruction(i).frees) {
         if (const int l = life_at(id, i); l >= 0) life(l).is_freed = true;
       }
-      forget(i);
     }
     return is_sound;
   }
@@ -185,8 +185,7 @@ class Allocator {
   }
 
   Program& program_;
-  std::span<const Instruction> list_;
-  std::vector<std::int64_t> steps_;
+  const InstructionList& list_;
   HappensBefore order_;
   std::int64_t base_;
   std::int64_t highest_ = 0;
@@ -196,21 +195,6 @@ class Allocator {
   std::vector<bool> is_placed_;                   ///< by buffer, in this round
   std::vector<std::vector<Occupant>> occupants_;  ///< by stream, sorted by begin: not known to be gone for its next
 };
-
-std::int64_t allocate(Program& program, std::span<const Instruction> section, std::int64_t base) {
-  return Allocator(program, section, std::vector<std::int64_t>(section.size(), 0), base).run();
-}
-
-/// Of a body whose repetitions meet.
-std::int64_t allocate_on_a_circle(Program& program, std::int64_t base) {
-  const Unrolled all = unrolled(program, steps_that_meet(program));
-  std::vector<std::int64_t> steps;
-  for (const Instance& origin : all.origin) {
-    const Instruction& in = program.body[static_cast<std::size_t>(origin.instruction)];
-    steps.push_back(training_step(program, in, origin.repetition));
-  }
-  return Allocator(program, all.instructions, std::move(steps), base).run();
-}
 
 }  // namespace
 
@@ -224,10 +208,10 @@ void assign_addresses(Program& program) {
       base += aligned(buffer.size_bytes());
     }
   }
-  highest = std::max(highest, allocate(program, program.prologue, base));
-  const std::int64_t end_of_body =
-      is_repeated_alone(program) ? allocate(program, program.body, base) : allocate_on_a_circle(program, base);
-  program.arena_bytes = std::max(highest, end_of_body);
+  const auto allocate = [&](const InstructionList& list) { return Allocator(program, list, base).run(); };
+  const std::int64_t end_of_prologue = allocate(program.prologue);
+  const std::int64_t end_of_body = allocate(body_as_it_meets(program));
+  program.arena_bytes = std::max({highest, end_of_prologue, end_of_body});
 }
 
 }  // namespace strata

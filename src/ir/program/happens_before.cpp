@@ -7,10 +7,8 @@ namespace strata {
 HappensBefore::HappensBefore(int num_streams)
     : num_streams_(num_streams), last_(static_cast<std::size_t>(num_streams), -1) {}
 
-HappensBefore::HappensBefore(std::span<const Instruction> section, int num_streams) : HappensBefore(num_streams) {
-  for (const Instruction& in : section) {
-    append(in.stream, in.waits);
-  }
+HappensBefore::HappensBefore(const InstructionList& list, int num_streams) : HappensBefore(num_streams) {
+  for (std::size_t i = 0; i < list.size(); ++i) append(list[i].stream, list.waits(i));
 }
 
 void HappensBefore::join(std::size_t into, int completed) {

@@ -8,14 +8,15 @@
 #include <vector>
 
 #include "ir/program/program.hpp"
+#include "ir/program/repetition.hpp"
 
 namespace strata {
 
 class HappensBefore {
  public:
   explicit HappensBefore(int num_streams);
-  /// All of @p section.
-  HappensBefore(std::span<const Instruction> section, int num_streams);
+  /// All of @p list.
+  HappensBefore(const InstructionList& list, int num_streams);
 
   /// The next instruction, on @p stream. Of waits with a lag nothing is known here: where repetitions meet, they are
   /// looked at as one list (repetition.hpp), which has none.

@@ -128,7 +128,7 @@ double flops_per_step(const Program& program) {
 namespace {
 
 /// As instructions follow each other in @p list; MemoryPeak::instruction counts in it.
-MemoryPeak peak_of(const Program& program, const std::vector<Instruction>& list) {
+MemoryPeak peak_of(const Program& program, const InstructionList& list) {
   MemoryPeak live;
   for (const Buffer& buffer : program.buffers) {
     if (buffer.persistent) {
@@ -159,10 +159,10 @@ MemoryPeak peak_of(const Program& program, const std::vector<Instruction>& list)
 }  // namespace
 
 MemoryPeak memory_peak(const Program& program) {
-  if (is_repeated_alone(program)) return peak_of(program, program.body);
-  const Unrolled all = unrolled(program, steps_that_meet(program));
-  MemoryPeak peak = peak_of(program, all.instructions);
-  if (peak.instruction >= 0) peak.instruction = all.origin[static_cast<std::size_t>(peak.instruction)].instruction;
+  const InstructionList all = body_as_it_meets(program);
+  MemoryPeak peak = peak_of(program, all);
+  if (!all.is_section() && peak.instruction >= 0)
+    peak.instruction = all.origin(static_cast<std::size_t>(peak.instruction)).instruction;
   return peak;
 }
 

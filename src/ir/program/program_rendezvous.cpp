@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include "base/error.hpp"
@@ -29,7 +28,7 @@ bool is_point_to_point(const Instruction& in) {
 class Rendezvous {
  public:
   /// @param lists of each rank, waits without lag.
-  Rendezvous(const std::vector<Program>& programs, std::vector<std::span<const Instruction>> lists)
+  Rendezvous(const std::vector<Program>& programs, std::vector<InstructionList> lists)
       : programs_(programs), lists_(std::move(lists)) {}
 
   void run() {
@@ -38,7 +37,7 @@ class Rendezvous {
     complete_.resize(num_ranks);
     queues_.resize(num_ranks);
     for (std::size_t r = 0; r < num_ranks; ++r) {
-      const std::span<const Instruction> instructions = lists_[r];
+      const InstructionList& instructions = lists_[r];
       queues_[r].resize(programs_[r].streams.size());
       heads_[r].assign(programs_[r].streams.size(), 0);
       complete_[r].assign(instructions.size(), false);
@@ -66,7 +65,7 @@ class Rendezvous {
     const std::size_t head = heads_[rank][stream];
     if (head >= queue.size()) return -1;
     const int index = queue[head];
-    for (const Wait& wait : at(rank, index).waits) {
+    for (const Wait& wait : lists_[rank].waits(static_cast<std::size_t>(index))) {
       if (!complete_[rank][static_cast<std::size_t>(wait.instruction)]) return -1;
     }
     return index;
@@ -193,7 +192,7 @@ class Rendezvous {
 
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
   const std::vector<Program>& programs_;
-  std::vector<std::span<const Instruction>> lists_;
+  std::vector<InstructionList> lists_;
   std::vector<std::vector<std::vector<int>>> queues_;  ///< [rank][stream] instruction indices
   std::vector<std::vector<std::size_t>> heads_;        ///< [rank][stream]
   std::vector<std::vector<bool>> complete_;            ///< [rank][instruction]
@@ -221,17 +220,13 @@ void verify(const std::vector<Program>& programs) {
       }
     }
   }
-  std::vector<std::span<const Instruction>> bodies;
-  for (const Program& program : programs) bodies.emplace_back(program.body);
-  if (std::ranges::all_of(programs, is_repeated_alone)) {
-    Rendezvous(programs, std::move(bodies)).run();
-    return;
-  }
+  const bool are_repeated_alone = std::ranges::all_of(programs, is_repeated_alone);
   const StepRange steps = steps_that_meet(programs);
-  std::vector<Unrolled> repeated;
-  for (const Program& program : programs) repeated.push_back(unrolled(program, steps));
-  for (std::size_t r = 0; r < repeated.size(); ++r) bodies[r] = repeated[r].instructions;
-  Rendezvous(programs, std::move(bodies)).run();
+  std::vector<InstructionList> lists;
+  for (const Program& program : programs) {
+    lists.push_back(are_repeated_alone ? InstructionList(program.body) : unrolled(program, steps));
+  }
+  Rendezvous(programs, std::move(lists)).run();
 }
 
 }  // namespace strata

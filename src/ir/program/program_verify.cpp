@@ -8,7 +8,6 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <span>
 
 #include "base/error.hpp"
 #include "ir/program/happens_before.hpp"
@@ -21,14 +20,14 @@ namespace {
 /// Instructions that run one after the other: those of the prologue, of the body, or of repetitions of the body.
 struct Section {
   std::string_view name;
-  std::span<const Instruction> instructions;
-  std::span<const Instance> origin{};  ///< of repetitions: where each instruction stands in the body
+  InstructionList instructions;
 };
 
 /// "#12", and of repetitions "#12 in repetition 1".
 std::string place(const Section& section, std::size_t index) {
-  if (section.origin.empty()) return fmt::format("#{}", index);
-  return fmt::format("#{} in repetition {}", section.origin[index].instruction, section.origin[index].repetition);
+  if (section.instructions.is_section()) return fmt::format("#{}", index);
+  const Instance& origin = section.instructions.origin(index);
+  return fmt::format("#{} in repetition {}", origin.instruction, origin.repetition);
 }
 
 [[noreturn]] void fail(const Program& program, const Section& section, std::size_t index, const std::string& what) {
@@ -389,8 +388,11 @@ void verify_definitions(const Program& program, const Section& section, std::vec
   }
 }
 
-bool single_stream(const Section& section) {
-  return std::ranges::all_of(section.instructions, [](const Instruction& in) { return in.stream == 0; });
+bool on_one_stream(const InstructionList& list) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i].stream != 0) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -422,15 +424,10 @@ void verify(const Program& program) {
   const auto check_order = [&](const Section& section) {
     verify_lifetimes(program, section, held);
     verify_definitions(program, section, written);
-    if (!single_stream(section)) verify_races(program, section);
+    if (!on_one_stream(section.instructions)) verify_races(program, section);
   };
   check_order({"prologue", program.prologue});
-  if (is_repeated_alone(program)) {
-    check_order({"body", program.body});
-  } else {
-    const Unrolled all = unrolled(program, steps_that_meet(program));
-    check_order({"body", all.instructions, all.origin});
-  }
+  check_order({"body", body_as_it_meets(program)});
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     if (program.buffers[id].persistent || allocated[id]) continue;
     throw InternalError(

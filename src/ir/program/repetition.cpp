@@ -43,8 +43,8 @@ StepRange steps_that_meet(const std::vector<Program>& programs) {
   return steps;
 }
 
-Unrolled unrolled(const Program& program, StepRange steps) {
-  Unrolled all;
+InstructionList unrolled(const Program& program, StepRange steps) {
+  InstructionList all(program.body);
   // By instruction of the body: where its copies stand, the latest repetition last.
   std::vector<std::vector<std::pair<std::int64_t, int>>> copies(program.body.size());
   const auto copy_in = [&](int instruction, std::int64_t repetition) {
@@ -60,10 +60,9 @@ Unrolled unrolled(const Program& program, StepRange steps) {
     for (std::size_t i = 0; i < program.body.size(); ++i) {
       const Instruction& in = program.body[i];
       if (!steps.contains(training_step(program, in, r))) continue;
-      Instruction copy = in;
-      copy.waits.clear();
+      all.first_wait_.push_back(all.waits_.size());
       const auto wait = [&](int for_copy) {
-        if (for_copy >= 0) copy.waits.push_back({for_copy, 0});
+        if (for_copy >= 0) all.waits_.push_back({for_copy, 0});
       };
       for (const Wait& w : in.waits) wait(copy_in(w.instruction, r - w.lag));
       const auto stream = static_cast<std::size_t>(in.stream);
@@ -73,22 +72,33 @@ Unrolled unrolled(const Program& program, StepRange steps) {
           if (s != stream) wait(last_before[s]);
         }
       }
-      const int index = static_cast<int>(all.instructions.size());
+      const int index = static_cast<int>(all.origin_.size());
       copies[i].emplace_back(r, index);
       last[stream] = index;
-      all.origin.push_back({static_cast<int>(i), r});
-      all.instructions.push_back(std::move(copy));
+      all.origin_.push_back({static_cast<int>(i), r});
     }
   }
+  all.first_wait_.push_back(all.waits_.size());
   return all;
+}
+
+InstructionList body_as_it_meets(const Program& program) {
+  if (is_repeated_alone(program)) return program.body;
+  return unrolled(program, steps_that_meet(program));
 }
 
 Program in_one_list(const Program& program, StepRange steps) {
   Program one = program;
-  one.body = unrolled(program, steps).instructions;
+  const InstructionList all = unrolled(program, steps);
+  one.body.clear();
+  one.body.reserve(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    Instruction& in = one.body.emplace_back(all[i]);
+    in.waits.assign(all.waits(i).begin(), all.waits(i).end());
+    in.step = 0;
+  }
   one.join = true;
   one.steps_per_body = 1;
-  for (Instruction& in : one.body) in.step = 0;
   return one;
 }
 

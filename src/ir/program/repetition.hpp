@@ -7,7 +7,9 @@
 /// training step is not one of those that are trained. A wait for an instruction that did not run is void. Executors,
 /// the simulator, exports and verify() all ask here.
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ir/program/program.hpp"
@@ -60,14 +62,42 @@ struct Instance {
   bool operator==(const Instance&) const = default;
 };
 
-/// The repetitions that train some steps, as one list.
-struct Unrolled {
-  /// Copies of those of the body that run, in order; waits are without lag and count in this list, those of a join
-  /// included.
-  std::vector<Instruction> instructions;
-  std::vector<Instance> origin;  ///< of each
+/// Instructions one after the other: a section of a Program as it stands, or what runs of its body in some repetitions.
+/// It refers to the Program's own instructions, which must not move.
+class InstructionList {
+ public:
+  /// A section.
+  InstructionList(const std::vector<Instruction>& section) : section_(section) {}
+  InstructionList(std::vector<Instruction>&&) = delete;
+
+  std::size_t size() const { return is_section() ? section_.size() : origin_.size(); }
+  const Instruction& operator[](std::size_t i) const {
+    return is_section() ? section_[i] : section_[static_cast<std::size_t>(origin_[i].instruction)];
+  }
+  /// What instruction @p i of the list waits for. Of repetitions they are without lag and count in this list, those of
+  /// a join included: the waits of the instruction itself count in the body.
+  std::span<const Wait> waits(std::size_t i) const {
+    if (is_section()) return section_[i].waits;
+    return std::span(waits_).subspan(first_wait_[i], first_wait_[i + 1] - first_wait_[i]);
+  }
+  bool is_section() const { return first_wait_.empty(); }
+  /// Of repetitions: where instruction @p i of the list stands in the body.
+  const Instance& origin(std::size_t i) const { return origin_[i]; }
+
+ private:
+  friend InstructionList unrolled(const Program& program, StepRange steps);
+
+  std::span<const Instruction> section_;
+  std::vector<Instance> origin_;
+  std::vector<std::size_t> first_wait_;  ///< of each instruction of repetitions, and one behind the last
+  std::vector<Wait> waits_;
 };
-Unrolled unrolled(const Program& program, StepRange steps);
+
+/// The repetitions that train @p steps, as one list.
+InstructionList unrolled(const Program& program, StepRange steps);
+
+/// All of a body that can meet: the body itself where it is repeated alone, else the steps that meet.
+InstructionList body_as_it_meets(const Program& program);
 
 /// The same Program with that list for its body, all of it one training step: for those who know no repetitions.
 Program in_one_list(const Program& program, StepRange steps);

@@ -62,23 +62,23 @@ void ProgramBuilder::find_waits_across_repetitions() {
   Program& program = program_;
   for (bool has_grown = true; has_grown;) {
     has_grown = false;
-    const Unrolled all = unrolled(program, steps_that_meet(program));
+    const InstructionList all = unrolled(program, steps_that_meet(program));
     WaitFinder finder(static_cast<int>(program.streams.size()));
     for (std::size_t b = 0; b < program.buffers.size(); ++b) finder.add_buffer();
-    for (std::size_t i = 0; i < all.instructions.size(); ++i) {
-      const Instruction& copy = all.instructions[i];
-      const Instance& here = all.origin[i];
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Instruction& in = all[i];
+      const Instance& here = all.origin(i);
       std::vector<Wait>& waits = program.body[static_cast<std::size_t>(here.instruction)].waits;
-      std::vector<Wait> now = copy.waits;
-      for (const int before : finder.missing(copy, {}, copy.waits)) {
+      std::vector<Wait> now(all.waits(i).begin(), all.waits(i).end());
+      for (const int before : finder.missing(in, {}, all.waits(i))) {
         now.push_back({before, 0});
-        const Instance& there = all.origin[static_cast<std::size_t>(before)];
+        const Instance& there = all.origin(static_cast<std::size_t>(before));
         const Wait wait{there.instruction, static_cast<int>(here.repetition - there.repetition)};
         if (std::ranges::find(waits, wait) != waits.end()) continue;
         waits.push_back(wait);
         has_grown = true;
       }
-      finder.append(copy, now);
+      finder.append(in, now);
     }
   }
 }
