@@ -71,6 +71,23 @@ World::World(const WorldOptions& options) : communicator_(std::make_unique<Commu
   watch_peers();
 }
 
+World::World(const World& other, SameRanks)
+    : communicator_(std::make_unique<Communicator>()),
+      rank_(other.rank_),
+      nodes_(other.nodes_),
+      node_names_(other.node_names_),
+      process_ids_(other.process_ids_),
+      one_machine_(other.one_machine_),
+      topology_note_(other.topology_note_) {
+  check(MPI_Comm_dup(other.communicator_->handle, &communicator_->handle), "MPI_Comm_dup");
+  check(MPI_Comm_set_errhandler(communicator_->handle, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  watch_peers();
+}
+
+std::unique_ptr<const World> World::duplicate() const {
+  return std::unique_ptr<const World>(new World(*this, SameRanks{}));
+}
+
 World::~World() {
   for (const int handle : peer_handles_) {
     close(handle);

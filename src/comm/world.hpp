@@ -36,6 +36,9 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
+  /// The same ranks and nodes, for calls of another thread meanwhile. Collective.
+  std::unique_ptr<const World> duplicate() const;
+
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(nodes_.size()); }
   int num_nodes() const { return static_cast<int>(node_names_.size()); }
@@ -70,6 +73,8 @@ class World {
 
  private:
   struct Communicator;
+  struct SameRanks {};
+  World(const World& other, SameRanks);
   void identify(const WorldOptions& options);
   void cross_check();
   void watch_peers();

@@ -15,6 +15,8 @@ AllocationAccount& allocation_account() {
   return account;
 }
 
+constinit thread_local bool NotWatched::is_here_ = false;
+
 WatchAllocations::WatchAllocations() {
   AllocationAccount& account = allocation_account();
   account.live_bytes = 0;

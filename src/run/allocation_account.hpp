@@ -33,4 +33,17 @@ class WatchAllocations {
   std::int64_t peak_bytes() const { return allocation_account().peak_bytes; }
 };
 
+/// While it lives, what this thread allocates is no part of the account: it works beside the steps, not for them.
+class NotWatched {
+ public:
+  NotWatched() { is_here_ = true; }
+  ~NotWatched() { is_here_ = false; }
+  NotWatched(const NotWatched&) = delete;
+  NotWatched& operator=(const NotWatched&) = delete;
+  static bool is_here() noexcept { return is_here_; }
+
+ private:
+  static constinit thread_local bool is_here_;
+};
+
 }  // namespace strata::run

@@ -25,8 +25,11 @@ void* __libc_memalign(std::size_t alignment, std::size_t size);
 namespace {
 
 using strata::run::allocation_account;
+using strata::run::NotWatched;
 
-bool watching() noexcept { return allocation_account().watching.load(std::memory_order_relaxed); }
+bool watching() noexcept {
+  return allocation_account().watching.load(std::memory_order_relaxed) && !NotWatched::is_here();
+}
 
 void* counted(void* memory) noexcept {
   if (memory != nullptr && watching()) {

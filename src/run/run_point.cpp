@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <deque>
+#include <future>
 #include <map>
 #include <memory>
 #include <utility>
@@ -29,12 +29,12 @@
 #include "run/allocation_account.hpp"
 #include "run/device_meter.hpp"
 #include "run/gathered_timeline.hpp"
-#include "run/learning_rate.hpp"
 #include "run/parameter_checksum.hpp"
 #include "run/prediction_rows.hpp"
 #include "run/step_exchange.hpp"
 #include "run/stop_signal.hpp"
 #include "run/stopping_rule.hpp"
+#include "run/training_steps.hpp"
 
 namespace strata::run {
 namespace {
@@ -43,7 +43,7 @@ using results::Status;
 
 /// What rank 0 tells all ranks after an exchange.
 struct Decision {
-  std::int64_t steps_until_next = 1;  ///< 0: stop
+  std::int64_t steps_until_next = 1;  ///< from the exchange's own step; 0: stop
   Status status = Status::running;    ///< with 0: why
   std::string message;
 };
@@ -191,8 +191,6 @@ class PointRun {
   void build() {
     executor_ = make_executor();
     executor_->initialize();
-    num_submitted_ = first_step();
-    depth_ = depth(program_);
     if (!request_.restart.path.empty()) {
       load_checkpoint(request_.restart.path, program_, request_.prepared.graph, *executor_);
     }
@@ -215,34 +213,42 @@ class PointRun {
     predicted_row_ = predict::step_row(point, lowered, prediction_.simulation, prediction_.simulation.steady_step);
   }
 
+  /// Steps go on while ranks exchange what they have measured and rank 0 decides: whoever is ahead makes as many steps
+  /// more as others may lag behind where steps overlap, and one at least, before the decision holds for all.
   results::Outcome train() {
-    const StepFacts facts{.num_samples = facts_.num_samples_per_step,
-                          .num_warmup_steps = first_step() + experiment_.measure.warmup_steps};
+    double most[2] = {static_cast<double>(depth(program_)), static_cast<double>(largest_lag(program_))};
+    world_.all_reduce_max(most);
+    const auto late = static_cast<int>(most[0]);
+    const std::int64_t lead = 1 + (late + static_cast<std::int64_t>(most[1])) * program_.steps_per_body;
+    TrainingSteps steps(program_, experiment_, first_step(), late, {*executor_, *engine_, *meter_});
+    const std::unique_ptr<const comm::World> other_world = world_.duplicate();
     const MemoryPeak peak = memory_peak(program_);
+    // Whoever leaves by an exception ends the process before this would wait for an exchange that no peer comes to.
+    std::future<Decision> answer;
     Decision decision;
-    results::Outcome saved;
     try {
-      std::vector<RankStep> steps;
-      const auto exchange = [&] {
-        return exchange_steps(world_, std::exchange(steps, {}), facts, peak, touched_bytes(num_submitted_));
-      };
-      while (decision.steps_until_next > 0) {
-        for (std::int64_t i = 0; i < decision.steps_until_next && saved.status == Status::ok; ++i) {
-          submit();
-          complete_what_has_ended(steps);
-          if (!checkpoint_is_due(num_submitted_)) continue;
-          complete_all(steps);
-          saved = save(num_submitted_);
-        }
-        decision = decide(exchange(), num_submitted_);
-        if (saved.status != Status::ok) decision = {0, saved.status, saved.message};
+      const std::int64_t end = latest_end(experiment_, first_step());
+      for (std::int64_t exchange_at = first_step() + 1;; exchange_at += decision.steps_until_next) {
+        train_until(exchange_at, end, steps);
+        exchange_at = steps.num_submitted();
+        answer = std::async(
+            std::launch::async, [&, mine = steps.take(), touched_bytes = steps.touched_bytes(), exchange_at] {
+              const NotWatched recording;
+              return decide(*other_world, exchange_steps(*other_world, mine, step_facts(), peak, touched_bytes),
+                            exchange_at);
+            });
+        train_until(exchange_at + lead, end, steps);
+        decision = answer.get();
+        if (saved_.status != Status::ok) decision = {0, saved_.status, saved_.message};
+        if (decision.steps_until_next == 0) break;
       }
-      complete_all(steps);
-      if (!steps.empty()) take(exchange());
+      steps.drain();
+      take(exchange_steps(world_, steps.take(), step_facts(), peak, steps.touched_bytes()));
+      timeline_ = steps.timeline();
       const bool was_told_to_stop = decision.status == Status::timeout || decision.status == Status::preempted;
       if ((decision.status == Status::ok || was_told_to_stop) && experiment_.checkpoint.every > 0) {
-        if (saved_step_ != num_submitted_) saved = save(num_submitted_);
-        if (saved.status != Status::ok) return saved;
+        if (saved_step_ != steps.num_submitted()) save(steps.num_submitted());
+        if (saved_.status != Status::ok) return saved_;
       }
     } catch (const std::exception& e) {
       results::Outcome outcome = results::outcome_of(e);
@@ -254,17 +260,30 @@ class PointRun {
     return after_training(peak);
   }
 
-  std::int64_t first_step() const { return request_.restart.step; }
-
-  bool checkpoint_is_due(std::int64_t num_trained) const {
-    const std::int64_t every = experiment_.checkpoint.every;
-    return every > 0 && num_trained % every == 0;
+  StepFacts step_facts() const {
+    return {.num_samples = facts_.num_samples_per_step,
+            .num_warmup_steps = first_step() + experiment_.measure.warmup_steps};
   }
 
-  /// Equal on all ranks.
-  results::Outcome save(std::int64_t num_trained) {
+  /// Until @p step steps have been submitted, whole bodies of them, or @p end, or saving has failed. Saves where
+  /// checkpoints are due. Nothing is under way after the last step.
+  void train_until(std::int64_t step, std::int64_t end, TrainingSteps& steps) {
+    const std::int64_t every = experiment_.checkpoint.every;
+    while (steps.num_submitted() < std::min(step, end) && saved_.status == Status::ok) {
+      const std::int64_t next_checkpoint = every > 0 ? (steps.num_submitted() / every + 1) * every : end;
+      steps.submit(std::min(end, next_checkpoint));
+      if (every == 0 || steps.num_submitted() != next_checkpoint) continue;
+      steps.drain();
+      save(steps.num_submitted());
+    }
+    if (steps.num_submitted() == end) steps.drain();
+  }
+
+  std::int64_t first_step() const { return request_.restart.step; }
+
+  void save(std::int64_t num_trained) {
     saved_step_ = num_trained;
-    return stage([&] {
+    saved_ = stage([&] {
       const results::CheckpointFacts facts{
           .step = num_trained,
           .creator_version = facts_.creator_version,
@@ -274,57 +293,6 @@ class PointRun {
       save_checkpoint(world_, program_, request_.prepared.graph, *executor_, facts,
                       checkpoint_folder(options_, request_), experiment_.checkpoint.keep);
     });
-  }
-
-  /// Queue the next training step.
-  void submit() {
-    RankStep& step = under_way_.emplace_back();
-    step.step = num_submitted_++;
-    step.learning_rate = learning_rate(experiment_.train, step.step);
-    if (under_way_.size() == 1) meter_->begin_step();
-    const WatchAllocations watch;
-    const StepContext context{.step = step.step, .learning_rate = step.learning_rate};
-    executor_->submit({&context, 1});
-    step.outside_arena_bytes = watch.peak_bytes() + engine_->memory_bytes();
-  }
-
-  /// Steps of which nothing is left to later repetitions.
-  void complete_what_has_ended(std::vector<RankStep>& steps) {
-    while (static_cast<int>(under_way_.size()) > depth_) complete(steps);
-  }
-
-  /// Nothing is under way when this returns.
-  void complete_all(std::vector<RankStep>& steps) {
-    if (under_way_.empty()) return;
-    executor_->drain();
-    while (!under_way_.empty()) complete(steps);
-  }
-
-  void complete(std::vector<RankStep>& steps) {
-    RankStep& step = under_way_.front();
-    {
-      const WatchAllocations watch;
-      step.measured = executor_->complete(step.step);
-      step.outside_arena_bytes = std::max(step.outside_arena_bytes, watch.peak_bytes() + engine_->memory_bytes());
-    }
-    step.device = meter_->end_step();
-    step.num_sharers = meter_->num_sharers();
-    step.unix_seconds = results::unix_seconds_now();
-    const std::int64_t measured = step.step - first_step() - experiment_.measure.warmup_steps;
-    if (measured >= 0 && measured < experiment_.measure.timeline_steps) {
-      timeline_.insert(timeline_.end(), executor_->events().begin(), executor_->events().end());
-    }
-    steps.push_back(step);
-    under_way_.pop_front();
-    if (!under_way_.empty()) meter_->begin_step();
-  }
-
-  /// Scanning the arena from its end is cheap once the top has been written; it is still done for a few steps only.
-  std::int64_t touched_bytes(std::int64_t step) {
-    if (step <= first_step() + experiment_.measure.warmup_steps + 1) {
-      touched_bytes_ = executor_->touched_memory().total_bytes;
-    }
-    return touched_bytes_;
   }
 
   /// Rank 0 records rows; the others have none.
@@ -341,10 +309,10 @@ class PointRun {
   }
 
   /// @param step how many training steps there have been, those before a restart too.
-  Decision decide(const std::vector<results::StepRow>& rows, std::int64_t step) {
+  Decision decide(const comm::World& world, const std::vector<results::StepRow>& rows, std::int64_t step) {
     Decision decision;
     double signal[1] = {static_cast<double>(stop_signal())};
-    world_.all_reduce_max(signal);
+    world.all_reduce_max(signal);
     take(rows);
     if (root()) {
       decision.steps_until_next = steps_until_exchange(experiment_, step, measured_seconds_);
@@ -355,9 +323,9 @@ class PointRun {
       }
       if (!recording_error_.empty()) decision = {0, Status::recording_error, recording_error_};
     }
-    const std::string text = world_.broadcast(root() ? fmt::format("{} {}\n{}", decision.steps_until_next,
-                                                                   static_cast<int>(decision.status), decision.message)
-                                                     : "");
+    const std::string text = world.broadcast(root() ? fmt::format("{} {}\n{}", decision.steps_until_next,
+                                                                  static_cast<int>(decision.status), decision.message)
+                                                    : "");
     const std::size_t space = text.find(' ');
     return {std::stoll(text), static_cast<Status>(std::stoi(text.substr(space))), text.substr(text.find('\n') + 1)};
   }
@@ -459,11 +427,8 @@ class PointRun {
   std::map<std::string, std::string> device_choices_;
   std::unique_ptr<Executor> executor_;
   std::vector<TimelineEvent> timeline_;
-  std::int64_t touched_bytes_ = 0;
-  std::int64_t saved_step_ = -1;    ///< of the last checkpoint
-  std::int64_t num_submitted_ = 0;  ///< training steps, those before a restart too
-  int depth_ = 0;                   ///< how many repetitions of the body later a step ends
-  std::deque<RankStep> under_way_;  ///< submitted and not complete
+  std::int64_t saved_step_ = -1;  ///< of the last checkpoint
+  results::Outcome saved_;        ///< what became of it, equal on all ranks
   Link measured_link_;
   predict::Prediction prediction_;               ///< rank 0
   results::StepRow predicted_row_;               ///< rank 0

@@ -33,6 +33,11 @@ bool measured_enough(const MeasureSection& rule, std::span<const double> measure
   return n >= rule.max_steps || (n >= rule.min_steps && relative_half_width(measured) < rule.stop_when_ci_below);
 }
 
+std::int64_t latest_end(const Experiment& experiment, std::int64_t first_step) {
+  if (experiment.train.steps > 0) return experiment.train.steps;
+  return first_step + experiment.measure.warmup_steps + experiment.measure.max_steps;
+}
+
 std::int64_t steps_until_exchange(const Experiment& experiment, std::int64_t step,
                                   std::span<const double> measured_seconds) {
   constexpr double period_seconds = 0.3;

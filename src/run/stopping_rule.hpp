@@ -19,8 +19,11 @@ double relative_half_width(std::span<const double> seconds);
 /// does not apply.
 bool measured_enough(const MeasureSection& rule, std::span<const double> measured);
 
-/// How many steps the ranks make by themselves before they exchange them again, three times a second where steps are
-/// short; 0: @p step steps were enough. @param measured_seconds of the measured steps so far.
+/// One past the last step that is trained, whatever is measured. @param first_step where training begins.
+std::int64_t latest_end(const Experiment& experiment, std::int64_t first_step);
+
+/// How many steps after @p step ranks exchange them again, three times a second where steps are short; 0: @p step steps
+/// were enough. @param measured_seconds of the measured steps so far.
 std::int64_t steps_until_exchange(const Experiment& experiment, std::int64_t step,
                                   std::span<const double> measured_seconds);
 

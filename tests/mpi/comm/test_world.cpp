@@ -11,6 +11,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
+#include <future>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>
@@ -95,6 +97,27 @@ TEST(World, ControlPlane) {
   world.all_reduce_min(values);
   EXPECT_EQ(values[0], 0.0);
   EXPECT_EQ(values[1], -last);
+}
+
+// Ranks call the two in unlike orders: neither waits for the other.
+TEST(World, ADuplicateIsAnotherThreadsOwn) {
+  const World world({.pretended_ranks_per_node = 2});
+  const std::unique_ptr<const World> other = world.duplicate();
+  EXPECT_EQ(other->rank(), world.rank());
+  EXPECT_EQ(other->node_names(), world.node_names());
+  EXPECT_EQ(other->local_rank(), world.local_rank());
+  EXPECT_EQ(other->process_id_of(0), world.process_id_of(0));
+  const auto count = [&](const World& all) {
+    std::array<double, 1> ranks = {1.0};
+    all.all_reduce_sum(ranks);
+    return ranks[0];
+  };
+  std::future<double> meanwhile = std::async(std::launch::async, [&] {
+    if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return count(*other);
+  });
+  EXPECT_EQ(count(world), world.size());
+  EXPECT_EQ(meanwhile.get(), world.size());
 }
 
 TEST(World, WaitingLeavesTheCoreToOthers) {

@@ -47,6 +47,16 @@ TEST(StoppingRule, EndsWhenNarrowAndNotBeforeTheLeastNumberOfSteps) {
   EXPECT_TRUE(measured_enough(rule, wide));
 }
 
+TEST(StoppingRule, NoStepIsTrainedPastTheMostThatAreAskedFor) {
+  Experiment experiment;
+  experiment.measure.warmup_steps = 3;
+  experiment.measure.max_steps = 10;
+  EXPECT_EQ(latest_end(experiment, 0), 13);
+  EXPECT_EQ(latest_end(experiment, 100), 113);  // after a restart measuring begins anew
+  experiment.train.steps = 120;
+  EXPECT_EQ(latest_end(experiment, 100), 120);
+}
+
 TEST(StoppingRule, AFixedNumberOfStepsIsNeverPassed) {
   Experiment experiment;
   experiment.train.steps = 20;

@@ -1,0 +1,81 @@
+#include "run/training_steps.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "ir/program/repetition.hpp"
+#include "results/status.hpp"
+#include "run/allocation_account.hpp"
+#include "run/learning_rate.hpp"
+
+namespace strata::run {
+
+TrainingSteps::TrainingSteps(const Program& program, const Experiment& experiment, std::int64_t first_step, int depth,
+                             const Machinery& machinery)
+    : program_(program),
+      experiment_(experiment),
+      first_step_(first_step),
+      depth_(depth),
+      with_(machinery),
+      num_submitted_(first_step) {}
+
+void TrainingSteps::submit(std::int64_t end) {
+  const std::int64_t repetition = repetition_of(program_, num_submitted_);
+  const std::int64_t begin = num_submitted_;
+  num_submitted_ = std::min(end, (repetition + 1) * program_.steps_per_body);
+  const bool none_under_way = under_way_.empty();
+  std::vector<StepContext> contexts;
+  for (std::int64_t step = begin; step < num_submitted_; ++step) {
+    contexts.push_back({.step = step, .learning_rate = learning_rate(experiment_.train, step)});
+  }
+  if (none_under_way) with_.meter.begin_step();
+  const WatchAllocations watch;
+  with_.executor.submit(contexts);
+  const std::int64_t outside_arena_bytes = watch.peak_bytes() + with_.engine.memory_bytes();
+  for (const StepContext& context : contexts) {
+    RankStep& step = under_way_.emplace_back();
+    step.step = context.step;
+    step.learning_rate = context.learning_rate;
+    step.outside_arena_bytes = outside_arena_bytes;
+  }
+  while (!under_way_.empty() && repetition_of(program_, under_way_.front().step) + depth_ <= repetition) complete();
+}
+
+void TrainingSteps::drain() {
+  if (under_way_.empty()) return;
+  with_.executor.drain();
+  while (!under_way_.empty()) complete();
+}
+
+void TrainingSteps::complete() {
+  RankStep& step = under_way_.front();
+  {
+    const WatchAllocations watch;
+    step.measured = with_.executor.complete(step.step);
+    step.outside_arena_bytes = std::max(step.outside_arena_bytes, watch.peak_bytes() + with_.engine.memory_bytes());
+  }
+  step.device = with_.meter.end_step();
+  step.num_sharers = with_.meter.num_sharers();
+  step.unix_seconds = results::unix_seconds_now();
+  const std::int64_t measured = num_measured_before(step.step);
+  if (measured >= 0 && measured < experiment_.measure.timeline_steps) {
+    timeline_.insert(timeline_.end(), with_.executor.events().begin(), with_.executor.events().end());
+  }
+  ended_.push_back(step);
+  under_way_.pop_front();
+  if (!under_way_.empty()) with_.meter.begin_step();
+}
+
+std::int64_t TrainingSteps::num_measured_before(std::int64_t step) const {
+  return step - first_step_ - experiment_.measure.warmup_steps;
+}
+
+std::vector<RankStep> TrainingSteps::take() { return std::exchange(ended_, {}); }
+
+std::int64_t TrainingSteps::touched_bytes() {
+  // Scanning the arena from its end is cheap once the top has been written; it is still done for a few steps only.
+  if (num_measured_before(num_submitted_) <= 1) touched_bytes_ = with_.executor.touched_memory().total_bytes;
+  return touched_bytes_;
+}
+
+}  // namespace strata::run

@@ -1,0 +1,65 @@
+#pragma once
+
+/// @file
+/// Training steps of one rank: queued a repetition of the body at a time, awaited when nothing of them is left to later
+/// repetitions, and measured.
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "comm/engine.hpp"
+#include "config/experiment.hpp"
+#include "exec/executor.hpp"
+#include "ir/program/program.hpp"
+#include "ir/timeline/timeline.hpp"
+#include "run/device_meter.hpp"
+#include "run/step_exchange.hpp"
+
+namespace strata::run {
+
+class TrainingSteps {
+ public:
+  struct Machinery {
+    Executor& executor;
+    const comm::Engine& engine;
+    DeviceMeter& meter;
+  };
+  /// @param first_step where training begins: 0, or the step of a checkpoint.
+  /// @param depth how many repetitions of the body later a step ends, the most of all ranks: they measure steps at the
+  /// same times, so that they can exchange them.
+  TrainingSteps(const Program& program, const Experiment& experiment, std::int64_t first_step, int depth,
+                const Machinery& machinery);
+
+  /// Queues the next repetition of the body, of its training steps those before @p end. Waits for steps of earlier
+  /// repetitions.
+  void submit(std::int64_t end);
+  /// Waits for all that has been submitted. What is submitted next begins anew.
+  void drain();
+
+  /// Training steps so far, those before first_step too.
+  std::int64_t num_submitted() const { return num_submitted_; }
+  /// Those that have ended since the last call.
+  std::vector<RankStep> take();
+  /// Of the first measured steps, as many as the experiment asks for.
+  const std::vector<TimelineEvent>& timeline() const { return timeline_; }
+  /// High-water mark of the arena. It is looked at after the first steps only.
+  std::int64_t touched_bytes();
+
+ private:
+  void complete();
+  std::int64_t num_measured_before(std::int64_t step) const;
+
+  const Program& program_;
+  const Experiment& experiment_;
+  std::int64_t first_step_;
+  int depth_;
+  Machinery with_;
+  std::int64_t num_submitted_;
+  std::deque<RankStep> under_way_;  ///< submitted and not complete
+  std::vector<RankStep> ended_;
+  std::vector<TimelineEvent> timeline_;
+  std::int64_t touched_bytes_ = 0;
+};
+
+}  // namespace strata::run
