@@ -18,7 +18,7 @@ for option in "$@"; do
   case $option in
     --slurm) packages+=(slurm-wlm munge) ;;
     --checks) packages+=(clang-format-14 clang-tidy-19 libomp-19-dev chromium-headless-shell zsh lmod tcl) ;;
-    --fuzz) packages+=(clang-19 libclang-rt-19-dev) ;;
+    --fuzz) packages+=(clang-19 libclang-rt-19-dev llvm) ;;
     *) echo "setup: no option $option; there are --slurm, --checks and --fuzz" >&2; exit 2 ;;
   esac
 done

@@ -5,7 +5,7 @@
 #   tests/fuzz/run.sh                               every target, 10 minutes each
 #   tests/fuzz/run.sh --seconds 60 plan cluster     two of them, a minute each
 #
-# Needs clang 19 with libFuzzer (Debian's clang-19 and libclang-rt-19-dev). Findings are left below build/fuzz/run/<target>/found;
+# Needs clang 19 with libFuzzer (Debian's clang-19 and libclang-rt-19-dev) and any llvm-symbolizer (llvm). Findings are left below build/fuzz/run/<target>/found;
 # `build/fuzz/tests/fuzz_<target> <file>` shows one. Mended, it goes to tests/fuzz/corpus/<target>/found_<what>, which every build replays.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -41,10 +41,11 @@ longest() {
 # of its own memory where it gives up on a damaged file.
 of_hdf5() { [[ $1 == checkpoint ]] && echo 1 || echo 0; }
 
-# Faults of libhdf5 in its global heap, see fuzz_checkpoint.cpp: they are nobody's but the library's to mend.
+# Faults of libhdf5 in its global heap, see fuzz_checkpoint.cpp: they are nobody's but the library's to mend. Their
+# place is known by its function's name, for which the sanitizer looks for a symbolizer of clang's own version alone.
 is_known() {
   [[ $1 == checkpoint ]] || return 1
-  { ASAN_OPTIONS=detect_leaks=0 build/fuzz/tests/fuzz_checkpoint -timeout=5 "$2" 2>&1 || true; } |
+  { ASAN_SYMBOLIZER_PATH=$(command -v llvm-symbolizer) ASAN_OPTIONS=detect_leaks=0 build/fuzz/tests/fuzz_checkpoint -timeout=5 "$2" 2>&1 || true; } |
     grep -E '#[0-9]+ .* in H5HG_' >/dev/null
 }
 
