@@ -39,8 +39,11 @@ zip = [ {{ {axes} }} ]
 STRATEGIES = ("ddp", "gpipe")
 NODES = (1, 2, 4)
 SEEDS = (1, 2, 3, 4)
-# Steps. Slurm takes half a minute to see that a node is gone; until then its ranks run on.
-SHORT, LONG, LONGER, ENDLESS = 20, 800, 4000, 100_000_000
+# Steps. Slurm takes half a minute to see that a node is gone; until then its ranks run on. What must last does so by
+# the latency of its links, not by its work: it takes as long on a machine that has other things to do, and must end
+# before the time limit there too.
+SHORT, LONG, LONGER, ENDLESS = 20, 800, 1500, 100_000_000
+LATENCY_US = 10_000
 # (nodes, strategy, seed) -> what happens to it
 TIMEOUT = (1, "ddp", 1)
 OOM = (1, "gpipe", 2)
@@ -52,12 +55,15 @@ LOST_NODE = (4, "ddp", 1)
 def write_experiment(file):
     points = [(nodes, strategy, seed) for nodes in NODES for strategy in STRATEGIES for seed in SEEDS]
     steps = {TIMEOUT: ENDLESS, KILLED: LONG, PREEMPTED: LONG, LOST_NODE: LONGER}
+    latent = (KILLED, PREEMPTED, LOST_NODE)
     axes = {
         "resources.nodes": [nodes for nodes, _, _ in points],
         "strategy.name": [strategy for _, strategy, _ in points],
         "train.seed": [seed for _, _, seed in points],
         "train.steps": [steps.get(point, SHORT) for point in points],
-        "train.global_batch": [3072 if point in steps else 48 for point in points],
+        "train.global_batch": [3072 if point == TIMEOUT else 48 for point in points],
+        "communication.emulated_link.alpha_us": [LATENCY_US if point in latent else 0 for point in points],
+        "communication.emulated_link.gbit_per_s": [100 if point in latent else 0 for point in points],
         "resources.memory_gib": [0.0001 if point == OOM else 1.0 for point in points],
     }
     file.write_text(TEXT.format(axes=", ".join(f'"{key}" = {json.dumps(values)}' for key, values in axes.items())))
