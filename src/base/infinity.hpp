@@ -1,7 +1,7 @@
 #pragma once
 
 /// @file
-/// Infinity, for searches of a least cost.
+/// Searches for a least cost begin with this infinity.
 
 #include <limits>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 /// @file
-/// The middle of measured values.
+/// The median of measured values.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,5 @@
 /// @file
-/// Sequences of primitives, see decompose.hpp.
+/// This file builds the sequence of primitives of each operation, as the table in decompose.hpp says.
 
 #include "comm/decompose.hpp"
 

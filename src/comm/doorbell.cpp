@@ -1,5 +1,5 @@
 /// @file
-/// Futexes, shared between processes.
+/// A doorbell is a futex in memory that processes share: it is rung and slept on here.
 
 #include "comm/doorbell.hpp"
 

@@ -1,5 +1,5 @@
 /// @file
-/// Posting, driving, sleeping, completing.
+/// This file is an operation's way through the engine: it is posted, moved by whoever drives, slept for and completed.
 
 #include "comm/driver.hpp"
 

@@ -1,5 +1,5 @@
 /// @file
-/// The engine's public calls.
+/// The engine's public calls check what they are given and hand it to the driver.
 
 #include "comm/engine.hpp"
 

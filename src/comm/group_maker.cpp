@@ -1,5 +1,5 @@
 /// @file
-/// Node doorbells, transport choice, group ids and shared areas.
+/// Members of a new group agree here on its number and its transport, and map the memory that they share.
 
 #include "comm/group_maker.hpp"
 

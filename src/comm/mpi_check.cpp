@@ -1,5 +1,5 @@
 /// @file
-/// MPI error codes to CommunicationError.
+/// MPI's error codes become a CommunicationError with MPI's own text.
 
 #include "comm/mpi_check.hpp"
 

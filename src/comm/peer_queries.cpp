@@ -1,5 +1,5 @@
 /// @file
-/// Small messages on the control communicator.
+/// Questions between ranks and their answers are small messages on the control communicator.
 
 #include "comm/peer_queries.hpp"
 

@@ -1,5 +1,5 @@
 /// @file
-/// MPI_Init_thread, MPI_Finalize, MPI_Abort.
+/// MPI is started, ended and aborted here, and nowhere else.
 
 #include "comm/session.hpp"
 

@@ -1,5 +1,6 @@
 /// @file
-/// memfd_create, /proc/<pid>/fd, mmap.
+/// A segment is made with memfd_create, so that it has no name to leave behind, and opened by others through
+/// /proc/<pid>/fd.
 
 #include "comm/shared_segment.hpp"
 

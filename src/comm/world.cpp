@@ -1,5 +1,5 @@
 /// @file
-/// Node identity and the control plane.
+/// This file finds out which ranks share a node, and implements the control plane's exchanges over MPI.
 
 #include "comm/world.hpp"
 

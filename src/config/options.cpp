@@ -1,5 +1,5 @@
 /// @file
-/// Every option, once: key, field, accepted values, unit, help.
+/// Every option stands here once, with its key, field, accepted values, unit and help.
 
 #include "config/options.hpp"
 

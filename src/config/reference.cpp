@@ -1,5 +1,5 @@
 /// @file
-/// Walks the table of options once a text.
+/// Each text is one walk along the table of options.
 
 #include "config/reference.hpp"
 

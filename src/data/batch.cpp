@@ -1,5 +1,5 @@
 /// @file
-/// Row by row: global position, sample, copy.
+/// A batch is filled row by row: its global position names a sample, which is copied.
 
 #include "data/batch.hpp"
 

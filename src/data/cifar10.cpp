@@ -1,5 +1,5 @@
 /// @file
-/// Planar bytes to channels-last floats and back.
+/// Records of planar bytes become channels-last floats here, and a dataset of floats is written as such records.
 
 #include "data/cifar10.hpp"
 

@@ -1,5 +1,5 @@
 /// @file
-/// The names of the formats, once.
+/// The names of the formats stand here, once.
 
 #include "data/format.hpp"
 

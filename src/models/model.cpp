@@ -1,5 +1,5 @@
 /// @file
-/// Name → preset or family → builder.
+/// A model's name is looked up among presets, then among families, whose builder makes its graph.
 
 #include "models/model.hpp"
 

@@ -1,5 +1,5 @@
 /// @file
-/// Names and units of every column and attribute.
+/// Here stands the name and the unit of every column and attribute, once.
 
 #include "results/columns.hpp"
 

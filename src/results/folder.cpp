@@ -1,5 +1,5 @@
 /// @file
-/// Lock and attempt numbers.
+/// The lock of a point's folder is taken here, and the next free attempt number.
 
 #include "results/folder.hpp"
 

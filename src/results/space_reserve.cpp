@@ -1,5 +1,5 @@
 /// @file
-/// fallocate(2) beyond the end of a file.
+/// Space is reserved with fallocate(2) beyond the end of a file, whose length stays.
 
 #include "results/space_reserve.hpp"
 

@@ -1,5 +1,5 @@
 /// @file
-/// Status words and the status file.
+/// This file names the statuses, and writes and reads the status file of an attempt.
 
 #include "results/status.hpp"
 

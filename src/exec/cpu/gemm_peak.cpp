@@ -1,5 +1,5 @@
 /// @file
-/// Measures oneDNN's square matrix products.
+/// The peak is the best rate of oneDNN's square matrix products, measured here.
 
 #include "exec/cpu/gemm_peak.hpp"
 
