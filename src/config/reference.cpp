@@ -5,10 +5,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <string>
+#include <string_view>
 
-#include "base/error.hpp"
-#include "base/near_name.hpp"
 #include "config/options.hpp"
 
 namespace strata {
@@ -95,29 +94,6 @@ std::string reference_markdown() {
                         default_of(option), escaped(option.accepted), escaped(meaning_of(option)));
   }
   text += sweep_text;
-  return text;
-}
-
-std::string help_text(std::string_view section) {
-  std::vector<std::string> sections;
-  for (const Option& option : all_options()) {
-    const std::string name = section_of(option);
-    if (!name.empty() && std::find(sections.begin(), sections.end(), name) == sections.end()) {
-      sections.push_back(name);
-    }
-  }
-  if (!section.empty() && std::find(sections.begin(), sections.end(), section) == sections.end()) {
-    throw UserError(fmt::format("unknown section \"{}\"{}; accepted: {}", section, did_you_mean(section, sections),
-                                fmt::join(sections, ", ")));
-  }
-  std::string text;
-  for (const Option& option : all_options()) {
-    if (section.empty() || section_of(option) == section) {
-      const std::string accepted =
-          option.accepted.empty() ? std::string(type_name(option)) : std::string(option.accepted);
-      text += fmt::format("{} = {}\n    {}; {}\n", option.key, default_of(option), meaning_of(option), accepted);
-    }
-  }
   return text;
 }
 

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -27,7 +28,6 @@
 #include "comm/world.hpp"
 #include "config/sweep.hpp"
 #include "exec/cpu/cpu_executor.hpp"
-#include "ir/program/longest_path.hpp"
 #include "predict/prepared_point.hpp"
 #include "predict/training_inputs.hpp"
 
@@ -109,6 +109,23 @@ double ring_seconds(const Program& program, const Instruction& in, const comm::E
   const auto ranks = static_cast<double>(program.groups[static_cast<std::size_t>(in.group)].ranks.size());
   return 2.0 * (ranks - 1.0) * link.alpha_seconds +
          static_cast<double>(bytes_sent(program, in)) * link.beta_seconds_per_byte;
+}
+
+/// The shortest time in which one repetition of a body can run when every instruction takes a given time: streams in
+/// order, waits honoured, nothing else in the way.
+double longest_path_seconds(const Program& program, std::span<const double> seconds) {
+  std::vector<double> stream_end(program.streams.size(), 0.0);
+  std::vector<double> end;
+  for (std::size_t i = 0; i < program.body.size(); ++i) {
+    const Instruction& in = program.body[i];
+    double& stream = stream_end[static_cast<std::size_t>(in.stream)];
+    for (const Wait& wait : in.waits) {
+      if (wait.lag == 0) stream = std::max(stream, end[static_cast<std::size_t>(wait.instruction)]);
+    }
+    stream += seconds[i];
+    end.push_back(stream);
+  }
+  return end.empty() ? 0.0 : *std::ranges::max_element(end);
 }
 
 double bound_seconds(const Variant& none, const Variant& overlapped, const comm::EmulatedLink* link) {
