@@ -265,14 +265,4 @@ void World::barrier() const {
   wait_sleeping(request, this);
 }
 
-std::optional<RankError> World::agree_on_error(const std::string& my_error) const {
-  double first = my_error.empty() ? size() : rank_;
-  all_reduce_min(std::span(&first, 1));
-  const int failed = static_cast<int>(first);
-  if (failed == size()) {
-    return std::nullopt;
-  }
-  return RankError{failed, broadcast(my_error, failed)};
-}
-
 }  // namespace strata::comm
