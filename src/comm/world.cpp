@@ -18,7 +18,7 @@
 #include <limits>
 #include <map>
 
-#include "comm/mpi_check.hpp"
+#include "comm/mpi/mpi_check.hpp"
 #include "comm/sleeping_wait.hpp"
 
 namespace strata::comm {

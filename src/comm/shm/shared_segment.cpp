@@ -1,7 +1,7 @@
 /// @file
 /// memfd_create, /proc/<pid>/fd, mmap.
 
-#include "comm/shared_segment.hpp"
+#include "comm/shm/shared_segment.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

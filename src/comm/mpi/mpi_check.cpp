@@ -1,7 +1,7 @@
 /// @file
 /// MPI error codes to CommunicationError.
 
-#include "comm/mpi_check.hpp"
+#include "comm/mpi/mpi_check.hpp"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 /// @file
 /// Futexes, shared between processes.
 
-#include "comm/doorbell.hpp"
+#include "comm/shm/doorbell.hpp"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
