@@ -15,10 +15,10 @@
 
 #include "comm/decompose.hpp"
 #include "comm/footprint.hpp"
-#include "comm/mpi_chain.hpp"
+#include "comm/mpi/mpi_chain.hpp"
 #include "comm/reduce.hpp"
-#include "comm/shared_exchange.hpp"
-#include "comm/shared_pair.hpp"
+#include "comm/shm/shared_exchange.hpp"
+#include "comm/shm/shared_pair.hpp"
 #include "comm/world.hpp"
 
 namespace strata::comm {

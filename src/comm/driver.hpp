@@ -16,7 +16,7 @@
 
 #include "comm/engine.hpp"
 #include "comm/group_maker.hpp"
-#include "comm/mpi_exchange.hpp"
+#include "comm/mpi/mpi_exchange.hpp"
 #include "comm/peer_queries.hpp"
 #include "comm/primitive.hpp"
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/emulated_link.hpp"
+#include "comm/emulated/emulated_link.hpp"
 #include "comm/request.hpp"
 
 namespace strata::comm {

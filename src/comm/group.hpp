@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "comm/primitive.hpp"
-#include "comm/shared_area.hpp"
+#include "comm/shm/shared_area.hpp"
 
 namespace strata::comm {
 

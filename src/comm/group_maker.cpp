@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/random.hpp"
+#include "comm/collective_error.hpp"
 #include "comm/control_tags.hpp"
 #include "comm/decompose.hpp"
 #include "comm/sleeping_wait.hpp"
@@ -72,19 +73,17 @@ void GroupMaker::map_doorbells() {
     node_segment_ = SharedSegment::create(num_bytes);
   }
   const auto descriptors = world_.all_gather(std::to_string(node_segment_.descriptor()));
-  std::string error;
-  if (!leads) {
+  // After this everybody has opened it, and the leader may close what it was opened by.
+  on_all_ranks(world_, [&] {
+    if (leads) return;
     try {
       const int leader = neighbours.front();
       node_segment_ = SharedSegment::open(world_.process_id_of(leader),
                                           std::stoi(descriptors[static_cast<std::size_t>(leader)]), num_bytes);
     } catch (const CommunicationError& failure) {
-      error = failure.what();
+      throw CommunicationError(fmt::format("rank {}: {}", rank_, failure.what()));
     }
-  }
-  if (const auto failed = world_.agree_on_error(error)) {  // also: everybody has opened it
-    throw CommunicationError(fmt::format("rank {}: {}", failed->rank, failed->message));
-  }
+  });
   node_segment_.close_descriptor();
   doorbells_.assign(static_cast<std::size_t>(world_.size()), nullptr);
   for (std::size_t i = 0; i < neighbours.size(); ++i) {

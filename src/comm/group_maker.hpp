@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/emulated_link.hpp"
+#include "comm/emulated/emulated_link.hpp"
 #include "comm/group.hpp"
-#include "comm/mpi_check.hpp"
+#include "comm/mpi/mpi_check.hpp"
 
 namespace strata::comm {
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "comm/collective_error.hpp"
 #include "comm/world.hpp"
 
 namespace strata::comm {
@@ -52,25 +53,24 @@ std::string complaint(const World& world, const LaunchExpectation& expected, std
 }  // namespace
 
 void check_launcher(const World& world, int launcher_num_ranks, const std::string& launcher_variable) {
-  std::string error;
-  if (launcher_num_ranks != 0 && launcher_num_ranks != world.size()) {
-    error = fmt::format(
-        "MPI started {} rank{} but {} is {}: launcher and MPI library do not understand each other (Slurm: srun "
-        "--mpi=pmi2)",
-        world.size(), world.size() == 1 ? "" : "s", launcher_variable, launcher_num_ranks);
-  }
-  if (const auto failed = world.agree_on_error(error)) {
-    throw LaunchMismatch(fmt::format("launch check: {}", failed->message));
-  }
+  on_all_ranks(world, [&] {
+    if (launcher_num_ranks == 0 || launcher_num_ranks == world.size()) return;
+    throw LaunchMismatch(fmt::format(
+        "launch check: MPI started {} rank{} but {} is {}: launcher and MPI library do not understand each other "
+        "(Slurm: srun --mpi=pmi2)",
+        world.size(), world.size() == 1 ? "" : "s", launcher_variable, launcher_num_ranks));
+  });
 }
 
 void check_launch(const World& world, const LaunchExpectation& expected) {
   const std::uint64_t hash_of_rank_0 = std::stoull(world.broadcast(std::to_string(expected.binary_hash)));
   const auto set_of_rank_0 = static_cast<InstructionSet>(
       std::stoi(world.broadcast(std::to_string(static_cast<int>(expected.instruction_set)))));
-  if (const auto error = world.agree_on_error(complaint(world, expected, hash_of_rank_0, set_of_rank_0))) {
-    throw LaunchMismatch(fmt::format("launch check, rank {} of {}: {}", error->rank, world.size(), error->message));
-  }
+  on_all_ranks(world, [&] {
+    const std::string text = complaint(world, expected, hash_of_rank_0, set_of_rank_0);
+    if (text.empty()) return;
+    throw LaunchMismatch(fmt::format("launch check, rank {} of {}: {}", world.rank(), world.size(), text));
+  });
 }
 
 }  // namespace strata::comm

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "comm/control_tags.hpp"
-#include "comm/doorbell.hpp"
+#include "comm/shm/doorbell.hpp"
 
 namespace strata::comm {
 namespace {

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/mpi_check.hpp"
+#include "comm/mpi/mpi_check.hpp"
 
 namespace strata::comm {
 

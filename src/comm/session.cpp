@@ -13,7 +13,7 @@
 #include <exception>
 #include <string_view>
 
-#include "comm/mpi_check.hpp"
+#include "comm/mpi/mpi_check.hpp"
 
 #if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40200000
 /// MPICH before 4.2 over UCX hangs in MPI_Finalize on a TCP network, in about every second run of four ranks: a rank

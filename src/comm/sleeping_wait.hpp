@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "comm/mpi_check.hpp"
+#include "comm/mpi/mpi_check.hpp"
 
 namespace strata::comm {
 

@@ -18,7 +18,7 @@
 #include <limits>
 #include <map>
 
-#include "comm/mpi_check.hpp"
+#include "comm/mpi/mpi_check.hpp"
 #include "comm/sleeping_wait.hpp"
 
 namespace strata::comm {
@@ -263,16 +263,6 @@ void World::barrier() const {
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Ibarrier(communicator_->handle, &request), "MPI_Ibarrier");
   wait_sleeping(request, this);
-}
-
-std::optional<RankError> World::agree_on_error(const std::string& my_error) const {
-  double first = my_error.empty() ? size() : rank_;
-  all_reduce_min(std::span(&first, 1));
-  const int failed = static_cast<int>(first);
-  if (failed == size()) {
-    return std::nullopt;
-  }
-  return RankError{failed, broadcast(my_error, failed)};
 }
 
 }  // namespace strata::comm

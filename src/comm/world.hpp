@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,12 +17,6 @@ namespace strata::comm {
 struct WorldOptions {
   std::string node_name;             ///< SLURMD_NODENAME where the launcher sets it; empty: the host name
   int pretended_ranks_per_node = 0;  ///< tests: cut one host into nodes of this many ranks; 0: the truth
-};
-
-/// One rank's failure, equal on all ranks.
-struct RankError {
-  int rank = 0;
-  std::string message;
 };
 
 /// MPI_COMM_WORLD, duplicated. Every member but rank() and local_rank() is equal on all ranks of the place it
@@ -64,8 +57,6 @@ class World {
   void all_reduce_min(std::span<double> values) const;
   void all_reduce_max(std::span<double> values) const;
   void barrier() const;
-  /// Every rank says what went wrong with it (an empty text: nothing). All learn the failure of the lowest such rank.
-  std::optional<RankError> agree_on_error(const std::string& my_error) const;
 
   /// @throws CommunicationError naming a rank of this node whose process has ended; cheap enough for every 0.1 s.
   void check_peers() const;

@@ -21,19 +21,6 @@ std::string missing_memory(std::int64_t peak_bytes, std::int64_t capacity_bytes)
                      static_cast<double>(capacity_bytes) / gib, peak_bytes, capacity_bytes);
 }
 
-BytesByCollective bytes_sent(const results::StepRow& row) {
-  BytesByCollective sent;
-  const auto set = [&](Collective kind, std::int64_t bytes) { sent.bytes[static_cast<int>(kind)] = bytes; };
-  set(Collective::all_reduce, row.all_reduce_sent_bytes);
-  set(Collective::reduce_scatter, row.reduce_scatter_sent_bytes);
-  set(Collective::all_gather, row.all_gather_sent_bytes);
-  set(Collective::all_to_all, row.all_to_all_sent_bytes);
-  set(Collective::broadcast, row.broadcast_sent_bytes);
-  set(Collective::reduce, row.reduce_sent_bytes);
-  set(Collective::send, row.send_sent_bytes);
-  return sent;
-}
-
 }  // namespace
 
 PlanEvaluation::PlanEvaluation(const PreparedPoint& point, std::string experiment_file)
@@ -99,7 +86,7 @@ Evaluation PlanEvaluation::evaluate(const Plan& plan, const CostModel* costs) co
   results::StepRow row;
   set_account(row, point, lowered);
   evaluation.peak_bytes = row.arena_peak_bytes;
-  evaluation.bytes_sent = bytes_sent(row);
+  std::ranges::copy(row.sent_bytes, evaluation.bytes_sent.bytes);
   evaluation.missing = missing_memory(evaluation.peak_bytes, plan.device_capacity_bytes);
   if (costs == nullptr) return evaluation;
   SimulationOptions options = simulation_options(point, lowered);

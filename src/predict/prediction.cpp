@@ -231,14 +231,9 @@ void set_account(results::StepRow& row, const PreparedPoint& point, const Lowere
   MemoryPeak fullest;
   for (const Program& program : lowered.programs) {
     const BytesByCollective sent = bytes_by_collective(program);
-    const auto grow = [&](std::int64_t& bytes, Collective kind) { bytes = std::max(bytes, sent[kind]); };
-    grow(row.all_reduce_sent_bytes, Collective::all_reduce);
-    grow(row.reduce_scatter_sent_bytes, Collective::reduce_scatter);
-    grow(row.all_gather_sent_bytes, Collective::all_gather);
-    grow(row.all_to_all_sent_bytes, Collective::all_to_all);
-    grow(row.broadcast_sent_bytes, Collective::broadcast);
-    grow(row.reduce_sent_bytes, Collective::reduce);
-    grow(row.send_sent_bytes, Collective::send);
+    for (std::size_t kind = 0; kind < row.sent_bytes.size(); ++kind) {
+      row.sent_bytes[kind] = std::max(row.sent_bytes[kind], sent.bytes[kind]);
+    }
     if (program.arena_bytes > row.arena_peak_bytes) {
       row.arena_peak_bytes = program.arena_bytes;
       fullest = memory_peak(program);

@@ -19,6 +19,7 @@
 #include "base/median.hpp"
 #include "base/read_file.hpp"
 #include "comm/bad_input.hpp"
+#include "comm/collective_error.hpp"
 #include "comm/launch_check.hpp"
 #include "comm/session.hpp"
 #include "comm/world.hpp"
@@ -113,23 +114,16 @@ class Profiler {
     profile_.provenance["host"] = fmt::format("{}, {} cores", cpu_name(), available_cores());
   }
 
-  /// @p action on every rank. @throws Refusal where one of them cannot do it.
+  /// @p action on every rank. @throws Refusal where one of them cannot do it, and other errors as they are, on all
+  /// ranks.
   template <typename Action>
   std::invoke_result_t<const Action&> on_all(const Action& action) const {
     std::optional<std::invoke_result_t<const Action&>> result;
-    results::Outcome mine;
-    try {
-      result = action();
-    } catch (const Unsupported& e) {
-      mine = results::outcome_of(e);
-    } catch (const OutOfMemory& e) {
-      mine = results::outcome_of(e);
-    }
-    const bool failed = mine.status != results::Status::ok;
-    const auto error =
-        world_.agree_on_error(failed ? fmt::format("{}: {}", results::to_string(mine.status), mine.message) : "");
-    if (error) throw Refusal(error->message);
-    return std::move(*result);
+    const auto error = comm::collective_error(world_, [&] { result = action(); });
+    if (!error) return std::move(*result);
+    const bool is_refusal = error->kind == ErrorKind::unsupported || error->kind == ErrorKind::out_of_memory;
+    if (!is_refusal) throw_error(error->kind, error->message);
+    throw Refusal(fmt::format("{}: {}", results::to_string(results::status_of(error->kind)), error->message));
   }
 
   double mean_over_ranks(double value) const {

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <numeric>
 #include <type_traits>
 #include <utility>
@@ -102,9 +103,9 @@ class Table {
       row_numbers_ = create(parent.get(), index, "1", H5T_STD_I64LE, rows_per_chunk);
     }
     for (const Column<Row>& column : columns) {
-      const hid_t type = std::visit([&]<class Value>(Value Row::*) { return types_.of<Value>(); }, column.member);
-      datasets_.push_back(
-          create(parent.get(), std::string(column.name), std::string(column.units), type, rows_per_chunk));
+      const hid_t type =
+          std::visit([&]<class Member>(const Member&) { return types_.of<ColumnValue<Row, Member>>(); }, column.member);
+      datasets_.push_back(create(parent.get(), column.name, std::string(column.units), type, rows_per_chunk));
     }
     const auto column_index =
         static_cast<std::size_t>(std::find_if(columns.begin(), columns.end(), is_index) - columns.begin());
@@ -124,13 +125,13 @@ class Table {
     const hsize_t size = num_rows_ + rows.size();
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       std::visit(
-          [&]<class Value>(Value Row::*member) {
-            std::vector<Value> values;
+          [&]<class Member>(const Member& member) {
+            std::vector<ColumnValue<Row, Member>> values;
             values.reserve(rows.size());
             for (const Row& row : rows) {
-              values.push_back(row.*member);
+              values.push_back(std::invoke(member, row));
             }
-            append(datasets_[i].get(), values, size, std::string(columns_[i].name));
+            append(datasets_[i].get(), values, size, columns_[i].name);
           },
           columns_[i].member);
     }
@@ -188,8 +189,9 @@ class SummaryGroup {
     const Handle group = create_group(file, "summary");
     const Handle scalar(check_hdf5(H5Screate(H5S_SCALAR), "H5Screate"), H5Sclose);
     for (const Column<Summary>& column : summary_columns()) {
-      const std::string name(column.name);
-      const hid_t type = std::visit([&]<class Value>(Value Summary::*) { return types_.of<Value>(); }, column.member);
+      const std::string& name = column.name;
+      const hid_t type = std::visit(
+          [&]<class Member>(const Member&) { return types_.of<ColumnValue<Summary, Member>>(); }, column.member);
       datasets_.emplace_back(
           check_hdf5(H5Dcreate2(group.get(), name.c_str(), type, scalar.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
                      "H5Dcreate2 summary/" + name),
@@ -204,9 +206,9 @@ class SummaryGroup {
     for (std::size_t i = 0; i < datasets_.size(); ++i) {
       const Column<Summary>& column = summary_columns()[i];
       std::visit(
-          [&]<class Value>(Value Summary::*member) {
-            write_values(datasets_[i].get(), H5S_ALL, H5S_ALL, types_, std::vector<Value>{summary.*member},
-                         "summary/" + std::string(column.name));
+          [&]<class Member>(const Member& member) {
+            const std::vector<ColumnValue<Summary, Member>> value = {std::invoke(member, summary)};
+            write_values(datasets_[i].get(), H5S_ALL, H5S_ALL, types_, value, "summary/" + column.name);
           },
           column.member);
     }

@@ -14,44 +14,48 @@
 
 namespace strata::results {
 
+std::string sent_bytes_column(Collective kind) { return fmt::format("{}_sent_bytes", to_string(kind)); }
+
 std::span<const Column<StepRow>> step_columns() {
-  static const std::array<Column<StepRow>, 35> columns = {{
-      {"step", "1", &StepRow::step},
-      {"phase", "", &StepRow::phase},
-      {"unix_seconds", "s", &StepRow::unix_seconds},
-      {"step_seconds_max", "s", &StepRow::step_seconds_max},
-      {"step_seconds_median", "s", &StepRow::step_seconds_median},
-      {"compute_seconds", "s", &StepRow::compute_seconds},
-      {"communication_seconds", "s", &StepRow::communication_seconds},
-      {"exposed_communication_seconds", "s", &StepRow::exposed_communication_seconds},
-      {"other_seconds", "s", &StepRow::other_seconds},
-      {"loss", "1", &StepRow::loss},
-      {"learning_rate", "1", &StepRow::learning_rate},
-      {"gradient_norm", "1", &StepRow::gradient_norm},
-      {"num_samples", "1", &StepRow::num_samples},
-      {"all_reduce_sent_bytes", "byte", &StepRow::all_reduce_sent_bytes},
-      {"reduce_scatter_sent_bytes", "byte", &StepRow::reduce_scatter_sent_bytes},
-      {"all_gather_sent_bytes", "byte", &StepRow::all_gather_sent_bytes},
-      {"all_to_all_sent_bytes", "byte", &StepRow::all_to_all_sent_bytes},
-      {"broadcast_sent_bytes", "byte", &StepRow::broadcast_sent_bytes},
-      {"reduce_sent_bytes", "byte", &StepRow::reduce_sent_bytes},
-      {"send_sent_bytes", "byte", &StepRow::send_sent_bytes},
-      {"parameter_bytes", "byte", &StepRow::parameter_bytes},
-      {"gradient_bytes", "byte", &StepRow::gradient_bytes},
-      {"optimizer_bytes", "byte", &StepRow::optimizer_bytes},
-      {"activation_bytes", "byte", &StepRow::activation_bytes},
-      {"workspace_bytes", "byte", &StepRow::workspace_bytes},
-      {"communication_bytes", "byte", &StepRow::communication_bytes},
-      {"arena_peak_bytes", "byte", &StepRow::arena_peak_bytes},
-      {"outside_arena_peak_bytes", "byte", &StepRow::outside_arena_peak_bytes},
-      {"energy_joules", "J", &StepRow::energy_joules},
-      {"power_watts", "W", &StepRow::power_watts},
-      {"sm_clock_hertz", "s-1", &StepRow::sm_clock_hertz},
-      {"memory_clock_hertz", "s-1", &StepRow::memory_clock_hertz},
-      {"clock_event_reasons", "1", &StepRow::clock_event_reasons},
-      {"device_memory_used_bytes", "byte", &StepRow::device_memory_used_bytes},
-      {"device_memory_taken_bytes", "byte", &StepRow::device_memory_taken_bytes},
-  }};
+  static const std::vector<Column<StepRow>> columns = [] {
+    std::vector<Column<StepRow>> list = {
+        {"step", "1", &StepRow::step},
+        {"phase", "", &StepRow::phase},
+        {"unix_seconds", "s", &StepRow::unix_seconds},
+        {"step_seconds_max", "s", &StepRow::step_seconds_max},
+        {"step_seconds_median", "s", &StepRow::step_seconds_median},
+        {"compute_seconds", "s", &StepRow::compute_seconds},
+        {"communication_seconds", "s", &StepRow::communication_seconds},
+        {"exposed_communication_seconds", "s", &StepRow::exposed_communication_seconds},
+        {"other_seconds", "s", &StepRow::other_seconds},
+        {"loss", "1", &StepRow::loss},
+        {"learning_rate", "1", &StepRow::learning_rate},
+        {"gradient_norm", "1", &StepRow::gradient_norm},
+        {"num_samples", "1", &StepRow::num_samples},
+    };
+    for (const Collective kind : sending_collectives) {
+      list.push_back({sent_bytes_column(kind), "byte", OfCollective<StepRow>{&StepRow::sent_bytes, kind}});
+    }
+    const std::vector<Column<StepRow>> rest = {
+        {"parameter_bytes", "byte", &StepRow::parameter_bytes},
+        {"gradient_bytes", "byte", &StepRow::gradient_bytes},
+        {"optimizer_bytes", "byte", &StepRow::optimizer_bytes},
+        {"activation_bytes", "byte", &StepRow::activation_bytes},
+        {"workspace_bytes", "byte", &StepRow::workspace_bytes},
+        {"communication_bytes", "byte", &StepRow::communication_bytes},
+        {"arena_peak_bytes", "byte", &StepRow::arena_peak_bytes},
+        {"outside_arena_peak_bytes", "byte", &StepRow::outside_arena_peak_bytes},
+        {"energy_joules", "J", &StepRow::energy_joules},
+        {"power_watts", "W", &StepRow::power_watts},
+        {"sm_clock_hertz", "s-1", &StepRow::sm_clock_hertz},
+        {"memory_clock_hertz", "s-1", &StepRow::memory_clock_hertz},
+        {"clock_event_reasons", "1", &StepRow::clock_event_reasons},
+        {"device_memory_used_bytes", "byte", &StepRow::device_memory_used_bytes},
+        {"device_memory_taken_bytes", "byte", &StepRow::device_memory_taken_bytes},
+    };
+    list.insert(list.end(), rest.begin(), rest.end());
+    return list;
+  }();
   return columns;
 }
 

@@ -2,20 +2,23 @@
 
 #include <algorithm>
 
-#include "base/error.hpp"
 #include "base/exit_code.hpp"
 
 namespace strata::results {
 
-Outcome outcome_of(const std::exception& error) {
-  const auto is = [&]<typename T>() { return dynamic_cast<const T*>(&error) != nullptr; };
-  if (is.operator()<OutOfMemory>()) return {Status::oom, error.what()};
-  if (is.operator()<Unsupported>()) return {Status::refused, error.what()};
-  if (is.operator()<CommunicationError>()) return {Status::communication_error, error.what()};
-  if (is.operator()<LaunchMismatch>()) return {Status::launcher_mismatch, error.what()};
-  if (is.operator()<UserError>()) return {Status::recording_error, error.what()};
-  return {Status::bug, error.what()};
+Status status_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::out_of_memory: return Status::oom;
+    case ErrorKind::unsupported: return Status::refused;
+    case ErrorKind::communication_error: return Status::communication_error;
+    case ErrorKind::launch_mismatch: return Status::launcher_mismatch;
+    case ErrorKind::user_error: return Status::recording_error;
+    case ErrorKind::internal_error: return Status::bug;
+  }
+  return Status::bug;
 }
+
+Outcome outcome_of(const std::exception& error) { return {status_of(kind_of(error)), error.what()}; }
 
 bool is_expected(const std::vector<std::string>& expect, Status status) {
   return std::ranges::find(expect, to_string(status)) != expect.end();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error_kind.hpp"
 #include "results/status.hpp"
 
 namespace strata::results {
@@ -15,6 +16,9 @@ struct Outcome {
   Status status = Status::ok;
   std::string message;
 };
+
+/// How a run ends that an error of @p kind stops.
+Status status_of(ErrorKind kind);
 
 /// The class of @p error, an exception in flight or caught.
 Outcome outcome_of(const std::exception& error);

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -38,13 +39,14 @@ Json to_json(std::string_view kind, std::span<const Column<Row>> columns, const 
   Json json = {{"kind", kind}};
   for (const Column<Row>& column : columns) {
     std::visit(
-        [&]<class Value>(Value Row::*member) {
-          if constexpr (std::is_same_v<Value, StepPhase>) {
-            json[std::string(column.name)] = row.*member == StepPhase::warmup ? "warmup" : "measured";
-          } else if constexpr (std::is_same_v<Value, Status>) {
-            json[std::string(column.name)] = to_string(row.*member);
+        [&]<class Member>(const Member& member) {
+          const auto& value = std::invoke(member, row);
+          if constexpr (std::is_same_v<ColumnValue<Row, Member>, StepPhase>) {
+            json[column.name] = value == StepPhase::warmup ? "warmup" : "measured";
+          } else if constexpr (std::is_same_v<ColumnValue<Row, Member>, Status>) {
+            json[column.name] = to_string(value);
           } else {
-            json[std::string(column.name)] = row.*member;
+            json[column.name] = value;
           }
         },
         column.member);

@@ -2,14 +2,17 @@
 
 /// @file
 /// What is recorded about one attempt, as plain structs: facts known at its start, rows that arrive while it runs.
-/// Every member is a dataset or an attribute of results-schema/, under the same name. An unknown number is NaN, an
-/// unknown text is empty; nothing is guessed.
+/// Every member is a dataset or an attribute of results-schema/, under the same name, and a number per collective is
+/// one for each kind. An unknown number is NaN, an unknown text is empty; nothing is guessed.
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <string>
 #include <vector>
+
+#include "base/collective.hpp"
 
 namespace strata::results {
 
@@ -103,14 +106,9 @@ struct StepRow {
   double learning_rate = unknown;
   double gradient_norm = unknown;
   std::int64_t num_samples = 0;  ///< tokens or images
-  // Bytes the rank with the most sends, by collective; counted as elements_sent of base/collective.hpp says.
-  std::int64_t all_reduce_sent_bytes = 0;
-  std::int64_t reduce_scatter_sent_bytes = 0;
-  std::int64_t all_gather_sent_bytes = 0;
-  std::int64_t all_to_all_sent_bytes = 0;
-  std::int64_t broadcast_sent_bytes = 0;
-  std::int64_t reduce_sent_bytes = 0;
-  std::int64_t send_sent_bytes = 0;
+  /// By Collective: bytes that the rank with the most sends in it, counted as elements_sent of base/collective.hpp
+  /// says. Each but recv, which sends nothing, is a column of its own, see sent_bytes_column().
+  std::array<std::int64_t, num_collectives> sent_bytes{};
   // Live bytes at the moment the arena was fullest, of the rank with the largest peak.
   std::int64_t parameter_bytes = 0;
   std::int64_t gradient_bytes = 0;

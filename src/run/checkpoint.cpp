@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/toml_value.hpp"
+#include "comm/collective_error.hpp"
 #include "config/options.hpp"
 #include "ir/program/training_state.hpp"
 
@@ -73,18 +74,6 @@ std::vector<bool> assign_parts(const comm::World& world, const ModelGraph& graph
     saves.push_back(saved_by.at({part.parameter, part.block.first, part.begin}).first == world.rank());
   }
   return saves;
-}
-
-/// @p action on this rank; its failure on all of them.
-template <typename Action>
-void on_all(const comm::World& world, const Action& action) {
-  std::string error;
-  try {
-    action();
-  } catch (const UserError& e) {
-    error = e.what();
-  }
-  if (const auto failed = world.agree_on_error(error)) throw UserError(failed->message);
 }
 
 /// Of checkpoint.restart_from; empty: `latest` of a point that has none yet.
@@ -152,10 +141,8 @@ void save_checkpoint(const comm::World& world, const Program& program, const Mod
     std::istringstream stream(names);
     for (std::string name; stream >> name;) states.push_back(name);
   }
-  on_all(world, [&] {
-    if (world.rank() == 0) results::create_checkpoint(unfinished, facts, parameters, states);
-  });
-  on_all(world, [&] {
+  comm::on_rank_0(world, [&] { results::create_checkpoint(unfinished, facts, parameters, states); });
+  comm::on_all_ranks(world, [&] {
     if (std::ranges::find(saves, true) == saves.end()) return;
     const CheckpointFile file(unfinished, parameters, states, true);
     for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -172,8 +159,7 @@ void save_checkpoint(const comm::World& world, const Program& program, const Mod
     }
     file.sync();
   });
-  on_all(world, [&] {
-    if (world.rank() != 0) return;
+  comm::on_rank_0(world, [&] {
     results::rename_file(unfinished, path);
     results::remove_old_checkpoints(folder, keep, facts.step);
   });

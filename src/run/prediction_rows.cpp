@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "results/columns.hpp"
+
 namespace strata::run {
 
 std::vector<results::PredictionRow> account_predictions(const comm::World& world, const Program& program,
@@ -22,16 +24,10 @@ std::vector<results::PredictionRow> account_predictions(const comm::World& world
   world.all_reduce_max(sent);
   std::vector<results::PredictionRow> rows = {
       {"arena_peak_bytes", "byte", largest[0], static_cast<double>(last.arena_peak_bytes), "program"}};
-  const std::pair<Collective, std::int64_t> measured[] = {{Collective::all_reduce, last.all_reduce_sent_bytes},
-                                                          {Collective::reduce_scatter, last.reduce_scatter_sent_bytes},
-                                                          {Collective::all_gather, last.all_gather_sent_bytes},
-                                                          {Collective::all_to_all, last.all_to_all_sent_bytes},
-                                                          {Collective::broadcast, last.broadcast_sent_bytes},
-                                                          {Collective::reduce, last.reduce_sent_bytes},
-                                                          {Collective::send, last.send_sent_bytes}};
-  for (const auto& [kind, bytes] : measured) {
-    rows.push_back({fmt::format("{}_sent_bytes", to_string(kind)), "byte", sent[static_cast<int>(kind)],
-                    static_cast<double>(bytes), "program"});
+  for (const Collective kind : results::sending_collectives) {
+    const auto k = static_cast<std::size_t>(kind);
+    rows.push_back(
+        {results::sent_bytes_column(kind), "byte", sent[k], static_cast<double>(last.sent_bytes[k]), "program"});
   }
   if (!std::isnan(last.device_memory_taken_bytes)) {
     rows.push_back({"device_memory_taken_bytes", "byte", largest[0], last.device_memory_taken_bytes, "program"});

@@ -9,6 +9,7 @@
 #include "base/exit_code.hpp"
 #include "base/instruction_set.hpp"
 #include "comm/bad_input.hpp"
+#include "comm/collective_error.hpp"
 #include "comm/launch_check.hpp"
 #include "comm/session.hpp"
 #include "comm/world.hpp"
@@ -88,28 +89,7 @@ class Run {
   template <typename Action, typename Read>
   auto on_root(const Action& action, const Read& read) {
     std::string text;
-    std::string error;
-    if (world_.rank() == 0) {
-      try {
-        text = action();
-      } catch (const LaunchMismatch& e) {
-        error = std::string("L") + e.what();
-      } catch (const UserError& e) {
-        error = std::string("U") + e.what();
-      } catch (const std::exception& e) {
-        const results::Status status = results::outcome_of(e).status;
-        const bool is_refusal = status == results::Status::refused;
-        error = fmt::format("{}{}", is_refusal ? 'R' : status == results::Status::oom ? 'M' : 'B', e.what());
-      }
-    }
-    if (const auto failed = world_.agree_on_error(error)) {
-      const std::string message = failed->message.substr(1);
-      if (failed->message[0] == 'L') throw LaunchMismatch(message);
-      if (failed->message[0] == 'U') throw UserError(message);
-      if (failed->message[0] == 'R') throw Unsupported(message);
-      if (failed->message[0] == 'M') throw OutOfMemory(message);
-      throw InternalError(message);
-    }
+    comm::on_rank_0(world_, [&] { text = action(); });
     return read(world_.broadcast(text));
   }
 
@@ -229,14 +209,10 @@ class Run {
 
   /// Each rank reads the data for itself; what one of them cannot read ends all, before anything is recorded.
   void open_inputs(RunRequest& request) const {
-    std::string error;
-    try {
+    comm::on_all_ranks(world_, [&] {
       request.inputs = predict::make_training_inputs(request.point.experiment, request.prepared.graph,
                                                      request.prepared.plan.global_batch, request.experiment_file);
-    } catch (const UserError& e) {
-      error = e.what();
-    }
-    if (const auto failed = world_.agree_on_error(error)) throw UserError(failed->message);
+    });
   }
 
   /// Rank 0 looks, so that all begin at one step.

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "comm/collective_error.hpp"
 #include "comm/engine.hpp"
 #include "comm/session.hpp"
 #include "exec/cpu/cpu_executor.hpp"
@@ -81,17 +82,8 @@ class PointRun {
 
   template <typename Action>
   results::Outcome stage(const Action& action) {
-    results::Outcome mine;
-    try {
-      action();
-    } catch (const std::exception& e) {
-      mine = results::outcome_of(e);
-    }
-    const auto failed = world_.agree_on_error(
-        mine.status == Status::ok ? "" : fmt::format("{}\n{}", results::to_string(mine.status), mine.message));
-    if (!failed) return {};
-    const std::size_t cut = failed->message.find('\n');
-    return {results::parse_status(failed->message.substr(0, cut)), failed->message.substr(cut + 1)};
+    const auto failed = comm::collective_error(world_, action);
+    return failed ? results::Outcome{results::status_of(failed->kind), failed->message} : results::Outcome{};
   }
 
   void open_recorder() {

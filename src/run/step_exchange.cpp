@@ -85,16 +85,9 @@ results::StepRow row_of(const std::vector<const RankStep*>& ranks, const StepFac
   row.learning_rate = root.learning_rate;
   row.gradient_norm = root.measured.gradient_norm;
   row.num_samples = facts.num_samples;
-  const auto sent = [&](Collective kind) {
-    return largest([&](const RankStep& r) { return r.measured.bytes_sent[static_cast<std::size_t>(kind)]; });
-  };
-  row.all_reduce_sent_bytes = sent(Collective::all_reduce);
-  row.reduce_scatter_sent_bytes = sent(Collective::reduce_scatter);
-  row.all_gather_sent_bytes = sent(Collective::all_gather);
-  row.all_to_all_sent_bytes = sent(Collective::all_to_all);
-  row.broadcast_sent_bytes = sent(Collective::broadcast);
-  row.reduce_sent_bytes = sent(Collective::reduce);
-  row.send_sent_bytes = sent(Collective::send);
+  for (std::size_t kind = 0; kind < row.sent_bytes.size(); ++kind) {
+    row.sent_bytes[kind] = largest([&](const RankStep& r) { return r.measured.bytes_sent[kind]; });
+  }
   const auto& live = fullest.peak.bytes;
   row.parameter_bytes = live[static_cast<int>(Category::parameter)];
   row.gradient_bytes = live[static_cast<int>(Category::gradient)];

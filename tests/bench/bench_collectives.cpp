@@ -18,10 +18,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/doorbell.hpp"
 #include "comm/engine.hpp"
 #include "comm/reduce.hpp"
 #include "comm/session.hpp"
+#include "comm/shm/doorbell.hpp"
 #include "comm/world.hpp"
 
 namespace {

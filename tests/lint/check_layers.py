@@ -38,6 +38,12 @@ MAY_INCLUDE = {
         "results", "predict", "profile", "run", "harness",
     },
 }  # fmt: skip
+# Transports do not know each other: what they share stands beside the engine, which chooses between them.
+TRANSPORTS_MAY_INCLUDE = {
+    "comm/mpi": {"comm/emulated"},  # the link stands in front of messages
+    "comm/shm": set(),
+    "comm/emulated": set(),
+}
 ONLY_IN = {  # pattern -> folders where it is allowed
     r"#include <mpi\.h>": {"comm"},
     r"#include <(cuda|nccl|cublas|cudnn)": {"exec"},
@@ -57,6 +63,11 @@ def problems(src: pathlib.Path):
         for used in re.findall(r'#include "(\w+)/', text):
             if used != folder and used not in MAY_INCLUDE[folder]:
                 yield f"{file}: {folder}/ may not include {used}/"
+        transport = file.relative_to(src).parent.as_posix()
+        if transport in TRANSPORTS_MAY_INCLUDE:
+            for used in re.findall(r'#include "(\w+/\w+)/', text):
+                if used != transport and used in TRANSPORTS_MAY_INCLUDE.keys() - TRANSPORTS_MAY_INCLUDE[transport]:
+                    yield f"{file}: {transport}/ may not include {used}/"
         for pattern, folders in ONLY_IN.items():
             if folder not in folders and re.search(pattern, text):
                 yield f"{file}: {pattern!r} is allowed only in {sorted(folders)}"

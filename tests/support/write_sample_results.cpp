@@ -103,8 +103,8 @@ StepRow step_of(const Point& point, std::int64_t step) {
   const std::int64_t parameter_bytes = point.is_image() ? 37634344 : 497759232;
   const bool sharded = point.strategy == "zero3";
   const std::int64_t divisor = sharded ? point.num_ranks : 1;
-  row.all_reduce_sent_bytes = sharded ? 0 : 2 * parameter_bytes * (point.num_ranks - 1) / point.num_ranks;
-  row.all_gather_sent_bytes = sharded ? 2 * parameter_bytes * (point.num_ranks - 1) / point.num_ranks : 0;
+  const strata::Collective kind = sharded ? strata::Collective::all_gather : strata::Collective::all_reduce;
+  row.sent_bytes[static_cast<std::size_t>(kind)] = 2 * parameter_bytes * (point.num_ranks - 1) / point.num_ranks;
   row.parameter_bytes = parameter_bytes / divisor;
   row.gradient_bytes = parameter_bytes / divisor;
   row.optimizer_bytes = 2 * parameter_bytes / divisor;

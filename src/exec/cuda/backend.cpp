@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "comm/collective_error.hpp"
 #include "exec/cuda/cuda_executor.hpp"
 #include "exec/cuda/device_info.hpp"
 #include "exec/cuda/gpu_monitor.hpp"
@@ -51,12 +52,12 @@ void require_memory(const Program& program, const comm::World& world) {
     const std::size_t space = line.find(' ');
     if (line.substr(space + 1) == identity) needed += std::stoll(line);
   }
-  const bool fits = needed <= static_cast<std::int64_t>(free_bytes);
-  const auto failed = world.agree_on_error(
-      fits ? ""
-           : fmt::format("OOM on the GPU {}: the arenas of its ranks need {} bytes, {} of {} are free", identity,
-                         needed, free_bytes, total_bytes));
-  if (failed) throw OutOfMemory(fmt::format("rank {}: {}", failed->rank, failed->message));
+  comm::on_all_ranks(world, [&] {
+    if (needed <= static_cast<std::int64_t>(free_bytes)) return;
+    throw OutOfMemory(
+        fmt::format("rank {}: OOM on the GPU {}: the arenas of its ranks need {} bytes, {} of {} are free",
+                    world.rank(), identity, needed, free_bytes, total_bytes));
+  });
 }
 
 }  // namespace
@@ -69,24 +70,21 @@ Device first_device() {
 }
 
 SelectedDevice select_device(const comm::World& world) {
-  std::string error;
   std::string identity;
   SelectedDevice selected;
-  try {
-    const int count = require_devices();
-    check(cudaSetDevice(world.local_rank() % count), "cudaSetDevice");
-    cudaDeviceProp properties{};
-    check(cudaGetDeviceProperties(&properties, world.local_rank() % count), "cudaGetDeviceProperties");
-    selected.device = {.name = device_name(), .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
-    identity = device_identity();
-  } catch (const std::exception& e) {
-    error = e.what();
-  }
-  if (const auto failed = world.agree_on_error(error)) {
-    const int node = world.node_of(failed->rank);
-    throw Unsupported(fmt::format("{} (rank {} on node {})", failed->message, failed->rank,
-                                  world.node_names()[static_cast<std::size_t>(node)]));
-  }
+  comm::on_all_ranks(world, [&] {
+    try {
+      const int count = require_devices();
+      check(cudaSetDevice(world.local_rank() % count), "cudaSetDevice");
+      cudaDeviceProp properties{};
+      check(cudaGetDeviceProperties(&properties, world.local_rank() % count), "cudaGetDeviceProperties");
+      selected.device = {.name = device_name(), .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
+      identity = device_identity();
+    } catch (const std::exception& e) {
+      throw Unsupported(fmt::format("{} (rank {} on node {})", e.what(), world.rank(),
+                                    world.node_names()[static_cast<std::size_t>(world.node())]));
+    }
+  });
   std::map<std::string, int> rank_of_device;
   const std::vector<std::string> all = world.all_gather(identity);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "comm/doorbell.hpp"
 #include "comm/engine.hpp"
 #include "comm/session.hpp"
+#include "comm/shm/doorbell.hpp"
 #include "comm/world.hpp"
 
 int main(int argc, char** argv) {

@@ -132,16 +132,6 @@ TEST(World, WaitingLeavesTheCoreToOthers) {
   EXPECT_LT(cpu_seconds, 0.1) << "a spinning wait would have used 0.3 s";
 }
 
-TEST(World, AgreesOnTheFirstError) {
-  const World world;
-  EXPECT_FALSE(world.agree_on_error("").has_value());
-  const int last = world.size() - 1;
-  const auto error = world.agree_on_error(world.rank() == last ? "disk full" : "");
-  ASSERT_TRUE(error.has_value());
-  EXPECT_EQ(error->rank, last);
-  EXPECT_EQ(error->message, "disk full");
-}
-
 std::string message_of(const World& world, const LaunchExpectation& expected) {
   try {
     check_launch(world, expected);

@@ -1,4 +1,5 @@
 strata_mpi_test(comm/test_world RANKS 1 2 3 4)
+strata_mpi_test(comm/test_collective_error RANKS 1 3)
 strata_mpi_test(comm/test_collectives RANKS 3 4 DEEP_RANKS 2 5 TIMEOUT 120)
 strata_mpi_test(comm/test_reduce RANKS 3 5 AVX2_RANKS 3 DEEP_RANKS 2 8 TIMEOUT 120)
 strata_mpi_test(comm/test_two_level RANKS 4 DEEP_RANKS 6 TIMEOUT 90)

@@ -157,7 +157,7 @@ TEST(ExchangedSteps, TheSlowestRankAndTheFullestSpeakForAll) {
   EXPECT_DOUBLE_EQ(row.other_seconds, (7.0 + n - 1) - (4.0 - 0.5 * (n - 1)) - 0.25 * (n - 1)) << "of the slowest";
   EXPECT_EQ(row.loss, 2.0 * n + 0.5 * n * (n - 1));
   EXPECT_EQ(row.num_samples, 12);
-  EXPECT_EQ(row.all_gather_sent_bytes, 10 * n);
+  EXPECT_EQ(row.sent_bytes[static_cast<std::size_t>(Collective::all_gather)], 10 * n);
   EXPECT_EQ(row.arena_peak_bytes, 500 + n - 1);
   EXPECT_EQ(row.activation_bytes, 70 + n - 1) << "of the rank whose arena is fullest";
   EXPECT_EQ(row.outside_arena_peak_bytes, 1000 + n - 1);

@@ -57,8 +57,8 @@ TEST(PlanEvaluation, SaysWhatSimulateSays) {
       EXPECT_GT(e.step_seconds, 0.0);
       EXPECT_EQ(e.step_seconds, row.step_seconds_max);
       EXPECT_EQ(e.peak_bytes, row.arena_peak_bytes);
-      EXPECT_EQ(e.bytes_sent[Collective::all_reduce], row.all_reduce_sent_bytes);
-      EXPECT_EQ(e.bytes_sent[Collective::send], row.send_sent_bytes);
+      EXPECT_EQ(e.bytes_sent[Collective::all_reduce], row.sent_bytes[static_cast<std::size_t>(Collective::all_reduce)]);
+      EXPECT_EQ(e.bytes_sent[Collective::send], row.sent_bytes[static_cast<std::size_t>(Collective::send)]);
       EXPECT_EQ(e.bytes_sent[Collective::send] > 0, mode == "1f1b");
       EXPECT_EQ(e.source, prediction.source);
     }

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string>
 
+#include "results/columns.hpp"
 #include "results/rows.hpp"
 
 namespace strata::results::test {
@@ -102,13 +103,9 @@ inline StepRow sample_step(std::int64_t step) {
   row.loss = 4.0 - 0.01 * x;
   row.learning_rate = 3e-4;
   row.num_samples = 4096;
-  row.all_reduce_sent_bytes = 1000 + step;
-  row.reduce_scatter_sent_bytes = 2000 + step;
-  row.all_gather_sent_bytes = 3000 + step;
-  row.all_to_all_sent_bytes = 4000 + step;
-  row.broadcast_sent_bytes = 5000 + step;
-  row.reduce_sent_bytes = 5500 + step;
-  row.send_sent_bytes = 6000 + step;
+  for (const Collective kind : sending_collectives) {
+    row.sent_bytes[static_cast<std::size_t>(kind)] = 1000 * (1 + static_cast<std::int64_t>(kind)) + step;
+  }
   row.parameter_bytes = 10;
   row.gradient_bytes = 20;
   row.optimizer_bytes = 30;

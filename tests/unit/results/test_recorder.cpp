@@ -13,8 +13,10 @@
 #include <cmath>
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <type_traits>
 
 #include "base/error.hpp"
 #include "results/columns.hpp"
@@ -51,30 +53,53 @@ TEST(Recorder, EveryStepColumnComesBackFromHdf5AndJsonl) {
   const auto lines = lines_of(folder / "results/e/p/1.jsonl");
   ASSERT_EQ(lines.size(), 1U + num_steps + 1U);
   for (const Column<StepRow>& column : step_columns()) {
-    const std::string name(column.name);
+    const std::string& name = column.name;
     const auto values = reader.numbers("steps/" + name);
     ASSERT_EQ(values.size(), num_steps) << name;
     for (std::int64_t step = 0; step < num_steps; ++step) {
       const StepRow row = sample_step(step);
       const auto at = static_cast<std::size_t>(step);
       const auto& json = lines[at + 1].at(name);
-      if (const auto* member = std::get_if<double StepRow::*>(&column.member)) {
-        if (std::isnan(row.**member)) {
-          EXPECT_TRUE(std::isnan(values[at])) << name;
-          EXPECT_TRUE(json.is_null()) << name;
-        } else {
-          EXPECT_EQ(values[at], row.**member) << name;
-          EXPECT_EQ(json.get<double>(), row.**member) << name;
-        }
-      } else if (const auto* count = std::get_if<std::int64_t StepRow::*>(&column.member)) {
-        EXPECT_EQ(values[at], static_cast<double>(row.**count)) << name;
-        EXPECT_EQ(json.get<std::int64_t>(), row.**count) << name;
-      } else {
-        ASSERT_EQ(name, "phase");
+      if (name == "phase") {
         EXPECT_EQ(values[at], step < 2 ? 0.0 : 1.0);
         EXPECT_EQ(json.get<std::string>(), step < 2 ? "warmup" : "measured");
+        continue;
       }
+      std::visit(
+          [&]<class Member>(const Member& member) {
+            using Value = ColumnValue<StepRow, Member>;
+            if constexpr (std::is_arithmetic_v<Value>) {
+              const Value value = std::invoke(member, row);
+              if (std::isnan(static_cast<double>(value))) {
+                EXPECT_TRUE(std::isnan(values[at])) << name;
+                EXPECT_TRUE(json.is_null()) << name;
+              } else {
+                EXPECT_EQ(values[at], static_cast<double>(value)) << name;
+                EXPECT_EQ(json.get<Value>(), value) << name;
+              }
+            } else {
+              ADD_FAILURE() << name << " is not a number";
+            }
+          },
+          column.member);
     }
+  }
+}
+
+/// The names are made from the kinds, so what each holds is spelled out here.
+TEST(Recorder, BytesSentAreRecordedByCollective) {
+  const TemporaryFolder folder;
+  Recorder recorder(folder / "p", sample_facts());
+  StepRow row = sample_step(0);
+  row.sent_bytes = {1, 2, 3, 4, 5, 6, 7, 0};
+  recorder.add_step(row);
+  recorder.finish(Status::ok, "", "c0ffee");
+  const Hdf5Reader reader(folder / "p/1.h5");
+  const std::pair<const char*, double> expected[] = {{"all_reduce", 1}, {"reduce_scatter", 2}, {"all_gather", 3},
+                                                     {"all_to_all", 4}, {"broadcast", 5},      {"reduce", 6},
+                                                     {"send", 7}};
+  for (const auto& [kind, bytes] : expected) {
+    EXPECT_THAT(reader.numbers(fmt::format("steps/{}_sent_bytes", kind)), testing::ElementsAre(bytes)) << kind;
   }
 }
 

@@ -63,7 +63,7 @@ void kill_and_check(const std::string& folder, double flush_seconds, std::chrono
   const Hdf5Reader reader(folder + "/1.h5.part");
   std::size_t num_rows = times.size() + 1;
   for (const Column<StepRow>& column : step_columns()) {
-    num_rows = std::min(num_rows, reader.numbers("steps/" + std::string(column.name)).size());
+    num_rows = std::min(num_rows, reader.numbers("steps/" + column.name).size());
   }
   const auto steps = reader.numbers("steps/step");
   const auto losses = reader.numbers("steps/loss");
@@ -72,7 +72,7 @@ void kill_and_check(const std::string& folder, double flush_seconds, std::chrono
     const StepRow row = sample_step(static_cast<std::int64_t>(i));
     ASSERT_EQ(steps[i], static_cast<double>(i));
     ASSERT_EQ(losses[i], row.loss);
-    ASSERT_EQ(bytes[i], static_cast<double>(row.send_sent_bytes));
+    ASSERT_EQ(bytes[i], static_cast<double>(row.sent_bytes[static_cast<std::size_t>(Collective::send)]));
   }
   if (num_rows < times.size()) {
     EXPECT_GT(times[num_rows], killed_at - 1.0) << "the first row lost was older than a second";

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/doorbell.hpp"
-#include "comm/shared_segment.hpp"
+#include "comm/shm/doorbell.hpp"
+#include "comm/shm/shared_segment.hpp"
 
 namespace strata::comm {
 

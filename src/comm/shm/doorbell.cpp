@@ -1,7 +1,7 @@
 /// @file
 /// A doorbell is a futex in memory that processes share: it is rung and slept on here.
 
-#include "comm/doorbell.hpp"
+#include "comm/shm/doorbell.hpp"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>

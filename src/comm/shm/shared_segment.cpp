@@ -2,7 +2,7 @@
 /// A segment is made with memfd_create, so that it has no name to leave behind, and opened by others through
 /// /proc/<pid>/fd.
 
-#include "comm/shared_segment.hpp"
+#include "comm/shm/shared_segment.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -16,8 +16,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/mpi_check.hpp"
-#include "comm/mpi_exchange.hpp"
+#include "comm/mpi/mpi_check.hpp"
+#include "comm/mpi/mpi_exchange.hpp"
 #include "comm/primitive.hpp"
 
 namespace strata::comm {

@@ -1,8 +1,8 @@
 #pragma once
 
 /// @file
-/// Every MPI call of this folder goes through check(): the error handlers return, and nobody ignores a code.
-/// Internal to src/comm, like every header here that includes <mpi.h>.
+/// Every MPI call goes through check(): the error handlers return, and nobody ignores a code.
+/// Internal to src/comm, like every header that includes <mpi.h>.
 
 #include <mpi.h>
 

@@ -2,12 +2,12 @@
 /// Producer and consumer of one pair channel. The messages of a direction follow one another, so each side keeps its
 /// place in the channel's own counter.
 
-#include "comm/shared_pair.hpp"
+#include "comm/shm/shared_pair.hpp"
 
 #include <algorithm>
 
 #include "comm/reduce.hpp"
-#include "comm/shared_area.hpp"
+#include "comm/shm/shared_area.hpp"
 
 namespace strata::comm {
 

@@ -2,14 +2,14 @@
 /// The micro-steps and what each must wait for. Positions: iteration i = -1 … num_slices, in each of them
 /// 3(i+1) + {0: stage(i+1), 1: reduce(i), 2: gather(i-1)}. Kinds without a reduction gather in the place of the reduce.
 
-#include "comm/shared_exchange.hpp"
+#include "comm/shm/shared_exchange.hpp"
 
 #include <algorithm>
 #include <array>
 
 #include "base/ceil_div.hpp"
 #include "base/error.hpp"
-#include "comm/shared_area.hpp"
+#include "comm/shm/shared_area.hpp"
 
 namespace strata::comm {
 namespace {

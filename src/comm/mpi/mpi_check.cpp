@@ -1,7 +1,7 @@
 /// @file
 /// MPI's error codes become a CommunicationError with MPI's own text.
 
-#include "comm/mpi_check.hpp"
+#include "comm/mpi/mpi_check.hpp"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 /// @file
 /// Chains and trees. Receives and sends are posted and completed in order, each through a window of its own.
 
-#include "comm/mpi_chain.hpp"
+#include "comm/mpi/mpi_chain.hpp"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 /// that MPI's non-overtaking rule matches them without tags of their own, and completed in order, so that a reduction
 /// always adds own, index-1, index-2, ….
 
-#include "comm/mpi_exchange.hpp"
+#include "comm/mpi/mpi_exchange.hpp"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 /// @file
 /// Addresses inside a group's segment: counters, pair channels, then pages of staging.
 
-#include "comm/shared_area.hpp"
+#include "comm/shm/shared_area.hpp"
 
 #include <utility>
 

@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "comm/emulated_link.hpp"
-#include "comm/mpi_check.hpp"
+#include "comm/emulated/emulated_link.hpp"
+#include "comm/mpi/mpi_check.hpp"
 #include "comm/primitive.hpp"
 
 namespace strata::comm {
