@@ -29,6 +29,12 @@ std::vector<Run> runs_of(const StepOrder& order) {
   return runs;
 }
 
+int behind_last_pass(const StepOrder& order) {
+  std::size_t end = order.items.size();
+  while (end > 0 && order.items[end - 1].pass == Pass::update) --end;
+  return static_cast<int>(end);
+}
+
 std::vector<int> parameters_of_stage(const StepShape& shape, int stage) {
   std::set<int> all;
   for (const Segment& segment : shape.segments) {

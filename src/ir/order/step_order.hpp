@@ -95,6 +95,9 @@ struct Run {
 };
 std::vector<Run> runs_of(const StepOrder& order);
 
+/// The first item behind the last pass: the update of what is not updated in backward, if there is any.
+int behind_last_pass(const StepOrder& order);
+
 /// "0..3,7": what the text form writes of numbers that rise by one.
 std::string ranges(std::span<const int> numbers);
 

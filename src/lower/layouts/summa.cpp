@@ -188,7 +188,7 @@ void OperatorLowering::summa_backward(const Operator& op) {
                ? place
                : panel_buffer(op.name + "/pieces", place.num_elements, builder.buffer(place.buffer).dtype);
   };
-  const GradientBuckets::Destination dw = parameters.gradients().destination(parameter);
+  const GradientEmission::Destination dw = parameters.gradients().destination(item, index_of(op), 0);
   // No panel writes what has no elements.
   if (dw.operand.num_elements == 0) clear(op, dw.operand, Phase::backward);
   const Operand dw_pieces = beside(s.weights, dw.operand, dw.accumulate);
@@ -239,7 +239,7 @@ void OperatorLowering::summa_backward(const Operator& op) {
     in.outputs = {weight_sums.product(l, panel.weight_piece, panel.width * s.num_outputs)};
     std::int64_t accumulate = 0;
     if (l == 0 && op.parameters.size() > 1) {
-      const GradientBuckets::Destination bias = parameters.gradients().destination(op.parameters[1]);
+      const GradientEmission::Destination bias = parameters.gradients().destination(item, index_of(op), 1);
       in.outputs.push_back(bias.operand);
       accumulate = bias.accumulate ? 2 : 0;
     }
@@ -269,7 +269,7 @@ void OperatorLowering::summa_backward(const Operator& op) {
   } else if (!s.weights.is_in_place()) {
     unpack(op, dw_pieces, s.weights, dw.operand, Phase::backward);
   }
-  for (const int p : op.parameters) parameters.gradients().contributed(p, last_micro_batch);
+  parameters.gradients().behind_contributions(item, index_of(op));
 }
 
 }  // namespace strata

@@ -11,9 +11,21 @@
 
 namespace strata {
 
-ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
-                                 std::vector<ParameterShard> shards, const ReplicaGrids& grids,
-                                 std::span<const int> update_of, ProgramBuilder& builder, const ParameterGroups& groups)
+namespace {
+
+GradientSums sums_of_order(const StepOrder& order, const Plan& plan, const ModelGraph& graph,
+                           std::span<const ParameterShard> shards, const ShardGroups& groups,
+                           const std::map<int, Copies>& copies) {
+  const std::vector<GradientContribution> contributions = gradient_contributions(order, graph);
+  const GradientBuckets buckets = gradient_buckets(plan, order, contributions, shards, groups, copies);
+  return gradient_sums(order, contributions, buckets, plan, graph, shards, groups, copies);
+}
+
+}  // namespace
+
+ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order,
+                                 std::span<const Operator> operators, std::vector<ParameterShard> shards,
+                                 const ReplicaGrids& grids, ProgramBuilder& builder, const ParameterGroups& groups)
     : plan_(plan),
       graph_(graph),
       shards_(std::move(shards)),
@@ -25,7 +37,7 @@ ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, std:
       num_copies_(groups.num_copies),
       quantized_(plan.quantization, builder),
       owned_(make_owned(operators)),
-      gradients_(plan, graph, operators, shards_, groups_, groups.copies, update_of, builder) {}
+      gradients_(plan, graph, sums_of_order(order, plan, graph, shards_, groups_, groups.copies), builder) {}
 
 std::vector<ParameterStates::Owned> ParameterStates::make_owned(std::span<const Operator> operators) {
   std::vector<bool> used(graph_.parameters.size(), false);
@@ -199,7 +211,7 @@ int ParameterStates::gradient_norm() {
 }
 
 void ParameterStates::sum_over_groups(int sum) {
-  const std::vector<GradientBuckets::Counted> counted = gradients_.counted();
+  const std::vector<GradientSums::Counted> counted = gradients_.counted();
   // What every rank has in full comes first; then one sum a way of sharding, over the ranks that share it.
   std::vector<int> sharded_over;
   for (const auto& part : counted) {
@@ -225,7 +237,7 @@ void ParameterStates::sum_over_groups(int sum) {
 
 /// Every rank counts what it has, each part by its share: all of them together count it once.
 void ParameterStates::sum_over_everybody(int sum) {
-  std::map<std::int64_t, std::vector<GradientBuckets::Counted>> by_copies;
+  std::map<std::int64_t, std::vector<GradientSums::Counted>> by_copies;
   for (const int p : gradients_.parameters()) {
     const std::int64_t copies = num_copies_[static_cast<std::size_t>(p)] / shard(p).factors.os.total();
     by_copies[copies].push_back({gradients_.reduced(p), -1, graph_.parameters[static_cast<std::size_t>(p)].name});
@@ -249,7 +261,7 @@ void ParameterStates::sum_over_everybody(int sum) {
 }
 
 /// The sum of squares of the parts that @p group shares; 0 where there are none.
-void ParameterStates::add_squares(std::span<const GradientBuckets::Counted> parts, int group, int sum) {
+void ParameterStates::add_squares(std::span<const GradientSums::Counted> parts, int group, int sum) {
   bool accumulate = false;
   for (const auto& part : parts) {
     if (part.group != group || part.operand.num_elements == 0) continue;

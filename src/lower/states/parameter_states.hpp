@@ -2,7 +2,7 @@
 
 /// @file
 /// Parameters and optimizer states of one rank: their buffers, initial values, gathers and updates. Gradients are in
-/// gradient_buckets.
+/// gradient_sums.
 ///
 /// A rank keeps its p shard of every parameter in the compute dtype and its os shard of master values and moments
 /// (shards.hpp). A parameter that is sharded is gathered before a kernel reads it; who does so when is gathering's
@@ -19,8 +19,11 @@
 #include <vector>
 
 #include "ir/model/model_graph.hpp"
+#include "ir/order/step_order.hpp"
 #include "ir/plan/plan.hpp"
 #include "lower/states/gradient_buckets.hpp"
+#include "lower/states/gradient_emission.hpp"
+#include "lower/states/quantized_gather.hpp"
 #include "lower/states/shard_groups.hpp"
 #include "lower/step/builder.hpp"
 #include "lower/step/streams.hpp"
@@ -40,9 +43,9 @@ struct ParameterGroups {
 
 class ParameterStates {
  public:
-  /// @param operators of this rank's stage.  @param update_of see GradientBuckets.
-  ParameterStates(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
-                  std::vector<ParameterShard> shards, const ReplicaGrids& grids, std::span<const int> update_of,
+  /// @param operators of this rank's stage.
+  ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order,
+                  std::span<const Operator> operators, std::vector<ParameterShard> shards, const ReplicaGrids& grids,
                   ProgramBuilder& builder, const ParameterGroups& groups);
 
   /// Prologue: initial values by global index, zero states.
@@ -67,7 +70,7 @@ class ParameterStates {
   /// What kernels read: the compute dtype. @throws InternalError if it is sharded and has not been gathered.
   Operand weight(int parameter) const;
 
-  GradientBuckets& gradients() { return gradients_; }
+  GradientEmission& gradients() { return gradients_; }
 
   /// Gradient norm and clipping where the plan asks for it, then the optimizer, bucket by bucket, of @p parameters
   /// whose sums are complete.
@@ -96,7 +99,7 @@ class ParameterStates {
   int gradient_norm();
   void sum_over_groups(int sum);
   void sum_over_everybody(int sum);
-  void add_squares(std::span<const GradientBuckets::Counted> parts, int group, int sum);
+  void add_squares(std::span<const GradientSums::Counted> parts, int group, int sum);
   void all_reduce_norm(int sum, int group);
   void emit_update(int parameter, int factor_buffer);
   void spread(int parameter, int step);
@@ -115,7 +118,7 @@ class ParameterStates {
   std::vector<std::int64_t> num_copies_;  ///< by parameter, see ParameterGroups
   QuantizedGather quantized_;
   std::vector<Owned> owned_;  ///< by parameter of the graph; those of other stages are empty
-  GradientBuckets gradients_;
+  GradientEmission gradients_;
 };
 
 }  // namespace strata

@@ -222,16 +222,15 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
 /// Kernels whose outputs are parameter gradients from output number in.outputs.size() on.
 void OperatorLowering::emit_weight_gradient(const Operator& op, Instruction in) {
   std::int64_t accumulate = in.attributes.integer_or("accumulate", 0);
-  for (const int p : op.parameters) {
-    const GradientBuckets::Destination destination = parameters.gradients().destination(p);
+  for (std::size_t i = 0; i < op.parameters.size(); ++i) {
+    const GradientEmission::Destination destination =
+        parameters.gradients().destination(item, index_of(op), static_cast<int>(i));
     accumulate |= destination.accumulate ? std::int64_t{1} << in.outputs.size() : 0;
     in.outputs.push_back(destination.operand);
   }
   in.attributes.set("accumulate", accumulate);
   emit(std::move(in));
-  for (const int p : op.parameters) {
-    parameters.gradients().contributed(p, last_micro_batch);
-  }
+  parameters.gradients().behind_contributions(item, index_of(op));
 }
 
 /// Kernels whose first output is the gradient of input number @p input. @p reuse: the incoming gradient, which an

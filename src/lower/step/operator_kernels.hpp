@@ -22,8 +22,8 @@ struct OperatorLowering {
   ProgramBuilder& builder;
   Activations& activations;
   ParameterStates& parameters;
-  std::int64_t first_sample_of_all = 0;  ///< of this micro-batch, in the step's global batch
-  bool last_micro_batch = true;
+  std::int64_t first_sample_of_all = 0;        ///< of this micro-batch, in the step's global batch
+  int item = -1;                               ///< of the order: whose kernels these are
   Activations::Destination slices_gradient{};  ///< of the input of the operator whose slices are going backward
 
   /// @p phase forward or recompute.
@@ -75,6 +75,7 @@ struct OperatorLowering {
   Operand slice_output(const Operator& op, const ColumnBlock& columns, Instruction& in);
   Activations::Taken output_gradient(const Operator& op);
   Activations::Destination input_gradient(const Operator& op, int tensor, bool can_accumulate);
+  int index_of(const Operator& op) const { return static_cast<int>(&op - graph().operators.data()); }
   void emit_weight_gradient(const Operator& op, Instruction in);
   void emit_input_gradient(const Operator& op, int input, Instruction in, bool can_accumulate,
                            const Activations::Taken* reuse = nullptr);

@@ -43,22 +43,6 @@ StageMessages messages_of(const OrdersOfStages& orders, const StepOrder& order, 
   return {order, stage, before ? &*before : nullptr, behind ? &*behind : nullptr};
 }
 
-/// By parameter: the place of its update among the items; -1: it has none.
-std::vector<int> update_of_parameters(const StepOrder& order, std::size_t num_parameters) {
-  std::vector<int> update_of(num_parameters, -1);
-  for (std::size_t i = 0; i < order.items.size(); ++i) {
-    for (const int p : order.items[i].parameters) update_of[static_cast<std::size_t>(p)] = static_cast<int>(i);
-  }
-  return update_of;
-}
-
-/// The first item behind the last pass: the update of what is not updated in backward, if there is any.
-int behind_backward(const StepOrder& order) {
-  std::size_t end = order.items.size();
-  while (end > 0 && order.items[end - 1].pass == Pass::update) --end;
-  return static_cast<int>(end);
-}
-
 class StepLowering {
  public:
   StepLowering(const Plan& plan, const LaidOutGraph& model, int rank, const OrdersOfStages& orders)
@@ -72,8 +56,8 @@ class StepLowering {
         builder_(rank, plan.mesh.num_ranks(), streams_of(place_)),
         groups_(plan, model, place_, rank, builder_),
         grids_(grids_of(plan, model, rank)),
-        parameters_(plan, graph_, operators_of(graph_, place_.stage), shards_of(plan, graph_, decisions_, grids_),
-                    grids_, update_of_parameters(order_, graph_.parameters.size()), builder_, groups_.parameters),
+        parameters_(plan, graph_, order_, operators_of(graph_, place_.stage),
+                    shards_of(plan, graph_, decisions_, grids_), grids_, builder_, groups_.parameters),
         uses_(graph_),
         gathering_(plan, graph_, order_.shape, place_.stage_index, uses_, parameters_),
         from_before_(crossing(place_.stage_index)),
@@ -93,9 +77,9 @@ class StepLowering {
     parameters_.initialize();
     builder_.begin(ProgramBuilder::Section::body);
     parameters_.spread_last_updates();
-    const int end = behind_backward(order_);
+    const int end = behind_last_pass(order_);
     for (int i = 0; i < end; ++i) lower_item(i);
-    parameters_.gradients().reduce_remaining();
+    parameters_.gradients().behind_backward();
     // A stage without parameters has no update, and its part in the norm all the same.
     parameters_.update(end < std::ssize(order_.items) ? order_.items.back().parameters : std::vector<int>{});
     return std::move(builder_).finish(workspace_bytes);
@@ -124,7 +108,8 @@ class StepLowering {
         .try_emplace(micro_batch, graph_, uses_, plan_.dtypes.compute, model_.num_samples, micro_batch, builder_)
         .first->second;
   }
-  OperatorLowering operators_of_item(const OrderItem& item, bool completes_sums) {
+  OperatorLowering operators_of_item(int index) {
+    const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     return {.plan = plan_,
             .model = model_,
             .groups = groups_.axes ? &*groups_.axes : nullptr,
@@ -132,28 +117,29 @@ class StepLowering {
             .activations = activations_of(item.micro_batch),
             .parameters = parameters_,
             .first_sample_of_all = first_sample_of(item.micro_batch),
-            .last_micro_batch = completes_sums};
+            .item = index};
   }
 
   void lower_item(int index) {
     for (const StageMessages::Receive& receive : messages_.before(index)) post(receive);
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     switch (item.pass) {
-      case Pass::forward: forward(item); break;
-      case Pass::recompute: recompute(item); break;
+      case Pass::forward: forward(index); break;
+      case Pass::recompute: recompute(index); break;
       case Pass::backward: backward(index); break;
-      case Pass::update: update_in_backward(item); break;
+      case Pass::update: update_in_backward(index); break;
     }
     if (messages_.after(index).peer >= 0) send(index);
     // Nothing of a micro-batch is needed behind the last backward of this rank.
     if (item.pass == Pass::backward && begins_stage(item)) activations_.erase(item.micro_batch);
   }
 
-  void forward(const OrderItem& item) {
+  void forward(int index) {
+    const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     const Segment& segment = segment_of(item);
     Activations& activations = activations_of(item.micro_batch);
     if (begins_stage(item)) load_inputs(activations);
-    OperatorLowering operators = operators_of_item(item, false);
+    OperatorLowering operators = operators_of_item(index);
     for (int o = segment.first_operator; o < segment.end(); ++o) {
       const Operator& op = graph_.operators[static_cast<std::size_t>(o)];
       gathering_.before_forward(o, item);
@@ -174,8 +160,9 @@ class StepLowering {
     return operators_to_recompute(graph_, block_of_segment(segment), [&](int t) { return activations.has(t); });
   }
 
-  void recompute(const OrderItem& item) {
-    OperatorLowering operators = operators_of_item(item, false);
+  void recompute(int index) {
+    const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
+    OperatorLowering operators = operators_of_item(index);
     for (const int o : recomputed_operators(segment_of(item), activations_of(item.micro_batch))) {
       gathering_.before_recompute(o, item.micro_batch);
       operators.forward(graph_.operators[static_cast<std::size_t>(o)], Phase::recompute);
@@ -183,18 +170,10 @@ class StepLowering {
     }
   }
 
-  /// True where no later item adds to the gradients of the segment of item @p index.
-  bool completes_sums(int index) const {
-    const auto later = order_.items.begin() + index + 1;
-    return std::none_of(later, order_.items.end(), [&](const OrderItem& item) {
-      return item.pass == Pass::backward && item.segment == order_.items[static_cast<std::size_t>(index)].segment;
-    });
-  }
-
   void backward(int index) {
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     const Segment& segment = segment_of(item);
-    OperatorLowering operators = operators_of_item(item, completes_sums(index));
+    OperatorLowering operators = operators_of_item(index);
     // What the next item makes again is gathered under this one.
     const OrderItem* next = static_cast<std::size_t>(index) + 1 < order_.items.size() ? &item + 1 : nullptr;
     if (next != nullptr && next->pass == Pass::recompute) {
@@ -204,13 +183,14 @@ class StepLowering {
     for (int o = segment.end(); o-- > segment.first_operator;) {
       gathering_.before_backward(o, item.micro_batch);
       operators.backward(graph_.operators[static_cast<std::size_t>(o)]);
-      parameters_.gradients().after_operator();
+      parameters_.gradients().behind_operator(index, o);
       gathering_.after_backward(o);
     }
   }
 
-  void update_in_backward(const OrderItem& item) {
-    parameters_.gradients().complete(item.parameters);
+  void update_in_backward(int index) {
+    const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
+    parameters_.gradients().before_update(index);
     parameters_.update(item.parameters);
   }
 
@@ -335,15 +315,14 @@ class StepLowering {
         graph_.tensors[static_cast<std::size_t>(op.outputs.front())].elements_per_sample();
     const auto num_rows = static_cast<double>(plan_.global_batch * rows_per_sample);
     const double scale = counts(op.outputs.front()) ? 1.0 / num_rows : 0.0;
-    builder_.emit(
-        {.kernel = Kernel::sum_loss,
-         .phase = Phase::metrics,
-         .micro_batch = m,
-         .name = "loss",
-         .inputs = {rows},
-         .outputs = {builder_.whole(loss_)},
-         .attributes = {
-             {"elements", rows.num_elements}, {"scale", scale}, {"accumulate", std::int64_t{m > 0 ? 1 : 0}}}});
+    Instruction in{.kernel = Kernel::sum_loss,
+                   .phase = Phase::metrics,
+                   .micro_batch = m,
+                   .name = "loss",
+                   .inputs = {rows},
+                   .outputs = {builder_.whole(loss_)}};
+    in.attributes = {{"elements", rows.num_elements}, {"scale", scale}, {"accumulate", std::int64_t{m > 0 ? 1 : 0}}};
+    builder_.emit(std::move(in));
   }
 
   const Plan& plan_;

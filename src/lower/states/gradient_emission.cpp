@@ -1,0 +1,131 @@
+#include "lower/states/gradient_emission.hpp"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "base/error.hpp"
+#include "lower/states/quantized_gather.hpp"
+#include "lower/step/streams.hpp"
+
+namespace strata {
+
+GradientEmission::GradientEmission(const Plan& plan, const ModelGraph& graph, GradientSums sums,
+                                   ProgramBuilder& builder)
+    : plan_(plan), graph_(graph), sums_(std::move(sums)), builder_(builder), instructions_(sums_.actions.size(), -1) {
+  make_buffers(sums_.num_lasting);
+}
+
+void GradientEmission::make_buffers(int end) {
+  for (auto b = buffers_.size(); b < static_cast<std::size_t>(end); ++b) {
+    buffers_.push_back(builder_.add_buffer(sums_.buffers[b]));
+  }
+}
+
+Operand GradientEmission::in_program(const Operand& operand) const {
+  if (operand.buffer < 0) return operand;
+  return {buffers_[static_cast<std::size_t>(operand.buffer)], operand.begin, operand.num_elements};
+}
+
+Operand GradientEmission::made(const Operand& operand) {
+  make_buffers(operand.buffer + 1);
+  return in_program(operand);
+}
+
+GradientEmission::Destination GradientEmission::destination(int item, int op, int index) {
+  const GradientSums::Destination& to = sums_.backward.at({item, op}).destinations[static_cast<std::size_t>(index)];
+  issue(to.before);
+  return {made(to.place), to.accumulate};
+}
+
+void GradientEmission::behind_contributions(int item, int op) {
+  issue(sums_.backward.at({item, op}).behind_contributions);
+}
+
+void GradientEmission::behind_operator(int item, int op) {
+  const auto at = sums_.backward.find({item, op});
+  if (at != sums_.backward.end()) issue(at->second.behind_operator);
+}
+
+void GradientEmission::before_update(int item) { issue(sums_.before_update.at(item)); }
+
+void GradientEmission::issue(const GradientSums::Actions& actions) {
+  for (int a = actions.begin; a < actions.end; ++a) {
+    instructions_[static_cast<std::size_t>(a)] = issue(sums_.actions[static_cast<std::size_t>(a)]);
+  }
+}
+
+std::string GradientEmission::name_of(const GradientAction& action) const {
+  return action.parameter >= 0 ? graph_.parameters[static_cast<std::size_t>(action.parameter)].name
+                               : fmt::format("gradients[{}]", action.bucket);
+}
+
+Attributes GradientEmission::quantized(const GradientAction& action) const {
+  const bool packs = action.kind == Kind::quantize;
+  const GradientAction::Chunks& chunks = action.chunks;
+  Attributes attributes =
+      quantized_attributes(packs ? action.from.num_elements : action.to.num_elements, chunks.size, chunks.number,
+                           plan_.quantization.block, plan_.quantization.gradients == "int4" ? 4 : 8);
+  if (packs) {
+    attributes.set("nodes", chunks.nodes);
+  } else {
+    attributes.set("pieces", std::int64_t{chunks.pieces});
+    attributes.set("accumulate", std::int64_t{chunks.accumulate ? 1 : 0});
+  }
+  return attributes;
+}
+
+int GradientEmission::issue(const GradientAction& action) {
+  const int computed = builder_.last_on(compute_stream);
+  if (action.kind == Kind::hold_communication) {
+    builder_.hold(communication_stream, computed);
+    return -1;
+  }
+  if (action.kind == Kind::await) {
+    const int awaited = instructions_[static_cast<std::size_t>(action.awaited)];
+    STRATA_INVARIANT(awaited >= 0, "what is awaited has not been issued");
+    builder_.hold(compute_stream, awaited);
+    return -1;
+  }
+  Instruction in{.phase = Phase::reduce, .name = name_of(action)};
+  const auto kernel = [&](Kernel which, Attributes attributes) {
+    in.kernel = which;
+    in.attributes = std::move(attributes);
+  };
+  const auto collective = [&](Collective which) {
+    in.kernel = Kernel::none;
+    in.collective = which;
+    in.group = action.group;
+    in.stream = communication_stream;
+  };
+  const bool in_place = action.kind == Kind::all_reduce;
+  in.inputs = {made(in_place ? action.to : action.from)};
+  in.outputs = {made(action.to)};
+  switch (action.kind) {
+    case Kind::reduce_scatter:
+      collective(Collective::reduce_scatter);
+      // What the compute stream has given up by now may be what is written.
+      return builder_.emit(std::move(in), {&computed, 1U});
+    case Kind::all_reduce: collective(Collective::all_reduce); break;
+    case Kind::all_to_all: collective(Collective::all_to_all); break;
+    case Kind::quantize: kernel(Kernel::quantize, quantized(action)); break;
+    case Kind::dequantize: kernel(Kernel::dequantize, quantized(action)); break;
+    case Kind::copy: kernel(Kernel::copy, {{"elements", action.to.num_elements}}); break;
+    case Kind::add: kernel(Kernel::accumulate, {{"elements", action.to.num_elements}}); break;
+    case Kind::await:
+    case Kind::hold_communication: break;
+  }
+  return builder_.emit(std::move(in));
+}
+
+Operand GradientEmission::reduced(int parameter) const {
+  return in_program(sums_.reduced[static_cast<std::size_t>(parameter)]);
+}
+
+std::vector<GradientSums::Counted> GradientEmission::counted() const {
+  std::vector<GradientSums::Counted> all = sums_.counted;
+  for (GradientSums::Counted& part : all) part.operand = in_program(part.operand);
+  return all;
+}
+
+}  // namespace strata

@@ -1,0 +1,128 @@
+#pragma once
+
+/// @file
+/// How the gradients of one rank become the sums that updates read: a value that is computed before anything is
+/// lowered, by going along the order of the step once. It says where each contribution goes and what is done behind it,
+/// at each place of the order; gradient_emission looks it up.
+///
+/// With p, g, os  the factors, dp all data ranks, M micro-batches (AMSP, sec. IV-C):
+/// - p > 1: the full gradient of an operator is reduce-scattered over p at every micro-batch, and added up.
+/// - g = p: the bucket is summed over micro-batches, then all-reduced once over the dp/p ranks with the same shard.
+/// - g = os > p: at every micro-batch but the last the bucket is all-reduced over os/p and all but the own part is
+///   dropped; that part, kept, is added at its place to the last micro-batch's bucket before the all-reduce over dp/p,
+///   so that nothing counts twice.
+/// With optimizer.gradients = "reduce_scatter" the own part comes from a reduce-scatter a tensor over os/p instead, and
+/// only that part is all-reduced, over dp/os.
+///
+/// What is on its way needs memory beside what is computed: a full gradient until its reduce-scatter is through, a
+/// bucket of which only a part is kept until that part is there. Of each kind no more is held than the largest
+/// operator's gradient and one bucket: what comes next waits for what went before, and takes its place. Additions to
+/// what earlier micro-batches left wait as long, so that what runs until then hides the transfer.
+///
+/// Quantised gradients (ZeRO++) take the way of quantized_reduction instead of the first reduce-scatter.
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/model/model_graph.hpp"
+#include "ir/order/step_order.hpp"
+#include "ir/plan/plan.hpp"
+#include "ir/program/program.hpp"
+#include "lower/states/gradient_buckets.hpp"
+#include "lower/states/gradient_contributions.hpp"
+#include "lower/states/shard_groups.hpp"
+#include "partition/shards.hpp"
+
+namespace strata {
+
+/// Operands are parts of GradientSums::buffers.
+struct GradientAction {
+  enum class Kind : std::uint8_t {
+    reduce_scatter,     ///< `from` over `group`, this rank's part into `to`
+    all_reduce,         ///< `to` over `group`, in place
+    all_to_all,         ///< `from` over `group` into `to`
+    quantize,           ///< `from` into `to`, in the order of all_to_all
+    dequantize,         ///< the sum of the pieces in `from` (+)= into `to`
+    copy,               ///< `from` into `to`
+    add,                ///< `from` += into `to`
+    await,              ///< what the compute stream runs next waits for action `awaited`
+    hold_communication  ///< what is communicated next waits for all that the compute stream has been given
+  };
+  Kind kind = Kind::await;
+  int parameter = -1;  ///< whose gradient; -1: those of `bucket`
+  int bucket = -1;
+  Operand from{};
+  Operand to{};
+  int group = -1;
+  int awaited = -1;
+  /// quantize, dequantize: see quantized_reduction.
+  struct Chunks {
+    std::int64_t size = 0;    ///< elements of a chunk
+    std::int64_t number = 0;  ///< of chunks, quantize: in all; dequantize: in a piece
+    std::int64_t nodes = 1;   ///< quantize: chunks stand in the order (place in the node, node)
+    int pieces = 1;           ///< dequantize: that are added up
+    bool accumulate = false;  ///< dequantize: to what is there
+    bool operator==(const Chunks&) const = default;
+  };
+  Chunks chunks{};
+  bool operator==(const GradientAction&) const = default;
+};
+
+struct GradientSums {
+  /// [begin, end) of `actions`.
+  struct Actions {
+    int begin = 0;
+    int end = 0;
+    bool operator==(const Actions&) const = default;
+  };
+  /// Where the kernel that makes a contribution puts it.
+  struct Destination {
+    int parameter = -1;
+    Operand place{};
+    bool accumulate = false;  ///< an earlier contribution is there
+    Actions before{};         ///< that make room for it
+    bool operator==(const Destination&) const = default;
+  };
+  /// The backward of an operator that has parameters, in an item of the order.
+  struct OfOperator {
+    std::vector<Destination> destinations{};  ///< by parameter of the operator
+    Actions behind_contributions{};           ///< as soon as the kernels that make them are issued
+    Actions behind_operator{};                ///< when all of its kernels are
+    bool operator==(const OfOperator&) const = default;
+  };
+  /// What this rank contributes to the norm of all gradients.
+  struct Counted {
+    Operand operand{};  ///< of no elements where nothing of it is this rank's
+    int group = -1;     ///< whose members' parts together are one copy of the gradients; -1: this rank's is one
+    std::string name{};
+    bool operator==(const Counted&) const = default;
+  };
+
+  /// In the order in which they are needed first. The first ones, which last for the whole step, stand in all of it.
+  std::vector<Buffer> buffers{};
+  int num_lasting = 0;
+  std::vector<GradientAction> actions{};                 ///< in the order in which they are issued
+  std::map<std::pair<int, int>, OfOperator> backward{};  ///< by item and operator of the graph
+  std::map<int, Actions> before_update{};                ///< by item: update in backward
+  Actions behind_backward{};
+  std::vector<int> parameters{};   ///< in the order of updates
+  std::vector<Operand> reduced{};  ///< by parameter: the sum over all ranks, of the elements that this rank updates
+  std::vector<Counted> counted{};
+  bool operator==(const GradientSums&) const = default;
+
+  /// All elements of a buffer.
+  Operand whole(int buffer) const { return {buffer, 0, buffers[static_cast<std::size_t>(buffer)].num_elements}; }
+};
+
+/// @param contributions of @p order.  @param shards by parameter.  @param copies by parameter that has some: in the
+/// order of the graph, which all stages share, its sums are added up over them.
+GradientSums gradient_sums(const StepOrder& order, std::span<const GradientContribution> contributions,
+                           const GradientBuckets& buckets, const Plan& plan, const ModelGraph& graph,
+                           std::span<const ParameterShard> shards, const ShardGroups& groups,
+                           const std::map<int, Copies>& copies);
+
+}  // namespace strata
