@@ -143,6 +143,18 @@ foreach(run IN ITEMS host_on_1 host_on_2 nccl_on_4)
     ENVIRONMENT STRATA_TRANSPORT=${transport})
 endforeach()
 
+# Small Programs whose steps overlap, by both ways that collectives go.
+add_executable(cuda.emulated_overlapping_programs cuda/test_overlapping_programs.cpp)
+target_link_libraries(cuda.emulated_overlapping_programs PRIVATE strata_test_flags strata_test_main cuda_emulation strata_lower)
+add_dependencies(tier_cuda cuda.emulated_overlapping_programs)
+foreach(transport IN ITEMS host nccl)
+  add_test(NAME emulated_cuda.overlapping_programs.${transport}.np2
+           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 2 ${MPIEXEC_PREFLAGS}
+                   $<TARGET_FILE:cuda.emulated_overlapping_programs>)
+  set_tests_properties(emulated_cuda.overlapping_programs.${transport}.np2 PROPERTIES LABELS cuda PROCESSORS 2 TIMEOUT 60
+    ENVIRONMENT STRATA_TRANSPORT=${transport})
+endforeach()
+
 # NCCL emulated over MPI: what goes right, and what is said where it goes wrong.
 add_executable(cuda.emulated_nccl cuda/test_nccl.cpp cuda/emulation/test_nccl_failures.cpp)
 target_link_libraries(cuda.emulated_nccl PRIVATE strata_flags strata_test_main cuda_emulation)

@@ -75,8 +75,7 @@ CudaExecutor::CudaExecutor(const Program& program, comm::Engine& engine, InputSo
       engine_groups_(communicators_ ? std::vector<int>{} : create_groups(program, engine)),
       prologue_(bind(program.prologue, false)),
       body_(bind(program.body, options.timing && is_alone_)),
-      uses_graph_(is_alone_ &&
-                  uses_graph(program, communicators_ ? CollectivesOn::device : CollectivesOn::host, options.graphs)),
+      uses_graph_(uses_graph(program, communicators_ ? CollectivesOn::device : CollectivesOn::host, options.graphs)),
       has_collectives_on_host_(!communicators_ && has_collectives(program)),
       loss_writer_(last_writer(program, program.loss_buffer)),
       norm_writer_(last_writer(program, program.norm_buffer)),

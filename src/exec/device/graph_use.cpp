@@ -15,6 +15,10 @@ namespace {
 /// Why the body cannot be recorded; empty where it can.
 std::string obstacle(const Program& program, CollectivesOn where) {
   if (!is_repeated_alone(program)) return "steps overlap, and a graph never overlaps itself";
+  if (program.steps_per_body != 1) {
+    return fmt::format("the body holds {} steps, any of which may be the last, and a graph is launched whole",
+                       program.steps_per_body);
+  }
   const auto count = [&](const auto& is) { return std::ranges::count_if(program.body, is); };
   if (where == CollectivesOn::host) {
     const auto on_host = count([](const Instruction& in) { return in.is_collective(); });

@@ -143,6 +143,15 @@ TEST(GraphUse, NeverHoldsStepsThatOverlap) {
               testing::AllOf(testing::HasSubstr("cuda.graphs = \"on\""), testing::HasSubstr("steps overlap")));
 }
 
+TEST(GraphUse, NeverHoldsStepsOfWhichEachMayBeTheLast) {
+  Program program;
+  program.steps_per_body = 2;
+  program.body = {kernel(0)};
+  EXPECT_FALSE(cuda::uses_graph(program, CollectivesOn::device, cuda::GraphUse::automatic));
+  EXPECT_THAT(refusal([&] { cuda::uses_graph(program, CollectivesOn::device, cuda::GraphUse::on); }),
+              testing::HasSubstr("the body holds 2 steps"));
+}
+
 /// What BLAS computes: column-major, entry by entry.
 std::vector<float> multiply(const MatmulLayout& l, const std::vector<float>& a, const std::vector<float>& b) {
   std::vector<float> d(static_cast<std::size_t>(l.ldd * l.n));

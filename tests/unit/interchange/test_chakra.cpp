@@ -1,10 +1,9 @@
 /// @file
-/// Chakra traces read back through their schema and walked as the feeder of ASTRA-sim does: a node is issued
+/// Chakra traces read back and walked as the feeder of ASTRA-sim does: a node is issued
 /// when its dependencies are complete, collectives meet by group, messages by ends and tag.
 
 #include <chakra/trace.pb.h>
 #include <gmock/gmock.h>
-#include <google/protobuf/io/coded_stream.h>
 
 #include <algorithm>
 #include <map>
@@ -12,49 +11,16 @@
 #include <tuple>
 
 #include "interchange/chakra.hpp"
+#include "unit/interchange/chakra_trace.hpp"
 #include "unit/ir/program/handmade_program.hpp"
 
 namespace strata {
 namespace {
 
+using test::attribute;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-struct Trace {
-  chakra::GlobalMetadata metadata;
-  std::vector<chakra::Node> nodes;
-};
-
-/// Messages with their lengths before them, to the last byte.
-Trace parse(const std::string& bytes) {
-  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const std::uint8_t*>(bytes.data()),
-                                                static_cast<int>(bytes.size()));
-  const auto next = [&](google::protobuf::MessageLite& message) {
-    std::uint32_t size = 0;
-    if (!stream.ReadVarint32(&size)) return false;
-    const auto limit = stream.PushLimit(static_cast<int>(size));
-    EXPECT_TRUE(message.ParseFromCodedStream(&stream) && stream.BytesUntilLimit() == 0);
-    stream.PopLimit(limit);
-    return true;
-  };
-  Trace trace;
-  EXPECT_TRUE(next(trace.metadata));
-  for (chakra::Node node; next(node);) trace.nodes.push_back(node);
-  EXPECT_EQ(stream.CurrentPosition(), static_cast<int>(bytes.size()));
-  return trace;
-}
-
-const chakra::Attribute& attribute(const chakra::Node& node, const std::string& name) {
-  static const chakra::Attribute none;
-  const chakra::Attribute* found = &none;
-  for (const chakra::Attribute& a : node.attr()) {
-    if (a.name() != name) continue;
-    EXPECT_EQ(found, &none) << node.name() << " has two " << name;
-    found = &a;
-  }
-  EXPECT_NE(found, &none) << node.name() << " has no " << name;
-  return *found;
-}
 std::int64_t comm_size(const chakra::Node& node) { return attribute(node, "comm_size").int64_val(); }
 
 NodeCosts ten_microseconds() {
@@ -63,7 +29,7 @@ NodeCosts ten_microseconds() {
 
 /// Issues what is free until nothing moves; fails if something is left. Sums up what each rank sends if every size
 /// divides by its group's.
-std::vector<std::int64_t> execute(const std::vector<Trace>& traces,
+std::vector<std::int64_t> execute(const std::vector<test::ChakraTrace>& traces,
                                   const std::map<std::string, std::size_t>& group_sizes) {
   std::vector<std::set<std::uint64_t>> done(traces.size());
   std::vector<std::int64_t> sent(traces.size());
@@ -158,7 +124,7 @@ TEST(Chakra, EveryFieldOfASmallTrace) {
   ChakraWriter writer([](const Program&, const Instruction& in) {
     return in.is_collective() ? NodeCost{3.4e-6, 0} : NodeCost{0.6e-6, 56};
   });
-  const Trace trace = parse(writer.trace(h.program));
+  const test::ChakraTrace trace = test::parse_chakra(writer.trace(h.program));
 
   EXPECT_EQ(trace.metadata.version(), "1.0.0");
   ASSERT_EQ(trace.nodes.size(), 4u);
@@ -214,8 +180,8 @@ TEST(Chakra, EveryCollectiveOverGroupsSendsWhatTheProgramSays) {
     programs.push_back(h.program);
   }
   ChakraWriter writer(ten_microseconds());
-  std::vector<Trace> traces;
-  for (const Program& program : programs) traces.push_back(parse(writer.trace(program)));
+  std::vector<test::ChakraTrace> traces;
+  for (const Program& program : programs) traces.push_back(test::parse_chakra(writer.trace(program)));
   EXPECT_EQ(writer.communicator_groups(), "{\n  \"1\": [0, 2, 4],\n  \"2\": [0, 1, 2, 3, 4],\n  \"3\": [1, 3]\n}\n");
   const std::vector<std::int64_t> sent = execute(traces, {{"1", 3}, {"2", 5}, {"3", 2}});
   for (std::size_t rank = 0; rank < num_ranks; ++rank) {
@@ -228,7 +194,7 @@ TEST(Chakra, AReduceSaysWhereItGoes) {
   for (int rank = 1; rank < 4; ++rank) {
     Handmade h(rank, 4);
     h.collective(Collective::reduce, h.group("others", {3, 1, 2}), h.buffer("x", 7, false, DType::bf16), "x", 1);
-    const Trace trace = parse(writer.trace(h.program));
+    const test::ChakraTrace trace = test::parse_chakra(writer.trace(h.program));
     ASSERT_EQ(trace.nodes.size(), 1u);
     EXPECT_EQ(attribute(trace.nodes[0], "comm_type").int64_val(), chakra::REDUCE);
     EXPECT_EQ(static_cast<int>(chakra::REDUCE), 1) << "as the format has it";
@@ -247,7 +213,7 @@ TEST(Chakra, SendsAndCollectivesKeepTheOrderOfTheList) {
   h.collective(Collective::send, pair, x, "d", 1).stream = compute;
   h.collective(Collective::all_gather, pair, x, "e");
   ChakraWriter writer(ten_microseconds());
-  const Trace trace = parse(writer.trace(h.program));
+  const test::ChakraTrace trace = test::parse_chakra(writer.trace(h.program));
   ASSERT_EQ(trace.nodes.size(), 5u);
   for (const std::size_t first_of_its_kind : {0u, 1u, 2u}) {
     EXPECT_THAT(trace.nodes[first_of_its_kind].ctrl_deps(), IsEmpty());
@@ -261,13 +227,13 @@ TEST(Chakra, MembersOfAnUnevenGatherAgree) {
   for (int rank = 0; rank < 3; ++rank) {
     Handmade h(rank, 3);
     h.collective(Collective::all_gather, h.group("all", {0, 1, 2}), h.buffer("x", 7), "parameters");
-    EXPECT_EQ(comm_size(parse(writer.trace(h.program)).nodes[0]), 4 * 3) << "chunks of 3, 3 and 1";
+    EXPECT_EQ(comm_size(test::parse_chakra(writer.trace(h.program)).nodes[0]), 4 * 3) << "chunks of 3, 3 and 1";
   }
 }
 
 TEST(Chakra, MessagesOfTwoGroupsBetweenTheSameRanks) {
   // Rank 0 sends on "a" and "b" and receives on "a"; rank 1 lists "b" first, on a stream of its own.
-  std::vector<Trace> traces;
+  std::vector<test::ChakraTrace> traces;
   ChakraWriter writer(ten_microseconds());
   for (int rank = 0; rank < 2; ++rank) {
     Handmade h(rank, 2);
@@ -286,7 +252,7 @@ TEST(Chakra, MessagesOfTwoGroupsBetweenTheSameRanks) {
       if (in.group == b) in.stream = compute;
     }
     message(false, a, 5);
-    traces.push_back(parse(writer.trace(h.program)));
+    traces.push_back(test::parse_chakra(writer.trace(h.program)));
   }
   EXPECT_THAT(execute(traces, {}), ElementsAre(4 * 6, 4 * 5));
 }

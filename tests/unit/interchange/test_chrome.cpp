@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "interchange/chrome.hpp"
+#include "support/sample_timeline.hpp"
 
 namespace strata {
 namespace {
@@ -11,19 +12,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Timeline sample() {
-  Timeline timeline;
-  timeline.streams = {"compute", "data \"reduce\""};
-  timeline.instructions = {"linear_forward block[0].fc1", "", "all_reduce bucket\\0"};
-  timeline.events = {
-      {0, 4, 0, 0, 0, 1500, 0}, {0, 4, 1, 2, 1000, 2001, 4096}, {0, 4, 0, 1, 1500, 1500, 0},
-      {0, 5, 0, 0, 10, 20, 0},  {3, 4, 0, 0, 0, 3000, 0},
-  };
-  return timeline;
-}
-
 TEST(ChromeTrace, HasAProcessARankAThreadAStreamAndStepsInTurn) {
-  const std::string trace = to_chrome_trace(sample());
+  const std::string trace = to_chrome_trace(test::sample_timeline());
   EXPECT_THAT(trace, HasSubstr(R"({"name":"process_name","ph":"M","pid":3,"args":{"name":"rank 3"}})"));
   EXPECT_THAT(trace, Not(HasSubstr("rank 1")));
   EXPECT_THAT(trace, HasSubstr(R"({"name":"thread_name","ph":"M","pid":0,"tid":1,"args":{"name":"data \"reduce\""}})"));

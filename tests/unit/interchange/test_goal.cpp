@@ -1,70 +1,21 @@
 /// @file
-/// GOAL schedules read back by a parser of their grammar and executed: every send meets its receive, nothing locks up,
+/// GOAL schedules read back and executed: every send meets its receive, nothing locks up,
 /// and each rank sends what its Program says.
 
 #include <gmock/gmock.h>
 
 #include <map>
-#include <regex>
 #include <set>
-#include <sstream>
-#include <tuple>
 
 #include "interchange/goal.hpp"
+#include "unit/interchange/goal_schedule.hpp"
 #include "unit/ir/program/handmade_program.hpp"
 
 namespace strata {
 namespace {
 
-struct Operation {
-  std::string kind;  ///< calc, send, recv
-  std::int64_t amount = 0;
-  int peer = -1;
-  int tag = 0;
-  std::vector<std::string> before;
-};
-using Schedule = std::vector<std::map<std::string, Operation>>;  ///< by rank, by label
-
-/// The grammar that the LogGOPSim tools read; anything else is a failure.
-Schedule parse(const std::string& text) {
-  static const std::regex head("num_ranks ([0-9]+)");
-  static const std::regex rank("rank ([0-9]+) \\{");
-  static const std::regex calc("(l[0-9]+): calc ([0-9]+)");
-  static const std::regex message("(l[0-9]+): (send|recv) ([0-9]+)b (to|from) ([0-9]+) tag ([0-9]+)");
-  static const std::regex needs("(l[0-9]+) requires (l[0-9]+)");
-  Schedule schedule;
-  int current = -1;
-  std::istringstream lines(text);
-  std::smatch m;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.empty()) continue;
-    if (std::regex_match(line, m, head)) {
-      schedule.resize(std::stoul(m[1]));
-    } else if (std::regex_match(line, m, rank)) {
-      current = std::stoi(m[1]);
-    } else if (line == "}") {
-      current = -1;
-    } else if (current < 0) {
-      ADD_FAILURE() << "outside of a rank: " << line;
-    } else if (std::regex_match(line, m, calc)) {
-      schedule.at(static_cast<std::size_t>(current))[m[1]] = {"calc", std::stoll(m[2]), -1, 0, {}};
-    } else if (std::regex_match(line, m, message)) {
-      EXPECT_EQ(m[2] == "send", m[4] == "to") << line;
-      schedule.at(static_cast<std::size_t>(current))[m[1]] = {
-          m[2], std::stoll(m[3]), std::stoi(m[5]), std::stoi(m[6]), {}};
-    } else if (std::regex_match(line, m, needs)) {
-      auto& operations = schedule.at(static_cast<std::size_t>(current));
-      EXPECT_TRUE(operations.contains(m[2])) << line;
-      operations.at(m[1]).before.push_back(m[2]);
-    } else {
-      ADD_FAILURE() << "not GOAL: " << line;
-    }
-  }
-  return schedule;
-}
-
 /// Runs the schedule, messages as rendezvous. @return bytes sent by rank; fails where something is left over.
-std::vector<std::int64_t> execute(const Schedule& schedule) {
+std::vector<std::int64_t> execute(const test::GoalSchedule& schedule) {
   std::vector<std::set<std::string>> done(schedule.size());
   std::vector<std::int64_t> sent(schedule.size());
   const auto ready = [&](std::size_t rank, const std::string& label) {
@@ -129,7 +80,7 @@ TEST(Goal, EveryCollectiveOverGroupsAndUnevenSizes) {
       h.kernel(compute, x, x, "after").waits = {{2, 0}};
       programs.push_back(h.program);
     }
-    const std::vector<std::int64_t> sent = execute(parse(to_goal(programs, ten_nanoseconds)));
+    const std::vector<std::int64_t> sent = execute(test::parse_goal(to_goal(programs, ten_nanoseconds)));
     for (int rank = 0; rank < num_ranks; ++rank) {
       EXPECT_EQ(sent[static_cast<std::size_t>(rank)],
                 bytes_by_collective(programs[static_cast<std::size_t>(rank)]).total())
@@ -165,7 +116,7 @@ TEST(Goal, MessagesKeepTheirOrder) {
     }
     programs.push_back(h.program);
   }
-  EXPECT_EQ(execute(parse(to_goal(programs, ten_nanoseconds))), (std::vector<std::int64_t>{4 * 36, 0}));
+  EXPECT_EQ(execute(test::parse_goal(to_goal(programs, ten_nanoseconds))), (std::vector<std::int64_t>{4 * 36, 0}));
 }
 
 TEST(Goal, MessagesRequireTheKernelsThemselves) {
@@ -182,7 +133,7 @@ TEST(Goal, MessagesRequireTheKernelsThemselves) {
     programs.push_back(h.program);
   }
   const std::string text = to_goal(programs, ten_nanoseconds);
-  EXPECT_THAT(execute(parse(text)), testing::ElementsAre(12 + 12, 12));
+  EXPECT_THAT(execute(test::parse_goal(text)), testing::ElementsAre(12 + 12, 12));
   EXPECT_EQ(text.substr(0, text.find("rank 1")),
             "num_ranks 2\n\nrank 0 {\n"
             "l1: calc 10\n"

@@ -9,23 +9,13 @@
 
 #include "base/error.hpp"
 #include "ir/timeline/timeline.hpp"
+#include "support/sample_timeline.hpp"
 
 namespace strata {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-Timeline sample() {
-  Timeline timeline;
-  timeline.streams = {"compute", "data \"reduce\""};
-  timeline.instructions = {"linear_forward block[0].fc1", "", "all_reduce bucket\\0"};
-  timeline.events = {
-      {0, 4, 0, 0, 0, 1500, 0}, {0, 4, 1, 2, 1000, 2001, 4096}, {0, 4, 0, 1, 1500, 1500, 0},
-      {0, 5, 0, 0, 10, 20, 0},  {3, 4, 0, 0, 0, 3000, 0},
-  };
-  return timeline;
-}
 
 template <class Error, class Call>
 std::string error_of(const Call& call) {
@@ -38,7 +28,7 @@ std::string error_of(const Call& call) {
 }
 
 TEST(Timeline, ReadsBackEqual) {
-  Timeline timeline = sample();
+  Timeline timeline = test::sample_timeline();
   EXPECT_NO_THROW(verify(timeline));
   EXPECT_EQ(parse_timeline(to_text(timeline)), timeline);
   timeline.simulated = true;
@@ -67,7 +57,7 @@ TEST(Timeline, VerifyNamesTheEvent) {
       {"before instruction 0 of the stream ends at 1501 ns", [](Timeline& t) { t.events[0].end_ns = 1501; }},
   };
   for (const auto& [expected, apply] : cases) {
-    Timeline timeline = sample();
+    Timeline timeline = test::sample_timeline();
     apply(timeline);
     EXPECT_THAT(error_of<InternalError>([&] { verify(timeline); }), HasSubstr(expected));
   }
