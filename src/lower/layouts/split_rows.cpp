@@ -75,7 +75,7 @@ void OperatorLowering::split_norm_forward(const Operator& op, AxisSet over, Phas
       {"rows", num_rows}, {"width", width}, {"parts", num_parts_over(over)}, {"epsilon", epsilon}, {"rms", is_rms}};
   copy_features(op, in.attributes);
   in.inputs = {x, all};
-  for (const int p : op.parameters) in.inputs.push_back(parameters.weight(p));
+  for (const int p : op.parameters) in.inputs.push_back(weight_of(op, p));
   in.outputs = {output(op, 0, {}), output(op, 1, {})};
   emit(std::move(in));
 }
@@ -84,7 +84,7 @@ void OperatorLowering::split_norm_backward(const Operator& op, AxisSet over) {
   const Activations::Taken dy = activations.take_gradient(op.outputs.front());
   const int tensor = op.inputs.front();
   const std::int64_t is_rms = op.kind == OperatorKind::rms_norm ? 1 : 0;
-  const std::vector<Operand> read = {dy.operand, activations.value(tensor), parameters.weight(op.parameters.front()),
+  const std::vector<Operand> read = {dy.operand, activations.value(tensor), weight_of(op, op.parameters.front()),
                                      activations.value(op.outputs[1])};
   Instruction part = kernel(Kernel::norm_backward_partial, op, Phase::backward);
   const std::int64_t num_rows = part.attributes.integer("rows"), width = part.attributes.integer("width");

@@ -152,7 +152,7 @@ Instruction OperatorLowering::panel_kernel(Kernel kind, const Operator& op, std:
 void OperatorLowering::summa_forward(const Operator& op, Phase phase) {
   const SummaPanels& s = panels_of(op);
   const Operand x = packed(op, activations.value(op.inputs.front()), s.inputs, nullptr, phase);
-  const Operand w = packed(op, parameters.weight(op.parameters.front()), s.weights, nullptr, phase);
+  const Operand w = packed(op, weight_of(op, op.parameters.front()), s.weights, nullptr, phase);
   PanelStream inputs(*this, op.name + "/inputs", inputs_of(s, x), phase);
   PanelStream weights(*this, op.name + "/weights", weights_of(s, w), phase);
   const auto fetch = [&](std::size_t l) {
@@ -167,7 +167,7 @@ void OperatorLowering::summa_forward(const Operator& op, Phase phase) {
     if (l + 1 < s.panels.size()) next = fetch(l + 1);
     Instruction in = panel_kernel(Kernel::linear_forward, op, s.panels[l].width, phase);
     in.inputs = {input, weight};
-    if (l == 0 && op.parameters.size() > 1) in.inputs.push_back(parameters.weight(op.parameters[1]));
+    if (l == 0 && op.parameters.size() > 1) in.inputs.push_back(weight_of(op, op.parameters[1]));
     in.outputs = {y};
     if (l > 0) in.attributes.set("accumulate", 1);
     emit(std::move(in));
@@ -200,7 +200,7 @@ void OperatorLowering::summa_backward(const Operator& op) {
   Activations::Destination dx;
   Operand dx_pieces;
   if (needs_dx) {
-    const Operand w = packed(op, parameters.weight(parameter), s.weights, nullptr, Phase::backward);
+    const Operand w = packed(op, weight_of(op, parameter), s.weights, nullptr, Phase::backward);
     weights.emplace(*this, op.name + "/weights", weights_of(s, w), Phase::backward);
     dx = activations.gradient_destination(tensor, false);
     if (dx.operand.num_elements == 0) clear(op, dx.operand, Phase::backward);

@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "base/collective.hpp"
 #include "base/error.hpp"
+#include "lower/step/streams.hpp"
 
 namespace strata {
 
@@ -23,7 +23,7 @@ GradientSums sums_of_order(const StepOrder& order, const Plan& plan, const Model
 
 }  // namespace
 
-ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order,
+ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int stage,
                                  std::span<const Operator> operators, std::vector<ParameterShard> shards,
                                  const ReplicaGrids& grids, ProgramBuilder& builder, const ParameterGroups& groups)
     : plan_(plan),
@@ -31,12 +31,12 @@ ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, cons
       shards_(std::move(shards)),
       builder_(builder),
       groups_(plan, shards_, grids, groups.data, builder),
-      operators_(operators),
       stages_(groups.stages),
       everybody_(groups.everybody),
       num_copies_(groups.num_copies),
-      quantized_(plan.quantization, builder),
       owned_(make_owned(operators)),
+      gathers_(plan, graph, parameter_gathers(order, stage, plan, graph, groups_), shards_, weights(), groups_,
+               builder),
       gradients_(plan, graph, sums_of_order(order, plan, graph, shards_, groups_, groups.copies), builder) {}
 
 std::vector<ParameterStates::Owned> ParameterStates::make_owned(std::span<const Operator> operators) {
@@ -74,6 +74,12 @@ std::vector<ParameterStates::Owned> ParameterStates::make_owned(std::span<const 
   return all;
 }
 
+std::vector<int> ParameterStates::weights() const {
+  std::vector<int> all;
+  for (const Owned& owned : owned_) all.push_back(owned.weight);
+  return all;
+}
+
 void ParameterStates::initialize() {
   for (std::size_t p = 0; p < owned_.size(); ++p) {
     const Parameter& parameter = graph_.parameters[p];
@@ -106,84 +112,6 @@ void ParameterStates::initialize() {
       emit(Kernel::fill, {}, builder_.whole(state), {{"value", 0.0}});
     }
   }
-}
-
-void ParameterStates::gather(int parameter, Phase phase, int micro_batch) {
-  Owned& owned = owned_[static_cast<std::size_t>(parameter)];
-  if (!is_gathered(parameter) || owned.gathered >= 0 || owned.packed >= 0) return;
-  if (std::exchange(owned.spread_is_due, false)) spread(parameter, -1);
-  const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
-  const ShardGroups::Set& groups = groups_.of(parameter);
-  const bool from_secondary = phase != Phase::forward && groups.has_secondary;
-  STRATA_INVARIANT(!from_secondary || owned.secondary, description.name + " has no second shard to be gathered from");
-  if (from_secondary && groups.secondary < 0) {
-    owned.gathered = owned.secondary->buffer;
-    return;
-  }
-  if (plan_.quantization.weights != "none" && !from_secondary) {
-    owned.packed = quantized_.start(description, builder_.whole(owned.weight), groups, phase, micro_batch);
-    return;
-  }
-  owned.gathered = add_gathered(parameter);
-  const int before = builder_.last_on(compute_stream);
-  builder_.emit({.kernel = Kernel::none,
-                 .collective = Collective::all_gather,
-                 .group = from_secondary ? groups.secondary : groups.parameter,
-                 .stream = communication_stream,
-                 .phase = phase,
-                 .micro_batch = micro_batch,
-                 .name = description.name,
-                 .inputs = {from_secondary ? *owned.secondary : builder_.whole(owned.weight)},
-                 .outputs = {builder_.whole(owned.gathered)}},
-                {&before, before >= 0 ? 1U : 0U});
-}
-
-int ParameterStates::add_gathered(int parameter) {
-  const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
-  return builder_.add_buffer({.name = description.name + "/gathered",
-                              .num_elements = description.num_elements(),
-                              .dtype = plan_.dtypes.compute,
-                              .category = Category::communication});
-}
-
-void ParameterStates::arrive(int parameter, Phase phase, int micro_batch) {
-  Owned& owned = owned_[static_cast<std::size_t>(parameter)];
-  if (!is_gathered(parameter)) return;
-  if (owned.packed >= 0) {
-    owned.gathered = add_gathered(parameter);
-    quantized_.finish(graph_.parameters[static_cast<std::size_t>(parameter)], std::exchange(owned.packed, -1),
-                      builder_.whole(owned.gathered), groups_.of(parameter), phase, micro_batch);
-  }
-  const bool keeps = groups_.of(parameter).has_secondary && owned.read_again;
-  if (keeps && !owned.secondary) keep_secondary(parameter);
-}
-
-/// This rank's part of the second copy, out of the whole that has been gathered.
-void ParameterStates::keep_secondary(int parameter) {
-  Owned& owned = owned_[static_cast<std::size_t>(parameter)];
-  const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
-  const ShardGroups::Set& groups = groups_.of(parameter);
-  const Chunk part = chunk_of(description.num_elements(), groups.num_secondary, groups.secondary_index);
-  owned.secondary = Operand{owned.weight, 0, 0};
-  if (part.size() == 0) return;
-  owned.secondary = builder_.whole(builder_.add_buffer({.name = description.name + "/secondary",
-                                                        .num_elements = part.size(),
-                                                        .dtype = plan_.dtypes.compute,
-                                                        .category = Category::parameter}));
-  builder_.emit({.kernel = Kernel::copy,
-                 .phase = Phase::forward,
-                 .name = description.name,
-                 .inputs = {{owned.gathered, part.begin, part.size()}},
-                 .outputs = {*owned.secondary},
-                 .attributes = {{"elements", part.size()}}});
-}
-
-Operand ParameterStates::weight(int parameter) const {
-  const Owned& owned = owned_[static_cast<std::size_t>(parameter)];
-  if (!is_gathered(parameter)) return builder_.whole(owned.weight);
-  STRATA_INVARIANT(owned.gathered >= 0,
-                   graph_.parameters[static_cast<std::size_t>(parameter)].name + " has not been gathered");
-  return builder_.whole(owned.gathered);
 }
 
 /// @return the buffer of the factor that clips.
@@ -298,7 +226,7 @@ void ParameterStates::update(std::span<const int> parameters) {
   for (const int p : gradients_.parameters()) {
     if (std::ranges::find(parameters, p) == parameters.end()) continue;
     emit_update(p, factor);
-    if (!spreads_late()) spread(p, 0);
+    if (!spreads_late()) gathers_.spread(p, 0);
   }
 }
 
@@ -333,41 +261,6 @@ void ParameterStates::emit_update(int parameter, int factor_buffer) {
     in.attributes.set("decoupled", optimizer.kind == "adamw" ? 1 : 0);
   }
   builder_.emit(std::move(in));
-}
-
-void ParameterStates::spread_last_updates() {
-  if (!spreads_late()) return;
-  std::set<int> seen;
-  for (const Operator& op : operators_) {
-    for (const int p : op.parameters) {
-      if (!seen.insert(p).second) continue;
-      if (is_gathered(p)) {
-        owned_[static_cast<std::size_t>(p)].spread_is_due = true;
-      } else {
-        spread(p, -1);
-      }
-    }
-  }
-}
-
-/// The p shard is put together again from what its ranks have updated.
-void ParameterStates::spread(int parameter, int step) {
-  const ParameterShard& s = shard(parameter);
-  const int group = groups_.of(parameter).spread;
-  if (group < 0 || s.held.size == 0) return;
-  const Operand all = builder_.whole(owned_[static_cast<std::size_t>(parameter)].weight);
-  const bool whole_tensors = plan_.optimizer.sharding == "inter_tensor";
-  const Operand own{all.buffer, s.updated.begin, s.updated.size};
-  builder_.emit({.kernel = Kernel::none,
-                 .collective = whole_tensors ? Collective::broadcast : Collective::all_gather,
-                 .group = group,
-                 .root = whole_tensors ? s.owner : 0,
-                 .stream = communication_stream,
-                 .phase = Phase::update,
-                 .step = step,
-                 .name = graph_.parameters[static_cast<std::size_t>(parameter)].name,
-                 .inputs = {whole_tensors ? all : own},
-                 .outputs = {all}});
 }
 
 }  // namespace strata

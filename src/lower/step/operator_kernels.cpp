@@ -181,7 +181,7 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
   }
   const bool adds = op.attributes.integer_or("adds", 1) != 0;
   for (const int p : op.parameters) {
-    if (adds || p == op.parameters.front()) in.inputs.push_back(parameters.weight(p));
+    if (adds || p == op.parameters.front()) in.inputs.push_back(weight_of(op, p));
   }
   switch (op.kind) {
     case OperatorKind::rotary:
@@ -281,7 +281,7 @@ void OperatorLowering::backward(const Operator& op) {
       weight.inputs = {activations.value(x), dy.operand};
       emit_weight_gradient(op, std::move(weight));
       if (!activations.needs_gradient(x)) break;
-      in.inputs = {dy.operand, parameters.weight(op.parameters.front())};
+      in.inputs = {dy.operand, weight_of(op, op.parameters.front())};
       // oneDNN's convolution writes its result, its matrix product can add.
       emit_input_gradient(op, 0, std::move(in), op.kind == OperatorKind::linear);
       break;
@@ -290,7 +290,7 @@ void OperatorLowering::backward(const Operator& op) {
     case OperatorKind::rms_norm:
     case OperatorKind::batch_norm: {
       const Activations::Destination dx = activations.gradient_destination(x, op.kind != OperatorKind::batch_norm);
-      in.inputs = {dy.operand, activations.value(x), parameters.weight(op.parameters.front()),
+      in.inputs = {dy.operand, activations.value(x), weight_of(op, op.parameters.front()),
                    activations.value(op.outputs[1])};
       in.outputs = {dx.operand};
       in.attributes.set("accumulate", dx.accumulate ? 1 : 0);

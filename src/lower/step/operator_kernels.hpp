@@ -75,6 +75,10 @@ struct OperatorLowering {
   Operand slice_output(const Operator& op, const ColumnBlock& columns, Instruction& in);
   Activations::Taken output_gradient(const Operator& op);
   Activations::Destination input_gradient(const Operator& op, int tensor, bool can_accumulate);
+  /// What kernels of @p op read of one of its parameters.
+  Operand weight_of(const Operator& op, int parameter) const {
+    return parameters.gathers().weight(item, index_of(op), parameter);
+  }
   int index_of(const Operator& op) const { return static_cast<int>(&op - graph().operators.data()); }
   void emit_weight_gradient(const Operator& op, Instruction in);
   void emit_input_gradient(const Operator& op, int input, Instruction in, bool can_accumulate,

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "lower/states/gathering.hpp"
 #include "lower/states/parameter_states.hpp"
 #include "lower/step/activations.hpp"
 #include "lower/step/builder.hpp"
@@ -21,6 +20,7 @@
 #include "lower/step/rank_groups.hpp"
 #include "lower/step/rank_place.hpp"
 #include "lower/step/stage_messages.hpp"
+#include "lower/step/streams.hpp"
 #include "lower/unsupported.hpp"
 #include "partition/recomputation.hpp"
 #include "partition/shards.hpp"
@@ -56,10 +56,9 @@ class StepLowering {
         builder_(rank, plan.mesh.num_ranks(), streams_of(place_)),
         groups_(plan, model, place_, rank, builder_),
         grids_(grids_of(plan, model, rank)),
-        parameters_(plan, graph_, order_, operators_of(graph_, place_.stage),
+        parameters_(plan, graph_, order_, place_.stage_index, operators_of(graph_, place_.stage),
                     shards_of(plan, graph_, decisions_, grids_), grids_, builder_, groups_.parameters),
         uses_(graph_),
-        gathering_(plan, graph_, order_.shape, place_.stage_index, uses_, parameters_),
         from_before_(crossing(place_.stage_index)),
         to_behind_(crossing(place_.stage_index + 1)),
         loss_(computes_loss()
@@ -76,7 +75,7 @@ class StepLowering {
     builder_.begin(ProgramBuilder::Section::prologue);
     parameters_.initialize();
     builder_.begin(ProgramBuilder::Section::body);
-    parameters_.spread_last_updates();
+    parameters_.gathers().at_beginning();
     const int end = behind_last_pass(order_);
     for (int i = 0; i < end; ++i) lower_item(i);
     parameters_.gradients().behind_backward();
@@ -142,9 +141,8 @@ class StepLowering {
     OperatorLowering operators = operators_of_item(index);
     for (int o = segment.first_operator; o < segment.end(); ++o) {
       const Operator& op = graph_.operators[static_cast<std::size_t>(o)];
-      gathering_.before_forward(o, item);
+      parameters_.gathers().before_operator(index, o);
       operators.forward(op, Phase::forward);
-      gathering_.after_forward(o);
       if (op.kind == OperatorKind::cross_entropy) accumulate_loss(op, activations);
     }
     if (!segment.recomputed) return;
@@ -156,17 +154,11 @@ class StepLowering {
     return graph_.blocks[static_cast<std::size_t>(first.block)];
   }
 
-  std::vector<int> recomputed_operators(const Segment& segment, const Activations& activations) const {
-    return operators_to_recompute(graph_, block_of_segment(segment), [&](int t) { return activations.has(t); });
-  }
-
   void recompute(int index) {
-    const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     OperatorLowering operators = operators_of_item(index);
-    for (const int o : recomputed_operators(segment_of(item), activations_of(item.micro_batch))) {
-      gathering_.before_recompute(o, item.micro_batch);
+    for (const int o : recomputed_operators(graph_, segment_of(order_.items[static_cast<std::size_t>(index)]))) {
+      parameters_.gathers().before_operator(index, o);
       operators.forward(graph_.operators[static_cast<std::size_t>(o)], Phase::recompute);
-      gathering_.after_recompute(o);
     }
   }
 
@@ -174,17 +166,10 @@ class StepLowering {
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     const Segment& segment = segment_of(item);
     OperatorLowering operators = operators_of_item(index);
-    // What the next item makes again is gathered under this one.
-    const OrderItem* next = static_cast<std::size_t>(index) + 1 < order_.items.size() ? &item + 1 : nullptr;
-    if (next != nullptr && next->pass == Pass::recompute) {
-      gathering_.before_backward_of_block(recomputed_operators(segment_of(*next), activations_of(next->micro_batch)),
-                                          next->micro_batch);
-    }
     for (int o = segment.end(); o-- > segment.first_operator;) {
-      gathering_.before_backward(o, item.micro_batch);
+      parameters_.gathers().before_operator(index, o);
       operators.backward(graph_.operators[static_cast<std::size_t>(o)]);
       parameters_.gradients().behind_operator(index, o);
-      gathering_.after_backward(o);
     }
   }
 
@@ -337,8 +322,7 @@ class StepLowering {
   ReplicaGrids grids_;
   ParameterStates parameters_;
   TensorUses uses_;
-  std::map<int, Activations> activations_;  ///< by micro-batch
-  Gathering gathering_;
+  std::map<int, Activations> activations_;    ///< by micro-batch
   std::vector<int> from_before_, to_behind_;  ///< tensors that cross the cuts
   int loss_;                                  ///< buffer, -1: another stage computes it
   std::vector<int> sent_;                     ///< by item: the last of its messages

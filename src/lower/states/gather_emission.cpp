@@ -1,0 +1,129 @@
+#include "lower/states/gather_emission.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/collective.hpp"
+#include "base/error.hpp"
+#include "lower/step/streams.hpp"
+
+namespace strata {
+
+GatherEmission::GatherEmission(const Plan& plan, const ModelGraph& graph, ParameterGathers gathers,
+                               std::span<const ParameterShard> shards, std::vector<int> weights,
+                               const ShardGroups& groups, ProgramBuilder& builder)
+    : plan_(plan),
+      graph_(graph),
+      gathers_(std::move(gathers)),
+      shards_(shards),
+      weights_(std::move(weights)),
+      groups_(groups),
+      builder_(builder),
+      quantized_(plan.quantization, builder),
+      copies_(static_cast<std::size_t>(gathers_.num_copies), -1),
+      packed_(copies_.size(), -1),
+      second_shards_(graph.parameters.size()) {}
+
+void GatherEmission::before_operator(int item, int op) { issue(gathers_.of_operator.at({item, op}).before); }
+
+Operand GatherEmission::weight(int item, int op, int parameter) const {
+  if (groups_.of(parameter).parameter < 0) return shard_of(parameter);
+  const std::vector<int>& parameters = graph_.operators[static_cast<std::size_t>(op)].parameters;
+  const auto index = static_cast<std::size_t>(std::ranges::find(parameters, parameter) - parameters.begin());
+  const int copy = gathers_.of_operator.at({item, op}).copies.at(index);
+  STRATA_INVARIANT(copy >= 0, parameter_of(parameter).name + " has not been gathered");
+  if (gathers_.is_second_shard[static_cast<std::size_t>(copy)]) {
+    return second_shards_[static_cast<std::size_t>(parameter)];
+  }
+  return builder_.whole(copies_[static_cast<std::size_t>(copy)]);
+}
+
+void GatherEmission::issue(const ParameterGathers::Actions& actions) {
+  for (int a = actions.begin; a < actions.end; ++a) issue(gathers_.actions[static_cast<std::size_t>(a)]);
+}
+
+void GatherEmission::issue(const GatherAction& action) {
+  using Kind = GatherAction::Kind;
+  const ShardGroups::Set& groups = groups_.of(action.parameter);
+  const Parameter& parameter = parameter_of(action.parameter);
+  const auto copy = static_cast<std::size_t>(action.copy);
+  switch (action.kind) {
+    case Kind::spread_last_update: spread(action.parameter, -1); break;
+    case Kind::gather: gather(action, shard_of(action.parameter), groups.parameter); break;
+    case Kind::gather_secondary:
+      gather(action, second_shards_[static_cast<std::size_t>(action.parameter)], groups.secondary);
+      break;
+    case Kind::send_quantized:
+      packed_[copy] = quantized_.start(parameter, shard_of(action.parameter), groups, action.phase, action.micro_batch);
+      break;
+    case Kind::unpack_quantized:
+      quantized_.finish(parameter, packed_[copy], made_copy(action), groups, action.phase, action.micro_batch);
+      break;
+    case Kind::keep_secondary: keep_secondary(action); break;
+  }
+}
+
+Operand GatherEmission::made_copy(const GatherAction& action) {
+  const Parameter& parameter = parameter_of(action.parameter);
+  return builder_.whole(copies_[static_cast<std::size_t>(action.copy)] =
+                            builder_.add_buffer({.name = parameter.name + "/gathered",
+                                                 .num_elements = parameter.num_elements(),
+                                                 .dtype = plan_.dtypes.compute,
+                                                 .category = Category::communication}));
+}
+
+void GatherEmission::gather(const GatherAction& action, const Operand& from, int group) {
+  // A gather starts once what has been issued to the compute stream is done, so that it takes the memory of what that
+  // has let go.
+  const int before = builder_.last_on(compute_stream);
+  Instruction in{.kernel = Kernel::none,
+                 .collective = Collective::all_gather,
+                 .group = group,
+                 .stream = communication_stream,
+                 .phase = action.phase,
+                 .micro_batch = action.micro_batch,
+                 .name = parameter_of(action.parameter).name};
+  in.inputs = {from};
+  in.outputs = {made_copy(action)};
+  builder_.emit(std::move(in), {&before, before >= 0 ? 1U : 0U});
+}
+
+void GatherEmission::keep_secondary(const GatherAction& action) {
+  const Parameter& parameter = parameter_of(action.parameter);
+  const ShardGroups::Set& groups = groups_.of(action.parameter);
+  const Chunk part = chunk_of(parameter.num_elements(), groups.num_secondary, groups.secondary_index);
+  Operand& kept = second_shards_[static_cast<std::size_t>(action.parameter)];
+  kept = {weights_[static_cast<std::size_t>(action.parameter)], 0, 0};
+  if (part.size() == 0) return;
+  kept = builder_.whole(builder_.add_buffer({.name = parameter.name + "/secondary",
+                                             .num_elements = part.size(),
+                                             .dtype = plan_.dtypes.compute,
+                                             .category = Category::parameter}));
+  Instruction in{.kernel = Kernel::copy, .phase = Phase::forward, .name = parameter.name};
+  in.inputs = {{copies_[static_cast<std::size_t>(action.copy)], part.begin, part.size()}};
+  in.outputs = {kept};
+  in.attributes = {{"elements", part.size()}};
+  builder_.emit(std::move(in));
+}
+
+void GatherEmission::spread(int parameter, int step) {
+  const ParameterShard& shard = shards_[static_cast<std::size_t>(parameter)];
+  const int group = groups_.of(parameter).spread;
+  if (group < 0 || shard.held.size == 0) return;
+  const Operand all = shard_of(parameter);
+  const bool whole_tensors = plan_.optimizer.sharding == "inter_tensor";
+  const Operand own{all.buffer, shard.updated.begin, shard.updated.size};
+  Instruction in{.kernel = Kernel::none,
+                 .collective = whole_tensors ? Collective::broadcast : Collective::all_gather,
+                 .group = group,
+                 .root = whole_tensors ? shard.owner : 0,
+                 .stream = communication_stream,
+                 .phase = Phase::update,
+                 .step = step,
+                 .name = parameter_of(parameter).name};
+  in.inputs = {whole_tensors ? all : own};
+  in.outputs = {all};
+  builder_.emit(std::move(in));
+}
+
+}  // namespace strata

@@ -1,0 +1,62 @@
+#pragma once
+
+/// @file
+/// Gathers of sharded parameters, lowered: what parameter_gathers says of a place of the order becomes buffers and
+/// instructions there. Nothing is decided here.
+
+#include <span>
+#include <vector>
+
+#include "ir/model/model_graph.hpp"
+#include "ir/plan/plan.hpp"
+#include "lower/states/parameter_gathers.hpp"
+#include "lower/states/quantized_gather.hpp"
+#include "lower/states/shard_groups.hpp"
+#include "lower/step/builder.hpp"
+#include "partition/shards.hpp"
+
+namespace strata {
+
+class GatherEmission {
+ public:
+  /// @param shards and @p weights by parameter: the buffer of this rank's p shard, -1: another stage has it.
+  GatherEmission(const Plan& plan, const ModelGraph& graph, ParameterGathers gathers,
+                 std::span<const ParameterShard> shards, std::vector<int> weights, const ShardGroups& groups,
+                 ProgramBuilder& builder);
+
+  /// A repetition begins.
+  void at_beginning() { issue(gathers_.at_beginning); }
+  /// The kernels of operator @p op of the graph in item @p item of the order are next.
+  void before_operator(int item, int op);
+  /// What these kernels read of @p parameter, of the operator: the compute dtype. @throws InternalError if it is
+  /// sharded and has not been gathered.
+  Operand weight(int item, int op, int parameter) const;
+
+  /// The p shard is put together again from what its ranks have updated in training step @p step, relative: 0 or -1.
+  void spread(int parameter, int step);
+
+ private:
+  void issue(const ParameterGathers::Actions& actions);
+  void issue(const GatherAction& action);
+  void gather(const GatherAction& action, const Operand& from, int group);
+  void keep_secondary(const GatherAction& action);
+  /// A buffer for all elements of the copy that @p action makes.
+  Operand made_copy(const GatherAction& action);
+  const Parameter& parameter_of(int parameter) const { return graph_.parameters[static_cast<std::size_t>(parameter)]; }
+  Operand shard_of(int parameter) const { return builder_.whole(weights_[static_cast<std::size_t>(parameter)]); }
+
+  const Plan& plan_;
+  const ModelGraph& graph_;
+  const ParameterGathers gathers_;
+  std::span<const ParameterShard> shards_;
+  std::vector<int> weights_;
+  const ShardGroups& groups_;
+  ProgramBuilder& builder_;
+  QuantizedGather quantized_;
+  // What became of the gathers' numbers in the Program.
+  std::vector<int> copies_;             ///< by copy: its buffer
+  std::vector<int> packed_;             ///< by copy: the buffer of its blocks of codes
+  std::vector<Operand> second_shards_;  ///< by parameter: this rank's part
+};
+
+}  // namespace strata

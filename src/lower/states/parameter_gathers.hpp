@@ -1,0 +1,82 @@
+#pragma once
+
+/// @file
+/// Which sharded parameters are gathered where, and which of these copies each kernel reads: a value that is computed
+/// before anything is lowered, by going along the order of the step once; gather_emission looks it up.
+///
+/// When a parameter is gathered is said by the plan's overlap (AMSP, table V):
+///   gather           none: before the operator that reads it, under nothing
+///                    next_layer: those of the next block, under this one
+///   gather_backward  none: as above
+///                    next_module: those of the next operator in backward order, under this one; where that one's block
+///                    is recomputed first, all of that block, under the backward of this one
+/// Of an operator in slices only the first is gathered with a block: each next one under the slice before it, so that
+/// no more than two are there at once. A copy is let go behind the kernels of its operator. What a recomputation has
+/// gathered stays for the backward behind it, or is gathered again (gathered_after_recompute).
+/// Where parameters have a second shard (ZeRO++), forward keeps it of those alone that backward or a recomputation
+/// gathers: neither reads biases or embeddings, unless the operator runs again.
+/// Where last step's updates are spread under this step (overlap.broadcast = next_forward), those of a sharded
+/// parameter are just before its first gather, and all others at the beginning.
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "ir/model/model_graph.hpp"
+#include "ir/order/step_order.hpp"
+#include "ir/plan/plan.hpp"
+#include "ir/program/program.hpp"
+#include "lower/states/shard_groups.hpp"
+
+namespace strata {
+
+struct GatherAction {
+  enum class Kind : std::uint8_t {
+    spread_last_update,  ///< the p shard is put together from what its ranks updated in the step before
+    gather,              ///< `copy` out of the p shards
+    gather_secondary,    ///< `copy` out of the second shards
+    send_quantized,      ///< the p shards are on their way as blocks of codes
+    unpack_quantized,    ///< `copy` out of these
+    keep_secondary       ///< this rank's part of the second shards out of `copy`
+  };
+  Kind kind = Kind::gather;
+  int parameter = -1;
+  int copy = -1;
+  Phase phase = Phase::forward;
+  int micro_batch = 0;
+  bool operator==(const GatherAction&) const = default;
+};
+
+struct ParameterGathers {
+  /// [begin, end) of `actions`.
+  struct Actions {
+    int begin = 0;
+    int end = 0;
+    bool operator==(const Actions&) const = default;
+  };
+  /// The kernels of an operator, in an item of the order.
+  struct OfOperator {
+    Actions before{};
+    /// By parameter of the operator: which copy is there; -1: none, it is not sharded or nobody reads it here.
+    std::vector<int> copies{};
+    bool operator==(const OfOperator&) const = default;
+  };
+
+  int num_copies = 0;
+  /// By copy: it is the second shard, which this rank has whole.
+  std::vector<bool> is_second_shard{};
+  std::vector<GatherAction> actions{};  ///< in the order in which they are issued
+  Actions at_beginning{};
+  std::map<std::pair<int, int>, OfOperator> of_operator{};  ///< by item and operator of the graph
+  bool operator==(const ParameterGathers&) const = default;
+};
+
+/// Operators of the segment of a recompute item that run again, in forward order.
+std::vector<int> recomputed_operators(const ModelGraph& graph, const Segment& segment);
+
+/// Of a rank that holds @p stage.
+ParameterGathers parameter_gathers(const StepOrder& order, int stage, const Plan& plan, const ModelGraph& graph,
+                                   const ShardGroups& groups);
+
+}  // namespace strata
