@@ -81,6 +81,19 @@ TEST(PlanMemory, OfFewBlocksIsNearlyAllAndNeverMore) {
   }
 }
 
+TEST(PlanMemory, EveryBlockThatIsLeftOutAddsWhatAThirdOneDoes) {
+  const auto least = [](int layers) {
+    ModelOptions options{.name = "gpt-nano"};
+    options.layers = layers;
+    const ModelGraph graph = build_model(options);
+    return least_memory_bytes(planned(find_planner("ddp"), graph, asked(4, 4)), graph, no_workspace);
+  };
+  const std::int64_t of_a_block = least(3) - least(2);
+  EXPECT_GT(of_a_block, 0);
+  EXPECT_EQ(least(4) - least(3), of_a_block);
+  EXPECT_EQ(least(6) - least(4), 2 * of_a_block);
+}
+
 /// The rank that owns most has its optimizer states, whoever they are dealt to.
 TEST(PlanMemory, OfFewBlocksKnowsWhoOwnsMost) {
   const ModelGraph graph = build_model({.name = "llama-7b"});

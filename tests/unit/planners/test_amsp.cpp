@@ -67,6 +67,20 @@ double seconds_by_formula(const ModelGraph& graph, const Plan& plan, const State
   return t_p + t_g + t_os;
 }
 
+TEST(Amsp, EveryTriplesSecondsAreTheFormulas) {
+  const ModelGraph graph = build_model({.name = "llama-7b"});
+  const Plan shape = planned("amsp", graph, asked_by_amsp("llama-7b", 4), factors("1x1", "1x1", "1x1"));
+  ASSERT_GT(shape.schedule.micro_batches, 1);
+  const auto costs = analytic_costs(a800_ib());
+  const StateCommunication communication(graph, shape, costs.get());
+  for (const StateFactors& state : legal_states({8, 4})) {
+    const CommunicationSeconds seconds = communication.seconds(state);
+    const double expected = seconds_by_formula(graph, shape, state, *costs);
+    EXPECT_NEAR(seconds.parameters + seconds.gradients + seconds.optimizer, expected, 1e-9 * expected)
+        << to_string(state);
+  }
+}
+
 TEST(Amsp, TheAnswerIsTheBruteForces) {
   const ModelGraph graph = build_model({.name = "llama-7b"});
   const LoweredAccount account(graph);

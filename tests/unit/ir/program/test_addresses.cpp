@@ -128,6 +128,26 @@ bool gone_before(const Program& program, const Closure& before, int first, int s
   });
 }
 
+TEST(Addresses, ALifeOfTheNextRepetitionKeepsAwayFromWhatLivesOnFromThisOne) {
+  Handmade draft;
+  draft.program.join = false;
+  const int early = draft.buffer("early", 10);
+  const int late = draft.buffer("late", 10);
+  const int kept = draft.buffer("kept", 10, true);
+  draft.initialize(kept);
+  draft.kernel(compute, -1, early, "write early").allocs = {early};
+  Instruction& read = draft.kernel(compute, late, kept, "read what the step before left");
+  read.step = -1;
+  read.frees = {late};
+  draft.kernel(compute, early, kept, "read early").frees = {early};
+  draft.kernel(compute, -1, late, "write late").allocs = {late};
+  // Early has gone when late is written first, and comes again while late is still to be read.
+  assign_addresses(draft.program);
+  EXPECT_EQ(complaint(draft.program), "");
+  EXPECT_NE(draft.program.buffers[static_cast<std::size_t>(early)].offset_bytes,
+            draft.program.buffers[static_cast<std::size_t>(late)].offset_bytes);
+}
+
 TEST(Addresses, BytesAreSharedOnlyByBuffersWhoseAccessesAreAllOrdered) {
   int shared = 0;
   for (unsigned seed = 0; seed < 200; ++seed) {
