@@ -10,7 +10,7 @@ from strata_analysis.derive import by_point
 from strata_analysis.load import Results
 from strata_analysis.published import amsp, autoddl, comparisons, osdp
 
-ORDER = ["model_name", "strategy_name", "variant", "link", "simulated", "num_ranks"]
+ORDER = ["model_name", "series", "num_ranks"]
 PAPERS = (amsp, autoddl, osdp)
 
 
@@ -50,9 +50,7 @@ def _row(point: pd.Series) -> dict[str, str]:
     exposed = point["exposed_communication_seconds"] / point["step_seconds"]
     return {
         "model": point["model_name"],
-        "strategy": point["strategy_name"] + (" (simulated)" if point["simulated"] else ""),
-        "variant": point["variant"],
-        "link": point["link"],
+        "strategy": point["series"],
         "dtype": point["dtype"],
         "ranks": str(point["num_ranks"]),
         "runs": str(point["num_runs"]) if point["num_runs"] > 1 else "",
