@@ -27,6 +27,32 @@ def short_table(results: Results) -> str:
     return "\n".join([text, *(f"# {note}" for note in notes_of(points)), *beside_papers])
 
 
+# What a pivot can show: name -> (heading, value of a point, format).
+METRICS = {
+    "step": ("ms a step", lambda p: 1e3 * p["step_seconds"], ",.1f"),
+    "rate": ("samples a second", lambda p: p["samples_per_second"], ",.0f"),
+    "mfu": ("MFU, %", lambda p: 100 * p["mfu"], ".1f"),
+    "memory": ("arena, MiB", lambda p: p["arena_peak_bytes"] / 2**20, ",.1f"),
+}
+
+
+def pivot(results: Results, metric: str) -> str:
+    """Series by ranks, a block a model: the metric of each point, or how a point ended that has none."""
+    heading, value, form = METRICS[metric]
+    blocks = []
+    for model, members in by_point(results).groupby("model_name"):
+        ranks = sorted(set(members["num_ranks"]))
+        rows = []
+        for label, series in members.groupby("series"):
+            cells = {
+                point["num_ranks"]: format(value(point), form) if point["status"] == "ok" else point["status"]
+                for _, point in series.iterrows()
+            }
+            rows.append({"strategy": label} | {f"{count} ranks": cells.get(count, "") for count in ranks})
+        blocks.append(f"{model}: {heading}\n{pd.DataFrame(rows).to_string(index=False)}")
+    return "\n\n".join(blocks)
+
+
 def table_of(points: pd.DataFrame) -> pd.DataFrame:
     """Text, one row a point; columns that are empty everywhere are left out."""
     points = points.sort_values(ORDER)
