@@ -20,11 +20,17 @@ def short_table(results: Results) -> str:
     Below it, what a paper prints of these points beside them.
     """
     points = by_point(results)
-    text = table_of(points).to_string(index=False, justify="left")
+    # A long reason would push everything else off the screen, and often many points share it.
+    reasons = list(dict.fromkeys(m for m in points.loc[points["status"] != "ok", "message"] if m))
+    short = {reason: f"[{number}]" for number, reason in enumerate(reasons, 1)}
+    text = table_of(points.assign(message=points["message"].map(short).fillna(""))).to_string(
+        index=False, justify="left"
+    )
     beside_papers = [
         f"\n{comparison.text()}" for paper in PAPERS for comparison in comparisons(paper.COMPARISONS, points)
     ]
-    return "\n".join([text, *(f"# {note}" for note in notes_of(points)), *beside_papers])
+    below = [f"{mark} {reason}" for reason, mark in short.items()]
+    return "\n".join([text, *below, *(f"# {note}" for note in notes_of(points)), *beside_papers])
 
 
 # What a pivot can show: name -> (heading, value of a point, format).
@@ -86,7 +92,7 @@ def _row(point: pd.Series) -> dict[str, str]:
         "exposed": _number(exposed, f"{100 * exposed:.1f} %"),
         "arena MiB": f"{point['arena_peak_bytes'] / 2**20:.1f}" if point["arena_peak_bytes"] else "",
         "loss": _number(point["last_loss"], f"{point['first_loss']:.3f} -> {point['last_loss']:.3f}"),
-        "ended": f"{point['status']}: {point['message']}" if point["message"] and not ok else point["status"],
+        "ended": f"{point['status']} {point['message']}" if point["message"] and not ok else point["status"],
     }
 
 
