@@ -77,12 +77,11 @@ def labels_of(points: pd.DataFrame) -> pd.Series:
             for of_all in [list(zip(axes, strategies, strict=True))]
             for strategy in set(strategies)
         }
-        say_simulated = members["simulated"].astype(bool).nunique() > 1
         say_link = members["link"].nunique() > 1
         for index, (strategy, simulated, link), values in zip(members.index, kinds, axes, strict=True):
             words = [strategy, *(_words(name, values.get(name, DEFAULT)) for name in own[strategy])]
             words += [link] if say_link and link else []
-            words += ["simulated"] if say_simulated and simulated else []
+            words += ["simulated"] if simulated else []
             labels[index] = ", ".join(words)
     return labels
 
