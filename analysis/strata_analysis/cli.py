@@ -36,6 +36,14 @@ def _parser() -> argparse.ArgumentParser:
             name, help=help_text, description=help_text, epilog=f"Example:  strata {name} results/quickstart"
         )
         verb.add_argument("results", help=results_help)
+        if name == "table":
+            verb.add_argument("--pivot", choices=["ranks"], help="strategies by ranks instead, of one metric")
+            verb.add_argument(
+                "--metric",
+                choices=["step", "rate", "mfu", "memory"],
+                default="rate",
+                help="what --pivot shows (default: %(default)s)",
+            )
         if name == "figures":
             verb.add_argument(
                 "--output", metavar="FOLDER", help="folder of the figures (default: figures/ below the results)"
@@ -106,9 +114,10 @@ def _figures(words: argparse.Namespace) -> int:
 
 
 def _table(words: argparse.Namespace) -> int:
-    from strata_analysis.table import short_table
+    from strata_analysis.table import pivot, short_table
 
-    print(short_table(load(words.results)))
+    results = load(words.results)
+    print(pivot(results, words.metric) if words.pivot else short_table(results))
     return 0
 
 

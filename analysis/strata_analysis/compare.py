@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from strata_analysis.derive import keys_of
 from strata_analysis.load import INDEX, Results
+from strata_analysis.series import DEFAULT, KEYS_THAT_NAME, keys_of, separating_axes
 from strata_analysis.statistics import SignedRank, fewest_pairs, holm, median, signed_rank
 
 CONFIDENCE = 0.95
@@ -51,11 +51,10 @@ PROVENANCE = (
 )
 # Lists of one entry a rank, where which rank sits where may differ.
 UNORDERED = {"host_names", "device_names"}
-NAMING_KEYS = {"name", "title"}
 # Keys that say where a point runs. What they change stands in PROVENANCE.
 PLACE_KEYS = {"backend", "cluster"}
 # Keys that the table has columns for.
-COLUMN_KEYS = {"model.name", "resources.nodes", "resources.ranks_per_node", "backend"}
+COLUMN_KEYS = {"model.name", "backend"}
 
 
 class CompareError(ValueError):
@@ -190,6 +189,7 @@ class _Point:
     facts: pd.Series  # of its last attempt that counts
     keys: dict[str, str]  # those that decide which point it is, the strategy's left out
     strategy_keys: dict[str, str]
+    options: tuple[str, ...]  # those of strategy_keys without which two points could not be told apart
     runs: list[_Run]  # in order of start
 
     @property
@@ -198,8 +198,9 @@ class _Point:
 
     @property
     def label(self) -> str:
-        options = {key.removeprefix("strategy."): value for key, value in self.strategy_keys.items()}
-        return ", ".join([self.strategy, *(f"{k}={v}" for k, v in options.items() if k != "name")])
+        """The strategy as `Selector` reads it."""
+        options = {key: self.strategy_keys.get(key, DEFAULT).strip('"') for key in self.options}
+        return ", ".join([self.strategy, *(f"{key.removeprefix('strategy.')}={v}" for key, v in options.items())])
 
     @property
     def kind(self) -> tuple[str, bool]:
@@ -223,17 +224,32 @@ def _points(results: Results) -> list[_Point]:
             run = _Run(seconds[experiment, point, attempt], (job, int(block)), tuple(texts))
             runs.setdefault((experiment, point), []).append(run)
     points = []
-    for _, facts in results.last().sort_values(["model_name", "num_ranks", "strategy_name", "point"]).iterrows():
+    last = results.last()
+    options = _separating_options(last)
+    for _, facts in last.sort_values(["model_name", "num_ranks", "strategy_name", "point"]).iterrows():
         keys = keys_of(facts)
         points.append(
             _Point(
                 facts,
-                {k: v for k, v in keys.items() if not k.startswith("strategy.") and k not in NAMING_KEYS},
+                {k: v for k, v in keys.items() if not k.startswith("strategy.") and k not in KEYS_THAT_NAME},
                 {k: v for k, v in keys.items() if k.startswith("strategy.")},
+                options[facts["strategy_name"]],
                 runs.get((facts["experiment_name"], facts["point"]), []),
             )
         )
     return points
+
+
+def _separating_options(points: pd.DataFrame) -> dict[str, tuple[str, ...]]:
+    """Of each strategy the options that tell apart two of its points whose other keys are equal."""
+    found = {}
+    for strategy, members in points.groupby("strategy_name"):
+        keys = [keys_of(point) for _, point in members.iterrows()]
+        own = [{k: v for k, v in point.items() if k.startswith("strategy.")} for point in keys]
+        others = [tuple(sorted((k, v) for k, v in point.items() if not k.startswith("strategy."))) for point in keys]
+        places = list(zip(others, members["experiment_name"], strict=True))
+        found[str(strategy)] = tuple(separating_axes(own, places))
+    return found
 
 
 def provenance_text(name: str, value) -> str:
@@ -284,16 +300,15 @@ def _compared(
 
 
 def _varying_keys(points: list[_Point]) -> dict[tuple[str, bool], list[str]]:
-    """What tells the points of a model from each other, simulated and measured ones apart."""
+    """What tells points of a model at equal ranks from each other, simulated and measured ones apart."""
     kinds: dict[tuple[str, bool], list[_Point]] = {}
     for point in points:
         kinds.setdefault(point.kind, []).append(point)
     return {
-        kind: [
-            name
-            for name in sorted({name for point in members for name in point.keys} - COLUMN_KEYS)
-            if len({point.keys.get(name) for point in members}) > 1
-        ]
+        kind: separating_axes(
+            [{name: value for name, value in point.keys.items() if name not in COLUMN_KEYS} for point in members],
+            [(point.label, point.facts["num_ranks"], point.facts["experiment_name"]) for point in members],
+        )
         for kind, members in kinds.items()
     }
 
@@ -324,7 +339,7 @@ def _pair(first: _Point, second: _Point, varying: list[str], confidence: float, 
         "experiment": first.facts["experiment_name"],
         "model": first.facts["model_name"],
         "num_ranks": int(first.facts["num_ranks"]),
-        "keys": {name: first.keys.get(name, "default") for name in varying},
+        "keys": {name: first.keys.get(name, DEFAULT) for name in varying},
         "baseline": first.label,
         "candidate": second.label,
         "simulated": bool(first.facts["simulated"]) and bool(second.facts["simulated"]),

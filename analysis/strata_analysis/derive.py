@@ -7,13 +7,8 @@ import math
 import pandas as pd
 
 from strata_analysis.load import INDEX, Results
+from strata_analysis.series import keys_of, labels_of
 from strata_analysis.statistics import CONFIDENCE, Median, median, num_outliers, rate
-
-# Keys of a point that have a column of their own, or that vary along a scaling series by its nature.
-NAMED_KEYS = {"backend", "model.name", "strategy.name", "train.dtype", "resources.threads_per_rank"}
-SCALING_KEYS = {"resources.nodes", "resources.ranks_per_node", "train.global_batch", "train.global_batch_tokens"}
-EMULATION_KEYS = {"communication.emulated_link.alpha_us", "communication.emulated_link.gbit_per_s"}
-
 
 PARTS = ("compute", "communication", "exposed_communication", "other")
 
@@ -22,8 +17,8 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
     """`results.points` with derived columns, each a number with `_low` and `_high` of its interval:
 
     step_seconds, samples_per_second, model_flops_per_second, mfu; and compute_seconds, exposed_communication_seconds,
-    communication_seconds, other_seconds (medians); joules_per_sample; num_outliers; variant (other keys that vary);
-    link (emulated link in words, or empty).
+    communication_seconds, other_seconds (medians); joules_per_sample; num_outliers; link (emulated link in words, or
+    empty).
     """
     rows = []
     by_attempt = dict(tuple(results.steps[results.steps["phase"] == "measured"].groupby(INDEX)))
@@ -38,13 +33,11 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
         columns["num_outliers"] = num_outliers(steps["step_seconds_max"])
         columns["link"] = link_in_words(point)
         rows.append(columns)
-    points = pd.concat([results.points.reset_index(drop=True), pd.DataFrame(rows)], axis=1)
-    points["variant"] = variants(points)
-    return points
+    return pd.concat([results.points.reset_index(drop=True), pd.DataFrame(rows)], axis=1)
 
 
 def by_point(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
-    """One row a point, with the columns of `derive` and num_runs: the runs that count.
+    """One row a point, with the columns of `derive`, num_runs: the runs that count, and series: the name of its series.
 
     One run: its own numbers. Several (the blocks of a head-to-head job): the median of the runs' medians with an
     interval over runs, because steps of one run are correlated and say little about the next run; facts of the last.
@@ -62,7 +55,9 @@ def by_point(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
             point["joules_per_sample"] = median(runs["joules_per_sample"], confidence).value
             point["num_outliers"] = runs["num_outliers"].sum()
         rows.append(point)
-    return pd.DataFrame(rows).infer_objects().reset_index(drop=True)
+    points = pd.DataFrame(rows).infer_objects().reset_index(drop=True)
+    points["series"] = labels_of(points)
+    return points
 
 
 def _from_step_seconds(point: pd.Series, seconds: Median) -> dict[str, float]:
@@ -84,32 +79,9 @@ def link_in_words(point: pd.Series) -> str:
     return f"emulated link {1e6 * point['emulated_link_alpha_seconds']:.3g} µs, {8e-9 * rate_bytes:.3g} Gbit/s"
 
 
-def keys_of(point: pd.Series) -> dict[str, str]:
-    """The canonical keys of a point: dotted key -> TOML text."""
-    lines = (line.split(" = ", 1) for line in point["point_keys"].splitlines() if " = " in line)
-    return {key: value for key, value in lines}
-
-
 def key_column(points: pd.DataFrame, key: str, default: str) -> list[str]:
     """What each point was asked for under `key`, strings without their quotes."""
     return [keys_of(point).get(key, default).strip('"') for _, point in points.iterrows()]
-
-
-def variants(points: pd.DataFrame) -> list[str]:
-    """What else tells a point from the others of the same model: keys beyond those named elsewhere that vary.
-
-    Simulated points are told from simulated ones, and measured from measured: where each ran is said elsewhere.
-    """
-    keys = [keys_of(point) for _, point in points.iterrows()]
-    kinds = list(zip(points["model_name"], points["simulated"].astype(bool), strict=True))
-    texts = [[] for _ in keys]
-    for key in sorted({key for point_keys in keys for key in point_keys} - NAMED_KEYS - SCALING_KEYS - EMULATION_KEYS):
-        for kind in set(kinds):
-            members = [i for i, other in enumerate(kinds) if other == kind]
-            if len({keys[i].get(key) for i in members}) > 1:
-                for i in members:
-                    texts[i].append(f"{key.split('.')[-1]} {keys[i].get(key, 'default')}")
-    return [", ".join(text) for text in texts]
 
 
 def base_of(series: pd.DataFrame) -> pd.Series | None:

@@ -10,7 +10,7 @@ from strata_analysis.derive import by_point
 from strata_analysis.load import Results
 from strata_analysis.published import amsp, autoddl, comparisons, osdp
 
-ORDER = ["model_name", "strategy_name", "variant", "link", "simulated", "num_ranks"]
+ORDER = ["model_name", "series", "num_ranks"]
 PAPERS = (amsp, autoddl, osdp)
 
 
@@ -20,11 +20,43 @@ def short_table(results: Results) -> str:
     Below it, what a paper prints of these points beside them.
     """
     points = by_point(results)
-    text = table_of(points).to_string(index=False, justify="left")
+    # A long reason would push everything else off the screen, and often many points share it.
+    reasons = list(dict.fromkeys(m for m in points.loc[points["status"] != "ok", "message"] if m))
+    short = {reason: f"[{number}]" for number, reason in enumerate(reasons, 1)}
+    text = table_of(points.assign(message=points["message"].map(short).fillna(""))).to_string(
+        index=False, justify="left"
+    )
     beside_papers = [
         f"\n{comparison.text()}" for paper in PAPERS for comparison in comparisons(paper.COMPARISONS, points)
     ]
-    return "\n".join([text, *(f"# {note}" for note in notes_of(points)), *beside_papers])
+    below = [f"{mark} {reason}" for reason, mark in short.items()]
+    return "\n".join([text, *below, *(f"# {note}" for note in notes_of(points)), *beside_papers])
+
+
+# What a pivot can show: name -> (heading, value of a point, format).
+METRICS = {
+    "step": ("ms a step", lambda p: 1e3 * p["step_seconds"], ",.1f"),
+    "rate": ("samples a second", lambda p: p["samples_per_second"], ",.0f"),
+    "mfu": ("MFU, %", lambda p: 100 * p["mfu"], ".1f"),
+    "memory": ("arena, MiB", lambda p: p["arena_peak_bytes"] / 2**20, ",.1f"),
+}
+
+
+def pivot(results: Results, metric: str) -> str:
+    """Series by ranks, a block a model: the metric of each point, or how a point ended that has none."""
+    heading, value, form = METRICS[metric]
+    blocks = []
+    for model, members in by_point(results).groupby("model_name"):
+        ranks = sorted(set(members["num_ranks"]))
+        rows = []
+        for label, series in members.groupby("series"):
+            cells = {
+                point["num_ranks"]: format(value(point), form) if point["status"] == "ok" else point["status"]
+                for _, point in series.iterrows()
+            }
+            rows.append({"strategy": label} | {f"{count} ranks": cells.get(count, "") for count in ranks})
+        blocks.append(f"{model}: {heading}\n{pd.DataFrame(rows).to_string(index=False)}")
+    return "\n\n".join(blocks)
 
 
 def table_of(points: pd.DataFrame) -> pd.DataFrame:
@@ -50,9 +82,7 @@ def _row(point: pd.Series) -> dict[str, str]:
     exposed = point["exposed_communication_seconds"] / point["step_seconds"]
     return {
         "model": point["model_name"],
-        "strategy": point["strategy_name"] + (" (simulated)" if point["simulated"] else ""),
-        "variant": point["variant"],
-        "link": point["link"],
+        "strategy": point["series"],
         "dtype": point["dtype"],
         "ranks": str(point["num_ranks"]),
         "runs": str(point["num_runs"]) if point["num_runs"] > 1 else "",
@@ -62,7 +92,7 @@ def _row(point: pd.Series) -> dict[str, str]:
         "exposed": _number(exposed, f"{100 * exposed:.1f} %"),
         "arena MiB": f"{point['arena_peak_bytes'] / 2**20:.1f}" if point["arena_peak_bytes"] else "",
         "loss": _number(point["last_loss"], f"{point['first_loss']:.3f} -> {point['last_loss']:.3f}"),
-        "ended": f"{point['status']}: {point['message']}" if point["message"] and not ok else point["status"],
+        "ended": f"{point['status']} {point['message']}" if point["message"] and not ok else point["status"],
     }
 
 

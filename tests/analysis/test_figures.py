@@ -65,8 +65,8 @@ def test_scaling_shows_the_rates_of_the_files(module, model, results, points):
     ]
     expected = rates_by_ranks(points, series)
     lines = artists({model: figures[model]}, "rate")
-    np.testing.assert_allclose(lines["ddp, fp32"].get_xydata(), expected, rtol=1e-12)
-    ideal = artists({model: figures[model]}, "ideal")["ddp, fp32"].get_ydata()
+    np.testing.assert_allclose(lines["ddp"].get_xydata(), expected, rtol=1e-12)
+    ideal = artists({model: figures[model]}, "ideal")["ddp"].get_ydata()
     np.testing.assert_allclose(ideal, expected[0, 1] * expected[:, 0] / expected[0, 0], rtol=1e-12)
 
 
@@ -80,7 +80,7 @@ def test_mfu_is_flops_over_the_peak_of_the_same_file(results, points):
             a = file.attrs
             rate = a["num_samples_per_step"] / np.median(measured(file, "step_seconds_max"))
             expected.append(100 * rate * a["flops_per_sample"] / (a["num_ranks"] * a["peak_flops_per_second"]))
-    np.testing.assert_allclose(lines["ddp, fp32"].get_xydata()[:, 1], expected, rtol=1e-12)
+    np.testing.assert_allclose(lines["ddp"].get_xydata()[:, 1], expected, rtol=1e-12)
     assert "operators convention" in figures["vgg13-operators"].axes[0].get_ylabel()
 
 
@@ -125,17 +125,14 @@ def test_failed_points_are_drawn_with_their_reason(results, points):
 def test_simulated_and_emulated_are_said_and_seen(results, points):
     figures = strong_scaling.draw(results, points)
     lines = artists(figures, "rate")
-    assert lines["ddp, fp32, simulated"].get_linestyle() == "--"
+    assert lines["ddp, simulated"].get_linestyle() == "--"
     assert any("emulated link" in label for label in lines)
 
 
 def test_a_strategy_has_one_colour_in_all_figures(results, points):
     expected = matplotlib.colors.to_rgba(style.colour("ddp"))
     for module, prefix in ((strong_scaling, "rate"), (mfu, "mfu")):
-        assert (
-            matplotlib.colors.to_rgba(artists(module.draw(results, points), prefix)["ddp, fp32"].get_color())
-            == expected
-        )
+        assert matplotlib.colors.to_rgba(artists(module.draw(results, points), prefix)["ddp"].get_color()) == expected
 
 
 def test_all_formats_are_written_and_equal_each_time(results, tmp_path):

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib import pyplot
-from strata_analysis.derive import by_point, keys_of
+from strata_analysis.derive import by_point
 from strata_analysis.figures import draw_all, figures_of
 from strata_analysis.figures.osdp import figure_7_measured as figure_7
 from strata_analysis.load import load
+from strata_analysis.series import keys_of
 
 ROOT = Path(__file__).parents[2]
 SIZES = (64, 128)

@@ -9,7 +9,7 @@ import pytest
 from drawn import artists
 from matplotlib import pyplot
 from strata_analysis import figures
-from strata_analysis.derive import by_point, keys_of
+from strata_analysis.derive import by_point
 from strata_analysis.figures import draw_all
 from strata_analysis.figures.amsp import (
     figure_2,
@@ -33,6 +33,7 @@ from strata_analysis.published import (
     published,
     same_ranking,
 )
+from strata_analysis.series import keys_of
 from strata_analysis.table import short_table
 
 ROOT = Path(__file__).parents[2]

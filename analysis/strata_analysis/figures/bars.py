@@ -13,7 +13,7 @@ from strata_analysis.figures import style
 
 
 def ordered(members: pd.DataFrame) -> pd.DataFrame:
-    return members.sort_values([*style.SERIES, "num_ranks", "num_samples_per_step"]).reset_index(drop=True)
+    return members.sort_values(["series", "num_ranks"]).reset_index(drop=True)
 
 
 def stack(axes: Axes, bars: pd.DataFrame, parts: dict[str, tuple[str, str]], scale: float) -> None:
@@ -38,7 +38,7 @@ def subplots(bars: pd.DataFrame) -> tuple[Figure, Axes]:
 
 def name_bars(axes: Axes, bars: pd.DataFrame) -> None:
     """Below each bar its ranks and series; on the place of a failed one, why."""
-    labels = [style.label_of(point) for _, point in bars.iterrows()]
+    labels = list(bars["series"])
     same = len(set(labels)) == 1
     axes.set_xticks(
         bars.index,

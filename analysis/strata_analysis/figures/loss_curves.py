@@ -18,7 +18,7 @@ def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
     for model, members in points[~points["simulated"].astype(bool)].groupby("model_name"):
         figure, axes = pyplot.subplots()
         counts = sorted(set(members["num_ranks"]))
-        for _, point in members.sort_values([*style.SERIES, "num_ranks"]).iterrows():
+        for _, point in members.sort_values(["series", "num_ranks"]).iterrows():
             steps = results.steps_of(point, phase=None)
             if steps.empty:
                 continue
@@ -30,7 +30,7 @@ def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
                 LINE_STYLES[counts.index(point["num_ranks"]) % len(LINE_STYLES)],
                 color=style.colour(point["strategy_name"]),
                 alpha=0.4 + 0.6 / (1 + counts.index(point["num_ranks"])),
-                label=f"{style.label_of(point)}, {point['num_ranks']} {ranks}{ending}",
+                label=f"{point['series']}, {point['num_ranks']} {ranks}{ending}",
                 gid=f"loss/{point['point']}",
             )
         if not axes.lines:

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from strata_analysis.figures import style
 from strata_analysis.load import Results
+from strata_analysis.series import series_of
 
 
 def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
@@ -21,7 +22,7 @@ def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
 
 def _figure(model: str, convention: str, members: pd.DataFrame) -> Figure:
     figure, axes = pyplot.subplots()
-    for number, (label, group) in enumerate(style.series_of(members)):
+    for number, (label, group) in enumerate(series_of(members)):
         good = style.good(group)
         if good.empty:
             continue

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from strata_analysis.derive import base_of
 from strata_analysis.figures import style
+from strata_analysis.series import series_of
 
 
 def draw_scaling(points: pd.DataFrame, constant: pd.Series, kind: str) -> dict[str, Figure]:
@@ -20,7 +21,7 @@ def draw_scaling(points: pd.DataFrame, constant: pd.Series, kind: str) -> dict[s
         series = [
             (f"{label}, {_batch(group)}" if _many(members, constant) else label, group)
             for _, same in members.groupby(constant.loc[members.index])
-            for label, group in style.series_of(same)
+            for label, group in series_of(same)
             if style.good(group)["num_ranks"].nunique() > 1
         ]
         if series:

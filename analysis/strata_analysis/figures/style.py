@@ -35,7 +35,6 @@ STRATEGY_COLOURS = {
     "1f1b": "#01665E",
 }
 OTHER_COLOUR = "#666666"
-SERIES = ["model_name", "strategy_name", "dtype", "threads_per_rank", "variant", "link", "simulated"]
 MARKERS = "osD^vP*X"
 
 
@@ -77,22 +76,6 @@ def metadata(file_format: str) -> dict:
 
 def colour(strategy: str) -> str:
     return STRATEGY_COLOURS.get(strategy, OTHER_COLOUR)
-
-
-def series_of(points: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Points that differ in ranks and batch alone, sorted by ranks, with the label that tells them from the others."""
-    for _, series in points.groupby(SERIES, sort=True):
-        yield label_of(series.iloc[0]), series.sort_values(["num_ranks", "num_samples_per_step"])
-
-
-def label_of(point: pd.Series) -> str:
-    words = [point["strategy_name"], point["dtype"]]
-    if point["threads_per_rank"] > 1:
-        words.append(f"{point['threads_per_rank']} threads a rank")
-    words += [word for word in (point["variant"], point["link"]) if word]
-    if point["simulated"]:
-        words.append("simulated")
-    return ", ".join(words)
 
 
 def line_style(point: pd.Series, number: int) -> dict:

@@ -9,8 +9,9 @@ import tomllib
 
 import pandas as pd
 
-from strata_analysis.derive import key_column, keys_of
+from strata_analysis.derive import key_column
 from strata_analysis.published import Comparison, beside, ended, published
+from strata_analysis.series import keys_of
 
 # As the paper calls them, in its order; any other strategy goes by its own name, after these.
 NAMES = {"ddp": "data parallel", "summa": "SUMMA", "megatron": "Megatron", "autoddl": "AutoDDL"}

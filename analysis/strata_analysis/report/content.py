@@ -10,10 +10,11 @@ import pandas as pd
 
 from strata_analysis import compare, predicted
 from strata_analysis.compare import CompareError, Comparison
-from strata_analysis.derive import by_point, keys_of
+from strata_analysis.derive import by_point
 from strata_analysis.figures import figures_of, style
 from strata_analysis.load import INDEX, Results
 from strata_analysis.report.inline_svg import inline_svg, title_of
+from strata_analysis.series import keys_of
 from strata_analysis.table import ORDER, notes_of, table_of
 
 # Attributes that say who measured what where; those that are lists are shown without repetitions.
@@ -73,7 +74,7 @@ def _rows(table: pd.DataFrame) -> list[dict[str, str]]:
 
 def point_words(point: pd.Series) -> str:
     ranks = "1 rank" if point["num_ranks"] == 1 else f"{point['num_ranks']} ranks"
-    return f"{point['model_name']}, {style.label_of(point)}, {ranks}"
+    return f"{point['model_name']}, {point['series']}, {ranks}"
 
 
 def _summary(results: Results, points: pd.DataFrame) -> list[tuple[str, str]]:

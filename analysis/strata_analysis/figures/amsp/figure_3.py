@@ -11,9 +11,9 @@ import pandas as pd
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from strata_analysis.derive import keys_of
 from strata_analysis.figures.amsp.over_ranks import gpu_axis
 from strata_analysis.load import INDEX, Results
+from strata_analysis.series import keys_of
 
 EXPERIMENT = "amsp_figure_3"
 COLLECTIVES = {"all_gather": "AllGather", "reduce_scatter": "ReduceScatter", "all_reduce": "AllReduce"}

@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from strata_analysis.derive import keys_of
 from strata_analysis.figures import style
 from strata_analysis.load import Results
 from strata_analysis.published import published
+from strata_analysis.series import keys_of
 
 EXPERIMENT = "osdp-figure-7"
 WITHOUT_LINK = "shared memory"
