@@ -23,9 +23,8 @@ def short_table(results: Results) -> str:
     # A long reason would push everything else off the screen, and often many points share it.
     reasons = list(dict.fromkeys(m for m in points.loc[points["status"] != "ok", "message"] if m))
     short = {reason: f"[{number}]" for number, reason in enumerate(reasons, 1)}
-    text = table_of(points.assign(message=points["message"].map(short).fillna(""))).to_string(
-        index=False, justify="left"
-    )
+    marks = [short.get(message, "") for message in points["message"]]
+    text = table_of(points.assign(message=marks)).to_string(index=False, justify="left")
     beside_papers = [
         f"\n{comparison.text()}" for paper in PAPERS for comparison in comparisons(paper.COMPARISONS, points)
     ]
@@ -36,7 +35,7 @@ def short_table(results: Results) -> str:
 # What a pivot can show: name -> (heading, value of a point, format).
 METRICS = {
     "step": ("ms a step", lambda p: 1e3 * p["step_seconds"], ",.1f"),
-    "rate": ("samples a second", lambda p: p["samples_per_second"], ",.0f"),
+    "rate": ("{unit}s a second", lambda p: p["samples_per_second"], ",.0f"),
     "mfu": ("MFU, %", lambda p: 100 * p["mfu"], ".1f"),
     "memory": ("arena, MiB", lambda p: p["arena_peak_bytes"] / 2**20, ",.1f"),
 }
@@ -55,7 +54,8 @@ def pivot(results: Results, metric: str) -> str:
                 for _, point in series.iterrows()
             }
             rows.append({"strategy": label} | {f"{count} ranks": cells.get(count, "") for count in ranks})
-        blocks.append(f"{model}: {heading}\n{pd.DataFrame(rows).to_string(index=False)}")
+        unit = members["sample_unit"].max()  # a point that never ran has none
+        blocks.append(f"{model}: {heading.format(unit=unit)}\n{pd.DataFrame(rows).to_string(index=False)}")
     return "\n\n".join(blocks)
 
 
@@ -67,10 +67,11 @@ def table_of(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def notes_of(points: pd.DataFrame) -> list[str]:
-    """What the MFU of a table means."""
+    """What the MFU of a table means, and over which emulated link all points ran: labels name links that differ."""
     conventions = sorted(set(points["flop_convention"]) - {""})  # a refused point has none
     notes = [f"MFU: {convention} convention" for convention in conventions]
     notes += sorted(set(points["peak_source"]))
+    notes += set(points["link"]) if points["link"].nunique() == 1 else []
     return [note for note in notes if note]
 
 

@@ -61,8 +61,9 @@ def test_the_table_has_a_line_a_point_and_names_convention_and_peak(sample, caps
     text = capsys.readouterr().out
     assert "MFU: megatron convention" in text
     assert "measured GEMM, n = 2048" in text
-    assert "oom: OOM at block[3].mlp.fc1, needs 4.51 GiB of 4.00 GiB" in text
-    assert len([line for line in text.splitlines()[1:] if not line.startswith("#")]) == len(load(sample).last())
+    assert "oom [1]" in text
+    assert "[1] OOM at block[3].mlp.fc1, needs 4.51 GiB of 4.00 GiB" in text
+    assert len([line for line in text.splitlines()[1:] if not line.startswith(("#", "["))]) == len(load(sample).last())
 
 
 def test_tables_without_rows_are_kept(sample, tmp_path):
