@@ -76,7 +76,7 @@ def link_in_words(point: pd.Series) -> str:
     rate_bytes = point["emulated_link_bytes_per_second"]
     if math.isnan(rate_bytes):
         return ""
-    return f"emulated link {1e6 * point['emulated_link_alpha_seconds']:.3g} µs, {8e-9 * rate_bytes:.3g} Gbit/s"
+    return f"emulated link {1e6 * point['emulated_link_alpha_seconds']:.6g} µs, {8e-9 * rate_bytes:.3g} Gbit/s"
 
 
 def key_column(points: pd.DataFrame, key: str, default: str) -> list[str]:
