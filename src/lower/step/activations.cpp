@@ -26,7 +26,8 @@ Activations::Activations(const ModelGraph& graph, const TensorUses& uses, DType 
       micro_batch_(micro_batch),
       builder_(builder),
       values_(graph.tensors.size(), -1),
-      gradients_(graph.tensors.size(), -1) {}
+      gradients_(graph.tensors.size(), -1),
+      destinations_(graph.tensors.size()) {}
 
 Operand Activations::new_buffer(const std::string& name, int tensor, Category category) {
   const Tensor& description = graph_.tensors[static_cast<std::size_t>(tensor)];
@@ -98,6 +99,10 @@ void Activations::detach(int tensor, const std::string& name) {
 }
 
 Activations::Destination Activations::gradient_destination(int tensor, bool can_accumulate) {
+  return destinations_[static_cast<std::size_t>(tensor)] = new_destination(tensor, can_accumulate);
+}
+
+Activations::Destination Activations::new_destination(int tensor, bool can_accumulate) {
   const std::string name = graph_.tensors[static_cast<std::size_t>(tensor)].name + "/gradient";
   int& buffer = gradients_[static_cast<std::size_t>(tensor)];
   if (buffer < 0) {

@@ -67,6 +67,8 @@ class Activations {
   /// @param can_accumulate the kernel can add; otherwise a fresh buffer is given where there is something already, and
   /// `merge` adds it.
   Destination gradient_destination(int tensor, bool can_accumulate);
+  /// What gradient_destination() gave last for @p tensor.
+  Destination last_destination(int tensor) const { return destinations_[static_cast<std::size_t>(tensor)]; }
   /// Adds a contribution that could not be accumulated by its kernel. @p name for the instruction.
   void merge(int tensor, const Destination& destination, const std::string& name);
 
@@ -74,6 +76,7 @@ class Activations {
   int micro_batch() const { return micro_batch_; }
 
  private:
+  Destination new_destination(int tensor, bool can_accumulate);
   Operand new_buffer(const std::string& name, int tensor, Category category);
   void detach(int tensor, const std::string& name);
   int pending(int buffer) const;
@@ -84,8 +87,9 @@ class Activations {
   std::span<const std::int64_t> num_samples_;
   int micro_batch_;
   ProgramBuilder& builder_;
-  std::vector<int> values_;     ///< buffer by tensor, -1: not held
-  std::vector<int> gradients_;  ///< buffer by tensor, -1: none yet
+  std::vector<int> values_;                ///< buffer by tensor, -1: not held
+  std::vector<int> gradients_;             ///< buffer by tensor, -1: none yet
+  std::vector<Destination> destinations_;  ///< by tensor
 };
 
 }  // namespace strata

@@ -160,11 +160,12 @@ Activations::Taken OperatorLowering::output_gradient(const Operator& op) {
   return activations.take_gradient(op.outputs.front());
 }
 
-/// Slices write, or add to, their own columns of one gradient: what the first of them finds there holds for all.
+/// Slices write, or add to, their own columns of one gradient: what the first of them to go backward was given holds
+/// for all.
 Activations::Destination OperatorLowering::input_gradient(const Operator& op, int tensor, bool can_accumulate) {
   const std::optional<ColumnBlock> columns = columns_of(op);
-  if (columns && !is_last(*columns)) return slices_gradient;
-  return slices_gradient = activations.gradient_destination(tensor, can_accumulate);
+  if (columns && !is_last(*columns)) return activations.last_destination(tensor);
+  return activations.gradient_destination(tensor, can_accumulate);
 }
 
 void OperatorLowering::forward(const Operator& op, Phase phase) {

@@ -22,9 +22,8 @@ struct OperatorLowering {
   ProgramBuilder& builder;
   Activations& activations;
   ParameterStates& parameters;
-  std::int64_t first_sample_of_all = 0;        ///< of this micro-batch, in the step's global batch
-  int item = -1;                               ///< of the order: whose kernels these are
-  Activations::Destination slices_gradient{};  ///< of the input of the operator whose slices are going backward
+  std::int64_t first_sample_of_all = 0;  ///< of this micro-batch, in the step's global batch
+  int item = -1;                         ///< of the order: whose kernels these are
 
   /// @p phase forward or recompute.
   void forward(const Operator& op, Phase phase);
