@@ -5,8 +5,8 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <sstream>
+#include <vector>
 
 #include "base/hash.hpp"
 
@@ -89,8 +89,12 @@ Environment read_environment() {
 
 std::uint64_t binary_hash() {
   std::ifstream file("/proc/self/exe", std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  return hash_bytes(std::as_bytes(std::span(bytes)));
+  std::vector<char> block(1 << 20);
+  std::uint64_t hash = hash_bytes({});
+  while (file.read(block.data(), std::ssize(block)) || file.gcount() > 0) {
+    hash = hash_bytes(std::as_bytes(std::span(block)).first(static_cast<std::size_t>(file.gcount())), hash);
+  }
+  return hash;
 }
 
 std::string cpu_name() {

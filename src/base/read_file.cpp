@@ -2,11 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "base/error.hpp"
 
@@ -20,7 +20,12 @@ std::string read_file(const std::string& path) {
   if (std::filesystem::is_directory(path)) {  // opens, and fails when it is read
     throw UserError(fmt::format("{}: cannot be read: is a directory", path));
   }
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::string text;
+  for (std::array<char, 1 << 16> block; file.read(block.data(), block.size()) || file.gcount() > 0;) {
+    text.append(block.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  if (file.bad()) throw UserError(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
+  return text;
 }
 
 }  // namespace strata

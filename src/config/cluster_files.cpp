@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <system_error>
 
 #include "base/error.hpp"
 #include "base/near_name.hpp"
+#include "base/read_file.hpp"
 
 namespace strata {
 
@@ -40,13 +39,7 @@ std::vector<fs::path> cluster_files(std::span<const fs::path> folders) {
 }
 
 Cluster read_cluster(const fs::path& file) {
-  std::ifstream stream(file);
-  // A folder opens like a file, and fails only where it is read.
-  if (!stream.is_open() || fs::is_directory(file)) {
-    throw UserError(fmt::format("{}: cannot be read", file.string()));
-  }
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  Cluster cluster = parse_cluster(text, file.string());
+  Cluster cluster = parse_cluster(read_file(file.string()), file.string());
   try {
     verify(cluster);
   } catch (const UserError& error) {

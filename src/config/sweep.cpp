@@ -8,10 +8,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
-#include <iterator>
 
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "config/expression.hpp"
 #include "config/options.hpp"
 
@@ -304,12 +303,7 @@ ExperimentFile read_experiment(const std::string& text, std::string_view file_na
 }
 
 ExperimentFile load_experiment(const std::string& path, const std::vector<std::string>& overrides) {
-  std::ifstream stream(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  if (!stream) {
-    throw UserError(fmt::format("{}: cannot be read", path));
-  }
-  return read_experiment(text, path, overrides);
+  return read_experiment(read_file(path), path, overrides);
 }
 
 }  // namespace strata

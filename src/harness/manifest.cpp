@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "results/json_integer.hpp"
 
 namespace strata::harness {
@@ -112,9 +110,7 @@ Manifest parse_manifest(const std::string& text, const std::string& file_name) {
 }
 
 Manifest read_manifest(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  if (!stream) throw UserError(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
-  return parse_manifest({std::istreambuf_iterator<char>(stream), {}}, file.string());
+  return parse_manifest(read_file(file.string()), file.string());
 }
 
 std::filesystem::path experiment_folder(const Manifest& manifest) {

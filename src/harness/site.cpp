@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 
 #include "base/error.hpp"
 #include "base/near_name.hpp"
+#include "base/read_file.hpp"
 #include "base/toml_value.hpp"
 
 namespace strata::harness {
@@ -89,10 +86,7 @@ std::vector<std::filesystem::path> site_folders(const std::filesystem::path& sta
 }
 
 Site read_site(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  if (!file) throw UserError(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return parse_site(text, path.string());
+  return parse_site(read_file(path.string()), path.string());
 }
 
 Site find_site(const std::string& name_or_path, std::span<const std::filesystem::path> folders) {

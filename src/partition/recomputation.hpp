@@ -5,21 +5,19 @@
 /// backward the operators whose outputs it reads run again. Random numbers are indexed by position, so every recomputed
 /// bit is the same.
 
-#include <functional>
 #include <vector>
 
 #include "ir/model/model_graph.hpp"
 
 namespace strata {
 
-/// Tensors produced in @p block that no operator outside reads.
-std::vector<int> internal_tensors(const ModelGraph& graph, const Block& block);
+/// What recomputation does in one block.
+struct RecomputedBlock {
+  std::vector<int> forgotten;   ///< tensors that are made in the block and read by no operator outside, ascending
+  std::vector<int> runs_again;  ///< operators, in forward order, so that all that the block's backward reads is there
+};
 
-/// Operators of @p block that must run again, in forward order, so that every tensor which the block's backward reads
-/// is held.
-std::vector<int> operators_to_recompute(const ModelGraph& graph, const Block& block,
-                                        const std::function<bool(int tensor)>& is_held);
-/// The same before anything is lowered: of a block whose forward pass has forgotten its internal tensors.
-std::vector<int> operators_to_recompute(const ModelGraph& graph, const Block& block);
+/// By block of @p graph.
+std::vector<RecomputedBlock> recomputed_blocks(const ModelGraph& graph);
 
 }  // namespace strata

@@ -159,9 +159,9 @@ class Allocator {
     for (const int other : apart_[static_cast<std::size_t>(id)]) {
       if (!is_placed_[static_cast<std::size_t>(other)]) continue;  // it will keep away from this one
       const std::int64_t begin = buffer(other).offset_bytes;
-      in_the_way.push_back({begin, begin + aligned(buffer(other).size_bytes()), -1});
+      in_the_way.insert(std::ranges::upper_bound(in_the_way, begin, {}, &Occupant::begin),
+                        {begin, begin + aligned(buffer(other).size_bytes()), -1});
     }
-    std::ranges::sort(in_the_way, {}, &Occupant::begin);
     std::int64_t candidate = base_;
     for (const Occupant& o : in_the_way) {
       if (candidate < o.end && o.begin < candidate + aligned(buffer(id).size_bytes())) candidate = o.end;

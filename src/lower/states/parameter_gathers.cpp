@@ -24,6 +24,7 @@ class GatherWalk {
         graph_(graph),
         groups_(groups),
         needs_gradient_(tensors_with_gradient(graph)),
+        recomputed_(recomputed_blocks(graph)),
         ahead_in_forward_(plan.overlap.gather == "next_layer"),
         ahead_in_backward_(plan.overlap.gather_backward == "next_module"),
         held_(graph.parameters.size()) {
@@ -63,6 +64,9 @@ class GatherWalk {
   std::vector<int> read_by_backward(int o) const {
     return weights_read_by_backward(at(o), needs_gradient_[static_cast<std::size_t>(at(o).inputs.front())]);
   }
+  const std::vector<int>& runs_again(const Segment& segment) const {
+    return recomputed_[static_cast<std::size_t>(at(segment.first_operator).block)].runs_again;
+  }
   int here() const { return static_cast<int>(result_.actions.size()); }
 
   void find_what_is_read_again() {
@@ -72,7 +76,7 @@ class GatherWalk {
         for (const int p : read_by_backward(o)) held(p).is_read_again = true;
       }
       if (!segment.recomputed) continue;
-      for (const int again : recomputed_operators(graph_, segment)) {
+      for (const int again : runs_again(segment)) {
         for (const int p : at(again).parameters) held(p).is_read_again = true;
       }
     }
@@ -210,7 +214,7 @@ class GatherWalk {
 
   void recompute(int i) {
     const OrderItem& item = item_at(i);
-    for (const int o : recomputed_operators(graph_, segment_of(item))) {
+    for (const int o : runs_again(segment_of(item))) {
       const int first_action = here();
       gather(at(o).parameters, Phase::recompute, item.micro_batch);
       if (ahead_in_backward_) gather_next_slice(o, Phase::recompute, item.micro_batch);
@@ -227,7 +231,7 @@ class GatherWalk {
     const bool is_last = i + 1 == static_cast<int>(order_.items.size());
     if (ahead_in_backward_ && !is_last && item_at(i + 1).pass == Pass::recompute) {
       const OrderItem& next = item_at(i + 1);
-      for (const int o : recomputed_operators(graph_, segment_of(next))) {
+      for (const int o : runs_again(segment_of(next))) {
         if (!follows_slice(o)) gather(at(o).parameters, Phase::recompute, next.micro_batch);
       }
     }
@@ -247,6 +251,7 @@ class GatherWalk {
   const ModelGraph& graph_;
   const ShardGroups& groups_;
   std::vector<bool> needs_gradient_;
+  std::vector<RecomputedBlock> recomputed_;  ///< by block
   bool ahead_in_forward_;
   bool ahead_in_backward_;
   std::vector<Held> held_;  ///< by parameter
@@ -254,11 +259,6 @@ class GatherWalk {
 };
 
 }  // namespace
-
-std::vector<int> recomputed_operators(const ModelGraph& graph, const Segment& segment) {
-  const int block = graph.operators[static_cast<std::size_t>(segment.first_operator)].block;
-  return operators_to_recompute(graph, graph.blocks[static_cast<std::size_t>(block)]);
-}
 
 ParameterGathers parameter_gathers(const StepOrder& order, int stage, const Plan& plan, const ModelGraph& graph,
                                    const ShardGroups& groups) {

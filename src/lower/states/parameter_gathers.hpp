@@ -72,9 +72,6 @@ struct ParameterGathers {
   bool operator==(const ParameterGathers&) const = default;
 };
 
-/// Operators of the segment of a recompute item that run again, in forward order.
-std::vector<int> recomputed_operators(const ModelGraph& graph, const Segment& segment);
-
 /// Of a rank that holds @p stage.
 ParameterGathers parameter_gathers(const StepOrder& order, int stage, const Plan& plan, const ModelGraph& graph,
                                    const ShardGroups& groups);

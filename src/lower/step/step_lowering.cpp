@@ -59,6 +59,7 @@ class StepLowering {
         parameters_(plan, graph_, order_, place_.stage_index, operators_of(graph_, place_.stage),
                     shards_of(plan, graph_, decisions_, grids_), grids_, builder_, groups_.parameters),
         uses_(graph_),
+        recomputed_(recomputed_blocks(graph_)),
         from_before_(crossing(place_.stage_index)),
         to_behind_(crossing(place_.stage_index + 1)),
         loss_(computes_loss()
@@ -146,17 +147,17 @@ class StepLowering {
       if (op.kind == OperatorKind::cross_entropy) accumulate_loss(op, activations);
     }
     if (!segment.recomputed) return;
-    for (const int t : internal_tensors(graph_, block_of_segment(segment))) activations.drop(t);
+    for (const int t : recomputed(segment).forgotten) activations.drop(t);
   }
 
-  const Block& block_of_segment(const Segment& segment) const {
+  const RecomputedBlock& recomputed(const Segment& segment) const {
     const Operator& first = graph_.operators[static_cast<std::size_t>(segment.first_operator)];
-    return graph_.blocks[static_cast<std::size_t>(first.block)];
+    return recomputed_[static_cast<std::size_t>(first.block)];
   }
 
   void recompute(int index) {
     OperatorLowering operators = operators_of_item(index);
-    for (const int o : recomputed_operators(graph_, segment_of(order_.items[static_cast<std::size_t>(index)]))) {
+    for (const int o : recomputed(segment_of(order_.items[static_cast<std::size_t>(index)])).runs_again) {
       parameters_.gathers().before_operator(index, o);
       operators.forward(graph_.operators[static_cast<std::size_t>(o)], Phase::recompute);
     }
@@ -322,6 +323,7 @@ class StepLowering {
   ReplicaGrids grids_;
   ParameterStates parameters_;
   TensorUses uses_;
+  std::vector<RecomputedBlock> recomputed_;   ///< by block
   std::map<int, Activations> activations_;    ///< by micro-batch
   std::vector<int> from_before_, to_behind_;  ///< tensors that cross the cuts
   int loss_;                                  ///< buffer, -1: another stage computes it

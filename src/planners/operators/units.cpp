@@ -138,11 +138,11 @@ class UnitMaker {
 };
 
 /// By operator: it runs again before the backward of its block.
-std::vector<bool> recomputed_operators(const ModelGraph& graph, const Plan& plan) {
+std::vector<bool> runs_again(const ModelGraph& graph, const Plan& plan) {
   std::vector<bool> again(graph.operators.size(), false);
   if (plan.recompute != Recompute::block) return again;
-  for (const Block& block : graph.blocks) {
-    for (const int o : operators_to_recompute(graph, block)) again[static_cast<std::size_t>(o)] = true;
+  for (const RecomputedBlock& block : recomputed_blocks(graph)) {
+    for (const int o : block.runs_again) again[static_cast<std::size_t>(o)] = true;
   }
   return again;
 }
@@ -179,7 +179,7 @@ std::vector<OperatorUnit> operator_units(const ModelGraph& graph, Granularity gr
 }
 
 std::vector<Gathers> gathers_of(const ModelGraph& graph, const Plan& plan) {
-  const std::vector<bool> again = recomputed_operators(graph, plan);
+  const std::vector<bool> again = runs_again(graph, plan);
   std::vector<Gathers> gathers;
   for (std::size_t o = 0; o < graph.operators.size(); ++o) {
     const int forward = again[o] ? 2 : 1;

@@ -64,7 +64,7 @@ TEST(ClusterFiles, WhatContradictsItselfIsNamedWithItsFile) {
   const std::string path = folder.write("bad.toml", std::string("name = \"bad\"\ndevices_per_node = 4\n"));
   EXPECT_THAT(user_error([&] { read_cluster(path); }),
               AllOf(StartsWith(path + ": "), HasSubstr("intra_node.bandwidth_bytes_per_second: 0 is out of range")));
-  EXPECT_EQ(user_error([&] { read_cluster(folder.path("")); }), folder.path("") + ": cannot be read");
+  EXPECT_EQ(user_error([&] { read_cluster(folder.path("")); }), folder.path("") + ": cannot be read: is a directory");
 }
 
 TEST(ClusterFiles, FoldersAboveTheStartComeNearestFirst) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "lower/states/parameter_gathers.hpp"
+#include "partition/recomputation.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {
@@ -133,7 +134,7 @@ TEST(ParameterGathers, WhatARecomputationHasGatheredStaysForBackwardOrIsGathered
     example.order.shape.segments[1] = {
         .first_operator = 1, .num_operators = 2, .recomputed = true, .parameters = {1, 2}};
     example.order.shape.segments.pop_back();
-    EXPECT_THAT(recomputed_operators(example.graph, example.order.shape.segments[1]), ElementsAre(1));
+    EXPECT_THAT(recomputed_blocks(example.graph)[1].runs_again, ElementsAre(1));
     example.pass(Pass::recompute, 1, 0);
     example.pass(Pass::backward, 1, 0);
     const ParameterGathers gathers = example.gathers();
