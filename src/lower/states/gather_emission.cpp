@@ -38,7 +38,7 @@ Operand GatherEmission::weight(int item, int op, int parameter) const {
   return builder_.whole(copies_[static_cast<std::size_t>(copy)]);
 }
 
-void GatherEmission::issue(const ParameterGathers::Actions& actions) {
+void GatherEmission::issue(const ActionRange& actions) {
   for (int a = actions.begin; a < actions.end; ++a) issue(gathers_.actions[static_cast<std::size_t>(a)]);
 }
 

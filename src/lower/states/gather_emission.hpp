@@ -36,7 +36,7 @@ class GatherEmission {
   void spread(int parameter, int step);
 
  private:
-  void issue(const ParameterGathers::Actions& actions);
+  void issue(const ActionRange& actions);
   void issue(const GatherAction& action);
   void gather(const GatherAction& action, const Operand& from, int group);
   void keep_secondary(const GatherAction& action);

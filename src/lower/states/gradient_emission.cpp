@@ -49,7 +49,7 @@ void GradientEmission::behind_operator(int item, int op) {
 
 void GradientEmission::before_update(int item) { issue(sums_.before_update.at(item)); }
 
-void GradientEmission::issue(const GradientSums::Actions& actions) {
+void GradientEmission::issue(const ActionRange& actions) {
   for (int a = actions.begin; a < actions.end; ++a) {
     instructions_[static_cast<std::size_t>(a)] = issue(sums_.actions[static_cast<std::size_t>(a)]);
   }

@@ -44,7 +44,7 @@ class GradientEmission {
  private:
   using Kind = GradientAction::Kind;
 
-  void issue(const GradientSums::Actions& actions);
+  void issue(const ActionRange& actions);
   /// @return the index of its instruction, -1: it is none.
   int issue(const GradientAction& action);
   void make_buffers(int end);

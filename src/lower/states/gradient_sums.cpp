@@ -93,7 +93,6 @@ class GradientWalk {
     bool accumulate = false;
     bool is_last = false;  ///< micro-batch
   };
-  using Actions = GradientSums::Actions;
   using Kind = GradientAction::Kind;
 
   void add_lasting_buffers();
@@ -115,7 +114,7 @@ class GradientWalk {
   void communicate(GradientAction action);
   /// What @p emit adds to the actions.
   template <typename Emit>
-  Actions actions_of(const Emit& emit) {
+  ActionRange actions_of(const Emit& emit) {
     const int begin = static_cast<int>(sums_.actions.size());
     emit();
     return {begin, static_cast<int>(sums_.actions.size())};
@@ -241,7 +240,7 @@ GradientSums::Destination GradientWalk::destination(const GradientContribution& 
             .accumulate = accumulate,
             .before = actions_of([] {})};
   }
-  Actions before{};
+  ActionRange before{};
   if (c.first_of_micro_batch) {
     // Beside what is on its way there is room for the full gradients that one operator makes.
     before = actions_of([&] {

@@ -32,6 +32,7 @@
 #include "ir/order/step_order.hpp"
 #include "ir/plan/plan.hpp"
 #include "ir/program/program.hpp"
+#include "lower/states/action_range.hpp"
 #include "lower/states/gradient_buckets.hpp"
 #include "lower/states/gradient_contributions.hpp"
 #include "lower/states/shard_groups.hpp"
@@ -73,25 +74,19 @@ struct GradientAction {
 };
 
 struct GradientSums {
-  /// [begin, end) of `actions`.
-  struct Actions {
-    int begin = 0;
-    int end = 0;
-    bool operator==(const Actions&) const = default;
-  };
   /// Where the kernel that makes a contribution puts it.
   struct Destination {
     int parameter = -1;
     Operand place{};
     bool accumulate = false;  ///< an earlier contribution is there
-    Actions before{};         ///< that make room for it
+    ActionRange before{};     ///< that make room for it
     bool operator==(const Destination&) const = default;
   };
   /// The backward of an operator that has parameters, in an item of the order.
   struct OfOperator {
     std::vector<Destination> destinations{};  ///< by parameter of the operator
-    Actions behind_contributions{};           ///< as soon as the kernels that make them are issued
-    Actions behind_operator{};                ///< when all of its kernels are
+    ActionRange behind_contributions{};       ///< as soon as the kernels that make them are issued
+    ActionRange behind_operator{};            ///< when all of its kernels are
     bool operator==(const OfOperator&) const = default;
   };
   /// What this rank contributes to the norm of all gradients.
@@ -107,8 +102,8 @@ struct GradientSums {
   int num_lasting = 0;
   std::vector<GradientAction> actions{};                 ///< in the order in which they are issued
   std::map<std::pair<int, int>, OfOperator> backward{};  ///< by item and operator of the graph
-  std::map<int, Actions> before_update{};                ///< by item: update in backward
-  Actions behind_backward{};
+  std::map<int, ActionRange> before_update{};            ///< by item: update in backward
+  ActionRange behind_backward{};
   std::vector<int> parameters{};   ///< in the order of updates
   std::vector<Operand> reduced{};  ///< by parameter: the sum over all ranks, of the elements that this rank updates
   std::vector<Counted> counted{};

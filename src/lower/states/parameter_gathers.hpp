@@ -27,6 +27,7 @@
 #include "ir/order/step_order.hpp"
 #include "ir/plan/plan.hpp"
 #include "ir/program/program.hpp"
+#include "lower/states/action_range.hpp"
 #include "lower/states/shard_groups.hpp"
 
 namespace strata {
@@ -49,15 +50,9 @@ struct GatherAction {
 };
 
 struct ParameterGathers {
-  /// [begin, end) of `actions`.
-  struct Actions {
-    int begin = 0;
-    int end = 0;
-    bool operator==(const Actions&) const = default;
-  };
   /// The kernels of an operator, in an item of the order.
   struct OfOperator {
-    Actions before{};
+    ActionRange before{};
     /// By parameter of the operator: which copy is there; -1: none, it is not sharded or nobody reads it here.
     std::vector<int> copies{};
     bool operator==(const OfOperator&) const = default;
@@ -67,7 +62,7 @@ struct ParameterGathers {
   /// By copy: it is the second shard, which this rank has whole.
   std::vector<bool> is_second_shard{};
   std::vector<GatherAction> actions{};  ///< in the order in which they are issued
-  Actions at_beginning{};
+  ActionRange at_beginning{};
   std::map<std::pair<int, int>, OfOperator> of_operator{};  ///< by item and operator of the graph
   bool operator==(const ParameterGathers&) const = default;
 };

@@ -36,14 +36,8 @@ TEST(FullestRanks, OneOfThemNeedsMost) {
           if (inter && gradients == std::string_view("reduce_scatter")) continue;
           for (const std::int64_t bucket_bytes : {4096, 1 << 24}) {
             if (bucket_bytes > 4096 && micro_batches == 1) continue;
-            Plan plan;
-            plan.strategy = "sharded";
-            plan.mesh = {.nodes = 2, .ranks_per_node = 4, .axes = {{"data", 8}}};
-            plan.global_batch = 8 * micro_batches;
-            plan.schedule.micro_batches = micro_batches;
-            plan.dtypes = {DType::bf16, DType::bf16};
+            Plan plan = sharded_on_two_nodes(micro_batches, state);
             plan.overlap.bucket_bytes = bucket_bytes;
-            plan.operators = {{.match = "*", .state = state}};
             plan.optimizer.sharding = sharding;
             plan.optimizer.spread = inter ? "broadcast" : "all_gather";
             plan.optimizer.gradients = gradients;

@@ -39,20 +39,15 @@ struct Example {
   }
 
   GradientSums sums(const StateFactors& factors) const {
-    ProgramBuilder builder(0, 2, {"compute", "communication"});
-    const auto part = [](std::int64_t n, const Factor& f) { return n / f.total(); };
-    const std::vector<ParameterShard> shards(
-        graph.parameters.size(),
-        {.factors = factors, .held = {0, part(4, factors.p)}, .updated = {0, part(4, factors.os)}});
-    const std::vector<int> data = {builder.add_group({"data", {0, 1}})};
-    const ShardGroups groups(plan, shards, whole_grids(plan.mesh, 0), data, builder);
+    const FirstOfTwo rank(
+        plan, graph, {.factors = factors, .held = {0, 4 / factors.p.total()}, .updated = {0, 4 / factors.os.total()}});
     const std::vector<GradientContribution> contributions = gradient_contributions(order, graph);
-    const GradientBuckets buckets = gradient_buckets(plan, order, contributions, shards, groups, {});
-    return gradient_sums(order, contributions, buckets, plan, graph, shards, groups, {});
+    const GradientBuckets buckets = gradient_buckets(plan, order, contributions, rank.shards, rank.groups, {});
+    return gradient_sums(order, contributions, buckets, plan, graph, rank.shards, rank.groups, {});
   }
 };
 
-std::vector<Kind> kinds(const GradientSums& sums, const GradientSums::Actions& actions) {
+std::vector<Kind> kinds(const GradientSums& sums, const ActionRange& actions) {
   std::vector<Kind> result;
   for (int a = actions.begin; a < actions.end; ++a) result.push_back(sums.actions[static_cast<std::size_t>(a)].kind);
   return result;

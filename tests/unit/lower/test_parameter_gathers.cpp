@@ -39,20 +39,17 @@ struct Example {
   }
 
   ParameterGathers gathers() const {
-    ProgramBuilder builder(0, 2, {"compute", "communication"});
     const Factor both{2, 1};
-    const std::vector<ParameterShard> shards(
-        graph.parameters.size(), {.factors = {.p = both, .g = both, .os = both}, .held = {0, 2}, .updated = {0, 2}});
-    const std::vector<int> data = {builder.add_group({"data", {0, 1}})};
-    const ShardGroups groups(plan, shards, whole_grids(plan.mesh, 0), data, builder);
-    return parameter_gathers(order, 0, plan, graph, groups);
+    const FirstOfTwo rank(plan, graph,
+                          {.factors = {.p = both, .g = both, .os = both}, .held = {0, 2}, .updated = {0, 2}});
+    return parameter_gathers(order, 0, plan, graph, rank.groups);
   }
 };
 
 /// Parameters that are gathered before the kernels of an operator.
 std::vector<int> before(const ParameterGathers& gathers, int item, int op) {
   std::vector<int> result;
-  const ParameterGathers::Actions actions = gathers.of_operator.at({item, op}).before;
+  const ActionRange actions = gathers.of_operator.at({item, op}).before;
   for (int a = actions.begin; a < actions.end; ++a) {
     if (gathers.actions[static_cast<std::size_t>(a)].kind == Kind::gather) {
       result.push_back(gathers.actions[static_cast<std::size_t>(a)].parameter);
@@ -117,7 +114,7 @@ TEST(ParameterGathers, LastStepsUpdatesAreSpreadOnceJustBeforeTheFirstGather) {
   example.plan.overlap.broadcast = "next_forward";
   for (const int micro_batch : {0, 1}) example.pass(Pass::forward, 1, micro_batch);
   const ParameterGathers gathers = example.gathers();
-  EXPECT_EQ(gathers.at_beginning, ParameterGathers::Actions{}) << "every parameter is sharded";
+  EXPECT_EQ(gathers.at_beginning, ActionRange{}) << "every parameter is sharded";
   ASSERT_EQ(gathers.actions.size(), 3U);
   EXPECT_EQ(gathers.actions[0].kind, Kind::spread_last_update);
   EXPECT_EQ(gathers.actions[1].kind, Kind::gather);

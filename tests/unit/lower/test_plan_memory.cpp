@@ -57,17 +57,11 @@ TEST(PlanMemory, OfFewBlocksIsNearlyAllAndNeverMore) {
       for (const char* update : {"none", "backward"}) {
         for (const StateFactors& state : legal_states({4, 2})) {
           if (!is_nano && state.g != state.os) continue;
-          Plan plan;
-          plan.strategy = "sharded";
-          plan.mesh = {.nodes = 2, .ranks_per_node = 4, .axes = {{"data", 8}}};
-          plan.global_batch = 8 * micro_batches;
-          plan.schedule.micro_batches = micro_batches;
-          plan.dtypes = {DType::bf16, DType::bf16};
+          Plan plan = sharded_on_two_nodes(micro_batches, state);
           if (is_nano) plan.overlap.bucket_bytes = 4096;
           plan.overlap.update = update;
           plan.overlap.gather = "next_layer";
           plan.overlap.gather_backward = "next_module";
-          plan.operators = {{.match = "*", .state = state}};
           plan.optimizer.sharding = "intra_tensor";
           plan.optimizer.spread = "all_gather";
           const auto whole = static_cast<double>(plan_memory(plan, graph, no_workspace).peak_bytes);
