@@ -60,7 +60,7 @@ struct BatchSize {
 struct TrainSection {
   BatchSize global_batch;                ///< samples a step; 0: global_batch_tokens is given instead
   std::int64_t global_batch_tokens = 0;  ///< tokens a step; 0: global_batch is given instead
-  std::int64_t micro_batches = 1;
+  std::int64_t micro_batches = 0;        ///< 0: the planner's
   std::string optimizer = "adamw";
   double learning_rate = 3e-4;
   double momentum = 0.9;

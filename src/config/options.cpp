@@ -67,8 +67,8 @@ constexpr Option options[] = {
      "samples of a step over all ranks, or \"planner\": the strategy chooses; exactly one of this and "
      "global_batch_tokens"},
     {"train.global_batch_tokens", FIELD(train.global_batch_tokens), ">= 0", "", "the same, counted in tokens"},
-    {"train.micro_batches", FIELD(train.micro_batches), ">= 1 and <= 1048576", "",
-     "parts into which a rank cuts its share of a step"},
+    {"train.micro_batches", FIELD(train.micro_batches), ">= 0 and <= 1048576", "",
+     "parts into which a rank cuts its share of a step; 0: one, or with stages of a pipeline what its planner chooses"},
     {"train.optimizer", FIELD(train.optimizer), "sgd | adam | adamw", "", "update rule"},
     {"train.learning_rate", FIELD(train.learning_rate), "> 0", "", "at the end of the warm-up"},
     {"train.momentum", FIELD(train.momentum), ">= 0 and < 1", "", "of sgd"},

@@ -32,7 +32,7 @@ constexpr Efficiency cpu{0.95, 16.0, 0.45, 0.6, 0.8, 1e-6};
 class AnalyticCosts final : public CostModel {
  public:
   explicit AnalyticCosts(const Cluster& cluster)
-      : CostModel(cluster.nics_per_node), cluster_(cluster), efficiency_(cluster.name == "this" ? cpu : gpu) {
+      : CostModel(cluster.nics_per_node), cluster_(cluster), efficiency_(computes_on_cpus(cluster) ? cpu : gpu) {
     require_memory_bandwidth(cluster);
   }
   CostSource source() const override { return CostSource::analytic; }

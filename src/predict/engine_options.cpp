@@ -4,7 +4,7 @@
 
 namespace strata::predict {
 
-comm::EngineOptions engine_options(const Experiment& experiment, const Program& program) {
+comm::EngineOptions engine_options(const Experiment& experiment, std::size_t num_instructions) {
   const CommunicationSection& c = experiment.communication;
   comm::EngineOptions options;
   options.transport = c.transport;
@@ -16,7 +16,7 @@ comm::EngineOptions engine_options(const Experiment& experiment, const Program& 
   }
   options.watchdog_seconds = c.watchdog_seconds;
   options.num_compute_threads = static_cast<int>(experiment.resources.threads_per_rank);
-  options.num_ticket_slots = std::max(4096, static_cast<int>(program.body.size()) + 64);
+  options.num_ticket_slots = std::max(4096, static_cast<int>(num_instructions) + 64);
   return options;
 }
 

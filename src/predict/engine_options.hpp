@@ -3,13 +3,15 @@
 /// @file
 /// [communication] as the engine takes it.
 
+#include <cstddef>
+
 #include "comm/engine.hpp"
 #include "config/experiment.hpp"
-#include "ir/program/program.hpp"
 
 namespace strata::predict {
 
-/// Large enough for @p program, as [communication] and the compute threads say; without a watchdog's callback.
-comm::EngineOptions engine_options(const Experiment& experiment, const Program& program);
+/// Large enough for the body of a Program of @p num_instructions, as [communication] and the compute threads say;
+/// without a watchdog's callback.
+comm::EngineOptions engine_options(const Experiment& experiment, std::size_t num_instructions);
 
 }  // namespace strata::predict

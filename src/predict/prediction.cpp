@@ -162,7 +162,7 @@ SimulationOptions simulation_options(const PreparedPoint& point, const LoweredJo
   SimulationOptions options;
   options.num_steps = static_cast<int>(s.steps) + steps_around_steady_ones(lowered);
   // On the CPU the calling thread computes and posts; devices have a host that runs ahead.
-  options.issue_in_list_order = point.cluster.name == "this" && !is_on_gpus(point.experiment);
+  options.issue_in_list_order = computes_on_cpus(point.cluster);
   options.noise = s.noise;
   options.seed = static_cast<std::uint64_t>(s.seed);
   for (const std::int64_t rank : s.straggler_ranks) {

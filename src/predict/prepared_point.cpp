@@ -20,6 +20,7 @@
 #include "ir/model/batch_limit.hpp"
 #include "lower/lower.hpp"
 #include "models/model.hpp"
+#include "planners/pipelines/micro_batches.hpp"
 #include "planners/planner.hpp"
 #include "predict/cluster_folders.hpp"
 #include "predict/device_options.hpp"
@@ -65,10 +66,9 @@ std::int64_t global_batch_samples(const Experiment& experiment, const ModelGraph
   return train.global_batch_tokens / graph.positions_per_sample;
 }
 
-namespace {
+namespace {}  // namespace
 
-/// This machine, as far as the operating system tells. Peaks are measured where they are needed.
-Cluster this_cluster(const Experiment& experiment) {
+Cluster machine_at_hand(const Experiment& experiment) {
   Cluster cluster;
   cluster.name = "this";
   cluster.description = "the machine strata runs on";
@@ -80,10 +80,12 @@ Cluster this_cluster(const Experiment& experiment) {
     cluster.device_memory_bytes = gpu.memory_bytes;
     return cluster;
   }
-  cluster.device = cpu_name();
+  cluster.device = "cpu";
   cluster.device_memory_bytes = host_memory_bytes();
   return cluster;
 }
+
+namespace {
 
 /// Where products of fp32 are made on tensor cores, their peak is that of tf32.
 void multiply_at_tf32(Cluster& cluster, const Experiment& experiment) {
@@ -100,10 +102,8 @@ void multiply_at_tf32(Cluster& cluster, const Experiment& experiment) {
   }
 }
 
-Cluster cluster_of(const Experiment& experiment, const std::string& experiment_file) {
-  if (experiment.cluster == "this") {
-    return this_cluster(experiment);
-  }
+Cluster cluster_of(const Experiment& experiment, const std::string& experiment_file, const Cluster* machine) {
+  if (experiment.cluster == "this") return machine != nullptr ? *machine : machine_at_hand(experiment);
   const bool is_path = experiment.cluster.ends_with(".toml");
   Cluster cluster = find_cluster(is_path ? path_beside(experiment_file, experiment.cluster) : experiment.cluster,
                                  cluster_folders(std::filesystem::absolute(experiment_file).parent_path()),
@@ -143,7 +143,7 @@ Plan base_plan(const Experiment& experiment, const ModelGraph& graph, const Clus
   plan.mesh.ranks_per_node = static_cast<int>(experiment.resources.ranks_per_node);
   plan.global_batch = global_batch_samples(experiment, graph);
   check_batch_size(experiment, graph, plan.global_batch);
-  plan.schedule.micro_batches = static_cast<int>(train.micro_batches);
+  if (train.micro_batches > 0) plan.schedule.micro_batches = static_cast<int>(train.micro_batches);
   if (train.recompute != "planner") plan.recompute = parse_recompute(train.recompute);
   plan.overlap.bucket_bytes = static_cast<std::int64_t>(std::llround(experiment.overlap.bucket_mib * 1024.0 * 1024.0));
   plan.overlap.all_reduce = experiment.overlap.all_reduce;
@@ -199,10 +199,10 @@ std::vector<int> leaf_of_node(const Experiment& experiment, const Cluster& clust
   return leaves_of(cluster, nodes);
 }
 
-PreparedPoint without_plan(const Experiment& experiment, const std::string& experiment_file) {
+PreparedPoint without_plan(const Experiment& experiment, const std::string& experiment_file, const Cluster* machine) {
   PreparedPoint point{.experiment = experiment,
                       .graph = model_of(experiment),
-                      .cluster = cluster_of(experiment, experiment_file),
+                      .cluster = cluster_of(experiment, experiment_file, machine),
                       .plan = {}};
   check_fits(experiment, point.cluster);
   point.leaf_of_node = leaf_of_node(experiment, point.cluster);
@@ -211,8 +211,8 @@ PreparedPoint without_plan(const Experiment& experiment, const std::string& expe
 
 }  // namespace
 
-PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file) {
-  PreparedPoint point = without_plan(experiment, experiment_file);
+PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file, const Cluster* machine) {
+  PreparedPoint point = without_plan(experiment, experiment_file, machine);
   const Planner& planner = find_planner(experiment.strategy.name);
   if (experiment.train.global_batch.is_planners && !planner.chooses_batch()) {
     throw UserError(
@@ -231,14 +231,15 @@ PreparedPoint prepare_point(const Experiment& experiment, const std::string& exp
     request.measured_costs = [&] { return profiled_costs(experiment, experiment_file); };
     request.measured_links = [&] { return profiled_links(experiment, experiment_file); };
   }
-  point.plan = planner.plan(request);
+  point.plan = experiment.train.micro_batches > 0 ? planner.plan(request) : plan_with_micro_batches(planner, request);
   verify(point.plan, point.graph);
   return point;
 }
 
 PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::string& experiment_file,
-                                      const std::string& plan_text, const std::string& plan_file) {
-  PreparedPoint point = without_plan(experiment, experiment_file);
+                                      const std::string& plan_text, const std::string& plan_file,
+                                      const Cluster* machine) {
+  PreparedPoint point = without_plan(experiment, experiment_file, machine);
   point.plan = parse_plan(plan_text, plan_file);
   try {
     verify(point.plan, point.graph);
@@ -255,9 +256,9 @@ PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::s
 }
 
 PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file,
-                            const std::string& plan_file) {
-  return plan_file.empty() ? prepare_point(experiment, experiment_file)
-                           : prepare_point_with_plan(experiment, experiment_file, read_file(plan_file), plan_file);
+                            const std::string& plan_file, const Cluster* machine) {
+  if (plan_file.empty()) return prepare_point(experiment, experiment_file, machine);
+  return prepare_point_with_plan(experiment, experiment_file, read_file(plan_file), plan_file, machine);
 }
 
 namespace {
@@ -273,10 +274,7 @@ WorkspaceBytes kernel_workspaces(const PreparedPoint& point) {
 }  // namespace
 
 WorkspaceBytes workspaces_of(const PreparedPoint& point) {
-  // A described machine whose devices are CPUs runs our kernels.
-  if (point.cluster.name == "this" || point.cluster.device == "cpu" || is_on_gpus(point.experiment)) {
-    return kernel_workspaces(point);
-  }
+  if (computes_on_cpus(point.cluster) || is_on_gpus(point.experiment)) return kernel_workspaces(point);
   return [](const Program&, const Instruction&) { return std::int64_t{0}; };
 }
 

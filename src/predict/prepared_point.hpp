@@ -37,20 +37,27 @@ struct PreparedPoint {
   }
 };
 
+/// Cluster "this", as far as the operating system tells: without rates and links, which are found by measuring.
+/// @throws Unsupported where a GPU is asked for and there is none.
+Cluster machine_at_hand(const Experiment& experiment);
+
 /// Builds the model, describes the cluster and asks the mode for a plan.
 /// @param experiment_file clusters and data are found relative to it.
+/// @param machine cluster "this" as it was measured; null: as machine_at_hand() has it.
 /// @throws UserError; Unsupported, also where a GPU of this machine is asked for and there is none.
-PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file);
+PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file,
+                            const Cluster* machine = nullptr);
 
 /// As above with a plan of the user's own instead of the planner's.
 /// @param plan_file for messages.
 PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::string& experiment_file,
-                                      const std::string& plan_text, const std::string& plan_file);
+                                      const std::string& plan_text, const std::string& plan_file,
+                                      const Cluster* machine = nullptr);
 
 /// One of the above: with the plan in @p plan_file, or, where that is empty, the planner's.
 /// @throws UserError also where the file cannot be read.
 PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file,
-                            const std::string& plan_file);
+                            const std::string& plan_file, const Cluster* machine = nullptr);
 
 /// What scratch the libraries of the point's cluster need: ours on this machine and on described CPUs, those of CUDA
 /// where its GPUs are asked for; another described device's need none that a description knows of.

@@ -26,10 +26,8 @@ double seconds_of(const comm::World& world, const TimedCollectives& collectives,
 
 }  // namespace
 
-Link measure_all_reduce(const comm::World& world, const TimedCollectives& collectives) {
-  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-  if (world.size() == 1) return {unknown, unknown};
-  const double ranks = world.size();
+Link measure_all_reduce(const comm::World& world, int num_members, const TimedCollectives& collectives) {
+  const double ranks = num_members;
   const double latency = seconds_of(world, collectives, 2) / (2.0 * (ranks - 1.0));
   std::int64_t num_elements = small_elements;
   double seconds = seconds_of(world, collectives, num_elements);

@@ -192,7 +192,7 @@ class Profiler {
         profile_.provenance[name] = choice;
       }
     }
-    comm::EngineOptions options = predict::engine_options(point.experiment, program);
+    comm::EngineOptions options = predict::engine_options(point.experiment, program.body.size());
     comm::Engine engine(world_, options);
     const std::string host =
         options.emulated_link ? "emulated_link" : engine.transport_name(engine.create_group(all_ranks(world_)));

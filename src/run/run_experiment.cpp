@@ -18,36 +18,13 @@
 #include "profile/measured_peak.hpp"
 #include "results/outcome.hpp"
 #include "run/last_word.hpp"
+#include "run/machine_costs.hpp"
 #include "run/run_point.hpp"
 #include "run/stop_signal.hpp"
 #include "run/unstarted.hpp"
 
 namespace strata::run {
 namespace {
-
-/// Rank 0 reads everything; the others learn the texts. One reader, one plan, one error.
-struct Message {
-  std::string experiment_text;  ///< of the point, fully resolved
-  std::string plan_text;
-  std::string point_id;
-};
-
-std::string pack(const Message& m) {
-  return fmt::format("{} {} {}\n{}{}{}", m.experiment_text.size(), m.plan_text.size(), m.point_id.size(),
-                     m.experiment_text, m.plan_text, m.point_id);
-}
-
-Message unpack(const std::string& text) {
-  std::size_t sizes[3] = {};
-  std::size_t at = 0;
-  for (std::size_t& size : sizes) {
-    std::size_t used = 0;
-    size = std::stoull(text.substr(at), &used);
-    at += used + 1;
-  }
-  return {text.substr(at, sizes[0]), text.substr(at + sizes[0], sizes[1]),
-          text.substr(at + sizes[0] + sizes[1], sizes[2])};
-}
 
 /// Fits this world: as many ranks in all. Ranks a node are checked against the launch later.
 std::vector<const Point*> points_to_run(const predict::LoadedExperiment& loaded,
@@ -179,31 +156,39 @@ class Run {
   RunRequest make_request(const Point* point, const predict::LoadedExperiment& loaded) {
     RunRequest request;
     request.experiment_file = arguments_.experiment.origin();
-    const bool on_gpus =
-        on_root([&] { return std::string(predict::is_on_gpus(point->experiment) ? "yes" : "no"); }, is_yes);
-    // Before the plan: planners may ask a profile what the transport takes.
-    cuda::SelectedDevice device;
-    if (on_gpus) device = cuda::select_device(world_);
-    const Message message = on_root([&] { return pack(plan_on_root(*point, device.sharing)); }, unpack);
-    const ExperimentFile file = read_experiment(message.experiment_text, "point");
-    request.point = world_.rank() == 0 ? *point : Point{.id = message.point_id, .experiment = file.base, .axes = {}};
+    request.point = same_point(point);
     request.point.experiment.backend = request.point.experiment.resources.device;
-    request.experiment_name = request.point.experiment.name;
-    if (on_gpus) {
-      request.device_transport = predict::device_transport(request.point.experiment, device.sharing);
+    const Experiment& experiment = request.point.experiment;
+    request.experiment_name = experiment.name;
+    comm::check_launch(world_, expectation(experiment));
+    if (predict::is_on_gpus(experiment)) {
+      cuda::SelectedDevice device = cuda::select_device(world_);
+      request.device_transport = predict::device_transport(experiment, device.sharing);
       request.gpu_name = std::move(device.device.name);
     }
+    // Before the plan: planners ask what kernels and transfers take.
+    request.machine =
+        machine_costs(world_, experiment, fmt::format("{}/{}", options_.results_folder, request.experiment_name),
+                      request.device_transport, peak_);
+    const std::string plan_text = on_root([&] { return plan_on_root(request); }, as_it_is);
     request.prepared =
-        predict::prepare_point_with_plan(request.point.experiment, request.experiment_file, message.plan_text, "plan");
-    comm::check_launch(world_, expectation(request));
+        predict::prepare_point_with_plan(experiment, request.experiment_file, plan_text, "plan", &request.machine);
     open_inputs(request);
     find_restart(request);
     describe(request, loaded);
-    request.peak_flops_per_second =
-        peak_.flops_per_second(request.point.experiment, request.prepared.plan.dtypes.compute);
-    request.memory_bytes_per_second = peak_.memory_bytes_per_second(on_gpus);
+    request.peak_flops_per_second = peak_.flops_per_second(experiment, request.prepared.plan.dtypes.compute);
     return request;
   }
+
+  /// Rank 0 has read everything; the others learn the texts. One reader, one error.
+  Point same_point(const Point* point) {
+    const std::string text = on_root([&] { return to_text(point->experiment); }, as_it_is);
+    const std::string id = on_root([&] { return point->id; }, as_it_is);
+    if (world_.rank() == 0) return *point;
+    return {.id = id, .experiment = read_experiment(text, "point").base, .axes = {}};
+  }
+
+  static std::string as_it_is(const std::string& text) { return text; }
 
   static bool is_yes(const std::string& text) { return text == "yes"; }
 
@@ -228,22 +213,20 @@ class Run {
         });
   }
 
-  /// @param sharing see cuda::SelectedDevice.
-  Message plan_on_root(const Point& point, const std::string& sharing) const {
-    Experiment experiment = point.experiment;
+  std::string plan_on_root(const RunRequest& request) const {
+    Experiment experiment = request.point.experiment;
     if (predict::is_on_gpus(experiment)) {
-      experiment =
-          predict::with_device_transport(std::move(experiment), predict::device_transport(point.experiment, sharing));
+      experiment = predict::with_device_transport(std::move(experiment), request.device_transport);
     }
-    const predict::PreparedPoint prepared =
-        predict::prepare_point(experiment, arguments_.experiment.origin(), arguments_.experiment.plan_file);
-    return {to_text(point.experiment), to_text(prepared.plan), point.id};
+    const predict::PreparedPoint prepared = predict::prepare_point(experiment, arguments_.experiment.origin(),
+                                                                   arguments_.experiment.plan_file, &request.machine);
+    return to_text(prepared.plan);
   }
 
-  comm::LaunchExpectation expectation(const RunRequest& request) const {
-    return {.num_ranks = request.prepared.plan.mesh.num_ranks(),
-            .num_nodes = request.prepared.plan.mesh.nodes,
-            .ranks_per_node = request.prepared.plan.mesh.ranks_per_node,
+  comm::LaunchExpectation expectation(const Experiment& experiment) const {
+    return {.num_ranks = static_cast<int>(experiment.num_ranks()),
+            .num_nodes = static_cast<int>(experiment.resources.nodes),
+            .ranks_per_node = static_cast<int>(experiment.resources.ranks_per_node),
             .binary_hash = binary_hash_,
             .instruction_set = instruction_set()};
   }

@@ -134,11 +134,10 @@ class PointRun {
   void describe_communication() {
     facts_.transport = engine_->transport_name(world_group_);
     if (on_gpus_) facts_.transport = predict::device_transport_name(request_.device_transport, facts_.transport);
-    measured_link_ = measured_link();
+    facts_.all_reduce_bytes_per_second = all_reduce_bytes_per_second();
     // Before the executor takes its memory.
     meter_ = std::make_unique<DeviceMeter>(world_, on_gpus_ ? cuda::make_monitor() : nullptr);
     meter_->describe(facts_);
-    facts_.all_reduce_bytes_per_second = measured_link_.bandwidth_bytes_per_second;
     facts_.progress_mode = uses_nccl() ? "device" : engine_->has_thread() ? "thread" : "polling";
     const CommunicationSection& c = experiment_.communication;
     if (c.emulated_gbit_per_s > 0.0) {
@@ -148,7 +147,7 @@ class PointRun {
   }
 
   void make_engine() {
-    comm::EngineOptions options = predict::engine_options(experiment_, program_);
+    comm::EngineOptions options = predict::engine_options(experiment_, program_.body.size());
     options.on_watchdog = [this](const comm::WatchdogReport& report) { record_failure(Status::hang, report.message); };
     engine_ = std::make_unique<comm::Engine>(world_, options);
     world_group_ = engine_->create_group(profile::all_ranks(world_));
@@ -157,14 +156,16 @@ class PointRun {
   /// Several ranks on GPUs of their own.
   bool uses_nccl() const { return on_gpus_ && request_.device_transport == cuda::Transport::nccl && world_.size() > 1; }
 
-  Link measured_link() {
-    if (world_.size() == 1) return profile::measure_all_reduce(world_, {});
+  /// Of all ranks, for the record; nothing where there is one.
+  double all_reduce_bytes_per_second() {
+    if (world_.size() == 1) return results::unknown;
     const std::vector<int> ranks = profile::all_ranks(world_);
-    if (uses_nccl())
-      return profile::measure_all_reduce(world_, cuda::nccl_collectives(world_, ranks, profile::max_all_reduced));
     const profile::OperandMemory memory = on_gpus_ ? profile::OperandMemory::managed : profile::OperandMemory::host;
-    return profile::measure_all_reduce(world_, profile::engine_collectives(*engine_, world_group_, ranks, world_.rank(),
-                                                                           profile::max_all_reduced, memory));
+    const TimedCollectives collectives = uses_nccl()
+                                             ? cuda::nccl_collectives(world_, ranks, profile::max_all_reduced)
+                                             : profile::engine_collectives(*engine_, world_group_, ranks, world_.rank(),
+                                                                           profile::max_all_reduced, memory);
+    return profile::measure_all_reduce(world_, world_.size(), collectives).bandwidth_bytes_per_second;
   }
 
   std::unique_ptr<Executor> make_executor() {
@@ -189,16 +190,12 @@ class PointRun {
     if (root()) predict_step();
   }
 
-  /// What the simulator says of this run, before it begins. Where no profile is given, it knows the machine by the
-  /// peaks that were just measured.
+  /// What the simulator says of this run, before it begins: of this machine, whatever cluster the plan was made for.
   void predict_step() {
     predict::PreparedPoint point = request_.prepared;
     if (on_gpus_)
       point.experiment = predict::with_device_transport(std::move(point.experiment), request_.device_transport);
-    Cluster& machine = point.cluster;
-    machine.peak_flops_per_second[std::string(to_string(point.plan.dtypes.compute))] = request_.peak_flops_per_second;
-    machine.memory_bandwidth_bytes_per_second = request_.memory_bytes_per_second;
-    machine.intra_node = machine.inter_node = measured_link_;
+    point.cluster = request_.machine;
     const std::unique_ptr<CostModel> costs = predict::cost_model(point, request_.experiment_file);
     const predict::LoweredJob lowered = predict::lower_job(point);
     prediction_ = predict::predict(point, lowered, *costs);
@@ -419,9 +416,8 @@ class PointRun {
   std::map<std::string, std::string> device_choices_;
   std::unique_ptr<Executor> executor_;
   std::vector<TimelineEvent> timeline_;
-  std::int64_t saved_step_ = -1;  ///< of the last checkpoint
-  results::Outcome saved_;        ///< what became of it, equal on all ranks
-  Link measured_link_;
+  std::int64_t saved_step_ = -1;                 ///< of the last checkpoint
+  results::Outcome saved_;                       ///< what became of it, equal on all ranks
   predict::Prediction prediction_;               ///< rank 0
   results::StepRow predicted_row_;               ///< rank 0
   std::vector<double> measured_seconds_;         ///< rank 0

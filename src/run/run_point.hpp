@@ -44,7 +44,7 @@ struct RunRequest {
   std::string gpu_name;                                      ///< of this rank; on GPUs alone
   cuda::Transport device_transport = cuda::Transport::host;  ///< likewise
   double peak_flops_per_second = 0.0;                        ///< of one rank, see MeasuredPeak
-  double memory_bytes_per_second = 0.0;                      ///< of one rank, see MeasuredPeak
+  Cluster machine;                                           ///< as it was measured, see machine_costs()
 };
 
 /// `<results>/<experiment>/<point>/`: its attempts; its checkpoints stand in a folder of that name below.

@@ -123,6 +123,8 @@ const std::vector<std::string>& keys() {
 
 }  // namespace
 
+bool computes_on_cpus(const Cluster& cluster) { return cluster.device == "cpu"; }
+
 std::vector<int> leaves_of(const Cluster& cluster, std::span<const int> nodes) {
   std::vector<int> leaves;
   for (const int node : nodes) {

@@ -37,7 +37,7 @@ struct Cluster {
   std::string description;
   int nodes = 1;
   int devices_per_node = 1;
-  std::string device;  ///< e.g. "A800-SXM4-80GB", "cpu"
+  std::string device;  ///< e.g. "A800-SXM4-80GB"; "cpu": whatever CPUs
   std::int64_t device_memory_bytes = 0;
   std::map<std::string, double> peak_flops_per_second;  ///< by dtype name: f32, bf16, tf32
   /// What training reaches of that, measured or fitted, by dtype name; absent: the cost model's own efficiencies apply.
@@ -55,6 +55,8 @@ struct Cluster {
   bool operator==(const Cluster&) const = default;
 };
 
+/// Its ranks compute on CPUs, by this program's own kernels.
+bool computes_on_cpus(const Cluster& cluster);
 /// The leaf switch of each of @p nodes, by number from 0: node n of the cluster hangs under leaf n / nodes_per_leaf.
 /// Empty where the network is flat.
 std::vector<int> leaves_of(const Cluster& cluster, std::span<const int> nodes);

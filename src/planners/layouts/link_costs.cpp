@@ -1,13 +1,11 @@
 #include "planners/layouts/link_costs.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <string>
 
-#include "base/error.hpp"
 #include "cost/collective_formulas.hpp"
+#include "planners/missing_costs.hpp"
 
 namespace strata {
 
@@ -41,10 +39,7 @@ LinkCosts link_costs_of(const PlanRequest& request) {
   const Cluster& cluster = request.cluster;
   const Mesh& mesh = request.base.mesh;
   const auto lacks = [&](std::string_view what) {
-    throw Unsupported(fmt::format(
-        "{} on {} ranks: cost = \"{}\" needs {}, and cluster {} has none; name a described cluster, or set "
-        "strategy.cost = \"volume\"",
-        request.base.strategy, mesh.num_ranks(), cost, what, cluster.name.empty() ? "(unnamed)" : cluster.name));
+    refuse_without_costs(request, what, "set strategy.cost = \"volume\"");
   };
   LinkCosts costs;
   if (cost == "volume") {

@@ -5,7 +5,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 
 #include "base/error.hpp"
 #include "planners/even_micro_batches.hpp"
@@ -15,7 +17,8 @@ namespace strata {
 
 inline std::span<const OptionRow> pipeline_options() {
   static const std::array rows = {
-      OptionRow{"stages", std::int64_t{0}, ">= 0", "stages of the pipeline; 0: as many as ranks"},
+      OptionRow{"stages", std::int64_t{0}, ">= 0",
+                "stages of the pipeline; 0: as many as divide the ranks and have a block each"},
       OptionRow{"cut_by", std::string("flops"), "flops | operators | parameters",
                 "what the largest stage has the least of"},
   };
@@ -43,10 +46,18 @@ inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule, std
   return plan;
 }
 
+/// The most that divide the ranks and have a block each.
+inline std::int64_t most_stages(const PlanRequest& request) {
+  const int ranks = request.base.mesh.num_ranks();
+  std::int64_t stages = std::min<std::int64_t>(ranks, std::ssize(request.graph.blocks));
+  while (stages > 1 && ranks % stages != 0) --stages;
+  return std::max<std::int64_t>(stages, 1);
+}
+
 /// As many stages as the option says.
 inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule) {
   const auto asked = request.option<std::int64_t>("stages");
-  return pipeline_plan(request, schedule, asked == 0 ? request.base.mesh.num_ranks() : asked);
+  return pipeline_plan(request, schedule, asked == 0 ? most_stages(request) : asked);
 }
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "planners/even_micro_batches.hpp"
+#include "planners/missing_costs.hpp"
 
 namespace strata {
 
@@ -61,12 +62,7 @@ std::string gib(std::int64_t bytes) {
 std::unique_ptr<CostModel> cost_model_of(const PlanRequest& request, std::string_view instead) {
   const std::string cost = request.option<std::string>("cost");
   const Cluster& cluster = request.cluster;
-  const auto lacks = [&](std::string_view what) {
-    throw Unsupported(
-        fmt::format("{} on {} ranks: cost = \"{}\" needs {}, and cluster {} has none; name a described cluster, or {}",
-                    request.base.strategy, request.base.mesh.num_ranks(), cost, what,
-                    cluster.name.empty() ? "(unnamed)" : cluster.name, instead));
-  };
+  const auto lacks = [&](std::string_view what) { refuse_without_costs(request, what, instead); };
   if (cost == "measured") {
     if (!request.measured_costs) lacks("a profile");
     return request.measured_costs();

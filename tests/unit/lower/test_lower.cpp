@@ -63,9 +63,9 @@ TEST(Lower, EveryModeOfEveryModelVerifiesOnAllRanks) {
     }
   }
   // single on one rank; ddp and five ways of sharding on all five counts; amsp, autoddl, megatron and summa, which
-  // need to know the links, on one; a stage a rank as far as there are blocks: 2, 2, 5 and 2 of them; searched degrees,
-  // which need to know the machine, where there is one choice: on one rank, and of two blocks on three.
-  EXPECT_EQ(lowered, ((1 + 3 + 5) * 4 + 2 * (2 + 2 + 4 + 2) + 2 * (4 + 3)) * 32 + (7 * 5 + 1) * 4 * 7);
+  // need to know the links, on one; two pipelines of as many stages as there are blocks for on all five; searched
+  // degrees, which need to know the machine, where there is one choice: on one rank, and of two blocks on three.
+  EXPECT_EQ(lowered, ((1 + 3 + 5) * 4 + 2 * 5 * 4 + 2 * (4 + 3)) * 32 + (7 * 5 + 1) * 4 * 7);
 }
 
 std::vector<std::string> split(std::string_view text) {

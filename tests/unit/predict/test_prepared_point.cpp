@@ -148,12 +148,47 @@ TEST(PreparedPoint, OptionsOfAPipelineReachThePlan) {
   EXPECT_EQ(point.plan.schedule.kind, ScheduleKind::one_forward_one_backward);
   EXPECT_EQ(point.plan.schedule.micro_batches, 2);
   // gpt-nano has two blocks.
-  const Experiment three = experiment({"strategy.name=gpipe", "resources.ranks_per_node=3"});
+  const Experiment three = experiment({"strategy.name=gpipe", "strategy.stages=3", "resources.ranks_per_node=3"});
   EXPECT_THAT(words_of<Unsupported>([&] { prepare_point(three, "e.toml"); }),
               AllOf(HasSubstr("3 stages on 3 ranks"), HasSubstr("2 blocks")));
   const Experiment uneven = experiment({"strategy.name=gpipe", "strategy.stages=2", "resources.ranks_per_node=3"});
   EXPECT_THAT(words_of<Unsupported>([&] { prepare_point(uneven, "e.toml"); }),
               HasSubstr("3 ranks are not divisible by 2 stages"));
+}
+
+TEST(PreparedPoint, PipelinesHaveAsManyStagesAsThereAreBlocksForAndMicroBatchesThatFillThem) {
+  const auto plan_of = [](std::vector<std::string> overrides) {
+    overrides.insert(overrides.begin(), {"strategy.name=1f1b", "resources.ranks_per_node=4"});
+    return prepare_point(experiment(overrides), "e.toml").plan;
+  };
+  // gpt-nano has two blocks. Where nobody knows seconds, a micro-batch is a sample of each data rank.
+  const Plan unknown = plan_of({"train.global_batch=8"});
+  EXPECT_EQ(unknown.stages.count, 2);
+  EXPECT_EQ(unknown.schedule.micro_batches, 4);
+  // Where they are known, more micro-batches are taken only while they gain more than small kernels lose: on a GPU
+  // every kernel of so small a model is a launch.
+  EXPECT_EQ(plan_of({"train.global_batch=8", "cluster=a800-ib"}).schedule.micro_batches, 1);
+  const Plan on_cpus =
+      plan_of({"train.global_batch=64", "cluster=testbed-200mbit", "resources.nodes=2", "resources.ranks_per_node=2"});
+  EXPECT_GT(on_cpus.schedule.micro_batches, 1);
+  EXPECT_EQ(plan_of({"train.global_batch=8", "train.micro_batches=1"}).schedule.micro_batches, 1);
+  // One stage has nothing to fill.
+  EXPECT_EQ(plan_of({"train.global_batch=8", "strategy.stages=1"}).schedule.micro_batches, 1);
+}
+
+TEST(PreparedPoint, CostsOfTheMachineAtHandComeFromWhoeverMeasuredThem) {
+  const Experiment megatron = experiment({"strategy.name=megatron", "resources.ranks_per_node=2"});
+  EXPECT_THAT(words_of<Unsupported>([&] { prepare_point(megatron, "e.toml"); }),
+              AllOf(HasSubstr("intra_node.bandwidth_bytes_per_second"), HasSubstr("`strata run` measures")));
+  Cluster measured = machine_at_hand(megatron);
+  measured.memory_bandwidth_bytes_per_second = 1e10;
+  measured.peak_flops_per_second["f32"] = 1e11;
+  measured.intra_node = {1e-5, 1e9};
+  const PreparedPoint point = prepare_point(megatron, "e.toml", &measured);
+  EXPECT_EQ(point.cluster, measured);
+  EXPECT_EQ(point.plan.mesh.num_ranks(), 2);
+  // Whoever names a cluster plans for that one.
+  EXPECT_EQ(prepare_point(experiment({"cluster=a800-ib"}), "e.toml", &measured).cluster.name, "a800-ib");
 }
 
 TEST(PreparedPoint, TokensAreCountedInSequences) {

@@ -1,0 +1,18 @@
+#pragma once
+
+/// @file
+/// How many micro-batches a step is cut into where the experiment leaves it open: one, but of stages as many as take
+/// the least time, so that nobody compares with a pipeline that stands empty most of the step.
+
+#include "planners/planner.hpp"
+
+namespace strata {
+
+/// The plan of @p planner. Where @p request asks for stages of a pipeline, every number of micro-batches is looked at
+/// that divides the batch, gives all data ranks equally many samples and is not refused by the mode: the one that fits
+/// and has the fewest predicted seconds is taken, the smaller of equals; where nobody knows seconds, the largest
+/// (AutoDDL, section 5.4: the smallest micro-batches keep a pipeline fullest).
+/// @throws Unsupported; OutOfMemory: what the mode says of one micro-batch where it refuses every number.
+Plan plan_with_micro_batches(const Planner& planner, const PlanRequest& request);
+
+}  // namespace strata

@@ -1,0 +1,66 @@
+#include "run/machine_costs.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <span>
+
+#include "base/environment.hpp"
+#include "base/hash.hpp"
+#include "base/instruction_set.hpp"
+#include "base/read_file.hpp"
+#include "comm/collective_error.hpp"
+#include "predict/prediction.hpp"
+#include "profile/measured_machine.hpp"
+#include "results/file_descriptor.hpp"
+
+namespace strata::run {
+namespace {
+
+/// All that the numbers depend on.
+std::string circumstances(const Experiment& e) {
+  const CommunicationSection& c = e.communication;
+  return fmt::format("{}\n{}\n{:016x}\n{} threads, peak {}\n{} {} {} alpha {} us {} Gbit/s\n",
+                     predict::machine_identity(e), to_string(instruction_set()), binary_hash(),
+                     e.resources.threads_per_rank, e.measure.peak, c.transport, c.device_transport, c.progress,
+                     c.emulated_alpha_us, c.emulated_gbit_per_s);
+}
+
+/// Under a name of its own first: others see the whole file or none. Of two that are written at once the later stays,
+/// and is read back.
+std::string kept(const std::string& file, const std::string& text) {
+  std::filesystem::create_directories(std::filesystem::path(file).parent_path());
+  const std::string next = fmt::format("{}.{}.{}", file, results::host_name(), ::getpid());
+  results::FileDescriptor(next, O_WRONLY | O_CREAT | O_TRUNC).write_all(text);
+  results::rename_file(next, file);
+  return read_file(file);
+}
+
+}  // namespace
+
+std::string machine_file(const Experiment& experiment, const std::string& folder) {
+  const std::string depends_on = circumstances(experiment);
+  return fmt::format("{}/machine/{}x{}-{}-{:016x}.toml", folder, experiment.resources.nodes,
+                     experiment.resources.ranks_per_node, experiment.train.dtype,
+                     hash_bytes(std::as_bytes(std::span(depends_on))));
+}
+
+Cluster machine_costs(const comm::World& world, const Experiment& experiment, const std::string& folder,
+                      cuda::Transport transport, profile::MeasuredPeak& peak) {
+  std::string file, text;
+  comm::on_rank_0(world, [&] {
+    file = machine_file(experiment, folder);
+    if (std::filesystem::exists(file)) text = read_file(file);
+  });
+  text = world.broadcast(text);
+  if (text.empty()) {
+    const Cluster measured = profile::measured_machine(world, experiment, transport, peak);
+    comm::on_rank_0(world, [&] { text = kept(file, to_text(measured)); });
+    text = world.broadcast(text);
+  }
+  return parse_cluster(text, world.broadcast(file));
+}
+
+}  // namespace strata::run
