@@ -9,6 +9,7 @@
 #include "base/exit_code.hpp"
 #include "cli/verb.hpp"
 #include "cli/verb_options.hpp"
+#include "predict/check_inputs.hpp"
 #include "predict/selected_point.hpp"
 
 namespace strata::cli {
@@ -26,6 +27,7 @@ void add_expand(const CommandLine& line) {
   expand->add_flag("--json", arguments->json, "JSON instead of a table");
   expand->callback([line, arguments] {
     const predict::LoadedExperiment loaded = predict::load_points(arguments->experiment, device_backend);
+    predict::check_names(loaded.expansion.points, arguments->experiment.origin());
     fmt::print("{}\n", arguments->json ? to_json(loaded.expansion) : to_table(loaded.expansion));
     line.exit_code = exit_ok;
   });

@@ -87,8 +87,8 @@ constexpr Option options[] = {
     {"train.dtype", FIELD(train.dtype), dtypes, "",
      "activations and the weights that kernels read; master weights are fp32"},
     {"train.gradient_dtype", FIELD(train.gradient_dtype), dtypes, "", "parameter gradients, as stored and as reduced"},
-    {"train.recompute", FIELD(train.recompute), "none | block | after_communication | planner", "",
-     "activations computed again in the backward pass; planner: the strategy decides"},
+    {"train.recompute", FIELD(train.recompute), "none | block | after_communication", "",
+     "activations computed again in the backward pass"},
     {"train.seed", FIELD(train.seed), ">= 0", "", "of initialisation and dropout"},
     {"train.steps", FIELD(train.steps), ">= 0", "", "steps to train; 0: until [measure] has enough"},
 

@@ -102,6 +102,8 @@ void multiply_at_tf32(Cluster& cluster, const Experiment& experiment) {
   }
 }
 
+}  // namespace
+
 Cluster cluster_of(const Experiment& experiment, const std::string& experiment_file, const Cluster* machine) {
   if (experiment.cluster == "this") return machine != nullptr ? *machine : machine_at_hand(experiment);
   const bool is_path = experiment.cluster.ends_with(".toml");
@@ -111,6 +113,8 @@ Cluster cluster_of(const Experiment& experiment, const std::string& experiment_f
   if (experiment.cuda.tf32) multiply_at_tf32(cluster, experiment);
   return cluster;
 }
+
+namespace {
 
 /// Modes count elements and bytes of a step's activations before a plan is there to be verified.
 /// @throws UserError where 64 bits have no room for these.
@@ -144,7 +148,7 @@ Plan base_plan(const Experiment& experiment, const ModelGraph& graph, const Clus
   plan.global_batch = global_batch_samples(experiment, graph);
   check_batch_size(experiment, graph, plan.global_batch);
   if (train.micro_batches > 0) plan.schedule.micro_batches = static_cast<int>(train.micro_batches);
-  if (train.recompute != "planner") plan.recompute = parse_recompute(train.recompute);
+  plan.recompute = parse_recompute(train.recompute);
   plan.overlap.bucket_bytes = static_cast<std::int64_t>(std::llround(experiment.overlap.bucket_mib * 1024.0 * 1024.0));
   plan.overlap.all_reduce = experiment.overlap.all_reduce;
   check_updates(experiment);

@@ -41,9 +41,13 @@ struct PreparedPoint {
 /// @throws Unsupported where a GPU is asked for and there is none.
 Cluster machine_at_hand(const Experiment& experiment);
 
+/// What experiment.cluster names. @param machine cluster "this" as it was measured; null: as machine_at_hand() has it.
+/// @param experiment_file a description's path is relative to it. @throws UserError listing those that there are.
+Cluster cluster_of(const Experiment& experiment, const std::string& experiment_file, const Cluster* machine = nullptr);
+
 /// Builds the model, describes the cluster and asks the mode for a plan.
 /// @param experiment_file clusters and data are found relative to it.
-/// @param machine cluster "this" as it was measured; null: as machine_at_hand() has it.
+/// @param machine see cluster_of().
 /// @throws UserError; Unsupported, also where a GPU of this machine is asked for and there is none.
 PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file,
                             const Cluster* machine = nullptr);

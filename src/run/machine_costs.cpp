@@ -6,8 +6,10 @@
 
 #include <filesystem>
 #include <span>
+#include <system_error>
 
 #include "base/environment.hpp"
+#include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/instruction_set.hpp"
 #include "base/read_file.hpp"
@@ -31,7 +33,10 @@ std::string circumstances(const Experiment& e) {
 /// Under a name of its own first: others see the whole file or none. Of two that are written at once the later stays,
 /// and is read back.
 std::string kept(const std::string& file, const std::string& text) {
-  std::filesystem::create_directories(std::filesystem::path(file).parent_path());
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw UserError(fmt::format("results folder {}: {}", folder.string(), error.message()));
   const std::string next = fmt::format("{}.{}.{}", file, results::host_name(), ::getpid());
   results::FileDescriptor(next, O_WRONLY | O_CREAT | O_TRUNC).write_all(text);
   results::rename_file(next, file);

@@ -60,7 +60,8 @@ def test_a_printed_plan_of_stages_comes_back(strata, experiment, tmp_path):
 
 
 def test_more_stages_than_blocks_are_refused_with_numbers(strata, experiment):
-    ended = strata(3, "run", experiment(ranks=3, replace=[('name = "ddp"', 'name = "1f1b"')]))
+    strategy = 'name = "1f1b"\nstages = 3'
+    ended = strata(3, "run", experiment(ranks=3, replace=[('name = "ddp"', strategy)]))
     assert ended.code == 3
     assert ended.messages()[0].endswith("3 stages on 3 ranks, but gpt-nano has 2 blocks, and a stage has one or more")
 
