@@ -81,7 +81,16 @@ exit codes: 0 better or undecided, 1 some point is worse, 2 bad input, 4 some po
     verb = verbs.add_parser("order", help="draw the orders that `strata order` writes to us")
     verb.add_argument("--output", required=True, metavar="FILE", help=".png, .svg or .pdf")
     verb.add_argument("--title", default="", help="of the picture")
-    verbs.add_parser("validate", help="the table of errors of the predictions that `strata validate` writes to us")
+    help_text = "predict the runs of a table of measurements with the closed form, and print the errors"
+    verb = verbs.add_parser("validate", help=help_text, description=help_text)
+    verb.add_argument("table", metavar="FILE.csv", help="measured runs")
+    verb.add_argument("--cluster", required=True, metavar="FILE.toml", help="of a cluster with [transformer_costs]")
+    verb.add_argument("--rows", action="store_true", help="every row's prediction as CSV instead of the errors")
+    verb.add_argument(
+        "--sensitivities",
+        action="store_true",
+        help="as --rows, with d ln(time) / d ln(parameter) of every fitted parameter",
+    )
     return parser
 
 
@@ -150,12 +159,17 @@ def _report(words: argparse.Namespace) -> int:
 
 
 def _validate(words: argparse.Namespace) -> int:
-    import pandas as pd
+    from strata_analysis.fitted_cluster import read_fitted_cluster
+    from strata_analysis.measured_runs import parse_measured_runs, read_text
+    from strata_analysis.validate import predicted_runs, report, to_csv
 
-    from strata_analysis.validate import report
-
-    # "none" is a word here, no missing value.
-    print(report(pd.read_csv(sys.stdin, keep_default_na=False)))
+    cluster = read_fitted_cluster(words.cluster)
+    runs = parse_measured_runs(read_text(words.table), words.table)
+    rows = predicted_runs(runs, cluster, words.sensitivities)
+    if words.rows or words.sensitivities:
+        print(to_csv(rows), end="")
+    else:
+        print(report(rows))
     return 0
 
 

@@ -1,15 +1,13 @@
 """Fit the section [transformer_costs] of a cluster file to measured iterations; judge the fit on rows it did not see.
 
-    python -m strata_analysis.fit_transformer --strata build/cpu/strata --cluster experiments/clusters/x.toml \
-        [--write] rows.csv [more.csv ...]
+    python -m strata_analysis.fit_transformer --cluster experiments/clusters/x.toml [--write] rows.csv [more.csv ...]
 
-The closed form lives once, in strata: each step of the least squares asks `strata validate --sensitivities` for
-predictions and their derivatives. Minimised is a robust sum (soft L1, so that single slow runs pull little) of
-ln(predicted / measured), plus the distance of each parameter from PRIORS in units of its width. Two fits are made.
-First the formula alone, every table weighing alike. Then one ratio a layer shape (hidden size, heads, sequence, tensor
-degree) and micro-batch, and what is no part of a layer; the layer's parameters stay, so that a shape nobody measured is
-predicted as the formula's own fit predicts it. Ratios shrink to 1 where rows are few; a table then weighs as the square
-root of its rows, because ratios that follow the noise of few rows predict others worse.
+Minimised is a robust sum (soft L1, so that single slow runs pull little) of ln(predicted / measured), predicted by the
+closed form of transformer_iteration.py, plus the distance of each parameter from PRIORS in units of its width. Two fits
+are made. First the formula alone, every table weighing alike. Then one ratio a layer shape (hidden size, heads,
+sequence, tensor degree) and micro-batch, and what is no part of a layer; the layer's parameters stay, so that a shape
+nobody measured is predicted as the formula's own fit predicts it. Ratios shrink to 1 where rows are few; a table then
+weighs as the square root of its rows, because ratios that follow the noise of few rows predict others worse.
 
 Judged by cross-validation: FOLDS fits, each without the rows whose configuration's SHA-256 falls into its fold, so that
 every row is predicted once by a fit that did not see it. For the formula also with whole layer shapes left out. Forms
@@ -21,23 +19,21 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import io
 import re
-import subprocess
 import sys
-import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import least_squares
 
-from strata_analysis.validate import summary
+from strata_analysis.fitted_cluster import CELL, COSTS, SHAPE, read_fitted_cluster
+from strata_analysis.load import LoadError
+from strata_analysis.measured_runs import parse_measured_runs, read_text
+from strata_analysis.validate import predicted_runs, summary
 
 FOLDS = 4
-SHAPE = ["hidden_size", "attention_heads", "sequence_length", "tensor_parallelism"]
-CELL = [*SHAPE, "micro_batch"]
 LAYOUT = [*SHAPE, "layers", "data_parallelism", "pipeline_parallelism"]
 CONFIGURATION = [*CELL, "num_gpus", "global_batch", "layers", "data_parallelism", "pipeline_parallelism"]
 # Centre and width (of the logarithm) of what a parameter is expected to be on A100 before any row is seen: GEMM and
@@ -69,11 +65,11 @@ PRIORS = {
     "reduce_seconds": (2e-3, 1.0),
     "reduce_bandwidth_bytes_per_second": (120e9, 0.7),
 }
-NAMES = list(PRIORS)
+NAMES = list(COSTS)
 # Those before this one make up a layer's time.
 IS_OF_LAYER = np.arange(len(NAMES)) < NAMES.index("slot_seconds")
-CENTRE = np.log([centre for centre, _ in PRIORS.values()])
-WIDTH = np.array([width for _, width in PRIORS.values()])
+CENTRE = np.log([PRIORS[name][0] for name in NAMES])
+WIDTH = np.array([PRIORS[name][1] for name in NAMES])
 # No share of a nameplate is fitted above this.
 LARGEST_SHARE = 0.95
 # Widths of the ratios' logarithm: of a layer shape, and of a micro-batch at this shape.
@@ -99,10 +95,9 @@ class Costs:
             text, found = re.subn(rf"(?m)^{name} = \S+", f"{name} = {value:.6g}", text)
             if found != 1:
                 raise SystemExit(f"{name}: {found} lines in the cluster file where one is needed")
-        keys = ("hidden_size", "attention_heads", "sequence_length", "tensor_parallelism", "micro_batch")
         lines = [
             "  { "
-            + ", ".join(f"{k} = {v}" for k, v in zip(keys, cell, strict=True))
+            + ", ".join(f"{k} = {v}" for k, v in zip(CELL, cell, strict=True))
             + f", ratio = {np.exp(u):.5g} }},  # fitted"
             for cell, u in sorted(self.ratios.items())
         ]
@@ -111,24 +106,16 @@ class Costs:
 
 
 class Predictor:
-    def __init__(self, strata: str, cluster: Path, tables: list[Path]):
-        self.strata = strata
-        self.cluster_text = cluster.read_text()
-        self.tables = tables
+    def __init__(self, cluster: Path, tables: list[Path]):
+        self.cluster = read_fitted_cluster(cluster)
+        self.runs = [parse_measured_runs(read_text(table), str(table)) for table in tables]
 
     def __call__(self, costs: Costs) -> list[pd.DataFrame]:
         """The rows of each table, with predictions and sensitivities."""
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "fit.toml"
-            file.write_text(costs.toml(self.cluster_text))
-            return [self._rows(table, file) for table in self.tables]
-
-    def _rows(self, table: Path, cluster: Path) -> pd.DataFrame:
-        words = [self.strata, "validate", str(table), "--cluster", str(cluster), "--sensitivities"]
-        ended = subprocess.run(words, capture_output=True, text=True, timeout=600)
-        if ended.returncode != 0:
-            raise SystemExit(ended.stderr.strip())
-        return pd.read_csv(io.StringIO(ended.stdout), keep_default_na=False)
+        values = dict(zip(NAMES, np.exp(costs.parameters), strict=True))
+        ratios = {cell: float(np.exp(u)) for cell, u in costs.ratios.items()}
+        cluster = replace(self.cluster, costs=values, ratios=ratios)
+        return [predicted_runs(runs, cluster, with_sensitivities=True) for runs in self.runs]
 
 
 def errors(rows: pd.DataFrame) -> np.ndarray:
@@ -261,12 +248,14 @@ def show(tables: list[Path], found: list[tuple[str, list[np.ndarray]]]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Fit [transformer_costs] of a cluster file to measured iterations.")
     parser.add_argument("tables", nargs="+", type=Path, help="measured runs (CSV), as of `strata validate`")
-    parser.add_argument("--strata", required=True, help="the binary")
     parser.add_argument("--cluster", required=True, type=Path, help="its file; the present values do not matter")
     parser.add_argument("--write", action="store_true", help="put the fit to all rows into the cluster file")
     parser.add_argument("--inside", action="store_true", help="compare forms: only cross-validate inside the fit part")
     words = parser.parse_args()
-    predict = Predictor(words.strata, words.cluster, words.tables)
+    try:
+        predict = Predictor(words.cluster, words.tables)
+    except LoadError as error:
+        raise SystemExit(f"fit_transformer: {error}") from None
     if words.inside:
         show(words.tables, judged_inside(predict))
         return 0
@@ -287,7 +276,7 @@ def main() -> int:
     ]
     show(words.tables, found)
     if words.write:
-        words.cluster.write_text(full.toml(predict.cluster_text))
+        words.cluster.write_text(full.toml(words.cluster.read_text()))
     return 0
 
 

@@ -1,11 +1,20 @@
-"""The table of errors of `strata validate`: predictions of runs that others measured. strata writes the rows, see
-src/predict/predicted_runs.cpp; an error is predicted / measured - 1.
+"""`strata validate`: predictions of runs that others measured, and the table of their errors; an error is
+predicted / measured - 1.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+
+from strata_analysis.fitted_cluster import COSTS, FittedCluster
+from strata_analysis.measured_runs import COUNTS, QUANTITIES
+from strata_analysis.transformer_iteration import (
+    first_stage_activation_bytes,
+    layer_activation_bytes,
+    sensitivities,
+    transformer_iteration,
+)
 
 # Groups of rows, in the order of the table.
 GROUPS = (
@@ -19,6 +28,44 @@ GROUPS = (
     "basis",
 )
 WORST_ROWS = 5
+TIME, LAYER_BYTES, STAGE_BYTES = QUANTITIES
+
+
+def predicted_runs(runs: pd.DataFrame, cluster: FittedCluster, with_sensitivities: bool = False) -> pd.DataFrame:
+    """A row a run: `quantity`, `line`, the run, what was `measured` and what is `predicted` of it in the same unit, its
+    `basis`; of times also `layers_share`, the layers' part, and if wanted a column of d ln(time) / d ln(parameter) for
+    each of COSTS.
+
+    @param runs as of measured_runs.parse_measured_runs."""
+    quantity = runs["quantity"].iloc[0]
+    runs = completed(runs, cluster)
+    columns = ["quantity", "line", *COUNTS, "vocabulary_size", "virtual_stages", "recomputation", "sequence_parallel"]
+    rows = runs[[*columns, "measured"]]
+    if quantity != TIME:
+        bytes_of = {LAYER_BYTES: layer_activation_bytes, STAGE_BYTES: first_stage_activation_bytes}[quantity]
+        return rows.assign(predicted=bytes_of(runs), basis="formula")
+    estimate = transformer_iteration(runs, cluster)
+    share = estimate.layers_seconds / estimate.seconds
+    rows = rows.assign(predicted=1e3 * estimate.seconds, basis=estimate.basis, layers_share=share)
+    if not with_sensitivities:
+        return rows
+    return rows.join(pd.DataFrame(sensitivities(runs, cluster), columns=list(COSTS), index=rows.index))
+
+
+def completed(runs: pd.DataFrame, cluster: FittedCluster) -> pd.DataFrame:
+    """What the table does not say comes from the cluster, whose campaign measured it."""
+    if "vocabulary_size" not in runs:
+        runs = runs.assign(vocabulary_size=cluster.vocabulary_size)
+    if "recomputation" not in runs:
+        one, many = cluster.recomputation_on_one_node, cluster.recomputation_on_many_nodes
+        runs = runs.assign(recomputation=np.where(runs["num_gpus"] > cluster.devices_per_node, many, one))
+    return runs
+
+
+def to_csv(rows: pd.DataFrame) -> str:
+    """With a header; numbers in the fewest digits that read back equal."""
+    texts = {name: [str(value).removesuffix(".0") for value in rows[name]] for name in rows}
+    return "".join(",".join(line) + "\n" for line in [rows.columns, *zip(*texts.values(), strict=True)])
 
 
 def report(rows: pd.DataFrame) -> str:

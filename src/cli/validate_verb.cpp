@@ -1,48 +1,38 @@
 /// @file
-/// `strata validate`: predictions of a table of measured runs, which the Python package sets beside the measurements.
-
-#include <fmt/core.h>
+/// `strata validate`: predictions of a table of measured runs beside the measurements. The Python package makes them;
+/// here the cluster is found by its name.
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "base/error.hpp"
-#include "base/exit_code.hpp"
-#include "base/read_file.hpp"
 #include "cli/analysis_package.hpp"
 #include "cli/verb.hpp"
 #include "cli/verb_options.hpp"
 #include "config/cluster_files.hpp"
-#include "config/measured_runs.hpp"
 #include "predict/cluster_folders.hpp"
-#include "predict/predicted_runs.hpp"
 
 namespace strata::cli {
 namespace {
 
 struct ValidateArguments {
-  std::string file;            ///< CSV, see config/measured_runs.hpp
+  std::string file;            ///< CSV
   std::string cluster;         ///< a name or a path
   bool rows = false;           ///< print the predictions as CSV instead of the table of errors
   bool sensitivities = false;  ///< with d ln(seconds) / d ln(parameter) of every fitted parameter
 };
 
 int validate(const ValidateArguments& arguments, const Environment& environment) {
-  const Cluster cluster =
-      find_cluster(arguments.cluster, predict::cluster_folders(std::filesystem::current_path()), "--cluster");
-  if (!cluster.transformer_costs) {
-    throw UserError(
-        fmt::format("--cluster {}: no section [transformer_costs] to predict iterations with", arguments.cluster));
-  }
-  const MeasuredRuns runs = parse_measured_runs(read_file(arguments.file), arguments.file);
-  const std::string text = predict::predicted_runs(runs, cluster, arguments.file, arguments.sensitivities);
-  if (arguments.rows || arguments.sensitivities) {
-    fmt::print("{}", text);
-    return exit_ok;
-  }
-  return start_analysis({"validate"}, environment, text);
+  const std::filesystem::path cluster =
+      find_cluster_file(arguments.cluster, predict::cluster_folders(std::filesystem::current_path()), "--cluster");
+  read_cluster(cluster);  // the package checks what it asks for alone
+  std::vector<std::string> words = {"validate", "--cluster=" + cluster.string()};
+  if (arguments.rows) words.emplace_back("--rows");
+  if (arguments.sensitivities) words.emplace_back("--sensitivities");
+  words.insert(words.end(), {"--", arguments.file});
+  return start_analysis(words, environment);
 }
 
 void add_validate(const CommandLine& line) {

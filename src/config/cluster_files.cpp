@@ -48,22 +48,27 @@ Cluster read_cluster(const fs::path& file) {
   return cluster;
 }
 
-Cluster find_cluster(const std::string& name_or_path, std::span<const fs::path> folders, std::string_view origin) {
+fs::path find_cluster_file(const std::string& name_or_path, std::span<const fs::path> folders,
+                           std::string_view origin) {
   if (name_or_path.ends_with(".toml")) {
     if (!fs::exists(name_or_path)) {
       throw UserError(fmt::format("{} = \"{}\": no such file", origin, name_or_path));
     }
-    return read_cluster(name_or_path);
+    return name_or_path;
   }
   std::vector<std::string> known;
   for (const fs::path& file : cluster_files(folders)) {
-    if (file.stem() == name_or_path) return read_cluster(file);
+    if (file.stem() == name_or_path) return file;
     known.push_back(file.stem().string());
   }
   const auto nearest = nearest_names(name_or_path, known, static_cast<int>(known.size()));
   throw UserError(fmt::format("{} = \"{}\": no such description{}; known: {}; a path ends in .toml", origin,
                               name_or_path, did_you_mean(name_or_path, known),
                               known.empty() ? "none" : fmt::format("{}", fmt::join(nearest, ", "))));
+}
+
+Cluster find_cluster(const std::string& name_or_path, std::span<const fs::path> folders, std::string_view origin) {
+  return read_cluster(find_cluster_file(name_or_path, folders, origin));
 }
 
 }  // namespace strata

@@ -25,7 +25,11 @@ Cluster read_cluster(const std::filesystem::path& file);
 
 /// @param name_or_path ends in .toml: that file; else the name of one of cluster_files(folders).
 /// @param origin what asks, for messages: "file:line: cluster".
-/// @throws UserError as read_cluster; for an unknown name with the known ones, nearest first.
+/// @throws UserError for an unknown name with the known ones, nearest first.
+std::filesystem::path find_cluster_file(const std::string& name_or_path, std::span<const std::filesystem::path> folders,
+                                        std::string_view origin);
+
+/// What find_cluster_file finds, read. @throws UserError as it and read_cluster.
 Cluster find_cluster(const std::string& name_or_path, std::span<const std::filesystem::path> folders,
                      std::string_view origin);
 

@@ -1,16 +1,19 @@
-"""The table of errors of `strata validate`, and the pieces of the fit that need no binary."""
+"""The table of errors of `strata validate`, its rows, and the pieces of the fit."""
 
+import csv
 import io
 import re
-import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from runs_and_clusters import runs, weightless
 from strata_analysis.cli import main
 from strata_analysis.fit_transformer import CENTRE, CONFIGURATION, FOLDS, NAMES, Costs, fold_of, judged_inside
-from strata_analysis.validate import report, summary
+from strata_analysis.validate import completed, predicted_runs, report, summary, to_csv
 
+ROOT = Path(__file__).parents[2]
 ROWS = """quantity,line,num_gpus,hidden_size,attention_heads,layers,sequence_length,global_batch,micro_batch,\
 tensor_parallelism,data_parallelism,pipeline_parallelism,recomputation,measured,predicted,basis
 iteration_time_ms,2,8,64,4,8,128,16,1,8,1,1,none,100,110,formula
@@ -40,10 +43,37 @@ def test_groups_are_what_differs_and_worst_rows_come_first(rows):
     assert [line.split()[0] for line in lines[worst + 2 : worst + 6]] == ["2", "4", "3", "5"]
 
 
-def test_the_verb_reads_rows_from_standard_input(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(ROWS))
-    assert main(["validate"]) == 0
-    assert capsys.readouterr().out.endswith("mean 5.0 %  median 5.0 %  max 10.0 %  rows 4\n")
+@pytest.mark.parametrize(("option", "num_further"), [("--rows", 0), ("--sensitivities", len(NAMES))])
+def test_rows_are_csv_whose_numbers_read_back_equal(capsys, option, num_further):
+    table = ROOT / "experiments" / "validation" / "korthikanti_2022_table_5.csv"
+    cluster = ROOT / "experiments" / "clusters" / "a100-vtrain.toml"
+    assert main(["validate", "--cluster", str(cluster), option, "--", str(table)]) == 0
+    header, first, *_ = csv.reader(io.StringIO(capsys.readouterr().out))
+    row = dict(zip(header, first, strict=True))
+    assert header[-num_further - 4 : len(header) - num_further] == ["measured", "predicted", "basis", "layers_share"]
+    assert header[len(header) - num_further :] == NAMES[:num_further]
+    assert (row["line"], row["measured"], row["sequence_parallel"]) == ("5", "1420", "no")
+    # What the closed form gave before it was vectorised.
+    assert float(row["predicted"]) == pytest.approx(1455.803544473736, rel=1e-12)
+    assert float(row["layers_share"]) == pytest.approx(0.9624673330484209, rel=1e-12)
+
+
+def test_what_a_table_does_not_say_comes_from_the_cluster():
+    cluster = weightless(vocabulary_size=77, recomputation_on_one_node="selective", recomputation_on_many_nodes="full")
+    table = runs({}, {"num_gpus": 8}, {"num_gpus": 9})
+    found = completed(table.drop(columns=["vocabulary_size", "recomputation"]), cluster)
+    assert found["vocabulary_size"].tolist() == [77] * 3
+    assert found["recomputation"].tolist() == ["selective", "selective", "full"]
+    pd.testing.assert_frame_equal(completed(table, cluster), table)
+
+
+@pytest.mark.parametrize("quantity", ["activation_bytes_per_layer", "activation_bytes"])
+def test_bytes_have_no_sensitivities(quantity):
+    table = runs({}).assign(line=2, quantity=quantity, measured=1.0)
+    rows = predicted_runs(table, weightless(), with_sensitivities=True)
+    assert rows.columns[-1] == "basis"
+    layers = 1 if quantity == "activation_bytes_per_layer" else 12
+    assert to_csv(rows).endswith(f",1,{layers * 4 * 128 * (34 * 256 + 5 * 8 * 128)},formula\n")
 
 
 def test_a_fold_depends_on_the_configuration_alone(rows):

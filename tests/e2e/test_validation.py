@@ -2,7 +2,6 @@
 
 import csv
 import io
-import os
 import re
 import subprocess
 import sys
@@ -105,8 +104,7 @@ def test_the_fit_finds_planted_costs(strata, tmp_path):
     measured = [f"{line.rsplit(',', 1)[0]},{row['predicted']}" for line, row in zip(lines, truth, strict=True)]
     runs.write_text("\n".join([header, *measured[::6]]) + "\n")
 
-    binary = os.environ.get("STRATA", str(ROOT / "build" / "cpu" / "strata"))
-    words = ["-m", "strata_analysis.fit_transformer", "--strata", binary, "--cluster", start, "--write", runs]
+    words = ["-m", "strata_analysis.fit_transformer", "--cluster", start, "--write", runs]
     fitted = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=240)
     assert fitted.returncode == 0, fitted.stderr
     held_out = re.search(r"formula, rows held out \(\d+ folds\)\n +runs\.csv +(.*)", fitted.stdout)

@@ -163,17 +163,6 @@ void verify(const Cluster& cluster) {
   check_link(cluster, "intra_node", cluster.intra_node, cluster.devices_per_node > 1);
   check_link(cluster, "inter_node", cluster.inter_node, cluster.nodes > 1);
   check_pairs(cluster);
-  if (cluster.transformer_costs) {
-    try {
-      verify(*cluster.transformer_costs);
-    } catch (const UserError& error) {
-      throw UserError(fmt::format("cluster {}: {}", cluster.name, error.what()));
-    }
-    if (!cluster.peak_flops_per_second.contains(cluster.transformer_costs->dtype)) {
-      fail(cluster, "transformer_costs.dtype",
-           fmt::format("{} is not in peak_flops_per_second", cluster.transformer_costs->dtype));
-    }
-  }
   for (const auto& [key, source] : cluster.sources) {
     const std::string head = key.substr(0, key.find('.'));
     if (std::find(keys().begin(), keys().end(), head) == keys().end()) {
@@ -213,10 +202,6 @@ std::string to_text(const Cluster& cluster) {
   for (const PairLink& pair : cluster.pairs) {
     text += fmt::format("\n[[pairs]]\nfirst = {}\nsecond = {}\nlink = {{ {} }}\n", pair.first, pair.second,
                         text_of(pair.link));
-  }
-  if (cluster.transformer_costs) {
-    text += "\n";
-    text += to_text(*cluster.transformer_costs);
   }
   return text;
 }
@@ -270,10 +255,7 @@ Cluster parse_cluster(const std::string& text, std::string_view file_name) {
       fields.finish();
     }
   }
-  if (const TomlValue* costs = reader.table("transformer_costs")) {
-    TomlReader fields = reader.child("transformer_costs", *costs);
-    cluster.transformer_costs = read_transformer_costs(fields);
-  }
+  reader.table("transformer_costs");  // the Python package reads it, see analysis/strata_analysis/fitted_cluster.py
   reader.finish();
   return cluster;
 }

@@ -6,13 +6,10 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "ir/machine/transformer_costs.hpp"
 
 namespace strata {
 
@@ -50,8 +47,6 @@ struct Cluster {
   int nodes_per_leaf = 0;                      ///< 0: one flat network
   double spine_oversubscription = 1.0;         ///< leaf uplink share: 2.0 halves bandwidth across leaves
   std::map<std::string, std::string> sources;  ///< key -> where the number comes from
-  /// Fitted to measured iterations of transformers; absent: nobody measured any.
-  std::optional<TransformerCosts> transformer_costs;
   bool operator==(const Cluster&) const = default;
 };
 
@@ -64,6 +59,7 @@ std::vector<int> leaves_of(const Cluster& cluster, std::span<const int> nodes);
 void verify(const Cluster& cluster);
 /// Stable TOML; parse_cluster(to_text(c)) == c.
 std::string to_text(const Cluster& cluster);
+/// The section [transformer_costs] is read past: it belongs to the Python package, which checks it.
 /// @throws UserError with file, line, key and what is accepted.
 Cluster parse_cluster(const std::string& text, std::string_view file_name);
 
