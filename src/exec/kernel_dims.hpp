@@ -23,6 +23,13 @@ struct LinearDims {
   bool operator==(const LinearDims&) const = default;
 };
 
+struct ColumnSumsDims {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  DType dtype = DType::f32;       ///< of the matrix: f32 or bf16
+  DType sums_dtype = DType::f32;  ///< f32 or bf16
+};
+
 struct ConvolutionDims {
   std::int64_t images = 0;
   std::int64_t height = 0;  ///< of the input
@@ -102,7 +109,7 @@ struct AttentionDims {
   std::int64_t num_kv_heads =
       0;  ///< divides num_heads; query head h reads key and value head h / (num_heads / num_kv_heads)
   std::int64_t head_dim = 0;
-  DType dtype = DType::f32;  ///< of q, k, v, out and their gradients: f32 or bf16
+  DType dtype = DType::f32;  ///< of q, k, v, y and their gradients: f32 or bf16
   bool causal = true;        ///< query i sees keys 0 … i; otherwise all
 
   float dropout_probability = 0.0F;  ///< of each probability, in [0, 1)

@@ -60,7 +60,8 @@ double median_seconds(double budget_seconds, const std::function<void()>& call) 
 /// Memory that pages are mapped to, filled with normals so that nothing is timed on zeros.
 std::vector<std::byte> random_tensor(DType dtype, std::int64_t n, float standard_deviation = 1.0F) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(n * size_of(dtype)));
-  initialize_normal(dtype, bytes.data(), n, {1, static_cast<std::uint64_t>(n)}, 0, 0.0F, standard_deviation);
+  initialize_normal({.dtype = dtype, .y = bytes.data(), .n = n, .random = {1, static_cast<std::uint64_t>(n)}}, 0.0F,
+                    standard_deviation);
   return bytes;
 }
 
@@ -113,16 +114,29 @@ double bench_activations(const Table& table, DType dtype) {
     layer_norm_forward(norm, x.data(), weight.data(), weight.data(), y.data(), statistics.data());
   });
   step += (2 * num_layers + 1) * table.row("layer_norm backward, dx +=" + suffix, n, 4 * bytes, [&] {
-    layer_norm_backward(norm, dy.data(), x.data(), weight.data(), statistics.data(), y.data(), dweight.data(),
-                        dbias.data(), {true, false, false}, workspace);
+    layer_norm_backward(norm,
+                        {.dy = dy.data(),
+                         .x = x.data(),
+                         .weight = weight.data(),
+                         .statistics = statistics.data(),
+                         .dx = y.data(),
+                         .dweight = dweight.data(),
+                         .dbias = dbias.data()},
+                        {.dx = true}, workspace);
   });
   fill(dtype, y.data(), wide, 0.5F);
   const RmsNormDims rms{rows, width, dtype, DType::f32, 1e-5F};
   table.row("rms_norm forward" + suffix, n, 2 * bytes,
             [&] { rms_norm_forward(rms, x.data(), weight.data(), y.data(), statistics.data()); });
   table.row("rms_norm backward" + suffix, n, 3 * bytes, [&] {
-    rms_norm_backward(rms, dy.data(), x.data(), weight.data(), statistics.data(), y.data(), dweight.data(), {},
-                      workspace);
+    rms_norm_backward(rms,
+                      {.dy = dy.data(),
+                       .x = x.data(),
+                       .weight = weight.data(),
+                       .statistics = statistics.data(),
+                       .dx = y.data(),
+                       .dweight = dweight.data()},
+                      {}, workspace);
   });
   step += num_layers *
           table.row("gelu forward" + suffix, wide, 2 * bytes, [&] { gelu_forward(dtype, x.data(), y.data(), wide); });
@@ -158,7 +172,9 @@ double bench_activations(const Table& table, DType dtype) {
     embedding_forward(embedding, tokens.data(), token_table.data(), token_table.data(), y.data());
   });
   step += table.row("embedding backward, dtable +=" + suffix, n, bytes + 8, [&] {
-    embedding_backward(embedding, tokens.data(), dy.data(), dtable.data(), true, dpositions.data(), false, workspace);
+    embedding_backward(
+        embedding, {.tokens = tokens.data(), .dy = dy.data(), .dtable = dtable.data(), .dpositions = dpositions.data()},
+        {.table = true}, workspace);
   });
   return step;
 }
@@ -216,10 +232,9 @@ void bench_flat(const Table& table) {
   table.row("accumulate f32 += bf16", n, 10, [&] { accumulate(DType::bf16, x.data(), DType::f32, y.data(), n); });
   table.row("cast f32 to bf16", n, 6, [&] { cast(DType::f32, x.data(), DType::bf16, y.data(), n); });
   table.row("fill f32", n, 4, [&] { fill(DType::f32, y.data(), n, 1.0F); });
-  table.row("initialize_normal f32", n, 4, [&] { initialize_normal(DType::f32, y.data(), n, {1, 2}, 3, 0.0F, 0.02F); });
-  table.row("initialize_uniform f32", n, 4, [&] {
-    initialize_uniform(DType::f32, y.data(), n, {1, 2}, 3, 0.0F, 1.0F);
-  });
+  const InitializedSlice slice{.y = y.data(), .n = n, .random = {1, 2}, .first_element = 3};
+  table.row("initialize_normal f32", n, 4, [&] { initialize_normal(slice, 0.0F, 0.02F); });
+  table.row("initialize_uniform f32", n, 4, [&] { initialize_uniform(slice, 0.0F, 1.0F); });
 }
 
 }  // namespace

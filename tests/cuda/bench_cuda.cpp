@@ -59,8 +59,9 @@ class Operand {
  public:
   Operand(std::int64_t n, std::uint64_t stream_number) : arena_(n * 2, cuda::ArenaMemory::device) {
     const cuda::Stream stream;
-    cuda::initialize_normal(DType::bf16, arena_.data(), n, {.seed = 1, .stream = stream_number}, 0, 0.0F, 1.0F,
-                            stream.get());
+    cuda::initialize_normal(
+        {.dtype = DType::bf16, .y = arena_.data(), .n = n, .random = {.seed = 1, .stream = stream_number}}, 0.0F, 1.0F,
+        stream.get());
     stream.synchronize();
   }
   std::byte* data() const { return arena_.data(); }
@@ -125,9 +126,9 @@ void memory_rates() {
     cuda::layer_norm_forward({.rows = n / 4096, .width = 4096, .dtype = DType::bf16}, x.data(), z.data(),
                              z.data() + 8192, y.data(), floats, s);
   });
-  const auto* const random = reinterpret_cast<const RandomStream*>(z.data());  // whatever stands there
-  report("dropout", 2.0 * bytes,
-         [&](cudaStream_t s) { cuda::dropout(DType::bf16, x.data(), y.data(), n, 0.1F, random, 0, s); });
+  const cuda::Dropout tenth{.probability = 0.1F,
+                            .random = reinterpret_cast<const RandomStream*>(z.data())};  // whatever stands there
+  report("dropout", 2.0 * bytes, [&](cudaStream_t s) { cuda::dropout(DType::bf16, x.data(), y.data(), n, tenth, s); });
   // Quarters of rows, one after the other.
   const PermuteDims quarters{.elements = n,
                              .run = 1024,
@@ -137,7 +138,7 @@ void memory_rates() {
                              .dtype = DType::bf16};
   report("permute", 2.0 * bytes, [&](cudaStream_t s) { cuda::permute(quarters, x.data(), y.data(), s); });
   report("dropout_of_runs", 2.0 * bytes,
-         [&](cudaStream_t s) { cuda::dropout_of_runs(quarters, x.data(), y.data(), 0.1F, random, 0, s); });
+         [&](cudaStream_t s) { cuda::dropout_of_runs(quarters, x.data(), y.data(), tenth, s); });
   for (const int bits : {8, 4}) {
     const QuantizedDims d{.elements = n, .chunk = n, .block = 256, .bits = bits, .dtype = DType::bf16};
     auto* const codes = reinterpret_cast<std::uint8_t*>(y.data());
@@ -150,7 +151,14 @@ void memory_rates() {
   const SplitNormDims rows{.rows = n / 4096, .width = 4096, .parts = 1, .dtype = DType::bf16};
   report("norm_partial", bytes, [&](cudaStream_t s) { cuda::norm_partial(rows, x.data(), floats, s); });
   report("norm_apply", 2.0 * bytes, [&](cudaStream_t s) {
-    cuda::norm_apply(rows, x.data(), floats, z.data(), z.data() + 8192, y.data(), floats, s);
+    cuda::norm_apply(rows,
+                     {.x = x.data(),
+                      .all = floats,
+                      .weight = z.data(),
+                      .bias = z.data() + 8192,
+                      .y = y.data(),
+                      .statistics = floats},
+                     s);
   });
 }
 
@@ -198,8 +206,9 @@ void attention_rates(cuda::Libraries& libraries, double peak) {
       "attention_backward", 5.0,
       [call = fused(cuda::AttentionPass::backward)](cudaStream_t stream) { call->run(stream); },
       [&](cudaStream_t stream) {
-        cuda::attention_backward(d, dy.data(), qkv.data(), y.data(), log_sum_exp, dqkv.data(), nullptr,
-                                 reinterpret_cast<float*>(workspace.data()), stream);
+        cuda::attention_backward(
+            d, {.dy = dy.data(), .qkv = qkv.data(), .y = y.data(), .log_sum_exp = log_sum_exp, .dqkv = dqkv.data()},
+            nullptr, reinterpret_cast<float*>(workspace.data()), stream);
       });
 }
 

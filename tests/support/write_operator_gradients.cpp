@@ -127,8 +127,15 @@ Case layer_norm(DType dtype) {
   float* statistics = c.f32_output("statistics", {13, 2});
   cpu::layer_norm_forward(dims, x, weight, c.input("bias", {77}), c.output("y", {13, 77}), statistics);
   Workspace workspace(cpu::layer_norm_backward_workspace_bytes(dims));
-  cpu::layer_norm_backward(dims, c.input("dy", {13, 77}), x, weight, statistics, c.output("dx", {13, 77}),
-                           c.f32_output("dweight", {77}), c.f32_output("dbias", {77}), {}, workspace.span());
+  cpu::layer_norm_backward(dims,
+                           {.dy = c.input("dy", {13, 77}),
+                            .x = x,
+                            .weight = weight,
+                            .statistics = statistics,
+                            .dx = c.output("dx", {13, 77}),
+                            .dweight = c.f32_output("dweight", {77}),
+                            .dbias = c.f32_output("dbias", {77})},
+                           {}, workspace.span());
   return c;
 }
 
@@ -140,8 +147,14 @@ Case rms_norm(DType dtype) {
   float* statistics = c.f32_output("statistics", {13});
   cpu::rms_norm_forward(dims, x, weight, c.output("y", {13, 77}), statistics);
   Workspace workspace(cpu::rms_norm_backward_workspace_bytes(dims));
-  cpu::rms_norm_backward(dims, c.input("dy", {13, 77}), x, weight, statistics, c.output("dx", {13, 77}),
-                         c.f32_output("dweight", {77}), {}, workspace.span());
+  cpu::rms_norm_backward(dims,
+                         {.dy = c.input("dy", {13, 77}),
+                          .x = x,
+                          .weight = weight,
+                          .statistics = statistics,
+                          .dx = c.output("dx", {13, 77}),
+                          .dweight = c.f32_output("dweight", {77})},
+                         {}, workspace.span());
   return c;
 }
 
@@ -154,11 +167,19 @@ Case batch_norm(DType dtype) {
   float* inverse_deviation = c.f32_output("inverse_deviation", {19});
   Workspace workspace(cpu::batch_norm_workspace_bytes(dims));
   cpu::batch_norm_forward(
-      dims, x, weight, c.input("bias", {19}), c.output("y", {70, 19}),
+      dims, {.x = x, .gamma = weight, .beta = c.input("bias", {19}), .y = c.output("y", {70, 19})},
       {.mean = mean, .inverse_deviation = inverse_deviation, .running_mean = nullptr, .running_variance = nullptr},
       workspace.span());
-  cpu::batch_norm_backward(dims, c.input("dy", {70, 19}), x, weight, mean, inverse_deviation, c.output("dx", {70, 19}),
-                           c.f32_output("dweight", {19}), c.f32_output("dbias", {19}), false, workspace.span());
+  cpu::batch_norm_backward(dims,
+                           {.dy = c.input("dy", {70, 19}),
+                            .x = x,
+                            .gamma = weight,
+                            .mean = mean,
+                            .inverse_deviation = inverse_deviation,
+                            .dx = c.output("dx", {70, 19}),
+                            .dgamma = c.f32_output("dweight", {19}),
+                            .dbeta = c.f32_output("dbias", {19})},
+                           false, workspace.span());
   return c;
 }
 
@@ -197,14 +218,23 @@ Case attention(DType dtype, std::int64_t seq, std::int64_t heads, std::int64_t k
   const cpu::ConstTokenRows q{c.input("q", query), heads * head_dim};
   const cpu::ConstTokenRows k{c.input("k", key), kv_heads * head_dim};
   const cpu::ConstTokenRows v{c.input("v", key), kv_heads * head_dim};
-  void* out = c.output("y", query);
+  void* y = c.output("y", query);
   float* log_sum_exp = c.f32_output("log_sum_exp", {2, heads, seq});
   Workspace forward(cpu::attention_forward_workspace_bytes(dims));
-  cpu::attention_forward(dims, q, k, v, {out, heads * head_dim}, log_sum_exp, {}, forward.span());
+  cpu::attention_forward(dims, {.q = q, .k = k, .v = v, .y = {y, heads * head_dim}, .log_sum_exp = log_sum_exp}, {},
+                         forward.span());
   Workspace backward(cpu::attention_backward_workspace_bytes(dims));
-  cpu::attention_backward(dims, q, k, v, {out, heads * head_dim}, {c.input("dy", query), heads * head_dim}, log_sum_exp,
-                          {c.output("dq", query), heads * head_dim}, {c.output("dk", key), kv_heads * head_dim},
-                          {c.output("dv", key), kv_heads * head_dim}, {}, backward.span());
+  cpu::attention_backward(dims,
+                          {.dy = {c.input("dy", query), heads * head_dim},
+                           .q = q,
+                           .k = k,
+                           .v = v,
+                           .y = {y, heads * head_dim},
+                           .log_sum_exp = log_sum_exp,
+                           .dq = {c.output("dq", query), heads * head_dim},
+                           .dk = {c.output("dk", key), kv_heads * head_dim},
+                           .dv = {c.output("dv", key), kv_heads * head_dim}},
+                          {}, backward.span());
   return c;
 }
 
@@ -225,8 +255,12 @@ Case embedding(DType dtype) {
   cpu::embedding_forward(dims, tokens, c.input("table", {19, 37}), c.input("positions", {13, 37}),
                          c.output("y", {26, 37}));
   Workspace workspace(cpu::embedding_backward_workspace_bytes(dims));
-  cpu::embedding_backward(dims, tokens, c.input("dy", {26, 37}), c.f32_output("dtable", {19, 37}), false,
-                          c.f32_output("dpositions", {13, 37}), false, workspace.span());
+  cpu::embedding_backward(dims,
+                          {.tokens = tokens,
+                           .dy = c.input("dy", {26, 37}),
+                           .dtable = c.f32_output("dtable", {19, 37}),
+                           .dpositions = c.f32_output("dpositions", {13, 37})},
+                          {}, workspace.span());
   return c;
 }
 

@@ -55,7 +55,7 @@ BoundKernel bind_load(const Arguments& a, InputSource& inputs) {
 }
 
 BoundKernel bind_initialize(const Arguments& a, std::uint64_t seed) {
-  const RandomStream stream{seed, stream_of(a.instruction().name)};
+  const RandomStream random{seed, stream_of(a.instruction().name)};
   const Buffer& buffer = a.output_buffer(0);
   const std::int64_t first = buffer.parameter_begin + a.instruction().outputs[0].begin;
   // Element i of the parameter has its value wherever it is held.
@@ -74,13 +74,15 @@ BoundKernel bind_initialize(const Arguments& a, std::uint64_t seed) {
     case Initializer::Kind::normal:
       return [=, dtype = buffer.dtype](const StepContext&) {
         runs([&](std::byte* y, std::int64_t count, std::uint64_t in_whole) {
-          initialize_normal(dtype, y, count, stream, in_whole, low, high);
+          initialize_normal({.dtype = dtype, .y = y, .n = count, .random = random, .first_element = in_whole}, low,
+                            high);
         });
       };
     case Initializer::Kind::uniform:
       return [=, dtype = buffer.dtype](const StepContext&) {
         runs([&](std::byte* y, std::int64_t count, std::uint64_t in_whole) {
-          initialize_uniform(dtype, y, count, stream, in_whole, low, high);
+          initialize_uniform({.dtype = dtype, .y = y, .n = count, .random = random, .first_element = in_whole}, low,
+                             high);
         });
       };
   }
@@ -139,19 +141,33 @@ BoundKernel bind_laid_out(const Arguments& a, const KernelDims& s) {
         norm_partial(d, in0, partial);
       };
     case Kernel::norm_apply:
-      return [=, d = s.split_norm(), all = a.input_as<float>(1), statistics = a.output_as<float>(1)](
-                 const StepContext&) { norm_apply(d, in0, all, in2, in3, out0, statistics); };
+      return [d = s.split_norm(), operands = NormApplyOperands{.x = in0,
+                                                               .all = a.input_as<float>(1),
+                                                               .weight = in2,
+                                                               .bias = in3,
+                                                               .y = out0,
+                                                               .statistics = a.output_as<float>(1)}](
+                 const StepContext&) { norm_apply(d, operands); };
     case Kernel::norm_backward_partial:
-      return [=, d = s.split_norm(), statistics = a.input_as<float>(3), partial = a.output_as<float>(0),
-              dweight = a.output(1), dbias = a.output(2), add = s.accumulates_parameters(1, a.num_outputs()),
-              workspace = a.workspace()](const StepContext&) {
-        norm_backward_partial(d, in0, in1, in2, statistics, partial, dweight, dbias, add, workspace);
-      };
+      return [d = s.split_norm(),
+              operands = NormBackwardPartialOperands{.dy = in0,
+                                                     .x = in1,
+                                                     .weight = in2,
+                                                     .statistics = a.input_as<float>(3),
+                                                     .partial = a.output_as<float>(0),
+                                                     .dweight = a.output(1),
+                                                     .dbias = a.output(2)},
+              add = s.accumulates_parameters(1, a.num_outputs()),
+              workspace = a.workspace()](const StepContext&) { norm_backward_partial(d, operands, add, workspace); };
     case Kernel::norm_backward_apply:
-      return [=, d = s.split_norm(), statistics = a.input_as<float>(3), all = a.input_as<float>(4),
-              add = a.accumulates(0)](const StepContext&) {
-        norm_backward_apply(d, in0, in1, in2, statistics, all, out0, add);
-      };
+      return [d = s.split_norm(),
+              operands = NormBackwardApplyOperands{.dy = in0,
+                                                   .x = in1,
+                                                   .weight = in2,
+                                                   .statistics = a.input_as<float>(3),
+                                                   .all = a.input_as<float>(4),
+                                                   .dx = out0},
+              add = a.accumulates(0)](const StepContext&) { norm_backward_apply(d, operands, add); };
     case Kernel::cross_entropy_partial:
       return [=, d = s.split_cross_entropy(), targets = a.input_as<std::int32_t>(1),
               partial = a.output_as<float>(0)](const StepContext&) { cross_entropy_partial(d, in0, targets, partial); };
@@ -169,11 +185,11 @@ BoundKernel bind_dropout(const Arguments& a, const KernelDims& s, std::uint64_t 
   const auto call = a.instruction().kernel == Kernel::dropout_forward ? dropout_forward : dropout_backward;
   const std::uint64_t stream = stream_of(a.instruction().name);
   const Dropout dropout{.probability = static_cast<float>(a.real("probability")),
-                        .stream = {},
+                        .random = {},
                         .first_element = static_cast<std::uint64_t>(a.integer("first_element"))};
   return [=, x = a.input(0), y = a.output(0), dtype = a.input_dtype(0), d = s.permute()](const StepContext& c) {
     Dropout part = dropout;
-    part.stream = random_stream(seed, stream, c.step);
+    part.random = random_stream(seed, stream, c.step);
     for (std::int64_t i = 0; i < d.elements;) {
       const PermuteDims::Place place = d.place(i);
       part.first_element = dropout.first_element + static_cast<std::uint64_t>(place.at);
@@ -221,31 +237,50 @@ BoundKernel bind_dense(const Arguments& a, const KernelDims& s) {
         layer_norm_forward(d, in0, in1, in2, out0, statistics);
       };
     case Kernel::layer_norm_backward:
-      return [=, d = s.layer_norm(), statistics = a.input_as<float>(3),
+      return [=, d = s.layer_norm(),
+              operands = LayerNormBackwardOperands{.dy = in0,
+                                                   .x = in1,
+                                                   .weight = in2,
+                                                   .statistics = a.input_as<float>(3),
+                                                   .dx = out0,
+                                                   .dweight = out1,
+                                                   .dbias = out2},
               add = LayerNormAccumulate{s.accumulates(0), s.accumulates(1), s.accumulates(2)}](const StepContext&) {
-        layer_norm_backward(d, in0, in1, in2, statistics, out0, out1, out2, add, workspace);
+        layer_norm_backward(d, operands, add, workspace);
       };
     case Kernel::rms_norm_forward:
       return [=, d = s.rms_norm(), statistics = a.output_as<float>(1)](const StepContext&) {
         rms_norm_forward(d, in0, in1, out0, statistics);
       };
     case Kernel::rms_norm_backward:
-      return [=, d = s.rms_norm(), statistics = a.input_as<float>(3),
-              add = RmsNormAccumulate{s.accumulates(0), s.accumulates(1)}](const StepContext&) {
-        rms_norm_backward(d, in0, in1, in2, statistics, out0, out1, add, workspace);
-      };
+      return
+          [=, d = s.rms_norm(),
+           operands =
+               RmsNormBackwardOperands{
+                   .dy = in0, .x = in1, .weight = in2, .statistics = a.input_as<float>(3), .dx = out0, .dweight = out1},
+           add = RmsNormAccumulate{s.accumulates(0), s.accumulates(1)}](const StepContext&) {
+            rms_norm_backward(d, operands, add, workspace);
+          };
     case Kernel::batch_norm_forward:
-      return [=, d = s.batch_norm(),
+      return [=, d = s.batch_norm(), operands = BatchNormOperands{.x = in0, .gamma = in1, .beta = in2, .y = out0},
               statistics = BatchNormStatistics{.mean = a.output_as<float>(1),
                                                .inverse_deviation = a.output_as<float>(1) + s.integer("channels"),
                                                .running_mean = nullptr,
                                                .running_variance = nullptr}](const StepContext&) {
-        batch_norm_forward(d, in0, in1, in2, out0, statistics, workspace);
+        batch_norm_forward(d, operands, statistics, workspace);
       };
     case Kernel::batch_norm_backward:
-      return [=, d = s.batch_norm(), statistics = a.input_as<float>(3),
+      return [=, d = s.batch_norm(),
+              operands = BatchNormBackwardOperands{.dy = in0,
+                                                   .x = in1,
+                                                   .gamma = in2,
+                                                   .mean = a.input_as<float>(3),
+                                                   .inverse_deviation = a.input_as<float>(3) + s.integer("channels"),
+                                                   .dx = out0,
+                                                   .dgamma = out1,
+                                                   .dbeta = out2},
               add = s.accumulates_parameters(1, num_outputs)](const StepContext&) {
-        batch_norm_backward(d, in0, in1, in2, statistics, statistics + d.channels, out0, out1, out2, add, workspace);
+        batch_norm_backward(d, operands, add, workspace);
       };
     default: throw InternalError("not a dense kernel");
   }
@@ -320,18 +355,25 @@ BoundKernel bind_sequence(const Arguments& a, const KernelDims& s, std::uint64_t
   const std::uint64_t stream = stream_of(a.instruction().name);
   const auto workspace = a.workspace();
   if (kernel == Kernel::attention_forward) {
-    return [=, y = heads_of<TokenRows>(a.output(0), 0, d.num_heads, d),
-            statistics = a.output_as<float>(1)](const StepContext& c) {
-      attention_forward(d, q, k, v, y, statistics, random_stream(seed, stream, c.step), workspace);
-    };
+    const AttentionForwardOperands operands{.q = q,
+                                            .k = k,
+                                            .v = v,
+                                            .y = heads_of<TokenRows>(a.output(0), 0, d.num_heads, d),
+                                            .log_sum_exp = a.output_as<float>(1)};
+    return
+        [=](const StepContext& c) { attention_forward(d, operands, random_stream(seed, stream, c.step), workspace); };
   }
-  return
-      [=, dy = heads_of<ConstTokenRows>(a.input(0), 0, d.num_heads, d),
-       y = heads_of<ConstTokenRows>(a.input(2), 0, d.num_heads, d), statistics = a.input_as<float>(3),
-       dq = heads_of<TokenRows>(a.output(0), 0, fused, d), dk = heads_of<TokenRows>(a.output(0), d.num_heads, fused, d),
-       dv = heads_of<TokenRows>(a.output(0), d.num_heads + d.num_kv_heads, fused, d)](const StepContext& c) {
-        attention_backward(d, q, k, v, y, dy, statistics, dq, dk, dv, random_stream(seed, stream, c.step), workspace);
-      };
+  const AttentionBackwardOperands operands{
+      .dy = heads_of<ConstTokenRows>(a.input(0), 0, d.num_heads, d),
+      .q = q,
+      .k = k,
+      .v = v,
+      .y = heads_of<ConstTokenRows>(a.input(2), 0, d.num_heads, d),
+      .log_sum_exp = a.input_as<float>(3),
+      .dq = heads_of<TokenRows>(a.output(0), 0, fused, d),
+      .dk = heads_of<TokenRows>(a.output(0), d.num_heads, fused, d),
+      .dv = heads_of<TokenRows>(a.output(0), d.num_heads + d.num_kv_heads, fused, d)};
+  return [=](const StepContext& c) { attention_backward(d, operands, random_stream(seed, stream, c.step), workspace); };
 }
 
 BoundKernel bind_others(const Arguments& a, const KernelDims& s) {
@@ -344,11 +386,13 @@ BoundKernel bind_others(const Arguments& a, const KernelDims& s) {
       return [=, d = s.embedding(), tokens = a.input_as<std::int32_t>(0),
               y = s.columns(out0, s.output(0))](const StepContext&) { embedding_forward(d, tokens, in1, in2, y); };
     case Kernel::embedding_backward:
-      return [=, d = s.embedding(), tokens = a.input_as<std::int32_t>(0), dy = s.columns(in1, s.input(1)),
-              positions = a.output(1), workspace = a.workspace(), add_table = a.accumulates(0),
-              add_positions = a.accumulates(1)](const StepContext&) {
-        embedding_backward(d, tokens, dy, out0, add_table, positions, add_positions, workspace);
-      };
+      return [d = s.embedding(),
+              operands = EmbeddingBackwardOperands{.tokens = a.input_as<std::int32_t>(0),
+                                                   .dy = s.columns(in1, s.input(1)),
+                                                   .dtable = out0,
+                                                   .dpositions = a.output(1)},
+              add = EmbeddingAccumulate{a.accumulates(0), a.accumulates(1)},
+              workspace = a.workspace()](const StepContext&) { embedding_backward(d, operands, add, workspace); };
     case Kernel::max_pool_forward:
       return [=, d = s.max_pool(), indices = a.output_as<std::uint8_t>(1)](const StepContext&) {
         max_pool_forward(d, in0, out0, indices);

@@ -59,13 +59,15 @@ BoundKernel bind_initialize(const Arguments& a, std::uint64_t seed) {
     case Initializer::Kind::normal:
       return [=](cudaStream_t stream) {
         runs([&](std::byte* part, std::int64_t count, std::uint64_t in_whole) {
-          initialize_normal(dtype, part, count, random, in_whole, low, high, stream);
+          initialize_normal({.dtype = dtype, .y = part, .n = count, .random = random, .first_element = in_whole}, low,
+                            high, stream);
         });
       };
     case Initializer::Kind::uniform:
       return [=](cudaStream_t stream) {
         runs([&](std::byte* part, std::int64_t count, std::uint64_t in_whole) {
-          initialize_uniform(dtype, part, count, random, in_whole, low, high, stream);
+          initialize_uniform({.dtype = dtype, .y = part, .n = count, .random = random, .first_element = in_whole}, low,
+                             high, stream);
         });
       };
   }
@@ -155,10 +157,11 @@ BoundKernel bind_linear(const Program& program, const Arguments& a, const Kernel
   if (a.instruction().kernel != Kernel::linear_backward_weight || !d.bias) {
     return [product](cudaStream_t stream) { product->run(stream); };
   }
+  const ColumnSumsDims bias{.rows = d.tokens, .columns = d.out, .dtype = d.dtype, .sums_dtype = d.gradient_dtype};
   return [=, dy = a.input(1), dbias = a.output(1), add = dims.accumulates(1),
           partials = floats(workspace.subspan(for_product.size()))](cudaStream_t stream) {
     if (product) product->run(stream);
-    column_sums(d.dtype, dy, d.tokens, d.out, d.gradient_dtype, dbias, add, partials, stream);
+    column_sums(bias, dy, dbias, add, partials, stream);
   };
 }
 
@@ -185,11 +188,12 @@ BoundKernel bind_convolution(const Program& program, const Arguments& a, const K
   const std::int64_t n = d.out * d.kernel_h * d.kernel_w * d.in;
   std::byte* const gradient = workspace.data() + convolution_workspace_bytes(d);
   float* const partials = reinterpret_cast<float*>(gradient + n * size_of(DType::f32));
+  const ColumnSumsDims bias{.rows = rows, .columns = d.out, .dtype = d.dtype, .sums_dtype = d.gradient_dtype};
   return [=, dbias = a.output(1), add = dims.accumulates_parameters(0, a.num_outputs())](cudaStream_t stream) {
     call->backward_weight(in1, in0, gradient, stream);
     (add ? accumulate(d.dtype, gradient, d.gradient_dtype, out0, n, stream)
          : cast(d.dtype, gradient, d.gradient_dtype, out0, n, stream));
-    if (d.bias) column_sums(d.dtype, in1, rows, d.out, d.gradient_dtype, dbias, add, partials, stream);
+    if (d.bias) column_sums(bias, in1, dbias, add, partials, stream);
   };
 }
 
@@ -203,30 +207,45 @@ BoundKernel bind_norm(const Program& program, const Arguments& a, const KernelDi
   const auto workspace = floats(workspace_of(program, a));
   const auto saved = a.input_as<float>(3);
   const auto statistics = a.output_as<float>(1);
-  const bool add[] = {a.accumulates(0), a.accumulates(1), a.accumulates(2)};
   switch (a.instruction().kernel) {
     case Kernel::layer_norm_forward:
       return [=, d = dims.layer_norm()](cudaStream_t stream) {
         layer_norm_forward(d, in0, in1, in2, out0, statistics, stream);
       };
     case Kernel::layer_norm_backward:
-      return [=, d = dims.layer_norm(), dx = add[0], dw = add[1], db = add[2]](cudaStream_t stream) {
-        layer_norm_backward(d, in0, in1, in2, saved, out0, dx, out1, dw, out2, db, workspace, stream);
-      };
+      return
+          [=, d = dims.layer_norm(),
+           operands =
+               LayerNormBackwardOperands{
+                   .dy = in0, .x = in1, .weight = in2, .statistics = saved, .dx = out0, .dweight = out1, .dbias = out2},
+           add = LayerNormAccumulate{a.accumulates(0), a.accumulates(1), a.accumulates(2)}](cudaStream_t stream) {
+            layer_norm_backward(d, operands, add, workspace, stream);
+          };
     case Kernel::rms_norm_forward:
       return [=, d = dims.rms_norm()](cudaStream_t stream) { rms_norm_forward(d, in0, in1, out0, statistics, stream); };
     case Kernel::rms_norm_backward:
-      return [=, d = dims.rms_norm(), dx = add[0], dw = add[1]](cudaStream_t stream) {
-        rms_norm_backward(d, in0, in1, in2, saved, out0, dx, out1, dw, workspace, stream);
+      return [=, d = dims.rms_norm(),
+              operands =
+                  RmsNormBackwardOperands{
+                      .dy = in0, .x = in1, .weight = in2, .statistics = saved, .dx = out0, .dweight = out1},
+              add = RmsNormAccumulate{a.accumulates(0), a.accumulates(1)}](cudaStream_t stream) {
+        rms_norm_backward(d, operands, add, workspace, stream);
       };
     case Kernel::batch_norm_forward:
-      return [=, d = dims.batch_norm()](cudaStream_t stream) {
-        batch_norm_forward(d, in0, in1, in2, out0, statistics, workspace, stream);
-      };
+      return [=, d = dims.batch_norm(), operands = BatchNormOperands{.x = in0, .gamma = in1, .beta = in2, .y = out0}](
+                 cudaStream_t stream) { batch_norm_forward(d, operands, statistics, workspace, stream); };
     case Kernel::batch_norm_backward:
       return [=, d = dims.batch_norm(),
+              operands = BatchNormBackwardOperands{.dy = in0,
+                                                   .x = in1,
+                                                   .gamma = in2,
+                                                   .mean = saved,
+                                                   .inverse_deviation = saved + dims.integer("channels"),
+                                                   .dx = out0,
+                                                   .dgamma = out1,
+                                                   .dbeta = out2},
               parameters = dims.accumulates_parameters(1, a.num_outputs())](cudaStream_t stream) {
-        batch_norm_backward(d, in0, in1, in2, saved, out0, out1, out2, parameters, workspace, stream);
+        batch_norm_backward(d, operands, parameters, workspace, stream);
       };
     default: throw InternalError("not a norm");
   }
@@ -280,16 +299,16 @@ BoundKernel bind_elementwise(const Program& program, const Arguments& a) {
 }
 
 BoundKernel bind_dropout(const Arguments& a, const KernelDims& dims, const BindingContext& context) {
-  const RandomStream* const random = random_of(a, context);
   const auto x = a.input(0);
   const auto y = a.output(0);
-  const auto probability = static_cast<float>(a.real("probability"));
-  const auto first = static_cast<std::uint64_t>(a.integer("first_element"));
+  const Dropout settings{.probability = static_cast<float>(a.real("probability")),
+                         .random = random_of(a, context),
+                         .first_element = static_cast<std::uint64_t>(a.integer("first_element"))};
   const PermuteDims d = dims.permute();
   if (d.num_levels > 0) {
-    return [=](cudaStream_t stream) { dropout_of_runs(d, x, y, probability, random, first, stream); };
+    return [=](cudaStream_t stream) { dropout_of_runs(d, x, y, settings, stream); };
   }
-  return [=](cudaStream_t stream) { dropout(d.dtype, x, y, d.elements, probability, random, first, stream); };
+  return [=](cudaStream_t stream) { dropout(d.dtype, x, y, d.elements, settings, stream); };
 }
 
 BoundKernel bind_quantized(const Arguments& a, const QuantizedDims& d) {
@@ -316,19 +335,33 @@ BoundKernel bind_laid_out(const Program& program, const Arguments& a, const Kern
         norm_partial(d, in0, partial, stream);
       };
     case Kernel::norm_apply:
-      return [=, d = dims.split_norm(), all = a.input_as<float>(1), statistics = a.output_as<float>(1)](
-                 cudaStream_t stream) { norm_apply(d, in0, all, in2, in3, out0, statistics, stream); };
+      return [d = dims.split_norm(), operands = NormApplyOperands{.x = in0,
+                                                                  .all = a.input_as<float>(1),
+                                                                  .weight = in2,
+                                                                  .bias = in3,
+                                                                  .y = out0,
+                                                                  .statistics = a.output_as<float>(1)}](
+                 cudaStream_t stream) { norm_apply(d, operands, stream); };
     case Kernel::norm_backward_partial:
-      return [=, d = dims.split_norm(), statistics = a.input_as<float>(3), partial = a.output_as<float>(0),
-              dweight = a.output(1), dbias = a.output(2), adds = dims.accumulates_parameters(1, a.num_outputs()),
-              workspace = floats(workspace_of(program, a))](cudaStream_t stream) {
-        norm_backward_partial(d, in0, in1, in2, statistics, partial, dweight, dbias, adds, workspace, stream);
-      };
+      return [d = dims.split_norm(),
+              operands = NormBackwardPartialOperands{.dy = in0,
+                                                     .x = in1,
+                                                     .weight = in2,
+                                                     .statistics = a.input_as<float>(3),
+                                                     .partial = a.output_as<float>(0),
+                                                     .dweight = a.output(1),
+                                                     .dbias = a.output(2)},
+              adds = dims.accumulates_parameters(1, a.num_outputs()), workspace = floats(workspace_of(program, a))](
+                 cudaStream_t stream) { norm_backward_partial(d, operands, adds, workspace, stream); };
     case Kernel::norm_backward_apply:
-      return [=, d = dims.split_norm(), statistics = a.input_as<float>(3), all = a.input_as<float>(4),
-              adds = a.accumulates(0)](cudaStream_t stream) {
-        norm_backward_apply(d, in0, in1, in2, statistics, all, out0, adds, stream);
-      };
+      return [d = dims.split_norm(),
+              operands = NormBackwardApplyOperands{.dy = in0,
+                                                   .x = in1,
+                                                   .weight = in2,
+                                                   .statistics = a.input_as<float>(3),
+                                                   .all = a.input_as<float>(4),
+                                                   .dx = out0},
+              adds = a.accumulates(0)](cudaStream_t stream) { norm_backward_apply(d, operands, adds, stream); };
     case Kernel::cross_entropy_partial:
       return [=, d = dims.split_cross_entropy(), targets = a.input_as<std::int32_t>(1),
               partial = a.output_as<float>(0)](cudaStream_t stream) {
@@ -372,9 +405,10 @@ BoundKernel bind_attention(const Program& program, const Arguments& a, const Att
       attention_forward(d, in0, out0, statistics, random, stream);
     };
   }
-  return [=, qkv = a.input(1), y = a.input(2), statistics = a.input_as<float>(3),
-          workspace = floats(workspace_of(program, a, numerics))](cudaStream_t stream) {
-    attention_backward(d, in0, qkv, y, statistics, out0, random, workspace, stream);
+  const AttentionBackwardOperands operands{
+      .dy = in0, .qkv = a.input(1), .y = a.input(2), .log_sum_exp = a.input_as<float>(3), .dqkv = out0};
+  return [=, workspace = floats(workspace_of(program, a, numerics))](cudaStream_t stream) {
+    attention_backward(d, operands, random, workspace, stream);
   };
 }
 
@@ -398,10 +432,14 @@ BoundKernel bind_others(const Program& program, const Arguments& a, const Kernel
       return [=, d = dims.embedding(), tokens = a.input_as<std::int32_t>(0), y = dims.columns(out0, dims.output(0))](
                  cudaStream_t stream) { embedding_forward(d, tokens, in1, in2, y, out_of_range, stream); };
     case Kernel::embedding_backward:
-      return [=, d = dims.embedding(), tokens = a.input_as<std::int32_t>(0), dy = dims.columns(in1, dims.input(1)),
-              add_table = a.accumulates(0), add_positions = a.accumulates(1),
+      return [d = dims.embedding(),
+              operands = EmbeddingBackwardOperands{.tokens = a.input_as<std::int32_t>(0),
+                                                   .dy = dims.columns(in1, dims.input(1)),
+                                                   .dtable = out0,
+                                                   .dpositions = out1},
+              add = EmbeddingAccumulate{a.accumulates(0), a.accumulates(1)},
               order = reinterpret_cast<std::uint64_t*>(workspace_of(program, a).data())](cudaStream_t stream) {
-        embedding_backward(d, tokens, dy, out0, add_table, out1, add_positions, order, stream);
+        embedding_backward(d, operands, add, order, stream);
       };
     case Kernel::max_pool_forward:
       return [=, d = dims.max_pool(), indices = a.output_as<std::uint8_t>(1)](cudaStream_t stream) {

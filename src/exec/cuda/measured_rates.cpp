@@ -43,7 +43,8 @@ double seconds_of(const std::function<void(cudaStream_t)>& call) {
 std::unique_ptr<DeviceArena> square(DType dtype, std::int64_t n, std::uint64_t stream_number) {
   auto matrix = std::make_unique<DeviceArena>(n * n * size_of(dtype), ArenaMemory::device);
   const Stream stream;
-  initialize_normal(dtype, matrix->data(), n * n, {.seed = 1, .stream = stream_number}, 0, 0.0F, 1.0F, stream.get());
+  initialize_normal({.dtype = dtype, .y = matrix->data(), .n = n * n, .random = {.seed = 1, .stream = stream_number}},
+                    0.0F, 1.0F, stream.get());
   stream.synchronize();
   return matrix;
 }

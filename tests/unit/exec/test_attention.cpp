@@ -109,16 +109,30 @@ struct Problem {
     v.fill_normal(3, 1.0F);
     d_out.fill_normal(4, 1.0F);
   }
+  AttentionForwardOperands forward_operands() {
+    return {.q = std::as_const(q).rows(),
+            .k = std::as_const(k).rows(),
+            .v = std::as_const(v).rows(),
+            .y = out.rows(),
+            .log_sum_exp = log_sum_exp.data()};
+  }
   void forward() {
     Workspace workspace(attention_forward_workspace_bytes(dims));
-    attention_forward(dims, std::as_const(q).rows(), std::as_const(k).rows(), std::as_const(v).rows(), out.rows(),
-                      log_sum_exp.data(), mask_random, workspace.span());
+    attention_forward(dims, forward_operands(), mask_random, workspace.span());
   }
   void backward() {
     Workspace workspace(attention_backward_workspace_bytes(dims));
-    attention_backward(dims, std::as_const(q).rows(), std::as_const(k).rows(), std::as_const(v).rows(),
-                       std::as_const(out).rows(), std::as_const(d_out).rows(), log_sum_exp.data(), dq.rows(), dk.rows(),
-                       dv.rows(), mask_random, workspace.span());
+    attention_backward(dims,
+                       {.dy = std::as_const(d_out).rows(),
+                        .q = std::as_const(q).rows(),
+                        .k = std::as_const(k).rows(),
+                        .v = std::as_const(v).rows(),
+                        .y = std::as_const(out).rows(),
+                        .log_sum_exp = log_sum_exp.data(),
+                        .dq = dq.rows(),
+                        .dk = dk.rows(),
+                        .dv = dv.rows()},
+                       mask_random, workspace.span());
   }
 };
 
@@ -362,12 +376,25 @@ void run_in_pieces(Problem& p) {
       float* const lse = p.log_sum_exp.data() + (b * d.num_heads + kv * group) * d.seq;
       const Problem& c = p;
       Workspace forward(attention_forward_workspace_bytes(piece));
-      attention_forward(piece, c.q.rows(t, qc), c.k.rows(t, kc), c.v.rows(t, kc), p.out.rows(t, qc), lse, mask_random,
-                        forward.span());
+      attention_forward(piece,
+                        {.q = c.q.rows(t, qc),
+                         .k = c.k.rows(t, kc),
+                         .v = c.v.rows(t, kc),
+                         .y = p.out.rows(t, qc),
+                         .log_sum_exp = lse},
+                        mask_random, forward.span());
       Workspace backward(attention_backward_workspace_bytes(piece));
-      attention_backward(piece, c.q.rows(t, qc), c.k.rows(t, kc), c.v.rows(t, kc), c.out.rows(t, qc),
-                         c.d_out.rows(t, qc), lse, p.dq.rows(t, qc), p.dk.rows(t, kc), p.dv.rows(t, kc), mask_random,
-                         backward.span());
+      attention_backward(piece,
+                         {.dy = c.d_out.rows(t, qc),
+                          .q = c.q.rows(t, qc),
+                          .k = c.k.rows(t, kc),
+                          .v = c.v.rows(t, kc),
+                          .y = c.out.rows(t, qc),
+                          .log_sum_exp = lse,
+                          .dq = p.dq.rows(t, qc),
+                          .dk = p.dk.rows(t, kc),
+                          .dv = p.dv.rows(t, kc)},
+                         mask_random, backward.span());
     }
   }
 }
@@ -428,15 +455,28 @@ TEST(Attention, FusedActivationAndGradientsInPlace) {
     const Tensor& input = qkv;
     Tensor out = separate.q;
     Workspace forward(attention_forward_workspace_bytes(dims));
-    attention_forward(dims, input.rows(), input.rows(0, q_width), input.rows(0, q_width + k_width), out.rows(),
-                      separate.log_sum_exp.data(), mask_random, forward.span());
+    attention_forward(dims,
+                      {.q = input.rows(),
+                       .k = input.rows(0, q_width),
+                       .v = input.rows(0, q_width + k_width),
+                       .y = out.rows(),
+                       .log_sum_exp = separate.log_sum_exp.data()},
+                      mask_random, forward.span());
     for (std::int64_t t = 0; t < out.tokens; ++t) {
       ASSERT_EQ(std::memcmp(out.at(t, 0), separate.out.at(t, 0), size(q_width * size_of(dtype))), 0);
     }
     Workspace backward(attention_backward_workspace_bytes(dims));
-    attention_backward(dims, input.rows(), input.rows(0, q_width), input.rows(0, q_width + k_width),
-                       std::as_const(out).rows(), std::as_const(separate.d_out).rows(), separate.log_sum_exp.data(),
-                       qkv.rows(), qkv.rows(0, q_width), qkv.rows(0, q_width + k_width), mask_random, backward.span());
+    attention_backward(dims,
+                       {.dy = std::as_const(separate.d_out).rows(),
+                        .q = input.rows(),
+                        .k = input.rows(0, q_width),
+                        .v = input.rows(0, q_width + k_width),
+                        .y = std::as_const(out).rows(),
+                        .log_sum_exp = separate.log_sum_exp.data(),
+                        .dq = qkv.rows(),
+                        .dk = qkv.rows(0, q_width),
+                        .dv = qkv.rows(0, q_width + k_width)},
+                       mask_random, backward.span());
     EXPECT_EQ(qkv.bytes, gradients.bytes);
   }
 }
@@ -462,9 +502,7 @@ TEST(Attention, RefusesWrongDims) {
   p.q.row_stride = 23;
   EXPECT_THROW(p.forward(), InternalError);
   p.q.row_stride = 27;
-  EXPECT_THROW(attention_forward(dims, std::as_const(p.q).rows(), std::as_const(p.k).rows(), std::as_const(p.v).rows(),
-                                 p.out.rows(), p.log_sum_exp.data(), mask_random, {}),
-               InternalError);
+  EXPECT_THROW(attention_forward(dims, p.forward_operands(), mask_random, {}), InternalError);
 }
 
 }  // namespace

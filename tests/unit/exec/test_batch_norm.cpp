@@ -82,16 +82,25 @@ struct Layer {
     return result;
   }
 
+  BatchNormOperands operands() { return {.x = x.data(), .gamma = gamma.data(), .beta = beta.data(), .y = y.data()}; }
   void run(bool accumulate) {
     Workspace workspace(batch_norm_workspace_bytes(dims));
-    batch_norm_forward(dims, x.data(), gamma.data(), beta.data(), y.data(),
+    batch_norm_forward(dims, operands(),
                        {.mean = mean.data(),
                         .inverse_deviation = inverse_deviation.data(),
                         .running_mean = running_mean.data(),
                         .running_variance = running_variance.data()},
                        workspace.span());
-    batch_norm_backward(dims, dy.data(), x.data(), gamma.data(), mean.data(), inverse_deviation.data(), dx.data(),
-                        dgamma.data(), dbeta.data(), accumulate, workspace.span());
+    batch_norm_backward(dims,
+                        {.dy = dy.data(),
+                         .x = x.data(),
+                         .gamma = gamma.data(),
+                         .mean = mean.data(),
+                         .inverse_deviation = inverse_deviation.data(),
+                         .dx = dx.data(),
+                         .dgamma = dgamma.data(),
+                         .dbeta = dbeta.data()},
+                        accumulate, workspace.span());
     EXPECT_TRUE(workspace.guard_intact());
   }
 };
@@ -117,8 +126,7 @@ TEST(BatchNorm, ForwardAndGradientsAtOddShapes) {
             1e-6);
 
         Workspace workspace(batch_norm_workspace_bytes(layer.dims));
-        batch_norm_inference(layer.dims, layer.x.data(), layer.gamma.data(), layer.beta.data(),
-                             layer.running_mean.data(), layer.running_variance.data(), layer.y.data(),
+        batch_norm_inference(layer.dims, layer.operands(), layer.running_mean.data(), layer.running_variance.data(),
                              workspace.span());
         EXPECT_LT(relative_error(layer.y.values(), expected.inference), tolerance(dtype));
       }

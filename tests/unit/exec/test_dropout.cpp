@@ -14,10 +14,10 @@ using test::random_tensor;
 using test::Tensor;
 
 const Dropout quarter{
-    .probability = 0.25F, .stream = {.seed = 11, .stream = stream_of("block[0].dropout")}, .first_element = 0xffffff01};
+    .probability = 0.25F, .random = {.seed = 11, .stream = stream_of("block[0].dropout")}, .first_element = 0xffffff01};
 
 float factor_of(const Dropout& dropout, std::int64_t i) {
-  return dropout.stream.uniform(dropout.first_element + static_cast<std::uint64_t>(i)) < dropout.probability
+  return dropout.random.uniform(dropout.first_element + static_cast<std::uint64_t>(i)) < dropout.probability
              ? 0.0F
              : 1.0F / (1.0F - dropout.probability);
 }
@@ -83,7 +83,7 @@ TEST(Dropout, DropsTheShareItSays) {
 TEST(Dropout, RefusesAProbabilityOfOne) {
   Tensor x = random_tensor(DType::f32, 4, "x");
   EXPECT_THROW(
-      dropout_forward(DType::f32, x.data(), x.data(), 4, {.probability = 1.0F, .stream = {}, .first_element = 0}),
+      dropout_forward(DType::f32, x.data(), x.data(), 4, {.probability = 1.0F, .random = {}, .first_element = 0}),
       InternalError);
 }
 

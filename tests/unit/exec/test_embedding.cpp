@@ -79,8 +79,9 @@ TEST_P(Embedding, BackwardIsExactOnIntegers) {
       dtable = integer_tensor(dims.gradient_dtype, dtable.size(), "old table");
       dpositions = integer_tensor(dims.gradient_dtype, dpositions.size(), "old positions");
       Workspace workspace(embedding_backward_workspace_bytes(dims));
-      embedding_backward(dims, tokens.data(), dy.data(), dtable.data(), accumulate, dpositions.data(), accumulate,
-                         workspace.span());
+      embedding_backward(
+          dims, {.tokens = tokens.data(), .dy = dy.data(), .dtable = dtable.data(), .dpositions = dpositions.data()},
+          {.table = accumulate, .positions = accumulate}, workspace.span());
       EXPECT_TRUE(workspace.guard_intact());
       return dtable.bits() + dpositions.bits();
     });
@@ -94,7 +95,9 @@ TEST_P(Embedding, SlicesOfTheColumnsAreTheWhole) {
   Tensor whole(dims.dtype, dims.rows * dims.width);
   embedding_forward(dims, tokens.data(), table.data(), positions.data(), whole.data());
   Workspace workspace(embedding_backward_workspace_bytes(dims));
-  embedding_backward(dims, tokens.data(), dy.data(), dtable.data(), false, dpositions.data(), false, workspace.span());
+  embedding_backward(
+      dims, {.tokens = tokens.data(), .dy = dy.data(), .dtable = dtable.data(), .dpositions = dpositions.data()}, {},
+      workspace.span());
   Tensor y(dims.dtype, whole.size());
   for (const auto& [first, size] :
        {std::pair{std::int64_t{0}, dims.width / 3}, {dims.width / 3, dims.width - dims.width / 3}}) {
@@ -112,8 +115,12 @@ TEST_P(Embedding, SlicesOfTheColumnsAreTheWhole) {
                       static_cast<std::byte*>(y.data()) + offset);
     Tensor part_dtable(dims.gradient_dtype, dims.vocabulary * size);
     Tensor part_dpositions(dims.gradient_dtype, dims.num_positions * size);
-    embedding_backward(part, tokens.data(), static_cast<const std::byte*>(dy.data()) + offset, part_dtable.data(),
-                       false, part_dpositions.data(), false, workspace.span());
+    embedding_backward(part,
+                       {.tokens = tokens.data(),
+                        .dy = static_cast<const std::byte*>(dy.data()) + offset,
+                        .dtable = part_dtable.data(),
+                        .dpositions = part_dpositions.data()},
+                       {}, workspace.span());
     EXPECT_EQ(part_dtable.bits(), columns(dtable).bits());
     EXPECT_EQ(part_dpositions.bits(), columns(dpositions).bits());
   }
@@ -126,7 +133,7 @@ TEST_P(Embedding, RangesOfTheVocabularyAddUp) {
   embedding_forward(dims, tokens.data(), table.data(), nullptr, whole.data());
   std::vector<double> sum(static_cast<std::size_t>(whole.size()));
   Workspace workspace(embedding_backward_workspace_bytes(dims));
-  embedding_backward(dims, tokens.data(), dy.data(), dtable.data(), false, nullptr, false, workspace.span());
+  embedding_backward(dims, {.tokens = tokens.data(), .dy = dy.data(), .dtable = dtable.data()}, {}, workspace.span());
   const std::int64_t cuts[] = {0, 4, 5, 9};
   std::vector<double> gradient;
   for (int k = 0; k < 3; ++k) {
@@ -139,7 +146,7 @@ TEST_P(Embedding, RangesOfTheVocabularyAddUp) {
     embedding_forward(part, tokens.data(), shard.data(), nullptr, y.data());
     for (std::int64_t i = 0; i < whole.size(); ++i) sum[static_cast<std::size_t>(i)] += y.at(i);
     Tensor dshard(dims.gradient_dtype, shard.size());
-    embedding_backward(part, tokens.data(), dy.data(), dshard.data(), false, nullptr, false, workspace.span());
+    embedding_backward(part, {.tokens = tokens.data(), .dy = dy.data(), .dtable = dshard.data()}, {}, workspace.span());
     for (const double value : dshard.values()) gradient.push_back(value);
   }
   EXPECT_EQ(whole.values(), sum);
@@ -160,7 +167,7 @@ TEST(EmbeddingGradient, AFrequentTokenIsRoundedOnce) {
   for (std::int64_t i = 0; i < 1000; ++i) dy.set(i, 1.0);
   Tensor dtable(DType::bf16, 2);
   Workspace workspace(embedding_backward_workspace_bytes(dims));
-  embedding_backward(dims, tokens.data(), dy.data(), dtable.data(), false, nullptr, false, workspace.span());
+  embedding_backward(dims, {.tokens = tokens.data(), .dy = dy.data(), .dtable = dtable.data()}, {}, workspace.span());
   EXPECT_EQ(dtable.at(0), 0.0);
   EXPECT_EQ(dtable.at(1), 1000.0);
 }

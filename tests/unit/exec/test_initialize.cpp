@@ -18,7 +18,7 @@ TEST(Initialize, NormalEqualsTheStreamBitForBit) {
   for (const std::uint64_t first : {0ULL, 1ULL, 5ULL, (1ULL << 33) + 7}) {
     for (const std::int64_t n : {1, 17, 1003}) {
       Tensor y(DType::f32, n);
-      initialize_normal(DType::f32, y.data(), n, stream, first, 0.25F, 2.0F);
+      initialize_normal({.y = y.data(), .n = n, .random = stream, .first_element = first}, 0.25F, 2.0F);
       for (std::int64_t i = 0; i < n; ++i) {
         const float expected = std::fma(2.0F, stream.normal(first + static_cast<std::uint64_t>(i)), 0.25F);
         ASSERT_EQ(static_cast<float>(y.at(i)), expected) << first << " + " << i;
@@ -32,13 +32,18 @@ TEST(Initialize, AnyCutGivesTheSameBits) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Tensor whole(dtype, n);
     test::expect_same_bits_on_any_threads([&] {
-      initialize_normal(dtype, whole.data(), n, stream, 0, 0.0F, 0.02F);
+      initialize_normal({.dtype = dtype, .y = whole.data(), .n = n, .random = stream}, 0.0F, 0.02F);
       return whole.bits();
     });
     std::string pieces;
     for (std::int64_t begin = 0; begin < n; begin += 1237) {
       Tensor piece(dtype, std::min<std::int64_t>(1237, n - begin));
-      initialize_normal(dtype, piece.data(), piece.size(), stream, static_cast<std::uint64_t>(begin), 0.0F, 0.02F);
+      initialize_normal({.dtype = dtype,
+                         .y = piece.data(),
+                         .n = piece.size(),
+                         .random = stream,
+                         .first_element = static_cast<std::uint64_t>(begin)},
+                        0.0F, 0.02F);
       pieces += piece.bits();
     }
     EXPECT_EQ(pieces, whole.bits());
@@ -48,7 +53,8 @@ TEST(Initialize, AnyCutGivesTheSameBits) {
 TEST(Initialize, MomentsOfTheNormalAndRangeOfTheUniform) {
   constexpr std::int64_t n = 200000;
   Tensor y(DType::f32, n);
-  initialize_normal(DType::f32, y.data(), n, stream, 0, 1.0F, 3.0F);
+  const InitializedSlice slice{.y = y.data(), .n = n, .random = stream};
+  initialize_normal(slice, 1.0F, 3.0F);
   double mean = 0.0;
   double square = 0.0;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -57,7 +63,7 @@ TEST(Initialize, MomentsOfTheNormalAndRangeOfTheUniform) {
   }
   EXPECT_NEAR(mean, 1.0, 4 * 3.0 / std::sqrt(n));
   EXPECT_NEAR(square, 9.0, 4 * 9.0 * std::sqrt(2.0 / n));
-  initialize_uniform(DType::f32, y.data(), n, stream, 0, -0.5F, 0.5F);
+  initialize_uniform(slice, -0.5F, 0.5F);
   for (std::int64_t i = 0; i < n; ++i) {
     ASSERT_GE(y.at(i), -0.5);
     ASSERT_LE(y.at(i), 0.5);

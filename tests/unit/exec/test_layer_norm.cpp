@@ -74,8 +74,15 @@ class LayerNorm : public ::testing::TestWithParam<std::tuple<std::int64_t, std::
     layer_norm_forward(dims, x.data(), weight.data(), bias.data(), y.data(), static_cast<float*>(statistics.data()));
   }
   void backward(Tensor& dx, Tensor& dweight, Tensor& dbias, const LayerNormAccumulate& accumulate) {
-    layer_norm_backward(dims, dy.data(), x.data(), weight.data(), static_cast<const float*>(statistics.data()),
-                        dx.data(), dweight.data(), dbias.data(), accumulate, workspace.span());
+    layer_norm_backward(dims,
+                        {.dy = dy.data(),
+                         .x = x.data(),
+                         .weight = weight.data(),
+                         .statistics = static_cast<const float*>(statistics.data()),
+                         .dx = dx.data(),
+                         .dweight = dweight.data(),
+                         .dbias = dbias.data()},
+                        accumulate, workspace.span());
   }
 };
 
@@ -165,8 +172,14 @@ TEST(LayerNormWorkspace, TooSmallIsRefused) {
   const LayerNormDims dims{.rows = 2, .width = 16};
   Tensor t = random_tensor(DType::f32, 32, "t");
   Workspace workspace(layer_norm_backward_workspace_bytes(dims));
-  EXPECT_THROW(layer_norm_backward(dims, t.data(), t.data(), t.data(), static_cast<const float*>(t.data()), t.data(),
-                                   t.data(), t.data(), {}, workspace.span().first(workspace.span().size() - 1)),
+  const LayerNormBackwardOperands operands{.dy = t.data(),
+                                           .x = t.data(),
+                                           .weight = t.data(),
+                                           .statistics = static_cast<const float*>(t.data()),
+                                           .dx = t.data(),
+                                           .dweight = t.data(),
+                                           .dbias = t.data()};
+  EXPECT_THROW(layer_norm_backward(dims, operands, {}, workspace.span().first(workspace.span().size() - 1)),
                InternalError);
 }
 

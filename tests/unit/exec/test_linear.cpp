@@ -273,7 +273,7 @@ TEST(ColumnSums, SameBitsForAnyThreadsAndAnySplitOfColumns) {
     const auto sums = [&](int threads) {
       return with_threads(threads, [&] {
         Tensor result(DType::f32, cols);
-        column_sums(matrix.data(), dtype, rows, cols, result.data(), DType::f32, false);
+        column_sums({.rows = rows, .columns = cols, .dtype = dtype}, matrix.data(), result.data(), false);
         return result;
       });
     };
@@ -288,7 +288,7 @@ TEST(ColumnSums, SameBitsForAnyThreadsAndAnySplitOfColumns) {
       slice.set(i, matrix.at(i / part * cols + i % part));
     }
     Tensor of_slice(DType::f32, part);
-    column_sums(slice.data(), dtype, rows, part, of_slice.data(), DType::f32, false);
+    column_sums({.rows = rows, .columns = part, .dtype = dtype}, slice.data(), of_slice.data(), false);
     EXPECT_EQ(of_slice.bits(), one.bits().substr(0, part * sizeof(float)));
   }
 }

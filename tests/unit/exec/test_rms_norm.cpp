@@ -54,8 +54,14 @@ class RmsNorm : public ::testing::TestWithParam<std::tuple<std::int64_t, std::in
     rms_norm_forward(dims, x.data(), weight.data(), y.data(), static_cast<float*>(statistics.data()));
   }
   void backward(Tensor& to, const RmsNormAccumulate& accumulate) {
-    rms_norm_backward(dims, dy.data(), x.data(), weight.data(), static_cast<const float*>(statistics.data()), to.data(),
-                      dweight.data(), accumulate, workspace.span());
+    rms_norm_backward(dims,
+                      {.dy = dy.data(),
+                       .x = x.data(),
+                       .weight = weight.data(),
+                       .statistics = static_cast<const float*>(statistics.data()),
+                       .dx = to.data(),
+                       .dweight = dweight.data()},
+                      accumulate, workspace.span());
   }
   double slack() const { return 4e-6 * std::sqrt(static_cast<double>(dims.rows)); }
 };

@@ -57,15 +57,28 @@ class SplitNorm : public ::testing::TestWithParam<std::tuple<bool, std::int64_t,
       const RmsNormDims whole{.rows = dims.rows, .width = features, .dtype = dims.dtype, .epsilon = dims.epsilon};
       Workspace workspace{rms_norm_backward_workspace_bytes(whole)};
       rms_norm_forward(whole, x.data(), weight.data(), y.data(), floats(statistics));
-      rms_norm_backward(whole, dy.data(), x.data(), weight.data(), floats(statistics), dx.data(), dweight.data(), {},
-                        workspace.span());
+      rms_norm_backward(whole,
+                        {.dy = dy.data(),
+                         .x = x.data(),
+                         .weight = weight.data(),
+                         .statistics = floats(statistics),
+                         .dx = dx.data(),
+                         .dweight = dweight.data()},
+                        {}, workspace.span());
       return;
     }
     const LayerNormDims whole{.rows = dims.rows, .width = features, .dtype = dims.dtype, .epsilon = dims.epsilon};
     Workspace workspace{layer_norm_backward_workspace_bytes(whole)};
     layer_norm_forward(whole, x.data(), weight.data(), bias.data(), y.data(), floats(statistics));
-    layer_norm_backward(whole, dy.data(), x.data(), weight.data(), floats(statistics), dx.data(), dweight.data(),
-                        dbias.data(), {}, workspace.span());
+    layer_norm_backward(whole,
+                        {.dy = dy.data(),
+                         .x = x.data(),
+                         .weight = weight.data(),
+                         .statistics = floats(statistics),
+                         .dx = dx.data(),
+                         .dweight = dweight.data(),
+                         .dbias = dbias.data()},
+                        {}, workspace.span());
   }
 };
 
@@ -82,17 +95,29 @@ TEST_P(SplitNorm, PartsAreTheWholeInPieces) {
     const auto of = [&](const Tensor& whole, std::int64_t rows) { return columns(whole, rows, dims.width, part); };
     Tensor part_y(dims.dtype, dims.rows * dims.width);
     ours.emplace_back(DType::f32, statistics.size());
-    norm_apply(dims, of(x, dims.rows).data(), floats(all), of(weight, 1).data(),
-               dims.rms ? nullptr : of(bias, 1).data(), part_y.data(), floats(ours.back()));
+    const Tensor part_x = of(x, dims.rows), part_dy = of(dy, dims.rows), part_weight = of(weight, 1);
+    const Tensor part_bias = of(bias, 1);
+    norm_apply(dims, {.x = part_x.data(),
+                      .all = floats(all),
+                      .weight = part_weight.data(),
+                      .bias = dims.rms ? nullptr : part_bias.data(),
+                      .y = part_y.data(),
+                      .statistics = floats(ours.back())});
     test::expect_elements(part_y, values(of(y, dims.rows)), slack, slack);
     test::expect_elements(ours.back(), values(statistics), 1e-5, 1e-6);
 
     Tensor part_dweight(DType::f32, dims.width), part_dbias(DType::f32, dims.width);
     Workspace workspace{norm_backward_partial_workspace_bytes(dims)};
     for (const bool accumulate : {false, true}) {
-      norm_backward_partial(dims, of(dy, dims.rows).data(), of(x, dims.rows).data(), of(weight, 1).data(),
-                            floats(ours.back()), floats(sums) + part * numbers, part_dweight.data(),
-                            dims.rms ? nullptr : part_dbias.data(), accumulate, workspace.span());
+      norm_backward_partial(dims,
+                            {.dy = part_dy.data(),
+                             .x = part_x.data(),
+                             .weight = part_weight.data(),
+                             .statistics = floats(ours.back()),
+                             .partial = floats(sums) + part * numbers,
+                             .dweight = part_dweight.data(),
+                             .dbias = dims.rms ? nullptr : part_dbias.data()},
+                            accumulate, workspace.span());
       std::vector<double> expected = values(of(dweight, 1));
       for (double& v : expected) v *= accumulate ? 2.0 : 1.0;
       test::expect_elements(part_dweight, expected, 1e-4, 1e-4);
@@ -106,11 +131,16 @@ TEST_P(SplitNorm, PartsAreTheWholeInPieces) {
   for (std::int64_t part = 0; part < dims.parts; ++part) {
     const auto of = [&](const Tensor& whole, std::int64_t rows) { return columns(whole, rows, dims.width, part); };
     Tensor part_dx(dims.dtype, dims.rows * dims.width);
-    norm_backward_apply(dims, of(dy, dims.rows).data(), of(x, dims.rows).data(), of(weight, 1).data(),
-                        floats(ours[static_cast<std::size_t>(part)]), floats(sums), part_dx.data(), false);
+    const Tensor part_x = of(x, dims.rows), part_dy = of(dy, dims.rows), part_weight = of(weight, 1);
+    const NormBackwardApplyOperands operands{.dy = part_dy.data(),
+                                             .x = part_x.data(),
+                                             .weight = part_weight.data(),
+                                             .statistics = floats(ours[static_cast<std::size_t>(part)]),
+                                             .all = floats(sums),
+                                             .dx = part_dx.data()};
+    norm_backward_apply(dims, operands, false);
     test::expect_elements(part_dx, values(of(dx, dims.rows)), slack, slack);
-    norm_backward_apply(dims, of(dy, dims.rows).data(), of(x, dims.rows).data(), of(weight, 1).data(),
-                        floats(ours[static_cast<std::size_t>(part)]), floats(sums), part_dx.data(), true);
+    norm_backward_apply(dims, operands, true);
     std::vector<double> twice = values(of(dx, dims.rows));
     for (double& v : twice) v *= 2.0;
     test::expect_elements(part_dx, twice, 2 * slack, 2 * slack);

@@ -100,19 +100,20 @@ STRATA_AMX inline void multiply_block(const bf16* a, const bf16* b, std::int64_t
 
 }  // namespace
 
-void pack_panels(const bf16* source, std::int64_t ld, LineOrder order, TileSide side, std::int64_t num_lines,
-                 std::int64_t num_k, std::int64_t num_panels, std::int64_t num_steps, bf16* packed) {
-  const bool k_contiguous = order == LineOrder::k_contiguous;
+void pack_panels(PlainLines source, TileSide side, std::int64_t num_panels, std::int64_t num_steps, bf16* packed) {
+  const bool k_contiguous = source.order == LineOrder::k_contiguous;
   for (std::int64_t panel = 0; panel < num_panels; ++panel) {
     for (std::int64_t step = 0; step < num_steps; ++step) {
       for (std::int64_t half = 0; half < 2; ++half, packed += tile_values) {
         const std::int64_t line = panel * panel_lines + half * 16;
         const std::int64_t k = step * step_k;
+        const std::int64_t lines_left = source.num_lines - line;
+        const std::int64_t k_left = source.num_k - k;
         U32x16 words[16];
         if (k_contiguous) {
-          load_lines(source + line * ld + k, ld, num_lines - line, num_k - k, words);
+          load_lines(source.data + line * source.ld + k, source.ld, lines_left, k_left, words);
         } else {
-          load_pairs(source + k * ld + line, ld, num_lines - line, num_k - k, words);
+          load_pairs(source.data + k * source.ld + line, source.ld, lines_left, k_left, words);
         }
         if (k_contiguous != (side == TileSide::rows_of_a)) {
           transpose_words(words);

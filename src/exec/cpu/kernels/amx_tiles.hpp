@@ -24,11 +24,18 @@ enum class TileSide : std::uint8_t { rows_of_a, columns_of_b };
 /// How the operand lies in memory: line after line with k contiguous, or k after k with lines contiguous.
 enum class LineOrder : std::uint8_t { k_contiguous, lines_contiguous };
 
+/// An operand before it is packed.
+struct PlainLines {
+  const bf16* data = nullptr;
+  std::int64_t ld = 0;  ///< elements from one line, or one k, to the next
+  LineOrder order = LineOrder::k_contiguous;
+  std::int64_t num_lines = 0;
+  std::int64_t num_k = 0;
+};
+
 /// Packs num_panels x num_steps; whatever is beyond num_lines and num_k is zero.
-/// @param ld elements from one line, or one k, to the next.
 /// @param packed [num_panels][num_steps][step_values], 64-byte aligned.
-void pack_panels(const bf16* source, std::int64_t ld, LineOrder order, TileSide side, std::int64_t num_lines,
-                 std::int64_t num_k, std::int64_t num_panels, std::int64_t num_steps, bf16* packed);
+void pack_panels(PlainLines source, TileSide side, std::int64_t num_panels, std::int64_t num_steps, bf16* packed);
 
 /// One packed operand: panel p begins p · panel_values after `data`.
 struct PackedPanels {

@@ -4,9 +4,9 @@
 /// dk and dv in turn.
 ///
 /// Forward, for a block of 64 queries: all scores sᵢⱼ = kⱼ·qᵢ that the mask leaves, their maximum, pᵢⱼ = exp(scale·(sᵢⱼ
-/// − max)), out = Σ p v / Σ p. Backward, for a block of queries and a chunk of keys, with Dᵢ = Σ_d out·d_out (equal to
+/// − max)), y = Σ p v / Σ p. Backward, for a block of queries and a chunk of keys, with Dᵢ = Σ_d y·dy (equal to
 /// Σⱼ p dp, dropout or not):
-///   p = exp(scale·s − lse), dp = keep · v·d_out / (1 − rate), ds = p (dp − D), dv += (keep p / (1 − rate)) d_out, dq =
+///   p = exp(scale·s − lse), dp = keep · v·dy / (1 − rate), ds = p (dp − D), dv += (keep p / (1 − rate)) dy, dq =
 ///   scale Σ ds k, dk = scale Σ ds q.
 /// The constant factors scale and 1 / (1 − rate) of sums are applied once to the sum.
 
@@ -188,15 +188,15 @@ void differentiate(const Block& block, std::int64_t begin, std::int64_t count, c
   }
 }
 
-/// D: Σ_d out · d_out of each query of a block; 0 beyond num_rows.
+/// D: Σ_d y · dy of each query of a block; 0 beyond num_rows.
 template <typename T>
-void weighted_sums(const T* out, std::int64_t out_stride, const T* d_out, std::int64_t d_out_stride,
-                   std::int64_t num_rows, std::int64_t head_dim, float* sums) {
+void weighted_sums(const T* y, std::int64_t y_stride, const T* dy, std::int64_t dy_stride, std::int64_t num_rows,
+                   std::int64_t head_dim, float* sums) {
   std::fill_n(sums, block_queries, 0.0F);
   for (std::int64_t row = 0; row < num_rows; ++row) {
     F32x16 sum{};
     for_lanes(head_dim, [&](std::int64_t d, auto lanes) {
-      sum += load(out + row * out_stride + d, lanes) * load(d_out + row * d_out_stride + d, lanes);
+      sum += load(y + row * y_stride + d, lanes) * load(dy + row * dy_stride + d, lanes);
     });
     sums[row] = sum_lanes(sum);
   }
@@ -257,15 +257,14 @@ struct BackwardScratch {
 };
 
 template <typename Products>
-void forward_head(const AttentionDims& dims, std::int64_t sample, std::int64_t head, ConstTokenRows q, ConstTokenRows k,
-                  ConstTokenRows v, TokenRows out, float* log_sum_exp, RandomStream random,
-                  ForwardScratch<Products>& scratch) {
+void forward_head(const AttentionDims& dims, std::int64_t sample, std::int64_t head,
+                  const AttentionForwardOperands& operands, RandomStream random, ForwardScratch<Products>& scratch) {
   using T = typename Products::Storage;
   const std::int64_t kv_head = head / (dims.num_heads / dims.num_kv_heads);
-  const auto queries = head_rows<T>(dims, q, sample, head);
-  const auto keys = head_rows<T>(dims, k, sample, kv_head);
-  const auto values = head_rows<T>(dims, v, sample, kv_head);
-  const auto results = head_rows<T>(dims, out, sample, head);
+  const auto queries = head_rows<T>(dims, operands.q, sample, head);
+  const auto keys = head_rows<T>(dims, operands.k, sample, kv_head);
+  const auto values = head_rows<T>(dims, operands.v, sample, kv_head);
+  const auto results = head_rows<T>(dims, operands.y, sample, head);
   Products& products = scratch.products;
   products.load_keys(keys.data, keys.stride, values.data, values.stride);
   for (std::int64_t first = 0; first < dims.seq; first += block_queries) {
@@ -276,7 +275,8 @@ void forward_head(const AttentionDims& dims, std::int64_t sample, std::int64_t h
     F32x16 factor[query_groups];
     float statistics[block_queries];
     softmax(block, scratch.scores, products, factor, statistics);
-    std::copy_n(statistics, block.num_queries, log_sum_exp + (sample * dims.num_heads + head) * dims.seq + first);
+    std::copy_n(statistics, block.num_queries,
+                operands.log_sum_exp + (sample * dims.num_heads + head) * dims.seq + first);
     products.sum_values(block.padded_keys);
     if (block.keep_bits != nullptr) {
       for (F32x16& value : factor) {
@@ -287,23 +287,16 @@ void forward_head(const AttentionDims& dims, std::int64_t sample, std::int64_t h
   }
 }
 
-/// What backward reads and writes, as the caller gave it.
-struct BackwardTensors {
-  ConstTokenRows q, k, v, out, d_out;
-  const float* log_sum_exp;
-  TokenRows dq, dk, dv;
-};
-
 /// dq of one query head; adds its part to dk and dv in the scratch.
 template <typename Products>
-void backward_head(const AttentionDims& dims, std::int64_t sample, std::int64_t head, const BackwardTensors& tensors,
-                   RandomStream random, BackwardScratch<Products>& scratch) {
+void backward_head(const AttentionDims& dims, std::int64_t sample, std::int64_t head,
+                   const AttentionBackwardOperands& operands, RandomStream random, BackwardScratch<Products>& scratch) {
   using T = typename Products::Storage;
-  const auto queries = head_rows<T>(dims, tensors.q, sample, head);
-  const auto results = head_rows<T>(dims, tensors.out, sample, head);
-  const auto d_results = head_rows<T>(dims, tensors.d_out, sample, head);
-  const auto d_queries = head_rows<T>(dims, tensors.dq, sample, head);
-  const float* const statistics = tensors.log_sum_exp + (sample * dims.num_heads + head) * dims.seq;
+  const auto queries = head_rows<T>(dims, operands.q, sample, head);
+  const auto results = head_rows<T>(dims, operands.y, sample, head);
+  const auto d_results = head_rows<T>(dims, operands.dy, sample, head);
+  const auto d_queries = head_rows<T>(dims, operands.dq, sample, head);
+  const float* const statistics = operands.log_sum_exp + (sample * dims.num_heads + head) * dims.seq;
   const float keep_scale = dropout_scale(dims.dropout_probability);
   Products& products = scratch.products;
   for (std::int64_t first = 0; first < dims.seq; first += block_queries) {
@@ -333,19 +326,20 @@ void backward_head(const AttentionDims& dims, std::int64_t sample, std::int64_t 
 
 template <typename Products>
 void backward_kv_head(const AttentionDims& dims, std::int64_t sample, std::int64_t kv_head,
-                      const BackwardTensors& tensors, RandomStream random, BackwardScratch<Products>& scratch) {
+                      const AttentionBackwardOperands& operands, RandomStream random,
+                      BackwardScratch<Products>& scratch) {
   using T = typename Products::Storage;
-  const auto keys = head_rows<T>(dims, tensors.k, sample, kv_head);
-  const auto values = head_rows<T>(dims, tensors.v, sample, kv_head);
+  const auto keys = head_rows<T>(dims, operands.k, sample, kv_head);
+  const auto values = head_rows<T>(dims, operands.v, sample, kv_head);
   Products& products = scratch.products;
   products.load_keys(keys.data, keys.stride, values.data, values.stride);
   products.clear_key_gradients();
   const std::int64_t group = dims.num_heads / dims.num_kv_heads;
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    backward_head(dims, sample, head, tensors, random, scratch);
+    backward_head(dims, sample, head, operands, random, scratch);
   }
-  const auto d_keys = head_rows<T>(dims, tensors.dk, sample, kv_head);
-  const auto d_values = head_rows<T>(dims, tensors.dv, sample, kv_head);
+  const auto d_keys = head_rows<T>(dims, operands.dk, sample, kv_head);
+  const auto d_values = head_rows<T>(dims, operands.dv, sample, kv_head);
   const float scale = 1.0F / std::sqrt(static_cast<float>(dims.head_dim));
   store_rows(products.dk(), products.padded_dim(), scale, dims.seq, dims.head_dim, d_keys.data, d_keys.stride);
   store_rows(products.dv(), products.padded_dim(), dropout_scale(dims.dropout_probability), dims.seq, dims.head_dim,
@@ -422,37 +416,36 @@ std::int64_t attention_backward_workspace_bytes(const AttentionDims& dims) {
          with_products(dims, [&]<typename Products>() { return bytes_per_thread<BackwardScratch<Products>>(dims); });
 }
 
-void attention_forward(const AttentionDims& dims, ConstTokenRows q, ConstTokenRows k, ConstTokenRows v, TokenRows out,
-                       float* log_sum_exp, RandomStream random, std::span<std::byte> workspace) {
+void attention_forward(const AttentionDims& dims, const AttentionForwardOperands& operands, RandomStream random,
+                       std::span<std::byte> workspace) {
   check_dims(dims);
-  check_stride(dims, q.row_stride, dims.num_heads);
-  check_stride(dims, k.row_stride, dims.num_kv_heads);
-  check_stride(dims, v.row_stride, dims.num_kv_heads);
-  check_stride(dims, out.row_stride, dims.num_heads);
+  check_stride(dims, operands.q.row_stride, dims.num_heads);
+  check_stride(dims, operands.k.row_stride, dims.num_kv_heads);
+  check_stride(dims, operands.v.row_stride, dims.num_kv_heads);
+  check_stride(dims, operands.y.row_stride, dims.num_heads);
   with_products(dims, [&]<typename Products>() {
-    for_pieces<ForwardScratch<Products>>(dims, dims.batch * dims.num_heads, workspace,
-                                         [&](std::int64_t piece, ForwardScratch<Products>& scratch) {
-                                           forward_head(dims, piece / dims.num_heads, piece % dims.num_heads, q, k, v,
-                                                        out, log_sum_exp, random, scratch);
-                                         });
+    for_pieces<ForwardScratch<Products>>(
+        dims, dims.batch * dims.num_heads, workspace, [&](std::int64_t piece, ForwardScratch<Products>& scratch) {
+          forward_head(dims, piece / dims.num_heads, piece % dims.num_heads, operands, random, scratch);
+        });
   });
 }
 
-void attention_backward(const AttentionDims& dims, ConstTokenRows q, ConstTokenRows k, ConstTokenRows v,
-                        ConstTokenRows out, ConstTokenRows d_out, const float* log_sum_exp, TokenRows dq, TokenRows dk,
-                        TokenRows dv, RandomStream random, std::span<std::byte> workspace) {
+void attention_backward(const AttentionDims& dims, const AttentionBackwardOperands& operands, RandomStream random,
+                        std::span<std::byte> workspace) {
   check_dims(dims);
-  for (const std::int64_t stride : {q.row_stride, out.row_stride, d_out.row_stride, dq.row_stride}) {
+  for (const std::int64_t stride :
+       {operands.q.row_stride, operands.y.row_stride, operands.dy.row_stride, operands.dq.row_stride}) {
     check_stride(dims, stride, dims.num_heads);
   }
-  for (const std::int64_t stride : {k.row_stride, v.row_stride, dk.row_stride, dv.row_stride}) {
+  for (const std::int64_t stride :
+       {operands.k.row_stride, operands.v.row_stride, operands.dk.row_stride, operands.dv.row_stride}) {
     check_stride(dims, stride, dims.num_kv_heads);
   }
-  const BackwardTensors tensors = {q, k, v, out, d_out, log_sum_exp, dq, dk, dv};
   with_products(dims, [&]<typename Products>() {
     for_pieces<BackwardScratch<Products>>(
         dims, dims.batch * dims.num_kv_heads, workspace, [&](std::int64_t piece, BackwardScratch<Products>& scratch) {
-          backward_kv_head(dims, piece / dims.num_kv_heads, piece % dims.num_kv_heads, tensors, random, scratch);
+          backward_kv_head(dims, piece / dims.num_kv_heads, piece % dims.num_kv_heads, operands, random, scratch);
         });
   });
 }

@@ -41,9 +41,9 @@ class AmxProducts {
     }
     v_ = take_tiles(key_panels_, dim_panels_);
     k_transposed_ = take_tiles(dim_panels_, key_panels_);
-    d_out_columns_ = take_tiles(query_panels, dim_panels_);
+    dy_columns_ = take_tiles(query_panels, dim_panels_);
     q_by_dim_ = take_tiles(dim_panels_, query_steps);
-    d_out_by_dim_ = take_tiles(dim_panels_, query_steps);
+    dy_by_dim_ = take_tiles(dim_panels_, query_steps);
     weight_steps_ = chunk_keys / step_k;
     weight_columns_ = take_tiles(query_panels, weight_steps_);
     probability_rows_ = take_tiles(chunk_keys / panel_lines, query_steps);
@@ -53,16 +53,13 @@ class AmxProducts {
   }
 
   void load_keys(const bf16* k, std::int64_t k_stride, const bf16* v, std::int64_t v_stride) {
-    pack_panels(k, k_stride, LineOrder::k_contiguous, TileSide::rows_of_a, seq_, head_dim_, key_panels_, dim_panels_,
-                k_);
+    using enum TileSide;
+    pack_panels(by_d(k, k_stride, seq_), rows_of_a, key_panels_, dim_panels_, k_);
     if (backward_) {
-      pack_panels(v, v_stride, LineOrder::k_contiguous, TileSide::rows_of_a, seq_, head_dim_, key_panels_, dim_panels_,
-                  v_);
-      pack_panels(k, k_stride, LineOrder::lines_contiguous, TileSide::rows_of_a, head_dim_, seq_, dim_panels_,
-                  key_panels_, k_transposed_);
+      pack_panels(by_d(v, v_stride, seq_), rows_of_a, key_panels_, dim_panels_, v_);
+      pack_panels(by_row(k, k_stride, seq_), rows_of_a, dim_panels_, key_panels_, k_transposed_);
     } else {
-      pack_panels(v, v_stride, LineOrder::lines_contiguous, TileSide::rows_of_a, head_dim_, seq_, dim_panels_,
-                  key_panels_, v_transposed_);
+      pack_panels(by_row(v, v_stride, seq_), rows_of_a, dim_panels_, key_panels_, v_transposed_);
     }
   }
   void clear_key_gradients() {
@@ -70,17 +67,14 @@ class AmxProducts {
     std::fill_n(dv_, key_panels_ * panel_lines * padded_dim(), 0.0F);
   }
   void load_queries(const bf16* q, std::int64_t stride, std::int64_t num_rows) {
-    pack_panels(q, stride, LineOrder::k_contiguous, TileSide::columns_of_b, num_rows, head_dim_, query_panels,
-                dim_panels_, q_columns_);
+    pack_panels(by_d(q, stride, num_rows), TileSide::columns_of_b, query_panels, dim_panels_, q_columns_);
   }
-  void load_query_rows(const bf16* q, std::int64_t q_stride, const bf16* d_out, std::int64_t d_out_stride,
+  void load_query_rows(const bf16* q, std::int64_t q_stride, const bf16* dy, std::int64_t dy_stride,
                        std::int64_t num_rows) {
-    pack_panels(d_out, d_out_stride, LineOrder::k_contiguous, TileSide::columns_of_b, num_rows, head_dim_, query_panels,
-                dim_panels_, d_out_columns_);
-    pack_panels(q, q_stride, LineOrder::lines_contiguous, TileSide::columns_of_b, head_dim_, num_rows, dim_panels_,
-                query_steps, q_by_dim_);
-    pack_panels(d_out, d_out_stride, LineOrder::lines_contiguous, TileSide::columns_of_b, head_dim_, num_rows,
-                dim_panels_, query_steps, d_out_by_dim_);
+    using enum TileSide;
+    pack_panels(by_d(dy, dy_stride, num_rows), columns_of_b, query_panels, dim_panels_, dy_columns_);
+    pack_panels(by_row(q, q_stride, num_rows), columns_of_b, dim_panels_, query_steps, q_by_dim_);
+    pack_panels(by_row(dy, dy_stride, num_rows), columns_of_b, dim_panels_, query_steps, dy_by_dim_);
   }
 
   void scores(std::int64_t begin, std::int64_t count, float* scores) const {
@@ -88,8 +82,8 @@ class AmxProducts {
                     block_queries, false);
   }
   void probability_gradients(std::int64_t begin, std::int64_t count, float* gradients) const {
-    multiply_panels(key_rows(v_, begin, count), whole(d_out_columns_, query_panels, dim_panels_), dim_panels_,
-                    gradients, block_queries, false);
+    multiply_panels(key_rows(v_, begin, count), whole(dy_columns_, query_panels, dim_panels_), dim_panels_, gradients,
+                    block_queries, false);
   }
 
   STRATA_LANES void put_probabilities(std::int64_t key, std::int64_t group, F32x16 first, F32x16 second) {
@@ -107,7 +101,7 @@ class AmxProducts {
   void sum_gradients(std::int64_t begin, std::int64_t count) {
     const std::int64_t panels = count / panel_lines;
     const std::int64_t offset = begin * padded_dim();
-    multiply_panels(whole(probability_rows_, panels, query_steps), whole(d_out_by_dim_, dim_panels_, query_steps),
+    multiply_panels(whole(probability_rows_, panels, query_steps), whole(dy_by_dim_, dim_panels_, query_steps),
                     query_steps, dv_ + offset, padded_dim(), true);
     multiply_panels(whole(score_gradient_rows_, panels, query_steps), whole(q_by_dim_, dim_panels_, query_steps),
                     query_steps, dk_ + offset, padded_dim(), true);
@@ -123,6 +117,15 @@ class AmxProducts {
   static constexpr std::int64_t query_panels = block_queries / panel_lines;  // where queries are columns
   static constexpr std::int64_t query_steps = block_queries / step_k;        // where they are the inner dimension
 
+  /// Rows of a head as the lines of a product over d.
+  PlainLines by_d(const bf16* data, std::int64_t stride, std::int64_t num_rows) const {
+    return {.data = data, .ld = stride, .order = LineOrder::k_contiguous, .num_lines = num_rows, .num_k = head_dim_};
+  }
+  /// The same memory in a product over rows: d are its lines.
+  PlainLines by_row(const bf16* data, std::int64_t stride, std::int64_t num_rows) const {
+    return {
+        .data = data, .ld = stride, .order = LineOrder::lines_contiguous, .num_lines = head_dim_, .num_k = num_rows};
+  }
   static PackedPanels whole(const bf16* data, std::int64_t panels, std::int64_t steps) {
     return {data, panels, steps * step_values};
   }
@@ -160,9 +163,9 @@ class AmxProducts {
   bf16* k_transposed_ = nullptr;
   bf16* v_transposed_ = nullptr;
   bf16* q_columns_ = nullptr;
-  bf16* d_out_columns_ = nullptr;
+  bf16* dy_columns_ = nullptr;
   bf16* q_by_dim_ = nullptr;
-  bf16* d_out_by_dim_ = nullptr;
+  bf16* dy_by_dim_ = nullptr;
   bf16* weight_columns_ = nullptr;  // probabilities in forward, score gradients in backward
   bf16* probability_rows_ = nullptr;
   bf16* score_gradient_rows_ = nullptr;

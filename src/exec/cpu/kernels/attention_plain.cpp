@@ -61,18 +61,19 @@ STRATA_LANES void multiply_block(std::int64_t k, StridedOperand a, const float* 
 
 }  // namespace
 
-void multiply_strided(std::int64_t m, std::int64_t n, std::int64_t k, StridedOperand a, const float* b,
-                      std::int64_t ldb, float* c, std::int64_t ldc, bool add) {
-  const std::int64_t padded_rows = round_up(m, block_rows);
+void multiply_strided(const StridedDims& dims, StridedOperand a, ConstMatrixRows b, MatrixRows c, bool add) {
+  const std::int64_t padded_rows = round_up(dims.m, block_rows);
   constexpr auto register_columns = static_cast<std::int64_t>(register_vectors) * num_lanes;
   for (std::int64_t row = 0; row < padded_rows; row += register_rows) {
     const StridedOperand rows = {a.data + row * a.row_stride, a.row_stride, a.k_stride};
+    float* const rows_of_c = c.data + row * c.row_stride;
     std::int64_t column = 0;
-    for (; column + register_columns <= n; column += register_columns) {
-      multiply_block<register_vectors>(k, rows, b + column, ldb, c + row * ldc + column, ldc, add);
+    for (; column + register_columns <= dims.n; column += register_columns) {
+      multiply_block<register_vectors>(dims.k, rows, b.data + column, b.row_stride, rows_of_c + column, c.row_stride,
+                                       add);
     }
-    if (column < n) {
-      multiply_block<1>(k, rows, b + column, ldb, c + row * ldc + column, ldc, add);
+    if (column < dims.n) {
+      multiply_block<1>(dims.k, rows, b.data + column, b.row_stride, rows_of_c + column, c.row_stride, add);
     }
   }
 }

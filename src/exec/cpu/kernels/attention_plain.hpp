@@ -12,16 +12,29 @@
 
 namespace strata::cpu {
 
-/// An operand A[i, k] at data[i · row_stride + k · k_stride].
+struct StridedDims {
+  std::int64_t m = 0;  ///< a multiple of 8
+  std::int64_t n = 0;  ///< a multiple of 16
+  std::int64_t k = 0;
+};
+/// A[i, k] at data[i · row_stride + k · k_stride].
 struct StridedOperand {
   const float* data;
   std::int64_t row_stride;
   std::int64_t k_stride;
 };
+/// Matrices whose rows are contiguous, row_stride elements from one to the next.
+struct ConstMatrixRows {
+  const float* data;
+  std::int64_t row_stride;
+};
+struct MatrixRows {
+  float* data;
+  std::int64_t row_stride;
+};
 
-/// C[m, n] = or += A[m, k] · B[k, n]. m is a multiple of 8 and n of 16; rows of B and C are contiguous.
-void multiply_strided(std::int64_t m, std::int64_t n, std::int64_t k, StridedOperand a, const float* b,
-                      std::int64_t ldb, float* c, std::int64_t ldc, bool add);
+/// C[m, n] = or += A[m, k] · B[k, n].
+void multiply_strided(const StridedDims& dims, StridedOperand a, ConstMatrixRows b, MatrixRows c, bool add);
 
 /// The operands of one key-value head and one block of queries. T is the storage type, float or bf16; all arithmetic is
 /// f32.
@@ -46,9 +59,9 @@ class PlainProducts {
     }
     probabilities_ = take(chunk_keys, block_queries);
     score_gradients_ = take(chunk_keys, block_queries);
-    d_out_transposed_ = take(padded_dim_, block_queries);
+    dy_transposed_ = take(padded_dim_, block_queries);
     q_ = take(block_queries, padded_dim_);
-    d_out_ = take(block_queries, padded_dim_);
+    dy_ = take(block_queries, padded_dim_);
     dk_ = take(keys, padded_dim_);
     dv_ = take(keys, padded_dim_);
   }
@@ -67,22 +80,21 @@ class PlainProducts {
     load_transposed(q, stride, num_rows, head_dim_, padded_dim_, q_transposed_);
   }
   /// What backward needs of a block besides load_queries.
-  void load_query_rows(const T* q, std::int64_t q_stride, const T* d_out, std::int64_t d_out_stride,
-                       std::int64_t num_rows) {
+  void load_query_rows(const T* q, std::int64_t q_stride, const T* dy, std::int64_t dy_stride, std::int64_t num_rows) {
     load_rows(q, q_stride, num_rows, block_queries, q_);
-    load_rows(d_out, d_out_stride, num_rows, block_queries, d_out_);
-    load_transposed(d_out, d_out_stride, num_rows, head_dim_, padded_dim_, d_out_transposed_);
+    load_rows(dy, dy_stride, num_rows, block_queries, dy_);
+    load_transposed(dy, dy_stride, num_rows, head_dim_, padded_dim_, dy_transposed_);
   }
 
   /// scores[key, query] = k · q of keys begin … begin + count - 1.
   void scores(std::int64_t begin, std::int64_t count, float* scores) const {
-    multiply_strided(count, block_queries, head_dim_, {k_ + begin * padded_dim_, padded_dim_, 1}, q_transposed_,
-                     block_queries, scores, block_queries, false);
+    multiply_strided({.m = count, .n = block_queries, .k = head_dim_}, {k_ + begin * padded_dim_, padded_dim_, 1},
+                     {q_transposed_, block_queries}, {scores, block_queries}, false);
   }
-  /// gradients[key, query] = v · d_out, likewise.
+  /// gradients[key, query] = v · dy, likewise.
   void probability_gradients(std::int64_t begin, std::int64_t count, float* gradients) const {
-    multiply_strided(count, block_queries, head_dim_, {v_ + begin * padded_dim_, padded_dim_, 1}, d_out_transposed_,
-                     block_queries, gradients, block_queries, false);
+    multiply_strided({.m = count, .n = block_queries, .k = head_dim_}, {v_ + begin * padded_dim_, padded_dim_, 1},
+                     {dy_transposed_, block_queries}, {gradients, block_queries}, false);
   }
 
   /// Probabilities of keys `key` (even) and key + 1 for a group of sixteen queries; forward's operand, keys from 0.
@@ -107,14 +119,13 @@ class PlainProducts {
                     probabilities_ + begin * block_queries, begin > 0);
     }
   }
-  /// dv += probability · d_out, dk += score gradient · q, result()[d, query] = or += k · score gradient, of a chunk of
+  /// dv += probability · dy, dk += score gradient · q, result()[d, query] = or += k · score gradient, of a chunk of
   /// keys.
   void sum_gradients(std::int64_t begin, std::int64_t count) {
     const std::int64_t offset = begin * padded_dim_;
-    multiply_strided(count, padded_dim_, block_queries, {probabilities_, block_queries, 1}, d_out_, padded_dim_,
-                     dv_ + offset, padded_dim_, true);
-    multiply_strided(count, padded_dim_, block_queries, {score_gradients_, block_queries, 1}, q_, padded_dim_,
-                     dk_ + offset, padded_dim_, true);
+    const StridedDims dims{.m = count, .n = padded_dim_, .k = block_queries};
+    multiply_strided(dims, {probabilities_, block_queries, 1}, {dy_, padded_dim_}, {dv_ + offset, padded_dim_}, true);
+    multiply_strided(dims, {score_gradients_, block_queries, 1}, {q_, padded_dim_}, {dk_ + offset, padded_dim_}, true);
     sum_over_keys(k_ + offset, count, score_gradients_, begin > 0);
   }
 
@@ -136,8 +147,8 @@ class PlainProducts {
     }
   }
   void sum_over_keys(const float* rows, std::int64_t count, const float* weights, bool add) {
-    multiply_strided(padded_dim_, block_queries, count, {rows, 1, padded_dim_}, weights, block_queries, result_,
-                     block_queries, add);
+    multiply_strided({.m = padded_dim_, .n = block_queries, .k = count}, {rows, 1, padded_dim_},
+                     {weights, block_queries}, {result_, block_queries}, add);
   }
 
   std::int64_t seq_;
@@ -145,13 +156,13 @@ class PlainProducts {
   std::int64_t padded_dim_;
   float* k_ = nullptr;  // [keys, padded_dim], as v_, dk_ and dv_
   float* v_ = nullptr;
-  float* q_transposed_ = nullptr;  // [padded_dim, block_queries], as d_out_transposed_ and result_
-  float* d_out_transposed_ = nullptr;
+  float* q_transposed_ = nullptr;  // [padded_dim, block_queries], as dy_transposed_ and result_
+  float* dy_transposed_ = nullptr;
   float* result_ = nullptr;
   float* probabilities_ = nullptr;  // [keys or chunk_keys, block_queries], as score_gradients_
   float* score_gradients_ = nullptr;
-  float* q_ = nullptr;  // [block_queries, padded_dim], as d_out_
-  float* d_out_ = nullptr;
+  float* q_ = nullptr;  // [block_queries, padded_dim], as dy_
+  float* dy_ = nullptr;
   float* dk_ = nullptr;
   float* dv_ = nullptr;
 };

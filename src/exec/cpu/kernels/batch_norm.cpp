@@ -206,23 +206,23 @@ std::int64_t batch_norm_workspace_bytes(const BatchNormDims& dims) {
   return cutter.taken_bytes();
 }
 
-void batch_norm_forward(const BatchNormDims& dims, const void* x, const void* gamma, const void* beta, void* y,
+void batch_norm_forward(const BatchNormDims& dims, const BatchNormOperands& operands,
                         const BatchNormStatistics& statistics, std::span<std::byte> workspace) {
   WorkspaceCutter cutter(workspace);
   const Buffers buffers = cut(cutter, dims);
-  with_storage(dims.dtype, [&]<typename T>() { block_moments(dims, static_cast<const T*>(x), buffers); });
+  with_storage(dims.dtype, [&]<typename T>() { block_moments(dims, static_cast<const T*>(operands.x), buffers); });
   join_moments(dims, buffers, statistics);
   with_storage(dims.parameter_dtype, [&]<typename P>() {
-    set_coefficients(dims, statistics.mean, statistics.inverse_deviation, static_cast<const P*>(gamma),
-                     static_cast<const P*>(beta), buffers.coefficients);
+    set_coefficients(dims, statistics.mean, statistics.inverse_deviation, static_cast<const P*>(operands.gamma),
+                     static_cast<const P*>(operands.beta), buffers.coefficients);
   });
-  with_storage(dims.dtype,
-               [&]<typename T>() { apply(dims, static_cast<const T*>(x), buffers.coefficients, static_cast<T*>(y)); });
+  with_storage(dims.dtype, [&]<typename T>() {
+    apply(dims, static_cast<const T*>(operands.x), buffers.coefficients, static_cast<T*>(operands.y));
+  });
 }
 
-void batch_norm_inference(const BatchNormDims& dims, const void* x, const void* gamma, const void* beta,
-                          const float* running_mean, const float* running_variance, void* y,
-                          std::span<std::byte> workspace) {
+void batch_norm_inference(const BatchNormDims& dims, const BatchNormOperands& operands, const float* running_mean,
+                          const float* running_variance, std::span<std::byte> workspace) {
   WorkspaceCutter cutter(workspace);
   const Buffers buffers = cut(cutter, dims);
   float* inverse_deviation = buffers.first;
@@ -230,30 +230,31 @@ void batch_norm_inference(const BatchNormDims& dims, const void* x, const void* 
     inverse_deviation[channel] = 1.0F / std::sqrt(running_variance[channel] + dims.epsilon);
   }
   with_storage(dims.parameter_dtype, [&]<typename P>() {
-    set_coefficients(dims, running_mean, inverse_deviation, static_cast<const P*>(gamma), static_cast<const P*>(beta),
-                     buffers.coefficients);
+    set_coefficients(dims, running_mean, inverse_deviation, static_cast<const P*>(operands.gamma),
+                     static_cast<const P*>(operands.beta), buffers.coefficients);
   });
-  with_storage(dims.dtype,
-               [&]<typename T>() { apply(dims, static_cast<const T*>(x), buffers.coefficients, static_cast<T*>(y)); });
+  with_storage(dims.dtype, [&]<typename T>() {
+    apply(dims, static_cast<const T*>(operands.x), buffers.coefficients, static_cast<T*>(operands.y));
+  });
 }
 
-void batch_norm_backward(const BatchNormDims& dims, const void* dy, const void* x, const void* gamma, const float* mean,
-                         const float* inverse_deviation, void* dx, void* dgamma, void* dbeta, bool accumulate,
+void batch_norm_backward(const BatchNormDims& dims, const BatchNormBackwardOperands& operands, bool accumulate,
                          std::span<std::byte> workspace) {
   WorkspaceCutter cutter(workspace);
   const Buffers buffers = cut(cutter, dims);
   with_storage(dims.dtype, [&]<typename T>() {
-    block_gradients(dims, static_cast<const T*>(dy), static_cast<const T*>(x), mean, buffers);
+    block_gradients(dims, static_cast<const T*>(operands.dy), static_cast<const T*>(operands.x), operands.mean,
+                    buffers);
   });
   with_storage(dims.parameter_dtype, [&]<typename P>() {
     with_storage(dims.gradient_dtype, [&]<typename G>() {
-      join_gradients(dims, buffers, static_cast<const P*>(gamma), inverse_deviation, static_cast<G*>(dgamma),
-                     static_cast<G*>(dbeta), accumulate);
+      join_gradients(dims, buffers, static_cast<const P*>(operands.gamma), operands.inverse_deviation,
+                     static_cast<G*>(operands.dgamma), static_cast<G*>(operands.dbeta), accumulate);
     });
   });
   with_storage(dims.dtype, [&]<typename T>() {
-    apply_gradient(dims, static_cast<const T*>(dy), static_cast<const T*>(x), mean, buffers.coefficients,
-                   static_cast<T*>(dx));
+    apply_gradient(dims, static_cast<const T*>(operands.dy), static_cast<const T*>(operands.x), operands.mean,
+                   buffers.coefficients, static_cast<T*>(operands.dx));
   });
 }
 

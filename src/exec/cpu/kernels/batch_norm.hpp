@@ -11,6 +11,7 @@
 
 #include "base/dtype.hpp"
 #include "exec/kernel_dims.hpp"
+#include "exec/kernel_operands.hpp"
 
 namespace strata::cpu {
 
@@ -30,17 +31,15 @@ std::int64_t batch_norm_workspace_bytes(const BatchNormDims& dims);
 
 /// y = (x - mean) · inverse_deviation · gamma + beta with this batch's statistics, which are written.
 /// @param workspace batch_norm_workspace_bytes(dims), 64-byte aligned; contents are lost.
-void batch_norm_forward(const BatchNormDims& dims, const void* x, const void* gamma, const void* beta, void* y,
+void batch_norm_forward(const BatchNormDims& dims, const BatchNormOperands& operands,
                         const BatchNormStatistics& statistics, std::span<std::byte> workspace);
 
-/// y from the running statistics, for evaluation.
-void batch_norm_inference(const BatchNormDims& dims, const void* x, const void* gamma, const void* beta,
-                          const float* running_mean, const float* running_variance, void* y,
-                          std::span<std::byte> workspace);
+/// y from the running statistics [channels], for evaluation.
+void batch_norm_inference(const BatchNormDims& dims, const BatchNormOperands& operands, const float* running_mean,
+                          const float* running_variance, std::span<std::byte> workspace);
 
-/// dx overwritten; dgamma and dbeta (+)= their gradients. @p mean and @p inverse_deviation are forward's.
-void batch_norm_backward(const BatchNormDims& dims, const void* dy, const void* x, const void* gamma, const float* mean,
-                         const float* inverse_deviation, void* dx, void* dgamma, void* dbeta, bool accumulate,
+/// dx overwritten; dgamma and dbeta (+)= their gradients.
+void batch_norm_backward(const BatchNormDims& dims, const BatchNormBackwardOperands& operands, bool accumulate,
                          std::span<std::byte> workspace);
 
 }  // namespace strata::cpu

@@ -43,11 +43,10 @@ void column_sums_of(const T* matrix, std::int64_t rows, std::int64_t cols, S* su
 
 }  // namespace
 
-void column_sums(const void* matrix, DType dtype, std::int64_t rows, std::int64_t cols, void* sums, DType sums_dtype,
-                 bool accumulate) {
-  with_storage(dtype, [&]<typename T>() {
-    with_storage(sums_dtype, [&]<typename S>() {
-      column_sums_of(static_cast<const T*>(matrix), rows, cols, static_cast<S*>(sums), accumulate);
+void column_sums(const ColumnSumsDims& dims, const void* matrix, void* sums, bool accumulate) {
+  with_storage(dims.dtype, [&]<typename T>() {
+    with_storage(dims.sums_dtype, [&]<typename S>() {
+      column_sums_of(static_cast<const T*>(matrix), dims.rows, dims.columns, static_cast<S*>(sums), accumulate);
     });
   });
 }

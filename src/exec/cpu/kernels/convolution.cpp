@@ -253,8 +253,11 @@ void convolution_backward_weight(const ConvolutionDims& dims, const void* dy, co
     convolution.compute.run({dy, x, dweight}, buffers.scratchpad);
   }
   if (dims.bias) {
-    column_sums(dy, dims.dtype, dims.images * dims.out_height() * dims.out_width(), dims.out, dbias,
-                dims.gradient_dtype, accumulate);
+    column_sums({.rows = dims.images * dims.out_height() * dims.out_width(),
+                 .columns = dims.out,
+                 .dtype = dims.dtype,
+                 .sums_dtype = dims.gradient_dtype},
+                dy, dbias, accumulate);
   }
 }
 

@@ -19,7 +19,7 @@ void apply(const T* a, const T* b, T* y, std::int64_t n, const Dropout& dropout,
                    fmt::format("dropout probability {} is not in [0, 1)", dropout.probability));
   for_chunks(n, [=](std::int64_t begin, std::int64_t count) {
     float factors[chunk_elements];
-    dropout_scale_row(dropout.stream, dropout.first_element + static_cast<std::uint64_t>(begin), count,
+    dropout_scale_row(dropout.random, dropout.first_element + static_cast<std::uint64_t>(begin), count,
                       dropout.probability, factors);
     for_lanes(count, [&](std::int64_t i, auto lanes) {
       const F32x16 first = load(a + begin + i, lanes);

@@ -11,11 +11,11 @@
 
 namespace strata::cpu {
 
-/// Element i of the operands is dropped if stream.uniform(first_element + i) < probability; a kept one is multiplied by
+/// Element i of the operands is dropped if random.uniform(first_element + i) < probability; a kept one is multiplied by
 /// 1/(1 - probability), computed in f32.
 struct Dropout {
   float probability = 0.0F;         ///< in [0, 1)
-  RandomStream stream;              ///< of this operator and step
+  RandomStream random;              ///< of this operator and step
   std::uint64_t first_element = 0;  ///< global index of element 0: global row · row length + column
 };
 

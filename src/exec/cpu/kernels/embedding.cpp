@@ -140,17 +140,17 @@ std::int64_t embedding_backward_workspace_bytes(const EmbeddingDims& dims) {
   return dims.rows * static_cast<std::int64_t>(sizeof(std::uint64_t));
 }
 
-void embedding_backward(const EmbeddingDims& dims, const std::int32_t* tokens, const void* dy, void* dtable,
-                        bool accumulate_table, void* dpositions, bool accumulate_positions,
-                        std::span<std::byte> workspace) {
+void embedding_backward(const EmbeddingDims& dims, const EmbeddingBackwardOperands& operands,
+                        const EmbeddingAccumulate& accumulate, std::span<std::byte> workspace) {
   require_workspace(workspace, embedding_backward_workspace_bytes(dims), "embedding_backward");
-  check(dims, tokens, dpositions);
+  check(dims, operands.tokens, operands.dpositions);
   auto* order = reinterpret_cast<std::uint64_t*>(workspace.data());
   with_storage(dims.dtype, [&]<typename T>() {
     with_storage(dims.gradient_dtype, [&]<typename G>() {
-      backward_table(dims, tokens, static_cast<const T*>(dy), static_cast<G*>(dtable), accumulate_table, order);
-      if (dpositions != nullptr) {
-        backward_positions(dims, static_cast<const T*>(dy), static_cast<G*>(dpositions), accumulate_positions);
+      const auto* dy = static_cast<const T*>(operands.dy);
+      backward_table(dims, operands.tokens, dy, static_cast<G*>(operands.dtable), accumulate.table, order);
+      if (operands.dpositions != nullptr) {
+        backward_positions(dims, dy, static_cast<G*>(operands.dpositions), accumulate.positions);
       }
     });
   });

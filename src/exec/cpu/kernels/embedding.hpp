@@ -11,6 +11,7 @@
 
 #include "base/dtype.hpp"
 #include "exec/kernel_dims.hpp"
+#include "exec/kernel_operands.hpp"
 
 namespace strata::cpu {
 
@@ -29,10 +30,8 @@ std::int64_t embedding_backward_workspace_bytes(const EmbeddingDims& dims);
 /// dtable[table_rows,width] (+)= Σ of the rows of dy with that token; dpositions[num_positions,width] (+)= Σ of the
 /// rows of dy at that position. Each row of a gradient is summed in f32 in the order of dy's rows and rounded once,
 /// whatever the number of threads. Without accumulation rows that no token names become zero.
-/// @param dpositions null where there is none.
 /// @param workspace embedding_backward_workspace_bytes(dims) bytes, 64-byte aligned; contents are lost.
-void embedding_backward(const EmbeddingDims& dims, const std::int32_t* tokens, const void* dy, void* dtable,
-                        bool accumulate_table, void* dpositions, bool accumulate_positions,
-                        std::span<std::byte> workspace);
+void embedding_backward(const EmbeddingDims& dims, const EmbeddingBackwardOperands& operands,
+                        const EmbeddingAccumulate& accumulate, std::span<std::byte> workspace);
 
 }  // namespace strata::cpu

@@ -45,18 +45,19 @@ void uniform_batch(const RandomStream& stream, std::uint64_t first, float lower,
 
 /// @param make writes the 64 values of the batch that begins at element first.
 template <typename T, typename Make>
-void fill_from_batches(T* y, std::int64_t n, std::uint64_t first_element, Make&& make) {
-  const std::uint64_t end = first_element + static_cast<std::uint64_t>(n);
-  const std::uint64_t first_batch = first_element / batch;
+void fill_from_batches(const InitializedSlice& slice, Make&& make) {
+  auto* const y = static_cast<T*>(slice.y);
+  const std::uint64_t end = slice.first_element + static_cast<std::uint64_t>(slice.n);
+  const std::uint64_t first_batch = slice.first_element / batch;
   const auto num_batches = static_cast<std::int64_t>((end + batch - 1) / batch - first_batch);
 #pragma omp parallel for schedule(static) if (num_batches > 64)
   for (std::int64_t k = 0; k < num_batches; ++k) {
     float values[batch_elements];
     const std::uint64_t begin = (first_batch + static_cast<std::uint64_t>(k)) * batch;
     make(begin, values);
-    const std::uint64_t from = std::max(begin, first_element);
+    const std::uint64_t from = std::max(begin, slice.first_element);
     const std::uint64_t to = std::min(begin + batch, end);
-    T* out = y + (from - first_element);
+    T* out = y + (from - slice.first_element);
     const float* in = values + (from - begin);
     for_lanes(static_cast<std::int64_t>(to - from),
               [&](std::int64_t i, auto lanes) { store(out + i, load(in + i, lanes), lanes); });
@@ -65,20 +66,18 @@ void fill_from_batches(T* y, std::int64_t n, std::uint64_t first_element, Make&&
 
 }  // namespace
 
-void initialize_normal(DType dtype, void* y, std::int64_t n, const RandomStream& stream, std::uint64_t first_element,
-                       float mean, float standard_deviation) {
-  with_storage(dtype, [&]<typename T>() {
-    fill_from_batches(static_cast<T*>(y), n, first_element, [&](std::uint64_t first, float* out) {
-      normal_batch(stream, first, mean, standard_deviation, out);
+void initialize_normal(const InitializedSlice& slice, float mean, float standard_deviation) {
+  with_storage(slice.dtype, [&]<typename T>() {
+    fill_from_batches<T>(slice, [&](std::uint64_t first, float* out) {
+      normal_batch(slice.random, first, mean, standard_deviation, out);
     });
   });
 }
 
-void initialize_uniform(DType dtype, void* y, std::int64_t n, const RandomStream& stream, std::uint64_t first_element,
-                        float lower, float upper) {
-  with_storage(dtype, [&]<typename T>() {
-    fill_from_batches(static_cast<T*>(y), n, first_element,
-                      [&](std::uint64_t first, float* out) { uniform_batch(stream, first, lower, upper, out); });
+void initialize_uniform(const InitializedSlice& slice, float lower, float upper) {
+  with_storage(slice.dtype, [&]<typename T>() {
+    fill_from_batches<T>(
+        slice, [&](std::uint64_t first, float* out) { uniform_batch(slice.random, first, lower, upper, out); });
   });
 }
 

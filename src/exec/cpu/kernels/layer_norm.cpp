@@ -94,20 +94,21 @@ std::int64_t layer_norm_backward_workspace_bytes(const LayerNormDims& dims) {
   return RowBlocks{dims.rows}.workspace_bytes(2 * dims.width);
 }
 
-void layer_norm_backward(const LayerNormDims& dims, const void* dy, const void* x, const void* weight,
-                         const float* statistics, void* dx, void* dweight, void* dbias,
+void layer_norm_backward(const LayerNormDims& dims, const LayerNormBackwardOperands& operands,
                          const LayerNormAccumulate& accumulate, std::span<std::byte> workspace) {
   require_workspace(workspace, layer_norm_backward_workspace_bytes(dims), "layer_norm_backward");
   auto* partials = reinterpret_cast<float*>(workspace.data());
   with_storage(dims.dtype, [&]<typename T>() {
-    backward_rows(dims, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<const T*>(weight), statistics,
-                  static_cast<T*>(dx), accumulate.dx, partials);
+    backward_rows(dims, static_cast<const T*>(operands.dy), static_cast<const T*>(operands.x),
+                  static_cast<const T*>(operands.weight), operands.statistics, static_cast<T*>(operands.dx),
+                  accumulate.dx, partials);
   });
   with_storage(dims.gradient_dtype, [&]<typename G>() {
     const RowBlocks blocks{dims.rows};
     const std::int64_t stride = 2 * dims.width;
-    add_row_blocks(blocks, partials, stride, dims.width, static_cast<G*>(dweight), accumulate.dweight);
-    add_row_blocks(blocks, partials + dims.width, stride, dims.width, static_cast<G*>(dbias), accumulate.dbias);
+    add_row_blocks(blocks, partials, stride, dims.width, static_cast<G*>(operands.dweight), accumulate.dweight);
+    add_row_blocks(blocks, partials + dims.width, stride, dims.width, static_cast<G*>(operands.dbias),
+                   accumulate.dbias);
   });
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/dtype.hpp"
 #include "exec/kernel_dims.hpp"
+#include "exec/kernel_operands.hpp"
 
 namespace strata::cpu {
 
@@ -20,20 +21,12 @@ using strata::LayerNormDims;
 void layer_norm_forward(const LayerNormDims& dims, const void* x, const void* weight, const void* bias, void* y,
                         float* statistics);
 
-/// Which outputs are added to instead of overwritten.
-struct LayerNormAccumulate {
-  bool dx = false;
-  bool dweight = false;
-  bool dbias = false;
-};
-
 std::int64_t layer_norm_backward_workspace_bytes(const LayerNormDims& dims);
 
 /// With x̂ = (x - mean)·rstd and g = dy·weight: dx (+)= rstd·(g - avg(g) - x̂·avg(g·x̂)), dweight (+)= Σ_rows dy·x̂, dbias
-/// (+)= Σ_rows dy. Sums are in f32, rounded once; their order depends on the dims alone. dx may be dy.
+/// (+)= Σ_rows dy. Sums are in f32, rounded once; their order depends on the dims alone.
 /// @param workspace layer_norm_backward_workspace_bytes(dims) bytes, 64-byte aligned; contents are lost.
-void layer_norm_backward(const LayerNormDims& dims, const void* dy, const void* x, const void* weight,
-                         const float* statistics, void* dx, void* dweight, void* dbias,
+void layer_norm_backward(const LayerNormDims& dims, const LayerNormBackwardOperands& operands,
                          const LayerNormAccumulate& accumulate, std::span<std::byte> workspace);
 
 }  // namespace strata::cpu

@@ -215,7 +215,8 @@ void linear_backward_weight(const LinearDims& dims, const void* dy, const void* 
     multiply(backward_weight_product(dims, accumulate.weight), dims.dtype, packed, dy, x, nullptr, dweight, workspace);
   }
   if (dims.bias) {
-    column_sums(dy, dims.dtype, dims.tokens, dims.out, dbias, dims.gradient_dtype, accumulate.bias);
+    column_sums({.rows = dims.tokens, .columns = dims.out, .dtype = dims.dtype, .sums_dtype = dims.gradient_dtype}, dy,
+                dbias, accumulate.bias);
   }
 }
 

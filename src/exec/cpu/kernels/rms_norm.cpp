@@ -79,17 +79,17 @@ std::int64_t rms_norm_backward_workspace_bytes(const RmsNormDims& dims) {
   return RowBlocks{dims.rows}.workspace_bytes(dims.width);
 }
 
-void rms_norm_backward(const RmsNormDims& dims, const void* dy, const void* x, const void* weight,
-                       const float* statistics, void* dx, void* dweight, const RmsNormAccumulate& accumulate,
-                       std::span<std::byte> workspace) {
+void rms_norm_backward(const RmsNormDims& dims, const RmsNormBackwardOperands& operands,
+                       const RmsNormAccumulate& accumulate, std::span<std::byte> workspace) {
   require_workspace(workspace, rms_norm_backward_workspace_bytes(dims), "rms_norm_backward");
   auto* partials = reinterpret_cast<float*>(workspace.data());
   with_storage(dims.dtype, [&]<typename T>() {
-    backward_rows(dims, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<const T*>(weight), statistics,
-                  static_cast<T*>(dx), accumulate.dx, partials);
+    backward_rows(dims, static_cast<const T*>(operands.dy), static_cast<const T*>(operands.x),
+                  static_cast<const T*>(operands.weight), operands.statistics, static_cast<T*>(operands.dx),
+                  accumulate.dx, partials);
   });
   with_storage(dims.gradient_dtype, [&]<typename G>() {
-    add_row_blocks(RowBlocks{dims.rows}, partials, dims.width, dims.width, static_cast<G*>(dweight),
+    add_row_blocks(RowBlocks{dims.rows}, partials, dims.width, dims.width, static_cast<G*>(operands.dweight),
                    accumulate.dweight);
   });
 }

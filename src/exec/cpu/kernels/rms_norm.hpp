@@ -9,6 +9,7 @@
 
 #include "base/dtype.hpp"
 #include "exec/kernel_dims.hpp"
+#include "exec/kernel_operands.hpp"
 
 namespace strata::cpu {
 
@@ -18,19 +19,12 @@ using strata::RmsNormDims;
 /// @param statistics [rows] f32: r of each row. y may be x.
 void rms_norm_forward(const RmsNormDims& dims, const void* x, const void* weight, void* y, float* statistics);
 
-/// Which outputs are added to instead of overwritten.
-struct RmsNormAccumulate {
-  bool dx = false;
-  bool dweight = false;
-};
-
 std::int64_t rms_norm_backward_workspace_bytes(const RmsNormDims& dims);
 
 /// With x̂ = x·r and g = dy·weight: dx (+)= r·(g - x̂·avg(g·x̂)), dweight (+)= Σ_rows dy·x̂. Sums are in f32, rounded once;
-/// their order depends on the dims alone. dx may be dy.
+/// their order depends on the dims alone.
 /// @param workspace rms_norm_backward_workspace_bytes(dims) bytes, 64-byte aligned; contents are lost.
-void rms_norm_backward(const RmsNormDims& dims, const void* dy, const void* x, const void* weight,
-                       const float* statistics, void* dx, void* dweight, const RmsNormAccumulate& accumulate,
-                       std::span<std::byte> workspace);
+void rms_norm_backward(const RmsNormDims& dims, const RmsNormBackwardOperands& operands,
+                       const RmsNormAccumulate& accumulate, std::span<std::byte> workspace);
 
 }  // namespace strata::cpu

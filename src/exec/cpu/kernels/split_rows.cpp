@@ -209,11 +209,10 @@ void norm_partial(const SplitNormDims& dims, const void* x, float* partial) {
   with_storage(dims.dtype, [&]<typename T>() { partial_of_rows(dims, static_cast<const T*>(x), partial); });
 }
 
-void norm_apply(const SplitNormDims& dims, const void* x, const float* all, const void* weight, const void* bias,
-                void* y, float* statistics) {
+void norm_apply(const SplitNormDims& dims, const NormApplyOperands& operands) {
   with_storage(dims.dtype, [&]<typename T>() {
-    apply_to_rows(dims, static_cast<const T*>(x), all, static_cast<const T*>(weight), static_cast<const T*>(bias),
-                  static_cast<T*>(y), statistics);
+    apply_to_rows(dims, static_cast<const T*>(operands.x), operands.all, static_cast<const T*>(operands.weight),
+                  static_cast<const T*>(operands.bias), static_cast<T*>(operands.y), operands.statistics);
   });
 }
 
@@ -221,29 +220,29 @@ std::int64_t norm_backward_partial_workspace_bytes(const SplitNormDims& dims) {
   return RowBlocks{dims.rows}.workspace_bytes(2 * dims.width);
 }
 
-void norm_backward_partial(const SplitNormDims& dims, const void* dy, const void* x, const void* weight,
-                           const float* statistics, float* partial, void* dweight, void* dbias, bool accumulate,
+void norm_backward_partial(const SplitNormDims& dims, const NormBackwardPartialOperands& operands, bool accumulate,
                            std::span<std::byte> workspace) {
   require_workspace(workspace, norm_backward_partial_workspace_bytes(dims), "norm_backward_partial");
   auto* sums = reinterpret_cast<float*>(workspace.data());
   with_storage(dims.dtype, [&]<typename T>() {
-    backward_partial_of_rows(dims, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<const T*>(weight),
-                             statistics, partial, sums);
+    backward_partial_of_rows(dims, static_cast<const T*>(operands.dy), static_cast<const T*>(operands.x),
+                             static_cast<const T*>(operands.weight), operands.statistics, operands.partial, sums);
   });
   with_storage(dims.gradient_dtype, [&]<typename G>() {
     const RowBlocks blocks{dims.rows};
-    add_row_blocks(blocks, sums, 2 * dims.width, dims.width, static_cast<G*>(dweight), accumulate);
-    if (dbias != nullptr) {
-      add_row_blocks(blocks, sums + dims.width, 2 * dims.width, dims.width, static_cast<G*>(dbias), accumulate);
+    add_row_blocks(blocks, sums, 2 * dims.width, dims.width, static_cast<G*>(operands.dweight), accumulate);
+    if (operands.dbias != nullptr) {
+      add_row_blocks(blocks, sums + dims.width, 2 * dims.width, dims.width, static_cast<G*>(operands.dbias),
+                     accumulate);
     }
   });
 }
 
-void norm_backward_apply(const SplitNormDims& dims, const void* dy, const void* x, const void* weight,
-                         const float* statistics, const float* all, void* dx, bool accumulate) {
+void norm_backward_apply(const SplitNormDims& dims, const NormBackwardApplyOperands& operands, bool accumulate) {
   with_storage(dims.dtype, [&]<typename T>() {
-    backward_of_rows(dims, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<const T*>(weight),
-                     statistics, all, static_cast<T*>(dx), accumulate);
+    backward_of_rows(dims, static_cast<const T*>(operands.dy), static_cast<const T*>(operands.x),
+                     static_cast<const T*>(operands.weight), operands.statistics, operands.all,
+                     static_cast<T*>(operands.dx), accumulate);
   });
 }
 

@@ -10,24 +10,23 @@
 #include <span>
 
 #include "exec/kernel_dims.hpp"
+#include "exec/kernel_operands.hpp"
 
 namespace strata::cpu {
 
 /// Mean of a row's part and its squared deviations from it; rms: 0 and its squares. Behind them the number of its
 /// features, where parts are unequal (dims.features), which is exact in f32 up to 2^24.
 void norm_partial(const SplitNormDims& dims, const void* x, float* partial);
-/// @p statistics as layer_norm_forward's [rows, 2] or rms_norm_forward's [rows]. @p bias null where rms.
-void norm_apply(const SplitNormDims& dims, const void* x, const float* all, const void* weight, const void* bias,
-                void* y, float* statistics);
+/// y and the statistics of whole rows.
+void norm_apply(const SplitNormDims& dims, const NormApplyOperands& operands);
 
 std::int64_t norm_backward_partial_workspace_bytes(const SplitNormDims& dims);
-/// The sums over a row's part of dy·weight and of dy·weight·(normalised x), and this rank's dweight and dbias (null
-/// where rms).
-void norm_backward_partial(const SplitNormDims& dims, const void* dy, const void* x, const void* weight,
-                           const float* statistics, float* partial, void* dweight, void* dbias, bool accumulate,
+/// The sums over a row's part of dy·weight and of dy·weight·(normalised x), and this rank's dweight and dbias, to which
+/// @p accumulate belongs.
+void norm_backward_partial(const SplitNormDims& dims, const NormBackwardPartialOperands& operands, bool accumulate,
                            std::span<std::byte> workspace);
-void norm_backward_apply(const SplitNormDims& dims, const void* dy, const void* x, const void* weight,
-                         const float* statistics, const float* all, void* dx, bool accumulate);
+/// dx (+)= the gradient of this rank's features.
+void norm_backward_apply(const SplitNormDims& dims, const NormBackwardApplyOperands& operands, bool accumulate);
 
 /// Maximum of a row's part, sum of exponentials above it, and the logit of the target where it is here, else 0.
 void cross_entropy_partial(const SplitCrossEntropyDims& dims, const void* logits, const std::int32_t* targets,

@@ -364,19 +364,20 @@ void attention_forward(const AttentionDims& d, const void* qkv, void* y, float* 
   check_launch("attention_forward");
 }
 
-void attention_backward(const AttentionDims& d, const void* dy, const void* qkv, const void* y,
-                        const float* log_sum_exp, void* dqkv, const RandomStream* random, float* workspace,
-                        cudaStream_t stream) {
+void attention_backward(const AttentionDims& d, const AttentionBackwardOperands& operands, const RandomStream* random,
+                        float* workspace, cudaStream_t stream) {
   check_dims(d);
-  STRATA_INVARIANT(dqkv != qkv && dqkv != dy && dqkv != y, "attention's gradient stands in memory of its own");
+  STRATA_INVARIANT(operands.dqkv != operands.qkv && operands.dqkv != operands.dy && operands.dqkv != operands.y,
+                   "attention's gradient stands in memory of its own");
+  const float* const log_sum_exp = operands.log_sum_exp;
   with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
-    const auto* d_out = static_cast<const T*>(dy);
-    const auto* in = static_cast<const T*>(qkv);
-    auto* gradient = static_cast<T*>(dqkv);
+    const auto* d_out = static_cast<const T*>(operands.dy);
+    const auto* in = static_cast<const T*>(operands.qkv);
+    auto* gradient = static_cast<T*>(operands.dqkv);
     const std::int64_t warps = d.batch * d.seq * d.num_heads;
     sum_output_products<T><<<static_cast<unsigned>((warps * 32 + threads - 1) / threads), threads, 0, stream>>>(
-        d, d_out, static_cast<const T*>(y), workspace);
+        d, d_out, static_cast<const T*>(operands.y), workspace);
     check_launch("output_products");
     const std::size_t query_bytes = shared_bytes(d, 5, 1, 0);
     allow_shared_memory(query_gradient_kernel<T>, query_bytes, "attention");

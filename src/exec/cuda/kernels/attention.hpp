@@ -17,10 +17,17 @@ namespace strata::cuda {
 void attention_forward(const AttentionDims& dims, const void* qkv, void* y, float* log_sum_exp,
                        const RandomStream* random, cudaStream_t stream);
 
-/// dqkv, overwritten; it must not overlap an input.
+/// Shapes are forward's, of a gradient those of the tensor that it belongs to.
+struct AttentionBackwardOperands {
+  const void* dy = nullptr;
+  const void* qkv = nullptr;
+  const void* y = nullptr;
+  const float* log_sum_exp = nullptr;
+  void* dqkv = nullptr;  ///< must not overlap an input
+};
+/// dqkv, overwritten.
 /// @param workspace batch · num_heads · seq floats.
-void attention_backward(const AttentionDims& dims, const void* dy, const void* qkv, const void* y,
-                        const float* log_sum_exp, void* dqkv, const RandomStream* random, float* workspace,
-                        cudaStream_t stream);
+void attention_backward(const AttentionDims& dims, const AttentionBackwardOperands& operands,
+                        const RandomStream* random, float* workspace, cudaStream_t stream);
 
 }  // namespace strata::cuda

@@ -137,38 +137,38 @@ Parts cut(const BatchNormDims& d, float* workspace) {
 
 }  // namespace
 
-void batch_norm_forward(const BatchNormDims& d, const void* x, const void* gamma, const void* beta, void* y,
-                        float* statistics, float* workspace, cudaStream_t stream) {
+void batch_norm_forward(const BatchNormDims& d, const BatchNormOperands& operands, float* statistics, float* workspace,
+                        cudaStream_t stream) {
   const Parts parts = cut(d, workspace);
   with_storage(d.dtype, [&](auto type) {
     block_moments<<<block_grid(d), channel_threads, 0, stream>>>(
-        d.rows, d.channels, static_cast<const decltype(type)*>(x), parts.first, parts.second);
+        d.rows, d.channels, static_cast<const decltype(type)*>(operands.x), parts.first, parts.second);
   });
   check_launch("block_moments");
   with_storage(d.parameter_dtype, [&](auto type) {
     using P = decltype(type);
     join_moments<<<flat_blocks(d.channels), flat_threads, 0, stream>>>(
-        d.rows, d.channels, d.epsilon, parts.first, parts.second, static_cast<const P*>(gamma),
-        static_cast<const P*>(beta), statistics, parts.coefficients);
+        d.rows, d.channels, d.epsilon, parts.first, parts.second, static_cast<const P*>(operands.gamma),
+        static_cast<const P*>(operands.beta), statistics, parts.coefficients);
   });
   check_launch("join_moments");
   with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
     const std::int64_t n = d.rows * d.channels;
-    apply<<<flat_blocks(n), flat_threads, 0, stream>>>(n, d.channels, static_cast<const T*>(x), parts.coefficients,
-                                                       static_cast<T*>(y));
+    apply<<<flat_blocks(n), flat_threads, 0, stream>>>(n, d.channels, static_cast<const T*>(operands.x),
+                                                       parts.coefficients, static_cast<T*>(operands.y));
   });
   check_launch("batch_norm_forward");
 }
 
-void batch_norm_backward(const BatchNormDims& d, const void* dy, const void* x, const void* gamma,
-                         const float* statistics, void* dx, void* dgamma, void* dbeta, bool accumulate,
+void batch_norm_backward(const BatchNormDims& d, const BatchNormBackwardOperands& operands, bool accumulate,
                          float* workspace, cudaStream_t stream) {
   const Parts parts = cut(d, workspace);
   with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
     block_gradients<<<block_grid(d), channel_threads, 0, stream>>>(
-        d.rows, d.channels, static_cast<const T*>(dy), static_cast<const T*>(x), statistics, parts.first, parts.second);
+        d.rows, d.channels, static_cast<const T*>(operands.dy), static_cast<const T*>(operands.x), operands.mean,
+        parts.first, parts.second);
   });
   check_launch("block_gradients");
   with_storage(d.parameter_dtype, [&](auto parameter) {
@@ -176,17 +176,18 @@ void batch_norm_backward(const BatchNormDims& d, const void* dy, const void* x, 
       using P = decltype(parameter);
       using G = decltype(gradient);
       join_gradients<<<flat_blocks(d.channels), flat_threads, 0, stream>>>(
-          d.rows, d.channels, parts.first, parts.second, static_cast<const P*>(gamma), statistics + d.channels,
-          static_cast<G*>(dgamma), static_cast<G*>(dbeta), accumulate, parts.coefficients);
+          d.rows, d.channels, parts.first, parts.second, static_cast<const P*>(operands.gamma),
+          operands.inverse_deviation, static_cast<G*>(operands.dgamma), static_cast<G*>(operands.dbeta), accumulate,
+          parts.coefficients);
     });
   });
   check_launch("join_gradients");
   with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
     const std::int64_t n = d.rows * d.channels;
-    apply_gradient<<<flat_blocks(n), flat_threads, 0, stream>>>(n, d.channels, static_cast<const T*>(dy),
-                                                                static_cast<const T*>(x), statistics,
-                                                                parts.coefficients, static_cast<T*>(dx));
+    apply_gradient<<<flat_blocks(n), flat_threads, 0, stream>>>(n, d.channels, static_cast<const T*>(operands.dy),
+                                                                static_cast<const T*>(operands.x), operands.mean,
+                                                                parts.coefficients, static_cast<T*>(operands.dx));
   });
   check_launch("batch_norm_backward");
 }

@@ -192,15 +192,16 @@ __global__ void dropout_kernel(const T* x, T* y, std::int64_t n, bool aligned, f
 }
 
 template <typename Places>
-void drop(DType dtype, const void* x, void* y, std::int64_t n, float probability, const RandomStream* random,
-          std::uint64_t first, const Places& places, bool whole_packs, cudaStream_t stream) {
+void drop(DType dtype, const void* x, void* y, std::int64_t n, const Dropout& dropout, const Places& places,
+          bool whole_packs, cudaStream_t stream) {
+  const float probability = dropout.probability;
   STRATA_INVARIANT(probability >= 0.0F && probability < 1.0F, "a dropout probability is in [0, 1)");
   if (n == 0) return;
   with_storage(dtype, [&](auto type) {
     using T = decltype(type);
     dropout_kernel<<<flat_blocks((n + pack - 1) / pack), flat_threads, 0, stream>>>(
         static_cast<const T*>(x), static_cast<T*>(y), n, are_aligned(x, y), probability, 1.0F / (1.0F - probability),
-        random, first, places, whole_packs);
+        dropout.random, dropout.first_element, places, whole_packs);
   });
   check_launch("dropout");
 }
@@ -289,12 +290,11 @@ __global__ void initialize_kernel(T* y, std::int64_t n, RandomStream random, std
 }
 
 template <typename Distribution>
-void initialize(DType dtype, void* y, std::int64_t n, const RandomStream& random, std::uint64_t first_element,
-                Distribution distribution, cudaStream_t stream) {
-  if (n == 0) return;
-  with_storage(dtype, [&](auto type) {
-    initialize_kernel<<<flat_blocks((n + 3) / 4), flat_threads, 0, stream>>>(static_cast<decltype(type)*>(y), n, random,
-                                                                             first_element, distribution);
+void initialize(const InitializedSlice& slice, Distribution distribution, cudaStream_t stream) {
+  if (slice.n == 0) return;
+  with_storage(slice.dtype, [&](auto type) {
+    initialize_kernel<<<flat_blocks((slice.n + 3) / 4), flat_threads, 0, stream>>>(
+        static_cast<decltype(type)*>(slice.y), slice.n, slice.random, slice.first_element, distribution);
   });
   check_launch("initialize");
 }
@@ -371,14 +371,12 @@ void swiglu_backward(DType dtype, const void* dy, const void* x, void* dx, std::
   check_launch("swiglu_backward");
 }
 
-void dropout(DType dtype, const void* x, void* y, std::int64_t n, float probability, const RandomStream* random,
-             std::uint64_t first_element, cudaStream_t stream) {
-  drop(dtype, x, y, n, probability, random, first_element, InOrder{}, true, stream);
+void dropout(DType dtype, const void* x, void* y, std::int64_t n, const Dropout& dropout, cudaStream_t stream) {
+  drop(dtype, x, y, n, dropout, InOrder{}, true, stream);
 }
 
-void dropout_of_runs(const PermuteDims& d, const void* x, void* y, float probability, const RandomStream* random,
-                     std::uint64_t first_element, cudaStream_t stream) {
-  drop(d.dtype, x, y, d.elements, probability, random, first_element, Runs(d, 1, "dropout"), d.comes_in(pack), stream);
+void dropout_of_runs(const PermuteDims& d, const void* x, void* y, const Dropout& dropout, cudaStream_t stream) {
+  drop(d.dtype, x, y, d.elements, dropout, Runs(d, 1, "dropout"), d.comes_in(pack), stream);
 }
 
 void sum_of_squares(DType dtype, const void* x, std::int64_t n, float* sum, bool accumulate, double* workspace,
@@ -398,14 +396,12 @@ void clip_factor(const float* sum_of_squares, float clip_norm, float* factor, fl
   check_launch("clip_factor");
 }
 
-void initialize_normal(DType dtype, void* y, std::int64_t n, const RandomStream& random, std::uint64_t first_element,
-                       float mean, float standard_deviation, cudaStream_t stream) {
-  initialize(dtype, y, n, random, first_element, Normal{mean, standard_deviation}, stream);
+void initialize_normal(const InitializedSlice& slice, float mean, float standard_deviation, cudaStream_t stream) {
+  initialize(slice, Normal{mean, standard_deviation}, stream);
 }
 
-void initialize_uniform(DType dtype, void* y, std::int64_t n, const RandomStream& random, std::uint64_t first_element,
-                        float lower, float upper, cudaStream_t stream) {
-  initialize(dtype, y, n, random, first_element, Uniform{lower, upper - lower}, stream);
+void initialize_uniform(const InitializedSlice& slice, float lower, float upper, cudaStream_t stream) {
+  initialize(slice, Uniform{lower, upper - lower}, stream);
 }
 
 }  // namespace strata::cuda

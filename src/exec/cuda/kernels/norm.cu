@@ -188,18 +188,17 @@ void with_packs(std::int64_t width, Body&& body) {
   }
 }
 
-template <bool centered>
-void norm_backward(DType dtype, std::int64_t rows, std::int64_t width, const void* dy, const void* x,
-                   const void* weight, const float* statistics, void* dx, bool add_dx, float* partials,
-                   cudaStream_t stream) {
-  const bool aligned = width % pack == 0 && are_aligned(dy, x, weight, dx);
-  with_storage(dtype, [&](auto type) {
+template <bool centered, typename Dims, typename Operands>
+void norm_backward(const Dims& d, const Operands& operands, bool add_dx, float* partials, cudaStream_t stream) {
+  const bool aligned = d.width % pack == 0 && are_aligned(operands.dy, operands.x, operands.weight, operands.dx);
+  with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
-    with_packs(width, [&](auto packs) {
+    with_packs(d.width, [&](auto packs) {
       norm_backward_kernel<centered, packs()>
-          <<<static_cast<unsigned>(num_row_blocks(rows)), row_threads(width), 0, stream>>>(
-              rows, width, aligned, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<const T*>(weight),
-              statistics, static_cast<T*>(dx), add_dx, partials);
+          <<<static_cast<unsigned>(num_row_blocks(d.rows)), row_threads(d.width), 0, stream>>>(
+              d.rows, d.width, aligned, static_cast<const T*>(operands.dy), static_cast<const T*>(operands.x),
+              static_cast<const T*>(operands.weight), operands.statistics, static_cast<T*>(operands.dx), add_dx,
+              partials);
     });
   });
   check_launch("norm_backward");
@@ -240,12 +239,12 @@ void layer_norm_forward(const LayerNormDims& d, const void* x, const void* weigh
   check_launch("layer_norm_forward");
 }
 
-void layer_norm_backward(const LayerNormDims& d, const void* dy, const void* x, const void* weight,
-                         const float* statistics, void* dx, bool add_dx, void* dweight, bool add_dweight, void* dbias,
-                         bool add_dbias, float* workspace, cudaStream_t stream) {
-  norm_backward<true>(d.dtype, d.rows, d.width, dy, x, weight, statistics, dx, add_dx, workspace, stream);
-  join_rows(workspace, d.rows, 2 * d.width, d.width, d.gradient_dtype, dweight, add_dweight, stream);
-  join_rows(workspace + d.width, d.rows, 2 * d.width, d.width, d.gradient_dtype, dbias, add_dbias, stream);
+void layer_norm_backward(const LayerNormDims& d, const LayerNormBackwardOperands& operands,
+                         const LayerNormAccumulate& accumulate, float* workspace, cudaStream_t stream) {
+  norm_backward<true>(d, operands, accumulate.dx, workspace, stream);
+  join_rows(workspace, d.rows, 2 * d.width, d.width, d.gradient_dtype, operands.dweight, accumulate.dweight, stream);
+  join_rows(workspace + d.width, d.rows, 2 * d.width, d.width, d.gradient_dtype, operands.dbias, accumulate.dbias,
+            stream);
 }
 
 void rms_norm_forward(const RmsNormDims& d, const void* x, const void* weight, void* y, float* statistics,
@@ -260,21 +259,21 @@ void rms_norm_forward(const RmsNormDims& d, const void* x, const void* weight, v
   check_launch("rms_norm_forward");
 }
 
-void rms_norm_backward(const RmsNormDims& d, const void* dy, const void* x, const void* weight, const float* statistics,
-                       void* dx, bool add_dx, void* dweight, bool add_dweight, float* workspace, cudaStream_t stream) {
-  norm_backward<false>(d.dtype, d.rows, d.width, dy, x, weight, statistics, dx, add_dx, workspace, stream);
-  join_rows(workspace, d.rows, d.width, d.width, d.gradient_dtype, dweight, add_dweight, stream);
+void rms_norm_backward(const RmsNormDims& d, const RmsNormBackwardOperands& operands,
+                       const RmsNormAccumulate& accumulate, float* workspace, cudaStream_t stream) {
+  norm_backward<false>(d, operands, accumulate.dx, workspace, stream);
+  join_rows(workspace, d.rows, d.width, d.width, d.gradient_dtype, operands.dweight, accumulate.dweight, stream);
 }
 
-void column_sums(DType dtype, const void* matrix, std::int64_t rows, std::int64_t columns, DType sums_dtype, void* sums,
-                 bool accumulate, float* workspace, cudaStream_t stream) {
-  const dim3 grid(sum_blocks(columns), static_cast<unsigned>(num_row_blocks(rows)));
-  with_storage(dtype, [&](auto type) {
-    column_sums_kernel<<<grid, sum_threads, 0, stream>>>(static_cast<const decltype(type)*>(matrix), rows, columns,
+void column_sums(const ColumnSumsDims& d, const void* matrix, void* sums, bool accumulate, float* workspace,
+                 cudaStream_t stream) {
+  const dim3 grid(sum_blocks(d.columns), static_cast<unsigned>(num_row_blocks(d.rows)));
+  with_storage(d.dtype, [&](auto type) {
+    column_sums_kernel<<<grid, sum_threads, 0, stream>>>(static_cast<const decltype(type)*>(matrix), d.rows, d.columns,
                                                          workspace);
   });
   check_launch("column_sums");
-  join_rows(workspace, rows, columns, columns, sums_dtype, sums, accumulate, stream);
+  join_rows(workspace, d.rows, d.columns, d.columns, d.sums_dtype, sums, accumulate, stream);
 }
 
 void add_bias(DType dtype, void* matrix, const void* bias, std::int64_t rows, std::int64_t columns,

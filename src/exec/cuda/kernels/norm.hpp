@@ -7,32 +7,30 @@
 #include <cuda_runtime_api.h>
 
 #include "exec/kernel_dims.hpp"
+#include "exec/kernel_operands.hpp"
 
 namespace strata::cuda {
 
 void layer_norm_forward(const LayerNormDims& dims, const void* x, const void* weight, const void* bias, void* y,
                         float* statistics, cudaStream_t stream);
 /// @throws Unsupported where two f32 rows exceed the shared memory of a multiprocessor.
-void layer_norm_backward(const LayerNormDims& dims, const void* dy, const void* x, const void* weight,
-                         const float* statistics, void* dx, bool add_dx, void* dweight, bool add_dweight, void* dbias,
-                         bool add_dbias, float* workspace, cudaStream_t stream);
+void layer_norm_backward(const LayerNormDims& dims, const LayerNormBackwardOperands& operands,
+                         const LayerNormAccumulate& accumulate, float* workspace, cudaStream_t stream);
 
 void rms_norm_forward(const RmsNormDims& dims, const void* x, const void* weight, void* y, float* statistics,
                       cudaStream_t stream);
-void rms_norm_backward(const RmsNormDims& dims, const void* dy, const void* x, const void* weight,
-                       const float* statistics, void* dx, bool add_dx, void* dweight, bool add_dweight,
-                       float* workspace, cudaStream_t stream);
+void rms_norm_backward(const RmsNormDims& dims, const RmsNormBackwardOperands& operands,
+                       const RmsNormAccumulate& accumulate, float* workspace, cudaStream_t stream);
 
 /// @param statistics [2, channels]: mean, then inverse deviation.
-void batch_norm_forward(const BatchNormDims& dims, const void* x, const void* gamma, const void* beta, void* y,
-                        float* statistics, float* workspace, cudaStream_t stream);
-void batch_norm_backward(const BatchNormDims& dims, const void* dy, const void* x, const void* gamma,
-                         const float* statistics, void* dx, void* dgamma, void* dbeta, bool accumulate,
+void batch_norm_forward(const BatchNormDims& dims, const BatchNormOperands& operands, float* statistics,
+                        float* workspace, cudaStream_t stream);
+void batch_norm_backward(const BatchNormDims& dims, const BatchNormBackwardOperands& operands, bool accumulate,
                          float* workspace, cudaStream_t stream);
 
 /// sums[columns] (+)= column sums of matrix[rows, columns]; workspace: num_row_blocks(rows) · columns floats.
-void column_sums(DType dtype, const void* matrix, std::int64_t rows, std::int64_t columns, DType sums_dtype, void* sums,
-                 bool accumulate, float* workspace, cudaStream_t stream);
+void column_sums(const ColumnSumsDims& dims, const void* matrix, void* sums, bool accumulate, float* workspace,
+                 cudaStream_t stream);
 /// matrix[rows, columns] += bias[columns].
 void add_bias(DType dtype, void* matrix, const void* bias, std::int64_t rows, std::int64_t columns,
               cudaStream_t stream);

@@ -282,8 +282,8 @@ bool rows_are_aligned(std::int64_t width, Pointers... pointers) {
 }
 
 template <bool rms>
-void sum_backward(const SplitNormDims& d, const void* dy, const void* x, const void* weight, const float* statistics,
-                  float* partial, float* partials, cudaStream_t stream) {
+void sum_backward(const SplitNormDims& d, const NormBackwardPartialOperands& operands, float* partials,
+                  cudaStream_t stream) {
   const std::int64_t packs = (d.width + pack - 1) / pack;
   const std::size_t shared_bytes = sizeof(float) * static_cast<std::size_t>((rms ? 1 : 2) * packs * pack);
   with_storage(d.dtype, [&](auto type) {
@@ -291,8 +291,9 @@ void sum_backward(const SplitNormDims& d, const void* dy, const void* x, const v
     const auto kernel = norm_backward_partial_kernel<rms, T>;
     allow_shared_memory(kernel, shared_bytes, "the gradient of a norm");
     kernel<<<static_cast<unsigned>(num_row_blocks(d.rows)), row_threads, shared_bytes, stream>>>(
-        d, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<const T*>(weight), statistics,
-        rows_are_aligned(d.width, dy, x, weight), partial, partials);
+        d, static_cast<const T*>(operands.dy), static_cast<const T*>(operands.x),
+        static_cast<const T*>(operands.weight), operands.statistics,
+        rows_are_aligned(d.width, operands.dy, operands.x, operands.weight), operands.partial, partials);
   });
   check_launch("norm_backward_partial");
 }
@@ -307,37 +308,38 @@ void norm_partial(const SplitNormDims& d, const void* x, float* partial, cudaStr
   check_launch("norm_partial");
 }
 
-void norm_apply(const SplitNormDims& d, const void* x, const float* all, const void* weight, const void* bias, void* y,
-                float* statistics, cudaStream_t stream) {
+void norm_apply(const SplitNormDims& d, const NormApplyOperands& operands, cudaStream_t stream) {
   with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
     norm_apply_kernel<<<row_grid(d.rows), row_threads, 0, stream>>>(
-        d, static_cast<const T*>(x), all, static_cast<const T*>(weight), static_cast<const T*>(bias),
-        static_cast<T*>(y), rows_are_aligned(d.width, x, weight, bias, y), statistics);
+        d, static_cast<const T*>(operands.x), operands.all, static_cast<const T*>(operands.weight),
+        static_cast<const T*>(operands.bias), static_cast<T*>(operands.y),
+        rows_are_aligned(d.width, operands.x, operands.weight, operands.bias, operands.y), operands.statistics);
   });
   check_launch("norm_apply");
 }
 
-void norm_backward_partial(const SplitNormDims& d, const void* dy, const void* x, const void* weight,
-                           const float* statistics, float* partial, void* dweight, void* dbias, bool accumulate,
+void norm_backward_partial(const SplitNormDims& d, const NormBackwardPartialOperands& operands, bool accumulate,
                            float* workspace, cudaStream_t stream) {
   if (d.rms) {
-    sum_backward<true>(d, dy, x, weight, statistics, partial, workspace, stream);
-    join_rows(workspace, d.rows, d.width, d.width, d.gradient_dtype, dweight, accumulate, stream);
+    sum_backward<true>(d, operands, workspace, stream);
+    join_rows(workspace, d.rows, d.width, d.width, d.gradient_dtype, operands.dweight, accumulate, stream);
     return;
   }
-  sum_backward<false>(d, dy, x, weight, statistics, partial, workspace, stream);
-  join_rows(workspace, d.rows, 2 * d.width, d.width, d.gradient_dtype, dweight, accumulate, stream);
-  join_rows(workspace + d.width, d.rows, 2 * d.width, d.width, d.gradient_dtype, dbias, accumulate, stream);
+  sum_backward<false>(d, operands, workspace, stream);
+  join_rows(workspace, d.rows, 2 * d.width, d.width, d.gradient_dtype, operands.dweight, accumulate, stream);
+  join_rows(workspace + d.width, d.rows, 2 * d.width, d.width, d.gradient_dtype, operands.dbias, accumulate, stream);
 }
 
-void norm_backward_apply(const SplitNormDims& d, const void* dy, const void* x, const void* weight,
-                         const float* statistics, const float* all, void* dx, bool accumulate, cudaStream_t stream) {
+void norm_backward_apply(const SplitNormDims& d, const NormBackwardApplyOperands& operands, bool accumulate,
+                         cudaStream_t stream) {
   with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
     norm_backward_apply_kernel<<<row_grid(d.rows), row_threads, 0, stream>>>(
-        d, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<const T*>(weight), statistics, all,
-        rows_are_aligned(d.width, dy, x, weight, dx), static_cast<T*>(dx), accumulate);
+        d, static_cast<const T*>(operands.dy), static_cast<const T*>(operands.x),
+        static_cast<const T*>(operands.weight), operands.statistics, operands.all,
+        rows_are_aligned(d.width, operands.dy, operands.x, operands.weight, operands.dx), static_cast<T*>(operands.dx),
+        accumulate);
   });
   check_launch("norm_backward_apply");
 }

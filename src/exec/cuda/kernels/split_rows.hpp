@@ -9,19 +9,18 @@
 #include <cstdint>
 
 #include "exec/kernel_dims.hpp"
+#include "exec/kernel_operands.hpp"
 
 namespace strata::cuda {
 
 void norm_partial(const SplitNormDims& dims, const void* x, float* partial, cudaStream_t stream);
-void norm_apply(const SplitNormDims& dims, const void* x, const float* all, const void* weight, const void* bias,
-                void* y, float* statistics, cudaStream_t stream);
+void norm_apply(const SplitNormDims& dims, const NormApplyOperands& operands, cudaStream_t stream);
 /// @param workspace what workspace_bytes() says of the instruction. @throws Unsupported where two f32 rows exceed the
 /// shared memory of a multiprocessor.
-void norm_backward_partial(const SplitNormDims& dims, const void* dy, const void* x, const void* weight,
-                           const float* statistics, float* partial, void* dweight, void* dbias, bool accumulate,
+void norm_backward_partial(const SplitNormDims& dims, const NormBackwardPartialOperands& operands, bool accumulate,
                            float* workspace, cudaStream_t stream);
-void norm_backward_apply(const SplitNormDims& dims, const void* dy, const void* x, const void* weight,
-                         const float* statistics, const float* all, void* dx, bool accumulate, cudaStream_t stream);
+void norm_backward_apply(const SplitNormDims& dims, const NormBackwardApplyOperands& operands, bool accumulate,
+                         cudaStream_t stream);
 
 void cross_entropy_partial(const SplitCrossEntropyDims& dims, const void* logits, const std::int32_t* targets,
                            float* partial, cudaStream_t stream);

@@ -241,30 +241,29 @@ void embedding_forward(const EmbeddingDims& d, const std::int32_t* tokens, const
   check_launch("embedding_forward");
 }
 
-void embedding_backward(const EmbeddingDims& d, const std::int32_t* tokens, const void* dy, void* dtable,
-                        bool accumulate_table, void* dpositions, bool accumulate_positions, std::uint64_t* order,
-                        cudaStream_t stream) {
+void embedding_backward(const EmbeddingDims& d, const EmbeddingBackwardOperands& operands,
+                        const EmbeddingAccumulate& accumulate, std::uint64_t* order, cudaStream_t stream) {
   const auto zero = [&](void* to, std::int64_t rows) {
     check(cudaMemsetAsync(to, 0, static_cast<std::size_t>(rows * d.width * size_of(d.gradient_dtype)), stream),
           "embedding_backward");
   };
-  if (!accumulate_table) zero(dtable, d.table_rows < 0 ? d.vocabulary : d.table_rows);
+  if (!accumulate.table) zero(operands.dtable, d.table_rows < 0 ? d.vocabulary : d.table_rows);
   sort_tokens<<<static_cast<unsigned>((d.rows + row_threads - 1) / row_threads), row_threads, 0, stream>>>(
-      tokens, d.rows, order);
+      operands.tokens, d.rows, order);
   check_launch("sort_tokens");
-  if (dpositions != nullptr && !accumulate_positions) zero(dpositions, d.num_positions);
+  if (operands.dpositions != nullptr && !accumulate.positions) zero(operands.dpositions, d.num_positions);
   with_storage(d.dtype, [&](auto type) {
     with_storage(d.gradient_dtype, [&](auto gradient) {
       using T = decltype(type);
       using G = decltype(gradient);
       // Enough blocks to fill a GPU, which step through the places: most of them are not the first of a token.
       const dim3 grid(static_cast<unsigned>(std::min<std::int64_t>(d.rows, 1024)), std::min(sum_blocks(d.width), 16U));
-      embedding_table_gradient<<<grid, sum_threads, 0, stream>>>(strided(d), order, static_cast<const T*>(dy),
-                                                                 static_cast<G*>(dtable), accumulate_table);
+      embedding_table_gradient<<<grid, sum_threads, 0, stream>>>(strided(d), order, static_cast<const T*>(operands.dy),
+                                                                 static_cast<G*>(operands.dtable), accumulate.table);
       check_launch("embedding_table_gradient");
-      if (dpositions == nullptr) return;
+      if (operands.dpositions == nullptr) return;
       embedding_position_gradient<<<row_grid(std::min(d.sequence, d.rows)), row_threads, 0, stream>>>(
-          strided(d), static_cast<const T*>(dy), static_cast<G*>(dpositions), accumulate_positions);
+          strided(d), static_cast<const T*>(operands.dy), static_cast<G*>(operands.dpositions), accumulate.positions);
       check_launch("embedding_position_gradient");
     });
   });

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "exec/kernel_dims.hpp"
+#include "exec/kernel_operands.hpp"
 
 namespace strata::cuda {
 
@@ -19,9 +20,8 @@ void embedding_forward(const EmbeddingDims& dims, const std::int32_t* tokens, co
                        void* y, OutOfRange* out_of_range, cudaStream_t stream);
 /// Each row of a gradient is summed in f32 in the order of dy's rows and rounded once.
 /// @param order room for dims.rows keys.
-void embedding_backward(const EmbeddingDims& dims, const std::int32_t* tokens, const void* dy, void* dtable,
-                        bool accumulate_table, void* dpositions, bool accumulate_positions, std::uint64_t* order,
-                        cudaStream_t stream);
+void embedding_backward(const EmbeddingDims& dims, const EmbeddingBackwardOperands& operands,
+                        const EmbeddingAccumulate& accumulate, std::uint64_t* order, cudaStream_t stream);
 
 /// y from x, both [batch, seq, (num_heads + num_copied_heads) · head_dim] without gaps; y may be x.
 /// @param direction +1 forward, -1 backward.
