@@ -7,6 +7,7 @@ import math
 import pandas as pd
 
 from strata_analysis.load import INDEX, Results
+from strata_analysis.peaks import with_best_peaks
 from strata_analysis.series import keys_of, labels_of
 from strata_analysis.statistics import CONFIDENCE, Median, median, num_outliers, rate
 
@@ -18,11 +19,12 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
 
     step_seconds, samples_per_second, model_flops_per_second, mfu; and compute_seconds, exposed_communication_seconds,
     communication_seconds, other_seconds (medians); joules_per_sample; num_outliers; link (emulated link in words, or
-    empty).
+    empty); and the columns of `with_best_peaks`, of all attempts in `results`.
     """
+    points = with_best_peaks(results.points)
     rows = []
     by_attempt = dict(tuple(results.steps[results.steps["phase"] == "measured"].groupby(INDEX)))
-    for _, point in results.points.iterrows():
+    for _, point in points.iterrows():
         steps = by_attempt.get(tuple(point[key] for key in INDEX))
         steps = results.steps.iloc[:0] if steps is None else steps
         columns = _from_step_seconds(point, median(steps["step_seconds_max"], confidence))
@@ -33,11 +35,13 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
         columns["num_outliers"] = num_outliers(steps["step_seconds_max"])
         columns["link"] = link_in_words(point)
         rows.append(columns)
-    return pd.concat([results.points.reset_index(drop=True), pd.DataFrame(rows)], axis=1)
+    return pd.concat([points.reset_index(drop=True), pd.DataFrame(rows)], axis=1)
 
 
 def by_point(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
-    """One row a point, with the columns of `derive`, num_runs: the runs that count, and series: the name of its series.
+    """One row a point, with the columns of `derive` and
+
+    num_runs (the runs that count), num_disturbed (how many of them were disturbed), series (the name of its series).
 
     One run: its own numbers. Several (the blocks of a head-to-head job): the median of the runs' medians with an
     interval over runs, because steps of one run are correlated and say little about the next run; facts of the last.
@@ -47,6 +51,7 @@ def by_point(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
     for _, runs in attempts[attempts["counted"]].groupby(INDEX[:2], sort=False):
         point = runs.iloc[-1].copy()
         point["num_runs"] = len(runs)
+        point["num_disturbed"] = runs["disturbed"].sum()
         if len(runs) > 1:
             for name, value in _from_step_seconds(point, median(runs["step_seconds"], confidence)).items():
                 point[name] = value
@@ -63,7 +68,7 @@ def by_point(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
 def _from_step_seconds(point: pd.Series, seconds: Median) -> dict[str, float]:
     samples = rate(point["num_samples_per_step"], seconds)
     flops = rate(point["num_samples_per_step"] * point["flops_per_sample"], seconds)
-    peak = point["num_ranks"] * point["peak_flops_per_second"]
+    peak = point["num_ranks"] * point["best_peak_flops_per_second"]
     columns = {}
     for name, value in (("step_seconds", seconds), ("samples_per_second", samples), ("model_flops_per_second", flops)):
         columns |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}

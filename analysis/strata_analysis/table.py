@@ -6,6 +6,7 @@ import math
 
 import pandas as pd
 
+from strata_analysis import peaks
 from strata_analysis.derive import by_point
 from strata_analysis.load import Results
 from strata_analysis.published import amsp, autoddl, comparisons, osdp
@@ -70,7 +71,9 @@ def notes_of(points: pd.DataFrame) -> list[str]:
     """What the MFU of a table means, and over which emulated link all points ran: labels name links that differ."""
     conventions = sorted(set(points["flop_convention"]) - {""})  # a refused point has none
     notes = [f"MFU: {convention} convention" for convention in conventions]
-    notes += sorted(set(points["peak_source"]))
+    notes += [f"MFU is of {words}" for words in peaks.in_words(points[points["mfu"].notna()])]
+    if points["num_disturbed"].any():
+        notes.append("disturbed: a launch's own peak was more than a tenth below that of the sweep")
     notes += set(points["link"]) if points["link"].nunique() == 1 else []
     return [note for note in notes if note]
 
@@ -90,11 +93,20 @@ def _row(point: pd.Series) -> dict[str, str]:
         "step ms [99 %]": step,
         "rate": _number(point["samples_per_second"], f"{point['samples_per_second']:.0f} {point['sample_unit']}s/s"),
         "MFU": _number(point["mfu"], f"{100 * point['mfu']:.1f} %"),
+        "disturbed": _disturbed(point),
         "exposed": _number(exposed, f"{100 * exposed:.1f} %"),
         "arena MiB": f"{point['arena_peak_bytes'] / 2**20:.1f}" if point["arena_peak_bytes"] else "",
         "loss": _number(point["last_loss"], f"{point['first_loss']:.3f} -> {point['last_loss']:.3f}"),
         "ended": f"{point['status']} {point['message']}" if point["message"] and not ok else point["status"],
     }
+
+
+def _disturbed(point: pd.Series) -> str:
+    if not point["num_disturbed"]:
+        return ""
+    if point["num_runs"] > 1:
+        return f"{point['num_disturbed']} of {point['num_runs']} runs"
+    return f"{100 * point['peak_flops_per_second'] / point['best_peak_flops_per_second']:.0f} % of peak"
 
 
 def _number(value: float, text: str) -> str:

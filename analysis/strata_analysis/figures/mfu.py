@@ -6,6 +6,7 @@ import pandas as pd
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
+from strata_analysis import peaks
 from strata_analysis.figures import style
 from strata_analysis.load import Results
 from strata_analysis.series import series_of
@@ -39,9 +40,8 @@ def _figure(model: str, convention: str, members: pd.DataFrame) -> Figure:
     axes.set_ylim(0, max(100.0, axes.get_ylim()[1]))
     style.rank_axis(axes, members)
     axes.set_ylabel(f"MFU, % ({convention} convention)")
+    style.mark_disturbed(axes, members, "mfu", 100.0)
     style.mark_failures(axes, members)
-    peak = "; ".join(sorted(set(members["peak_source"])))
-    peaks = sorted(set(members["peak_flops_per_second"]))
-    spread = f"{peaks[0] / 1e9:.0f}" if len(peaks) == 1 else f"{peaks[0] / 1e9:.0f} to {peaks[-1] / 1e9:.0f}"
-    style.titled(figure, axes, f"{model}: model FLOP utilisation\nof {spread} GFLOP/s a rank, {peak}")
+    of = "; ".join(peaks.in_words(members[members["mfu"].notna()]))
+    style.titled(figure, axes, f"{model}: model FLOP utilisation\nof {of}")
     return figure

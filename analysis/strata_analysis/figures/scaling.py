@@ -78,6 +78,7 @@ def _figure(model: str, members: pd.DataFrame, series: list, kind: str) -> Figur
     axes.set_ylim(low / 1.4, high * 1.1)
     axes.yaxis.set_major_formatter(lambda value, _: style.number(value))
     axes.set_ylabel(f"{members.iloc[0]['sample_unit']}s a second")
+    style.mark_disturbed(axes, members, "samples_per_second")
     style.mark_failures(axes, members)
     style.titled(figure, axes, f"{model}: {kind} scaling (dotted: ideal)")
     return figure

@@ -121,6 +121,25 @@ def mark_failures(axes: Axes, points: pd.DataFrame) -> None:
         )
 
 
+def mark_disturbed(axes: Axes, points: pd.DataFrame, column: str, factor: float = 1.0) -> None:
+    """A ring around the points of which some launch was disturbed; `factor` is what `column` is drawn with."""
+    disturbed = good(points)
+    disturbed = disturbed[disturbed["num_disturbed"] > 0]
+    if disturbed.empty:
+        return
+    axes.plot(
+        disturbed["num_ranks"],
+        factor * disturbed[column],
+        marker="o",
+        markersize=11,
+        markerfacecolor="none",
+        color="0.3",
+        linestyle="none",
+        label="disturbed launch",
+        gid=f"disturbed/{column}",
+    )
+
+
 def number(value: float) -> str:
     """Four digits, and no powers of ten that a reader has to multiply out."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
