@@ -12,14 +12,18 @@ from strata_analysis.series import keys_of, labels_of
 from strata_analysis.statistics import CONFIDENCE, Median, median, num_outliers, rate
 
 PARTS = ("compute", "communication", "exposed_communication", "other")
+# Where the first and the second part of a step end if its kernels come first and then what nothing hides; of the rank
+# whose step took longest, so that the third part ends with the step.
+ENDS = ("compute_end_seconds", "exposed_end_seconds")
 
 
 def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
     """`results.points` with derived columns, each a number with `_low` and `_high` of its interval:
 
     step_seconds, samples_per_second, model_flops_per_second, mfu; and compute_seconds, exposed_communication_seconds,
-    communication_seconds, other_seconds (medians); joules_per_sample; num_outliers; link (emulated link in words, or
-    empty); and the columns of `with_best_peaks`, of all attempts in `results`.
+    communication_seconds, other_seconds (medians, each of the rank with most of it); ENDS (medians); joules_per_sample;
+    num_outliers; link (emulated link in words, or empty); and the columns of `with_best_peaks`, of all attempts in
+    `results`.
     """
     points = with_best_peaks(results.points)
     rows = []
@@ -30,6 +34,9 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
         columns = _from_step_seconds(point, median(steps["step_seconds_max"], confidence))
         for name in PARTS:
             columns[f"{name}_seconds"] = median(steps[f"{name}_seconds"], confidence).value
+        compute = steps["slowest_rank_compute_seconds"]
+        ends = (compute, compute + steps["slowest_rank_exposed_seconds"])
+        columns |= dict(zip(ENDS, (median(end, confidence).value for end in ends), strict=True))
         samples = steps["num_samples"].sum()
         columns["joules_per_sample"] = steps["energy_joules"].sum(skipna=False) / samples if samples else math.nan
         columns["num_outliers"] = num_outliers(steps["step_seconds_max"])
@@ -55,8 +62,8 @@ def by_point(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
         if len(runs) > 1:
             for name, value in _from_step_seconds(point, median(runs["step_seconds"], confidence)).items():
                 point[name] = value
-            for name in PARTS:
-                point[f"{name}_seconds"] = median(runs[f"{name}_seconds"], confidence).value
+            for name in (*(f"{part}_seconds" for part in PARTS), *ENDS):
+                point[name] = median(runs[name], confidence).value
             point["joules_per_sample"] = median(runs["joules_per_sample"], confidence).value
             point["num_outliers"] = runs["num_outliers"].sum()
         rows.append(point)

@@ -215,6 +215,8 @@ results::StepRow step_row(const PreparedPoint& point, const LoweredJob& lowered,
   row.communication_seconds = largest(&SimulatedStep::communication_seconds);
   row.exposed_communication_seconds = largest(&SimulatedStep::exposed_seconds);
   const SimulatedStep& slowest = *std::ranges::max_element(classes, {}, &SimulatedStep::step_seconds);
+  row.slowest_rank_compute_seconds = slowest.compute_seconds;
+  row.slowest_rank_exposed_seconds = slowest.exposed_seconds;
   row.other_seconds = slowest.step_seconds - slowest.compute_seconds - slowest.exposed_seconds;
   set_account(row, point, lowered);
   return row;

@@ -28,6 +28,8 @@ std::span<const Column<StepRow>> step_columns() {
         {"communication_seconds", "s", &StepRow::communication_seconds},
         {"exposed_communication_seconds", "s", &StepRow::exposed_communication_seconds},
         {"other_seconds", "s", &StepRow::other_seconds},
+        {"slowest_rank_compute_seconds", "s", &StepRow::slowest_rank_compute_seconds},
+        {"slowest_rank_exposed_seconds", "s", &StepRow::slowest_rank_exposed_seconds},
         {"loss", "1", &StepRow::loss},
         {"learning_rate", "1", &StepRow::learning_rate},
         {"gradient_norm", "1", &StepRow::gradient_norm},

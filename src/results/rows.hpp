@@ -102,6 +102,8 @@ struct StepRow {
   double communication_seconds = unknown;
   double exposed_communication_seconds = unknown;
   double other_seconds = unknown;  ///< step - compute - exposed communication, of the slowest rank
+  /// The other two parts of step_seconds_max.
+  double slowest_rank_compute_seconds = unknown, slowest_rank_exposed_seconds = unknown;
   double loss = unknown;
   double learning_rate = unknown;
   double gradient_norm = unknown;

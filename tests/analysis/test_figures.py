@@ -85,14 +85,18 @@ def test_mfu_is_flops_over_the_best_peak_of_the_same_devices(results, points):
     assert "operators convention" in figures["vgg13-operators"].axes[0].get_ylabel()
 
 
-def test_time_bars_are_the_medians(results, points):
+def test_time_bars_are_of_the_slowest_rank_and_add_up_to_the_median_step(results, points):
     figures = time_breakdown.draw(results, points)
-    for column in time_breakdown.PARTS:
-        bars = artists(figures, column)
-        for _, point in points[points["status"] == "ok"].iterrows():
-            with h5py.File(point["path"]) as file:
-                expected = 1e3 * np.median(measured(file, column))
-            assert bars[point["point"]].get_height() == pytest.approx(expected, rel=1e-12)
+    bars = {part: artists(figures, part) for part in time_breakdown.PARTS}
+    for _, point in points[points["status"] == "ok"].iterrows():
+        with h5py.File(point["path"]) as file:
+            compute = measured(file, "slowest_rank_compute_seconds")
+            exposed = measured(file, "slowest_rank_exposed_seconds")
+            step = 1e3 * np.median(measured(file, "step_seconds_max"))
+        ends = [1e3 * np.median(compute), 1e3 * np.median(compute + exposed), step]
+        for part, expected in zip(("compute", "exposed", "other"), np.diff([0.0, *ends]), strict=True):
+            assert bars[part][point["point"]].get_height() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        assert sum(bars[part][point["point"]].get_height() for part in bars) == pytest.approx(step, rel=1e-12)
 
 
 def test_memory_bars_are_bytes_by_category(results, points):

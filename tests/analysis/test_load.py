@@ -98,7 +98,7 @@ def test_a_newer_major_version_is_refused(sample):
     file_name = next(sample.glob("*/1.h5"))
     with h5py.File(file_name, "r+") as file:
         file.attrs["schema_version"] = "2.0"
-    with pytest.raises(UnknownVersion, match=r"schema_version 2\.0, but this reader knows up to 1\.6"):
+    with pytest.raises(UnknownVersion, match=r"schema_version 2\.0, but this reader knows up to 1\.7"):
         load(file_name)
 
 

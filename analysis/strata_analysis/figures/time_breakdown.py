@@ -9,19 +9,28 @@ from strata_analysis.figures import bars, style
 from strata_analysis.load import Results
 
 PARTS = {
-    "compute_seconds": ("compute", "#0072B2"),
-    "exposed_communication_seconds": ("exposed communication", "#D55E00"),
-    "other_seconds": ("other", "#999999"),
+    "compute": ("compute", "#0072B2"),
+    "exposed": ("exposed communication", "#D55E00"),
+    "other": ("other", "#999999"),
 }
 
 
+def parts_of(points: pd.DataFrame) -> pd.DataFrame:
+    """The parts of a step of its slowest rank as differences of medians of sums: together they are the median step."""
+    return points.assign(
+        compute=points["compute_end_seconds"],
+        exposed=points["exposed_end_seconds"] - points["compute_end_seconds"],
+        other=points["step_seconds"] - points["exposed_end_seconds"],
+    )
+
+
 def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
-    """gids: `<column>/<point>` of the bars, `communication/<point>` of the mark for all communication."""
+    """gids: `<part>/<point>` of the bars, `communication/<point>` of the mark for all communication."""
     figures = {}
     for model, members in points.groupby("model_name"):
-        if not members["compute_seconds"].notna().any():
+        if not members["compute_end_seconds"].notna().any():
             continue
-        table = bars.ordered(members)
+        table = bars.ordered(parts_of(members))
         figure, axes = bars.subplots(table)
         bars.stack(axes, table, PARTS, 1e3)
         first = True
@@ -38,7 +47,7 @@ def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
             )
             first = False
         bars.name_bars(axes, table)
-        axes.set_ylabel("ms a step (medians)")
+        axes.set_ylabel("ms a step, slowest rank (medians)")
         style.titled(figure, axes, f"{model}: time of a step")
         figures[str(model)] = figure
     return figures or "no point has a measured step"

@@ -154,6 +154,8 @@ TEST(ExchangedSteps, TheSlowestRankAndTheFullestSpeakForAll) {
   EXPECT_DOUBLE_EQ(row.compute_seconds, 4.0);
   EXPECT_DOUBLE_EQ(row.communication_seconds, n);
   EXPECT_DOUBLE_EQ(row.exposed_communication_seconds, 0.25 * (n - 1));
+  EXPECT_DOUBLE_EQ(row.slowest_rank_compute_seconds, 4.0 - 0.5 * (n - 1));
+  EXPECT_DOUBLE_EQ(row.slowest_rank_exposed_seconds, 0.25 * (n - 1));
   EXPECT_DOUBLE_EQ(row.other_seconds, (7.0 + n - 1) - (4.0 - 0.5 * (n - 1)) - 0.25 * (n - 1)) << "of the slowest";
   EXPECT_EQ(row.loss, 2.0 * n + 0.5 * n * (n - 1));
   EXPECT_EQ(row.num_samples, 12);
