@@ -38,6 +38,7 @@ function(strata_vector_code target name)
   foreach(set IN LISTS STRATA_INSTRUCTION_SETS)
     set(library ${name}_${set})
     add_library(${library} STATIC EXCLUDE_FROM_ALL ${arg_SOURCES})
+    set_target_properties(${library} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)  # of more, short names of kernels meet
     target_compile_features(${library} PUBLIC cxx_std_20)
     target_include_directories(${library} PUBLIC ${PROJECT_SOURCE_DIR}/src PRIVATE ${CMAKE_BINARY_DIR}/generated)
     target_link_libraries(${library} PUBLIC ${arg_LIBRARIES} PRIVATE strata_flags)

@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "base/as_index.hpp"
 #include "base/error.hpp"
 #include "ir/model/block_shape.hpp"
 
@@ -14,8 +15,6 @@ namespace strata {
 namespace {
 
 using Shape = std::vector<std::int64_t>;
-
-std::size_t index(int id) { return static_cast<std::size_t>(id); }
 
 Shape with_last(Shape shape, std::int64_t width) {
   shape.back() = width;
@@ -62,13 +61,13 @@ int GraphBuilder::linear(std::string_view name, int x, const Linear& linear) {
     parameters.push_back(add_parameter(full(name), "bias", {linear.out}, constant(0.0)));
   }
   // An image that enters a dense layer is flattened.
-  Shape y = is_image(graph_.tensors[index(x)]) ? Shape{linear.out} : with_last(shape(x), linear.out);
+  Shape y = is_image(graph_.tensors[as_index(x)]) ? Shape{linear.out} : with_last(shape(x), linear.out);
   return add_operator(name, OperatorKind::linear, {x}, std::move(y), std::move(parameters),
                       {{"in", linear.in}, {"out", linear.out}});
 }
 
 int GraphBuilder::tied_linear(std::string_view name, int x, int table_parameter) {
-  const Shape& table = graph_.parameters[index(table_parameter)].shape;
+  const Shape& table = graph_.parameters[as_index(table_parameter)].shape;
   const std::int64_t out = table[0];
   const std::int64_t in = table[1];
   return add_operator(name, OperatorKind::linear, {x}, with_last(shape(x), out), {table_parameter},
@@ -177,7 +176,7 @@ int GraphBuilder::cross_entropy(std::string_view name, int logits, int targets) 
   const std::int64_t classes = shape(logits).back();
   const int loss =
       add_operator(name, OperatorKind::cross_entropy, {logits, targets}, shape(targets), {}, {{"classes", classes}});
-  graph_.tensors[index(loss)].role = TensorRole::loss;
+  graph_.tensors[as_index(loss)].role = TensorRole::loss;
   return loss;
 }
 
@@ -190,7 +189,7 @@ int GraphBuilder::parameter(std::string_view name) const {
   throw InternalError(fmt::format("model graph `{}` has no parameter `{}`", graph_.name, name));
 }
 
-const Shape& GraphBuilder::shape(int tensor) const { return graph_.tensors[index(tensor)].shape; }
+const Shape& GraphBuilder::shape(int tensor) const { return graph_.tensors[as_index(tensor)].shape; }
 
 ModelGraph GraphBuilder::finish(std::int64_t positions_per_sample) {
   STRATA_INVARIANT(!in_block_, "a block has not ended");

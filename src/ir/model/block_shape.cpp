@@ -6,17 +6,17 @@
 #include <cstddef>
 #include <string_view>
 
+#include "base/as_index.hpp"
+
 namespace strata {
 namespace {
-
-std::size_t index(int id) { return static_cast<std::size_t>(id); }
 
 std::string_view name_within(std::string_view name, const Block& block) {
   return name.substr(0, block.name.size()) == block.name ? name.substr(block.name.size()) : name;
 }
 
 const Operator& operator_of(const ModelGraph& graph, const Block& block, int number) {
-  return graph.operators[index(block.first_operator + number)];
+  return graph.operators[as_index(block.first_operator + number)];
 }
 
 /// Which operator and output of the block writes @p tensor; operator -1 if it comes from outside.
@@ -47,8 +47,8 @@ Source first_use(const ModelGraph& graph, const Block& block, int parameter) {
 }
 
 bool same_tensor(const ModelGraph& graph, int a, int b) {
-  const Tensor& first = graph.tensors[index(a)];
-  const Tensor& second = graph.tensors[index(b)];
+  const Tensor& first = graph.tensors[as_index(a)];
+  const Tensor& second = graph.tensors[as_index(b)];
   return first.shape == second.shape && first.role == second.role;
 }
 
@@ -70,7 +70,7 @@ bool same_operator(const ModelGraph& graph, const Block& a, const Block& b, int 
     if (!same_tensor(graph, x.outputs[i], y.outputs[i])) return false;
   }
   for (std::size_t i = 0; i < x.parameters.size(); ++i) {
-    if (graph.parameters[index(x.parameters[i])].shape != graph.parameters[index(y.parameters[i])].shape ||
+    if (graph.parameters[as_index(x.parameters[i])].shape != graph.parameters[as_index(y.parameters[i])].shape ||
         !(first_use(graph, a, x.parameters[i]) == first_use(graph, b, y.parameters[i]))) {
       return false;
     }

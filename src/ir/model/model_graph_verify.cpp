@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "base/as_index.hpp"
 #include "base/error.hpp"
 #include "ir/model/block_shape.hpp"
 #include "ir/model/model_graph.hpp"
@@ -18,8 +19,7 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-std::size_t index(int id) { return static_cast<std::size_t>(id); }
-bool in_range(int id, std::size_t size) { return id >= 0 && index(id) < size; }
+bool in_range(int id, std::size_t size) { return id >= 0 && as_index(id) < size; }
 
 double elements_of(const Shape& shape) {
   double elements = 1.0;
@@ -54,8 +54,8 @@ class OperatorCheck {
   void require(bool condition, const std::string& message) const {
     if (!condition) fail(message);
   }
-  const Tensor& input(std::size_t i) const { return graph_.tensors[index(op_.inputs[i])]; }
-  const Tensor& output(std::size_t i) const { return graph_.tensors[index(op_.outputs[i])]; }
+  const Tensor& input(std::size_t i) const { return graph_.tensors[as_index(op_.inputs[i])]; }
+  const Tensor& output(std::size_t i) const { return graph_.tensors[as_index(op_.outputs[i])]; }
   std::int64_t attribute(std::string_view key) const { return op_.attributes.integer(key); }
 
   void counts() const {
@@ -133,7 +133,7 @@ class OperatorCheck {
   }
   void parameter(std::size_t i, const Shape& expected) const {
     if (i >= op_.parameters.size()) return;  // an optional one
-    const Parameter& p = graph_.parameters[index(op_.parameters[i])];
+    const Parameter& p = graph_.parameters[as_index(op_.parameters[i])];
     require(p.shape == expected,
             fmt::format("parameter `{}` has shape {}, must be {}", p.name, text_of(p.shape), text_of(expected)));
   }
@@ -169,7 +169,7 @@ class OperatorCheck {
         shape(output(0), {sequence, width});
         parameter(0, {attribute("vocabulary"), width});
         if (op_.parameters.size() > 1) {
-          const Parameter& positions = graph_.parameters[index(op_.parameters[1])];
+          const Parameter& positions = graph_.parameters[as_index(op_.parameters[1])];
           require(positions.shape.size() == 2 && positions.shape[0] >= sequence && positions.shape[1] == width,
                   fmt::format("parameter `{}` has shape {}, must be [at least {},{}]", positions.name,
                               text_of(positions.shape), sequence, width));
@@ -344,19 +344,20 @@ class GraphCheck {
       };
       for (const int t : op.inputs) {
         fail_unless(in_range(t, graph_.tensors.size()), fmt::format("input tensor {} does not exist", t));
-        fail_unless(available[index(t)],
-                    fmt::format("reads `{}` before any operator writes it", graph_.tensors[index(t)].name));
-        read[index(t)] = true;
+        fail_unless(available[as_index(t)],
+                    fmt::format("reads `{}` before any operator writes it", graph_.tensors[as_index(t)].name));
+        read[as_index(t)] = true;
       }
       for (const int p : op.parameters) {
         fail_unless(in_range(p, graph_.parameters.size()), fmt::format("parameter {} does not exist", p));
-        used[index(p)] = true;
+        used[as_index(p)] = true;
       }
       for (const int t : op.outputs) {
         fail_unless(in_range(t, graph_.tensors.size()), fmt::format("output tensor {} does not exist", t));
-        fail_unless(!available[index(t)], fmt::format("writes `{}`, which is an input of the graph or already written",
-                                                      graph_.tensors[index(t)].name));
-        available[index(t)] = true;
+        fail_unless(!available[as_index(t)],
+                    fmt::format("writes `{}`, which is an input of the graph or already written",
+                                graph_.tensors[as_index(t)].name));
+        available[as_index(t)] = true;
       }
       OperatorCheck(graph_, op).run();
     }
@@ -382,7 +383,7 @@ class GraphCheck {
                           "the {} operators",
                           block.name, block.num_operators, block.first_operator, graph_.operators.size()));
       end = block.first_operator + block.num_operators;
-      for (int i = block.first_operator; i < end; ++i) block_of[index(i)] = static_cast<int>(b);
+      for (int i = block.first_operator; i < end; ++i) block_of[as_index(i)] = static_cast<int>(b);
     }
     for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
       const Operator& op = graph_.operators[i];

@@ -93,7 +93,7 @@ class OperatorPlanner {
       accounts_.push_back({plan.global_batch, std::move(plan.operators), peak});
       return peak;
     };
-    return {operators, fitting_options(request_), capacity_, has_programs() ? ProgramPeak(program_peak) : nullptr};
+    return {operators, fitting_options(request_), capacity_, has_programs() ? PeakOfChoices(program_peak) : nullptr};
   }
 
   /// What the search finds, and, where Programs can be compared, what it must not be slower than: osdp-base's plans and

@@ -39,7 +39,7 @@ void set_measured(Found& found, std::int64_t peak_bytes) {
 }  // namespace
 
 ProgramSearch::ProgramSearch(const OperatorChoices& operators, const FittingOptions& options,
-                             std::int64_t capacity_bytes, ProgramPeak program_peak)
+                             std::int64_t capacity_bytes, PeakOfChoices program_peak)
     : operators_(operators),
       fitting_(operators, options),
       capacity_(capacity_bytes),

@@ -17,13 +17,13 @@
 namespace strata {
 
 /// The arena of the fullest rank, bytes; 0: lowering refuses. @param choices by unit.
-using ProgramPeak = std::function<std::int64_t(const std::vector<int>& choices, std::int64_t samples)>;
+using PeakOfChoices = std::function<std::int64_t(const std::vector<int>& choices, std::int64_t samples)>;
 
 class ProgramSearch {
  public:
   /// @param operators outlives this. @param program_peak null: nobody lowers here, and the closed form decides.
   ProgramSearch(const OperatorChoices& operators, const FittingOptions& options, std::int64_t capacity_bytes,
-                ProgramPeak program_peak);
+                PeakOfChoices program_peak);
 
   const OperatorChoices& operators() const { return operators_; }
 
@@ -60,7 +60,7 @@ class ProgramSearch {
   const OperatorChoices& operators_;
   Fitting fitting_;
   std::int64_t capacity_;
-  ProgramPeak program_peak_;
+  PeakOfChoices program_peak_;
   std::vector<Found> frontier_;
 };
 
