@@ -84,6 +84,19 @@ TEST(AnalyticCosts, LoseSomethingOfThePeakAndMoreOnSmallShapes) {
   EXPECT_LT(share(256), 0.5 * share(8192));
 }
 
+TEST(AnalyticCosts, AreThoseOfTheKindOfDeviceWhateverTheClusterIsNamed) {
+  Cluster cluster = described();
+  const double on_gpus = kernel_cost(*analytic_costs(cluster), linear(8, 16, 32)).seconds;
+  cluster.device = "cpu";
+  const double on_cpus = kernel_cost(*analytic_costs(cluster), linear(8, 16, 32)).seconds;
+  EXPECT_GT(on_gpus, 4e-6) << "a launch";
+  EXPECT_LT(on_cpus, 0.5 * on_gpus) << "a call, and small products lose less";
+  cluster.name = "this";
+  EXPECT_EQ(kernel_cost(*analytic_costs(cluster), linear(8, 16, 32)).seconds, on_cpus);
+  cluster.device = "A800";
+  EXPECT_EQ(kernel_cost(*analytic_costs(cluster), linear(8, 16, 32)).seconds, on_gpus);
+}
+
 TEST(AnalyticCosts, PairsOfANodeHaveTheirOwnLink) {
   Cluster cluster = described();
   cluster.pairs = {{0, 1, {1e-6, 4e11}}, {2, 3, {1e-6, 4e11}}};
