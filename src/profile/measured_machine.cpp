@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "comm/engine.hpp"
 #include "predict/engine_options.hpp"
 #include "predict/prepared_point.hpp"
@@ -35,6 +36,12 @@ Link link_within(const comm::World& world, const Experiment& experiment, cuda::T
 
 Cluster measured_machine(const comm::World& world, const Experiment& experiment, cuda::Transport transport,
                          MeasuredPeak& peak) {
+  for (int node = 0; node < world.num_nodes(); ++node) {
+    if (world.ranks_on_node(node) == world.ranks_on_node(0)) continue;
+    throw LaunchMismatch(fmt::format("{} ranks on node {} and {} on node {}: links are measured by as many on each",
+                                     world.ranks_on_node(0), world.node_names().front(), world.ranks_on_node(node),
+                                     world.node_names()[static_cast<std::size_t>(node)]));
+  }
   Cluster machine = predict::machine_at_hand(experiment);
   std::vector<int> on_my_node, at_my_place;
   for (int rank = 0; rank < world.size(); ++rank) {

@@ -13,9 +13,9 @@
 
 namespace strata::profile {
 
-/// predict::machine_at_hand() with its numbers filled in. A node's NIC stands for all that its ranks send at once.
-/// Collective over @p world, whose nodes have equally many ranks; links may differ between ranks, and are those of the
-/// slowest. @param transport on GPUs alone.
+/// predict::machine_at_hand() with its numbers filled in. A node's NIC stands for all that its ranks send at once;
+/// where links differ they are those of the slowest ranks. Collective over @p world. @param transport on GPUs alone.
+/// @throws LaunchMismatch, equal on all ranks, where nodes have unequally many.
 Cluster measured_machine(const comm::World& world, const Experiment& experiment, cuda::Transport transport,
                          MeasuredPeak& peak);
 

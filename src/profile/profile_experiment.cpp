@@ -33,6 +33,7 @@
 #include "predict/training_inputs.hpp"
 #include "profile/collective_times.hpp"
 #include "profile/engine_collectives.hpp"
+#include "profile/measured_machine.hpp"
 #include "profile/measured_peak.hpp"
 #include "profile/observed_steps.hpp"
 #include "results/outcome.hpp"
@@ -150,8 +151,10 @@ class Profiler {
       experiment = predict::with_device_transport(std::move(experiment), device_transport_);
       profile_.provenance.merge(cuda::library_versions(uses_nccl() ? cuda::Transport::nccl : cuda::Transport::host));
     }
+    // Modes that compare plans ask what the machine takes before its profile is there.
+    const Cluster machine = measured_machine(world_, experiment, device_transport_, peak_);
     predict::PreparedPoint prepared =
-        on_all([&] { return predict::prepare_point(experiment, arguments_.experiment.file); });
+        on_all([&] { return predict::prepare_point(experiment, arguments_.experiment.file, &machine); });
     const DType dtype = prepared.plan.dtypes.compute;
     peaks_[dtype] = peak_.flops_per_second(point.experiment, dtype);
     profile_.provenance["threads_per_rank"] = fmt::format("{}", point.experiment.resources.threads_per_rank);
