@@ -22,7 +22,7 @@ namespace {
 
 struct StatusArguments {
   std::string results;  ///< `<results>/<experiment>`
-  bool all = false;     ///< also what is good
+  bool all = false;     ///< every point by itself
   bool watch = false;
 };
 
@@ -46,7 +46,11 @@ int show_status(const StatusArguments& arguments, const Environment& environment
     const harness::SweepState state = harness::state_with_queue(arguments.results, environment);
     const bool screen = arguments.watch && isatty(STDOUT_FILENO) == 1;
     if (screen) fmt::print("\033[H\033[2J");
-    fmt::print("{}{}\n", to_table(state, arguments.all, environment.colour), summary_line(state));
+    if (arguments.all) {
+      fmt::print("{}{}\n", to_table(state, environment.colour), summary_line(state));
+    } else {
+      fmt::print("{}\n{}", summary_line(state), reasons(state, environment.colour));
+    }
     std::fflush(stdout);
     if (!arguments.watch || !under_way(state)) return code_of(state);
     std::this_thread::sleep_for(pause);
@@ -56,10 +60,10 @@ int show_status(const StatusArguments& arguments, const Environment& environment
 
 void add_status(const CommandLine& line) {
   const auto arguments = std::make_shared<StatusArguments>();
-  CLI::App* status = add_verb(line.app, "status", "how far a submitted sweep is: what is not good, and a summary",
+  CLI::App* status = add_verb(line.app, "status", "how far a submitted sweep is: counts, and what went wrong by reason",
                               "strata status results/first --all");
   status->add_option("results", arguments->results, "results/<experiment>")->required()->type_name("FOLDER");
-  status->add_flag("--all", arguments->all, "points that are good too");
+  status->add_flag("--all", arguments->all, "every point instead, and the counts");
   status->add_flag("--watch", arguments->watch, "again and again until nothing is under way");
   status->callback([line, arguments] { line.exit_code = show_status(*arguments, line.environment); });
 }

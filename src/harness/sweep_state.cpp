@@ -255,6 +255,30 @@ std::set<std::string> suspect_nodes(const SweepState& state) {
   return lists;
 }
 
+namespace {
+
+constexpr std::string_view plain, green = "\033[32m", red = "\033[31m", end = "\033[0m";
+
+/// Nobody runs it, or it has ended badly.
+bool is_wrong(const Unit& unit) {
+  return unit.progress == Progress::missing || (unit.progress == Progress::ended && !unit.good());
+}
+
+/// Every number as one sign.
+std::string without_numbers(std::string_view message) {
+  std::string text;
+  for (const char c : message) {
+    if (c < '0' || c > '9') {
+      text += c;
+    } else if (!text.ends_with('#')) {
+      text += '#';
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string summary_line(const SweepState& state) {
   std::map<std::string, int> counts;
   std::set<std::string> points;
@@ -279,20 +303,16 @@ std::string summary_line(const SweepState& state) {
   return line;
 }
 
-std::string to_table(const SweepState& state, bool all, bool colour) {
-  constexpr std::string_view plain, green = "\033[32m", red = "\033[31m", end = "\033[0m";
+std::string to_table(const SweepState& state, bool colour) {
   std::vector<std::string_view> colours = {plain};
   std::vector<std::array<std::string, 5>> rows = {{"point", "state", "tries", "job", "axes"}};
   for (const Unit& unit : state.units) {
-    if (!all && unit.good()) continue;
     const std::string block = unit.block < 0 ? "" : fmt::format(" block {}", unit.block);
     const std::string message = unit.message.empty() ? "" : "  " + unit.message;
     rows.push_back({unit.point_id, unit.state(), fmt::format("{}", unit.num_attempts),
                     unit.job.empty() ? "-" : unit.job, unit.axes + block + message});
-    const bool is_bad = unit.progress == Progress::missing || (unit.progress == Progress::ended && !unit.good());
-    colours.push_back(unit.good() ? green : is_bad ? red : plain);
+    colours.push_back(unit.good() ? green : is_wrong(unit) ? red : plain);
   }
-  if (rows.size() == 1) return "";
   std::array<std::size_t, 5> widths{};
   for (const auto& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
@@ -308,6 +328,39 @@ std::string to_table(const SweepState& state, bool all, bool colour) {
       text += "  ";
     }
     text += row.back() + "\n";
+  }
+  return text;
+}
+
+std::string reasons(const SweepState& state, bool colour) {
+  constexpr std::size_t lines_of_a_screen = 20;
+  struct Reason {
+    const Unit* first;
+    int count = 0;
+  };
+  std::vector<Reason> found;
+  std::map<std::pair<std::string, std::string>, std::size_t> place;
+  for (const Unit& unit : state.units) {
+    if (!is_wrong(unit)) continue;
+    const auto [at, is_new] = place.try_emplace({unit.state(), without_numbers(unit.message)}, found.size());
+    if (is_new) found.push_back({&unit});
+    ++found[at->second].count;
+  }
+  std::ranges::stable_sort(found, std::ranges::greater(), &Reason::count);
+  std::size_t width = 0;
+  for (const Reason& reason : found) width = std::max(width, reason.first->state().size());
+  std::string text;
+  for (std::size_t r = 0; r < std::min(found.size(), lines_of_a_screen); ++r) {
+    const Unit& unit = *found[r].first;
+    const std::string word = fmt::format("{:<{}}", unit.state(), width);
+    text +=
+        fmt::format("{}{}{}  {:>5}  {}, {} {}{}\n", colour ? red : plain, word, colour ? end : plain, found[r].count,
+                    unit.progress == Progress::missing ? "nobody runs it: `strata resume` submits it" : unit.message,
+                    found[r].count == 1 ? "point" : "first point", unit.point_id,
+                    unit.block < 0 ? "" : fmt::format(" block {}", unit.block));
+  }
+  if (found.size() > lines_of_a_screen) {
+    text += fmt::format("and {} more reasons; --all lists every point\n", found.size() - lines_of_a_screen);
   }
   return text;
 }
@@ -334,8 +387,8 @@ std::vector<std::size_t> launches_left(const Manifest& manifest, std::size_t tas
 std::vector<JobArray> arrays_to_resume(const SweepState& state, const std::set<std::string>& classes) {
   std::set<std::pair<std::string, std::int64_t>> wanted;
   for (const Unit& unit : state.units) {
-    const bool bad = unit.progress == Progress::missing || (unit.progress == Progress::ended && !unit.good());
-    if (bad && (classes.empty() || classes.contains(unit.state()))) wanted.insert({unit.point_id, unit.block});
+    if (is_wrong(unit) && (classes.empty() || classes.contains(unit.state())))
+      wanted.insert({unit.point_id, unit.block});
   }
   // The last submission that asks for a unit says how it is run; geometries of old arrays are kept apart as they were.
   std::map<std::pair<std::string, std::int64_t>, std::pair<std::size_t, std::size_t>> last_task;

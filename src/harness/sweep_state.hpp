@@ -86,9 +86,12 @@ std::set<std::string> suspect_nodes(const SweepState& state);
 
 /// "24 points: 18 ok, 1 oom, 1 timeout, 4 pending"
 std::string summary_line(const SweepState& state);
-/// A line a unit that is not good, all units where @p all. @param colour for a terminal: states green where they are
-/// good, red where they are not, plain while that is open.
-std::string to_table(const SweepState& state, bool all, bool colour);
+/// A line a unit. @param colour for a terminal: states green where they are good, red where they are not, plain while
+/// that is open.
+std::string to_table(const SweepState& state, bool colour);
+/// What is wrong: a line a reason, with how many units have it and the point of one of them, the most frequent first.
+/// Messages that differ in numbers alone are one reason. Reasons beyond a screen are counted. @param colour as above.
+std::string reasons(const SweepState& state, bool colour);
 
 /// Launches of one task that are to be run: those that have no attempt, or one that was taken away (preempted, node
 /// failure) in a job that starts again.

@@ -147,8 +147,9 @@ def test_a_long_array_is_cut_and_watched_until_it_is_over(testbed, run, on_a_ter
     assert code == 1
     first, *_, last = heard.split("\x1b[H\x1b[2J")[1:]
     assert re.search(r"10 points: .*(pending|running)", first), heard
-    assert re.search("\x1b\\[31moom +\x1b\\[0m .*needs", last), last
-    assert last.endswith("many: 10 points: 9 ok, 1 oom\n")
+    assert re.fullmatch(
+        "many: 10 points: 9 ok, 1 oom\n\x1b\\[31moom\x1b\\[0m +1  .*needs.*, point [0-9a-f]{12}\n", last
+    ), last
     assert not queue(testbed)
 
 

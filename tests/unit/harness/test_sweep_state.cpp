@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
@@ -65,11 +66,46 @@ TEST_F(Sweep, EachLaunchHasItsOwnAttempts) {
   put_attempt(manifest, 1, 0, 1, "oom", "17_1.0");  // which its experiment expects
   EXPECT_THAT(states(), ElementsAre("ok", "timeout", "missing", "hang", "oom"));
   EXPECT_EQ(summary_line(state()), "sweep: 3 points, 5 launches: 1 ok, 1 hang, 1 missing, 1 oom (expected), 1 timeout");
-  EXPECT_THAT(to_table(state(), false, false), HasSubstr("so it ended"));
-  EXPECT_THAT(to_table(state(), true, false), HasSubstr("train.seed=3"));
-  EXPECT_THAT(to_table(state(), true, false), Not(HasSubstr("\033")));
-  EXPECT_THAT(to_table(state(), true, true), AllOf(HasSubstr("\033[32mok"), HasSubstr("\033[31mtimeout"),
-                                                   HasSubstr("\033[31mmissing"), HasSubstr("\033[32moom")));
+  EXPECT_THAT(to_table(state(), false), HasSubstr("train.seed=3"));
+  EXPECT_THAT(to_table(state(), false), Not(HasSubstr("\033")));
+  EXPECT_THAT(to_table(state(), true), AllOf(HasSubstr("\033[32mok"), HasSubstr("\033[31mtimeout"),
+                                             HasSubstr("\033[31mmissing"), HasSubstr("\033[32moom")));
+}
+
+TEST_F(Sweep, WhatIsWrongIsSaidOnceAReason) {
+  put_attempt(manifest, 0, 0, 1, "ok");
+  put_attempt(manifest, 0, 3, 2, "hang");
+  put_attempt(manifest, 0, 1, 1, "timeout");
+  const std::string text = reasons(state(), false);
+  EXPECT_THAT(text, HasSubstr("hang         1  so it ended, point "));
+  EXPECT_THAT(text, HasSubstr("timeout      1  so it ended, point "));
+  EXPECT_THAT(text, HasSubstr("missing      2  nobody runs it: `strata resume` submits it, first point "));
+  EXPECT_THAT(text, ::testing::StartsWith("missing")) << "the most frequent one first";
+  EXPECT_THAT(reasons(state(), true), HasSubstr("\033[31mmissing\033[0m"));
+}
+
+TEST(SweepState, TenThousandPointsFitAScreen) {
+  SweepState state;
+  for (int i = 0; i < 10'000; ++i) {
+    Unit unit{.point_id = fmt::format("{:012x}", i), .progress = Progress::ended, .status = results::Status::ok};
+    if (i % 4 == 1) {
+      unit.status = results::Status::oom;
+      unit.message = fmt::format("a rank needs {}.5 GiB of 2.000 GiB", i);  // one reason, however much is missing
+    } else if (i % 100 == 2) {
+      unit.status = results::Status::refused;
+      unit.message = fmt::format("mode {} cannot", static_cast<char>('a' + i / 100 % 26));
+    } else if (i % 4 == 3) {
+      unit.progress = Progress::pending;
+    }
+    state.units.push_back(unit);
+  }
+  const std::string text = reasons(state, false);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 21) << text;
+  EXPECT_THAT(text,
+              ::testing::StartsWith("oom       2500  a rank needs 1.5 GiB of 2.000 GiB, first point 000000000001\n"));
+  EXPECT_THAT(text, HasSubstr("and 7 more reasons; --all lists every point"));
+  EXPECT_THAT(text, Not(HasSubstr("pending")));
+  EXPECT_EQ(reasons({}, true), "");
 }
 
 TEST_F(Sweep, AnAttemptThatIsGoodIsNeverOverruled) {
