@@ -1,6 +1,7 @@
 #include "harness/job_array.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <map>
 #include <numeric>
@@ -55,6 +56,13 @@ double JobArray::node_hours() const {
 }
 
 double JobArray::gpu_hours() const { return node_hours() * static_cast<double>(geometry.gpus_per_node); }
+
+int blocks_needed(std::int64_t num_comparisons) {
+  constexpr double chance_of_a_false_claim = 0.05;
+  int blocks = 1;
+  while (static_cast<double>(num_comparisons) * std::pow(2.0, 1 - blocks) > chance_of_a_false_claim) ++blocks;
+  return blocks;
+}
 
 std::vector<int> block_order(int num_strategies, std::int64_t block, std::int64_t seed) {
   const RandomStream random{static_cast<std::uint64_t>(seed), stream_of("block order")};

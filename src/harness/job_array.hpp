@@ -60,6 +60,11 @@ std::vector<JobArray> job_arrays(std::span<const Point> points, const Site& site
 /// Arrays longer than @p max_array_size, cut. Slurm's MaxArraySize: the index of a task is below it; >= 1.
 std::vector<JobArray> cut_to_size(std::vector<JobArray> arrays, std::int64_t max_array_size);
 
+/// Blocks below which no comparison can be decided, however unlike the strategies: `strata compare` asks Wilcoxon's
+/// signed-rank test of n pairs, whose smallest two-sided p-value is 2^(1-n), and corrects it by Holm for @p
+/// num_comparisons at 95 %.
+int blocks_needed(std::int64_t num_comparisons);
+
 /// Places of @p num_strategies in @p block: a permutation of 0 … n - 1, a function of its arguments alone.
 /// Fisher-Yates.
 std::vector<int> block_order(int num_strategies, std::int64_t block, std::int64_t seed);

@@ -85,9 +85,7 @@ std::vector<std::filesystem::path> site_folders(const std::filesystem::path& sta
   return folders;
 }
 
-Site read_site(const std::filesystem::path& path) {
-  return parse_site(read_file(path.string()), path.string());
-}
+Site read_site(const std::filesystem::path& path) { return parse_site(read_file(path.string()), path.string()); }
 
 Site find_site(const std::string& name_or_path, std::span<const std::filesystem::path> folders) {
   if (name_or_path.ends_with(".toml")) return read_site(name_or_path);

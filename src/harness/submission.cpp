@@ -130,6 +130,35 @@ void write_job_id(const Manifest& manifest, const std::string& job_id) {
   write_whole(array_file(manifest, ".jobid"), job_id + "\n");
 }
 
+namespace {
+
+/// A line where strategies meet in blocks: all others are compared with one of them.
+std::string blocks_in_words(const Submission& submission) {
+  std::int64_t num_comparisons = 0, num_blocks = 0;
+  for (const ReadyArray& array : submission.arrays) {
+    for (const Task& task : array.manifest.job.tasks) {
+      std::set<std::string> rivals;
+      std::set<std::int64_t> blocks;
+      for (const Launch& launch : task.launches) {
+        if (launch.block < 0) continue;
+        rivals.insert(launch.point_id);
+        blocks.insert(launch.block);
+      }
+      num_comparisons += std::max<std::int64_t>(0, std::ssize(rivals) - 1);
+      num_blocks = std::max<std::int64_t>(num_blocks, std::ssize(blocks));
+    }
+  }
+  if (num_comparisons == 0) return "";
+  const int needed = blocks_needed(num_comparisons);
+  return fmt::format(
+      "{} comparisons with one baseline, corrected by Holm, need {} blocks to be decided, and there {}\n",
+      num_comparisons, needed,
+      num_blocks >= needed ? fmt::format("are {}", num_blocks)
+                           : fmt::format("are only {}: job.blocks = {}", num_blocks, needed));
+}
+
+}  // namespace
+
 std::string to_table(const Submission& submission) {
   std::vector<std::array<std::string, 7>> rows = {
       {"array", "tasks", "nodes", "ranks", "launches", "time limit", "node-hours"}};
@@ -160,7 +189,7 @@ std::string to_table(const Submission& submission) {
     text += fmt::format("; largest job: {} nodes x {} ranks = {} ranks", largest->nodes, largest->ranks_per_node,
                         largest->num_ranks());
   }
-  return text + "\n";
+  return text + "\n" + blocks_in_words(submission);
 }
 
 }  // namespace strata::harness

@@ -58,7 +58,8 @@ void write_point_files(const std::filesystem::path& experiment_folder, const std
 /// @throws UserError.
 void write_job_id(const Manifest& manifest, const std::string& job_id);
 
-/// Arrays, node-hours, GPU-hours and the largest job, for people.
+/// Arrays, node-hours, GPU-hours and the largest job, for people; of a head-to-head submission also how many blocks can
+/// decide its comparisons (see blocks_needed).
 std::string to_table(const Submission& submission);
 
 }  // namespace strata::harness

@@ -111,6 +111,13 @@ product = { "train.seed" = [1, 2], "strategy.name" = ["ddp", "single", "other"] 
   EXPECT_NE(ids(arrays[0].tasks[0]), ids(arrays[0].tasks[1]));
 }
 
+TEST(BlocksNeeded, AreThoseWhoseSmallestPValueIsSmallEnoughForAll) {
+  EXPECT_EQ(blocks_needed(1), 6) << "2^-5 is 0.031, 2^-4 is 0.063";
+  EXPECT_EQ(blocks_needed(2), 7);
+  EXPECT_EQ(blocks_needed(12), 9) << "12 of 2^-8 are 0.047";
+  EXPECT_EQ(blocks_needed(13), 10);
+}
+
 TEST(BlockOrder, IsAPermutationThatDependsOnBlockAndSeed) {
   std::set<std::vector<int>> seen;
   for (std::int64_t block = 0; block < 200; ++block) {
