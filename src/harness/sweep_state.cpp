@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/one_line.hpp"
 
 namespace strata::harness {
 namespace {
@@ -308,7 +309,7 @@ std::string to_table(const SweepState& state, bool colour) {
   std::vector<std::array<std::string, 5>> rows = {{"point", "state", "tries", "job", "axes"}};
   for (const Unit& unit : state.units) {
     const std::string block = unit.block < 0 ? "" : fmt::format(" block {}", unit.block);
-    const std::string message = unit.message.empty() ? "" : "  " + unit.message;
+    const std::string message = unit.message.empty() ? "" : "  " + one_line(unit.message);
     rows.push_back({unit.point_id, unit.state(), fmt::format("{}", unit.num_attempts),
                     unit.job.empty() ? "-" : unit.job, unit.axes + block + message});
     colours.push_back(unit.good() ? green : is_wrong(unit) ? red : plain);
@@ -353,11 +354,11 @@ std::string reasons(const SweepState& state, bool colour) {
   for (std::size_t r = 0; r < std::min(found.size(), lines_of_a_screen); ++r) {
     const Unit& unit = *found[r].first;
     const std::string word = fmt::format("{:<{}}", unit.state(), width);
-    text +=
-        fmt::format("{}{}{}  {:>5}  {}, {} {}{}\n", colour ? red : plain, word, colour ? end : plain, found[r].count,
-                    unit.progress == Progress::missing ? "nobody runs it: `strata resume` submits it" : unit.message,
-                    found[r].count == 1 ? "point" : "first point", unit.point_id,
-                    unit.block < 0 ? "" : fmt::format(" block {}", unit.block));
+    text += fmt::format(
+        "{}{}{}  {:>5}  {}, {} {}{}\n", colour ? red : plain, word, colour ? end : plain, found[r].count,
+        unit.progress == Progress::missing ? "nobody runs it: `strata resume` submits it" : one_line(unit.message),
+        found[r].count == 1 ? "point" : "first point", unit.point_id,
+        unit.block < 0 ? "" : fmt::format(" block {}", unit.block));
   }
   if (found.size() > lines_of_a_screen) {
     text += fmt::format("and {} more reasons; --all lists every point\n", found.size() - lines_of_a_screen);

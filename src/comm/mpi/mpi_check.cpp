@@ -6,7 +6,8 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <string_view>
+
+#include "base/one_line.hpp"
 
 namespace strata::comm {
 
@@ -17,8 +18,9 @@ void check(int code, const char* call, Where where) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
+  // MPICH's is a stack of lines.
   throw CommunicationError(fmt::format("{} failed: {} ({}:{})", call,
-                                       std::string_view(text.data(), static_cast<std::size_t>(length)), where.file,
+                                       one_line({text.data(), static_cast<std::size_t>(length)}), where.file,
                                        where.line));
 }
 

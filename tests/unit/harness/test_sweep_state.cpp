@@ -84,6 +84,16 @@ TEST_F(Sweep, WhatIsWrongIsSaidOnceAReason) {
   EXPECT_THAT(reasons(state(), true), HasSubstr("\033[31mmissing\033[0m"));
 }
 
+TEST(SweepState, AMessageOfSeveralLinesStaysInItsOwn) {
+  SweepState state;
+  state.units.push_back({.point_id = "a",
+                         .progress = Progress::ended,
+                         .status = results::Status::communication_error,
+                         .message = "MPI_Isend failed:\n  error\tstack\033[31m\n"});
+  EXPECT_THAT(to_table(state, false), ::testing::EndsWith("  MPI_Isend failed: error stack [31m\n"));
+  EXPECT_THAT(reasons(state, false), HasSubstr("  MPI_Isend failed: error stack [31m, point a\n"));
+}
+
 TEST(SweepState, TenThousandPointsFitAScreen) {
   SweepState state;
   for (int i = 0; i < 10'000; ++i) {
