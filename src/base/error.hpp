@@ -26,6 +26,11 @@ struct Unsupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// So far: a mode has to compare plans, and nobody has measured what they take.
+struct CostsUnknown : Unsupported {
+  using Unsupported::Unsupported;
+};
+
 /// The device capacity is exceeded. A result of its own ("OOM"), recorded as a point. Exit code 3.
 struct OutOfMemory : std::runtime_error {
   using std::runtime_error::runtime_error;

@@ -14,7 +14,7 @@
 namespace strata {
 
 /// @param what the cluster lacks. @param instead what the user may set so that there is nothing to compare.
-/// @throws Unsupported, and nothing else.
+/// @throws CostsUnknown, and nothing else.
 [[noreturn]] inline void refuse_without_costs(const PlanRequest& request, std::string_view what,
                                               std::string_view instead) {
   const std::string& name = request.cluster.name;
@@ -24,9 +24,9 @@ namespace strata {
       : name == "this"
           ? "`strata run` measures this machine before it plans; or name a described cluster, or have a profile"
           : "name a cluster that has it";
-  throw Unsupported(fmt::format("{} on {} ranks: cost = \"{}\" needs {}, and cluster {} has none: {}, or {}",
-                                request.base.strategy, request.base.mesh.num_ranks(), cost, what,
-                                name.empty() ? "(unnamed)" : name, otherwise, instead));
+  throw CostsUnknown(fmt::format("{} on {} ranks: cost = \"{}\" needs {}, and cluster {} has none: {}, or {}",
+                                 request.base.strategy, request.base.mesh.num_ranks(), cost, what,
+                                 name.empty() ? "(unnamed)" : name, otherwise, instead));
 }
 
 }  // namespace strata

@@ -45,6 +45,8 @@ Plan plan_with_micro_batches(const Planner& planner, const PlanRequest& request)
       if (!found.feasible() || (best && found.step_seconds >= least_seconds)) continue;
       least_seconds = found.step_seconds;
       best = std::move(plan);
+    } catch (const CostsUnknown&) {
+      throw;
     } catch (const Unsupported&) {
       if (!refusal) refusal = std::current_exception();
     } catch (const OutOfMemory&) {

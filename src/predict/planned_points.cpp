@@ -1,0 +1,101 @@
+#include "predict/planned_points.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/error.hpp"
+#include "predict/plan_evaluation.hpp"
+#include "predict/prediction.hpp"
+#include "predict/prepared_point.hpp"
+
+namespace strata::predict {
+namespace {
+
+using results::Status;
+
+/// The experiment as far as its plan, memory and seconds depend on it.
+std::string what_is_planned(Experiment e) {
+  e.train.seed = TrainSection{}.seed;
+  e.train.steps = TrainSection{}.steps;
+  e.train.learning_rate = TrainSection{}.learning_rate;
+  e.data = {};
+  e.measure = {};
+  e.job = {};
+  e.checkpoint = {};
+  return to_text(e);
+}
+
+PlannedPoint planned(const Experiment& experiment, const std::string& experiment_file) {
+  if (is_on_gpus(experiment)) return {.reason = "GPUs are asked where they are"};
+  try {
+    const PreparedPoint point = prepare_point(experiment, experiment_file);
+    const PlanEvaluation evaluate(point, experiment_file);
+    const bool knows_seconds = evaluate.knows_seconds();
+    const Evaluation found = knows_seconds ? evaluate(point.plan) : evaluate.memory(point.plan);
+    if (!found.feasible()) {
+      // What lowering refuses has no memory.
+      return {.status = found.peak_bytes > 0 ? Status::oom : Status::refused, .reason = found.missing};
+    }
+    return knows_seconds ? PlannedPoint{.step_seconds = found.step_seconds} : PlannedPoint{};
+  } catch (const CostsUnknown& unknown) {
+    return {.reason = unknown.what()};
+  } catch (const Unsupported& refusal) {
+    return {.status = Status::refused, .reason = refusal.what()};
+  } catch (const OutOfMemory& missing) {
+    return {.status = Status::oom, .reason = missing.what()};
+  }
+}
+
+}  // namespace
+
+std::vector<PlannedPoint> plan_points(std::span<const Point> points, const std::string& experiment_file,
+                                      int num_threads, const std::function<void(std::size_t)>& report) {
+  // Of points that are planned alike the first.
+  std::map<std::string, std::size_t> first_of;
+  std::vector<std::size_t> like(points.size());
+  std::vector<std::size_t> different;
+  for (std::size_t p = 0; p < points.size(); ++p) {
+    const auto [at, is_new] = first_of.try_emplace(what_is_planned(points[p].experiment), p);
+    like[p] = at->second;
+    if (is_new) different.push_back(p);
+  }
+  std::vector<PlannedPoint> found(points.size());
+  std::vector<std::exception_ptr> errors(points.size());
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::size_t num_done = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < different.size(); i = next++) {
+      const std::size_t p = different[i];
+      try {
+        found[p] = planned(points[p].experiment, experiment_file);
+      } catch (const UserError& error) {
+        errors[p] = std::make_exception_ptr(UserError(fmt::format("point {}: {}", points[p].index, error.what())));
+      } catch (...) {
+        errors[p] = std::current_exception();
+      }
+      const std::lock_guard lock(mutex);
+      ++num_done;
+      if (report) report(num_done * points.size() / different.size());
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 1; t < num_threads; ++t) threads.emplace_back(work);
+    work();
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+  for (std::size_t p = 0; p < points.size(); ++p) found[p] = found[like[p]];
+  return found;
+}
+
+}  // namespace strata::predict
