@@ -49,14 +49,22 @@ int print_launches(const LaunchesArguments& arguments, const Environment& enviro
   if (arguments.job_ends) return exit_ok;
   harness::note(record, fmt::format("start {} {}", arguments.job, arguments.nodes));
   const harness::Task& launches = manifest.job.tasks[task];
-  for (const std::size_t l : launches_left(manifest, task, harness::read_job_record(manifest, task))) {
-    const harness::Launch& launch = launches.launches[l];
-    fmt::print("{} {}", launch_name(manifest, task, l), launch.point_id);
-    if (launch.block >= 0) {
-      fmt::print(" --block {} --block-order {} --block-seed {}", launch.block, launch.order, launches.block_seed);
+  const std::vector<std::size_t> left = launches_left(manifest, task, harness::read_job_record(manifest, task));
+  std::string text;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    const harness::Launch& launch = launches.launches[left[i]];
+    const std::string name = launch_name(manifest, task, left[i]);
+    if (launches.one_launch && i > 0 && launches.launches[left[i - 1]].block == launch.block) {
+      text += fmt::format(" --then {} {} {}", name, launch.point_id, launch.order);
+      continue;
     }
-    fmt::print("\n");
+    text += fmt::format("{}{} {}", i > 0 ? "\n" : "", name, launch.point_id);
+    if (launch.block >= 0) {
+      text +=
+          fmt::format(" --block {} --block-order {} --block-seed {}", launch.block, launch.order, launches.block_seed);
+    }
   }
+  if (!text.empty()) fmt::print("{}\n", text);
   return exit_ok;
 }
 

@@ -158,6 +158,7 @@ struct JobSection {
   std::int64_t max_running = 0;  ///< 0: as many as the cluster takes
   std::int64_t blocks = 0;       ///< 0: every point is a job of its own
   std::int64_t block_seed = 1;
+  bool one_launch = false;  ///< strategies of a block follow each other in one process a rank
   bool operator==(const JobSection&) const = default;
 };
 

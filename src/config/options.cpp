@@ -180,6 +180,10 @@ constexpr Option options[] = {
      "order; 0: every point is a job of its own",
      false, false},
     {"job.block_seed", FIELD(job.block_seed), ">= 0", "", "of the orders within blocks", false, false},
+    {"job.one_launch", FIELD(job.one_launch), "true | false", "",
+     "with blocks: the strategies of a block follow each other in one launch instead of a launch each; one that "
+     "crashes takes those behind it along",
+     false, false},
 };
 
 #undef FIELD

@@ -40,6 +40,7 @@ Task task_of(const std::vector<const Point*>& rivals) {
     return task;
   }
   task.block_seed = job.block_seed;
+  task.one_launch = job.one_launch;
   for (std::int64_t block = 0; block < job.blocks; ++block) {
     std::int64_t place = 0;
     for (const int rival : block_order(static_cast<int>(rivals.size()), block, job.block_seed)) {

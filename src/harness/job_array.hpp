@@ -29,7 +29,7 @@ struct JobGeometry {
   std::int64_t num_ranks() const { return nodes * ranks_per_node; }
 };
 
-/// One start of the launcher: one attempt at one point.
+/// One attempt at one point: a start of the launcher, or its share of one.
 struct Launch {
   std::string point_id;
   std::int64_t block = -1;  ///< -1: not head to head
@@ -41,6 +41,7 @@ struct Launch {
 struct Task {
   std::vector<Launch> launches;
   std::int64_t block_seed = 0;  ///< of the orders within blocks
+  bool one_launch = false;      ///< the launcher is started once a block, for all of its launches
   bool operator==(const Task&) const = default;
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/read_file.hpp"
+#include "harness/json_schema.hpp"
 #include "results/json_integer.hpp"
 
 namespace strata::harness {
@@ -16,14 +17,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using results::json_integer;
-constexpr std::string_view schema_name = "strata-manifest";
-constexpr int schema_version = 1;
+constexpr std::string_view manifest_schema = "strata-manifest";
+constexpr int manifest_version = 1;
 
 /// One array a launch keeps ten thousand of them readable: [point, block, order].
 Json json_of(const Task& task) {
   Json launches = Json::array();
   for (const Launch& launch : task.launches) launches.push_back({launch.point_id, launch.block, launch.order});
-  return {{"block_seed", task.block_seed}, {"launches", std::move(launches)}};
+  return {{"block_seed", task.block_seed}, {"one_launch", task.one_launch}, {"launches", std::move(launches)}};
 }
 
 std::int64_t count_at(const Json& json, const std::string& key) {
@@ -33,6 +34,7 @@ std::int64_t count_at(const Json& json, const std::string& key) {
 Task task_of(const Json& json) {
   Task task;
   task.block_seed = count_at(json, "block_seed");
+  task.one_launch = json.value("one_launch", false);  // manifests of earlier versions have none
   for (const Json& launch : json.at("launches")) {
     task.launches.push_back({launch.at(0).get<std::string>(),
                              json_integer<std::int64_t>(launch.at(1), "the block of a launch"),
@@ -47,8 +49,8 @@ std::string to_json(const Manifest& m) {
   const JobGeometry& g = m.job.geometry;
   Json tasks = Json::array();
   for (const Task& task : m.job.tasks) tasks.push_back(json_of(task));
-  const Json json = {{"schema", schema_name},
-                     {"version", schema_version},
+  const Json json = {{"schema", manifest_schema},
+                     {"version", manifest_version},
                      {"experiment_name", m.experiment_name},
                      {"experiment_file", m.experiment_file},
                      {"results_folder", m.results_folder},
@@ -75,11 +77,7 @@ std::string to_json(const Manifest& m) {
 Manifest parse_manifest(const std::string& text, const std::string& file_name) {
   try {
     const Json json = Json::parse(text);
-    const std::string schema = json.at("schema").get<std::string>();
-    const int version = json_integer<int>(json.at("version"), "version");
-    if (schema != schema_name || version != schema_version) {
-      throw UserError(fmt::format("{} {} where {} {} is read", schema, version, schema_name, schema_version));
-    }
+    check_schema(json, manifest_schema, manifest_version);
     Manifest m;
     m.experiment_name = json.at("experiment_name").get<std::string>();
     m.experiment_file = json.at("experiment_file").get<std::string>();

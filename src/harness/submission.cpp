@@ -5,13 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <climits>
+#include <cmath>
+#include <limits>
 #include <set>
 #include <system_error>
 #include <utility>
 
+#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "harness/job_script.hpp"
 #include "harness/whole_file.hpp"
@@ -42,6 +44,20 @@ std::map<std::string, Value> part_of(const std::map<std::string, Value>& all, co
   return part;
 }
 
+/// NaN where one of a task's launches is unknown.
+std::vector<double> steps_seconds_of_tasks(const JobArray& array, const std::map<std::string, double>& of_points) {
+  std::vector<double> seconds;
+  for (const Task& task : array.tasks) {
+    double sum = 0.0;
+    for (const Launch& launch : task.launches) {
+      const auto found = of_points.find(launch.point_id);
+      sum += found == of_points.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
+    }
+    seconds.push_back(sum);
+  }
+  return seconds;
+}
+
 }  // namespace
 
 double Submission::node_hours() const {
@@ -65,7 +81,7 @@ std::int64_t Submission::num_launches() const {
 }
 
 Submission make_submission(const SubmissionRequest& request, std::vector<JobArray> arrays, int number) {
-  Submission submission{.number = number, .arrays = {}};
+  Submission submission{.number = number, .arrays = {}, .left_out = request.left_out};
   const std::string now = results::to_iso_8601(results::unix_seconds_now());
   for (std::size_t a = 0; a < arrays.size(); ++a) {
     Manifest m{.experiment_name = request.experiment_name,
@@ -82,7 +98,9 @@ Submission make_submission(const SubmissionRequest& request, std::vector<JobArra
     m.point_axes = part_of(request.point_axes, m.job);
     m.expects = part_of(request.expects, m.job);
     std::string script = job_script(m, request.site, request.strata_binary);
-    submission.arrays.push_back({std::move(m), std::move(script)});
+    std::vector<double> seconds;
+    if (request.has_predictions) seconds = steps_seconds_of_tasks(m.job, request.steps_seconds);
+    submission.arrays.push_back({std::move(m), std::move(script), std::move(seconds)});
   }
   return submission;
 }
@@ -116,6 +134,9 @@ void write_submission(const Submission& submission) {
     make_folders(submission_folder(array.manifest) / "logs");
     write_whole(array_file(array.manifest, ".sh"), array.script);
     write_whole(array_file(array.manifest, ".json"), to_json(array.manifest));
+  }
+  if (!submission.arrays.empty()) {
+    write_left_out(submission_folder(submission.arrays.front().manifest), submission.left_out);
   }
 }
 
@@ -157,11 +178,55 @@ std::string blocks_in_words(const Submission& submission) {
                            : fmt::format("are only {}: job.blocks = {}", num_blocks, needed));
 }
 
+/// "unknown" where that is so of any task.
+std::string longest_in_words(const ReadyArray& array) {
+  const std::vector<double>& seconds = array.steps_seconds;
+  if (std::ranges::any_of(seconds, [](double s) { return std::isnan(s); })) return "unknown";
+  return duration_in_words(std::ranges::max(seconds));
+}
+
+/// What the steps of all launches take, beside what their jobs may take.
+std::string prediction_in_words(const Submission& submission) {
+  double node_hours = 0.0;
+  std::int64_t num_tasks = 0, num_unknown = 0, num_over = 0;
+  double most_over = 0.0;
+  std::int64_t its_limit_minutes = 0;
+  for (const ReadyArray& array : submission.arrays) {
+    const JobGeometry& g = array.manifest.job.geometry;
+    const double limit_seconds = 60.0 * static_cast<double>(g.time_limit_minutes);
+    for (const double seconds : array.steps_seconds) {
+      ++num_tasks;
+      if (std::isnan(seconds)) {
+        ++num_unknown;
+        continue;
+      }
+      node_hours += seconds / 3600.0 * static_cast<double>(g.nodes);
+      if (seconds <= limit_seconds) continue;
+      ++num_over;
+      if (seconds - limit_seconds < most_over) continue;
+      most_over = seconds - limit_seconds;
+      its_limit_minutes = g.time_limit_minutes;
+    }
+  }
+  if (num_unknown == num_tasks) return "predicted: nothing, the nodes' costs are unknown here\n";
+  std::string text =
+      fmt::format("predicted: steps take {:.2f} node-hours at most, beside the start of each launch", node_hours);
+  if (num_unknown > 0) text += fmt::format("; unknown of {} of {} tasks", num_unknown, num_tasks);
+  text += "\n";
+  if (num_over > 0) {
+    text += fmt::format("{} of {} tasks are predicted to exceed their time limit, by as much as {} beyond {} min\n",
+                        num_over, num_tasks, duration_in_words(most_over), its_limit_minutes);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string to_table(const Submission& submission) {
-  std::vector<std::array<std::string, 7>> rows = {
+  const bool has_predictions = std::ranges::any_of(submission.arrays, &ReadyArray::has_predictions);
+  std::vector<std::vector<std::string>> rows = {
       {"array", "tasks", "nodes", "ranks", "launches", "time limit", "node-hours"}};
+  if (has_predictions) rows.front().emplace_back("longest steps");
   const JobGeometry* largest = nullptr;
   for (const ReadyArray& array : submission.arrays) {
     const Manifest& m = array.manifest;
@@ -172,9 +237,10 @@ std::string to_table(const Submission& submission) {
     rows.push_back({fmt::format("{}", m.array), fmt::format("{}{}", m.job.tasks.size(), throttle),
                     fmt::format("{}", g.nodes), fmt::format("{}", g.num_ranks()), fmt::format("{}", launches),
                     fmt::format("{} min", g.time_limit_minutes), fmt::format("{:.2f}", m.job.node_hours())});
+    if (has_predictions) rows.back().push_back(longest_in_words(array));
     if (largest == nullptr || g.num_ranks() > largest->num_ranks()) largest = &g;
   }
-  std::array<std::size_t, 7> widths{};
+  std::vector<std::size_t> widths(rows.front().size());
   for (const auto& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
@@ -189,7 +255,9 @@ std::string to_table(const Submission& submission) {
     text += fmt::format("; largest job: {} nodes x {} ranks = {} ranks", largest->nodes, largest->ranks_per_node,
                         largest->num_ranks());
   }
-  return text + "\n" + blocks_in_words(submission);
+  text += "\n";
+  if (has_predictions) text += prediction_in_words(submission);
+  return text + blocks_in_words(submission);
 }
 
 }  // namespace strata::harness

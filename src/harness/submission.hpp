@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/left_out.hpp"
 #include "harness/manifest.hpp"
 #include "harness/site.hpp"
 
@@ -17,11 +18,15 @@ namespace strata::harness {
 struct ReadyArray {
   Manifest manifest;
   std::string script;
+  /// By task: predicted, of all steps of all launches, at most. NaN: unknown. Empty: nobody was asked.
+  std::vector<double> steps_seconds{};
+  bool has_predictions() const { return !steps_seconds.empty(); }
 };
 
 struct Submission {
   int number = 0;  ///< from 1; 0: not on disk
   std::vector<ReadyArray> arrays;
+  std::vector<LeftOutPoint> left_out{};
 
   double node_hours() const;
   double gpu_hours() const;
@@ -38,6 +43,9 @@ struct SubmissionRequest {
   std::string site_name_or_path;  ///< what find_site takes, for a later resume
   std::map<std::string, std::string> point_axes;
   std::map<std::string, std::vector<std::string>> expects;
+  bool has_predictions = false;
+  std::map<std::string, double> steps_seconds{};  ///< by point: predicted of one launch, at most; absent: unknown
+  std::vector<LeftOutPoint> left_out{};
 };
 
 /// Nothing is written. @p number: of the submission; its folder need not exist.
@@ -49,7 +57,7 @@ int next_submission(const std::filesystem::path& experiment_folder);
 /// Claims the next number below `<results>/<experiment>/submissions` by making its folder. @throws UserError.
 int claim_submission(const std::filesystem::path& experiment_folder);
 
-/// Manifests and scripts, each under its name only when it is whole. @throws UserError.
+/// Manifests, scripts and what was left out, each under its name only when it is whole. @throws UserError.
 void write_submission(const Submission& submission);
 
 /// `<results>/<experiment>/<id>/point.toml` for each point: the experiment with no sweep left in it.
@@ -58,8 +66,8 @@ void write_point_files(const std::filesystem::path& experiment_folder, const std
 /// @throws UserError.
 void write_job_id(const Manifest& manifest, const std::string& job_id);
 
-/// Arrays, node-hours, GPU-hours and the largest job, for people; of a head-to-head submission also how many blocks can
-/// decide its comparisons (see blocks_needed).
+/// Arrays, node-hours, GPU-hours and the largest job, for people; what was predicted of their steps, beside the time
+/// limits; of a head-to-head submission also how many blocks can decide its comparisons (see blocks_needed).
 std::string to_table(const Submission& submission);
 
 }  // namespace strata::harness

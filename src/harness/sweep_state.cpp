@@ -8,6 +8,9 @@
 
 #include "base/error.hpp"
 #include "base/one_line.hpp"
+#include "harness/colours.hpp"
+#include "harness/left_out.hpp"
+#include "harness/reasons.hpp"
 
 namespace strata::harness {
 namespace {
@@ -184,6 +187,7 @@ std::string Unit::state() const {
     case Progress::missing: return "missing";
     case Progress::pending: return "pending";
     case Progress::running: return "running";
+    case Progress::left_out: return fmt::format("left out ({})", results::to_string(status));
     case Progress::ended: break;
   }
   return std::string(results::to_string(status));
@@ -233,6 +237,16 @@ SweepState sweep_state(std::vector<Manifest> manifests, const QueueView& queue) 
     }
   }
   sweep.endings = std::move(state_of.endings);
+  std::set<std::string> asked_for;
+  for (const Unit& unit : sweep.units) asked_for.insert(unit.point_id);
+  for (const LeftOutPoint& point : read_left_out(experiment_folder(sweep.manifests.front()))) {
+    if (asked_for.contains(point.point_id)) continue;  // another submission queued it all the same
+    sweep.units.push_back({.point_id = point.point_id,
+                           .axes = point.axes,
+                           .progress = Progress::left_out,
+                           .status = point.status,
+                           .message = point.message});
+  }
   return sweep;
 }
 
@@ -258,24 +272,9 @@ std::set<std::string> suspect_nodes(const SweepState& state) {
 
 namespace {
 
-constexpr std::string_view plain, green = "\033[32m", red = "\033[31m", end = "\033[0m";
-
 /// Nobody runs it, or it has ended badly.
 bool is_wrong(const Unit& unit) {
   return unit.progress == Progress::missing || (unit.progress == Progress::ended && !unit.good());
-}
-
-/// Every number as one sign.
-std::string without_numbers(std::string_view message) {
-  std::string text;
-  for (const char c : message) {
-    if (c < '0' || c > '9') {
-      text += c;
-    } else if (!text.ends_with('#')) {
-      text += '#';
-    }
-  }
-  return text;
 }
 
 }  // namespace
@@ -325,7 +324,7 @@ std::string to_table(const SweepState& state, bool colour) {
       const bool coloured = colour && i == 1 && !colours[r].empty();
       if (coloured) text += colours[r];
       text += fmt::format("{:<{}}", row[i], widths[i]);
-      if (coloured) text += end;
+      if (coloured) text += end_of_colour;
       text += "  ";
     }
     text += row.back() + "\n";
@@ -334,36 +333,18 @@ std::string to_table(const SweepState& state, bool colour) {
 }
 
 std::string reasons(const SweepState& state, bool colour) {
-  constexpr std::size_t lines_of_a_screen = 20;
-  struct Reason {
-    const Unit* first;
-    int count = 0;
-  };
-  std::vector<Reason> found;
-  std::map<std::pair<std::string, std::string>, std::size_t> place;
+  std::vector<Complaint> complaints;
   for (const Unit& unit : state.units) {
-    if (!is_wrong(unit)) continue;
-    const auto [at, is_new] = place.try_emplace({unit.state(), without_numbers(unit.message)}, found.size());
-    if (is_new) found.push_back({&unit});
-    ++found[at->second].count;
+    const bool left_out = unit.progress == Progress::left_out;
+    if (!is_wrong(unit) && !left_out) continue;
+    complaints.push_back(
+        {.state = unit.state(),
+         .message = unit.progress == Progress::missing ? "nobody runs it: `strata resume` submits it" : unit.message,
+         .point_id = unit.point_id,
+         .block = unit.block,
+         .is_bad = !left_out});
   }
-  std::ranges::stable_sort(found, std::ranges::greater(), &Reason::count);
-  std::size_t width = 0;
-  for (const Reason& reason : found) width = std::max(width, reason.first->state().size());
-  std::string text;
-  for (std::size_t r = 0; r < std::min(found.size(), lines_of_a_screen); ++r) {
-    const Unit& unit = *found[r].first;
-    const std::string word = fmt::format("{:<{}}", unit.state(), width);
-    text += fmt::format(
-        "{}{}{}  {:>5}  {}, {} {}{}\n", colour ? red : plain, word, colour ? end : plain, found[r].count,
-        unit.progress == Progress::missing ? "nobody runs it: `strata resume` submits it" : one_line(unit.message),
-        found[r].count == 1 ? "point" : "first point", unit.point_id,
-        unit.block < 0 ? "" : fmt::format(" block {}", unit.block));
-  }
-  if (found.size() > lines_of_a_screen) {
-    text += fmt::format("and {} more reasons; --all lists every point\n", found.size() - lines_of_a_screen);
-  }
-  return text;
+  return by_reason(complaints, colour, "--all lists every point");
 }
 
 std::vector<std::size_t> launches_left(const Manifest& manifest, std::size_t task, const std::vector<JobRun>& record) {
@@ -394,6 +375,7 @@ std::vector<JobArray> arrays_to_resume(const SweepState& state, const std::set<s
   // The last submission that asks for a unit says how it is run; geometries of old arrays are kept apart as they were.
   std::map<std::pair<std::string, std::int64_t>, std::pair<std::size_t, std::size_t>> last_task;
   for (const Unit& unit : state.units) {
+    if (unit.progress == Progress::left_out) continue;
     last_task[{unit.point_id, unit.block}] = {unit.place.manifest, unit.place.task};
   }
   std::vector<JobArray> arrays;
@@ -403,6 +385,7 @@ std::vector<JobArray> arrays_to_resume(const SweepState& state, const std::set<s
     for (std::size_t t = 0; t < old.tasks.size(); ++t) {
       Task task;
       task.block_seed = old.tasks[t].block_seed;
+      task.one_launch = old.tasks[t].one_launch;
       std::set<std::int64_t> blocks;
       for (const Launch& launch : old.tasks[t].launches) {
         const std::pair key{launch.point_id, launch.block};

@@ -18,9 +18,9 @@
 
 namespace strata::harness {
 
-/// `missing`: nobody runs it or is going to. `pending`: a job that may still start it is in the queue. `failed` without
-/// an attempt: the launch ended before there was anything to record.
-enum class Progress { missing, pending, running, ended };
+/// `missing`: nobody runs it or is going to. `pending`: a job that may still start it is in the queue. `left_out`: a
+/// submission found that it cannot start, and did not queue it.
+enum class Progress { missing, pending, running, ended, left_out };
 
 /// Where a launch stands in the manifests.
 struct LaunchPlace {
@@ -34,16 +34,16 @@ struct Unit {
   std::string point_id;
   std::int64_t block = -1;
   std::string axes;
-  LaunchPlace place;  ///< of the last submission that asks for it
+  LaunchPlace place{};  ///< of the last submission that asks for it; without meaning in `left_out`
   Progress progress = Progress::missing;
-  results::Status status = results::Status::running;  ///< of `ended`
+  results::Status status = results::Status::running;  ///< of `ended`; of `left_out`: how it would end
   bool expected = false;                              ///< ended as the experiment says it may
   std::string message;
   int num_attempts = 0;
   std::string job;  ///< of the attempt that counts
 
   bool good() const { return progress == Progress::ended && (status == results::Status::ok || expected); }
-  /// "ok", "oom", …, "missing", "pending", "running".
+  /// "ok", "oom", …, "missing", "pending", "running", "left out (oom)".
   std::string state() const;
 };
 
@@ -89,8 +89,7 @@ std::string summary_line(const SweepState& state);
 /// A line a unit. @param colour for a terminal: states green where they are good, red where they are not, plain while
 /// that is open.
 std::string to_table(const SweepState& state, bool colour);
-/// What is wrong: a line a reason, with how many units have it and the point of one of them, the most frequent first.
-/// Messages that differ in numbers alone are one reason. Reasons beyond a screen are counted. @param colour as above.
+/// What is wrong, and what was left out: a line a reason, see by_reason(). @param colour as above.
 std::string reasons(const SweepState& state, bool colour);
 
 /// Launches of one task that are to be run: those that have no attempt, or one that was taken away (preempted, node

@@ -123,34 +123,43 @@ void append_shard_sizes(const Plan& plan, std::span<const ShardKind> kinds, cons
   }
 }
 
-/// By the pairs of factors between which a plan has groups (see ranks_between()), and by place: under how many leaf
-/// switches the members of the place's group are.
-std::vector<std::vector<int>> leaves_by_group(const PlacedRanks& ranks, std::span<const StateFactors> states,
-                                              std::span<const int> leaf_of_node) {
-  const auto leaf_of_place = [&](int place) {
-    const auto node = static_cast<std::size_t>(place / ranks.mesh.ranks_per_node);
-    return leaf_of_node[ranks.node_order.empty() ? node : static_cast<std::size_t>(ranks.node_order[node])];
-  };
-  struct Between {
-    Factor outer, inner;
-    bool operator==(const Between&) const = default;
-  };
+/// Two factors between which a plan has groups, see ranks_between().
+struct Between {
+  Factor outer, inner;
+  bool operator==(const Between&) const = default;
+};
+
+/// All of @p plan's, where its states are @p states. @param mesh of places.
+std::vector<Between> factors_with_groups(const Plan& plan, const Mesh& mesh, std::span<const StateFactors> states) {
   std::vector<Between> pairs;
   const auto add = [&](const Factor& outer, const Factor& inner) {
     const Between pair{outer, inner};
     if (std::ranges::find(pairs, pair) == pairs.end()) pairs.push_back(pair);
   };
-  const Factor all = data_grid(ranks.mesh);
+  const Factor all = data_grid(mesh);
   constexpr Factor one{};
   for (const StateFactors& s : states) {
     add(s.p, one);
-    add(s.p, {s.p.in_node, 1});
+    if (plan.quantization.gradients != "none") {  // inside nodes first, then between them
+      add({s.p.in_node, 1}, one);
+      add(s.p, {s.p.in_node, 1});
+    }
     add(s.os, s.p);
     add(s.os, one);
     add(all, s.p);
     add(all, s.os);
     if (s.p_backward) add(*s.p_backward, one);
   }
+  return pairs;
+}
+
+/// By pair of factors and by place: under how many leaf switches the members of the place's group are.
+std::vector<std::vector<int>> leaves_by_group(const PlacedRanks& ranks, std::span<const Between> pairs,
+                                              std::span<const int> leaf_of_node) {
+  const auto leaf_of_place = [&](int place) {
+    const auto node = static_cast<std::size_t>(place / ranks.mesh.ranks_per_node);
+    return leaf_of_node[ranks.node_order.empty() ? node : static_cast<std::size_t>(ranks.node_order[node])];
+  };
   std::vector<std::vector<int>> leaves;
   for (const Between& pair : pairs) {
     leaves.push_back(numbers_of_groups(
@@ -341,6 +350,38 @@ RankClasses classes_of(int num_ranks, const std::function<Signature(int)>& signa
   return classes;
 }
 
+/// Tells apart what has other partners: a rank whose group has a member with fewer samples or a shorter shard waits for
+/// another class than one whose group has none, and so on until all groups of a class have the same classes in them.
+RankClasses with_equal_partners(RankClasses classes, const PlacedRanks& ranks, std::span<const Between> pairs) {
+  const int num_ranks = ranks.mesh.num_ranks();
+  std::vector<int> rank_at(static_cast<std::size_t>(num_ranks));
+  for (int rank = 0; rank < num_ranks; ++rank) rank_at[static_cast<std::size_t>(ranks.place_of(rank))] = rank;
+  for (std::size_t before = 1; before < classes.representatives.size();) {
+    before = classes.representatives.size();
+    std::vector<std::vector<int>> partners;  // by pair and place: which set of classes its group has
+    for (const Between& pair : pairs) {
+      std::map<std::set<int>, int> known;
+      partners.push_back(numbers_of_groups(
+          num_ranks, [&](int place) { return ranks_between(ranks.mesh, pair.outer, pair.inner, place); },
+          [&](const std::vector<int>& group) {
+            std::set<int> found;
+            for (const int place : group) {
+              found.insert(classes.class_of_rank[static_cast<std::size_t>(rank_at[static_cast<std::size_t>(place)])]);
+            }
+            return known.try_emplace(std::move(found), static_cast<int>(known.size())).first->second;
+          }));
+    }
+    classes = classes_of(num_ranks, [&](int rank) {
+      Signature signature = {classes.class_of_rank[static_cast<std::size_t>(rank)]};
+      for (const std::vector<int>& of_place : partners) {
+        signature.push_back(of_place[static_cast<std::size_t>(ranks.place_of(rank))]);
+      }
+      return signature;
+    });
+  }
+  return classes;
+}
+
 }  // namespace
 
 std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
@@ -394,12 +435,14 @@ RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<co
   const AxesSignature named(plan.mesh);
   const PlacedRanks placed(plan.mesh);
   std::vector<ShardKind> kinds;
+  std::vector<Between> pairs;
   std::vector<std::vector<int>> leaves;
-  if (has_shards) kinds = shard_kinds(plan, split);
-  if (has_shards && !leaf_of_node.empty()) {
-    leaves = leaves_by_group(placed, different_states(plan.mesh, split), leaf_of_node);
+  if (has_shards) {
+    kinds = shard_kinds(plan, split);
+    pairs = factors_with_groups(plan, placed.mesh, different_states(plan.mesh, split));
+    if (!leaf_of_node.empty()) leaves = leaves_by_group(placed, pairs, leaf_of_node);
   }
-  return classes_of(plan.mesh.num_ranks(), [&](int rank) {
+  RankClasses classes = classes_of(plan.mesh.num_ranks(), [&](int rank) {
     Signature signature = {samples_of_rank(plan, rank).size()};
     named.append(rank, signature);
     append_shard_sizes(plan, kinds, placed.mesh, placed.place_of(rank), signature);
@@ -409,6 +452,7 @@ RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<co
     }
     return signature;
   });
+  return with_equal_partners(std::move(classes), placed, pairs);
 }
 
 }  // namespace strata

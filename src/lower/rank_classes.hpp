@@ -17,10 +17,10 @@ struct RankClasses {
   std::vector<int> representatives;  ///< by class: its lowest rank
 };
 
-/// Ranks are equal where they differ along the data axis alone, hold shards of equal sizes and share them under equally
-/// many leaf switches. Chunks of a collective
-/// that the ranks do not divide differ by an element or are empty at the end; times are taken from the full tensor, so
-/// they separate nobody. Takes time and memory in proportion to the ranks.
+/// Ranks are equal where they differ along the data axis alone, have equally many samples, hold shards of equal sizes,
+/// share them under equally many leaf switches, and all of this holds of those they share them with. Chunks of a
+/// collective that the ranks do not divide differ by an element or are empty at the end; times are taken from the full
+/// tensor, so they separate nobody. Takes time and memory in proportion to the ranks.
 /// @param leaf_of_node by node of the job; empty: leaves make no difference.
 RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<const int> leaf_of_node = {});
 

@@ -7,10 +7,12 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/error.hpp"
+#include "predict/machine_files.hpp"
 #include "predict/plan_evaluation.hpp"
 #include "predict/prediction.hpp"
 #include "predict/prepared_point.hpp"
@@ -32,10 +34,36 @@ std::string what_is_planned(Experiment e) {
   return to_text(e);
 }
 
-PlannedPoint planned(const Experiment& experiment, const std::string& experiment_file) {
-  if (is_on_gpus(experiment)) return {.reason = "GPUs are asked where they are"};
+/// What earlier launches measured of cluster "this", by shape of the allocation, each file read once.
+class EarlierMachines {
+ public:
+  EarlierMachines(std::span<const Point> points, std::string results_folder) : folder_(std::move(results_folder)) {
+    for (const Point& point : points) {
+      if (point.experiment.cluster != "this") continue;
+      const auto [at, is_new] = by_prefix_.try_emplace(machine_file_prefix(point.experiment, folder_));
+      if (is_new) at->second = earlier_machine(at->first);
+    }
+  }
+
+  /// Null: none, or the experiment names another cluster.
+  const Cluster* of(const Experiment& experiment) const {
+    if (experiment.cluster != "this") return nullptr;
+    const std::optional<Cluster>& machine = by_prefix_.at(machine_file_prefix(experiment, folder_));
+    return machine ? &*machine : nullptr;
+  }
+
+ private:
+  std::string folder_;
+  std::map<std::string, std::optional<Cluster>> by_prefix_;
+};
+
+/// @param machine what is known of cluster "this"; null: nothing.
+PlannedPoint planned(const Experiment& experiment, const std::string& experiment_file, const Cluster* machine) {
+  if (experiment.cluster == "this" && machine == nullptr && is_on_gpus(experiment)) {
+    return {.reason = "the nodes' GPUs are asked there what they are"};
+  }
   try {
-    const PreparedPoint point = prepare_point(experiment, experiment_file);
+    const PreparedPoint point = prepare_point(experiment, experiment_file, machine);
     const PlanEvaluation evaluate(point, experiment_file);
     const bool knows_seconds = evaluate.knows_seconds();
     const Evaluation found = knows_seconds ? evaluate(point.plan) : evaluate.memory(point.plan);
@@ -56,7 +84,9 @@ PlannedPoint planned(const Experiment& experiment, const std::string& experiment
 }  // namespace
 
 std::vector<PlannedPoint> plan_points(std::span<const Point> points, const std::string& experiment_file,
-                                      int num_threads, const std::function<void(std::size_t)>& report) {
+                                      const std::string& results_folder, int num_threads,
+                                      const std::function<void(std::size_t)>& report) {
+  const EarlierMachines machines(points, results_folder);
   // Of points that are planned alike the first.
   std::map<std::string, std::size_t> first_of;
   std::vector<std::size_t> like(points.size());
@@ -75,9 +105,11 @@ std::vector<PlannedPoint> plan_points(std::span<const Point> points, const std::
     for (std::size_t i = next++; i < different.size(); i = next++) {
       const std::size_t p = different[i];
       try {
-        found[p] = planned(points[p].experiment, experiment_file);
+        found[p] = planned(points[p].experiment, experiment_file, machines.of(points[p].experiment));
       } catch (const UserError& error) {
         errors[p] = std::make_exception_ptr(UserError(fmt::format("point {}: {}", points[p].index, error.what())));
+      } catch (const InternalError& bug) {
+        errors[p] = std::make_exception_ptr(InternalError(fmt::format("point {}: {}", points[p].index, bug.what())));
       } catch (...) {
         errors[p] = std::current_exception();
       }

@@ -24,11 +24,14 @@ struct PlannedPoint {
   double step_seconds = std::numeric_limits<double>::quiet_NaN();  ///< predicted; unknown: nobody knows the costs
 };
 
-/// By point. Points that differ in nothing a plan depends on (seeds, data, what is measured) are planned once.
-/// @param experiment_file clusters and data are found relative to it. @param num_threads that share the work.
+/// By point. Points that differ in nothing a plan depends on (seeds, data, what is measured) are planned once. Cluster
+/// "this" is what earlier launches measured, see earlier_machine(); without that nobody knows its costs.
+/// @param experiment_file clusters and data are found relative to it. @param results_folder of the experiment.
+/// @param num_threads that share the work.
 /// @param planned is told how many points are done, from any of the threads, one at a time; may be empty.
-/// @throws UserError of the first bad point, with its number.
+/// @throws UserError, or InternalError, of the first bad point, with its number.
 std::vector<PlannedPoint> plan_points(std::span<const Point> points, const std::string& experiment_file,
-                                      int num_threads, const std::function<void(std::size_t)>& planned = {});
+                                      const std::string& results_folder, int num_threads,
+                                      const std::function<void(std::size_t)>& planned = {});
 
 }  // namespace strata::predict

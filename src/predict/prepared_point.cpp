@@ -66,8 +66,6 @@ std::int64_t global_batch_samples(const Experiment& experiment, const ModelGraph
   return train.global_batch_tokens / graph.positions_per_sample;
 }
 
-namespace {}  // namespace
-
 Cluster machine_at_hand(const Experiment& experiment) {
   Cluster cluster;
   cluster.name = "this";

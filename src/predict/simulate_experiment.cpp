@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
+#include "base/progress.hpp"
 #include "cost/peak_rate.hpp"
 #include "interchange/chrome.hpp"
 #include "predict/point_facts.hpp"
@@ -65,8 +66,10 @@ void set_peak(results::AttemptFacts& facts, const PreparedPoint& point, const st
 
 class PointSimulation {
  public:
-  PointSimulation(const Environment& environment, const SimulateArguments& arguments, const Point& point)
-      : environment_(environment), arguments_(arguments), point_(point) {}
+  /// @param progress hidden where this writes.
+  PointSimulation(const Environment& environment, const SimulateArguments& arguments, const Point& point,
+                  Progress& progress)
+      : environment_(environment), arguments_(arguments), point_(point), progress_(progress) {}
 
   results::Status run() {
     const std::string& file = arguments_.experiment.file;
@@ -87,6 +90,7 @@ class PointSimulation {
     if (!recorder) recorder.emplace(folder(), facts_without_plan(environment_, point_));
     recorder->finish(outcome.status, outcome.message);
     if (outcome.status != results::Status::ok) {
+      progress_.hide();
       fmt::print(stderr, "strata: point {}: {}: {}\n", point_.index, results::to_string(outcome.status),
                  outcome.message);
     }
@@ -109,6 +113,7 @@ class PointSimulation {
       row.step = step;
       recorder.add_step(row);
       if (step == 0) {
+        progress_.hide();
         fmt::print("{:4} ranks  {:<10} {:<10} {}\n", facts.num_ranks, facts.model_name, facts.strategy_name,
                    progress_line(facts, row));
       }
@@ -176,6 +181,7 @@ class PointSimulation {
   const Environment& environment_;
   const SimulateArguments& arguments_;
   const Point& point_;
+  Progress& progress_;
 };
 
 }  // namespace
@@ -184,11 +190,14 @@ int simulate_experiment(const SimulateArguments& arguments, const Environment& e
   const LoadedExperiment loaded = load_points(arguments.experiment, "simulated");
   if (!arguments.trace_file.empty()) selected_point(loaded, arguments.experiment);  // a trace is of one point
   int worst = exit_ok;
-  int num_points = 0;
+  std::size_t num_points = 0;
+  Progress progress("simulated", loaded.expansion.points.size(), environment.terminal);
   for (const Point& point : loaded.expansion.points) {
     if (arguments.experiment.point && point.index != *arguments.experiment.point) continue;
+    std::fflush(stdout);
+    progress.show(num_points);
     ++num_points;
-    const results::Status status = PointSimulation(environment, arguments, point).run();
+    const results::Status status = PointSimulation(environment, arguments, point, progress).run();
     if (status == results::Status::ok) continue;
     const bool single = loaded.expansion.points.size() == 1 || arguments.experiment.point.has_value();
     worst = single                                         ? exit_code_of(status)

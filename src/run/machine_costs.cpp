@@ -14,6 +14,7 @@
 #include "base/instruction_set.hpp"
 #include "base/read_file.hpp"
 #include "comm/collective_error.hpp"
+#include "predict/machine_files.hpp"
 #include "predict/prediction.hpp"
 #include "profile/measured_machine.hpp"
 #include "results/file_descriptor.hpp"
@@ -47,8 +48,7 @@ std::string kept(const std::string& file, const std::string& text) {
 
 std::string machine_file(const Experiment& experiment, const std::string& folder) {
   const std::string depends_on = circumstances(experiment);
-  return fmt::format("{}/machine/{}x{}-{}-{:016x}.toml", folder, experiment.resources.nodes,
-                     experiment.resources.ranks_per_node, experiment.train.dtype,
+  return fmt::format("{}{:016x}.toml", predict::machine_file_prefix(experiment, folder),
                      hash_bytes(std::as_bytes(std::span(depends_on))));
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -84,6 +86,22 @@ class Run {
   }
 
   int run() {
+    int worst = run_file();
+    for (const NextLaunch& next : arguments_.then) {
+      if (was_told_to_stop_) break;
+      options_.origin.launch = next.launch;
+      options_.block.order = next.block_order;
+      const std::filesystem::path points =
+          std::filesystem::path(arguments_.experiment.file).parent_path().parent_path();
+      arguments_.experiment.file = (points / next.point_id / "point.toml").string();
+      worst = std::max(worst, run_file());
+    }
+    return worst;
+  }
+
+ private:
+  /// The points of arguments_.experiment. @return the exit code.
+  int run_file() {
     predict::LoadedExperiment loaded;
     std::vector<const Point*> points;
     const auto as_count = [](const std::string& text) { return std::stoi(text); };
@@ -113,17 +131,16 @@ class Run {
     for (int p = 0; p < num_points; ++p) {
       const Point* point = world_.rank() == 0 ? points[static_cast<std::size_t>(p)] : nullptr;
       const results::Status status = one_point(point, loaded);
-      const bool was_told_to_stop = status == results::Status::timeout || status == results::Status::preempted;
+      was_told_to_stop_ = status == results::Status::timeout || status == results::Status::preempted;
       if (status != results::Status::ok) {
         worst =
             num_points == 1 ? exit_code_of(status) : std::max(worst, expected_ ? int{exit_ok} : int{exit_some_failed});
       }
-      if (was_told_to_stop) break;
+      if (was_told_to_stop_) break;
     }
     return worst;
   }
 
- private:
   /// Once a launch, even where the launcher started worlds of one rank each.
   bool speaks() const { return world_.rank() == 0 && environment_.launcher_rank == 0; }
 
@@ -247,12 +264,13 @@ class Run {
   }
 
   const comm::World& world_;
-  const RunArguments& arguments_;
+  RunArguments arguments_;
   const Environment& environment_;
   RunOptions options_;
   profile::MeasuredPeak peak_{world_};
   std::uint64_t binary_hash_ = binary_hash();
   bool expected_ = false;
+  bool was_told_to_stop_ = false;
 };
 
 }  // namespace

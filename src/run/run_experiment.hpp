@@ -5,21 +5,30 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/environment.hpp"
 #include "predict/selected_point.hpp"
 
 namespace strata::run {
 
+/// What follows in the same block, in the same processes.
+struct NextLaunch {
+  std::string launch;    ///< its name in the submission
+  std::string point_id;  ///< its experiment is `<results>/<experiment>/<point>/point.toml`
+  std::int64_t block_order = 0;
+};
+
 struct RunArguments {
   predict::ExperimentArguments experiment;
   std::string results_folder = "results";
   bool quiet = false;
-  std::string launch;            ///< --launch: of a submission
-  std::string job;               ///< --job: of the scheduler
-  std::int64_t block = -1;       ///< --block: head to head
-  std::int64_t block_order = 0;  ///< --block-order
-  std::int64_t block_seed = 0;   ///< --block-seed
+  std::string launch;              ///< --launch: of a submission
+  std::string job;                 ///< --job: of the scheduler
+  std::int64_t block = -1;         ///< --block: head to head
+  std::int64_t block_order = 0;    ///< --block-order
+  std::int64_t block_seed = 0;     ///< --block-seed
+  std::vector<NextLaunch> then{};  ///< --then, in this order
 };
 
 /// Starts MPI. Under mpiexec or srun every rank calls it. @return the exit code.

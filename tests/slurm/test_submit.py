@@ -125,18 +125,20 @@ def queue(testbed):
 
 def test_slurm_checks_the_scripts(testbed, run, tmp_path):
     (tmp_path / "many.toml").write_text(MANY)
-    output = run("submit", "many.toml", "--site", "testbed", "--test-only")
+    output = run("submit", "many.toml", "--all", "--site", "testbed", "--test-only")
     assert len(re.findall(r"sbatch: Job \d+ to start at .* on nodes", output)) == 2, output
     assert not queue(testbed)
     assert len(list(tmp_path.glob("results/many/submissions/1/array-*.sh"))) == 2
-    refused = run("submit", "many.toml", "--site", "testbed", "--test-only", "--set", "job.partition=nowhere", code=2)
+    refused = run(
+        "submit", "many.toml", "--all", "--site", "testbed", "--test-only", "--set", "job.partition=nowhere", code=2
+    )
     assert "nowhere" in refused or "invalid partition" in refused.lower()
     assert "10 missing" in run("status", "results/many", code=0)
 
 
 def test_a_long_array_is_cut_and_watched_until_it_is_over(testbed, run, on_a_terminal, tmp_path):
     (tmp_path / "many.toml").write_text(MANY)
-    output = run("submit", "many.toml", "--site", "testbed")
+    output = run("submit", "many.toml", "--all", "--site", "testbed")
     jobs = re.findall(r"^job (\d+):", output, re.MULTILINE)
     assert len(jobs) == 2
     arrays = [re.search(r"^#SBATCH --array=(.*)$", path.read_text(), re.MULTILINE)[1]
@@ -155,7 +157,7 @@ def test_a_long_array_is_cut_and_watched_until_it_is_over(testbed, run, on_a_ter
 
 def test_colours_are_for_terminals_that_want_them(testbed, run, on_a_terminal, tmp_path):
     (tmp_path / "many.toml").write_text(MANY)
-    run("submit", "many.toml", "--site", "testbed", "--emit")
+    run("submit", "many.toml", "--all", "--site", "testbed", "--emit")
     code, coloured = on_a_terminal("status", "results/many")
     assert "\x1b[31mmissing" in coloured
     plain_code, plain = on_a_terminal("status", "results/many", environment={"NO_COLOR": "1"})
@@ -167,13 +169,17 @@ def test_colours_are_for_terminals_that_want_them(testbed, run, on_a_terminal, t
     assert (code, watched) == (0, "\x1b[H\x1b[2J" + plain)
 
 
-def test_head_to_head(testbed, run, strata, tmp_path):
+@pytest.mark.parametrize("one_launch", [False, True], ids=["a launch each", "one launch a block"])
+def test_head_to_head(testbed, run, strata, tmp_path, one_launch):
     (tmp_path / "duel.toml").write_text(HEAD_TO_HEAD)
-    output = run("submit", "duel.toml", "--site", "testbed")
+    output = run("submit", "duel.toml", "--site", "testbed", "--set", f"job.one_launch={str(one_launch).lower()}")
     assert f"1 arrays, {2 * BLOCKS} launches" in output
     (job,) = re.findall(r"^job (\d+):", output, re.MULTILINE)
     wait_until(lambda: not queue(testbed), 240, "the queue is empty")
     assert run("status", "results/head-to-head") == f"head-to-head: 2 points, {2 * BLOCKS} launches: {2 * BLOCKS} ok\n"
+
+    (record,) = (tmp_path / "results/head-to-head").glob("submissions/1/jobs/*.log")
+    assert len(re.findall(r" launch ", record.read_text())) == (BLOCKS if one_launch else 2 * BLOCKS)
 
     # The order in each block is what was planned, and it is recorded.
     manifest = json.loads(next((tmp_path / "results/head-to-head").glob("submissions/1/array-*.json")).read_text())

@@ -132,7 +132,12 @@ def test_twenty_four_points_and_five_mishaps(sweep, testbed):
     assert len(set(ids.values())) == 24
     # What the caller has in his environment changes nothing.
     output = sweep(
-        "submit", sweep.file, "--site", "testbed", environment={"SBATCH_TIMELIMIT": "33", "SBATCH_PARTITION": "urgent"}
+        "submit",
+        sweep.file,
+        "--all",
+        "--site",
+        "testbed",
+        environment={"SBATCH_TIMELIMIT": "33", "SBATCH_PARTITION": "urgent"},
     )
     jobs = re.findall(r"^job (\d+):", output, re.MULTILINE)
     assert len(jobs) == 3

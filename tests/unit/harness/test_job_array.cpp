@@ -89,6 +89,7 @@ TEST(JobArrays, RivalsShareATaskAndEveryBlockHoldsEachOnce) {
   const auto points = points_of(R"(
 [job]
 blocks = 5
+one_launch = true
 [sweep]
 product = { "train.seed" = [1, 2], "strategy.name" = ["ddp", "single", "other"] }
 )");
@@ -97,6 +98,7 @@ product = { "train.seed" = [1, 2], "strategy.name" = ["ddp", "single", "other"] 
   ASSERT_EQ(arrays[0].tasks.size(), 2U);
   for (const Task& task : arrays[0].tasks) {
     ASSERT_EQ(task.launches.size(), 15U);
+    EXPECT_TRUE(task.one_launch);
     EXPECT_EQ(ids(task).size(), 3U);
     for (std::size_t l = 0; l < 15; ++l) {
       EXPECT_EQ(task.launches[l].block, static_cast<std::int64_t>(l / 3));

@@ -112,6 +112,33 @@ TEST(Folding, StatesShardedWithinStages) {
   }
 }
 
+/// Of equal ranks one may share its shards with a rank that has fewer samples or a shorter shard, and another not.
+TEST(Folding, PartnersThatDiffer) {
+  const Cluster cluster = described(2, 4);
+  const auto states = [](Factor p, Factor os) { return StateFactors{.p = p, .g = p, .os = os}; };
+  // An odd vocabulary and width: parameters whose elements neither two ranks nor eight divide.
+  for (const std::int64_t vocabulary : {256, 301}) {
+    const ModelGraph graph = build_model(
+        {.name = "gpt", .layers = 1, .hidden = 15, .heads = 3, .vocabulary = vocabulary, .sequence_length = 4});
+    for (const std::int64_t samples : {3, 8, 9, 13, 14, 16}) {
+      for (const StateFactors& state : {states({2, 1}, {2, 1}), states({4, 1}, {4, 1}), states({2, 1}, {4, 2}),
+                                        states({1, 1}, {4, 2}), states({4, 1}, {4, 2}), states({2, 1}, {4, 1})}) {
+        Plan plan = planned(find_planner("ddp"), graph, cluster, 0);
+        plan.schedule.micro_batches = 1;
+        plan.global_batch = samples;
+        plan.operators = {{.match = "*", .state = state}};
+        for (const char* sharding : {"intra_tensor", "inter_tensor"}) {
+          plan.optimizer.sharding = sharding;
+          plan.optimizer.spread = plan.optimizer.sharding == "inter_tensor" ? "broadcast" : "all_gather";
+          SCOPED_TRACE(fmt::format("{} samples, {}, {}, {} words", samples,
+                                   to_string(state.p) + " " + to_string(state.os), sharding, vocabulary));
+          expect_folding_changes_nothing(plan, graph, *analytic_costs(cluster));
+        }
+      }
+    }
+  }
+}
+
 TEST(Folding, StagesOfLayoutsUnderLeafSwitches) {
   const ModelGraph graph = build_model({.name = "gpt-nano", .layers = 4, .hidden = 96, .heads = 6, .vocabulary = 96});
   Cluster cluster = described(12, 1);
