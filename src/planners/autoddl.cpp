@@ -145,6 +145,8 @@ class AutoDdl final : public Planner {
     try {
       return layout_space(planning.chain(), planning.costs(), &planning.lasting_bytes(), planning.limits(),
                           request.option<std::string>("repeated_layers") == "tied");
+    } catch (const CostsUnknown&) {
+      throw;
     } catch (const Unsupported& refusal) {
       throw Unsupported(
           fmt::format("{} on {} ranks: {}", request.base.strategy, planning.grid().total(), refusal.what()));

@@ -136,7 +136,9 @@ void CudaExecutor::bind_collective_on_device(Section& section, std::size_t i, co
   const Instruction& in = section.instructions[i];
   Bound& bound = section.bound[i];
   bound.label = &labels_.back();
-  bound.kernel = bind_collective(program_, arguments, *communicators_, *bound.label);
+  BoundCollective collective = bind_collective(program_, arguments, *communicators_, *bound.label);
+  bound.kernel = std::move(collective.queue);
+  bound.sent_bytes = std::move(collective.sent_bytes);
   bound.communicator = communicators_->number(communicator_key(program_, in));
   // An event cannot be asked in a graph: until its turn comes it may be that of the launch before.
   bound.reached = reached_.as<std::int64_t>() + num_reached_++;
@@ -355,8 +357,7 @@ void CudaExecutor::collect_events(Step& step, std::int64_t number) {
       event.begin_ns = bound.marks.began->ns_since(step_began_);
       event.end_ns = bound.marks.ended->ns_since(step_began_);
     }
-    // NCCL counts no bytes: an operation is charged with what the Program says.
-    if (bound.reached != nullptr) event.bytes_sent = bytes_sent(program_, in);
+    if (bound.sent_bytes) event.bytes_sent = *bound.sent_bytes;
   }
 }
 

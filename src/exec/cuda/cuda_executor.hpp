@@ -87,7 +87,8 @@ class CudaExecutor final : public Executor {
     Marks marks;  ///< where a repetition is alone, and of the prologue
     /// Of a collective on the device: page-locked, the number of the run that it was last done in.
     std::int64_t* reached = nullptr;
-    int communicator = 0;  ///< of a collective on the device
+    std::shared_ptr<const std::int64_t> sent_bytes;  ///< of a collective on the device, see BoundCollective
+    int communicator = 0;                            ///< of a collective on the device
     const std::string* label = nullptr;
     bool is_in_order = false;  ///< a collective on the device that is no message: all ranks have these in one order
   };

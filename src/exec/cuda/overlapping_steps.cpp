@@ -231,8 +231,7 @@ StepMeasurement CudaExecutor::complete_overlapping(std::int64_t number) {
       event.begin_ns = on_device + marks.began->ns_since(*step.began) - begin;
       event.end_ns = on_device + marks.ended->ns_since(*step.began) - begin;
     }
-    // NCCL counts no bytes: an operation is charged with what the Program says.
-    if (bound.reached != nullptr) event.bytes_sent = bytes_sent(program_, in);
+    if (bound.sent_bytes) event.bytes_sent = *bound.sent_bytes;
     if (marks.has_waited_for_collective) {
       exposed_ns += std::max<std::int64_t>(0, marks.began->ns_since(*marks.ready));
     }

@@ -40,11 +40,15 @@ Plan cheapest_way(const LayoutPlanning& planning, const std::vector<WayToCut>& w
       broken = std::move(limit);
       continue;
     }
-    candidates.push_back({.way = &way, .seconds = planning.seconds(way.layouts)});
+    candidates.push_back({.way = &way});
   }
   if (candidates.empty()) {
     throw Unsupported(fmt::format("{} on {} ranks: no degrees are possible; {}", planning.request().base.strategy,
                                   planning.grid().total(), broken));
+  }
+  // Where there is nothing to choose from, nobody needs to know what it costs.
+  if (candidates.size() > 1 || planning.knows_seconds()) {
+    for (Candidate& candidate : candidates) candidate.seconds = planning.seconds(candidate.way->layouts);
   }
   std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
   const std::int64_t capacity = planning.capacity_bytes();

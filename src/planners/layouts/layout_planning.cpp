@@ -151,7 +151,7 @@ Plan LayoutPlanning::with_rules(std::span<const Layout> layouts) const {
 
 Plan LayoutPlanning::plan(std::span<const Layout> layouts, const std::string& why) const {
   Plan plan = with_rules(layouts);
-  const double cost = seconds(layouts), share = 1.0 / num_stages();
+  const double cost = knows_seconds() ? seconds(layouts) : 0.0, share = 1.0 / num_stages();
   const Peak fullest = peak(layouts);
   plan.why.predicted_seconds = counts_bytes() ? 0.0 : cost;
   plan.why.predicted_peak_bytes = fullest.bytes;
@@ -159,8 +159,9 @@ Plan LayoutPlanning::plan(std::span<const Layout> layouts, const std::string& wh
   plan.why.binding = fmt::format(
       "{}; communication {}, a rank moves {:.6g} elements forward and {:.6g} backward a micro-batch and {:.6g} of "
       "weight gradients{}; bytes by {}",
-      why, seconds_in_words(cost), share * volume.forward.total(), share * volume.backward.total(),
-      share * volume.weight_gradients.total(), num_stages() > 1 ? ", in the mean of the stages" : "",
+      why, knows_seconds() ? seconds_in_words(cost) : "of unknown cost", share * volume.forward.total(),
+      share * volume.backward.total(), share * volume.weight_gradients.total(),
+      num_stages() > 1 ? ", in the mean of the stages" : "",
       fullest.is_programs ? "the Program" : "what lasts, at least");
   return plan;
 }

@@ -25,7 +25,7 @@ std::array<OptionRow, 3> stage_options();
 class LayoutPlanning {
  public:
   /// @param limits without samples, which the request says. @param products how linears compute.
-  /// @throws Unsupported where micro-batches do not divide the batch, or costs are not known.
+  /// @throws Unsupported where micro-batches do not divide the batch.
   LayoutPlanning(const PlanRequest& request, const LayoutLimits& limits,
                  MatmulAlgorithm products = MatmulAlgorithm::local);
 
@@ -39,7 +39,9 @@ class LayoutPlanning {
   /// Each has its share of the layers, and of what the model would take on its ranks alone.
   int num_stages() const { return base_.stages.count; }
 
-  /// Layers and links together, of a stage in the mean. In bytes where cost = "volume".
+  /// Somebody has measured or described what transfers take.
+  bool knows_seconds() const { return costs_.links().are_known(); }
+  /// Layers and links together, of a stage in the mean. In bytes where cost = "volume". @throws CostsUnknown.
   double seconds(std::span<const Layout> layouts) const;
   std::string seconds_in_words(double seconds) const;
 

@@ -4,12 +4,14 @@
 #include <cmath>
 #include <string>
 
+#include "base/error.hpp"
 #include "cost/collective_formulas.hpp"
 #include "planners/missing_costs.hpp"
 
 namespace strata {
 
 double LinkCosts::seconds(Collective kind, double bytes, const Factor& group) const {
+  if (!are_known()) throw CostsUnknown(unknown);
   if (counts_bytes) return bytes;
   if (network) return seconds_on_network(kind, bytes, group);
   const int members = group.total(), steps = ring_steps(kind, members);
@@ -34,7 +36,10 @@ OptionRow link_cost_option() {
           "(paper) or a profile of this machine has them (measured), or what the simulator takes for it (analytic)"};
 }
 
-LinkCosts link_costs_of(const PlanRequest& request) {
+namespace {
+
+/// @throws CostsUnknown.
+LinkCosts known_link_costs(const PlanRequest& request) {
   const std::string cost = request.option<std::string>("cost");
   const Cluster& cluster = request.cluster;
   const Mesh& mesh = request.base.mesh;
@@ -77,6 +82,16 @@ LinkCosts link_costs_of(const PlanRequest& request) {
   costs.across_alpha_seconds = cluster.inter_node.latency_seconds;
   costs.across_beta_seconds_per_byte = beta(cluster.inter_node);
   return costs;
+}
+
+}  // namespace
+
+LinkCosts link_costs_of(const PlanRequest& request) {
+  try {
+    return known_link_costs(request);
+  } catch (const CostsUnknown& missing) {
+    return {.unknown = missing.what()};
+  }
 }
 
 }  // namespace strata

@@ -5,6 +5,7 @@
 /// nodes of several devices, or by the formulas of the simulator, which know more than one algorithm.
 
 #include <optional>
+#include <string>
 
 #include "base/collective.hpp"
 #include "cost/fit.hpp"
@@ -22,9 +23,11 @@ struct LinkCosts {
   /// share its NICs.
   std::optional<Cluster> network{};
   int ranks_per_node = 1;  ///< of the job
+  std::string unknown{};   ///< why nobody knows them; empty: they are known
 
+  bool are_known() const { return unknown.empty(); }
   /// Of a collective over @p group, two ranks or more, in which each rank moves @p bytes, on average. One whose nodes
-  /// are 1 stays inside the node.
+  /// are 1 stays inside the node. @throws CostsUnknown.
   double seconds(Collective kind, double bytes, const Factor& group) const;
 
  private:
@@ -33,8 +36,8 @@ struct LinkCosts {
 
 /// What the option `cost` names: volume (bytes alone), paper (rings at nameplate latency and bandwidth), analytic (what
 /// the simulator takes for it, with the bandwidth that collectives reach), measured (rings by a line fitted to a
-/// profile).
-/// @throws Unsupported where the cluster lacks a number, or the experiment a profile of such groups.
+/// profile). Unknown where the cluster lacks a number, or the experiment a profile of such groups: a mode that has one
+/// plan only does not ask.
 LinkCosts link_costs_of(const PlanRequest& request);
 OptionRow link_cost_option();
 

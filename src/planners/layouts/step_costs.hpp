@@ -39,6 +39,7 @@ class StepCosts {
   /// Of all layers and links, by layer. Statistics of norms and losses are left out: a few numbers a row.
   StepVolume volume(const LayerChain& chain, std::span<const Layout> layouts) const;
 
+  const LinkCosts& links() const { return links_; }
   std::int64_t samples() const { return samples_; }  ///< of a micro-batch, over all ranks
   const Factor& grid() const { return grid_; }
 

@@ -348,6 +348,21 @@ TEST(LayoutModes, LinksFittedToAProfileDecideWhereAskedFor) {
   EXPECT_THAT(refusal([&] { planner.plan(request); }), HasSubstr("collectives measured across nodes"));
 }
 
+TEST(LayoutModes, NobodyAsksForCostsWhereThereIsNothingToCompare) {
+  const ModelGraph graph = small_gpt(1, 1024);
+  const Plan base = asked({1, 4}, 16);
+  const Cluster unknown;
+  const auto plan_of = [&](const char* mode, Options options) {
+    return planned(mode, graph, base, std::move(options), unknown);
+  };
+  const Plan plan = plan_of("megatron", {{"tensor", std::string("1x2")}});
+  EXPECT_EQ(plan.operators, on_daint("megatron", graph, base, {{"tensor", std::string("1x2")}}).operators);
+  EXPECT_EQ(plan.why.predicted_seconds, 0.0);
+  EXPECT_THAT(plan.why.binding, HasSubstr("communication of unknown cost"));
+  EXPECT_THROW(plan_of("megatron", {}), CostsUnknown);
+  EXPECT_THROW(plan_of("autoddl", {}), CostsUnknown);
+}
+
 TEST(Megatron, CutsColumnsThenRowsAndTheVocabulary) {
   const ModelGraph graph = small_gpt(1, 1024);
   const Plan plan = on_daint("megatron", graph, asked({1, 8}, 16), {{"tensor", std::string("1x4")}});
