@@ -301,6 +301,7 @@ def test_what_cannot_be_asked_is_said(template, head_to_head, capsys):
 def test_the_table_prints_the_base_in_absolute_terms_and_the_exit_code_follows(head_to_head, capsys):
     assert main(["compare", str(head_to_head), "--baseline", "ddp", "--candidate", "zero1"]) == 1
     text = capsys.readouterr().out
+    assert text.startswith("Against ddp on 2 ranks ddp is fastest, zero1 0.93 times as fast [")
     assert "tokens/s)" in text
     assert "8 by block" in text
     assert "verdict: worse (1 worse)" in text
@@ -311,6 +312,7 @@ def test_json_says_the_same(head_to_head, capsys):
     assert main(["compare", str(head_to_head), "--baseline", "ddp", "--json"]) == 1
     words = json.loads(capsys.readouterr().out)
     assert (words["verdict"], words["exit_code"]) == ("worse", 1)
+    assert words["answer"].startswith("Against ddp on 2 ranks ddp is fastest")
     assert words["pairs"][0]["ratio"] == pytest.approx(1.07, abs=0.005)
     assert words["pairs"][0]["ratio_low"] < words["pairs"][0]["ratio"] < words["pairs"][0]["ratio_high"]
     assert words["without_partner"] == []
