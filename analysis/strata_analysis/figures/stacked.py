@@ -22,6 +22,7 @@ from strata_analysis.figures import panels, style
 MOST_BARS = 12  # in one panel, if their series are no more than a panel's
 BAR_INCHES = 0.13  # and a line of a bar's name
 NAME_WIDTH = 26  # characters
+TITLE_WIDTH = 36  # of a panel, which its bars' names make narrow
 LONGEST_MARK = 32  # characters of what the legend says of a mark
 FAILED_COLOUR = "#B10026"
 
@@ -47,7 +48,9 @@ def draw(
     shown = _panels(points)
     num_columns = 1 if len(shown) == 1 else panels.NUM_COLUMNS
     rows = [shown[first : first + num_columns] for first in range(0, len(shown), num_columns)]
-    heights = [max(BAR_INCHES * _num_lines(panel.bars) for panel in row) + 0.35 for row in rows]
+    heights = [
+        max(BAR_INCHES * (_num_lines(panel.bars) + panel.title.count("\n")) for panel in row) + 0.35 for row in rows
+    ]
     width = style.COLUMN_INCHES if num_columns == 1 else style.PAGE_INCHES
     around = 0.6 + 0.16 * -(-(len(parts) + 1) // _num_legend_columns(parts, width))
     figure, grid = pyplot.subplots(
@@ -114,6 +117,7 @@ def _panels(points: pd.DataFrame) -> list[_Panel]:
                 drop=True
             )
             title = ", ".join([*([panel.title] if panel.title else []), f"{count} rank{'s' * (count > 1)}"])
+            title = textwrap.fill(title, TITLE_WIDTH)
             found.append(_Panel(title, bars.assign(name=bars["series"].map(names))))
     return found
 
