@@ -25,7 +25,7 @@ def answer(comparison: Comparison) -> str:
     if all(pair.simulated for pair in comparison.pairs):
         common = f"simulated, {common}"
     if len(places) > MOST_PLACES:
-        return _sentence(common + _counted(places, comparison))
+        return _sentence(common + _counted(places, comparison) + _shared_reason(comparison.pairs))
     clauses = []
     for pairs in places:
         own = "" if "against" in common else f"against {_baseline(pairs[0], comparison)} "
@@ -34,7 +34,7 @@ def answer(comparison: Comparison) -> str:
         if tail:
             tail = f" ({tail})" if len(places) > 1 else f"; {tail}"
         clauses.append(f"{own}{place_words(pairs[0], comparison.pairs)} {fact}{tail}")
-    return _sentence(common + "; ".join(clauses))
+    return _sentence(common + "; ".join(clauses) + _shared_reason(comparison.pairs))
 
 
 def places_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
@@ -106,11 +106,15 @@ def _fact(pairs: list[Pair], comparison: Comparison) -> tuple[str, list[str]]:
         # Who is slower than a fastest one goes without saying.
         if members and (word != WORSE or fact == "nothing is decidedly faster"):
             names = [_candidate(pair, comparison) for pair in members]
-            reasons = {pair.reason for pair in members} if word == UNDECIDED else {""}
-            why = f" ({min(reasons)})" if len(reasons) == 1 and "" not in reasons else ""
             label = "slower" if word == WORSE else word
-            rest.append(f"{label}: {_listed(names[:MOST_NAMES], len(names))}{why}")
+            rest.append(f"{label}: {_listed(names[:MOST_NAMES], len(names))}")
     return fact, rest
+
+
+def _shared_reason(pairs: list[Pair]) -> str:
+    """Why nothing undecided is decided, if it is the same for all of it."""
+    reasons = {pair.reason for pair in pairs if pair.verdict == UNDECIDED}
+    return f"; {reasons.pop()}" if len(reasons) == 1 and "" not in reasons else ""
 
 
 def _counted(places: list[list[Pair]], comparison: Comparison) -> str:

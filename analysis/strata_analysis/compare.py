@@ -173,15 +173,10 @@ def compare_with_best(results: Results, confidence: float = CONFIDENCE) -> Compa
     places: dict[tuple, list[_Point]] = {}
     for point in _points(results):
         places.setdefault(_identity(point, point.keys, set(), True), []).append(point)
-    fastest = [min(members, key=_Point.seconds) for members in places.values()]
-    varying = _varying_keys(fastest)
-    pairs = [
-        _pair(best, other, varying[best.kind], confidence, set())
-        for best, members in zip(fastest, places.values(), strict=True)
-        if best.runs
-        for other in members
-        if other is not best
-    ]
+    several = [sorted(members, key=_Point.seconds) for members in places.values() if len(members) > 1]
+    ended = [members for members in several if members[0].runs]
+    varying = _varying_keys([members[0] for members in ended])
+    pairs = [_pair(best, other, varying[best.kind], confidence, set()) for best, *others in ended for other in others]
     return Comparison(_with_verdicts(pairs, confidence), [], confidence)
 
 

@@ -40,16 +40,16 @@ def _seconds(pair: Pair) -> float:
 
 
 def _row(where: str, number: str, name: str, seconds: float, point: pd.Series) -> dict[str, str]:
-    memory = point["arena_peak_bytes"]
+    has_ended = not math.isnan(seconds)
     return {
         "where": where,
         "place": number,
         "strategy": name,
-        "step ms": "" if math.isnan(seconds) else f"{1e3 * seconds:.1f}",
+        "step ms": f"{1e3 * seconds:.1f}" if has_ended else "",
         "ratio": "",
         "verdict": "",
-        "MFU": "" if math.isnan(point["mfu"]) else f"{100 * point['mfu']:.1f} %",
-        "peak memory MiB": f"{memory / 2**20:.1f}" if memory else "",
+        "MFU": f"{100 * point['mfu']:.1f} %" if has_ended and not math.isnan(point["mfu"]) else "",
+        "peak memory MiB": f"{point['arena_peak_bytes'] / 2**20:.1f}" if has_ended else "",
     }
 
 

@@ -66,7 +66,7 @@ def test_without_a_decision_nobody_is_called_faster(verdicts, words):
 
 def test_a_reason_that_all_undecided_ones_share_is_said_once():
     text = said(*(pair(name, "undecided", 0.9, reason="fewer than 7 pairs cannot decide") for name in "ab"))
-    assert text.endswith("undecided: a, b (fewer than 7 pairs cannot decide).")
+    assert text.endswith("undecided: a, b; fewer than 7 pairs cannot decide.")
 
 
 def test_few_places_are_told_and_many_counted():

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from strata_analysis import compare as module
 from strata_analysis.cli import main
-from strata_analysis.compare import CompareError, compare
+from strata_analysis.compare import CompareError, compare, compare_with_best, compare_with_most_shared
 from strata_analysis.load import INDEX, Results, load
 
 NUM_STEPS = 20
@@ -236,6 +236,24 @@ def test_the_worst_point_decides_over_all(template, factors, verdict, exit_code)
     )
     comparison = compare(both, None, "ddp")
     assert (comparison.verdict, comparison.exit_code) == (verdict, exit_code)
+
+
+def test_the_best_of_each_place_is_the_baseline_of_the_others(template, sample):
+    results = results_of(template, steady(8, ddp=1.0, zero1=0.8))
+    pair = only_pair(compare_with_best(results))
+    assert (pair.baseline, pair.candidate, pair.verdict) == ("zero1", "ddp", "worse")
+    assert pair.ratio == pytest.approx(1.25)
+    of_sample = compare_with_best(load(sample)).pairs
+    assert {pair.num_ranks for pair in of_sample} == {1, 2, 4}
+    assert all(pair.keys == {} for pair in of_sample), "what only places of one strategy vary separates nothing here"
+
+
+def test_without_a_baseline_the_one_with_most_in_common_is_taken(sample):
+    comparison = compare_with_most_shared(load(sample))
+    assert {pair.baseline for pair in comparison.pairs} == {"ddp"}
+    results = load(sample)
+    results.points = results.points[results.points["strategy_name"] == "ddp"]
+    assert compare_with_most_shared(results) is None
 
 
 # ------------------------------------------------------------------------------------------- two sets; options

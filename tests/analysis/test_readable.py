@@ -7,10 +7,10 @@ from strata_analysis.derive import by_point
 from strata_analysis.figures import MODULES, panels, style
 from strata_analysis.load import load
 
-# Fewer numbers of ranks than in the files, and those with few micro-batches, which are simulated sooner.
+# Fewer numbers of ranks than in the files, and a smaller batch, of which there are fewer micro-batches to simulate.
 NODES = "[1, 2, 4, 8, 16, 32, 64, 128]"
 MICRO_BATCHES = "[128, 64, 32, 16, 8, 4, 2, 1]"
-FEWER = ((NODES, "[16, 64, 128]"), (MICRO_BATCHES, "[8, 2, 1]"))
+FEWER = ((NODES, "[1, 8, 32]"), (MICRO_BATCHES, "[32, 4, 1]"), ("4_194_304", "1_048_576"))
 SIMULATED = {
     "figure 2": ("amsp/figure_2", ()),
     "figure 3": ("amsp/figure_3", (("[2048, 4096], [4096, 8192], [8192, 16384], ", ""),)),
@@ -76,6 +76,8 @@ def test_many_series_are_grouped_by_what_takes_the_fewest_panels():
     assert list(by_strategy[0].names.values())[:5] == ["size 1", "size 2", "size 4", "size 8", "size 16"]
     assert [panel.title for panel in panels.grouped(labels(8, 2))] == ["size 1", "size 2"]
     assert [panel.title for panel in panels.grouped(labels(2, 4))] == [""]
+    of_ranks = [f"s{a}, {ranks}" for a in range(5) for ranks in ("1 rank", "2 ranks")]
+    assert [panel.title for panel in panels.grouped(of_ranks)] == ["1 rank", "2 ranks"]
 
 
 def test_what_has_nothing_in_common_is_cut_into_equal_parts():

@@ -143,6 +143,7 @@ def _draw_pair(axes: Axes, place: int, pair: Pair) -> None:
             va="center",
             fontsize=6,
             color="0.35",
+            bbox={"facecolor": "white", "linewidth": 0, "pad": 0.4},
             gid=f"incomparable/{name}",
         )
         return

@@ -66,7 +66,7 @@ def _words(label: str) -> dict[str, str]:
     found = {"strategy": strategy}
     for text in others:
         first, *_, last = text.split() if " " in text else ("", "")
-        name = last if re.match(r"\d", first) else first
+        name = last.removesuffix("s") if re.match(r"\d", first) else first
         found[name] = f"{found[name]}, {text}" if name in found else text
     return found
 
