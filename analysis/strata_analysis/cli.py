@@ -8,6 +8,7 @@ from pathlib import Path
 
 from strata_analysis.compare import CONFIDENCE, CompareError
 from strata_analysis.load import LoadError, load
+from strata_analysis.picture import PictureError
 from strata_analysis.versions import UnknownVersion
 
 
@@ -15,7 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     words = _parser().parse_args(arguments)
     try:
         return VERBS[words.verb](words)
-    except (LoadError, UnknownVersion, CompareError, OSError) as error:
+    except (LoadError, UnknownVersion, CompareError, PictureError, OSError) as error:
         print(f"strata: {error}", file=sys.stderr)
         return 2
 
@@ -56,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
   strata compare results/x --baseline ddp --candidate gpipe     two strategies
   strata compare results/x --baseline ddp                       all others against one
   strata compare results/x --baseline ddp --candidate 1f1b,stages=2
+  strata compare results/x --baseline ddp --picture ratios.png
   strata compare before after --allow-different git_commit --allow-different binary_hash
   strata compare results/x --predicted                          predictions beside measurements
 
@@ -77,6 +79,7 @@ exit codes: 0 better or undecided, 1 some point is worse, 2 bad input, 4 some po
         help="provenance or key that is meant to differ, e.g. git_commit or train.micro_batches; may be repeated",
     )
     verb.add_argument("--json", action="store_true", help="JSON instead of a table")
+    verb.add_argument("--picture", type=Path, metavar="FILE", help="draw the ratios, too: .png, .svg or .pdf")
     verb.add_argument("--predicted", action="store_true", help="errors of predictions instead, by step and operator")
     verb = verbs.add_parser("order", help="draw the orders that `strata order` writes to us")
     verb.add_argument("--output", required=True, metavar="FILE", help=".png, .svg or .pdf")
@@ -131,13 +134,15 @@ def _table(words: argparse.Namespace) -> int:
 
 
 def _compare(words: argparse.Namespace) -> int:
-    from strata_analysis import compare, predicted
+    from strata_analysis import compare, compare_text, picture, predicted
 
     if words.predicted:
-        if words.other or words.baseline or words.candidate or words.json:
+        if words.other or words.baseline or words.candidate or words.json or words.picture:
             raise CompareError("--predicted stands alone: RESULTS --predicted")
         print(predicted.report(load(words.results)))
         return 0
+    if words.picture:
+        picture.kind_of(words.picture)
     comparison = compare.compare(
         load(words.results),
         load(words.other) if words.other else None,
@@ -146,7 +151,11 @@ def _compare(words: argparse.Namespace) -> int:
         words.confidence,
         tuple(words.allow_different),
     )
-    print((compare.to_json if words.json else compare.to_text)(comparison))
+    if words.picture:
+        from strata_analysis.figures import forest
+
+        picture.write(forest.figure_of(comparison), words.picture)
+    print((compare_text.to_json if words.json else compare_text.to_text)(comparison))
     return comparison.exit_code
 
 

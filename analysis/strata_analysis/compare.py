@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
 from dataclasses import dataclass, field
 
@@ -91,6 +90,8 @@ class Pair:
     keys: dict[str, str]  # what tells this point from the others that are compared
     baseline: str
     candidate: str
+    baseline_point: str
+    candidate_point: str
     simulated: bool
     verdict: str
     reason: str = ""  # of incomparable and undecided
@@ -114,6 +115,7 @@ class Comparison:
     pairs: list[Pair]
     alone: list[str]  # points that have no partner, in words
     confidence: float
+    of_two_sets: bool = False  # the candidates are another set of results than the baselines
 
     @property
     def verdict(self) -> str:
@@ -162,6 +164,34 @@ def compare(
     return _compared(firsts, seconds, one_set, over_strategies, confidence, set(allow_different))
 
 
+def compare_with_best(results: Results, confidence: float = CONFIDENCE) -> Comparison:
+    """At each place of one set of results, all strategies there against the one whose median step is the shortest.
+
+    That one is chosen by the same runs, so it may owe its place to luck: a pair that is decided says only that the
+    candidate is slower than this baseline. Places where no strategy ended well have no pair.
+    """
+    places: dict[tuple, list[_Point]] = {}
+    for point in _points(results):
+        places.setdefault(_identity(point, point.keys, set(), True), []).append(point)
+    several = [sorted(members, key=_Point.seconds) for members in places.values() if len(members) > 1]
+    ended = [members for members in several if members[0].runs]
+    varying = _varying_keys([members[0] for members in ended])
+    pairs = [_pair(best, other, varying[best.kind], confidence, set()) for best, *others in ended for other in others]
+    return Comparison(_with_verdicts(pairs, confidence), [], confidence)
+
+
+def compare_with_most_shared(results: Results) -> Comparison | None:
+    """All others against the strategy that has the most points in common with them, of equal ones ddp, then the first
+    by name; None where no two strategies share a point."""
+    found = []
+    for name in sorted(set(results.points["strategy_name"]), key=lambda name: (name != "ddp", name)):
+        try:
+            found.append(compare(results, None, name))
+        except CompareError:
+            continue
+    return max(found, key=lambda comparison: len(comparison.pairs), default=None)
+
+
 def _selected(points: list[_Point], selector: Selector | None, side: str) -> list[_Point]:
     found = [point for point in points if selector is None or selector.selects(point)]
     if not found:
@@ -201,6 +231,10 @@ class _Point:
         """The strategy as `Selector` reads it."""
         options = {key: self.strategy_keys.get(key, DEFAULT).strip('"') for key in self.options}
         return ", ".join([self.strategy, *(f"{key.removeprefix('strategy.')}={v}" for key, v in options.items())])
+
+    def seconds(self) -> float:
+        """The median over its runs; infinite without any."""
+        return median([run.seconds for run in self.runs]).value if self.runs else math.inf
 
     @property
     def kind(self) -> tuple[str, bool]:
@@ -272,8 +306,7 @@ def _compared(
     def identity(point: _Point, place: bool) -> tuple:
         keys = point.keys if over_strategies else point.keys | point.strategy_keys
         left_out = allow_different if place else allow_different | PLACE_KEYS
-        keys = {name: value for name, value in keys.items() if name not in left_out}
-        return (*sorted(keys.items()), point.facts["experiment_name"] if one_set else "")
+        return _identity(point, keys, left_out, one_set)
 
     bases: dict[tuple, _Point] = {}
     for point in firsts:
@@ -296,7 +329,13 @@ def _compared(
     pairs.sort(
         key=lambda p: (p.experiment, p.model, p.simulated, p.baseline, p.candidate, p.num_ranks, [*p.keys.values()])
     )
-    return Comparison(_with_verdicts(pairs, confidence), alone, confidence)
+    return Comparison(_with_verdicts(pairs, confidence), alone, confidence, not one_set)
+
+
+def _identity(point: _Point, keys: dict[str, str], left_out: set[str], one_set: bool) -> tuple:
+    """What is equal between two points that are compared."""
+    kept = {name: value for name, value in keys.items() if name not in left_out}
+    return (*sorted(kept.items()), point.facts["experiment_name"] if one_set else "")
 
 
 def _varying_keys(points: list[_Point]) -> dict[tuple[str, bool], list[str]]:
@@ -342,6 +381,8 @@ def _pair(first: _Point, second: _Point, varying: list[str], confidence: float, 
         "keys": {name: first.keys.get(name, DEFAULT) for name in varying},
         "baseline": first.label,
         "candidate": second.label,
+        "baseline_point": first.facts["point"],
+        "candidate_point": second.facts["point"],
         "simulated": bool(first.facts["simulated"]) and bool(second.facts["simulated"]),
         "sample_unit": first.facts["sample_unit"],
     }
@@ -430,71 +471,3 @@ def _decided(pair: Pair, p_value_holm: float, num_tests: int, confidence: float)
     needed = fewest_pairs(confidence, num_tests)
     reason = f"fewer than {needed} pairs cannot decide" if pair.num_pairs < needed else ""
     return dataclasses.replace(pair, p_value_holm=float(p_value_holm), reason=reason)
-
-
-# ------------------------------------------------------------------------------------------------------ what is printed
-
-
-def to_json(comparison: Comparison) -> str:
-    """One object; a number that is not known is null."""
-
-    def plain(value):
-        if isinstance(value, float) and not math.isfinite(value):
-            return None
-        return [*value] if isinstance(value, tuple) else value
-
-    pairs = [{name: plain(value) for name, value in dataclasses.asdict(pair).items()} for pair in comparison.pairs]
-    words = {
-        "verdict": comparison.verdict,
-        "exit_code": comparison.exit_code,
-        "confidence": comparison.confidence,
-        "pairs": pairs,
-        "without_partner": comparison.alone,
-    }
-    return json.dumps(words, indent=2, ensure_ascii=False)
-
-
-def columns(comparison: Comparison) -> list[dict[str, str]]:
-    """The table as text, one row a pair. Columns that are empty everywhere are left out."""
-    percent = f"{100 * comparison.confidence:.4g} %"
-    rows = []
-    for pair in comparison.pairs:
-        interval = "" if math.isnan(pair.ratio_low) else f" [{pair.ratio_low:.3f}, {pair.ratio_high:.3f}]"
-        per_second = pair.baseline_samples_per_second
-        rate = f" ({per_second:{'.0f' if per_second >= 100 else '.3g'}} {pair.sample_unit}s/s)"
-        rows.append(
-            {
-                "model": pair.model,
-                "ranks": str(pair.num_ranks),
-                "point": ", ".join(f"{name.split('.')[-1]} {value}" for name, value in pair.keys.items()),
-                "baseline": pair.baseline,
-                "base ms": "" if math.isnan(pair.baseline_seconds) else f"{1e3 * pair.baseline_seconds:.2f}{rate}",
-                "candidate": pair.candidate + (" (simulated)" if pair.simulated else ""),
-                "its ms": "" if math.isnan(pair.candidate_seconds) else f"{1e3 * pair.candidate_seconds:.2f}",
-                f"ratio [{percent}]": "" if math.isnan(pair.ratio) else f"{pair.ratio:.3f}{interval}",
-                "pairs": f"{pair.num_pairs} by {pair.paired_by}" if pair.num_pairs else "",
-                "effect": "" if math.isnan(pair.effect_size) else f"{pair.effect_size:+.2f}",
-                "p (Holm)": "" if math.isnan(pair.p_value_holm) else f"{pair.p_value_holm:.2g}",
-                "verdict": pair.verdict,
-                "because": "; ".join([*([pair.reason] if pair.reason else []), *pair.notes]),
-            }
-        )
-    shown = [name for name in rows[0] if any(row[name] for row in rows)]
-    return [{name: row[name] for name in shown} for row in rows]
-
-
-METHOD = (
-    "ratio: step time of the candidate over the baseline's, Hodges-Lehmann estimate over pairs of runs with the exact "
-    "signed-rank interval; effect: matched-pairs rank-biserial correlation, -1 (always faster) to 1 (always slower); "
-    "p: signed-rank, corrected for the number of points (Holm). The interval is of the point alone."
-)
-
-
-def to_text(comparison: Comparison) -> str:
-    lines = [pd.DataFrame(columns(comparison)).to_string(index=False, justify="left"), ""]
-    counts = {word: sum(pair.verdict == word for pair in comparison.pairs) for word in EXIT_CODES}
-    lines.append(
-        f"verdict: {comparison.verdict} ({', '.join(f'{count} {word}' for word, count in counts.items() if count)})"
-    )
-    lines += [f"without a partner: {words}" for words in comparison.alone]
-    return "\n".join([*lines, f"# {METHOD}"])

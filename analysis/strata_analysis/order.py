@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from strata_analysis.atomic import replace_file
-from strata_analysis.figures import schedule, style
+from strata_analysis import picture
+from strata_analysis.figures import schedule
 from strata_analysis.figures.schedule import Box
 
 # Of a stage's whole pass, in units of its forward, as in Narayanan et al., SC 2021, fig. 4. An update takes little.
@@ -123,10 +122,5 @@ def draw(orders: list[Order], title: str) -> Figure:
 
 
 def write(text: str, file: Path, title: str) -> None:
-    kind = file.suffix.removeprefix(".")
-    if kind not in ("png", "svg", "pdf"):
-        raise OrderError(f"{file}: accepted: .png, .svg, .pdf")
-    figure = draw(parse(text), title)
-    with style.applied():
-        replace_file(file, lambda path: figure.savefig(path, format=kind, metadata=style.metadata(kind)))
-    plt.close(figure)
+    picture.kind_of(file)
+    picture.write(draw(parse(text), title), file)

@@ -60,7 +60,8 @@ def labels_of(points: pd.DataFrame) -> pd.Series:
     """The name of each point's series among `points`, with their index; x is the number of ranks.
 
     Models are told apart by figures and tables, so a label does not name them. Measured and simulated points, and those
-    over different emulated links, never share a series: a line through both would claim what nobody measured.
+    over different emulated links, never share a series: a line through both would claim what nobody measured. Where all
+    points of a model are simulated, figures and tables say so once.
     """
     labels = pd.Series("", index=points.index, dtype=object)
     for _, members in points.groupby("model_name"):
@@ -78,10 +79,11 @@ def labels_of(points: pd.DataFrame) -> pd.Series:
             for strategy in set(strategies)
         }
         say_link = members["link"].nunique() > 1
+        say_simulated = len({simulated for _, simulated, _ in kinds}) > 1
         for index, (strategy, simulated, link), values in zip(members.index, kinds, axes, strict=True):
             words = [strategy, *(_words(name, values.get(name, DEFAULT)) for name in own[strategy])]
             words += [link] if say_link and link else []
-            words += ["simulated"] if simulated else []
+            words += ["simulated"] if say_simulated and simulated else []
             labels[index] = ", ".join(words)
     return labels
 

@@ -12,6 +12,8 @@ from strata_analysis.load import Results
 from strata_analysis.published import amsp, autoddl, comparisons, osdp
 
 ORDER = ["model_name", "series", "num_ranks"]
+# Columns that say which point a row is and how it ended, not how fast it was.
+DESCRIPTIVE = ("model", "strategy", "dtype", "ranks", "runs", "ended")
 PAPERS = (amsp, autoddl, osdp)
 
 
@@ -61,16 +63,35 @@ def pivot(results: Results, metric: str) -> str:
 
 
 def table_of(points: pd.DataFrame) -> pd.DataFrame:
-    """Text, one row a point; columns that are empty everywhere are left out."""
+    """Text, one row a point; columns that are empty everywhere, or that describe all points alike, are left out."""
+    table = _full_table(points)
+    left_out = _shared(table)
+    return table[[name for name in table if name not in left_out and (table[name] != "").any()]]
+
+
+def with_filled_columns(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Rows of equal columns, without the columns that are empty in all of them."""
+    return [{name: row[name] for name in row if any(other[name] for other in rows)} for row in rows]
+
+
+def _full_table(points: pd.DataFrame) -> pd.DataFrame:
     points = points.sort_values(ORDER)
-    table = pd.DataFrame([_row(point) for _, point in points.iterrows()], index=points["point"])
-    return table[[name for name in table if (table[name] != "").any()]]
+    return pd.DataFrame([_row(point) for _, point in points.iterrows()], index=points["point"])
+
+
+def _shared(table: pd.DataFrame) -> dict[str, str]:
+    """Of the columns that describe points, those that say the same of all: what does not differ needs no column."""
+    if len(table) < 2:
+        return {}
+    return {name: table[name].iloc[0] for name in DESCRIPTIVE if table[name].iloc[0] and table[name].nunique() == 1}
 
 
 def notes_of(points: pd.DataFrame) -> list[str]:
-    """What the MFU of a table means, and over which emulated link all points ran: labels name links that differ."""
+    """What holds for all points, what the MFU of a table means, and over which emulated link all points ran."""
+    shared = ", ".join(f"{name} {text}" for name, text in _shared(_full_table(points)).items())
     conventions = sorted(set(points["flop_convention"]) - {""})  # a refused point has none
-    notes = [f"MFU: {convention} convention" for convention in conventions]
+    notes = [f"all points: {shared}"] if shared else []
+    notes += [f"MFU: {convention} convention" for convention in conventions]
     notes += [f"MFU is of {words}" for words in peaks.in_words(points[points["mfu"].notna()])]
     if points["num_disturbed"].any():
         notes.append("disturbed: a launch's own peak was more than a tenth below that of the sweep")

@@ -10,7 +10,7 @@ namespace {
 void add_compare(const CommandLine& line) {
   add_analysis_verb(
       line, "compare",
-      "which strategy is faster: RESULTS --baseline ddp --candidate zero1, or two results; or --predicted");
+      "which strategy is faster: RESULTS --baseline ddp --candidate zero1, or two results; --picture draws it");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from strata_analysis import compare as module
 from strata_analysis.cli import main
-from strata_analysis.compare import CompareError, compare
+from strata_analysis.compare import CompareError, compare, compare_with_best, compare_with_most_shared
 from strata_analysis.load import INDEX, Results, load
 
 NUM_STEPS = 20
@@ -238,6 +238,24 @@ def test_the_worst_point_decides_over_all(template, factors, verdict, exit_code)
     assert (comparison.verdict, comparison.exit_code) == (verdict, exit_code)
 
 
+def test_the_best_of_each_place_is_the_baseline_of_the_others(template, sample):
+    results = results_of(template, steady(8, ddp=1.0, zero1=0.8))
+    pair = only_pair(compare_with_best(results))
+    assert (pair.baseline, pair.candidate, pair.verdict) == ("zero1", "ddp", "worse")
+    assert pair.ratio == pytest.approx(1.25)
+    of_sample = compare_with_best(load(sample)).pairs
+    assert {pair.num_ranks for pair in of_sample} == {1, 2, 4}
+    assert all(pair.keys == {} for pair in of_sample), "what only places of one strategy vary separates nothing here"
+
+
+def test_without_a_baseline_the_one_with_most_in_common_is_taken(sample):
+    comparison = compare_with_most_shared(load(sample))
+    assert {pair.baseline for pair in comparison.pairs} == {"ddp"}
+    results = load(sample)
+    results.points = results.points[results.points["strategy_name"] == "ddp"]
+    assert compare_with_most_shared(results) is None
+
+
 # ------------------------------------------------------------------------------------------- two sets; options
 
 
@@ -301,6 +319,7 @@ def test_what_cannot_be_asked_is_said(template, head_to_head, capsys):
 def test_the_table_prints_the_base_in_absolute_terms_and_the_exit_code_follows(head_to_head, capsys):
     assert main(["compare", str(head_to_head), "--baseline", "ddp", "--candidate", "zero1"]) == 1
     text = capsys.readouterr().out
+    assert text.startswith("Against ddp on 2 ranks ddp is fastest, zero1 0.93 times as fast [")
     assert "tokens/s)" in text
     assert "8 by block" in text
     assert "verdict: worse (1 worse)" in text
@@ -311,6 +330,7 @@ def test_json_says_the_same(head_to_head, capsys):
     assert main(["compare", str(head_to_head), "--baseline", "ddp", "--json"]) == 1
     words = json.loads(capsys.readouterr().out)
     assert (words["verdict"], words["exit_code"]) == ("worse", 1)
+    assert words["answer"].startswith("Against ddp on 2 ranks ddp is fastest")
     assert words["pairs"][0]["ratio"] == pytest.approx(1.07, abs=0.005)
     assert words["pairs"][0]["ratio_low"] < words["pairs"][0]["ratio"] < words["pairs"][0]["ratio_high"]
     assert words["without_partner"] == []

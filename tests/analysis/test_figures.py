@@ -95,8 +95,8 @@ def test_time_bars_are_of_the_slowest_rank_and_add_up_to_the_median_step(results
             step = 1e3 * np.median(measured(file, "step_seconds_max"))
         ends = [1e3 * np.median(compute), 1e3 * np.median(compute + exposed), step]
         for part, expected in zip(("compute", "exposed", "other"), np.diff([0.0, *ends]), strict=True):
-            assert bars[part][point["point"]].get_height() == pytest.approx(expected, rel=1e-9, abs=1e-9)
-        assert sum(bars[part][point["point"]].get_height() for part in bars) == pytest.approx(step, rel=1e-12)
+            assert bars[part][point["point"]].get_width() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        assert sum(bars[part][point["point"]].get_width() for part in bars) == pytest.approx(step, rel=1e-12)
 
 
 def test_memory_bars_are_bytes_by_category(results, points):
@@ -106,7 +106,7 @@ def test_memory_bars_are_bytes_by_category(results, points):
         for _, point in points[points["status"] == "ok"].iterrows():
             unit = 2**30 if point["model_name"] == "gpt2-small" else 2**20
             with h5py.File(point["path"]) as file:
-                assert bars[point["point"]].get_height() == pytest.approx(file["steps"][column][:].max() / unit)
+                assert bars[point["point"]].get_width() == pytest.approx(file["steps"][column][:].max() / unit)
 
 
 def test_loss_curves_hold_every_step(results, points):

@@ -4,6 +4,7 @@ import pytest
 from drawn import artists
 from matplotlib import pyplot as plt
 from strata_analysis.order import OrderError, draw, parse, timed, write
+from strata_analysis.picture import PictureError
 
 HEAD = "order micro_batches=2 sub_batches=1 steps_per_body=1\n"
 SEGMENTS = """segment 0 stage=0 operators=0..1 parameters=0
@@ -92,5 +93,5 @@ def test_files_are_written(tmp_path, kind):
     file = tmp_path / f"order.{kind}"
     write(BOTH, file, "two stages")
     assert file.stat().st_size > 1000
-    with pytest.raises(OrderError, match=r"accepted: \.png, \.svg, \.pdf"):
+    with pytest.raises(PictureError, match=r"accepted: \.png, \.svg, \.pdf"):
         write(BOTH, tmp_path / "order.txt", "")

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import h5py
 import pytest
 from strata_analysis.cli import main
+from strata_analysis.failures import by_reason, left_out
 from strata_analysis.load import load
 from strata_analysis.report import render, report
 from strata_analysis.report.content import content_of
@@ -90,8 +91,8 @@ def test_it_can_be_read_without_eyes(text):
     assert page.all("html")[0][0]["lang"] == "en"
     assert [len(page.all(tag)) for tag in ("h1", "main", "title")] == [1, 1, 1]
     figures = [attributes for attributes, around in page.all("svg") if "svg" not in around]
-    assert len(figures) == 16
-    assert all(svg["role"] == "img" and "over" in svg["aria-label"] for svg in figures)
+    assert len(figures) == 17
+    assert all(svg["role"] == "img" and svg["aria-label"].count(". ") >= 1 for svg in figures)
     assert len(page.all("table")) == len(page.all("caption"))
     assert all(attributes["scope"] in ("row", "col") for attributes, _ in page.all("th"))
 
@@ -103,7 +104,7 @@ def test_points_failures_and_superseded_attempts_are_there(sample, text):
     failures = {row["ended"]: row for row in content["failures"]}
     assert set(failures) == {"oom", "killed", "node_failure"}
     assert failures["oom"]["because"] == "OOM at block[3].mlp.fc1, needs 4.51 GiB of 4.00 GiB"
-    assert failures["node_failure"]["since then"] == "attempt 2 ended well"
+    assert failures["node_failure"]["since then"] == "1 ended well when tried again"
     assert failures["oom"]["since then"] == ""
     assert all(row["because"] in text for row in content["failures"])
 
@@ -113,8 +114,60 @@ def test_a_head_to_head_job_is_compared_by_its_blocks(head_to_head):
     assert content["comparison"]["baseline"] == "ddp"
     assert content["comparison"]["verdict"] == "worse"
     assert content["comparison"]["rows"][0]["pairs"] == "8 by block"
-    assert [row["runs"] for row in content["points"]] == ["8", "8"]
+    assert "all points: model gpt2-small, dtype fp32, ranks 2, runs 8, ended ok" in content["points_notes"]
     assert ("head-to-head job", "4711") in content["provenance"]
+
+
+def test_the_answer_stands_first_with_a_ranking(head_to_head):
+    content = content_of(load(head_to_head), head_to_head)
+    assert content["comparison"]["answer"].startswith(
+        "Against ddp on 2 ranks ddp is fastest, zero1 0.93 times as fast ["
+    )
+    [(model, rows)] = content["ranking"]
+    assert model == "gpt2-small"
+    assert [(row["place"], row["strategy"], row["verdict"]) for row in rows] == [
+        ("1", "ddp", ""),
+        ("2", "zero1", "worse"),
+    ]
+    assert rows[1]["ratio"].startswith("1.07")
+    assert {"step ms", "MFU", "peak memory MiB"} <= set(rows[0])
+    text = render(content)
+    assert text.index(content["comparison"]["answer"]) < text.index('id="figures"') < text.index('id="points"')
+
+
+def test_reasons_that_differ_in_numbers_are_one(sample):
+    results = load(sample)
+    bad = results.points.index[results.points["status"] == "ok"][:3]
+    results.points.loc[bad, "status"] = "refused"
+    results.points.loc[bad, "message"] = ["12 layers on 5 stages", "12 layers on 7 stages", "no such mode"]
+    rows = {row["because"]: row for row in by_reason(results, left_out(sample, results))}
+    assert rows["12 layers on 5 stages (numbers differ)"]["points"] == "2"
+    assert rows["no such mode"]["points"] == "1"
+
+
+def test_points_left_out_before_queueing_are_listed_by_the_last_submission_that_names_them(sample):
+    tried = load(sample).points.iloc[0]["point"]
+
+    def submit(number, **messages):
+        points = [
+            {"point": point, "axes": f"strategy.name={point}", "status": "oom", "message": message}
+            for point, message in messages.items()
+        ]
+        folder = sample / "submissions" / str(number)
+        folder.mkdir(parents=True)
+        words = {"schema": "strata-left-out", "version": 1, "points": points}
+        (folder / "left-out.json").write_text(json.dumps(words))
+
+    submit(2, a="needs 5 GiB of 4 GiB", b="needs 6 GiB of 4 GiB", **{tried: "tried after all"})
+    submit(10, b="no plan")
+    content = content_of(load(sample), sample)
+    assert ("left out before queueing", "2") in content["summary"]
+    rows = {row["because"]: row for row in content["failures"] if row["when"] == "left out before queueing"}
+    assert {words: row["which"] for words, row in rows.items()} == {
+        "needs 5 GiB of 4 GiB": "strategy.name=a [a]",
+        "no plan": "strategy.name=b [b]",
+    }
+    assert "left out before queueing" in render(content)
 
 
 def test_results_of_one_strategy_have_nothing_to_compare(sample):

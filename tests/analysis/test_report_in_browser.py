@@ -94,16 +94,17 @@ def test_every_section_shows(opened):
     found.feed(opened.document)
     assert found.headings == [
         "Sample sweep",
+        "Answer",
+        "Figures",
         "Points",
         "Comparison",
-        "Figures",
         "Predicted against measured",
         "Failures",
         "Plans",
         "Provenance",
         "Traces",
     ]
-    assert found.num_figures == 16
+    assert found.num_figures == 17
     text = "\n".join(found.text)
     for words in (
         "gpt2-small: strong scaling",

@@ -22,6 +22,7 @@ from strata_analysis.derive import by_point
 from strata_analysis.figures import (
     amsp,
     autoddl,
+    forest,
     loss_curves,
     memory_by_category,
     mfu,
@@ -36,6 +37,7 @@ from strata_analysis.figures import (
 from strata_analysis.load import Results
 
 MODULES = (
+    forest,
     strong_scaling,
     weak_scaling,
     mfu,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from strata_analysis.figures import bars, style
+from strata_analysis.figures import stacked, style
 from strata_analysis.load import INDEX, Results
 
 PARTS = {
@@ -28,26 +29,12 @@ def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
     for model, members in points.groupby("model_name"):
         if not members["parameter_bytes"].notna().any():
             continue
-        table = bars.ordered(members)
-        figure, axes = bars.subplots(table)
-        largest = table["arena_peak_bytes"].max()
-        unit, name = (2**30, "GiB") if largest > 2**31 else (2**20, "MiB")
-        bars.stack(axes, table, PARTS, 1.0 / unit)
-        first = True
-        for position, point in table[table["status"] == "ok"].iterrows():
-            axes.plot(
-                [position],
-                [point["arena_peak_bytes"] / unit],
-                marker="_",
-                markersize=12,
-                color="black",
-                linestyle="none",
-                label="arena, measured" if first else None,
-                gid=f"arena/{point['point']}",
-            )
-            first = False
-        bars.name_bars(axes, table)
-        axes.set_ylabel(f"{name} a rank at the peak")
-        style.titled(figure, axes, f"{model}: memory by category")
-        figures[str(model)] = figure
+        unit, name = (2**30, "GiB") if members["arena_peak_bytes"].max() > 2**31 else (2**20, "MiB")
+
+        def mark_arena(axes: Axes, place: int, point: pd.Series, unit: int = unit) -> None:
+            high = point["arena_peak_bytes"] / unit
+            stacked.add_mark(axes, place, high, "arena, measured", f"arena/{point['point']}")
+
+        title, x_label = f"{style.about(str(model), members)}: memory by category", f"{name} a rank at the peak"
+        figures[str(model)] = stacked.draw(title, x_label, members, PARTS, 1.0 / unit, mark_arena)
     return figures or "no point has a step"

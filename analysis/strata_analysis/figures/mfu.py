@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pandas as pd
-from matplotlib import pyplot
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from strata_analysis import peaks
-from strata_analysis.figures import style
+from strata_analysis.figures import over_ranks, style
+from strata_analysis.figures.over_ranks import Line, Quantity
 from strata_analysis.load import Results
 from strata_analysis.series import series_of
 
@@ -17,31 +18,15 @@ def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
     figures = {}
     for (model, convention), members in points.groupby(["model_name", "flop_convention"]):
         if members["mfu"].notna().any():
-            figures[f"{model}-{convention}"] = _figure(str(model), str(convention), members)
+            of = "; ".join(peaks.in_words(members[members["mfu"].notna()]))
+            figures[f"{model}-{convention}"] = over_ranks.draw(
+                f"{style.about(str(model), members)}: model FLOP utilisation\nof {of}",
+                [Line(label, group) for label, group in series_of(members)],
+                Quantity("mfu", 100.0, "mfu", f"MFU, % ({convention} convention)"),
+                _from_zero,
+            )
     return figures or "no point has a measured step and a peak"
 
 
-def _figure(model: str, convention: str, members: pd.DataFrame) -> Figure:
-    figure, axes = pyplot.subplots()
-    for number, (label, group) in enumerate(series_of(members)):
-        good = style.good(group)
-        if good.empty:
-            continue
-        low, high = style.intervals(good, "mfu")
-        axes.errorbar(
-            good["num_ranks"],
-            100 * good["mfu"],
-            yerr=[100 * low, 100 * high],
-            capsize=2,
-            label=label,
-            **style.line_style(group.iloc[0], number),
-        )
-        axes.containers[-1].lines[0].set_gid(f"mfu/{label}")
+def _from_zero(axes: Axes, _lines: list[Line]) -> None:
     axes.set_ylim(0, max(100.0, axes.get_ylim()[1]))
-    style.rank_axis(axes, members)
-    axes.set_ylabel(f"MFU, % ({convention} convention)")
-    style.mark_disturbed(axes, members, "mfu", 100.0)
-    style.mark_failures(axes, members)
-    of = "; ".join(peaks.in_words(members[members["mfu"].notna()]))
-    style.titled(figure, axes, f"{model}: model FLOP utilisation\nof {of}")
-    return figure

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pandas as pd
-from matplotlib import pyplot
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from strata_analysis.derive import base_of
-from strata_analysis.figures import style
+from strata_analysis.figures import over_ranks, style
+from strata_analysis.figures.over_ranks import Line, Quantity
 from strata_analysis.series import series_of
 
 
@@ -18,14 +19,16 @@ def draw_scaling(points: pd.DataFrame, constant: pd.Series, kind: str) -> dict[s
     """
     figures = {}
     for model, members in points.groupby("model_name"):
-        series = [
-            (f"{label}, {_batch(group)}" if _many(members, constant) else label, group)
+        lines = [
+            Line(f"{label}, {_batch(group)}" if _many(members, constant) else label, group, _base_words(group))
             for _, same in members.groupby(constant.loc[members.index])
             for label, group in series_of(same)
             if style.good(group)["num_ranks"].nunique() > 1
         ]
-        if series:
-            figures[str(model)] = _figure(str(model), members, series, kind)
+        if lines:
+            rate = Quantity("samples_per_second", 1.0, "rate", f"{members.iloc[0]['sample_unit']}s a second")
+            title = f"{style.about(str(model), members)}: {kind} scaling (dotted: ideal)"
+            figures[str(model)] = over_ranks.draw(title, lines, rate, _add_ideal)
     return figures
 
 
@@ -38,47 +41,35 @@ def _batch(group: pd.DataFrame) -> str:
     return f"{first['num_sequences_per_step']} a step on {first['num_ranks']}"
 
 
-def _ranks(point: pd.Series) -> str:
-    return "1 rank" if point["num_ranks"] == 1 else f"{point['num_ranks']} ranks"
+def _base_words(group: pd.DataFrame) -> str:
+    base = base_of(group)
+    ranks = "1 rank" if base["num_ranks"] == 1 else f"{base['num_ranks']} ranks"
+    return f"100 % = {style.number(base['samples_per_second'])} {base['sample_unit']}s/s on {ranks}"
 
 
-def _figure(model: str, members: pd.DataFrame, series: list, kind: str) -> Figure:
-    figure, axes = pyplot.subplots()
-    for number, (label, group) in enumerate(series):
-        good = style.good(group)
-        base = base_of(group)
-        base_rate = style.number(base["samples_per_second"])
-        axes.errorbar(
-            good["num_ranks"],
-            good["samples_per_second"],
-            yerr=style.intervals(good, "samples_per_second"),
-            capsize=2,
-            label=f"{label}; 100 % = {base_rate} {base['sample_unit']}s/s on {_ranks(base)}",
-            **style.line_style(group.iloc[0], number),
-        )
-        axes.containers[-1].lines[0].set_gid(f"rate/{label}")
+def _add_ideal(axes: Axes, lines: list[Line]) -> None:
+    for line in lines:
+        good, base = style.good(line.points), base_of(line.points)
         ideal = base["samples_per_second"] * good["num_ranks"] / base["num_ranks"]
-        axes.plot(good["num_ranks"], ideal, ":", color="0.5", linewidth=0.8, gid=f"ideal/{label}")
-        for _, point in good.iterrows():
-            efficiency = (
-                point["samples_per_second"] * base["num_ranks"] / (base["samples_per_second"] * point["num_ranks"])
-            )
-            if point["num_ranks"] != base["num_ranks"] and len(series) <= 2:  # more would cover each other
-                axes.annotate(
-                    f"{100 * efficiency:.0f} %",
-                    (point["num_ranks"], point["samples_per_second"]),
-                    xytext=(0, -9),
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=6,
-                )
+        axes.plot(good["num_ranks"], ideal, ":", color="0.5", linewidth=0.8, gid=f"ideal/{line.label}")
+        if len(lines) == 1:  # the words of more would cover each other
+            _say_efficiency(axes, good[good["num_ranks"] != base["num_ranks"]], base)
     axes.set_yscale("log", base=2)
-    style.rank_axis(axes, members)
+    axes.relim()
+    axes.autoscale(axis="y")
     low, high = axes.get_ylim()
     axes.set_ylim(low / 1.4, high * 1.1)
     axes.yaxis.set_major_formatter(lambda value, _: style.number(value))
-    axes.set_ylabel(f"{members.iloc[0]['sample_unit']}s a second")
-    style.mark_disturbed(axes, members, "samples_per_second")
-    style.mark_failures(axes, members)
-    style.titled(figure, axes, f"{model}: {kind} scaling (dotted: ideal)")
-    return figure
+
+
+def _say_efficiency(axes: Axes, points: pd.DataFrame, base: pd.Series) -> None:
+    for _, point in points.iterrows():
+        efficiency = point["samples_per_second"] * base["num_ranks"] / (base["samples_per_second"] * point["num_ranks"])
+        axes.annotate(
+            f"{100 * efficiency:.0f} %",
+            (point["num_ranks"], point["samples_per_second"]),
+            xytext=(0, -9),
+            textcoords="offset points",
+            ha="center",
+            fontsize=6,
+        )

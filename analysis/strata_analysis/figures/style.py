@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import matplotlib
+import matplotlib.colors
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 COLUMN_INCHES = 3.5  # of a two-column paper
 PAGE_INCHES = 7.2
@@ -30,12 +34,14 @@ STRATEGY_COLOURS = {
     "3d": "#A6761D",
     "3d+osdp": "#4D004B",
     "megatron": "#238B45",
+    "summa": "#C51B7D",
     "autoddl": "#54278F",
     "gpipe": "#8C510A",
     "1f1b": "#01665E",
 }
 OTHER_COLOUR = "#666666"
 MARKERS = "osD^vP*X"
+PALEST = 0.75  # part of the way to white
 
 
 @contextmanager
@@ -58,6 +64,7 @@ def applied() -> Iterator[None]:
             "grid.linewidth": 0.4,
             "grid.alpha": 0.5,
             "axes.axisbelow": True,
+            "hatch.linewidth": 0.4,
             "legend.frameon": False,
             "svg.hashsalt": "strata",
             "svg.fonttype": "none",
@@ -78,14 +85,19 @@ def colour(strategy: str) -> str:
     return STRATEGY_COLOURS.get(strategy, OTHER_COLOUR)
 
 
-def line_style(point: pd.Series, number: int) -> dict:
-    """Simulated series are dashed and hollow: nobody takes them for measured ones."""
+def line_style(point: pd.Series, number: int, paleness: float = 0.0) -> dict:
+    """Simulated series are dashed and hollow: nobody takes them for measured ones.
+
+    `paleness`: 0 to 1, by which several series of one strategy are told apart.
+    """
     simulated = bool(point["simulated"])
+    full = matplotlib.colors.to_rgb(colour(point["strategy_name"]))
+    shade = tuple(part + PALEST * paleness * (1.0 - part) for part in full)
     return {
-        "color": colour(point["strategy_name"]),
+        "color": shade,
         "marker": MARKERS[number % len(MARKERS)],
         "linestyle": "--" if simulated else "-",
-        "markerfacecolor": "none" if simulated else colour(point["strategy_name"]),
+        "markerfacecolor": "none" if simulated else shade,
     }
 
 
@@ -97,28 +109,23 @@ def failed(points: pd.DataFrame) -> pd.DataFrame:
     return points[~points["status"].isin(["ok", "running"])]
 
 
-def mark_failures(axes: Axes, points: pd.DataFrame) -> None:
-    """A cross on the x axis with the reason: a missing bar or marker would look like a point never asked for."""
-    for number, (_, point) in enumerate(failed(points).iterrows()):
+def mark_failures(axes: Axes, series: pd.DataFrame, row: int, shade, label: str | None) -> None:
+    """A cross above the x axis for each failed point: a missing marker would look like a point never asked for.
+
+    `row`: number of the series, which sets its height. `label`: of the series, where nothing else of it is drawn.
+    """
+    for _, point in failed(series).iterrows():
         axes.plot(
             [point["num_ranks"]],
-            [0.04 + 0.09 * (number % 4)],
+            [0.04 + 0.06 * row],
             marker="x",
-            color=colour(point["strategy_name"]),
+            color=shade,
             transform=axes.get_xaxis_transform(),
             linestyle="none",
+            label=label,
             gid=f"failed/{point['point']}",
         )
-        axes.annotate(
-            f"{point['strategy_name']}: {point['status']}",
-            (point["num_ranks"], 0.04 + 0.09 * (number % 4)),
-            xycoords=axes.get_xaxis_transform(),
-            xytext=(-3, 0),
-            textcoords="offset points",
-            fontsize=6,
-            ha="right",
-            va="center",
-        )
+        label = None
 
 
 def mark_disturbed(axes: Axes, points: pd.DataFrame, column: str, factor: float = 1.0) -> None:
@@ -146,13 +153,32 @@ def number(value: float) -> str:
 
 
 def rank_axis(axes: Axes, points: pd.DataFrame) -> None:
-    """Doubling rank counts at equal distances, every measured one labelled."""
+    """Doubling rank counts at equal distances, every one with a tick, labelled unless another label is too near."""
     counts = sorted(set(points["num_ranks"]))
     axes.set_xscale("log", base=2)
-    axes.set_xticks(counts, [str(count) for count in counts])
+    axes.set_xticks(counts, _apart(counts))
     axes.minorticks_off()
     axes.set_xlim(counts[0] / 1.3, counts[-1] * 1.3)
     axes.set_xlabel("ranks")
+
+
+def _apart(counts: list[int]) -> list[str]:
+    """Labels of ticks on a logarithmic axis one column wide; empty where one would touch the label before it."""
+    per_inch = math.log(1.7 * counts[-1] / counts[0]) / (COLUMN_INCHES - 0.9)
+    labels, free_from = [], -math.inf
+    for count in counts:
+        half = 0.5 * per_inch * (0.06 * len(str(count)) + 0.06)
+        labels.append(str(count) if math.log(count) - half >= free_from else "")
+        free_from = math.log(count) + half if labels[-1] else free_from
+    return labels
+
+
+def ratio_ticks(axis: Axis, ends: Sequence[float]) -> None:
+    """Few plain numbers on a logarithmic axis, however narrow it is."""
+    is_narrow = ends[1] < 3 * ends[0]
+    axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]) if is_narrow else LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: number(value))
 
 
 def intervals(series: pd.DataFrame, name: str) -> list:
@@ -162,13 +188,36 @@ def intervals(series: pd.DataFrame, name: str) -> list:
     return [low.clip(lower=0.0), high.clip(lower=0.0)]
 
 
+def about(model: str, points: pd.DataFrame) -> str:
+    """How a title begins: with the model, and that everything is simulated where labels of series do not say it."""
+    return f"{model}, simulated" if points["simulated"].astype(bool).all() else model
+
+
+def wrapped(title: str, width_inches: float) -> str:
+    return "\n".join(textwrap.fill(line, int(13 * width_inches)) for line in title.split("\n"))
+
+
+def legend_lines(label: str, width_inches: float) -> list[str]:
+    """The lines of a legend's entry: what is longer than the figure is wide would leave it."""
+    return textwrap.wrap(label, int(17 * width_inches) - 8)
+
+
 def titled(figure: Figure, axes: Axes, title: str) -> None:
     """Title over the axes, wrapped; the legend below them, for which the figure grows."""
-    axes.set_title("\n".join(textwrap.fill(line, int(15 * figure.get_figwidth())) for line in title.split("\n")))
+    width = figure.get_figwidth()
+    axes.set_title(wrapped(title, width))
     handles, labels = axes.get_legend_handles_labels()
     if not handles:
         return
-    num_columns = max(1, int(17 * figure.get_figwidth() / (max(map(len, labels)) + 8)))
-    num_rows = -(-len(labels) // num_columns)
-    figure.set_figheight(HEIGHT_INCHES + 0.125 * (num_rows - 1))
-    figure.legend(handles, labels, loc="outside lower center", ncols=num_columns, borderaxespad=0.1)
+    entries = [legend_lines(label, width) for label in labels]
+    longest = max(len(line) for lines in entries for line in lines)
+    num_columns = max(1, int(17 * width / (longest + 8)))
+    num_rows = -(-len(labels) // num_columns) * max(map(len, entries))
+    figure.set_figheight(figure.get_figheight() + 0.125 * (num_rows - 1))
+    figure.legend(
+        handles,
+        ["\n".join(lines) for lines in entries],
+        loc="outside lower center",
+        ncols=num_columns,
+        borderaxespad=0.1,
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from strata_analysis.figures import bars, style
+from strata_analysis.figures import stacked, style
 from strata_analysis.load import Results
 
 PARTS = {
@@ -28,26 +29,15 @@ def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
     """gids: `<part>/<point>` of the bars, `communication/<point>` of the mark for all communication."""
     figures = {}
     for model, members in points.groupby("model_name"):
-        if not members["compute_end_seconds"].notna().any():
-            continue
-        table = bars.ordered(parts_of(members))
-        figure, axes = bars.subplots(table)
-        bars.stack(axes, table, PARTS, 1e3)
-        first = True
-        for position, point in table[(table["status"] == "ok") & (table["num_ranks"] > 1)].iterrows():
-            axes.plot(
-                [position],
-                [1e3 * point["communication_seconds"]],
-                marker="_",
-                markersize=12,
-                color="black",
-                linestyle="none",
-                label="all communication, hidden or not" if first else None,
-                gid=f"communication/{point['point']}",
-            )
-            first = False
-        bars.name_bars(axes, table)
-        axes.set_ylabel("ms a step, slowest rank (medians)")
-        style.titled(figure, axes, f"{model}: time of a step")
-        figures[str(model)] = figure
+        if members["compute_end_seconds"].notna().any():
+            title = f"{style.about(str(model), members)}: time of a step"
+            x_label = "ms a step, slowest rank (medians)"
+            figures[str(model)] = stacked.draw(title, x_label, parts_of(members), PARTS, 1e3, _mark_communication)
     return figures or "no point has a measured step"
+
+
+def _mark_communication(axes: Axes, place: int, point: pd.Series) -> None:
+    if point["num_ranks"] > 1:
+        milliseconds = 1e3 * point["communication_seconds"]
+        words = "all communication, hidden or not"
+        stacked.add_mark(axes, place, milliseconds, words, f"communication/{point['point']}")

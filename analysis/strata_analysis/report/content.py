@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from pathlib import Path
@@ -9,10 +10,14 @@ from pathlib import Path
 import pandas as pd
 
 from strata_analysis import compare, predicted
-from strata_analysis.compare import CompareError, Comparison
+from strata_analysis.answer import answer
+from strata_analysis.compare_text import METHOD, columns
 from strata_analysis.derive import by_point
+from strata_analysis.failures import by_reason, left_out
 from strata_analysis.figures import figures_of, style
-from strata_analysis.load import INDEX, Results
+from strata_analysis.load import Results
+from strata_analysis.ranking import NOTE as RANKING_NOTE
+from strata_analysis.ranking import ranking
 from strata_analysis.report.inline_svg import inline_svg, title_of
 from strata_analysis.series import keys_of
 from strata_analysis.table import ORDER, notes_of, table_of
@@ -48,10 +53,13 @@ def content_of(results: Results, folder: Path) -> dict:
     """Everything that page.html.j2 names."""
     points = by_point(results).sort_values(ORDER)
     first = points.iloc[0]
+    never_queued = left_out(folder, results)
     return {
         "title": first["experiment_title"] or first["experiment_name"],
         "name": first["experiment_name"],
-        "summary": _summary(results, points),
+        "summary": _summary(results, points, len(never_queued)),
+        "ranking": _ranking(results, points),
+        "ranking_note": RANKING_NOTE,
         # Why a point failed is said below, in full.
         "points": _rows(table_of(points.assign(message=""))),
         "points_notes": notes_of(points),
@@ -59,7 +67,7 @@ def content_of(results: Results, folder: Path) -> dict:
         "figures": _figures(results),
         "predictions": [(title, _rows(table)) for title, table in predicted.tables(results)],
         "predictions_notes": [note.removeprefix("# ") for note in predicted.notes(results)],
-        "failures": _failures(results),
+        "failures": by_reason(results, never_queued),
         "plans": _plans(points),
         "common_keys": _common_keys(points),
         "varying_keys": _varying_keys(points),
@@ -77,12 +85,13 @@ def point_words(point: pd.Series) -> str:
     return f"{point['model_name']}, {point['series']}, {ranks}"
 
 
-def _summary(results: Results, points: pd.DataFrame) -> list[tuple[str, str]]:
+def _summary(results: Results, points: pd.DataFrame, num_left_out: int) -> list[tuple[str, str]]:
     counts = Counter(points["status"])
     ended = ", ".join(f"{counts[status]} {status}" for status in sorted(counts, key=lambda s: (s != "ok", s)))
     simulated = int(points["simulated"].astype(bool).sum())
     rows = [
         ("points", f"{len(points)}: {ended}"),
+        ("left out before queueing", str(num_left_out) if num_left_out else ""),
         ("attempts", f"{len(results.points)}, of which {int(results.points['counted'].sum())} count"),
         ("models", ", ".join(sorted(set(points["model_name"])))),
         ("strategies", ", ".join(sorted(set(points["strategy_name"])))),
@@ -97,30 +106,31 @@ def _end(results: Results) -> str:
     return max(results.points["end_time"])
 
 
+def _ranking(results: Results, points: pd.DataFrame) -> list[tuple[str, list[dict[str, str]]]]:
+    """(model, its rows) of every model of which two strategies share a place."""
+    comparison = compare.compare_with_best(results)
+    tables = []
+    for model in sorted({pair.model for pair in comparison.pairs}):
+        pairs = [pair for pair in comparison.pairs if pair.model == model]
+        tables.append((model, ranking(dataclasses.replace(comparison, pairs=pairs), points)))
+    return tables
+
+
 def _comparison(results: Results) -> dict | None:
     """Against the strategy that has the most points in common with the others; None where there is no pair."""
-    found: list[tuple[str, Comparison]] = []
-    known = list(style.STRATEGY_COLOURS)
-    names = sorted(
-        set(results.points["strategy_name"]), key=lambda n: (known.index(n) if n in known else len(known), n)
-    )
-    for name in names:
-        try:
-            found.append((name, compare.compare(results, None, name)))
-        except CompareError:
-            continue
-    if not found:
+    comparison = compare.compare_with_most_shared(results)
+    if comparison is None:
         return None
-    baseline, comparison = max(found, key=lambda couple: len(couple[1].pairs))
-    rows = compare.columns(comparison)
+    rows = columns(comparison)
     if len({row["baseline"] for row in rows}) == 1:
         rows = [{name: text for name, text in row.items() if name != "baseline"} for row in rows]
     return {
-        "baseline": baseline,
+        "answer": answer(comparison),
+        "baseline": comparison.pairs[0].baseline.split(",")[0],
         "verdict": comparison.verdict,
         "rows": rows,
         "alone": comparison.alone,
-        "method": compare.METHOD,
+        "method": METHOD,
     }
 
 
@@ -134,29 +144,6 @@ def _figures(results: Results) -> dict:
             caption = title_of(figure)
             drawn.append({"svg": inline_svg(figure, f"figure-{len(drawn)}"), "caption": caption, "is_wide": is_wide})
     return {"drawn": drawn, "left_out": left_out}
-
-
-def _failures(results: Results) -> list[dict[str, str]]:
-    """Every attempt that did not end well, also where a later one did."""
-    points = results.points
-    good = points[points["status"] == "ok"]
-    rows = []
-    for _, attempt in points[~points["status"].isin(["ok", "running"])].iterrows():
-        later = good[(good[INDEX[:2]] == attempt[INDEX[:2]]).all(axis=1) & (good["attempt"] > attempt["attempt"])]
-        later = later[later["block"] == attempt["block"]]
-        ranks = "1 rank" if attempt["num_ranks"] == 1 else f"{attempt['num_ranks']} ranks"
-        rows.append(
-            {
-                "point": f"{attempt['model_name']}, {attempt['strategy_name']}, {ranks}",
-                "id": attempt["point"],
-                "attempt": str(attempt["attempt"]),
-                "block": "" if attempt["block"] < 0 else str(attempt["block"]),
-                "ended": attempt["status"],
-                "because": attempt["message"],
-                "since then": f"attempt {later.iloc[-1]['attempt']} ended well" if len(later) else "",
-            }
-        )
-    return [{name: row[name] for name in row if any(other[name] for other in rows)} for row in rows]
 
 
 def _plans(points: pd.DataFrame) -> list[dict]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
@@ -17,7 +18,10 @@ def inline_svg(figure: Figure, name: str) -> Markup:
     The title is left to the page's caption.
     """
     label = f'role="img" aria-label="{escape(alternative_text(figure))}"'
-    figure.axes[0].set_title("")
+    if figure.get_suptitle():
+        figure.suptitle("")
+    else:
+        figure.axes[0].set_title("")
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=style.metadata("svg"), bbox_inches="tight")
     svg = buffer.getvalue()
@@ -32,15 +36,20 @@ def inline_svg(figure: Figure, name: str) -> Markup:
 
 
 def title_of(figure: Figure) -> str:
-    return " ".join(figure.axes[0].get_title().split())
+    return " ".join((figure.get_suptitle() or figure.axes[0].get_title()).split())
 
 
 def alternative_text(figure: Figure) -> str:
     """Title, axes, series. The numbers stand in the page's tables."""
-    axes = figure.axes[0]
     words = [f"{title_of(figure)}."]
-    if axes.get_ylabel() and axes.get_xlabel():
-        words.append(f"{axes.get_ylabel()} over {axes.get_xlabel()}.")
-    if labels := axes.get_legend_handles_labels()[1]:
-        words.append(f"Shown: {'; '.join(labels)}.")
+    y_label, x_label = (_first(getattr(axes, name)() for axes in figure.axes) for name in ("get_ylabel", "get_xlabel"))
+    if y_label or x_label:
+        words.append(f"{' over '.join(label for label in (y_label, x_label) if label)}.")
+    labels = [label for axes in figure.axes for label in axes.get_legend_handles_labels()[1]]
+    if labels:
+        words.append(f"Shown: {'; '.join(dict.fromkeys(labels))}.")
     return " ".join(words)
+
+
+def _first(texts: Iterable[str]) -> str:
+    return next((text for text in texts if text), "")
