@@ -1,14 +1,14 @@
 """Stacked horizontal bars, one a point: what time breakdown and memory by category have in common.
 
 Bars lie, because the name of a series is longer than a bar is thick. Where bars are many, a panel holds the points of
-one number of ranks, which are those that a person compares; each has its own scale, as a step on 1024 ranks would not
-be seen beside one on 8.
+one number of ranks, which are those that a person compares; each number has its own scale, as a step on 1024 ranks
+would not be seen beside one on 8.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pandas as pd
@@ -67,12 +67,20 @@ def draw(
         for place, point in panel.bars.iterrows():
             if point["status"] == "ok":
                 mark(axes, place, point)
-        axes.set_xlim(0.0, 1.04 * max(1e-9, axes.dataLim.x1))
         axes.set_title(panel.title, fontsize=7, fontweight="bold", loc="left")
         axes.set_xlabel(x_label if number + num_columns >= len(shown) else "")
+    _scale_alike(grid.flat, shown)
     figure.suptitle(style.wrapped(title, width), fontsize=8)
     _add_legend(figure, parts)
     return figure
+
+
+def _scale_alike(all_axes: Iterable[Axes], shown: list[_Panel]) -> None:
+    """Panels of the same numbers of ranks have one scale, so that bars of all of them can be compared."""
+    ranks = [tuple(sorted(set(panel.bars["num_ranks"]))) for panel in shown]
+    drawn = list(zip(all_axes, ranks, strict=False))
+    for axes, own in drawn:
+        axes.set_xlim(0.0, 1.04 * max(1e-9, *(other.dataLim.x1 for other, its in drawn if its == own)))
 
 
 def _num_legend_columns(parts: dict[str, tuple[str, str]], width: float) -> int:

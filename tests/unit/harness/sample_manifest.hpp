@@ -23,8 +23,9 @@ inline Manifest sample_manifest(const std::string& results_folder) {
   m.time = "2026-01-01T00:00:00.000Z";
   m.job.geometry = {.nodes = 2, .ranks_per_node = 2, .threads_per_rank = 4, .time_limit_minutes = 20};
   m.job.max_running = 2;
-  m.job.tasks = {{{{"aaaaaaaaaaaa", 0, 0}, {"bbbbbbbbbbbb", 0, 1}, {"bbbbbbbbbbbb", 1, 0}, {"aaaaaaaaaaaa", 1, 1}}, 7, true},
-                 {{{"cccccccccccc", -1, 0}}, 0}};
+  m.job.tasks = {
+      {{{"aaaaaaaaaaaa", 0, 0}, {"bbbbbbbbbbbb", 0, 1}, {"bbbbbbbbbbbb", 1, 0}, {"aaaaaaaaaaaa", 1, 1}}, 7, true},
+      {{{"cccccccccccc", -1, 0}}, 0}};
   m.point_axes = {{"aaaaaaaaaaaa", "strategy.name=\"ddp\""}, {"cccccccccccc", "train.seed=3"}};
   m.expects = {{"cccccccccccc", {"oom"}}};
   return m;

@@ -51,7 +51,9 @@ std::vector<PlannedPoint> planned(const std::vector<Point>& points, const std::s
 }
 
 TEST(PlannedPoints, ThoseThatCannotStartAreToldFromThoseThatCan) {
-  const auto found = planned(points("testbed-200mbit", R"(strategy = [{ name = "ddp" }, { name = "ddp" }, { name = "zero3" }, { name = "gpipe", stages = 3 }]
+  const auto found = planned(
+      points("testbed-200mbit",
+             R"(strategy = [{ name = "ddp" }, { name = "ddp" }, { name = "zero3" }, { name = "gpipe", stages = 3 }]
 "resources.memory_gib" = [0, 0.001, 0, 0])"));
   ASSERT_EQ(found.size(), 4U);
   EXPECT_EQ(found[0].status, Status::ok);
