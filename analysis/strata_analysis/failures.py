@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from strata_analysis.load import INDEX, Results
+from strata_analysis.load import INDEX, LoadError, Results
 from strata_analysis.table import with_filled_columns
 
 LEFT_OUT_SCHEMA = "strata-left-out"
@@ -31,7 +31,7 @@ def left_out(folder: Path, results: Results) -> pd.DataFrame:
     for file in sorted(files, key=lambda file: int(file.parent.name)):
         content = json.loads(file.read_text(encoding="utf-8"))
         if (content["schema"], content["version"]) != (LEFT_OUT_SCHEMA, 1):
-            raise ValueError(f"{file}: schema is not {LEFT_OUT_SCHEMA}, version 1")
+            raise LoadError(f"{file}: schema is not {LEFT_OUT_SCHEMA}, version 1")
         found |= {point["point"]: point for point in content["points"]}
     tried = set(results.points["point"])
     rows = [point for name, point in found.items() if name not in tried]

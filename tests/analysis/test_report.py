@@ -9,7 +9,7 @@ import h5py
 import pytest
 from strata_analysis.cli import main
 from strata_analysis.failures import by_reason, left_out
-from strata_analysis.load import load
+from strata_analysis.load import LoadError, load
 from strata_analysis.report import render, report
 from strata_analysis.report.content import content_of
 
@@ -168,6 +168,9 @@ def test_points_left_out_before_queueing_are_listed_by_the_last_submission_that_
         "no plan": "strategy.name=b [b]",
     }
     assert "left out before queueing" in render(content)
+    (sample / "submissions" / "10" / "left-out.json").write_text('{"schema": "other", "version": 1}')
+    with pytest.raises(LoadError, match=r"10/left-out.json: schema is not strata-left-out, version 1"):
+        content_of(load(sample), sample)
 
 
 def test_results_of_one_strategy_have_nothing_to_compare(sample):
