@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,10 +25,16 @@ def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
                 f"{style.about(str(model), members)}: model FLOP utilisation\nof {of}",
                 [Line(label, group) for label, group in series_of(members)],
                 Quantity("mfu", 100.0, "mfu", f"MFU, % ({convention} convention)"),
-                _from_zero,
+                _from_zero_to(_top(members)),
             )
     return figures or "no point has a measured step and a peak"
 
 
-def _from_zero(axes: Axes, _lines: list[Line]) -> None:
-    axes.set_ylim(0, max(100.0, axes.get_ylim()[1]))
+def _top(points: pd.DataFrame) -> float:
+    """All that there could be, unless that would press the lines to the ground."""
+    highest = 100.0 * points["mfu"].max()
+    return max(100.0, 1.1 * highest) if highest > 30.0 else 1.3 * highest
+
+
+def _from_zero_to(top: float) -> Callable[[Axes, list[Line]], None]:
+    return lambda axes, _lines: axes.set_ylim(0, top)

@@ -78,12 +78,24 @@ def subplots(panels: Sequence[Panel], names: dict[str, str]) -> tuple[Figure, li
         return figure, [axes]
     num_rows = -(-len(panels) // NUM_COLUMNS)
     width = style.PAGE_INCHES / NUM_COLUMNS
-    lines = max(sum(len(style.legend_lines(names[label], width)) for label in panel.names) for panel in panels)
+    lines = max(_num_legend_lines([names[label] for label in panel.names], width) for panel in panels)
     size = (style.PAGE_INCHES, num_rows * (1.6 + 0.125 * (lines + 1)) + 0.4)
     figure, grid = pyplot.subplots(num_rows, NUM_COLUMNS, figsize=size, sharex=True, sharey=True, squeeze=False)
     for unused in grid.flat[len(panels) :]:
         unused.remove()
     return figure, list(grid.flat[: len(panels)])
+
+
+def _num_legend_columns(words: Sequence[str], width: float) -> int:
+    """As many as fit beside each other if all were as long as the longest; one where some take several lines."""
+    return max(1, int(17 * width / (max(map(len, words)) + 8)))
+
+
+def _num_legend_lines(words: Sequence[str], width: float) -> int:
+    num_columns = _num_legend_columns(words, width)
+    if num_columns == 1:
+        return sum(len(style.legend_lines(text, width)) for text in words)
+    return -(-len(words) // num_columns)
 
 
 def finish(figure: Figure, all_axes: list[Axes], panels: Sequence[Panel], title: str, x_label: str, y_label: str):
@@ -99,13 +111,15 @@ def finish(figure: Figure, all_axes: list[Axes], panels: Sequence[Panel], title:
     figure.suptitle(style.wrapped(title, figure.get_figwidth()), fontsize=8)
     for axes, panel in zip(all_axes, panels, strict=True):
         handles, labels = axes.get_legend_handles_labels()
-        lines = ["\n".join(style.legend_lines(label, style.PAGE_INCHES / NUM_COLUMNS)) for label in labels]
+        width = style.PAGE_INCHES / NUM_COLUMNS
+        lines = ["\n".join(style.legend_lines(label, width)) for label in labels]
         axes.legend(
             handles,
             lines,
             title=panel.title,
             title_fontproperties={"weight": "bold", "size": 7},
             alignment="left",
+            ncols=_num_legend_columns(labels, width),
             loc="lower left",
             bbox_to_anchor=(0.0, 1.0),
             borderaxespad=0.1,
