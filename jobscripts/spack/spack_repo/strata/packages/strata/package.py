@@ -47,7 +47,7 @@ class Strata(CMakePackage, CudaPackage):
         depends_on("py-numpy@1.24:", type="run")
         depends_on("py-pandas@1.5:", type="run")
         depends_on("py-h5py@3.7: ~mpi", type="run")
-        depends_on("py-matplotlib@3.6:", type="run")
+        depends_on("py-matplotlib@3.8:", type="run")
         depends_on("py-pyarrow@10:", type="run")
         depends_on("arrow +parquet", type="run")  # of pyarrow
         depends_on("py-jinja2@3.1:", type="run")
