@@ -3,6 +3,7 @@
 /// an attribute implies is checked here, once.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <map>
@@ -27,8 +28,6 @@ double elements_of(const Shape& shape) {
   return elements;
 }
 
-std::string text_of(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
-
 bool is_graph_input(TensorRole role) {
   return role == TensorRole::tokens || role == TensorRole::targets || role == TensorRole::image;
 }
@@ -51,21 +50,19 @@ class OperatorCheck {
     throw InternalError(
         fmt::format("model graph `{}`, operator `{}` ({}): {}", graph_.name, op_.name, row_.name, message));
   }
-  void require(bool condition, const std::string& message) const {
-    if (!condition) fail(message);
+  template <class... Args>
+  void require(bool condition, fmt::format_string<const Args&...> message, const Args&... args) const {
+    if (!condition) fail(fmt::format(message, args...));
   }
   const Tensor& input(std::size_t i) const { return graph_.tensors[as_index(op_.inputs[i])]; }
   const Tensor& output(std::size_t i) const { return graph_.tensors[as_index(op_.outputs[i])]; }
   std::int64_t attribute(std::string_view key) const { return op_.attributes.integer(key); }
 
   void counts() const {
-    require(op_.inputs.size() == row_.num_inputs,
-            fmt::format("{} inputs, must be {}", op_.inputs.size(), row_.num_inputs));
-    require(op_.outputs.size() == row_.num_outputs,
-            fmt::format("{} outputs, must be {}", op_.outputs.size(), row_.num_outputs));
+    require(op_.inputs.size() == row_.num_inputs, "{} inputs, must be {}", op_.inputs.size(), row_.num_inputs);
+    require(op_.outputs.size() == row_.num_outputs, "{} outputs, must be {}", op_.outputs.size(), row_.num_outputs);
     require(op_.parameters.size() >= row_.min_parameters && op_.parameters.size() <= row_.max_parameters,
-            fmt::format("{} parameters, must be {} to {}", op_.parameters.size(), row_.min_parameters,
-                        row_.max_parameters));
+            "{} parameters, must be {} to {}", op_.parameters.size(), row_.min_parameters, row_.max_parameters);
   }
 
   /// Removes each key of @p keys from @p left, which must hold it with the right type.
@@ -75,8 +72,9 @@ class OperatorCheck {
       const std::string_view key = keys.substr(0, keys.find(' '));
       keys.remove_prefix(std::min(keys.size(), key.size() + 1));
       const auto entry = left.find(key);
-      require(entry != left.end() && std::holds_alternative<Type>(entry->second),
-              fmt::format("attribute `{}` is missing or of the wrong type in `{}`", key, to_text(op_.attributes)));
+      if (entry == left.end() || !std::holds_alternative<Type>(entry->second)) {
+        fail(fmt::format("attribute `{}` is missing or of the wrong type in `{}`", key, to_text(op_.attributes)));
+      }
       left.erase(entry);
     }
   }
@@ -88,25 +86,26 @@ class OperatorCheck {
       const auto* integer = std::get_if<std::int64_t>(&entry.value);
       const bool may_be_zero = entry.key == "causal" || entry.key == "padding";
       // The upper bound keeps products of two in 64 bits, whatever a text says.
-      require(integer == nullptr || (*integer >= (may_be_zero ? 0 : 1) && *integer <= std::int64_t{1} << 30),
-              fmt::format("attribute `{}` out of range in `{}`", entry.key, to_text(op_.attributes)));
+      if (integer != nullptr && (*integer < (may_be_zero ? 0 : 1) || *integer > std::int64_t{1} << 30)) {
+        fail(fmt::format("attribute `{}` out of range in `{}`", entry.key, to_text(op_.attributes)));
+      }
     }
     take<std::int64_t>(row_.integers, left);
     for (const Attributes::Entry& entry : op_.attributes.entries()) {
       const auto* real = std::get_if<double>(&entry.value);
-      require(real == nullptr || std::isfinite(*real), fmt::format("attribute `{}` is not finite", entry.key));
+      require(real == nullptr || std::isfinite(*real), "attribute `{}` is not finite", entry.key);
     }
     take<double>(row_.reals, left);
-    require(left.empty(), left.empty() ? "" : fmt::format("unknown attribute `{}`", left.begin()->first));
+    if (!left.empty()) fail(fmt::format("unknown attribute `{}`", left.begin()->first));
     for (const char* key : {"dropout", "probability"}) {
       const double probability = op_.attributes.real_or(key, 0.0);
-      require(probability >= 0.0 && probability < 1.0, fmt::format("{} = {}, must be in [0, 1)", key, probability));
+      require(probability >= 0.0 && probability < 1.0, "{} = {}, must be in [0, 1)", key, probability);
     }
   }
 
   void role(const Tensor& tensor, TensorRole expected) const {
-    require(tensor.role == expected, fmt::format("tensor `{}` has role {}, must be {}", tensor.name,
-                                                 to_string(tensor.role), to_string(expected)));
+    require(tensor.role == expected, "tensor `{}` has role {}, must be {}", tensor.name, to_string(tensor.role),
+            to_string(expected));
   }
 
   void roles() const {
@@ -117,8 +116,7 @@ class OperatorCheck {
         role(input(i), embeds ? TensorRole::tokens : TensorRole::targets);
       } else {
         require(input(i).role == TensorRole::activation || input(i).role == TensorRole::image,
-                fmt::format("input `{}` has role {}, must be activation or image", input(i).name,
-                            to_string(input(i).role)));
+                "input `{}` has role {}, must be activation or image", input(i).name, to_string(input(i).role));
       }
     }
     role(output(0), ends ? TensorRole::loss : TensorRole::activation);
@@ -128,19 +126,16 @@ class OperatorCheck {
   }
 
   void shape(const Tensor& tensor, const Shape& expected) const {
-    require(tensor.shape == expected,
-            fmt::format("tensor `{}` has shape {}, must be {}", tensor.name, text_of(tensor.shape), text_of(expected)));
+    require(tensor.shape == expected, "tensor `{}` has shape {}, must be {}", tensor.name, tensor.shape, expected);
   }
   void parameter(std::size_t i, const Shape& expected) const {
     if (i >= op_.parameters.size()) return;  // an optional one
     const Parameter& p = graph_.parameters[as_index(op_.parameters[i])];
-    require(p.shape == expected,
-            fmt::format("parameter `{}` has shape {}, must be {}", p.name, text_of(p.shape), text_of(expected)));
+    require(p.shape == expected, "parameter `{}` has shape {}, must be {}", p.name, p.shape, expected);
   }
   void last_dim(const Tensor& tensor, std::int64_t width) const {
-    require(
-        !tensor.shape.empty() && tensor.shape.back() == width,
-        fmt::format("tensor `{}` has shape {}, its last dim must be {}", tensor.name, text_of(tensor.shape), width));
+    require(!tensor.shape.empty() && tensor.shape.back() == width, "tensor `{}` has shape {}, its last dim must be {}",
+            tensor.name, tensor.shape, width);
   }
   static Shape with_last(Shape shape, std::int64_t width) {
     shape.back() = width;
@@ -148,15 +143,15 @@ class OperatorCheck {
   }
 
   void heads() const {
-    require(attribute("heads") % attribute("kv_heads") == 0,
-            fmt::format("{} heads over {} kv_heads", attribute("heads"), attribute("kv_heads")));
-    require(input(0).shape.size() == 2, fmt::format("qkv has shape {}, must be [s, width]", text_of(input(0).shape)));
+    require(attribute("heads") % attribute("kv_heads") == 0, "{} heads over {} kv_heads", attribute("heads"),
+            attribute("kv_heads"));
+    require(input(0).shape.size() == 2, "qkv has shape {}, must be [s, width]", input(0).shape);
     last_dim(input(0), (attribute("heads") + 2 * attribute("kv_heads")) * attribute("head_dim"));
   }
 
   std::int64_t slid(const char* size) const {
     const std::int64_t room = attribute(size) + 2 * attribute("padding") - attribute("kernel");
-    require(room >= 0, fmt::format("kernel {} over {} {}", attribute("kernel"), size, attribute(size)));
+    require(room >= 0, "kernel {} over {} {}", attribute("kernel"), size, attribute(size));
     return room / attribute("stride") + 1;
   }
 
@@ -171,8 +166,8 @@ class OperatorCheck {
         if (op_.parameters.size() > 1) {
           const Parameter& positions = graph_.parameters[as_index(op_.parameters[1])];
           require(positions.shape.size() == 2 && positions.shape[0] >= sequence && positions.shape[1] == width,
-                  fmt::format("parameter `{}` has shape {}, must be [at least {},{}]", positions.name,
-                              text_of(positions.shape), sequence, width));
+                  "parameter `{}` has shape {}, must be [at least {}, {}]", positions.name, positions.shape, sequence,
+                  width);
         }
         return;
       }
@@ -180,8 +175,8 @@ class OperatorCheck {
         const std::int64_t in = attribute("in");
         const std::int64_t out = attribute("out");
         if (is_image(input(0))) {
-          require(input(0).elements_per_sample() == in, fmt::format("image `{}` has shape {}: its size must be in = {}",
-                                                                    input(0).name, text_of(input(0).shape), in));
+          require(input(0).elements_per_sample() == in, "image `{}` has shape {}: its size must be in = {}",
+                  input(0).name, input(0).shape, in);
           shape(output(0), {out});
         } else {
           last_dim(input(0), in);
@@ -206,7 +201,7 @@ class OperatorCheck {
       }
       case OperatorKind::rotary:
         heads();
-        require(attribute("head_dim") % 2 == 0, fmt::format("head_dim = {} is odd", attribute("head_dim")));
+        require(attribute("head_dim") % 2 == 0, "head_dim = {} is odd", attribute("head_dim"));
         shape(output(0), input(0).shape);
         return;
       case OperatorKind::attention: {
@@ -237,7 +232,7 @@ class OperatorCheck {
       case OperatorKind::max_pool:
         // A window that lies in the padding alone has no maximum, and the position in a window is one byte.
         require(2 * attribute("padding") <= attribute("kernel") && attribute("kernel") * attribute("kernel") <= 255,
-                fmt::format("kernel {} with padding {}", attribute("kernel"), attribute("padding")));
+                "kernel {} with padding {}", attribute("kernel"), attribute("padding"));
         shape(input(0), {attribute("height"), attribute("width"), attribute("channels")});
         shape(output(0), {slid("height"), slid("width"), attribute("channels")});
         shape(output(1), output(0).shape);
@@ -286,14 +281,16 @@ class GraphCheck {
   }
 
  private:
-  void require(bool condition, const std::string& message) const {
-    if (!condition) throw InternalError(fmt::format("model graph `{}`: {}", graph_.name, message));
+  template <class... Args>
+  void require(bool condition, fmt::format_string<const Args&...> message, const Args&... args) const {
+    if (!condition)
+      throw InternalError(fmt::format("model graph `{}`: {}", graph_.name, fmt::format(message, args...)));
   }
 
   void name(std::string_view what, const std::string& text) const {
     // The text form separates words by spaces and lists by commas.
     require(!text.empty() && text.find_first_of(" \t\n,#") == std::string::npos,
-            fmt::format("{} name `{}` is empty or has spaces, commas or `#`", what, text));
+            "{} name `{}` is empty or has spaces, commas or `#`", what, text);
   }
 
   template <class Entity>
@@ -301,7 +298,7 @@ class GraphCheck {
     std::set<std::string_view> seen;
     for (const Entity& entity : entities) {
       name(what, entity.name);
-      require(seen.insert(entity.name).second, fmt::format("{} `{}` exists twice", what, entity.name));
+      require(seen.insert(entity.name).second, "{} `{}` exists twice", what, entity.name);
     }
   }
 
@@ -314,17 +311,17 @@ class GraphCheck {
       double elements = 1.0;
       for (const std::int64_t size : shape) {
         elements *= static_cast<double>(size);
-        require(size > 0 && elements < 0x1.0p62, fmt::format("{} `{}` has shape {}", what, entity, text_of(shape)));
+        require(size > 0 && elements < 0x1.0p62, "{} `{}` has shape {}", what, entity, shape);
       }
     };
     for (const Tensor& tensor : graph_.tensors) positive("tensor", tensor.name, tensor.shape);
     double all_elements = 0.0;
     for (const Parameter& parameter : graph_.parameters) {
       positive("parameter", parameter.name, parameter.shape);
-      require(!parameter.shape.empty(), fmt::format("parameter `{}` has no dims", parameter.name));
+      require(!parameter.shape.empty(), "parameter `{}` has no dims", parameter.name);
       const Initializer& initializer = parameter.initializer;
       require(std::isfinite(initializer.a) && std::isfinite(initializer.b),
-              fmt::format("the initializer of parameter `{}` is not finite", parameter.name));
+              "the initializer of parameter `{}` is not finite", parameter.name);
       all_elements += elements_of(parameter.shape);
       require(all_elements < 0x1.0p62, "parameters of more than 2^62 elements");
     }
@@ -339,35 +336,35 @@ class GraphCheck {
       available[t] = is_graph_input(graph_.tensors[t].role);
     }
     for (const Operator& op : graph_.operators) {
-      const auto fail_unless = [&](bool condition, const std::string& message) {
-        require(condition, fmt::format("operator `{}`: {}", op.name, message));
+      const auto fail_unless = [&]<class... Args>(bool condition, fmt::format_string<const Args&...> message,
+                                                  const Args&... args) {
+        if (!condition) require(false, "operator `{}`: {}", op.name, fmt::format(message, args...));
       };
       for (const int t : op.inputs) {
-        fail_unless(in_range(t, graph_.tensors.size()), fmt::format("input tensor {} does not exist", t));
-        fail_unless(available[as_index(t)],
-                    fmt::format("reads `{}` before any operator writes it", graph_.tensors[as_index(t)].name));
+        fail_unless(in_range(t, graph_.tensors.size()), "input tensor {} does not exist", t);
+        fail_unless(available[as_index(t)], "reads `{}` before any operator writes it",
+                    graph_.tensors[as_index(t)].name);
         read[as_index(t)] = true;
       }
       for (const int p : op.parameters) {
-        fail_unless(in_range(p, graph_.parameters.size()), fmt::format("parameter {} does not exist", p));
+        fail_unless(in_range(p, graph_.parameters.size()), "parameter {} does not exist", p);
         used[as_index(p)] = true;
       }
       for (const int t : op.outputs) {
-        fail_unless(in_range(t, graph_.tensors.size()), fmt::format("output tensor {} does not exist", t));
-        fail_unless(!available[as_index(t)],
-                    fmt::format("writes `{}`, which is an input of the graph or already written",
-                                graph_.tensors[as_index(t)].name));
+        fail_unless(in_range(t, graph_.tensors.size()), "output tensor {} does not exist", t);
+        fail_unless(!available[as_index(t)], "writes `{}`, which is an input of the graph or already written",
+                    graph_.tensors[as_index(t)].name);
         available[as_index(t)] = true;
       }
       OperatorCheck(graph_, op).run();
     }
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
       const Tensor& tensor = graph_.tensors[t];
-      require(available[t], fmt::format("no operator writes tensor `{}`", tensor.name));
-      require(read[t] || !is_graph_input(tensor.role), fmt::format("nothing reads the input `{}`", tensor.name));
+      require(available[t], "no operator writes tensor `{}`", tensor.name);
+      require(read[t] || !is_graph_input(tensor.role), "nothing reads the input `{}`", tensor.name);
     }
     for (std::size_t p = 0; p < graph_.parameters.size(); ++p) {
-      require(used[p], fmt::format("no operator uses parameter `{}`", graph_.parameters[p].name));
+      require(used[p], "no operator uses parameter `{}`", graph_.parameters[p].name);
     }
   }
 
@@ -379,22 +376,22 @@ class GraphCheck {
       // Subtraction, not addition: a wrong number from a text must not overflow.
       require(block.num_operators > 0 && block.first_operator >= end &&
                   block.num_operators <= static_cast<int>(graph_.operators.size()) - block.first_operator,
-              fmt::format("block `{}` has {} operators from {}: blocks stand in order, do not overlap and lie within "
-                          "the {} operators",
-                          block.name, block.num_operators, block.first_operator, graph_.operators.size()));
+              "block `{}` has {} operators from {}: blocks stand in order, do not overlap and lie within "
+              "the {} operators",
+              block.name, block.num_operators, block.first_operator, graph_.operators.size());
       end = block.first_operator + block.num_operators;
       for (int i = block.first_operator; i < end; ++i) block_of[as_index(i)] = static_cast<int>(b);
     }
     for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
       const Operator& op = graph_.operators[i];
-      require(op.block == block_of[i],
-              fmt::format("operator `{}` says block {}, the blocks say {}", op.name, op.block, block_of[i]));
+      require(op.block == block_of[i], "operator `{}` says block {}, the blocks say {}", op.name, op.block,
+              block_of[i]);
     }
     std::map<int, const Block*> first_of_class;
     for (const Block& block : graph_.blocks) {
       const Block& first = *first_of_class.emplace(block.shape_class, &block).first->second;
-      require(same_shape(graph_, first, block), fmt::format("blocks `{}` and `{}` share shape class {} but differ",
-                                                            first.name, block.name, block.shape_class));
+      require(same_shape(graph_, first, block), "blocks `{}` and `{}` share shape class {} but differ", first.name,
+              block.name, block.shape_class);
     }
   }
 

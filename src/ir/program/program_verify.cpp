@@ -7,11 +7,12 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/error.hpp"
-#include "ir/program/happens_before.hpp"
 #include "ir/program/program.hpp"
+#include "ir/program/races.hpp"
 #include "ir/program/repetition.hpp"
 
 namespace strata {
@@ -116,11 +117,11 @@ std::vector<bool> memberships(const Program& program) {
 void verify_operands(const Program& program, const Section& section, std::size_t index,
                      const std::vector<bool>& is_member) {
   const Instruction& in = section.instructions[index];
-  const auto check = [&](bool condition, const std::string& what) {
-    if (!condition) fail(program, section, index, what);
+  const auto check = [&]<class... Args>(bool condition, fmt::format_string<const Args&...> what, const Args&... args) {
+    if (!condition) fail(program, section, index, fmt::format(what, args...));
   };
-  check(in.step < program.steps_per_body && (in.step == 0 || section.name == "body"),
-        fmt::format("training step {} in a {} of {}", in.step, section.name, program.steps_per_body));
+  check(in.step < program.steps_per_body && (in.step == 0 || section.name == "body"), "training step {} in a {} of {}",
+        in.step, section.name, program.steps_per_body);
   check(!in.is_collective() || section.name == "body",
         "a collective in the prologue, which gives initial values alone");
   check(in.stream >= 0 && in.stream < static_cast<int>(program.streams.size()), "no such stream");
@@ -130,8 +131,8 @@ void verify_operands(const Program& program, const Section& section, std::size_t
       const Buffer& buffer = program.buffers[static_cast<std::size_t>(operand.buffer)];
       check(operand.begin >= 0 && operand.num_elements >= 0 &&
                 operand.begin + operand.num_elements <= buffer.num_elements,
-            fmt::format("elements [{}, {}) of {}, which has {}", operand.begin, operand.begin + operand.num_elements,
-                        buffer.name, buffer.num_elements));
+            "elements [{}, {}) of {}, which has {}", operand.begin, operand.begin + operand.num_elements, buffer.name,
+            buffer.num_elements);
     }
   }
   const auto is_buffer = [&](int id) { return id >= 0 && id < static_cast<int>(program.buffers.size()); };
@@ -143,7 +144,7 @@ void verify_operands(const Program& program, const Section& section, std::size_t
     const std::size_t end = wait.lag > 0 && section.name == "body" ? section.instructions.size() : index;
     check(wait.lag >= 0 && (wait.lag == 0 || section.name == "body") && wait.instruction >= 0 &&
               wait.instruction < static_cast<int>(end),
-          fmt::format("dangling wait for #{}@-{}", wait.instruction, wait.lag));
+          "dangling wait for #{}@-{}", wait.instruction, wait.lag);
   }
   if (in.is_collective()) {
     check(in.group >= 0 && in.group < static_cast<int>(program.groups.size()), "no such group");
@@ -161,10 +162,10 @@ void verify_operands(const Program& program, const Section& section, std::size_t
   const auto within = [](std::size_t count, Arity a) {
     return static_cast<int>(count) >= a.least && static_cast<int>(count) <= a.most;
   };
-  check(within(in.inputs.size(), arity(signature.inputs)),
-        fmt::format("{} inputs where ({}) are expected", in.inputs.size(), signature.inputs));
-  check(within(in.outputs.size(), arity(signature.outputs)),
-        fmt::format("{} outputs where ({}) are expected", in.outputs.size(), signature.outputs));
+  check(within(in.inputs.size(), arity(signature.inputs)), "{} inputs where ({}) are expected", in.inputs.size(),
+        signature.inputs);
+  check(within(in.outputs.size(), arity(signature.outputs)), "{} outputs where ({}) are expected", in.outputs.size(),
+        signature.outputs);
 }
 
 /// Who holds which bytes of the arena. Ordered streams hide nothing here: two buffers that are alive at once may never
@@ -270,70 +271,15 @@ void verify_lifetimes(const Program& program, const Section& section, Occupancy 
                                   name(static_cast<int>(left - alive.begin()))));
 }
 
-/// Any two accesses to common bytes, at least one of them a write, must be ordered. Addresses count, not buffers: this
-/// finds both a missing wait and two live buffers at one place.
+/// Any two accesses to common bytes, at least one of them a write, must be ordered.
 void verify_races(const Program& program, const Section& section) {
-  const HappensBefore order(section.instructions, static_cast<int>(program.streams.size()));
-  struct Access {
-    std::int64_t begin, end;
-    int instruction;
-    bool write;
-    int buffer;
-  };
-  // The next instruction of each stream that has one. An access that is ordered before all of them can conflict with
-  // nothing any more: forgetting these keeps the work linear in the micro-batches.
-  std::vector<std::vector<int>> to_come(program.streams.size());
-  for (std::size_t i = section.instructions.size(); i-- > 0;) {
-    to_come[static_cast<std::size_t>(section.instructions[i].stream)].push_back(static_cast<int>(i));
-  }
-  const auto settled = [&](const Access& access) {
-    return std::ranges::all_of(to_come, [&](const std::vector<int>& of_stream) {
-      return of_stream.empty() || order.ordered(access.instruction, of_stream.back());
-    });
-  };
-  constexpr std::size_t smallest_sweep = 64;
-  std::size_t sweep_at = smallest_sweep;
-  std::vector<Access> recent;  // accesses that a later instruction may still conflict with
-  std::vector<Access> mine;
-  for (std::size_t i = 0; i < section.instructions.size(); ++i) {
-    const Instruction& in = section.instructions[i];
-    mine.clear();
-    const auto add = [&](const Operand& operand, bool write) {
-      const Buffer& b = program.buffers[static_cast<std::size_t>(operand.buffer)];
-      const std::int64_t at = b.offset_bytes + operand.begin * size_of(b.dtype);
-      mine.push_back({at, at + operand.num_elements * size_of(b.dtype), static_cast<int>(i), write, operand.buffer});
-    };
-    for (const Operand& operand : in.inputs) add(operand, false);
-    for (const Operand& operand : in.outputs) add(operand, true);
-    if (in.workspace >= 0) {
-      add({in.workspace, 0, program.buffers[static_cast<std::size_t>(in.workspace)].num_elements}, true);
-    }
-    for (const Access& now : mine) {
-      for (const Access& before : recent) {
-        const bool conflict = (now.write || before.write) && now.begin < before.end && before.begin < now.end;
-        if (conflict && !order.ordered(before.instruction, now.instruction)) {
-          fail(program, section, i,
-               fmt::format("not ordered after {}, which touches the same bytes ({} and {})",
-                           place(section, static_cast<std::size_t>(before.instruction)),
-                           program.buffers[static_cast<std::size_t>(now.buffer)].name,
-                           program.buffers[static_cast<std::size_t>(before.buffer)].name));
-        }
-      }
-    }
-    // An access on the own stream needs no memory here: order within a stream is implied. Keep only what some other
-    // stream may race with.
-    std::erase_if(recent, [&](const Access& a) {
-      return section.instructions[static_cast<std::size_t>(a.instruction)].stream == in.stream &&
-             std::ranges::any_of(
-                 mine, [&](const Access& m) { return m.begin <= a.begin && a.end <= m.end && (m.write || !a.write); });
-    });
-    recent.insert(recent.end(), mine.begin(), mine.end());
-    to_come[static_cast<std::size_t>(in.stream)].pop_back();
-    if (recent.size() >= sweep_at) {
-      std::erase_if(recent, settled);
-      sweep_at = std::max(smallest_sweep, 2 * recent.size());
-    }
-  }
+  const std::optional<Race> race = find_race(program, section.instructions);
+  if (!race) return;
+  const auto name = [&](int id) -> const std::string& { return program.buffers[static_cast<std::size_t>(id)].name; };
+  fail(program, section, static_cast<std::size_t>(race->later),
+       fmt::format("not ordered after {}, which touches the same bytes ({} and {})",
+                   place(section, static_cast<std::size_t>(race->earlier)), name(race->later_buffer),
+                   name(race->earlier_buffer)));
 }
 
 /// Elements of one buffer that have been written.

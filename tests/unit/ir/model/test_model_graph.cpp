@@ -93,7 +93,7 @@ const std::vector<BrokenRule> broken_rules = {
      [](ModelGraph& g) {
        parameter_named(g, "block[0].attn.qkv.weight").shape = {64, 128};
      },
-     "`block[0].attn.qkv.weight` has shape [64,128], must be [128,64]"},
+     "`block[0].attn.qkv.weight` has shape [64, 128], must be [128, 64]"},
     {"linear_in", [](ModelGraph& g) { operator_named(g, "head").attributes.set("in", 65); }, "its last dim must be 65"},
     {"missing_attribute",
      [](ModelGraph& g) {
