@@ -11,6 +11,9 @@ A node is a network namespace with a real slurmd in it (shaped_nodes.sh); slurmc
 different nodes talk over the wire only if MPI is told to: jobscripts/sites/testbed.toml has the variables.
 
 --no-network starts the daemons on one host name without namespaces, for machines that forbid those. It needs no root.
+What is known of a testbed, and its folder, stand where only its user may write: /run/strata-testbed-UID for root, else
+below XDG_RUNTIME_DIR or /run/user/UID, or where there is none below TMPDIR; other users' files and processes are never
+read, removed or ended.
 Limits: one testbed a machine. No accounting database (jobs that ended stand in FOLDER/jobcomp.txt). Without cgroups,
 memory is watched by polling once a second (OverMemoryKill), and CPUs are counted but not bound. Slurm looks at time
 limits twice a minute, and they are whole minutes.
@@ -25,6 +28,7 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -36,7 +40,7 @@ SUBNET = "10.78.0"
 FIRST_PORT = 16817  # slurmctld; slurmd of node i: FIRST_PORT + i. Not Slurm's own, which a machine may have in use.
 UP_WITHIN_SECONDS = 30
 SHAPED_NODES = Path(__file__).with_name("shaped_nodes.sh")
-RECORD = Path(tempfile.gettempdir()) / f"strata-testbed-{os.getuid()}.json"  # exists while a testbed is up
+DAEMONS = {"munged", "slurmctld", "slurmd", "slurmstepd"}
 
 
 class RefusedError(Exception):
@@ -45,6 +49,53 @@ class RefusedError(Exception):
 
 class UnavailableError(RefusedError):
     """It cannot be done on this machine, or by this user."""
+
+
+def private_folder() -> Path:
+    """Of this user: it holds the record of the testbed, and its files where no other folder was asked for."""
+    own = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+    runtime = Path("/run" if os.getuid() == 0 else own)
+    base = runtime if runtime.is_dir() and runtime.stat().st_uid == os.getuid() else Path(tempfile.gettempdir())
+    return base / f"strata-testbed-{os.getuid()}"
+
+
+def record_file() -> Path:
+    """It exists while a testbed is up."""
+    return private_folder() / "testbed.json"
+
+
+def check_above(folder: Path) -> None:
+    """That nobody else can put another folder in the place of this one, which need not exist."""
+    for above in Path(os.path.realpath(folder)).parents:
+        found = above.stat()
+        may_be_written = found.st_mode & 0o002 or (found.st_mode & 0o020 and found.st_gid != 0)
+        if found.st_uid not in (0, os.getuid()) or (may_be_written and not found.st_mode & stat.S_ISVTX):
+            raise RefusedError(
+                f"others than user {os.getuid()} may write {above} ({stat.filemode(found.st_mode)} of user "
+                f"{found.st_uid}) and exchange what is in it: {folder} is not used"
+            )
+
+
+def check_private(folder: Path) -> os.stat_result:
+    """Of a folder into which nobody else can have put anything."""
+    check_above(folder)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise RefusedError(
+            f"{folder} is not a folder of user {os.getuid()} alone (mode 700), but "
+            f"{stat.filemode(found.st_mode)} of user {found.st_uid}: nothing in it is used; remove it and start again"
+        )
+    return found
+
+
+def check_folder(settings: dict) -> None:
+    """That the testbed's folder is the one that `up` made, if it is still there."""
+    folder = Path(settings["folder"])
+    if not folder.exists() and not folder.is_symlink():
+        return
+    found = check_private(folder)
+    if [found.st_dev, found.st_ino] != settings["inode"]:
+        raise RefusedError(f"{folder} is not the folder that `up` made: look at it, then remove {record_file()}")
 
 
 def slurm_conf(settings: dict) -> str:
@@ -158,9 +209,26 @@ def check_this_machine(network: bool) -> None:
 
 def read_record() -> dict | None:
     try:
-        return json.loads(RECORD.read_text())
+        check_private(private_folder())
+        settings = json.loads(record_file().read_text())
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise RefusedError(
+            f"{record_file()} is damaged ({error}): end what it started by hand, then remove it"
+        ) from error
+    check_folder(settings)
+    return settings
+
+
+def claim_record(settings: dict) -> None:
+    """It is there whole or not at all. @raises FileExistsError where another testbed has it."""
+    written = record_file().with_suffix(f".{os.getpid()}")
+    written.write_text(json.dumps(settings))
+    try:
+        os.link(written, record_file())
+    finally:
+        written.unlink()
 
 
 def running_record() -> dict:
@@ -173,7 +241,7 @@ def running_record() -> dict:
 
 
 def up(arguments: argparse.Namespace) -> None:
-    folder = arguments.folder or Path(tempfile.gettempdir()) / f"strata-testbed-{os.getuid()}"
+    folder = arguments.folder or private_folder() / "slurm"
     settings = {
         "folder": str(folder.absolute()),
         "network": not arguments.no_network,
@@ -183,6 +251,7 @@ def up(arguments: argparse.Namespace) -> None:
         "rate": None if arguments.no_network else arguments.rate,
         "slurm_conf": dict(word.split("=", 1) for word in arguments.set),
         "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "since_ticks": start_ticks(os.getpid()),
     }
     check_this_machine(settings["network"])
     if (other := read_record()) is not None:
@@ -193,10 +262,23 @@ def up(arguments: argparse.Namespace) -> None:
             probe.bind(("", FIRST_PORT))
         except OSError as error:
             raise RefusedError(f"port {FIRST_PORT} is taken ({error}); is another user's testbed up?") from error
-    if Path(settings["folder"]).exists():
-        raise RefusedError(f"{folder} exists; --folder names one that does not, because `down` removes it")
-    with RECORD.open("x") as file:
-        json.dump(settings, file)
+    with contextlib.suppress(FileExistsError):
+        private_folder().mkdir(mode=0o700)
+    check_private(private_folder())
+    Path(settings["folder"]).parent.mkdir(parents=True, exist_ok=True)
+    check_above(Path(settings["folder"]))
+    try:
+        Path(settings["folder"]).mkdir(mode=0o700)
+    except FileExistsError as error:
+        remove_private_folder()
+        raise RefusedError(f"{folder} exists; --folder names one that does not, because `down` removes it") from error
+    made = check_private(Path(settings["folder"]))
+    settings["inode"] = [made.st_dev, made.st_ino]
+    try:
+        claim_record(settings)
+    except FileExistsError as error:
+        Path(settings["folder"]).rmdir()
+        raise RefusedError("another testbed has just been started; `testbed.py status` says where") from error
     try:
         begin = time.monotonic()
         start(settings)
@@ -210,7 +292,6 @@ def up(arguments: argparse.Namespace) -> None:
 
 def start(settings: dict) -> None:
     folder = Path(settings["folder"])
-    folder.mkdir(mode=0o755, parents=True)
     if settings["network"]:
         try:
             call(SHAPED_NODES, "up", NAME, settings["nodes"], settings["rate"], SUBNET)
@@ -221,9 +302,7 @@ def start(settings: dict) -> None:
     (folder / "state").mkdir()
     (folder / "slurm.conf").write_text(slurm_conf(settings))
     # A munge of our own: the machine's may not run, and its key is none of our business.
-    key = folder / "munge.key"
-    key.write_bytes(os.urandom(128))
-    key.chmod(0o400)
+    write_key(folder / "munge.key")
     files = [
         f"--{name}={folder}/munge.{name.split('-')[0]}"
         for name in ("socket", "key-file", "pid-file", "log-file", "seed-file")
@@ -242,6 +321,12 @@ def start(settings: dict) -> None:
             state = call("sinfo", "--noheader", "--Node", "--partition=batch", "--format=%T", settings=settings)
         except RuntimeError as error:
             state = str(error)
+
+
+def write_key(path: Path) -> None:
+    """Never, not even while it is made, may another user read it."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400), "wb") as key:
+        key.write(os.urandom(128))
 
 
 def last_words(folder: Path) -> str:
@@ -271,14 +356,31 @@ def take_down_after(pid: int, settings: dict) -> None:
 # ---------------------------------------------------------------------------------------------------------------- down
 
 
+def start_ticks(pid: int) -> int:
+    """When a process began, in ticks since the machine's start."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def may_be_of(settings: dict, pid: int) -> bool:
+    """Whether a process is this user's and began after `up` did: a number may be given to another one."""
+    return Path(f"/proc/{pid}").stat().st_uid == os.getuid() and start_ticks(pid) >= settings["since_ticks"]
+
+
+def is_daemon(pid: int) -> bool:
+    """slurmctld, slurmd, munged, or the process of --until-end-of."""
+    command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    return Path(f"/proc/{pid}/comm").read_text().strip() in DAEMONS or Path(__file__).name.encode() in command
+
+
 def processes_of(settings: dict) -> set[int]:
     """Everything that the testbed started: its daemons by their pid files, what runs in its namespaces, and what has
     its SLURM_CONF in the environment, which jobs and their steps have. Not ourselves and whoever started us."""
     folder = Path(settings["folder"])
     found = set()
     for file in folder.glob("*.pid"):
-        if (text := file.read_text().strip()).isdigit() and Path("/proc", text).exists():
-            found.add(int(text))
+        with contextlib.suppress(OSError):  # ended meanwhile
+            if (text := file.read_text().strip()).isdigit() and may_be_of(settings, int(text)) and is_daemon(int(text)):
+                found.add(int(text))
     namespaces = set()
     for i in range(1, settings["nodes"] + 1) if settings["network"] else ():
         with contextlib.suppress(FileNotFoundError):
@@ -286,6 +388,8 @@ def processes_of(settings: dict) -> set[int]:
     mark = f"SLURM_CONF={folder}/slurm.conf".encode()
     for process in Path("/proc").glob("[0-9]*"):
         try:
+            if not may_be_of(settings, int(process.name)):
+                continue
             is_inside = os.stat(process / "ns/net").st_ino in namespaces
             if is_inside or mark in (process / "environ").read_bytes().split(b"\0"):
                 found.add(int(process.name))
@@ -307,6 +411,7 @@ def is_running(pid: int) -> bool:
 
 def take_down(settings: dict) -> None:
     """Leaves nothing, from whatever state; what is in the way is told at the end."""
+    check_folder(settings)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # First everybody who would restart or report, then by force: the results of jobs are not ours to save.
     # Who forks while the processes are listed is not among them: nobody is left when twice nobody was found.
@@ -328,7 +433,18 @@ def take_down(settings: dict) -> None:
     shutil.rmtree(settings["folder"], ignore_errors=True)
     if left:
         raise RuntimeError(f"processes {sorted(left)} do not end; run `testbed.py down` again")
-    RECORD.unlink(missing_ok=True)
+    remove_record()
+
+
+def remove_record() -> None:
+    record_file().unlink(missing_ok=True)
+    remove_private_folder()
+
+
+def remove_private_folder() -> None:
+    """Where nothing stands in it."""
+    with contextlib.suppress(OSError):
+        private_folder().rmdir()
 
 
 def down(_arguments: argparse.Namespace) -> None:

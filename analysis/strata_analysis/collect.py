@@ -37,7 +37,7 @@ def collect(results_folder: str | os.PathLike) -> list[Path]:
         for file, write in (
             (folder / COLLECTED, lambda path, results=results: write_collected(path, results)),
             (folder / "collected.csv", lambda path, table=table: table.to_csv(path, index=False)),
-            (folder / "collected.parquet", lambda path, table=table: table.to_parquet(path, index=False)),
+            (folder / "collected.parquet", lambda path, table=table: path.write_bytes(table.to_parquet(index=False))),
         ):
             replace_file(file, write)
             written.append(file)
@@ -60,7 +60,8 @@ def flat(points: pd.DataFrame) -> pd.DataFrame:
 
 def write_collected(path: Path, results: Results) -> None:
     """The four tables, one group each, one dataset a column. Text is UTF-8, lists are JSON text, flags are 0 or 1."""
-    with h5py.File(path, "w", libver=("earliest", "v110")) as file:
+    # Made in memory: on a disk that is full HDF5 cannot even close what it has open, and says so for each object.
+    with h5py.File(path.name, "w", libver=("earliest", "v110"), driver="core", backing_store=False) as file:
         file.attrs["schema_name"] = COLLECTED_SCHEMA
         file.attrs["schema_version"] = schema().version
         for group_name in ("points", *TABLES):
@@ -69,6 +70,9 @@ def write_collected(path: Path, results: Results) -> None:
             group.attrs.create("columns", list(table.columns), dtype=h5py.string_dtype())
             for name in table.columns:
                 _write_column(group, name, table[name])
+        file.flush()
+        image = file.id.get_file_image()
+    path.write_bytes(image)
 
 
 def _write_column(group: h5py.Group, name: str, column: pd.Series) -> None:

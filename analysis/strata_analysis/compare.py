@@ -50,6 +50,9 @@ PROVENANCE = (
 )
 # Lists of one entry a rank, where which rank sits where may differ.
 UNORDERED = {"host_names", "device_names"}
+# The environment variables in which Slurm says which job a run belongs to: where it ran is told by its hosts, and the
+# jobs of two submissions always differ.
+JOB_VARIABLES = "SLURM_"
 # Keys that say where a point runs. What they change stands in PROVENANCE.
 PLACE_KEYS = {"backend", "cluster"}
 # Keys that the table has columns for.
@@ -209,7 +212,7 @@ class _Run:
 
     seconds: float  # median of its measured steps
     block: tuple[str, int]  # job and number; number -1: in no block
-    provenance: tuple[str, ...]  # PROVENANCE as text
+    provenance: tuple[tuple[str, ...], ...]  # the texts of each of PROVENANCE
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +257,7 @@ def _points(results: Results) -> list[_Point]:
     for row in results.points.sort_values(["start_time", "attempt"])[wanted].itertuples(index=False, name=None):
         experiment, point, attempt, status, job, block, *provenance = row
         if status == "ok" and (experiment, point, attempt) in seconds:
-            texts = (provenance_text(name, value) for name, value in zip(PROVENANCE, provenance, strict=True))
+            texts = (_provenance_texts(name, value) for name, value in zip(PROVENANCE, provenance, strict=True))
             run = _Run(seconds[experiment, point, attempt], (job, int(block)), tuple(texts))
             runs.setdefault((experiment, point), []).append(run)
     points = []
@@ -286,10 +289,12 @@ def _separating_options(points: pd.DataFrame) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def provenance_text(name: str, value) -> str:
-    if isinstance(value, list):
-        return ", ".join(sorted(set(value)) if name in UNORDERED else value)
-    return str(value)
+def _provenance_texts(name: str, value) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        return (str(value),)
+    if name == "environment":
+        value = [text for text in value if not text.startswith(JOB_VARIABLES)]
+    return tuple(sorted(set(value)) if name in UNORDERED else value)
 
 
 # ------------------------------------------------------------------------------------------------------ two points
@@ -441,16 +446,20 @@ def _coupled(first: _Point, second: _Point) -> tuple[list[tuple[_Run, _Run]], st
 
 
 def _differences(couples: list[tuple[_Run, _Run]], allow_different: set[str]) -> list[str]:
-    """Names of PROVENANCE in which some pair differs, with both values."""
+    """Names of PROVENANCE in which some pair differs, with what only one of both has."""
     found = {}
     for base, candidate in couples:
         for name, a, b in zip(PROVENANCE, base.provenance, candidate.provenance, strict=True):
             if a != b and name not in allow_different:
-                found.setdefault(name, f"{name} differs ({_short(a)} and {_short(b)})")
+                found.setdefault(name, f"{name} differs ({_texts_without(a, b)} and {_texts_without(b, a)})")
     return [found[name] for name in PROVENANCE if name in found]
 
 
-def _short(text: str) -> str:
+def _texts_without(texts: tuple[str, ...], others: tuple[str, ...]) -> str:
+    """Those of `texts` that are none of `others`; all where nothing but their order or number differs."""
+    if set(texts) != set(others):
+        texts = tuple(text for text in texts if text not in others)
+    text = ", ".join(texts) or "nothing"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -29,10 +30,13 @@ def left_out(folder: Path, results: Results) -> pd.DataFrame:
     found: dict[str, dict] = {}
     files = [file for file in folder.glob("submissions/*/left-out.json") if file.parent.name.isdigit()]
     for file in sorted(files, key=lambda file: int(file.parent.name)):
-        content = json.loads(file.read_text(encoding="utf-8"))
-        if (content["schema"], content["version"]) != (LEFT_OUT_SCHEMA, 1):
-            raise LoadError(f"{file}: schema is not {LEFT_OUT_SCHEMA}, version 1")
-        found |= {point["point"]: point for point in content["points"]}
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            if (content["schema"], content["version"]) != (LEFT_OUT_SCHEMA, 1):
+                raise LoadError(f"schema is not {LEFT_OUT_SCHEMA}, version 1")
+            found |= {point["point"]: point for point in content["points"]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            print(f"warning: left out: {file}: {error}", file=sys.stderr)
     tried = set(results.points["point"])
     rows = [point for name, point in found.items() if name not in tried]
     return pd.DataFrame(rows, columns=["point", "axes", "status", "message"])

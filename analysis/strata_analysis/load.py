@@ -11,6 +11,7 @@ import json
 import os
 import re
 import socket
+import sys
 import time
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,6 +28,9 @@ INDEX = ["experiment_name", "point", "attempt"]
 TABLES = ("steps", "events", "predictions")
 COLLECTED = "collected.h5"
 COLLECTED_SCHEMA = "strata-collected"
+# Ends that others may know more of than the attempt: a lost node, a time limit. What else it said of itself stands.
+MAY_BE_CONCLUDED = {"killed", "preempted", "hang", "communication_error"}
+POINT_ID = re.compile(r"[0-9A-Za-z_-]+")  # files are named by it
 HEARTBEAT_SECONDS = 60.0  # a writer touches its status file every 5 s
 ATTEMPT_FILE = re.compile(r"^(\d+)\.(h5|h5\.part|jsonl)$")
 
@@ -71,7 +75,17 @@ def load(path: str | os.PathLike) -> Results:
         if not ATTEMPT_FILE.search(path.name):
             raise LoadError(f"{path}: neither an attempt (<n>.h5, <n>.h5.part, <n>.jsonl) nor {COLLECTED}")
         return _from_attempts([_Attempt.of(path)])
-    return _from_attempts([_Attempt.of(stem) for stem in attempt_stems(path)])
+    attempts, damaged = [], []
+    for stem in attempt_stems(path):
+        try:
+            attempts.append(_Attempt.of(stem))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            damaged.append(error if isinstance(error, LoadError) else LoadError(f"{stem}: cannot be read: {error!r}"))
+    if not attempts:
+        raise damaged[0]
+    for error in damaged:
+        print(f"warning: left out: {error}", file=sys.stderr)
+    return _from_attempts(attempts)
 
 
 def attempt_stems(path: Path) -> list[Path]:
@@ -124,16 +138,20 @@ class _Attempt:
                 content["tables"][group] = pd.concat([rows, pd.DataFrame(added)], ignore_index=True)
         content["summary"] |= lines.summary
         content = _complete(to_current(content, str(hdf5)))
+        name = content["attributes"]["point_id"]
+        if not isinstance(name, str) or not POINT_ID.fullmatch(name):
+            raise LoadError(f"{hdf5}: the point's id {name!r} is no name of a folder")
         attempt = _Attempt(content["attributes"], content["tables"], content["summary"], hdf5, num_added)
         if hdf5 == part:
             attempt._settle_status(stem)
-        attempt.summary |= _ending(stem) or {}
+        if attempt.summary["status"] in MAY_BE_CONCLUDED:
+            attempt.summary |= _ending(stem) or {}
         return attempt
 
     def _settle_status(self, stem: Path) -> None:
         """A `.part` says running: the status file may know better, and a writer that is gone was killed."""
         file = stem.with_name(stem.name + ".status.json")
-        known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"status": "running", "message": ""}
+        known = _status_of(file)
         if known["status"] == "running" and not _is_alive(stem.parent, file, known):
             known = {"status": "killed", "message": f"no ending after {len(self.tables['steps'])} steps"}
         self.summary |= {"status": known["status"], "message": known["message"]}
@@ -149,6 +167,18 @@ class _Attempt:
                 self.summary[name] = int(steps[name].max())
 
 
+def _status_of(file: Path) -> dict:
+    """What the status file says; of one that is missing or damaged what an attempt under way would say."""
+    known = {"status": "running", "message": ""}
+    try:
+        said = json.loads(file.read_text(encoding="utf-8", errors="replace"))
+        if isinstance(said, dict) and isinstance(said.get("status"), str):
+            known |= said
+    except (FileNotFoundError, ValueError):
+        pass
+    return known
+
+
 def _ending(stem: Path) -> dict | None:
     """What the harness found out about an attempt that could not name its own end: a lost node, a time limit."""
     file = stem.parent.parent / "submissions" / "endings.json"
@@ -159,10 +189,14 @@ def _ending(stem: Path) -> dict | None:
 
 @cache
 def _endings(file: Path, _modified: float) -> dict:
-    return {
-        (ending["point"], ending["attempt"]): {"status": ending["status"], "message": ending["message"]}
-        for ending in json.loads(file.read_text(encoding="utf-8"))
-    }
+    try:
+        return {
+            (ending["point"], ending["attempt"]): {"status": ending["status"], "message": ending["message"]}
+            for ending in json.loads(file.read_text(encoding="utf-8"))
+        }
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        print(f"warning: {file}: not read: {error}", file=sys.stderr)
+        return {}
 
 
 def _is_alive(folder: Path, status_file: Path, status: dict) -> bool:
@@ -178,7 +212,7 @@ def _is_alive(folder: Path, status_file: Path, status: dict) -> bool:
             return f"pid {status.get('pid')} " in (folder / "lock").read_text(encoding="utf-8")
         except OSError:
             pass  # no lock here: the heartbeat decides
-    return time.time() - status_file.stat().st_mtime < HEARTBEAT_SECONDS
+    return abs(time.time() - status_file.stat().st_mtime) < HEARTBEAT_SECONDS
 
 
 def _text(value) -> str:

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/console.hpp"
 #include "base/duration.hpp"
 
 namespace strata {
@@ -24,14 +25,14 @@ void Progress::show(std::size_t done) {
   next_ = now + std::chrono::milliseconds{200};
   const std::chrono::duration<double> seconds = now - begin_;
   // To the line's begin, the line, and nothing of an older one behind it.
-  fmt::print(stderr, "\r{}\033[K", progress_in_words(done_in_words_, done, total_, seconds.count()));
+  say_error("\r{}\033[K", progress_in_words(done_in_words_, done, total_, seconds.count()));
   std::fflush(stderr);
   is_visible_ = true;
 }
 
 void Progress::hide() {
   if (!is_visible_) return;
-  fmt::print(stderr, "\r\033[K");
+  say_error("\r\033[K");
   std::fflush(stderr);
   is_visible_ = false;
 }

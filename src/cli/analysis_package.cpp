@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 
 #include "base/error.hpp"
 #include "harness/queue_view.hpp"
@@ -33,21 +34,41 @@ void become_standard_input(const std::string& text) {
   }
 }
 
+auto find_variable(std::vector<std::string>& variables, const std::string& name) {
+  return std::find_if(variables.begin(), variables.end(),
+                      [&](const std::string& variable) { return variable.starts_with(name + "="); });
+}
+
+void set_variable(std::vector<std::string>& variables, const std::string& name, const std::string& value) {
+  const auto found = find_variable(variables, name);
+  if (found == variables.end()) {
+    variables.push_back(name + "=" + value);
+  } else {
+    *found = name + "=" + value;
+  }
+}
+
+/// @p package and then what the user's PYTHONPATH names. An empty entry there, as of `export PYTHONPATH=$PYTHONPATH:x`
+/// where nothing was set before, would mean the working directory.
+std::string python_path(const std::string& package, std::vector<std::string>& variables) {
+  std::string path = package;
+  const auto found = find_variable(variables, "PYTHONPATH");
+  if (found == variables.end()) return path;
+  std::istringstream folders(found->substr(std::strlen("PYTHONPATH=")));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (!folder.empty()) path += ":" + folder;
+  }
+  return path;
+}
+
 }  // namespace
 
 int start_analysis(const std::vector<std::string>& package_arguments, const Environment& environment,
                    const std::string& input) {
   namespace fs = std::filesystem;
-  // The environment that the setup script makes stands beside build/, wherever the binary is called from; else the
-  // caller's python3.
-  std::string python = "python3";
-  const fs::path binary = fs::read_symlink("/proc/self/exe");
-  for (fs::path folder = binary.parent_path(); folder != folder.parent_path(); folder = folder.parent_path()) {
-    if (fs::exists(folder / ".venv/bin/python")) {
-      python = (folder / ".venv/bin/python").string();
-      break;
-    }
-  }
+  // The environment that the setup script makes in the installation; else the caller's python3.
+  const fs::path own = predict::shipped_folder() / ".venv/bin/python";
+  const std::string python = fs::exists(own) ? own.string() : "python3";
   // What the harness knows of the attempts that are about to be read.
   for (const std::string& word : package_arguments) {
     if (fs::is_directory(fs::path(word) / "submissions")) {
@@ -58,14 +79,9 @@ int start_analysis(const std::vector<std::string>& package_arguments, const Envi
   words.insert(words.end(), package_arguments.begin(), package_arguments.end());
   // The package that belongs to this binary, before any other of its name.
   std::vector<std::string> variables = environment.variables;
-  const std::string package = "PYTHONPATH=" + (predict::shipped_folder() / "analysis").string();
-  const auto path = std::find_if(variables.begin(), variables.end(),
-                                 [](const std::string& variable) { return variable.starts_with("PYTHONPATH="); });
-  if (path == variables.end()) {
-    variables.push_back(package);
-  } else {
-    *path = package + ":" + path->substr(std::strlen("PYTHONPATH="));
-  }
+  const std::string path = python_path((predict::shipped_folder() / "analysis").string(), variables);
+  set_variable(variables, "PYTHONPATH", path);
+  set_variable(variables, "PYTHONSAFEPATH", "1");
   if (!input.empty()) become_standard_input(input);
   execvpe(python.c_str(), null_terminated(words).data(), null_terminated(variables).data());
   throw UserError(fmt::format("{} cannot be started: {}; jobscripts/setup.sh makes the Python environment", python,

@@ -23,6 +23,18 @@ _strata_reply() { # adds the lines of standard input to the answer
   mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY
 }
 
+# Adds those of the words $1 that begin with $cur, each with $2 behind it. They are compared as they are: names of files
+# come among them, and compgen -W would run what stands in $(...). Nor is a name offered that the shell would not take as
+# it is.
+_strata_words() {
+  local -a words=()
+  local word
+  read -rd '' -a words <<<"$1"
+  for word in "${words[@]}"; do
+    if [[ $word == "$cur"* && $word =~ ^[A-Za-z0-9@%+=:,./_-]+$ ]]; then COMPREPLY+=("$word${2-}"); fi
+  done
+}
+
 _strata_files() { # $1: their ending
   compopt -o filenames 2>/dev/null
   _strata_reply < <(compgen -d -- "$cur"; compgen -f -X "!*$1" -- "$cur")
@@ -40,11 +52,11 @@ _strata_values() {
         local type=''
         _strata_setting "$key"
         [[ -z $type ]] || _strata_values "$type"
-        [[ -z $words ]] || _strata_reply < <(compgen -W "$words" -- "$cur")
+        _strata_words "$words"
         COMPREPLY=("${COMPREPLY[@]/#/$key=}")
       else
         compopt -o nospace 2>/dev/null
-        _strata_reply < <(compgen -S = -W "$_strata_keys" -- "$cur")
+        _strata_words "$_strata_keys" =
       fi
       return
       ;;
@@ -54,7 +66,7 @@ _strata_values() {
     [[ -z $cur ]] || _strata_files .toml
     words+=" $("${line[0]/#\~/$HOME}" list "$listed" 2>/dev/null | cut -d ' ' -f 1)"
   fi
-  [[ -z $words ]] || _strata_reply < <(compgen -W "$words" -- "$cur")
+  _strata_words "$words"
 }
 
 _strata() {
@@ -87,10 +99,10 @@ _strata() {
     _strata_type "$verb" "${cur%%=*}"
     prefix=${cur%%=*}= cur=${cur#*=}
   elif [[ -z $type && $cur == -* ]]; then
-    _strata_reply < <(compgen -W "$options" -- "$cur")
+    _strata_words "$options"
     return
   elif [[ -z $type && -n $commands ]]; then
-    _strata_reply < <(compgen -W "$commands" -- "$cur")
+    _strata_words "$commands"
     return
   elif [[ -z $type ]]; then
     type=${positionals[given]-}

@@ -1,12 +1,11 @@
 /// @file
 /// `strata completion`: the script with which a shell completes this command line.
 
-#include <fmt/core.h>
-
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
+#include "base/console.hpp"
 #include "base/exit_code.hpp"
 #include "cli/command_tree.hpp"
 #include "cli/completion.hpp"
@@ -28,7 +27,7 @@ void add_completion(const CommandLine& line) {
   completion->callback([line, shell] {
     const Command command = command_tree(line.app);
     const CompletionNames names = completion_names();
-    fmt::print("{}", *shell == "bash" ? bash_completion(command, names) : zsh_completion(command, names));
+    say("{}", *shell == "bash" ? bash_completion(command, names) : zsh_completion(command, names));
     line.exit_code = exit_ok;
   });
 }

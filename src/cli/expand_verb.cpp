@@ -1,11 +1,10 @@
 /// @file
 /// `strata expand`: the points of a sweep.
 
-#include <fmt/core.h>
-
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/console.hpp"
 #include "base/exit_code.hpp"
 #include "cli/verb.hpp"
 #include "cli/verb_options.hpp"
@@ -28,7 +27,7 @@ void add_expand(const CommandLine& line) {
   expand->callback([line, arguments] {
     const predict::LoadedExperiment loaded = predict::load_points(arguments->experiment, device_backend);
     predict::check_names(loaded.expansion.points, arguments->experiment.origin());
-    fmt::print("{}\n", arguments->json ? to_json(loaded.expansion) : to_table(loaded.expansion));
+    say("{}\n", arguments->json ? to_json(loaded.expansion) : to_table(loaded.expansion));
     line.exit_code = exit_ok;
   });
 }

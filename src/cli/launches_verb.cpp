@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/console.hpp"
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
 #include "cli/verb.hpp"
@@ -64,7 +65,7 @@ int print_launches(const LaunchesArguments& arguments, const Environment& enviro
           fmt::format(" --block {} --block-order {} --block-seed {}", launch.block, launch.order, launches.block_seed);
     }
   }
-  if (!text.empty()) fmt::print("{}\n", text);
+  if (!text.empty()) say("{}\n", text);
   return exit_ok;
 }
 

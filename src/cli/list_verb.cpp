@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/console.hpp"
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
+#include "base/look_up.hpp"
 #include "cli/verb.hpp"
 #include "cli/verb_options.hpp"
 #include "config/cluster_files.hpp"
@@ -36,7 +38,7 @@ std::string flops_text(const ModelGraph& graph, const std::string& convention) {
 
 int list_strategies() {
   for (const Planner* planner : all_planners()) {
-    fmt::print("{:<12} {}  [{}]\n", planner->name(), planner->summary(), planner->source());
+    say("{:<12} {}  [{}]\n", planner->name(), planner->summary(), planner->source());
   }
   return exit_ok;
 }
@@ -48,28 +50,36 @@ int list_models(const std::string& flops_convention, std::int64_t sequence_lengt
     if (sequence_length > 0 && is_sequence_model) options.sequence_length = sequence_length;
     const ModelGraph graph = build_model(options);
     const std::string flops = flops_convention.empty() ? "" : flops_text(graph, flops_convention);
-    fmt::print("{:<18} {:>8.1f} M parameters  {}  {}\n", preset.name,
-               static_cast<double>(graph.num_parameters()) * 1e-6, flops, preset.description);
+    say("{:<18} {:>8.1f} M parameters  {}  {}\n", preset.name, static_cast<double>(graph.num_parameters()) * 1e-6,
+        flops, preset.description);
   }
   return exit_ok;
 }
 
+/// Beside the answer, which other programs read.
+void tell_what_is_not_used(const LookUp& look_up) {
+  if (!look_up.left_out.empty()) say_error("strata: {}\n", not_used(look_up));
+}
+
 int list_clusters() {
-  fmt::print("{:<18} the machine strata runs on\n", "this");
-  for (const std::filesystem::path& file : cluster_files(predict::cluster_folders(std::filesystem::current_path()))) {
+  say("{:<18} the machine strata runs on\n", "this");
+  const LookUp look_up = predict::cluster_folders(std::filesystem::current_path());
+  for (const auto& [name, file] : look_up.files) {
     const Cluster cluster = read_cluster(file);
-    fmt::print("{:<18} {} nodes x {} {}  {}\n", file.stem().string(), cluster.nodes, cluster.devices_per_node,
-               cluster.device, cluster.description);
+    say("{:<18} {} nodes x {} {}  {}\n", name, cluster.nodes, cluster.devices_per_node, cluster.device,
+        cluster.description);
   }
+  tell_what_is_not_used(look_up);
   return exit_ok;
 }
 
 int list_sites() {
-  for (const std::filesystem::path& file :
-       harness::site_files(harness::site_folders(std::filesystem::current_path(), predict::shipped_folder()))) {
+  const LookUp look_up = harness::site_folders(std::filesystem::current_path(), predict::shipped_folder());
+  for (const auto& [name, file] : look_up.files) {
     const harness::Site site = harness::read_site(file);
-    fmt::print("{:<18} {}  {}\n", site.name, site.has_slurm() ? "Slurm" : "no scheduler", site.launcher);
+    say("{:<18} {}  {}\n", site.name, site.has_slurm() ? "Slurm" : "no scheduler", site.launcher);
   }
+  tell_what_is_not_used(look_up);
   return exit_ok;
 }
 

@@ -4,13 +4,13 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
-#include <iostream>
 #include <sstream>
 
+#include "base/console.hpp"
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
+#include "base/one_line.hpp"
 #include "cli/verb.hpp"
 #include "predict/provenance.hpp"
 
@@ -23,8 +23,9 @@ int call_verb(int argc, char** argv) {
   CLI::App app{"strata: plan, run and record distributed-training strategies, head to head on the same kernels"};
   app.require_subcommand(1);
   app.set_version_flag("--version", "strata " + predict::version_and_commit());
-  app.failure_message(
-      [](const CLI::App*, const CLI::Error& e) { return fmt::format("strata: {}; see --help\n", e.what()); });
+  app.failure_message([](const CLI::App*, const CLI::Error& e) {
+    return fmt::format("strata: {}; see --help\n", printable(e.what()));
+  });
   app.footer(
       "Example:      mpiexec -n 2 strata run experiments/first.toml\n"
       "Every verb:   strata VERB --help\n"
@@ -35,31 +36,35 @@ int call_verb(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    // Every rank reads the same words; the first speaks.
-    std::ostringstream unheard;
-    const bool speaks = environment.launcher_rank == 0;
-    const int parsed = app.exit(e, speaks ? std::cout : unheard, speaks ? std::cerr : unheard);
-    return parsed == 0 ? int{exit_ok} : int{exit_bad_input};
+    std::ostringstream output, error;
+    const int parsed = app.exit(e, output, error);
+    code = parsed == 0 ? int{exit_ok} : int{exit_bad_input};
+    if (environment.launcher_rank == 0) {  // every rank reads the same words; the first speaks
+      put_output(output.str());
+      put_error(error.str());
+    }
   }
+  finish_output();
   return code;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  strata::occupy_standard_streams();
   try {
     return call_verb(argc, argv);
   } catch (const strata::UserError& e) {
-    std::fprintf(stderr, "strata: %s\n", e.what());
+    strata::say_error("strata: {}\n", printable(e.what()));
     return exit_bad_input;
   } catch (const strata::Unsupported& e) {
-    std::fprintf(stderr, "strata: refused: %s\n", e.what());
+    strata::say_error("strata: refused: {}\n", printable(e.what()));
     return exit_refused;
   } catch (const strata::OutOfMemory& e) {
-    std::fprintf(stderr, "strata: %s\n", e.what());
+    strata::say_error("strata: {}\n", printable(e.what()));
     return exit_refused;
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "strata: bug: %s\n", e.what());
+    strata::say_error("strata: bug: {}\n", printable(e.what()));
     return exit_internal;
   }
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/console.hpp"
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
 #include "cli/analysis_package.hpp"
@@ -50,12 +51,14 @@ int show_order(const OrderArguments& arguments, const Environment& environment) 
   if (arguments.rank) check_rank(*arguments.rank, point.plan);
   const std::string text = order_text(point, arguments.rank);
   if (arguments.picture_file.empty()) {
-    fmt::print("{}", text);
+    say("{}", text);
     return exit_ok;
   }
   if (arguments.rank) throw UserError("--picture: of all ranks; leave out --rank");
-  const std::string title =
-      fmt::format("{}: {}, {} micro-batches", point.graph.name, point.plan.strategy, point.plan.schedule.micro_batches);
+  const Schedule& schedule = point.plan.schedule;
+  std::string title =
+      fmt::format("{}: {}, {} micro-batches", point.graph.name, point.plan.strategy, schedule.micro_batches);
+  if (schedule.sub_batches > 1) title += fmt::format(" of {} sub-batches", schedule.sub_batches);
   return start_analysis({"order", "--output", arguments.picture_file, "--title", title}, environment, text);
 }
 
@@ -66,8 +69,10 @@ void add_order(const CommandLine& line) {
   add_experiment_options(*order, arguments->experiment, true);
   order->add_option("--rank", arguments->rank, "of this world rank alone")->type_name("NUMBER");
   order
-      ->add_option("--picture", arguments->picture_file,
-                   "draw it instead, forward 1, backward 2 and recomputation 1 unit long: .png, .svg or .pdf")
+      ->add_option(
+          "--picture", arguments->picture_file,
+          "draw it instead, forward 1, backward 2 and recomputation 1 unit long, sums between sub-batches as long as "
+          "one's forward up to them: .png, .svg or .pdf")
       ->type_name("FILE");
   order->callback([line, arguments] { line.exit_code = show_order(*arguments, line.environment); });
 }

@@ -1,11 +1,10 @@
 /// @file
 /// `strata plan`: what the strategy decides for a point.
 
-#include <fmt/core.h>
-
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/console.hpp"
 #include "base/exit_code.hpp"
 #include "cli/verb.hpp"
 #include "cli/verb_options.hpp"
@@ -21,7 +20,7 @@ void add_plan(const CommandLine& line) {
       "strata plan experiments/first.toml > first.plan && strata program experiments/first.toml --plan first.plan");
   add_experiment_options(*plan, *arguments, true);
   plan->callback([line, arguments] {
-    fmt::print("{}", to_text(predict::prepare_selected(*arguments).plan));
+    say("{}", to_text(predict::prepare_selected(*arguments).plan));
     line.exit_code = exit_ok;
   });
 }

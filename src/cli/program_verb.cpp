@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/console.hpp"
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
 #include "cli/verb.hpp"
@@ -33,10 +34,10 @@ int show_program(const ProgramArguments& arguments) {
   if (format == "chakra") {
     predict::write_chakra(point, arguments.experiment.file, arguments.traces_folder);
   } else if (format == "goal") {
-    fmt::print("{}", predict::goal_schedule(point, arguments.experiment.file));
+    say("{}", predict::goal_schedule(point, arguments.experiment.file));
   } else {
     check_rank(arguments.rank, point.plan);
-    fmt::print("{}", to_text(predict::lower_for_run(point, arguments.rank)));
+    say("{}", to_text(predict::lower_for_run(point, arguments.rank)));
   }
   return exit_ok;
 }

@@ -1,10 +1,9 @@
 /// @file
 /// `strata reference`: every option of an experiment file.
 
-#include <fmt/core.h>
-
 #include <CLI/CLI.hpp>
 
+#include "base/console.hpp"
 #include "base/exit_code.hpp"
 #include "cli/verb.hpp"
 #include "cli/verb_options.hpp"
@@ -18,7 +17,7 @@ void add_reference(const CommandLine& line) {
   add_verb(line.app, "reference", "every option of an experiment file, with default and meaning",
            "strata reference > experiment_files.md")
       ->callback([line] {
-        fmt::print("{}\n## Options of the modes\n{}", reference_markdown(), predict::strategy_reference());
+        say("{}\n## Options of the modes\n{}", reference_markdown(), predict::strategy_reference());
         line.exit_code = exit_ok;
       });
 }

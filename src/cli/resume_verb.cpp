@@ -1,7 +1,7 @@
 /// @file
 /// `strata resume`: what is missing of a sweep becomes arrays of jobs again.
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -11,7 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "base/console.hpp"
+#include "base/error.hpp"
 #include "base/exit_code.hpp"
+#include "base/folder_path.hpp"
 #include "cli/verb.hpp"
 #include "cli/verb_options.hpp"
 #include "harness/carry_out.hpp"
@@ -37,7 +40,13 @@ int resume_experiment(const ResumeArguments& arguments, const Environment& envir
   harness::SubmissionRequest request;
   request.experiment_name = last.experiment_name;
   request.experiment_file = last.experiment_file;
-  request.results_folder = fs::absolute(arguments.results).lexically_normal().parent_path().string();
+  const fs::path folder = folder_path(arguments.results);
+  request.results_folder = folder.parent_path().string();
+  if (folder.filename() != last.experiment_name) {
+    throw UserError(fmt::format("{} holds the results of experiment {}, whose runs write to {}: give it back its name",
+                                folder.string(), last.experiment_name,
+                                (folder.parent_path() / last.experiment_name).string()));
+  }
   request.strata_binary = fs::read_symlink("/proc/self/exe").string();
   request.site_name_or_path = arguments.site.empty() ? last.site : arguments.site;
   request.site = harness::find_site(request.site_name_or_path,
@@ -46,14 +55,14 @@ int resume_experiment(const ResumeArguments& arguments, const Environment& envir
     request.point_axes.insert(manifest.point_axes.begin(), manifest.point_axes.end());
     request.expects.insert(manifest.expects.begin(), manifest.expects.end());
   }
-  fmt::print("{}\n", summary_line(state));
+  say("{}\n", summary_line(state));
   std::vector<harness::JobArray> arrays =
       harness::arrays_to_resume(state, std::set<std::string>(arguments.classes.begin(), arguments.classes.end()));
   for (harness::JobArray& array : arrays) {
     if (arguments.time_limit_minutes > 0) array.geometry.time_limit_minutes = arguments.time_limit_minutes;
   }
   if (arrays.empty()) {
-    fmt::print("nothing to resume\n");
+    say("nothing to resume\n");
     return exit_ok;
   }
   return harness::carry_out(std::move(request), std::move(arrays), {}, arguments.options, environment);

@@ -1,17 +1,16 @@
 /// @file
 /// `strata status`: how far a sweep is.
 
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <thread>
 
+#include "base/console.hpp"
 #include "base/exit_code.hpp"
 #include "cli/verb.hpp"
 #include "cli/verb_options.hpp"
@@ -45,13 +44,13 @@ int show_status(const StatusArguments& arguments, const Environment& environment
   for (;;) {
     const harness::SweepState state = harness::state_with_queue(arguments.results, environment);
     const bool screen = arguments.watch && isatty(STDOUT_FILENO) == 1;
-    if (screen) fmt::print("\033[H\033[2J");
+    if (screen) say("\033[H\033[2J");
     if (arguments.all) {
-      fmt::print("{}{}\n", to_table(state, environment.colour), summary_line(state));
+      say("{}{}\n", to_table(state, environment.colour), summary_line(state));
     } else {
-      fmt::print("{}\n{}", summary_line(state), reasons(state, environment.colour));
+      say("{}\n{}", summary_line(state), reasons(state, environment.colour));
     }
-    std::fflush(stdout);
+    flush_output();
     if (!arguments.watch || !under_way(state)) return code_of(state);
     std::this_thread::sleep_for(pause);
     pause = std::min(pause + pause / 2, std::chrono::seconds{180});

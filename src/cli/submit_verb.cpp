@@ -12,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/console.hpp"
 #include "base/environment.hpp"
 #include "base/exit_code.hpp"
+#include "base/folder_path.hpp"
 #include "base/progress.hpp"
 #include "cli/verb.hpp"
 #include "cli/verb_options.hpp"
@@ -91,12 +93,12 @@ PlannedSweep plan_sweep(const std::vector<Point>& points, const SubmitArguments&
 
 void print_what_is_not_planned(const PlannedSweep& sweep, std::size_t num_points) {
   if (!sweep.left_out.empty()) {
-    fmt::print("{} of {} points cannot start and are left out (--all queues them too):\n{}\n", sweep.left_out.size(),
-               num_points, to_text(sweep.left_out));
+    say("{} of {} points cannot start and are left out (--all queues them too):\n{}\n", sweep.left_out.size(),
+        num_points, to_text(sweep.left_out));
   }
   if (!sweep.planned_at_start.empty()) {
-    fmt::print("{} of {} points are planned where they start:\n{}\n", sweep.planned_at_start.size(), num_points,
-               by_reason(sweep.planned_at_start, /*colour=*/false));
+    say("{} of {} points are planned where they start:\n{}\n", sweep.planned_at_start.size(), num_points,
+        by_reason(sweep.planned_at_start, /*colour=*/false));
   }
 }
 
@@ -105,7 +107,7 @@ int submit_experiment(const SubmitArguments& arguments, const Environment& envir
   harness::SubmissionRequest request;
   request.experiment_name = loaded.expansion.name;
   request.experiment_file = fs::absolute(arguments.experiment.file).lexically_normal().string();
-  request.results_folder = fs::absolute(arguments.results_folder).lexically_normal().string();
+  request.results_folder = folder_path(arguments.results_folder).string();
   request.strata_binary = fs::read_symlink("/proc/self/exe").string();
   request.site =
       harness::find_site(arguments.site, harness::site_folders(fs::current_path(), predict::shipped_folder()));
@@ -124,7 +126,7 @@ int submit_experiment(const SubmitArguments& arguments, const Environment& envir
                                     (fs::path(request.results_folder) / request.experiment_name).string(), environment);
     print_what_is_not_planned(sweep, num_points);
     if (sweep.queued.empty()) {
-      fmt::print("no point is left: nothing is submitted\n");
+      say("no point is left: nothing is submitted\n");
       return exit_refused;
     }
     points = std::move(sweep.queued);

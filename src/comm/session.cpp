@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -26,9 +27,41 @@ extern "C" void* ucp_disconnect_nb(void* /*endpoint*/) { return nullptr; }
 
 namespace strata::comm {
 
+namespace {
+
+/// MPICH takes SIGUSR1 for its launcher's word that a process has died, and asks the launcher which. Without a launcher
+/// it starts one to ask, whose call it waits for in vain and for ever. A process alone has no others that could die:
+/// there the signal keeps the meaning that it had before MPI was started.
+class UserSignal {
+ public:
+  /// The signal waits from here on, so that MPI sees none while it may be MPI's.
+  UserSignal() {
+    sigset_t one;
+    ::sigemptyset(&one);
+    ::sigaddset(&one, SIGUSR1);
+    ::pthread_sigmask(SIG_BLOCK, &one, &mask_);
+    ::sigaction(SIGUSR1, nullptr, &action_);
+  }
+  ~UserSignal() { ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr); }
+  UserSignal(const UserSignal&) = delete;
+  UserSignal& operator=(const UserSignal&) = delete;
+
+  void take_back() const { ::sigaction(SIGUSR1, &action_, nullptr); }
+
+ private:
+  struct sigaction action_ {};
+  sigset_t mask_{};
+};
+
+}  // namespace
+
 Session::Session(int& argc, char**& argv) : num_exceptions_at_start_(std::uncaught_exceptions()) {
+  const UserSignal user_signal;
   int provided = 0;
   check(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  int num_ranks = 0;
+  check(MPI_Comm_size(MPI_COMM_WORLD, &num_ranks), "MPI_Comm_size");
+  if (num_ranks == 1) user_signal.take_back();
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   if (provided < MPI_THREAD_MULTIPLE) {

@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <map>
-#include <system_error>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/near_name.hpp"
@@ -13,30 +12,6 @@
 namespace strata {
 
 namespace fs = std::filesystem;
-
-std::vector<fs::path> cluster_folders_above(const fs::path& start) {
-  std::vector<fs::path> folders;
-  // Without its "." and "..", a path's parents are the folders above it.
-  for (fs::path folder = fs::absolute(start).lexically_normal();; folder = folder.parent_path()) {
-    folders.push_back(folder / "clusters");
-    folders.push_back(folder / "experiments" / "clusters");
-    if (folder == folder.parent_path()) return folders;
-  }
-}
-
-std::vector<fs::path> cluster_files(std::span<const fs::path> folders) {
-  std::map<std::string, fs::path> by_name;
-  for (const fs::path& folder : folders) {
-    // A folder above the start may be one that nobody but its owner reads: nothing of ours lies there.
-    std::error_code unreadable;
-    for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
-      if (entry.path().extension() == ".toml") by_name.emplace(entry.path().stem().string(), entry.path());
-    }
-  }
-  std::vector<fs::path> files;
-  for (const auto& [name, file] : by_name) files.push_back(file);
-  return files;
-}
 
 Cluster read_cluster(const fs::path& file) {
   Cluster cluster = parse_cluster(read_file(file.string()), file.string());
@@ -48,27 +23,26 @@ Cluster read_cluster(const fs::path& file) {
   return cluster;
 }
 
-fs::path find_cluster_file(const std::string& name_or_path, std::span<const fs::path> folders,
-                           std::string_view origin) {
+fs::path find_cluster_file(const std::string& name_or_path, const LookUp& look_up, std::string_view origin) {
   if (name_or_path.ends_with(".toml")) {
     if (!fs::exists(name_or_path)) {
       throw UserError(fmt::format("{} = \"{}\": no such file", origin, name_or_path));
     }
     return name_or_path;
   }
+  const auto found = look_up.files.find(name_or_path);
+  if (found != look_up.files.end()) return found->second;
   std::vector<std::string> known;
-  for (const fs::path& file : cluster_files(folders)) {
-    if (file.stem() == name_or_path) return file;
-    known.push_back(file.stem().string());
-  }
+  for (const auto& [name, file] : look_up.files) known.push_back(name);
   const auto nearest = nearest_names(name_or_path, known, static_cast<int>(known.size()));
-  throw UserError(fmt::format("{} = \"{}\": no such description{}; known: {}; a path ends in .toml", origin,
+  throw UserError(fmt::format("{} = \"{}\": no such description{}; known: {}; a path ends in .toml{}{}", origin,
                               name_or_path, did_you_mean(name_or_path, known),
-                              known.empty() ? "none" : fmt::format("{}", fmt::join(nearest, ", "))));
+                              known.empty() ? "none" : fmt::format("{}", fmt::join(nearest, ", ")),
+                              look_up.left_out.empty() ? "" : "; ", not_used(look_up)));
 }
 
-Cluster find_cluster(const std::string& name_or_path, std::span<const fs::path> folders, std::string_view origin) {
-  return read_cluster(find_cluster_file(name_or_path, folders, origin));
+Cluster find_cluster(const std::string& name_or_path, const LookUp& look_up, std::string_view origin) {
+  return read_cluster(find_cluster_file(name_or_path, look_up, origin));
 }
 
 }  // namespace strata

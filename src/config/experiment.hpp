@@ -91,6 +91,7 @@ struct OverlapSection {
   double bucket_mib = 25.0;
   std::string all_reduce = "backward";
   std::string update = "none";
+  std::string layout = "none";
   bool operator==(const OverlapSection&) const = default;
 };
 

@@ -27,7 +27,8 @@ constexpr Option options[] = {
     {"cluster", FIELD(cluster), "", "",
      "a name in experiments/clusters, a path ending in .toml, relative to this file, or \"this\": the machine it runs "
      "on"},
-    {"expect", FIELD(expect), "oom | refused", "", "outcomes of a point that do not count as failures", false, false},
+    {"expect", FIELD(expect), "oom | refused | diverged", "", "outcomes of a point that do not count as failures",
+     false, false},
 
     {"model.name", FIELD(model.name), "", "", "a preset or a family; `strata list models` prints them", true},
     {"model.layers", FIELD(model.layers), ">= 1", "", "transformer blocks; vgg: 11, 13 or 16"},
@@ -87,8 +88,10 @@ constexpr Option options[] = {
     {"train.dtype", FIELD(train.dtype), dtypes, "",
      "activations and the weights that kernels read; master weights are fp32"},
     {"train.gradient_dtype", FIELD(train.gradient_dtype), dtypes, "", "parameter gradients, as stored and as reduced"},
-    {"train.recompute", FIELD(train.recompute), "none | block | after_communication", "",
-     "activations computed again in the backward pass"},
+    {"train.recompute", FIELD(train.recompute), "none | block | after_communication | whole_block", "",
+     "activations computed again in the backward pass: what it reads of a block, the same but what layouts' "
+     "collectives "
+     "have brought, or all of it as checkpointing does"},
     {"train.seed", FIELD(train.seed), ">= 0", "", "of initialisation and dropout"},
     {"train.steps", FIELD(train.steps), ">= 0", "", "steps to train; 0: until [measure] has enough"},
 
@@ -101,6 +104,9 @@ constexpr Option options[] = {
     {"overlap.update", FIELD(overlap.update), "none | backward", "",
      "when parameters are updated: none: behind the last backward; backward: as soon as their gradients are summed, so "
      "that with one micro-batch they need not wait for each other in memory; not with clipping"},
+    {"overlap.layout", FIELD(overlap.layout), "none | weight_gradient", "",
+     "weight_gradient: where ranks sum the gradient of a product's input, it is made first and summed under the "
+     "gradient of the weight; with sum = all_reduce"},
 
     {"communication.transport", FIELD(communication.transport), "auto | mpi | shm | two_level", "",
      "auto: shm within a node, mpi between nodes"},

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "base/error.hpp"
+#include "harness/whole_file.hpp"
 
 namespace strata::harness {
 namespace {
@@ -36,11 +38,14 @@ std::vector<Attempt> read_attempts(const fs::path& point_folder) {
     } catch (const UserError& error) {
       attempt.file.status = Status::bug;
       attempt.file.message = error.what();
+      warn_of_damage(error);  // it does not say whose launch it was
     }
     struct stat facts {};
     if (::stat(entry.path().c_str(), &facts) == 0) {
-      attempt.heartbeat_age_seconds =
-          now - (static_cast<double>(facts.st_mtim.tv_sec) + static_cast<double>(facts.st_mtim.tv_nsec) * 1e-9);
+      attempt.last_heartbeat =
+          static_cast<double>(facts.st_mtim.tv_sec) + static_cast<double>(facts.st_mtim.tv_nsec) * 1e-9;
+      // Of a clock that is ahead it is as little known when the attempt was last alive as of one that is behind.
+      attempt.heartbeat_age_seconds = std::abs(now - attempt.last_heartbeat);
     }
     attempts.push_back(std::move(attempt));
   }
@@ -74,7 +79,7 @@ Verdict verdict(const Attempt& attempt, const JobView& job) {
       return {Status::preempted, "the job was taken away and started again"};
   }
   return {Status::killed,
-          silent ? fmt::format("no sign of life for {:.0f} s", attempt.heartbeat_age_seconds) : said.message};
+          silent ? "no sign of life since " + results::to_iso_8601(attempt.last_heartbeat) : said.message};
 }
 
 }  // namespace strata::harness

@@ -19,6 +19,7 @@ struct Attempt {
   int number = 0;
   results::StatusFile file;
   double heartbeat_age_seconds = 0.0;
+  double last_heartbeat = 0.0;  ///< unix seconds
 };
 
 /// Attempts of one point, by number. A status file that cannot be read counts as a bug, with the reason as message.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/console.hpp"
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
 #include "harness/command.hpp"
@@ -21,11 +22,11 @@ namespace fs = std::filesystem;
 constexpr std::int64_t default_max_array_size = 1001;
 
 void print_dry(const Submission& submission, const Site& site) {
-  fmt::print("{}", to_table(submission));
+  say("{}", to_table(submission));
   for (const ReadyArray& array : submission.arrays) {
-    fmt::print("\n# ---- {}\n{}", array_file(array.manifest, ".sh").string(), array.script);
+    say("\n# ---- {}\n{}", array_file(array.manifest, ".sh").string(), array.script);
   }
-  fmt::print("\nsite {}: nothing was written or submitted\n", site.name);
+  say("\nsite {} of {}: nothing was written or submitted\n", site.name, site.file);
 }
 
 /// One task after the other on this machine.
@@ -45,7 +46,7 @@ void submit_all(const Submission& submission, const Slurm& slurm) {
     const std::string script = array_file(array.manifest, ".sh").string();
     const std::string job = slurm.submit(script);
     write_job_id(array.manifest, job);
-    fmt::print("job {}: {}\n", job, script);
+    say("job {}: {}\n", job, script);
   }
 }
 
@@ -73,20 +74,20 @@ int carry_out(SubmissionRequest request, std::vector<JobArray> arrays, const std
   const Submission submission = make_submission(request, std::move(arrays), claim_submission(folder));
   write_point_files(folder, points);
   write_submission(submission);
-  fmt::print("{}", to_table(submission));
+  say("{}site {} of {}\n", to_table(submission), request.site.name, request.site.file);
   if (options.emit) {
     for (const ReadyArray& array : submission.arrays) {
-      fmt::print("{} {}\n", request.site.has_slurm() ? "sbatch" : "bash", array_file(array.manifest, ".sh").string());
+      say("{} {}\n", request.site.has_slurm() ? "sbatch" : "bash", array_file(array.manifest, ".sh").string());
     }
     return exit_ok;
   }
   if (options.test_only) {
     for (const ReadyArray& array : submission.arrays) {
-      fmt::print("{}\n", slurm.test(array_file(array.manifest, ".sh").string()));
+      say("{}\n", slurm.test(array_file(array.manifest, ".sh").string()));
     }
     return exit_ok;
   }
-  std::fflush(stdout);
+  flush_output();
   if (!request.site.has_slurm()) return run_here(submission, environment);
   submit_all(submission, slurm);
   return exit_ok;

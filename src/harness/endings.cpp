@@ -1,6 +1,10 @@
 /// @file
 /// What the harness knows of ends that attempts could not name, in a file beside the manifests.
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -9,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "base/console.hpp"
 #include "base/error.hpp"
 #include "harness/sweep_state.hpp"
 #include "harness/whole_file.hpp"
@@ -44,25 +49,37 @@ Endings read_endings(const std::filesystem::path& file) {
   return endings;
 }
 
+/// Nobody writes into the results of others, even where they could.
+bool is_own(const std::filesystem::path& folder) {
+  struct stat found {};
+  return ::stat(folder.c_str(), &found) == 0 && found.st_uid == ::geteuid();
+}
+
 }  // namespace
 
 void record_endings(const std::filesystem::path& experiment_folder, const SweepState& state) {
   const std::filesystem::path file = experiment_folder / "submissions" / "endings.json";
   const Endings before = read_endings(file);
-  Endings endings = before;
-  for (const Ending& ending : state.endings) {
-    auto& [status, message] = endings[{ending.point_id, ending.attempt}];
-    if (status == results::to_string(results::Status::node_failure)) continue;
-    status = results::to_string(ending.status);
-    message = ending.message;
+  // A node that was lost is up again later, and nothing else remembers it. All else is concluded anew: what was silent
+  // for long may have gone on.
+  Endings endings;
+  for (const auto& [attempt, end] : before) {
+    if (end.first == results::to_string(results::Status::node_failure)) endings.emplace(attempt, end);
   }
-  if (endings == before) return;
+  for (const Ending& ending : state.endings) {
+    endings.try_emplace({ending.point_id, ending.attempt}, results::to_string(ending.status), ending.message);
+  }
+  if (endings == before || !is_own(file.parent_path())) return;
   Json json = Json::array();
   for (const auto& [attempt, end] : endings) {
     json.push_back(
         {{"point", attempt.first}, {"attempt", attempt.second}, {"status", end.first}, {"message", end.second}});
   }
-  write_whole(file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  try {
+    write_whole(file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  } catch (const UserError& error) {
+    say_error("strata: warning: how attempts ended that could not say so is not kept: {}\n", error.what());
+  }
 }
 
 }  // namespace strata::harness

@@ -6,9 +6,12 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <filesystem>
+#include <string_view>
 
 #include "base/error.hpp"
+#include "base/one_line.hpp"
 #include "harness/array_task.hpp"
 
 namespace strata::harness {
@@ -27,14 +30,26 @@ std::string shell_word(std::string_view text) {
   return result + "'";
 }
 
-/// Slurm splits its lines at blanks and has no way to quote one.
+/// Slurm splits its lines at blanks, ends them at a `#`, reads `\` and quotes in its own way, and has no way to say
+/// that it should not.
 std::string directive(const std::string& words) {
   for (const char c : words) {
-    if (c == ' ' || c == '\t' || c == '\n' || c == '"' || c == '\'') {
-      throw UserError(fmt::format("#SBATCH {}: blanks and quotes cannot stand in a directive of Slurm's", words));
+    if (std::iscntrl(static_cast<unsigned char>(c)) == 0 &&
+        std::string_view(" \"'#\\").find(c) == std::string_view::npos) {
+      continue;
     }
+    throw UserError(
+        fmt::format("#SBATCH {}: blanks, quotes, #, \\ and control characters cannot stand in a directive of Slurm's",
+                    one_line(words)));
   }
   return "#SBATCH " + words + "\n";
+}
+
+/// A path in which Slurm shall put nothing in the place of a `%` and the letter behind it.
+std::string literal(const std::string& path) {
+  std::string result;
+  for (const char c : path) result += c == '%' ? "%%" : std::string(1, c);
+  return result;
 }
 
 std::string directives(const Manifest& m, const Site& site) {
@@ -43,6 +58,7 @@ std::string directives(const Manifest& m, const Site& site) {
   const std::string throttle = m.job.max_running > 0 ? fmt::format("%{}", m.job.max_running) : "";
   std::string text;
   text += directive(fmt::format("--job-name={}-{}", m.experiment_name, m.array));
+  if (!m.token.empty()) text += directive("--comment=" + m.token);
   text += directive(last == 0 ? fmt::format("--array=0{}", throttle) : fmt::format("--array=0-{}{}", last, throttle));
   text += directive(fmt::format("--nodes={}", g.nodes));
   text += directive(fmt::format("--ntasks-per-node={}", g.ranks_per_node));
@@ -57,7 +73,7 @@ std::string directives(const Manifest& m, const Site& site) {
   text += directive(fmt::format("--signal=B:USR1@{}", site.time_limit_margin_seconds));
   text += directive("--requeue");
   text += directive("--open-mode=append");
-  text += directive(fmt::format("--output={}", (submission_folder(m) / "logs" / "%x-%A_%a.out").string()));
+  text += directive(fmt::format("--output={}/%x-%A_%a.out", literal((submission_folder(m) / "logs").string())));
   for (const std::string& words : site.directives) text += directive(words);
   return text;
 }

@@ -68,12 +68,19 @@ std::vector<LeftOutPoint> read_left_out(const fs::path& experiment_folder) {
     int number = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
     const fs::path file = entry.path() / file_name_of_all;
-    if (error == std::errc{} && fs::exists(file)) files[number] = file;
+    const bool is_whole = error == std::errc{} && end == name.data() + name.size();  // no `.part` of a killed writer
+    if (is_whole && fs::exists(file)) files[number] = file;
   }
   std::vector<LeftOutPoint> points;
   std::map<std::string, std::size_t> place;
   for (const auto& [number, file] : files) {
-    for (LeftOutPoint& point : parse_left_out(read_file(file.string()), file.string())) {
+    std::vector<LeftOutPoint> of_submission;
+    try {
+      of_submission = parse_left_out(read_file(file.string()), file.string());
+    } catch (const UserError& error) {
+      warn_of_damage(error);
+    }
+    for (LeftOutPoint& point : of_submission) {
       const auto [at, is_new] = place.try_emplace(point.point_id, points.size());
       if (is_new) {
         points.push_back(std::move(point));

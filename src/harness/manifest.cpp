@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "base/error.hpp"
+#include "base/one_line.hpp"
 #include "base/read_file.hpp"
 #include "harness/json_schema.hpp"
+#include "harness/whole_file.hpp"
 #include "results/json_integer.hpp"
 
 namespace strata::harness {
@@ -31,12 +34,22 @@ std::int64_t count_at(const Json& json, const std::string& key) {
   return json_integer<std::int64_t>(json.at(key), key);
 }
 
+/// A folder of this name holds the point: it leads nowhere else.
+std::string point_id_of(const Json& json) {
+  const auto id = json.get<std::string>();
+  const auto is_of_ids = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
+  if (id.empty() || !std::ranges::all_of(id, is_of_ids)) {
+    throw UserError(fmt::format("the point's id \"{}\" is no name of a folder", one_line(id)));
+  }
+  return id;
+}
+
 Task task_of(const Json& json) {
   Task task;
   task.block_seed = count_at(json, "block_seed");
   task.one_launch = json.value("one_launch", false);  // manifests of earlier versions have none
   for (const Json& launch : json.at("launches")) {
-    task.launches.push_back({launch.at(0).get<std::string>(),
+    task.launches.push_back({point_id_of(launch.at(0)),
                              json_integer<std::int64_t>(launch.at(1), "the block of a launch"),
                              json_integer<std::int64_t>(launch.at(2), "the order of a launch")});
   }
@@ -59,6 +72,7 @@ std::string to_json(const Manifest& m) {
                      {"submission", m.submission},
                      {"array", m.array},
                      {"time", m.time},
+                     {"token", m.token},
                      {"geometry",
                       {{"nodes", g.nodes},
                        {"ranks_per_node", g.ranks_per_node},
@@ -87,6 +101,7 @@ Manifest parse_manifest(const std::string& text, const std::string& file_name) {
     m.submission = json_integer<int>(json.at("submission"), "submission");
     m.array = json_integer<int>(json.at("array"), "array");
     m.time = json.at("time").get<std::string>();
+    if (json.contains("token")) m.token = json.at("token").get<std::string>();  // older ones have none
     const Json& g = json.at("geometry");
     m.job.geometry = {.nodes = count_at(g, "nodes"),
                       .ranks_per_node = count_at(g, "ranks_per_node"),
@@ -112,6 +127,7 @@ Manifest read_manifest(const std::filesystem::path& file) {
 }
 
 std::filesystem::path experiment_folder(const Manifest& manifest) {
+  if (!manifest.read_from.empty()) return manifest.read_from;
   return std::filesystem::path(manifest.results_folder) / manifest.experiment_name;
 }
 
@@ -132,9 +148,16 @@ std::vector<Manifest> read_manifests(const std::filesystem::path& experiment_fol
   std::vector<Manifest> manifests;
   std::error_code missing;
   for (const auto& submission : fs::directory_iterator(experiment_folder / "submissions", missing)) {
+    if (submission.path().extension() == ".part") continue;  // whoever wrote it was killed
     for (const auto& entry : fs::directory_iterator(submission.path(), missing)) {
       const std::string name = entry.path().filename().string();
-      if (name.starts_with("array-") && name.ends_with(".json")) manifests.push_back(read_manifest(entry.path()));
+      if (!name.starts_with("array-") || !name.ends_with(".json")) continue;
+      try {
+        manifests.push_back(read_manifest(entry.path()));
+        manifests.back().read_from = experiment_folder;
+      } catch (const UserError& error) {
+        warn_of_damage(error);
+      }
     }
   }
   std::sort(manifests.begin(), manifests.end(), [](const Manifest& a, const Manifest& b) {

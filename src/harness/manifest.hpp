@@ -25,10 +25,13 @@ struct Manifest {
   int submission = 0;  ///< from 1
   int array = 0;       ///< from 0
   std::string time;    ///< ISO 8601 UTC of its making
+  std::string token;   ///< of this array alone, the comment of its job: by it the queue knows what no file may tell
   JobArray job;
   std::map<std::string, std::string> point_axes;  ///< by point id: "strategy.name=ddp nodes=2", for people
   std::map<std::string, std::vector<std::string>>
       expects;  ///< by point id: outcomes that are no failures; none: absent
+  /// Where it was read: a folder may have been moved or copied since. Empty: it has just been made.
+  std::filesystem::path read_from{};
   bool operator==(const Manifest&) const = default;
 };
 
@@ -38,7 +41,7 @@ Manifest parse_manifest(const std::string& text, const std::string& file_name);
 /// @throws UserError also when it cannot be read.
 Manifest read_manifest(const std::filesystem::path& file);
 
-/// `<results>/<experiment>`
+/// `<results>/<experiment>`, or where it was read.
 std::filesystem::path experiment_folder(const Manifest& manifest);
 std::filesystem::path submission_folder(const Manifest& manifest);
 /// `<submission folder>/array-<a><suffix>`
@@ -46,8 +49,8 @@ std::filesystem::path array_file(const Manifest& manifest, const std::string& su
 /// Names one launch within an experiment: "<submission>/<array>.<task>.<launch>".
 std::string launch_name(const Manifest& manifest, std::size_t task, std::size_t launch);
 
-/// All manifests below @p experiment_folder, by submission and array. Empty where nothing was submitted.
-/// @throws UserError for one that cannot be read.
+/// All manifests below @p experiment_folder, by submission and array. Empty where nothing was submitted. One that
+/// cannot be read is left out, with a warning that names it.
 std::vector<Manifest> read_manifests(const std::filesystem::path& experiment_folder);
 
 /// Slurm's id of a submitted array; empty: not submitted, or no Slurm.

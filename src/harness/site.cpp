@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <map>
+#include <algorithm>
+#include <array>
+#include <cctype>
 
 #include "base/error.hpp"
 #include "base/near_name.hpp"
+#include "base/one_line.hpp"
 #include "base/read_file.hpp"
 #include "base/toml_value.hpp"
 
@@ -51,6 +54,14 @@ Site parse_site(std::string_view text, const std::string& file_name) {
       if (value == nullptr) {
         reader.fail("environment", fmt::format("{}: {} where a string is accepted", entry.key, entry.value.kind()));
       }
+      const auto is_of_names = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
+      if (entry.key.empty() || std::isdigit(static_cast<unsigned char>(entry.key.front())) != 0 ||
+          !std::ranges::all_of(entry.key, is_of_names)) {
+        reader.fail("environment",
+                    fmt::format("\"{}\" is no name of a variable: letters, digits and _ are accepted, no "
+                                "digit first",
+                                one_line(entry.key)));
+      }
       site.environment.emplace_back(entry.key, *value);
     }
   }
@@ -58,44 +69,26 @@ Site parse_site(std::string_view text, const std::string& file_name) {
   return site;
 }
 
-std::vector<std::filesystem::path> site_files(std::span<const std::filesystem::path> folders) {
-  namespace fs = std::filesystem;
-  std::map<std::string, fs::path> by_name;
-  for (const fs::path& folder : folders) {
-    std::error_code missing;
-    for (const auto& entry : fs::directory_iterator(folder, missing)) {
-      if (entry.path().extension() == ".toml") by_name.emplace(entry.path().stem().string(), entry.path());
-    }
-  }
-  std::vector<fs::path> files;
-  for (auto& [name, file] : by_name) files.push_back(std::move(file));
-  return files;
+LookUp site_folders(const std::filesystem::path& start, const std::filesystem::path& shipped) {
+  const std::array own = {std::filesystem::absolute(start).lexically_normal() / "jobscripts" / "sites"};
+  return look_up_in(own, shipped / "jobscripts" / "sites");
 }
 
-std::vector<std::filesystem::path> site_folders(const std::filesystem::path& start,
-                                                const std::filesystem::path& shipped) {
-  namespace fs = std::filesystem;
-  std::vector<fs::path> folders;
-  const fs::path first = fs::absolute(start).lexically_normal();
-  for (fs::path at = first;; at = at.parent_path()) {
-    folders.push_back(at / "jobscripts" / "sites");
-    if (at == at.parent_path()) break;
-  }
-  folders.push_back(shipped / "jobscripts" / "sites");
-  return folders;
+Site read_site(const std::filesystem::path& path) {
+  Site site = parse_site(read_file(path.string()), path.string());
+  site.file = std::filesystem::absolute(path).lexically_normal().string();
+  return site;
 }
 
-Site read_site(const std::filesystem::path& path) { return parse_site(read_file(path.string()), path.string()); }
-
-Site find_site(const std::string& name_or_path, std::span<const std::filesystem::path> folders) {
+Site find_site(const std::string& name_or_path, const LookUp& look_up) {
   if (name_or_path.ends_with(".toml")) return read_site(name_or_path);
+  const auto found = look_up.files.find(name_or_path);
+  if (found != look_up.files.end()) return read_site(found->second);
   std::vector<std::string> names;
-  for (const std::filesystem::path& file : site_files(folders)) {
-    names.push_back(file.stem().string());
-    if (names.back() == name_or_path) return read_site(file);
-  }
-  throw UserError(fmt::format("--site {}: no such site{}; accepted: {}, or a path ending in .toml", name_or_path,
-                              did_you_mean(name_or_path, names), fmt::join(names, ", ")));
+  for (const auto& [name, file] : look_up.files) names.push_back(name);
+  throw UserError(fmt::format("--site {}: no such site{}; accepted: {}, or a path ending in .toml{}{}", name_or_path,
+                              did_you_mean(name_or_path, names), fmt::join(names, ", "),
+                              look_up.left_out.empty() ? "" : "; ", not_used(look_up)));
 }
 
 }  // namespace strata::harness

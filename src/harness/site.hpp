@@ -5,16 +5,18 @@
 /// TOML file a site in jobscripts/sites; no science in there.
 
 #include <filesystem>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/look_up.hpp"
+
 namespace strata::harness {
 
 struct Site {
   std::string name;                 ///< of the file, without .toml
+  std::string file;                 ///< where it stands; empty: it was read from elsewhere
   std::string scheduler = "slurm";  ///< slurm | none: the scripts run one after the other on this machine
   std::string partition;            ///< empty: the cluster's default; [job] of the experiment comes first
   std::string account;
@@ -34,12 +36,8 @@ struct Site {
   bool has_slurm() const { return scheduler == "slurm"; }
 };
 
-/// Every site in @p folders, by name. Of two with one name the folder that comes first has its way.
-std::vector<std::filesystem::path> site_files(std::span<const std::filesystem::path> folders);
-
-/// Where sites are looked for: jobscripts/sites beside @p start and above it, then in @p shipped.
-std::vector<std::filesystem::path> site_folders(const std::filesystem::path& start,
-                                                const std::filesystem::path& shipped);
+/// Where sites are looked for: jobscripts/sites in @p start, where nobody else may write it, then in @p shipped.
+LookUp site_folders(const std::filesystem::path& start, const std::filesystem::path& shipped);
 
 /// @throws UserError where the file cannot be read, or what parse_site throws.
 Site read_site(const std::filesystem::path& file);
@@ -47,8 +45,8 @@ Site read_site(const std::filesystem::path& file);
 /// @throws UserError with file, line, key and what is accepted.
 Site parse_site(std::string_view text, const std::string& file_name);
 
-/// @param name_or_path ends in .toml: that file; else a name in one of @p folders.
+/// @param name_or_path ends in .toml: that file; else a name in one of the folders of @p look_up.
 /// @throws UserError: unknown, with the names there are; unreadable; or what parse_site throws.
-Site find_site(const std::string& name_or_path, std::span<const std::filesystem::path> folders);
+Site find_site(const std::string& name_or_path, const LookUp& look_up);
 
 }  // namespace strata::harness

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -79,6 +80,17 @@ std::vector<QueuedTask> parse_queue(std::string_view squeue_output) {
   return tasks;
 }
 
+std::map<std::string, std::string> parse_comments(std::string_view squeue_output) {
+  std::map<std::string, std::string> jobs;
+  std::istringstream lines{std::string(squeue_output)};
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string id, comment;
+    if (words >> id >> comment) jobs.try_emplace(comment, id);
+  }
+  return jobs;
+}
+
 Slurm::Slurm(const std::vector<std::string>& environment) : environment_(submission_environment(environment)) {
   environment_.emplace_back("SLURM_BITSTR_LEN=0");  // task lists are printed whole
 }
@@ -114,6 +126,13 @@ std::optional<std::vector<QueuedTask>> Slurm::queue(std::span<const std::string>
   // A single job that has left the queue long ago is "Invalid job id"; that is an answer.
   if (answer.exit_code != 0 && answer.error.find("Invalid job id") == std::string::npos) return std::nullopt;
   return parse_queue(answer.output);
+}
+
+std::optional<std::map<std::string, std::string>> Slurm::jobs_by_comment() const {
+  const CommandResult answer =
+      run_command({"squeue", "--noheader", "--format=%F %k", fmt::format("--user={}", ::geteuid())}, environment_);
+  if (answer.exit_code != 0) return std::nullopt;
+  return parse_comments(answer.output);
 }
 
 std::set<std::string> Slurm::lost_nodes(const std::string& nodes) const {

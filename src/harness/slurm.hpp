@@ -4,6 +4,7 @@
 /// What Slurm is asked and told. It is a hint beside our own files: every answer may be missing.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -39,6 +40,8 @@ class Slurm {
   std::string test(const std::string& script) const;
   /// What of these jobs is in the queue; nothing where Slurm does not answer. One question for all.
   std::optional<std::vector<QueuedTask>> queue(std::span<const std::string> job_ids) const;
+  /// This user's jobs in the queue, array ids by comment; nothing where Slurm does not answer.
+  std::optional<std::map<std::string, std::string>> jobs_by_comment() const;
   /// Those of @p nodes (a Slurm node list) that are down or do not answer.
   std::set<std::string> lost_nodes(const std::string& nodes) const;
 
@@ -51,6 +54,9 @@ std::vector<std::string> submission_environment(const std::vector<std::string>& 
 
 /// Lines "17_[2-5,8%2] PENDING Resources" or "17_3 RUNNING None": a waiting array stands in one line.
 std::vector<QueuedTask> parse_queue(std::string_view squeue_output);
+
+/// Lines "17 strata-0123", an array's id and its comment.
+std::map<std::string, std::string> parse_comments(std::string_view squeue_output);
 
 /// Indices of "2-5,8%2" and "0-8:4".
 std::vector<std::int64_t> parse_task_list(std::string_view list);

@@ -9,6 +9,7 @@
 #include <climits>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -24,6 +25,10 @@ namespace strata::harness {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Of a submission's folder until all of it is written: who is killed meanwhile has submitted nothing, and no part of
+/// it is taken for the whole.
+constexpr const char* unfinished_suffix = ".part";
 
 void make_folders(const fs::path& folder) {
   std::error_code error;
@@ -82,6 +87,8 @@ std::int64_t Submission::num_launches() const {
 
 Submission make_submission(const SubmissionRequest& request, std::vector<JobArray> arrays, int number) {
   Submission submission{.number = number, .arrays = {}, .left_out = request.left_out};
+  std::random_device entropy;
+  std::mt19937_64 tokens((std::uint64_t{entropy()} << 32U) | entropy());
   const std::string now = results::to_iso_8601(results::unix_seconds_now());
   for (std::size_t a = 0; a < arrays.size(); ++a) {
     Manifest m{.experiment_name = request.experiment_name,
@@ -92,6 +99,7 @@ Submission make_submission(const SubmissionRequest& request, std::vector<JobArra
                .submission = number,
                .array = static_cast<int>(a),
                .time = now,
+               .token = fmt::format("strata-{:016x}", tokens()),
                .job = std::move(arrays[a]),
                .point_axes = {},
                .expects = {}};
@@ -123,21 +131,25 @@ int claim_submission(const fs::path& experiment_folder) {
   // Two people may submit at the same time: who makes the folder has the number.
   std::error_code error;
   for (int number = next_submission(experiment_folder);; ++number) {
-    if (fs::create_directory(folder / fmt::format("{}", number), error)) return number;
+    const fs::path path = folder / fmt::format("{}", number);
+    if (fs::exists(path)) continue;
+    if (fs::create_directory(path.string() + unfinished_suffix, error)) return number;
     if (error) results::throw_file_error((folder / ".").string(), error.value(), "making a submission in");
   }
 }
 
 void write_submission(const Submission& submission) {
+  if (submission.arrays.empty()) return;
+  const fs::path folder = submission_folder(submission.arrays.front().manifest);
+  const fs::path unfinished = folder.string() + unfinished_suffix;
+  make_folders(unfinished / "jobs");
+  make_folders(unfinished / "logs");
   for (const ReadyArray& array : submission.arrays) {
-    make_folders(submission_folder(array.manifest) / "jobs");
-    make_folders(submission_folder(array.manifest) / "logs");
-    write_whole(array_file(array.manifest, ".sh"), array.script);
-    write_whole(array_file(array.manifest, ".json"), to_json(array.manifest));
+    write_whole(unfinished / array_file(array.manifest, ".sh").filename(), array.script);
+    write_whole(unfinished / array_file(array.manifest, ".json").filename(), to_json(array.manifest));
   }
-  if (!submission.arrays.empty()) {
-    write_left_out(submission_folder(submission.arrays.front().manifest), submission.left_out);
-  }
+  write_left_out(unfinished, submission.left_out);
+  results::rename_file(unfinished.string(), folder.string());
 }
 
 void write_point_files(const fs::path& experiment_folder, const std::vector<Point>& points) {

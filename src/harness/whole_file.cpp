@@ -1,22 +1,23 @@
 #include "harness/whole_file.hpp"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <set>
+
+#include "base/console.hpp"
+#include "base/one_line.hpp"
 #include "results/file_descriptor.hpp"
 
 namespace strata::harness {
 
 void write_whole(const std::filesystem::path& file, const std::string& text) {
-  const std::string next = fmt::format("{}.{}", file.string(), ::getpid());
-  {
-    const results::FileDescriptor out(next, O_WRONLY | O_CREAT | O_TRUNC);
-    out.write_all(text);
-  }
-  std::error_code error;
-  std::filesystem::rename(next, file, error);
-  if (error) results::throw_file_error(file.string(), error.value(), "renaming to");
+  results::replace_file(file.string(), text, fmt::format("{}", ::getpid()));
+}
+
+void warn_of_damage(const UserError& error) {
+  static std::set<std::string> told;
+  if (told.insert(error.what()).second) say_error("strata: warning: left out: {}\n", one_line(error.what()));
 }
 
 }  // namespace strata::harness

@@ -34,7 +34,7 @@ Plan for_part(Plan plan, const ModelGraph& part) {
 
 bool are_equal(const OperatorDecision& a, const OperatorDecision& b) {
   const auto all = [](const OperatorDecision& d) {
-    return std::tie(d.state, d.layout, d.algorithm, d.slices, d.slice_state, d.recompute);
+    return std::tie(d.state, d.layout, d.algorithm, d.sum, d.slices, d.slice_state, d.recompute);
   };
   return all(a) == all(b);
 }

@@ -12,6 +12,7 @@
 #include "lower/layouts/laid_out_graph.hpp"
 #include "lower/order/schedules.hpp"
 #include "lower/order/step_shape.hpp"
+#include "lower/rank_model.hpp"
 #include "partition/operator_splitting.hpp"
 #include "partition/sample_parts.hpp"
 #include "partition/shards.hpp"
@@ -277,9 +278,18 @@ std::vector<int> coordinates_off_data(const Mesh& mesh, int rank) {
   return coordinates;
 }
 
+/// How many of each sub-batch the rank has, on a mesh with a data axis.
+void append_samples(const Plan& plan, std::span<const OperatorDecision> decisions, int rank, Signature& signature) {
+  for (int u = 0; u < plan.schedule.sub_batches; ++u) {
+    signature.push_back(samples_of_rank(plan, samples_of_sub_batch(plan, decisions, u).size(), rank).size());
+  }
+}
+
 /// Axes along which ranks have parts of tensors, or of what they share hold shards, of different sizes.
-AxisSet uneven_axes(const Plan& plan, const LaidOutGraph& model) {
-  AxisSet axes = model.uneven;
+AxisSet uneven_axes(const Plan& plan, const RankModel& rank_model) {
+  AxisSet axes = 0;
+  for (const LaidOutGraph& size : rank_model.sizes) axes |= size.uneven;
+  const LaidOutGraph& model = rank_model.any();
   const bool is_dealt = plan.optimizer.sharding == "inter_tensor";
   const std::vector<ParameterShard> shards = shards_of(plan, model.graph, model.decisions, grids_of(plan, model, 0));
   for (std::size_t p = 0; p < shards.size(); ++p) {
@@ -295,14 +305,14 @@ AxisSet uneven_axes(const Plan& plan, const LaidOutGraph& model) {
 class LaidOutSignature {
  public:
   /// @param leaf_of_node empty: leaves make no difference.
-  LaidOutSignature(const Plan& plan, const LaidOutGraph& model, std::span<const int> leaf_of_node)
+  LaidOutSignature(const Plan& plan, const RankModel& model, std::span<const int> leaf_of_node)
       : plan_(plan),
         axes_(plan.mesh),
         uneven_(uneven_axes(plan, model)),
         named_(plan.mesh),
         leaf_of_node_(leaf_of_node) {
     if (leaf_of_node.empty()) return;
-    for (const AxisSet set : communicating_axes(model)) {
+    for (const AxisSet set : communicating_axes(model.any())) {
       leaves_by_group_.push_back(numbers_of_groups(
           plan.mesh.num_ranks(), [&](int rank) { return axes_.group(set, rank); },
           [&](const std::vector<int>& group) {
@@ -387,7 +397,9 @@ RankClasses with_equal_partners(RankClasses classes, const PlacedRanks& ranks, s
 std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
   if (has_layouts(plan.mesh)) return rank_classes(plan, graph).representatives;
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
-  const StepShape shape = step_shape(plan, split.graph, split.decisions, cut_into_stages(split.graph, plan.stages));
+  const LayoutCollectives none;
+  const StepShape shape = step_shape(plan, split.graph, recomputed_regions(split.graph, split.decisions, none),
+                                     cut_into_stages(split.graph, plan.stages), none);
   const OrderGenerator generator = order_generator_of(plan);
   std::vector<std::vector<GradientChange>> changes;  // by stage
   for (int stage = 0; stage < shape.num_stages(); ++stage) {
@@ -406,6 +418,7 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
     // What a rank has of samples, all of its activations are: those with fewer are looked at beside those with more.
     place.push_back(static_cast<int>(samples_of_rank(plan, rank).size()));
     Signature sizes;
+    append_samples(plan, split.decisions, rank, sizes);
     append_shard_sizes(plan, kinds, placed.mesh, placed.place_of(rank), sizes);
     if (!seen.emplace(place, std::move(sizes)).second) continue;  // an earlier rank holds as much
     std::vector<Most>& most = by_place[place];
@@ -426,7 +439,7 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
 
 RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<const int> leaf_of_node) {
   if (has_layouts(plan.mesh)) {
-    const LaidOutGraph model = lay_out(plan, graph, resolve(plan, graph), 0);
+    const RankModel model = rank_model(plan, graph, 0);
     return classes_of(plan.mesh.num_ranks(), LaidOutSignature(plan, model, leaf_of_node));
   }
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
@@ -443,7 +456,8 @@ RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<co
     if (!leaf_of_node.empty()) leaves = leaves_by_group(placed, pairs, leaf_of_node);
   }
   RankClasses classes = classes_of(plan.mesh.num_ranks(), [&](int rank) {
-    Signature signature = {samples_of_rank(plan, rank).size()};
+    Signature signature;
+    append_samples(plan, split.decisions, rank, signature);
     named.append(rank, signature);
     append_shard_sizes(plan, kinds, placed.mesh, placed.place_of(rank), signature);
     if (!leaf_of_node.empty()) append_leaves_of_neighbours(plan.mesh, leaf_of_node, rank, signature);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "lower/layouts/layout_axes.hpp"
 #include "lower/order/order_writer.hpp"
 #include "partition/operator_splitting.hpp"
 #include "partition/shards.hpp"
@@ -22,6 +23,17 @@ void refuse_beside_layouts(const Plan& plan, const std::vector<OperatorDecision>
   for (const OperatorDecision& d : decisions) {
     if (!d.slice_state.empty() || d.slices > 1) refuse(fmt::format("slices = {}", d.slices));
   }
+}
+
+void refuse_passes_that_do_not_cross(const Plan& plan, const std::vector<OperatorDecision>& decisions) {
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(
+        fmt::format("plan `{}`: schedule.cross_pass = true with {} cannot be lowered", plan.strategy, what));
+  };
+  if (plan.schedule.sub_batches == 1)
+    refuse("schedule.sub_batches = 1, of which none computes under another's collective,");
+  const auto is_again = [](const OperatorDecision& d) { return d.recompute != Recompute::none; };
+  if (std::ranges::none_of(decisions, is_again)) refuse("recompute = none, so that there is one pass alone,");
 }
 
 }  // namespace
@@ -42,8 +54,7 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   if (const int ranks = axis_size(plan.mesh, "stage"); plan.stages.count != ranks) {
     refuse(fmt::format("stages.count = {} over mesh axis stage = {}", plan.stages.count, ranks));
   }
-  if (plan.schedule.sub_batches != 1) refuse(fmt::format("schedule.sub_batches = {}", plan.schedule.sub_batches));
-  if (plan.schedule.cross_pass) refuse("schedule.cross_pass = true");
+  if (plan.schedule.cross_pass) refuse_passes_that_do_not_cross(plan, decisions);
   const bool has_shards =
       std::ranges::any_of(decisions, [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); });
   const OptimizerPlan& optimizer = plan.optimizer;
@@ -87,19 +98,24 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
                         name));
       }
     }
-    if (d.recompute == Recompute::after_communication) refuse(name + ": recompute = after_communication");
-  }
-  // A block is recomputed as a whole: a rule for a part of it would otherwise do nothing, or more than it says.
-  for (const Block& block : graph.blocks) {
-    const auto at = [&](int o) -> const OperatorDecision& { return decisions[static_cast<std::size_t>(o)]; };
-    for (int o = block.first_operator; o < block.first_operator + block.num_operators; ++o) {
-      if (at(o).recompute != at(block.first_operator).recompute) {
-        const auto named = [&](int p) {
-          return fmt::format("{}: recompute = {}", graph.operators[static_cast<std::size_t>(p)].name,
-                             to_string(at(p).recompute));
-        };
-        refuse(fmt::format("{} beside {} in block {}", named(o), named(block.first_operator), block.name));
+    if (plan.overlap.layout != "none" && d.sum == PartialSums::scatter && is_product(graph.operators[o]) &&
+        plan.mesh.num_ranks() > 1) {
+      refuse(fmt::format("{}: sum = scatter with overlap.layout = {}, which is for sums that all ranks have,", name,
+                         plan.overlap.layout));
+    }
+    if (d.sum == PartialSums::all_reduce && is_product(graph.operators[o])) {
+      if (d.algorithm == MatmulAlgorithm::summa) {
+        refuse(fmt::format("{}: sum = all_reduce with algorithm = summa, whose panels leave no partial sums,", name));
       }
+      if (plan.mesh.num_ranks() > 1 && !has_layouts(plan.mesh)) {
+        refuse(fmt::format("{}: sum = all_reduce on a mesh with axes, where no product leaves partial sums,", name));
+      }
+    }
+    if (d.recompute == Recompute::after_communication && plan.mesh.num_ranks() > 1 && !has_layouts(plan.mesh)) {
+      refuse(
+          fmt::format("{}: recompute = after_communication on a mesh with axes, where no layout changes behind an "
+                      "operator,",
+                      name));
     }
   }
 }

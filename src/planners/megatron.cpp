@@ -13,18 +13,21 @@
 /// Memory:     weights, gradients and optimizer states of these layers 1/tp (zero1: optimizer states 1/(dp tp)); what
 ///             is added to partial sums, as positions, is whole; outputs of norms, additions and dropout 1/(dp tp);
 ///             inputs of columns and outputs of rows are tp times that while they are gathered, partial sums are as
-///             large (layouts/lasting_bytes.hpp); of stages activations of every micro-batch in flight.
+///             large (layouts/lasting_bytes.hpp); of stages activations of every micro-batch in flight. With sum =
+///             all_reduce norms' weights are whole, and all of these activations 1/dp.
 /// Volume:     elements a rank and pair of layers moves forward: (tp-1)/tp mk/dp gathered, (tp-1)/tp mn/dp scattered
 ///             (together an all-reduce), backward the same; 2 (dp-1)/dp kn/tp of weight gradients once a step; a few
-///             statistics a row of norms and losses (layouts/volume.hpp).
+///             statistics a row of norms and losses (layouts/volume.hpp). With sum = all_reduce one all-reduce of mn/dp
+///             forward and one of mk/dp backward, and no statistics of norms.
 /// Reference:  `single`.
-/// Options:    tensor (a factor, or planner), tensor_in_node, zero, stages, schedule, cut_by, cost.
+/// Options:    tensor (a factor, or planner), tensor_in_node, sum, zero, stages, schedule, cut_by, cost.
 /// Refuses:    degrees above the samples, features, heads or words that they cut; a capacity below what every degree
 ///             needs; a cluster without the numbers that `cost` reads; micro-batches that do not divide the batch;
 ///             stages that are neither whole nodes nor an even part of one, have one rank, or outnumber the blocks.
-/// Differs:    the sum between pairs is a reduce-scatter and an all-gather, and norms, dropout and additions between
-///             the two work on a part of the features (Megatron repeats them on every rank, or cuts the sequence); a
-///             vocabulary is not padded; a table that the first and the last stage share is priced once.
+/// Differs:    with sum = scatter, the default, the sum between pairs is a reduce-scatter and an all-gather, and norms,
+///             dropout and additions between the two work on a part of the features (Megatron repeats them on every
+///             rank, as sum = all_reduce does, or cuts the sequence); a vocabulary is not padded; a table that the
+///             first and the last stage share is priced once.
 /// Reproduces: the baseline of AutoDDL's figures 3, 9 and 10.
 
 #include <fmt/format.h>
@@ -53,6 +56,7 @@ class Megatron final : public Planner {
                   "ranks over which a weight is cut, in a node x nodes; or planner"},
         OptionRow{"tensor_in_node", true, "",
                   "where nodes have several ranks, the planner keeps `tensor` inside a node"},
+        sum_option(),
         zero_option(),
         stage_options()[0],
         stage_options()[1],
@@ -63,7 +67,9 @@ class Megatron final : public Planner {
   }
 
   Plan plan(const PlanRequest& request) const override {
-    const LayoutPlanning planning(request, {});
+    const bool sums_whole = request.option<std::string>("sum") == to_string(PartialSums::all_reduce);
+    const LayoutPlanning planning(request, {}, MatmulAlgorithm::local,
+                                  sums_whole ? PartialSums::all_reduce : PartialSums::scatter);
     const Factor grid = planning.grid();
     const auto fixed = factor_option("tensor", request.option<std::string>("tensor"), planner_word);
     const bool in_node = request.option<bool>("tensor_in_node") && grid.in_node > 1;

@@ -1,16 +1,18 @@
 #include "predict/cluster_folders.hpp"
 
-#include "config/cluster_files.hpp"
+#include <vector>
+
 #include "predict/shipped_folder.hpp"
 
 namespace strata::predict {
 
-std::vector<std::filesystem::path> cluster_folders(const std::filesystem::path& start) {
-  std::vector<std::filesystem::path> folders = cluster_folders_above(start);
-  const std::vector<std::filesystem::path> here = cluster_folders_above(std::filesystem::current_path());
-  folders.insert(folders.end(), here.begin(), here.end());
-  folders.push_back(shipped_folder() / "experiments" / "clusters");
-  return folders;
+LookUp cluster_folders(const std::filesystem::path& start) {
+  std::vector<std::filesystem::path> own;
+  for (const std::filesystem::path& folder : {std::filesystem::absolute(start), std::filesystem::current_path()}) {
+    own.push_back(folder.lexically_normal() / "clusters");
+    own.push_back(folder.lexically_normal() / "experiments" / "clusters");
+  }
+  return look_up_in(own, shipped_folder() / "experiments" / "clusters");
 }
 
 }  // namespace strata::predict

@@ -151,6 +151,7 @@ Plan base_plan(const Experiment& experiment, const ModelGraph& graph, const Clus
   plan.overlap.all_reduce = experiment.overlap.all_reduce;
   check_updates(experiment);
   plan.overlap.update = experiment.overlap.update;
+  plan.overlap.layout = experiment.overlap.layout;
   plan.optimizer.kind = train.optimizer;
   plan.optimizer.momentum = train.momentum;
   plan.optimizer.beta1 = train.beta1;

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "base/console.hpp"
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
 #include "base/progress.hpp"
@@ -91,8 +92,7 @@ class PointSimulation {
     recorder->finish(outcome.status, outcome.message);
     if (outcome.status != results::Status::ok) {
       progress_.hide();
-      fmt::print(stderr, "strata: point {}: {}: {}\n", point_.index, results::to_string(outcome.status),
-                 outcome.message);
+      say_error("strata: point {}: {}: {}\n", point_.index, results::to_string(outcome.status), outcome.message);
     }
     return outcome.status;
   }
@@ -114,13 +114,13 @@ class PointSimulation {
       recorder.add_step(row);
       if (step == 0) {
         progress_.hide();
-        fmt::print("{:4} ranks  {:<10} {:<10} {}\n", facts.num_ranks, facts.model_name, facts.strategy_name,
-                   progress_line(facts, row));
+        say("{:4} ranks  {:<10} {:<10} {}\n", facts.num_ranks, facts.model_name, facts.strategy_name,
+            progress_line(facts, row));
       }
     }
     const double extrapolated = extrapolated_share(prediction.simulation);
     if (extrapolated > 0.0) {
-      fmt::print("      {:.1f} % of the time is extrapolated beyond what the profile measured\n", 100.0 * extrapolated);
+      say("      {:.1f} % of the time is extrapolated beyond what the profile measured\n", 100.0 * extrapolated);
     }
     add_events(recorder, prepared, lowered, prediction.simulation);
     if (!arguments_.trace_file.empty()) write_trace(lowered, prediction.simulation);
@@ -194,7 +194,7 @@ int simulate_experiment(const SimulateArguments& arguments, const Environment& e
   Progress progress("simulated", loaded.expansion.points.size(), environment.terminal);
   for (const Point& point : loaded.expansion.points) {
     if (arguments.experiment.point && point.index != *arguments.experiment.point) continue;
-    std::fflush(stdout);
+    flush_output();
     progress.show(num_points);
     ++num_points;
     const results::Status status = PointSimulation(environment, arguments, point, progress).run();

@@ -1,10 +1,10 @@
 #include "profile/profile_experiment.hpp"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/console.hpp"
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
 #include "base/median.hpp"
@@ -36,6 +37,7 @@
 #include "profile/measured_machine.hpp"
 #include "profile/measured_peak.hpp"
 #include "profile/observed_steps.hpp"
+#include "results/file_descriptor.hpp"
 #include "results/outcome.hpp"
 
 namespace strata::profile {
@@ -144,7 +146,7 @@ class Profiler {
   }
 
   void measure_point(const Point& point) {
-    if (world_.rank() == 0) fmt::print("profiling point {} [{}]\n", point.index, point.id);
+    if (world_.rank() == 0) say("profiling point {} [{}]\n", point.index, point.id);
     Experiment experiment = point.experiment;
     if (device_) {
       choose_transport(on_all([&] { return predict::device_transport(experiment, device_->sharing); }));
@@ -300,12 +302,8 @@ void write(const std::string& path, const CostProfile& measured) {
     require_one_transport(profile, measured, path);
     merge(profile, measured);
   }
-  std::ofstream file(path + ".tmp");
-  file << to_text(profile);
-  file.close();
-  if (!file) throw UserError(path + ": cannot be written");
-  std::filesystem::rename(path + ".tmp", path);
-  fmt::print("{}: {} kernels, {} collectives\n", path, profile.kernels.size(), profile.collectives.size());
+  results::replace_file(path, to_text(profile), fmt::format("{}", ::getpid()));
+  say("{}: {} kernels, {} collectives\n", path, profile.kernels.size(), profile.collectives.size());
 }
 
 }  // namespace
@@ -323,7 +321,7 @@ int profile_experiment(int argc, char** argv, const ProfileArguments& arguments,
   } catch (const UserError& e) {
     return comm::report_bad_input(e, world, environment);
   } catch (const Refusal& e) {
-    if (world.rank() == 0) fmt::print(stderr, "strata: {}\n", e.what());
+    if (world.rank() == 0) say_error("strata: {}\n", e.what());
     return exit_refused;
   } catch (const std::exception& e) {
     const results::Outcome outcome = results::outcome_of(e);  // of this rank alone

@@ -304,6 +304,7 @@ class AttemptFile::Open {
 
   /// Gives back what was claimed.
   ~Open() {
+    if (!file_) return;
     try {
       announce_end(reserve_.file(), size());
     } catch (const std::exception&) {
@@ -327,6 +328,15 @@ class AttemptFile::Open {
     summary_.write(summary);
     write_attribute(file_.get(), "end_time", end_time);
     flush();
+  }
+
+  /// The file last, after all that refers to it. @throws UserError where the system takes something only now, or does
+  /// not.
+  static void close(std::unique_ptr<Open> open) {
+    announce_end(open->reserve_.file(), open->size());
+    Handle file = std::move(open->file_);
+    open.reset();
+    file.close("H5Fclose");
   }
 
  private:
@@ -408,7 +418,7 @@ void AttemptFile::end(const Summary& summary, const std::string& end_time) {
   STRATA_INVARIANT(open_ != nullptr, "a file ends once");
   with_folder_named(path_, [&] {
     open_->end(summary, end_time);
-    open_.reset();
+    Open::close(std::move(open_));
     reserve_->release();
     reserve_->file().sync();
   });

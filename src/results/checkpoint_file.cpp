@@ -29,6 +29,8 @@ constexpr std::string_view identity_group = "identity";
 constexpr std::string_view parameters_group = "parameters";
 constexpr std::string_view name_prefix = "step_";
 constexpr std::string_view name_suffix = ".h5";
+constexpr std::string_view unfinished_suffix = ".part";
+constexpr const char* checksum_attribute = "checksum";
 
 std::string named(const std::string& path) { return fmt::format("checkpoint {}: ", path); }
 
@@ -76,6 +78,40 @@ Handle open_checkpoint(const std::string& path) {
   });
 }
 
+/// Everything but the elements.
+void lay_out(hid_t file, const CheckpointFacts& facts, std::span<const CheckpointParameter> parameters,
+             std::span<const std::string> states) {
+  write_attribute(file, "schema_name", std::string(checkpoint_schema_name));
+  write_attribute(file, "schema_version", std::string(checkpoint_schema_version));
+  write_attribute(file, "creator", std::string("strata"));
+  write_attribute(file, "creator_version", facts.creator_version);
+  write_attribute(file, "step", facts.step);
+  write_attribute(file, "experiment_toml", facts.experiment_toml);
+  write_attribute(file, "plan_text", facts.plan_text);
+  const Handle identity = create_group(file, std::string(identity_group));
+  for (const auto& [key, value] : facts.identity) write_attribute(identity.get(), key, value);
+  const Handle all = create_group(file, std::string(parameters_group));
+  // Contiguous and allocated at once, so that every dataset has its place before anything is written.
+  const Handle creation(check_hdf5(H5Pcreate(H5P_DATASET_CREATE), "H5Pcreate"), H5Pclose);
+  check_hdf5(H5Pset_layout(creation.get(), H5D_CONTIGUOUS), "H5Pset_layout");
+  check_hdf5(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY), "H5Pset_alloc_time");
+  check_hdf5(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), "H5Pset_fill_time");
+  for (const CheckpointParameter& parameter : parameters) {
+    const Handle group = create_group(all.get(), parameter.name);
+    const auto extent = static_cast<hsize_t>(parameter.num_elements);
+    const Handle space(check_hdf5(H5Screate_simple(1, &extent, nullptr), "H5Screate_simple"), H5Sclose);
+    for (const std::string& state : states) {
+      const Handle dataset(check_hdf5(H5Dcreate2(group.get(), state.c_str(), H5T_IEEE_F32LE, space.get(), H5P_DEFAULT,
+                                                 creation.get(), H5P_DEFAULT),
+                                      "H5Dcreate2 " + parameter.name),
+                           H5Dclose);
+      write_attribute(dataset.get(), "units", std::string("1"));
+      write_attribute(dataset.get(), checksum_attribute, std::int64_t{0});  // its place, for write_checksums()
+    }
+  }
+  check_hdf5(H5Fflush(file, H5F_SCOPE_GLOBAL), "H5Fflush");
+}
+
 std::optional<std::int64_t> step_of_name(const std::string& name) {
   if (!name.starts_with(name_prefix) || !name.ends_with(name_suffix)) return std::nullopt;
   const char* end = name.data() + name.size() - name_suffix.size();
@@ -84,7 +120,54 @@ std::optional<std::int64_t> step_of_name(const std::string& name) {
   return error == std::errc() && stop == end ? std::optional(step) : std::nullopt;
 }
 
+void remove_file(const fs::path& path) {
+  std::error_code error;
+  if (!fs::remove(path, error) && error) fail(path.string(), fmt::format("{} (removing)", error.message()));
+}
+
+CheckpointFile::Place place_of(const std::string& path, const Handle& dataset, const std::string& name) {
+  const Handle space(check_hdf5(H5Dget_space(dataset.get()), "H5Dget_space"), H5Sclose);
+  const auto num_elements =
+      check_hdf5(static_cast<Identifier>(H5Sget_simple_extent_npoints(space.get())), "H5Sget_simple_extent");
+  const Handle type(check_hdf5(H5Dget_type(dataset.get()), "H5Dget_type"), H5Tclose);
+  if (check_hdf5(H5Tequal(type.get(), H5T_IEEE_F32LE), "H5Tequal") == 0) {
+    fail(path, fmt::format("{} is not of 32-bit little-endian floats", name));
+  }
+  const haddr_t offset = H5Dget_offset(dataset.get());
+  // Without elements there is no place.
+  if (offset == HADDR_UNDEF && num_elements > 0) fail(path, fmt::format("{} is not contiguous", name));
+  CheckpointFile::Place place{.offset_bytes = static_cast<std::int64_t>(offset), .num_elements = num_elements};
+  if (check_hdf5(H5Aexists(dataset.get(), checksum_attribute), "H5Aexists") > 0) {
+    place.checksum = static_cast<std::uint64_t>(read_integer_attribute(dataset.get(), checksum_attribute));
+  }
+  return place;
+}
+
+/// Names of the links of a group, in their order.
+std::vector<std::string> link_names(hid_t group) {
+  std::vector<std::string> names;
+  const auto add = [](hid_t, const char* name, const H5L_info_t*, void* list) -> herr_t {
+    static_cast<std::vector<std::string>*>(list)->emplace_back(name);
+    return 0;
+  };
+  check_hdf5(H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, add, &names), "H5Literate");
+  return names;
+}
+
 }  // namespace
+
+std::uint64_t checksum_of_elements(std::int64_t begin, std::span<const float> values) {
+  std::uint64_t sum = 0;
+  auto place = static_cast<std::uint64_t>(begin);
+  for (const float value : values) {
+    // The finaliser of splitmix64: every bit of place and value counts, and equal values have unequal terms.
+    std::uint64_t term = ++place * 0x9e3779b97f4a7c15ULL ^ std::bit_cast<std::uint32_t>(value);
+    term = (term ^ (term >> 30U)) * 0xbf58476d1ce4e5b9ULL;
+    term = (term ^ (term >> 27U)) * 0x94d049bb133111ebULL;
+    sum += term ^ (term >> 31U);
+  }
+  return sum;
+}
 
 void create_checkpoint(const std::string& path, const CheckpointFacts& facts,
                        std::span<const CheckpointParameter> parameters, std::span<const std::string> states) {
@@ -94,35 +177,26 @@ void create_checkpoint(const std::string& path, const CheckpointFacts& facts,
   if (::access(fs::path(path).parent_path().c_str(), W_OK) != 0) fail_with(path, errno, "creating");
   const std::scoped_lock lock(hdf5_mutex());
   try {
-    const Handle file = create_hdf5_file(path);
-    write_attribute(file.get(), "schema_name", std::string(checkpoint_schema_name));
-    write_attribute(file.get(), "schema_version", std::string(checkpoint_schema_version));
-    write_attribute(file.get(), "creator", std::string("strata"));
-    write_attribute(file.get(), "creator_version", facts.creator_version);
-    write_attribute(file.get(), "step", facts.step);
-    write_attribute(file.get(), "experiment_toml", facts.experiment_toml);
-    write_attribute(file.get(), "plan_text", facts.plan_text);
-    const Handle identity = create_group(file.get(), std::string(identity_group));
-    for (const auto& [key, value] : facts.identity) write_attribute(identity.get(), key, value);
-    const Handle all = create_group(file.get(), std::string(parameters_group));
-    // Contiguous and allocated at once, so that every dataset has its place before anything is written.
-    const Handle creation(check_hdf5(H5Pcreate(H5P_DATASET_CREATE), "H5Pcreate"), H5Pclose);
-    check_hdf5(H5Pset_layout(creation.get(), H5D_CONTIGUOUS), "H5Pset_layout");
-    check_hdf5(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY), "H5Pset_alloc_time");
-    check_hdf5(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), "H5Pset_fill_time");
-    for (const CheckpointParameter& parameter : parameters) {
-      const Handle group = create_group(all.get(), parameter.name);
-      const auto extent = static_cast<hsize_t>(parameter.num_elements);
-      const Handle space(check_hdf5(H5Screate_simple(1, &extent, nullptr), "H5Screate_simple"), H5Sclose);
-      for (const std::string& state : states) {
-        const Handle dataset(check_hdf5(H5Dcreate2(group.get(), state.c_str(), H5T_IEEE_F32LE, space.get(), H5P_DEFAULT,
-                                                   creation.get(), H5P_DEFAULT),
-                                        "H5Dcreate2 " + parameter.name),
-                             H5Dclose);
-        write_attribute(dataset.get(), "units", std::string("1"));
-      }
+    Handle file = create_hdf5_file(path);
+    lay_out(file.get(), facts, parameters, states);
+    file.close("H5Fclose");
+  } catch (const UserError& reason) {
+    fail(path, reason.what());
+  }
+}
+
+void write_checksums(const std::string& path, const std::map<CheckpointKey, std::uint64_t>& checksums) {
+  const std::scoped_lock lock(hdf5_mutex());
+  try {
+    Handle file = open_hdf5_file(path, true);
+    for (const auto& [key, checksum] : checksums) {
+      const std::string name = fmt::format("{}/{}/{}", parameters_group, key.first, key.second);
+      const Handle dataset(check_hdf5(H5Dopen2(file.get(), name.c_str(), H5P_DEFAULT), "H5Dopen2 " + name), H5Dclose);
+      write_attribute(dataset.get(), checksum_attribute, static_cast<std::int64_t>(checksum));
     }
     check_hdf5(H5Fflush(file.get(), H5F_SCOPE_GLOBAL), "H5Fflush");
+    file.close("H5Fclose");
+    FileDescriptor(path, O_RDWR).sync();
   } catch (const UserError& reason) {
     fail(path, reason.what());
   }
@@ -149,24 +223,32 @@ CheckpointFile::CheckpointFile(const std::string& path, std::span<const Checkpoi
           fail(path, fmt::format("no {} of {}, which the optimizer needs", state, parameter.name));
         }
         const Handle dataset = open_object(group.get(), state);
-        const Handle space(check_hdf5(H5Dget_space(dataset.get()), "H5Dget_space"), H5Sclose);
-        const auto num_elements =
-            check_hdf5(static_cast<Identifier>(H5Sget_simple_extent_npoints(space.get())), "H5Sget_simple_extent");
-        if (num_elements != parameter.num_elements) {
-          fail(path, fmt::format("{} has {} elements, in the model it has {}", parameter.name, num_elements,
+        const Place place = place_of(path, dataset, fmt::format("{} of {}", state, parameter.name));
+        if (place.num_elements != parameter.num_elements) {
+          fail(path, fmt::format("{} has {} elements, in the model it has {}", parameter.name, place.num_elements,
                                  parameter.num_elements));
         }
-        const Handle type(check_hdf5(H5Dget_type(dataset.get()), "H5Dget_type"), H5Tclose);
-        if (check_hdf5(H5Tequal(type.get(), H5T_IEEE_F32LE), "H5Tequal") == 0) {
-          fail(path, fmt::format("{} of {} is not of 32-bit little-endian floats", state, parameter.name));
-        }
-        const haddr_t offset = H5Dget_offset(dataset.get());
-        if (offset == HADDR_UNDEF) fail(path, fmt::format("{} of {} is not contiguous", state, parameter.name));
-        places_[{parameter.name, state}] = {static_cast<std::int64_t>(offset), num_elements};
+        places_[{parameter.name, state}] = place;
       }
     }
   });
   file_ = FileDescriptor(path, writable ? O_RDWR : O_RDONLY);
+}
+
+CheckpointFile::CheckpointFile(const std::string& path) {
+  const std::scoped_lock lock(hdf5_mutex());
+  const Handle file = open_checkpoint(path);
+  about_the_file(path, [&] {
+    const Handle all = open_object(file.get(), std::string(parameters_group));
+    for (const std::string& parameter : link_names(all.get())) {
+      const Handle group = open_object(all.get(), parameter);
+      for (const std::string& state : link_names(group.get())) {
+        const Handle dataset = open_object(group.get(), state);
+        places_[{parameter, state}] = place_of(path, dataset, fmt::format("{} of {}", state, parameter));
+      }
+    }
+  });
+  file_ = FileDescriptor(path, O_RDONLY);
 }
 
 std::int64_t CheckpointFile::offset_bytes(const std::string& parameter, const std::string& state, std::int64_t begin,
@@ -224,6 +306,10 @@ std::string checkpoint_path(const std::string& folder, std::int64_t step) {
   return (fs::path(folder) / fmt::format("{}{}{}", name_prefix, step, name_suffix)).string();
 }
 
+std::string unfinished_checkpoint_path(const std::string& folder, std::int64_t step, int attempt) {
+  return fmt::format("{}.{}{}", checkpoint_path(folder, step), attempt, unfinished_suffix);
+}
+
 std::vector<std::int64_t> checkpoints_in(const std::string& folder) {
   std::vector<std::int64_t> steps;
   std::error_code missing;
@@ -235,23 +321,22 @@ std::vector<std::int64_t> checkpoints_in(const std::string& folder) {
 }
 
 void remove_old_checkpoints(const std::string& folder, std::int64_t keep, std::int64_t newest) {
-  std::vector<fs::path> surplus;
-  std::error_code missing;
-  for (const auto& entry : fs::directory_iterator(folder, missing)) {
-    std::string name = entry.path().filename().string();
-    if (!name.ends_with(unfinished_suffix)) continue;
-    name.resize(name.size() - unfinished_suffix.size());
-    if (step_of_name(name)) surplus.push_back(entry.path());
-  }
   const std::vector<std::int64_t> steps = checkpoints_in(folder);
   const auto num_surplus = keep == 0 ? 0 : std::max<std::int64_t>(0, std::ssize(steps) - keep);
   for (const std::int64_t step : std::span(steps).first(static_cast<std::size_t>(num_surplus))) {
-    if (step != newest) surplus.emplace_back(checkpoint_path(folder, step));
+    if (step != newest) remove_file(checkpoint_path(folder, step));
   }
-  for (const fs::path& path : surplus) {
-    std::error_code error;
-    if (!fs::remove(path, error) && error) fail(path.string(), fmt::format("{} (removing)", error.message()));
+}
+
+void remove_unfinished_checkpoints(const std::string& folder) {
+  std::vector<fs::path> unfinished;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(folder, missing)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_step = step_of_name(name.substr(0, name.find(name_suffix) + name_suffix.size())).has_value();
+    if (is_step && name.ends_with(unfinished_suffix)) unfinished.push_back(entry.path());
   }
+  for (const fs::path& path : unfinished) remove_file(path);
 }
 
 }  // namespace strata::results

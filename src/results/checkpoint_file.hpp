@@ -6,10 +6,12 @@
 ///
 /// HDF5 lays the file out, on one rank: `/<parameter>/<state>`, contiguous little-endian f32 of the flattened
 /// parameter. Every rank then writes its elements where the layout says, all at once and without HDF5. The file has its
-/// name only when all are done: `<name>.part` until then, so that a killed run leaves the last complete one.
+/// name only when all are done: `<name>.<attempt>.part` until then, so that a killed run leaves the last complete one,
+/// and two attempts that no lock keeps apart do not write into one file.
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,7 +23,7 @@
 namespace strata::results {
 
 inline constexpr std::string_view checkpoint_schema_name = "strata-checkpoint";
-inline constexpr std::string_view checkpoint_schema_version = "1.0";
+inline constexpr std::string_view checkpoint_schema_version = "1.1";
 
 struct CheckpointFacts {
   std::int64_t step = 0;  ///< steps trained; the next one has this number, which is also its place in the data
@@ -38,12 +40,31 @@ struct CheckpointParameter {
   std::int64_t num_elements = 0;
 };
 
+/// Of one dataset, in a sum over its elements that is the same however they are cut: the sum of its parts' checksums.
+/// @param begin of @p values in the flattened parameter.
+std::uint64_t checksum_of_elements(std::int64_t begin, std::span<const float> values);
+
+/// Parameter and state.
+using CheckpointKey = std::pair<std::string, std::string>;
+
 /// Make @p path with its facts and all of its datasets, whose content is not defined yet. @throws UserError.
 void create_checkpoint(const std::string& path, const CheckpointFacts& facts,
                        std::span<const CheckpointParameter> parameters, std::span<const std::string> states);
 
+/// When all elements are written: what verification holds them against. @throws UserError.
+void write_checksums(const std::string& path, const std::map<CheckpointKey, std::uint64_t>& checksums);
+
 class CheckpointFile {
  public:
+  struct Place {
+    std::int64_t offset_bytes = 0;
+    std::int64_t num_elements = 0;
+    std::optional<std::uint64_t> checksum;  ///< of files from schema version 1.1 on
+  };
+
+  /// To read all that is there, whatever model it is of. @throws UserError: missing, no checkpoint, of a version this
+  /// program does not know, cut short.
+  explicit CheckpointFile(const std::string& path);
   /// A file that create_checkpoint made. @throws UserError: missing, no checkpoint, of a version this program does not
   /// know, cut short.
   CheckpointFile(const std::string& path, std::span<const CheckpointParameter> parameters,
@@ -56,29 +77,27 @@ class CheckpointFile {
   /// What this process wrote is on the disk. @throws UserError.
   void sync() const { file_.sync(); }
 
+  const std::map<CheckpointKey, Place>& places() const { return places_; }
+
  private:
   std::int64_t offset_bytes(const std::string& parameter, const std::string& state, std::int64_t begin,
                             std::size_t count) const;
   FileDescriptor file_;
-  struct Place {
-    std::int64_t offset_bytes = 0;
-    std::int64_t num_elements = 0;
-  };
-  std::map<std::pair<std::string, std::string>, Place> places_;  ///< by parameter and state
+  std::map<CheckpointKey, Place> places_;
 };
 
 /// @throws UserError: missing, no checkpoint, of a version this program does not know.
 CheckpointFacts read_checkpoint_facts(const std::string& path);
 
-/// What an unfinished file is called: this behind its name.
-inline constexpr std::string_view unfinished_suffix = ".part";
-
 /// `<folder>/step_<step>.h5`.
 std::string checkpoint_path(const std::string& folder, std::int64_t step);
+/// `<folder>/step_<step>.h5.<attempt>.part`: the same while @p attempt writes it.
+std::string unfinished_checkpoint_path(const std::string& folder, std::int64_t step, int attempt);
 /// Steps of the complete checkpoints of a folder, ascending; none where there is no folder.
 std::vector<std::int64_t> checkpoints_in(const std::string& folder);
-/// Remove what killed runs left unfinished, and the oldest until @p keep are left, but not @p newest; 0: all are kept.
-/// The caller is the folder's only writer. @throws UserError.
+/// Remove the oldest until @p keep are left, but not @p newest; 0: all are kept. @throws UserError.
 void remove_old_checkpoints(const std::string& folder, std::int64_t keep, std::int64_t newest);
+/// Remove what killed runs left unfinished. The caller is the folder's only writer. @throws UserError.
+void remove_unfinished_checkpoints(const std::string& folder);
 
 }  // namespace strata::results

@@ -24,8 +24,8 @@ void throw_file_error(const std::string& path, int error_number, std::string_vie
                               std::filesystem::path(path).filename().string()));
 }
 
-FileDescriptor::FileDescriptor(const std::string& path, int flags)
-    : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+FileDescriptor::FileDescriptor(const std::string& path, int flags, unsigned mode)
+    : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {
   if (descriptor_ < 0) {
     throw_file_error(path, errno, "opening");
   }
@@ -75,6 +75,24 @@ void FileDescriptor::write_all(std::string_view text) const {
 void FileDescriptor::sync() const {
   if (::fsync(descriptor_) != 0) {
     throw_file_error(path_, errno, "syncing");
+  }
+}
+
+void FileDescriptor::close() {
+  if (::close(std::exchange(descriptor_, -1)) != 0) throw_file_error(path_, errno, "closing");
+}
+
+void replace_file(const std::string& path, std::string_view text, std::string_view suffix) {
+  const std::string next = fmt::format("{}.{}", path, suffix);
+  try {
+    FileDescriptor file(next, O_WRONLY | O_CREAT | O_TRUNC);
+    file.write_all(text);
+    file.sync();
+    file.close();
+    rename_file(next, path);
+  } catch (...) {
+    ::unlink(next.c_str());
+    throw;
   }
 }
 

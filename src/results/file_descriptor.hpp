@@ -16,8 +16,8 @@ namespace strata::results {
 class FileDescriptor {
  public:
   FileDescriptor() = default;
-  /// open(2) with O_CLOEXEC and mode 0666. @throws UserError.
-  FileDescriptor(const std::string& path, int flags);
+  /// open(2) with O_CLOEXEC; @p mode is that of a file which it makes. @throws UserError.
+  FileDescriptor(const std::string& path, int flags, unsigned mode = 0666);
   /// The file that this call created, or nothing if it exists already. @throws UserError on other failures.
   static std::optional<FileDescriptor> create(const std::string& path, int flags);
   FileDescriptor(FileDescriptor&& other) noexcept;
@@ -32,11 +32,18 @@ class FileDescriptor {
   void write_all(std::string_view text) const;
   /// fsync(2). @throws UserError.
   void sync() const;
+  /// close(2), which on NFS is where a full disk or quota is told. Otherwise the end of the object closes, and nobody
+  /// learns of it. @throws UserError.
+  void close();
 
  private:
   std::string path_;
   int descriptor_ = -1;
 };
+
+/// The whole of a file, which is there with all of @p text, on disk, or as it was before: it is written beside itself,
+/// as `<path>.<suffix>`, and renamed. @throws UserError; what was written beside it is then gone.
+void replace_file(const std::string& path, std::string_view text, std::string_view suffix);
 
 /// rename(2), then fsync of the folder so that the new name survives a power loss. @throws UserError.
 void rename_file(const std::string& from, const std::string& to);

@@ -5,16 +5,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <system_error>
 
+#include "base/console.hpp"
 #include "base/error.hpp"
 #include "results/status.hpp"
 
@@ -23,27 +25,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-FileDescriptor lock_folder(const std::string& folder) {
-  const std::string path = (fs::path(folder) / "lock").string();
-  FileDescriptor file(path, O_RDWR | O_CREAT);
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) {
-      std::ifstream text(path);
-      std::string holder;
-      std::getline(text, holder);
-      throw UserError(fmt::format("results folder {}: in use by {}; wait for it or write to another folder", folder,
-                                  holder.empty() ? "another process" : holder));
-    }
-    // A file system without locks: claim_attempt() alone keeps attempts apart, and a second job gets its own.
-    if (errno != ENOLCK && errno != ENOSYS && errno != EOPNOTSUPP) {
-      throw_file_error(path, errno, "locking");
-    }
+/// A reader that looks whether there is a holder has the lock for a moment.
+constexpr std::chrono::milliseconds patience_with_readers{1000};
+
+/// @return whether no other process can have it too. @throws UserError naming the holder.
+bool lock_folder(const LockFile& lock, const std::string& folder) {
+  const LockState state = lock.take(patience_with_readers);
+  const FileDescriptor& file = lock.file();
+  if (state == LockState::busy) {
+    std::ifstream text(file.path());
+    std::string holder;
+    std::getline(text, holder);
+    throw UserError(fmt::format("results folder {}: in use by {}; wait for it or write to another folder", folder,
+                                holder.empty() ? "another process" : holder));
+  }
+  if (state == LockState::impossible) {
+    say_error(
+        "strata: results folder {}: no locks on this file system: a second job on this point would be an attempt "
+        "of its own and not be refused\n",
+        folder);
   }
   if (::ftruncate(file.get(), 0) != 0) {
-    throw_file_error(path, errno, "writing");
+    throw_file_error(file.path(), errno, "writing");
   }
   file.write_all(fmt::format("pid {} on {} since {}\n", ::getpid(), host_name(), to_iso_8601(unix_seconds_now())));
-  return file;
+  return state == LockState::held;
 }
 
 /// Largest N of all files `N.<anything>`, 0 if there is none.
@@ -53,7 +59,9 @@ int last_attempt(const std::string& folder) {
     const std::string name = entry.path().filename().string();
     int number = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (error == std::errc() && end != name.data() + name.size() && *end == '.') {
+    // Nobody has made two thousand million attempts: such a number is no attempt's.
+    const bool is_attempt = error == std::errc() && number < std::numeric_limits<int>::max();
+    if (is_attempt && end != name.data() + name.size() && *end == '.') {
       last = std::max(last, number);
     }
   }
@@ -65,7 +73,8 @@ int last_attempt(const std::string& folder) {
 PointFolder::PointFolder(const std::string& folder) : folder_(folder) {
   try {
     fs::create_directories(folder);
-    lock_ = lock_folder(folder);
+    lock_ = LockFile((fs::path(folder) / "lock").string());
+    is_locked_ = lock_folder(lock_, folder);
     for (attempt_ = last_attempt(folder) + 1;; ++attempt_) {
       if (auto created = FileDescriptor::create(file(".jsonl"), O_WRONLY | O_APPEND)) {
         jsonl_ = *std::move(created);

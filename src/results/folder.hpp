@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "results/file_descriptor.hpp"
+#include "results/lock_file.hpp"
 
 namespace strata::results {
 
@@ -19,6 +20,8 @@ class PointFolder {
   explicit PointFolder(const std::string& folder);
 
   int attempt() const { return attempt_; }
+  /// No other process can be at work in this folder: false where the file system has no locks.
+  bool is_locked() const { return is_locked_; }
   /// `<folder>/<attempt><suffix>`
   std::string file(const std::string& suffix) const;
   /// Open for appending; empty.
@@ -26,7 +29,8 @@ class PointFolder {
 
  private:
   std::string folder_;
-  FileDescriptor lock_;
+  LockFile lock_;
+  bool is_locked_ = false;
   FileDescriptor jsonl_;
   int attempt_ = 0;
 };

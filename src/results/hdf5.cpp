@@ -112,11 +112,12 @@ Handle create_hdf5_file(const std::string& path) {
           H5Fclose};
 }
 
-Handle open_hdf5_file(const std::string& path) {
+Handle open_hdf5_file(const std::string& path, bool writable) {
   start_library();
   const Handle access(check_hdf5(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate"), H5Pclose);
   check_hdf5(H5Pset_file_locking(access.get(), 0, 1), "H5Pset_file_locking");
-  return {check_hdf5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), "H5Fopen " + path), H5Fclose};
+  return {check_hdf5(H5Fopen(path.c_str(), writable ? H5F_ACC_RDWR : H5F_ACC_RDONLY, access.get()), "H5Fopen " + path),
+          H5Fclose};
 }
 
 Handle text_type() {

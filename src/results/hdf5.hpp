@@ -29,7 +29,7 @@ class Handle {
  public:
   using Close = Result (*)(Identifier);
   Handle() = default;
-  Handle(Identifier id, Close close) : id_(id), close_(close) {}
+  Handle(Identifier id, Close closer) : id_(id), close_(closer) {}
   Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
   Handle& operator=(Handle&& other) noexcept {
     std::swap(id_, other.id_);
@@ -44,6 +44,12 @@ class Handle {
     }
   }
   Identifier get() const { return id_; }
+  /// What the destructor does, and says: a network file system may tell only now that there was no place.
+  /// @throws as check_hdf5().
+  void close(std::string_view call) {
+    const Identifier id = std::exchange(id_, -1);
+    if (id >= 0) check_hdf5(close_(id), call);
+  }
   explicit operator bool() const { return id_ >= 0; }
 
  private:
@@ -56,8 +62,8 @@ class Handle {
 /// name. @throws UserError.
 Handle create_hdf5_file(const std::string& path);
 
-/// To read. @throws UserError, InternalError where it is none or is damaged.
-Handle open_hdf5_file(const std::string& path);
+/// To read, or to change in place. @throws UserError, InternalError where it is none or is damaged.
+Handle open_hdf5_file(const std::string& path, bool writable = false);
 
 /// Variable-length UTF-8.
 Handle text_type();

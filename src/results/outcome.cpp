@@ -39,6 +39,7 @@ int exit_code_of(Status status) {
     case Status::node_failure:
     case Status::communication_error:
     case Status::wrong_answer:
+    case Status::diverged:
     case Status::killed: return exit_some_failed;
   }
   return exit_internal;

@@ -100,6 +100,7 @@ class Recorder::Attempt {
   }
 
   int attempt() const { return folder_.attempt(); }
+  bool has_folder_to_itself() const { return folder_.is_locked(); }
   std::string path() const { return folder_.file(finished_ ? ".h5" : ".h5.part"); }
   std::string jsonl_path() const { return folder_.file(".jsonl"); }
   std::string status_path() const { return folder_.file(".status.json"); }
@@ -149,12 +150,14 @@ class Recorder::Attempt {
       jsonl_.sync();
       file_->end(summary, to_iso_8601(unix_seconds_now()));
       rename_file(folder_.file(".h5.part"), folder_.file(".h5"));
+      finished_ = true;
+      write_status(status_path(), status, message, 0);
     } catch (...) {
+      // Both files tell of one ending: the name of a complete file is taken back where the status could not follow.
+      if (finished_.exchange(false)) std::rename(folder_.file(".h5").c_str(), folder_.file(".h5.part").c_str());
       fail(std::current_exception());
       throw;
     }
-    finished_ = true;
-    write_status(status_path(), status, message, 0);
   }
 
  private:
@@ -315,6 +318,7 @@ Recorder::Recorder(const std::string& folder, const AttemptFacts& facts, const R
 Recorder::~Recorder() = default;
 
 int Recorder::attempt() const { return attempt_->attempt(); }
+bool Recorder::has_folder_to_itself() const { return attempt_->has_folder_to_itself(); }
 std::string Recorder::path() const { return attempt_->path(); }
 std::string Recorder::jsonl_path() const { return attempt_->jsonl_path(); }
 std::string Recorder::status_path() const { return attempt_->status_path(); }

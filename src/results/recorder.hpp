@@ -38,6 +38,8 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
 
   int attempt() const;
+  /// Nobody else can be at work in the folder: false where the file system has no locks.
+  bool has_folder_to_itself() const;
   /// `<folder>/<attempt>.h5.part`, or `.h5` after finish().
   std::string path() const;
   std::string jsonl_path() const;

@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,9 +19,11 @@
 #include <optional>
 #include <sstream>
 
+#include "base/console.hpp"
 #include "base/error.hpp"
 #include "results/file_descriptor.hpp"
 #include "results/json_integer.hpp"
+#include "results/lock_file.hpp"
 
 namespace strata::results {
 namespace {
@@ -40,7 +41,8 @@ constexpr std::array<std::string_view, num_statuses> words = {"running",
                                                               "launcher_mismatch",
                                                               "bug",
                                                               "killed",
-                                                              "recording_error"};
+                                                              "recording_error",
+                                                              "diverged"};
 
 std::optional<StatusFile> read_if_present(const std::string& path) {
   std::ifstream file(path);
@@ -70,6 +72,26 @@ std::optional<StatusFile> read_if_present(const std::string& path) {
   }
 }
 
+constexpr std::chrono::milliseconds patience_for_a_turn{2000};
+
+/// Several survivors may want to say how it ended, and each may be killed while it does: they queue for a lock that
+/// goes with its holder, one for all attempts of a point. No ending is lost for want of it: what keeps it from being
+/// taken is said, and of several endings that are then written at once the last one stays.
+std::optional<LockFile> wait_for_turn(const std::string& path) {
+  std::string reason;
+  try {
+    LockFile lock((std::filesystem::path(path).parent_path() / "status.lock").string());
+    const LockState state = lock.take(patience_for_a_turn);
+    if (state == LockState::held) return lock;
+    if (state == LockState::impossible) return std::nullopt;  // said when the attempt began
+    reason = lock.file().path() + ": another process keeps it locked";
+  } catch (const UserError& error) {
+    reason = error.what();
+  }
+  say_error("strata: {}: {} is written without a lock, and another ending may replace it\n", reason, path);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string_view to_string(Status status) { return words.at(static_cast<std::size_t>(status)); }
@@ -89,39 +111,23 @@ Status parse_status(std::string_view text) {
 
 bool write_status(const std::string& path, Status status, const std::string& message, int rank,
                   const AttemptOrigin& origin) {
-  // Several survivors may want to say how it ended, and each may be killed while it does: they queue for a lock that
-  // goes with its holder. It is the lock of the file they found; who comes to it after a rename reads the new file. On
-  // a file system without locks the last one wins.
-  std::optional<FileDescriptor> found;
-  if (std::filesystem::exists(path)) {
-    found.emplace(path, O_RDONLY);
-    while (::flock(found->get(), LOCK_EX) != 0 && errno == EINTR) {
-    }
-  }
+  const std::optional<LockFile> turn = wait_for_turn(path);
   const auto before = read_if_present(path);
   if (before && before->status != Status::running) {
     return false;
   }
   const AttemptOrigin& kept = before ? before->origin : origin;
-  const std::string next = fmt::format("{}.{}.{}", path, rank, ::getpid());
-  try {
-    const nlohmann::ordered_json json = {{"status", to_string(status)},
-                                         {"message", message},
-                                         {"rank", rank},
-                                         {"pid", static_cast<std::int64_t>(::getpid())},
-                                         {"host", host_name()},
-                                         {"time", to_iso_8601(unix_seconds_now())},
-                                         {"launch", kept.launch},
-                                         {"job", kept.job},
-                                         {"nodes", kept.nodes}};
-    FileDescriptor file(next, O_WRONLY | O_CREAT | O_TRUNC);
-    file.write_all(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-    file.sync();
-    rename_file(next, path);
-  } catch (...) {
-    ::unlink(next.c_str());
-    throw;
-  }
+  const nlohmann::ordered_json json = {{"status", to_string(status)},
+                                       {"message", message},
+                                       {"rank", rank},
+                                       {"pid", static_cast<std::int64_t>(::getpid())},
+                                       {"host", host_name()},
+                                       {"time", to_iso_8601(unix_seconds_now())},
+                                       {"launch", kept.launch},
+                                       {"job", kept.job},
+                                       {"nodes", kept.nodes}};
+  replace_file(path, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n",
+               fmt::format("{}.{}", rank, ::getpid()));
   return true;
 }
 

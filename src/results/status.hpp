@@ -27,8 +27,9 @@ enum class Status : std::int8_t {
   bug = 11,                 ///< an invariant of ours is broken
   killed = 12,              ///< a reader's verdict: still `running`, but nobody writes any more
   recording_error = 13,     ///< the results could not be written: disk full, quota, lost file system
+  diverged = 14,            ///< the loss, or a value that was to be saved, is not finite
 };
-inline constexpr int num_statuses = 14;
+inline constexpr int num_statuses = 15;
 
 std::string_view to_string(Status status);
 /// @throws UserError listing the accepted words.

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <map>
 #include <sstream>
 #include <tuple>
 #include <vector>
@@ -19,6 +21,7 @@ namespace strata::run {
 namespace {
 
 using results::CheckpointFile;
+using results::CheckpointKey;
 using results::CheckpointParameter;
 
 std::vector<CheckpointParameter> parameters_of(const ModelGraph& graph) {
@@ -76,6 +79,27 @@ std::vector<bool> assign_parts(const comm::World& world, const ModelGraph& graph
   return saves;
 }
 
+/// Read at once, to be verified: 4 MiB.
+constexpr std::int64_t max_elements_in_memory = 1 << 20;
+
+bool are_finite(std::span<const float> values) {
+  return std::ranges::all_of(values, [](float x) { return std::isfinite(x); });
+}
+
+/// Collective. Equal on all ranks.
+std::map<CheckpointKey, std::uint64_t> sum_over_ranks(const comm::World& world,
+                                                      const std::map<CheckpointKey, std::uint64_t>& of_this_rank) {
+  std::string text;
+  for (const auto& [key, sum] : of_this_rank) text += fmt::format("{} {} {}\n", key.first, key.second, sum);
+  std::map<CheckpointKey, std::uint64_t> sums;
+  for (const std::string& list : world.all_gather(text)) {
+    std::istringstream stream(list);
+    CheckpointKey key;
+    for (std::uint64_t sum = 0; stream >> key.first >> key.second >> sum;) sums[key] += sum;
+  }
+  return sums;
+}
+
 /// Of checkpoint.restart_from; empty: `latest` of a point that has none yet.
 std::string restart_file(const Experiment& experiment, const std::string& experiment_file, const std::string& folder) {
   const std::string& asked = experiment.checkpoint.restart_from;
@@ -126,14 +150,13 @@ RestartPoint find_restart_point(const predict::PreparedPoint& point, const std::
   return {path, facts.step};
 }
 
-void save_checkpoint(const comm::World& world, const Program& program, const ModelGraph& graph,
-                     const Executor& executor, const results::CheckpointFacts& facts, const std::string& folder,
-                     std::int64_t keep) {
+bool save_checkpoint(const comm::World& world, const Program& program, const ModelGraph& graph,
+                     const Executor& executor, const results::CheckpointFacts& facts, const CheckpointFolder& folder) {
   const std::vector<UpdatedPart> parts = updated_parts(program);
   const std::vector<bool> saves = assign_parts(world, graph, parts);
   const std::vector<CheckpointParameter> parameters = parameters_of(graph);
-  const std::string path = results::checkpoint_path(folder, facts.step);
-  const std::string unfinished = path + std::string(results::unfinished_suffix);
+  const std::string unfinished =
+      world.broadcast(results::unfinished_checkpoint_path(folder.path, facts.step, folder.attempt));
   // Rank 0 may update nothing: greedy sharding leaves a rank without a tensor where there are few.
   std::vector<std::string> states = state_names(parts);
   for (const std::string& names : world.all_gather(fmt::format("{}", fmt::join(states, " ")))) {
@@ -142,6 +165,8 @@ void save_checkpoint(const comm::World& world, const Program& program, const Mod
     for (std::string name; stream >> name;) states.push_back(name);
   }
   comm::on_rank_0(world, [&] { results::create_checkpoint(unfinished, facts, parameters, states); });
+  std::map<CheckpointKey, std::uint64_t> checksums;
+  double num_not_finite[1] = {0.0};
   comm::on_all_ranks(world, [&] {
     if (std::ranges::find(saves, true) == saves.end()) return;
     const CheckpointFile file(unfinished, parameters, states, true);
@@ -152,16 +177,62 @@ void save_checkpoint(const comm::World& world, const Program& program, const Mod
         const std::span<const float> values = executor.read(operand.buffer);
         parts[p].block.for_runs(
             parts[p].begin, operand.num_elements, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
-              file.write(parts[p].parameter, state.name, in_whole,
-                         values.subspan(static_cast<std::size_t>(operand.begin + at), static_cast<std::size_t>(count)));
+              const std::span<const float> run =
+                  values.subspan(static_cast<std::size_t>(operand.begin + at), static_cast<std::size_t>(count));
+              file.write(parts[p].parameter, state.name, in_whole, run);
+              num_not_finite[0] += are_finite(run) ? 0.0 : 1.0;
+              checksums[{parts[p].parameter, state.name}] += results::checksum_of_elements(in_whole, run);
             });
       }
     }
     file.sync();
   });
+  world.all_reduce_sum(num_not_finite);
+  if (num_not_finite[0] > 0.0) {
+    if (world.rank() == 0) std::filesystem::remove(unfinished);
+    return false;
+  }
+  checksums = sum_over_ranks(world, checksums);
   comm::on_rank_0(world, [&] {
-    results::rename_file(unfinished, path);
-    results::remove_old_checkpoints(folder, keep, facts.step);
+    results::write_checksums(unfinished, checksums);
+    results::rename_file(unfinished, results::checkpoint_path(folder.path, facts.step));
+    results::remove_old_checkpoints(folder.path, folder.keep, facts.step);
+    if (folder.is_own) results::remove_unfinished_checkpoints(folder.path);
+  });
+  return true;
+}
+
+void verify_checkpoint(const comm::World& world, const std::string& path) {
+  std::map<CheckpointKey, std::uint64_t> sums;
+  std::map<CheckpointKey, CheckpointFile::Place> places;
+  comm::on_all_ranks(world, [&] {
+    const CheckpointFile file(path);
+    places = file.places();
+    std::vector<float> values;
+    for (const auto& [key, place] : places) {
+      const std::int64_t end = place.num_elements * (world.rank() + 1) / world.size();
+      std::uint64_t sum = 0;
+      for (std::int64_t begin = place.num_elements * world.rank() / world.size(); begin < end;) {
+        values.resize(static_cast<std::size_t>(std::min(end - begin, max_elements_in_memory)));
+        file.read(key.first, key.second, begin, values);
+        if (!are_finite(values)) {
+          throw UserError(fmt::format("checkpoint {}: {} of {} is not finite: the training that saved it had diverged",
+                                      path, key.second, key.first));
+        }
+        sum += results::checksum_of_elements(begin, values);
+        begin += std::ssize(values);
+      }
+      sums[key] = sum;
+    }
+  });
+  sums = sum_over_ranks(world, sums);
+  comm::on_rank_0(world, [&] {
+    for (const auto& [key, place] : places) {
+      if (!place.checksum || *place.checksum == sums[key]) continue;
+      throw UserError(
+          fmt::format("checkpoint {}: {} of {} is not what was written (checksum {:016x} instead of {:016x})", path,
+                      key.second, key.first, sums[key], *place.checksum));
+    }
   });
 }
 

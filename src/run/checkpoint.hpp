@@ -34,11 +34,24 @@ std::map<std::string, std::string> training_identity(const Experiment& experimen
 RestartPoint find_restart_point(const predict::PreparedPoint& point, const std::string& experiment_file,
                                 const std::string& folder);
 
-/// Collective. Saves what @p program has updated after @p facts.step steps, in @p folder, and removes older checkpoints
-/// beyond @p keep (0: none). @throws UserError on all ranks if any of them cannot write.
-void save_checkpoint(const comm::World& world, const Program& program, const ModelGraph& graph,
-                     const Executor& executor, const results::CheckpointFacts& facts, const std::string& folder,
-                     std::int64_t keep);
+/// Where an attempt saves. What rank 0 holds counts.
+struct CheckpointFolder {
+  std::string path;
+  std::int64_t keep = 0;  ///< so many at most; 0: all
+  int attempt = 0;        ///< unfinished files bear its number
+  bool is_own = false;    ///< no other attempt can be at work in it: what is unfinished was left by killed ones
+};
+
+/// Collective. Saves what @p program has updated after @p facts.step steps, in @p folder, and removes what it makes
+/// superfluous. @return false, on all ranks and with nothing saved or removed, where a value or state is not finite:
+/// nobody could go on from there, and what was saved before stays. @throws UserError on all ranks if any of them cannot
+/// write.
+bool save_checkpoint(const comm::World& world, const Program& program, const ModelGraph& graph,
+                     const Executor& executor, const results::CheckpointFacts& facts, const CheckpointFolder& folder);
+
+/// Collective: each rank reads its share of the file. @throws UserError on all ranks, naming what is not as it was
+/// written, or not finite: training that goes on from there would not be the training that was saved.
+void verify_checkpoint(const comm::World& world, const std::string& path);
 
 /// Weights, master values and optimizer states of this rank, between initialize() and the first step. Not collective.
 /// @throws UserError if the file is not a checkpoint of @p graph.

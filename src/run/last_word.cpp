@@ -1,8 +1,8 @@
 #include "run/last_word.hpp"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,7 +18,30 @@
 namespace strata::run {
 namespace {
 
-/// A message is its length and that many bytes: "<rank> <status path>", or nothing to watch.
+/// A message is its length and that many bytes: "<rank> <status path>", or nothing to watch, or, as the last one before
+/// a sudden end, the reason of it behind this letter.
+constexpr char reason_follows = '!';
+
+std::string framed(const std::string& message) {
+  const std::uint64_t size = message.size();
+  std::string bytes(reinterpret_cast<const char*>(&size), sizeof size);
+  return bytes + message;
+}
+
+/// What a handler of signals needs: no more than send(2) is allowed there.
+struct BusErrorReport {
+  int socket = -1;
+  std::string bytes = framed(
+      fmt::format("{}SIGBUS, on memory that a file backs: a data file was cut short during the run, or its disk failed",
+                  reason_follows));
+};
+BusErrorReport bus_error_report;
+
+void report_bus_error(int signal) {
+  ::send(bus_error_report.socket, bus_error_report.bytes.data(), bus_error_report.bytes.size(), MSG_NOSIGNAL);
+  ::signal(signal, SIG_DFL);  // what failed is tried again, and ends the process
+}
+
 bool read_all(int file, void* into, std::size_t num_bytes) {
   auto* at = static_cast<char*>(into);
   while (num_bytes > 0) {
@@ -37,27 +60,30 @@ void close_all_but(int kept) {
   ::close_range(static_cast<unsigned>(kept) + 1, ~0U, 0);
 }
 
-[[noreturn]] void stand_by(int pipe, std::int64_t watched_pid) {
+[[noreturn]] void stand_by(int socket, std::int64_t watched_pid) {
   ::setsid();
   ::prctl(PR_SET_NAME, "strata-lastword", 0, 0, 0);  // as `ps` shows it
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}) ::signal(signal, SIG_IGN);
-  close_all_but(pipe);
+  close_all_but(socket);
   std::string watched;
+  std::string reason = "SIGKILL, or out of memory on its host";
   std::uint64_t size = 0;
-  while (read_all(pipe, &size, sizeof size)) {
+  while (read_all(socket, &size, sizeof size)) {
     std::string message(size, '\0');
-    if (!read_all(pipe, message.data(), size)) break;
-    watched = std::move(message);
+    if (!read_all(socket, message.data(), size)) break;
+    if (message.starts_with(reason_follows)) {
+      reason = message.substr(1);
+    } else {
+      watched = std::move(message);
+    }
   }
   if (!watched.empty()) {
     try {
       const std::size_t space = watched.find(' ');
       const int rank = std::stoi(watched);
-      results::write_status(
-          watched.substr(space + 1), results::Status::killed,
-          fmt::format("rank {} (process {}) ended without a word: SIGKILL, or out of memory on its host", rank,
-                      watched_pid),
-          rank);
+      results::write_status(watched.substr(space + 1), results::Status::killed,
+                            fmt::format("rank {} (process {}) ended without a word: {}", rank, watched_pid, reason),
+                            rank);
     } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): there is nobody left to tell
     }
   }
@@ -67,35 +93,40 @@ void close_all_but(int kept) {
 }  // namespace
 
 LastWord::LastWord() {
+  // Sockets, and no pipe: writing to a pipe whose reader is gone raises SIGPIPE, which would take this process along.
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw InternalError(fmt::format("no pipe for the last word: {}", std::strerror(errno)));
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    throw InternalError(fmt::format("no socket for the last word: {}", std::strerror(errno)));
   }
   const std::int64_t pid = ::getpid();
   child_ = ::fork();
   if (child_ < 0) throw InternalError(fmt::format("no process for the last word: {}", std::strerror(errno)));
   if (child_ == 0) stand_by(ends[0], pid);
   ::close(ends[0]);
-  pipe_ = ends[1];
+  socket_ = ends[1];
 }
 
 LastWord::~LastWord() {
   release();
-  ::close(pipe_);
-  ::waitpid(child_, nullptr, 0);
+  ::close(socket_);
+  ::kill(child_, SIGKILL);  // it has nothing left to do, and somebody may have stopped it
+  while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
+  }
 }
 
-void LastWord::watch(const std::string& status_path, int rank) { tell(fmt::format("{} {}", rank, status_path)); }
+void LastWord::watch(const std::string& status_path, int rank) {
+  tell(fmt::format("{} {}", rank, status_path));
+  bus_error_report.socket = socket_;
+  ::signal(SIGBUS, report_bus_error);
+}
 
 void LastWord::release() { tell(""); }
 
 void LastWord::tell(const std::string& message) {
-  const std::uint64_t size = message.size();
-  std::string bytes(reinterpret_cast<const char*>(&size), sizeof size);
-  bytes += message;
-  // Short enough for the pipe in one piece. A child that is gone costs the last word, not the run.
-  const ssize_t written = ::write(pipe_, bytes.data(), bytes.size());
-  (void)written;
+  const std::string bytes = framed(message);
+  // Short enough to be taken in one piece. A child that is gone costs the last word, not the run.
+  while (::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0 && errno == EINTR) {
+  }
 }
 
 }  // namespace strata::run

@@ -12,7 +12,7 @@ namespace strata::run {
 class LastWord {
  public:
   /// Forks; to be called before there are threads and before MPI starts. The child keeps nothing open but its end of a
-  /// pipe, so that no launcher waits for it. @throws InternalError if the system has no process or pipe left.
+  /// socket, so that no launcher waits for it. @throws InternalError if the system has no process or socket left.
   LastWord();
   /// A process that lives until here has said for itself what there was to say.
   ~LastWord();
@@ -26,7 +26,7 @@ class LastWord {
 
  private:
   void tell(const std::string& message);
-  int pipe_ = -1;
+  int socket_ = -1;
   int child_ = -1;
 };
 

@@ -38,9 +38,7 @@ std::string kept(const std::string& file, const std::string& text) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw UserError(fmt::format("results folder {}: {}", folder.string(), error.message()));
-  const std::string next = fmt::format("{}.{}.{}", file, results::host_name(), ::getpid());
-  results::FileDescriptor(next, O_WRONLY | O_CREAT | O_TRUNC).write_all(text);
-  results::rename_file(next, file);
+  results::replace_file(file, text, fmt::format("{}.{}", results::host_name(), ::getpid()));
   return read_file(file);
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/console.hpp"
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
 #include "base/instruction_set.hpp"
@@ -57,7 +58,7 @@ std::vector<const Point*> points_to_run(const predict::LoadedExperiment& loaded,
                                      world_size, accepted));
   }
   if (!left_out.empty()) {
-    fmt::print("left out, other numbers of ranks than {}: points{}\n", world_size, left_out);
+    say("left out, other numbers of ranks than {}: points{}\n", world_size, left_out);
   }
   return fitting;
 }
@@ -164,7 +165,7 @@ class Run {
     expected_ = on_root(
         [&] { return std::string(is_expected(point->experiment.expect, outcome.status) ? "yes" : "no"); }, is_yes);
     if (world_.rank() == 0 && outcome.status != results::Status::ok) {
-      fmt::print(stderr, "strata: {}: {}\n", results::to_string(outcome.status), outcome.message);
+      say_error("strata: {}: {}\n", results::to_string(outcome.status), outcome.message);
     }
     return outcome.status;
   }
@@ -228,6 +229,7 @@ class Run {
         [](const std::string& text) {
           return RestartPoint{.path = text.substr(text.find(' ') + 1), .step = std::stoll(text)};
         });
+    if (!request.restart.path.empty()) verify_checkpoint(world_, request.restart.path);
   }
 
   std::string plan_on_root(const RunRequest& request) const {
@@ -250,17 +252,17 @@ class Run {
 
   void describe(const RunRequest& request, const predict::LoadedExperiment& loaded) const {
     if (world_.rank() != 0) return;
-    fmt::print("point {} of {} [{}]", request.point.index, loaded.expansion.points.size(), request.point.id);
+    say("point {} of {} [{}]", request.point.index, loaded.expansion.points.size(), request.point.id);
     for (const AxisValue& axis : request.point.axes) {
-      if (axis.value != "\"unset\"") fmt::print(" {}={}", axis.key, axis.value);
+      if (axis.value != "\"unset\"") say(" {}={}", axis.key, axis.value);
     }
-    fmt::print("\n");
+    say("\n");
     if (!request.restart.path.empty()) {
-      fmt::print("from step {} of {}\n", request.restart.step, request.restart.path);
+      say("from step {} of {}\n", request.restart.step, request.restart.path);
     } else if (!request.point.experiment.checkpoint.restart_from.empty()) {
-      fmt::print("no checkpoint yet: from step 0\n");
+      say("no checkpoint yet: from step 0\n");
     }
-    std::fflush(stdout);
+    flush_output();
   }
 
   const comm::World& world_;
@@ -286,7 +288,7 @@ int run_experiment(int argc, char** argv, const RunArguments& arguments, const E
     // All ranks hold the same error: one of them says it, nobody is killed.
     return comm::report_bad_input(e, world, environment);
   } catch (const Unsupported& e) {
-    if (world.rank() == 0) fmt::print(stderr, "strata: refused: {}\n", e.what());
+    if (world.rank() == 0) say_error("strata: refused: {}\n", e.what());
     return exit_refused;
   } catch (const CommunicationError& e) {
     comm::abort_all(exit_some_failed, e.what());

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <future>
 #include <map>
 #include <memory>
 #include <utility>
 
+#include "base/console.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "comm/collective_error.hpp"
@@ -233,6 +235,8 @@ class PointRun {
       }
       steps.drain();
       take(exchange_steps(world_, steps.take(), step_facts(), peak, steps.touched_bytes()));
+      const std::string diverged = world_.broadcast(diverged_);  // in one of the last steps
+      if (decision.status == Status::ok && !diverged.empty()) decision = {0, Status::diverged, diverged};
       timeline_ = steps.timeline();
       const bool was_told_to_stop = decision.status == Status::timeout || decision.status == Status::preempted;
       if ((decision.status == Status::ok || was_told_to_stop) && experiment_.checkpoint.every > 0) {
@@ -272,6 +276,7 @@ class PointRun {
 
   void save(std::int64_t num_trained) {
     saved_step_ = num_trained;
+    bool is_finite = true;
     saved_ = stage([&] {
       const results::CheckpointFacts facts{
           .step = num_trained,
@@ -279,9 +284,18 @@ class PointRun {
           .experiment_toml = facts_.experiment_toml,
           .plan_text = facts_.plan_text,
           .identity = training_identity(experiment_, request_.prepared.plan.global_batch)};
-      save_checkpoint(world_, program_, request_.prepared.graph, *executor_, facts,
-                      checkpoint_folder(options_, request_), experiment_.checkpoint.keep);
+      is_finite = save_checkpoint(world_, program_, request_.prepared.graph, *executor_, facts,
+                                  {.path = checkpoint_folder(options_, request_),
+                                   .keep = experiment_.checkpoint.keep,
+                                   .attempt = recorder_ ? recorder_->attempt() : 0,
+                                   .is_own = recorder_ && recorder_->has_folder_to_itself()});
     });
+    if (saved_.status == Status::ok && !is_finite) {
+      saved_ = {Status::diverged,
+                fmt::format("a parameter or state is not finite after {} steps; no checkpoint of them is "
+                            "saved",
+                            num_trained)};
+    }
   }
 
   /// Rank 0 records rows; the others have none.
@@ -293,6 +307,10 @@ class PointRun {
         measured_rows_.push_back(row);
       }
       last_row_ = row;
+      if (diverged_.empty() && !std::isfinite(row.loss)) {
+        diverged_ =
+            fmt::format("the loss of step {} is {}", row.step, std::isnan(row.loss) ? "not a number" : "infinite");
+      }
     }
     print(rows);
   }
@@ -310,6 +328,7 @@ class PointRun {
         decision = {0, signal[0] == SIGUSR1 ? Status::timeout : Status::preempted,
                     "stopped by a signal after a complete step"};
       }
+      if (!diverged_.empty()) decision = {0, Status::diverged, diverged_};
       if (!recording_error_.empty()) decision = {0, Status::recording_error, recording_error_};
     }
     const std::string text = world.broadcast(root() ? fmt::format("{} {}\n{}", decision.steps_until_next,
@@ -335,8 +354,8 @@ class PointRun {
     const auto now = std::chrono::steady_clock::now();
     if (now - last_print_ < std::chrono::seconds(1) && rows.front().step > 0) return;
     last_print_ = now;
-    fmt::print("{}\n", predict::progress_line(facts_, rows.back()));
-    std::fflush(stdout);
+    say("{}\n", predict::progress_line(facts_, rows.back()));
+    flush_output();
   }
 
   /// Copies of a parameter must be equal; predictions are set beside what was measured; timelines come home.
@@ -382,8 +401,7 @@ class PointRun {
         results::write_status(status_path_, status, message, world_.rank());
       }
     } catch (const std::exception& e) {
-      fmt::print(stderr, "strata: rank {}: the failure `{}` could not be recorded: {}\n", world_.rank(), message,
-                 e.what());
+      say_error("strata: rank {}: the failure `{}` could not be recorded: {}\n", world_.rank(), message, e.what());
     }
   }
 
@@ -394,7 +412,7 @@ class PointRun {
     });
     options_.last_word->release();
     if (root() && written.status == Status::ok && options_.print_steps && !measured_seconds_.empty()) {
-      fmt::print("{}\n", predict::progress_line(facts_, last_row_));
+      say("{}\n", predict::progress_line(facts_, last_row_));
     }
     return written.status == Status::ok ? outcome : written;
   }
@@ -409,6 +427,7 @@ class PointRun {
   results::AttemptFacts facts_;
   std::unique_ptr<results::Recorder> recorder_;  ///< rank 0 alone
   std::string recording_error_;                  ///< rank 0: why nothing more is written
+  std::string diverged_;                         ///< rank 0: which step's loss was the first that is not finite
   std::string status_path_;
   std::unique_ptr<comm::Engine> engine_;
   std::unique_ptr<DeviceMeter> meter_;

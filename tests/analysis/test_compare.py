@@ -180,6 +180,20 @@ def test_every_provenance_must_be_equal_or_allowed(template, name):
     assert (allowed.verdict, allowed.exit_code) == ("worse", 1)
 
 
+def test_another_job_of_slurm_is_no_other_environment(template):
+    jobs = {"ddp": "3", "zero1": "4"}
+    environment = ["OMP_NUM_THREADS=1", "UCX_TLS=tcp,self"]
+    in_jobs = {"environment": lambda strategy, _: [*environment, f"SLURM_JOB_ID={jobs[strategy]}"]}
+    assert compare(results_of(template, steady(8, ddp=1.0, zero1=1.1), **in_jobs), None, "ddp").verdict == "worse"
+
+
+def test_of_lists_only_what_differs_is_named(template):
+    transports = {"ddp": "UCX_TLS=tcp,self", "zero1": "UCX_TLS=all"}
+    environment = lambda strategy, _: ["OMP_NUM_THREADS=1", "OMP_WAIT_POLICY=passive", transports[strategy]]  # noqa: E731
+    results = results_of(template, steady(8, ddp=1.0, zero1=1.1), environment=environment)
+    assert only_pair(compare(results, None, "ddp")).reason == "environment differs (UCX_TLS=tcp,self and UCX_TLS=all)"
+
+
 def test_ranks_may_sit_elsewhere_on_the_same_nodes(template):
     hosts = {"ddp": ["a", "a", "b", "b"], "zero1": ["b", "b", "a", "a"]}
     results = results_of(template, steady(8, ddp=1.0, zero1=1.1), host_names=lambda strategy, _: hosts[strategy])

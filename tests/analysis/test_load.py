@@ -98,7 +98,7 @@ def test_a_newer_major_version_is_refused(sample):
     file_name = next(sample.glob("*/1.h5"))
     with h5py.File(file_name, "r+") as file:
         file.attrs["schema_version"] = "2.0"
-    with pytest.raises(UnknownVersion, match=r"schema_version 2\.0, but this reader knows up to 1\.7"):
+    with pytest.raises(UnknownVersion, match=r"schema_version 2\.0, but this reader knows up to 1\.\d+"):
         load(file_name)
 
 
@@ -150,17 +150,25 @@ def test_nothing_to_read_is_said(tmp_path):
         load(tmp_path / "missing")
 
 
+def test_a_point_is_a_name_and_no_path(sample, capsys):
+    """Files are named by it: traces would be written elsewhere."""
+    attempt = load(sample).points.iloc[0]
+    with h5py.File(attempt["path"], "r+") as file:
+        file.attrs["point_id"] = "../../elsewhere"
+    assert attempt["point"] not in set(load(sample).points["point"])
+    assert "the point's id '../../elsewhere' is no name of a folder" in capsys.readouterr().err
+
+
 def test_what_the_harness_knows_of_an_end_replaces_what_the_attempt_said(sample):
+    """Of an attempt that was killed it may know why; one that says it ended well did."""
     before = load(sample).points
-    attempt = before[before["status"] == "ok"].iloc[0]
+    endings = []
+    for status in ("killed", "ok"):
+        attempt = before[before["status"] == status].iloc[0]
+        number = int(attempt["attempt"])
+        endings.append({"point": attempt["point"], "attempt": number, "status": "node_failure", "message": "lost n3"})
     (sample / "submissions").mkdir(exist_ok=True)
-    ending = {
-        "point": attempt["point"],
-        "attempt": int(attempt["attempt"]),
-        "status": "node_failure",
-        "message": "lost n3",
-    }
-    (sample / "submissions" / "endings.json").write_text(json.dumps([ending]))
+    (sample / "submissions" / "endings.json").write_text(json.dumps(endings))
     after = load(sample).points
     changed = after[after["status"] != before["status"]]
-    assert changed[["point", "attempt", "status", "message"]].to_dict("records") == [ending]
+    assert changed[["point", "attempt", "status", "message"]].to_dict("records") == endings[:1]

@@ -3,6 +3,7 @@
 import pytest
 from drawn import artists
 from matplotlib import pyplot as plt
+from strata_analysis.figures.schedule import Box
 from strata_analysis.order import OrderError, draw, parse, timed, write
 from strata_analysis.picture import PictureError
 
@@ -33,7 +34,8 @@ def boxes(row):
 
 
 def test_items_begin_as_early_as_their_rank_and_other_ranks_allow():
-    first, second = timed(parse(BOTH))
+    (first, _), (second, no_collectives) = timed(parse(BOTH))
+    assert no_collectives == []
     # Half of stage 0 is recomputed, for half a unit, before the gradients come.
     assert boxes(first) == [
         ("forward", 0, 0.0, 1.0),
@@ -51,6 +53,54 @@ def test_items_begin_as_early_as_their_rank_and_other_ranks_allow():
         ("backward", 1, 5.0, 7.0),
         ("update", 0, 7.0, 7.25),
     ]
+
+
+IN_TURN = """order micro_batches=1 sub_batches=2 steps_per_body=1
+segment 0 stage=0 operators=0..1 parameters=0 recomputed communicates=forward,backward
+segment 1 stage=0 operators=2..3 parameters=1 recomputed communicates=forward,backward
+forward 0 micro_batch=0
+forward 0 micro_batch=0 sub_batch=1
+forward 1 micro_batch=0
+forward 1 micro_batch=0 sub_batch=1
+"""
+CROSSED = """recompute 1 micro_batch=0
+backward 1 micro_batch=0
+recompute 1 micro_batch=0 sub_batch=1
+backward 1 micro_batch=0 sub_batch=1
+recompute 0 micro_batch=0
+backward 0 micro_batch=0
+recompute 0 micro_batch=0 sub_batch=1
+backward 0 micro_batch=0 sub_batch=1
+"""
+WITH_BARRIER = """recompute 1 micro_batch=0
+recompute 1 micro_batch=0 sub_batch=1
+backward 1 micro_batch=0 barrier
+backward 1 micro_batch=0 sub_batch=1
+recompute 0 micro_batch=0
+recompute 0 micro_batch=0 sub_batch=1
+backward 0 micro_batch=0 barrier
+backward 0 micro_batch=0 sub_batch=1
+"""
+
+
+def test_collectives_run_under_the_other_sub_batch():
+    ((computed, collectives),) = timed(parse(IN_TURN + CROSSED))
+    # A sub-batch's forward of one of two segments, and each collective, takes a quarter.
+    assert boxes(computed)[:4] == [("forward", 0, 0.0, 0.25), ("forward", 1, 0.25, 0.5), ("forward", 0, 0.5, 0.75),
+                                   ("forward", 1, 0.75, 1.0)]  # fmt: skip
+    assert boxes(collectives)[:4] == [("communication", 0, 0.25, 0.5), ("communication", 1, 0.5, 0.75),
+                                      ("communication", 0, 0.75, 1.0), ("communication", 1, 1.0, 1.25)]  # fmt: skip
+    assert computed[-1].end == 1.0 + 4 * 0.75  # backward of nothing waits
+    ((computed, _),) = timed(parse(IN_TURN + WITH_BARRIER))
+    assert computed[4:6] == [Box("recompute", 0, 1.0, 1.25), Box("recompute", 1, 1.25, 1.5)]
+    assert computed[6].begin == 1.5  # the last sum of forward has come by 1.25
+
+
+def test_a_picture_has_a_row_of_sums():
+    figure = draw(parse("# ranks 0..3 of 4\n" + IN_TURN + CROSSED), "sub-batches")
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["0..3", "0..3, sums"]
+    assert set(artists({"": figure}, "communication")) == {"1/0", "1/1"}
+    plt.close(figure)
 
 
 def test_boxes_stand_in_their_rows():

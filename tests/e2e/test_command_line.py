@@ -1,5 +1,6 @@
 """The command line teaches itself: every verb's help has an example that works, and shells complete all there is."""
 
+import json
 import os
 import pty
 import re
@@ -220,3 +221,150 @@ def test_an_interactive_shell(shell, typed, line, binary, tmp_path):
         "zsh": (["zsh", "-f", "-i"], "autoload -U compinit && compinit -u -D && source <(strata completion zsh)"),
     }[shell]
     assert completed_line(*start, typed, binary, tmp_path).rstrip(" =") == line.rstrip(" =")
+
+
+# ---- what is believed
+
+
+def planted_site(folder):
+    """Its name is a command."""
+    sites = folder / "jobscripts" / "sites"
+    sites.mkdir(parents=True)
+    (sites / "$(touch${IFS}ran).toml").write_text('scheduler = "none"\n')
+    (sites / "mine.toml").write_text('scheduler = "none"\n')
+
+
+def test_tab_runs_nothing_that_a_name_says(complete, tmp_path):
+    planted_site(tmp_path)
+    assert complete("submit", "--site", "mi") == ["mine.toml", "mine"]
+    assert complete("submit", "--site", "") == ["local", "mine", "slurm", "testbed"]
+    assert complete("submit", "--site", "$") == []
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_tab_in_an_interactive_shell_runs_nothing_either(shell, binary, tmp_path):
+    planted_site(tmp_path)
+    test_an_interactive_shell(shell, "strata submit x --site loc", "strata submit x --site local ", binary, tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_names_are_looked_up_in_ones_own_folders_alone(binary, tmp_path):
+    """Not above them, and not where others may write."""
+    sites = tmp_path / "jobscripts" / "sites"
+    sites.mkdir(parents=True)
+    (sites / "foreign.toml").write_text('setup = ["echo foreign"]\n')
+    (tmp_path / "clusters").mkdir()
+    shutil.copy(ROOT / "experiments/clusters/a800-ib.toml", tmp_path / "clusters/foreign.toml")
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+
+    def asked(*words, cwd):
+        return subprocess.run([binary, *words], cwd=cwd, capture_output=True, text=True, timeout=60)
+
+    for listed in ("sites", "clusters"):
+        assert "foreign" in asked("list", listed, cwd=tmp_path).stdout
+        assert "foreign" not in asked("list", listed, cwd=below).stdout
+    first = ROOT / "experiments/first.toml"
+    ended = asked("submit", first, "--site", "foreign", "--dry-run", "--no-plan", cwd=tmp_path)
+    assert f"site foreign of {sites}/foreign.toml" in ended.stdout
+    assert asked("submit", first, "--site", "foreign", "--dry-run", "--no-plan", cwd=below).returncode == 2
+    sites.chmod(0o777)
+    ended = asked("submit", first, "--site", "foreign", "--dry-run", "--no-plan", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert f"not used: {sites} (everybody may write {sites})" in ended.stderr
+    assert asked("list", "sites", cwd=tmp_path).stderr == f"strata: not used: {sites} (everybody may write {sites})\n"
+
+
+def test_python_is_the_installations(binary, tmp_path):
+    """Neither one that stands above the binary nor modules of the working directory."""
+    shutil.copy(binary, tmp_path / "strata")
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    python.chmod(0o755)
+    for module in ("numpy", "strata_analysis", "json"):
+        (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    # An empty entry means the working directory to Python.
+    for path in (None, "", ":/nowhere", "/nowhere:"):
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        environment |= {} if path is None else {"PYTHONPATH": path}
+        ended = subprocess.run(
+            [tmp_path / "strata", "table", "--help"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert "usage" in ended.stdout.lower()
+        assert not (tmp_path / "ran").exists(), path
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="plants files as another user, which needs root")
+def test_what_somebody_else_has_put_beside_the_binary_is_no_installation(binary, tmp_path):
+    """As /tmp/share/strata is beside /tmp/mine/strata."""
+    tmp_path.chmod(0o1777)
+    mine, planted = tmp_path / "mine", tmp_path / "share" / "strata"
+    python, sites = planted / ".venv" / "bin" / "python", planted / "jobscripts" / "sites"
+    for folder in (mine, python.parent, sites):
+        folder.mkdir(parents=True)
+    shutil.copy(binary, mine / "strata")
+    python.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    python.chmod(0o755)
+    (sites / "slurm.toml").write_text('setup = ["echo planted"]\n')
+
+    def is_believed():
+        def asked(*words):
+            ended = subprocess.run([mine / "strata", *words], cwd="/", capture_output=True, text=True, timeout=60)
+            assert ended.returncode == 0, ended.stderr
+            return ended.stdout
+
+        asked("table", "--help")
+        script = asked("submit", ROOT / "experiments/first.toml", "--site", "slurm", "--dry-run", "--no-plan")
+        has_run = (tmp_path / "ran").exists()
+        assert ("echo planted" in script) == has_run
+        return has_run
+
+    for path in (planted.parent, planted):
+        os.chown(path, 65534, 65534)
+    assert not is_believed()
+    os.chown(planted, 0, 0)
+    planted.chmod(0o777)
+    assert not is_believed()
+    planted.chmod(0o755)
+    assert is_believed()  # an installation of this user's
+
+
+@pytest.mark.parametrize(
+    "words", ["expand FILE", "plan FILE --point 0", "reference", "list models", "--help", "simulate FILE"]
+)
+def test_output_that_is_lost_is_no_success(words, binary, tmp_path):
+    first = ROOT / "experiments/quickstart_at_scale.toml"
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [binary, *words.replace("FILE", str(first)).split()], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE,
+            text=True, timeout=60,
+        )  # fmt: skip
+    assert ended.returncode == 2, ended.stderr
+    assert "strata: standard output cannot be written" in ended.stderr
+
+
+def test_a_closed_output_is_said(binary):
+    ended = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", binary, "reference"], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == "strata: standard output cannot be written: Bad file descriptor\n"
+
+
+def test_what_is_meant_for_the_screen_reaches_no_file(binary, experiment, tmp_path):
+    """The first file that is opened would have the number of a closed standard output."""
+    words = ["sh", "-c", '"$@" >&-', "sh", binary, "run", experiment(ranks=1)]
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2, ended.stderr
+    for file in tmp_path.glob("results/e2e/**/*"):
+        assert file.is_dir() or b"tokens/s" not in file.read_bytes(), file
+    (lines,) = tmp_path.glob("results/e2e/*/1.jsonl")
+    assert all(json.loads(line) for line in lines.read_text().splitlines())

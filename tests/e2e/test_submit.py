@@ -91,3 +91,9 @@ def test_costs_that_only_the_nodes_know_refuse_nothing(submit, tmp_path):
         "1 of 1 points are planned where they start:\nat start      1  megatron on 4 ranks: "
     )
     assert "predicted: nothing, the nodes' costs are unknown here" in ended.output
+
+
+def test_a_batch_beyond_what_kernels_can_count_is_refused(submit):
+    ended = submit("--dry-run", "--set", "cluster=this", "--set", f"train.global_batch={2**36}")
+    assert ended.code in (0, 3), ended.error
+    assert "a size above 2147483647" in ended.output

@@ -6,6 +6,7 @@ import statistics
 from pathlib import Path
 
 import h5py
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -140,3 +141,25 @@ def test_an_emulated_link_is_named_in_the_results(strata, experiment, tmp_path):
         assert "emulated_link" in file.attrs["transport"]
         # What the ranks measured through that link before training.
         assert 0.5 * 1.25e8 < file.attrs["all_reduce_bytes_per_second"] <= 1.25e8
+
+
+def test_a_loss_that_is_not_finite_is_no_success(strata, experiment, tmp_path):
+    """Nor does it replace the checkpoints of before, and a point that is expected to diverge has not failed."""
+    file = experiment(append="\n[checkpoint]\nevery = 1\nkeep = 1\n")
+    diverging = ["--set", "train.learning_rate=1e30", "--set", "train.steps=100"]
+    ended = strata(2, "run", file, *diverging)
+    assert ended.code == 1, ended.error
+    (message,) = ended.messages()
+    assert message.startswith("strata: diverged: ")
+    (point,) = tmp_path.glob("results/e2e/????????????")
+    assert json.loads((point / "1.status.json").read_text())["status"] == "diverged"
+    rows = [json.loads(line) for line in (point / "1.jsonl").read_text().splitlines()]
+    assert sum(row["kind"] == "step" for row in rows) < 100
+    for checkpoint in point.glob("checkpoints/*"):
+        with h5py.File(checkpoint) as saved:
+            for parameter in saved["parameters"].values():
+                assert all(np.isfinite(state[:]).all() for state in parameter.values())
+    file.write_text(file.read_text().replace("[data]", '[sweep.product]\n"train.seed" = [1, 2]\n\n[data]'))
+    for expect, code in (([], 1), (["--set", 'expect=["diverged"]'], 0)):
+        ended = strata(2, "run", file, *diverging, *expect)
+        assert ended.code == code, ended.error

@@ -1,6 +1,7 @@
 """A real Slurm cluster on this machine: jobscripts/testbed.py, up for one file of tests, down whatever happens."""
 
 import os
+import runpy
 import subprocess
 import time
 import tomllib
@@ -13,6 +14,8 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "jobscripts" / "testbed.py"
 SITE = tomllib.loads((ROOT / "jobscripts" / "sites" / "testbed.toml").read_text())
 CANNOT_BE_DONE_HERE = 3  # exit code of testbed.py
+testbed_script = runpy.run_path(str(SCRIPT))
+PRIVATE, RECORD = testbed_script["private_folder"](), testbed_script["record_file"]()
 
 
 def script(*words, timeout=60, **options):

@@ -1,11 +1,13 @@
 """The testbed itself: nodes of their own, a wire of the rate asked for, and what a real cluster does to jobs."""
 
+import os
+import stat
 import subprocess
 import sys
 import threading
 
 import pytest
-from conftest import SCRIPT, script, wait_until
+from conftest import PRIVATE, SCRIPT, script, wait_until
 
 # A receiver says when it listens, and then when its first and its last byte came in.
 RECEIVER = """
@@ -77,6 +79,56 @@ def test_a_second_one_is_refused_in_words(testbed):
     ended = script("up")
     assert ended.returncode == 2
     assert "a testbed is up since" in ended.stderr and str(testbed.folder) in ended.stderr
+    assert set(testbed.node_states().values()) == {"idle"}
+
+
+# As nobody: each way to get at somebody else's testbed, and what came of it.
+ATTACKS = """
+import os, socket, sys
+folder, private = sys.argv[1:]
+for attack in (
+    lambda: os.listdir(folder),
+    lambda: os.listdir(private),
+    lambda: open(f"{folder}/munge.key", "rb").read(),
+    lambda: socket.socket(socket.AF_UNIX).connect(f"{folder}/munge.socket"),
+    lambda: open(f"{folder}/slurm.conf", "a"),
+    lambda: open(f"{private}/testbed.json", "r+"),
+    lambda: os.rename(private, private + "-away"),
+    lambda: os.kill(int(sys.stdin.readline()), 15),
+):
+    try:
+        print("done", attack())
+    except PermissionError:
+        print("refused")
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="acts as another user, which needs root")
+def test_another_user_gets_at_nothing_of_it(testbed):
+    pid = (testbed.folder / "slurmctld.pid").read_text()
+    for file, mode in ((testbed.folder, 0o700), (PRIVATE, 0o700), (testbed.folder / "munge.key", 0o400)):
+        assert stat.S_IMODE(file.stat().st_mode) == mode
+    above = [path for path in testbed.folder.parents if not path.stat().st_mode & stat.S_IXOTH]
+    modes = [path.stat().st_mode for path in above]
+    for path in above:  # the testbed's own mode has to be enough
+        path.chmod(0o755)
+    try:
+        words = ["/usr/bin/env", "python3", "-c", ATTACKS, str(testbed.folder), str(PRIVATE)]
+        ended = subprocess.run(
+            words,
+            user=65534,
+            group=65534,
+            extra_groups=[],
+            cwd="/",
+            input=pid,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    finally:
+        for path, mode in zip(above, modes, strict=True):
+            path.chmod(mode)
+    assert ended.stdout.split("\n") == ["refused"] * 8 + [""], ended
     assert set(testbed.node_states().values()) == {"idle"}
 
 

@@ -9,14 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import CANNOT_BE_DONE_HERE, SCRIPT, script, up, wait_until
-
-RECORD = Path(tempfile.gettempdir()) / f"strata-testbed-{os.getuid()}.json"
+from conftest import CANNOT_BE_DONE_HERE, PRIVATE, RECORD, SCRIPT, script, up, wait_until
 
 
 def left_behind(folder):
     """Processes, namespaces, devices and files of a testbed in @p folder."""
-    found = [path for path in (folder, RECORD) if path.exists()]
+    found = [path for path in (folder, PRIVATE) if path.exists()]
     found += [path for path in Path("/run/netns").glob("strata-n*")]
     found += [path for path in Path("/sys/class/net").glob("strata-n*")]
     for process in Path("/proc").glob("[0-9]*"):

@@ -12,7 +12,13 @@ from matplotlib.patches import Rectangle
 from strata_analysis.figures import style
 from strata_analysis.load import INDEX, Results
 
-COLOURS = {"forward": "#7FB2D9", "recompute": "#F3C35C", "backward": "#7DB88B", "update": "#B58BB8"}
+COLOURS = {
+    "forward": "#7FB2D9",
+    "recompute": "#F3C35C",
+    "backward": "#7DB88B",
+    "update": "#B58BB8",
+    "communication": "#D98B7F",
+}
 IDLE_COLOUR = "#DDDDDD"
 SMALLEST_INCHES, LARGEST_INCHES = 4.6, 60.0
 COMPUTE_STREAM = 0
@@ -22,7 +28,7 @@ SMALLEST_GAP = 0.01  # of a step: what is shorter is not drawn as idle
 
 @dataclass
 class Box:
-    """What is drawn as one: neighbouring kernels of one pass of one micro-batch."""
+    """What is drawn as one: neighbouring kernels of one pass of one micro-batch, or a collective."""
 
     name: str
     micro_batch: int

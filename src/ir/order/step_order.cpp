@@ -60,6 +60,7 @@ std::string describe(const OrderItem& item) {
           : fmt::format("{} of segment {}, micro-batch {}", to_string(item.pass), item.segment, item.micro_batch);
   if (item.sub_batch != 0) text += fmt::format(", sub-batch {}", item.sub_batch);
   if (item.version != 0) text += fmt::format(", version {}", item.version);
+  if (item.barrier) text += ", behind a barrier";
   if (item.step != 0) text += fmt::format(", step {}", item.step);
   return text;
 }

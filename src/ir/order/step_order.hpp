@@ -21,7 +21,13 @@ struct Segment {
   int stage = 0;
   int first_operator = 0;
   int num_operators = 0;
-  bool recomputed = false;        ///< forward forgets what stands inside, a recompute item makes it again
+  bool recomputed = false;  ///< forward forgets what stands inside, a recompute item makes it again
+  /// It is computed again behind the segment before it, as one recomputation: before the backward of the last of them.
+  bool recomputed_with_previous = false;
+  // The last of what the pass does is a collective that changes a layout, under which another sub-batch computes.
+  bool communicates_forward = false;
+  bool communicates_recompute = false;
+  bool communicates_backward = false;
   std::vector<int> parameters{};  ///< that its operators read, ascending
   bool operator==(const Segment&) const = default;
   int end() const { return first_operator + num_operators; }
@@ -31,6 +37,8 @@ struct Segment {
 struct StepShape {
   int micro_batches = 1;
   int sub_batches = 1;  ///< of each micro-batch
+  /// Recomputation and backward of all sub-batches are one sequence; else backward waits for the recomputation of all.
+  bool cross_pass = false;
   /// Parameters are to be updated as soon as their gradients are summed, not behind the last backward.
   bool updates_in_backward = false;
   std::vector<Segment> segments{};  ///< in the order of the graph, so stages ascend
@@ -56,8 +64,9 @@ struct OrderItem {
   int segment = -1;  ///< index into StepShape::segments; update: -1
   int micro_batch = 0;
   int sub_batch = 0;
-  int step = 0;     ///< training step, relative to the first of the repetition: 0, or -1 for the one before
-  int version = 0;  ///< of the parameters that are read at training step t: 0 = θ_t, 1 = θ_{t-1}
+  int step = 0;          ///< training step, relative to the first of the repetition: 0, or -1 for the one before
+  int version = 0;       ///< of the parameters that are read at training step t: 0 = θ_t, 1 = θ_{t-1}
+  bool barrier = false;  ///< it waits for every layout's collective before it, needed or not
   std::vector<int> parameters{};  ///< update: which
   bool operator==(const OrderItem&) const = default;
 };
@@ -86,8 +95,8 @@ StepOrder parse_step_order(std::string_view text);
 /// @throws InternalError naming rank, by its place in @p orders, and item.
 void verify(std::span<const StepOrder> orders);
 
-/// Neighbouring items of one micro-batch in one direction, with their recomputations; updates between them count for
-/// nothing.
+/// Neighbouring items of one micro-batch in one direction, of all its sub-batches, with their recomputations; updates
+/// between them count for nothing.
 struct Run {
   int first = 0;  ///< item
   bool backward = false;

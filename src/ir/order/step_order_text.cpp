@@ -9,11 +9,14 @@
 ///   backward 1..0 micro_batch=0 step=-1 version=1
 ///   update parameters=0..9
 ///
-/// Ranges include both ends. What is 0 is left out of items, but for the micro-batch. Lines that begin with # say
-/// nothing.
+/// A segment may be `recomputed_with_previous` too, and ends, in the passes that
+/// `communicates=forward,recompute,backward` names, with a collective that changes a layout. Behind `sub_batches`
+/// stands `cross_pass`, behind an item `barrier`. Ranges include both ends. What is 0 is left out of items, but for the
+/// micro-batch. Lines that begin with # say nothing.
 
 #include <fmt/format.h>
 
+#include <array>
 #include <charconv>
 #include <map>
 #include <sstream>
@@ -26,10 +29,28 @@ namespace {
 
 /// True where @p next is what @p item is, of the segment that comes next in the direction of the pass.
 bool continues(const OrderItem& item, const OrderItem& next) {
-  if (item.pass != Pass::forward && item.pass != Pass::backward) return false;
+  if (item.pass == Pass::update) return false;
   OrderItem expected = item;
-  expected.segment += item.pass == Pass::forward ? 1 : -1;
+  expected.barrier = false;
+  expected.segment += item.pass == Pass::backward ? -1 : 1;
   return next == expected;
+}
+
+struct PassWithCollective {
+  Pass pass;
+  bool Segment::*communicates;
+};
+constexpr std::array<PassWithCollective, 3> passes_with_collectives = {
+    {{Pass::forward, &Segment::communicates_forward},
+     {Pass::recompute, &Segment::communicates_recompute},
+     {Pass::backward, &Segment::communicates_backward}}};
+
+std::string collectives_of(const Segment& segment) {
+  std::string text;
+  for (const auto& [pass, communicates] : passes_with_collectives) {
+    if (segment.*communicates) text += fmt::format("{}{}", text.empty() ? " communicates=" : ",", to_string(pass));
+  }
+  return text;
 }
 
 constexpr int most = 1 << 24;  ///< of a number in the text, and of the items of an order
@@ -45,6 +66,7 @@ class Reader {
     result.shape.micro_batches = number("micro_batches", 1, most);
     result.shape.sub_batches = number("sub_batches", 1, most);
     result.steps_per_body = number("steps_per_body", 1, most);
+    result.shape.cross_pass = keys_.erase("cross_pass") > 0;
     result.shape.updates_in_backward = keys_.erase("updates_in_backward") > 0;
     finish_line();
     while (next_line()) {
@@ -135,6 +157,19 @@ class Reader {
     item.sub_batch = number_or_zero("sub_batch", 0, most);
     item.step = number_or_zero("step", -most, most);
     item.version = number_or_zero("version", 0, most);
+    item.barrier = keys_.erase("barrier") > 0;
+  }
+  void collectives(Segment& segment) {
+    if (!keys_.contains("communicates")) return;
+    std::istringstream passes(take_value("communicates"));
+    for (std::string pass; std::getline(passes, pass, ',');) {
+      bool known = false;
+      for (const auto& [of_pass, communicates] : passes_with_collectives) {
+        if (pass != to_string(of_pass)) continue;
+        segment.*communicates = known = true;
+      }
+      if (!known) fail(fmt::format("no pass is \"{}\"; accepted: forward | recompute | backward", pass));
+    }
   }
 
   void segment(StepOrder& order) {
@@ -148,6 +183,8 @@ class Reader {
     segment.num_operators = last - first + 1;
     segment.parameters = numbers("parameters");
     segment.recomputed = keys_.erase("recomputed") > 0;
+    segment.recomputed_with_previous = keys_.erase("recomputed_with_previous") > 0;
+    collectives(segment);
     order.shape.segments.push_back(std::move(segment));
   }
 
@@ -171,6 +208,7 @@ class Reader {
       if (order.items.size() >= most) fail(fmt::format("more than {} items", most));
       item.segment = s;
       order.items.push_back(item);
+      item.barrier = false;  // the first of them waits
       if (s == last) break;
     }
   }
@@ -196,14 +234,16 @@ std::string ranges(std::span<const int> numbers) {
 }
 
 std::string to_text(const StepOrder& order) {
-  std::string text = fmt::format("order micro_batches={} sub_batches={} steps_per_body={}{}\n",
-                                 order.shape.micro_batches, order.shape.sub_batches, order.steps_per_body,
-                                 order.shape.updates_in_backward ? " updates_in_backward" : "");
+  std::string text =
+      fmt::format("order micro_batches={} sub_batches={} steps_per_body={}{}{}\n", order.shape.micro_batches,
+                  order.shape.sub_batches, order.steps_per_body, order.shape.cross_pass ? " cross_pass" : "",
+                  order.shape.updates_in_backward ? " updates_in_backward" : "");
   for (std::size_t s = 0; s < order.shape.segments.size(); ++s) {
     const Segment& segment = order.shape.segments[s];
-    text +=
-        fmt::format("segment {} stage={} operators={}..{} parameters={}{}\n", s, segment.stage, segment.first_operator,
-                    segment.end() - 1, ranges(segment.parameters), segment.recomputed ? " recomputed" : "");
+    text += fmt::format("segment {} stage={} operators={}..{} parameters={}{}{}{}\n", s, segment.stage,
+                        segment.first_operator, segment.end() - 1, ranges(segment.parameters),
+                        segment.recomputed ? " recomputed" : "",
+                        segment.recomputed_with_previous ? " recomputed_with_previous" : "", collectives_of(segment));
   }
   for (std::size_t i = 0; i < order.items.size(); ++i) {
     const OrderItem& item = order.items[i];
@@ -221,6 +261,7 @@ std::string to_text(const StepOrder& order) {
     if (item.sub_batch != 0) text += fmt::format(" sub_batch={}", item.sub_batch);
     if (item.step != 0) text += fmt::format(" step={}", item.step);
     if (item.version != 0) text += fmt::format(" version={}", item.version);
+    if (item.barrier) text += " barrier";
     text += '\n';
   }
   return text;

@@ -30,6 +30,9 @@ void check_items(std::span<const StepOrder> orders) {
     const bool goes_on = segment.stage == stage || (s > 0 && segment.stage == stage + 1);
     STRATA_INVARIANT(goes_on && segment.first_operator == begin && segment.num_operators > 0,
                      fmt::format("segment {} does not go on where the one before it ends", s));
+    STRATA_INVARIANT(!segment.recomputed_with_previous || (s > 0 && segment.recomputed && goes_on &&
+                                                           segment.stage == stage && shape.segments[s - 1].recomputed),
+                     fmt::format("segment {} is not recomputed, or not the one before it", s));
     STRATA_INVARIANT(
         std::ranges::adjacent_find(segment.parameters, std::ranges::greater_equal{}) == segment.parameters.end(),
         fmt::format("parameters of segment {} do not rise", s));
@@ -241,7 +244,10 @@ class Walk {
       case Pass::forward:
         if (now.segment > 0) needed = {needs(Pass::forward, now.segment - 1)};
         break;
-      case Pass::recompute: needed = {needs(Pass::forward, now.segment)}; break;
+      case Pass::recompute:
+        needed = {needs(Pass::forward, now.segment)};
+        if (segment.recomputed_with_previous) needed.push_back(needs(Pass::recompute, now.segment - 1));
+        break;
       case Pass::backward:
         needed = {needs(segment.recomputed ? Pass::recompute : Pass::forward, now.segment)};
         if (now.segment + 1 < static_cast<int>(shape_.segments.size())) {

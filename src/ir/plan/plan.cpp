@@ -157,10 +157,9 @@ void check_batch(const Plan& plan, const ModelGraph& graph) {
   check_at_least("schedule.micro_batches", plan.schedule.micro_batches, 1);
   check_at_least("schedule.sub_batches", plan.schedule.sub_batches, 1);
   // Ranks need not divide what they share of a micro-batch: partition/sample_parts.
-  const std::int64_t parts = product_up_to(most_parts, plan.schedule.micro_batches, plan.schedule.sub_batches);
-  if (plan.global_batch % parts != 0) {
-    fail("batch.global", fmt::format("{} samples are not divisible by {} micro-batches x {} sub-batches = {}",
-                                     plan.global_batch, plan.schedule.micro_batches, plan.schedule.sub_batches, parts));
+  if (plan.global_batch % plan.schedule.micro_batches != 0) {
+    fail("batch.global", fmt::format("{} samples are not divisible by {} micro-batches", plan.global_batch,
+                                     plan.schedule.micro_batches));
   }
   const auto [elements_per_sample, most_samples] = batch_limit(graph);
   if (static_cast<double>(plan.global_batch) > most_samples) {
@@ -263,9 +262,24 @@ void check_states_of_layout(const Operator& op, const OperatorDecision& decision
   }
 }
 
+/// A rank has a sample of each sub-batch, where samples are cut most.
+void check_sub_batches(const Plan& plan, std::span<const OperatorDecision> decisions) {
+  const Schedule& schedule = plan.schedule;
+  const std::int64_t samples = plan.global_batch / schedule.micro_batches;
+  const int ranks = most_data_ranks(plan, decisions);
+  const std::int64_t of_group = (samples + ranks - 1) / ranks;
+  if (schedule.sub_batches > of_group) {
+    fail(
+        "schedule.sub_batches",
+        fmt::format("{} of a micro-batch of {} samples, of which {} groups of ranks have {} each; accepted: {} at most",
+                    schedule.sub_batches, samples, ranks, of_group, of_group));
+  }
+}
+
 /// What only shows once all rules are joined: a mode for every slice, one decision a tied weight.
 void check_decisions(const Plan& plan, const ModelGraph& graph) {
   const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+  check_sub_batches(plan, decisions);
   std::map<int, std::size_t> decided;  // parameter -> the first operator that holds it
   for (std::size_t i = 0; i < graph.operators.size(); ++i) {
     const Operator& op = graph.operators[i];
@@ -345,6 +359,7 @@ std::vector<OperatorDecision> resolve(const Plan& plan, const ModelGraph& graph)
       decision.state = rule.state.value_or(decision.state);
       decision.layout = rule.layout ? rule.layout : decision.layout;
       decision.algorithm = rule.algorithm.value_or(decision.algorithm);
+      decision.sum = rule.sum.value_or(decision.sum);
       decision.recompute = rule.recompute.value_or(decision.recompute);
       if (rule.slices) {
         decision.slices = *rule.slices;
@@ -445,6 +460,7 @@ void verify(const Plan& plan, const ModelGraph& graph) {
   check_word("overlap.reduce_scatter", plan.overlap.reduce_scatter, plan_words::reduce_scatter);
   check_word("overlap.broadcast", plan.overlap.broadcast, plan_words::broadcast);
   check_word("overlap.update", plan.overlap.update, plan_words::update);
+  check_word("overlap.layout", plan.overlap.layout, plan_words::overlapped_layout);
 
   check_word("optimizer.kind", plan.optimizer.kind, plan_words::optimizer_kind);
   check_word("optimizer.sharding", plan.optimizer.sharding, plan_words::optimizer_sharding);
@@ -477,11 +493,25 @@ void verify(const Plan& plan, const ModelGraph& graph) {
   }
 }
 
+int most_data_ranks(const Plan& plan, std::span<const OperatorDecision> decisions) {
+  if (!has_layouts(plan.mesh)) return axis_size(plan.mesh, "data");
+  int most = 1;
+  for (const OperatorDecision& d : decisions) {
+    if (!d.layout) continue;
+    const bool is_summa = d.algorithm == MatmulAlgorithm::summa;
+    most = std::max(most, d.layout->p0.total() * (is_summa ? d.layout->p1.total() : 1));
+  }
+  return most;
+}
+
+bool recomputes_blocks(Recompute kind) { return kind == Recompute::block || kind == Recompute::whole_block; }
+
 std::string_view to_string(Recompute value) {
   switch (value) {
     case Recompute::none: return "none";
     case Recompute::block: return "block";
     case Recompute::after_communication: return "after_communication";
+    case Recompute::whole_block: return "whole_block";
   }
   return "?";
 }
@@ -499,10 +529,13 @@ std::string_view to_string(MatmulAlgorithm value) {
   return "?";
 }
 
+std::string_view to_string(PartialSums value) { return value == PartialSums::scatter ? "scatter" : "all_reduce"; }
+
 std::string to_string(const Factor& factor) { return fmt::format("{}x{}", factor.in_node, factor.nodes); }
 
 Recompute parse_recompute(std::string_view text) {
-  for (const Recompute value : {Recompute::none, Recompute::block, Recompute::after_communication}) {
+  for (const Recompute value :
+       {Recompute::none, Recompute::block, Recompute::after_communication, Recompute::whole_block}) {
     if (to_string(value) == text) {
       return value;
     }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,8 +57,13 @@ struct StateFactors {
   bool operator==(const StateFactors&) const = default;
 };
 
-enum class Recompute : std::uint8_t { none, block, after_communication };
+/// What is computed again before its backward: of a block what the backward reads, the same without what collectives
+/// that change layouts have brought (Oases, sec. 3.2), or, as frameworks' checkpointing does, all of it.
+enum class Recompute : std::uint8_t { none, block, after_communication, whole_block };
 enum class MatmulAlgorithm : std::uint8_t { local, summa, ring };
+/// How the partial sums of a product by rows come together: each rank keeps a part of the sum (AutoDDL), or all ranks
+/// of it the whole (Megatron-LM, Oases).
+enum class PartialSums : std::uint8_t { scatter, all_reduce };
 
 /// S/B/P layout of a linear on p = p0·p1·p2 ranks.
 /// algorithm local: input (S0:p0, B:p1, S1:p2), weight (B:p0, S1:p1, S0:p2), output (S0:p0, S1:p1, P:p2).
@@ -77,6 +83,7 @@ struct OperatorRule {
   std::optional<StateFactors> state;
   std::optional<Layout> layout;
   std::optional<MatmulAlgorithm> algorithm;
+  std::optional<PartialSums> sum;
   std::optional<int> slices;
   std::vector<std::string> slice_state;  ///< "dp" | "sdp" | "zdp" a slice; empty: as `state`
   std::optional<Recompute> recompute;
@@ -86,7 +93,9 @@ struct OperatorRule {
 struct Schedule {
   ScheduleKind kind = ScheduleKind::simultaneous;
   int micro_batches = 1;
-  int sub_batches = 1;
+  int sub_batches = 1;  ///< of a micro-batch: one computes while others' layouts change
+  /// Recomputation and backward of sub-batches are one sequence over layers (Oases, sec. 3.1); else all sub-batches
+  /// have been recomputed before the backward of a layer begins.
   bool cross_pass = false;
   std::string fresh = "none";  ///< cyclic: none (v1) | v2
   bool operator==(const Schedule&) const = default;
@@ -109,6 +118,9 @@ struct Overlap {
   /// none: parameters are updated behind the last backward. backward: each one as soon as its gradients are summed, so
   /// that they need not wait for those of the others.
   std::string update = "none";
+  /// weight_gradient: of a product whose input's gradient ranks sum, that gradient is made first, and the sum runs under
+  /// the gradient of the weight.
+  std::string layout = "none";
   bool operator==(const Overlap&) const = default;
 };
 
@@ -184,7 +196,8 @@ struct OperatorDecision {
   StateFactors state;
   std::optional<Layout> layout;
   MatmulAlgorithm algorithm = MatmulAlgorithm::local;
-  int slices = 0;  ///< 0: not split
+  PartialSums sum = PartialSums::scatter;  ///< of products of algorithm local
+  int slices = 0;                          ///< 0: not split
   std::vector<std::string> slice_state;
   Recompute recompute = Recompute::none;
 };
@@ -205,6 +218,9 @@ int axis_size(const Mesh& mesh, std::string_view axis);
 int axis_stride(const Mesh& mesh, std::string_view axis);
 /// True where operators are laid out by rules instead of by the axes of the mesh: several ranks, or several a stage.
 bool has_layouts(const Mesh& mesh);
+/// The most ranks over which samples are cut: the data axis, or, where operators are laid out, the largest p0 (of
+/// products by panels p0 x p1).
+int most_data_ranks(const Plan& plan, std::span<const OperatorDecision> decisions);
 /// True where @p stages of neighbouring ranks are whole nodes, or an even part of one.
 bool cuts_evenly(const Mesh& mesh, int stages);
 /// The nodes and ranks a node of one stage, without axes.
@@ -221,8 +237,12 @@ std::string to_text(const Plan& plan);
 /// @param file_name for messages. @throws UserError with file, line, key and the accepted values.
 Plan parse_plan(const std::string& text, std::string_view file_name);
 
+/// Blocks run again with the collectives that are in them.
+bool recomputes_blocks(Recompute kind);
+
 std::string_view to_string(Recompute value);
 std::string_view to_string(MatmulAlgorithm value);
+std::string_view to_string(PartialSums value);
 std::string to_string(const Factor& factor);  ///< "4x2"
 /// @throws UserError listing the accepted words.
 Recompute parse_recompute(std::string_view text);

@@ -38,6 +38,9 @@ std::string text_of(const OperatorRule& rule) {
   if (rule.algorithm) {
     text += fmt::format("algorithm = {}\n", in_quotes(to_string(*rule.algorithm)));
   }
+  if (rule.sum) {
+    text += fmt::format("sum = {}\n", in_quotes(to_string(*rule.sum)));
+  }
   if (rule.slices) {
     text += fmt::format("slices = {}\n", *rule.slices);
   }
@@ -160,6 +163,11 @@ OperatorRule read_rule(TomlReader reader) {
       }
     }
   }
+  if (reader.has("sum")) {
+    std::string word;
+    reader.read_word("sum", word, plan_words::sum);
+    rule.sum = word == to_string(PartialSums::scatter) ? PartialSums::scatter : PartialSums::all_reduce;
+  }
   if (reader.has("slices")) {
     reader.read("slices", rule.slices.emplace(), 0);
   }
@@ -190,6 +198,7 @@ Overlap read_overlap(TomlReader reader) {
   reader.read_word("reduce_scatter", overlap.reduce_scatter, plan_words::reduce_scatter);
   reader.read_word("broadcast", overlap.broadcast, plan_words::broadcast);
   reader.read_word("update", overlap.update, plan_words::update);
+  reader.read_word("layout", overlap.layout, plan_words::overlapped_layout);
   reader.finish();
   return overlap;
 }
@@ -266,6 +275,7 @@ std::string to_text(const Plan& plan) {
   line("reduce_scatter", in_quotes(plan.overlap.reduce_scatter));
   line("broadcast", in_quotes(plan.overlap.broadcast));
   line("update", in_quotes(plan.overlap.update));
+  line("layout", in_quotes(plan.overlap.layout));
 
   for (const OperatorRule& rule : plan.operators) {
     text += text_of(rule);

@@ -11,7 +11,6 @@
 #include "ir/program/kernel_runs.hpp"
 #include "lower/layouts/cut_tensor.hpp"
 #include "lower/layouts/layout_axes.hpp"
-#include "partition/sample_parts.hpp"
 
 namespace strata {
 namespace {
@@ -27,14 +26,15 @@ struct LabelledDim {
 
 class LayingOut {
  public:
-  LayingOut(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions, int rank)
+  LayingOut(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions,
+            std::int64_t num_samples, int rank)
       : plan_(plan),
         whole_(graph),
         decisions_(decisions),
         rank_(rank),
         model_(layouts_of_model(plan, graph, decisions)),
         axes_(model_.axes),
-        micro_batch_(samples_of_micro_batch(plan)),
+        num_samples_(num_samples),
         local_(graph.tensors.size(), -1),
         local_parameter_(graph.parameters.size(), -1) {}
 
@@ -64,7 +64,7 @@ class LayingOut {
 
   // ---- sizes
 
-  DimCut samples_cut() const { return {model_.sample_order, micro_batch_}; }
+  DimCut samples_cut() const { return {model_.sample_order, num_samples_}; }
   /// Of one section of a row of @p width features.
   DimCut features_cut(int t, std::int64_t width) const {
     const std::int64_t sections = sections_of(t);
@@ -123,9 +123,12 @@ class LayingOut {
 
   // ---- redistributions
 
-  CutTensor cut_of(int t, std::int64_t width) const {
+  /// @param flat of an image one row of all of it.
+  CutTensor cut_of(int t, bool flat) const {
+    const Tensor& whole = tensor_at(t);
+    const std::int64_t width = flat && is_image(whole) ? whole.elements_per_sample() : whole.shape.back();
     return {.samples = samples_cut(),
-            .positions = tensor_at(t).elements_per_sample() / width,
+            .positions = whole.elements_per_sample() / width,
             .sections = sections_of(t),
             .features = features_cut(t, width)};
   }
@@ -159,19 +162,17 @@ class LayingOut {
     return p;
   }
 
-  /// @p input, in its layout, comes into @p to by one collective. @return the new tensor.
-  int redistribute(int whole_tensor, int input, const TensorLayout& to, const Operator& reader, Collective collective,
-                   AxisSet over, bool flat) {
+  /// Whether a change from @p from to @p to parts what does not divide.
+  bool is_unequal(const CutTensor& tensor, const TensorLayout& from, const TensorLayout& to) const {
+    return (from.samples != to.samples && !divides(axes_, tensor.samples)) ||
+           (from.features != to.features && !divides(axes_, tensor.features));
+  }
+
+  /// By one collective.
+  Movement movement(const CutTensor& tensor, const TensorLayout& from, const TensorLayout& to, Collective collective,
+                    AxisSet over) {
     using enum LabelledDim::Kind;
-    const TensorLayout from = result_.layouts[static_cast<std::size_t>(input)];
-    const Tensor& whole = tensor_at(whole_tensor);
-    const bool is_flat = flat && is_image(whole);
-    const CutTensor tensor = cut_of(whole_tensor, is_flat ? whole.elements_per_sample() : whole.shape.back());
-    const bool parts_samples = from.samples != to.samples && !divides(axes_, tensor.samples);
-    const bool parts_features = from.features != to.features && !divides(axes_, tensor.features);
-    if (parts_samples || parts_features) {
-      return add_step(whole_tensor, input, to, reader, in_unequal_parts(tensor, from, to, collective, over), flat);
-    }
+    if (is_unequal(tensor, from, to)) return in_unequal_parts(tensor, from, to, collective, over);
     const auto held = [&](const TensorLayout& layout) { return dims_of(tensor, layout); };
     // What the members of the group hold of the pieces that travel: a digit of the dim that each axis splits.
     const auto pieces = [&](const TensorLayout& split_by) {
@@ -189,7 +190,7 @@ class LayingOut {
       }
       return dims;
     };
-    Redistribution step{.collective = collective, .axes = over, .from = {}, .to = {}};
+    Movement step{.collective = collective, .axes = over, .from = {}, .to = {}};
     switch (collective) {
       case Collective::all_gather: {
         std::vector<LabelledDim> gathered = pieces(from);
@@ -211,13 +212,13 @@ class LayingOut {
       }
       default: throw InternalError("no redistribution");
     }
-    return add_step(whole_tensor, input, to, reader, std::move(step), flat);
+    return step;
   }
 
-  Redistribution in_unequal_parts(const CutTensor& tensor, const TensorLayout& from, const TensorLayout& to,
-                                  Collective collective, AxisSet over) const {
+  Movement in_unequal_parts(const CutTensor& tensor, const TensorLayout& from, const TensorLayout& to,
+                            Collective collective, AxisSet over) const {
     const std::vector<int> group = axes_.group(over, rank_);
-    Redistribution step{.collective = collective, .axes = over, .from = {}, .to = {}};
+    Movement step{.collective = collective, .axes = over, .from = {}, .to = {}};
     if (collective != Collective::all_gather) step.from = parts_of(axes_, tensor, {from, rank_}, to, group);
     if (collective != Collective::reduce_scatter) step.to = parts_of(axes_, tensor, {to, rank_}, from, group);
     step.longest = longest_part(axes_, tensor, from, to, group);
@@ -239,52 +240,92 @@ class LayingOut {
     return output;
   }
 
-  /// Of images that have been loaded whole, the features that @p to leaves.
-  int take_part(int t, int input, const TensorLayout& to, const Operator& reader) {
-    const CutTensor tensor = cut_of(t, tensor_at(t).elements_per_sample());
-    const TensorLayout& whole = result_.layouts[static_cast<std::size_t>(input)];
-    Redistribution step;
-    if (!divides(axes_, tensor.features)) {
-      step.from = parts_of(axes_, tensor, {whole, rank_}, to, {rank_});
-      return add_step(t, input, to, reader, std::move(step), true);
+  /// Without a collective: of what the rank holds, what @p to leaves it.
+  Movement part(const CutTensor& tensor, const TensorLayout& from, const TensorLayout& to) {
+    Movement step;
+    if (is_unequal(tensor, from, to)) {
+      step.from = parts_of(axes_, tensor, {from, rank_}, to, {rank_});
+      return step;
     }
-    const std::vector<LabelledDim> from = dims_of(tensor, whole);
-    Permutation& part = step.from.permutation = permutation(from, dims_of(tensor, to));
+    const std::vector<LabelledDim> held = dims_of(tensor, from);
+    Permutation& permuted = step.from.permutation = permutation(held, dims_of(tensor, to));
     std::int64_t stride = 1;
-    for (std::size_t d = from.size(); d-- > 0; stride *= from[d].size) {
-      const bool is_taken = from[d].kind == LabelledDim::feature_digit && has(to.features, from[d].axis);
-      if (is_taken) part.first += axes_.coordinate(from[d].axis, rank_) * stride;
+    for (std::size_t d = held.size(); d-- > 0; stride *= held[d].size) {
+      const bool is_taken = (held[d].kind == LabelledDim::feature_digit && has(to.features, held[d].axis)) ||
+                            (held[d].kind == LabelledDim::sample_digit && has(to.samples, held[d].axis));
+      if (is_taken) permuted.first += axes_.coordinate(held[d].axis, rank_) * stride;
     }
-    return add_step(t, input, to, reader, std::move(step), true);
+    return step;
   }
 
+  /// The way back of a collective whose gradients are added, or only moved.
+  static Movement reversed(const Movement& step) {
+    Movement back{
+        .collective = step.collective, .axes = step.axes, .from = step.to, .to = step.from, .longest = step.longest};
+    if (step.collective == Collective::all_gather) back.collective = Collective::reduce_scatter;
+    if (step.collective == Collective::reduce_scatter) back.collective = Collective::all_gather;
+    return back;
+  }
+
+  /// The axes along which the ranks have the same.
+  AxisSet copies(const TensorLayout& layout) const { return rest(layout.samples | layout.features); }
+
+  /// What the ranks that hold copies of a tensor make of its gradient.
+  enum class GradientOfCopies : std::uint8_t {
+    equal,   ///< each all of it: they do the same
+    partial  ///< each a part of the sum: of a product's input
+  };
+
   /// The rank's tensor that holds @p t as @p to, by what redistributions it takes.
-  int in_layout(int t, const TensorLayout& to, const Operator& reader, bool flat = false) {
-    const auto known = copies_.find({t, {to.samples, to.features, flat}});
+  int in_layout(int t, const TensorLayout& to, const Operator& reader, GradientOfCopies gradient, bool flat = false) {
+    const Copy copy{t, to.samples, to.features, gradient, flat};
+    const auto known = copies_.find(copy);
     if (known != copies_.end()) return known->second;
     int at = local_[static_cast<std::size_t>(t)];
     if (at < 0) {  // an input of the model
       at = local_[static_cast<std::size_t>(t)] = add_tensor(t, home(t), "", flat);
     }
-    const TensorLayout from = result_.layouts[static_cast<std::size_t>(at)];
-    if (tensor_at(t).role == TensorRole::image && from.features == 0 && to.features != 0 &&
-        from.samples == to.samples) {
-      at = take_part(t, at, to, reader);
-    } else if (from != to) {
-      // Split, over all axes: what the gather begins with.
-      const AxisSet gathered = rest(to.samples | to.features);
-      const bool spares_exchange =
-          from.features == to.features && model_.gathered_along_samples[static_cast<std::size_t>(t)];
-      const TensorLayout split =
-          spares_exchange ? from : TensorLayout{.samples = to.samples, .features = rest(to.samples)};
-      if (from != split) {
-        const AxisSet over = (from.samples ^ split.samples);
-        at = redistribute(t, at, split, reader, Collective::all_to_all, over, flat);
+    TensorLayout from = result_.layouts[static_cast<std::size_t>(at)];
+    if (from == to) return copies_[copy] = at;
+    const CutTensor tensor = cut_of(t, flat);
+    const auto go_to = [&](const TensorLayout& next, Redistribution step) {
+      at = add_step(t, at, next, reader, std::move(step), flat);
+      from = next;
+    };
+    const TensorLayout taken{.samples = from.samples | (copies(from) & to.samples),
+                             .features = from.features | (copies(from) & to.features)};
+    if (taken != from) {
+      Redistribution step{.forward = part(tensor, from, taken), .backward = {}};
+      if (tensor_at(t).role == TensorRole::activation) {  // else nobody wants the gradient
+        const AxisSet over = copies(from) & ~copies(taken);
+        step.backward = movement(tensor, taken, from, Collective::all_gather, over);
       }
-      if (gathered != 0) at = redistribute(t, at, to, reader, Collective::all_gather, gathered, flat);
+      go_to(taken, std::move(step));
     }
-    copies_[{t, {to.samples, to.features, flat}}] = at;
+    const TensorLayout split = exchanged(t, from, to, gradient);
+    if (split != from) {
+      Movement there = movement(tensor, from, split, Collective::all_to_all, from.samples ^ split.samples);
+      go_to(split, {.forward = there, .backward = reversed(there)});
+    }
+    if (const AxisSet over = copies(to) & ~copies(split); over != 0) {
+      Movement there = movement(tensor, from, to, Collective::all_gather, over);
+      Movement back = gradient == GradientOfCopies::partial ? reversed(there) : part(tensor, to, from);
+      go_to(to, {.forward = std::move(there), .backward = std::move(back)});
+    }
+    copies_[copy] = at;
     return at;
+  }
+
+  /// How @p t, which comes as @p from, is split before it is gathered into @p to.
+  TensorLayout exchanged(int t, const TensorLayout& from, const TensorLayout& to, GradientOfCopies gradient) const {
+    const bool spares_exchange =
+        from.features == to.features && model_.gathered_along_samples[static_cast<std::size_t>(t)];
+    if (gradient == GradientOfCopies::partial && from != to && !spares_exchange &&
+        is_exchanged_first(axes_, home(t), *current_)) {
+      return {.samples = to.samples, .features = rest(to.samples)};
+    }
+    const AxisSet changed = (from.samples & to.features) | (from.features & to.samples);
+    return {.samples = from.samples ^ changed, .features = from.features ^ changed};
   }
 
   // ---- operators
@@ -308,7 +349,8 @@ class LayingOut {
     }
     const TensorLayout layout = home(whole.outputs.front());
     for (const int t : whole.inputs) {
-      op.inputs.push_back(in_layout(t, whole.kind == OperatorKind::cross_entropy ? home(t) : layout, whole));
+      op.inputs.push_back(
+          in_layout(t, whole.kind == OperatorKind::cross_entropy ? home(t) : layout, whole, GradientOfCopies::equal));
     }
     set_sizes(whole, op,
               whole.kind == OperatorKind::cross_entropy ? home(whole.inputs.front()).features : layout.features);
@@ -405,11 +447,15 @@ class LayingOut {
 
   /// Norms' weights lie as the rows that they scale; convolutions' are whole.
   void add_parameters_of_rows(const Operator& whole, Operator& op, const TensorLayout& layout) {
+    const Factor shared = axes_.factor(layout.samples), &os = current_->state.os;
+    if (!whole.parameters.empty() && (shared.in_node % os.in_node != 0 || shared.nodes % os.nodes != 0)) {
+      refuse(whole.name, fmt::format("os = {} of what {} ranks share", to_string(os), to_string(shared)));
+    }
     for (const int p : whole.parameters) {
       const Parameter& parameter = whole_.parameters[static_cast<std::size_t>(p)];
       std::vector<std::int64_t> shape = parameter.shape;
       if (layout.features == 0 || works_on_images(whole)) {
-        op.parameters.push_back(add_parameter(p, {all_of(parameter.num_elements())}, {}, shape, 0, axes_.all()));
+        op.parameters.push_back(add_parameter(p, {all_of(parameter.num_elements())}, {}, shape, 0, layout.samples));
         continue;
       }
       const std::vector<DimPart> features = held_features(whole.inputs.front(), layout.features, shape.back());
@@ -425,7 +471,7 @@ class LayingOut {
     const LayoutAxes& r = model_.products[o];
     const int x = whole.inputs.front(), y = whole.outputs.front();
     const std::int64_t in = whole.attributes.integer("in"), out = whole.attributes.integer("out");
-    const int local_x = in_layout(x, r.input(), whole, true);
+    const int local_x = in_layout(x, r.input(), whole, GradientOfCopies::partial, true);
     op.inputs = {local_x};
     const SummaCut cut{
         .rows = r.p0, .columns = r.p2, .inputs = features_cut(x, in), .weight_digits = model_.weight_digits[o]};
@@ -462,7 +508,12 @@ class LayingOut {
     const DimCut in_cut = is_linear ? features_cut(x, in) : DimCut{model_.vocabulary_orders[o], in};
     TensorLayout input = r.input();
     if (!is_linear) input.features = 0;
-    op.inputs = {in_layout(x, input, whole, is_linear)};
+    op.inputs = {in_layout(x, input, whole, GradientOfCopies::partial, is_linear)};
+    if (tensor_at(x).role == TensorRole::activation) {
+      const TensorLayout& before = result_.layouts[static_cast<std::size_t>(local_[static_cast<std::size_t>(x)])];
+      const AxisSet over = copies(before) & copies(input);
+      if (over != 0) op.attributes.set("sum_gradient_over", std::int64_t{over});
+    }
     const std::vector<DimPart> outputs = held_features(y, r.p1, out);
     const std::vector<DimPart> inputs = {held_part(in_cut, r.p2)};
     const std::int64_t in_held = num_elements(inputs), out_held = num_elements(outputs);
@@ -493,13 +544,17 @@ class LayingOut {
             add_parameter(p, {all_of(shape.front())}, outputs, {shape.front(), out_held}, r.p1, r.p0));
       }
     }
-    const TensorLayout made = r.output();
-    int local = add_tensor(y, made, r.p2 == 0 ? "" : "/partial");
-    op.outputs = {local};
+    int& local = local_[static_cast<std::size_t>(y)];
+    if (r.p2 == 0 || decisions_[o].sum == PartialSums::all_reduce) {
+      if (r.p2 != 0 || r.p1 == 0) op.attributes.set("sum_over", std::int64_t{r.p2});
+      op.outputs = {local = add_tensor(y, home(y), "")};
+      push(std::move(op), decisions_[o]);
+      return;
+    }
+    op.outputs = {local = add_tensor(y, r.output(), "/partial")};
     push(std::move(op), decisions_[o]);
-    if (r.p2 != 0) local = redistribute(y, local, home(y), whole, Collective::reduce_scatter, r.p2, false);
-    local_[static_cast<std::size_t>(y)] = local;
-    if (made.partial == 0 && made != home(y)) throw InternalError(whole.name + ": scattered without partial sums");
+    Movement sum = movement(cut_of(y, false), r.output(), home(y), Collective::reduce_scatter, r.p2);
+    local = add_step(y, local, home(y), whole, {.forward = sum, .backward = reversed(sum)}, false);
   }
 
   void number_blocks() {
@@ -525,14 +580,15 @@ class LayingOut {
     }
   }
 
-  using Copy = std::pair<int, std::tuple<AxisSet, AxisSet, bool>>;
+  /// A tensor, its samples and features, its gradient, and whether it is one row.
+  using Copy = std::tuple<int, AxisSet, AxisSet, GradientOfCopies, bool>;
   const Plan& plan_;
   const ModelGraph& whole_;
   std::span<const OperatorDecision> decisions_;
   int rank_;
   LayoutsOfModel model_;
   const AtomicAxes& axes_;
-  std::int64_t micro_batch_;          ///< samples
+  std::int64_t num_samples_;          ///< over all ranks
   std::vector<int> local_;            ///< by tensor: the rank's, at home; -1: not yet
   std::vector<int> local_parameter_;  ///< by parameter; -1: not held, or not yet
   std::map<Copy, int> copies_;        ///< the rank's tensors in other layouts
@@ -540,19 +596,30 @@ class LayingOut {
   LaidOutGraph result_;
 };
 
+/// Ranks that share the features of a row exchange what the operator needs of all of it.
+bool exchanges_rows(const LaidOutGraph& model, const Operator& op) {
+  if (model.layouts.empty() || model.layouts[static_cast<std::size_t>(op.inputs.front())].features == 0) return false;
+  return op.kind == OperatorKind::layer_norm || op.kind == OperatorKind::rms_norm ||
+         op.kind == OperatorKind::cross_entropy;
+}
+
 }  // namespace
 
 std::set<AxisSet> communicating_axes(const LaidOutGraph& model) {
   std::set<AxisSet> sets(model.replicas.begin(), model.replicas.end());
-  for (const Redistribution& step : model.steps) sets.insert(step.axes);
+  for (const Redistribution& step : model.steps) {
+    sets.insert(step.forward.axes);
+    sets.insert(step.backward.axes);
+  }
   for (const SummaPanels& panels : model.panels) {
     sets.insert(panels.rows);
     sets.insert(panels.columns);
   }
   for (const Operator& op : model.graph.operators) {
-    const bool needs_rows = op.kind == OperatorKind::layer_norm || op.kind == OperatorKind::rms_norm ||
-                            op.kind == OperatorKind::cross_entropy;
-    if (needs_rows) sets.insert(model.layouts[static_cast<std::size_t>(op.inputs.front())].features);
+    for (const char* key : {"sum_over", "sum_gradient_over"}) {
+      if (op.attributes.has(key)) sets.insert(static_cast<AxisSet>(op.attributes.integer(key)));
+    }
+    if (exchanges_rows(model, op)) sets.insert(model.layouts[static_cast<std::size_t>(op.inputs.front())].features);
   }
   return sets;
 }
@@ -582,8 +649,32 @@ ReplicaGrids grids_of(const Plan& plan, const LaidOutGraph& model, int rank) {
   return grids;
 }
 
-LaidOutGraph lay_out(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions, int rank) {
-  return LayingOut(plan, graph, decisions, rank).run();
+LayoutCollectives layout_collectives(const LaidOutGraph& model) {
+  LayoutCollectives all;
+  bool follows_sum_of_one_rank = false;
+  for (std::size_t o = 0; o < model.graph.operators.size(); ++o) {
+    const Operator& op = model.graph.operators[o];
+    const bool is_whole_sum = op.attributes.has("sum_over") || (model.layouts.empty() && is_product(op) &&
+                                                                model.decisions[o].sum == PartialSums::all_reduce);
+    bool forward = is_whole_sum;
+    bool backward = op.attributes.has("sum_gradient_over") || follows_sum_of_one_rank;
+    follows_sum_of_one_rank = is_whole_sum && op.attributes.integer_or("sum_over", 0) == 0;
+    if (op.kind == OperatorKind::redistribute) {
+      const Redistribution& step = model.steps[static_cast<std::size_t>(op.attributes.integer("step"))];
+      forward = step.forward.axes != 0;
+      backward = step.backward.axes != 0;
+    } else if (op.attributes.has("summa") || exchanges_rows(model, op)) {
+      forward = backward = true;
+    }
+    all.forward.push_back(forward);
+    all.backward.push_back(backward);
+  }
+  return all;
+}
+
+LaidOutGraph lay_out(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions,
+                     std::int64_t num_samples, int rank) {
+  return LayingOut(plan, graph, decisions, num_samples, rank).run();
 }
 
 }  // namespace strata

@@ -6,8 +6,9 @@
 /// like any other. It is of all stages: the ranks at one place of each have the same one, and lower their own part.
 ///
 /// Where tensors stand between operators is layout_axes' business; here each rank gets its part of them. A product's
-/// result is scattered to its home; the next product's input comes by an exchange where p0 changes, then by a gather
-/// over its p1.
+/// partial sums are scattered to its home, or summed there by all ranks. What stands elsewhere than an operator wants
+/// it comes in up to three steps: each rank takes its part of what it holds whole, pieces are exchanged, parts
+/// gathered.
 
 #include <cstdint>
 #include <set>
@@ -26,8 +27,7 @@
 namespace strata {
 
 /// One collective that changes a layout, with how tensors stand before and after it as what members send and receive.
-/// Backward takes it the other way round.
-struct Redistribution {
+struct Movement {
   Collective collective = Collective::all_gather;  ///< all_gather | reduce_scatter | all_to_all
   AxisSet axes = 0;                                ///< over which ranks; none: a rank takes its part of what it holds
   Packing from;                                    ///< of what this rank holds
@@ -35,15 +35,24 @@ struct Redistribution {
   std::int64_t longest = 0;  ///< part that a member sends, where parts are unequal; 0: they are equal
 };
 
+/// A change of layout, and what it does to the gradient: the way back. Of what was gathered, gradients are summed as
+/// they are scattered where each reader's is a part of the sum; where ranks repeat what others do, each takes its part
+/// of its own.
+struct Redistribution {
+  Movement forward, backward;
+};
+
 struct LaidOutGraph {
   /// Shapes, sizes of operators and parameters of this rank; redistributions have the attribute `step`. A product of
   /// partial sums has the attribute `adds`: 1 where the bias, or the positions, are added, by one rank of each sum. All
-  /// of them hold it. A product by panels has the attribute `summa`.
+  /// of them hold it. A product by panels has the attribute `summa`. Where ranks hold copies, `sum_over` has the axes
+  /// over which a product's output is summed in place (0: one rank makes all of it), and `sum_gradient_over` those of
+  /// its input's gradient.
   ModelGraph graph;
   std::vector<OperatorDecision> decisions;  ///< by operator
   std::vector<TensorLayout> layouts;        ///< by tensor
-  std::vector<std::int64_t> num_samples;    ///< by tensor: of one micro-batch, on this rank
-  std::vector<StridedBlock> samples;        ///< by tensor: which of the micro-batch's
+  std::vector<std::int64_t> num_samples;    ///< by tensor: of those computed together, on this rank
+  std::vector<StridedBlock> samples;        ///< by tensor: which of them
   std::vector<AxisSet> replicas;            ///< by parameter: over which axes it has copies
   std::vector<std::int64_t> num_copies;     ///< by parameter: ranks that hold the same part
   std::vector<Stage> stages;                ///< of the graph
@@ -52,10 +61,20 @@ struct LaidOutGraph {
   AxisSet uneven = 0;                       ///< ranks along these have parts of unequal sizes
 };
 
+/// By operator: whether a collective that changes layouts ends its forward, or its backward, or stands in it. A sum of
+/// all ranks counts where one rank makes all of it too, and so does what its reader's backward would sum: sub-batches
+/// take turns at the same places whatever the degree.
+struct LayoutCollectives {
+  std::vector<bool> forward, backward;
+};
+LayoutCollectives layout_collectives(const LaidOutGraph& model);
+
 /// @param decisions of the plan, by operator of @p graph.
+/// @param num_samples that are computed together, over all ranks of a stage: a micro-batch or a sub-batch.
 /// @throws Unsupported naming the operator, with the numbers: a layout that it cannot have, tied weights whose uses
 /// hold different parts.
-LaidOutGraph lay_out(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions, int rank);
+LaidOutGraph lay_out(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions,
+                     std::int64_t num_samples, int rank);
 
 /// Different sets of axes over which collectives run: of redistributions, panels, copies of parameters, and of rows
 /// that norms and losses need whole.

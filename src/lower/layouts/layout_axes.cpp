@@ -37,6 +37,7 @@ class Assignment {
                 .granules = std::vector<std::int64_t>(graph.tensors.size(), 1),
                 .vocabulary_orders = std::vector<AxisOrder>(graph.operators.size())},
         producer_(graph.tensors.size(), nobody),
+        reader_(graph.tensors.size(), nobody),
         num_readers_(graph.tensors.size(), 0),
         latest_product_(graph.tensors.size(), nobody),
         next_(graph.operators.size(), nobody),
@@ -60,6 +61,8 @@ class Assignment {
   const Tensor& tensor_at(int t) const { return graph_.tensors[static_cast<std::size_t>(t)]; }
   const Layout& layout_of(int o) const { return *decisions_[static_cast<std::size_t>(o)].layout; }
   bool is_summa(int o) const { return decisions_[static_cast<std::size_t>(o)].algorithm == MatmulAlgorithm::summa; }
+  /// Of a product.
+  bool leaves_whole_sums(int o) const { return decisions_[static_cast<std::size_t>(o)].sum == PartialSums::all_reduce; }
   LayoutAxes& product(int o) { return result_.products[static_cast<std::size_t>(o)]; }
   TensorLayout& home(int t) { return result_.homes[static_cast<std::size_t>(t)]; }
   template <typename T>
@@ -75,7 +78,10 @@ class Assignment {
     std::map<int, int> user_of_weight;
     for (int o = 0; o < num_operators(); ++o) {
       const Operator& op = op_at(o);
-      for (const int t : op.inputs) ++at(num_readers_, t);
+      for (const int t : op.inputs) {
+        ++at(num_readers_, t);
+        at(reader_, t) = o;
+      }
       for (const int t : op.outputs) at(producer_, t) = o;
       if (!is_product(op)) continue;
       STRATA_INVARIANT(decisions_[static_cast<std::size_t>(o)].layout.has_value(), op.name + " has no layout");
@@ -119,7 +125,7 @@ class Assignment {
 
   bool spares_exchange(int o) const {
     const int next = at(next_, o);
-    if (next == nobody || at(first_user_, next) != nobody || is_summa(o)) return false;
+    if (next == nobody || at(first_user_, next) != nobody || is_summa(o) || leaves_whole_sums(o)) return false;
     return strata::spares_exchange(layout_of(o), layout_of(next));
   }
 
@@ -175,6 +181,21 @@ class Assignment {
     return same;
   }
 
+  /// Of the product @p o, which reads what splits samples over @p p0_before.
+  AxisSet samples_of(int o, AxisSet p0_before) {
+    if (at(first_user_, o) != nobody) return shared(o).samples();
+    return axes_of(layout_of(o).p0, result_.axes.all(), p0_before);
+  }
+
+  /// The product that alone reads @p norm, where sums before it and behind it are whole; else nobody.
+  int product_behind_norm(const Operator& norm) const {
+    const int before = at(latest_product_, norm.inputs.front());
+    const int y = norm.outputs.front();
+    if (before == nobody || !leaves_whole_sums(before) || at(num_readers_, y) != 1) return nobody;
+    const int reader = at(reader_, y);
+    return is_product(op_at(reader)) && leaves_whole_sums(reader) ? reader : nobody;
+  }
+
   /// See LayoutsOfModel::weight_digits.
   std::map<int, int> digits_of_weight(int o) {
     const LayoutAxes& axes = product(o);
@@ -203,6 +224,8 @@ class Assignment {
       if (axes.is_summa()) {
         at(result_.weight_digits, o) = digits_of_weight(o);
         out = axes.output();
+      } else if (leaves_whole_sums(o)) {
+        out = {.samples = axes.p0, .features = axes.p1};
       } else {
         out = spares_exchange(o) ? TensorLayout{.samples = axes.p0 | axes.p2, .features = axes.p1}
                                  : TensorLayout{.samples = axes.p0, .features = axes.p1 | axes.p2};
@@ -228,6 +251,8 @@ class Assignment {
     } else if (op.kind == OperatorKind::attention && out.features != 0 && at(result_.sections, x) == 0) {
       refuse(op.name, fmt::format("{} query heads on {} key heads split over {} ranks", op.attributes.integer("heads"),
                                   op.attributes.integer("kv_heads"), result_.axes.num_ranks(out.features)));
+    } else if (is_norm(op) && product_behind_norm(op) != nobody) {
+      out = {.samples = samples_of(product_behind_norm(op), out.samples)};
     } else if (op.kind == OperatorKind::add && at(latest_product_, op.inputs[1]) > latest) {
       latest = at(latest_product_, op.inputs[1]);
       out = home(op.inputs[1]);
@@ -236,6 +261,12 @@ class Assignment {
       home(t) = out;
       at(latest_product_, t) = latest;
     }
+  }
+
+  /// Whether a product's input, where samples are split otherwise, is exchanged before it is gathered.
+  bool is_exchanged_first(int o) const {
+    return strata::is_exchanged_first(result_.axes, at(result_.homes, op_at(o).inputs.front()),
+                                      decisions_[static_cast<std::size_t>(o)]);
   }
 
   // ---- digits
@@ -309,7 +340,8 @@ class Assignment {
       }
       // What arrives is split, before it is gathered.
       const bool is_at_home = home(x).samples == axes.samples() || at(result_.gathered_along_samples, x);
-      if (!is_at_home && at(producer_, x) != nobody) count(at(of_features, root(x)), rest(axes.samples()), 1);
+      if (!is_at_home && at(producer_, x) != nobody && is_exchanged_first(o))
+        count(at(of_features, root(x)), rest(axes.samples()), 1);
     }
     const auto order = [](const Uses& uses) {
       AxisOrder axes;
@@ -341,21 +373,28 @@ class Assignment {
   const ModelGraph& graph_;
   std::span<const OperatorDecision> decisions_;
   LayoutsOfModel result_;
-  std::vector<int> producer_, num_readers_;  ///< by tensor
-  std::vector<int> latest_product_;          ///< by tensor: whose home it has
-  std::vector<int> next_;                    ///< by operator: the product of which this one is the product behind
-  std::vector<int> first_user_;              ///< by operator: of the same weight, if it is another one
-  std::vector<bool> shares_weight_;          ///< by operator: others have its weight too
-  std::vector<int> leader_;                  ///< of sets of dims
+  std::vector<int> producer_, reader_;  ///< by tensor; of several readers the last
+  std::vector<int> num_readers_;        ///< by tensor
+  std::vector<int> latest_product_;     ///< by tensor: whose home it has
+  std::vector<int> next_;               ///< by operator: the product of which this one is the product behind
+  std::vector<int> first_user_;         ///< by operator: of the same weight, if it is another one
+  std::vector<bool> shares_weight_;     ///< by operator: others have its weight too
+  std::vector<int> leader_;             ///< of sets of dims
 };
 
 }  // namespace
 
 bool is_product(const Operator& op) { return op.kind == OperatorKind::linear || op.kind == OperatorKind::embedding; }
 
+bool is_norm(const Operator& op) { return op.kind == OperatorKind::layer_norm || op.kind == OperatorKind::rms_norm; }
+
 bool works_on_images(const Operator& op) {
   return op.kind == OperatorKind::convolution || op.kind == OperatorKind::max_pool ||
          op.kind == OperatorKind::average_pool || op.kind == OperatorKind::batch_norm;
+}
+
+bool is_exchanged_first(const AtomicAxes& axes, const TensorLayout& home, const OperatorDecision& decision) {
+  return (home.samples | home.features) == axes.all() && decision.sum == PartialSums::scatter;
 }
 
 LayoutsOfModel layouts_of_model(const Plan& plan, const ModelGraph& graph,

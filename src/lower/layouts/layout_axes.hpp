@@ -4,10 +4,13 @@
 /// Which axes of the mesh the degrees of a plan's layouts are, where tensors stand between operators, and into which
 /// digits their dims are cut. Equal on all ranks.
 ///
-/// A product's result is scattered at once, so every tensor between two of them is split and nothing else: its home is
+/// A product whose sums are scattered leaves a tensor that is split and nothing else: its home is
 /// (S0:p0, S1:p1·p2), or (S0:p0·p2, S1:p1) where that spares the next product an exchange (AutoDDL sec. 4.3); of a
-/// product by panels what it computes, (S0:p0·p1, S1:p2). Other
-/// operators work at the home of what they read; an addition at that of the input whose product comes latest.
+/// product by panels what it computes, (S0:p0·p1, S1:p2). With sum = all_reduce the ranks of a sum all have it: (S0:p0,
+/// S1:p1, B:p2), and repeat what stands between products (Megatron-LM, Oases). Other operators work at the home of what
+/// they read, an addition at that of the input whose product comes latest. A norm between two products with sum =
+/// all_reduce works where the second wants its samples: where that changes, the norm and the addition of the residual
+/// then read one gathered tensor.
 
 #include <cstdint>
 #include <map>
@@ -22,6 +25,8 @@ namespace strata {
 
 /// linear or embedding: what has a layout of its own.
 bool is_product(const Operator& op);
+/// layer_norm or rms_norm.
+bool is_norm(const Operator& op);
 /// Convolutions and what else is data parallel.
 bool works_on_images(const Operator& op);
 
@@ -42,6 +47,11 @@ struct LayoutsOfModel {
   std::vector<std::int64_t> granules;        ///< by tensor: features that are cut as one, those of a head; as above
   std::vector<AxisOrder> vocabulary_orders;  ///< by operator; of embeddings alone
 };
+
+/// Whether a product of @p decision has an input that stands at @p home, with samples split otherwise, exchanged before
+/// it is gathered, as AutoDDL does: of tensors that are split and nothing else, where sums are scattered. Else what an
+/// axis splits is gathered as it is.
+bool is_exchanged_first(const AtomicAxes& axes, const TensorLayout& home, const OperatorDecision& decision);
 
 /// @throws Unsupported naming the operator: a layout that it cannot have, tied weights whose uses hold different parts.
 LayoutsOfModel layouts_of_model(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions);

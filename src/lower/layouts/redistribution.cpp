@@ -1,6 +1,6 @@
 /// @file
-/// Changes of layout → a collective and the kernels that put its pieces into their places. Backward goes the other way
-/// round: what was gathered is scattered as sums, what was scattered is gathered, what was exchanged goes back.
+/// Changes of layout → a collective and the kernels that put its pieces into their places; and sums of what ranks that
+/// go on with all of it have each a part of.
 
 #include <fmt/core.h>
 
@@ -9,18 +9,6 @@
 #include "lower/step/streams.hpp"
 
 namespace strata {
-namespace {
-
-Redistribution reversed(const Redistribution& step) {
-  Redistribution back{
-      .collective = step.collective, .axes = step.axes, .from = step.to, .to = step.from, .longest = step.longest};
-  if (step.collective == Collective::all_gather) back.collective = Collective::reduce_scatter;
-  if (step.collective == Collective::reduce_scatter) back.collective = Collective::all_gather;
-  return back;
-}
-
-}  // namespace
-
 /// @p from in another order: in a new buffer, or in @p into. Where nothing moves, and a buffer was not named, as it is.
 Operand OperatorLowering::permuted(const Operator& op, const Operand& from, const Permutation& permutation,
                                    const Operand* into, Phase phase) {
@@ -100,8 +88,8 @@ Operand OperatorLowering::packed_buffer(const Operator& op, const char* suffix, 
                                            .category = Category::communication}));
 }
 
-void OperatorLowering::redistribute(const Operator& op, const Operand& from, const Operand& to,
-                                    const Redistribution& step, Phase phase) {
+void OperatorLowering::redistribute(const Operator& op, const Operand& from, const Operand& to, const Movement& step,
+                                    Phase phase) {
   if (step.axes == 0) {
     packed(op, from, step.from, &to, phase);
     return;
@@ -112,7 +100,7 @@ void OperatorLowering::redistribute(const Operator& op, const Operand& from, con
   Instruction in{.kernel = Kernel::none,
                  .collective = step.collective,
                  .group = groups->of(step.axes),
-                 .stream = communication_stream,
+                 .stream = layout_stream,
                  .phase = phase,
                  .micro_batch = activations.micro_batch(),
                  .name = op.name,
@@ -125,10 +113,22 @@ void OperatorLowering::redistribute(const Operator& op, const Operand& from, con
   if (!lands) unpack(op, received, step.to, to, phase);
 }
 
+void OperatorLowering::sum_in_place(const Operator& op, const Operand& sum, AxisSet over, Phase phase) {
+  builder.emit({.kernel = Kernel::none,
+                .collective = Collective::all_reduce,
+                .group = groups->of(over),
+                .stream = layout_stream,
+                .phase = phase,
+                .micro_batch = activations.micro_batch(),
+                .name = op.name + "/sum",
+                .inputs = {sum},
+                .outputs = {sum}});
+}
+
 void OperatorLowering::redistribute_forward(const Operator& op, Phase phase) {
   const Redistribution& step = model.steps[static_cast<std::size_t>(op.attributes.integer("step"))];
   const Operand from = activations.value(op.inputs.front());
-  redistribute(op, from, activations.produce(op.outputs.front()), step, phase);
+  redistribute(op, from, activations.produce(op.outputs.front()), step.forward, phase);
 }
 
 void OperatorLowering::redistribute_backward(const Operator& op) {
@@ -137,7 +137,7 @@ void OperatorLowering::redistribute_backward(const Operator& op) {
   const Activations::Taken dy = activations.take_gradient(op.outputs.front());
   if (!activations.needs_gradient(x)) return;
   const Activations::Destination dx = activations.gradient_destination(x, false);
-  redistribute(op, dy.operand, dx.operand, reversed(step), Phase::backward);
+  redistribute(op, dy.operand, dx.operand, step.backward, Phase::backward);
   activations.merge(x, dx, op.name);
 }
 

@@ -1,7 +1,10 @@
 #include "lower/order/order_writer.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+
+#include "lower/order/sub_batches.hpp"
 
 namespace strata {
 
@@ -9,18 +12,11 @@ OrderWriter::OrderWriter(const StepShape& shape, int stage)
     : order_{.shape = shape}, stage_(stage), segments_(segments_of_stage(shape, stage)) {}
 
 void OrderWriter::forward(int micro_batch) {
-  for (int s = segments_.first; s < segments_.end; ++s) {
-    order_.items.push_back({.pass = Pass::forward, .segment = s, .micro_batch = micro_batch});
-  }
+  std::ranges::copy(forward_of_sub_batches(order_.shape, segments_, micro_batch), std::back_inserter(order_.items));
 }
 
 void OrderWriter::backward(int micro_batch) {
-  for (int s = segments_.end; s-- > segments_.first;) {
-    if (order_.shape.segments[static_cast<std::size_t>(s)].recomputed) {
-      order_.items.push_back({.pass = Pass::recompute, .segment = s, .micro_batch = micro_batch});
-    }
-    order_.items.push_back({.pass = Pass::backward, .segment = s, .micro_batch = micro_batch});
-  }
+  std::ranges::copy(backward_of_sub_batches(order_.shape, segments_, micro_batch), std::back_inserter(order_.items));
 }
 
 void OrderWriter::update() {

@@ -11,9 +11,9 @@ class OrderWriter {
  public:
   OrderWriter(const StepShape& shape, int stage);
 
-  /// All segments of the stage, the first one first.
+  /// All segments of the stage, the first one first; of sub-batches in turn.
   void forward(int micro_batch);
-  /// All segments of the stage, the last one first, each recomputed just before it where it is.
+  /// All segments of the stage, the last one first, each recomputed before it where it is; of sub-batches in turn.
   void backward(int micro_batch);
   /// All parameters of the stage: here, or, where they are to be updated in backward, each behind the backward that
   /// follows the one which completes its gradients, under which they are summed. Those that other stages read too wait

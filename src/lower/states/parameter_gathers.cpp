@@ -8,7 +8,6 @@
 #include "base/error.hpp"
 #include "ir/model/backward_reads.hpp"
 #include "partition/operator_splitting.hpp"
-#include "partition/recomputation.hpp"
 
 namespace strata {
 namespace {
@@ -17,14 +16,15 @@ using Kind = GatherAction::Kind;
 
 class GatherWalk {
  public:
-  GatherWalk(const StepOrder& order, int stage, const Plan& plan, const ModelGraph& graph, const ShardGroups& groups)
+  GatherWalk(const StepOrder& order, int stage, std::span<const SegmentRecomputation> recomputation, const Plan& plan,
+             const ModelGraph& graph, const ShardGroups& groups)
       : order_(order),
         stage_(stage),
         plan_(plan),
         graph_(graph),
         groups_(groups),
         needs_gradient_(tensors_with_gradient(graph)),
-        recomputed_(recomputed_blocks(graph)),
+        recomputation_(recomputation),
         ahead_in_forward_(plan.overlap.gather == "next_layer"),
         ahead_in_backward_(plan.overlap.gather_backward == "next_module"),
         held_(graph.parameters.size()) {
@@ -64,19 +64,19 @@ class GatherWalk {
   std::vector<int> read_by_backward(int o) const {
     return weights_read_by_backward(at(o), needs_gradient_[static_cast<std::size_t>(at(o).inputs.front())]);
   }
-  const std::vector<int>& runs_again(const Segment& segment) const {
-    return recomputed_[static_cast<std::size_t>(at(segment.first_operator).block)].runs_again;
+  const std::vector<int>& runs_again(const OrderItem& item) const {
+    return recomputation_[static_cast<std::size_t>(item.segment)].runs_again;
   }
   int here() const { return static_cast<int>(result_.actions.size()); }
 
   void find_what_is_read_again() {
-    for (const Segment& segment : order_.shape.segments) {
+    for (std::size_t s = 0; s < order_.shape.segments.size(); ++s) {
+      const Segment& segment = order_.shape.segments[s];
       if (segment.stage != stage_) continue;
       for (int o = segment.first_operator; o < segment.end(); ++o) {
         for (const int p : read_by_backward(o)) held(p).is_read_again = true;
       }
-      if (!segment.recomputed) continue;
-      for (const int again : runs_again(segment)) {
+      for (const int again : recomputation_[s].runs_again) {
         for (const int p : at(again).parameters) held(p).is_read_again = true;
       }
     }
@@ -186,7 +186,9 @@ class GatherWalk {
     of_operator.before = {first_action, here()};
     for (const int p : at(o).parameters) of_operator.copies.push_back(held(p).is_on_its_way ? -1 : held(p).copy);
   }
-  void release(int o) {
+  /// Other sub-batches have the same kernels next.
+  void release(const OrderItem& item, int o) {
+    if (item.sub_batch + 1 < order_.shape.sub_batches) return;
     for (const int p : at(o).parameters) {
       held(p).copy = -1;
       held(p).is_on_its_way = false;
@@ -208,19 +210,19 @@ class GatherWalk {
       if (ahead_in_forward_) gather_next_slice(o, Phase::forward, item.micro_batch);
       arrive(at(o).parameters, Phase::forward, item.micro_batch);
       kernels(i, o, first_action);
-      release(o);
+      release(item, o);
     }
   }
 
   void recompute(int i) {
     const OrderItem& item = item_at(i);
-    for (const int o : runs_again(segment_of(item))) {
+    for (const int o : runs_again(item)) {
       const int first_action = here();
       gather(at(o).parameters, Phase::recompute, item.micro_batch);
       if (ahead_in_backward_) gather_next_slice(o, Phase::recompute, item.micro_batch);
       arrive(at(o).parameters, Phase::recompute, item.micro_batch);
       kernels(i, o, first_action);
-      if (plan_.gathered_after_recompute == "regather") release(o);
+      if (plan_.gathered_after_recompute == "regather") release(item, o);
     }
   }
 
@@ -231,7 +233,7 @@ class GatherWalk {
     const bool is_last = i + 1 == static_cast<int>(order_.items.size());
     if (ahead_in_backward_ && !is_last && item_at(i + 1).pass == Pass::recompute) {
       const OrderItem& next = item_at(i + 1);
-      for (const int o : runs_again(segment_of(next))) {
+      for (const int o : runs_again(next)) {
         if (!follows_slice(o)) gather(at(o).parameters, Phase::recompute, next.micro_batch);
       }
     }
@@ -241,7 +243,7 @@ class GatherWalk {
       if (ahead_in_backward_ && !now.empty()) gather_before(o, item.micro_batch);
       arrive(now, Phase::backward, item.micro_batch);
       kernels(i, o, first_action);
-      release(o);
+      release(item, o);
     }
   }
 
@@ -251,7 +253,7 @@ class GatherWalk {
   const ModelGraph& graph_;
   const ShardGroups& groups_;
   std::vector<bool> needs_gradient_;
-  std::vector<RecomputedBlock> recomputed_;  ///< by block
+  std::span<const SegmentRecomputation> recomputation_;  ///< by segment
   bool ahead_in_forward_;
   bool ahead_in_backward_;
   std::vector<Held> held_;  ///< by parameter
@@ -260,9 +262,10 @@ class GatherWalk {
 
 }  // namespace
 
-ParameterGathers parameter_gathers(const StepOrder& order, int stage, const Plan& plan, const ModelGraph& graph,
-                                   const ShardGroups& groups) {
-  return GatherWalk(order, stage, plan, graph, groups).run();
+ParameterGathers parameter_gathers(const StepOrder& order, int stage,
+                                   std::span<const SegmentRecomputation> recomputation, const Plan& plan,
+                                   const ModelGraph& graph, const ShardGroups& groups) {
+  return GatherWalk(order, stage, recomputation, plan, graph, groups).run();
 }
 
 }  // namespace strata

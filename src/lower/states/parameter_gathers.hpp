@@ -11,7 +11,8 @@
 ///                    next_module: those of the next operator in backward order, under this one; where that one's block
 ///                    is recomputed first, all of that block, under the backward of this one
 /// Of an operator in slices only the first is gathered with a block: each next one under the slice before it, so that
-/// no more than two are there at once. A copy is let go behind the kernels of its operator. What a recomputation has
+/// no more than two are there at once. A copy is let go behind the kernels of its operator, of its last sub-batch: it
+/// serves all of them. What a recomputation has
 /// gathered stays for the backward behind it, or is gathered again (gathered_after_recompute).
 /// Where parameters have a second shard (ZeRO++), forward keeps it of those alone that backward or a recomputation
 /// gathers: neither reads biases or embeddings, unless the operator runs again.
@@ -20,6 +21,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,7 @@
 #include "ir/order/step_order.hpp"
 #include "ir/plan/plan.hpp"
 #include "ir/program/program.hpp"
+#include "lower/order/step_shape.hpp"
 #include "lower/states/action_range.hpp"
 #include "lower/states/shard_groups.hpp"
 
@@ -67,8 +70,9 @@ struct ParameterGathers {
   bool operator==(const ParameterGathers&) const = default;
 };
 
-/// Of a rank that holds @p stage.
-ParameterGathers parameter_gathers(const StepOrder& order, int stage, const Plan& plan, const ModelGraph& graph,
-                                   const ShardGroups& groups);
+/// Of a rank that holds @p stage. @param recomputation by segment of @p order.
+ParameterGathers parameter_gathers(const StepOrder& order, int stage,
+                                   std::span<const SegmentRecomputation> recomputation, const Plan& plan,
+                                   const ModelGraph& graph, const ShardGroups& groups);
 
 }  // namespace strata

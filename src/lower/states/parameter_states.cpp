@@ -25,7 +25,8 @@ GradientSums sums_of_order(const StepOrder& order, const Plan& plan, const Model
 
 ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int stage,
                                  std::span<const Operator> operators, std::vector<ParameterShard> shards,
-                                 const ReplicaGrids& grids, ProgramBuilder& builder, const ParameterGroups& groups)
+                                 std::span<const SegmentRecomputation> recomputation, const ReplicaGrids& grids,
+                                 ProgramBuilder& builder, const ParameterGroups& groups)
     : plan_(plan),
       graph_(graph),
       shards_(std::move(shards)),
@@ -35,8 +36,8 @@ ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, cons
       everybody_(groups.everybody),
       num_copies_(groups.num_copies),
       owned_(make_owned(operators)),
-      gathers_(plan, graph, parameter_gathers(order, stage, plan, graph, groups_), shards_, weights(), groups_,
-               builder),
+      gathers_(plan, graph, parameter_gathers(order, stage, recomputation, plan, graph, groups_), shards_, weights(),
+               groups_, builder),
       gradients_(plan, graph, sums_of_order(order, plan, graph, shards_, groups_, groups.copies), builder) {}
 
 std::vector<ParameterStates::Owned> ParameterStates::make_owned(std::span<const Operator> operators) {

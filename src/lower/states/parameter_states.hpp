@@ -20,6 +20,7 @@
 #include "ir/model/model_graph.hpp"
 #include "ir/order/step_order.hpp"
 #include "ir/plan/plan.hpp"
+#include "lower/order/step_shape.hpp"
 #include "lower/states/gather_emission.hpp"
 #include "lower/states/gradient_buckets.hpp"
 #include "lower/states/gradient_emission.hpp"
@@ -41,9 +42,10 @@ struct ParameterGroups {
 
 class ParameterStates {
  public:
-  /// @param operators of this rank's stage, @p stage.
+  /// @param operators of this rank's stage, @p stage. @param recomputation by segment of the order.
   ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int stage,
-                  std::span<const Operator> operators, std::vector<ParameterShard> shards, const ReplicaGrids& grids,
+                  std::span<const Operator> operators, std::vector<ParameterShard> shards,
+                  std::span<const SegmentRecomputation> recomputation, const ReplicaGrids& grids,
                   ProgramBuilder& builder, const ParameterGroups& groups);
 
   /// Prologue: initial values by global index, zero states.

@@ -7,13 +7,20 @@
 
 namespace strata {
 
-TensorUses::TensorUses(const ModelGraph& graph)
+TensorUses::TensorUses(const ModelGraph& graph, std::span<const RecomputedRegion> regions)
     : needs_gradient(tensors_with_gradient(graph)),
       num_consumers(graph.tensors.size(), 0),
       saved(graph.tensors.size(), false) {
   for (const Operator& op : graph.operators) {
     for (const int t : op.inputs) ++num_consumers[static_cast<std::size_t>(t)];
     for (const int t : saved_for_backward(op)) saved[static_cast<std::size_t>(t)] = true;
+  }
+  for (const RecomputedRegion& region : regions) {
+    for (const int o : region.runs_again) {
+      for (const int t : graph.operators[static_cast<std::size_t>(o)].inputs) {
+        if (!std::ranges::binary_search(region.forgotten, t)) saved[static_cast<std::size_t>(t)] = true;
+      }
+    }
   }
 }
 

@@ -12,16 +12,18 @@
 #include "ir/model/model_graph.hpp"
 #include "ir/plan/plan.hpp"
 #include "lower/step/builder.hpp"
+#include "partition/recomputation.hpp"
 
 namespace strata {
 
 /// What a graph does with its tensors, for all micro-batches.
 struct TensorUses {
-  explicit TensorUses(const ModelGraph& graph);
+  /// @param regions of @p graph that are recomputed.
+  TensorUses(const ModelGraph& graph, std::span<const RecomputedRegion> regions);
 
   std::vector<bool> needs_gradient;  ///< activations that depend on a parameter
   std::vector<int> num_consumers;
-  std::vector<bool> saved;  ///< some operator's backward reads it
+  std::vector<bool> saved;  ///< some operator's backward reads it, or an operator that runs again
 };
 
 class Activations {

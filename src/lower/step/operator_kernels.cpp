@@ -217,7 +217,11 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
       break;
     case OperatorKind::redistribute: break;
   }
+  const Operand first_output = in.outputs.front();
   emit(std::move(in));
+  if (const auto over = static_cast<AxisSet>(op.attributes.integer_or("sum_over", 0)); over != 0) {
+    sum_in_place(op, first_output, over, phase);
+  }
 }
 
 /// Kernels whose outputs are parameter gradients from output number in.outputs.size() on.
@@ -280,9 +284,21 @@ void OperatorLowering::backward(const Operator& op) {
     case OperatorKind::convolution: {
       Instruction weight = kernel(row.backward_weight, op, Phase::backward);
       weight.inputs = {activations.value(x), dy.operand};
-      emit_weight_gradient(op, std::move(weight));
+      const bool sums_input = activations.needs_gradient(x) && op.attributes.has("sum_gradient_over");
+      const bool weight_last = sums_input && plan.overlap.layout == "weight_gradient";
+      if (!weight_last) emit_weight_gradient(op, std::move(weight));
       if (!activations.needs_gradient(x)) break;
       in.inputs = {dy.operand, weight_of(op, op.parameters.front())};
+      if (sums_input) {
+        const Activations::Destination dx = input_gradient(op, x, false);
+        in.outputs = {dx.operand};
+        in.attributes.set("accumulate", 0);
+        emit(std::move(in));
+        sum_in_place(op, dx.operand, static_cast<AxisSet>(op.attributes.integer("sum_gradient_over")), Phase::backward);
+        if (weight_last) emit_weight_gradient(op, std::move(weight));
+        activations.merge(x, dx, op.name);
+        break;
+      }
       // oneDNN's convolution writes its result, its matrix product can add.
       emit_input_gradient(op, 0, std::move(in), op.kind == OperatorKind::linear);
       break;

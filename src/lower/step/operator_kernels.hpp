@@ -52,8 +52,9 @@ struct OperatorLowering {
                   Phase phase);
   void clear(const Operator& op, const Operand& tensor, Phase phase);
   Operand packed_buffer(const Operator& op, const char* suffix, const Operand& like);
-  void redistribute(const Operator& op, const Operand& from, const Operand& to, const Redistribution& step,
-                    Phase phase);
+  void redistribute(const Operator& op, const Operand& from, const Operand& to, const Movement& step, Phase phase);
+  /// All ranks along @p over then have the sum of what each has.
+  void sum_in_place(const Operator& op, const Operand& sum, AxisSet over, Phase phase);
   // Products by panels: summa.cpp.
   struct OwnPanels;
   class PanelStream;

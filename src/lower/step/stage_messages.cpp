@@ -25,13 +25,16 @@ class Places {
   explicit Places(const StepOrder& order) {
     for (std::size_t i = 0; i < order.items.size(); ++i) {
       const OrderItem& item = order.items[i];
-      places_.emplace(std::tuple{item.pass, item.segment, item.micro_batch}, static_cast<int>(i));
+      places_.emplace(std::tuple{item.pass, item.segment, item.micro_batch, item.sub_batch}, static_cast<int>(i));
     }
   }
-  int of(Pass pass, int segment, int micro_batch) const { return places_.at({pass, segment, micro_batch}); }
+  /// Of the samples of @p item.
+  int of(Pass pass, int segment, const OrderItem& item) const {
+    return places_.at({pass, segment, item.micro_batch, item.sub_batch});
+  }
 
  private:
-  std::map<std::tuple<Pass, int, int>, int> places_;
+  std::map<std::tuple<Pass, int, int, int>, int> places_;
 };
 
 }  // namespace
@@ -56,12 +59,21 @@ StageMessages::StageMessages(const StepOrder& order, int stage, const StepOrder*
   const auto taken_before = [&, first = first, end = end](const Run& run, int posted, int cause) {
     for (int i = posted; i-- > 0;) {
       if (sends_[static_cast<std::size_t>(i)].peer != stage + (run.backward ? 1 : -1)) continue;
-      const int m = order.items[static_cast<std::size_t>(i)].micro_batch;
-      const int reader =
-          run.backward ? theirs_behind->of(Pass::forward, end, m) : theirs_before->of(Pass::backward, first - 1, m);
+      const OrderItem& sent = order.items[static_cast<std::size_t>(i)];
+      const int reader = run.backward ? theirs_behind->of(Pass::forward, end, sent)
+                                      : theirs_before->of(Pass::backward, first - 1, sent);
       if (reader < cause) return i;
     }
     return -1;
+  };
+  /// The first item of the run with samples of each sub-batch.
+  const auto firsts_of = [&](const Run& run) {
+    std::vector<int> firsts;
+    for (int i = run.first; static_cast<int>(firsts.size()) < order.shape.sub_batches; ++i) {
+      const OrderItem& item = order.items[static_cast<std::size_t>(i)];
+      if (item.pass != Pass::update && item.sub_batch == static_cast<int>(firsts.size())) firsts.push_back(i);
+    }
+    return firsts;
   };
   const std::vector<Run> runs = runs_of(order);
   for (std::size_t r = 0; r < runs.size(); ++r) {
@@ -69,12 +81,15 @@ StageMessages::StageMessages(const StepOrder& order, int stage, const StepOrder*
     if ((run.backward ? behind : before) == nullptr) continue;
     const bool ahead = r > 0 && (run.backward || !runs[r - 1].backward);
     const int posted = ahead ? runs[r - 1].first : run.first;
-    const int cause = run.backward ? theirs_behind->of(Pass::backward, end, run.micro_batch)
-                                   : theirs_before->of(Pass::forward, first - 1, run.micro_batch);
-    receives_[static_cast<std::size_t>(posted)].push_back({.item = run.first,
-                                                           .peer = stage + (run.backward ? 1 : -1),
-                                                           .stream = (run.backward ? behind_stream : 0) + 1,
-                                                           .taken = taken_before(run, posted, cause)});
+    for (const int reader : firsts_of(run)) {
+      const OrderItem& item = order.items[static_cast<std::size_t>(reader)];
+      const int cause = run.backward ? theirs_behind->of(Pass::backward, end, item)
+                                     : theirs_before->of(Pass::forward, first - 1, item);
+      receives_[static_cast<std::size_t>(posted)].push_back({.item = reader,
+                                                             .peer = stage + (run.backward ? 1 : -1),
+                                                             .stream = (run.backward ? behind_stream : 0) + 1,
+                                                             .taken = taken_before(run, posted, cause)});
+    }
   }
 }
 

@@ -8,7 +8,8 @@
 /// Nothing is buffered between ranks, and nothing needs to be: both sides post the messages of a stream in the order of
 /// the sender's items, and a message waits for nothing but its own rank's earlier items and what its cause implies.
 ///
-/// A rank's items are taken in passes: neighbouring items of one micro-batch in one direction. Messages are awaited one
+/// A rank's items are taken in passes: neighbouring items of one micro-batch in one direction, with a message for each
+/// of its sub-batches. Messages are awaited one
 /// pass ahead, under that pass's kernels. Not so the activations behind a backward: until it is through, 1F1B's stage
 /// is full.
 
@@ -25,7 +26,7 @@ std::vector<std::string> link_streams(int num_stages, int stage);
 
 class StageMessages {
  public:
-  /// Of one micro-batch in one direction, a message a tensor.
+  /// Of one sub-batch in one direction, a message a tensor.
   struct Receive {
     int item = -1;    ///< of the rank: the first that reads it
     int peer = -1;    ///< stage

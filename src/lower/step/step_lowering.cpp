@@ -22,19 +22,19 @@
 #include "lower/step/stage_messages.hpp"
 #include "lower/step/streams.hpp"
 #include "lower/unsupported.hpp"
-#include "partition/recomputation.hpp"
+#include "partition/sample_parts.hpp"
 #include "partition/shards.hpp"
 #include "partition/stages.hpp"
 
 namespace strata {
 namespace {
 
-std::vector<std::string> streams_of(const RankPlace& place) {
+std::vector<std::string> streams_of(const Plan& plan, const RankPlace& place) {
   std::vector<std::string> streams = {"compute", "communication"};
+  if (has_layouts(plan.mesh)) streams.push_back("layouts");
   std::ranges::copy(link_streams(place.num_stages, place.stage_index), std::back_inserter(streams));
   return streams;
 }
-constexpr int first_link_stream = communication_stream + 1;
 
 StageMessages messages_of(const OrdersOfStages& orders, const StepOrder& order, int stage) {
   std::optional<StepOrder> before, behind;
@@ -45,21 +45,22 @@ StageMessages messages_of(const OrdersOfStages& orders, const StepOrder& order, 
 
 class StepLowering {
  public:
-  StepLowering(const Plan& plan, const LaidOutGraph& model, int rank, const OrdersOfStages& orders)
+  StepLowering(const Plan& plan, const RankModel& model, int rank, const OrdersOfStages& orders)
       : plan_(plan),
         model_(model),
-        graph_(model.graph),
-        decisions_(model.decisions),
-        place_(plan, model, rank),
+        graph_(model.any().graph),
+        decisions_(model.any().decisions),
+        place_(plan, model.any(), rank),
         order_(orders.of(place_.stage_index)),
         messages_(messages_of(orders, order_, place_.stage_index)),
-        builder_(rank, plan.mesh.num_ranks(), streams_of(place_)),
-        groups_(plan, model, place_, rank, builder_),
-        grids_(grids_of(plan, model, rank)),
+        recomputation_(recomputation_by_segment(order_.shape, model.regions)),
+        first_link_stream_(has_layouts(plan.mesh) ? layout_stream + 1 : communication_stream + 1),
+        builder_(rank, plan.mesh.num_ranks(), streams_of(plan, place_)),
+        groups_(plan, model.any(), place_, rank, builder_),
+        grids_(grids_of(plan, model.any(), rank)),
         parameters_(plan, graph_, order_, place_.stage_index, operators_of(graph_, place_.stage),
-                    shards_of(plan, graph_, decisions_, grids_), grids_, builder_, groups_.parameters),
-        uses_(graph_),
-        recomputed_(recomputed_blocks(graph_)),
+                    shards_of(plan, graph_, decisions_, grids_), recomputation_, grids_, builder_, groups_.parameters),
+        uses_(graph_, model.regions),
         from_before_(crossing(place_.stage_index)),
         to_behind_(crossing(place_.stage_index + 1)),
         loss_(computes_loss()
@@ -98,31 +99,37 @@ class StepLowering {
   bool counts(int loss_tensor) const {
     if (!has_layouts(plan_.mesh)) return true;
     const AtomicAxes axes(plan_.mesh);
-    const AxisSet copies = axes.all() & ~model_.layouts[static_cast<std::size_t>(loss_tensor)].samples;
+    const AxisSet copies = axes.all() & ~model_.any().layouts[static_cast<std::size_t>(loss_tensor)].samples;
     return axes.index(copies, builder_.rank()) == 0;
   }
 
-  /// Of a micro-batch that is between its first item and its last one on this rank.
-  Activations& activations_of(int micro_batch) {
+  const LaidOutGraph& model_of(const OrderItem& item) const { return model_.of(item.sub_batch); }
+  /// Among all sub-batches of the step.
+  int number_of(const OrderItem& item) const { return item.micro_batch * plan_.schedule.sub_batches + item.sub_batch; }
+  /// Of a sub-batch that is between its first item and its last one on this rank.
+  Activations& activations_of(const OrderItem& item) {
+    const int number = number_of(item);
+    const LaidOutGraph& model = model_of(item);
     return activations_
-        .try_emplace(micro_batch, graph_, uses_, plan_.dtypes.compute, model_.num_samples, micro_batch, builder_)
+        .try_emplace(number, model.graph, uses_, plan_.dtypes.compute, model.num_samples, number, builder_)
         .first->second;
   }
   OperatorLowering operators_of_item(int index) {
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     return {.plan = plan_,
-            .model = model_,
+            .model = model_of(item),
             .groups = groups_.axes ? &*groups_.axes : nullptr,
             .builder = builder_,
-            .activations = activations_of(item.micro_batch),
+            .activations = activations_of(item),
             .parameters = parameters_,
-            .first_sample_of_all = first_sample_of(item.micro_batch),
+            .first_sample_of_all = first_sample_of(item),
             .item = index};
   }
 
   void lower_item(int index) {
     for (const StageMessages::Receive& receive : messages_.before(index)) post(receive);
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
+    if (item.barrier && has_layouts(plan_.mesh)) await_layouts();
     switch (item.pass) {
       case Pass::forward: forward(index); break;
       case Pass::recompute: recompute(index); break;
@@ -130,36 +137,39 @@ class StepLowering {
       case Pass::update: update_in_backward(index); break;
     }
     if (messages_.after(index).peer >= 0) send(index);
-    // Nothing of a micro-batch is needed behind the last backward of this rank.
-    if (item.pass == Pass::backward && begins_stage(item)) activations_.erase(item.micro_batch);
+    // Nothing of a sub-batch is needed behind the last backward of this rank.
+    if (item.pass == Pass::backward && begins_stage(item)) activations_.erase(number_of(item));
+  }
+
+  void await_layouts() {
+    if (const int last = builder_.last_on(layout_stream); last >= 0) builder_.hold(compute_stream, last);
   }
 
   void forward(int index) {
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     const Segment& segment = segment_of(item);
-    Activations& activations = activations_of(item.micro_batch);
-    if (begins_stage(item)) load_inputs(activations);
+    Activations& activations = activations_of(item);
+    if (begins_stage(item)) load_inputs(item);
     OperatorLowering operators = operators_of_item(index);
     for (int o = segment.first_operator; o < segment.end(); ++o) {
-      const Operator& op = graph_.operators[static_cast<std::size_t>(o)];
+      const Operator& op = model_of(item).graph.operators[static_cast<std::size_t>(o)];
       parameters_.gathers().before_operator(index, o);
       operators.forward(op, Phase::forward);
       if (op.kind == OperatorKind::cross_entropy) accumulate_loss(op, activations);
     }
-    if (!segment.recomputed) return;
-    for (const int t : recomputed(segment).forgotten) activations.drop(t);
+    for (const int t : recomputation_of(item).forgotten) activations.drop(t);
   }
 
-  const RecomputedBlock& recomputed(const Segment& segment) const {
-    const Operator& first = graph_.operators[static_cast<std::size_t>(segment.first_operator)];
-    return recomputed_[static_cast<std::size_t>(first.block)];
+  const SegmentRecomputation& recomputation_of(const OrderItem& item) const {
+    return recomputation_[static_cast<std::size_t>(item.segment)];
   }
 
   void recompute(int index) {
+    const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     OperatorLowering operators = operators_of_item(index);
-    for (const int o : recomputed(segment_of(order_.items[static_cast<std::size_t>(index)])).runs_again) {
+    for (const int o : recomputation_of(item).runs_again) {
       parameters_.gathers().before_operator(index, o);
-      operators.forward(graph_.operators[static_cast<std::size_t>(o)], Phase::recompute);
+      operators.forward(model_of(item).graph.operators[static_cast<std::size_t>(o)], Phase::recompute);
     }
   }
 
@@ -169,7 +179,7 @@ class StepLowering {
     OperatorLowering operators = operators_of_item(index);
     for (int o = segment.end(); o-- > segment.first_operator;) {
       parameters_.gathers().before_operator(index, o);
-      operators.backward(graph_.operators[static_cast<std::size_t>(o)]);
+      operators.backward(model_of(item).graph.operators[static_cast<std::size_t>(o)]);
       parameters_.gradients().behind_operator(index, o);
     }
   }
@@ -194,16 +204,16 @@ class StepLowering {
             .collective = kind,
             .group = groups_.parameters.stages,
             .root = peer,
-            .stream = first_link_stream + stream,
+            .stream = first_link_stream_ + stream,
             .phase = backward ? Phase::backward : Phase::forward,
-            .micro_batch = item.micro_batch,
+            .micro_batch = number_of(item),
             .name = graph_.tensors[static_cast<std::size_t>(tensor)].name + (backward ? "/gradient" : "")};
   }
 
   void post(const StageMessages::Receive& receive) {
     const OrderItem& item = order_.items[static_cast<std::size_t>(receive.item)];
     const bool backward = item.pass != Pass::forward;
-    Activations& activations = activations_of(item.micro_batch);
+    Activations& activations = activations_of(item);
     // The memory of what ended on the compute stream so far, and of messages that the neighbour must have taken before
     // it could send this one, is free for this one and for what follows it.
     std::vector<int> complete;
@@ -222,7 +232,7 @@ class StepLowering {
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     const StageMessages::Send& to = messages_.after(index);
     const bool backward = item.pass != Pass::forward;
-    Activations& activations = activations_of(item.micro_batch);
+    Activations& activations = activations_of(item);
     for (const int t : tensors_between(to.peer)) {
       if (backward && !activations.needs_gradient(t)) continue;
       Instruction in = message(Collective::send, item, to.peer, to.stream, t);
@@ -243,24 +253,27 @@ class StepLowering {
   }
 
   /// Inputs of the model come from the data set, by position in the global batch; a stage loads what it reads.
-  void load_inputs(Activations& activations) {
+  void load_inputs(const OrderItem& item) {
     const auto data =
         input_read_here([](TensorRole role) { return role == TensorRole::tokens || role == TensorRole::image; });
     const auto targets = input_read_here([](TensorRole role) { return role == TensorRole::targets; });
     if (!data && !targets) return;
-    const auto samples = [&](int t) -> const StridedBlock& { return model_.samples[static_cast<std::size_t>(t)]; };
+    const auto samples = [&](int t) -> const StridedBlock& {
+      return model_of(item).samples[static_cast<std::size_t>(t)];
+    };
     if (data && targets && (samples(*data) != samples(*targets) || !samples(*data).levels.empty())) {
-      load(activations, data, std::nullopt);
-      load(activations, std::nullopt, targets);
+      load(item, data, std::nullopt);
+      load(item, std::nullopt, targets);
     } else {
-      load(activations, data, targets);
+      load(item, data, targets);
     }
   }
 
   /// Samples that are neighbours in the data set by one instruction.
-  void load(Activations& activations, std::optional<int> data, std::optional<int> targets) {
+  void load(const OrderItem& item, std::optional<int> data, std::optional<int> targets) {
+    Activations& activations = activations_of(item);
     const auto t = static_cast<std::size_t>(data ? *data : *targets);
-    const std::int64_t num_samples = model_.num_samples[t];
+    const std::int64_t num_samples = model_of(item).num_samples[t];
     const Tensor& input = graph_.tensors[t];
     std::vector<Operand> all;
     if (data) all.push_back(activations.produce(*data));
@@ -270,7 +283,7 @@ class StepLowering {
                      .phase = Phase::forward,
                      .micro_batch = activations.micro_batch(),
                      .name = "input"};
-      in.attributes = {{"samples", count}, {"first_sample", first_sample_of(activations.micro_batch()) + sample}};
+      in.attributes = {{"samples", count}, {"first_sample", first_sample_of(item) + sample}};
       if (data) {
         in.kernel = input.role == TensorRole::tokens ? Kernel::load_tokens : Kernel::load_images;
         if (input.role == TensorRole::tokens) in.attributes.set("sequence", input.elements_per_sample());
@@ -285,13 +298,14 @@ class StepLowering {
     if (num_samples == 0) {
       load_run(0, 0, 0);
     } else {
-      model_.samples[t].for_runs(0, num_samples, load_run);
+      model_of(item).samples[t].for_runs(0, num_samples, load_run);
     }
   }
 
-  /// Of a micro-batch, in the step's global batch.
-  std::int64_t first_sample_of(int micro_batch) const {
-    return plan_.global_batch / plan_.schedule.micro_batches * micro_batch;
+  /// Of a sub-batch, in the step's global batch.
+  std::int64_t first_sample_of(const OrderItem& item) const {
+    return samples_of_micro_batch(plan_) * item.micro_batch +
+           model_.sub_batches[static_cast<std::size_t>(item.sub_batch)].first_sample;
   }
 
   void accumulate_loss(const Operator& op, const Activations& activations) {
@@ -312,19 +326,20 @@ class StepLowering {
   }
 
   const Plan& plan_;
-  const LaidOutGraph& model_;
+  const RankModel& model_;
   const ModelGraph& graph_;
   std::span<const OperatorDecision> decisions_;
   RankPlace place_;
   StepOrder order_;
   StageMessages messages_;
+  std::vector<SegmentRecomputation> recomputation_;  ///< by segment
+  int first_link_stream_;
   ProgramBuilder builder_;
   RankGroups groups_;
   ReplicaGrids grids_;
   ParameterStates parameters_;
   TensorUses uses_;
-  std::vector<RecomputedBlock> recomputed_;   ///< by block
-  std::map<int, Activations> activations_;    ///< by micro-batch
+  std::map<int, Activations> activations_;    ///< by sub-batch of the step
   std::vector<int> from_before_, to_behind_;  ///< tensors that cross the cuts
   int loss_;                                  ///< buffer, -1: another stage computes it
   std::vector<int> sent_;                     ///< by item: the last of its messages
@@ -332,7 +347,7 @@ class StepLowering {
 
 }  // namespace
 
-Program lower_step(const Plan& plan, const LaidOutGraph& model, int rank, const OrdersOfStages& orders,
+Program lower_step(const Plan& plan, const RankModel& model, int rank, const OrdersOfStages& orders,
                    const WorkspaceBytes& workspace_bytes) {
   return StepLowering(plan, model, rank, orders).run(workspace_bytes);
 }

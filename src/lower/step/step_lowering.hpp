@@ -6,14 +6,14 @@
 
 #include "ir/plan/plan.hpp"
 #include "ir/program/program.hpp"
-#include "lower/layouts/laid_out_graph.hpp"
 #include "lower/lower.hpp"
 #include "lower/order/orders_of_stages.hpp"
+#include "lower/rank_model.hpp"
 
 namespace strata {
 
 /// @param model as @p rank sees it. @throws Unsupported where the rank's order cannot be lowered.
-Program lower_step(const Plan& plan, const LaidOutGraph& model, int rank, const OrdersOfStages& orders,
+Program lower_step(const Plan& plan, const RankModel& model, int rank, const OrdersOfStages& orders,
                    const WorkspaceBytes& workspace_bytes);
 
 }  // namespace strata

@@ -1,11 +1,14 @@
 #pragma once
 
 /// @file
-/// Stream numbers of every Program that is lowered here; links between stages follow.
+/// Stream numbers of every Program that is lowered here; links between stages follow. Where operators are laid out, the
+/// collectives that change layouts have a stream of their own: the compute stream needs them soon, and what is gathered
+/// or summed for later must not stand before them.
 
 namespace strata {
 
 constexpr int compute_stream = 0;
 constexpr int communication_stream = 1;
+constexpr int layout_stream = 2;
 
 }  // namespace strata

@@ -21,7 +21,8 @@ std::string described(const LayoutPlanning& planning, const Candidate& candidate
                      gib(candidate.bytes));
 }
 
-/// The first limit that a layer breaks; empty: none.
+}  // namespace
+
 std::string broken_limit(const LayoutPlanning& planning, const WayToCut& way) {
   for (std::size_t l = 0; l < way.layouts.size(); ++l) {
     const Layer& layer = planning.chain().layers[l];
@@ -30,8 +31,6 @@ std::string broken_limit(const LayoutPlanning& planning, const WayToCut& way) {
   }
   return "";
 }
-
-}  // namespace
 
 Plan cheapest_way(const LayoutPlanning& planning, const std::vector<WayToCut>& ways, std::string broken) {
   std::vector<Candidate> candidates;

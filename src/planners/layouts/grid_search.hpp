@@ -16,6 +16,9 @@ struct WayToCut {
   std::vector<Layout> layouts;  ///< by layer
 };
 
+/// The first limit that a layer breaks; empty: none.
+std::string broken_limit(const LayoutPlanning& planning, const WayToCut& way);
+
 /// @param ways those that the request allows, in any order: of equal cost the first is taken. @param broken why others
 /// are not among them; may be empty.
 /// @throws Unsupported where sizes forbid all of them: the last one's first broken limit. OutOfMemory where none fits.

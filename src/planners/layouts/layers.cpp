@@ -79,6 +79,7 @@ class ChainReader {
     Layer layer{.op = index, .name = op.name, .is_searched = is_searched(op)};
     layer.is_embedding = op.kind == OperatorKind::embedding;
     layer.reads_data = input_home == from_data;
+    layer.is_behind_images = !layer.reads_data && !chain_.layers[at(input_home)].is_searched;
     layer.block = op.block;
     layer.repeats = repeats(op, index);
     if (layer.is_searched) {
@@ -183,6 +184,12 @@ LayerChain layer_chain(const ModelGraph& graph) { return ChainReader(graph).read
 void multiply_by(MatmulAlgorithm algorithm, LayerChain& chain) {
   for (Layer& layer : chain.layers) {
     if (layer.is_searched && !layer.is_embedding) layer.algorithm = algorithm;
+  }
+}
+
+void sum_by(PartialSums sum, LayerChain& chain) {
+  for (Layer& layer : chain.layers) {
+    if (layer.is_searched) layer.sum = sum;
   }
 }
 

@@ -31,6 +31,10 @@ struct Layer {
   bool is_embedding = false;
   /// summa: its layout is a grid, p0 rows and p2 columns, and p1 replicas of it.
   MatmulAlgorithm algorithm = MatmulAlgorithm::local;
+  /// all_reduce: its home has copies, on the ranks of a sum, and so has, cut by columns, its input, which comes from
+  /// such a sum. Not so behind convolutions, whose samples are gathered.
+  PartialSums sum = PartialSums::scatter;
+  bool is_behind_images = false;  ///< it reads what works on images has left
   bool reads_data = false;  ///< ranks load their own part of its input: nothing is gathered, nobody wants its gradient
   std::int64_t rows = 1;    ///< of a sample
   std::int64_t in = 0, out = 0;
@@ -67,6 +71,9 @@ LayerChain layer_chain(const ModelGraph& graph);
 
 /// Linears compute by @p algorithm; embeddings look up.
 void multiply_by(MatmulAlgorithm algorithm, LayerChain& chain);
+
+/// Sums of all products, of algorithm local, come together as @p sum says.
+void sum_by(PartialSums sum, LayerChain& chain);
 
 /// The local layout that reads the same part of an input as @p layout does and has the same home. Links between two
 /// such are priced as local ones, which they are where all linears compute alike.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "ir/plan/plan_words.hpp"
 #include "planners/operators/block_rules.hpp"
 #include "planners/operators/units.hpp"
 #include "planners/states/sharded_plan.hpp"
@@ -59,9 +60,10 @@ Plan on_one_stage(Plan plan) {
   return plan;
 }
 
-LayerChain chain_of(const ModelGraph& graph, MatmulAlgorithm products) {
+LayerChain chain_of(const ModelGraph& graph, MatmulAlgorithm products, PartialSums sum) {
   LayerChain chain = layer_chain(graph);
   multiply_by(products, chain);
+  sum_by(sum, chain);
   return chain;
 }
 
@@ -72,6 +74,11 @@ OptionRow zero_option() {
           "zero1: the ranks that hold the same part of a matrix share its optimizer states"};
 }
 
+OptionRow sum_option() {
+  return {"sum", std::string(to_string(PartialSums::scatter)), plan_words::sum,
+          "how partial sums come together: each rank keeps its part, or all of them the whole, as Megatron-LM does"};
+}
+
 std::array<OptionRow, 3> stage_options() {
   return {
       OptionRow{"stages", std::int64_t{1}, ">= 1", "stages of a pipeline, each of equally many ranks"},
@@ -80,13 +87,14 @@ std::array<OptionRow, 3> stage_options() {
                 "what the largest stage has the least of"}};
 }
 
-LayoutPlanning::LayoutPlanning(const PlanRequest& request, const LayoutLimits& limits, MatmulAlgorithm products)
+LayoutPlanning::LayoutPlanning(const PlanRequest& request, const LayoutLimits& limits, MatmulAlgorithm products,
+                               PartialSums sum)
     : request_(request),
       base_(in_stages(request)),
       stage_(on_one_stage(base_)),
       limits_(with_samples(limits, request)),
       shards_optimizer_(request.option<std::string>("zero") == "zero1"),
-      chain_(chain_of(request.graph, products)),
+      chain_(chain_of(request.graph, products, sum)),
       costs_(stage_, link_costs_of(request)),
       lasting_bytes_(request.graph, stage_, shards_optimizer_) {}
 
@@ -140,6 +148,7 @@ Plan LayoutPlanning::with_rules(std::span<const Layout> layouts) const {
     OperatorRule rule{.match = name_within_block(graph, op)};
     rule.layout = is_layer ? layouts[home] : home_layout(local_layout(layer, layouts[home]), grid());
     if (is_layer && layer.algorithm != MatmulAlgorithm::local) rule.algorithm = layer.algorithm;
+    if (is_layer && layer.sum != PartialSums::scatter) rule.sum = layer.sum;
     if (shards_optimizer_) {
       rule.state = StateFactors{.p = {}, .g = {}, .os = copies_of_weight(layouts[home], layer.algorithm)};
     }

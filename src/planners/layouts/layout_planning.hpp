@@ -18,16 +18,19 @@ namespace strata {
 
 /// The option `zero`.
 OptionRow zero_option();
+/// The option `sum`.
+OptionRow sum_option();
 /// The options `stages`, `schedule` and `cut_by`: how many stages have the ranks' layouts each, and how their passes
 /// follow each other.
 std::array<OptionRow, 3> stage_options();
 
 class LayoutPlanning {
  public:
-  /// @param limits without samples, which the request says. @param products how linears compute.
+  /// @param limits without samples, which the request says. @param products how linears compute. @param sum how partial
+  /// sums come together.
   /// @throws Unsupported where micro-batches do not divide the batch.
   LayoutPlanning(const PlanRequest& request, const LayoutLimits& limits,
-                 MatmulAlgorithm products = MatmulAlgorithm::local);
+                 MatmulAlgorithm products = MatmulAlgorithm::local, PartialSums sum = PartialSums::scatter);
 
   const PlanRequest& request() const { return request_; }
   const LayerChain& chain() const { return chain_; }

@@ -6,7 +6,10 @@
 namespace strata {
 
 std::vector<Layout> megatron_layouts(const LayerChain& chain, const Factor& grid, const Factor& tensor) {
-  const Factor data = quotient(grid, tensor);
+  return megatron_layouts(chain, grid, std::vector<Factor>(chain.layers.size(), tensor));
+}
+
+std::vector<Layout> megatron_layouts(const LayerChain& chain, const Factor& grid, std::span<const Factor> tensors) {
   std::vector<bool> by_columns(chain.layers.size(), true);
   for (std::size_t l = 0; l < chain.layers.size(); ++l) {
     // Rows of the embedding's table are words.
@@ -19,6 +22,7 @@ std::vector<Layout> megatron_layouts(const LayerChain& chain, const Factor& grid
   }
   std::vector<Layout> layouts;
   for (std::size_t l = 0; l < chain.layers.size(); ++l) {
+    const Factor &tensor = tensors[l], data = quotient(grid, tensor);
     if (!chain.layers[l].is_searched) {
       layouts.push_back(replicated_layout(grid));
     } else if (by_columns[l]) {

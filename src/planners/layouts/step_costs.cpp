@@ -54,11 +54,29 @@ double StepCosts::gradient_seconds(double elements, const Factor& group) const {
   return elements > 0.0 ? links_.seconds(Collective::all_reduce, gradient_bytes_ * elements, group) : 0.0;
 }
 
-double StepCosts::statistics_seconds(std::int64_t statistics, const Layout& layout) const {
-  const Factor features = quotient(grid_, layout.p0);
+Volume StepCosts::forward_volume_of(const Layer& layer, const MatmulSize& size, const Layout& layout) {
+  if (layer.sum == PartialSums::scatter) return forward_volume(size, layout, !layer.reads_data);
+  return whole_sum_forward_volume(size, layout, layer.is_behind_images);
+}
+
+Volume StepCosts::backward_volume_of(const Layer& layer, const MatmulSize& size, const Layout& layout) {
+  if (layer.sum == PartialSums::scatter) return backward_volume(size, layout, !layer.reads_data);
+  return whole_sum_backward_volume(size, layout, layer.is_behind_images, !layer.reads_data);
+}
+
+/// Inputs travel between the ranks of p1, outputs between those of p2; backward their gradients the other way.
+double StepCosts::activation_seconds(const Volume& volume, const Layout& layout, bool is_forward) const {
+  const Factor& gathers = is_forward ? layout.p1 : layout.p2;
+  const Factor& sums = is_forward ? layout.p2 : layout.p1;
+  return activation_seconds(Collective::all_gather, volume.all_gather, gathers) +
+         activation_seconds(Collective::reduce_scatter, volume.reduce_scatter, sums) +
+         activation_seconds(Collective::all_reduce, volume.all_reduce, sums);
+}
+
+double StepCosts::statistics_seconds(std::int64_t statistics, const Factor& samples, const Factor& features) const {
   const int members = features.total();
   if (members == 1 || statistics == 0) return 0.0;
-  const double rows_of_rank = static_cast<double>(samples_) / layout.p0.total();
+  const double rows_of_rank = static_cast<double>(samples_) / samples.total();
   return links_.seconds(Collective::all_gather, 4.0 * static_cast<double>(statistics) * rows_of_rank * (members - 1),
                         features);
 }
@@ -66,14 +84,12 @@ double StepCosts::statistics_seconds(std::int64_t statistics, const Layout& layo
 double StepCosts::seconds(const Layer& layer, const Layout& layout) const {
   if (layer.algorithm == MatmulAlgorithm::summa) return summa_seconds(layer, layout);
   const MatmulSize size = size_of_fullest(layer, layout);
-  const Volume forward = forward_volume(size, layout, !layer.reads_data);
-  const Volume backward = backward_volume(size, layout, !layer.reads_data);
-  const double forward_seconds = activation_seconds(Collective::all_gather, forward.all_gather, layout.p1) +
-                                 activation_seconds(Collective::reduce_scatter, forward.reduce_scatter, layout.p2) +
-                                 statistics_seconds(layer.forward_statistics, layout);
-  const double backward_seconds = activation_seconds(Collective::all_gather, backward.all_gather, layout.p2) +
-                                  activation_seconds(Collective::reduce_scatter, backward.reduce_scatter, layout.p1) +
-                                  statistics_seconds(layer.backward_statistics, layout);
+  // What stands behind a whole sum is split by p1 alone.
+  const Factor features = layer.sum == PartialSums::scatter ? quotient(grid_, layout.p0) : layout.p1;
+  const double forward_seconds = activation_seconds(forward_volume_of(layer, size, layout), layout, true) +
+                                 statistics_seconds(layer.forward_statistics, layout.p0, features);
+  const double backward_seconds = activation_seconds(backward_volume_of(layer, size, layout), layout, false) +
+                                  statistics_seconds(layer.backward_statistics, layout.p0, features);
   return forward_passes(layer) * forward_seconds + micro_batches_ * backward_seconds +
          gradient_seconds(weight_gradient_volume(size, layout).all_reduce, layout.p0);
 }
@@ -91,15 +107,15 @@ double StepCosts::summa_seconds(const Layer& layer, const Layout& layout) const 
   };
   const double of_weights = panel_by_panel(Collective::broadcast, activation_bytes_ * all.weights, layout.p0);
   const double of_weight_gradients = panel_by_panel(Collective::reduce, gradient_bytes_ * all.weights, layout.p0);
-  const Layout local = local_layout(layer, layout);
+  const Factor samples = local_layout(layer, layout).p0, features = quotient(grid_, samples);
   const double forward_seconds =
-      of_inputs(Collective::broadcast) + of_weights + statistics_seconds(layer.forward_statistics, local);
-  double backward_seconds =
-      of_inputs(Collective::broadcast) + of_weight_gradients + statistics_seconds(layer.backward_statistics, local);
+      of_inputs(Collective::broadcast) + of_weights + statistics_seconds(layer.forward_statistics, samples, features);
+  double backward_seconds = of_inputs(Collective::broadcast) + of_weight_gradients +
+                            statistics_seconds(layer.backward_statistics, samples, features);
   if (!layer.reads_data) backward_seconds += of_weights + of_inputs(Collective::reduce);
   const SummaGradientVolume gradients = summa_gradient_volume(size, layout);
   return forward_passes(layer) * forward_seconds + micro_batches_ * backward_seconds +
-         gradient_seconds(gradients.matrix, layout.p1) + gradient_seconds(gradients.others, local.p0);
+         gradient_seconds(gradients.matrix, layout.p1) + gradient_seconds(gradients.others, samples);
 }
 
 double StepCosts::seconds(const LayerLink& link, const Layer& to_layer, const Layout& from, const Layout& to) const {
@@ -128,8 +144,8 @@ StepVolume StepCosts::volume(const LayerChain& chain, std::span<const Layout> la
       sum.weight_gradients += {.all_reduce = gradients.matrix + gradients.others};
       continue;
     }
-    sum.forward += forward_volume(size, layouts[l], !layer.reads_data);
-    sum.backward += backward_volume(size, layouts[l], !layer.reads_data);
+    sum.forward += forward_volume_of(layer, size, layouts[l]);
+    sum.backward += backward_volume_of(layer, size, layouts[l]);
     sum.weight_gradients += weight_gradient_volume(size, layouts[l]);
   }
   const auto of_link = [&](int l) {

@@ -48,9 +48,13 @@ class StepCosts {
   double forward_passes(const Layer& layer) const;
   double activation_seconds(Collective kind, double elements, const Factor& group) const;
   double gradient_seconds(double elements, const Factor& group) const;
-  /// Statistics of norms and losses that work where @p layout, a local one, leaves its output.
-  double statistics_seconds(std::int64_t statistics, const Layout& layout) const;
+  /// Statistics of norms and losses that work where samples are split over @p samples and features over @p features.
+  double statistics_seconds(std::int64_t statistics, const Factor& samples, const Factor& features) const;
   double summa_seconds(const Layer& layer, const Layout& layout) const;
+  /// Of a product by parts of outputs or inputs, in one pass.
+  static Volume forward_volume_of(const Layer& layer, const MatmulSize& size, const Layout& layout);
+  static Volume backward_volume_of(const Layer& layer, const MatmulSize& size, const Layout& layout);
+  double activation_seconds(const Volume& volume, const Layout& layout, bool is_forward) const;
 
   LinkCosts links_;
   Factor grid_;

@@ -35,6 +35,18 @@ Volume backward_volume(const MatmulSize& size, const Layout& layout, bool gather
   return {.all_gather = forward.reduce_scatter, .reduce_scatter = forward.all_gather};
 }
 
+Volume whole_sum_forward_volume(const MatmulSize& size, const Layout& layout, bool gathers_input) {
+  const Volume scattered = forward_volume(size, layout, gathers_input);
+  return {.all_gather = scattered.all_gather, .all_reduce = 2.0 * scattered.reduce_scatter};
+}
+
+Volume whole_sum_backward_volume(const MatmulSize& size, const Layout& layout, bool gathers_input,
+                                 bool wants_input_gradient) {
+  if (!wants_input_gradient) return {};
+  const double gradient = forward_volume(size, layout).all_gather;
+  return gathers_input ? Volume{.reduce_scatter = gradient} : Volume{.all_reduce = 2.0 * gradient};
+}
+
 Volume weight_gradient_volume(const MatmulSize& size, const Layout& layout) {
   const double split = layout.p1.total() * layout.p2.total();
   return {.all_reduce = 2.0 * moved(size.weights / split, layout.p0)};

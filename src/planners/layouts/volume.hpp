@@ -7,6 +7,9 @@
 ///     backward  gather O's gradient over p2, reduce-scatter I's gradient over p1: the same numbers
 ///     weight gradient  all-reduce over p0 2 (p0-1)/p0 · kn/(p1 p2)
 ///     between homes of different p0  all-to-all (q-1)/q · mn/p, q the ranks that exchange
+/// With sum = all_reduce (Megatron-LM sec. 3, Oases sec. 2) ranks go on with all of a sum:
+///     forward   all-reduce O over p2 2 (p2-1)/p2 · mn/(p0 p1);  I is there
+///     backward  all-reduce I's gradient over p1 2 (p1-1)/p1 · mk/(p0 p2)
 /// Source: AutoDDL sec. 3.1, table 2, and sec. 4.2 to 4.4. With algorithm summa on p0 rows, p2 columns and p1 replicas,
 /// on average over ranks, which take turns as roots:
 ///     forward   broadcast I along rows (p2-1)/p2 · mk/(p0 p1) and W along columns (p0-1)/p0 · kn/p2
@@ -36,6 +39,11 @@ struct Volume {
 /// @p gathers_input: false where ranks load their own part of it: its gradient is then nobody's, too.
 Volume forward_volume(const MatmulSize& size, const Layout& layout, bool gathers_input = true);
 Volume backward_volume(const MatmulSize& size, const Layout& layout, bool gathers_input = true);
+/// Of sums that all ranks go on with. @p gathers_input where it is split over p1 and has to be gathered all the same.
+Volume whole_sum_forward_volume(const MatmulSize& size, const Layout& layout, bool gathers_input);
+/// @p wants_input_gradient false where ranks load their own part of the input.
+Volume whole_sum_backward_volume(const MatmulSize& size, const Layout& layout, bool gathers_input,
+                                 bool wants_input_gradient);
 Volume weight_gradient_volume(const MatmulSize& size, const Layout& layout);
 
 /// Of inputs, and of weights, as one broadcast or sum of all panels moves them.

@@ -50,12 +50,12 @@ std::vector<BackwardMoment> backward_moments(const ModelGraph& graph, DType comp
     for (const int t : op.outputs) produced_in[static_cast<std::size_t>(t)] = op.block;
     const auto need = [&](int tensor, int until) {
       const auto t = static_cast<std::size_t>(tensor);
-      const bool again = recompute == Recompute::block && op.block >= 0 && produced_in[t] == op.block;
+      const bool again = recomputes_blocks(recompute) && op.block >= 0 && produced_in[t] == op.block;
       int& last = again ? recomputed_until[t] : kept_until[t];
       if (last == never) last = until;
     };
     for (const int t : saved_for_backward(op)) need(t, o);
-    if (recompute == Recompute::block && op.block >= 0) {
+    if (recomputes_blocks(recompute) && op.block >= 0) {
       for (const int t : op.inputs) {
         if (produced_in[static_cast<std::size_t>(t)] != op.block) {
           need(t, graph.blocks[static_cast<std::size_t>(op.block)].first_operator);

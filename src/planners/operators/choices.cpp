@@ -264,7 +264,7 @@ void OperatorChoices::collect_windows() {
     layer[at(op.block)] += elements;
     largest[at(op.block)] = std::max(largest[at(op.block)], elements);
   }
-  const bool again = plan_.recompute == Recompute::block;
+  const bool again = recomputes_blocks(plan_.recompute);
   const int scattering = plan_.overlap.reduce_scatter == "none" ? 1 : 2;
   for (std::size_t b = 0; b < layer.size(); ++b) {
     const std::int64_t before = b > 0 ? layer[b - 1] : 0, behind = b + 1 < layer.size() ? layer[b + 1] : 0;

@@ -140,9 +140,9 @@ class UnitMaker {
 /// By operator: it runs again before the backward of its block.
 std::vector<bool> runs_again(const ModelGraph& graph, const Plan& plan) {
   std::vector<bool> again(graph.operators.size(), false);
-  if (plan.recompute != Recompute::block) return again;
-  for (const RecomputedBlock& block : recomputed_blocks(graph)) {
-    for (const int o : block.runs_again) again[static_cast<std::size_t>(o)] = true;
+  const std::vector<Recompute> kinds(graph.operators.size(), plan.recompute);
+  for (const RecomputedRegion& region : recomputed_regions(graph, kinds, {})) {
+    for (const int o : region.runs_again) again[static_cast<std::size_t>(o)] = true;
   }
   return again;
 }

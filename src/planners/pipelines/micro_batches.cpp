@@ -1,5 +1,6 @@
 #include "planners/pipelines/micro_batches.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <optional>
@@ -21,6 +22,9 @@ bool shares_evenly(const Plan& plan) {
   return plan.global_batch / plan.schedule.micro_batches % axis_size(plan.mesh, "data") == 0;
 }
 
+/// Every one is planned, and a Program grows with its micro-batches. A file may ask for more.
+constexpr std::int64_t most_tried = 4096;
+
 }  // namespace
 
 Plan plan_with_micro_batches(const Planner& planner, const PlanRequest& request) {
@@ -31,7 +35,7 @@ Plan plan_with_micro_batches(const Planner& planner, const PlanRequest& request)
   std::optional<Plan> best;
   double least_seconds = 0.0;
   std::exception_ptr refusal;
-  for (std::int64_t count = 1; count <= request.base.global_batch; ++count) {
+  for (std::int64_t count = 1; count <= std::min(request.base.global_batch, most_tried); ++count) {
     if (request.base.global_batch % count != 0) continue;
     asked.base.schedule.micro_batches = static_cast<int>(count);
     try {

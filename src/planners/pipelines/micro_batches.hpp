@@ -8,10 +8,10 @@
 
 namespace strata {
 
-/// The plan of @p planner. Where @p request asks for stages of a pipeline, every number of micro-batches is looked at
-/// that divides the batch, gives all data ranks equally many samples and is not refused by the mode: the one that fits
-/// and has the fewest predicted seconds is taken, the smaller of equals; where nobody knows seconds, the largest
-/// (AutoDDL, section 5.4: the smallest micro-batches keep a pipeline fullest).
+/// The plan of @p planner. Where @p request asks for stages of a pipeline, every number of micro-batches up to 4096 is
+/// looked at that divides the batch, gives all data ranks equally many samples and is not refused by the mode: the one
+/// that fits and has the fewest predicted seconds is taken, the smaller of equals; where nobody knows seconds, the
+/// largest (AutoDDL, section 5.4: the smallest micro-batches keep a pipeline fullest).
 /// @throws Unsupported; OutOfMemory: what the mode says of one micro-batch where it refuses every number.
 Plan plan_with_micro_batches(const Planner& planner, const PlanRequest& request);
 

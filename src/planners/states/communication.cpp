@@ -12,7 +12,7 @@ StateCommunication::StateCommunication(const ModelGraph& graph, const Plan& plan
       costs_(costs),
       elements_(static_cast<double>(graph.num_parameters())),
       num_parameters_(static_cast<double>(graph.parameters.size())) {
-  const bool regathers = plan.recompute == Recompute::block && plan.gathered_after_recompute == "regather";
+  const bool regathers = recomputes_blocks(plan.recompute) && plan.gathered_after_recompute == "regather";
   for (const Operator& op : graph.operators) {
     Module module;
     for (const int p : op.parameters) module.elements += graph.parameters[static_cast<std::size_t>(p)].num_elements();

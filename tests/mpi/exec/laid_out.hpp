@@ -9,6 +9,7 @@
 
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -94,6 +95,37 @@ inline std::vector<OperatorRule> rules_of(const AtomicAxes& axes, const Transfor
   };
   return {rule("*", d.embedding), rule("*attn.qkv", d.qkv), rule("*attn.proj", d.proj),
           rule(first, d.fc1),     rule(second, d.fc2),      rule("head", d.head)};
+}
+
+inline std::vector<OperatorRule> with_sums(std::vector<OperatorRule> rules, PartialSums sum) {
+  for (OperatorRule& rule : rules) rule.sum = sum;
+  return rules;
+}
+
+/// A transformer whose layers each have a number of ranks that share their weights by columns, then by rows.
+struct TensorRanks {
+  int embedding, attention, mlp, attention_of_last, mlp_of_last;
+};
+
+/// Head and embedding alike: they may share a table.
+inline std::vector<OperatorRule> rules_of(const AtomicAxes& axes, const TensorRanks& ranks, std::string_view model) {
+  const bool is_gpt = model == "gpt";
+  const int all = axes.num_ranks(axes.all());
+  const auto columns = [&](int t) { return layout_of(axes, all / t, t); };
+  const auto rows = [&](int t) { return layout_of(axes, all / t, 1); };
+  std::vector<OperatorRule> rules = {{.match = "embedding", .layout = rows(ranks.embedding)},
+                                     {.match = "head", .layout = columns(ranks.embedding)}};
+  for (const auto& [block, attention, mlp] :
+       {std::tuple{0, ranks.attention, ranks.mlp}, std::tuple{1, ranks.attention_of_last, ranks.mlp_of_last}}) {
+    const auto rule = [&](const char* name, const Layout& layout) {
+      rules.push_back({.match = fmt::format("block[{}].{}", block, name), .layout = layout});
+    };
+    rule("attn.qkv", columns(attention));
+    rule("attn.proj", rows(attention));
+    rule(is_gpt ? "mlp.fc1" : "mlp.gate_up", columns(mlp));
+    rule(is_gpt ? "mlp.fc2" : "mlp.down", rows(mlp));
+  }
+  return rules;
 }
 
 }  // namespace strata

@@ -94,15 +94,18 @@ TEST_F(Uneven, EveryPairOfDegreesIsExactOnExactInputs) {
         const bool is_left_out = !is_deep() && (i + j) % (layouts.size() > 9 ? 9 : 3) != 0;
         if (is_left_out || (micro_batches > 1 && i != j)) continue;
         const Layout& last = layouts[(i + 3 * j) % layouts.size()];
-        for (const MatmulAlgorithm algorithm : {MatmulAlgorithm::local, MatmulAlgorithm::summa}) {
+        // All local, the middle one with whole sums, or the others by panels.
+        for (const auto& [algorithm, sum] : {std::pair{MatmulAlgorithm::local, PartialSums::scatter},
+                                             {MatmulAlgorithm::local, PartialSums::all_reduce},
+                                             {MatmulAlgorithm::summa, PartialSums::all_reduce}}) {
           const Plan plan =
               laid_out(training, {{.match = "block[0].linear", .layout = layouts[i], .algorithm = algorithm},
-                                  {.match = "block[1].linear", .layout = layouts[j]},
+                                  {.match = "block[1].linear", .layout = layouts[j], .sum = sum},
                                   {.match = "head", .layout = last, .algorithm = algorithm}});
           const Trained ours = train_plan(training, plan, world, engine);
           const std::string what =
-              fmt::format("({}), ({}), ({}), {}, M = {}", to_string(layouts[i]), to_string(layouts[j]), to_string(last),
-                          to_string(algorithm), micro_batches);
+              fmt::format("({}), ({}) {}, ({}), {}, M = {}", to_string(layouts[i]), to_string(layouts[j]),
+                          to_string(sum), to_string(last), to_string(algorithm), micro_batches);
           for (const auto& [parameter, values] : ours.parameters) {
             EXPECT_EQ(values, reference.parameters.at(parameter)) << parameter << ", " << what;
           }
@@ -125,6 +128,7 @@ TEST_F(Uneven, ModesThatCutFeatures) {
   };
   const std::vector<Way> ways = {
       {"megatron", {{"tensor", to_string(in_node)}}},
+      {"megatron", {{"tensor", to_string(in_node)}, {"sum", std::string("all_reduce")}}},
       {"summa", {{"rows", to_string(across)}}},
       {"autoddl", {{"layout", fmt::format("{},{},1x1", to_string(across), to_string(in_node))}}},
       {"autoddl", {}}};
@@ -178,11 +182,16 @@ TEST_F(Uneven, RanksWithoutAnyPart) {
                           TransformerDegrees{half, 1, p / half, 1, p / half, 1, p / half},
                           TransformerDegrees{1, half, half, half, half, half, half}};
   for (const TransformerDegrees& degrees : all) {
-    const Trained ours = train_plan(training, laid_out(training, rules_of(axes, degrees, "gpt")), world, engine);
-    const std::string what = fmt::format("p0 = {}, p1 = {}, {}", degrees.p0, degrees.embedding, degrees.qkv);
-    expect_same(ours, reference, what);
-    EXPECT_EQ(ours.last_step.bytes_sent, predicted_bytes(ours.program)) << what;
-    if (HasFailure()) return;
+    for (const PartialSums sum : {PartialSums::scatter, PartialSums::all_reduce}) {
+      std::vector<OperatorRule> rules = rules_of(axes, degrees, "gpt");
+      rules.push_back({.match = "*", .sum = sum});
+      const Trained ours = train_plan(training, laid_out(training, rules), world, engine);
+      const std::string what =
+          fmt::format("p0 = {}, p1 = {}, {}, sum = {}", degrees.p0, degrees.embedding, degrees.qkv, to_string(sum));
+      expect_same(ours, reference, what);
+      EXPECT_EQ(ours.last_step.bytes_sent, predicted_bytes(ours.program)) << what;
+      if (HasFailure()) return;
+    }
   }
 }
 

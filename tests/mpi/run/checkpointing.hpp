@@ -37,8 +37,8 @@ class Checkpointing : public testing::Test {
 
   void save(const Training& training, const Program& program, const Executor& executor, const std::string& where,
             std::int64_t step) const {
-    save_checkpoint(world, program, training.graph, executor, {.step = step, .identity = {{"train.seed", "1"}}}, where,
-                    0);
+    save_checkpoint(world, program, training.graph, executor, {.step = step, .identity = {{"train.seed", "1"}}},
+                    {.path = where, .attempt = 1});
   }
   /// @p training, saved after its last step.
   Training saved_to(const std::string& where, Training training) const {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
 
 #include "base/error.hpp"
 #include "mpi/exec/networks.hpp"
@@ -191,10 +192,42 @@ TEST_F(Checkpoint, WhatOneRankCannotWriteAllHearOf) {
   EXPECT_THROW(train(blocked, "zero1", size(), world, engine), UserError);
 }
 
+TEST_F(Checkpoint, OneThatIsNotAsItWasWrittenIsRefusedByAll) {
+  const Training training = language_model(DType::f32);
+  train(saved_to(folder("c"), training), "zero1", size(), world, engine);
+  const std::string path = results::checkpoint_path(folder("c"), training.steps);
+  const auto refusal = [&] {
+    world.barrier();
+    try {
+      verify_checkpoint(world, path);
+    } catch (const UserError& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(refusal(), "no error");
+  const Parameter& last = training.graph.parameters.back();
+  const auto overwrite = [&](float value) {
+    if (world.rank() != 0) return;
+    const std::vector<results::CheckpointParameter> parameters = [&] {
+      std::vector<results::CheckpointParameter> all;
+      for (const Parameter& p : training.graph.parameters) all.push_back({p.name, p.num_elements()});
+      return all;
+    }();
+    const std::vector<float> values(4, value);
+    results::CheckpointFile(path, parameters, {{"value"}}, true)
+        .write(last.name, "value", last.num_elements() - 4, values);
+  };
+  overwrite(0.0F);
+  EXPECT_THAT(refusal(), testing::HasSubstr("value of " + last.name + " is not what was written"));
+  overwrite(std::numeric_limits<float>::quiet_NaN());
+  EXPECT_THAT(refusal(), testing::HasSubstr("value of " + last.name + " is not finite"));
+}
+
 TEST_F(Checkpoint, AnUnfinishedOneIsNotThere) {
   Training training = language_model(DType::f32);
   train(saved_to(folder("c"), training), "zero1", size(), world, engine);
-  if (world.rank() == 0) std::ofstream(folder("c") + "/step_9.h5.part") << "half of one";
+  if (world.rank() == 0) std::ofstream(folder("c") + "/step_9.h5.1.part") << "half of one";
   world.barrier();
   EXPECT_EQ(results::checkpoints_in(folder("c")), std::vector<std::int64_t>{1});
 }

@@ -176,6 +176,11 @@ std::vector<Variant> variants_of(const Planner& planner, int in_node, int nodes)
     has_factors = has_factors || row.name == "os";
     has_stages = has_stages || row.name == "stages";
     decides_by_operator = decides_by_operator || row.name == "granularity";
+    if (row.name == "cross_pass") {
+      variants.push_back({mode, "cross_pass = false", {{"cross_pass", false}}});
+      variants.push_back({mode, "neither crossed nor fine", {{"cross_pass", false}, {"fine_recompute", false}}});
+      variants.push_back({mode, "one sub-batch", {{"cross_pass", false}, {"sub_batches", std::int64_t{1}}}});
+    }
   }
   const bool shares = in_node * nodes > 1;  // one rank has nobody to shard with
   if (decides_by_operator && shares) variants.push_back({mode, "nine tenths of a replica's memory", {}, 0.9});

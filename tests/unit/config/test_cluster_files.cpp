@@ -12,19 +12,13 @@ namespace {
 using data::TemporaryFolder;
 using data::user_error;
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-namespace fs = std::filesystem;
-
-const std::vector<fs::path> shipped = {STRATA_SOURCE_DIR "/experiments/clusters"};
+const LookUp shipped = look_up_in({}, STRATA_SOURCE_DIR "/experiments/clusters");
 
 TEST(ClusterFiles, EveryShippedNameFindsItsDescription) {
-  const std::vector<fs::path> files = cluster_files(shipped);
-  ASSERT_FALSE(files.empty());
-  for (const fs::path& file : files) {
-    EXPECT_EQ(find_cluster(file.stem().string(), shipped, "cluster").name, file.stem().string());
-  }
+  ASSERT_FALSE(shipped.files.empty());
+  for (const auto& [name, file] : shipped.files) EXPECT_EQ(find_cluster(name, shipped, "cluster").name, name);
 }
 
 TEST(ClusterFiles, APathIsReadAsItIs) {
@@ -41,22 +35,11 @@ TEST(ClusterFiles, AnUnknownNameListsTheKnownOnesNearestFirst) {
     folder.write(name + ".toml", "name = \"" + name + "\"\n");
   }
   folder.write("notes.txt", std::string("no description"));
-  const std::vector<fs::path> folders = {folder.path(".")};
+  const LookUp folders = look_up_in({}, folder.path(""));
   EXPECT_EQ(user_error([&] { find_cluster("gama", folders, "e.toml:3: cluster"); }),
             "e.toml:3: cluster = \"gama\": no such description; did you mean \"gamma\"?; known: gamma, beta, alpha; a "
             "path ends in .toml");
   EXPECT_THAT(user_error([&] { find_cluster("gama", {}, "cluster"); }), HasSubstr("known: none"));
-}
-
-TEST(ClusterFiles, TheFirstFolderHasItsWay) {
-  const TemporaryFolder near;
-  const TemporaryFolder far;
-  near.write("a.toml", std::string("name = \"near\"\n"));
-  far.write("a.toml", std::string("name = \"far\"\n"));
-  far.write("b.toml", std::string("name = \"b\"\n"));
-  const std::vector<fs::path> folders = {near.path("."), far.path("missing"), far.path(".")};
-  EXPECT_EQ(find_cluster("a", folders, "cluster").name, "near");
-  EXPECT_THAT(cluster_files(folders), ElementsAre(near.path("./a.toml"), far.path("./b.toml")));
 }
 
 TEST(ClusterFiles, WhatContradictsItselfIsNamedWithItsFile) {
@@ -65,12 +48,6 @@ TEST(ClusterFiles, WhatContradictsItselfIsNamedWithItsFile) {
   EXPECT_THAT(user_error([&] { read_cluster(path); }),
               AllOf(StartsWith(path + ": "), HasSubstr("intra_node.bandwidth_bytes_per_second: 0 is out of range")));
   EXPECT_EQ(user_error([&] { read_cluster(folder.path("")); }), folder.path("") + ": cannot be read: is a directory");
-}
-
-TEST(ClusterFiles, FoldersAboveTheStartComeNearestFirst) {
-  EXPECT_THAT(cluster_folders_above("/a/./b"),
-              ElementsAre("/a/b/clusters", "/a/b/experiments/clusters", "/a/clusters", "/a/experiments/clusters",
-                          "/clusters", "/experiments/clusters"));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ TEST(JobRecord, RunsWithTheirEvents) {
 
 TEST(Verdict, WhatTheAttemptNamedStands) {
   for (const Status status : {Status::ok, Status::oom, Status::refused, Status::timeout, Status::wrong_answer,
-                              Status::launcher_mismatch, Status::bug, Status::recording_error}) {
+                              Status::launcher_mismatch, Status::bug, Status::recording_error, Status::diverged}) {
     JobRun run;
     run.signals = {"TERM"};
     run.lost_nodes = {"n1"};
@@ -59,7 +59,7 @@ TEST(Verdict, AHeartbeatOrAJobThatRunsMeansRunning) {
   EXPECT_EQ(verdict(attempt_that_said(Status::running, 20.0), {.alive = false}).status, Status::killed);
   const Verdict silent = verdict(attempt_that_said(Status::running, 2000.0), {.alive = false});
   EXPECT_EQ(silent.status, Status::killed);
-  EXPECT_THAT(silent.message, HasSubstr("2000 s"));
+  EXPECT_THAT(silent.message, HasSubstr("no sign of life since 1970-01-01T00:00:00"));
 }
 
 TEST(Verdict, TheJobSaysWhyItEndedWithoutAWord) {

@@ -42,6 +42,13 @@ TEST(JobScript, WithoutSlurmItTakesTheTaskAsItsArgument) {
 }
 
 TEST(JobScript, WhatSlurmCannotQuoteIsRefused) {
+  for (const char* folder : {"/my\tresults", "/my#results", "/my\\results", "/my\rresults", "/my\vresults",
+                             "/my\fresults", "/my\"results", "/my'results"}) {
+    EXPECT_THAT(user_error([&] { job_script(test::sample_manifest(folder), {}, "/x"); }), HasSubstr("blanks"))
+        << folder;
+  }
+  EXPECT_THAT(job_script(test::sample_manifest("/100%A"), {}, "/x"),
+              HasSubstr("#SBATCH --output=/100%%A/sweep/submissions/3/logs/%x-%A_%a.out\n"));
   EXPECT_THAT(user_error([] { job_script(test::sample_manifest("/my results"), {}, "/x"); }), HasSubstr("blanks"));
 }
 

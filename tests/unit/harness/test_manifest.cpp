@@ -32,6 +32,14 @@ TEST(Manifest, OtherFilesAreRefused) {
   EXPECT_THAT(user_error([&] { parse_manifest(later, "m.json"); }), AllOf(HasSubstr("9"), HasSubstr("1")));
 }
 
+TEST(Manifest, PointsLeadNowhereElse) {
+  for (const char* id : {"../../elsewhere", "/etc", "a b", ""}) {
+    std::string text = to_json(test::sample_manifest("/results"));
+    text.replace(text.find("\"aaaaaaaaaaaa\""), 14, "\"" + std::string(id) + "\"");
+    EXPECT_THAT(user_error([&] { parse_manifest(text, "m.json"); }), HasSubstr("is no name of a folder")) << id;
+  }
+}
+
 TEST(Manifest, AllOfAnExperimentInOrder) {
   const TemporaryFolder folder;
   for (const auto& [submission, array] : {std::pair{10, 0}, {2, 1}, {2, 0}}) {

@@ -16,11 +16,11 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 namespace fs = std::filesystem;
 
-const std::vector<fs::path> shipped = {STRATA_SOURCE_DIR "/jobscripts/sites"};
+const LookUp shipped = look_up_in({}, STRATA_SOURCE_DIR "/jobscripts/sites");
 
 TEST(Site, EveryShippedSiteIsRead) {
   int count = 0;
-  for (const auto& entry : fs::directory_iterator(shipped.front())) {
+  for (const auto& entry : fs::directory_iterator(STRATA_SOURCE_DIR "/jobscripts/sites")) {
     EXPECT_EQ(find_site(entry.path().stem().string(), shipped).name, entry.path().stem().string());
     ++count;
   }
@@ -70,6 +70,13 @@ TEST(Site, WhatIsWrongIsNamedWithItsLine) {
               AllOf(HasSubstr("s.toml:1"), HasSubstr("slurm | none")));
   EXPECT_THAT(user_error([] { parse_site("modules = \"gcc\"\n", "s.toml"); }), HasSubstr("a list of strings"));
   EXPECT_THAT(user_error([] { parse_site("[environment]\nA = 1\n", "s.toml"); }), HasSubstr("A"));
+}
+
+TEST(Site, NamesOfVariablesAreNoShellCode) {
+  for (const char* name : {"A;reboot", "A B", "1A", "", "A=$(x)", "A\\nB"}) {
+    const std::string text = "[environment]\n\"" + std::string(name) + "\" = \"1\"\n";
+    EXPECT_THAT(user_error([&] { parse_site(text, "s.toml"); }), HasSubstr("is no name of a variable")) << name;
+  }
 }
 
 TEST(Site, AnUnknownNameListsTheKnownOnes) {

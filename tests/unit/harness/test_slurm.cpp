@@ -10,6 +10,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 TEST(TaskList, RangesStridesAndThrottle) {
   EXPECT_THAT(parse_task_list("2-5%2"), ElementsAre(2, 3, 4, 5));
@@ -25,6 +27,11 @@ TEST(Queue, WaitingArraysStandInOneLine) {
                           QueuedTask{"8", 7, "PENDING", "Resources"}, QueuedTask{"8", 0, "RUNNING", "None"},
                           QueuedTask{"8", 1, "COMPLETING", "NonZeroExitCode"},
                           QueuedTask{"12", 4, "PENDING", "(Nodes required for job are DOWN)"}));
+}
+
+TEST(Queue, JobsAreKnownByTheirComments) {
+  EXPECT_THAT(parse_comments("17 strata-0123\n18 (null)\n19\n20 two words\n21 strata-0123\n"),
+              UnorderedElementsAre(Pair("strata-0123", "17"), Pair("(null)", "18"), Pair("two", "20")));
 }
 
 TEST(SubmissionEnvironment, LeavesOutWhatChangesAJob) {

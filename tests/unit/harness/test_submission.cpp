@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 /// Two geometries, of one and two nodes: two tasks of one launch, and one task of two.
@@ -63,6 +64,22 @@ TEST(Submission, OneUnknownLaunchMakesItsTaskUnknown) {
   r.steps_seconds.clear();
   EXPECT_THAT(to_table(make_submission(r, arrays(), 1)),
               HasSubstr("predicted: nothing, the nodes' costs are unknown here\n"));
+}
+
+TEST(Submission, WhoIsKilledWhileWritingOneHasSubmittedNothing) {
+  const data::TemporaryFolder folder;
+  const Submission submission = make_submission(request(folder.path("results")), arrays(), 1);
+  const std::filesystem::path sweep = folder.path("results/sweep"), submissions = sweep / "submissions";
+  EXPECT_EQ(claim_submission(sweep), 1);
+  EXPECT_TRUE(std::filesystem::exists(submissions / "1.part"));
+  EXPECT_THAT(read_manifests(sweep), IsEmpty());
+  write_submission(submission);
+  EXPECT_EQ(read_manifests(sweep).size(), submission.arrays.size());
+  EXPECT_FALSE(std::filesystem::exists(submissions / "1.part"));
+  // As it is with the first of several arrays written.
+  std::filesystem::rename(submissions / "1", submissions / "1.part");
+  EXPECT_THAT(read_manifests(sweep), IsEmpty());
+  EXPECT_EQ(claim_submission(sweep), 2);
 }
 
 TEST(Submission, WhatWasLeftOutIsWrittenWithIt) {

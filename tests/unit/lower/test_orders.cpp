@@ -62,9 +62,9 @@ TEST(Orders, SegmentsAreRecomputedJustBeforeTheirBackward) {
             "forward 2..3 micro_batch=0\n"
             "forward 2..3 micro_batch=1\n"
             "recompute 3 micro_batch=1\n"
-            "backward 3..2 micro_batch=1\n"
+            "backward 3..2 micro_batch=1 barrier\n"
             "recompute 3 micro_batch=0\n"
-            "backward 3..2 micro_batch=0\n"
+            "backward 3..2 micro_batch=0 barrier\n"
             "update parameters=2..3\n");
 }
 
@@ -77,17 +77,17 @@ TEST(Orders, UpdatesInBackwardFollowTheNextBackward) {
   EXPECT_NO_THROW(verify({{first, last}}));
   EXPECT_THAT(to_text(last), testing::EndsWith("backward 4 micro_batch=1\n"
                                                "recompute 3 micro_batch=1\n"
-                                               "backward 3 micro_batch=1\n"
+                                               "backward 3 micro_batch=1 barrier\n"
                                                "update parameters=4\n"
                                                "backward 2 micro_batch=1\n"
                                                "update parameters=0,2..3\n"));
-  EXPECT_THAT(to_text(first), testing::EndsWith("backward 1..0 micro_batch=1\nupdate parameters=0..1\n"));
+  EXPECT_THAT(to_text(first), testing::EndsWith("backward 1..0 micro_batch=1 barrier\nupdate parameters=0..1\n"));
   StepShape one = shape(1, 2);
   one.updates_in_backward = true;
   one.segments.push_back({.stage = 0, .first_operator = 2, .num_operators = 1, .parameters = {2, 3}});
   EXPECT_THAT(to_text(simultaneous_order(one, 0)), testing::EndsWith("backward 2 micro_batch=1\n"
                                                                      "recompute 1 micro_batch=1\n"
-                                                                     "backward 1 micro_batch=1\n"
+                                                                     "backward 1 micro_batch=1 barrier\n"
                                                                      "update parameters=2..3\n"
                                                                      "backward 0 micro_batch=1\n"
                                                                      "update parameters=0..1\n"));

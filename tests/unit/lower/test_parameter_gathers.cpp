@@ -19,6 +19,7 @@ struct Example {
   ModelGraph graph;
   Plan plan = asked(2, 2);
   StepOrder order;
+  std::vector<SegmentRecomputation> recomputation{3};  ///< by segment
 
   Example() {
     graph.tensors = {{.name = "x", .role = TensorRole::image}, {.name = "y"}, {.name = "z"}, {.name = "out"}};
@@ -42,7 +43,7 @@ struct Example {
     const Factor both{2, 1};
     const FirstOfTwo rank(plan, graph,
                           {.factors = {.p = both, .g = both, .os = both}, .held = {0, 2}, .updated = {0, 2}});
-    return parameter_gathers(order, 0, plan, graph, rank.groups);
+    return parameter_gathers(order, 0, recomputation, plan, graph, rank.groups);
   }
 };
 
@@ -131,7 +132,9 @@ TEST(ParameterGathers, WhatARecomputationHasGatheredStaysForBackwardOrIsGathered
     example.order.shape.segments[1] = {
         .first_operator = 1, .num_operators = 2, .recomputed = true, .parameters = {1, 2}};
     example.order.shape.segments.pop_back();
-    EXPECT_THAT(recomputed_blocks(example.graph)[1].runs_again, ElementsAre(1));
+    const std::vector<Recompute> kinds(3, Recompute::block);
+    example.recomputation = recomputation_by_segment(example.order.shape, recomputed_regions(example.graph, kinds, {}));
+    EXPECT_THAT(example.recomputation[1].runs_again, ElementsAre(1));
     example.pass(Pass::recompute, 1, 0);
     example.pass(Pass::backward, 1, 0);
     const ParameterGathers gathers = example.gathers();

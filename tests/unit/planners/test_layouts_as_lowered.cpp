@@ -57,12 +57,19 @@ std::vector<Case> cases() {
   return all;
 }
 
+std::vector<std::pair<const char*, PartialSums>> ways() {
+  return {{"autoddl", PartialSums::scatter},
+          {"megatron", PartialSums::scatter},
+          {"summa", PartialSums::scatter},
+          {"megatron", PartialSums::all_reduce}};
+}
+
 TEST(LayoutsAsLowered, MoveTheElementsThatWereCounted) {
   Cluster cluster = a800_ib();
   int lowered = 0;
   for (const Case& c : cases()) {
     for (const Factor grid : {Factor{4, 1}, Factor{2, 2}, Factor{4, 2}}) {
-      for (const char* mode : {"autoddl", "megatron", "summa"}) {
+      for (const auto& [mode, sum] : ways()) {
         for (const std::int64_t max_p0 : {0, 2}) {
           Plan base = asked_on(grid, 1);
           base.dtypes = {DType::f32, DType::f32};
@@ -70,10 +77,11 @@ TEST(LayoutsAsLowered, MoveTheElementsThatWereCounted) {
           Options options{{"cost", std::string("volume")}};
           if (std::string_view(mode) == "autoddl") options.emplace("max_p0", max_p0);
           if (std::string_view(mode) != "autoddl" && max_p0 > 0) continue;
+          if (sum == PartialSums::all_reduce) options.emplace("sum", std::string(to_string(sum)));
           const MatmulAlgorithm products =
               std::string_view(mode) == "summa" ? MatmulAlgorithm::summa : MatmulAlgorithm::local;
-          const std::string what =
-              fmt::format("{}, {} on {}, at most {} copies", c.name, mode, to_string(grid), max_p0);
+          const std::string what = fmt::format("{}, {} with sum = {} on {}, at most {} copies", c.name, mode,
+                                               to_string(sum), to_string(grid), max_p0);
           Plan plan;
           try {
             plan = planned(mode, c.graph, base, options, cluster);
@@ -91,7 +99,7 @@ TEST(LayoutsAsLowered, MoveTheElementsThatWereCounted) {
                                                 {"zero", std::string("none")},
                                                 {"stages", std::int64_t{1}},
                                                 {"schedule", std::string("1f1b")}}};
-          const LayoutPlanning planning(request, {}, products);
+          const LayoutPlanning planning(request, {}, products, sum);
           const std::vector<OperatorDecision> decisions = resolve(plan, c.graph);
           std::vector<Layout> layouts;
           for (const Layer& layer : planning.chain().layers) {
@@ -105,7 +113,7 @@ TEST(LayoutsAsLowered, MoveTheElementsThatWereCounted) {
       }
     }
   }
-  EXPECT_GE(lowered, 48);
+  EXPECT_GE(lowered, 64);
 }
 
 }  // namespace

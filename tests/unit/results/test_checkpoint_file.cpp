@@ -68,6 +68,27 @@ TEST(CheckpointFile, ShardsOfOneCutAreReadInAnother) {
   EXPECT_TRUE(std::ranges::equal(values, whole));
 }
 
+TEST(CheckpointFile, AChecksumIsTheSumOfItsParts) {
+  std::vector<float> values(100);
+  std::iota(values.begin(), values.end(), -50.0F);
+  const std::uint64_t whole = checksum_of_elements(7, values);
+  EXPECT_EQ(whole, checksum_of_elements(7, std::span(values).first(33)) +
+                       checksum_of_elements(40, std::span(values).subspan(33)));
+  std::swap(values[3], values[70]);
+  EXPECT_NE(whole, checksum_of_elements(7, values)) << "places count";
+  EXPECT_NE(checksum_of_elements(0, std::vector<float>(8, 0.0F)), 0U);
+}
+
+TEST(CheckpointFile, ChecksumsAreKept) {
+  const TemporaryFolder folder;
+  create_checkpoint(folder / "c.h5", facts(), parameters, states);
+  write_checksums(folder / "c.h5", {{{"block.weight", "m"}, 0xfedcba9876543210U}});
+  const CheckpointFile file(folder / "c.h5");
+  EXPECT_EQ(file.places().size(), parameters.size() * states.size());
+  EXPECT_EQ(file.places().at({"block.weight", "m"}).checksum, 0xfedcba9876543210U);
+  EXPECT_EQ(file.places().at({"block.weight", "m"}).num_elements, 1000);
+}
+
 TEST(CheckpointFile, ElementsThatAreNotThereAreOurMistake) {
   const TemporaryFolder folder;
   create_checkpoint(folder / "c.h5", facts(), parameters, states);
@@ -120,12 +141,15 @@ TEST(CheckpointFile, TheOldestGo) {
   EXPECT_THAT(checkpoints_in(place), ElementsAre());
   fs::create_directories(place);
   for (const std::int64_t step : {9, 100, 20}) std::ofstream(checkpoint_path(place, step)) << "c";
-  for (const char* other : {"/step_.h5", "/step_7.h5.part", "/step_7x.h5", "/notes"})
+  for (const char* other : {"/step_.h5", "/step_7.h5.2.part", "/step_8.h5.part", "/step_7x.h5", "/notes"})
     std::ofstream(place + other) << "c";
   EXPECT_THAT(checkpoints_in(place), ElementsAre(9, 20, 100));
   remove_old_checkpoints(place, 0, 100);
   EXPECT_THAT(checkpoints_in(place), ElementsAre(9, 20, 100)) << "0 keeps all";
-  EXPECT_FALSE(fs::exists(place + "/step_7.h5.part")) << "nobody will finish it";
+  EXPECT_TRUE(fs::exists(place + "/step_7.h5.2.part")) << "another attempt may be writing it";
+  remove_unfinished_checkpoints(place);
+  EXPECT_FALSE(fs::exists(place + "/step_7.h5.2.part")) << "nobody will finish it";
+  EXPECT_FALSE(fs::exists(place + "/step_8.h5.part")) << "of an older version";
   remove_old_checkpoints(place, 2, 100);
   EXPECT_THAT(checkpoints_in(place), ElementsAre(20, 100));
   remove_old_checkpoints(place, 1, 20);

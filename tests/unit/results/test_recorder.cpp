@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -282,7 +283,20 @@ TEST(StatusFile, FirstEndingStays) {
   EXPECT_EQ(status.status, Status::node_failure);
   EXPECT_EQ(status.message, "rank 0 is gone: \"no\" answer");
   EXPECT_EQ(status.rank, 3);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder / ""), fs::directory_iterator()), 1) << "no temporary left";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder / ""), fs::directory_iterator()), 2)
+      << "the file and the lock, no temporary left";
+}
+
+TEST(StatusFile, AStrangersLockStopsNobody) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "1.status.json";
+  write_status(path, Status::running, "", 0);
+  const int stranger = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(stranger, 0);
+  ASSERT_EQ(::flock(stranger, LOCK_SH), 0);
+  EXPECT_TRUE(write_status(path, Status::ok, "", 0));
+  EXPECT_EQ(read_status(path).status, Status::ok);
+  ::close(stranger);
 }
 
 TEST(StatusFile, AWriterThatIsKilledStopsNobody) {

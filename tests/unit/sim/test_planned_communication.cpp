@@ -38,7 +38,9 @@ struct Communication {
   double predicted = 0.0, simulated = 0.0;  ///< seconds a step
 };
 
-double simulated_seconds(const Plan& plan, const ModelGraph& graph, const CostModel& costs) {
+/// Of collectives one after the other, as planners add them up: gradients are summed behind backward.
+double simulated_seconds(Plan plan, const ModelGraph& graph, const CostModel& costs) {
+  plan.overlap.all_reduce = "none";
   const RankClasses classes = rank_classes(plan, graph);
   std::vector<Program> programs;
   for (const int rank : classes.representatives) {

@@ -166,6 +166,7 @@ Convolution& find(Phase phase, const ConvolutionDims& dims, bool accumulate) {
                          accumulate,
                          kernel_threads()};
   return cache.find_or_build(key, [&] {
+    require_32_bits("convolve", {dims.images});
     return dnnl_build("convolve", [&] {
       switch (phase) {
         case Phase::forward: return build_forward(dims);

@@ -7,6 +7,9 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "base/error.hpp"
 #include "base/instruction_set.hpp"
 
@@ -169,5 +172,12 @@ void refuse_dnnl(const std::string& what, const dnnl::error& error) {
       fmt::format("oneDNN cannot {}: {} (status {})", what, error.what(), static_cast<int>(error.status)));
 }
 }  // namespace detail
+
+void require_32_bits(const std::string& what, std::initializer_list<std::int64_t> dims) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  if (std::ranges::any_of(dims, [](std::int64_t dim) { return dim > most; })) {
+    throw Unsupported(fmt::format("oneDNN cannot {}: a size above {}", what, most));
+  }
+}
 
 }  // namespace strata::cpu

@@ -50,6 +50,10 @@ auto dnnl_build(const std::string& what, Build&& build) {
   }
 }
 
+/// oneDNN counts in 32 bits in many places, and divides by what is left of a larger size.
+/// @throws Unsupported "oneDNN cannot <what>: …" where one of @p dims has more.
+void require_32_bits(const std::string& what, std::initializer_list<std::int64_t> dims);
+
 /// What a primitive does with an argument; `update` is the destination of a sum.
 enum class Access : std::uint8_t { read, write, update };
 

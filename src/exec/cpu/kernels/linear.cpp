@@ -74,6 +74,9 @@ struct DnnlProduct {
 };
 
 DnnlProduct build(const AmxGemmDims& dims, DType dtype, bool pack_b) {
+  const std::string what =
+      fmt::format("multiply [{},{}] by [{},{}] in {}", dims.m, dims.k, dims.k, dims.n, to_string(dtype));
+  require_32_bits(what, {dims.m, dims.k, dims.n});
   using Tag = memory::format_tag;
   const auto strides = [](std::int64_t row, bool transpose) {
     return transpose ? memory::dims{1, row} : memory::dims{row, 1};
@@ -89,26 +92,23 @@ DnnlProduct build(const AmxGemmDims& dims, DType dtype, bool pack_b) {
     sum.append_sum(1.0F);
     attributes.set_post_ops(sum);
   }
-  return dnnl_build(
-      fmt::format("multiply [{},{}] by [{},{}] in {}", dims.m, dims.k, dims.k, dims.n, to_string(dtype)), [&] {
-        const dnnl::matmul::desc operation =
-            dims.bias ? dnnl::matmul::desc(computable(a), computable(b_wanted), computable(bias), computable(c))
-                      : dnnl::matmul::desc(computable(a), computable(b_wanted), computable(c));
-        const dnnl::matmul::primitive_desc description(operation, attributes, dnnl_engine());
-        DnnlProduct built;
-        built.pack_b = make_reorder(b, description.weights_desc());
-        built.packed_b_bytes = built.pack_b ? static_cast<std::int64_t>(description.weights_desc().get_size()) : 0;
-        const BoundPrimitive::Argument left{DNNL_ARG_SRC, a, Access::read};
-        const BoundPrimitive::Argument right{DNNL_ARG_WEIGHTS, built.pack_b ? description.weights_desc() : b,
-                                             Access::read};
-        const BoundPrimitive::Argument result{DNNL_ARG_DST, c, dims.accumulate ? Access::update : Access::write};
-        const dnnl::matmul primitive(description);
-        built.product = dims.bias
-                            ? BoundPrimitive(primitive, {left, right, result, {DNNL_ARG_BIAS, bias, Access::read}},
-                                             description.scratchpad_desc())
-                            : BoundPrimitive(primitive, {left, right, result}, description.scratchpad_desc());
-        return built;
-      });
+  return dnnl_build(what, [&] {
+    const dnnl::matmul::desc operation =
+        dims.bias ? dnnl::matmul::desc(computable(a), computable(b_wanted), computable(bias), computable(c))
+                  : dnnl::matmul::desc(computable(a), computable(b_wanted), computable(c));
+    const dnnl::matmul::primitive_desc description(operation, attributes, dnnl_engine());
+    DnnlProduct built;
+    built.pack_b = make_reorder(b, description.weights_desc());
+    built.packed_b_bytes = built.pack_b ? static_cast<std::int64_t>(description.weights_desc().get_size()) : 0;
+    const BoundPrimitive::Argument left{DNNL_ARG_SRC, a, Access::read};
+    const BoundPrimitive::Argument right{DNNL_ARG_WEIGHTS, built.pack_b ? description.weights_desc() : b, Access::read};
+    const BoundPrimitive::Argument result{DNNL_ARG_DST, c, dims.accumulate ? Access::update : Access::write};
+    const dnnl::matmul primitive(description);
+    built.product = dims.bias ? BoundPrimitive(primitive, {left, right, result, {DNNL_ARG_BIAS, bias, Access::read}},
+                                               description.scratchpad_desc())
+                              : BoundPrimitive(primitive, {left, right, result}, description.scratchpad_desc());
+    return built;
+  });
 }
 
 DnnlProduct& find(const AmxGemmDims& dims, DType dtype, bool pack_b) {

@@ -250,10 +250,15 @@ TEST(PlanVerify, NamesTheKeyAndTheNumbers) {
       {"quantization.gradients: unknown word \"fp8\"", [](Plan& p) { p.quantization.gradients = "fp8"; }},
       {"quantization.block: 100 is out of range; accepted: multiples of 16",
        [](Plan& p) { p.quantization.block = 100; }},
-      {"batch.global: 96 samples are not divisible by 5 micro-batches x 1 sub-batches = 5",
-       [](Plan& p) { p.schedule.micro_batches = 5; }},
+      {"batch.global: 96 samples are not divisible by 5 micro-batches", [](Plan& p) { p.schedule.micro_batches = 5; }},
       {"batch.global: 0 is out of range", [](Plan& p) { p.global_batch = 0; }},
       {"schedule.sub_batches: 0 is out of range", [](Plan& p) { p.schedule.sub_batches = 0; }},
+      {"schedule.sub_batches: 4 of a micro-batch of 24 samples, of which 8 groups of ranks have 3 each; accepted: 3 at "
+       "most",
+       [](Plan& p) {
+         p.schedule.micro_batches = 4;
+         p.schedule.sub_batches = 4;
+       }},
       {"schedule.fresh: \"v2\" needs schedule.kind \"cyclic\", which is \"simultaneous\"",
        [](Plan& p) { p.schedule.fresh = "v2"; }},
       {"stages.count: 9 stages, but the model has 8 operators", [](Plan& p) { p.stages.count = 9; }},
@@ -298,6 +303,7 @@ TEST(PlanVerify, NamesTheKeyAndTheNumbers) {
       {"overlap.gather: unknown word", [](Plan& p) { p.overlap.gather = "yes"; }},
       {"overlap.gather_backward: unknown word", [](Plan& p) { p.overlap.gather_backward = "yes"; }},
       {"overlap.reduce_scatter: unknown word", [](Plan& p) { p.overlap.reduce_scatter = "yes"; }},
+      {"overlap.layout: unknown word", [](Plan& p) { p.overlap.layout = "yes"; }},
       {"overlap.broadcast: unknown word", [](Plan& p) { p.overlap.broadcast = "yes"; }},
       {"overlap.update: unknown word", [](Plan& p) { p.overlap.update = "yes"; }},
       {"overlap.update: backward with optimizer.clip_norm = 0.5",
@@ -373,6 +379,7 @@ gather_backward = "none"
 reduce_scatter = "none"
 broadcast = "none"
 update = "none"
+layout = "none"
 
 [[operators]]
 match = "block[2..47].mlp.*"
@@ -433,6 +440,9 @@ TEST(PlanText, ErrorsNameFileLineKeyAndAccepted) {
       {"strategy = \"ddp\"\n[[operators]]\nstate = {}", "operators[0].match: missing"},
       {"strategy = \"ddp\"\n[[operators]]\nmatch = \"*\"\n\nstate = { p = \"4\" }",
        "p.toml:5: operators[0].state.p: \"4\" is not a factor; accepted: ranks in a node x nodes, as \"4x2\""},
+      {"strategy = \"ddp\"\n[[operators]]\nmatch = \"*\"\nsum = \"allreduce\"",
+       "p.toml:4: operators[0].sum: unknown word \"allreduce\"; did you mean \"all_reduce\"?; accepted: scatter | "
+       "all_reduce"},
       {"strategy = \"ddp\"\n[[operators]]\nmatch = \"*\"\nalgorithm = \"suma\"",
        "p.toml:4: operators[0].algorithm: unknown word \"suma\"; did you mean \"summa\"?; accepted: local | summa | "
        "ring"},
@@ -519,6 +529,9 @@ class RandomPlan {
     }
     if (flip()) {
       made.algorithm = static_cast<MatmulAlgorithm>(pick(3));
+    }
+    if (flip()) {
+      made.sum = static_cast<PartialSums>(pick(2));
     }
     if (flip()) {
       made.slices = pick(9);

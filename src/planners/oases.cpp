@@ -1,0 +1,233 @@
+/// @file
+/// Oases: tensor parallelism whose sums run under the compute of another sub-batch, across recomputation and backward.
+///
+/// Source:     Li et al., "Automated Tensor Model Parallelism with Overlapped Communication for Efficient Foundation
+///             Model Training" (arXiv 2305.16121), sec. 3; degrees a layer as in its table 6.
+/// Idea:       two halves of a batch need nothing of each other, so one computes while the other's sums are on their
+///             way; recomputation waits for no gradient, so it is more that they can run under; and what a sum has
+///             brought is kept, so that nothing is communicated again.
+/// Symbols:    R ranks a node, N nodes; t tensor ranks of a layer, d = R N / t; S sub-batches; B samples, n their
+///             elements behind a layer; a layer is attention and MLP.
+/// Decides:    (p0, p1, p2) = (d, t, 1) or (d, 1, t) a product, in each layer with its own t; sums that all ranks have;
+///             schedule.sub_batches = S, schedule.cross_pass, recompute = after_communication.
+/// Memory:     weights, gradients and optimizer states of a layer 1/t; of its activations, 1/d of them, what its two
+///             sums have brought, its input and what stands between them (the rest is computed again).
+/// Volume:     a rank and layer, forward and backward each: two all-reduces of B n / d, in S parts; none in
+///             recomputation (fine_recompute = false: two more, or one where train.recompute = block). Where t rises
+///             along the model samples are gathered forward, where it falls backward; weight gradients over d once a
+///             step.
+/// Reference:  `single`; with sub_batches = 1, fine_recompute = false and without cross_pass: `megatron` with sum =
+///             all_reduce, bit for bit.
+/// Options:    tensor, degrees, sub_batches, cross_pass, fine_recompute, zero, stages, schedule, cut_by, cost.
+/// Refuses:    degrees that do not divide ranks, or are above the heads, features or words that they cut; as many
+///             degrees as the model has no layers; a group of ranks with fewer samples than sub-batches; cross_pass
+///             of one sub-batch, or of nothing recomputed; what `megatron` refuses.
+/// Differs:    any number of degrees in any order, and of sub-batches; random numbers of dropout are the same when
+///             they are drawn again. The paper's planner of degrees a layer is not there: `tensor = planner` compares
+///             uniform degrees, by their simulated step, or, where nothing simulates, by what their collectives take.
+/// Reproduces: columns of table 3: megatron (S = 1, whole_block), merak (S = 2, whole_block, no cross_pass),
+///             cross-pass, fine-grained.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/ceil_div.hpp"
+#include "base/error.hpp"
+#include "planners/layouts/degrees_of_layers.hpp"
+#include "planners/layouts/grid_search.hpp"
+#include "planners/layouts/megatron_layouts.hpp"
+#include "planners/missing_costs.hpp"
+#include "planners/states/factors.hpp"
+#include "planners/states/sharded_plan.hpp"
+
+namespace strata {
+namespace {
+
+struct Candidate {
+  WayToCut way;
+  Plan plan;
+  double seconds = 0.0;  ///< a step, or what its collectives take; 0: unknown
+  std::int64_t peak_bytes = 0;
+};
+
+class Oases final : public Planner {
+ public:
+  std::string_view name() const override { return "oases"; }
+  std::string_view summary() const override {
+    return "tensor parallel in sub-batches whose sums run under each other's compute, across recomputation and "
+           "backward";
+  }
+  std::string_view source() const override {
+    return "Li et al., Automated Tensor Model Parallelism with Overlapped Communication, 2023";
+  }
+  std::span<const OptionRow> options() const override {
+    static const std::array rows = {
+        OptionRow{"tensor", std::string(planner_word), "",
+                  "ranks over which every weight is cut, in a node x nodes; or planner"},
+        OptionRow{"degrees", std::string(), "",
+                  "the same a layer, in place of tensor: 2*8+4*16 is 2 in the first 8 layers and 4 in the next 16"},
+        OptionRow{"sub_batches", std::int64_t{2}, ">= 1", "parts of a micro-batch that take turns"},
+        OptionRow{
+            "cross_pass", true, "",
+            "recomputation and backward are one sequence; else each layer's backward waits for the recomputation"},
+        OptionRow{"fine_recompute", true, "",
+                  "recomputation begins behind each sum and communicates nothing; else train.recompute says it"},
+        zero_option(),
+        stage_options()[0],
+        stage_options()[1],
+        stage_options()[2],
+        link_cost_option(),
+    };
+    return rows;
+  }
+
+  Plan plan(const PlanRequest& request) const override {
+    const LayoutPlanning planning(request, {}, MatmulAlgorithm::local, PartialSums::all_reduce);
+    std::string broken;
+    std::vector<Candidate> candidates;
+    for (const WayToCut& way : ways(request, planning)) {
+      if (std::string limit = broken_limit(planning, way); !limit.empty()) {
+        broken = std::move(limit);
+      } else if (limit = too_few_samples(request, planning, way); !limit.empty()) {
+        broken = std::move(limit);
+      } else {
+        candidates.push_back({.way = way, .plan = in_turns(request, planning.plan(way.layouts, way.name))});
+      }
+    }
+    if (candidates.empty()) {
+      throw Unsupported(fmt::format("{} on {} ranks: no degrees are possible; {}", request.base.strategy,
+                                    planning.grid().total(), broken));
+    }
+    return fastest(request, planning, std::move(candidates));
+  }
+
+ private:
+  static std::vector<WayToCut> ways(const PlanRequest& request, const LayoutPlanning& planning) {
+    const Factor& grid = planning.grid();
+    const auto& degrees = request.option<std::string>("degrees");
+    const auto& asked = request.option<std::string>("tensor");
+    const auto uniform = factor_option("tensor", asked, planner_word);
+    if (!degrees.empty()) {
+      if (uniform) {
+        throw UserError(fmt::format("strategy.tensor = \"{}\" beside strategy.degrees = \"{}\"; accepted: one of them",
+                                    asked, degrees));
+      }
+      const std::vector<Factor> tensors = tensor_of_layers(planning.chain(), grid, parse_degrees(degrees));
+      return {{"degrees " + degrees, megatron_layouts(planning.chain(), grid, tensors)}};
+    }
+    std::vector<WayToCut> all;
+    if (uniform && !divides(*uniform, grid)) {
+      throw Unsupported(fmt::format("{} on {} ranks: tensor = {} does not divide {} ranks a node x {} nodes",
+                                    request.base.strategy, grid.total(), to_string(*uniform), grid.in_node,
+                                    grid.nodes));
+    }
+    for (const Factor& tensor : uniform ? std::vector{*uniform} : near_ranks(grid)) {
+      all.push_back({"tensor " + to_string(tensor), megatron_layouts(planning.chain(), grid, tensor)});
+    }
+    return all;
+  }
+  /// Degrees whose ranks are as near as can be.
+  static std::vector<Factor> near_ranks(const Factor& grid) {
+    std::vector<Factor> all;
+    for (const Factor& factor : divisors(grid)) {
+      if (factor.nodes == 1 || factor.in_node == grid.in_node) all.push_back(factor);
+    }
+    return all;
+  }
+  static std::string too_few_samples(const PlanRequest& request, const LayoutPlanning& planning, const WayToCut& way) {
+    int most_data = 1;
+    for (const Layout& layout : way.layouts) most_data = std::max(most_data, layout.p0.total());
+    const std::int64_t samples = planning.limits().samples, of_group = ceil_div(samples, std::int64_t{most_data});
+    const auto sub_batches = request.option<std::int64_t>("sub_batches");
+    if (sub_batches <= of_group) return "";
+    return fmt::format("{}: {} sub-batches of {} samples of a group of ranks ({} over {} groups)", way.name,
+                       sub_batches, of_group, samples, most_data);
+  }
+
+  static Plan in_turns(const PlanRequest& request, Plan plan) {
+    plan.schedule.sub_batches = static_cast<int>(request.option<std::int64_t>("sub_batches"));
+    plan.schedule.cross_pass = request.option<bool>("cross_pass");
+    if (request.option<bool>("fine_recompute")) plan.recompute = Recompute::after_communication;
+    const auto refuse = [&](const std::string& what) {
+      throw Unsupported(fmt::format("{} on {} ranks: cross_pass = true with {}", request.base.strategy,
+                                    request.base.mesh.num_ranks(), what));
+    };
+    if (plan.schedule.cross_pass && plan.schedule.sub_batches == 1) {
+      refuse("sub_batches = 1: nothing computes under the sums of the other; cross_pass = false, or 2 sub-batches");
+    }
+    if (plan.schedule.cross_pass && plan.recompute == Recompute::none) {
+      refuse(
+          "fine_recompute = false and train.recompute = \"none\": there is one pass alone; cross_pass = false, or "
+          "something recomputed");
+    }
+    return plan;
+  }
+
+  /// What is known of a candidate, by its Programs where they can be asked.
+  static void evaluate(const PlanRequest& request, const LayoutPlanning& planning, Candidate& c) {
+    if (request.evaluate == nullptr) {
+      c.peak_bytes = planning.peak(c.way.layouts).bytes;
+    } else {
+      const Evaluation found =
+          request.evaluate->knows_seconds() ? (*request.evaluate)(c.plan) : request.evaluate->memory(c.plan);
+      if (found.peak_bytes == 0 && !found.missing.empty()) throw Unsupported(found.missing);
+      c.seconds = found.step_seconds;
+      c.peak_bytes = found.peak_bytes;
+    }
+    if (c.seconds == 0.0 && planning.knows_seconds()) c.seconds = planning.seconds(c.way.layouts);
+  }
+
+  /// Of those that fit.
+  static Plan fastest(const PlanRequest& request, const LayoutPlanning& planning, std::vector<Candidate> candidates) {
+    const std::int64_t capacity = request.base.device_capacity_bytes;
+    const bool simulates = request.evaluate != nullptr && request.evaluate->knows_seconds();
+    if (candidates.size() > 1 && !simulates && !planning.knows_seconds()) {
+      refuse_without_costs(request, "what collectives take, to compare degrees", "set strategy.tensor");
+    }
+    for (Candidate& c : candidates) evaluate(request, planning, c);
+    std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
+    const auto fits = [&](const Candidate& c) { return capacity == 0 || c.peak_bytes <= capacity; };
+    const auto best = std::ranges::find_if(candidates, fits);
+    if (best == candidates.end()) {
+      const Candidate& least = *std::ranges::min_element(candidates, {}, &Candidate::peak_bytes);
+      throw OutOfMemory(
+          fmt::format("{} on {} ranks: nothing fits into a device memory of {} ({} bytes): {}, which needs "
+                      "least, needs {}, {} bytes too much",
+                      request.base.strategy, request.base.mesh.num_ranks(), gib(capacity), capacity, least.way.name,
+                      gib(least.peak_bytes), least.peak_bytes - capacity));
+    }
+    const auto described = [&](const Candidate& c) {
+      const char* what = simulates ? "a simulated step" : "of collectives";
+      return fmt::format("{}: {:.6g} s {}, {}", c.way.name, c.seconds, what, gib(c.peak_bytes));
+    };
+    Plan plan = best->plan;
+    plan.why = {.predicted_seconds = simulates ? best->seconds : 0.0,
+                .predicted_peak_bytes = best->peak_bytes,
+                .binding = best->way.name,
+                .runner_up = {}};
+    if (best != candidates.begin()) {
+      plan.why.binding +=
+          fmt::format("; binds memory: {}; does not fit: {}", gib(capacity), described(candidates.front()));
+    } else if (candidates.size() > 1) {
+      plan.why.binding += "; binds nothing: the fastest degree fits";
+    }
+    const auto second = std::find_if(std::next(best), candidates.end(), fits);
+    if (second != candidates.end()) plan.why.runner_up = described(*second);
+    return plan;
+  }
+};
+
+}  // namespace
+
+const Planner& oases_planner() {
+  static const Oases planner;
+  return planner;
+}
+
+}  // namespace strata
