@@ -118,8 +118,8 @@ struct Overlap {
   /// none: parameters are updated behind the last backward. backward: each one as soon as its gradients are summed, so
   /// that they need not wait for those of the others.
   std::string update = "none";
-  /// weight_gradient: of a product whose input's gradient ranks sum, that gradient is made first, and the sum runs under
-  /// the gradient of the weight.
+  /// weight_gradient: of a product whose input's gradient ranks sum, that gradient is made first, and the sum runs
+  /// under the gradient of the weight.
   std::string layout = "none";
   bool operator==(const Overlap&) const = default;
 };

@@ -109,7 +109,8 @@ TEST(Oases, RefusesWithNumbers) {
   EXPECT_THAT(refused(asked(16), {{"degrees", std::string("2*3")}}),
               HasSubstr("3 degrees for a model of 4 layers: 2*3"));
   EXPECT_THAT(refused(asked(16), {{"degrees", std::string("3*4")}}), HasSubstr("a tensor degree of 3"));
-  EXPECT_THAT(refused(asked(16, 4), {{"degrees", std::string("16*4")}}), HasSubstr("degrees 16*4: block[0].attn.qkv: 8 heads of block[0].attn.core are fewer"));
+  EXPECT_THAT(refused(asked(16, 4), {{"degrees", std::string("16*4")}}),
+              HasSubstr("degrees 16*4: block[0].attn.qkv: 8 heads of block[0].attn.core are fewer"));
   EXPECT_THAT(refused(asked(16), {{"tensor", std::string("3x1")}}), HasSubstr("tensor = 3x1 does not divide 4 ranks"));
   EXPECT_THAT(refused(asked(8), {{"tensor", std::string("1x1")}}),
               HasSubstr("2 sub-batches of 1 samples of a group of ranks (8 over 8 groups)"));
