@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/model/model_graph.hpp"
 #include "ir/plan/plan.hpp"
 #include "ir/program/program.hpp"
 
@@ -26,6 +27,25 @@ struct Evaluation {
   bool feasible() const { return missing.empty(); }
 };
 
+/// An instruction of a Program's body, as if it had the machine to itself.
+struct PricedInstruction {
+  std::string name{};  ///< of the operator or bucket that it belongs to
+  Phase phase = Phase::forward;
+  int micro_batch = 0;  ///< counted over sub-batches
+  bool is_collective = false;
+  Collective collective = Collective::all_reduce;
+  Factor group{};               ///< ranks of a collective
+  std::int64_t bytes_sent = 0;  ///< by the first rank
+  double seconds = 0.0;
+};
+
+/// What the first rank does in a step. Nothing is simulated: what runs under what is left to who asks.
+struct PricedStep {
+  std::string missing{};  ///< what lowering refuses; empty: nothing
+  std::vector<PricedInstruction> instructions{};
+  std::int64_t live_bytes = 0;  ///< at the fullest moment
+};
+
 /// Pure: equal plans get equal answers, on every rank.
 class Evaluate {
  public:
@@ -41,6 +61,9 @@ class Evaluate {
   /// As memory(), in a tenth of its time and never more, from Programs of few of the model's blocks: a candidate that
   /// does not fit by this is left out; of one that does, memory() has the last word.
   virtual Evaluation least_memory(const Plan& plan) const = 0;
+  /// The step of @p plan for @p part, which is of the model, such as a few of its blocks. One Program is lowered.
+  /// @throws UserError as operator().
+  virtual PricedStep price(const Plan& plan, const ModelGraph& part) const = 0;
 };
 
 }  // namespace strata

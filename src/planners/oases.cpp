@@ -18,15 +18,20 @@
 ///             step.
 /// Reference:  `single`; with sub_batches = 1, fine_recompute = false and without cross_pass: `megatron` with sum =
 ///             all_reduce, bit for bit.
-/// Options:    tensor, degrees, sub_batches, cross_pass, fine_recompute, zero, stages, schedule, cut_by, cost.
+/// Options:    planner, search, reshard, cost, tensor, degrees, sub_batches, cross_pass, fine_recompute, zero, stages,
+///             schedule, cut_by.
 /// Refuses:    degrees that do not divide ranks, or are above the heads, features or words that they cut; as many
 ///             degrees as the model has no layers; a group of ranks with fewer samples than sub-batches; cross_pass
 ///             of one sub-batch, or of nothing recomputed; what `megatron` refuses.
+/// Planner:    sec. 4's chain of attentions and MLPs (planners/oases/chain.hpp), solved exactly; the answer that the
+///             Program finds room for stands beside the best uniform degree, and of the two the simulator has the last
+///             word. Without it, in several stages, or where nothing simulates, uniform degrees alone are compared.
 /// Differs:    any number of degrees in any order, and of sub-batches; random numbers of dropout are the same when
-///             they are drawn again. The paper's planner of degrees a layer is not there: `tensor = planner` compares
-///             uniform degrees, by their simulated step, or, where nothing simulates, by what their collectives take.
+///             they are drawn again. A gather stands behind the addition to the residual stream, so that one tensor is
+///             gathered where two would be between sum and addition: it runs under the other sub-batches' compute in
+///             part (reshard = pipelined), or, as the paper counts, under nothing (blocking).
 /// Reproduces: columns of table 3: megatron (S = 1, whole_block), merak (S = 2, whole_block, no cross_pass),
-///             cross-pass, fine-grained.
+///             cross-pass, fine-grained, planner.
 
 #include <fmt/format.h>
 
@@ -43,15 +48,20 @@
 #include "planners/layouts/grid_search.hpp"
 #include "planners/layouts/megatron_layouts.hpp"
 #include "planners/missing_costs.hpp"
+#include "planners/oases/planned_degrees.hpp"
 #include "planners/states/factors.hpp"
 #include "planners/states/sharded_plan.hpp"
 
 namespace strata {
 namespace {
 
+constexpr std::int64_t most_sub_batches = 4;
+
 struct Candidate {
   WayToCut way;
-  Plan plan;
+  int sub_batches = 1;
+  std::string binding{};  ///< by the chain
+  Plan plan{};
   double seconds = 0.0;  ///< a step, or what its collectives take; 0: unknown
   std::int64_t peak_bytes = 0;
 };
@@ -72,7 +82,15 @@ class Oases final : public Planner {
                   "ranks over which every weight is cut, in a node x nodes; or planner"},
         OptionRow{"degrees", std::string(), "",
                   "the same a layer, in place of tensor: 2*8+4*16 is 2 in the first 8 layers and 4 in the next 16"},
-        OptionRow{"sub_batches", std::int64_t{2}, ">= 1", "parts of a micro-batch that take turns"},
+        OptionRow{"planner", true, "",
+                  "a degree each for every attention and MLP, by the paper's chain; else one for all; where tensor = "
+                  "planner"},
+        OptionRow{"search", std::string("exact"), "exact | exhaustive | authors",
+                  "of the chain; authors: two degrees, the smaller one first"},
+        OptionRow{"reshard", std::string("pipelined"), "pipelined | blocking",
+                  "what the chain counts of gathers between two degrees: those that run under compute less, or all"},
+        OptionRow{"sub_batches", std::int64_t{2}, ">= 0",
+                  "parts of a micro-batch that take turns; 0: of 1 to 4 those that take least time"},
         OptionRow{
             "cross_pass", true, "",
             "recomputation and backward are one sequence; else each layer's backward waits for the recomputation"},
@@ -82,32 +100,63 @@ class Oases final : public Planner {
         stage_options()[0],
         stage_options()[1],
         stage_options()[2],
-        link_cost_option(),
+        OptionRow{
+            "cost", std::string("analytic"), "paper | authors | analytic | measured",
+            "of sums and gathers: rings by the cluster's latency and bandwidth (paper), or a profile's (measured), "
+            "what the simulator takes (analytic), or that, but of sums over all ranks, as in the authors' program "
+            "(authors)"},
     };
     return rows;
   }
 
   Plan plan(const PlanRequest& request) const override {
     const LayoutPlanning planning(request, {}, MatmulAlgorithm::local, PartialSums::all_reduce);
-    std::string broken;
-    std::vector<Candidate> candidates;
-    for (const WayToCut& way : ways(request, planning)) {
-      if (std::string limit = broken_limit(planning, way); !limit.empty()) {
-        broken = std::move(limit);
-      } else if (limit = too_few_samples(request, planning, way); !limit.empty()) {
-        broken = std::move(limit);
-      } else {
-        candidates.push_back({.way = way, .plan = in_turns(request, planning.plan(way.layouts, way.name))});
-      }
-    }
-    if (candidates.empty()) {
-      throw Unsupported(fmt::format("{} on {} ranks: no degrees are possible; {}", request.base.strategy,
-                                    planning.grid().total(), broken));
-    }
-    return fastest(request, planning, std::move(candidates));
+    const std::vector<int> sub_batches = asked_sub_batches(request);
+    return fastest(request, planning,
+                   candidates(request, planning, possible_ways(request, planning, sub_batches.front()), sub_batches));
+  }
+
+  std::string linear_program(const PlanRequest& request) const override {
+    const LayoutPlanning planning(request, {}, MatmulAlgorithm::local, PartialSums::all_reduce);
+    const int sub_batches = asked_sub_batches(request).back();
+    const std::vector<WayToCut> ways = possible_ways(request, planning, sub_batches);
+    const std::string chosen = not_planned_by_nodes(request, planning, ways);
+    if (!chosen.empty()) throw Unsupported(fmt::format("{} has no linear program here: {}", name(), chosen));
+    const std::vector<Factor> tensors = tensors_of(ways);
+    const PlanOfPart plan_of = plan_of_part;
+    return DegreePlanning(request, planning, tensors, plan_of).linear_program(sub_batches);
   }
 
  private:
+  /// That break no limit. @throws Unsupported where all do.
+  static std::vector<WayToCut> possible_ways(const PlanRequest& request, const LayoutPlanning& planning,
+                                             int sub_batches) {
+    std::string broken;
+    std::vector<WayToCut> possible;
+    for (WayToCut& way : ways(request, planning)) {
+      if (std::string limit = broken_limit(planning, way); !limit.empty()) {
+        broken = std::move(limit);
+      } else if (limit = too_few_samples(planning, way, sub_batches); !limit.empty()) {
+        broken = std::move(limit);
+      } else {
+        possible.push_back(std::move(way));
+      }
+    }
+    if (possible.empty()) {
+      throw Unsupported(fmt::format("{} on {} ranks: no degrees are possible; {}", request.base.strategy,
+                                    planning.grid().total(), broken));
+    }
+    return possible;
+  }
+
+  static std::vector<int> asked_sub_batches(const PlanRequest& request) {
+    const auto asked = request.option<std::int64_t>("sub_batches");
+    if (asked > 0) return {static_cast<int>(asked)};
+    std::vector<int> all;
+    for (int s = 1; s <= most_sub_batches; ++s) all.push_back(s);
+    return all;
+  }
+
   static std::vector<WayToCut> ways(const PlanRequest& request, const LayoutPlanning& planning) {
     const Factor& grid = planning.grid();
     const auto& degrees = request.option<std::string>("degrees");
@@ -121,16 +170,76 @@ class Oases final : public Planner {
       const std::vector<Factor> tensors = tensor_of_layers(planning.chain(), grid, parse_degrees(degrees));
       return {{"degrees " + degrees, megatron_layouts(planning.chain(), grid, tensors)}};
     }
-    std::vector<WayToCut> all;
     if (uniform && !divides(*uniform, grid)) {
       throw Unsupported(fmt::format("{} on {} ranks: tensor = {} does not divide {} ranks a node x {} nodes",
                                     request.base.strategy, grid.total(), to_string(*uniform), grid.in_node,
                                     grid.nodes));
     }
+    std::vector<WayToCut> all;
     for (const Factor& tensor : uniform ? std::vector{*uniform} : near_ranks(grid)) {
       all.push_back({"tensor " + to_string(tensor), megatron_layouts(planning.chain(), grid, tensor)});
     }
     return all;
+  }
+
+  /// @param possible uniform degrees, or what was asked for.
+  static std::vector<Candidate> candidates(const PlanRequest& request, const LayoutPlanning& planning,
+                                           std::vector<WayToCut> possible, const std::vector<int>& sub_batches) {
+    const PlanOfPart plan_of = plan_of_part;
+    const bool plans_nodes = not_planned_by_nodes(request, planning, possible).empty();
+    std::vector<Candidate> all;
+    for (const int s : sub_batches) {
+      std::vector<WayToCut> of_enough_samples;
+      for (const WayToCut& way : possible) {
+        if (too_few_samples(planning, way, s).empty()) of_enough_samples.push_back(way);
+      }
+      if (!plans_nodes || of_enough_samples.size() == 1) {
+        for (WayToCut& way : of_enough_samples) all.push_back({.way = std::move(way), .sub_batches = s});
+      } else if (!of_enough_samples.empty()) {
+        const std::vector<Factor> tensors = tensors_of(of_enough_samples);
+        for (PlannedDegrees& found : DegreePlanning(request, planning, tensors, plan_of).ways(s)) {
+          all.push_back({.way = std::move(found.way), .sub_batches = s, .binding = std::move(found.binding)});
+        }
+      }
+    }
+    // Where the chain has nothing that fits, the least of the uniform ones says what is missing.
+    if (all.empty()) {
+      for (WayToCut& way : possible) all.push_back({.way = std::move(way), .sub_batches = sub_batches.front()});
+    }
+    for (Candidate& c : all) {
+      c.plan = in_turns(request, planning.plan(c.way.layouts, c.way.name), c.sub_batches);
+      if (sub_batches.size() > 1) c.way.name += fmt::format(", {} sub-batches", c.sub_batches);
+    }
+    return all;
+  }
+  /// Why one degree holds for all nodes, or degrees are given; empty: each node has a degree of its own.
+  static std::string not_planned_by_nodes(const PlanRequest& request, const LayoutPlanning& planning,
+                                          const std::vector<WayToCut>& possible) {
+    if (!request.option<bool>("planner")) return "planner = false";
+    if (possible.size() == 1) return possible.front().name + " alone is possible, or was asked for";
+    if (planning.num_stages() > 1) return fmt::format("{} stages, whose chains are not planned", planning.num_stages());
+    const bool simulates = request.evaluate != nullptr && request.evaluate->knows_seconds();
+    return simulates && planning.knows_seconds() ? "" : "nobody knows what kernels and collectives take";
+  }
+  static Plan plan_of_part(const PlanRequest& part, const LayoutPlanning& planning, std::span<const Layout> layouts,
+                           int sub_batches) {
+    return in_turns(part, planning.with_rules(layouts), sub_batches);
+  }
+  /// Ascending degrees of uniform ways.
+  static std::vector<Factor> tensors_of(const std::vector<WayToCut>& ways) {
+    std::vector<Factor> tensors;
+    for (const WayToCut& way : ways) tensors.push_back(most_tensor_ranks(way));
+    std::ranges::stable_sort(tensors, {}, &Factor::total);
+    return tensors;
+  }
+  static Factor most_tensor_ranks(const WayToCut& way) {
+    Factor most;
+    for (const Layout& layout : way.layouts) {
+      for (const Factor& part : {layout.p1, layout.p2}) {
+        if (part.total() > most.total()) most = part;
+      }
+    }
+    return most;
   }
   /// Degrees whose ranks are as near as can be.
   static std::vector<Factor> near_ranks(const Factor& grid) {
@@ -140,19 +249,20 @@ class Oases final : public Planner {
     }
     return all;
   }
-  static std::string too_few_samples(const PlanRequest& request, const LayoutPlanning& planning, const WayToCut& way) {
+  static std::string too_few_samples(const LayoutPlanning& planning, const WayToCut& way, int sub_batches) {
     int most_data = 1;
     for (const Layout& layout : way.layouts) most_data = std::max(most_data, layout.p0.total());
     const std::int64_t samples = planning.limits().samples, of_group = ceil_div(samples, std::int64_t{most_data});
-    const auto sub_batches = request.option<std::int64_t>("sub_batches");
     if (sub_batches <= of_group) return "";
     return fmt::format("{}: {} sub-batches of {} samples of a group of ranks ({} over {} groups)", way.name,
                        sub_batches, of_group, samples, most_data);
   }
 
-  static Plan in_turns(const PlanRequest& request, Plan plan) {
-    plan.schedule.sub_batches = static_cast<int>(request.option<std::int64_t>("sub_batches"));
-    plan.schedule.cross_pass = request.option<bool>("cross_pass");
+  static Plan in_turns(const PlanRequest& request, Plan plan, int sub_batches) {
+    plan.schedule.sub_batches = sub_batches;
+    // Of one sub-batch alone nothing can pass; whoever leaves their number to the planner allows that.
+    const bool is_asked_number = request.option<std::int64_t>("sub_batches") > 0;
+    plan.schedule.cross_pass = request.option<bool>("cross_pass") && (sub_batches > 1 || is_asked_number);
     if (request.option<bool>("fine_recompute")) plan.recompute = Recompute::after_communication;
     const auto refuse = [&](const std::string& what) {
       throw Unsupported(fmt::format("{} on {} ranks: cross_pass = true with {}", request.base.strategy,
@@ -211,7 +321,9 @@ class Oases final : public Planner {
                 .predicted_peak_bytes = best->peak_bytes,
                 .binding = best->way.name,
                 .runner_up = {}};
-    if (best != candidates.begin()) {
+    if (!best->binding.empty()) {
+      plan.why.binding += "; " + best->binding;
+    } else if (best != candidates.begin()) {
       plan.why.binding +=
           fmt::format("; binds memory: {}; does not fit: {}", gib(capacity), described(candidates.front()));
     } else if (candidates.size() > 1) {

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/error.hpp"
 #include "cost/cost_model.hpp"
 #include "cost/fit.hpp"
 #include "ir/machine/cluster.hpp"
@@ -76,6 +77,11 @@ class Planner {
   /// @throws Unsupported with the violated condition and its numbers; OutOfMemory where a mode that looks for a plan
   /// within the capacity finds none.
   virtual Plan plan(const PlanRequest& request) const = 0;
+  /// What plan() searches, as an integer linear program in free MPS, for any solver.
+  /// @throws Unsupported where the mode searches in another way.
+  virtual std::string linear_program(const PlanRequest&) const {
+    throw Unsupported(std::string(name()) + " does not search a linear program; accepted with --format mps: oases");
+  }
 };
 
 /// All modes compiled into this binary, sorted by name.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "lower/lower.hpp"
 #include "lower/plan_memory.hpp"
 #include "predict/prediction.hpp"
 #include "sim/simulate.hpp"
@@ -64,6 +65,36 @@ Evaluation PlanEvaluation::least_memory(const Plan& plan) const {
   }
   evaluation.missing = missing_memory(evaluation.peak_bytes, plan.device_capacity_bytes);
   return evaluation;
+}
+
+PricedStep PlanEvaluation::price(const Plan& plan, const ModelGraph& part) const {
+  PricedStep priced;
+  Program program;
+  try {
+    program = lower(plan, part, 0, workspaces_of(point_));
+  } catch (const Unsupported& refusal) {
+    priced.missing = refusal.what();
+    return priced;
+  }
+  priced.live_bytes = memory_peak(program).total_bytes;
+  const auto ranks_of = [&](const Instruction& in) -> const std::vector<int>& {
+    return program.groups[static_cast<std::size_t>(in.group)].ranks;
+  };
+  const int ranks_per_node = plan.mesh.ranks_per_node;
+  for (const Instruction& in : program.body) {
+    PricedInstruction& row = priced.instructions.emplace_back(PricedInstruction{
+        .name = in.name, .phase = in.phase, .micro_batch = in.micro_batch, .is_collective = in.is_collective()});
+    if (!row.is_collective) {
+      row.seconds = costs().kernel(program, in).seconds;
+      continue;
+    }
+    const Placement place = placement(ranks_of(in), ranks_per_node, point_.leaves_that_matter());
+    row.collective = in.collective;
+    row.group = place.shape;
+    row.bytes_sent = bytes_sent(program, in);
+    row.seconds = costs().collective(in.collective, priced_bytes(program, in), place).seconds;
+  }
+  return priced;
 }
 
 const CostModel& PlanEvaluation::costs() const {

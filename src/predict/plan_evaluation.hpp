@@ -24,6 +24,7 @@ class PlanEvaluation final : public Evaluate {
   Evaluation account(const Plan& plan) const override;
   Evaluation memory(const Plan& plan) const override;
   Evaluation least_memory(const Plan& plan) const override;
+  PricedStep price(const Plan& plan, const ModelGraph& part) const override;
 
  private:
   /// Made when the first plan needs them: a mode that never asks needs no profile.

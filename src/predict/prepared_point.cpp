@@ -212,6 +212,22 @@ PreparedPoint without_plan(const Experiment& experiment, const std::string& expe
   return point;
 }
 
+/// All of @p point, @p experiment, @p experiment_file and @p evaluate outlive it.
+PlanRequest request_of(const PreparedPoint& point, const Experiment& experiment, const std::string& experiment_file,
+                       const PlanEvaluation& evaluate) {
+  PlanRequest request{.graph = point.graph,
+                      .cluster = point.cluster,
+                      .base = base_plan(experiment, point.graph, point.cluster),
+                      .options = complete_strategy_options(experiment),
+                      .leaf_of_node = point.leaf_of_node,
+                      .evaluate = &evaluate};
+  if (!experiment.simulate.profile.empty()) {
+    request.measured_costs = [&] { return profiled_costs(experiment, experiment_file); };
+    request.measured_links = [&] { return profiled_links(experiment, experiment_file); };
+  }
+  return request;
+}
+
 }  // namespace
 
 PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file, const Cluster* machine) {
@@ -224,19 +240,18 @@ PreparedPoint prepare_point(const Experiment& experiment, const std::string& exp
                     experiment.where("train.global_batch"), planner.name()));
   }
   const PlanEvaluation evaluate(point, experiment_file);
-  PlanRequest request{.graph = point.graph,
-                      .cluster = point.cluster,
-                      .base = base_plan(experiment, point.graph, point.cluster),
-                      .options = complete_strategy_options(experiment),
-                      .leaf_of_node = point.leaf_of_node,
-                      .evaluate = &evaluate};
-  if (!experiment.simulate.profile.empty()) {
-    request.measured_costs = [&] { return profiled_costs(experiment, experiment_file); };
-    request.measured_links = [&] { return profiled_links(experiment, experiment_file); };
-  }
+  const PlanRequest request = request_of(point, experiment, experiment_file, evaluate);
   point.plan = experiment.train.micro_batches > 0 ? planner.plan(request) : plan_with_micro_batches(planner, request);
   verify(point.plan, point.graph);
   return point;
+}
+
+std::string linear_program(const Experiment& experiment, const std::string& experiment_file) {
+  const PreparedPoint point = without_plan(experiment, experiment_file, nullptr);
+  const PlanEvaluation evaluate(point, experiment_file);
+  PlanRequest request = request_of(point, experiment, experiment_file, evaluate);
+  request.base.schedule.micro_batches = std::max(1, request.base.schedule.micro_batches);
+  return find_planner(experiment.strategy.name).linear_program(request);
 }
 
 PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::string& experiment_file,

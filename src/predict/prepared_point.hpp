@@ -52,7 +52,11 @@ Cluster cluster_of(const Experiment& experiment, const std::string& experiment_f
 PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file,
                             const Cluster* machine = nullptr);
 
-/// As above with a plan of the user's own instead of the planner's.
+/// What the mode's planner searches, in free MPS; see Planner::linear_program().
+/// @throws UserError; Unsupported where it does not search a linear program.
+std::string linear_program(const Experiment& experiment, const std::string& experiment_file);
+
+/// As prepare_point() with a plan of the user's own instead of the planner's.
 /// @param plan_file for messages.
 PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::string& experiment_file,
                                       const std::string& plan_text, const std::string& plan_file,

@@ -7,21 +7,31 @@
 /// AutoDDL: the exact search for its figure 8's network, and for a transformer of d = 8192 whose layers are free, one
 /// device a node (daint-p100), and eight (a800-ib); `seconds` is the communication that the plan predicts.
 ///
+/// Oases: the chain alone, of made-up numbers without two nodes alike, and from request to plan, with the Programs that
+/// are asked and those that are simulated to the end, for models of its table 4 on the cluster rtx3090-pcie.
+///
 ///   build/cpu/tests/bench_planners
 
 #include <benchmark/benchmark.h>
+#include <fmt/core.h>
 
 #include <fstream>
 #include <iterator>
+#include <random>
+#include <vector>
 
 #include "config/sweep.hpp"
 #include "models/model.hpp"
+#include "planners/oases/chain_search.hpp"
 #include "planners/planner.hpp"
 #include "planners/states/factors.hpp"
 #include "predict/plan_evaluation.hpp"
+#include "support/random_chains.hpp"
 
 namespace strata {
 namespace {
+
+constexpr const char* no_file = STRATA_SOURCE_DIR "/planned.toml";  // there is none: nothing beside it is read
 
 Cluster cluster(const char* name) {
   const std::string path = std::string(STRATA_SOURCE_DIR "/experiments/clusters/") + name + ".toml";
@@ -58,10 +68,9 @@ global_batch = 8
 [strategy]
 name = "ddp"
 )";
-  const std::string file = STRATA_SOURCE_DIR "/planned.toml";  // there is none: nothing beside it is read
   const predict::PlanEvaluation evaluate(
-      predict::prepare_point(expand(read_experiment(point, file, {}), "simulated").points.at(0).experiment, file),
-      file);
+      predict::prepare_point(expand(read_experiment(point, no_file, {}), "simulated").points.at(0).experiment, no_file),
+      no_file);
   const PlanRequest request{.graph = graph, .cluster = a800, .base = base, .options = options, .evaluate = &evaluate};
   for (auto _ : state) {
     benchmark::DoNotOptimize(planner.plan(request));
@@ -142,6 +151,65 @@ BENCHMARK_CAPTURE(autoddl_transformer, nodes_of_eight, "a800-ib")
     ->ArgName("nodes")
     ->Arg(4)
     ->Arg(32);
+
+void oases_chain(benchmark::State& state) {
+  std::mt19937 generator(9);
+  std::vector<Chain> chains;
+  while (chains.size() < 64) {
+    Chain chain = random_chain(generator, static_cast<int>(state.range(0)), static_cast<int>(state.range(1)));
+    if (chain.capacity_bytes > 0 && search_exactly(chain).fits()) chains.push_back(std::move(chain));
+  }
+  std::size_t next = 0;
+  for (auto _ : state) benchmark::DoNotOptimize(search_exactly(chains[next++ % chains.size()]));
+}
+BENCHMARK(oases_chain)->Unit(benchmark::kMillisecond)->ArgNames({"nodes", "degrees"})->Args({48, 6})->Args({192, 8});
+
+Experiment oases_experiment(std::string_view model, std::int64_t batch, std::int64_t micro_batches) {
+  const std::string point = fmt::format(R"(name = "planned"
+cluster = "rtx3090-pcie"
+[model]
+name = "{}"
+[data]
+format = "synthetic"
+[resources]
+nodes = 8
+ranks_per_node = 4
+[train]
+dtype = "fp32"
+global_batch = {}
+micro_batches = {}
+[strategy]
+name = "oases"
+)",
+                                        model, batch, micro_batches);
+  return expand(read_experiment(point, no_file, {}), "simulated").points.at(0).experiment;
+}
+
+void oases(benchmark::State& state, const char* model, int samples) {
+  const Experiment experiment = oases_experiment(model, samples * state.range(0), state.range(0));
+  for (auto _ : state) benchmark::DoNotOptimize(predict::prepare_point(experiment, no_file));
+}
+BENCHMARK_CAPTURE(oases, 2048, "oases-2048", 128)
+    ->Unit(benchmark::kMillisecond)
+    ->ArgName("micro_batches")
+    ->Arg(1)
+    ->Arg(20);
+BENCHMARK_CAPTURE(oases, 4096, "oases-4096", 32)
+    ->Unit(benchmark::kMillisecond)
+    ->ArgName("micro_batches")
+    ->Arg(1)
+    ->Arg(20);
+BENCHMARK_CAPTURE(oases, 8192, "oases-8192", 16)
+    ->Unit(benchmark::kMillisecond)
+    ->ArgName("micro_batches")
+    ->Arg(1)
+    ->Arg(20);
+
+void oases_program(benchmark::State& state) {
+  const Experiment experiment = oases_experiment("oases-2048", 128, 1);
+  for (auto _ : state) benchmark::DoNotOptimize(predict::linear_program(experiment, no_file));
+}
+BENCHMARK(oases_program)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace strata

@@ -57,13 +57,14 @@ class LayoutPlanning {
 
   /// @param layouts by layer. Every operator with parameters has a rule. @param why the search, in words.
   Plan plan(std::span<const Layout> layouts, const std::string& why) const;
+  /// The same, with nothing said of what it costs.
+  Plan with_rules(std::span<const Layout> layouts) const;
 
   /// @param best of those that were looked at, the one that needs least.
   [[noreturn]] void refuse_capacity(std::span<const Layout> best) const;
 
  private:
   double all_stages_seconds(std::span<const Layout> layouts) const;
-  Plan with_rules(std::span<const Layout> layouts) const;
   bool counts_bytes() const;
 
   const PlanRequest& request_;

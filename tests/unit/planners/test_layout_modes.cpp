@@ -266,6 +266,7 @@ class Lowered final : public Evaluate {
     return {.peak_bytes = std::llround(factor_ * static_cast<double>(lasting_.of_all(chain_, by_layer)))};
   }
   Evaluation least_memory(const Plan& plan) const override { return memory(plan); }
+  PricedStep price(const Plan&, const ModelGraph&) const override { return {.missing = "nothing is priced here"}; }
 
  private:
   const LastingBytes& lasting_;

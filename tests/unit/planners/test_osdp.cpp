@@ -356,6 +356,7 @@ class MadeUpAccount final : public Evaluate {
     return {.peak_bytes = bytes + (has_slices(plan) ? numbers_.bytes_of_slices : 0)};
   }
   Evaluation least_memory(const Plan& plan) const override { return memory(plan); }
+  PricedStep price(const Plan&, const ModelGraph&) const override { return {.missing = "nothing is priced here"}; }
   bool has_slices(const Plan& plan) const {
     return std::ranges::any_of(resolve(plan, graph_), [](const OperatorDecision& d) { return d.slices > 1; });
   }
