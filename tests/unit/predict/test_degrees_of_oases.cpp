@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <random>
 #include <string>
@@ -18,6 +17,7 @@
 #include "predict/plan_evaluation.hpp"
 #include "predict/prepared_point.hpp"
 #include "predict/strategy_options.hpp"
+#include "support/rank_correlation.hpp"
 #include "support/refusal.hpp"
 
 namespace strata::predict {
@@ -114,22 +114,6 @@ TEST(DegreesOfOases, EveryCostAndSearchPlans) {
   }
 }
 
-/// Ranks of @p values, which all differ.
-std::vector<double> ranked(const std::vector<double>& values) {
-  std::vector<double> ranks;
-  for (const double value : values) {
-    ranks.push_back(static_cast<double>(std::ranges::count_if(values, [&](double other) { return other < value; })));
-  }
-  return ranks;
-}
-double spearman(const std::vector<double>& a, const std::vector<double>& b) {
-  const std::vector<double> x = ranked(a), y = ranked(b);
-  double differences = 0.0;
-  for (std::size_t i = 0; i < x.size(); ++i) differences += (x[i] - y[i]) * (x[i] - y[i]);
-  const auto n = static_cast<double>(x.size());
-  return 1.0 - 6.0 * differences / (n * (n * n - 1.0));
-}
-
 /// The paper's figure 6, with what is simulated in place of what was measured: 0.844 and 0.876 there.
 TEST(DegreesOfOases, ChainsOrderPlansAsTheSimulatorDoes) {
   const PreparedPoint point = planned({"train.global_batch=512", "train.micro_batches=4"});
@@ -161,7 +145,7 @@ TEST(DegreesOfOases, ChainsOrderPlansAsTheSimulatorDoes) {
     by_chain.push_back(chain_seconds(chain, choices));
     simulated.push_back(evaluate(plan).step_seconds);
   }
-  EXPECT_GE(spearman(by_chain, simulated), 0.99);
+  EXPECT_GE(rank_correlation(by_chain, simulated), 0.99);
 }
 
 TEST(DegreesOfOases, RefusesWithNumbers) {

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "lower/lower.hpp"
@@ -15,6 +14,7 @@
 #include "planners/layouts/candidates.hpp"
 #include "planners/planner.hpp"
 #include "sim/simulate.hpp"
+#include "support/rank_correlation.hpp"
 
 namespace strata {
 namespace {
@@ -81,27 +81,14 @@ std::vector<Communication> of_all_layouts(const Cluster& cluster, const std::str
   return all;
 }
 
-std::vector<double> ranks_of(const std::vector<Communication>& all, double Communication::*seconds) {
-  std::vector<double> ranks;
-  for (const Communication& one : all) {
-    const auto below = std::ranges::count_if(all, [&](const Communication& c) { return c.*seconds < one.*seconds; });
-    const auto equal = std::ranges::count_if(all, [&](const Communication& c) { return c.*seconds == one.*seconds; });
-    ranks.push_back(static_cast<double>(below) + 0.5 * static_cast<double>(equal - 1));
-  }
-  return ranks;
-}
-
-/// Spearman's.
+/// Of what is predicted and what is simulated.
 double rank_correlation(const std::vector<Communication>& all) {
-  const std::vector<double> x = ranks_of(all, &Communication::predicted), y = ranks_of(all, &Communication::simulated);
-  const double mean = 0.5 * static_cast<double>(all.size() - 1);
-  double xy = 0.0, xx = 0.0, yy = 0.0;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    xy += (x[i] - mean) * (y[i] - mean);
-    xx += (x[i] - mean) * (x[i] - mean);
-    yy += (y[i] - mean) * (y[i] - mean);
+  std::vector<double> predicted, simulated;
+  for (const Communication& one : all) {
+    predicted.push_back(one.predicted);
+    simulated.push_back(one.simulated);
   }
-  return xy / std::sqrt(xx * yy);
+  return strata::rank_correlation(predicted, simulated);
 }
 
 TEST(PlannedCommunication, OfEveryLayoutIsTheSimulatorsOnTwoServers) {
