@@ -9,12 +9,12 @@ import pandas as pd
 from strata_analysis import peaks
 from strata_analysis.derive import by_point
 from strata_analysis.load import Results
-from strata_analysis.published import amsp, autoddl, comparisons, osdp
+from strata_analysis.published import amsp, autoddl, comparisons, oases, osdp
 
 ORDER = ["model_name", "series", "num_ranks"]
 # Columns that say which point a row is and how it ended, not how fast it was.
 DESCRIPTIVE = ("model", "strategy", "dtype", "ranks", "runs", "ended")
-PAPERS = (amsp, autoddl, osdp)
+PAPERS = (amsp, autoddl, oases, osdp)
 
 
 def short_table(results: Results) -> str:

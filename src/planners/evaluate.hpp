@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cost/group_shape.hpp"
 #include "ir/model/model_graph.hpp"
 #include "ir/plan/plan.hpp"
 #include "ir/program/program.hpp"
@@ -34,7 +35,7 @@ struct PricedInstruction {
   int micro_batch = 0;  ///< counted over sub-batches
   bool is_collective = false;
   Collective collective = Collective::all_reduce;
-  Factor group{};               ///< ranks of a collective
+  Placement place{};            ///< ranks of a collective
   std::int64_t bytes_sent = 0;  ///< by the first rank
   double seconds = 0.0;
 };

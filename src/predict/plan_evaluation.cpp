@@ -88,11 +88,10 @@ PricedStep PlanEvaluation::price(const Plan& plan, const ModelGraph& part) const
       row.seconds = costs().kernel(program, in).seconds;
       continue;
     }
-    const Placement place = placement(ranks_of(in), ranks_per_node, point_.leaves_that_matter());
+    row.place = placement(ranks_of(in), ranks_per_node, point_.leaves_that_matter());
     row.collective = in.collective;
-    row.group = place.shape;
     row.bytes_sent = bytes_sent(program, in);
-    row.seconds = costs().collective(in.collective, priced_bytes(program, in), place).seconds;
+    row.seconds = costs().collective(in.collective, priced_bytes(program, in), row.place).seconds;
   }
   return priced;
 }

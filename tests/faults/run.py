@@ -75,7 +75,7 @@ class Fault:
     def targets(self) -> list[str]:
         """What must be built before the tests named can run."""
         if self.is_of_pytest:
-            return ["write_sample_results"] if "tests/analysis/" in self.caught_by else ["strata"]
+            return ["write_sample_results"] if "tests/analysis/" in self.caught_by else ["tier_e2e"]
         plain = self.caught_by.replace("\\", "")
         found = re.findall(r"unit\.\w+|mpi\.\w+\.\w+", plain)
         if re.search(r"\b(e2e|slurm)\.", plain):

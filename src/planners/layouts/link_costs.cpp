@@ -10,10 +10,10 @@
 
 namespace strata {
 
-double LinkCosts::seconds(Collective kind, double bytes, const Factor& group) const {
+double LinkCosts::seconds(Collective kind, double bytes, const Factor& group, std::span<const int> devices) const {
   if (!are_known()) throw CostsUnknown(unknown);
   if (counts_bytes) return bytes;
-  if (network) return seconds_on_network(kind, bytes, group);
+  if (network) return seconds_on_network(kind, bytes, group, devices);
   const int members = group.total(), steps = ring_steps(kind, members);
   // Of what a root sends, or is sent, each rank in the chain passes on all.
   if (is_rooted(kind)) bytes *= static_cast<double>(members) / (members - 1);
@@ -21,9 +21,11 @@ double LinkCosts::seconds(Collective kind, double bytes, const Factor& group) co
   return steps * across_alpha_seconds + bytes * across_beta_seconds_per_byte;
 }
 
-double LinkCosts::seconds_on_network(Collective kind, double bytes, const Factor& group) const {
+double LinkCosts::seconds_on_network(Collective kind, double bytes, const Factor& group,
+                                     std::span<const int> devices) const {
   const double moved_share = static_cast<double>(ring_steps(kind, group.total())) / group.total();
-  const double alone = nccl_like_seconds(kind, std::llround(bytes / moved_share), group, network->intra_node, *network);
+  const double alone =
+      nccl_like_seconds(kind, std::llround(bytes / moved_share), group, intra_link(*network, devices), *network);
   const double groups_of_a_node = static_cast<double>(ranks_per_node) / group.in_node;
   const double nics_wanted = groups_of_a_node * nics_used(group, *network);
   return alone * std::max(1.0, nics_wanted / network->nics_per_node);

@@ -5,6 +5,7 @@
 /// nodes of several devices, or by the formulas of the simulator, which know more than one algorithm.
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/collective.hpp"
@@ -27,11 +28,12 @@ struct LinkCosts {
 
   bool are_known() const { return unknown.empty(); }
   /// Of a collective over @p group, two ranks or more, in which each rank moves @p bytes, on average. One whose nodes
-  /// are 1 stays inside the node. @throws CostsUnknown.
-  double seconds(Collective kind, double bytes, const Factor& group) const;
+  /// are 1 stays inside the node. @param devices of a node, where it is known which: some pairs have links of their
+  /// own, of which the network alone knows. @throws CostsUnknown.
+  double seconds(Collective kind, double bytes, const Factor& group, std::span<const int> devices = {}) const;
 
  private:
-  double seconds_on_network(Collective kind, double bytes, const Factor& group) const;
+  double seconds_on_network(Collective kind, double bytes, const Factor& group, std::span<const int> devices) const;
 };
 
 /// What the option `cost` names: volume (bytes alone), paper (rings at nameplate latency and bandwidth), analytic (what

@@ -168,8 +168,11 @@ class Pricing {
       const double samples = static_cast<double>(ceil_div(planning_.limits().samples, std::int64_t{sub_batches_}));
       const double gathered = samples * static_cast<double>(nodes_.behind[node].elements) * larger.total() /
                               planning_.grid().total() * static_cast<double>(size_of(request_.base.dtypes.compute));
-      seconds = planning_.costs().links().seconds(Collective::all_gather, gathered * (ratio - 1.0) / ratio,
-                                                  quotient(larger, smaller));
+      const Factor group = quotient(larger, smaller);
+      std::vector<int> devices;
+      for (int member = 0; member < group.in_node; ++member) devices.push_back(member * smaller.in_node);
+      seconds =
+          planning_.costs().links().seconds(Collective::all_gather, gathered * (ratio - 1.0) / ratio, group, devices);
     }
     return rises ? GatherSeconds{.forward = seconds} : GatherSeconds{.backward = seconds};
   }
@@ -195,16 +198,17 @@ class Pricing {
       (is_forward ? of.forward : of.backward) += in.seconds;
       return;
     }
-    // The authors profile a sum over all ranks, of as many bytes.
-    const bool over_all = costs_ == ChainCosts::authors && in.group.total() == tensor.total();
-    double sent = static_cast<double>(in.bytes_sent);
-    Factor group = in.group;
-    if (over_all) {
+    double& sums = is_forward ? of.forward_sum : of.backward_sum;
+    const LinkCosts& links = planning_.costs().links();
+    const auto sent = static_cast<double>(in.bytes_sent);
+    if (costs_ == ChainCosts::authors && in.place.shape.total() == tensor.total()) {
+      // The authors profile a sum over all ranks, of as many bytes.
       const auto share = [](const Factor& ranks) { return 1.0 - 1.0 / ranks.total(); };
-      sent *= share(planning_.grid()) / share(in.group);
-      group = planning_.grid();
+      const Factor& all = planning_.grid();
+      sums += links.seconds(in.collective, sent * share(all) / share(in.place.shape), all);
+    } else {
+      sums += links.seconds(in.collective, sent, in.place.shape, in.place.devices);
     }
-    (is_forward ? of.forward_sum : of.backward_sum) += planning_.costs().links().seconds(in.collective, sent, group);
   }
 
   /// What lasts of a node's layers, to share by.

@@ -1,0 +1,114 @@
+"""Oases' printed numbers beside the points of experiments/oases/: one function a figure or table, each a Comparison."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from strata_analysis.derive import key_column
+from strata_analysis.published import Comparison, beside, errors_in_words, published, same_ranking
+
+# Columns of table 3: (strategy.cross_pass, strategy.fine_recompute) of one degree for all layers.
+PARTS = {
+    ("false", "false"): "merak",
+    ("true", "false"): "cross-pass",
+    ("true", "true"): "fine-grained",
+}
+
+
+def of_experiment(points: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The points of one experiment that ended well, in the words of the data file.
+
+    cluster, model, strategy (a column of table 3; "printed degrees": those of table 6), k_tokens (thousands a second
+    over all GPUs), busy (share of the step in which kernels run; not what profilers call SM efficiency).
+    """
+    ours = points[(points["experiment_name"] == name) & (points["status"] == "ok")]
+    keys = ("cross_pass", "fine_recompute")
+    parts = zip(*(key_column(ours, f"strategy.{key}", "true") for key in keys), strict=True)
+    tensor = key_column(ours, "strategy.tensor", "planner")
+    degrees = key_column(ours, "strategy.degrees", "")
+    return pd.DataFrame(
+        {
+            "cluster": key_column(ours, "cluster", "this"),
+            "model": ours["model_name"].to_numpy(),
+            "strategy": [
+                _column(strategy, part, degree, listed)
+                for strategy, part, degree, listed in zip(ours["strategy_name"], parts, tensor, degrees, strict=True)
+            ],
+            "k_tokens": (ours["samples_per_second"] / 1e3).to_numpy(),
+            "step_seconds": ours["step_seconds"].to_numpy(),
+            "busy": (1.0 - ours["exposed_communication_seconds"] / ours["step_seconds"]).to_numpy(),
+        }
+    )
+
+
+def _column(strategy: str, part: tuple[str, str], tensor: str, degrees: str) -> str:
+    if strategy != "oases":
+        return strategy
+    if degrees:
+        return "printed degrees"
+    return "planner" if tensor == "planner" else PARTS[part]
+
+
+def table_3(points: pd.DataFrame) -> Comparison:
+    ours = of_experiment(points, "oases_table_3")
+    rows = beside(published("oases", "table_3"), ours, ["cluster", "model", "strategy"], "k_tokens")
+    statements = []
+    for (cluster, model), members in rows.groupby(["cluster", "model"], sort=False):
+        rises = bool((members["simulated"].diff().dropna() >= 0).all())
+        gain = members["simulated"].iloc[-1] / members["simulated"].iloc[0]
+        printed = members["paper"].iloc[-1] / members["paper"].iloc[0]
+        words = "rises" if rises else "does not rise"
+        statements.append(
+            f"{model} on {cluster}: the row {words}; all parts over Megatron, paper / simulated: "
+            f"{printed:.2f} / {gain:.2f}."
+        )
+    listed = ours[ours["strategy"] == "printed degrees"]
+    for row in listed.itertuples(index=False):
+        statements.append(f"{row.model} on {row.cluster} with the degrees of table 6: {row.k_tokens:.1f} simulated.")
+    statements.append(f"{errors_in_words(rows)}.")
+    return Comparison("Table 3, thousands of tokens a second on 32 GPUs", rows, statements, digits=1)
+
+
+def table_2(points: pd.DataFrame) -> Comparison:
+    """Oases over Megatron: printed, multiprocessors' efficiency; simulated, the share of time with a kernel running."""
+    ours = of_experiment(points, "oases_table_2").replace({"strategy": {"planner": "oases"}})
+    shares = ours.pivot_table(index=["cluster", "model"], columns="strategy", values="busy").reset_index()
+    shares["ratio"] = shares["oases"] / shares["megatron"]
+    printed = published("oases", "table_2")
+    printed["ratio"] = printed["oases"] / printed["megatron"]
+    rows = beside(printed.drop(columns=["oases", "megatron"]), shares, ["cluster", "model"], "ratio")
+    statements = [
+        f"Of {cluster} {'the same ranking' if same_ranking(members) else 'another ranking'} of models."
+        for cluster, members in rows.groupby("cluster", sort=False)
+    ]
+    statements.append(
+        "Printed: efficiency of streaming multiprocessors; simulated: share of time with a kernel running."
+    )
+    return Comparison("Table 2, device efficiency of Oases over Megatron's", rows, statements)
+
+
+def figure_2(points: pd.DataFrame) -> Comparison:
+    ours = of_experiment(points, "oases_figure_2")
+    megatron = ours[ours["strategy"] == "megatron"].set_index("model")
+    oases = ours[ours["strategy"] != "megatron"].set_index("model")
+    communication = (1.0 - megatron["busy"]) * megatron["step_seconds"]
+    names = dict(zip(sorted(megatron.index), ("first", "second"), strict=True))
+    shares = pd.DataFrame(
+        {"model": [names[model] for model in megatron.index], "communication_share": 1.0 - megatron["busy"].to_numpy()}
+    )
+    rows = beside(published("oases", "figure_2"), shares, ["model"], "communication_share")
+    statements = [f"The {names[model]} is {model} here." for model in sorted(names)]
+    for model in sorted(names):
+        shorter = "shorter" if oases["step_seconds"][model] < communication[model] else "not shorter"
+        statements.append(
+            f"{model}: an iteration of Oases, {oases['step_seconds'][model]:.2f} s, is {shorter} than Megatron's "
+            f"communication, {communication[model]:.2f} s."
+        )
+    return Comparison("Figure 2, share of Megatron's iteration that communicates", rows, statements)
+
+
+COMPARISONS = {
+    "oases_table_3": (table_3,),
+    "oases_table_2": (table_2,),
+    "oases_figure_2": (figure_2,),
+}

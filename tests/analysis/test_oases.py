@@ -1,0 +1,55 @@
+"""Oases' printed tables beside versions of its experiments with one micro-batch."""
+
+import pytest
+from strata_analysis.derive import by_point
+from strata_analysis.published import oases
+from strata_analysis.table import short_table
+
+ONE_MICRO_BATCH = (("micro_batches = 20", "micro_batches = 1"),)
+OF_TABLE_3 = (
+    *ONE_MICRO_BATCH,
+    ("2560, 2560, 2560, 2560, 2560, 2560", "128, 128, 128, 128, 128, 128"),
+    ("640, 640, 640, 640, 640, 640", "32, 32, 32, 32, 32, 32"),
+    ("160, 160, 160, 160, 160, 160", "8, 8, 8, 8, 8, 8"),
+)
+OF_TABLE_2 = (
+    *ONE_MICRO_BATCH,
+    (
+        "[5120, 5120, 2560, 2560, 640, 640, 640, 640, 160, 160, 160, 160, 160, 160]",
+        "[256, 256, 128, 128, 32, 32, 32, 32, 8, 8, 8, 8, 8, 8]",
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def table_3(small_version):
+    return small_version("oases/table_3", OF_TABLE_3)
+
+
+def test_every_column_of_table_3_has_its_point(table_3):
+    text = short_table(table_3)
+    rows = oases.table_3(by_point(table_3)).rows
+    assert len(rows) == 30
+    assert not rows["simulated"].isna().any()
+    assert "2 sub-batches of 1 samples of a group of ranks" in text, "8192's printed degrees are refused"
+    assert "oases-4096 on rtx3090-pcie with the degrees of table 6" in text
+    assert "oases-8192 on rtx3090-pcie with the degrees of table 6" not in text
+
+
+def test_parts_without_planner_rise_in_every_row(table_3):
+    rows = oases.table_3(by_point(table_3)).rows
+    for _, members in rows.groupby(["cluster", "model"]):
+        assert members["simulated"].is_monotonic_increasing
+        assert list(members["strategy"]) == ["megatron", "merak", "cross-pass", "fine-grained", "planner"]
+
+
+def test_devices_are_busier_with_oases(small_version):
+    rows = oases.table_2(by_point(small_version("oases/table_2", OF_TABLE_2))).rows
+    assert len(rows) == 14
+    assert (rows["simulated"] > 1.0).all()
+
+
+def test_an_iteration_is_shorter_than_the_communication_of_megatron(small_version):
+    comparison = oases.figure_2(by_point(small_version("oases/figure_2")))
+    assert comparison.rows["simulated"].between(0.5, 0.8).all()
+    assert sum("is shorter than Megatron's communication" in line for line in comparison.statements) == 2
