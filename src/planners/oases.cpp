@@ -18,7 +18,8 @@
 ///             step.
 /// Reference:  `single`; with sub_batches = 1, fine_recompute = false and without cross_pass: `megatron` with sum =
 ///             all_reduce, bit for bit.
-/// Options:    planner, search, reshard, cost, tensor, degrees, sub_batches, cross_pass, fine_recompute, zero, stages,
+/// Options:    planner, search, reshard, selective, cost, tensor, degrees, sub_batches, cross_pass, fine_recompute,
+/// zero, stages,
 ///             schedule, cut_by.
 /// Refuses:    degrees that do not divide ranks, or are above the heads, features or words that they cut; as many
 ///             degrees as the model has no layers; a group of ranks with fewer samples than sub-batches; cross_pass
@@ -49,6 +50,8 @@
 #include "planners/layouts/megatron_layouts.hpp"
 #include "planners/missing_costs.hpp"
 #include "planners/oases/planned_degrees.hpp"
+#include "planners/operators/block_rules.hpp"
+#include "planners/operators/units.hpp"
 #include "planners/states/factors.hpp"
 #include "planners/states/sharded_plan.hpp"
 
@@ -60,7 +63,8 @@ constexpr std::int64_t most_sub_batches = 4;
 struct Candidate {
   WayToCut way;
   int sub_batches = 1;
-  std::string binding{};  ///< by the chain
+  std::vector<bool> keeps{};  ///< by operator: it is not computed again; empty: none is kept
+  std::string binding{};      ///< by the chain
   Plan plan{};
   double seconds = 0.0;  ///< a step, or what its collectives take; 0: unknown
   std::int64_t peak_bytes = 0;
@@ -89,6 +93,8 @@ class Oases final : public Planner {
                   "of the chain; authors: two degrees, the smaller one first"},
         OptionRow{"reshard", std::string("pipelined"), "pipelined | blocking",
                   "what the chain counts of gathers between two degrees: those that run under compute less, or all"},
+        OptionRow{"selective", false, "",
+                  "the planner leaves recomputation out where memory has room, of single attentions and MLPs"},
         OptionRow{"sub_batches", std::int64_t{2}, ">= 0",
                   "parts of a micro-batch that take turns; 0: of 1 to 4 those that take least time"},
         OptionRow{
@@ -198,7 +204,10 @@ class Oases final : public Planner {
       } else if (!of_enough_samples.empty()) {
         const std::vector<Factor> tensors = tensors_of(of_enough_samples);
         for (PlannedDegrees& found : DegreePlanning(request, planning, tensors, plan_of).ways(s)) {
-          all.push_back({.way = std::move(found.way), .sub_batches = s, .binding = std::move(found.binding)});
+          all.push_back({.way = {std::move(found.name), std::move(found.nodes.layouts)},
+                         .sub_batches = s,
+                         .keeps = std::move(found.nodes.keeps),
+                         .binding = std::move(found.binding)});
         }
       }
     }
@@ -207,7 +216,7 @@ class Oases final : public Planner {
       for (WayToCut& way : possible) all.push_back({.way = std::move(way), .sub_batches = sub_batches.front()});
     }
     for (Candidate& c : all) {
-      c.plan = in_turns(request, planning.plan(c.way.layouts, c.way.name), c.sub_batches);
+      c.plan = in_turns(request, planning.plan(c.way.layouts, c.way.name), c.keeps, c.sub_batches);
       if (sub_batches.size() > 1) c.way.name += fmt::format(", {} sub-batches", c.sub_batches);
     }
     return all;
@@ -221,9 +230,9 @@ class Oases final : public Planner {
     const bool simulates = request.evaluate != nullptr && request.evaluate->knows_seconds();
     return simulates && planning.knows_seconds() ? "" : "nobody knows what kernels and collectives take";
   }
-  static Plan plan_of_part(const PlanRequest& part, const LayoutPlanning& planning, std::span<const Layout> layouts,
+  static Plan plan_of_part(const PlanRequest& part, const LayoutPlanning& planning, const NodePlan& nodes,
                            int sub_batches) {
-    return in_turns(part, planning.with_rules(layouts), sub_batches);
+    return in_turns(part, planning.with_rules(nodes.layouts), nodes.keeps, sub_batches);
   }
   /// Ascending degrees of uniform ways.
   static std::vector<Factor> tensors_of(const std::vector<WayToCut>& ways) {
@@ -258,7 +267,26 @@ class Oases final : public Planner {
                        sub_batches, of_group, samples, most_data);
   }
 
-  static Plan in_turns(const PlanRequest& request, Plan plan, int sub_batches) {
+  /// With rules for what is not computed again. @param keeps by operator, or empty.
+  static void keep(const ModelGraph& graph, const std::vector<bool>& keeps, Plan& plan) {
+    std::vector<RuleOfBlock> said;
+    bool keeps_all = !keeps.empty();
+    for (std::size_t o = 0; o < keeps.size(); ++o) {
+      const Operator& op = graph.operators[o];
+      if (op.block < 0) continue;
+      keeps_all = keeps_all && keeps[o];
+      if (!keeps[o]) continue;
+      said.push_back({op.block, {.match = name_within_block(graph, op), .recompute = Recompute::none}});
+    }
+    if (keeps_all) {
+      plan.recompute = Recompute::none;
+      plan.schedule.cross_pass = false;  // there is one pass alone
+      return;
+    }
+    for (OperatorRule& rule : joined_over_blocks(std::move(said))) plan.operators.push_back(std::move(rule));
+  }
+
+  static Plan in_turns(const PlanRequest& request, Plan plan, const std::vector<bool>& keeps, int sub_batches) {
     plan.schedule.sub_batches = sub_batches;
     // Of one sub-batch alone nothing can pass; whoever leaves their number to the planner allows that.
     const bool is_asked_number = request.option<std::int64_t>("sub_batches") > 0;
@@ -276,6 +304,7 @@ class Oases final : public Planner {
           "fine_recompute = false and train.recompute = \"none\": there is one pass alone; cross_pass = false, or "
           "something recomputed");
     }
+    if (plan.recompute != Recompute::none) keep(request.graph, keeps, plan);
     return plan;
   }
 

@@ -122,19 +122,19 @@ class Pricing {
         costs_(costs),
         plan_of_(plan_of) {}
 
-  PricedDegree degree(const Factor& tensor) const {
+  PricedDegree degree(const NodeChoice& option) const {
     PricedDegree priced;
-    const PricedStep few = step(tensor, -1);
+    const PricedStep few = step(option, -1);
     priced.of_part = share_of(few);
     for (std::size_t r = 0; r < blocks_.runs().size(); ++r) {
       const int run = static_cast<int>(r);
       StepShare& added = priced.of_block.emplace_back();
       if (!blocks_.has_third(run)) continue;
-      added = share_of(step(tensor, run));
+      added = share_of(step(option, run));
       added.live_bytes -= priced.of_part.live_bytes;
       added.seconds -= priced.of_part.seconds;
     }
-    for (const PricedInstruction& in : few.instructions) add(in, tensor, priced.prices);
+    for (const PricedInstruction& in : few.instructions) add(in, option.tensor, priced.prices);
     return priced;
   }
 
@@ -178,12 +178,13 @@ class Pricing {
   }
 
  private:
-  PricedStep step(const Factor& tensor, int larger_run) const {
+  PricedStep step(const NodeChoice& option, int larger_run) const {
     const ModelGraph part = blocks_.part(larger_run);
     const PlanRequest of_part = request_of_part(request_, part);
     const LayoutPlanning planning(of_part, {}, MatmulAlgorithm::local, PartialSums::all_reduce);
-    const Plan plan =
-        plan_of_(of_part, planning, megatron_layouts(planning.chain(), planning.grid(), tensor), sub_batches_);
+    const NodePlan uniform{.layouts = megatron_layouts(planning.chain(), planning.grid(), option.tensor),
+                           .keeps = std::vector<bool>(part.operators.size(), option.keeps)};
+    const Plan plan = plan_of_(of_part, planning, uniform, sub_batches_);
     PricedStep priced = request_.evaluate->price(plan, part);
     if (!priced.missing.empty()) throw Unsupported(priced.missing);
     return priced;
@@ -317,30 +318,40 @@ ChainNodes chain_nodes(const ModelGraph& graph, const LayerChain& layers, const 
   return nodes;
 }
 
-std::vector<Layout> layouts_of_nodes(const LayoutPlanning& planning, const ChainNodes& nodes,
-                                     std::span<const Factor> tensors, std::span<const int> choices) {
+NodePlan node_plan(const LayoutPlanning& planning, const ChainNodes& nodes, std::span<const NodeChoice> options,
+                   std::span<const int> choices) {
+  const auto option_of = [&](int node) -> const NodeChoice& { return options[index(choices[index(node)])]; };
   std::vector<Factor> of_layers;
-  for (const int node : nodes.of_layer) of_layers.push_back(tensors[index(choices[index(node)])]);
-  return megatron_layouts(planning.chain(), planning.grid(), of_layers);
+  for (const int node : nodes.of_layer) of_layers.push_back(option_of(node).tensor);
+  NodePlan plan{.layouts = megatron_layouts(planning.chain(), planning.grid(), of_layers)};
+  const std::vector<Operator>& operators = planning.request().graph.operators;
+  for (std::size_t o = 0; o < operators.size(); ++o) {
+    // The addition behind a block's last sum begins the next node's compute, and is still the block's.
+    const int node = nodes.of_operator[o];
+    const bool is_next_nodes = operators[o].block >= 0 && nodes.block[index(node)] != operators[o].block;
+    plan.keeps.push_back(option_of(is_next_nodes ? node - 1 : node).keeps);
+  }
+  return plan;
 }
 
 Chain chain_of_model(const PlanRequest& request, const LayoutPlanning& planning, const ChainNodes& nodes,
-                     std::span<const Factor> tensors, int sub_batches, ChainCosts costs, const PlanOfPart& plan_of) {
+                     std::span<const NodeChoice> options, int sub_batches, ChainCosts costs,
+                     const PlanOfPart& plan_of) {
   const Pricing pricing(request, planning, nodes, sub_batches, costs, plan_of);
   Chain chain{.sub_batches = sub_batches, .ends_agree = nodes.ends_share_a_weight};
   chain.nodes.resize(nodes.size());
-  for (const Factor& tensor : tensors) {
-    const std::vector<ChainChoice> choices = pricing.choices(pricing.degree(tensor), tensor);
+  for (const NodeChoice& option : options) {
+    const std::vector<ChainChoice> choices = pricing.choices(pricing.degree(option), option.tensor);
     for (std::size_t i = 0; i < nodes.size(); ++i) chain.nodes[i].push_back(choices[i]);
   }
   chain.gathers.resize(nodes.size() - 1);
   for (std::size_t i = 0; i + 1 < nodes.size(); ++i) {
-    for (std::size_t a = 0; a < tensors.size(); ++a) {
-      for (std::size_t b = 0; b < tensors.size(); ++b) {
+    for (std::size_t a = 0; a < options.size(); ++a) {
+      for (std::size_t b = 0; b < options.size(); ++b) {
         chain.gathers[i].push_back(
-            a != b && !may_differ(nodes, i)
+            options[a].tensor != options[b].tensor && !may_differ(nodes, i)
                 ? GatherSeconds{impossible_seconds, impossible_seconds}
-                : pricing.gather(i, tensors[a], tensors[b], chain.nodes[i][a], chain.nodes[i + 1][b]));
+                : pricing.gather(i, options[a].tensor, options[b].tensor, chain.nodes[i][a], chain.nodes[i + 1][b]));
       }
     }
   }

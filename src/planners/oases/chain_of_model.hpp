@@ -31,24 +31,36 @@ struct ChainNodes {
 /// @throws Unsupported where nothing is summed: no product by rows.
 ChainNodes chain_nodes(const ModelGraph& graph, const LayerChain& layers, const Factor& grid);
 
-/// Layouts of degree @p tensors[choices[node]] in each node, by layer of @p planning.
-std::vector<Layout> layouts_of_nodes(const LayoutPlanning& planning, const ChainNodes& nodes,
-                                     std::span<const Factor> tensors, std::span<const int> choices);
+/// What a node may be.
+struct NodeChoice {
+  Factor tensor{};     ///< ranks over which its weights are cut
+  bool keeps = false;  ///< what its backward reads: nothing of it is computed again
+};
+
+/// What the nodes' choices say of a model, or of a part of it.
+struct NodePlan {
+  std::vector<Layout> layouts{};  ///< by layer
+  std::vector<bool> keeps{};      ///< by operator
+};
+/// @param choices by node, of @p options.
+NodePlan node_plan(const LayoutPlanning& planning, const ChainNodes& nodes, std::span<const NodeChoice> options,
+                   std::span<const int> choices);
 
 /// What a sum takes, and from where one knows it; see the option `cost`.
 enum class ChainCosts : std::uint8_t { links, authors };
 
-/// A plan for layouts of a part of the model, everything else as the whole one's.
-using PlanOfPart = std::function<Plan(const PlanRequest& part, const LayoutPlanning& planning,
-                                      std::span<const Layout> layouts, int sub_batches)>;
+/// A plan for a part of the model, everything else as the whole one's.
+using PlanOfPart = std::function<Plan(const PlanRequest& part, const LayoutPlanning& planning, const NodePlan& nodes,
+                                      int sub_batches)>;
 
-/// The chain of @p nodes with a choice a degree. Compute is priced by the instructions of Programs of few blocks, one
-/// or two a degree, which Evaluate::price() makes; sums and gathers by what the option `cost` names: the links' costs,
-/// or as the authors' program does (profiled over all ranks, whatever the degree; an edge's gathers take their sums at
-/// the smaller degree times the ratio of degrees; 20 bytes a parameter and 12 a saved element). Bytes otherwise are
-/// what a block more adds to a Program, shared by nodes as what lasts of them is.
-/// @param tensors ascending; each one divides the grid and what it cuts. @throws Unsupported where lowering refuses.
+/// The chain of @p nodes with the choices @p options. Compute is priced by the instructions of Programs of few blocks,
+/// one or two a degree, which Evaluate::price() makes; sums and gathers by what the option `cost` names: the links'
+/// costs, or as the authors' program does (profiled over all ranks, whatever the degree; an edge's gathers take their
+/// sums at the smaller degree times the ratio of degrees; 20 bytes a parameter and 12 a saved element). Bytes otherwise
+/// are what a block more adds to a Program, shared by nodes as what lasts of them is.
+/// @param options their degrees divide the grid and what they cut; those that keep nothing first, degrees ascending.
+/// @throws Unsupported where lowering refuses.
 Chain chain_of_model(const PlanRequest& request, const LayoutPlanning& planning, const ChainNodes& nodes,
-                     std::span<const Factor> tensors, int sub_batches, ChainCosts costs, const PlanOfPart& plan_of);
+                     std::span<const NodeChoice> options, int sub_batches, ChainCosts costs, const PlanOfPart& plan_of);
 
 }  // namespace strata

@@ -31,13 +31,18 @@ DegreePlanning::DegreePlanning(const PlanRequest& request, const LayoutPlanning&
                                std::span<const Factor> tensors, const PlanOfPart& plan_of)
     : request_(request),
       planning_(planning),
-      tensors_(tensors),
       plan_of_(plan_of),
       costs_(request.option<std::string>("cost") == "authors" ? ChainCosts::authors : ChainCosts::links),
-      nodes_(chain_nodes(request.graph, planning.chain(), planning.grid())) {}
+      nodes_(chain_nodes(request.graph, planning.chain(), planning.grid())) {
+  const bool selective = request.option<bool>("selective");
+  for (const bool keeps : {false, true}) {
+    if (keeps && !selective) break;
+    for (const Factor& tensor : tensors) options_.push_back({.tensor = tensor, .keeps = keeps});
+  }
+}
 
 Chain DegreePlanning::chain(int sub_batches) const {
-  Chain chain = chain_of_model(request_, planning_, nodes_, tensors_, sub_batches, costs_, plan_of_);
+  Chain chain = chain_of_model(request_, planning_, nodes_, options_, sub_batches, costs_, plan_of_);
   chain.reshard = request_.option<std::string>("reshard") == "blocking" ? Reshard::blocking : Reshard::pipelined;
   const auto& cost = request_.option<std::string>("cost");
   const double share = cost == "paper" || cost == "authors" ? papers_share_of_memory : 1.0;
@@ -46,23 +51,27 @@ Chain DegreePlanning::chain(int sub_batches) const {
 }
 
 std::string DegreePlanning::name(std::span<const int> choices) const {
-  std::vector<int> degrees;
+  const auto option_of = [&](std::size_t node) { return options_[static_cast<std::size_t>(choices[node])]; };
+  std::vector<int> degrees, of_layers;
+  int in_blocks = 0, kept = 0;
   bool is_by_layer = true;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (nodes_.block[i] < 0) continue;
+    ++in_blocks;
+    kept += option_of(i).keeps ? 1 : 0;
+    degrees.push_back(option_of(i).tensor.total());
     const bool is_same_layer = i > 0 && nodes_.block[i] == nodes_.block[i - 1];
-    is_by_layer = is_by_layer && (!is_same_layer || choices[i] == choices[i - 1]);
+    if (!is_same_layer) of_layers.push_back(degrees.back());
+    is_by_layer = is_by_layer && (!is_same_layer || degrees.back() == of_layers.back());
   }
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    if (nodes_.block[i] < 0) continue;
-    if (is_by_layer && i > 0 && nodes_.block[i] == nodes_.block[i - 1]) continue;
-    degrees.push_back(tensors_[static_cast<std::size_t>(choices[i])].total());
-  }
-  return fmt::format("degrees {} of {}", degrees_text(degrees), is_by_layer ? "layers" : "attentions and MLPs");
+  const std::string text = is_by_layer ? fmt::format("degrees {} of layers", degrees_text(of_layers))
+                                       : fmt::format("degrees {} of attentions and MLPs", degrees_text(degrees));
+  if (kept == 0) return text;
+  return fmt::format("{}, {} of {} attentions and MLPs not computed again", text, kept, in_blocks);
 }
 
 std::int64_t DegreePlanning::peak_bytes(std::span<const int> choices, int sub_batches) const {
-  const Plan plan = plan_of_(request_, planning_, layouts_of_nodes(planning_, nodes_, tensors_, choices), sub_batches);
+  const Plan plan = plan_of_(request_, planning_, node_plan(planning_, nodes_, options_, choices), sub_batches);
   return request_.evaluate->memory(plan).peak_bytes;
 }
 
@@ -88,7 +97,9 @@ ChainAnswer DegreePlanning::that_fits(Chain chain) const {
 
 std::string DegreePlanning::linear_program(int sub_batches) const {
   std::vector<std::string> names;
-  for (const Factor& tensor : tensors_) names.push_back("tensor " + to_string(tensor));
+  for (const NodeChoice& option : options_) {
+    names.push_back(fmt::format("tensor {}{}", to_string(option.tensor), option.keeps ? ", not computed again" : ""));
+  }
   const Chain whole = chain(sub_batches);
   const ChainAnswer own = search(whole);
   const std::string found = own.fits() ? fmt::format("{:.12g} s, {}", own.seconds, name(own.choices)) : "nothing fits";
@@ -107,7 +118,7 @@ std::string DegreePlanning::binding(const Chain& chain, const ChainAnswer& answe
 
 std::vector<ChainAnswer> DegreePlanning::best_uniform(const Chain& chain) const {
   std::vector<ChainAnswer> all, best;
-  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+  for (std::size_t t = 0; t < options_.size(); ++t) {
     all.push_back(answer_of(chain, std::vector<int>(chain.size(), static_cast<int>(t))));
   }
   std::ranges::stable_sort(all, {}, &ChainAnswer::seconds);
@@ -130,7 +141,8 @@ std::vector<PlannedDegrees> DegreePlanning::ways(int sub_batches) const {
   const auto add = [&](const ChainAnswer& answer, const std::string& why) {
     if (!answer.fits() || std::ranges::find(known, answer.choices) != known.end()) return;
     known.push_back(answer.choices);
-    ways.push_back({.way = {name(answer.choices), layouts_of_nodes(planning_, nodes_, tensors_, answer.choices)},
+    ways.push_back({.name = name(answer.choices),
+                    .nodes = node_plan(planning_, nodes_, options_, answer.choices),
                     .sub_batches = sub_batches,
                     .binding = why});
   };

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "planners/layouts/grid_search.hpp"
 #include "planners/layouts/layout_planning.hpp"
 #include "planners/oases/chain_of_model.hpp"
 
@@ -15,15 +14,17 @@ namespace strata {
 
 /// A way that the chain proposes.
 struct PlannedDegrees {
-  WayToCut way;
+  std::string name;  ///< "degrees 2*22+4*10 of attentions and MLPs"
+  NodePlan nodes;
   int sub_batches = 1;
   std::string binding{};  ///< what keeps the chain from faster ones, in words
 };
 
 class DegreePlanning {
  public:
-  /// @param request with the options search, reshard and cost. @param tensors ascending: the degrees that a node may
-  /// have. @param plan_of what lowers layouts. All outlive this.
+  /// @param request with the options search, reshard, selective and cost. @param tensors ascending: the degrees that a
+  /// node may have. @param plan_of what lowers choices. @param request, @param planning and @param plan_of outlive
+  /// this.
   DegreePlanning(const PlanRequest& request, const LayoutPlanning& planning, std::span<const Factor> tensors,
                  const PlanOfPart& plan_of);
 
@@ -36,7 +37,6 @@ class DegreePlanning {
 
  private:
   Chain chain(int sub_batches) const;
-  /// "degrees 2*22+4*10 of attentions and MLPs".
   std::string name(std::span<const int> choices) const;
   ChainAnswer search(const Chain& chain) const;
   std::vector<ChainAnswer> best_uniform(const Chain& chain) const;
@@ -47,10 +47,10 @@ class DegreePlanning {
 
   const PlanRequest& request_;
   const LayoutPlanning& planning_;
-  std::span<const Factor> tensors_;
   const PlanOfPart& plan_of_;
   ChainCosts costs_;
   ChainNodes nodes_;
+  std::vector<NodeChoice> options_;
 };
 
 }  // namespace strata

@@ -125,11 +125,11 @@ TEST(DegreesOfOases, ChainsOrderPlansAsTheSimulatorDoes) {
       .graph = point.graph, .cluster = point.cluster, .base = base, .options = options, .evaluate = &evaluate};
   const LayoutPlanning planning(request, {}, MatmulAlgorithm::local, PartialSums::all_reduce);
   const ChainNodes nodes = chain_nodes(point.graph, planning.chain(), planning.grid());
-  const std::vector<Factor> tensors = {{1, 1}, {2, 1}, {4, 1}, {4, 2}};
-  const PlanOfPart plan_of = [](const PlanRequest&, const LayoutPlanning& of, std::span<const Layout> layouts, int) {
-    return of.with_rules(layouts);
+  const std::vector<NodeChoice> choices_of_a_node = {{{1, 1}}, {{2, 1}}, {{4, 1}}, {{4, 2}}};
+  const PlanOfPart plan_of = [](const PlanRequest&, const LayoutPlanning& of, const NodePlan& chosen, int) {
+    return of.with_rules(chosen.layouts);
   };
-  const Chain chain = chain_of_model(request, planning, nodes, tensors, 2, ChainCosts::links, plan_of);
+  const Chain chain = chain_of_model(request, planning, nodes, choices_of_a_node, 2, ChainCosts::links, plan_of);
   std::mt19937 generator(1);
   std::vector<double> by_chain, simulated;
   constexpr int num_plans = 44;
@@ -138,14 +138,32 @@ TEST(DegreesOfOases, ChainsOrderPlansAsTheSimulatorDoes) {
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const bool changes =
           i > 0 && nodes.block[i] >= 0 && nodes.block[i - 1] >= 0 && static_cast<int>(generator() % 3) <= k % 3;
-      const int any = static_cast<int>(generator() % tensors.size());
+      const int any = static_cast<int>(generator() % choices_of_a_node.size());
       choices.push_back(k < 4 ? k : (i == 0 || changes) ? any : choices.back());
     }
-    const Plan plan = planning.with_rules(layouts_of_nodes(planning, nodes, tensors, choices));
+    const Plan plan = planning.with_rules(node_plan(planning, nodes, choices_of_a_node, choices).layouts);
     by_chain.push_back(chain_seconds(chain, choices));
     simulated.push_back(evaluate(plan).step_seconds);
   }
   EXPECT_GE(rank_correlation(by_chain, simulated), 0.99);
+}
+
+/// What memory has room for is not computed again; with room for all of it nothing is, and no pass is crossed.
+TEST(DegreesOfOases, SelectiveRecomputationUsesMemoryThatIsLeft) {
+  for (const std::string gib : {"24", "8", "6", "5"}) {
+    const std::vector<std::string> words = {"resources.memory_gib=" + gib};
+    const PreparedPoint all = planned(words), selected = planned(and_with(words, "strategy.selective=true"));
+    EXPECT_LE(selected.plan.why.predicted_seconds, all.plan.why.predicted_seconds) << gib;
+    EXPECT_LE(selected.plan.why.predicted_peak_bytes, selected.plan.device_capacity_bytes) << gib;
+    const bool keeps_all = selected.plan.recompute == Recompute::none;
+    EXPECT_EQ(keeps_all, gib == "24" || gib == "8") << gib;
+    EXPECT_EQ(keeps_all, !selected.plan.schedule.cross_pass);
+    int kept = 0;
+    for (const OperatorRule& rule : selected.plan.operators) kept += rule.recompute == Recompute::none ? 1 : 0;
+    EXPECT_EQ(kept > 0, !keeps_all) << gib;
+  }
+  EXPECT_THAT(linear_program(experiment({"strategy.selective=true"}), file),
+              HasSubstr("* choice 6: tensor 1x1, not computed again"));
 }
 
 TEST(DegreesOfOases, RefusesWithNumbers) {
