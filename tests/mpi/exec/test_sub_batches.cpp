@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +67,13 @@ class SubBatches : public LaidOut {
   /// Ranks beyond the cores take long: of all cases every fourth.
   bool is_due() { return is_deep() || size() <= 4 || ++turn_ % 4 == 0; }
   int half() const { return size() % 2 == 0 ? size() / 2 : 1; }
+  /// Of the numbers that divide the ranks; on all ranks the same.
+  int any() {
+    for (;;) {
+      const int number = 1 + static_cast<int>(generator_() % static_cast<unsigned>(size()));
+      if (size() % number == 0) return number;
+    }
+  }
   void expect_equal_bits(const Trained& ours, const Trained& reference, const std::string& what) const {
     for (const auto& [parameter, values] : reference.parameters) {
       EXPECT_EQ(ours.parameters.at(parameter), values) << parameter << ", " << what;
@@ -74,6 +82,7 @@ class SubBatches : public LaidOut {
 
  private:
   int turn_ = 0;
+  std::mt19937 generator_{1};
 };
 
 /// Sums of binary fractions have no rounding. Of four samples three sub-batches have two, one and one.
@@ -111,11 +120,9 @@ TEST_F(SubBatches, OfTransformers) {
       const Training training = training_of(name, turn % 2 == 0, batch);
       const Trained reference = alone(training);
       for (const Way& way : all_ways()) {
-        const std::vector<TensorRanks> degrees = {{p, p, p, p, p},
-                                                  {half(), half(), half(), half(), half()},
-                                                  {1, 1, half(), half(), p},
-                                                  {p, p, half(), half(), 1},
-                                                  {half(), p, 1, half(), p}};
+        const std::vector<TensorRanks> degrees = {{p, p, p, p, p},           {half(), half(), half(), half(), half()},
+                                                  {1, 1, half(), half(), p}, {p, p, half(), half(), 1},
+                                                  {half(), p, 1, half(), p}, {any(), any(), any(), any(), any()}};
         ++turn;
         if (!is_deep() && turn % (p > 4 ? 7 : 2) != 0) continue;
         const TensorRanks& ranks = degrees[turn % degrees.size()];
@@ -173,6 +180,13 @@ TEST_F(SubBatches, RecomputationChangesNoBit) {
         }
         expect_equal_bits(ours, without.at(way.sub_batches), to_string(way) + ", " + std::string(to_string(dtype)));
         if (HasFailure()) return;
+        if (way.recompute != Recompute::after_communication) continue;
+        std::vector<OperatorRule> parts = rules;
+        for (const char* kept : {"block[0].attn.*", "block[1].mlp.*"}) {
+          parts.push_back({.match = kept, .recompute = Recompute::none});
+        }
+        expect_equal_bits(train_plan(training, gone(laid_out(training, parts), way), world, engine),
+                          without.at(way.sub_batches), to_string(way) + ", of an MLP and the other's attention");
       }
     }
   }
