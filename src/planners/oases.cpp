@@ -43,16 +43,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/ceil_div.hpp"
 #include "base/error.hpp"
-#include "planners/layouts/degrees_of_layers.hpp"
-#include "planners/layouts/grid_search.hpp"
-#include "planners/layouts/megatron_layouts.hpp"
 #include "planners/missing_costs.hpp"
 #include "planners/oases/planned_degrees.hpp"
-#include "planners/operators/block_rules.hpp"
-#include "planners/operators/units.hpp"
-#include "planners/states/factors.hpp"
+#include "planners/oases/turns.hpp"
+#include "planners/oases/ways_to_cut.hpp"
 #include "planners/states/sharded_plan.hpp"
 
 namespace strata {
@@ -134,27 +129,6 @@ class Oases final : public Planner {
   }
 
  private:
-  /// That break no limit. @throws Unsupported where all do.
-  static std::vector<WayToCut> possible_ways(const PlanRequest& request, const LayoutPlanning& planning,
-                                             int sub_batches) {
-    std::string broken;
-    std::vector<WayToCut> possible;
-    for (WayToCut& way : ways(request, planning)) {
-      if (std::string limit = broken_limit(planning, way); !limit.empty()) {
-        broken = std::move(limit);
-      } else if (limit = too_few_samples(planning, way, sub_batches); !limit.empty()) {
-        broken = std::move(limit);
-      } else {
-        possible.push_back(std::move(way));
-      }
-    }
-    if (possible.empty()) {
-      throw Unsupported(fmt::format("{} on {} ranks: no degrees are possible; {}", request.base.strategy,
-                                    planning.grid().total(), broken));
-    }
-    return possible;
-  }
-
   static std::vector<int> asked_sub_batches(const PlanRequest& request) {
     const auto asked = request.option<std::int64_t>("sub_batches");
     if (asked > 0) return {static_cast<int>(asked)};
@@ -163,36 +137,13 @@ class Oases final : public Planner {
     return all;
   }
 
-  static std::vector<WayToCut> ways(const PlanRequest& request, const LayoutPlanning& planning) {
-    const Factor& grid = planning.grid();
-    const auto& degrees = request.option<std::string>("degrees");
-    const auto& asked = request.option<std::string>("tensor");
-    const auto uniform = factor_option("tensor", asked, planner_word);
-    if (!degrees.empty()) {
-      if (uniform) {
-        throw UserError(fmt::format("strategy.tensor = \"{}\" beside strategy.degrees = \"{}\"; accepted: one of them",
-                                    asked, degrees));
-      }
-      const std::vector<Factor> tensors = tensor_of_layers(planning.chain(), grid, parse_degrees(degrees));
-      return {{"degrees " + degrees, megatron_layouts(planning.chain(), grid, tensors)}};
-    }
-    if (uniform && !divides(*uniform, grid)) {
-      throw Unsupported(fmt::format("{} on {} ranks: tensor = {} does not divide {} ranks a node x {} nodes",
-                                    request.base.strategy, grid.total(), to_string(*uniform), grid.in_node,
-                                    grid.nodes));
-    }
-    std::vector<WayToCut> all;
-    for (const Factor& tensor : uniform ? std::vector{*uniform} : near_ranks(grid)) {
-      all.push_back({"tensor " + to_string(tensor), megatron_layouts(planning.chain(), grid, tensor)});
-    }
-    return all;
-  }
-
   /// @param possible uniform degrees, or what was asked for.
   static std::vector<Candidate> candidates(const PlanRequest& request, const LayoutPlanning& planning,
                                            std::vector<WayToCut> possible, const std::vector<int>& sub_batches) {
     const PlanOfPart plan_of = plan_of_part;
-    const bool plans_nodes = not_planned_by_nodes(request, planning, possible).empty();
+    const std::string one_for_all = not_planned_by_nodes(request, planning, possible);
+    const bool plans_nodes = one_for_all.empty();
+    refuse_to_select(request, one_for_all);
     std::vector<Candidate> all;
     for (const int s : sub_batches) {
       std::vector<WayToCut> of_enough_samples;
@@ -216,10 +167,22 @@ class Oases final : public Planner {
       for (WayToCut& way : possible) all.push_back({.way = std::move(way), .sub_batches = sub_batches.front()});
     }
     for (Candidate& c : all) {
-      c.plan = in_turns(request, planning.plan(c.way.layouts, c.way.name), c.keeps, c.sub_batches);
+      c.plan = in_turns(request, planning.with_rules(c.way.layouts), c.keeps, c.sub_batches);
       if (sub_batches.size() > 1) c.way.name += fmt::format(", {} sub-batches", c.sub_batches);
     }
     return all;
+  }
+  /// @param one_for_all why nodes are not planned; empty: they are. @throws Unsupported where recomputation is to be
+  /// selected and cannot be.
+  static void refuse_to_select(const PlanRequest& request, const std::string& one_for_all) {
+    if (!request.option<bool>("selective")) return;
+    const auto refuse = [&](const std::string& what) {
+      throw Unsupported(fmt::format("{} on {} ranks: selective = true with {}", request.base.strategy,
+                                    request.base.mesh.num_ranks(), what));
+    };
+    if (!one_for_all.empty()) refuse(one_for_all);
+    if (!request.option<bool>("fine_recompute")) refuse("fine_recompute = false: layers are recomputed as a whole");
+    if (request.option<std::string>("search") == "authors") refuse("search = authors, which chooses degrees alone");
   }
   /// Why one degree holds for all nodes, or degrees are given; empty: each node has a degree of its own.
   static std::string not_planned_by_nodes(const PlanRequest& request, const LayoutPlanning& planning,
@@ -234,80 +197,6 @@ class Oases final : public Planner {
                            int sub_batches) {
     return in_turns(part, planning.with_rules(nodes.layouts), nodes.keeps, sub_batches);
   }
-  /// Ascending degrees of uniform ways.
-  static std::vector<Factor> tensors_of(const std::vector<WayToCut>& ways) {
-    std::vector<Factor> tensors;
-    for (const WayToCut& way : ways) tensors.push_back(most_tensor_ranks(way));
-    std::ranges::stable_sort(tensors, {}, &Factor::total);
-    return tensors;
-  }
-  static Factor most_tensor_ranks(const WayToCut& way) {
-    Factor most;
-    for (const Layout& layout : way.layouts) {
-      for (const Factor& part : {layout.p1, layout.p2}) {
-        if (part.total() > most.total()) most = part;
-      }
-    }
-    return most;
-  }
-  /// Degrees whose ranks are as near as can be.
-  static std::vector<Factor> near_ranks(const Factor& grid) {
-    std::vector<Factor> all;
-    for (const Factor& factor : divisors(grid)) {
-      if (factor.nodes == 1 || factor.in_node == grid.in_node) all.push_back(factor);
-    }
-    return all;
-  }
-  static std::string too_few_samples(const LayoutPlanning& planning, const WayToCut& way, int sub_batches) {
-    int most_data = 1;
-    for (const Layout& layout : way.layouts) most_data = std::max(most_data, layout.p0.total());
-    const std::int64_t samples = planning.limits().samples, of_group = ceil_div(samples, std::int64_t{most_data});
-    if (sub_batches <= of_group) return "";
-    return fmt::format("{}: {} sub-batches of {} samples of a group of ranks ({} over {} groups)", way.name,
-                       sub_batches, of_group, samples, most_data);
-  }
-
-  /// With rules for what is not computed again. @param keeps by operator, or empty.
-  static void keep(const ModelGraph& graph, const std::vector<bool>& keeps, Plan& plan) {
-    std::vector<RuleOfBlock> said;
-    bool keeps_all = !keeps.empty();
-    for (std::size_t o = 0; o < keeps.size(); ++o) {
-      const Operator& op = graph.operators[o];
-      if (op.block < 0) continue;
-      keeps_all = keeps_all && keeps[o];
-      if (!keeps[o]) continue;
-      said.push_back({op.block, {.match = name_within_block(graph, op), .recompute = Recompute::none}});
-    }
-    if (keeps_all) {
-      plan.recompute = Recompute::none;
-      plan.schedule.cross_pass = false;  // there is one pass alone
-      return;
-    }
-    for (OperatorRule& rule : joined_over_blocks(std::move(said))) plan.operators.push_back(std::move(rule));
-  }
-
-  static Plan in_turns(const PlanRequest& request, Plan plan, const std::vector<bool>& keeps, int sub_batches) {
-    plan.schedule.sub_batches = sub_batches;
-    // Of one sub-batch alone nothing can pass; whoever leaves their number to the planner allows that.
-    const bool is_asked_number = request.option<std::int64_t>("sub_batches") > 0;
-    plan.schedule.cross_pass = request.option<bool>("cross_pass") && (sub_batches > 1 || is_asked_number);
-    if (request.option<bool>("fine_recompute")) plan.recompute = Recompute::after_communication;
-    const auto refuse = [&](const std::string& what) {
-      throw Unsupported(fmt::format("{} on {} ranks: cross_pass = true with {}", request.base.strategy,
-                                    request.base.mesh.num_ranks(), what));
-    };
-    if (plan.schedule.cross_pass && plan.schedule.sub_batches == 1) {
-      refuse("sub_batches = 1: nothing computes under the sums of the other; cross_pass = false, or 2 sub-batches");
-    }
-    if (plan.schedule.cross_pass && plan.recompute == Recompute::none) {
-      refuse(
-          "fine_recompute = false and train.recompute = \"none\": there is one pass alone; cross_pass = false, or "
-          "something recomputed");
-    }
-    if (plan.recompute != Recompute::none) keep(request.graph, keeps, plan);
-    return plan;
-  }
-
   /// What is known of a candidate, by its Programs where they can be asked.
   static void evaluate(const PlanRequest& request, const LayoutPlanning& planning, Candidate& c) {
     if (request.evaluate == nullptr) {

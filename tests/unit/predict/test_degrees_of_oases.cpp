@@ -8,6 +8,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -171,6 +172,15 @@ TEST(DegreesOfOases, RefusesWithNumbers) {
               AllOf(HasSubstr("nothing fits into a device memory of 0.50 GiB"), HasSubstr("bytes too much")));
   EXPECT_THAT(refusal([] { planned({"strategy.search=exhaustive"}); }),
               HasSubstr("14 nodes of 6 choices have 7.84e+10; accepted: exact"));
+  for (const auto& [word, why] : {std::pair("strategy.tensor=2x1", "tensor 2x1 alone is possible, or was asked for"),
+                                  std::pair("strategy.planner=false", "planner = false"),
+                                  std::pair("strategy.stages=2", "2 stages, whose chains are not planned"),
+                                  std::pair("strategy.search=authors", "search = authors")}) {
+    EXPECT_THAT(refusal([&] {
+                  planned({"strategy.selective=true", word});
+                }),
+                AllOf(HasSubstr("oases on 32 ranks: selective = true with"), HasSubstr(why)));
+  }
   EXPECT_THAT(refusal([] { linear_program(experiment({"strategy.tensor=2x1"}), file); }),
               HasSubstr("no linear program here: tensor 2x1 alone is possible"));
   EXPECT_THAT(refusal([] { linear_program(experiment({"strategy.name=ddp"}), file); }),
