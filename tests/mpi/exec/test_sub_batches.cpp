@@ -67,12 +67,12 @@ class SubBatches : public LaidOut {
   /// Ranks beyond the cores take long: of all cases every fourth.
   bool is_due() { return is_deep() || size() <= 4 || ++turn_ % 4 == 0; }
   int half() const { return size() % 2 == 0 ? size() / 2 : 1; }
-  /// Of the numbers that divide the ranks; on all ranks the same.
+  /// All ranks, halves of them as often as that can be, or one: of any two the smaller divides the larger. On all ranks
+  /// the same.
   int any() {
-    for (;;) {
-      const int number = 1 + static_cast<int>(generator_() % static_cast<unsigned>(size()));
-      if (size() % number == 0) return number;
-    }
+    std::vector<int> all = {1, size()};
+    while (all.back() % 2 == 0 && all.back() > 2) all.push_back(all.back() / 2);
+    return all[generator_() % all.size()];
   }
   void expect_equal_bits(const Trained& ours, const Trained& reference, const std::string& what) const {
     for (const auto& [parameter, values] : reference.parameters) {
