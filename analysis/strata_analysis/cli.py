@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
             verb.add_argument("--pivot", choices=["ranks"], help="strategies by ranks instead, of one metric")
             verb.add_argument(
                 "--metric",
-                choices=["step", "rate", "mfu", "memory"],
+                choices=["step", "rate", "mfu", "busy", "memory"],
                 default="rate",
                 help="what --pivot shows (default: %(default)s)",
             )

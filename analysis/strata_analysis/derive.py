@@ -21,7 +21,8 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
     """`results.points` with derived columns, each a number with `_low` and `_high` of its interval:
 
     step_seconds, samples_per_second, model_flops_per_second, mfu; and compute_seconds, exposed_communication_seconds,
-    communication_seconds, other_seconds (medians, each of the rank with most of it); ENDS (medians); joules_per_sample;
+    communication_seconds, other_seconds (medians, each of the rank with most of it); ENDS (medians); busy_share (median
+    of the share of time with a kernel running, mean over ranks; not SM efficiency); joules_per_sample;
     num_outliers; link (emulated link in words, or empty); and the columns of `with_best_peaks`, of all attempts in
     `results`.
     """
@@ -37,6 +38,7 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
         compute = steps["slowest_rank_compute_seconds"]
         ends = (compute, compute + steps["slowest_rank_exposed_seconds"])
         columns |= dict(zip(ENDS, (median(end, confidence).value for end in ends), strict=True))
+        columns["busy_share"] = median(steps["busy_share"], confidence).value
         samples = steps["num_samples"].sum()
         columns["joules_per_sample"] = steps["energy_joules"].sum(skipna=False) / samples if samples else math.nan
         columns["num_outliers"] = num_outliers(steps["step_seconds_max"])

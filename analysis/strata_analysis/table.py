@@ -40,6 +40,7 @@ METRICS = {
     "step": ("ms a step", lambda p: 1e3 * p["step_seconds"], ",.1f"),
     "rate": ("{unit}s a second", lambda p: p["samples_per_second"], ",.0f"),
     "mfu": ("MFU, %", lambda p: 100 * p["mfu"], ".1f"),
+    "busy": ("time with a kernel running, %", lambda p: 100 * p["busy_share"], ".1f"),
     "memory": ("arena, MiB", lambda p: p["arena_peak_bytes"] / 2**20, ",.1f"),
 }
 

@@ -208,7 +208,13 @@ results::StepRow step_row(const PreparedPoint& point, const LoweredJob& lowered,
   row.phase = results::StepPhase::measured;
   row.step_seconds_max = largest(&SimulatedStep::step_seconds);
   std::vector<double> seconds;  // by rank
-  for (const int c : lowered.class_of_rank) seconds.push_back(classes[static_cast<std::size_t>(c)].step_seconds);
+  double busy_ranks = 0.0;
+  for (const int c : lowered.class_of_rank) {
+    const SimulatedStep& of_rank = classes[static_cast<std::size_t>(c)];
+    seconds.push_back(of_rank.step_seconds);
+    busy_ranks += of_rank.compute_seconds / of_rank.step_seconds;
+  }
+  row.busy_share = busy_ranks / static_cast<double>(seconds.size());
   std::ranges::nth_element(seconds, seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2));
   row.step_seconds_median = seconds[seconds.size() / 2];
   row.compute_seconds = largest(&SimulatedStep::compute_seconds);

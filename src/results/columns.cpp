@@ -30,6 +30,7 @@ std::span<const Column<StepRow>> step_columns() {
         {"other_seconds", "s", &StepRow::other_seconds},
         {"slowest_rank_compute_seconds", "s", &StepRow::slowest_rank_compute_seconds},
         {"slowest_rank_exposed_seconds", "s", &StepRow::slowest_rank_exposed_seconds},
+        {"busy_share", "1", &StepRow::busy_share},
         {"loss", "1", &StepRow::loss},
         {"learning_rate", "1", &StepRow::learning_rate},
         {"gradient_norm", "1", &StepRow::gradient_norm},

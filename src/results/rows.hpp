@@ -104,6 +104,7 @@ struct StepRow {
   double other_seconds = unknown;  ///< step - compute - exposed communication, of the slowest rank
   /// The other two parts of step_seconds_max.
   double slowest_rank_compute_seconds = unknown, slowest_rank_exposed_seconds = unknown;
+  double busy_share = unknown;  ///< of each rank's step that it spends inside kernels, mean over ranks
   double loss = unknown;
   double learning_rate = unknown;
   double gradient_norm = unknown;

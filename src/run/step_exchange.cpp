@@ -82,6 +82,10 @@ results::StepRow row_of(const std::vector<const RankStep*>& ranks, const StepFac
   row.slowest_rank_exposed_seconds = slowest->measured.exposed_seconds;
   row.other_seconds =
       slowest->measured.step_seconds - slowest->measured.compute_seconds - slowest->measured.exposed_seconds;
+  row.busy_share = 0.0;
+  for (const RankStep* r : ranks) {
+    row.busy_share += r->measured.compute_seconds / r->measured.step_seconds / static_cast<double>(ranks.size());
+  }
   row.loss = 0.0F;
   for (const RankStep* r : ranks) row.loss += r->measured.loss;
   row.learning_rate = root.learning_rate;

@@ -99,6 +99,7 @@ StepRow step_of(const Point& point, std::int64_t step) {
   row.slowest_rank_exposed_seconds = 0.5 * row.exposed_communication_seconds;
   row.step_seconds_max = row.compute_seconds + row.exposed_communication_seconds + row.other_seconds;
   row.step_seconds_median = 0.99 * row.step_seconds_max;
+  row.busy_share = row.compute_seconds / row.step_seconds_max;
   row.loss = 2.2 + 2.0 * std::exp(-0.1 * x) + 0.02 * std::sin(3.0 * x);
   row.learning_rate = 3e-4;
   row.gradient_norm = 1.0 + 1.0 / (1.0 + x);

@@ -36,7 +36,7 @@ def of_experiment(points: pd.DataFrame, name: str) -> pd.DataFrame:
             ],
             "k_tokens": (ours["samples_per_second"] / 1e3).to_numpy(),
             "step_seconds": ours["step_seconds"].to_numpy(),
-            "busy": (1.0 - ours["exposed_communication_seconds"] / ours["step_seconds"]).to_numpy(),
+            "busy": ours["busy_share"].to_numpy(),
         }
     )
 

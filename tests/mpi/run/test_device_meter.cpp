@@ -157,6 +157,9 @@ TEST(ExchangedSteps, TheSlowestRankAndTheFullestSpeakForAll) {
   EXPECT_DOUBLE_EQ(row.slowest_rank_compute_seconds, 4.0 - 0.5 * (n - 1));
   EXPECT_DOUBLE_EQ(row.slowest_rank_exposed_seconds, 0.25 * (n - 1));
   EXPECT_DOUBLE_EQ(row.other_seconds, (7.0 + n - 1) - (4.0 - 0.5 * (n - 1)) - 0.25 * (n - 1)) << "of the slowest";
+  double busy = 0.0;  // of rank r: 4 - r/2 of 7 + r seconds
+  for (int r = 0; r < n; ++r) busy += (4.0 - 0.5 * r) / (7.0 + r) / n;
+  EXPECT_NEAR(row.busy_share, busy, 1e-12);
   EXPECT_EQ(row.loss, 2.0 * n + 0.5 * n * (n - 1));
   EXPECT_EQ(row.num_samples, 12);
   EXPECT_EQ(row.sent_bytes[static_cast<std::size_t>(Collective::all_gather)], 10 * n);

@@ -102,6 +102,7 @@ inline StepRow sample_step(std::int64_t step) {
   row.other_seconds = 0.01 + 0.001 * x;
   row.slowest_rank_compute_seconds = 0.2 + 0.001 * x;
   row.slowest_rank_exposed_seconds = 0.05 + 0.001 * x;
+  row.busy_share = 0.6 + 0.001 * x;
   row.loss = 4.0 - 0.01 * x;
   row.learning_rate = 3e-4;
   row.num_samples = 4096;
