@@ -71,6 +71,7 @@ def asked(strata_binary, tmp_path):
             [strata_binary, *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=120, **options
         )
 
+    run.binary = strata_binary
     return run
 
 
@@ -261,6 +262,24 @@ def test_messages_tell_a_terminal_nothing(asked, tmp_path):
     assert ended.returncode == 2
     assert "mlp\\x1b[31m" in ended.stderr
     assert "\x1b" not in ended.stderr
+
+
+@pytest.mark.parametrize("verb", [["expand"], ["submit", "--site", "local", "--no-plan"], ["run"]], ids=lambda v: v[0])
+def test_texts_that_no_job_could_read_are_refused_at_once(asked, tmp_path, verb):
+    broken = SWEEP.encode().replace(b'name = "sweep"\n', b'name = "sweep"\ntitle = "gr\xfc\xdf"\n', 1)
+    (tmp_path / "broken.toml").write_bytes(broken)
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    verb, *words = verb
+    for file, override, message in (
+        ("broken.toml", [], "broken.toml:3: title: byte 0xfc"),
+        ("sweep.toml", ["--set", b"title=gr\xfc\xdf"], "--set title: byte 0xfc of the value"),
+    ):
+        ended = subprocess.run(
+            [asked.binary, verb, file, *words, *override], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+        assert ended.returncode == 2, ended.stdout
+        assert ended.stderr == f"strata: {message}; accepted: UTF-8\n"
+    assert not (tmp_path / "results").exists()
 
 
 # ---- a job that no file knows

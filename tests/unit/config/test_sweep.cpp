@@ -302,6 +302,16 @@ TEST(Sweep, AsManyPointsAsAreAccepted) {
   EXPECT_THAT(error_of([&] { expand_text(product({"train.seed"})); }), HasSubstr("all 1000 points are excluded"));
 }
 
+/// A point's file is written from what was said, and its job reads it.
+TEST(Sweep, OverridesAreUtf8) {
+  for (const std::string override_text :
+       {"title=a\xff", "cluster=\xff", "data.paths=['\xff']", "job.partition=\xc0\xaf"}) {
+    const std::string key = override_text.substr(0, override_text.find('='));
+    EXPECT_THAT(error_of([&] { read_experiment("", "s.toml", {override_text}); }),
+                AllOf(HasSubstr("--set " + key + ": byte 0x"), HasSubstr("of the value; accepted: UTF-8")));
+  }
+}
+
 TEST(Sweep, WhatNobodyGaveIsSaidWithTheFile) {
   EXPECT_THAT(error_of([] {
                 expand(read_experiment("name = \"x\"\nmodel.name = \"m\"\nstrategy.name = \"s\"\n", "s.toml"), "cpu");
