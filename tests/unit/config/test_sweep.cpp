@@ -312,6 +312,18 @@ TEST(Sweep, OverridesAreUtf8) {
   }
 }
 
+/// Sums and products of such values would overflow in whoever counts steps or bytes.
+TEST(Sweep, NumbersThatNothingCanHaveAreRefused) {
+  const std::string integer = fmt::format("{}", std::int64_t{1} << 62), real = "1e300";
+  for (const auto& [key, value] : {std::pair("train.steps", integer), std::pair("measure.warmup_steps", integer),
+                                   std::pair("measure.min_steps", integer), std::pair("measure.max_steps", integer),
+                                   std::pair("resources.memory_gib", real)}) {
+    EXPECT_THAT(error_of([&] { read_experiment("", "s.toml", {fmt::format("{}={}", key, value)}); }),
+                HasSubstr(fmt::format("--set: {}: ", key)))
+        << key;
+  }
+}
+
 TEST(Sweep, WhatNobodyGaveIsSaidWithTheFile) {
   EXPECT_THAT(error_of([] {
                 expand(read_experiment("name = \"x\"\nmodel.name = \"m\"\nstrategy.name = \"s\"\n", "s.toml"), "cpu");
