@@ -25,7 +25,7 @@ while read -r -u 3 launch point options; do
   [[ -n $launch && -z $stopped_by ]] || continue
   note "launch $launch"
   # shellcheck disable=SC2086  # several words
-  $launcher "$strata" run "$folder/$point/point.toml" --paths-from "$experiment_file" --results "$results" \
+  $launcher "$strata" run "$points/$point.toml" --paths-from "$experiment_file" --results "$results" \
     --launch "$launch" --job "$job" $options &
   child=$!
   [[ -z $stopped_by ]] || keep_telling "$child" "$stopped_by" &

@@ -8,10 +8,12 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "base/error.hpp"
 #include "base/near_name.hpp"
+#include "base/utf8.hpp"
 
 namespace strata {
 namespace {
@@ -148,7 +150,30 @@ std::string_view TomlValue::kind() const {
   return names[data.index()];
 }
 
+namespace {
+
+/// The library names the line alone. @throws UserError with file, line and the key that stands in it.
+void check_utf8(std::string_view text, std::string_view file_name) {
+  const std::size_t valid = utf8_prefix(text);
+  if (valid == text.size()) return;
+  const std::string_view before = text.substr(0, valid);
+  const std::string_view line = before.substr(before.rfind('\n') + 1);  // from 0 where there is none
+  const std::string_view key = line.find('=') == std::string_view::npos ? "" : line.substr(0, line.find('='));
+  const auto is_of_keys = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("._-\"' ").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  throw UserError(fmt::format("{}:{}: {}byte {:#04x}; accepted: UTF-8", file_name,
+                              1 + std::count(before.begin(), before.end(), '\n'),
+                              !key.empty() && std::ranges::all_of(key, is_of_keys)
+                                  ? fmt::format("{}: ", key.substr(0, key.find_last_not_of(' ') + 1))
+                                  : "",
+                              static_cast<unsigned char>(text[valid])));
+}
+
+}  // namespace
+
 TomlValue parse_toml(std::string_view text, std::string_view file_name) {
+  check_utf8(text, file_name);
   try {
     return convert(parse_levels(text, file_name), file_name);
   } catch (const toml::parse_error& error) {

@@ -65,7 +65,8 @@ int resume_experiment(const ResumeArguments& arguments, const Environment& envir
     say("nothing to resume\n");
     return exit_ok;
   }
-  return harness::carry_out(std::move(request), std::move(arrays), {}, arguments.options, environment);
+  request.point_files = harness::read_point_files(state.manifests, arrays);
+  return harness::carry_out(std::move(request), std::move(arrays), arguments.options, environment);
 }
 
 void add_resume(const CommandLine& line) {

@@ -135,11 +135,12 @@ int submit_experiment(const SubmitArguments& arguments, const Environment& envir
     request.steps_seconds = std::move(sweep.steps_seconds);
   }
   for (const Point& point : points) {
+    request.point_files[point.id] = to_text(point.experiment);
     request.point_axes[point.id] = axes_text(point);
     if (!point.experiment.expect.empty()) request.expects[point.id] = point.experiment.expect;
   }
   std::vector<harness::JobArray> arrays = job_arrays(points, request.site);
-  return harness::carry_out(std::move(request), std::move(arrays), points, arguments.options, environment);
+  return harness::carry_out(std::move(request), std::move(arrays), arguments.options, environment);
 }
 
 void add_submit(const CommandLine& line) {

@@ -19,6 +19,9 @@ using Node = Expression::Node;
 
 constexpr int most_levels = 64;
 
+/// As much of what follows as a message needs.
+std::string_view beginning(std::string_view text) { return text.substr(0, 40); }
+
 [[noreturn]] void fail(int column, const std::string& message) {
   throw UserError(fmt::format("column {}: {}", column, message));
 }
@@ -30,7 +33,8 @@ class Parser {
   Node whole() {
     Node node = either();
     if (skip_spaces(); at_ < text_.size()) {
-      fail(column(), fmt::format("`{}` where an operator is accepted: == != < <= > >= in && ||", text_.substr(at_)));
+      fail(column(),
+           fmt::format("`{}` where an operator is accepted: == != < <= > >= in && ||", beginning(text_.substr(at_))));
     }
     return node;
   }
@@ -126,8 +130,9 @@ class Parser {
     if (is_word(first)) {
       return key_or_flag(at);
     }
-    fail(at, at_ == text_.size() ? "the expression ends where a key, a literal, ! or ( is accepted"
-                                 : fmt::format("`{}` where a key, a literal, ! or ( is accepted", text_.substr(at_)));
+    fail(at, at_ == text_.size()
+                 ? "the expression ends where a key, a literal, ! or ( is accepted"
+                 : fmt::format("`{}` where a key, a literal, ! or ( is accepted", beginning(text_.substr(at_))));
   }
 
   Node list(int at) {
@@ -174,7 +179,7 @@ class Parser {
     if (const auto [stop, error] = std::from_chars(first, last, real); error == std::errc{} && stop == last) {
       return {"literal", {real, 0}, at, {}};
     }
-    fail(at, fmt::format("`{}` is not a number", word));
+    fail(at, fmt::format("`{}` is not a number", beginning(word)));
   }
 
   Node key_or_flag(int at) {

@@ -59,7 +59,8 @@ constexpr Option options[] = {
      "compute threads of a rank"},
     {"resources.device", FIELD(resources.device), "cpu | cuda", "",
      "what a rank computes on: cuda, the node's GPUs in turn, of those that CUDA_VISIBLE_DEVICES leaves"},
-    {"resources.memory_gib", FIELD(resources.memory_gib), ">= 0", "GiB", "capacity of a rank's device; 0: no cap"},
+    {"resources.memory_gib", FIELD(resources.memory_gib), ">= 0 and <= 1048576", "GiB",
+     "capacity of a rank's device; 0: no cap"},
     {"resources.allocated_nodes", FIELD(resources.allocated_nodes), ">= 0", "",
      "which nodes of the cluster the job has, in the launcher's order: what is under one leaf switch; empty: the "
      "first"},
@@ -93,7 +94,8 @@ constexpr Option options[] = {
      "collectives "
      "have brought, or all of it as checkpointing does"},
     {"train.seed", FIELD(train.seed), ">= 0", "", "of initialisation and dropout"},
-    {"train.steps", FIELD(train.steps), ">= 0", "", "steps to train; 0: until [measure] has enough"},
+    {"train.steps", FIELD(train.steps), ">= 0 and <= 1000000000000", "",
+     "steps to train; 0: until [measure] has enough"},
 
     {"strategy.name", FIELD(strategy.name), "", "",
      "a mode; `strata list strategies` prints them and their own options", true},
@@ -136,9 +138,12 @@ constexpr Option options[] = {
      "without "
      "a cuDNN that has it"},
 
-    {"measure.warmup_steps", FIELD(measure.warmup_steps), ">= 0", "", "steps before measuring", false, false},
-    {"measure.min_steps", FIELD(measure.min_steps), ">= 1", "steps", "measured at least", false, false},
-    {"measure.max_steps", FIELD(measure.max_steps), ">= 1", "steps", "measured at most", false, false},
+    {"measure.warmup_steps", FIELD(measure.warmup_steps), ">= 0 and <= 1000000000000", "", "steps before measuring",
+     false, false},
+    {"measure.min_steps", FIELD(measure.min_steps), ">= 1 and <= 1000000000000", "steps", "measured at least", false,
+     false},
+    {"measure.max_steps", FIELD(measure.max_steps), ">= 1 and <= 1000000000000", "steps", "measured at most", false,
+     false},
     {"measure.stop_when_ci_below", FIELD(measure.stop_when_ci_below), ">= 0", "",
      "stop when the median's 99 % interval is this narrow: half-width over median; 0: only max_steps stops", false,
      false},

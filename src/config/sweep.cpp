@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/read_file.hpp"
+#include "base/utf8.hpp"
 #include "config/expression.hpp"
 #include "config/options.hpp"
 
@@ -226,6 +227,11 @@ void apply_override(ExperimentFile& file, const std::string& override_text) {
   const std::string key = override_text.substr(0, equal);
   if (!is_key(key)) {
     fail_unknown_key(key, "--set");
+  }
+  // A string without quotes is no TOML that the library has checked, and becomes some where points are written.
+  if (const std::size_t valid = utf8_prefix(override_text); valid < override_text.size()) {
+    throw UserError(fmt::format("--set {}: byte {:#04x} of the value; accepted: UTF-8", key,
+                                static_cast<unsigned char>(override_text[valid])));
   }
   const TomlValue value = override_value(key, override_text.substr(equal + 1));
   assign(file.base, key, value, "--set");

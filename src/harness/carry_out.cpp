@@ -52,8 +52,8 @@ void submit_all(const Submission& submission, const Slurm& slurm) {
 
 }  // namespace
 
-int carry_out(SubmissionRequest request, std::vector<JobArray> arrays, const std::vector<Point>& points,
-              const SubmitOptions& options, const Environment& environment) {
+int carry_out(SubmissionRequest request, std::vector<JobArray> arrays, const SubmitOptions& options,
+              const Environment& environment) {
   const Slurm slurm(environment.variables);
   const bool asks_slurm = request.site.has_slurm() && !options.dry_run && !options.emit;
   std::int64_t max_array_size = default_max_array_size;
@@ -72,7 +72,6 @@ int carry_out(SubmissionRequest request, std::vector<JobArray> arrays, const std
     return exit_ok;
   }
   const Submission submission = make_submission(request, std::move(arrays), claim_submission(folder));
-  write_point_files(folder, points);
   write_submission(submission);
   say("{}site {} of {}\n", to_table(submission), request.site.name, request.site.file);
   if (options.emit) {

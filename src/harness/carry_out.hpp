@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/environment.hpp"
-#include "config/sweep.hpp"
 #include "harness/job_array.hpp"
 #include "harness/submission.hpp"
 
@@ -20,9 +19,8 @@ struct SubmitOptions {
   bool test_only = false;  ///< written, and Slurm asked what it would do
 };
 
-/// @param points whose own experiment files are written. @return the exit code. @throws UserError where Slurm is needed
-/// and does not answer, or a file cannot be written.
-int carry_out(SubmissionRequest request, std::vector<JobArray> arrays, const std::vector<Point>& points,
-              const SubmitOptions& options, const Environment& environment);
+/// @return the exit code. @throws UserError where Slurm is needed and does not answer, or a file cannot be written.
+int carry_out(SubmissionRequest request, std::vector<JobArray> arrays, const SubmitOptions& options,
+              const Environment& environment);
 
 }  // namespace strata::harness

@@ -104,7 +104,7 @@ std::string job_script(const Manifest& m, const Site& site, const std::string& s
   text += fmt::format("manifest={}\n", shell_word(array_file(m, ".json").string()));
   text += fmt::format("experiment_file={}\n", shell_word(m.experiment_file));
   text += fmt::format("results={}\n", shell_word(m.results_folder));
-  text += fmt::format("folder={}\n", shell_word(experiment_folder(m).string()));
+  text += fmt::format("points={}\n", shell_word((submission_folder(m) / point_files_folder).string()));
   if (site.has_slurm()) {
     text += "task=${SLURM_ARRAY_TASK_ID:?submit this script with sbatch}\n";
     text += "job=${SLURM_ARRAY_JOB_ID}_$task.${SLURM_RESTART_COUNT:-0}\n";

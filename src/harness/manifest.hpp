@@ -4,7 +4,8 @@
 /// What one array was asked to do, as a JSON file beside its script. Manifests and attempt files are the truth about a
 /// sweep; Slurm is only asked what is still in its queue.
 ///
-/// `<results>/<experiment>/submissions/<n>/array-<a>.json`, `.sh`, and, once submitted, `.jobid`.
+/// `<results>/<experiment>/submissions/<n>/array-<a>.json`, `.sh`, and, once submitted, `.jobid`; beside them the
+/// points' own experiment files, `points/<id>.toml`.
 
 #include <cstdint>
 #include <filesystem>
@@ -44,6 +45,8 @@ Manifest read_manifest(const std::filesystem::path& file);
 /// `<results>/<experiment>`, or where it was read.
 std::filesystem::path experiment_folder(const Manifest& manifest);
 std::filesystem::path submission_folder(const Manifest& manifest);
+/// In a submission's folder: `<point>.toml` for each point that it launches.
+inline constexpr const char* point_files_folder = "points";
 /// `<submission folder>/array-<a><suffix>`
 std::filesystem::path array_file(const Manifest& manifest, const std::string& suffix);
 /// Names one launch within an experiment: "<submission>/<array>.<task>.<launch>".

@@ -16,6 +16,7 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "harness/job_script.hpp"
 #include "harness/whole_file.hpp"
 #include "results/file_descriptor.hpp"
@@ -86,7 +87,8 @@ std::int64_t Submission::num_launches() const {
 }
 
 Submission make_submission(const SubmissionRequest& request, std::vector<JobArray> arrays, int number) {
-  Submission submission{.number = number, .arrays = {}, .left_out = request.left_out};
+  Submission submission{
+      .number = number, .arrays = {}, .point_files = request.point_files, .left_out = request.left_out};
   std::random_device entropy;
   std::mt19937_64 tokens((std::uint64_t{entropy()} << 32U) | entropy());
   const std::string now = results::to_iso_8601(results::unix_seconds_now());
@@ -144,19 +146,41 @@ void write_submission(const Submission& submission) {
   const fs::path unfinished = folder.string() + unfinished_suffix;
   make_folders(unfinished / "jobs");
   make_folders(unfinished / "logs");
+  make_folders(unfinished / point_files_folder);
   for (const ReadyArray& array : submission.arrays) {
     write_whole(unfinished / array_file(array.manifest, ".sh").filename(), array.script);
     write_whole(unfinished / array_file(array.manifest, ".json").filename(), to_json(array.manifest));
+  }
+  for (const auto& [point_id, text] : submission.point_files) {
+    write_whole(unfinished / point_files_folder / (point_id + ".toml"), text);
   }
   write_left_out(unfinished, submission.left_out);
   results::rename_file(unfinished.string(), folder.string());
 }
 
-void write_point_files(const fs::path& experiment_folder, const std::vector<Point>& points) {
-  for (const Point& point : points) {
-    make_folders(experiment_folder / point.id);
-    write_whole(experiment_folder / point.id / "point.toml", to_text(point.experiment));
+PointFiles read_point_files(const std::vector<Manifest>& manifests, const std::vector<JobArray>& arrays) {
+  std::map<std::string, const Manifest*> last;
+  for (const Manifest& manifest : manifests) {
+    for (const Task& task : manifest.job.tasks) {
+      for (const Launch& launch : task.launches) last[launch.point_id] = &manifest;
+    }
   }
+  PointFiles files;
+  for (const JobArray& array : arrays) {
+    for (const Task& task : array.tasks) {
+      for (const Launch& launch : task.launches) {
+        const auto [at, is_new] = files.try_emplace(launch.point_id);
+        if (!is_new) continue;
+        const Manifest& manifest = *last.at(launch.point_id);
+        fs::path file = submission_folder(manifest) / point_files_folder / (launch.point_id + ".toml");
+        // Submissions of earlier versions shared one file a point.
+        const fs::path shared = experiment_folder(manifest) / launch.point_id / "point.toml";
+        if (!fs::exists(file) && fs::exists(shared)) file = shared;
+        at->second = read_file(file.string());
+      }
+    }
+  }
+  return files;
 }
 
 void write_job_id(const Manifest& manifest, const std::string& job_id) {

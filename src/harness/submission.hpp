@@ -2,9 +2,11 @@
 
 /// @file
 /// Some arrays of an experiment, made ready at one time: manifests, scripts and each point's own experiment file, on
-/// disk before anything is submitted, so that a submission that stops half way can be read and resumed.
+/// disk before anything is submitted, so that a submission that stops half way can be read and resumed. All of it is in
+/// the submission's folder: what is submitted later changes nothing under jobs that wait.
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,9 +25,13 @@ struct ReadyArray {
   bool has_predictions() const { return !steps_seconds.empty(); }
 };
 
+/// By point id: an experiment with no sweep left in it, as TOML.
+using PointFiles = std::map<std::string, std::string>;
+
 struct Submission {
   int number = 0;  ///< from 1; 0: not on disk
   std::vector<ReadyArray> arrays;
+  PointFiles point_files{};
   std::vector<LeftOutPoint> left_out{};
 
   double node_hours() const;
@@ -41,6 +47,7 @@ struct SubmissionRequest {
   std::string strata_binary;    ///< absolute
   Site site;
   std::string site_name_or_path;  ///< what find_site takes, for a later resume
+  PointFiles point_files{};       ///< of all points of its arrays
   std::map<std::string, std::string> point_axes;
   std::map<std::string, std::vector<std::string>> expects;
   bool has_predictions = false;
@@ -57,11 +64,13 @@ int next_submission(const std::filesystem::path& experiment_folder);
 /// Claims the next number below `<results>/<experiment>/submissions` by making its folder. @throws UserError.
 int claim_submission(const std::filesystem::path& experiment_folder);
 
-/// Manifests, scripts and what was left out, each under its name only when it is whole. @throws UserError.
+/// Manifests, scripts, point files and what was left out, under the submission's name only when they are whole.
+/// @throws UserError.
 void write_submission(const Submission& submission);
 
-/// `<results>/<experiment>/<id>/point.toml` for each point: the experiment with no sweep left in it.
-void write_point_files(const std::filesystem::path& experiment_folder, const std::vector<Point>& points);
+/// Of the points that @p arrays launch: what the last of @p manifests that asks for a point runs. @throws UserError
+/// where a file is missing.
+PointFiles read_point_files(const std::vector<Manifest>& manifests, const std::vector<JobArray>& arrays);
 
 /// @throws UserError.
 void write_job_id(const Manifest& manifest, const std::string& job_id);

@@ -63,6 +63,13 @@ std::vector<const Point*> points_to_run(const predict::LoadedExperiment& loaded,
   return fitting;
 }
 
+/// The file of point @p next_id, which the submission of @p file launches too.
+std::string file_of_next(const std::filesystem::path& file, const std::string& next_id) {
+  // Jobs that earlier versions queued have `<point>/point.toml`.
+  if (file.filename() == "point.toml") return (file.parent_path().parent_path() / next_id / "point.toml").string();
+  return (file.parent_path() / (next_id + ".toml")).string();
+}
+
 class Run {
   // First, because its return type is deduced.
   /// @p action on rank 0, its text on all ranks; its failure too.
@@ -92,9 +99,7 @@ class Run {
       if (was_told_to_stop_) break;
       options_.origin.launch = next.launch;
       options_.block.order = next.block_order;
-      const std::filesystem::path points =
-          std::filesystem::path(arguments_.experiment.file).parent_path().parent_path();
-      arguments_.experiment.file = (points / next.point_id / "point.toml").string();
+      arguments_.experiment.file = file_of_next(arguments_.experiment.file, next.point_id);
       worst = std::max(worst, run_file());
     }
     return worst;

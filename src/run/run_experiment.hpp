@@ -15,7 +15,7 @@ namespace strata::run {
 /// What follows in the same block, in the same processes.
 struct NextLaunch {
   std::string launch;    ///< its name in the submission
-  std::string point_id;  ///< its experiment is `<results>/<experiment>/<point>/point.toml`
+  std::string point_id;  ///< its experiment is beside that of the launch before: `<point>.toml`
   std::int64_t block_order = 0;
 };
 

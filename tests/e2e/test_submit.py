@@ -93,7 +93,13 @@ def test_costs_that_only_the_nodes_know_refuse_nothing(submit, tmp_path):
     assert "predicted: nothing, the nodes' costs are unknown here" in ended.output
 
 
-def test_a_batch_beyond_what_kernels_can_count_is_refused(submit):
-    ended = submit("--dry-run", "--set", "cluster=this", "--set", f"train.global_batch={2**36}")
-    assert ended.code in (0, 3), ended.error
-    assert "a size above 2147483647" in ended.output
+@pytest.mark.parametrize("exponent", [36, 40, 62])
+def test_a_batch_beyond_what_can_be_counted_is_refused(submit, exponent):
+    ended = submit("--dry-run", "--set", "cluster=this", "--set", f"train.global_batch={2**exponent}")
+    if exponent == 36:
+        assert ended.code in (0, 3), ended.error
+        assert "a size above 2147483647" in ended.output
+    else:
+        assert ended.code == 2
+        assert f"train.global_batch: {2**exponent} samples a step" in ended.error
+        assert ended.error.count("\n") == 1

@@ -71,11 +71,12 @@ def asked(strata_binary, tmp_path):
             [strata_binary, *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=120, **options
         )
 
+    run.binary = strata_binary
     return run
 
 
 def point_folders(sweep):
-    return sorted(path.parent for path in sweep.glob("*/point.toml"))
+    return sorted(path.parent for path in sweep.glob("*/1.h5"))
 
 
 def test_a_folder_has_one_name(sweep, asked):
@@ -88,7 +89,7 @@ def test_a_folder_has_one_name(sweep, asked):
     ):
         ended = asked("resume", folder, "--site", "local", "--dry-run", cwd=cwd or sweep.parents[1])
         assert ended.returncode == 0, ended.stderr
-        assert f"folder='{sweep}'\n" in ended.stdout
+        assert f"points='{sweep}/submissions/2/points'\n" in ended.stdout
     assert not (sweep / "sweep").exists()
     ended = asked("resume", "results/swe\nep")
     assert ended.returncode == 2
@@ -103,7 +104,7 @@ def test_results_that_were_moved_are_where_they_are(sweep, asked, tmp_path):
     assert "nothing to resume" in asked("resume", moved).stdout
     shutil.rmtree(point_folders(moved)[0])
     assert "1 ok, 1 missing" in asked("status", moved).stdout
-    assert f"folder='{moved}'\n" in asked("resume", moved, "--dry-run").stdout
+    assert f"points='{moved}/submissions/2/points'\n" in asked("resume", moved, "--dry-run").stdout
     assert not (tmp_path / "results").exists()
 
     renamed = moved.rename(moved.with_name("backup"))
@@ -111,6 +112,72 @@ def test_results_that_were_moved_are_where_they_are(sweep, asked, tmp_path):
     ended = asked("resume", renamed)
     assert ended.returncode == 2
     assert f"{renamed} holds the results of experiment sweep, whose runs write to {moved}" in ended.stderr
+
+
+def num_warmup_steps(attempt):
+    """Of an attempt's .jsonl."""
+    rows = [json.loads(line) for line in attempt.read_text().splitlines()]
+    return sum(row.get("phase") == "warmup" for row in rows)
+
+
+def test_a_job_runs_what_was_submitted_with_it(asked, tmp_path):
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    submit = ("submit", "sweep.toml", "--site", "local", "--no-plan", "--emit")
+    assert asked(*submit).returncode == 0
+    # How a point is measured does not make it another one.
+    ended = asked(*submit, "--point", 0, "--set", "measure.warmup_steps=3")
+    assert ended.returncode == 0, ended.stderr
+    sweep = tmp_path / "results" / "sweep"
+    script = sweep / "submissions" / "1" / "array-0.sh"
+    for task in ("0", "1"):
+        ended = subprocess.run(["bash", script, task], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert ended.returncode == 0, ended.stderr
+    assert [num_warmup_steps(attempt) for attempt in sorted(sweep.glob("*/1.jsonl"))] == [1, 1]
+    # What is missing is run as it was asked for last.
+    for point in point_folders(sweep):
+        shutil.rmtree(point)
+    ended = asked("resume", "results/sweep")
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(num_warmup_steps(attempt) for attempt in sweep.glob("*/1.jsonl")) == [1, 3]
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["as now", "as earlier versions queued it"])
+def test_points_that_follow_in_one_launch_are_found(asked, tmp_path, earlier):
+    duel = (
+        SWEEP[: SWEEP.index("[strategy]")]
+        + """
+[job]
+one_launch = true
+blocks = 2
+
+[sweep.product]
+"strategy.name" = ["single", "ddp"]
+"""
+    )
+    (tmp_path / "duel.toml").write_text(duel)
+    assert asked("submit", "duel.toml", "--site", "local", "--no-plan", "--emit").returncode == 0
+    submission = tmp_path / "results" / "sweep" / "submissions" / "1"
+    script = submission / "array-0.sh"
+    if earlier:
+        script.write_text(script.read_text().replace("$points/$point.toml", "$points/$point/point.toml"))
+        for file in (submission / "points").glob("*.toml"):
+            (submission / "points" / file.stem).mkdir()
+            file.rename(submission / "points" / file.stem / "point.toml")
+    ended = subprocess.run(["bash", script, "0"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert "2 points, 4 launches: 4 ok" in asked("status", "results/sweep").stdout
+
+
+def test_results_of_earlier_versions_are_resumed(sweep, asked):
+    points = point_folders(sweep)
+    for file in (sweep / "submissions" / "1" / "points").iterdir():
+        file.rename(sweep / file.stem / "point.toml")
+    for file in points[0].glob("1.*"):
+        file.unlink()
+    ended = asked("resume", "results/sweep")
+    assert ended.returncode == 0, ended.stderr
+    assert (points[0] / "1.h5").exists()
+    assert "2 ok" in asked("status", "results/sweep").stdout
 
 
 def test_what_an_attempt_says_of_its_own_end_stands(sweep, asked):
@@ -176,7 +243,15 @@ def test_clocks_that_are_ahead_and_numbers_that_are_none(sweep, asked):
     os.utime(status, (tomorrow, tomorrow))
     assert "1 ok, 1 killed" in asked("status", "results/sweep").stdout
     (point / f"{2**31 - 1}.jsonl").touch()
-    ended = asked("run", point / "point.toml", "--paths-from", "sweep.toml", "--results", "results", "--quiet")
+    ended = asked(
+        "run",
+        sweep / f"submissions/1/points/{point.name}.toml",
+        "--paths-from",
+        "sweep.toml",
+        "--results",
+        "results",
+        "--quiet",
+    )
     assert ended.returncode == 0, ended.stderr
     assert (point / "2.h5").exists()
 
@@ -187,6 +262,24 @@ def test_messages_tell_a_terminal_nothing(asked, tmp_path):
     assert ended.returncode == 2
     assert "mlp\\x1b[31m" in ended.stderr
     assert "\x1b" not in ended.stderr
+
+
+@pytest.mark.parametrize("verb", [["expand"], ["submit", "--site", "local", "--no-plan"], ["run"]], ids=lambda v: v[0])
+def test_texts_that_no_job_could_read_are_refused_at_once(asked, tmp_path, verb):
+    broken = SWEEP.encode().replace(b'name = "sweep"\n', b'name = "sweep"\ntitle = "gr\xfc\xdf"\n', 1)
+    (tmp_path / "broken.toml").write_bytes(broken)
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    verb, *words = verb
+    for file, override, message in (
+        ("broken.toml", [], "broken.toml:3: title: byte 0xfc"),
+        ("sweep.toml", ["--set", b"title=gr\xfc\xdf"], "--set title: byte 0xfc of the value"),
+    ):
+        ended = subprocess.run(
+            [asked.binary, verb, file, *words, *override], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+        assert ended.returncode == 2, ended.stdout
+        assert ended.stderr == f"strata: {message}; accepted: UTF-8\n"
+    assert not (tmp_path / "results").exists()
 
 
 # ---- a job that no file knows

@@ -84,6 +84,22 @@ TEST(TomlReader, ReadsEachKindAndRefusesTheRest) {
   EXPECT_NO_THROW(reader.finish());
 }
 
+TEST(TomlValue, WhatIsNoUtf8IsRefusedByLineAndKey) {
+  const auto refusal = [](const std::string& text) {
+    try {
+      parse_toml(text, "f.toml");
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(refusal("name = \"x\"\ntitle = \"gr\xfc\xdf\"\n"), "f.toml:2: title: byte 0xfc; accepted: UTF-8");
+  EXPECT_EQ(refusal("[data]\n\"a.b\" = ['\xff']"), "f.toml:2: \"a.b\": byte 0xff; accepted: UTF-8");
+  EXPECT_EQ(refusal("# a = \xff\n"), "f.toml:1: byte 0xff; accepted: UTF-8");
+  EXPECT_EQ(refusal("title = \"\"\"\n\xe2\x82\"\"\""), "f.toml:2: byte 0xe2; accepted: UTF-8");
+  EXPECT_EQ(refusal("title = \"gr\xc3\xbc\xc3\x9f\"\n"), "no error");
+}
+
 /// The library goes down by recursion, and so does all that reads what it made.
 TEST(TomlValue, NothingIsTooDeep) {
   constexpr int many = 50'000;

@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 std::optional<TomlValue> lookup(std::string_view key) {
   if (key == "strategy.name") {
@@ -126,6 +127,13 @@ TEST(Expression, NoTextIsTooDeepOrTooLong) {
     EXPECT_EQ(holds(chain), std::string_view(operand) == "true");
   }
   EXPECT_TRUE(holds(std::string(64, '!') + "true"));
+  // Nor does a message repeat all of it.
+  for (const std::string& text :
+       {"1 == 1 " + std::string(many, '='), "&" + std::string(many, '&'), std::string(many, '1')}) {
+    const std::string message = error_of(text);
+    EXPECT_THAT(message, StartsWith("column "));
+    EXPECT_LT(message.size(), 200U);
+  }
 }
 
 }  // namespace

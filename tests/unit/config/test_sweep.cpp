@@ -302,6 +302,28 @@ TEST(Sweep, AsManyPointsAsAreAccepted) {
   EXPECT_THAT(error_of([&] { expand_text(product({"train.seed"})); }), HasSubstr("all 1000 points are excluded"));
 }
 
+/// A point's file is written from what was said, and its job reads it.
+TEST(Sweep, OverridesAreUtf8) {
+  for (const std::string override_text :
+       {"title=a\xff", "cluster=\xff", "data.paths=['\xff']", "job.partition=\xc0\xaf"}) {
+    const std::string key = override_text.substr(0, override_text.find('='));
+    EXPECT_THAT(error_of([&] { read_experiment("", "s.toml", {override_text}); }),
+                AllOf(HasSubstr("--set " + key + ": byte 0x"), HasSubstr("of the value; accepted: UTF-8")));
+  }
+}
+
+/// Sums and products of such values would overflow in whoever counts steps or bytes.
+TEST(Sweep, NumbersThatNothingCanHaveAreRefused) {
+  const std::string integer = fmt::format("{}", std::int64_t{1} << 62), real = "1e300";
+  for (const auto& [key, value] : {std::pair("train.steps", integer), std::pair("measure.warmup_steps", integer),
+                                   std::pair("measure.min_steps", integer), std::pair("measure.max_steps", integer),
+                                   std::pair("resources.memory_gib", real)}) {
+    EXPECT_THAT(error_of([&] { read_experiment("", "s.toml", {fmt::format("{}={}", key, value)}); }),
+                HasSubstr(fmt::format("--set: {}: ", key)))
+        << key;
+  }
+}
+
 TEST(Sweep, WhatNobodyGaveIsSaidWithTheFile) {
   EXPECT_THAT(error_of([] {
                 expand(read_experiment("name = \"x\"\nmodel.name = \"m\"\nstrategy.name = \"s\"\n", "s.toml"), "cpu");

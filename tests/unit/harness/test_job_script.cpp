@@ -76,7 +76,7 @@ fi
   std::string first, second;
   std::getline(runs, first);
   std::getline(runs, second);
-  EXPECT_THAT(first, AllOf(HasSubstr("run " + results + "/sweep/aaaaaaaaaaaa/point.toml"),
+  EXPECT_THAT(first, AllOf(HasSubstr("run " + results + "/sweep/submissions/3/points/aaaaaaaaaaaa.toml"),
                            HasSubstr("--paths-from /home/me/sweep.toml"), HasSubstr("--launch 3/1.0.0"),
                            HasSubstr("--block 0 --block-order 0")));
   EXPECT_THAT(second, AllOf(HasSubstr("bbbbbbbbbbbb"), Not(HasSubstr("--block"))));

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "base/read_file.hpp"
 #include "harness/submission.hpp"
 #include "unit/data/temporary_folder.hpp"
 
@@ -80,6 +81,35 @@ TEST(Submission, WhoIsKilledWhileWritingOneHasSubmittedNothing) {
   std::filesystem::rename(submissions / "1", submissions / "1.part");
   EXPECT_THAT(read_manifests(sweep), IsEmpty());
   EXPECT_EQ(claim_submission(sweep), 2);
+}
+
+TEST(Submission, WhatIsSubmittedLaterChangesNoFileOfOneBefore) {
+  const data::TemporaryFolder folder;
+  const std::filesystem::path sweep = folder.path("results/sweep");
+  SubmissionRequest r = request(folder.path("results"));
+  r.point_files = {{"aaaaaaaaaaaa", "first"}, {"bbbbbbbbbbbb", "first"}};
+  write_submission(make_submission(r, arrays(), 1));
+  r.point_files = {{"aaaaaaaaaaaa", "second"}};
+  JobArray again{.geometry = {}, .tasks = {{{{"aaaaaaaaaaaa", -1, 0}}, 0}}};
+  write_submission(make_submission(r, {again}, 2));
+  EXPECT_EQ(read_file(sweep / "submissions/1/points/aaaaaaaaaaaa.toml"), "first");
+  // What runs once more does so as it was asked for last.
+  JobArray both = again;
+  both.tasks.front().launches.push_back({"bbbbbbbbbbbb", -1, 0});
+  EXPECT_EQ(read_point_files(read_manifests(sweep), {both}),
+            (PointFiles{{"aaaaaaaaaaaa", "second"}, {"bbbbbbbbbbbb", "first"}}));
+}
+
+TEST(Submission, PointFilesOfEarlierVersionsAreFound) {
+  const data::TemporaryFolder folder;
+  const std::filesystem::path sweep = folder.path("results/sweep");
+  const JobArray array{.geometry = {}, .tasks = {{{{"aaaaaaaaaaaa", -1, 0}}, 0}}};
+  write_submission(make_submission(request(folder.path("results")), {array}, 1));
+  EXPECT_THAT(data::user_error([&] { read_point_files(read_manifests(sweep), {array}); }),
+              HasSubstr("submissions/1/points/aaaaaaaaaaaa.toml: cannot be read"));
+  std::filesystem::create_directories(sweep / "aaaaaaaaaaaa");
+  folder.write("results/sweep/aaaaaaaaaaaa/point.toml", "shared");
+  EXPECT_EQ(read_point_files(read_manifests(sweep), {array}), (PointFiles{{"aaaaaaaaaaaa", "shared"}}));
 }
 
 TEST(Submission, WhatWasLeftOutIsWrittenWithIt) {
