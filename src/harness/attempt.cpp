@@ -9,7 +9,6 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "harness/whole_file.hpp"
 
 namespace strata::harness {
 namespace {
@@ -38,7 +37,7 @@ std::vector<Attempt> read_attempts(const fs::path& point_folder) {
     } catch (const UserError& error) {
       attempt.file.status = Status::bug;
       attempt.file.message = error.what();
-      warn_of_damage(error);  // it does not say whose launch it was
+      attempt.damage = error.what();
     }
     struct stat facts {};
     if (::stat(entry.path().c_str(), &facts) == 0) {

@@ -20,9 +20,11 @@ struct Attempt {
   results::StatusFile file;
   double heartbeat_age_seconds = 0.0;
   double last_heartbeat = 0.0;  ///< unix seconds
+  std::string damage{};         ///< why its status file cannot be read; empty: it was
 };
 
-/// Attempts of one point, by number. A status file that cannot be read counts as a bug, with the reason as message.
+/// Attempts of one point, by number. A status file that cannot be read counts as a bug, with the reason as message;
+/// nothing is said of it, since several threads may read.
 std::vector<Attempt> read_attempts(const std::filesystem::path& point_folder);
 
 /// Silent for longer than this, an attempt that says `running` is over: six heartbeats; two where its job is known to

@@ -10,7 +10,9 @@
 #include "base/one_line.hpp"
 #include "harness/colours.hpp"
 #include "harness/left_out.hpp"
+#include "harness/read_at_once.hpp"
 #include "harness/reasons.hpp"
+#include "harness/whole_file.hpp"
 
 namespace strata::harness {
 namespace {
@@ -18,27 +20,37 @@ namespace {
 using results::Status;
 namespace fs = std::filesystem;
 
-/// Attempts of every point that is looked at, read once.
+/// Attempts of the points that some launches run, read once and all at once.
 class AttemptsByLaunch {
  public:
-  explicit AttemptsByLaunch(fs::path experiment_folder) : folder_(std::move(experiment_folder)) {}
+  AttemptsByLaunch(const fs::path& experiment_folder, const std::vector<const Task*>& tasks) {
+    std::vector<std::pair<const std::string, std::vector<Attempt>>*> points;
+    for (const Task* task : tasks) {
+      for (const Launch& launch : task->launches) {
+        const auto [at, is_new] = read_.try_emplace(launch.point_id);
+        if (is_new) points.push_back(&*at);
+      }
+    }
+    read_at_once(points.size(),
+                 [&](std::size_t p) { points[p]->second = read_attempts(experiment_folder / points[p]->first); });
+    for (const auto* point : points) {
+      for (const Attempt& attempt : point->second) {
+        // It does not say whose launch it was.
+        if (!attempt.damage.empty()) warn_of_damage(UserError(attempt.damage));
+      }
+    }
+  }
 
   /// Those of launch @p name; @p name empty: those started by hand.
-  std::vector<const Attempt*> of(const std::string& point_id, const std::string& name) {
+  std::vector<const Attempt*> of(const std::string& point_id, const std::string& name) const {
     std::vector<const Attempt*> found;
-    for (const Attempt& attempt : all(point_id)) {
+    for (const Attempt& attempt : read_.at(point_id)) {
       if (attempt.file.origin.launch == name) found.push_back(&attempt);
     }
     return found;
   }
 
  private:
-  const std::vector<Attempt>& all(const std::string& point_id) {
-    const auto [at, is_new] = read_.try_emplace(point_id);
-    if (is_new) at->second = read_attempts(folder_ / point_id);
-    return at->second;
-  }
-  fs::path folder_;
   std::map<std::string, std::vector<Attempt>> read_;
 };
 
@@ -94,12 +106,14 @@ class StateOfLaunches {
   StateOfLaunches(const std::vector<Manifest>& manifests, const QueueView& queue)
       : manifests_(manifests), queue_(queue) {
     for (const QueuedTask& task : queue.tasks) queued_[{task.job_id, task.task}] = &task;
+    jobs_.reserve(manifests.size());
+    for (const Manifest& manifest : manifests) jobs_.push_back(jobs_of(manifest));
   }
 
-  LaunchState operator()(const LaunchPlace& place, AttemptsByLaunch& attempts) {
+  LaunchState operator()(const LaunchPlace& place, const AttemptsByLaunch& attempts) {
     const Manifest& manifest = manifests_[place.manifest];
     const Launch& launch = manifest.job.tasks[place.task].launches[place.launch];
-    const Job& job = job_of(place.manifest, place.task);
+    const Job& job = jobs_[place.manifest][place.task];
     const std::string name = launch_name(manifest, place.task, place.launch);
     LaunchState state;
     const std::vector<const Attempt*> made = attempts.of(launch.point_id, name);
@@ -148,26 +162,25 @@ class StateOfLaunches {
     bool has_ended() const { return !record.empty() && record.back().ended; }
   };
 
-  const Job& job_of(std::size_t manifest, std::size_t task) {
-    const auto [at, is_new] = jobs_.try_emplace({manifest, task});
-    if (is_new) {
-      Job& job = at->second;
-      const auto id = ids_.try_emplace(manifest);
-      if (id.second) id.first->second = read_job_id(manifests_[manifest]);
-      job.record = read_job_record(manifests_[manifest], task);
-      job.submitted = !id.first->second.empty() || !job.record.empty();
-      const auto queued = queued_.find({id.first->second, static_cast<std::int64_t>(task)});
+  /// By task.
+  std::vector<Job> jobs_of(const Manifest& manifest) const {
+    const std::string id = read_job_id(manifest);
+    std::vector<Job> jobs(manifest.job.tasks.size());
+    read_at_once(jobs.size(), [&](std::size_t task) {
+      Job& job = jobs[task];
+      job.record = read_job_record(manifest, task);
+      job.submitted = !id.empty() || !job.record.empty();
+      const auto queued = queued_.find({id, static_cast<std::int64_t>(task)});
       job.queued = queued != queued_.end();
       job.running = job.queued && queued->second->is_running();
-    }
-    return at->second;
+    });
+    return jobs;
   }
 
   const std::vector<Manifest>& manifests_;
   const QueueView& queue_;
   std::map<std::pair<std::string, std::int64_t>, const QueuedTask*> queued_;
-  std::map<std::size_t, std::string> ids_;
-  std::map<std::pair<std::size_t, std::size_t>, Job> jobs_;
+  std::vector<std::vector<Job>> jobs_;  ///< by manifest and task
 };
 
 /// Which of two launches of one unit tells more: a good one, then one under way, then the later one.
@@ -198,7 +211,11 @@ SweepState sweep_state(std::vector<Manifest> manifests, const QueueView& queue) 
   sweep.manifests = std::move(manifests);
   if (sweep.manifests.empty()) return sweep;
   sweep.experiment_name = sweep.manifests.front().experiment_name;
-  AttemptsByLaunch attempts(experiment_folder(sweep.manifests.front()));
+  std::vector<const Task*> tasks;
+  for (const Manifest& manifest : sweep.manifests) {
+    for (const Task& task : manifest.job.tasks) tasks.push_back(&task);
+  }
+  const AttemptsByLaunch attempts(experiment_folder(sweep.manifests.front()), tasks);
   StateOfLaunches state_of(sweep.manifests, queue);
   std::map<std::pair<std::string, std::int64_t>, std::size_t> unit_at;
   std::vector<LaunchState> kept;
@@ -260,10 +277,17 @@ SweepState sweep_state(const fs::path& experiment_folder, const QueueView& queue
 }
 
 std::set<std::string> suspect_nodes(const SweepState& state) {
-  std::set<std::string> lists;
+  std::set<std::pair<std::size_t, std::size_t>> of_bad_units;  // manifest and task
   for (const Unit& unit : state.units) {
-    if (unit.progress != Progress::ended || unit.good()) continue;
-    for (const JobRun& run : read_job_record(state.manifests[unit.place.manifest], unit.place.task)) {
+    if (unit.progress == Progress::ended && !unit.good()) of_bad_units.emplace(unit.place.manifest, unit.place.task);
+  }
+  const std::vector<std::pair<std::size_t, std::size_t>> tasks(of_bad_units.begin(), of_bad_units.end());
+  std::vector<std::vector<JobRun>> records(tasks.size());
+  read_at_once(tasks.size(),
+               [&](std::size_t t) { records[t] = read_job_record(state.manifests[tasks[t].first], tasks[t].second); });
+  std::set<std::string> lists;
+  for (const std::vector<JobRun>& record : records) {
+    for (const JobRun& run : record) {
       if (!run.nodes.empty()) lists.insert(run.nodes);
     }
   }
@@ -348,7 +372,7 @@ std::string reasons(const SweepState& state, bool colour) {
 }
 
 std::vector<std::size_t> launches_left(const Manifest& manifest, std::size_t task, const std::vector<JobRun>& record) {
-  AttemptsByLaunch attempts(experiment_folder(manifest));
+  const AttemptsByLaunch attempts(experiment_folder(manifest), {&manifest.job.tasks[task]});
   std::vector<std::size_t> left;
   const auto& launches = manifest.job.tasks[task].launches;
   for (std::size_t l = 0; l < launches.size(); ++l) {
