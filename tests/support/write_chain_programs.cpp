@@ -1,7 +1,8 @@
 /// @file
 /// Writes chains of Oases' planner with made-up numbers as linear programs, and what our exact search finds.
 ///
-///   write_chain_programs FOLDER COUNT    FOLDER/0.mps …, FOLDER/answers.json: a number of seconds each, null: none fits
+///   write_chain_programs FOLDER COUNT    FOLDER/0.mps …, FOLDER/answers.json: a number of seconds each, null: none
+///   fits
 
 #include <fmt/core.h>
 
