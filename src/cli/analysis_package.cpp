@@ -72,7 +72,9 @@ int start_analysis(const std::vector<std::string>& package_arguments, const Envi
   // What the harness knows of the attempts that are about to be read.
   for (const std::string& word : package_arguments) {
     if (fs::is_directory(fs::path(word) / "submissions")) {
-      harness::record_endings(word, harness::state_with_queue(word, environment));
+      // Where what was submitted cannot be read, which is said, the attempts can.
+      const harness::SweepState state = harness::state_with_queue(word, environment);
+      if (!state.manifests.empty()) harness::record_endings(word, state);
     }
   }
   std::vector<std::string> words = {python, "-m", "strata_analysis"};

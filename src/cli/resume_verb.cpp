@@ -36,6 +36,7 @@ struct ResumeArguments {
 int resume_experiment(const ResumeArguments& arguments, const Environment& environment) {
   namespace fs = std::filesystem;
   const harness::SweepState state = harness::state_with_queue(arguments.results, environment);
+  harness::check_submitted(state.manifests, folder_path(arguments.results));
   const harness::Manifest& last = state.manifests.back();
   harness::SubmissionRequest request;
   request.experiment_name = last.experiment_name;

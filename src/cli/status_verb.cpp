@@ -43,6 +43,7 @@ int show_status(const StatusArguments& arguments, const Environment& environment
   std::chrono::seconds pause{30};
   for (;;) {
     const harness::SweepState state = harness::state_with_queue(arguments.results, environment);
+    harness::check_submitted(state.manifests, folder_path(arguments.results));
     const bool screen = arguments.watch && isatty(STDOUT_FILENO) == 1;
     if (screen) say("\033[H\033[2J");
     if (arguments.all) {

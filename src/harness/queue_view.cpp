@@ -37,7 +37,7 @@ harness::SweepState state_with_queue(const std::string& results, const Environme
   for (const harness::Manifest& manifest : manifests) {
     if (std::string id = read_job_id(manifest); !id.empty()) jobs.push_back(std::move(id));
   }
-  if (manifests.empty() || jobs.empty()) return harness::sweep_state(folder, {});
+  if (jobs.empty()) return harness::sweep_state(std::move(manifests), {});
   harness::QueueView view;
   if (auto queue = slurm.queue(jobs)) {
     view.known = true;

@@ -11,7 +11,7 @@
 namespace strata::harness {
 
 /// @param results `<results>/<experiment>`. One `squeue` for all jobs of the sweep, `sinfo` only for nodes under
-/// suspicion. @throws UserError as sweep_state.
+/// suspicion. Empty where there are no manifests.
 harness::SweepState state_with_queue(const std::string& results, const Environment& environment);
 
 }  // namespace strata::harness

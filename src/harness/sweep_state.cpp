@@ -267,12 +267,20 @@ SweepState sweep_state(std::vector<Manifest> manifests, const QueueView& queue) 
   return sweep;
 }
 
+void check_submitted(const std::vector<Manifest>& manifests, const fs::path& experiment_folder) {
+  if (!manifests.empty()) return;
+  std::error_code missing;
+  const fs::directory_iterator submissions(experiment_folder / "submissions", missing);
+  if (submissions != fs::directory_iterator()) {
+    throw UserError(fmt::format("{}: what was submitted here cannot be read", experiment_folder.string()));
+  }
+  throw UserError(fmt::format("{}: nothing was submitted here; `strata submit` makes {}/submissions",
+                              experiment_folder.string(), experiment_folder.string()));
+}
+
 SweepState sweep_state(const fs::path& experiment_folder, const QueueView& queue) {
   std::vector<Manifest> manifests = read_manifests(experiment_folder);
-  if (manifests.empty()) {
-    throw UserError(fmt::format("{}: nothing was submitted here; `strata submit` makes {}/submissions",
-                                experiment_folder.string(), experiment_folder.string()));
-  }
+  check_submitted(manifests, experiment_folder);
   return sweep_state(std::move(manifests), queue);
 }
 

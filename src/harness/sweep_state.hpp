@@ -69,12 +69,15 @@ struct QueueView {
   std::set<std::string> lost_nodes;
 };
 
-/// @param experiment_folder `<results>/<experiment>`. @throws UserError if nothing was submitted there, or a manifest
-/// cannot be read.
+/// @param experiment_folder `<results>/<experiment>`. @throws UserError if nothing was submitted there, or nothing that
+/// can be read: a damaged manifest alone is named and left out.
 SweepState sweep_state(const std::filesystem::path& experiment_folder, const QueueView& queue);
 
-/// As sweep_state, with manifests that are read already.
+/// As sweep_state, with manifests that are read already; of none an empty state.
 SweepState sweep_state(std::vector<Manifest> manifests, const QueueView& queue);
+
+/// @throws UserError where @p manifests, which were read in @p experiment_folder, are none.
+void check_submitted(const std::vector<Manifest>& manifests, const std::filesystem::path& experiment_folder);
 
 /// Keeps @p state's endings in `<experiment_folder>/submissions/endings.json`, where what reads results finds them.
 /// What was named a node failure once stays one: the node may be up again. Nothing is written where there is nothing

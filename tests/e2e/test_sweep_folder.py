@@ -235,6 +235,21 @@ def test_damaged_files_do_not_stop_the_sweep(sweep, asked):
         assert name.removesuffix(".h5") in said or name.endswith("endings.json"), f"{name}: {said}"
 
 
+def test_attempts_are_read_where_nothing_of_the_submission_can_be(sweep, asked):
+    manifest = sweep / "submissions/1/array-0.json"
+    manifest.write_text(manifest.read_text()[:100])
+    for verb in ("table", "collect", "report"):
+        ended = asked(verb, "results/sweep")
+        assert ended.returncode == 0, ended.stderr
+        assert "submissions/1/array-0.json" in ended.stderr
+    assert asked("table", "results/sweep").stdout.count("single") >= 1
+    for verb in ("status", "resume"):
+        ended = asked(verb, "results/sweep")
+        assert ended.returncode == 2
+        assert "what was submitted here cannot be read" in ended.stderr
+        assert ended.stderr.count("array-0.json") == 1
+
+
 def test_clocks_that_are_ahead_and_numbers_that_are_none(sweep, asked):
     point = point_folders(sweep)[0]
     status = point / "1.status.json"
