@@ -50,7 +50,7 @@ std::string by_reason(const std::vector<Complaint>& complaints, bool colour, std
     const Complaint& first = *found[r].first;
     const bool red_state = colour && first.is_bad;
     text += fmt::format("{}{:<{}}{}  {:>5}  {}, {} {}{}\n", red_state ? red : plain, first.state, width,
-                        red_state ? end_of_colour : plain, found[r].count, one_line(first.message),
+                        red_state ? end_of_colour : plain, found[r].count, printable(one_line(first.message)),
                         found[r].count == 1 ? "point" : "first point", first.point_id,
                         first.block < 0 ? "" : fmt::format(" block {}", first.block));
   }

@@ -340,7 +340,7 @@ std::string to_table(const SweepState& state, bool colour) {
   std::vector<std::array<std::string, 5>> rows = {{"point", "state", "tries", "job", "axes"}};
   for (const Unit& unit : state.units) {
     const std::string block = unit.block < 0 ? "" : fmt::format(" block {}", unit.block);
-    const std::string message = unit.message.empty() ? "" : "  " + one_line(unit.message);
+    const std::string message = unit.message.empty() ? "" : "  " + printable(one_line(unit.message));
     rows.push_back({unit.point_id, unit.state(), fmt::format("{}", unit.num_attempts),
                     unit.job.empty() ? "-" : unit.job, unit.axes + block + message});
     colours.push_back(unit.good() ? green : is_wrong(unit) ? red : plain);

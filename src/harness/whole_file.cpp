@@ -17,7 +17,7 @@ void write_whole(const std::filesystem::path& file, const std::string& text) {
 
 void warn_of_damage(const UserError& error) {
   static std::set<std::string> told;
-  if (told.insert(error.what()).second) say_error("strata: warning: left out: {}\n", one_line(error.what()));
+  if (told.insert(error.what()).second) say_error("strata: warning: left out: {}\n", printable(one_line(error.what())));
 }
 
 }  // namespace strata::harness

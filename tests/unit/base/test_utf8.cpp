@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "base/one_line.hpp"
 #include "base/utf8.hpp"
 
 namespace strata {
@@ -29,4 +30,18 @@ TEST(Utf8, EverythingElseEndsIt) {
 }
 
 }  // namespace
+// What a terminal would obey, and what it could not show, is told by its bytes.
+TEST(Utf8, WhatIsPrintedIsReadable) {
+  EXPECT_EQ(printable("a\tb\nc \xc3\xbc \xe2\x82\xac"), "a\tb\nc \xc3\xbc \xe2\x82\xac");
+  EXPECT_EQ(printable("\x1b[2J\x7f"), "\\x1b[2J\\x7f");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "2J\xc2\xa0"),
+            "\\xc2\\x9b2J\xc2\xa0");
+  EXPECT_EQ(printable("a\xff"
+                      "b\xc3"),
+            "a\\xff"
+            "b\\xc3");
+  EXPECT_EQ(printable(""), "");
+}
+
 }  // namespace strata
