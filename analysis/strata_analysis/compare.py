@@ -42,6 +42,8 @@ PROVENANCE = (
     "progress_mode",
     "emulated_link_alpha_seconds",
     "emulated_link_bytes_per_second",
+    "emulated_inside_alpha_seconds",
+    "emulated_inside_bytes_per_second",
     "flop_convention",
     "num_samples_per_step",
     "library_versions",

@@ -87,10 +87,14 @@ def _from_step_seconds(point: pd.Series, seconds: Median) -> dict[str, float]:
 
 
 def link_in_words(point: pd.Series) -> str:
-    rate_bytes = point["emulated_link_bytes_per_second"]
-    if math.isnan(rate_bytes):
+    def words(link: str) -> str:
+        alpha, rate_bytes = (point[f"emulated_{link}_{key}"] for key in ("alpha_seconds", "bytes_per_second"))
+        return "" if math.isnan(rate_bytes) else f"{1e6 * alpha:.6g} µs, {8e-9 * rate_bytes:.3g} Gbit/s"
+
+    link, inside = words("link"), words("inside")
+    if not link:
         return ""
-    return f"emulated link {1e6 * point['emulated_link_alpha_seconds']:.6g} µs, {8e-9 * rate_bytes:.3g} Gbit/s"
+    return f"emulated link {link}" + (f"; inside nodes {inside}" if inside else "")
 
 
 def key_column(points: pd.DataFrame, key: str, default: str) -> list[str]:

@@ -14,7 +14,9 @@ import pandas as pd
 # Keys whose values have a column of their own, and keys that only name a point.
 KEYS_WITH_COLUMNS = {"backend", "model.name", "strategy.name", "train.dtype", "resources.threads_per_rank"}
 KEYS_THAT_NAME = {"name", "title"}
-EMULATION_KEYS = {"communication.emulated_link.alpha_us", "communication.emulated_link.gbit_per_s"}
+EMULATION_KEYS = {
+    f"communication.emulated_link.{key}" for key in ("alpha_us", "gbit_per_s", "inside.alpha_us", "inside.gbit_per_s")
+}
 DEFAULT = "default"
 # Axes that are columns of a point, in the order in which labels name them; keys of the point come after them.
 COLUMNS = ("dtype", "threads_per_rank", "backend", "experiment_name")

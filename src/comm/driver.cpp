@@ -75,9 +75,9 @@ OwnedCommunicator::~OwnedCommunicator() {
 Engine::Driver::Driver(const World& world, const EngineOptions& options)
     : world_(world),
       options_(options),
-      bucket_(options.emulated_link.value_or(EmulatedLink{})),
-      medium_{data_.handle(), options.emulated_link ? &bucket_ : nullptr},
-      maker_(world, control_.handle(), options.transport, options.emulated_link ? &bucket_.link() : nullptr),
+      maker_(world, control_.handle(), options),
+      emulated_links_(world.rank(), options.emulated_link.value_or(EmulatedLink{}), options.emulated_nodes),
+      medium_{data_.handle(), options.emulated_link ? &emulated_links_ : nullptr},
       doorbell_(maker_.own_doorbell()),
       slots_(static_cast<std::size_t>(std::max(16, options.num_ticket_slots))),
       machines_(kNumMachineKinds),

@@ -98,9 +98,9 @@ class Engine::Driver {
   EngineOptions options_;
   OwnedCommunicator data_;
   OwnedCommunicator control_;
-  TokenBucket bucket_;
-  MpiMedium medium_;
   GroupMaker maker_;
+  OutgoingLinks emulated_links_;
+  MpiMedium medium_;
   Doorbell& doorbell_;
 
   std::mutex groups_mutex_;  ///< groups_ itself; the poster uses it freely, an answer to a query may come in between

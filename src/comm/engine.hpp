@@ -36,7 +36,8 @@ struct EngineOptions {
   /// "shm": refuses groups over several nodes; "two_level": as auto, but refuses irregular groups.
   std::string transport = "auto";
   ProgressMode progress = ProgressMode::automatic;
-  std::optional<EmulatedLink> emulated_link;  ///< in front of the mpi transport, which is then used for every group
+  std::optional<EmulatedLink> emulated_link;    ///< in front of the mpi transport, which is then used for every group
+  std::optional<EmulatedNodes> emulated_nodes;  ///< with emulated_link, which is then that between nodes
   double watchdog_seconds = 300.0;
   /// Called once by the thread that drives, before the CommunicationError that ends this rank's use of the engine.
   std::function<void(const WatchdogReport&)> on_watchdog;
@@ -84,7 +85,8 @@ class Engine {
   /// Of a done operation, until num_ticket_slots more have been posted.
   CompletedTimes times(Ticket ticket) const;
 
-  /// "shm", "mpi", "two_level(shm,mpi)", "emulated_link(alpha=2e-05,beta=1e-09) over mpi", "none" for one rank.
+  /// "shm", "mpi", "two_level(shm,mpi)", "emulated_link(alpha=2e-05,beta=1e-09) over mpi", with
+  /// nodes "emulated_link(alpha=2e-05,beta=1e-09; inside alpha=5e-06,beta=1e-10) over mpi"; "none" for one rank.
   std::string transport_name(int group) const;
   bool has_thread() const;
   /// Memory outside the caller's buffers: this rank's share of what was touched of shared segments, and workspaces.

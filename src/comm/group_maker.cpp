@@ -36,28 +36,44 @@ std::string Group::ranks_text() const {
   return text;
 }
 
-GroupMaker::GroupMaker(const World& world, MPI_Comm control, const std::string& transport, const EmulatedLink* link)
-    : world_(world), control_(control), transport_(transport), link_(link), rank_(world.rank()) {
-  if (transport != "auto" && transport != "mpi" && transport != "shm" && transport != "two_level") {
-    throw UserError(fmt::format("transport \"{}\" is not one of auto, mpi, shm, two_level", transport));
+GroupMaker::GroupMaker(const World& world, MPI_Comm control, const EngineOptions& options)
+    : world_(world),
+      control_(control),
+      transport_(options.transport),
+      link_(options.emulated_link),
+      nodes_(options.emulated_nodes),
+      rank_(world.rank()) {
+  if (transport_ != "auto" && transport_ != "mpi" && transport_ != "shm" && transport_ != "two_level") {
+    throw UserError(fmt::format("transport \"{}\" is not one of auto, mpi, shm, two_level", transport_));
   }
-  if (link != nullptr) {
-    if (!(link->alpha_seconds >= 0.0) || !(link->beta_seconds_per_byte >= 0.0)) {
-      throw UserError(fmt::format("emulated link: alpha {} s and beta {} s/byte must not be negative",
-                                  link->alpha_seconds, link->beta_seconds_per_byte));
-    }
-    if (!world.one_machine()) {
-      throw Unsupported("an emulated link needs all ranks on one machine: its times are those of one clock");
-    }
-    if (transport != "auto" && transport != "mpi") {
-      throw UserError(fmt::format("an emulated link stands in front of transport mpi, not {}", transport));
-    }
-  }
+  if (link_) check_emulation();
   int* tag_limit = nullptr;
   int found = 0;
   check(MPI_Comm_get_attr(control_, MPI_TAG_UB, static_cast<void*>(&tag_limit), &found), "MPI_Comm_get_attr");
   max_tag_ = found != 0 ? *tag_limit : 32767;
   map_doorbells();
+}
+
+void GroupMaker::check_emulation() const {
+  const auto check_times = [](const EmulatedLink& link) {
+    if (link.alpha_seconds >= 0.0 && link.beta_seconds_per_byte >= 0.0) return;
+    throw UserError(fmt::format("emulated link: alpha {} s and beta {} s/byte must not be negative", link.alpha_seconds,
+                                link.beta_seconds_per_byte));
+  };
+  check_times(*link_);
+  if (nodes_) {
+    check_times(nodes_->inside);
+    if (nodes_->ranks_per_node < 1 || world_.size() % nodes_->ranks_per_node != 0) {
+      throw UserError(
+          fmt::format("{} ranks are no whole number of nodes of {} ranks", world_.size(), nodes_->ranks_per_node));
+    }
+  }
+  if (!world_.one_machine()) {
+    throw Unsupported("an emulated link needs all ranks on one machine: its times are those of one clock");
+  }
+  if (transport_ != "auto" && transport_ != "mpi") {
+    throw UserError(fmt::format("an emulated link stands in front of transport mpi, not {}", transport_));
+  }
 }
 
 void GroupMaker::map_doorbells() {
@@ -121,10 +137,13 @@ void GroupMaker::choose_transport(Group& group) const {
   if (ranks.size() == 1) {
     group.transport = Transport::mpi;  // never used
     group.transport_name = "none";
-  } else if (link_ != nullptr) {
+  } else if (link_) {
+    const auto words = [](const EmulatedLink& link) {
+      return fmt::format("alpha={:g},beta={:g}", link.alpha_seconds, link.beta_seconds_per_byte);
+    };
     group.transport = Transport::mpi;
     group.transport_name =
-        fmt::format("emulated_link(alpha={:g},beta={:g}) over mpi", link_->alpha_seconds, link_->beta_seconds_per_byte);
+        fmt::format("emulated_link({}{}) over mpi", words(*link_), nodes_ ? "; inside " + words(nodes_->inside) : "");
   } else if (transport_ == "mpi") {
     group.transport = Transport::mpi;
     group.transport_name = "mpi";

@@ -5,10 +5,12 @@
 /// disjoint groups are made at the same time. Internal to src/comm.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/emulated/emulated_link.hpp"
+#include "comm/engine.hpp"
 #include "comm/group.hpp"
 #include "comm/mpi/mpi_check.hpp"
 
@@ -19,13 +21,15 @@ class World;
 class GroupMaker {
  public:
   /// Collective over @p world: maps one doorbell a rank on each node.
-  /// @throws UserError unless @p transport is one of the accepted names.
-  GroupMaker(const World& world, MPI_Comm control, const std::string& transport, const EmulatedLink* link);
+  /// @throws UserError unless the transport is one of the accepted names and what is emulated has times and ranks;
+  /// Unsupported unless what is emulated has one clock.
+  GroupMaker(const World& world, MPI_Comm control, const EngineOptions& options);
 
   std::unique_ptr<Group> make(const std::vector<int>& world_ranks);
   Doorbell& own_doorbell() const { return *doorbells_[static_cast<std::size_t>(rank_)]; }
 
  private:
+  void check_emulation() const;
   void map_doorbells();
   void choose_transport(Group& group) const;
   void agree_on_id(Group& group);
@@ -36,7 +40,8 @@ class GroupMaker {
   const World& world_;
   MPI_Comm control_;
   std::string transport_;
-  const EmulatedLink* link_;
+  std::optional<EmulatedLink> link_;
+  std::optional<EmulatedNodes> nodes_;
   int rank_;
   int max_tag_ = 0;
   int next_id_ = 0;

@@ -163,6 +163,14 @@ void verify(const Experiment& experiment) {
     fail(experiment, "communication.emulated_link.alpha_us",
          "an emulated link has a bandwidth too: set communication.emulated_link.gbit_per_s > 0");
   }
+  if (communication.emulated_inside_alpha_us > 0.0 && communication.emulated_inside_gbit_per_s == 0.0) {
+    fail(experiment, "communication.emulated_link.inside.alpha_us",
+         "an emulated link has a bandwidth too: set communication.emulated_link.inside.gbit_per_s > 0");
+  }
+  if (communication.emulated_inside_gbit_per_s > 0.0 && communication.emulated_gbit_per_s == 0.0) {
+    fail(experiment, "communication.emulated_link.inside.gbit_per_s",
+         "emulated nodes have an emulated link between them: set communication.emulated_link.gbit_per_s > 0");
+  }
   if (communication.device_transport != "auto" && experiment.resources.device == "cpu") {
     fail(experiment, "communication.device_transport",
          fmt::format("\"{}\" is of GPUs, and resources.device is \"cpu\"", communication.device_transport));

@@ -101,6 +101,8 @@ struct CommunicationSection {
   std::string progress = "automatic";
   double emulated_alpha_us = 0.0;
   double emulated_gbit_per_s = 0.0;  ///< 0: no emulated link
+  double emulated_inside_alpha_us = 0.0;
+  double emulated_inside_gbit_per_s = 0.0;  ///< 0: no nodes are emulated, all ranks use the one link
   double watchdog_seconds = 60.0;
   bool operator==(const CommunicationSection&) const = default;
 };
@@ -186,6 +188,11 @@ struct Experiment {
   std::map<std::string, std::string> given_at;  ///< key → "file:line" or "--set"; a key that is absent has its default
 
   std::int64_t num_ranks() const { return resources.nodes * resources.ranks_per_node; }
+  /// Whether the ranks of all nodes run on one machine, over emulated links inside nodes and between them.
+  bool emulates_nodes() const { return communication.emulated_inside_gbit_per_s > 0.0; }
+  /// Nodes of real machines that it runs on, each with as many ranks.
+  std::int64_t num_machines() const { return emulates_nodes() ? 1 : resources.nodes; }
+  std::int64_t ranks_per_machine() const { return num_ranks() / num_machines(); }
   /// For messages: where @p key was given, or "default".
   std::string where(std::string_view key) const;
 };

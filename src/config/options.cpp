@@ -121,6 +121,11 @@ constexpr Option options[] = {
      "latency of an emulated link between ranks"},
     {"communication.emulated_link.gbit_per_s", FIELD(communication.emulated_gbit_per_s), ">= 0", "Gbit/s",
      "bandwidth of an emulated link; 0: none"},
+    {"communication.emulated_link.inside.alpha_us", FIELD(communication.emulated_inside_alpha_us), ">= 0", "us",
+     "latency between the ranks of an emulated node"},
+    {"communication.emulated_link.inside.gbit_per_s", FIELD(communication.emulated_inside_gbit_per_s), ">= 0", "Gbit/s",
+     "bandwidth between the ranks of an emulated node: all resources.nodes then run on one machine, "
+     "resources.ranks_per_node consecutive ranks each, and the emulated link is that between them; 0: nodes are real"},
     {"communication.watchdog_seconds", FIELD(communication.watchdog_seconds), "> 0", "s",
      "an instruction that waits longer ends the job, by name"},
 

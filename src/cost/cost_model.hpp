@@ -82,8 +82,12 @@ std::unique_ptr<CostModel> analytic_costs(const Cluster& cluster);
 struct Transports {
   std::function<std::string(const Factor& group)> name;  ///< CollectiveTime::transport of such a group
   std::string of_all_ranks;                              ///< Interference::transport
-  /// An emulated link, whose collectives take what its definition says: ring steps of alpha + bytes · beta.
-  std::optional<Link> emulated;
+  /// Emulated links, whose collectives take what their definition says: ring steps of alpha + bytes · beta.
+  struct Emulated {
+    Link inside;   ///< of groups inside one node
+    Link between;  ///< of groups over several
+  };
+  std::optional<Emulated> emulated;
 };
 
 /// Times of @p profile for @p ranks_on_node ranks a node.

@@ -119,7 +119,7 @@ class MeasuredCosts final : public CostModel {
     const Factor& group = place.shape;
     if (group.total() <= 1 || bytes == 0) return {0.0, Basis::formula, 0};
     if (transports_.emulated) {
-      const Link& link = *transports_.emulated;
+      const Link& link = group.nodes == 1 ? transports_.emulated->inside : transports_.emulated->between;
       return {ring_seconds(kind, bytes, group.total(), link.latency_seconds, 1.0 / link.bandwidth_bytes_per_second),
               Basis::formula, 0};
     }

@@ -13,8 +13,8 @@ namespace strata::harness {
 namespace {
 
 JobGeometry geometry_of(const Experiment& e, const Site& site) {
-  return {.nodes = e.resources.nodes,
-          .ranks_per_node = e.resources.ranks_per_node,
+  return {.nodes = e.num_machines(),
+          .ranks_per_node = e.ranks_per_machine(),
           .threads_per_rank = e.resources.threads_per_rank,
           .gpus_per_node = site.gpus_per_node,
           .time_limit_minutes = e.job.time_limit_minutes,

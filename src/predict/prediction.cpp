@@ -48,10 +48,14 @@ int steps_around_steady_ones(const LoweredJob& lowered) {
 }
 
 /// What [communication] emulates.
-std::optional<Link> emulated_link(const Experiment& experiment) {
+std::optional<Transports::Emulated> emulated_links(const Experiment& experiment) {
   const CommunicationSection& c = experiment.communication;
   if (c.emulated_gbit_per_s == 0.0) return std::nullopt;
-  return Link{c.emulated_alpha_us * 1e-6, c.emulated_gbit_per_s * 1e9 / 8.0};
+  const auto link = [](double alpha_us, double gbit_per_s) { return Link{alpha_us * 1e-6, gbit_per_s * 1e9 / 8.0}; };
+  const Link between = link(c.emulated_alpha_us, c.emulated_gbit_per_s);
+  if (!experiment.emulates_nodes()) return Transports::Emulated{.inside = between, .between = between};
+  return Transports::Emulated{.inside = link(c.emulated_inside_alpha_us, c.emulated_inside_gbit_per_s),
+                              .between = between};
 }
 
 /// As comm::Engine names them: shared memory inside a node, MPI between nodes, both where a group has both. On GPUs as
@@ -62,7 +66,7 @@ Transports transports_of(const Experiment& experiment, const CostProfile& profil
     return group.nodes == 1 ? "shm" : "two_level(shm,mpi)";
   };
   const Factor all{static_cast<int>(experiment.resources.ranks_per_node), static_cast<int>(experiment.resources.nodes)};
-  Transports transports{.name = host, .of_all_ranks = "none", .emulated = emulated_link(experiment)};
+  Transports transports{.name = host, .of_all_ranks = "none", .emulated = emulated_links(experiment)};
   if (transports.emulated) {
     transports.of_all_ranks = "emulated_link";
   } else if (all.total() > 1) {
@@ -101,14 +105,15 @@ CostProfile load_profile(const Experiment& experiment, const std::string& experi
 
 std::unique_ptr<CostModel> profiled_costs(const Experiment& experiment, const std::string& experiment_file) {
   const CostProfile profile = load_profile(experiment, experiment_file);
-  return measured_costs(profile, static_cast<int>(experiment.resources.ranks_per_node),
-                        transports_of(experiment, profile));
+  return measured_costs(profile, static_cast<int>(experiment.ranks_per_machine()), transports_of(experiment, profile));
 }
 
 LinkLines profiled_links(const Experiment& experiment, const std::string& experiment_file) {
-  if (const std::optional<Link> emulated = emulated_link(experiment)) {
-    const Line line{emulated->latency_seconds, 1.0 / emulated->bandwidth_bytes_per_second, 0.0};
-    return {.inside = line, .across = line, .num_inside = 1, .num_across = 1};
+  if (const std::optional<Transports::Emulated> emulated = emulated_links(experiment)) {
+    const auto line = [](const Link& link) {
+      return Line{link.latency_seconds, 1.0 / link.bandwidth_bytes_per_second, 0.0};
+    };
+    return {.inside = line(emulated->inside), .across = line(emulated->between), .num_inside = 1, .num_across = 1};
   }
   const CostProfile profile = load_profile(experiment, experiment_file);
   const Transports transports = transports_of(experiment, profile);

@@ -54,7 +54,7 @@ void set_peak(results::AttemptFacts& facts, const PreparedPoint& point, const st
   if (point.cluster.name == "this") {
     const CostProfile profile = load_profile(point.experiment, experiment_file);
     for (const MeasuredRate& peak : profile.peaks) {  // unknown where the profile did not compute in this dtype
-      if (peak.dtype == to_string(dtype) && peak.ranks_on_node == point.plan.mesh.ranks_per_node) {
+      if (peak.dtype == to_string(dtype) && peak.ranks_on_node == point.experiment.ranks_per_machine()) {
         facts.peak_flops_per_second = peak.flops_per_second;
       }
     }

@@ -44,16 +44,19 @@ Cluster measured_machine(const comm::World& world, const Experiment& experiment,
   }
   Cluster machine = predict::machine_at_hand(experiment);
   std::vector<int> on_my_node, at_my_place;
+  const int emulated = experiment.emulates_nodes() ? static_cast<int>(experiment.resources.ranks_per_node) : 0;
+  const auto node_of = [&](int rank) { return emulated > 0 ? rank / emulated : world.node_of(rank); };
+  const auto place_of = [&](int rank) { return emulated > 0 ? rank % emulated : world.local_rank_of(rank); };
   for (int rank = 0; rank < world.size(); ++rank) {
-    if (world.node_of(rank) == world.node()) on_my_node.push_back(rank);
-    if (world.local_rank_of(rank) == world.local_rank()) at_my_place.push_back(rank);
+    if (node_of(rank) == node_of(world.rank())) on_my_node.push_back(rank);
+    if (place_of(rank) == place_of(world.rank())) at_my_place.push_back(rank);
   }
   const DType dtype = dtype_of_word(experiment.train.dtype);
   machine.peak_flops_per_second[std::string(to_string(dtype))] = peak.flops_per_second(experiment, dtype);
   machine.memory_bandwidth_bytes_per_second = peak.memory_bytes_per_second(predict::is_on_gpus(experiment));
   machine.intra_node = link_within(world, experiment, transport, on_my_node);
   machine.inter_node = link_within(world, experiment, transport, at_my_place);
-  machine.inter_node.bandwidth_bytes_per_second *= world.ranks_on_node();
+  machine.inter_node.bandwidth_bytes_per_second *= static_cast<double>(on_my_node.size());
   const std::string when = world.broadcast(results::to_iso_8601(results::unix_seconds_now()));
   machine.description = fmt::format("the machine strata runs on, measured {}", when);
   machine.sources = {{"peak_flops_per_second", MeasuredPeak::source(experiment)},

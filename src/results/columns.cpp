@@ -171,6 +171,8 @@ std::vector<Attribute> root_attributes(const AttemptFacts& facts, std::int64_t a
       {"progress_mode", facts.progress_mode},
       {"emulated_link_alpha_seconds", facts.emulated_link_alpha_seconds},
       {"emulated_link_bytes_per_second", facts.emulated_link_bytes_per_second},
+      {"emulated_inside_alpha_seconds", facts.emulated_inside_alpha_seconds},
+      {"emulated_inside_bytes_per_second", facts.emulated_inside_bytes_per_second},
       {"flop_convention", facts.flop_convention},
       {"sample_unit", facts.sample_unit},
       {"flops_per_sample", facts.flops_per_sample},

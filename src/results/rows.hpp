@@ -55,6 +55,8 @@ struct AttemptFacts {
   std::string progress_mode;
   double emulated_link_alpha_seconds = unknown;  ///< unknown: the link is real
   double emulated_link_bytes_per_second = unknown;
+  double emulated_inside_alpha_seconds = unknown;  ///< unknown: nodes are real
+  double emulated_inside_bytes_per_second = unknown;
 
   // What the derived numbers need.
   std::string flop_convention;              ///< megatron, sc21, internevo, palm, torchtitan, operators

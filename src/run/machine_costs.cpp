@@ -25,10 +25,13 @@ namespace {
 /// All that the numbers depend on.
 std::string circumstances(const Experiment& e) {
   const CommunicationSection& c = e.communication;
-  return fmt::format("{}\n{}\n{:016x}\n{} threads, peak {}\n{} {} {} alpha {} us {} Gbit/s\n",
+  return fmt::format("{}\n{}\n{:016x}\n{} threads, peak {}\n{} {} {} alpha {} us {} Gbit/s\n{}",
                      predict::machine_identity(e), to_string(instruction_set()), binary_hash(),
                      e.resources.threads_per_rank, e.measure.peak, c.transport, c.device_transport, c.progress,
-                     c.emulated_alpha_us, c.emulated_gbit_per_s);
+                     c.emulated_alpha_us, c.emulated_gbit_per_s,
+                     e.emulates_nodes() ? fmt::format("inside nodes alpha {} us {} Gbit/s\n",
+                                                      c.emulated_inside_alpha_us, c.emulated_inside_gbit_per_s)
+                                        : "");
 }
 
 /// Under a name of its own first: others see the whole file or none. Of two that are written at once the later stays,

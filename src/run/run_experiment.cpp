@@ -249,8 +249,8 @@ class Run {
 
   comm::LaunchExpectation expectation(const Experiment& experiment) const {
     return {.num_ranks = static_cast<int>(experiment.num_ranks()),
-            .num_nodes = static_cast<int>(experiment.resources.nodes),
-            .ranks_per_node = static_cast<int>(experiment.resources.ranks_per_node),
+            .num_nodes = static_cast<int>(experiment.num_machines()),
+            .ranks_per_node = static_cast<int>(experiment.ranks_per_machine()),
             .binary_hash = binary_hash_,
             .instruction_set = instruction_set()};
   }

@@ -120,8 +120,8 @@ class PointRun {
   /// Collective. @param hosts by rank.
   void describe_ranks(const std::vector<std::string>& hosts) {
     facts_.num_ranks = world_.size();
-    facts_.num_nodes = world_.num_nodes();
-    facts_.ranks_per_node = world_.ranks_on_node(0);
+    facts_.num_nodes = experiment_.resources.nodes;
+    facts_.ranks_per_node = experiment_.resources.ranks_per_node;
     facts_.host_names = hosts;
     if (on_gpus_) {
       facts_.device_names = world_.all_gather(request_.gpu_name);
@@ -145,6 +145,10 @@ class PointRun {
     if (c.emulated_gbit_per_s > 0.0) {
       facts_.emulated_link_alpha_seconds = c.emulated_alpha_us * 1e-6;
       facts_.emulated_link_bytes_per_second = c.emulated_gbit_per_s * 1e9 / 8.0;
+    }
+    if (experiment_.emulates_nodes()) {
+      facts_.emulated_inside_alpha_seconds = c.emulated_inside_alpha_us * 1e-6;
+      facts_.emulated_inside_bytes_per_second = c.emulated_inside_gbit_per_s * 1e9 / 8.0;
     }
   }
 

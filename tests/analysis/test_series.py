@@ -1,6 +1,9 @@
 """A series is named by what tells points apart at equal ranks, and by nothing else."""
 
+import math
+
 import pandas as pd
+from strata_analysis.derive import link_in_words
 from strata_analysis.series import labels_of, separating_axes
 
 POINT = {
@@ -68,3 +71,18 @@ def test_the_axis_that_separates_most_is_taken_first():
     axes = [{"few": str(n // 2), "many": str(n)} for n in range(4)]
     assert separating_axes(axes, [0] * 4) == ["many"]
     assert separating_axes(axes, range(4)) == []
+
+
+def test_links_that_were_emulated_are_said_in_words():
+    real = {
+        f"emulated_{link}_{key}": math.nan
+        for link in ("link", "inside")
+        for key in ("alpha_seconds", "bytes_per_second")
+    }
+    link = {"emulated_link_alpha_seconds": 20e-6, "emulated_link_bytes_per_second": 1.25e8}
+    inside = {"emulated_inside_alpha_seconds": 5e-6, "emulated_inside_bytes_per_second": 12.5e9}
+    assert link_in_words(pd.Series(real)) == ""
+    assert link_in_words(pd.Series(real | link)) == "emulated link 20 µs, 1 Gbit/s"
+    assert (
+        link_in_words(pd.Series(real | link | inside)) == "emulated link 20 µs, 1 Gbit/s; inside nodes 5 µs, 100 Gbit/s"
+    )

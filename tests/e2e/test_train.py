@@ -3,6 +3,7 @@
 import json
 import math
 import statistics
+import tomllib
 from pathlib import Path
 
 import h5py
@@ -141,6 +142,30 @@ def test_an_emulated_link_is_named_in_the_results(strata, experiment, tmp_path):
         assert "emulated_link" in file.attrs["transport"]
         # What the ranks measured through that link before training.
         assert 0.5 * 1.25e8 < file.attrs["all_reduce_bytes_per_second"] <= 1.25e8
+
+
+def test_emulated_nodes_have_two_links_on_one_machine(strata, experiment, tmp_path):
+    """Four ranks of one machine as two nodes: measured, planned and recorded as such."""
+    nodes = ["resources.nodes=2", "resources.ranks_per_node=2", "strategy.name=autoddl"]
+    links = ["gbit_per_s=0.5", "inside.alpha_us=5", "inside.gbit_per_s=40"]
+    settings = [*nodes, *(f"communication.emulated_link.{link}" for link in links)]
+    ended = strata(4, "run", experiment(), *(word for setting in settings for word in ("--set", setting)))
+    assert ended.code == 0, ended.error
+    (costs,) = tmp_path.glob("results/e2e/machine/*")
+    machine = tomllib.loads(costs.read_text())
+    # The machine is shared: transfers may take longer than the wires say, but never less.
+    assert machine["inter_node"]["bandwidth_bytes_per_second"] < 2 * 1.3 * 0.5e9 / 8
+    assert machine["intra_node"]["bandwidth_bytes_per_second"] > 1.3 * 0.5e9 / 8
+    with h5py.File(next(tmp_path.glob("results/e2e/*/1.h5"))) as file:
+        assert (file.attrs["num_nodes"], file.attrs["ranks_per_node"], file.attrs["num_ranks"]) == (2, 2, 4)
+        assert file.attrs["emulated_link_bytes_per_second"] == pytest.approx(0.5e9 / 8)
+        assert file.attrs["emulated_inside_alpha_seconds"] == pytest.approx(5e-6)
+        assert file.attrs["emulated_inside_bytes_per_second"] == pytest.approx(40e9 / 8)
+        assert "inside" in file.attrs["transport"]
+    other = [setting.replace("gbit_per_s=40", "gbit_per_s=20") for setting in settings]
+    ended = strata(4, "run", experiment(), *(word for setting in other for word in ("--set", setting)))
+    assert ended.code == 0, ended.error
+    assert len(list(tmp_path.glob("results/e2e/machine/*"))) == 2, "costs belong to the links they were measured with"
 
 
 def test_a_loss_that_is_not_finite_is_no_success(strata, experiment, tmp_path):

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 
 namespace strata::comm {
 
@@ -17,7 +18,14 @@ struct EmulatedLink {
   double beta_seconds_per_byte = 0.0;
 };
 
-/// The outgoing link of one rank, shared by all its operations.
+/// Nodes of one machine that are emulated as well: @p ranks_per_node consecutive ranks each, whose messages to each
+/// other take a link of their own.
+struct EmulatedNodes {
+  int ranks_per_node = 1;
+  EmulatedLink inside;
+};
+
+/// One outgoing link of a rank, shared by all its operations.
 class TokenBucket {
  public:
   explicit TokenBucket(const EmulatedLink& link) : link_(link) {}
@@ -29,11 +37,30 @@ class TokenBucket {
     return free_ns_;
   }
   std::int64_t latency_ns() const { return std::llround(link_.alpha_seconds * 1e9); }
-  const EmulatedLink& link() const { return link_; }
 
  private:
   EmulatedLink link_;
   std::int64_t free_ns_ = 0;
+};
+
+/// The links on which one rank sends: one to all others, or one to those of its node and one to the rest, which know
+/// nothing of each other.
+class OutgoingLinks {
+ public:
+  OutgoingLinks(int rank, const EmulatedLink& link, const std::optional<EmulatedNodes>& nodes)
+      : ranks_per_node_(nodes ? nodes->ranks_per_node : 0),
+        node_(nodes ? rank / nodes->ranks_per_node : 0),
+        link_(link),
+        inside_(nodes ? nodes->inside : link) {}
+
+  TokenBucket& towards(int world_rank) {
+    return ranks_per_node_ > 0 && world_rank / ranks_per_node_ == node_ ? inside_ : link_;
+  }
+
+ private:
+  int ranks_per_node_;  ///< 0: no nodes are emulated
+  int node_;
+  TokenBucket link_, inside_;
 };
 
 }  // namespace strata::comm

@@ -106,7 +106,7 @@ void MpiChain::post_receive(std::int64_t item) {
   Flight& flight = receives_[static_cast<std::size_t>(item % kMpiWindow)];
   const int source = sources_[static_cast<std::size_t>(item % num_sources())];
   const int tag = p_.members->tag + p_.channel;
-  if (medium_.link != nullptr) {
+  if (medium_.links != nullptr) {
     check(MPI_Irecv(&flight.deadline_ns, 1, MPI_INT64_T, source, tag, medium_.communicator, &flight.requests[1]),
           "MPI_Irecv");
   }
@@ -121,9 +121,11 @@ void MpiChain::post_send(std::int64_t item, std::int64_t now_ns) {
   const Chunk bytes = segment_bytes(segment);
   Flight& flight = sends_[static_cast<std::size_t>(item % kMpiWindow)];
   const int tag = p_.members->tag + p_.channel;
-  if (medium_.link != nullptr) {
-    departed_ns_ = medium_.link->depart_ns(now_ns, bytes.size());
-    flight.deadline_ns = departed_ns_ + medium_.link->latency_ns();
+  if (medium_.links != nullptr) {
+    TokenBucket& link = medium_.links->towards(target);
+    const std::int64_t departed_ns = link.depart_ns(now_ns, bytes.size());
+    departed_ns_ = std::max(departed_ns_, departed_ns);
+    flight.deadline_ns = departed_ns + link.latency_ns();
     check(MPI_Isend(&flight.deadline_ns, 1, MPI_INT64_T, target, tag, medium_.communicator, &flight.requests[1]),
           "MPI_Isend");
   }
@@ -156,7 +158,7 @@ Progress MpiChain::advance(std::int64_t now_ns) {
   if (num_received_ < num_receives_posted_ && has_place(num_received_)) {
     Flight& flight = receives_[static_cast<std::size_t>(num_received_ % kMpiWindow)];
     if (landed(flight)) {
-      if (medium_.link == nullptr || now_ns >= flight.deadline_ns) {
+      if (medium_.links == nullptr || now_ns >= flight.deadline_ns) {
         if (reduces()) {
           add(num_received_);
         }

@@ -32,7 +32,7 @@ class MpiChain final : public Machine {
   Progress advance(std::int64_t now_ns) override;
   std::int64_t wake_ns(std::int64_t now_ns) const override;
   bool all_posted() const override {
-    return medium_.link == nullptr && num_receives_posted_ == num_receives() && num_sends_posted_ == num_sends();
+    return medium_.links == nullptr && num_receives_posted_ == num_receives() && num_sends_posted_ == num_sends();
   }
 
  private:

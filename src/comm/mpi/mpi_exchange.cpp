@@ -74,12 +74,14 @@ void MpiExchange::post_deadlines(int step, std::int64_t now_ns) {
   const int from = (p_.members->index - step + size) % size;
   const int sent = p_.kind == Collective::all_gather ? p_.members->index : to;
   const std::int64_t num_bytes = p_.layout.chunk(sent).size() * element_bytes_;
-  my_deadline_ns_ = medium_.link->depart_ns(now_ns, num_bytes) + medium_.link->latency_ns();
+  const int target = p_.members->world_ranks[static_cast<std::size_t>(to)];
+  TokenBucket& link = medium_.links->towards(target);
+  my_deadline_ns_ = link.depart_ns(now_ns, num_bytes) + link.latency_ns();
   check(MPI_Irecv(&their_deadline_ns_, 1, MPI_INT64_T, p_.members->world_ranks[static_cast<std::size_t>(from)],
                   p_.members->tag + p_.channel, medium_.communicator, &deadline_requests_[0]),
         "MPI_Irecv");
-  check(MPI_Isend(&my_deadline_ns_, 1, MPI_INT64_T, p_.members->world_ranks[static_cast<std::size_t>(to)],
-                  p_.members->tag + p_.channel, medium_.communicator, &deadline_requests_[1]),
+  check(MPI_Isend(&my_deadline_ns_, 1, MPI_INT64_T, target, p_.members->tag + p_.channel, medium_.communicator,
+                  &deadline_requests_[1]),
         "MPI_Isend");
 }
 
@@ -93,7 +95,7 @@ void MpiExchange::post(std::int64_t item, std::int64_t now_ns) {
   if (step == 1) {
     keep_own(segment);
   }
-  if (medium_.link != nullptr && segment == 0) {
+  if (medium_.links != nullptr && segment == 0) {
     post_deadlines(step, now_ns);
   }
   const auto slice = [&](int member) { return p_.layout.slice(member, segment, segment_length_); };
@@ -152,7 +154,7 @@ bool MpiExchange::complete(std::int64_t item, std::int64_t now_ns) {
   if (done == 0) {
     return false;
   }
-  if (medium_.link != nullptr && (item + 1) % segments_per_step_ == 0) {
+  if (medium_.links != nullptr && (item + 1) % segments_per_step_ == 0) {
     check(MPI_Testall(2, deadline_requests_.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
     awaits_clock_ = done != 0;
     if (done == 0 || now_ns < std::max(my_deadline_ns_, their_deadline_ns_)) {
@@ -177,7 +179,7 @@ Progress MpiExchange::advance(std::int64_t now_ns) {
   }
   while (num_posted_ < num_items_ && num_posted_ - num_done_ < kMpiWindow) {
     // Over an emulated link steps follow one another, as its cost formula says.
-    if (medium_.link != nullptr && starts_step(num_posted_) && num_posted_ != num_done_) {
+    if (medium_.links != nullptr && starts_step(num_posted_) && num_posted_ != num_done_) {
       break;
     }
     post(num_posted_++, now_ns);

@@ -20,7 +20,7 @@ namespace strata::comm {
 /// What the MPI machines of one engine share.
 struct MpiMedium {
   MPI_Comm communicator = MPI_COMM_NULL;
-  TokenBucket* link = nullptr;  ///< null: no emulated link
+  OutgoingLinks* links = nullptr;  ///< null: nothing is emulated
 };
 
 /// How long a driver may sleep while an MPI request is pending: MPI cannot ring a doorbell. A few looks between two
@@ -50,7 +50,7 @@ class MpiExchange final : public Machine {
   void start(const Primitive& primitive) override;
   Progress advance(std::int64_t now_ns) override;
   std::int64_t wake_ns(std::int64_t now_ns) const override;
-  bool all_posted() const override { return medium_.link == nullptr && num_posted_ == num_items_; }
+  bool all_posted() const override { return medium_.links == nullptr && num_posted_ == num_items_; }
 
  private:
   /// One segment of one step.

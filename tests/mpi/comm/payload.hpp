@@ -235,10 +235,12 @@ inline std::vector<int> all_ranks(const World& world) {
   return ranks;
 }
 
-/// Every kind of collective, dtype and place on one group; bytes on the wire are those of elements_sent().
+/// Every kind of collective, dtype and place on one group; bytes on the wire are those of elements_sent(). Every rank
+/// takes part, all in one group or in groups of as many ranks each.
 inline void check_all_collectives(const World& world, Engine& engine, int group, const std::vector<int>& ranks,
                                   const std::vector<std::int64_t>& sizes) {
   const auto num_ranks = static_cast<int>(ranks.size());
+  const int num_groups = world.size() / num_ranks;
   const auto run = [&](Collective kind, DType dtype, std::int64_t elements, bool in_place, int peer,
                        Reduction reduction) {
     Payload payload(world, ranks, kind, dtype, elements, in_place, peer, reduction);
@@ -251,7 +253,7 @@ inline void check_all_collectives(const World& world, Engine& engine, int group,
     for (int member = 0; member < num_ranks; ++member) {
       expected += elements_sent(kind, elements, num_ranks, member, peer) * size_of(dtype);
     }
-    EXPECT_EQ(sent, static_cast<double>(expected)) << payload.request(group).label;
+    EXPECT_EQ(sent, static_cast<double>(num_groups * expected)) << payload.request(group).label;
     if (kind == Collective::reduce) {  // goes no way round: each rank's bytes are its own
       const auto index = static_cast<int>(std::ranges::find(ranks, world.rank()) - ranks.begin());
       EXPECT_EQ(engine.times(ticket).bytes_sent, elements_sent(kind, elements, num_ranks, index, peer) * size_of(dtype))

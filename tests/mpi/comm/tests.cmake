@@ -5,6 +5,7 @@ strata_mpi_test(comm/test_reduce RANKS 3 5 AVX2_RANKS 3 DEEP_RANKS 2 8 TIMEOUT 1
 strata_mpi_test(comm/test_two_level RANKS 4 DEEP_RANKS 6 TIMEOUT 90)
 strata_mpi_test(comm/test_engine RANKS 1 3 DEEP_RANKS 2 4 TIMEOUT 90)
 strata_mpi_test(comm/test_emulated_link RANKS 3 DEEP_RANKS 2 4)
+strata_mpi_test(comm/test_emulated_nodes RANKS 4)
 strata_mpi_test(comm/test_watchdog RANKS 3 SANITIZED_RANKS none TIMEOUT 240)
 if(TEST mpi.comm.test_watchdog.np3)
   set_tests_properties(mpi.comm.test_watchdog.np3 PROPERTIES PROCESSORS 1)  # it waits most of the time

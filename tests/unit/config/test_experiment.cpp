@@ -57,8 +57,26 @@ ranks_per_node = 3
   EXPECT_EQ(experiment.communication.emulated_alpha_us, 50.0);
   EXPECT_EQ(experiment.communication.emulated_gbit_per_s, 1.5);
   EXPECT_EQ(experiment.num_ranks(), 6);
+  EXPECT_EQ(experiment.num_machines(), 2);
+  EXPECT_EQ(experiment.ranks_per_machine(), 3);
   EXPECT_EQ(experiment.where("train.global_batch"), "e.toml:7");
   EXPECT_EQ(experiment.where("strategy.slices"), "e.toml:10");
+}
+
+TEST(ExperimentFile, EmulatedNodesShareOneMachine) {
+  const Experiment experiment = only_point(std::string(minimal) + R"(
+[communication.emulated_link]
+gbit_per_s = 1
+inside = { alpha_us = 5, gbit_per_s = 100 }
+[resources]
+nodes = 2
+ranks_per_node = 3
+)");
+  EXPECT_EQ(experiment.communication.emulated_inside_alpha_us, 5.0);
+  EXPECT_EQ(experiment.communication.emulated_inside_gbit_per_s, 100.0);
+  EXPECT_EQ(experiment.num_ranks(), 6);
+  EXPECT_EQ(experiment.num_machines(), 1);
+  EXPECT_EQ(experiment.ranks_per_machine(), 6);
 }
 
 TEST(ExperimentFile, TheTextOfAnExperimentReadsBackToIt) {
@@ -142,6 +160,8 @@ TEST(ExperimentVerify, ConditionsBetweenOptions) {
       {{"data.format=text"}, "data.paths: missing: data.format \"text\" reads files"},
       {{"measure.min_steps=200"}, "--set: measure.min_steps: 200 is more than measure.max_steps = 100"},
       {{"communication.emulated_link.alpha_us=5"}, "set communication.emulated_link.gbit_per_s > 0"},
+      {{"communication.emulated_link.inside.alpha_us=5"}, "set communication.emulated_link.inside.gbit_per_s > 0"},
+      {{"communication.emulated_link.inside.gbit_per_s=5"}, "emulated nodes have an emulated link between them"},
       {{"train.schedule=step"}, "--set: train.schedule: \"step\" needs train.decay_steps > 0"},
       {{"train.schedule=cosine"}, "--set: train.schedule: \"cosine\" needs an end"},
       {{"train.min_learning_rate=1"}, "--set: train.min_learning_rate: 1 is more than train.learning_rate = 0.0003"},

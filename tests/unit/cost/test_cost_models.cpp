@@ -172,9 +172,11 @@ TEST(MeasuredCosts, CollectivesAreInterpolatedBySize) {
 
 TEST(MeasuredCosts, AnEmulatedLinkIsItsOwnFormula) {
   Transports transports = over_shm();
-  transports.emulated = Link{1e-4, 1e8};
+  transports.emulated = Transports::Emulated{.inside = {1e-4, 1e8}, .between = {1e-3, 1e7}};
   const auto costs = measured_costs(measured(), 2, transports);
   EXPECT_DOUBLE_EQ(costs->collective(Collective::all_reduce, 1000, {.shape = {2, 1}}).seconds, 2 * (1e-4 + 500 / 1e8));
+  EXPECT_DOUBLE_EQ(costs->collective(Collective::all_reduce, 1000, {.shape = {1, 2}}).seconds, 2 * (1e-3 + 500 / 1e7));
+  EXPECT_DOUBLE_EQ(costs->collective(Collective::all_reduce, 1000, {.shape = {2, 2}}).seconds, 6 * (1e-3 + 250 / 1e7));
 }
 
 TEST(MeasuredCosts, WhatWasNotMeasuredIsNamed) {

@@ -68,6 +68,21 @@ zip = [ { "job.time_limit_minutes" = [10, 20, 20], "job.constraint" = ["a", "a",
   EXPECT_DOUBLE_EQ(arrays[1].gpu_hours(), 80.0 / 60.0);
 }
 
+TEST(JobArrays, EmulatedNodesTakeOneMachine) {
+  const auto points = points_of(R"(
+[resources]
+nodes = 2
+ranks_per_node = 3
+[communication.emulated_link]
+gbit_per_s = 1
+inside.gbit_per_s = 100
+)");
+  const std::vector<JobArray> arrays = job_arrays(points, {});
+  ASSERT_EQ(arrays.size(), 1U);
+  EXPECT_EQ(arrays[0].geometry.nodes, 1);
+  EXPECT_EQ(arrays[0].geometry.ranks_per_node, 6);
+}
+
 TEST(JobArrays, AreCutWhereTheClusterAsksForIt) {
   const auto points =
       points_of("[job]\nmax_running = 2\n[sweep]\nproduct = { \"train.seed\" = [1, 2, 3, 4, 5, 6, 7] }");
