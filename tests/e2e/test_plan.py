@@ -1,6 +1,14 @@
 """What is printed comes back: plans and programs."""
 
 import json
+import re
+import sys
+
+import pytest
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+from solved_by_highs import solved
 
 
 def summary(folder):
@@ -95,3 +103,18 @@ def test_a_picture_of_another_kind_and_a_rank_too_many_are_refused(strata, exper
     assert ended.code == 2 and "accepted: .png, .svg, .pdf" in ended.messages()[0]
     ended = strata(None, "order", experiment(), "--rank", "2")
     assert ended.code == 2 and "accepted: 0 … 1" in ended.messages()[0]
+
+
+def test_degrees_of_published_models_cost_what_another_solver_finds(strata, tmp_path):
+    """Oases' table 4: seven models on two clusters, through the linear programs that `plan` writes for any solver."""
+    file = ROOT / "experiments" / "oases" / "table_2.toml"
+    points = range(1, 28, 2)  # those of the mode, each behind its baseline
+    costs = []
+    for point in points:
+        ended = strata(None, "plan", file, "--point", point, "--format", "mps")
+        assert ended.code == 0, ended.error
+        program = tmp_path / f"{point}.mps"
+        program.write_text(ended.output)
+        costs.append(float(re.search(r"strata's own search: ([\d.]+) s", ended.output)[1]))
+        assert costs[-1] == pytest.approx(solved(program), rel=1e-9)
+    assert len(set(costs)) > 7

@@ -3,26 +3,15 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
-import highspy
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[3] / "support"))
+from solved_by_highs import solved
+
 BUILD = Path(os.environ["STRATA_BUILD"])
-
-
-def solved(file):
-    """Seconds of the optimum; None where there is none."""
-    solver = highspy.Highs()
-    solver.silent()
-    solver.setOptionValue("mip_rel_gap", 0.0)
-    assert solver.readModel(str(file)) == highspy.HighsStatus.kOk
-    solver.run()
-    status = solver.getModelStatus()
-    if status == highspy.HighsModelStatus.kInfeasible:
-        return None
-    assert status == highspy.HighsModelStatus.kOptimal
-    return solver.getInfo().objective_function_value
 
 
 def test_made_up_chains(tmp_path):
