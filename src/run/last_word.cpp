@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <thread>
 
 #include "base/error.hpp"
 #include "results/status.hpp"
@@ -90,7 +92,21 @@ void close_all_but(int kept) {
   ::_exit(0);
 }
 
+constexpr std::chrono::seconds patience_for_last_words{1};
+constexpr std::chrono::milliseconds pause_between_looks{10};
+
 }  // namespace
+
+results::Outcome ending_of_failure(const results::Outcome& failure, const std::string& status_path) {
+  if (failure.status != results::Status::communication_error) return failure;
+  const auto deadline = std::chrono::steady_clock::now() + patience_for_last_words;
+  while (std::chrono::steady_clock::now() < deadline) {
+    const results::StatusFile said = results::read_status(status_path);
+    if (said.status != results::Status::running) return {said.status, said.message};
+    std::this_thread::sleep_for(pause_between_looks);
+  }
+  return failure;
+}
 
 LastWord::LastWord() {
   // Sockets, and no pipe: writing to a pipe whose reader is gone raises SIGPIPE, which would take this process along.

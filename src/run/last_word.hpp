@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "results/outcome.hpp"
+
 namespace strata::run {
 
 class LastWord {
@@ -29,5 +31,11 @@ class LastWord {
   int socket_ = -1;
   int child_ = -1;
 };
+
+/// How an attempt ended that fails here with @p failure. A transport also fails where a rank at its other end has died,
+/// which is then how the attempt ended: a communication error gives the last word of the dead a second to be written,
+/// and yields to whatever ending stands in the status file by then. Every other failure is its own ending, at once.
+/// @throws UserError when the status file cannot be read.
+results::Outcome ending_of_failure(const results::Outcome& failure, const std::string& status_path);
 
 }  // namespace strata::run

@@ -399,10 +399,12 @@ class PointRun {
   /// Called where nothing collective is possible any more: says what is known and leaves a readable file.
   void record_failure(Status status, const std::string& message) noexcept {
     try {
+      if (status_path_.empty()) return;
+      const results::Outcome ending = ending_of_failure({status, message}, status_path_);
       if (recorder_) {
-        recorder_->finish(status, message);
-      } else if (!status_path_.empty()) {
-        results::write_status(status_path_, status, message, world_.rank());
+        recorder_->finish(ending.status, ending.message);
+      } else {
+        results::write_status(status_path_, ending.status, ending.message, world_.rank());
       }
     } catch (const std::exception& e) {
       say_error("strata: rank {}: the failure `{}` could not be recorded: {}\n", world_.rank(), message, e.what());
