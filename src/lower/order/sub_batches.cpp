@@ -1,6 +1,7 @@
 #include "lower/order/sub_batches.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace strata {
 namespace {

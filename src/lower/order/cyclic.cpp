@@ -1,0 +1,112 @@
+#include "lower/order/cyclic.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <tuple>
+
+#include "base/error.hpp"
+#include "lower/order/sub_batches.hpp"
+
+namespace strata {
+namespace {
+
+/// Something that happens once a training step.
+struct Event {
+  int time = 0;  ///< since micro-batch 0 of the step has begun: time steps times the number of micro-batches
+  bool is_update = false;
+  bool is_backward = false;
+  int micro_batch = 0;
+  int stage = 0;
+};
+
+class CyclicStep {
+ public:
+  CyclicStep(const StepShape& shape, const FreshTable& fresh)
+      : shape_(shape), fresh_(fresh), num_stages_(shape.num_stages()), num_micro_batches_(shape.micro_batches) {}
+
+  /// From one training step's beginning to the next one's.
+  int period() const { return 2 * num_stages_ * num_micro_batches_; }
+
+  std::vector<Event> events_of(const StepPart& part) const {
+    std::vector<Event> events;
+    for (int j = part.first_stage; j < part.end_stage; ++j) {
+      for (int i = part.first_micro_batch; i < part.end_micro_batch; ++i) {
+        events.push_back({.time = at(i, j), .micro_batch = i, .stage = j});
+        events.push_back({.time = at(i, 2 * num_stages_ - 1 - j), .is_backward = true, .micro_batch = i, .stage = j});
+      }
+      events.push_back({.time = at(num_micro_batches_ - 1, 2 * num_stages_ - 1 - j), .is_update = true, .stage = j});
+    }
+    // As they stand in a repetition, which begins with micro-batch 0 of its training step. What happens at one time is
+    // of different stages; updates come behind it.
+    std::ranges::sort(
+        events, {}, [&](const Event& e) { return std::tuple(e.time % period(), e.is_update, e.micro_batch, e.stage); });
+    return events;
+  }
+
+  void append(const Event& event, std::vector<OrderItem>& items) const {
+    const int step = -(event.time / period());
+    if (event.is_update) {
+      std::vector<int> parameters = parameters_of_stage(shape_, event.stage);
+      if (parameters.empty()) return;  // a stage of pooling alone
+      items.push_back({.pass = Pass::update, .step = step, .parameters = std::move(parameters)});
+      return;
+    }
+    const SegmentRange segments = segments_of_stage(shape_, event.stage);
+    std::vector<OrderItem> pass = event.is_backward ? backward_of_sub_batches(shape_, segments, event.micro_batch)
+                                                    : forward_of_sub_batches(shape_, segments, event.micro_batch);
+    for (OrderItem& item : pass) {
+      item.step = step;
+      item.version = is_fresh(event) ? 0 : 1;
+    }
+    std::ranges::move(pass, std::back_inserter(items));
+  }
+
+ private:
+  /// When micro-batch @p i is at @p phase: forward passes, then backward passes.
+  int at(int i, int phase) const { return 2 * num_stages_ * i + num_micro_batches_ * phase; }
+  bool is_fresh(const Event& event) const {
+    return fresh_[static_cast<std::size_t>(event.micro_batch)][static_cast<std::size_t>(event.stage)] == '1';
+  }
+
+  const StepShape& shape_;
+  const FreshTable& fresh_;
+  int num_stages_, num_micro_batches_;
+};
+
+}  // namespace
+
+FreshTable never_fresh(int num_micro_batches, int num_stages) {
+  return FreshTable(static_cast<std::size_t>(num_micro_batches),
+                    std::string(static_cast<std::size_t>(num_stages), '0'));
+}
+
+FreshTable freshest(int num_micro_batches, int num_stages) {
+  FreshTable table = never_fresh(num_micro_batches, num_stages);
+  for (int i = 0; i < num_micro_batches; ++i) {
+    for (int j = 0; j < num_stages; ++j) {
+      const bool in_time = j * num_micro_batches >= num_stages * (num_micro_batches - 1 - i);
+      if (in_time) table[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = '1';
+    }
+  }
+  return table;
+}
+
+StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const StepPart& part) {
+  const FreshTable most = freshest(shape.micro_batches, shape.num_stages());
+  STRATA_INVARIANT(fresh.size() == most.size(), fmt::format("a table of {} micro-batches", fresh.size()));
+  for (std::size_t i = 0; i < most.size(); ++i) {
+    STRATA_INVARIANT(fresh[i].size() == most[i].size(), fmt::format("a table of {} stages", fresh[i].size()));
+    for (std::size_t j = 0; j < most[i].size(); ++j) {
+      STRATA_INVARIANT(fresh[i][j] <= most[i][j],
+                       fmt::format("micro-batch {} reads stage {} before it is updated", i, j));
+    }
+  }
+  const CyclicStep step(shape, fresh);
+  StepOrder order{.shape = shape};
+  for (const Event& event : step.events_of(part)) step.append(event, order.items);
+  return order;
+}
+
+}  // namespace strata

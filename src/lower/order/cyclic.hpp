@@ -1,0 +1,40 @@
+#pragma once
+
+/// @file
+/// Cyclic data parallelism (Fournier et al.): micro-batches of one training step begin one after the other, evenly over
+/// the time of a step, so that at every time each stage is used by one of them. Steps overlap, and a micro-batch reads
+/// the parameters of its own training step or of the one before.
+///
+/// With N micro-batches i and K stages j, a time step the pass of one stage: micro-batch i begins 2K/N·i time steps
+/// after micro-batch 0, takes a forward pass a time step, then a backward pass a time step, and the next training step
+/// begins 2K time steps after this one. The last micro-batch completes the gradients of a stage, which is updated
+/// behind its backward.
+///
+/// Source: Fournier et al., Cyclic Data Parallelism, 2024, sec. 3 and fig. 1.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/order/step_order.hpp"
+
+namespace strata {
+
+/// By micro-batch a digit a stage, '1' where it reads the parameters θ_t of its own training step t, else θ_{t-1}.
+using FreshTable = std::vector<std::string>;
+
+/// Micro-batches that never read their own step's parameters (CDP-v1), or do wherever these are there in time (CDP-v2):
+/// j·N >= K·(N - 1 - i).
+FreshTable never_fresh(int num_micro_batches, int num_stages);
+FreshTable freshest(int num_micro_batches, int num_stages);
+
+/// What of a step a rank computes: all of it on one device, one stage of a pipeline, one micro-batch of a replica.
+struct StepPart {
+  int first_stage = 0, end_stage = 0;
+  int first_micro_batch = 0, end_micro_batch = 0;
+};
+
+/// @throws InternalError where @p fresh is of another size, or asks for parameters that are not there in time.
+StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const StepPart& part);
+
+}  // namespace strata
