@@ -29,6 +29,27 @@ std::vector<Run> runs_of(const StepOrder& order) {
   return runs;
 }
 
+StepOrder unrolled(const StepOrder& order, int num) {
+  StepOrder result{.shape = order.shape, .steps_per_body = order.steps_per_body * num};
+  for (int repetition = 0; repetition < num; ++repetition) {
+    for (const OrderItem& item : order.items) {
+      result.items.push_back(item);
+      result.items.back().step += repetition * order.steps_per_body;
+    }
+  }
+  return result;
+}
+
+std::vector<int> items_of_step(const StepOrder& order, int step) {
+  std::vector<int> items;
+  const auto step_of = [&](int i) { return order.items[static_cast<std::size_t>(i)].step; };
+  for (int i = 0; i < static_cast<int>(order.items.size()); ++i) {
+    if ((step_of(i) - step) % order.steps_per_body == 0) items.push_back(i);
+  }
+  std::ranges::stable_sort(items, std::ranges::greater{}, step_of);
+  return items;
+}
+
 int behind_last_pass(const StepOrder& order) {
   std::size_t end = order.items.size();
   while (end > 0 && order.items[end - 1].pass == Pass::update) --end;

@@ -104,6 +104,13 @@ struct Run {
 };
 std::vector<Run> runs_of(const StepOrder& order);
 
+/// The same training, with @p num repetitions of the body as one.
+StepOrder unrolled(const StepOrder& order, int num);
+
+/// Items of the training step @p step of [0, steps_per_body), in the order in which they run: those that belong to an
+/// earlier repetition's step stand before its own in the body, and run behind them, in the next repetition.
+std::vector<int> items_of_step(const StepOrder& order, int step);
+
 /// The first item behind the last pass: the update of what is not updated in backward, if there is any.
 int behind_last_pass(const StepOrder& order);
 

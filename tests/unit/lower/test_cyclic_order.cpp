@@ -186,6 +186,7 @@ TEST(CyclicOrder, EveryRuleWithinTimeIsSound) {
       for (const FreshTable& table : {never_fresh(n, k), freshest(n, k)}) {
         EXPECT_NO_THROW(verify(std::vector{on_one_rank(shape_of(n, k), table)})) << n << " " << k;
         EXPECT_NO_THROW(verify(on_a_rank_a_stage(shape_of(n, k), table))) << n << " " << k;
+        EXPECT_NO_THROW(verify(std::vector{unrolled(on_one_rank(shape_of(n, k), table), 2)})) << n << " " << k;
       }
     }
   }
@@ -200,6 +201,34 @@ TEST(CyclicOrder, WhatIsNotThereInTimeIsNotRead) {
   StepOrder order = on_one_rank(shape_of(2, 2), freshest(2, 2));
   for (OrderItem& item : order.items) item.version = 0;
   EXPECT_THROW(verify(std::vector{order}), InternalError);
+}
+
+TEST(CyclicOrder, AStepsItemsRunOverTwoRepetitions) {
+  const auto text = [](const StepOrder& order, int step) {
+    StepOrder one{.shape = order.shape};
+    for (const int i : items_of_step(order, step)) {
+      one.items.push_back(order.items[static_cast<std::size_t>(i)]);
+      one.items.back().step = 0;
+    }
+    const std::string all = to_text(one);
+    return all.substr(all.find("forward"));
+  };
+  const StepOrder order = on_one_rank(shape_of(2, 2), freshest(2, 2));
+  const std::string expected =
+      "forward 0 micro_batch=0 version=1\n"
+      "forward 1 micro_batch=0\n"
+      "backward 1 micro_batch=0\n"
+      "forward 0 micro_batch=1\n"
+      "backward 0 micro_batch=0 version=1\n"
+      "forward 1 micro_batch=1\n"
+      "backward 1 micro_batch=1\n"
+      "update parameters=1\n"
+      "backward 0 micro_batch=1\n"
+      "update parameters=0\n";
+  EXPECT_EQ(text(order, 0), expected);
+  const StepOrder two = unrolled(order, 2);
+  EXPECT_EQ(two.steps_per_body, 2);
+  for (const int step : {0, 1}) EXPECT_EQ(text(two, step), expected);
 }
 
 // Sec. 3.2: memory of activations is constant in time and half of what N micro-batches at once need.
