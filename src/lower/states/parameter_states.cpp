@@ -35,85 +35,10 @@ ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, cons
       stages_(groups.stages),
       everybody_(groups.everybody),
       num_copies_(groups.num_copies),
-      owned_(make_owned(operators)),
-      gathers_(plan, graph, parameter_gathers(order, stage, recomputation, plan, graph, groups_), shards_, weights(),
-               groups_, builder),
+      buffers_(plan, graph, operators, shards_, builder),
+      gathers_(plan, graph, parameter_gathers(order, stage, recomputation, plan, graph, groups_), shards_,
+               buffers_.weights(), groups_, builder),
       gradients_(plan, graph, sums_of_order(order, plan, graph, shards_, groups_, groups.copies), builder) {}
-
-std::vector<ParameterStates::Owned> ParameterStates::make_owned(std::span<const Operator> operators) {
-  std::vector<bool> used(graph_.parameters.size(), false);
-  for (const Operator& op : operators) {
-    for (const int p : op.parameters) used[static_cast<std::size_t>(p)] = true;
-  }
-  std::vector<Owned> all(graph_.parameters.size());
-  for (std::size_t p = 0; p < all.size(); ++p) {
-    if (!used[p]) continue;
-    const ParameterShard& s = shards_[p];
-    const Parameter& parameter = graph_.parameters[p];
-    const Piece updated{s.held.begin + s.updated.begin, s.updated.size};  // of the flattened parameter
-    const auto add = [&](const char* suffix, const Piece& piece, DType dtype, Category category, bool is_master) {
-      return builder_.add_buffer({.name = parameter.name + suffix,
-                                  .num_elements = piece.size,
-                                  .dtype = dtype,
-                                  .category = category,
-                                  .persistent = true,
-                                  .parameter = is_master ? parameter.whole() : "",
-                                  .parameter_begin = piece.begin,
-                                  .block = parameter.block});
-    };
-    Owned& owned = all[p];
-    owned.weight = add("", s.held, plan_.dtypes.compute, Category::parameter, !mixed());
-    owned.master = {owned.weight, s.updated.begin, s.updated.size};
-    if (mixed()) owned.master = builder_.whole(add("/master", updated, DType::f32, Category::optimizer, true));
-    for (int i = 0; i < num_moments(plan_.optimizer); ++i) {
-      owned.states.push_back(add(num_moments(plan_.optimizer) == 1 ? "/momentum"
-                                 : i == 0                          ? "/m"
-                                                                   : "/v",
-                                 updated, DType::f32, Category::optimizer, false));
-    }
-  }
-  return all;
-}
-
-std::vector<int> ParameterStates::weights() const {
-  std::vector<int> all;
-  for (const Owned& owned : owned_) all.push_back(owned.weight);
-  return all;
-}
-
-void ParameterStates::initialize() {
-  for (std::size_t p = 0; p < owned_.size(); ++p) {
-    const Parameter& parameter = graph_.parameters[p];
-    const Owned& owned = owned_[p];
-    if (!owned.held()) continue;
-    const auto emit = [&](Kernel kernel, std::vector<Operand> inputs, Operand output, Attributes attributes) {
-      if (output.num_elements == 0) return;
-      attributes.set("elements", output.num_elements);
-      builder_.emit({.kernel = kernel,
-                     .phase = Phase::setup,
-                     .name = parameter.whole(),
-                     .inputs = std::move(inputs),
-                     .outputs = {output},
-                     .attributes = std::move(attributes)});
-    };
-    const Initializer& initializer = parameter.initializer;
-    const Attributes values = {
-        {"distribution", std::int64_t{static_cast<int>(initializer.kind)}}, {"a", initializer.a}, {"b", initializer.b}};
-    const Operand weight = builder_.whole(owned.weight);
-    if (!mixed()) {
-      emit(Kernel::initialize, {}, weight, values);
-    } else {
-      emit(Kernel::initialize, {}, owned.master, values);
-      const bool has_all = owned.master.num_elements == weight.num_elements;
-      emit(has_all ? Kernel::copy : Kernel::initialize,
-           has_all ? std::vector<Operand>{owned.master} : std::vector<Operand>{}, weight,
-           has_all ? Attributes{} : values);
-    }
-    for (const int state : owned.states) {
-      emit(Kernel::fill, {}, builder_.whole(state), {{"value", 0.0}});
-    }
-  }
-}
 
 /// @return the buffer of the factor that clips.
 int ParameterStates::gradient_norm() {
@@ -232,7 +157,7 @@ void ParameterStates::update(std::span<const int> parameters) {
 }
 
 void ParameterStates::emit_update(int parameter, int factor_buffer) {
-  const Owned& owned = owned_[static_cast<std::size_t>(parameter)];
+  const ParameterBuffers::Owned& owned = buffers_.of(parameter);
   const Piece& updated = shard(parameter).updated;
   if (updated.size == 0) return;
   const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
@@ -246,7 +171,7 @@ void ParameterStates::emit_update(int parameter, int factor_buffer) {
   for (const int state : owned.states) {
     in.outputs.push_back(builder_.whole(state));
   }
-  if (mixed()) in.outputs.push_back({owned.weight, updated.begin, updated.size});
+  if (buffers_.mixed()) in.outputs.push_back({owned.weight, updated.begin, updated.size});
   in.attributes = {{"elements", updated.size},
                    {"weight_decay", description.weight_decay ? optimizer.weight_decay : 0.0}};
   if (optimizer.kind == "sgd") {

@@ -24,6 +24,7 @@
 #include "lower/states/gather_emission.hpp"
 #include "lower/states/gradient_buckets.hpp"
 #include "lower/states/gradient_emission.hpp"
+#include "lower/states/parameter_buffers.hpp"
 #include "lower/states/shard_groups.hpp"
 #include "lower/step/builder.hpp"
 #include "partition/shards.hpp"
@@ -49,7 +50,7 @@ class ParameterStates {
                   ProgramBuilder& builder, const ParameterGroups& groups);
 
   /// Prologue: initial values by global index, zero states.
-  void initialize();
+  void initialize() const { buffers_.initialize(); }
 
   GatherEmission& gathers() { return gathers_; }
   GradientEmission& gradients() { return gradients_; }
@@ -59,14 +60,6 @@ class ParameterStates {
   void update(std::span<const int> parameters);
 
  private:
-  struct Owned {
-    int weight = -1;          ///< p shard, compute dtype
-    Operand master;           ///< os shard, f32; a part of the weight's buffer where compute is f32
-    std::vector<int> states;  ///< os shard, f32: momentum, or first and second moment
-    bool held() const { return weight >= 0; }
-  };
-  std::vector<Owned> make_owned(std::span<const Operator> operators);
-  std::vector<int> weights() const;
   int gradient_norm();
   void sum_over_groups(int sum);
   void sum_over_everybody(int sum);
@@ -74,7 +67,6 @@ class ParameterStates {
   void all_reduce_norm(int sum, int group);
   void emit_update(int parameter, int factor_buffer);
   bool spreads_late() const { return plan_.overlap.broadcast == "next_forward"; }
-  bool mixed() const { return plan_.dtypes.compute != DType::f32; }
   const ParameterShard& shard(int parameter) const { return shards_[static_cast<std::size_t>(parameter)]; }
 
   const Plan& plan_;
@@ -85,7 +77,7 @@ class ParameterStates {
   int stages_;
   int everybody_;
   std::vector<std::int64_t> num_copies_;  ///< by parameter, see ParameterGroups
-  std::vector<Owned> owned_;              ///< by parameter of the graph; those of other stages are empty
+  ParameterBuffers buffers_;
   GatherEmission gathers_;
   GradientEmission gradients_;
 };
