@@ -36,9 +36,12 @@ inline bool belongs_to(const Program& program, const Instruction& instruction, s
 /// The repetition of the body that holds training step @p step as one of its own, not as a rest of an earlier one.
 inline std::int64_t repetition_of(const Program& program, std::int64_t step) { return step / program.steps_per_body; }
 
-/// How many repetitions an instruction runs after the one that its training step belongs to.
+/// How many repetitions later than the one that training step @p step, relative, belongs to.
+inline int repetitions_late(const Program& program, int step) {
+  return step >= 0 ? 0 : (program.steps_per_body - 1 - step) / program.steps_per_body;
+}
 inline int repetitions_late(const Program& program, const Instruction& instruction) {
-  return instruction.step >= 0 ? 0 : (program.steps_per_body - 1 - instruction.step) / program.steps_per_body;
+  return repetitions_late(program, instruction.step);
 }
 
 /// The most that any instruction is late: this many repetitions follow the last step's own, to end it.

@@ -38,22 +38,56 @@ std::vector<Instruction>& ProgramBuilder::section() {
 void ProgramBuilder::begin(Section next) {
   current_ = next;
   STRATA_INVARIANT(section().empty(), "a section is filled once");
+  begin_training_step();
+}
+
+void ProgramBuilder::begin_training_step() {
+  first_of_step_ = static_cast<int>(section().size());
   waits_ = WaitFinder(static_cast<int>(program_.streams.size()));
   for (std::size_t b = 0; b < program_.buffers.size(); ++b) waits_.add_buffer();
   last_.assign(program_.streams.size(), -1);
   held_.assign(program_.streams.size(), {});
 }
 
+void ProgramBuilder::begin_item(int item, int step) { place_ = {item, step}; }
+
 int ProgramBuilder::emit(Instruction instruction, std::span<const int> after) {
   STRATA_INVARIANT(instruction.waits.empty(), "waits are found here");
   std::vector<int> complete = std::exchange(held_[static_cast<std::size_t>(instruction.stream)], {});
   complete.insert(complete.end(), after.begin(), after.end());
-  for (const int wait : waits_.missing(instruction, complete)) instruction.waits.push_back({wait, 0});
-  waits_.append(instruction, instruction.waits);
+  for (int& before : complete) before -= first_of_step_;
+  std::vector<Wait> waits;
+  for (const int wait : waits_.missing(instruction, complete)) waits.push_back({wait, 0});
+  waits_.append(instruction, waits);
+  for (const Wait& wait : waits) instruction.waits.push_back({first_of_step_ + wait.instruction, 0});
   instruction.allocs = std::exchange(reserved_, {});
+  instruction.step += place_.step;
+  if (current_ == Section::body) places_.push_back(place_);
   int& last = last_[static_cast<std::size_t>(instruction.stream)];
   section().push_back(std::move(instruction));
   return last = static_cast<int>(section().size()) - 1;
+}
+
+/// Instructions were emitted step by step; a repetition has those of several steps, item by item. Who waits for one of
+/// its own step that stands in an earlier repetition does so with the lag between the two.
+void ProgramBuilder::put_items_in_order() {
+  std::vector<Instruction>& body = program_.body;
+  std::vector<std::size_t> order(body.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return places_[i].item; });
+  std::vector<int> now(body.size());  // by number of emission
+  for (std::size_t i = 0; i < order.size(); ++i) now[order[i]] = static_cast<int>(i);
+  const auto late = [&](std::size_t i) { return repetitions_late(program_, places_[i].step); };
+  std::vector<Instruction> sorted;
+  sorted.reserve(body.size());
+  for (const std::size_t i : order) {
+    Instruction& in = sorted.emplace_back(std::move(body[i]));
+    for (Wait& wait : in.waits) {
+      const auto before = static_cast<std::size_t>(wait.instruction);
+      wait = {now[before], late(i) - late(before)};
+    }
+  }
+  body = std::move(sorted);
 }
 
 /// Goes along repetitions that meet, those that begin and end with a part of the body among them, and adds to the body
@@ -133,8 +167,9 @@ Program ProgramBuilder::finish(const WorkspaceBytes& workspace_bytes) && {
                                    .category = Category::workspace});
       }
     }
-    add_lifetimes(program_, *instructions);
   }
+  put_items_in_order();
+  for (auto* instructions : {&program_.prologue, &program_.body}) add_lifetimes(program_, *instructions);
   if (!program_.join) find_waits_across_repetitions();
   assign_addresses(program_);
   verify(program_);

@@ -39,7 +39,14 @@ class ProgramBuilder {
   /// Instructions go to @p section from now on. Sections are filled one after the other.
   void begin(Section section);
 
-  /// Append @p instruction with the waits it needs. @return its index in the section.
+  /// Lower another training step of the body's: what is emitted from now on waits for nothing that has been emitted for
+  /// other steps; what it must wait for of those is found in finish().
+  void begin_training_step();
+  /// What is emitted from now on belongs to item @p item of the order, of relative training step @p step. The body has
+  /// its items in their order, in whichever they are lowered.
+  void begin_item(int item, int step);
+
+  /// Append @p instruction with the waits it needs. @return its number, in the order of emission.
   /// @param after instructions that must be complete too, although no element says so: what is known to be complete by
   /// cause, so that its memory may be used again.
   int emit(Instruction instruction, std::span<const int> after = {});
@@ -51,7 +58,7 @@ class ProgramBuilder {
   /// times, and should need the same memory. What uses it first comes after that instruction on every stream.
   void reserve(int id) { reserved_.push_back(id); }
 
-  /// The last instruction on @p stream in this section, -1: none.
+  /// The last instruction on @p stream in this section and training step, -1: none.
   int last_on(int stream) const { return last_[static_cast<std::size_t>(stream)]; }
 
   /// Where the loss and the gradient norm are found after the body.
@@ -62,13 +69,22 @@ class ProgramBuilder {
   Program finish(const WorkspaceBytes& workspace_bytes) &&;
 
  private:
+  /// Where an instruction of the body stands.
+  struct Place {
+    int item = 0;
+    int step = 0;
+  };
   std::vector<Instruction>& section();
+  void put_items_in_order();
   void find_waits_across_repetitions();
 
   Program program_;
   Section current_ = Section::prologue;
-  WaitFinder waits_;                    ///< of this section
-  std::vector<int> last_;               ///< by stream, of this section
+  Place place_;                         ///< of what is emitted next
+  std::vector<Place> places_;           ///< by instruction of the body, in the order of emission
+  int first_of_step_ = 0;               ///< instruction: the first that waits_ has seen
+  WaitFinder waits_;                    ///< of this section and training step
+  std::vector<int> last_;               ///< by stream, of this section and training step
   std::vector<std::vector<int>> held_;  ///< by stream: what its next instruction waits for
   std::vector<int> reserved_;           ///< buffers that live from the next instruction on
 };
