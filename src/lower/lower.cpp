@@ -20,7 +20,7 @@ std::vector<StepOrder> step_orders(const Plan& plan, const ModelGraph& graph) {
   const OrderGenerator generator = order_generator_of(plan);
   const OrdersOfStages orders(plan, rank_model(plan, graph, 0), generator);
   std::vector<StepOrder> result;
-  for (int stage = 0; stage < orders.num_stages(); ++stage) result.push_back(orders.of(stage));
+  for (int place = 0; place < orders.num_places(); ++place) result.push_back(orders.of(place));
   return result;
 }
 

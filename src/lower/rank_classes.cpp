@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <ranges>
 #include <set>
 #include <span>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "base/collective.hpp"
 #include "ir/program/program.hpp"
 #include "lower/layouts/laid_out_graph.hpp"
+#include "lower/order/orders_of_stages.hpp"
 #include "lower/order/schedules.hpp"
 #include "lower/order/step_shape.hpp"
 #include "lower/rank_model.hpp"
@@ -206,9 +208,11 @@ struct GradientChange {
 /// kept until the update, which may stand within backward.
 std::vector<GradientChange> gradient_changes(const StepOrder& order, const ModelGraph& graph) {
   std::vector<int> first_use(graph.parameters.size(), -1);
-  const SegmentRange own =
-      segments_of_stage(order.shape, order.shape.segments[static_cast<std::size_t>(order.items.front().segment)].stage);
-  for (int s = own.end; s-- > own.first;) {
+  std::set<int> own;
+  for (const OrderItem& item : order.items) {
+    if (item.pass == Pass::forward) own.insert(item.segment);
+  }
+  for (const int s : std::views::reverse(own)) {
     const Segment& segment = order.shape.segments[static_cast<std::size_t>(s)];
     for (int o = segment.end(); o-- > segment.first_operator;) {
       for (const int p : graph.operators[static_cast<std::size_t>(o)].parameters) {
@@ -398,12 +402,13 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
   if (has_layouts(plan.mesh)) return rank_classes(plan, graph).representatives;
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const LayoutCollectives none;
-  const StepShape shape = step_shape(plan, split.graph, recomputed_regions(split.graph, split.decisions, none),
-                                     cut_into_stages(split.graph, plan.stages), none);
-  const OrderGenerator generator = order_generator_of(plan);
-  std::vector<std::vector<GradientChange>> changes;  // by stage
-  for (int stage = 0; stage < shape.num_stages(); ++stage) {
-    changes.push_back(gradient_changes(generator(shape, stage), split.graph));
+  const OrdersOfStages orders(plan,
+                              step_shape(plan, split.graph, recomputed_regions(split.graph, split.decisions, none),
+                                         cut_into_stages(split.graph, plan.stages), none),
+                              order_generator_of(plan));
+  std::vector<std::vector<GradientChange>> changes;  // by place in the pipeline
+  for (int place = 0; place < orders.num_places(); ++place) {
+    changes.push_back(gradient_changes(orders.of(place), split.graph));
   }
   const std::vector<ShardKind> kinds = shard_kinds(plan, split);
   const PlacedRanks placed(plan.mesh);

@@ -6,9 +6,11 @@
 
 #include "base/error.hpp"
 #include "lower/layouts/layout_axes.hpp"
+#include "lower/order/cyclic.hpp"
 #include "lower/order/order_writer.hpp"
 #include "partition/operator_splitting.hpp"
 #include "partition/shards.hpp"
+#include "partition/stages.hpp"
 
 namespace strata {
 namespace {
@@ -22,6 +24,42 @@ void refuse_beside_layouts(const Plan& plan, const std::vector<OperatorDecision>
   if (plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
   for (const OperatorDecision& d : decisions) {
     if (!d.slice_state.empty() || d.slices > 1) refuse(fmt::format("slices = {}", d.slices));
+  }
+}
+
+/// What cyclic steps, which overlap, cannot be combined with yet, or cannot be at all.
+void refuse_in_cycles(const Plan& plan, const ModelGraph& graph, const std::vector<OperatorDecision>& decisions) {
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(fmt::format("plan `{}`: schedule.kind = cyclic with {} cannot be lowered", plan.strategy, what));
+  };
+  const auto is_cut = [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); };
+  if (has_layouts(plan.mesh)) refuse("tensor layouts");
+  if (const int replicas = axis_size(plan.mesh, "data"); replicas > 1)
+    refuse(fmt::format("mesh axis data = {}", replicas));
+  if (std::ranges::any_of(decisions, is_cut)) refuse("sharded states");
+  if (plan.overlap.update == "backward") refuse("overlap.update = backward, which its order does by itself,");
+  if (plan.optimizer.clip_norm > 0.0) {
+    refuse(
+        fmt::format("optimizer.clip_norm = {}: stages are updated one after the other, before all gradients are "
+                    "there,",
+                    plan.optimizer.clip_norm));
+  }
+  const FreshTable fresh = fresh_table(plan.schedule, plan.stages.count);
+  const FreshTable most = freshest(plan.schedule.micro_batches, plan.stages.count);
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    for (std::size_t j = 0; j < fresh[i].size(); ++j) {
+      if (fresh[i][j] <= most[i][j]) continue;
+      refuse(
+          fmt::format("micro-batch {} of {} at stage {} of {} reading its own step's parameters, which are not there "
+                      "before it begins,",
+                      i, fresh.size(), j, fresh[i].size()));
+    }
+  }
+  const auto users = stages_of_parameters(graph, cut_into_stages(graph, plan.stages));
+  for (std::size_t p = 0; p < users.size(); ++p) {
+    if (users[p].size() < 2) continue;
+    refuse(fmt::format("{} in stages {} and {}, whose versions differ,", graph.parameters[p].name, users[p].front(),
+                       users[p].back()));
   }
 }
 
@@ -51,7 +89,10 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   if (plan.schedule.kind == ScheduleKind::simultaneous && plan.stages.count != 1) {
     refuse(fmt::format("stages.count = {} with schedule.kind = {}", plan.stages.count, to_string(plan.schedule.kind)));
   }
-  if (const int ranks = axis_size(plan.mesh, "stage"); plan.stages.count != ranks) {
+  const bool cyclic = plan.schedule.kind == ScheduleKind::cyclic;
+  if (cyclic) refuse_in_cycles(plan, graph, decisions);
+  const int ranks = axis_size(plan.mesh, "stage");
+  if (const bool on_one_rank = cyclic && ranks == 1; plan.stages.count != ranks && !on_one_rank) {
     refuse(fmt::format("stages.count = {} over mesh axis stage = {}", plan.stages.count, ranks));
   }
   if (plan.schedule.cross_pass) refuse_passes_that_do_not_cross(plan, decisions);

@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <sstream>
 
 #include "base/error.hpp"
 #include "base/near_name.hpp"
@@ -169,8 +171,24 @@ void check_batch(const Plan& plan, const ModelGraph& graph) {
   }
 }
 
+void check_fresh(const Plan& plan) {
+  const std::string& fresh = plan.schedule.fresh;
+  const auto words = split_words(plan_words::fresh);
+  if (std::ranges::find(words, fresh) != words.end()) return;
+  std::istringstream text(fresh);
+  const std::vector<std::string> rows{std::istream_iterator<std::string>(text), {}};
+  const auto is_row = [&](const std::string& row) {
+    return row.find_first_not_of("01") == std::string::npos && std::ssize(row) == plan.stages.count;
+  };
+  if (std::ssize(rows) != plan.schedule.micro_batches || !std::ranges::all_of(rows, is_row)) {
+    fail("schedule.fresh",
+         fmt::format("\"{}\"; accepted: {}, or a table of {} rows, one a micro-batch, of {} digits 0 or 1, one a stage",
+                     fresh, plan_words::fresh, plan.schedule.micro_batches, plan.stages.count));
+  }
+}
+
 void check_schedule(const Plan& plan, const ModelGraph& graph) {
-  check_word("schedule.fresh", plan.schedule.fresh, plan_words::fresh);
+  check_fresh(plan);
   if (plan.schedule.fresh != "none" && plan.schedule.kind != ScheduleKind::cyclic) {
     fail("schedule.fresh", fmt::format("\"{}\" needs schedule.kind \"cyclic\", which is \"{}\"", plan.schedule.fresh,
                                        to_string(plan.schedule.kind)));

@@ -97,7 +97,9 @@ struct Schedule {
   /// Recomputation and backward of sub-batches are one sequence over layers (Oases, sec. 3.1); else all sub-batches
   /// have been recomputed before the backward of a layer begins.
   bool cross_pass = false;
-  std::string fresh = "none";  ///< cyclic: none (v1) | v2
+  /// cyclic: none (v1) | v2 | a table, "001 011 111": a row a micro-batch, of each stage whether it reads the
+  /// parameters of its own training step (1) or of the one before (0).
+  std::string fresh = "none";
   bool operator==(const Schedule&) const = default;
 };
 

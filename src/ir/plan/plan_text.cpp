@@ -121,7 +121,7 @@ Schedule read_schedule(TomlReader reader) {
   reader.read("micro_batches", schedule.micro_batches, 1);
   reader.read("sub_batches", schedule.sub_batches, 1);
   reader.read("cross_pass", schedule.cross_pass);
-  reader.read_word("fresh", schedule.fresh, plan_words::fresh);
+  reader.read("fresh", schedule.fresh);
   reader.finish();
   return schedule;
 }

@@ -15,7 +15,7 @@ constexpr std::string_view placement = "block | leaf-first | zero-ring";
 constexpr std::string_view schedule_kind =
     std::string_view(STRATA_SCHEDULES(STRATA_WORD_BEHIND) STRATA_SCHEDULES_OF_PLANS(STRATA_WORD_BEHIND)).substr(3);
 #undef STRATA_WORD_BEHIND
-constexpr std::string_view fresh = "none | v2";
+constexpr std::string_view fresh = "none | v2";  // or a table
 constexpr std::string_view cut_by = "flops | operators | parameters";
 constexpr std::string_view slice_state = "dp | sdp | zdp";
 constexpr std::string_view algorithm = "local | summa | ring";

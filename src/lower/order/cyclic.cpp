@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <sstream>
 #include <tuple>
 
 #include "base/error.hpp"
@@ -91,6 +92,13 @@ FreshTable freshest(int num_micro_batches, int num_stages) {
     }
   }
   return table;
+}
+
+FreshTable fresh_table(const Schedule& schedule, int num_stages) {
+  if (schedule.fresh == "none") return never_fresh(schedule.micro_batches, num_stages);
+  if (schedule.fresh == "v2") return freshest(schedule.micro_batches, num_stages);
+  std::istringstream rows(schedule.fresh);
+  return {std::istream_iterator<std::string>(rows), {}};
 }
 
 StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const StepPart& part) {

@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "ir/order/step_order.hpp"
+#include "ir/plan/plan.hpp"
+#include "lower/order/step_part.hpp"
 
 namespace strata {
 
@@ -28,11 +30,8 @@ using FreshTable = std::vector<std::string>;
 FreshTable never_fresh(int num_micro_batches, int num_stages);
 FreshTable freshest(int num_micro_batches, int num_stages);
 
-/// What of a step a rank computes: all of it on one device, one stage of a pipeline, one micro-batch of a replica.
-struct StepPart {
-  int first_stage = 0, end_stage = 0;
-  int first_micro_batch = 0, end_micro_batch = 0;
-};
+/// What a plan of @p num_stages stages says. The plan is verified: its table has their size.
+FreshTable fresh_table(const Schedule& schedule, int num_stages);
 
 /// @throws InternalError where @p fresh is of another size, or asks for parameters that are not there in time.
 StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const StepPart& part);

@@ -1,7 +1,10 @@
 #pragma once
 
 /// @file
-/// The orders of a step, by stage, made where they are asked for: a rank needs its own and those of its neighbours.
+/// The orders of a step, by place in the pipeline of ranks, made where they are asked for: a rank needs its own and
+/// those of its neighbours.
+
+#include <utility>
 
 #include "ir/plan/plan.hpp"
 #include "lower/order/schedules.hpp"
@@ -12,15 +15,24 @@ namespace strata {
 
 class OrdersOfStages {
  public:
+  OrdersOfStages(const Plan& plan, StepShape shape, OrderGenerator generator)
+      : shape_(std::move(shape)), generator_(std::move(generator)), num_places_(axis_size(plan.mesh, "stage")) {}
   OrdersOfStages(const Plan& plan, const RankModel& model, const OrderGenerator& generator)
-      : shape_(step_shape(plan, model.any().graph, model.regions, model.any().stages, model.collectives)),
-        generator_(generator) {}
-  int num_stages() const { return shape_.num_stages(); }
-  StepOrder of(int stage) const { return generator_(shape_, stage); }
+      : OrdersOfStages(plan, step_shape(plan, model.any().graph, model.regions, model.any().stages, model.collectives),
+                       generator) {}
+  int num_places() const { return num_places_; }
+  StepOrder of(int place) const {
+    const int stages = shape_.num_stages() / num_places_;
+    return generator_(shape_, {.first_stage = place * stages,
+                               .end_stage = (place + 1) * stages,
+                               .first_micro_batch = 0,
+                               .end_micro_batch = shape_.micro_batches});
+  }
 
  private:
   StepShape shape_;
   OrderGenerator generator_;
+  int num_places_;
 };
 
 }  // namespace strata

@@ -8,18 +8,22 @@
 
 #include "ir/order/step_order.hpp"
 #include "ir/plan/plan.hpp"
+#include "lower/order/step_part.hpp"
 
 namespace strata {
 
-/// The order of a rank that holds stage @p stage.
-using OrderGenerator = std::function<StepOrder(const StepShape& shape, int stage)>;
+/// The order of a rank that computes @p part of a step.
+using OrderGenerator = std::function<StepOrder(const StepShape& shape, const StepPart& part)>;
+/// Of schedules whose ranks each hold one stage, with all of its micro-batches.
+using StageOrderGenerator = std::function<StepOrder(const StepShape& shape, int stage)>;
+OrderGenerator by_stage(StageOrderGenerator generator);
 
 #define STRATA_DECLARE(name, word) StepOrder name##_order(const StepShape& shape, int stage);
 STRATA_SCHEDULES(STRATA_DECLARE)
 #undef STRATA_DECLARE
 
-/// Empty for a schedule that only plans can say so far.
-OrderGenerator order_generator(ScheduleKind kind);
+/// Empty for cyclic schedules, which are made of more than their kind, and those that only plans can say so far.
+StageOrderGenerator order_generator(ScheduleKind kind);
 /// Of the plan's schedule. @throws Unsupported where there is none.
 OrderGenerator order_generator_of(const Plan& plan);
 

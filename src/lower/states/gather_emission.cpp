@@ -9,15 +9,14 @@
 
 namespace strata {
 
-GatherEmission::GatherEmission(const Plan& plan, const ModelGraph& graph, ParameterGathers gathers,
-                               std::span<const ParameterShard> shards, std::vector<int> weights,
-                               const ShardGroups& groups, ProgramBuilder& builder)
+GatherEmission::GatherEmission(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int step,
+                               ParameterGathers gathers, const HeldParameters& held, ProgramBuilder& builder)
     : plan_(plan),
       graph_(graph),
+      order_(order),
+      step_(step),
       gathers_(std::move(gathers)),
-      shards_(shards),
-      weights_(std::move(weights)),
-      groups_(groups),
+      held_(held),
       builder_(builder),
       quantized_(plan.quantization, builder),
       copies_(static_cast<std::size_t>(gathers_.num_copies), -1),
@@ -27,7 +26,9 @@ GatherEmission::GatherEmission(const Plan& plan, const ModelGraph& graph, Parame
 void GatherEmission::before_operator(int item, int op) { issue(gathers_.of_operator.at({item, op}).before); }
 
 Operand GatherEmission::weight(int item, int op, int parameter) const {
-  if (groups_.of(parameter).parameter < 0) return shard_of(parameter);
+  if (held_.groups.of(parameter).parameter < 0) {
+    return shard_of(parameter, order_.items[static_cast<std::size_t>(item)].version);
+  }
   const std::vector<int>& parameters = graph_.operators[static_cast<std::size_t>(op)].parameters;
   const auto index = static_cast<std::size_t>(std::ranges::find(parameters, parameter) - parameters.begin());
   const int copy = gathers_.of_operator.at({item, op}).copies.at(index);
@@ -44,7 +45,7 @@ void GatherEmission::issue(const ActionRange& actions) {
 
 void GatherEmission::issue(const GatherAction& action) {
   using Kind = GatherAction::Kind;
-  const ShardGroups::Set& groups = groups_.of(action.parameter);
+  const ShardGroups::Set& groups = held_.groups.of(action.parameter);
   const Parameter& parameter = parameter_of(action.parameter);
   const auto copy = static_cast<std::size_t>(action.copy);
   switch (action.kind) {
@@ -90,10 +91,10 @@ void GatherEmission::gather(const GatherAction& action, const Operand& from, int
 
 void GatherEmission::keep_secondary(const GatherAction& action) {
   const Parameter& parameter = parameter_of(action.parameter);
-  const ShardGroups::Set& groups = groups_.of(action.parameter);
+  const ShardGroups::Set& groups = held_.groups.of(action.parameter);
   const Chunk part = chunk_of(parameter.num_elements(), groups.num_secondary, groups.secondary_index);
   Operand& kept = second_shards_[static_cast<std::size_t>(action.parameter)];
-  kept = {weights_[static_cast<std::size_t>(action.parameter)], 0, 0};
+  kept = {shard_of(action.parameter).buffer, 0, 0};
   if (part.size() == 0) return;
   kept = builder_.whole(builder_.add_buffer({.name = parameter.name + "/secondary",
                                              .num_elements = part.size(),
@@ -107,10 +108,10 @@ void GatherEmission::keep_secondary(const GatherAction& action) {
 }
 
 void GatherEmission::spread(int parameter, int step) {
-  const ParameterShard& shard = shards_[static_cast<std::size_t>(parameter)];
-  const int group = groups_.of(parameter).spread;
+  const ParameterShard& shard = held_.shards[static_cast<std::size_t>(parameter)];
+  const int group = held_.groups.of(parameter).spread;
   if (group < 0 || shard.held.size == 0) return;
-  const Operand all = shard_of(parameter);
+  const Operand all = builder_.whole(held_.buffers.weight(parameter, step_ + step + 1));
   const bool whole_tensors = plan_.optimizer.sharding == "inter_tensor";
   const Operand own{all.buffer, shard.updated.begin, shard.updated.size};
   Instruction in{.kernel = Kernel::none,

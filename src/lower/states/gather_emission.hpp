@@ -4,25 +4,23 @@
 /// Gathers of sharded parameters, lowered: what parameter_gathers says of a place of the order becomes buffers and
 /// instructions there. Nothing is decided here.
 
-#include <span>
 #include <vector>
 
 #include "ir/model/model_graph.hpp"
+#include "ir/order/step_order.hpp"
 #include "ir/plan/plan.hpp"
+#include "lower/states/held_parameters.hpp"
 #include "lower/states/parameter_gathers.hpp"
 #include "lower/states/quantized_gather.hpp"
-#include "lower/states/shard_groups.hpp"
 #include "lower/step/builder.hpp"
-#include "partition/shards.hpp"
 
 namespace strata {
 
 class GatherEmission {
  public:
-  /// @param shards and @p weights by parameter: the buffer of this rank's p shard, -1: another stage has it.
-  GatherEmission(const Plan& plan, const ModelGraph& graph, ParameterGathers gathers,
-                 std::span<const ParameterShard> shards, std::vector<int> weights, const ShardGroups& groups,
-                 ProgramBuilder& builder);
+  /// Of one training step of the body, @p step relative to its first. @param order its items.  @param held p shards.
+  GatherEmission(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int step, ParameterGathers gathers,
+                 const HeldParameters& held, ProgramBuilder& builder);
 
   /// A repetition begins.
   void at_beginning() { issue(gathers_.at_beginning); }
@@ -43,14 +41,17 @@ class GatherEmission {
   /// A buffer for all elements of the copy that @p action makes.
   Operand made_copy(const GatherAction& action);
   const Parameter& parameter_of(int parameter) const { return graph_.parameters[static_cast<std::size_t>(parameter)]; }
-  Operand shard_of(int parameter) const { return builder_.whole(weights_[static_cast<std::size_t>(parameter)]); }
+  /// This rank's p shard of @p version of a parameter: 0 = θ_t of training step t, 1 = θ_{t-1}.
+  Operand shard_of(int parameter, int version = 0) const {
+    return builder_.whole(held_.buffers.weight(parameter, step_ - version));
+  }
 
   const Plan& plan_;
   const ModelGraph& graph_;
+  const StepOrder& order_;
+  int step_;
   const ParameterGathers gathers_;
-  std::span<const ParameterShard> shards_;
-  std::vector<int> weights_;
-  const ShardGroups& groups_;
+  const HeldParameters& held_;
   ProgramBuilder& builder_;
   QuantizedGather quantized_;
   // What became of the gathers' numbers in the Program.

@@ -1,22 +1,39 @@
 #include "lower/states/parameter_buffers.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
 #include <utility>
 
 namespace strata {
 
-ParameterBuffers::ParameterBuffers(const Plan& plan, const ModelGraph& graph, std::span<const Operator> operators,
-                                   std::span<const ParameterShard> shards, ProgramBuilder& builder)
-    : graph_(graph), builder_(builder), mixed_(plan.dtypes.compute != DType::f32), owned_(graph.parameters.size()) {
-  std::vector<bool> used(graph.parameters.size(), false);
-  for (const Operator& op : operators) {
-    for (const int p : op.parameters) used[static_cast<std::size_t>(p)] = true;
+std::vector<int> versions_of_parameters(const StepOrder& order, const ModelGraph& graph) {
+  std::vector<int> versions(graph.parameters.size(), 0);
+  for (const OrderItem& item : order.items) {
+    if (item.pass == Pass::update) continue;
+    for (const int p : order.shape.segments[static_cast<std::size_t>(item.segment)].parameters) {
+      int& most = versions[static_cast<std::size_t>(p)];
+      most = std::max(most, item.version + 1);
+    }
   }
+  return versions;
+}
+
+ParameterBuffers::ParameterBuffers(const Plan& plan, const ModelGraph& graph, std::span<const int> num_versions,
+                                   std::span<const ParameterShard> shards, ProgramBuilder& builder)
+    : graph_(graph),
+      shards_(shards),
+      builder_(builder),
+      mixed_(plan.dtypes.compute != DType::f32),
+      owned_(graph.parameters.size()) {
   for (std::size_t p = 0; p < owned_.size(); ++p) {
-    if (!used[p]) continue;
+    if (num_versions[p] == 0) continue;
     const ParameterShard& s = shards[p];
     const Parameter& parameter = graph_.parameters[p];
     const Piece updated{s.held.begin + s.updated.begin, s.updated.size};  // of the flattened parameter
-    const auto add = [&](const char* suffix, const Piece& piece, DType dtype, Category category, bool is_master) {
+    const auto add = [&](const std::string& suffix, const Piece& piece, DType dtype, Category category,
+                         bool is_master) {
       return builder_.add_buffer({.name = parameter.name + suffix,
                                   .num_elements = piece.size,
                                   .dtype = dtype,
@@ -27,9 +44,11 @@ ParameterBuffers::ParameterBuffers(const Plan& plan, const ModelGraph& graph, st
                                   .block = parameter.block});
     };
     Owned& owned = owned_[p];
-    owned.weight = add("", s.held, plan.dtypes.compute, Category::parameter, !mixed_);
-    owned.master = {owned.weight, s.updated.begin, s.updated.size};
-    if (mixed_) owned.master = builder_.whole(add("/master", updated, DType::f32, Category::optimizer, true));
+    for (int v = 0; v < num_versions[p]; ++v) {
+      const std::string suffix = v == 0 ? "" : fmt::format("/version[{}]", v);
+      owned.weights.push_back(add(suffix, s.held, plan.dtypes.compute, Category::parameter, !mixed_));
+    }
+    if (mixed_) owned.master = add("/master", updated, DType::f32, Category::optimizer, true);
     for (int i = 0; i < num_moments(plan.optimizer); ++i) {
       owned.states.push_back(add(num_moments(plan.optimizer) == 1 ? "/momentum"
                                  : i == 0                         ? "/m"
@@ -39,10 +58,17 @@ ParameterBuffers::ParameterBuffers(const Plan& plan, const ModelGraph& graph, st
   }
 }
 
-std::vector<int> ParameterBuffers::weights() const {
-  std::vector<int> all;
-  for (const Owned& owned : owned_) all.push_back(owned.weight);
-  return all;
+int ParameterBuffers::weight(int parameter, int step) const {
+  const std::vector<int>& weights = of(parameter).weights;
+  if (weights.empty()) return -1;
+  const int num_versions = static_cast<int>(weights.size());
+  return weights[static_cast<std::size_t>((step % num_versions + num_versions) % num_versions)];
+}
+
+Operand ParameterBuffers::master(int parameter, int step) const {
+  if (mixed_) return builder_.whole(of(parameter).master);
+  const Piece& updated = shards_[static_cast<std::size_t>(parameter)].updated;
+  return {weight(parameter, step), updated.begin, updated.size};
 }
 
 void ParameterBuffers::initialize() const {
@@ -63,15 +89,14 @@ void ParameterBuffers::initialize() const {
     const Initializer& initializer = parameter.initializer;
     const Attributes values = {
         {"distribution", std::int64_t{static_cast<int>(initializer.kind)}}, {"a", initializer.a}, {"b", initializer.b}};
-    const Operand weight = builder_.whole(owned.weight);
-    if (!mixed_) {
-      emit(Kernel::initialize, {}, weight, values);
-    } else {
-      emit(Kernel::initialize, {}, owned.master, values);
-      const bool has_all = owned.master.num_elements == weight.num_elements;
-      emit(has_all ? Kernel::copy : Kernel::initialize,
-           has_all ? std::vector<Operand>{owned.master} : std::vector<Operand>{}, weight,
-           has_all ? Attributes{} : values);
+    if (mixed_) emit(Kernel::initialize, {}, builder_.whole(owned.master), values);
+    for (const int id : owned.weights) {  // θ_{-1} is θ_0
+      const Operand weight = builder_.whole(id);
+      if (mixed_ && builder_.buffer(owned.master).num_elements == weight.num_elements) {
+        emit(Kernel::copy, {builder_.whole(owned.master)}, weight, {});
+      } else {
+        emit(Kernel::initialize, {}, weight, values);
+      }
     }
     for (const int state : owned.states) {
       emit(Kernel::fill, {}, builder_.whole(state), {{"value", 0.0}});

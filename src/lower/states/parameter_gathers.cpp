@@ -16,10 +16,10 @@ using Kind = GatherAction::Kind;
 
 class GatherWalk {
  public:
-  GatherWalk(const StepOrder& order, int stage, std::span<const SegmentRecomputation> recomputation, const Plan& plan,
-             const ModelGraph& graph, const ShardGroups& groups)
+  GatherWalk(const StepOrder& order, const Stage& held, std::span<const SegmentRecomputation> recomputation,
+             const Plan& plan, const ModelGraph& graph, const ShardGroups& groups)
       : order_(order),
-        stage_(stage),
+        operators_(held),
         plan_(plan),
         graph_(graph),
         groups_(groups),
@@ -60,6 +60,9 @@ class GatherWalk {
   const Segment& segment_of(const OrderItem& item) const {
     return order_.shape.segments[static_cast<std::size_t>(item.segment)];
   }
+  bool is_held(const Segment& segment) const {
+    return segment.first_operator >= operators_.first_operator && segment.end() <= operators_.end();
+  }
   bool is_sharded(int parameter) const { return groups_.of(parameter).parameter >= 0; }
   std::vector<int> read_by_backward(int o) const {
     return weights_read_by_backward(at(o), needs_gradient_[static_cast<std::size_t>(at(o).inputs.front())]);
@@ -72,7 +75,7 @@ class GatherWalk {
   void find_what_is_read_again() {
     for (std::size_t s = 0; s < order_.shape.segments.size(); ++s) {
       const Segment& segment = order_.shape.segments[s];
-      if (segment.stage != stage_) continue;
+      if (!is_held(segment)) continue;
       for (int o = segment.first_operator; o < segment.end(); ++o) {
         for (const int p : read_by_backward(o)) held(p).is_read_again = true;
       }
@@ -86,7 +89,7 @@ class GatherWalk {
     if (plan_.overlap.broadcast != "next_forward") return;
     std::set<int> seen;
     for (const Segment& segment : order_.shape.segments) {
-      if (segment.stage != stage_) continue;
+      if (!is_held(segment)) continue;
       for (int o = segment.first_operator; o < segment.end(); ++o) {
         for (const int p : at(o).parameters) {
           if (!seen.insert(p).second) continue;
@@ -171,7 +174,7 @@ class GatherWalk {
     for (int next = o - 1; next >= 0; --next) {
       if (next < segment->first_operator) {
         --segment;
-        if (segment->stage != stage_ || segment->recomputed) return;  // backward() does it, before its recompute item
+        if (!is_held(*segment) || segment->recomputed) return;  // backward() does it, before its recompute item
       }
       const std::vector<int> ahead = read_by_backward(next);
       if (ahead.empty()) continue;
@@ -204,7 +207,7 @@ class GatherWalk {
       const int first_action = here();
       if (ahead_in_forward_ && o == segment.first_operator) {
         gather_segment(segment, item.micro_batch);
-        if (next < segments.size() && segments[next].stage == stage_) gather_segment(segments[next], item.micro_batch);
+        if (next < segments.size() && is_held(segments[next])) gather_segment(segments[next], item.micro_batch);
       }
       gather(at(o).parameters, Phase::forward, item.micro_batch);
       if (ahead_in_forward_) gather_next_slice(o, Phase::forward, item.micro_batch);
@@ -248,7 +251,7 @@ class GatherWalk {
   }
 
   const StepOrder& order_;
-  int stage_;
+  Stage operators_;
   const Plan& plan_;
   const ModelGraph& graph_;
   const ShardGroups& groups_;
@@ -262,10 +265,10 @@ class GatherWalk {
 
 }  // namespace
 
-ParameterGathers parameter_gathers(const StepOrder& order, int stage,
+ParameterGathers parameter_gathers(const StepOrder& order, const Stage& held,
                                    std::span<const SegmentRecomputation> recomputation, const Plan& plan,
                                    const ModelGraph& graph, const ShardGroups& groups) {
-  return GatherWalk(order, stage, recomputation, plan, graph, groups).run();
+  return GatherWalk(order, held, recomputation, plan, graph, groups).run();
 }
 
 }  // namespace strata

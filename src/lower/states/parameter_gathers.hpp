@@ -32,6 +32,7 @@
 #include "lower/order/step_shape.hpp"
 #include "lower/states/action_range.hpp"
 #include "lower/states/shard_groups.hpp"
+#include "partition/stages.hpp"
 
 namespace strata {
 
@@ -70,8 +71,8 @@ struct ParameterGathers {
   bool operator==(const ParameterGathers&) const = default;
 };
 
-/// Of a rank that holds @p stage. @param recomputation by segment of @p order.
-ParameterGathers parameter_gathers(const StepOrder& order, int stage,
+/// Of a rank that holds the operators @p held. @param recomputation by segment of @p order.
+ParameterGathers parameter_gathers(const StepOrder& order, const Stage& held,
                                    std::span<const SegmentRecomputation> recomputation, const Plan& plan,
                                    const ModelGraph& graph, const ShardGroups& groups);
 

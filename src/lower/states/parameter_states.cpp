@@ -23,22 +23,18 @@ GradientSums sums_of_order(const StepOrder& order, const Plan& plan, const Model
 
 }  // namespace
 
-ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int stage,
-                                 std::span<const Operator> operators, std::vector<ParameterShard> shards,
-                                 std::span<const SegmentRecomputation> recomputation, const ReplicaGrids& grids,
-                                 ProgramBuilder& builder, const ParameterGroups& groups)
+ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int step,
+                                 const Stage& operators, std::span<const SegmentRecomputation> recomputation,
+                                 const HeldParameters& held, const ParameterGroups& groups, ProgramBuilder& builder)
     : plan_(plan),
       graph_(graph),
-      shards_(std::move(shards)),
+      step_(step),
+      held_(held),
+      groups_(groups),
       builder_(builder),
-      groups_(plan, shards_, grids, groups.data, builder),
-      stages_(groups.stages),
-      everybody_(groups.everybody),
-      num_copies_(groups.num_copies),
-      buffers_(plan, graph, operators, shards_, builder),
-      gathers_(plan, graph, parameter_gathers(order, stage, recomputation, plan, graph, groups_), shards_,
-               buffers_.weights(), groups_, builder),
-      gradients_(plan, graph, sums_of_order(order, plan, graph, shards_, groups_, groups.copies), builder) {}
+      gathers_(plan, graph, order, step, parameter_gathers(order, operators, recomputation, plan, graph, held.groups),
+               held, builder),
+      gradients_(plan, graph, sums_of_order(order, plan, graph, held.shards, held.groups, groups.copies), builder) {}
 
 /// @return the buffer of the factor that clips.
 int ParameterStates::gradient_norm() {
@@ -49,7 +45,7 @@ int ParameterStates::gradient_norm() {
   const int sum = scalar("gradient_norm/sum_of_squares", false);
   const int factor = scalar("gradient_norm/factor", false);
   const int norm = scalar("gradient_norm", true);
-  if (num_copies_.empty()) {
+  if (groups_.num_copies.empty()) {
     sum_over_groups(sum);
   } else {
     sum_over_everybody(sum);
@@ -86,14 +82,14 @@ void ParameterStates::sum_over_groups(int sum) {
                    .outputs = {builder_.whole(sum)},
                    .attributes = {{"elements", std::int64_t{1}}}});
   }
-  if (stages_ >= 0) all_reduce_norm(sum, stages_);
+  if (groups_.stages >= 0) all_reduce_norm(sum, groups_.stages);
 }
 
 /// Every rank counts what it has, each part by its share: all of them together count it once.
 void ParameterStates::sum_over_everybody(int sum) {
   std::map<std::int64_t, std::vector<GradientSums::Counted>> by_copies;
   for (const int p : gradients_.parameters()) {
-    const std::int64_t copies = num_copies_[static_cast<std::size_t>(p)] / shard(p).factors.os.total();
+    const std::int64_t copies = groups_.num_copies[static_cast<std::size_t>(p)] / shard(p).factors.os.total();
     by_copies[copies].push_back({gradients_.reduced(p), -1, graph_.parameters[static_cast<std::size_t>(p)].name});
   }
   bool accumulate = false;
@@ -111,7 +107,7 @@ void ParameterStates::sum_over_everybody(int sum) {
                                   {"accumulate", std::int64_t{accumulate ? 1 : 0}}}});
     accumulate = true;
   }
-  all_reduce_norm(sum, everybody_);
+  all_reduce_norm(sum, groups_.everybody);
 }
 
 /// The sum of squares of the parts that @p group shares; 0 where there are none.
@@ -157,21 +153,33 @@ void ParameterStates::update(std::span<const int> parameters) {
 }
 
 void ParameterStates::emit_update(int parameter, int factor_buffer) {
-  const ParameterBuffers::Owned& owned = buffers_.of(parameter);
+  const ParameterBuffers::Owned& owned = held_.buffers.of(parameter);
+  const Operand before = held_.buffers.master(parameter, step_);
+  const Operand master = held_.buffers.master(parameter, step_ + 1);
   const Piece& updated = shard(parameter).updated;
   if (updated.size == 0) return;
   const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
   const OptimizerPlan& optimizer = plan_.optimizer;
+  if (before != master) {  // it is updated in place, and its last version is still read
+    builder_.emit({.kernel = Kernel::copy,
+                   .phase = Phase::update,
+                   .name = description.name,
+                   .inputs = {before},
+                   .outputs = {master},
+                   .attributes = {{"elements", updated.size}}});
+  }
   Instruction in{.phase = Phase::update, .name = description.name};
   in.inputs = {gradients_.reduced(parameter)};
   if (factor_buffer >= 0) {
     in.inputs.push_back(builder_.whole(factor_buffer));
   }
-  in.outputs = {owned.master};
+  in.outputs = {master};
   for (const int state : owned.states) {
     in.outputs.push_back(builder_.whole(state));
   }
-  if (buffers_.mixed()) in.outputs.push_back({owned.weight, updated.begin, updated.size});
+  if (held_.buffers.mixed()) {
+    in.outputs.push_back({held_.buffers.weight(parameter, step_ + 1), updated.begin, updated.size});
+  }
   in.attributes = {{"elements", updated.size},
                    {"weight_decay", description.weight_decay ? optimizer.weight_decay : 0.0}};
   if (optimizer.kind == "sgd") {

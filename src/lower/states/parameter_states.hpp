@@ -1,8 +1,9 @@
 #pragma once
 
 /// @file
-/// Parameters and optimizer states of one rank: their buffers, initial values and updates. When parameters are gathered
-/// is in parameter_gathers, how gradients are summed in gradient_sums.
+/// What becomes of the parameters and optimizer states of one rank in one training step: gathers, sums of gradients,
+/// updates. Their buffers and initial values are in parameter_buffers; when parameters are gathered is in
+/// parameter_gathers, how gradients are summed in gradient_sums.
 ///
 /// A rank keeps its p shard of every parameter in the compute dtype and its os shard of master values and moments
 /// (shards.hpp). A parameter that is sharded is gathered before a kernel reads it. After the update the p shard is put
@@ -24,10 +25,10 @@
 #include "lower/states/gather_emission.hpp"
 #include "lower/states/gradient_buckets.hpp"
 #include "lower/states/gradient_emission.hpp"
-#include "lower/states/parameter_buffers.hpp"
-#include "lower/states/shard_groups.hpp"
+#include "lower/states/held_parameters.hpp"
 #include "lower/step/builder.hpp"
 #include "partition/shards.hpp"
+#include "partition/stages.hpp"
 
 namespace strata {
 
@@ -43,14 +44,11 @@ struct ParameterGroups {
 
 class ParameterStates {
  public:
-  /// @param operators of this rank's stage, @p stage. @param recomputation by segment of the order.
-  ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int stage,
-                  std::span<const Operator> operators, std::vector<ParameterShard> shards,
-                  std::span<const SegmentRecomputation> recomputation, const ReplicaGrids& grids,
-                  ProgramBuilder& builder, const ParameterGroups& groups);
-
-  /// Prologue: initial values by global index, zero states.
-  void initialize() const { buffers_.initialize(); }
+  /// @param order of the training step @p step of a body, relative to its first. @param operators of this rank.
+  /// @param recomputation by segment of the order.
+  ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int step, const Stage& operators,
+                  std::span<const SegmentRecomputation> recomputation, const HeldParameters& held,
+                  const ParameterGroups& groups, ProgramBuilder& builder);
 
   GatherEmission& gathers() { return gathers_; }
   GradientEmission& gradients() { return gradients_; }
@@ -67,17 +65,14 @@ class ParameterStates {
   void all_reduce_norm(int sum, int group);
   void emit_update(int parameter, int factor_buffer);
   bool spreads_late() const { return plan_.overlap.broadcast == "next_forward"; }
-  const ParameterShard& shard(int parameter) const { return shards_[static_cast<std::size_t>(parameter)]; }
+  const ParameterShard& shard(int parameter) const { return held_.shards[static_cast<std::size_t>(parameter)]; }
 
   const Plan& plan_;
   const ModelGraph& graph_;
-  std::vector<ParameterShard> shards_;  ///< by parameter of the graph
+  int step_;
+  const HeldParameters& held_;
+  const ParameterGroups& groups_;
   ProgramBuilder& builder_;
-  ShardGroups groups_;
-  int stages_;
-  int everybody_;
-  std::vector<std::int64_t> num_copies_;  ///< by parameter, see ParameterGroups
-  ParameterBuffers buffers_;
   GatherEmission gathers_;
   GradientEmission gradients_;
 };

@@ -14,16 +14,27 @@ namespace strata {
 struct RankPlace {
   RankPlace(const Plan& plan, const LaidOutGraph& model, int rank)
       : data_size(axis_size(plan.mesh, "data")),
-        num_stages(plan.stages.count),
+        num_stages(axis_size(plan.mesh, "stage")),
         stage_index(coordinate(plan.mesh, "stage", rank)),
-        stages(model.stages),
+        stages(of_places(model.stages, num_stages)),
         stage(stages[static_cast<std::size_t>(stage_index)]) {}
 
   int data_size;
-  int num_stages;
-  int stage_index;
-  std::vector<Stage> stages;
-  Stage stage;  ///< this rank's
+  int num_stages;             ///< ranks that hold the model together, each consecutive stages of the plan
+  int stage_index;            ///< among these
+  std::vector<Stage> stages;  ///< what each of these holds
+  Stage stage;                ///< what this rank holds
+
+ private:
+  static std::vector<Stage> of_places(const std::vector<Stage>& stages, int num_places) {
+    const std::size_t each = stages.size() / static_cast<std::size_t>(num_places);
+    std::vector<Stage> places;
+    for (std::size_t s = 0; s < stages.size(); s += each) {
+      const int first = stages[s].first_operator;
+      places.push_back({first, stages[s + each - 1].end() - first});
+    }
+    return places;
+  }
 };
 
 }  // namespace strata

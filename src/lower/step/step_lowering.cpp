@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "lower/states/held_parameters.hpp"
 #include "lower/states/parameter_states.hpp"
 #include "lower/step/activations.hpp"
 #include "lower/step/builder.hpp"
 #include "lower/step/empty_work.hpp"
 #include "lower/step/operator_kernels.hpp"
-#include "lower/step/rank_groups.hpp"
-#include "lower/step/rank_place.hpp"
+#include "lower/step/rank_frame.hpp"
 #include "lower/step/stage_messages.hpp"
 #include "lower/step/streams.hpp"
 #include "lower/unsupported.hpp"
@@ -29,72 +29,72 @@
 namespace strata {
 namespace {
 
-std::vector<std::string> streams_of(const Plan& plan, const RankPlace& place) {
-  std::vector<std::string> streams = {"compute", "communication"};
-  if (has_layouts(plan.mesh)) streams.push_back("layouts");
-  std::ranges::copy(link_streams(place.num_stages, place.stage_index), std::back_inserter(streams));
-  return streams;
+/// The items of training step @p step of a body, one after the other as they run.
+StepOrder order_of_step(const StepOrder& body, int step) {
+  StepOrder order{.shape = body.shape};
+  for (const int i : items_of_step(body, step)) {
+    order.items.push_back(body.items[static_cast<std::size_t>(i)]);
+    order.items.back().step = 0;
+  }
+  return order;
 }
 
-StageMessages messages_of(const OrdersOfStages& orders, const StepOrder& order, int stage) {
+/// Messages of a training step @p order of the rank at @p place of the pipeline.
+StageMessages messages_of(const OrdersOfStages& orders, const StepOrder& order, int place, int step) {
   std::optional<StepOrder> before, behind;
-  if (stage > 0) before = orders.of(stage - 1);
-  if (stage + 1 < orders.num_stages()) behind = orders.of(stage + 1);
-  return {order, stage, before ? &*before : nullptr, behind ? &*behind : nullptr};
+  if (place > 0) before = order_of_step(orders.of(place - 1), step);
+  if (place + 1 < orders.num_places()) behind = order_of_step(orders.of(place + 1), step);
+  return {order, place, before ? &*before : nullptr, behind ? &*behind : nullptr};
 }
 
+/// Lowers one training step of a body.
 class StepLowering {
  public:
-  StepLowering(const Plan& plan, const RankModel& model, int rank, const OrdersOfStages& orders)
-      : plan_(plan),
-        model_(model),
-        graph_(model.any().graph),
-        decisions_(model.any().decisions),
-        place_(plan, model.any(), rank),
-        order_(orders.of(place_.stage_index)),
-        messages_(messages_of(orders, order_, place_.stage_index)),
-        recomputation_(recomputation_by_segment(order_.shape, model.regions)),
-        first_link_stream_(has_layouts(plan.mesh) ? layout_stream + 1 : communication_stream + 1),
-        builder_(rank, plan.mesh.num_ranks(), streams_of(plan, place_)),
-        groups_(plan, model.any(), place_, rank, builder_),
-        grids_(grids_of(plan, model.any(), rank)),
-        parameters_(plan, graph_, order_, place_.stage_index, operators_of(graph_, place_.stage),
-                    shards_of(plan, graph_, decisions_, grids_), recomputation_, grids_, builder_, groups_.parameters),
-        uses_(graph_, model.regions),
+  StepLowering(RankFrame& frame, int step)
+      : plan_(frame.plan),
+        model_(frame.model),
+        graph_(frame.graph),
+        place_(frame.place),
+        body_items_(items_of_step(frame.order, step)),
+        body_(frame.order),
+        order_(order_of_step(frame.order, step)),
+        messages_(messages_of(frame.orders, order_, place_.stage_index, step)),
+        recomputation_(frame.recomputation),
+        first_link_stream_(has_layouts(plan_.mesh) ? layout_stream + 1 : communication_stream + 1),
+        builder_(frame.builder),
+        groups_(frame.groups),
+        parameters_(plan_, graph_, order_, step, place_.stage, recomputation_, frame.held, groups_.parameters,
+                    builder_),
+        uses_(frame.uses),
         from_before_(crossing(place_.stage_index)),
         to_behind_(crossing(place_.stage_index + 1)),
-        loss_(computes_loss()
-                  ? builder_.add_buffer(
-                        {.name = "loss", .num_elements = 1, .category = Category::workspace, .persistent = true})
-                  : -1),
-        sent_(order_.items.size(), -1) {
-    refuse_orders_without_whole_passes(plan, order_, place_.stage_index);
-    if (computes_loss()) builder_.set_loss(loss_);
-    if (plan.overlap.broadcast == "next_forward") builder_.let_steps_overlap();
-  }
+        loss_(frame.loss),
+        sent_(order_.items.size(), -1) {}
 
-  Program run(const WorkspaceBytes& workspace_bytes) && {
-    builder_.begin(ProgramBuilder::Section::prologue);
-    parameters_.initialize();
-    builder_.begin(ProgramBuilder::Section::body);
-    parameters_.gathers().at_beginning();
+  void run() {
     const int end = behind_last_pass(order_);
+    begin_item(0);
+    parameters_.gathers().at_beginning();
     for (int i = 0; i < end; ++i) lower_item(i);
+    const bool has_update = end < std::ssize(order_.items);
+    begin_item(has_update ? end : end - 1);
     parameters_.gradients().behind_backward();
     // A stage without parameters has no update, and its part in the norm all the same.
-    parameters_.update(end < std::ssize(order_.items) ? order_.items.back().parameters : std::vector<int>{});
-    return std::move(builder_).finish(workspace_bytes);
+    parameters_.update(has_update ? order_.items.back().parameters : std::vector<int>{});
   }
 
  private:
+  /// What is emitted from now on is item @p index's of this step.
+  void begin_item(int index) {
+    const int in_body = body_items_[static_cast<std::size_t>(index)];
+    builder_.begin_item(in_body, body_.items[static_cast<std::size_t>(in_body)].step);
+  }
   const Segment& segment_of(const OrderItem& item) const {
     return order_.shape.segments[static_cast<std::size_t>(item.segment)];
   }
   bool begins_stage(const OrderItem& item) const {
     return segment_of(item).first_operator == place_.stage.first_operator;
   }
-  /// Its part of it: the step's loss is the sum over all ranks, made where steps are recorded.
-  bool computes_loss() const { return place_.stage_index + 1 == place_.num_stages; }
   /// Of ranks that hold the same rows of the loss one counts.
   bool counts(int loss_tensor) const {
     if (!has_layouts(plan_.mesh)) return true;
@@ -127,6 +127,7 @@ class StepLowering {
   }
 
   void lower_item(int index) {
+    begin_item(index);
     for (const StageMessages::Receive& receive : messages_.before(index)) post(receive);
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     if (item.barrier && has_layouts(plan_.mesh)) await_layouts();
@@ -328,17 +329,17 @@ class StepLowering {
   const Plan& plan_;
   const RankModel& model_;
   const ModelGraph& graph_;
-  std::span<const OperatorDecision> decisions_;
-  RankPlace place_;
+  const RankPlace& place_;
+  std::vector<int> body_items_;  ///< by item of the step: its place in the body
+  const StepOrder& body_;
   StepOrder order_;
   StageMessages messages_;
-  std::vector<SegmentRecomputation> recomputation_;  ///< by segment
+  std::span<const SegmentRecomputation> recomputation_;  ///< by segment
   int first_link_stream_;
-  ProgramBuilder builder_;
-  RankGroups groups_;
-  ReplicaGrids grids_;
+  ProgramBuilder& builder_;
+  const RankGroups& groups_;
   ParameterStates parameters_;
-  TensorUses uses_;
+  const TensorUses& uses_;
   std::map<int, Activations> activations_;    ///< by sub-batch of the step
   std::vector<int> from_before_, to_behind_;  ///< tensors that cross the cuts
   int loss_;                                  ///< buffer, -1: another stage computes it
@@ -349,7 +350,20 @@ class StepLowering {
 
 Program lower_step(const Plan& plan, const RankModel& model, int rank, const OrdersOfStages& orders,
                    const WorkspaceBytes& workspace_bytes) {
-  return StepLowering(plan, model, rank, orders).run(workspace_bytes);
+  RankFrame frame(plan, model, rank, orders);
+  const StepOrder& order = frame.order;
+  const bool cyclic = plan.schedule.kind == ScheduleKind::cyclic;
+  if (!cyclic) refuse_orders_without_whole_passes(plan, order, frame.place.stage_index);
+  frame.builder.set_steps_per_body(order.steps_per_body);
+  if (cyclic || plan.overlap.broadcast == "next_forward") frame.builder.let_steps_overlap();
+  frame.builder.begin(ProgramBuilder::Section::prologue);
+  frame.held.buffers.initialize();
+  frame.builder.begin(ProgramBuilder::Section::body);
+  for (int step = 0; step < order.steps_per_body; ++step) {
+    frame.builder.begin_training_step();
+    StepLowering(frame, step).run();
+  }
+  return std::move(frame.builder).finish(workspace_bytes);
 }
 
 }  // namespace strata

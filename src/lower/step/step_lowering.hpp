@@ -1,8 +1,8 @@
 #pragma once
 
 /// @file
-/// One step of one rank: the items of its order one after the other, each as kernels, collectives and messages; behind
-/// the last pass the remaining reductions, and the metrics.
+/// The body of one rank, one training step of it after the other: the items of its order, each as kernels, collectives
+/// and messages; behind the last pass the remaining reductions, and the metrics.
 
 #include "ir/plan/plan.hpp"
 #include "ir/program/program.hpp"

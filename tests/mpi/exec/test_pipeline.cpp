@@ -81,7 +81,7 @@ TEST_F(Pipeline, AMadeUpOrderGivesEqualBits) {
     for (const int micro_batches : {2, 4}) {
       Training training = make(micro_batches);
       const Trained reference = train(training, "single", 1, world, engine);
-      training.order = two_forwards_one_backward;
+      training.order = by_stage(two_forwards_one_backward);
       for (const int stages : stage_counts()) {
         if (8 % (size() / stages) != 0) continue;
         training.options["stages"] = std::int64_t{stages};

@@ -94,7 +94,7 @@ TEST(Orders, UpdatesInBackwardFollowTheNextBackward) {
   EXPECT_EQ(parse_step_order(to_text(first)), first);
 }
 
-std::vector<StepOrder> of_all_stages(const OrderGenerator& generator, const StepShape& shape) {
+std::vector<StepOrder> of_all_stages(const StageOrderGenerator& generator, const StepShape& shape) {
   std::vector<StepOrder> orders;
   for (int stage = 0; stage < shape.num_stages(); ++stage) orders.push_back(generator(shape, stage));
   return orders;
@@ -104,7 +104,7 @@ TEST(Orders, OfAllStagesVerifyAndKeepFewMicroBatches) {
   for (int stages = 1; stages <= 6; ++stages) {
     for (int micro_batches = 1; micro_batches <= 9; ++micro_batches) {
       for (const ScheduleKind kind : schedule_kinds) {
-        const OrderGenerator generator = order_generator(kind);
+        const StageOrderGenerator generator = order_generator(kind);
         if (!generator || (kind == ScheduleKind::simultaneous && stages > 1)) continue;
         StepShape updating = shape(stages, micro_batches);
         updating.updates_in_backward = true;
@@ -165,7 +165,7 @@ TEST(MadeUpOrder, IsVerifiedLoweredAndVerifiedAgain) {
     EXPECT_NO_THROW(verify(of_all_stages(two_forwards_one_backward, shape)));
     std::vector<Program> programs;
     for (int rank = 0; rank < 2; ++rank) {
-      programs.push_back(lower(plan, graph, rank, some_workspace, two_forwards_one_backward));
+      programs.push_back(lower(plan, graph, rank, some_workspace, by_stage(two_forwards_one_backward)));
     }
     EXPECT_NO_THROW(verify(programs)) << micro_batches;
   }
@@ -178,8 +178,8 @@ TEST(MadeUpOrder, IsTheOneThatIsMeant) {
 
 TEST(MadeUpOrder, WithoutWholePassesIsRefused) {
   const ModelGraph graph = build_model({.name = "mlp", .widths = {16, 24, 16, 24, 10}});
-  const auto refused = [&](const OrderGenerator& generator) {
-    return refusal([&] { lower(two_stages(graph, 2), graph, 0, no_workspace, generator); });
+  const auto refused = [&](const StageOrderGenerator& generator) {
+    return refusal([&] { lower(two_stages(graph, 2), graph, 0, no_workspace, by_stage(generator)); });
   };
   EXPECT_THAT(refused([](const StepShape& shape, int stage) {
                 StepOrder order = gpipe_order(shape, stage);

@@ -43,7 +43,7 @@ struct Example {
     const Factor both{2, 1};
     const FirstOfTwo rank(plan, graph,
                           {.factors = {.p = both, .g = both, .os = both}, .held = {0, 2}, .updated = {0, 2}});
-    return parameter_gathers(order, 0, recomputation, plan, graph, rank.groups);
+    return parameter_gathers(order, {0, 3}, recomputation, plan, graph, rank.groups);
   }
 };
 

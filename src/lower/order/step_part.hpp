@@ -1,0 +1,13 @@
+#pragma once
+
+namespace strata {
+
+/// What of a step a rank computes, as ranges of stages and micro-batches: one stage of a pipeline and all
+/// micro-batches, all stages on one device, or all stages and the one micro-batch of a cyclic replica.
+struct StepPart {
+  int first_stage = 0, end_stage = 0;
+  int first_micro_batch = 0, end_micro_batch = 0;
+  bool operator==(const StepPart&) const = default;
+};
+
+}  // namespace strata

@@ -1,0 +1,48 @@
+#pragma once
+
+/// @file
+/// Of one rank what all training steps of its body have in common: its place, groups, order, what it holds, and the
+/// Program that is made.
+
+#include <vector>
+
+#include "ir/model/model_graph.hpp"
+#include "ir/order/step_order.hpp"
+#include "ir/plan/plan.hpp"
+#include "lower/order/orders_of_stages.hpp"
+#include "lower/order/step_shape.hpp"
+#include "lower/rank_model.hpp"
+#include "lower/states/held_parameters.hpp"
+#include "lower/step/activations.hpp"
+#include "lower/step/builder.hpp"
+#include "lower/step/rank_groups.hpp"
+#include "lower/step/rank_place.hpp"
+#include "partition/shards.hpp"
+
+namespace strata {
+
+struct RankFrame {
+  /// Of rank @p rank. All arguments outlive this.
+  RankFrame(const Plan& of_plan, const RankModel& of_model, int rank, const OrdersOfStages& of_orders);
+  RankFrame(const RankFrame&) = delete;
+  RankFrame& operator=(const RankFrame&) = delete;
+
+  /// Its part of it: the step's loss is the sum over all ranks, made where steps are recorded.
+  bool computes_loss() const { return place.stage_index + 1 == place.num_stages; }
+
+  const Plan& plan;
+  const RankModel& model;
+  const ModelGraph& graph;
+  RankPlace place;
+  const OrdersOfStages& orders;
+  StepOrder order;                                  ///< of the body
+  std::vector<SegmentRecomputation> recomputation;  ///< by segment
+  ProgramBuilder builder;
+  RankGroups groups;
+  ReplicaGrids grids;
+  HeldParameters held;
+  TensorUses uses;
+  int loss = -1;  ///< buffer, -1: another stage computes it
+};
+
+}  // namespace strata
