@@ -1,15 +1,22 @@
 #include "exec/steps_under_way.hpp"
 
+#include <algorithm>
+#include <ranges>
+
 namespace strata {
 
-int last_writer(const Program& program, int buffer) {
-  int last = -1;
-  for (int i = 0; i < static_cast<int>(program.body.size()); ++i) {
-    const Instruction& in = program.body[static_cast<std::size_t>(i)];
-    if (std::ranges::find(in.outputs, buffer, &Operand::buffer) == in.outputs.end()) continue;
-    const auto late = [&](int j) { return repetitions_late(program, program.body[static_cast<std::size_t>(j)]); };
-    if (last < 0 || late(i) >= late(last)) last = i;
+std::vector<int> last_writers(const Program& program, int buffer) {
+  std::vector<int> last(static_cast<std::size_t>(program.steps_per_body), -1);  // by step of the body
+  const auto at = [&](int i) -> const Instruction& { return program.body[static_cast<std::size_t>(i)]; };
+  for (int i = 0; i < std::ssize(program.body); ++i) {
+    if (std::ranges::find(at(i).outputs, buffer, &Operand::buffer) == at(i).outputs.end()) continue;
+    for (int step = 0; step < program.steps_per_body; ++step) {
+      int& of_step = last[static_cast<std::size_t>(step)];
+      if (!belongs_to(program, at(i), step)) continue;
+      if (of_step < 0 || repetitions_late(program, at(i)) >= repetitions_late(program, at(of_step))) of_step = i;
+    }
   }
+  std::erase(last, -1);
   return last;
 }
 

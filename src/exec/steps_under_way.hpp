@@ -104,7 +104,8 @@ class StepsUnderWay {
   bool is_drained_ = true;
 };
 
-/// The instruction of the body behind which the elements of @p buffer are those of a training step, -1: none writes it.
-int last_writer(const Program& program, int buffer);
+/// The instructions of the body behind which the elements of @p buffer are those of a training step: one for each step
+/// that a body holds, none where nothing writes it.
+std::vector<int> last_writers(const Program& program, int buffer);
 
 }  // namespace strata

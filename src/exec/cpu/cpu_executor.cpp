@@ -27,8 +27,8 @@ CpuExecutor::CpuExecutor(const Program& program, comm::Engine& engine, InputSour
       engine_groups_(create_groups(program, engine)),
       prologue_(bind(program.prologue, inputs, seed)),
       body_(bind(program.body, inputs, seed)),
-      loss_writer_(last_writer(program, program.loss_buffer)),
-      norm_writer_(last_writer(program, program.norm_buffer)),
+      loss_writers_(last_writers(program, program.loss_buffer)),
+      norm_writers_(last_writers(program, program.norm_buffer)),
       steps_(program) {}
 
 std::vector<CpuExecutor::Bound> CpuExecutor::bind(const std::vector<Instruction>& section, InputSource& inputs,
@@ -112,8 +112,11 @@ void CpuExecutor::run_kernel(std::size_t index, std::int64_t step) {
   TimelineEvent& event = kept.events[index];
   event.begin_ns = begin;
   event.end_ns = end;
-  if (static_cast<int>(index) == loss_writer_) kept.measurement.loss = read(program_.loss_buffer)[0];
-  if (static_cast<int>(index) == norm_writer_) kept.measurement.gradient_norm = read(program_.norm_buffer)[0];
+  const auto is_one = [&](const std::vector<int>& writers) {
+    return std::ranges::find(writers, static_cast<int>(index)) != writers.end();
+  };
+  if (is_one(loss_writers_)) kept.measurement.loss = read(program_.loss_buffer)[0];
+  if (is_one(norm_writers_)) kept.measurement.gradient_norm = read(program_.norm_buffer)[0];
   engine_.progress();
 }
 

@@ -64,8 +64,8 @@ class CpuExecutor final : public Executor {
   std::deque<std::string> labels_;  ///< requests keep pointers to these
   std::vector<Bound> prologue_;
   std::vector<Bound> body_;
-  int loss_writer_;  ///< instruction of the body behind which a step's loss is complete, -1: none
-  int norm_writer_;
+  std::vector<int> loss_writers_;  ///< instructions of the body behind which a step's loss is complete
+  std::vector<int> norm_writers_;
   StepsUnderWay<Step> steps_;
   std::vector<comm::Ticket> tickets_;  ///< what is waited for next
   std::vector<TimelineEvent> events_;  ///< of the step completed last

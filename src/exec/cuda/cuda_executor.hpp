@@ -172,8 +172,8 @@ class CudaExecutor final : public Executor {
   Event began_{Event::Kind::order};  ///< the other streams go on from here
   Event step_began_{Event::Kind::timing};
   std::int64_t step_began_ns_ = 0;  ///< steady_clock, when step_began_ was recorded
-  int loss_writer_;                 ///< instruction of the body behind which a step's loss is complete, -1: none
-  int norm_writer_;
+  std::vector<int> loss_writers_;   ///< instructions of the body behind which a step's loss is complete
+  std::vector<int> norm_writers_;
   StepsUnderWay<Step> steps_;
   std::vector<TimelineEvent> events_;
   // Where steps overlap:

@@ -146,15 +146,15 @@ void CudaExecutor::queue_kernel(Instance instance, const IssueWaits& order) {
   }
   queue_timed(bound, marks, stream);
   // Before anybody can wait for this instance: the next step's loss follows the copy.
-  const auto copy_result = [&](int writer, int buffer, int result) {
-    if (instance.instruction != writer) return;
+  const auto copy_result = [&](const std::vector<int>& writers, int buffer, int result) {
+    if (std::ranges::find(writers, instance.instruction) == writers.end()) return;
     check(cudaMemcpyAsync(step.results.as<float>() + result,
                           arena_.data() + program_.buffers[static_cast<std::size_t>(buffer)].offset_bytes,
                           sizeof(float), cudaMemcpyDefault, stream),
           "reading a step's results");
   };
-  copy_result(loss_writer_, program_.loss_buffer, 0);
-  copy_result(norm_writer_, program_.norm_buffer, 1);
+  copy_result(loss_writers_, program_.loss_buffer, 0);
+  copy_result(norm_writers_, program_.norm_buffer, 1);
   if (bound.reached != nullptr) {
     const StepValues& values = *step_values_[static_cast<std::size_t>(in.stream)];
     check(cudaMemcpyAsync(bound.reached, values.run_number(), sizeof run_number_, cudaMemcpyDeviceToHost, stream),
@@ -242,8 +242,8 @@ StepMeasurement CudaExecutor::complete_overlapping(std::int64_t number) {
     add_busy_times(program_, step.events, measurement);
     measurement.exposed_seconds = static_cast<double>(exposed_ns) * 1e-9;
   }
-  if (loss_writer_ >= 0) measurement.loss = step.results.as<const float>()[0];
-  if (norm_writer_ >= 0) measurement.gradient_norm = step.results.as<const float>()[1];
+  if (!loss_writers_.empty()) measurement.loss = step.results.as<const float>()[0];
+  if (!norm_writers_.empty()) measurement.gradient_norm = step.results.as<const float>()[1];
   measurement.step_seconds = steps_.complete(number, end);
   std::swap(before_began_, step.began);
   before_began_ns_ = on_device;

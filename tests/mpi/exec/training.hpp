@@ -52,6 +52,13 @@ class CountedInputs final : public InputSource {
                    std::span<std::int32_t> labels) override {
     const auto size = static_cast<std::int64_t>(pixels.size()) / num_samples;
     for (std::int64_t s = 0; s < num_samples; ++s) {
+      if (image) {
+        const auto pixels_of_sample =
+            pixels.subspan(static_cast<std::size_t>(s * size), static_cast<std::size_t>(size));
+        std::int32_t label_of_sample = image(step, first_sample + s, pixels_of_sample);
+        if (!labels.empty()) labels[static_cast<std::size_t>(s)] = label_of_sample;
+        continue;
+      }
       for (std::int64_t i = 0; i < size; ++i) {
         pixels[static_cast<std::size_t>(s * size + i)] = pixel(step, (first_sample + s) * size + i);
       }
@@ -64,8 +71,10 @@ class CountedInputs final : public InputSource {
     const auto sequence = static_cast<std::int64_t>(targets.size()) / num_samples;
     for (std::int64_t s = 0; s < num_samples; ++s) {
       for (std::int64_t i = 0; i < sequence; ++i) {
-        targets[static_cast<std::size_t>(s * sequence + i)] =
-            images ? label(step, first_sample + s) : token(step, (first_sample + s) * sequence + i + 1);
+        targets[static_cast<std::size_t>(s * sequence + i)] = image ? image(step, first_sample + s, {})
+                                                              : images
+                                                                  ? label(step, first_sample + s)
+                                                                  : token(step, (first_sample + s) * sequence + i + 1);
       }
     }
   }
@@ -74,6 +83,8 @@ class CountedInputs final : public InputSource {
   bool dyadic = false;
   /// What load_targets() gives: labels of images, not the next tokens.
   bool images = false;
+  /// Other images than counted ones: writes the pixels, if there are any, and returns the label.
+  std::function<std::int32_t(std::int64_t step, std::int64_t sample, std::span<float> pixels)> image;
 
  private:
   static float uniform(std::int64_t stream, std::int64_t index) {
@@ -124,6 +135,8 @@ struct Training {
   std::int64_t vocabulary = 256;
   std::int64_t classes = 10;
   bool dyadic = false;
+  decltype(CountedInputs::image) image;  ///< null: counted ones
+  std::function<double(int step)> rate;  ///< null: the learning rate
   /// Rewrites initial values, of which a rank may hold a part (NaN elsewhere); null: the model's own.
   std::function<void(const std::string& parameter, std::span<float> values)> initial;
   int first_step = 0;  ///< steps are [first_step, steps)
@@ -160,6 +173,18 @@ inline void join_shards(const ModelGraph& graph, std::map<std::string, std::vect
   }
 }
 
+/// True of a buffer that the update of training step @p step - 1 does not write, but another one's does: where versions
+/// change places it holds an older one. (Before the first step all are equal.)
+inline bool is_old_version(const Program& program, int buffer, int step) {
+  bool is_written = false;
+  for (const Instruction& in : program.body) {
+    if (in.phase != Phase::update || in.outputs.empty() || in.outputs.front().buffer != buffer) continue;
+    if (belongs_to(program, in, step - 1)) return false;
+    is_written = true;
+  }
+  return is_written;
+}
+
 /// The weights that kernels read where those are not the values that are updated, by training.initial.
 inline void set_weights(const Training& training, const Program& program, Executor& executor) {
   for (const HeldWeight& weight : held_weights(program)) {
@@ -187,6 +212,7 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
                                   : lower(plan, training.graph, rank, workspace_bytes);
   CountedInputs inputs(training.vocabulary, training.classes);
   inputs.dyadic = training.dyadic;
+  inputs.image = training.image;
   inputs.images = std::ranges::any_of(training.graph.tensors,
                                       [](const Tensor& tensor) { return tensor.role == TensorRole::image; });
   const std::unique_ptr<Executor> made = training.backend.executor(result.program, engine, inputs, plan.seed);
@@ -196,6 +222,8 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
     for (std::size_t b = 0; b < result.program.buffers.size(); ++b) {
       const Buffer& buffer = result.program.buffers[b];
       if (buffer.parameter.empty()) continue;
+      const bool is_end = &into == &result.parameters;
+      if (is_end && is_old_version(result.program, static_cast<int>(b), training.steps)) continue;
       const std::span<const float> values = executor.read(static_cast<int>(b));
       const auto parameter = std::ranges::find(training.graph.parameters, buffer.parameter, &Parameter::name);
       std::vector<float>& whole = into[buffer.parameter];
@@ -229,15 +257,21 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
     result.norms.push_back(result.last_step.gradient_norm);
   };
   // Steps overlap as far as they may.
-  const int num_behind = depth(result.program);
-  for (int step = training.first_step; step < training.steps; ++step) {
-    const StepContext context{.step = step, .learning_rate = training.learning_rate};
-    executor.submit({&context, 1});
-    if (step - num_behind >= training.first_step) complete(step - num_behind);
+  int completed = training.first_step;
+  for (int step = training.first_step; step < training.steps;) {
+    std::vector<StepContext> steps;
+    do {
+      steps.push_back({.step = step, .learning_rate = training.rate ? training.rate(step) : training.learning_rate});
+      ++step;
+    } while (step < training.steps && step % result.program.steps_per_body != 0);
+    executor.submit(steps);
+    while (completed < step && repetition_of(result.program, completed) + depth(result.program) <=
+                                   repetition_of(result.program, step - 1)) {
+      complete(completed++);
+    }
   }
   executor.drain();
-  for (int step = std::max(training.first_step, training.steps - num_behind); step < training.steps; ++step)
-    complete(step);
+  while (completed < training.steps) complete(completed++);
   if (training.after) training.after(result.program, executor);
   collect(result.parameters);
   // What a Program says that it needs is what its run touches, to the byte, whatever the processor's instructions are.

@@ -1,0 +1,195 @@
+/// @file
+/// Cyclic data parallelism trains what its rule says, evaluated without any of strata; on one rank and on a rank a
+/// stage, for every rule that the order allows, bit for bit where numbers are exact.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lower/order/cyclic.hpp"
+#include "models/graph_builder.hpp"
+#include "mpi/exec/staged_networks.hpp"
+#include "mpi/exec/training.hpp"
+#include "partition/stages.hpp"
+#include "support/cyclic_evaluation.hpp"
+
+namespace strata {
+namespace {
+
+constexpr std::size_t width = 24;  ///< of every layer, and the number of classes
+
+/// Layers of @p width without biases, one a block, and a head with one that goes with the last block.
+ModelGraph even_mlp(int num_layers) {
+  GraphBuilder graph("even");
+  int x = graph.input("image", {static_cast<std::int64_t>(width)}, TensorRole::image);
+  const int label = graph.input("label", {}, TensorRole::targets);
+  for (int b = 0; b + 1 < num_layers; ++b) {
+    graph.begin_block(fmt::format("block[{}]", b));
+    x = graph.linear("linear", x, {.in = width, .out = width, .bias = false});
+    x = graph.relu("relu", x);
+    graph.end_block();
+  }
+  x = graph.linear("head", x, {.in = width, .out = width});
+  graph.cross_entropy("loss", x, label);
+  return graph.finish(1);
+}
+
+std::string name_of_layer(int layer, int num_layers) {
+  return layer + 1 == num_layers ? "head" : fmt::format("block[{}].linear", layer);
+}
+
+std::vector<int> stages_of_layers(const ModelGraph& graph, const Stages& stages) {
+  std::vector<int> result;
+  const std::vector<Stage> cut = cut_into_stages(graph, stages);
+  for (std::size_t s = 0; s < cut.size(); ++s) {
+    for (const Operator& op : operators_of(graph, cut[s])) {
+      if (op.kind == OperatorKind::linear) result.push_back(static_cast<int>(s));
+    }
+  }
+  return result;
+}
+
+/// Images with one pixel, each for a chain of units through all layers. The head prefers class 0 by far, so that every
+/// softmax is exactly 0 or 1 and yet every image pushes its chain: by one in the first of the two steps that it takes
+/// part in, so that the second one finds it doubled, or not.
+struct Chains {
+  static constexpr std::size_t max_samples = 8;  ///< of a step: each has its own chain
+  static test::LabelledImage image(int step, std::size_t sample) {
+    const std::size_t pair_of_steps = (static_cast<std::size_t>(step) + sample % 2) / 2;
+    const std::size_t chain = 1 + (max_samples * pair_of_steps + sample) % (width - 1);
+    test::LabelledImage image{.pixels = test::Values(width, 0.0), .label = chain};
+    image.pixels[chain] = 1.0;
+    return image;
+  }
+  static test::DenseNetwork network(int num_layers) {
+    test::DenseNetwork network;
+    for (int l = 0; l < num_layers; ++l) {
+      network.push_back({.in = width, .out = width, .weight = test::Values(width * width, 0.0), .bias = {}});
+      for (std::size_t u = 0; u < width; ++u) network.back().weight[u * width + u] = 1.0;
+    }
+    network.back().bias.assign(width, 0.0);
+    network.back().bias[0] = 4096.0;
+    return network;
+  }
+};
+
+class Cyclic : public testing::Test {
+ protected:
+  comm::World world;
+  comm::Engine engine{world, {.watchdog_seconds = 60}};
+
+  /// @p stages on a rank each, or all of them on one.
+  static Plan cyclic_plan(int micro_batches, int stages, const std::string& fresh, bool on_one_rank, int samples) {
+    Plan plan;
+    plan.strategy = "cyclic";
+    plan.mesh.ranks_per_node = on_one_rank ? 1 : stages;
+    plan.mesh.axes = {{"stage", on_one_rank ? 1 : stages}, {"data", 1}};
+    plan.stages.count = stages;
+    plan.schedule = {.kind = ScheduleKind::cyclic, .micro_batches = micro_batches, .fresh = fresh};
+    plan.global_batch = static_cast<std::int64_t>(micro_batches) * samples;
+    plan.optimizer = {.kind = "sgd", .momentum = 0.5};
+    return plan;
+  }
+
+  static Training training_of(const test::CyclicTraining& rule, const ModelGraph& graph) {
+    Training training{.graph = graph, .plan = {}};
+    training.classes = width;
+    training.steps = rule.steps;
+    training.rate = rule.rate;
+    training.image = [image_of = rule.image](std::int64_t step, std::int64_t sample, std::span<float> pixels) {
+      const test::LabelledImage image = image_of(static_cast<int>(step), static_cast<std::size_t>(sample));
+      if (!pixels.empty()) std::ranges::copy(image.pixels, pixels.begin());
+      return static_cast<std::int32_t>(image.label);
+    };
+    training.initial = [network = rule.initial](const std::string& parameter, std::span<float> values) {
+      const int num_layers = static_cast<int>(network.size());
+      for (int l = 0; l < num_layers; ++l) {
+        const test::DenseLayer& layer = network[static_cast<std::size_t>(l)];
+        const std::string name = name_of_layer(l, num_layers);
+        if (parameter == name + ".weight") std::ranges::copy(layer.weight, values.begin());
+        if (parameter == name + ".bias") std::ranges::copy(layer.bias, values.begin());
+      }
+    };
+    return training;
+  }
+
+  void expect_equal(const Trained& ours, const test::CyclicResult& expected, const std::string& what) const {
+    const int num_layers = static_cast<int>(expected.network.size());
+    for (int l = 0; l < num_layers; ++l) {
+      const test::DenseLayer& layer = expected.network[static_cast<std::size_t>(l)];
+      for (const auto& [suffix, values] : {std::pair{".weight", &layer.weight}, {".bias", &layer.bias}}) {
+        const auto held = ours.parameters.find(name_of_layer(l, num_layers) + suffix);
+        if (held == ours.parameters.end()) continue;  // another rank's, or there is none
+        const std::vector<double> found(held->second.begin(), held->second.end());
+        EXPECT_EQ(found, *values) << held->first << ", " << what;
+      }
+    }
+  }
+};
+
+std::string joined(const FreshTable& table) {
+  std::string text;
+  for (const std::string& row : table) text += (text.empty() ? "" : " ") + row;
+  return text;
+}
+
+/// Every table that is nowhere fresher than the freshest.
+std::vector<FreshTable> tables_within(const FreshTable& most) {
+  std::vector<FreshTable> tables = {most};
+  for (std::size_t i = 0; i < most.size(); ++i) {
+    for (std::size_t j = 0; j < most[i].size(); ++j) {
+      if (most[i][j] == '0') continue;
+      for (std::size_t t = tables.size(); t-- > 0;) {
+        tables.push_back(tables[t]);
+        tables.back()[i][j] = '0';
+      }
+    }
+  }
+  return tables;
+}
+
+/// The freshest, the stalest, and of the others a number that takes seconds.
+std::vector<FreshTable> some_of(std::vector<FreshTable> tables) {
+  constexpr std::size_t enough = 24;
+  if (tables.size() <= enough) return tables;
+  std::vector<FreshTable> some = {tables.front(), tables.back()};
+  for (std::size_t t = 1; some.size() < enough; ++t) some.push_back(tables[t * tables.size() / enough + t % 3]);
+  return some;
+}
+
+/// As many stages as ranks; of micro-batches as many, or the next power of two: one over their number is exact.
+TEST_F(Cyclic, ExactInputsGiveTheRulesValues) {
+  const int stages = world.size();
+  const int micro_batches = stages == 3 ? 4 : stages;
+  const int num_layers = stages + 1;
+  const ModelGraph graph = even_mlp(num_layers);
+  constexpr int samples = 2;
+  std::map<test::DenseNetwork, std::string> seen;
+  for (const FreshTable& fresh : some_of(tables_within(freshest(micro_batches, stages)))) {
+    const std::string table = joined(fresh);
+    const test::CyclicTraining rule{.initial = Chains::network(num_layers),
+                                    .stage_of_layer = stages_of_layers(graph, {.count = stages}),
+                                    .fresh = fresh,
+                                    .steps = 4,
+                                    .samples = samples,
+                                    .image = Chains::image,
+                                    .rate = [=](int step) { return samples * micro_batches / (step % 2 + 1.0); },
+                                    .momentum = 0.5};
+    const test::CyclicResult expected = evaluate_cyclic(rule);
+    ASSERT_TRUE(expected.is_exact) << table;
+    const auto [same, is_new] = seen.try_emplace(expected.network, table);
+    EXPECT_TRUE(is_new) << "the images do not tell " << table << " and " << same->second << " apart";
+    const Training training = training_of(rule, graph);
+    for (const bool on_one_rank : {true, false}) {
+      const Plan plan = cyclic_plan(micro_batches, stages, table, on_one_rank, samples);
+      expect_equal(train_plan(training, plan, world, engine), expected,
+                   fmt::format("{} on {}", table, on_one_rank ? "one rank" : "a rank a stage"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata

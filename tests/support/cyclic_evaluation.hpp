@@ -1,0 +1,184 @@
+#pragma once
+
+/// @file
+/// Cyclic data parallelism evaluated as its rule is written: θ_{t+1} = θ_t − γ_t/N Σ_i ∇f_i(θ̂_i), where θ̂_i has of
+/// stage j θ_t if fresh(i, j), else θ_{t-1}, and θ_{-1} = θ_0. Of a ReLU network of dense layers with a softmax, in
+/// double precision, one loop after the other: nothing of strata's planning, lowering or kernels is in it.
+
+#include <algorithm>
+#include <cmath>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace strata::test {
+
+using Values = std::vector<double>;
+
+/// Says of sums whether single precision gives the same in whatever order it adds: all terms are multiples of a power
+/// of two, and no partial sum has more than 24 bits above it.
+class ExactInSingle {
+ public:
+  void sum_of(const Values& terms) {
+    double size = 0.0, unit = 0.0;
+    for (const double term : terms) {
+      if (term == 0.0) continue;
+      size += std::abs(term);
+      const double lowest = lowest_bit(term);
+      unit = unit == 0.0 ? lowest : std::min(unit, lowest);
+    }
+    if (size > 0.0 && size >= std::ldexp(unit, 24)) is_exact_ = false;
+  }
+  /// A softmax of @p logits: each probability 0, 1, or one over a power of two.
+  void softmax_of(const Values& logits) {
+    const double most = *std::ranges::max_element(logits);
+    const auto num_most = static_cast<unsigned>(std::ranges::count(logits, most));
+    if ((num_most & (num_most - 1)) != 0) is_exact_ = false;
+    constexpr double vanishes = 110.0;  // exp(-104) is below the least number that single precision has
+    for (const double x : logits) is_exact_ &= x == most || most - x > vanishes;
+  }
+  bool is_exact() const { return is_exact_; }
+
+ private:
+  static double lowest_bit(double x) {
+    int exponent = 0;
+    auto bits = static_cast<std::int64_t>(std::ldexp(std::frexp(std::abs(x), &exponent), 53));
+    exponent -= 53;
+    for (; bits % 2 == 0; bits /= 2) ++exponent;
+    return std::ldexp(1.0, exponent);
+  }
+  bool is_exact_ = true;
+};
+
+struct DenseLayer {
+  std::size_t in = 0, out = 0;
+  Values weight, bias;  ///< weight: a row an output; bias: empty where it has none
+  auto operator<=>(const DenseLayer&) const = default;
+};
+using DenseNetwork = std::vector<DenseLayer>;
+
+struct LabelledImage {
+  Values pixels;
+  std::size_t label = 0;
+};
+
+/// Adds to @p gradient that of the loss of one image, times @p scale. @return the loss.
+inline double add_gradient(const std::vector<const DenseLayer*>& layers, const LabelledImage& image, double scale,
+                           DenseNetwork& gradient, ExactInSingle& exact) {
+  std::vector<Values> inputs = {image.pixels};
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const DenseLayer& layer = *layers[l];
+    Values out(layer.out);
+    for (std::size_t o = 0; o < layer.out; ++o) {
+      Values terms(layer.bias.empty() ? 0 : 1, layer.bias.empty() ? 0.0 : layer.bias[o]);
+      for (std::size_t i = 0; i < layer.in; ++i) terms.push_back(layer.weight[o * layer.in + i] * inputs.back()[i]);
+      exact.sum_of(terms);
+      out[o] = std::accumulate(terms.begin(), terms.end(), 0.0);
+      if (l + 1 < layers.size()) out[o] = std::max(0.0, out[o]);
+    }
+    inputs.push_back(std::move(out));
+  }
+  Values logits = inputs.back();
+  exact.softmax_of(logits);
+  const double most = *std::ranges::max_element(logits);
+  double sum = 0.0;
+  for (const double x : logits) sum += std::exp(x - most);
+  const double loss = most + std::log(sum) - logits[image.label];
+  Values delta(logits.size());
+  for (std::size_t c = 0; c < logits.size(); ++c) {
+    delta[c] = scale * (std::exp(logits[c] - most) / sum - (c == image.label ? 1.0 : 0.0));
+  }
+  for (std::size_t l = layers.size(); l-- > 0;) {
+    const DenseLayer& layer = *layers[l];
+    Values before(layer.in);
+    for (std::size_t i = 0; i < layer.in; ++i) {
+      Values terms;
+      for (std::size_t o = 0; o < layer.out; ++o) terms.push_back(layer.weight[o * layer.in + i] * delta[o]);
+      exact.sum_of(terms);
+      before[i] = inputs[l][i] > 0.0 ? std::accumulate(terms.begin(), terms.end(), 0.0) : 0.0;
+    }
+    for (std::size_t o = 0; o < layer.out; ++o) {
+      for (std::size_t i = 0; i < layer.in; ++i) {
+        double& g = gradient[l].weight[o * layer.in + i];
+        exact.sum_of({g, delta[o] * inputs[l][i]});
+        g += delta[o] * inputs[l][i];
+      }
+      if (layer.bias.empty()) continue;
+      exact.sum_of({gradient[l].bias[o], delta[o]});
+      gradient[l].bias[o] += delta[o];
+    }
+    delta = std::move(before);
+  }
+  return loss;
+}
+
+struct CyclicTraining {
+  DenseNetwork initial;
+  std::vector<int> stage_of_layer;
+  std::vector<std::string> fresh;  ///< by micro-batch a digit a stage
+  int steps = 1;
+  std::size_t samples = 1;  ///< of a micro-batch
+  std::function<LabelledImage(int step, std::size_t sample)> image;
+  std::function<double(int step)> rate;
+  double momentum = 0.0;
+  double weight_decay = 0.0;  ///< of weights, not of biases
+};
+
+struct CyclicResult {
+  DenseNetwork network;
+  Values losses;  ///< by step: the mean over the batch
+  bool is_exact = true;
+};
+
+inline CyclicResult evaluate_cyclic(const CyclicTraining& training) {
+  const auto zeros_like = [](DenseNetwork network) {
+    for (DenseLayer& layer : network) {
+      std::ranges::fill(layer.weight, 0.0);
+      std::ranges::fill(layer.bias, 0.0);
+    }
+    return network;
+  };
+  ExactInSingle exact;
+  DenseNetwork now = training.initial, last = training.initial, velocity = zeros_like(now);
+  CyclicResult result;
+  const std::size_t num_micro_batches = training.fresh.size();
+  const std::size_t num_samples = num_micro_batches * training.samples;
+  for (int step = 0; step < training.steps; ++step) {
+    DenseNetwork gradient = zeros_like(now);
+    double loss = 0.0;
+    for (std::size_t i = 0; i < num_micro_batches; ++i) {
+      std::vector<const DenseLayer*> read;
+      for (std::size_t l = 0; l < now.size(); ++l) {
+        const auto stage = static_cast<std::size_t>(training.stage_of_layer[l]);
+        read.push_back(training.fresh[i][stage] == '1' ? &now[l] : &last[l]);
+      }
+      for (std::size_t s = 0; s < training.samples; ++s) {
+        loss += add_gradient(read, training.image(step, i * training.samples + s),
+                             1.0 / static_cast<double>(num_samples), gradient, exact);
+      }
+    }
+    result.losses.push_back(loss / static_cast<double>(num_samples));
+    last = now;
+    const auto update = [&](Values& values, const Values& g, Values& v, double decay) {
+      for (std::size_t e = 0; e < values.size(); ++e) {
+        exact.sum_of({training.momentum * v[e], g[e], decay * values[e]});
+        v[e] = training.momentum * v[e] + g[e] + decay * values[e];
+        exact.sum_of({values[e], training.rate(step) * v[e]});
+        values[e] -= training.rate(step) * v[e];
+      }
+    };
+    for (std::size_t l = 0; l < now.size(); ++l) {
+      update(now[l].weight, gradient[l].weight, velocity[l].weight, training.weight_decay);
+      update(now[l].bias, gradient[l].bias, velocity[l].bias, 0.0);
+    }
+  }
+  result.network = std::move(now);
+  result.is_exact = exact.is_exact();
+  return result;
+}
+
+}  // namespace strata::test
