@@ -19,6 +19,7 @@
 #include "comm/session.hpp"
 #include "exec/cpu/cpu_executor.hpp"
 #include "ir/program/repetition.hpp"
+#include "ir/program/training_state.hpp"
 #include "predict/device_options.hpp"
 #include "predict/engine_options.hpp"
 #include "predict/point_facts.hpp"
@@ -64,7 +65,10 @@ class PointRun {
   results::Outcome run() {
     // Each stage may fail on some rank alone; all learn of it before the next one, so that nobody waits for a rank that
     // has given up.
-    results::Outcome outcome = stage([&] { program_ = predict::lower_for_run(request_.prepared, world_.rank()); });
+    results::Outcome outcome = stage([&] {
+      refuse_checkpoints_of_versions();
+      program_ = predict::lower_for_run(request_.prepared, world_.rank());
+    });
     if (outcome.status == Status::ok && on_gpus_) {
       outcome = stage(
           [&] { device_choices_ = predict::device_choices(world_, experiment_, program_, request_.device_transport); });
@@ -150,6 +154,20 @@ class PointRun {
       facts_.emulated_inside_alpha_seconds = c.emulated_inside_alpha_us * 1e-6;
       facts_.emulated_inside_bytes_per_second = c.emulated_inside_gbit_per_s * 1e9 / 8.0;
     }
+  }
+
+  /// A checkpoint holds the parameters of one training step.
+  void refuse_checkpoints_of_versions() const {
+    const Plan& plan = request_.prepared.plan;
+    const auto& checkpoint = experiment_.checkpoint;
+    if (plan.schedule.kind != ScheduleKind::cyclic) return;
+    if (checkpoint.every == 0 && checkpoint.restart_from.empty()) return;
+    throw Unsupported(fmt::format(
+        "plan `{}`: schedule.kind = cyclic with {} cannot be run: it also reads the parameters of the step before, "
+        "which "
+        "checkpoints do not hold",
+        plan.strategy,
+        checkpoint.every > 0 ? fmt::format("checkpoint.every = {}", checkpoint.every) : "checkpoint.restart_from"));
   }
 
   void make_engine() {
@@ -254,7 +272,7 @@ class PointRun {
       comm::abort_all(exit_code_of(outcome.status), outcome.message);
     }
     if (decision.status != Status::ok) return {decision.status, decision.message};
-    return after_training(peak);
+    return after_training(peak, steps.num_submitted() - 1);
   }
 
   StepFacts step_facts() const {
@@ -363,11 +381,12 @@ class PointRun {
   }
 
   /// Copies of a parameter must be equal; predictions are set beside what was measured; timelines come home.
-  results::Outcome after_training(const MemoryPeak& peak) {
+  results::Outcome after_training(const MemoryPeak& peak, std::int64_t last_step) {
     std::vector<ParameterChecksum> mine;
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];
       if (buffer.parameter.empty() || buffer.num_elements == 0) continue;
+      if (is_older_version(program_, static_cast<int>(b), last_step)) continue;
       mine.push_back({buffer.parameter, buffer.block.in_whole(buffer.parameter_begin),
                       hash_bytes(std::as_bytes(executor_->read(static_cast<int>(b))))});
     }

@@ -1,6 +1,9 @@
 #include "ir/program/training_state.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
+#include "ir/program/repetition.hpp"
 
 namespace strata {
 namespace {
@@ -44,6 +47,17 @@ std::vector<UpdatedPart> updated_parts(const Program& program) {
     parts.push_back(std::move(part));
   }
   return parts;
+}
+
+bool is_older_version(const Program& program, int buffer, std::int64_t step) {
+  bool is_updated = false;
+  for (const Instruction& in : program.body) {
+    if (num_states(in.kernel) == 0) continue;
+    if (std::ranges::find(in.outputs, buffer, &Operand::buffer) == in.outputs.end()) continue;
+    if (belongs_to(program, in, step)) return false;
+    is_updated = true;
+  }
+  return is_updated;
 }
 
 std::vector<HeldWeight> held_weights(const Program& program) {

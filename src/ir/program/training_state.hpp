@@ -31,6 +31,10 @@ struct UpdatedPart {
 /// In the order of the update. A part without elements is left out.
 std::vector<UpdatedPart> updated_parts(const Program& program);
 
+/// True of a buffer that the update of training step @p step does not write, but another step's does: where versions
+/// of parameters change places, it holds an older one then.
+bool is_older_version(const Program& program, int buffer, std::int64_t step);
+
 /// Weights that stay on this rank between steps, in the dtype of the compute.
 struct HeldWeight {
   std::string parameter;

@@ -1,5 +1,8 @@
 #pragma once
 
+/// @file
+/// Which part of a step a rank computes: what generators of orders are asked for.
+
 namespace strata {
 
 /// What of a step a rank computes, as ranges of stages and micro-batches: one stage of a pipeline and all

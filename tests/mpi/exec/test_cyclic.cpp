@@ -191,5 +191,101 @@ TEST_F(Cyclic, ExactInputsGiveTheRulesValues) {
   }
 }
 
+// ---- real models ---------------------------------------------------------------------------------------------------
+
+/// A rank a stage adds up as one rank does, whatever the optimizer, the dtype, dropout and recomputation.
+TEST_F(Cyclic, OneRankAndARankAStageGiveEqualBitsOnRealModels) {
+  const int n = world.size();
+  for (const RealModel& model : staged_models()) {
+    if (std::string_view(model.name) == "gpt") continue;  // its tied head is refused
+    for (const char* fresh : {"none", "v2"}) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        Training training = with(build_model(model.options), 2 * n, n);
+        training.steps = 3;
+        training.rate = [](int step) { return 0.05 / (step + 1.0); };
+        const auto trained = [&](bool on_one_rank) {
+          Plan plan = cyclic_plan(n, n, fresh, on_one_rank, 2);
+          plan.dtypes = {dtype, dtype};
+          plan.recompute = dtype == DType::f32 ? Recompute::block : Recompute::none;
+          plan.optimizer.kind = dtype == DType::bf16 ? "adamw" : "sgd";
+          plan.optimizer.momentum = dtype == DType::bf16 ? 0.0 : 0.5;
+          plan.optimizer.weight_decay = 0.01;
+          return train_plan(training, plan, world, engine);
+        };
+        const Trained reference = trained(true);
+        const Trained ours = trained(false);
+        for (const auto& [name, values] : ours.parameters) {
+          EXPECT_EQ(values, reference.parameters.at(name)) << name << ", " << model.name << ", " << fresh;
+          EXPECT_NE(values, reference.initial.at(name)) << name << " must have moved";
+        }
+        EXPECT_EQ(ours.losses, reference.losses) << model.name << ", " << fresh;
+      }
+    }
+  }
+}
+
+/// One micro-batch of one stage: v2 is what `single` does.
+TEST_F(Cyclic, OfOneMicroBatchAndStageIsOrdinaryTraining) {
+  for (const RealModel& model : staged_models()) {
+    Training training = with(build_model(model.options), 4, 1);
+    training.steps = 3;
+    training.plan.optimizer.momentum = 0.5;
+    const Trained reference = train(training, "single", 1, world, engine);
+    const Trained ours = train_plan(training, cyclic_plan(1, 1, "v2", true, 4), world, engine);
+    for (const auto& [name, values] : ours.parameters) EXPECT_EQ(values, reference.parameters.at(name)) << name;
+    EXPECT_EQ(ours.losses, reference.losses) << model.name;
+  }
+}
+
+/// Twenty steps on numbers that are not exact, against the evaluation in double precision; three micro-batches too.
+TEST_F(Cyclic, RealInputsGiveTheRulesValues) {
+  const int n = world.size();
+  const int num_layers = n + 1;
+  const ModelGraph graph = even_mlp(num_layers);
+  constexpr int samples = 3;
+  const auto uniform = [](std::uint64_t stream, std::uint64_t index) {
+    return static_cast<double>(RandomStream{.seed = 3, .stream = stream}.uniform(index)) - 0.5;
+  };
+  for (const FreshTable& fresh : {never_fresh(n, n), freshest(n, n)}) {
+    test::CyclicTraining rule{
+        .initial = Chains::network(num_layers),
+        .stage_of_layer = stages_of_layers(graph, {.count = n}),
+        .fresh = fresh,
+        .steps = 20,
+        .samples = samples,
+        .image =
+            [&](int step, std::size_t sample) {
+              const auto stream = static_cast<std::uint64_t>(step) * 100 + sample;
+              test::LabelledImage image{.pixels = test::Values(width), .label = stream * 7 % width};
+              for (std::size_t p = 0; p < width; ++p) image.pixels[p] = uniform(stream, p);
+              return image;
+            },
+        .rate = [](int step) { return static_cast<double>(0.5F / static_cast<float>(1 + step / 5)); },
+        .momentum = 0.5,
+        .weight_decay = 0.0};
+    for (std::size_t l = 0; l < rule.initial.size(); ++l) {
+      test::Values& weight = rule.initial[l].weight;
+      for (std::size_t e = 0; e < weight.size(); ++e)
+        weight[e] = static_cast<double>(static_cast<float>(uniform(1000 + l, e)));
+      std::ranges::fill(rule.initial[l].bias, 0.0);
+    }
+    const test::CyclicResult expected = evaluate_cyclic(rule);
+    const Training training = training_of(rule, graph);
+    for (const bool on_one_rank : {true, false}) {
+      const Trained ours = train_plan(training, cyclic_plan(n, n, joined(fresh), on_one_rank, samples), world, engine);
+      for (int l = 0; l < num_layers; ++l) {
+        const auto held = ours.parameters.find(name_of_layer(l, num_layers) + ".weight");
+        if (held == ours.parameters.end()) continue;
+        const test::Values& weight = expected.network[static_cast<std::size_t>(l)].weight;
+        const std::vector<float> rounded(weight.begin(), weight.end());
+        EXPECT_LE(relative_difference(held->second, rounded), 1e-5) << held->first << ", " << joined(fresh);
+      }
+      for (std::size_t step = 0; step < expected.losses.size(); ++step) {
+        EXPECT_NEAR(ours.losses[step], expected.losses[step], 1e-5 * expected.losses[step]) << "step " << step;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace strata

@@ -173,18 +173,6 @@ inline void join_shards(const ModelGraph& graph, std::map<std::string, std::vect
   }
 }
 
-/// True of a buffer that the update of training step @p step - 1 does not write, but another one's does: where versions
-/// change places it holds an older one. (Before the first step all are equal.)
-inline bool is_old_version(const Program& program, int buffer, int step) {
-  bool is_written = false;
-  for (const Instruction& in : program.body) {
-    if (in.phase != Phase::update || in.outputs.empty() || in.outputs.front().buffer != buffer) continue;
-    if (belongs_to(program, in, step - 1)) return false;
-    is_written = true;
-  }
-  return is_written;
-}
-
 /// The weights that kernels read where those are not the values that are updated, by training.initial.
 inline void set_weights(const Training& training, const Program& program, Executor& executor) {
   for (const HeldWeight& weight : held_weights(program)) {
@@ -223,7 +211,7 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
       const Buffer& buffer = result.program.buffers[b];
       if (buffer.parameter.empty()) continue;
       const bool is_end = &into == &result.parameters;
-      if (is_end && is_old_version(result.program, static_cast<int>(b), training.steps)) continue;
+      if (is_end && is_older_version(result.program, static_cast<int>(b), training.steps - 1)) continue;
       const std::span<const float> values = executor.read(static_cast<int>(b));
       const auto parameter = std::ranges::find(training.graph.parameters, buffer.parameter, &Parameter::name);
       std::vector<float>& whole = into[buffer.parameter];

@@ -90,7 +90,7 @@ TEST(PipelineBubble, OfAMadeUpOrderIsTheOneCountedByHand) {
     const Plan plan = pipeline("gpipe", graph, 2, micro_batches);
     std::vector<Program> programs;
     for (int rank = 0; rank < 2; ++rank) {
-      programs.push_back(lower(plan, graph, rank, no_workspace, two_forwards_one_backward));
+      programs.push_back(lower(plan, graph, rank, no_workspace, by_stage(two_forwards_one_backward)));
     }
     EXPECT_NEAR(longest_step(programs), seconds, 1e-9) << micro_batches;
   }
