@@ -261,7 +261,8 @@ TEST(PlanVerify, NamesTheKeyAndTheNumbers) {
        }},
       {"schedule.fresh: \"v2\" needs schedule.kind \"cyclic\", which is \"simultaneous\"",
        [](Plan& p) { p.schedule.fresh = "v2"; }},
-      {"schedule.fresh: \"01 1\"; accepted: none | v2, or a table of 1 rows, one a micro-batch, of 1 digits 0 or 1, one "
+      {"schedule.fresh: \"01 1\"; accepted: none | v2, or a table of 1 rows, one a micro-batch, of 1 digits 0 or 1, "
+       "one "
        "a stage",
        [](Plan& p) { p.schedule.fresh = "01 1"; }},
       {"stages.count: 9 stages, but the model has 8 operators", [](Plan& p) { p.stages.count = 9; }},
