@@ -78,7 +78,7 @@ class Executor {
   virtual void write(int buffer, std::int64_t begin, std::span<const float> values) = 0;
   /// When each instruction of the step completed last began and ended on this rank, since the step's beginning.
   virtual std::span<const TimelineEvent> events() const = 0;
-  /// The current content of a persistent f32 buffer. Only while no step is under way.
+  /// The current content of a persistent f32 or bf16 buffer, until it is read again. Only while no step is under way.
   virtual std::span<const float> read(int buffer) const = 0;
   /// Another rank has failed and will not come: nothing may wait for it any more, nor follow but the destructor.
   virtual void abandon() noexcept {}

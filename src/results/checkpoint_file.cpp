@@ -78,9 +78,18 @@ Handle open_checkpoint(const std::string& path) {
   });
 }
 
+std::vector<std::string> states_of(const CheckpointParameter& parameter, std::span<const std::string> of_all,
+                                   std::span<const CheckpointKey> more) {
+  std::vector<std::string> states(of_all.begin(), of_all.end());
+  for (const auto& [name, state] : more) {
+    if (name == parameter.name) states.push_back(state);
+  }
+  return states;
+}
+
 /// Everything but the elements.
 void lay_out(hid_t file, const CheckpointFacts& facts, std::span<const CheckpointParameter> parameters,
-             std::span<const std::string> states) {
+             std::span<const std::string> states, std::span<const CheckpointKey> more) {
   write_attribute(file, "schema_name", std::string(checkpoint_schema_name));
   write_attribute(file, "schema_version", std::string(checkpoint_schema_version));
   write_attribute(file, "creator", std::string("strata"));
@@ -100,7 +109,7 @@ void lay_out(hid_t file, const CheckpointFacts& facts, std::span<const Checkpoin
     const Handle group = create_group(all.get(), parameter.name);
     const auto extent = static_cast<hsize_t>(parameter.num_elements);
     const Handle space(check_hdf5(H5Screate_simple(1, &extent, nullptr), "H5Screate_simple"), H5Sclose);
-    for (const std::string& state : states) {
+    for (const std::string& state : states_of(parameter, states, more)) {
       const Handle dataset(check_hdf5(H5Dcreate2(group.get(), state.c_str(), H5T_IEEE_F32LE, space.get(), H5P_DEFAULT,
                                                  creation.get(), H5P_DEFAULT),
                                       "H5Dcreate2 " + parameter.name),
@@ -170,7 +179,8 @@ std::uint64_t checksum_of_elements(std::int64_t begin, std::span<const float> va
 }
 
 void create_checkpoint(const std::string& path, const CheckpointFacts& facts,
-                       std::span<const CheckpointParameter> parameters, std::span<const std::string> states) {
+                       std::span<const CheckpointParameter> parameters, std::span<const std::string> states,
+                       std::span<const CheckpointKey> more) {
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);
   if (error) fail(path, fmt::format("{} (creating its folder)", error.message()));
@@ -178,7 +188,7 @@ void create_checkpoint(const std::string& path, const CheckpointFacts& facts,
   const std::scoped_lock lock(hdf5_mutex());
   try {
     Handle file = create_hdf5_file(path);
-    lay_out(file.get(), facts, parameters, states);
+    lay_out(file.get(), facts, parameters, states, more);
     file.close("H5Fclose");
   } catch (const UserError& reason) {
     fail(path, reason.what());
@@ -203,7 +213,8 @@ void write_checksums(const std::string& path, const std::map<CheckpointKey, std:
 }
 
 CheckpointFile::CheckpointFile(const std::string& path, std::span<const CheckpointParameter> parameters,
-                               std::span<const std::string> states, bool writable) {
+                               std::span<const std::string> states, bool writable,
+                               std::span<const CheckpointKey> more) {
   const std::scoped_lock lock(hdf5_mutex());
   const Handle file = open_checkpoint(path);
   about_the_file(path, [&] {
@@ -218,9 +229,9 @@ CheckpointFile::CheckpointFile(const std::string& path, std::span<const Checkpoi
         fail(path, fmt::format("no parameter {}, which the model has", parameter.name));
       }
       const Handle group = open_object(all.get(), parameter.name);
-      for (const std::string& state : states) {
+      for (const std::string& state : states_of(parameter, states, more)) {
         if (check_hdf5(H5Lexists(group.get(), state.c_str(), H5P_DEFAULT), "H5Lexists") == 0) {
-          fail(path, fmt::format("no {} of {}, which the optimizer needs", state, parameter.name));
+          fail(path, fmt::format("no {} of {}, which the training needs", state, parameter.name));
         }
         const Handle dataset = open_object(group.get(), state);
         const Place place = place_of(path, dataset, fmt::format("{} of {}", state, parameter.name));

@@ -5,9 +5,10 @@
 /// from, so that any other sharding reads its own.
 ///
 /// HDF5 lays the file out, on one rank: `/<parameter>/<state>`, contiguous little-endian f32 of the flattened
-/// parameter. Every rank then writes its elements where the layout says, all at once and without HDF5. The file has its
-/// name only when all are done: `<name>.<attempt>.part` until then, so that a killed run leaves the last complete one,
-/// and two attempts that no lock keeps apart do not write into one file.
+/// parameter: its value, the optimizer's states and, where the training reads parameters of two steps, the one before
+/// as `previous`. Every rank then writes its elements where the layout says, all at once and without HDF5. The file has
+/// its name only when all are done: `<name>.<attempt>.part` until then, so that a killed run leaves the last complete
+/// one, and two attempts that no lock keeps apart do not write into one file.
 
 #include <cstdint>
 #include <map>
@@ -48,8 +49,10 @@ std::uint64_t checksum_of_elements(std::int64_t begin, std::span<const float> va
 using CheckpointKey = std::pair<std::string, std::string>;
 
 /// Make @p path with its facts and all of its datasets, whose content is not defined yet. @throws UserError.
+/// @param states of every parameter.  @param more that some have besides: of those that are read in two versions.
 void create_checkpoint(const std::string& path, const CheckpointFacts& facts,
-                       std::span<const CheckpointParameter> parameters, std::span<const std::string> states);
+                       std::span<const CheckpointParameter> parameters, std::span<const std::string> states,
+                       std::span<const CheckpointKey> more = {});
 
 /// When all elements are written: what verification holds them against. @throws UserError.
 void write_checksums(const std::string& path, const std::map<CheckpointKey, std::uint64_t>& checksums);
@@ -68,7 +71,7 @@ class CheckpointFile {
   /// A file that create_checkpoint made. @throws UserError: missing, no checkpoint, of a version this program does not
   /// know, cut short.
   CheckpointFile(const std::string& path, std::span<const CheckpointParameter> parameters,
-                 std::span<const std::string> states, bool writable);
+                 std::span<const std::string> states, bool writable, std::span<const CheckpointKey> more = {});
 
   /// Elements [begin, begin + values.size()) of the flattened parameter. @throws UserError naming the file.
   void write(const std::string& parameter, const std::string& state, std::int64_t begin,

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <sstream>
 #include <tuple>
 #include <vector>
@@ -30,12 +31,41 @@ std::vector<CheckpointParameter> parameters_of(const ModelGraph& graph) {
   return list;
 }
 
+constexpr std::string_view previous_state = "previous";
+
 /// Names of the states that a rank updates; equal for all of its parts.
 std::vector<std::string> state_names(const std::vector<UpdatedPart>& parts) {
   std::vector<std::string> names;
   if (parts.empty()) return names;
   for (const UpdatedPart::State& state : parts.front().states) names.push_back(state.name);
   return names;
+}
+
+/// The optimizer's and, where there is one, the version before the value.
+std::vector<UpdatedPart::State> all_states(const UpdatedPart& part) {
+  std::vector<UpdatedPart::State> states = part.states;
+  if (part.previous) states.push_back({std::string(previous_state), *part.previous});
+  return states;
+}
+
+/// Parameters that are kept in two versions: on this rank, and on all of them.
+std::vector<CheckpointKey> previous_of(const std::vector<UpdatedPart>& parts) {
+  std::vector<CheckpointKey> keys;
+  for (const UpdatedPart& part : parts) {
+    CheckpointKey key(part.parameter, previous_state);
+    if (part.previous && std::ranges::find(keys, key) == keys.end()) keys.push_back(std::move(key));
+  }
+  return keys;
+}
+std::vector<CheckpointKey> previous_of_all(const comm::World& world, const std::vector<UpdatedPart>& parts) {
+  std::string mine;
+  for (const auto& [parameter, _] : previous_of(parts)) mine += parameter + "\n";
+  std::set<CheckpointKey> keys;
+  for (const std::string& list : world.all_gather(mine)) {
+    std::istringstream stream(list);
+    for (std::string parameter; std::getline(stream, parameter);) keys.emplace(parameter, previous_state);
+  }
+  return {keys.begin(), keys.end()};
 }
 
 /// Copies are saved by the first rank that has them. Shards of a parameter, or of some of its columns, are equal or do
@@ -152,7 +182,7 @@ RestartPoint find_restart_point(const predict::PreparedPoint& point, const std::
 
 bool save_checkpoint(const comm::World& world, const Program& program, const ModelGraph& graph,
                      const Executor& executor, const results::CheckpointFacts& facts, const CheckpointFolder& folder) {
-  const std::vector<UpdatedPart> parts = updated_parts(program);
+  const std::vector<UpdatedPart> parts = updated_parts(program, facts.step - 1);
   const std::vector<bool> saves = assign_parts(world, graph, parts);
   const std::vector<CheckpointParameter> parameters = parameters_of(graph);
   const std::string unfinished =
@@ -164,15 +194,16 @@ bool save_checkpoint(const comm::World& world, const Program& program, const Mod
     std::istringstream stream(names);
     for (std::string name; stream >> name;) states.push_back(name);
   }
-  comm::on_rank_0(world, [&] { results::create_checkpoint(unfinished, facts, parameters, states); });
+  const std::vector<CheckpointKey> more = previous_of_all(world, parts);
+  comm::on_rank_0(world, [&] { results::create_checkpoint(unfinished, facts, parameters, states, more); });
   std::map<CheckpointKey, std::uint64_t> checksums;
   double num_not_finite[1] = {0.0};
   comm::on_all_ranks(world, [&] {
     if (std::ranges::find(saves, true) == saves.end()) return;
-    const CheckpointFile file(unfinished, parameters, states, true);
+    const CheckpointFile file(unfinished, parameters, states, true, more);
     for (std::size_t p = 0; p < parts.size(); ++p) {
       if (!saves[p]) continue;
-      for (const UpdatedPart::State& state : parts[p].states) {
+      for (const UpdatedPart::State& state : all_states(parts[p])) {
         const Operand& operand = state.operand;
         const std::span<const float> values = executor.read(operand.buffer);
         parts[p].block.for_runs(
@@ -236,11 +267,12 @@ void verify_checkpoint(const comm::World& world, const std::string& path) {
   });
 }
 
-void load_checkpoint(const std::string& path, const Program& program, const ModelGraph& graph, Executor& executor) {
-  const std::vector<UpdatedPart> parts = updated_parts(program);
+void load_checkpoint(const std::string& path, std::int64_t step, const Program& program, const ModelGraph& graph,
+                     Executor& executor) {
+  const std::vector<UpdatedPart> parts = updated_parts(program, step - 1);
   std::vector<std::string> states = state_names(parts);
   if (states.empty()) states = {"value"};
-  const CheckpointFile file(path, parameters_of(graph), states, false);
+  const CheckpointFile file(path, parameters_of(graph), states, false, previous_of(parts));
   std::vector<float> values;
   const auto load = [&](const std::string& parameter, const std::string& state, std::int64_t begin,
                         const StridedBlock& block, const Operand& into) {
@@ -256,7 +288,7 @@ void load_checkpoint(const std::string& path, const Program& program, const Mode
     load(parameter, "value", weight.parameter_begin, weight.block, {buffer, 0, weight.num_elements});
   }
   for (const UpdatedPart& part : parts) {
-    for (const auto& [name, operand] : part.states) load(part.parameter, name, part.begin, part.block, operand);
+    for (const auto& [name, operand] : all_states(part)) load(part.parameter, name, part.begin, part.block, operand);
   }
 }
 

@@ -53,8 +53,9 @@ bool save_checkpoint(const comm::World& world, const Program& program, const Mod
 /// written, or not finite: training that goes on from there would not be the training that was saved.
 void verify_checkpoint(const comm::World& world, const std::string& path);
 
-/// Weights, master values and optimizer states of this rank, between initialize() and the first step. Not collective.
-/// @throws UserError if the file is not a checkpoint of @p graph.
-void load_checkpoint(const std::string& path, const Program& program, const ModelGraph& graph, Executor& executor);
+/// Weights, master values and optimizer states of this rank, between initialize() and the first step, which is @p step.
+/// Not collective. @throws UserError if the file is not a checkpoint of @p graph.
+void load_checkpoint(const std::string& path, std::int64_t step, const Program& program, const ModelGraph& graph,
+                     Executor& executor);
 
 }  // namespace strata::run

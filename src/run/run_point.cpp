@@ -65,10 +65,7 @@ class PointRun {
   results::Outcome run() {
     // Each stage may fail on some rank alone; all learn of it before the next one, so that nobody waits for a rank that
     // has given up.
-    results::Outcome outcome = stage([&] {
-      refuse_checkpoints_of_versions();
-      program_ = predict::lower_for_run(request_.prepared, world_.rank());
-    });
+    results::Outcome outcome = stage([&] { program_ = predict::lower_for_run(request_.prepared, world_.rank()); });
     if (outcome.status == Status::ok && on_gpus_) {
       outcome = stage(
           [&] { device_choices_ = predict::device_choices(world_, experiment_, program_, request_.device_transport); });
@@ -156,20 +153,6 @@ class PointRun {
     }
   }
 
-  /// A checkpoint holds the parameters of one training step.
-  void refuse_checkpoints_of_versions() const {
-    const Plan& plan = request_.prepared.plan;
-    const auto& checkpoint = experiment_.checkpoint;
-    if (plan.schedule.kind != ScheduleKind::cyclic) return;
-    if (checkpoint.every == 0 && checkpoint.restart_from.empty()) return;
-    throw Unsupported(fmt::format(
-        "plan `{}`: schedule.kind = cyclic with {} cannot be run: it also reads the parameters of the step before, "
-        "which "
-        "checkpoints do not hold",
-        plan.strategy,
-        checkpoint.every > 0 ? fmt::format("checkpoint.every = {}", checkpoint.every) : "checkpoint.restart_from"));
-  }
-
   void make_engine() {
     comm::EngineOptions options = predict::engine_options(experiment_, program_.body.size());
     options.on_watchdog = [this](const comm::WatchdogReport& report) { record_failure(Status::hang, report.message); };
@@ -209,7 +192,7 @@ class PointRun {
     executor_ = make_executor();
     executor_->initialize();
     if (!request_.restart.path.empty()) {
-      load_checkpoint(request_.restart.path, program_, request_.prepared.graph, *executor_);
+      load_checkpoint(request_.restart.path, first_step(), program_, request_.prepared.graph, *executor_);
     }
     if (root()) predict_step();
   }

@@ -15,6 +15,12 @@ def summary(folder):
     return json.loads(next(folder.glob("results/e2e/*/*.jsonl")).read_text().splitlines()[-1])
 
 
+def checksums(results):
+    """Of all attempts, the last one of those that ran last."""
+    ends = [json.loads(path.read_text().splitlines()[-1]) for path in sorted(results.glob("e2e/*/*.jsonl"))]
+    return [end["parameter_checksum"] for end in ends]
+
+
 def test_a_printed_plan_trains_what_the_planner_would(strata, experiment, tmp_path):
     file = experiment()
     plan = tmp_path / "plan.toml"
@@ -71,9 +77,13 @@ def test_a_cyclic_plan_of_stages_trains_and_is_predicted(strata, experiment, tmp
         steps = [row for row in rows if row["kind"] == "step"]
         assert [row["step"] for row in steps] == list(range(8))
         assert steps[-1]["loss"] < steps[0]["loss"]
-    refused = strata(2, "run", file, "--plan", plan, "--set", "checkpoint.every=4")
-    assert refused.code == 3
-    assert "schedule.kind = cyclic with checkpoint.every = 4 cannot be run" in refused.messages()[0]
+        # Stopped behind an odd step, where the versions have changed places: both are in the checkpoint.
+        parts = tmp_path / f"{fresh}-parts"
+        for steps in (3, 8):
+            sets = (f"train.steps={steps}", "checkpoint.every=3", "checkpoint.restart_from=latest")
+            part = ["--results", parts, *(word for setting in sets for word in ("--set", setting))]
+            assert strata(2, "run", file, "--plan", plan, *part).code == 0
+        assert checksums(parts)[-1] == checksums(results)[-1]
 
 
 def test_a_printed_plan_of_stages_comes_back(strata, experiment, tmp_path):

@@ -174,7 +174,13 @@ TouchedMemory CpuExecutor::touched_memory() const {
 
 std::span<const float> CpuExecutor::read(int buffer) const {
   const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
-  STRATA_INVARIANT(b.persistent && b.dtype == DType::f32, b.name + " is not a persistent f32 buffer");
+  STRATA_INVARIANT(b.persistent && (b.dtype == DType::f32 || b.dtype == DType::bf16), b.name + " cannot be read");
+  if (b.dtype == DType::bf16) {
+    std::vector<float>& copy = copies_[buffer];
+    copy.resize(static_cast<std::size_t>(b.num_elements));
+    kernel_library().cast(b.dtype, arena_.data() + b.offset_bytes, DType::f32, copy.data(), b.num_elements);
+    return copy;
+  }
   return {reinterpret_cast<const float*>(arena_.data() + b.offset_bytes), static_cast<std::size_t>(b.num_elements)};
 }
 

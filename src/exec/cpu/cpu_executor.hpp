@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -67,8 +68,9 @@ class CpuExecutor final : public Executor {
   std::vector<int> loss_writers_;  ///< instructions of the body behind which a step's loss is complete
   std::vector<int> norm_writers_;
   StepsUnderWay<Step> steps_;
-  std::vector<comm::Ticket> tickets_;  ///< what is waited for next
-  std::vector<TimelineEvent> events_;  ///< of the step completed last
+  std::vector<comm::Ticket> tickets_;                 ///< what is waited for next
+  std::vector<TimelineEvent> events_;                 ///< of the step completed last
+  mutable std::map<int, std::vector<float>> copies_;  ///< by buffer that is not f32: as it was read last
 };
 
 }  // namespace strata::cpu

@@ -367,11 +367,21 @@ TouchedMemory CudaExecutor::touched_memory() const {
 
 std::span<const float> CudaExecutor::read(int buffer) const {
   const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
-  STRATA_INVARIANT(b.persistent && b.dtype == DType::f32, b.name + " is not a persistent f32 buffer");
+  STRATA_INVARIANT(b.persistent && (b.dtype == DType::f32 || b.dtype == DType::bf16), b.name + " cannot be read");
   std::vector<float>& copy = copies_[static_cast<std::size_t>(buffer)];
   copy.resize(static_cast<std::size_t>(b.num_elements));
-  check(cudaMemcpy(copy.data(), arena_.data() + b.offset_bytes, copy.size() * sizeof(float), cudaMemcpyDefault),
-        "reading a buffer");
+  const auto copy_to = [&](void* to) {
+    check(cudaMemcpy(to, arena_.data() + b.offset_bytes, copy.size() * static_cast<std::size_t>(size_of(b.dtype)),
+                     cudaMemcpyDefault),
+          "reading a buffer");
+  };
+  if (b.dtype == DType::f32) {
+    copy_to(copy.data());
+    return copy;
+  }
+  std::vector<bf16> rounded(copy.size());
+  copy_to(rounded.data());
+  std::ranges::transform(rounded, copy.begin(), [](bf16 value) { return static_cast<float>(value); });
   return copy;
 }
 

@@ -25,20 +25,35 @@ std::string state_name(const Buffer& buffer, const std::string& parameter) {
   return buffer.name.substr(buffer.name.rfind('/') + 1);
 }
 
+/// What the update of training step @p step makes where that of another one, @p other, makes the same part of the same
+/// parameter: none if both make it in one place.
+std::optional<Operand> made_before(const Program& program, const Instruction& other, std::int64_t step) {
+  // The weight that kernels read is the last output: the master value itself, or behind all states.
+  const auto weight = [&](const Instruction& in) {
+    return in.outputs[in.outputs.size() > num_states(in.kernel) ? num_states(in.kernel) : 0];
+  };
+  for (const Instruction& in : program.body) {
+    if (num_states(in.kernel) == 0 || !belongs_to(program, in, step)) continue;
+    if (in.name == other.name && weight(in) != weight(other)) return weight(in);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-std::vector<UpdatedPart> updated_parts(const Program& program) {
+std::vector<UpdatedPart> updated_parts(const Program& program, std::int64_t last_step) {
   std::vector<UpdatedPart> parts;
   for (const Instruction& in : program.body) {
     const std::size_t count = num_states(in.kernel);
-    if (count == 0 || in.outputs.front().num_elements == 0) continue;
+    if (count == 0 || in.outputs.front().num_elements == 0 || !belongs_to(program, in, last_step)) continue;
     const Operand& master = in.outputs.front();
     const Buffer& holder = program.buffers[static_cast<std::size_t>(master.buffer)];
     STRATA_INVARIANT(!holder.parameter.empty(), in.name + ": the update of no parameter");
     UpdatedPart part{.parameter = holder.parameter,
                      .begin = holder.parameter_begin + master.begin,
                      .block = holder.block,
-                     .states = {}};
+                     .states = {},
+                     .previous = made_before(program, in, last_step - 1)};
     part.states.push_back({"value", master});
     for (std::size_t i = 1; i < count; ++i) {
       const Buffer& state = program.buffers[static_cast<std::size_t>(in.outputs[i].buffer)];

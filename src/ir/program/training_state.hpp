@@ -2,9 +2,10 @@
 
 /// @file
 /// What a rank must have to go on training where another run stopped, read off its Program: what its optimizer updates,
-/// and the weights that its kernels read. Nothing else outlives a step.
+/// and the weights that its kernels read, of one training step or of the last two. Nothing else outlives a step.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,13 @@ struct UpdatedPart {
     Operand operand;
   };
   std::vector<State> states;
+  /// Of a parameter that is read in two versions: the one before, in the dtype of the compute.
+  std::optional<Operand> previous{};
   std::int64_t num_elements() const { return states.front().operand.num_elements; }
 };
 
-/// In the order of the update. A part without elements is left out.
-std::vector<UpdatedPart> updated_parts(const Program& program);
+/// As they are behind training step @p last_step, in the order of the update. A part without elements is left out.
+std::vector<UpdatedPart> updated_parts(const Program& program, std::int64_t last_step);
 
 /// True of a buffer that the update of training step @p step does not write, but another step's does: where versions
 /// of parameters change places, it holds an older one then.

@@ -39,7 +39,7 @@ TEST(TrainingState, PartsOfAllRanksAreTheWholeOnce) {
         std::map<std::string, std::set<std::int64_t>> elements;
         for (int rank = 0; rank < 3; ++rank) {
           const Program program = lower(plan, graph, rank, [](const Program&, const Instruction&) { return 0; });
-          for (const UpdatedPart& part : updated_parts(program)) {
+          for (const UpdatedPart& part : updated_parts(program, -1)) {
             std::vector<std::string> found;
             for (const UpdatedPart::State& state : part.states) {
               found.push_back(state.name);

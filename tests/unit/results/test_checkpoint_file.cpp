@@ -108,11 +108,23 @@ TEST(CheckpointFile, AnotherModelOrOptimizerIsSaid) {
   };
   EXPECT_EQ(refusal(parameters, {"value"}), "no error") << "what is not needed may be there";
   EXPECT_THAT(refusal(parameters, {"value", "momentum"}),
-              HasSubstr("c.h5: no momentum of block.weight, which the optimizer needs"));
+              HasSubstr("c.h5: no momentum of block.weight, which the training needs"));
   EXPECT_THAT(refusal({{"block.weight", 999}, {"block.bias", 7}}, states),
               HasSubstr("block.weight has 1000 elements, in the model it has 999"));
   EXPECT_THAT(refusal({{"head.weight", 1000}, {"block.bias", 7}}, states), HasSubstr("no parameter head.weight"));
   EXPECT_THAT(refusal({{"block.bias", 7}}, states), HasSubstr("2 parameters, the model has 1"));
+}
+
+TEST(CheckpointFile, SomeParametersHaveMore) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "c.h5";
+  const std::vector<CheckpointKey> more = {{"block.bias", "previous"}};
+  create_checkpoint(path, facts(), parameters, states, more);
+  EXPECT_EQ(CheckpointFile(path).places().size(), parameters.size() * states.size() + 1);
+  EXPECT_EQ(CheckpointFile(path, parameters, states, false, more).places().count({"block.bias", "previous"}), 1U);
+  const std::vector<CheckpointKey> another = {{"block.weight", "previous"}};
+  EXPECT_THAT(error_of([&] { CheckpointFile(path, parameters, states, false, another); }),
+              HasSubstr("c.h5: no previous of block.weight, which the training needs"));
 }
 
 TEST(CheckpointFile, WhatIsNoneIsSaid) {
