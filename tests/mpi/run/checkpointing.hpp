@@ -50,8 +50,8 @@ class Checkpointing : public testing::Test {
   /// @p training, from the checkpoint of @p step on.
   static Training from(const std::string& where, int step, Training training) {
     training.first_step = step;
-    training.before = [path = results::checkpoint_path(where, step), step, graph = training.graph](const Program& program,
-                                                                                             Executor& executor) {
+    training.before = [path = results::checkpoint_path(where, step), step, graph = training.graph](
+                          const Program& program, Executor& executor) {
       load_checkpoint(path, step, program, graph, executor);
     };
     return training;
