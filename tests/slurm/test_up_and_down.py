@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -106,6 +107,22 @@ def test_it_ends_with_whom_it_was_started_for(folder):
     finally:
         someone.kill()
     wait_until(lambda: not left_behind(folder), 30, "it is down")
+
+
+@pytest.mark.parametrize("record_is_left", [True, False])
+def test_what_a_killed_one_left_is_no_obstacle(folder, record_is_left):
+    up("--nodes", 2, "--folder", folder)
+    wait_until(lambda: (folder / "watcher.pid").exists(), 10, "somebody waits for our end")
+    for file in [folder / "watcher.pid", *folder.glob("*.pid")]:
+        os.kill(int(file.read_text()), signal.SIGKILL)
+    if not record_is_left:
+        RECORD.unlink()
+        shutil.rmtree(folder)
+    said = up("--nodes", 1, "--folder", folder).stdout
+    assert ("what it left is removed" in said) == record_is_left
+    assert "1 nodes up" in said
+    assert sorted(path.name for path in Path("/run/netns").glob("strata-n*")) == ["strata-n1"]
+    assert script("down").returncode == 0
 
 
 def test_what_cannot_be_is_said(folder, tmp_path):
