@@ -14,9 +14,9 @@ different nodes talk over the wire only if MPI is told to: jobscripts/sites/test
 What is known of a testbed, and its folder, stand where only its user may write: /run/strata-testbed-UID for root, else
 below XDG_RUNTIME_DIR or /run/user/UID, or where there is none below TMPDIR; other users' files and processes are never
 read, removed or ended.
-Limits: one testbed a machine; what a killed one left behind is removed by the next `up`. No accounting database (jobs that ended stand in FOLDER/jobcomp.txt). Without cgroups,
-memory is watched by polling once a second (OverMemoryKill), and CPUs are counted but not bound. Slurm looks at time
-limits twice a minute, and they are whole minutes.
+Limits: one testbed a machine; what a killed one left behind is removed by the next `up`. No accounting database (jobs
+that ended stand in FOLDER/jobcomp.txt). Without cgroups, memory is watched by polling once a second (OverMemoryKill),
+and CPUs are counted but not bound. Slurm looks at time limits twice a minute, and they are whole minutes.
 Exit codes: 0 done, 1 it failed, 2 asked wrongly (one is up already, say), 3 this machine cannot do it.
 """
 
@@ -256,7 +256,9 @@ def up(arguments: argparse.Namespace) -> None:
     check_this_machine(settings["network"])
     if (other := read_record()) is not None:
         if any(is_running(pid) for pid in processes_of(other)):
-            raise RefusedError(f"a testbed is up since {other['since']} in {other['folder']}; `testbed.py down` ends it")
+            raise RefusedError(
+                f"a testbed is up since {other['since']} in {other['folder']}; `testbed.py down` ends it"
+            )
         print(f"testbed: nothing runs of the one of {other['since']} in {other['folder']}, what it left is removed")
         take_down(other)
     with socket.socket() as probe:
