@@ -1,5 +1,5 @@
 /// @file
-/// `strata order`: what the ranks of each stage compute in a step. A picture of it is drawn by the Python package.
+/// `strata order`: what ranks compute in a step. A picture of it is drawn by the Python package.
 
 #include <fmt/core.h>
 
@@ -28,20 +28,20 @@ struct OrderArguments {
   std::string picture_file;  ///< instead of text
 };
 
-/// By stage, with the ranks that @p rank leaves.
+/// By place, with the ranks that @p rank leaves.
 std::string order_text(const predict::PreparedPoint& point, std::optional<int> only_rank) {
   const std::vector<StepOrder> orders = step_orders(point.plan, point.graph);
   verify(orders);
-  std::vector<std::vector<int>> ranks_of_stage(orders.size());
+  std::vector<std::vector<int>> ranks_of_place(orders.size());
   for (int rank = 0; rank < point.plan.mesh.num_ranks(); ++rank) {
     if (only_rank && rank != *only_rank) continue;
-    ranks_of_stage[static_cast<std::size_t>(coordinate(point.plan.mesh, "stage", rank))].push_back(rank);
+    ranks_of_place[static_cast<std::size_t>(place_of_rank(point.plan.mesh, rank))].push_back(rank);
   }
   std::string text;
-  for (std::size_t stage = 0; stage < orders.size(); ++stage) {
-    if (ranks_of_stage[stage].empty()) continue;
-    text += fmt::format("# ranks {} of {}\n{}", ranges(ranks_of_stage[stage]), point.plan.mesh.num_ranks(),
-                        to_text(orders[stage]));
+  for (std::size_t place = 0; place < orders.size(); ++place) {
+    if (ranks_of_place[place].empty()) continue;
+    text += fmt::format("# ranks {} of {}\n{}", ranges(ranks_of_place[place]), point.plan.mesh.num_ranks(),
+                        to_text(orders[place]));
   }
   return text;
 }
@@ -64,7 +64,7 @@ int show_order(const OrderArguments& arguments, const Environment& environment) 
 
 void add_order(const CommandLine& line) {
   const auto arguments = std::make_shared<OrderArguments>();
-  CLI::App* order = add_verb(line.app, "order", "what the ranks of each stage compute in a step, in order",
+  CLI::App* order = add_verb(line.app, "order", "what ranks compute in a step, in order",
                              "strata order experiments/first.toml --picture order.png");
   add_experiment_options(*order, arguments->experiment, true);
   order->add_option("--rank", arguments->rank, "of this world rank alone")->type_name("NUMBER");

@@ -11,7 +11,7 @@
 #include "base/collective.hpp"
 #include "ir/program/program.hpp"
 #include "lower/layouts/laid_out_graph.hpp"
-#include "lower/order/orders_of_stages.hpp"
+#include "lower/order/orders_of_places.hpp"
 #include "lower/order/schedules.hpp"
 #include "lower/order/step_shape.hpp"
 #include "lower/rank_model.hpp"
@@ -402,11 +402,11 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
   if (has_layouts(plan.mesh)) return rank_classes(plan, graph).representatives;
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const LayoutCollectives none;
-  const OrdersOfStages orders(plan,
+  const OrdersOfPlaces orders(plan,
                               step_shape(plan, split.graph, recomputed_regions(split.graph, split.decisions, none),
                                          cut_into_stages(split.graph, plan.stages), none),
                               order_generator_of(plan));
-  std::vector<std::vector<GradientChange>> changes;  // by place in the pipeline
+  std::vector<std::vector<GradientChange>> changes;  // by place
   for (int place = 0; place < orders.num_places(); ++place) {
     changes.push_back(gradient_changes(orders.of(place), split.graph));
   }
@@ -427,9 +427,8 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
     append_shard_sizes(plan, kinds, placed.mesh, placed.place_of(rank), sizes);
     if (!seen.emplace(place, std::move(sizes)).second) continue;  // an earlier rank holds as much
     std::vector<Most>& most = by_place[place];
-    const std::vector<std::int64_t> bytes =
-        own_bytes(plan, split.graph, split.decisions,
-                  changes[static_cast<std::size_t>(coordinate(plan.mesh, "stage", rank))], rank);
+    const std::vector<std::int64_t> bytes = own_bytes(
+        plan, split.graph, split.decisions, changes[static_cast<std::size_t>(place_of_rank(plan.mesh, rank))], rank);
     most.resize(bytes.size());
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       if (bytes[i] > most[i].bytes) most[i] = {bytes[i], rank};

@@ -36,6 +36,14 @@ void refuse_in_cycles(const Plan& plan, const ModelGraph& graph, const std::vect
   if (has_layouts(plan.mesh)) refuse("tensor layouts");
   if (const int replicas = axis_size(plan.mesh, "data"); replicas > 1)
     refuse(fmt::format("mesh axis data = {}", replicas));
+  const int rings = axis_size(plan.mesh, "micro_batch");
+  if (rings > 1 && rings != plan.schedule.micro_batches) {
+    refuse(fmt::format("mesh axis micro_batch = {} and {} micro-batches, not one a rank,", rings,
+                       plan.schedule.micro_batches));
+  }
+  if (const int places = axis_size(plan.mesh, "stage"); rings > 1 && places > 1)
+    refuse(fmt::format("mesh axes micro_batch = {} and stage = {}", rings, places));
+  if (rings > 1 && plan.overlap.all_reduce == "none") refuse("overlap.all_reduce = none on a ring");
   if (std::ranges::any_of(decisions, is_cut)) refuse("sharded states");
   if (plan.overlap.update == "backward") refuse("overlap.update = backward, which its order does by itself,");
   if (plan.optimizer.clip_norm > 0.0) {
@@ -48,7 +56,7 @@ void refuse_in_cycles(const Plan& plan, const ModelGraph& graph, const std::vect
   const FreshTable most = freshest(plan.schedule.micro_batches, plan.stages.count);
   for (std::size_t i = 0; i < fresh.size(); ++i) {
     for (std::size_t j = 0; j < fresh[i].size(); ++j) {
-      if (fresh[i][j] <= most[i][j]) continue;
+      if (rings > 1 || fresh[i][j] <= most[i][j]) continue;
       refuse(
           fmt::format("micro-batch {} of {} at stage {} of {} reading its own step's parameters, which are not there "
                       "before it begins,",
@@ -82,7 +90,8 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   };
   if (has_layouts(plan.mesh)) refuse_beside_layouts(plan, decisions);
   for (const MeshAxis& axis : plan.mesh.axes) {
-    if (axis.name != "data" && axis.name != "stage" && axis.size > 1) {
+    const bool takes_micro_batches = axis.name == "micro_batch" && plan.schedule.kind == ScheduleKind::cyclic;
+    if (axis.name != "data" && axis.name != "stage" && !takes_micro_batches && axis.size > 1) {
       refuse(fmt::format("mesh axis {} = {}", axis.name, axis.size));
     }
   }

@@ -33,31 +33,31 @@ std::vector<CheckpointParameter> parameters_of(const ModelGraph& graph) {
 
 constexpr std::string_view previous_state = "previous";
 
-/// Names of the states that a rank updates; equal for all of its parts.
-std::vector<std::string> state_names(const std::vector<UpdatedPart>& parts) {
+/// Names of the states that a rank updates; equal for all parts that have any.
+std::vector<std::string> state_names(const std::vector<KeptPart>& parts) {
   std::vector<std::string> names;
-  if (parts.empty()) return names;
-  for (const UpdatedPart::State& state : parts.front().states) names.push_back(state.name);
+  if (parts.empty()) return names;  // what is updated stands first
+  for (const KeptPart::State& state : parts.front().states) names.push_back(state.name);
   return names;
 }
 
 /// The optimizer's and, where there is one, the version before the value.
-std::vector<UpdatedPart::State> all_states(const UpdatedPart& part) {
-  std::vector<UpdatedPart::State> states = part.states;
+std::vector<KeptPart::State> all_states(const KeptPart& part) {
+  std::vector<KeptPart::State> states = part.states;
   if (part.previous) states.push_back({std::string(previous_state), *part.previous});
   return states;
 }
 
 /// Parameters that are kept in two versions: on this rank, and on all of them.
-std::vector<CheckpointKey> previous_of(const std::vector<UpdatedPart>& parts) {
+std::vector<CheckpointKey> previous_of(const std::vector<KeptPart>& parts) {
   std::vector<CheckpointKey> keys;
-  for (const UpdatedPart& part : parts) {
+  for (const KeptPart& part : parts) {
     CheckpointKey key(part.parameter, previous_state);
     if (part.previous && std::ranges::find(keys, key) == keys.end()) keys.push_back(std::move(key));
   }
   return keys;
 }
-std::vector<CheckpointKey> previous_of_all(const comm::World& world, const std::vector<UpdatedPart>& parts) {
+std::vector<CheckpointKey> previous_of_all(const comm::World& world, const std::vector<KeptPart>& parts) {
   std::string mine;
   for (const auto& [parameter, _] : previous_of(parts)) mine += parameter + "\n";
   std::set<CheckpointKey> keys;
@@ -68,45 +68,60 @@ std::vector<CheckpointKey> previous_of_all(const comm::World& world, const std::
   return {keys.begin(), keys.end()};
 }
 
+/// A state of a part that this rank has.
+struct Saved {
+  const KeptPart* part = nullptr;
+  KeptPart::State state;
+};
+
 /// Copies are saved by the first rank that has them. Shards of a parameter, or of some of its columns, are equal or do
 /// not overlap.
-/// @return by part of this rank, whether it saves it. @throws InternalError unless all elements are saved once.
-std::vector<bool> assign_parts(const comm::World& world, const ModelGraph& graph,
-                               const std::vector<UpdatedPart>& parts) {
+/// @return what this rank saves. @throws InternalError unless all elements of a state are saved once.
+std::vector<Saved> assign_parts(const comm::World& world, const ModelGraph& graph, const std::vector<KeptPart>& parts) {
+  std::vector<Saved> all;
   std::string mine;
-  for (const UpdatedPart& part : parts) {
-    mine += fmt::format("{} {} {} {}\n", part.parameter, part.block.first, part.begin, part.num_elements());
+  for (const KeptPart& part : parts) {
+    for (const KeptPart::State& state : all_states(part)) {
+      all.push_back({&part, state});
+      mine += fmt::format("{} {} {} {} {}\n", part.parameter, state.name, part.block.first, part.begin,
+                          part.num_elements());
+    }
   }
-  using Key = std::tuple<std::string, std::int64_t, std::int64_t>;  // parameter, first column, first element of these
-  std::map<Key, std::pair<int, std::int64_t>> saved_by;             // rank and size
+  // Parameter, state, first column, first element of these.
+  using Key = std::tuple<std::string, std::string, std::int64_t, std::int64_t>;
+  std::map<Key, std::pair<int, std::int64_t>> saved_by;  // rank and size
   const std::vector<std::string> lists = world.all_gather(mine);
   for (int rank = 0; rank < world.size(); ++rank) {
     std::istringstream stream(lists[static_cast<std::size_t>(rank)]);
     Key key;
+    auto& [parameter, state, column, begin] = key;
     std::int64_t size = 0;
-    while (stream >> std::get<0>(key) >> std::get<1>(key) >> std::get<2>(key) >> size) {
+    while (stream >> parameter >> state >> column >> begin >> size) {
       const auto [place, is_new] = saved_by.try_emplace(key, rank, size);
-      STRATA_INVARIANT(place->second.second == size, std::get<0>(key) + ": shards of two sizes begin at one element");
+      STRATA_INVARIANT(place->second.second == size, parameter + ": shards of two sizes begin at one element");
     }
   }
-  std::map<std::pair<std::string, std::int64_t>, std::int64_t> end;
-  std::map<std::string, std::int64_t> num_saved;
+  std::map<std::tuple<std::string, std::string, std::int64_t>, std::int64_t> end;
+  std::map<CheckpointKey, std::int64_t> num_saved;
   for (const auto& [key, held] : saved_by) {
-    const auto& [parameter, column, begin] = key;
-    std::int64_t& before = end[{parameter, column}];
+    const auto& [parameter, state, column, begin] = key;
+    std::int64_t& before = end[{parameter, state, column}];
     STRATA_INVARIANT(before == begin, parameter + ": shards that overlap or leave a gap");
     before += held.second;
-    num_saved[parameter] += held.second;
+    num_saved[{parameter, state}] += held.second;
   }
   for (const Parameter& parameter : graph.parameters) {
-    STRATA_INVARIANT(num_saved[parameter.name] == parameter.num_elements(),
-                     parameter.name + " is not updated as a whole");
+    STRATA_INVARIANT(num_saved.contains({parameter.name, "value"}), parameter.name + " is not updated");
+    for (const auto& [key, num] : num_saved) {
+      STRATA_INVARIANT(key.first != parameter.name || num == parameter.num_elements(),
+                       fmt::format("{} of {} is not kept as a whole", key.second, parameter.name));
+    }
   }
-  std::vector<bool> saves;
-  for (const UpdatedPart& part : parts) {
-    saves.push_back(saved_by.at({part.parameter, part.block.first, part.begin}).first == world.rank());
-  }
-  return saves;
+  std::erase_if(all, [&](const Saved& saved) {
+    const KeptPart& part = *saved.part;
+    return saved_by.at({part.parameter, saved.state.name, part.block.first, part.begin}).first != world.rank();
+  });
+  return all;
 }
 
 /// Read at once, to be verified: 4 MiB.
@@ -182,8 +197,8 @@ RestartPoint find_restart_point(const predict::PreparedPoint& point, const std::
 
 bool save_checkpoint(const comm::World& world, const Program& program, const ModelGraph& graph,
                      const Executor& executor, const results::CheckpointFacts& facts, const CheckpointFolder& folder) {
-  const std::vector<UpdatedPart> parts = updated_parts(program, facts.step - 1);
-  const std::vector<bool> saves = assign_parts(world, graph, parts);
+  const std::vector<KeptPart> parts = kept_parts(program, facts.step - 1);
+  const std::vector<Saved> saved = assign_parts(world, graph, parts);
   const std::vector<CheckpointParameter> parameters = parameters_of(graph);
   const std::string unfinished =
       world.broadcast(results::unfinished_checkpoint_path(folder.path, facts.step, folder.attempt));
@@ -199,22 +214,18 @@ bool save_checkpoint(const comm::World& world, const Program& program, const Mod
   std::map<CheckpointKey, std::uint64_t> checksums;
   double num_not_finite[1] = {0.0};
   comm::on_all_ranks(world, [&] {
-    if (std::ranges::find(saves, true) == saves.end()) return;
+    if (saved.empty()) return;
     const CheckpointFile file(unfinished, parameters, states, true, more);
-    for (std::size_t p = 0; p < parts.size(); ++p) {
-      if (!saves[p]) continue;
-      for (const UpdatedPart::State& state : all_states(parts[p])) {
-        const Operand& operand = state.operand;
-        const std::span<const float> values = executor.read(operand.buffer);
-        parts[p].block.for_runs(
-            parts[p].begin, operand.num_elements, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
-              const std::span<const float> run =
-                  values.subspan(static_cast<std::size_t>(operand.begin + at), static_cast<std::size_t>(count));
-              file.write(parts[p].parameter, state.name, in_whole, run);
-              num_not_finite[0] += are_finite(run) ? 0.0 : 1.0;
-              checksums[{parts[p].parameter, state.name}] += results::checksum_of_elements(in_whole, run);
-            });
-      }
+    for (const auto& [part, state] : saved) {
+      const std::span<const float> values = executor.read(state.operand.buffer);
+      const auto write = [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
+        const std::span<const float> run =
+            values.subspan(static_cast<std::size_t>(state.operand.begin + at), static_cast<std::size_t>(count));
+        file.write(part->parameter, state.name, in_whole, run);
+        num_not_finite[0] += are_finite(run) ? 0.0 : 1.0;
+        checksums[{part->parameter, state.name}] += results::checksum_of_elements(in_whole, run);
+      };
+      part->block.for_runs(part->begin, state.operand.num_elements, write);
     }
     file.sync();
   });
@@ -269,7 +280,7 @@ void verify_checkpoint(const comm::World& world, const std::string& path) {
 
 void load_checkpoint(const std::string& path, std::int64_t step, const Program& program, const ModelGraph& graph,
                      Executor& executor) {
-  const std::vector<UpdatedPart> parts = updated_parts(program, step - 1);
+  const std::vector<KeptPart> parts = kept_parts(program, step - 1);
   std::vector<std::string> states = state_names(parts);
   if (states.empty()) states = {"value"};
   const CheckpointFile file(path, parameters_of(graph), states, false, previous_of(parts));
@@ -287,7 +298,7 @@ void load_checkpoint(const std::string& path, std::int64_t step, const Program& 
     const Buffer& weight = program.buffers[static_cast<std::size_t>(buffer)];
     load(parameter, "value", weight.parameter_begin, weight.block, {buffer, 0, weight.num_elements});
   }
-  for (const UpdatedPart& part : parts) {
+  for (const KeptPart& part : parts) {
     for (const auto& [name, operand] : all_states(part)) load(part.parameter, name, part.begin, part.block, operand);
   }
 }

@@ -38,6 +38,8 @@ STRATEGY_COLOURS = {
     "autoddl": "#54278F",
     "gpipe": "#8C510A",
     "1f1b": "#01665E",
+    "cdp-v1": "#80B1D3",
+    "cdp-v2": "#253494",
 }
 OTHER_COLOUR = "#666666"
 MARKERS = "osD^vP*X"

@@ -66,6 +66,26 @@ struct Work {
   auto operator<=>(const Work&) const = default;
 };
 
+/// Who updates parameter @p parameter for rank @p rank, which reads it: the rank itself, or, where it never does,
+/// another one that computes the same segment for other micro-batches. @return the rank if nobody does.
+std::size_t updater_for(std::span<const StepOrder> orders, std::size_t rank, int parameter) {
+  const auto updates = [&](std::size_t r) {
+    return std::ranges::any_of(orders[r].items, [&](const OrderItem& item) {
+      return item.pass == Pass::update && std::ranges::find(item.parameters, parameter) != item.parameters.end();
+    });
+  };
+  if (updates(rank)) return rank;
+  std::set<int> segments;
+  for (const OrderItem& item : orders[rank].items) segments.insert(item.segment);
+  for (std::size_t r = 0; r < orders.size(); ++r) {
+    const bool is_replica = std::ranges::any_of(orders[r].items, [&](const OrderItem& item) {
+      return item.pass != Pass::update && segments.contains(item.segment);
+    });
+    if (is_replica && updates(r)) return r;
+  }
+  return rank;
+}
+
 /// Of one repetition: its steps stand for those of all others.
 class Counts {
  public:
@@ -148,7 +168,7 @@ class Counts {
     }
     for (int step = 0; step < steps_; ++step) {
       for (const int p : read) {
-        STRATA_INVARIANT(updates_.contains({rank, p, step}),
+        STRATA_INVARIANT(updates_.contains({updater_for(orders_, rank, p), p, step}),
                          fmt::format("order of rank {}: parameter {} is read and never updated", rank, p));
       }
     }
@@ -170,7 +190,12 @@ class Counts {
 class Walk {
  public:
   explicit Walk(std::span<const StepOrder> orders)
-      : orders_(orders), shape_(orders.front().shape), next_(orders.size(), 0) {
+      : orders_(orders), shape_(orders.front().shape), next_(orders.size(), 0), updaters_(orders.size()) {
+    for (std::size_t r = 0; r < orders.size(); ++r) {
+      for (const Segment& segment : shape_.segments) {
+        for (const int p : segment.parameters) updaters_[r].try_emplace(p, updater_for(orders, r, p));
+      }
+    }
     int reach = 0;
     for (const StepOrder& order : orders) {
       for (const OrderItem& item : order.items) reach = std::max(reach, std::abs(item.step));
@@ -258,7 +283,7 @@ class Walk {
     }
     const int version = now.step - item(r).version;  // θ of this number: as many updates have made it
     for (const int p : segment.parameters) {
-      if (version > 0 && !updated_.contains({r, p, version - 1})) {
+      if (version > 0 && !updated_.contains({updaters_[r].at(p), p, version - 1})) {
         needed.push_back(fmt::format("the update of parameter {} of step {}", p, version - 1));
       }
     }
@@ -297,7 +322,8 @@ class Walk {
 
   std::span<const StepOrder> orders_;
   const StepShape& shape_;
-  std::vector<std::size_t> next_;  ///< by rank: the next item, counted over all repetitions
+  std::vector<std::size_t> next_;                     ///< by rank: the next item, counted over all repetitions
+  std::vector<std::map<int, std::size_t>> updaters_;  ///< by rank and parameter: who updates it for that rank
   int repetitions_ = 0;
   int num_steps_ = 0;
   std::set<Work> done_;

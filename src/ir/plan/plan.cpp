@@ -189,9 +189,26 @@ void check_fresh(const Plan& plan) {
 
 void check_schedule(const Plan& plan, const ModelGraph& graph) {
   check_fresh(plan);
-  if (plan.schedule.fresh != "none" && plan.schedule.kind != ScheduleKind::cyclic) {
-    fail("schedule.fresh", fmt::format("\"{}\" needs schedule.kind \"cyclic\", which is \"{}\"", plan.schedule.fresh,
-                                       to_string(plan.schedule.kind)));
+  check_word("schedule.sum", plan.schedule.sum, plan_words::gradient_sum);
+  check_word("schedule.spread", plan.schedule.spread, plan_words::parameter_spread);
+  check_at_least("schedule.spare_stages", plan.schedule.spare_stages, 0);
+  const Schedule plain;
+  if (plan.schedule.kind != ScheduleKind::cyclic) {
+    const auto is_plain = [&](std::string_view key, const std::string& value, const std::string& of_others) {
+      if (value == of_others) return;
+      fail(key,
+           fmt::format("\"{}\" needs schedule.kind \"cyclic\", which is \"{}\"", value, to_string(plan.schedule.kind)));
+    };
+    is_plain("schedule.fresh", plan.schedule.fresh, plain.fresh);
+    is_plain("schedule.sum", plan.schedule.sum, plain.sum);
+    is_plain("schedule.spread", plan.schedule.spread, plain.spread);
+    is_plain("schedule.spare_stages", fmt::format("{}", plan.schedule.spare_stages),
+             fmt::format("{}", plain.spare_stages));
+  }
+  const int replicas = axis_size(plan.mesh, "micro_batch");
+  if (plan.schedule.micro_batches % replicas != 0) {
+    fail("schedule.micro_batches", fmt::format("{} micro-batches are not divisible by mesh.axes.micro_batch = {}",
+                                               plan.schedule.micro_batches, replicas));
   }
   check_at_least("stages.count", plan.stages.count, 1);
   check_word("stages.cut_by", plan.stages.cut_by, plan_words::cut_by);

@@ -28,7 +28,7 @@ struct Factor {
 };
 
 struct MeshAxis {
-  std::string name;  ///< data, tensor, stage, p0, p1, p2, tmp
+  std::string name;  ///< data, tensor, stage, micro_batch, p0, p1, p2, tmp
   int size = 1;
   bool operator==(const MeshAxis&) const = default;
 };
@@ -100,6 +100,15 @@ struct Schedule {
   /// cyclic: none (v1) | v2 | a table, "001 011 111": a row a micro-batch, of each stage whether it reads the
   /// parameters of its own training step (1) or of the one before (0).
   std::string fresh = "none";
+  /// cyclic: micro-batches' gradients are added up by the kernels that make them (inside), or each behind its own
+  /// (after).
+  std::string sum = "inside";
+  /// cyclic, a micro-batch a rank: updated parameters go from reader to reader (relay), or to all from where they are
+  /// updated (direct).
+  std::string spread = "relay";
+  /// The same: of so many first stages a rank that still reads the parameters of the step before has a second buffer,
+  /// into which the next ones come meanwhile.
+  int spare_stages = 1;
   bool operator==(const Schedule&) const = default;
 };
 

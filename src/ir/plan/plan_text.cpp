@@ -122,6 +122,9 @@ Schedule read_schedule(TomlReader reader) {
   reader.read("sub_batches", schedule.sub_batches, 1);
   reader.read("cross_pass", schedule.cross_pass);
   reader.read("fresh", schedule.fresh);
+  reader.read_word("sum", schedule.sum, plan_words::gradient_sum);
+  reader.read_word("spread", schedule.spread, plan_words::parameter_spread);
+  reader.read("spare_stages", schedule.spare_stages, 0);
   reader.finish();
   return schedule;
 }
@@ -225,6 +228,17 @@ void read_dtype(TomlReader& reader, std::string_view key, DType& dtype) {
   dtype = parse_dtype(word);
 }
 
+std::string text_of(const Schedule& schedule) {
+  std::string text = fmt::format("{{ kind = {}, micro_batches = {}, sub_batches = {}, cross_pass = {}",
+                                 in_quotes(to_string(schedule.kind)), schedule.micro_batches, schedule.sub_batches,
+                                 schedule.cross_pass);
+  if (schedule.kind == ScheduleKind::cyclic) {
+    text += fmt::format(", fresh = {}, sum = {}, spread = {}, spare_stages = {}", in_quotes(schedule.fresh),
+                        in_quotes(schedule.sum), in_quotes(schedule.spread), schedule.spare_stages);
+  }
+  return text + " }";
+}
+
 }  // namespace
 
 std::string to_text(const Plan& plan) {
@@ -245,9 +259,7 @@ std::string to_text(const Plan& plan) {
   line("mesh", fmt::format("{{ nodes = {}, ranks_per_node = {}, axes = {{ {} }}, placement = {}{} }}", plan.mesh.nodes,
                            plan.mesh.ranks_per_node, fmt::join(axes, ", "), in_quotes(plan.mesh.placement), order));
   line("batch", fmt::format("{{ global = {} }}", plan.global_batch));
-  line("schedule", fmt::format("{{ kind = {}, micro_batches = {}, sub_batches = {}, cross_pass = {}, fresh = {} }}",
-                               in_quotes(to_string(plan.schedule.kind)), plan.schedule.micro_batches,
-                               plan.schedule.sub_batches, plan.schedule.cross_pass, in_quotes(plan.schedule.fresh)));
+  line("schedule", text_of(plan.schedule));
   line("stages", fmt::format("{{ count = {}, cut_by = {} }}", plan.stages.count, in_quotes(plan.stages.cut_by)));
   line("dtypes", fmt::format("{{ compute = {}, gradient = {} }}", in_quotes(to_string(plan.dtypes.compute)),
                              in_quotes(to_string(plan.dtypes.gradient))));

@@ -9,13 +9,15 @@
 
 namespace strata::plan_words {
 
-constexpr std::string_view axes = "data | tensor | stage | p0 | p1 | p2 | tmp";
+constexpr std::string_view axes = "data | tensor | stage | micro_batch | p0 | p1 | p2 | tmp";
 constexpr std::string_view placement = "block | leaf-first | zero-ring";
 #define STRATA_WORD_BEHIND(name, word) " | " word
 constexpr std::string_view schedule_kind =
     std::string_view(STRATA_SCHEDULES(STRATA_WORD_BEHIND) STRATA_SCHEDULES_OF_PLANS(STRATA_WORD_BEHIND)).substr(3);
 #undef STRATA_WORD_BEHIND
 constexpr std::string_view fresh = "none | v2";  // or a table
+constexpr std::string_view gradient_sum = "inside | after";
+constexpr std::string_view parameter_spread = "relay | direct";
 constexpr std::string_view cut_by = "flops | operators | parameters";
 constexpr std::string_view slice_state = "dp | sdp | zdp";
 constexpr std::string_view algorithm = "local | summa | ring";

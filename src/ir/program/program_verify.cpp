@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "ir/program/program.hpp"
@@ -52,6 +53,21 @@ Arity arity(std::string_view roles) {
     roles.remove_prefix(std::min(comma + 1, roles.size()));
   }
   return result;
+}
+
+/// Messages of a group from one rank to another are matched in one order, so both ends have them on one stream.
+void verify_links(const Program& program, const Section& section) {
+  std::map<std::tuple<int, Collective, int>, int> streams;  // by group, direction and peer
+  for (std::size_t i = 0; i < section.instructions.size(); ++i) {
+    const Instruction& in = section.instructions[i];
+    if (!in.is_collective() || (in.collective != Collective::send && in.collective != Collective::recv)) continue;
+    const auto [known, is_new] = streams.try_emplace({in.group, in.collective, in.root}, in.stream);
+    if (known->second == in.stream) continue;
+    fail(program, section, i,
+         fmt::format("messages of group {} with member {} are on stream {} too",
+                     program.groups[static_cast<std::size_t>(in.group)].name, in.root,
+                     program.streams[static_cast<std::size_t>(known->second)]));
+  }
 }
 
 /// An output where nothing is written would be read as if something were.
@@ -365,6 +381,7 @@ void verify(const Program& program) {
   }
   check_operands({"prologue", program.prologue});
   check_operands({"body", program.body});
+  verify_links(program, {"body", program.body});
   const std::vector<bool> allocated = verify_owners(program);
   std::vector<Written> written(program.buffers.size());
   const auto check_order = [&](const Section& section) {

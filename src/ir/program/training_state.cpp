@@ -39,27 +39,56 @@ std::optional<Operand> made_before(const Program& program, const Instruction& ot
   return std::nullopt;
 }
 
+bool touches(const std::vector<Operand>& operands, int buffer) {
+  return std::ranges::find(operands, buffer, &Operand::buffer) != operands.end();
+}
+
+/// True where another rank sends what @p buffer holds in training step @p step, and it is read in the next one, before
+/// anything else comes there.
+bool is_received_and_read_later(const Program& program, int buffer, std::int64_t step) {
+  const bool is_received = std::ranges::any_of(program.body, [&](const Instruction& in) {
+    return in.is_collective() && in.collective == Collective::recv && belongs_to(program, in, step) &&
+           touches(in.outputs, buffer);
+  });
+  if (!is_received) return false;
+  for (const Instruction& in : program.body) {
+    if (!belongs_to(program, in, step + 1)) continue;
+    if (touches(in.outputs, buffer)) return false;
+    if (touches(in.inputs, buffer)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-std::vector<UpdatedPart> updated_parts(const Program& program, std::int64_t last_step) {
-  std::vector<UpdatedPart> parts;
+std::vector<KeptPart> kept_parts(const Program& program, std::int64_t last_step) {
+  std::vector<KeptPart> parts;
   for (const Instruction& in : program.body) {
     const std::size_t count = num_states(in.kernel);
     if (count == 0 || in.outputs.front().num_elements == 0 || !belongs_to(program, in, last_step)) continue;
     const Operand& master = in.outputs.front();
     const Buffer& holder = program.buffers[static_cast<std::size_t>(master.buffer)];
     STRATA_INVARIANT(!holder.parameter.empty(), in.name + ": the update of no parameter");
-    UpdatedPart part{.parameter = holder.parameter,
-                     .begin = holder.parameter_begin + master.begin,
-                     .block = holder.block,
-                     .states = {},
-                     .previous = made_before(program, in, last_step - 1)};
+    KeptPart part{.parameter = holder.parameter,
+                  .begin = holder.parameter_begin + master.begin,
+                  .block = holder.block,
+                  .states = {},
+                  .previous = made_before(program, in, last_step - 1)};
     part.states.push_back({"value", master});
     for (std::size_t i = 1; i < count; ++i) {
       const Buffer& state = program.buffers[static_cast<std::size_t>(in.outputs[i].buffer)];
       part.states.push_back({state_name(state, holder.parameter), in.outputs[i]});
     }
     parts.push_back(std::move(part));
+  }
+  for (const HeldWeight& weight : held_weights(program)) {
+    if (!is_received_and_read_later(program, weight.buffer, last_step)) continue;
+    const Buffer& buffer = program.buffers[static_cast<std::size_t>(weight.buffer)];
+    parts.push_back({.parameter = weight.parameter,
+                     .begin = buffer.parameter_begin,
+                     .block = buffer.block,
+                     .states = {},
+                     .previous = Operand{weight.buffer, 0, buffer.num_elements}});
   }
   return parts;
 }

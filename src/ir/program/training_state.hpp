@@ -14,8 +14,9 @@
 namespace strata {
 
 /// Elements of one parameter that this rank's optimizer updates. They alone are current after a step: where updates are
-/// spread under the next forward (overlap.broadcast), the rest of a p shard is a step old until then.
-struct UpdatedPart {
+/// spread under the next forward (overlap.broadcast), the rest of a p shard is a step old until then. Or, without
+/// states, elements that another rank updates and of which this one goes on to read an older version.
+struct KeptPart {
   std::string parameter;
   std::int64_t begin = 0;  ///< first element within the flattened parameter, or within `block` of it
   StridedBlock block{};
@@ -26,13 +27,16 @@ struct UpdatedPart {
     Operand operand;
   };
   std::vector<State> states;
-  /// Of a parameter that is read in two versions: the one before, in the dtype of the compute.
+  /// Of a parameter that is read in the version before, too: that version, in the dtype of the compute.
   std::optional<Operand> previous{};
-  std::int64_t num_elements() const { return states.front().operand.num_elements; }
+  std::int64_t num_elements() const {
+    return states.empty() ? previous->num_elements : states.front().operand.num_elements;
+  }
 };
 
-/// As they are behind training step @p last_step, in the order of the update. A part without elements is left out.
-std::vector<UpdatedPart> updated_parts(const Program& program, std::int64_t last_step);
+/// As they are behind training step @p last_step: what is updated, in the order of the update, then what others update.
+/// A part without elements is left out.
+std::vector<KeptPart> kept_parts(const Program& program, std::int64_t last_step);
 
 /// True of a buffer that the update of training step @p step does not write, but another step's does: where versions
 /// of parameters change places, it holds an older one then.

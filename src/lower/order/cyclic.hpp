@@ -33,7 +33,9 @@ FreshTable freshest(int num_micro_batches, int num_stages);
 /// What a plan of @p num_stages stages says. The plan is verified: its table has their size.
 FreshTable fresh_table(const Schedule& schedule, int num_stages);
 
-/// @throws InternalError where @p fresh is of another size, or asks for parameters that are not there in time.
+/// Of all micro-batches the last one's rank updates. A rank of one micro-batch may wait for whatever it reads: its
+/// table is free. @throws InternalError where @p fresh is of another size, or, of a rank with several, asks for
+/// parameters that are not there in time.
 StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const StepPart& part);
 
 }  // namespace strata

@@ -32,6 +32,17 @@ std::vector<int> update_of_parameters(const StepOrder& order, std::size_t num_pa
   return update_of;
 }
 
+/// By parameter: the stage whose backward completes its gradient; -1: none of this rank's does.
+std::vector<int> stage_of_parameters(const StepOrder& order, std::span<const GradientContribution> contributions,
+                                     std::size_t num_parameters) {
+  std::vector<int> stages(num_parameters, -1);
+  for (const GradientContribution& c : contributions) {
+    const OrderItem& item = order.items[static_cast<std::size_t>(c.item)];
+    stages[static_cast<std::size_t>(c.parameter)] = order.shape.segments[static_cast<std::size_t>(item.segment)].stage;
+  }
+  return stages;
+}
+
 }  // namespace
 
 GradientBuckets gradient_buckets(const Plan& plan, const StepOrder& order,
@@ -42,6 +53,7 @@ GradientBuckets gradient_buckets(const Plan& plan, const StepOrder& order,
   all.parameters = in_order_of_completion(contributions, shards.size());
   all.places.resize(shards.size());
   const std::vector<int> update_of = update_of_parameters(order, shards.size());
+  const std::vector<int> stage_of = stage_of_parameters(order, contributions, shards.size());
   const auto shard = [&](int p) -> const ParameterShard& { return shards[static_cast<std::size_t>(p)]; };
   bool closed = true;
   for (const int p : all.parameters) {
@@ -51,7 +63,8 @@ GradientBuckets gradient_buckets(const Plan& plan, const StepOrder& order,
     const int before = all.buckets.empty() ? p : all.buckets.back().parameters.front();
     const bool other_groups = &groups.of(before) != &groups.of(p);
     const bool other_update = update_of[static_cast<std::size_t>(p)] != update_of[static_cast<std::size_t>(before)];
-    if (closed || has_copies || other_groups || other_update) {
+    const bool other_stage = stage_of[static_cast<std::size_t>(p)] != stage_of[static_cast<std::size_t>(before)];
+    if (closed || has_copies || other_groups || other_update || other_stage) {
       const StateFactors& f = shard(p).factors;
       all.buckets.push_back({.is_sharded = f.g != f.p,
                              .scatters = plan.optimizer.gradients == "reduce_scatter" && groups.of(p).spread >= 0,

@@ -4,8 +4,9 @@
 /// Where gradients of one rank stand: a value, equal throughout a step.
 ///
 /// Gradients stand in buckets, in the order in which the backward pass completes them, so that one all-reduce a bucket
-/// can start as soon as its last gradient is there. A bucket holds p shards of parameters with equal factors and the
-/// same copies, which are updated together. How buckets are filled and summed is the business of gradient_sums.
+/// can start as soon as its last gradient is there. A bucket holds p shards of parameters of one stage with equal
+/// factors and the same copies, which are updated together. How buckets are filled and summed is the business of
+/// gradient_sums.
 
 #include <cstdint>
 #include <map>

@@ -10,9 +10,14 @@
 
 namespace strata {
 
-GradientEmission::GradientEmission(const Plan& plan, const ModelGraph& graph, GradientSums sums,
+GradientEmission::GradientEmission(const Plan& plan, const ModelGraph& graph, GradientSums sums, const RingLinks* ring,
                                    ProgramBuilder& builder)
-    : plan_(plan), graph_(graph), sums_(std::move(sums)), builder_(builder), instructions_(sums_.actions.size(), -1) {
+    : plan_(plan),
+      graph_(graph),
+      sums_(std::move(sums)),
+      ring_(ring),
+      builder_(builder),
+      instructions_(sums_.actions.size(), -1) {
   make_buffers(sums_.num_lasting);
 }
 
@@ -47,7 +52,10 @@ void GradientEmission::behind_operator(int item, int op) {
   if (at != sums_.backward.end()) issue(at->second.behind_operator);
 }
 
-void GradientEmission::before_update(int item) { issue(sums_.before_update.at(item)); }
+void GradientEmission::before_item(int item) {
+  const auto at = sums_.before_item.find(item);
+  if (at != sums_.before_item.end()) issue(at->second);
+}
 
 void GradientEmission::issue(const ActionRange& actions) {
   for (int a = actions.begin; a < actions.end; ++a) {
@@ -87,6 +95,8 @@ int GradientEmission::issue(const GradientAction& action) {
     builder_.hold(compute_stream, awaited);
     return -1;
   }
+  // What the compute stream has given up by now may be what is written.
+  const std::span<const int> before(&computed, computed >= 0 ? 1 : 0);
   Instruction in{.phase = Phase::reduce, .name = name_of(action)};
   const auto kernel = [&](Kernel which, Attributes attributes) {
     in.kernel = which;
@@ -98,20 +108,34 @@ int GradientEmission::issue(const GradientAction& action) {
     in.group = action.group;
     in.stream = communication_stream;
   };
+  const auto message = [&](Collective which, int stream) {
+    collective(which);
+    in.root = action.peer;
+    in.stream = stream;
+  };
+  if (action.kind == Kind::send) {
+    message(Collective::send, ring_->stream_of_sums(ring_->ring.replica, action.peer));
+    in.inputs = {made(action.from)};
+    return builder_.emit(std::move(in));
+  }
+  if (action.kind == Kind::receive) {
+    message(Collective::recv, ring_->stream_of_sums(action.peer, ring_->ring.replica));
+    in.outputs = {made(action.to)};
+    return builder_.emit(std::move(in), before);
+  }
   const bool in_place = action.kind == Kind::all_reduce;
   in.inputs = {made(in_place ? action.to : action.from)};
   in.outputs = {made(action.to)};
   switch (action.kind) {
-    case Kind::reduce_scatter:
-      collective(Collective::reduce_scatter);
-      // What the compute stream has given up by now may be what is written.
-      return builder_.emit(std::move(in), {&computed, 1U});
+    case Kind::reduce_scatter: collective(Collective::reduce_scatter); return builder_.emit(std::move(in), before);
     case Kind::all_reduce: collective(Collective::all_reduce); break;
     case Kind::all_to_all: collective(Collective::all_to_all); break;
     case Kind::quantize: kernel(Kernel::quantize, quantized(action)); break;
     case Kind::dequantize: kernel(Kernel::dequantize, quantized(action)); break;
     case Kind::copy: kernel(Kernel::copy, {{"elements", action.to.num_elements}}); break;
     case Kind::add: kernel(Kernel::accumulate, {{"elements", action.to.num_elements}}); break;
+    case Kind::send:
+    case Kind::receive:
     case Kind::await:
     case Kind::hold_communication: break;
   }

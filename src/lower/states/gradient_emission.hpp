@@ -9,13 +9,16 @@
 #include "ir/model/model_graph.hpp"
 #include "ir/plan/plan.hpp"
 #include "lower/states/gradient_sums.hpp"
+#include "lower/states/ring_links.hpp"
 #include "lower/step/builder.hpp"
 
 namespace strata {
 
 class GradientEmission {
  public:
-  GradientEmission(const Plan& plan, const ModelGraph& graph, GradientSums sums, ProgramBuilder& builder);
+  /// @param ring null: there is none.
+  GradientEmission(const Plan& plan, const ModelGraph& graph, GradientSums sums, const RingLinks* ring,
+                   ProgramBuilder& builder);
 
   /// Where a kernel puts its contribution to a gradient. `accumulate`: an earlier contribution is there.
   struct Destination {
@@ -29,8 +32,8 @@ class GradientEmission {
   void behind_contributions(int item, int op);
   /// All kernels of the operator have been issued.
   void behind_operator(int item, int op);
-  /// An update in backward is next.
-  void before_update(int item);
+  /// Item @p item of the order is next.
+  void before_item(int item);
   /// The last pass is over.
   void behind_backward() { issue(sums_.behind_backward); }
 
@@ -58,6 +61,7 @@ class GradientEmission {
   const Plan& plan_;
   const ModelGraph& graph_;
   const GradientSums sums_;
+  const RingLinks* ring_;
   ProgramBuilder& builder_;
   // What became of the sums' numbers in the Program.
   std::vector<int> buffers_;       ///< by buffer, of those that have been needed so far

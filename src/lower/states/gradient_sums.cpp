@@ -33,12 +33,14 @@ std::int64_t largest_operator(std::span<const GradientContribution> contribution
 class GradientWalk {
  public:
   GradientWalk(const GradientBuckets& buckets, const Plan& plan, const ModelGraph& graph,
-               std::span<const ParameterShard> shards, const ShardGroups& groups, std::int64_t largest_operator)
+               std::span<const ParameterShard> shards, const ShardGroups& groups, const RingOfSums* ring,
+               std::int64_t largest_operator)
       : layout_(buckets),
         plan_(plan),
         graph_(graph),
         shards_(shards),
         groups_(groups),
+        ring_(ring),
         largest_operator_(largest_operator),
         quantized_(plan.quantization, plan.overlap.reduce_scatter != "none", sums_),
         full_(graph.parameters.size()),
@@ -51,6 +53,8 @@ class GradientWalk {
 
   /// Before the others: how many gradients complete each bucket, one a parameter and micro-batch.
   void expect(std::span<const GradientContribution> contributions);
+  /// Before item @p item: what other replicas have summed up of @p buckets.
+  void receive(int item, std::span<const std::size_t> buckets);
   /// Of one operator in one item.
   void contribute(std::span<const GradientContribution> contributions);
   /// Before the update @p item of @p parameters, none of whose gradients is to come: their sums, as far as they have
@@ -68,8 +72,10 @@ class GradientWalk {
   };
   struct Bucket {
     int lasting = -1;                 ///< buffer of a bucket that is not sharded
+    int first_micro_batch = -1;       ///< that contributes to it
     int kept = -1;                    ///< buffer; -1 also where nothing of the bucket is this rank's
-    std::map<int, Filling> fillings;  ///< sharded: by micro-batch
+    std::map<int, Filling> fillings;  ///< sharded, or added behind: by micro-batch
+    int received = -1;                ///< buffer of what is added behind: the sum over other replicas' micro-batches
     int missing = 0;                  ///< the same, of all micro-batches
     bool has_kept = false;            ///< own parts of earlier micro-batches are in `kept`
     bool is_reduced = false;
@@ -109,6 +115,8 @@ class GradientWalk {
   void depart(Travelling bucket);
   void finish_travelling();
   void add(int parameter, const Operand& from, const Operand& to, bool accumulate);
+  /// All of the bucket, to what earlier micro-batches have left there.
+  void add_whole(std::size_t index, int from);
   void all_reduce(GradientAction action);
   void wait_for(int action);
   void communicate(GradientAction action);
@@ -125,6 +133,10 @@ class GradientWalk {
   Operand own_part(int parameter, int buffer) const;
   Operand kept_part(int parameter) const;
   bool is_scattered(int parameter) const { return groups_.of(parameter).parameter >= 0; }
+  /// Gradients of the micro-batch are made apart and added to those of earlier ones.
+  bool adds_behind(std::size_t bucket, int micro_batch) const {
+    return plan_.schedule.sum == "after" && micro_batch != on_the_way_[bucket].first_micro_batch;
+  }
   std::size_t bucket_of(int parameter) const { return static_cast<std::size_t>(layout_.place(parameter).bucket); }
   const GradientBucket& layout(std::size_t index) const { return layout_.buckets[index]; }
   const ShardGroups::Set& groups_of(std::size_t index) const { return groups_.of(layout(index).parameters.front()); }
@@ -136,6 +148,7 @@ class GradientWalk {
   const ModelGraph& graph_;
   std::span<const ParameterShard> shards_;
   const ShardGroups& groups_;
+  const RingOfSums* ring_;
   std::int64_t largest_operator_;
   GradientSums sums_;
   QuantizedReductions quantized_;
@@ -195,15 +208,16 @@ void GradientWalk::expect(std::span<const GradientContribution> contributions) {
   for (const GradientContribution& c : contributions) {
     if (!c.last_of_micro_batch) continue;
     const std::size_t b = bucket_of(c.parameter);
+    if (on_the_way_[b].first_micro_batch < 0) on_the_way_[b].first_micro_batch = c.micro_batch;
     ++on_the_way_[b].missing;
-    if (layout(b).is_sharded) ++on_the_way_[b].fillings[c.micro_batch].missing;
+    if (layout(b).is_sharded || adds_behind(b, c.micro_batch)) ++on_the_way_[b].fillings[c.micro_batch].missing;
   }
 }
 
 Operand GradientWalk::shard_in_bucket(int parameter, int micro_batch) {
   const std::size_t b = bucket_of(parameter);
   int buffer = on_the_way_[b].lasting;
-  if (layout(b).is_sharded) {
+  if (layout(b).is_sharded || adds_behind(b, micro_batch)) {
     Filling& filling = on_the_way_[b].fillings[micro_batch];
     if (filling.buffer < 0) filling.buffer = add_buffer(fmt::format("gradients[{}]", b), layout(b).num_elements);
     buffer = filling.buffer;
@@ -220,6 +234,25 @@ Operand GradientWalk::kept_part(int parameter) const {
   return {on_the_way_[bucket_of(parameter)].kept, layout_.place(parameter).kept_begin, shard(parameter).updated.size};
 }
 
+void GradientWalk::receive(int item, std::span<const std::size_t> buckets) {
+  sums_.before_item[item] = actions_of([&] {
+    for (const std::size_t b : buckets) {
+      Bucket& bucket = on_the_way_[b];
+      int to = bucket.lasting;
+      if (plan_.schedule.sum == "after") {
+        to = bucket.received = add_buffer(fmt::format("gradients_received[{}]", b), layout(b).num_elements);
+      } else {
+        for (const int p : layout(b).parameters) is_written_[static_cast<std::size_t>(p)] = true;
+      }
+      sums_.actions.push_back({.kind = Kind::receive,
+                               .bucket = static_cast<int>(b),
+                               .to = sums_.whole(to),
+                               .group = ring_->group,
+                               .peer = ring_->from});
+    }
+  });
+}
+
 void GradientWalk::contribute(std::span<const GradientContribution> contributions) {
   GradientSums::OfOperator& here = sums_.backward[{contributions.front().item, contributions.front().op}];
   for (const GradientContribution& c : contributions) here.destinations.push_back(destination(c));
@@ -232,7 +265,8 @@ void GradientWalk::contribute(std::span<const GradientContribution> contribution
 GradientSums::Destination GradientWalk::destination(const GradientContribution& c) {
   const auto p = static_cast<std::size_t>(c.parameter);
   if (!is_scattered(c.parameter)) {
-    const bool lasts = !layout(bucket_of(c.parameter)).is_sharded;
+    const std::size_t b = bucket_of(c.parameter);
+    const bool lasts = !layout(b).is_sharded && !adds_behind(b, c.micro_batch);
     const bool accumulate = lasts ? is_written_[p] : !c.first_of_micro_batch;
     is_written_[p] = true;
     return {.parameter = c.parameter,
@@ -337,6 +371,9 @@ void GradientWalk::gradient_complete(int parameter, int micro_batch) {
   STRATA_INVARIANT(bucket.missing > 0, "a contribution too many to " + described(parameter).name);
   --bucket.missing;
   if (!layout(b).is_sharded) {
+    if (adds_behind(b, micro_batch) && --bucket.fillings.at(micro_batch).missing == 0) {
+      add_whole(b, bucket.fillings.extract(micro_batch).mapped().buffer);
+    }
     if (bucket.missing == 0 && plan_.overlap.all_reduce == "backward") reduce(b, bucket.lasting);
     return;
   }
@@ -414,6 +451,13 @@ void GradientWalk::reduce(std::size_t index, int buffer) {
   Bucket& bucket = on_the_way_[index];
   bucket.is_reduced = true;
   const int number = static_cast<int>(index);
+  if (ring_ != nullptr) {
+    if (bucket.received >= 0) add_whole(index, bucket.received);
+    if (ring_->to < 0) return;
+    sums_.actions.push_back(
+        {.kind = Kind::send, .bucket = number, .from = sums_.whole(buffer), .group = ring_->group, .peer = ring_->to});
+    return;
+  }
   const ShardGroups::Set& groups = groups_of(index);
   if (!layout(index).keeps()) {
     all_reduce({.bucket = number, .to = sums_.whole(buffer), .group = groups.replicas});
@@ -443,7 +487,7 @@ void GradientWalk::reduce(std::size_t index, int buffer) {
 
 void GradientWalk::complete(int item, std::span<const int> parameters) {
   const auto is_one = [&](int p) { return std::ranges::find(parameters, p) != parameters.end(); };
-  sums_.before_update[item] = actions_of([&] {
+  sums_.before_item[item] = actions_of([&] {
     quantized_.finish();
     while (std::ranges::any_of(scattered_, [&](const Scattered& s) { return s.awaited && is_one(s.parameter); })) {
       finish_oldest_scatter();
@@ -480,6 +524,13 @@ void GradientWalk::add(int parameter, const Operand& from, const Operand& to, bo
       {.kind = accumulate ? Kind::add : Kind::copy, .parameter = parameter, .from = from, .to = to});
 }
 
+void GradientWalk::add_whole(std::size_t index, int from) {
+  sums_.actions.push_back({.kind = Kind::add,
+                           .bucket = static_cast<int>(index),
+                           .from = sums_.whole(from),
+                           .to = sums_.whole(on_the_way_[index].lasting)});
+}
+
 void GradientWalk::all_reduce(GradientAction action) {
   if (action.group < 0 || action.to.num_elements == 0) return;
   action.kind = Kind::all_reduce;
@@ -493,17 +544,49 @@ void GradientWalk::communicate(GradientAction action) {
 
 void GradientWalk::wait_for(int action) { sums_.actions.push_back({.kind = Kind::await, .awaited = action}); }
 
+/// By item: buckets whose sums of earlier micro-batches are received before it, which is one pass of a stage before
+/// their own gradients, so that it hides them.
+std::map<int, std::vector<std::size_t>> buckets_to_receive(const StepOrder& order,
+                                                           std::span<const GradientContribution> contributions,
+                                                           const GradientBuckets& buckets) {
+  std::vector<int> ahead(order.items.size(), -1);  // by item: the first one of the pass before its own
+  int first = -1, before = -1;
+  for (int i = 0; i < static_cast<int>(order.items.size()); ++i) {
+    const OrderItem& item = order.items[static_cast<std::size_t>(i)];
+    if (item.pass == Pass::update) continue;
+    const auto pass_of = [&](const OrderItem& of) {
+      return std::pair(order.shape.segments[static_cast<std::size_t>(of.segment)].stage, of.pass == Pass::forward);
+    };
+    if (first < 0 || pass_of(item) != pass_of(order.items[static_cast<std::size_t>(first)])) {
+      before = std::exchange(first, i);
+    }
+    ahead[static_cast<std::size_t>(i)] = std::max(before, 0);
+  }
+  std::map<int, std::vector<std::size_t>> all;
+  std::vector<bool> is_begun(buckets.buckets.size(), false);
+  for (const GradientContribution& c : contributions) {
+    const auto b = static_cast<std::size_t>(buckets.place(c.parameter).bucket);
+    if (is_begun[b]) continue;
+    is_begun[b] = true;
+    all[ahead[static_cast<std::size_t>(c.item)]].push_back(b);
+  }
+  return all;
+}
+
 }  // namespace
 
 GradientSums gradient_sums(const StepOrder& order, std::span<const GradientContribution> contributions,
                            const GradientBuckets& buckets, const Plan& plan, const ModelGraph& graph,
                            std::span<const ParameterShard> shards, const ShardGroups& groups,
-                           const std::map<int, Copies>& copies) {
-  GradientWalk walk(buckets, plan, graph, shards, groups, largest_operator(contributions, graph, groups));
+                           const std::map<int, Copies>& copies, const RingOfSums* ring) {
+  GradientWalk walk(buckets, plan, graph, shards, groups, ring, largest_operator(contributions, graph, groups));
   walk.expect(contributions);
+  std::map<int, std::vector<std::size_t>> received;
+  if (ring != nullptr && ring->from >= 0) received = buckets_to_receive(order, contributions, buckets);
   const int end = behind_last_pass(order);
   auto next = contributions.begin();
   for (int i = 0; i < end; ++i) {
+    if (const auto here = received.find(i); here != received.end()) walk.receive(i, here->second);
     const OrderItem& item = order.items[static_cast<std::size_t>(i)];
     if (item.pass == Pass::update) walk.complete(i, item.parameters);
     while (next != contributions.end() && next->item == i) {

@@ -20,6 +20,11 @@
 /// what earlier micro-batches left wait as long, so that what runs until then hides the transfer.
 ///
 /// Quantised gradients (ZeRO++) take the way of quantized_reduction instead of the first reduce-scatter.
+///
+/// On a ring of replicas a rank does not begin with its own gradients, but with the sum that the replica before it has
+/// made of those of earlier micro-batches, and hands on its own sum; the last one has the whole. Micro-batches'
+/// gradients are added up by the kernels that make them, or, with schedule.sum = "after", made apart and added behind
+/// these.
 
 #include <cstdint>
 #include <map>
@@ -50,6 +55,8 @@ struct GradientAction {
     dequantize,         ///< the sum of the pieces in `from` (+)= into `to`
     copy,               ///< `from` into `to`
     add,                ///< `from` += into `to`
+    receive,            ///< `to` from member `peer` of `group`: the sum over earlier micro-batches
+    send,               ///< `from` to member `peer` of `group`
     await,              ///< what the compute stream runs next waits for action `awaited`
     hold_communication  ///< what is communicated next waits for all that the compute stream has been given
   };
@@ -59,6 +66,7 @@ struct GradientAction {
   Operand from{};
   Operand to{};
   int group = -1;
+  int peer = -1;
   int awaited = -1;
   /// quantize, dequantize: see quantized_reduction.
   struct Chunks {
@@ -102,7 +110,7 @@ struct GradientSums {
   int num_lasting = 0;
   std::vector<GradientAction> actions{};                 ///< in the order in which they are issued
   std::map<std::pair<int, int>, OfOperator> backward{};  ///< by item and operator of the graph
-  std::map<int, ActionRange> before_update{};            ///< by item: update in backward
+  std::map<int, ActionRange> before_item{};              ///< of an update in backward, or of what runs under a receive
   ActionRange behind_backward{};
   std::vector<int> parameters{};   ///< in the order of updates
   std::vector<Operand> reduced{};  ///< by parameter: the sum over all ranks, of the elements that this rank updates
@@ -113,11 +121,18 @@ struct GradientSums {
   Operand whole(int buffer) const { return {buffer, 0, buffers[static_cast<std::size_t>(buffer)].num_elements}; }
 };
 
+/// Whom a rank has partial sums from, and to whom they go on: members of a group.
+struct RingOfSums {
+  int group = -1;
+  int from = -1;  ///< -1: it is the first
+  int to = -1;    ///< -1: it is the last
+};
+
 /// @param contributions of @p order.  @param shards by parameter.  @param copies by parameter that has some: in the
-/// order of the graph, which all stages share, its sums are added up over them.
+/// order of the graph, which all stages share, its sums are added up over them.  @param ring null: there is none.
 GradientSums gradient_sums(const StepOrder& order, std::span<const GradientContribution> contributions,
                            const GradientBuckets& buckets, const Plan& plan, const ModelGraph& graph,
                            std::span<const ParameterShard> shards, const ShardGroups& groups,
-                           const std::map<int, Copies>& copies);
+                           const std::map<int, Copies>& copies, const RingOfSums* ring);
 
 }  // namespace strata

@@ -12,6 +12,7 @@
 #include "ir/order/step_order.hpp"
 #include "ir/plan/plan.hpp"
 #include "lower/states/parameter_buffers.hpp"
+#include "lower/states/replica_ring.hpp"
 #include "lower/states/shard_groups.hpp"
 #include "lower/step/builder.hpp"
 #include "partition/shards.hpp"
@@ -20,12 +21,15 @@ namespace strata {
 
 struct HeldParameters {
   /// @param order of the rank, which holds the parameters that its items read.  @param data see ShardGroups.
+  /// @param ring null: there is none.
   HeldParameters(const Plan& plan, const ModelGraph& graph, const StepOrder& order,
                  std::vector<ParameterShard> of_parameters, const ReplicaGrids& grids, std::span<const int> data,
-                 ProgramBuilder& builder)
+                 const ReplicaRing* ring, ProgramBuilder& builder)
       : shards(std::move(of_parameters)),
         groups(plan, shards, grids, data, builder),
-        buffers(plan, graph, versions_of_parameters(order, graph), shards, builder) {}
+        buffers(plan, graph,
+                ring == nullptr ? versions_of_parameters(order, graph) : versions_on_ring(order, graph, *ring),
+                ring == nullptr || ring->updates(), shards, builder) {}
   HeldParameters(const HeldParameters&) = delete;
   HeldParameters& operator=(const HeldParameters&) = delete;
 

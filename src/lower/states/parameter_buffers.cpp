@@ -20,8 +20,18 @@ std::vector<int> versions_of_parameters(const StepOrder& order, const ModelGraph
   return versions;
 }
 
+std::vector<int> versions_on_ring(const StepOrder& order, const ModelGraph& graph, const ReplicaRing& ring) {
+  std::vector<int> versions(graph.parameters.size(), 0);
+  for (const Segment& segment : order.shape.segments) {
+    for (const int p : segment.parameters) {
+      versions[static_cast<std::size_t>(p)] = ring.stages[static_cast<std::size_t>(segment.stage)].num_versions;
+    }
+  }
+  return versions;
+}
+
 ParameterBuffers::ParameterBuffers(const Plan& plan, const ModelGraph& graph, std::span<const int> num_versions,
-                                   std::span<const ParameterShard> shards, ProgramBuilder& builder)
+                                   bool updates, std::span<const ParameterShard> shards, ProgramBuilder& builder)
     : graph_(graph),
       shards_(shards),
       builder_(builder),
@@ -46,8 +56,9 @@ ParameterBuffers::ParameterBuffers(const Plan& plan, const ModelGraph& graph, st
     Owned& owned = owned_[p];
     for (int v = 0; v < num_versions[p]; ++v) {
       const std::string suffix = v == 0 ? "" : fmt::format("/version[{}]", v);
-      owned.weights.push_back(add(suffix, s.held, plan.dtypes.compute, Category::parameter, !mixed_));
+      owned.weights.push_back(add(suffix, s.held, plan.dtypes.compute, Category::parameter, updates && !mixed_));
     }
+    if (!updates) continue;
     if (mixed_) owned.master = add("/master", updated, DType::f32, Category::optimizer, true);
     for (int i = 0; i < num_moments(plan.optimizer); ++i) {
       owned.states.push_back(add(num_moments(plan.optimizer) == 1 ? "/momentum"
@@ -89,10 +100,10 @@ void ParameterBuffers::initialize() const {
     const Initializer& initializer = parameter.initializer;
     const Attributes values = {
         {"distribution", std::int64_t{static_cast<int>(initializer.kind)}}, {"a", initializer.a}, {"b", initializer.b}};
-    if (mixed_) emit(Kernel::initialize, {}, builder_.whole(owned.master), values);
+    if (owned.master >= 0) emit(Kernel::initialize, {}, builder_.whole(owned.master), values);
     for (const int id : owned.weights) {  // θ_{-1} is θ_0
       const Operand weight = builder_.whole(id);
-      if (mixed_ && builder_.buffer(owned.master).num_elements == weight.num_elements) {
+      if (owned.master >= 0 && builder_.buffer(owned.master).num_elements == weight.num_elements) {
         emit(Kernel::copy, {builder_.whole(owned.master)}, weight, {});
       } else {
         emit(Kernel::initialize, {}, weight, values);

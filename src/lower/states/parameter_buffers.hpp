@@ -15,6 +15,7 @@
 #include "ir/model/model_graph.hpp"
 #include "ir/order/step_order.hpp"
 #include "ir/plan/plan.hpp"
+#include "lower/states/replica_ring.hpp"
 #include "lower/step/builder.hpp"
 #include "partition/shards.hpp"
 
@@ -24,13 +25,14 @@ class ParameterBuffers {
  public:
   struct Owned {
     std::vector<int> weights;  ///< by version: p shard, compute dtype
-    int master = -1;           ///< os shard, f32; -1 where compute is f32: a part of the weights' buffers
-    std::vector<int> states;   ///< os shard, f32: momentum, or first and second moment
+    int master = -1;  ///< os shard, f32; -1 where compute is f32 (a part of the weights' buffers) or others have it
+    std::vector<int> states;  ///< os shard, f32: momentum, or first and second moment
     bool held() const { return !weights.empty(); }
   };
 
-  /// @param num_versions by parameter; 0: other ranks alone hold it.  @param shards by parameter, which outlive this.
-  ParameterBuffers(const Plan& plan, const ModelGraph& graph, std::span<const int> num_versions,
+  /// @param num_versions by parameter; 0: other ranks alone hold it.  @param updates false: this rank reads parameters
+  /// that others update.  @param shards by parameter, which outlive this.
+  ParameterBuffers(const Plan& plan, const ModelGraph& graph, std::span<const int> num_versions, bool updates,
                    std::span<const ParameterShard> shards, ProgramBuilder& builder);
 
   /// Prologue: initial values by global index, zero states.
@@ -56,5 +58,7 @@ class ParameterBuffers {
 /// By parameter of @p graph: how many versions a rank keeps that has this order, one more than the oldest that an item
 /// reads is old; 0: no item reads it.
 std::vector<int> versions_of_parameters(const StepOrder& order, const ModelGraph& graph);
+/// The same of a replica, to which parameters come as @p ring says.
+std::vector<int> versions_on_ring(const StepOrder& order, const ModelGraph& graph, const ReplicaRing& ring);
 
 }  // namespace strata

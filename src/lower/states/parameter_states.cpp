@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/collective.hpp"
@@ -15,17 +16,20 @@ namespace {
 
 GradientSums sums_of_order(const StepOrder& order, const Plan& plan, const ModelGraph& graph,
                            std::span<const ParameterShard> shards, const ShardGroups& groups,
-                           const std::map<int, Copies>& copies) {
+                           const std::map<int, Copies>& copies, const RingLinks* ring) {
   const std::vector<GradientContribution> contributions = gradient_contributions(order, graph);
   const GradientBuckets buckets = gradient_buckets(plan, order, contributions, shards, groups, copies);
-  return gradient_sums(order, contributions, buckets, plan, graph, shards, groups, copies);
+  std::optional<RingOfSums> sums;
+  if (ring != nullptr) sums = {ring->sums_group, ring->ring.sums_from(), ring->ring.sums_to()};
+  return gradient_sums(order, contributions, buckets, plan, graph, shards, groups, copies, sums ? &*sums : nullptr);
 }
 
 }  // namespace
 
 ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int step,
                                  const Stage& operators, std::span<const SegmentRecomputation> recomputation,
-                                 const HeldParameters& held, const ParameterGroups& groups, ProgramBuilder& builder)
+                                 const HeldParameters& held, const ParameterGroups& groups, const RingLinks* ring,
+                                 ProgramBuilder& builder)
     : plan_(plan),
       graph_(graph),
       step_(step),
@@ -34,7 +38,8 @@ ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, cons
       builder_(builder),
       gathers_(plan, graph, order, step, parameter_gathers(order, operators, recomputation, plan, graph, held.groups),
                held, builder),
-      gradients_(plan, graph, sums_of_order(order, plan, graph, held.shards, held.groups, groups.copies), builder) {}
+      gradients_(plan, graph, sums_of_order(order, plan, graph, held.shards, held.groups, groups.copies, ring), ring,
+                 builder) {}
 
 /// @return the buffer of the factor that clips.
 int ParameterStates::gradient_norm() {

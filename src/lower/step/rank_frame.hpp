@@ -4,15 +4,17 @@
 /// Of one rank what all training steps of its body have in common: its place, groups, order, what it holds, and the
 /// Program that is made.
 
+#include <optional>
 #include <vector>
 
 #include "ir/model/model_graph.hpp"
 #include "ir/order/step_order.hpp"
 #include "ir/plan/plan.hpp"
-#include "lower/order/orders_of_stages.hpp"
+#include "lower/order/orders_of_places.hpp"
 #include "lower/order/step_shape.hpp"
 #include "lower/rank_model.hpp"
 #include "lower/states/held_parameters.hpp"
+#include "lower/states/ring_links.hpp"
 #include "lower/step/activations.hpp"
 #include "lower/step/builder.hpp"
 #include "lower/step/rank_groups.hpp"
@@ -23,7 +25,7 @@ namespace strata {
 
 struct RankFrame {
   /// Of rank @p rank. All arguments outlive this.
-  RankFrame(const Plan& of_plan, const RankModel& of_model, int rank, const OrdersOfStages& of_orders);
+  RankFrame(const Plan& of_plan, const RankModel& of_model, int rank, const OrdersOfPlaces& of_orders);
   RankFrame(const RankFrame&) = delete;
   RankFrame& operator=(const RankFrame&) = delete;
 
@@ -34,9 +36,10 @@ struct RankFrame {
   const RankModel& model;
   const ModelGraph& graph;
   RankPlace place;
-  const OrdersOfStages& orders;
+  const OrdersOfPlaces& orders;
   StepOrder order;                                  ///< of the body
   std::vector<SegmentRecomputation> recomputation;  ///< by segment
+  std::optional<RingLinks> ring;                    ///< where ranks take a micro-batch each
   ProgramBuilder builder;
   RankGroups groups;
   ReplicaGrids grids;

@@ -7,19 +7,25 @@
 
 #include "ir/plan/plan.hpp"
 #include "lower/layouts/laid_out_graph.hpp"
+#include "lower/lower.hpp"
 #include "partition/stages.hpp"
 
 namespace strata {
 
 struct RankPlace {
   RankPlace(const Plan& plan, const LaidOutGraph& model, int rank)
-      : data_size(axis_size(plan.mesh, "data")),
+      : index(place_of_rank(plan.mesh, rank)),
+        data_size(axis_size(plan.mesh, "data")),
+        first_micro_batch(coordinate(plan.mesh, "micro_batch", rank) * plan.schedule.micro_batches /
+                          axis_size(plan.mesh, "micro_batch")),
         num_stages(axis_size(plan.mesh, "stage")),
         stage_index(coordinate(plan.mesh, "stage", rank)),
         stages(of_places(model.stages, num_stages)),
         stage(stages[static_cast<std::size_t>(stage_index)]) {}
 
+  int index;  ///< of OrdersOfPlaces
   int data_size;
+  int first_micro_batch;      ///< of those that it takes
   int num_stages;             ///< ranks that hold the model together, each consecutive stages of the plan
   int stage_index;            ///< among these
   std::vector<Stage> stages;  ///< what each of these holds

@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "lower/states/held_parameters.hpp"
+#include "lower/states/parameter_relay.hpp"
 #include "lower/states/parameter_states.hpp"
 #include "lower/step/activations.hpp"
 #include "lower/step/builder.hpp"
@@ -39,12 +40,12 @@ StepOrder order_of_step(const StepOrder& body, int step) {
   return order;
 }
 
-/// Messages of a training step @p order of the rank at @p place of the pipeline.
-StageMessages messages_of(const OrdersOfStages& orders, const StepOrder& order, int place, int step) {
+/// Messages of a training step @p order of a rank.
+StageMessages messages_of(const OrdersOfPlaces& orders, const StepOrder& order, const RankPlace& here, int step) {
   std::optional<StepOrder> before, behind;
-  if (place > 0) before = order_of_step(orders.of(place - 1), step);
-  if (place + 1 < orders.num_places()) behind = order_of_step(orders.of(place + 1), step);
-  return {order, place, before ? &*before : nullptr, behind ? &*behind : nullptr};
+  if (const auto place = orders.along_stages(here.index, -1)) before = order_of_step(orders.of(*place), step);
+  if (const auto place = orders.along_stages(here.index, 1)) behind = order_of_step(orders.of(*place), step);
+  return {order, here.stage_index, before ? &*before : nullptr, behind ? &*behind : nullptr};
 }
 
 /// Lowers one training step of a body.
@@ -58,23 +59,26 @@ class StepLowering {
         body_items_(items_of_step(frame.order, step)),
         body_(frame.order),
         order_(order_of_step(frame.order, step)),
-        messages_(messages_of(frame.orders, order_, place_.stage_index, step)),
+        messages_(messages_of(frame.orders, order_, place_, step)),
         recomputation_(frame.recomputation),
         first_link_stream_(has_layouts(plan_.mesh) ? layout_stream + 1 : communication_stream + 1),
         builder_(frame.builder),
         groups_(frame.groups),
         parameters_(plan_, graph_, order_, step, place_.stage, recomputation_, frame.held, groups_.parameters,
-                    builder_),
+                    frame.ring ? &*frame.ring : nullptr, builder_),
         uses_(frame.uses),
         from_before_(crossing(place_.stage_index)),
         to_behind_(crossing(place_.stage_index + 1)),
         loss_(frame.loss),
-        sent_(order_.items.size(), -1) {}
+        sent_(order_.items.size(), -1) {
+    if (frame.ring) relay_.emplace(*frame.ring, graph_, order_, step, frame.held, builder_);
+  }
 
   void run() {
     const int end = behind_last_pass(order_);
     begin_item(0);
     parameters_.gathers().at_beginning();
+    if (relay_) relay_->at_beginning();
     for (int i = 0; i < end; ++i) lower_item(i);
     const bool has_update = end < std::ssize(order_.items);
     begin_item(has_update ? end : end - 1);
@@ -129,6 +133,7 @@ class StepLowering {
   void lower_item(int index) {
     begin_item(index);
     for (const StageMessages::Receive& receive : messages_.before(index)) post(receive);
+    parameters_.gradients().before_item(index);
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     if (item.barrier && has_layouts(plan_.mesh)) await_layouts();
     switch (item.pass) {
@@ -138,6 +143,7 @@ class StepLowering {
       case Pass::update: update_in_backward(index); break;
     }
     if (messages_.after(index).peer >= 0) send(index);
+    if (relay_) relay_->behind_item(index);
     // Nothing of a sub-batch is needed behind the last backward of this rank.
     if (item.pass == Pass::backward && begins_stage(item)) activations_.erase(number_of(item));
   }
@@ -187,7 +193,6 @@ class StepLowering {
 
   void update_in_backward(int index) {
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
-    parameters_.gradients().before_update(index);
     parameters_.update(item.parameters);
   }
 
@@ -311,6 +316,7 @@ class StepLowering {
 
   void accumulate_loss(const Operator& op, const Activations& activations) {
     const int m = activations.micro_batch();
+    const int first = place_.first_micro_batch * plan_.schedule.sub_batches;
     const Operand rows = activations.value(op.outputs.front());
     const std::int64_t rows_per_sample =
         graph_.tensors[static_cast<std::size_t>(op.outputs.front())].elements_per_sample();
@@ -322,7 +328,8 @@ class StepLowering {
                    .name = "loss",
                    .inputs = {rows},
                    .outputs = {builder_.whole(loss_)}};
-    in.attributes = {{"elements", rows.num_elements}, {"scale", scale}, {"accumulate", std::int64_t{m > 0 ? 1 : 0}}};
+    in.attributes = {
+        {"elements", rows.num_elements}, {"scale", scale}, {"accumulate", std::int64_t{m > first ? 1 : 0}}};
     builder_.emit(std::move(in));
   }
 
@@ -339,6 +346,7 @@ class StepLowering {
   ProgramBuilder& builder_;
   const RankGroups& groups_;
   ParameterStates parameters_;
+  std::optional<ParameterRelay> relay_;
   const TensorUses& uses_;
   std::map<int, Activations> activations_;    ///< by sub-batch of the step
   std::vector<int> from_before_, to_behind_;  ///< tensors that cross the cuts
@@ -348,7 +356,7 @@ class StepLowering {
 
 }  // namespace
 
-Program lower_step(const Plan& plan, const RankModel& model, int rank, const OrdersOfStages& orders,
+Program lower_step(const Plan& plan, const RankModel& model, int rank, const OrdersOfPlaces& orders,
                    const WorkspaceBytes& workspace_bytes) {
   RankFrame frame(plan, model, rank, orders);
   const StepOrder& order = frame.order;

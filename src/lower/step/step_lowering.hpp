@@ -7,13 +7,13 @@
 #include "ir/plan/plan.hpp"
 #include "ir/program/program.hpp"
 #include "lower/lower.hpp"
-#include "lower/order/orders_of_stages.hpp"
+#include "lower/order/orders_of_places.hpp"
 #include "lower/rank_model.hpp"
 
 namespace strata {
 
 /// @param model as @p rank sees it. @throws Unsupported where the rank's order cannot be lowered.
-Program lower_step(const Plan& plan, const RankModel& model, int rank, const OrdersOfStages& orders,
+Program lower_step(const Plan& plan, const RankModel& model, int rank, const OrdersOfPlaces& orders,
                    const WorkspaceBytes& workspace_bytes);
 
 }  // namespace strata

@@ -1,6 +1,6 @@
 /// @file
-/// Cyclic data parallelism trains what its rule says, evaluated without any of strata; on one rank and on a rank a
-/// stage, for every rule that the order allows, bit for bit where numbers are exact.
+/// Cyclic data parallelism trains what its rule says, evaluated without any of strata; on one rank, on a rank a stage
+/// and on a rank a micro-batch, for every rule that their orders allow, bit for bit where numbers are exact.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -76,17 +76,24 @@ struct Chains {
   }
 };
 
+/// Who computes what.
+enum class Ranks { one, one_a_stage, one_a_micro_batch };
+std::string_view to_string(Ranks ranks) {
+  return ranks == Ranks::one ? "one rank" : ranks == Ranks::one_a_stage ? "a rank a stage" : "a rank a micro-batch";
+}
+
 class Cyclic : public testing::Test {
  protected:
   comm::World world;
   comm::Engine engine{world, {.watchdog_seconds = 60}};
 
-  /// @p stages on a rank each, or all of them on one.
-  static Plan cyclic_plan(int micro_batches, int stages, const std::string& fresh, bool on_one_rank, int samples) {
+  static Plan cyclic_plan(int micro_batches, int stages, const std::string& fresh, Ranks ranks, int samples) {
     Plan plan;
     plan.strategy = "cyclic";
-    plan.mesh.ranks_per_node = on_one_rank ? 1 : stages;
-    plan.mesh.axes = {{"stage", on_one_rank ? 1 : stages}, {"data", 1}};
+    const int stage_ranks = ranks == Ranks::one_a_stage ? stages : 1;
+    const int replicas = ranks == Ranks::one_a_micro_batch ? micro_batches : 1;
+    plan.mesh.ranks_per_node = stage_ranks * replicas;
+    plan.mesh.axes = {{"stage", stage_ranks}, {"micro_batch", replicas}};
     plan.stages.count = stages;
     plan.schedule = {.kind = ScheduleKind::cyclic, .micro_batches = micro_batches, .fresh = fresh};
     plan.global_batch = static_cast<std::int64_t>(micro_batches) * samples;
@@ -183,18 +190,61 @@ TEST_F(Cyclic, ExactInputsGiveTheRulesValues) {
     const auto [same, is_new] = seen.try_emplace(expected.network, table);
     EXPECT_TRUE(is_new) << "the images do not tell " << table << " and " << same->second << " apart";
     const Training training = training_of(rule, graph);
-    for (const bool on_one_rank : {true, false}) {
-      const Plan plan = cyclic_plan(micro_batches, stages, table, on_one_rank, samples);
+    for (const Ranks ranks : {Ranks::one, Ranks::one_a_stage}) {
+      const Plan plan = cyclic_plan(micro_batches, stages, table, ranks, samples);
       expect_equal(train_plan(training, plan, world, engine), expected,
-                   fmt::format("{} on {}", table, on_one_rank ? "one rank" : "a rank a stage"));
+                   fmt::format("{} on {}", table, to_string(ranks)));
+    }
+  }
+}
+
+/// A rank a micro-batch waits for what it reads: whatever the table says, all of its own step's parameters (which is
+/// ordinary data parallelism) too; with more and with fewer stages than micro-batches.
+TEST_F(Cyclic, OnRanksOfAMicroBatchAnyTableGivesItsValues) {
+  const int n = world.size();
+  if (n == 3) GTEST_SKIP() << "a third is not exact";
+  constexpr int samples = 2;
+  for (const int stages : {n, 3, n - 1}) {
+    const int num_layers = std::max(n, 3) + 1;
+    const ModelGraph graph = even_mlp(num_layers);
+    std::vector<FreshTable> tables = {
+        never_fresh(n, stages), freshest(n, stages),
+        FreshTable(static_cast<std::size_t>(n), std::string(static_cast<std::size_t>(stages), '1'))};
+    for (std::uint64_t t = 0; t < 16; ++t) {
+      FreshTable table = never_fresh(n, stages);
+      std::uint64_t cell = 0;
+      for (std::string& row : table) {
+        for (char& digit : row) digit = RandomStream{.seed = 5, .stream = t}.uniform(cell++) < 0.5 ? '0' : '1';
+      }
+      tables.push_back(table);
+    }
+    for (std::size_t t = 0; t < tables.size(); ++t) {
+      const test::CyclicTraining rule{.initial = Chains::network(num_layers),
+                                      .stage_of_layer = stages_of_layers(graph, {.count = stages}),
+                                      .fresh = tables[t],
+                                      .steps = 4,
+                                      .samples = samples,
+                                      .image = Chains::image,
+                                      .rate = [=](int step) { return samples * n / (step % 2 + 1.0); },
+                                      .momentum = 0.5};
+      const test::CyclicResult expected = evaluate_cyclic(rule);
+      ASSERT_TRUE(expected.is_exact);
+      Plan plan = cyclic_plan(n, stages, joined(tables[t]), Ranks::one_a_micro_batch, samples);
+      plan.schedule.sum = t % 2 == 0 ? "inside" : "after";
+      plan.schedule.spread = t % 4 < 2 ? "relay" : "direct";
+      plan.schedule.spare_stages = static_cast<int>(t % 3);
+      plan.overlap.bucket_bytes = t % 5 == 0 ? 100 : 1 << 20;
+      const Trained ours = train_plan(training_of(rule, graph), plan, world, engine);
+      expect_equal(ours, expected, joined(tables[t]));
+      EXPECT_EQ(ours.parameters.empty(), world.rank() + 1 < n) << "the last rank updates";
     }
   }
 }
 
 // ---- real models ---------------------------------------------------------------------------------------------------
 
-/// A rank a stage adds up as one rank does, whatever the optimizer, the dtype, dropout and recomputation.
-TEST_F(Cyclic, OneRankAndARankAStageGiveEqualBitsOnRealModels) {
+/// All add up as one rank does, whatever the optimizer, the dtype, dropout and recomputation.
+TEST_F(Cyclic, EqualBitsOnRealModelsHoweverManyRanks) {
   const int n = world.size();
   for (const RealModel& model : staged_models()) {
     if (std::string_view(model.name) == "gpt") continue;  // its tied head is refused
@@ -203,8 +253,8 @@ TEST_F(Cyclic, OneRankAndARankAStageGiveEqualBitsOnRealModels) {
         Training training = with(build_model(model.options), 2 * n, n);
         training.steps = 3;
         training.rate = [](int step) { return 0.05 / (step + 1.0); };
-        const auto trained = [&](bool on_one_rank) {
-          Plan plan = cyclic_plan(n, n, fresh, on_one_rank, 2);
+        const auto trained = [&](Ranks ranks) {
+          Plan plan = cyclic_plan(n, n, fresh, ranks, 2);
           plan.dtypes = {dtype, dtype};
           plan.recompute = dtype == DType::f32 ? Recompute::block : Recompute::none;
           plan.optimizer.kind = dtype == DType::bf16 ? "adamw" : "sgd";
@@ -212,13 +262,22 @@ TEST_F(Cyclic, OneRankAndARankAStageGiveEqualBitsOnRealModels) {
           plan.optimizer.weight_decay = 0.01;
           return train_plan(training, plan, world, engine);
         };
-        const Trained reference = trained(true);
-        const Trained ours = trained(false);
-        for (const auto& [name, values] : ours.parameters) {
-          EXPECT_EQ(values, reference.parameters.at(name)) << name << ", " << model.name << ", " << fresh;
-          EXPECT_NE(values, reference.initial.at(name)) << name << " must have moved";
+        const Trained reference = trained(Ranks::one);
+        for (const Ranks ranks : {Ranks::one_a_stage, Ranks::one_a_micro_batch}) {
+          const Trained ours = trained(ranks);
+          for (const auto& [name, values] : ours.parameters) {
+            EXPECT_EQ(values, reference.parameters.at(name))
+                << name << ", " << model.name << ", " << fresh << ", " << to_string(ranks);
+            EXPECT_NE(values, reference.initial.at(name)) << name << " must have moved";
+          }
+          if (ranks == Ranks::one_a_stage) {
+            EXPECT_EQ(ours.losses, reference.losses) << model.name << ", " << fresh;
+            continue;
+          }
+          for (std::size_t step = 0; step < ours.losses.size(); ++step) {  // added up in another order
+            EXPECT_NEAR(ours.losses[step], reference.losses[step], 1e-6 * reference.losses[step]) << model.name;
+          }
         }
-        EXPECT_EQ(ours.losses, reference.losses) << model.name << ", " << fresh;
       }
     }
   }
@@ -231,7 +290,7 @@ TEST_F(Cyclic, OfOneMicroBatchAndStageIsOrdinaryTraining) {
     training.steps = 3;
     training.plan.optimizer.momentum = 0.5;
     const Trained reference = train(training, "single", 1, world, engine);
-    const Trained ours = train_plan(training, cyclic_plan(1, 1, "v2", true, 4), world, engine);
+    const Trained ours = train_plan(training, cyclic_plan(1, 1, "v2", Ranks::one, 4), world, engine);
     for (const auto& [name, values] : ours.parameters) EXPECT_EQ(values, reference.parameters.at(name)) << name;
     EXPECT_EQ(ours.losses, reference.losses) << model.name;
   }
@@ -271,8 +330,8 @@ TEST_F(Cyclic, RealInputsGiveTheRulesValues) {
     }
     const test::CyclicResult expected = evaluate_cyclic(rule);
     const Training training = training_of(rule, graph);
-    for (const bool on_one_rank : {true, false}) {
-      const Trained ours = train_plan(training, cyclic_plan(n, n, joined(fresh), on_one_rank, samples), world, engine);
+    for (const Ranks ranks : {Ranks::one, Ranks::one_a_stage, Ranks::one_a_micro_batch}) {
+      const Trained ours = train_plan(training, cyclic_plan(n, n, joined(fresh), ranks, samples), world, engine);
       for (int l = 0; l < num_layers; ++l) {
         const auto held = ours.parameters.find(name_of_layer(l, num_layers) + ".weight");
         if (held == ours.parameters.end()) continue;

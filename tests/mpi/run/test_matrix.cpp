@@ -99,8 +99,7 @@ Training exact_inputs(unsigned features) {
 
 constexpr double real_clip_norm = 0.5;
 
-/// Two steps of a small language model with everything that rounds.
-Training real_model(unsigned features) {
+ModelOptions language_options(unsigned features) {
   ModelOptions options{.name = "gpt-nano",
                        .layers = 4,
                        .hidden = 32,
@@ -114,7 +113,18 @@ Training real_model(unsigned features) {
     options.vocabulary = 101;
     options.sequence_length = 9;
   }
-  Training training = common(features, build_model(options));
+  return options;
+}
+
+ModelGraph language_model(unsigned features, bool tied_head) {
+  ModelOptions options = language_options(features);
+  options.tied_head = tied_head;
+  return build_model(options);
+}
+
+/// Two steps of a small language model with everything that rounds.
+Training real_model(unsigned features) {
+  Training training = common(features, language_model(features, true));
   training.plan.global_batch = 24;
   training.plan.schedule.micro_batches = has(features, accumulation) ? 3 : 1;
   training.plan.overlap.bucket_bytes = 4096;
@@ -122,7 +132,7 @@ Training real_model(unsigned features) {
   training.plan.optimizer.momentum = 0.5;
   training.plan.optimizer.weight_decay = 0.01;
   training.plan.optimizer.clip_norm = has(features, clipping) ? real_clip_norm : 0.0;
-  training.vocabulary = *options.vocabulary;
+  training.vocabulary = *language_options(features).vocabulary;
   training.learning_rate = 0.01;
   training.steps = 2;
   return training;
@@ -223,6 +233,14 @@ std::optional<std::string> declared_reference(std::string_view mode) {
   return reference.substr(begin + 1, reference.find('`', begin + 1) - begin - 1);
 }
 
+bool is_cyclic(const std::string& mode) { return mode.starts_with("cdp"); }
+
+/// The reference of its reference, and so on.
+std::string last_reference(const std::string& mode) {
+  const std::optional<std::string> declared = declared_reference(mode);
+  return declared ? last_reference(*declared) : mode;
+}
+
 class Matrix : public Checkpointing {
  protected:
   int num_nodes() const { return size() > 2 ? 2 : 1; }
@@ -260,6 +278,8 @@ class Matrix : public Checkpointing {
   /// @p variant's training of @p subject.
   Training training_of(const Subject& subject, const Variant& variant, unsigned features) const {
     Training training = subject.make(features);
+    // Stages of theirs have versions of their own, so that no weight is tied over them.
+    if (is_cyclic(variant.mode) && !subject.is_exact) training.graph = language_model(features, false);
     training.options = variant.options;
     training.nodes = num_nodes();
     if (variant.capacity_share > 0.0) {
@@ -282,7 +302,8 @@ class Matrix : public Checkpointing {
   }
 
   /// What the reference of @p mode learns: on all ranks where it runs there, else on each rank alone. A mode that is
-  /// the reference of others must equal itself without what changes the order of things only.
+  /// the reference of others must equal itself without what changes the order of things only; cyclic ones of as many
+  /// micro-batches as ranks their own rule on one rank.
   const Trained& reference_of(const Subject& subject, const std::string& mode, unsigned features) {
     const std::optional<std::string> declared = declared_reference(mode);
     unsigned kept = features & ~(recompute | restart);
@@ -291,9 +312,13 @@ class Matrix : public Checkpointing {
     static std::map<std::string, Trained> references;  // for all modes
     const auto [place, is_new] = references.try_emplace(fmt::format("{} {} {}", subject.name, name, kept));
     if (!is_new) return place->second;
-    const Training training = training_of(subject, {.mode = name, .name = ""}, kept);
+    Training training = training_of(subject, {.mode = name, .name = ""}, kept);
     std::optional<Plan> plan;
-    if (const std::string alone = plan_and_lower(training, name, plan); !alone.empty()) {
+    if (is_cyclic(name)) {
+      training.options["implementation"] = std::string("single");
+      training.plan.schedule.micro_batches = size();
+      plan = plan_of(training, name, 1);
+    } else if (const std::string alone = plan_and_lower(training, name, plan); !alone.empty()) {
       plan = plan_of(training, name, 1);
     }
     place->second = train_plan(training, *plan, world, engine);
@@ -371,12 +396,14 @@ class Matrix : public Checkpointing {
     expect_equal(subject, other, tail(reference), features, "gone on by " + other_mode);
   }
 
-  /// The next mode in the table that runs @p subject here: every mode goes on where its neighbour stopped.
+  /// The next mode in the table that runs @p subject here and updates by the same rule, which those do whose references
+  /// lead to one mode: every mode goes on where its neighbour stopped.
   std::pair<std::string, Plan> next_mode(const Subject& subject, const std::string& mode, unsigned features) const {
     const auto modes = all_planners();
     const auto at = std::ranges::find(modes, mode, [](const Planner* p) { return p->name(); }) - modes.begin();
     for (std::size_t i = 1; i <= modes.size(); ++i) {
       const std::string name(modes[(static_cast<std::size_t>(at) + i) % modes.size()]->name());
+      if (last_reference(name) != last_reference(mode)) continue;
       std::optional<Plan> plan;
       const Training training = training_of(subject, {.mode = name, .name = ""}, features);
       if (plan_and_lower(training, name, plan).empty()) return {name, *plan};

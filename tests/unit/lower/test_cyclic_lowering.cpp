@@ -15,12 +15,16 @@ using ::testing::HasSubstr;
 
 ModelGraph five_layers() { return build_model({.name = "mlp", .widths = {16, 24, 16, 24, 16, 10}}); }
 
-/// @p micro_batches of two samples; stages on a rank each, or all on one.
-Plan cyclic_plan(int micro_batches, int stages, const std::string& fresh, bool on_one_rank, DType compute) {
+enum class Ranks { one, one_a_stage, one_a_micro_batch };
+
+/// @p micro_batches of two samples.
+Plan cyclic_plan(int micro_batches, int stages, const std::string& fresh, Ranks ranks, DType compute) {
   Plan plan;
   plan.strategy = "cyclic";
-  plan.mesh.axes = {{"data", 1}, {"stage", on_one_rank ? 1 : stages}};
-  plan.mesh.ranks_per_node = on_one_rank ? 1 : stages;
+  const int stage_ranks = ranks == Ranks::one_a_stage ? stages : 1;
+  const int replicas = ranks == Ranks::one_a_micro_batch ? micro_batches : 1;
+  plan.mesh.axes = {{"data", 1}, {"stage", stage_ranks}, {"micro_batch", replicas}};
+  plan.mesh.ranks_per_node = stage_ranks * replicas;
   plan.stages.count = stages;
   plan.schedule = {.kind = ScheduleKind::cyclic, .micro_batches = micro_batches, .fresh = fresh};
   plan.global_batch = 2 * micro_batches;
@@ -37,15 +41,17 @@ std::vector<Program> programs_of(const Plan& plan, const ModelGraph& graph) {
   return programs;
 }
 
-TEST(CyclicLowering, ProgramsVerifyOnOneRankAndOnARankAStage) {
+TEST(CyclicLowering, OrdersAndProgramsVerify) {
   const ModelGraph graph = five_layers();
   for (const int micro_batches : {1, 2, 3, 4}) {
     for (const int stages : {1, 2, 3, 4}) {
       for (const char* fresh : {"none", "v2"}) {
-        for (const bool on_one_rank : {true, false}) {
+        for (const Ranks ranks : {Ranks::one, Ranks::one_a_stage, Ranks::one_a_micro_batch}) {
           for (const DType compute : {DType::f32, DType::bf16}) {
-            const Plan plan = cyclic_plan(micro_batches, stages, fresh, on_one_rank, compute);
-            SCOPED_TRACE(fmt::format("{} micro-batches, {} stages, {}, {}", micro_batches, stages, fresh, on_one_rank));
+            const Plan plan = cyclic_plan(micro_batches, stages, fresh, ranks, compute);
+            SCOPED_TRACE(fmt::format("{} micro-batches, {} stages, {}, {}", micro_batches, stages, fresh,
+                                     static_cast<int>(ranks)));
+            ASSERT_NO_THROW(verify(step_orders(plan, graph)));
             ASSERT_NO_THROW(verify(programs_of(plan, graph)));
           }
         }
@@ -57,7 +63,7 @@ TEST(CyclicLowering, ProgramsVerifyOnOneRankAndOnARankAStage) {
 TEST(CyclicLowering, TwoStepsABodyWhereTwoVersionsAreRead) {
   const ModelGraph graph = five_layers();
   const auto lowered = [&](int micro_batches, int stages, const char* fresh) {
-    return lower(cyclic_plan(micro_batches, stages, fresh, true, DType::f32), graph, 0, no_workspace);
+    return lower(cyclic_plan(micro_batches, stages, fresh, Ranks::one, DType::f32), graph, 0, no_workspace);
   };
   EXPECT_EQ(lowered(1, 1, "v2").steps_per_body, 1) << "SGD";
   EXPECT_EQ(lowered(1, 1, "none").steps_per_body, 2) << "a delay of one";
@@ -70,7 +76,7 @@ TEST(CyclicLowering, HoldsAsManyVersionsAsAreRead) {
   for (const int n : {2, 3, 4}) {
     for (const auto& [fresh, num_versions] : {std::pair{"v2", 2 * n - 1}, {"none", 2 * n}}) {
       int held = 0;
-      for (const Program& program : programs_of(cyclic_plan(n, n, fresh, false, DType::f32), graph)) {
+      for (const Program& program : programs_of(cyclic_plan(n, n, fresh, Ranks::one_a_stage, DType::f32), graph)) {
         std::map<std::string, int> buffers;
         for (const Buffer& buffer : program.buffers) buffers[buffer.parameter] += buffer.parameter.empty() ? 0 : 1;
         std::erase_if(buffers, [](const auto& entry) { return entry.second == 0; });
@@ -85,7 +91,7 @@ TEST(CyclicLowering, HoldsAsManyVersionsAsAreRead) {
 
 TEST(CyclicLowering, RefusesByName) {
   const ModelGraph graph = five_layers();
-  const Plan plan = cyclic_plan(3, 3, "v2", true, DType::f32);
+  const Plan plan = cyclic_plan(3, 3, "v2", Ranks::one, DType::f32);
   const auto refused = [&](const auto& ask, const ModelGraph& of) {
     Plan other = plan;
     ask(other);

@@ -43,7 +43,7 @@ struct Example {
         plan, graph, {.factors = factors, .held = {0, 4 / factors.p.total()}, .updated = {0, 4 / factors.os.total()}});
     const std::vector<GradientContribution> contributions = gradient_contributions(order, graph);
     const GradientBuckets buckets = gradient_buckets(plan, order, contributions, rank.shards, rank.groups, {});
-    return gradient_sums(order, contributions, buckets, plan, graph, rank.shards, rank.groups, {});
+    return gradient_sums(order, contributions, buckets, plan, graph, rank.shards, rank.groups, {}, nullptr);
   }
 };
 

@@ -37,7 +37,7 @@ TEST(Lower, EveryModeOfEveryModelVerifiesOnAllRanks) {
     for (const ModelGraph& graph : models()) {
       for (const int ranks : {1, 2, 3, 4, 8}) {
         if (!accepts(*planner, graph, ranks)) continue;
-        ++lowered[planner->name()];
+        bool is_lowered = false;
         // Modes that shard differ in factors alone: seven choices, in which every pair of bits differs somewhere.
         const bool shards = planner->name().starts_with("zero") || planner->name().starts_with("osdp") ||
                             planner->name() == "mics" || planner->name() == "amsp";
@@ -52,8 +52,17 @@ TEST(Lower, EveryModeOfEveryModelVerifiesOnAllRanks) {
           base.optimizer.clip_norm = chosen(3) ? 1.0 : 0.0;
           base.overlap.all_reduce = chosen(4) ? "backward" : "none";
           base.overlap.bucket_bytes = 1 << (10 + ranks);
-          const Plan plan = planned(*planner, graph, base);
-          const std::vector<Program> programs = all_ranks(plan, graph, some_workspace);
+          Plan plan;
+          std::vector<Program> programs;
+          try {
+            plan = planned(*planner, graph, base);
+            programs = all_ranks(plan, graph, some_workspace);
+          } catch (const Unsupported&) {
+            // Their stages are updated one after the other: nothing is clipped, or tied over them.
+            if (!planner->name().starts_with("cdp")) throw;
+            continue;
+          }
+          is_lowered = true;
           EXPECT_NO_THROW(verify(programs)) << planner->name() << " " << graph.name << " on " << ranks;
           for (const Program& program : programs) {
             EXPECT_GE(program.arena_bytes, memory_peak(program).total_bytes);
@@ -61,15 +70,17 @@ TEST(Lower, EveryModeOfEveryModelVerifiesOnAllRanks) {
           EXPECT_EQ(parse_program(to_text(programs.back())), programs.back());
           EXPECT_EQ(lower(plan, graph, 0, some_workspace), programs.front());
         }
+        lowered[planner->name()] += is_lowered ? 1 : 0;
       }
     }
   }
   // Four models on five counts. What searches needs to know the machine, unless there is one plan: on one rank, and
   // on three where nothing else is legal (pipelines of two blocks; tensor parallelism of llama-nano's four heads).
+  // Cyclic ones take as many stages as ranks, and no head that is tied over them.
   const std::map<std::string_view, int> expected = {
-      {"single", 4}, {"ddp", 20},  {"zero1", 20},  {"zero2", 20},   {"zero3", 20}, {"zeropp", 20},
-      {"mics", 20},  {"oases", 5}, {"osdp", 20},   {"gpipe", 20},   {"1f1b", 20},  {"osdp-base", 20},
-      {"amsp", 4},   {"3d", 7},    {"3d+osdp", 7}, {"megatron", 5}, {"summa", 5},  {"autoddl", 4},
+      {"single", 4},  {"ddp", 20},     {"zero1", 20}, {"zero2", 20},  {"zero3", 20},     {"zeropp", 20}, {"mics", 20},
+      {"oases", 5},   {"osdp", 20},    {"gpipe", 20}, {"1f1b", 20},   {"osdp-base", 20}, {"amsp", 4},    {"3d", 7},
+      {"3d+osdp", 7}, {"megatron", 5}, {"summa", 5},  {"autoddl", 4}, {"cdp-v1", 9},     {"cdp-v2", 9},
   };
   EXPECT_EQ(lowered, expected);
 }

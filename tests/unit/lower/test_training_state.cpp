@@ -39,9 +39,9 @@ TEST(TrainingState, PartsOfAllRanksAreTheWholeOnce) {
         std::map<std::string, std::set<std::int64_t>> elements;
         for (int rank = 0; rank < 3; ++rank) {
           const Program program = lower(plan, graph, rank, [](const Program&, const Instruction&) { return 0; });
-          for (const UpdatedPart& part : updated_parts(program, -1)) {
+          for (const KeptPart& part : kept_parts(program, -1)) {
             std::vector<std::string> found;
-            for (const UpdatedPart::State& state : part.states) {
+            for (const KeptPart::State& state : part.states) {
               found.push_back(state.name);
               const Buffer& buffer = program.buffers[static_cast<std::size_t>(state.operand.buffer)];
               EXPECT_TRUE(buffer.persistent && buffer.dtype == DType::f32) << buffer.name;

@@ -74,9 +74,11 @@ Plan planned(const Planner& planner, const ModelGraph& graph, const Cluster& clu
 }
 
 TEST(Folding, EveryModeOnSeveralNodes) {
-  const ModelGraph graph = build_model({.name = "gpt-nano", .layers = 4});
   std::map<std::string, int> folded;
   for (const Planner* planner : all_planners()) {
+    // Stages of cyclic modes have versions of their own: no head is tied over them.
+    const bool tied = !planner->name().starts_with("cdp");
+    const ModelGraph graph = build_model({.name = "gpt-nano", .layers = 4, .tied_head = tied});
     for (const auto& [nodes, per_node] : {std::pair{1, 4}, {2, 4}, {4, 2}, {3, 1}, {8, 4}}) {
       for (const std::int64_t stages : {0, 2, 4}) {
         const Cluster cluster = described(nodes, per_node);

@@ -261,6 +261,15 @@ TEST(PlanVerify, NamesTheKeyAndTheNumbers) {
        }},
       {"schedule.fresh: \"v2\" needs schedule.kind \"cyclic\", which is \"simultaneous\"",
        [](Plan& p) { p.schedule.fresh = "v2"; }},
+      {"schedule.sum: \"after\" needs schedule.kind \"cyclic\"", [](Plan& p) { p.schedule.sum = "after"; }},
+      {"schedule.spread: \"direct\" needs", [](Plan& p) { p.schedule.spread = "direct"; }},
+      {"schedule.spread: unknown word \"relays\"; did you mean", [](Plan& p) { p.schedule.spread = "relays"; }},
+      {"schedule.spare_stages: \"0\" needs", [](Plan& p) { p.schedule.spare_stages = 0; }},
+      {"schedule.spare_stages: -1 is out of range", [](Plan& p) { p.schedule.spare_stages = -1; }},
+      {"schedule.micro_batches: 1 micro-batches are not divisible by mesh.axes.micro_batch = 8",
+       [](Plan& p) {
+         p.mesh.axes = {{"micro_batch", 8}};
+       }},
       {"schedule.fresh: \"01 1\"; accepted: none | v2, or a table of 1 rows, one a micro-batch, of 1 digits 0 or 1, "
        "one "
        "a stage",
@@ -358,7 +367,7 @@ recompute = "none"
 gathered_after_recompute = "keep"
 mesh = { nodes = 1, ranks_per_node = 8, axes = { data = 8 }, placement = "block" }
 batch = { global = 96 }
-schedule = { kind = "simultaneous", micro_batches = 1, sub_batches = 1, cross_pass = false, fresh = "none" }
+schedule = { kind = "simultaneous", micro_batches = 1, sub_batches = 1, cross_pass = false }
 stages = { count = 1, cut_by = "flops" }
 dtypes = { compute = "f32", gradient = "f32" }
 quantization = { weights = "none", gradients = "none", block = 256 }
@@ -489,7 +498,13 @@ class RandomPlan {
       plan.mesh.axes.push_back({axis, count()});
     }
     plan.global_batch = wide();
-    plan.schedule = {static_cast<ScheduleKind>(pick(5)), count(), count(), flip(), word({"none", "v2"})};
+    plan.schedule = {static_cast<ScheduleKind>(pick(5)), count(), count(), flip()};
+    if (plan.schedule.kind == ScheduleKind::cyclic) {  // others have no such words
+      plan.schedule.fresh = word({"none", "v2", "01 11"});
+      plan.schedule.sum = word({"inside", "after"});
+      plan.schedule.spread = word({"relay", "direct"});
+      plan.schedule.spare_stages = count();
+    }
     plan.stages = {count(), word({"flops", "operators", "parameters"})};
     for (int i = pick(5); i > 0; --i) {
       plan.operators.push_back(rule());

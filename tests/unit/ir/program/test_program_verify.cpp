@@ -313,6 +313,31 @@ TEST(VerifyPrograms, CrossingSendsAreADeadlockNamedNotHung) {
   EXPECT_EQ(complaint(programs), "nothing to complain about");
 }
 
+/// They would be matched in the order in which they happen to be posted.
+TEST(VerifyProgram, MessagesOfAGroupToOneRankAreOnOneStream) {
+  Program program{.rank = 0, .num_ranks = 2, .streams = {"compute", "first", "second"}};
+  program.groups = {{"pair", {0, 1}}, {"other", {0, 1}}};
+  program.buffers = {{.name = "x", .num_elements = n, .persistent = true},
+                     {.name = "y", .num_elements = n, .persistent = true}};
+  for (const int buffer : {0, 1}) {
+    program.prologue.push_back({.kernel = Kernel::fill,
+                                .name = "fill",
+                                .outputs = {whole(buffer)},
+                                .attributes = {{"elements", n}, {"value", 0.5}}});
+  }
+  program.body = {
+      {.collective = Collective::send, .group = 0, .root = 1, .stream = 1, .name = "a", .inputs = {whole(0)}},
+      {.collective = Collective::send, .group = 0, .root = 1, .stream = 2, .name = "b", .inputs = {whole(1)}}};
+  assign_addresses(program);
+  EXPECT_THAT(complaint(program), HasSubstr("body #1 send of b: messages of group pair with member 1 are on stream "
+                                            "first too"));
+  program.body[1].group = 1;
+  EXPECT_EQ(complaint(program), "nothing to complain about");
+  program.body[1] = {
+      .collective = Collective::recv, .group = 0, .root = 1, .stream = 2, .name = "b", .outputs = {whole(1)}};
+  EXPECT_EQ(complaint(program), "nothing to complain about");
+}
+
 TEST(HappensBefore, FollowsStreamsAndWaits) {
   const Program program = small();
   const HappensBefore order(program.body, 2);

@@ -1,0 +1,52 @@
+#pragma once
+
+/// @file
+/// The orders of a step, by place, made where they are asked for: a rank needs its own and those of its neighbours. A
+/// place is a part of the pipeline of ranks and, where ranks take a micro-batch each, one of these; ranks at one place
+/// have equal orders (place_of_rank in lower.hpp).
+
+#include <optional>
+#include <utility>
+
+#include "ir/plan/plan.hpp"
+#include "lower/order/schedules.hpp"
+#include "lower/order/step_shape.hpp"
+#include "lower/rank_model.hpp"
+
+namespace strata {
+
+class OrdersOfPlaces {
+ public:
+  OrdersOfPlaces(const Plan& plan, StepShape shape, OrderGenerator generator)
+      : shape_(std::move(shape)),
+        generator_(std::move(generator)),
+        num_stage_places_(axis_size(plan.mesh, "stage")),
+        num_replicas_(axis_size(plan.mesh, "micro_batch")) {}
+  OrdersOfPlaces(const Plan& plan, const RankModel& model, const OrderGenerator& generator)
+      : OrdersOfPlaces(plan, step_shape(plan, model.any().graph, model.regions, model.any().stages, model.collectives),
+                       generator) {}
+  int num_places() const { return num_stage_places_ * num_replicas_; }
+  StepOrder of(int place) const {
+    const int stages = shape_.num_stages() / num_stage_places_;
+    const int micro_batches = shape_.micro_batches / num_replicas_;
+    const int stage_place = place / num_replicas_, replica = place % num_replicas_;
+    return generator_(shape_, {.first_stage = stage_place * stages,
+                               .end_stage = (stage_place + 1) * stages,
+                               .first_micro_batch = replica * micro_batches,
+                               .end_micro_batch = (replica + 1) * micro_batches});
+  }
+  /// The place that is @p distance parts of the pipeline behind @p place, with its micro-batches; none: it ends before.
+  std::optional<int> along_stages(int place, int distance) const {
+    const int there = place / num_replicas_ + distance;
+    if (there < 0 || there >= num_stage_places_) return std::nullopt;
+    return there * num_replicas_ + place % num_replicas_;
+  }
+
+ private:
+  StepShape shape_;
+  OrderGenerator generator_;
+  int num_stage_places_;
+  int num_replicas_;
+};
+
+}  // namespace strata

@@ -1,0 +1,95 @@
+#include "lower/states/parameter_relay.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace strata {
+namespace {
+
+/// By item: the stage whose last item of @p pass it is, -1: of none.
+std::vector<int> last_items(const StepOrder& order, Pass pass) {
+  std::vector<int> stages(order.items.size(), -1);
+  std::vector<bool> follows(static_cast<std::size_t>(order.shape.num_stages()), false);
+  for (std::size_t i = order.items.size(); i-- > 0;) {
+    const OrderItem& item = order.items[i];
+    if (item.pass != pass) continue;
+    const int stage = order.shape.segments[static_cast<std::size_t>(item.segment)].stage;
+    if (!follows[static_cast<std::size_t>(stage)]) stages[i] = stage;
+    follows[static_cast<std::size_t>(stage)] = true;
+  }
+  return stages;
+}
+
+}  // namespace
+
+ParameterRelay::ParameterRelay(const RingLinks& links, const ModelGraph& graph, const StepOrder& order, int step,
+                               const HeldParameters& held, ProgramBuilder& builder)
+    : links_(links),
+      ring_(links.ring),
+      graph_(graph),
+      shape_(order.shape),
+      step_(step),
+      held_(held),
+      builder_(builder),
+      ends_forward_(last_items(order, Pass::forward)),
+      ends_backward_(last_items(order, Pass::backward)) {}
+
+void ParameterRelay::at_beginning() {
+  const int num_stages = shape_.num_stages();
+  for (int j = num_stages; j-- > 0;) {
+    const ReplicaRing::OfStage& stage = at(j);
+    if (ring_.updates()) {
+      for (const Arrival arrival : {Arrival::before_forward, Arrival::in_spare_buffer, Arrival::behind_backward}) {
+        send(j, arrival);
+      }
+    }
+    const bool fresh_from_update = stage.arrival == Arrival::before_forward && stage.from == ring_.updater();
+    if (fresh_from_update || stage.arrival == Arrival::in_spare_buffer) receive(j);
+  }
+  for (int j = 0; j < num_stages; ++j) {
+    if (at(j).arrival == Arrival::before_forward && at(j).from != ring_.updater()) receive(j);
+  }
+}
+
+void ParameterRelay::behind_item(int item) {
+  if (ring_.updates()) return;
+  if (const int j = ends_forward_[static_cast<std::size_t>(item)]; j >= 0) send(j, Arrival::before_forward);
+  if (const int j = ends_backward_[static_cast<std::size_t>(item)]; j >= 0) {
+    if (at(j).arrival == Arrival::behind_backward) receive(j);
+    send(j, Arrival::in_spare_buffer);
+    send(j, Arrival::behind_backward);
+  }
+}
+
+Instruction ParameterRelay::message(Collective kind, int peer, Arrival arrival, int parameter) const {
+  const bool sends = kind == Collective::send;
+  return {.kernel = Kernel::none,
+          .collective = kind,
+          .group = links_.groups.at(arrival),
+          .root = peer,
+          .stream = links_.stream_of_parameters(sends ? ring_.replica : peer, sends ? peer : ring_.replica, arrival),
+          .phase = Phase::update,
+          .name = graph_.parameters[static_cast<std::size_t>(parameter)].name};
+}
+
+/// To all who have it by @p arrival.
+void ParameterRelay::send(int stage, Arrival arrival) {
+  for (const ReplicaRing::Reader& reader : at(stage).to) {
+    if (reader.arrival != arrival) continue;
+    for (const int p : parameters_of_stage(shape_, stage)) {
+      Instruction in = message(Collective::send, reader.replica, arrival, p);
+      in.inputs = {builder_.whole(held_.buffers.weight(p, step_))};
+      builder_.emit(std::move(in));
+    }
+  }
+}
+
+void ParameterRelay::receive(int stage) {
+  for (const int p : parameters_of_stage(shape_, stage)) {
+    Instruction in = message(Collective::recv, at(stage).from, at(stage).arrival, p);
+    in.outputs = {builder_.whole(held_.buffers.weight(p, step_))};
+    builder_.emit(std::move(in));
+  }
+}
+
+}  // namespace strata
