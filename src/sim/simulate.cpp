@@ -99,6 +99,7 @@ class Simulation {
         overhead_seconds_(costs.step_overhead_seconds()),
         nics_per_node_(costs.nics_per_node()),
         interferes_(slowdown_.compute != 1.0 || slowdown_.communication != 1.0) {
+    STRATA_INVARIANT(nics_per_node_ >= 1, "nodes without a NIC");
     const bool differs = options.noise > 0.0 || !options.stragglers.empty();
     if (differs && job.programs.size() != job.class_of_rank.size()) {
       throw UserError(fmt::format("noise and stragglers make ranks differ, but {} ranks are folded into {} classes",

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <sstream>
 #include <tuple>
 
 #include "base/error.hpp"
@@ -80,29 +79,6 @@ class CyclicStep {
 };
 
 }  // namespace
-
-FreshTable never_fresh(int num_micro_batches, int num_stages) {
-  return FreshTable(static_cast<std::size_t>(num_micro_batches),
-                    std::string(static_cast<std::size_t>(num_stages), '0'));
-}
-
-FreshTable freshest(int num_micro_batches, int num_stages) {
-  FreshTable table = never_fresh(num_micro_batches, num_stages);
-  for (int i = 0; i < num_micro_batches; ++i) {
-    for (int j = 0; j < num_stages; ++j) {
-      const bool in_time = j * num_micro_batches >= num_stages * (num_micro_batches - 1 - i);
-      if (in_time) table[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = '1';
-    }
-  }
-  return table;
-}
-
-FreshTable fresh_table(const Schedule& schedule, int num_stages) {
-  if (schedule.fresh == "none") return never_fresh(schedule.micro_batches, num_stages);
-  if (schedule.fresh == "v2") return freshest(schedule.micro_batches, num_stages);
-  std::istringstream rows(schedule.fresh);
-  return {std::istream_iterator<std::string>(rows), {}};
-}
 
 StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const StepPart& part) {
   const FreshTable most = freshest(shape.micro_batches, shape.num_stages());

@@ -12,26 +12,11 @@
 ///
 /// Source: Fournier et al., Cyclic Data Parallelism, 2024, sec. 3 and fig. 1.
 
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "ir/order/step_order.hpp"
-#include "ir/plan/plan.hpp"
 #include "lower/order/step_part.hpp"
+#include "partition/fresh_table.hpp"
 
 namespace strata {
-
-/// By micro-batch a digit a stage, '1' where it reads the parameters θ_t of its own training step t, else θ_{t-1}.
-using FreshTable = std::vector<std::string>;
-
-/// Micro-batches that never read their own step's parameters (CDP-v1), or do wherever these are there in time (CDP-v2):
-/// j·N >= K·(N - 1 - i).
-FreshTable never_fresh(int num_micro_batches, int num_stages);
-FreshTable freshest(int num_micro_batches, int num_stages);
-
-/// What a plan of @p num_stages stages says. The plan is verified: its table has their size.
-FreshTable fresh_table(const Schedule& schedule, int num_stages);
 
 /// Of all micro-batches the last one's rank updates. A rank of one micro-batch may wait for whatever it reads: its
 /// table is free. @throws InternalError where @p fresh is of another size, or, of a rank with several, asks for

@@ -12,7 +12,7 @@
 #include "ir/order/step_order.hpp"
 #include "ir/plan/plan.hpp"
 #include "lower/states/parameter_buffers.hpp"
-#include "lower/states/replica_ring.hpp"
+#include "partition/replica_ring.hpp"
 #include "lower/states/shard_groups.hpp"
 #include "lower/step/builder.hpp"
 #include "partition/shards.hpp"

@@ -15,7 +15,7 @@
 #include "ir/model/model_graph.hpp"
 #include "ir/order/step_order.hpp"
 #include "ir/plan/plan.hpp"
-#include "lower/states/replica_ring.hpp"
+#include "partition/replica_ring.hpp"
 #include "lower/step/builder.hpp"
 #include "partition/shards.hpp"
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lower/states/replica_ring.hpp"
+#include "partition/replica_ring.hpp"
 
 namespace strata {
 

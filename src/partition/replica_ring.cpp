@@ -1,7 +1,9 @@
-#include "lower/states/replica_ring.hpp"
+#include "partition/replica_ring.hpp"
 
 #include <algorithm>
 #include <cstddef>
+
+#include "partition/fresh_table.hpp"
 
 namespace strata {
 namespace {

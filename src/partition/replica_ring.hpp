@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "ir/plan/plan.hpp"
-#include "lower/order/cyclic.hpp"
 
 namespace strata {
 

@@ -1,0 +1,31 @@
+#pragma once
+
+/// @file
+/// How long a training step of cyclic data parallelism takes in the long run where ranks take a micro-batch each and
+/// wait for nothing but what they need: the slowest cycle of passes, updates and messages, with the order that streams
+/// have them in. Where transfers and kernels take as long as they do alone, it is the simulator's period.
+
+#include <span>
+
+#include "cost/cycle_ratio.hpp"
+#include "ir/plan/plan.hpp"
+
+namespace strata {
+
+/// Of one stage.
+struct StageSeconds {
+  double forward = 0.0;
+  double backward = 0.0;
+  double addition = 0.0;  ///< of gradients to a sum, where that is not done by the backward
+  double update = 0.0;
+  double sum = 0.0;         ///< its gradients from one rank to the next
+  double parameters = 0.0;  ///< its parameters from one rank to another
+};
+
+/// @param schedule cyclic, a rank a micro-batch.
+EventGraph ring_events(const Schedule& schedule, std::span<const StageSeconds> stages);
+
+/// Seconds of a training step.
+double ring_period(const Schedule& schedule, std::span<const StageSeconds> stages);
+
+}  // namespace strata
