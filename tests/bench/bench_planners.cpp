@@ -22,6 +22,7 @@
 
 #include "config/sweep.hpp"
 #include "models/model.hpp"
+#include "planners/cyclic/ring_period.hpp"
 #include "planners/oases/chain_search.hpp"
 #include "planners/planner.hpp"
 #include "planners/states/factors.hpp"
@@ -210,6 +211,20 @@ void oases_program(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(predict::linear_program(experiment, no_file));
 }
 BENCHMARK(oases_program)->Unit(benchmark::kMillisecond);
+
+/// As many stages as micro-batches, each unlike the others.
+void ring(benchmark::State& state) {
+  const auto n = static_cast<int>(state.range(0));
+  const Schedule schedule{.kind = ScheduleKind::cyclic, .micro_batches = n, .fresh = "v2"};
+  std::vector<StageSeconds> stages;
+  for (int j = 0; j < n; ++j) {
+    const double uneven = 1.0 + 0.01 * (j * 7 % 11);
+    stages.push_back(
+        {.forward = uneven, .backward = 2.0 * uneven, .update = 0.1, .sum = 0.3 * uneven, .parameters = 0.3 * uneven});
+  }
+  for (auto _ : state) benchmark::DoNotOptimize(ring_period(schedule, stages));
+}
+BENCHMARK(ring)->Unit(benchmark::kMillisecond)->ArgName("micro_batches")->Arg(8)->Arg(32);
 
 }  // namespace
 }  // namespace strata

@@ -2,10 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "models/graph_builder.hpp"
+#include "partition/replica_ring.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {
@@ -89,6 +92,111 @@ TEST(CyclicLowering, HoldsAsManyVersionsAsAreRead) {
   }
 }
 
+/// A stage a layer, all of one size.
+ModelGraph equal_layers(int num_layers) {
+  GraphBuilder graph("equal");
+  int x = graph.input("image", {16}, TensorRole::image);
+  const int label = graph.input("label", {}, TensorRole::targets);
+  for (int j = 0; j < num_layers; ++j) {
+    graph.begin_block(fmt::format("block[{}]", j));
+    x = graph.linear("linear", x, {.in = 16, .out = 16, .bias = false});
+    graph.end_block();
+  }
+  graph.cross_entropy("loss", x, label);
+  return graph.finish(1);
+}
+
+/// Of a training step, whatever step of the body it is.
+std::int64_t sent_bytes(const Program& program) {
+  std::int64_t bytes = 0;
+  for (const Instruction& in : program.body) bytes += bytes_sent(program, in);
+  return bytes / program.steps_per_body;
+}
+
+/// With P bytes of parameters on N ranks a rank sends 2 (N-1)/N P in the mean, and at most (2N-1)/N P with v2 and 2 P
+/// with v1, to others alone: no collective is in the body.
+TEST(CyclicLowering, ARingSendsNoMoreThanAnAllReduceWould) {
+  for (const int n : {2, 3, 4, 8}) {
+    const ModelGraph graph = equal_layers(n);
+    const std::int64_t whole = n * 16 * 16 * 4;
+    for (const char* fresh : {"none", "v2"}) {
+      std::int64_t sum = 0, most = 0;
+      for (const Program& program :
+           programs_of(cyclic_plan(n, n, fresh, Ranks::one_a_micro_batch, DType::f32), graph)) {
+        for (const Instruction& in : program.body) {
+          if (!in.is_collective()) continue;
+          EXPECT_TRUE(in.collective == Collective::send || in.collective == Collective::recv) << in.name;
+        }
+        sum += sent_bytes(program);
+        most = std::max(most, sent_bytes(program));
+      }
+      EXPECT_EQ(sum, 2 * (n - 1) * whole) << n << ", " << fresh;
+      // With v1 one chain of readers has all stages, and all but its last one send everything on.
+      const bool has_two_chains = std::string(fresh) == "v2";
+      EXPECT_EQ(most, n == 2 ? whole : has_two_chains ? (2 * n - 1) * whole / n : 2 * whole) << n << ", " << fresh;
+    }
+  }
+}
+
+/// A replica that updates nothing has its weights, once more those of the spare stage, and no state of the optimizer;
+/// the last one all of that, and with v1, where it reads the last version too, all weights twice.
+TEST(CyclicLowering, ReplicasHoldTheirWeightsAndTheLastOneTheStates) {
+  constexpr int n = 4;
+  const ModelGraph graph = equal_layers(n);
+  constexpr std::int64_t stage = 16 * 16 * 4;
+  const auto held = [](const Program& program, Category category) {
+    std::int64_t bytes = 0;
+    for (const Buffer& buffer : program.buffers) {
+      if (buffer.persistent && buffer.category == category) bytes += buffer.size_bytes();
+    }
+    return bytes;
+  };
+  for (const char* fresh : {"none", "v2"}) {
+    for (const int spare : {0, 1, 2}) {
+      Plan plan = cyclic_plan(n, n, fresh, Ranks::one_a_micro_batch, DType::f32);
+      plan.schedule.spare_stages = spare;
+      const bool is_v1 = plan.schedule.fresh == "none";
+      for (const Program& program : programs_of(plan, graph)) {
+        const bool is_last = program.rank + 1 == n;
+        // Of the second stage micro-batch 2 of 4 reads its own step's parameters: it needs no spare buffer there.
+        const int num_spare = is_v1 || program.rank < 2 ? spare : std::min(spare, 1);
+        const std::int64_t weights = is_last ? (is_v1 ? 2 * n : n) : n + num_spare;
+        EXPECT_EQ(held(program, Category::parameter), weights * stage) << fresh << ", rank " << program.rank;
+        EXPECT_EQ(held(program, Category::optimizer), is_last ? n * stage : 0) << fresh << ", rank " << program.rank;
+      }
+    }
+  }
+}
+
+/// Between ranks of a ring the messages of a step are, by stage: one of sums to the next rank, one of parameters from
+/// the last rank to the first reader of each kind, one from each reader to the next.
+TEST(CyclicLowering, WhoSendsToWhomOnARing) {
+  const Schedule v2{.kind = ScheduleKind::cyclic, .micro_batches = 4, .fresh = "v2"};
+  using Readers = std::vector<ReplicaRing::Reader>;
+  const auto to = [&](int replica, int stage) {
+    return replica_ring(v2, 4, replica).stages[static_cast<std::size_t>(stage)].to;
+  };
+  // Stage 2: micro-batches 1 and 2 read their own step's, 0 those of the step before.
+  EXPECT_EQ(to(3, 2), (Readers{{1, Arrival::before_forward}, {0, Arrival::behind_backward}}));
+  EXPECT_EQ(to(1, 2), (Readers{{2, Arrival::before_forward}}));
+  EXPECT_EQ(to(2, 2), Readers{});
+  EXPECT_EQ(to(0, 2), Readers{});
+  // Stage 0: all but the last read those of the step before, which come beside them.
+  EXPECT_EQ(to(3, 0), (Readers{{0, Arrival::in_spare_buffer}}));
+  EXPECT_EQ(to(0, 0), (Readers{{1, Arrival::in_spare_buffer}}));
+  EXPECT_EQ(to(1, 0), (Readers{{2, Arrival::in_spare_buffer}}));
+  Schedule direct = v2;
+  direct.spread = "direct";
+  EXPECT_EQ(replica_ring(direct, 4, 3).stages[2].to,
+            (Readers{{1, Arrival::before_forward}, {2, Arrival::before_forward}, {0, Arrival::behind_backward}}));
+  for (const int replica : {0, 1, 2}) {
+    for (const auto& stage : replica_ring(direct, 4, replica).stages) {
+      EXPECT_EQ(stage.from, 3);
+      EXPECT_EQ(stage.to, Readers{});
+    }
+  }
+}
+
 TEST(CyclicLowering, RefusesByName) {
   const ModelGraph graph = five_layers();
   const Plan plan = cyclic_plan(3, 3, "v2", Ranks::one, DType::f32);
@@ -103,6 +211,22 @@ TEST(CyclicLowering, RefusesByName) {
   EXPECT_THAT(refused([](Plan& p) { p.optimizer.clip_norm = 1.0; }, graph),
               HasSubstr("with optimizer.clip_norm = 1: stages are updated one after the other"));
   EXPECT_THAT(refused([](Plan& p) { p.overlap.update = "backward"; }, graph), HasSubstr("overlap.update = backward"));
+  const auto on_ring = [&](const auto& ask) {
+    Plan other = cyclic_plan(3, 3, "v2", Ranks::one_a_micro_batch, DType::f32);
+    ask(other);
+    return lowering_refusal(other, graph);
+  };
+  EXPECT_THAT(on_ring([](Plan& p) { p.overlap.all_reduce = "none"; }),
+              HasSubstr("overlap.all_reduce = none on a ring"));
+  EXPECT_THAT(on_ring([](Plan& p) { p.global_batch = p.schedule.micro_batches = 6; }),
+              HasSubstr("mesh axis micro_batch = 3 and 6 micro-batches, not one a rank,"));
+  EXPECT_THAT(on_ring([](Plan& p) {
+                p.mesh.ranks_per_node = 9;
+                p.mesh.axes = {{"micro_batch", 3}, {"stage", 3}};
+              }),
+              HasSubstr("mesh axes micro_batch = 3 and stage = 3"));
+  Plan free = cyclic_plan(3, 3, "111 111 111", Ranks::one_a_micro_batch, DType::f32);
+  EXPECT_NO_THROW(lower(free, graph, 0, no_workspace)) << "what a replica waits for comes from others";
   const ModelGraph tied = build_model({.name = "gpt-nano", .layers = 3, .tied_head = true});
   EXPECT_THAT(refused([](Plan&) {}, tied), HasSubstr("embedding.table in stages 0 and 2, whose versions differ,"));
 }
