@@ -63,5 +63,37 @@ TEST(TrainingState, PartsOfAllRanksAreTheWholeOnce) {
   }
 }
 
+/// Where ranks take a micro-batch each the last one updates. Of what others go on to read of the step before they keep
+/// that version, and nothing of what comes to them before they read it.
+TEST(TrainingState, ReplicasKeepTheVersionThatTheyGoOnToRead) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {7, 5, 6, 4}});
+  for (const int spare : {0, 1}) {
+    for (const auto& [fresh, stale_parameters] :
+         std::map<std::string, std::size_t>{{"none", 6}, {"v2", 2}, {"11 11", 0}}) {
+      Plan plan;
+      plan.strategy = "cyclic";
+      plan.mesh = {.nodes = 1, .ranks_per_node = 2, .axes = {{"micro_batch", 2}}};
+      plan.stages.count = 2;
+      plan.schedule = {.kind = ScheduleKind::cyclic, .micro_batches = 2, .fresh = fresh};
+      plan.schedule.spare_stages = spare;
+      plan.global_batch = 4;
+      plan.optimizer.kind = "sgd";
+      const auto kept_by = [&](int rank, std::int64_t last_step) {
+        return kept_parts(lower(plan, graph, rank, [](const Program&, const Instruction&) { return 0; }), last_step);
+      };
+      for (const std::int64_t last_step : {3, 4}) {
+        const std::vector<KeptPart> reader = kept_by(0, last_step), updater = kept_by(1, last_step);
+        EXPECT_EQ(reader.size(), stale_parameters) << fresh << ", " << spare << " spare";
+        for (const KeptPart& part : reader) EXPECT_TRUE(part.states.empty() && part.previous) << part.parameter;
+        EXPECT_EQ(updater.size(), graph.parameters.size());
+        for (const KeptPart& part : updater) {
+          EXPECT_EQ(part.states.size(), 2U) << part.parameter;
+          EXPECT_EQ(part.previous.has_value(), fresh == "none") << part.parameter;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace strata
