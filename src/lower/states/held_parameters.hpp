@@ -12,9 +12,9 @@
 #include "ir/order/step_order.hpp"
 #include "ir/plan/plan.hpp"
 #include "lower/states/parameter_buffers.hpp"
-#include "partition/replica_ring.hpp"
 #include "lower/states/shard_groups.hpp"
 #include "lower/step/builder.hpp"
+#include "partition/replica_ring.hpp"
 #include "partition/shards.hpp"
 
 namespace strata {

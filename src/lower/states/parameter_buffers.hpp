@@ -15,8 +15,8 @@
 #include "ir/model/model_graph.hpp"
 #include "ir/order/step_order.hpp"
 #include "ir/plan/plan.hpp"
-#include "partition/replica_ring.hpp"
 #include "lower/step/builder.hpp"
+#include "partition/replica_ring.hpp"
 #include "partition/shards.hpp"
 
 namespace strata {
