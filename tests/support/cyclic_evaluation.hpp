@@ -12,7 +12,9 @@
 #include <cstdint>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace strata::test {
@@ -116,6 +118,10 @@ inline double add_gradient(const std::vector<const DenseLayer*>& layers, const L
   return loss;
 }
 
+struct Adam {
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+};
+
 struct CyclicTraining {
   DenseNetwork initial;
   std::vector<int> stage_of_layer;
@@ -125,7 +131,8 @@ struct CyclicTraining {
   std::function<LabelledImage(int step, std::size_t sample)> image;
   std::function<double(int step)> rate;
   double momentum = 0.0;
-  double weight_decay = 0.0;  ///< of weights, not of biases
+  double weight_decay = 0.0;   ///< of weights, not of biases
+  std::optional<Adam> adam{};  ///< none: gradient descent with momentum
 };
 
 struct CyclicResult {
@@ -134,51 +141,139 @@ struct CyclicResult {
   bool is_exact = true;
 };
 
-inline CyclicResult evaluate_cyclic(const CyclicTraining& training) {
-  const auto zeros_like = [](DenseNetwork network) {
-    for (DenseLayer& layer : network) {
-      std::ranges::fill(layer.weight, 0.0);
-      std::ranges::fill(layer.bias, 0.0);
+/// What an optimizer remembers of one parameter, and how it moves it by gradient @p g at @p step, counted from 0.
+struct Moments {
+  Values first, second;
+  void update(Values& values, const Values& g, const CyclicTraining& training, int step, double decay,
+              ExactInSingle& exact) {
+    if (training.adam) {
+      adam(values, g, training, step, decay);
+      exact.sum_of({0.1, 0.2});  // no power of two
+      return;
     }
-    return network;
-  };
-  ExactInSingle exact;
-  DenseNetwork now = training.initial, last = training.initial, velocity = zeros_like(now);
-  CyclicResult result;
-  const std::size_t num_micro_batches = training.fresh.size();
-  const std::size_t num_samples = num_micro_batches * training.samples;
-  for (int step = 0; step < training.steps; ++step) {
-    DenseNetwork gradient = zeros_like(now);
-    double loss = 0.0;
-    for (std::size_t i = 0; i < num_micro_batches; ++i) {
-      std::vector<const DenseLayer*> read;
-      for (std::size_t l = 0; l < now.size(); ++l) {
-        const auto stage = static_cast<std::size_t>(training.stage_of_layer[l]);
-        read.push_back(training.fresh[i][stage] == '1' ? &now[l] : &last[l]);
-      }
-      for (std::size_t s = 0; s < training.samples; ++s) {
-        loss += add_gradient(read, training.image(step, i * training.samples + s),
-                             1.0 / static_cast<double>(num_samples), gradient, exact);
-      }
-    }
-    result.losses.push_back(loss / static_cast<double>(num_samples));
-    last = now;
-    const auto update = [&](Values& values, const Values& g, Values& v, double decay) {
-      for (std::size_t e = 0; e < values.size(); ++e) {
-        exact.sum_of({training.momentum * v[e], g[e], decay * values[e]});
-        v[e] = training.momentum * v[e] + g[e] + decay * values[e];
-        exact.sum_of({values[e], training.rate(step) * v[e]});
-        values[e] -= training.rate(step) * v[e];
-      }
-    };
-    for (std::size_t l = 0; l < now.size(); ++l) {
-      update(now[l].weight, gradient[l].weight, velocity[l].weight, training.weight_decay);
-      update(now[l].bias, gradient[l].bias, velocity[l].bias, 0.0);
+    for (std::size_t e = 0; e < values.size(); ++e) {
+      double& v = first[e];
+      exact.sum_of({training.momentum * v, g[e], decay * values[e]});
+      v = training.momentum * v + g[e] + decay * values[e];
+      exact.sum_of({values[e], training.rate(step) * v});
+      values[e] -= training.rate(step) * v;
     }
   }
-  result.network = std::move(now);
+
+ private:
+  /// With decay apart from the gradient (AdamW), as Loshchilov and Hutter write it.
+  void adam(Values& values, const Values& g, const CyclicTraining& training, int step, double decay) {
+    const Adam& a = *training.adam;
+    for (std::size_t e = 0; e < values.size(); ++e) {
+      first[e] = a.beta1 * first[e] + (1.0 - a.beta1) * g[e];
+      second[e] = a.beta2 * second[e] + (1.0 - a.beta2) * g[e] * g[e];
+      const double m = first[e] / (1.0 - std::pow(a.beta1, step + 1));
+      const double v = second[e] / (1.0 - std::pow(a.beta2, step + 1));
+      values[e] -= training.rate(step) * (m / (std::sqrt(v) + a.epsilon) + decay * values[e]);
+    }
+  }
+};
+
+/// A network and what its optimizer remembers of it.
+struct Trainee {
+  explicit Trainee(const DenseNetwork& initial) : network(initial) {
+    for (const DenseLayer& layer : initial) {
+      const auto zeros = [](const Values& like) { return Moments{Values(like.size(), 0.0), Values(like.size(), 0.0)}; };
+      weights.push_back(zeros(layer.weight));
+      biases.push_back(zeros(layer.bias));
+    }
+  }
+  void update(std::size_t l, const DenseNetwork& gradient, const CyclicTraining& training, int step,
+              ExactInSingle& exact) {
+    weights[l].update(network[l].weight, gradient[l].weight, training, step, training.weight_decay, exact);
+    biases[l].update(network[l].bias, gradient[l].bias, training, step, 0.0, exact);
+  }
+  DenseNetwork network;
+  std::vector<Moments> weights, biases;  ///< by layer
+};
+
+inline DenseNetwork zeros_like(DenseNetwork network) {
+  for (DenseLayer& layer : network) {
+    std::ranges::fill(layer.weight, 0.0);
+    std::ranges::fill(layer.bias, 0.0);
+  }
+  return network;
+}
+
+inline std::vector<const DenseLayer*> layers_of(const DenseNetwork& network) {
+  std::vector<const DenseLayer*> layers;
+  for (const DenseLayer& layer : network) layers.push_back(&layer);
+  return layers;
+}
+
+/// Adds the gradients of micro-batch @p i to @p gradient. @return the sum of its losses.
+inline double add_micro_batch(const CyclicTraining& training, int step, std::size_t i,
+                              const std::vector<const DenseLayer*>& read, DenseNetwork& gradient,
+                              ExactInSingle& exact) {
+  const double scale = 1.0 / static_cast<double>(training.fresh.size() * training.samples);
+  double loss = 0.0;
+  for (std::size_t s = 0; s < training.samples; ++s) {
+    loss += add_gradient(read, training.image(step, i * training.samples + s), scale, gradient, exact);
+  }
+  return loss;
+}
+
+inline bool is_fresh(const CyclicTraining& training, std::size_t micro_batch, std::size_t layer) {
+  return training.fresh[micro_batch][static_cast<std::size_t>(training.stage_of_layer[layer])] == '1';
+}
+
+inline CyclicResult evaluate_cyclic(const CyclicTraining& training) {
+  ExactInSingle exact;
+  Trainee now(training.initial);
+  DenseNetwork last = training.initial;
+  CyclicResult result;
+  const std::size_t num_samples = training.fresh.size() * training.samples;
+  for (int step = 0; step < training.steps; ++step) {
+    DenseNetwork gradient = zeros_like(last);
+    double loss = 0.0;
+    for (std::size_t i = 0; i < training.fresh.size(); ++i) {
+      std::vector<const DenseLayer*> read = layers_of(last);
+      for (std::size_t l = 0; l < read.size(); ++l) {
+        if (is_fresh(training, i, l)) read[l] = &now.network[l];
+      }
+      loss += add_micro_batch(training, step, i, read, gradient, exact);
+    }
+    result.losses.push_back(loss / static_cast<double>(num_samples));
+    last = now.network;
+    for (std::size_t l = 0; l < last.size(); ++l) now.update(l, gradient, training, step, exact);
+  }
+  result.network = std::move(now.network);
   result.is_exact = exact.is_exact();
   return result;
+}
+
+/// The same as the paper's authors imitate it on ordinary data parallelism: every worker has a network of its own and
+/// updates it, layer by layer, by the mean of all workers' gradients of this step where it is fresh, else by that of
+/// the step before. The rate is constant: theirs would be the wrong step's.
+inline DenseNetwork imitate_cyclic(const CyclicTraining& training) {
+  ExactInSingle exact;
+  const std::size_t num_workers = training.fresh.size();
+  std::vector<Trainee> workers(num_workers, Trainee(training.initial));
+  Trainee newest(training.initial);
+  DenseNetwork before = zeros_like(training.initial);
+  for (int step = 0; step < training.steps; ++step) {
+    DenseNetwork gradient = zeros_like(before);
+    for (std::size_t i = 0; i < num_workers; ++i) {
+      add_micro_batch(training, step, i, layers_of(workers[i].network), gradient, exact);
+    }
+    for (std::size_t l = 0; l < gradient.size(); ++l) {
+      newest.update(l, gradient, training, step, exact);
+      for (std::size_t i = 0; i < num_workers; ++i) {
+        if (is_fresh(training, i, l)) {
+          workers[i].update(l, gradient, training, step, exact);
+        } else if (step > 0) {
+          workers[i].update(l, before, training, step - 1, exact);
+        }
+      }
+    }
+    before = std::move(gradient);
+  }
+  return std::move(newest.network);
 }
 
 }  // namespace strata::test
