@@ -14,6 +14,7 @@
 namespace strata {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 ModelGraph five_layers() { return build_model({.name = "mlp", .widths = {16, 24, 16, 24, 16, 10}}); }
@@ -195,6 +196,75 @@ TEST(CyclicLowering, WhoSendsToWhomOnARing) {
       EXPECT_EQ(stage.to, Readers{});
     }
   }
+}
+
+std::string complaint(const auto& what) {
+  try {
+    verify(what);
+  } catch (const InternalError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// @p program without instruction @p index of its body, which allocates and frees nothing.
+Program without(Program program, int index) {
+  program.body.erase(program.body.begin() + index);
+  for (Instruction& in : program.body) {
+    std::erase_if(in.waits, [&](const Wait& wait) { return wait.instruction == index; });
+    for (Wait& wait : in.waits) wait.instruction -= wait.instruction > index ? 1 : 0;
+  }
+  return program;
+}
+
+/// Every message of a ring is needed by its other end, and every wait across steps by somebody: verify names what is
+/// missing.
+TEST(CyclicLowering, WhatIsLeftOutIsNamed) {
+  for (const char* fresh : {"none", "v2"}) {
+    const std::vector<Program> programs =
+        programs_of(cyclic_plan(3, 3, fresh, Ranks::one_a_micro_batch, DType::f32), equal_layers(3));
+    int num_messages = 0, num_waits = 0;
+    for (std::size_t rank = 0; rank < programs.size(); ++rank) {
+      const std::vector<Instruction>& body = programs[rank].body;
+      for (std::size_t i = 0; i < body.size(); ++i) {
+        if (body[i].is_collective() && body[i].allocs.empty() && body[i].frees.empty()) {
+          std::vector<Program> others = programs;
+          others[rank] = without(programs[rank], static_cast<int>(i));
+          // Another message may take its place, of the same size; then those behind it wait.
+          EXPECT_THAT(complaint(others), AnyOf(HasSubstr(body[i].name), HasSubstr("wait for ever")))
+              << "rank " << rank << " #" << i;
+          ++num_messages;
+        }
+        for (std::size_t w = 0; w < body[i].waits.size(); ++w) {
+          if (body[i].waits[w].lag == 0) continue;
+          Program other = programs[rank];
+          std::vector<Wait>& waits = other.body[i].waits;
+          waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(w));
+          EXPECT_THAT(complaint(other), HasSubstr("program of rank")) << "rank " << rank << " #" << i;
+          ++num_waits;
+        }
+      }
+    }
+    EXPECT_GE(num_messages, 20) << fresh;
+    EXPECT_GE(num_waits, 10) << fresh;
+  }
+}
+
+/// A version that is overwritten while a backward still needs it: parameters that do not wait for it.
+TEST(CyclicLowering, AVersionThatIsStillReadIsNotOverwritten) {
+  const Program program =
+      programs_of(cyclic_plan(3, 3, "none", Ranks::one_a_micro_batch, DType::f32), equal_layers(3))[0];
+  int num_received = 0;
+  for (std::size_t i = 0; i < program.body.size(); ++i) {
+    const Instruction& in = program.body[i];
+    if (!in.is_collective() || in.collective != Collective::recv || in.phase != Phase::update) continue;
+    if (std::ranges::none_of(in.waits, [](const Wait& wait) { return wait.lag == 0; })) continue;
+    Program other = program;
+    std::erase_if(other.body[i].waits, [](const Wait& wait) { return wait.lag == 0; });
+    EXPECT_THAT(complaint(other), HasSubstr(in.name)) << i;
+    ++num_received;
+  }
+  EXPECT_GE(num_received, 2);
 }
 
 TEST(CyclicLowering, RefusesByName) {
