@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -16,6 +16,8 @@ UNITS = {"forward": 1.0, "recompute": 1.0, "backward": 2.0, "update": 0.25}
 # A collective that changes layouts takes as long as the forward of one sub-batch between two of them, in the mean: so
 # it just disappears under another sub-batch's forward. With it, as in Li et al., Oases, 2023, fig. 3.
 COLLECTIVE = "communication"
+# Of steps that overlap so many are drawn: the first ones begin with empty ranks, then each repeats the one before.
+STEPS_THAT_OVERLAP = 4
 
 
 class OrderError(ValueError):
@@ -30,6 +32,9 @@ class Item:
     segment: int = -1
     micro_batch: int = 0  # with sub-batches: each counts as one
     barrier: bool = False
+    step: int = 0  # training step, from the first of a repetition
+    version: int = 0  # of the parameters: how many steps old
+    parameters: frozenset[int] = frozenset()  # update: which
 
 
 @dataclass
@@ -39,27 +44,43 @@ class Segment:
     stage: int
     num_operators: int
     communicates: frozenset[str] = frozenset()  # passes that end with a collective which changes layouts
+    parameters: frozenset[int] = frozenset()
 
 
 @dataclass
 class Order:
-    """What the ranks of one stage compute in a step."""
+    """What ranks that do the same compute in a repetition."""
 
     ranks: str
     sub_batches: int = 1
+    micro_batches: int = 1
+    steps_per_body: int = 1
     segments: list[Segment] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
 
     @property
-    def stage(self) -> int:
-        return next(self.segments[item.segment].stage for item in self.items if item.name != "update")
+    def overlaps(self) -> bool:
+        """Steps reach into each other, or read what an earlier one has made."""
+        return self.steps_per_body > 1 or any(item.step != 0 or item.version != 0 for item in self.items)
 
     def share(self, item: Item) -> float:
-        """Of the stage's whole pass of a micro-batch, by operators."""
+        """Of a stage's whole pass of a micro-batch, by operators."""
         if item.name == "update":
-            return 1 / sum(other.name == "update" for other in self.items)
-        of_stage = sum(segment.num_operators for segment in self.segments if segment.stage == self.stage)
+            return self.steps_per_body / sum(other.name == "update" for other in self.items)
+        stage = self.segments[item.segment].stage
+        of_stage = sum(segment.num_operators for segment in self.segments if segment.stage == stage)
         return self.segments[item.segment].num_operators / of_stage / self.sub_batches
+
+    def in_steps(self, num_steps: int) -> list[Item]:
+        """What is computed of the first training steps, one repetition after the other."""
+        late = max(((self.steps_per_body - 1 - item.step) // self.steps_per_body for item in self.items), default=0)
+        items = []
+        for repetition in range(num_steps // self.steps_per_body + late):
+            for item in self.items:
+                step = repetition * self.steps_per_body + item.step
+                if 0 <= step < num_steps:
+                    items.append(replace(item, step=step))
+        return items
 
     def communicates(self, item: Item) -> bool:
         """Ends with a collective under which another sub-batch may compute."""
@@ -84,26 +105,26 @@ def parse(text: str) -> list[Order]:
             if words[0] == "#":
                 ranks = words[2]
             elif words[0] == "order":
-                if int(keys["steps_per_body"]) != 1:
-                    raise OrderError(f"line {number}: steps that overlap cannot be drawn")
-                orders.append(Order(ranks, int(keys["sub_batches"])))
+                sizes = (int(keys[key]) for key in ("sub_batches", "micro_batches", "steps_per_body"))
+                orders.append(Order(ranks, *sizes))
             elif words[0] == "segment":
                 first, last = (int(end) for end in (keys["operators"].split("..") * 2)[:2])
                 passes = frozenset(keys.get("communicates", "").split(","))
-                orders[-1].segments.append(Segment(int(keys["stage"]), last - first + 1, passes))
+                parameters = numbers(keys.get("parameters", ""))
+                orders[-1].segments.append(Segment(int(keys["stage"]), last - first + 1, passes, parameters))
             elif words[0] == "update":
-                orders[-1].items.append(Item("update"))
+                parameters = numbers(keys["parameters"])
+                orders[-1].items.append(Item("update", step=int(keys.get("step", 0)), parameters=parameters))
             elif words[0] not in UNITS:
                 raise OrderError(f"line {number}: no line of an order: {line}")
             else:
-                if "step" in keys:
-                    raise OrderError(f"line {number}: steps that overlap cannot be drawn")
                 first, last = (int(end) for end in (words[1].split("..") * 2)[:2])
                 step = 1 if last >= first else -1
                 part = int(keys["micro_batch"]) * orders[-1].sub_batches + int(keys.get("sub_batch", 0))
                 for segment in range(first, last + step, step):
                     barrier = "barrier" in words and segment == first
-                    orders[-1].items.append(Item(words[0], segment, part, barrier))
+                    when = (int(keys.get("step", 0)), int(keys.get("version", 0)))
+                    orders[-1].items.append(Item(words[0], segment, part, barrier, *when))
         except (IndexError, KeyError, ValueError, AttributeError) as error:
             if isinstance(error, OrderError):
                 raise
@@ -113,14 +134,53 @@ def parse(text: str) -> list[Order]:
     return orders
 
 
+def numbers(text: str) -> frozenset[int]:
+    """0..3,7: as orders write them."""
+    ranges = [(part.split("..") * 2)[:2] for part in text.split(",") if part]
+    return frozenset(number for first, last in ranges for number in range(int(first), int(last) + 1))
+
+
+class Needs:
+    """What an item waits for beside its own rank's items before it: names of others that must be over."""
+
+    def __init__(self, orders: list[Order]) -> None:
+        self.segments = orders[0].segments
+        self.overlaps = any(order.overlaps for order in orders)
+        self.parts = range(orders[0].micro_batches * orders[0].sub_batches)
+        rows = [{item.segment for item in order.items if item.name != "update"} for order in orders]
+        # Ranks that take a micro-batch each add its gradients to the sum that the one before has made.
+        self.on_ring = {s for s in range(len(self.segments)) if sum(s in row for row in rows) > 1}
+
+    def of(self, item: Item) -> list[tuple]:
+        if item.name == "update":
+            return self._of_update(item) if self.overlaps else []
+        needs: list[tuple] = []
+        if item.name == "forward" and item.segment > 0:
+            needs.append(("forward", item.segment - 1, item.micro_batch, item.step))
+        elif item.name == "backward":
+            if item.segment < len(self.segments) - 1:
+                needs.append(("backward", item.segment + 1, item.micro_batch, item.step))
+            if item.segment in self.on_ring and item.micro_batch > 0:
+                needs.append(("backward", item.segment, item.micro_batch - 1, item.step))
+        if self.overlaps and item.step > item.version:
+            made = item.step - item.version - 1
+            needs += [("update", parameter, 0, made) for parameter in self.segments[item.segment].parameters]
+        return needs
+
+    def _of_update(self, item: Item) -> list[tuple]:
+        read = [s for s, segment in enumerate(self.segments) if segment.parameters & item.parameters]
+        return [("backward", segment, part, item.step) for segment in read for part in self.parts]
+
+
 def timed(orders: list[Order]) -> list[tuple[list[Box], list[Box]]]:
     """By order: its boxes and those of its collectives, each as early as its rank and what it needs of others allow.
 
-    Messages between stages take no time. An update waits for nobody: what it needs of other ranks is no part of the
-    picture.
+    Messages between ranks take no time. An update of steps that do not overlap waits for nobody: what it needs of other
+    ranks is no part of the picture.
     """
-    last = len(orders[0].segments) - 1
-    ends: dict[tuple[str, int, int], float] = {}
+    needs_of = Needs(orders)
+    items = [order.in_steps(STEPS_THAT_OVERLAP) if needs_of.overlaps else order.items for order in orders]
+    ends: dict[tuple[str, int, int, int], float] = {}
     boxes: list[list[Box]] = [[] for _ in orders]
     collectives: list[list[Box]] = [[] for _ in orders]
     position = [0] * len(orders)
@@ -130,28 +190,28 @@ def timed(orders: list[Order]) -> list[tuple[list[Box], list[Box]]]:
     while moved:
         moved = False
         for row, order in enumerate(orders):
-            while position[row] < len(order.items):
-                item = order.items[position[row]]
-                needs = []
-                if item.name == "forward" and item.segment > 0:
-                    needs = [("forward", item.segment - 1, item.micro_batch)]
-                elif item.name == "backward" and item.segment < last:
-                    needs = [("backward", item.segment + 1, item.micro_batch)]
+            while position[row] < len(items[row]):
+                item = items[row][position[row]]
+                needs = needs_of.of(item)
                 if any(need not in ends for need in needs):
                     break
-                if item.name == "recompute" and (before := ("recompute", item.segment - 1, item.micro_batch)) in ends:
+                before = ("recompute", item.segment - 1, item.micro_batch, item.step)
+                if item.name == "recompute" and before in ends:
                     needs.append(before)  # the part of the block before it, computed again
                 begin = max([clock[row], *(ends[need] for need in needs), link[row] if item.barrier else 0.0])
                 clock[row] = end = begin + UNITS[item.name] * order.share(item)
-                schedule.add(boxes[row], Box(item.name, item.micro_batch, begin, clock[row]), 1e-9)
+                schedule.add(boxes[row], Box(item.name, item.micro_batch, begin, clock[row], item.step), 1e-9)
                 if order.communicates(item):
                     begin = max(clock[row], link[row])
                     link[row] = end = begin + order.collective_units
-                    collectives[row].append(Box(COLLECTIVE, item.micro_batch, begin, end))
-                ends[item.name, item.segment, item.micro_batch] = end
+                    collectives[row].append(Box(COLLECTIVE, item.micro_batch, begin, end, item.step))
+                if item.name == "update":
+                    ends |= {("update", parameter, 0, item.step): end for parameter in item.parameters}
+                else:
+                    ends[item.name, item.segment, item.micro_batch, item.step] = end
                 position[row] += 1
                 moved = True
-    if any(at < len(order.items) for at, order in zip(position, orders, strict=True)):
+    if any(at < len(of_row) for at, of_row in zip(position, items, strict=True)):
         raise OrderError("the ranks wait for each other")
     return list(zip(boxes, collectives, strict=True))
 
@@ -163,7 +223,10 @@ def draw(orders: list[Order], title: str) -> Figure:
         rows[order.ranks] = boxes
         if collectives:
             rows[f"{order.ranks}, sums"] = collectives
-    return schedule.draw_rows(rows, "forward passes of a stage (by the order alone, not measured)", title)
+    unit = "forward passes of a stage (by the order alone, not measured)"
+    if any(box.step > 0 for of_row in rows.values() for box in of_row):
+        unit += "; every other training step is paler"
+    return schedule.draw_rows(rows, unit, title)
 
 
 def write(text: str, file: Path, title: str) -> None:

@@ -96,6 +96,63 @@ def test_collectives_run_under_the_other_sub_batch():
     assert computed[6].begin == 1.5  # the last sum of forward has come by 1.25
 
 
+RING = """order micro_batches=2 sub_batches=1 steps_per_body=1
+segment 0 stage=0 operators=0..1 parameters=0
+segment 1 stage=1 operators=2..3 parameters=1..2
+"""
+RING_FIRST = """forward 0 micro_batch=0 version=1
+forward 1 micro_batch=0
+backward 1 micro_batch=0
+backward 0 micro_batch=0 version=1
+"""
+RING_SECOND = """forward 0..1 micro_batch=1
+backward 1 micro_batch=1
+update parameters=1..2
+backward 0 micro_batch=1
+update parameters=0
+"""
+
+
+def test_steps_that_overlap_wait_for_the_versions_and_sums_that_they_read():
+    first, second = (
+        row for row, _ in timed(parse(f"# ranks 0 of 2\n{RING}{RING_FIRST}# ranks 1 of 2\n{RING}{RING_SECOND}"))
+    )
+    # The second rank adds to the sums of the first, and updates behind each: half a quarter long.
+    assert boxes(second)[:5] == [
+        ("forward", 1, 0.0, 2.0),
+        ("backward", 1, 4.0, 6.0),
+        ("update", 0, 6.0, 6.125),
+        ("backward", 1, 6.125, 8.125),
+        ("update", 0, 8.125, 8.25),
+    ]
+    # The first rank reads the second stage of its own step, which is updated when it comes to it.
+    assert boxes(first)[:4] == [
+        ("forward", 0, 0.0, 2.0),
+        ("backward", 0, 2.0, 6.0),
+        ("forward", 0, 6.0, 8.0),
+        ("backward", 0, 8.0, 12.0),
+    ]
+    assert [box.step for box in first[:4]] == [0, 0, 1, 1]
+    assert max(box.step for box in second) == 3
+
+
+def test_what_a_step_leaves_to_the_next_repetition_is_drawn_behind_it():
+    text = """# ranks 0 of 1
+order micro_batches=1 sub_batches=1 steps_per_body=1
+segment 0 stage=0 operators=0 parameters=0
+backward 0 micro_batch=0 step=-1 version=1
+update parameters=0 step=-1
+forward 0 micro_batch=0 version=1
+"""
+    ((row, _),) = timed(parse(text))
+    assert [(box.name, box.step) for box in row[:4]] == [("forward", 0), ("backward", 0), ("update", 0), ("forward", 1)]
+    assert [(box.name, box.step) for box in row[-2:]] == [("backward", 3), ("update", 3)]
+    figure = draw(parse(text), "late")
+    assert set(artists({"": figure}, "forward")) == {"0/0", "0/0/1", "0/0/2", "0/0/3"}
+    assert "paler" in figure.axes[0].get_xlabel()
+    plt.close(figure)
+
+
 def test_a_picture_has_a_row_of_sums():
     figure = draw(parse("# ranks 0..3 of 4\n" + IN_TURN + CROSSED), "sub-batches")
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["0..3", "0..3, sums"]
@@ -124,8 +181,9 @@ def test_boxes_stand_in_their_rows():
         ("", "no order"),
         (HEAD + "forward 0..1\n", "line 2: no line of an order"),
         (HEAD + SEGMENTS + "sideways 0 micro_batch=0\n", "line 5: no line of an order"),
-        (HEAD.replace("body=1", "body=2"), "line 1: steps that overlap"),
-        (HEAD + SEGMENTS + "forward 0 micro_batch=0 step=-1\n", "line 5: steps that overlap"),
+        (HEAD.replace("body=1", "body=two"), "line 1: no line of an order"),
+        (HEAD + SEGMENTS + "update parameters=0..\n", "line 5: no line of an order"),
+        (HEAD + SEGMENTS + "forward 0 micro_batch=0 step=-\n", "line 5: no line of an order"),
     ],
 )
 def test_what_is_no_order_is_refused_with_its_line(text, message):

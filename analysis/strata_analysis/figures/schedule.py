@@ -34,6 +34,7 @@ class Box:
     micro_batch: int
     begin: float
     end: float
+    step: int = 0  # training step
 
 
 def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
@@ -66,7 +67,7 @@ def boxes(events: pd.DataFrame) -> list[Box]:
 
 def add(row: list[Box], box: Box, gap: float) -> None:
     """To the last one, if it is of the same pass and ends less than `gap` before."""
-    same = row and (row[-1].name, row[-1].micro_batch) == (box.name, box.micro_batch)
+    same = row and (row[-1].name, row[-1].micro_batch, row[-1].step) == (box.name, box.micro_batch, box.step)
     if same and box.begin - row[-1].end < gap:
         row[-1].end = box.end
     else:
@@ -74,7 +75,9 @@ def add(row: list[Box], box: Box, gap: float) -> None:
 
 
 def draw_rows(rows: dict[str, list[Box]], unit: str, title: str) -> Figure:
-    """By name of a rank, or of ranks. gids: `<pass>/<row>/<micro-batch>` of boxes, `idle/<row>` of what is behind."""
+    """By name of a rank, or of ranks. gids: `<pass>/<row>/<micro-batch>` of boxes, of training steps from
+    the second on with `/<step>` behind; `idle/<row>` of what is behind.
+    """
     end = max((box.end for row in rows.values() for box in row), default=1.0)
     boxes_in_widest = max(map(len, rows.values()))
     with style.applied():
@@ -85,7 +88,9 @@ def draw_rows(rows: dict[str, list[Box]], unit: str, title: str) -> Figure:
             _draw_rectangle(axes, row, Box("idle", 0, 0.0, end), IDLE_COLOUR, f"idle/{row}", 0.0)
             for box in members:
                 edge = 0.4 if unit_points * (box.end - box.begin) > 4 else 0.0
-                _draw_rectangle(axes, row, box, COLOURS[box.name], f"{box.name}/{row}/{box.micro_batch}", edge)
+                colour = style.paler(COLOURS[box.name], 0.7) if box.step % 2 else COLOURS[box.name]
+                of_step = f"/{box.step}" if box.step else ""
+                _draw_rectangle(axes, row, box, colour, f"{box.name}/{row}/{box.micro_batch}{of_step}", edge)
                 number = str(box.micro_batch + 1)
                 if box.name != "update" and unit_points * (box.end - box.begin) > 3.6 * len(number):
                     axes.text((box.begin + box.end) / 2, row + 0.5, number, ha="center", va="center", fontsize=6)

@@ -87,14 +87,18 @@ def colour(strategy: str) -> str:
     return STRATEGY_COLOURS.get(strategy, OTHER_COLOUR)
 
 
+def paler(shade: str, paleness: float = 1.0) -> tuple[float, ...]:
+    """Nearer to white; 0: as it is, 1: as pale as can be told from white."""
+    return tuple(part + PALEST * paleness * (1.0 - part) for part in matplotlib.colors.to_rgb(shade))
+
+
 def line_style(point: pd.Series, number: int, paleness: float = 0.0) -> dict:
     """Simulated series are dashed and hollow: nobody takes them for measured ones.
 
     `paleness`: 0 to 1, by which several series of one strategy are told apart.
     """
     simulated = bool(point["simulated"])
-    full = matplotlib.colors.to_rgb(colour(point["strategy_name"]))
-    shade = tuple(part + PALEST * paleness * (1.0 - part) for part in full)
+    shade = paler(colour(point["strategy_name"]), paleness)
     return {
         "color": shade,
         "marker": MARKERS[number % len(MARKERS)],
