@@ -212,7 +212,7 @@ TEST_F(Cyclic, OnRanksOfAMicroBatchAnyTableGivesItsValues) {
     std::vector<FreshTable> tables = {
         never_fresh(n, stages), freshest(n, stages),
         FreshTable(static_cast<std::size_t>(n), std::string(static_cast<std::size_t>(stages), '1'))};
-    for (std::uint64_t t = 0; t < 16; ++t) {
+    for (std::uint64_t t = 0; t < 8; ++t) {
       FreshTable table = never_fresh(n, stages);
       std::uint64_t cell = 0;
       for (std::string& row : table) {
