@@ -11,6 +11,7 @@
 #include "base/collective.hpp"
 #include "ir/program/program.hpp"
 #include "lower/layouts/laid_out_graph.hpp"
+#include "lower/lower.hpp"
 #include "lower/order/orders_of_places.hpp"
 #include "lower/order/schedules.hpp"
 #include "lower/order/step_shape.hpp"
