@@ -75,6 +75,11 @@ class RingEvents {
   Event summed(int replica, int stage) const {
     return adds_behind(replica) ? addition(replica, stage) : backward(replica, stage);
   }
+  /// The parameters are read for the last time in the step: for the gradient of the stage's input, which is made behind
+  /// the addition, and which the first stage has not.
+  Event last_read(int replica, int stage) const {
+    return stage == 0 ? backward(replica, stage) : summed(replica, stage);
+  }
   bool updates(int replica) const { return replica + 1 == std::ssize(rings_); }
   const ReplicaRing::OfStage& at(int replica, int stage) const {
     return rings_[static_cast<std::size_t>(replica)].stages[static_cast<std::size_t>(stage)];
@@ -136,7 +141,7 @@ class RingEvents {
       const bool reads_own_step = reader.arrival == Arrival::before_forward;
       wait(forward(reader.replica, stage), here, reads_own_step ? 0 : 1);
       // They come into a buffer that has been read, and whose last content has gone on.
-      wait(here, backward(reader.replica, stage), reader.arrival == Arrival::behind_backward ? 0 : 1);
+      wait(here, last_read(reader.replica, stage), reader.arrival == Arrival::behind_backward ? 0 : 1);
       for (const ReplicaRing::Reader& next : at(reader.replica, stage).to) {
         wait(here, parameters(reader.replica, next.replica, stage), at(reader.replica, stage).num_versions);
       }

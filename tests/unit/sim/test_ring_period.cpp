@@ -113,7 +113,8 @@ std::vector<StageSeconds> random_stages(int num_stages, std::uint64_t stream) {
     return 1e-6 * static_cast<double>(static_cast<int>(1 + most * random.uniform(index++)));
   };
   for (int j = 0; j < num_stages; ++j) {
-    const double message = microseconds(30);
+    // Some messages take longer than a step's passes: they are what a step waits for.
+    const double message = microseconds(stream % 4 == 0 ? 600 : 30);
     stages.push_back({.forward = microseconds(40),
                       .backward = microseconds(80),
                       .update = microseconds(8),
