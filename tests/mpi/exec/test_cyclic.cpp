@@ -125,7 +125,9 @@ class Cyclic : public testing::Test {
     return training;
   }
 
-  void expect_equal(const Trained& ours, const test::CyclicResult& expected, const std::string& what) const {
+  /// @param tolerance of each value, relative to the larger of it and 1; 0: bit for bit.
+  static void expect_equal(const Trained& ours, const test::CyclicResult& expected, const std::string& what,
+                           double tolerance = 0.0) {
     const int num_layers = static_cast<int>(expected.network.size());
     for (int l = 0; l < num_layers; ++l) {
       const test::DenseLayer& layer = expected.network[static_cast<std::size_t>(l)];
@@ -133,7 +135,15 @@ class Cyclic : public testing::Test {
         const auto held = ours.parameters.find(name_of_layer(l, num_layers) + suffix);
         if (held == ours.parameters.end()) continue;  // another rank's, or there is none
         const std::vector<double> found(held->second.begin(), held->second.end());
-        EXPECT_EQ(found, *values) << held->first << ", " << what;
+        if (tolerance == 0.0) {
+          EXPECT_EQ(found, *values) << held->first << ", " << what;
+          continue;
+        }
+        ASSERT_EQ(found.size(), values->size());
+        for (std::size_t e = 0; e < found.size(); ++e) {
+          const double value = (*values)[e];
+          EXPECT_NEAR(found[e], value, tolerance * std::max(1.0, std::abs(value))) << held->first << ", " << what;
+        }
       }
     }
   }
@@ -200,11 +210,24 @@ TEST_F(Cyclic, ExactInputsGiveTheRulesValues) {
   }
 }
 
+/// Values without the rounding of a mean: two networks that differ by more are not equal.
+test::DenseNetwork without_rounding(test::DenseNetwork network) {
+  const auto round = [](test::Values& values) {
+    for (double& value : values) value = std::round(value * 1024.0) / 1024.0;
+  };
+  for (test::DenseLayer& layer : network) {
+    round(layer.weight);
+    round(layer.bias);
+  }
+  return network;
+}
+
 /// A rank a micro-batch waits for what it reads: whatever the table says, all of its own step's parameters (which is
-/// ordinary data parallelism) too; with more and with fewer stages than micro-batches.
+/// ordinary data parallelism) too; with more and with fewer stages than micro-batches. Bit for bit, but within rounding
+/// on three ranks, whose mean divides by three.
 TEST_F(Cyclic, OnRanksOfAMicroBatchAnyTableGivesItsValues) {
   const int n = world.size();
-  if (n == 3) GTEST_SKIP() << "a third is not exact";
+  const double tolerance = n == 3 ? 1e-5 : 0.0;
   constexpr int samples = 2;
   for (const int stages : {n, 3, n - 1}) {
     const int num_layers = std::max(n, 3) + 1;
@@ -231,8 +254,8 @@ TEST_F(Cyclic, OnRanksOfAMicroBatchAnyTableGivesItsValues) {
                                       .rate = [=](int step) { return samples * n / (step % 2 + 1.0); },
                                       .momentum = 0.5};
       const test::CyclicResult expected = evaluate_cyclic(rule);
-      ASSERT_TRUE(expected.is_exact) << joined(tables[t]);
-      const auto same = seen.try_emplace(expected.network, tables[t]).first;
+      ASSERT_EQ(expected.is_exact, tolerance == 0.0) << joined(tables[t]);
+      const auto same = seen.try_emplace(without_rounding(expected.network), tables[t]).first;
       EXPECT_EQ(same->second, tables[t]) << "the images do not tell the two apart";
       Plan plan = cyclic_plan(n, stages, joined(tables[t]), Ranks::one_a_micro_batch, samples);
       plan.schedule.sum = t % 2 == 0 ? "inside" : "after";
@@ -240,7 +263,7 @@ TEST_F(Cyclic, OnRanksOfAMicroBatchAnyTableGivesItsValues) {
       plan.schedule.spare_stages = static_cast<int>(t % 3);
       plan.overlap.bucket_bytes = t % 5 == 0 ? 100 : 1 << 20;
       const Trained ours = train_plan(training_of(rule, graph), plan, world, engine);
-      expect_equal(ours, expected, joined(tables[t]));
+      expect_equal(ours, expected, joined(tables[t]), tolerance);
       EXPECT_EQ(ours.parameters.empty(), world.rank() + 1 < n) << "the last rank updates";
     }
   }
