@@ -21,7 +21,7 @@ PARTS = {
 
 
 def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
-    """gids: `<column>/<point>` of the bars, `arena/<point>` of the mark at the arena's measured high-water mark."""
+    """gids: `<column>/<point>` of the bars, `arena/<point>` of the mark at the arena's high-water mark."""
     peaks = results.steps.groupby(INDEX, as_index=False)[list(PARTS)].max()
     columns = [name for name in points if name not in PARTS]
     points = points[columns].merge(peaks, on=INDEX, how="left")
@@ -33,7 +33,7 @@ def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
 
         def mark_arena(axes: Axes, place: int, point: pd.Series, unit: int = unit) -> None:
             high = point["arena_peak_bytes"] / unit
-            stacked.add_mark(axes, place, high, "arena, measured", f"arena/{point['point']}")
+            stacked.add_mark(axes, place, high, "highest of the arena", f"arena/{point['point']}")
 
         title, x_label = f"{style.about(str(model), members)}: memory by category", f"{name} a rank at the peak"
         figures[str(model)] = stacked.draw(title, x_label, members, PARTS, 1.0 / unit, mark_arena)
