@@ -633,7 +633,7 @@ std::vector<AxisSet> sets_of_replicas(const LaidOutGraph& model) {
 }
 
 ReplicaGrids grids_of(const Plan& plan, const LaidOutGraph& model, int rank) {
-  if (!has_layouts(plan.mesh)) return whole_grids(plan.mesh, rank);
+  if (!model.is_laid_out()) return whole_grids(plan.mesh, rank);
   const AtomicAxes axes(plan.mesh);
   const std::vector<AxisSet> sets = sets_of_replicas(model);
   ReplicaGrids grids;
@@ -654,7 +654,7 @@ LayoutCollectives layout_collectives(const LaidOutGraph& model) {
   bool follows_sum_of_one_rank = false;
   for (std::size_t o = 0; o < model.graph.operators.size(); ++o) {
     const Operator& op = model.graph.operators[o];
-    const bool is_whole_sum = op.attributes.has("sum_over") || (model.layouts.empty() && is_product(op) &&
+    const bool is_whole_sum = op.attributes.has("sum_over") || (!model.is_laid_out() && is_product(op) &&
                                                                 model.decisions[o].sum == PartialSums::all_reduce);
     bool forward = is_whole_sum;
     bool backward = op.attributes.has("sum_gradient_over") || follows_sum_of_one_rank;
