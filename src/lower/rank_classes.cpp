@@ -127,6 +127,16 @@ void append_shard_sizes(const Plan& plan, std::span<const ShardKind> kinds, cons
   }
 }
 
+/// Where the rank at a place stands among those that share states: ranks that stand alike there have equal shards.
+/// @param states all of the plan's.
+void append_shard_indices(std::span<const StateFactors> states, const Mesh& mesh, int place, Signature& signature) {
+  for (const StateFactors& s : states) {
+    signature.push_back(index_between(mesh, s.p, {}, place));
+    signature.push_back(index_between(mesh, s.os, s.p, place));
+    if (s.p_backward) signature.push_back(index_between(mesh, *s.p_backward, {}, place));
+  }
+}
+
 /// Two factors between which a plan has groups, see ranks_between().
 struct Between {
   Factor outer, inner;
@@ -417,14 +427,18 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
     std::int64_t bytes = -1;
     int rank = 0;
   };
-  std::map<std::vector<int>, std::vector<Most>> by_place;  // by moment
-  std::set<std::pair<std::vector<int>, Signature>> seen;
+  std::map<std::vector<int>, std::vector<Most>> by_place;           // by moment
+  std::set<std::pair<std::vector<int>, Signature>> standing, seen;  // where earlier ranks stand, and what they have
+  const std::vector<StateFactors> states = different_states(plan.mesh, split);
   for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
     std::vector<int> place = coordinates_off_data(plan.mesh, rank);
     // What a rank has of samples, all of its activations are: those with fewer are looked at beside those with more.
     place.push_back(static_cast<int>(samples_of_rank(plan, rank).size()));
     Signature sizes;
     append_samples(plan, split.decisions, rank, sizes);
+    Signature indices = sizes;
+    append_shard_indices(states, placed.mesh, placed.place_of(rank), indices);
+    if (!standing.emplace(place, std::move(indices)).second) continue;
     append_shard_sizes(plan, kinds, placed.mesh, placed.place_of(rank), sizes);
     if (!seen.emplace(place, std::move(sizes)).second) continue;  // an earlier rank holds as much
     std::vector<Most>& most = by_place[place];

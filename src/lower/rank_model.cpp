@@ -13,18 +13,19 @@ namespace strata {
 namespace {
 
 /// The model of a rank of a plan without layouts: every rank has all of it, and its samples of @p num_samples.
-LaidOutGraph replicated(const Plan& plan, const SplitModel& split, std::int64_t num_samples, int rank) {
+LaidOutGraph replicated(const Plan& plan, SplitModel split, std::int64_t num_samples, int rank) {
   const Chunk samples = samples_of_rank(plan, num_samples, rank);
   const bool has_all = samples.size() == num_samples;
   const StridedBlock neighbours{.first = samples.begin, .run = std::max<std::int64_t>(samples.size(), 1)};
   const std::size_t num_tensors = split.graph.tensors.size();
-  return {.graph = split.graph,
-          .decisions = split.decisions,
+  std::vector<Stage> stages = cut_into_stages(split.graph, plan.stages);
+  return {.graph = std::move(split.graph),
+          .decisions = std::move(split.decisions),
           .layouts = {},
           .num_samples = std::vector<std::int64_t>(num_tensors, samples.size()),
           .samples = std::vector<StridedBlock>(num_tensors, has_all ? StridedBlock{} : neighbours),
           .replicas = {},
-          .stages = cut_into_stages(split.graph, plan.stages),
+          .stages = std::move(stages),
           .steps = {}};
 }
 
@@ -58,10 +59,13 @@ RankModel rank_model(const Plan& plan, const ModelGraph& graph, int rank) {
     return by_sub_batch(plan, decisions,
                         [&](std::int64_t samples) { return lay_out(plan, graph, decisions, samples, rank); });
   }
-  const SplitModel split = split_operators(plan, graph, decisions);
+  SplitModel split = split_operators(plan, graph, decisions);
   refuse_what_is_missing(plan, split.graph, split.decisions);
   refuse_what_is_not_quantized(plan, split.graph, split.decisions);
-  return by_sub_batch(plan, decisions, [&](std::int64_t samples) { return replicated(plan, split, samples, rank); });
+  const bool is_asked_once = plan.schedule.sub_batches == 1;
+  return by_sub_batch(plan, decisions, [&](std::int64_t samples) {
+    return replicated(plan, is_asked_once ? std::move(split) : split, samples, rank);
+  });
 }
 
 }  // namespace strata

@@ -88,7 +88,9 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   const auto refuse = [&](const std::string& what) {
     throw Unsupported(fmt::format("plan `{}`: {} cannot be lowered", plan.strategy, what));
   };
-  if (has_layouts(plan.mesh)) refuse_beside_layouts(plan, decisions);
+  const bool is_laid_out = has_layouts(plan.mesh);
+  const bool has_whole_tensors = plan.mesh.num_ranks() > 1 && !is_laid_out;
+  if (is_laid_out) refuse_beside_layouts(plan, decisions);
   for (const MeshAxis& axis : plan.mesh.axes) {
     const bool takes_micro_batches = axis.name == "micro_batch" && plan.schedule.kind == ScheduleKind::cyclic;
     if (axis.name != "data" && axis.name != "stage" && !takes_micro_batches && axis.size > 1) {
@@ -132,7 +134,7 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
                          plan.stages.count));
     }
     if (d.state.walks) refuse(name + ": state walks");
-    if (d.layout && plan.mesh.num_ranks() > 1 && !has_layouts(plan.mesh)) {
+    if (d.layout && has_whole_tensors) {
       refuse(fmt::format("{}: a layout on a mesh with axes, which say how ranks are used,", name));
     }
     if (d.algorithm == MatmulAlgorithm::ring) refuse(fmt::format("{}: algorithm = {}", name, to_string(d.algorithm)));
@@ -141,7 +143,7 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
       if (kind == OperatorKind::embedding || kind == OperatorKind::convolution) {
         refuse(fmt::format("{}: algorithm = summa of an operator of kind {}", name, to_string(kind)));
       }
-      if (plan.mesh.num_ranks() > 1 && !has_layouts(plan.mesh)) {
+      if (has_whole_tensors) {
         refuse(
             fmt::format("{}: algorithm = summa on a mesh with axes, where no layout says which ranks are its rows and "
                         "columns,",
@@ -157,11 +159,11 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
       if (d.algorithm == MatmulAlgorithm::summa) {
         refuse(fmt::format("{}: sum = all_reduce with algorithm = summa, whose panels leave no partial sums,", name));
       }
-      if (plan.mesh.num_ranks() > 1 && !has_layouts(plan.mesh)) {
+      if (has_whole_tensors) {
         refuse(fmt::format("{}: sum = all_reduce on a mesh with axes, where no product leaves partial sums,", name));
       }
     }
-    if (d.recompute == Recompute::after_communication && plan.mesh.num_ranks() > 1 && !has_layouts(plan.mesh)) {
+    if (d.recompute == Recompute::after_communication && has_whole_tensors) {
       refuse(
           fmt::format("{}: recompute = after_communication on a mesh with axes, where no layout changes behind an "
                       "operator,",

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <type_traits>
 
 #include "base/error.hpp"
 #include "base/toml_value.hpp"
@@ -15,6 +16,7 @@ namespace strata {
 namespace {
 
 void insert_or_replace(std::vector<Attributes::Entry>& entries, std::string_view key, Attributes::Value value) {
+  if (entries.empty()) entries.reserve(4);  // most kernels have that many
   const auto place = std::lower_bound(entries.begin(), entries.end(), key,
                                       [](const Attributes::Entry& entry, std::string_view k) { return entry.key < k; });
   if (place != entries.end() && place->key == key) {
@@ -37,6 +39,16 @@ bool is_key(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
   });
+}
+
+/// @param value of @p key among @p all, null: it has none.
+template <class Number>
+Number typed(const Attributes::Value* value, std::string_view key, const Attributes& all) {
+  STRATA_INVARIANT(value != nullptr, fmt::format("no attribute `{}` in `{}`", key, to_text(all)));
+  const auto* number = std::get_if<Number>(value);
+  constexpr const char* kind = std::is_same_v<Number, double> ? "real number" : "integer";
+  STRATA_INVARIANT(number != nullptr, fmt::format("attribute `{}` of `{}` is no {}", key, to_text(all), kind));
+  return *number;
 }
 
 }  // namespace
@@ -63,27 +75,18 @@ const Attributes::Value* Attributes::find(std::string_view key) const {
 
 bool Attributes::has(std::string_view key) const { return find(key) != nullptr; }
 
-std::int64_t Attributes::integer(std::string_view key) const {
-  const Value* value = find(key);
-  STRATA_INVARIANT(value != nullptr, fmt::format("no attribute `{}` in `{}`", key, to_text(*this)));
-  const auto* number = std::get_if<std::int64_t>(value);
-  STRATA_INVARIANT(number != nullptr, fmt::format("attribute `{}` of `{}` is no integer", key, to_text(*this)));
-  return *number;
-}
-
-double Attributes::real(std::string_view key) const {
-  const Value* value = find(key);
-  STRATA_INVARIANT(value != nullptr, fmt::format("no attribute `{}` in `{}`", key, to_text(*this)));
-  const auto* number = std::get_if<double>(value);
-  STRATA_INVARIANT(number != nullptr, fmt::format("attribute `{}` of `{}` is no real number", key, to_text(*this)));
-  return *number;
-}
+std::int64_t Attributes::integer(std::string_view key) const { return typed<std::int64_t>(find(key), key, *this); }
+double Attributes::real(std::string_view key) const { return typed<double>(find(key), key, *this); }
 
 std::int64_t Attributes::integer_or(std::string_view key, std::int64_t fallback) const {
-  return has(key) ? integer(key) : fallback;
+  const Value* value = find(key);
+  return value == nullptr ? fallback : typed<std::int64_t>(value, key, *this);
 }
 
-double Attributes::real_or(std::string_view key, double fallback) const { return has(key) ? real(key) : fallback; }
+double Attributes::real_or(std::string_view key, double fallback) const {
+  const Value* value = find(key);
+  return value == nullptr ? fallback : typed<double>(value, key, *this);
+}
 
 std::string to_text(const Attributes& attributes) {
   std::string text;

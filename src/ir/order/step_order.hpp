@@ -87,13 +87,13 @@ StepOrder parse_step_order(std::string_view text);
 /// - forward and backward of every segment, micro-batch and sub-batch happen once, on one rank; between them a
 ///   recompute where the segment is recomputed, and nowhere else; backward and recompute read the version that their
 ///   forward read;
-/// - every rank updates each parameter that it reads once, after all its gradients, those of other ranks too, or one
-/// that
-///   computes the same segment for other micro-batches does for it;
-/// - whoever reads a version comes after the update that makes it. One more version is kept than the oldest that is
-/// read
-///   is old, so whoever reads what an update overwrites has come before its gradients, and needs no check of its own.
-///   Where others update for a rank, its new parameters come behind its last reader of the old ones.
+/// - every rank updates each parameter that it reads once, after all its gradients, those of other ranks too; or a rank
+///   that computes the same segment for other micro-batches does so for it;
+/// - whoever reads a version comes after the update that makes it. If the oldest version that is read is k steps old,
+///   k + 1 are kept, and an update overwrites the oldest: whoever reads that stands before one of the update's
+///   gradients, and needs no check of its own.
+///   Where others update for a rank, what it receives of a parameter comes behind the last of its items that read the
+///   version which that overwrites.
 /// Items wait for what other ranks make, with messages that nobody buffers: ranks that wait for each other are found.
 /// @throws InternalError naming rank, by its place in @p orders, and item.
 void verify(std::span<const StepOrder> orders);

@@ -14,7 +14,7 @@ namespace strata {
   APPLY(gpipe, "gpipe")               \
   APPLY(one_forward_one_backward, "1f1b")
 
-/// Those that plans can say and nothing generates.
+/// Those without one: orders of cyclic schedules are made from the plan's table (lower/order/cyclic), 2bw's by nothing.
 #define STRATA_SCHEDULES_OF_PLANS(APPLY) \
   APPLY(cyclic, "cyclic")                \
   APPLY(two_buffered_weights, "2bw")

@@ -6,7 +6,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -25,10 +27,9 @@ std::int64_t aligned(std::int64_t bytes) {
 /// One life of a buffer. It holds its address until all its accesses have completed.
 struct Life {
   int buffer = -1;
-  std::int64_t step = 0;        ///< the training step that it belongs to
-  bool is_first = false;        ///< of its buffer
-  bool is_freed = false;        ///< by an instruction that has been passed
-  std::vector<int> accesses{};  ///< the last one on each stream that touches it
+  std::int64_t step = 0;  ///< the training step that it belongs to
+  bool is_freed = false;  ///< by an instruction that has been passed
+  int next = -1;          ///< the next life of its buffer, -1: none
 };
 
 /// Goes along a list of instructions and gives each buffer an address when it is first allocated. Where repetitions of
@@ -42,8 +43,8 @@ class Allocator {
         list_(list),
         order_(list, static_cast<int>(program.streams.size())),
         base_(base),
-        lives_of_buffer_(program.buffers.size()),
-        apart_(program.buffers.size()) {
+        num_streams_(program.streams.size()),
+        first_lives_(program.buffers.size(), -1) {
     find_lives();
   }
 
@@ -68,10 +69,13 @@ class Allocator {
   /// The life of buffer @p id in the training step of instruction @p i, -1: none, which verify() names.
   int life_at(int id, int i) const {
     const std::int64_t step = step_of(i);
-    for (const int l : lives_of_buffer_[static_cast<std::size_t>(id)]) {
-      if (lives_[static_cast<std::size_t>(l)].step == step) return l;
-    }
-    return -1;
+    int l = first_lives_[static_cast<std::size_t>(id)];
+    while (l >= 0 && lives_[static_cast<std::size_t>(l)].step != step) l = lives_[static_cast<std::size_t>(l)].next;
+    return l;
+  }
+  /// The last one on each stream that touches life @p id, -1: none.
+  std::span<int> accesses(int id) {
+    return std::span(accesses_).subspan(static_cast<std::size_t>(id) * num_streams_, num_streams_);
   }
   /// The training step of an instruction. A section that is repeated alone may be looked at as a single one.
   std::int64_t step_of(int i) const {
@@ -82,11 +86,13 @@ class Allocator {
   void find_lives() {
     for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
       for (const int id : instruction(i).allocs) {
-        std::vector<int>& lives = lives_of_buffer_[static_cast<std::size_t>(id)];
-        lives_.push_back({.buffer = id, .step = step_of(i), .is_first = lives.empty()});
-        lives.push_back(static_cast<int>(lives_.size()) - 1);
+        int* end = &first_lives_[static_cast<std::size_t>(id)];
+        while (*end >= 0) end = &life(*end).next;
+        *end = static_cast<int>(lives_.size());
+        lives_.push_back({.buffer = id, .step = step_of(i)});
       }
     }
+    accesses_.assign(lives_.size() * num_streams_, -1);
     std::vector<int> alive(program_.buffers.size(), -1);
     for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
       const Instruction& in = instruction(i);
@@ -97,11 +103,8 @@ class Allocator {
       }
       const auto touch = [&](int id) {
         const int l = life_at(id, i);
-        if (l < 0) return;
         // Only the last access of each stream matters: streams are in order.
-        std::vector<int>& accesses = life(l).accesses;
-        std::erase_if(accesses, [&](int other) { return instruction(other).stream == in.stream; });
-        accesses.push_back(i);
+        if (l >= 0) accesses(l)[static_cast<std::size_t>(in.stream)] = i;
       };
       for (const Operand& operand : in.inputs) touch(operand.buffer);
       for (const Operand& operand : in.outputs) touch(operand.buffer);
@@ -124,7 +127,7 @@ class Allocator {
       forget(i);
       for (const int id : instruction(i).allocs) {
         const int l = life_at(id, i);
-        if (life(l).is_first) {
+        if (l == first_lives_[static_cast<std::size_t>(id)]) {
           buffer(id).offset_bytes = first_fit(id, i);
           is_placed_[static_cast<std::size_t>(id)] = true;
           // Nobody touches the place of what has no bytes.
@@ -150,13 +153,15 @@ class Allocator {
   void forget(int i) {
     std::erase_if(occupants_[static_cast<std::size_t>(instruction(i).stream)], [&](const Occupant& o) {
       const Life& one = life(o.life);
-      return one.is_freed && std::ranges::all_of(one.accesses, [&](int a) { return a < i && order_.ordered(a, i); });
+      return one.is_freed &&
+             std::ranges::all_of(accesses(o.life), [&](int a) { return a < 0 || (a < i && order_.ordered(a, i)); });
     });
   }
 
   std::int64_t first_fit(int id, int i) {
     std::vector<Occupant> in_the_way = occupants_[static_cast<std::size_t>(instruction(i).stream)];
-    for (const int other : apart_[static_cast<std::size_t>(id)]) {
+    const auto apart = apart_.find(id);
+    for (const int other : apart == apart_.end() ? std::set<int>{} : apart->second) {
       if (!is_placed_[static_cast<std::size_t>(other)]) continue;  // it will keep away from this one
       const std::int64_t begin = buffer(other).offset_bytes;
       in_the_way.insert(std::ranges::upper_bound(in_the_way, begin, {}, &Occupant::begin),
@@ -177,8 +182,8 @@ class Allocator {
     for (const Occupant& o : occupants_[static_cast<std::size_t>(instruction(i).stream)]) {
       const int other = life(o.life).buffer;
       if (other == id || o.end <= begin || end <= o.begin) continue;
-      apart_[static_cast<std::size_t>(id)].insert(other);
-      apart_[static_cast<std::size_t>(other)].insert(id);
+      apart_[id].insert(other);
+      apart_[other].insert(id);
       is_apart = false;
     }
     return is_apart;
@@ -188,10 +193,12 @@ class Allocator {
   const InstructionList& list_;
   HappensBefore order_;
   std::int64_t base_;
+  std::size_t num_streams_;
   std::int64_t highest_ = 0;
   std::vector<Life> lives_;
-  std::vector<std::vector<int>> lives_of_buffer_;
-  std::vector<std::set<int>> apart_;              ///< by buffer
+  std::vector<int> accesses_;                     ///< [life][stream]
+  std::vector<int> first_lives_;                  ///< by buffer, -1: none
+  std::map<int, std::set<int>> apart_{};          ///< by buffer that is kept apart from others
   std::vector<bool> is_placed_;                   ///< by buffer, in this round
   std::vector<std::vector<Occupant>> occupants_;  ///< by stream, sorted by begin: not known to be gone for its next
 };

@@ -34,10 +34,8 @@ class LastAccesses {
   /// @return what @p access, a read, is not ordered after.
   std::optional<Access> read(Range range, Access access) {
     if (range.begin == range.end) return std::nullopt;
-    split_at(range.begin);
-    split_at(range.end);
     std::int64_t known = range.begin;  // up to here
-    auto next = pieces_.lower_bound(range.begin);
+    auto next = first_within(range);
     while (known < range.end) {
       if (next == pieces_.end() || next->first > known) {
         const std::int64_t end = next == pieces_.end() ? range.end : std::min(range.end, next->first);
@@ -55,17 +53,24 @@ class LastAccesses {
   /// @return what @p access, a write, is not ordered after.
   std::optional<Access> write(Range range, Access access) {
     if (range.begin == range.end) return std::nullopt;
-    split_at(range.begin);
-    split_at(range.end);
-    const auto first = pieces_.lower_bound(range.begin);
-    const auto last = pieces_.lower_bound(range.end);
-    for (auto piece = first; piece != last; ++piece) {
-      if (races(piece->second.write, access)) return piece->second.write;
-      for (const Access& before : piece->second.reads) {
+    const auto first = first_within(range);
+    auto last = first;
+    for (; last != pieces_.end() && last->first < range.end; ++last) {
+      const Piece& piece = last->second;
+      if (races(piece.write, access)) return piece.write;
+      for (const Access& before : piece.reads) {
         if (races(before, access)) return before;
       }
     }
-    pieces_.emplace_hint(pieces_.erase(first, last), range.begin, Piece{.end = range.end, .write = access});
+    if (first == last || first->first != range.begin) {
+      pieces_.emplace_hint(pieces_.erase(first, last), range.begin, Piece{.end = range.end, .write = access});
+      return std::nullopt;
+    }
+    pieces_.erase(std::next(first), last);
+    Piece& piece = first->second;
+    piece.end = range.end;
+    piece.write = access;
+    piece.reads.clear();
     return std::nullopt;
   }
 
@@ -92,6 +97,16 @@ class LastAccesses {
     } else {
       *same = access;
     }
+  }
+
+  /// The first piece that begins in @p range or behind it, once none reaches over either end of the range.
+  std::map<std::int64_t, Piece>::iterator first_within(Range range) {
+    const auto first = pieces_.lower_bound(range.begin);
+    // Most accesses are to what has been accessed as one before.
+    if (first != pieces_.end() && first->first == range.begin && first->second.end == range.end) return first;
+    split_at(range.begin);
+    split_at(range.end);
+    return pieces_.lower_bound(range.begin);
   }
 
   void split_at(std::int64_t at) {

@@ -54,6 +54,10 @@ class LayingOut {
   }
   std::string who(const std::string& name) const { return fmt::format("plan `{}`: {}", plan_.strategy, name); }
   const Operator& op_at(std::size_t o) const { return whole_.operators[o]; }
+  /// @param whole of op_at().
+  const OperatorDecision& decision_of(const Operator& whole) const {
+    return decisions_[static_cast<std::size_t>(&whole - whole_.operators.data())];
+  }
   const Tensor& tensor_at(int t) const { return whole_.tensors[static_cast<std::size_t>(t)]; }
   AxisSet rest(AxisSet set) const { return axes_.all() & ~set; }
   int ranks(AxisSet set) const { return axes_.num_ranks(set); }
@@ -236,7 +240,7 @@ class LayingOut {
                 .attributes = {{"step", static_cast<std::int64_t>(result_.steps.size())}},
                 .block = reader.block};
     result_.steps.push_back(std::move(step));
-    push(std::move(op), {.recompute = current_->recompute});
+    push(std::move(op), {.recompute = decision_of(reader).recompute});
     return output;
   }
 
@@ -302,7 +306,7 @@ class LayingOut {
       }
       go_to(taken, std::move(step));
     }
-    const TensorLayout split = exchanged(t, from, to, gradient);
+    const TensorLayout split = exchanged(t, from, to, gradient, decision_of(reader));
     if (split != from) {
       Movement there = movement(tensor, from, split, Collective::all_to_all, from.samples ^ split.samples);
       go_to(split, {.forward = there, .backward = reversed(there)});
@@ -316,12 +320,13 @@ class LayingOut {
     return at;
   }
 
-  /// How @p t, which comes as @p from, is split before it is gathered into @p to.
-  TensorLayout exchanged(int t, const TensorLayout& from, const TensorLayout& to, GradientOfCopies gradient) const {
+  /// How @p t, which comes as @p from, is split before it is gathered into @p to for @p reader.
+  TensorLayout exchanged(int t, const TensorLayout& from, const TensorLayout& to, GradientOfCopies gradient,
+                         const OperatorDecision& reader) const {
     const bool spares_exchange =
         from.features == to.features && model_.gathered_along_samples[static_cast<std::size_t>(t)];
     if (gradient == GradientOfCopies::partial && from != to && !spares_exchange &&
-        is_exchanged_first(axes_, home(t), *current_)) {
+        is_exchanged_first(axes_, home(t), reader)) {
       return {.samples = to.samples, .features = rest(to.samples)};
     }
     const AxisSet changed = (from.samples & to.features) | (from.features & to.samples);
@@ -337,7 +342,6 @@ class LayingOut {
   }
 
   void add_operator(std::size_t o) {
-    current_ = &decisions_[o];
     const Operator& whole = op_at(o);
     Operator op = whole;
     op.inputs.clear();
@@ -447,7 +451,7 @@ class LayingOut {
 
   /// Norms' weights lie as the rows that they scale; convolutions' are whole.
   void add_parameters_of_rows(const Operator& whole, Operator& op, const TensorLayout& layout) {
-    const Factor shared = axes_.factor(layout.samples), &os = current_->state.os;
+    const Factor shared = axes_.factor(layout.samples), &os = decision_of(whole).state.os;
     if (!whole.parameters.empty() && (shared.in_node % os.in_node != 0 || shared.nodes % os.nodes != 0)) {
       refuse(whole.name, fmt::format("os = {} of what {} ranks share", to_string(os), to_string(shared)));
     }
@@ -592,7 +596,6 @@ class LayingOut {
   std::vector<int> local_;            ///< by tensor: the rank's, at home; -1: not yet
   std::vector<int> local_parameter_;  ///< by parameter; -1: not held, or not yet
   std::map<Copy, int> copies_;        ///< the rank's tensors in other layouts
-  const OperatorDecision* current_ = nullptr;
   LaidOutGraph result_;
 };
 
@@ -633,7 +636,7 @@ std::vector<AxisSet> sets_of_replicas(const LaidOutGraph& model) {
 }
 
 ReplicaGrids grids_of(const Plan& plan, const LaidOutGraph& model, int rank) {
-  if (!has_layouts(plan.mesh)) return whole_grids(plan.mesh, rank);
+  if (!model.is_laid_out()) return whole_grids(plan.mesh, rank);
   const AtomicAxes axes(plan.mesh);
   const std::vector<AxisSet> sets = sets_of_replicas(model);
   ReplicaGrids grids;
@@ -654,7 +657,7 @@ LayoutCollectives layout_collectives(const LaidOutGraph& model) {
   bool follows_sum_of_one_rank = false;
   for (std::size_t o = 0; o < model.graph.operators.size(); ++o) {
     const Operator& op = model.graph.operators[o];
-    const bool is_whole_sum = op.attributes.has("sum_over") || (model.layouts.empty() && is_product(op) &&
+    const bool is_whole_sum = op.attributes.has("sum_over") || (!model.is_laid_out() && is_product(op) &&
                                                                 model.decisions[o].sum == PartialSums::all_reduce);
     bool forward = is_whole_sum;
     bool backward = op.attributes.has("sum_gradient_over") || follows_sum_of_one_rank;

@@ -59,6 +59,8 @@ struct LaidOutGraph {
   std::vector<Redistribution> steps;        ///< by attribute `step`
   std::vector<SummaPanels> panels;          ///< by attribute `summa`
   AxisSet uneven = 0;                       ///< ranks along these have parts of unequal sizes
+  /// Ranks hold parts of tensors, as layouts say. Else each has all of the model, and samples of its own.
+  bool is_laid_out() const { return !layouts.empty(); }
 };
 
 /// By operator: whether a collective that changes layouts ends its forward, or its backward, or stands in it. A sum of

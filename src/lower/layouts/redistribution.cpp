@@ -26,8 +26,8 @@ Operand OperatorLowering::permuted(const Operator& op, const Operand& from, cons
   return to;
 }
 
-/// @p tensor as parts that stand one after the other: in a new buffer, or in @p into. Where they do already, and a
-/// buffer was not named, as it is.
+/// @p tensor as parts that stand one after the other: in a new buffer, or in @p into. @p tensor itself where its parts
+/// stand like that and no buffer is named.
 Operand OperatorLowering::packed(const Operator& op, const Operand& tensor, const Packing& packing, const Operand* into,
                                  Phase phase) {
   if (packing.begins.empty()) return permuted(op, tensor, packing.permutation, into, phase);

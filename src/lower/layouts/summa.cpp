@@ -82,11 +82,11 @@ class OperatorLowering::PanelSums {
     if (index < buffers_.size()) {
       buffer = lowering_.panel_buffer(name_, own_.elements[index], lowering_.builder.buffer(own_.pieces.buffer).dtype);
     }
-    return panel_ = {buffer.buffer, buffer.begin, elements};
+    return {buffer.buffer, buffer.begin, elements};
   }
 
-  /// Of the last product.
-  void sum(int root, int piece) {
+  /// @param product of product(): what this rank has of the sum.
+  void sum(int root, int piece, const Operand& product) {
     if (own_.group < 0) return;
     std::vector<Operand> outputs;
     if (own_.is_root(lowering_, root)) outputs.push_back(own_.piece(piece));
@@ -98,7 +98,7 @@ class OperatorLowering::PanelSums {
                                     .phase = Phase::backward,
                                     .micro_batch = lowering_.activations.micro_batch(),
                                     .name = name_,
-                                    .inputs = {panel_},
+                                    .inputs = {product},
                                     .outputs = std::move(outputs)});
   }
 
@@ -113,7 +113,6 @@ class OperatorLowering::PanelSums {
   std::string name_;
   OwnPanels own_;
   int last_ = -1;  ///< sum
-  Operand panel_{};
   std::array<Operand, 2> buffers_{};
 };
 
@@ -229,14 +228,16 @@ void OperatorLowering::summa_backward(const Operator& op) {
     if (input_sums) {
       Instruction in = panel_kernel(Kernel::linear_backward_input, op, panel.width, Phase::backward);
       in.inputs = {dy.operand, now.weight};
-      in.outputs = {input_sums->product(l, panel.input_piece, panel.width * s.num_rows)};
+      const Operand product = input_sums->product(l, panel.input_piece, panel.width * s.num_rows);
+      in.outputs = {product};
       in.attributes.set("accumulate", 0);
       emit(std::move(in));
-      input_sums->sum(panel.input_root, panel.input_piece);
+      input_sums->sum(panel.input_root, panel.input_piece, product);
     }
     Instruction in = panel_kernel(Kernel::linear_backward_weight, op, panel.width, Phase::backward);
     in.inputs = {now.input, dy.operand};
-    in.outputs = {weight_sums.product(l, panel.weight_piece, panel.width * s.num_outputs)};
+    const Operand product = weight_sums.product(l, panel.weight_piece, panel.width * s.num_outputs);
+    in.outputs = {product};
     std::int64_t accumulate = 0;
     if (l == 0 && op.parameters.size() > 1) {
       const GradientEmission::Destination bias = parameters.gradients().destination(item, index_of(op), 1);
@@ -245,7 +246,7 @@ void OperatorLowering::summa_backward(const Operator& op) {
     }
     in.attributes.set("accumulate", accumulate);
     emit(std::move(in));
-    weight_sums.sum(panel.weight_root, panel.weight_piece);
+    weight_sums.sum(panel.weight_root, panel.weight_piece, product);
   }
 
   if (input_sums) input_sums->finish();

@@ -22,7 +22,7 @@ OrderGenerator by_stage(StageOrderGenerator generator);
 STRATA_SCHEDULES(STRATA_DECLARE)
 #undef STRATA_DECLARE
 
-/// Empty for cyclic schedules, which are made of more than their kind, and those that only plans can say so far.
+/// Empty for kinds without a generator of their own; a cyclic order needs its plan, see order_generator_of().
 StageOrderGenerator order_generator(ScheduleKind kind);
 /// Of the plan's schedule. @throws Unsupported where there is none.
 OrderGenerator order_generator_of(const Plan& plan);

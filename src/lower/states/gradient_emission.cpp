@@ -95,7 +95,7 @@ int GradientEmission::issue(const GradientAction& action) {
     builder_.hold(compute_stream, awaited);
     return -1;
   }
-  // What the compute stream has given up by now may be what is written.
+  // What is written may stand where the compute stream's kernels up to here read: they come first.
   const std::span<const int> before(&computed, computed >= 0 ? 1 : 0);
   Instruction in{.phase = Phase::reduce, .name = name_of(action)};
   const auto kernel = [&](Kernel which, Attributes attributes) {

@@ -64,7 +64,7 @@ class GradientEmission {
   const RingLinks* ring_;
   ProgramBuilder& builder_;
   // What became of the sums' numbers in the Program.
-  std::vector<int> buffers_;       ///< by buffer, of those that have been needed so far
+  std::vector<int> buffers_;       ///< by buffer of the sums, of the first ones: made in their order
   std::vector<int> instructions_;  ///< by action, -1: none
 };
 

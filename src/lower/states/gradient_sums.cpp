@@ -34,7 +34,7 @@ class GradientWalk {
  public:
   GradientWalk(const GradientBuckets& buckets, const Plan& plan, const ModelGraph& graph,
                std::span<const ParameterShard> shards, const ShardGroups& groups, const RingOfSums* ring,
-               std::int64_t largest_operator)
+               const QuantizedReductions& quantized, std::int64_t largest_operator)
       : layout_(buckets),
         plan_(plan),
         graph_(graph),
@@ -42,7 +42,8 @@ class GradientWalk {
         groups_(groups),
         ring_(ring),
         largest_operator_(largest_operator),
-        quantized_(plan.quantization, plan.overlap.reduce_scatter != "none", sums_),
+        quantized_(quantized),
+        reduced_apart_(quantized.all.size()),
         full_(graph.parameters.size()),
         is_written_(graph.parameters.size(), false),
         on_the_way_(buckets.buckets.size()) {
@@ -99,6 +100,12 @@ class GradientWalk {
     bool accumulate = false;
     bool is_last = false;  ///< micro-batch
   };
+  /// A quantised reduction that has begun.
+  struct ReducedApart {
+    Operand own{};            ///< where the sum goes
+    bool accumulate = false;  ///< to what is there
+    int received = -1;        ///< buffer, of the hop that is on its way
+  };
   using Kind = GradientAction::Kind;
 
   void add_lasting_buffers();
@@ -106,6 +113,15 @@ class GradientWalk {
   GradientSums::Destination destination(const GradientContribution& contribution);
   void contributed(const GradientContribution& contribution);
   void scatter_full(const GradientContribution& contribution);
+  void begin_reduction(int number, const Operand& full, const Operand& own, bool accumulate);
+  void add_up(const QuantizedReductions::Sum& hop);
+  /// At a place of the order where there may be some.
+  template <typename Place>
+  void add_up_hops_at(const std::map<Place, std::vector<QuantizedReductions::Sum>>& hops, const Place& place) {
+    const auto here = hops.find(place);
+    if (here == hops.end()) return;
+    for (const QuantizedReductions::Sum& hop : here->second) add_up(hop);
+  }
   void finish_oldest_scatter();
   void finish_micro_batch(int micro_batch);
   void gradient_complete(int parameter, int micro_batch);
@@ -151,9 +167,10 @@ class GradientWalk {
   const RingOfSums* ring_;
   std::int64_t largest_operator_;
   GradientSums sums_;
-  QuantizedReductions quantized_;
-  std::vector<std::map<int, int>> full_;  ///< by parameter: buffers of micro-batches that are not complete
-  std::vector<bool> is_written_;          ///< by parameter: something stands at its place in a bucket that lasts
+  const QuantizedReductions& quantized_;
+  std::vector<ReducedApart> reduced_apart_;  ///< by quantised reduction
+  std::vector<std::map<int, int>> full_;     ///< by parameter: buffers of micro-batches that are not complete
+  std::vector<bool> is_written_;             ///< by parameter: something stands at its place in a bucket that lasts
   std::vector<Bucket> on_the_way_;
   std::deque<Scattered> scattered_;      ///< the oldest first
   std::int64_t scattered_elements_ = 0;  ///< of all of them
@@ -259,7 +276,9 @@ void GradientWalk::contribute(std::span<const GradientContribution> contribution
   here.behind_contributions = actions_of([&] {
     for (const GradientContribution& c : contributions) contributed(c);
   });
-  here.behind_operator = actions_of([&] { quantized_.after_operator(); });
+  here.behind_operator = actions_of([&] {
+    add_up_hops_at(quantized_.behind_operator, {contributions.front().item, contributions.front().op});
+  });
 }
 
 GradientSums::Destination GradientWalk::destination(const GradientContribution& c) {
@@ -309,8 +328,7 @@ void GradientWalk::scatter_full(const GradientContribution& c) {
   const bool accumulate = !layout(b).is_sharded && is_written_[p];
   is_written_[p] = true;
   if (plan_.quantization.gradients != "none") {
-    quantized_.begin(c.parameter, described(c.parameter).name, full, shard(c.parameter).factors.p,
-                     groups_.of(c.parameter), own, accumulate);
+    begin_reduction(quantized_.beginning.at({c.item, c.parameter}), full, own, accumulate);
     gradient_complete(c.parameter, c.micro_batch);
     return;
   }
@@ -333,6 +351,21 @@ void GradientWalk::scatter_full(const GradientContribution& c) {
   scattered_elements_ += full.num_elements;
   if (!awaited) gradient_complete(c.parameter, c.micro_batch);
   if (plan_.overlap.reduce_scatter == "none") finish_oldest_scatter();
+}
+
+/// @param own this rank's part of the sum over the ranks that share @p full.
+void GradientWalk::begin_reduction(int number, const Operand& full, const Operand& own, bool accumulate) {
+  const auto n = static_cast<std::size_t>(number);
+  const QuantizedReduction& reduction = quantized_.all[n];
+  reduced_apart_[n] = {own, accumulate, exchange(reduction, 0, full, plan_.quantization, sums_)};
+  if (plan_.overlap.reduce_scatter != "none") return;
+  for (int hop = 0; hop < std::ssize(reduction.hops); ++hop) add_up({number, hop});
+}
+
+void GradientWalk::add_up(const QuantizedReductions::Sum& hop) {
+  const auto n = static_cast<std::size_t>(hop.reduction);
+  ReducedApart& r = reduced_apart_[n];
+  r.received = strata::add_up(quantized_.all[n], hop.hop, r.received, r.own, r.accumulate, plan_.quantization, sums_);
 }
 
 /// The compute stream waits for the oldest full gradient on its way, which leaves its memory.
@@ -417,8 +450,8 @@ void GradientWalk::scatter_own_parts(std::size_t index, int buffer) {
   }
 }
 
-/// What has just been issued to the communication stream takes @p bucket along. The bucket before it has arrived by
-/// then.
+/// The last collective that was issued is @p bucket's. It begins when the bucket that left before it has arrived; the
+/// compute stream waits for that one, which gives its memory up.
 void GradientWalk::depart(Travelling bucket) {
   bucket.action = last_communication_;
   finish_travelling();
@@ -463,7 +496,7 @@ void GradientWalk::reduce(std::size_t index, int buffer) {
     all_reduce({.bucket = number, .to = sums_.whole(buffer), .group = groups.replicas});
     return;
   }
-  // What an earlier micro-batch has kept is read now.
+  // What earlier micro-batches have kept is read below: it has to be there.
   if (travelling_ && travelling_->index == index) finish_travelling();
   if (layout(index).scatters) {
     scatter_own_parts(index, buffer);
@@ -488,7 +521,7 @@ void GradientWalk::reduce(std::size_t index, int buffer) {
 void GradientWalk::complete(int item, std::span<const int> parameters) {
   const auto is_one = [&](int p) { return std::ranges::find(parameters, p) != parameters.end(); };
   sums_.before_item[item] = actions_of([&] {
-    quantized_.finish();
+    add_up_hops_at(quantized_.before_item, item);
     while (std::ranges::any_of(scattered_, [&](const Scattered& s) { return s.awaited && is_one(s.parameter); })) {
       finish_oldest_scatter();
     }
@@ -503,7 +536,7 @@ void GradientWalk::complete(int item, std::span<const int> parameters) {
 
 void GradientWalk::reduce_remaining(const std::map<int, Copies>& copies) {
   sums_.behind_backward = actions_of([&] {
-    quantized_.finish();
+    for (const QuantizedReductions::Sum& hop : quantized_.behind_backward) add_up(hop);
     backward_is_over_ = true;
     // A bucket is complete long before backward ends, and streams run ahead as far as they may.
     if (plan_.overlap.all_reduce == "none") sums_.actions.push_back({.kind = Kind::hold_communication});
@@ -579,7 +612,9 @@ GradientSums gradient_sums(const StepOrder& order, std::span<const GradientContr
                            const GradientBuckets& buckets, const Plan& plan, const ModelGraph& graph,
                            std::span<const ParameterShard> shards, const ShardGroups& groups,
                            const std::map<int, Copies>& copies, const RingOfSums* ring) {
-  GradientWalk walk(buckets, plan, graph, shards, groups, ring, largest_operator(contributions, graph, groups));
+  const QuantizedReductions quantized = quantized_reductions(order, contributions, plan, graph, shards, groups);
+  GradientWalk walk(buckets, plan, graph, shards, groups, ring, quantized,
+                    largest_operator(contributions, graph, groups));
   walk.expect(contributions);
   std::map<int, std::vector<std::size_t>> received;
   if (ring != nullptr && ring->from >= 0) received = buckets_to_receive(order, contributions, buckets);

@@ -134,7 +134,7 @@ class GatherWalk {
   }
 
   /// A kernel that is issued next reads @p parameters, which have been gathered: what has to be done with them on the
-  /// compute stream is done now and not when they were asked for, so that what runs until then hides the transfer.
+  /// compute stream is done here and not where they were asked for, so that what stands between hides the transfer.
   void arrive(std::span<const int> parameters, Phase phase, int micro_batch) {
     for (const int p : parameters) {
       Held& now = held(p);

@@ -11,9 +11,9 @@
 ///                    next_module: those of the next operator in backward order, under this one; where that one's block
 ///                    is recomputed first, all of that block, under the backward of this one
 /// Of an operator in slices only the first is gathered with a block: each next one under the slice before it, so that
-/// no more than two are there at once. A copy is let go behind the kernels of its operator, of its last sub-batch: it
-/// serves all of them. What a recomputation has
-/// gathered stays for the backward behind it, or is gathered again (gathered_after_recompute).
+/// no more than two are there at once. A copy serves all sub-batches, and is let go behind the kernels of its operator
+/// for the last of them. What a recomputation has gathered stays for the backward behind it, or is gathered again
+/// (gathered_after_recompute).
 /// Where parameters have a second shard (ZeRO++), forward keeps it of those alone that backward or a recomputation
 /// gathers: neither reads biases or embeddings, unless the operator runs again.
 /// Where last step's updates are spread under this step (overlap.broadcast = next_forward), those of a sharded

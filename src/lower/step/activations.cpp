@@ -24,6 +24,16 @@ TensorUses::TensorUses(const ModelGraph& graph, std::span<const RecomputedRegion
   }
 }
 
+void BuffersOfTensors::set(int tensor, int buffer) {
+  int& now = buffers_[static_cast<std::size_t>(tensor)];
+  if (now >= 0) --num_tensors_[static_cast<std::size_t>(now)];
+  now = buffer;
+  if (buffer < 0) return;
+  const auto b = static_cast<std::size_t>(buffer);
+  if (b >= num_tensors_.size()) num_tensors_.resize(b + 1, 0);
+  ++num_tensors_[b];
+}
+
 Activations::Activations(const ModelGraph& graph, const TensorUses& uses, DType compute,
                          std::span<const std::int64_t> num_samples, int micro_batch, ProgramBuilder& builder)
     : graph_(graph),
@@ -32,8 +42,8 @@ Activations::Activations(const ModelGraph& graph, const TensorUses& uses, DType 
       num_samples_(num_samples),
       micro_batch_(micro_batch),
       builder_(builder),
-      values_(graph.tensors.size(), -1),
-      gradients_(graph.tensors.size(), -1),
+      values_(graph.tensors.size()),
+      gradients_(graph.tensors.size()),
       destinations_(graph.tensors.size()) {}
 
 Operand Activations::new_buffer(const std::string& name, int tensor, Category category) {
@@ -45,7 +55,7 @@ Operand Activations::new_buffer(const std::string& name, int tensor, Category ca
 }
 
 Operand Activations::value(int tensor) const {
-  const int buffer = values_[static_cast<std::size_t>(tensor)];
+  const int buffer = values_.of(tensor);
   STRATA_INVARIANT(buffer >= 0, "nothing has produced " + graph_.tensors[static_cast<std::size_t>(tensor)].name);
   return builder_.whole(buffer);
 }
@@ -53,46 +63,44 @@ Operand Activations::value(int tensor) const {
 Operand Activations::produce(int tensor) {
   const Operand operand =
       new_buffer(graph_.tensors[static_cast<std::size_t>(tensor)].name, tensor, Category::activation);
-  values_[static_cast<std::size_t>(tensor)] = operand.buffer;
+  values_.set(tensor, operand.buffer);
   return operand;
 }
 
 Operand Activations::produce_in_place(int tensor, int other) {
   const Operand operand = value(other);
-  values_[static_cast<std::size_t>(tensor)] = operand.buffer;
-  values_[static_cast<std::size_t>(other)] = -1;
+  values_.set(tensor, operand.buffer);
+  values_.set(other, -1);
   return operand;
 }
 
 bool Activations::may_overwrite(const Operator& op, int input) const {
-  const auto t = static_cast<std::size_t>(op.inputs[static_cast<std::size_t>(input)]);
+  const int tensor = op.inputs[static_cast<std::size_t>(input)];
+  const auto t = static_cast<std::size_t>(tensor);
   // Inputs of the model have no gradient and are cheap, but they belong to whoever loaded them.
   return graph_.tensors[t].role == TensorRole::activation && uses_.num_consumers[t] == 1 && !uses_.saved[t] &&
-         values_[t] >= 0 && std::ranges::count(values_, values_[t]) == 1;
+         has(tensor) && values_.num_tensors(values_.of(tensor)) == 1;
 }
 
-int Activations::pending(int buffer) const { return static_cast<int>(std::ranges::count(gradients_, buffer)); }
-
 Operand Activations::gradient(int tensor) const {
-  const int buffer = gradients_[static_cast<std::size_t>(tensor)];
+  const int buffer = gradients_.of(tensor);
   STRATA_INVARIANT(buffer >= 0, "no gradient of " + graph_.tensors[static_cast<std::size_t>(tensor)].name);
   return builder_.whole(buffer);
 }
 
 Activations::Taken Activations::take_gradient(int tensor) {
   const Operand operand = gradient(tensor);
-  gradients_[static_cast<std::size_t>(tensor)] = -1;
-  return {operand, pending(operand.buffer) == 0};
+  gradients_.set(tensor, -1);
+  return {operand, gradients_.num_tensors(operand.buffer) == 0};
 }
 
 void Activations::share_gradient(int tensor, int buffer) {
   STRATA_INVARIANT(!has_gradient(tensor), "a gradient is there already");
-  gradients_[static_cast<std::size_t>(tensor)] = buffer;
+  gradients_.set(tensor, buffer);
 }
 
 void Activations::detach(int tensor, const std::string& name) {
-  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
-  const Operand shared = builder_.whole(buffer);
+  const Operand shared = gradient(tensor);
   const Operand own =
       new_buffer(graph_.tensors[static_cast<std::size_t>(tensor)].name + "/gradient", tensor, Category::activation);
   builder_.emit({.kernel = Kernel::copy,
@@ -102,7 +110,7 @@ void Activations::detach(int tensor, const std::string& name) {
                  .inputs = {shared},
                  .outputs = {own},
                  .attributes = {{"elements", own.num_elements}}});
-  buffer = own.buffer;
+  gradients_.set(tensor, own.buffer);
 }
 
 Activations::Destination Activations::gradient_destination(int tensor, bool can_accumulate) {
@@ -111,36 +119,31 @@ Activations::Destination Activations::gradient_destination(int tensor, bool can_
 
 Activations::Destination Activations::new_destination(int tensor, bool can_accumulate) {
   const std::string name = graph_.tensors[static_cast<std::size_t>(tensor)].name + "/gradient";
-  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
-  if (buffer < 0) {
+  if (!has_gradient(tensor)) {
     const Operand operand = new_buffer(name, tensor, Category::activation);
-    buffer = operand.buffer;
+    gradients_.set(tensor, operand.buffer);
     return {operand, false};
   }
   if (!can_accumulate) {
     return {new_buffer(name, tensor, Category::activation), false};
   }
   // Somebody who has not run yet still reads the shared buffer: give this tensor its own copy first.
-  if (pending(buffer) > 1) {
-    detach(tensor, name);
-  }
-  return {builder_.whole(buffer), true};
+  if (gradients_.num_tensors(gradients_.of(tensor)) > 1) detach(tensor, name);
+  return {gradient(tensor), true};
 }
 
 void Activations::merge(int tensor, const Destination& destination, const std::string& name) {
-  int& buffer = gradients_[static_cast<std::size_t>(tensor)];
+  const int buffer = gradients_.of(tensor);
   if (destination.operand.buffer == buffer) {
     return;
   }
-  if (pending(buffer) > 1) {
-    detach(tensor, name);
-  }
+  if (gradients_.num_tensors(buffer) > 1) detach(tensor, name);
   builder_.emit({.kernel = Kernel::accumulate,
                  .phase = Phase::backward,
                  .micro_batch = micro_batch_,
                  .name = name,
                  .inputs = {destination.operand},
-                 .outputs = {builder_.whole(buffer)},
+                 .outputs = {gradient(tensor)},
                  .attributes = {{"elements", destination.operand.num_elements}}});
 }
 

@@ -5,6 +5,7 @@
 /// its backward. Buffers may be shared: an in-place operator writes its output over its input, and the two inputs of an
 /// addition have one gradient.
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,13 +27,32 @@ struct TensorUses {
   std::vector<bool> saved;  ///< some operator's backward reads it, or an operator that runs again
 };
 
+/// A buffer for each tensor that has one; several tensors may have the same.
+class BuffersOfTensors {
+ public:
+  explicit BuffersOfTensors(std::size_t num_tensors) : buffers_(num_tensors, -1) {}
+
+  /// -1: none.
+  int of(int tensor) const { return buffers_[static_cast<std::size_t>(tensor)]; }
+  /// @param buffer -1: none from now on.
+  void set(int tensor, int buffer);
+  int num_tensors(int buffer) const {
+    const auto b = static_cast<std::size_t>(buffer);
+    return b < num_tensors_.size() ? num_tensors_[b] : 0;
+  }
+
+ private:
+  std::vector<int> buffers_;      ///< by tensor
+  std::vector<int> num_tensors_;  ///< by buffer, up to the last that any tensor has had
+};
+
 class Activations {
  public:
   /// @param num_samples of one micro-batch on this rank, by tensor.
   Activations(const ModelGraph& graph, const TensorUses& uses, DType compute, std::span<const std::int64_t> num_samples,
               int micro_batch, ProgramBuilder& builder);
 
-  bool has(int tensor) const { return values_[static_cast<std::size_t>(tensor)] >= 0; }
+  bool has(int tensor) const { return values_.of(tensor) >= 0; }
   /// @throws InternalError if nothing has produced it.
   Operand value(int tensor) const;
   /// A new buffer for the tensor.
@@ -40,14 +60,14 @@ class Activations {
   /// The tensor takes over the buffer of @p other, whose content is lost.
   Operand produce_in_place(int tensor, int other);
   /// No longer held: recomputed when the backward pass needs it.
-  void drop(int tensor) { values_[static_cast<std::size_t>(tensor)] = -1; }
+  void drop(int tensor) { values_.set(tensor, -1); }
 
   /// True where writing `op`'s output over its input number @p input loses nothing that anybody still reads.
   bool may_overwrite(const Operator& op, int input) const;
 
   /// True for activations that depend on a parameter.
   bool needs_gradient(int tensor) const { return uses_.needs_gradient[static_cast<std::size_t>(tensor)]; }
-  bool has_gradient(int tensor) const { return gradients_[static_cast<std::size_t>(tensor)] >= 0; }
+  bool has_gradient(int tensor) const { return gradients_.of(tensor) >= 0; }
 
   /// The complete gradient of @p tensor, handed to the backward of its producer.
   struct Taken {
@@ -58,7 +78,7 @@ class Activations {
   /// The same, left to be taken by another slice of its producer.
   Operand gradient(int tensor) const;
 
-  /// The gradient of @p tensor is, so far, what @p buffer holds (shared with whoever else was given it).
+  /// What @p buffer holds, also for others, is all that has been contributed to the gradient of @p tensor.
   void share_gradient(int tensor, int buffer);
 
   /// Where a kernel may put its contribution. `accumulate`: add to what is there.
@@ -81,7 +101,6 @@ class Activations {
   Destination new_destination(int tensor, bool can_accumulate);
   Operand new_buffer(const std::string& name, int tensor, Category category);
   void detach(int tensor, const std::string& name);
-  int pending(int buffer) const;
 
   const ModelGraph& graph_;
   const TensorUses& uses_;
@@ -89,8 +108,8 @@ class Activations {
   std::span<const std::int64_t> num_samples_;
   int micro_batch_;
   ProgramBuilder& builder_;
-  std::vector<int> values_;                ///< buffer by tensor, -1: not held
-  std::vector<int> gradients_;             ///< buffer by tensor, -1: none yet
+  BuffersOfTensors values_;
+  BuffersOfTensors gradients_;
   std::vector<Destination> destinations_;  ///< by tensor
 };
 

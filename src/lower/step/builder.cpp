@@ -71,6 +71,8 @@ int ProgramBuilder::emit(Instruction instruction, std::span<const int> after) {
 /// Instructions were emitted step by step; a repetition has those of several steps, item by item. Who waits for one of
 /// its own step that stands in an earlier repetition does so with the lag between the two.
 void ProgramBuilder::put_items_in_order() {
+  const bool none_is_late = std::ranges::all_of(places_, [](const Place& place) { return place.step >= 0; });
+  if (none_is_late && std::ranges::is_sorted(places_, {}, &Place::item)) return;
   std::vector<Instruction>& body = program_.body;
   std::vector<std::size_t> order(body.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -22,35 +22,39 @@ bool has_work(const Instruction& in) {
                                                      "width", "heads",   "classes",  "channels"};
   // The gradient of a bias is a sum over rows, whatever inputs there are.
   const bool sums_rows = in.kernel == Kernel::linear_backward_weight && in.outputs.size() > 1;
-  return std::ranges::all_of(sizes, [&](std::string_view key) {
-    if (combines_parts(in.kernel) && key != "rows") return true;
-    if (sums_rows && key == "in") return true;
-    return in.attributes.integer_or(key, 1) != 0;
+  return std::ranges::none_of(in.attributes.entries(), [&](const Attributes::Entry& entry) {
+    if (entry.value != Attributes::Value(std::int64_t{0})) return false;
+    if (combines_parts(in.kernel) && entry.key != "rows") return false;
+    if (sums_rows && entry.key == "in") return false;
+    return std::ranges::find(sizes, entry.key) != sizes.end();
   });
 }
 
 }  // namespace
 
 std::vector<Instruction> what_is_left_of(Instruction instruction) {
-  if (instruction.is_collective() || has_work(instruction)) return {std::move(instruction)};
+  std::vector<Instruction> left;
+  if (instruction.is_collective() || has_work(instruction)) {
+    left.push_back(std::move(instruction));
+    return left;
+  }
   STRATA_INVARIANT(instruction.kernel != Kernel::linear_forward || instruction.inputs.size() < 3 ||
                        instruction.outputs.front().num_elements == 0,
                    instruction.name + ": a bias is added by a rank without inputs");
-  std::vector<Instruction> fills;
   const std::int64_t accumulate = instruction.attributes.integer_or("accumulate", 0);
   for (std::size_t o = 0; o < instruction.outputs.size(); ++o) {
     if ((accumulate >> o & 1) != 0) continue;
     const Operand& output = instruction.outputs[o];
-    fills.push_back({.kernel = Kernel::fill,
-                     .stream = instruction.stream,
-                     .phase = instruction.phase,
-                     .micro_batch = instruction.micro_batch,
-                     .step = instruction.step,
-                     .name = instruction.name,
-                     .outputs = {output},
-                     .attributes = {{"elements", output.num_elements}, {"value", 0.0}}});
+    left.push_back({.kernel = Kernel::fill,
+                    .stream = instruction.stream,
+                    .phase = instruction.phase,
+                    .micro_batch = instruction.micro_batch,
+                    .step = instruction.step,
+                    .name = instruction.name,
+                    .outputs = {output},
+                    .attributes = {{"elements", output.num_elements}, {"value", 0.0}}});
   }
-  return fills;
+  return left;
 }
 
 }  // namespace strata

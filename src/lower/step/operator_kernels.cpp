@@ -177,9 +177,8 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
     if (op.kind == OperatorKind::cross_entropy) return split_cross_entropy(op, over, phase);
   }
   Instruction in = kernel(operator_table::row(op.kind).forward, op, phase);
-  for (const int t : op.inputs) {
-    in.inputs.push_back(activations.value(t));
-  }
+  in.inputs.reserve(op.inputs.size() + op.parameters.size());
+  for (const int t : op.inputs) in.inputs.push_back(activations.value(t));
   const bool adds = op.attributes.integer_or("adds", 1) != 0;
   for (const int p : op.parameters) {
     if (adds || p == op.parameters.front()) in.inputs.push_back(weight_of(op, p));

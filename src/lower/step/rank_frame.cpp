@@ -16,9 +16,10 @@ std::optional<RingLinks> ring_of(const Plan& plan, int rank) {
   return RingLinks(ring, communication_stream + 1);
 }
 
-std::vector<std::string> streams_of(const Plan& plan, const RankPlace& place, const std::optional<RingLinks>& ring) {
+std::vector<std::string> streams_of(const LaidOutGraph& model, const RankPlace& place,
+                                    const std::optional<RingLinks>& ring) {
   std::vector<std::string> streams = {"compute", "communication"};
-  if (has_layouts(plan.mesh)) streams.push_back("layouts");
+  if (model.is_laid_out()) streams.push_back("layouts");
   if (ring) std::ranges::copy(ring->streams, std::back_inserter(streams));
   std::ranges::copy(link_streams(place.num_stages, place.stage_index), std::back_inserter(streams));
   return streams;
@@ -35,7 +36,7 @@ RankFrame::RankFrame(const Plan& of_plan, const RankModel& of_model, int rank, c
       order(orders.of(place.index)),
       recomputation(recomputation_by_segment(order.shape, model.regions)),
       ring(ring_of(plan, rank)),
-      builder(rank, plan.mesh.num_ranks(), streams_of(plan, place, ring)),
+      builder(rank, plan.mesh.num_ranks(), streams_of(model.any(), place, ring)),
       groups(plan, model.any(), place, rank, builder),
       grids(grids_of(plan, model.any(), rank)),
       held(plan, graph, order, shards_of(plan, graph, model.any().decisions, grids), grids, groups.parameters.data,

@@ -12,7 +12,7 @@ namespace strata {
 
 RankGroups::RankGroups(const Plan& plan, const LaidOutGraph& model, const RankPlace& place, int rank,
                        ProgramBuilder& builder) {
-  if (has_layouts(plan.mesh)) {
+  if (model.is_laid_out()) {
     axes.emplace(AtomicAxes(plan.mesh), model, rank, builder);
     parameters.num_copies = model.num_copies;
     for (const AxisSet set : sets_of_replicas(model)) parameters.data.push_back(axes->of(set));

@@ -9,9 +9,9 @@
 /// the sender's items, and a message waits for nothing but its own rank's earlier items and what its cause implies.
 ///
 /// A rank's items are taken in passes: neighbouring items of one micro-batch in one direction, with a message for each
-/// of its sub-batches. Messages are awaited one
-/// pass ahead, under that pass's kernels. Not so the activations behind a backward: until it is through, 1F1B's stage
-/// is full.
+/// of its sub-batches. A receive is posted before the pass that precedes its reader, so that the transfer runs under
+/// that pass's kernels. Where that pass is a backward, the receive of activations is posted behind it: a stage of 1F1B
+/// holds as many activations as it may until its backward has let some go.
 
 #include <map>
 #include <string>

@@ -61,7 +61,7 @@ class StepLowering {
         order_(order_of_step(frame.order, step)),
         messages_(messages_of(frame.orders, order_, place_, step)),
         recomputation_(frame.recomputation),
-        first_link_stream_(has_layouts(plan_.mesh) ? layout_stream + 1 : communication_stream + 1),
+        first_link_stream_(model_.any().is_laid_out() ? layout_stream + 1 : communication_stream + 1),
         builder_(frame.builder),
         groups_(frame.groups),
         parameters_(plan_, graph_, order_, step, place_.stage, recomputation_, frame.held, groups_.parameters,
@@ -101,7 +101,7 @@ class StepLowering {
   }
   /// Of ranks that hold the same rows of the loss one counts.
   bool counts(int loss_tensor) const {
-    if (!has_layouts(plan_.mesh)) return true;
+    if (!model_.any().is_laid_out()) return true;
     const AtomicAxes axes(plan_.mesh);
     const AxisSet copies = axes.all() & ~model_.any().layouts[static_cast<std::size_t>(loss_tensor)].samples;
     return axes.index(copies, builder_.rank()) == 0;
@@ -135,7 +135,7 @@ class StepLowering {
     for (const StageMessages::Receive& receive : messages_.before(index)) post(receive);
     parameters_.gradients().before_item(index);
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
-    if (item.barrier && has_layouts(plan_.mesh)) await_layouts();
+    if (item.barrier && model_.any().is_laid_out()) await_layouts();
     switch (item.pass) {
       case Pass::forward: forward(index); break;
       case Pass::recompute: recompute(index); break;
@@ -220,8 +220,8 @@ class StepLowering {
     const OrderItem& item = order_.items[static_cast<std::size_t>(receive.item)];
     const bool backward = item.pass != Pass::forward;
     Activations& activations = activations_of(item);
-    // The memory of what ended on the compute stream so far, and of messages that the neighbour must have taken before
-    // it could send this one, is free for this one and for what follows it.
+    // The memory of what ends on the compute stream before this message is posted, and of messages that the neighbour
+    // must have taken before it could send this one, is free for this one and for what follows it.
     std::vector<int> complete;
     if (const int last = builder_.last_on(compute_stream); last >= 0) complete.push_back(last);
     if (receive.taken >= 0) complete.push_back(sent_[static_cast<std::size_t>(receive.taken)]);
