@@ -22,7 +22,8 @@
 /// Quantised gradients (ZeRO++) take the way of quantized_reduction instead of the first reduce-scatter.
 ///
 /// On a ring of replicas a rank does not begin with its own gradients, but with the sum that the replica before it has
-/// made of those of earlier micro-batches, and hands on its own sum; the last one has the whole. Micro-batches'
+/// made of those of earlier micro-batches, and hands on its own sum; the last one has the whole, and hands it to
+/// whoever updates the parameters, where that is another. Micro-batches'
 /// gradients are added up by the kernels that make them, or, with schedule.sum = "after", made apart and added behind
 /// these.
 
@@ -126,6 +127,8 @@ struct RingOfSums {
   int group = -1;
   int from = -1;  ///< -1: it is the first
   int to = -1;    ///< -1: it is the last
+  /// By parameter: from whom its whole sum comes to be updated here, and to whom it goes from here; left out: nobody.
+  std::map<int, int> whole_from{}, whole_to{};
 };
 
 /// @param contributions of @p order.  @param shards by parameter.  @param copies by parameter that has some: in the
