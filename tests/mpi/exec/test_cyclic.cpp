@@ -311,6 +311,10 @@ TEST_F(Cyclic, WalkingParametersGiveTheRulesValues) {
     plan.overlap.bucket_bytes = number % 3 == 0 ? 100 : 1 << 20;
     const Trained ours = train_plan(training_of(rule, graph), plan, world, engine);
     expect_equal(ours, expected, joined(fresh), tolerance);
+    const BytesByCollective predicted = bytes_by_collective(ours.program);
+    for (int kind = 0; kind < num_collectives; ++kind) {
+      EXPECT_EQ(ours.last_step.bytes_sent[static_cast<std::size_t>(kind)], predicted.bytes[kind]) << joined(fresh);
+    }
     for (int l = 0; l < num_layers; ++l) {
       const bool is_own = stage_of_layer[static_cast<std::size_t>(l)] == n - 1 - world.rank();
       EXPECT_EQ(ours.parameters.contains(name_of_layer(l, num_layers) + ".weight"), is_own) << l;
