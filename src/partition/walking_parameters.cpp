@@ -14,7 +14,7 @@ char digit(const FreshTable& fresh, int rank, int stage) {
 int owner_of_stage(int num_ranks, int stage) { return num_ranks - 1 - stage; }
 
 /// From whom @p rank has the parameters of @p stage; -1: it owns them.
-int sender_to(const FreshTable& fresh, int rank, int stage) {
+int supplier_to(const FreshTable& fresh, int rank, int stage) {
   const int owner = owner_of_stage(static_cast<int>(fresh.size()), stage);
   if (rank == owner) return -1;
   const bool goes_on = rank > 0 && digit(fresh, rank - 1, stage) == digit(fresh, rank, stage);
@@ -68,16 +68,16 @@ ParameterWalk parameter_walk(const FreshTable& fresh, int rank) {
   for (int v = 0; v < 2 * n - 1; ++v) {
     const bool backward = v >= n;
     const int stage = backward ? 2 * n - 2 - v : v;
-    const int from = sender_to(fresh, rank, stage);
+    const int from = supplier_to(fresh, rank, stage);
     walk.visits.push_back({.stage = stage,
                            .backward = backward,
                            .from = from,
-                           .goes_on = from >= 0 && rank + 1 < n && sender_to(fresh, rank + 1, stage) == rank,
+                           .goes_on = from >= 0 && rank + 1 < n && supplier_to(fresh, rank + 1, stage) == rank,
                            .num_steps = stage + 1 == n ? 2 : 1});
   }
   const int own = walk.own_stage();
   for (int to = 0; to < n; ++to) {
-    if (sender_to(fresh, to, own) != rank) continue;
+    if (supplier_to(fresh, to, own) != rank) continue;
     for (int v = 0; v < 2 * n - 1; ++v) {
       if (walk.visits[static_cast<std::size_t>(v)].stage != own) continue;
       walk.departures.push_back({.to = to, .visit = v, .fresh = digit(fresh, to, own) == '1'});

@@ -454,8 +454,7 @@ void GradientWalk::reduce(std::size_t index, int buffer) {
   const int number = static_cast<int>(index);
   if (ring_ != nullptr) {
     if (bucket.received >= 0) add_whole(index, bucket.received);
-    const auto handed = ring_->whole_to.find(layout(index).parameters.front());
-    const int to = ring_->to < 0 && handed != ring_->whole_to.end() ? handed->second : ring_->to;
+    const int to = ring_->next(layout(index).parameters.front());
     if (to < 0) return;
     sums_.actions.push_back(
         {.kind = Kind::send, .bucket = number, .from = sums_.whole(buffer), .group = ring_->group, .peer = to});
