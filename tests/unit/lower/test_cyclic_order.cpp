@@ -282,17 +282,13 @@ TEST(CyclicOrder, OwnersUpdateBeforeTheirForwardWhereItIsFresh) {
             "backward 1 micro_batch=0\n"
             "backward 0 micro_batch=0 version=1\n");
   EXPECT_EQ(text(freshest(2, 2), 1),
-            "backward 1 micro_batch=1 step=-1\n"
-            "backward 0 micro_batch=1 step=-1\n"
+            "backward 1..0 micro_batch=1 step=-1\n"
             "update parameters=0 step=-1\n"
-            "forward 0 micro_batch=1\n"
-            "forward 1 micro_batch=1\n");
+            "forward 0..1 micro_batch=1\n");
   EXPECT_EQ(text(never_fresh(2, 2), 0),
-            "forward 0 micro_batch=0 version=1\n"
-            "forward 1 micro_batch=0 version=1\n"
+            "forward 0..1 micro_batch=0 version=1\n"
             "update parameters=1 step=-1\n"
-            "backward 1 micro_batch=0 version=1\n"
-            "backward 0 micro_batch=0 version=1\n");
+            "backward 1..0 micro_batch=0 version=1\n");
   EXPECT_THROW(walking_order(shape_of(2, 2), {"11", "11"}, 0), InternalError);
 }
 

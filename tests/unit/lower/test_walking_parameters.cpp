@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/random.hpp"
 #include "models/graph_builder.hpp"
 #include "partition/walking_parameters.hpp"
 #include "unit/lower/planned.hpp"

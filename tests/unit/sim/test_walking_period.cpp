@@ -35,7 +35,7 @@ ModelGraph walking_layers(int num_layers) {
 
 /// Passes of a microsecond each; of what the first layer has and does nothing counts.
 struct EqualStages final : CostModel {
-  EqualStages(double update, double message) : CostModel(1), update(update), message(message) {}
+  EqualStages(double of_update, double of_message) : CostModel(1), update(of_update), message(of_message) {}
   CostSource source() const override { return CostSource::analytic; }
   std::string description() const override { return "equal stages"; }
   Cost kernel(const Program&, const Instruction& in) const override {
@@ -51,7 +51,7 @@ struct EqualStages final : CostModel {
   double update, message;  ///< passes
 };
 
-/// In passes, of the last steps of many. Each parameter is a message of its own; the first stage has two.
+/// In passes, of steps in the middle of many. Each parameter is a message of its own; the first stage has two.
 double simulated_passes(int n, const std::string& fresh, double update, double message) {
   Plan plan;
   plan.strategy = "cyclic";
@@ -71,7 +71,7 @@ double simulated_passes(int n, const std::string& fresh, double update, double m
   const SimulationResult result =
       simulate(unfolded(programs, n), costs, {.num_steps = num_steps, .keeps_events = false});
   double seconds = 0.0;
-  for (int step = num_steps - num_counted; step < num_steps; ++step) {
+  for (int step = num_steps - 2 * num_counted; step < num_steps - num_counted; ++step) {
     seconds += result.steps[static_cast<std::size_t>(step)].back().step_seconds;
   }
   return seconds / num_counted * 1e6;
