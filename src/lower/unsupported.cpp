@@ -11,6 +11,7 @@
 #include "partition/operator_splitting.hpp"
 #include "partition/shards.hpp"
 #include "partition/stages.hpp"
+#include "partition/walking_parameters.hpp"
 
 namespace strata {
 namespace {
@@ -56,7 +57,7 @@ void refuse_in_cycles(const Plan& plan, const ModelGraph& graph, const std::vect
   const FreshTable most = freshest(plan.schedule.micro_batches, plan.stages.count);
   for (std::size_t i = 0; i < fresh.size(); ++i) {
     for (std::size_t j = 0; j < fresh[i].size(); ++j) {
-      if (rings > 1 || fresh[i][j] <= most[i][j]) continue;
+      if ((rings > 1 && !parameters_walk(plan)) || fresh[i][j] <= most[i][j]) continue;
       refuse(
           fmt::format("micro-batch {} of {} at stage {} of {} reading its own step's parameters, which are not there "
                       "before it begins,",
@@ -68,6 +69,31 @@ void refuse_in_cycles(const Plan& plan, const ModelGraph& graph, const std::vect
     if (users[p].size() < 2) continue;
     refuse(fmt::format("{} in stages {} and {}, whose versions differ,", graph.parameters[p].name, users[p].front(),
                        users[p].back()));
+  }
+}
+
+/// Where parameters walk, all of them do, on a ring of as many ranks as micro-batches and stages.
+void refuse_to_walk(const Plan& plan, const ModelGraph& graph, const std::vector<OperatorDecision>& decisions) {
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(fmt::format("plan `{}`: {} cannot be lowered", plan.strategy, what));
+  };
+  const bool on_ring = plan.mesh.placement == "zero-ring";
+  for (std::size_t o = 0; o < decisions.size(); ++o) {
+    if (graph.operators[o].parameters.empty() || decisions[o].state.walks == on_ring) continue;
+    refuse(fmt::format("{}: state {} with mesh.placement = {}", graph.operators[o].name,
+                       on_ring ? "that stays" : "walks", plan.mesh.placement));
+  }
+  if (!on_ring) return;
+  const int n = plan.mesh.num_ranks();
+  if (plan.schedule.kind != ScheduleKind::cyclic || axis_size(plan.mesh, "micro_batch") != n) {
+    refuse(fmt::format("mesh.placement = zero-ring with schedule.kind = {} and mesh axis micro_batch = {} of {} ranks",
+                       to_string(plan.schedule.kind), axis_size(plan.mesh, "micro_batch"), n));
+  }
+  if (plan.schedule.micro_batches != n || plan.stages.count != n) {
+    refuse(
+        fmt::format("mesh.placement = zero-ring with {} micro-batches and {} stages on {} ranks, not one of each a "
+                    "rank,",
+                    plan.schedule.micro_batches, plan.stages.count, n));
   }
 }
 
@@ -121,8 +147,8 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
     if (whole_tensors) refuse(fmt::format("optimizer.sharding = inter_tensor in {} stages", plan.stages.count));
     if (plan.quantization.any()) refuse(fmt::format("quantization in {} stages", plan.stages.count));
   }
+  refuse_to_walk(plan, graph, decisions);
   const bool leaf_first = plan.mesh.placement == "leaf-first";
-  if (!leaf_first && plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
   if (leaf_first && plan.stages.count > 1) {
     refuse(fmt::format("mesh.placement = leaf-first in {} stages", plan.stages.count));
   }
@@ -133,7 +159,6 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
       refuse(fmt::format("{}: state p_backward = {} in {} stages", name, to_string(*d.state.p_backward),
                          plan.stages.count));
     }
-    if (d.state.walks) refuse(name + ": state walks");
     if (d.layout && has_whole_tensors) {
       refuse(fmt::format("{}: a layout on a mesh with axes, which say how ranks are used,", name));
     }

@@ -14,6 +14,7 @@
 ///
 /// Source: Fournier et al., Cyclic Data Parallelism, 2024, sec. 3 and fig. 1; who hands on to whom is ours.
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <vector>
@@ -46,12 +47,20 @@ struct ReplicaRing {
   int num_replicas = 1;
   std::vector<OfStage> stages{};
   std::set<Arrival> arrivals{};  ///< of parameters from others, at whichever replica and stage
+  std::vector<int> owners{};     ///< by stage: who updates it; empty: the last replica all of them
 
-  bool updates() const { return replica + 1 == num_replicas; }
+  bool is_last() const { return replica + 1 == num_replicas; }
+  bool updates() const { return owners.empty() ? is_last() : std::ranges::find(owners, replica) != owners.end(); }
   int updater() const { return num_replicas - 1; }
   /// The neighbours on the way of the sums; -1: none.
   int sums_from() const { return replica - 1; }
-  int sums_to() const { return updates() ? -1 : replica + 1; }
+  int sums_to() const { return is_last() ? -1 : replica + 1; }
+  /// From whom the whole sum of @p stage comes to be updated here, and to whom it goes from here; -1: nobody.
+  int whole_sum_from(int stage) const { return !is_last() && owner(stage) == replica ? updater() : -1; }
+  int whole_sum_to(int stage) const { return is_last() && owner(stage) != replica ? owner(stage) : -1; }
+
+ private:
+  int owner(int stage) const { return owners.empty() ? updater() : owners[static_cast<std::size_t>(stage)]; }
 };
 
 /// Of replica @p replica of a plan whose replicas take a micro-batch each.

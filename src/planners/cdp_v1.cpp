@@ -9,16 +9,19 @@
 /// Symbols:    N micro-batches i from 0, K stages j, t training step, θ_t parameters, γ_t learning rate, f_i loss of
 ///             micro-batch i, P parameters (elements), P_j of stage j, g and c bytes of a gradient and of a weight that
 ///             kernels read, A_j bytes that stage j keeps of a micro-batch between its forward and its backward.
-/// Decides:    schedule cyclic with fresh = none; stages cut between blocks; mesh axes {micro_batch = N} (multi),
-/// {stage
-///             = K} (pipeline), or one rank (single).
+/// Decides:    schedule cyclic with fresh = none; stages cut between blocks; mesh axes {micro_batch = N} (multi; zero,
+///             with placement zero-ring and states that walk), {stage = K} (pipeline), or one rank (single).
 /// Memory:     multi: weights c P a rank, one spare stage c P_0, on rank N-1 c P more and the optimizer's states; a
 /// rank
 ///             has all A_j at its fullest, all of them together N(N+1)/2 stages at every time step where N = K.
 ///             single: two versions, 2 c P, and as many activations at once. pipeline: a rank a stage and its two
-///             versions.
+///             versions. zero: rank N-1-j has two versions of stage j and the optimizer's states of it alone, room for
+///             three other stages, two on rank N-1 (the one that is read, the one that comes next, the one that goes
+///             on), the sum of a stage's gradients on its way and a whole one, and the A_j of multi.
 /// Volume:     multi, a rank and step: g P of sums but for the last, c P of parameters but for the last reader, by
-///             messages between neighbours and from rank N-1; no collective. pipeline: as 1f1b.
+///             messages between neighbours and from rank N-1; no collective. pipeline: as 1f1b. zero, all ranks
+///             together: g (N P - P_0) of sums; c P N-1 times for forwards, and as often for backwards what these read:
+///             no biases, no embeddings, nothing of the last stage, whose forward is just before; no collective.
 /// Reference:  θ_{t+1} = θ_t - γ_t/N Σ_i ∇f_i(θ_{t-1}), evaluated on one rank; θ_{-1} = θ_0.
 /// Options:    implementation, fresh, stages, cut_by, sum, spread, spare_stages.
 /// Refuses:    micro-batches or stages that its ranks are not, more stages than blocks, clip_norm (stages are updated

@@ -1,10 +1,10 @@
-"""Cyclic data parallelism on one rank, on a rank a stage and on a rank a micro-batch: one training."""
+"""Cyclic data parallelism on one rank, a rank a stage, a rank a micro-batch, and parameters that walk: one training."""
 
 import json
 
 import pytest
 
-IMPLEMENTATIONS = {"multi": 2, "pipeline": 2, "single": 1}  # ranks
+IMPLEMENTATIONS = {"multi": 2, "pipeline": 2, "single": 1, "zero": 2}  # ranks
 
 
 @pytest.fixture
@@ -45,7 +45,14 @@ def test_all_implementations_are_one_training(strata, cyclic, tmp_path, mode):
         ends[implementation] = rows[-1]["parameter_checksum"]
     assert len(set(ends.values())) == 1, ends
     # Stopped behind an odd step, where versions that change places have done so, one goes on for another.
-    for before, behind in (("multi", "single"), ("single", "pipeline"), ("pipeline", "multi"), ("multi", "multi")):
+    for before, behind in (
+        ("multi", "zero"),
+        ("zero", "single"),
+        ("single", "pipeline"),
+        ("pipeline", "multi"),
+        ("multi", "multi"),
+        ("zero", "zero"),
+    ):
         folder = tmp_path / f"{before}-{behind}"
         train(strata, cyclic, folder / "begun", mode, before, **{"train.steps": 3, "checkpoint.every": 3})
         (saved,) = folder.glob("begun/e2e/*/checkpoints/step_3.h5")
@@ -72,5 +79,11 @@ def test_what_ranks_are_not_is_refused_with_its_numbers(strata, cyclic):
     assert "implementation = single runs on one rank" in refusal(2, "strategy.implementation=single")
     assert "pipeline on 2 ranks takes as many stages as ranks, 1 were asked for" in refusal(
         2, "strategy.implementation=pipeline", "strategy.stages=1"
+    )
+    assert "zero on 2 ranks takes as many stages as ranks, 1 were asked for" in refusal(
+        2, "strategy.implementation=zero", "strategy.stages=1"
+    )
+    assert "zero on 4 ranks takes as many micro-batches as ranks, train.micro_batches is 2; accepted: 4" in refusal(
+        4, "strategy.implementation=zero"
     )
     assert "5 stages on 2 ranks, but gpt-nano has 2 blocks" in refusal(2, "strategy.stages=5")

@@ -41,10 +41,25 @@ class CyclicStep {
       events.push_back({.time = at(num_micro_batches_ - 1, 2 * num_stages_ - 1 - j), .is_update = true, .stage = j});
     }
     for (Event& e : events) e.time -= at(part.first_micro_batch, 0);
-    // As they stand in a repetition, which begins with micro-batch 0 of its training step. What happens at one time is
-    // of different stages; updates come behind it.
-    std::ranges::sort(
-        events, {}, [&](const Event& e) { return std::tuple(e.time % period(), e.is_update, e.micro_batch, e.stage); });
+    put_in_order(events);
+    return events;
+  }
+
+  std::vector<Event> events_of_owner(int rank, int own_stage) const {
+    std::vector<Event> events;
+    for (int j = 0; j < num_stages_; ++j) {
+      events.push_back({.time = at(rank, j), .micro_batch = rank, .stage = j});
+      events.push_back(
+          {.time = at(rank, 2 * num_stages_ - 1 - j), .is_backward = true, .micro_batch = rank, .stage = j});
+    }
+    // The last micro-batch's backward is one time step before the owner's forward of the next training step.
+    const Event update{.time = at(num_micro_batches_ - 1, 2 * num_stages_ - 1 - own_stage),
+                       .is_update = true,
+                       .micro_batch = rank,
+                       .stage = own_stage};
+    events.push_back(update);
+    if (!is_fresh(update)) events.back().time += num_micro_batches_;
+    put_in_order(events);
     return events;
   }
 
@@ -67,6 +82,11 @@ class CyclicStep {
   }
 
  private:
+  /// As they stand in a repetition. What happens at one time is of different stages; updates come behind it.
+  void put_in_order(std::vector<Event>& events) const {
+    std::ranges::sort(
+        events, {}, [&](const Event& e) { return std::tuple(e.time % period(), e.is_update, e.micro_batch, e.stage); });
+  }
   /// When micro-batch @p i is at @p phase: forward passes, then backward passes.
   int at(int i, int phase) const { return 2 * num_stages_ * i + num_micro_batches_ * phase; }
   bool is_fresh(const Event& event) const {
@@ -78,11 +98,8 @@ class CyclicStep {
   int num_stages_, num_micro_batches_;
 };
 
-}  // namespace
-
-StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const StepPart& part) {
+void check_table(const StepShape& shape, const FreshTable& fresh, bool is_free) {
   const FreshTable most = freshest(shape.micro_batches, shape.num_stages());
-  const bool is_free = part.end_micro_batch - part.first_micro_batch == 1;
   STRATA_INVARIANT(fresh.size() == most.size(), fmt::format("a table of {} micro-batches", fresh.size()));
   for (std::size_t i = 0; i < most.size(); ++i) {
     STRATA_INVARIANT(fresh[i].size() == most[i].size(), fmt::format("a table of {} stages", fresh[i].size()));
@@ -91,9 +108,25 @@ StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const St
                        fmt::format("micro-batch {} reads stage {} before it is updated", i, j));
     }
   }
+}
+
+}  // namespace
+
+StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const StepPart& part) {
+  check_table(shape, fresh, part.end_micro_batch - part.first_micro_batch == 1);
   const CyclicStep step(shape, fresh);
   StepOrder order{.shape = shape};
   for (const Event& event : step.events_of(part)) step.append(event, order.items);
+  return order;
+}
+
+StepOrder walking_order(const StepShape& shape, const FreshTable& fresh, int rank) {
+  STRATA_INVARIANT(shape.micro_batches == shape.num_stages(),
+                   fmt::format("{} micro-batches and {} stages", shape.micro_batches, shape.num_stages()));
+  check_table(shape, fresh, false);
+  const CyclicStep step(shape, fresh);
+  StepOrder order{.shape = shape};
+  for (const Event& event : step.events_of_owner(rank, shape.num_stages() - 1 - rank)) step.append(event, order.items);
   return order;
 }
 

@@ -23,4 +23,11 @@ namespace strata {
 /// parameters that are not there in time.
 StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const StepPart& part);
 
+/// Of rank @p rank of as many as there are micro-batches and stages, which takes one micro-batch and updates the stage
+/// that it owns (partition/walking_parameters.hpp): before its own forward there, where that reads what the update
+/// makes, else behind it, so that one time step hides the way of the sum. Repetitions of all ranks begin at one time,
+/// with micro-batch 0: those of the others first end the step before.
+/// @throws InternalError where @p fresh is of another size or asks for parameters that are not there in time.
+StepOrder walking_order(const StepShape& shape, const FreshTable& fresh, int rank);
+
 }  // namespace strata

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "lower/order/cyclic.hpp"
+#include "partition/walking_parameters.hpp"
 
 namespace strata {
 namespace {
@@ -18,8 +19,10 @@ OrderGenerator cyclic_generator(const Plan& plan) {
   const FreshTable fresh = fresh_table(plan.schedule, plan.stages.count);
   const bool reads_last_version =
       std::ranges::any_of(fresh, [](const std::string& row) { return row.find('0') != std::string::npos; });
-  return [fresh, steps = reads_last_version ? 2 : 1](const StepShape& shape, const StepPart& part) {
-    return unrolled(cyclic_order(shape, fresh, part), steps);
+  return [fresh, steps = reads_last_version ? 2 : 1, walks = parameters_walk(plan)](const StepShape& shape,
+                                                                                    const StepPart& part) {
+    return unrolled(walks ? walking_order(shape, fresh, part.first_micro_batch) : cyclic_order(shape, fresh, part),
+                    steps);
   };
 }
 

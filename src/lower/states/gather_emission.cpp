@@ -27,7 +27,8 @@ void GatherEmission::before_operator(int item, int op) { issue(gathers_.of_opera
 
 Operand GatherEmission::weight(int item, int op, int parameter) const {
   if (held_.groups.of(parameter).parameter < 0) {
-    return shard_of(parameter, order_.items[static_cast<std::size_t>(item)].version);
+    const OrderItem& here = order_.items[static_cast<std::size_t>(item)];
+    return held_.buffers.of(parameter).held() ? shard_of(parameter, here.version) : visiting(here, parameter);
   }
   const std::vector<int>& parameters = graph_.operators[static_cast<std::size_t>(op)].parameters;
   const auto index = static_cast<std::size_t>(std::ranges::find(parameters, parameter) - parameters.begin());
@@ -37,6 +38,12 @@ Operand GatherEmission::weight(int item, int op, int parameter) const {
     return second_shards_[static_cast<std::size_t>(parameter)];
   }
   return builder_.whole(copies_[static_cast<std::size_t>(copy)]);
+}
+
+Operand GatherEmission::visiting(const OrderItem& item, int parameter) const {
+  STRATA_INVARIANT(held_.visiting, parameter_of(parameter).name + " is not on this rank");
+  const int stage = order_.shape.segments[static_cast<std::size_t>(item.segment)].stage;
+  return held_.visiting->weight(step_, held_.visiting->visit_of(stage, item.pass != Pass::forward), parameter);
 }
 
 void GatherEmission::issue(const ActionRange& actions) {

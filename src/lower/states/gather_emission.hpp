@@ -41,6 +41,8 @@ class GatherEmission {
   /// A buffer for all elements of the copy that @p action makes.
   Operand made_copy(const GatherAction& action);
   const Parameter& parameter_of(int parameter) const { return graph_.parameters[static_cast<std::size_t>(parameter)]; }
+  /// Where another rank owns @p parameter: what is here of it for the pass of @p item.
+  Operand visiting(const OrderItem& item, int parameter) const;
   /// This rank's p shard of @p version of a parameter: 0 = θ_t of training step t, 1 = θ_{t-1}.
   Operand shard_of(int parameter, int version = 0) const {
     return builder_.whole(held_.buffers.weight(parameter, step_ - version));

@@ -130,6 +130,7 @@ class GradientWalk {
   void scatter_own_parts(std::size_t index, int buffer);
   void depart(Travelling bucket);
   void finish_travelling();
+  void receive_whole_sums();
   void add(int parameter, const Operand& from, const Operand& to, bool accumulate);
   /// All of the bucket, to what earlier micro-batches have left there.
   void add_whole(std::size_t index, int from);
@@ -486,9 +487,10 @@ void GradientWalk::reduce(std::size_t index, int buffer) {
   const int number = static_cast<int>(index);
   if (ring_ != nullptr) {
     if (bucket.received >= 0) add_whole(index, bucket.received);
-    if (ring_->to < 0) return;
+    const int to = ring_->next(layout(index).parameters.front());
+    if (to < 0) return;
     sums_.actions.push_back(
-        {.kind = Kind::send, .bucket = number, .from = sums_.whole(buffer), .group = ring_->group, .peer = ring_->to});
+        {.kind = Kind::send, .bucket = number, .from = sums_.whole(buffer), .group = ring_->group, .peer = to});
     return;
   }
   const ShardGroups::Set& groups = groups_of(index);
@@ -545,10 +547,27 @@ void GradientWalk::reduce_remaining(const std::map<int, Copies>& copies) {
       if (!on_the_way_[b].is_reduced) reduce(b, on_the_way_[b].lasting);
     }
     finish_travelling();
+    if (ring_ != nullptr) receive_whole_sums();
     for (const auto& [p, copy] : copies) {
       all_reduce({.parameter = p, .to = sums_.reduced[static_cast<std::size_t>(p)], .group = copy.group});
     }
   });
+}
+
+/// Of what this rank updates and another one has summed up: in buffers of their own, since the rank's own part of the
+/// sum may still be on its way there.
+void GradientWalk::receive_whole_sums() {
+  for (std::size_t b = 0; b < on_the_way_.size(); ++b) {
+    const auto from = ring_->whole_from.find(layout(b).parameters.front());
+    if (from == ring_->whole_from.end()) continue;
+    const int whole = add_buffer(fmt::format("gradients_whole[{}]", b), layout(b).num_elements);
+    for (const int p : layout(b).parameters) sums_.reduced[static_cast<std::size_t>(p)] = own_part(p, whole);
+    sums_.actions.push_back({.kind = Kind::receive,
+                             .bucket = static_cast<int>(b),
+                             .to = sums_.whole(whole),
+                             .group = ring_->group,
+                             .peer = from->second});
+  }
 }
 
 void GradientWalk::add(int parameter, const Operand& from, const Operand& to, bool accumulate) {

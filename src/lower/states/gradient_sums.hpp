@@ -22,9 +22,9 @@
 /// Quantised gradients (ZeRO++) take the way of quantized_reduction instead of the first reduce-scatter.
 ///
 /// On a ring of replicas a rank does not begin with its own gradients, but with the sum that the replica before it has
-/// made of those of earlier micro-batches, and hands on its own sum; the last one has the whole. Micro-batches'
-/// gradients are added up by the kernels that make them, or, with schedule.sum = "after", made apart and added behind
-/// these.
+/// made of those of earlier micro-batches, and hands on its own sum; the last one has the whole, and hands it to
+/// whoever updates the parameters, where that is another. Micro-batches' gradients are added up by the kernels that
+/// make them, or, with schedule.sum = "after", made apart and added behind these.
 
 #include <cstdint>
 #include <map>
@@ -126,6 +126,14 @@ struct RingOfSums {
   int group = -1;
   int from = -1;  ///< -1: it is the first
   int to = -1;    ///< -1: it is the last
+  /// By parameter: from whom its whole sum comes to be updated here, and to whom it goes from here; left out: nobody.
+  std::map<int, int> whole_from{}, whole_to{};
+
+  /// To whom the sum of @p parameter goes from here, whole or not; -1: to nobody.
+  int next(int parameter) const {
+    const auto whole = whole_to.find(parameter);
+    return whole == whole_to.end() ? to : whole->second;
+  }
 };
 
 /// @param contributions of @p order.  @param shards by parameter.  @param copies by parameter that has some: in the

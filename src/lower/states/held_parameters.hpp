@@ -4,6 +4,7 @@
 /// What one rank holds of the model's parameters, and with whom it shares it: made once, for all training steps of a
 /// body.
 
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "ir/plan/plan.hpp"
 #include "lower/states/parameter_buffers.hpp"
 #include "lower/states/shard_groups.hpp"
+#include "lower/states/visiting_parameters.hpp"
 #include "lower/step/builder.hpp"
 #include "partition/replica_ring.hpp"
 #include "partition/shards.hpp"
@@ -36,6 +38,7 @@ struct HeldParameters {
   std::vector<ParameterShard> shards;  ///< by parameter of the graph
   ShardGroups groups;
   ParameterBuffers buffers;
+  std::optional<VisitingParameters> visiting{};  ///< of stages that other ranks own, where parameters walk
 };
 
 }  // namespace strata

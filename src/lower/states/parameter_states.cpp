@@ -14,13 +14,25 @@ namespace strata {
 
 namespace {
 
+RingOfSums sums_on(const RingLinks& links, const StepShape& shape) {
+  const ReplicaRing& ring = links.ring;
+  RingOfSums sums{.group = links.sums_group, .from = ring.sums_from(), .to = ring.sums_to()};
+  for (int j = 0; j < shape.num_stages(); ++j) {
+    for (const int p : parameters_of_stage(shape, j)) {
+      if (const int from = ring.whole_sum_from(j); from >= 0) sums.whole_from[p] = from;
+      if (const int to = ring.whole_sum_to(j); to >= 0) sums.whole_to[p] = to;
+    }
+  }
+  return sums;
+}
+
 GradientSums sums_of_order(const StepOrder& order, const Plan& plan, const ModelGraph& graph,
                            std::span<const ParameterShard> shards, const ShardGroups& groups,
                            const std::map<int, Copies>& copies, const RingLinks* ring) {
   const std::vector<GradientContribution> contributions = gradient_contributions(order, graph);
   const GradientBuckets buckets = gradient_buckets(plan, order, contributions, shards, groups, copies);
   std::optional<RingOfSums> sums;
-  if (ring != nullptr) sums = {ring->sums_group, ring->ring.sums_from(), ring->ring.sums_to()};
+  if (ring != nullptr) sums = sums_on(*ring, order.shape);
   return gradient_sums(order, contributions, buckets, plan, graph, shards, groups, copies, sums ? &*sums : nullptr);
 }
 

@@ -36,6 +36,10 @@ RingLinks::RingLinks(ReplicaRing of_ring, int first_stream) : ring(std::move(of_
   };
   if (ring.sums_from() >= 0) add(name_of_sums(ring.sums_from(), ring.replica));
   if (ring.sums_to() >= 0) add(name_of_sums(ring.replica, ring.sums_to()));
+  for (int j = 0; j < static_cast<int>(ring.stages.size()); ++j) {
+    if (const int from = ring.whole_sum_from(j); from >= 0) add(name_of_sums(from, ring.replica));
+    if (const int to = ring.whole_sum_to(j); to >= 0) add(name_of_sums(ring.replica, to));
+  }
   for (const ReplicaRing::OfStage& stage : ring.stages) {
     if (stage.from >= 0) add(name_of_parameters(stage.from, ring.replica, stage.arrival));
     for (const auto& [reader, arrival] : stage.to) add(name_of_parameters(ring.replica, reader, arrival));

@@ -12,15 +12,26 @@ namespace {
 
 std::optional<RingLinks> ring_of(const Plan& plan, int rank) {
   if (axis_size(plan.mesh, "micro_batch") == 1) return std::nullopt;
-  const ReplicaRing ring = replica_ring(plan.schedule, plan.stages.count, coordinate(plan.mesh, "micro_batch", rank));
+  const int replica = coordinate(plan.mesh, "micro_batch", rank);
+  const ReplicaRing ring = parameters_walk(plan)
+                               ? ring_of_owners(fresh_table(plan.schedule, plan.stages.count), replica)
+                               : replica_ring(plan.schedule, plan.stages.count, replica);
   return RingLinks(ring, communication_stream + 1);
 }
 
+std::optional<WalkLinks> walk_of(const Plan& plan, int rank, const std::optional<RingLinks>& ring) {
+  if (!parameters_walk(plan)) return std::nullopt;
+  const FreshTable fresh = fresh_table(plan.schedule, plan.stages.count);
+  return WalkLinks(parameter_walk(fresh, coordinate(plan.mesh, "micro_batch", rank)),
+                   communication_stream + 1 + static_cast<int>(ring->streams.size()));
+}
+
 std::vector<std::string> streams_of(const LaidOutGraph& model, const RankPlace& place,
-                                    const std::optional<RingLinks>& ring) {
+                                    const std::optional<RingLinks>& ring, const std::optional<WalkLinks>& walk) {
   std::vector<std::string> streams = {"compute", "communication"};
   if (model.is_laid_out()) streams.push_back("layouts");
   if (ring) std::ranges::copy(ring->streams, std::back_inserter(streams));
+  if (walk) std::ranges::copy(walk->streams, std::back_inserter(streams));
   std::ranges::copy(link_streams(place.num_stages, place.stage_index), std::back_inserter(streams));
   return streams;
 }
@@ -36,7 +47,8 @@ RankFrame::RankFrame(const Plan& of_plan, const RankModel& of_model, int rank, c
       order(orders.of(place.index)),
       recomputation(recomputation_by_segment(order.shape, model.regions)),
       ring(ring_of(plan, rank)),
-      builder(rank, plan.mesh.num_ranks(), streams_of(model.any(), place, ring)),
+      walk(walk_of(plan, rank, ring)),
+      builder(rank, plan.mesh.num_ranks(), streams_of(model.any(), place, ring, walk)),
       groups(plan, model.any(), place, rank, builder),
       grids(grids_of(plan, model.any(), rank)),
       held(plan, graph, order, shards_of(plan, graph, model.any().decisions, grids), grids, groups.parameters.data,
@@ -46,6 +58,11 @@ RankFrame::RankFrame(const Plan& of_plan, const RankModel& of_model, int rank, c
     const std::vector<int> replicas = group_along(plan.mesh, "micro_batch", rank);
     ring->sums_group = builder.add_group({"sums", replicas});
     for (auto& [arrival, group] : ring->groups) group = builder.add_group({std::string(word_of(arrival)), replicas});
+    if (walk) {
+      walk->owners_group = builder.add_group({"owned", replicas});
+      walk->readers_group = builder.add_group({"walking", replicas});
+      held.visiting.emplace(plan, graph, order, recomputation, walk->walk, builder);
+    }
   }
   if (!computes_loss()) return;
   loss = builder.add_buffer({.name = "loss", .num_elements = 1, .category = Category::workspace, .persistent = true});

@@ -15,6 +15,7 @@
 #include "lower/rank_model.hpp"
 #include "lower/states/held_parameters.hpp"
 #include "lower/states/ring_links.hpp"
+#include "lower/states/walk_links.hpp"
 #include "lower/step/activations.hpp"
 #include "lower/step/builder.hpp"
 #include "lower/step/rank_groups.hpp"
@@ -40,6 +41,7 @@ struct RankFrame {
   StepOrder order;                                  ///< of the body
   std::vector<SegmentRecomputation> recomputation;  ///< by segment
   std::optional<RingLinks> ring;                    ///< where ranks take a micro-batch each
+  std::optional<WalkLinks> walk;                    ///< where they have parameters for a visit
   ProgramBuilder builder;
   RankGroups groups;
   ReplicaGrids grids;

@@ -15,6 +15,7 @@
 #include "lower/states/held_parameters.hpp"
 #include "lower/states/parameter_relay.hpp"
 #include "lower/states/parameter_states.hpp"
+#include "lower/states/walk_messages.hpp"
 #include "lower/step/activations.hpp"
 #include "lower/step/builder.hpp"
 #include "lower/step/empty_work.hpp"
@@ -52,7 +53,8 @@ StageMessages messages_of(const OrdersOfPlaces& orders, const StepOrder& order, 
 class StepLowering {
  public:
   StepLowering(RankFrame& frame, int step)
-      : plan_(frame.plan),
+      : step_(step),
+        plan_(frame.plan),
         model_(frame.model),
         graph_(frame.graph),
         place_(frame.place),
@@ -71,11 +73,19 @@ class StepLowering {
         to_behind_(crossing(place_.stage_index + 1)),
         loss_(frame.loss),
         sent_(order_.items.size(), -1) {
-    if (frame.ring) relay_.emplace(*frame.ring, graph_, order_, step, frame.held, builder_);
+    if (frame.walk) {
+      walk_.emplace(*frame.walk, graph_, order_, step, frame.held, builder_);
+    } else if (frame.ring) {
+      relay_.emplace(*frame.ring, graph_, order_, step, frame.held, builder_);
+    }
   }
 
   void run() {
     const int end = behind_last_pass(order_);
+    if (walk_) {
+      begin_repetition();
+      walk_->at_beginning();
+    }
     begin_item(0);
     parameters_.gathers().at_beginning();
     if (relay_) relay_->at_beginning();
@@ -92,6 +102,11 @@ class StepLowering {
   void begin_item(int index) {
     const int in_body = body_items_[static_cast<std::size_t>(index)];
     builder_.begin_item(in_body, body_.items[static_cast<std::size_t>(in_body)].step);
+  }
+  /// The same: the first that the body has while this step is its newest.
+  void begin_repetition() {
+    const int items_of_one = static_cast<int>(body_.items.size()) / body_.steps_per_body;
+    builder_.begin_item(step_ * items_of_one, step_);
   }
   const Segment& segment_of(const OrderItem& item) const {
     return order_.shape.segments[static_cast<std::size_t>(item.segment)];
@@ -132,6 +147,7 @@ class StepLowering {
 
   void lower_item(int index) {
     begin_item(index);
+    if (walk_) walk_->before_item(index);
     for (const StageMessages::Receive& receive : messages_.before(index)) post(receive);
     parameters_.gradients().before_item(index);
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
@@ -144,6 +160,7 @@ class StepLowering {
     }
     if (messages_.after(index).peer >= 0) send(index);
     if (relay_) relay_->behind_item(index);
+    if (walk_) walk_->behind_item(index);
     // Nothing of a sub-batch is needed behind the last backward of this rank.
     if (item.pass == Pass::backward && begins_stage(item)) activations_.erase(number_of(item));
   }
@@ -333,6 +350,7 @@ class StepLowering {
     builder_.emit(std::move(in));
   }
 
+  int step_;
   const Plan& plan_;
   const RankModel& model_;
   const ModelGraph& graph_;
@@ -347,6 +365,7 @@ class StepLowering {
   const RankGroups& groups_;
   ParameterStates parameters_;
   std::optional<ParameterRelay> relay_;
+  std::optional<WalkMessages> walk_;
   const TensorUses& uses_;
   std::map<int, Activations> activations_;    ///< by sub-batch of the step
   std::vector<int> from_before_, to_behind_;  ///< tensors that cross the cuts

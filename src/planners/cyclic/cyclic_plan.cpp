@@ -14,8 +14,9 @@ namespace {
 
 std::array<OptionRow, 7> rows_with(std::string_view fresh) {
   return {
-      OptionRow{"implementation", std::string("multi"), "multi | single | pipeline",
-                "multi: a rank a micro-batch, each with a replica; single: one rank; pipeline: a rank a stage"},
+      OptionRow{"implementation", std::string("multi"), "multi | single | pipeline | zero",
+                "multi: a rank a micro-batch, each with a replica; single: one rank; pipeline: a rank a stage; zero: a "
+                "rank a micro-batch and a stage, whose parameters go to the rank that reads them next"},
       OptionRow{"fresh", std::string(fresh), "",
                 "which micro-batches read their own step's parameters: none (v1), v2 (all that are there in time), or "
                 "a table \"001 011 111\", a row a micro-batch, a digit a stage"},
@@ -65,18 +66,22 @@ Plan cyclic_plan(const PlanRequest& request) {
   refuse_uneven_micro_batches(plan);
   const auto asked_stages = request.option<std::int64_t>("stages");
   const std::int64_t stages = asked_stages == 0 ? plan.schedule.micro_batches : asked_stages;
-  if (implementation == "pipeline" && stages != ranks) {
+  if ((implementation == "pipeline" || implementation == "zero") && stages != ranks) {
     throw Unsupported(
-        fmt::format("{}: implementation = pipeline on {} ranks takes as many stages as ranks, {} were "
+        fmt::format("{}: implementation = {} on {} ranks takes as many stages as ranks, {} were "
                     "asked for",
-                    plan.strategy, ranks, stages));
+                    plan.strategy, implementation, ranks, stages));
   }
   if (const std::int64_t blocks = std::ssize(request.graph.blocks); stages > 1 && stages > blocks) {
     throw Unsupported(fmt::format("{}: {} stages on {} ranks, but {} has {} blocks, and a stage has one or more",
                                   plan.strategy, stages, ranks, request.graph.name, blocks));
   }
   plan.mesh.axes = {{"stage", implementation == "pipeline" ? ranks : 1},
-                    {"micro_batch", implementation == "multi" ? ranks : 1}};
+                    {"micro_batch", implementation == "multi" || implementation == "zero" ? ranks : 1}};
+  if (implementation == "zero") {
+    plan.mesh.placement = "zero-ring";
+    plan.operators = {OperatorRule{.match = "*", .state = StateFactors{.walks = true}}};
+  }
   plan.stages = {.count = static_cast<int>(stages), .cut_by = request.option<std::string>("cut_by")};
   plan.schedule.kind = ScheduleKind::cyclic;
   plan.schedule.fresh = request.option<std::string>("fresh");

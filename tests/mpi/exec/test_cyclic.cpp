@@ -1,6 +1,7 @@
 /// @file
-/// Cyclic data parallelism trains what its rule says, evaluated without any of strata; on one rank, on a rank a stage
-/// and on a rank a micro-batch, for every rule that their orders allow, bit for bit where numbers are exact.
+/// Cyclic data parallelism trains what its rule says, evaluated without any of strata; on one rank, on a rank a stage,
+/// on a rank a micro-batch and where parameters walk between these, for every rule that their orders allow, bit for bit
+/// where numbers are exact.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -79,9 +80,15 @@ struct Chains {
 };
 
 /// Who computes what.
-enum class Ranks { one, one_a_stage, one_a_micro_batch };
+enum class Ranks { one, one_a_stage, one_a_micro_batch, walking };
 std::string_view to_string(Ranks ranks) {
-  return ranks == Ranks::one ? "one rank" : ranks == Ranks::one_a_stage ? "a rank a stage" : "a rank a micro-batch";
+  switch (ranks) {
+    case Ranks::one: return "one rank";
+    case Ranks::one_a_stage: return "a rank a stage";
+    case Ranks::one_a_micro_batch: return "a rank a micro-batch";
+    case Ranks::walking: return "a rank a micro-batch, between which parameters walk";
+  }
+  return "?";
 }
 
 class Cyclic : public testing::Test {
@@ -93,9 +100,14 @@ class Cyclic : public testing::Test {
     Plan plan;
     plan.strategy = "cyclic";
     const int stage_ranks = ranks == Ranks::one_a_stage ? stages : 1;
-    const int replicas = ranks == Ranks::one_a_micro_batch ? micro_batches : 1;
+    const bool walks = ranks == Ranks::walking;
+    const int replicas = ranks == Ranks::one_a_micro_batch || walks ? micro_batches : 1;
     plan.mesh.ranks_per_node = stage_ranks * replicas;
     plan.mesh.axes = {{"stage", stage_ranks}, {"micro_batch", replicas}};
+    if (walks) {
+      plan.mesh.placement = "zero-ring";
+      plan.operators = {OperatorRule{.match = "*", .state = StateFactors{.walks = true}}};
+    }
     plan.stages.count = stages;
     plan.schedule = {.kind = ScheduleKind::cyclic, .micro_batches = micro_batches, .fresh = fresh};
     plan.global_batch = static_cast<std::int64_t>(micro_batches) * samples;
@@ -269,6 +281,48 @@ TEST_F(Cyclic, OnRanksOfAMicroBatchAnyTableGivesItsValues) {
   }
 }
 
+/// Where parameters walk, every table that is nowhere fresher than the freshest gives its values; bit for bit, but
+/// within rounding on three ranks, whose mean divides by three. Each rank has the parameters of its own stage in the
+/// end.
+TEST_F(Cyclic, WalkingParametersGiveTheRulesValues) {
+  const int n = world.size();
+  const double tolerance = n == 3 ? 1e-5 : 0.0;
+  constexpr int samples = 2;
+  const int num_layers = n + 1;
+  const ModelGraph graph = even_mlp(num_layers);
+  const std::vector<int> stage_of_layer = stages_of_layers(graph, {.count = n});
+  std::map<test::DenseNetwork, FreshTable> seen;
+  int number = 0;
+  for (const FreshTable& fresh : some_of(tables_within(freshest(n, n)))) {
+    const test::CyclicTraining rule{.initial = Chains::network(num_layers),
+                                    .stage_of_layer = stage_of_layer,
+                                    .fresh = fresh,
+                                    .steps = 4,
+                                    .samples = samples,
+                                    .image = Chains::image,
+                                    .rate = [=](int step) { return samples * n / (step % 2 + 1.0); },
+                                    .momentum = 0.5};
+    const test::CyclicResult expected = evaluate_cyclic(rule);
+    ASSERT_EQ(expected.is_exact, tolerance == 0.0) << joined(fresh);
+    const auto same = seen.try_emplace(without_rounding(expected.network), fresh).first;
+    EXPECT_EQ(same->second, fresh) << "the images do not tell the two apart";
+    Plan plan = cyclic_plan(n, n, joined(fresh), Ranks::walking, samples);
+    plan.schedule.sum = number % 2 == 0 ? "inside" : "after";
+    plan.overlap.bucket_bytes = number % 3 == 0 ? 100 : 1 << 20;
+    const Trained ours = train_plan(training_of(rule, graph), plan, world, engine);
+    expect_equal(ours, expected, joined(fresh), tolerance);
+    const BytesByCollective predicted = bytes_by_collective(ours.program);
+    for (int kind = 0; kind < num_collectives; ++kind) {
+      EXPECT_EQ(ours.last_step.bytes_sent[static_cast<std::size_t>(kind)], predicted.bytes[kind]) << joined(fresh);
+    }
+    for (int l = 0; l < num_layers; ++l) {
+      const bool is_own = stage_of_layer[static_cast<std::size_t>(l)] == n - 1 - world.rank();
+      EXPECT_EQ(ours.parameters.contains(name_of_layer(l, num_layers) + ".weight"), is_own) << l;
+    }
+    ++number;
+  }
+}
+
 // ---- real models ---------------------------------------------------------------------------------------------------
 
 /// All add up as one rank does, whatever the optimizer, the dtype, dropout and recomputation, in the backward's kernels
@@ -294,7 +348,7 @@ TEST_F(Cyclic, EqualBitsOnRealModelsHoweverManyRanks) {
           return train_plan(training, plan, world, engine);
         };
         const Trained reference = trained(Ranks::one);
-        for (const Ranks ranks : {Ranks::one_a_stage, Ranks::one_a_micro_batch}) {
+        for (const Ranks ranks : {Ranks::one_a_stage, Ranks::one_a_micro_batch, Ranks::walking}) {
           const Trained ours = trained(ranks);
           for (const auto& [name, values] : ours.parameters) {
             EXPECT_EQ(values, reference.parameters.at(name))
@@ -397,7 +451,7 @@ TEST_F(Cyclic, RealInputsGiveTheRulesValues) {
         }
       }
       const Training training = training_of(rule, graph);
-      for (const Ranks ranks : {Ranks::one, Ranks::one_a_stage, Ranks::one_a_micro_batch}) {
+      for (const Ranks ranks : {Ranks::one, Ranks::one_a_stage, Ranks::one_a_micro_batch, Ranks::walking}) {
         if (fresh == all_fresh && ranks != Ranks::one_a_micro_batch && n > 1)
           continue;  // its order would wait for itself
         Plan plan = cyclic_plan(n, n, joined(fresh), ranks, static_cast<int>(rule.samples));

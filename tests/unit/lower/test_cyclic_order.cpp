@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -60,6 +61,17 @@ std::vector<Done> repeated(const StepOrder& order, int num_repetitions) {
   return all;
 }
 
+/// The same of ranks that take a micro-batch each and begin their repetitions at one time: a pass a time step.
+std::vector<Done> repeated_beside_each_other(const std::vector<StepOrder>& orders, int num_repetitions) {
+  std::vector<Done> all;
+  for (const StepOrder& order : orders) {
+    StepOrder alone = order;
+    alone.shape.micro_batches = 1;
+    std::ranges::copy(repeated(alone, num_repetitions), std::back_inserter(all));
+  }
+  return all;
+}
+
 /// The numbers that occur of what lives during a time step, between two steady repetitions' ends.
 class Living {
  public:
@@ -81,21 +93,24 @@ constexpr int kRepetitions = 8;
 /// Time steps of the repetitions in the middle.
 std::set<int> in_the_middle(const Living& living, int n) { return living.numbers(2 * n * 3, 2 * n * 5); }
 
-std::set<int> live_activations(const StepOrder& order) {
+std::set<int> live_activations(const std::vector<Done>& steps, int n) {
   Living living;
   std::map<std::tuple<int, int, int>, int> made;  // stage, micro-batch, step -> time
-  for (const Done& done : repeated(order, kRepetitions)) {
+  for (const Done& done : steps) {
     const std::tuple what(done.item.segment, done.item.micro_batch, done.step);
     if (done.item.pass == Pass::forward) made[what] = done.time;
     if (done.item.pass == Pass::backward && made.contains(what)) living.add(made.at(what), done.time);
   }
-  return in_the_middle(living, order.shape.micro_batches);
+  return in_the_middle(living, n);
+}
+std::set<int> live_activations(const StepOrder& order) {
+  return live_activations(repeated(order, kRepetitions), order.shape.micro_batches);
 }
 
 /// Versions of stages' parameters that have been made, until nobody reads them any more and there is a newer one.
-int most_live_versions(const StepOrder& order) {
+int most_live_versions(const std::vector<Done>& steps, int n) {
   std::map<std::pair<int, int>, int> first, last;  // stage, version -> time
-  for (const Done& done : repeated(order, kRepetitions)) {
+  for (const Done& done : steps) {
     if (done.item.pass == Pass::update) {
       const int stage = done.item.parameters.front();
       first[{stage, done.step + 1}] = done.time + 1;
@@ -110,8 +125,11 @@ int most_live_versions(const StepOrder& order) {
   for (const auto& [version, begin] : first) {
     if (last.contains(version)) living.add(begin, last.at(version));
   }
-  const std::set<int> numbers = in_the_middle(living, order.shape.micro_batches);
+  const std::set<int> numbers = in_the_middle(living, n);
   return *numbers.rbegin();
+}
+int most_live_versions(const StepOrder& order) {
+  return most_live_versions(repeated(order, kRepetitions), order.shape.micro_batches);
 }
 
 /// Rules that ask for nothing that is not there in time, as many as there are.
@@ -243,6 +261,53 @@ TEST(CyclicOrder, VersionsOfStagesThatMicroBatchesShare) {
   for (const auto& [n, versions] : expected) {
     EXPECT_EQ(most_live_versions(on_one_rank(shape_of(n, n), never_fresh(n, n))), versions.first) << n;
     EXPECT_EQ(most_live_versions(on_one_rank(shape_of(n, n), freshest(n, n))), versions.second) << n;
+  }
+}
+
+std::vector<StepOrder> walking_orders(int n, const FreshTable& fresh) {
+  std::vector<StepOrder> orders;
+  for (int rank = 0; rank < n; ++rank) orders.push_back(walking_order(shape_of(n, n), fresh, rank));
+  return orders;
+}
+
+TEST(CyclicOrder, OwnersUpdateBeforeTheirForwardWhereItIsFresh) {
+  const auto text = [](const FreshTable& fresh, int rank) {
+    const std::string all = to_text(walking_order(shape_of(2, 2), fresh, rank));
+    return all.substr(all.find("forward"));
+  };
+  EXPECT_EQ(text(freshest(2, 2), 0),
+            "forward 0 micro_batch=0 version=1\n"
+            "update parameters=1 step=-1\n"
+            "forward 1 micro_batch=0\n"
+            "backward 1 micro_batch=0\n"
+            "backward 0 micro_batch=0 version=1\n");
+  EXPECT_EQ(text(freshest(2, 2), 1),
+            "backward 1..0 micro_batch=1 step=-1\n"
+            "update parameters=0 step=-1\n"
+            "forward 0..1 micro_batch=1\n");
+  EXPECT_EQ(text(never_fresh(2, 2), 0),
+            "forward 0..1 micro_batch=0 version=1\n"
+            "update parameters=1 step=-1\n"
+            "backward 1..0 micro_batch=0 version=1\n");
+  EXPECT_THROW(walking_order(shape_of(2, 2), {"11", "11"}, 0), InternalError);
+}
+
+TEST(CyclicOrder, OfOwnersEveryRuleWithinTimeIsSound) {
+  for (int n = 2; n <= 3; ++n) {
+    for (const FreshTable& table : tables_within(freshest(n, n))) EXPECT_NO_THROW(verify(walking_orders(n, table)));
+  }
+}
+
+/// As on one rank: activations and versions are the rule's, whoever has them.
+TEST(CyclicOrder, OwnersTogetherHaveAsMuchAsOneRank) {
+  const std::map<int, std::pair<int, int>> expected = {{2, {4, 3}}, {3, {6, 5}}, {4, {8, 6}}, {8, {16, 13}}};
+  for (const auto& [n, versions] : expected) {
+    const auto steps = [n = n](const FreshTable& fresh) {
+      return repeated_beside_each_other(walking_orders(n, fresh), kRepetitions);
+    };
+    EXPECT_EQ(live_activations(steps(freshest(n, n)), n), std::set{n * (n + 1) / 2}) << n;
+    EXPECT_EQ(most_live_versions(steps(never_fresh(n, n)), n), versions.first) << n;
+    EXPECT_EQ(most_live_versions(steps(freshest(n, n)), n), versions.second) << n;
   }
 }
 
