@@ -121,4 +121,5 @@ def comparisons(
     Each comparison is given `points`, and `tables` where points do not tell all that it needs.
     """
     present = set(points["experiment_name"])
-    return [compare(points, *tables) for name, all_of in of_experiments.items() if name in present for compare in all_of]
+    compared = [compare for name, all_of in of_experiments.items() if name in present for compare in all_of]
+    return [compare(points, *tables) for compare in compared]

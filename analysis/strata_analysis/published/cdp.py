@@ -95,11 +95,12 @@ def figure_4(points: pd.DataFrame, results: Results) -> Comparison:
     rows.append({"model": "any", "metric": "counted stages, (N-1)/2N"} | counted | {"printed": "50 % (limit)"})
     statements = [
         "resnet50 and vit-b16 are not run: these models do not exist here yet.",
-        "The paper's numbers are extrapolated as ours are: copies of one worker's curve, 1/N of a step apart, their sum "
-        "over N. It subtracts parameters alone, so gradients are probably in them; it prints no batch; its 42 % is "
-        "(3.9 - 2.3) / 3.9 GB, 41 %.",
+        "The paper's numbers are extrapolated as ours are: copies of one worker's curve, 1/N of a step apart, "
+        "their sum over N. It subtracts parameters alone, so gradients are probably in them; it prints no batch; "
+        "its 42 % is (3.9 - 2.3) / 3.9 GB, 41 %.",
     ]
-    return Comparison("Figure 4, how much lower the peak of activation memory a worker is", pd.DataFrame(rows), statements)
+    title = "Figure 4, how much lower the peak of activation memory a worker is"
+    return Comparison(title, pd.DataFrame(rows), statements)
 
 
 # ---------------------------------------------------------------------------------------------------------- table 1
@@ -181,12 +182,12 @@ def table_1(points: pd.DataFrame, results: Results) -> Comparison:
     statements = [
         f"N = {n}; memory and bytes {kind}. B A is what ddp has of activations at its peak, P its parameters and "
         f"optimizer states, W its parameters: {base['activation_bytes']:.0f}, {base['parameter_bytes']:.0f} and "
-        f"{base['weight_bytes']:.0f} bytes. Memory is of the device with the most, the volume a device's in a step, mean "
-        "(most).",
+        f"{base['weight_bytes']:.0f} bytes. Memory is of the device with the most, the volume a device's in a step, "
+        "mean (most).",
         "One device, simultaneous, is compared in the paper with N micro-batches in flight at once; accumulation keeps "
         "one, less than cyclic. N P holds only where parameters are copied a micro-batch, which nobody does here.",
-        "The printed volume is a tensor's size; here it is what devices send, of data parallel 2(N-1)/N W. The printed P "
-        "has optimizer states in it, which do not travel here.",
+        "The printed volume is a tensor's size; here it is what devices send, of data parallel 2(N-1)/N W. The printed "
+        "P has optimizer states in it, which do not travel here.",
         "Not run: rows without a mode here (DP with MP), and implementations that the experiment does not name yet.",
     ]
     return Comparison("Table 1, a device's memory and communication", pd.DataFrame(rows), statements)
