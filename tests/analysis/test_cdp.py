@@ -46,9 +46,7 @@ def triangle(num_stages):
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 8, 32])
 def test_copies_of_even_stages_are_flat_at_half_of_the_peak_and_half_a_stage(workers):
     mean = mean_of_workers(triangle(workers), workers)
-    assert mean.values == pytest.approx(
-        np.full(len(mean.values), (workers + 1) / 2), abs=1e-12
-    )
+    assert mean.values == pytest.approx(np.full(len(mean.values), (workers + 1) / 2), abs=1e-12)
     assert live_stage_activations(workers) == (workers**2, workers * (workers + 1) // 2)
 
 
@@ -60,12 +58,8 @@ def test_counted_reductions_are_those_of_the_schedule(workers, percent):
 def test_a_short_peak_is_seen_by_its_copies_too():
     curve = Curve(np.array([0.0, 0.5, 0.5001]), np.array([0.0, 8.0, 2.0]), 1.0)
     mean = mean_of_workers(curve, 4)
-    assert mean.values.max() == (8.0 + 2.0) / 4, (
-        "one at its peak, one that is a quarter behind it, two before it"
-    )
-    assert np.average(
-        mean.values, weights=np.diff(np.append(mean.seconds, 1.0))
-    ) == pytest.approx(0.9998 + 0.0008)
+    assert mean.values.max() == (8.0 + 2.0) / 4, "one at its peak, one that is a quarter behind it, two before it"
+    assert np.average(mean.values, weights=np.diff(np.append(mean.seconds, 1.0))) == pytest.approx(0.9998 + 0.0008)
 
 
 def test_ranks_are_summed_where_all_are_known():
@@ -89,50 +83,27 @@ def test_figure_4_has_both_metrics_and_says_what_is_not_run(small_version):
     rows = cdp.reductions(points, results)
     assert len(rows) == 2 * len(cdp.MEMORY) * len(cdp.WORKERS)
     means = rows.groupby("model")["reduction"].mean()
-    assert 0.05 < means["vgg13-cifar"] < means["gpt-mini"] < 0.5, (
-        "unequal layers gain less"
-    )
+    assert 0.05 < means["vgg13-cifar"] < means["gpt-mini"] < 0.5, "unequal layers gain less"
     comparison = cdp.figure_4(points, results)
     printed = comparison.rows.set_index("model")["printed"]
     assert (printed["resnet50"], printed["vit-b16"]) == ("30 %", "42 %")
     assert (comparison.rows.set_index("model").loc["resnet50", "N = 4"]) == "not run"
-    assert (
-        "| any | counted stages, (N-1)/2N | 37.5 % | 43.8 % | 48.4 % |"
-        in short_table(results)
-    )
+    assert "| any | counted stages, (N-1)/2N | 37.5 % | 43.8 % | 48.4 % |" in short_table(results)
     drawn = artists(figure_4.draw(results, points), "memory")
-    assert set(drawn) == {
-        f"{m}/{w}"
-        for m in ("vgg13-cifar", "gpt-mini")
-        for w in ("simultaneous", "4", "8", "32")
-    }
-    lowered = 1 - max(drawn["gpt-mini/32"].get_ydata()) / max(
-        drawn["gpt-mini/simultaneous"].get_ydata()
-    )
-    of_32 = rows[
-        (rows["model"] == "gpt-mini")
-        & (rows["workers"] == 32)
-        & (rows["metric"] == figure_4.METRIC)
-    ]
+    assert set(drawn) == {f"{m}/{w}" for m in ("vgg13-cifar", "gpt-mini") for w in ("simultaneous", "4", "8", "32")}
+    lowered = 1 - max(drawn["gpt-mini/32"].get_ydata()) / max(drawn["gpt-mini/simultaneous"].get_ydata())
+    of_32 = rows[(rows["model"] == "gpt-mini") & (rows["workers"] == 32) & (rows["metric"] == figure_4.METRIC)]
     assert lowered == pytest.approx(of_32["reduction"].item())
 
 
 def test_table_1_is_as_printed_where_it_counts_the_same(table_1):
     rows = cdp.table_1(by_point(table_1), table_1).rows.set_index(["row", "here"])
     activations = rows["activations"].str.removesuffix(" B A")
-    assert float(
-        activations["single-GPU DP", "all micro-batches in flight"]
-    ) == pytest.approx(3, rel=0.01)
-    assert float(activations["single-GPU DP", "accumulation"]) == pytest.approx(
-        1, rel=0.01
-    )
-    assert float(activations["single-GPU DP + cyclic", "v2"]) == pytest.approx(
-        2, rel=0.02
-    )
+    assert float(activations["single-GPU DP", "all micro-batches in flight"]) == pytest.approx(3, rel=0.01)
+    assert float(activations["single-GPU DP", "accumulation"]) == pytest.approx(1, rel=0.01)
+    assert float(activations["single-GPU DP + cyclic", "v2"]) == pytest.approx(2, rel=0.02)
     assert rows.loc[("multi-GPU DP", "ddp"), "volume"] == "1.33 (1.33) W"
-    assert rows.loc[("multi-GPU DP + cyclic", "v2"), "volume"].startswith("1.33 "), (
-        "2(N-1)/N in the mean"
-    )
+    assert rows.loc[("multi-GPU DP + cyclic", "v2"), "volume"].startswith("1.33 "), "2(N-1)/N in the mean"
     assert rows.loc[("multi-GPU DP", "ddp"), "steps"] == "4 (all_reduce)"
     assert int(rows.loc[("multi-GPU DP + cyclic", "v2"), "steps"]) <= 2
     assert rows.loc[("DP with MP", "-"), "activations"] == "not run"
@@ -169,10 +140,7 @@ def test_figure_1_has_a_row_a_rank_shifted_by_a_third_of_a_step(small_version):
     assert set(figures) == {"ddp", "cdp-v1", "cdp-v2"}
     boxes = artists({"cdp-v2": figures["cdp-v2"]}, "backward")
     begins = [boxes[f"{rank}/{rank}"].get_x() for rank in range(3)]
-    assert (
-        begins == sorted(begins)
-        and begins[2] - begins[0] > 0.2e3 * points["step_seconds"].max()
-    )
+    assert begins == sorted(begins) and begins[2] - begins[0] > 0.2e3 * points["step_seconds"].max()
     assert "2/2/3" in boxes, "the fourth training step"
     assert set(artists({"ddp": figures["ddp"]}, "forward")) == {
         "0/0",

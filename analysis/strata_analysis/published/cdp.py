@@ -149,7 +149,8 @@ def steps_of_communication(events: pd.DataFrame, point: pd.Series) -> str:
 
     Of a collective those of its ring. Of messages to neighbours: on how many streams, each of which is in order, a rank
     begins to send within a time step, the 2N-th part of a training step. The messages of a stage, one a tensor, follow
-    each other on one stream and count as one.
+    each other on one stream and count as one. Only of simulations: where ranks share cores, passes do not take a time
+    step each.
     """
     ranks = int(point["num_ranks"])
     sending = events[events["sent_bytes"] > 0]
@@ -159,6 +160,8 @@ def steps_of_communication(events: pd.DataFrame, point: pd.Series) -> str:
     collective = sorted(kinds & set(RING_STEPS))
     if collective:
         return ", ".join(f"{RING_STEPS[kind](ranks)} ({kind})" for kind in collective)
+    if not point["simulated"]:
+        return "not counted"
     time_step = point["step_seconds"] / (2 * ranks)
     most = 0
     for _, of_rank in sending.groupby("rank"):
@@ -188,6 +191,8 @@ def table_1(points: pd.DataFrame, results: Results) -> Comparison:
         "one, less than cyclic. N P holds only where parameters are copied a micro-batch, which nobody does here.",
         "The printed volume is a tensor's size; here it is what devices send, of data parallel 2(N-1)/N W. The printed "
         "P has optimizer states in it, which do not travel here.",
+        "Steps of messages are counted in simulations: on how many streams a device begins to send within the 2N-th "
+        "part of a training step; a ring's collective has as many as it has rounds.",
         "Not run: rows without a mode here (DP with MP), and implementations that the experiment does not name yet.",
     ]
     return Comparison("Table 1, a device's memory and communication", pd.DataFrame(rows), statements)
