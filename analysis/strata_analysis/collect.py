@@ -59,7 +59,7 @@ def flat(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_collected(path: Path, results: Results) -> None:
-    """The four tables, one group each, one dataset a column. Text is UTF-8, lists are JSON text, flags are 0 or 1."""
+    """All tables, one group each, one dataset a column. Text is UTF-8, lists are JSON text, flags are 0 or 1."""
     # Made in memory: on a disk that is full HDF5 cannot even close what it has open, and says so for each object.
     with h5py.File(path.name, "w", libver=("earliest", "v110"), driver="core", backing_store=False) as file:
         file.attrs["schema_name"] = COLLECTED_SCHEMA

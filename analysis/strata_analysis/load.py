@@ -25,7 +25,8 @@ from strata_analysis.schema import missing_value, schema
 from strata_analysis.versions import to_current
 
 INDEX = ["experiment_name", "point", "attempt"]
-TABLES = ("steps", "events", "predictions")
+TABLES = ("steps", "events", "predictions", "memory")
+KINDS = {"step": "steps", "event": "events", "prediction": "predictions", "sample": "memory"}  # of JSONL lines
 COLLECTED = "collected.h5"
 COLLECTED_SCHEMA = "strata-collected"
 # Ends that others may know more of than the attempt: a lost node, a time limit. What else it said of itself stands.
@@ -44,14 +45,15 @@ class Results:
     """Everything known of some attempts.
 
     points: one row an attempt: INDEX, all root attributes, all of /summary, and
-            `path`, `num_rows_from_jsonl` (rows of the three tables that HDF5 had lost), `counted` (see mark_counted).
-    steps, events, predictions: rows of those tables, with INDEX in front.
+            `path`, `num_rows_from_jsonl` (rows of the tables that HDF5 had lost), `counted` (see mark_counted).
+    steps, events, predictions, memory: rows of those tables, with INDEX in front.
     """
 
     points: pd.DataFrame
     steps: pd.DataFrame
     events: pd.DataFrame
     predictions: pd.DataFrame
+    memory: pd.DataFrame | None = None  # live bytes over time
 
     def last(self) -> pd.DataFrame:
         """One row a point: the last of its attempts that count."""
@@ -280,8 +282,8 @@ class _JsonLines:
                 elif kind == "end":
                     found.summary = _without_nulls(values, schema().scalars)
                 else:
-                    rows = found.rows[f"{kind}s"]
-                    row = _without_nulls(values, schema().tables[f"{kind}s"])
+                    rows = found.rows[KINDS[kind]]
+                    row = _without_nulls(values, schema().tables[KINDS[kind]])
                     rows.append(row if kind == "step" else {kind: len(rows)} | row)
         return found
 
@@ -375,6 +377,9 @@ def read_collected(path: Path) -> Results:
                 raise LoadError(f"{path}: schema_name is not {COLLECTED_SCHEMA!r}")
             found = {}
             for group in ("points", *TABLES):
+                if group not in file:  # collected before there was such a table
+                    found[group] = pd.DataFrame(columns=[*INDEX, *schema().tables[group]])
+                    continue
                 columns = {}
                 for name in file[group].attrs["columns"]:
                     values = _values(file[group][name])

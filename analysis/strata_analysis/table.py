@@ -9,7 +9,7 @@ import pandas as pd
 from strata_analysis import peaks
 from strata_analysis.derive import by_point
 from strata_analysis.load import Results
-from strata_analysis.published import amsp, autoddl, comparisons, oases, osdp
+from strata_analysis.published import amsp, autoddl, cdp, comparisons, oases, osdp
 
 ORDER = ["model_name", "series", "num_ranks"]
 # Columns that say which point a row is and how it ended, not how fast it was.
@@ -28,9 +28,9 @@ def short_table(results: Results) -> str:
     short = {reason: f"[{number}]" for number, reason in enumerate(reasons, 1)}
     marks = [short.get(message, "") for message in points["message"]]
     text = table_of(points.assign(message=marks)).to_string(index=False, justify="left")
-    beside_papers = [
-        f"\n{comparison.text()}" for paper in PAPERS for comparison in comparisons(paper.COMPARISONS, points)
-    ]
+    beside = [comparison for paper in PAPERS for comparison in comparisons(paper.COMPARISONS, points)]
+    beside += comparisons(cdp.COMPARISONS, points, results)
+    beside_papers = [f"\n{comparison.text()}" for comparison in beside]
     below = [f"{mark} {reason}" for reason, mark in short.items()]
     return "\n".join([text, *below, *(f"# {note}" for note in notes_of(points)), *beside_papers])
 

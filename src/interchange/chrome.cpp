@@ -71,7 +71,7 @@ std::string to_chrome_trace(const Timeline& timeline, std::span<const MemorySamp
           fmt::format("{}{}:{}", k == 0 ? "" : ",", json_string(to_string(static_cast<Category>(k))), sample.bytes[k]);
     }
     lines.push_back(fmt::format(R"({{"name":"memory bytes","ph":"C","ts":{},"pid":{},"args":{{{}}}}})",
-                                microseconds(step_begin_ns[sample.step] + sample.time_ns), sample.rank, bytes));
+                                microseconds(sample.time_ns), sample.rank, bytes));
   }
   return fmt::format("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", fmt::join(lines, ",\n"));
 }

@@ -188,7 +188,7 @@ Prediction predict(const PreparedPoint& point, const LoweredJob& lowered, const 
   prediction.source = "simulator, " + costs.description();
   const Program& program = lowered.programs[static_cast<std::size_t>(lowered.class_of_rank.front())];
   for (const TimelineEvent& e : prediction.simulation.events) {
-    if (e.rank != program.rank || e.step != 0) continue;
+    if (e.rank != program.rank || e.step != prediction.simulation.steady_step) continue;
     const Instruction& in = program.body[static_cast<std::size_t>(e.instruction)];
     const double seconds = static_cast<double>(e.end_ns - e.begin_ns) * 1e-9;
     if (in.is_collective()) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 
@@ -14,10 +13,12 @@
 #include "base/progress.hpp"
 #include "cost/peak_rate.hpp"
 #include "interchange/chrome.hpp"
+#include "ir/timeline/memory_over_time.hpp"
 #include "predict/point_facts.hpp"
 #include "predict/prediction.hpp"
 #include "predict/progress_line.hpp"
 #include "predict/selected_point.hpp"
+#include "predict/timeline_rows.hpp"
 #include "results/outcome.hpp"
 #include "results/recorder.hpp"
 
@@ -122,12 +123,14 @@ class PointSimulation {
     if (extrapolated > 0.0) {
       say("      {:.1f} % of the time is extrapolated beyond what the profile measured\n", 100.0 * extrapolated);
     }
-    add_events(recorder, prepared, lowered, prediction.simulation);
-    if (!arguments_.trace_file.empty()) write_trace(lowered, prediction.simulation);
+    const StepRange steps{first, first + num_steps - 1};
+    add_timeline(recorder, prepared, lowered, prediction.simulation, steps);
+    if (!arguments_.trace_file.empty()) write_trace(lowered, prediction.simulation, steps);
   }
 
-  /// Ranks of different kinds have different instructions and streams: both are numbered anew by name.
-  void write_trace(const LoweredJob& lowered, const SimulationResult& simulation) const {
+  /// Of the first of @p steps. Ranks of different kinds have different instructions and streams: both are numbered anew
+  /// by name.
+  void write_trace(const LoweredJob& lowered, const SimulationResult& simulation, StepRange steps) const {
     Timeline timeline{.simulated = true, .streams = {}, .instructions = {}, .events = {}};
     std::vector<MemorySample> memory;
     std::map<std::string, int> streams;
@@ -138,14 +141,17 @@ class PointSimulation {
       if (is_new) names.push_back(name);
       return found->second;
     };
-    for (const Program& program : lowered.programs) {
-      std::vector<TimelineEvent> events;
-      for (const TimelineEvent& e : simulation.events) {
-        if (e.rank == program.rank && e.step == 0) events.push_back(e);
+    for (std::size_t c = 0; c < lowered.programs.size(); ++c) {
+      const Program& program = lowered.programs[c];
+      const std::vector<RecordedStep> recorded = recorded_steps(simulation, c, program.rank);
+      const RecordedStep& shown = recorded[static_cast<std::size_t>(steps.first)];
+      for (MemorySample sample : memory_over_time(program, recorded, {steps.first, steps.first})) {
+        sample.time_ns -= shown.begin_ns;
+        memory.push_back(sample);
       }
-      std::ranges::move(memory_over_time(program, events), std::back_inserter(memory));
-      for (TimelineEvent e : events) {
+      for (TimelineEvent e : shown.events) {
         const Instruction& in = program.body[static_cast<std::size_t>(e.instruction)];
+        e.step = 0;
         e.stream = number(streams, timeline.streams, program.streams[static_cast<std::size_t>(in.stream)]);
         e.instruction = number(labels, timeline.instructions, instruction_label(in));
         timeline.events.push_back(e);
@@ -157,25 +163,32 @@ class PointSimulation {
     if (!file) throw UserError(arguments_.trace_file + ": cannot be written");
   }
 
-  void add_events(results::Recorder& recorder, const PreparedPoint& prepared, const LoweredJob& lowered,
-                  const SimulationResult& simulation) {
-    std::vector<results::EventRow> rows;
-    for (const TimelineEvent& e : simulation.events) {
-      if (e.step >= prepared.experiment.measure.timeline_steps) continue;
-      const auto program = std::ranges::find(lowered.programs, e.rank, &Program::rank);
-      const Instruction& in = program->body[static_cast<std::size_t>(e.instruction)];
-      rows.push_back({.rank = e.rank,
-                      .step = e.step,
-                      .stream = e.stream,
-                      .instruction = e.instruction,
-                      .name = instruction_label(in),
-                      .begin_seconds = static_cast<double>(e.begin_ns) * 1e-9,
-                      .end_seconds = static_cast<double>(e.end_ns) * 1e-9,
-                      .sent_bytes = e.bytes_sent,
-                      .phase = std::string(to_string(in.phase)),
-                      .micro_batch = in.micro_batch});
+  /// Of as many of @p steps, which are recorded as steps from 0 on, as are asked for: events and memory.
+  void add_timeline(results::Recorder& recorder, const PreparedPoint& prepared, const LoweredJob& lowered,
+                    const SimulationResult& simulation, StepRange steps) {
+    const std::int64_t num_asked = prepared.experiment.measure.timeline_steps;
+    const StepRange asked{steps.first, std::min(steps.last, steps.first + num_asked - 1)};
+    if (num_asked == 0) return;
+    const auto class_of_rank_0 = static_cast<std::size_t>(lowered.class_of_rank.front());
+    const std::int64_t zero_ns = simulation.steps[static_cast<std::size_t>(asked.first)][class_of_rank_0].begin_ns;
+    std::vector<results::EventRow> events;
+    std::vector<results::MemoryRow> memory;
+    for (std::size_t c = 0; c < lowered.programs.size(); ++c) {
+      const Program& program = lowered.programs[c];
+      const std::vector<RecordedStep> recorded = recorded_steps(simulation, c, program.rank);
+      for (const RecordedStep& step : recorded) {
+        if (!asked.contains(step.step)) continue;
+        for (TimelineEvent event : step.events) {
+          event.step -= steps.first;
+          events.push_back(event_row(program, event, step.begin_ns, zero_ns));
+        }
+      }
+      for (const MemorySample& sample : memory_over_time(program, recorded, asked)) {
+        memory.push_back(memory_row(sample, zero_ns));
+      }
     }
-    recorder.add_events(rows);
+    recorder.add_events(events);
+    recorder.add_memory(memory);
   }
 
   const Environment& environment_;

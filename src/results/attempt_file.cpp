@@ -269,13 +269,13 @@ std::int64_t bytes_of(std::span<const Attribute> attributes) {
   return bytes;
 }
 
-std::int64_t bytes_of(std::span<const StepRow> steps, std::span<const EventRow> events,
-                      std::span<const PredictionRow> predictions) {
-  auto bytes = static_cast<std::int64_t>(steps.size() * sizeof(StepRow));
-  for (const EventRow& row : events) {
-    bytes += 72 + text_bytes(row.name) + text_bytes(row.phase);
+std::int64_t bytes_of(const PendingRows& rows) {
+  auto bytes = static_cast<std::int64_t>(rows.steps.size() * sizeof(StepRow) +
+                                         rows.memory.size() * (sizeof(MemoryRow) + sizeof(std::int64_t)));
+  for (const EventRow& row : rows.events) {
+    bytes += 80 + text_bytes(row.name) + text_bytes(row.phase);
   }
-  for (const PredictionRow& row : predictions) {
+  for (const PredictionRow& row : rows.predictions) {
     bytes += 24 + text_bytes(row.metric) + text_bytes(row.unit) + text_bytes(row.source);
   }
   return 2 * bytes;  // chunks that are not full
@@ -293,6 +293,7 @@ class AttemptFile::Open {
         steps_(file_.get(), types_, "steps", "step", step_columns(), step_rows_per_chunk),
         events_(file_.get(), types_, "events", "event", event_columns(), event_rows_per_chunk),
         predictions_(file_.get(), types_, "predictions", "prediction", prediction_columns(), prediction_rows_per_chunk),
+        memory_(file_.get(), types_, "memory", "sample", memory_columns(), event_rows_per_chunk),
         summary_(file_.get(), types_) {
     for (const Attribute& attribute : attributes) {
       write_root_attribute(file_.get(), attribute);
@@ -314,12 +315,12 @@ class AttemptFile::Open {
   Open(const Open&) = delete;
   Open& operator=(const Open&) = delete;
 
-  void append(std::span<const StepRow> steps, std::span<const EventRow> events,
-              std::span<const PredictionRow> predictions) {
-    claim(metadata_bytes + bytes_of(steps, events, predictions));
-    steps_.append(steps);
-    events_.append(events);
-    predictions_.append(predictions);
+  void append(const PendingRows& rows) {
+    claim(metadata_bytes + bytes_of(rows));
+    steps_.append(rows.steps);
+    events_.append(rows.events);
+    predictions_.append(rows.predictions);
+    memory_.append(rows.memory);
     flush();
     claim(metadata_bytes + next_rows_bytes);  // the ending and its status are less
   }
@@ -360,6 +361,7 @@ class AttemptFile::Open {
   Table<StepRow> steps_;
   Table<EventRow> events_;
   Table<PredictionRow> predictions_;
+  Table<MemoryRow> memory_;
   SummaryGroup summary_;
 };
 
@@ -406,11 +408,10 @@ void AttemptFile::abandon() noexcept {
   reserve_->release();
 }
 
-void AttemptFile::append(std::span<const StepRow> steps, std::span<const EventRow> events,
-                         std::span<const PredictionRow> predictions) {
+void AttemptFile::append(const PendingRows& rows) {
   const std::scoped_lock lock(hdf5_mutex());
   STRATA_INVARIANT(open_ != nullptr, "rows for a file that has ended");
-  with_folder_named(path_, [&] { open_->append(steps, events, predictions); });
+  with_folder_named(path_, [&] { open_->append(rows); });
 }
 
 void AttemptFile::end(const Summary& summary, const std::string& end_time) {

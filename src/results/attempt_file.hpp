@@ -7,11 +7,21 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "results/columns.hpp"
 #include "results/space_reserve.hpp"
 
 namespace strata::results {
+
+/// Rows that are not in the file yet, by table.
+struct PendingRows {
+  std::vector<StepRow> steps;
+  std::vector<EventRow> events;
+  std::vector<PredictionRow> predictions;
+  std::vector<MemoryRow> memory;
+  bool empty() const { return steps.empty() && events.empty() && predictions.empty() && memory.empty(); }
+};
 
 class AttemptFile {
  public:
@@ -25,8 +35,7 @@ class AttemptFile {
 
   /// Append rows and flush them to the system. @throws UserError when the disk is full; rows of earlier calls stay
   /// readable, and the file takes no further rows.
-  void append(std::span<const StepRow> steps, std::span<const EventRow> events,
-              std::span<const PredictionRow> predictions);
+  void append(const PendingRows& rows);
 
   /// Write /summary and `end_time`, close, fsync. @throws UserError.
   void end(const Summary& summary, const std::string& end_time);

@@ -63,7 +63,7 @@ std::span<const Column<StepRow>> step_columns() {
 }
 
 std::span<const Column<EventRow>> event_columns() {
-  static const std::array<Column<EventRow>, 10> columns = {{
+  static const std::array<Column<EventRow>, 11> columns = {{
       {"rank", "1", &EventRow::rank},
       {"step", "1", &EventRow::step},
       {"stream", "1", &EventRow::stream},
@@ -74,6 +74,7 @@ std::span<const Column<EventRow>> event_columns() {
       {"sent_bytes", "byte", &EventRow::sent_bytes},
       {"phase", "", &EventRow::phase},
       {"micro_batch", "1", &EventRow::micro_batch},
+      {"step_begin_seconds", "s", &EventRow::step_begin_seconds},
   }};
   return columns;
 }
@@ -86,6 +87,20 @@ std::span<const Column<PredictionRow>> prediction_columns() {
       {"predicted", "see unit", &PredictionRow::predicted},
       {"measured", "see unit", &PredictionRow::measured},
       {"source", "", &PredictionRow::source},
+  }};
+  return columns;
+}
+
+std::span<const Column<MemoryRow>> memory_columns() {
+  static const std::array<Column<MemoryRow>, 8> columns = {{
+      {"rank", "1", &MemoryRow::rank},
+      {"seconds", "s", &MemoryRow::seconds},
+      {"parameter_bytes", "byte", &MemoryRow::parameter_bytes},
+      {"gradient_bytes", "byte", &MemoryRow::gradient_bytes},
+      {"optimizer_bytes", "byte", &MemoryRow::optimizer_bytes},
+      {"activation_bytes", "byte", &MemoryRow::activation_bytes},
+      {"workspace_bytes", "byte", &MemoryRow::workspace_bytes},
+      {"communication_bytes", "byte", &MemoryRow::communication_bytes},
   }};
   return columns;
 }

@@ -109,19 +109,26 @@ class Recorder::Attempt {
   void add(const StepRow& row) {
     add_line([&] { return to_json("step", step_columns(), row); },
              [&] {
-               steps_.push_back(row);
+               pending_.steps.push_back(row);
                all_steps_.push_back(row);
              });
   }
 
   void add(std::span<const EventRow> rows) {
     for (const EventRow& row : rows) {
-      add_line([&] { return to_json("event", event_columns(), row); }, [&] { events_.push_back(row); });
+      add_line([&] { return to_json("event", event_columns(), row); }, [&] { pending_.events.push_back(row); });
     }
   }
 
   void add(const PredictionRow& row) {
-    add_line([&] { return to_json("prediction", prediction_columns(), row); }, [&] { predictions_.push_back(row); });
+    add_line([&] { return to_json("prediction", prediction_columns(), row); },
+             [&] { pending_.predictions.push_back(row); });
+  }
+
+  void add(std::span<const MemoryRow> rows) {
+    for (const MemoryRow& row : rows) {
+      add_line([&] { return to_json("sample", memory_columns(), row); }, [&] { pending_.memory.push_back(row); });
+    }
   }
 
   void flush() {
@@ -196,24 +203,18 @@ class Recorder::Attempt {
   /// Move the queues into HDF5. One caller at a time, so that rows keep their order.
   void write_pending() {
     const std::scoped_lock writing(writing_mutex_);
-    std::vector<StepRow> steps;
-    std::vector<EventRow> events;
-    std::vector<PredictionRow> predictions;
+    PendingRows rows;
     {
       const std::scoped_lock lock(mutex_);
       if (failure_) {
         std::rethrow_exception(failure_);
       }
-      steps.swap(steps_);
-      events.swap(events_);
-      predictions.swap(predictions_);
+      std::swap(rows, pending_);
     }
-    if (steps.empty() && events.empty() && predictions.empty()) {
-      return;
-    }
+    if (rows.empty()) return;
     const auto begin = Clock::now();
     try {
-      file_->append(steps, events, predictions);
+      file_->append(rows);
     } catch (...) {
       fail(std::current_exception());
       throw;
@@ -303,9 +304,7 @@ class Recorder::Attempt {
   bool stopping_ = false;
   bool finished_requested_ = false;
   std::exception_ptr failure_;
-  std::vector<StepRow> steps_;  ///< not yet in HDF5
-  std::vector<EventRow> events_;
-  std::vector<PredictionRow> predictions_;
+  PendingRows pending_;
   std::vector<StepRow> all_steps_;
 
   std::atomic<bool> finished_ = false;
@@ -325,6 +324,7 @@ std::string Recorder::status_path() const { return attempt_->status_path(); }
 void Recorder::add_step(const StepRow& row) { attempt_->add(row); }
 void Recorder::add_events(std::span<const EventRow> rows) { attempt_->add(rows); }
 void Recorder::add_prediction(const PredictionRow& row) { attempt_->add(row); }
+void Recorder::add_memory(std::span<const MemoryRow> rows) { attempt_->add(rows); }
 void Recorder::flush() { attempt_->flush(); }
 void Recorder::finish(Status status, const std::string& message, const std::string& parameter_checksum) {
   attempt_->finish(status, message, parameter_checksum);

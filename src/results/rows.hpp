@@ -145,6 +145,19 @@ struct EventRow {
   std::int64_t sent_bytes = 0;
   std::string phase;  ///< forward, recompute, backward, reduce, update or metrics
   std::int64_t micro_batch = 0;
+  double step_begin_seconds = unknown;  ///< since the first recorded step began on rank 0
+};
+
+/// What one rank's arena holds from a moment on: live bytes by category.
+struct MemoryRow {
+  std::int64_t rank = 0;
+  double seconds = unknown;  ///< since the first recorded step began on rank 0
+  std::int64_t parameter_bytes = 0;
+  std::int64_t gradient_bytes = 0;
+  std::int64_t optimizer_bytes = 0;
+  std::int64_t activation_bytes = 0;
+  std::int64_t workspace_bytes = 0;
+  std::int64_t communication_bytes = 0;
 };
 
 /// One number of the plan or the simulator beside what was measured.

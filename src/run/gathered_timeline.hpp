@@ -1,21 +1,28 @@
 #pragma once
 
 /// @file
-/// Events of all ranks come home after training: what was kept of their timelines, as rows of results.
+/// What was recorded of steps comes home after training: events and memory of all ranks, as rows of results, on one
+/// clock.
 
 #include <functional>
-#include <span>
 #include <vector>
 
 #include "comm/world.hpp"
 #include "ir/program/program.hpp"
-#include "ir/timeline/timeline.hpp"
+#include "ir/timeline/memory_over_time.hpp"
 #include "results/rows.hpp"
 
 namespace strata::run {
 
-/// Collective. @param events of this rank's @p program. @param add called on rank 0 with the rows of each rank in turn.
-void gather_timeline(const comm::World& world, const Program& program, std::span<const TimelineEvent> events,
-                     const std::function<void(const std::vector<results::EventRow>&)>& add);
+/// Of one rank.
+struct TimelineRows {
+  std::vector<results::EventRow> events;
+  std::vector<results::MemoryRow> memory;
+};
+
+/// Collective. @param steps of this rank's @p program: those @p counted, and those beside them for what they held.
+/// @param add called on rank 0 with the rows of each rank in turn.
+void gather_timeline(const comm::World& world, const Program& program, const std::vector<RecordedStep>& steps,
+                     StepRange counted, const std::function<void(const TimelineRows&)>& add);
 
 }  // namespace strata::run

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <csignal>
 #include <future>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <utility>
@@ -242,7 +243,8 @@ class PointRun {
       take(exchange_steps(world_, steps.take(), step_facts(), peak, steps.touched_bytes()));
       const std::string diverged = world_.broadcast(diverged_);  // in one of the last steps
       if (decision.status == Status::ok && !diverged.empty()) decision = {0, Status::diverged, diverged};
-      timeline_ = steps.timeline();
+      timeline_steps_ = steps.timeline_steps();
+      recorded_ = steps.recorded();
       const bool was_told_to_stop = decision.status == Status::timeout || decision.status == Status::preempted;
       if ((decision.status == Status::ok || was_told_to_stop) && experiment_.checkpoint.every > 0) {
         if (saved_step_ != steps.num_submitted()) save(steps.num_submitted());
@@ -373,8 +375,11 @@ class PointRun {
       mine.push_back({buffer.parameter, buffer.block.in_whole(buffer.parameter_begin),
                       hash_bytes(std::as_bytes(executor_->read(static_cast<int>(b))))});
     }
-    gather_timeline(world_, program_, timeline_, [this](const std::vector<results::EventRow>& rows) {
-      record([&] { recorder_->add_events(rows); });
+    gather_timeline(world_, program_, recorded_, timeline_steps_, [this](const TimelineRows& rows) {
+      record([&] {
+        recorder_->add_events(rows.events);
+        recorder_->add_memory(rows.memory);
+      });
     });
     record_predictions(peak);
     std::vector<std::vector<ParameterChecksum>> by_rank;
@@ -388,8 +393,12 @@ class PointRun {
   void record_predictions(const MemoryPeak& peak) {
     std::vector<results::PredictionRow> rows = account_predictions(world_, program_, peak, last_row_);
     if (root()) {
+      std::vector<TimelineEvent> timeline;
+      for (const RecordedStep& step : recorded_) {
+        if (timeline_steps_.contains(step.step)) std::ranges::copy(step.events, std::back_inserter(timeline));
+      }
       for (results::PredictionRow& row :
-           time_predictions(program_, {prediction_, predicted_row_}, measured_rows_, timeline_)) {
+           time_predictions(program_, {prediction_, predicted_row_}, measured_rows_, timeline)) {
         rows.push_back(std::move(row));
       }
     }
@@ -442,7 +451,8 @@ class PointRun {
   int world_group_ = 0;
   std::map<std::string, std::string> device_choices_;
   std::unique_ptr<Executor> executor_;
-  std::vector<TimelineEvent> timeline_;
+  std::vector<RecordedStep> recorded_;
+  StepRange timeline_steps_;
   std::int64_t saved_step_ = -1;                 ///< of the last checkpoint
   results::Outcome saved_;                       ///< what became of it, equal on all ranks
   predict::Prediction prediction_;               ///< rank 0

@@ -17,6 +17,7 @@ namespace strata::run {
 /// One step on one rank; plain bytes, sent as they are.
 struct RankStep {
   std::int64_t step = 0;
+  std::int64_t begin_ns = 0;  ///< steady_clock, when it was submitted, with which its events' clock starts
   double unix_seconds = 0.0;
   double learning_rate = 0.0;
   StepMeasurement measured;

@@ -1,9 +1,9 @@
 #include "run/training_steps.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
-#include "ir/program/repetition.hpp"
 #include "results/status.hpp"
 #include "run/allocation_account.hpp"
 #include "run/learning_rate.hpp"
@@ -30,11 +30,14 @@ void TrainingSteps::submit(std::int64_t end) {
   }
   if (none_under_way) with_.meter.begin_step();
   const WatchAllocations watch;
+  const auto begin_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch());
   with_.executor.submit(contexts);
   const std::int64_t outside_arena_bytes = watch.peak_bytes() + with_.engine.memory_bytes();
   for (const StepContext& context : contexts) {
     RankStep& step = under_way_.emplace_back();
     step.step = context.step;
+    step.begin_ns = begin_ns.count();
     step.learning_rate = context.learning_rate;
     step.outside_arena_bytes = outside_arena_bytes;
   }
@@ -57,9 +60,9 @@ void TrainingSteps::complete() {
   step.device = with_.meter.end_step();
   step.num_sharers = with_.meter.num_sharers();
   step.unix_seconds = results::unix_seconds_now();
-  const std::int64_t measured = num_measured_before(step.step);
-  if (measured >= 0 && measured < experiment_.measure.timeline_steps) {
-    timeline_.insert(timeline_.end(), with_.executor.events().begin(), with_.executor.events().end());
+  if (is_recorded(step.step)) {
+    const std::span<const TimelineEvent> events = with_.executor.events();
+    recorded_.push_back({.step = step.step, .begin_ns = step.begin_ns, .events = {events.begin(), events.end()}});
   }
   ended_.push_back(step);
   under_way_.pop_front();
@@ -68,6 +71,17 @@ void TrainingSteps::complete() {
 
 std::int64_t TrainingSteps::num_measured_before(std::int64_t step) const {
   return step - first_step_ - experiment_.measure.warmup_steps;
+}
+
+StepRange TrainingSteps::timeline_steps() const {
+  const std::int64_t first = first_step_ + experiment_.measure.warmup_steps;
+  return {first, first + experiment_.measure.timeline_steps - 1};
+}
+
+bool TrainingSteps::is_recorded(std::int64_t step) const {
+  const StepRange asked = timeline_steps();
+  const std::int64_t beside = steps_beside(program_);
+  return asked.first <= asked.last && asked.first - beside <= step && step <= asked.last + beside;
 }
 
 std::vector<RankStep> TrainingSteps::take() { return std::exchange(ended_, {}); }

@@ -12,7 +12,8 @@
 #include "config/experiment.hpp"
 #include "exec/executor.hpp"
 #include "ir/program/program.hpp"
-#include "ir/timeline/timeline.hpp"
+#include "ir/program/repetition.hpp"
+#include "ir/timeline/memory_over_time.hpp"
 #include "run/device_meter.hpp"
 #include "run/step_exchange.hpp"
 
@@ -41,13 +42,16 @@ class TrainingSteps {
   std::int64_t num_submitted() const { return num_submitted_; }
   /// Those that have ended since the last call.
   std::vector<RankStep> take();
-  /// Of the first measured steps, as many as the experiment asks for.
-  const std::vector<TimelineEvent>& timeline() const { return timeline_; }
+  /// The first measured steps, as many as the experiment asks for the timelines of.
+  StepRange timeline_steps() const;
+  /// These, and those beside them that may have something in the arena at the same time.
+  const std::vector<RecordedStep>& recorded() const { return recorded_; }
   /// High-water mark of the arena. It is looked at after the first steps only.
   std::int64_t touched_bytes();
 
  private:
   void complete();
+  bool is_recorded(std::int64_t step) const;
   std::int64_t num_measured_before(std::int64_t step) const;
 
   const Program& program_;
@@ -58,7 +62,7 @@ class TrainingSteps {
   std::int64_t num_submitted_;
   std::deque<RankStep> under_way_;  ///< submitted and not complete
   std::vector<RankStep> ended_;
-  std::vector<TimelineEvent> timeline_;
+  std::vector<RecordedStep> recorded_;
   std::int64_t touched_bytes_ = 0;
 };
 

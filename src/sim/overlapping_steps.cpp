@@ -63,6 +63,7 @@ void add_steps(const Program& program, const EventsOfSteps& events, double overh
         step.compute_seconds += seconds(event.end_ns - event.begin_ns);
       }
     }
+    step.begin_ns = begin;
     step.step_seconds = seconds(end - ended) + overhead_seconds;
     step.exposed_seconds = seconds(end - ended - inside(events.kernels, ended, end));
     step.communication_seconds = seconds(union_ns(std::move(transfers)));

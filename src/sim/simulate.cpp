@@ -285,6 +285,7 @@ class Simulation {
     SimulatedClass& k = at(c);
     const Program& program = *job_.programs[static_cast<std::size_t>(c)];
     SimulatedStep& step = result_.steps[static_cast<std::size_t>(k.num_ended)][static_cast<std::size_t>(c)];
+    step.begin_ns = std::llround(k.ended_at * 1e9);
     step.step_seconds = now_ - k.ended_at + overhead_seconds_;
     step.exposed_seconds = now_ - k.ended_at - step.compute_seconds;
     std::vector<std::pair<double, double>> busy;

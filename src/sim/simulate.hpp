@@ -32,6 +32,7 @@ struct SimulationOptions {
 
 /// Of one class in one step.
 struct SimulatedStep {
+  std::int64_t begin_ns = 0;           ///< when the clock of its events starts, since the first step's beginning
   double step_seconds = 0.0;           ///< from the end of the step before to the end of this one, and its overhead
   double compute_seconds = 0.0;        ///< inside kernels
   double communication_seconds = 0.0;  ///< some collective reached and not ended

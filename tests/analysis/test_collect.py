@@ -14,6 +14,8 @@ def test_collected_tables_equal_those_of_the_attempts(sample):
     pd.testing.assert_frame_equal(after.steps, before.steps, check_dtype=False)
     pd.testing.assert_frame_equal(after.events, before.events, check_dtype=False)
     pd.testing.assert_frame_equal(after.predictions, before.predictions, check_dtype=False)
+    assert len(before.memory) > 0
+    pd.testing.assert_frame_equal(after.memory, before.memory, check_dtype=False)
     pd.testing.assert_frame_equal(after.points, before.points.drop(columns="path"), check_dtype=False)
 
 

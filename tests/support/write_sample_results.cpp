@@ -129,10 +129,16 @@ void add_rows(Recorder& recorder, const Point& point) {
   }
   std::vector<EventRow> events;
   for (std::int64_t rank = 0; rank < point.num_ranks; ++rank) {
-    events.push_back({rank, num_steps - 1, 0, 0, "linear_forward block[0].mlp", 0.0, 0.01, 0, "forward", 0});
-    events.push_back({rank, num_steps - 1, 1, 1, "all_reduce bucket[0]", 0.01, 0.05, 1 << 20, "reduce", 1});
+    events.push_back({rank, num_steps - 1, 0, 0, "linear_forward block[0].mlp", 0.0, 0.01, 0, "forward", 0, 0.0});
+    events.push_back({rank, num_steps - 1, 1, 1, "all_reduce bucket[0]", 0.01, 0.05, 1 << 20, "reduce", 1, 0.0});
   }
   recorder.add_events(events);
+  std::vector<MemoryRow> memory;
+  for (std::int64_t rank = 0; rank < point.num_ranks; ++rank) {
+    memory.push_back({rank, 0.0, 1 << 20, 0, 2 << 20, 0, 0, 0});
+    memory.push_back({rank, 0.01, 1 << 20, 1 << 20, 2 << 20, 3 << 20, 4096, 64});
+  }
+  recorder.add_memory(memory);
   const double measured = step_of(point, num_steps - 1).step_seconds_max;
   recorder.add_prediction({"step_seconds_max", "s", 0.95 * measured, measured, "simulator"});
 }

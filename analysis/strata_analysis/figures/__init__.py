@@ -22,6 +22,7 @@ from strata_analysis.derive import by_point
 from strata_analysis.figures import (
     amsp,
     autoddl,
+    cdp,
     forest,
     loss_curves,
     memory_by_category,
@@ -48,7 +49,7 @@ MODULES = (
     schedule,
 )
 # Figures of a paper, drawn where its experiments are among the results.
-PAPERS = {"amsp": amsp.MODULES, "autoddl": autoddl.MODULES, "osdp": osdp.MODULES}
+PAPERS = {"amsp": amsp.MODULES, "autoddl": autoddl.MODULES, "cdp": cdp.MODULES, "osdp": osdp.MODULES}
 FORMATS = ("png", "svg", "pdf")
 
 

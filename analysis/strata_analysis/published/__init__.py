@@ -114,8 +114,12 @@ class Comparison:
 
 
 def comparisons(
-    of_experiments: dict[str, tuple[Callable[[pd.DataFrame], Comparison], ...]], points: pd.DataFrame
+    of_experiments: dict[str, tuple[Callable[..., Comparison], ...]], points: pd.DataFrame, *tables: object
 ) -> list[Comparison]:
-    """Everything printed that these points have a counterpart of, by the names of experiments."""
+    """Everything printed that these points have a counterpart of, by the names of experiments.
+
+    Each comparison is given `points`, and `tables` where points do not tell all that it needs.
+    """
     present = set(points["experiment_name"])
-    return [compare(points) for name, all_of in of_experiments.items() if name in present for compare in all_of]
+    compared = [compare for name, all_of in of_experiments.items() if name in present for compare in all_of]
+    return [compare(points, *tables) for compare in compared]

@@ -25,10 +25,14 @@ int largest_lag(const Program& program) {
 
 bool is_repeated_alone(const Program& program) { return program.join && depth(program) == 0; }
 
+std::int64_t steps_beside(const Program& program) {
+  if (is_repeated_alone(program)) return 0;
+  return std::int64_t{depth(program) + largest_lag(program) + 1} * program.steps_per_body;
+}
+
 StepRange steps_that_meet(const Program& program) {
   if (is_repeated_alone(program)) return {0, program.steps_per_body - 1};
-  const int repetitions = depth(program) + largest_lag(program) + 2;
-  return {0, std::int64_t{repetitions} * program.steps_per_body - 1};
+  return {0, steps_beside(program) + program.steps_per_body - 1};
 }
 
 StepRange steps_that_meet(const std::vector<Program>& programs) {

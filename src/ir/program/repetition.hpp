@@ -53,6 +53,10 @@ int largest_lag(const Program& program);
 /// True if nothing of a repetition touches another one: it is enough to look at one.
 bool is_repeated_alone(const Program& program);
 
+/// How many training steps before one, and behind it, may have something under way at the same time: none where nothing
+/// of a repetition touches another one.
+std::int64_t steps_beside(const Program& program);
+
 /// Steps from 0 on in which all that can meet does: a beginning, as many repetitions as may overlap, an end.
 StepRange steps_that_meet(const Program& program);
 /// Of the Programs of all ranks. @throws InternalError where their bodies hold unlike numbers of training steps.

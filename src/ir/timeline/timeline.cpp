@@ -155,37 +155,4 @@ Timeline parse_timeline(std::string_view text) {
   return timeline;
 }
 
-std::vector<MemorySample> memory_over_time(const Program& program, std::span<const TimelineEvent> events) {
-  struct Change {
-    std::int64_t time_ns;
-    Category category;
-    std::int64_t bytes;
-  };
-  std::vector<Change> changes;
-  MemorySample sample;
-  for (const Buffer& buffer : program.buffers) {
-    if (buffer.persistent) sample.bytes[static_cast<int>(buffer.category)] += buffer.size_bytes();
-  }
-  for (const TimelineEvent& event : events) {
-    sample.rank = event.rank;
-    sample.step = event.step;
-    const Instruction& in = program.body.at(static_cast<std::size_t>(event.instruction));
-    const auto change = [&](int id, std::int64_t time_ns, std::int64_t sign) {
-      const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
-      changes.push_back({time_ns, buffer.category, sign * buffer.size_bytes()});
-    };
-    for (const int id : in.allocs) change(id, event.begin_ns, 1);
-    for (const int id : in.frees) change(id, event.end_ns, -1);
-  }
-  // What ends at a moment makes room for what begins at it.
-  std::ranges::stable_sort(changes, {}, [](const Change& c) { return std::pair(c.time_ns, c.bytes > 0); });
-  std::vector<MemorySample> samples = {sample};
-  for (std::size_t i = 0; i < changes.size(); ++i) {
-    sample.time_ns = changes[i].time_ns;
-    sample.bytes[static_cast<int>(changes[i].category)] += changes[i].bytes;
-    if (i + 1 == changes.size() || changes[i + 1].time_ns != sample.time_ns) samples.push_back(sample);
-  }
-  return samples;
-}
-
 }  // namespace strata

@@ -42,17 +42,5 @@ void verify(const Timeline& timeline);
 std::string to_text(const Timeline& timeline);
 /// @throws UserError with line.
 Timeline parse_timeline(std::string_view text);
-/// Live bytes by category from a moment of a step on; see memory_over_time().
-struct MemorySample {
-  int rank = 0;
-  std::int64_t step = 0;
-  std::int64_t time_ns = 0;  ///< since the step's start on the rank's own clock
-  std::int64_t bytes[num_categories] = {};
-  bool operator==(const MemorySample&) const = default;
-};
-/// What the arena holds over one step of one rank: a buffer lives from the beginning of the instruction that allocates
-/// it to the end of the one that frees it, persistent buffers throughout. One sample where something changes, by time.
-/// @param events of that rank and step, any order.
-std::vector<MemorySample> memory_over_time(const Program& program, std::span<const TimelineEvent> events);
 
 }  // namespace strata

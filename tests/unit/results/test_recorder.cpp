@@ -136,9 +136,12 @@ TEST(Recorder, EventsPredictionsFactsAndSummary) {
   std::vector<EventRow> events;
   for (int i = 0; i < 5000; ++i) {  // more than one chunk
     events.push_back(
-        {i % 2, 3, 1, i, fmt::format("kernel é {}", i), 0.001 * i, 0.001 * i + 0.0005, 8 * i, "backward", i % 3});
+        {i % 2, 3, 1, i, fmt::format("kernel é {}", i), 0.001 * i, 0.001 * i + 0.0005, 8 * i, "backward", i % 3, 0.5});
   }
   recorder.add_events(events);
+  std::vector<MemoryRow> memory;
+  for (int i = 0; i < 5000; ++i) memory.push_back({i % 2, 0.25 * i, i + 1, i + 2, i + 3, i + 4, i + 5, i + 6});
+  recorder.add_memory(memory);
   recorder.add_prediction({"step_seconds_max", "s", 0.5, 0.25, "simulator"});
   recorder.add_prediction({"arena_peak_bytes", "byte", 1024.0, unknown, "program"});
   for (std::int64_t step = 0; step < 7; ++step) {
@@ -151,13 +154,26 @@ TEST(Recorder, EventsPredictionsFactsAndSummary) {
   const auto begins = reader.numbers("events/begin_seconds");
   const auto phases = reader.texts("events/phase");
   const auto micro_batches = reader.numbers("events/micro_batch");
+  const auto step_begins = reader.numbers("events/step_begin_seconds");
   ASSERT_EQ(names.size(), events.size());
   for (std::size_t i = 0; i < events.size(); ++i) {
     ASSERT_EQ(names[i], events[i].name);
     ASSERT_EQ(begins[i], events[i].begin_seconds);
     ASSERT_EQ(phases[i], events[i].phase);
+    ASSERT_EQ(step_begins[i], 0.5);
     ASSERT_EQ(micro_batches[i], static_cast<double>(events[i].micro_batch));
   }
+  std::int64_t offset = 1;
+  for (const char* name : {"parameter", "gradient", "optimizer", "activation", "workspace", "communication"}) {
+    const auto bytes = reader.numbers(fmt::format("memory/{}_bytes", name));
+    ASSERT_EQ(bytes.size(), memory.size());
+    for (std::size_t i = 0; i < memory.size(); ++i) {
+      ASSERT_EQ(bytes[i], static_cast<double>(static_cast<std::int64_t>(i) + offset)) << name;
+    }
+    ++offset;
+  }
+  EXPECT_EQ(reader.numbers("memory/seconds").back(), memory.back().seconds);
+  EXPECT_EQ(reader.numbers("memory/rank").back(), 1.0);
   EXPECT_EQ(reader.numbers("events/event").back(), 4999.0);
   EXPECT_EQ(reader.numbers("events/sent_bytes").back(), 8.0 * 4999);
   EXPECT_THAT(reader.texts("predictions/metric"), testing::ElementsAre("step_seconds_max", "arena_peak_bytes"));

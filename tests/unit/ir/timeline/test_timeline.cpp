@@ -1,11 +1,10 @@
 /// @file
-/// Timelines: round trip, verify's rules, memory over time.
+/// Timelines: round trip, verify's rules.
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 
 #include "base/error.hpp"
 #include "ir/timeline/timeline.hpp"
@@ -78,40 +77,6 @@ TEST(Timeline, ParserNamesTheLine) {
   for (const auto& [text, expected] : cases) {
     EXPECT_THAT(error_of<UserError>([&, t = text] { parse_timeline(t); }), HasSubstr(expected));
   }
-}
-
-TEST(Timeline, MemoryOverTimeIsTheArenasContent) {
-  Program program;
-  program.rank = 3;
-  program.buffers = {{.name = "w", .num_elements = 10, .category = Category::parameter, .persistent = true},
-                     {.name = "x", .num_elements = 100},
-                     {.name = "y", .num_elements = 50},
-                     {.name = "t", .num_elements = 5, .category = Category::workspace}};
-  program.body.resize(3);
-  program.body[0].allocs = {1};
-  program.body[1].allocs = {2, 3};
-  program.body[1].frees = {1, 3};
-  program.body[2].frees = {2};
-  const TimelineEvent events[] = {
-      {.rank = 3, .instruction = 0, .begin_ns = 5, .end_ns = 10},
-      {.rank = 3, .instruction = 1, .begin_ns = 10, .end_ns = 20},
-      {.rank = 3, .instruction = 2, .begin_ns = 20, .end_ns = 40},
-  };
-  const std::vector<MemorySample> samples = memory_over_time(program, events);
-  const auto sample = [](std::int64_t time_ns, std::int64_t activation, std::int64_t workspace) {
-    MemorySample s{.rank = 3, .time_ns = time_ns};
-    s.bytes[static_cast<int>(Category::parameter)] = 40;
-    s.bytes[static_cast<int>(Category::activation)] = activation;
-    s.bytes[static_cast<int>(Category::workspace)] = workspace;
-    return s;
-  };
-  EXPECT_EQ(samples, (std::vector<MemorySample>{sample(0, 0, 0), sample(5, 400, 0), sample(10, 600, 20),
-                                                sample(20, 200, 0), sample(40, 0, 0)}));
-  std::int64_t largest = 0;
-  for (const MemorySample& s : samples) {
-    largest = std::max(largest, std::accumulate(std::begin(s.bytes), std::end(s.bytes), std::int64_t{0}));
-  }
-  EXPECT_EQ(largest, memory_peak(program).total_bytes);
 }
 
 }  // namespace
