@@ -173,6 +173,8 @@ TEST(WalkingParameters, ARankHoldsItsOwnStageAndThreeSlots) {
                   (program.rank == 0 && std::string(fresh) == "v2" ? 1 : 2) * stage_bytes);
         EXPECT_EQ(held_bytes(program, Category::optimizer), stage_bytes);
         EXPECT_LE(held_bytes(program, Category::communication), 3 * stage_bytes);
+        // Sums of three stages on their way, and the whole one, which the last rank makes itself.
+        EXPECT_LE(held_bytes(program, Category::gradient), (program.rank + 1 == n ? 3 : 4) * stage_bytes);
         versions += held_bytes(program, Category::parameter) / stage_bytes;
       }
       EXPECT_EQ(versions, std::string(fresh) == "v2" ? 2 * n - 1 : 2 * n);
@@ -208,16 +210,18 @@ TEST(WalkingParameters, BytesAreThoseOfTwoWaysAroundTheRing) {
 }
 
 /// Beside ZeRO-3 of the same model, batch and ranks, which holds 1/N of everything and gathers a layer at a time: as
-/// many states of the optimizer and at most one more version of 1/N of the parameters.
+/// many states of the optimizer and at most one more version of 1/N of the parameters; less than data parallelism has.
 TEST(WalkingParameters, ARankHasWhatZero3HasAndOneMoreVersion) {
   constexpr int n = 8;
   const ModelGraph graph = equal_layers(n);
   Plan base = asked(2 * n, n);
   base.optimizer = {.kind = "sgd", .momentum = 0.5};
   const std::vector<Program> zero3 = all_ranks(planned(find_planner("zero3"), graph, base), graph, no_workspace);
+  const std::vector<Program> ddp = all_ranks(planned(find_planner("ddp"), graph, base), graph, no_workspace);
   for (const Program& program : all_ranks(walking_plan(n, "v2"), graph, no_workspace)) {
     EXPECT_EQ(held_bytes(program, Category::optimizer), held_bytes(zero3.front(), Category::optimizer));
     EXPECT_LE(held_bytes(program, Category::parameter), 2 * held_bytes(zero3.front(), Category::parameter));
+    EXPECT_LT(program.arena_bytes, ddp.front().arena_bytes);
   }
 }
 
