@@ -17,7 +17,8 @@
 ///             single: two versions, 2 c P, and as many activations at once. pipeline: a rank a stage and its two
 ///             versions. zero: rank N-1-j has two versions of stage j and the optimizer's states of it alone, room for
 ///             three other stages, two on rank N-1 (the one that is read, the one that comes next, the one that goes
-///             on), the sum of a stage's gradients on its way and a whole one, and the A_j of multi.
+///             on), for sums of three stages' gradients and the whole one of its own, and the A_j of multi: with equal
+///             stages 5 c P/N and 4 g P/N beside the states, where zero3 has c P/N, g P/N and what it gathers.
 /// Volume:     multi, a rank and step: g P of sums but for the last, c P of parameters but for the last reader, by
 ///             messages between neighbours and from rank N-1; no collective. pipeline: as 1f1b. zero, all ranks
 ///             together: g (N P - P_0) of sums; c P N-1 times for forwards, and as often for backwards what these read:

@@ -23,7 +23,9 @@ GradientEmission::GradientEmission(const Plan& plan, const ModelGraph& graph, Gr
 
 void GradientEmission::make_buffers(int end) {
   for (auto b = buffers_.size(); b < static_cast<std::size_t>(end); ++b) {
-    buffers_.push_back(builder_.add_buffer(sums_.buffers[b]));
+    const auto shared = sums_.shared.find(static_cast<int>(b));
+    buffers_.push_back(shared == sums_.shared.end() ? builder_.add_buffer(sums_.buffers[b])
+                                                    : builder_.shared_buffer(shared->second));
   }
 }
 

@@ -109,6 +109,8 @@ class GradientWalk {
   using Kind = GradientAction::Kind;
 
   void add_lasting_buffers();
+  void share_lasting_buffers();
+  void share(int buffer, std::string name, std::int64_t num_elements);
   void say_what_is_reduced();
   GradientSums::Destination destination(const GradientContribution& contribution);
   void contributed(const GradientContribution& contribution);
@@ -197,6 +199,29 @@ void GradientWalk::add_lasting_buffers() {
     }
   }
   sums_.num_lasting = static_cast<int>(sums_.buffers.size());
+  if (ring_ != nullptr && !ring_->slots.empty()) share_lasting_buffers();
+}
+
+/// A slot has a buffer for each bucket of a stage, in their order, as large as the largest that comes there.
+void GradientWalk::share_lasting_buffers() {
+  std::map<std::string, std::int64_t> largest;
+  std::vector<std::string> names;
+  int slot = -1, number = 0;
+  for (const GradientBucket& bucket : layout_.buckets) {
+    const int here = ring_->slots.at(bucket.parameters.front());
+    number = here == std::exchange(slot, here) ? number + 1 : 0;
+    std::int64_t& elements = largest[names.emplace_back(fmt::format("gradients_slot[{}][{}]", slot, number))];
+    elements = std::max(elements, bucket.num_elements);
+  }
+  for (std::size_t b = 0; b < names.size(); ++b) share(on_the_way_[b].lasting, names[b], largest.at(names[b]));
+}
+
+void GradientWalk::share(int buffer, std::string name, std::int64_t num_elements) {
+  Buffer shared = sums_.buffers[static_cast<std::size_t>(buffer)];
+  shared.name = std::move(name);
+  shared.num_elements = num_elements;
+  shared.persistent = true;
+  sums_.shared.emplace(buffer, std::move(shared));
 }
 
 void GradientWalk::say_what_is_reduced() {
@@ -560,7 +585,9 @@ void GradientWalk::receive_whole_sums() {
   for (std::size_t b = 0; b < on_the_way_.size(); ++b) {
     const auto from = ring_->whole_from.find(layout(b).parameters.front());
     if (from == ring_->whole_from.end()) continue;
-    const int whole = add_buffer(fmt::format("gradients_whole[{}]", b), layout(b).num_elements);
+    const std::string name = fmt::format("gradients_whole[{}]", b);
+    const int whole = add_buffer(name, layout(b).num_elements);
+    share(whole, name, layout(b).num_elements);
     for (const int p : layout(b).parameters) sums_.reduced[static_cast<std::size_t>(p)] = own_part(p, whole);
     sums_.actions.push_back({.kind = Kind::receive,
                              .bucket = static_cast<int>(b),

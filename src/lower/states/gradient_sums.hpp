@@ -108,6 +108,8 @@ struct GradientSums {
   /// In the order in which they are needed first. The first ones, which last for the whole step, stand in all of it.
   std::vector<Buffer> buffers{};
   int num_lasting = 0;
+  /// By buffer that is not this training step's alone: the one that it stands in, from its beginning on.
+  std::map<int, Buffer> shared{};
   std::vector<GradientAction> actions{};                 ///< in the order in which they are issued
   std::map<std::pair<int, int>, OfOperator> backward{};  ///< by item and operator of the graph
   std::map<int, ActionRange> before_item{};              ///< of an update in backward, or of what runs under a receive
@@ -128,6 +130,10 @@ struct RingOfSums {
   int to = -1;    ///< -1: it is the last
   /// By parameter: from whom its whole sum comes to be updated here, and to whom it goes from here; left out: nobody.
   std::map<int, int> whole_from{}, whole_to{};
+
+  /// By parameter whose sums stand in buffers that all training steps share: the number of its stage's. A stage that is
+  /// to have that of another one waits until the other's sums are through. Empty: buffers are each training step's own.
+  std::map<int, int> slots{};
 
   /// To whom the sum of @p parameter goes from here, whole or not; -1: to nobody.
   int next(int parameter) const {

@@ -21,6 +21,8 @@ RingOfSums sums_on(const RingLinks& links, const StepShape& shape) {
     for (const int p : parameters_of_stage(shape, j)) {
       if (const int from = ring.whole_sum_from(j); from >= 0) sums.whole_from[p] = from;
       if (const int to = ring.whole_sum_to(j); to >= 0) sums.whole_to[p] = to;
+      // Of three backwards one after the other one sum comes, one is added to and one goes on.
+      if (!ring.owners.empty()) sums.slots[p] = (shape.num_stages() - 1 - j) % 3;
     }
   }
   return sums;

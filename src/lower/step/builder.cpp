@@ -22,6 +22,13 @@ int ProgramBuilder::add_buffer(Buffer buffer) {
   return static_cast<int>(program_.buffers.size()) - 1;
 }
 
+int ProgramBuilder::shared_buffer(const Buffer& buffer) {
+  const auto known = std::ranges::find(program_.buffers, buffer.name, &Buffer::name);
+  if (known == program_.buffers.end()) return add_buffer(buffer);
+  STRATA_INVARIANT(*known == buffer && buffer.persistent, buffer.name + " is two buffers");
+  return static_cast<int>(known - program_.buffers.begin());
+}
+
 int ProgramBuilder::add_group(Group group) {
   program_.groups.push_back(std::move(group));
   return static_cast<int>(program_.groups.size()) - 1;

@@ -25,6 +25,8 @@ class ProgramBuilder {
 
   int rank() const { return program_.rank; }
   int add_buffer(Buffer buffer);
+  /// One that lasts and that training steps share: made for the first who asks for its name, the same for others.
+  int shared_buffer(const Buffer& buffer);
   int add_group(Group group);
   const Group& group(int id) const { return program_.groups[static_cast<std::size_t>(id)]; }
   const Buffer& buffer(int id) const { return program_.buffers[static_cast<std::size_t>(id)]; }
