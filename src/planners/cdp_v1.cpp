@@ -9,9 +9,8 @@
 /// Symbols:    N micro-batches i from 0, K stages j, t training step, θ_t parameters, γ_t learning rate, f_i loss of
 ///             micro-batch i, P parameters (elements), P_j of stage j, g and c bytes of a gradient and of a weight that
 ///             kernels read, A_j bytes that stage j keeps of a micro-batch between its forward and its backward.
-/// Decides:    schedule cyclic with fresh = none; stages cut between blocks; mesh axes {micro_batch = N} (multi),
-/// {stage
-///             = K} (pipeline), or one rank (single).
+/// Decides:    schedule cyclic with fresh = none; stages cut between blocks, or at operators; mesh axes
+///             {micro_batch = N} (multi), {stage = K} (pipeline), or one rank (single).
 /// Memory:     multi: weights c P a rank, one spare stage c P_0, on rank N-1 c P more and the optimizer's states; a
 /// rank
 ///             has all A_j at its fullest, all of them together N(N+1)/2 stages at every time step where N = K.
@@ -20,7 +19,7 @@
 /// Volume:     multi, a rank and step: g P of sums but for the last, c P of parameters but for the last reader, by
 ///             messages between neighbours and from rank N-1; no collective. pipeline: as 1f1b.
 /// Reference:  θ_{t+1} = θ_t - γ_t/N Σ_i ∇f_i(θ_{t-1}), evaluated on one rank; θ_{-1} = θ_0.
-/// Options:    implementation, fresh, stages, cut_by, sum, spread, spare_stages.
+/// Options:    implementation, fresh, stages, cut_by, cut_at, sum, spread, spare_stages.
 /// Refuses:    micro-batches or stages that its ranks are not, more stages than blocks, clip_norm (stages are updated
 /// one
 ///             after the other), tied weights over several stages, sharded states.
