@@ -19,10 +19,13 @@
 /// Volume:     multi, a rank and step: g P of sums but for the last, c P of parameters but for the last reader, by
 ///             messages between neighbours and from rank N-1; no collective. pipeline: as 1f1b.
 /// Reference:  θ_{t+1} = θ_t - γ_t/N Σ_i ∇f_i(θ_{t-1}), evaluated on one rank; θ_{-1} = θ_0.
-/// Options:    implementation, fresh, stages, cut_by, cut_at, sum, spread, spare_stages.
+/// Options:    implementation, fresh, within, stages, cut_by, cut_at, sum, spread, spare_stages.
 /// Refuses:    micro-batches or stages that its ranks are not, more stages than blocks, clip_norm (stages are updated
 /// one
 ///             after the other), tied weights over several stages, sharded states.
+/// Planner:    fresh = planner, of multi: the cuts and the table of least period, or, within so many times it, of most
+///             fresh reads (planners/cyclic/freshest_ring.hpp), by the seconds that [planner] names; memory is not
+///             asked.
 /// Differs:    from the paper's code, which imitates the rule on ordinary data parallelism: steps overlap for real.
 /// Reproduces: CDP figs. 1 and 2, table 1.
 

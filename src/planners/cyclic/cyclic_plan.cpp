@@ -5,21 +5,25 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
+#include "planners/cyclic/planned_ring.hpp"
 #include "planners/even_micro_batches.hpp"
 #include "planners/pipelines/asked_stages.hpp"
 
 namespace strata {
 namespace {
 
-std::array<OptionRow, 8> rows_with(std::string_view fresh) {
+std::array<OptionRow, 9> rows_with(std::string_view fresh) {
   return {
       OptionRow{"implementation", std::string("multi"), "multi | single | pipeline",
                 "multi: a rank a micro-batch, each with a replica; single: one rank; pipeline: a rank a stage"},
       OptionRow{"fresh", std::string(fresh), "",
-                "which micro-batches read their own step's parameters: none (v1), v2 (all that are there in time), or "
-                "a table \"001 011 111\", a row a micro-batch, a digit a stage"},
+                "which micro-batches read their own step's parameters: none (v1), v2 (all that are there in time), a "
+                "table \"001 011 111\", a row a micro-batch, a digit a stage, or planner, which cuts the stages too"},
+      OptionRow{"within", 1.0, ">= 1",
+                "fresh = planner: times the least period that a step may take so that more reads are fresh"},
       OptionRow{"stages", std::int64_t{0}, ">= 0", "stages of the model; 0: as many as micro-batches"},
       OptionRow{"cut_by", std::string("flops"), "flops | flops_paper | operators | parameters",
                 "what the largest stage has the least of; flops_paper: with biases counted apart"},
@@ -81,7 +85,14 @@ Plan cyclic_plan(const PlanRequest& request) {
   plan.schedule.sum = request.option<std::string>("sum");
   plan.schedule.spread = request.option<std::string>("spread");
   plan.schedule.spare_stages = static_cast<int>(request.option<std::int64_t>("spare_stages"));
-  return plan;
+  if (plan.schedule.fresh != planner_word) return plan;
+  if (implementation != "multi") {
+    throw Unsupported(fmt::format(
+        "{}: fresh = planner with implementation = {}, whose order allows no table fresher than v2 and takes as long "
+        "with any; accepted: implementation = multi, or fresh = v2",
+        plan.strategy, implementation));
+  }
+  return planned_ring(request, std::move(plan));
 }
 
 }  // namespace strata
