@@ -413,10 +413,9 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
   if (has_layouts(plan.mesh)) return rank_classes(plan, graph).representatives;
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const LayoutCollectives none;
-  const OrdersOfPlaces orders(plan,
-                              step_shape(plan, split.graph, recomputed_regions(split.graph, split.decisions, none),
-                                         cut_into_stages(split.graph, plan.stages), none),
-                              order_generator_of(plan));
+  const std::vector<Stage> stages = cut_into_stages(split.graph, plan.stages);
+  const std::vector<RecomputedRegion> regions = recomputed_regions(split.graph, split.decisions, none, stages);
+  const OrdersOfPlaces orders(plan, step_shape(plan, split.graph, regions, stages, none), order_generator_of(plan));
   std::vector<std::vector<GradientChange>> changes;  // by place
   for (int place = 0; place < orders.num_places(); ++place) {
     changes.push_back(gradient_changes(orders.of(place), split.graph));

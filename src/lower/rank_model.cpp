@@ -45,7 +45,7 @@ RankModel by_sub_batch(const Plan& plan, std::span<const OperatorDecision> decis
         {.size = static_cast<std::size_t>(size - sizes.begin()), .first_sample = samples.begin});
   }
   model.collectives = layout_collectives(model.any());
-  model.regions = recomputed_regions(model.any().graph, model.any().decisions, model.collectives);
+  model.regions = recomputed_regions(model.any().graph, model.any().decisions, model.collectives, model.any().stages);
   return model;
 }
 

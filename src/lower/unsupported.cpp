@@ -23,6 +23,9 @@ void refuse_beside_layouts(const Plan& plan, const std::vector<OperatorDecision>
   };
   if (plan.quantization.any()) refuse("quantization");
   if (plan.mesh.placement != "block") refuse(fmt::format("mesh.placement = {}", plan.mesh.placement));
+  if (plan.stages.count > 1 && plan.stages.cut_at != "block") {
+    refuse(fmt::format("stages.cut_at = {} of {} stages", plan.stages.cut_at, plan.stages.count));
+  }
   for (const OperatorDecision& d : decisions) {
     if (!d.slice_state.empty() || d.slices > 1) refuse(fmt::format("slices = {}", d.slices));
   }
@@ -146,6 +149,9 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   if (has_shards && plan.stages.count > 1) {
     if (whole_tensors) refuse(fmt::format("optimizer.sharding = inter_tensor in {} stages", plan.stages.count));
     if (plan.quantization.any()) refuse(fmt::format("quantization in {} stages", plan.stages.count));
+    if (plan.stages.cut_at != "block") {
+      refuse(fmt::format("stages.cut_at = {} with sharded states in {} stages", plan.stages.cut_at, plan.stages.count));
+    }
   }
   refuse_to_walk(plan, graph, decisions);
   const bool leaf_first = plan.mesh.placement == "leaf-first";

@@ -52,14 +52,17 @@ std::span<const int> RecomputedRegion::runs_again_in(int first, int end) const {
 }
 
 std::vector<RecomputedRegion> recomputed_regions(const ModelGraph& graph, std::span<const Recompute> kinds,
-                                                 const std::vector<bool>& communicates) {
+                                                 const std::vector<bool>& communicates, std::span<const Stage> stages) {
+  const auto begins_stage = [&](std::size_t o) {
+    return std::ranges::find(stages, static_cast<int>(o), &Stage::first_operator) != stages.end();
+  };
   std::vector<RecomputedRegion> regions;
   std::vector<int> region_of_operator(graph.operators.size(), -1);
   for (std::size_t o = 0; o < graph.operators.size(); ++o) {
     const Operator& op = graph.operators[o];
     if (op.block < 0 || kinds[o] == Recompute::none) continue;
     const bool goes_on = o > 0 && region_of_operator[o - 1] >= 0 && graph.operators[o - 1].block == op.block &&
-                         kinds[o - 1] == kinds[o] &&
+                         kinds[o - 1] == kinds[o] && !begins_stage(o) &&
                          (kinds[o] != Recompute::after_communication || communicates.empty() || !communicates[o - 1]);
     if (!goes_on) regions.push_back({.first_operator = static_cast<int>(o)});
     ++regions.back().num_operators;

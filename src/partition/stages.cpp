@@ -3,12 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
 
 #include "base/error.hpp"
+#include "ir/model/backward_reads.hpp"
 #include "partition/operator_splitting.hpp"
 
 namespace strata {
@@ -20,6 +22,11 @@ double cost_of(const ModelGraph& graph, const Operator& op, const std::string& c
   if (slice && !is_first(*slice) && cut_by != "parameters") return 0.0;
   if (cut_by == "operators") return 1.0;
   if (cut_by == "flops") return forward_flops(graph, op, 1);
+  if (cut_by == "flops_paper") {
+    const double flops = forward_flops(graph, op, 1);
+    const bool has_bias = op.kind == OperatorKind::linear && op.parameters.size() > 1;
+    return has_bias ? flops + std::sqrt(flops) : flops;
+  }
   STRATA_INVARIANT(cut_by == "parameters", "stages.cut_by = " + cut_by);
   double elements = 0.0;
   for (const int p : op.parameters) {
@@ -90,6 +97,54 @@ bool is_model_input(const Tensor& tensor) {
   return tensor.role == TensorRole::tokens || tensor.role == TensorRole::targets || tensor.role == TensorRole::image;
 }
 
+/// Stages from where each of them begins.
+std::vector<Stage> stages_from(const std::vector<int>& begins, int num_operators) {
+  std::vector<Stage> stages;
+  for (const int begin : begins) {
+    if (!stages.empty()) stages.back().num_operators = begin - stages.back().first_operator;
+    stages.push_back({begin, num_operators - begin});
+  }
+  return stages;
+}
+
+/// @param possible cut_points().
+std::vector<Stage> stages_that_begin_with(const ModelGraph& graph, const Stages& stages,
+                                          const std::vector<int>& possible) {
+  std::vector<int> begins = {0};
+  for (const std::string& name : stages.begins) {
+    // Of an operator that is cut into slices the first stands for it.
+    const auto is_it = [&](const Operator& op) { return op.name == name || op.name == name + "/slice[0]"; };
+    const auto found = std::ranges::find_if(graph.operators, is_it);
+    const auto begin = static_cast<int>(found - graph.operators.begin());
+    if (!std::ranges::binary_search(possible, begin)) {
+      throw Unsupported(fmt::format("stages.begins: no stage of {} can begin with {} where stages.cut_at = {}",
+                                    graph.name, name, stages.cut_at));
+    }
+    begins.push_back(begin);
+  }
+  return stages_from(begins, static_cast<int>(graph.operators.size()));
+}
+
+/// By operator: a tensor that depends on a parameter comes to it, or to one behind it, from one before it.
+std::vector<bool> are_behind_gradients(const ModelGraph& graph) {
+  const std::vector<bool> has_gradient = tensors_with_gradient(graph);
+  std::vector<int> made_by(graph.tensors.size(), -1);
+  std::vector<int> change(graph.operators.size() + 1, 0);  // in the number of such tensors
+  for (std::size_t o = 0; o < graph.operators.size(); ++o) {
+    for (const int t : graph.operators[o].inputs) {
+      int& from = made_by[static_cast<std::size_t>(t)];
+      if (from < 0 || !has_gradient[static_cast<std::size_t>(t)]) continue;
+      ++change[static_cast<std::size_t>(from) + 1];
+      --change[o + 1];
+    }
+    for (const int t : graph.operators[o].outputs) made_by[static_cast<std::size_t>(t)] = static_cast<int>(o);
+  }
+  std::vector<bool> result;
+  int crossing = 0;
+  for (std::size_t o = 0; o < graph.operators.size(); ++o) result.push_back((crossing += change[o]) > 0);
+  return result;
+}
+
 }  // namespace
 
 std::span<const Operator> operators_of(const ModelGraph& graph, const Stage& stage) {
@@ -97,20 +152,34 @@ std::span<const Operator> operators_of(const ModelGraph& graph, const Stage& sta
       .subspan(static_cast<std::size_t>(stage.first_operator), static_cast<std::size_t>(stage.num_operators));
 }
 
+std::vector<int> cut_points(const ModelGraph& graph, std::string_view cut_at) {
+  std::vector<int> points = {0};
+  if (cut_at == "block") {
+    for (std::size_t b = 1; b < graph.blocks.size(); ++b) points.push_back(graph.blocks[b].first_operator);
+    return points;
+  }
+  STRATA_INVARIANT(cut_at == "operator", fmt::format("stages.cut_at = {}", cut_at));
+  const std::vector<bool> is_behind = are_behind_gradients(graph);
+  for (std::size_t o = 1; o < graph.operators.size(); ++o) {
+    const std::optional<ColumnBlock> slice = columns_of(graph.operators[o]);
+    const bool is_whole = !slice || is_first(*slice);
+    if (is_behind[o] && is_whole) points.push_back(static_cast<int>(o));
+  }
+  return points;
+}
+
 std::vector<Stage> cut_into_stages(const ModelGraph& graph, const Stages& stages) {
   const int num_operators = static_cast<int>(graph.operators.size());
   if (stages.count == 1) {
     return {{0, num_operators}};
   }
-  const int num_blocks = static_cast<int>(graph.blocks.size());
-  if (stages.count > num_blocks) {
-    throw Unsupported(fmt::format("{} stages of {}, which has {} blocks: a stage has one block or more", stages.count,
-                                  graph.name, num_blocks));
-  }
-  // Piece b: block b and what stands between it and the next one; the first piece begins with the model.
-  std::vector<int> begin_of_piece = {0};
-  for (int b = 1; b < num_blocks; ++b) {
-    begin_of_piece.push_back(graph.blocks[static_cast<std::size_t>(b)].first_operator);
+  std::vector<int> begin_of_piece = cut_points(graph, stages.cut_at);
+  if (!stages.begins.empty()) return stages_that_begin_with(graph, stages, begin_of_piece);
+  if (stages.count > std::ssize(begin_of_piece)) {
+    const std::string why = stages.cut_at == "block" ? "blocks: a stage has one block or more"
+                                                     : "places to begin a stage at, the first operator among them";
+    throw Unsupported(
+        fmt::format("{} stages of {}, which has {} {}", stages.count, graph.name, begin_of_piece.size(), why));
   }
   begin_of_piece.push_back(num_operators);
   std::vector<double> sums = {0.0};
@@ -121,13 +190,11 @@ std::vector<Stage> cut_into_stages(const ModelGraph& graph, const Stages& stages
     }
     sums.push_back(sums.back() + cost);
   }
-  std::vector<Stage> result;
+  std::vector<int> begins;
   for (const int piece : Cut(std::move(sums), stages.count).begins()) {
-    const int begin = begin_of_piece[static_cast<std::size_t>(piece)];
-    if (!result.empty()) result.back().num_operators = begin - result.back().first_operator;
-    result.push_back({begin, num_operators - begin});
+    begins.push_back(begin_of_piece[static_cast<std::size_t>(piece)]);
   }
-  return result;
+  return stages_from(begins, num_operators);
 }
 
 std::vector<int> tensors_across(const ModelGraph& graph, int first_operator) {

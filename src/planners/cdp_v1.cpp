@@ -9,8 +9,9 @@
 /// Symbols:    N micro-batches i from 0, K stages j, t training step, θ_t parameters, γ_t learning rate, f_i loss of
 ///             micro-batch i, P parameters (elements), P_j of stage j, g and c bytes of a gradient and of a weight that
 ///             kernels read, A_j bytes that stage j keeps of a micro-batch between its forward and its backward.
-/// Decides:    schedule cyclic with fresh = none; stages cut between blocks; mesh axes {micro_batch = N} (multi; zero,
-///             with placement zero-ring and states that walk), {stage = K} (pipeline), or one rank (single).
+/// Decides:    schedule cyclic with fresh = none; stages cut between blocks, or at operators; mesh axes
+///             {micro_batch = N} (multi; zero, with placement zero-ring and states that walk), {stage = K} (pipeline), or
+///             one rank (single).
 /// Memory:     multi: weights c P a rank, one spare stage c P_0, on rank N-1 c P more and the optimizer's states; a
 /// rank
 ///             has all A_j at its fullest, all of them together N(N+1)/2 stages at every time step where N = K.
@@ -24,10 +25,13 @@
 ///             together: g (N P - P_0) of sums; c P N-1 times for forwards, and as often for backwards what these read:
 ///             no biases, no embeddings, nothing of the last stage, whose forward is just before; no collective.
 /// Reference:  θ_{t+1} = θ_t - γ_t/N Σ_i ∇f_i(θ_{t-1}), evaluated on one rank; θ_{-1} = θ_0.
-/// Options:    implementation, fresh, stages, cut_by, sum, spread, spare_stages.
+/// Options:    implementation, fresh, within, stages, cut_by, cut_at, sum, spread, spare_stages.
 /// Refuses:    micro-batches or stages that its ranks are not, more stages than blocks, clip_norm (stages are updated
 /// one
 ///             after the other), tied weights over several stages, sharded states.
+/// Planner:    fresh = planner, of multi: the cuts and the table of least period, or, within so many times it, of most
+///             fresh reads (planners/cyclic/freshest_ring.hpp), by the seconds that [planner] names; memory is not
+///             asked.
 /// Differs:    from the paper's code, which imitates the rule on ordinary data parallelism: steps overlap for real.
 /// Reproduces: CDP figs. 1 and 2, table 1.
 

@@ -12,9 +12,12 @@
 ///             versions lie in memory (single, pipeline, and with zero at their owners: rank 0 has one of stage N-1).
 /// Volume:     as cdp-v1.
 /// Reference:  θ_{t+1} = θ_t - γ_t/N Σ_i ∇f_i(u_i), evaluated on one rank; θ_{-1} = θ_0. N = 1 is ordinary training.
-/// Options:    implementation, fresh, stages, cut_by, sum, spread, spare_stages.
+/// Options:    implementation, fresh, within, stages, cut_by, cut_at, sum, spread, spare_stages.
 /// Refuses:    as cdp-v1; with implementation = single, pipeline or zero tables that are fresher than v2, whose order
 ///             would wait for itself.
+/// Planner:    fresh = planner, of multi: the cuts and the table of least period, or, within so many times it, of most
+///             fresh reads (planners/cyclic/freshest_ring.hpp), by the seconds that [planner] names; memory is not
+///             asked.
 /// Differs:    as cdp-v1; any table of fresh stages between the two rules is an option, and beyond them where ranks
 ///             take a micro-batch each and have all stages.
 /// Reproduces: CDP figs. 1 and 2, table 1.

@@ -65,6 +65,9 @@ class Evaluate {
   /// The step of @p plan for @p part, which is of the model, such as a few of its blocks. One Program is lowered.
   /// @throws UserError as operator().
   virtual PricedStep price(const Plan& plan, const ModelGraph& part) const = 0;
+  /// Of a message of @p bytes from one rank of @p mesh to another, alone.
+  /// @throws UserError as operator().
+  virtual double message_seconds(const Mesh& mesh, int from, int to, std::int64_t bytes) const = 0;
 };
 
 }  // namespace strata

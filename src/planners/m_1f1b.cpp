@@ -17,7 +17,8 @@
 /// Volume:     a rank of stage s and step: M (T_s + T_{s+1}) by send, 2 (D-1)/D P_s g by all-reduce with D = N/S, C g
 ///             where two stages hold C, 2 (N-1)/N · 4 for the loss, 2 (S-1)/S · 4 for the norm where it clips.
 /// Reference:  `single` on the same global batch in the same micro-batches, up to the order of summation.
-/// Options:    stages, cut_by; micro-batches and recomputation are in [train], where micro-batches may be left open.
+/// Options:    stages, cut_by, cut_at; micro-batches and recomputation are in [train], where micro-batches may be left
+///             open.
 /// Refuses:    more stages than blocks, where they are given; ranks that S does not divide; micro-batches that do not
 ///             divide the batch.
 /// Differs:    from PipeDream: weights are updated once a step, so there is one version of them; from Megatron-LM:

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/error.hpp"
@@ -94,6 +95,11 @@ PricedStep PlanEvaluation::price(const Plan& plan, const ModelGraph& part) const
     row.seconds = costs().collective(in.collective, priced_bytes(program, in), row.place).seconds;
   }
   return priced;
+}
+
+double PlanEvaluation::message_seconds(const Mesh& mesh, int from, int to, std::int64_t bytes) const {
+  const Placement place = placement(std::array{from, to}, mesh.ranks_per_node, point_.leaves_that_matter());
+  return costs().collective(Collective::send, bytes, place).seconds;
 }
 
 const CostModel& PlanEvaluation::costs() const {

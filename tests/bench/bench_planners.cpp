@@ -10,11 +10,15 @@
 /// Oases: the chain alone, of made-up numbers without two nodes alike, and from request to plan, with the Programs that
 /// are asked and those that are simulated to the end, for models of its table 4 on the cluster rtx3090-pcie.
 ///
+/// CDP: the period of a ring; and from request to plan, GPT-2 small with a head of its own cut at operators, on nodes
+/// of eight A100: `fresh` reads of `reads`, `seconds` a step, and what the planner says is left open.
+///
 ///   build/cpu/tests/bench_planners
 
 #include <benchmark/benchmark.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <random>
@@ -225,6 +229,39 @@ void ring(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(ring_period(schedule, stages));
 }
 BENCHMARK(ring)->Unit(benchmark::kMillisecond)->ArgName("micro_batches")->Arg(8)->Arg(32);
+
+/// A rank a micro-batch, as many stages as ranks, cut at operators.
+void cyclic(benchmark::State& state) {
+  const std::int64_t ranks = state.range(0);
+  const std::string point = fmt::format(R"(name = "planned"
+cluster = "a100-2x8"
+[model]
+name = "gpt2-small"
+tied_head = false
+[data]
+format = "synthetic"
+[resources]
+nodes = {}
+ranks_per_node = {}
+[train]
+dtype = "bf16"
+global_batch = {}
+clip_norm = 0.0
+[strategy]
+name = "cdp-v2"
+fresh = "planner"
+cut_at = "operator"
+)",
+                                        ranks > 8 ? ranks / 8 : 1, ranks > 8 ? 8 : ranks, 4 * ranks);
+  const Experiment experiment = expand(read_experiment(point, no_file, {}), "simulated").points.at(0).experiment;
+  Plan plan;
+  for (auto _ : state) plan = predict::prepare_point(experiment, no_file).plan;
+  state.counters["fresh"] = static_cast<double>(std::ranges::count(plan.schedule.fresh, '1'));
+  state.counters["reads"] = static_cast<double>(ranks * ranks);
+  state.counters["seconds"] = plan.why.predicted_seconds;
+  state.SetLabel(plan.why.binding);
+}
+BENCHMARK(cyclic)->Unit(benchmark::kMillisecond)->ArgName("ranks")->Arg(3)->Arg(4)->Arg(8)->Arg(32);
 
 }  // namespace
 }  // namespace strata

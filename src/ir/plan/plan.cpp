@@ -187,6 +187,36 @@ void check_fresh(const Plan& plan) {
   }
 }
 
+void check_stages(const Plan& plan, const ModelGraph& graph) {
+  const Stages& stages = plan.stages;
+  check_at_least("stages.count", stages.count, 1);
+  check_word("stages.cut_by", stages.cut_by, plan_words::cut_by);
+  check_word("stages.cut_at", stages.cut_at, plan_words::cut_at);
+  const int stage_ranks = axis_size(plan.mesh, "stage");
+  if (stages.count % stage_ranks != 0) {
+    fail("stages.count", fmt::format("{} stages are not divisible by mesh.axes.stage = {}", stages.count, stage_ranks));
+  }
+  if (static_cast<std::size_t>(stages.count) > graph.operators.size()) {
+    fail("stages.count",
+         fmt::format("{} stages, but the model has {} operators", stages.count, graph.operators.size()));
+  }
+  if (stages.begins.empty()) return;
+  if (std::ssize(stages.begins) != stages.count - 1) {
+    fail("stages.begins", fmt::format("{} operators; accepted: {}, one for each of the {} stages but the first, or "
+                                      "none, where stages.cut_by says it",
+                                      stages.begins.size(), stages.count - 1, stages.count));
+  }
+  auto from = graph.operators.begin() + 1;
+  for (const std::string& name : stages.begins) {
+    const auto is_it = [&](const Operator& op) { return op.name == name; };
+    const auto found = std::find_if(from, graph.operators.end(), is_it);
+    if (found == graph.operators.end()) {
+      fail("stages.begins", fmt::format("\"{}\" is no operator of {} behind {}", name, graph.name, (from - 1)->name));
+    }
+    from = found + 1;
+  }
+}
+
 void check_schedule(const Plan& plan, const ModelGraph& graph) {
   check_fresh(plan);
   check_word("schedule.sum", plan.schedule.sum, plan_words::gradient_sum);
@@ -210,17 +240,7 @@ void check_schedule(const Plan& plan, const ModelGraph& graph) {
     fail("schedule.micro_batches", fmt::format("{} micro-batches are not divisible by mesh.axes.micro_batch = {}",
                                                plan.schedule.micro_batches, replicas));
   }
-  check_at_least("stages.count", plan.stages.count, 1);
-  check_word("stages.cut_by", plan.stages.cut_by, plan_words::cut_by);
-  const int stage_ranks = axis_size(plan.mesh, "stage");
-  if (plan.stages.count % stage_ranks != 0) {
-    fail("stages.count",
-         fmt::format("{} stages are not divisible by mesh.axes.stage = {}", plan.stages.count, stage_ranks));
-  }
-  if (static_cast<std::size_t>(plan.stages.count) > graph.operators.size()) {
-    fail("stages.count",
-         fmt::format("{} stages, but the model has {} operators", plan.stages.count, graph.operators.size()));
-  }
+  check_stages(plan, graph);
 }
 
 void check_factor(const Plan& plan, const std::string& key, const Factor& factor, int degree, std::string_view of) {

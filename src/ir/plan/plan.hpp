@@ -114,7 +114,9 @@ struct Schedule {
 
 struct Stages {
   int count = 1;
-  std::string cut_by = "flops";  ///< flops | operators | parameters
+  std::string cut_by = "flops";       ///< flops | flops_paper | operators | parameters
+  std::string cut_at = "block";       ///< block | operator
+  std::vector<std::string> begins{};  ///< operators that the stages behind the first begin with; empty: by cut_by
   bool operator==(const Stages&) const = default;
 };
 

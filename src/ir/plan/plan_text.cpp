@@ -129,6 +129,26 @@ Schedule read_schedule(TomlReader reader) {
   return schedule;
 }
 
+void read_strings(TomlReader& reader, const char* key, std::vector<std::string>& into) {
+  const TomlValue* lines = reader.array(key);
+  if (lines == nullptr) return;
+  for (const TomlValue& each : lines->array()) {
+    const auto* words = std::get_if<std::string>(&each.data);
+    if (words == nullptr) reader.fail(key, "a list of strings is accepted");
+    into.push_back(*words);
+  }
+}
+
+Stages read_stages(TomlReader reader) {
+  Stages stages;
+  reader.read("count", stages.count, 1);
+  reader.read_word("cut_by", stages.cut_by, plan_words::cut_by);
+  reader.read_word("cut_at", stages.cut_at, plan_words::cut_at);
+  read_strings(reader, "begins", stages.begins);
+  reader.finish();
+  return stages;
+}
+
 StateFactors read_state(TomlReader reader) {
   StateFactors state;
   read_factor(reader, "p", state.p);
@@ -239,6 +259,14 @@ std::string text_of(const Schedule& schedule) {
   return text + " }";
 }
 
+std::string text_of(const Stages& stages) {
+  std::vector<std::string> begins;
+  for (const std::string& name : stages.begins) begins.push_back(in_quotes(name));
+  return fmt::format("{{ count = {}, cut_by = {}, cut_at = {}{} }}", stages.count, in_quotes(stages.cut_by),
+                     in_quotes(stages.cut_at),
+                     begins.empty() ? "" : fmt::format(", begins = [{}]", fmt::join(begins, ", ")));
+}
+
 }  // namespace
 
 std::string to_text(const Plan& plan) {
@@ -260,7 +288,7 @@ std::string to_text(const Plan& plan) {
                            plan.mesh.ranks_per_node, fmt::join(axes, ", "), in_quotes(plan.mesh.placement), order));
   line("batch", fmt::format("{{ global = {} }}", plan.global_batch));
   line("schedule", text_of(plan.schedule));
-  line("stages", fmt::format("{{ count = {}, cut_by = {} }}", plan.stages.count, in_quotes(plan.stages.cut_by)));
+  line("stages", text_of(plan.stages));
   line("dtypes", fmt::format("{{ compute = {}, gradient = {} }}", in_quotes(to_string(plan.dtypes.compute)),
                              in_quotes(to_string(plan.dtypes.gradient))));
   line("quantization",
@@ -338,13 +366,7 @@ Plan parse_plan(const std::string& text, std::string_view file_name) {
     return global;
   });
   child("schedule", plan.schedule, read_schedule);
-  child("stages", plan.stages, [](TomlReader table) {
-    Stages stages;
-    table.read("count", stages.count, 1);
-    table.read_word("cut_by", stages.cut_by, plan_words::cut_by);
-    table.finish();
-    return stages;
-  });
+  child("stages", plan.stages, read_stages);
   child("dtypes", plan.dtypes, [](TomlReader table) {
     DTypes dtypes;
     read_dtype(table, "compute", dtypes.compute);
@@ -376,17 +398,8 @@ Plan parse_plan(const std::string& text, std::string_view file_name) {
     table.read("predicted_peak_bytes", why.predicted_peak_bytes);
     table.read("binding", why.binding);
     table.read("runner_up", why.runner_up);
-    const auto read_lines = [&](const char* key, std::vector<std::string>& into) {
-      const TomlValue* lines = table.array(key);
-      if (lines == nullptr) return;
-      for (const TomlValue& each : lines->array()) {
-        const auto* words = std::get_if<std::string>(&each.data);
-        if (words == nullptr) table.fail(key, "a list of strings is accepted");
-        into.push_back(*words);
-      }
-    };
-    read_lines("frontier", why.frontier);
-    read_lines("trace", why.trace);
+    read_strings(table, "frontier", why.frontier);
+    read_strings(table, "trace", why.trace);
     table.finish();
     return why;
   });

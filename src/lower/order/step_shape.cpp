@@ -71,10 +71,10 @@ StepShape step_shape(const Plan& plan, const ModelGraph& graph, std::span<const 
 }
 
 std::vector<RecomputedRegion> recomputed_regions(const ModelGraph& graph, std::span<const OperatorDecision> decisions,
-                                                 const LayoutCollectives& collectives) {
+                                                 const LayoutCollectives& collectives, std::span<const Stage> stages) {
   std::vector<Recompute> kinds;
   for (const OperatorDecision& d : decisions) kinds.push_back(d.recompute);
-  return recomputed_regions(graph, kinds, collectives.forward);
+  return recomputed_regions(graph, kinds, collectives.forward, stages);
 }
 
 std::vector<SegmentRecomputation> recomputation_by_segment(const StepShape& shape,

@@ -24,7 +24,7 @@ StepShape step_shape(const Plan& plan, const ModelGraph& graph, std::span<const 
 
 /// Of a model as a rank sees it, or of one that every rank has whole.
 std::vector<RecomputedRegion> recomputed_regions(const ModelGraph& graph, std::span<const OperatorDecision> decisions,
-                                                 const LayoutCollectives& collectives);
+                                                 const LayoutCollectives& collectives, std::span<const Stage> stages);
 
 /// What recomputation does in the passes of one segment.
 struct SegmentRecomputation {

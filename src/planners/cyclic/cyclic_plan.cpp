@@ -5,24 +5,30 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
+#include "planners/cyclic/planned_ring.hpp"
 #include "planners/even_micro_batches.hpp"
+#include "planners/pipelines/asked_stages.hpp"
 
 namespace strata {
 namespace {
 
-std::array<OptionRow, 7> rows_with(std::string_view fresh) {
+std::array<OptionRow, 9> rows_with(std::string_view fresh) {
   return {
       OptionRow{"implementation", std::string("multi"), "multi | single | pipeline | zero",
                 "multi: a rank a micro-batch, each with a replica; single: one rank; pipeline: a rank a stage; zero: a "
                 "rank a micro-batch and a stage, whose parameters go to the rank that reads them next"},
       OptionRow{"fresh", std::string(fresh), "",
-                "which micro-batches read their own step's parameters: none (v1), v2 (all that are there in time), or "
-                "a table \"001 011 111\", a row a micro-batch, a digit a stage"},
+                "which micro-batches read their own step's parameters: none (v1), v2 (all that are there in time), a "
+                "table \"001 011 111\", a row a micro-batch, a digit a stage, or planner, which cuts the stages too"},
+      OptionRow{"within", 1.0, ">= 1",
+                "fresh = planner: times the least period that a step may take so that more reads are fresh"},
       OptionRow{"stages", std::int64_t{0}, ">= 0", "stages of the model; 0: as many as micro-batches"},
-      OptionRow{"cut_by", std::string("flops"), "flops | operators | parameters",
-                "what the largest stage has the least of"},
+      OptionRow{"cut_by", std::string("flops"), "flops | flops_paper | operators | parameters",
+                "what the largest stage has the least of; flops_paper: with biases counted apart"},
+      OptionRow{"cut_at", std::string("block"), "block | operator", "where a stage may begin"},
       OptionRow{"sum", std::string("inside"), "inside | after",
                 "gradients of micro-batches are added up by the kernels that make them, or behind these"},
       OptionRow{"spread", std::string("relay"), "relay | direct",
@@ -64,31 +70,34 @@ Plan cyclic_plan(const PlanRequest& request) {
   }
   plan.schedule.micro_batches = micro_batches_of(request, implementation);
   refuse_uneven_micro_batches(plan);
-  const auto asked_stages = request.option<std::int64_t>("stages");
-  const std::int64_t stages = asked_stages == 0 ? plan.schedule.micro_batches : asked_stages;
+  const auto asked = request.option<std::int64_t>("stages");
+  const std::int64_t stages = asked == 0 ? plan.schedule.micro_batches : asked;
   if ((implementation == "pipeline" || implementation == "zero") && stages != ranks) {
     throw Unsupported(
         fmt::format("{}: implementation = {} on {} ranks takes as many stages as ranks, {} were "
                     "asked for",
                     plan.strategy, implementation, ranks, stages));
   }
-  if (const std::int64_t blocks = std::ssize(request.graph.blocks); stages > 1 && stages > blocks) {
-    throw Unsupported(fmt::format("{}: {} stages on {} ranks, but {} has {} blocks, and a stage has one or more",
-                                  plan.strategy, stages, ranks, request.graph.name, blocks));
-  }
+  plan.stages = asked_stages(request, stages);
   plan.mesh.axes = {{"stage", implementation == "pipeline" ? ranks : 1},
                     {"micro_batch", implementation == "multi" || implementation == "zero" ? ranks : 1}};
   if (implementation == "zero") {
     plan.mesh.placement = "zero-ring";
     plan.operators = {OperatorRule{.match = "*", .state = StateFactors{.walks = true}}};
   }
-  plan.stages = {.count = static_cast<int>(stages), .cut_by = request.option<std::string>("cut_by")};
   plan.schedule.kind = ScheduleKind::cyclic;
   plan.schedule.fresh = request.option<std::string>("fresh");
   plan.schedule.sum = request.option<std::string>("sum");
   plan.schedule.spread = request.option<std::string>("spread");
   plan.schedule.spare_stages = static_cast<int>(request.option<std::int64_t>("spare_stages"));
-  return plan;
+  if (plan.schedule.fresh != planner_word) return plan;
+  if (implementation != "multi") {
+    throw Unsupported(fmt::format(
+        "{}: fresh = planner with implementation = {}, whose order allows no table fresher than v2 and takes as long "
+        "with any; accepted: implementation = multi, or fresh = v2",
+        plan.strategy, implementation));
+  }
+  return planned_ring(request, std::move(plan));
 }
 
 }  // namespace strata

@@ -15,12 +15,15 @@ namespace {
 /// What happens once a training step, and takes its time.
 class RingEvents {
  public:
-  RingEvents(const Schedule& schedule, std::span<const StageSeconds> stages)
-      : schedule_(schedule), stages_(stages), num_stages_(static_cast<int>(stages.size())) {
+  RingEvents(const Schedule& schedule, std::span<const StageSeconds> stages, const std::vector<bool>& known)
+      : schedule_(schedule), stages_(stages), num_stages_(static_cast<int>(stages.size())), known_(known) {
+    const auto n = static_cast<std::size_t>(schedule.micro_batches);
+    numbers_.assign((num_kinds_of_passes + n) * n * stages.size(), -1);
     for (int i = 0; i < schedule.micro_batches; ++i) rings_.push_back(replica_ring(schedule, num_stages_, i));
     for (const std::string& row : fresh_table(schedule, num_stages_)) {
       has_versions_ = has_versions_ || row.find('0') != std::string::npos;
     }
+    for (int j = 0; j < num_stages_; ++j) has_versions_ = has_versions_ || !is_known(j);
     for (const ReplicaRing& ring : rings_) add_passes(ring.replica);
     for (const ReplicaRing& ring : rings_) {
       add_sums(ring.replica);
@@ -32,14 +35,15 @@ class RingEvents {
   EventGraph take() && { return std::move(graph_); }
 
  private:
-  enum class Kind { forward, backward, addition, update, sum, parameters };
+  enum class Kind : std::uint8_t { forward, backward, addition, update, sum, parameters };
+  static constexpr std::size_t num_kinds_of_passes = 5;  ///< of one replica, and its sums to the next one
   struct Event {
     Kind kind;
     int from = 0;  ///< replica
     int to = 0;    ///< of a message; else the same
     int stage = 0;
-    auto operator<=>(const Event&) const = default;
   };
+  bool is_known(int stage) const { return known_.empty() || known_[static_cast<std::size_t>(stage)]; }
 
   double seconds(const Event& event) const {
     const StageSeconds& stage = stages_[static_cast<std::size_t>(event.stage)];
@@ -54,9 +58,13 @@ class RingEvents {
     return 0.0;
   }
   int number(const Event& event) {
-    const auto [place, is_new] = numbers_.try_emplace(event, graph_.num_events);
-    if (is_new) graph_.add_event();
-    return place->second;
+    const auto from = static_cast<std::size_t>(event.from), to = static_cast<std::size_t>(event.to);
+    const auto stage = static_cast<std::size_t>(event.stage);
+    const std::size_t kind =
+        event.kind == Kind::parameters ? num_kinds_of_passes + to : static_cast<std::size_t>(event.kind);
+    int& place = numbers_[(kind * rings_.size() + from) * stages_.size() + stage];
+    if (place < 0) place = graph_.add_event();
+    return place;
   }
   /// @p later begins when @p earlier, of so many training steps before, is over.
   void wait(const Event& later, const Event& earlier, int steps = 0) {
@@ -118,8 +126,9 @@ class RingEvents {
       wait(summed(next, j), here);
       // It is awaited one pass ahead, when the passes before that one are over.
       const std::vector<Event> all_of_next = passes(next);
-      const auto pass_ahead =
-          std::ranges::find(all_of_next, j + 1 == num_stages_ ? forward(next, j) : backward(next, j + 1));
+      const Event ahead = j + 1 == num_stages_ ? forward(next, j) : backward(next, j + 1);
+      const auto pass_ahead = std::ranges::find_if(
+          all_of_next, [&](const Event& e) { return e.kind == ahead.kind && e.stage == ahead.stage; });
       if (pass_ahead != all_of_next.begin()) wait(here, *(pass_ahead - 1));
       if (inside && !updates(next)) wait(here, sum(next, j), steps_per_body);
       if (replica == 0 || !inside) wait(backward(replica, j), here, steps_per_body);
@@ -129,6 +138,7 @@ class RingEvents {
 
   /// Of one stage, from @p replica on.
   void add_parameters(int replica, int stage) {
+    if (!is_known(stage)) return;
     for (const ReplicaRing::Reader& reader : at(replica, stage).to) {
       const Event here = parameters(replica, reader.replica, stage);
       if (updates(replica)) {
@@ -154,6 +164,7 @@ class RingEvents {
     std::map<std::tuple<int, int, Arrival>, std::vector<Event>> streams;
     for (const ReplicaRing& ring : rings_) {
       for (int j = num_stages_; j-- > 0;) {
+        if (!is_known(j)) continue;
         for (const auto& [reader, arrival] : at(ring.replica, j).to) {
           streams[{ring.replica, reader, arrival}].push_back(parameters(ring.replica, reader, j));
         }
@@ -172,17 +183,18 @@ class RingEvents {
   std::vector<ReplicaRing> rings_;
   bool has_versions_ = false;  ///< some stage is read in the version of the step before: a body holds two steps
   EventGraph graph_;
-  std::map<Event, int> numbers_;
+  const std::vector<bool>& known_;
+  std::vector<int> numbers_;  ///< by event
 };
 
 }  // namespace
 
-EventGraph ring_events(const Schedule& schedule, std::span<const StageSeconds> stages) {
-  return RingEvents(schedule, stages).take();
+EventGraph ring_events(const Schedule& schedule, std::span<const StageSeconds> stages, const std::vector<bool>& known) {
+  return RingEvents(schedule, stages, known).take();
 }
 
-double ring_period(const Schedule& schedule, std::span<const StageSeconds> stages) {
-  return maximum_cycle_ratio(ring_events(schedule, stages));
+double ring_period(const Schedule& schedule, std::span<const StageSeconds> stages, const std::vector<bool>& known) {
+  return maximum_cycle_ratio(ring_events(schedule, stages, known));
 }
 
 }  // namespace strata

@@ -6,6 +6,7 @@
 /// have them in. Where transfers and kernels take as long as they do alone, it is the simulator's period.
 
 #include <span>
+#include <vector>
 
 #include "cost/cycle_ratio.hpp"
 #include "ir/plan/plan.hpp"
@@ -23,9 +24,12 @@ struct StageSeconds {
 };
 
 /// @param schedule cyclic, a rank a micro-batch.
-EventGraph ring_events(const Schedule& schedule, std::span<const StageSeconds> stages);
+/// @param known by stage: its parameters are waited for; empty: those of all stages are.
+EventGraph ring_events(const Schedule& schedule, std::span<const StageSeconds> stages,
+                       const std::vector<bool>& known = {});
 
-/// Seconds of a training step.
-double ring_period(const Schedule& schedule, std::span<const StageSeconds> stages);
+/// Seconds of a training step. Where not all stages are @p known, a lower bound of what a step takes whatever the table
+/// says of the others: their parameters only add waits.
+double ring_period(const Schedule& schedule, std::span<const StageSeconds> stages, const std::vector<bool>& known = {});
 
 }  // namespace strata

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "planners/even_micro_batches.hpp"
+#include "planners/pipelines/asked_stages.hpp"
 #include "planners/planner.hpp"
 
 namespace strata {
@@ -18,9 +19,10 @@ namespace strata {
 inline std::span<const OptionRow> pipeline_options() {
   static const std::array rows = {
       OptionRow{"stages", std::int64_t{0}, ">= 0",
-                "stages of the pipeline; 0: as many as divide the ranks and have a block each"},
+                "stages of the pipeline; 0: as many as divide the ranks and the model has"},
       OptionRow{"cut_by", std::string("flops"), "flops | operators | parameters",
                 "what the largest stage has the least of"},
+      OptionRow{"cut_at", std::string("block"), "block | operator", "where a stage may begin"},
   };
   return rows;
 }
@@ -30,26 +32,21 @@ inline std::span<const OptionRow> pipeline_options() {
 inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule, std::int64_t stages) {
   Plan plan = request.base;
   const int ranks = plan.mesh.num_ranks();
-  const auto blocks = static_cast<std::int64_t>(request.graph.blocks.size());
-  if (stages > 1 && stages > blocks) {
-    throw Unsupported(fmt::format("{}: {} stages on {} ranks, but {} has {} blocks, and a stage has one or more",
-                                  plan.strategy, stages, ranks, request.graph.name, blocks));
-  }
+  plan.stages = asked_stages(request, stages);
   if (ranks % stages != 0) {
     throw Unsupported(fmt::format("{}: {} nodes × {} ranks a node = {} ranks are not divisible by {} stages",
                                   plan.strategy, plan.mesh.nodes, plan.mesh.ranks_per_node, ranks, stages));
   }
   plan.mesh.axes = {{"stage", static_cast<int>(stages)}, {"data", ranks / static_cast<int>(stages)}};
   refuse_uneven_micro_batches(plan);
-  plan.stages = {.count = static_cast<int>(stages), .cut_by = request.option<std::string>("cut_by")};
   plan.schedule.kind = schedule;
   return plan;
 }
 
-/// The most that divide the ranks and have a block each.
+/// The most that divide the ranks and that the model has.
 inline std::int64_t most_stages(const PlanRequest& request) {
   const int ranks = request.base.mesh.num_ranks();
-  std::int64_t stages = std::min<std::int64_t>(ranks, std::ssize(request.graph.blocks));
+  std::int64_t stages = std::min<std::int64_t>(ranks, most_stages_of_model(request));
   while (stages > 1 && ranks % stages != 0) --stages;
   return std::max<std::int64_t>(stages, 1);
 }

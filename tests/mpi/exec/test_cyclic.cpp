@@ -222,6 +222,39 @@ TEST_F(Cyclic, ExactInputsGiveTheRulesValues) {
   }
 }
 
+/// Stages that begin with an activation: it reads what the stage before it has made with its own parameters.
+TEST_F(Cyclic, CutInsideBlocksExactInputsGiveTheRulesValues) {
+  const int n = world.size() == 3 ? 4 : world.size();
+  const int num_layers = world.size() + 1;
+  const ModelGraph graph = even_mlp(num_layers);
+  Stages stages{.count = world.size(), .cut_at = "operator"};
+  for (int b = 1; b < stages.count; ++b) stages.begins.push_back(fmt::format("block[{}].relu", b));
+  constexpr int samples = 2;
+  for (const FreshTable& fresh : {never_fresh(n, stages.count), freshest(n, stages.count)}) {
+    const test::CyclicTraining rule{.initial = Chains::network(num_layers),
+                                    .stage_of_layer = stages_of_layers(graph, stages),
+                                    .fresh = fresh,
+                                    .steps = 4,
+                                    .samples = samples,
+                                    .image = Chains::image,
+                                    .rate = [=](int step) { return samples * n / (step % 2 + 1.0); },
+                                    .momentum = 0.5};
+    test::CyclicTraining at_blocks = rule;
+    at_blocks.stage_of_layer = stages_of_layers(graph, {.count = stages.count});
+    const test::CyclicResult expected = evaluate_cyclic(rule);
+    ASSERT_TRUE(expected.is_exact);
+    const bool is_stale = fresh == never_fresh(n, stages.count);
+    EXPECT_EQ(evaluate_cyclic(at_blocks).network == expected.network, is_stale) << "the images tell the cuts apart";
+    for (const Ranks ranks : {Ranks::one, Ranks::one_a_stage, Ranks::one_a_micro_batch}) {
+      if (ranks == Ranks::one_a_micro_batch && n != world.size()) continue;
+      Plan plan = cyclic_plan(n, stages.count, joined(fresh), ranks, samples);
+      plan.stages = stages;
+      expect_equal(train_plan(training_of(rule, graph), plan, world, engine), expected,
+                   fmt::format("{} on {}", joined(fresh), to_string(ranks)));
+    }
+  }
+}
+
 /// Values without the rounding of a mean: two networks that differ by more are not equal.
 test::DenseNetwork without_rounding(test::DenseNetwork network) {
   const auto round = [](test::Values& values) {

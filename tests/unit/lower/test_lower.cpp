@@ -425,6 +425,12 @@ const std::vector<Refused> refused = {
        p.quantization.weights = "int8";
      },
      "quantization in 2 stages"},
+    {"shards_in_stages_cut_at_operators",
+     [](Plan& p) {
+       in_two_stages(p, {.os = {2, 1}});
+       p.stages.cut_at = "operator";
+     },
+     "stages.cut_at = operator with sharded states in 2 stages"},
     {"gradients_that_follow_nothing",
      [](Plan& p) {
        p.operators = {rule("block[0].mlp.fc1")};

@@ -5,12 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "base/error.hpp"
+#include "ir/model/backward_reads.hpp"
+#include "models/graph_builder.hpp"
 #include "models/model.hpp"
 #include "partition/stages.hpp"
+#include "support/refusal.hpp"
 
 namespace strata {
 namespace {
@@ -21,7 +25,9 @@ double cost(const ModelGraph& graph, const Stage& stage, const std::string& cut_
   double sum = 0.0;
   for (const Operator& op : operators_of(graph, stage)) {
     if (cut_by == "operators") sum += 1.0;
-    if (cut_by == "flops") sum += forward_flops(graph, op, 1);
+    if (cut_by.starts_with("flops")) sum += forward_flops(graph, op, 1);
+    const bool has_bias = op.kind == OperatorKind::linear && op.parameters.size() == 2;
+    if (cut_by == "flops_paper" && has_bias) sum += std::sqrt(forward_flops(graph, op, 1));
     if (cut_by != "parameters") continue;
     for (const int p : op.parameters) {
       sum += static_cast<double>(graph.parameters[static_cast<std::size_t>(p)].num_elements());
@@ -65,7 +71,7 @@ std::vector<ModelGraph> models() {
 
 TEST(Stages, TheLargestIsAsSmallAsItCanBeAndTheyTileTheModelAtBlocks) {
   for (const ModelGraph& graph : models()) {
-    for (const char* cut_by : {"flops", "operators", "parameters"}) {
+    for (const char* cut_by : {"flops", "flops_paper", "operators", "parameters"}) {
       for (int count = 1; count <= static_cast<int>(graph.blocks.size()); ++count) {
         const std::vector<Stage> stages = cut_into_stages(graph, {count, cut_by});
         ASSERT_EQ(std::ssize(stages), count);
@@ -144,6 +150,105 @@ TEST(Stages, InTheMiddleOfABlockTheResidualCrossesToo) {
   std::vector<std::string> names;
   for (const int t : across) names.push_back(graph.tensors[static_cast<std::size_t>(t)].name);
   EXPECT_EQ(names, (std::vector<std::string>{"embedding", "block[0].attn.qkv"}));
+}
+
+// ---- cut at any operator ------------------------------------------------------------------------------------------
+
+/// Of what crosses a cut before operator @p o something has a gradient that goes back.
+bool carries_gradients(const ModelGraph& graph, int o) {
+  const std::vector<bool> has_gradient = tensors_with_gradient(graph);
+  return std::ranges::any_of(tensors_across(graph, o),
+                             [&](int t) { return has_gradient[static_cast<std::size_t>(t)]; });
+}
+
+TEST(Stages, MayBeginWithEveryOperatorThatGradientsGoBackFrom) {
+  for (const ModelGraph& graph : models()) {
+    const std::vector<int> points = cut_points(graph, "operator");
+    EXPECT_EQ(points.front(), 0);
+    for (int o = 1; o < std::ssize(graph.operators); ++o) {
+      EXPECT_EQ(std::ranges::binary_search(points, o), carries_gradients(graph, o))
+          << graph.name << ": " << graph.operators[static_cast<std::size_t>(o)].name;
+    }
+    for (const int block : cut_points(graph, "block")) {
+      EXPECT_TRUE(std::ranges::binary_search(points, block)) << graph.name;
+    }
+  }
+}
+
+/// Something without parameters stands before the first linear: nothing goes back to it.
+TEST(Stages, DoNotBeginBehindOperatorsThatHaveNoGradient) {
+  GraphBuilder builder("late");
+  int x = builder.input("image", {4}, TensorRole::image);
+  const int label = builder.input("label", {}, TensorRole::targets);
+  x = builder.relu("first", x);
+  x = builder.linear("linear", x, {.in = 4, .out = 4});
+  x = builder.linear("head", x, {.in = 4, .out = 2});
+  builder.cross_entropy("loss", x, label);
+  const ModelGraph graph = builder.finish(1);
+  EXPECT_EQ(cut_points(graph, "operator"), (std::vector{0, 2, 3}));
+  EXPECT_TRUE(refusal([&] {
+                cut_into_stages(graph, {.count = 4, .cut_at = "operator"});
+              }).starts_with("4 stages of late, which has 3 places to begin a stage at"));
+}
+
+/// The least largest cost of two or three stages at any operator, by trying all of them.
+double least_largest_at_operators(const ModelGraph& graph, int count, const std::string& cut_by) {
+  const std::vector<int> points = cut_points(graph, "operator");
+  const int end = static_cast<int>(graph.operators.size());
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t a = 1; a < points.size(); ++a) {
+    std::vector<Stage> stages = {{0, points[a]}, {points[a], end - points[a]}};
+    if (count == 2) least = std::min(least, largest_cost(graph, stages, cut_by));
+    for (std::size_t b = a + 1; b < points.size() && count == 3; ++b) {
+      stages = {{0, points[a]}, {points[a], points[b] - points[a]}, {points[b], end - points[b]}};
+      least = std::min(least, largest_cost(graph, stages, cut_by));
+    }
+  }
+  return least;
+}
+
+TEST(Stages, CutAtOperatorsTheLargestIsAsSmallAsItCanBe) {
+  for (const ModelGraph& graph : models()) {
+    for (const char* cut_by : {"flops", "operators", "parameters"}) {
+      for (const int count : {2, 3}) {
+        const std::vector<Stage> stages =
+            cut_into_stages(graph, {.count = count, .cut_by = cut_by, .cut_at = "operator"});
+        EXPECT_EQ(largest_cost(graph, stages, cut_by), least_largest_at_operators(graph, count, cut_by))
+            << graph.name << " in " << count << " by " << cut_by;
+        EXPECT_EQ(stages.back().end(), std::ssize(graph.operators));
+      }
+    }
+  }
+}
+
+TEST(Stages, BeginWhereThePlanSays) {
+  const ModelGraph graph = build_model({.name = "gpt-nano"});
+  const auto at = [&](const char* name) {
+    return static_cast<int>(std::ranges::find(graph.operators, name, &Operator::name) - graph.operators.begin());
+  };
+  const int first = at("block[0].attn.core"), second = at("block[1].mlp.fc1");
+  const Stages stages{.count = 3, .cut_at = "operator", .begins = {"block[0].attn.core", "block[1].mlp.fc1"}};
+  const int end = static_cast<int>(graph.operators.size());
+  EXPECT_EQ(cut_into_stages(graph, stages),
+            (std::vector<Stage>{{0, first}, {first, second - first}, {second, end - second}}));
+  Stages between_blocks = stages;
+  between_blocks.cut_at = "block";
+  EXPECT_EQ(refusal([&] { cut_into_stages(graph, between_blocks); }),
+            "stages.begins: no stage of gpt-nano can begin with block[0].attn.core where stages.cut_at = block");
+}
+
+/// Small layers, whose biases weigh something: with 2 FLOPs a weight, the square root of a linear's beside it.
+TEST(Stages, BiasesMoveSomeCutsWhereTheyAreCountedAsThePaperDoes) {
+  int num_moved = 0;
+  for (std::int64_t seed = 0; seed < 100; ++seed) {
+    std::vector<std::int64_t> widths;
+    for (std::int64_t l = 0; l < 8; ++l) widths.push_back(2 + (seed * 7 + l * l * (seed + 3)) % 11);
+    const ModelGraph graph = mlp(widths);
+    const std::vector<Stage> stages = cut_into_stages(graph, {3, "flops_paper"});
+    EXPECT_EQ(largest_cost(graph, stages, "flops_paper"), least_largest(graph, 3, "flops_paper")) << seed;
+    num_moved += stages != cut_into_stages(graph, {3, "flops"}) ? 1 : 0;
+  }
+  EXPECT_GT(num_moved, 0);
 }
 
 TEST(Stages, ATiedTableIsHeldByItsTwoStages) {

@@ -281,6 +281,9 @@ TEST(PlanVerify, NamesTheKeyAndTheNumbers) {
          p.stages.count = 3;
        }},
       {"stages.cut_by: unknown word \"flop\"", [](Plan& p) { p.stages.cut_by = "flop"; }},
+      {"stages.cut_at: unknown word \"layer\"", [](Plan& p) { p.stages.cut_at = "layer"; }},
+      {"stages.begins: 1 operators; accepted: 0, one for each of the 1 stages but the first",
+       [](Plan& p) { p.stages.begins = {"loss"}; }},
       {"operators[0].state.p: 3x1 = 3 ranks do not divide the 8 data ranks",
        [](Plan& p) {
          p.operators[0].state->p = {3, 1};
@@ -368,7 +371,7 @@ gathered_after_recompute = "keep"
 mesh = { nodes = 1, ranks_per_node = 8, axes = { data = 8 }, placement = "block" }
 batch = { global = 96 }
 schedule = { kind = "simultaneous", micro_batches = 1, sub_batches = 1, cross_pass = false }
-stages = { count = 1, cut_by = "flops" }
+stages = { count = 1, cut_by = "flops", cut_at = "block" }
 dtypes = { compute = "f32", gradient = "f32" }
 quantization = { weights = "none", gradients = "none", block = 256 }
 
