@@ -23,4 +23,7 @@ namespace strata {
 /// parameters that are not there in time.
 StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const StepPart& part);
 
+/// @throws InternalError where @p fresh is of another size than @p most, or has what that has not.
+void refuse_what_is_not_in_time(const FreshTable& fresh, const FreshTable& most);
+
 }  // namespace strata
