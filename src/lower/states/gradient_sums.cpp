@@ -248,7 +248,8 @@ void GradientWalk::receive(int item, std::span<const std::size_t> buckets) {
                                .bucket = static_cast<int>(b),
                                .to = sums_.whole(to),
                                .group = ring_->group,
-                               .peer = ring_->from});
+                               .peer = ring_->from,
+                               .stream = ring_->from_stream});
     }
   });
 }
@@ -454,8 +455,12 @@ void GradientWalk::reduce(std::size_t index, int buffer) {
   if (ring_ != nullptr) {
     if (bucket.received >= 0) add_whole(index, bucket.received);
     if (ring_->to < 0) return;
-    sums_.actions.push_back(
-        {.kind = Kind::send, .bucket = number, .from = sums_.whole(buffer), .group = ring_->group, .peer = ring_->to});
+    sums_.actions.push_back({.kind = Kind::send,
+                             .bucket = number,
+                             .from = sums_.whole(buffer),
+                             .group = ring_->group,
+                             .peer = ring_->to,
+                             .stream = ring_->to_stream});
     return;
   }
   const ShardGroups::Set& groups = groups_of(index);

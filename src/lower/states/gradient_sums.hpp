@@ -67,6 +67,7 @@ struct GradientAction {
   Operand to{};
   int group = -1;
   int peer = -1;
+  int stream = -1;  ///< of send and receive
   int awaited = -1;
   /// quantize, dequantize: see quantized_reduction.
   struct Chunks {
@@ -111,6 +112,7 @@ struct GradientSums {
   std::vector<GradientAction> actions{};                 ///< in the order in which they are issued
   std::map<std::pair<int, int>, OfOperator> backward{};  ///< by item and operator of the graph
   std::map<int, ActionRange> before_item{};              ///< of an update in backward, or of what runs under a receive
+  ActionRange ahead_of_update{};                         ///< before the pass that stands before the last update
   ActionRange behind_backward{};
   std::vector<int> parameters{};   ///< in the order of updates
   std::vector<Operand> reduced{};  ///< by parameter: the sum over all ranks, of the elements that this rank updates
@@ -121,11 +123,12 @@ struct GradientSums {
   Operand whole(int buffer) const { return {buffer, 0, buffers[static_cast<std::size_t>(buffer)].num_elements}; }
 };
 
-/// Whom a rank has partial sums from, and to whom they go on: members of a group.
+/// Whom a rank has partial sums from, and to whom they go on: members of a group, and the streams of these messages.
 struct RingOfSums {
   int group = -1;
   int from = -1;  ///< -1: it is the first
   int to = -1;    ///< -1: it is the last
+  int from_stream = -1, to_stream = -1;
 };
 
 /// @param contributions of @p order.  @param shards by parameter.  @param copies by parameter that has some: in the

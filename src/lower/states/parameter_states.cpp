@@ -8,19 +8,29 @@
 
 #include "base/collective.hpp"
 #include "base/error.hpp"
+#include "lower/states/replica_sums.hpp"
 #include "lower/step/streams.hpp"
 
 namespace strata {
 
 namespace {
 
-GradientSums sums_of_order(const StepOrder& order, const Plan& plan, const ModelGraph& graph,
+RingOfSums ring_of_sums(const RingLinks& links) {
+  const int here = links.ring.replica;
+  RingOfSums ring{.group = links.sums_group, .from = links.ring.sums_from(), .to = links.ring.sums_to()};
+  if (ring.from >= 0) ring.from_stream = links.stream_of_sums(ring.from, here);
+  if (ring.to >= 0) ring.to_stream = links.stream_of_sums(here, ring.to);
+  return ring;
+}
+
+GradientSums sums_of_order(const StepOrder& order, int step, const Plan& plan, const ModelGraph& graph,
                            std::span<const ParameterShard> shards, const ShardGroups& groups,
-                           const std::map<int, Copies>& copies, const RingLinks* ring) {
+                           const std::map<int, Copies>& copies, const RingLinks* ring, const ReplicaLinks* replicas) {
   const std::vector<GradientContribution> contributions = gradient_contributions(order, graph);
   const GradientBuckets buckets = gradient_buckets(plan, order, contributions, shards, groups, copies);
+  if (replicas != nullptr) return replica_sums(order, step, contributions, buckets, plan, shards, *replicas);
   std::optional<RingOfSums> sums;
-  if (ring != nullptr) sums = {ring->sums_group, ring->ring.sums_from(), ring->ring.sums_to()};
+  if (ring != nullptr) sums = ring_of_sums(*ring);
   return gradient_sums(order, contributions, buckets, plan, graph, shards, groups, copies, sums ? &*sums : nullptr);
 }
 
@@ -29,7 +39,7 @@ GradientSums sums_of_order(const StepOrder& order, const Plan& plan, const Model
 ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int step,
                                  const Stage& operators, std::span<const SegmentRecomputation> recomputation,
                                  const HeldParameters& held, const ParameterGroups& groups, const RingLinks* ring,
-                                 ProgramBuilder& builder)
+                                 const ReplicaLinks* replicas, ProgramBuilder& builder)
     : plan_(plan),
       graph_(graph),
       step_(step),
@@ -38,7 +48,8 @@ ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, cons
       builder_(builder),
       gathers_(plan, graph, order, step, parameter_gathers(order, operators, recomputation, plan, graph, held.groups),
                held, builder),
-      gradients_(plan, graph, sums_of_order(order, plan, graph, held.shards, held.groups, groups.copies, ring), ring,
+      gradients_(plan, graph,
+                 sums_of_order(order, step, plan, graph, held.shards, held.groups, groups.copies, ring, replicas),
                  builder) {}
 
 /// @return the buffer of the factor that clips.

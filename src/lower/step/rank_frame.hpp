@@ -14,6 +14,7 @@
 #include "lower/order/step_shape.hpp"
 #include "lower/rank_model.hpp"
 #include "lower/states/held_parameters.hpp"
+#include "lower/states/replica_links.hpp"
 #include "lower/states/ring_links.hpp"
 #include "lower/step/activations.hpp"
 #include "lower/step/builder.hpp"
@@ -40,6 +41,7 @@ struct RankFrame {
   StepOrder order;                                  ///< of the body
   std::vector<SegmentRecomputation> recomputation;  ///< by segment
   std::optional<RingLinks> ring;                    ///< where ranks take a micro-batch each
+  std::optional<ReplicaLinks> replicas;             ///< of the rank's stage, in a pyramid
   ProgramBuilder builder;
   RankGroups groups;
   ReplicaGrids grids;
