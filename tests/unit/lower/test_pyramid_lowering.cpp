@@ -173,7 +173,7 @@ std::string complaint_about(const std::vector<Program>& programs) {
 
 /// Every message is needed by its other end: verify names what is missing.
 TEST(PyramidLowering, WhatIsLeftOutIsNamed) {
-  const std::vector<Program> programs = pyramid_programs(pyramid_plan(2, "v2"), layers_of_one_size(2));
+  const std::vector<Program> programs = pyramid_programs(pyramid_plan(3, "v2"), layers_of_one_size(3));
   int num_messages = 0;
   for (std::size_t rank = 0; rank < programs.size(); ++rank) {
     for (std::size_t i = 0; i < programs[rank].body.size(); ++i) {
