@@ -148,10 +148,12 @@ class Needs:
         self.overlaps = any(order.overlaps for order in orders)
         self.parts = range(orders[0].micro_batches * orders[0].sub_batches)
         rows = [{item.segment for item in order.items if item.name != "update"} for order in orders]
+        # What a rank updates itself it has read, and reads again, in the order of its own items.
+        self.updated = [frozenset().union(*(item.parameters for item in order.items)) for order in orders]
         # Ranks that take a micro-batch each add its gradients to the sum that the one before has made.
         self.on_ring = {s for s in range(len(self.segments)) if sum(s in row for row in rows) > 1}
 
-    def of(self, item: Item) -> list[tuple]:
+    def of(self, item: Item, row: int) -> list[tuple]:
         if item.name == "update":
             return self._of_update(item) if self.overlaps else []
         needs: list[tuple] = []
@@ -164,7 +166,8 @@ class Needs:
                 needs.append(("backward", item.segment, item.micro_batch - 1, item.step))
         if self.overlaps and item.step > item.version:
             made = item.step - item.version - 1
-            needs += [("update", parameter, 0, made) for parameter in self.segments[item.segment].parameters]
+            others = self.segments[item.segment].parameters - self.updated[row]
+            needs += [("update", parameter, 0, made) for parameter in others]
         return needs
 
     def _of_update(self, item: Item) -> list[tuple]:
@@ -192,7 +195,7 @@ def timed(orders: list[Order]) -> list[tuple[list[Box], list[Box]]]:
         for row, order in enumerate(orders):
             while position[row] < len(items[row]):
                 item = items[row][position[row]]
-                needs = needs_of.of(item)
+                needs = needs_of.of(item, row)
                 if any(need not in ends for need in needs):
                     break
                 before = ("recompute", item.segment - 1, item.micro_batch, item.step)

@@ -25,6 +25,7 @@ std::vector<StepOrder> step_orders(const Plan& plan, const ModelGraph& graph) {
 }
 
 int place_of_rank(const Mesh& mesh, int rank) {
+  if (mesh.placement == "pyramid") return rank;
   return coordinate(mesh, "stage", rank) * axis_size(mesh, "micro_batch") + coordinate(mesh, "micro_batch", rank);
 }
 

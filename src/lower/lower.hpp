@@ -30,7 +30,7 @@ Program lower(const Plan& plan, const ModelGraph& graph, int rank, const Workspa
 /// What ranks do in a step, by place. @throws Unsupported as lower() does.
 std::vector<StepOrder> step_orders(const Plan& plan, const ModelGraph& graph);
 /// Which part of the pipeline of ranks a rank is, and which micro-batch of those that ranks take is its own: ranks at
-/// one place do the same. The first stage's places come first.
+/// one place do the same. The first stage's places come first. In a pyramid each rank has a place of its own.
 int place_of_rank(const Mesh& mesh, int rank);
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/collective.hpp"
+#include "ir/plan/stage_pyramid.hpp"
 #include "ir/program/program.hpp"
 #include "lower/layouts/laid_out_graph.hpp"
 #include "lower/lower.hpp"
@@ -410,7 +411,7 @@ RankClasses with_equal_partners(RankClasses classes, const PlacedRanks& ranks, s
 }  // namespace
 
 std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
-  if (has_layouts(plan.mesh)) return rank_classes(plan, graph).representatives;
+  if (has_layouts(plan.mesh) || pyramid_of(plan.mesh)) return rank_classes(plan, graph).representatives;
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const LayoutCollectives none;
   const std::vector<Stage> stages = cut_into_stages(split.graph, plan.stages);
@@ -464,6 +465,7 @@ RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<co
   const bool has_shards =
       std::ranges::any_of(split.decisions, [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); });
   const AxesSignature named(plan.mesh);
+  const auto pyramid = pyramid_of(plan.mesh);
   const PlacedRanks placed(plan.mesh);
   std::vector<ShardKind> kinds;
   std::vector<Between> pairs;
@@ -477,6 +479,7 @@ RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<co
     Signature signature;
     append_samples(plan, split.decisions, rank, signature);
     named.append(rank, signature);
+    if (pyramid) signature.push_back(rank);  // replicas of a stage take other micro-batches
     append_shard_sizes(plan, kinds, placed.mesh, placed.place_of(rank), signature);
     if (!leaf_of_node.empty()) append_leaves_of_neighbours(plan.mesh, leaf_of_node, rank, signature);
     for (const std::vector<int>& of_group : leaves) {

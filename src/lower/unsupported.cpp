@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "ir/plan/stage_pyramid.hpp"
 #include "lower/layouts/layout_axes.hpp"
 #include "lower/order/cyclic.hpp"
 #include "lower/order/order_writer.hpp"
+#include "lower/order/pyramid.hpp"
 #include "partition/operator_splitting.hpp"
 #include "partition/shards.hpp"
 #include "partition/stages.hpp"
@@ -100,6 +102,35 @@ void refuse_to_walk(const Plan& plan, const ModelGraph& graph, const std::vector
   }
 }
 
+void refuse_on_pyramids(const Plan& plan) {
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(fmt::format("plan `{}`: {} cannot be lowered", plan.strategy, what));
+  };
+  const auto pyramid = pyramid_of(plan.mesh);
+  if (!pyramid) return;
+  const Schedule& schedule = plan.schedule;
+  const int n = pyramid->num_stages;
+  if (schedule.kind != ScheduleKind::cyclic) {
+    refuse(fmt::format("mesh.placement = pyramid with schedule.kind = {}", to_string(schedule.kind)));
+  }
+  if (schedule.micro_batches != n || plan.stages.count != n) {
+    refuse(
+        fmt::format("mesh.placement = pyramid with {} micro-batches and {} stages, where it stands on {} ranks for "
+                    "{} of each,",
+                    schedule.micro_batches, plan.stages.count, pyramid->num_ranks(), n));
+  }
+  if (schedule.spread == "direct") {
+    refuse("mesh.placement = pyramid with schedule.spread = direct, where no parameters are sent,");
+  }
+  if (plan.overlap.all_reduce == "none") refuse("mesh.placement = pyramid with overlap.all_reduce = none");
+  if (pyramid->steps_to_return(most_steps_of_a_pyramid) > most_steps_of_a_pyramid) {
+    refuse(
+        fmt::format("mesh.placement = pyramid of {} stages, whose replicas take the same micro-batches again after "
+                    "more than {} training steps,",
+                    n, most_steps_of_a_pyramid));
+  }
+}
+
 void refuse_passes_that_do_not_cross(const Plan& plan, const std::vector<OperatorDecision>& decisions) {
   const auto refuse = [&](const std::string& what) {
     throw Unsupported(
@@ -130,6 +161,7 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
     refuse(fmt::format("stages.count = {} with schedule.kind = {}", plan.stages.count, to_string(plan.schedule.kind)));
   }
   const bool cyclic = plan.schedule.kind == ScheduleKind::cyclic;
+  refuse_on_pyramids(plan);
   if (cyclic) refuse_in_cycles(plan, graph, decisions);
   const int ranks = axis_size(plan.mesh, "stage");
   if (const bool on_one_rank = cyclic && ranks == 1; plan.stages.count != ranks && !on_one_rank) {

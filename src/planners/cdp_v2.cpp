@@ -9,12 +9,13 @@
 /// Symbols:    as cdp-v1; u_ij(θ_t, θ_{t-1}) what micro-batch i reads of stage j: the first where it is fresh.
 /// Decides:    schedule cyclic with fresh = v2; else as cdp-v1.
 /// Memory:     as cdp-v1; rank N-1 of multi has one version, since all that it reads is fresh; of shared stages 2N - 1
-///             versions lie in memory (single, pipeline, and with zero at their owners: rank 0 has one of stage N-1).
+///             versions lie in memory (single, pipeline, and with zero at their owners: rank 0 has one of stage N-1);
+///             of a pyramid's (model) ranks those have one that never take a micro-batch which reads the step before's.
 /// Volume:     as cdp-v1.
 /// Reference:  θ_{t+1} = θ_t - γ_t/N Σ_i ∇f_i(u_i), evaluated on one rank; θ_{-1} = θ_0. N = 1 is ordinary training.
 /// Options:    implementation, fresh, within, stages, cut_by, cut_at, sum, spread, spare_stages.
-/// Refuses:    as cdp-v1; with implementation = single, pipeline or zero tables that are fresher than v2, whose order
-///             would wait for itself.
+/// Refuses:    as cdp-v1; with implementation = single, pipeline, model or zero tables that are fresher than v2, whose
+///             order would wait for itself.
 /// Planner:    fresh = planner, of multi: the cuts and the table of least period, or, within so many times it, of most
 ///             fresh reads (planners/cyclic/freshest_ring.hpp), by the seconds that [planner] names; memory is not
 ///             asked.

@@ -136,6 +136,55 @@ def test_steps_that_overlap_wait_for_the_versions_and_sums_that_they_read():
     assert max(box.step for box in second) == 3
 
 
+# Two replicas of stage 0, a micro-batch of every step each: the second one has the whole sum, the first one gets it.
+PYRAMID = """order micro_batches=2 sub_batches=1 steps_per_body=1
+segment 0 stage=0 operators=0 parameters=0
+segment 1 stage=1 operators=1 parameters=1
+"""
+REPLICA_0 = """forward 0 micro_batch=0 version=1
+backward 0 micro_batch=0 version=1
+update parameters=0 step=-1
+"""
+REPLICA_1 = """forward 0 micro_batch=1
+backward 0 micro_batch=1
+update parameters=0
+"""
+STAGE_1 = """forward 1 micro_batch=0
+backward 1 micro_batch=0
+forward 1 micro_batch=1
+backward 1 micro_batch=1
+update parameters=1
+"""
+
+
+def test_a_replica_that_updates_itself_waits_for_no_other_ones_update():
+    ranks = [f"# ranks {rank} of 3\n{PYRAMID}{text}" for rank, text in enumerate((REPLICA_0, REPLICA_1, STAGE_1))]
+    first, second, last = (row for row, _ in timed(parse("".join(ranks))))
+    assert boxes(last)[:6] == [
+        ("forward", 0, 1.0, 2.0),
+        ("backward", 0, 2.0, 4.0),
+        ("forward", 1, 4.0, 5.0),
+        ("backward", 1, 5.0, 7.0),
+        ("update", 0, 7.0, 7.25),
+        ("forward", 0, 7.25, 8.25),
+    ]
+    # The first replica has done micro-batch 0 of the next step when it updates.
+    assert boxes(first)[:5] == [
+        ("forward", 0, 0.0, 1.0),
+        ("backward", 0, 4.0, 6.0),
+        ("forward", 0, 6.0, 7.0),
+        ("backward", 0, 10.25, 12.25),
+        ("update", 0, 12.25, 12.5),
+    ]
+    # The second one goes on behind its own update, which comes long before.
+    assert boxes(second)[:4] == [
+        ("forward", 1, 0.0, 1.0),
+        ("backward", 1, 7.0, 9.0),
+        ("update", 0, 9.0, 9.25),
+        ("forward", 1, 9.25, 10.25),
+    ]
+
+
 def test_what_a_step_leaves_to_the_next_repetition_is_drawn_behind_it():
     text = """# ranks 0 of 1
 order micro_batches=1 sub_batches=1 steps_per_body=1

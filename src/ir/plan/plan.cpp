@@ -11,6 +11,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <sstream>
 
 #include "base/error.hpp"
@@ -18,6 +19,7 @@
 #include "base/toml_value.hpp"
 #include "ir/model/batch_limit.hpp"
 #include "ir/plan/plan_words.hpp"
+#include "ir/plan/stage_pyramid.hpp"
 
 namespace strata {
 namespace {
@@ -118,6 +120,24 @@ void check_node_order(const Mesh& mesh) {
   }
 }
 
+void check_pyramid(const Mesh& mesh) {
+  std::vector<std::string> others;
+  for (const MeshAxis& axis : mesh.axes) {
+    if (axis.name != "stage") others.push_back(fmt::format("{} {}", axis.name, axis.size));
+  }
+  if (!others.empty()) {
+    fail("mesh.axes",
+         fmt::format("{} beside mesh.placement \"pyramid\"; accepted: stage alone", fmt::join(others, ", ")));
+  }
+  const StagePyramid pyramid{axis_size(mesh, "stage")};
+  constexpr int most_stages = 1 << 14;  // of so many ranks as a mesh may have
+  if (pyramid.num_stages > most_stages || pyramid.num_ranks() != mesh.num_ranks()) {
+    fail("mesh.axes.stage",
+         fmt::format("{0} stages in a pyramid take {0} x {1} / 2 ranks, but {2} nodes x {3} ranks = {4}",
+                     pyramid.num_stages, pyramid.num_stages + 1, mesh.nodes, mesh.ranks_per_node, mesh.num_ranks()));
+  }
+}
+
 void check_mesh(const Mesh& mesh) {
   check_at_least("mesh.nodes", mesh.nodes, 1);
   check_at_least("mesh.ranks_per_node", mesh.ranks_per_node, 1);
@@ -146,7 +166,9 @@ void check_mesh(const Mesh& mesh) {
     fail("mesh.axes", fmt::format("{} are more than {} nodes x {} ranks = {}", fmt::join(degrees, " x "), mesh.nodes,
                                   mesh.ranks_per_node, mesh.num_ranks()));
   }
-  if (has_layouts(mesh)) {
+  if (mesh.placement == "pyramid") {
+    check_pyramid(mesh);
+  } else if (has_layouts(mesh)) {
     mesh_of_stage(mesh);
   } else if (product != mesh.num_ranks()) {
     fail("mesh.axes", fmt::format("{} = {}, but {} nodes x {} ranks = {}", fmt::join(degrees, " x "), product,
@@ -464,6 +486,7 @@ int axis_size(const Mesh& mesh, std::string_view axis) { return stride_of(mesh, 
 int axis_stride(const Mesh& mesh, std::string_view axis) { return stride_of(mesh, axis).step; }
 
 bool has_layouts(const Mesh& mesh) {
+  if (mesh.placement == "pyramid") return false;
   const bool stages_alone = mesh.axes.empty() || (mesh.axes.size() == 1 && mesh.axes.front().name == "stage");
   return stages_alone && mesh.num_ranks() > axis_size(mesh, "stage");
 }
@@ -485,11 +508,18 @@ Mesh mesh_of_stage(const Mesh& mesh) {
 }
 
 int coordinate(const Mesh& mesh, std::string_view axis, int rank) {
+  if (const auto pyramid = pyramid_of(mesh)) return axis == "stage" ? pyramid->stage_of(rank) : 0;
   const Stride stride = stride_of(mesh, axis);
   return rank / stride.step % stride.size;
 }
 
 std::vector<int> group_along(const Mesh& mesh, std::string_view axis, int rank) {
+  if (mesh.placement == "pyramid") {
+    if (axis != "stage") return {rank};
+    std::vector<int> all(static_cast<std::size_t>(mesh.num_ranks()));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
   const Stride stride = stride_of(mesh, axis);
   const int first = rank - rank / stride.step % stride.size * stride.step;
   std::vector<int> ranks;

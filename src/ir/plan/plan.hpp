@@ -40,8 +40,8 @@ struct Mesh {
   int nodes = 1;
   int ranks_per_node = 1;
   std::vector<MeshAxis> axes;
-  std::string placement =
-      "block";  ///< block | leaf-first | a named generator of (stage, micro-batch, time step) -> rank
+  /// block | leaf-first | zero-ring | pyramid: stage j of N on N - j ranks, see stage_pyramid.hpp; axis `stage` alone.
+  std::string placement = "block";
   /// leaf-first: which of the job's nodes stands at each place of the grid that factors tile, a permutation. Empty: in
   /// the order in which the launcher numbers them.
   std::vector<int> node_order{};
@@ -222,7 +222,8 @@ std::vector<OperatorDecision> resolve(const Plan& plan, const ModelGraph& graph)
 /// True if @p pattern (see OperatorRule::match) matches all of @p name.
 bool matches(std::string_view pattern, std::string_view name);
 
-/// Rank @p rank's coordinate on axis @p axis, and the ranks that share all its other coordinates, in axis order.
+/// Rank @p rank's coordinate on axis @p axis, and the ranks that share all its other coordinates, in axis order. In a
+/// pyramid, where a stage has several ranks, all ranks are along the axis `stage`.
 int coordinate(const Mesh& mesh, std::string_view axis, int rank);
 std::vector<int> group_along(const Mesh& mesh, std::string_view axis, int rank);
 /// Size of the named axis; 1 if the mesh does not have it.

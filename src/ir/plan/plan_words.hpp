@@ -10,7 +10,7 @@
 namespace strata::plan_words {
 
 constexpr std::string_view axes = "data | tensor | stage | micro_batch | p0 | p1 | p2 | tmp";
-constexpr std::string_view placement = "block | leaf-first | zero-ring";
+constexpr std::string_view placement = "block | leaf-first | zero-ring | pyramid";
 #define STRATA_WORD_BEHIND(name, word) " | " word
 constexpr std::string_view schedule_kind =
     std::string_view(STRATA_SCHEDULES(STRATA_WORD_BEHIND) STRATA_SCHEDULES_OF_PLANS(STRATA_WORD_BEHIND)).substr(3);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 #include <tuple>
 
 #include "base/error.hpp"
@@ -98,22 +99,24 @@ class CyclicStep {
   int num_stages_, num_micro_batches_;
 };
 
-void check_table(const StepShape& shape, const FreshTable& fresh, bool is_free) {
-  const FreshTable most = freshest(shape.micro_batches, shape.num_stages());
+}  // namespace
+
+void refuse_what_is_not_in_time(const FreshTable& fresh, const FreshTable& most) {
   STRATA_INVARIANT(fresh.size() == most.size(), fmt::format("a table of {} micro-batches", fresh.size()));
   for (std::size_t i = 0; i < most.size(); ++i) {
     STRATA_INVARIANT(fresh[i].size() == most[i].size(), fmt::format("a table of {} stages", fresh[i].size()));
     for (std::size_t j = 0; j < most[i].size(); ++j) {
-      STRATA_INVARIANT(is_free || fresh[i][j] <= most[i][j],
+      STRATA_INVARIANT(fresh[i][j] <= most[i][j],
                        fmt::format("micro-batch {} reads stage {} before it is updated", i, j));
     }
   }
 }
 
-}  // namespace
-
 StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const StepPart& part) {
-  check_table(shape, fresh, part.end_micro_batch - part.first_micro_batch == 1);
+  const bool is_free = part.end_micro_batch - part.first_micro_batch == 1;
+  const FreshTable any(static_cast<std::size_t>(shape.micro_batches),
+                       std::string(static_cast<std::size_t>(shape.num_stages()), '1'));
+  refuse_what_is_not_in_time(fresh, is_free ? any : freshest(shape.micro_batches, shape.num_stages()));
   const CyclicStep step(shape, fresh);
   StepOrder order{.shape = shape};
   for (const Event& event : step.events_of(part)) step.append(event, order.items);
@@ -123,7 +126,7 @@ StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const St
 StepOrder walking_order(const StepShape& shape, const FreshTable& fresh, int rank) {
   STRATA_INVARIANT(shape.micro_batches == shape.num_stages(),
                    fmt::format("{} micro-batches and {} stages", shape.micro_batches, shape.num_stages()));
-  check_table(shape, fresh, false);
+  refuse_what_is_not_in_time(fresh, freshest(shape.micro_batches, shape.num_stages()));
   const CyclicStep step(shape, fresh);
   StepOrder order{.shape = shape};
   for (const Event& event : step.events_of_owner(rank, shape.num_stages() - 1 - rank)) step.append(event, order.items);

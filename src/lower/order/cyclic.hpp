@@ -30,4 +30,7 @@ StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const St
 /// @throws InternalError where @p fresh is of another size or asks for parameters that are not there in time.
 StepOrder walking_order(const StepShape& shape, const FreshTable& fresh, int rank);
 
+/// @throws InternalError where @p fresh is of another size than @p most, or has what that has not.
+void refuse_what_is_not_in_time(const FreshTable& fresh, const FreshTable& most);
+
 }  // namespace strata

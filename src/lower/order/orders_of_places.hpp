@@ -3,12 +3,13 @@
 /// @file
 /// The orders of a step, by place, made where they are asked for: a rank needs its own and those of its neighbours. A
 /// place is a part of the pipeline of ranks and, where ranks take a micro-batch each, one of these; ranks at one place
-/// have equal orders (place_of_rank in lower.hpp).
+/// have equal orders (place_of_rank in lower.hpp). In a pyramid every rank is a place.
 
 #include <optional>
 #include <utility>
 
 #include "ir/plan/plan.hpp"
+#include "ir/plan/stage_pyramid.hpp"
 #include "lower/order/schedules.hpp"
 #include "lower/order/step_shape.hpp"
 #include "lower/rank_model.hpp"
@@ -20,13 +21,22 @@ class OrdersOfPlaces {
   OrdersOfPlaces(const Plan& plan, StepShape shape, OrderGenerator generator)
       : shape_(std::move(shape)),
         generator_(std::move(generator)),
+        pyramid_(pyramid_of(plan.mesh)),
         num_stage_places_(axis_size(plan.mesh, "stage")),
         num_replicas_(axis_size(plan.mesh, "micro_batch")) {}
   OrdersOfPlaces(const Plan& plan, const RankModel& model, const OrderGenerator& generator)
       : OrdersOfPlaces(plan, step_shape(plan, model.any().graph, model.regions, model.any().stages, model.collectives),
                        generator) {}
-  int num_places() const { return num_stage_places_ * num_replicas_; }
+  int num_places() const { return pyramid_ ? pyramid_->num_ranks() : num_stage_places_ * num_replicas_; }
   StepOrder of(int place) const {
+    if (pyramid_) {
+      const int stage = pyramid_->stage_of(place);
+      return generator_(shape_, {.first_stage = stage,
+                                 .end_stage = stage + 1,
+                                 .end_micro_batch = shape_.micro_batches,
+                                 .replica = pyramid_->replica_of(place),
+                                 .num_replicas = pyramid_->num_replicas(stage)});
+    }
     const int stages = shape_.num_stages() / num_stage_places_;
     const int micro_batches = shape_.micro_batches / num_replicas_;
     const int stage_place = place / num_replicas_, replica = place % num_replicas_;
@@ -45,6 +55,7 @@ class OrdersOfPlaces {
  private:
   StepShape shape_;
   OrderGenerator generator_;
+  std::optional<StagePyramid> pyramid_;
   int num_stage_places_;
   int num_replicas_;
 };

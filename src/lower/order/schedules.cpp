@@ -3,24 +3,35 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 
 #include "base/error.hpp"
+#include "ir/plan/stage_pyramid.hpp"
 #include "lower/order/cyclic.hpp"
+#include "lower/order/pyramid.hpp"
 #include "partition/walking_parameters.hpp"
 
 namespace strata {
 namespace {
 
 /// Where parameters of the last step are read too, there are two versions of them, which change places every step: a
-/// repetition of the body then holds two steps, so that it finds them where the one before it did.
+/// repetition of the body then holds two steps, so that it finds them where the one before it did. On a pyramid it
+/// holds as many as its replicas need to take the same micro-batches again.
 OrderGenerator cyclic_generator(const Plan& plan) {
   const FreshTable fresh = fresh_table(plan.schedule, plan.stages.count);
   const bool reads_last_version =
       std::ranges::any_of(fresh, [](const std::string& row) { return row.find('0') != std::string::npos; });
-  return [fresh, steps = reads_last_version ? 2 : 1, walks = parameters_walk(plan)](const StepShape& shape,
-                                                                                    const StepPart& part) {
+  const int versions = reads_last_version ? 2 : 1;
+  if (const auto pyramid = pyramid_of(plan.mesh)) {
+    const auto steps = static_cast<int>(std::lcm(pyramid->steps_to_return(most_steps_of_a_pyramid), versions));
+    return [fresh, steps](const StepShape& shape, const StepPart& part) {
+      return pyramid_order(shape, fresh, part, steps);
+    };
+  }
+  return [fresh, steps = versions, walks = parameters_walk(plan)](const StepShape& shape, const StepPart& part) {
     return unrolled(walks ? walking_order(shape, fresh, part.first_micro_batch) : cyclic_order(shape, fresh, part),
                     steps);
   };

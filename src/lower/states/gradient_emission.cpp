@@ -10,14 +10,9 @@
 
 namespace strata {
 
-GradientEmission::GradientEmission(const Plan& plan, const ModelGraph& graph, GradientSums sums, const RingLinks* ring,
+GradientEmission::GradientEmission(const Plan& plan, const ModelGraph& graph, GradientSums sums,
                                    ProgramBuilder& builder)
-    : plan_(plan),
-      graph_(graph),
-      sums_(std::move(sums)),
-      ring_(ring),
-      builder_(builder),
-      instructions_(sums_.actions.size(), -1) {
+    : plan_(plan), graph_(graph), sums_(std::move(sums)), builder_(builder), instructions_(sums_.actions.size(), -1) {
   make_buffers(sums_.num_lasting);
 }
 
@@ -110,18 +105,18 @@ int GradientEmission::issue(const GradientAction& action) {
     in.group = action.group;
     in.stream = communication_stream;
   };
-  const auto message = [&](Collective which, int stream) {
+  const auto message = [&](Collective which) {
     collective(which);
     in.root = action.peer;
-    in.stream = stream;
+    in.stream = action.stream;
   };
   if (action.kind == Kind::send) {
-    message(Collective::send, ring_->stream_of_sums(ring_->ring.replica, action.peer));
+    message(Collective::send);
     in.inputs = {made(action.from)};
     return builder_.emit(std::move(in));
   }
   if (action.kind == Kind::receive) {
-    message(Collective::recv, ring_->stream_of_sums(action.peer, ring_->ring.replica));
+    message(Collective::recv);
     in.outputs = {made(action.to)};
     return builder_.emit(std::move(in), before);
   }

@@ -9,16 +9,13 @@
 #include "ir/model/model_graph.hpp"
 #include "ir/plan/plan.hpp"
 #include "lower/states/gradient_sums.hpp"
-#include "lower/states/ring_links.hpp"
 #include "lower/step/builder.hpp"
 
 namespace strata {
 
 class GradientEmission {
  public:
-  /// @param ring null: there is none.
-  GradientEmission(const Plan& plan, const ModelGraph& graph, GradientSums sums, const RingLinks* ring,
-                   ProgramBuilder& builder);
+  GradientEmission(const Plan& plan, const ModelGraph& graph, GradientSums sums, ProgramBuilder& builder);
 
   /// Where a kernel puts its contribution to a gradient. `accumulate`: an earlier contribution is there.
   struct Destination {
@@ -34,6 +31,8 @@ class GradientEmission {
   void behind_operator(int item, int op);
   /// Item @p item of the order is next.
   void before_item(int item);
+  /// The pass before the last update is next, of whichever training step.
+  void ahead_of_update() { issue(sums_.ahead_of_update); }
   /// The last pass is over.
   void behind_backward() { issue(sums_.behind_backward); }
 
@@ -61,7 +60,6 @@ class GradientEmission {
   const Plan& plan_;
   const ModelGraph& graph_;
   const GradientSums sums_;
-  const RingLinks* ring_;
   ProgramBuilder& builder_;
   // What became of the sums' numbers in the Program.
   std::vector<int> buffers_;       ///< by buffer of the sums, of the first ones: made in their order

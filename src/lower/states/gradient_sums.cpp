@@ -291,7 +291,8 @@ void GradientWalk::receive(int item, std::span<const std::size_t> buckets) {
                                .bucket = static_cast<int>(b),
                                .to = sums_.whole(to),
                                .group = ring_->group,
-                               .peer = ring_->from});
+                               .peer = ring_->from.rank,
+                               .stream = ring_->from.stream});
     }
   });
 }
@@ -512,10 +513,14 @@ void GradientWalk::reduce(std::size_t index, int buffer) {
   const int number = static_cast<int>(index);
   if (ring_ != nullptr) {
     if (bucket.received >= 0) add_whole(index, bucket.received);
-    const int to = ring_->next(layout(index).parameters.front());
-    if (to < 0) return;
-    sums_.actions.push_back(
-        {.kind = Kind::send, .bucket = number, .from = sums_.whole(buffer), .group = ring_->group, .peer = to});
+    const RingOfSums::Peer to = ring_->next(layout(index).parameters.front());
+    if (to.rank < 0) return;
+    sums_.actions.push_back({.kind = Kind::send,
+                             .bucket = number,
+                             .from = sums_.whole(buffer),
+                             .group = ring_->group,
+                             .peer = to.rank,
+                             .stream = to.stream});
     return;
   }
   const ShardGroups::Set& groups = groups_of(index);
@@ -593,7 +598,8 @@ void GradientWalk::receive_whole_sums() {
                              .bucket = static_cast<int>(b),
                              .to = sums_.whole(whole),
                              .group = ring_->group,
-                             .peer = from->second});
+                             .peer = from->second.rank,
+                             .stream = from->second.stream});
   }
 }
 
@@ -663,7 +669,7 @@ GradientSums gradient_sums(const StepOrder& order, std::span<const GradientContr
                     largest_operator(contributions, graph, groups));
   walk.expect(contributions);
   std::map<int, std::vector<std::size_t>> received;
-  if (ring != nullptr && ring->from >= 0) received = buckets_to_receive(order, contributions, buckets);
+  if (ring != nullptr && ring->from.rank >= 0) received = buckets_to_receive(order, contributions, buckets);
   const int end = behind_last_pass(order);
   auto next = contributions.begin();
   for (int i = 0; i < end; ++i) {

@@ -67,6 +67,7 @@ struct GradientAction {
   Operand to{};
   int group = -1;
   int peer = -1;
+  int stream = -1;  ///< of send and receive
   int awaited = -1;
   /// quantize, dequantize: see quantized_reduction.
   struct Chunks {
@@ -113,6 +114,7 @@ struct GradientSums {
   std::vector<GradientAction> actions{};                 ///< in the order in which they are issued
   std::map<std::pair<int, int>, OfOperator> backward{};  ///< by item and operator of the graph
   std::map<int, ActionRange> before_item{};              ///< of an update in backward, or of what runs under a receive
+  ActionRange ahead_of_update{};                         ///< before the pass that stands before the last update
   ActionRange behind_backward{};
   std::vector<int> parameters{};   ///< in the order of updates
   std::vector<Operand> reduced{};  ///< by parameter: the sum over all ranks, of the elements that this rank updates
@@ -123,20 +125,24 @@ struct GradientSums {
   Operand whole(int buffer) const { return {buffer, 0, buffers[static_cast<std::size_t>(buffer)].num_elements}; }
 };
 
-/// Whom a rank has partial sums from, and to whom they go on: members of a group.
+/// Whom a rank has partial sums from, and to whom they go on: members of a group, and the streams of these messages.
 struct RingOfSums {
+  struct Peer {
+    int rank = -1;  ///< in the group; -1: nobody
+    int stream = -1;
+  };
   int group = -1;
-  int from = -1;  ///< -1: it is the first
-  int to = -1;    ///< -1: it is the last
+  Peer from{};  ///< nobody: it is the first
+  Peer to{};    ///< nobody: it is the last
   /// By parameter: from whom its whole sum comes to be updated here, and to whom it goes from here; left out: nobody.
-  std::map<int, int> whole_from{}, whole_to{};
+  std::map<int, Peer> whole_from{}, whole_to{};
 
   /// By parameter whose sums stand in buffers that all training steps share: the number of its stage's. A stage that is
   /// to have that of another one waits until the other's sums are through. Empty: buffers are each training step's own.
   std::map<int, int> slots{};
 
-  /// To whom the sum of @p parameter goes from here, whole or not; -1: to nobody.
-  int next(int parameter) const {
+  /// To whom the sum of @p parameter goes from here, whole or not.
+  Peer next(int parameter) const {
     const auto whole = whole_to.find(parameter);
     return whole == whole_to.end() ? to : whole->second;
   }

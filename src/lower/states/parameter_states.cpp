@@ -8,6 +8,7 @@
 
 #include "base/collective.hpp"
 #include "base/error.hpp"
+#include "lower/states/replica_sums.hpp"
 #include "lower/step/streams.hpp"
 
 namespace strata {
@@ -16,11 +17,17 @@ namespace {
 
 RingOfSums sums_on(const RingLinks& links, const StepShape& shape) {
   const ReplicaRing& ring = links.ring;
-  RingOfSums sums{.group = links.sums_group, .from = ring.sums_from(), .to = ring.sums_to()};
+  const auto peer_from = [&](int rank) {
+    return rank < 0 ? RingOfSums::Peer{} : RingOfSums::Peer{rank, links.stream_of_sums(rank, ring.replica)};
+  };
+  const auto peer_to = [&](int rank) {
+    return rank < 0 ? RingOfSums::Peer{} : RingOfSums::Peer{rank, links.stream_of_sums(ring.replica, rank)};
+  };
+  RingOfSums sums{.group = links.sums_group, .from = peer_from(ring.sums_from()), .to = peer_to(ring.sums_to())};
   for (int j = 0; j < shape.num_stages(); ++j) {
     for (const int p : parameters_of_stage(shape, j)) {
-      if (const int from = ring.whole_sum_from(j); from >= 0) sums.whole_from[p] = from;
-      if (const int to = ring.whole_sum_to(j); to >= 0) sums.whole_to[p] = to;
+      if (const int from = ring.whole_sum_from(j); from >= 0) sums.whole_from[p] = peer_from(from);
+      if (const int to = ring.whole_sum_to(j); to >= 0) sums.whole_to[p] = peer_to(to);
       // Of three backwards one after the other one sum comes, one is added to and one goes on.
       if (!ring.owners.empty()) sums.slots[p] = (shape.num_stages() - 1 - j) % 3;
     }
@@ -28,11 +35,12 @@ RingOfSums sums_on(const RingLinks& links, const StepShape& shape) {
   return sums;
 }
 
-GradientSums sums_of_order(const StepOrder& order, const Plan& plan, const ModelGraph& graph,
+GradientSums sums_of_order(const StepOrder& order, int step, const Plan& plan, const ModelGraph& graph,
                            std::span<const ParameterShard> shards, const ShardGroups& groups,
-                           const std::map<int, Copies>& copies, const RingLinks* ring) {
+                           const std::map<int, Copies>& copies, const RingLinks* ring, const ReplicaLinks* replicas) {
   const std::vector<GradientContribution> contributions = gradient_contributions(order, graph);
   const GradientBuckets buckets = gradient_buckets(plan, order, contributions, shards, groups, copies);
+  if (replicas != nullptr) return replica_sums(order, step, contributions, buckets, plan, shards, *replicas);
   std::optional<RingOfSums> sums;
   if (ring != nullptr) sums = sums_on(*ring, order.shape);
   return gradient_sums(order, contributions, buckets, plan, graph, shards, groups, copies, sums ? &*sums : nullptr);
@@ -43,7 +51,7 @@ GradientSums sums_of_order(const StepOrder& order, const Plan& plan, const Model
 ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int step,
                                  const Stage& operators, std::span<const SegmentRecomputation> recomputation,
                                  const HeldParameters& held, const ParameterGroups& groups, const RingLinks* ring,
-                                 ProgramBuilder& builder)
+                                 const ReplicaLinks* replicas, ProgramBuilder& builder)
     : plan_(plan),
       graph_(graph),
       step_(step),
@@ -52,7 +60,8 @@ ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, cons
       builder_(builder),
       gathers_(plan, graph, order, step, parameter_gathers(order, operators, recomputation, plan, graph, held.groups),
                held, builder),
-      gradients_(plan, graph, sums_of_order(order, plan, graph, held.shards, held.groups, groups.copies, ring), ring,
+      gradients_(plan, graph,
+                 sums_of_order(order, step, plan, graph, held.shards, held.groups, groups.copies, ring, replicas),
                  builder) {}
 
 /// @return the buffer of the factor that clips.

@@ -26,6 +26,7 @@
 #include "lower/states/gradient_buckets.hpp"
 #include "lower/states/gradient_emission.hpp"
 #include "lower/states/held_parameters.hpp"
+#include "lower/states/replica_links.hpp"
 #include "lower/states/ring_links.hpp"
 #include "lower/step/builder.hpp"
 #include "partition/shards.hpp"
@@ -46,10 +47,12 @@ struct ParameterGroups {
 class ParameterStates {
  public:
   /// @param order of the training step @p step of a body, relative to its first. @param operators of this rank.
-  /// @param recomputation by segment of the order.  @param ring null: there is none.
+  /// @param recomputation by segment of the order.  @param ring null: there is none.  @param replicas null: the stage
+  /// has none.
   ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int step, const Stage& operators,
                   std::span<const SegmentRecomputation> recomputation, const HeldParameters& held,
-                  const ParameterGroups& groups, const RingLinks* ring, ProgramBuilder& builder);
+                  const ParameterGroups& groups, const RingLinks* ring, const ReplicaLinks* replicas,
+                  ProgramBuilder& builder);
 
   GatherEmission& gathers() { return gathers_; }
   GradientEmission& gradients() { return gradients_; }

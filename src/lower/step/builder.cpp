@@ -58,6 +58,8 @@ void ProgramBuilder::begin_training_step() {
 
 void ProgramBuilder::begin_item(int item, int step) { place_ = {item, step}; }
 
+void ProgramBuilder::begin_before_item(int item, int step) { place_ = {item, step, false}; }
+
 int ProgramBuilder::emit(Instruction instruction, std::span<const int> after) {
   STRATA_INVARIANT(instruction.waits.empty(), "waits are found here");
   std::vector<int> complete = std::exchange(held_[static_cast<std::size_t>(instruction.stream)], {});
@@ -83,13 +85,15 @@ void ProgramBuilder::put_items_in_order() {
   std::vector<Instruction>& body = program_.body;
   std::vector<std::size_t> order(body.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return places_[i].item; });
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return std::pair(places_[i].item, places_[i].is_behind); });
   std::vector<int> now(body.size());  // by number of emission
   for (std::size_t i = 0; i < order.size(); ++i) now[order[i]] = static_cast<int>(i);
   const auto late = [&](std::size_t i) { return repetitions_late(program_, places_[i].step); };
   std::vector<Instruction> sorted;
   sorted.reserve(body.size());
+  std::vector<Place> places;
   for (const std::size_t i : order) {
+    places.push_back(places_[i]);
     Instruction& in = sorted.emplace_back(std::move(body[i]));
     for (Wait& wait : in.waits) {
       const auto before = static_cast<std::size_t>(wait.instruction);
@@ -97,6 +101,51 @@ void ProgramBuilder::put_items_in_order() {
     }
   }
   body = std::move(sorted);
+  places_ = std::move(places);
+}
+
+namespace {
+
+/// The last of @p instructions, ascending, before number @p end of a body, or of the body @p lag repetitions earlier.
+std::optional<Wait> last_before(const std::vector<int>& instructions, int end, int lag) {
+  if (instructions.empty()) return std::nullopt;
+  const auto behind = std::ranges::lower_bound(instructions, end);
+  return behind == instructions.begin() ? Wait{instructions.back(), lag + 1} : Wait{*(behind - 1), lag};
+}
+
+}  // namespace
+
+/// What keep_messages_close() says, of a body whose items are in order.
+void ProgramBuilder::wait_for_close_messages() {
+  std::vector<Instruction>& body = program_.body;
+  const int size = static_cast<int>(body.size());
+  std::vector<int> kernels;
+  std::vector<std::vector<int>> sent(program_.streams.size());  // by stream
+  for (int i = 0; i < size; ++i) {
+    const Instruction& in = body[static_cast<std::size_t>(i)];
+    if (!in.is_collective()) kernels.push_back(i);
+    if (in.is_collective() && in.collective == Collective::send) sent[static_cast<std::size_t>(in.stream)].push_back(i);
+  }
+  const auto add = [&](int instruction, const std::optional<Wait>& wait) {
+    if (!wait) return;
+    std::vector<Wait>& waits = body[static_cast<std::size_t>(instruction)].waits;
+    if (std::ranges::find(waits, *wait) == waits.end()) waits.push_back(*wait);
+  };
+  for (int i = 0; i < size; ++i) {
+    const Instruction& in = body[static_cast<std::size_t>(i)];
+    if (in.is_collective() && in.collective == Collective::recv) add(i, last_before(kernels, i, 0));
+  }
+  const auto begin_of = [&](std::size_t pass) {
+    return static_cast<int>(std::ranges::lower_bound(places_, passes_[pass], {}, &Place::item) - places_.begin());
+  };
+  for (std::size_t pass = 0; pass < passes_.size(); ++pass) {
+    const auto kernel = std::ranges::lower_bound(kernels, begin_of(pass));
+    if (kernel == kernels.end()) continue;
+    const std::size_t one_before = pass == 0 ? passes_.size() - 1 : pass - 1;
+    for (const std::vector<int>& of_stream : sent) {
+      add(*kernel, last_before(of_stream, begin_of(one_before), pass == 0 ? 1 : 0));
+    }
+  }
 }
 
 /// Goes along repetitions that meet, those that begin and end with a part of the body among them, and adds to the body
@@ -178,6 +227,7 @@ Program ProgramBuilder::finish(const WorkspaceBytes& workspace_bytes) && {
     }
   }
   put_items_in_order();
+  if (!passes_.empty()) wait_for_close_messages();
   for (auto* instructions : {&program_.prologue, &program_.body}) add_lifetimes(program_, *instructions);
   if (!program_.join) find_waits_across_repetitions();
   assign_addresses(program_);

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/program/program.hpp"
@@ -47,6 +48,8 @@ class ProgramBuilder {
   /// What is emitted from now on belongs to item @p item of the order, of relative training step @p step. The body has
   /// its items in their order, in whichever they are lowered.
   void begin_item(int item, int step);
+  /// The same, before what the item itself has, of whichever training step.
+  void begin_before_item(int item, int step);
 
   /// Append @p instruction with the waits it needs. @return its number, in the order of emission.
   /// @param after instructions that must be complete too, although no element says so: what is known to be complete by
@@ -59,6 +62,11 @@ class ProgramBuilder {
   /// Buffer @p id lives from the next instruction on, if it does not already: where ranks come to use it at different
   /// times, and should need the same memory. What uses it first comes after that instruction on every stream.
   void reserve(int id) { reserved_.push_back(id); }
+
+  /// Of bodies whose passes begin at items @p first_items of the order: what is received comes behind the kernels that
+  /// stand before it, and what is sent behind a pass has been taken when the pass behind the next one begins. So the
+  /// memory of messages is used again after a pass, however many training steps the body holds.
+  void keep_messages_close(std::vector<int> first_items) { passes_ = std::move(first_items); }
 
   /// The last instruction on @p stream in this section and training step, -1: none.
   int last_on(int stream) const { return last_[static_cast<std::size_t>(stream)]; }
@@ -75,15 +83,18 @@ class ProgramBuilder {
   struct Place {
     int item = 0;
     int step = 0;
+    bool is_behind = true;  ///< false: it stands before what the item itself has
   };
   std::vector<Instruction>& section();
   void put_items_in_order();
+  void wait_for_close_messages();
   void find_waits_across_repetitions();
 
   Program program_;
   Section current_ = Section::prologue;
   Place place_;                         ///< of what is emitted next
   std::vector<Place> places_;           ///< by instruction of the body, in the order of emission
+  std::vector<int> passes_;             ///< their first items, where messages are kept close
   int first_of_step_ = 0;               ///< instruction: the first that waits_ has seen
   WaitFinder waits_;                    ///< of this section and training step
   std::vector<int> last_;               ///< by stream, of this section and training step

@@ -26,13 +26,23 @@ std::optional<WalkLinks> walk_of(const Plan& plan, int rank, const std::optional
                    communication_stream + 1 + static_cast<int>(ring->streams.size()));
 }
 
+/// Their streams follow those between stages.
+std::optional<ReplicaLinks> replicas_of(const Plan& plan, const RankPlace& place, int rank) {
+  const auto pyramid = pyramid_of(plan.mesh);
+  if (!pyramid) return std::nullopt;
+  const auto num_links = static_cast<int>(link_streams(place.num_stages, place.stage_index).size());
+  return ReplicaLinks(*pyramid, rank, communication_stream + 1 + num_links);
+}
+
 std::vector<std::string> streams_of(const LaidOutGraph& model, const RankPlace& place,
-                                    const std::optional<RingLinks>& ring, const std::optional<WalkLinks>& walk) {
+                                    const std::optional<RingLinks>& ring, const std::optional<WalkLinks>& walk,
+                                    const std::optional<ReplicaLinks>& replicas) {
   std::vector<std::string> streams = {"compute", "communication"};
   if (model.is_laid_out()) streams.push_back("layouts");
   if (ring) std::ranges::copy(ring->streams, std::back_inserter(streams));
   if (walk) std::ranges::copy(walk->streams, std::back_inserter(streams));
   std::ranges::copy(link_streams(place.num_stages, place.stage_index), std::back_inserter(streams));
+  if (replicas) std::ranges::copy(replicas->streams, std::back_inserter(streams));
   return streams;
 }
 
@@ -48,21 +58,27 @@ RankFrame::RankFrame(const Plan& of_plan, const RankModel& of_model, int rank, c
       recomputation(recomputation_by_segment(order.shape, model.regions)),
       ring(ring_of(plan, rank)),
       walk(walk_of(plan, rank, ring)),
-      builder(rank, plan.mesh.num_ranks(), streams_of(model.any(), place, ring, walk)),
+      replicas(replicas_of(plan, place, rank)),
+      builder(rank, plan.mesh.num_ranks(), streams_of(model.any(), place, ring, walk, replicas)),
       groups(plan, model.any(), place, rank, builder),
       grids(grids_of(plan, model.any(), rank)),
       held(plan, graph, order, shards_of(plan, graph, model.any().decisions, grids), grids, groups.parameters.data,
            ring ? &ring->ring : nullptr, builder),
       uses(graph, model.regions) {
   if (ring) {
-    const std::vector<int> replicas = group_along(plan.mesh, "micro_batch", rank);
-    ring->sums_group = builder.add_group({"sums", replicas});
-    for (auto& [arrival, group] : ring->groups) group = builder.add_group({std::string(word_of(arrival)), replicas});
+    const std::vector<int> all = group_along(plan.mesh, "micro_batch", rank);
+    ring->sums_group = builder.add_group({"sums", all});
+    for (auto& [arrival, group] : ring->groups) group = builder.add_group({std::string(word_of(arrival)), all});
     if (walk) {
-      walk->owners_group = builder.add_group({"owned", replicas});
-      walk->readers_group = builder.add_group({"walking", replicas});
+      walk->owners_group = builder.add_group({"owned", all});
+      walk->readers_group = builder.add_group({"walking", all});
       held.visiting.emplace(plan, graph, order, recomputation, walk->walk, builder);
     }
+  }
+  if (replicas && !replicas->is_alone()) {
+    const std::vector<int> ranks = replicas->pyramid.replicas_of(replicas->stage);
+    replicas->partial.group = builder.add_group({"sums", ranks});
+    replicas->whole.group = builder.add_group({"totals", ranks});
   }
   if (!computes_loss()) return;
   loss = builder.add_buffer({.name = "loss", .num_elements = 1, .category = Category::workspace, .persistent = true});

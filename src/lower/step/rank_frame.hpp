@@ -14,6 +14,7 @@
 #include "lower/order/step_shape.hpp"
 #include "lower/rank_model.hpp"
 #include "lower/states/held_parameters.hpp"
+#include "lower/states/replica_links.hpp"
 #include "lower/states/ring_links.hpp"
 #include "lower/states/walk_links.hpp"
 #include "lower/step/activations.hpp"
@@ -42,6 +43,7 @@ struct RankFrame {
   std::vector<SegmentRecomputation> recomputation;  ///< by segment
   std::optional<RingLinks> ring;                    ///< where ranks take a micro-batch each
   std::optional<WalkLinks> walk;                    ///< where they have parameters for a visit
+  std::optional<ReplicaLinks> replicas;             ///< of the rank's stage, in a pyramid
   ProgramBuilder builder;
   RankGroups groups;
   ReplicaGrids grids;

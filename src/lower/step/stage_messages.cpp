@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <optional>
+#include <set>
 #include <tuple>
+#include <utility>
 
 namespace strata {
 
@@ -18,6 +20,10 @@ std::vector<std::string> link_streams(int num_stages, int stage) {
 }
 
 namespace {
+
+/// Streams to the stage before and to the stage behind, as link_streams() has them; the one from it follows each.
+constexpr int stream_before = 0;
+int stream_behind(bool has_before) { return has_before ? 2 : 0; }
 
 /// Where an order has which item.
 class Places {
@@ -39,19 +45,21 @@ class Places {
 
 }  // namespace
 
-StageMessages::StageMessages(const StepOrder& order, int stage, const StepOrder* before, const StepOrder* behind)
+StageMessages::StageMessages(const StepOrder& order, int stage, bool has_before, bool has_behind)
     : receives_(order.items.size()), sends_(order.items.size()) {
   const auto [first, end] = segments_of_stage(order.shape, stage);
-  // As link_streams() has them: to the stage before and from it, to the stage behind and from it.
-  const int behind_stream = before == nullptr ? 0 : 2;
-  const Send to_before{stage - 1, 0}, to_behind{stage + 1, behind_stream};
   for (std::size_t i = 0; i < order.items.size(); ++i) {
     const OrderItem& item = order.items[i];
-    if (item.pass == Pass::forward && item.segment == end - 1 && behind != nullptr) sends_[i] = to_behind;
-    if (item.pass == Pass::backward && item.segment == first && before != nullptr) sends_[i] = to_before;
+    if (item.pass == Pass::forward && item.segment == end - 1 && has_behind) {
+      sends_[i] = {stage + 1, stream_behind(has_before)};
+    }
+    if (item.pass == Pass::backward && item.segment == first && has_before) sends_[i] = {stage - 1, stream_before};
   }
+}
 
-  const Places ours(order);
+StageMessages::StageMessages(const StepOrder& order, int stage, const StepOrder* before, const StepOrder* behind)
+    : StageMessages(order, stage, before != nullptr, behind != nullptr) {
+  const auto [first, end] = segments_of_stage(order.shape, stage);
   std::optional<Places> theirs_before, theirs_behind;
   if (before != nullptr) theirs_before.emplace(*before);
   if (behind != nullptr) theirs_behind.emplace(*behind);
@@ -85,12 +93,34 @@ StageMessages::StageMessages(const StepOrder& order, int stage, const StepOrder*
       const OrderItem& item = order.items[static_cast<std::size_t>(reader)];
       const int cause = run.backward ? theirs_behind->of(Pass::backward, end, item)
                                      : theirs_before->of(Pass::forward, first - 1, item);
-      receives_[static_cast<std::size_t>(posted)].push_back({.item = reader,
-                                                             .peer = stage + (run.backward ? 1 : -1),
-                                                             .stream = (run.backward ? behind_stream : 0) + 1,
-                                                             .taken = taken_before(run, posted, cause)});
+      receives_[static_cast<std::size_t>(posted)].push_back(
+          {.item = reader,
+           .peer = stage + (run.backward ? 1 : -1),
+           .stream = (run.backward ? stream_behind(before != nullptr) : stream_before) + 1,
+           .taken = taken_before(run, posted, cause)});
     }
   }
+}
+
+StageMessages StageMessages::of_replica(const StepOrder& order, int stage) {
+  const bool has_before = stage > 0, has_behind = stage + 1 < order.shape.num_stages();
+  StageMessages messages(order, stage, has_before, has_behind);
+  std::set<std::tuple<bool, int, int>> seen;  // backward, micro-batch, sub-batch
+  std::map<std::pair<int, int>, int> sent;    // micro-batch and sub-batch: the item behind which it goes on
+  for (int i = 0; i < static_cast<int>(order.items.size()); ++i) {
+    const OrderItem& item = order.items[static_cast<std::size_t>(i)];
+    if (item.pass == Pass::update) continue;
+    const bool backward = item.pass != Pass::forward;
+    if (!backward && messages.after(i).peer >= 0) sent[{item.micro_batch, item.sub_batch}] = i;
+    if (!seen.emplace(backward, item.micro_batch, item.sub_batch).second) continue;
+    if (!(backward ? has_behind : has_before)) continue;
+    messages.receives_[static_cast<std::size_t>(i)].push_back(
+        {.item = i,
+         .peer = stage + (backward ? 1 : -1),
+         .stream = (backward ? stream_behind(has_before) : stream_before) + 1,
+         .taken = backward ? sent.at({item.micro_batch, item.sub_batch}) : -1});
+  }
+  return messages;
 }
 
 }  // namespace strata

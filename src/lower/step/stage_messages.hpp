@@ -41,12 +41,19 @@ class StageMessages {
   /// @param before, behind orders of the neighbours; null where there is none.
   StageMessages(const StepOrder& order, int stage, const StepOrder* before, const StepOrder* behind);
 
+  /// Of one of the replicas of a stage in a pyramid, which has one micro-batch at a time: what comes of it is awaited
+  /// when it is needed, its gradients behind the activations that made them, which the other rank has taken by then.
+  /// The peer is a stage; which of its replicas depends on the micro-batch.
+  static StageMessages of_replica(const StepOrder& order, int stage);
+
   /// To be posted before item @p item, in this order.
   const std::vector<Receive>& before(int item) const { return receives_[static_cast<std::size_t>(item)]; }
   /// To be posted behind item @p item; no peer: nothing.
   const Send& after(int item) const { return sends_[static_cast<std::size_t>(item)]; }
 
  private:
+  StageMessages(const StepOrder& order, int stage, bool has_before, bool has_behind);
+
   std::vector<std::vector<Receive>> receives_;  ///< by item
   std::vector<Send> sends_;                     ///< by item
 };

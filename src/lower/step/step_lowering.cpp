@@ -42,7 +42,9 @@ StepOrder order_of_step(const StepOrder& body, int step) {
 }
 
 /// Messages of a training step @p order of a rank.
-StageMessages messages_of(const OrdersOfPlaces& orders, const StepOrder& order, const RankPlace& here, int step) {
+StageMessages messages_of(const OrdersOfPlaces& orders, const StepOrder& order, const RankPlace& here, int step,
+                          bool has_replicas) {
+  if (has_replicas) return StageMessages::of_replica(order, here.stage_index);
   std::optional<StepOrder> before, behind;
   if (const auto place = orders.along_stages(here.index, -1)) before = order_of_step(orders.of(*place), step);
   if (const auto place = orders.along_stages(here.index, 1)) behind = order_of_step(orders.of(*place), step);
@@ -61,13 +63,15 @@ class StepLowering {
         body_items_(items_of_step(frame.order, step)),
         body_(frame.order),
         order_(order_of_step(frame.order, step)),
-        messages_(messages_of(frame.orders, order_, place_, step)),
+        step_(step),
+        replicas_(frame.replicas ? &*frame.replicas : nullptr),
+        messages_(messages_of(frame.orders, order_, place_, step, replicas_ != nullptr)),
         recomputation_(frame.recomputation),
         first_link_stream_(model_.any().is_laid_out() ? layout_stream + 1 : communication_stream + 1),
         builder_(frame.builder),
         groups_(frame.groups),
         parameters_(plan_, graph_, order_, step, place_.stage, recomputation_, frame.held, groups_.parameters,
-                    frame.ring ? &*frame.ring : nullptr, builder_),
+                    frame.ring ? &*frame.ring : nullptr, replicas_, builder_),
         uses_(frame.uses),
         from_before_(crossing(place_.stage_index)),
         to_behind_(crossing(place_.stage_index + 1)),
@@ -91,6 +95,7 @@ class StepLowering {
     if (relay_) relay_->at_beginning();
     for (int i = 0; i < end; ++i) lower_item(i);
     const bool has_update = end < std::ssize(order_.items);
+    if (has_update && replicas_ != nullptr) ahead_of_update(end);
     begin_item(has_update ? end : end - 1);
     parameters_.gradients().behind_backward();
     // A stage without parameters has no update, and its part in the norm all the same.
@@ -98,6 +103,16 @@ class StepLowering {
   }
 
  private:
+  /// What comes for the update @p item is posted at the pass before it, which may be of another training step.
+  void ahead_of_update(int item) {
+    const int in_body = body_items_[static_cast<std::size_t>(item)];
+    int pass = in_body;
+    for (const Run& run : runs_of(body_)) {
+      if (run.first < in_body) pass = run.first;
+    }
+    builder_.begin_before_item(pass, body_.items[static_cast<std::size_t>(in_body)].step);
+    parameters_.gradients().ahead_of_update();
+  }
   /// What is emitted from now on is item @p index's of this step.
   void begin_item(int index) {
     const int in_body = body_items_[static_cast<std::size_t>(index)];
@@ -221,12 +236,18 @@ class StepLowering {
   const std::vector<int>& tensors_between(int peer) const {
     return peer < place_.stage_index ? from_before_ : to_behind_;
   }
+  /// Who takes the micro-batch of @p item at @p stage, in the group of stages.
+  int member_of_stage(int stage, const OrderItem& item) const {
+    if (replicas_ == nullptr) return stage;
+    const StagePyramid& pyramid = replicas_->pyramid;
+    return pyramid.rank_of(stage, pyramid.replica_taking(stage, step_, item.micro_batch));
+  }
   Instruction message(Collective kind, const OrderItem& item, int peer, int stream, int tensor) const {
     const bool backward = item.pass != Pass::forward;
     return {.kernel = Kernel::none,
             .collective = kind,
             .group = groups_.parameters.stages,
-            .root = peer,
+            .root = member_of_stage(peer, item),
             .stream = first_link_stream_ + stream,
             .phase = backward ? Phase::backward : Phase::forward,
             .micro_batch = number_of(item),
@@ -358,6 +379,8 @@ class StepLowering {
   std::vector<int> body_items_;  ///< by item of the step: its place in the body
   const StepOrder& body_;
   StepOrder order_;
+  int step_;                      ///< of the body
+  const ReplicaLinks* replicas_;  ///< null: the stage has none
   StageMessages messages_;
   std::span<const SegmentRecomputation> recomputation_;  ///< by segment
   int first_link_stream_;
@@ -389,6 +412,11 @@ Program lower_step(const Plan& plan, const RankModel& model, int rank, const Ord
   for (int step = 0; step < order.steps_per_body; ++step) {
     frame.builder.begin_training_step();
     StepLowering(frame, step).run();
+  }
+  if (frame.replicas) {
+    std::vector<int> passes;
+    for (const Run& run : runs_of(order)) passes.push_back(run.first);
+    frame.builder.keep_messages_close(std::move(passes));
   }
   return std::move(frame.builder).finish(workspace_bytes);
 }

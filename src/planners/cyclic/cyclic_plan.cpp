@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "ir/plan/stage_pyramid.hpp"
 #include "planners/cyclic/planned_ring.hpp"
 #include "planners/even_micro_batches.hpp"
 #include "planners/pipelines/asked_stages.hpp"
@@ -17,9 +18,11 @@ namespace {
 
 std::array<OptionRow, 9> rows_with(std::string_view fresh) {
   return {
-      OptionRow{"implementation", std::string("multi"), "multi | single | pipeline | zero",
-                "multi: a rank a micro-batch, each with a replica; single: one rank; pipeline: a rank a stage; zero: a "
-                "rank a micro-batch and a stage, whose parameters go to the rank that reads them next"},
+      OptionRow{
+          "implementation", std::string("multi"), "multi | single | pipeline | model | zero",
+          "multi: a rank a micro-batch, each with a replica; single: one rank; pipeline: a rank a stage; model: of "
+          "N stages and micro-batches stage j (from 0) on N - j ranks, N(N+1)/2 in all; zero: a rank a micro-batch and "
+          "a stage, whose parameters go to the rank that reads them next"},
       OptionRow{"fresh", std::string(fresh), "",
                 "which micro-batches read their own step's parameters: none (v1), v2 (all that are there in time), a "
                 "table \"001 011 111\", a row a micro-batch, a digit a stage, or planner, which cuts the stages too"},
@@ -38,11 +41,31 @@ std::array<OptionRow, 9> rows_with(std::string_view fresh) {
   };
 }
 
+/// Micro-batches, and stages, whose pyramid stands on the ranks that there are.
+int micro_batches_of_pyramid(const Plan& base) {
+  const int asked = base.schedule.micro_batches, ranks = base.mesh.num_ranks();
+  int n = 1;
+  while (StagePyramid{n}.num_ranks() < ranks) ++n;
+  if (const int needed = StagePyramid{n}.num_ranks(); needed != ranks) {
+    throw Unsupported(fmt::format(
+        "{}: implementation = model takes N(N+1)/2 ranks, of N micro-batches and stages; {} nodes × {} ranks a node "
+        "are {}; accepted: {} (N = {}), {} (N = {})",
+        base.strategy, base.mesh.nodes, base.mesh.ranks_per_node, ranks, StagePyramid{n - 1}.num_ranks(), n - 1, needed,
+        n));
+  }
+  if (asked == 1 || asked == n) return n;
+  throw Unsupported(
+      fmt::format("{}: implementation = model on {} ranks takes {} micro-batches, train.micro_batches is {}, whose "
+                  "pyramid takes {} ranks; accepted: {}, or 1, which means so many here",
+                  base.strategy, ranks, n, asked, std::int64_t{asked} * (asked + 1) / 2, n));
+}
+
 /// The step's micro-batches: those that [train] asks for, or, of one a rank, as many as ranks where it asks for none.
 int micro_batches_of(const PlanRequest& request, const std::string& implementation) {
   const Plan& base = request.base;
   const int asked = base.schedule.micro_batches;
   const int ranks = base.mesh.num_ranks();
+  if (implementation == "model") return micro_batches_of_pyramid(base);
   if (implementation == "single" || asked == ranks) return asked;
   if (asked == 1) return ranks;
   throw Unsupported(fmt::format(
@@ -78,9 +101,18 @@ Plan cyclic_plan(const PlanRequest& request) {
                     "asked for",
                     plan.strategy, implementation, ranks, stages));
   }
+  if (implementation == "model" && stages != plan.schedule.micro_batches) {
+    throw Unsupported(fmt::format(
+        "{}: implementation = model on {} ranks takes as many stages as micro-batches, {}; {} were asked for",
+        plan.strategy, ranks, plan.schedule.micro_batches, stages));
+  }
   plan.stages = asked_stages(request, stages);
   plan.mesh.axes = {{"stage", implementation == "pipeline" ? ranks : 1},
                     {"micro_batch", implementation == "multi" || implementation == "zero" ? ranks : 1}};
+  if (implementation == "model") {
+    plan.mesh.axes = {{"stage", static_cast<int>(stages)}};
+    plan.mesh.placement = "pyramid";
+  }
   if (implementation == "zero") {
     plan.mesh.placement = "zero-ring";
     plan.operators = {OperatorRule{.match = "*", .state = StateFactors{.walks = true}}};

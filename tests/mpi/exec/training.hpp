@@ -244,7 +244,9 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
     result.losses.push_back(static_cast<float>(loss[0]));
     result.norms.push_back(result.last_step.gradient_norm);
   };
-  // Steps overlap as far as they may.
+  // Steps overlap as far as they may: ranks complete one together, when the last of them has all of it.
+  double late[1] = {static_cast<double>(depth(result.program))};
+  if (num_ranks > 1) world.all_reduce_max(late);
   int completed = training.first_step;
   for (int step = training.first_step; step < training.steps;) {
     std::vector<StepContext> steps;
@@ -253,7 +255,7 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
       ++step;
     } while (step < training.steps && step % result.program.steps_per_body != 0);
     executor.submit(steps);
-    while (completed < step && repetition_of(result.program, completed) + depth(result.program) <=
+    while (completed < step && repetition_of(result.program, completed) + static_cast<int>(late[0]) <=
                                    repetition_of(result.program, step - 1)) {
       complete(completed++);
     }

@@ -492,7 +492,7 @@ class RandomPlan {
   Plan operator()() {
     Plan plan;
     plan.strategy = text();
-    plan.mesh = {count(), count(), {}, word({"block", "leaf-first", "zero-ring"})};
+    plan.mesh = {count(), count(), {}, word({"block", "leaf-first", "zero-ring", "pyramid"})};
     for (int i = pick(4); i > 0; --i) plan.mesh.node_order.push_back(pick(plan.mesh.nodes));
     std::vector<std::string> axes = {"data", "tensor", "stage", "p0", "p1", "p2", "tmp"};
     std::shuffle(axes.begin(), axes.end(), engine_);
