@@ -55,8 +55,7 @@ StageMessages messages_of(const OrdersOfPlaces& orders, const StepOrder& order, 
 class StepLowering {
  public:
   StepLowering(RankFrame& frame, int step)
-      : step_(step),
-        plan_(frame.plan),
+      : plan_(frame.plan),
         model_(frame.model),
         graph_(frame.graph),
         place_(frame.place),
@@ -371,7 +370,6 @@ class StepLowering {
     builder_.emit(std::move(in));
   }
 
-  int step_;
   const Plan& plan_;
   const RankModel& model_;
   const ModelGraph& graph_;
@@ -379,7 +377,7 @@ class StepLowering {
   std::vector<int> body_items_;  ///< by item of the step: its place in the body
   const StepOrder& body_;
   StepOrder order_;
-  int step_;                      ///< of the body
+  int step_;                      ///< training step of the body
   const ReplicaLinks* replicas_;  ///< null: the stage has none
   StageMessages messages_;
   std::span<const SegmentRecomputation> recomputation_;  ///< by segment
