@@ -10,7 +10,7 @@
 #include "lower/lower.hpp"
 #include "lower/plan_memory.hpp"
 #include "predict/prediction.hpp"
-#include "sim/simulate.hpp"
+#include "sim/steady_state.hpp"
 
 namespace strata::predict {
 namespace {
@@ -125,12 +125,10 @@ Evaluation PlanEvaluation::evaluate(const Plan& plan, const CostModel* costs) co
   std::ranges::copy(row.sent_bytes, evaluation.bytes_sent.bytes);
   evaluation.missing = missing_memory(evaluation.peak_bytes, plan.device_capacity_bytes);
   if (costs == nullptr) return evaluation;
-  SimulationOptions options = simulation_options(point, lowered);
+  SimulationOptions options = simulation_options(point);
   options.keeps_events = false;
-  const SimulationResult result = simulate(lowered.job(plan.mesh.ranks_per_node), *costs, options);
-  for (const SimulatedStep& s : result.steps[static_cast<std::size_t>(result.steady_step)]) {
-    evaluation.step_seconds = std::max(evaluation.step_seconds, s.step_seconds);
-  }
+  evaluation.step_seconds =
+      steady_step_seconds(simulate_steady(lowered.job(plan.mesh.ranks_per_node), *costs, options));
   evaluation.source = "simulator, " + costs->description();
   return evaluation;
 }

@@ -9,8 +9,8 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/read_file.hpp"
-#include "ir/program/repetition.hpp"
 #include "predict/device_options.hpp"
+#include "sim/steady_state.hpp"
 
 namespace strata::predict {
 namespace {
@@ -33,18 +33,6 @@ LoweredJob lower_with(const PreparedPoint& point, Program (*lower_rank)(const Pr
   for (const int rank : classes.representatives) lowered.programs.push_back(lower_rank(point, rank));
   lowered.class_of_rank = std::move(classes.class_of_rank);
   return lowered;
-}
-
-/// Steps that are simulated beside those that are asked for. Where steps overlap the pipeline is full after as many
-/// repetitions as reach into each other, and as many again, for ranks that fill in turn; at the end the last steps end
-/// alone.
-int steps_around_steady_ones(const LoweredJob& lowered) {
-  int repetitions = 0;
-  for (const Program& program : lowered.programs) {
-    if (is_repeated_alone(program)) continue;
-    repetitions = std::max(repetitions, 2 * largest_lag(program) + 2 * depth(program));
-  }
-  return repetitions * lowered.programs.front().steps_per_body;
 }
 
 /// What [communication] emulates.
@@ -162,10 +150,10 @@ LoweredJob lower_job(const PreparedPoint& point) { return lower_with(point, lowe
 
 LoweredJob lower_job_uncapped(const PreparedPoint& point) { return lower_with(point, lower_uncapped); }
 
-SimulationOptions simulation_options(const PreparedPoint& point, const LoweredJob& lowered) {
+SimulationOptions simulation_options(const PreparedPoint& point) {
   const SimulateSection& s = point.experiment.simulate;
   SimulationOptions options;
-  options.num_steps = static_cast<int>(s.steps) + steps_around_steady_ones(lowered);
+  options.num_steps = static_cast<int>(s.steps);
   // On the CPU the calling thread computes and posts; devices have a host that runs ahead.
   options.issue_in_list_order = computes_on_cpus(point.cluster);
   options.noise = s.noise;
@@ -184,7 +172,7 @@ SimulationOptions simulation_options(const PreparedPoint& point, const LoweredJo
 Prediction predict(const PreparedPoint& point, const LoweredJob& lowered, const CostModel& costs) {
   Prediction prediction;
   prediction.simulation =
-      simulate(lowered.job(point.plan.mesh.ranks_per_node), costs, simulation_options(point, lowered));
+      simulate_steady(lowered.job(point.plan.mesh.ranks_per_node), costs, simulation_options(point));
   prediction.source = "simulator, " + costs.description();
   const Program& program = lowered.programs[static_cast<std::size_t>(lowered.class_of_rank.front())];
   for (const TimelineEvent& e : prediction.simulation.events) {
@@ -230,6 +218,24 @@ results::StepRow step_row(const PreparedPoint& point, const LoweredJob& lowered,
   row.slowest_rank_exposed_seconds = slowest.exposed_seconds;
   row.other_seconds = slowest.step_seconds - slowest.compute_seconds - slowest.exposed_seconds;
   set_account(row, point, lowered);
+  return row;
+}
+
+results::StepRow steady_row(const PreparedPoint& point, const LoweredJob& lowered, const SimulationResult& simulation) {
+  const int num_steps = std::max(1, simulation.period_steps);
+  results::StepRow row = step_row(point, lowered, simulation, simulation.steady_step);
+  if (num_steps == 1) return row;
+  for (const auto member :
+       {&results::StepRow::step_seconds_max, &results::StepRow::step_seconds_median, &results::StepRow::compute_seconds,
+        &results::StepRow::communication_seconds, &results::StepRow::exposed_communication_seconds,
+        &results::StepRow::other_seconds, &results::StepRow::slowest_rank_compute_seconds,
+        &results::StepRow::slowest_rank_exposed_seconds, &results::StepRow::busy_share}) {
+    double sum = 0.0;
+    for (int s = simulation.steady_step + 1 - num_steps; s <= simulation.steady_step; ++s) {
+      sum += step_row(point, lowered, simulation, s).*member;
+    }
+    row.*member = sum / num_steps;
+  }
   return row;
 }
 

@@ -54,9 +54,8 @@ LoweredJob lower_job(const PreparedPoint& point);
 /// The same whatever the plan's capacity.
 LoweredJob lower_job_uncapped(const PreparedPoint& point);
 
-/// [simulate] of the point, at least as many steps as @p lowered needs to be in its steady state: one, more where waits
-/// reach into earlier steps.
-SimulationOptions simulation_options(const PreparedPoint& point, const LoweredJob& lowered);
+/// [simulate] of the point, for simulate_steady().
+SimulationOptions simulation_options(const PreparedPoint& point);
 
 struct Prediction {
   SimulationResult simulation;
@@ -69,6 +68,8 @@ Prediction predict(const PreparedPoint& point, const LoweredJob& lowered, const 
 /// The simulated step as a row of results. Metrics without meaning in a simulation (loss, learning rate) stay unknown.
 results::StepRow step_row(const PreparedPoint& point, const LoweredJob& lowered, const SimulationResult& simulation,
                           std::int64_t step);
+/// The mean of the steps of a period, in the long run.
+results::StepRow steady_row(const PreparedPoint& point, const LoweredJob& lowered, const SimulationResult& simulation);
 /// Of the time of all kernels and collectives, what lies beyond what a profile measured.
 double extrapolated_share(const SimulationResult& simulation);
 /// What of a row needs no simulation: samples, bytes sent, memory.

@@ -119,6 +119,11 @@ class PointSimulation {
             progress_line(facts, row));
       }
     }
+    if (const SimulationResult& s = prediction.simulation;
+        s.period_steps != 1 && prepared.experiment.simulate.noise == 0.0) {
+      say("      {}\n", s.period_steps > 1 ? fmt::format("steps repeat every {} of them", s.period_steps)
+                                           : fmt::format("steps have not begun to repeat after {}", s.steps.size()));
+    }
     const double extrapolated = extrapolated_share(prediction.simulation);
     if (extrapolated > 0.0) {
       say("      {:.1f} % of the time is extrapolated beyond what the profile measured\n", 100.0 * extrapolated);

@@ -207,7 +207,7 @@ class PointRun {
     const std::unique_ptr<CostModel> costs = predict::cost_model(point, request_.experiment_file);
     const predict::LoweredJob lowered = predict::lower_job(point);
     prediction_ = predict::predict(point, lowered, *costs);
-    predicted_row_ = predict::step_row(point, lowered, prediction_.simulation, prediction_.simulation.steady_step);
+    predicted_row_ = predict::steady_row(point, lowered, prediction_.simulation);
   }
 
   /// Steps go on while ranks exchange what they have measured and rank 0 decides: whoever is ahead makes as many steps

@@ -42,6 +42,7 @@ struct SimulatedStep {
 struct SimulationResult {
   std::vector<std::vector<SimulatedStep>> steps;  ///< [step][class]
   int steady_step = 0;                            ///< the last one that no later one is missing beside
+  int period_steps = 1;                           ///< see sim/steady_state.hpp; steps that do not overlap: 1
   std::vector<TimelineEvent> events;              ///< of the representatives, by class, step and instruction
   std::int64_t num_events = 0;                    ///< tasks that ended, over all steps
   std::vector<double> seconds_by_basis;           ///< of all kernels and collectives; index: Basis

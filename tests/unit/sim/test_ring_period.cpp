@@ -14,7 +14,7 @@
 #include "lower/lower.hpp"
 #include "models/graph_builder.hpp"
 #include "planners/cyclic/ring_period.hpp"
-#include "sim/simulate.hpp"
+#include "sim/steady_state.hpp"
 
 namespace strata {
 namespace {
@@ -87,21 +87,16 @@ Plan ring_plan(int micro_batches, int stages, const std::string& fresh) {
   return plan;
 }
 
-/// Of the last steps, when what the beginning has left is over.
+/// In the long run. That simulate_steady() sees when it has come is shown here too: the ratio is the event graph's.
 double simulated_period(const Plan& plan, const ModelGraph& graph, const CostModel& costs) {
   std::vector<Program> programs;
   for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
     programs.push_back(lower(plan, graph, rank, [](const Program&, const Instruction&) { return std::int64_t{0}; }));
   }
-  constexpr int num_counted = 12;  // what may repeat every 1, 2, 3, 4 or 6 steps does so in these
-  constexpr int num_steps = 5 * num_counted;
   const SimulationResult result =
-      simulate(unfolded(programs, plan.mesh.num_ranks()), costs, {.num_steps = num_steps, .keeps_events = false});
-  double seconds = 0.0;
-  for (int step = num_steps - num_counted; step < num_steps; ++step) {
-    seconds += result.steps[static_cast<std::size_t>(step)].back().step_seconds;
-  }
-  return seconds / num_counted;
+      simulate_steady(unfolded(programs, plan.mesh.num_ranks()), costs, {.num_steps = 2, .keeps_events = false});
+  EXPECT_GT(result.period_steps, 0) << plan.schedule.fresh;
+  return steady_step_seconds(result);
 }
 
 /// Whole microseconds, so that the simulator's nanoseconds are exact.
