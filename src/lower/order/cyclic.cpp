@@ -19,12 +19,17 @@ struct Event {
   bool is_backward = false;
   int micro_batch = 0;
   int stage = 0;
+  int end_stage = 0;  ///< of an update: behind its last one
 };
 
 class CyclicStep {
  public:
-  CyclicStep(const StepShape& shape, const FreshTable& fresh)
-      : shape_(shape), fresh_(fresh), num_stages_(shape.num_stages()), num_micro_batches_(shape.micro_batches) {}
+  CyclicStep(const StepShape& shape, const FreshTable& fresh, CyclicUpdates updates)
+      : shape_(shape),
+        fresh_(fresh),
+        updates_(updates),
+        num_stages_(shape.num_stages()),
+        num_micro_batches_(shape.micro_batches) {}
 
   /// From one training step's beginning to the next one's.
   int period() const { return 2 * num_stages_ * num_micro_batches_; }
@@ -37,9 +42,9 @@ class CyclicStep {
         events.push_back({.time = at(i, j), .micro_batch = i, .stage = j});
         events.push_back({.time = at(i, 2 * num_stages_ - 1 - j), .is_backward = true, .micro_batch = i, .stage = j});
       }
-      if (part.end_micro_batch < num_micro_batches_) continue;  // another rank completes the gradients
-      events.push_back({.time = at(num_micro_batches_ - 1, 2 * num_stages_ - 1 - j), .is_update = true, .stage = j});
     }
+    // Else another rank completes the gradients.
+    if (part.end_micro_batch == num_micro_batches_) add_updates(part, events);
     for (Event& e : events) e.time -= at(part.first_micro_batch, 0);
     // As they stand in a repetition, which begins with micro-batch 0 of its training step. What happens at one time is
     // of different stages; updates come behind it.
@@ -51,7 +56,11 @@ class CyclicStep {
   void append(const Event& event, std::vector<OrderItem>& items) const {
     const int step = -(event.time / period());
     if (event.is_update) {
-      std::vector<int> parameters = parameters_of_stage(shape_, event.stage);
+      std::vector<int> parameters;
+      for (int j = event.stage; j < event.end_stage; ++j) {
+        std::ranges::copy(parameters_of_stage(shape_, j), std::back_inserter(parameters));
+      }
+      std::ranges::sort(parameters);
       if (parameters.empty()) return;  // a stage of pooling alone
       items.push_back({.pass = Pass::update, .step = step, .parameters = std::move(parameters)});
       return;
@@ -67,6 +76,20 @@ class CyclicStep {
   }
 
  private:
+  void add_updates(const StepPart& part, std::vector<Event>& events) const {
+    // Behind the backward of stage @p last_completed.
+    const auto add = [&](int last_completed, int first, int end) {
+      events.push_back({.time = at(num_micro_batches_ - 1, 2 * num_stages_ - 1 - last_completed),
+                        .is_update = true,
+                        .stage = first,
+                        .end_stage = end});
+    };
+    if (updates_ == CyclicUpdates::at_once) {
+      add(0, part.first_stage, part.end_stage);
+      return;
+    }
+    for (int j = part.first_stage; j < part.end_stage; ++j) add(j, j, j + 1);
+  }
   /// When micro-batch @p i is at @p phase: forward passes, then backward passes.
   int at(int i, int phase) const { return 2 * num_stages_ * i + num_micro_batches_ * phase; }
   bool is_fresh(const Event& event) const {
@@ -75,13 +98,16 @@ class CyclicStep {
 
   const StepShape& shape_;
   const FreshTable& fresh_;
+  CyclicUpdates updates_;
   int num_stages_, num_micro_batches_;
 };
 
 }  // namespace
 
-StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const StepPart& part) {
-  const FreshTable most = freshest(shape.micro_batches, shape.num_stages());
+StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const StepPart& part, CyclicUpdates updates) {
+  const FreshTable most = updates == CyclicUpdates::at_once
+                              ? freshest_behind_norm(shape.micro_batches, shape.num_stages())
+                              : freshest(shape.micro_batches, shape.num_stages());
   const bool is_free = part.end_micro_batch - part.first_micro_batch == 1;
   STRATA_INVARIANT(fresh.size() == most.size(), fmt::format("a table of {} micro-batches", fresh.size()));
   for (std::size_t i = 0; i < most.size(); ++i) {
@@ -91,7 +117,7 @@ StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const St
                        fmt::format("micro-batch {} reads stage {} before it is updated", i, j));
     }
   }
-  const CyclicStep step(shape, fresh);
+  const CyclicStep step(shape, fresh, updates);
   StepOrder order{.shape = shape};
   for (const Event& event : step.events_of(part)) step.append(event, order.items);
   return order;

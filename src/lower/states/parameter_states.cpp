@@ -39,7 +39,8 @@ ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, cons
       gathers_(plan, graph, order, step, parameter_gathers(order, operators, recomputation, plan, graph, held.groups),
                held, builder),
       gradients_(plan, graph, sums_of_order(order, plan, graph, held.shards, held.groups, groups.copies, ring), ring,
-                 builder) {}
+                 builder),
+      updates_(ring == nullptr || ring->ring.updates()) {}
 
 /// @return the buffer of the factor that clips.
 int ParameterStates::gradient_norm() {
@@ -49,7 +50,7 @@ int ParameterStates::gradient_norm() {
   };
   const int sum = scalar("gradient_norm/sum_of_squares", false);
   const int factor = scalar("gradient_norm/factor", false);
-  const int norm = scalar("gradient_norm", true);
+  const int norm = builder_.norm() >= 0 ? builder_.norm() : scalar("gradient_norm", true);
   if (groups_.num_copies.empty()) {
     sum_over_groups(sum);
   } else {
@@ -149,6 +150,7 @@ void ParameterStates::all_reduce_norm(int sum, int group) {
 }
 
 void ParameterStates::update(std::span<const int> parameters) {
+  if (!updates_) return;
   const int factor = plan_.optimizer.clip_norm > 0.0 ? gradient_norm() : -1;
   for (const int p : gradients_.parameters()) {
     if (std::ranges::find(parameters, p) == parameters.end()) continue;

@@ -76,6 +76,7 @@ class ParameterStates {
   ProgramBuilder& builder_;
   GatherEmission gathers_;
   GradientEmission gradients_;
+  bool updates_;  ///< else another replica has the sums
 };
 
 }  // namespace strata
