@@ -27,6 +27,20 @@ void refuse_beside_layouts(const Plan& plan, const std::vector<OperatorDecision>
   }
 }
 
+/// Ranks that keep a distance (schedule.shift) do so in a ring, over whose passes they stand evenly.
+void refuse_shifts_without_a_ring(const Plan& plan, int replicas) {
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(fmt::format("plan `{}`: schedule.shift = {} with {} cannot be lowered", plan.strategy,
+                                  plan.schedule.shift, what));
+  };
+  if (plan.schedule.shift == "free") return;
+  if (replicas == 1) refuse("mesh axis micro_batch = 1, which leaves no rank to keep behind,");
+  if (2 * plan.stages.count % replicas != 0) {
+    refuse(fmt::format("{} stages and {} micro-batches, each 2·{}/{} passes behind the one before, no whole number,",
+                       plan.stages.count, replicas, plan.stages.count, replicas));
+  }
+}
+
 /// Where gradients are clipped, all of a step's have been made before any stage is updated.
 void refuse_fresh_before_norm(const Plan& plan, const FreshTable& fresh) {
   if (plan.optimizer.clip_norm == 0.0) return;
@@ -62,15 +76,19 @@ void refuse_in_cycles(const Plan& plan, const ModelGraph& graph, const std::vect
   if (rings > 1 && plan.overlap.all_reduce == "none") refuse("overlap.all_reduce = none on a ring");
   if (std::ranges::any_of(decisions, is_cut)) refuse("sharded states");
   if (plan.overlap.update == "backward") refuse("overlap.update = backward, which its order does by itself,");
+  refuse_shifts_without_a_ring(plan, rings);
+  if (plan.schedule.updater != "last") refuse(fmt::format("schedule.optimizer = {}", plan.schedule.updater));
+  const bool waits_for_data = rings > 1 && plan.schedule.shift == "free";
   const FreshTable fresh = fresh_table(plan.schedule, plan.stages.count);
   const FreshTable most = freshest(plan.schedule.micro_batches, plan.stages.count);
   for (std::size_t i = 0; i < fresh.size(); ++i) {
     for (std::size_t j = 0; j < fresh[i].size(); ++j) {
-      if (rings > 1 || fresh[i][j] <= most[i][j]) continue;
+      if (waits_for_data || fresh[i][j] <= most[i][j]) continue;
       refuse(
-          fmt::format("micro-batch {} of {} at stage {} of {} reading its own step's parameters, which are not there "
+          fmt::format("{}micro-batch {} of {} at stage {} of {} reading its own step's parameters, which are not there "
                       "before it begins,",
-                      i, fresh.size(), j, fresh[i].size()));
+                      rings > 1 ? fmt::format("schedule.shift = {} and ", plan.schedule.shift) : "", i, fresh.size(), j,
+                      fresh[i].size()));
     }
   }
   refuse_fresh_before_norm(plan, fresh);

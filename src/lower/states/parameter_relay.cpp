@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "lower/step/streams.hpp"
+
 namespace strata {
 namespace {
 
@@ -52,12 +54,14 @@ void ParameterRelay::at_beginning() {
 }
 
 void ParameterRelay::behind_item(int item) {
+  const int last = builder_.last_on(compute_stream);
+  const std::span<const int> after(&last, links_.pace ? 1 : 0);
   if (ring_.updates()) return;
-  if (const int j = ends_forward_[static_cast<std::size_t>(item)]; j >= 0) send(j, Arrival::before_forward);
+  if (const int j = ends_forward_[static_cast<std::size_t>(item)]; j >= 0) send(j, Arrival::before_forward, after);
   if (const int j = ends_backward_[static_cast<std::size_t>(item)]; j >= 0) {
     if (at(j).arrival == Arrival::behind_backward) receive(j);
-    send(j, Arrival::in_spare_buffer);
-    send(j, Arrival::behind_backward);
+    send(j, Arrival::in_spare_buffer, after);
+    send(j, Arrival::behind_backward, after);
   }
 }
 
@@ -72,14 +76,13 @@ Instruction ParameterRelay::message(Collective kind, int peer, Arrival arrival, 
           .name = graph_.parameters[static_cast<std::size_t>(parameter)].name};
 }
 
-/// To all who have it by @p arrival.
-void ParameterRelay::send(int stage, Arrival arrival) {
+void ParameterRelay::send(int stage, Arrival arrival, std::span<const int> after) {
   for (const ReplicaRing::Reader& reader : at(stage).to) {
     if (reader.arrival != arrival) continue;
     for (const int p : parameters_of_stage(shape_, stage)) {
       Instruction in = message(Collective::send, reader.replica, arrival, p);
       in.inputs = {builder_.whole(held_.buffers.weight(p, step_))};
-      builder_.emit(std::move(in));
+      builder_.emit(std::move(in), after);
     }
   }
 }

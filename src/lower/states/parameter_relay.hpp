@@ -4,7 +4,11 @@
 /// Updated parameters on their way to the replicas of a ring, lowered: what replica_ring says becomes messages at the
 /// places of a training step. Both ends of a stream have its stages in one order: from the last one down where they
 /// come from the update, which goes that way, or go on behind a backward; from the first one up where they go on behind
-/// a forward.
+/// a forward. Where replicas keep a distance, what goes on behind a pass waits for it, and so never goes with what goes
+/// on behind another one.
+
+#include <span>
+#include <vector>
 
 #include "ir/model/model_graph.hpp"
 #include "ir/order/step_order.hpp"
@@ -25,7 +29,8 @@ class ParameterRelay {
   void behind_item(int item);
 
  private:
-  void send(int stage, Arrival arrival);
+  /// To all who have it by @p arrival.  @param after see ProgramBuilder::emit.
+  void send(int stage, Arrival arrival, std::span<const int> after = {});
   void receive(int stage);
   const ReplicaRing::OfStage& at(int stage) const { return ring_.stages[static_cast<std::size_t>(stage)]; }
   Instruction message(Collective kind, int peer, Arrival arrival, int parameter) const;

@@ -13,6 +13,8 @@ namespace {
 
 std::string name_of_sums(int from, int to) { return fmt::format("sums{}to{}", from, to); }
 
+std::string name_of_tokens(int from, int to) { return fmt::format("pace{}to{}", from, to); }
+
 std::string name_of_parameters(int from, int to, Arrival arrival) {
   return fmt::format("{}{}to{}", word_of(arrival), from, to);
 }
@@ -29,7 +31,8 @@ std::string_view word_of(Arrival arrival) {
   return "?";
 }
 
-RingLinks::RingLinks(ReplicaRing of_ring, int first_stream) : ring(std::move(of_ring)), first_stream_(first_stream) {
+RingLinks::RingLinks(ReplicaRing of_ring, std::optional<RingPace> of_pace, int first_stream)
+    : ring(std::move(of_ring)), pace(of_pace), first_stream_(first_stream) {
   for (const Arrival arrival : ring.arrivals) groups.emplace(arrival, -1);
   const auto add = [&](std::string name) {
     if (std::ranges::find(streams, name) == streams.end()) streams.push_back(std::move(name));
@@ -40,6 +43,9 @@ RingLinks::RingLinks(ReplicaRing of_ring, int first_stream) : ring(std::move(of_
     if (stage.from >= 0) add(name_of_parameters(stage.from, ring.replica, stage.arrival));
     for (const auto& [reader, arrival] : stage.to) add(name_of_parameters(ring.replica, reader, arrival));
   }
+  if (!pace) return;
+  add(name_of_tokens(pace->before(), ring.replica));
+  add(name_of_tokens(ring.replica, pace->behind()));
 }
 
 int RingLinks::stream_of_sums(int from, int to) const { return number_of(name_of_sums(from, to)); }
@@ -47,6 +53,8 @@ int RingLinks::stream_of_sums(int from, int to) const { return number_of(name_of
 int RingLinks::stream_of_parameters(int from, int to, Arrival arrival) const {
   return number_of(name_of_parameters(from, to, arrival));
 }
+
+int RingLinks::stream_of_tokens(int from, int to) const { return number_of(name_of_tokens(from, to)); }
 
 int RingLinks::number_of(const std::string& name) const {
   const auto at = std::ranges::find(streams, name);

@@ -12,8 +12,9 @@ namespace {
 
 std::optional<RingLinks> ring_of(const Plan& plan, int rank) {
   if (axis_size(plan.mesh, "micro_batch") == 1) return std::nullopt;
-  const ReplicaRing ring = replica_ring(plan.schedule, plan.stages.count, coordinate(plan.mesh, "micro_batch", rank));
-  return RingLinks(ring, communication_stream + 1);
+  const int replica = coordinate(plan.mesh, "micro_batch", rank);
+  return RingLinks(replica_ring(plan.schedule, plan.stages.count, replica),
+                   ring_pace(plan.schedule, plan.stages.count, replica), communication_stream + 1);
 }
 
 std::vector<std::string> streams_of(const Plan& plan, const RankPlace& place, const std::optional<RingLinks>& ring) {
@@ -45,6 +46,10 @@ RankFrame::RankFrame(const Plan& of_plan, const RankModel& of_model, int rank, c
     const std::vector<int> replicas = group_along(plan.mesh, "micro_batch", rank);
     ring->sums_group = builder.add_group({"sums", replicas});
     for (auto& [arrival, group] : ring->groups) group = builder.add_group({std::string(word_of(arrival)), replicas});
+    if (ring->pace) {
+      ring->pace_group = builder.add_group({"pace", replicas});
+      tokens.emplace(builder);
+    }
   }
   if (!computes_loss()) return;
   loss = builder.add_buffer({.name = "loss", .num_elements = 1, .category = Category::workspace, .persistent = true});

@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "lower/states/held_parameters.hpp"
+#include "lower/states/pace_tokens.hpp"
 #include "lower/states/parameter_relay.hpp"
 #include "lower/states/parameter_states.hpp"
 #include "lower/step/activations.hpp"
@@ -72,6 +73,7 @@ class StepLowering {
         loss_(frame.loss),
         sent_(order_.items.size(), -1) {
     if (frame.ring) relay_.emplace(*frame.ring, graph_, order_, step, frame.held, builder_);
+    if (frame.tokens) tokens_.emplace(*frame.ring, order_, *frame.tokens, builder_);
   }
 
   void run() {
@@ -132,6 +134,7 @@ class StepLowering {
 
   void lower_item(int index) {
     begin_item(index);
+    if (tokens_) tokens_->before_item(index);
     for (const StageMessages::Receive& receive : messages_.before(index)) post(receive);
     parameters_.gradients().before_item(index);
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
@@ -142,6 +145,7 @@ class StepLowering {
       case Pass::backward: backward(index); break;
       case Pass::update: update_in_backward(index); break;
     }
+    if (tokens_) tokens_->behind_item(index);
     if (messages_.after(index).peer >= 0) send(index);
     if (relay_) relay_->behind_item(index);
     // Nothing of a sub-batch is needed behind the last backward of this rank.
@@ -347,6 +351,7 @@ class StepLowering {
   const RankGroups& groups_;
   ParameterStates parameters_;
   std::optional<ParameterRelay> relay_;
+  std::optional<PaceTokens> tokens_;
   const TensorUses& uses_;
   std::map<int, Activations> activations_;    ///< by sub-batch of the step
   std::vector<int> from_before_, to_behind_;  ///< tensors that cross the cuts
@@ -366,6 +371,7 @@ Program lower_step(const Plan& plan, const RankModel& model, int rank, const Ord
   if (cyclic || plan.overlap.broadcast == "next_forward") frame.builder.let_steps_overlap();
   frame.builder.begin(ProgramBuilder::Section::prologue);
   frame.held.buffers.initialize();
+  if (frame.tokens) frame.tokens->initialize();
   frame.builder.begin(ProgramBuilder::Section::body);
   for (int step = 0; step < order.steps_per_body; ++step) {
     frame.builder.begin_training_step();

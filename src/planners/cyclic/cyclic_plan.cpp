@@ -12,7 +12,7 @@
 namespace strata {
 namespace {
 
-std::array<OptionRow, 7> rows_with(std::string_view fresh) {
+std::array<OptionRow, 8> rows_with(std::string_view fresh) {
   return {
       OptionRow{"implementation", std::string("multi"), "multi | single | pipeline",
                 "multi: a rank a micro-batch, each with a replica; single: one rank; pipeline: a rank a stage"},
@@ -28,6 +28,9 @@ std::array<OptionRow, 7> rows_with(std::string_view fresh) {
                 "multi: updated parameters go from reader to reader, or from the last rank to all"},
       OptionRow{"spare_stages", std::int64_t{1}, ">= 0",
                 "multi: first stages with a second buffer for the parameters that come while the old are read"},
+      OptionRow{"shift", std::string("free"), "free | paced | begun",
+                "multi: a rank waits for data alone; or is 2·stages/ranks passes behind the one before; or up to a "
+                "pass less"},
   };
 }
 
@@ -83,6 +86,7 @@ Plan cyclic_plan(const PlanRequest& request) {
   plan.schedule.sum = request.option<std::string>("sum");
   plan.schedule.spread = request.option<std::string>("spread");
   plan.schedule.spare_stages = static_cast<int>(request.option<std::int64_t>("spare_stages"));
+  plan.schedule.shift = request.option<std::string>("shift");
   return plan;
 }
 

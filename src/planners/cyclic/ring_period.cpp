@@ -8,6 +8,7 @@
 
 #include "partition/fresh_table.hpp"
 #include "partition/replica_ring.hpp"
+#include "partition/ring_pace.hpp"
 
 namespace strata {
 namespace {
@@ -25,6 +26,7 @@ class RingEvents {
     for (const ReplicaRing& ring : rings_) {
       add_sums(ring.replica);
       for (int j = 0; j < num_stages_; ++j) add_parameters(ring.replica, j);
+      if (const auto pace = ring_pace(schedule, num_stages_, ring.replica)) add_tokens(*pace);
     }
     add_order_of_parameters();
   }
@@ -32,7 +34,7 @@ class RingEvents {
   EventGraph take() && { return std::move(graph_); }
 
  private:
-  enum class Kind { forward, backward, addition, update, sum, parameters };
+  enum class Kind { forward, backward, addition, update, sum, parameters, token_of_forward, token_of_backward };
   struct Event {
     Kind kind;
     int from = 0;  ///< replica
@@ -50,6 +52,8 @@ class RingEvents {
       case Kind::update: return stage.update;
       case Kind::sum: return stage.sum;
       case Kind::parameters: return stage.parameters;
+      case Kind::token_of_forward:
+      case Kind::token_of_backward: return stage.token;
     }
     return 0.0;
   }
@@ -137,6 +141,8 @@ class RingEvents {
         wait(update(replica, stage), here, at(replica, stage).num_versions - 1);
       } else {
         wait(here, parameters(at(replica, stage).from, replica, stage));
+        const bool behind_forward = reader.arrival == Arrival::before_forward;
+        if (schedule_.shift != "free") wait(here, behind_forward ? forward(replica, stage) : summed(replica, stage));
       }
       const bool reads_own_step = reader.arrival == Arrival::before_forward;
       wait(forward(reader.replica, stage), here, reads_own_step ? 0 : 1);
@@ -146,6 +152,25 @@ class RingEvents {
         wait(here, parameters(reader.replica, next.replica, stage), at(reader.replica, stage).num_versions);
       }
     }
+  }
+
+  /// Behind every pass, to the next replica, where a pass waits for it.
+  void add_tokens(const RingPace& pace) {
+    const auto pass_of = [&](int replica, int number) {
+      return number < num_stages_ ? forward(replica, number) : backward(replica, 2 * num_stages_ - 1 - number);
+    };
+    std::vector<Event> all;
+    for (int number = 0; number < pace.num_passes; ++number) {
+      const Event pass = pass_of(pace.replica, number);
+      const bool is_forward = pass.kind == Kind::forward;
+      const Event here{is_forward ? Kind::token_of_forward : Kind::token_of_backward, pace.replica, pace.behind(),
+                       pass.stage};
+      all.push_back(here);
+      wait(here, is_forward ? pass : summed(pace.replica, pass.stage));
+      const RingPace::Pass waiting = pace.waiting(number);
+      wait(pass_of(pace.behind(), waiting.number), here, waiting.step);
+    }
+    in_turn(all);
   }
 
   /// On one stream from one replica to another for each kind of arrival: from the last stage down, but where they go on
