@@ -41,6 +41,23 @@ void refuse_shifts_without_a_ring(const Plan& plan, int replicas) {
   }
 }
 
+/// Ranks that each update one stage, of whose parameters they are the first readers.
+void refuse_other_first_users(const Plan& plan, int replicas) {
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(
+        fmt::format("plan `{}`: schedule.optimizer = first_user with {} cannot be lowered", plan.strategy, what));
+  };
+  if (plan.schedule.updater == "last") return;
+  if (replicas == 1) refuse("mesh axis micro_batch = 1, which leaves no other rank to update,");
+  if (plan.stages.count != replicas) {
+    refuse(fmt::format("{} stages on {} ranks, of which each updates one,", plan.stages.count, replicas));
+  }
+  if (plan.optimizer.clip_norm > 0.0) {
+    refuse(fmt::format("optimizer.clip_norm = {}, the norm for which the last rank alone knows,",
+                       plan.optimizer.clip_norm));
+  }
+}
+
 /// Where gradients are clipped, all of a step's have been made before any stage is updated.
 void refuse_fresh_before_norm(const Plan& plan, const FreshTable& fresh) {
   if (plan.optimizer.clip_norm == 0.0) return;
@@ -77,7 +94,7 @@ void refuse_in_cycles(const Plan& plan, const ModelGraph& graph, const std::vect
   if (std::ranges::any_of(decisions, is_cut)) refuse("sharded states");
   if (plan.overlap.update == "backward") refuse("overlap.update = backward, which its order does by itself,");
   refuse_shifts_without_a_ring(plan, rings);
-  if (plan.schedule.updater != "last") refuse(fmt::format("schedule.optimizer = {}", plan.schedule.updater));
+  refuse_other_first_users(plan, rings);
   const bool waits_for_data = rings > 1 && plan.schedule.shift == "free";
   const FreshTable fresh = fresh_table(plan.schedule, plan.stages.count);
   const FreshTable most = freshest(plan.schedule.micro_batches, plan.stages.count);

@@ -12,7 +12,7 @@
 ///             versions lie in memory (single, pipeline).
 /// Volume:     as cdp-v1.
 /// Reference:  θ_{t+1} = θ_t - γ_t/N Σ_i ∇f_i(u_i), evaluated on one rank; θ_{-1} = θ_0. N = 1 is ordinary training.
-/// Options:    implementation, fresh, stages, cut_by, sum, spread, spare_stages, shift.
+/// Options:    implementation, fresh, stages, cut_by, sum, spread, spare_stages, shift, optimizer.
 /// Refuses:    as cdp-v1; with implementation = single or pipeline tables that are fresher than v2, whose order would
 ///             wait for itself; clip_norm, for stages are read before the norm of all gradients is known.
 /// Differs:    as cdp-v1; any table of fresh stages between the two rules is an option, and beyond them where ranks

@@ -43,8 +43,13 @@ class CyclicStep {
         events.push_back({.time = at(i, 2 * num_stages_ - 1 - j), .is_backward = true, .micro_batch = i, .stage = j});
       }
     }
-    // Else another rank completes the gradients.
-    if (part.end_micro_batch == num_micro_batches_) add_updates(part, events);
+    if (updates_ == CyclicUpdates::by_first_user) {
+      // In the middle of what runs before it.
+      const int i = part.first_micro_batch, j = num_micro_batches_ - 1 - i;
+      events.push_back({.time = period() + at(i, j) - 1, .is_update = true, .stage = j, .end_stage = j + 1});
+    } else if (part.end_micro_batch == num_micro_batches_) {  // else another rank completes the gradients
+      add_updates(part, events);
+    }
     for (Event& e : events) e.time -= at(part.first_micro_batch, 0);
     // As they stand in a repetition, which begins with micro-batch 0 of its training step. What happens at one time is
     // of different stages; updates come behind it.

@@ -22,7 +22,8 @@ namespace strata {
 
 enum class CyclicUpdates : std::uint8_t {
   stage_by_stage,
-  at_once  ///< behind the norm of the step's gradients
+  at_once,       ///< behind the norm of the step's gradients
+  by_first_user  ///< of as many stages as micro-batches: by the rank that reads it first, before its next forward of it
 };
 
 /// Of all micro-batches the last one's rank updates. A rank of one micro-batch may wait for whatever it reads: its

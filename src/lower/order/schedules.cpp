@@ -18,7 +18,9 @@ OrderGenerator cyclic_generator(const Plan& plan) {
   const FreshTable fresh = fresh_table(plan.schedule, plan.stages.count);
   const bool reads_last_version =
       std::ranges::any_of(fresh, [](const std::string& row) { return row.find('0') != std::string::npos; });
-  const CyclicUpdates updates = plan.optimizer.clip_norm > 0.0 ? CyclicUpdates::at_once : CyclicUpdates::stage_by_stage;
+  const CyclicUpdates updates = plan.optimizer.clip_norm > 0.0          ? CyclicUpdates::at_once
+                                : plan.schedule.updater == "first_user" ? CyclicUpdates::by_first_user
+                                                                        : CyclicUpdates::stage_by_stage;
   return [fresh, updates, steps = reads_last_version ? 2 : 1](const StepShape& shape, const StepPart& part) {
     return unrolled(cyclic_order(shape, fresh, part, updates), steps);
   };

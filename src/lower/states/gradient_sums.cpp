@@ -109,6 +109,7 @@ class GradientWalk {
   void finish_oldest_scatter();
   void finish_micro_batch(int micro_batch);
   void gradient_complete(int parameter, int micro_batch);
+  void receive_finished();
   void keep_own_parts(std::size_t index, int buffer);
   void reduce(std::size_t index, int buffer);
   void scatter_own_parts(std::size_t index, int buffer);
@@ -453,9 +454,11 @@ void GradientWalk::reduce(std::size_t index, int buffer) {
   const int number = static_cast<int>(index);
   if (ring_ != nullptr) {
     if (bucket.received >= 0) add_whole(index, bucket.received);
-    if (ring_->to < 0) return;
+    const auto finished = ring_->finished_to.find(layout(index).parameters.front());
+    const int to = finished != ring_->finished_to.end() ? finished->second : ring_->to;
+    if (to < 0) return;
     sums_.actions.push_back(
-        {.kind = Kind::send, .bucket = number, .from = sums_.whole(buffer), .group = ring_->group, .peer = ring_->to});
+        {.kind = Kind::send, .bucket = number, .from = sums_.whole(buffer), .group = ring_->group, .peer = to});
     return;
   }
   const ShardGroups::Set& groups = groups_of(index);
@@ -485,6 +488,22 @@ void GradientWalk::reduce(std::size_t index, int buffer) {
   depart({.index = index, .buffer = buffer, .in_place = true});
 }
 
+/// What this rank updates and another one has the whole sum of.
+void GradientWalk::receive_finished() {
+  for (std::size_t b = 0; b < on_the_way_.size(); ++b) {
+    const GradientBucket& bucket = layout(b);
+    const auto from = ring_->finished_from.find(bucket.parameters.front());
+    if (from == ring_->finished_from.end()) continue;
+    const int buffer = add_buffer(fmt::format("gradients[{}]/finished", b), bucket.num_elements);
+    for (const int p : bucket.parameters) sums_.reduced[static_cast<std::size_t>(p)] = own_part(p, buffer);
+    sums_.actions.push_back({.kind = Kind::receive,
+                             .bucket = static_cast<int>(b),
+                             .to = sums_.whole(buffer),
+                             .group = ring_->group,
+                             .peer = from->second});
+  }
+}
+
 void GradientWalk::complete(int item, std::span<const int> parameters) {
   const auto is_one = [&](int p) { return std::ranges::find(parameters, p) != parameters.end(); };
   sums_.before_item[item] = actions_of([&] {
@@ -512,6 +531,7 @@ void GradientWalk::reduce_remaining(const std::map<int, Copies>& copies) {
       if (!on_the_way_[b].is_reduced) reduce(b, on_the_way_[b].lasting);
     }
     finish_travelling();
+    if (ring_ != nullptr) receive_finished();
     for (const auto& [p, copy] : copies) {
       all_reduce({.parameter = p, .to = sums_.reduced[static_cast<std::size_t>(p)], .group = copy.group});
     }

@@ -24,7 +24,7 @@
 /// On a ring of replicas a rank does not begin with its own gradients, but with the sum that the replica before it has
 /// made of those of earlier micro-batches, and hands on its own sum; the last one has the whole. Micro-batches'
 /// gradients are added up by the kernels that make them, or, with schedule.sum = "after", made apart and added behind
-/// these.
+/// these. Where another rank updates than has the whole sum, that one is given it, into a buffer of its own.
 
 #include <cstdint>
 #include <map>
@@ -126,6 +126,9 @@ struct RingOfSums {
   int group = -1;
   int from = -1;  ///< -1: it is the first
   int to = -1;    ///< -1: it is the last
+  /// Where another member updates than has the whole sum, by parameter: to whom the last one gives it, and from whom
+  /// the one that updates has it.
+  std::map<int, int> finished_to{}, finished_from{};
 };
 
 /// @param contributions of @p order.  @param shards by parameter.  @param copies by parameter that has some: in the

@@ -20,7 +20,16 @@ GradientSums sums_of_order(const StepOrder& order, const Plan& plan, const Model
   const std::vector<GradientContribution> contributions = gradient_contributions(order, graph);
   const GradientBuckets buckets = gradient_buckets(plan, order, contributions, shards, groups, copies);
   std::optional<RingOfSums> sums;
-  if (ring != nullptr) sums = {ring->sums_group, ring->ring.sums_from(), ring->ring.sums_to()};
+  if (ring != nullptr) {
+    sums = {ring->sums_group, ring->ring.sums_from(), ring->ring.sums_to(), {}, {}};
+    for (const Segment& segment : order.shape.segments) {
+      const int updater = ring->ring.stages[static_cast<std::size_t>(segment.stage)].updater;
+      for (const int p : segment.parameters) {
+        if (ring->ring.is_last() && !ring->ring.updates(segment.stage)) sums->finished_to[p] = updater;
+        if (!ring->ring.is_last() && ring->ring.updates(segment.stage)) sums->finished_from[p] = ring->ring.last();
+      }
+    }
+  }
   return gradient_sums(order, contributions, buckets, plan, graph, shards, groups, copies, sums ? &*sums : nullptr);
 }
 
@@ -40,7 +49,7 @@ ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, cons
                held, builder),
       gradients_(plan, graph, sums_of_order(order, plan, graph, held.shards, held.groups, groups.copies, ring), ring,
                  builder),
-      updates_(ring == nullptr || ring->ring.updates()) {}
+      has_sums_(ring == nullptr || ring->ring.is_last()) {}
 
 /// @return the buffer of the factor that clips.
 int ParameterStates::gradient_norm() {
@@ -150,8 +159,7 @@ void ParameterStates::all_reduce_norm(int sum, int group) {
 }
 
 void ParameterStates::update(std::span<const int> parameters) {
-  if (!updates_) return;
-  const int factor = plan_.optimizer.clip_norm > 0.0 ? gradient_norm() : -1;
+  const int factor = plan_.optimizer.clip_norm > 0.0 && has_sums_ ? gradient_norm() : -1;
   for (const int p : gradients_.parameters()) {
     if (std::ranges::find(parameters, p) == parameters.end()) continue;
     emit_update(p, factor);

@@ -76,7 +76,7 @@ class ParameterStates {
   ProgramBuilder& builder_;
   GatherEmission gathers_;
   GradientEmission gradients_;
-  bool updates_;  ///< else another replica has the sums
+  bool has_sums_;  ///< else another replica has those of all stages, and the norm of them
 };
 
 }  // namespace strata

@@ -39,9 +39,15 @@ RingLinks::RingLinks(ReplicaRing of_ring, std::optional<RingPace> of_pace, int f
   };
   if (ring.sums_from() >= 0) add(name_of_sums(ring.sums_from(), ring.replica));
   if (ring.sums_to() >= 0) add(name_of_sums(ring.replica, ring.sums_to()));
-  for (const ReplicaRing::OfStage& stage : ring.stages) {
-    if (stage.from >= 0) add(name_of_parameters(stage.from, ring.replica, stage.arrival));
-    for (const auto& [reader, arrival] : stage.to) add(name_of_parameters(ring.replica, reader, arrival));
+  for (std::size_t j = 0; j < ring.stages.size(); ++j) {
+    const ReplicaRing::OfStage& stage = ring.stages[j];
+    const auto link = [&](int from, Arrival arrival) { return ring.link(static_cast<int>(j), from, arrival); };
+    if (ring.is_last() && !ring.updates(static_cast<int>(j))) add(name_of_sums(ring.replica, stage.updater));
+    if (!ring.is_last() && ring.updates(static_cast<int>(j))) add(name_of_sums(ring.last(), ring.replica));
+    if (stage.from >= 0) add(name_of_parameters(stage.from, ring.replica, link(stage.from, stage.arrival)));
+    for (const auto& [reader, arrival] : stage.to) {
+      add(name_of_parameters(ring.replica, reader, link(ring.replica, arrival)));
+    }
   }
   if (!pace) return;
   add(name_of_tokens(pace->before(), ring.replica));

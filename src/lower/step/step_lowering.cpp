@@ -134,6 +134,7 @@ class StepLowering {
 
   void lower_item(int index) {
     begin_item(index);
+    if (relay_) relay_->before_item(index);
     if (tokens_) tokens_->before_item(index);
     for (const StageMessages::Receive& receive : messages_.before(index)) post(receive);
     parameters_.gradients().before_item(index);

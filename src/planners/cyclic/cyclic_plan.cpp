@@ -12,7 +12,7 @@
 namespace strata {
 namespace {
 
-std::array<OptionRow, 8> rows_with(std::string_view fresh) {
+std::array<OptionRow, 9> rows_with(std::string_view fresh) {
   return {
       OptionRow{"implementation", std::string("multi"), "multi | single | pipeline",
                 "multi: a rank a micro-batch, each with a replica; single: one rank; pipeline: a rank a stage"},
@@ -31,6 +31,9 @@ std::array<OptionRow, 8> rows_with(std::string_view fresh) {
       OptionRow{"shift", std::string("free"), "free | paced | begun",
                 "multi: a rank waits for data alone; or is 2·stages/ranks passes behind the one before; or up to a "
                 "pass less"},
+      OptionRow{"optimizer", std::string("last"), "last | first_user",
+                "multi: which rank updates a stage and has its optimizer's states: the last one, or, of as many stages "
+                "as ranks, the one that reads it first"},
   };
 }
 
@@ -86,6 +89,7 @@ Plan cyclic_plan(const PlanRequest& request) {
   plan.schedule.sum = request.option<std::string>("sum");
   plan.schedule.spread = request.option<std::string>("spread");
   plan.schedule.spare_stages = static_cast<int>(request.option<std::int64_t>("spare_stages"));
+  plan.schedule.updater = request.option<std::string>("optimizer");
   plan.schedule.shift = request.option<std::string>("shift");
   return plan;
 }

@@ -70,7 +70,7 @@ void expect_equal_periods(const Plan& plan, const ModelGraph& graph, const std::
   const double expected = ring_period(plan.schedule, stages);
   EXPECT_NEAR(simulated_period(plan, graph, StageCosts(stages)), expected, 1e-9 * expected)
       << plan.schedule.fresh << ", " << plan.schedule.sum << ", " << plan.schedule.spread << ", "
-      << plan.schedule.spare_stages << " spare, " << plan.schedule.shift;
+      << plan.schedule.spare_stages << " spare, " << plan.schedule.shift << ", " << plan.schedule.updater;
 }
 
 TEST(RingPeriod, OfEveryTableOfThreeMicroBatchesAndStagesIsTheSimulators) {
@@ -80,6 +80,7 @@ TEST(RingPeriod, OfEveryTableOfThreeMicroBatchesAndStagesIsTheSimulators) {
     plan.schedule.spare_stages = table % 5 == 0 ? 0 : 1;
     plan.schedule.spread = table % 7 == 0 ? "direct" : "relay";
     plan.schedule.sum = table % 3 == 0 ? "after" : "inside";
+    plan.schedule.updater = table % 4 == 3 ? "first_user" : "last";
     expect_equal_periods(plan, graph, random_stages(3, table));
   }
 }
@@ -113,6 +114,7 @@ TEST(RingPeriod, OfShiftsIsTheSimulators) {
     plan.schedule.spare_stages = static_cast<int>(i % 3);
     plan.schedule.spread = i % 7 == 0 ? "direct" : "relay";
     plan.schedule.sum = i % 5 == 0 ? "after" : "inside";
+    if (n == k && i % 3 == 0) plan.schedule.updater = "first_user";
     std::vector<StageSeconds> stages = random_stages(k, i);
     for (StageSeconds& stage : stages) stage.token = i % 8 == 0 ? 3e-6 : 0.0;
     expect_equal_periods(plan, layers(k), stages);
