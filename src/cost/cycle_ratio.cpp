@@ -191,6 +191,25 @@ class Howard {
   std::vector<bool> leads_;          ///< by event
 };
 
+/// The same graph where every event numbers its repetitions so that none waits for a later one: as many more a cycle as
+/// fewer (Bellman and Ford).
+EventGraph without_later_repetitions(EventGraph graph) {
+  std::vector<int> ahead(index(graph.num_events), 0);  // by event: how much higher its numbers are
+  bool changes = true;
+  for (int round = 0; changes; ++round) {
+    STRATA_INVARIANT(round <= graph.num_events, "events wait for later repetitions of themselves");
+    changes = false;
+    for (const Edge& edge : graph.edges) {
+      const int most = ahead[index(edge.to)] + edge.repetitions;
+      if (ahead[index(edge.from)] <= most) continue;
+      ahead[index(edge.from)] = most;
+      changes = true;
+    }
+  }
+  for (Edge& edge : graph.edges) edge.repetitions += ahead[index(edge.to)] - ahead[index(edge.from)];
+  return graph;
+}
+
 /// Their cycles have no ratio.
 void refuse_cycles_within_a_repetition(const EventGraph& graph) {
   EventGraph within{.num_events = graph.num_events};
@@ -206,7 +225,8 @@ void refuse_cycles_within_a_repetition(const EventGraph& graph) {
 
 }  // namespace
 
-double maximum_cycle_ratio(const EventGraph& graph) {
+double maximum_cycle_ratio(const EventGraph& events_as_numbered) {
+  const EventGraph graph = without_later_repetitions(events_as_numbered);
   refuse_cycles_within_a_repetition(graph);
   const StronglyConnected parts(graph);
   std::vector<std::vector<int>> events(index(parts.num_parts()));

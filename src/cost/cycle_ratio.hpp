@@ -14,7 +14,7 @@ struct EventGraph {
     int from = 0;
     int to = 0;
     double seconds = 0.0;  ///< >= 0
-    int repetitions = 0;   ///< >= 0
+    int repetitions = 0;   ///< < 0: of a later one, as events number their repetitions each for itself
   };
   int num_events = 0;
   std::vector<Edge> edges{};
@@ -27,7 +27,7 @@ struct EventGraph {
 
 /// Seconds of a repetition in the long run: the most seconds for each repetition over all cycles, 0 where there is no
 /// cycle. Howard's policy iteration, a strongly connected part after the other.
-/// @throws InternalError for a cycle within one repetition, whose events wait for themselves.
+/// @throws InternalError for a cycle within one repetition, or back to a later one, whose events wait for themselves.
 ///
 /// Source: Dasdan, Experimental Analysis of the Fastest Optimum Cycle Ratio and Mean Algorithms, TODAES 2004, sec. 3.6;
 /// Baccelli et al., Synchronization and Linearity, 1992, ch. 2.

@@ -33,6 +33,75 @@ void refuse_beside_layouts(const Plan& plan, const std::vector<OperatorDecision>
   }
 }
 
+/// What ranks of whole replicas do, and neither those of a pyramid nor those between which parameters walk.
+void refuse_without_whole_replicas(const Plan& plan) {
+  if (plan.mesh.placement != "pyramid" && plan.mesh.placement != "zero-ring") return;
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(fmt::format("plan `{}`: schedule.kind = cyclic with mesh.placement = {} and {} cannot be lowered",
+                                  plan.strategy, plan.mesh.placement, what));
+  };
+  const Schedule& schedule = plan.schedule;
+  if (plan.optimizer.clip_norm > 0.0) {
+    refuse(
+        fmt::format("optimizer.clip_norm = {}: stages are updated one after the other, before all gradients are "
+                    "there,",
+                    plan.optimizer.clip_norm));
+  }
+  if (schedule.shift != "free") {
+    refuse(fmt::format("schedule.shift = {}, which is a distance of whole replicas,", schedule.shift));
+  }
+  if (schedule.updater != "last") {
+    refuse(fmt::format("schedule.optimizer = {}, where it is settled who updates a stage,", schedule.updater));
+  }
+}
+
+/// Ranks that keep a distance (schedule.shift) do so in a ring, over whose passes they stand evenly.
+void refuse_shifts_without_a_ring(const Plan& plan, int replicas) {
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(fmt::format("plan `{}`: schedule.shift = {} with {} cannot be lowered", plan.strategy,
+                                  plan.schedule.shift, what));
+  };
+  if (plan.schedule.shift == "free") return;
+  if (replicas == 1) refuse("mesh axis micro_batch = 1, which leaves no rank to keep behind,");
+  if (2 * plan.stages.count % replicas != 0) {
+    refuse(fmt::format("{} stages and {} micro-batches, each 2·{}/{} passes behind the one before, no whole number,",
+                       plan.stages.count, replicas, plan.stages.count, replicas));
+  }
+}
+
+/// Ranks that each update one stage, of whose parameters they are the first readers.
+void refuse_other_first_users(const Plan& plan, int replicas) {
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(
+        fmt::format("plan `{}`: schedule.optimizer = first_user with {} cannot be lowered", plan.strategy, what));
+  };
+  if (plan.schedule.updater == "last") return;
+  if (replicas == 1) refuse("mesh axis micro_batch = 1, which leaves no other rank to update,");
+  if (plan.stages.count != replicas) {
+    refuse(fmt::format("{} stages on {} ranks, of which each updates one,", plan.stages.count, replicas));
+  }
+  if (plan.optimizer.clip_norm > 0.0) {
+    refuse(fmt::format("optimizer.clip_norm = {}, the norm for which the last rank alone knows,",
+                       plan.optimizer.clip_norm));
+  }
+}
+
+/// Where gradients are clipped, all of a step's have been made before any stage is updated.
+void refuse_fresh_before_norm(const Plan& plan, const FreshTable& fresh) {
+  if (plan.optimizer.clip_norm == 0.0) return;
+  const FreshTable most = freshest_behind_norm(plan.schedule.micro_batches, plan.stages.count);
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    for (std::size_t j = 0; j < fresh[i].size(); ++j) {
+      if (fresh[i][j] <= most[i][j]) continue;
+      throw Unsupported(fmt::format(
+          "plan `{}`: schedule.kind = cyclic with optimizer.clip_norm = {} and micro-batch {} of {} at stage {} of {} "
+          "reading its own step's parameters, which is before the last micro-batch has made the gradients "
+          "of stage 0, and so before the norm is known, cannot be lowered",
+          plan.strategy, plan.optimizer.clip_norm, i, fresh.size(), j, fresh[i].size()));
+    }
+  }
+}
+
 /// What cyclic steps, which overlap, cannot be combined with yet, or cannot be at all.
 void refuse_in_cycles(const Plan& plan, const ModelGraph& graph, const std::vector<OperatorDecision>& decisions) {
   const auto refuse = [&](const std::string& what) {
@@ -52,23 +121,24 @@ void refuse_in_cycles(const Plan& plan, const ModelGraph& graph, const std::vect
   if (rings > 1 && plan.overlap.all_reduce == "none") refuse("overlap.all_reduce = none on a ring");
   if (std::ranges::any_of(decisions, is_cut)) refuse("sharded states");
   if (plan.overlap.update == "backward") refuse("overlap.update = backward, which its order does by itself,");
-  if (plan.optimizer.clip_norm > 0.0) {
-    refuse(
-        fmt::format("optimizer.clip_norm = {}: stages are updated one after the other, before all gradients are "
-                    "there,",
-                    plan.optimizer.clip_norm));
-  }
+  refuse_without_whole_replicas(plan);
+  refuse_shifts_without_a_ring(plan, rings);
+  refuse_other_first_users(plan, rings);
+  const bool waits_for_data = rings > 1 && plan.schedule.shift == "free" && !parameters_walk(plan);
+  const bool is_paced = plan.schedule.shift != "free";
   const FreshTable fresh = fresh_table(plan.schedule, plan.stages.count);
   const FreshTable most = freshest(plan.schedule.micro_batches, plan.stages.count);
   for (std::size_t i = 0; i < fresh.size(); ++i) {
     for (std::size_t j = 0; j < fresh[i].size(); ++j) {
-      if ((rings > 1 && !parameters_walk(plan)) || fresh[i][j] <= most[i][j]) continue;
+      if (waits_for_data || fresh[i][j] <= most[i][j]) continue;
       refuse(
-          fmt::format("micro-batch {} of {} at stage {} of {} reading its own step's parameters, which are not there "
+          fmt::format("{}micro-batch {} of {} at stage {} of {} reading its own step's parameters, which are not there "
                       "before it begins,",
-                      i, fresh.size(), j, fresh[i].size()));
+                      is_paced ? fmt::format("schedule.shift = {} and ", plan.schedule.shift) : "", i, fresh.size(), j,
+                      fresh[i].size()));
     }
   }
+  refuse_fresh_before_norm(plan, fresh);
   const auto users = stages_of_parameters(graph, cut_into_stages(graph, plan.stages));
   for (std::size_t p = 0; p < users.size(); ++p) {
     if (users[p].size() < 2) continue;

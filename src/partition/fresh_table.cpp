@@ -5,6 +5,21 @@
 #include <sstream>
 
 namespace strata {
+namespace {
+
+/// '1' wherever j·N >= @p passes · (N - 1 - i).
+FreshTable fresh_behind(int num_micro_batches, int num_stages, int passes) {
+  FreshTable table = never_fresh(num_micro_batches, num_stages);
+  for (int i = 0; i < num_micro_batches; ++i) {
+    for (int j = 0; j < num_stages; ++j) {
+      const bool in_time = j * num_micro_batches >= passes * (num_micro_batches - 1 - i);
+      if (in_time) table[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = '1';
+    }
+  }
+  return table;
+}
+
+}  // namespace
 
 FreshTable never_fresh(int num_micro_batches, int num_stages) {
   return FreshTable(static_cast<std::size_t>(num_micro_batches),
@@ -12,14 +27,11 @@ FreshTable never_fresh(int num_micro_batches, int num_stages) {
 }
 
 FreshTable freshest(int num_micro_batches, int num_stages) {
-  FreshTable table = never_fresh(num_micro_batches, num_stages);
-  for (int i = 0; i < num_micro_batches; ++i) {
-    for (int j = 0; j < num_stages; ++j) {
-      const bool in_time = j * num_micro_batches >= num_stages * (num_micro_batches - 1 - i);
-      if (in_time) table[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = '1';
-    }
-  }
-  return table;
+  return fresh_behind(num_micro_batches, num_stages, num_stages);
+}
+
+FreshTable freshest_behind_norm(int num_micro_batches, int num_stages) {
+  return fresh_behind(num_micro_batches, num_stages, 2 * num_stages);
 }
 
 FreshTable fresh_table(const Schedule& schedule, int num_stages) {

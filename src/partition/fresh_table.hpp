@@ -22,6 +22,10 @@ using FreshTable = std::vector<std::string>;
 FreshTable never_fresh(int num_micro_batches, int num_stages);
 FreshTable freshest(int num_micro_batches, int num_stages);
 
+/// Wherever they are there in time if all stages are updated at once, behind the last micro-batch's last backward, when
+/// the norm of the step's gradients is known: j·N >= 2K·(N - 1 - i).
+FreshTable freshest_behind_norm(int num_micro_batches, int num_stages);
+
 /// What a plan of @p num_stages stages says. The plan is verified: its table has their size.
 FreshTable fresh_table(const Schedule& schedule, int num_stages);
 

@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/error.hpp"
 #include "partition/fresh_table.hpp"
 
 namespace strata {
 namespace {
 
 /// Readers of one kind, as they have their turn: the micro-batches of a step begin one after the other.
-std::vector<int> readers(const FreshTable& table, std::size_t stage, char fresh) {
+std::vector<int> readers(const FreshTable& table, std::size_t stage, char fresh, int updater) {
   std::vector<int> all;
-  for (std::size_t i = 0; i + 1 < table.size(); ++i) {
-    if (table[i][stage] == fresh) all.push_back(static_cast<int>(i));
+  for (int i = 0; i < std::ssize(table); ++i) {
+    if (i != updater && table[static_cast<std::size_t>(i)][stage] == fresh) all.push_back(i);
   }
   return all;
 }
@@ -26,28 +27,38 @@ int sender_to(int replica, const std::vector<int>& readers, int updater, bool re
 
 }  // namespace
 
+int updater_of_stage(const Schedule& schedule, int num_stages, int stage) {
+  const int last = schedule.micro_batches - 1;
+  if (schedule.updater != "first_user") return last;
+  STRATA_INVARIANT(num_stages == schedule.micro_batches, "a first user a stage");
+  return last - stage;
+}
+
 ReplicaRing replica_ring(const Schedule& schedule, int num_stages, int replica) {
   ReplicaRing ring{.replica = replica, .num_replicas = schedule.micro_batches};
+  ring.first_users_update = schedule.updater == "first_user";
   const FreshTable table = fresh_table(schedule, num_stages);
   const bool relays = schedule.spread == "relay";
   for (int j = 0; j < num_stages; ++j) {
     const auto stage = static_cast<std::size_t>(j);
     const bool is_fresh = table[static_cast<std::size_t>(replica)][stage] == '1';
     const bool has_spare = j < schedule.spare_stages;
-    ReplicaRing::OfStage& here = ring.stages.emplace_back();
-    here.num_versions = !is_fresh && (ring.updates() || has_spare) ? 2 : 1;
+    const int updater = updater_of_stage(schedule, num_stages, j);
+    ring.stages.push_back({.updater = updater});
+    ReplicaRing::OfStage& here = ring.stages.back();
+    here.num_versions = !is_fresh && (ring.updates(j) || has_spare) ? 2 : 1;
     for (const char fresh : {'1', '0'}) {
       const Arrival arrival = fresh == '1' ? Arrival::before_forward
                               : has_spare  ? Arrival::in_spare_buffer
                                            : Arrival::behind_backward;
-      const std::vector<int> all = readers(table, stage, fresh);
-      if (!all.empty()) ring.arrivals.insert(arrival);
-      if (const int from = sender_to(replica, all, ring.updater(), relays); from >= 0) {
+      const std::vector<int> all = readers(table, stage, fresh, updater);
+      for (const int reader : all) {
+        const int from = sender_to(reader, all, updater, relays);
+        ring.arrivals.insert(ring.link(j, from, arrival));
+        if (from == replica) here.to.push_back({reader, arrival});
+        if (reader != replica) continue;
         here.from = from;
         here.arrival = arrival;
-      }
-      for (const int reader : all) {
-        if (sender_to(reader, all, ring.updater(), relays) == replica) here.to.push_back({reader, arrival});
       }
     }
   }

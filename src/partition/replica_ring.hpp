@@ -5,16 +5,16 @@
 /// stage of the model.
 ///
 /// Gradients: replica i adds those of its micro-batch to the sum that replica i-1 has made, and hands it on; the last
-/// replica has the whole sum and updates the stage.
+/// replica has the whole sum and updates the stage, or gives it to the one that does: the first user of a stage reads
+/// what is updated before all others, replica N-1-j stage j of N.
 ///
 /// Parameters: in training step t every replica comes to have θ_t. One that reads it in this step has it before its
 /// forward; one that still reads θ_{t-1} has it behind its backward, in the same buffer, or meanwhile in a spare one,
-/// to read it in step t+1. They come from the last replica: to the first of each kind at once, and on from reader to
-/// reader, when each has come so far that the next one will need it (relay); or to all at once (direct).
+/// to read it in step t+1. They come from the replica that updates the stage: to the first of each kind at once, and on
+/// from reader to reader, when each has come so far that the next one will need it (relay); or to all at once (direct).
 ///
 /// Source: Fournier et al., Cyclic Data Parallelism, 2024, sec. 3 and fig. 1; who hands on to whom is ours.
 
-#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <vector>
@@ -38,6 +38,7 @@ struct ReplicaRing {
     bool operator==(const Reader&) const = default;
   };
   struct OfStage {
+    int updater = 0;  ///< the replica that updates it
     Arrival arrival = Arrival::by_update;
     int from = -1;             ///< the replica that sends it; -1: none does
     std::vector<Reader> to{};  ///< to whom this one sends it
@@ -47,21 +48,32 @@ struct ReplicaRing {
   int num_replicas = 1;
   std::vector<OfStage> stages{};
   std::set<Arrival> arrivals{};  ///< of parameters from others, at whichever replica and stage
-  std::vector<int> owners{};     ///< by stage: who updates it; empty: the last replica all of them
+  bool first_users_update = false;
+  bool parameters_walk = false;  ///< nobody is a whole replica: see walking_parameters.hpp
 
+  bool updates(int stage) const { return updater(stage) == replica; }
+  /// It has the whole sums, of all stages.
   bool is_last() const { return replica + 1 == num_replicas; }
-  bool updates() const { return owners.empty() ? is_last() : std::ranges::find(owners, replica) != owners.end(); }
-  int updater() const { return num_replicas - 1; }
+  int last() const { return num_replicas - 1; }
   /// The neighbours on the way of the sums; -1: none.
   int sums_from() const { return replica - 1; }
   int sums_to() const { return is_last() ? -1 : replica + 1; }
   /// From whom the whole sum of @p stage comes to be updated here, and to whom it goes from here; -1: nobody.
-  int whole_sum_from(int stage) const { return !is_last() && owner(stage) == replica ? updater() : -1; }
-  int whole_sum_to(int stage) const { return is_last() && owner(stage) != replica ? owner(stage) : -1; }
+  int whole_sum_from(int stage) const { return !is_last() && updates(stage) ? last() : -1; }
+  int whole_sum_to(int stage) const { return is_last() && !updates(stage) ? updater(stage) : -1; }
+  /// With which messages those of a stage from replica @p from belong, which all come in one order. A first user sends
+  /// its stage when it is updated, whatever it hands on of other stages.
+  Arrival link(int stage, int from, Arrival arrival) const {
+    const bool from_update = first_users_update && updater(stage) == from;
+    return from_update ? Arrival::by_update : arrival;
+  }
 
  private:
-  int owner(int stage) const { return owners.empty() ? updater() : owners[static_cast<std::size_t>(stage)]; }
+  int updater(int stage) const { return stages[static_cast<std::size_t>(stage)].updater; }
 };
+
+/// The replica that updates stage @p stage.
+int updater_of_stage(const Schedule& schedule, int num_stages, int stage);
 
 /// Of replica @p replica of a plan whose replicas take a micro-batch each.
 ReplicaRing replica_ring(const Schedule& schedule, int num_stages, int replica);

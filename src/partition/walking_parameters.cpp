@@ -88,13 +88,12 @@ ParameterWalk parameter_walk(const FreshTable& fresh, int rank) {
 
 ReplicaRing ring_of_owners(const FreshTable& fresh, int rank) {
   const int n = static_cast<int>(fresh.size());
-  ReplicaRing ring{.replica = rank, .num_replicas = n};
+  ReplicaRing ring{.replica = rank, .num_replicas = n, .parameters_walk = true};
   for (int j = 0; j < n; ++j) {
     const int owner = owner_of_stage(n, j);
     const bool has_stale_reader =
         std::ranges::any_of(fresh, [&](const auto& row) { return row[static_cast<std::size_t>(j)] == '0'; });
-    ring.stages.push_back({.num_versions = owner != rank ? 0 : has_stale_reader ? 2 : 1});
-    ring.owners.push_back(owner);
+    ring.stages.push_back({.updater = owner, .num_versions = owner != rank ? 0 : has_stale_reader ? 2 : 1});
   }
   return ring;
 }

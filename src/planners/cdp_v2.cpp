@@ -13,12 +13,10 @@
 ///             of a pyramid's (model) ranks those have one that never take a micro-batch which reads the step before's.
 /// Volume:     as cdp-v1.
 /// Reference:  θ_{t+1} = θ_t - γ_t/N Σ_i ∇f_i(u_i), evaluated on one rank; θ_{-1} = θ_0. N = 1 is ordinary training.
-/// Options:    implementation, fresh, within, stages, cut_by, cut_at, sum, spread, spare_stages.
+/// Options:    implementation, fresh, within, stages, cut_by, cut_at, sum, spread, spare_stages, shift, optimizer.
 /// Refuses:    as cdp-v1; with implementation = single, pipeline, model or zero tables that are fresher than v2, whose
-///             order would wait for itself.
-/// Planner:    fresh = planner, of multi: the cuts and the table of least period, or, within so many times it, of most
-///             fresh reads (planners/cyclic/freshest_ring.hpp), by the seconds that [planner] names; memory is not
-///             asked.
+///             order would wait for itself; clip_norm, for stages are read before the norm of all gradients is known.
+/// Planner:    as cdp-v1.
 /// Differs:    as cdp-v1; any table of fresh stages between the two rules is an option, and beyond them where ranks
 ///             take a micro-batch each and have all stages.
 /// Reproduces: CDP figs. 1 and 2, table 1.

@@ -89,7 +89,10 @@ results::StepRow row_of(const std::vector<const RankStep*>& ranks, const StepFac
   row.loss = 0.0F;
   for (const RankStep* r : ranks) row.loss += r->measured.loss;
   row.learning_rate = root.learning_rate;
-  row.gradient_norm = root.measured.gradient_norm;
+  // Where ranks take a micro-batch each, the last one alone knows it.
+  for (const RankStep* r : ranks) {
+    if (std::isnan(row.gradient_norm)) row.gradient_norm = r->measured.gradient_norm;
+  }
   row.num_samples = facts.num_samples;
   for (std::size_t kind = 0; kind < row.sent_bytes.size(); ++kind) {
     row.sent_bytes[kind] = largest([&](const RankStep& r) { return r.measured.bytes_sent[kind]; });

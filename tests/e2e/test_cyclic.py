@@ -43,6 +43,8 @@ def test_all_implementations_are_one_training(strata, cyclic, tmp_path, mode):
         assert len(losses) == 8
         assert losses[-1] < losses[0]
         ends[implementation] = rows[-1]["parameter_checksum"]
+    paced = {"strategy.shift": "paced"}
+    ends["paced"] = train(strata, cyclic, tmp_path / "paced", mode, "multi", **paced)[-1]["parameter_checksum"]
     assert len(set(ends.values())) == 1, ends
     # Stopped behind an odd step, where versions that change places have done so, one goes on for another.
     for before, behind in (
@@ -54,11 +56,23 @@ def test_all_implementations_are_one_training(strata, cyclic, tmp_path, mode):
         ("zero", "zero"),
     ):
         folder = tmp_path / f"{before}-{behind}"
-        train(strata, cyclic, folder / "begun", mode, before, **{"train.steps": 3, "checkpoint.every": 3})
+        shift = paced if before == behind else {}
+        train(strata, cyclic, folder / "begun", mode, before, **{"train.steps": 3, "checkpoint.every": 3}, **shift)
         (saved,) = folder.glob("begun/e2e/*/checkpoints/step_3.h5")
-        rows = train(strata, cyclic, folder / "ended", mode, behind, **{"checkpoint.restart_from": saved})
+        rows = train(strata, cyclic, folder / "ended", mode, behind, **{"checkpoint.restart_from": saved}, **shift)
         assert [row["step"] for row in rows if row["kind"] == "step"] == list(range(3, 8))
         assert rows[-1]["parameter_checksum"] == ends["single"], (before, behind)
+
+
+def test_clipped_gradients_are_those_of_all_stages(strata, cyclic, tmp_path):
+    clipped = {"train.clip_norm": 0.5}
+    ends = {}
+    for implementation in ("multi", "single"):
+        rows = train(strata, cyclic, tmp_path / implementation, "cdp-v1", implementation, **clipped)
+        norms = [row["gradient_norm"] for row in rows if row["kind"] == "step"]
+        assert max(norms) > 0.5, "something is clipped"
+        ends[implementation] = (norms, rows[-1]["parameter_checksum"])
+    assert ends["multi"] == ends["single"]
 
 
 def test_v1_and_v2_differ(strata, cyclic, tmp_path):

@@ -133,11 +133,13 @@ struct CyclicTraining {
   double momentum = 0.0;
   double weight_decay = 0.0;   ///< of weights, not of biases
   std::optional<Adam> adam{};  ///< none: gradient descent with momentum
+  double clip_norm = 0.0;      ///< of the step's mean gradient, all layers together; 0: it is not clipped
 };
 
 struct CyclicResult {
   DenseNetwork network;
   Values losses;  ///< by step: the mean over the batch
+  Values norms;   ///< by step: of its gradient, before it was clipped
   bool is_exact = true;
 };
 
@@ -222,6 +224,24 @@ inline bool is_fresh(const CyclicTraining& training, std::size_t micro_batch, st
   return training.fresh[micro_batch][static_cast<std::size_t>(training.stage_of_layer[layer])] == '1';
 }
 
+/// Makes @p gradient shorter if it is longer than the training lets it be. @return how long it was.
+inline double clip(DenseNetwork& gradient, const CyclicTraining& training, ExactInSingle& exact) {
+  double squares = 0.0;
+  for (const DenseLayer& layer : gradient) {
+    for (const double g : layer.weight) squares += g * g;
+    for (const double g : layer.bias) squares += g * g;
+  }
+  const double norm = std::sqrt(squares);
+  if (training.clip_norm == 0.0) return norm;
+  exact.sum_of({0.1, 0.2});  // a root is no power of two
+  const double factor = std::min(1.0, training.clip_norm / (norm + 1e-6));
+  for (DenseLayer& layer : gradient) {
+    for (double& g : layer.weight) g *= factor;
+    for (double& g : layer.bias) g *= factor;
+  }
+  return norm;
+}
+
 inline CyclicResult evaluate_cyclic(const CyclicTraining& training) {
   ExactInSingle exact;
   Trainee now(training.initial);
@@ -239,6 +259,7 @@ inline CyclicResult evaluate_cyclic(const CyclicTraining& training) {
       loss += add_micro_batch(training, step, i, read, gradient, exact);
     }
     result.losses.push_back(loss / static_cast<double>(num_samples));
+    result.norms.push_back(clip(gradient, training, exact));
     last = now.network;
     for (std::size_t l = 0; l < last.size(); ++l) now.update(l, gradient, training, step, exact);
   }

@@ -244,6 +244,8 @@ void check_schedule(const Plan& plan, const ModelGraph& graph) {
   check_word("schedule.sum", plan.schedule.sum, plan_words::gradient_sum);
   check_word("schedule.spread", plan.schedule.spread, plan_words::parameter_spread);
   check_at_least("schedule.spare_stages", plan.schedule.spare_stages, 0);
+  check_word("schedule.shift", plan.schedule.shift, plan_words::ring_shift);
+  check_word("schedule.optimizer", plan.schedule.updater, plan_words::ring_updater);
   const Schedule plain;
   if (plan.schedule.kind != ScheduleKind::cyclic) {
     const auto is_plain = [&](std::string_view key, const std::string& value, const std::string& of_others) {
@@ -254,6 +256,8 @@ void check_schedule(const Plan& plan, const ModelGraph& graph) {
     is_plain("schedule.fresh", plan.schedule.fresh, plain.fresh);
     is_plain("schedule.sum", plan.schedule.sum, plain.sum);
     is_plain("schedule.spread", plan.schedule.spread, plain.spread);
+    is_plain("schedule.shift", plan.schedule.shift, plain.shift);
+    is_plain("schedule.optimizer", plan.schedule.updater, plain.updater);
     is_plain("schedule.spare_stages", fmt::format("{}", plan.schedule.spare_stages),
              fmt::format("{}", plain.spare_stages));
   }

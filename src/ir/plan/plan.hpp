@@ -109,6 +109,12 @@ struct Schedule {
   /// The same: of so many first stages a rank that still reads the parameters of the step before has a second buffer,
   /// into which the next ones come meanwhile.
   int spare_stages = 1;
+  /// The same: how far a rank keeps behind the one before, which has the micro-batch before. free: it waits for data
+  /// alone. paced: 2·stages/micro_batches passes. begun: up to one pass less. See partition/ring_pace.hpp.
+  std::string shift = "free";
+  /// The same: which rank updates a stage and has the states of its optimizer, the last one, or the first that reads in
+  /// a training step what the one before has made (first_user).
+  std::string updater = "last";
   bool operator==(const Schedule&) const = default;
 };
 

@@ -125,6 +125,8 @@ Schedule read_schedule(TomlReader reader) {
   reader.read_word("sum", schedule.sum, plan_words::gradient_sum);
   reader.read_word("spread", schedule.spread, plan_words::parameter_spread);
   reader.read("spare_stages", schedule.spare_stages, 0);
+  reader.read_word("shift", schedule.shift, plan_words::ring_shift);
+  reader.read_word("optimizer", schedule.updater, plan_words::ring_updater);
   reader.finish();
   return schedule;
 }
@@ -253,8 +255,9 @@ std::string text_of(const Schedule& schedule) {
                                  in_quotes(to_string(schedule.kind)), schedule.micro_batches, schedule.sub_batches,
                                  schedule.cross_pass);
   if (schedule.kind == ScheduleKind::cyclic) {
-    text += fmt::format(", fresh = {}, sum = {}, spread = {}, spare_stages = {}", in_quotes(schedule.fresh),
-                        in_quotes(schedule.sum), in_quotes(schedule.spread), schedule.spare_stages);
+    text += fmt::format(", fresh = {}, sum = {}, spread = {}, spare_stages = {}, shift = {}, optimizer = {}",
+                        in_quotes(schedule.fresh), in_quotes(schedule.sum), in_quotes(schedule.spread),
+                        schedule.spare_stages, in_quotes(schedule.shift), in_quotes(schedule.updater));
   }
   return text + " }";
 }

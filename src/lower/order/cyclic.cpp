@@ -20,12 +20,17 @@ struct Event {
   bool is_backward = false;
   int micro_batch = 0;
   int stage = 0;
+  int end_stage = 0;  ///< of an update: behind its last one
 };
 
 class CyclicStep {
  public:
-  CyclicStep(const StepShape& shape, const FreshTable& fresh)
-      : shape_(shape), fresh_(fresh), num_stages_(shape.num_stages()), num_micro_batches_(shape.micro_batches) {}
+  CyclicStep(const StepShape& shape, const FreshTable& fresh, CyclicUpdates updates)
+      : shape_(shape),
+        fresh_(fresh),
+        updates_(updates),
+        num_stages_(shape.num_stages()),
+        num_micro_batches_(shape.micro_batches) {}
 
   /// From one training step's beginning to the next one's.
   int period() const { return 2 * num_stages_ * num_micro_batches_; }
@@ -38,8 +43,13 @@ class CyclicStep {
         events.push_back({.time = at(i, j), .micro_batch = i, .stage = j});
         events.push_back({.time = at(i, 2 * num_stages_ - 1 - j), .is_backward = true, .micro_batch = i, .stage = j});
       }
-      if (part.end_micro_batch < num_micro_batches_) continue;  // another rank completes the gradients
-      events.push_back({.time = at(num_micro_batches_ - 1, 2 * num_stages_ - 1 - j), .is_update = true, .stage = j});
+    }
+    if (updates_ == CyclicUpdates::by_first_user) {
+      // In the middle of what runs before it.
+      const int i = part.first_micro_batch, j = num_micro_batches_ - 1 - i;
+      events.push_back({.time = period() + at(i, j) - 1, .is_update = true, .stage = j, .end_stage = j + 1});
+    } else if (part.end_micro_batch == num_micro_batches_) {  // else another rank completes the gradients
+      add_updates(part, events);
     }
     for (Event& e : events) e.time -= at(part.first_micro_batch, 0);
     put_in_order(events);
@@ -57,7 +67,8 @@ class CyclicStep {
     const Event update{.time = at(num_micro_batches_ - 1, 2 * num_stages_ - 1 - own_stage),
                        .is_update = true,
                        .micro_batch = rank,
-                       .stage = own_stage};
+                       .stage = own_stage,
+                       .end_stage = own_stage + 1};
     events.push_back(update);
     if (!is_fresh(update)) events.back().time += num_micro_batches_;
     put_in_order(events);
@@ -67,7 +78,11 @@ class CyclicStep {
   void append(const Event& event, std::vector<OrderItem>& items) const {
     const int step = -(event.time / period());
     if (event.is_update) {
-      std::vector<int> parameters = parameters_of_stage(shape_, event.stage);
+      std::vector<int> parameters;
+      for (int j = event.stage; j < event.end_stage; ++j) {
+        std::ranges::copy(parameters_of_stage(shape_, j), std::back_inserter(parameters));
+      }
+      std::ranges::sort(parameters);
       if (parameters.empty()) return;  // a stage of pooling alone
       items.push_back({.pass = Pass::update, .step = step, .parameters = std::move(parameters)});
       return;
@@ -88,6 +103,20 @@ class CyclicStep {
     std::ranges::sort(
         events, {}, [&](const Event& e) { return std::tuple(e.time % period(), e.is_update, e.micro_batch, e.stage); });
   }
+  void add_updates(const StepPart& part, std::vector<Event>& events) const {
+    // Behind the backward of stage @p last_completed.
+    const auto add = [&](int last_completed, int first, int end) {
+      events.push_back({.time = at(num_micro_batches_ - 1, 2 * num_stages_ - 1 - last_completed),
+                        .is_update = true,
+                        .stage = first,
+                        .end_stage = end});
+    };
+    if (updates_ == CyclicUpdates::at_once) {
+      add(0, part.first_stage, part.end_stage);
+      return;
+    }
+    for (int j = part.first_stage; j < part.end_stage; ++j) add(j, j, j + 1);
+  }
   /// When micro-batch @p i is at @p phase: forward passes, then backward passes.
   int at(int i, int phase) const { return 2 * num_stages_ * i + num_micro_batches_ * phase; }
   bool is_fresh(const Event& event) const {
@@ -96,6 +125,7 @@ class CyclicStep {
 
   const StepShape& shape_;
   const FreshTable& fresh_;
+  CyclicUpdates updates_;
   int num_stages_, num_micro_batches_;
 };
 
@@ -112,12 +142,15 @@ void refuse_what_is_not_in_time(const FreshTable& fresh, const FreshTable& most)
   }
 }
 
-StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const StepPart& part) {
+StepOrder cyclic_order(const StepShape& shape, const FreshTable& fresh, const StepPart& part, CyclicUpdates updates) {
   const bool is_free = part.end_micro_batch - part.first_micro_batch == 1;
   const FreshTable any(static_cast<std::size_t>(shape.micro_batches),
                        std::string(static_cast<std::size_t>(shape.num_stages()), '1'));
-  refuse_what_is_not_in_time(fresh, is_free ? any : freshest(shape.micro_batches, shape.num_stages()));
-  const CyclicStep step(shape, fresh);
+  const FreshTable most = updates == CyclicUpdates::at_once
+                              ? freshest_behind_norm(shape.micro_batches, shape.num_stages())
+                              : freshest(shape.micro_batches, shape.num_stages());
+  refuse_what_is_not_in_time(fresh, is_free ? any : most);
+  const CyclicStep step(shape, fresh, updates);
   StepOrder order{.shape = shape};
   for (const Event& event : step.events_of(part)) step.append(event, order.items);
   return order;
@@ -127,7 +160,7 @@ StepOrder walking_order(const StepShape& shape, const FreshTable& fresh, int ran
   STRATA_INVARIANT(shape.micro_batches == shape.num_stages(),
                    fmt::format("{} micro-batches and {} stages", shape.micro_batches, shape.num_stages()));
   refuse_what_is_not_in_time(fresh, freshest(shape.micro_batches, shape.num_stages()));
-  const CyclicStep step(shape, fresh);
+  const CyclicStep step(shape, fresh, CyclicUpdates::stage_by_stage);
   StepOrder order{.shape = shape};
   for (const Event& event : step.events_of_owner(rank, shape.num_stages() - 1 - rank)) step.append(event, order.items);
   return order;

@@ -31,9 +31,16 @@ OrderGenerator cyclic_generator(const Plan& plan) {
       return pyramid_order(shape, fresh, part, steps);
     };
   }
-  return [fresh, steps = versions, walks = parameters_walk(plan)](const StepShape& shape, const StepPart& part) {
-    return unrolled(walks ? walking_order(shape, fresh, part.first_micro_batch) : cyclic_order(shape, fresh, part),
-                    steps);
+  if (parameters_walk(plan)) {
+    return [fresh, steps = versions](const StepShape& shape, const StepPart& part) {
+      return unrolled(walking_order(shape, fresh, part.first_micro_batch), steps);
+    };
+  }
+  const CyclicUpdates updates = plan.optimizer.clip_norm > 0.0          ? CyclicUpdates::at_once
+                                : plan.schedule.updater == "first_user" ? CyclicUpdates::by_first_user
+                                                                        : CyclicUpdates::stage_by_stage;
+  return [fresh, updates, steps = versions](const StepShape& shape, const StepPart& part) {
+    return unrolled(cyclic_order(shape, fresh, part, updates), steps);
   };
 }
 

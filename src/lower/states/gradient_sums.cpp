@@ -592,7 +592,7 @@ void GradientWalk::receive_whole_sums() {
     if (from == ring_->whole_from.end()) continue;
     const std::string name = fmt::format("gradients_whole[{}]", b);
     const int whole = add_buffer(name, layout(b).num_elements);
-    share(whole, name, layout(b).num_elements);
+    if (!ring_->slots.empty()) share(whole, name, layout(b).num_elements);
     for (const int p : layout(b).parameters) sums_.reduced[static_cast<std::size_t>(p)] = own_part(p, whole);
     sums_.actions.push_back({.kind = Kind::receive,
                              .bucket = static_cast<int>(b),

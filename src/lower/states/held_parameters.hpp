@@ -31,7 +31,7 @@ struct HeldParameters {
         groups(plan, shards, grids, data, builder),
         buffers(plan, graph,
                 ring == nullptr ? versions_of_parameters(order, graph) : versions_on_ring(order, graph, *ring),
-                ring == nullptr || ring->updates(), shards, builder) {}
+                updated_parameters(order, graph, ring), shards, builder) {}
   HeldParameters(const HeldParameters&) = delete;
   HeldParameters& operator=(const HeldParameters&) = delete;
 

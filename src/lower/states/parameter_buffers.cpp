@@ -30,8 +30,18 @@ std::vector<int> versions_on_ring(const StepOrder& order, const ModelGraph& grap
   return versions;
 }
 
+std::vector<bool> updated_parameters(const StepOrder& order, const ModelGraph& graph, const ReplicaRing* ring) {
+  std::vector<bool> updated(graph.parameters.size(), ring == nullptr);
+  if (ring == nullptr) return updated;
+  for (const Segment& segment : order.shape.segments) {
+    for (const int p : segment.parameters) updated[static_cast<std::size_t>(p)] = ring->updates(segment.stage);
+  }
+  return updated;
+}
+
 ParameterBuffers::ParameterBuffers(const Plan& plan, const ModelGraph& graph, std::span<const int> num_versions,
-                                   bool updates, std::span<const ParameterShard> shards, ProgramBuilder& builder)
+                                   const std::vector<bool>& updates, std::span<const ParameterShard> shards,
+                                   ProgramBuilder& builder)
     : graph_(graph),
       shards_(shards),
       builder_(builder),
@@ -56,9 +66,9 @@ ParameterBuffers::ParameterBuffers(const Plan& plan, const ModelGraph& graph, st
     Owned& owned = owned_[p];
     for (int v = 0; v < num_versions[p]; ++v) {
       const std::string suffix = v == 0 ? "" : fmt::format("/version[{}]", v);
-      owned.weights.push_back(add(suffix, s.held, plan.dtypes.compute, Category::parameter, updates && !mixed_));
+      owned.weights.push_back(add(suffix, s.held, plan.dtypes.compute, Category::parameter, updates[p] && !mixed_));
     }
-    if (!updates) continue;
+    if (!updates[p]) continue;
     if (mixed_) owned.master = add("/master", updated, DType::f32, Category::optimizer, true);
     for (int i = 0; i < num_moments(plan.optimizer); ++i) {
       owned.states.push_back(add(num_moments(plan.optimizer) == 1 ? "/momentum"

@@ -30,10 +30,10 @@ class ParameterBuffers {
     bool held() const { return !weights.empty(); }
   };
 
-  /// @param num_versions by parameter; 0: other ranks alone hold it.  @param updates false: this rank reads parameters
-  /// that others update.  @param shards by parameter, which outlive this.
-  ParameterBuffers(const Plan& plan, const ModelGraph& graph, std::span<const int> num_versions, bool updates,
-                   std::span<const ParameterShard> shards, ProgramBuilder& builder);
+  /// @param num_versions by parameter; 0: other ranks alone hold it.  @param updates by parameter; false: this rank
+  /// reads what others update.  @param shards by parameter, which outlive this.
+  ParameterBuffers(const Plan& plan, const ModelGraph& graph, std::span<const int> num_versions,
+                   const std::vector<bool>& updates, std::span<const ParameterShard> shards, ProgramBuilder& builder);
 
   /// Prologue: initial values by global index, zero states.
   void initialize() const;
@@ -60,5 +60,7 @@ class ParameterBuffers {
 std::vector<int> versions_of_parameters(const StepOrder& order, const ModelGraph& graph);
 /// The same of a replica, to which parameters come as @p ring says.
 std::vector<int> versions_on_ring(const StepOrder& order, const ModelGraph& graph, const ReplicaRing& ring);
+/// By parameter: it is this rank that updates it.  @param ring null: a rank updates what it reads.
+std::vector<bool> updated_parameters(const StepOrder& order, const ModelGraph& graph, const ReplicaRing* ring);
 
 }  // namespace strata

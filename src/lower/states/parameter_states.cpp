@@ -29,7 +29,7 @@ RingOfSums sums_on(const RingLinks& links, const StepShape& shape) {
       if (const int from = ring.whole_sum_from(j); from >= 0) sums.whole_from[p] = peer_from(from);
       if (const int to = ring.whole_sum_to(j); to >= 0) sums.whole_to[p] = peer_to(to);
       // Of three backwards one after the other one sum comes, one is added to and one goes on.
-      if (!ring.owners.empty()) sums.slots[p] = (shape.num_stages() - 1 - j) % 3;
+      if (ring.parameters_walk) sums.slots[p] = (shape.num_stages() - 1 - j) % 3;
     }
   }
   return sums;
@@ -62,7 +62,8 @@ ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, cons
                held, builder),
       gradients_(plan, graph,
                  sums_of_order(order, step, plan, graph, held.shards, held.groups, groups.copies, ring, replicas),
-                 builder) {}
+                 builder),
+      has_sums_(ring == nullptr || ring->ring.is_last()) {}
 
 /// @return the buffer of the factor that clips.
 int ParameterStates::gradient_norm() {
@@ -72,7 +73,7 @@ int ParameterStates::gradient_norm() {
   };
   const int sum = scalar("gradient_norm/sum_of_squares", false);
   const int factor = scalar("gradient_norm/factor", false);
-  const int norm = scalar("gradient_norm", true);
+  const int norm = builder_.norm() >= 0 ? builder_.norm() : scalar("gradient_norm", true);
   if (groups_.num_copies.empty()) {
     sum_over_groups(sum);
   } else {
@@ -172,7 +173,7 @@ void ParameterStates::all_reduce_norm(int sum, int group) {
 }
 
 void ParameterStates::update(std::span<const int> parameters) {
-  const int factor = plan_.optimizer.clip_norm > 0.0 ? gradient_norm() : -1;
+  const int factor = plan_.optimizer.clip_norm > 0.0 && has_sums_ ? gradient_norm() : -1;
   for (const int p : gradients_.parameters()) {
     if (std::ranges::find(parameters, p) == parameters.end()) continue;
     emit_update(p, factor);

@@ -79,6 +79,7 @@ class ParameterStates {
   ProgramBuilder& builder_;
   GatherEmission gathers_;
   GradientEmission gradients_;
+  bool has_sums_;  ///< else another replica has those of all stages, and the norm of them
 };
 
 }  // namespace strata

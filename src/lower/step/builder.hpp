@@ -74,6 +74,7 @@ class ProgramBuilder {
   /// Where the loss and the gradient norm are found after the body.
   void set_loss(int id) { program_.loss_buffer = id; }
   void set_norm(int id) { program_.norm_buffer = id; }
+  int norm() const { return program_.norm_buffer; }  ///< -1: not yet
 
   /// Add workspaces, lifetimes and addresses, and verify.
   Program finish(const WorkspaceBytes& workspace_bytes) &&;

@@ -13,10 +13,12 @@ namespace {
 std::optional<RingLinks> ring_of(const Plan& plan, int rank) {
   if (axis_size(plan.mesh, "micro_batch") == 1) return std::nullopt;
   const int replica = coordinate(plan.mesh, "micro_batch", rank);
-  const ReplicaRing ring = parameters_walk(plan)
-                               ? ring_of_owners(fresh_table(plan.schedule, plan.stages.count), replica)
-                               : replica_ring(plan.schedule, plan.stages.count, replica);
-  return RingLinks(ring, communication_stream + 1);
+  if (parameters_walk(plan)) {
+    return RingLinks(ring_of_owners(fresh_table(plan.schedule, plan.stages.count), replica), std::nullopt,
+                     communication_stream + 1);
+  }
+  return RingLinks(replica_ring(plan.schedule, plan.stages.count, replica),
+                   ring_pace(plan.schedule, plan.stages.count, replica), communication_stream + 1);
 }
 
 std::optional<WalkLinks> walk_of(const Plan& plan, int rank, const std::optional<RingLinks>& ring) {
@@ -69,6 +71,10 @@ RankFrame::RankFrame(const Plan& of_plan, const RankModel& of_model, int rank, c
     const std::vector<int> all = group_along(plan.mesh, "micro_batch", rank);
     ring->sums_group = builder.add_group({"sums", all});
     for (auto& [arrival, group] : ring->groups) group = builder.add_group({std::string(word_of(arrival)), all});
+    if (ring->pace) {
+      ring->pace_group = builder.add_group({"pace", all});
+      tokens.emplace(builder);
+    }
     if (walk) {
       walk->owners_group = builder.add_group({"owned", all});
       walk->readers_group = builder.add_group({"walking", all});

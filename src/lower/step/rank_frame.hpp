@@ -14,6 +14,7 @@
 #include "lower/order/step_shape.hpp"
 #include "lower/rank_model.hpp"
 #include "lower/states/held_parameters.hpp"
+#include "lower/states/pace_tokens.hpp"
 #include "lower/states/replica_links.hpp"
 #include "lower/states/ring_links.hpp"
 #include "lower/states/walk_links.hpp"
@@ -49,7 +50,8 @@ struct RankFrame {
   ReplicaGrids grids;
   HeldParameters held;
   TensorUses uses;
-  int loss = -1;  ///< buffer, -1: another stage computes it
+  std::optional<TokenBuffers> tokens;  ///< where these keep their distance
+  int loss = -1;                       ///< buffer, -1: another stage computes it
 };
 
 }  // namespace strata

@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "lower/states/held_parameters.hpp"
+#include "lower/states/pace_tokens.hpp"
 #include "lower/states/parameter_relay.hpp"
 #include "lower/states/parameter_states.hpp"
 #include "lower/states/walk_messages.hpp"
@@ -81,6 +82,7 @@ class StepLowering {
     } else if (frame.ring) {
       relay_.emplace(*frame.ring, graph_, order_, step, frame.held, builder_);
     }
+    if (frame.tokens) tokens_.emplace(*frame.ring, order_, *frame.tokens, builder_);
   }
 
   void run() {
@@ -162,6 +164,8 @@ class StepLowering {
   void lower_item(int index) {
     begin_item(index);
     if (walk_) walk_->before_item(index);
+    if (relay_) relay_->before_item(index);
+    if (tokens_) tokens_->before_item(index);
     for (const StageMessages::Receive& receive : messages_.before(index)) post(receive);
     parameters_.gradients().before_item(index);
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
@@ -172,6 +176,7 @@ class StepLowering {
       case Pass::backward: backward(index); break;
       case Pass::update: update_in_backward(index); break;
     }
+    if (tokens_) tokens_->behind_item(index);
     if (messages_.after(index).peer >= 0) send(index);
     if (relay_) relay_->behind_item(index);
     if (walk_) walk_->behind_item(index);
@@ -387,6 +392,7 @@ class StepLowering {
   ParameterStates parameters_;
   std::optional<ParameterRelay> relay_;
   std::optional<WalkMessages> walk_;
+  std::optional<PaceTokens> tokens_;
   const TensorUses& uses_;
   std::map<int, Activations> activations_;    ///< by sub-batch of the step
   std::vector<int> from_before_, to_behind_;  ///< tensors that cross the cuts
@@ -406,6 +412,7 @@ Program lower_step(const Plan& plan, const RankModel& model, int rank, const Ord
   if (cyclic || plan.overlap.broadcast == "next_forward") frame.builder.let_steps_overlap();
   frame.builder.begin(ProgramBuilder::Section::prologue);
   frame.held.buffers.initialize();
+  if (frame.tokens) frame.tokens->initialize();
   frame.builder.begin(ProgramBuilder::Section::body);
   for (int step = 0; step < order.steps_per_body; ++step) {
     frame.builder.begin_training_step();

@@ -16,7 +16,7 @@
 namespace strata {
 namespace {
 
-std::array<OptionRow, 9> rows_with(std::string_view fresh) {
+std::array<OptionRow, 11> rows_with(std::string_view fresh) {
   return {
       OptionRow{
           "implementation", std::string("multi"), "multi | single | pipeline | model | zero",
@@ -38,6 +38,12 @@ std::array<OptionRow, 9> rows_with(std::string_view fresh) {
                 "multi: updated parameters go from reader to reader, or from the last rank to all"},
       OptionRow{"spare_stages", std::int64_t{1}, ">= 0",
                 "multi: first stages with a second buffer for the parameters that come while the old are read"},
+      OptionRow{"shift", std::string("free"), "free | paced | begun",
+                "multi: a rank waits for data alone; or is 2·stages/ranks passes behind the one before; or up to a "
+                "pass less"},
+      OptionRow{"optimizer", std::string("last"), "last | first_user",
+                "multi: which rank updates a stage and has its optimizer's states: the last one, or, of as many stages "
+                "as ranks, the one that reads it first"},
   };
 }
 
@@ -72,6 +78,21 @@ int micro_batches_of(const PlanRequest& request, const std::string& implementati
       "{}: implementation = {} on {} ranks takes as many micro-batches as ranks, train.micro_batches is {}; accepted: "
       "{}, or 1, which means so many here",
       base.strategy, implementation, ranks, asked, ranks));
+}
+
+/// fresh = planner looks at rings whose ranks wait for data alone, and whose last one updates each stage behind its own
+/// backward.
+void refuse_to_plan(const Plan& plan) {
+  const auto refuse = [&](const std::string& what, std::string_view accepted) {
+    throw Unsupported(fmt::format(
+        "{}: fresh = planner with {}, of which it does not know how long steps take; accepted: {}, or fresh = {}",
+        plan.strategy, what, accepted, plan.optimizer.clip_norm > 0.0 ? "none" : "v2"));
+  };
+  if (plan.schedule.shift != "free") refuse(fmt::format("shift = {}", plan.schedule.shift), "shift = free");
+  if (plan.schedule.updater != "last") refuse(fmt::format("optimizer = {}", plan.schedule.updater), "optimizer = last");
+  if (plan.optimizer.clip_norm > 0.0) {
+    refuse(fmt::format("train.clip_norm = {}", plan.optimizer.clip_norm), "train.clip_norm = 0");
+  }
 }
 
 }  // namespace
@@ -122,6 +143,8 @@ Plan cyclic_plan(const PlanRequest& request) {
   plan.schedule.sum = request.option<std::string>("sum");
   plan.schedule.spread = request.option<std::string>("spread");
   plan.schedule.spare_stages = static_cast<int>(request.option<std::int64_t>("spare_stages"));
+  plan.schedule.shift = request.option<std::string>("shift");
+  plan.schedule.updater = request.option<std::string>("optimizer");
   if (plan.schedule.fresh != planner_word) return plan;
   if (implementation != "multi") {
     throw Unsupported(fmt::format(
@@ -129,6 +152,7 @@ Plan cyclic_plan(const PlanRequest& request) {
         "with any; accepted: implementation = multi, or fresh = v2",
         plan.strategy, implementation));
   }
+  refuse_to_plan(plan);
   return planned_ring(request, std::move(plan));
 }
 

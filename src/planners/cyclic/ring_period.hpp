@@ -21,9 +21,10 @@ struct StageSeconds {
   double update = 0.0;
   double sum = 0.0;         ///< its gradients from one rank to the next
   double parameters = 0.0;  ///< its parameters from one rank to another
+  double token = 0.0;       ///< that tells the next rank of the end of its forward, or of its backward
 };
 
-/// @param schedule cyclic, a rank a micro-batch.
+/// @param schedule cyclic, a rank a micro-batch; each stage is updated behind its own backward.
 /// @param known by stage: its parameters are waited for; empty: those of all stages are.
 EventGraph ring_events(const Schedule& schedule, std::span<const StageSeconds> stages,
                        const std::vector<bool>& known = {});

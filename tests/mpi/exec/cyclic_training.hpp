@@ -80,9 +80,15 @@ struct Chains {
 };
 
 /// Who computes what.
-enum class Ranks { one, one_a_stage, one_a_micro_batch };
+enum class Ranks { one, one_a_stage, one_a_micro_batch, walking };
 inline std::string_view to_string(Ranks ranks) {
-  return ranks == Ranks::one ? "one rank" : ranks == Ranks::one_a_stage ? "a rank a stage" : "a rank a micro-batch";
+  switch (ranks) {
+    case Ranks::one: return "one rank";
+    case Ranks::one_a_stage: return "a rank a stage";
+    case Ranks::one_a_micro_batch: return "a rank a micro-batch";
+    case Ranks::walking: return "a rank a micro-batch, between which parameters walk";
+  }
+  return "?";
 }
 
 class Cyclic : public testing::Test {
@@ -94,9 +100,14 @@ class Cyclic : public testing::Test {
     Plan plan;
     plan.strategy = "cyclic";
     const int stage_ranks = ranks == Ranks::one_a_stage ? stages : 1;
-    const int replicas = ranks == Ranks::one_a_micro_batch ? micro_batches : 1;
+    const bool walks = ranks == Ranks::walking;
+    const int replicas = ranks == Ranks::one_a_micro_batch || walks ? micro_batches : 1;
     plan.mesh.ranks_per_node = stage_ranks * replicas;
     plan.mesh.axes = {{"stage", stage_ranks}, {"micro_batch", replicas}};
+    if (walks) {
+      plan.mesh.placement = "zero-ring";
+      plan.operators = {OperatorRule{.match = "*", .state = StateFactors{.walks = true}}};
+    }
     plan.stages.count = stages;
     plan.schedule = {.kind = ScheduleKind::cyclic, .micro_batches = micro_batches, .fresh = fresh};
     plan.global_batch = static_cast<std::int64_t>(micro_batches) * samples;

@@ -1,6 +1,7 @@
 set(libraries strata_exec strata_lower strata_planners strata_models)
 strata_mpi_test(exec/test_cut_at_operators RANKS 2 3 SANITIZED_RANKS none LIBRARIES ${libraries})
 strata_mpi_test(exec/test_cyclic RANKS 2 3 4 SANITIZED_RANKS 2 LIBRARIES ${libraries} TIMEOUT 120)
+strata_mpi_test(exec/test_cyclic_clipping RANKS 2 3 SANITIZED_RANKS none LIBRARIES ${libraries})
 strata_mpi_test(exec/test_equality RANKS 3 4 DEEP_RANKS 8 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 120)
 strata_mpi_test(exec/test_executor RANKS 1 2 3 AVX2_RANKS 2 LIBRARIES ${libraries})
 strata_mpi_test(exec/test_gradients RANKS 1 AVX2_RANKS 1 SANITIZED_RANKS 1 LIBRARIES ${libraries})

@@ -110,7 +110,7 @@ struct Trained {
   std::map<std::string, std::vector<float>> parameters;  ///< master weights by name
   std::map<std::string, std::vector<float>> initial;
   std::vector<float> losses;
-  std::vector<float> norms;
+  std::vector<float> norms;  ///< what this rank knows, or, where it does not, the others
   StepMeasurement last_step;
   std::int64_t touched_bytes = 0;  ///< of the arena, workspaces whole
 };
@@ -239,10 +239,12 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
   if (training.before) training.before(result.program, executor);
   const auto complete = [&](int step) {
     result.last_step = executor.complete(step);
-    double loss[1] = {result.last_step.loss};
-    if (num_ranks > 1) world.all_reduce_sum(loss);
-    result.losses.push_back(static_cast<float>(loss[0]));
-    result.norms.push_back(result.last_step.gradient_norm);
+    const float mine = result.last_step.gradient_norm;
+    const bool knows_norm = !std::isnan(mine);
+    double sums[3] = {result.last_step.loss, knows_norm ? mine : 0.0, knows_norm ? 1.0 : 0.0};
+    if (num_ranks > 1) world.all_reduce_sum(sums);
+    result.losses.push_back(static_cast<float>(sums[0]));
+    result.norms.push_back(knows_norm ? mine : static_cast<float>(sums[1] / sums[2]));
   };
   // Steps overlap as far as they may: ranks complete one together, when the last of them has all of it.
   double late[1] = {static_cast<double>(depth(result.program))};

@@ -62,6 +62,22 @@ TEST(CycleRatio, IsThatOfTheSlowestCycle) {
   }
 }
 
+/// Where events number their repetitions in other ways, some wait for a later one, and no cycle is another.
+TEST(CycleRatio, IsTheSameHoweverEventsNumberTheirRepetitions) {
+  for (std::uint64_t stream = 0; stream < 300; ++stream) {
+    EventGraph graph = random_graph(stream);
+    const double expected = maximum_cycle_ratio(graph);
+    const RandomStream random{.seed = 5, .stream = stream};
+    for (EventGraph::Edge& edge : graph.edges) {
+      const auto ahead = [&](int event) {
+        return static_cast<int>(random.word(static_cast<std::uint64_t>(event)) % 5);
+      };
+      edge.repetitions += ahead(edge.to) - ahead(edge.from);
+    }
+    EXPECT_NEAR(maximum_cycle_ratio(graph), expected, 1e-12 * (1.0 + expected)) << stream;
+  }
+}
+
 TEST(CycleRatio, OfWhatNeverRepeatsIsNone) {
   EventGraph graph{.num_events = 3};
   EXPECT_EQ(maximum_cycle_ratio(graph), 0.0);
@@ -83,6 +99,10 @@ TEST(CycleRatio, EventsThatWaitForThemselvesAreRefused) {
   EventGraph loop{.num_events = 1};
   loop.add_edge(0, 0, 1.0);
   EXPECT_THROW(maximum_cycle_ratio(loop), InternalError);
+  EventGraph later{.num_events = 2};  // one waits for a repetition of the other that waits for it
+  later.add_edge(0, 1, 1.0, -2);
+  later.add_edge(1, 0, 1.0, 1);
+  EXPECT_THROW(maximum_cycle_ratio(later), InternalError);
   EventGraph back{.num_events = 2};
   back.add_edge(0, 1, -1.0, 1);
   EXPECT_THROW(maximum_cycle_ratio(back), InternalError);

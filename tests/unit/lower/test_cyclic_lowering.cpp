@@ -278,8 +278,6 @@ TEST(CyclicLowering, RefusesByName) {
   EXPECT_THAT(refused([](Plan& p) { p.schedule.fresh = "011 011 111"; }, graph),
               HasSubstr("schedule.kind = cyclic with micro-batch 0 of 3 at stage 1 of 3 reading its own step's "
                         "parameters, which are not there before it begins, cannot be lowered"));
-  EXPECT_THAT(refused([](Plan& p) { p.optimizer.clip_norm = 1.0; }, graph),
-              HasSubstr("with optimizer.clip_norm = 1: stages are updated one after the other"));
   EXPECT_THAT(refused([](Plan& p) { p.overlap.update = "backward"; }, graph), HasSubstr("overlap.update = backward"));
   const auto on_ring = [&](const auto& ask) {
     Plan other = cyclic_plan(3, 3, "v2", Ranks::one_a_micro_batch, DType::f32);

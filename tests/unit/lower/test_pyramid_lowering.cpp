@@ -205,7 +205,13 @@ TEST(PyramidLowering, RefusesByName) {
   EXPECT_THAT(refused([](Plan& p) { p.schedule.spread = "direct"; }),
               HasSubstr("mesh.placement = pyramid with schedule.spread = direct"));
   EXPECT_THAT(refused([](Plan& p) { p.overlap.all_reduce = "none"; }), HasSubstr("overlap.all_reduce = none"));
-  EXPECT_THAT(refused([](Plan& p) { p.optimizer.clip_norm = 1.0; }), HasSubstr("optimizer.clip_norm = 1"));
+  EXPECT_THAT(
+      refused([](Plan& p) { p.optimizer.clip_norm = 1.0; }),
+      HasSubstr("mesh.placement = pyramid and optimizer.clip_norm = 1: stages are updated one after the other,"));
+  EXPECT_THAT(refused([](Plan& p) { p.schedule.shift = "paced"; }),
+              HasSubstr("mesh.placement = pyramid and schedule.shift = paced, which is a distance of whole replicas,"));
+  EXPECT_THAT(refused([](Plan& p) { p.schedule.updater = "first_user"; }),
+              HasSubstr("mesh.placement = pyramid and schedule.optimizer = first_user, where it is settled who"));
   EXPECT_THAT(
       refused([](Plan& p) { p.global_batch = p.schedule.micro_batches = 6; }),
       HasSubstr("mesh.placement = pyramid with 6 micro-batches and 3 stages, where it stands on 6 ranks for 3 of "

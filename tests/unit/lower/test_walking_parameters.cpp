@@ -289,6 +289,17 @@ TEST(WalkingParameters, RefusesByName) {
   EXPECT_THAT(refused([](Plan& p) { p.schedule.fresh = "0001 0111 0111 1111"; }),
               HasSubstr("micro-batch 1 of 4 at stage 1 of 4 reading its own step's parameters, which are not there "
                         "before it begins, cannot be lowered"));
+  EXPECT_THAT(refused([](Plan& p) {
+                p.schedule.fresh = "none";
+                p.optimizer.clip_norm = 0.5;
+              }),
+              HasSubstr("mesh.placement = zero-ring and optimizer.clip_norm = 0.5: stages are updated one after the "
+                        "other,"));
+  EXPECT_THAT(
+      refused([](Plan& p) { p.schedule.shift = "begun"; }),
+      HasSubstr("mesh.placement = zero-ring and schedule.shift = begun, which is a distance of whole replicas,"));
+  EXPECT_THAT(refused([](Plan& p) { p.schedule.updater = "first_user"; }),
+              HasSubstr("mesh.placement = zero-ring and schedule.optimizer = first_user, where it is settled who"));
   EXPECT_THAT(refused([](Plan& p) { p.stages.count = 2; }),
               HasSubstr("mesh.placement = zero-ring with 4 micro-batches and 2 stages on 4 ranks, not one of each a "
                         "rank,"));

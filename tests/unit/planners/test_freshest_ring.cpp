@@ -276,6 +276,16 @@ TEST(PlannedRing, RefusesWhatItCannotPlan) {
             }),
             "cdp-v2: fresh = planner with implementation = pipeline, whose order allows no table fresher than v2 and "
             "takes as long with any; accepted: implementation = multi, or fresh = v2");
+  EXPECT_EQ(refusal([&] {
+              planned_ring_of(graph, &seconds, {{"shift", std::string("paced")}});
+            }),
+            "cdp-v2: fresh = planner with shift = paced, of which it does not know how long steps take; accepted: "
+            "shift = free, or fresh = v2");
+  EXPECT_EQ(refusal([&] {
+              planned_ring_of(graph, &seconds, {{"optimizer", std::string("first_user")}});
+            }),
+            "cdp-v2: fresh = planner with optimizer = first_user, of which it does not know how long steps take; "
+            "accepted: optimizer = last, or fresh = v2");
   const ModelGraph tied = build_model({.name = "gpt-nano", .layers = 3, .tied_head = true});
   EXPECT_EQ(refusal([&] { planned_ring_of(tied, &seconds, {}); }),
             "cdp-v2: 3 stages, but between operators of gpt-nano that share no parameter only 1 can begin");

@@ -8,91 +8,23 @@
 #include <string>
 #include <vector>
 
-#include "base/error.hpp"
 #include "base/random.hpp"
-#include "cost/cost_model.hpp"
-#include "lower/lower.hpp"
-#include "models/graph_builder.hpp"
+#include "partition/fresh_table.hpp"
 #include "planners/cyclic/ring_period.hpp"
 #include "sim/steady_state.hpp"
+#include "unit/sim/ring_of_layers.hpp"
 
 namespace strata {
 namespace {
 
-/// Of layer @p j and the one before it: no two products are equal.
-std::int64_t width(int j) { return 8 + j * (j + 3); }
-
-constexpr std::int64_t num_pixels = 4;
-constexpr std::int64_t first_bytes = 4 * num_pixels * 8;
-
-/// A stage a layer without bias; before the first one a layer that takes no time, so that there too the backward reads
-/// the parameters.
-ModelGraph layers(int num_layers) {
-  GraphBuilder graph("layers");
-  int x = graph.input("image", {num_pixels}, TensorRole::image);
-  const int label = graph.input("label", {}, TensorRole::targets);
-  for (int j = 0; j < num_layers; ++j) {
-    graph.begin_block(fmt::format("block[{}]", j));
-    if (j == 0) x = graph.linear("first", x, {.in = num_pixels, .out = width(0), .bias = false});
-    x = graph.linear("linear", x, {.in = width(j), .out = width(j + 1), .bias = false});
-    graph.end_block();
-  }
-  graph.cross_entropy("loss", x, label);
-  return graph.finish(1);
-}
-
-/// Each stage's passes are one kernel each; what else runs takes no time, and no transfer slows another.
-class StageCosts final : public CostModel {
- public:
-  explicit StageCosts(std::vector<StageSeconds> stages) : CostModel(1), stages_(std::move(stages)) {}
-  CostSource source() const override { return CostSource::analytic; }
-  std::string description() const override { return "stages"; }
-  Cost kernel(const Program&, const Instruction& in) const override {
-    for (std::size_t j = 0; j < stages_.size(); ++j) {
-      if (!in.name.starts_with(fmt::format("block[{}].linear", j))) continue;
-      switch (in.kernel) {
-        case Kernel::linear_forward: return {stages_[j].forward};
-        case Kernel::linear_backward_weight: return {stages_[j].backward};
-        case Kernel::sgd_momentum: return {stages_[j].update};
-        default: return {0.0};
-      }
-    }
-    return {0.0};
-  }
-  /// Sums are as long as parameters.
-  CollectiveCost collective(Collective, std::int64_t bytes, const Placement&) const override {
-    if (bytes == first_bytes) return {0.0};
-    for (std::size_t j = 0; j < stages_.size(); ++j) {
-      const auto stage = static_cast<int>(j);
-      const std::int64_t before = j == 0 ? first_bytes : 0;
-      if (bytes == 4 * width(stage) * width(stage + 1) + before) return {stages_[j].sum};
-      if (bytes == 4 * width(stage) * width(stage + 1)) return {stages_[j].sum};
-    }
-    throw InternalError(fmt::format("no stage has {} bytes", bytes));
-  }
-
- private:
-  std::vector<StageSeconds> stages_;
-};
-
-Plan ring_plan(int micro_batches, int stages, const std::string& fresh) {
-  Plan plan;
-  plan.strategy = "cyclic";
-  plan.mesh.ranks_per_node = micro_batches;
-  plan.mesh.axes = {{"micro_batch", micro_batches}};
-  plan.stages.count = stages;
-  plan.schedule = {.kind = ScheduleKind::cyclic, .micro_batches = micro_batches, .fresh = fresh};
-  plan.global_batch = micro_batches;
-  plan.optimizer = {.kind = "sgd", .momentum = 0.5};
-  return plan;
-}
+using test::layers;
+using test::ring_plan;
+using test::ring_programs;
+using test::StageCosts;
 
 /// In the long run. That simulate_steady() sees when it has come is shown here too: the ratio is the event graph's.
 double simulated_period(const Plan& plan, const ModelGraph& graph, const CostModel& costs) {
-  std::vector<Program> programs;
-  for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
-    programs.push_back(lower(plan, graph, rank, [](const Program&, const Instruction&) { return std::int64_t{0}; }));
-  }
+  const std::vector<Program> programs = ring_programs(plan, graph);
   const SimulationResult result =
       simulate_steady(unfolded(programs, plan.mesh.num_ranks()), costs, {.num_steps = 2, .keeps_events = false});
   EXPECT_GT(result.period_steps, 0) << plan.schedule.fresh;
@@ -132,7 +64,7 @@ void expect_equal_periods(const Plan& plan, const ModelGraph& graph, const std::
   const double expected = ring_period(plan.schedule, stages);
   EXPECT_NEAR(simulated_period(plan, graph, StageCosts(stages)), expected, 1e-9 * expected)
       << plan.schedule.fresh << ", " << plan.schedule.sum << ", " << plan.schedule.spread << ", "
-      << plan.schedule.spare_stages << " spare";
+      << plan.schedule.spare_stages << " spare, " << plan.schedule.shift << ", " << plan.schedule.updater;
 }
 
 TEST(RingPeriod, OfEveryTableOfThreeMicroBatchesAndStagesIsTheSimulators) {
@@ -142,6 +74,7 @@ TEST(RingPeriod, OfEveryTableOfThreeMicroBatchesAndStagesIsTheSimulators) {
     plan.schedule.spare_stages = table % 5 == 0 ? 0 : 1;
     plan.schedule.spread = table % 7 == 0 ? "direct" : "relay";
     plan.schedule.sum = table % 3 == 0 ? "after" : "inside";
+    plan.schedule.updater = table % 4 == 3 ? "first_user" : "last";
     expect_equal_periods(plan, graph, random_stages(3, table));
   }
 }
@@ -158,6 +91,27 @@ TEST(RingPeriod, OfAThousandTablesOfFourMicroBatchesToo) {
     plan.schedule.sum = i % 5 == 0 ? "after" : "inside";
     static const std::vector<ModelGraph> graphs = {layers(3), layers(4), layers(5)};
     expect_equal_periods(plan, graphs[static_cast<std::size_t>(stages - 3)], random_stages(stages, i));
+  }
+}
+
+/// Ranks that keep a distance, by tables within v2; as many stages as micro-batches, more and fewer.
+TEST(RingPeriod, OfShiftsIsTheSimulators) {
+  for (std::uint64_t i = 0; i < 96; ++i) {
+    const auto [n, k] = std::vector{std::pair{3, 3}, {2, 3}, {4, 4}, {4, 2}}[i % 4];
+    Plan plan = ring_plan(n, k, "");
+    for (const std::string& row : freshest(n, k)) plan.schedule.fresh += (plan.schedule.fresh.empty() ? "" : " ") + row;
+    const RandomStream random{.seed = 13, .stream = i};
+    for (std::uint64_t at = 0; char& cell : plan.schedule.fresh) {
+      if (cell == '1' && random.uniform(at++) < 0.5) cell = '0';
+    }
+    plan.schedule.shift = i / 4 % 2 == 0 ? "paced" : "begun";
+    plan.schedule.spare_stages = static_cast<int>(i % 3);
+    plan.schedule.spread = i % 7 == 0 ? "direct" : "relay";
+    plan.schedule.sum = i % 5 == 0 ? "after" : "inside";
+    if (n == k && i % 3 == 0) plan.schedule.updater = "first_user";
+    std::vector<StageSeconds> stages = random_stages(k, i);
+    for (StageSeconds& stage : stages) stage.token = i % 8 == 0 ? 3e-6 : 0.0;
+    expect_equal_periods(plan, layers(k), stages);
   }
 }
 

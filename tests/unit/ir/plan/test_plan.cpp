@@ -264,6 +264,12 @@ TEST(PlanVerify, NamesTheKeyAndTheNumbers) {
       {"schedule.sum: \"after\" needs schedule.kind \"cyclic\"", [](Plan& p) { p.schedule.sum = "after"; }},
       {"schedule.spread: \"direct\" needs", [](Plan& p) { p.schedule.spread = "direct"; }},
       {"schedule.spread: unknown word \"relays\"; did you mean", [](Plan& p) { p.schedule.spread = "relays"; }},
+      {"schedule.shift: \"paced\" needs schedule.kind \"cyclic\"", [](Plan& p) { p.schedule.shift = "paced"; }},
+      {"schedule.shift: unknown word \"pace\"; did you mean \"paced\"?; accepted: free | paced | begun",
+       [](Plan& p) { p.schedule.shift = "pace"; }},
+      {"schedule.optimizer: \"first_user\" needs", [](Plan& p) { p.schedule.updater = "first_user"; }},
+      {"schedule.optimizer: unknown word \"first\"; accepted: last | first_user",
+       [](Plan& p) { p.schedule.updater = "first"; }},
       {"schedule.spare_stages: \"0\" needs", [](Plan& p) { p.schedule.spare_stages = 0; }},
       {"schedule.spare_stages: -1 is out of range", [](Plan& p) { p.schedule.spare_stages = -1; }},
       {"schedule.micro_batches: 1 micro-batches are not divisible by mesh.axes.micro_batch = 8",
@@ -507,6 +513,8 @@ class RandomPlan {
       plan.schedule.sum = word({"inside", "after"});
       plan.schedule.spread = word({"relay", "direct"});
       plan.schedule.spare_stages = count();
+      plan.schedule.shift = word({"free", "paced", "begun"});
+      plan.schedule.updater = word({"last", "first_user"});
     }
     plan.stages = {count(), word({"flops", "operators", "parameters"})};
     for (int i = pick(5); i > 0; --i) {
