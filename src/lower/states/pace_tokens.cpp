@@ -35,11 +35,10 @@ TokenBuffers::TokenBuffers(ProgramBuilder& builder) : builder_(builder) {
 }
 
 void TokenBuffers::initialize() const {
-  builder_.emit({.kernel = Kernel::fill,
-                 .phase = Phase::setup,
-                 .name = "pace",
-                 .outputs = {sent()},
-                 .attributes = {{"elements", std::int64_t{1}}, {"value", 0.0}}});
+  Instruction in{.kernel = Kernel::fill, .phase = Phase::setup, .name = "pace"};
+  in.outputs = {sent()};
+  in.attributes = {{"elements", std::int64_t{1}}, {"value", 0.0}};
+  builder_.emit(std::move(in));
 }
 
 PaceTokens::PaceTokens(const RingLinks& links, const StepOrder& order, const TokenBuffers& buffers,
