@@ -252,7 +252,7 @@ constexpr std::int64_t metadata_bytes = std::int64_t{768} << 10;
 /// Claimed ahead for rows that wait to be written when the disk is full.
 constexpr std::int64_t next_rows_bytes = std::int64_t{256} << 10;
 constexpr hsize_t step_rows_per_chunk = 256;
-constexpr hsize_t event_rows_per_chunk = 4096;
+constexpr hsize_t event_rows_per_chunk = 1024;
 constexpr hsize_t prediction_rows_per_chunk = 64;
 
 /// A text is a 16-byte reference and a heap object with a 16-byte header, padded to 8.

@@ -41,6 +41,13 @@ def test_undecided_is_hollow_and_incomparable_is_words():
     assert artists(figures, "incomparable")["mics/base8"].get_text() == "incomparable: oom: block[3] needs 5.25 …"
 
 
+def test_names_that_would_be_cut_to_the_same_are_whole():
+    names = [f"oases, cross_pass=default, fine_recompute={word}" for word in ("default", "false")]
+    figure = forest.figure_of(Comparison([pair(name, "better", 0.8) for name in names], [], 0.95))
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()][1:] == names
+
+
 @pytest.mark.parametrize("num_places", [1, 20])
 def test_no_panel_has_more_rows_than_can_be_read(num_places):
     pairs = [pair(f"s{n:02}", "better", 0.8, num_ranks=2**place) for place in range(num_places) for n in range(35)]

@@ -1,10 +1,10 @@
-"""Cyclic data parallelism on one rank, a rank a stage, a rank a micro-batch, and parameters that walk: one training."""
+"""Cyclic data parallelism on one rank, a rank a stage, a rank a micro-batch, a pyramid, and parameters that walk."""
 
 import json
 
 import pytest
 
-IMPLEMENTATIONS = {"multi": 2, "pipeline": 2, "single": 1, "zero": 2}  # ranks
+IMPLEMENTATIONS = {"multi": 2, "pipeline": 2, "single": 1, "model": 3, "zero": 2}  # ranks
 
 
 @pytest.fixture
@@ -47,14 +47,16 @@ def test_all_implementations_are_one_training(strata, cyclic, tmp_path, mode):
     ends["paced"] = train(strata, cyclic, tmp_path / "paced", mode, "multi", **paced)[-1]["parameter_checksum"]
     assert len(set(ends.values())) == 1, ends
     # Stopped behind an odd step, where versions that change places have done so, one goes on for another.
-    for before, behind in (
+    restarts = (
         ("multi", "zero"),
         ("zero", "single"),
         ("single", "pipeline"),
         ("pipeline", "multi"),
-        ("multi", "multi"),
+        ("multi", "model"),
+        ("model", "multi"),
         ("zero", "zero"),
-    ):
+    )
+    for before, behind in restarts:
         folder = tmp_path / f"{before}-{behind}"
         shift = paced if before == behind else {}
         train(strata, cyclic, folder / "begun", mode, before, **{"train.steps": 3, "checkpoint.every": 3}, **shift)
@@ -99,5 +101,12 @@ def test_what_ranks_are_not_is_refused_with_its_numbers(strata, cyclic):
     )
     assert "zero on 4 ranks takes as many micro-batches as ranks, train.micro_batches is 2; accepted: 4" in refusal(
         4, "strategy.implementation=zero"
+    )
+    assert "5 ranks a node are 5; accepted: 3 (N = 2), 6 (N = 3)" in refusal(5, "strategy.implementation=model")
+    assert "model on 6 ranks takes 3 micro-batches, train.micro_batches is 2, whose pyramid takes 3 ranks" in refusal(
+        6, "strategy.implementation=model"
+    )
+    assert "model on 3 ranks takes as many stages as micro-batches, 2; 1 were asked for" in refusal(
+        3, "strategy.implementation=model", "strategy.stages=1"
     )
     assert "5 stages on 2 ranks, but gpt-nano has 2 blocks" in refusal(2, "strategy.stages=5")

@@ -24,7 +24,7 @@ from strata_analysis.load import Results
 MOST_ROWS = 30  # of one panel, headings included
 NUM_COLUMNS = 2
 ROW_INCHES = 0.14
-NAME_CHARACTERS = 34
+NAME_CHARACTERS = 34  # more where names would be cut to the same
 REASON_CHARACTERS = 40
 
 
@@ -79,6 +79,7 @@ def _title(comparison: Comparison) -> str:
 def _blocks(pairs: Sequence[Pair]) -> list[list[_Row]]:
     """A heading and the pairs of each place; a place that fills more than a panel in several blocks."""
     several = len({pair.baseline for pair in pairs}) > 1
+    characters = _characters_of({pair.candidate for pair in pairs})
     blocks = []
     for members in places_of(pairs):
         heading = place_words(members[0], pairs).removeprefix("of ").removeprefix("on ")
@@ -86,8 +87,14 @@ def _blocks(pairs: Sequence[Pair]) -> list[list[_Row]]:
         for first in range(0, len(members), MOST_ROWS - 1):
             part = members[first : first + MOST_ROWS - 1]
             blocks.append([_Row(_shortened(heading, NAME_CHARACTERS))])
-            blocks[-1] += [_Row(_shortened(pair.candidate, NAME_CHARACTERS), pair) for pair in part]
+            blocks[-1] += [_Row(_shortened(pair.candidate, characters), pair) for pair in part]
     return blocks
+
+
+def _characters_of(names: set[str]) -> int:
+    """NAME_CHARACTERS, or all of the longest name where different names would be cut to the same."""
+    cut = {_shortened(name, NAME_CHARACTERS) for name in names}
+    return NAME_CHARACTERS if len(cut) == len(names) else max(map(len, names))
 
 
 def _panels(blocks: list[list[_Row]]) -> list[list[_Row]]:
