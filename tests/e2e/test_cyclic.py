@@ -54,11 +54,12 @@ def test_all_implementations_are_one_training(strata, cyclic, tmp_path, mode):
         ("pipeline", "multi"),
         ("multi", "model"),
         ("model", "multi"),
+        ("multi", "multi"),
         ("zero", "zero"),
     )
     for before, behind in restarts:
         folder = tmp_path / f"{before}-{behind}"
-        shift = paced if before == behind else {}
+        shift = paced if before == behind == "multi" else {}
         train(strata, cyclic, folder / "begun", mode, before, **{"train.steps": 3, "checkpoint.every": 3}, **shift)
         (saved,) = folder.glob("begun/e2e/*/checkpoints/step_3.h5")
         rows = train(strata, cyclic, folder / "ended", mode, behind, **{"checkpoint.restart_from": saved}, **shift)

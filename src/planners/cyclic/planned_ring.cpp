@@ -140,6 +140,8 @@ Plan planned_ring(const PlanRequest& request, Plan plan) {
     return all;
   };
   const std::size_t num_reads = found.best.fresh.size() * found.best.cut.size();
+  // The bound adds up the same seconds in another order: where it is met it may be above the period by rounding.
+  const double gap = std::max(0.0, found.least_period_seconds / found.period_bound_seconds - 1.0);
   plan.stages.begins = names(found.best);
   plan.schedule.fresh = fmt::format("{}", fmt::join(found.best.fresh, " "));
   plan.why.predicted_seconds = found.best.period_seconds;
@@ -152,9 +154,8 @@ Plan planned_ring(const PlanRequest& request, Plan plan) {
           : fmt::format(
                 "no cut and table has a period below {:.4g} s ({:.2g} % below the least found), none of those "
                 "within {} times that has more than {} of {} reads fresh ({} more); {} periods looked at",
-                found.period_bound_seconds, 100.0 * (found.least_period_seconds / found.period_bound_seconds - 1.0),
-                ring.problem.within, found.fresh_bound, num_reads, found.fresh_bound - found.best.num_fresh,
-                found.num_periods);
+                found.period_bound_seconds, 100.0 * gap, ring.problem.within, found.fresh_bound, num_reads,
+                found.fresh_bound - found.best.num_fresh, found.num_periods);
   if (found.runner_up) plan.why.runner_up = in_words(*found.runner_up, names(*found.runner_up), num_reads);
   return plan;
 }
