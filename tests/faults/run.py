@@ -99,6 +99,8 @@ class Fault:
                     raise FaultError(f"{self.name}: there is no test {test}")
         else:
             re.compile(self.caught_by)
+            if open_name := re.search(r"mpi\\\.\w+\\\.\w+(?!\w|\\\.)", self.caught_by):
+                raise FaultError(f"{self.name}: {open_name[0]} may begin another test's name; end it with \\.")
             for target in self.targets:
                 tier, *rest = target.split(".")
                 place = ROOT / "tests" / tier / "/".join(rest)
