@@ -14,8 +14,10 @@ namespace strata {
   APPLY(gpipe, "gpipe")               \
   APPLY(one_forward_one_backward, "1f1b")
 
-/// Those without one: orders of cyclic schedules are made from the plan's table (lower/order/cyclic), 2bw's by nothing.
+/// Those whose ranks may hold several stages, so that their generators are asked for more than one: orders of cyclic
+/// schedules are made from the plan's table (lower/order/cyclic), 2bw's by nothing.
 #define STRATA_SCHEDULES_OF_PLANS(APPLY) \
+  APPLY(interleaved, "interleaved")      \
   APPLY(cyclic, "cyclic")                \
   APPLY(two_buffered_weights, "2bw")
 
