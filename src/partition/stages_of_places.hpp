@@ -1,8 +1,9 @@
 #pragma once
 
 /// @file
-/// Which stages the ranks at one place of a pipeline hold: of K stages at S places K/S consecutive ones, or, interleaved,
-/// every S-th, so that stage s + 1 is always at the next place, and the one behind the last place's at the first.
+/// Which stages the ranks at one place of a pipeline hold: of K stages at S places K/S consecutive ones, or,
+/// interleaved, every S-th, so that stage s + 1 is always at the next place, and the one behind the last place's at the
+/// first.
 ///
 /// Source of interleaved stages: Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using
 /// Megatron-LM, SC 2021, sec. 2.2.2.
@@ -35,9 +36,7 @@ class StagePlaces {
     if (is_interleaved_ && num_places_ > 1) return {place, num_stages_, num_places_};
     return {place * each, (place + 1) * each, 1};
   }
-  int place_of(int stage) const {
-    return is_interleaved_ ? stage % num_places_ : stage / (num_stages_ / num_places_);
-  }
+  int place_of(int stage) const { return is_interleaved_ ? stage % num_places_ : stage / (num_stages_ / num_places_); }
   /// The last place's activations go on to the first one.
   bool is_ring() const { return is_interleaved_ && num_places_ > 1 && num_stages_ > num_places_; }
   /// Places of @p stages, ascending, each once.

@@ -18,7 +18,8 @@ class OrderWriter {
   /// All segments of the first stage, the first one first; of sub-batches in turn.
   void forward(int micro_batch) { forward(stages_.front(), micro_batch); }
   void forward(int stage, int micro_batch);
-  /// All segments of the first stage, the last one first, each recomputed before it where it is; of sub-batches in turn.
+  /// All segments of the first stage, the last one first, each recomputed before it where it is; of sub-batches in
+  /// turn.
   void backward(int micro_batch) { backward(stages_.front(), micro_batch); }
   void backward(int stage, int micro_batch);
   /// All parameters of the stages: here, or, where they are to be updated in backward, each behind the backward that

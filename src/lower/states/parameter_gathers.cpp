@@ -16,8 +16,8 @@ using Kind = GatherAction::Kind;
 
 class GatherWalk {
  public:
-  GatherWalk(const StepOrder& order, std::span<const SegmentRecomputation> recomputation,
-             const Plan& plan, const ModelGraph& graph, const ShardGroups& groups)
+  GatherWalk(const StepOrder& order, std::span<const SegmentRecomputation> recomputation, const Plan& plan,
+             const ModelGraph& graph, const ShardGroups& groups)
       : order_(order),
         plan_(plan),
         graph_(graph),

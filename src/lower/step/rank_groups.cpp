@@ -23,6 +23,8 @@ RankGroups::RankGroups(const Plan& plan, const LaidOutGraph& model, const RankPl
   }
   const std::vector<int> column = group_along(plan.mesh, "stage", rank);
   if (place.num_places() > 1) parameters.stages = builder.add_group({"stage", column});
+  // Two ranks are neighbours twice: messages of one group between two ranks keep one order.
+  if (place.pipeline.is_ring()) around = builder.add_group({"around", column});
   std::map<std::vector<int>, int> group_of_holders;
   const auto users = stages_of_parameters(model.graph, model.stages);
   for (std::size_t p = 0; p < users.size(); ++p) {

@@ -91,7 +91,8 @@ StageMessages::StageMessages(const StepOrder& order, const StagePlaces& pipeline
   const auto taken_before = [&](const Run& run, int posted, int cause) {
     for (int i = posted; i-- > 0;) {
       const OrderItem& sent = order.items[static_cast<std::size_t>(i)];
-      const bool goes_there = sends_[static_cast<std::size_t>(i)].peer >= 0 && (sent.pass == Pass::forward) == run.backward;
+      const bool goes_there =
+          sends_[static_cast<std::size_t>(i)].peer >= 0 && (sent.pass == Pass::forward) == run.backward;
       if (!goes_there) continue;
       const int reader = run.backward ? theirs_behind->of(Pass::forward, sent.segment + 1, sent)
                                       : theirs_before->of(Pass::backward, sent.segment - 1, sent);

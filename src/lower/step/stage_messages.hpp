@@ -23,8 +23,8 @@
 
 namespace strata {
 
-/// Names of the streams between @p place and its neighbours: "stage0to1" on both of its ends, "around1to0" from the last
-/// place to the first.
+/// Names of the streams between @p place and its neighbours: "stage0to1" on both of its ends, "around1to0" from the
+/// last place to the first.
 std::vector<std::string> link_streams(const StagePlaces& pipeline, int place);
 
 class StageMessages {

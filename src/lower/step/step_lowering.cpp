@@ -249,11 +249,13 @@ class StepLowering {
     const StagePyramid& pyramid = replicas_->pyramid;
     return pyramid.rank_of(stage, pyramid.replica_taking(stage, step_, item.micro_batch));
   }
-  Instruction message(Collective kind, const OrderItem& item, int peer, int stream, int tensor) const {
+  /// To or from rank @p peer of the pipeline, of what crosses the cut before stage @p cut.
+  Instruction message(Collective kind, const OrderItem& item, int peer, int cut, int stream, int tensor) const {
     const bool backward = item.pass != Pass::forward;
+    const bool goes_around = place_.pipeline.is_ring() && place_.pipeline.place_of(cut) == 0;
     return {.kernel = Kernel::none,
             .collective = kind,
-            .group = groups_.parameters.stages,
+            .group = goes_around ? groups_.around : groups_.parameters.stages,
             .root = member_of_stage(peer, item),
             .stream = first_link_stream_ + stream,
             .phase = backward ? Phase::backward : Phase::forward,
@@ -272,7 +274,7 @@ class StepLowering {
     if (receive.taken >= 0) complete.push_back(sent_[static_cast<std::size_t>(receive.taken)]);
     for (const int t : tensors_across_cut(receive.cut)) {
       if (backward && !activations.needs_gradient(t)) continue;
-      Instruction in = message(Collective::recv, item, receive.peer, receive.stream, t);
+      Instruction in = message(Collective::recv, item, receive.peer, receive.cut, receive.stream, t);
       in.outputs = {backward ? activations.gradient_destination(t, true).operand : activations.produce(t)};
       builder_.emit(std::move(in), complete);
     }
@@ -286,7 +288,7 @@ class StepLowering {
     Activations& activations = activations_of(item);
     for (const int t : tensors_across_cut(to.cut)) {
       if (backward && !activations.needs_gradient(t)) continue;
-      Instruction in = message(Collective::send, item, to.peer, to.stream, t);
+      Instruction in = message(Collective::send, item, to.peer, to.cut, to.stream, t);
       in.inputs = {backward ? activations.take_gradient(t).operand : activations.value(t)};
       sent_[static_cast<std::size_t>(index)] = builder_.emit(std::move(in));
     }

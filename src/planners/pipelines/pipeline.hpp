@@ -36,10 +36,10 @@ inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule, std
   const int ranks = plan.mesh.num_ranks();
   plan.stages = asked_stages(request, stages);
   if (ranks % in_pipeline != 0) {
-    throw Unsupported(fmt::format("{}: {} nodes × {} ranks a node = {} ranks are not divisible by {}", plan.strategy,
-                                  plan.mesh.nodes, plan.mesh.ranks_per_node, ranks,
-                                  stages == in_pipeline ? fmt::format("{} stages", stages)
-                                                        : fmt::format("{} ranks of a pipeline", in_pipeline)));
+    throw Unsupported(fmt::format(
+        "{}: {} nodes × {} ranks a node = {} ranks are not divisible by {}", plan.strategy, plan.mesh.nodes,
+        plan.mesh.ranks_per_node, ranks,
+        stages == in_pipeline ? fmt::format("{} stages", stages) : fmt::format("{} ranks of a pipeline", in_pipeline)));
   }
   plan.mesh.axes = {{"stage", static_cast<int>(in_pipeline)}, {"data", ranks / static_cast<int>(in_pipeline)}};
   refuse_uneven_micro_batches(plan);

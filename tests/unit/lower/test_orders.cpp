@@ -127,6 +127,7 @@ TEST(Orders, OfAllStagesVerifyAndKeepFewMicroBatches) {
 
 TEST(Orders, SomeSchedulesCanOnlyBePlanned) {
   EXPECT_FALSE(order_generator(ScheduleKind::cyclic));
+  EXPECT_FALSE(order_generator(ScheduleKind::interleaved));  // of a rank with several stages: test_interleaved.cpp
   EXPECT_FALSE(order_generator(ScheduleKind::two_buffered_weights));
 }
 
