@@ -76,10 +76,10 @@ class Interleaved final : public Planner {
     const std::int64_t stages = in_pipeline == 1 ? 1 : chunks * in_pipeline;
     Plan plan = pipeline_plan(request, ScheduleKind::interleaved, stages, in_pipeline);
     if (plan.schedule.micro_batches % in_pipeline != 0) {
-      throw Unsupported(fmt::format(
-          "{}: train.micro_batches = {} is no multiple of the {} ranks of a pipeline, which take as many at "
-          "once; accepted: {} or a multiple of it",
-          plan.strategy, plan.schedule.micro_batches, in_pipeline, in_pipeline));
+      throw Unsupported(
+          fmt::format("{}: train.micro_batches = {} is no multiple of the {} ranks of a pipeline (of {} ranks), which "
+                      "take as many at once; accepted: {} or a multiple of it",
+                      plan.strategy, plan.schedule.micro_batches, in_pipeline, plan.mesh.num_ranks(), in_pipeline));
     }
     return plan;
   }

@@ -38,6 +38,7 @@ STRATEGY_COLOURS = {
     "autoddl": "#54278F",
     "gpipe": "#8C510A",
     "1f1b": "#01665E",
+    "interleaved": "#35978F",
     "cdp-v1": "#80B1D3",
     "cdp-v2": "#253494",
 }

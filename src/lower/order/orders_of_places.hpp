@@ -43,9 +43,9 @@ class OrdersOfPlaces {
     const StagesOfPlace stages = stages_.of(place / num_replicas_);
     return generator_(shape_, {.first_stage = stages.first,
                                .end_stage = stages.end,
-                               .stages_apart = stages.apart,
                                .first_micro_batch = replica * micro_batches,
-                               .end_micro_batch = (replica + 1) * micro_batches});
+                               .end_micro_batch = (replica + 1) * micro_batches,
+                               .stages_apart = stages.apart});
   }
   /// The place that is @p distance parts of the pipeline behind @p place, with its micro-batches; none: it ends before.
   std::optional<int> along_stages(int place, int distance) const {

@@ -11,9 +11,9 @@ namespace strata {
 /// `replica` on. Of interleaved stages every stages_apart-th, from first_stage on.
 struct StepPart {
   int first_stage = 0, end_stage = 0;
-  int stages_apart = 1;
   int first_micro_batch = 0, end_micro_batch = 0;
   int replica = 0, num_replicas = 1;
+  int stages_apart = 1;
   bool operator==(const StepPart&) const = default;
 };
 

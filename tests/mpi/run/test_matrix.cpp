@@ -280,6 +280,8 @@ class Matrix : public Checkpointing {
     Training training = subject.make(features);
     // Stages of theirs have versions of their own, so that no weight is tied over them.
     if (is_cyclic(variant.mode) && !subject.is_exact) training.graph = language_model(features, false);
+    // Its micro-batches are taken by as many as ranks of a pipeline, which are two for five blocks and for four.
+    if (variant.mode == "interleaved") training.plan.schedule.micro_batches *= 2;
     training.options = variant.options;
     training.nodes = num_nodes();
     if (variant.capacity_share > 0.0) {

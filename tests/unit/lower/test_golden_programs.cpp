@@ -125,6 +125,7 @@ std::vector<Golden> golden_programs() {
           {"ddp.llama", "ddp", 4, llama, mixed},
           {"gpipe.mlp", "gpipe", 2, deeper_mlp, two_micro_batches},
           {"1f1b.gpt", "1f1b", 2, with_layers(gpt, 2), everything},
+          {"interleaved.gpt", "interleaved", 2, with_layers(gpt, 4), two_micro_batches},
           {"zero3.mlp", "zero3", 2, mlp, two_micro_batches},
           {"select-and-drop.mlp", "amsp", 4, mlp, two_micro_batches, select_and_drop},
           {"late-broadcast.mlp", "amsp", 2, mlp, two_micro_batches, dealt_late},

@@ -280,8 +280,8 @@ TEST(Interleaved, RefusesWhatDoesNotGoRoundInRounds) {
     return refusal([&] { planned(find_planner("interleaved"), graph, base, std::move(options)); });
   };
   EXPECT_EQ(refusal_of(4, 6, {}),
-            "interleaved: train.micro_batches = 6 is no multiple of the 4 ranks of a pipeline, which take as many at "
-            "once; accepted: 4 or a multiple of it");
+            "interleaved: train.micro_batches = 6 is no multiple of the 4 ranks of a pipeline (of 4 ranks), which take "
+            "as many at once; accepted: 4 or a multiple of it");
   EXPECT_EQ(refusal_of(4, 4, {{"chunks", std::int64_t{3}}, {"stages", std::int64_t{12}}}),
             "interleaved: 12 stages on 4 ranks, but gpt-nano has 8 blocks, and a stage has one or more");
   EXPECT_EQ(refusal_of(4, 4, {{"stages", std::int64_t{6}}}),

@@ -76,11 +76,12 @@ TEST(Lower, EveryModeOfEveryModelVerifiesOnAllRanks) {
   }
   // Four models on five counts. What searches needs to know the machine, unless there is one plan: on one rank, and
   // on three where nothing else is legal (pipelines of two blocks; tensor parallelism of llama-nano's four heads).
-  // Cyclic ones take as many stages as ranks, and no head that is tied over them.
+  // Cyclic ones take as many stages as ranks, and no head that is tied over them; interleaved ones two a rank.
   const std::map<std::string_view, int> expected = {
-      {"single", 4},  {"ddp", 20},     {"zero1", 20}, {"zero2", 20},  {"zero3", 20},     {"zeropp", 20}, {"mics", 20},
-      {"oases", 5},   {"osdp", 20},    {"gpipe", 20}, {"1f1b", 20},   {"osdp-base", 20}, {"amsp", 4},    {"3d", 7},
-      {"3d+osdp", 7}, {"megatron", 5}, {"summa", 5},  {"autoddl", 4}, {"cdp-v1", 9},     {"cdp-v2", 9},
+      {"single", 4}, {"ddp", 20},   {"zero1", 20},       {"zero2", 20},   {"zero3", 20}, {"zeropp", 20},
+      {"mics", 20},  {"oases", 5},  {"osdp", 20},        {"gpipe", 20},   {"1f1b", 20},  {"osdp-base", 20},
+      {"amsp", 4},   {"3d", 7},     {"3d+osdp", 7},      {"megatron", 5}, {"summa", 5},  {"autoddl", 4},
+      {"cdp-v1", 9}, {"cdp-v2", 9}, {"interleaved", 17},
   };
   EXPECT_EQ(lowered, expected);
 }
