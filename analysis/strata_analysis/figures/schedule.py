@@ -105,10 +105,10 @@ def draw_rows(rows: dict[str, list[Box]], unit: str, title: str) -> Figure:
         axes.set_xlabel(unit)
         axes.set_ylabel("rank")
         axes.set_title(title)
-        handles, labels = axes.get_legend_handles_labels()
-        shown = dict(zip(labels, handles, strict=True))
-        order = [name for name in (*COLOURS, "idle") if name in shown]
-        figure.legend([shown[name] for name in order], order, loc="outside lower center", ncols=len(order))
+        colours = COLOURS | {"idle": IDLE_COLOUR}
+        shown = [name for name in colours if name in axes.get_legend_handles_labels()[1]]
+        handles = [Rectangle((0, 0), 1, 1, facecolor=colours[name]) for name in shown]
+        figure.legend(handles, shown, loc="outside lower center", ncols=len(shown))
     return figure
 
 
