@@ -148,6 +148,25 @@ void refuse_in_cycles(const Plan& plan, const ModelGraph& graph, const std::vect
   }
 }
 
+/// What a pipeline without a flush cannot be combined with yet.
+void refuse_without_flush(const Plan& plan, const std::vector<OperatorDecision>& decisions) {
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(fmt::format("plan `{}`: schedule.kind = 2bw with {} cannot be lowered", plan.strategy, what));
+  };
+  const auto is_cut = [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); };
+  if (plan.schedule.micro_batches < plan.stages.count) {
+    refuse(fmt::format("{} micro-batches and {} stages, of which the first is {} ahead of its backwards,",
+                       plan.schedule.micro_batches, plan.stages.count, plan.stages.count - 1));
+  }
+  if (has_layouts(plan.mesh)) refuse("tensor layouts");
+  if (std::ranges::any_of(decisions, is_cut)) refuse("sharded states");
+  if (plan.overlap.update == "backward") refuse("overlap.update = backward, which its order does by itself,");
+  if (plan.optimizer.clip_norm > 0.0) {
+    refuse(fmt::format("optimizer.clip_norm = {}: a stage is updated before the stages before it have all gradients,",
+                       plan.optimizer.clip_norm));
+  }
+}
+
 /// Where parameters walk, all of them do, on a ring of as many ranks as micro-batches and stages.
 void refuse_to_walk(const Plan& plan, const ModelGraph& graph, const std::vector<OperatorDecision>& decisions) {
   const auto refuse = [&](const std::string& what) {
@@ -249,6 +268,7 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   const bool cyclic = plan.schedule.kind == ScheduleKind::cyclic;
   refuse_on_pyramids(plan);
   if (cyclic) refuse_in_cycles(plan, graph, decisions);
+  if (plan.schedule.kind == ScheduleKind::two_buffered_weights) refuse_without_flush(plan, decisions);
   const int ranks = axis_size(plan.mesh, "stage");
   if (plan.schedule.kind == ScheduleKind::interleaved) {
     refuse_uneven_rounds(plan, ranks);

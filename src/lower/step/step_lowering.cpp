@@ -412,10 +412,10 @@ Program lower_step(const Plan& plan, const RankModel& model, int rank, const Ord
                    const WorkspaceBytes& workspace_bytes) {
   RankFrame frame(plan, model, rank, orders);
   const StepOrder& order = frame.order;
-  const bool cyclic = plan.schedule.kind == ScheduleKind::cyclic;
-  if (!cyclic) refuse_orders_without_whole_passes(plan, order, frame.place.in_pipeline);
+  const bool overlaps = has_steps_that_overlap(plan.schedule.kind);
+  if (!overlaps) refuse_orders_without_whole_passes(plan, order, frame.place.in_pipeline);
   frame.builder.set_steps_per_body(order.steps_per_body);
-  if (cyclic || plan.overlap.broadcast == "next_forward") frame.builder.let_steps_overlap();
+  if (overlaps || plan.overlap.broadcast == "next_forward") frame.builder.let_steps_overlap();
   frame.builder.begin(ProgramBuilder::Section::prologue);
   frame.held.buffers.initialize();
   if (frame.tokens) frame.tokens->initialize();
