@@ -82,6 +82,13 @@ class Order:
                     items.append(replace(item, step=step))
         return items
 
+    def turn(self, item: Item) -> int:
+        """Where a rank has several stages between which others have some: which of them it is, from the first on."""
+        own = sorted({self.segments[other.segment].stage for other in self.items if other.name != "update"})
+        if item.name == "update" or own[-1] - own[0] + 1 == len(own):
+            return 0
+        return own.index(self.segments[item.segment].stage)
+
     def communicates(self, item: Item) -> bool:
         """Ends with a collective under which another sub-batch may compute."""
         return self.sub_batches > 1 and item.name != "update" and item.name in self.segments[item.segment].communicates
@@ -203,7 +210,8 @@ def timed(orders: list[Order]) -> list[tuple[list[Box], list[Box]]]:
                     needs.append(before)  # the part of the block before it, computed again
                 begin = max([clock[row], *(ends[need] for need in needs), link[row] if item.barrier else 0.0])
                 clock[row] = end = begin + UNITS[item.name] * order.share(item)
-                schedule.add(boxes[row], Box(item.name, item.micro_batch, begin, clock[row], item.step), 1e-9)
+                box = Box(item.name, item.micro_batch, begin, clock[row], item.step, order.turn(item))
+                schedule.add(boxes[row], box, 1e-9)
                 if order.communicates(item):
                     begin = max(clock[row], link[row])
                     link[row] = end = begin + order.collective_units
@@ -229,6 +237,8 @@ def draw(orders: list[Order], title: str) -> Figure:
     unit = "forward passes of a stage (by the order alone, not measured)"
     if any(box.step > 0 for of_row in rows.values() for box in of_row):
         unit += "; every other training step is paler"
+    if any(box.turn > 0 for of_row in rows.values() for box in of_row):
+        unit += "; every other stage of a rank is paler"
     return schedule.draw_rows(rows, unit, title)
 
 

@@ -61,7 +61,7 @@ PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const Workspac
   verify(plan, graph);
   const Plan few = with_few_micro_batches(plan);
   PlanMemory memory;
-  memory.stage_peak_bytes.resize(static_cast<std::size_t>(plan.stages.count));
+  memory.stage_peak_bytes.resize(static_cast<std::size_t>(axis_size(plan.mesh, "stage")));
   for (const int rank : fullest_ranks(few, graph)) {
     const Program program = lower(few, graph, rank, workspace_bytes);
     std::int64_t& of_stage = memory.stage_peak_bytes[static_cast<std::size_t>(coordinate(plan.mesh, "stage", rank))];

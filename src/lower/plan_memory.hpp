@@ -16,7 +16,7 @@ namespace strata {
 
 struct PlanMemory {
   std::int64_t peak_bytes = 0;                   ///< of the fullest rank's arena
-  std::vector<std::int64_t> stage_peak_bytes{};  ///< of each stage's fullest rank
+  std::vector<std::int64_t> stage_peak_bytes{};  ///< by place in the pipeline: of its fullest rank
   MemoryPeak peak{};                             ///< of the fullest rank: what its arena holds at its fullest moment
 };
 

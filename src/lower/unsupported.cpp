@@ -13,6 +13,7 @@
 #include "partition/operator_splitting.hpp"
 #include "partition/shards.hpp"
 #include "partition/stages.hpp"
+#include "partition/stages_of_places.hpp"
 #include "partition/walking_parameters.hpp"
 
 namespace strata {
@@ -147,6 +148,25 @@ void refuse_in_cycles(const Plan& plan, const ModelGraph& graph, const std::vect
   }
 }
 
+/// What a pipeline without a flush cannot be combined with yet.
+void refuse_without_flush(const Plan& plan, const std::vector<OperatorDecision>& decisions) {
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(fmt::format("plan `{}`: schedule.kind = 2bw with {} cannot be lowered", plan.strategy, what));
+  };
+  const auto is_cut = [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); };
+  if (plan.schedule.micro_batches < plan.stages.count) {
+    refuse(fmt::format("{} micro-batches and {} stages, of which the first is {} ahead of its backwards,",
+                       plan.schedule.micro_batches, plan.stages.count, plan.stages.count - 1));
+  }
+  if (has_layouts(plan.mesh)) refuse("tensor layouts");
+  if (std::ranges::any_of(decisions, is_cut)) refuse("sharded states");
+  if (plan.overlap.update == "backward") refuse("overlap.update = backward, which its order does by itself,");
+  if (plan.optimizer.clip_norm > 0.0) {
+    refuse(fmt::format("optimizer.clip_norm = {}: a stage is updated before the stages before it have all gradients,",
+                       plan.optimizer.clip_norm));
+  }
+}
+
 /// Where parameters walk, all of them do, on a ring of as many ranks as micro-batches and stages.
 void refuse_to_walk(const Plan& plan, const ModelGraph& graph, const std::vector<OperatorDecision>& decisions) {
   const auto refuse = [&](const std::string& what) {
@@ -201,6 +221,21 @@ void refuse_on_pyramids(const Plan& plan) {
   }
 }
 
+/// Interleaved stages take as many micro-batches as ranks through one of a rank's stages before they turn to the next.
+void refuse_uneven_rounds(const Plan& plan, int ranks) {
+  const auto refuse = [&](const std::string& what) {
+    throw Unsupported(
+        fmt::format("plan `{}`: schedule.kind = interleaved with {} cannot be lowered", plan.strategy, what));
+  };
+  if (plan.schedule.micro_batches % ranks != 0) {
+    refuse(fmt::format("{} micro-batches on {} ranks a pipeline, which take {} at once,", plan.schedule.micro_batches,
+                       ranks, ranks));
+  }
+  if (ranks == 1 && plan.stages.count > 1) {
+    refuse(fmt::format("{} stages on one rank, between which nothing is sent,", plan.stages.count));
+  }
+}
+
 void refuse_passes_that_do_not_cross(const Plan& plan, const std::vector<OperatorDecision>& decisions) {
   const auto refuse = [&](const std::string& what) {
     throw Unsupported(
@@ -233,8 +268,11 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   const bool cyclic = plan.schedule.kind == ScheduleKind::cyclic;
   refuse_on_pyramids(plan);
   if (cyclic) refuse_in_cycles(plan, graph, decisions);
+  if (plan.schedule.kind == ScheduleKind::two_buffered_weights) refuse_without_flush(plan, decisions);
   const int ranks = axis_size(plan.mesh, "stage");
-  if (const bool on_one_rank = cyclic && ranks == 1; plan.stages.count != ranks && !on_one_rank) {
+  if (plan.schedule.kind == ScheduleKind::interleaved) {
+    refuse_uneven_rounds(plan, ranks);
+  } else if (const bool on_one_rank = cyclic && ranks == 1; plan.stages.count != ranks && !on_one_rank) {
     refuse(fmt::format("stages.count = {} over mesh axis stage = {}", plan.stages.count, ranks));
   }
   if (plan.schedule.cross_pass) refuse_passes_that_do_not_cross(plan, decisions);
@@ -339,13 +377,18 @@ void refuse_what_is_not_quantized(const Plan& plan, const ModelGraph& graph,
   }
 }
 
-void refuse_orders_without_whole_passes(const Plan& plan, const StepOrder& order, int stage) {
-  OrderWriter expected(order.shape, stage);
+void refuse_orders_without_whole_passes(const Plan& plan, const StepOrder& order, int place) {
+  const StagesOfPlace held = StagePlaces(plan).of(place);
+  std::vector<int> stages;
+  for (int stage = held.first; stage < held.end; stage += held.apart) stages.push_back(stage);
+  OrderWriter expected(order.shape, stages);
   for (const Run& run : runs_of(order)) {
+    const int segment = order.items[static_cast<std::size_t>(run.first)].segment;
+    const int stage = order.shape.segments[static_cast<std::size_t>(segment)].stage;
     if (run.backward) {
-      expected.backward(run.micro_batch);
+      expected.backward(stage, run.micro_batch);
     } else {
-      expected.forward(run.micro_batch);
+      expected.forward(stage, run.micro_batch);
     }
   }
   expected.update();
@@ -353,7 +396,7 @@ void refuse_orders_without_whole_passes(const Plan& plan, const StepOrder& order
     throw Unsupported(fmt::format(
         "plan `{}`: schedule.kind = {}: stage {} of {}: an order of a step that is not made of whole passes "
         "of a stage, with updates behind them, cannot be lowered",
-        plan.strategy, to_string(plan.schedule.kind), stage, order.shape.num_stages()));
+        plan.strategy, to_string(plan.schedule.kind), held.first, order.shape.num_stages()));
   }
 }
 

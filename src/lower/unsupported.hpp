@@ -20,8 +20,8 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
 void refuse_what_is_not_quantized(const Plan& plan, const ModelGraph& graph,
                                   const std::vector<OperatorDecision>& decisions);
 
-/// Gradients are summed a micro-batch after the other, so a rank takes all segments of its stage in turn, forward or
-/// backward, before it turns to another micro-batch, and updates its parameters last.
-void refuse_orders_without_whole_passes(const Plan& plan, const StepOrder& order, int stage);
+/// Gradients are summed a micro-batch after the other, so a rank takes all segments of a stage in turn, forward or
+/// backward, before it turns to another micro-batch, and updates its parameters last. @param place in the pipeline.
+void refuse_orders_without_whole_passes(const Plan& plan, const StepOrder& order, int place);
 
 }  // namespace strata

@@ -10,8 +10,7 @@
 ///             keeps of one micro-batch between its forward and its backward, T_s bytes of one micro-batch's tensors
 ///             that cross from stage s - 1 to stage s (T_0 = T_S = 0).
 /// Decides:    mesh axes {stage = S, data = N/S}, stage slowest; stages cut between blocks, embedding on the first,
-/// head
-///             and loss on the last; schedule gpipe, backwards with the last micro-batch first.
+///             head and loss on the last; schedule gpipe, backwards with the last micro-batch first.
 /// Memory:     states: `single`'s with P_s for P; activations: M A_s, and what one backward pass needs.
 /// Volume:     a rank of stage s and step: M (T_s + T_{s+1}) by send, 2 (D-1)/D P_s g by all-reduce with D = N/S, C g
 ///             where two stages hold C, 2 (N-1)/N · 4 for the loss, 2 (S-1)/S · 4 for the norm where it clips.
@@ -21,6 +20,7 @@
 /// Refuses:    more stages than blocks, where they are given; ranks that S does not divide; micro-batches that do not
 ///             divide the batch.
 /// Differs:    recomputation is an option (the paper always recomputes); stages are cut by the least largest cost, not
+///             into equally many layers.
 /// Reproduces: the pipeline baseline of OSDP, CDP, Oases and AutoDDL.
 
 #include "planners/pipelines/pipeline.hpp"

@@ -209,6 +209,41 @@ def test_a_picture_has_a_row_of_sums():
     plt.close(figure)
 
 
+INTERLEAVED = """order micro_batches=2 sub_batches=1 steps_per_body=1
+segment 0 stage=0 operators=0 parameters=0
+segment 1 stage=1 operators=1 parameters=1
+segment 2 stage=2 operators=2 parameters=2
+segment 3 stage=3 operators=3 parameters=3
+"""
+ROUND = [
+    "forward {0} micro_batch=0",
+    "forward {0} micro_batch=1",
+    "forward {1} micro_batch=0",
+    "forward {1} micro_batch=1",
+    "backward {1} micro_batch=0",
+    "backward {1} micro_batch=1",
+    "backward {0} micro_batch=0",
+    "backward {0} micro_batch=1",
+    "update parameters={0},{1}",
+]
+
+
+def test_every_other_stage_of_a_rank_is_paler():
+    text = "".join(
+        f"# ranks {rank} of 2\n{INTERLEAVED}" + "\n".join(ROUND).format(rank, rank + 2) + "\n" for rank in (0, 1)
+    )
+    (first, _), (second, _) = timed(parse(text))
+    # A stage's pass takes 1 forward and 2 backward: the last stage's backwards begin at 5, behind both forwards.
+    assert boxes(first)[:4] == [("forward", 0, 0, 1), ("forward", 1, 1, 2), ("forward", 0, 2, 3), ("forward", 1, 3, 4)]
+    assert [(box.turn, box.begin) for box in second if box.name == "backward"] == [(1, 5), (1, 7), (0, 9), (0, 11)]
+    figure = draw(parse(text), "interleaved")
+    forward = artists({"": figure}, "forward")
+    assert forward.keys() == {f"{row}/{m}{turn}" for row in "01" for m in "01" for turn in ("", ".1")}
+    assert forward["0/0"].get_facecolor() != forward["0/0.1"].get_facecolor()
+    assert "every other stage of a rank is paler" in figure.axes[0].get_xlabel()
+    plt.close(figure)
+
+
 def test_boxes_stand_in_their_rows():
     figure = draw(parse(BOTH), "two stages")
     drawn = artists({"": figure}, "backward")

@@ -35,6 +35,7 @@ class Box:
     begin: float
     end: float
     step: int = 0  # training step
+    turn: int = 0  # of a rank with several stages: which of them
 
 
 def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
@@ -67,7 +68,7 @@ def boxes(events: pd.DataFrame) -> list[Box]:
 
 def add(row: list[Box], box: Box, gap: float) -> None:
     """To the last one, if it is of the same pass and ends less than `gap` before."""
-    same = row and (row[-1].name, row[-1].micro_batch, row[-1].step) == (box.name, box.micro_batch, box.step)
+    same = row and all(getattr(row[-1], key) == getattr(box, key) for key in ("name", "micro_batch", "step", "turn"))
     if same and box.begin - row[-1].end < gap:
         row[-1].end = box.end
     else:
@@ -76,7 +77,7 @@ def add(row: list[Box], box: Box, gap: float) -> None:
 
 def draw_rows(rows: dict[str, list[Box]], unit: str, title: str) -> Figure:
     """By name of a rank, or of ranks. gids: `<pass>/<row>/<micro-batch>` of boxes, of training steps from
-    the second on with `/<step>` behind; `idle/<row>` of what is behind.
+    the second on with `/<step>` behind, of stages of a rank with `.<turn>`; `idle/<row>` of what is behind.
     """
     end = max((box.end for row in rows.values() for box in row), default=1.0)
     boxes_in_widest = max(map(len, rows.values()))
@@ -88,8 +89,8 @@ def draw_rows(rows: dict[str, list[Box]], unit: str, title: str) -> Figure:
             _draw_rectangle(axes, row, Box("idle", 0, 0.0, end), IDLE_COLOUR, f"idle/{row}", 0.0)
             for box in members:
                 edge = 0.4 if unit_points * (box.end - box.begin) > 4 else 0.0
-                colour = style.paler(COLOURS[box.name], 0.7) if box.step % 2 else COLOURS[box.name]
-                of_step = f"/{box.step}" if box.step else ""
+                colour = style.paler(COLOURS[box.name], 0.7) if (box.step + box.turn) % 2 else COLOURS[box.name]
+                of_step = (f"/{box.step}" if box.step else "") + (f".{box.turn}" if box.turn else "")
                 _draw_rectangle(axes, row, box, colour, f"{box.name}/{row}/{box.micro_batch}{of_step}", edge)
                 number = str(box.micro_batch + 1)
                 if box.name != "update" and unit_points * (box.end - box.begin) > 3.6 * len(number):
@@ -104,10 +105,10 @@ def draw_rows(rows: dict[str, list[Box]], unit: str, title: str) -> Figure:
         axes.set_xlabel(unit)
         axes.set_ylabel("rank")
         axes.set_title(title)
-        handles, labels = axes.get_legend_handles_labels()
-        shown = dict(zip(labels, handles, strict=True))
-        order = [name for name in (*COLOURS, "idle") if name in shown]
-        figure.legend([shown[name] for name in order], order, loc="outside lower center", ncols=len(order))
+        colours = COLOURS | {"idle": IDLE_COLOUR}
+        shown = [name for name in colours if name in axes.get_legend_handles_labels()[1]]
+        handles = [Rectangle((0, 0), 1, 1, facecolor=colours[name]) for name in shown]
+        figure.legend(handles, shown, loc="outside lower center", ncols=len(shown))
     return figure
 
 

@@ -38,6 +38,8 @@ STRATEGY_COLOURS = {
     "autoddl": "#54278F",
     "gpipe": "#8C510A",
     "1f1b": "#01665E",
+    "interleaved": "#35978F",
+    "2bw": "#DFC27D",
     "cdp-v1": "#80B1D3",
     "cdp-v2": "#253494",
 }

@@ -8,16 +8,18 @@
 
 namespace strata {
 
-/// APPLY(enumerator, word): schedules with a generator, <enumerator>_order().
-#define STRATA_SCHEDULES(APPLY)       \
-  APPLY(simultaneous, "simultaneous") \
-  APPLY(gpipe, "gpipe")               \
-  APPLY(one_forward_one_backward, "1f1b")
-
-/// Those without one: orders of cyclic schedules are made from the plan's table (lower/order/cyclic), 2bw's by nothing.
-#define STRATA_SCHEDULES_OF_PLANS(APPLY) \
-  APPLY(cyclic, "cyclic")                \
+/// APPLY(enumerator, word): schedules whose ranks hold one stage, with a generator <enumerator>_order().
+#define STRATA_SCHEDULES(APPLY)           \
+  APPLY(simultaneous, "simultaneous")     \
+  APPLY(gpipe, "gpipe")                   \
+  APPLY(one_forward_one_backward, "1f1b") \
   APPLY(two_buffered_weights, "2bw")
+
+/// Those whose ranks may hold several stages, so that their generators are asked for more than one; orders of cyclic
+/// schedules are made from the plan's table (lower/order/cyclic).
+#define STRATA_SCHEDULES_OF_PLANS(APPLY) \
+  APPLY(interleaved, "interleaved")      \
+  APPLY(cyclic, "cyclic")
 
 enum class ScheduleKind : std::uint8_t {
 #define STRATA_ENUMERATOR(name, word) name,
@@ -30,6 +32,11 @@ constexpr ScheduleKind schedule_kinds[] = {
     STRATA_SCHEDULES(STRATA_VALUE) STRATA_SCHEDULES_OF_PLANS(STRATA_VALUE)
 #undef STRATA_VALUE
 };
+
+/// A step begins before the one before it has ended.
+constexpr bool has_steps_that_overlap(ScheduleKind value) {
+  return value == ScheduleKind::cyclic || value == ScheduleKind::two_buffered_weights;
+}
 
 constexpr std::string_view to_string(ScheduleKind value) {
   switch (value) {

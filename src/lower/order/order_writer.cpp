@@ -3,27 +3,35 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "lower/order/sub_batches.hpp"
 
 namespace strata {
 
-OrderWriter::OrderWriter(const StepShape& shape, int stage)
-    : order_{.shape = shape}, stage_(stage), segments_(segments_of_stage(shape, stage)) {}
+OrderWriter::OrderWriter(const StepShape& shape, std::vector<int> stages)
+    : order_{.shape = shape}, stages_(std::move(stages)) {}
 
-void OrderWriter::forward(int micro_batch) {
-  std::ranges::copy(forward_of_sub_batches(order_.shape, segments_, micro_batch), std::back_inserter(order_.items));
+void OrderWriter::forward(int stage, int micro_batch) {
+  std::ranges::copy(forward_of_sub_batches(order_.shape, segments_of_stage(order_.shape, stage), micro_batch),
+                    std::back_inserter(order_.items));
 }
 
-void OrderWriter::backward(int micro_batch) {
-  std::ranges::copy(backward_of_sub_batches(order_.shape, segments_, micro_batch), std::back_inserter(order_.items));
+void OrderWriter::backward(int stage, int micro_batch) {
+  std::ranges::copy(backward_of_sub_batches(order_.shape, segments_of_stage(order_.shape, stage), micro_batch),
+                    std::back_inserter(order_.items));
 }
 
 void OrderWriter::update() {
   if (order_.shape.updates_in_backward) return update_in_backward();
-  std::vector<int> parameters = parameters_of_stage(order_.shape, stage_);
+  std::set<int> parameters;
+  for (const int stage : stages_) {
+    const std::vector<int> of_stage = parameters_of_stage(order_.shape, stage);
+    parameters.insert(of_stage.begin(), of_stage.end());
+  }
   if (parameters.empty()) return;  // a stage of pooling alone
-  order_.items.push_back({.pass = Pass::update, .parameters = std::move(parameters)});
+  order_.items.push_back({.pass = Pass::update, .parameters = {parameters.begin(), parameters.end()}});
 }
 
 void OrderWriter::update_in_backward() {
@@ -36,7 +44,7 @@ void OrderWriter::update_in_backward() {
     for (const int p : segment_of(order_.items[backwards[b]]).parameters) completed_by[p] = b;
   }
   for (const Segment& other : order_.shape.segments) {
-    if (other.stage == stage_) continue;
+    if (std::ranges::find(stages_, other.stage) != stages_.end()) continue;
     for (const int p : other.parameters) {
       if (const auto tied = completed_by.find(p); tied != completed_by.end()) tied->second = backwards.size();
     }

@@ -13,6 +13,7 @@
 #include "lower/order/schedules.hpp"
 #include "lower/order/step_shape.hpp"
 #include "lower/rank_model.hpp"
+#include "partition/stages_of_places.hpp"
 
 namespace strata {
 
@@ -22,12 +23,12 @@ class OrdersOfPlaces {
       : shape_(std::move(shape)),
         generator_(std::move(generator)),
         pyramid_(pyramid_of(plan.mesh)),
-        num_stage_places_(axis_size(plan.mesh, "stage")),
+        stages_(plan),
         num_replicas_(axis_size(plan.mesh, "micro_batch")) {}
   OrdersOfPlaces(const Plan& plan, const RankModel& model, const OrderGenerator& generator)
       : OrdersOfPlaces(plan, step_shape(plan, model.any().graph, model.regions, model.any().stages, model.collectives),
                        generator) {}
-  int num_places() const { return pyramid_ ? pyramid_->num_ranks() : num_stage_places_ * num_replicas_; }
+  int num_places() const { return pyramid_ ? pyramid_->num_ranks() : stages_.num_places() * num_replicas_; }
   StepOrder of(int place) const {
     if (pyramid_) {
       const int stage = pyramid_->stage_of(place);
@@ -37,18 +38,21 @@ class OrdersOfPlaces {
                                  .replica = pyramid_->replica_of(place),
                                  .num_replicas = pyramid_->num_replicas(stage)});
     }
-    const int stages = shape_.num_stages() / num_stage_places_;
     const int micro_batches = shape_.micro_batches / num_replicas_;
-    const int stage_place = place / num_replicas_, replica = place % num_replicas_;
-    return generator_(shape_, {.first_stage = stage_place * stages,
-                               .end_stage = (stage_place + 1) * stages,
+    const int replica = place % num_replicas_;
+    const StagesOfPlace stages = stages_.of(place / num_replicas_);
+    return generator_(shape_, {.first_stage = stages.first,
+                               .end_stage = stages.end,
                                .first_micro_batch = replica * micro_batches,
-                               .end_micro_batch = (replica + 1) * micro_batches});
+                               .end_micro_batch = (replica + 1) * micro_batches,
+                               .stages_apart = stages.apart});
   }
   /// The place that is @p distance parts of the pipeline behind @p place, with its micro-batches; none: it ends before.
   std::optional<int> along_stages(int place, int distance) const {
-    const int there = place / num_replicas_ + distance;
-    if (there < 0 || there >= num_stage_places_) return std::nullopt;
+    const int num = stages_.num_places();
+    int there = place / num_replicas_ + distance;
+    if (stages_.is_ring()) there = (there + num) % num;
+    if (there < 0 || there >= num) return std::nullopt;
     return there * num_replicas_ + place % num_replicas_;
   }
 
@@ -56,7 +60,7 @@ class OrdersOfPlaces {
   StepShape shape_;
   OrderGenerator generator_;
   std::optional<StagePyramid> pyramid_;
-  int num_stage_places_;
+  StagePlaces stages_;
   int num_replicas_;
 };
 

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "ir/plan/stage_pyramid.hpp"
 #include "lower/order/cyclic.hpp"
+#include "lower/order/interleaved.hpp"
 #include "lower/order/pyramid.hpp"
 #include "partition/walking_parameters.hpp"
 
@@ -65,6 +66,7 @@ StageOrderGenerator order_generator(ScheduleKind kind) {
 
 OrderGenerator order_generator_of(const Plan& plan) {
   if (plan.schedule.kind == ScheduleKind::cyclic) return cyclic_generator(plan);
+  if (plan.schedule.kind == ScheduleKind::interleaved) return interleaved_order;
   StageOrderGenerator generator = order_generator(plan.schedule.kind);
   if (!generator) {
     throw Unsupported(

@@ -22,7 +22,7 @@ OrderGenerator by_stage(StageOrderGenerator generator);
 STRATA_SCHEDULES(STRATA_DECLARE)
 #undef STRATA_DECLARE
 
-/// Empty for kinds without a generator of their own; a cyclic order needs its plan, see order_generator_of().
+/// Empty for kinds whose ranks may hold several stages, and those without a generator, see order_generator_of().
 StageOrderGenerator order_generator(ScheduleKind kind);
 /// Of the plan's schedule. @throws Unsupported where there is none.
 OrderGenerator order_generator_of(const Plan& plan);

@@ -16,10 +16,9 @@ using Kind = GatherAction::Kind;
 
 class GatherWalk {
  public:
-  GatherWalk(const StepOrder& order, const Stage& held, std::span<const SegmentRecomputation> recomputation,
-             const Plan& plan, const ModelGraph& graph, const ShardGroups& groups)
+  GatherWalk(const StepOrder& order, std::span<const SegmentRecomputation> recomputation, const Plan& plan,
+             const ModelGraph& graph, const ShardGroups& groups)
       : order_(order),
-        operators_(held),
         plan_(plan),
         graph_(graph),
         groups_(groups),
@@ -27,7 +26,11 @@ class GatherWalk {
         recomputation_(recomputation),
         ahead_in_forward_(plan.overlap.gather == "next_layer"),
         ahead_in_backward_(plan.overlap.gather_backward == "next_module"),
-        held_(graph.parameters.size()) {
+        held_(graph.parameters.size()),
+        segments_held_(order.shape.segments.size(), false) {
+    for (const OrderItem& item : order.items) {
+      if (item.pass != Pass::update) segments_held_[static_cast<std::size_t>(item.segment)] = true;
+    }
     find_what_is_read_again();
   }
 
@@ -60,9 +63,7 @@ class GatherWalk {
   const Segment& segment_of(const OrderItem& item) const {
     return order_.shape.segments[static_cast<std::size_t>(item.segment)];
   }
-  bool is_held(const Segment& segment) const {
-    return segment.first_operator >= operators_.first_operator && segment.end() <= operators_.end();
-  }
+  bool is_held(std::size_t segment) const { return segments_held_[segment]; }
   bool is_sharded(int parameter) const { return groups_.of(parameter).parameter >= 0; }
   std::vector<int> read_by_backward(int o) const {
     return weights_read_by_backward(at(o), needs_gradient_[static_cast<std::size_t>(at(o).inputs.front())]);
@@ -75,7 +76,7 @@ class GatherWalk {
   void find_what_is_read_again() {
     for (std::size_t s = 0; s < order_.shape.segments.size(); ++s) {
       const Segment& segment = order_.shape.segments[s];
-      if (!is_held(segment)) continue;
+      if (!is_held(s)) continue;
       for (int o = segment.first_operator; o < segment.end(); ++o) {
         for (const int p : read_by_backward(o)) held(p).is_read_again = true;
       }
@@ -88,8 +89,9 @@ class GatherWalk {
   void begin() {
     if (plan_.overlap.broadcast != "next_forward") return;
     std::set<int> seen;
-    for (const Segment& segment : order_.shape.segments) {
-      if (!is_held(segment)) continue;
+    for (std::size_t s = 0; s < order_.shape.segments.size(); ++s) {
+      const Segment& segment = order_.shape.segments[s];
+      if (!is_held(s)) continue;
       for (int o = segment.first_operator; o < segment.end(); ++o) {
         for (const int p : at(o).parameters) {
           if (!seen.insert(p).second) continue;
@@ -174,7 +176,9 @@ class GatherWalk {
     for (int next = o - 1; next >= 0; --next) {
       if (next < segment->first_operator) {
         --segment;
-        if (!is_held(*segment) || segment->recomputed) return;  // backward() does it, before its recompute item
+        if (!is_held(static_cast<std::size_t>(segment - segments.begin())) || segment->recomputed) {
+          return;  // backward() does it, before its recompute item
+        }
       }
       const std::vector<int> ahead = read_by_backward(next);
       if (ahead.empty()) continue;
@@ -207,7 +211,7 @@ class GatherWalk {
       const int first_action = here();
       if (ahead_in_forward_ && o == segment.first_operator) {
         gather_segment(segment, item.micro_batch);
-        if (next < segments.size() && is_held(segments[next])) gather_segment(segments[next], item.micro_batch);
+        if (next < segments.size() && is_held(next)) gather_segment(segments[next], item.micro_batch);
       }
       gather(at(o).parameters, Phase::forward, item.micro_batch);
       if (ahead_in_forward_) gather_next_slice(o, Phase::forward, item.micro_batch);
@@ -251,7 +255,6 @@ class GatherWalk {
   }
 
   const StepOrder& order_;
-  Stage operators_;
   const Plan& plan_;
   const ModelGraph& graph_;
   const ShardGroups& groups_;
@@ -259,16 +262,16 @@ class GatherWalk {
   std::span<const SegmentRecomputation> recomputation_;  ///< by segment
   bool ahead_in_forward_;
   bool ahead_in_backward_;
-  std::vector<Held> held_;  ///< by parameter
+  std::vector<Held> held_;           ///< by parameter
+  std::vector<bool> segments_held_;  ///< this rank has items of it
   ParameterGathers result_;
 };
 
 }  // namespace
 
-ParameterGathers parameter_gathers(const StepOrder& order, const Stage& held,
-                                   std::span<const SegmentRecomputation> recomputation, const Plan& plan,
-                                   const ModelGraph& graph, const ShardGroups& groups) {
-  return GatherWalk(order, held, recomputation, plan, graph, groups).run();
+ParameterGathers parameter_gathers(const StepOrder& order, std::span<const SegmentRecomputation> recomputation,
+                                   const Plan& plan, const ModelGraph& graph, const ShardGroups& groups) {
+  return GatherWalk(order, recomputation, plan, graph, groups).run();
 }
 
 }  // namespace strata

@@ -32,7 +32,6 @@
 #include "lower/order/step_shape.hpp"
 #include "lower/states/action_range.hpp"
 #include "lower/states/shard_groups.hpp"
-#include "partition/stages.hpp"
 
 namespace strata {
 
@@ -71,9 +70,8 @@ struct ParameterGathers {
   bool operator==(const ParameterGathers&) const = default;
 };
 
-/// Of a rank that holds the operators @p held. @param recomputation by segment of @p order.
-ParameterGathers parameter_gathers(const StepOrder& order, const Stage& held,
-                                   std::span<const SegmentRecomputation> recomputation, const Plan& plan,
-                                   const ModelGraph& graph, const ShardGroups& groups);
+/// Of a rank, which holds the segments that its items have. @param recomputation by segment of @p order.
+ParameterGathers parameter_gathers(const StepOrder& order, std::span<const SegmentRecomputation> recomputation,
+                                   const Plan& plan, const ModelGraph& graph, const ShardGroups& groups);
 
 }  // namespace strata

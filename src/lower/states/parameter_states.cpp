@@ -49,17 +49,17 @@ GradientSums sums_of_order(const StepOrder& order, int step, const Plan& plan, c
 }  // namespace
 
 ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int step,
-                                 const Stage& operators, std::span<const SegmentRecomputation> recomputation,
-                                 const HeldParameters& held, const ParameterGroups& groups, const RingLinks* ring,
-                                 const ReplicaLinks* replicas, ProgramBuilder& builder)
+                                 std::span<const SegmentRecomputation> recomputation, const HeldParameters& held,
+                                 const ParameterGroups& groups, const RingLinks* ring, const ReplicaLinks* replicas,
+                                 ProgramBuilder& builder)
     : plan_(plan),
       graph_(graph),
       step_(step),
       held_(held),
       groups_(groups),
       builder_(builder),
-      gathers_(plan, graph, order, step, parameter_gathers(order, operators, recomputation, plan, graph, held.groups),
-               held, builder),
+      gathers_(plan, graph, order, step, parameter_gathers(order, recomputation, plan, graph, held.groups), held,
+               builder),
       gradients_(plan, graph,
                  sums_of_order(order, step, plan, graph, held.shards, held.groups, groups.copies, ring, replicas),
                  builder),

@@ -30,7 +30,6 @@
 #include "lower/states/ring_links.hpp"
 #include "lower/step/builder.hpp"
 #include "partition/shards.hpp"
-#include "partition/stages.hpp"
 
 namespace strata {
 
@@ -46,10 +45,10 @@ struct ParameterGroups {
 
 class ParameterStates {
  public:
-  /// @param order of the training step @p step of a body, relative to its first. @param operators of this rank.
+  /// @param order of the training step @p step of a body, relative to its first.
   /// @param recomputation by segment of the order.  @param ring null: there is none.  @param replicas null: the stage
   /// has none.
-  ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int step, const Stage& operators,
+  ParameterStates(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int step,
                   std::span<const SegmentRecomputation> recomputation, const HeldParameters& held,
                   const ParameterGroups& groups, const RingLinks* ring, const ReplicaLinks* replicas,
                   ProgramBuilder& builder);

@@ -32,7 +32,7 @@ std::optional<WalkLinks> walk_of(const Plan& plan, int rank, const std::optional
 std::optional<ReplicaLinks> replicas_of(const Plan& plan, const RankPlace& place, int rank) {
   const auto pyramid = pyramid_of(plan.mesh);
   if (!pyramid) return std::nullopt;
-  const auto num_links = static_cast<int>(link_streams(place.num_stages, place.stage_index).size());
+  const auto num_links = static_cast<int>(link_streams(place.pipeline, place.in_pipeline).size());
   return ReplicaLinks(*pyramid, rank, communication_stream + 1 + num_links);
 }
 
@@ -43,7 +43,7 @@ std::vector<std::string> streams_of(const LaidOutGraph& model, const RankPlace& 
   if (model.is_laid_out()) streams.push_back("layouts");
   if (ring) std::ranges::copy(ring->streams, std::back_inserter(streams));
   if (walk) std::ranges::copy(walk->streams, std::back_inserter(streams));
-  std::ranges::copy(link_streams(place.num_stages, place.stage_index), std::back_inserter(streams));
+  std::ranges::copy(link_streams(place.pipeline, place.in_pipeline), std::back_inserter(streams));
   if (replicas) std::ranges::copy(replicas->streams, std::back_inserter(streams));
   return streams;
 }

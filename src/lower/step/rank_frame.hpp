@@ -33,7 +33,7 @@ struct RankFrame {
   RankFrame& operator=(const RankFrame&) = delete;
 
   /// Its part of it: the step's loss is the sum over all ranks, made where steps are recorded.
-  bool computes_loss() const { return place.stage_index + 1 == place.num_stages; }
+  bool computes_loss() const { return place.in_pipeline + 1 == place.num_places(); }
 
   const Plan& plan;
   const RankModel& model;

@@ -1,7 +1,7 @@
 #pragma once
 
 /// @file
-/// The groups of one rank, in its Program. All ranks make them in the order axes or data, stage, copies, all.
+/// The groups of one rank, in its Program. All ranks make them in the order axes or data, stage, around, copies, all.
 
 #include <optional>
 
@@ -18,6 +18,8 @@ struct RankGroups {
   RankGroups(const Plan& plan, const LaidOutGraph& model, const RankPlace& place, int rank, ProgramBuilder& builder);
 
   ParameterGroups parameters;
+  /// Of the ranks of `parameters.stages`: messages from the last of them to the first, and back; -1: none.
+  int around = -1;
   std::optional<AxisGroups> axes;  ///< where operators are laid out
 };
 

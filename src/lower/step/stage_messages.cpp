@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -9,21 +10,34 @@
 
 namespace strata {
 
-std::vector<std::string> link_streams(int num_stages, int stage) {
+namespace {
+
+/// Whether a link leads from @p place to the place before it.
+bool has_before(const StagePlaces& pipeline, int place) { return pipeline.is_ring() || place > 0; }
+bool has_behind(const StagePlaces& pipeline, int place) {
+  return pipeline.is_ring() || place + 1 < pipeline.num_places();
+}
+
+}  // namespace
+
+std::vector<std::string> link_streams(const StagePlaces& pipeline, int place) {
+  const int num = pipeline.num_places();
   std::vector<std::string> streams;
-  for (const int peer : {stage - 1, stage + 1}) {
-    if (peer < 0 || peer >= num_stages) continue;
-    streams.push_back(fmt::format("stage{}to{}", stage, peer));
-    streams.push_back(fmt::format("stage{}to{}", peer, stage));
-  }
+  const auto add = [&](int peer, bool goes_around) {
+    const char* name = goes_around ? "around" : "stage";
+    streams.push_back(fmt::format("{}{}to{}", name, place, peer));
+    streams.push_back(fmt::format("{}{}to{}", name, peer, place));
+  };
+  if (has_before(pipeline, place)) add((place + num - 1) % num, place == 0);
+  if (has_behind(pipeline, place)) add((place + 1) % num, place + 1 == num);
   return streams;
 }
 
 namespace {
 
-/// Streams to the stage before and to the stage behind, as link_streams() has them; the one from it follows each.
+/// Streams to the place before and to the place behind, as link_streams() has them; the one from it follows each.
 constexpr int stream_before = 0;
-int stream_behind(bool has_before) { return has_before ? 2 : 0; }
+int stream_behind(const StagePlaces& pipeline, int place) { return has_before(pipeline, place) ? 2 : 0; }
 
 /// Where an order has which item.
 class Places {
@@ -45,31 +59,43 @@ class Places {
 
 }  // namespace
 
-StageMessages::StageMessages(const StepOrder& order, int stage, bool has_before, bool has_behind)
+StageMessages::StageMessages(const StepOrder& order, const StagePlaces& pipeline, int place)
     : receives_(order.items.size()), sends_(order.items.size()) {
-  const auto [first, end] = segments_of_stage(order.shape, stage);
+  const StepShape& shape = order.shape;
   for (std::size_t i = 0; i < order.items.size(); ++i) {
     const OrderItem& item = order.items[i];
-    if (item.pass == Pass::forward && item.segment == end - 1 && has_behind) {
-      sends_[i] = {stage + 1, stream_behind(has_before)};
-    }
-    if (item.pass == Pass::backward && item.segment == first && has_before) sends_[i] = {stage - 1, stream_before};
+    if (item.pass != Pass::forward && item.pass != Pass::backward) continue;
+    const int stage = shape.segments[static_cast<std::size_t>(item.segment)].stage;
+    const auto [first, end] = segments_of_stage(shape, stage);
+    const int next = stage + (item.pass == Pass::forward ? 1 : -1);
+    const bool is_last_of_pass = item.segment == (item.pass == Pass::forward ? end - 1 : first);
+    if (!is_last_of_pass || next < 0 || next >= shape.num_stages() || pipeline.place_of(next) == place) continue;
+    sends_[i] = {.peer = pipeline.place_of(next),
+                 .cut = std::max(stage, next),
+                 .stream = next > stage ? stream_behind(pipeline, place) : stream_before};
   }
 }
 
-StageMessages::StageMessages(const StepOrder& order, int stage, const StepOrder* before, const StepOrder* behind)
-    : StageMessages(order, stage, before != nullptr, behind != nullptr) {
-  const auto [first, end] = segments_of_stage(order.shape, stage);
+StageMessages::StageMessages(const StepOrder& order, const StagePlaces& pipeline, int place, const StepOrder* before,
+                             const StepOrder* behind)
+    : StageMessages(order, pipeline, place) {
+  const StepShape& shape = order.shape;
   std::optional<Places> theirs_before, theirs_behind;
   if (before != nullptr) theirs_before.emplace(*before);
   if (behind != nullptr) theirs_behind.emplace(*behind);
-  /// The last of our messages that was posted before item @p posted and that the peer needs before its @p cause.
-  const auto taken_before = [&, first = first, end = end](const Run& run, int posted, int cause) {
+  const auto segment_of = [&](const OrderItem& item) -> const Segment& {
+    return shape.segments[static_cast<std::size_t>(item.segment)];
+  };
+  /// The last of our messages over the link on which @p run is received that was posted before item @p posted and that
+  /// the peer needs before its @p cause.
+  const auto taken_before = [&](const Run& run, int posted, int cause) {
     for (int i = posted; i-- > 0;) {
-      if (sends_[static_cast<std::size_t>(i)].peer != stage + (run.backward ? 1 : -1)) continue;
       const OrderItem& sent = order.items[static_cast<std::size_t>(i)];
-      const int reader = run.backward ? theirs_behind->of(Pass::forward, end, sent)
-                                      : theirs_before->of(Pass::backward, first - 1, sent);
+      const bool goes_there =
+          sends_[static_cast<std::size_t>(i)].peer >= 0 && (sent.pass == Pass::forward) == run.backward;
+      if (!goes_there) continue;
+      const int reader = run.backward ? theirs_behind->of(Pass::forward, sent.segment + 1, sent)
+                                      : theirs_before->of(Pass::backward, sent.segment - 1, sent);
       if (reader < cause) return i;
     }
     return -1;
@@ -86,25 +112,28 @@ StageMessages::StageMessages(const StepOrder& order, int stage, const StepOrder*
   const std::vector<Run> runs = runs_of(order);
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const Run& run = runs[r];
-    if ((run.backward ? behind : before) == nullptr) continue;
+    const int stage = segment_of(order.items[static_cast<std::size_t>(run.first)]).stage;
+    const int from = stage + (run.backward ? 1 : -1);
+    if (from < 0 || from >= shape.num_stages() || pipeline.place_of(from) == place) continue;
     const bool ahead = r > 0 && (run.backward || !runs[r - 1].backward);
     const int posted = ahead ? runs[r - 1].first : run.first;
     for (const int reader : firsts_of(run)) {
       const OrderItem& item = order.items[static_cast<std::size_t>(reader)];
-      const int cause = run.backward ? theirs_behind->of(Pass::backward, end, item)
-                                     : theirs_before->of(Pass::forward, first - 1, item);
+      const int cause = run.backward
+                            ? theirs_behind->of(Pass::backward, segments_of_stage(shape, stage).end, item)
+                            : theirs_before->of(Pass::forward, segments_of_stage(shape, stage).first - 1, item);
       receives_[static_cast<std::size_t>(posted)].push_back(
           {.item = reader,
-           .peer = stage + (run.backward ? 1 : -1),
-           .stream = (run.backward ? stream_behind(before != nullptr) : stream_before) + 1,
+           .peer = pipeline.place_of(from),
+           .cut = std::max(stage, from),
+           .stream = (run.backward ? stream_behind(pipeline, place) : stream_before) + 1,
            .taken = taken_before(run, posted, cause)});
     }
   }
 }
 
-StageMessages StageMessages::of_replica(const StepOrder& order, int stage) {
-  const bool has_before = stage > 0, has_behind = stage + 1 < order.shape.num_stages();
-  StageMessages messages(order, stage, has_before, has_behind);
+StageMessages StageMessages::of_replica(const StepOrder& order, const StagePlaces& pipeline, int stage) {
+  StageMessages messages(order, pipeline, stage);
   std::set<std::tuple<bool, int, int>> seen;  // backward, micro-batch, sub-batch
   std::map<std::pair<int, int>, int> sent;    // micro-batch and sub-batch: the item behind which it goes on
   for (int i = 0; i < static_cast<int>(order.items.size()); ++i) {
@@ -113,11 +142,12 @@ StageMessages StageMessages::of_replica(const StepOrder& order, int stage) {
     const bool backward = item.pass != Pass::forward;
     if (!backward && messages.after(i).peer >= 0) sent[{item.micro_batch, item.sub_batch}] = i;
     if (!seen.emplace(backward, item.micro_batch, item.sub_batch).second) continue;
-    if (!(backward ? has_behind : has_before)) continue;
+    if (!(backward ? has_behind(pipeline, stage) : has_before(pipeline, stage))) continue;
     messages.receives_[static_cast<std::size_t>(i)].push_back(
         {.item = i,
          .peer = stage + (backward ? 1 : -1),
-         .stream = (backward ? stream_behind(has_before) : stream_before) + 1,
+         .cut = stage + (backward ? 1 : 0),
+         .stream = (backward ? stream_behind(pipeline, stage) : stream_before) + 1,
          .taken = backward ? sent.at({item.micro_batch, item.sub_batch}) : -1});
   }
   return messages;

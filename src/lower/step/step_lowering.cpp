@@ -45,11 +45,11 @@ StepOrder order_of_step(const StepOrder& body, int step) {
 /// Messages of a training step @p order of a rank.
 StageMessages messages_of(const OrdersOfPlaces& orders, const StepOrder& order, const RankPlace& here, int step,
                           bool has_replicas) {
-  if (has_replicas) return StageMessages::of_replica(order, here.stage_index);
+  if (has_replicas) return StageMessages::of_replica(order, here.pipeline, here.in_pipeline);
   std::optional<StepOrder> before, behind;
   if (const auto place = orders.along_stages(here.index, -1)) before = order_of_step(orders.of(*place), step);
   if (const auto place = orders.along_stages(here.index, 1)) behind = order_of_step(orders.of(*place), step);
-  return {order, here.stage_index, before ? &*before : nullptr, behind ? &*behind : nullptr};
+  return {order, here.pipeline, here.in_pipeline, before ? &*before : nullptr, behind ? &*behind : nullptr};
 }
 
 /// Lowers one training step of a body.
@@ -70,11 +70,10 @@ class StepLowering {
         first_link_stream_(model_.any().is_laid_out() ? layout_stream + 1 : communication_stream + 1),
         builder_(frame.builder),
         groups_(frame.groups),
-        parameters_(plan_, graph_, order_, step, place_.stage, recomputation_, frame.held, groups_.parameters,
+        parameters_(plan_, graph_, order_, step, recomputation_, frame.held, groups_.parameters,
                     frame.ring ? &*frame.ring : nullptr, replicas_, builder_),
         uses_(frame.uses),
-        from_before_(crossing(place_.stage_index)),
-        to_behind_(crossing(place_.stage_index + 1)),
+        crossing_(crossing_before_stages()),
         loss_(frame.loss),
         sent_(order_.items.size(), -1) {
     if (frame.walk) {
@@ -127,9 +126,8 @@ class StepLowering {
   const Segment& segment_of(const OrderItem& item) const {
     return order_.shape.segments[static_cast<std::size_t>(item.segment)];
   }
-  bool begins_stage(const OrderItem& item) const {
-    return segment_of(item).first_operator == place_.stage.first_operator;
-  }
+  /// All that the rank does of the item's sub-batch without a gap begins with it, and its backward ends with it.
+  bool begins_part(const OrderItem& item) const { return place_.begins_part(segment_of(item)); }
   /// Of ranks that hold the same rows of the loss one counts.
   bool counts(int loss_tensor) const {
     if (!model_.any().is_laid_out()) return true;
@@ -141,12 +139,16 @@ class StepLowering {
   const LaidOutGraph& model_of(const OrderItem& item) const { return model_.of(item.sub_batch); }
   /// Among all sub-batches of the step.
   int number_of(const OrderItem& item) const { return item.micro_batch * plan_.schedule.sub_batches + item.sub_batch; }
+  /// Of interleaved stages each has tensors of its own, even those that cross it: they are sent from rank to rank.
+  std::pair<int, int> place_of_activations(const OrderItem& item) const {
+    return {place_.part_of(segment_of(item)), number_of(item)};
+  }
   /// Of a sub-batch that is between its first item and its last one on this rank.
   Activations& activations_of(const OrderItem& item) {
-    const int number = number_of(item);
     const LaidOutGraph& model = model_of(item);
     return activations_
-        .try_emplace(number, model.graph, uses_, plan_.dtypes.compute, model.num_samples, number, builder_)
+        .try_emplace(place_of_activations(item), model.graph, uses_, plan_.dtypes.compute, model.num_samples,
+                     number_of(item), builder_)
         .first->second;
   }
   OperatorLowering operators_of_item(int index) {
@@ -180,8 +182,8 @@ class StepLowering {
     if (messages_.after(index).peer >= 0) send(index);
     if (relay_) relay_->behind_item(index);
     if (walk_) walk_->behind_item(index);
-    // Nothing of a sub-batch is needed behind the last backward of this rank.
-    if (item.pass == Pass::backward && begins_stage(item)) activations_.erase(number_of(item));
+    // Nothing of a sub-batch is needed behind the last backward of this rank, or of one of its stages.
+    if (item.pass == Pass::backward && begins_part(item)) activations_.erase(place_of_activations(item));
   }
 
   void await_layouts() {
@@ -192,7 +194,7 @@ class StepLowering {
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     const Segment& segment = segment_of(item);
     Activations& activations = activations_of(item);
-    if (begins_stage(item)) load_inputs(item);
+    if (begins_part(item)) load_inputs(item);
     OperatorLowering operators = operators_of_item(index);
     for (int o = segment.first_operator; o < segment.end(); ++o) {
       const Operator& op = model_of(item).graph.operators[static_cast<std::size_t>(o)];
@@ -232,25 +234,28 @@ class StepLowering {
     parameters_.update(item.parameters);
   }
 
-  /// Tensors that cross the cut before stage @p stage; none where that is no cut.
-  std::vector<int> crossing(int stage) const {
-    if (stage == 0 || stage == place_.num_stages) return {};
-    return tensors_across(graph_, place_.stages[static_cast<std::size_t>(stage)].first_operator);
+  /// By stage: the tensors that cross the cut before it.
+  std::vector<std::vector<int>> crossing_before_stages() const {
+    std::vector<std::vector<int>> crossing(1);
+    for (const Stage& stage : std::span(model_.any().stages).subspan(1)) {
+      crossing.push_back(tensors_across(graph_, stage.first_operator));
+    }
+    return crossing;
   }
-  const std::vector<int>& tensors_between(int peer) const {
-    return peer < place_.stage_index ? from_before_ : to_behind_;
-  }
-  /// Who takes the micro-batch of @p item at @p stage, in the group of stages.
+  const std::vector<int>& tensors_across_cut(int cut) const { return crossing_[static_cast<std::size_t>(cut)]; }
+  /// Who takes the micro-batch of @p item at @p stage of a pipeline of ranks, in the group of stages.
   int member_of_stage(int stage, const OrderItem& item) const {
     if (replicas_ == nullptr) return stage;
     const StagePyramid& pyramid = replicas_->pyramid;
     return pyramid.rank_of(stage, pyramid.replica_taking(stage, step_, item.micro_batch));
   }
-  Instruction message(Collective kind, const OrderItem& item, int peer, int stream, int tensor) const {
+  /// To or from rank @p peer of the pipeline, of what crosses the cut before stage @p cut.
+  Instruction message(Collective kind, const OrderItem& item, int peer, int cut, int stream, int tensor) const {
     const bool backward = item.pass != Pass::forward;
+    const bool goes_around = place_.pipeline.is_ring() && place_.pipeline.place_of(cut) == 0;
     return {.kernel = Kernel::none,
             .collective = kind,
-            .group = groups_.parameters.stages,
+            .group = goes_around ? groups_.around : groups_.parameters.stages,
             .root = member_of_stage(peer, item),
             .stream = first_link_stream_ + stream,
             .phase = backward ? Phase::backward : Phase::forward,
@@ -267,9 +272,9 @@ class StepLowering {
     std::vector<int> complete;
     if (const int last = builder_.last_on(compute_stream); last >= 0) complete.push_back(last);
     if (receive.taken >= 0) complete.push_back(sent_[static_cast<std::size_t>(receive.taken)]);
-    for (const int t : tensors_between(receive.peer)) {
+    for (const int t : tensors_across_cut(receive.cut)) {
       if (backward && !activations.needs_gradient(t)) continue;
-      Instruction in = message(Collective::recv, item, receive.peer, receive.stream, t);
+      Instruction in = message(Collective::recv, item, receive.peer, receive.cut, receive.stream, t);
       in.outputs = {backward ? activations.gradient_destination(t, true).operand : activations.produce(t)};
       builder_.emit(std::move(in), complete);
     }
@@ -281,18 +286,18 @@ class StepLowering {
     const StageMessages::Send& to = messages_.after(index);
     const bool backward = item.pass != Pass::forward;
     Activations& activations = activations_of(item);
-    for (const int t : tensors_between(to.peer)) {
+    for (const int t : tensors_across_cut(to.cut)) {
       if (backward && !activations.needs_gradient(t)) continue;
-      Instruction in = message(Collective::send, item, to.peer, to.stream, t);
+      Instruction in = message(Collective::send, item, to.peer, to.cut, to.stream, t);
       in.inputs = {backward ? activations.take_gradient(t).operand : activations.value(t)};
       sent_[static_cast<std::size_t>(index)] = builder_.emit(std::move(in));
     }
   }
 
-  /// The input of the model that operators of this stage read, of the roles for which @p is_it holds.
+  /// The input of the model that operators of @p part read, of the roles for which @p is_it holds.
   template <typename Predicate>
-  std::optional<int> input_read_here(const Predicate& is_it) const {
-    for (const Operator& op : operators_of(graph_, place_.stage)) {
+  std::optional<int> input_read_by(const Stage& part, const Predicate& is_it) const {
+    for (const Operator& op : operators_of(graph_, part)) {
       for (const int t : op.inputs) {
         if (is_it(graph_.tensors[static_cast<std::size_t>(t)].role)) return t;
       }
@@ -302,9 +307,10 @@ class StepLowering {
 
   /// Inputs of the model come from the data set, by position in the global batch; a stage loads what it reads.
   void load_inputs(const OrderItem& item) {
+    const Stage& part = place_.parts[static_cast<std::size_t>(place_.part_of(segment_of(item)))];
     const auto data =
-        input_read_here([](TensorRole role) { return role == TensorRole::tokens || role == TensorRole::image; });
-    const auto targets = input_read_here([](TensorRole role) { return role == TensorRole::targets; });
+        input_read_by(part, [](TensorRole role) { return role == TensorRole::tokens || role == TensorRole::image; });
+    const auto targets = input_read_by(part, [](TensorRole role) { return role == TensorRole::targets; });
     if (!data && !targets) return;
     const auto samples = [&](int t) -> const StridedBlock& {
       return model_of(item).samples[static_cast<std::size_t>(t)];
@@ -394,10 +400,10 @@ class StepLowering {
   std::optional<WalkMessages> walk_;
   std::optional<PaceTokens> tokens_;
   const TensorUses& uses_;
-  std::map<int, Activations> activations_;    ///< by sub-batch of the step
-  std::vector<int> from_before_, to_behind_;  ///< tensors that cross the cuts
-  int loss_;                                  ///< buffer, -1: another stage computes it
-  std::vector<int> sent_;                     ///< by item: the last of its messages
+  std::map<std::pair<int, int>, Activations> activations_;  ///< by part of the rank and sub-batch of the step
+  std::vector<std::vector<int>> crossing_;                  ///< by stage: tensors that cross the cut before it
+  int loss_;                                                ///< buffer, -1: another stage computes it
+  std::vector<int> sent_;                                   ///< by item: the last of its messages
 };
 
 }  // namespace
@@ -406,10 +412,10 @@ Program lower_step(const Plan& plan, const RankModel& model, int rank, const Ord
                    const WorkspaceBytes& workspace_bytes) {
   RankFrame frame(plan, model, rank, orders);
   const StepOrder& order = frame.order;
-  const bool cyclic = plan.schedule.kind == ScheduleKind::cyclic;
-  if (!cyclic) refuse_orders_without_whole_passes(plan, order, frame.place.stage_index);
+  const bool overlaps = has_steps_that_overlap(plan.schedule.kind);
+  if (!overlaps) refuse_orders_without_whole_passes(plan, order, frame.place.in_pipeline);
   frame.builder.set_steps_per_body(order.steps_per_body);
-  if (cyclic || plan.overlap.broadcast == "next_forward") frame.builder.let_steps_overlap();
+  if (overlaps || plan.overlap.broadcast == "next_forward") frame.builder.let_steps_overlap();
   frame.builder.begin(ProgramBuilder::Section::prologue);
   frame.held.buffers.initialize();
   if (frame.tokens) frame.tokens->initialize();

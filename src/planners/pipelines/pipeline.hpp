@@ -27,20 +27,29 @@ inline std::span<const OptionRow> pipeline_options() {
   return rows;
 }
 
-/// @throws Unsupported for more stages than blocks, for ranks that the stages do not divide, and for a batch that
+/// @p stages on @p in_pipeline ranks that hold the model together.
+/// @throws Unsupported for more stages than blocks, for ranks that the pipeline's do not divide, and for a batch that
 /// micro-batches do not divide.
-inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule, std::int64_t stages) {
+inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule, std::int64_t stages,
+                          std::int64_t in_pipeline) {
   Plan plan = request.base;
   const int ranks = plan.mesh.num_ranks();
   plan.stages = asked_stages(request, stages);
-  if (ranks % stages != 0) {
-    throw Unsupported(fmt::format("{}: {} nodes × {} ranks a node = {} ranks are not divisible by {} stages",
-                                  plan.strategy, plan.mesh.nodes, plan.mesh.ranks_per_node, ranks, stages));
+  if (ranks % in_pipeline != 0) {
+    throw Unsupported(fmt::format(
+        "{}: {} nodes × {} ranks a node = {} ranks are not divisible by {}", plan.strategy, plan.mesh.nodes,
+        plan.mesh.ranks_per_node, ranks,
+        stages == in_pipeline ? fmt::format("{} stages", stages) : fmt::format("{} ranks of a pipeline", in_pipeline)));
   }
-  plan.mesh.axes = {{"stage", static_cast<int>(stages)}, {"data", ranks / static_cast<int>(stages)}};
+  plan.mesh.axes = {{"stage", static_cast<int>(in_pipeline)}, {"data", ranks / static_cast<int>(in_pipeline)}};
   refuse_uneven_micro_batches(plan);
   plan.schedule.kind = schedule;
   return plan;
+}
+
+/// With a stage a rank.
+inline Plan pipeline_plan(const PlanRequest& request, ScheduleKind schedule, std::int64_t stages) {
+  return pipeline_plan(request, schedule, stages, stages);
 }
 
 /// The most that divide the ranks and that the model has.

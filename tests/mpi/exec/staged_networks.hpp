@@ -26,9 +26,12 @@ inline Training with(ModelGraph graph, std::int64_t global_batch, int micro_batc
   return training;
 }
 
-/// Five blocks: uneven in two, three and four stages.
-inline Training exact_mlp(int micro_batches) {
-  const std::vector<std::int64_t> widths = {6, 8, 12, 8, 10, 6, 4};
+/// Five blocks, uneven in two, three and four stages, or as many as asked for.
+inline Training exact_mlp(int micro_batches, int num_blocks = 5) {
+  constexpr std::int64_t between[] = {8, 12, 8, 10, 6};
+  std::vector<std::int64_t> widths = {6};
+  for (int b = 0; b < num_blocks; ++b) widths.push_back(between[b % 5]);
+  widths.push_back(4);
   Training training = with(build_model({.name = "mlp", .widths = widths}), 8 * micro_batches, micro_batches);
   training.plan.overlap.bucket_bytes = 200;
   training.classes = 4;
@@ -41,13 +44,13 @@ inline Training exact_mlp(int micro_batches) {
 
 constexpr std::int64_t tied_width = 8;
 
-/// A table of four words that is the head too, four blocks between.
-inline Training exact_tied(int micro_batches) {
+/// A table of four words that is the head too, four blocks between, or as many as asked for.
+inline Training exact_tied(int micro_batches, int num_blocks = 4) {
   GraphBuilder graph("tied");
   const int tokens = graph.input("tokens", {4}, TensorRole::tokens);
   const int targets = graph.input("targets", {4}, TensorRole::targets);
   int x = graph.embedding("embedding", tokens, 4, tied_width, 0, {});
-  for (int b = 0; b < 4; ++b) {
+  for (int b = 0; b < num_blocks; ++b) {
     graph.begin_block(fmt::format("block[{}]", b));
     x = graph.linear("linear", x, {.in = tied_width, .out = tied_width, .bias = false});
     x = graph.relu("relu", x);
@@ -61,19 +64,20 @@ inline Training exact_tied(int micro_batches) {
     if (parameter == "embedding.table") {
       cancelling_columns(parameter, values, tied_width);  // which makes the pairs of the first layer's input opposite
     } else {
-      paired_rows(parameter, values, tied_width, parameter[6] == '0' ? Input::opposite : Input::equal);
+      const bool first = parameter.starts_with("block[0]");
+      paired_rows(parameter, values, tied_width, first ? Input::opposite : Input::equal);
     }
   };
   return training;
 }
 
 /// A value that the block after next reads too: it travels through a stage.
-inline Training exact_skip(int micro_batches) {
+inline Training exact_skip(int micro_batches, int num_blocks = 4) {
   GraphBuilder graph("skip");
   int x = graph.input("image", {6}, TensorRole::image);
   const int label = graph.input("label", {}, TensorRole::targets);
   int kept = -1;
-  for (int b = 0; b < 4; ++b) {
+  for (int b = 0; b < num_blocks; ++b) {
     graph.begin_block(fmt::format("block[{}]", b));
     x = graph.linear("linear", x, {.in = b == 0 ? 6 : tied_width, .out = tied_width, .bias = false});
     x = graph.relu("relu", x);
@@ -90,7 +94,7 @@ inline Training exact_skip(int micro_batches) {
     if (parameter.starts_with("head")) {
       cancelling_columns(parameter, values, tied_width);
     } else {
-      const bool first = parameter[6] == '0';
+      const bool first = parameter.starts_with("block[0]");
       paired_rows(parameter, values, first ? 6 : tied_width, first ? Input::unpaired : Input::equal);
     }
   };

@@ -47,11 +47,12 @@ class Pipeline : public testing::Test {
 };
 
 constexpr const char* modes[] = {"gpipe", "1f1b"};
+constexpr int num_blocks = 5;
 
 TEST_F(Pipeline, ExactInputsGiveEqualBits) {
   for (const auto& make : {exact_mlp, exact_tied, exact_skip}) {
     for (const int micro_batches : {1, 2, 4}) {
-      Training training = make(micro_batches);
+      Training training = make(micro_batches, num_blocks);
       const Trained reference = train(training, "single", 1, world, engine);
       for (const auto& [name, values] : reference.parameters) {
         if (name == "head.bias") continue;  // its gradient is a difference of counts, which may be 0
@@ -79,7 +80,7 @@ TEST_F(Pipeline, ExactInputsGiveEqualBits) {
 TEST_F(Pipeline, AMadeUpOrderGivesEqualBits) {
   for (const auto& make : {exact_mlp, exact_tied, exact_skip}) {
     for (const int micro_batches : {2, 4}) {
-      Training training = make(micro_batches);
+      Training training = make(micro_batches, num_blocks);
       const Trained reference = train(training, "single", 1, world, engine);
       training.order = by_stage(two_forwards_one_backward);
       for (const int stages : stage_counts()) {

@@ -86,7 +86,7 @@ class ShardedStages : public testing::Test {
 TEST_F(ShardedStages, ExactInputsGiveEqualBits) {
   for (const auto& make : {exact_mlp, exact_tied, exact_skip}) {
     for (const int micro_batches : {1, 2, 4}) {
-      const Training training = make(micro_batches);
+      const Training training = make(micro_batches, 5);
       const Trained reference = train(training, "single", 1, world, engine);
       for (const Shape& shape : shapes()) {
         const auto all_ways = ways(training, shape);

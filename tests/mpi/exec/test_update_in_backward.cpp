@@ -73,7 +73,7 @@ TEST_F(UpdateInBackward, ExactInputsGiveEqualBits) {
   for (const Way& way : ways()) {
     for (const auto& make : {exact_mlp, exact_tied, exact_skip}) {
       for (const int micro_batches : {1, 2}) {
-        Training training = make(micro_batches);
+        Training training = make(micro_batches, 5);
         Plan plan;
         try {
           plan = planned(training, way);

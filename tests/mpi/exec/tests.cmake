@@ -7,6 +7,8 @@ strata_mpi_test(exec/test_executor RANKS 1 2 3 AVX2_RANKS 2 LIBRARIES ${librarie
 strata_mpi_test(exec/test_gradients RANKS 1 AVX2_RANKS 1 SANITIZED_RANKS 1 LIBRARIES ${libraries})
 strata_mpi_test(exec/test_overlapping_programs RANKS 2 LIBRARIES ${libraries})
 strata_mpi_test(exec/test_pipeline RANKS 3 4 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 240)
+strata_mpi_test(exec/test_interleaved RANKS 2 3 4 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 120)
+strata_mpi_test(exec/test_two_buffered_weights RANKS 2 3 4 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 120)
 strata_mpi_test(exec/test_pyramid RANKS 3 6 10 SANITIZED_RANKS 3 LIBRARIES ${libraries} TIMEOUT 120)
 strata_mpi_test(exec/test_sharded_stages RANKS 4 DEEP_RANKS 8 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 120)
 strata_mpi_test(exec/test_update_in_backward RANKS 2 4 SANITIZED_RANKS none LIBRARIES ${libraries})

@@ -280,6 +280,10 @@ class Matrix : public Checkpointing {
     Training training = subject.make(features);
     // Stages of theirs have versions of their own, so that no weight is tied over them.
     if (is_cyclic(variant.mode) && !subject.is_exact) training.graph = language_model(features, false);
+    // Ranks of a pipeline, which are two for five blocks and for four, take as many of its micro-batches at once.
+    if (variant.mode == "interleaved") training.plan.schedule.micro_batches *= 2;
+    // At least as many micro-batches as stages.
+    if (variant.mode == "2bw") training.plan.schedule.micro_batches *= size();
     training.options = variant.options;
     training.nodes = num_nodes();
     if (variant.capacity_share > 0.0) {
@@ -303,7 +307,7 @@ class Matrix : public Checkpointing {
 
   /// What the reference of @p mode learns: on all ranks where it runs there, else on each rank alone. A mode that is
   /// the reference of others must equal itself without what changes the order of things only; cyclic ones of as many
-  /// micro-batches as ranks their own rule on one rank.
+  /// micro-batches as ranks, and 2bw, their own rule on one rank.
   const Trained& reference_of(const Subject& subject, const std::string& mode, unsigned features) {
     const std::optional<std::string> declared = declared_reference(mode);
     unsigned kept = features & ~(recompute | restart);
@@ -314,7 +318,10 @@ class Matrix : public Checkpointing {
     if (!is_new) return place->second;
     Training training = training_of(subject, {.mode = name, .name = ""}, kept);
     std::optional<Plan> plan;
-    if (is_cyclic(name)) {
+    if (name == "2bw") {
+      training.options["stages"] = std::int64_t{1};
+      plan = plan_of(training, name, 1);
+    } else if (is_cyclic(name)) {
       training.options["implementation"] = std::string("single");
       training.plan.schedule.micro_batches = size();
       plan = plan_of(training, name, 1);

@@ -43,7 +43,7 @@ struct Example {
     const Factor both{2, 1};
     const FirstOfTwo rank(plan, graph,
                           {.factors = {.p = both, .g = both, .os = both}, .held = {0, 2}, .updated = {0, 2}});
-    return parameter_gathers(order, {0, 3}, recomputation, plan, graph, rank.groups);
+    return parameter_gathers(order, recomputation, plan, graph, rank.groups);
   }
 };
 
@@ -89,7 +89,7 @@ TEST(ParameterGathers, ForwardGathersTheNextSegmentUnderThisOne) {
 TEST(ParameterGathers, WhereForwardsTakeTurnsWhatIsGatheredAheadServesTheFirstThatReadsIt) {
   Example example;
   example.plan.overlap.gather = "next_layer";
-  for (const int segment : {0, 1}) {
+  for (const int segment : {0, 1, 2}) {
     for (const int micro_batch : {0, 1}) example.pass(Pass::forward, segment, micro_batch);
   }
   const ParameterGathers gathers = example.gathers();

@@ -85,7 +85,8 @@ TEST(PlannerContract, ABatchThatRanksDoNotDivideIsPlannedOrRefusedWithItsNumbers
         } catch (const Unsupported& refusal) {
           ++num_refused;
           const bool is_alone = planner->name() == "single" && ranks > 1;
-          if (!is_alone) {
+          const bool wants_more = planner->name() == "2bw" && micro_batches < ranks;
+          if (!is_alone && !wants_more) {
             EXPECT_NE(std::string(refusal.what()).find("25 samples"), std::string::npos) << refusal.what();
           }
         }

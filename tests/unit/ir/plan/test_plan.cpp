@@ -447,7 +447,7 @@ TEST(PlanText, ErrorsNameFileLineKeyAndAccepted) {
       {"strategy = \"ddp\"\nschedule = 3", "p.toml:2: schedule: an integer where a table is accepted"},
       {"strategy = \"ddp\"\n[schedule]\nkind = \"1f1\"",
        "p.toml:3: schedule.kind: unknown word \"1f1\"; did you mean \"1f1b\"?; accepted: "
-       "simultaneous | gpipe | 1f1b | cyclic | 2bw"},
+       "simultaneous | gpipe | 1f1b | 2bw | interleaved | cyclic"},
       {"strategy = \"ddp\"\n[schedule]\nmicro_batches = 0",
        "p.toml:3: schedule.micro_batches: 0 is out of range; accepted: >= 1"},
       {"strategy = \"ddp\"\n[schedule]\nmicro_batches = 1.5",
