@@ -45,8 +45,7 @@ void TrainingSteps::submit(std::int64_t end) {
 }
 
 void TrainingSteps::drain() {
-  if (under_way_.empty()) return;
-  with_.executor.drain();
+  with_.executor.drain();  // also where all is complete: what is submitted next may be of the same repetition
   while (!under_way_.empty()) complete();
 }
 

@@ -45,6 +45,9 @@ def test_all_implementations_are_one_training(strata, cyclic, tmp_path, mode):
         ends[implementation] = rows[-1]["parameter_checksum"]
     paced = {"strategy.shift": "paced"}
     ends["paced"] = train(strata, cyclic, tmp_path / "paced", mode, "multi", **paced)[-1]["parameter_checksum"]
+    # A checkpoint in the middle of a body of two steps.
+    saving = {"checkpoint.every": 5}
+    ends["saved"] = train(strata, cyclic, tmp_path / "saved", mode, "multi", **saving)[-1]["parameter_checksum"]
     assert len(set(ends.values())) == 1, ends
     # Stopped behind an odd step, where versions that change places have done so, one goes on for another.
     restarts = (
