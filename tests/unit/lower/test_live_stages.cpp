@@ -11,47 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "ir/plan/stage_pyramid.hpp"
+#include "unit/lower/cyclic_implementations.hpp"
 #include "unit/lower/equal_layers.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {
 namespace {
-
-enum class Implementation { single, pipeline, multi, zero, model };
-constexpr auto all_implementations = {Implementation::single, Implementation::pipeline, Implementation::multi,
-                                      Implementation::zero, Implementation::model};
-
-/// N stages and micro-batches of two samples.
-Plan plan_of(Implementation implementation, int n, const std::string& fresh) {
-  Plan plan;
-  plan.strategy = "cyclic";
-  plan.stages.count = n;
-  plan.schedule = {.kind = ScheduleKind::cyclic, .micro_batches = n, .fresh = fresh};
-  plan.global_batch = 2 * n;
-  plan.optimizer = {.kind = "sgd", .momentum = 0.5};
-  int ranks = n;
-  switch (implementation) {
-    case Implementation::single: ranks = 1; break;
-    case Implementation::pipeline: plan.mesh.axes = {{"stage", n}}; break;
-    case Implementation::multi:
-      plan.mesh.axes = {{"micro_batch", n}};
-      plan.schedule.shift = "paced";
-      break;
-    case Implementation::zero:
-      plan.mesh.axes = {{"micro_batch", n}};
-      plan.mesh.placement = "zero-ring";
-      plan.operators = {OperatorRule{.match = "*", .state = StateFactors{.walks = true}}};
-      break;
-    case Implementation::model:
-      plan.mesh.axes = {{"stage", n}};
-      plan.mesh.placement = "pyramid";
-      ranks = StagePyramid{n}.num_ranks();
-      break;
-  }
-  plan.mesh.ranks_per_node = ranks;
-  return plan;
-}
 
 /// A layer a stage, and one more before the first, so that its backward reads parameters as the others' do.
 ModelGraph stages_of_layers(int n) {
