@@ -26,6 +26,7 @@ from strata_analysis.versions import to_current
 
 INDEX = ["experiment_name", "point", "attempt"]
 TABLES = ("steps", "events", "predictions", "memory")
+STEP_PHASES = tuple(schema().enums["step_phase_t"])
 KINDS = {"step": "steps", "event": "events", "prediction": "predictions", "sample": "memory"}  # of JSONL lines
 COLLECTED = "collected.h5"
 COLLECTED_SCHEMA = "strata-collected"
@@ -159,7 +160,7 @@ class _Attempt:
         self.summary |= {"status": known["status"], "message": known["message"]}
         steps = self.tables["steps"]
         measured = steps[steps["phase"] == "measured"]
-        self.summary |= {"num_warmup_steps": len(steps) - len(measured), "num_measured_steps": len(measured)}
+        self.summary |= {f"num_{phase}_steps": int((steps["phase"] == phase).sum()) for phase in STEP_PHASES}
         for name in ("step_seconds_max", "compute_seconds", "communication_seconds", "exposed_communication_seconds"):
             key = "median_step_seconds" if name == "step_seconds_max" else f"median_{name}"
             self.summary[key] = float(measured[name].median()) if len(measured) else float("nan")
@@ -393,7 +394,7 @@ def read_collected(path: Path) -> Results:
     except OSError as error:
         raise LoadError(f"{path}: {error}") from None
     points = found["points"]
-    for name, type_name in schema().attributes.items():
+    for name, type_name in (schema().attributes | schema().scalars).items():
         if name not in points and name != "point_id":
             points[name] = [missing_value(type_name, name)] * len(points)
     points["counted"] = mark_counted(points)

@@ -85,7 +85,7 @@ PlannedSweep plan_sweep(const std::vector<Point>& points, const SubmitArguments&
           {.state = "at start", .message = plan.reason, .point_id = point.id, .is_bad = false});
     } else if (!std::isnan(plan.step_seconds)) {
       sweep.steps_seconds[point.id] =
-          plan.step_seconds * static_cast<double>(run::latest_end(point.experiment, /*first_step=*/0));
+          plan.step_seconds * static_cast<double>(run::latest_end(point.experiment, /*first_step=*/0, {}));
     }
   }
   return sweep;

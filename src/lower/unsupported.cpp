@@ -109,7 +109,10 @@ void refuse_in_cycles(const Plan& plan, const ModelGraph& graph, const std::vect
     throw Unsupported(fmt::format("plan `{}`: schedule.kind = cyclic with {} cannot be lowered", plan.strategy, what));
   };
   const auto is_cut = [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); };
-  if (has_layouts(plan.mesh)) refuse("tensor layouts");
+  if (has_layouts(plan.mesh)) {
+    refuse(fmt::format("tensor layouts inside stages, {} ranks for {} of them,", plan.mesh.num_ranks(),
+                       axis_size(plan.mesh, "stage")));
+  }
   if (const int replicas = axis_size(plan.mesh, "data"); replicas > 1)
     refuse(fmt::format("mesh axis data = {}", replicas));
   const int rings = axis_size(plan.mesh, "micro_batch");

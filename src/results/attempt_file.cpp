@@ -47,8 +47,10 @@ struct Types {
   Handle status;
 
   explicit Types(hid_t file) : text(text_type()) {
-    const std::array<std::pair<std::string_view, StepPhase>, 2> phases = {
-        {{"warmup", StepPhase::warmup}, {"measured", StepPhase::measured}}};
+    std::vector<std::pair<std::string_view, StepPhase>> phases;
+    for (int i = 0; i < num_step_phases; ++i) {
+      phases.emplace_back(to_string(static_cast<StepPhase>(i)), static_cast<StepPhase>(i));
+    }
     phase = commit_enum<StepPhase>(file, "step_phase_t", phases);
     std::vector<std::pair<std::string_view, Status>> statuses;
     for (int i = 0; i < num_statuses; ++i) {

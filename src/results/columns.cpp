@@ -14,6 +14,11 @@
 
 namespace strata::results {
 
+std::string_view to_string(StepPhase phase) {
+  static constexpr std::array<std::string_view, num_step_phases> words = {"warmup", "measured", "fill", "drain"};
+  return words.at(static_cast<std::size_t>(phase));
+}
+
 std::string sent_bytes_column(Collective kind) { return fmt::format("{}_sent_bytes", to_string(kind)); }
 
 std::span<const Column<StepRow>> step_columns() {
@@ -106,12 +111,14 @@ std::span<const Column<MemoryRow>> memory_columns() {
 }
 
 std::span<const Column<Summary>> summary_columns() {
-  static const std::array<Column<Summary>, 14> columns = {{
+  static const std::array<Column<Summary>, 16> columns = {{
       {"status", "", &Summary::status},
       {"message", "", &Summary::message},
       {"parameter_checksum", "", &Summary::parameter_checksum},
       {"num_warmup_steps", "1", &Summary::num_warmup_steps},
       {"num_measured_steps", "1", &Summary::num_measured_steps},
+      {"num_fill_steps", "1", &Summary::num_fill_steps},
+      {"num_drain_steps", "1", &Summary::num_drain_steps},
       {"median_step_seconds", "s", &Summary::median_step_seconds},
       {"median_compute_seconds", "s", &Summary::median_compute_seconds},
       {"median_communication_seconds", "s", &Summary::median_communication_seconds},
@@ -219,19 +226,22 @@ Summary summarize(std::span<const StepRow> steps) {
   std::vector<double> compute;
   std::vector<double> communication;
   std::vector<double> exposed;
+  std::array<std::int64_t, num_step_phases> num_steps{};
   for (const StepRow& row : steps) {
     summary.arena_peak_bytes = std::max(summary.arena_peak_bytes, row.arena_peak_bytes);
     summary.outside_arena_peak_bytes = std::max(summary.outside_arena_peak_bytes, row.outside_arena_peak_bytes);
-    if (row.phase == StepPhase::warmup) {
-      ++summary.num_warmup_steps;
-      continue;
-    }
-    ++summary.num_measured_steps;
+    ++num_steps[static_cast<std::size_t>(row.phase)];
+    if (row.phase != StepPhase::measured) continue;
     step.push_back(row.step_seconds_max);
     compute.push_back(row.compute_seconds);
     communication.push_back(row.communication_seconds);
     exposed.push_back(row.exposed_communication_seconds);
   }
+  const auto number = [&](StepPhase phase) { return num_steps[static_cast<std::size_t>(phase)]; };
+  summary.num_warmup_steps = number(StepPhase::warmup);
+  summary.num_measured_steps = number(StepPhase::measured);
+  summary.num_fill_steps = number(StepPhase::fill);
+  summary.num_drain_steps = number(StepPhase::drain);
   summary.median_step_seconds = median(step);
   summary.median_compute_seconds = median(compute);
   summary.median_communication_seconds = median(communication);

@@ -22,7 +22,7 @@
 namespace strata::results {
 
 inline constexpr std::string_view schema_name = "strata-results";
-inline constexpr std::string_view schema_version = "1.11";
+inline constexpr std::string_view schema_version = "1.12";
 
 /// One kind's number of a member that has one per collective. Called with a row as a pointer to member is by
 /// std::invoke, so that who reads columns need not tell the two apart.
@@ -64,6 +64,8 @@ struct Summary {
   std::string parameter_checksum;
   std::int64_t num_warmup_steps = 0;
   std::int64_t num_measured_steps = 0;
+  std::int64_t num_fill_steps = 0;
+  std::int64_t num_drain_steps = 0;
   double median_step_seconds = unknown;
   double median_compute_seconds = unknown;
   double median_communication_seconds = unknown;

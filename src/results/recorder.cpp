@@ -41,9 +41,8 @@ Json to_json(std::string_view kind, std::span<const Column<Row>> columns, const 
     std::visit(
         [&]<class Member>(const Member& member) {
           const auto& value = std::invoke(member, row);
-          if constexpr (std::is_same_v<ColumnValue<Row, Member>, StepPhase>) {
-            json[column.name] = value == StepPhase::warmup ? "warmup" : "measured";
-          } else if constexpr (std::is_same_v<ColumnValue<Row, Member>, Status>) {
+          using Value = ColumnValue<Row, Member>;
+          if constexpr (std::is_same_v<Value, StepPhase> || std::is_same_v<Value, Status>) {
             json[column.name] = to_string(value);
           } else {
             json[column.name] = value;

@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/collective.hpp"
@@ -90,8 +91,16 @@ struct AttemptFacts {
   std::int64_t first_step = 0;  ///< number of the first step
 };
 
-/// As in the HDF5 enum `step_phase_t`.
-enum class StepPhase : std::int8_t { warmup = 0, measured = 1 };
+/// As in the HDF5 enum `step_phase_t`. Of all but those that are measured no statistic of time is made.
+enum class StepPhase : std::int8_t {
+  warmup = 0,
+  measured = 1,
+  fill = 2,   ///< where steps overlap: one of the first, or of the first behind a pause, warm-up or not
+  drain = 3,  ///< the same of the last, or of the last before a pause
+};
+inline constexpr int num_step_phases = 4;
+
+std::string_view to_string(StepPhase phase);
 
 /// One training step. Seconds of compute, communication and so on are the maximum over ranks unless said otherwise.
 struct StepRow {

@@ -213,20 +213,24 @@ class PointRun {
   /// Steps go on while ranks exchange what they have measured and rank 0 decides: whoever is ahead makes as many steps
   /// more as others may lag behind where steps overlap, and one at least, before the decision holds for all.
   results::Outcome train() {
-    double most[2] = {static_cast<double>(depth(program_)), static_cast<double>(largest_lag(program_))};
+    const FillAndDrain mine = fill_and_drain(program_);
+    double most[4] = {static_cast<double>(depth(program_)), static_cast<double>(largest_lag(program_)),
+                      static_cast<double>(mine.fill), static_cast<double>(mine.drain)};
     world_.all_reduce_max(most);
-    const auto late = static_cast<int>(most[0]);
-    const std::int64_t lead = 1 + (late + static_cast<std::int64_t>(most[1])) * program_.steps_per_body;
-    TrainingSteps steps(program_, experiment_, first_step(), late, {*executor_, *engine_, *meter_});
+    const TrainingSteps::Overlap overlap{
+        .depth = static_cast<int>(most[0]),
+        .ends = {static_cast<std::int64_t>(most[2]), static_cast<std::int64_t>(most[3])}};
+    const std::int64_t lead = 1 + (overlap.depth + static_cast<std::int64_t>(most[1])) * program_.steps_per_body;
+    TrainingSteps steps(program_, experiment_, first_step(), overlap, {*executor_, *engine_, *meter_});
+    latest_end_ = latest_end(experiment_, first_step(), overlap.ends);
     const std::unique_ptr<const comm::World> other_world = world_.duplicate();
     const MemoryPeak peak = memory_peak(program_);
     // Whoever leaves by an exception ends the process before this would wait for an exchange that no peer comes to.
     std::future<Decision> answer;
     Decision decision;
     try {
-      const std::int64_t end = latest_end(experiment_, first_step());
       for (std::int64_t exchange_at = first_step() + 1;; exchange_at += decision.steps_until_next) {
-        train_until(exchange_at, end, steps);
+        train_until(exchange_at, steps);
         exchange_at = steps.num_submitted();
         answer = std::async(
             std::launch::async, [&, mine = steps.take(), touched_bytes = steps.touched_bytes(), exchange_at] {
@@ -234,7 +238,7 @@ class PointRun {
               return decide(*other_world, exchange_steps(*other_world, mine, step_facts(), peak, touched_bytes),
                             exchange_at);
             });
-        train_until(exchange_at + lead, end, steps);
+        train_until(exchange_at + lead, steps);
         decision = answer.get();
         if (saved_.status != Status::ok) decision = {0, saved_.status, saved_.message};
         if (decision.steps_until_next == 0) break;
@@ -265,9 +269,10 @@ class PointRun {
             .num_warmup_steps = first_step() + experiment_.measure.warmup_steps};
   }
 
-  /// Until @p step steps have been submitted, whole bodies of them, or @p end, or saving has failed. Saves where
-  /// checkpoints are due. Nothing is under way after the last step.
-  void train_until(std::int64_t step, std::int64_t end, TrainingSteps& steps) {
+  /// Until @p step steps have been submitted, whole bodies of them, or all that may be, or saving has failed. Saves
+  /// where checkpoints are due. Nothing is under way after the last step.
+  void train_until(std::int64_t step, TrainingSteps& steps) {
+    const std::int64_t end = latest_end_;
     const std::int64_t every = experiment_.checkpoint.every;
     while (steps.num_submitted() < std::min(step, end) && saved_.status == Status::ok) {
       const std::int64_t next_checkpoint = every > 0 ? (steps.num_submitted() / every + 1) * every : end;
@@ -329,7 +334,7 @@ class PointRun {
     world.all_reduce_max(signal);
     take(rows);
     if (root()) {
-      decision.steps_until_next = steps_until_exchange(experiment_, step, measured_seconds_);
+      decision.steps_until_next = steps_until_exchange(experiment_, step, latest_end_, measured_seconds_);
       if (decision.steps_until_next == 0) decision.status = Status::ok;
       if (signal[0] != 0.0) {
         decision = {0, signal[0] == SIGUSR1 ? Status::timeout : Status::preempted,
@@ -453,6 +458,7 @@ class PointRun {
   std::unique_ptr<Executor> executor_;
   std::vector<RecordedStep> recorded_;
   StepRange timeline_steps_;
+  std::int64_t latest_end_ = 0;
   std::int64_t saved_step_ = -1;                 ///< of the last checkpoint
   results::Outcome saved_;                       ///< what became of it, equal on all ranks
   predict::Prediction prediction_;               ///< rank 0

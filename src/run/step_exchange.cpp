@@ -57,6 +57,12 @@ void add_devices(const std::vector<const RankStep*>& ranks, results::StepRow& ro
   row.clock_event_reasons = static_cast<double>(reasons);
 }
 
+results::StepPhase phase_of(const RankStep& step, const StepFacts& facts) {
+  if (step.fills) return results::StepPhase::fill;
+  if (step.drains) return results::StepPhase::drain;
+  return step.step < facts.num_warmup_steps ? results::StepPhase::warmup : results::StepPhase::measured;
+}
+
 results::StepRow row_of(const std::vector<const RankStep*>& ranks, const StepFacts& facts, const Memory& fullest) {
   const auto largest = [&](auto member) {
     auto value = member(*ranks.front());
@@ -71,7 +77,7 @@ results::StepRow row_of(const std::vector<const RankStep*>& ranks, const StepFac
 
   results::StepRow row;
   row.step = root.step;
-  row.phase = root.step < facts.num_warmup_steps ? results::StepPhase::warmup : results::StepPhase::measured;
+  row.phase = phase_of(root, facts);
   row.unix_seconds = root.unix_seconds;
   row.step_seconds_max = slowest->measured.step_seconds;
   row.step_seconds_median = median(seconds);

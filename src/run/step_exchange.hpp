@@ -20,6 +20,7 @@ struct RankStep {
   std::int64_t begin_ns = 0;  ///< steady_clock, when it was submitted, with which its events' clock starts
   double unix_seconds = 0.0;
   double learning_rate = 0.0;
+  bool fills = false, drains = false;  ///< where steps overlap; see fill_and_drain()
   StepMeasurement measured;
   std::int64_t outside_arena_bytes = 0;
   DeviceReading device;  ///< energy: of the step alone

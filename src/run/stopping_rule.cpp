@@ -33,21 +33,22 @@ bool measured_enough(const MeasureSection& rule, std::span<const double> measure
   return n >= rule.max_steps || (n >= rule.min_steps && relative_half_width(measured) < rule.stop_when_ci_below);
 }
 
-std::int64_t latest_end(const Experiment& experiment, std::int64_t first_step) {
+std::int64_t latest_end(const Experiment& experiment, std::int64_t first_step, const FillAndDrain& unmeasured) {
   if (experiment.train.steps > 0) return experiment.train.steps;
-  return first_step + experiment.measure.warmup_steps + experiment.measure.max_steps;
+  const MeasureSection& rule = experiment.measure;
+  return first_step + std::max(rule.warmup_steps, unmeasured.fill) + rule.max_steps + unmeasured.drain;
 }
 
-std::int64_t steps_until_exchange(const Experiment& experiment, std::int64_t step,
+std::int64_t steps_until_exchange(const Experiment& experiment, std::int64_t step, std::int64_t end,
                                   std::span<const double> measured_seconds) {
   constexpr double period_seconds = 0.3;
-  const std::int64_t fixed = experiment.train.steps;
-  if (fixed > 0 ? step >= fixed : measured_enough(experiment.measure, measured_seconds)) return 0;
+  const bool is_fixed = experiment.train.steps > 0;
+  if (step >= end || (!is_fixed && measured_enough(experiment.measure, measured_seconds))) return 0;
   if (measured_seconds.empty()) return 1;
   const auto fitting = static_cast<std::int64_t>(period_seconds / measured_seconds.back());
   std::int64_t count = std::clamp<std::int64_t>(fitting, 1, 64);
-  if (fixed > 0) {
-    count = std::min(count, fixed - step);
+  if (is_fixed) {
+    count = std::min(count, end - step);
   } else {
     // Not past the point where the rule is asked next.
     const auto n = static_cast<std::int64_t>(measured_seconds.size());

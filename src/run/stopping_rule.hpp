@@ -8,6 +8,7 @@
 #include <span>
 
 #include "config/experiment.hpp"
+#include "ir/program/repetition.hpp"
 
 namespace strata::run {
 
@@ -20,11 +21,11 @@ double relative_half_width(std::span<const double> seconds);
 bool measured_enough(const MeasureSection& rule, std::span<const double> measured);
 
 /// One past the last step that is trained, whatever is measured. @param first_step where training begins.
-std::int64_t latest_end(const Experiment& experiment, std::int64_t first_step);
+std::int64_t latest_end(const Experiment& experiment, std::int64_t first_step, const FillAndDrain& unmeasured);
 
 /// How many steps after @p step ranks exchange them again, three times a second where steps are short; 0: @p step steps
-/// were enough. @param measured_seconds of the measured steps so far.
-std::int64_t steps_until_exchange(const Experiment& experiment, std::int64_t step,
+/// were enough. @param end latest_end(). @param measured_seconds of the measured steps so far.
+std::int64_t steps_until_exchange(const Experiment& experiment, std::int64_t step, std::int64_t end,
                                   std::span<const double> measured_seconds);
 
 }  // namespace strata::run

@@ -10,14 +10,15 @@
 
 namespace strata::run {
 
-TrainingSteps::TrainingSteps(const Program& program, const Experiment& experiment, std::int64_t first_step, int depth,
-                             const Machinery& machinery)
+TrainingSteps::TrainingSteps(const Program& program, const Experiment& experiment, std::int64_t first_step,
+                             const Overlap& overlap, const Machinery& machinery)
     : program_(program),
       experiment_(experiment),
       first_step_(first_step),
-      depth_(depth),
+      overlap_(overlap),
       with_(machinery),
-      num_submitted_(first_step) {}
+      num_submitted_(first_step),
+      begun_at_(first_step) {}
 
 void TrainingSteps::submit(std::int64_t end) {
   const std::int64_t repetition = repetition_of(program_, num_submitted_);
@@ -41,13 +42,14 @@ void TrainingSteps::submit(std::int64_t end) {
     step.learning_rate = context.learning_rate;
     step.outside_arena_bytes = outside_arena_bytes;
   }
-  while (!under_way_.empty() && repetition_of(program_, under_way_.front().step) + depth_ <= repetition) complete();
+  while (!under_way_.empty() && repetition_of(program_, under_way_.front().step) + overlap_.depth <= repetition)
+    complete();
 }
 
 void TrainingSteps::drain() {
-  if (under_way_.empty()) return;
-  with_.executor.drain();
+  with_.executor.drain();  // also where all is complete: what is submitted next may be of the same repetition
   while (!under_way_.empty()) complete();
+  begun_at_ = num_submitted_;
 }
 
 void TrainingSteps::complete() {
@@ -59,6 +61,8 @@ void TrainingSteps::complete() {
   }
   step.device = with_.meter.end_step();
   step.num_sharers = with_.meter.num_sharers();
+  step.fills = step.step < begun_at_ + overlap_.ends.fill;
+  step.drains = step.step + overlap_.ends.drain >= num_submitted_;
   step.unix_seconds = results::unix_seconds_now();
   if (is_recorded(step.step)) {
     const std::span<const TimelineEvent> events = with_.executor.events();
@@ -74,7 +78,7 @@ std::int64_t TrainingSteps::num_measured_before(std::int64_t step) const {
 }
 
 StepRange TrainingSteps::timeline_steps() const {
-  const std::int64_t first = first_step_ + experiment_.measure.warmup_steps;
+  const std::int64_t first = first_step_ + std::max(experiment_.measure.warmup_steps, overlap_.ends.fill);
   return {first, first + experiment_.measure.timeline_steps - 1};
 }
 

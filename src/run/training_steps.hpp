@@ -26,10 +26,13 @@ class TrainingSteps {
     const comm::Engine& engine;
     DeviceMeter& meter;
   };
+  /// The most of all ranks, which measure steps at the same times, so that they can exchange them.
+  struct Overlap {
+    int depth = 0;  ///< how many repetitions of the body later a step ends
+    FillAndDrain ends{};
+  };
   /// @param first_step where training begins: 0, or the step of a checkpoint.
-  /// @param depth how many repetitions of the body later a step ends, the most of all ranks: they measure steps at the
-  /// same times, so that they can exchange them.
-  TrainingSteps(const Program& program, const Experiment& experiment, std::int64_t first_step, int depth,
+  TrainingSteps(const Program& program, const Experiment& experiment, std::int64_t first_step, const Overlap& overlap,
                 const Machinery& machinery);
 
   /// Queues the next repetition of the body, of its training steps those before @p end. Waits for steps of earlier
@@ -42,7 +45,7 @@ class TrainingSteps {
   std::int64_t num_submitted() const { return num_submitted_; }
   /// Those that have ended since the last call.
   std::vector<RankStep> take();
-  /// The first measured steps, as many as the experiment asks for the timelines of.
+  /// The first measured steps, behind those that fill, as many as the experiment asks for the timelines of.
   StepRange timeline_steps() const;
   /// These, and those beside them that may have something in the arena at the same time.
   const std::vector<RecordedStep>& recorded() const { return recorded_; }
@@ -57,9 +60,10 @@ class TrainingSteps {
   const Program& program_;
   const Experiment& experiment_;
   std::int64_t first_step_;
-  int depth_;
+  Overlap overlap_;
   Machinery with_;
   std::int64_t num_submitted_;
+  std::int64_t begun_at_;           ///< the first step since nothing was under way
   std::deque<RankStep> under_way_;  ///< submitted and not complete
   std::vector<RankStep> ended_;
   std::vector<RecordedStep> recorded_;

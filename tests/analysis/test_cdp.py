@@ -106,17 +106,21 @@ def test_table_1_is_as_printed_where_it_counts_the_same(table_1):
     assert rows.loc[("multi-GPU DP + cyclic", "v2"), "volume"].startswith("1.33 "), "2(N-1)/N in the mean"
     assert rows.loc[("multi-GPU DP", "ddp"), "steps"] == "4 (all_reduce)"
     assert int(rows.loc[("multi-GPU DP + cyclic", "v2"), "steps"]) <= 2
-    assert rows.loc[("DP with MP", "-"), "activations"] == "not run"
+    naive = rows.loc[("DP with MP", "gpipe, a micro-batch a replica")]
+    pyramid = rows.loc[("DP with MP + cyclic", "v2")]
+    assert naive["activations"] == pyramid["activations"] == "0.36 B A", "a third, and what crosses a cut"
+    assert (naive["parameters"], naive["steps"]) == ("0.34 P", "4 (all_reduce)"), "of three replicas of a stage"
+    assert (naive["devices"], pyramid["devices"]) == ("9", "6"), "N^2 and N(N+1)/2"
+    assert "not run" not in set(rows.to_numpy().ravel())
     assert rows.loc[("ZeRO-DP", "zero3"), "parameters"] == "0.33 P"
     assert len(rows) == len(cdp.ROWS)
 
 
 def test_activations_of_a_cyclic_step_on_one_device_hardly_change(table_1):
-    points = by_point(table_1).set_index("strategy_name", drop=False)
-    [of_rank_0] = curves_of(table_1, points.loc["gpipe"], ("activation",)).values()
-    cyclic = points.loc["cdp-v2"]
-    alone = cyclic[cyclic["num_ranks"] == 1].iloc[0]
-    [curve] = curves_of(table_1, alone, ("activation",)).values()
+    points = by_point(table_1)
+    alone = points[points["num_ranks"] == 1].set_index("strategy_name", drop=False)
+    [of_rank_0] = curves_of(table_1, alone.loc["gpipe"], ("activation",)).values()
+    [curve] = curves_of(table_1, alone.loc["cdp-v2"], ("activation",)).values()
     assert curve.values.min() > 0.4 * curve.values.max(), (
         "steady from the first recorded step on: the fill is not there"
     )

@@ -69,6 +69,22 @@ def test_an_unreadable_hdf5_file_is_replaced_by_jsonl(sample):
     assert len(load(part).steps) == 10
 
 
+def test_steps_that_fill_and_drain_ranks_are_told_apart_and_in_no_statistic(sample):
+    part = killed_file(sample)
+    with h5py.File(part, "r+") as file:
+        numbers = h5py.check_enum_dtype(file["steps/phase"].dtype)
+        for step, phase in ((0, "fill"), (8, "drain"), (9, "fill")):
+            file["steps/phase"][step] = numbers[phase]
+        file["steps/step_seconds_max"][8:10] = 1e6
+    results = load(part)
+    point = results.points.iloc[0]
+    counts = {phase: point[f"num_{phase}_steps"] for phase in ("fill", "warmup", "measured", "drain")}
+    assert counts == {"fill": 2, "warmup": 2, "measured": 5, "drain": 1}
+    assert list(results.steps_of(point)["step"]) == [3, 4, 5, 6, 7]
+    assert point["median_step_seconds"] == results.steps_of(point)["step_seconds_max"].median()
+    assert len(results.steps_of(point, phase=None)) == 10
+
+
 def test_the_last_attempt_counts(sample):
     results = load(sample)
     twice = results.points[results.points["point"].map(results.points["point"].value_counts()) == 2]

@@ -162,6 +162,9 @@ def test_points_left_out_before_queueing_are_listed_by_the_last_submission_that_
     submit(10, b="no plan")
     content = content_of(load(sample), sample)
     assert ("left out before queueing", "2") in content["summary"]
+    steps = load(sample).last()
+    measured, warmup = (steps[f"num_{phase}_steps"].sum() for phase in ("measured", "warmup"))
+    assert ("steps", f"{measured} measured; left out: {warmup} warm-up") in content["summary"]
     rows = {row["because"]: row for row in content["failures"] if row["when"] == "left out before queueing"}
     assert {words: row["which"] for words, row in rows.items()} == {
         "needs 5 GiB of 4 GiB": "strategy.name=a [a]",

@@ -45,6 +45,9 @@ def test_all_implementations_are_one_training(strata, cyclic, tmp_path, mode):
         ends[implementation] = rows[-1]["parameter_checksum"]
     paced = {"strategy.shift": "paced"}
     ends["paced"] = train(strata, cyclic, tmp_path / "paced", mode, "multi", **paced)[-1]["parameter_checksum"]
+    # A checkpoint in the middle of a body of two steps.
+    saving = {"checkpoint.every": 5}
+    ends["saved"] = train(strata, cyclic, tmp_path / "saved", mode, "multi", **saving)[-1]["parameter_checksum"]
     assert len(set(ends.values())) == 1, ends
     # Stopped behind an odd step, where versions that change places have done so, one goes on for another.
     restarts = (
@@ -65,6 +68,28 @@ def test_all_implementations_are_one_training(strata, cyclic, tmp_path, mode):
         rows = train(strata, cyclic, folder / "ended", mode, behind, **{"checkpoint.restart_from": saved}, **shift)
         assert [row["step"] for row in rows if row["kind"] == "step"] == list(range(3, 8))
         assert rows[-1]["parameter_checksum"] == ends["single"], (before, behind)
+
+
+def test_steps_that_fill_and_drain_ranks_are_marked_and_left_out(strata, cyclic, tmp_path):
+    saving = {"checkpoint.every": 5, "measure.warmup_steps": 2, "measure.timeline_steps": 1}
+    phases = {
+        "single": "fill warmup measured measured drain fill measured drain",
+        "multi": "fill fill measured measured measured fill fill measured",  # no rest of a step is left to later ones
+        "model": "fill fill measured measured drain fill fill drain",
+    }
+    for implementation, of_steps in phases.items():
+        rows = train(strata, cyclic, tmp_path / implementation, "cdp-v2", implementation, **saving)
+        steps = [row for row in rows if row["kind"] == "step"]
+        assert [row["phase"] for row in steps] == of_steps.split(), implementation
+        for phase in ("fill", "warmup", "measured", "drain"):
+            assert rows[-1][f"num_{phase}_steps"] == of_steps.count(phase), implementation
+        seconds = sorted(row["step_seconds_max"] for row in steps if row["phase"] == "measured")
+        assert seconds[0] <= rows[-1]["median_step_seconds"] <= seconds[-1]
+        assert {row["step"] for row in rows if row["kind"] == "event"} == {2}, "the first that is measured"
+    rule = {"train.steps": 0, "measure.min_steps": 6, "measure.max_steps": 6}
+    rows = train(strata, cyclic, tmp_path / "rule", "cdp-v2", "single", **rule)
+    assert rows[-1]["num_measured_steps"] == 6
+    assert [row["phase"] for row in rows if row["kind"] == "step"][-1] == "drain"
 
 
 def test_clipped_gradients_are_those_of_all_stages(strata, cyclic, tmp_path):

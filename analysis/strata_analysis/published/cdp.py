@@ -23,17 +23,18 @@ MEMORY = {
     "all but parameters and optimizer states": ("gradient", "activation", "workspace", "communication"),
 }
 
-# Rows of table 1: printed name -> (how it is called here, strategy, its implementation). One device, simultaneous, is
-# there twice: the paper compares with all micro-batches in flight, and plain accumulation keeps one.
+# Rows of table 1: printed name -> (how it is called here, strategy, its implementation, or its number of stages). One
+# device, simultaneous, is there twice: the paper compares with all micro-batches in flight, and plain accumulation
+# keeps one.
 ROWS = (
-    ("single-GPU DP", "all micro-batches in flight", "gpipe", ""),
+    ("single-GPU DP", "all micro-batches in flight", "gpipe", "1 stage"),
     ("single-GPU DP", "accumulation", "single", ""),
     ("single-GPU DP + cyclic", "v1", "cdp-v1", "single"),
     ("single-GPU DP + cyclic", "v2", "cdp-v2", "single"),
     ("multi-GPU DP", "ddp", "ddp", ""),
     ("multi-GPU DP + cyclic", "v1", "cdp-v1", "multi"),
     ("multi-GPU DP + cyclic", "v2", "cdp-v2", "multi"),
-    ("DP with MP", "", "", ""),
+    ("DP with MP", "gpipe, a micro-batch a replica", "gpipe", "3 stages"),
     ("DP with MP + cyclic", "v1", "cdp-v1", "model"),
     ("DP with MP + cyclic", "v2", "cdp-v2", "model"),
     ("PP", "1f1b", "1f1b", ""),
@@ -50,6 +51,22 @@ RING_STEPS = {"all_reduce": lambda n: 2 * (n - 1), "all_gather": lambda n: n - 1
 def of_experiment(points: pd.DataFrame, name: str) -> pd.DataFrame:
     """The points of one experiment that ended well."""
     return points[(points["experiment_name"] == name) & (points["status"] == "ok")]
+
+
+def implementations(points: pd.DataFrame) -> list[str]:
+    """Of each point what ROWS say beside its strategy: how a cyclic one is implemented, gpipe's stages, or nothing."""
+    asked = key_column(points, "strategy.implementation", "multi")
+    stages = [f"{n} stage{'s' if n != '1' else ''}" for n in key_column(points, "strategy.stages", "1")]
+    words = []
+    for strategy, implementation, pipeline in zip(points["strategy_name"], asked, stages, strict=True):
+        words.append(implementation if strategy.startswith("cdp") else pipeline if strategy == "gpipe" else "")
+    return words
+
+
+def replicas_of(point: pd.Series, implementation: str) -> int:
+    """Ranks that share a collective: of a pipeline beside replicas those of a stage, else all."""
+    stages = int(implementation.split()[0]) if point["strategy_name"] == "gpipe" else 1
+    return int(point["num_ranks"]) // stages
 
 
 # --------------------------------------------------------------------------------------------------------- figure 4
@@ -113,8 +130,7 @@ def accounts(points: pd.DataFrame, results: Results) -> pd.DataFrame:
     """
     rows = []
     ours = of_experiment(points, "cdp_table_1")
-    implementations = key_column(ours, "strategy.implementation", "")
-    for (_, point), implementation in zip(ours.iterrows(), implementations, strict=True):
+    for (_, point), implementation in zip(ours.iterrows(), implementations(ours), strict=True):
         events = results.events
         for key in INDEX:
             events = events[events[key] == point[key]]
@@ -129,28 +145,27 @@ def accounts(points: pd.DataFrame, results: Results) -> pd.DataFrame:
             )
         }
         sent = events.groupby("rank")["sent_bytes"].sum() / events["step"].nunique()
-        is_cyclic = point["strategy_name"].startswith("cdp")
         rows.append(
-            {"strategy": point["strategy_name"], "implementation": (implementation or "multi") if is_cyclic else ""}
+            {"strategy": point["strategy_name"], "implementation": implementation}
             | peaks
             | {
                 "devices": point["num_ranks"],
                 "mean_sent_bytes": sent.mean(),
                 "max_sent_bytes": sent.max(),
-                "steps": steps_of_communication(events, point),
+                "steps": steps_of_communication(events, point, replicas_of(point, implementation)),
                 "simulated": bool(point["simulated"]),
             }
         )
     return pd.DataFrame(rows)
 
 
-def steps_of_communication(events: pd.DataFrame, point: pd.Series) -> str:
+def steps_of_communication(events: pd.DataFrame, point: pd.Series, replicas: int) -> str:
     """Messages one after the other that a rank sends between two time steps: in words, of the rank with most of them.
 
-    Of a collective those of its ring. Of messages to neighbours: on how many streams, each of which is in order, a rank
-    begins to send within a time step, the 2N-th part of a training step. The messages of a stage, one a tensor, follow
-    each other on one stream and count as one. Only of simulations: where ranks share cores, passes do not take a time
-    step each.
+    Of a collective, among `replicas`, those of its ring. Of messages to neighbours: on how many streams, each of which
+    is in order, a rank begins to send within a time step, the 2N-th part of a training step. The messages of a stage,
+    one a tensor, follow each other on one stream and count as one. Only of simulations: where ranks share cores, passes
+    do not take a time step each.
     """
     ranks = int(point["num_ranks"])
     sending = events[events["sent_bytes"] > 0]
@@ -159,7 +174,7 @@ def steps_of_communication(events: pd.DataFrame, point: pd.Series) -> str:
     kinds = set(sending["name"].str.split(" ").str[0])
     collective = sorted(kinds & set(RING_STEPS))
     if collective:
-        return ", ".join(f"{RING_STEPS[kind](ranks)} ({kind})" for kind in collective)
+        return ", ".join(f"{RING_STEPS[kind](replicas)} ({kind})" for kind in collective)
     if not point["simulated"]:
         return "not counted"
     time_step = point["step_seconds"] / (2 * ranks)
@@ -193,7 +208,6 @@ def table_1(points: pd.DataFrame, results: Results) -> Comparison:
         "P has optimizer states in it, which do not travel here.",
         "Steps of messages are counted in simulations: on how many streams a device begins to send within the 2N-th "
         "part of a training step; a ring's collective has as many as it has rounds.",
-        "Not run: rows without a mode here (DP with MP), and implementations that the experiment does not name yet.",
     ]
     return Comparison("Table 1, a device's memory and communication", pd.DataFrame(rows), statements)
 

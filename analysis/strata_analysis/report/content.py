@@ -97,9 +97,18 @@ def _summary(results: Results, points: pd.DataFrame, num_left_out: int) -> list[
         ("strategies", ", ".join(sorted(set(points["strategy_name"])))),
         ("ranks", ", ".join(map(str, sorted(set(points["num_ranks"]))))),
         ("measured", f"{len(points) - simulated} points, {simulated} simulated"),
+        ("steps", _steps(points)),
         ("time", " to ".join(sorted({text for text in (min(results.points["start_time"]), _end(results)) if text}))),
     ]
     return [(name, text) for name, text in rows if text]
+
+
+def _steps(points: pd.DataFrame) -> str:
+    """How many steps are measured, and how many of which kind are in no statistic of time."""
+    kinds = {"warm-up": "num_warmup_steps", "filling ranks": "num_fill_steps", "draining them": "num_drain_steps"}
+    left_out = [f"{points[name].sum()} {kind}" for kind, name in kinds.items() if points[name].sum()]
+    measured = f"{points['num_measured_steps'].sum()} measured"
+    return "; ".join([measured, f"left out: {', '.join(left_out)}"] if left_out else [measured])
 
 
 def _end(results: Results) -> str:

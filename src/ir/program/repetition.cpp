@@ -30,6 +30,20 @@ std::int64_t steps_beside(const Program& program) {
   return std::int64_t{depth(program) + largest_lag(program) + 1} * program.steps_per_body;
 }
 
+FillAndDrain fill_and_drain(const Program& program) {
+  if (is_repeated_alone(program)) return {};
+  int beside = 0, waited_for = 0, newest = 0;
+  for (const Instruction& in : program.body) {
+    newest = std::max(newest, in.step);
+    beside = std::max(beside, newest - in.step);
+    for (const Wait& wait : in.waits) {
+      const Instruction& other = program.body[static_cast<std::size_t>(wait.instruction)];
+      waited_for = std::max(waited_for, in.step - other.step + wait.lag * program.steps_per_body);
+    }
+  }
+  return {.fill = std::max(beside, waited_for), .drain = std::min(beside, depth(program) * program.steps_per_body)};
+}
+
 StepRange steps_that_meet(const Program& program) {
   if (is_repeated_alone(program)) return {0, program.steps_per_body - 1};
   return {0, steps_beside(program) + program.steps_per_body - 1};

@@ -57,6 +57,16 @@ bool is_repeated_alone(const Program& program);
 /// of a repetition touches another one.
 std::int64_t steps_beside(const Program& program);
 
+/// Training steps that differ from those between them where steps overlap.
+struct FillAndDrain {
+  std::int64_t fill = 0;   ///< the first ones, and the first behind a pause
+  std::int64_t drain = 0;  ///< the last ones, and the last before a pause
+};
+/// A step fills as long as there would be a step before the first one that has instructions beside its own, or that
+/// they would wait for; it drains where there would be one behind the last that begins before it ends. None does where
+/// nothing of a repetition touches another one, or, of those that drain, where nothing is left to later repetitions.
+FillAndDrain fill_and_drain(const Program& program);
+
 /// Steps from 0 on in which all that can meet does: a beginning, as many repetitions as may overlap, an end.
 StepRange steps_that_meet(const Program& program);
 /// Of the Programs of all ranks. @throws InternalError where their bodies hold unlike numbers of training steps.

@@ -104,8 +104,8 @@ void OperatorLowering::split_norm_backward(const Operator& op, AxisSet over) {
 }
 
 void OperatorLowering::split_cross_entropy(const Operator& op, AxisSet over, Phase phase) {
-  const Operand logits = activations.value(op.inputs[0]);
   const Operand targets = activations.value(op.inputs[1]);
+  const Operand logits = activations.turn_into_gradient(op);
   Instruction in = kernel(Kernel::cross_entropy_apply, op, phase);
   const std::int64_t num_rows = in.attributes.integer("rows");
   Instruction part = kernel(Kernel::cross_entropy_partial, op, phase);
@@ -123,8 +123,6 @@ void OperatorLowering::split_cross_entropy(const Operator& op, AxisSet over, Pha
   in.attributes.set("parts", num_parts_over(over));
   in.inputs = {logits, targets, all};
   in.outputs = {output(op, 0, {}), logits};
-  activations.share_gradient(op.inputs.front(), logits.buffer);
-  activations.drop(op.inputs.front());
   emit(std::move(in));
 }
 

@@ -10,15 +10,15 @@ namespace strata {
 TensorUses::TensorUses(const ModelGraph& graph, std::span<const RecomputedRegion> regions)
     : needs_gradient(tensors_with_gradient(graph)),
       num_consumers(graph.tensors.size(), 0),
-      saved(graph.tensors.size(), false) {
+      num_saved_for(graph.tensors.size(), 0) {
   for (const Operator& op : graph.operators) {
     for (const int t : op.inputs) ++num_consumers[static_cast<std::size_t>(t)];
-    for (const int t : saved_for_backward(op)) saved[static_cast<std::size_t>(t)] = true;
+    for (const int t : saved_for_backward(op)) ++num_saved_for[static_cast<std::size_t>(t)];
   }
   for (const RecomputedRegion& region : regions) {
     for (const int o : region.runs_again) {
       for (const int t : graph.operators[static_cast<std::size_t>(o)].inputs) {
-        if (!std::ranges::binary_search(region.forgotten, t)) saved[static_cast<std::size_t>(t)] = true;
+        if (!std::ranges::binary_search(region.forgotten, t)) ++num_saved_for[static_cast<std::size_t>(t)];
       }
     }
   }
@@ -74,12 +74,36 @@ Operand Activations::produce_in_place(int tensor, int other) {
   return operand;
 }
 
-bool Activations::may_overwrite(const Operator& op, int input) const {
-  const int tensor = op.inputs[static_cast<std::size_t>(input)];
+bool Activations::has_one_reader(int tensor, int num_saved_for) const {
   const auto t = static_cast<std::size_t>(tensor);
   // Inputs of the model have no gradient and are cheap, but they belong to whoever loaded them.
-  return graph_.tensors[t].role == TensorRole::activation && uses_.num_consumers[t] == 1 && !uses_.saved[t] &&
-         has(tensor) && values_.num_tensors(values_.of(tensor)) == 1;
+  return graph_.tensors[t].role == TensorRole::activation && uses_.num_consumers[t] == 1 &&
+         uses_.num_saved_for[t] == num_saved_for && has(tensor) && values_.num_tensors(values_.of(tensor)) == 1;
+}
+
+bool Activations::may_overwrite(const Operator& op, int input) const {
+  return has_one_reader(op.inputs[static_cast<std::size_t>(input)], 0);
+}
+
+Operand Activations::turn_into_gradient(const Operator& op) {
+  const int tensor = op.inputs.front();
+  const Operand values = value(tensor);
+  if (has_one_reader(tensor, 1)) {  // which saves it for this gradient
+    drop(tensor);
+    share_gradient(tensor, values.buffer);
+    return values;
+  }
+  const Operand own =
+      new_buffer(graph_.tensors[static_cast<std::size_t>(tensor)].name + "/gradient", tensor, Category::activation);
+  builder_.emit({.kernel = Kernel::copy,
+                 .phase = Phase::forward,
+                 .micro_batch = micro_batch_,
+                 .name = op.name,
+                 .inputs = {values},
+                 .outputs = {own},
+                 .attributes = {{"elements", own.num_elements}}});
+  share_gradient(tensor, own.buffer);
+  return own;
 }
 
 Operand Activations::gradient(int tensor) const {

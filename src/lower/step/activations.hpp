@@ -24,7 +24,7 @@ struct TensorUses {
 
   std::vector<bool> needs_gradient;  ///< activations that depend on a parameter
   std::vector<int> num_consumers;
-  std::vector<bool> saved;  ///< some operator's backward reads it, or an operator that runs again
+  std::vector<int> num_saved_for;  ///< operators whose backward reads it, or that run again and read it
 };
 
 /// A buffer for each tensor that has one; several tensors may have the same.
@@ -78,6 +78,10 @@ class Activations {
   /// The same, left to be taken by another slice of its producer.
   Operand gradient(int tensor) const;
 
+  /// For an operator whose kernel leaves the gradient where its first input was, in forward: that input, or a copy of
+  /// it where others still read the values, as the backward of what has made them may. The gradient's from now on.
+  Operand turn_into_gradient(const Operator& op);
+
   /// What @p buffer holds, also for others, is all that has been contributed to the gradient of @p tensor.
   void share_gradient(int tensor, int buffer);
 
@@ -100,6 +104,8 @@ class Activations {
  private:
   Destination new_destination(int tensor, bool can_accumulate);
   Operand new_buffer(const std::string& name, int tensor, Category category);
+  /// One operator reads it, which is about to, and so many save it for their backward: what it holds may be lost.
+  bool has_one_reader(int tensor, int num_saved_for) const;
   void detach(int tensor, const std::string& name);
 
   const ModelGraph& graph_;

@@ -190,9 +190,8 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
     case OperatorKind::add: in.outputs = {output(op, 0, {1, 0})}; break;
     case OperatorKind::cross_entropy:
       // The kernel leaves the gradient where the logits were: the largest activation exists once.
-      in.outputs = {output(op, 0, {}), activations.value(op.inputs.front())};
-      activations.share_gradient(op.inputs.front(), in.outputs.back().buffer);
-      activations.drop(op.inputs.front());
+      in.outputs = {output(op, 0, {}), activations.turn_into_gradient(op)};
+      in.inputs.front() = in.outputs.back();
       break;
     case OperatorKind::embedding:
     case OperatorKind::linear:

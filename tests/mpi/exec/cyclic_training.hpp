@@ -79,6 +79,21 @@ struct Chains {
   }
 };
 
+/// What Chains train, exactly: momentum, and a rate that makes the mean over @p samples of each micro-batch a sum, or
+/// half of it in every other step.
+inline test::CyclicTraining chain_rule(const ModelGraph& graph, int num_layers, const Stages& stages,
+                                       const FreshTable& fresh, int samples, int steps) {
+  const int num_samples = samples * static_cast<int>(fresh.size());
+  return {.initial = Chains::network(num_layers),
+          .stage_of_layer = stages_of_layers(graph, stages),
+          .fresh = fresh,
+          .steps = steps,
+          .samples = static_cast<std::size_t>(samples),
+          .image = Chains::image,
+          .rate = [=](int step) { return num_samples / (step % 2 + 1.0); },
+          .momentum = 0.5};
+}
+
 /// Who computes what.
 enum class Ranks { one, one_a_stage, one_a_micro_batch, walking };
 inline std::string_view to_string(Ranks ranks) {

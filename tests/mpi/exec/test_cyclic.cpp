@@ -52,14 +52,7 @@ TEST_F(Cyclic, ExactInputsGiveTheRulesValues) {
   std::map<test::DenseNetwork, std::string> seen;
   for (const FreshTable& fresh : some_of(tables_within(freshest(micro_batches, stages)))) {
     const std::string table = joined(fresh);
-    const test::CyclicTraining rule{.initial = Chains::network(num_layers),
-                                    .stage_of_layer = stages_of_layers(graph, {.count = stages}),
-                                    .fresh = fresh,
-                                    .steps = 4,
-                                    .samples = samples,
-                                    .image = Chains::image,
-                                    .rate = [=](int step) { return samples * micro_batches / (step % 2 + 1.0); },
-                                    .momentum = 0.5};
+    const test::CyclicTraining rule = chain_rule(graph, num_layers, {.count = stages}, fresh, samples, 4);
     const test::CyclicResult expected = evaluate_cyclic(rule);
     ASSERT_TRUE(expected.is_exact) << table;
     const auto [same, is_new] = seen.try_emplace(expected.network, table);
@@ -82,14 +75,7 @@ TEST_F(Cyclic, CutInsideBlocksExactInputsGiveTheRulesValues) {
   for (int b = 1; b < stages.count; ++b) stages.begins.push_back(fmt::format("block[{}].relu", b));
   constexpr int samples = 2;
   for (const FreshTable& fresh : {never_fresh(n, stages.count), freshest(n, stages.count)}) {
-    const test::CyclicTraining rule{.initial = Chains::network(num_layers),
-                                    .stage_of_layer = stages_of_layers(graph, stages),
-                                    .fresh = fresh,
-                                    .steps = 4,
-                                    .samples = samples,
-                                    .image = Chains::image,
-                                    .rate = [=](int step) { return samples * n / (step % 2 + 1.0); },
-                                    .momentum = 0.5};
+    const test::CyclicTraining rule = chain_rule(graph, num_layers, stages, fresh, samples, 4);
     test::CyclicTraining at_blocks = rule;
     at_blocks.stage_of_layer = stages_of_layers(graph, {.count = stages.count});
     const test::CyclicResult expected = evaluate_cyclic(rule);
@@ -150,14 +136,7 @@ TEST_F(Cyclic, OnRanksOfAMicroBatchAnyTableGivesItsValues) {
     }
     std::map<test::DenseNetwork, FreshTable> seen;
     for (std::size_t t = 0; t < tables.size(); ++t) {
-      const test::CyclicTraining rule{.initial = Chains::network(num_layers),
-                                      .stage_of_layer = stages_of_layers(graph, {.count = stages}),
-                                      .fresh = tables[t],
-                                      .steps = 3,
-                                      .samples = samples,
-                                      .image = Chains::image,
-                                      .rate = [=](int step) { return samples * n / (step % 2 + 1.0); },
-                                      .momentum = 0.5};
+      const test::CyclicTraining rule = chain_rule(graph, num_layers, {.count = stages}, tables[t], samples, 3);
       const test::CyclicResult expected = evaluate_cyclic(rule);
       ASSERT_EQ(expected.is_exact, tolerance == 0.0) << joined(tables[t]);
       const auto same = seen.try_emplace(without_rounding(expected.network), tables[t]).first;
@@ -192,14 +171,7 @@ TEST_F(Cyclic, WalkingParametersGiveTheRulesValues) {
   std::map<test::DenseNetwork, FreshTable> seen;
   int number = 0;
   for (const FreshTable& fresh : some_of(tables_within(freshest(n, n)))) {
-    const test::CyclicTraining rule{.initial = Chains::network(num_layers),
-                                    .stage_of_layer = stage_of_layer,
-                                    .fresh = fresh,
-                                    .steps = 4,
-                                    .samples = samples,
-                                    .image = Chains::image,
-                                    .rate = [=](int step) { return samples * n / (step % 2 + 1.0); },
-                                    .momentum = 0.5};
+    const test::CyclicTraining rule = chain_rule(graph, num_layers, {.count = n}, fresh, samples, 4);
     const test::CyclicResult expected = evaluate_cyclic(rule);
     ASSERT_EQ(expected.is_exact, tolerance == 0.0) << joined(fresh);
     const auto same = seen.try_emplace(without_rounding(expected.network), fresh).first;

@@ -107,6 +107,40 @@ ModelGraph parallel_branches() {
   return graph.finish(sequence);
 }
 
+/// Logits that the backward of what makes them reads: of a ReLU its output, of attention too.
+ModelGraph read_logits(bool by_attention) {
+  constexpr std::int64_t sequence = 9, hidden = 16, vocabulary = 101;
+  const Initializer normal{Initializer::Kind::normal, 0.0, 0.4};
+  GraphBuilder graph(by_attention ? "attention_logits" : "relu_logits");
+  const int tokens = graph.input("tokens", {sequence}, TensorRole::tokens);
+  const int targets = graph.input("targets", {sequence}, TensorRole::targets);
+  const int x = graph.embedding("embedding", tokens, vocabulary, hidden, sequence, normal);
+  const auto linear = [&](const char* name, std::int64_t out) {
+    return graph.linear(name, x, {.in = hidden, .out = out, .weight = normal});
+  };
+  constexpr std::int64_t padded = 104;  // of eight heads
+  const int logits = by_attention
+                         ? graph.causal_attention("attention", linear("qkv", 3 * padded), {8, 8, padded / 8}, 0.0)
+                         : graph.relu("relu", linear("head", vocabulary));
+  graph.cross_entropy("loss", logits, targets);
+  return graph.finish(sequence);
+}
+
+/// The loss's kernel leaves its gradient where the logits were: a copy of them, where somebody still reads these.
+TEST(ReadLogits, AreCopiedForTheGradient) {
+  Plan plan;
+  plan.strategy = "single";
+  plan.mesh.axes = {{"data", 1}};
+  plan.global_batch = 2;
+  const Program program = lower(plan, read_logits(false), 0, cpu::kernel_library().workspace_bytes);
+  const auto loss = std::ranges::find(program.body, Kernel::cross_entropy, &Instruction::kernel);
+  const auto relu = std::ranges::find(program.body, Kernel::relu_backward, &Instruction::kernel);
+  ASSERT_NE(relu, program.body.end());
+  ASSERT_NE(loss, program.body.end());
+  EXPECT_EQ(relu->inputs.front(), loss->outputs.back()) << "the gradient";
+  EXPECT_NE(relu->inputs.back().buffer, loss->outputs.back().buffer) << "the output of relu";
+}
+
 TEST(ReusedValues, NeedGradientsThatAreAddedAndCopied) {
   Plan plan;
   plan.strategy = "single";
@@ -130,7 +164,8 @@ INSTANTIATE_TEST_SUITE_P(
                          4e-3},
                     Case{"vgg", build_model({.name = "vgg-nano"}), 0, 6e-5},
                     Case{"mlp", build_model({.name = "mlp-tiny"}), 0, 1e-3}, Case{"reused", reused_values(), 0, 4e-3},
-                    Case{"parallel", parallel_branches(), 0, 4e-3}),
+                    Case{"parallel", parallel_branches(), 0, 4e-3}, Case{"relu_logits", read_logits(false), 0, 1e-3},
+                    Case{"attention_logits", read_logits(true), 0, 4e-3}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

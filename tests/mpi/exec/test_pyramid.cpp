@@ -62,14 +62,7 @@ TEST_F(Pyramid, ExactInputsGiveTheRulesValues) {
   const std::vector<FreshTable> tables = rules_in_time(n);
   EXPECT_GE(tables.size(), 5U);
   for (std::size_t t = 0; t < tables.size(); ++t) {
-    const test::CyclicTraining rule{.initial = Chains::network(num_layers),
-                                    .stage_of_layer = stages_of_layers(graph, {.count = n}),
-                                    .fresh = tables[t],
-                                    .steps = 4,
-                                    .samples = samples,
-                                    .image = Chains::image,
-                                    .rate = [=](int step) { return samples * n / (step % 2 + 1.0); },
-                                    .momentum = 0.5};
+    const test::CyclicTraining rule = chain_rule(graph, num_layers, {.count = n}, tables[t], samples, 4);
     const test::CyclicResult expected = evaluate_cyclic(rule);
     ASSERT_EQ(expected.is_exact, tolerance == 0.0) << joined(tables[t]);
     EXPECT_TRUE(seen.try_emplace(expected.network, tables[t]).second) << "the images do not tell two rules apart";

@@ -117,6 +117,21 @@ TEST_F(Devices, ABackendWithoutCountersSaysNothing) {
   EXPECT_TRUE(std::isnan(r.clock_event_reasons));
 }
 
+/// Steps that fill or drain ranks are neither measured nor warm-up.
+TEST(ExchangedSteps, ThoseThatFillAndDrainAreMarked) {
+  const comm::World world;
+  const std::vector<RankStep> steps = {{.step = 0, .fills = true},
+                                       {.step = 1},
+                                       {.step = 2},
+                                       {.step = 3, .drains = true},
+                                       {.step = 4, .fills = true, .drains = true}};
+  const auto rows = exchange_steps(world, steps, {.num_samples = 12, .num_warmup_steps = 2}, MemoryPeak{}, 0);
+  std::vector<std::string_view> phases;
+  for (const results::StepRow& row : rows) phases.push_back(to_string(row.phase));
+  if (world.rank() != 0) return;
+  EXPECT_THAT(phases, testing::ElementsAre("fill", "warmup", "measured", "drain", "fill"));
+}
+
 /// A step is over when its slowest rank is; parts of it are the most that any rank had; the loss
 /// is the sum of the ranks' parts.
 TEST(ExchangedSteps, TheSlowestRankAndTheFullestSpeakForAll) {

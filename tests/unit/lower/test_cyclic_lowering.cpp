@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "models/graph_builder.hpp"
 #include "partition/replica_ring.hpp"
+#include "unit/lower/equal_layers.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {
@@ -93,20 +93,6 @@ TEST(CyclicLowering, HoldsAsManyVersionsAsAreRead) {
   }
 }
 
-/// A stage a layer, all of one size.
-ModelGraph equal_layers(int num_layers) {
-  GraphBuilder graph("equal");
-  int x = graph.input("image", {16}, TensorRole::image);
-  const int label = graph.input("label", {}, TensorRole::targets);
-  for (int j = 0; j < num_layers; ++j) {
-    graph.begin_block(fmt::format("block[{}]", j));
-    x = graph.linear("linear", x, {.in = 16, .out = 16, .bias = false});
-    graph.end_block();
-  }
-  graph.cross_entropy("loss", x, label);
-  return graph.finish(1);
-}
-
 /// Of a training step, whatever step of the body it is.
 std::int64_t sent_bytes(const Program& program) {
   std::int64_t bytes = 0;
@@ -119,7 +105,7 @@ std::int64_t sent_bytes(const Program& program) {
 TEST(CyclicLowering, ARingSendsNoMoreThanAnAllReduceWould) {
   for (const int n : {2, 3, 4, 8}) {
     const ModelGraph graph = equal_layers(n);
-    const std::int64_t whole = n * 16 * 16 * 4;
+    const std::int64_t whole = n * layer_bytes;
     for (const char* fresh : {"none", "v2"}) {
       std::int64_t sum = 0, most = 0;
       for (const Program& program :
@@ -144,7 +130,7 @@ TEST(CyclicLowering, ARingSendsNoMoreThanAnAllReduceWould) {
 TEST(CyclicLowering, ReplicasHoldTheirWeightsAndTheLastOneTheStates) {
   constexpr int n = 4;
   const ModelGraph graph = equal_layers(n);
-  constexpr std::int64_t stage = 16 * 16 * 4;
+  constexpr std::int64_t stage = layer_bytes;
   const auto held = [](const Program& program, Category category) {
     std::int64_t bytes = 0;
     for (const Buffer& buffer : program.buffers) {

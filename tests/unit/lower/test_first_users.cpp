@@ -9,32 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "models/graph_builder.hpp"
 #include "partition/fresh_table.hpp"
 #include "partition/replica_ring.hpp"
+#include "unit/lower/equal_layers.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr std::int64_t width = 16;
-constexpr std::int64_t stage_bytes = width * width * 4;
-
-/// A stage a layer, all of one size.
-ModelGraph layers(int num_layers) {
-  GraphBuilder graph("layers");
-  int x = graph.input("image", {width}, TensorRole::image);
-  const int label = graph.input("label", {}, TensorRole::targets);
-  for (int j = 0; j < num_layers; ++j) {
-    graph.begin_block(fmt::format("block[{}]", j));
-    x = graph.linear("linear", x, {.in = width, .out = width, .bias = false});
-    graph.end_block();
-  }
-  graph.cross_entropy("loss", x, label);
-  return graph.finish(1);
-}
 
 Plan ring_plan(int n, const std::string& fresh) {
   Plan plan;
@@ -61,8 +44,8 @@ TEST(FirstUsers, OrdersAndProgramsVerify) {
           plan.schedule.shift = shift;
           plan.schedule.sum = fresh == "v2" ? "inside" : "after";
           SCOPED_TRACE(fmt::format("{} ranks, {}, {}, {}", n, fresh, spread, shift));
-          ASSERT_NO_THROW(verify(step_orders(plan, layers(n))));
-          ASSERT_NO_THROW(verify(all_ranks(plan, layers(n), no_workspace)));
+          ASSERT_NO_THROW(verify(step_orders(plan, equal_layers(n))));
+          ASSERT_NO_THROW(verify(all_ranks(plan, equal_layers(n), no_workspace)));
         }
       }
     }
@@ -78,7 +61,7 @@ TEST(FirstUsers, EachRankHasTheStatesOfItsStage) {
         const int stage = n - 1 - rank;
         EXPECT_EQ(updater_of_stage(plan.schedule, n, stage), rank);
         EXPECT_EQ(freshest(n, n)[static_cast<std::size_t>(rank)].find('1'), static_cast<std::size_t>(stage));
-        const Program program = lower(plan, layers(n), rank, no_workspace);
+        const Program program = lower(plan, equal_layers(n), rank, no_workspace);
         std::int64_t states = 0, versions = 0;
         for (const Buffer& buffer : program.buffers) {
           if (buffer.category == Category::optimizer) {
@@ -89,7 +72,7 @@ TEST(FirstUsers, EachRankHasTheStatesOfItsStage) {
             ++versions;
           }
         }
-        EXPECT_EQ(states, 2 * stage_bytes) << "two moments, 1/N of all";
+        EXPECT_EQ(states, 2 * layer_bytes) << "two moments, 1/N of all";
         EXPECT_EQ(versions, std::string(fresh) == "v2" ? 1 : 2) << "what is updated is read before it is";
       }
     }
@@ -101,13 +84,13 @@ TEST(FirstUsers, EachRankHasTheStatesOfItsStage) {
 TEST(FirstUsers, WholeSumsGoToTheirRanks) {
   for (const int n : {2, 3, 4, 8}) {
     for (const char* fresh : {"none", "v2"}) {
-      const std::vector<Program> programs = all_ranks(ring_plan(n, fresh), layers(n), no_workspace);
+      const std::vector<Program> programs = all_ranks(ring_plan(n, fresh), equal_layers(n), no_workspace);
       std::int64_t sent = 0;
       for (const Program& program : programs) {
         for (const Instruction& in : program.body) sent += bytes_sent(program, in);
       }
       sent /= programs.front().steps_per_body;
-      EXPECT_EQ(sent, ((n - 1) * n + (n - 1) * n + (n - 1)) * stage_bytes) << "sums, parameters, whole sums";
+      EXPECT_EQ(sent, ((n - 1) * n + (n - 1) * n + (n - 1)) * layer_bytes) << "sums, parameters, whole sums";
       std::vector<int> owners;
       for (const Instruction& in : programs.back().body) {
         if (in.collective == Collective::send && in.is_collective() && in.phase == Phase::reduce)
@@ -124,7 +107,7 @@ TEST(FirstUsers, RefusesByName) {
   const auto refused = [&](const auto& ask) {
     Plan plan = ring_plan(3, "none");
     ask(plan);
-    return lowering_refusal(plan, layers(4));
+    return lowering_refusal(plan, equal_layers(4));
   };
   EXPECT_THAT(refused([](Plan& p) { p.stages.count = 4; }),
               HasSubstr("schedule.optimizer = first_user with 4 stages on 3 ranks, of which each updates one,"));

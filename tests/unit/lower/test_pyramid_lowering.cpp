@@ -13,7 +13,7 @@
 #include "ir/plan/stage_pyramid.hpp"
 #include "lower/plan_memory.hpp"
 #include "lower/rank_classes.hpp"
-#include "models/graph_builder.hpp"
+#include "unit/lower/equal_layers.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {
@@ -21,22 +21,6 @@ namespace {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
-
-constexpr std::int64_t kWidth = 16;
-
-/// A stage a layer, all of one size.
-ModelGraph layers_of_one_size(int num_layers) {
-  GraphBuilder graph("equal");
-  int x = graph.input("image", {kWidth}, TensorRole::image);
-  const int label = graph.input("label", {}, TensorRole::targets);
-  for (int j = 0; j < num_layers; ++j) {
-    graph.begin_block(fmt::format("block[{}]", j));
-    x = graph.linear("linear", x, {.in = kWidth, .out = kWidth, .bias = false});
-    graph.end_block();
-  }
-  graph.cross_entropy("loss", x, label);
-  return graph.finish(1);
-}
 
 /// @p n stages and micro-batches of two samples.
 Plan pyramid_plan(int n, const std::string& fresh, DType compute = DType::f32) {
@@ -76,18 +60,11 @@ TEST(PyramidLowering, OrdersAndProgramsVerify) {
 /// A replica that only takes micro-batches which read their own step's parameters has one version, the others two; all
 /// have the states of the optimizer. Ranks are equally full, but for the versions.
 TEST(PyramidLowering, ReplicasHoldTheirStagesStates) {
-  const auto held = [](const Program& program, Category category) {
-    std::int64_t bytes = 0;
-    for (const Buffer& buffer : program.buffers) {
-      if (buffer.persistent && buffer.category == category) bytes += buffer.size_bytes();
-    }
-    return bytes / (kWidth * kWidth * 4);
-  };
   const auto versions = [&](int n, const char* fresh) {
     std::vector<std::int64_t> all;
-    for (const Program& program : pyramid_programs(pyramid_plan(n, fresh), layers_of_one_size(n))) {
-      all.push_back(held(program, Category::parameter));
-      EXPECT_EQ(held(program, Category::optimizer), 1) << "its momentum";
+    for (const Program& program : pyramid_programs(pyramid_plan(n, fresh), equal_layers(n))) {
+      all.push_back(held_bytes(program, Category::parameter) / layer_bytes);
+      EXPECT_EQ(held_bytes(program, Category::optimizer), layer_bytes) << "its momentum";
     }
     return all;
   };
@@ -100,11 +77,11 @@ TEST(PyramidLowering, ReplicasHoldTheirStagesStates) {
 /// With G bytes of gradients a stage of C replicas sends (N - 1 + C - 1) G of sums a training step, and no parameters;
 /// with A bytes of activations of a micro-batch between two stages every micro-batch sends A both ways across each cut.
 TEST(PyramidLowering, SendsSumsAndActivationsToOtherRanksAlone) {
-  constexpr std::int64_t gradients = kWidth * kWidth * 4, activations = 2 * kWidth * 4;
+  constexpr std::int64_t gradients = layer_bytes, activations = 2 * layer_width * 4;
   for (const int n : {2, 3, 4}) {
     for (const char* fresh : {"none", "v2"}) {
       std::int64_t sums = 0, crossing = 0;
-      for (const Program& program : pyramid_programs(pyramid_plan(n, fresh), layers_of_one_size(n))) {
+      for (const Program& program : pyramid_programs(pyramid_plan(n, fresh), equal_layers(n))) {
         for (const Instruction& in : program.body) {
           if (!in.is_collective()) continue;
           ASSERT_TRUE(in.collective == Collective::send || in.collective == Collective::recv) << in.name;
@@ -112,7 +89,7 @@ TEST(PyramidLowering, SendsSumsAndActivationsToOtherRanksAlone) {
           (in.phase == Phase::reduce ? sums : crossing) += bytes_sent(program, in);
         }
       }
-      const int steps = pyramid_programs(pyramid_plan(n, fresh), layers_of_one_size(n)).front().steps_per_body;
+      const int steps = pyramid_programs(pyramid_plan(n, fresh), equal_layers(n)).front().steps_per_body;
       EXPECT_EQ(sums, steps * (n - 1) * (3 * n - 2) / 2 * gradients) << n << ", " << fresh;
       EXPECT_EQ(crossing, steps * 2 * n * (n - 1) * activations) << n << ", " << fresh;
     }
@@ -122,7 +99,7 @@ TEST(PyramidLowering, SendsSumsAndActivationsToOtherRanksAlone) {
 /// Between forward and backward of a stage nothing else of its rank is kept: a micro-batch at a time, N(N+1)/2 of all
 /// ranks.
 TEST(PyramidLowering, ARankKeepsOneMicroBatchAtATime) {
-  for (const Program& program : pyramid_programs(pyramid_plan(4, "v2"), layers_of_one_size(4))) {
+  for (const Program& program : pyramid_programs(pyramid_plan(4, "v2"), equal_layers(4))) {
     int micro_batch = -1;
     for (const Instruction& in : program.body) {
       if (in.is_collective() || in.phase == Phase::update) continue;
@@ -136,21 +113,21 @@ TEST(PyramidLowering, ARankKeepsOneMicroBatchAtATime) {
 
 /// What is live at once fits together, however many training steps a body holds: messages leave their memory in time.
 TEST(PyramidLowering, MemoryDoesNotGrowWithTheStepsOfABody) {
-  const ModelGraph graph = layers_of_one_size(5);
+  const ModelGraph graph = equal_layers(5);
   for (const char* fresh : {"none", "v2"}) {
     const Plan plan = pyramid_plan(5, fresh);
     EXPECT_EQ(lower(plan, graph, 0, no_workspace).steps_per_body, 12);
     for (const int rank : {0, 6, 9, 12, 14}) {
       const Program program = lower(plan, graph, rank, no_workspace);
       // Sums that are on their way to others, and the next ones.
-      constexpr std::int64_t under_way = 2 * kWidth * kWidth * 4 + 4096;
+      constexpr std::int64_t under_way = 2 * layer_bytes + 4096;
       EXPECT_LE(program.arena_bytes, memory_peak(program).total_bytes + under_way) << fresh << ", rank " << rank;
     }
   }
 }
 
 TEST(PyramidLowering, EveryRankIsAClassOfItsOwn) {
-  const ModelGraph graph = layers_of_one_size(3);
+  const ModelGraph graph = equal_layers(3);
   const Plan plan = pyramid_plan(3, "v2");
   EXPECT_EQ(rank_classes(plan, graph).representatives, (std::vector{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(fullest_ranks(plan, graph), (std::vector{0, 1, 2, 3, 4, 5}));
@@ -173,7 +150,7 @@ std::string complaint_about(const std::vector<Program>& programs) {
 
 /// Every message is needed by its other end: verify names what is missing.
 TEST(PyramidLowering, WhatIsLeftOutIsNamed) {
-  const std::vector<Program> programs = pyramid_programs(pyramid_plan(3, "v2"), layers_of_one_size(3));
+  const std::vector<Program> programs = pyramid_programs(pyramid_plan(3, "v2"), equal_layers(3));
   int num_messages = 0;
   for (std::size_t rank = 0; rank < programs.size(); ++rank) {
     for (std::size_t i = 0; i < programs[rank].body.size(); ++i) {
@@ -194,7 +171,7 @@ TEST(PyramidLowering, WhatIsLeftOutIsNamed) {
 }
 
 TEST(PyramidLowering, RefusesByName) {
-  const ModelGraph graph = layers_of_one_size(4);
+  const ModelGraph graph = equal_layers(4);
   const auto refused = [&](const auto& ask) {
     Plan plan = pyramid_plan(3, "v2");
     ask(plan);
@@ -222,7 +199,7 @@ TEST(PyramidLowering, RefusesByName) {
               }),
               HasSubstr("mesh.placement = pyramid with schedule.kind = gpipe"));
   const Plan large = pyramid_plan(11, "v2");
-  EXPECT_THAT(lowering_refusal(large, layers_of_one_size(11)),
+  EXPECT_THAT(lowering_refusal(large, equal_layers(11)),
               HasSubstr("pyramid of 11 stages, whose replicas take the same micro-batches again after more than 512 "
                         "training steps,"));
   const auto invalid = [&](const auto& ask) -> std::string {

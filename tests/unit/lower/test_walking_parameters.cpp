@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "models/graph_builder.hpp"
 #include "partition/walking_parameters.hpp"
+#include "unit/lower/equal_layers.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {
@@ -22,23 +22,6 @@ namespace {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
-
-constexpr std::int64_t width = 16;
-
-/// A stage a layer, all of one size.
-ModelGraph equal_layers(int num_layers) {
-  GraphBuilder graph("equal");
-  int x = graph.input("image", {width}, TensorRole::image);
-  const int label = graph.input("label", {}, TensorRole::targets);
-  for (int j = 0; j < num_layers; ++j) {
-    graph.begin_block(fmt::format("block[{}]", j));
-    x = graph.linear("linear", x, {.in = width, .out = width, .bias = false});
-    graph.end_block();
-  }
-  graph.cross_entropy("loss", x, label);
-  return graph.finish(1);
-}
-constexpr std::int64_t stage_bytes = width * width * 4;
 
 Plan walking_plan(int n, const std::string& fresh, DType compute = DType::f32) {
   Plan plan;
@@ -151,14 +134,6 @@ TEST(WalkingParameters, OrdersAndProgramsVerify) {
   }
 }
 
-std::int64_t held_bytes(const Program& program, Category category) {
-  std::int64_t bytes = 0;
-  for (const Buffer& buffer : program.buffers) {
-    if (buffer.persistent && buffer.category == category) bytes += buffer.size_bytes();
-  }
-  return bytes;
-}
-
 /// A rank has its own stage's parameters, twice where the last step's are read too, the optimizer's states of these,
 /// and room for three other stages; of N stages that together are 2N versions with v1 and 2N - 1 with v2.
 TEST(WalkingParameters, ARankHoldsItsOwnStageAndThreeSlots) {
@@ -170,12 +145,12 @@ TEST(WalkingParameters, ARankHoldsItsOwnStageAndThreeSlots) {
         SCOPED_TRACE(fmt::format("{} of {}, {}", program.rank, n, fresh));
         // Of the last stage, rank 0's, every rank reads the step's own parameters with v2.
         EXPECT_EQ(held_bytes(program, Category::parameter),
-                  (program.rank == 0 && std::string(fresh) == "v2" ? 1 : 2) * stage_bytes);
-        EXPECT_EQ(held_bytes(program, Category::optimizer), stage_bytes);
-        EXPECT_LE(held_bytes(program, Category::communication), 3 * stage_bytes);
+                  (program.rank == 0 && std::string(fresh) == "v2" ? 1 : 2) * layer_bytes);
+        EXPECT_EQ(held_bytes(program, Category::optimizer), layer_bytes);
+        EXPECT_LE(held_bytes(program, Category::communication), 3 * layer_bytes);
         // Sums of three stages on their way, and the whole one, which the last rank makes itself.
-        EXPECT_LE(held_bytes(program, Category::gradient), (program.rank + 1 == n ? 3 : 4) * stage_bytes);
-        versions += held_bytes(program, Category::parameter) / stage_bytes;
+        EXPECT_LE(held_bytes(program, Category::gradient), (program.rank + 1 == n ? 3 : 4) * layer_bytes);
+        versions += held_bytes(program, Category::parameter) / layer_bytes;
       }
       EXPECT_EQ(versions, std::string(fresh) == "v2" ? 2 * n - 1 : 2 * n);
     }
@@ -203,8 +178,8 @@ TEST(WalkingParameters, BytesAreThoseOfTwoWaysAroundTheRing) {
         EXPECT_EQ(bytes_by_collective(program).total(), of_rank / program.steps_per_body);
       }
       constexpr int steps = 2;  // of a body
-      EXPECT_EQ(sums, steps * (n * n - 1) * stage_bytes) << n << ", " << fresh;
-      EXPECT_EQ(parameters, steps * 2 * (n - 1) * (n - 1) * stage_bytes) << n << ", " << fresh;
+      EXPECT_EQ(sums, steps * (n * n - 1) * layer_bytes) << n << ", " << fresh;
+      EXPECT_EQ(parameters, steps * 2 * (n - 1) * (n - 1) * layer_bytes) << n << ", " << fresh;
     }
   }
 }

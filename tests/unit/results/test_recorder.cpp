@@ -41,6 +41,27 @@ std::vector<nlohmann::json> lines_of(const std::string& path) {
   return lines;
 }
 
+/// Medians are of measured steps alone; how many the others are is told.
+TEST(Summary, StepsThatFillAndDrainAreCountedAndLeftOut) {
+  std::vector<StepRow> rows;
+  for (const auto& [phase, seconds] :
+       {std::pair(StepPhase::fill, 9.0), std::pair(StepPhase::fill, 8.0), std::pair(StepPhase::warmup, 7.0),
+        std::pair(StepPhase::measured, 1.0), std::pair(StepPhase::measured, 2.0), std::pair(StepPhase::measured, 3.0),
+        std::pair(StepPhase::drain, 6.0)}) {
+    StepRow row = sample_step(std::ssize(rows));
+    row.phase = phase;
+    row.step_seconds_max = seconds;
+    rows.push_back(row);
+  }
+  const Summary summary = summarize(rows);
+  EXPECT_EQ(summary.median_step_seconds, 2.0);
+  EXPECT_EQ(summary.num_fill_steps, 2);
+  EXPECT_EQ(summary.num_warmup_steps, 1);
+  EXPECT_EQ(summary.num_measured_steps, 3);
+  EXPECT_EQ(summary.num_drain_steps, 1);
+  EXPECT_EQ(summary.last_loss, sample_step(6).loss);
+}
+
 TEST(Recorder, EveryStepColumnComesBackFromHdf5AndJsonl) {
   const TemporaryFolder folder;
   Recorder recorder(folder / "results/e/p", sample_facts());

@@ -26,7 +26,8 @@ def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
         rows = rows_of(events, int(point["num_ranks"]), 1e3 * point["step_seconds"])
         kind = "simulated" if point["simulated"] else "measured"
         title = f"CDP figure 1: {point['strategy_name']} on {point['num_ranks']} ranks, {kind}"
-        figures[point["strategy_name"]] = schedule.draw_rows(rows, "ms; every other training step is paler", title)
+        below = "ms; numbers are micro-batches, every other training step is paler"
+        figures[point["strategy_name"]] = schedule.draw_rows(rows, below, title)
     return figures or "no recorded events: measure.timeline_steps"
 
 

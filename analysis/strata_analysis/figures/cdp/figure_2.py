@@ -9,12 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from strata_analysis.derive import key_column
 from strata_analysis.figures import style
 from strata_analysis.figures.memory_by_category import PARTS
 from strata_analysis.load import INDEX, Results
 from strata_analysis.memory_over_time import CATEGORIES
-from strata_analysis.published.cdp import ROWS, of_experiment
+from strata_analysis.published.cdp import ROWS, implementations, of_experiment
 
 EXPERIMENT = "cdp_table_1"
 MIB = 2**20
@@ -27,14 +26,12 @@ def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
     ours = of_experiment(points, EXPERIMENT)
     ours = ours[~ours["strategy_name"].isin(LEFT_OUT)]
     memory = dict(tuple(results.memory.groupby(INDEX))) if len(results.memory) else {}
-    implementations = key_column(ours, "strategy.implementation", "")
     rows = []
-    for (_, point), implementation in zip(ours.iterrows(), implementations, strict=True):
+    for (_, point), implementation in zip(ours.iterrows(), implementations(ours), strict=True):
         of_point = memory.get(tuple(point[key] for key in INDEX))
         if of_point is not None:
-            is_cyclic = point["strategy_name"].startswith("cdp")
-            word = implementation or "multi" if is_cyclic else ""
-            rows.append((f"{point['strategy_name']} {word}".strip(), point, dict(tuple(of_point.groupby("rank")))))
+            name = f"{point['strategy_name']} {implementation}".strip()
+            rows.append((name, point, dict(tuple(of_point.groupby("rank")))))
     if not rows:
         return "no recorded memory: measure.timeline_steps"
     as_in_the_table = [f"{strategy} {implementation}".strip() for _, _, strategy, implementation in ROWS]
@@ -52,10 +49,10 @@ def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
             _areas(axes, of_ranks[rank], f"{name}/{rank}")
             stands_for_all = len(of_ranks) == 1 and point["num_ranks"] > 1
             whose = f"ranks 0 to {point['num_ranks'] - 1}" if stands_for_all else f"rank {rank}"
-            axes.set_title(f"{name}, {whose}", fontsize=6)
+            axes.set_title(whose, fontsize=6)
         for axes in axes_of_row[len(of_ranks) :]:
             axes.set_visible(False)
-        axes_of_row[0].set_ylabel("MiB", fontsize=6)
+        axes_of_row[0].set_ylabel(f"{name}\nMiB", fontsize=6)
     kind = "simulated" if all(point["simulated"] for _, point, _ in rows) else "measured"
     figure.suptitle(f"CDP figure 2: what a device holds, ms, {kind}", fontsize=8)
     handles = [Patch(color=PARTS[f"{name}_bytes"][1], label=PARTS[f"{name}_bytes"][0]) for name in CATEGORIES]
