@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -21,6 +22,7 @@ constexpr double with_error = 1.0 + FreshestRing::relative_error;
 constexpr int most_rows_tried = 4;           ///< micro-batches of which all columns are tried
 constexpr std::int64_t most_waits = 100000;  ///< looked at, with more stages than that
 constexpr int most_periods_in_turn = 64;     ///< of stages that get one more fresh reader each
+constexpr int most_cells_in_turn = 16384;    ///< of the tables of these
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
@@ -47,14 +49,18 @@ class RingSearch {
     from_bounds();
     found.period_bound_seconds = bounds_.least_period();
     const bool searches = num_rows_ <= most_rows_tried;
-    ExactRing exact(problem_, stages_, num_columns_ <= most_rows_tried ? 0 : most_waits);
+    std::optional<ExactRing> exact;
+    if (searches) exact.emplace(problem_, stages_, num_columns_ <= most_rows_tried ? 0 : most_waits);
     const auto find = [&](double seconds, int fresh, const auto& next) {
-      exact.search({seconds, fresh}, best().cut, [&](const RingChoice& better) {
+      exact->search({seconds, fresh}, best().cut, [&](const RingChoice& better) {
         keep(better);
         return next();
       });
-      return !exact.is_exhausted();
+      return !exact->is_exhausted();
     };
+    if (least_ > found.period_bound_seconds * with_error) {
+      found.period_bound_seconds = bounds_.least_period_of_cuts(num_columns_);
+    }
     if (searches && least_ > found.period_bound_seconds * with_error) {
       const auto shorter = [&] { return ExactRing::Target{least_ / with_error, -1}; };
       if (find(least_ / with_error, -1, shorter)) found.period_bound_seconds = least_;
@@ -67,7 +73,7 @@ class RingSearch {
     }
     found.least_period_seconds = least_;
     found.num_periods = num_periods_;
-    found.num_waits = exact.num_waits();
+    if (exact) found.num_waits = exact->num_waits();
     sort();
     found.best = choices_.front();
     if (choices_.size() > 1) found.runner_up = choices_[1];
@@ -195,7 +201,7 @@ class RingSearch {
     });
     const RingCut cut = start->cut;
     FreshTable table = start->fresh;
-    const int until = num_periods_ + most_periods_in_turn;
+    const int until = num_periods_ + std::min(most_periods_in_turn, most_cells_in_turn / (num_rows_ * num_columns_));
     for (bool is_better = true; is_better;) {
       is_better = false;
       for (int j = 0; j < num_columns_ && num_periods_ < until; ++j) {
