@@ -234,7 +234,7 @@ BENCHMARK(ring)->Unit(benchmark::kMillisecond)->ArgName("micro_batches")->Arg(8)
 void cyclic(benchmark::State& state) {
   const std::int64_t ranks = state.range(0);
   const std::string point = fmt::format(R"(name = "planned"
-cluster = "a100-2x8"
+cluster = "{}"
 [model]
 name = "gpt2-small"
 tied_head = false
@@ -246,13 +246,15 @@ ranks_per_node = {}
 [train]
 dtype = "bf16"
 global_batch = {}
+micro_batches = {}
 clip_norm = 0.0
 [strategy]
 name = "cdp-v2"
 fresh = "planner"
 cut_at = "operator"
 )",
-                                        ranks > 8 ? ranks / 8 : 1, ranks > 8 ? 8 : ranks, 4 * ranks);
+                                        ranks > 16 ? "a100-vtrain" : "a100-2x8", ranks > 8 ? ranks / 8 : 1,
+                                        ranks > 8 ? 8 : ranks, 4 * ranks, ranks);
   const Experiment experiment = expand(read_experiment(point, no_file, {}), "simulated").points.at(0).experiment;
   Plan plan;
   for (auto _ : state) plan = predict::prepare_point(experiment, no_file).plan;

@@ -28,14 +28,14 @@ std::int64_t aligned(std::int64_t bytes) {
 struct Life {
   int buffer = -1;
   std::int64_t step = 0;  ///< the training step that it belongs to
-  bool is_freed = false;  ///< by an instruction that has been passed
   int next = -1;          ///< the next life of its buffer, -1: none
 };
 
 /// Goes along a list of instructions and gives each buffer an address when it is first allocated. Where repetitions of
 /// the body meet they are the list, and lifetimes lie on a circle: a buffer may be born in one repetition and die in a
 /// later one, and it lives again in the next. Where such a later life meets another buffer that is not known to be
-/// gone, the two are kept apart, and all begins again.
+/// gone, the two are kept apart, and all begins again. When a life is known to be gone does not depend on addresses: it
+/// is found once, before the first round.
 class Allocator {
  public:
   Allocator(Program& program, const InstructionList& list, std::int64_t base)
@@ -46,6 +46,7 @@ class Allocator {
         num_streams_(program.streams.size()),
         first_lives_(program.buffers.size(), -1) {
     find_lives();
+    find_gone();
   }
 
   /// @return the end of the highest address used.
@@ -116,12 +117,40 @@ class Allocator {
     }
   }
 
+  /// What is gone for an instruction is gone for all later ones of its stream.
+  void find_gone() {
+    allocates_.assign(num_streams_, false);
+    for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
+      if (!instruction(i).allocs.empty()) allocates_[static_cast<std::size_t>(instruction(i).stream)] = true;
+    }
+    gone_.resize(list_.size());
+    std::vector<std::vector<int>> lives(num_streams_);  // by stream: not known to be gone for its next instruction
+    std::vector<bool> is_freed(lives_.size(), false);   // by an instruction that has been passed
+    for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
+      std::erase_if(lives[static_cast<std::size_t>(instruction(i).stream)], [&](int l) {
+        const bool is_gone = is_freed[static_cast<std::size_t>(l)] && std::ranges::all_of(accesses(l), [&](int a) {
+                               return a < 0 || (a < i && order_.ordered(a, i));
+                             });
+        if (is_gone) gone_[static_cast<std::size_t>(i)].push_back(l);
+        return is_gone;
+      });
+      for (const int id : instruction(i).allocs) {
+        const int l = life_at(id, i);
+        for (std::size_t s = 0; s < num_streams_; ++s) {
+          if (allocates_[s]) lives[s].push_back(l);
+        }
+      }
+      for (const int id : instruction(i).frees) {
+        if (const int l = life_at(id, i); l >= 0) is_freed[static_cast<std::size_t>(l)] = true;
+      }
+    }
+  }
+
   /// @return false where two buffers have to be kept apart that were not.
   bool place_all() {
     highest_ = base_;
-    occupants_.assign(program_.streams.size(), {});
+    occupants_.assign(num_streams_, {});
     is_placed_.assign(program_.buffers.size(), false);
-    for (Life& one : lives_) one.is_freed = false;
     bool is_sound = true;
     for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
       forget(i);
@@ -137,39 +166,53 @@ class Allocator {
         } else if (!stays_apart(id, i)) {
           is_sound = false;
         }
-        const Occupant occupant{buffer(id).offset_bytes, buffer(id).offset_bytes + aligned(buffer(id).size_bytes()), l};
-        for (std::vector<Occupant>& seen : occupants_) {
+        const Occupant occupant = occupant_of(id, l);
+        for (std::size_t s = 0; s < num_streams_; ++s) {
+          if (!allocates_[s]) continue;
+          std::vector<Occupant>& seen = occupants_[s];
           seen.insert(std::ranges::upper_bound(seen, occupant.begin, {}, &Occupant::begin), occupant);
         }
-      }
-      for (const int id : instruction(i).frees) {
-        if (const int l = life_at(id, i); l >= 0) life(l).is_freed = true;
       }
     }
     return is_sound;
   }
 
-  /// What is gone for an instruction is gone for all later ones of its stream.
+  Occupant occupant_of(int id, int l) {
+    const std::int64_t begin = buffer(id).offset_bytes;
+    return {begin, begin + aligned(buffer(id).size_bytes()), l};
+  }
+
   void forget(int i) {
-    std::erase_if(occupants_[static_cast<std::size_t>(instruction(i).stream)], [&](const Occupant& o) {
-      const Life& one = life(o.life);
-      return one.is_freed &&
-             std::ranges::all_of(accesses(o.life), [&](int a) { return a < 0 || (a < i && order_.ordered(a, i)); });
-    });
+    std::vector<Occupant>& seen = occupants_[static_cast<std::size_t>(instruction(i).stream)];
+    for (const int l : gone_[static_cast<std::size_t>(i)]) {
+      const auto at = std::ranges::lower_bound(seen, buffer(life(l).buffer).offset_bytes, {}, &Occupant::begin);
+      seen.erase(std::find_if(at, seen.end(), [&](const Occupant& o) { return o.life == l; }));
+    }
   }
 
   std::int64_t first_fit(int id, int i) {
-    std::vector<Occupant> in_the_way = occupants_[static_cast<std::size_t>(instruction(i).stream)];
-    const auto apart = apart_.find(id);
-    for (const int other : apart == apart_.end() ? std::set<int>{} : apart->second) {
-      if (!is_placed_[static_cast<std::size_t>(other)]) continue;  // it will keep away from this one
-      const std::int64_t begin = buffer(other).offset_bytes;
-      in_the_way.insert(std::ranges::upper_bound(in_the_way, begin, {}, &Occupant::begin),
-                        {begin, begin + aligned(buffer(other).size_bytes()), -1});
+    kept_apart_.clear();
+    if (const auto apart = apart_.find(id); apart != apart_.end()) {
+      for (const int other : apart->second) {
+        // What has no address yet will keep away from this one.
+        if (is_placed_[static_cast<std::size_t>(other)]) kept_apart_.push_back(occupant_of(other, -1));
+      }
+      std::ranges::sort(kept_apart_, {}, &Occupant::begin);
     }
+    const std::int64_t bytes = aligned(buffer(id).size_bytes());
     std::int64_t candidate = base_;
-    for (const Occupant& o : in_the_way) {
-      if (candidate < o.end && o.begin < candidate + aligned(buffer(id).size_bytes())) candidate = o.end;
+    // Both are in order of their begins: behind one that begins behind the candidate so do all.
+    const auto pass = [&](std::span<const Occupant> in_the_way, std::size_t& next) {
+      for (; next < in_the_way.size() && in_the_way[next].begin < candidate + bytes; ++next) {
+        candidate = std::max(candidate, in_the_way[next].end);
+      }
+    };
+    const std::vector<Occupant>& seen = occupants_[static_cast<std::size_t>(instruction(i).stream)];
+    std::size_t next = 0, next_apart = 0;
+    std::int64_t before = -1;
+    while (std::exchange(before, candidate) != candidate) {
+      pass(seen, next);
+      pass(kept_apart_, next_apart);
     }
     return candidate;
   }
@@ -180,8 +223,9 @@ class Allocator {
     const std::int64_t end = begin + aligned(buffer(id).size_bytes());
     bool is_apart = true;
     for (const Occupant& o : occupants_[static_cast<std::size_t>(instruction(i).stream)]) {
+      if (end <= o.begin) break;
       const int other = life(o.life).buffer;
-      if (other == id || o.end <= begin || end <= o.begin) continue;
+      if (other == id || o.end <= begin) continue;
       apart_[id].insert(other);
       apart_[other].insert(id);
       is_apart = false;
@@ -198,9 +242,12 @@ class Allocator {
   std::vector<Life> lives_;
   std::vector<int> accesses_;                     ///< [life][stream]
   std::vector<int> first_lives_;                  ///< by buffer, -1: none
+  std::vector<bool> allocates_;                   ///< by stream
+  std::vector<std::vector<int>> gone_;            ///< by instruction: lives, first known to be gone on its stream
   std::map<int, std::set<int>> apart_{};          ///< by buffer that is kept apart from others
+  std::vector<Occupant> kept_apart_;              ///< those, as the buffer is placed
   std::vector<bool> is_placed_;                   ///< by buffer, in this round
-  std::vector<std::vector<Occupant>> occupants_;  ///< by stream, sorted by begin: not known to be gone for its next
+  std::vector<std::vector<Occupant>> occupants_;  ///< by stream that allocates, sorted by begin: not known to be gone
 };
 
 }  // namespace

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
+#include "partition/repeated_blocks.hpp"
 #include "partition/stages.hpp"
 #include "planners/cyclic/freshest_ring.hpp"
 
@@ -53,36 +55,97 @@ std::pair<int, int> far_neighbours(const Mesh& mesh) {
   return {first, std::min(first + 1, mesh.num_ranks() - 1)};
 }
 
-/// By operator or parameter, by name: the piece that it is in.
-std::map<std::string, std::size_t, std::less<>> pieces_by_name(const ModelGraph& graph,
-                                                               const std::vector<int>& begins) {
-  std::map<std::string, std::size_t, std::less<>> pieces;
-  std::size_t piece = 0;
-  for (std::size_t o = 0; o < graph.operators.size(); ++o) {
-    if (piece + 1 < begins.size() && static_cast<int>(o) == begins[piece + 1]) ++piece;
-    const Operator& op = graph.operators[o];
-    pieces.try_emplace(op.name, piece);
-    for (const int p : op.parameters) pieces.try_emplace(graph.parameters[static_cast<std::size_t>(p)].name, piece);
+/// The model with two blocks of each run of equal ones: what kernels of the second take, those of the others do. The
+/// first one's may be less: nobody reads the gradient of a model's input.
+class FewBlocks {
+ public:
+  explicit FewBlocks(const ModelGraph& graph)
+      : operators_(graph.operators.size()), parameters_(graph.parameters.size()) {
+    constexpr int enough = 2;
+    std::iota(operators_.begin(), operators_.end(), 0);
+    std::iota(parameters_.begin(), parameters_.end(), 0);
+    const std::vector<BlockRun> runs = runs_of_equal_blocks(graph, [](int, int) { return true; });
+    std::vector<int> kept;
+    for (const BlockRun& run : runs) {
+      kept.push_back(std::min(run.count, enough));
+      const Block& last = graph.blocks[static_cast<std::size_t>(run.first + kept.back() - 1)];
+      for (int b = run.first + kept.back(); b < run.first + run.count; ++b) {
+        const int first = graph.blocks[static_cast<std::size_t>(b)].first_operator;
+        for (int i = 0; i < last.num_operators; ++i) stand_in(graph, last.first_operator + i, first + i);
+      }
+    }
+    part_ = with_fewer_blocks(graph, runs, kept);
   }
-  return pieces;
-}
+  const ModelGraph& part() const { return part_; }
+  /// What is priced in the stead of an operator, or a parameter: itself, or one of a block that is like its own.
+  int of_operator(std::size_t o) const { return operators_[o]; }
+  int of_parameter(std::size_t p) const { return parameters_[p]; }
 
-void price_kernels(const PlanRequest& request, const Plan& plan, PricedRing& ring) {
-  const PricedStep step = request.evaluate->price(on_one_rank(plan), request.graph);
+ private:
+  void stand_in(const ModelGraph& graph, int priced, int other) {
+    operators_[static_cast<std::size_t>(other)] = priced;
+    const std::vector<int>& theirs = graph.operators[static_cast<std::size_t>(priced)].parameters;
+    const std::vector<int>& own = graph.operators[static_cast<std::size_t>(other)].parameters;
+    for (std::size_t k = 0; k < own.size(); ++k) parameters_[static_cast<std::size_t>(own[k])] = theirs[k];
+  }
+
+  std::vector<int> operators_, parameters_;
+  ModelGraph part_{};
+};
+
+/// By operator or parameter, by name, what it takes of a training step; by "" what is of neither, such as loading the
+/// input.
+std::map<std::string, RingPiece, std::less<>> prices_by_name(const PlanRequest& request, const Plan& plan,
+                                                             const ModelGraph& part) {
+  const PricedStep step = request.evaluate->price(on_one_rank(plan), part);
   if (!step.missing.empty()) throw Unsupported(step.missing);
-  const auto pieces = pieces_by_name(request.graph, ring.begins);
+  std::map<std::string, RingPiece, std::less<>> prices{{"", {}}};
+  for (const Operator& op : part.operators) prices.try_emplace(op.name);
+  for (const Parameter& parameter : part.parameters) prices.try_emplace(parameter.name);
   constexpr double steps = 2.0;  // of a body with two versions of the parameters
   for (const PricedInstruction& in : step.instructions) {
     if (in.is_collective) continue;
-    const auto found = pieces.find(in.name);
-    RingPiece& piece = ring.problem.pieces[found == pieces.end() ? 0 : found->second];  // 0: what loads the input
+    const auto found = prices.find(in.name);
+    RingPiece& price = found == prices.end() ? prices[""] : found->second;
     const double seconds = in.seconds / steps;
     switch (in.phase) {
-      case Phase::update: piece.update += seconds; break;
-      case Phase::reduce: piece.addition += seconds; break;
+      case Phase::update: price.update += seconds; break;
+      case Phase::reduce: price.addition += seconds; break;
       case Phase::recompute:
-      case Phase::backward: piece.backward += in.micro_batch == 1 ? seconds : 0.0; break;
-      default: piece.forward += in.micro_batch == 1 ? seconds : 0.0; break;
+      case Phase::backward: price.backward += in.micro_batch == 1 ? seconds : 0.0; break;
+      default: price.forward += in.micro_batch == 1 ? seconds : 0.0; break;
+    }
+  }
+  return prices;
+}
+
+/// Seconds and bytes of all pieces. What is of no operator is of the first one.
+void price(const PlanRequest& request, const Plan& plan, PricedRing& ring) {
+  const ModelGraph& graph = request.graph;
+  const FewBlocks few(graph);
+  const auto prices = prices_by_name(request, plan, few.part());
+  std::vector<RingPiece>& pieces = ring.problem.pieces;
+  const auto add = [&](std::size_t piece, const std::string& priced) {
+    const RingPiece& more = prices.at(priced);
+    pieces[piece].forward += more.forward;
+    pieces[piece].backward += more.backward;
+    pieces[piece].addition += more.addition;
+    pieces[piece].update += more.update;
+  };
+  add(0, "");
+  std::vector<bool> is_seen(graph.parameters.size(), false);
+  std::size_t piece = 0;
+  for (std::size_t o = 0; o < graph.operators.size(); ++o) {
+    if (piece + 1 < ring.begins.size() && static_cast<int>(o) == ring.begins[piece + 1]) ++piece;
+    add(piece, graph.operators[static_cast<std::size_t>(few.of_operator(o))].name);
+    for (const int p : graph.operators[o].parameters) {
+      const auto number = static_cast<std::size_t>(p);
+      if (is_seen[number]) continue;
+      is_seen[number] = true;
+      add(piece, graph.parameters[static_cast<std::size_t>(few.of_parameter(number))].name);
+      const std::int64_t elements = graph.parameters[number].num_elements();
+      pieces[piece].gradient_bytes += elements * size_of(plan.dtypes.gradient);
+      pieces[piece].parameter_bytes += elements * size_of(plan.dtypes.compute);
     }
   }
 }
@@ -114,13 +177,7 @@ PricedRing priced_ring(const PlanRequest& request, const Plan& plan) {
   problem.schedule = plan.schedule;
   problem.num_stages = plan.stages.count;
   problem.within = request.option<double>("within");
-  price_kernels(request, plan, ring);
-  const auto pieces = pieces_by_name(graph, ring.begins);
-  for (const Parameter& parameter : graph.parameters) {
-    RingPiece& piece = problem.pieces[pieces.at(parameter.name)];
-    piece.gradient_bytes += parameter.num_elements() * size_of(plan.dtypes.gradient);
-    piece.parameter_bytes += parameter.num_elements() * size_of(plan.dtypes.compute);
-  }
+  price(request, plan, ring);
   problem.message_seconds = [evaluate = request.evaluate, mesh = plan.mesh](std::int64_t bytes) {
     const auto [from, to] = far_neighbours(mesh);
     return from == to ? 0.0 : evaluate->message_seconds(mesh, from, to, bytes);

@@ -36,39 +36,45 @@ int RingBounds::most_fresh(int begin, int end, double limit) const {
   return 1;  // the last rank updates what it reads
 }
 
-double RingBounds::least_period(const RingCut& cut) const {
-  double least = least_period_;
-  double sums = 0.0;
+double RingBounds::least_of_stage(int begin, int end) const {
   const int others = num_micro_batches_ - 1;
-  for (std::size_t j = 0; j < cut.size() && others > 0; ++j) {
-    const int end = j + 1 < cut.size() ? cut[j + 1] : stages_.num_pieces();
-    const StageSeconds& stage = stages_.seconds(cut[j], end);
-    sums += stage.sum;
-    double of_stage = std::numeric_limits<double>::infinity();
-    for (int fresh = 0; fresh <= others; ++fresh) {
-      // The k-th of so many readers of a kind is no later a micro-batch than if they were the last ones.
-      double longest = 0.0;
-      for (const auto& [count, steps] : {std::pair{fresh, 1}, {others - fresh, 2}}) {
-        for (int k = 1; k <= count; ++k) {
-          longest = std::max(longest, cycle(cut[j], stage, others - 1 - (count - k), relays_ ? k : 1) / steps);
-        }
+  if (others == 0) return 0.0;
+  const StageSeconds& stage = stages_.seconds(begin, end);
+  double least = std::numeric_limits<double>::infinity();
+  for (int fresh = 0; fresh <= others; ++fresh) {
+    // The k-th of so many readers of a kind is no later a micro-batch than if they were the last ones.
+    double longest = 0.0;
+    for (const auto& [count, steps] : {std::pair{fresh, 1}, {others - fresh, 2}}) {
+      for (int k = 1; k <= count; ++k) {
+        longest = std::max(longest, cycle(begin, stage, others - 1 - (count - k), relays_ ? k : 1) / steps);
       }
-      of_stage = std::min(of_stage, longest);
     }
-    least = std::max(least, of_stage);
+    least = std::min(least, longest);
   }
-  return std::max(least, sums);  // which go one after the other from each rank to the next
+  return least;
 }
 
-bool RingBounds::may_last(int begin, int end, const std::vector<bool>& column, double limit) const {
-  const StageSeconds& stage = stages_.seconds(begin, end);
-  int num_readers[] = {0, 0};  // stale, fresh
-  for (int i = 0; i + 1 < num_micro_batches_; ++i) {
-    const bool is_fresh = column[static_cast<std::size_t>(i)];
-    const int k = ++num_readers[is_fresh ? 1 : 0];
-    if (cycle(begin, stage, i, relays_ ? k : 1) > (is_fresh ? limit : 2.0 * limit)) return false;
+double RingBounds::least_period_of_cuts(int num_stages) const {
+  const int n = stages_.num_pieces();
+  const auto at = [](int i) { return static_cast<std::size_t>(i); };
+  // By the piece that they begin with: what the last so many stages take at least.
+  std::vector<double> least(at(n + 1), std::numeric_limits<double>::infinity());
+  least.back() = least_period_;
+  std::vector<double> of_stage(at(n + 1) * at(n + 1), 0.0);
+  for (int begin = 0; begin < n; ++begin) {
+    for (int end = begin + 1; end <= n; ++end) of_stage[at(begin) * at(n + 1) + at(end)] = least_of_stage(begin, end);
   }
-  return true;
+  for (int j = 0; j < num_stages; ++j) {
+    std::vector<double> with_one_more(at(n + 1), std::numeric_limits<double>::infinity());
+    for (int begin = 0; begin < n; ++begin) {
+      for (int end = begin + 1; end <= n; ++end) {
+        const double longest = std::max(least[at(end)], of_stage[at(begin) * at(n + 1) + at(end)]);
+        with_one_more[at(begin)] = std::min(with_one_more[at(begin)], longest);
+      }
+    }
+    least = std::move(with_one_more);
+  }
+  return least.front();
 }
 
 }  // namespace strata

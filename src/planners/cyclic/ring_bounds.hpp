@@ -25,14 +25,14 @@ class RingBounds {
 
   /// Seconds of a step with whatever cut and table: what the last rank computes.
   double least_period() const { return least_period_; }
-  /// With this cut and whatever table.
-  double least_period(const RingCut& cut) const;
+  /// With the cut into @p num_stages that has the shortest longest cycle, and whatever table.
+  double least_period_of_cuts(int num_stages) const;
   /// Micro-batches that read the stage of pieces [begin, end) fresh, in a step of @p limit seconds at most.
   int most_fresh(int begin, int end, double limit) const;
-  /// One column of a table does not take longer by these cycles. @param column by micro-batch.
-  bool may_last(int begin, int end, const std::vector<bool>& column, double limit) const;
 
  private:
+  /// By the cycles of the stage of pieces [begin, end), with whatever column of a table.
+  double least_of_stage(int begin, int end) const;
   /// Of the cycle of micro-batch @p i, which has its parameters through @p messages. @param stage its seconds.
   double cycle(int begin, const StageSeconds& stage, int i, int messages) const;
 

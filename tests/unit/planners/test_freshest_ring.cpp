@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <string>
@@ -15,8 +16,10 @@
 #include "base/random.hpp"
 #include "models/model.hpp"
 #include "partition/stages.hpp"
+#include "planners/cyclic/cut_box.hpp"
 #include "planners/cyclic/freshest_ring.hpp"
 #include "planners/cyclic/planned_ring.hpp"
+#include "planners/cyclic/ring_waits.hpp"
 #include "planners/planner.hpp"
 #include "support/deep.hpp"
 #include "support/refusal.hpp"
@@ -26,10 +29,13 @@ namespace {
 
 std::string joined(const FreshTable& table) { return fmt::format("{}", fmt::join(table, " ")); }
 
-double period_of(const RingProblem& problem, const RingCut& cut, const FreshTable& fresh) {
+double period_of(const RingProblem& problem, const RingStages& stages, const RingCut& cut, const FreshTable& fresh) {
   Schedule schedule = problem.schedule;
   schedule.fresh = joined(fresh);
-  return ring_period(schedule, RingStages(problem).seconds(cut));
+  return ring_period(schedule, stages.seconds(cut));
+}
+double period_of(const RingProblem& problem, const RingCut& cut, const FreshTable& fresh) {
+  return period_of(problem, RingStages(problem), cut, fresh);
 }
 
 struct Best {
@@ -52,6 +58,7 @@ std::vector<RingCut> every_cut(int num_pieces, int num_stages) {
 
 Best best_of_all(const RingProblem& problem) {
   const int n = problem.schedule.micro_batches;
+  const RingStages stages(problem);
   std::vector<std::pair<double, int>> all;
   for (const RingCut& cut : every_cut(static_cast<int>(problem.pieces.size()), problem.num_stages)) {
     for (unsigned cells = 0; cells < 1U << (n * problem.num_stages); ++cells) {
@@ -64,7 +71,7 @@ Best best_of_all(const RingProblem& problem) {
           ++ones;
         }
       }
-      all.emplace_back(period_of(problem, cut, table), ones);
+      all.emplace_back(period_of(problem, stages, cut, table), ones);
     }
   }
   Best best;
@@ -123,9 +130,9 @@ TEST(FreshestRing, IsTheBestOfAllCutsAndTables) {
     int micro_batches, stages, pieces, count, deep_count;
   };
   int num_problems = 0;
-  for (const Size& size :
-       {Size{1, 2, 4, 5, 20}, Size{2, 1, 3, 10, 40}, Size{2, 2, 8, 150, 1000}, Size{2, 3, 6, 60, 300},
-        Size{3, 2, 8, 40, 200}, Size{3, 3, 4, 40, 200}, Size{3, 3, 8, 4, 60}}) {
+  for (const Size& size : {Size{1, 2, 4, 5, 20}, Size{2, 1, 3, 10, 40}, Size{2, 2, 8, 150, 1000},
+                           Size{2, 3, 6, 60, 300}, Size{3, 2, 8, 40, 200}, Size{3, 3, 4, 40, 200}, Size{3, 3, 8, 4, 60},
+                           Size{4, 2, 6, 6, 100}, Size{4, 3, 4, 0, 20}, Size{4, 4, 4, 0, 6}}) {
     for (int i = 0; i < (is_deep() ? size.deep_count : size.count); ++i, ++num_problems) {
       const RingProblem problem =
           random_problem(size.micro_batches, size.stages, size.pieces, static_cast<std::uint64_t>(num_problems));
@@ -133,6 +140,81 @@ TEST(FreshestRing, IsTheBestOfAllCutsAndTables) {
                                               size.micro_batches, size.stages, size.pieces));
     }
   }
+}
+
+FreshTable random_table(int rows, int columns, const RandomStream& random, std::uint64_t& index) {
+  FreshTable table = never_fresh(rows, columns);
+  for (std::string& row : table) {
+    for (char& digit : row) digit = random.uniform(index++) < 0.5F ? '0' : '1';
+  }
+  return table;
+}
+
+/// As many operators as models have: nobody can look at all cuts and tables, but at some beside those that were taken.
+TEST(FreshestRing, OfFourMicroBatchesIsExactForHundredsOfPieces) {
+  for (std::uint64_t stream = 0; stream < (is_deep() ? 60 : 12); ++stream) {
+    const int pieces = stream % 6 == 3 ? 300 : 150;
+    const RingProblem problem = random_problem(4, 4, pieces, stream);
+    const RingStages stages(problem);
+    const FreshestRing found = freshest_ring(problem);
+    EXPECT_TRUE(found.is_exact()) << stream;
+    const double least = found.least_period_seconds;
+    EXPECT_LE(found.best.period_seconds, problem.within * least * (1.0 + 2e-9)) << stream;
+    const RandomStream random{.seed = 31, .stream = stream};
+    std::uint64_t index = 0;
+    const auto below = [&](int count) { return static_cast<int>(random.uniform(index++) * static_cast<float>(count)); };
+    for (int i = 0; i < 200; ++i) {
+      RingChoice other = found.best;
+      if (i % 2 == 0) other.fresh[static_cast<std::size_t>(below(4))][static_cast<std::size_t>(below(4))] ^= 1;
+      for (int j = 1; j < 4; ++j) other.cut[static_cast<std::size_t>(j)] += below(5) - 2;
+      if (!std::ranges::is_sorted(other.cut, std::less_equal()) || other.cut.back() >= pieces) continue;
+      const double seconds = period_of(problem, stages, other.cut, other.fresh);
+      EXPECT_GE(seconds, least * (1.0 - 1e-9)) << stream;
+      int fresh = 0;
+      for (const std::string& row : other.fresh) fresh += static_cast<int>(std::ranges::count(row, '1'));
+      if (seconds > problem.within * least) continue;
+      EXPECT_LE(fresh, found.best.num_fresh) << stream;
+    }
+  }
+}
+
+/// What a box of cuts takes is no more than what any of them does; of one cut it is what a step takes.
+TEST(FreshestRing, ABoxOfCutsBoundsThePeriodsOfAll) {
+  int num_bounding = 0;
+  for (std::uint64_t stream = 0; stream < 400; ++stream) {
+    const RandomStream random{.seed = 32, .stream = stream};
+    std::uint64_t index = 0;
+    const auto below = [&](int count) { return static_cast<int>(random.uniform(index++) * static_cast<float>(count)); };
+    const int n = 1 + static_cast<int>(stream % 4), k = 1 + static_cast<int>(stream % 5);
+    const RingProblem problem = random_problem(n, k, 12, stream);
+    const RingStages stages(problem);
+    const PieceSeconds pieces(problem, stages);
+    CutBox box = CutBox::of_all(12, k);
+    Schedule schedule = problem.schedule;
+    schedule.fresh = joined(random_table(n, k, random, index));
+    std::vector<bool> known;
+    for (int j = 0; j < k; ++j) known.push_back(stream % 3 == 0 || below(2) == 0);
+    RingWaits waits(ring_graph(schedule, k, known));
+    for (int depth = 0; !box.is_one(); ++depth) {
+      const auto stage = static_cast<std::size_t>(below(k));
+      if (box.first[stage] == box.last[stage]) continue;
+      const int piece = box.first[stage] + 1 + below(box.last[stage] - box.first[stage]);
+      box = box.split(static_cast<int>(stage), piece)[static_cast<std::size_t>(below(2))];
+      CutBox one = box;
+      while (!one.is_one()) {
+        const auto any = static_cast<std::size_t>(below(k));
+        if (one.first[any] == one.last[any]) continue;
+        const int middle = one.first[any] + 1 + below(one.last[any] - one.first[any]);
+        one = one.split(static_cast<int>(any), middle)[static_cast<std::size_t>(below(2))];
+      }
+      const double seconds = ring_period(schedule, stages.seconds(one.cut()), known);
+      EXPECT_TRUE(waits.may_hold(BoxSeconds(pieces, box), seconds * (1.0 + 1e-12))) << stream << ", " << depth;
+      EXPECT_TRUE(waits.may_hold(BoxSeconds(pieces, one), seconds * (1.0 + 1e-12))) << stream;
+      EXPECT_FALSE(waits.may_hold(BoxSeconds(pieces, one), seconds * (1.0 - 1e-9))) << stream;
+      num_bounding += waits.may_hold(BoxSeconds(pieces, box), seconds * 0.9) ? 0 : 1;
+    }
+  }
+  EXPECT_GT(num_bounding, 400) << "and is near them";
 }
 
 /// Parameters of one more stage only add waits: what lets the planner give up a table half way.
@@ -146,11 +228,7 @@ TEST(FreshestRing, StagesThatAreNotKnownBoundThePeriod) {
     std::vector<bool> known(3, false);
     const std::vector<std::size_t> order =
         stream % 2 == 0 ? std::vector<std::size_t>{0, 1, 2} : std::vector<std::size_t>{2, 0, 1};
-    FreshTable table = never_fresh(3, 3);
-    for (std::string& row : table) {
-      for (char& digit : row) digit = random.uniform(index++) < 0.5F ? '0' : '1';
-    }
-    schedule.fresh = joined(table);
+    schedule.fresh = joined(random_table(3, 3, random, index));
     double last = ring_period(schedule, stages, known);
     for (const std::size_t stage : order) {
       known[stage] = true;
