@@ -254,7 +254,12 @@ std::string text_of(const Schedule& schedule) {
   std::string text = fmt::format("{{ kind = {}, micro_batches = {}, sub_batches = {}, cross_pass = {}",
                                  in_quotes(to_string(schedule.kind)), schedule.micro_batches, schedule.sub_batches,
                                  schedule.cross_pass);
-  if (schedule.kind == ScheduleKind::cyclic) {
+  // Of other kinds they mean nothing; what somebody has written all the same is refused by verify(), not lost here.
+  const Schedule plain{.kind = schedule.kind,
+                       .micro_batches = schedule.micro_batches,
+                       .sub_batches = schedule.sub_batches,
+                       .cross_pass = schedule.cross_pass};
+  if (schedule.kind == ScheduleKind::cyclic || schedule != plain) {
     text += fmt::format(", fresh = {}, sum = {}, spread = {}, spare_stages = {}, shift = {}, optimizer = {}",
                         in_quotes(schedule.fresh), in_quotes(schedule.sum), in_quotes(schedule.spread),
                         schedule.spare_stages, in_quotes(schedule.shift), in_quotes(schedule.updater));

@@ -7,6 +7,7 @@
 
 #include "base/ceil_div.hpp"
 #include "base/error.hpp"
+#include "partition/shards.hpp"
 #include "planners/layouts/degrees_of_layers.hpp"
 #include "planners/layouts/megatron_layouts.hpp"
 #include "planners/states/factors.hpp"
