@@ -5,8 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
-
+#include "mpi/exec/expect_parts.hpp"
 #include "mpi/exec/staged_networks.hpp"
 
 namespace strata {
@@ -18,19 +17,8 @@ class Interleaved : public testing::Test {
   comm::Engine engine{world, {.watchdog_seconds = 60}};
   int size() const { return world.size(); }
 
-  /// What this rank holds is a part of the reference, equal to the last bit; all ranks together hold all of it.
   void expect_equal(const Trained& ours, const Trained& reference, const std::string& what) const {
-    std::string names;
-    for (const auto& [name, values] : ours.parameters) {
-      EXPECT_EQ(values, reference.parameters.at(name)) << name << ", " << what;
-      names += name + "\n";
-    }
-    EXPECT_EQ(ours.losses, reference.losses) << what;
-    const std::vector<std::string> held = world.all_gather(names);
-    const std::string all = std::accumulate(held.begin(), held.end(), std::string());
-    for (const auto& [name, values] : reference.parameters) {
-      EXPECT_NE(all.find(name + "\n"), std::string::npos) << name << " is nowhere, " << what;
-    }
+    expect_equal_parts(world, ours, reference, what);
   }
 
   /// Ranks of a pipeline that this world can have, beside replicas whose number leaves exact inputs exact.

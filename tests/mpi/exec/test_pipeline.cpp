@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.hpp"
+#include "mpi/exec/expect_parts.hpp"
 #include "mpi/exec/staged_networks.hpp"
 #include "support/made_up_order.hpp"
 
@@ -30,19 +30,8 @@ class Pipeline : public testing::Test {
     return counts;
   }
 
-  /// What this rank holds is a part of the reference, equal to the last bit; all ranks together hold all of it.
   void expect_equal(const Trained& ours, const Trained& reference, const std::string& what) const {
-    std::string names;
-    for (const auto& [name, values] : ours.parameters) {
-      EXPECT_EQ(values, reference.parameters.at(name)) << name << ", " << what;
-      names += name + "\n";
-    }
-    EXPECT_EQ(ours.losses, reference.losses) << what;
-    const std::vector<std::string> held = world.all_gather(names);
-    const std::string all = std::accumulate(held.begin(), held.end(), std::string());
-    for (const auto& [name, values] : reference.parameters) {
-      EXPECT_NE(all.find(name + "\n"), std::string::npos) << name << " is nowhere, " << what;
-    }
+    expect_equal_parts(world, ours, reference, what);
   }
 };
 

@@ -13,6 +13,7 @@
 #include "lower/order/interleaved.hpp"
 #include "partition/stages.hpp"
 #include "partition/stages_of_places.hpp"
+#include "unit/lower/activation_peak.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {
@@ -208,18 +209,7 @@ TEST(Interleaved, EveryRankHoldsEverySecondStage) {
 TEST(Interleaved, ActivationsGrowByThoseOfThePassesInFlight) {
   const ModelGraph graph = build_model({.name = "llama-nano", .layers = 12});
   const auto peak = [&](const Shape& shape, int rank) {
-    std::int64_t alive = 0, most = 0;
-    const Program program = lower(interleaved(graph, shape), graph, rank, no_workspace);
-    const auto bytes = [&](int id) {
-      const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
-      return buffer.category == Category::activation ? buffer.size_bytes() : 0;
-    };
-    for (const Instruction& in : program.body) {
-      for (const int id : in.allocs) alive += bytes(id);
-      most = std::max(most, alive);
-      for (const int id : in.frees) alive -= bytes(id);
-    }
-    return most;
+    return peak_activations(lower(interleaved(graph, shape), graph, rank, no_workspace));
   };
   for (const int ranks : {2, 3, 4}) {
     // More rounds of micro-batches need no more, once as many are in flight as ever are.
@@ -237,20 +227,7 @@ TEST(Interleaved, ActivationsGrowByThoseOfThePassesInFlight) {
     Plan base = asked(2 * micro_batches, 12);
     base.schedule.micro_batches = micro_batches;
     const Plan plan = planned(find_planner("gpipe"), graph, base, {{"stages", std::int64_t{12}}});
-    const Program program = lower(plan, graph, 5, no_workspace);
-    std::int64_t alive = 0, most = 0;
-    for (const Instruction& in : program.body) {
-      for (const int id : in.allocs) {
-        const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
-        alive += buffer.category == Category::activation ? buffer.size_bytes() : 0;
-      }
-      most = std::max(most, alive);
-      for (const int id : in.frees) {
-        const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
-        alive -= buffer.category == Category::activation ? buffer.size_bytes() : 0;
-      }
-    }
-    return most;
+    return peak_activations(lower(plan, graph, 5, no_workspace));
   };
   EXPECT_EQ(of_rank_1 - of_rank_2, 2 * (kept(5) - kept(4)));
 }

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "models/graph_builder.hpp"
+#include "unit/lower/activation_peak.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {
@@ -211,22 +212,6 @@ TEST(Pipeline, OneForwardOneBackwardHoldsFewMicroBatchesAndGpipeAll) {
       }
     }
   }
-}
-
-/// The most bytes of activations at once, whatever else is alive then.
-std::int64_t peak_activations(const Program& program) {
-  std::int64_t alive = 0;
-  std::int64_t peak = 0;
-  const auto bytes = [&](int id) {
-    const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
-    return buffer.category == Category::activation ? buffer.size_bytes() : 0;
-  };
-  for (const Instruction& in : program.body) {
-    for (const int id : in.allocs) alive += bytes(id);
-    peak = std::max(peak, alive);
-    for (const int id : in.frees) alive -= bytes(id);
-  }
-  return peak;
 }
 
 /// Bytes of the first micro-batch's activations that are alive when its stage's next pass begins.
