@@ -335,6 +335,14 @@ void PrintTo(const Refused& refused, std::ostream* out) { *out << refused.name; 
 
 class LowerRefuses : public testing::TestWithParam<Refused> {};
 
+/// Of two data ranks each.
+void in_two_stages_without_a_flush(Plan& plan, int micro_batches) {
+  plan.mesh.axes = {{"stage", 2}, {"data", 2}};
+  plan.stages.count = 2;
+  plan.schedule.kind = ScheduleKind::two_buffered_weights;
+  plan.schedule.micro_batches = micro_batches;
+}
+
 OperatorRule rule(const char* match) { return {.match = match}; }
 
 /// Of two data ranks each, all states as @p state.
@@ -387,8 +395,27 @@ const std::vector<Refused> refused = {
        p.schedule.kind = ScheduleKind::gpipe;
      },
      "stages.count = 2 over mesh axis stage = 1"},
-    {"two_weight_versions", [](Plan& p) { p.schedule.kind = ScheduleKind::two_buffered_weights; },
-     "schedule.kind = 2bw"},
+    {"without_a_flush_fewer_micro_batches_than_stages", [](Plan& p) { in_two_stages_without_a_flush(p, 1); },
+     "schedule.kind = 2bw with 1 micro-batches and 2 stages, of which the first is 1 ahead of its backwards,"},
+    {"without_a_flush_clipping",
+     [](Plan& p) {
+       in_two_stages_without_a_flush(p, 2);
+       p.optimizer.clip_norm = 0.5;
+     },
+     "schedule.kind = 2bw with optimizer.clip_norm = 0.5: a stage is updated before the stages before it have all "
+     "gradients,"},
+    {"without_a_flush_updates_in_backward",
+     [](Plan& p) {
+       in_two_stages_without_a_flush(p, 2);
+       p.overlap.update = "backward";
+     },
+     "schedule.kind = 2bw with overlap.update = backward, which its order does by itself,"},
+    {"without_a_flush_sharded_states",
+     [](Plan& p) {
+       in_two_stages(p, {.p = {2, 1}, .g = {2, 1}, .os = {2, 1}});
+       in_two_stages_without_a_flush(p, 2);
+     },
+     "schedule.kind = 2bw with sharded states"},
     {"cyclic_beside_replicas", [](Plan& p) { p.schedule.kind = ScheduleKind::cyclic; },
      "schedule.kind = cyclic with mesh axis data = 4"},
     {"cross_pass_of_one_sub_batch", [](Plan& p) { p.schedule.cross_pass = true; },
