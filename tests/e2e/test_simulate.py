@@ -77,10 +77,10 @@ def test_thousands_of_ranks_are_recorded_and_collected(strata, experiment, tmp_p
         assert json.loads(file["points/host_names"][0]) == ["simulated"] * ranks
 
 
-@pytest.mark.parametrize("mode", ["ddp", "gpipe", "1f1b", "interleaved"])
+@pytest.mark.parametrize("mode", ["ddp", "gpipe", "1f1b", "interleaved", "2bw"])
 def test_every_mode_is_simulated(on_a800, tmp_path, mode):
-    num_stages = {"ddp": [], "interleaved": ["strategy.stages=4"]}.get(mode, ["strategy.stages=2"])
-    stages = [word for stages in num_stages for word in ("--set", stages)]
+    of_modes = {"ddp": [], "interleaved": ["strategy.stages=4", "model.layers=4"]}
+    stages = [word for setting in of_modes.get(mode, ["strategy.stages=2"]) for word in ("--set", setting)]
     ended = on_a800("--set", f'strategy.name="{mode}"', "--set", "train.micro_batches=4", *stages)
     assert ended.code == 0, ended.error
     facts, steps = attributes(attempts(tmp_path)[0])
