@@ -1,7 +1,7 @@
 /// @file
 /// One forward, one backward without a flush: micro-batches are counted over all training steps, and a stage is always
-/// S - s - 1 forwards ahead of its backwards, from one step into the next. With M >= S micro-batches a step, a stage has
-/// all gradients of training step t - 2 when it begins its first forward of step t. So every pass of step t reads
+/// S - s - 1 forwards ahead of its backwards, from one step into the next. With M >= S micro-batches a step, a stage
+/// has all gradients of training step t - 2 when it begins its first forward of step t. So every pass of step t reads
 /// θ_{t-1}, what the update by those gradients has made, which is one step old; a stage holds two versions. An update
 /// follows the last backward of its step: θ_{t+1} = θ_t - γ ∇f_t(θ_{t-1}). Nobody stands empty but in the first and the
 /// last step.
