@@ -12,7 +12,8 @@ namespace strata {
 StepOrder interleaved_order(const StepShape& shape, const StepPart& part) {
   std::vector<int> stages;
   for (int stage = part.first_stage; stage < part.end_stage; stage += part.stages_apart) stages.push_back(stage);
-  const int v = static_cast<int>(stages.size()), ranks = shape.num_stages() / v, rank = part.first_stage;
+  const int v = static_cast<int>(stages.size()), ranks = part.stages_apart, rank = part.first_stage;
+  STRATA_INVARIANT(v >= 1 && ranks >= 1, "a rank of a pipeline has a stage or more");
   STRATA_INVARIANT(shape.micro_batches % ranks == 0, "interleaved stages take as many micro-batches as ranks at once");
   const int num_passes = v * shape.micro_batches;
   const int num_ahead = std::min(num_passes, 2 * (ranks - rank - 1) + (v - 1) * ranks);
