@@ -283,8 +283,12 @@ void OperatorLowering::backward(const Operator& op) {
       Instruction weight = kernel(row.backward_weight, op, Phase::backward);
       weight.inputs = {activations.value(x), dy.operand};
       const bool sums_input = activations.needs_gradient(x) && op.attributes.has("sum_gradient_over");
-      const bool weight_last = sums_input && plan.overlap.layout == "weight_gradient";
-      if (!weight_last) emit_weight_gradient(op, std::move(weight));
+      std::optional<Instruction> under_sum;  // the weight's gradient, where it hides the input's sum
+      if (sums_input && plan.overlap.layout == "weight_gradient") {
+        under_sum = std::move(weight);
+      } else {
+        emit_weight_gradient(op, std::move(weight));
+      }
       if (!activations.needs_gradient(x)) break;
       in.inputs = {dy.operand, weight_of(op, op.parameters.front())};
       if (sums_input) {
@@ -293,7 +297,7 @@ void OperatorLowering::backward(const Operator& op) {
         in.attributes.set("accumulate", 0);
         emit(std::move(in));
         sum_in_place(op, dx.operand, static_cast<AxisSet>(op.attributes.integer("sum_gradient_over")), Phase::backward);
-        if (weight_last) emit_weight_gradient(op, std::move(weight));
+        if (under_sum) emit_weight_gradient(op, *std::move(under_sum));
         activations.merge(x, dx, op.name);
         break;
       }
