@@ -80,11 +80,11 @@ class Modes : public testing::Test {
             .inter_node = {.latency_seconds = 1e-5, .bandwidth_bytes_per_second = 1e10}};
   }
 
-  /// The plan of @p mode for these ranks, which two micro-batches may suit where one does not; none where it refuses.
+  /// The plan of @p mode for these ranks, which more micro-batches may suit where one does not; none where it refuses.
   std::optional<Plan> plan_for(Training& training, const std::string& mode) {
     training.cluster = cluster();
     training.nodes = mesh().nodes;
-    for (const int micro_batches : {1, 2}) {
+    for (const int micro_batches : {1, 2, 4}) {
       training.plan.schedule.micro_batches = micro_batches;
       try {
         Plan plan = plan_of(training, mode, world.size());
