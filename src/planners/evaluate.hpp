@@ -20,7 +20,7 @@ namespace strata {
 struct Evaluation {
   std::string missing{};        ///< why it cannot run: what lowering refuses, or bytes over the capacity; empty: it can
   std::int64_t peak_bytes = 0;  ///< of the fullest rank's arena
-  std::vector<std::int64_t> stage_peak_bytes{};  ///< of each stage's fullest rank; by memory() alone
+  std::vector<std::int64_t> stage_peak_bytes{};  ///< by place in the pipeline; by memory() alone
   MemoryPeak peak{};  ///< what the fullest rank's arena holds at its fullest moment, by category; by memory() alone
   BytesByCollective bytes_sent{};  ///< a step; of each kind, by the rank that sends most of it
   double step_seconds = 0.0;       ///< of the slowest rank, in the steady state; 0: not asked for

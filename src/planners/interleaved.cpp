@@ -16,16 +16,14 @@
 /// Memory:     states: `single`'s with P_s for P; activations: of rank s at most min(vM, 2(S-s-1) + (v-1)S + 1) passes
 ///             of a stage are between their forward and their backward, and what one backward pass needs.
 /// Time:       (M + (S-1)/v)(f + b) of equal stages and free messages: the bubble is a v-th of 1f1b's.
-/// Volume:     a rank of stages J and step: M Σ_J (T_j + T_{j+1}) by send, (vS-1)/(S-1) times 1f1b's over all ranks
-/// where
-///             all T are equal; 2 (D-1)/D P_s g by all-reduce with D = N/S, C g where two ranks hold C, 2 (S-1)/S · 4
-///             for the norm where it clips.
+/// Volume:     a rank of stages J and step: M Σ_J (T_j + T_{j+1}) by send, over all ranks (vS-1)/(S-1) times 1f1b's
+///             where all T are equal; 2 (D-1)/D P_s g by all-reduce with D = N/S, C g where two ranks hold C, 2 (S-1)/S
+///             · 4 for the norm where it clips.
 /// Reference:  `single` on the same global batch in the same micro-batches, up to the order of summation.
 /// Options:    stages (vS), chunks (v), cut_by, cut_at; micro-batches and recomputation are in [train], where
 ///             micro-batches may be left open.
 /// Refuses:    micro-batches that are no multiple of S; stages that are none of v; more stages than blocks; ranks that
-/// S
-///             does not divide; micro-batches that do not divide the batch.
+///             S does not divide; micro-batches that do not divide the batch.
 /// Differs:    from Megatron-LM: uneven numbers of layers, and sends that no kernel waits for; where M = S it runs
 ///             backwards as early as elsewhere instead of behind all forwards.
 /// Reproduces: a stronger pipeline baseline of OSDP, Oases and AutoDDL than they print.
