@@ -18,6 +18,11 @@ bool has_behind(const StagePlaces& pipeline, int place) {
   return pipeline.is_ring() || place + 1 < pipeline.num_places();
 }
 
+/// Whether there is a stage @p stage, and ranks at another place than @p place hold it.
+bool is_elsewhere(const StepShape& shape, const StagePlaces& pipeline, int stage, int place) {
+  return stage >= 0 && stage < shape.num_stages() && pipeline.place_of(stage) != place;
+}
+
 }  // namespace
 
 std::vector<std::string> link_streams(const StagePlaces& pipeline, int place) {
@@ -69,7 +74,7 @@ StageMessages::StageMessages(const StepOrder& order, const StagePlaces& pipeline
     const auto [first, end] = segments_of_stage(shape, stage);
     const int next = stage + (item.pass == Pass::forward ? 1 : -1);
     const bool is_last_of_pass = item.segment == (item.pass == Pass::forward ? end - 1 : first);
-    if (!is_last_of_pass || next < 0 || next >= shape.num_stages() || pipeline.place_of(next) == place) continue;
+    if (!is_last_of_pass || !is_elsewhere(shape, pipeline, next, place)) continue;
     sends_[i] = {.peer = pipeline.place_of(next),
                  .cut = std::max(stage, next),
                  .stream = next > stage ? stream_behind(pipeline, place) : stream_before};
@@ -83,9 +88,6 @@ StageMessages::StageMessages(const StepOrder& order, const StagePlaces& pipeline
   std::optional<Places> theirs_before, theirs_behind;
   if (before != nullptr) theirs_before.emplace(*before);
   if (behind != nullptr) theirs_behind.emplace(*behind);
-  const auto segment_of = [&](const OrderItem& item) -> const Segment& {
-    return shape.segments[static_cast<std::size_t>(item.segment)];
-  };
   /// The last of our messages over the link on which @p run is received that was posted before item @p posted and that
   /// the peer needs before its @p cause.
   const auto taken_before = [&](const Run& run, int posted, int cause) {
@@ -112,16 +114,17 @@ StageMessages::StageMessages(const StepOrder& order, const StagePlaces& pipeline
   const std::vector<Run> runs = runs_of(order);
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const Run& run = runs[r];
-    const int stage = segment_of(order.items[static_cast<std::size_t>(run.first)]).stage;
+    const int segment = order.items[static_cast<std::size_t>(run.first)].segment;
+    const int stage = shape.segments[static_cast<std::size_t>(segment)].stage;
     const int from = stage + (run.backward ? 1 : -1);
-    if (from < 0 || from >= shape.num_stages() || pipeline.place_of(from) == place) continue;
+    if (!is_elsewhere(shape, pipeline, from, place)) continue;
+    const auto [first, end] = segments_of_stage(shape, stage);
     const bool ahead = r > 0 && (run.backward || !runs[r - 1].backward);
     const int posted = ahead ? runs[r - 1].first : run.first;
     for (const int reader : firsts_of(run)) {
       const OrderItem& item = order.items[static_cast<std::size_t>(reader)];
-      const int cause = run.backward
-                            ? theirs_behind->of(Pass::backward, segments_of_stage(shape, stage).end, item)
-                            : theirs_before->of(Pass::forward, segments_of_stage(shape, stage).first - 1, item);
+      const int cause = run.backward ? theirs_behind->of(Pass::backward, end, item)
+                                     : theirs_before->of(Pass::forward, first - 1, item);
       receives_[static_cast<std::size_t>(posted)].push_back(
           {.item = reader,
            .peer = pipeline.place_of(from),

@@ -15,21 +15,12 @@
 #include "partition/stages_of_places.hpp"
 #include "unit/lower/activation_peak.hpp"
 #include "unit/lower/planned.hpp"
+#include "unit/lower/two_segment_stages.hpp"
 
 namespace strata {
 namespace {
 
 using testing::HasSubstr;
-
-/// @p stages stages of two segments, the second one recomputed.
-StepShape stages_of_two_segments(int stages, int micro_batches) {
-  StepShape shape{.micro_batches = micro_batches};
-  for (int s = 0; s < 2 * stages; ++s) {
-    shape.segments.push_back(
-        {.stage = s / 2, .first_operator = s, .num_operators = 1, .recomputed = s % 2 == 1, .parameters = {s}});
-  }
-  return shape;
-}
 
 StepOrder order_of(const StepShape& shape, int ranks, int rank) {
   return interleaved_order(shape, {.first_stage = rank, .end_stage = shape.num_stages(), .stages_apart = ranks});

@@ -10,21 +10,12 @@
 #include "base/error.hpp"
 #include "support/made_up_order.hpp"
 #include "unit/lower/planned.hpp"
+#include "unit/lower/two_segment_stages.hpp"
 
 namespace strata {
 namespace {
 
 using testing::HasSubstr;
-
-/// @p stages stages of two segments, the second one recomputed.
-StepShape shape(int stages, int micro_batches) {
-  StepShape shape{.micro_batches = micro_batches};
-  for (int s = 0; s < 2 * stages; ++s) {
-    shape.segments.push_back(
-        {.stage = s / 2, .first_operator = s, .num_operators = 1, .recomputed = s % 2 == 1, .parameters = {s}});
-  }
-  return shape;
-}
 
 /// "F0 B0": passes of whole stages.
 std::string text(const StepOrder& order) {
@@ -40,20 +31,20 @@ std::string text(const StepOrder& order) {
 }
 
 TEST(Orders, AsThePapersDrawThem) {
-  EXPECT_EQ(text(gpipe_order(shape(4, 3), 2)), "F0 F1 F2 B2 B1 B0");
+  EXPECT_EQ(text(gpipe_order(stages_of_two_segments(4, 3), 2)), "F0 F1 F2 B2 B1 B0");
   // PipeDream-Flush, four stages.
   const auto one_f_one_b = [](int stages, int stage, int micro_batches) {
-    return text(one_forward_one_backward_order(shape(stages, micro_batches), stage));
+    return text(one_forward_one_backward_order(stages_of_two_segments(stages, micro_batches), stage));
   };
   EXPECT_EQ(one_f_one_b(4, 0, 5), "F0 F1 F2 F3 B0 F4 B1 B2 B3 B4");
   EXPECT_EQ(one_f_one_b(4, 1, 5), "F0 F1 F2 B0 F3 B1 F4 B2 B3 B4");
   EXPECT_EQ(one_f_one_b(4, 3, 5), "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4");
   EXPECT_EQ(one_f_one_b(4, 0, 2), "F0 F1 B0 B1");  // fewer micro-batches than stages
-  EXPECT_EQ(text(simultaneous_order(shape(1, 2), 0)), "F0 B0 F1 B1");
+  EXPECT_EQ(text(simultaneous_order(stages_of_two_segments(1, 2), 0)), "F0 B0 F1 B1");
 }
 
 TEST(Orders, SegmentsAreRecomputedJustBeforeTheirBackward) {
-  EXPECT_EQ(to_text(gpipe_order(shape(2, 2), 1)),
+  EXPECT_EQ(to_text(gpipe_order(stages_of_two_segments(2, 2), 1)),
             "order micro_batches=2 sub_batches=1 steps_per_body=1\n"
             "segment 0 stage=0 operators=0..0 parameters=0\n"
             "segment 1 stage=0 operators=1..1 parameters=1 recomputed\n"
@@ -70,7 +61,7 @@ TEST(Orders, SegmentsAreRecomputedJustBeforeTheirBackward) {
 
 /// Parameter 0 is that of the first and the last segment, as a tied head's: it waits for the gradients of both stages.
 TEST(Orders, UpdatesInBackwardFollowTheNextBackward) {
-  StepShape two = shape(2, 2);
+  StepShape two = stages_of_two_segments(2, 2);
   two.updates_in_backward = true;
   two.segments.push_back({.stage = 1, .first_operator = 4, .num_operators = 1, .parameters = {0, 4}});
   const StepOrder first = one_forward_one_backward_order(two, 0), last = one_forward_one_backward_order(two, 1);
@@ -82,7 +73,7 @@ TEST(Orders, UpdatesInBackwardFollowTheNextBackward) {
                                                "backward 2 micro_batch=1\n"
                                                "update parameters=0,2..3\n"));
   EXPECT_THAT(to_text(first), testing::EndsWith("backward 1..0 micro_batch=1 barrier\nupdate parameters=0..1\n"));
-  StepShape one = shape(1, 2);
+  StepShape one = stages_of_two_segments(1, 2);
   one.updates_in_backward = true;
   one.segments.push_back({.stage = 0, .first_operator = 2, .num_operators = 1, .parameters = {2, 3}});
   EXPECT_THAT(to_text(simultaneous_order(one, 0)), testing::EndsWith("backward 2 micro_batch=1\n"
@@ -107,10 +98,10 @@ TEST(Orders, OfAllStagesVerifyAndKeepFewMicroBatches) {
         const StageOrderGenerator generator = order_generator(kind);
         if (!generator || (kind == ScheduleKind::simultaneous && stages > 1)) continue;
         if (kind == ScheduleKind::two_buffered_weights) continue;  // it has no end, see below
-        StepShape updating = shape(stages, micro_batches);
+        StepShape updating = stages_of_two_segments(stages, micro_batches);
         updating.updates_in_backward = true;
         EXPECT_NO_THROW(verify(of_all_stages(generator, updating))) << to_string(kind);
-        const std::vector<StepOrder> orders = of_all_stages(generator, shape(stages, micro_batches));
+        const std::vector<StepOrder> orders = of_all_stages(generator, stages_of_two_segments(stages, micro_batches));
         EXPECT_NO_THROW(verify(orders)) << to_string(kind);
         for (int stage = 0; stage < stages; ++stage) {
           int in_flight = 0, most = 0;
@@ -141,12 +132,13 @@ TEST(Orders, WithoutAFlushBackwardsAreAsLateAsAStageIsFarFromTheLast) {
     }
     return result;
   };
-  EXPECT_EQ(text_of(two_buffered_weights_order(shape(3, 4), 0)), "F0 B2' F1 B3' U' F2 B0 F3 B1");
-  EXPECT_EQ(text_of(two_buffered_weights_order(shape(3, 4), 1)), "F0 B3' U' F1 B0 F2 B1 F3 B2");
-  EXPECT_EQ(text_of(two_buffered_weights_order(shape(3, 4), 2)), "F0 B0 F1 B1 F2 B2 F3 B3 U");
+  EXPECT_EQ(text_of(two_buffered_weights_order(stages_of_two_segments(3, 4), 0)), "F0 B2' F1 B3' U' F2 B0 F3 B1");
+  EXPECT_EQ(text_of(two_buffered_weights_order(stages_of_two_segments(3, 4), 1)), "F0 B3' U' F1 B0 F2 B1 F3 B2");
+  EXPECT_EQ(text_of(two_buffered_weights_order(stages_of_two_segments(3, 4), 2)), "F0 B0 F1 B1 F2 B2 F3 B3 U");
   for (int stages = 1; stages <= 5; ++stages) {
     for (int micro_batches = stages; micro_batches <= stages + 3; ++micro_batches) {
-      const std::vector<StepOrder> orders = of_all_stages(two_buffered_weights_order, shape(stages, micro_batches));
+      const std::vector<StepOrder> orders =
+          of_all_stages(two_buffered_weights_order, stages_of_two_segments(stages, micro_batches));
       EXPECT_NO_THROW(verify(orders)) << stages << " stages, " << micro_batches << " micro-batches";
       EXPECT_EQ(orders.front().steps_per_body, 2);
     }
@@ -200,8 +192,10 @@ TEST(MadeUpOrder, IsVerifiedLoweredAndVerifiedAgain) {
 }
 
 TEST(MadeUpOrder, IsTheOneThatIsMeant) {
-  EXPECT_EQ(text(two_forwards_one_backward(shape(2, 7), 0)), "F0 F1 F2 B0 F3 F4 B1 F5 F6 B2 B3 B4 B5 B6");
-  EXPECT_EQ(text(two_forwards_one_backward(shape(2, 7), 1)), "F0 F1 B0 F2 F3 B1 F4 F5 B2 F6 B3 B4 B5 B6");
+  EXPECT_EQ(text(two_forwards_one_backward(stages_of_two_segments(2, 7), 0)),
+            "F0 F1 F2 B0 F3 F4 B1 F5 F6 B2 B3 B4 B5 B6");
+  EXPECT_EQ(text(two_forwards_one_backward(stages_of_two_segments(2, 7), 1)),
+            "F0 F1 B0 F2 F3 B1 F4 F5 B2 F6 B3 B4 B5 B6");
 }
 
 TEST(MadeUpOrder, WithoutWholePassesIsRefused) {
