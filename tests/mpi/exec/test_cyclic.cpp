@@ -14,6 +14,7 @@
 
 #include "mpi/exec/cyclic_training.hpp"
 #include "mpi/exec/staged_networks.hpp"
+#include "partition/replica_ring.hpp"
 
 namespace strata {
 namespace {
@@ -113,13 +114,37 @@ test::DenseNetwork without_rounding(test::DenseNetwork network) {
   return network;
 }
 
+/// What rank @p rank has of θ_t of training step t = @p step when the step before is over: all of it, but where it
+/// reads θ_{t-1} once more and has no room for both.
+Trained received_parameters(const Program& program, const Executor& executor, const test::CyclicTraining& rule,
+                            const Plan& plan, int rank) {
+  Trained held;
+  const ReplicaRing ring = replica_ring(plan.schedule, plan.stages.count, rank);
+  for (int l = 0; l < static_cast<int>(rule.stage_of_layer.size()); ++l) {
+    const auto& stage = ring.stages[static_cast<std::size_t>(rule.stage_of_layer[static_cast<std::size_t>(l)])];
+    if (stage.arrival == Arrival::behind_backward) continue;
+    const int version = rule.steps % stage.num_versions;
+    for (const char* suffix : {".weight", ".bias"}) {
+      const std::string name = name_of_layer(l, static_cast<int>(rule.stage_of_layer.size())) + suffix;
+      const std::string holder = name + (version == 0 ? "" : fmt::format("/version[{}]", version));
+      const auto buffer = std::ranges::find(program.buffers, holder, &Buffer::name);
+      if (buffer == program.buffers.end()) continue;  // a layer without biases
+      const std::span<const float> values = executor.read(static_cast<int>(buffer - program.buffers.begin()));
+      held.parameters[name].assign(values.begin(), values.end());
+    }
+  }
+  return held;
+}
+
 /// A rank a micro-batch waits for what it reads: whatever the table says, all of its own step's parameters (which is
 /// ordinary data parallelism) too; with more and with fewer stages than micro-batches. Bit for bit, but within rounding
-/// on three ranks, whose mean divides by three.
+/// on three ranks, whose mean divides by three. When the last step is over, what it has updated is on every rank that
+/// has room for it.
 TEST_F(Cyclic, OnRanksOfAMicroBatchAnyTableGivesItsValues) {
   const int n = world.size();
   const double tolerance = n == 3 ? 1e-5 : 0.0;
   constexpr int samples = 2;
+  std::size_t num_received = 0;
   for (const int stages : {n, 3, n - 1}) {
     const int num_layers = std::max(n, 3) + 1;
     const ModelGraph graph = even_mlp(num_layers);
@@ -151,11 +176,19 @@ TEST_F(Cyclic, OnRanksOfAMicroBatchAnyTableGivesItsValues) {
       // Ranks that keep a distance read what is there in time, and are a whole number of passes apart.
       const bool is_in_time = is_within(tables[t], freshest(n, stages)) && 2 * stages % n == 0;
       if (is_in_time) plan.schedule.shift = t == 0 ? "paced" : "begun";
-      const Trained ours = train_plan(training_of(rule, graph), plan, world, engine);
+      Training training = training_of(rule, graph);
+      Trained received;
+      training.after = [&](const Program& program, const Executor& executor) {
+        received = received_parameters(program, executor, rule, plan, world.rank());
+      };
+      const Trained ours = train_plan(training, plan, world, engine);
       expect_equal(ours, expected, joined(tables[t]), tolerance);
+      expect_equal(received, expected, joined(tables[t]) + ", received", tolerance);
+      num_received += received.parameters.size();
       EXPECT_EQ(ours.parameters.empty(), !first_users_update && world.rank() + 1 < n) << "the last rank updates";
     }
   }
+  EXPECT_GT(num_received, 0U);
 }
 
 /// Where parameters walk, every table that is nowhere fresher than the freshest gives its values; bit for bit, but
