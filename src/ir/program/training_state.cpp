@@ -43,20 +43,16 @@ bool touches(const std::vector<Operand>& operands, int buffer) {
   return std::ranges::find(operands, buffer, &Operand::buffer) != operands.end();
 }
 
-/// True where another rank sends what @p buffer holds in training step @p step, and it is read in the next one, before
-/// anything else comes there.
-bool is_received_and_read_later(const Program& program, int buffer, std::int64_t step) {
+/// True where another rank sends what @p buffer holds, to be read as the version before the last, and kernels of
+/// training step @p step read it.
+bool is_received_and_read_as_older(const Program& program, int buffer, std::int64_t step) {
   const bool is_received = std::ranges::any_of(program.body, [&](const Instruction& in) {
-    return in.is_collective() && in.collective == Collective::recv && belongs_to(program, in, step) &&
+    return in.is_collective() && in.collective == Collective::recv && in.attributes.integer_or("version", 0) == 1 &&
            touches(in.outputs, buffer);
   });
-  if (!is_received) return false;
-  for (const Instruction& in : program.body) {
-    if (!belongs_to(program, in, step + 1)) continue;
-    if (touches(in.outputs, buffer)) return false;
-    if (touches(in.inputs, buffer)) return true;
-  }
-  return false;
+  return is_received && std::ranges::any_of(program.body, [&](const Instruction& in) {
+           return !in.is_collective() && belongs_to(program, in, step) && touches(in.inputs, buffer);
+         });
 }
 
 }  // namespace
@@ -82,7 +78,7 @@ std::vector<KeptPart> kept_parts(const Program& program, std::int64_t last_step)
     parts.push_back(std::move(part));
   }
   for (const HeldWeight& weight : held_weights(program)) {
-    if (!is_received_and_read_later(program, weight.buffer, last_step)) continue;
+    if (!is_received_and_read_as_older(program, weight.buffer, last_step + 1)) continue;
     const Buffer& buffer = program.buffers[static_cast<std::size_t>(weight.buffer)];
     parts.push_back({.parameter = weight.parameter,
                      .begin = buffer.parameter_begin,

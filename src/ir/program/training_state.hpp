@@ -15,7 +15,8 @@ namespace strata {
 
 /// Elements of one parameter that this rank's optimizer updates. They alone are current after a step: where updates are
 /// spread under the next forward (overlap.broadcast), the rest of a p shard is a step old until then. Or, without
-/// states, elements that another rank updates and of which this one goes on to read an older version.
+/// states, elements that another rank updates and of which this one goes on to read an older version: that it will is
+/// said by the instruction that receives them, whose attribute `version` is 1.
 struct KeptPart {
   std::string parameter;
   std::int64_t begin = 0;  ///< first element within the flattened parameter, or within `block` of it

@@ -36,6 +36,16 @@ std::vector<int> first_items_of_forward(const StepOrder& order) {
   return stages;
 }
 
+/// True if @p item updates all parameters of stage @p stage.
+bool updates_stage(const OrderItem& item, const StepShape& shape, int stage) {
+  if (item.pass != Pass::update) return false;
+  return std::ranges::all_of(parameters_of_stage(shape, stage),
+                             [&](int p) { return std::ranges::find(item.parameters, p) != item.parameters.end(); });
+}
+
+/// To which training step the messages of θ_t belong that reach a replica among the items of step t, relative to that.
+int step_of_messages(Arrival arrival) { return arrival == Arrival::behind_backward ? 0 : -1; }
+
 }  // namespace
 
 ParameterRelay::ParameterRelay(const RingLinks& links, const ModelGraph& graph, const StepOrder& order, int step,
@@ -43,6 +53,7 @@ ParameterRelay::ParameterRelay(const RingLinks& links, const ModelGraph& graph, 
     : links_(links),
       ring_(links.ring),
       graph_(graph),
+      order_(order),
       shape_(order.shape),
       step_(step),
       held_(held),
@@ -55,7 +66,7 @@ void ParameterRelay::at_beginning() {
   const int num_stages = shape_.num_stages();
   for (int j = num_stages; j-- > 0;) {
     const ReplicaRing::OfStage& stage = at(j);
-    if (ring_.updates(j) && !ring_.first_users_update) send_updated(j);
+    if (ring_.updates(j) && !ring_.first_users_update) send(j, Arrival::behind_backward, step_, 0);
     const bool fresh_from_update = stage.arrival == Arrival::before_forward && stage.from == stage.updater;
     if (fresh_from_update || stage.arrival == Arrival::in_spare_buffer) receive(j);
   }
@@ -66,24 +77,27 @@ void ParameterRelay::at_beginning() {
 
 void ParameterRelay::before_item(int item) {
   const int j = begins_forward_[static_cast<std::size_t>(item)];
-  if (j >= 0 && ring_.updates(j) && ring_.first_users_update) send_updated(j);
-}
-
-void ParameterRelay::send_updated(int stage) {
-  for (const Arrival arrival : {Arrival::before_forward, Arrival::in_spare_buffer, Arrival::behind_backward}) {
-    send(stage, arrival);
-  }
+  if (j >= 0 && ring_.updates(j) && ring_.first_users_update) send(j, Arrival::behind_backward, step_, 0);
 }
 
 void ParameterRelay::behind_item(int item) {
   const int last = builder_.last_on(compute_stream);
   const std::span<const int> after(&last, links_.pace ? 1 : 0);
   const auto hands_on = [&](int j) { return j >= 0 && !ring_.updates(j); };
-  if (const int j = ends_forward_[static_cast<std::size_t>(item)]; hands_on(j)) send(j, Arrival::before_forward, after);
+  if (const int j = ends_forward_[static_cast<std::size_t>(item)]; hands_on(j)) {
+    hand_on(j, Arrival::before_forward, after);
+  }
   if (const int j = ends_backward_[static_cast<std::size_t>(item)]; hands_on(j)) {
     if (at(j).arrival == Arrival::behind_backward) receive(j);
-    send(j, Arrival::in_spare_buffer, after);
-    send(j, Arrival::behind_backward, after);
+    hand_on(j, Arrival::in_spare_buffer, after);
+    hand_on(j, Arrival::behind_backward, after);
+  }
+}
+
+void ParameterRelay::behind_update(int item) {
+  for (int j = shape_.num_stages(); j-- > 0;) {
+    if (!updates_stage(order_.items[static_cast<std::size_t>(item)], shape_, j)) continue;
+    for (const Arrival arrival : {Arrival::before_forward, Arrival::in_spare_buffer}) send(j, arrival, step_ + 1, 0);
   }
 }
 
@@ -100,21 +114,29 @@ Instruction ParameterRelay::message(Collective kind, int stage, int peer, Arriva
           .name = graph_.parameters[static_cast<std::size_t>(parameter)].name};
 }
 
-void ParameterRelay::send(int stage, Arrival arrival, std::span<const int> after) {
+void ParameterRelay::send(int stage, Arrival arrival, int version, int step, std::span<const int> after) {
   for (const ReplicaRing::Reader& reader : at(stage).to) {
     if (reader.arrival != arrival) continue;
     for (const int p : parameters_of_stage(shape_, stage)) {
       Instruction in = message(Collective::send, stage, reader.replica, arrival, p);
-      in.inputs = {builder_.whole(held_.buffers.weight(p, step_))};
+      in.step = step;
+      in.inputs = {builder_.whole(held_.buffers.weight(p, version))};
       builder_.emit(std::move(in), after);
     }
   }
 }
 
+void ParameterRelay::hand_on(int stage, Arrival arrival, std::span<const int> after) {
+  send(stage, arrival, step_, step_of_messages(arrival), after);
+}
+
 void ParameterRelay::receive(int stage) {
+  const Arrival arrival = at(stage).arrival;
   for (const int p : parameters_of_stage(shape_, stage)) {
-    Instruction in = message(Collective::recv, stage, at(stage).from, at(stage).arrival, p);
+    Instruction in = message(Collective::recv, stage, at(stage).from, arrival, p);
+    in.step = step_of_messages(arrival);
     in.outputs = {builder_.whole(held_.buffers.weight(p, step_))};
+    if (arrival != Arrival::before_forward) in.attributes = {{"version", 1}};
     builder_.emit(std::move(in));
   }
 }

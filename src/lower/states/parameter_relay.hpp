@@ -2,10 +2,17 @@
 
 /// @file
 /// Updated parameters on their way to the replicas of a ring, lowered: what replica_ring says becomes messages at the
-/// places of a training step. Both ends of a stream have its stages in one order: from the last one down where they
-/// come from the update, which goes that way, or go on behind a backward; from the first one up where they go on behind
-/// a forward. Where replicas keep a distance, what goes on behind a pass waits for it, and so never goes with what goes
-/// on behind another one. A first user updates one stage, before its forward of it, and sends it then.
+/// places of a training step.
+///
+/// θ_{t+1} leaves directly behind the update that makes it, and its messages belong to training step t as that does,
+/// though its readers receive it, and hand it on, among the items of step t+1: initial values are sent to nobody, and
+/// when step t is over, every reader has θ_{t+1}. But one that has no room beside θ_t, which it reads once more in step
+/// t+1: for it the messages belong to that step, and leave when it begins.
+///
+/// Both ends of a stream have its stages in one order: from the last one down where they come from the update, which
+/// goes that way, or go on behind a backward; from the first one up where they go on behind a forward. Where replicas
+/// keep a distance, what goes on behind a pass waits for it, and so never goes with what goes on behind another one. A
+/// first user updates one stage, before its forward of it, and sends it then.
 
 #include <span>
 #include <vector>
@@ -27,20 +34,25 @@ class ParameterRelay {
   void at_beginning();
   /// Item @p item is next.
   void before_item(int item);
-  /// The kernels of item @p item have been issued.
+  /// The kernels of item @p item, a pass, have been issued.
   void behind_item(int item);
+  /// The same of an update.
+  void behind_update(int item);
 
  private:
-  /// To all who have it by @p arrival.  @param after see ProgramBuilder::emit.
-  void send(int stage, Arrival arrival, std::span<const int> after = {});
+  /// θ_t of training step t = @p version, relative, to all who have it by @p arrival.  @param step to which its
+  /// messages belong, relative to the training step of this place.  @param after see ProgramBuilder::emit.
+  void send(int stage, Arrival arrival, int version, int step, std::span<const int> after = {});
+  /// θ_t of this training step, which this rank has received, to the next ones.
+  void hand_on(int stage, Arrival arrival, std::span<const int> after);
   void receive(int stage);
   const ReplicaRing::OfStage& at(int stage) const { return ring_.stages[static_cast<std::size_t>(stage)]; }
-  void send_updated(int stage);
   Instruction message(Collective kind, int stage, int peer, Arrival arrival, int parameter) const;
 
   const RingLinks& links_;
   const ReplicaRing& ring_;
   const ModelGraph& graph_;
+  const StepOrder& order_;
   const StepShape& shape_;
   int step_;
   const HeldParameters& held_;

@@ -100,6 +100,7 @@ class StepLowering {
     parameters_.gradients().behind_backward();
     // A stage without parameters has no update, and its part in the norm all the same.
     parameters_.update(has_update ? order_.items.back().parameters : std::vector<int>{});
+    if (relay_ && has_update) relay_->behind_update(end);
   }
 
  private:
@@ -232,6 +233,7 @@ class StepLowering {
   void update_in_backward(int index) {
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     parameters_.update(item.parameters);
+    if (relay_) relay_->behind_update(index);
   }
 
   /// By stage: the tensors that cross the cut before it.

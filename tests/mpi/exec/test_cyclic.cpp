@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "mpi/exec/cyclic_training.hpp"
 #include "mpi/exec/staged_networks.hpp"
+#include "partition/replica_ring.hpp"
 
 namespace strata {
 namespace {
@@ -113,13 +115,43 @@ test::DenseNetwork without_rounding(test::DenseNetwork network) {
   return network;
 }
 
+/// What rank @p rank has when the last of rule.steps steps T is over: of θ_T all but what it has no room for beside
+/// θ_{T-1}; of that what it would read in step T.
+struct HeldBehindTheLastStep {
+  Trained newest, older;
+  HeldBehindTheLastStep(const Program& program, const Executor& executor, const test::CyclicTraining& rule,
+                        const Plan& plan, int rank) {
+    const ReplicaRing ring = replica_ring(plan.schedule, plan.stages.count, rank);
+    const int num_layers = static_cast<int>(rule.stage_of_layer.size());
+    for (int l = 0; l < num_layers; ++l) {
+      const auto& stage = ring.stages[static_cast<std::size_t>(rule.stage_of_layer[static_cast<std::size_t>(l)])];
+      const auto read = [&](int step, Trained& held) {
+        const int version = step % stage.num_versions;
+        for (const char* suffix : {".weight", ".bias"}) {
+          const std::string name = name_of_layer(l, num_layers) + suffix;
+          const std::string holder = name + (version == 0 ? "" : fmt::format("/version[{}]", version));
+          const auto buffer = std::ranges::find(program.buffers, holder, &Buffer::name);
+          if (buffer == program.buffers.end()) continue;  // a layer without biases
+          const std::span<const float> values = executor.read(static_cast<int>(buffer - program.buffers.begin()));
+          held.parameters[name].assign(values.begin(), values.end());
+        }
+      };
+      const bool has_no_room = stage.arrival == Arrival::behind_backward;
+      if (!has_no_room) read(rule.steps, newest);
+      if (has_no_room || stage.num_versions == 2) read(rule.steps - 1, older);
+    }
+  }
+};
+
 /// A rank a micro-batch waits for what it reads: whatever the table says, all of its own step's parameters (which is
 /// ordinary data parallelism) too; with more and with fewer stages than micro-batches. Bit for bit, but within rounding
-/// on three ranks, whose mean divides by three.
+/// on three ranks, whose mean divides by three. When the last step is over, what it has updated is on every rank that
+/// has room for it.
 TEST_F(Cyclic, OnRanksOfAMicroBatchAnyTableGivesItsValues) {
   const int n = world.size();
   const double tolerance = n == 3 ? 1e-5 : 0.0;
   constexpr int samples = 2;
+  std::size_t num_newest = 0, num_older = 0;
   for (const int stages : {n, 3, n - 1}) {
     const int num_layers = std::max(n, 3) + 1;
     const ModelGraph graph = even_mlp(num_layers);
@@ -151,11 +183,23 @@ TEST_F(Cyclic, OnRanksOfAMicroBatchAnyTableGivesItsValues) {
       // Ranks that keep a distance read what is there in time, and are a whole number of passes apart.
       const bool is_in_time = is_within(tables[t], freshest(n, stages)) && 2 * stages % n == 0;
       if (is_in_time) plan.schedule.shift = t == 0 ? "paced" : "begun";
-      const Trained ours = train_plan(training_of(rule, graph), plan, world, engine);
+      Training training = training_of(rule, graph);
+      std::optional<HeldBehindTheLastStep> held;
+      training.after = [&](const Program& program, const Executor& executor) {
+        held.emplace(program, executor, rule, plan, world.rank());
+      };
+      const Trained ours = train_plan(training, plan, world, engine);
       expect_equal(ours, expected, joined(tables[t]), tolerance);
+      expect_equal(held->newest, expected, joined(tables[t]) + ", held", tolerance);
+      test::CyclicTraining until_before = rule;
+      --until_before.steps;
+      expect_equal(held->older, evaluate_cyclic(until_before), joined(tables[t]) + ", held of before", tolerance);
+      num_newest += held->newest.parameters.size();
+      num_older += held->older.parameters.size();
       EXPECT_EQ(ours.parameters.empty(), !first_users_update && world.rank() + 1 < n) << "the last rank updates";
     }
   }
+  EXPECT_TRUE(num_newest > 0 && num_older > 0);
 }
 
 /// Where parameters walk, every table that is nowhere fresher than the freshest gives its values; bit for bit, but

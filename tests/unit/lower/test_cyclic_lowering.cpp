@@ -184,6 +184,46 @@ TEST(CyclicLowering, WhoSendsToWhomOnARing) {
   }
 }
 
+/// Between the update of a stage and the messages with what it has made no kernel runs, so that they leave at once;
+/// they belong to the same training step, and their readers receive them a repetition late where that is the body's
+/// last. Only where a reader has no room for them yet they leave with the next step.
+TEST(CyclicLowering, UpdatedParametersLeaveBehindTheirUpdate) {
+  constexpr int n = 3;
+  const auto is_of = [](const Instruction& in, Collective kind) {
+    return in.is_collective() && in.collective == kind && in.phase == Phase::update;
+  };
+  for (const char* fresh : {"none", "v2", "111 111 111", "010 101 011"}) {
+    for (const char* updater : {"last", "first_user"}) {
+      Plan plan = cyclic_plan(n, n, fresh, Ranks::one_a_micro_batch, DType::f32);
+      plan.schedule.updater = updater;
+      SCOPED_TRACE(fmt::format("{}, {}", fresh, updater));
+      const std::vector<Program> programs = programs_of(plan, equal_layers(n));
+      int num_at_once = 0, num_received_late = 0;
+      for (const Program& program : programs) {
+        const ReplicaRing ring = replica_ring(plan.schedule, n, program.rank);
+        const Instruction* kernel = nullptr;
+        for (const Instruction& in : program.body) {
+          if (!in.is_collective()) kernel = &in;
+          num_received_late += is_of(in, Collective::recv) && in.step < 0 ? 1 : 0;
+          if (!is_of(in, Collective::send)) continue;
+          const int stage = in.name[std::string_view("block[").size()] - '0';
+          const auto& readers = ring.stages[static_cast<std::size_t>(stage)].to;
+          const auto reader = std::ranges::find(readers, in.root, &ReplicaRing::Reader::replica);
+          ASSERT_NE(reader, readers.end());
+          if (!ring.updates(stage) || reader->arrival == Arrival::behind_backward) continue;
+          ASSERT_NE(kernel, nullptr);
+          EXPECT_EQ(kernel->kernel, Kernel::sgd_momentum) << in.name;
+          EXPECT_EQ(kernel->name, in.name);
+          EXPECT_EQ(kernel->step, in.step) << in.name;
+          ++num_at_once;
+        }
+      }
+      EXPECT_GT(num_at_once, 0);
+      EXPECT_GT(num_received_late, 0);
+    }
+  }
+}
+
 std::string complaint(const auto& what) {
   try {
     verify(what);
