@@ -31,7 +31,7 @@ constexpr Option options[] = {
      false, false},
 
     {"model.name", FIELD(model.name), "", "", "a preset or a family; `strata list models` prints them", true},
-    {"model.layers", FIELD(model.layers), ">= 1", "", "transformer blocks; vgg: 11, 13 or 16"},
+    {"model.layers", FIELD(model.layers), ">= 1", "", "transformer blocks; vgg: 11, 13 or 16; resnet: 18 or 50"},
     {"model.hidden", FIELD(model.hidden), ">= 1", "elements", "width of the residual stream"},
     {"model.heads", FIELD(model.heads), ">= 1", "", "attention heads; they divide hidden"},
     {"model.kv_heads", FIELD(model.kv_heads), ">= 1", "", "key and value heads; they divide heads"},
@@ -40,10 +40,12 @@ constexpr Option options[] = {
     {"model.sequence_length", FIELD(model.sequence_length), ">= 1", "", "tokens of one sample"},
     {"model.dropout", FIELD(model.dropout), ">= 0 and < 1", "", "probability of dropping an activation"},
     {"model.tied_head", FIELD(model.tied_head), "", "", "the output projection is the embedding table"},
-    {"model.image_size", FIELD(model.image_size), ">= 1", "pixels", "height and width of an image"},
+    {"model.image_size", FIELD(model.image_size), ">= 1", "pixels",
+     "height and width of an image; resnet below 64: CIFAR form"},
     {"model.num_classes", FIELD(model.num_classes), ">= 2", "", "classes of an image"},
     {"model.widths", FIELD(model.widths), ">= 1", "elements",
-     "mlp: inputs, hidden layers, classes; gpt: hidden size of each layer; vgg: channels of the five stages"},
+     "mlp: inputs, hidden layers, classes; gpt: hidden size of each layer; vgg, resnet: channels of the "
+     "five, four stages"},
 
     {"data.format", FIELD(data.format), "auto | text | raw_u16 | raw_u32 | llmc | cifar10 | synthetic", "",
      "auto: by the files' content; synthetic: generated, with a structure that can be learnt"},

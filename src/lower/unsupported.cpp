@@ -268,6 +268,12 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
   if (plan.schedule.kind == ScheduleKind::simultaneous && plan.stages.count != 1) {
     refuse(fmt::format("stages.count = {} with schedule.kind = {}", plan.stages.count, to_string(plan.schedule.kind)));
   }
+  // A sub-batch would be normalised by statistics of its own: another function of the micro-batch.
+  if (const auto norm = std::ranges::find(graph.operators, OperatorKind::batch_norm, &Operator::kind);
+      plan.schedule.sub_batches > 1 && norm != graph.operators.end()) {
+    refuse(fmt::format("schedule.sub_batches = {} with {} ({}), whose statistics are of a micro-batch,",
+                       plan.schedule.sub_batches, norm->name, to_string(norm->kind)));
+  }
   const bool cyclic = plan.schedule.kind == ScheduleKind::cyclic;
   refuse_on_pyramids(plan);
   if (cyclic) refuse_in_cycles(plan, graph, decisions);

@@ -18,6 +18,7 @@ namespace strata {
 ModelGraph build_gpt(const ModelOptions& options);
 ModelGraph build_llama(const ModelOptions& options);
 ModelGraph build_vgg(const ModelOptions& options);
+ModelGraph build_resnet(const ModelOptions& options);
 ModelGraph build_mlp(const ModelOptions& options);
 
 /// The options that are set and not among @p accepted (separated by " | ") are refused.

@@ -21,6 +21,11 @@ Shape with_last(Shape shape, std::int64_t width) {
   return shape;
 }
 
+/// Places of a window along @p size elements.
+std::int64_t slid(std::int64_t size, const GraphBuilder::Pool& window) {
+  return (size + 2 * window.padding - window.kernel) / window.stride + 1;
+}
+
 }  // namespace
 
 Initializer constant(double value) { return {Initializer::Kind::constant, value, 0.0}; }
@@ -144,10 +149,12 @@ int GraphBuilder::convolution(std::string_view name, int x, const Convolution& c
   const std::int64_t height = shape(x)[0];
   const std::int64_t width = shape(x)[1];
   const std::int64_t in = shape(x)[2];
-  const auto slid = [&](std::int64_t size) { return (size + 2 * conv.padding - conv.kernel) / conv.stride + 1; };
-  const int weight = add_parameter(full(name), "weight", {conv.out, conv.kernel, conv.kernel, in}, conv.weight);
-  const int bias = add_parameter(full(name), "bias", {conv.out}, constant(0.0));
-  return add_operator(name, OperatorKind::convolution, {x}, {slid(height), slid(width), conv.out}, {weight, bias},
+  std::vector<int> parameters = {
+      add_parameter(full(name), "weight", {conv.out, conv.kernel, conv.kernel, in}, conv.weight)};
+  if (conv.bias) parameters.push_back(add_parameter(full(name), "bias", {conv.out}, constant(0.0)));
+  const Pool window{conv.kernel, conv.stride, conv.padding};
+  return add_operator(name, OperatorKind::convolution, {x}, {slid(height, window), slid(width, window), conv.out},
+                      std::move(parameters),
                       {{"in", in},
                        {"out", conv.out},
                        {"kernel", conv.kernel},
@@ -157,18 +164,35 @@ int GraphBuilder::convolution(std::string_view name, int x, const Convolution& c
                        {"width", width}});
 }
 
-int GraphBuilder::max_pool(std::string_view name, int x, std::int64_t kernel) {
+int GraphBuilder::max_pool(std::string_view name, int x, const Pool& pool) {
   const std::int64_t height = shape(x)[0];
   const std::int64_t width = shape(x)[1];
   const std::int64_t channels = shape(x)[2];
-  const int y = add_operator(name, OperatorKind::max_pool, {x}, {height / kernel, width / kernel, channels}, {},
+  const int y = add_operator(name, OperatorKind::max_pool, {x}, {slid(height, pool), slid(width, pool), channels}, {},
                              {{"channels", channels},
-                              {"kernel", kernel},
-                              {"stride", kernel},
-                              {"padding", std::int64_t{0}},
+                              {"kernel", pool.kernel},
+                              {"stride", pool.stride},
+                              {"padding", pool.padding},
                               {"height", height},
                               {"width", width}});
   graph_.operators.back().outputs.push_back(add_tensor(full(name) + ".indices", shape(y), TensorRole::indices));
+  return y;
+}
+
+int GraphBuilder::global_average_pool(std::string_view name, int x) {
+  const std::int64_t channels = shape(x)[2];
+  return add_operator(name, OperatorKind::average_pool, {x}, {channels}, {},
+                      {{"channels", channels}, {"height", shape(x)[0]}, {"width", shape(x)[1]}});
+}
+
+int GraphBuilder::batch_norm(std::string_view name, int x, double epsilon, double momentum) {
+  const std::int64_t channels = shape(x).back();
+  const int weight = add_parameter(full(name), "weight", {channels}, constant(1.0));
+  const int bias = add_parameter(full(name), "bias", {channels}, constant(0.0));
+  const int y = add_operator(name, OperatorKind::batch_norm, {x}, shape(x), {weight, bias},
+                             {{"channels", channels}, {"epsilon", epsilon}, {"momentum", momentum}});
+  graph_.operators.back().outputs.push_back(
+      add_tensor(full(name) + ".statistics", {2 * channels}, TensorRole::statistic));
   return y;
 }
 

@@ -37,7 +37,14 @@ class GraphBuilder {
     std::int64_t kernel = 3;
     std::int64_t stride = 1;
     std::int64_t padding = 1;
+    bool bias = true;
     Initializer weight{};
+  };
+  /// Windows that lie apart by `stride`.
+  struct Pool {
+    std::int64_t kernel = 2;
+    std::int64_t stride = 2;
+    std::int64_t padding = 0;
   };
   struct Heads {
     std::int64_t heads = 0;
@@ -62,7 +69,11 @@ class GraphBuilder {
   /// @return x itself where @p probability is 0: no operator that does nothing.
   int dropout(std::string_view name, int x, double probability);
   int convolution(std::string_view name, int x, const Convolution& shape);
-  int max_pool(std::string_view name, int x, std::int64_t kernel);
+  int max_pool(std::string_view name, int x, const Pool& shape);
+  /// The mean over all positions of an image: [h, w, c] -> [c].
+  int global_average_pool(std::string_view name, int x);
+  /// By the statistics of a micro-batch. @param epsilon is added to the variance.
+  int batch_norm(std::string_view name, int x, double epsilon, double momentum);
   int cross_entropy(std::string_view name, int logits, int targets);
 
   /// @return the parameter named @p name. @throws InternalError if there is none.

@@ -19,7 +19,7 @@ struct Family {
   ModelGraph (*build)(const ModelOptions&);
 };
 constexpr std::array families = {Family{"gpt", build_gpt}, Family{"llama", build_llama}, Family{"vgg", build_vgg},
-                                 Family{"mlp", build_mlp}};
+                                 Family{"resnet", build_resnet}, Family{"mlp", build_mlp}};
 
 bool is_family(std::string_view name) {
   for (const Family& family : families) {

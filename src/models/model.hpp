@@ -20,7 +20,7 @@ namespace strata {
 struct ModelOptions {
   std::string name{};  ///< a preset ("gpt2-small") or a family ("gpt")
 
-  std::optional<std::int64_t> layers{};      ///< transformer blocks; vgg: 11, 13 or 16
+  std::optional<std::int64_t> layers{};      ///< transformer blocks; vgg: 11, 13 or 16; resnet: 18 or 50
   std::optional<std::int64_t> hidden{};      ///< width of the residual stream; vgg: of the two hidden dense layers
   std::optional<std::int64_t> heads{};       ///< divides hidden; with widths: of the first layer, heads of one size
   std::optional<std::int64_t> kv_heads{};    ///< llama: divides heads (default: heads)
@@ -29,17 +29,18 @@ struct ModelOptions {
   std::optional<std::int64_t> sequence_length{};  ///< tokens a sample; gpt: also the rows of the position table
   std::optional<double> dropout{};                ///< probability in [0, 1)
   std::optional<bool> tied_head{};                ///< the head's weight is the embedding table
-  std::optional<std::int64_t> image_size{};       ///< vgg: pixels a side, a multiple of 32
-  std::optional<std::int64_t> num_classes{};      ///< vgg
+  std::optional<std::int64_t> image_size{};       ///< pixels a side; vgg: a multiple of 32; resnet below 64: CIFAR form
+  std::optional<std::int64_t> num_classes{};      ///< of an image
   std::vector<std::int64_t> widths{};  ///< mlp: inputs, hidden layers …, classes; gpt: the hidden size of each
-                                       ///< layer, instead of layers and hidden; vgg: channels of the five stages
+                                       ///< layer, instead of layers and hidden; vgg, resnet: channels of the
+                                       ///< five, four stages
   bool operator==(const ModelOptions&) const = default;
 };
 
 /// A named set of options and where its numbers come from.
 struct Preset {
   std::string name;
-  std::string family;       ///< gpt, llama, vgg, mlp
+  std::string family;       ///< gpt, llama, vgg, resnet, mlp
   std::string description;  ///< one line for `strata list models`
   std::string source;       ///< of the numbers
   ModelOptions options;     ///< every option that has no family default; options.name == name

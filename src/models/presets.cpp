@@ -33,6 +33,10 @@ constexpr std::string_view autoddl_source =
     "AutoDDL (2023), sec. 5; s 1024; V 50257 and tied head, which give the printed counts (inferred)";
 constexpr std::string_view amsp_source = "AMSP (2024), sec. VI; V 32000, s 4096, ffn 8/3 h down to a multiple of 32";
 constexpr std::string_view vgg_source = "Simonyan & Zisserman 2014, table 1, dropout 0.5";
+constexpr std::string_view resnet_source =
+    "He et al. 2015, table 1; stride in the 3x3 convolution of a bottleneck, as torchvision's (inferred)";
+constexpr std::string_view resnet_cifar_source =
+    "CDP (ICML 2024), sec. 5; He et al. 2015, table 1, with the 3x3 stem usual at 32 pixels (inferred)";
 constexpr std::string_view own_source = "this project";
 
 ModelOptions transformer(const TransformerDims& dims) {
@@ -78,6 +82,10 @@ class Table {
 
   void vgg(std::string name, std::string description, ModelOptions options, std::string_view source) {
     add(std::move(name), "vgg", std::move(description), source, std::move(options));
+  }
+
+  void resnet(std::string name, std::string description, ModelOptions options, std::string_view source) {
+    add(std::move(name), "resnet", std::move(description), source, std::move(options));
   }
 
   void mlp(std::string name, std::vector<std::int64_t> widths, std::string_view source) {
@@ -175,6 +183,15 @@ void add_others(Table& table) {
               fmt::format("VGG, {} layers, 32 pixels, 10 classes, classifier 512-512-10", layers),
               {.layers = layers, .hidden = 512, .dropout = 0.0, .image_size = 32, .num_classes = 10},
               "Simonyan & Zisserman 2014, stages; classifier 512-512-10 without dropout: this project");
+  }
+  table.resnet("resnet-nano", "ResNet, 18 layers, 8 to 32 channels, 16 pixels, 10 classes, CIFAR form",
+               {.layers = 18, .image_size = 16, .num_classes = 10, .widths = {8, 8, 16, 32}}, own_source);
+  for (const std::int64_t layers : {18, 50}) {
+    table.resnet(fmt::format("resnet{}-cifar", layers),
+                 fmt::format("ResNet, {} layers, 32 pixels, 10 classes, CIFAR form", layers),
+                 {.layers = layers, .image_size = 32, .num_classes = 10}, resnet_cifar_source);
+    table.resnet(fmt::format("resnet{}", layers), fmt::format("ResNet, {} layers, 224 pixels, 1000 classes", layers),
+                 {.layers = layers, .image_size = 224, .num_classes = 1000}, resnet_source);
   }
   table.mlp("mlp-tiny", {48, 64, 32, 10}, own_source);
   table.mlp("mlp-cifar", {3072, 512, 256, 10}, own_source);

@@ -65,7 +65,7 @@ ModelGraph build_vgg(const ModelOptions& options) {
       x = graph.convolution(fmt::format("conv[{}]", i), x, {.out = channels, .weight = kaiming(channels * 9)});
       x = graph.relu(fmt::format("relu[{}]", i), x);
     }
-    x = graph.max_pool("pool", x, 2);
+    x = graph.max_pool("pool", x, {.kernel = 2, .stride = 2});
     graph.end_block();
   }
 

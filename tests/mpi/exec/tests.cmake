@@ -1,4 +1,5 @@
 set(libraries strata_exec strata_lower strata_planners strata_models)
+strata_mpi_test(exec/test_batch_norm RANKS 2 3 SANITIZED_RANKS none LIBRARIES ${libraries})
 strata_mpi_test(exec/test_cut_at_operators RANKS 2 3 SANITIZED_RANKS none LIBRARIES ${libraries})
 strata_mpi_test(exec/test_cyclic RANKS 2 3 4 SANITIZED_RANKS 2 LIBRARIES ${libraries} TIMEOUT 120)
 strata_mpi_test(exec/test_cyclic_clipping RANKS 2 3 SANITIZED_RANKS none LIBRARIES ${libraries})

@@ -64,6 +64,11 @@ TEST(Models, ParameterCountsAsPublished) {
   EXPECT_EQ(count({.name = "vgg11"}), 132863336);
   EXPECT_EQ(count({.name = "vgg13"}), 133047848);
   EXPECT_EQ(count({.name = "vgg16"}), 138357544);
+  // torchvision's ResNets, and their CIFAR form with 10 classes as CDP's experiments have it.
+  EXPECT_EQ(count({.name = "resnet18"}), 11689512);
+  EXPECT_EQ(count({.name = "resnet50"}), 25557032);
+  EXPECT_EQ(count({.name = "resnet18-cifar"}), 11173962);
+  EXPECT_EQ(count({.name = "resnet50-cifar"}), 23520842);
   // The released LLaMA checkpoints, whose MLP is wider than 8/3 h.
   EXPECT_EQ(count({.name = "llama-7b", .ffn_hidden = 11008}), 6738415616);
   EXPECT_EQ(count({.name = "llama-13b", .ffn_hidden = 13824}), 13015864320);
@@ -128,6 +133,15 @@ TEST(Models, VggProductsAsPublished) {
   EXPECT_NEAR(multiply_adds("vgg11"), 7.61, 0.01);
   EXPECT_NEAR(multiply_adds("vgg13"), 11.31, 0.01);
   EXPECT_NEAR(multiply_adds("vgg16"), 15.47, 0.01);
+}
+
+TEST(Models, ResnetProductsAsPublished) {
+  // Multiply-adds at 224 pixels: 1.8 and 4.1 G, in torchvision's table 1.81 and 4.09; at 32 pixels 0.56 and 1.30.
+  const auto multiply_adds = [](const char* name) { return product_flops(build_model({.name = name})) / 2e9; };
+  EXPECT_NEAR(multiply_adds("resnet18"), 1.81, 0.01);
+  EXPECT_NEAR(multiply_adds("resnet50"), 4.09, 0.01);
+  EXPECT_NEAR(multiply_adds("resnet18-cifar"), 0.56, 0.01);
+  EXPECT_NEAR(multiply_adds("resnet50-cifar"), 1.30, 0.01);
 }
 
 // ---- structure
@@ -228,6 +242,38 @@ TEST(Models, VggStages) {
   EXPECT_DOUBLE_EQ(parameter_named(small, "classifier.fc1.weight").initializer.b, std::sqrt(2.0 / 512));
 }
 
+TEST(Models, ResnetStages) {
+  const ModelGraph graph = build_model({.name = "resnet50"});
+  ASSERT_EQ(graph.blocks.size(), 16U);
+  const auto shape_of = [&](const ModelGraph& of, std::string_view name) {
+    return of.tensors[index(operator_named(of, name).outputs[0])].shape;
+  };
+  EXPECT_THAT(shape_of(graph, "stem.relu"), ElementsAre(112, 112, 64));
+  EXPECT_THAT(shape_of(graph, "stem.pool"), ElementsAre(56, 56, 64));
+  EXPECT_THAT(shape_of(graph, "block[0].add"), ElementsAre(56, 56, 256));
+  EXPECT_THAT(shape_of(graph, "block[15].add"), ElementsAre(7, 7, 2048));
+  EXPECT_THAT(shape_of(graph, "pool"), ElementsAre(2048));
+  // The stride of a bottleneck is its 3x3 convolution's, and the projection's beside it.
+  EXPECT_EQ(operator_named(graph, "block[3].conv1").attributes.integer("stride"), 1);
+  EXPECT_EQ(operator_named(graph, "block[3].conv2").attributes.integer("stride"), 2);
+  EXPECT_EQ(operator_named(graph, "block[3].skip.conv").attributes.integer("stride"), 2);
+  EXPECT_EQ(operator_named(graph, "block[3].conv2").parameters.size(), 1U) << "no bias";
+  EXPECT_DOUBLE_EQ(parameter_named(graph, "block[3].conv2.weight").initializer.b, std::sqrt(2.0 / (128 * 9)));
+  EXPECT_DOUBLE_EQ(parameter_named(graph, "block[3].conv3.weight").initializer.b, std::sqrt(2.0 / 512));
+  EXPECT_EQ(parameter_named(graph, "block[3].norm2.weight").initializer.a, 1.0);
+  EXPECT_FALSE(parameter_named(graph, "block[3].norm2.weight").weight_decay);
+  EXPECT_EQ(parameter_named(graph, "head.weight").initializer.b, 1.0 / std::sqrt(2048.0));
+
+  const ModelGraph small = build_model({.name = "resnet18-cifar"});
+  ASSERT_EQ(small.blocks.size(), 8U);
+  EXPECT_THAT(shape_of(small, "block[0].add"), ElementsAre(32, 32, 64));
+  EXPECT_THAT(shape_of(small, "block[7].add"), ElementsAre(4, 4, 512));
+  EXPECT_EQ(operator_named(small, "stem.conv").attributes.integer("kernel"), 3);
+  // From 64 pixels on the form for ImageNet.
+  EXPECT_THAT(shape_of(build_model({.name = "resnet18", .image_size = 64}), "stem.pool"), ElementsAre(16, 16, 64));
+  EXPECT_THAT(shape_of(build_model({.name = "resnet18", .image_size = 63}), "block[0].add"), ElementsAre(63, 63, 64));
+}
+
 // ---- presets and options
 
 TEST(Presets, AreUniqueAndComplete) {
@@ -281,6 +327,10 @@ TEST(Models, RefuseWhatTheyDoNotKnow) {
   EXPECT_THAT(error_of({.name = "vgg13", .layers = 12}), HasSubstr("layers: 12; accepted: 11 | 13 | 16"));
   EXPECT_THAT(error_of({.name = "vgg13", .image_size = 100}), HasSubstr("image_size: 100; accepted: multiples of 32"));
   EXPECT_THAT(error_of({.name = "vgg13", .widths = {1, 2}}), HasSubstr("2 values"));
+  EXPECT_THAT(error_of({.name = "resnet18", .layers = 34}), HasSubstr("layers: 34; accepted: 18 | 50"));
+  EXPECT_THAT(error_of({.name = "resnet18", .hidden = 34}), HasSubstr("hidden: no option"));
+  EXPECT_THAT(error_of({.name = "resnet18", .widths = {1, 2}}), HasSubstr("2 values; accepted: the channels of 4"));
+  EXPECT_THAT(error_of({.name = "resnet18", .image_size = 4097}), HasSubstr("image_size: 4097; accepted: 1 to 4096"));
   EXPECT_THAT(error_of({.name = "mlp", .widths = {4}}), HasSubstr("1 values"));
   EXPECT_THAT(error_of({.name = "mlp", .widths = {4, 0, 2}}), HasSubstr("widths: 0; accepted: 1 to"));
   EXPECT_THAT(error_of({.name = "mingpt-ic-24", .layers = 4}), HasSubstr("widths: says the number of layers"));
