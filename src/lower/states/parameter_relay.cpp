@@ -58,6 +58,7 @@ ParameterRelay::ParameterRelay(const RingLinks& links, const ModelGraph& graph, 
       step_(step),
       held_(held),
       builder_(builder),
+      received_(static_cast<std::size_t>(order.shape.num_stages()), -1),
       begins_forward_(first_items_of_forward(order)),
       ends_forward_(last_items(order, Pass::forward)),
       ends_backward_(last_items(order, Pass::backward)) {}
@@ -126,8 +127,12 @@ void ParameterRelay::send(int stage, Arrival arrival, int version, int step, std
   }
 }
 
+/// Where a pass is waited for, that alone does not do: when steps end its kernels do not run, and the messages do.
 void ParameterRelay::hand_on(int stage, Arrival arrival, std::span<const int> after) {
-  send(stage, arrival, step_, step_of_messages(arrival), after);
+  std::vector<int> complete(after.begin(), after.end());
+  const int received = received_[static_cast<std::size_t>(stage)];
+  if (!complete.empty() && received >= 0) complete.push_back(received);
+  send(stage, arrival, step_, step_of_messages(arrival), complete);
 }
 
 void ParameterRelay::receive(int stage) {
@@ -137,7 +142,7 @@ void ParameterRelay::receive(int stage) {
     in.step = step_of_messages(arrival);
     in.outputs = {builder_.whole(held_.buffers.weight(p, step_))};
     if (arrival != Arrival::before_forward) in.attributes = {{"version", 1}};
-    builder_.emit(std::move(in));
+    received_[static_cast<std::size_t>(stage)] = builder_.emit(std::move(in));
   }
 }
 

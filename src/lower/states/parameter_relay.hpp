@@ -57,6 +57,7 @@ class ParameterRelay {
   int step_;
   const HeldParameters& held_;
   ProgramBuilder& builder_;
+  std::vector<int> received_;                      ///< by stage: the last of its messages that came, -1: none did
   std::vector<int> begins_forward_;                ///< by item: the stage whose forward it is the first of; -1: of none
   std::vector<int> ends_forward_, ends_backward_;  ///< by item: the stage whose pass it is the last of; -1: of none
 };
