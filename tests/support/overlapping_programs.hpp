@@ -38,30 +38,27 @@ class OverlapBuilder {
   explicit OverlapBuilder(int rank) : builder_(rank, 2, {"compute", "communication", "second"}) {
     builder_.let_steps_overlap();
     both_ = builder_.add_group({"both", {0, 1}});
-    builder_.begin(ProgramBuilder::Section::prologue);
   }
   int rank() const { return builder_.rank(); }
 
   int persistent(const std::string& name, double value) {
     const int id = builder_.add_buffer({.name = name, .num_elements = overlap_elements, .persistent = true});
-    builder_.emit({.kernel = Kernel::fill,
-                   .phase = Phase::setup,
-                   .name = name,
-                   .outputs = {builder_.whole(id)},
-                   .attributes = {{"elements", overlap_elements}, {"value", value}}});
+    builder_.prologue().emit({.kernel = Kernel::fill,
+                              .phase = Phase::setup,
+                              .name = name,
+                              .outputs = {builder_.whole(id)},
+                              .attributes = {{"elements", overlap_elements}, {"value", value}}});
     return id;
   }
   int temporary(const std::string& name) {
     return builder_.add_buffer({.name = name, .num_elements = overlap_elements});
   }
-  void body() { builder_.begin(ProgramBuilder::Section::body); }
-
   void kernel(Kernel kind, int from, int to, int step) {
     Instruction in{.kernel = kind, .step = step, .name = "kernel", .inputs = {builder_.whole(from)}};
     in.outputs = {builder_.whole(to)};
     in.attributes = {{"elements", overlap_elements}};
     if (kind == Kernel::sgd) in.attributes.set("weight_decay", 0.0);
-    builder_.emit(std::move(in));
+    body().emit(std::move(in));
   }
   void copy(int from, int to, int step = 0) { kernel(Kernel::copy, from, to, step); }
   void add(int what, int to, int step = 0) { kernel(Kernel::accumulate, what, to, step); }
@@ -83,16 +80,18 @@ class OverlapBuilder {
   }
 
  private:
+  /// All of it is one item, whichever training steps its instructions belong to.
+  Place body() { return builder_.item(0, 0, 0); }
   void transfer(Collective kind, std::vector<Operand> inputs, std::vector<Operand> outputs, int stream, int step) {
     const bool is_message = kind == Collective::send || kind == Collective::recv;
-    builder_.emit({.collective = kind,
-                   .group = both_,
-                   .root = is_message ? 1 - builder_.rank() : 0,
-                   .stream = stream,
-                   .step = step,
-                   .name = "transfer",
-                   .inputs = std::move(inputs),
-                   .outputs = std::move(outputs)});
+    body().emit({.collective = kind,
+                 .group = both_,
+                 .root = is_message ? 1 - builder_.rank() : 0,
+                 .stream = stream,
+                 .step = step,
+                 .name = "transfer",
+                 .inputs = std::move(inputs),
+                 .outputs = std::move(outputs)});
   }
   ProgramBuilder builder_;
   int both_ = 0;
@@ -103,7 +102,6 @@ inline Program late_update(int rank) {
   OverlapBuilder b(rank);
   const int weight = b.persistent("weight", 1.0 + rank);
   const int gradient = b.temporary("gradient");
-  b.body();
   b.update(weight, gradient, -1);
   b.copy(weight, gradient);
   b.all_reduce(gradient);
@@ -117,7 +115,6 @@ inline Program delayed_gradient(int rank) {
   const int weight = b.persistent("weight", 1.0);
   const int read = b.temporary("read");
   const int sum = b.temporary("sum");
-  b.body();
   b.copy(weight, read);
   b.update(weight, sum, -1);
   b.copy(read, sum);
@@ -132,7 +129,6 @@ inline Program two_versions(int rank) {
   const int odd = b.persistent("odd", 0.0);
   const int first = b.temporary("first");
   const int second = b.temporary("second");
-  b.body();
   b.copy(even, first, 0);
   b.all_reduce(first, 0);
   b.copy(even, odd, 0);
@@ -149,7 +145,6 @@ inline Program late_message(int rank) {
   OverlapBuilder b(rank);
   const int one = b.persistent("one", 1.0);
   const int count = b.persistent("count", 0.0);
-  b.body();
   if (rank == 0) {
     b.add(one, count);
     b.send(count, 1);
@@ -168,7 +163,6 @@ inline Program ring(int rank) {
   const int count = b.persistent("count", 0.0);
   const int sum = b.persistent("sum", 0.0);
   const int message = b.temporary("message");
-  b.body();
   b.receive(message, rank == 0 ? 1 : 2, -1);
   b.add(message, sum, -1);
   b.add(one, count);
@@ -183,7 +177,6 @@ inline Program late_broadcast(int rank) {
   const int one = b.persistent("one", 1.0);
   const int count = b.persistent("count", 0.0);
   const int gradient = b.temporary("gradient");
-  b.body();
   b.broadcast(weight, -1);
   b.add(one, count);
   b.copy(weight, gradient);
@@ -201,7 +194,6 @@ inline Program there_and_back(int rank) {
   OverlapBuilder b(rank);
   const int one = b.persistent("one", 1.0);
   const int count = b.persistent("count", 0.0);
-  b.body();
   if (rank == 0) {
     const int back = b.temporary("back");
     b.receive(back, 2, -2);
@@ -232,7 +224,6 @@ inline Program nobody_receives(int rank) {
   if (rank == 0) return late_message(0);
   OverlapBuilder b(rank);
   b.persistent("count", 0.0);
-  b.body();
   return std::move(b).finish();
 }
 
@@ -241,7 +232,6 @@ inline Program both_wait(int rank) {
   OverlapBuilder b(rank);
   const int count = b.persistent("count", 0.0);
   const int message = b.temporary("message");
-  b.body();
   b.receive(message, rank == 0 ? 1 : 2);
   b.add(message, count);
   b.send(count, rank == 0 ? 2 : 1);
@@ -253,7 +243,6 @@ inline Program both_wait_across_steps(int rank) {
   OverlapBuilder b(rank);
   const int count = b.persistent("count", 0.0);
   const int message = b.temporary("message");
-  b.body();
   if (rank == 0) {
     b.receive(message, 1);
     b.add(message, count);

@@ -63,7 +63,7 @@ void OperatorLowering::clear(const Operator& op, const Operand& tensor, Phase ph
                  .name = op.name,
                  .outputs = {tensor},
                  .attributes = {{"elements", tensor.num_elements}, {"value", 0.0}}};
-  builder.emit(std::move(in));
+  here.emit(std::move(in));
 }
 
 /// @param scatters the block is of @p to, else of @p from.
@@ -78,7 +78,7 @@ void OperatorLowering::copy_block(const Operator& op, const StridedBlock& block,
                  .attributes = {{"elements", scatters ? from.num_elements : to.num_elements}}};
   if (scatters) in.attributes.set("scatters", 1);
   set_runs(in.attributes, "first", block, fmt::format("plan `{}`: {}", plan.strategy, op.name));
-  builder.emit(std::move(in));
+  here.emit(std::move(in));
 }
 
 Operand OperatorLowering::packed_buffer(const Operator& op, const char* suffix, const Operand& like) {
@@ -109,20 +109,20 @@ void OperatorLowering::redistribute(const Operator& op, const Operand& from, con
   in.pieces.input = step.from.begins;
   in.pieces.output = step.to.begins;
   in.pieces.longest = step.longest;
-  builder.emit(std::move(in));
+  here.emit(std::move(in));
   if (!lands) unpack(op, received, step.to, to, phase);
 }
 
 void OperatorLowering::sum_in_place(const Operator& op, const Operand& sum, AxisSet over, Phase phase) {
-  builder.emit({.kernel = Kernel::none,
-                .collective = Collective::all_reduce,
-                .group = groups->of(over),
-                .stream = layout_stream,
-                .phase = phase,
-                .micro_batch = activations.micro_batch(),
-                .name = op.name + "/sum",
-                .inputs = {sum},
-                .outputs = {sum}});
+  here.emit({.kernel = Kernel::none,
+             .collective = Collective::all_reduce,
+             .group = groups->of(over),
+             .stream = layout_stream,
+             .phase = phase,
+             .micro_batch = activations.micro_batch(),
+             .name = op.name + "/sum",
+             .inputs = {sum},
+             .outputs = {sum}});
 }
 
 void OperatorLowering::redistribute_forward(const Operator& op, Phase phase) {
@@ -132,13 +132,11 @@ void OperatorLowering::redistribute_forward(const Operator& op, Phase phase) {
 }
 
 void OperatorLowering::redistribute_backward(const Operator& op) {
-  const int x = op.inputs.front();
   const Redistribution& step = model.steps[static_cast<std::size_t>(op.attributes.integer("step"))];
-  const Activations::Taken dy = activations.take_gradient(op.outputs.front());
-  if (!activations.needs_gradient(x)) return;
-  const Activations::Destination dx = activations.gradient_destination(x, false);
-  redistribute(op, dy.operand, dx.operand, step.backward, Phase::backward);
-  activations.merge(x, dx, op.name);
+  const ActivationGradients::Contribution& dx = gradients_of(op).inputs.front();
+  if (dx.place < 0) return;
+  redistribute(op, output_gradient(op), activations.written(here, dx), step.backward, Phase::backward);
+  activations.merge(here, dx, op.name);
 }
 
 }  // namespace strata

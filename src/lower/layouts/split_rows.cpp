@@ -44,15 +44,15 @@ Operand OperatorLowering::exchanged(const Operator& op, const Operand& partial, 
   const Operand all = builder.whole(builder.add_buffer({.name = op.name + "/all_parts",
                                                         .num_elements = partial.num_elements * num_parts_over(over),
                                                         .category = Category::communication}));
-  builder.emit({.kernel = Kernel::none,
-                .collective = Collective::all_gather,
-                .group = group,
-                .stream = layout_stream,
-                .phase = phase,
-                .micro_batch = activations.micro_batch(),
-                .name = op.name,
-                .inputs = {partial},
-                .outputs = {all}});
+  here.emit({.kernel = Kernel::none,
+             .collective = Collective::all_gather,
+             .group = group,
+             .stream = layout_stream,
+             .phase = phase,
+             .micro_batch = activations.micro_batch(),
+             .name = op.name,
+             .inputs = {partial},
+             .outputs = {all}});
   return all;
 }
 
@@ -81,10 +81,10 @@ void OperatorLowering::split_norm_forward(const Operator& op, AxisSet over, Phas
 }
 
 void OperatorLowering::split_norm_backward(const Operator& op, AxisSet over) {
-  const Activations::Taken dy = activations.take_gradient(op.outputs.front());
+  const Operand dy = output_gradient(op);
   const int tensor = op.inputs.front();
   const std::int64_t is_rms = op.kind == OperatorKind::rms_norm ? 1 : 0;
-  const std::vector<Operand> read = {dy.operand, activations.value(tensor), weight_of(op, op.parameters.front()),
+  const std::vector<Operand> read = {dy, activations.value(tensor), weight_of(op, op.parameters.front()),
                                      activations.value(op.outputs[1])};
   Instruction part = kernel(Kernel::norm_backward_partial, op, Phase::backward);
   const std::int64_t num_rows = part.attributes.integer("rows"), width = part.attributes.integer("width");
@@ -100,12 +100,12 @@ void OperatorLowering::split_norm_backward(const Operator& op, AxisSet over) {
   copy_features(op, in.attributes);
   in.inputs = read;
   in.inputs.push_back(all);
-  emit_input_gradient(op, 0, std::move(in), true);
+  emit_input_gradient(op, std::move(in));
 }
 
 void OperatorLowering::split_cross_entropy(const Operator& op, AxisSet over, Phase phase) {
   const Operand targets = activations.value(op.inputs[1]);
-  const Operand logits = activations.turn_into_gradient(op);
+  const Operand logits = activations.turn_into_gradient(here, op, gradients_of(op).inputs.front());
   Instruction in = kernel(Kernel::cross_entropy_apply, op, phase);
   const std::int64_t num_rows = in.attributes.integer("rows");
   Instruction part = kernel(Kernel::cross_entropy_partial, op, phase);

@@ -48,16 +48,16 @@ class OperatorLowering::PanelStream {
     std::vector<Operand> inputs;
     // Pieces of one size are named by all; of unequal ones a rank need not have one like the root's.
     if (own_.is_even || own_.is_root(lowering_, root)) inputs.push_back(own_.piece(piece));
-    lowering_.builder.emit({.kernel = Kernel::none,
-                            .collective = Collective::broadcast,
-                            .group = own_.group,
-                            .root = root,
-                            .stream = layout_stream,
-                            .phase = phase_,
-                            .micro_batch = lowering_.activations.micro_batch(),
-                            .name = name_,
-                            .inputs = std::move(inputs),
-                            .outputs = {panel}});
+    lowering_.here.emit({.kernel = Kernel::none,
+                         .collective = Collective::broadcast,
+                         .group = own_.group,
+                         .root = root,
+                         .stream = layout_stream,
+                         .phase = phase_,
+                         .micro_batch = lowering_.activations.micro_batch(),
+                         .name = name_,
+                         .inputs = std::move(inputs),
+                         .outputs = {panel}});
     return panel;
   }
 
@@ -90,29 +90,29 @@ class OperatorLowering::PanelSums {
     if (own_.group < 0) return;
     std::vector<Operand> outputs;
     if (own_.is_root(lowering_, root)) outputs.push_back(own_.piece(piece));
-    last_ = lowering_.builder.emit({.kernel = Kernel::none,
-                                    .collective = Collective::reduce,
-                                    .group = own_.group,
-                                    .root = root,
-                                    .stream = layout_stream,
-                                    .phase = Phase::backward,
-                                    .micro_batch = lowering_.activations.micro_batch(),
-                                    .name = name_,
-                                    .inputs = {product},
-                                    .outputs = std::move(outputs)});
+    sums_.push_back(lowering_.here.emit({.kernel = Kernel::none,
+                                         .collective = Collective::reduce,
+                                         .group = own_.group,
+                                         .root = root,
+                                         .stream = layout_stream,
+                                         .phase = Phase::backward,
+                                         .micro_batch = lowering_.activations.micro_batch(),
+                                         .name = name_,
+                                         .inputs = {product},
+                                         .outputs = std::move(outputs)}));
   }
 
   /// Compute goes on when all sums have come, not only this rank's: so that all ranks' memory is free again at the same
   /// time. Some rank has to wait for the last one, and the others meet it in the next collective.
   void finish() {
-    if (last_ >= 0) lowering_.builder.hold(compute_stream, last_);
+    if (!sums_.empty()) lowering_.here.hold(compute_stream, sums_.back());
   }
 
  private:
   OperatorLowering& lowering_;
   std::string name_;
   OwnPanels own_;
-  int last_ = -1;  ///< sum
+  std::vector<int> sums_;  ///< instructions
   std::array<Operand, 2> buffers_{};
 };
 
@@ -175,9 +175,10 @@ void OperatorLowering::summa_forward(const Operator& op, Phase phase) {
 
 void OperatorLowering::summa_backward(const Operator& op) {
   const SummaPanels& s = panels_of(op);
-  const Activations::Taken dy = activations.take_gradient(op.outputs.front());
+  const Operand dy = output_gradient(op);
   const int tensor = op.inputs.front(), parameter = op.parameters.front();
-  const bool needs_dx = activations.needs_gradient(tensor);
+  const ActivationGradients::Contribution& to_dx = gradients_of(op).inputs.front();
+  const bool needs_dx = to_dx.place >= 0;
   const Operand x = packed(op, activations.value(tensor), s.inputs, nullptr, Phase::backward);
   PanelStream inputs(*this, op.name + "/inputs", inputs_of(s, x), Phase::backward);
 
@@ -187,24 +188,23 @@ void OperatorLowering::summa_backward(const Operator& op) {
                ? place
                : panel_buffer(op.name + "/pieces", place.num_elements, builder.buffer(place.buffer).dtype);
   };
-  const GradientEmission::Destination dw = parameters.gradients().destination(item, index_of(op), 0);
+  const GradientEmission::Destination dw = parameters.gradients().destination(here, item, index_of(op), 0);
   // No panel writes what has no elements.
   if (dw.operand.num_elements == 0) clear(op, dw.operand, Phase::backward);
   const Operand dw_pieces = beside(s.weights, dw.operand, dw.accumulate);
-  if (dw_pieces.num_elements > 0) builder.reserve(dw_pieces.buffer);
+  if (dw_pieces.num_elements > 0) here.reserve(dw_pieces.buffer);
   PanelSums weight_sums(*this, op.name + "/weight_gradient", weights_of(s, dw_pieces));
 
   std::optional<PanelStream> weights;
   std::optional<PanelSums> input_sums;
-  Activations::Destination dx;
-  Operand dx_pieces;
+  Operand dx, dx_pieces;
   if (needs_dx) {
     const Operand w = packed(op, weight_of(op, parameter), s.weights, nullptr, Phase::backward);
     weights.emplace(*this, op.name + "/weights", weights_of(s, w), Phase::backward);
-    dx = activations.gradient_destination(tensor, false);
-    if (dx.operand.num_elements == 0) clear(op, dx.operand, Phase::backward);
-    dx_pieces = beside(s.inputs, dx.operand, false);
-    if (dx_pieces.num_elements > 0) builder.reserve(dx_pieces.buffer);
+    dx = activations.written(here, to_dx);
+    if (dx.num_elements == 0) clear(op, dx, Phase::backward);
+    dx_pieces = beside(s.inputs, dx, false);
+    if (dx_pieces.num_elements > 0) here.reserve(dx_pieces.buffer);
     input_sums.emplace(*this, op.name + "/input_gradient", inputs_of(s, dx_pieces));
   }
 
@@ -227,7 +227,7 @@ void OperatorLowering::summa_backward(const Operator& op) {
     if (l + 1 < s.panels.size()) next = fetch(l + 1);
     if (input_sums) {
       Instruction in = panel_kernel(Kernel::linear_backward_input, op, panel.width, Phase::backward);
-      in.inputs = {dy.operand, now.weight};
+      in.inputs = {dy, now.weight};
       const Operand product = input_sums->product(l, panel.input_piece, panel.width * s.num_rows);
       in.outputs = {product};
       in.attributes.set("accumulate", 0);
@@ -235,12 +235,12 @@ void OperatorLowering::summa_backward(const Operator& op) {
       input_sums->sum(panel.input_root, panel.input_piece, product);
     }
     Instruction in = panel_kernel(Kernel::linear_backward_weight, op, panel.width, Phase::backward);
-    in.inputs = {now.input, dy.operand};
+    in.inputs = {now.input, dy};
     const Operand product = weight_sums.product(l, panel.weight_piece, panel.width * s.num_outputs);
     in.outputs = {product};
     std::int64_t accumulate = 0;
     if (l == 0 && op.parameters.size() > 1) {
-      const GradientEmission::Destination bias = parameters.gradients().destination(item, index_of(op), 1);
+      const GradientEmission::Destination bias = parameters.gradients().destination(here, item, index_of(op), 1);
       in.outputs.push_back(bias.operand);
       accumulate = bias.accumulate ? 2 : 0;
     }
@@ -253,8 +253,8 @@ void OperatorLowering::summa_backward(const Operator& op) {
   // Nothing reads the weight's gradient before the update, but where it is put into its place.
   if (dw.accumulate || !s.weights.is_in_place()) weight_sums.finish();
   if (needs_dx) {
-    if (!s.inputs.is_in_place()) unpack(op, dx_pieces, s.inputs, dx.operand, Phase::backward);
-    activations.merge(tensor, dx, op.name);
+    if (!s.inputs.is_in_place()) unpack(op, dx_pieces, s.inputs, dx, Phase::backward);
+    activations.merge(here, to_dx, op.name);
   }
   if (dw.accumulate) {
     Operand sum = dw_pieces;
@@ -270,7 +270,7 @@ void OperatorLowering::summa_backward(const Operator& op) {
   } else if (!s.weights.is_in_place()) {
     unpack(op, dw_pieces, s.weights, dw.operand, Phase::backward);
   }
-  parameters.gradients().behind_contributions(item, index_of(op));
+  parameters.gradients().behind_contributions(here, item, index_of(op));
 }
 
 }  // namespace strata

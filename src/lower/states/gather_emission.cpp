@@ -23,7 +23,9 @@ GatherEmission::GatherEmission(const Plan& plan, const ModelGraph& graph, const 
       packed_(copies_.size(), -1),
       second_shards_(graph.parameters.size()) {}
 
-void GatherEmission::before_operator(int item, int op) { issue(gathers_.of_operator.at({item, op}).before); }
+void GatherEmission::before_operator(const Place& here, int item, int op) {
+  issue(here, gathers_.of_operator.at({item, op}).before);
+}
 
 Operand GatherEmission::weight(int item, int op, int parameter) const {
   if (held_.groups.of(parameter).parameter < 0) {
@@ -46,28 +48,29 @@ Operand GatherEmission::visiting(const OrderItem& item, int parameter) const {
   return held_.visiting->weight(step_, held_.visiting->visit_of(stage, item.pass != Pass::forward), parameter);
 }
 
-void GatherEmission::issue(const ActionRange& actions) {
-  for (int a = actions.begin; a < actions.end; ++a) issue(gathers_.actions[static_cast<std::size_t>(a)]);
+void GatherEmission::issue(const Place& here, const ActionRange& actions) {
+  for (int a = actions.begin; a < actions.end; ++a) issue(here, gathers_.actions[static_cast<std::size_t>(a)]);
 }
 
-void GatherEmission::issue(const GatherAction& action) {
+void GatherEmission::issue(const Place& here, const GatherAction& action) {
   using Kind = GatherAction::Kind;
   const ShardGroups::Set& groups = held_.groups.of(action.parameter);
   const Parameter& parameter = parameter_of(action.parameter);
   const auto copy = static_cast<std::size_t>(action.copy);
   switch (action.kind) {
-    case Kind::spread_last_update: spread(action.parameter, -1); break;
-    case Kind::gather: gather(action, shard_of(action.parameter), groups.parameter); break;
+    case Kind::spread_last_update: spread(here, action.parameter, -1); break;
+    case Kind::gather: gather(here, action, shard_of(action.parameter), groups.parameter); break;
     case Kind::gather_secondary:
-      gather(action, second_shards_[static_cast<std::size_t>(action.parameter)], groups.secondary);
+      gather(here, action, second_shards_[static_cast<std::size_t>(action.parameter)], groups.secondary);
       break;
     case Kind::send_quantized:
-      packed_[copy] = quantized_.start(parameter, shard_of(action.parameter), groups, action.phase, action.micro_batch);
+      packed_[copy] =
+          quantized_.start(here, parameter, shard_of(action.parameter), groups, action.phase, action.micro_batch);
       break;
     case Kind::unpack_quantized:
-      quantized_.finish(parameter, packed_[copy], made_copy(action), groups, action.phase, action.micro_batch);
+      quantized_.finish(here, parameter, packed_[copy], made_copy(action), groups, action.phase, action.micro_batch);
       break;
-    case Kind::keep_secondary: keep_secondary(action); break;
+    case Kind::keep_secondary: keep_secondary(here, action); break;
   }
 }
 
@@ -80,10 +83,10 @@ Operand GatherEmission::made_copy(const GatherAction& action) {
                                                  .category = Category::communication}));
 }
 
-void GatherEmission::gather(const GatherAction& action, const Operand& from, int group) {
+void GatherEmission::gather(const Place& here, const GatherAction& action, const Operand& from, int group) {
   // A gather starts once what has been issued to the compute stream is done, so that it takes the memory of what that
   // has let go.
-  const int before = builder_.last_on(compute_stream);
+  const int before = here.last_on(compute_stream);
   Instruction in{.kernel = Kernel::none,
                  .collective = Collective::all_gather,
                  .group = group,
@@ -93,10 +96,10 @@ void GatherEmission::gather(const GatherAction& action, const Operand& from, int
                  .name = parameter_of(action.parameter).name};
   in.inputs = {from};
   in.outputs = {made_copy(action)};
-  builder_.emit(std::move(in), {&before, before >= 0 ? 1U : 0U});
+  here.emit(std::move(in), {&before, before >= 0 ? 1U : 0U});
 }
 
-void GatherEmission::keep_secondary(const GatherAction& action) {
+void GatherEmission::keep_secondary(const Place& here, const GatherAction& action) {
   const Parameter& parameter = parameter_of(action.parameter);
   const ShardGroups::Set& groups = held_.groups.of(action.parameter);
   const Chunk part = chunk_of(parameter.num_elements(), groups.num_secondary, groups.secondary_index);
@@ -111,10 +114,10 @@ void GatherEmission::keep_secondary(const GatherAction& action) {
   in.inputs = {{copies_[static_cast<std::size_t>(action.copy)], part.begin, part.size()}};
   in.outputs = {kept};
   in.attributes = {{"elements", part.size()}};
-  builder_.emit(std::move(in));
+  here.emit(std::move(in));
 }
 
-void GatherEmission::spread(int parameter, int step) {
+void GatherEmission::spread(const Place& here, int parameter, int step) const {
   const ParameterShard& shard = held_.shards[static_cast<std::size_t>(parameter)];
   const int group = held_.groups.of(parameter).spread;
   if (group < 0 || shard.held.size == 0) return;
@@ -131,7 +134,7 @@ void GatherEmission::spread(int parameter, int step) {
                  .name = parameter_of(parameter).name};
   in.inputs = {whole_tensors ? all : own};
   in.outputs = {all};
-  builder_.emit(std::move(in));
+  here.emit(std::move(in));
 }
 
 }  // namespace strata

@@ -22,22 +22,22 @@ class GatherEmission {
   GatherEmission(const Plan& plan, const ModelGraph& graph, const StepOrder& order, int step, ParameterGathers gathers,
                  const HeldParameters& held, ProgramBuilder& builder);
 
-  /// A repetition begins.
-  void at_beginning() { issue(gathers_.at_beginning); }
-  /// The kernels of operator @p op of the graph in item @p item of the order are next.
-  void before_operator(int item, int op);
+  /// @p here is before the first item.
+  void at_beginning(const Place& here) { issue(here, gathers_.at_beginning); }
+  /// @p here is before the kernels of operator @p op of the graph in item @p item of the order.
+  void before_operator(const Place& here, int item, int op);
   /// What these kernels read of @p parameter, of the operator: the compute dtype. @throws InternalError if it is
   /// sharded and has not been gathered.
   Operand weight(int item, int op, int parameter) const;
 
   /// The p shard is put together again from what its ranks have updated in training step @p step, relative: 0 or -1.
-  void spread(int parameter, int step);
+  void spread(const Place& here, int parameter, int step) const;
 
  private:
-  void issue(const ActionRange& actions);
-  void issue(const GatherAction& action);
-  void gather(const GatherAction& action, const Operand& from, int group);
-  void keep_secondary(const GatherAction& action);
+  void issue(const Place& here, const ActionRange& actions);
+  void issue(const Place& here, const GatherAction& action);
+  void gather(const Place& here, const GatherAction& action, const Operand& from, int group);
+  void keep_secondary(const Place& here, const GatherAction& action);
   /// A buffer for all elements of the copy that @p action makes.
   Operand made_copy(const GatherAction& action);
   const Parameter& parameter_of(int parameter) const { return graph_.parameters[static_cast<std::size_t>(parameter)]; }

@@ -34,29 +34,29 @@ Operand GradientEmission::made(const Operand& operand) {
   return in_program(operand);
 }
 
-GradientEmission::Destination GradientEmission::destination(int item, int op, int index) {
+GradientEmission::Destination GradientEmission::destination(const Place& here, int item, int op, int index) {
   const GradientSums::Destination& to = sums_.backward.at({item, op}).destinations[static_cast<std::size_t>(index)];
-  issue(to.before);
+  issue(here, to.before);
   return {made(to.place), to.accumulate};
 }
 
-void GradientEmission::behind_contributions(int item, int op) {
-  issue(sums_.backward.at({item, op}).behind_contributions);
+void GradientEmission::behind_contributions(const Place& here, int item, int op) {
+  issue(here, sums_.backward.at({item, op}).behind_contributions);
 }
 
-void GradientEmission::behind_operator(int item, int op) {
+void GradientEmission::behind_operator(const Place& here, int item, int op) {
   const auto at = sums_.backward.find({item, op});
-  if (at != sums_.backward.end()) issue(at->second.behind_operator);
+  if (at != sums_.backward.end()) issue(here, at->second.behind_operator);
 }
 
-void GradientEmission::before_item(int item) {
+void GradientEmission::before_item(const Place& here, int item) {
   const auto at = sums_.before_item.find(item);
-  if (at != sums_.before_item.end()) issue(at->second);
+  if (at != sums_.before_item.end()) issue(here, at->second);
 }
 
-void GradientEmission::issue(const ActionRange& actions) {
+void GradientEmission::issue(const Place& here, const ActionRange& actions) {
   for (int a = actions.begin; a < actions.end; ++a) {
-    instructions_[static_cast<std::size_t>(a)] = issue(sums_.actions[static_cast<std::size_t>(a)]);
+    instructions_[static_cast<std::size_t>(a)] = issue(here, sums_.actions[static_cast<std::size_t>(a)]);
   }
 }
 
@@ -80,16 +80,16 @@ Attributes GradientEmission::quantized(const GradientAction& action) const {
   return attributes;
 }
 
-int GradientEmission::issue(const GradientAction& action) {
-  const int computed = builder_.last_on(compute_stream);
+int GradientEmission::issue(const Place& here, const GradientAction& action) {
+  const int computed = here.last_on(compute_stream);
   if (action.kind == Kind::hold_communication) {
-    builder_.hold(communication_stream, computed);
+    here.hold(communication_stream, computed);
     return -1;
   }
   if (action.kind == Kind::await) {
     const int awaited = instructions_[static_cast<std::size_t>(action.awaited)];
     STRATA_INVARIANT(awaited >= 0, "what is awaited has not been issued");
-    builder_.hold(compute_stream, awaited);
+    here.hold(compute_stream, awaited);
     return -1;
   }
   // What is written may stand where the compute stream's kernels up to here read: they come first.
@@ -113,18 +113,18 @@ int GradientEmission::issue(const GradientAction& action) {
   if (action.kind == Kind::send) {
     message(Collective::send);
     in.inputs = {made(action.from)};
-    return builder_.emit(std::move(in));
+    return here.emit(std::move(in));
   }
   if (action.kind == Kind::receive) {
     message(Collective::recv);
     in.outputs = {made(action.to)};
-    return builder_.emit(std::move(in), before);
+    return here.emit(std::move(in), before);
   }
   const bool in_place = action.kind == Kind::all_reduce;
   in.inputs = {made(in_place ? action.to : action.from)};
   in.outputs = {made(action.to)};
   switch (action.kind) {
-    case Kind::reduce_scatter: collective(Collective::reduce_scatter); return builder_.emit(std::move(in), before);
+    case Kind::reduce_scatter: collective(Collective::reduce_scatter); return here.emit(std::move(in), before);
     case Kind::all_reduce: collective(Collective::all_reduce); break;
     case Kind::all_to_all: collective(Collective::all_to_all); break;
     case Kind::quantize: kernel(Kernel::quantize, quantized(action)); break;
@@ -136,7 +136,7 @@ int GradientEmission::issue(const GradientAction& action) {
     case Kind::await:
     case Kind::hold_communication: break;
   }
-  return builder_.emit(std::move(in));
+  return here.emit(std::move(in));
 }
 
 Operand GradientEmission::reduced(int parameter) const {

@@ -23,18 +23,18 @@ class GradientEmission {
     bool accumulate = false;
   };
   /// Of the backward of operator @p op of the graph in item @p item of the order, its parameter number @p index. What
-  /// makes room for it is issued first.
-  Destination destination(int item, int op, int index);
-  /// The kernels that make these contributions have been issued.
-  void behind_contributions(int item, int op);
-  /// All kernels of the operator have been issued.
-  void behind_operator(int item, int op);
-  /// Item @p item of the order is next.
-  void before_item(int item);
-  /// The pass before the last update is next, of whichever training step.
-  void ahead_of_update() { issue(sums_.ahead_of_update); }
-  /// The last pass is over.
-  void behind_backward() { issue(sums_.behind_backward); }
+  /// makes room for it is issued here.
+  Destination destination(const Place& here, int item, int op, int index);
+  /// @p here is behind the kernels that make these contributions.
+  void behind_contributions(const Place& here, int item, int op);
+  /// @p here is behind all kernels of the operator.
+  void behind_operator(const Place& here, int item, int op);
+  /// @p here is before what item @p item of the order has.
+  void before_item(const Place& here, int item);
+  /// @p here is before the pass that precedes the last update, of whichever training step.
+  void ahead_of_update(const Place& here) { issue(here, sums_.ahead_of_update); }
+  /// @p here is behind the last pass.
+  void behind_backward(const Place& here) { issue(here, sums_.behind_backward); }
 
   /// The sum over all ranks, of the elements that this rank updates.
   Operand reduced(int parameter) const;
@@ -46,9 +46,9 @@ class GradientEmission {
  private:
   using Kind = GradientAction::Kind;
 
-  void issue(const ActionRange& actions);
+  void issue(const Place& here, const ActionRange& actions);
   /// @return the index of its instruction, -1: it is none.
-  int issue(const GradientAction& action);
+  int issue(const Place& here, const GradientAction& action);
   void make_buffers(int end);
   /// What @p operand is in the Program. Its buffer is there.
   Operand in_program(const Operand& operand) const;

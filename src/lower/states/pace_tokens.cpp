@@ -34,16 +34,15 @@ TokenBuffers::TokenBuffers(ProgramBuilder& builder) : builder_(builder) {
   received_ = add("pace/received");
 }
 
-void TokenBuffers::initialize() const {
+void TokenBuffers::initialize(const Place& here) const {
   Instruction in{.kernel = Kernel::fill, .phase = Phase::setup, .name = "pace"};
   in.outputs = {sent()};
   in.attributes = {{"elements", std::int64_t{1}}, {"value", 0.0}};
-  builder_.emit(std::move(in));
+  here.emit(std::move(in));
 }
 
-PaceTokens::PaceTokens(const RingLinks& links, const StepOrder& order, const TokenBuffers& buffers,
-                       ProgramBuilder& builder)
-    : links_(links), pace_(*links.pace), order_(order), buffers_(buffers), builder_(builder) {
+PaceTokens::PaceTokens(const RingLinks& links, const StepOrder& order, const TokenBuffers& buffers)
+    : links_(links), pace_(*links.pace), order_(order), buffers_(buffers) {
   const std::vector<int> passes = passes_of_items(order);
   begins_.assign(passes.size(), -1);
   ends_ = begins_;
@@ -71,21 +70,21 @@ Instruction PaceTokens::message(Collective kind, int item, int from, int to, con
           .name = "pace"};
 }
 
-void PaceTokens::before_item(int item) {
+void PaceTokens::before_item(const Place& here, int item) const {
   const int pass = begins_[static_cast<std::size_t>(item)];
   if (pass < 0) return;
   Instruction in = message(Collective::recv, item, pace_.before(), pace_.replica, pace_.awaited(pass));
   in.outputs = {buffers_.received()};
-  builder_.hold(compute_stream, builder_.emit(std::move(in)));
+  here.hold(compute_stream, here.emit(std::move(in)));
 }
 
-void PaceTokens::behind_item(int item) {
+void PaceTokens::behind_item(const Place& here, int item) const {
   const int pass = ends_[static_cast<std::size_t>(item)];
   if (pass < 0) return;
   Instruction in = message(Collective::send, item, pace_.replica, pace_.behind(), pace_.waiting(pass));
   in.inputs = {buffers_.sent()};
-  const int last = builder_.last_on(compute_stream);
-  builder_.emit(std::move(in), {&last, 1});
+  const int last = here.last_on(compute_stream);
+  here.emit(std::move(in), {&last, 1});
 }
 
 }  // namespace strata

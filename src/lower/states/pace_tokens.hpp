@@ -19,7 +19,7 @@ class TokenBuffers {
  public:
   explicit TokenBuffers(ProgramBuilder& builder);
   /// Prologue.
-  void initialize() const;
+  void initialize(const Place& here) const;
   Operand sent() const { return builder_.whole(sent_); }
   Operand received() const { return builder_.whole(received_); }
 
@@ -31,12 +31,12 @@ class TokenBuffers {
 class PaceTokens {
  public:
   /// @param order of one training step.
-  PaceTokens(const RingLinks& links, const StepOrder& order, const TokenBuffers& buffers, ProgramBuilder& builder);
+  PaceTokens(const RingLinks& links, const StepOrder& order, const TokenBuffers& buffers);
 
-  /// Item @p item is next.
-  void before_item(int item);
-  /// The kernels of item @p item have been issued.
-  void behind_item(int item);
+  /// @p here is before the kernels of item @p item.
+  void before_item(const Place& here, int item) const;
+  /// @p here is behind them.
+  void behind_item(const Place& here, int item) const;
 
  private:
   Instruction message(Collective kind, int item, int from, int to, const RingPace::Pass& other) const;
@@ -45,7 +45,6 @@ class PaceTokens {
   const RingPace& pace_;
   const StepOrder& order_;
   const TokenBuffers& buffers_;
-  ProgramBuilder& builder_;
   std::vector<int> begins_, ends_;  ///< by item: the pass whose first or last item it is; -1: of none
 };
 

@@ -92,7 +92,7 @@ Operand ParameterBuffers::master(int parameter, int step) const {
   return {weight(parameter, step), updated.begin, updated.size};
 }
 
-void ParameterBuffers::initialize() const {
+void ParameterBuffers::initialize(const Place& here) const {
   for (std::size_t p = 0; p < owned_.size(); ++p) {
     const Parameter& parameter = graph_.parameters[p];
     const Owned& owned = owned_[p];
@@ -100,12 +100,12 @@ void ParameterBuffers::initialize() const {
     const auto emit = [&](Kernel kernel, std::vector<Operand> inputs, Operand output, Attributes attributes) {
       if (output.num_elements == 0) return;
       attributes.set("elements", output.num_elements);
-      builder_.emit({.kernel = kernel,
-                     .phase = Phase::setup,
-                     .name = parameter.whole(),
-                     .inputs = std::move(inputs),
-                     .outputs = {output},
-                     .attributes = std::move(attributes)});
+      here.emit({.kernel = kernel,
+                 .phase = Phase::setup,
+                 .name = parameter.whole(),
+                 .inputs = std::move(inputs),
+                 .outputs = {output},
+                 .attributes = std::move(attributes)});
     };
     const Initializer& initializer = parameter.initializer;
     const Attributes values = {

@@ -36,7 +36,7 @@ class ParameterBuffers {
                    const std::vector<bool>& updates, std::span<const ParameterShard> shards, ProgramBuilder& builder);
 
   /// Prologue: initial values by global index, zero states.
-  void initialize() const;
+  void initialize(const Place& here) const;
 
   /// Of a parameter that other ranks alone hold everything is empty.
   const Owned& of(int parameter) const { return owned_[static_cast<std::size_t>(parameter)]; }

@@ -63,42 +63,44 @@ ParameterRelay::ParameterRelay(const RingLinks& links, const ModelGraph& graph, 
       ends_forward_(last_items(order, Pass::forward)),
       ends_backward_(last_items(order, Pass::backward)) {}
 
-void ParameterRelay::at_beginning() {
+void ParameterRelay::at_beginning(const Place& here) {
   const int num_stages = shape_.num_stages();
   for (int j = num_stages; j-- > 0;) {
     const ReplicaRing::OfStage& stage = at(j);
-    if (ring_.updates(j) && !ring_.first_users_update) send(j, Arrival::behind_backward, step_, 0);
+    if (ring_.updates(j) && !ring_.first_users_update) send(here, j, Arrival::behind_backward, step_, 0);
     const bool fresh_from_update = stage.arrival == Arrival::before_forward && stage.from == stage.updater;
-    if (fresh_from_update || stage.arrival == Arrival::in_spare_buffer) receive(j);
+    if (fresh_from_update || stage.arrival == Arrival::in_spare_buffer) receive(here, j);
   }
   for (int j = 0; j < num_stages; ++j) {
-    if (at(j).arrival == Arrival::before_forward && at(j).from != at(j).updater) receive(j);
+    if (at(j).arrival == Arrival::before_forward && at(j).from != at(j).updater) receive(here, j);
   }
 }
 
-void ParameterRelay::before_item(int item) {
+void ParameterRelay::before_item(const Place& here, int item) {
   const int j = begins_forward_[static_cast<std::size_t>(item)];
-  if (j >= 0 && ring_.updates(j) && ring_.first_users_update) send(j, Arrival::behind_backward, step_, 0);
+  if (j >= 0 && ring_.updates(j) && ring_.first_users_update) send(here, j, Arrival::behind_backward, step_, 0);
 }
 
-void ParameterRelay::behind_item(int item) {
-  const int last = builder_.last_on(compute_stream);
+void ParameterRelay::behind_item(const Place& here, int item) {
+  const int last = here.last_on(compute_stream);
   const std::span<const int> after(&last, links_.pace ? 1 : 0);
   const auto hands_on = [&](int j) { return j >= 0 && !ring_.updates(j); };
   if (const int j = ends_forward_[static_cast<std::size_t>(item)]; hands_on(j)) {
-    hand_on(j, Arrival::before_forward, after);
+    hand_on(here, j, Arrival::before_forward, after);
   }
   if (const int j = ends_backward_[static_cast<std::size_t>(item)]; hands_on(j)) {
-    if (at(j).arrival == Arrival::behind_backward) receive(j);
-    hand_on(j, Arrival::in_spare_buffer, after);
-    hand_on(j, Arrival::behind_backward, after);
+    if (at(j).arrival == Arrival::behind_backward) receive(here, j);
+    hand_on(here, j, Arrival::in_spare_buffer, after);
+    hand_on(here, j, Arrival::behind_backward, after);
   }
 }
 
-void ParameterRelay::behind_update(int item) {
+void ParameterRelay::behind_update(const Place& here, int item) {
   for (int j = shape_.num_stages(); j-- > 0;) {
     if (!updates_stage(order_.items[static_cast<std::size_t>(item)], shape_, j)) continue;
-    for (const Arrival arrival : {Arrival::before_forward, Arrival::in_spare_buffer}) send(j, arrival, step_ + 1, 0);
+    for (const Arrival arrival : {Arrival::before_forward, Arrival::in_spare_buffer}) {
+      send(here, j, arrival, step_ + 1, 0);
+    }
   }
 }
 
@@ -115,34 +117,35 @@ Instruction ParameterRelay::message(Collective kind, int stage, int peer, Arriva
           .name = graph_.parameters[static_cast<std::size_t>(parameter)].name};
 }
 
-void ParameterRelay::send(int stage, Arrival arrival, int version, int step, std::span<const int> after) {
+void ParameterRelay::send(const Place& here, int stage, Arrival arrival, int version, int step,
+                          std::span<const int> after) {
   for (const ReplicaRing::Reader& reader : at(stage).to) {
     if (reader.arrival != arrival) continue;
     for (const int p : parameters_of_stage(shape_, stage)) {
       Instruction in = message(Collective::send, stage, reader.replica, arrival, p);
       in.step = step;
       in.inputs = {builder_.whole(held_.buffers.weight(p, version))};
-      builder_.emit(std::move(in), after);
+      here.emit(std::move(in), after);
     }
   }
 }
 
 /// Where a pass is waited for, that alone does not do: when steps end its kernels do not run, and the messages do.
-void ParameterRelay::hand_on(int stage, Arrival arrival, std::span<const int> after) {
+void ParameterRelay::hand_on(const Place& here, int stage, Arrival arrival, std::span<const int> after) {
   std::vector<int> complete(after.begin(), after.end());
   const int received = received_[static_cast<std::size_t>(stage)];
   if (!complete.empty() && received >= 0) complete.push_back(received);
-  send(stage, arrival, step_, step_of_messages(arrival), complete);
+  send(here, stage, arrival, step_, step_of_messages(arrival), complete);
 }
 
-void ParameterRelay::receive(int stage) {
+void ParameterRelay::receive(const Place& here, int stage) {
   const Arrival arrival = at(stage).arrival;
   for (const int p : parameters_of_stage(shape_, stage)) {
     Instruction in = message(Collective::recv, stage, at(stage).from, arrival, p);
     in.step = step_of_messages(arrival);
     in.outputs = {builder_.whole(held_.buffers.weight(p, step_))};
     if (arrival != Arrival::before_forward) in.attributes = {{"version", 1}};
-    received_[static_cast<std::size_t>(stage)] = builder_.emit(std::move(in));
+    received_[static_cast<std::size_t>(stage)] = here.emit(std::move(in));
   }
 }
 

@@ -66,7 +66,7 @@ ParameterStates::ParameterStates(const Plan& plan, const ModelGraph& graph, cons
       has_sums_(ring == nullptr || ring->ring.is_last()) {}
 
 /// @return the buffer of the factor that clips.
-int ParameterStates::gradient_norm() {
+int ParameterStates::gradient_norm(const Place& here) {
   const auto scalar = [&](const char* name, bool persistent) {
     return builder_.add_buffer(
         {.name = name, .num_elements = 1, .category = Category::workspace, .persistent = persistent});
@@ -75,21 +75,21 @@ int ParameterStates::gradient_norm() {
   const int factor = scalar("gradient_norm/factor", false);
   const int norm = builder_.norm() >= 0 ? builder_.norm() : scalar("gradient_norm", true);
   if (groups_.num_copies.empty()) {
-    sum_over_groups(sum);
+    sum_over_groups(here, sum);
   } else {
-    sum_over_everybody(sum);
+    sum_over_everybody(here, sum);
   }
-  builder_.emit({.kernel = Kernel::clip_factor,
-                 .phase = Phase::update,
-                 .name = "gradient_norm",
-                 .inputs = {builder_.whole(sum)},
-                 .outputs = {builder_.whole(factor), builder_.whole(norm)},
-                 .attributes = {{"clip_norm", plan_.optimizer.clip_norm}}});
+  here.emit({.kernel = Kernel::clip_factor,
+             .phase = Phase::update,
+             .name = "gradient_norm",
+             .inputs = {builder_.whole(sum)},
+             .outputs = {builder_.whole(factor), builder_.whole(norm)},
+             .attributes = {{"clip_norm", plan_.optimizer.clip_norm}}});
   builder_.set_norm(norm);
   return factor;
 }
 
-void ParameterStates::sum_over_groups(int sum) {
+void ParameterStates::sum_over_groups(const Place& here, int sum) {
   const std::vector<GradientSums::Counted> counted = gradients_.counted();
   // What every rank has in full comes first; then one sum a way of sharding, over the ranks that share it.
   std::vector<int> sharded_over;
@@ -98,24 +98,24 @@ void ParameterStates::sum_over_groups(int sum) {
       sharded_over.push_back(part.group);
     }
   }
-  add_squares(counted, -1, sum);
+  add_squares(here, counted, -1, sum);
   for (const int group : sharded_over) {
     const int shared =
         builder_.add_buffer({.name = "gradient_norm/sharded", .num_elements = 1, .category = Category::workspace});
-    add_squares(counted, group, shared);
-    all_reduce_norm(shared, group);
-    builder_.emit({.kernel = Kernel::accumulate,
-                   .phase = Phase::update,
-                   .name = "gradient_norm",
-                   .inputs = {builder_.whole(shared)},
-                   .outputs = {builder_.whole(sum)},
-                   .attributes = {{"elements", std::int64_t{1}}}});
+    add_squares(here, counted, group, shared);
+    all_reduce_norm(here, shared, group);
+    here.emit({.kernel = Kernel::accumulate,
+               .phase = Phase::update,
+               .name = "gradient_norm",
+               .inputs = {builder_.whole(shared)},
+               .outputs = {builder_.whole(sum)},
+               .attributes = {{"elements", std::int64_t{1}}}});
   }
-  if (groups_.stages >= 0) all_reduce_norm(sum, groups_.stages);
+  if (groups_.stages >= 0) all_reduce_norm(here, sum, groups_.stages);
 }
 
 /// Every rank counts what it has, each part by its share: all of them together count it once.
-void ParameterStates::sum_over_everybody(int sum) {
+void ParameterStates::sum_over_everybody(const Place& here, int sum) {
   std::map<std::int64_t, std::vector<GradientSums::Counted>> by_copies;
   for (const int p : gradients_.parameters()) {
     const std::int64_t copies = groups_.num_copies[static_cast<std::size_t>(p)] / shard(p).factors.os.total();
@@ -125,26 +125,26 @@ void ParameterStates::sum_over_everybody(int sum) {
   for (const auto& [copies, parts] : by_copies) {
     const int copied =
         builder_.add_buffer({.name = "gradient_norm/copied", .num_elements = 1, .category = Category::workspace});
-    add_squares(parts, -1, copied);
-    builder_.emit({.kernel = Kernel::sum_loss,  // a sum with a factor
-                   .phase = Phase::update,
-                   .name = "gradient_norm",
-                   .inputs = {builder_.whole(copied)},
-                   .outputs = {builder_.whole(sum)},
-                   .attributes = {{"elements", std::int64_t{1}},
-                                  {"scale", 1.0 / static_cast<double>(copies)},
-                                  {"accumulate", std::int64_t{accumulate ? 1 : 0}}}});
+    add_squares(here, parts, -1, copied);
+    here.emit({.kernel = Kernel::sum_loss,  // a sum with a factor
+               .phase = Phase::update,
+               .name = "gradient_norm",
+               .inputs = {builder_.whole(copied)},
+               .outputs = {builder_.whole(sum)},
+               .attributes = {{"elements", std::int64_t{1}},
+                              {"scale", 1.0 / static_cast<double>(copies)},
+                              {"accumulate", std::int64_t{accumulate ? 1 : 0}}}});
     accumulate = true;
   }
-  all_reduce_norm(sum, groups_.everybody);
+  all_reduce_norm(here, sum, groups_.everybody);
 }
 
 /// The sum of squares of the parts that @p group shares; 0 where there are none.
-void ParameterStates::add_squares(std::span<const GradientSums::Counted> parts, int group, int sum) {
+void ParameterStates::add_squares(const Place& here, std::span<const GradientSums::Counted> parts, int group, int sum) {
   bool accumulate = false;
   for (const auto& part : parts) {
     if (part.group != group || part.operand.num_elements == 0) continue;
-    builder_.emit(
+    here.emit(
         {.kernel = Kernel::sum_of_squares,
          .phase = Phase::update,
          .name = part.name,
@@ -154,34 +154,34 @@ void ParameterStates::add_squares(std::span<const GradientSums::Counted> parts, 
     accumulate = true;
   }
   if (accumulate) return;
-  builder_.emit({.kernel = Kernel::fill,
-                 .phase = Phase::update,
-                 .name = "gradient_norm",
-                 .outputs = {builder_.whole(sum)},
-                 .attributes = {{"elements", std::int64_t{1}}, {"value", 0.0}}});
+  here.emit({.kernel = Kernel::fill,
+             .phase = Phase::update,
+             .name = "gradient_norm",
+             .outputs = {builder_.whole(sum)},
+             .attributes = {{"elements", std::int64_t{1}}, {"value", 0.0}}});
 }
 
-void ParameterStates::all_reduce_norm(int sum, int group) {
-  builder_.emit({.kernel = Kernel::none,
-                 .collective = Collective::all_reduce,
-                 .group = group,
-                 .stream = communication_stream,
-                 .phase = Phase::update,
-                 .name = "gradient_norm",
-                 .inputs = {builder_.whole(sum)},
-                 .outputs = {builder_.whole(sum)}});
+void ParameterStates::all_reduce_norm(const Place& here, int sum, int group) {
+  here.emit({.kernel = Kernel::none,
+             .collective = Collective::all_reduce,
+             .group = group,
+             .stream = communication_stream,
+             .phase = Phase::update,
+             .name = "gradient_norm",
+             .inputs = {builder_.whole(sum)},
+             .outputs = {builder_.whole(sum)}});
 }
 
-void ParameterStates::update(std::span<const int> parameters) {
-  const int factor = plan_.optimizer.clip_norm > 0.0 && has_sums_ ? gradient_norm() : -1;
+void ParameterStates::update(const Place& here, std::span<const int> parameters) {
+  const int factor = plan_.optimizer.clip_norm > 0.0 && has_sums_ ? gradient_norm(here) : -1;
   for (const int p : gradients_.parameters()) {
     if (std::ranges::find(parameters, p) == parameters.end()) continue;
-    emit_update(p, factor);
-    if (!spreads_late()) gathers_.spread(p, 0);
+    emit_update(here, p, factor);
+    if (!spreads_late()) gathers_.spread(here, p, 0);
   }
 }
 
-void ParameterStates::emit_update(int parameter, int factor_buffer) {
+void ParameterStates::emit_update(const Place& here, int parameter, int factor_buffer) {
   const ParameterBuffers::Owned& owned = held_.buffers.of(parameter);
   const Operand before = held_.buffers.master(parameter, step_);
   const Operand master = held_.buffers.master(parameter, step_ + 1);
@@ -190,12 +190,12 @@ void ParameterStates::emit_update(int parameter, int factor_buffer) {
   const Parameter& description = graph_.parameters[static_cast<std::size_t>(parameter)];
   const OptimizerPlan& optimizer = plan_.optimizer;
   if (before != master) {  // it is updated in place, and its last version is still read
-    builder_.emit({.kernel = Kernel::copy,
-                   .phase = Phase::update,
-                   .name = description.name,
-                   .inputs = {before},
-                   .outputs = {master},
-                   .attributes = {{"elements", updated.size}}});
+    here.emit({.kernel = Kernel::copy,
+               .phase = Phase::update,
+               .name = description.name,
+               .inputs = {before},
+               .outputs = {master},
+               .attributes = {{"elements", updated.size}}});
   }
   Instruction in{.phase = Phase::update, .name = description.name};
   in.inputs = {gradients_.reduced(parameter)};
@@ -223,7 +223,7 @@ void ParameterStates::emit_update(int parameter, int factor_buffer) {
     in.attributes.set("epsilon", optimizer.epsilon);
     in.attributes.set("decoupled", optimizer.kind == "adamw" ? 1 : 0);
   }
-  builder_.emit(std::move(in));
+  here.emit(std::move(in));
 }
 
 }  // namespace strata

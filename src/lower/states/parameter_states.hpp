@@ -58,15 +58,15 @@ class ParameterStates {
 
   /// Gradient norm and clipping where the plan asks for it, then the optimizer, bucket by bucket, of @p parameters
   /// whose sums are complete.
-  void update(std::span<const int> parameters);
+  void update(const Place& here, std::span<const int> parameters);
 
  private:
-  int gradient_norm();
-  void sum_over_groups(int sum);
-  void sum_over_everybody(int sum);
-  void add_squares(std::span<const GradientSums::Counted> parts, int group, int sum);
-  void all_reduce_norm(int sum, int group);
-  void emit_update(int parameter, int factor_buffer);
+  int gradient_norm(const Place& here);
+  void sum_over_groups(const Place& here, int sum);
+  void sum_over_everybody(const Place& here, int sum);
+  void add_squares(const Place& here, std::span<const GradientSums::Counted> parts, int group, int sum);
+  void all_reduce_norm(const Place& here, int sum, int group);
+  void emit_update(const Place& here, int parameter, int factor_buffer);
   bool spreads_late() const { return plan_.overlap.broadcast == "next_forward"; }
   const ParameterShard& shard(int parameter) const { return held_.shards[static_cast<std::size_t>(parameter)]; }
 

@@ -21,8 +21,8 @@ Attributes quantized_attributes(std::int64_t elements, std::int64_t chunk, std::
           {"bits", std::int64_t{bits}}};
 }
 
-int QuantizedGather::start(const Parameter& parameter, const Operand& shard, const ShardGroups::Set& groups,
-                           Phase phase, int micro_batch) {
+int QuantizedGather::start(const Place& here, const Parameter& parameter, const Operand& shard,
+                           const ShardGroups::Set& groups, Phase phase, int micro_batch) {
   const int ranks = groups.num_parameter;
   const std::int64_t chunk = ceil_div(parameter.num_elements(), ranks);
   const std::int64_t bytes = quantized_bytes(chunk, weight_bits, quantization_.block);
@@ -39,20 +39,20 @@ int QuantizedGather::start(const Parameter& parameter, const Operand& shard, con
                    .outputs = {own},
                    .attributes = quantized_attributes(shard.num_elements, chunk, 1, quantization_.block, weight_bits)};
   pack.attributes.set("nodes", std::int64_t{1});
-  builder_.emit(std::move(pack));
-  builder_.emit({.kernel = Kernel::none,
-                 .collective = Collective::all_gather,
-                 .group = groups.parameter,
-                 .stream = communication_stream,
-                 .phase = phase,
-                 .micro_batch = micro_batch,
-                 .name = parameter.name,
-                 .inputs = {own},
-                 .outputs = {all}});
+  here.emit(std::move(pack));
+  here.emit({.kernel = Kernel::none,
+             .collective = Collective::all_gather,
+             .group = groups.parameter,
+             .stream = communication_stream,
+             .phase = phase,
+             .micro_batch = micro_batch,
+             .name = parameter.name,
+             .inputs = {own},
+             .outputs = {all}});
   return all.buffer;
 }
 
-void QuantizedGather::finish(const Parameter& parameter, int packed, const Operand& gathered,
+void QuantizedGather::finish(const Place& here, const Parameter& parameter, int packed, const Operand& gathered,
                              const ShardGroups::Set& groups, Phase phase, int micro_batch) {
   const int ranks = groups.num_parameter;
   Instruction unpack{.kernel = Kernel::dequantize,
@@ -65,7 +65,7 @@ void QuantizedGather::finish(const Parameter& parameter, int packed, const Opera
                                                         ranks, quantization_.block, weight_bits)};
   unpack.attributes.set("pieces", std::int64_t{1});
   unpack.attributes.set("accumulate", std::int64_t{0});
-  builder_.emit(std::move(unpack));
+  here.emit(std::move(unpack));
 }
 
 }  // namespace strata

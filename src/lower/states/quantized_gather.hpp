@@ -28,11 +28,11 @@ class QuantizedGather {
       : quantization_(quantization), builder_(builder) {}
 
   /// Packs @p shard and sends it. @return the buffer that holds all packed shards once they are there.
-  int start(const Parameter& parameter, const Operand& shard, const ShardGroups::Set& groups, Phase phase,
-            int micro_batch);
+  int start(const Place& here, const Parameter& parameter, const Operand& shard, const ShardGroups::Set& groups,
+            Phase phase, int micro_batch);
   /// @p packed of start() becomes @p gathered, all elements of the parameter.
-  void finish(const Parameter& parameter, int packed, const Operand& gathered, const ShardGroups::Set& groups,
-              Phase phase, int micro_batch);
+  void finish(const Place& here, const Parameter& parameter, int packed, const Operand& gathered,
+              const ShardGroups::Set& groups, Phase phase, int micro_batch);
 
  private:
   const Quantization& quantization_;

@@ -31,48 +31,49 @@ WalkMessages::WalkMessages(const WalkLinks& links, const ModelGraph& graph, cons
   }
 }
 
-void WalkMessages::before_item(int item) {
-  if (item == behind_own_forward_) depart(true);
+void WalkMessages::before_item(const Place& here, int item) const {
+  if (item == behind_own_forward_) depart(here, true);
   const int visit = begins_[static_cast<std::size_t>(item)];
   if (visit < 0) return;
-  const ParameterWalk::Visit& here = walk_.visits[static_cast<std::size_t>(visit)];
-  if (here.from < 0) return;
-  const bool from_owner = links_.is_from_owner(here);
-  message(Collective::recv, visit, here.from, from_owner ? links_.owners_group : links_.readers_group,
-          from_owner ? links_.stream_from_owner(here.from, walk_.rank) : links_.stream_between(here.from, walk_.rank),
+  const ParameterWalk::Visit& comes = walk_.visits[static_cast<std::size_t>(visit)];
+  if (comes.from < 0) return;
+  const bool from_owner = links_.is_from_owner(comes);
+  message(here, Collective::recv, visit, comes.from, from_owner ? links_.owners_group : links_.readers_group,
+          from_owner ? links_.stream_from_owner(comes.from, walk_.rank) : links_.stream_between(comes.from, walk_.rank),
           false);
 }
 
-void WalkMessages::behind_item(int item) {
+void WalkMessages::behind_item(const Place& here, int item) const {
   const int visit = ends_[static_cast<std::size_t>(item)];
   if (visit < 0 || !walk_.visits[static_cast<std::size_t>(visit)].goes_on) return;
   const int to = walk_.rank + 1;
-  message(Collective::send, visit, to, links_.readers_group, links_.stream_between(walk_.rank, to), false);
+  message(here, Collective::send, visit, to, links_.readers_group, links_.stream_between(walk_.rank, to), false);
 }
 
 /// What the owner sends of θ_t, or of θ_{t-1}.
-void WalkMessages::depart(bool fresh) {
+void WalkMessages::depart(const Place& here, bool fresh) const {
   for (const ParameterWalk::Departure& departure : walk_.departures) {
     if (departure.fresh != fresh) continue;
-    message(Collective::send, departure.visit, departure.to, links_.owners_group,
+    message(here, Collective::send, departure.visit, departure.to, links_.owners_group,
             links_.stream_from_owner(walk_.rank, departure.to), fresh);
   }
 }
 
-void WalkMessages::message(Collective kind, int visit, int peer, int group, int stream, bool fresh) {
-  const ParameterWalk::Visit& here = walk_.visits[static_cast<std::size_t>(visit)];
+void WalkMessages::message(const Place& here, Collective kind, int visit, int peer, int group, int stream,
+                           bool fresh) const {
+  const ParameterWalk::Visit& of = walk_.visits[static_cast<std::size_t>(visit)];
   for (const int p : held_.visiting->carried(visit)) {
-    const Operand weight = here.from < 0 ? builder_.whole(held_.buffers.weight(p, fresh ? step_ : step_ - 1))
-                                         : held_.visiting->weight(step_, visit, p);
+    const Operand weight = of.from < 0 ? builder_.whole(held_.buffers.weight(p, fresh ? step_ : step_ - 1))
+                                       : held_.visiting->weight(step_, visit, p);
     Instruction in{.kernel = Kernel::none,
                    .collective = kind,
                    .group = group,
                    .root = peer,
                    .stream = stream,
-                   .phase = here.backward ? Phase::backward : Phase::forward,
+                   .phase = of.backward ? Phase::backward : Phase::forward,
                    .name = graph_.parameters[static_cast<std::size_t>(p)].name};
     (kind == Collective::send ? in.inputs : in.outputs) = {weight};
-    builder_.emit(std::move(in));
+    here.emit(std::move(in));
   }
 }
 

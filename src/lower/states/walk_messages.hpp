@@ -22,16 +22,16 @@ class WalkMessages {
   WalkMessages(const WalkLinks& links, const ModelGraph& graph, const StepOrder& order, int step,
                const HeldParameters& held, ProgramBuilder& builder);
 
-  /// The repetition that the training step is the last of begins.
-  void at_beginning() { depart(false); }
-  /// The kernels of item @p item are next.
-  void before_item(int item);
-  /// They have been issued.
-  void behind_item(int item);
+  /// @p here begins the repetition that the training step is the last of.
+  void at_beginning(const Place& here) const { depart(here, false); }
+  /// @p here is before the kernels of item @p item.
+  void before_item(const Place& here, int item) const;
+  /// @p here is behind them.
+  void behind_item(const Place& here, int item) const;
 
  private:
-  void depart(bool fresh);
-  void message(Collective kind, int visit, int peer, int group, int stream, bool fresh);
+  void depart(const Place& here, bool fresh) const;
+  void message(const Place& here, Collective kind, int visit, int peer, int group, int stream, bool fresh) const;
 
   const WalkLinks& links_;
   const ParameterWalk& walk_;

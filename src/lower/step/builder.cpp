@@ -1,16 +1,51 @@
 #include "lower/step/builder.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
 #include "ir/program/repetition.hpp"
+#include "lower/step/wait_finder.hpp"
 
 namespace strata {
 
-ProgramBuilder::ProgramBuilder(int rank, int num_ranks, std::vector<std::string> streams)
-    : waits_(static_cast<int>(streams.size())), last_(streams.size(), -1), held_(streams.size()) {
+int Place::emit(Instruction instruction, std::span<const int> after) const {
+  STRATA_INVARIANT(instruction.waits.empty(), "waits are found in finish()");
+  ProgramBuilder::Section& section = builder_->of(position_.section);
+  STRATA_INVARIANT(section.positions.empty() || section.positions.back().training_step <= position_.training_step,
+                   "training steps are emitted one after the other");
+  std::vector<Instruction>& instructions = builder_->instructions_of(position_.section);
+  instruction.step += position_.step;
+  section.positions.push_back(position_);
+  section.after.emplace_back(after.begin(), after.end());
+  instructions.push_back(std::move(instruction));
+  return static_cast<int>(instructions.size()) - 1;
+}
+
+void Place::hold(int stream, int instruction) const {
+  ProgramBuilder::Section& section = builder_->of(position_.section);
+  section.holds.push_back({position_.training_step, static_cast<int>(section.positions.size()), stream, instruction});
+}
+
+void Place::reserve(int id) const {
+  ProgramBuilder::Section& section = builder_->of(position_.section);
+  section.reserved.emplace_back(static_cast<int>(section.positions.size()), id);
+}
+
+int Place::last_on(int stream) const {
+  const ProgramBuilder::Section& section = builder_->of(position_.section);
+  const std::vector<Instruction>& instructions = builder_->instructions_of(position_.section);
+  for (std::size_t i = instructions.size(); i-- > 0;) {
+    if (section.positions[i].training_step != position_.training_step) break;
+    if (instructions[i].stream == stream) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+ProgramBuilder::ProgramBuilder(int rank, int num_ranks, std::vector<std::string> streams) {
   program_.rank = rank;
   program_.num_ranks = num_ranks;
   program_.streams = std::move(streams);
@@ -18,7 +53,6 @@ ProgramBuilder::ProgramBuilder(int rank, int num_ranks, std::vector<std::string>
 
 int ProgramBuilder::add_buffer(Buffer buffer) {
   program_.buffers.push_back(std::move(buffer));
-  waits_.add_buffer();
   return static_cast<int>(program_.buffers.size()) - 1;
 }
 
@@ -34,66 +68,58 @@ int ProgramBuilder::add_group(Group group) {
   return static_cast<int>(program_.groups.size()) - 1;
 }
 
-std::vector<Instruction>& ProgramBuilder::section() {
-  switch (current_) {
-    case Section::prologue: return program_.prologue;
-    case Section::body: return program_.body;
+/// Goes along a section as it was emitted, by itself for each of its training steps.
+void ProgramBuilder::find_waits(Place::Section which) {
+  const Section& section = of(which);
+  std::vector<Instruction>& instructions = instructions_of(which);
+  const auto num_streams = static_cast<int>(program_.streams.size());
+  auto hold = section.holds.begin();
+  for (std::size_t first = 0, end = 0; first < instructions.size(); first = end) {
+    const int training_step = section.positions[first].training_step;
+    WaitFinder finder(num_streams, program_.buffers.size());
+    std::vector<std::vector<int>> held(program_.streams.size());  // by stream: what its next instruction waits for
+    for (end = first; end < instructions.size() && section.positions[end].training_step == training_step; ++end) {
+      for (; hold != section.holds.end() && hold->first <= static_cast<int>(end); ++hold) {
+        if (hold->training_step == training_step) {
+          held[static_cast<std::size_t>(hold->stream)].push_back(hold->instruction);
+        }
+      }
+      Instruction& in = instructions[end];
+      std::vector<int> complete = std::exchange(held[static_cast<std::size_t>(in.stream)], {});
+      complete.insert(complete.end(), section.after[end].begin(), section.after[end].end());
+      for (int& before : complete) before -= static_cast<int>(first);
+      std::vector<Wait> waits;
+      for (const int before : finder.missing(in, complete)) waits.push_back({before, 0});
+      finder.append(in, waits);
+      for (const Wait& wait : waits) in.waits.push_back({static_cast<int>(first) + wait.instruction, 0});
+    }
   }
-  throw InternalError("no such section");
-}
-
-void ProgramBuilder::begin(Section next) {
-  current_ = next;
-  STRATA_INVARIANT(section().empty(), "a section is filled once");
-  begin_training_step();
-}
-
-void ProgramBuilder::begin_training_step() {
-  first_of_step_ = static_cast<int>(section().size());
-  waits_ = WaitFinder(static_cast<int>(program_.streams.size()));
-  for (std::size_t b = 0; b < program_.buffers.size(); ++b) waits_.add_buffer();
-  last_.assign(program_.streams.size(), -1);
-  held_.assign(program_.streams.size(), {});
-}
-
-void ProgramBuilder::begin_item(int item, int step) { place_ = {item, step}; }
-
-void ProgramBuilder::begin_before_item(int item, int step) { place_ = {item, step, false}; }
-
-int ProgramBuilder::emit(Instruction instruction, std::span<const int> after) {
-  STRATA_INVARIANT(instruction.waits.empty(), "waits are found here");
-  std::vector<int> complete = std::exchange(held_[static_cast<std::size_t>(instruction.stream)], {});
-  complete.insert(complete.end(), after.begin(), after.end());
-  for (int& before : complete) before -= first_of_step_;
-  std::vector<Wait> waits;
-  for (const int wait : waits_.missing(instruction, complete)) waits.push_back({wait, 0});
-  waits_.append(instruction, waits);
-  for (const Wait& wait : waits) instruction.waits.push_back({first_of_step_ + wait.instruction, 0});
-  instruction.allocs = std::exchange(reserved_, {});
-  instruction.step += place_.step;
-  if (current_ == Section::body) places_.push_back(place_);
-  int& last = last_[static_cast<std::size_t>(instruction.stream)];
-  section().push_back(std::move(instruction));
-  return last = static_cast<int>(section().size()) - 1;
+  for (const auto& [instruction, buffer] : section.reserved) {
+    if (instruction < std::ssize(instructions)) {
+      instructions[static_cast<std::size_t>(instruction)].allocs.push_back(buffer);
+    }
+  }
 }
 
 /// Instructions were emitted step by step; a repetition has those of several steps, item by item. Who waits for one of
 /// its own step that stands in an earlier repetition does so with the lag between the two.
 void ProgramBuilder::put_items_in_order() {
-  const bool none_is_late = std::ranges::all_of(places_, [](const Place& place) { return place.step >= 0; });
-  if (none_is_late && std::ranges::is_sorted(places_, {}, &Place::item)) return;
+  std::vector<Place::Position>& positions = body_.positions;
+  const bool none_is_late = std::ranges::all_of(positions, [](const Place::Position& at) { return at.step >= 0; });
+  if (none_is_late && std::ranges::is_sorted(positions, {}, &Place::Position::item)) return;
   std::vector<Instruction>& body = program_.body;
   std::vector<std::size_t> order(body.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return std::pair(places_[i].item, places_[i].is_behind); });
+  std::ranges::stable_sort(order, {},
+                           [&](std::size_t i) { return std::pair(positions[i].item, positions[i].is_behind); });
   std::vector<int> now(body.size());  // by number of emission
   for (std::size_t i = 0; i < order.size(); ++i) now[order[i]] = static_cast<int>(i);
-  const auto late = [&](std::size_t i) { return repetitions_late(program_, places_[i].step); };
+  const auto late = [&](std::size_t i) { return repetitions_late(program_, positions[i].step); };
   std::vector<Instruction> sorted;
   sorted.reserve(body.size());
-  std::vector<Place> places;
+  std::vector<Place::Position> sorted_positions;
   for (const std::size_t i : order) {
-    places.push_back(places_[i]);
+    sorted_positions.push_back(positions[i]);
     Instruction& in = sorted.emplace_back(std::move(body[i]));
     for (Wait& wait : in.waits) {
       const auto before = static_cast<std::size_t>(wait.instruction);
@@ -101,7 +127,7 @@ void ProgramBuilder::put_items_in_order() {
     }
   }
   body = std::move(sorted);
-  places_ = std::move(places);
+  positions = std::move(sorted_positions);
 }
 
 namespace {
@@ -136,7 +162,9 @@ void ProgramBuilder::wait_for_close_messages() {
     if (in.is_collective() && in.collective == Collective::recv) add(i, last_before(kernels, i, 0));
   }
   const auto begin_of = [&](std::size_t pass) {
-    return static_cast<int>(std::ranges::lower_bound(places_, passes_[pass], {}, &Place::item) - places_.begin());
+    const std::vector<Place::Position>& positions = body_.positions;
+    return static_cast<int>(std::ranges::lower_bound(positions, passes_[pass], {}, &Place::Position::item) -
+                            positions.begin());
   };
   for (std::size_t pass = 0; pass < passes_.size(); ++pass) {
     const auto kernel = std::ranges::lower_bound(kernels, begin_of(pass));
@@ -155,8 +183,7 @@ void ProgramBuilder::find_waits_across_repetitions() {
   for (bool has_grown = true; has_grown;) {
     has_grown = false;
     const InstructionList all = unrolled(program, steps_that_meet(program));
-    WaitFinder finder(static_cast<int>(program.streams.size()));
-    for (std::size_t b = 0; b < program.buffers.size(); ++b) finder.add_buffer();
+    WaitFinder finder(static_cast<int>(program.streams.size()), program.buffers.size());
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Instruction& in = all[i];
       const Instance& here = all.origin(i);
@@ -215,6 +242,7 @@ void add_lifetimes(const Program& program, std::vector<Instruction>& section) {
 }  // namespace
 
 Program ProgramBuilder::finish(const WorkspaceBytes& workspace_bytes) && {
+  for (const Place::Section section : {Place::Section::prologue, Place::Section::body}) find_waits(section);
   for (auto* instructions : {&program_.prologue, &program_.body}) {
     for (Instruction& in : *instructions) {
       const std::int64_t bytes = in.is_collective() ? 0 : workspace_bytes(program_, in);

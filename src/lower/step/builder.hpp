@@ -1,9 +1,10 @@
 #pragma once
 
 /// @file
-/// Collects buffers and instructions of one rank. Dependencies, lifetimes and addresses are not written by hand
-/// anywhere: waits follow from who touches the same elements on another stream, in this repetition of the body or in an
-/// earlier one, alloc and free from the first and last use, addresses from the lifetimes.
+/// Collects buffers and instructions of one rank, each with the place of the order that it belongs to. Dependencies,
+/// lifetimes and addresses are not written by hand anywhere: waits follow from who touches the same elements on another
+/// stream, in this repetition of the body or in an earlier one, alloc and free from the first and last use, addresses
+/// from the lifetimes.
 
 #include <cstdint>
 #include <optional>
@@ -15,9 +16,47 @@
 
 #include "ir/program/program.hpp"
 #include "lower/lower.hpp"
-#include "lower/step/wait_finder.hpp"
 
 namespace strata {
+
+class ProgramBuilder;
+
+/// A place of a Program that is made, to which instructions are added one behind the other. Where that is it was told
+/// when it was made: of two places either may be added to next.
+class Place {
+ public:
+  /// Append @p instruction. @return its number in its section, in the order of emission.
+  /// @param after instructions that must be complete before it although no element says so: what is known to be
+  /// complete by cause, so that its memory may be used again.
+  int emit(Instruction instruction, std::span<const int> after = {}) const;
+
+  /// The next instruction on @p stream that is emitted for this training step waits for @p instruction, although no
+  /// element says so: nothing runs under it.
+  void hold(int stream, int instruction) const;
+
+  /// Buffer @p id lives from the next instruction on, if it does not already: where ranks come to use it at different
+  /// times, and should need the same memory. What uses it first comes after that instruction on every stream.
+  void reserve(int id) const;
+
+  /// The last instruction on @p stream that has been emitted for this section and training step, -1: none.
+  int last_on(int stream) const;
+
+ private:
+  friend class ProgramBuilder;
+  enum class Section : std::uint8_t { prologue, body };
+  /// In the body: its items stand in their order, in whichever they are lowered.
+  struct Position {
+    Section section = Section::prologue;
+    int training_step = 0;  ///< of the body's, for which it is lowered
+    int item = 0;           ///< of the body's order
+    int step = 0;           ///< relative training step of that item
+    bool is_behind = true;  ///< false: it stands before what the item itself has
+  };
+  Place(ProgramBuilder& builder, const Position& position) : builder_(&builder), position_(position) {}
+
+  ProgramBuilder* builder_;
+  Position position_;
+};
 
 class ProgramBuilder {
  public:
@@ -38,69 +77,59 @@ class ProgramBuilder {
   void let_steps_overlap() { program_.join = false; }
   void set_steps_per_body(int num_steps) { program_.steps_per_body = num_steps; }
 
-  enum class Section { prologue, body };
-  /// Instructions go to @p section from now on. Sections are filled one after the other.
-  void begin(Section section);
-
-  /// Lower another training step of the body's: what is emitted from now on waits for nothing that has been emitted for
-  /// other steps; what it must wait for of those is found in finish().
-  void begin_training_step();
-  /// What is emitted from now on belongs to item @p item of the order, of relative training step @p step. The body has
-  /// its items in their order, in whichever they are lowered.
-  void begin_item(int item, int step);
+  Place prologue() { return {*this, {}}; }
+  /// Of item @p item of the body's order, which belongs to relative training step @p step, lowered with others for
+  /// training step @p training_step of the body: these are emitted one training step after the other. An instruction
+  /// waits for what has been emitted before it for the same training step, and for what finish() finds of the others.
+  Place item(int training_step, int item, int step) {
+    return {*this, {Place::Section::body, training_step, item, step, true}};
+  }
   /// The same, before what the item itself has, of whichever training step.
-  void begin_before_item(int item, int step);
-
-  /// Append @p instruction with the waits it needs. @return its number, in the order of emission.
-  /// @param after instructions that must be complete too, although no element says so: what is known to be complete by
-  /// cause, so that its memory may be used again.
-  int emit(Instruction instruction, std::span<const int> after = {});
-
-  /// The next instruction on @p stream waits for @p instruction, although no element says so: nothing runs under it.
-  void hold(int stream, int instruction) { held_[static_cast<std::size_t>(stream)].push_back(instruction); }
-
-  /// Buffer @p id lives from the next instruction on, if it does not already: where ranks come to use it at different
-  /// times, and should need the same memory. What uses it first comes after that instruction on every stream.
-  void reserve(int id) { reserved_.push_back(id); }
+  Place before_item(int training_step, int item, int step) {
+    return {*this, {Place::Section::body, training_step, item, step, false}};
+  }
 
   /// Of bodies whose passes begin at items @p first_items of the order: what is received comes behind the kernels that
   /// stand before it, and what is sent behind a pass has been taken when the pass behind the next one begins. So the
   /// memory of messages is used again after a pass, however many training steps the body holds.
   void keep_messages_close(std::vector<int> first_items) { passes_ = std::move(first_items); }
 
-  /// The last instruction on @p stream in this section and training step, -1: none.
-  int last_on(int stream) const { return last_[static_cast<std::size_t>(stream)]; }
-
   /// Where the loss and the gradient norm are found after the body.
   void set_loss(int id) { program_.loss_buffer = id; }
   void set_norm(int id) { program_.norm_buffer = id; }
   int norm() const { return program_.norm_buffer; }  ///< -1: not yet
 
-  /// Add workspaces, lifetimes and addresses, and verify.
+  /// Add waits, workspaces, lifetimes and addresses, and verify.
   Program finish(const WorkspaceBytes& workspace_bytes) &&;
 
  private:
-  /// Where an instruction of the body stands.
-  struct Place {
-    int item = 0;
-    int step = 0;
-    bool is_behind = true;  ///< false: it stands before what the item itself has
+  friend class Place;
+  /// What was said of a section beside its instructions.
+  struct Section {
+    std::vector<Place::Position> positions{};  ///< by instruction, in the order of emission
+    std::vector<std::vector<int>> after{};     ///< by instruction: what must be complete before it
+    struct Hold {
+      int training_step = 0;
+      int first = 0;  ///< number of the instruction that was emitted next: the one on `stream` from there on waits
+      int stream = 0;
+      int instruction = 0;
+    };
+    std::vector<Hold> holds{};
+    std::vector<std::pair<int, int>> reserved{};  ///< number of the instruction that was emitted next, and the buffer
   };
-  std::vector<Instruction>& section();
+  Section& of(Place::Section section) { return section == Place::Section::prologue ? prologue_ : body_; }
+  std::vector<Instruction>& instructions_of(Place::Section section) {
+    return section == Place::Section::prologue ? program_.prologue : program_.body;
+  }
+  void find_waits(Place::Section section);
   void put_items_in_order();
   void wait_for_close_messages();
   void find_waits_across_repetitions();
 
   Program program_;
-  Section current_ = Section::prologue;
-  Place place_;                         ///< of what is emitted next
-  std::vector<Place> places_;           ///< by instruction of the body, in the order of emission
-  std::vector<int> passes_;             ///< their first items, where messages are kept close
-  int first_of_step_ = 0;               ///< instruction: the first that waits_ has seen
-  WaitFinder waits_;                    ///< of this section and training step
-  std::vector<int> last_;               ///< by stream, of this section and training step
-  std::vector<std::vector<int>> held_;  ///< by stream: what its next instruction waits for
-  std::vector<int> reserved_;           ///< buffers that live from the next instruction on
+  Section prologue_;
+  Section body_;
+  std::vector<int> passes_;  ///< their first items, where messages are kept close
 };
 
 }  // namespace strata

@@ -33,7 +33,7 @@ Instruction OperatorLowering::kernel(Kernel kernel, const Operator& op, Phase ph
 }
 
 void OperatorLowering::emit(Instruction in) {
-  for (Instruction& left : what_is_left_of(std::move(in))) builder.emit(std::move(left));
+  for (Instruction& left : what_is_left_of(std::move(in))) here.emit(std::move(left));
 }
 
 std::int64_t OperatorLowering::rows(int tensor, std::int64_t width) const {
@@ -153,21 +153,6 @@ Operand OperatorLowering::slice_output(const Operator& op, const ColumnBlock& co
   return activations.value(op.outputs.front());
 }
 
-/// Of all slices of an operator the first in the graph is the last that reads it.
-Activations::Taken OperatorLowering::output_gradient(const Operator& op) {
-  const std::optional<ColumnBlock> columns = columns_of(op);
-  if (columns && !is_first(*columns)) return {activations.gradient(op.outputs.front()), false};
-  return activations.take_gradient(op.outputs.front());
-}
-
-/// Slices write, or add to, their own columns of one gradient: what the first of them to go backward was given holds
-/// for all.
-Activations::Destination OperatorLowering::input_gradient(const Operator& op, int tensor, bool can_accumulate) {
-  const std::optional<ColumnBlock> columns = columns_of(op);
-  if (columns && !is_last(*columns)) return activations.last_destination(tensor);
-  return activations.gradient_destination(tensor, can_accumulate);
-}
-
 void OperatorLowering::forward(const Operator& op, Phase phase) {
   if (op.kind == OperatorKind::redistribute) return redistribute_forward(op, phase);
   if (op.attributes.has("summa")) return summa_forward(op, phase);
@@ -190,7 +175,7 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
     case OperatorKind::add: in.outputs = {output(op, 0, {1, 0})}; break;
     case OperatorKind::cross_entropy:
       // The kernel leaves the gradient where the logits were: the largest activation exists once.
-      in.outputs = {output(op, 0, {}), activations.turn_into_gradient(op)};
+      in.outputs = {output(op, 0, {}), activations.turn_into_gradient(here, op, gradients_of(op).inputs.front())};
       in.inputs.front() = in.outputs.back();
       break;
     case OperatorKind::embedding:
@@ -227,131 +212,111 @@ void OperatorLowering::emit_weight_gradient(const Operator& op, Instruction in) 
   std::int64_t accumulate = in.attributes.integer_or("accumulate", 0);
   for (std::size_t i = 0; i < op.parameters.size(); ++i) {
     const GradientEmission::Destination destination =
-        parameters.gradients().destination(item, index_of(op), static_cast<int>(i));
+        parameters.gradients().destination(here, item, index_of(op), static_cast<int>(i));
     accumulate |= destination.accumulate ? std::int64_t{1} << in.outputs.size() : 0;
     in.outputs.push_back(destination.operand);
   }
   in.attributes.set("accumulate", accumulate);
   emit(std::move(in));
-  parameters.gradients().behind_contributions(item, index_of(op));
+  parameters.gradients().behind_contributions(here, item, index_of(op));
 }
 
-/// Kernels whose first output is the gradient of input number @p input. @p reuse: the incoming gradient, which an
-/// elementwise kernel may overwrite.
-void OperatorLowering::emit_input_gradient(const Operator& op, int input, Instruction in, bool can_accumulate,
-                                           const Activations::Taken* reuse) {
-  const int tensor = op.inputs[static_cast<std::size_t>(input)];
-  if (!activations.needs_gradient(tensor)) {
-    return;
-  }
-  if (reuse != nullptr && reuse->exclusive && !activations.has_gradient(tensor)) {
-    activations.share_gradient(tensor, reuse->operand.buffer);
-    in.outputs = {reuse->operand};
-    emit(std::move(in));
-    return;
-  }
-  const Activations::Destination destination = input_gradient(op, tensor, can_accumulate);
-  in.outputs = {destination.operand};
-  if (can_accumulate) {
-    in.attributes.set("accumulate", destination.accumulate ? 1 : 0);
-  }
+/// Kernels whose first output is the gradient of their first input.
+void OperatorLowering::emit_input_gradient(const Operator& op, Instruction in) {
+  const ActivationGradients::Contribution& dx = gradients_of(op).inputs.front();
+  if (dx.place < 0) return;
+  in.outputs = {activations.written(here, dx)};
+  if (dx.can_accumulate) in.attributes.set("accumulate", dx.accumulate ? 1 : 0);
   emit(std::move(in));
-  activations.merge(tensor, destination, op.name);
+  activations.merge(here, dx, op.name);
 }
 
 void OperatorLowering::backward(const Operator& op) {
-  if (op.kind == OperatorKind::cross_entropy || !activations.has_gradient(op.outputs.front())) {
-    return;  // the loss wrote its gradient in forward; an output that nothing reads has none
-  }
+  const ActivationGradients::OfOperator& gradients = gradients_of(op);
+  if (gradients.output < 0) return;  // the loss wrote its gradient in forward; an output that nothing reads has none
   if (op.kind == OperatorKind::redistribute) return redistribute_backward(op);
   if (op.attributes.has("summa")) return summa_backward(op);
   if (const AxisSet over = split_over(op.inputs.front());
       over != 0 && (op.kind == OperatorKind::layer_norm || op.kind == OperatorKind::rms_norm)) {
     return split_norm_backward(op, over);
   }
-  const Activations::Taken dy = output_gradient(op);
+  const Operand dy = output_gradient(op);
   const int x = op.inputs.front();
   const operator_table::Row& row = operator_table::row(op.kind);
   Instruction in = kernel(row.backward, op, Phase::backward);
   switch (op.kind) {
     case OperatorKind::embedding:
-      in.inputs = {activations.value(x), dy.operand};
+      in.inputs = {activations.value(x), dy};
       emit_weight_gradient(op, std::move(in));
       break;
     case OperatorKind::linear:
     case OperatorKind::convolution: {
       Instruction weight = kernel(row.backward_weight, op, Phase::backward);
-      weight.inputs = {activations.value(x), dy.operand};
-      const bool sums_input = activations.needs_gradient(x) && op.attributes.has("sum_gradient_over");
+      weight.inputs = {activations.value(x), dy};
+      const bool needs_dx = gradients.inputs.front().place >= 0;
+      const bool sums_input = needs_dx && op.attributes.has("sum_gradient_over");
       std::optional<Instruction> under_sum;  // the weight's gradient, where it hides the input's sum
       if (sums_input && plan.overlap.layout == "weight_gradient") {
         under_sum = std::move(weight);
       } else {
         emit_weight_gradient(op, std::move(weight));
       }
-      if (!activations.needs_gradient(x)) break;
-      in.inputs = {dy.operand, weight_of(op, op.parameters.front())};
+      if (!needs_dx) break;
+      in.inputs = {dy, weight_of(op, op.parameters.front())};
       if (sums_input) {
-        const Activations::Destination dx = input_gradient(op, x, false);
-        in.outputs = {dx.operand};
+        const ActivationGradients::Contribution& dx = gradients.inputs.front();
+        const Operand written = activations.written(here, dx);
+        in.outputs = {written};
         in.attributes.set("accumulate", 0);
         emit(std::move(in));
-        sum_in_place(op, dx.operand, static_cast<AxisSet>(op.attributes.integer("sum_gradient_over")), Phase::backward);
+        sum_in_place(op, written, static_cast<AxisSet>(op.attributes.integer("sum_gradient_over")), Phase::backward);
         if (under_sum) emit_weight_gradient(op, *std::move(under_sum));
-        activations.merge(x, dx, op.name);
+        activations.merge(here, dx, op.name);
         break;
       }
-      // oneDNN's convolution writes its result, its matrix product can add.
-      emit_input_gradient(op, 0, std::move(in), op.kind == OperatorKind::linear);
+      emit_input_gradient(op, std::move(in));
       break;
     }
     case OperatorKind::layer_norm:
     case OperatorKind::rms_norm:
     case OperatorKind::batch_norm: {
-      const Activations::Destination dx = activations.gradient_destination(x, op.kind != OperatorKind::batch_norm);
-      in.inputs = {dy.operand, activations.value(x), weight_of(op, op.parameters.front()),
-                   activations.value(op.outputs[1])};
-      in.outputs = {dx.operand};
+      const ActivationGradients::Contribution& dx = gradients.inputs.front();
+      in.inputs = {dy, activations.value(x), weight_of(op, op.parameters.front()), activations.value(op.outputs[1])};
+      in.outputs = {activations.written(here, dx)};
       in.attributes.set("accumulate", dx.accumulate ? 1 : 0);
       emit_weight_gradient(op, std::move(in));
-      activations.merge(x, dx, op.name);
+      activations.merge(here, dx, op.name);
       break;
     }
     case OperatorKind::attention:
-      in.inputs = {dy.operand, activations.value(x), activations.value(op.outputs[0]),
-                   activations.value(op.outputs[1])};
-      emit_input_gradient(op, 0, std::move(in), false);
+      in.inputs = {dy, activations.value(x), activations.value(op.outputs[0]), activations.value(op.outputs[1])};
+      emit_input_gradient(op, std::move(in));
       break;
     case OperatorKind::gelu:
     case OperatorKind::swiglu:
-      in.inputs = {dy.operand, activations.value(x)};
-      emit_input_gradient(op, 0, std::move(in), false, op.kind == OperatorKind::gelu ? &dy : nullptr);
+      in.inputs = {dy, activations.value(x)};
+      emit_input_gradient(op, std::move(in));
       break;
     case OperatorKind::relu:
-      in.inputs = {dy.operand, activations.value(op.outputs[0])};
-      emit_input_gradient(op, 0, std::move(in), false, &dy);
+      in.inputs = {dy, activations.value(op.outputs[0])};
+      emit_input_gradient(op, std::move(in));
       break;
     case OperatorKind::rotary:
     case OperatorKind::dropout:
-      in.inputs = {dy.operand};
-      emit_input_gradient(op, 0, std::move(in), false, &dy);
+      in.inputs = {dy};
+      emit_input_gradient(op, std::move(in));
       break;
     case OperatorKind::max_pool:
-      in.inputs = {dy.operand, activations.value(op.outputs[1])};
-      emit_input_gradient(op, 0, std::move(in), false);
+      in.inputs = {dy, activations.value(op.outputs[1])};
+      emit_input_gradient(op, std::move(in));
       break;
     case OperatorKind::average_pool:
-      in.inputs = {dy.operand};
-      emit_input_gradient(op, 0, std::move(in), false);
+      in.inputs = {dy};
+      emit_input_gradient(op, std::move(in));
       break;
     case OperatorKind::add:
-      for (const int input : op.inputs) {
-        if (!activations.needs_gradient(input)) continue;
-        if (activations.has_gradient(input)) {
-          activations.merge(input, {dy.operand, false}, op.name);
-        } else {
-          activations.share_gradient(input, dy.operand.buffer);
-        }
+      for (const ActivationGradients::Contribution& dx : gradients.inputs) {
+        if (dx.place >= 0) activations.merge(here, dx, op.name);
       }
       break;
     case OperatorKind::cross_entropy:

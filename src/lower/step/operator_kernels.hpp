@@ -20,6 +20,7 @@ struct OperatorLowering {
   const LaidOutGraph& model;
   const AxisGroups* groups;  ///< null: no operator is laid out
   ProgramBuilder& builder;
+  const Place& here;  ///< where its kernels go
   Activations& activations;
   ParameterStates& parameters;
   std::int64_t first_sample_of_all = 0;  ///< of this micro-batch, in the step's global batch
@@ -73,16 +74,17 @@ struct OperatorLowering {
   Operand output(const Operator& op, int index, std::initializer_list<int> may_reuse);
   std::int64_t rows(int tensor, std::int64_t width) const;
   Operand slice_output(const Operator& op, const ColumnBlock& columns, Instruction& in);
-  Activations::Taken output_gradient(const Operator& op);
-  Activations::Destination input_gradient(const Operator& op, int tensor, bool can_accumulate);
+  const ActivationGradients::OfOperator& gradients_of(const Operator& op) const {
+    return activations.gradients_of(index_of(op));
+  }
+  Operand output_gradient(const Operator& op) const { return activations.gradient(gradients_of(op).output); }
   /// What kernels of @p op read of one of its parameters.
   Operand weight_of(const Operator& op, int parameter) const {
     return parameters.gathers().weight(item, index_of(op), parameter);
   }
   int index_of(const Operator& op) const { return static_cast<int>(&op - graph().operators.data()); }
   void emit_weight_gradient(const Operator& op, Instruction in);
-  void emit_input_gradient(const Operator& op, int input, Instruction in, bool can_accumulate,
-                           const Activations::Taken* reuse = nullptr);
+  void emit_input_gradient(const Operator& op, Instruction in);
 };
 
 }  // namespace strata

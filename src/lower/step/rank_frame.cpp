@@ -67,6 +67,7 @@ RankFrame::RankFrame(const Plan& of_plan, const RankModel& of_model, int rank, c
       held(plan, graph, order, shards_of(plan, graph, model.any().decisions, grids), grids, groups.parameters.data,
            ring ? &ring->ring : nullptr, builder),
       uses(graph, model.regions) {
+  for (const Stage& part : place.parts) gradients.push_back(activation_gradients(graph, uses, part));
   if (ring) {
     const std::vector<int> all = group_along(plan.mesh, "micro_batch", rank);
     ring->sums_group = builder.add_group({"sums", all});

@@ -18,10 +18,11 @@
 #include "lower/states/replica_links.hpp"
 #include "lower/states/ring_links.hpp"
 #include "lower/states/walk_links.hpp"
-#include "lower/step/activations.hpp"
+#include "lower/step/activation_gradients.hpp"
 #include "lower/step/builder.hpp"
 #include "lower/step/rank_groups.hpp"
 #include "lower/step/rank_place.hpp"
+#include "lower/step/tensor_uses.hpp"
 #include "partition/shards.hpp"
 
 namespace strata {
@@ -50,8 +51,9 @@ struct RankFrame {
   ReplicaGrids grids;
   HeldParameters held;
   TensorUses uses;
-  std::optional<TokenBuffers> tokens;  ///< where these keep their distance
-  int loss = -1;                       ///< buffer, -1: another stage computes it
+  std::vector<ActivationGradients> gradients;  ///< by part of the rank
+  std::optional<TokenBuffers> tokens;          ///< where these keep their distance
+  int loss = -1;                               ///< buffer, -1: another stage computes it
 };
 
 }  // namespace strata

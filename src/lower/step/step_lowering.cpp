@@ -73,6 +73,7 @@ class StepLowering {
         parameters_(plan_, graph_, order_, step, recomputation_, frame.held, groups_.parameters,
                     frame.ring ? &*frame.ring : nullptr, replicas_, builder_),
         uses_(frame.uses),
+        gradients_(frame.gradients),
         crossing_(crossing_before_stages()),
         loss_(frame.loss),
         sent_(order_.items.size(), -1) {
@@ -81,48 +82,44 @@ class StepLowering {
     } else if (frame.ring) {
       relay_.emplace(*frame.ring, graph_, order_, step, frame.held, builder_);
     }
-    if (frame.tokens) tokens_.emplace(*frame.ring, order_, *frame.tokens, builder_);
+    if (frame.tokens) tokens_.emplace(*frame.ring, order_, *frame.tokens);
   }
 
   void run() {
     const int end = behind_last_pass(order_);
-    if (walk_) {
-      begin_repetition();
-      walk_->at_beginning();
-    }
-    begin_item(0);
-    parameters_.gathers().at_beginning();
-    if (relay_) relay_->at_beginning();
-    for (int i = 0; i < end; ++i) lower_item(i);
+    if (walk_) walk_->at_beginning(beginning_of_repetition());
+    parameters_.gathers().at_beginning(place_of(0));
+    if (relay_) relay_->at_beginning(place_of(0));
+    for (int i = 0; i < end; ++i) lower_item(place_of(i), i);
     const bool has_update = end < std::ssize(order_.items);
-    if (has_update && replicas_ != nullptr) ahead_of_update(end);
-    begin_item(has_update ? end : end - 1);
-    parameters_.gradients().behind_backward();
+    if (has_update && replicas_ != nullptr) parameters_.gradients().ahead_of_update(before_pass_ahead_of(end));
+    const Place last = place_of(has_update ? end : end - 1);
+    parameters_.gradients().behind_backward(last);
     // A stage without parameters has no update, and its part in the norm all the same.
-    parameters_.update(has_update ? order_.items.back().parameters : std::vector<int>{});
-    if (relay_ && has_update) relay_->behind_update(end);
+    parameters_.update(last, has_update ? order_.items.back().parameters : std::vector<int>{});
+    if (relay_ && has_update) relay_->behind_update(last, end);
   }
 
  private:
-  /// What comes for the update @p item is posted at the pass before it, which may be of another training step.
-  void ahead_of_update(int item) {
+  /// Before the pass that precedes the update @p item, which may be of another training step: what comes for the update
+  /// is posted there.
+  Place before_pass_ahead_of(int item) const {
     const int in_body = body_items_[static_cast<std::size_t>(item)];
     int pass = in_body;
     for (const Run& run : runs_of(body_)) {
       if (run.first < in_body) pass = run.first;
     }
-    builder_.begin_before_item(pass, body_.items[static_cast<std::size_t>(in_body)].step);
-    parameters_.gradients().ahead_of_update();
+    return builder_.before_item(step_, pass, body_.items[static_cast<std::size_t>(in_body)].step);
   }
-  /// What is emitted from now on is item @p index's of this step.
-  void begin_item(int index) {
+  /// Of item @p index of this step.
+  Place place_of(int index) const {
     const int in_body = body_items_[static_cast<std::size_t>(index)];
-    builder_.begin_item(in_body, body_.items[static_cast<std::size_t>(in_body)].step);
+    return builder_.item(step_, in_body, body_.items[static_cast<std::size_t>(in_body)].step);
   }
-  /// The same: the first that the body has while this step is its newest.
-  void begin_repetition() {
+  /// The first item that the body has while this step is its newest.
+  Place beginning_of_repetition() const {
     const int items_of_one = static_cast<int>(body_.items.size()) / body_.steps_per_body;
-    builder_.begin_item(step_ * items_of_one, step_);
+    return builder_.item(step_, step_ * items_of_one, step_);
   }
   const Segment& segment_of(const OrderItem& item) const {
     return order_.shape.segments[static_cast<std::size_t>(item.segment)];
@@ -148,92 +145,92 @@ class StepLowering {
   Activations& activations_of(const OrderItem& item) {
     const LaidOutGraph& model = model_of(item);
     return activations_
-        .try_emplace(place_of_activations(item), model.graph, uses_, plan_.dtypes.compute, model.num_samples,
-                     number_of(item), builder_)
+        .try_emplace(place_of_activations(item), model.graph, uses_,
+                     gradients_[static_cast<std::size_t>(place_.part_of(segment_of(item)))], plan_.dtypes.compute,
+                     model.num_samples, number_of(item), builder_)
         .first->second;
   }
-  OperatorLowering operators_of_item(int index) {
+  OperatorLowering operators_of_item(const Place& here, int index) {
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     return {.plan = plan_,
             .model = model_of(item),
             .groups = groups_.axes ? &*groups_.axes : nullptr,
             .builder = builder_,
+            .here = here,
             .activations = activations_of(item),
             .parameters = parameters_,
             .first_sample_of_all = first_sample_of(item),
             .item = index};
   }
 
-  void lower_item(int index) {
-    begin_item(index);
-    if (walk_) walk_->before_item(index);
-    if (relay_) relay_->before_item(index);
-    if (tokens_) tokens_->before_item(index);
-    for (const StageMessages::Receive& receive : messages_.before(index)) post(receive);
-    parameters_.gradients().before_item(index);
+  void lower_item(const Place& here, int index) {
+    if (walk_) walk_->before_item(here, index);
+    if (relay_) relay_->before_item(here, index);
+    if (tokens_) tokens_->before_item(here, index);
+    for (const StageMessages::Receive& receive : messages_.before(index)) post(here, receive);
+    parameters_.gradients().before_item(here, index);
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
-    if (item.barrier && model_.any().is_laid_out()) await_layouts();
+    if (item.barrier && model_.any().is_laid_out()) await_layouts(here);
     switch (item.pass) {
-      case Pass::forward: forward(index); break;
-      case Pass::recompute: recompute(index); break;
-      case Pass::backward: backward(index); break;
-      case Pass::update: update_in_backward(index); break;
+      case Pass::forward: forward(here, index); break;
+      case Pass::recompute: recompute(here, index); break;
+      case Pass::backward: backward(here, index); break;
+      case Pass::update: update_in_backward(here, index); break;
     }
-    if (tokens_) tokens_->behind_item(index);
-    if (messages_.after(index).peer >= 0) send(index);
-    if (relay_) relay_->behind_item(index);
-    if (walk_) walk_->behind_item(index);
-    // Nothing of a sub-batch is needed behind the last backward of this rank, or of one of its stages.
+    if (tokens_) tokens_->behind_item(here, index);
+    if (messages_.after(index).peer >= 0) send(here, index);
+    if (relay_) relay_->behind_item(here, index);
+    if (walk_) walk_->behind_item(here, index);
+    // Nothing of a sub-batch is looked up behind the last backward of this rank, or of one of its stages.
     if (item.pass == Pass::backward && begins_part(item)) activations_.erase(place_of_activations(item));
   }
 
-  void await_layouts() {
-    if (const int last = builder_.last_on(layout_stream); last >= 0) builder_.hold(compute_stream, last);
+  static void await_layouts(const Place& here) {
+    if (const int last = here.last_on(layout_stream); last >= 0) here.hold(compute_stream, last);
   }
 
-  void forward(int index) {
+  void forward(const Place& here, int index) {
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     const Segment& segment = segment_of(item);
     Activations& activations = activations_of(item);
-    if (begins_part(item)) load_inputs(item);
-    OperatorLowering operators = operators_of_item(index);
+    if (begins_part(item)) load_inputs(here, item);
+    OperatorLowering operators = operators_of_item(here, index);
     for (int o = segment.first_operator; o < segment.end(); ++o) {
       const Operator& op = model_of(item).graph.operators[static_cast<std::size_t>(o)];
-      parameters_.gathers().before_operator(index, o);
+      parameters_.gathers().before_operator(here, index, o);
       operators.forward(op, Phase::forward);
-      if (op.kind == OperatorKind::cross_entropy) accumulate_loss(op, activations);
+      if (op.kind == OperatorKind::cross_entropy) accumulate_loss(here, op, activations);
     }
-    for (const int t : recomputation_of(item).forgotten) activations.drop(t);
   }
 
   const SegmentRecomputation& recomputation_of(const OrderItem& item) const {
     return recomputation_[static_cast<std::size_t>(item.segment)];
   }
 
-  void recompute(int index) {
+  void recompute(const Place& here, int index) {
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
-    OperatorLowering operators = operators_of_item(index);
+    OperatorLowering operators = operators_of_item(here, index);
     for (const int o : recomputation_of(item).runs_again) {
-      parameters_.gathers().before_operator(index, o);
+      parameters_.gathers().before_operator(here, index, o);
       operators.forward(model_of(item).graph.operators[static_cast<std::size_t>(o)], Phase::recompute);
     }
   }
 
-  void backward(int index) {
+  void backward(const Place& here, int index) {
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     const Segment& segment = segment_of(item);
-    OperatorLowering operators = operators_of_item(index);
+    OperatorLowering operators = operators_of_item(here, index);
     for (int o = segment.end(); o-- > segment.first_operator;) {
-      parameters_.gathers().before_operator(index, o);
+      parameters_.gathers().before_operator(here, index, o);
       operators.backward(model_of(item).graph.operators[static_cast<std::size_t>(o)]);
-      parameters_.gradients().behind_operator(index, o);
+      parameters_.gradients().behind_operator(here, index, o);
     }
   }
 
-  void update_in_backward(int index) {
+  void update_in_backward(const Place& here, int index) {
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
-    parameters_.update(item.parameters);
-    if (relay_) relay_->behind_update(index);
+    parameters_.update(here, item.parameters);
+    if (relay_) relay_->behind_update(here, index);
   }
 
   /// By stage: the tensors that cross the cut before it.
@@ -265,25 +262,25 @@ class StepLowering {
             .name = graph_.tensors[static_cast<std::size_t>(tensor)].name + (backward ? "/gradient" : "")};
   }
 
-  void post(const StageMessages::Receive& receive) {
+  void post(const Place& here, const StageMessages::Receive& receive) {
     const OrderItem& item = order_.items[static_cast<std::size_t>(receive.item)];
     const bool backward = item.pass != Pass::forward;
     Activations& activations = activations_of(item);
     // The memory of what ends on the compute stream before this message is posted, and of messages that the neighbour
     // must have taken before it could send this one, is free for this one and for what follows it.
     std::vector<int> complete;
-    if (const int last = builder_.last_on(compute_stream); last >= 0) complete.push_back(last);
+    if (const int last = here.last_on(compute_stream); last >= 0) complete.push_back(last);
     if (receive.taken >= 0) complete.push_back(sent_[static_cast<std::size_t>(receive.taken)]);
     for (const int t : tensors_across_cut(receive.cut)) {
       if (backward && !activations.needs_gradient(t)) continue;
       Instruction in = message(Collective::recv, item, receive.peer, receive.cut, receive.stream, t);
-      in.outputs = {backward ? activations.gradient_destination(t, true).operand : activations.produce(t)};
-      builder_.emit(std::move(in), complete);
+      in.outputs = {backward ? activations.received_gradient(t) : activations.produce(t)};
+      here.emit(std::move(in), complete);
     }
   }
 
   /// What item @p index has made for a neighbour.
-  void send(int index) {
+  void send(const Place& here, int index) {
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     const StageMessages::Send& to = messages_.after(index);
     const bool backward = item.pass != Pass::forward;
@@ -291,8 +288,8 @@ class StepLowering {
     for (const int t : tensors_across_cut(to.cut)) {
       if (backward && !activations.needs_gradient(t)) continue;
       Instruction in = message(Collective::send, item, to.peer, to.cut, to.stream, t);
-      in.inputs = {backward ? activations.take_gradient(t).operand : activations.value(t)};
-      sent_[static_cast<std::size_t>(index)] = builder_.emit(std::move(in));
+      in.inputs = {backward ? activations.sent_gradient(t) : activations.value(t)};
+      sent_[static_cast<std::size_t>(index)] = here.emit(std::move(in));
     }
   }
 
@@ -308,7 +305,7 @@ class StepLowering {
   }
 
   /// Inputs of the model come from the data set, by position in the global batch; a stage loads what it reads.
-  void load_inputs(const OrderItem& item) {
+  void load_inputs(const Place& here, const OrderItem& item) {
     const Stage& part = place_.parts[static_cast<std::size_t>(place_.part_of(segment_of(item)))];
     const auto data =
         input_read_by(part, [](TensorRole role) { return role == TensorRole::tokens || role == TensorRole::image; });
@@ -318,15 +315,15 @@ class StepLowering {
       return model_of(item).samples[static_cast<std::size_t>(t)];
     };
     if (data && targets && (samples(*data) != samples(*targets) || !samples(*data).levels.empty())) {
-      load(item, data, std::nullopt);
-      load(item, std::nullopt, targets);
+      load(here, item, data, std::nullopt);
+      load(here, item, std::nullopt, targets);
     } else {
-      load(item, data, targets);
+      load(here, item, data, targets);
     }
   }
 
   /// Samples that are neighbours in the data set by one instruction.
-  void load(const OrderItem& item, std::optional<int> data, std::optional<int> targets) {
+  void load(const Place& here, const OrderItem& item, std::optional<int> data, std::optional<int> targets) {
     Activations& activations = activations_of(item);
     const auto t = static_cast<std::size_t>(data ? *data : *targets);
     const std::int64_t num_samples = model_of(item).num_samples[t];
@@ -348,7 +345,7 @@ class StepLowering {
         const std::int64_t elements = num_samples == 0 ? 0 : whole.num_elements / num_samples;
         in.outputs.push_back({whole.buffer, whole.begin + at * elements, count * elements});
       }
-      for (Instruction& left : what_is_left_of(std::move(in))) builder_.emit(std::move(left));
+      for (Instruction& left : what_is_left_of(std::move(in))) here.emit(std::move(left));
     };
     // A rank without samples loads none of them, and has its tensors all the same.
     if (num_samples == 0) {
@@ -364,7 +361,7 @@ class StepLowering {
            model_.sub_batches[static_cast<std::size_t>(item.sub_batch)].first_sample;
   }
 
-  void accumulate_loss(const Operator& op, const Activations& activations) {
+  void accumulate_loss(const Place& here, const Operator& op, const Activations& activations) {
     const int m = activations.micro_batch();
     const int first = place_.first_micro_batch * plan_.schedule.sub_batches;
     const Operand rows = activations.value(op.outputs.front());
@@ -380,7 +377,7 @@ class StepLowering {
                    .outputs = {builder_.whole(loss_)}};
     in.attributes = {
         {"elements", rows.num_elements}, {"scale", scale}, {"accumulate", std::int64_t{m > first ? 1 : 0}}};
-    builder_.emit(std::move(in));
+    here.emit(std::move(in));
   }
 
   const Plan& plan_;
@@ -402,6 +399,7 @@ class StepLowering {
   std::optional<WalkMessages> walk_;
   std::optional<PaceTokens> tokens_;
   const TensorUses& uses_;
+  std::span<const ActivationGradients> gradients_;          ///< by part of the rank
   std::map<std::pair<int, int>, Activations> activations_;  ///< by part of the rank and sub-batch of the step
   std::vector<std::vector<int>> crossing_;                  ///< by stage: tensors that cross the cut before it
   int loss_;                                                ///< buffer, -1: another stage computes it
@@ -418,14 +416,9 @@ Program lower_step(const Plan& plan, const RankModel& model, int rank, const Ord
   if (!overlaps) refuse_orders_without_whole_passes(plan, order, frame.place.in_pipeline);
   frame.builder.set_steps_per_body(order.steps_per_body);
   if (overlaps || plan.overlap.broadcast == "next_forward") frame.builder.let_steps_overlap();
-  frame.builder.begin(ProgramBuilder::Section::prologue);
-  frame.held.buffers.initialize();
-  if (frame.tokens) frame.tokens->initialize();
-  frame.builder.begin(ProgramBuilder::Section::body);
-  for (int step = 0; step < order.steps_per_body; ++step) {
-    frame.builder.begin_training_step();
-    StepLowering(frame, step).run();
-  }
+  frame.held.buffers.initialize(frame.builder.prologue());
+  if (frame.tokens) frame.tokens->initialize(frame.builder.prologue());
+  for (int step = 0; step < order.steps_per_body; ++step) StepLowering(frame, step).run();
   if (frame.replicas) {
     std::vector<int> passes;
     for (const Run& run : runs_of(order)) passes.push_back(run.first);

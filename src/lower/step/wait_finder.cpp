@@ -4,7 +4,8 @@
 
 namespace strata {
 
-WaitFinder::WaitFinder(int num_streams) : order_(num_streams), num_streams_(num_streams) {}
+WaitFinder::WaitFinder(int num_streams, std::size_t num_buffers)
+    : order_(num_streams), num_streams_(num_streams), accesses_(num_buffers) {}
 
 std::vector<int> WaitFinder::missing(const Instruction& instruction, std::span<const int> after,
                                      std::span<const Wait> waits) const {

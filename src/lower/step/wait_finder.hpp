@@ -4,6 +4,7 @@
 /// What an instruction must wait for: those before it on other streams that touch the same elements, unless the order
 /// that is there already says so.
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -16,10 +17,8 @@ namespace strata {
 /// Goes along a list of instructions as it grows. They are numbered as they are appended.
 class WaitFinder {
  public:
-  explicit WaitFinder(int num_streams);
-
-  /// A buffer has been added to the Program.
-  void add_buffer() { accesses_.emplace_back(); }
+  /// Of a Program that has so many.
+  WaitFinder(int num_streams, std::size_t num_buffers);
 
   /// Instructions that @p instruction, which is the next one, has to wait for, in the order of their streams.
   /// @param after others that must be complete before it, although no element says so.

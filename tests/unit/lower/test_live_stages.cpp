@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/program/repetition.hpp"
 #include "unit/lower/cyclic_implementations.hpp"
 #include "unit/lower/equal_layers.hpp"
 #include "unit/lower/planned.hpp"
