@@ -21,6 +21,13 @@ OF_TABLE_2 = (
 )
 
 
+OF_FIGURE_4 = (
+    *ONE_MICRO_BATCH,
+    *((f"  {batch}, {batch}, {batch}, {batch},\n", f"  {small}, {small}, {small}, {small},\n")
+      for batch, small in ((5120, 256), (2560, 128), (640, 32), (160, 8))),
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def table_3(small_version):
     return small_version("oases/table_3", OF_TABLE_3)
@@ -53,3 +60,13 @@ def test_an_iteration_is_shorter_than_the_communication_of_megatron(small_versio
     comparison = oases.figure_2(by_point(small_version("oases/figure_2")))
     assert comparison.rows["simulated"].between(0.5, 0.8).all()
     assert sum("is shorter than Megatron's communication" in line for line in comparison.statements) == 2
+
+
+def test_oases_is_beside_the_best_of_three_baselines(small_version):
+    comparison = oases.figure_4(by_point(small_version("oases/figure_4", OF_FIGURE_4)))
+    assert len(comparison.rows) == 6
+    assert not comparison.rows["simulated"].isna().any()
+    over_megatron = comparison.rows[comparison.rows["over"] == "megatron"]["simulated"]
+    assert (over_megatron > 1.0).all()
+    assert sum("alpa" in line and "merak" in line for line in comparison.statements) == 14
+    assert "Wang et al. is not run" in comparison.statements[-1]

@@ -107,7 +107,29 @@ def figure_2(points: pd.DataFrame) -> Comparison:
     return Comparison("Figure 2, share of Megatron's iteration that communicates", rows, statements)
 
 
+def figure_4(points: pd.DataFrame) -> Comparison:
+    """Oases over the best baseline and over Megatron: the least and the most of all models."""
+    ours = of_experiment(points, "oases_figure_4").replace({"strategy": {"planner": "oases"}})
+    steps = ours.pivot_table(index=["cluster", "model"], columns="strategy", values="k_tokens").reset_index()
+    baselines = [name for name in ("megatron", "merak", "alpa") if name in steps]
+    steps["best baseline"] = steps[baselines].max(axis="columns")
+    bounds = []
+    for cluster, members in steps.groupby("cluster", sort=False):
+        for over in ("best baseline", "megatron"):
+            speedups = (members["oases"] / members[over]).dropna()
+            for bound, speedup in (("least", speedups.min()), ("most", speedups.max())):
+                bounds.append({"cluster": cluster, "over": over, "bound": bound, "speedup": speedup})
+    rows = beside(published("oases", "figure_4"), pd.DataFrame(bounds), ["cluster", "over", "bound"], "speedup")
+    statements = [
+        f"{row['model']} on {row['cluster']}: " + ", ".join(f"{name} {row[name]:.2f}" for name in [*baselines, "oases"])
+        for _, row in steps.iterrows()
+    ]
+    statements.append("Baselines here: Megatron, Merak, Alpa; that of Wang et al. is not run.")
+    return Comparison("Figure 4, throughput of Oases over others'", rows, statements)
+
+
 COMPARISONS = {
+    "oases_figure_4": (figure_4,),
     "oases_table_3": (table_3,),
     "oases_table_2": (table_2,),
     "oases_figure_2": (figure_2,),

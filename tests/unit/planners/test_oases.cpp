@@ -1,6 +1,6 @@
 /// @file
 /// The mode oases: its settings are the plans that its paper compares, with degrees a layer in any order; what it
-/// refuses, it refuses with numbers.
+/// refuses, it refuses with numbers. Of the modes that it is compared with: which of its settings they are.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -91,6 +91,46 @@ TEST(Oases, SettingsAreTheColumnsOfThePapersTable) {
   plain.why = megatron.why = {};
   plain.strategy = megatron.strategy;
   EXPECT_EQ(plain, megatron);
+}
+
+/// Of a plan: what ranks do, and not who planned it or why.
+Plan work_of(Plan plan) {
+  plan.strategy.clear();
+  plan.why = {};
+  return plan;
+}
+
+TEST(Merak, IsOasesWithoutCrossingPasses) {
+  for (const Recompute recompute : {Recompute::none, Recompute::whole_block}) {
+    Plan base = asked(16);
+    base.recompute = recompute;
+    const Plan merak = planned("merak", gpt(), base, {{"tensor", std::string("4x1")}});
+    EXPECT_EQ(merak.schedule.sub_batches, 2);
+    EXPECT_FALSE(merak.schedule.cross_pass);
+    EXPECT_EQ(merak.recompute, recompute);
+    EXPECT_EQ(
+        work_of(merak),
+        work_of(oases(
+            base,
+            {{"tensor", std::string("4x1")}, {"cross_pass", false}, {"fine_recompute", false}, {"planner", false}})));
+  }
+  EXPECT_THAT(refusal([] {
+                planned("merak", gpt(), asked(8), {{"tensor", std::string("1x1")}});
+              }),
+              HasSubstr("2 sub-batches of 1 samples of a group of ranks (8 over 8 groups)"));
+}
+
+TEST(Alpa, IsMegatronWhereOneDegreeIsAskedFor) {
+  const Plan alpa = planned("alpa", gpt(), asked(16), {{"tensor", std::string("4x1")}});
+  EXPECT_EQ(alpa.schedule.sub_batches, 1);
+  EXPECT_EQ(work_of(alpa), work_of(planned("megatron", gpt(), asked(16),
+                                           {{"tensor", std::string("4x1")}, {"sum", std::string("all_reduce")}})));
+  const std::vector<int> degrees = {2, 8, 1, 4};
+  EXPECT_EQ(degrees_of(planned("alpa", gpt(), asked(16), {{"degrees", degrees_text(degrees)}}), gpt()), degrees);
+  EXPECT_THAT(refusal([] {
+                planned("alpa", gpt(), asked(16), {{"tensor", std::string("3x1")}});
+              }),
+              HasSubstr("tensor = 3x1 does not divide 4 ranks"));
 }
 
 TEST(Oases, DegreesMayRiseFallAndGoToAndFro) {

@@ -1,6 +1,7 @@
 /// @file
-/// Oases' planner of degrees on described clusters: what it proposes fits by its Program and is never simulated slower
-/// than one degree for all; every family of transformers is a chain; what it refuses, it refuses with numbers.
+/// Oases' planner of degrees on described clusters, and Alpa's: what it proposes fits by its Program and is never
+/// simulated slower than one degree for all; every family of transformers is a chain; what it refuses, it refuses with
+/// numbers.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -115,6 +116,36 @@ TEST(DegreesOfOases, EveryCostAndSearchPlans) {
   }
 }
 
+PreparedPoint alpa(const std::vector<std::string>& words) {
+  return planned(and_with(and_with(words, "strategy.name=alpa"), "train.recompute=whole_block"));
+}
+
+TEST(DegreesOfAlpa, AreTheSameByEitherSearch) {
+  for (const char* gib : {"24", "3", "2.5"}) {
+    const std::vector<std::string> words = {"model.layers=2", std::string("resources.memory_gib=") + gib};
+    EXPECT_EQ(alpa(words).plan, alpa(and_with(words, "strategy.search=exhaustive")).plan) << gib;
+  }
+}
+
+/// Its chain has one sub-batch, under whose sums nothing runs; where memory lies between two degrees it mixes them.
+TEST(DegreesOfAlpa, AreNeverSlowerThanOneDegree) {
+  int mixed = 0;
+  for (const std::string gib : {"24", "6", "5", "4.5", "4"}) {
+    const std::vector<std::string> words = {"resources.memory_gib=" + gib};
+    const PreparedPoint point = alpa(words);
+    EXPECT_EQ(point.plan.schedule.sub_batches, 1);
+    EXPECT_LE(point.plan.why.predicted_peak_bytes, point.plan.device_capacity_bytes) << gib;
+    std::vector<std::string> uniform = {"strategy.name=megatron", "strategy.sum=all_reduce",
+                                        "strategy.tensor_in_node=false", "train.recompute=whole_block"};
+    uniform.insert(uniform.end(), words.begin(), words.end());
+    const PreparedPoint megatron = planned(uniform);
+    const double of_megatron = PlanEvaluation(megatron, file)(megatron.plan).step_seconds;
+    EXPECT_LE(point.plan.why.predicted_seconds, of_megatron) << gib;
+    mixed += point.plan.why.predicted_seconds < of_megatron ? 1 : 0;
+  }
+  EXPECT_GE(mixed, 2);
+}
+
 /// The paper's figure 6, with what is simulated in place of what was measured: 0.844 and 0.876 there.
 TEST(DegreesOfOases, ChainsOrderPlansAsTheSimulatorDoes) {
   const PreparedPoint point = planned({"train.global_batch=512", "train.micro_batches=4"});
@@ -184,7 +215,7 @@ TEST(DegreesOfOases, RefusesWithNumbers) {
   EXPECT_THAT(refusal([] { linear_program(experiment({"strategy.tensor=2x1"}), file); }),
               HasSubstr("no linear program here: tensor 2x1 alone is possible"));
   EXPECT_THAT(refusal([] { linear_program(experiment({"strategy.name=ddp"}), file); }),
-              HasSubstr("ddp does not search a linear program; accepted with --format mps: oases"));
+              HasSubstr("ddp does not search a linear program; accepted with --format mps: alpa, oases"));
 }
 
 }  // namespace
