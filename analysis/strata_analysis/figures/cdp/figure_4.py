@@ -47,7 +47,7 @@ def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
             words.append(f"{100 * (1 - mean.values.max() / peak):.0f} %")
         axes.axhline(peak / 2 / GIB, color="black", linewidth=0.5, linestyle=":")
         kind = "simulated" if point["simulated"] else "measured"
-        axes.set_title(f"{model}, {kind}; peak lower by {', '.join(words)}", fontsize=7)
+        axes.set_title(f"{model}, {kind}\npeak lower by {', '.join(words)}", fontsize=7)
         axes.set_xlabel("share of a training step")
         axes.set_ylim(0)
         axes.set_xlim(0, 1)
