@@ -390,7 +390,11 @@ void verify(const Program& program) {
     if (!on_one_stream(section.instructions)) verify_races(program, section);
   };
   check_order({"prologue", program.prologue});
-  check_order({"body", body_as_it_meets(program)});
+  if (is_repeated_alone(program)) {
+    check_order({"body", program.body});
+  } else {
+    for (const StepRange& steps : runs_that_meet(program)) check_order({"body", unrolled(program, steps)});
+  }
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     if (program.buffers[id].persistent || allocated[id]) continue;
     throw InternalError(

@@ -30,12 +30,25 @@ std::int64_t steps_beside(const Program& program) {
   return std::int64_t{depth(program) + largest_lag(program) + 1} * program.steps_per_body;
 }
 
-FillAndDrain fill_and_drain(const Program& program) {
-  if (is_repeated_alone(program)) return {};
-  int beside = 0, waited_for = 0, newest = 0;
+namespace {
+
+/// How many steps older than another one is that has begun before it in a body.
+int overlapping_steps(const Program& program) {
+  int most = 0, newest = 0;
   for (const Instruction& in : program.body) {
     newest = std::max(newest, in.step);
-    beside = std::max(beside, newest - in.step);
+    most = std::max(most, newest - in.step);
+  }
+  return most;
+}
+
+}  // namespace
+
+FillAndDrain fill_and_drain(const Program& program) {
+  if (is_repeated_alone(program)) return {};
+  const int beside = overlapping_steps(program);
+  int waited_for = 0;
+  for (const Instruction& in : program.body) {
     for (const Wait& wait : in.waits) {
       const Instruction& other = program.body[static_cast<std::size_t>(wait.instruction)];
       waited_for = std::max(waited_for, in.step - other.step + wait.lag * program.steps_per_body);
@@ -47,6 +60,16 @@ FillAndDrain fill_and_drain(const Program& program) {
 StepRange steps_that_meet(const Program& program) {
   if (is_repeated_alone(program)) return {0, program.steps_per_body - 1};
   return {0, steps_beside(program) + program.steps_per_body - 1};
+}
+
+std::vector<StepRange> runs_that_meet(const Program& program) {
+  std::vector<StepRange> runs = {steps_that_meet(program)};
+  if (is_repeated_alone(program)) return runs;
+  const int most = overlapping_steps(program) + 1;
+  for (std::int64_t first = 0; first < program.steps_per_body; ++first) {
+    for (int others = 0; others < most; ++others) runs.push_back({first, first + others});
+  }
+  return runs;
 }
 
 StepRange steps_that_meet(const std::vector<Program>& programs) {

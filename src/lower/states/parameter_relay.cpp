@@ -58,7 +58,6 @@ ParameterRelay::ParameterRelay(const RingLinks& links, const ModelGraph& graph, 
       step_(step),
       held_(held),
       builder_(builder),
-      received_(static_cast<std::size_t>(order.shape.num_stages()), -1),
       begins_forward_(first_items_of_forward(order)),
       ends_forward_(last_items(order, Pass::forward)),
       ends_backward_(last_items(order, Pass::backward)) {}
@@ -84,14 +83,16 @@ void ParameterRelay::before_item(const Place& here, int item) {
 void ParameterRelay::behind_item(const Place& here, int item) {
   const int last = here.last_on(compute_stream);
   const std::span<const int> after(&last, links_.pace ? 1 : 0);
+  // θ_t of this training step, which this rank has received, to the next ones.
+  const auto hand_on = [&](int j, Arrival arrival) { send(here, j, arrival, step_, step_of_messages(arrival), after); };
   const auto hands_on = [&](int j) { return j >= 0 && !ring_.updates(j); };
   if (const int j = ends_forward_[static_cast<std::size_t>(item)]; hands_on(j)) {
-    hand_on(here, j, Arrival::before_forward, after);
+    hand_on(j, Arrival::before_forward);
   }
   if (const int j = ends_backward_[static_cast<std::size_t>(item)]; hands_on(j)) {
     if (at(j).arrival == Arrival::behind_backward) receive(here, j);
-    hand_on(here, j, Arrival::in_spare_buffer, after);
-    hand_on(here, j, Arrival::behind_backward, after);
+    hand_on(j, Arrival::in_spare_buffer);
+    hand_on(j, Arrival::behind_backward);
   }
 }
 
@@ -130,14 +131,6 @@ void ParameterRelay::send(const Place& here, int stage, Arrival arrival, int ver
   }
 }
 
-/// Where a pass is waited for, that alone does not do: when steps end its kernels do not run, and the messages do.
-void ParameterRelay::hand_on(const Place& here, int stage, Arrival arrival, std::span<const int> after) {
-  std::vector<int> complete(after.begin(), after.end());
-  const int received = received_[static_cast<std::size_t>(stage)];
-  if (!complete.empty() && received >= 0) complete.push_back(received);
-  send(here, stage, arrival, step_, step_of_messages(arrival), complete);
-}
-
 void ParameterRelay::receive(const Place& here, int stage) {
   const Arrival arrival = at(stage).arrival;
   for (const int p : parameters_of_stage(shape_, stage)) {
@@ -145,7 +138,7 @@ void ParameterRelay::receive(const Place& here, int stage) {
     in.step = step_of_messages(arrival);
     in.outputs = {builder_.whole(held_.buffers.weight(p, step_))};
     if (arrival != Arrival::before_forward) in.attributes = {{"version", 1}};
-    received_[static_cast<std::size_t>(stage)] = here.emit(std::move(in));
+    here.emit(std::move(in));
   }
 }
 

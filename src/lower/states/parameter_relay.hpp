@@ -44,8 +44,6 @@ class ParameterRelay {
   /// θ_t of training step t = @p version, relative, to all who have it by @p arrival.  @param step to which its
   /// messages belong, relative to the training step of this place.  @param after see Place::emit.
   void send(const Place& here, int stage, Arrival arrival, int version, int step, std::span<const int> after = {});
-  /// θ_t of this training step, which this rank has received, to the next ones.
-  void hand_on(const Place& here, int stage, Arrival arrival, std::span<const int> after);
   void receive(const Place& here, int stage);
   const ReplicaRing::OfStage& at(int stage) const { return ring_.stages[static_cast<std::size_t>(stage)]; }
   Instruction message(Collective kind, int stage, int peer, Arrival arrival, int parameter) const;
@@ -58,7 +56,6 @@ class ParameterRelay {
   int step_;
   const HeldParameters& held_;
   ProgramBuilder& builder_;
-  std::vector<int> received_;                      ///< by stage: the last of the messages that bring it, -1: none do
   std::vector<int> begins_forward_;                ///< by item: the stage whose forward it is the first of; -1: of none
   std::vector<int> ends_forward_, ends_backward_;  ///< by item: the stage whose pass it is the last of; -1: of none
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
@@ -132,11 +131,25 @@ void ProgramBuilder::put_items_in_order() {
 
 namespace {
 
-/// The last of @p instructions, ascending, before number @p end of a body, or of the body @p lag repetitions earlier.
-std::optional<Wait> last_before(const std::vector<int>& instructions, int end, int lag) {
-  if (instructions.empty()) return std::nullopt;
+/// Of @p instructions on one stream, ascending, those that an instruction of relative training step @p own waits for to
+/// come behind all that stand before number @p end of the body, or of the body @p lag repetitions earlier. The last of
+/// them does not do where its step is none of a run's: so there is one of each step that is not between a later one's
+/// and @p own.
+std::vector<Wait> last_before(const Program& program, const std::vector<int>& instructions, int end, int lag, int own) {
+  std::vector<Wait> waits;
+  std::vector<int> steps;
+  const auto visit = [&](int instruction, int late) {
+    const int step = program.body[static_cast<std::size_t>(instruction)].step - late * program.steps_per_body;
+    const auto [least, most] = std::minmax(step, own);
+    if (std::ranges::any_of(steps, [&](int later) { return least <= later && later <= most; })) return;
+    waits.push_back({instruction, late});
+    steps.push_back(step);
+  };
+  const auto has_own = [&] { return !steps.empty() && steps.back() == own; };  // no other is needed then
   const auto behind = std::ranges::lower_bound(instructions, end);
-  return behind == instructions.begin() ? Wait{instructions.back(), lag + 1} : Wait{*(behind - 1), lag};
+  for (auto i = behind; i != instructions.begin() && !has_own();) visit(*--i, lag);
+  for (auto i = instructions.end(); i != instructions.begin() && !has_own();) visit(*--i, lag + 1);
+  return waits;
 }
 
 }  // namespace
@@ -152,14 +165,15 @@ void ProgramBuilder::wait_for_close_messages() {
     if (!in.is_collective()) kernels.push_back(i);
     if (in.is_collective() && in.collective == Collective::send) sent[static_cast<std::size_t>(in.stream)].push_back(i);
   }
-  const auto add = [&](int instruction, const std::optional<Wait>& wait) {
-    if (!wait) return;
-    std::vector<Wait>& waits = body[static_cast<std::size_t>(instruction)].waits;
-    if (std::ranges::find(waits, *wait) == waits.end()) waits.push_back(*wait);
+  const auto come_behind = [&](int instruction, const std::vector<int>& others, int end, int lag) {
+    Instruction& in = body[static_cast<std::size_t>(instruction)];
+    for (const Wait& wait : last_before(program_, others, end, lag, in.step)) {
+      if (std::ranges::find(in.waits, wait) == in.waits.end()) in.waits.push_back(wait);
+    }
   };
   for (int i = 0; i < size; ++i) {
     const Instruction& in = body[static_cast<std::size_t>(i)];
-    if (in.is_collective() && in.collective == Collective::recv) add(i, last_before(kernels, i, 0));
+    if (in.is_collective() && in.collective == Collective::recv) come_behind(i, kernels, i, 0);
   }
   const auto begin_of = [&](std::size_t pass) {
     const std::vector<Place::Position>& positions = body_.positions;
@@ -171,33 +185,45 @@ void ProgramBuilder::wait_for_close_messages() {
     if (kernel == kernels.end()) continue;
     const std::size_t one_before = pass == 0 ? passes_.size() - 1 : pass - 1;
     for (const std::vector<int>& of_stream : sent) {
-      add(*kernel, last_before(of_stream, begin_of(one_before), pass == 0 ? 1 : 0));
+      come_behind(*kernel, of_stream, begin_of(one_before), pass == 0 ? 1 : 0);
     }
   }
 }
 
-/// Goes along repetitions that meet, those that begin and end with a part of the body among them, and adds to the body
-/// what is missing there.
+namespace {
+
+/// Goes along @p run, repetitions of the body of @p program, and adds to the body what is missing there. @return it
+/// was.
+bool add_waits_of_a_run(Program& program, const InstructionList& run) {
+  bool has_grown = false;
+  WaitFinder finder(static_cast<int>(program.streams.size()), program.buffers.size());
+  for (std::size_t i = 0; i < run.size(); ++i) {
+    const Instruction& in = run[i];
+    const Instance& here = run.origin(i);
+    std::vector<Wait>& waits = program.body[static_cast<std::size_t>(here.instruction)].waits;
+    std::vector<Wait> now(run.waits(i).begin(), run.waits(i).end());
+    for (const int before : finder.missing(in, {}, run.waits(i))) {
+      now.push_back({before, 0});
+      const Instance& there = run.origin(static_cast<std::size_t>(before));
+      const Wait wait{there.instruction, static_cast<int>(here.repetition - there.repetition)};
+      if (std::ranges::find(waits, wait) != waits.end()) continue;
+      waits.push_back(wait);
+      has_grown = true;
+    }
+    finder.append(in, now);
+  }
+  return has_grown;
+}
+
+}  // namespace
+
+/// Of repetitions that meet, in runs that begin and end with any training step of the body.
 void ProgramBuilder::find_waits_across_repetitions() {
   Program& program = program_;
   for (bool has_grown = true; has_grown;) {
     has_grown = false;
-    const InstructionList all = unrolled(program, steps_that_meet(program));
-    WaitFinder finder(static_cast<int>(program.streams.size()), program.buffers.size());
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const Instruction& in = all[i];
-      const Instance& here = all.origin(i);
-      std::vector<Wait>& waits = program.body[static_cast<std::size_t>(here.instruction)].waits;
-      std::vector<Wait> now(all.waits(i).begin(), all.waits(i).end());
-      for (const int before : finder.missing(in, {}, all.waits(i))) {
-        now.push_back({before, 0});
-        const Instance& there = all.origin(static_cast<std::size_t>(before));
-        const Wait wait{there.instruction, static_cast<int>(here.repetition - there.repetition)};
-        if (std::ranges::find(waits, wait) != waits.end()) continue;
-        waits.push_back(wait);
-        has_grown = true;
-      }
-      finder.append(in, now);
+    for (const StepRange& steps : runs_that_meet(program)) {
+      has_grown = add_waits_of_a_run(program, unrolled(program, steps)) || has_grown;
     }
   }
 }

@@ -68,6 +68,25 @@ TEST(CyclicShift, PassesWaitForPassesOfTheReplicaBefore) {
   }
 }
 
+/// A replica sends on what has come to it once a pass is over, whose kernels read it too. Where a run ends with another
+/// training step than the body, messages run whose pass does not: then nothing but their own arrival is before them.
+TEST(CyclicShift, WhatIsHandedOnWaitsForItsArrivalWhateverStepIsTheLast) {
+  for (const char* shift : {"paced", "begun"}) {
+    Program program = lower(ring_plan(3, 3, "none", shift), six_blocks(), 0, no_workspace);
+    EXPECT_NO_THROW(verify(program));
+    int erased = 0;
+    for (Instruction& in : program.body) {
+      if (!in.is_collective() || in.collective != Collective::send) continue;
+      erased += static_cast<int>(std::erase_if(in.waits, [&](const Wait& wait) {
+        const Instruction& other = program.body[static_cast<std::size_t>(wait.instruction)];
+        return other.is_collective() && other.collective == Collective::recv && other.name == in.name;
+      }));
+    }
+    EXPECT_GT(erased, 0) << shift;
+    EXPECT_THAT(words_of<InternalError>([&] { verify(program); }), HasSubstr("not ordered after")) << shift;
+  }
+}
+
 /// All ranks' Programs together: every token is received, and nobody waits for ever.
 TEST(CyclicShift, ProgramsVerify) {
   const ModelGraph graph = six_blocks();
