@@ -84,6 +84,7 @@ void OperatorLowering::shape_attributes(const Operator& op, Instruction& in) con
       a.set("rows", rows(op.inputs.front(), 2 * of.integer("width")));
       break;
     case OperatorKind::gelu:
+    case OperatorKind::gelu_erf:
     case OperatorKind::relu:
     case OperatorKind::add: a.set("elements", elements); break;
     case OperatorKind::dropout: {
@@ -103,8 +104,14 @@ void OperatorLowering::shape_attributes(const Operator& op, Instruction& in) con
       break;
     case OperatorKind::max_pool:
     case OperatorKind::average_pool:
+    case OperatorKind::class_token:
       copy_attributes(op, {"channels", "kernel", "stride", "padding", "height", "width"}, a);
       a.set("samples", samples);
+      break;
+    case OperatorKind::first_row:
+      copy_attributes(op, {"width"}, a);
+      a.set("samples", samples);
+      a.set("sequence", first_input.shape.front());
       break;
     case OperatorKind::batch_norm:
       copy_attributes(op, {"channels", "epsilon"}, a);
@@ -204,10 +211,13 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
     case OperatorKind::rms_norm:
     case OperatorKind::attention:
     case OperatorKind::gelu:
+    case OperatorKind::gelu_erf:
     case OperatorKind::swiglu:
     case OperatorKind::convolution:
     case OperatorKind::max_pool:
     case OperatorKind::average_pool:
+    case OperatorKind::class_token:
+    case OperatorKind::first_row:
     case OperatorKind::batch_norm:
       for (std::size_t i = 0; i < op.outputs.size(); ++i) {
         in.outputs.push_back(output(op, static_cast<int>(i), {}));
@@ -322,10 +332,19 @@ void OperatorLowering::backward(const Operator& op) {
                    activations.value(op.outputs[1])};
       emit_input_gradient(op, 0, std::move(in), false);
       break;
+    case OperatorKind::class_token: {
+      const Activations::Destination dx = activations.gradient_destination(x, false);
+      in.inputs = {dy.operand};
+      in.outputs = {dx.operand};
+      emit_weight_gradient(op, std::move(in));
+      activations.merge(x, dx, op.name);
+      break;
+    }
     case OperatorKind::gelu:
+    case OperatorKind::gelu_erf:
     case OperatorKind::swiglu:
       in.inputs = {dy.operand, activations.value(x)};
-      emit_input_gradient(op, 0, std::move(in), false, op.kind == OperatorKind::gelu ? &dy : nullptr);
+      emit_input_gradient(op, 0, std::move(in), false, op.kind == OperatorKind::swiglu ? nullptr : &dy);
       break;
     case OperatorKind::relu:
       in.inputs = {dy.operand, activations.value(op.outputs[0])};
@@ -341,6 +360,7 @@ void OperatorLowering::backward(const Operator& op) {
       emit_input_gradient(op, 0, std::move(in), false);
       break;
     case OperatorKind::average_pool:
+    case OperatorKind::first_row:
       in.inputs = {dy.operand};
       emit_input_gradient(op, 0, std::move(in), false);
       break;
