@@ -23,7 +23,7 @@ struct ModelSection {
   std::optional<std::int64_t> layers, hidden, heads, kv_heads, ffn_hidden, vocabulary, sequence_length;
   std::optional<double> dropout;
   std::optional<bool> tied_head;
-  std::optional<std::int64_t> image_size, num_classes;
+  std::optional<std::int64_t> image_size, patch_size, num_classes;
   std::vector<std::int64_t> widths;
   bool operator==(const ModelSection&) const = default;
 };

@@ -42,6 +42,8 @@ constexpr Option options[] = {
     {"model.tied_head", FIELD(model.tied_head), "", "", "the output projection is the embedding table"},
     {"model.image_size", FIELD(model.image_size), ">= 1", "pixels",
      "height and width of an image; resnet below 64: CIFAR form"},
+    {"model.patch_size", FIELD(model.patch_size), ">= 1", "pixels",
+     "vit: height and width of a token; divides image_size"},
     {"model.num_classes", FIELD(model.num_classes), ">= 2", "", "classes of an image"},
     {"model.widths", FIELD(model.widths), ">= 1", "elements",
      "mlp: inputs, hidden layers, classes; gpt: hidden size of each layer; vgg, resnet: channels of the "

@@ -72,6 +72,7 @@ class TransformerReader {
       case OperatorKind::embedding: embedded_.insert(op.parameters.begin(), op.parameters.end()); break;
       case OperatorKind::attention: read_attention(op); break;
       case OperatorKind::gelu:
+      case OperatorKind::gelu_erf:
       case OperatorKind::relu:
       case OperatorKind::swiglu: {
         const bool gated = op.kind == OperatorKind::swiglu;
@@ -91,6 +92,8 @@ class TransformerReader {
       case OperatorKind::dropout:
       case OperatorKind::max_pool:
       case OperatorKind::average_pool:
+      case OperatorKind::class_token:
+      case OperatorKind::first_row:
       case OperatorKind::batch_norm:
       case OperatorKind::redistribute: break;
     }
@@ -155,9 +158,11 @@ FlopsConvention parse_flops_convention(std::string_view text) {
 }
 
 FlopsConvention default_flops_convention(const ModelGraph& graph) {
-  const bool attends = std::any_of(graph.operators.begin(), graph.operators.end(),
-                                   [](const Operator& op) { return op.kind == OperatorKind::attention; });
-  return attends ? FlopsConvention::megatron : FlopsConvention::operators;
+  // Of tokens that each see those before: what attends in an image sees all of it, and is counted by operators.
+  const bool is_causal = std::any_of(graph.operators.begin(), graph.operators.end(), [](const Operator& op) {
+    return op.kind == OperatorKind::attention && op.attributes.integer("causal") != 0;
+  });
+  return is_causal ? FlopsConvention::megatron : FlopsConvention::operators;
 }
 
 double training_flops_per_position(const ModelGraph& graph, FlopsConvention convention, bool recomputes) {

@@ -39,6 +39,11 @@ std::int64_t bytes_touched(const Program& program, const Instruction& instructio
     const int times = instruction.kernel == Kernel::linear_backward_input && (accumulate & 1) != 0 ? 2 : 1;
     total -= times * instruction.attributes.integer("rows") * others * size_of(compute_dtype(program, instruction));
   }
+  // One row of each sample is read, of an operand that has all.
+  if (instruction.kernel == Kernel::first_row_forward) {
+    const Operand& row = instruction.outputs.front();
+    total -= (instruction.attributes.integer("sequence") - 1) * size_bytes(program, row);
+  }
   // Updates read what they write.
   const Kernel k = instruction.kernel;
   if (k == Kernel::sgd || k == Kernel::sgd_momentum || k == Kernel::adam || k == Kernel::accumulate) {

@@ -105,6 +105,18 @@ AveragePoolDims KernelDims::average_pool() const {
           .dtype = input(0)};
 }
 
+ClassTokenDims KernelDims::class_token() const {
+  return {.images = integer("samples"),
+          .positions = integer("height") * integer("width"),
+          .channels = integer("channels"),
+          .dtype = input(0),
+          .gradient_dtype = in_.kernel == Kernel::class_token_backward ? output(1) : DType::f32};
+}
+
+FirstRowDims KernelDims::first_row() const {
+  return {.samples = integer("samples"), .sequence = integer("sequence"), .width = integer("width"), .dtype = input(0)};
+}
+
 AttentionDims KernelDims::attention() const {
   return {.batch = integer("samples"),
           .seq = integer("sequence"),

@@ -77,6 +77,8 @@ class KernelDims {
   EmbeddingDims embedding() const;
   MaxPoolDims max_pool() const;
   AveragePoolDims average_pool() const;
+  ClassTokenDims class_token() const;
+  FirstRowDims first_row() const;
   AttentionDims attention() const;
   RotaryDims rotary() const;
   PermuteDims permute() const;

@@ -141,6 +141,23 @@ struct AveragePoolDims {
   DType dtype = DType::f32;
 };
 
+/// A learned row in front of the rows of an image, and learned positions added to all.
+struct ClassTokenDims {
+  std::int64_t images = 0;
+  std::int64_t positions = 0;  ///< height · width; of y one more
+  std::int64_t channels = 0;
+  DType dtype = DType::f32;           ///< of x, y, their gradients, the token and the positions: f32 or bf16
+  DType gradient_dtype = DType::f32;  ///< of dtoken and dpositions: f32 or bf16
+};
+
+/// The first row of each sample.
+struct FirstRowDims {
+  std::int64_t samples = 0;
+  std::int64_t sequence = 1;
+  std::int64_t width = 0;
+  DType dtype = DType::f32;
+};
+
 /// A target that takes no part: its loss and its gradients are 0.
 inline constexpr std::int32_t ignored_target = -1;
 

@@ -96,6 +96,17 @@ struct EmbeddingAccumulate {
   bool positions = false;
 };
 
+struct ClassTokenBackwardOperands {
+  const void* dy = nullptr;    ///< [images,positions + 1,channels]
+  void* dx = nullptr;          ///< [images,positions,channels]
+  void* dtoken = nullptr;      ///< [channels]
+  void* dpositions = nullptr;  ///< [positions + 1,channels]
+};
+struct ClassTokenAccumulate {
+  bool token = false;
+  bool positions = false;
+};
+
 /// The slice of a parameter that gets its initial values: y[i] is element first_element + i of the whole.
 struct InitializedSlice {
   DType dtype = DType::f32;  ///< f32 or bf16

@@ -30,7 +30,7 @@ void refuse(const ModelOptions& options, std::string_view key, std::string_view 
 }
 
 void accept_only(const ModelOptions& options, std::string_view accepted) {
-  const std::array<std::pair<std::string_view, bool>, 12> given = {{
+  const std::array<std::pair<std::string_view, bool>, 13> given = {{
       {"layers", options.layers.has_value()},
       {"hidden", options.hidden.has_value()},
       {"heads", options.heads.has_value()},
@@ -41,6 +41,7 @@ void accept_only(const ModelOptions& options, std::string_view accepted) {
       {"dropout", options.dropout.has_value()},
       {"tied_head", options.tied_head.has_value()},
       {"image_size", options.image_size.has_value()},
+      {"patch_size", options.patch_size.has_value()},
       {"num_classes", options.num_classes.has_value()},
       {"widths", !options.widths.empty()},
   }};

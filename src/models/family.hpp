@@ -19,6 +19,7 @@ ModelGraph build_gpt(const ModelOptions& options);
 ModelGraph build_llama(const ModelOptions& options);
 ModelGraph build_vgg(const ModelOptions& options);
 ModelGraph build_resnet(const ModelOptions& options);
+ModelGraph build_vit(const ModelOptions& options);
 ModelGraph build_mlp(const ModelOptions& options);
 
 /// The options that are set and not among @p accepted (separated by " | ") are refused.

@@ -109,12 +109,20 @@ int GraphBuilder::rotary(std::string_view name, int qkv, const Heads& heads, dou
 }
 
 int GraphBuilder::causal_attention(std::string_view name, int qkv, const Heads& heads, double dropout) {
+  return attention(name, qkv, heads, dropout, true);
+}
+
+int GraphBuilder::full_attention(std::string_view name, int qkv, const Heads& heads, double dropout) {
+  return attention(name, qkv, heads, dropout, false);
+}
+
+int GraphBuilder::attention(std::string_view name, int qkv, const Heads& heads, double dropout, bool is_causal) {
   const std::int64_t sequence = shape(qkv)[0];
   const int y = add_operator(name, OperatorKind::attention, {qkv}, {sequence, heads.heads * heads.head_dim}, {},
                              {{"heads", heads.heads},
                               {"kv_heads", heads.kv_heads},
                               {"head_dim", heads.head_dim},
-                              {"causal", std::int64_t{1}},
+                              {"causal", std::int64_t{is_causal ? 1 : 0}},
                               {"dropout", dropout}});
   graph_.operators.back().outputs.push_back(
       add_tensor(full(name) + ".statistics", {heads.heads, sequence}, TensorRole::statistic));
@@ -123,6 +131,10 @@ int GraphBuilder::causal_attention(std::string_view name, int qkv, const Heads& 
 
 int GraphBuilder::gelu(std::string_view name, int x) {
   return add_operator(name, OperatorKind::gelu, {x}, shape(x), {}, {});
+}
+
+int GraphBuilder::gelu_erf(std::string_view name, int x) {
+  return add_operator(name, OperatorKind::gelu_erf, {x}, shape(x), {}, {});
 }
 
 int GraphBuilder::relu(std::string_view name, int x) {
@@ -183,6 +195,22 @@ int GraphBuilder::global_average_pool(std::string_view name, int x) {
   const std::int64_t channels = shape(x)[2];
   return add_operator(name, OperatorKind::average_pool, {x}, {channels}, {},
                       {{"channels", channels}, {"height", shape(x)[0]}, {"width", shape(x)[1]}});
+}
+
+int GraphBuilder::class_token(std::string_view name, int x, const Initializer& initializer) {
+  const std::int64_t height = shape(x)[0];
+  const std::int64_t width = shape(x)[1];
+  const std::int64_t channels = shape(x)[2];
+  const std::int64_t tokens = height * width + 1;
+  const int token = add_parameter(full(name), "token", {channels}, initializer);
+  const int positions = add_parameter(full(name), "positions", {tokens, channels}, initializer);
+  return add_operator(name, OperatorKind::class_token, {x}, {tokens, channels}, {token, positions},
+                      {{"channels", channels}, {"height", height}, {"width", width}});
+}
+
+int GraphBuilder::first_row(std::string_view name, int x) {
+  const std::int64_t width = shape(x).back();
+  return add_operator(name, OperatorKind::first_row, {x}, {width}, {}, {{"width", width}});
 }
 
 int GraphBuilder::batch_norm(std::string_view name, int x, double epsilon, double momentum) {

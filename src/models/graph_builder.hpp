@@ -62,7 +62,10 @@ class GraphBuilder {
   int rms_norm(std::string_view name, int x, double epsilon);
   int rotary(std::string_view name, int qkv, const Heads& heads, double theta);
   int causal_attention(std::string_view name, int qkv, const Heads& heads, double dropout);
+  /// Every position sees all.
+  int full_attention(std::string_view name, int qkv, const Heads& heads, double dropout);
   int gelu(std::string_view name, int x);
+  int gelu_erf(std::string_view name, int x);
   int relu(std::string_view name, int x);
   int swiglu(std::string_view name, int x);
   int add(std::string_view name, int a, int b);
@@ -72,6 +75,10 @@ class GraphBuilder {
   int max_pool(std::string_view name, int x, const Pool& shape);
   /// The mean over all positions of an image: [h, w, c] -> [c].
   int global_average_pool(std::string_view name, int x);
+  /// The rows of an image behind a learned one, and learned positions added to all: [h, w, c] -> [h w + 1, c].
+  int class_token(std::string_view name, int x, const Initializer& initializer);
+  /// [s, width] -> [width].
+  int first_row(std::string_view name, int x);
   /// By the statistics of a micro-batch. @param epsilon is added to the variance.
   int batch_norm(std::string_view name, int x, double epsilon, double momentum);
   int cross_entropy(std::string_view name, int logits, int targets);
@@ -84,6 +91,7 @@ class GraphBuilder {
   ModelGraph finish(std::int64_t positions_per_sample);
 
  private:
+  int attention(std::string_view name, int qkv, const Heads& heads, double dropout, bool is_causal);
   std::string full(std::string_view name) const;
   int add_tensor(std::string name, std::vector<std::int64_t> shape, TensorRole role);
   int add_parameter(const std::string& owner, std::string_view name, std::vector<std::int64_t> shape,

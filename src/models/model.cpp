@@ -18,8 +18,9 @@ struct Family {
   std::string_view name;
   ModelGraph (*build)(const ModelOptions&);
 };
-constexpr std::array families = {Family{"gpt", build_gpt}, Family{"llama", build_llama}, Family{"vgg", build_vgg},
-                                 Family{"resnet", build_resnet}, Family{"mlp", build_mlp}};
+constexpr std::array families = {Family{"gpt", build_gpt}, Family{"llama", build_llama},
+                                 Family{"vgg", build_vgg}, Family{"resnet", build_resnet},
+                                 Family{"vit", build_vit}, Family{"mlp", build_mlp}};
 
 bool is_family(std::string_view name) {
   for (const Family& family : families) {
@@ -77,6 +78,7 @@ ResolvedModel resolve_model(const ModelOptions& options) {
   override_with(merged.dropout, options.dropout);
   override_with(merged.tied_head, options.tied_head);
   override_with(merged.image_size, options.image_size);
+  override_with(merged.patch_size, options.patch_size);
   override_with(merged.num_classes, options.num_classes);
   if (!options.widths.empty()) merged.widths = options.widths;
   return {preset.family, merged};

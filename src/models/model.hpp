@@ -24,12 +24,13 @@ struct ModelOptions {
   std::optional<std::int64_t> hidden{};      ///< width of the residual stream; vgg: of the two hidden dense layers
   std::optional<std::int64_t> heads{};       ///< divides hidden; with widths: of the first layer, heads of one size
   std::optional<std::int64_t> kv_heads{};    ///< llama: divides heads (default: heads)
-  std::optional<std::int64_t> ffn_hidden{};  ///< gpt: default 4 h; llama: default 8/3 h, down to a multiple of 32
+  std::optional<std::int64_t> ffn_hidden{};  ///< gpt, vit: default 4 h; llama: default 8/3 h, down to a multiple of 32
   std::optional<std::int64_t> vocabulary{};  ///< tokens, as stored: not padded
   std::optional<std::int64_t> sequence_length{};  ///< tokens a sample; gpt: also the rows of the position table
   std::optional<double> dropout{};                ///< probability in [0, 1)
   std::optional<bool> tied_head{};                ///< the head's weight is the embedding table
   std::optional<std::int64_t> image_size{};       ///< pixels a side; vgg: a multiple of 32; resnet below 64: CIFAR form
+  std::optional<std::int64_t> patch_size{};       ///< vit: pixels a side of a token, divides image_size; default 16
   std::optional<std::int64_t> num_classes{};      ///< of an image
   std::vector<std::int64_t> widths{};  ///< mlp: inputs, hidden layers …, classes; gpt: the hidden size of each
                                        ///< layer, instead of layers and hidden; vgg, resnet: channels of the
@@ -40,7 +41,7 @@ struct ModelOptions {
 /// A named set of options and where its numbers come from.
 struct Preset {
   std::string name;
-  std::string family;       ///< gpt, llama, vgg, resnet, mlp
+  std::string family;       ///< gpt, llama, vgg, resnet, vit, mlp
   std::string description;  ///< one line for `strata list models`
   std::string source;       ///< of the numbers
   ModelOptions options;     ///< every option that has no family default; options.name == name

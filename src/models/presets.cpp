@@ -37,6 +37,7 @@ constexpr std::string_view resnet_source =
     "He et al. 2015, table 1; stride in the 3x3 convolution of a bottleneck, as torchvision's (inferred)";
 constexpr std::string_view resnet_cifar_source =
     "CDP (ICML 2024), sec. 5; He et al. 2015, table 1, with the 3x3 stem usual at 32 pixels (inferred)";
+constexpr std::string_view vit_source = "Dosovitskiy et al. 2021, table 1";
 constexpr std::string_view own_source = "this project";
 
 ModelOptions transformer(const TransformerDims& dims) {
@@ -86,6 +87,10 @@ class Table {
 
   void resnet(std::string name, std::string description, ModelOptions options, std::string_view source) {
     add(std::move(name), "resnet", std::move(description), source, std::move(options));
+  }
+
+  void vit(std::string name, std::string description, ModelOptions options, std::string_view source) {
+    add(std::move(name), "vit", std::move(description), source, std::move(options));
   }
 
   void mlp(std::string name, std::vector<std::int64_t> widths, std::string_view source) {
@@ -193,6 +198,14 @@ void add_others(Table& table) {
     table.resnet(fmt::format("resnet{}", layers), fmt::format("ResNet, {} layers, 224 pixels, 1000 classes", layers),
                  {.layers = layers, .image_size = 224, .num_classes = 1000}, resnet_source);
   }
+  table.vit("vit-nano", "ViT, 2 layers of 32, 4 heads, patches of 4 in 16 pixels, 10 classes",
+            {.layers = 2, .hidden = 32, .heads = 4, .image_size = 16, .patch_size = 4, .num_classes = 10}, own_source);
+  table.vit("vit-tiny-cifar", "ViT, 12 layers of 192, 3 heads, patches of 4 in 32 pixels, 10 classes",
+            {.layers = 12, .hidden = 192, .heads = 3, .image_size = 32, .patch_size = 4, .num_classes = 10},
+            "Touvron et al. 2021, table 1: DeiT-Ti; patches for 32 pixels: this project");
+  table.vit("vit-b16", "ViT-B/16, 12 layers of 768, 12 heads, patches of 16 in 224 pixels, 1000 classes",
+            {.layers = 12, .hidden = 768, .heads = 12, .image_size = 224, .patch_size = 16, .num_classes = 1000},
+            vit_source);
   table.mlp("mlp-tiny", {48, 64, 32, 10}, own_source);
   table.mlp("mlp-cifar", {3072, 512, 256, 10}, own_source);
   table.mlp("autoddl-mlp", {32768, 16384, 4096, 2048, 512}, "AutoDDL (2023), sec. 5.2.1, fig. 8");

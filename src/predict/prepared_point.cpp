@@ -46,6 +46,7 @@ ModelGraph model_of(const Experiment& experiment) {
   options.dropout = m.dropout;
   options.tied_head = m.tied_head;
   options.image_size = m.image_size;
+  options.patch_size = m.patch_size;
   options.num_classes = m.num_classes;
   options.widths = m.widths;
   ModelGraph graph = build_model(options);

@@ -104,7 +104,7 @@ class Modes : public testing::Test {
 /// By the model's name.
 class EveryMode : public Modes, public testing::WithParamInterface<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Models, EveryMode, testing::Values("gpt", "llama", "vgg", "mlp"),
+INSTANTIATE_TEST_SUITE_P(Models, EveryMode, testing::Values("gpt", "llama", "vgg", "vit", "mlp"),
                          [](const auto& test) { return test.param; });
 
 TEST_P(EveryMode, TrainsWhatItTrainsOnTheCpu) {

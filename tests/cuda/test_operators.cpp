@@ -212,11 +212,11 @@ TEST_P(DeviceTest, Rotary) {
 TEST_P(DeviceTest, Elementwise) {
   for (const std::int64_t offset : {0, 1}) {  // vectors of eight, and one by one
     const std::int64_t n = 1037;
-    for (const Kernel kernel : {Kernel::gelu_forward, Kernel::relu_forward}) {
+    for (const Kernel kernel : {Kernel::gelu_forward, Kernel::gelu_erf_forward, Kernel::relu_forward}) {
       OneKernel k(kernel, {{"elements", n}});
       expect_close(k.input(GetParam(), n, 3.0, offset).output(GetParam(), n).run(), close_f32, close_bf16);
     }
-    for (const Kernel kernel : {Kernel::gelu_backward, Kernel::relu_backward, Kernel::add}) {
+    for (const Kernel kernel : {Kernel::gelu_backward, Kernel::gelu_erf_backward, Kernel::relu_backward, Kernel::add}) {
       OneKernel k(kernel, {{"elements", n}});
       k.input(GetParam(), n, 3.0, offset).input(GetParam(), n, 3.0).output(GetParam(), n);
       expect_close(k.run(), close_f32, close_bf16);
@@ -563,6 +563,28 @@ TEST_P(DeviceTest, Pooling) {
   expect_close(mean.input(GetParam(), 3 * 35 * 19).output(GetParam(), 3 * 19).run(), close_f32, close_bf16);
   OneKernel spread(Kernel::average_pool_backward, average);
   expect_close(spread.input(GetParam(), 3 * 19).output(GetParam(), 3 * 35 * 19).run(), close_f32, close_bf16);
+}
+
+TEST_P(DeviceTest, ClassToken) {
+  const Attributes sizes = {{"samples", 3_i}, {"channels", 19_i}, {"height", 5_i}, {"width", 7_i}};
+  OneKernel forward(Kernel::class_token_forward, sizes);
+  forward.input(GetParam(), 3 * 35 * 19).input(GetParam(), 19).input(GetParam(), 36 * 19);
+  expect_equal(forward.output(GetParam(), 3 * 36 * 19).run());
+  for (const std::int64_t add : {0, 6}) {
+    Attributes backward = sizes;
+    backward.set("accumulate", add);
+    OneKernel k(Kernel::class_token_backward, backward);
+    k.input(GetParam(), 3 * 36 * 19).output(GetParam(), 3 * 35 * 19).output(f32, 19).output(f32, 36 * 19);
+    expect_equal(k.run());  // sums are in the order of the images on both
+  }
+}
+
+TEST_P(DeviceTest, FirstRow) {
+  const Attributes sizes = {{"samples", 3_i}, {"sequence", 7_i}, {"width", 19_i}};
+  OneKernel forward(Kernel::first_row_forward, sizes);
+  expect_equal(forward.input(GetParam(), 3 * 7 * 19).output(GetParam(), 3 * 19).run());
+  OneKernel backward(Kernel::first_row_backward, sizes);
+  expect_equal(backward.input(GetParam(), 3 * 19).output(GetParam(), 3 * 7 * 19).run());
 }
 
 TEST_P(DeviceTest, Sums) {

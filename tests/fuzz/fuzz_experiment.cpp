@@ -40,6 +40,7 @@ void check_model(const ModelSection& m) {
                              .dropout = m.dropout,
                              .tied_head = m.tied_head,
                              .image_size = m.image_size,
+                             .patch_size = m.patch_size,
                              .num_classes = m.num_classes,
                              .widths = m.widths};
   const auto graph = unless_refused("model", [&] { return build_model(options); });

@@ -23,6 +23,7 @@
 #include "exec/cpu/kernels/activation.hpp"
 #include "exec/cpu/kernels/attention.hpp"
 #include "exec/cpu/kernels/batch_norm.hpp"
+#include "exec/cpu/kernels/class_token.hpp"
 #include "exec/cpu/kernels/convolution.hpp"
 #include "exec/cpu/kernels/cross_entropy.hpp"
 #include "exec/cpu/kernels/embedding.hpp"
@@ -311,6 +312,28 @@ Case average_pool(DType dtype) {
   return c;
 }
 
+Case class_token(DType dtype) {
+  Case c("class_token", dtype);
+  const cpu::ClassTokenDims dims{.images = 3, .positions = 20, .channels = 19, .dtype = dtype};
+  cpu::class_token_forward(dims, c.input("x", {3, 20, 19}), c.input("token", {19}), c.input("positions", {21, 19}),
+                           c.output("y", {3, 21, 19}));
+  cpu::class_token_backward(dims,
+                            {.dy = c.input("dy", {3, 21, 19}),
+                             .dx = c.output("dx", {3, 20, 19}),
+                             .dtoken = c.f32_output("dtoken", {19}),
+                             .dpositions = c.f32_output("dpositions", {21, 19})},
+                            {});
+  return c;
+}
+
+Case first_row(DType dtype) {
+  Case c("first_row", dtype);
+  const cpu::FirstRowDims dims{.samples = 3, .sequence = 7, .width = 19, .dtype = dtype};
+  cpu::first_row_forward(dims, c.input("x", {3, 7, 19}), c.output("y", {3, 19}));
+  cpu::first_row_backward(dims, c.input("dy", {3, 19}), c.output("dx", {3, 7, 19}));
+  return c;
+}
+
 Case residual(DType dtype) {
   Case c("residual", dtype);
   cpu::add(dtype, c.input("x", {1037}), c.input("branch", {1037}), c.output("y", {1037}), 1037);
@@ -345,6 +368,8 @@ void write_cases(const std::filesystem::path& folder) {
                           max_pool(dtype, 2, 0),
                           max_pool(dtype, 3, 1),
                           average_pool(dtype),
+                          class_token(dtype),
+                          first_row(dtype),
                           residual(dtype)}) {
       cases.push_back(c.write(values, offset));
     }

@@ -7,6 +7,7 @@
 #include "exec/cpu/kernels/activation.hpp"
 #include "exec/cpu/kernels/attention.hpp"
 #include "exec/cpu/kernels/batch_norm.hpp"
+#include "exec/cpu/kernels/class_token.hpp"
 #include "exec/cpu/kernels/convolution.hpp"
 #include "exec/cpu/kernels/cross_entropy.hpp"
 #include "exec/cpu/kernels/dropout.hpp"
@@ -295,6 +296,8 @@ BoundKernel bind_elementwise(const Arguments& a) {
   switch (a.instruction().kernel) {
     case Kernel::gelu_forward: return [=](const StepContext&) { gelu_forward(dtype, in0, out0, n); };
     case Kernel::gelu_backward: return [=](const StepContext&) { gelu_backward(dtype, in0, in1, out0, n); };
+    case Kernel::gelu_erf_forward: return [=](const StepContext&) { gelu_erf_forward(dtype, in0, out0, n); };
+    case Kernel::gelu_erf_backward: return [=](const StepContext&) { gelu_erf_backward(dtype, in0, in1, out0, n); };
     case Kernel::relu_forward: return [=](const StepContext&) { relu_forward(dtype, in0, out0, n); };
     case Kernel::relu_backward: return [=](const StepContext&) { relu_backward(dtype, in0, in1, out0, n); };
     case Kernel::swiglu_forward:
@@ -405,6 +408,19 @@ BoundKernel bind_others(const Arguments& a, const KernelDims& s) {
       return [=, d = s.average_pool()](const StepContext&) { average_pool_forward(d, in0, out0); };
     case Kernel::average_pool_backward:
       return [=, d = s.average_pool()](const StepContext&) { average_pool_backward(d, in0, out0); };
+    case Kernel::class_token_forward:
+      return [=, d = s.class_token()](const StepContext&) { class_token_forward(d, in0, in1, in2, out0); };
+    case Kernel::class_token_backward:
+      return [d = s.class_token(),
+              operands =
+                  ClassTokenBackwardOperands{.dy = in0, .dx = out0, .dtoken = a.output(1), .dpositions = a.output(2)},
+              add = ClassTokenAccumulate{a.accumulates(1), a.accumulates(2)}](const StepContext&) {
+        class_token_backward(d, operands, add);
+      };
+    case Kernel::first_row_forward:
+      return [=, d = s.first_row()](const StepContext&) { first_row_forward(d, in0, out0); };
+    case Kernel::first_row_backward:
+      return [=, d = s.first_row()](const StepContext&) { first_row_backward(d, in0, out0); };
     case Kernel::cross_entropy: {
       const CrossEntropyDims d{.rows = s.integer("rows"), .classes = s.integer("classes"), .dtype = a.output_dtype(1)};
       STRATA_INVARIANT(a.input(0) == a.output(1), "the gradient stands where the logits were");
@@ -457,6 +473,8 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource&
     case Kernel::batch_norm_backward: return bind_dense(a, shape);
     case Kernel::gelu_forward:
     case Kernel::gelu_backward:
+    case Kernel::gelu_erf_forward:
+    case Kernel::gelu_erf_backward:
     case Kernel::relu_forward:
     case Kernel::relu_backward:
     case Kernel::swiglu_forward:
@@ -474,6 +492,10 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource&
     case Kernel::max_pool_backward:
     case Kernel::average_pool_forward:
     case Kernel::average_pool_backward:
+    case Kernel::class_token_forward:
+    case Kernel::class_token_backward:
+    case Kernel::first_row_forward:
+    case Kernel::first_row_backward:
     case Kernel::cross_entropy: return bind_others(a, shape);
   }
   throw InternalError("no such kernel");

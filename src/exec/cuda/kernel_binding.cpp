@@ -12,6 +12,7 @@
 #include "exec/cuda/convolution.hpp"
 #include "exec/cuda/fused_attention.hpp"
 #include "exec/cuda/kernels/attention.hpp"
+#include "exec/cuda/kernels/class_token.hpp"
 #include "exec/cuda/kernels/elementwise.hpp"
 #include "exec/cuda/kernels/norm.hpp"
 #include "exec/cuda/kernels/optimizer.hpp"
@@ -261,6 +262,9 @@ BoundKernel bind_elementwise(const Program& program, const Arguments& a) {
   switch (a.instruction().kernel) {
     case Kernel::gelu_forward: return [=](cudaStream_t stream) { gelu_forward(dtype, in0, out0, n, stream); };
     case Kernel::gelu_backward: return [=](cudaStream_t stream) { gelu_backward(dtype, in0, in1, out0, n, stream); };
+    case Kernel::gelu_erf_forward: return [=](cudaStream_t stream) { gelu_erf_forward(dtype, in0, out0, n, stream); };
+    case Kernel::gelu_erf_backward:
+      return [=](cudaStream_t stream) { gelu_erf_backward(dtype, in0, in1, out0, n, stream); };
     case Kernel::relu_forward: return [=](cudaStream_t stream) { relu_forward(dtype, in0, out0, n, stream); };
     case Kernel::relu_backward: return [=](cudaStream_t stream) { relu_backward(dtype, in0, in1, out0, n, stream); };
     case Kernel::swiglu_forward:
@@ -453,6 +457,18 @@ BoundKernel bind_others(const Program& program, const Arguments& a, const Kernel
       return [=, d = dims.average_pool()](cudaStream_t stream) { average_pool_forward(d, in0, out0, stream); };
     case Kernel::average_pool_backward:
       return [=, d = dims.average_pool()](cudaStream_t stream) { average_pool_backward(d, in0, out0, stream); };
+    case Kernel::class_token_forward:
+      return [=, d = dims.class_token()](cudaStream_t stream) { class_token_forward(d, in0, in1, in2, out0, stream); };
+    case Kernel::class_token_backward:
+      return [d = dims.class_token(),
+              operands = ClassTokenBackwardOperands{.dy = in0, .dx = out0, .dtoken = out1, .dpositions = a.output(2)},
+              add = ClassTokenAccumulate{a.accumulates(1), a.accumulates(2)}](cudaStream_t stream) {
+        class_token_backward(d, operands, add, stream);
+      };
+    case Kernel::first_row_forward:
+      return [=, d = dims.first_row()](cudaStream_t stream) { first_row_forward(d, in0, out0, stream); };
+    case Kernel::first_row_backward:
+      return [=, d = dims.first_row()](cudaStream_t stream) { first_row_backward(d, in0, out0, stream); };
     case Kernel::cross_entropy: {
       const CrossEntropyDims d{
           .rows = dims.integer("rows"), .classes = dims.integer("classes"), .dtype = a.output_dtype(1)};
@@ -509,6 +525,8 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
     case Kernel::batch_norm_backward: return bind_norm(program, a, dims);
     case Kernel::gelu_forward:
     case Kernel::gelu_backward:
+    case Kernel::gelu_erf_forward:
+    case Kernel::gelu_erf_backward:
     case Kernel::relu_forward:
     case Kernel::relu_backward:
     case Kernel::swiglu_forward:
@@ -526,6 +544,10 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
     case Kernel::max_pool_backward:
     case Kernel::average_pool_forward:
     case Kernel::average_pool_backward:
+    case Kernel::class_token_forward:
+    case Kernel::class_token_backward:
+    case Kernel::first_row_forward:
+    case Kernel::first_row_backward:
     case Kernel::cross_entropy: return bind_others(program, a, dims, context);
   }
   throw InternalError("no such kernel");

@@ -36,12 +36,15 @@ double product_flops(const ModelGraph& graph, const Operator& op) {
     case OperatorKind::rms_norm:
     case OperatorKind::rotary:
     case OperatorKind::gelu:
+    case OperatorKind::gelu_erf:
     case OperatorKind::relu:
     case OperatorKind::swiglu:
     case OperatorKind::add:
     case OperatorKind::dropout:
     case OperatorKind::max_pool:
     case OperatorKind::average_pool:
+    case OperatorKind::class_token:
+    case OperatorKind::first_row:
     case OperatorKind::batch_norm:
     case OperatorKind::cross_entropy:
     case OperatorKind::redistribute: break;
@@ -67,8 +70,11 @@ double forward_flops(const ModelGraph& graph, const Operator& op, std::int64_t n
     case OperatorKind::rotary:                                // q and k: two products, one sum
       return samples * 3.0 * x * static_cast<double>(a.integer("heads") + a.integer("kv_heads")) /
              static_cast<double>(a.integer("heads") + 2 * a.integer("kv_heads"));
-    case OperatorKind::gelu: return samples * 9.0 * x;  // x/2 (1 + tanh(c (x + a x³)))
+    case OperatorKind::gelu: return samples * 9.0 * x;      // x/2 (1 + tanh(c (x + a x³)))
+    case OperatorKind::gelu_erf: return samples * 4.0 * x;  // x/2 (1 + erf(x c))
     case OperatorKind::swiglu: return samples * 6.0 * y;
+    case OperatorKind::class_token: return samples * y;
+    case OperatorKind::first_row: return 0.0;  // a copy
     case OperatorKind::relu:
     case OperatorKind::add:
     case OperatorKind::dropout:
@@ -97,7 +103,11 @@ double backward_flops(const ModelGraph& graph, const Operator& op, std::int64_t 
     case OperatorKind::batch_norm: return samples * 13.0 * x;
     case OperatorKind::rms_norm: return samples * 9.0 * x;
     case OperatorKind::gelu: return samples * 18.0 * x;
+    case OperatorKind::gelu_erf: return samples * 11.0 * x;  // Φ 4, the density 4, their sum 2, the product with dy 1
     case OperatorKind::swiglu: return samples * 12.0 * y;
+    // Both parameters are sums over samples; what an image's rows and the first row are given is a copy.
+    case OperatorKind::class_token: return samples * (y + y - x);
+    case OperatorKind::first_row: return 0.0;
     case OperatorKind::cross_entropy: return samples * 2.0 * x;
     case OperatorKind::rotary: return forward_flops(graph, op, num_samples);
     case OperatorKind::relu:

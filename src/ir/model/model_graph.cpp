@@ -67,6 +67,7 @@ std::vector<int> saved_for_backward(const Operator& op) {
     case OperatorKind::embedding:
     case OperatorKind::linear:
     case OperatorKind::gelu:
+    case OperatorKind::gelu_erf:
     case OperatorKind::swiglu:
     case OperatorKind::convolution: return {op.inputs[0]};
     case OperatorKind::layer_norm:
@@ -82,6 +83,8 @@ std::vector<int> saved_for_backward(const Operator& op) {
     case OperatorKind::add:
     case OperatorKind::dropout:  // the mask is drawn again from its position
     case OperatorKind::average_pool:
+    case OperatorKind::class_token:
+    case OperatorKind::first_row:
     case OperatorKind::redistribute: return {};
   }
   throw InternalError("no such operator kind");

@@ -32,6 +32,7 @@ enum class OperatorKind : std::uint8_t {
   attention,    ///< fused qkv [s, (heads + 2 kv_heads) head_dim] -> [s, heads head_dim], statistics [heads, s] f32
                 ///< (log-sum-exp) (heads, kv_heads, head_dim, causal, dropout)
   gelu,         ///< tanh form
+  gelu_erf,     ///< x Φ(x)
   relu,         ///<
   swiglu,       ///< [..., 2 width], gate first -> [..., width]: silu(gate) * up (width)
   add,          ///< two equal shapes -> same
@@ -40,8 +41,11 @@ enum class OperatorKind : std::uint8_t {
                 ///< bias [out] (in, out, kernel, stride, padding, height, width: of the input)
   max_pool,     ///< [h, w, c] -> [h', w', c], indices u8 (kernel, stride, padding, height, width, channels)
   average_pool,  ///< [h, w, c] -> [c], global (height, width, channels)
-  batch_norm,  ///< [h, w, c] -> same, statistics [2 c] f32 a micro-batch; parameters: weight, bias (channels, epsilon,
-               ///< momentum)
+  class_token,  ///< [h, w, c] -> [h w + 1, c]: a learned row in front of those of an image, and learned positions added
+                ///< to all; parameters: token [c], positions [h w + 1, c] (height, width, channels)
+  first_row,    ///< [s, width] -> [width] (width)
+  batch_norm,   ///< [h, w, c] -> same, statistics [2 c] f32 a micro-batch; parameters: weight, bias (channels, epsilon,
+                ///< momentum)
   cross_entropy,  ///< logits [..., classes], targets [...] -> loss [...] f32; backward from the saved logits (classes)
   redistribute,   ///< in no model: what lowering puts between operators with different tensor layouts (step)
 };

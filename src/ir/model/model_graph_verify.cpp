@@ -218,6 +218,7 @@ class OperatorCheck {
         return;
       case OperatorKind::add: shape(input(1), input(0).shape); [[fallthrough]];
       case OperatorKind::gelu:
+      case OperatorKind::gelu_erf:
       case OperatorKind::relu:
       case OperatorKind::dropout: shape(output(0), input(0).shape); return;
       case OperatorKind::convolution: {
@@ -240,6 +241,20 @@ class OperatorCheck {
       case OperatorKind::average_pool:
         shape(input(0), {attribute("height"), attribute("width"), attribute("channels")});
         shape(output(0), {attribute("channels")});
+        return;
+      case OperatorKind::class_token: {
+        const std::int64_t channels = attribute("channels");
+        const std::int64_t tokens = attribute("height") * attribute("width") + 1;
+        shape(input(0), {attribute("height"), attribute("width"), channels});
+        shape(output(0), {tokens, channels});
+        parameter(0, {channels});
+        parameter(1, {tokens, channels});
+        return;
+      }
+      case OperatorKind::first_row:
+        require(input(0).shape.size() == 2, "input has shape {}, must be [s, width]", input(0).shape);
+        last_dim(input(0), attribute("width"));
+        shape(output(0), {attribute("width")});
         return;
       case OperatorKind::batch_norm: {
         const std::int64_t channels = attribute("channels");

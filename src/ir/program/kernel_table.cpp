@@ -54,6 +54,8 @@ constexpr std::array table = {
                     "samples,first_sample,sequence,heads,kv_heads,head_dim,causal,dropout,first_head?,total_heads?"},
     KernelSignature{gelu_forward, "gelu_forward", "x", "y", "elements"},
     KernelSignature{gelu_backward, "gelu_backward", "dy,x", "dx", "elements"},
+    KernelSignature{gelu_erf_forward, "gelu_erf_forward", "x", "y", "elements"},
+    KernelSignature{gelu_erf_backward, "gelu_erf_backward", "dy,x", "dx", "elements"},
     KernelSignature{relu_forward, "relu_forward", "x", "y", "elements"},
     KernelSignature{relu_backward, "relu_backward", "dy,y", "dx", "elements"},
     KernelSignature{swiglu_forward, "swiglu_forward", "x", "y", "rows,width"},
@@ -74,6 +76,12 @@ constexpr std::array table = {
                     "samples,channels,kernel,stride,padding,height,width"},
     KernelSignature{average_pool_forward, "average_pool_forward", "x", "y", "samples,channels,height,width"},
     KernelSignature{average_pool_backward, "average_pool_backward", "dy", "dx", "samples,channels,height,width"},
+    KernelSignature{class_token_forward, "class_token_forward", "x,token,positions", "y",
+                    "samples,channels,height,width"},
+    KernelSignature{class_token_backward, "class_token_backward", "dy", "dx,dtoken,dpositions",
+                    "samples,channels,height,width,accumulate"},
+    KernelSignature{first_row_forward, "first_row_forward", "x", "y", "samples,sequence,width"},
+    KernelSignature{first_row_backward, "first_row_backward", "dy", "dx", "samples,sequence,width"},
     KernelSignature{batch_norm_forward, "batch_norm_forward", "x,weight,bias", "y,statistics", "rows,channels,epsilon"},
     KernelSignature{batch_norm_backward, "batch_norm_backward", "dy,x,weight,statistics", "dx,dweight,dbias",
                     "rows,channels,epsilon,accumulate"},
@@ -171,6 +179,8 @@ double flops(const Instruction& instruction) {
     case rotary_backward:
     case gelu_forward:
     case gelu_backward:
+    case gelu_erf_forward:
+    case gelu_erf_backward:
     case relu_forward:
     case relu_backward:
     case swiglu_forward:
@@ -182,6 +192,10 @@ double flops(const Instruction& instruction) {
     case max_pool_backward:
     case average_pool_forward:
     case average_pool_backward:
+    case class_token_forward:
+    case class_token_backward:
+    case first_row_forward:
+    case first_row_backward:
     case batch_norm_forward:
     case batch_norm_backward:
     case cross_entropy:

@@ -408,7 +408,8 @@ class LayingOut {
         }
         break;
       }
-      case OperatorKind::swiglu: set_width(); break;
+      case OperatorKind::swiglu:
+      case OperatorKind::first_row: set_width(); break;
       case OperatorKind::layer_norm:
       case OperatorKind::rms_norm:
         if (!set_width()) op.attributes.set("features", whole.attributes.integer("width"));
@@ -421,6 +422,7 @@ class LayingOut {
       }
       case OperatorKind::dropout:  // set_positions
       case OperatorKind::gelu:
+      case OperatorKind::gelu_erf:
       case OperatorKind::relu:
       case OperatorKind::add: break;
       default:

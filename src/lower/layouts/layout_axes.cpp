@@ -17,7 +17,8 @@ constexpr int nobody = -1;
 
 /// Reads and writes each element for itself: the layout passes through.
 bool is_elementwise(const Operator& op) {
-  return op.kind == OperatorKind::gelu || op.kind == OperatorKind::relu || op.kind == OperatorKind::dropout;
+  return op.kind == OperatorKind::gelu || op.kind == OperatorKind::gelu_erf || op.kind == OperatorKind::relu ||
+         op.kind == OperatorKind::dropout;
 }
 
 class Assignment {
@@ -390,7 +391,8 @@ bool is_norm(const Operator& op) { return op.kind == OperatorKind::layer_norm ||
 
 bool works_on_images(const Operator& op) {
   return op.kind == OperatorKind::convolution || op.kind == OperatorKind::max_pool ||
-         op.kind == OperatorKind::average_pool || op.kind == OperatorKind::batch_norm;
+         op.kind == OperatorKind::average_pool || op.kind == OperatorKind::class_token ||
+         op.kind == OperatorKind::batch_norm;
 }
 
 bool is_exchanged_first(const AtomicAxes& axes, const TensorLayout& home, const OperatorDecision& decision) {

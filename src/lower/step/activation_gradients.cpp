@@ -35,8 +35,11 @@ Way way_of(const Operator& op) {
     case OperatorKind::max_pool:
     case OperatorKind::average_pool:
     case OperatorKind::batch_norm:
+    case OperatorKind::class_token:
+    case OperatorKind::first_row:
     case OperatorKind::redistribute: return Way::writes;
     case OperatorKind::gelu:
+    case OperatorKind::gelu_erf:
     case OperatorKind::relu:
     case OperatorKind::rotary:
     case OperatorKind::dropout: return Way::in_place;
@@ -47,7 +50,8 @@ Way way_of(const Operator& op) {
 
 /// Its kernel makes the gradient of its input beside those of its parameters, whether anybody needs it or not.
 bool always_makes_input_gradient(OperatorKind kind) {
-  return kind == OperatorKind::layer_norm || kind == OperatorKind::rms_norm || kind == OperatorKind::batch_norm;
+  return kind == OperatorKind::layer_norm || kind == OperatorKind::rms_norm || kind == OperatorKind::batch_norm ||
+         kind == OperatorKind::class_token;
 }
 
 /// Goes along the operators of a part, the last one first.

@@ -84,6 +84,7 @@ void OperatorLowering::shape_attributes(const Operator& op, Instruction& in) con
       a.set("rows", rows(op.inputs.front(), 2 * of.integer("width")));
       break;
     case OperatorKind::gelu:
+    case OperatorKind::gelu_erf:
     case OperatorKind::relu:
     case OperatorKind::add: a.set("elements", elements); break;
     case OperatorKind::dropout: {
@@ -103,8 +104,14 @@ void OperatorLowering::shape_attributes(const Operator& op, Instruction& in) con
       break;
     case OperatorKind::max_pool:
     case OperatorKind::average_pool:
+    case OperatorKind::class_token:
       copy_attributes(op, {"channels", "kernel", "stride", "padding", "height", "width"}, a);
       a.set("samples", samples);
+      break;
+    case OperatorKind::first_row:
+      copy_attributes(op, {"width"}, a);
+      a.set("samples", samples);
+      a.set("sequence", first_input.shape.front());
       break;
     case OperatorKind::batch_norm:
       copy_attributes(op, {"channels", "epsilon"}, a);
@@ -189,10 +196,13 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
     case OperatorKind::rms_norm:
     case OperatorKind::attention:
     case OperatorKind::gelu:
+    case OperatorKind::gelu_erf:
     case OperatorKind::swiglu:
     case OperatorKind::convolution:
     case OperatorKind::max_pool:
     case OperatorKind::average_pool:
+    case OperatorKind::class_token:
+    case OperatorKind::first_row:
     case OperatorKind::batch_norm:
       for (std::size_t i = 0; i < op.outputs.size(); ++i) {
         in.outputs.push_back(output(op, static_cast<int>(i), {}));
@@ -292,7 +302,16 @@ void OperatorLowering::backward(const Operator& op) {
       in.inputs = {dy, activations.value(x), activations.value(op.outputs[0]), activations.value(op.outputs[1])};
       emit_input_gradient(op, std::move(in));
       break;
+    case OperatorKind::class_token: {
+      const ActivationGradients::Contribution& dx = gradients.inputs.front();
+      in.inputs = {dy};
+      in.outputs = {activations.written(here, dx)};
+      emit_weight_gradient(op, std::move(in));
+      activations.merge(here, dx, op.name);
+      break;
+    }
     case OperatorKind::gelu:
+    case OperatorKind::gelu_erf:
     case OperatorKind::swiglu:
       in.inputs = {dy, activations.value(x)};
       emit_input_gradient(op, std::move(in));
@@ -311,6 +330,7 @@ void OperatorLowering::backward(const Operator& op) {
       emit_input_gradient(op, std::move(in));
       break;
     case OperatorKind::average_pool:
+    case OperatorKind::first_row:
       in.inputs = {dy};
       emit_input_gradient(op, std::move(in));
       break;

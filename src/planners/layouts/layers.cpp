@@ -13,7 +13,8 @@ namespace strata {
 namespace {
 
 bool is_unary(OperatorKind kind) {
-  return kind == OperatorKind::gelu || kind == OperatorKind::relu || kind == OperatorKind::dropout;
+  return kind == OperatorKind::gelu || kind == OperatorKind::gelu_erf || kind == OperatorKind::relu ||
+         kind == OperatorKind::dropout;
 }
 bool is_branch(OperatorKind kind) {
   return is_unary(kind) || kind == OperatorKind::swiglu || kind == OperatorKind::rotary ||

@@ -119,6 +119,12 @@ double StepCosts::summa_seconds(const Layer& layer, const Layout& layout) const 
 }
 
 double StepCosts::seconds(const LayerLink& link, const Layer& to_layer, const Layout& from, const Layout& to) const {
+  if (to_layer.sum == PartialSums::all_reduce) {
+    if (link.gathers || from.p0 == to.p0) return 0.0;
+    const double elements = static_cast<double>(link.elements) * static_cast<double>(samples_);
+    const double gathered = gather_volume(elements, from, to);
+    return micro_batches_ * activation_seconds(Collective::all_gather, gathered, quotient(from.p0, to.p0));
+  }
   if (!needs_exchange(from, to, link.is_unary)) return 0.0;
   return exchange_seconds(link, to_layer, from.p0, to.p0);
 }
@@ -153,6 +159,10 @@ StepVolume StepCosts::volume(const LayerChain& chain, std::span<const Layout> la
   };
   for (const LayerLink& link : chain.links) {
     const double elements = static_cast<double>(link.elements) * static_cast<double>(samples_);
+    if (chain.layers[static_cast<std::size_t>(link.to)].sum == PartialSums::all_reduce) {
+      if (!link.gathers) sum.forward.all_gather += gather_volume(elements, of_link(link.from), of_link(link.to));
+      continue;
+    }
     const Volume moved{.all_to_all =
                            exchange_volume(elements, of_link(link.from), of_link(link.to), grid_, link.is_unary)};
     sum.forward += moved;

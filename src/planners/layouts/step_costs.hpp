@@ -27,7 +27,9 @@ class StepCosts {
 
   /// What a layer moves whatever its neighbours' layouts are.
   double seconds(const Layer& layer, const Layout& layout) const;
-  /// What a link moves because rows are cut otherwise at its two ends, local layouts. @p to_layer its second end.
+  /// What a link moves because rows are cut otherwise at its two ends, local layouts. @p to_layer its second end. Where
+  /// that leaves whole sums, rows come from what works on images and are gathered; those that it reads itself count
+  /// with the layer.
   double seconds(const LayerLink& link, const Layer& to_layer, const Layout& from, const Layout& to) const;
   /// As above, where they need an exchange: many pairs of layouts have the same.
   double exchange_seconds(const LayerLink& link, const Layer& to_layer, const Factor& from_p0,

@@ -95,4 +95,8 @@ double exchange_volume(double elements, const Layout& from, const Layout& to, co
   return exchange_between(from.p0, to.p0).moved_share * elements / grid.total();
 }
 
+double gather_volume(double elements, const Layout& from, const Layout& to) {
+  return from.p0 == to.p0 ? 0.0 : moved(elements / to.p0.total(), quotient(from.p0, to.p0));
+}
+
 }  // namespace strata

@@ -80,4 +80,8 @@ bool needs_exchange(const Layout& from, const Layout& to, bool is_unary);
 /// Elements that the all-to-all of a tensor of @p elements over all ranks moves, forward; backward moves as many.
 double exchange_volume(double elements, const Layout& from, const Layout& to, const Factor& grid, bool is_unary);
 
+/// Elements that a gather of samples moves, forward, of a tensor of @p elements over all ranks whose samples are cut
+/// further in @p from than in @p to. Backward each rank takes its own of the gradient, which all have.
+double gather_volume(double elements, const Layout& from, const Layout& to);
+
 }  // namespace strata

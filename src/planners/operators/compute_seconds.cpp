@@ -30,16 +30,19 @@ void set_sizes(const ModelGraph& graph, const Operator& op, std::int64_t samples
     case OperatorKind::cross_entropy: a.set("rows", elements / op.attributes.integer("classes")); break;
     case OperatorKind::rotary:
     case OperatorKind::attention:
+    case OperatorKind::first_row:
       a.set("samples", samples);
       a.set("sequence", x.shape.front());
       break;
     case OperatorKind::gelu:
+    case OperatorKind::gelu_erf:
     case OperatorKind::relu:
     case OperatorKind::add:
     case OperatorKind::dropout: a.set("elements", elements); break;
     case OperatorKind::convolution:
     case OperatorKind::max_pool:
-    case OperatorKind::average_pool: a.set("samples", samples); break;
+    case OperatorKind::average_pool:
+    case OperatorKind::class_token: a.set("samples", samples); break;
     case OperatorKind::redistribute: break;
   }
 }

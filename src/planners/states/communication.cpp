@@ -17,7 +17,9 @@ StateCommunication::StateCommunication(const ModelGraph& graph, const Plan& plan
     Module module;
     for (const int p : op.parameters) module.elements += graph.parameters[static_cast<std::size_t>(p)].num_elements();
     if (module.elements == 0) continue;
-    module.num_gathers = op.kind == OperatorKind::embedding ? 1 : 2;
+    // Backward reads no parameter of these.
+    const bool is_added = op.kind == OperatorKind::embedding || op.kind == OperatorKind::class_token;
+    module.num_gathers = is_added ? 1 : 2;
     if (regathers && op.block >= 0) ++module.num_gathers;
     ++modules_[module];
   }

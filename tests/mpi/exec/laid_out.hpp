@@ -67,6 +67,19 @@ inline RealModel transformer(const char* name) {
            .dropout = 0.1}};
 }
 
+/// One of images: convolutions and the class token data parallel, then as GPT.
+inline RealModel vision_transformer() {
+  return {"vit",
+          {.name = "vit-nano",
+           .layers = 2,
+           .hidden = 48,
+           .heads = 24,
+           .ffn_hidden = 96,
+           .dropout = 0.1,
+           .image_size = 8,
+           .num_classes = 24}};
+}
+
 /// @p p0 ranks split samples, and of the rest @p p1 the outputs.
 inline Layout layout_of(const AtomicAxes& axes, int p0, int p1) {
   const int num_ranks = axes.num_ranks(axes.all());
@@ -87,7 +100,7 @@ struct TransformerDegrees {
 };
 
 inline std::vector<OperatorRule> rules_of(const AtomicAxes& axes, const TransformerDegrees& d, std::string_view model) {
-  const bool is_gpt = model == "gpt";
+  const bool is_gpt = model != "llama";
   const char* first = is_gpt ? "*mlp.fc1" : "*mlp.gate_up";
   const char* second = is_gpt ? "*mlp.fc2" : "*mlp.down";
   const auto rule = [&](const char* match, int p1) {
@@ -109,7 +122,7 @@ struct TensorRanks {
 
 /// Head and embedding alike: they may share a table.
 inline std::vector<OperatorRule> rules_of(const AtomicAxes& axes, const TensorRanks& ranks, std::string_view model) {
-  const bool is_gpt = model == "gpt";
+  const bool is_gpt = model != "llama";
   const int all = axes.num_ranks(axes.all());
   const auto columns = [&](int t) { return layout_of(axes, all / t, t); };
   const auto rows = [&](int t) { return layout_of(axes, all / t, 1); };

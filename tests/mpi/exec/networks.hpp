@@ -64,6 +64,7 @@ inline std::vector<RealModel> real_models() {
       {"gpt", {.name = "gpt-nano", .vocabulary = 101, .sequence_length = 33, .dropout = 0.1}},
       {"llama", {.name = "llama-nano", .vocabulary = 101, .sequence_length = 17}},
       {"vgg", {.name = "vgg-nano", .dropout = 0.25}},
+      {"vit", {.name = "vit-nano", .dropout = 0.1}},
       {"mlp", {.name = "mlp-tiny"}},
   };
 }

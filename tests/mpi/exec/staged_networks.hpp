@@ -110,6 +110,7 @@ inline std::vector<RealModel> staged_models() {
        {.name = "gpt-nano", .layers = 5, .vocabulary = 101, .sequence_length = 9, .dropout = 0.1, .tied_head = false}},
       {"llama", {.name = "llama-nano", .layers = 5, .vocabulary = 101, .sequence_length = 9}},
       {"vgg", {.name = "vgg-nano", .dropout = 0.25}},
+      {"vit", {.name = "vit-nano", .layers = 5, .dropout = 0.1}},
       {"mlp", {.name = "mlp", .dropout = 0.2, .widths = {48, 64, 32, 40, 24, 16, 10}}},
   };
 }

@@ -18,7 +18,7 @@ class ExecutorTest : public testing::Test {
 
 std::vector<Training> trainings() {
   std::vector<Training> all;
-  for (const char* model : {"gpt-nano", "llama-nano", "vgg-nano", "mlp-tiny"}) {
+  for (const char* model : {"gpt-nano", "llama-nano", "vgg-nano", "vit-nano", "mlp-tiny"}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       for (const Recompute recompute : {Recompute::none, Recompute::block}) {
         Training training{.graph = build_model({.name = model}), .plan = {}};

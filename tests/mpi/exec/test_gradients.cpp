@@ -164,6 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
                          4e-3},
                     Case{"vgg", build_model({.name = "vgg-nano"}), 0, 6e-5},
                     Case{"resnet", build_model({.name = "resnet-nano"}), 0, 6e-5},
+                    Case{"vit", build_model({.name = "vit-nano"}), 10, 1e-3},
                     Case{"mlp", build_model({.name = "mlp-tiny"}), 0, 1e-3}, Case{"reused", reused_values(), 0, 4e-3},
                     Case{"parallel", parallel_branches(), 0, 4e-3}, Case{"relu_logits", read_logits(false), 0, 1e-3},
                     Case{"attention_logits", read_logits(true), 0, 4e-3}),

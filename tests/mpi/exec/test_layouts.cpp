@@ -125,6 +125,26 @@ TEST_F(Layouts, DenseLayersBehindConvolutions) {
   }
 }
 
+/// Rows of an image behind its class token, and the one of them that is classified, in degrees of every kind.
+TEST_F(Layouts, VisionTransformers) {
+  const AtomicAxes axes(mesh());
+  const int p = size();
+  const int half = p % 2 == 0 ? 2 : 1;
+  Training training = real(vision_transformer(), 24);
+  training.classes = 24;
+  training.steps = 2;
+  const Trained reference = alone(training);
+  for (const TransformerDegrees& degrees : {TransformerDegrees{p, 1, 1, 1, 1, 1, 1},
+                                            {1, 1, p, 1, p, 1, p},
+                                            {1, 1, 1, p, 1, p, 1},
+                                            {p / half, 1, half, 1, 1, half, 1}}) {
+    std::vector<OperatorRule> rules = rules_of(axes, degrees, "vit");
+    rules.push_back({.match = "patch", .layout = layout_of(axes, p, 1)});
+    const Trained ours = train_plan(training, laid_out(training, rules), world, engine);
+    expect_same(ours, reference, fmt::format("vit p0 = {} qkv p1 = {}", degrees.p0, degrees.qkv));
+  }
+}
+
 /// What else a plan decides, with layouts: micro-batches, recomputation, sharded states, clipping, 16-bit numbers.
 TEST_F(Layouts, GoWithAccumulationRecomputationShardedStatesClippingAndBf16) {
   const AtomicAxes axes(mesh());

@@ -106,6 +106,20 @@ TEST_F(WholeSums, BesideScatteredOnesInOneModel) {
   }
 }
 
+TEST_F(WholeSums, VisionTransformersWithOtherDegreesInEveryLayer) {
+  const int p = size(), half = p % 2 == 0 ? p / 2 : 1;
+  Training training = real(vision_transformer(), 24);
+  training.classes = 24;
+  training.steps = 2;
+  const Trained reference = alone(training);
+  for (const TensorRanks& ranks : {TensorRanks{p, p, p, p, p}, TensorRanks{1, half, p, 1, half}}) {
+    std::vector<OperatorRule> rules = with_sums(rules_of(ranks, "vit"), whole);
+    rules.push_back({.match = "patch", .layout = layout_of(AtomicAxes(mesh()), p, 1)});
+    expect_same(train_plan(training, laid_out(training, rules), world, engine), reference,
+                fmt::format("vit by {}, {}, {}", ranks.embedding, ranks.attention, ranks.mlp));
+  }
+}
+
 TEST_F(WholeSums, BehindConvolutions) {
   const AtomicAxes axes(mesh());
   const int p = size(), half = p % 2 == 0 ? p / 2 : 1;

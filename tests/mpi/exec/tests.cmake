@@ -21,6 +21,7 @@ strata_mpi_test(exec/test_sharding_formulas RANKS 2 4 SANITIZED_RANKS none LIBRA
 strata_mpi_test(exec/test_summa RANKS 4 6 DEEP_RANKS 8 12 AVX2_RANKS 4 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 180)
 strata_mpi_test(exec/test_layouts RANKS 4 6 8 DEEP_RANKS 8 12 AVX2_RANKS 4 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 180)
 strata_mpi_test(exec/test_whole_sums RANKS 2 4 8 DEEP_RANKS 12 AVX2_RANKS 2 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 180)
+strata_mpi_test(exec/test_vision_transformer RANKS 1 AVX2_RANKS 1 LIBRARIES ${libraries})
 strata_mpi_test(exec/test_sub_batches RANKS 2 4 8 DEEP_RANKS 12 SANITIZED_RANKS 2 LIBRARIES ${libraries} TIMEOUT 180)
 strata_mpi_test(exec/test_uneven RANKS 2 3 8 DEEP_RANKS 4 SANITIZED_RANKS 2 LIBRARIES ${libraries})
 strata_mpi_test(exec/test_staged_layouts RANKS 4 8 DEEP_RANKS 12 AVX2_RANKS 4 LIBRARIES ${libraries} TIMEOUT 180)

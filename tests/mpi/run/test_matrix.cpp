@@ -138,8 +138,24 @@ Training real_model(unsigned features) {
   return training;
 }
 
+/// The same of images, whose attention sees all of it.
+Training vision_transformer(unsigned features) {
+  Training training = real_model(features);
+  ModelOptions options{.name = "vit-nano", .layers = 4, .dropout = 0.1, .image_size = 8, .num_classes = 12};
+  if (has(features, uneven)) {
+    options.hidden = 33;
+    options.heads = 3;
+    options.image_size = 12;
+    options.num_classes = 11;
+  }
+  training.graph = build_model(options);
+  training.classes = *options.num_classes;
+  return training;
+}
+
 constexpr std::array subjects = {Subject{"exact inputs", true, exact_inputs},
-                                 Subject{"language model", false, real_model}};
+                                 Subject{"language model", false, real_model},
+                                 Subject{"vision transformer", false, vision_transformer}};
 
 /// A bf16 sum rounds by 2^-9 at each of at most 4 ranks × 3 micro-batches, in whatever order: 12 · 2^-9 = 0.023 of what
 /// a step moves, in either of two steps. Biases begin at zero: all that they are is what they moved.
@@ -279,7 +295,7 @@ class Matrix : public Checkpointing {
   Training training_of(const Subject& subject, const Variant& variant, unsigned features) const {
     Training training = subject.make(features);
     // Stages of theirs have versions of their own, so that no weight is tied over them.
-    if (is_cyclic(variant.mode) && !subject.is_exact) training.graph = language_model(features, false);
+    if (is_cyclic(variant.mode) && subject.make == real_model) training.graph = language_model(features, false);
     // Ranks of a pipeline, which are two for five blocks and for four, take as many of its micro-batches at once.
     if (variant.mode == "interleaved") training.plan.schedule.micro_batches *= 2;
     // At least as many micro-batches as stages.
@@ -479,6 +495,12 @@ TEST_P(EveryMode, RunsEveryPairOfFeaturesOrIsRefused) {
       if (is_whole && std::popcount(features) != 2) {
         // Sizes that ranks do not divide are other operators' in another model: only whether it runs is the same.
         const std::string other = outcome(subjects[1], variant, features);
+        EXPECT_EQ(other.empty(), why.empty())
+            << variant.name << ", " << name_of(features) << ": " << why << " | " << other;
+      }
+      // Of images with the defaults, plain and with all of them.
+      if (is_whole && (features == 0 || features == all_features)) {
+        const std::string other = outcome(subjects[2], variant, features);
         EXPECT_EQ(other.empty(), why.empty())
             << variant.name << ", " << name_of(features) << ": " << why << " | " << other;
       }

@@ -139,6 +139,16 @@ TEST(FlopsConvention, MegatronRefusesAttentionThatIsNotCausal) {
   EXPECT_EQ(refusal(graph, internevo), "no error");
 }
 
+TEST(FlopsConvention, OfAttentionThatSeesAllOperatorsAreCounted) {
+  const ModelGraph graph = build_model({.name = "vit-nano"});
+  EXPECT_EQ(default_flops_convention(graph), operators);
+  EXPECT_THAT(refusal(graph, megatron), HasSubstr("has no term for the convolution `patch`"));
+  // Patches of 4·4·3 values without a gradient of the image, two blocks on 17 tokens, the head on one.
+  const double patches = 2.0 * 16 * 48 * 32, head = 2.0 * 32 * 10;
+  const double block = 2.0 * 17 * 12 * 32 * 32 + 4.0 * 17 * 17 * 32;
+  EXPECT_EQ(training_flops_per_position(graph, operators), 2 * patches + 3 * (2 * block + head));
+}
+
 TEST(FlopsConvention, NamesReadBack) {
   for (const FlopsConvention convention : {megatron, sc21, internevo, palm, torchtitan, operators}) {
     EXPECT_EQ(parse_flops_convention(to_string(convention)), convention);

@@ -55,6 +55,11 @@ def embedding(t, _):
     return functional.embedding(tokens, t["table"]) + positions.repeat(len(tokens) // len(positions), 1)
 
 
+def class_token(t, _):
+    token = t["token"].expand(t["x"].shape[0], 1, -1)
+    return torch.cat([token, t["x"]], dim=1) + t["positions"]
+
+
 def convolution(t, options):
     y = functional.conv2d(
         to_nchw(t["x"]), to_nchw(t["weight"]), t["bias"], stride=options["stride"], padding=options["padding"]
@@ -91,6 +96,8 @@ FORWARD = {
     "convolution": convolution,
     "max_pool": max_pool,
     "average_pool": lambda t, _: t["x"].mean(dim=1),
+    "class_token": class_token,
+    "first_row": lambda t, _: t["x"][:, 0],
     "residual": lambda t, _: t["x"] + t["branch"],
 }
 

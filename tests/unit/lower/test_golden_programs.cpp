@@ -264,6 +264,7 @@ TEST(GoldenPrograms, FingerprintsOfEveryModeWithItsOptions) {
       build_model({.name = "mlp", .dropout = 0.2, .widths = {12, 16, 10, 14, 8}}),
       build_model(with_layers(gpt, 3)),
       build_model({.name = "vgg-nano"}),
+      build_model({.name = "vit-nano"}),
   };
   const std::string cluster_file = STRATA_SOURCE_DIR "/experiments/clusters/a100-2x8.toml";
   const Cluster cluster = parse_cluster(text_of(cluster_file), cluster_file);

@@ -138,7 +138,7 @@ TEST(OperatorSplitting, SlicesAreGatheredMultipliedAndReleasedOneAfterAnother) {
 
 /// Mixed modes of every linear and of tied tables, in every schedule: what verifies, and computes no more.
 TEST(OperatorSplitting, EveryModelVerifiesOnAllRanks) {
-  for (const char* name : {"gpt-nano", "llama-nano", "mlp-tiny", "vgg-nano"}) {
+  for (const char* name : {"gpt-nano", "llama-nano", "mlp-tiny", "vgg-nano", "vit-nano"}) {
     const ModelGraph graph = build_model({.name = name});
     for (const Recompute recompute : {Recompute::none, Recompute::block}) {
       for (const bool ahead : {false, true}) {

@@ -22,6 +22,7 @@ constexpr const char* modes[] = {"gpipe", "1f1b"};
 std::vector<ModelGraph> models() {
   return {build_model({.name = "gpt-nano", .layers = 5, .dropout = 0.1, .tied_head = true}),
           build_model({.name = "llama-nano", .layers = 5}), build_model({.name = "vgg-nano"}),
+          build_model({.name = "vit-nano", .layers = 5, .dropout = 0.1}),
           build_model({.name = "mlp", .dropout = 0.2, .widths = {48, 64, 32, 40, 24, 16, 10}})};
 }
 

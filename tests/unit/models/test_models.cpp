@@ -69,6 +69,8 @@ TEST(Models, ParameterCountsAsPublished) {
   EXPECT_EQ(count({.name = "resnet50"}), 25557032);
   EXPECT_EQ(count({.name = "resnet18-cifar"}), 11173962);
   EXPECT_EQ(count({.name = "resnet50-cifar"}), 23520842);
+  // torchvision's and the paper's ViT-B/16.
+  EXPECT_EQ(count({.name = "vit-b16"}), 86567656);
   // The released LLaMA checkpoints, whose MLP is wider than 8/3 h.
   EXPECT_EQ(count({.name = "llama-7b", .ffn_hidden = 11008}), 6738415616);
   EXPECT_EQ(count({.name = "llama-13b", .ffn_hidden = 13824}), 13015864320);
@@ -142,6 +144,11 @@ TEST(Models, ResnetProductsAsPublished) {
   EXPECT_NEAR(multiply_adds("resnet50"), 4.09, 0.01);
   EXPECT_NEAR(multiply_adds("resnet18-cifar"), 0.56, 0.01);
   EXPECT_NEAR(multiply_adds("resnet50-cifar"), 1.30, 0.01);
+}
+
+TEST(Models, VitProductsAsPublished) {
+  // Multiply-adds at 224 pixels: 17.6 G, in torchvision's table 17.56.
+  EXPECT_NEAR(product_flops(build_model({.name = "vit-b16"})) / 2e9, 17.56, 0.01);
 }
 
 // ---- structure
@@ -274,6 +281,44 @@ TEST(Models, ResnetStages) {
   EXPECT_THAT(shape_of(build_model({.name = "resnet18", .image_size = 63}), "block[0].add"), ElementsAre(63, 63, 64));
 }
 
+TEST(Models, VitInOrder) {
+  const ModelGraph graph = build_model({.name = "vit-nano", .layers = 1, .dropout = 0.1});
+  std::vector<std::string> names;
+  for (const Operator& op : graph.operators) names.push_back(op.name);
+  EXPECT_THAT(names, ElementsAre("patch", "embedding", "embedding_dropout", "block[0].attn.norm", "block[0].attn.qkv",
+                                 "block[0].attn.core", "block[0].attn.proj", "block[0].attn.dropout",
+                                 "block[0].attn.add", "block[0].mlp.norm", "block[0].mlp.fc1", "block[0].mlp.gelu",
+                                 "block[0].mlp.dropout1", "block[0].mlp.fc2", "block[0].mlp.dropout2",
+                                 "block[0].mlp.add", "final_norm", "class_row", "head", "loss"));
+  EXPECT_EQ(build_model({.name = "vit-nano", .layers = 1}).operators.size(), names.size() - 4);
+  EXPECT_EQ(graph.positions_per_sample, 1) << "an image";
+}
+
+TEST(Models, VitShapesAndInitialValues) {
+  const ModelGraph graph = build_model({.name = "vit-b16"});
+  const auto shape_of = [&](std::string_view name) {
+    return graph.tensors[index(operator_named(graph, name).outputs[0])].shape;
+  };
+  ASSERT_EQ(graph.blocks.size(), 12U);
+  EXPECT_THAT(shape_of("patch"), ElementsAre(14, 14, 768));
+  EXPECT_THAT(shape_of("embedding"), ElementsAre(197, 768));
+  EXPECT_THAT(shape_of("block[11].mlp.fc1"), ElementsAre(197, 3072));
+  EXPECT_THAT(shape_of("class_row"), ElementsAre(768));
+  EXPECT_THAT(shape_of("head"), ElementsAre(1000));
+  const Operator& attention = operator_named(graph, "block[3].attn.core");
+  EXPECT_EQ(attention.attributes.integer("causal"), 0);
+  EXPECT_EQ(attention.attributes.integer("head_dim"), 64);
+  EXPECT_EQ(operator_named(graph, "block[3].mlp.gelu").kind, OperatorKind::gelu_erf);
+  EXPECT_EQ(operator_named(graph, "block[3].mlp.norm").attributes.real("epsilon"), 1e-6);
+  EXPECT_EQ(operator_named(graph, "patch").attributes.integer("stride"), 16);
+  EXPECT_EQ(operator_named(graph, "patch").attributes.integer("padding"), 0);
+  EXPECT_DOUBLE_EQ(parameter_named(graph, "patch.weight").initializer.b, 1.0 / std::sqrt(768.0));
+  EXPECT_EQ(parameter_named(graph, "embedding.token").initializer.b, 0.02);
+  EXPECT_EQ(parameter_named(graph, "embedding.positions").initializer.b, 0.02);
+  EXPECT_EQ(parameter_named(graph, "block[3].mlp.fc2.weight").initializer.b, 0.02);
+  EXPECT_FALSE(parameter_named(graph, "embedding.token").weight_decay);
+}
+
 // ---- presets and options
 
 TEST(Presets, AreUniqueAndComplete) {
@@ -331,6 +376,12 @@ TEST(Models, RefuseWhatTheyDoNotKnow) {
   EXPECT_THAT(error_of({.name = "resnet18", .hidden = 34}), HasSubstr("hidden: no option"));
   EXPECT_THAT(error_of({.name = "resnet18", .widths = {1, 2}}), HasSubstr("2 values; accepted: the channels of 4"));
   EXPECT_THAT(error_of({.name = "resnet18", .image_size = 4097}), HasSubstr("image_size: 4097; accepted: 1 to 4096"));
+  EXPECT_THAT(error_of({.name = "vit-b16", .patch_size = 15}), HasSubstr("patch_size: 15 does not divide an image of"));
+  EXPECT_THAT(error_of({.name = "vit-b16", .image_size = 100}), HasSubstr("16 does not divide an image of 100 pixels"));
+  EXPECT_THAT(error_of({.name = "vit-b16", .heads = 7}), HasSubstr("heads: 7 do not divide hidden 768"));
+  EXPECT_THAT(error_of({.name = "vit-b16", .image_size = 8192}), HasSubstr("image_size: 8192; accepted: 1 to 4096"));
+  EXPECT_THAT(error_of({.name = "vit-b16", .vocabulary = 9}), HasSubstr("vocabulary: no option of this model"));
+  EXPECT_THAT(error_of({.name = "resnet18", .patch_size = 4}), HasSubstr("patch_size: no option of this model"));
   EXPECT_THAT(error_of({.name = "mlp", .widths = {4}}), HasSubstr("1 values"));
   EXPECT_THAT(error_of({.name = "mlp", .widths = {4, 0, 2}}), HasSubstr("widths: 0; accepted: 1 to"));
   EXPECT_THAT(error_of({.name = "mingpt-ic-24", .layers = 4}), HasSubstr("widths: says the number of layers"));

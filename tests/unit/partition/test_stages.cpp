@@ -64,7 +64,8 @@ double least_largest(const ModelGraph& graph, int count, const std::string& cut_
 
 std::vector<ModelGraph> models() {
   return {build_model({.name = "gpt-nano", .layers = 7}), build_model({.name = "llama-nano", .layers = 5}),
-          build_model({.name = "vgg-nano"}), mlp({3, 50, 4, 40, 5, 30, 6, 2}),
+          build_model({.name = "vgg-nano"}), build_model({.name = "vit-nano", .layers = 5}),
+          mlp({3, 50, 4, 40, 5, 30, 6, 2}),
           // Four stages by parameters: the least sum of squares has a largest one of 109, the least largest is 103.
           mlp({2, 7, 11, 4, 11, 4, 4})};
 }

@@ -172,7 +172,7 @@ TEST(AutoDdl, EverySearchFindsAPlanAndSaysHow) {
 }
 
 TEST(AutoDdl, PlansOfEveryModelAreValid) {
-  for (const char* model : {"gpt-nano", "llama-nano", "vgg-nano", "mlp-tiny"}) {
+  for (const char* model : {"gpt-nano", "llama-nano", "vgg-nano", "vit-nano", "mlp-tiny"}) {
     const ModelGraph graph = build_model({.name = model});
     for (const Factor grid : {Factor{1, 1}, Factor{1, 2}, Factor{1, 4}}) {
       for (const char* mode : {"autoddl", "megatron", "summa"}) {

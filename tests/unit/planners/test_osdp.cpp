@@ -79,6 +79,8 @@ TEST(OsdpUnits, EachLinearWhereAskedAndATiedHeadIsTheEmbedding) {
   EXPECT_EQ(operator_units(small(3, true), Granularity::block).size(), 2U * 3 + 1);
   EXPECT_EQ(operator_units(build_model({.name = "mlp-tiny"}), Granularity::block).size(), 3U);
   EXPECT_EQ(operator_units(build_model({.name = "vgg-nano"}), Granularity::block).size(), 11U);
+  // Patches, class token and positions with the attention behind them, as GPT's embedding; two a block; the head.
+  EXPECT_EQ(operator_units(build_model({.name = "vit-nano"}), Granularity::block).size(), 6U);
   EXPECT_THROW(parse_granularity("layer"), UserError);
   // A projection between widths goes with the attention behind it.
   const ModelGraph uneven = build_model({.name = "mingpt-ic-24"});
@@ -119,7 +121,7 @@ TEST(OsdpCosts, GathersAreTheProgramsGathers) {
 
 TEST(OsdpCosts, ComputeIsTheSumOfTheProgramsKernels) {
   for (const Recompute recompute : {Recompute::none, Recompute::block}) {
-    for (const char* model : {"gpt-nano", "llama-nano", "vgg-nano", "mlp-tiny"}) {
+    for (const char* model : {"gpt-nano", "llama-nano", "vgg-nano", "vit-nano", "mlp-tiny"}) {
       const ModelGraph graph = build_model({.name = model});
       Plan plan = asked_on({1, 1}, 1);
       plan.dtypes = {DType::f32, DType::f32};

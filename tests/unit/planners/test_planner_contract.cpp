@@ -45,7 +45,7 @@ std::vector<Plan> plans_of(const Planner& planner, const ModelGraph& graph) {
 }
 
 TEST(PlannerContract, PlansAreValidDeterministicAndSurviveTheirText) {
-  for (const char* model : {"gpt-nano", "llama-nano", "vgg-nano"}) {
+  for (const char* model : {"gpt-nano", "llama-nano", "vgg-nano", "vit-nano"}) {
     const ModelGraph graph = build_model({.name = model});
     for (const Planner* planner : all_planners()) {
       const std::vector<Plan> plans = plans_of(*planner, graph);

@@ -176,7 +176,7 @@ void multiply(const AmxGemmDims& dims, DType dtype, bool pack_b, const void* a, 
 }
 
 constexpr bool as_stored = false;
-constexpr bool packed = true;
+constexpr bool as_packed = true;
 
 }  // namespace
 
@@ -187,12 +187,12 @@ std::int64_t linear_forward_workspace_bytes(const LinearDims& dims, bool accumul
 
 std::int64_t linear_backward_input_workspace_bytes(const LinearDims& dims, bool accumulate) {
   check(dims);
-  return workspace_bytes(backward_input_product(dims, accumulate), dims.dtype, packed);
+  return workspace_bytes(backward_input_product(dims, accumulate), dims.dtype, as_packed);
 }
 
 std::int64_t linear_backward_weight_workspace_bytes(const LinearDims& dims, bool accumulate) {
   check(dims, dims.bias ? 0 : 1);
-  return dims.in == 0 ? 0 : workspace_bytes(backward_weight_product(dims, accumulate), dims.dtype, packed);
+  return dims.in == 0 ? 0 : workspace_bytes(backward_weight_product(dims, accumulate), dims.dtype, as_packed);
 }
 
 void linear_forward(const LinearDims& dims, const void* x, const void* weight, const void* bias, void* y,
@@ -205,14 +205,15 @@ void linear_forward(const LinearDims& dims, const void* x, const void* weight, c
 void linear_backward_input(const LinearDims& dims, const void* dy, const void* weight, void* dx, bool accumulate,
                            std::span<std::byte> workspace) {
   check(dims);
-  multiply(backward_input_product(dims, accumulate), dims.dtype, packed, dy, weight, nullptr, dx, workspace);
+  multiply(backward_input_product(dims, accumulate), dims.dtype, as_packed, dy, weight, nullptr, dx, workspace);
 }
 
 void linear_backward_weight(const LinearDims& dims, const void* dy, const void* x, void* dweight, void* dbias,
                             const LinearAccumulate& accumulate, std::span<std::byte> workspace) {
   check(dims, dims.bias ? 0 : 1);
   if (dims.in > 0) {
-    multiply(backward_weight_product(dims, accumulate.weight), dims.dtype, packed, dy, x, nullptr, dweight, workspace);
+    multiply(backward_weight_product(dims, accumulate.weight), dims.dtype, as_packed, dy, x, nullptr, dweight,
+             workspace);
   }
   if (dims.bias) {
     column_sums({.rows = dims.tokens, .columns = dims.out, .dtype = dims.dtype, .sums_dtype = dims.gradient_dtype}, dy,

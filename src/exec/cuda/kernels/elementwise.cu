@@ -91,6 +91,16 @@ struct GeluGradient {
     return gated_gradient(dy, x, s, gelu_slope + 3.0F * gelu_cubic * squared);
   }
 };
+/// Φ(x), which keeps the relative accuracy of its lower tail.
+__device__ float normal_distribution(float x) { return 0.5F * erfcf(-0.707106781186547524F * x); }
+struct GeluErf {
+  __device__ float operator()(float x) const { return x * normal_distribution(x); }
+};
+struct GeluErfGradient {
+  __device__ float operator()(float dy, float x) const {
+    return dy * (normal_distribution(x) + x * (0.398942280401432678F * expf(-0.5F * (x * x))));
+  }
+};
 struct Relu {
   __device__ float operator()(float x) const { return x <= 0.0F ? 0.0F : x; }
 };
@@ -331,6 +341,14 @@ void gelu_forward(DType dtype, const void* x, void* y, std::int64_t n, cudaStrea
 
 void gelu_backward(DType dtype, const void* dy, const void* x, void* dx, std::int64_t n, cudaStream_t stream) {
   map(dtype, dy, dtype, x, dx, n, GeluGradient{}, stream);
+}
+
+void gelu_erf_forward(DType dtype, const void* x, void* y, std::int64_t n, cudaStream_t stream) {
+  map(dtype, x, dtype, y, n, GeluErf{}, stream);
+}
+
+void gelu_erf_backward(DType dtype, const void* dy, const void* x, void* dx, std::int64_t n, cudaStream_t stream) {
+  map(dtype, dy, dtype, x, dx, n, GeluErfGradient{}, stream);
 }
 
 void relu_forward(DType dtype, const void* x, void* y, std::int64_t n, cudaStream_t stream) {

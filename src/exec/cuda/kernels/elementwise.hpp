@@ -24,6 +24,8 @@ void add(DType dtype, const void* a, const void* b, void* y, std::int64_t n, cud
 
 void gelu_forward(DType dtype, const void* x, void* y, std::int64_t n, cudaStream_t stream);
 void gelu_backward(DType dtype, const void* dy, const void* x, void* dx, std::int64_t n, cudaStream_t stream);
+void gelu_erf_forward(DType dtype, const void* x, void* y, std::int64_t n, cudaStream_t stream);
+void gelu_erf_backward(DType dtype, const void* dy, const void* x, void* dx, std::int64_t n, cudaStream_t stream);
 void relu_forward(DType dtype, const void* x, void* y, std::int64_t n, cudaStream_t stream);
 void relu_backward(DType dtype, const void* dy, const void* y, void* dx, std::int64_t n, cudaStream_t stream);
 void swiglu_forward(DType dtype, const void* x, void* y, std::int64_t rows, std::int64_t width, cudaStream_t stream);

@@ -148,6 +148,41 @@ TEST(ModelGraph, BlocksOfOneClassMayDifferInInitialValuesButNotInWiring) {
   EXPECT_FALSE(same_shape(graph, graph.blocks[0], graph.blocks[1]));
 }
 
+/// Of operators that LLaMA has not.
+class VerifyVit : public ::testing::TestWithParam<BrokenRule> {};
+
+TEST_P(VerifyVit, NamesTheBrokenRule) {
+  ModelGraph graph = build_model({.name = "vit-nano"});
+  GetParam().change(graph);
+  try {
+    verify(graph);
+    FAIL() << "verify accepted the graph";
+  } catch (const InternalError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(GetParam().message));
+  }
+}
+
+const std::vector<BrokenRule> broken_vit_rules = {
+    {"tokens",
+     [](ModelGraph& g) {
+       g.tensors[index(operator_named(g, "embedding").outputs[0])].shape = {16, 32};
+     },
+     "`embedding` has shape [16, 32], must be [17, 32]"},
+    {"token", [](ModelGraph& g) { parameter_named(g, "embedding.token").shape = {31}; },
+     "`embedding.token` has shape [31], must be [32]"},
+    {"positions",
+     [](ModelGraph& g) {
+       parameter_named(g, "embedding.positions").shape = {16, 32};
+     },
+     "`embedding.positions` has shape [16, 32], must be [17, 32]"},
+    {"image_height", [](ModelGraph& g) { operator_named(g, "embedding").attributes.set("height", 5); },
+     "must be [5, 4, 32]"},
+    {"row", [](ModelGraph& g) { operator_named(g, "class_row").attributes.set("width", 31); },
+     "its last dim must be 31"},
+};
+INSTANTIATE_TEST_SUITE_P(ModelGraph, VerifyVit, ::testing::ValuesIn(broken_vit_rules),
+                         [](const auto& test) { return std::string(test.param.name); });
+
 // ---- what the backward pass reads
 
 TEST(ModelGraph, SavedForBackward) {
@@ -172,6 +207,11 @@ TEST(ModelGraph, SavedForBackward) {
   EXPECT_THAT(saved("block[0].conv[0]"), ElementsAre("image"));
   EXPECT_THAT(saved("block[0].relu[0]"), ElementsAre("block[0].relu[0]"));
   EXPECT_THAT(saved("block[0].pool"), ElementsAre("block[0].pool.indices"));
+
+  graph = build_model({.name = "vit-nano"});
+  EXPECT_THAT(saved("embedding"), ElementsAre());
+  EXPECT_THAT(saved("block[0].mlp.gelu"), ElementsAre("block[0].mlp.fc1"));
+  EXPECT_THAT(saved("class_row"), ElementsAre());
 }
 
 // ---- operations
@@ -191,6 +231,18 @@ TEST(ModelGraph, OperationsCountedByHand) {
 
   operator_named(graph, "block[0].attn.core").attributes.set("causal", 0);
   EXPECT_EQ(forward("block[0].attn.core"), 3.0 * 2 * 2 * 64 * 64 * 64);
+}
+
+TEST(ModelGraph, OperationsAroundAClassTokenCountedByHand) {
+  ModelGraph graph = build_model({.name = "vit-nano"});  // 16 patches, h 32, f 128
+  const auto forward = [&](std::string_view name) { return forward_flops(graph, operator_named(graph, name), 3); };
+  const auto backward = [&](std::string_view name) { return backward_flops(graph, operator_named(graph, name), 3); };
+  EXPECT_EQ(forward("embedding"), 3.0 * 17 * 32);         // adding the positions
+  EXPECT_EQ(backward("embedding"), 3.0 * (17 + 1) * 32);  // into the positions and the token
+  EXPECT_EQ(forward("class_row"), 0.0);
+  EXPECT_EQ(backward("class_row"), 0.0);
+  EXPECT_EQ(forward("block[0].mlp.gelu"), 3.0 * 4 * 17 * 128);
+  EXPECT_EQ(forward("block[0].attn.core"), 3.0 * 2 * 2 * 17 * 17 * 32);  // every position sees all
 }
 
 TEST(ModelGraph, NothingIsCountedForTheGradientOfAnImage) {
