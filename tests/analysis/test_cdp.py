@@ -19,7 +19,7 @@ from strata_analysis.table import short_table
 # Of a batch of 32 the curve is that of a batch of 4, higher.
 SMALLER_FIGURE_4 = (
     ("global_batch = 32", "global_batch = 4"),
-    ('"resnet50", "vgg13", "gpt2-small"', '"vgg13-cifar", "gpt-mini"'),
+    ('"resnet50", "vit-b16", "vgg13", "gpt2-small"', '"vgg13-cifar", "gpt-mini"'),
 )
 
 
