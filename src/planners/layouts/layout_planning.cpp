@@ -184,7 +184,7 @@ Plan LayoutPlanning::with_rules(std::span<const Layout> layouts) const {
     if (shards_optimizer_) {
       rule.state = StateFactors{.p = {}, .g = {}, .os = copies_of_weight(layouts[home], layer.algorithm)};
     }
-    said.push_back({op.block, std::move(rule)});
+    said.push_back({block_in_names(graph, op.block), std::move(rule)});
   }
   plan.operators = joined_over_blocks(std::move(said));
   return plan;

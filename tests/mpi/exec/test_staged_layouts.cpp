@@ -137,6 +137,50 @@ TEST_F(StagedLayouts, ModesWithInterleavedStagesAreEqualToOneRank) {
   }
 }
 
+/// Tensor ranks in stages, beside replicas where there are ranks enough: of a stage a place and of two, however they
+/// sum; pairs of ranks that share weights are in one node.
+TEST_F(StagedLayouts, DegreesOfAllKindsAreEqualToOneRank) {
+  struct Asked {
+    std::int64_t stages, chunks, tensor;
+    const char* sum;
+  };
+  for (const bool is_tied : {false, true}) {
+    RealModel model = transformer("gpt");
+    model.options.layers = 4;
+    model.options.tied_head = is_tied;
+    Training training = real(model, 24);
+    training.vocabulary = 120;
+    training.steps = 2;
+    training.nodes = 2;
+    training.plan.schedule.micro_batches = 2;
+    training.plan.optimizer.clip_norm = 0.5;
+    const Trained reference = alone(training);
+    for (const Asked& asked : {Asked{2, 1, 2, "scatter"},
+                               {2, 1, 2, "all_reduce"},
+                               {4, 2, 2, "scatter"},
+                               {4, 2, 2, "all_reduce"},
+                               {1, 1, 2, "all_reduce"},
+                               {4, 2, 1, "scatter"}}) {
+      training.options = {{"stages", asked.stages},
+                          {"chunks", asked.chunks},
+                          {"tensor", asked.tensor},
+                          {"sum", std::string(asked.sum)}};
+      training.plan.recompute = asked.chunks == 2 ? Recompute::block : Recompute::none;
+      const Plan plan = plan_of(training, "3d", size());
+      const std::string what = fmt::format("{}{}", is_tied ? "tied, " : "", plan.why.binding);
+      EXPECT_EQ(plan.stages.count, asked.stages) << what;
+      EXPECT_EQ(axis_size(plan.mesh, "stage"), asked.stages / asked.chunks) << what;
+      const Trained ours = train_plan(training, plan, world, engine);
+      expect_same(ours, reference, what);
+      const BytesByCollective predicted = bytes_by_collective(ours.program);
+      for (int kind = 0; kind < num_collectives; ++kind) {
+        EXPECT_EQ(ours.last_step.bytes_sent[static_cast<std::size_t>(kind)], predicted.bytes[kind])
+            << what << ": " << to_string(static_cast<Collective>(kind));
+      }
+    }
+  }
+}
+
 /// Degrees of Megatron, and degrees that change from layer to layer; states sharded or not; a stage a place, or two.
 TEST_F(StagedLayouts, TransformersWithWhatElseAPlanDecides) {
   const Mesh mesh = two_stages(size() == 4 ? 1 : 2);

@@ -20,6 +20,7 @@
 #include "mpi/exec/paired_units.hpp"
 #include "mpi/run/checkpointing.hpp"
 #include "support/held_bytes.hpp"
+#include "support/simulated_account.hpp"
 
 namespace strata::run {
 namespace {
@@ -296,6 +297,11 @@ class Matrix : public Checkpointing {
     if (variant.mode == "2bw") training.plan.schedule.micro_batches *= size();
     training.options = variant.options;
     training.nodes = num_nodes();
+    if (variant.mode == "3d") {  // compares steps
+      training.evaluation = [](const ModelGraph& graph, const Cluster& cluster) {
+        return std::make_unique<SimulatedAccount>(graph, cluster);
+      };
+    }
     if (variant.capacity_share > 0.0) {
       const Program replica =
           lower(plan_of(training, "ddp", size()), training.graph, 0, cpu::kernel_library().workspace_bytes);
