@@ -14,7 +14,7 @@
 /// it
 ///             falls backward.
 /// Reference:  `single`; where one degree is possible, `megatron` with sum = all_reduce, bit for bit.
-/// Options:    tensor, degrees, search, cost, zero, stages, schedule, cut_by.
+/// Options:    tensor, degrees, search, cost, zero, stages, schedule, chunks, cut_by.
 /// Refuses:    what `oases` refuses of degrees.
 /// Planner:    the chain of Oases (planners/oases/chain.hpp) with one sub-batch: the sum of P, C and gathers, exactly,
 ///             within a limit of memory; the answer stands beside the best uniform degree, and of the two the simulator
@@ -53,6 +53,7 @@ class Alpa final : public Planner {
         stage_options()[0],
         stage_options()[1],
         stage_options()[2],
+        stage_options()[3],
         OptionRow{"cost", std::string("analytic"), "paper | analytic | measured",
                   "of sums and gathers: rings by the cluster's latency and bandwidth (paper), or a profile's "
                   "(measured), or what the simulator takes (analytic)"},

@@ -15,7 +15,7 @@
 ///             (q-1)/q mk/p by all-to-all to a layer of another p0, backward the same, 2 (p0-1)/p0 kn/(p1 p2) of weight
 ///             gradients once a step; a few statistics a row of norms and losses (layouts/volume.hpp).
 /// Reference:  `single`.
-/// Options:    search, repeated_layers, layout, max_p0, zero, stages, schedule, cut_by, cost, seed,
+/// Options:    search, repeated_layers, layout, max_p0, zero, stages, schedule, chunks, cut_by, cost, seed,
 ///             proposals, restarts, temperature, trace.
 /// Refuses:    layers with fewer samples, features, heads or words than every layout has parts; a capacity below what
 /// every
@@ -102,6 +102,7 @@ class AutoDdl final : public Planner {
         stage_options()[0],
         stage_options()[1],
         stage_options()[2],
+        stage_options()[3],
         link_cost_option(),
         OptionRow{"seed", std::int64_t{1}, ">= 0", "of random, metropolis_hastings and coordinate_descent"},
         OptionRow{"proposals", std::int64_t{10'000}, ">= 1", "strategies that random and metropolis_hastings look at"},
@@ -119,8 +120,7 @@ class AutoDdl final : public Planner {
     }
     LayoutSpace space = space_of(planning);
     // The search sees all layers on the ranks of one stage.
-    const std::int64_t stages = planning.num_stages();
-    space.problem.capacity_bytes = stages * planning.capacity_bytes();
+    space.problem.capacity_bytes = planning.num_places() * planning.capacity_bytes();
     std::optional<double> lower_bound;  // of the first: what fits is never more than what adds up
     // The search sees what adds up over layers. Where a strategy needs more than that, it is given that much less.
     for (;;) {
@@ -207,7 +207,7 @@ class AutoDdl final : public Planner {
     Plan plan = planning.plan(layouts, why);
     if (request.option<bool>("trace")) {
       for (const TracePoint& point : answer.trace) {
-        plan.why.trace.push_back(fmt::format("{} {:.9g}", point.evaluations, point.cost / planning.num_stages()));
+        plan.why.trace.push_back(fmt::format("{} {:.9g}", point.evaluations, point.cost / planning.num_places()));
       }
     }
     return plan;

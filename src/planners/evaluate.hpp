@@ -5,7 +5,9 @@
 /// holds and takes is described once, by its order and its Programs: a planner that has a closed form of its own uses
 /// it to order candidates or to leave out those that cannot fit, never to say that one fits.
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,6 +39,9 @@ struct PricedInstruction {
   Collective collective = Collective::all_reduce;
   Placement place{};            ///< ranks of a collective
   std::int64_t bytes_sent = 0;  ///< by the first rank
+  /// Of a collective: it waits for the kernel before it, and the kernel behind it waits for it, so that nothing
+  /// computes meanwhile.
+  bool holds_up_kernels = false;
   double seconds = 0.0;
 };
 
@@ -65,9 +70,14 @@ class Evaluate {
   /// The step of @p plan for @p part, which is of the model, such as a few of its blocks. One Program is lowered.
   /// @throws UserError as operator().
   virtual PricedStep price(const Plan& plan, const ModelGraph& part) const = 0;
-  /// Of a message of @p bytes from one rank of @p mesh to another, alone.
+  /// Of a collective over @p ranks of @p mesh, alone. @param bytes of the full tensor; of a send, of the message.
   /// @throws UserError as operator().
-  virtual double message_seconds(const Mesh& mesh, int from, int to, std::int64_t bytes) const = 0;
+  virtual double collective_seconds(Collective kind, const Mesh& mesh, std::span<const int> ranks,
+                                    std::int64_t bytes) const = 0;
+  /// Of a message of @p bytes from one rank of @p mesh to another, alone.
+  double message_seconds(const Mesh& mesh, int from, int to, std::int64_t bytes) const {
+    return collective_seconds(Collective::send, mesh, std::array{from, to}, bytes);
+  }
 };
 
 }  // namespace strata

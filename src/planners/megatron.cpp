@@ -7,9 +7,9 @@
 ///             on with what it has, and one sum a pair is all that is exchanged.
 /// Symbols:    R ranks a node, N nodes; dp x tp = R x N, each ranks in a node x nodes; m x k times k x n a product.
 /// Decides:    the layout of every layer: (p0, p1, p2) = (dp, tp, 1) or (dp, 1, tp); embedding and logits along the
-///             vocabulary; convolutions (R N, 1, 1). Mesh axis: stage, if there are several; R, N and all below are
-///             then a stage's, which besides sends an activation of mn/(dp tp) elements a rank and micro-batch each
-///             way.
+///             vocabulary; convolutions (R N, 1, 1). Mesh axis: stage, if there are several places in a pipeline; R, N
+///             and all below are then a place's, which besides sends an activation of mn/(dp tp) elements a rank and
+///             micro-batch each way.
 /// Memory:     weights, gradients and optimizer states of these layers 1/tp (zero1: optimizer states 1/(dp tp)); what
 ///             is added to partial sums, as positions, is whole; outputs of norms, additions and dropout 1/(dp tp);
 ///             inputs of columns and outputs of rows are tp times that while they are gathered, partial sums are as
@@ -20,10 +20,12 @@
 ///             statistics a row of norms and losses (layouts/volume.hpp). With sum = all_reduce one all-reduce of mn/dp
 ///             forward and one of mk/dp backward, and no statistics of norms.
 /// Reference:  `single`.
-/// Options:    tensor (a factor, or planner), tensor_in_node, sum, zero, stages, schedule, cut_by, cost.
+/// Options:    tensor (a factor, or planner), tensor_in_node, sum, zero, stages, schedule, chunks, cut_by, cost.
 /// Refuses:    degrees above the samples, features, heads or words that they cut; a capacity below what every degree
 ///             needs; a cluster without the numbers that `cost` reads; micro-batches that do not divide the batch;
-///             stages that are neither whole nodes nor an even part of one, have one rank, or outnumber the blocks.
+///             stages that are neither whole nodes nor an even part of one, have one rank, or outnumber the blocks;
+///             interleaved ones (schedule) that are no multiple of chunks, or with micro-batches that are none of the
+///             ranks' places in the pipeline.
 /// Differs:    with sum = scatter, the default, the sum between pairs is a reduce-scatter and an all-gather, and norms,
 ///             dropout and additions between the two work on a part of the features (Megatron repeats them on every
 ///             rank, as sum = all_reduce does, or cuts the sequence); a vocabulary is not padded; a table that the
@@ -61,6 +63,7 @@ class Megatron final : public Planner {
         stage_options()[0],
         stage_options()[1],
         stage_options()[2],
+        stage_options()[3],
         link_cost_option(),
     };
     return rows;

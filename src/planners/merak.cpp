@@ -13,7 +13,7 @@
 /// Volume:     a rank and layer, forward, backward and where layers are computed again: two all-reduces of B n / d
 ///             each, in halves; weight gradients over d once a step.
 /// Reference:  `single`; bit for bit `oases` with planner = false, cross_pass = false and fine_recompute = false.
-/// Options:    tensor, cost, zero, stages, schedule, cut_by.
+/// Options:    tensor, cost, zero, stages, schedule, chunks, cut_by.
 /// Refuses:    what `oases` refuses of degrees and samples.
 /// Planner:    one degree for all layers: of those that fit the fastest, by the simulator.
 /// Differs:    Merak's own program recomputes nothing where sub-batches overlap. Oases' authors ran it with
@@ -48,6 +48,7 @@ class Merak final : public Planner {
         stage_options()[0],
         stage_options()[1],
         stage_options()[2],
+        stage_options()[3],
         link_cost_option(),
     };
     return rows;

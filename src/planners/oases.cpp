@@ -19,7 +19,7 @@
 /// Reference:  `single`; with sub_batches = 1, fine_recompute = false and without cross_pass: `megatron` with sum =
 ///             all_reduce, bit for bit.
 /// Options:    planner, search, reshard, selective, cost, tensor, degrees, sub_batches, cross_pass, fine_recompute,
-///             zero, stages, schedule, cut_by.
+///             zero, stages, schedule, chunks, cut_by.
 /// Refuses:    degrees that do not divide ranks, or are above the heads, features or words that they cut; as many
 ///             degrees as the model has no layers; a group of ranks with fewer samples than sub-batches; cross_pass
 ///             of one sub-batch, or of nothing recomputed; what `megatron` refuses.
@@ -78,6 +78,7 @@ class Oases final : public Planner {
         stage_options()[0],
         stage_options()[1],
         stage_options()[2],
+        stage_options()[3],
         OptionRow{
             "cost", std::string("analytic"), "paper | authors | analytic | measured",
             "of sums and gathers: rings by the cluster's latency and bandwidth (paper), or a profile's (measured), "

@@ -19,7 +19,7 @@
 ///             backward both twice, once broadcast and once summed; 2 (d-1)/d kn/(r c) of weight gradients once a step;
 ///             a few statistics a row of norms and losses (layouts/volume.hpp).
 /// Reference:  `single`.
-/// Options:    rows (a factor, or planner), replicas (a factor), zero, stages, schedule, cut_by, cost.
+/// Options:    rows (a factor, or planner), replicas (a factor), zero, stages, schedule, chunks, cut_by, cost.
 /// Refuses:    grids of more rows or columns than there are samples, features, heads or words; a capacity below what
 /// every grid needs;
 ///             a cluster without the numbers that `cost` reads; micro-batches that do not divide the batch; stages as
@@ -60,6 +60,7 @@ class Summa final : public Planner {
         stage_options()[0],
         stage_options()[1],
         stage_options()[2],
+        stage_options()[3],
         link_cost_option(),
     };
     return rows;

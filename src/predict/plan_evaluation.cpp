@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/error.hpp"
@@ -21,6 +20,29 @@ std::string missing_memory(std::int64_t peak_bytes, std::int64_t capacity_bytes)
   constexpr double gib = 1024.0 * 1024.0 * 1024.0;
   return fmt::format("a rank needs {:.3f} GiB of {:.3f} GiB ({} of {} bytes)", static_cast<double>(peak_bytes) / gib,
                      static_cast<double>(capacity_bytes) / gib, peak_bytes, capacity_bytes);
+}
+
+/// By instruction of the body. Several collectives of one stream between two kernels are waited for together.
+std::vector<bool> are_holding_up_kernels(const Program& program) {
+  std::vector<bool> result(program.body.size());
+  const auto waits_for = [&](std::size_t i, int other) {
+    return std::ranges::find(program.body[i].waits, Wait{other}) != program.body[i].waits.end();
+  };
+  int last_kernel = -1;
+  std::vector<std::size_t> between;  // collectives behind it, of one stream, the first of which waits for it
+  for (std::size_t i = 0; i < program.body.size(); ++i) {
+    const Instruction& in = program.body[i];
+    if (!in.is_collective()) {
+      if (!between.empty() && waits_for(i, static_cast<int>(between.back()))) {
+        for (const std::size_t held : between) result[held] = true;
+      }
+      between.clear();
+      last_kernel = static_cast<int>(i);
+    } else if (between.empty() ? waits_for(i, last_kernel) : program.body[between.back()].stream == in.stream) {
+      between.push_back(i);
+    }
+  }
+  return result;
 }
 
 }  // namespace
@@ -82,7 +104,9 @@ PricedStep PlanEvaluation::price(const Plan& plan, const ModelGraph& part) const
     return program.groups[static_cast<std::size_t>(in.group)].ranks;
   };
   const int ranks_per_node = plan.mesh.ranks_per_node;
-  for (const Instruction& in : program.body) {
+  const std::vector<bool> held_up = are_holding_up_kernels(program);
+  for (std::size_t i = 0; i < program.body.size(); ++i) {
+    const Instruction& in = program.body[i];
     PricedInstruction& row = priced.instructions.emplace_back(PricedInstruction{
         .name = in.name, .phase = in.phase, .micro_batch = in.micro_batch, .is_collective = in.is_collective()});
     if (!row.is_collective) {
@@ -90,6 +114,7 @@ PricedStep PlanEvaluation::price(const Plan& plan, const ModelGraph& part) const
       continue;
     }
     row.place = placement(ranks_of(in), ranks_per_node, point_.leaves_that_matter());
+    row.holds_up_kernels = held_up[i];
     row.collective = in.collective;
     row.bytes_sent = bytes_sent(program, in);
     row.seconds = costs().collective(in.collective, priced_bytes(program, in), row.place).seconds;
@@ -97,9 +122,10 @@ PricedStep PlanEvaluation::price(const Plan& plan, const ModelGraph& part) const
   return priced;
 }
 
-double PlanEvaluation::message_seconds(const Mesh& mesh, int from, int to, std::int64_t bytes) const {
-  const Placement place = placement(std::array{from, to}, mesh.ranks_per_node, point_.leaves_that_matter());
-  return costs().collective(Collective::send, bytes, place).seconds;
+double PlanEvaluation::collective_seconds(Collective kind, const Mesh& mesh, std::span<const int> ranks,
+                                          std::int64_t bytes) const {
+  const Placement place = placement(ranks, mesh.ranks_per_node, point_.leaves_that_matter());
+  return costs().collective(kind, bytes, place).seconds;
 }
 
 const CostModel& PlanEvaluation::costs() const {

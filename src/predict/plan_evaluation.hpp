@@ -25,7 +25,8 @@ class PlanEvaluation final : public Evaluate {
   Evaluation memory(const Plan& plan) const override;
   Evaluation least_memory(const Plan& plan) const override;
   PricedStep price(const Plan& plan, const ModelGraph& part) const override;
-  double message_seconds(const Mesh& mesh, int from, int to, std::int64_t bytes) const override;
+  double collective_seconds(Collective kind, const Mesh& mesh, std::span<const int> ranks,
+                            std::int64_t bytes) const override;
 
  private:
   /// Made when the first plan needs them: a mode that never asks needs no profile.

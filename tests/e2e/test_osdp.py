@@ -115,7 +115,7 @@ def test_a_batch_of_the_planners_is_refused_where_the_strategy_chooses_none(stra
 def test_stages_hold_their_states_as_osdp_decides(run):
     """Two stages of two data ranks, each under its own memory."""
     keys = {"train.micro_batches": 3, "strategy.stages": 2}
-    replicated = run(4, "3d", **keys)
+    replicated = run(4, "3d", **keys, **{"strategy.tensor": 1})
     most = max(column(replicated, "arena_peak_bytes"))
     plan = run.plan(4, "3d+osdp", **keys, **{"resources.memory_gib": 0.9 * most / GIB})
     assert plan["mesh"]["axes"] == {"stage": 2, "data": 2}

@@ -13,7 +13,7 @@
 
 namespace strata {
 
-class LoweredAccount final : public Evaluate {
+class LoweredAccount : public Evaluate {
  public:
   /// @param graph outlives this.
   explicit LoweredAccount(const ModelGraph& graph) : graph_(graph) {}
@@ -31,7 +31,7 @@ class LoweredAccount final : public Evaluate {
     return said([&] { return Evaluation{.peak_bytes = least_memory_bytes(plan, graph_, no_scratch)}; });
   }
   PricedStep price(const Plan&, const ModelGraph&) const override { return {.missing = "nothing is priced here"}; }
-  double message_seconds(const Mesh&, int, int, std::int64_t) const override { return 0.0; }
+  double collective_seconds(Collective, const Mesh&, std::span<const int>, std::int64_t) const override { return 0.0; }
 
  private:
   static std::int64_t no_scratch(const Program&, const Instruction&) { return 0; }

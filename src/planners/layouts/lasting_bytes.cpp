@@ -16,8 +16,9 @@ std::int64_t copies_of_input(const Layer& layer, const Layout& layout) {
 
 }  // namespace
 
-LastingBytes::LastingBytes(const ModelGraph& graph, const Plan& plan, bool shards_optimizer)
+LastingBytes::LastingBytes(const ModelGraph& graph, const Plan& plan, int num_places, bool shards_optimizer)
     : stages_(cut_into_stages(graph, plan.stages)),
+      num_places_(num_places),
       schedule_(plan.schedule),
       ranks_(plan.mesh.num_ranks()),
       samples_(plan.global_batch / plan.schedule.micro_batches),
@@ -34,9 +35,18 @@ std::int64_t LastingBytes::input_bytes(const Layer& layer) const {
 
 std::int64_t LastingBytes::in_flight(const Layer& layer) const {
   if (schedule_.kind == ScheduleKind::gpipe) return schedule_.micro_batches;
+  const auto found = std::ranges::find_if(stages_, [&](const Stage& s) { return layer.op < s.end(); });
+  const std::int64_t stage = found - stages_.begin(), places = num_places_;
   // 1f1b; of one stage one.
-  const auto stage = std::ranges::find_if(stages_, [&](const Stage& s) { return layer.op < s.end(); });
-  return std::min<std::int64_t>(schedule_.micro_batches, stages_.end() - stage);
+  if (schedule_.kind != ScheduleKind::interleaved) {
+    return std::min<std::int64_t>(schedule_.micro_batches, std::ssize(stages_) - stage);
+  }
+  // Before its first backward a place has begun so many passes, in rounds of as many micro-batches as there are places
+  // through each of its stages in turn (lower/order/interleaved).
+  const std::int64_t chunks = std::ssize(stages_) / places, round = chunks * places;
+  const std::int64_t passes =
+      std::min(chunks * schedule_.micro_batches, 2 * (places - stage % places - 1) + (chunks - 1) * places + 1);
+  return passes / round * places + std::clamp(passes % round - stage / places * places, std::int64_t{0}, places);
 }
 
 std::int64_t LastingBytes::state_bytes(const Layer& layer, const Layout& layout) const {

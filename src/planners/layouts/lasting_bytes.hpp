@@ -22,9 +22,9 @@ namespace strata {
 
 class LastingBytes {
  public:
-  /// @param plan mesh of a stage, batch, stages, recomputation, dtypes, optimizer. @param shards_optimizer zero1 over
-  /// the copies of a weight.
-  LastingBytes(const ModelGraph& graph, const Plan& plan, bool shards_optimizer);
+  /// @param plan mesh of a stage, batch, schedule, stages, recomputation, dtypes, optimizer. @param num_places of the
+  /// pipeline, each of such a mesh. @param shards_optimizer zero1 over the copies of a weight.
+  LastingBytes(const ModelGraph& graph, const Plan& plan, int num_places, bool shards_optimizer);
 
   /// Of one rank: states, and inputs that are kept until backward, of as many micro-batches as the layer's stage has in
   /// flight.
@@ -38,6 +38,7 @@ class LastingBytes {
   std::int64_t state_bytes(const Layer& layer, const Layout& layout) const;
 
   std::vector<Stage> stages_;
+  int num_places_;
   Schedule schedule_;
   std::int64_t ranks_, samples_, weight_bytes_, gradient_bytes_, optimizer_bytes_;
   bool shards_optimizer_, recomputes_blocks_, keeps_gradients_;

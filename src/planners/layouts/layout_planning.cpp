@@ -26,15 +26,33 @@ LayoutLimits with_samples(LayoutLimits limits, const PlanRequest& request) {
   return limits;
 }
 
-/// @throws Unsupported for stages that are neither whole nodes nor an even part of one, that have one rank, or are more
-/// than there are blocks.
+/// The ranks of a pipeline that hold @p stages together, several each where schedule = interleaved.
+/// @throws Unsupported for stages that are none of `chunks` a place.
+std::int64_t places_of_stages(const PlanRequest& request, std::int64_t stages) {
+  if (request.option<std::string>("schedule") != "interleaved") return stages;
+  const auto chunks = request.option<std::int64_t>("chunks");
+  if (stages % chunks == 0 && stages > chunks) return stages / chunks;
+  throw Unsupported(
+      fmt::format("{} on {} ranks: {} interleaved stages in chunks of {}; accepted: {} or a greater multiple of {}",
+                  request.base.strategy, request.base.mesh.num_ranks(), stages, chunks, 2 * chunks, chunks));
+}
+
+ScheduleKind asked_schedule(const PlanRequest& request) {
+  const auto& word = request.option<std::string>("schedule");
+  return word == "gpipe"         ? ScheduleKind::gpipe
+         : word == "interleaved" ? ScheduleKind::interleaved
+                                 : ScheduleKind::one_forward_one_backward;
+}
+
+/// @throws Unsupported for places of a pipeline that are neither whole nodes nor an even part of one, or have one rank;
+/// for more stages than there are blocks; for micro-batches that interleaved stages cannot take in rounds.
 Plan in_stages(const PlanRequest& request) {
   Plan plan = request.base;
   plan.mesh.axes.clear();  // layouts say how ranks are used
   const auto asked = request.option<std::int64_t>("stages");
-  const bool fills = request.option<std::string>("schedule") == "gpipe";
+  const ScheduleKind schedule = asked_schedule(request);
   if (asked == 1) {
-    if (fills) plan.schedule.kind = ScheduleKind::gpipe;  // of one stage 1f1b is what it is without stages
+    if (schedule == ScheduleKind::gpipe) plan.schedule.kind = schedule;  // others are what one stage is without them
     return plan;
   }
   const Mesh& mesh = request.base.mesh;
@@ -46,12 +64,25 @@ Plan in_stages(const PlanRequest& request) {
     refuse(
         fmt::format("{} has {} blocks, and a stage has one or more", request.graph.name, request.graph.blocks.size()));
   }
-  const auto stages = static_cast<int>(asked);
-  if (!cuts_evenly(mesh, stages)) refuse("a stage is neither whole nodes nor an even part of one");
-  if (mesh.num_ranks() == stages) refuse("a rank a stage has nothing to lay out; strategy.name = 1f1b does that");
-  plan.mesh.axes = {{"stage", stages}};
-  plan.stages = {.count = stages, .cut_by = request.option<std::string>("cut_by")};
-  plan.schedule.kind = fills ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
+  const auto places = static_cast<int>(places_of_stages(request, asked));
+  if (!cuts_evenly(mesh, places)) {
+    refuse(places == asked ? "a stage is neither whole nodes nor an even part of one"
+                           : fmt::format("each of {} places is neither whole nodes nor an even part of one", places));
+  }
+  if (mesh.num_ranks() == places) {
+    refuse(fmt::format("a rank a {} has nothing to lay out; strategy.name = {} does that",
+                       places == asked ? "stage" : "place",
+                       schedule == ScheduleKind::interleaved ? "interleaved" : "1f1b"));
+  }
+  if (schedule == ScheduleKind::interleaved && plan.schedule.micro_batches % places != 0) {
+    refuse(
+        fmt::format("train.micro_batches = {} is no multiple of the {} places of interleaved stages, which take as "
+                    "many at once; accepted: {} or a multiple of it",
+                    plan.schedule.micro_batches, places, places));
+  }
+  plan.mesh.axes = {{"stage", places}};
+  plan.stages = {.count = static_cast<int>(asked), .cut_by = request.option<std::string>("cut_by")};
+  plan.schedule.kind = schedule;
   return plan;
 }
 
@@ -79,12 +110,13 @@ OptionRow sum_option() {
           "how partial sums come together: each rank keeps its part, or all of them the whole, as Megatron-LM does"};
 }
 
-std::array<OptionRow, 3> stage_options() {
-  return {
-      OptionRow{"stages", std::int64_t{1}, ">= 1", "stages of a pipeline, each of equally many ranks"},
-      OptionRow{"schedule", std::string("1f1b"), "1f1b | gpipe", "how the passes of several stages follow each other"},
-      OptionRow{"cut_by", std::string("flops"), "flops | operators | parameters",
-                "what the largest stage has the least of"}};
+std::array<OptionRow, 4> stage_options() {
+  return {OptionRow{"stages", std::int64_t{1}, ">= 1", "stages of a pipeline, each of equally many ranks"},
+          OptionRow{"schedule", std::string("1f1b"), "1f1b | gpipe | interleaved",
+                    "how the passes of several stages follow each other"},
+          OptionRow{"chunks", std::int64_t{2}, ">= 1", "stages that the same ranks hold, where schedule = interleaved"},
+          OptionRow{"cut_by", std::string("flops"), "flops | operators | parameters",
+                    "what the largest stage has the least of"}};
 }
 
 LayoutPlanning::LayoutPlanning(const PlanRequest& request, const LayoutLimits& limits, MatmulAlgorithm products,
@@ -96,12 +128,12 @@ LayoutPlanning::LayoutPlanning(const PlanRequest& request, const LayoutLimits& l
       shards_optimizer_(request.option<std::string>("zero") == "zero1"),
       chain_(chain_of(request.graph, products, sum)),
       costs_(stage_, link_costs_of(request)),
-      lasting_bytes_(request.graph, stage_, shards_optimizer_) {}
+      lasting_bytes_(request.graph, stage_, num_places(), shards_optimizer_) {}
 
 bool LayoutPlanning::counts_bytes() const { return request_.option<std::string>("cost") == "volume"; }
 
 double LayoutPlanning::seconds(std::span<const Layout> layouts) const {
-  return all_stages_seconds(layouts) / num_stages();
+  return all_stages_seconds(layouts) / num_places();
 }
 
 double LayoutPlanning::all_stages_seconds(std::span<const Layout> layouts) const {
@@ -121,13 +153,13 @@ std::string LayoutPlanning::seconds_in_words(double seconds) const {
 
 LayoutPlanning::Peak LayoutPlanning::peak(std::span<const Layout> layouts) const {
   // Stages differ, and hold what they have in flight, of which the closed form knows nothing.
-  const bool has_stages = num_stages() > 1 || base_.schedule.kind == ScheduleKind::gpipe;
+  const bool has_stages = num_places() > 1 || base_.schedule.kind == ScheduleKind::gpipe;
   if (request_.evaluate != nullptr && (capacity_bytes() > 0 || has_stages)) {
     const Evaluation evaluation = request_.evaluate->memory(with_rules(layouts));
     if (evaluation.peak_bytes > 0) return {evaluation.peak_bytes, true};
     if (!evaluation.missing.empty()) throw Unsupported(evaluation.missing);  // lowering refuses, and says why
   }
-  return {lasting_bytes_.of_all(chain_, layouts) / num_stages(), false};
+  return {lasting_bytes_.of_all(chain_, layouts) / num_places(), false};
 }
 
 Plan LayoutPlanning::with_rules(std::span<const Layout> layouts) const {
@@ -152,7 +184,7 @@ Plan LayoutPlanning::with_rules(std::span<const Layout> layouts) const {
     if (shards_optimizer_) {
       rule.state = StateFactors{.p = {}, .g = {}, .os = copies_of_weight(layouts[home], layer.algorithm)};
     }
-    said.push_back({op.block, std::move(rule)});
+    said.push_back({block_in_names(graph, op.block), std::move(rule)});
   }
   plan.operators = joined_over_blocks(std::move(said));
   return plan;
@@ -160,7 +192,7 @@ Plan LayoutPlanning::with_rules(std::span<const Layout> layouts) const {
 
 Plan LayoutPlanning::plan(std::span<const Layout> layouts, const std::string& why) const {
   Plan plan = with_rules(layouts);
-  const double cost = knows_seconds() ? seconds(layouts) : 0.0, share = 1.0 / num_stages();
+  const double cost = knows_seconds() ? seconds(layouts) : 0.0, share = 1.0 / num_places();
   const Peak fullest = peak(layouts);
   plan.why.predicted_seconds = counts_bytes() ? 0.0 : cost;
   plan.why.predicted_peak_bytes = fullest.bytes;
@@ -170,7 +202,7 @@ Plan LayoutPlanning::plan(std::span<const Layout> layouts, const std::string& wh
       "weight gradients{}; bytes by {}",
       why, knows_seconds() ? seconds_in_words(cost) : "of unknown cost", share * volume.forward.total(),
       share * volume.backward.total(), share * volume.weight_gradients.total(),
-      num_stages() > 1 ? ", in the mean of the stages" : "",
+      num_places() > 1 ? ", in the mean of the stages" : "",
       fullest.is_programs ? "the Program" : "what lasts, at least");
   return plan;
 }
@@ -179,7 +211,7 @@ void LayoutPlanning::refuse_capacity(std::span<const Layout> best) const {
   const Plan& base = request_.base;
   const std::int64_t needed = peak(best).bytes;
   std::string parts;
-  if (num_stages() == 1 && request_.evaluate != nullptr) {
+  if (num_places() == 1 && request_.evaluate != nullptr) {
     const MemoryPeak of_program = request_.evaluate->memory(with_rules(best)).peak;
     const auto of = [&](Category category) { return gib(of_program.bytes[static_cast<int>(category)]); };
     parts = fmt::format(

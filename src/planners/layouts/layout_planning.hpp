@@ -20,9 +20,9 @@ namespace strata {
 OptionRow zero_option();
 /// The option `sum`.
 OptionRow sum_option();
-/// The options `stages`, `schedule` and `cut_by`: how many stages have the ranks' layouts each, and how their passes
-/// follow each other.
-std::array<OptionRow, 3> stage_options();
+/// The options `stages`, `schedule`, `chunks` and `cut_by`: how many stages have the ranks' layouts each, and how their
+/// passes follow each other.
+std::array<OptionRow, 4> stage_options();
 
 class LayoutPlanning {
  public:
@@ -39,8 +39,8 @@ class LayoutPlanning {
   const LayoutLimits& limits() const { return limits_; }
   const Factor& grid() const { return costs_.grid(); }
   std::int64_t capacity_bytes() const { return request_.base.device_capacity_bytes; }
-  /// Each has its share of the layers, and of what the model would take on its ranks alone.
-  int num_stages() const { return base_.stages.count; }
+  /// Of a pipeline: the ranks of each have their share of the layers, and of what the model would take on them alone.
+  int num_places() const { return axis_size(base_.mesh, "stage"); }
 
   /// Somebody has measured or described what transfers take.
   bool knows_seconds() const { return costs_.links().are_known(); }

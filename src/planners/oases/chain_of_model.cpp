@@ -10,8 +10,8 @@
 #include "base/ceil_div.hpp"
 #include "base/collective.hpp"
 #include "base/error.hpp"
-#include "partition/repeated_blocks.hpp"
 #include "planners/layouts/megatron_layouts.hpp"
+#include "planners/search/few_blocks.hpp"
 #include "planners/states/factors.hpp"
 
 namespace strata {
@@ -33,46 +33,6 @@ struct OperatorPrices {
 };
 
 using PricesByName = std::map<std::string, OperatorPrices, std::less<>>;
-
-/// Few blocks of each run of equal ones.
-class FewBlocks {
- public:
-  explicit FewBlocks(const ModelGraph& graph)
-      : graph_(graph), runs_(runs_of_equal_blocks(graph, [](int, int) { return true; })) {}
-  const std::vector<BlockRun>& runs() const { return runs_; }
-  /// Two of each run, of run @p larger three; -1: of none.
-  ModelGraph part(int larger) const {
-    std::vector<int> kept;
-    for (std::size_t r = 0; r < runs_.size(); ++r) {
-      kept.push_back(std::min(runs_[r].count, static_cast<int>(r) == larger ? enough + 1 : enough));
-    }
-    return with_fewer_blocks(graph_, runs_, kept);
-  }
-  /// The operator of the part that stands for @p op: that of the same place in the second block of its run.
-  const Operator& stands_for(int op) const {
-    const Operator& own = graph_.operators[index(op)];
-    if (own.block < 0) return own;
-    const auto run = std::ranges::find_if(
-        runs_, [&](const BlockRun& r) { return own.block >= r.first && own.block < r.first + r.count; });
-    const int instead = run->first + std::min(own.block - run->first, enough - 1);
-    const int place = op - graph_.blocks[index(own.block)].first_operator;
-    return graph_.operators[index(graph_.blocks[index(instead)].first_operator + place)];
-  }
-  int run_of_block(int block) const {
-    for (std::size_t r = 0; r < runs_.size(); ++r) {
-      if (block < runs_[r].first + runs_[r].count) return static_cast<int>(r);
-    }
-    return -1;
-  }
-  bool is_in_part(int block) const { return block < runs_[index(run_of_block(block))].first + enough; }
-  /// A third block adds what each further one does.
-  bool has_third(int run) const { return runs_[index(run)].count > enough; }
-
- private:
-  static constexpr int enough = 2;
-  const ModelGraph& graph_;
-  std::vector<BlockRun> runs_;
-};
 
 /// The whole model's request for a part of it, of one micro-batch.
 PlanRequest request_of_part(const PlanRequest& request, const ModelGraph& part) {

@@ -21,7 +21,8 @@ void keep(const ModelGraph& graph, const std::vector<bool>& keeps, Plan& plan) {
     if (op.block < 0) continue;
     keeps_all = keeps_all && keeps[o];
     if (!keeps[o]) continue;
-    said.push_back({op.block, {.match = name_within_block(graph, op), .recompute = Recompute::none}});
+    said.push_back(
+        {block_in_names(graph, op.block), {.match = name_within_block(graph, op), .recompute = Recompute::none}});
   }
   if (keeps_all) {
     plan.recompute = Recompute::none;

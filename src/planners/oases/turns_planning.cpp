@@ -54,7 +54,7 @@ std::string not_planned_by_nodes(const PlanRequest& request, const LayoutPlannin
                                  const std::vector<WayToCut>& possible) {
   if (!request.option<bool>("planner")) return "planner = false";
   if (possible.size() == 1) return possible.front().name + " alone is possible, or was asked for";
-  if (planning.num_stages() > 1) return fmt::format("{} stages, whose chains are not planned", planning.num_stages());
+  if (planning.num_places() > 1) return fmt::format("{} stages, whose chains are not planned", planning.num_places());
   const bool simulates = request.evaluate != nullptr && request.evaluate->knows_seconds();
   return simulates && planning.knows_seconds() ? "" : "nobody knows what kernels and collectives take";
 }

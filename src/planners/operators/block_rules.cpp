@@ -8,6 +8,12 @@
 
 namespace strata {
 
+int block_in_names(const ModelGraph& graph, int block) {
+  if (block < 0) return -1;
+  const std::string& name = graph.blocks[static_cast<std::size_t>(block)].name;  // "block[3]"
+  return std::stoi(name.substr(name.find('[') + 1));
+}
+
 std::vector<OperatorRule> joined_over_blocks(std::vector<RuleOfBlock> said) {
   /// Blocks [first, last] about which the same is said.
   struct Run {

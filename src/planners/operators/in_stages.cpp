@@ -45,11 +45,10 @@ struct Degrees {
 class StagedOperators {
  public:
   /// @param plan mesh, stages and schedule; no rules yet.
-  StagedOperators(const PlanRequest& request, Plan plan, const CostModel& costs, bool chooses_states)
+  StagedOperators(const PlanRequest& request, Plan plan, const CostModel& costs)
       : request_(request),
         plan_(std::move(plan)),
         costs_(costs),
-        chooses_states_(chooses_states),
         stages_(cut_into_stages(request.graph, plan_.stages)),
         data_(data_grid(plan_.mesh)),
         samples_(most_samples_of_rank(plan_)) {
@@ -68,23 +67,18 @@ class StagedOperators {
 
  private:
   std::int64_t capacity() const { return plan_.device_capacity_bytes; }
-  bool may_shard() const { return chooses_states_ && capacity() > 0 && data_.total() > 1; }
+  bool may_shard() const { return capacity() > 0 && data_.total() > 1; }
 
   /// Every parameter that stages share held as @p shared.
   Degrees held(Hold shared) {
     std::deque<OperatorChoices> operators;
     std::vector<std::unique_ptr<Fitting>> fittings;
-    ChoiceOptions choices{.slices = 0};
-    FittingOptions fitting;
-    if (chooses_states_) {
-      choices = choice_options(request_);
-      fitting = fitting_options(request_);
-    }
+    ChoiceOptions choices = choice_options(request_);
     choices.pinned = shared_;
     choices.pinned_hold = shared;
     for (const auto& graph : graphs_) operators.emplace_back(*graph, plan_, costs_, choices);
     for (const OperatorChoices& of_stage : operators) {
-      fittings.push_back(std::make_unique<Fitting>(of_stage, fitting));
+      fittings.push_back(std::make_unique<Fitting>(of_stage, fitting_options(request_)));
     }
     std::vector<Found> found;
     for (const auto& of_stage : fittings) found.push_back(of_stage->replicated(samples_));
@@ -230,7 +224,6 @@ class StagedOperators {
   const PlanRequest& request_;
   Plan plan_;
   const CostModel& costs_;
-  bool chooses_states_;
   std::vector<Stage> stages_;
   Factor data_;
   std::int64_t samples_;  ///< of a micro-batch, of the rank that has most
@@ -242,13 +235,14 @@ class StagedOperators {
 
 class StagedPlanner {
  public:
-  StagedPlanner(const PlanRequest& request, bool chooses_states) : request_(request), chooses_states_(chooses_states) {}
+  explicit StagedPlanner(const PlanRequest& request) : request_(request) {}
 
   Plan run() {
     const auto tensor = request_.option<std::int64_t>("tensor");
     if (tensor > 1) {
-      throw Unsupported(fmt::format("{} on {} ranks: tensor = {}: stages of tensor-parallel ranks cannot be lowered",
-                                    request_.base.strategy, num_ranks(), tensor));
+      throw Unsupported(fmt::format(
+          "{} on {} ranks: tensor = {}: states are chosen for whole weights alone; strategy.name = 3d has tensor ranks",
+          request_.base.strategy, num_ranks(), tensor));
     }
     const auto asked = request_.option<std::int64_t>("stages");
     std::vector<Plan> candidates = asked > 0 ? std::vector{candidate(asked)} : all_candidates();
@@ -262,7 +256,7 @@ class StagedPlanner {
         request_, is_limited ? "leave resources.memory_gib unset and set strategy.stages" : "set strategy.stages");
     std::vector<Degrees> all;
     for (Plan& plan : candidates) {
-      all.push_back(StagedOperators(request_, std::move(plan), *costs, chooses_states_).best());
+      all.push_back(StagedOperators(request_, std::move(plan), *costs).best());
     }
     return best_of_all(std::move(all));
   }
@@ -273,7 +267,6 @@ class StagedPlanner {
   Plan candidate(std::int64_t stages) const {
     Plan plan = pipeline_plan(request_, schedule, stages);
     data_grid(plan.mesh);  // refuses what is none
-    if (!chooses_states_) return plan;
     plan.optimizer.sharding = "intra_tensor";
     plan.optimizer.spread = "all_gather";
     plan.gathered_after_recompute = "regather";
@@ -322,34 +315,27 @@ class StagedPlanner {
   }
 
   const PlanRequest& request_;
-  bool chooses_states_;
 };
 
-std::vector<OptionRow> rows_of(bool chooses_states) {
+std::vector<OptionRow> rows_of_stages() {
   std::vector<OptionRow> rows = {
       {"stages", std::int64_t{0}, ">= 0", "stages of the pipeline; 0: searched together with the data degree"},
-      {"tensor", std::int64_t{1}, ">= 1", "tensor-parallel ranks of a stage; 1, since more is not lowered"},
+      {"tensor", std::int64_t{1}, ">= 1",
+       "tensor-parallel ranks of a stage; 1, since states are chosen for whole weights alone"},
       pipeline_options()[1],
   };
-  if (chooses_states) {
-    const auto of_states = operator_options(true);
-    rows.insert(rows.end(), of_states.begin(), of_states.end());
-  } else {
-    rows.push_back(
-        {"cost", std::string("analytic"), "paper | analytic | measured", "where the search takes times from"});
-  }
+  const auto of_states = operator_options(true);
+  rows.insert(rows.end(), of_states.begin(), of_states.end());
   return rows;
 }
 
 }  // namespace
 
-std::span<const OptionRow> staged_options(bool chooses_states) {
-  static const std::vector<OptionRow> with = rows_of(true), without = rows_of(false);
-  return chooses_states ? with : without;
+std::span<const OptionRow> staged_options() {
+  static const std::vector<OptionRow> rows = rows_of_stages();
+  return rows;
 }
 
-Plan plan_in_stages(const PlanRequest& request, bool chooses_states) {
-  return StagedPlanner(request, chooses_states).run();
-}
+Plan plan_in_stages(const PlanRequest& request) { return StagedPlanner(request).run(); }
 
 }  // namespace strata

@@ -1,8 +1,7 @@
 #pragma once
 
 /// @file
-/// What `3d` and `3d+osdp` share: the grid search over data x stage degrees, and what each stage decides about its own
-/// operators.
+/// Of `3d+osdp` the grid search over data x stage degrees, and what each stage decides about its own operators.
 ///
 /// Stages run side by side, so the least that each takes is best for all of them: for given degrees the stages are
 /// independent problems over their own operators, data ranks and memory. A parameter that several stages use is the
@@ -20,11 +19,11 @@
 
 namespace strata {
 
-/// @param chooses_states those of osdp too.
-std::span<const OptionRow> staged_options(bool chooses_states);
+/// Those of osdp too.
+std::span<const OptionRow> staged_options();
 
 /// The degrees that take the fewest seconds of those that fit. Whether they fit is the Program's peak where somebody
 /// lowers, else the closed form's. @throws OutOfMemory where none fits: what each would need.
-Plan plan_in_stages(const PlanRequest& request, bool chooses_states);
+Plan plan_in_stages(const PlanRequest& request);
 
 }  // namespace strata

@@ -22,9 +22,6 @@ bool shares_evenly(const Plan& plan) {
   return plan.global_batch / plan.schedule.micro_batches % axis_size(plan.mesh, "data") == 0;
 }
 
-/// Every one is planned, and a Program grows with its micro-batches. A file may ask for more.
-constexpr std::int64_t most_tried = 4096;
-
 }  // namespace
 
 Plan plan_with_micro_batches(const Planner& planner, const PlanRequest& request) {
@@ -32,10 +29,14 @@ Plan plan_with_micro_batches(const Planner& planner, const PlanRequest& request)
   asked.base.schedule.micro_batches = 1;
   if (!may_have_stages(request) || request.base.global_batch == 0) return planner.plan(asked);
   const bool knows_seconds = request.evaluate != nullptr && request.evaluate->knows_seconds();
+  if (const auto own = asked.options.find("micro_batches"); own != asked.options.end() && knows_seconds) {
+    own->second = std::string(planner_word);
+    return planner.plan(asked);
+  }
   std::optional<Plan> best;
   double least_seconds = 0.0;
   std::exception_ptr refusal;
-  for (std::int64_t count = 1; count <= std::min(request.base.global_batch, most_tried); ++count) {
+  for (std::int64_t count = 1; count <= std::min(request.base.global_batch, most_micro_batches_tried); ++count) {
     if (request.base.global_batch % count != 0) continue;
     asked.base.schedule.micro_batches = static_cast<int>(count);
     try {

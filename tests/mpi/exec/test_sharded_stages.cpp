@@ -1,6 +1,7 @@
 /// @file
 /// States that are sharded over the data ranks of a stage: what they train is what `single` trains, exact inputs
-/// compared with ==, real models within rounding; memory and bytes are the Program's and the formulas'.
+/// compared with ==, real models within rounding; memory and bytes are the Program's and the formulas'. A rank holds
+/// one stage, or several that are interleaved.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -43,6 +44,11 @@ class ShardedStages : public testing::Test {
     plan.schedule.kind = ScheduleKind::one_forward_one_backward;
     plan.gathered_after_recompute = "regather";
     plan.operators = std::move(rules);
+    return plan;
+  }
+  static Plan interleaved(Plan plan, int chunks) {
+    plan.stages.count *= chunks;
+    plan.schedule.kind = ScheduleKind::interleaved;
     return plan;
   }
   StateFactors all(const char* mode, const Shape& shape) const { return slice_factors(plan({}, shape, {}).mesh, mode); }
@@ -108,6 +114,31 @@ TEST_F(ShardedStages, ExactInputsGiveEqualBits) {
   }
 }
 
+/// Two stages a rank, and three where that leaves each a block: states of all of them are cut over the same data ranks.
+TEST_F(ShardedStages, InterleavedStagesGiveEqualBits) {
+  for (const auto& make : {exact_mlp, exact_tied, exact_skip}) {
+    for (const int rounds : {1, 2}) {
+      for (const Shape& shape : shapes()) {
+        const Training training = make(rounds * shape.stages, shape.stages == 4 ? 8 : 6);
+        const Trained reference = train(training, "single", 1, world, engine);
+        const auto all_ways = ways(training, shape);
+        for (std::size_t w = 0; w < all_ways.size(); ++w) {
+          const int chunks = shape.stages == 4 || (w + static_cast<std::size_t>(rounds)) % 2 == 0 ? 2 : 3;
+          Plan sharded = interleaved(plan(training, shape, all_ways[w]), chunks);
+          sharded.recompute = chunks == 2 ? Recompute::block : Recompute::none;
+          sharded.optimizer.gradients = rounds == 2 ? "reduce_scatter" : "all_reduce";
+          hide(sharded, w % 2 == 0);
+          const Trained ours = train_plan(training, sharded, world, engine);
+          for (const auto& [name, values] : ours.parameters) {
+            EXPECT_EQ(values, reference.parameters.at(name)) << name << ", " << described(training, shape, w);
+          }
+          EXPECT_EQ(ours.losses, reference.losses) << described(training, shape, w);
+        }
+      }
+    }
+  }
+}
+
 TEST_F(ShardedStages, RealModelsWithDropoutClippingAndRecomputation) {
   for (const RealModel& model : staged_models()) {
     const std::string_view name = model.name;
@@ -149,6 +180,33 @@ TEST_F(ShardedStages, CopiesOfATiedTableStayEqualUnderAdam) {
       std::erase(held, "");
       EXPECT_EQ(std::ssize(held), 2 * size() / shape.stages) << mode;
       EXPECT_EQ(std::ranges::count(held, held.front()), std::ssize(held)) << mode << " in " << shape.stages;
+    }
+  }
+}
+
+/// Nine blocks: uneven in four stages and in eight. The first rank of a pipeline and its last share a tied table.
+TEST_F(ShardedStages, InterleavedRealModelsMoveTheProgrammedBytes) {
+  ModelOptions options = staged_models().front().options;
+  options.layers = 9;
+  Training training = with(build_model(options), 32, 4);
+  training.steps = 2;
+  training.learning_rate = 0.01;
+  training.plan.optimizer.momentum = 0.5;
+  training.plan.optimizer.clip_norm = 0.5;
+  const Trained reference = train(training, "single", 1, world, engine);
+  for (const Shape& shape : shapes()) {
+    const auto all_ways = ways(training, shape);
+    for (std::size_t w = 0; w < all_ways.size(); ++w) {
+      Plan sharded = interleaved(plan(training, shape, all_ways[w]), 2);
+      sharded.recompute = w % 2 == 0 ? Recompute::block : Recompute::none;
+      hide(sharded, w > 0);
+      const Trained ours = train_plan(training, sharded, world, engine);
+      expect_same(ours, reference, described(training, shape, w));
+      const BytesByCollective predicted = bytes_by_collective(ours.program);
+      for (int kind = 0; kind < num_collectives; ++kind) {
+        EXPECT_EQ(ours.last_step.bytes_sent[static_cast<std::size_t>(kind)], predicted.bytes[kind])
+            << to_string(static_cast<Collective>(kind)) << ", " << described(training, shape, w);
+      }
     }
   }
 }

@@ -130,6 +130,8 @@ struct Training {
   int nodes = 1;                                 ///< over which several ranks are spread evenly
   Cluster cluster{};                             ///< what planners may ask about the machine
   std::map<std::string, OptionValue> options{};  ///< of the mode, where they differ from its defaults
+  /// Of plans of a model on a machine, where the mode compares them; null: their memory alone is known.
+  std::function<std::unique_ptr<Evaluate>(const ModelGraph&, const Cluster&)> evaluation{};
   int steps = 1;
   double learning_rate = 0.25;
   std::int64_t vocabulary = 256;
@@ -286,6 +288,9 @@ inline Plan plan_of(const Training& training, const std::string& mode, int num_r
   const LoweredAccount account(training.graph);
   PlanRequest request{.graph = training.graph, .cluster = training.cluster, .base = base, .options = {}};
   if (base.device_capacity_bytes > 0) request.evaluate = &account;
+  const std::unique_ptr<Evaluate> own =
+      training.evaluation ? training.evaluation(training.graph, training.cluster) : nullptr;
+  if (own != nullptr) request.evaluate = own.get();
   for (const OptionRow& row : find_planner(mode).options()) {
     const std::string name(row.name);
     const auto given = training.options.find(name);

@@ -20,6 +20,7 @@
 #include "mpi/exec/paired_units.hpp"
 #include "mpi/run/checkpointing.hpp"
 #include "support/held_bytes.hpp"
+#include "support/simulated_account.hpp"
 
 namespace strata::run {
 namespace {
@@ -174,6 +175,10 @@ struct Variant {
   double capacity_share = 0.0;  ///< of what a replica needs beside the library's workspace; 0: no limit
 };
 
+/// Of a mode that has stages in schedules.
+const std::map<std::string, OptionValue> interleaved_stages = {{"stages", std::int64_t{4}},
+                                                               {"schedule", std::string("interleaved")}};
+
 /// Words of an option that accepts a choice of them; none: it accepts something else.
 std::vector<std::string> words_of(const OptionRow& row) {
   std::vector<std::string> words;
@@ -192,7 +197,7 @@ std::vector<Variant> variants_of(const Planner& planner, int in_node, int nodes)
   const std::string mode(planner.name()), node = fmt::format("{}x1", in_node),
                                           all = fmt::format("{}x{}", in_node, nodes);
   std::vector<Variant> variants = {{mode, "defaults"}};
-  bool has_factors = false, has_stages = false, decides_by_operator = false;
+  bool has_factors = false, has_stages = false, has_schedules = false, decides_by_operator = false;
   for (const OptionRow& row : planner.options()) {
     if (row.name.starts_with("quantized_")) continue;  // rounds: test_sharding_zeropp has its error
     for (const std::string& word : words_of(row)) {
@@ -201,6 +206,7 @@ std::vector<Variant> variants_of(const Planner& planner, int in_node, int nodes)
     }
     has_factors = has_factors || row.name == "os";
     has_stages = has_stages || row.name == "stages";
+    has_schedules = has_schedules || row.name == "schedule";
     decides_by_operator = decides_by_operator || row.name == "granularity";
     if (row.name == "cross_pass") {
       variants.push_back({mode, "cross_pass = false", {{"cross_pass", false}}});
@@ -216,6 +222,7 @@ std::vector<Variant> variants_of(const Planner& planner, int in_node, int nodes)
   // Where stages are beside what else a mode decides.
   if (has_stages && in_node * nodes > 2 && !decides_by_operator) {
     variants.push_back({mode, "stages = 2", {{"stages", std::int64_t{2}}}});
+    if (has_schedules) variants.push_back({mode, "stages = 4, two a rank in turn", interleaved_stages});
   }
   if (!has_factors) return variants;
   const std::string one = "1x1";
@@ -250,6 +257,10 @@ std::optional<std::string> declared_reference(std::string_view mode) {
 }
 
 bool is_cyclic(const std::string& mode) { return mode.starts_with("cdp"); }
+
+bool is_interleaved(const Variant& variant) {
+  return variant.mode == "interleaved" || variant.options == interleaved_stages;
+}
 
 /// The reference of its reference, and so on.
 std::string last_reference(const std::string& mode) {
@@ -297,11 +308,16 @@ class Matrix : public Checkpointing {
     // Stages of theirs have versions of their own, so that no weight is tied over them.
     if (is_cyclic(variant.mode) && subject.make == real_model) training.graph = language_model(features, false);
     // Ranks of a pipeline, which are two for five blocks and for four, take as many of its micro-batches at once.
-    if (variant.mode == "interleaved") training.plan.schedule.micro_batches *= 2;
+    if (is_interleaved(variant)) training.plan.schedule.micro_batches *= 2;
     // At least as many micro-batches as stages.
     if (variant.mode == "2bw") training.plan.schedule.micro_batches *= size();
     training.options = variant.options;
     training.nodes = num_nodes();
+    if (variant.mode == "3d") {  // compares steps
+      training.evaluation = [](const ModelGraph& graph, const Cluster& cluster) {
+        return std::make_unique<SimulatedAccount>(graph, cluster);
+      };
+    }
     if (variant.capacity_share > 0.0) {
       const Program replica =
           lower(plan_of(training, "ddp", size()), training.graph, 0, cpu::kernel_library().workspace_bytes);

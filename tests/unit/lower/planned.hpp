@@ -37,12 +37,13 @@ inline Plan sharded_on_two_nodes(int micro_batches, const StateFactors& state) {
   return plan;
 }
 
-/// @param options that differ from the mode's defaults.
+/// @param options that differ from the mode's defaults. @param evaluate may be null.
 inline Plan planned(const Planner& planner, const ModelGraph& graph, Plan base,
-                    std::map<std::string, OptionValue> options = {}, const Cluster& cluster = {}) {
+                    std::map<std::string, OptionValue> options = {}, const Cluster& cluster = {},
+                    const Evaluate* evaluate = nullptr) {
   base.strategy = planner.name();
   for (const OptionRow& row : planner.options()) options.try_emplace(std::string(row.name), row.default_value);
-  return planner.plan({.graph = graph, .cluster = cluster, .base = base, .options = options});
+  return planner.plan({.graph = graph, .cluster = cluster, .base = base, .options = options, .evaluate = evaluate});
 }
 
 /// Of rank 0 of two that share the data, with nothing lowered yet.

@@ -150,7 +150,7 @@ TEST(Layouts, ProgramsOfAllRanksMeet) {
 TEST(Layouts, ProgramsOfAllStagesMeet) {
   for (const bool is_tied : {false, true}) {
     const ModelGraph graph = build_model({.name = "gpt",
-                                          .layers = 3,
+                                          .layers = 6,
                                           .hidden = 48,
                                           .heads = 12,
                                           .vocabulary = 120,
@@ -164,10 +164,11 @@ TEST(Layouts, ProgramsOfAllStagesMeet) {
       EXPECT_EQ(stage.num_ranks() * stages, mesh.num_ranks());
       for (const Layout& layout : all_layouts(whole_grid(stage))) {
         const Layout turned{.p0 = layout.p0, .p1 = layout.p2, .p2 = layout.p1};
-        for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}) {
+        for (const ScheduleKind schedule :
+             {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward, ScheduleKind::interleaved}) {
           Plan plan = plan_of(mesh, {{.match = "*", .layout = layout}, {.match = "head", .layout = turned}});
-          plan.stages.count = stages;
-          plan.schedule = {.kind = schedule, .micro_batches = 2};
+          plan.stages.count = schedule == ScheduleKind::interleaved ? 2 * stages : stages;
+          plan.schedule = {.kind = schedule, .micro_batches = stages};
           EXPECT_NO_THROW(verify(all_ranks(plan, graph, no_workspace))) << to_string(layout);
           // What tells ranks apart is their stage.
           const RankClasses classes = rank_classes(plan, graph);

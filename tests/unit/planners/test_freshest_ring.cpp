@@ -286,9 +286,13 @@ class MadeUpSeconds final : public Evaluate {
     }
     return step;
   }
-  double message_seconds(const Mesh& mesh, int from, int to, std::int64_t bytes) const override {
-    EXPECT_EQ(from + 1, to);
-    EXPECT_NE(from / mesh.ranks_per_node == to / mesh.ranks_per_node, mesh.nodes > 1) << "the slowest link";
+  double collective_seconds(Collective kind, const Mesh& mesh, std::span<const int> ranks,
+                            std::int64_t bytes) const override {
+    EXPECT_EQ(kind, Collective::send);
+    EXPECT_EQ(ranks.size(), 2U);
+    EXPECT_EQ(ranks.front() + 1, ranks.back());
+    EXPECT_NE(ranks.front() / mesh.ranks_per_node == ranks.back() / mesh.ranks_per_node, mesh.nodes > 1)
+        << "the slowest link";
     EXPECT_GT(bytes, 0);
     return message_seconds_;
   }

@@ -1,5 +1,5 @@
 /// @file
-/// `3d` and `3d+osdp`: which degrees the search takes, that each stage decides for its own memory, and refusals.
+/// `3d+osdp`: which degrees the search takes, that each stage decides for its own memory, and refusals.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ class Lowered final : public Evaluate {
   }
   Evaluation least_memory(const Plan& plan) const override { return memory(plan); }
   PricedStep price(const Plan&, const ModelGraph&) const override { return {.missing = "nothing is priced here"}; }
-  double message_seconds(const Mesh&, int, int, std::int64_t) const override { return 0.0; }
+  double collective_seconds(Collective, const Mesh&, std::span<const int>, std::int64_t) const override { return 0.0; }
 
  private:
   const ModelGraph& graph_;
@@ -92,7 +92,7 @@ int num_sharded(const Plan& plan, const ModelGraph& graph) {
 
 TEST(InStages, TheSearchTakesTheFastestDegreesThatFit) {
   const ModelGraph graph = model();
-  for (const char* mode : {"3d", "3d+osdp"}) {
+  for (const char* mode : {"3d+osdp"}) {
     const Plan best = plan_of(mode, graph, plenty);
     double fastest = std::numeric_limits<double>::infinity();
     for (const std::int64_t stages : {1, 2, 4}) {  // 8 do not fit six blocks
@@ -105,18 +105,9 @@ TEST(InStages, TheSearchTakesTheFastestDegreesThatFit) {
   }
 }
 
-/// Replicas of the whole model are too large: stages are what is left.
-TEST(InStages, LessMemoryTakesMoreStages) {
-  const ModelGraph graph = model();
-  const auto need = [&](std::int64_t stages) {
-    return plan_of("3d", graph, plenty, {{"stages", stages}}).why.predicted_peak_bytes;
-  };
-  ASSERT_LT(need(2), need(1));
-  const Plan plan = plan_of("3d", graph, need(1) - 1);
-  EXPECT_GT(plan.stages.count, 1);
-  EXPECT_LE(plan.why.predicted_peak_bytes, need(1) - 1);
-  const std::string text = out_of_memory([&] { plan_of("3d", graph, mib); });
-  EXPECT_THAT(text, HasSubstr("3d on 8 ranks: nothing fits into a device memory of 0.00 GiB (1048576 bytes)"));
+TEST(InStages, WhereNothingFitsAllDegreesSayWhatTheyNeed) {
+  const std::string text = out_of_memory([] { plan_of("3d+osdp", model(), mib); });
+  EXPECT_THAT(text, HasSubstr("3d+osdp on 8 ranks: nothing fits into a device memory of 0.00 GiB (1048576 bytes)"));
   for (const char* degrees : {"data 8 × stage 1", "data 4 × stage 2", "data 2 × stage 4"}) {
     EXPECT_THAT(text, HasSubstr(degrees));
   }
@@ -210,7 +201,7 @@ TEST(InStages, OneStageDecidesAsOsdp) {
 
 TEST(InStages, WhatCannotBeIsRefusedByName) {
   const ModelGraph graph = model();
-  for (const char* mode : {"3d", "3d+osdp"}) {
+  for (const char* mode : {"3d+osdp"}) {
     EXPECT_THAT(refusal([&] {
                   plan_of(mode, graph, 0, {{"tensor", std::int64_t{2}}});
                 }),

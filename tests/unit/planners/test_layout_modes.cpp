@@ -267,7 +267,7 @@ class Lowered final : public Evaluate {
   }
   Evaluation least_memory(const Plan& plan) const override { return memory(plan); }
   PricedStep price(const Plan&, const ModelGraph&) const override { return {.missing = "nothing is priced here"}; }
-  double message_seconds(const Mesh&, int, int, std::int64_t) const override { return 0.0; }
+  double collective_seconds(Collective, const Mesh&, std::span<const int>, std::int64_t) const override { return 0.0; }
 
  private:
   const LastingBytes& lasting_;
@@ -325,6 +325,74 @@ TEST(LayoutModes, StagesLayOutTheirOwnRanks) {
     EXPECT_THAT(refused(8), HasSubstr("gpt has 4 blocks, and a stage has one or more"));
     base = asked({1, 4}, 64);
     EXPECT_THAT(refused(4), HasSubstr("a rank a stage has nothing to lay out"));
+  }
+}
+
+/// Ranks that hold several stages of eight blocks each, in rounds of as many micro-batches as there are such places.
+TEST(LayoutModes, InterleavedStagesShareTheirRanks) {
+  const ModelGraph graph = small_gpt(8, 1024);
+  for (const char* mode : {"megatron", "autoddl", "summa", "oases"}) {
+    Plan base = asked({1, 8}, 64);
+    base.schedule.micro_batches = 4;
+    const auto plan_of = [&](std::int64_t stages, std::int64_t chunks) {
+      return on_daint(mode, graph, base,
+                      {{"stages", stages}, {"schedule", std::string("interleaved")}, {"chunks", chunks}});
+    };
+    for (const auto& [stages, chunks] : {std::pair{4, 2}, {8, 4}, {8, 2}, {4, 1}}) {
+      const Plan plan = plan_of(stages, chunks);
+      EXPECT_EQ(plan.mesh.axes, (std::vector<MeshAxis>{{"stage", stages / chunks}})) << mode;
+      EXPECT_EQ(plan.stages.count, stages);
+      EXPECT_EQ(plan.schedule.kind, ScheduleKind::interleaved);
+      for (const auto& [name, layout] : layouts_of(plan, graph)) {
+        EXPECT_EQ(layout.p0.total() * layout.p1.total() * layout.p2.total(), 8 * chunks / stages) << mode << name;
+      }
+      EXPECT_NO_THROW(verify(plan, graph));
+    }
+    EXPECT_EQ(plan_of(1, 2).stages.count, 1) << "of one stage nothing is interleaved";
+    const auto refused = [&](std::int64_t stages, std::int64_t chunks) {
+      return refusal([&] { plan_of(stages, chunks); });
+    };
+    EXPECT_THAT(refused(10, 2), HasSubstr("in 10 stages on 8 nodes × 1 ranks: gpt has 8 blocks"));
+    EXPECT_THAT(refused(6, 4), HasSubstr("on 8 ranks: 6 interleaved stages in chunks of 4; accepted: 8 or a greater"));
+    EXPECT_THAT(refused(2, 2),
+                HasSubstr("2 interleaved stages in chunks of 2; accepted: 4 or a greater multiple of 2"));
+    EXPECT_THAT(refused(6, 2), HasSubstr("in 6 stages on 8 nodes × 1 ranks: each of 3 places is neither whole nodes"));
+    EXPECT_THAT(refused(8, 1), HasSubstr("a rank a stage has nothing to lay out; strategy.name = interleaved does"));
+    base.schedule.micro_batches = 2;
+    EXPECT_THAT(refused(8, 2), HasSubstr("train.micro_batches = 2 is no multiple of the 4 places of interleaved"));
+  }
+}
+
+/// What the closed form says of a place's memory at least, its Program needs: of stages a place in flight too.
+TEST(LayoutModes, WhatLastsIsNoMoreThanAProgramNeeds) {
+  const ModelGraph graph = small_gpt(8, 256);
+  for (const auto& [schedule, stages, chunks] : {std::tuple{"1f1b", 2, 1},
+                                                 {"1f1b", 4, 1},
+                                                 {"gpipe", 4, 1},
+                                                 {"interleaved", 4, 2},
+                                                 {"interleaved", 8, 2},
+                                                 {"interleaved", 8, 4}}) {
+    for (const int micro_batches : {4, 8}) {
+      for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+        Plan base = asked({1, 8}, 64);
+        base.schedule.micro_batches = micro_batches;
+        base.recompute = recompute;
+        base.strategy = "megatron";
+        const Planner& planner = find_planner("megatron");
+        static const Cluster daint = cluster_named("daint-p100");
+        PlanRequest request{.graph = graph, .cluster = daint, .base = base, .options = {}};
+        for (const OptionRow& row : planner.options()) request.options.emplace(row.name, row.default_value);
+        request.options["schedule"] = std::string(schedule);
+        request.options["stages"] = std::int64_t{stages};
+        request.options["chunks"] = std::int64_t{chunks};
+        const LayoutPlanning planning(request, {});
+        const std::vector<Layout> layouts = megatron_layouts(planning.chain(), planning.grid(), planning.grid());
+        const std::int64_t at_least = planning.peak(layouts).bytes;
+        const std::int64_t of_program = LoweredAccount(graph).memory(planning.with_rules(layouts)).peak_bytes;
+        EXPECT_LE(at_least, of_program) << schedule << ", " << stages << " stages, " << micro_batches;
+        EXPECT_GE(3 * at_least, of_program) << schedule << ", " << stages << " stages, " << micro_batches;
+      }
+    }
   }
 }
 

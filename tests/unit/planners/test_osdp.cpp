@@ -359,7 +359,7 @@ class MadeUpAccount final : public Evaluate {
   }
   Evaluation least_memory(const Plan& plan) const override { return memory(plan); }
   PricedStep price(const Plan&, const ModelGraph&) const override { return {.missing = "nothing is priced here"}; }
-  double message_seconds(const Mesh&, int, int, std::int64_t) const override { return 0.0; }
+  double collective_seconds(Collective, const Mesh&, std::span<const int>, std::int64_t) const override { return 0.0; }
   bool has_slices(const Plan& plan) const {
     return std::ranges::any_of(resolve(plan, graph_), [](const OperatorDecision& d) { return d.slices > 1; });
   }

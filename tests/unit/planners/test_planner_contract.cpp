@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
+#include "support/simulated_account.hpp"
 
 namespace strata {
 namespace {
@@ -71,6 +72,7 @@ TEST(PlannerContract, ABatchThatRanksDoNotDivideIsPlannedOrRefusedWithItsNumbers
   cluster.memory_bandwidth_bytes_per_second = 1e9;
   cluster.peak_flops_per_second["f32"] = 1e9;
   const ModelGraph graph = build_model({.name = "gpt-nano"});
+  const SimulatedAccount simulated(graph, cluster);
   for (const Planner* planner : all_planners()) {
     const std::map<std::string, OptionValue> options = defaults_of(*planner);
     int num_refused = 0;
@@ -80,7 +82,12 @@ TEST(PlannerContract, ABatchThatRanksDoNotDivideIsPlannedOrRefusedWithItsNumbers
         base.global_batch = 25;
         base.schedule.micro_batches = micro_batches;
         try {
-          const Plan plan = planner->plan({.graph = graph, .cluster = cluster, .base = base, .options = options});
+          const bool compares_steps = planner->name() == "3d";
+          const Plan plan = planner->plan({.graph = graph,
+                                           .cluster = cluster,
+                                           .base = base,
+                                           .options = options,
+                                           .evaluate = compares_steps ? &simulated : nullptr});
           EXPECT_NO_THROW(verify(plan, graph)) << planner->name();
         } catch (const Unsupported& refusal) {
           ++num_refused;

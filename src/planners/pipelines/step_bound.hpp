@@ -1,0 +1,55 @@
+#pragma once
+
+/// @file
+/// What a step of given degrees takes at least, from few blocks of the model: so that the simulator need not be asked
+/// of every combination.
+///
+/// A rank computes one thing at a time, and between the first kernel of a pass and its last one nothing while it waits
+/// for what its tensor ranks exchange (PricedInstruction::holds_up_kernels). With S places, F_s and B_s what a
+/// micro-batch occupies place s forward and backward in all of its stages, f_j and b_j what it takes through the first
+/// stage of place j, m_j the message from place j to the next:
+///     step >= sum_{j<s} (f_j + m_j) + M (F_s + B_s) + max(update_s, sum_{j<s} (b_j + m_j) + update_0)   for every s,
+/// and, as gradients are summed over data ranks once, behind the last micro-batches' passes through the last stage of
+/// s,
+///     step >= sum_{j<s} (f_j + m_j) + M F_s + (M - r) B_s + max(r B_s, all-reduce of its gradients),
+/// r = 1, of several stages a place S. Transfers that share a NIC and steps of a host only make it longer. Source of
+/// the form: Narayanan et al., SC 2021, sec. 2.2.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "planners/pipelines/degrees.hpp"
+#include "planners/search/few_blocks.hpp"
+
+namespace strata {
+
+class StepBounds {
+ public:
+  /// @param request outlives this; it has an evaluation that knows seconds.
+  explicit StepBounds(const PlanRequest& request);
+  ~StepBounds();
+
+  /// Seconds that a step of @p plan takes at least. 0: nothing is known, as nothing of it lowers.
+  /// @param plan of @p degrees.
+  double seconds(const ParallelDegrees& degrees, const Plan& plan);
+
+ private:
+  struct Prices;
+  struct StageShare;
+  const Prices& prices_of(const ParallelDegrees& degrees);
+  Prices priced(const ParallelDegrees& degrees) const;
+  std::vector<StageShare> shares_of(const Plan& plan, const Prices& prices) const;
+  double message_seconds(const ParallelDegrees& degrees, const Plan& plan, int first_operator, int place) const;
+  double gradient_seconds(const ParallelDegrees& degrees, const Plan& plan, int place,
+                          const std::vector<bool>& parameters) const;
+
+  const PlanRequest& request_;
+  FewBlocks blocks_;
+  ModelGraph part_;
+  std::map<std::tuple<int, int, PartialSums, int>, std::unique_ptr<Prices>> prices_;  ///< places, tensor, sum, M
+};
+
+}  // namespace strata

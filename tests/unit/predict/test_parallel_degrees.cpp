@@ -1,0 +1,297 @@
+/// @file
+/// The search of `3d` on described clusters: what it takes is the fastest of every combination of data, tensor and
+/// stage degrees that fits, each of them made, lowered and simulated here; what a combination takes at least is never
+/// more than it is simulated to take; and few are asked of the simulator.
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "config/sweep.hpp"
+#include "planners/pipelines/step_bound.hpp"
+#include "predict/plan_evaluation.hpp"
+#include "predict/prepared_point.hpp"
+#include "support/refusal.hpp"
+
+namespace strata::predict {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Options = std::map<std::string, OptionValue>;
+
+constexpr const char* file = "/no/such/folder/e.toml";
+constexpr const char* small_gpt = R"(name = "degrees"
+cluster = "a800-ib"
+[model]
+name = "gpt"
+layers = 8
+hidden = 1024
+heads = 16
+vocabulary = 8192
+sequence_length = 512
+[data]
+format = "synthetic"
+[resources]
+nodes = 1
+ranks_per_node = 8
+[train]
+global_batch = 128
+micro_batches = 8
+dtype = "bf16"
+[strategy]
+name = "3d"
+)";
+
+/// Blocks of two widths.
+constexpr const char* uneven_gpt = R"(name = "degrees"
+cluster = "a800-ib"
+[model]
+name = "mingpt-ic-24"
+sequence_length = 128
+[data]
+format = "synthetic"
+[resources]
+nodes = 1
+ranks_per_node = 8
+[train]
+global_batch = 32
+micro_batches = 2
+dtype = "bf16"
+[strategy]
+name = "3d"
+)";
+
+Experiment experiment(const std::vector<std::string>& overrides, const char* text = small_gpt) {
+  return expand(read_experiment(text, "e.toml", overrides), "simulated").points.at(0).experiment;
+}
+
+/// Counts what it simulates.
+class Counted final : public Evaluate {
+ public:
+  explicit Counted(const PlanEvaluation& of) : of_(of) {}
+  Evaluation operator()(const Plan& plan) const override {
+    const Evaluation evaluation = of_(plan);
+    num_simulated += evaluation.step_seconds > 0.0 ? 1 : 0;
+    return evaluation;
+  }
+  bool knows_seconds() const override { return of_.knows_seconds(); }
+  Evaluation account(const Plan& plan) const override { return of_.account(plan); }
+  Evaluation memory(const Plan& plan) const override { return of_.memory(plan); }
+  Evaluation least_memory(const Plan& plan) const override { return of_.least_memory(plan); }
+  PricedStep price(const Plan& plan, const ModelGraph& part) const override { return of_.price(plan, part); }
+  double collective_seconds(Collective kind, const Mesh& mesh, std::span<const int> ranks,
+                            std::int64_t bytes) const override {
+    return of_.collective_seconds(kind, mesh, ranks, bytes);
+  }
+  mutable int num_simulated = 0;
+
+ private:
+  const PlanEvaluation& of_;
+};
+
+struct Combination {
+  ParallelDegrees degrees;
+  double seconds = 0.0;
+  std::int64_t peak_bytes = 0;
+};
+
+/// A model on a machine, and what the mode is asked there.
+class Setting {
+ public:
+  explicit Setting(const std::vector<std::string>& words, const char* text = small_gpt)
+      : experiment_(experiment(words, text)) {
+    Experiment alone = experiment_;
+    alone.strategy = {.name = "ddp"};
+    point_ = prepare_point(alone, file);
+    base_ = point_.plan;
+    base_.strategy = "3d";
+    base_.mesh.axes.clear();
+    base_.operators.clear();
+  }
+
+  PlanRequest request(const Options& given, const Evaluate* evaluate) const {
+    PlanRequest request{.graph = point_.graph, .cluster = point_.cluster, .base = base_, .options = given};
+    for (const OptionRow& row : find_planner("3d").options()) {
+      request.options.try_emplace(std::string(row.name), row.default_value);
+    }
+    request.evaluate = evaluate;
+    return request;
+  }
+  Plan search(const Options& given, std::int64_t capacity, const Evaluate& evaluate) const {
+    PlanRequest asked = request(given, &evaluate);
+    asked.base.device_capacity_bytes = capacity;
+    return find_planner("3d").plan(asked);
+  }
+
+  /// All that the mode does not refuse where it has nothing to choose. @param micro_batches counts to be looked at.
+  std::vector<Combination> all(const PlanEvaluation& evaluate, const std::vector<int>& micro_batches) const {
+    const int ranks = base_.mesh.num_ranks();
+    const PlanRequest open = request({}, &evaluate);
+    StepBounds bounds(open);
+    std::vector<Combination> found;
+    for (int places = 1; places <= ranks; ++places) {
+      for (int chunks = 1; chunks <= std::ssize(point_.graph.blocks); ++chunks) {
+        for (int tensor = 1; tensor <= base_.mesh.ranks_per_node; ++tensor) {
+          for (const PartialSums sum : {PartialSums::scatter, PartialSums::all_reduce}) {
+            for (const int count : micro_batches) {
+              if (tensor == 1 && sum == PartialSums::all_reduce) continue;
+              if (places == 1 && chunks > 1) continue;
+              PlanRequest fixed = request({{"stages", std::int64_t{places * chunks}},
+                                           {"chunks", std::int64_t{chunks}},
+                                           {"tensor", std::int64_t{tensor}},
+                                           {"sum", std::string(to_string(sum))}},
+                                          nullptr);
+              fixed.base.schedule.micro_batches = count;
+              Plan plan;
+              try {
+                plan = find_planner("3d").plan(fixed);
+              } catch (const Unsupported&) {
+                continue;
+              }
+              const Evaluation simulated = evaluate(plan);
+              const ParallelDegrees degrees{
+                  .places = places, .chunks = chunks, .tensor = tensor, .sum = sum, .micro_batches = count};
+              if (simulated.step_seconds == 0.0) {
+                EXPECT_THAT(simulated.missing, HasSubstr("cannot be lowered")) << in_words(degrees, ranks);
+                continue;
+              }
+              const double at_least = bounds.seconds(degrees, plan);
+              EXPECT_LE(at_least, simulated.step_seconds * (1.0 + 1e-9)) << in_words(degrees, ranks);
+              EXPECT_GE(at_least, 0.2 * simulated.step_seconds) << in_words(degrees, ranks);
+              found.push_back({degrees, simulated.step_seconds, simulated.peak_bytes});
+            }
+          }
+        }
+      }
+    }
+    return found;
+  }
+  const PreparedPoint& point() const { return point_; }
+
+ private:
+  Experiment experiment_;
+  PreparedPoint point_;
+  Plan base_;
+};
+
+const Combination& fastest_within(const std::vector<Combination>& all, std::int64_t capacity) {
+  return *std::ranges::min_element(all, {}, [&](const Combination& c) {
+    return c.peak_bytes <= capacity ? c.seconds : std::numeric_limits<double>::infinity();
+  });
+}
+
+/// With plenty of memory, and with a byte less than the fastest needs, and again.
+void expect_fastest(const std::vector<std::string>& words, std::size_t at_least_combinations,
+                    const char* text = small_gpt) {
+  const Setting setting(words, text);
+  const PlanEvaluation evaluate(setting.point(), file);
+  const std::vector<Combination> all =
+      setting.all(evaluate, {static_cast<int>(setting.point().plan.schedule.micro_batches)});
+  EXPECT_GE(all.size(), at_least_combinations);
+  std::int64_t capacity = std::int64_t{1} << 50;
+  for (int less = 0; less < 4; ++less) {
+    const Combination& best = fastest_within(all, capacity);
+    if (best.peak_bytes > capacity) break;
+    const Counted counted(evaluate);
+    const Plan plan = setting.search({}, capacity, counted);
+    EXPECT_EQ(plan.why.predicted_seconds, best.seconds) << plan.why.binding;
+    EXPECT_EQ(plan.why.predicted_peak_bytes, best.peak_bytes) << plan.why.binding;
+    EXPECT_EQ(evaluate(plan).step_seconds, best.seconds);
+    if (less == 0) {
+      EXPECT_LT(counted.num_simulated, static_cast<int>(all.size()) * 2 / 3);
+    }
+    EXPECT_NO_THROW(verify(plan, setting.point().graph));
+    EXPECT_EQ(parse_plan(to_text(plan), "plan.toml"), plan);
+    capacity = best.peak_bytes - 1;
+  }
+  EXPECT_THAT(out_of_memory([&] { setting.search({}, 1 << 20, evaluate); }),
+              AllOf(HasSubstr("nothing fits into a device memory of 0.00 GiB (1048576 bytes): data "),
+                    HasSubstr("needs"), HasSubstr("others more")));
+}
+
+TEST(ParallelDegrees, AreTheFastestOfAllOn8Ranks) {
+  expect_fastest({}, 34);
+  expect_fastest({"train.recompute=block", "train.clip_norm=1", "train.dtype=fp32", "model.tied_head=true"}, 34);
+}
+
+/// Pairs of ranks have links of their own, and two nodes share a stage or have several.
+TEST(ParallelDegrees, AreTheFastestOfAllWhereOnlyPairsHaveFastLinks) {
+  expect_fastest({"cluster=rtx3090-nvlink", "resources.nodes=2", "resources.ranks_per_node=4"}, 30);
+  expect_fastest({"cluster=rtx3090-nvlink", "resources.nodes=2", "resources.ranks_per_node=4", "train.micro_batches=4",
+                  "overlap.all_reduce=none", "overlap.layout=weight_gradient"},
+                 10);
+}
+
+TEST(ParallelDegrees, AreTheFastestOfAllOn16Ranks) {
+  expect_fastest({"resources.nodes=2"}, 48);
+  expect_fastest({"resources.nodes=2", "overlap.update=backward", "train.global_batch=112"}, 48);
+}
+
+TEST(ParallelDegrees, AreTheFastestOfAllOn64Ranks) {
+  expect_fastest({"resources.nodes=8", "train.global_batch=512"}, 50);
+}
+
+TEST(ParallelDegrees, AreTheFastestOfAllForUnevenModels) { expect_fastest({}, 60, uneven_gpt); }
+
+TEST(ParallelDegrees, MicroBatchesAreSearchedWhereAsked) {
+  const Setting setting({"train.global_batch=64"});
+  const PlanEvaluation evaluate(setting.point(), file);
+  std::vector<Combination> all = setting.all(evaluate, {1, 2, 4, 8, 16, 32, 64});
+  std::erase_if(all, [](const Combination& c) {
+    return c.degrees.micro_batches > 1 && 64 / c.degrees.micro_batches % c.degrees.data(8) != 0;
+  });
+  const Combination& best = fastest_within(all, std::int64_t{1} << 50);
+  const Counted counted(evaluate);
+  const Plan plan = setting.search({{"micro_batches", std::string("planner")}}, 0, counted);
+  EXPECT_EQ(plan.why.predicted_seconds, best.seconds) << plan.why.binding;
+  EXPECT_LT(counted.num_simulated, static_cast<int>(all.size()) / 4);
+  // Whoever leaves them open asks for the same.
+  const Experiment open = experiment({"train.global_batch=64", "train.micro_batches=0"});
+  EXPECT_EQ(prepare_point(open, file).plan.why.predicted_seconds, best.seconds);
+}
+
+TEST(ParallelDegrees, GivenOnesAreTaken) {
+  const Setting setting({"resources.nodes=2"});
+  const PlanEvaluation evaluate(setting.point(), file);
+  const Plan plan = setting.search({{"stages", std::int64_t{8}}, {"tensor", std::int64_t{2}}}, 0, evaluate);
+  EXPECT_EQ(plan.stages.count, 8);
+  const Plan exact = setting.search({{"stages", std::int64_t{8}},
+                                     {"chunks", std::int64_t{2}},
+                                     {"tensor", std::int64_t{4}},
+                                     {"sum", std::string("all_reduce")}},
+                                    0, evaluate);
+  EXPECT_EQ(exact.mesh.axes, (std::vector<MeshAxis>{{"stage", 4}}));
+  EXPECT_EQ(exact.schedule.kind, ScheduleKind::interleaved);
+  EXPECT_THAT(exact.why.binding, HasSubstr("data 1 × tensor 4 (all_reduce) × stage 8 (2 a rank), 8 micro-batches"));
+  // Tensor ranks of two nodes where asked for.
+  const Plan wide = setting.search({{"stages", std::int64_t{1}}, {"tensor", std::int64_t{16}}}, 0, evaluate);
+  EXPECT_THAT(wide.why.binding, HasSubstr("data 1 × tensor 16"));
+  const auto refused = [&](const Options& options) { return refusal([&] { setting.search(options, 0, evaluate); }); };
+  EXPECT_THAT(refused({{"stages", std::int64_t{16}}}),
+              HasSubstr("3d on 16 ranks: no data, tensor and stage degrees: 3d: 16 stages on 16 ranks, but gpt has 8 "
+                        "blocks, and a stage has one or more"));
+  EXPECT_THAT(refused({{"stages", std::int64_t{3}}}), HasSubstr("are not divisible by 3 stages"));
+  EXPECT_THAT(refused({{"tensor", std::int64_t{3}}}), HasSubstr("tensor = 3 does not divide the 16 ranks of a stage"));
+  EXPECT_THAT(refused({{"stages", std::int64_t{8}}, {"chunks", std::int64_t{3}}}),
+              HasSubstr("8 stages in chunks of 3"));
+}
+
+TEST(ParallelDegrees, WithoutCostsSeveralAreNotCompared) {
+  const Setting setting({});
+  const PlanRequest open = setting.request({}, nullptr);
+  EXPECT_THAT(refusal([&] { find_planner("3d").plan(open); }),
+              AllOf(HasSubstr("3d on 8 ranks: "), HasSubstr("combinations of data, tensor and stage degrees"),
+                    HasSubstr("set strategy.stages, strategy.chunks, strategy.tensor and strategy.sum")));
+  const PlanRequest one =
+      setting.request({{"stages", std::int64_t{2}}, {"chunks", std::int64_t{1}}, {"tensor", std::int64_t{1}}}, nullptr);
+  EXPECT_EQ(find_planner("3d").plan(one).mesh.axes, (std::vector<MeshAxis>{{"stage", 2}, {"data", 4}}));
+}
+
+}  // namespace
+}  // namespace strata::predict
