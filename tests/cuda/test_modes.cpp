@@ -154,6 +154,7 @@ struct Asked {
 std::vector<Asked> with_cuts(const Mesh& mesh) {
   const std::string all = to_string(whole_grid(mesh));
   std::vector<Asked> asked = {{"megatron", {{"tensor", all}}},
+                              {"decomposed", {{"tensor", all}}},
                               {"autoddl", {{"layout", "1x1," + all + ",1x1"}}},
                               {"autoddl", {{"layout", "1x1,1x1," + all}}},
                               {"summa", {{"rows", all}}},
@@ -161,6 +162,7 @@ std::vector<Asked> with_cuts(const Mesh& mesh) {
   if (mesh.nodes > 1) {
     const std::string node = fmt::format("{}x1", mesh.ranks_per_node);
     asked.push_back({"megatron", {{"tensor", node}}});
+    asked.push_back({"decomposed", {{"tensor", node}}});
     asked.push_back({"autoddl", {{"layout", fmt::format("1x{},{},1x1", mesh.nodes, node)}}});
     asked.push_back({"summa", {{"rows", node}}});
   }

@@ -79,10 +79,10 @@ TEST(Lower, EveryModeOfEveryModelVerifiesOnAllRanks) {
   // Cyclic ones take as many stages as ranks, and no head that is tied over them; interleaved ones two stages a rank;
   // 2bw no fewer micro-batches than stages.
   const std::map<std::string_view, int> expected = {
-      {"single", 4}, {"ddp", 20},   {"zero1", 20},       {"zero2", 20},   {"zero3", 20}, {"zeropp", 20},
-      {"mics", 20},  {"oases", 5},  {"osdp", 20},        {"gpipe", 20},   {"1f1b", 20},  {"osdp-base", 20},
-      {"amsp", 4},   {"3d", 7},     {"3d+osdp", 7},      {"megatron", 5}, {"summa", 5},  {"autoddl", 4},
-      {"cdp-v1", 9}, {"cdp-v2", 9}, {"interleaved", 17}, {"2bw", 7},
+      {"single", 4}, {"ddp", 20},   {"zero1", 20},       {"zero2", 20},   {"zero3", 20},     {"zeropp", 20},
+      {"mics", 20},  {"oases", 5},  {"osdp", 20},        {"gpipe", 20},   {"1f1b", 20},      {"osdp-base", 20},
+      {"amsp", 4},   {"3d", 7},     {"3d+osdp", 7},      {"megatron", 5}, {"summa", 5},      {"autoddl", 4},
+      {"cdp-v1", 9}, {"cdp-v2", 9}, {"interleaved", 17}, {"2bw", 7},      {"decomposed", 5},
   };
   EXPECT_EQ(lowered, expected);
 }
