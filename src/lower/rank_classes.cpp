@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <ranges>
 #include <set>
@@ -11,6 +12,7 @@
 #include "base/collective.hpp"
 #include "ir/plan/stage_pyramid.hpp"
 #include "ir/program/program.hpp"
+#include "lower/layouts/axis_rings.hpp"
 #include "lower/layouts/laid_out_graph.hpp"
 #include "lower/lower.hpp"
 #include "lower/order/orders_of_places.hpp"
@@ -317,7 +319,8 @@ AxisSet uneven_axes(const Plan& plan, const RankModel& rank_model) {
 
 /// What tells ranks apart where operators are laid out: where a rank is along the axes that divide unevenly, and under
 /// how many leaf switches its groups are. Who adds a bias or counts a row of the loss is a kernel's operand or factor;
-/// who broadcasts a panel does it as often as others. Besides, its stage, and how far its neighbours are.
+/// who broadcasts a panel does it as often as others. Besides, its stage, and how far its neighbours are; on a ring
+/// that passes blocks on, its place, unless all links of the ring and all parts are alike.
 class LaidOutSignature {
  public:
   /// @param leaf_of_node empty: leaves make no difference.
@@ -326,6 +329,7 @@ class LaidOutSignature {
         axes_(plan.mesh),
         uneven_(uneven_axes(plan, model)),
         named_(plan.mesh),
+        rings_(ring_axes(model.any())),
         leaf_of_node_(leaf_of_node) {
     if (leaf_of_node.empty()) return;
     for (const AxisSet set : communicating_axes(model.any())) {
@@ -344,6 +348,7 @@ class LaidOutSignature {
   Signature operator()(int rank) const {
     Signature signature = {axes_.index(uneven_, rank)};
     if (plan_.stages.count > 1) named_.append(rank, signature);
+    for (const AxisSet ring : rings_) append_ring(ring, rank, signature);
     if (leaf_of_node_.empty()) return signature;
     // Ranks at one place of all stages are told apart together: a message goes from one class to one class.
     for (const int neighbour : group_along(plan_.mesh, "stage", rank)) {
@@ -356,10 +361,28 @@ class LaidOutSignature {
   }
 
  private:
+  /// What kinds of links the rank's ring has, and, where they differ or parts do, where the rank is: a message goes
+  /// from one class to one class.
+  void append_ring(AxisSet ring, int rank, Signature& signature) const {
+    const std::vector<int> members = axes_.group(ring, rank);
+    const auto node = [&](std::size_t i) {
+      return static_cast<std::size_t>(members[i % members.size()] / plan_.mesh.ranks_per_node);
+    };
+    Signature links;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const bool is_under_one_leaf = leaf_of_node_.empty() || leaf_of_node_[node(i)] == leaf_of_node_[node(i + 1)];
+      links.push_back((node(i) == node(i + 1) ? 0 : 1) + (is_under_one_leaf ? 0 : 2));
+    }
+    const bool are_alike = (ring & uneven_) == 0 && std::ranges::count(links, links.front()) == std::ssize(links);
+    std::ranges::copy(links, std::back_inserter(signature));
+    signature.push_back(are_alike ? -1 : axes_.index(ring, rank));
+  }
+
   const Plan& plan_;
   AtomicAxes axes_;
   AxisSet uneven_;
   AxesSignature named_;
+  std::set<AxisSet> rings_;
   std::span<const int> leaf_of_node_;
   std::vector<std::vector<int>> leaves_by_group_;  ///< [communicating set of axes][rank]
 };

@@ -317,17 +317,22 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
     if (d.layout && has_whole_tensors) {
       refuse(fmt::format("{}: a layout on a mesh with axes, which say how ranks are used,", name));
     }
-    if (d.algorithm == MatmulAlgorithm::ring) refuse(fmt::format("{}: algorithm = {}", name, to_string(d.algorithm)));
-    if (d.algorithm == MatmulAlgorithm::summa && !graph.operators[o].parameters.empty()) {
+    if (d.algorithm != MatmulAlgorithm::local && !graph.operators[o].parameters.empty()) {
       const OperatorKind kind = graph.operators[o].kind;
+      const bool is_ring = d.algorithm == MatmulAlgorithm::ring;
       if (kind == OperatorKind::embedding || kind == OperatorKind::convolution) {
-        refuse(fmt::format("{}: algorithm = summa of an operator of kind {}", name, to_string(kind)));
+        refuse(
+            fmt::format("{}: algorithm = {} of an operator of kind {}", name, to_string(d.algorithm), to_string(kind)));
       }
       if (has_whole_tensors) {
+        refuse(fmt::format("{}: algorithm = {} on a mesh with axes, where no layout says which ranks are its {},", name,
+                           to_string(d.algorithm), is_ring ? "ring" : "rows and columns"));
+      }
+      if (is_ring && kind == OperatorKind::linear && d.layout && d.layout->p1.total() > 1 && d.layout->p2.total() > 1) {
         refuse(
-            fmt::format("{}: algorithm = summa on a mesh with axes, where no layout says which ranks are its rows and "
-                        "columns,",
-                        name));
+            fmt::format("{}: algorithm = ring with layout p1 = {} and p2 = {}, which gathers and scatters in one "
+                        "product,",
+                        name, to_string(d.layout->p1), to_string(d.layout->p2)));
       }
     }
     if (plan.overlap.layout != "none" && d.sum == PartialSums::scatter && is_product(graph.operators[o]) &&
@@ -338,6 +343,10 @@ void refuse_what_is_missing(const Plan& plan, const ModelGraph& graph, const std
     if (d.sum == PartialSums::all_reduce && is_product(graph.operators[o])) {
       if (d.algorithm == MatmulAlgorithm::summa) {
         refuse(fmt::format("{}: sum = all_reduce with algorithm = summa, whose panels leave no partial sums,", name));
+      }
+      if (d.algorithm == MatmulAlgorithm::ring) {
+        refuse(fmt::format("{}: sum = all_reduce with algorithm = ring, whose blocks of a sum are one rank's each,",
+                           name));
       }
       if (has_whole_tensors) {
         refuse(fmt::format("{}: sum = all_reduce on a mesh with axes, where no product leaves partial sums,", name));

@@ -32,15 +32,9 @@
 ///             first and the last stage share is priced once.
 /// Reproduces: the baseline of AutoDDL's figures 3, 9 and 10.
 
-#include <fmt/format.h>
-
 #include <array>
-#include <utility>
 
-#include "partition/shards.hpp"
-#include "planners/layouts/grid_search.hpp"
-#include "planners/layouts/megatron_layouts.hpp"
-#include "planners/states/factors.hpp"
+#include "planners/layouts/uniform_degrees.hpp"
 
 namespace strata {
 namespace {
@@ -54,17 +48,8 @@ class Megatron final : public Planner {
   std::string_view source() const override { return "Shoeybi et al., Megatron-LM, 2019"; }
   std::span<const OptionRow> options() const override {
     static const std::array rows = {
-        OptionRow{"tensor", std::string(planner_word), "",
-                  "ranks over which a weight is cut, in a node x nodes; or planner"},
-        OptionRow{"tensor_in_node", true, "",
-                  "where nodes have several ranks, the planner keeps `tensor` inside a node"},
-        sum_option(),
-        zero_option(),
-        stage_options()[0],
-        stage_options()[1],
-        stage_options()[2],
-        stage_options()[3],
-        link_cost_option(),
+        tensor_option(),    tensor_in_node_option(), sum_option(),       zero_option(),      stage_options()[0],
+        stage_options()[1], stage_options()[2],      stage_options()[3], link_cost_option(),
     };
     return rows;
   }
@@ -73,21 +58,7 @@ class Megatron final : public Planner {
     const bool sums_whole = request.option<std::string>("sum") == to_string(PartialSums::all_reduce);
     const LayoutPlanning planning(request, {}, MatmulAlgorithm::local,
                                   sums_whole ? PartialSums::all_reduce : PartialSums::scatter);
-    const Factor grid = planning.grid();
-    const auto fixed = factor_option("tensor", request.option<std::string>("tensor"), planner_word);
-    const bool in_node = request.option<bool>("tensor_in_node") && grid.in_node > 1;
-    std::vector<WayToCut> ways;
-    std::string broken;
-    for (const Factor& tensor : fixed ? std::vector{*fixed} : divisors(in_node ? Factor{grid.in_node, 1} : grid)) {
-      if (!divides(tensor, grid)) {
-        broken = fmt::format("tensor = {} does not divide {} ranks a node × {} nodes", to_string(tensor), grid.in_node,
-                             grid.nodes);
-        continue;
-      }
-      ways.push_back({fmt::format("data {} x tensor {}", to_string(quotient(grid, tensor)), to_string(tensor)),
-                      megatron_layouts(planning.chain(), grid, tensor)});
-    }
-    return cheapest_way(planning, ways, std::move(broken));
+    return cheapest_uniform_degrees(request, planning);
   }
 };
 

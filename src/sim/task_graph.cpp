@@ -89,6 +89,7 @@ class Compiler {
     Placement place;
     int node = 0;    ///< of the representative
     int images = 1;  ///< groups of the same classes that the node carries at the same time, this one included
+    bool is_within_class = false;  ///< a message from a class to itself, around a ring
   };
 
   /// Members are told apart by class, so that a class meets its neighbours' class even where its representative's
@@ -126,6 +127,7 @@ class Compiler {
       const int peer = group.ranks[static_cast<std::size_t>(in.root)];
       members = {sends ? program.rank : peer, sends ? peer : program.rank};
       key += fmt::format(" message {} {}", class_of(members[0]), class_of(members[1]));
+      partners.is_within_class = class_of(members[0]) == class_of(members[1]);
     } else {
       for (const int member : members) classes.insert(class_of(member));
       key += fmt::format(" {}", fmt::join(classes, " "));
@@ -155,9 +157,14 @@ class Compiler {
     partners.images = std::max(1, class_here / std::max(1, members_here));
   }
 
-  /// The representative's node carries this group and its mirror images.
+  /// The representative's node carries this group and its mirror images; of messages within a class those that the
+  /// representative sends and those that it receives.
   void add_node(Rendezvous& meeting, const Partners& partners) const {
-    if (meeting.nics == 0 || std::ranges::find(meeting.nodes, partners.node) != meeting.nodes.end()) return;
+    if (meeting.nics == 0) return;
+    if (std::ranges::find(meeting.nodes, partners.node) != meeting.nodes.end()) {
+      if (partners.is_within_class) meeting.nics *= 2;
+      return;
+    }
     if (meeting.nodes.empty()) meeting.nics *= partners.images;
     meeting.nodes.push_back(partners.node);
   }

@@ -34,6 +34,7 @@ STRATEGY_COLOURS = {
     "3d": "#A6761D",
     "3d+osdp": "#4D004B",
     "megatron": "#238B45",
+    "decomposed": "#B35806",
     "summa": "#C51B7D",
     "autoddl": "#54278F",
     "oases": "#E7298A",

@@ -31,7 +31,7 @@ std::string obstacle(const Program& program, CollectivesOn where) {
       [](const Instruction& in) { return in.collective == Collective::send || in.collective == Collective::recv; });
   if (messages == 0) return "";
   return fmt::format(
-      "stages send each other messages, which must run side by side, and CUDA does not promise that of a "
+      "ranks send each other messages, which must run side by side, and CUDA does not promise that of a "
       "graph: {} in a step",
       messages);
 }

@@ -500,11 +500,66 @@ class LayingOut {
     push(std::move(op), decisions_[o]);
   }
 
+  /// Whether blocks of a product of algorithm ring have to go round at all: not where its weight is whole, nor where
+  /// ranks have loaded all of its input, whose gradient nobody wants.
+  bool goes_round(std::size_t o) const {
+    if (decisions_[o].algorithm != MatmulAlgorithm::ring) return false;
+    const LayoutAxes& r = model_.products[o];
+    const bool gathers = r.p1 != 0 && tensor_at(op_at(o).inputs.front()).role == TensorRole::activation;
+    return gathers || r.p2 != 0;
+  }
+
+  /// Parts of inputs, weights and outputs as of a local product, but the input, or the output, as it stands between
+  /// products: see lower/layouts/ring_product.cpp.
+  void add_ring(std::size_t o, Operator op) {
+    const Operator& whole = op_at(o);
+    const LayoutAxes& r = model_.products[o];
+    const int x = whole.inputs.front(), y = whole.outputs.front();
+    const std::int64_t in = whole.attributes.integer("in"), out = whole.attributes.integer("out");
+    const AxisSet ring = r.p1 | r.p2;  // one of them
+    op.inputs = {in_layout(x, {.samples = r.p0, .features = ring}, whole, GradientOfCopies::partial, true)};
+    const DimCut inputs_cut = features_cut(x, in);
+    const std::vector<DimPart> outputs = held_features(y, r.p1, out), inputs = {held_part(inputs_cut, r.p2)};
+    const std::int64_t in_held = num_elements(inputs), out_held = num_elements(outputs);
+    op.attributes.set("in", held_part(inputs_cut, ring).count);
+    op.attributes.set("out", out_held);
+    op.attributes.set("ring", static_cast<std::int64_t>(result_.rings.size()));
+    RingBlocks blocks{.axes = ring, .is_of_inputs = r.p1 != 0};
+    for (const int member : axes_.group(ring, rank_)) {
+      std::vector<DimPart> dims;  // of the weight
+      if (blocks.is_of_inputs) {
+        dims = {all_of(out_held), part_of(axes_, inputs_cut, ring, member)};
+        blocks.widths.push_back(dims.back().count);
+      } else {
+        dims = {all_of(sections_of(y)), part_of(axes_, features_cut(y, out), ring, member)};
+        blocks.widths.push_back(num_elements(dims));
+        blocks.biases.add(block_of(dims), blocks.widths.back());
+        dims.push_back(all_of(in_held));
+      }
+      blocks.weights.add(block_of(dims), num_elements(dims));
+    }
+    if (whole.parameters.size() > 1 && r.p2 != 0) {
+      op.attributes.set("adds", axes_.index(r.p2, rank_) == 0 ? 1 : 0);
+    }
+    result_.rings.push_back(std::move(blocks));
+    for (const int p : whole.parameters) {
+      op.parameters.push_back(p == whole.parameters.front()
+                                  ? add_parameter(p, outputs, inputs, {out_held, in_held}, ring, r.p0)
+                                  : add_parameter(p, outputs, {}, {out_held}, r.p1, r.p0));
+    }
+    op.outputs = {local_[static_cast<std::size_t>(y)] = add_tensor(y, home(y), "")};
+    push(std::move(op), decisions_[o]);
+  }
+
   void add_product(std::size_t o, Operator op) {
     const Operator& whole = op_at(o);
     const LayoutAxes& r = model_.products[o];
     if (r.is_summa()) {
       add_summa(o, std::move(op));
+      return;
+    }
+    if (goes_round(o)) {
+      add_ring(o, std::move(op));
       return;
     }
     const int x = whole.inputs.front(), y = whole.outputs.front();
@@ -668,7 +723,7 @@ LayoutCollectives layout_collectives(const LaidOutGraph& model) {
       const Redistribution& step = model.steps[static_cast<std::size_t>(op.attributes.integer("step"))];
       forward = step.forward.axes != 0;
       backward = step.backward.axes != 0;
-    } else if (op.attributes.has("summa") || exchanges_rows(model, op)) {
+    } else if (op.attributes.has("summa") || op.attributes.has("ring") || exchanges_rows(model, op)) {
       forward = backward = true;
     }
     all.forward.push_back(forward);

@@ -42,10 +42,21 @@ struct Redistribution {
   Movement forward, backward;
 };
 
+/// A product that gathers its input, or scatters its output, block by block (lower/layouts/ring_product.cpp).
+struct RingBlocks {
+  AxisSet axes = 0;                    ///< the ranks between which blocks are passed on
+  bool is_of_inputs = false;           ///< of its input, which is gathered; else of its output, which is scattered
+  std::vector<std::int64_t> widths{};  ///< features of the block of each of them
+  Packing weights{};                   ///< W of this rank → what multiplies, or makes, each block
+  Packing biases{};                    ///< of the output's: all of them → those of each block
+  std::int64_t width(int block) const { return widths[static_cast<std::size_t>(block)]; }
+};
+
 struct LaidOutGraph {
   /// Shapes, sizes of operators and parameters of this rank; redistributions have the attribute `step`. A product of
   /// partial sums has the attribute `adds`: 1 where the bias, or the positions, are added, by one rank of each sum. All
-  /// of them hold it. A product by panels has the attribute `summa`. Where ranks hold copies, `sum_over` has the axes
+  /// of them hold it. A product by panels has the attribute `summa`, one by blocks on a ring `ring`: it reads its
+  /// rank's block of the input, or leaves its block of the output. Where ranks hold copies, `sum_over` has the axes
   /// over which a product's output is summed in place (0: one rank makes all of it), and `sum_gradient_over` those of
   /// its input's gradient.
   ModelGraph graph;
@@ -58,6 +69,7 @@ struct LaidOutGraph {
   std::vector<Stage> stages;                ///< of the graph
   std::vector<Redistribution> steps;        ///< by attribute `step`
   std::vector<SummaPanels> panels;          ///< by attribute `summa`
+  std::vector<RingBlocks> rings;            ///< by attribute `ring`
   AxisSet uneven = 0;                       ///< ranks along these have parts of unequal sizes
   /// Ranks hold parts of tensors, as layouts say. Else each has all of the model, and samples of its own.
   bool is_laid_out() const { return !layouts.empty(); }

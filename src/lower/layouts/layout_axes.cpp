@@ -62,6 +62,7 @@ class Assignment {
   const Tensor& tensor_at(int t) const { return graph_.tensors[static_cast<std::size_t>(t)]; }
   const Layout& layout_of(int o) const { return *decisions_[static_cast<std::size_t>(o)].layout; }
   bool is_summa(int o) const { return decisions_[static_cast<std::size_t>(o)].algorithm == MatmulAlgorithm::summa; }
+  bool is_ring(int o) const { return decisions_[static_cast<std::size_t>(o)].algorithm == MatmulAlgorithm::ring; }
   /// Of a product.
   bool leaves_whole_sums(int o) const { return decisions_[static_cast<std::size_t>(o)].sum == PartialSums::all_reduce; }
   LayoutAxes& product(int o) { return result_.products[static_cast<std::size_t>(o)]; }
@@ -127,6 +128,8 @@ class Assignment {
   bool spares_exchange(int o) const {
     const int next = at(next_, o);
     if (next == nobody || at(first_user_, next) != nobody || is_summa(o) || leaves_whole_sums(o)) return false;
+    // Blocks on a ring are features.
+    if (is_ring(o) || is_ring(next)) return false;
     return strata::spares_exchange(layout_of(o), layout_of(next));
   }
 
@@ -234,7 +237,7 @@ class Assignment {
       const int before = product_behind(x);
       at(result_.gathered_along_samples, x) =
           before != nobody ? spares_exchange(before)
-                           : at(producer_, x) != nobody && is_image(tensor_at(x)) && axes.p2 == 0;
+                           : at(producer_, x) != nobody && is_image(tensor_at(x)) && axes.p2 == 0 && !is_ring(o);
       // What the data set gives is loaded as the product wants it.
       if (at(producer_, x) == nobody) home(x) = {.samples = axes.samples()};
       latest = o;
@@ -335,7 +338,7 @@ class Assignment {
         count(at(of_features, root(vocabulary(o))), axes.p2, more_than_all);
         continue;
       }
-      count(at(of_features, root(x)), axes.p2, 1);
+      count(at(of_features, root(x)), is_ring(o) && at(producer_, x) != nobody ? axes.p1 | axes.p2 : axes.p2, 1);
       for (const auto& [_, digit] : at(result_.weight_digits, o)) {
         count(at(of_features, root(x)), AxisSet{1} << digit, 1);
       }

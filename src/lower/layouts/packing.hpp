@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/model/strided_block.hpp"
+#include "ir/program/program.hpp"
 #include "lower/layouts/permutation.hpp"
 
 namespace strata {
@@ -20,6 +21,11 @@ struct Packing {
 
   bool is_in_place() const;
   std::int64_t size_of_part(std::size_t part) const { return begins[part + 1] - begins[part]; }
+  /// Of @p parts, as they stand one after the other. Of blocks alone.
+  Operand part_of(const Operand& parts, int part) const {
+    const auto p = static_cast<std::size_t>(part);
+    return {parts.buffer, parts.begin + begins[p], size_of_part(p)};
+  }
   void add(const StridedBlock& block, std::int64_t elements);
 };
 

@@ -148,6 +148,24 @@ Instruction OperatorLowering::panel_kernel(Kernel kind, const Operator& op, std:
   return in;
 }
 
+void OperatorLowering::put_weight_gradient(const Operator& op, const Operand& parts, const Packing& packing,
+                                           const GradientEmission::Destination& to) {
+  if (!to.accumulate) {
+    unpack(op, parts, packing, to.operand, Phase::backward);
+    return;
+  }
+  Operand sum = parts;
+  if (!packing.is_in_place()) {
+    sum = packed_buffer(op, "/packed", parts);
+    unpack(op, parts, packing, sum, Phase::backward);
+  }
+  Instruction add = kernel(Kernel::accumulate, op, Phase::backward);
+  add.inputs = {sum};
+  add.outputs = {to.operand};
+  add.attributes = {{"elements", sum.num_elements}};
+  emit(std::move(add));
+}
+
 void OperatorLowering::summa_forward(const Operator& op, Phase phase) {
   const SummaPanels& s = panels_of(op);
   const Operand x = packed(op, activations.value(op.inputs.front()), s.inputs, nullptr, phase);
@@ -256,20 +274,7 @@ void OperatorLowering::summa_backward(const Operator& op) {
     if (!s.inputs.is_in_place()) unpack(op, dx_pieces, s.inputs, dx, Phase::backward);
     activations.merge(here, to_dx, op.name);
   }
-  if (dw.accumulate) {
-    Operand sum = dw_pieces;
-    if (!s.weights.is_in_place()) {
-      sum = packed_buffer(op, "/packed", dw_pieces);
-      unpack(op, dw_pieces, s.weights, sum, Phase::backward);
-    }
-    Instruction add = kernel(Kernel::accumulate, op, Phase::backward);
-    add.inputs = {sum};
-    add.outputs = {dw.operand};
-    add.attributes = {{"elements", sum.num_elements}};
-    emit(std::move(add));
-  } else if (!s.weights.is_in_place()) {
-    unpack(op, dw_pieces, s.weights, dw.operand, Phase::backward);
-  }
+  if (dw.accumulate || !s.weights.is_in_place()) put_weight_gradient(op, dw_pieces, s.weights, dw);
   parameters.gradients().behind_contributions(here, item, index_of(op));
 }
 

@@ -24,8 +24,11 @@ Way way_of(const Operator& op) {
     case OperatorKind::embedding:
     case OperatorKind::cross_entropy: return Way::none;
     case OperatorKind::linear:
-      // Products by panels, and those whose parts are summed over ranks, have all of it before it can be added.
-      return op.attributes.has("summa") || op.attributes.has("sum_gradient_over") ? Way::writes : Way::adds;
+      // Products by panels or blocks, and those whose parts are summed over ranks, have all of it before it can be
+      // added.
+      return op.attributes.has("summa") || op.attributes.has("ring") || op.attributes.has("sum_gradient_over")
+                 ? Way::writes
+                 : Way::adds;
     case OperatorKind::layer_norm:
     case OperatorKind::rms_norm: return Way::adds;
     // oneDNN's convolution writes its result, its matrix product can add.

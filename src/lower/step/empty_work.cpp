@@ -45,14 +45,16 @@ std::vector<Instruction> what_is_left_of(Instruction instruction) {
   for (std::size_t o = 0; o < instruction.outputs.size(); ++o) {
     if ((accumulate >> o & 1) != 0) continue;
     const Operand& output = instruction.outputs[o];
-    left.push_back({.kernel = Kernel::fill,
-                    .stream = instruction.stream,
-                    .phase = instruction.phase,
-                    .micro_batch = instruction.micro_batch,
-                    .step = instruction.step,
-                    .name = instruction.name,
-                    .outputs = {output},
-                    .attributes = {{"elements", output.num_elements}, {"value", 0.0}}});
+    Instruction fill;
+    fill.kernel = Kernel::fill;
+    fill.stream = instruction.stream;
+    fill.phase = instruction.phase;
+    fill.micro_batch = instruction.micro_batch;
+    fill.step = instruction.step;
+    fill.name = instruction.name;
+    fill.outputs.push_back(output);
+    fill.attributes = {{"elements", output.num_elements}, {"value", 0.0}};
+    left.push_back(std::move(fill));
   }
   return left;
 }

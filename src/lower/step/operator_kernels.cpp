@@ -163,6 +163,7 @@ Operand OperatorLowering::slice_output(const Operator& op, const ColumnBlock& co
 void OperatorLowering::forward(const Operator& op, Phase phase) {
   if (op.kind == OperatorKind::redistribute) return redistribute_forward(op, phase);
   if (op.attributes.has("summa")) return summa_forward(op, phase);
+  if (op.attributes.has("ring")) return ring_forward(op, phase);
   if (const AxisSet over = split_over(op.inputs.front()); over != 0) {
     if (op.kind == OperatorKind::layer_norm || op.kind == OperatorKind::rms_norm)
       return split_norm_forward(op, over, phase);
@@ -246,6 +247,7 @@ void OperatorLowering::backward(const Operator& op) {
   if (gradients.output < 0) return;  // the loss wrote its gradient in forward; an output that nothing reads has none
   if (op.kind == OperatorKind::redistribute) return redistribute_backward(op);
   if (op.attributes.has("summa")) return summa_backward(op);
+  if (op.attributes.has("ring")) return ring_backward(op);
   if (const AxisSet over = split_over(op.inputs.front());
       over != 0 && (op.kind == OperatorKind::layer_norm || op.kind == OperatorKind::rms_norm)) {
     return split_norm_backward(op, over);

@@ -6,6 +6,7 @@
 #include "ir/model/model_graph.hpp"
 #include "ir/plan/plan.hpp"
 #include "lower/layouts/axis_groups.hpp"
+#include "lower/layouts/axis_rings.hpp"
 #include "lower/layouts/laid_out_graph.hpp"
 #include "lower/states/parameter_states.hpp"
 #include "lower/step/activations.hpp"
@@ -19,6 +20,7 @@ struct OperatorLowering {
   const Plan& plan;
   const LaidOutGraph& model;
   const AxisGroups* groups;  ///< null: no operator is laid out
+  const AxisRings* rings;    ///< as above
   ProgramBuilder& builder;
   const Place& here;  ///< where its kernels go
   Activations& activations;
@@ -67,6 +69,18 @@ struct OperatorLowering {
   const SummaPanels& panels_of(const Operator& op) const;
   Operand panel_buffer(const std::string& name, std::int64_t num_elements, DType dtype);
   Instruction panel_kernel(Kernel kind, const Operator& op, std::int64_t width, Phase phase) const;
+  /// Of a weight's gradient, parts as @p packing has them, to where it is kept.
+  void put_weight_gradient(const Operator& op, const Operand& parts, const Packing& packing,
+                           const GradientEmission::Destination& to);
+  // Products by blocks on a ring: ring_product.cpp.
+  struct BlocksOnRing;
+  class GatheredBlocks;
+  class ScatteredSums;
+  void ring_forward(const Operator& op, Phase phase);
+  void ring_backward(const Operator& op);
+  const RingBlocks& ring_of(const Operator& op) const;
+  BlocksOnRing blocks_on_ring(const Operator& op, const char* name, const Operand& own, Phase phase);
+  Instruction block_kernel(Kernel kind, const Operator& op, int block, Phase phase) const;
   Instruction kernel(Kernel kernel, const Operator& op, Phase phase) const;
   /// What is left of it where this rank has nothing that it would read.
   void emit(Instruction in);

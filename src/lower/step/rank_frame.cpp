@@ -36,11 +36,14 @@ std::optional<ReplicaLinks> replicas_of(const Plan& plan, const RankPlace& place
   return ReplicaLinks(*pyramid, rank, communication_stream + 1 + num_links);
 }
 
-std::vector<std::string> streams_of(const LaidOutGraph& model, const RankPlace& place,
+std::vector<std::string> streams_of(const Plan& plan, const LaidOutGraph& model, const RankPlace& place, int rank,
                                     const std::optional<RingLinks>& ring, const std::optional<WalkLinks>& walk,
                                     const std::optional<ReplicaLinks>& replicas) {
   std::vector<std::string> streams = {"compute", "communication"};
-  if (model.is_laid_out()) streams.push_back("layouts");
+  if (model.is_laid_out()) {
+    streams.push_back("layouts");
+    std::ranges::copy(ring_streams(AtomicAxes(plan.mesh), model, rank), std::back_inserter(streams));
+  }
   if (ring) std::ranges::copy(ring->streams, std::back_inserter(streams));
   if (walk) std::ranges::copy(walk->streams, std::back_inserter(streams));
   std::ranges::copy(link_streams(place.pipeline, place.in_pipeline), std::back_inserter(streams));
@@ -61,7 +64,7 @@ RankFrame::RankFrame(const Plan& of_plan, const RankModel& of_model, int rank, c
       ring(ring_of(plan, rank)),
       walk(walk_of(plan, rank, ring)),
       replicas(replicas_of(plan, place, rank)),
-      builder(rank, plan.mesh.num_ranks(), streams_of(model.any(), place, ring, walk, replicas)),
+      builder(rank, plan.mesh.num_ranks(), streams_of(plan, model.any(), place, rank, ring, walk, replicas)),
       groups(plan, model.any(), place, rank, builder),
       grids(grids_of(plan, model.any(), rank)),
       held(plan, graph, order, shards_of(plan, graph, model.any().decisions, grids), grids, groups.parameters.data,

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "lower/step/streams.hpp"
 #include "partition/stages.hpp"
 
 namespace strata {
@@ -14,6 +15,7 @@ RankGroups::RankGroups(const Plan& plan, const LaidOutGraph& model, const RankPl
                        ProgramBuilder& builder) {
   if (model.is_laid_out()) {
     axes.emplace(AtomicAxes(plan.mesh), model, rank, builder);
+    rings.emplace(AtomicAxes(plan.mesh), model, rank, layout_stream + 1, builder);
     parameters.num_copies = model.num_copies;
     for (const AxisSet set : sets_of_replicas(model)) parameters.data.push_back(axes->of(set));
     if (place.num_places() == 1) parameters.everybody = axes->everybody();

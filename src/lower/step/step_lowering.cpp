@@ -52,6 +52,12 @@ StageMessages messages_of(const OrdersOfPlaces& orders, const StepOrder& order, 
   return {order, here.pipeline, here.in_pipeline, before ? &*before : nullptr, behind ? &*behind : nullptr};
 }
 
+/// Streams between stages follow those of layouts, where there are any, and of rings.
+int first_link_stream_of(const LaidOutGraph& model) {
+  if (!model.is_laid_out()) return communication_stream + 1;
+  return layout_stream + 1 + 2 * static_cast<int>(ring_axes(model).size());
+}
+
 /// Lowers one training step of a body.
 class StepLowering {
  public:
@@ -67,7 +73,7 @@ class StepLowering {
         replicas_(frame.replicas ? &*frame.replicas : nullptr),
         messages_(messages_of(frame.orders, order_, place_, step, replicas_ != nullptr)),
         recomputation_(frame.recomputation),
-        first_link_stream_(model_.any().is_laid_out() ? layout_stream + 1 : communication_stream + 1),
+        first_link_stream_(first_link_stream_of(model_.any())),
         builder_(frame.builder),
         groups_(frame.groups),
         parameters_(plan_, graph_, order_, step, recomputation_, frame.held, groups_.parameters,
@@ -155,6 +161,7 @@ class StepLowering {
     return {.plan = plan_,
             .model = model_of(item),
             .groups = groups_.axes ? &*groups_.axes : nullptr,
+            .rings = groups_.rings ? &*groups_.rings : nullptr,
             .builder = builder_,
             .here = here,
             .activations = activations_of(item),
@@ -185,8 +192,10 @@ class StepLowering {
     if (item.pass == Pass::backward && begins_part(item)) activations_.erase(place_of_activations(item));
   }
 
-  static void await_layouts(const Place& here) {
-    if (const int last = here.last_on(layout_stream); last >= 0) here.hold(compute_stream, last);
+  void await_layouts(const Place& here) const {
+    for (int stream = layout_stream; stream < first_link_stream_; ++stream) {
+      if (const int last = here.last_on(stream); last >= 0) here.hold(compute_stream, last);
+    }
   }
 
   void forward(const Place& here, int index) {

@@ -3,7 +3,7 @@
 /// @file
 /// Stream numbers of every Program that is lowered here; links between stages follow. Where operators are laid out, the
 /// collectives that change layouts have a stream of their own: the compute stream needs them soon, and what is gathered
-/// or summed for later must not stand before them.
+/// or summed for later must not stand before them. Rings of ranks that pass blocks on have two each behind it.
 
 namespace strata {
 

@@ -11,7 +11,9 @@ namespace strata {
 namespace {
 
 std::int64_t copies_of_input(const Layer& layer, const Layout& layout) {
-  return layer.algorithm == MatmulAlgorithm::summa ? 1 : layout.p1.total();
+  const bool is_kept_in_parts =
+      layer.algorithm == MatmulAlgorithm::summa || (layer.algorithm == MatmulAlgorithm::ring && !layer.reads_data);
+  return is_kept_in_parts ? 1 : layout.p1.total();
 }
 
 }  // namespace

@@ -3,8 +3,9 @@
 /// @file
 /// Bytes that a layer's layout holds for as long as a step, which add up over layers. States of a layer are held p0
 /// times, so a rank has 1/(p1 p2) of them; with zero1 the optimizer's are cut over p0 too. An input is kept until
-/// backward as it was gathered, p1 times its part. With algorithm summa a matrix is held p1 times, what is not a matrix
-/// p0·p1 times, and an input once. Source: AutoDDL sec. 4.4.2 and 4.5.2.
+/// backward as it was gathered, p1 times its part. With algorithm ring an input that has gone round is kept once. With
+/// algorithm summa a matrix is held p1 times, what is not a matrix p0·p1 times, and an input once. Source: AutoDDL
+/// sec. 4.4.2 and 4.5.2.
 ///
 /// A bound in closed form: a search over layers needs numbers that add up, one for each layer and layout, while a
 /// Program is one of all layers. No Program of these layouts needs less; whether a strategy fits, its Program says.

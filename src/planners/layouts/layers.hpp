@@ -29,7 +29,8 @@ struct Layer {
   /// Other operators that stand alone (convolutions, batch norms) keep whole samples and weights: p0 is everything.
   bool is_searched = true;
   bool is_embedding = false;
-  /// summa: its layout is a grid, p0 rows and p2 columns, and p1 replicas of it.
+  /// summa: its layout is a grid, p0 rows and p2 columns, and p1 replicas of it. ring: as local, but what it gathers or
+  /// scatters goes round block by block.
   MatmulAlgorithm algorithm = MatmulAlgorithm::local;
   /// all_reduce: its home has copies, on the ranks of a sum, and so has, cut by columns, its input, which comes from
   /// such a sum. Not so behind convolutions, whose samples are gathered.

@@ -6,6 +6,14 @@
 #include "planners/states/factors.hpp"
 
 namespace strata {
+namespace {
+
+/// Blocks on a ring are features: what comes cut along samples is exchanged before.
+bool may_spare_exchange(const LayerLink& link, const Layer& to) {
+  return link.is_unary && to.algorithm != MatmulAlgorithm::ring;
+}
+
+}  // namespace
 
 StepCosts::StepCosts(const Plan& plan, const LinkCosts& links)
     : links_(links),
@@ -64,6 +72,11 @@ Volume StepCosts::backward_volume_of(const Layer& layer, const MatmulSize& size,
   return whole_sum_backward_volume(size, layout, layer.is_behind_images, !layer.reads_data);
 }
 
+double StepCosts::gathered_again(const Layer& layer, const MatmulSize& size, const Layout& layout) {
+  if (layer.algorithm != MatmulAlgorithm::ring) return 0.0;
+  return forward_volume(size, layout, !layer.reads_data).all_gather;
+}
+
 /// Inputs travel between the ranks of p1, outputs between those of p2; backward their gradients the other way.
 double StepCosts::activation_seconds(const Volume& volume, const Layout& layout, bool is_forward) const {
   const Factor& gathers = is_forward ? layout.p1 : layout.p2;
@@ -88,8 +101,10 @@ double StepCosts::seconds(const Layer& layer, const Layout& layout) const {
   const Factor features = layer.sum == PartialSums::scatter ? quotient(grid_, layout.p0) : layout.p1;
   const double forward_seconds = activation_seconds(forward_volume_of(layer, size, layout), layout, true) +
                                  statistics_seconds(layer.forward_statistics, layout.p0, features);
-  const double backward_seconds = activation_seconds(backward_volume_of(layer, size, layout), layout, false) +
-                                  statistics_seconds(layer.backward_statistics, layout.p0, features);
+  const double backward_seconds =
+      activation_seconds(backward_volume_of(layer, size, layout), layout, false) +
+      activation_seconds(Collective::all_gather, gathered_again(layer, size, layout), layout.p1) +
+      statistics_seconds(layer.backward_statistics, layout.p0, features);
   return forward_passes(layer) * forward_seconds + micro_batches_ * backward_seconds +
          gradient_seconds(weight_gradient_volume(size, layout).all_reduce, layout.p0);
 }
@@ -125,7 +140,7 @@ double StepCosts::seconds(const LayerLink& link, const Layer& to_layer, const La
     const double gathered = gather_volume(elements, from, to);
     return micro_batches_ * activation_seconds(Collective::all_gather, gathered, quotient(from.p0, to.p0));
   }
-  if (!needs_exchange(from, to, link.is_unary)) return 0.0;
+  if (!needs_exchange(from, to, may_spare_exchange(link, to_layer))) return 0.0;
   return exchange_seconds(link, to_layer, from.p0, to.p0);
 }
 
@@ -152,6 +167,7 @@ StepVolume StepCosts::volume(const LayerChain& chain, std::span<const Layout> la
     }
     sum.forward += forward_volume_of(layer, size, layouts[l]);
     sum.backward += backward_volume_of(layer, size, layouts[l]);
+    sum.backward += {.all_gather = gathered_again(layer, size, layouts[l])};
     sum.weight_gradients += weight_gradient_volume(size, layouts[l]);
   }
   const auto of_link = [&](int l) {
@@ -164,7 +180,8 @@ StepVolume StepCosts::volume(const LayerChain& chain, std::span<const Layout> la
       continue;
     }
     const Volume moved{.all_to_all =
-                           exchange_volume(elements, of_link(link.from), of_link(link.to), grid_, link.is_unary)};
+                           exchange_volume(elements, of_link(link.from), of_link(link.to), grid_,
+                                           may_spare_exchange(link, chain.layers[static_cast<std::size_t>(link.to)]))};
     sum.forward += moved;
     sum.backward += moved;
   }

@@ -56,6 +56,8 @@ class StepCosts {
   /// Of a product by parts of outputs or inputs, in one pass.
   static Volume forward_volume_of(const Layer& layer, const MatmulSize& size, const Layout& layout);
   static Volume backward_volume_of(const Layer& layer, const MatmulSize& size, const Layout& layout);
+  /// Of its input, over p1 in backward: by blocks on a ring alone. Elsewhere it is kept as it was gathered.
+  static double gathered_again(const Layer& layer, const MatmulSize& size, const Layout& layout);
   double activation_seconds(const Volume& volume, const Layout& layout, bool is_forward) const;
 
   LinkCosts links_;

@@ -7,6 +7,8 @@
 ///     backward  gather O's gradient over p2, reduce-scatter I's gradient over p1: the same numbers
 ///     weight gradient  all-reduce over p0 2 (p0-1)/p0 · kn/(p1 p2)
 ///     between homes of different p0  all-to-all (q-1)/q · mn/p, q the ranks that exchange
+/// With algorithm ring each gather and scatter is as much in blocks from neighbour to neighbour, and backward gathers I
+/// once more, (p1-1)/p1 · mk/(p0 p2).
 /// With sum = all_reduce (Megatron-LM sec. 3, Oases sec. 2) ranks go on with all of a sum:
 ///     forward   all-reduce O over p2 2 (p2-1)/p2 · mn/(p0 p1);  I is there
 ///     backward  all-reduce I's gradient over p1 2 (p1-1)/p1 · mk/(p0 p2)

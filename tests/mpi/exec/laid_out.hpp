@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -42,6 +43,16 @@ class LaidOut : public testing::Test {
 
   Trained alone(const Training& training) { return train(training, "single", 1, world, engine); }
 };
+
+/// What a step of @p program sends, by collective.
+inline std::array<std::int64_t, num_collectives> predicted_bytes(const Program& program) {
+  std::array<std::int64_t, num_collectives> bytes{};
+  const BytesByCollective all = bytes_by_collective(program);
+  for (int kind = 0; kind < num_collectives; ++kind) {
+    bytes[static_cast<std::size_t>(kind)] = all[static_cast<Collective>(kind)];
+  }
+  return bytes;
+}
 
 /// Sizes that all degrees of 8 ranks divide.
 inline Training exact_for_layouts(int micro_batches) { return exact(micro_batches, {16, 32, 48, 8}); }

@@ -22,15 +22,6 @@ namespace {
 
 class Uneven : public LaidOut {
  protected:
-  /// What a step of @p program sends, by collective.
-  static std::array<std::int64_t, num_collectives> predicted_bytes(const Program& program) {
-    std::array<std::int64_t, num_collectives> bytes{};
-    const BytesByCollective all = bytes_by_collective(program);
-    for (int kind = 0; kind < num_collectives; ++kind) {
-      bytes[static_cast<std::size_t>(kind)] = all[static_cast<Collective>(kind)];
-    }
-    return bytes;
-  }
   /// Ranks that hold equal parts of a parameter together hold it some whole number of times.
   bool holds_unequal_parts(const Program& program, const ModelGraph& graph) const {
     return std::ranges::any_of(program.buffers, [&](const Buffer& buffer) {
@@ -129,6 +120,7 @@ TEST_F(Uneven, ModesThatCutFeatures) {
   const std::vector<Way> ways = {
       {"megatron", {{"tensor", to_string(in_node)}}},
       {"megatron", {{"tensor", to_string(in_node)}, {"sum", std::string("all_reduce")}}},
+      {"decomposed", {{"tensor", to_string(in_node)}}},
       {"summa", {{"rows", to_string(across)}}},
       {"autoddl", {{"layout", fmt::format("{},{},1x1", to_string(across), to_string(in_node))}}},
       {"autoddl", {}}};

@@ -19,6 +19,7 @@ strata_mpi_test(exec/test_operator_splitting RANKS 2 4 DEEP_RANKS 8 AVX2_RANKS 2
 strata_mpi_test(exec/test_sharding_zeropp RANKS 2 4 SANITIZED_RANKS 4 LIBRARIES ${libraries})
 strata_mpi_test(exec/test_sharding_formulas RANKS 2 4 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 120)
 strata_mpi_test(exec/test_summa RANKS 4 6 DEEP_RANKS 8 12 AVX2_RANKS 4 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 180)
+strata_mpi_test(exec/test_ring_products RANKS 2 3 4 8 AVX2_RANKS 2 SANITIZED_RANKS 2 LIBRARIES ${libraries} TIMEOUT 180)
 strata_mpi_test(exec/test_layouts RANKS 4 6 8 DEEP_RANKS 8 12 AVX2_RANKS 4 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 180)
 strata_mpi_test(exec/test_whole_sums RANKS 2 4 8 DEEP_RANKS 12 AVX2_RANKS 2 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 180)
 strata_mpi_test(exec/test_vision_transformer RANKS 1 AVX2_RANKS 1 LIBRARIES ${libraries})

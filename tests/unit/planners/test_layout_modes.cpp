@@ -175,7 +175,7 @@ TEST(AutoDdl, PlansOfEveryModelAreValid) {
   for (const char* model : {"gpt-nano", "llama-nano", "vgg-nano", "vit-nano", "mlp-tiny"}) {
     const ModelGraph graph = build_model({.name = model});
     for (const Factor grid : {Factor{1, 1}, Factor{1, 2}, Factor{1, 4}}) {
-      for (const char* mode : {"autoddl", "megatron", "summa"}) {
+      for (const char* mode : {"autoddl", "megatron", "decomposed", "summa"}) {
         for (const char* zero : {"none", "zero1"}) {
           if (std::string_view(mode) == "summa" && std::string_view(zero) == "zero1")
             continue;  // nothing is held twice
@@ -245,7 +245,7 @@ TEST(AutoDdl, ACapOfP0AndACapacityKeepWeightsFewer) {
   EXPECT_GT(fitting.why.predicted_seconds, unlimited.why.predicted_seconds);
   EXPECT_THAT(fitting.why.binding, HasSubstr("binds memory"));
   limited.device_capacity_bytes = 1 << 20;
-  for (const char* mode : {"autoddl", "megatron", "summa"}) {
+  for (const char* mode : {"autoddl", "megatron", "decomposed", "summa"}) {
     EXPECT_THAT(out_of_memory([&] { on_daint(mode, graph, limited); }), HasSubstr("nothing fits into a device memory"));
   }
 }
@@ -307,7 +307,7 @@ TEST(LayoutModes, TheProgramHasTheLastWordOnMemory) {
 
 TEST(LayoutModes, StagesLayOutTheirOwnRanks) {
   const ModelGraph graph = small_gpt(4, 1024);
-  for (const char* mode : {"megatron", "autoddl", "summa"}) {
+  for (const char* mode : {"megatron", "decomposed", "autoddl", "summa"}) {
     Plan base = asked({1, 8}, 64);
     base.schedule.micro_batches = 4;
     const Plan plan = on_daint(mode, graph, base, {{"stages", std::int64_t{2}}, {"schedule", std::string("gpipe")}});
@@ -468,6 +468,28 @@ TEST(Megatron, StaysInsideANodeUnlessAsked) {
               HasSubstr("tensor = 1x3 does not divide"));
 }
 
+/// `megatron`'s layouts, and the same degrees allowed; all linears by blocks, and inputs gathered once more in
+/// backward.
+TEST(Decomposed, TakesMegatronsDegreesApart) {
+  const ModelGraph graph = small_gpt(1, 1024);
+  const std::map<std::string, OptionValue> options{{"tensor", std::string("1x4")}, {"cost", std::string("volume")}};
+  const Plan whole = on_daint("megatron", graph, asked({1, 8}, 16), options);
+  const Plan plan = on_daint("decomposed", graph, asked({1, 8}, 16), options);
+  EXPECT_EQ(layouts_of(plan, graph), layouts_of(whole, graph));
+  const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+  for (std::size_t o = 0; o < decisions.size(); ++o) {
+    const Operator& op = graph.operators[o];
+    if (op.parameters.empty()) continue;
+    const bool is_linear = op.kind == OperatorKind::linear;
+    EXPECT_EQ(decisions[o].algorithm, is_linear ? MatmulAlgorithm::ring : MatmulAlgorithm::local) << op.name;
+  }
+  EXPECT_EQ(plan.why.predicted_peak_bytes < whole.why.predicted_peak_bytes, true);
+  EXPECT_THAT(refusal([&] {
+                on_daint("decomposed", graph, asked({1, 8}, 16), {{"tensor", std::string("1x3")}});
+              }),
+              HasSubstr("tensor = 1x3 does not divide"));
+}
+
 TEST(Summa, PutsEveryLinearOnOneGridAndTheEmbeddingBesideIt) {
   const ModelGraph graph = small_gpt(1, 1024);
   const Plan plan = on_daint("summa", graph, asked({1, 8}, 16), {{"rows", std::string("1x2")}});
@@ -537,7 +559,7 @@ TEST(Summa, RefusesGridsWithMoreRanksThanThereIsToCut) {
 TEST(LayoutModes, CostsThatAreNotKnownAreRefused) {
   const ModelGraph graph = build_model({.name = "mlp-tiny"});
   const Cluster unknown;
-  for (const char* mode : {"autoddl", "megatron", "summa"}) {
+  for (const char* mode : {"autoddl", "megatron", "decomposed", "summa"}) {
     EXPECT_THAT(refusal([&] {
                   planned(mode, graph, asked({2, 1}, 8), {}, unknown);
                 }),

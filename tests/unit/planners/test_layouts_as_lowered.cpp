@@ -19,7 +19,7 @@ using Options = std::map<std::string, OptionValue>;
 std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
 
 /// Elements that a rank sends in a step, on average: in gathers, scatters and exchanges of activations and their
-/// gradients, and as panels. Statistics of norms and losses are named after their operators alone.
+/// gradients, as panels and as blocks on a ring. Statistics of norms and losses are named after their operators alone.
 double moved_by_products(const std::vector<Program>& programs) {
   std::int64_t bytes = 0;
   for (const Program& program : programs) {
@@ -62,6 +62,7 @@ std::vector<Case> cases() {
 std::vector<std::pair<const char*, PartialSums>> ways() {
   return {{"autoddl", PartialSums::scatter},
           {"megatron", PartialSums::scatter},
+          {"decomposed", PartialSums::scatter},
           {"summa", PartialSums::scatter},
           {"megatron", PartialSums::all_reduce}};
 }
@@ -80,8 +81,9 @@ TEST(LayoutsAsLowered, MoveTheElementsThatWereCounted) {
           if (std::string_view(mode) == "autoddl") options.emplace("max_p0", max_p0);
           if (std::string_view(mode) != "autoddl" && max_p0 > 0) continue;
           if (sum == PartialSums::all_reduce) options.emplace("sum", std::string(to_string(sum)));
-          const MatmulAlgorithm products =
-              std::string_view(mode) == "summa" ? MatmulAlgorithm::summa : MatmulAlgorithm::local;
+          const MatmulAlgorithm products = std::string_view(mode) == "summa"        ? MatmulAlgorithm::summa
+                                           : std::string_view(mode) == "decomposed" ? MatmulAlgorithm::ring
+                                                                                    : MatmulAlgorithm::local;
           const std::string what = fmt::format("{}, {} with sum = {} on {}, at most {} copies", c.name, mode,
                                                to_string(sum), to_string(grid), max_p0);
           Plan plan;

@@ -114,7 +114,7 @@ TEST(StrategyOptions, AnUnknownModeListsTheKnownOnes) {
     complete_strategy_options(experiment);
     FAIL() << "must be refused";
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("zero7"), HasSubstr("ddp, gpipe, ")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("zero7"), HasSubstr("ddp, decomposed, gpipe, ")));
   }
 }
 

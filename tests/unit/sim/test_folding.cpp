@@ -57,8 +57,10 @@ void expect_folding_changes_nothing(const Plan& plan, const ModelGraph& graph, c
   }
 }
 
-/// What @p planner decides where its option `stages`, if it has one, is @p stages (0: its default).
-Plan planned(const Planner& planner, const ModelGraph& graph, const Cluster& cluster, std::int64_t stages) {
+/// What @p planner decides where its option `stages`, if it has one, is @p stages (0: its default), and `tensor` is
+/// @p tensor (empty: its default).
+Plan planned(const Planner& planner, const ModelGraph& graph, const Cluster& cluster, std::int64_t stages,
+             const std::string& tensor = "") {
   Plan base;
   base.strategy = planner.name();
   base.mesh.nodes = cluster.nodes;
@@ -70,6 +72,7 @@ Plan planned(const Planner& planner, const ModelGraph& graph, const Cluster& clu
   for (const OptionRow& row : planner.options()) {
     options.emplace(row.name, row.name == "stages" && stages > 0 ? OptionValue(stages) : row.default_value);
   }
+  if (!tensor.empty()) options["tensor"] = tensor;
   return planner.plan({.graph = graph, .cluster = cluster, .base = base, .options = options});
 }
 
@@ -98,6 +101,33 @@ TEST(Folding, EveryModeOnSeveralNodes) {
   }
   EXPECT_EQ(folded["ddp"], 15);
   EXPECT_GE(folded["1f1b"], 8);
+}
+
+/// Rings within nodes, across them, and over links of both kinds; blocks of unequal sizes; stages.
+TEST(Folding, RingsThatPassBlocksOn) {
+  for (const std::int64_t vocabulary : {96, 101}) {
+    const ModelGraph graph =
+        build_model({.name = "gpt-nano", .layers = 4, .hidden = 96, .heads = 12, .vocabulary = vocabulary});
+    for (const auto& [nodes, per_node] : {std::pair{1, 4}, {2, 4}, {4, 2}, {3, 1}, {3, 2}}) {
+      const Cluster cluster = described(nodes, per_node);
+      for (const Factor& tensor : {Factor{per_node, 1}, Factor{1, nodes}, Factor{per_node, nodes}}) {
+        for (const std::int64_t stages : {1, 2}) {
+          if (tensor.total() == 1 || stages * tensor.nodes > nodes) continue;
+          SCOPED_TRACE(fmt::format("{} words, tensor {} on {} x {}, {} stages", vocabulary, to_string(tensor), nodes,
+                                   per_node, stages));
+          Plan plan;
+          try {
+            plan = planned(find_planner("decomposed"), graph, cluster, stages, to_string(tensor));
+          } catch (const Unsupported&) {
+            continue;  // three nodes in two stages
+          }
+          for (const auto& costs : {analytic_costs(cluster), paper_costs(cluster)}) {
+            expect_folding_changes_nothing(plan, graph, *costs);
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(Folding, StatesShardedWithinStages) {
