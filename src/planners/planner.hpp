@@ -80,7 +80,8 @@ class Planner {
   /// What plan() searches, as an integer linear program in free MPS, for any solver.
   /// @throws Unsupported where the mode searches in another way.
   virtual std::string linear_program(const PlanRequest&) const {
-    throw Unsupported(std::string(name()) + " does not search a linear program; accepted with --format mps: alpa, oases");
+    throw Unsupported(std::string(name()) +
+                      " does not search a linear program; accepted with --format mps: alpa, oases");
   }
 };
 
