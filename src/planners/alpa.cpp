@@ -29,6 +29,7 @@
 
 #include "planners/layouts/layout_planning.hpp"
 #include "planners/oases/turns_planning.hpp"
+#include "planners/oases/ways_to_cut.hpp"
 
 namespace strata {
 namespace {
@@ -44,10 +45,8 @@ class Alpa final : public Planner {
   }
   std::span<const OptionRow> options() const override {
     static const std::array rows = {
-        OptionRow{"tensor", std::string(planner_word), "",
-                  "ranks over which every weight is cut, in a node x nodes; or planner"},
-        OptionRow{"degrees", std::string(), "",
-                  "the same a layer, in place of tensor: 2*8+4*16 is 2 in the first 8 layers and 4 in the next 16"},
+        degree_option(),
+        degrees_option(),
         OptionRow{"search", std::string("exact"), "exact | exhaustive", "of the chain"},
         zero_option(),
         stage_options()[0],

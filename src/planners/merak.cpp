@@ -27,6 +27,7 @@
 #include "planners/layouts/layout_planning.hpp"
 #include "planners/layouts/link_costs.hpp"
 #include "planners/oases/turns_planning.hpp"
+#include "planners/oases/ways_to_cut.hpp"
 
 namespace strata {
 namespace {
@@ -42,14 +43,8 @@ class Merak final : public Planner {
   }
   std::span<const OptionRow> options() const override {
     static const std::array rows = {
-        OptionRow{"tensor", std::string(planner_word), "",
-                  "ranks over which every weight is cut, in a node x nodes; or planner"},
-        zero_option(),
-        stage_options()[0],
-        stage_options()[1],
-        stage_options()[2],
-        stage_options()[3],
-        link_cost_option(),
+        degree_option(),    zero_option(),      stage_options()[0], stage_options()[1],
+        stage_options()[2], stage_options()[3], link_cost_option(),
     };
     return rows;
   }

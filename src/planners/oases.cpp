@@ -38,6 +38,7 @@
 
 #include "planners/layouts/layout_planning.hpp"
 #include "planners/oases/turns_planning.hpp"
+#include "planners/oases/ways_to_cut.hpp"
 
 namespace strata {
 namespace {
@@ -54,10 +55,8 @@ class Oases final : public Planner {
   }
   std::span<const OptionRow> options() const override {
     static const std::array rows = {
-        OptionRow{"tensor", std::string(planner_word), "",
-                  "ranks over which every weight is cut, in a node x nodes; or planner"},
-        OptionRow{"degrees", std::string(), "",
-                  "the same a layer, in place of tensor: 2*8+4*16 is 2 in the first 8 layers and 4 in the next 16"},
+        degree_option(),
+        degrees_option(),
         OptionRow{"planner", true, "",
                   "a degree each for every attention and MLP, by the paper's chain; else one for all; where tensor = "
                   "planner"},

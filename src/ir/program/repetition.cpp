@@ -62,16 +62,6 @@ StepRange steps_that_meet(const Program& program) {
   return {0, steps_beside(program) + program.steps_per_body - 1};
 }
 
-std::vector<StepRange> runs_that_meet(const Program& program) {
-  std::vector<StepRange> runs = {steps_that_meet(program)};
-  if (is_repeated_alone(program)) return runs;
-  const int most = overlapping_steps(program) + 1;
-  for (std::int64_t first = 0; first < program.steps_per_body; ++first) {
-    for (int others = 0; others < most; ++others) runs.push_back({first, first + others});
-  }
-  return runs;
-}
-
 StepRange steps_that_meet(const std::vector<Program>& programs) {
   StepRange steps;
   for (const Program& program : programs) {
@@ -82,6 +72,16 @@ StepRange steps_that_meet(const std::vector<Program>& programs) {
     steps.last = std::max(steps.last, steps_that_meet(program).last);
   }
   return steps;
+}
+
+std::vector<StepRange> runs_that_meet(const Program& program) {
+  std::vector<StepRange> runs = {steps_that_meet(program)};
+  if (is_repeated_alone(program)) return runs;
+  const int most = overlapping_steps(program) + 1;
+  for (std::int64_t first = 0; first < program.steps_per_body; ++first) {
+    for (int others = 0; others < most; ++others) runs.push_back({first, first + others});
+  }
+  return runs;
 }
 
 InstructionList unrolled(const Program& program, StepRange steps) {

@@ -69,12 +69,13 @@ FillAndDrain fill_and_drain(const Program& program);
 
 /// Steps from 0 on in which all that can meet does: a beginning, as many repetitions as may overlap, an end.
 StepRange steps_that_meet(const Program& program);
-/// Runs of steps, from where nothing is under way to where nothing is, in which all that can meet does: the one of
-/// steps_that_meet(), and the shortest ones from each step of a body on. What is ordered by an instruction of another
-/// step is not where that step is none of the run's.
-std::vector<StepRange> runs_that_meet(const Program& program);
 /// Of the Programs of all ranks. @throws InternalError where their bodies hold unlike numbers of training steps.
 StepRange steps_that_meet(const std::vector<Program>& programs);
+
+/// Runs of steps, from where nothing is under way to where nothing is, that together have all that can meet: the one of
+/// steps_that_meet(), and the shortest ones that begin with each step of a body. Two instructions that another step's
+/// puts in order are not ordered in a run without that step.
+std::vector<StepRange> runs_that_meet(const Program& program);
 
 /// An instruction of a body in one of its repetitions.
 struct Instance {

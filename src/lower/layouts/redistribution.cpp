@@ -34,7 +34,7 @@ Operand OperatorLowering::packed(const Operator& op, const Operand& tensor, cons
   if (packing.is_in_place() && into == nullptr) return tensor;
   const Operand parts = into != nullptr ? *into : packed_buffer(op, "/packed", tensor);
   for (std::size_t p = 0; p < packing.blocks.size(); ++p) {
-    const Operand part{parts.buffer, parts.begin + packing.begins[p], packing.size_of_part(p)};
+    const Operand part = packing.part_of(parts, static_cast<int>(p));
     if (part.num_elements > 0) copy_block(op, packing.blocks[p], tensor, part, false, phase);
   }
   if (parts.num_elements == 0) clear(op, parts, phase);
@@ -49,7 +49,7 @@ void OperatorLowering::unpack(const Operator& op, const Operand& parts, const Pa
     return;
   }
   for (std::size_t p = 0; p < packing.blocks.size(); ++p) {
-    const Operand part{parts.buffer, parts.begin + packing.begins[p], packing.size_of_part(p)};
+    const Operand part = packing.part_of(parts, static_cast<int>(p));
     if (part.num_elements > 0) copy_block(op, packing.blocks[p], part, tensor, true, phase);
   }
   if (tensor.num_elements == 0) clear(op, tensor, phase);

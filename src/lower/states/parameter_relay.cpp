@@ -85,11 +85,11 @@ void ParameterRelay::behind_item(const Place& here, int item) {
   const std::span<const int> after(&last, links_.pace ? 1 : 0);
   // θ_t of this training step, which this rank has received, to the next ones.
   const auto hand_on = [&](int j, Arrival arrival) { send(here, j, arrival, step_, step_of_messages(arrival), after); };
-  const auto hands_on = [&](int j) { return j >= 0 && !ring_.updates(j); };
-  if (const int j = ends_forward_[static_cast<std::size_t>(item)]; hands_on(j)) {
+  const auto goes_on = [&](int j) { return j >= 0 && !ring_.updates(j); };
+  if (const int j = ends_forward_[static_cast<std::size_t>(item)]; goes_on(j)) {
     hand_on(j, Arrival::before_forward);
   }
-  if (const int j = ends_backward_[static_cast<std::size_t>(item)]; hands_on(j)) {
+  if (const int j = ends_backward_[static_cast<std::size_t>(item)]; goes_on(j)) {
     if (at(j).arrival == Arrival::behind_backward) receive(here, j);
     hand_on(j, Arrival::in_spare_buffer);
     hand_on(j, Arrival::behind_backward);

@@ -60,6 +60,16 @@ Factor most_tensor_ranks(const WayToCut& way) {
 
 }  // namespace
 
+OptionRow degree_option() {
+  return {"tensor", std::string(planner_word), "",
+          "ranks over which every weight is cut, in a node x nodes; or planner"};
+}
+
+OptionRow degrees_option() {
+  return {"degrees", std::string(), "",
+          "the same a layer, in place of tensor: 2*8+4*16 is 2 in the first 8 layers and 4 in the next 16"};
+}
+
 std::string too_few_samples(const LayoutPlanning& planning, const WayToCut& way, int sub_batches) {
   int most_data = 1;
   for (const Layout& layout : way.layouts) most_data = std::max(most_data, layout.p0.total());

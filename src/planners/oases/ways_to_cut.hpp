@@ -10,7 +10,12 @@
 
 namespace strata {
 
-/// That break no limit; one where the options tensor or degrees name it.
+/// The option `tensor`, of one degree for all layers.
+OptionRow degree_option();
+/// The option `degrees`, of one a layer.
+OptionRow degrees_option();
+
+/// Those of @p request that break no limit; one where the options tensor or degrees name it.
 /// @param sub_batches that each group of ranks has samples for. @throws Unsupported where all break one, with the last
 /// one's; UserError where both options are set.
 std::vector<WayToCut> possible_ways(const PlanRequest& request, const LayoutPlanning& planning, int sub_batches);
