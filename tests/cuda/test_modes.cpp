@@ -25,6 +25,7 @@
 #include "exec/device/workspace.hpp"
 #include "ir/program/repetition.hpp"
 #include "mpi/exec/laid_out.hpp"
+#include "support/simulated_account.hpp"
 
 namespace strata {
 namespace {
@@ -84,6 +85,7 @@ class Modes : public testing::Test {
   std::optional<Plan> plan_for(Training& training, const std::string& mode) {
     training.cluster = cluster();
     training.nodes = mesh().nodes;
+    if (mode == "3d") training.evaluation = simulated_account;  // it compares steps
     for (const int micro_batches : {1, 2, 4}) {
       training.plan.schedule.micro_batches = micro_batches;
       try {

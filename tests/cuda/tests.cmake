@@ -11,7 +11,7 @@ gtest_discover_tests(cuda.test_operators TEST_PREFIX cuda.test_operators. DISCOV
 add_executable(cuda.test_modes cuda/test_modes.cpp)
 target_include_directories(cuda.test_modes PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(cuda.test_modes PRIVATE strata_flags strata_test_main strata_exec_cuda strata_lower strata_planners strata_models
-                      OpenMP::OpenMP_CXX)
+                      strata_sim OpenMP::OpenMP_CXX)
 add_dependencies(tier_cuda cuda.test_modes)
 foreach(ranks IN ITEMS 1 2 4)
   add_test(NAME cuda.test_modes.np${ranks}
@@ -128,7 +128,7 @@ set_tests_properties(emulated_cuda.observed_run PROPERTIES LABELS cuda TIMEOUT 1
 # in all modes would take an hour.
 add_executable(cuda.emulated_modes cuda/test_modes.cpp)
 target_link_libraries(cuda.emulated_modes PRIVATE strata_flags strata_test_main cuda_emulation strata_lower strata_planners
-                      strata_models OpenMP::OpenMP_CXX)
+                      strata_models strata_sim OpenMP::OpenMP_CXX)
 add_dependencies(tier_cuda cuda.emulated_modes)
 set(emulated_host_on_1 Modes.EveryMode*:Modes.GradientsAreTheCpus:Modes.GraphsRead*:Modes.FusedAttention*)
 set(emulated_host_on_2 Modes.EveryMode*:Modes.TransformersInParts*:*EveryMode*/mlp:Modes.GraphsWith*:Modes.Late*)

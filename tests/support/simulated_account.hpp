@@ -47,4 +47,9 @@ class SimulatedAccount final : public LoweredAccount {
   std::unique_ptr<CostModel> costs_;
 };
 
+/// As Training::evaluation asks for it.
+inline std::unique_ptr<Evaluate> simulated_account(const ModelGraph& graph, const Cluster& cluster) {
+  return std::make_unique<SimulatedAccount>(graph, cluster);
+}
+
 }  // namespace strata

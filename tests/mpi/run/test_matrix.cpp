@@ -314,9 +314,7 @@ class Matrix : public Checkpointing {
     training.options = variant.options;
     training.nodes = num_nodes();
     if (variant.mode == "3d") {  // compares steps
-      training.evaluation = [](const ModelGraph& graph, const Cluster& cluster) {
-        return std::make_unique<SimulatedAccount>(graph, cluster);
-      };
+      training.evaluation = simulated_account;
     }
     if (variant.capacity_share > 0.0) {
       const Program replica =
