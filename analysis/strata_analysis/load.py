@@ -25,9 +25,15 @@ from strata_analysis.schema import missing_value, schema
 from strata_analysis.versions import to_current
 
 INDEX = ["experiment_name", "point", "attempt"]
-TABLES = ("steps", "events", "predictions", "memory")
+TABLES = ("steps", "events", "predictions", "memory", "evaluations")
 STEP_PHASES = tuple(schema().enums["step_phase_t"])
-KINDS = {"step": "steps", "event": "events", "prediction": "predictions", "sample": "memory"}  # of JSONL lines
+KINDS = {  # of JSONL lines
+    "step": "steps",
+    "event": "events",
+    "prediction": "predictions",
+    "sample": "memory",
+    "evaluation": "evaluations",
+}
 COLLECTED = "collected.h5"
 COLLECTED_SCHEMA = "strata-collected"
 # Ends that others may know more of than the attempt: a lost node, a time limit. What else it said of itself stands.
@@ -47,7 +53,7 @@ class Results:
 
     points: one row an attempt: INDEX, all root attributes, all of /summary, and
             `path`, `num_rows_from_jsonl` (rows of the tables that HDF5 had lost), `counted` (see mark_counted).
-    steps, events, predictions, memory: rows of those tables, with INDEX in front.
+    steps, events, predictions, memory, evaluations: rows of those tables, with INDEX in front.
     """
 
     points: pd.DataFrame
@@ -55,6 +61,7 @@ class Results:
     events: pd.DataFrame
     predictions: pd.DataFrame
     memory: pd.DataFrame | None = None  # live bytes over time
+    evaluations: pd.DataFrame | None = None  # of what is trained, on other samples
 
     def last(self) -> pd.DataFrame:
         """One row a point: the last of its attempts that count."""

@@ -135,6 +135,15 @@ struct CheckpointSection {
   bool operator==(const CheckpointSection&) const = default;
 };
 
+/// [evaluate]: what is trained, tried on other samples while training goes on behind it.
+struct EvaluateSection {
+  std::int64_t every = 0;          ///< steps; 0: never
+  std::vector<std::string> paths;  ///< as written, see path_beside; of the training data's format
+  std::int64_t batch = 0;        ///< samples at a time, over all ranks; 0: a micro-batch of the training, or one a rank
+  std::int64_t num_samples = 0;  ///< the first so many; 0: all
+  bool operator==(const EvaluateSection&) const = default;
+};
+
 /// [planner]: what modes that compare plans compare them by.
 struct PlannerSection {
   std::string cost = "analytic";
@@ -180,6 +189,7 @@ struct Experiment {
   CudaSection cuda;
   MeasureSection measure;
   CheckpointSection checkpoint;
+  EvaluateSection evaluate;
   PlannerSection planner;
   SimulateSection simulate;
   JobSection job;

@@ -176,6 +176,16 @@ constexpr Option options[] = {
      "point's newest, step 0 where it has none; empty: step 0",
      false, false},
 
+    {"evaluate.every", FIELD(evaluate.every), ">= 0", "steps",
+     "what is trained is evaluated after so many, and where the run ends; 0: never", false, false},
+    {"evaluate.paths", FIELD(evaluate.paths), "", "",
+     "files of data.format, relative to this file, none for synthetic: other samples than those of data.paths", false,
+     false},
+    {"evaluate.batch", FIELD(evaluate.batch), ">= 0", "samples",
+     "evaluated at a time, over all ranks; 0: as many as a micro-batch has, and one a rank at least", false, false},
+    {"evaluate.num_samples", FIELD(evaluate.num_samples), ">= 0", "samples",
+     "the first so many; 0: all, which synthetic data do not have", false, false},
+
     {"planner.cost", FIELD(planner.cost), "paper | analytic | measured", "",
      "where the times come from by which a mode compares plans: as simulate.cost; measured reads simulate.profile"},
 

@@ -95,6 +95,8 @@ class TransformerReader {
       case OperatorKind::class_token:
       case OperatorKind::first_row:
       case OperatorKind::batch_norm:
+      case OperatorKind::batch_norm_inference:
+      case OperatorKind::top_k:
       case OperatorKind::redistribute: break;
     }
   }

@@ -46,7 +46,8 @@ std::int64_t bytes_touched(const Program& program, const Instruction& instructio
   }
   // Updates read what they write.
   const Kernel k = instruction.kernel;
-  if (k == Kernel::sgd || k == Kernel::sgd_momentum || k == Kernel::adam || k == Kernel::accumulate) {
+  if (k == Kernel::sgd || k == Kernel::sgd_momentum || k == Kernel::adam || k == Kernel::accumulate ||
+      k == Kernel::running_statistics) {
     for (const Operand& operand : instruction.outputs) total += size_bytes(program, operand);
   }
   return total;

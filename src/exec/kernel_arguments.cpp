@@ -63,10 +63,11 @@ RmsNormDims KernelDims::rms_norm() const {
 
 BatchNormDims KernelDims::batch_norm() const {
   const bool backward = in_.kernel == Kernel::batch_norm_backward;
+  const bool has_parameters = in_.kernel != Kernel::running_statistics;
   return {.rows = integer("rows"),
           .channels = integer("channels"),
           .dtype = input(0),
-          .parameter_dtype = input(backward ? 2 : 1),
+          .parameter_dtype = has_parameters ? input(backward ? 2 : 1) : DType::f32,
           .gradient_dtype = backward ? output(1) : DType::f32,
           .epsilon = real("epsilon")};
 }

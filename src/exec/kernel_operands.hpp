@@ -85,6 +85,19 @@ struct NormBackwardApplyOperands {
   void* dx = nullptr;                 ///< [rows,width]
 };
 
+/// What training has kept of the statistics of batches, for evaluation; both [channels].
+struct RunningStatistics {
+  float* mean = nullptr;
+  float* variance = nullptr;  ///< unbiased
+};
+
+/// All [rows].
+struct TopKOutputs {
+  float* loss = nullptr;
+  float* top_1 = nullptr;
+  float* top_5 = nullptr;
+};
+
 struct EmbeddingBackwardOperands {
   const std::int32_t* tokens = nullptr;  ///< [rows]
   const void* dy = nullptr;              ///< [rows,width], a row every dims.row elements

@@ -1,6 +1,7 @@
 #include "lower/rank_model.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "lower/order/step_shape.hpp"
@@ -12,6 +13,19 @@
 namespace strata {
 namespace {
 
+/// Of samples that are cut over the data axis alone.
+SampleParts sample_parts(const Plan& plan, std::int64_t num_samples, int rank) {
+  const int size = axis_size(plan.mesh, "data");
+  const int index = coordinate(plan.mesh, "data", rank);
+  const auto has_samples = [&](int i) { return chunk_of(num_samples, size, i).size() > 0; };
+  SampleParts parts{.index = 0, .count = 0, .is_kept = has_samples(index)};
+  for (int i = 0; i < size; ++i) {
+    if (i == index) parts.index = parts.count;
+    parts.count += has_samples(i) ? 1 : 0;
+  }
+  return parts;
+}
+
 /// The model of a rank of a plan without layouts: every rank has all of it, and its samples of @p num_samples.
 LaidOutGraph replicated(const Plan& plan, SplitModel split, std::int64_t num_samples, int rank) {
   const Chunk samples = samples_of_rank(plan, num_samples, rank);
@@ -19,6 +33,11 @@ LaidOutGraph replicated(const Plan& plan, SplitModel split, std::int64_t num_sam
   const StridedBlock neighbours{.first = samples.begin, .run = std::max<std::int64_t>(samples.size(), 1)};
   const std::size_t num_tensors = split.graph.tensors.size();
   std::vector<Stage> stages = cut_into_stages(split.graph, plan.stages);
+  std::map<int, SampleParts> norm_parts;
+  for (std::size_t o = 0; o < split.graph.operators.size(); ++o) {
+    if (split.graph.operators[o].kind != OperatorKind::batch_norm) continue;
+    norm_parts[static_cast<int>(o)] = sample_parts(plan, num_samples, rank);
+  }
   return {.graph = std::move(split.graph),
           .decisions = std::move(split.decisions),
           .layouts = {},
@@ -26,7 +45,10 @@ LaidOutGraph replicated(const Plan& plan, SplitModel split, std::int64_t num_sam
           .samples = std::vector<StridedBlock>(num_tensors, has_all ? StridedBlock{} : neighbours),
           .replicas = {},
           .stages = std::move(stages),
-          .steps = {}};
+          .steps = {},
+          .panels = {},
+          .rings = {},
+          .norm_parts = std::move(norm_parts)};
 }
 
 /// @param model_of a number of samples.

@@ -18,6 +18,7 @@
 #include "exec/cuda_backend.hpp"
 #include "exec/device/workspace.hpp"
 #include "ir/model/batch_limit.hpp"
+#include "lower/evaluation.hpp"
 #include "lower/lower.hpp"
 #include "models/model.hpp"
 #include "planners/pipelines/micro_batches.hpp"
@@ -300,6 +301,20 @@ WorkspaceBytes workspaces_of(const PreparedPoint& point) {
 Program lower_for_run(const PreparedPoint& point, int rank) {
   Program program = lower(point.plan, point.graph, rank, kernel_workspaces(point));
   check_capacity(program, point.plan.device_capacity_bytes);
+  return program;
+}
+
+Program lower_evaluation_for_run(const PreparedPoint& point, const ModelGraph& graph, std::int64_t batch, int rank,
+                                 std::int64_t training_bytes) {
+  Program program = lower_evaluation(evaluation_plan(point.plan, batch), graph, rank, kernel_workspaces(point));
+  const std::int64_t capacity = point.plan.device_capacity_bytes;
+  if (capacity > 0 && training_bytes + program.arena_bytes > capacity) {
+    throw OutOfMemory(
+        fmt::format("rank {}: evaluation of {} samples at a time needs {} bytes beside the {} of the training, more "
+                    "than the {} that "
+                    "there are; evaluate.batch says how many",
+                    rank, batch, program.arena_bytes, training_bytes, capacity));
+  }
   return program;
 }
 

@@ -15,4 +15,12 @@ std::string progress_line(const results::AttemptFacts& facts, const results::Ste
                      static_cast<double>(row.arena_peak_bytes) / (1024.0 * 1024.0 * 1024.0));
 }
 
+std::string evaluation_line(const results::EvaluationRow& row) {
+  return fmt::format(
+      "evaluated after {} steps, epoch {:.2f}: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} % of {} samples, "
+      "{:.2f} s",
+      row.trained_steps, row.epoch, row.loss, 100.0 * row.top_1, 100.0 * row.top_5, row.num_samples,
+      row.evaluation_seconds);
+}
+
 }  // namespace strata::predict

@@ -1,13 +1,14 @@
 #include "predict/training_inputs.hpp"
 
-#include <fmt/core.h>
-
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "data/batch.hpp"
 #include "data/dataset.hpp"
 #include "data/order.hpp"
+#include "predict/datasets.hpp"
 
 namespace strata::predict {
 namespace {
@@ -55,68 +56,30 @@ class ImageInputs final : public InputSource {
   data::Order order_;
 };
 
-const Tensor& input_tensor(const ModelGraph& graph) {
-  for (const Tensor& tensor : graph.tensors) {
-    if (tensor.role == TensorRole::tokens || tensor.role == TensorRole::image) return tensor;
-  }
-  throw InternalError("model " + graph.name + " has no input");
-}
-
-std::int64_t num_classes(const ModelGraph& graph) {
-  for (const Operator& op : graph.operators) {
-    if (op.kind == OperatorKind::cross_entropy) return op.attributes.integer("classes");
-  }
-  throw InternalError("model " + graph.name + " has no loss");
-}
-
-std::vector<std::string> paths_of(const Experiment& experiment, const std::string& experiment_file) {
-  std::vector<std::string> paths;
-  for (const std::string& path : experiment.data.paths) {
-    paths.push_back(path_beside(experiment_file, path));
-  }
-  return paths;
-}
-
 }  // namespace
 
 TrainingInputs make_training_inputs(const Experiment& experiment, const ModelGraph& graph, std::int64_t global_batch,
                                     const std::string& experiment_file) {
   const DataSection& section = experiment.data;
-  const auto seed = static_cast<std::uint64_t>(section.seed);
   const auto order = [&](std::int64_t num_samples) {
-    return data::Order{
-        .num_samples = num_samples, .global_batch = global_batch, .seed = seed, .shuffle = section.shuffle};
+    return data::Order{.num_samples = num_samples,
+                       .global_batch = global_batch,
+                       .seed = static_cast<std::uint64_t>(section.seed),
+                       .shuffle = section.shuffle};
   };
-  const Tensor& input = input_tensor(graph);
+  std::vector<std::string> paths = paths_beside(experiment_file, section.paths);
   TrainingInputs result;
-  if (input.role == TensorRole::tokens) {
-    auto dataset = data::make_token_dataset({.format = data::parse_format(section.format),
-                                             .paths = paths_of(experiment, experiment_file),
-                                             .sequence_length = input.elements_per_sample(),
-                                             .vocabulary = num_classes(graph),
-                                             .end_of_text = section.end_of_text,
-                                             .seed = seed,
-                                             .num_samples = section.num_samples});
+  if (input_tensor(graph).role == TensorRole::tokens) {
+    auto dataset = token_dataset(section, graph, std::move(paths));
     result.description = data::to_string(dataset->describe());
-    const data::Order o = order(dataset->num_samples());
-    result.source = std::make_unique<TokenInputs>(std::move(dataset), o);
+    result.num_samples = dataset->num_samples();
+    result.source = std::make_unique<TokenInputs>(std::move(dataset), order(result.num_samples));
     return result;
   }
-  const bool is_vector = input.shape.size() == 1;
-  STRATA_INVARIANT(is_vector || (input.shape.size() == 3 && input.shape[2] == data::ImageDataset::num_channels &&
-                                 input.shape[0] == input.shape[1]),
-                   fmt::format("model {} reads images that are not square with {} channels", graph.name,
-                               data::ImageDataset::num_channels));
-  auto dataset = data::make_image_dataset({.format = data::parse_format(section.format),
-                                           .paths = paths_of(experiment, experiment_file),
-                                           .image_size = input.shape[0],
-                                           .vector_values = is_vector ? input.shape[0] : 0,
-                                           .num_classes = num_classes(graph),
-                                           .seed = seed,
-                                           .num_samples = section.num_samples});
+  auto dataset = image_dataset(section, graph, std::move(paths));
   result.description = data::to_string(dataset->describe());
-  const data::Order o = order(dataset->num_samples());
-  result.source = std::make_unique<ImageInputs>(std::move(dataset), o);
+  result.num_samples = dataset->num_samples();
+  result.source = std::make_unique<ImageInputs>(std::move(dataset), order(result.num_samples));
   return result;
 }
 

@@ -3,6 +3,7 @@
 /// @file
 /// The data set of an experiment, as the input source of an executor.
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -14,7 +15,8 @@ namespace strata::predict {
 
 struct TrainingInputs {
   std::unique_ptr<InputSource> source;
-  std::string description;  ///< provenance, one line
+  std::string description;       ///< provenance, one line
+  std::int64_t num_samples = 0;  ///< of an epoch
 };
 
 /// @param experiment_file paths of data are relative to it. @throws UserError for anything wrong with the files.

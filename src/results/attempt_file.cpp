@@ -273,7 +273,8 @@ std::int64_t bytes_of(std::span<const Attribute> attributes) {
 
 std::int64_t bytes_of(const PendingRows& rows) {
   auto bytes = static_cast<std::int64_t>(rows.steps.size() * sizeof(StepRow) +
-                                         rows.memory.size() * (sizeof(MemoryRow) + sizeof(std::int64_t)));
+                                         rows.memory.size() * (sizeof(MemoryRow) + sizeof(std::int64_t)) +
+                                         rows.evaluations.size() * (sizeof(EvaluationRow) + sizeof(std::int64_t)));
   for (const EventRow& row : rows.events) {
     bytes += 80 + text_bytes(row.name) + text_bytes(row.phase);
   }
@@ -296,6 +297,7 @@ class AttemptFile::Open {
         events_(file_.get(), types_, "events", "event", event_columns(), event_rows_per_chunk),
         predictions_(file_.get(), types_, "predictions", "prediction", prediction_columns(), prediction_rows_per_chunk),
         memory_(file_.get(), types_, "memory", "sample", memory_columns(), event_rows_per_chunk),
+        evaluations_(file_.get(), types_, "evaluations", "evaluation", evaluation_columns(), prediction_rows_per_chunk),
         summary_(file_.get(), types_) {
     for (const Attribute& attribute : attributes) {
       write_root_attribute(file_.get(), attribute);
@@ -323,6 +325,7 @@ class AttemptFile::Open {
     events_.append(rows.events);
     predictions_.append(rows.predictions);
     memory_.append(rows.memory);
+    evaluations_.append(rows.evaluations);
     flush();
     claim(metadata_bytes + next_rows_bytes);  // the ending and its status are less
   }
@@ -364,6 +367,7 @@ class AttemptFile::Open {
   Table<EventRow> events_;
   Table<PredictionRow> predictions_;
   Table<MemoryRow> memory_;
+  Table<EvaluationRow> evaluations_;
   SummaryGroup summary_;
 };
 

@@ -20,7 +20,10 @@ struct PendingRows {
   std::vector<EventRow> events;
   std::vector<PredictionRow> predictions;
   std::vector<MemoryRow> memory;
-  bool empty() const { return steps.empty() && events.empty() && predictions.empty() && memory.empty(); }
+  std::vector<EvaluationRow> evaluations;
+  bool empty() const {
+    return steps.empty() && events.empty() && predictions.empty() && memory.empty() && evaluations.empty();
+  }
 };
 
 class AttemptFile {

@@ -6,9 +6,10 @@
 ///
 /// HDF5 lays the file out, on one rank: `/<parameter>/<state>`, contiguous little-endian f32 of the flattened
 /// parameter: its value, the optimizer's states and, where the training reads parameters of two steps, the one before
-/// as `previous`. Every rank then writes its elements where the layout says, all at once and without HDF5. The file has
-/// its name only when all are done: `<name>.<attempt>.part` until then, so that a killed run leaves the last complete
-/// one, and two attempts that no lock keeps apart do not write into one file.
+/// as `previous`. With the weight of a batch norm stand its `running_mean` and `running_variance`. Every rank then
+/// writes its elements where the layout says, all at once and without HDF5. The file has its name only when all are
+/// done: `<name>.<attempt>.part` until then, so that a killed run leaves the last complete one, and two attempts that
+/// no lock keeps apart do not write into one file.
 
 #include <cstdint>
 #include <map>
@@ -49,7 +50,8 @@ std::uint64_t checksum_of_elements(std::int64_t begin, std::span<const float> va
 using CheckpointKey = std::pair<std::string, std::string>;
 
 /// Make @p path with its facts and all of its datasets, whose content is not defined yet. @throws UserError.
-/// @param states of every parameter.  @param more that some have besides: of those that are read in two versions.
+/// @param states of every parameter.  @param more that some have besides: those that are read in two versions, and
+/// weights of batch norms.
 void create_checkpoint(const std::string& path, const CheckpointFacts& facts,
                        std::span<const CheckpointParameter> parameters, std::span<const std::string> states,
                        std::span<const CheckpointKey> more = {});

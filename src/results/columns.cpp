@@ -96,6 +96,21 @@ std::span<const Column<PredictionRow>> prediction_columns() {
   return columns;
 }
 
+std::span<const Column<EvaluationRow>> evaluation_columns() {
+  static const std::array<Column<EvaluationRow>, 9> columns = {{
+      {"trained_steps", "1", &EvaluationRow::trained_steps},
+      {"epoch", "1", &EvaluationRow::epoch},
+      {"unix_seconds", "s", &EvaluationRow::unix_seconds},
+      {"evaluation_seconds", "s", &EvaluationRow::evaluation_seconds},
+      {"num_samples", "1", &EvaluationRow::num_samples},
+      {"loss", "1", &EvaluationRow::loss},
+      {"top_1", "1", &EvaluationRow::top_1},
+      {"top_5", "1", &EvaluationRow::top_5},
+      {"arena_bytes", "byte", &EvaluationRow::arena_bytes},
+  }};
+  return columns;
+}
+
 std::span<const Column<MemoryRow>> memory_columns() {
   static const std::array<Column<MemoryRow>, 8> columns = {{
       {"rank", "1", &MemoryRow::rank},

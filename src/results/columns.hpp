@@ -22,7 +22,7 @@
 namespace strata::results {
 
 inline constexpr std::string_view schema_name = "strata-results";
-inline constexpr std::string_view schema_version = "1.12";
+inline constexpr std::string_view schema_version = "1.13";
 
 /// One kind's number of a member that has one per collective. Called with a row as a pointer to member is by
 /// std::invoke, so that who reads columns need not tell the two apart.
@@ -80,6 +80,7 @@ struct Summary {
 std::span<const Column<StepRow>> step_columns();
 std::span<const Column<EventRow>> event_columns();
 std::span<const Column<PredictionRow>> prediction_columns();
+std::span<const Column<EvaluationRow>> evaluation_columns();
 std::span<const Column<MemoryRow>> memory_columns();
 std::span<const Column<Summary>> summary_columns();
 

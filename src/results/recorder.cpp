@@ -124,6 +124,11 @@ class Recorder::Attempt {
              [&] { pending_.predictions.push_back(row); });
   }
 
+  void add(const EvaluationRow& row) {
+    add_line([&] { return to_json("evaluation", evaluation_columns(), row); },
+             [&] { pending_.evaluations.push_back(row); });
+  }
+
   void add(std::span<const MemoryRow> rows) {
     for (const MemoryRow& row : rows) {
       add_line([&] { return to_json("sample", memory_columns(), row); }, [&] { pending_.memory.push_back(row); });
@@ -323,6 +328,7 @@ std::string Recorder::status_path() const { return attempt_->status_path(); }
 void Recorder::add_step(const StepRow& row) { attempt_->add(row); }
 void Recorder::add_events(std::span<const EventRow> rows) { attempt_->add(rows); }
 void Recorder::add_prediction(const PredictionRow& row) { attempt_->add(row); }
+void Recorder::add_evaluation(const EvaluationRow& row) { attempt_->add(row); }
 void Recorder::add_memory(std::span<const MemoryRow> rows) { attempt_->add(rows); }
 void Recorder::flush() { attempt_->flush(); }
 void Recorder::finish(Status status, const std::string& message, const std::string& parameter_checksum) {

@@ -51,6 +51,7 @@ class Recorder {
   void add_step(const StepRow& row);
   void add_events(std::span<const EventRow> rows);
   void add_prediction(const PredictionRow& row);
+  void add_evaluation(const EvaluationRow& row);
   void add_memory(std::span<const MemoryRow> rows);
 
   /// All rows given so far are in the HDF5 file when this returns.

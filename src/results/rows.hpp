@@ -169,6 +169,19 @@ struct MemoryRow {
   std::int64_t communication_bytes = 0;
 };
 
+/// One evaluation of what has been trained, over all of the evaluation's samples.
+struct EvaluationRow {
+  std::int64_t trained_steps = 0;  ///< those before a restart too
+  double epoch = unknown;          ///< of the training samples: trained steps · batch / their number
+  double unix_seconds = unknown;   ///< when it ended
+  double evaluation_seconds = unknown;
+  std::int64_t num_samples = 0;  ///< tokens or images
+  double loss = unknown;         ///< mean over samples
+  double top_1 = unknown;        ///< share of samples whose target has the largest logit
+  double top_5 = unknown;        ///< the same, among the five largest
+  std::int64_t arena_bytes = 0;  ///< of the evaluation, beside that of the training, of the rank with the largest
+};
+
 /// One number of the plan or the simulator beside what was measured.
 struct PredictionRow {
   std::string metric;  ///< e.g. "step_seconds_max"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -17,6 +18,8 @@
 #include "comm/collective_error.hpp"
 #include "config/options.hpp"
 #include "ir/program/training_state.hpp"
+#include "run/assigned_states.hpp"
+#include "run/running_statistics.hpp"
 
 namespace strata::run {
 namespace {
@@ -31,21 +34,12 @@ std::vector<CheckpointParameter> parameters_of(const ModelGraph& graph) {
   return list;
 }
 
-constexpr std::string_view previous_state = "previous";
-
 /// Names of the states that a rank updates; equal for all parts that have any.
 std::vector<std::string> state_names(const std::vector<KeptPart>& parts) {
   std::vector<std::string> names;
   if (parts.empty()) return names;  // what is updated stands first
   for (const KeptPart::State& state : parts.front().states) names.push_back(state.name);
   return names;
-}
-
-/// The optimizer's and, where there is one, the version before the value.
-std::vector<KeptPart::State> all_states(const KeptPart& part) {
-  std::vector<KeptPart::State> states = part.states;
-  if (part.previous) states.push_back({std::string(previous_state), *part.previous});
-  return states;
 }
 
 /// Parameters that are kept in two versions: on this rank, and on all of them.
@@ -68,60 +62,15 @@ std::vector<CheckpointKey> previous_of_all(const comm::World& world, const std::
   return {keys.begin(), keys.end()};
 }
 
-/// A state of a part that this rank has.
-struct Saved {
-  const KeptPart* part = nullptr;
-  KeptPart::State state;
-};
-
-/// Copies are saved by the first rank that has them. Shards of a parameter, or of some of its columns, are equal or do
-/// not overlap.
-/// @return what this rank saves. @throws InternalError unless all elements of a state are saved once.
-std::vector<Saved> assign_parts(const comm::World& world, const ModelGraph& graph, const std::vector<KeptPart>& parts) {
-  std::vector<Saved> all;
-  std::string mine;
-  for (const KeptPart& part : parts) {
-    for (const KeptPart::State& state : all_states(part)) {
-      all.push_back({&part, state});
-      mine += fmt::format("{} {} {} {} {}\n", part.parameter, state.name, part.block.first, part.begin,
-                          part.num_elements());
-    }
+/// Of batch norms.
+std::vector<CheckpointKey> statistics_of(const ModelGraph& graph) {
+  std::vector<CheckpointKey> keys;
+  for (const Operator& op : graph.operators) {
+    if (op.kind != OperatorKind::batch_norm) continue;
+    const std::string& weight = graph.parameters[static_cast<std::size_t>(op.parameters.front())].name;
+    for (const char* state : {running_mean_state, running_variance_state}) keys.emplace_back(weight, state);
   }
-  // Parameter, state, first column, first element of these.
-  using Key = std::tuple<std::string, std::string, std::int64_t, std::int64_t>;
-  std::map<Key, std::pair<int, std::int64_t>> saved_by;  // rank and size
-  const std::vector<std::string> lists = world.all_gather(mine);
-  for (int rank = 0; rank < world.size(); ++rank) {
-    std::istringstream stream(lists[static_cast<std::size_t>(rank)]);
-    Key key;
-    auto& [parameter, state, column, begin] = key;
-    std::int64_t size = 0;
-    while (stream >> parameter >> state >> column >> begin >> size) {
-      const auto [place, is_new] = saved_by.try_emplace(key, rank, size);
-      STRATA_INVARIANT(place->second.second == size, parameter + ": shards of two sizes begin at one element");
-    }
-  }
-  std::map<std::tuple<std::string, std::string, std::int64_t>, std::int64_t> end;
-  std::map<CheckpointKey, std::int64_t> num_saved;
-  for (const auto& [key, held] : saved_by) {
-    const auto& [parameter, state, column, begin] = key;
-    std::int64_t& before = end[{parameter, state, column}];
-    STRATA_INVARIANT(before == begin, parameter + ": shards that overlap or leave a gap");
-    before += held.second;
-    num_saved[{parameter, state}] += held.second;
-  }
-  for (const Parameter& parameter : graph.parameters) {
-    STRATA_INVARIANT(num_saved.contains({parameter.name, "value"}), parameter.name + " is not updated");
-    for (const auto& [key, num] : num_saved) {
-      STRATA_INVARIANT(key.first != parameter.name || num == parameter.num_elements(),
-                       fmt::format("{} of {} is not kept as a whole", key.second, parameter.name));
-    }
-  }
-  std::erase_if(all, [&](const Saved& saved) {
-    const KeptPart& part = *saved.part;
-    return saved_by.at({part.parameter, saved.state.name, part.block.first, part.begin}).first != world.rank();
-  });
-  return all;
+  return keys;
 }
 
 /// Read at once, to be verified: 4 MiB.
@@ -198,7 +147,7 @@ RestartPoint find_restart_point(const predict::PreparedPoint& point, const std::
 bool save_checkpoint(const comm::World& world, const Program& program, const ModelGraph& graph,
                      const Executor& executor, const results::CheckpointFacts& facts, const CheckpointFolder& folder) {
   const std::vector<KeptPart> parts = kept_parts(program, facts.step - 1);
-  const std::vector<Saved> saved = assign_parts(world, graph, parts);
+  const std::vector<AssignedState> saved = assign_states(world, graph, parts);
   const std::vector<CheckpointParameter> parameters = parameters_of(graph);
   const std::string unfinished =
       world.broadcast(results::unfinished_checkpoint_path(folder.path, facts.step, folder.attempt));
@@ -209,12 +158,15 @@ bool save_checkpoint(const comm::World& world, const Program& program, const Mod
     std::istringstream stream(names);
     for (std::string name; stream >> name;) states.push_back(name);
   }
-  const std::vector<CheckpointKey> more = previous_of_all(world, parts);
+  std::vector<CheckpointKey> more = previous_of_all(world, parts);
+  std::ranges::copy(statistics_of(graph), std::back_inserter(more));
+  const RunningStatisticsOfModel statistics = running_statistics(world, graph, program, executor);
   comm::on_rank_0(world, [&] { results::create_checkpoint(unfinished, facts, parameters, states, more); });
   std::map<CheckpointKey, std::uint64_t> checksums;
   double num_not_finite[1] = {0.0};
   comm::on_all_ranks(world, [&] {
-    if (saved.empty()) return;
+    const bool saves_statistics = world.rank() == 0 && !statistics.empty();
+    if (saved.empty() && !saves_statistics) return;
     const CheckpointFile file(unfinished, parameters, states, true, more);
     for (const auto& [part, state] : saved) {
       const std::span<const float> values = executor.read(state.operand.buffer);
@@ -226,6 +178,17 @@ bool save_checkpoint(const comm::World& world, const Program& program, const Mod
         checksums[{part->parameter, state.name}] += results::checksum_of_elements(in_whole, run);
       };
       part->block.for_runs(part->begin, state.operand.num_elements, write);
+    }
+    if (saves_statistics) {
+      for (const auto& [weight, norm] : statistics) {
+        const auto write = [&](const char* state, const std::vector<float>& values) {
+          file.write(weight, state, 0, values);
+          num_not_finite[0] += are_finite(values) ? 0.0 : 1.0;
+          checksums[{weight, state}] += results::checksum_of_elements(0, values);
+        };
+        write(running_mean_state, norm.mean);
+        write(running_variance_state, norm.variance);
+      }
     }
     file.sync();
   });
@@ -283,7 +246,9 @@ void load_checkpoint(const std::string& path, std::int64_t step, const Program& 
   const std::vector<KeptPart> parts = kept_parts(program, step - 1);
   std::vector<std::string> states = state_names(parts);
   if (states.empty()) states = {"value"};
-  const CheckpointFile file(path, parameters_of(graph), states, false, previous_of(parts));
+  std::vector<CheckpointKey> more = previous_of(parts);
+  std::ranges::copy(statistics_of(graph), std::back_inserter(more));
+  const CheckpointFile file(path, parameters_of(graph), states, false, more);
   std::vector<float> values;
   const auto load = [&](const std::string& parameter, const std::string& state, std::int64_t begin,
                         const StridedBlock& block, const Operand& into) {
@@ -301,6 +266,13 @@ void load_checkpoint(const std::string& path, std::int64_t step, const Program& 
   for (const KeptPart& part : parts) {
     for (const auto& [name, operand] : all_states(part)) load(part.parameter, name, part.begin, part.block, operand);
   }
+  put_running_statistics(program, executor, [&](const std::string& weight) {
+    const auto channels = static_cast<std::size_t>(file.places().at({weight, running_mean_state}).num_elements);
+    NormRunningStatistics norm{std::vector<float>(channels), std::vector<float>(channels)};
+    file.read(weight, running_mean_state, 0, norm.mean);
+    file.read(weight, running_variance_state, 0, norm.variance);
+    return norm;
+  });
 }
 
 }  // namespace strata::run

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/console.hpp"
@@ -33,6 +34,7 @@
 #include "results/recorder.hpp"
 #include "run/allocation_account.hpp"
 #include "run/device_meter.hpp"
+#include "run/evaluation.hpp"
 #include "run/gathered_timeline.hpp"
 #include "run/parameter_checksum.hpp"
 #include "run/prediction_rows.hpp"
@@ -154,10 +156,13 @@ class PointRun {
     }
   }
 
-  void make_engine() {
-    comm::EngineOptions options = predict::engine_options(experiment_, program_.body.size());
+  std::unique_ptr<comm::Engine> make_engine(const Program& program) {
+    comm::EngineOptions options = predict::engine_options(experiment_, program.body.size());
     options.on_watchdog = [this](const comm::WatchdogReport& report) { record_failure(Status::hang, report.message); };
-    engine_ = std::make_unique<comm::Engine>(world_, options);
+    return std::make_unique<comm::Engine>(world_, options);
+  }
+  void make_engine() {
+    engine_ = make_engine(program_);
     world_group_ = engine_->create_group(profile::all_ranks(world_));
   }
 
@@ -176,12 +181,11 @@ class PointRun {
     return profile::measure_all_reduce(world_, world_.size(), collectives).bandwidth_bytes_per_second;
   }
 
-  std::unique_ptr<Executor> make_executor() {
-    InputSource& inputs = *request_.inputs.source;
+  std::unique_ptr<Executor> make_executor(const Program& program, comm::Engine& engine, InputSource& inputs) {
     const std::uint64_t seed = request_.prepared.plan.seed;
-    if (!on_gpus_) return std::make_unique<cpu::CpuExecutor>(program_, *engine_, inputs, seed);
+    if (!on_gpus_) return std::make_unique<cpu::CpuExecutor>(program, engine, inputs, seed);
     return cuda::make_executor(
-        program_, world_, *engine_, inputs, seed,
+        program, world_, engine, inputs, seed,
         {.transport = request_.device_transport,
          .numerics = predict::numerics_of(experiment_),
          .graphs = predict::graph_use_of(experiment_),
@@ -190,10 +194,19 @@ class PointRun {
   }
 
   void build() {
-    executor_ = make_executor();
+    executor_ = make_executor(program_, *engine_, *request_.inputs.source);
     executor_->initialize();
     if (!request_.restart.path.empty()) {
       load_checkpoint(request_.restart.path, first_step(), program_, request_.prepared.graph, *executor_);
+    }
+    if (experiment_.evaluate.every > 0) {
+      evaluation_.emplace(
+          request_.prepared, request_.experiment_file, program_.arena_bytes,
+          Evaluation::Machinery{
+              .world = world_,
+              .engine = [this](const Program& program) { return make_engine(program); },
+              .executor = [this](const Program& program, comm::Engine& engine,
+                                 InputSource& inputs) { return make_executor(program, engine, inputs); }});
     }
     if (root()) predict_step();
   }
@@ -240,10 +253,15 @@ class PointRun {
             });
         train_until(exchange_at + lead, steps);
         decision = answer.get();
+        record_evaluations();
         if (saved_.status != Status::ok) decision = {0, saved_.status, saved_.message};
         if (decision.steps_until_next == 0) break;
       }
       steps.drain();
+      if (decision.status == Status::ok && evaluation_ && evaluated_step_ != steps.num_submitted()) {
+        evaluate(steps.num_submitted());
+      }
+      record_evaluations();
       take(exchange_steps(world_, steps.take(), step_facts(), peak, steps.touched_bytes()));
       const std::string diverged = world_.broadcast(diverged_);  // in one of the last steps
       if (decision.status == Status::ok && !diverged.empty()) decision = {0, Status::diverged, diverged};
@@ -273,18 +291,42 @@ class PointRun {
   /// where checkpoints are due. Nothing is under way after the last step.
   void train_until(std::int64_t step, TrainingSteps& steps) {
     const std::int64_t end = latest_end_;
-    const std::int64_t every = experiment_.checkpoint.every;
+    const auto next = [&](std::int64_t every) {
+      return every > 0 ? (steps.num_submitted() / every + 1) * every : end + 1;
+    };
     while (steps.num_submitted() < std::min(step, end) && saved_.status == Status::ok) {
-      const std::int64_t next_checkpoint = every > 0 ? (steps.num_submitted() / every + 1) * every : end;
-      steps.submit(std::min(end, next_checkpoint));
-      if (every == 0 || steps.num_submitted() != next_checkpoint) continue;
+      const std::int64_t next_checkpoint = next(experiment_.checkpoint.every);
+      const std::int64_t next_evaluation = next(experiment_.evaluate.every);
+      steps.submit(std::min({end, next_checkpoint, next_evaluation}));
+      const std::int64_t now = steps.num_submitted();
+      if (now != next_checkpoint && now != next_evaluation) continue;
       steps.drain();
-      save(steps.num_submitted());
+      if (now == next_checkpoint) save(now);
+      if (now == next_evaluation && saved_.status == Status::ok) evaluate(now);
     }
     if (steps.num_submitted() == end) steps.drain();
   }
 
   std::int64_t first_step() const { return request_.restart.step; }
+
+  void evaluate(std::int64_t num_trained) {
+    evaluated_step_ = num_trained;
+    results::EvaluationRow row = evaluation_->run(program_, *executor_, num_trained);
+    row.epoch = static_cast<double>(num_trained * request_.prepared.plan.global_batch) /
+                static_cast<double>(request_.inputs.num_samples);
+    evaluated_.push_back(row);
+  }
+
+  /// While nothing else is recorded.
+  void record_evaluations() {
+    if (root()) {
+      for (const results::EvaluationRow& row : evaluated_) {
+        record([&] { recorder_->add_evaluation(row); });
+        if (options_.print_steps) say("{}\n", predict::evaluation_line(row));
+      }
+    }
+    evaluated_.clear();
+  }
 
   void save(std::int64_t num_trained) {
     saved_step_ = num_trained;
@@ -459,13 +501,16 @@ class PointRun {
   std::vector<RecordedStep> recorded_;
   StepRange timeline_steps_;
   std::int64_t latest_end_ = 0;
-  std::int64_t saved_step_ = -1;                 ///< of the last checkpoint
-  results::Outcome saved_;                       ///< what became of it, equal on all ranks
-  predict::Prediction prediction_;               ///< rank 0
-  results::StepRow predicted_row_;               ///< rank 0
-  std::vector<double> measured_seconds_;         ///< rank 0
-  std::vector<results::StepRow> measured_rows_;  ///< rank 0
-  results::StepRow last_row_;                    ///< rank 0
+  std::int64_t saved_step_ = -1;  ///< of the last checkpoint
+  std::optional<Evaluation> evaluation_;
+  std::int64_t evaluated_step_ = -1;               ///< of the last evaluation
+  std::vector<results::EvaluationRow> evaluated_;  ///< not recorded yet
+  results::Outcome saved_;                         ///< what became of it, equal on all ranks
+  predict::Prediction prediction_;                 ///< rank 0
+  results::StepRow predicted_row_;                 ///< rank 0
+  std::vector<double> measured_seconds_;           ///< rank 0
+  std::vector<results::StepRow> measured_rows_;    ///< rank 0
+  results::StepRow last_row_;                      ///< rank 0
   std::string checksum_;
   std::chrono::steady_clock::time_point last_print_{};
 };

@@ -100,6 +100,25 @@ TEST_P(DeviceTest, BatchNorm) {
   expect_close(k.output(GetParam(), 700 * 19).output(f32, 19).output(f32, 19).run(), close_f32, close_bf16);
 }
 
+TEST_P(DeviceTest, RunningStatisticsAndWhatEvaluationMakesOfThem) {
+  OneKernel update(Kernel::running_statistics,
+                   {{"rows", 700_i}, {"channels", 19_i}, {"epsilon", 1e-5}, {"decay", 0.81}, {"weight", 0.09}});
+  expect_close(update.positive(38).output(f32, 19).positive_output(19).run(), close_f32, close_bf16);
+  OneKernel k(Kernel::batch_norm_inference, {{"rows", 701_i}, {"channels", 19_i}, {"epsilon", 1e-5}});
+  k.input(GetParam(), 701 * 19).input(GetParam(), 19).input(GetParam(), 19).input(f32, 19).positive(19);
+  expect_close(k.output(GetParam(), 701 * 19).run(), close_f32, close_bf16);
+}
+
+TEST_P(DeviceTest, TopK) {
+  for (const std::int64_t classes : {2, 5, 1501}) {
+    OneKernel k(Kernel::top_k, {{"rows", 9_i}, {"classes", classes}});
+    std::vector<std::int32_t> targets;
+    for (std::int32_t row = 0; row < 9; ++row) targets.push_back(row == 4 ? -1 : row * 7 % static_cast<int>(classes));
+    k.input(GetParam(), 9 * classes).given(DType::i32, targets);
+    expect_close(k.output(f32, 9).output(f32, 9).output(f32, 9).run(), close_f32, close_bf16);
+  }
+}
+
 Attributes attention_attributes(std::int64_t seq, std::int64_t causal, double dropout) {
   return {{"samples", 2_i},  {"first_sample", 3_i}, {"sequence", seq},  {"heads", 4_i},
           {"kv_heads", 2_i}, {"head_dim", 24_i},    {"causal", causal}, {"dropout", dropout}};

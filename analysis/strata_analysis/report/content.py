@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from strata_analysis import compare, predicted
+from strata_analysis import compare, evaluated, predicted
 from strata_analysis.answer import answer
 from strata_analysis.compare_text import METHOD, columns
 from strata_analysis.derive import by_point
@@ -65,6 +65,7 @@ def content_of(results: Results, folder: Path) -> dict:
         "points_notes": notes_of(points),
         "comparison": _comparison(results),
         "figures": _figures(results),
+        "evaluations": _rows(evaluated.table(results)),
         "predictions": [(title, _rows(table)) for title, table in predicted.tables(results)],
         "predictions_notes": [note.removeprefix("# ") for note in predicted.notes(results)],
         "failures": by_reason(results, never_queued),

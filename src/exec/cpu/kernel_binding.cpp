@@ -24,6 +24,7 @@
 #include "exec/cpu/kernels/rms_norm.hpp"
 #include "exec/cpu/kernels/rotary.hpp"
 #include "exec/cpu/kernels/split_rows.hpp"
+#include "exec/cpu/kernels/top_k.hpp"
 #include "ir/model/model_graph.hpp"
 
 namespace strata::cpu {
@@ -265,11 +266,8 @@ BoundKernel bind_dense(const Arguments& a, const KernelDims& s) {
     case Kernel::batch_norm_forward:
       return [=, d = s.batch_norm(), operands = BatchNormOperands{.x = in0, .gamma = in1, .beta = in2, .y = out0},
               statistics = BatchNormStatistics{.mean = a.output_as<float>(1),
-                                               .inverse_deviation = a.output_as<float>(1) + s.integer("channels"),
-                                               .running_mean = nullptr,
-                                               .running_variance = nullptr}](const StepContext&) {
-        batch_norm_forward(d, operands, statistics, workspace);
-      };
+                                               .inverse_deviation = a.output_as<float>(1) + s.integer("channels")}](
+                 const StepContext&) { batch_norm_forward(d, operands, statistics, workspace); };
     case Kernel::batch_norm_backward:
       return [=, d = s.batch_norm(),
               operands = BatchNormBackwardOperands{.dy = in0,
@@ -282,6 +280,16 @@ BoundKernel bind_dense(const Arguments& a, const KernelDims& s) {
                                                    .dbeta = out2},
               add = s.accumulates_parameters(1, num_outputs)](const StepContext&) {
         batch_norm_backward(d, operands, add, workspace);
+      };
+    case Kernel::batch_norm_inference:
+      return [=, d = s.batch_norm(), operands = BatchNormOperands{.x = in0, .gamma = in1, .beta = in2, .y = out0},
+              running = RunningStatistics{a.input_as<float>(3), a.input_as<float>(4)}](const StepContext&) {
+        batch_norm_inference(d, operands, running, workspace);
+      };
+    case Kernel::running_statistics:
+      return [d = s.batch_norm(), statistics = a.input_as<float>(0), decay = s.real("decay"), weight = s.real("weight"),
+              running = RunningStatistics{a.output_as<float>(0), a.output_as<float>(1)}](const StepContext&) {
+        update_running_statistics(d, statistics, decay, weight, running);
       };
     default: throw InternalError("not a dense kernel");
   }
@@ -427,6 +435,12 @@ BoundKernel bind_others(const Arguments& a, const KernelDims& s) {
       return [=, logits = a.output(1), targets = a.input_as<std::int32_t>(1), loss = a.output_as<float>(0),
               scale = s.real("scale")](const StepContext&) { cross_entropy_gradient(d, logits, targets, scale, loss); };
     }
+    case Kernel::top_k: {
+      const CrossEntropyDims d{.rows = s.integer("rows"), .classes = s.integer("classes"), .dtype = a.input_dtype(0)};
+      return [=, targets = a.input_as<std::int32_t>(1),
+              outputs = TopKOutputs{a.output_as<float>(0), a.output_as<float>(1), a.output_as<float>(2)}](
+                 const StepContext&) { top_k(d, in0, targets, outputs); };
+    }
     default: throw InternalError("no such kernel");
   }
 }
@@ -470,7 +484,9 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource&
     case Kernel::rms_norm_forward:
     case Kernel::rms_norm_backward:
     case Kernel::batch_norm_forward:
-    case Kernel::batch_norm_backward: return bind_dense(a, shape);
+    case Kernel::batch_norm_backward:
+    case Kernel::batch_norm_inference:
+    case Kernel::running_statistics: return bind_dense(a, shape);
     case Kernel::gelu_forward:
     case Kernel::gelu_backward:
     case Kernel::gelu_erf_forward:
@@ -496,7 +512,8 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource&
     case Kernel::class_token_backward:
     case Kernel::first_row_forward:
     case Kernel::first_row_backward:
-    case Kernel::cross_entropy: return bind_others(a, shape);
+    case Kernel::cross_entropy:
+    case Kernel::top_k: return bind_others(a, shape);
   }
   throw InternalError("no such kernel");
 }
@@ -518,7 +535,8 @@ std::int64_t workspace_bytes(const Program& program, const Instruction& in) {
     case Kernel::layer_norm_backward: return layer_norm_backward_workspace_bytes(s.layer_norm());
     case Kernel::rms_norm_backward: return rms_norm_backward_workspace_bytes(s.rms_norm());
     case Kernel::batch_norm_forward:
-    case Kernel::batch_norm_backward: return batch_norm_workspace_bytes(s.batch_norm());
+    case Kernel::batch_norm_backward:
+    case Kernel::batch_norm_inference: return batch_norm_workspace_bytes(s.batch_norm());
     case Kernel::norm_backward_partial: return norm_backward_partial_workspace_bytes(s.split_norm());
     case Kernel::embedding_backward: return embedding_backward_workspace_bytes(s.embedding());
     case Kernel::attention_forward: return attention_forward_workspace_bytes(s.attention());

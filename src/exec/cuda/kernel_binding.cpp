@@ -248,6 +248,15 @@ BoundKernel bind_norm(const Program& program, const Arguments& a, const KernelDi
               parameters = dims.accumulates_parameters(1, a.num_outputs())](cudaStream_t stream) {
         batch_norm_backward(d, operands, parameters, workspace, stream);
       };
+    case Kernel::batch_norm_inference:
+      return [=, d = dims.batch_norm(), operands = BatchNormOperands{.x = in0, .gamma = in1, .beta = in2, .y = out0},
+              running = RunningStatistics{a.input_as<float>(3), a.input_as<float>(4)}](cudaStream_t stream) {
+        batch_norm_inference(d, operands, running, stream);
+      };
+    case Kernel::running_statistics:
+      return [d = dims.batch_norm(), batch = a.input_as<float>(0), decay = dims.real("decay"),
+              weight = dims.real("weight"), running = RunningStatistics{a.output_as<float>(0), a.output_as<float>(1)}](
+                 cudaStream_t stream) { update_running_statistics(d, batch, decay, weight, running, stream); };
     default: throw InternalError("not a norm");
   }
 }
@@ -476,6 +485,13 @@ BoundKernel bind_others(const Program& program, const Arguments& a, const Kernel
       return [=, targets = a.input_as<std::int32_t>(1), loss = a.output_as<float>(0), scale = dims.real("scale")](
                  cudaStream_t stream) { cross_entropy_gradient(d, out1, targets, scale, loss, out_of_range, stream); };
     }
+    case Kernel::top_k: {
+      const CrossEntropyDims d{
+          .rows = dims.integer("rows"), .classes = dims.integer("classes"), .dtype = a.input_dtype(0)};
+      return [=, targets = a.input_as<std::int32_t>(1),
+              outputs = TopKOutputs{a.output_as<float>(0), a.output_as<float>(1), a.output_as<float>(2)}](
+                 cudaStream_t stream) { top_k(d, in0, targets, outputs, out_of_range, stream); };
+    }
     default: throw InternalError("no such kernel");
   }
 }
@@ -522,7 +538,9 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
     case Kernel::rms_norm_forward:
     case Kernel::rms_norm_backward:
     case Kernel::batch_norm_forward:
-    case Kernel::batch_norm_backward: return bind_norm(program, a, dims);
+    case Kernel::batch_norm_backward:
+    case Kernel::batch_norm_inference:
+    case Kernel::running_statistics: return bind_norm(program, a, dims);
     case Kernel::gelu_forward:
     case Kernel::gelu_backward:
     case Kernel::gelu_erf_forward:
@@ -548,7 +566,8 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
     case Kernel::class_token_backward:
     case Kernel::first_row_forward:
     case Kernel::first_row_backward:
-    case Kernel::cross_entropy: return bind_others(program, a, dims, context);
+    case Kernel::cross_entropy:
+    case Kernel::top_k: return bind_others(program, a, dims, context);
   }
   throw InternalError("no such kernel");
 }

@@ -46,7 +46,9 @@ double product_flops(const ModelGraph& graph, const Operator& op) {
     case OperatorKind::class_token:
     case OperatorKind::first_row:
     case OperatorKind::batch_norm:
+    case OperatorKind::batch_norm_inference:
     case OperatorKind::cross_entropy:
+    case OperatorKind::top_k:
     case OperatorKind::redistribute: break;
   }
   return 0.0;
@@ -65,9 +67,10 @@ double forward_flops(const ModelGraph& graph, const Operator& op, std::int64_t n
     case OperatorKind::attention: return samples * product_flops(graph, op);
     case OperatorKind::embedding: return samples * (op.parameters.size() > 1 ? y : 0.0);
     case OperatorKind::layer_norm:
-    case OperatorKind::batch_norm: return samples * 8.0 * x;  // mean 1, variance 3, normalise 2, affine 2
-    case OperatorKind::rms_norm: return samples * 4.0 * x;    // squares 2, scale 1, weight 1
-    case OperatorKind::rotary:                                // q and k: two products, one sum
+    case OperatorKind::batch_norm: return samples * 8.0 * x;            // mean 1, variance 3, normalise 2, affine 2
+    case OperatorKind::batch_norm_inference: return samples * 4.0 * x;  // normalise 2, affine 2
+    case OperatorKind::rms_norm: return samples * 4.0 * x;              // squares 2, scale 1, weight 1
+    case OperatorKind::rotary:                                          // q and k: two products, one sum
       return samples * 3.0 * x * static_cast<double>(a.integer("heads") + a.integer("kv_heads")) /
              static_cast<double>(a.integer("heads") + 2 * a.integer("kv_heads"));
     case OperatorKind::gelu: return samples * 9.0 * x;      // x/2 (1 + tanh(c (x + a x³)))
@@ -82,6 +85,7 @@ double forward_flops(const ModelGraph& graph, const Operator& op, std::int64_t n
     case OperatorKind::max_pool:
       return samples * y * static_cast<double>(a.integer("kernel") * a.integer("kernel") - 1);
     case OperatorKind::cross_entropy: return samples * 4.0 * x;  // max, difference, exponential, sum
+    case OperatorKind::top_k: return samples * 5.0 * x;          // the same, and a comparison
     case OperatorKind::redistribute: return 0.0;
   }
   throw InternalError("no such operator kind");
@@ -114,6 +118,8 @@ double backward_flops(const ModelGraph& graph, const Operator& op, std::int64_t 
     case OperatorKind::dropout: return input_gradient() ? samples * x : 0.0;
     case OperatorKind::max_pool:
     case OperatorKind::average_pool: return input_gradient() ? samples * y : 0.0;
+    case OperatorKind::batch_norm_inference:
+    case OperatorKind::top_k:
     case OperatorKind::redistribute: return 0.0;
     case OperatorKind::add: return 0.0;  // both inputs take the gradient as it is
   }

@@ -85,6 +85,8 @@ std::vector<int> saved_for_backward(const Operator& op) {
     case OperatorKind::average_pool:
     case OperatorKind::class_token:
     case OperatorKind::first_row:
+    case OperatorKind::batch_norm_inference:
+    case OperatorKind::top_k:  // nothing of evaluation has a backward
     case OperatorKind::redistribute: return {};
   }
   throw InternalError("no such operator kind");

@@ -46,8 +46,11 @@ enum class OperatorKind : std::uint8_t {
   first_row,    ///< [s, width] -> [width] (width)
   batch_norm,   ///< [h, w, c] -> same, statistics [2 c] f32 a micro-batch; parameters: weight, bias (channels, epsilon,
                 ///< momentum)
+  batch_norm_inference,  ///< [h, w, c] -> same, of evaluation: normalised by what training has kept; parameters:
+                         ///< weight, bias, running mean, running variance (channels, epsilon)
   cross_entropy,  ///< logits [..., classes], targets [...] -> loss [...] f32; backward from the saved logits (classes)
-  redistribute,   ///< in no model: what lowering puts between operators with different tensor layouts (step)
+  top_k,  ///< of evaluation: logits [..., classes], targets [...] -> loss, top-1, top-5, each [...] f32 (classes)
+  redistribute,  ///< in no model: what lowering puts between operators with different tensor layouts (step)
 };
 
 /// What a tensor of the graph holds and, with it, its element type.

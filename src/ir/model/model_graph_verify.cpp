@@ -110,7 +110,7 @@ class OperatorCheck {
 
   void roles() const {
     const bool embeds = op_.kind == OperatorKind::embedding;
-    const bool ends = op_.kind == OperatorKind::cross_entropy;
+    const bool ends = op_.kind == OperatorKind::cross_entropy || op_.kind == OperatorKind::top_k;
     for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
       if (embeds || (ends && i == 1)) {
         role(input(i), embeds ? TensorRole::tokens : TensorRole::targets);
@@ -120,8 +120,10 @@ class OperatorCheck {
       }
     }
     role(output(0), ends ? TensorRole::loss : TensorRole::activation);
-    if (op_.outputs.size() > 1) {
-      role(output(1), op_.kind == OperatorKind::max_pool ? TensorRole::indices : TensorRole::statistic);
+    for (std::size_t i = 1; i < op_.outputs.size(); ++i) {
+      role(output(i), ends                                 ? TensorRole::loss
+                      : op_.kind == OperatorKind::max_pool ? TensorRole::indices
+                                                           : TensorRole::statistic);
     }
   }
 
@@ -265,12 +267,20 @@ class OperatorCheck {
         parameter(1, {channels});
         return;
       }
-      case OperatorKind::cross_entropy: {
+      case OperatorKind::batch_norm_inference: {
+        const std::int64_t channels = attribute("channels");
+        last_dim(input(0), channels);
+        shape(output(0), input(0).shape);
+        for (std::size_t i = 0; i < op_.parameters.size(); ++i) parameter(i, {channels});
+        return;
+      }
+      case OperatorKind::cross_entropy:
+      case OperatorKind::top_k: {
         last_dim(input(0), attribute("classes"));
         Shape positions = input(0).shape;
         positions.pop_back();
         shape(input(1), positions);
-        shape(output(0), positions);
+        for (std::size_t i = 0; i < op_.outputs.size(); ++i) shape(output(i), positions);
         return;
       }
       case OperatorKind::redistribute: fail("a model knows of no ranks");

@@ -61,8 +61,11 @@ constexpr std::array rows = {
         Kernel::first_row_backward, Kernel::none},
     Row{OperatorKind::batch_norm, "batch_norm", 1, 2, 2, 2, "channels", "epsilon momentum", Kernel::batch_norm_forward,
         Kernel::batch_norm_backward, Kernel::none},
+    Row{OperatorKind::batch_norm_inference, "batch_norm_inference", 1, 1, 4, 4, "channels", "epsilon",
+        Kernel::batch_norm_inference, Kernel::none, Kernel::none},
     Row{OperatorKind::cross_entropy, "cross_entropy", 2, 1, 0, 0, "classes", "", Kernel::cross_entropy, Kernel::none,
         Kernel::none},
+    Row{OperatorKind::top_k, "top_k", 2, 3, 0, 0, "classes", "", Kernel::top_k, Kernel::none, Kernel::none},
     Row{OperatorKind::redistribute, "redistribute", 1, 1, 0, 0, "step", "", Kernel::none, Kernel::none, Kernel::none},
 };
 

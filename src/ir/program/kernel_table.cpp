@@ -85,7 +85,15 @@ constexpr std::array table = {
     KernelSignature{batch_norm_forward, "batch_norm_forward", "x,weight,bias", "y,statistics", "rows,channels,epsilon"},
     KernelSignature{batch_norm_backward, "batch_norm_backward", "dy,x,weight,statistics", "dx,dweight,dbias",
                     "rows,channels,epsilon,accumulate"},
+    KernelSignature{batch_norm_inference, "batch_norm_inference", "x,weight,bias,running_mean,running_variance", "y",
+                    "rows,channels,epsilon"},
+    // mean · decay + weight · the mean that `statistics` has, and the variance likewise, unbiased, of `rows` rows.
+    KernelSignature{running_statistics, "running_statistics", "statistics", "running_mean,running_variance",
+                    "rows,channels,epsilon,decay,weight"},
     KernelSignature{cross_entropy, "cross_entropy", "logits,targets", "loss,dlogits", "rows,classes,scale"},
+    // 1 where the target is the largest logit, or among the five largest, else 0; of equal ones the first counts as
+    // larger. A row whose target is negative is none: 0 everywhere.
+    KernelSignature{top_k, "top_k", "logits,targets", "loss,top_1,top_5", "rows,classes"},
     // Tensor layouts (lower/laid_out_graph). y has, in its own order, runs of neighbours of x: run (i0, i1, …), of
     // sizes size0, size1, …, the last innermost, begins at first + i0 · stride0 + i1 · stride1 + …. Where runs are cut
     // short, period_k says how many elements of y are between two indices of level k. scatters: x has runs of y.
@@ -198,7 +206,10 @@ double flops(const Instruction& instruction) {
     case first_row_backward:
     case batch_norm_forward:
     case batch_norm_backward:
+    case batch_norm_inference:
+    case running_statistics:
     case cross_entropy:
+    case top_k:
     case permute:
     case norm_partial:
     case norm_apply:

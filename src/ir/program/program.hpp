@@ -90,7 +90,10 @@ enum class Kernel : std::uint8_t {
   first_row_backward,
   batch_norm_forward,
   batch_norm_backward,
+  batch_norm_inference,
+  running_statistics,
   cross_entropy,
+  top_k,
   permute,
   norm_partial,
   norm_apply,
@@ -165,6 +168,8 @@ struct Program {
   int loss_buffer =
       -1;  ///< one f32: this rank's part of the step's mean loss, whose sum over all ranks it is; -1: none
   int norm_buffer = -1;          ///< one f32: the global gradient norm before clipping, -1 without clipping
+  int correct_buffer = -1;       ///< two f32, of evaluation: this rank's rows whose target is the largest logit, and
+                                 ///< among the five largest; -1: none
   std::int64_t arena_bytes = 0;  ///< highest address ever used, set by assign_addresses
   bool operator==(const Program&) const = default;
 };

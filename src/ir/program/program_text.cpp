@@ -447,8 +447,10 @@ Group parse_group(Line& line) {
 }  // namespace
 
 std::string to_text(const Program& program) {
-  std::string text = fmt::format("program rank {} of {} arena={} loss={} norm={}\n", program.rank, program.num_ranks,
+  std::string text = fmt::format("program rank {} of {} arena={} loss={} norm={}", program.rank, program.num_ranks,
                                  program.arena_bytes, program.loss_buffer, program.norm_buffer);
+  if (program.correct_buffer >= 0) text += fmt::format(" correct={}", program.correct_buffer);
+  text += '\n';
   for (const std::string& stream : program.streams) text += fmt::format("stream {}\n", stream);
   for (const Group& group : program.groups) {
     text += fmt::format("group {}", group.name);
@@ -493,6 +495,7 @@ Program parse_program(std::string_view text) {
       program.arena_bytes = line.integer(line.value_of("arena"));
       program.loss_buffer = line.small_integer(line.value_of("loss"));
       program.norm_buffer = line.small_integer(line.value_of("norm"));
+      if (!line.empty()) program.correct_buffer = line.small_integer(line.value_of("correct"));
     } else if (word == "stream") {
       program.streams.emplace_back(line.word());
     } else if (word == "group") {

@@ -1,6 +1,7 @@
 #include "ir/program/training_state.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "ir/program/repetition.hpp"
@@ -98,6 +99,24 @@ bool is_older_version(const Program& program, int buffer, std::int64_t step) {
     is_updated = true;
   }
   return is_updated;
+}
+
+std::vector<KeptStatistics> kept_statistics(const Program& program) {
+  constexpr std::string_view mean = "/running_mean", variance = "/running_variance";
+  std::vector<KeptStatistics> all;
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    const std::string& name = program.buffers[b].name;
+    if (!program.buffers[b].persistent || !name.ends_with(mean)) continue;
+    KeptStatistics kept{.weight = name.substr(0, name.size() - mean.size()), .mean = static_cast<int>(b)};
+    const auto other = std::ranges::find(program.buffers, kept.weight + std::string(variance), &Buffer::name);
+    STRATA_INVARIANT(other != program.buffers.end(), name + ": a mean without a variance");
+    kept.variance = static_cast<int>(other - program.buffers.begin());
+    kept.has_first_samples = std::ranges::any_of(program.prologue, [&](const Instruction& in) {
+      return in.kernel == Kernel::fill && touches(in.outputs, kept.variance) && in.attributes.real("value") == 1.0;
+    });
+    all.push_back(std::move(kept));
+  }
+  return all;
 }
 
 std::vector<HeldWeight> held_weights(const Program& program) {

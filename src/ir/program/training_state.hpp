@@ -43,6 +43,16 @@ std::vector<KeptPart> kept_parts(const Program& program, std::int64_t last_step)
 /// of parameters change places, it holds an older one then.
 bool is_older_version(const Program& program, int buffer, std::int64_t step);
 
+/// A rank's part of the running statistics of a batch norm, which are sums over all ranks: see
+/// lower/states/norm_statistics.
+struct KeptStatistics {
+  std::string weight;              ///< the norm's, a parameter
+  int mean = -1;                   ///< persistent f32 buffers, an element a channel
+  int variance = -1;               ///< as above
+  bool has_first_samples = false;  ///< a value that comes from elsewhere is this rank's part, the others' are 0
+};
+std::vector<KeptStatistics> kept_statistics(const Program& program);
+
 /// Weights that stay on this rank between steps, in the dtype of the compute.
 struct HeldWeight {
   std::string parameter;

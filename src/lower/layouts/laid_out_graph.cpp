@@ -365,6 +365,9 @@ class LayingOut {
                                is_statistic ? add_statistic(whole, t, layout) : add_tensor(t, layout, ""));
     }
     add_parameters_of_rows(whole, op, layout);
+    if (whole.kind == OperatorKind::batch_norm) {
+      result_.norm_parts[static_cast<int>(result_.graph.operators.size())] = sample_parts(whole.outputs.front());
+    }
     push(std::move(op), decisions_[o]);
   }
 
@@ -384,6 +387,21 @@ class LayingOut {
       if (layout.features != 0) heads = held_heads(op, layout.features).count / op.attributes.integer("head_dim");
     }
     return local;
+  }
+
+  /// Of the samples of @p t.
+  SampleParts sample_parts(int t) {
+    const AxisSet split = home(t).samples;
+    SampleParts parts{.index = 0, .count = 0, .is_kept = axes_.index(axes_.all() & ~split, rank_) == 0};
+    for (const int rank : axes_.group(split, rank_)) {
+      const bool has_samples = part_of(axes_, samples_cut(), split, rank).count > 0;
+      if (rank == rank_) {
+        parts.index = parts.count;
+        parts.is_kept = parts.is_kept && has_samples;
+      }
+      parts.count += has_samples ? 1 : 0;
+    }
+    return parts;
   }
 
   void set_sizes(const Operator& whole, Operator& op, AxisSet split) {

@@ -11,6 +11,7 @@
 /// gathered.
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <span>
 #include <vector>
@@ -52,6 +53,13 @@ struct RingBlocks {
   std::int64_t width(int block) const { return widths[static_cast<std::size_t>(block)]; }
 };
 
+/// Of ranks that take parts of the samples that are computed together, among those that have any.
+struct SampleParts {
+  int index = 0;         ///< of this rank's
+  int count = 1;         ///< of all parts with samples
+  bool is_kept = false;  ///< this rank has samples, and is the first of those that have the same ones
+};
+
 struct LaidOutGraph {
   /// Shapes, sizes of operators and parameters of this rank; redistributions have the attribute `step`. A product of
   /// partial sums has the attribute `adds`: 1 where the bias, or the positions, are added, by one rank of each sum. All
@@ -70,6 +78,7 @@ struct LaidOutGraph {
   std::vector<Redistribution> steps;        ///< by attribute `step`
   std::vector<SummaPanels> panels;          ///< by attribute `summa`
   std::vector<RingBlocks> rings;            ///< by attribute `ring`
+  std::map<int, SampleParts> norm_parts;    ///< by operator: of batch norms
   AxisSet uneven = 0;                       ///< ranks along these have parts of unequal sizes
   /// Ranks hold parts of tensors, as layouts say. Else each has all of the model, and samples of its own.
   bool is_laid_out() const { return !layouts.empty(); }

@@ -31,7 +31,8 @@ std::vector<int> versions_on_ring(const StepOrder& order, const ModelGraph& grap
 }
 
 std::vector<bool> updated_parameters(const StepOrder& order, const ModelGraph& graph, const ReplicaRing* ring) {
-  std::vector<bool> updated(graph.parameters.size(), ring == nullptr);
+  const bool trains = std::ranges::find(order.items, Pass::backward, &OrderItem::pass) != order.items.end();
+  std::vector<bool> updated(graph.parameters.size(), ring == nullptr && trains);
   if (ring == nullptr) return updated;
   for (const Segment& segment : order.shape.segments) {
     for (const int p : segment.parameters) updated[static_cast<std::size_t>(p)] = ring->updates(segment.stage);

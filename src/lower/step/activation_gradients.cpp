@@ -22,7 +22,9 @@ enum class Way : std::uint8_t {
 Way way_of(const Operator& op) {
   switch (op.kind) {
     case OperatorKind::embedding:
-    case OperatorKind::cross_entropy: return Way::none;
+    case OperatorKind::cross_entropy:
+    case OperatorKind::batch_norm_inference:
+    case OperatorKind::top_k: return Way::none;
     case OperatorKind::linear:
       // Products by panels or blocks, and those whose parts are summed over ranks, have all of it before it can be
       // added.

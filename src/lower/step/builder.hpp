@@ -94,8 +94,9 @@ class ProgramBuilder {
   /// memory of messages is used again after a pass, however many training steps the body holds.
   void keep_messages_close(std::vector<int> first_items) { passes_ = std::move(first_items); }
 
-  /// Where the loss and the gradient norm are found after the body.
+  /// Where the loss, what of evaluation is counted, and the gradient norm are found after the body.
   void set_loss(int id) { program_.loss_buffer = id; }
+  void set_correct(int id) { program_.correct_buffer = id; }
   void set_norm(int id) { program_.norm_buffer = id; }
   int norm() const { return program_.norm_buffer; }  ///< -1: not yet
 

@@ -114,6 +114,7 @@ void OperatorLowering::shape_attributes(const Operator& op, Instruction& in) con
       a.set("sequence", first_input.shape.front());
       break;
     case OperatorKind::batch_norm:
+    case OperatorKind::batch_norm_inference:
       copy_attributes(op, {"channels", "epsilon"}, a);
       a.set("rows", rows(op.inputs.front(), of.integer("channels")));
       break;
@@ -127,6 +128,10 @@ void OperatorLowering::shape_attributes(const Operator& op, Instruction& in) con
       a.set("scale", 1.0 / static_cast<double>(plan.global_batch * rows_per_sample));
       break;
     }
+    case OperatorKind::top_k:
+      a.set("classes", of.integer("classes"));
+      a.set("rows", rows(op.inputs.front(), of.integer("classes")));
+      break;
     case OperatorKind::redistribute: break;
   }
 }
@@ -205,6 +210,8 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
     case OperatorKind::class_token:
     case OperatorKind::first_row:
     case OperatorKind::batch_norm:
+    case OperatorKind::batch_norm_inference:
+    case OperatorKind::top_k:
       for (std::size_t i = 0; i < op.outputs.size(); ++i) {
         in.outputs.push_back(output(op, static_cast<int>(i), {}));
       }
@@ -213,6 +220,11 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
   }
   const Operand first_output = in.outputs.front();
   emit(std::move(in));
+  if (op.kind == OperatorKind::batch_norm && phase == Phase::forward) {
+    statistics.behind_forward(here, index_of(op), activations.micro_batch(), is_first_of_step,
+                              rows(op.inputs.front(), op.attributes.integer("channels")),
+                              activations.value(op.outputs[1]));
+  }
   if (const auto over = static_cast<AxisSet>(op.attributes.integer_or("sum_over", 0)); over != 0) {
     sum_in_place(op, first_output, over, phase);
   }
@@ -342,6 +354,8 @@ void OperatorLowering::backward(const Operator& op) {
       }
       break;
     case OperatorKind::cross_entropy:
+    case OperatorKind::batch_norm_inference:
+    case OperatorKind::top_k:
     case OperatorKind::redistribute: break;
   }
 }

@@ -69,6 +69,7 @@ RankFrame::RankFrame(const Plan& of_plan, const RankModel& of_model, int rank, c
       grids(grids_of(plan, model.any(), rank)),
       held(plan, graph, order, shards_of(plan, graph, model.any().decisions, grids), grids, groups.parameters.data,
            ring ? &ring->ring : nullptr, builder),
+      statistics(plan, model.any(), place, builder),
       uses(graph, model.regions) {
   for (const Stage& part : place.parts) gradients.push_back(activation_gradients(graph, uses, part));
   if (ring) {
@@ -93,6 +94,10 @@ RankFrame::RankFrame(const Plan& of_plan, const RankModel& of_model, int rank, c
   if (!computes_loss()) return;
   loss = builder.add_buffer({.name = "loss", .num_elements = 1, .category = Category::workspace, .persistent = true});
   builder.set_loss(loss);
+  if (std::ranges::find(graph.operators, OperatorKind::top_k, &Operator::kind) == graph.operators.end()) return;
+  correct =
+      builder.add_buffer({.name = "correct", .num_elements = 2, .category = Category::workspace, .persistent = true});
+  builder.set_correct(correct);
 }
 
 }  // namespace strata

@@ -14,6 +14,7 @@
 #include "lower/order/step_shape.hpp"
 #include "lower/rank_model.hpp"
 #include "lower/states/held_parameters.hpp"
+#include "lower/states/norm_statistics.hpp"
 #include "lower/states/pace_tokens.hpp"
 #include "lower/states/replica_links.hpp"
 #include "lower/states/ring_links.hpp"
@@ -50,10 +51,12 @@ struct RankFrame {
   RankGroups groups;
   ReplicaGrids grids;
   HeldParameters held;
+  NormStatistics statistics;
   TensorUses uses;
   std::vector<ActivationGradients> gradients;  ///< by part of the rank
   std::optional<TokenBuffers> tokens;          ///< where these keep their distance
   int loss = -1;                               ///< buffer, -1: another stage computes it
+  int correct = -1;                            ///< buffer, -1: nothing is evaluated
 };
 
 }  // namespace strata

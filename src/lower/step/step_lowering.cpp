@@ -78,10 +78,12 @@ class StepLowering {
         groups_(frame.groups),
         parameters_(plan_, graph_, order_, step, recomputation_, frame.held, groups_.parameters,
                     frame.ring ? &*frame.ring : nullptr, replicas_, builder_),
+        statistics_(frame.statistics),
         uses_(frame.uses),
         gradients_(frame.gradients),
         crossing_(crossing_before_stages()),
         loss_(frame.loss),
+        correct_(frame.correct),
         sent_(order_.items.size(), -1) {
     if (frame.walk) {
       walk_.emplace(*frame.walk, graph_, order_, step, frame.held, builder_);
@@ -156,6 +158,14 @@ class StepLowering {
                      model.num_samples, number_of(item), builder_)
         .first->second;
   }
+  /// Of the segment's forwards in this step.
+  bool is_first_forward(int index) const {
+    const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
+    const auto first = std::ranges::find_if(order_.items, [&](const OrderItem& other) {
+      return other.pass == Pass::forward && other.segment == item.segment;
+    });
+    return first - order_.items.begin() == index;
+  }
   OperatorLowering operators_of_item(const Place& here, int index) {
     const OrderItem& item = order_.items[static_cast<std::size_t>(index)];
     return {.plan = plan_,
@@ -166,8 +176,10 @@ class StepLowering {
             .here = here,
             .activations = activations_of(item),
             .parameters = parameters_,
+            .statistics = statistics_,
             .first_sample_of_all = first_sample_of(item),
-            .item = index};
+            .item = index,
+            .is_first_of_step = is_first_forward(index)};
   }
 
   void lower_item(const Place& here, int index) {
@@ -208,7 +220,10 @@ class StepLowering {
       const Operator& op = model_of(item).graph.operators[static_cast<std::size_t>(o)];
       parameters_.gathers().before_operator(here, index, o);
       operators.forward(op, Phase::forward);
-      if (op.kind == OperatorKind::cross_entropy) accumulate_loss(here, op, activations);
+      if (op.kind == OperatorKind::cross_entropy || op.kind == OperatorKind::top_k) {
+        accumulate_loss(here, op, activations);
+      }
+      if (op.kind == OperatorKind::top_k) count_correct(here, op, activations);
     }
   }
 
@@ -372,20 +387,32 @@ class StepLowering {
 
   void accumulate_loss(const Place& here, const Operator& op, const Activations& activations) {
     const int m = activations.micro_batch();
-    const int first = place_.first_micro_batch * plan_.schedule.sub_batches;
     const Operand rows = activations.value(op.outputs.front());
     const std::int64_t rows_per_sample =
         graph_.tensors[static_cast<std::size_t>(op.outputs.front())].elements_per_sample();
     const auto num_rows = static_cast<double>(plan_.global_batch * rows_per_sample);
     const double scale = counts(op.outputs.front()) ? 1.0 / num_rows : 0.0;
+    sum_rows(here, rows, builder_.whole(loss_), scale, m);
+  }
+
+  /// Of the one micro-batch that evaluation has.
+  void count_correct(const Place& here, const Operator& op, const Activations& activations) {
+    for (const int k : {0, 1}) {
+      const int rows = op.outputs[static_cast<std::size_t>(k) + 1];
+      sum_rows(here, activations.value(rows), {correct_, k, 1}, counts(rows) ? 1.0 : 0.0, activations.micro_batch());
+    }
+  }
+
+  void sum_rows(const Place& here, const Operand& rows, const Operand& sum, double scale, int micro_batch) const {
+    const int first = place_.first_micro_batch * plan_.schedule.sub_batches;
     Instruction in{.kernel = Kernel::sum_loss,
                    .phase = Phase::metrics,
-                   .micro_batch = m,
-                   .name = "loss",
+                   .micro_batch = micro_batch,
+                   .name = builder_.buffer(sum.buffer).name,
                    .inputs = {rows},
-                   .outputs = {builder_.whole(loss_)}};
+                   .outputs = {sum}};
     in.attributes = {
-        {"elements", rows.num_elements}, {"scale", scale}, {"accumulate", std::int64_t{m > first ? 1 : 0}}};
+        {"elements", rows.num_elements}, {"scale", scale}, {"accumulate", std::int64_t{micro_batch > first ? 1 : 0}}};
     here.emit(std::move(in));
   }
 
@@ -404,6 +431,7 @@ class StepLowering {
   ProgramBuilder& builder_;
   const RankGroups& groups_;
   ParameterStates parameters_;
+  const NormStatistics& statistics_;
   std::optional<ParameterRelay> relay_;
   std::optional<WalkMessages> walk_;
   std::optional<PaceTokens> tokens_;
@@ -412,6 +440,7 @@ class StepLowering {
   std::map<std::pair<int, int>, Activations> activations_;  ///< by part of the rank and sub-batch of the step
   std::vector<std::vector<int>> crossing_;                  ///< by stage: tensors that cross the cut before it
   int loss_;                                                ///< buffer, -1: another stage computes it
+  int correct_;                                             ///< buffer, -1: nothing is evaluated
   std::vector<int> sent_;                                   ///< by item: the last of its messages
 };
 
@@ -426,6 +455,7 @@ Program lower_step(const Plan& plan, const RankModel& model, int rank, const Ord
   frame.builder.set_steps_per_body(order.steps_per_body);
   if (overlaps || plan.overlap.broadcast == "next_forward") frame.builder.let_steps_overlap();
   frame.held.buffers.initialize(frame.builder.prologue());
+  frame.statistics.initialize(frame.builder.prologue());
   if (frame.tokens) frame.tokens->initialize(frame.builder.prologue());
   for (int step = 0; step < order.steps_per_body; ++step) StepLowering(frame, step).run();
   if (frame.replicas) {

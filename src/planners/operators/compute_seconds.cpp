@@ -26,8 +26,10 @@ void set_sizes(const ModelGraph& graph, const Operator& op, std::int64_t samples
     case OperatorKind::layer_norm:
     case OperatorKind::rms_norm: a.set("rows", elements / op.attributes.integer("width")); break;
     case OperatorKind::swiglu: a.set("rows", elements / (2 * op.attributes.integer("width"))); break;
-    case OperatorKind::batch_norm: a.set("rows", elements / op.attributes.integer("channels")); break;
-    case OperatorKind::cross_entropy: a.set("rows", elements / op.attributes.integer("classes")); break;
+    case OperatorKind::batch_norm:
+    case OperatorKind::batch_norm_inference: a.set("rows", elements / op.attributes.integer("channels")); break;
+    case OperatorKind::cross_entropy:
+    case OperatorKind::top_k: a.set("rows", elements / op.attributes.integer("classes")); break;
     case OperatorKind::rotary:
     case OperatorKind::attention:
     case OperatorKind::first_row:

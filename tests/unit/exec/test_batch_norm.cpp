@@ -21,7 +21,7 @@ using test::Workspace;
 struct Layer {
   BatchNormDims dims;
   Tensor x, gamma, beta, y, dy, dx, dgamma, dbeta;
-  std::vector<float> mean, inverse_deviation, running_mean, running_variance;
+  std::vector<float> statistics, running_mean, running_variance;
 
   explicit Layer(const BatchNormDims& d, double offset = 0)
       : dims(d),
@@ -33,10 +33,9 @@ struct Layer {
         dx(d.dtype, x.size()),
         dgamma(random_tensor(d.gradient_dtype, d.channels, "dgamma")),
         dbeta(random_tensor(d.gradient_dtype, d.channels, "dbeta")),
-        mean(static_cast<std::size_t>(d.channels)),
-        inverse_deviation(mean.size()),
-        running_mean(mean.size(), 0.5F),
-        running_variance(mean.size(), 2.0F) {
+        statistics(static_cast<std::size_t>(2 * d.channels)),
+        running_mean(static_cast<std::size_t>(d.channels), 0.5F),
+        running_variance(running_mean.size(), 2.0F) {
     for (std::int64_t i = 0; i < x.size(); ++i) {
       x.set(i, x.at(i) + offset);
     }
@@ -82,21 +81,20 @@ struct Layer {
     return result;
   }
 
+  float* inverse_deviation() { return statistics.data() + dims.channels; }
+  RunningStatistics running() { return {.mean = running_mean.data(), .variance = running_variance.data()}; }
   BatchNormOperands operands() { return {.x = x.data(), .gamma = gamma.data(), .beta = beta.data(), .y = y.data()}; }
   void run(bool accumulate) {
     Workspace workspace(batch_norm_workspace_bytes(dims));
-    batch_norm_forward(dims, operands(),
-                       {.mean = mean.data(),
-                        .inverse_deviation = inverse_deviation.data(),
-                        .running_mean = running_mean.data(),
-                        .running_variance = running_variance.data()},
+    batch_norm_forward(dims, operands(), {.mean = statistics.data(), .inverse_deviation = inverse_deviation()},
                        workspace.span());
+    update_running_statistics(dims, statistics.data(), 0.9F, 0.1F, running());
     batch_norm_backward(dims,
                         {.dy = dy.data(),
                          .x = x.data(),
                          .gamma = gamma.data(),
-                         .mean = mean.data(),
-                         .inverse_deviation = inverse_deviation.data(),
+                         .mean = statistics.data(),
+                         .inverse_deviation = inverse_deviation(),
                          .dx = dx.data(),
                          .dgamma = dgamma.data(),
                          .dbeta = dbeta.data()},
@@ -126,8 +124,7 @@ TEST(BatchNorm, ForwardAndGradientsAtOddShapes) {
             1e-6);
 
         Workspace workspace(batch_norm_workspace_bytes(layer.dims));
-        batch_norm_inference(layer.dims, layer.operands(), layer.running_mean.data(), layer.running_variance.data(),
-                             workspace.span());
+        batch_norm_inference(layer.dims, layer.operands(), layer.running(), workspace.span());
         EXPECT_LT(relative_error(layer.y.values(), expected.inference), tolerance(dtype));
       }
     }

@@ -122,11 +122,13 @@ TEST(Schema, DatasetsOfAFreshAndOfAFinishedFile) {
   Recorder recorder(folder / "p", sample_facts());
   const auto expected = datasets_of_schema();
   ASSERT_EQ(expected.size(), step_columns().size() + event_columns().size() + 1 + prediction_columns().size() + 1 +
-                                 memory_columns().size() + 1 + summary_columns().size());
+                                 memory_columns().size() + 1 + evaluation_columns().size() + 1 +
+                                 summary_columns().size());
   {
     const Found fresh = contents(Hdf5Reader(recorder.path()));
     EXPECT_THAT(fresh.datasets, testing::ContainerEq(expected)) << "everything exists before the first row";
-    EXPECT_THAT(fresh.groups, testing::ElementsAre(".", "events", "memory", "predictions", "steps", "summary"));
+    EXPECT_THAT(fresh.groups,
+                testing::ElementsAre(".", "evaluations", "events", "memory", "predictions", "steps", "summary"));
     EXPECT_THAT(fresh.named_types, testing::ElementsAre("status_t", "step_phase_t"));
   }
   recorder.add_step(sample_step(0));

@@ -101,13 +101,6 @@ void join_moments(const BatchNormDims& dims, const Buffers& buffers, const Batch
     statistics.mean[channel] = static_cast<float>(mean);
     statistics.inverse_deviation[channel] =
         static_cast<float>(1.0 / std::sqrt(squares / total + static_cast<double>(dims.epsilon)));
-    if (statistics.running_mean != nullptr) {
-      const float keep = 1.0F - statistics.momentum;
-      statistics.running_mean[channel] =
-          keep * statistics.running_mean[channel] + statistics.momentum * static_cast<float>(mean);
-      statistics.running_variance[channel] =
-          keep * statistics.running_variance[channel] + statistics.momentum * static_cast<float>(squares / (total - 1));
-    }
   }
 }
 
@@ -221,16 +214,28 @@ void batch_norm_forward(const BatchNormDims& dims, const BatchNormOperands& oper
   });
 }
 
-void batch_norm_inference(const BatchNormDims& dims, const BatchNormOperands& operands, const float* running_mean,
-                          const float* running_variance, std::span<std::byte> workspace) {
+void update_running_statistics(const BatchNormDims& dims, const float* statistics, float decay, float weight,
+                               const RunningStatistics& running) {
+  const auto rows = static_cast<double>(dims.rows);
+  for (std::int64_t channel = 0; channel < dims.channels; ++channel) {
+    const double inverse = static_cast<double>(statistics[dims.channels + channel]);
+    const double biased = std::max(1.0 / (inverse * inverse) - static_cast<double>(dims.epsilon), 0.0);
+    running.mean[channel] = decay * running.mean[channel] + weight * statistics[channel];
+    running.variance[channel] =
+        decay * running.variance[channel] + weight * static_cast<float>(biased * rows / (rows - 1.0));
+  }
+}
+
+void batch_norm_inference(const BatchNormDims& dims, const BatchNormOperands& operands,
+                          const RunningStatistics& running, std::span<std::byte> workspace) {
   WorkspaceCutter cutter(workspace);
   const Buffers buffers = cut(cutter, dims);
   float* inverse_deviation = buffers.first;
   for (std::int64_t channel = 0; channel < dims.channels; ++channel) {
-    inverse_deviation[channel] = 1.0F / std::sqrt(running_variance[channel] + dims.epsilon);
+    inverse_deviation[channel] = 1.0F / std::sqrt(running.variance[channel] + dims.epsilon);
   }
   with_storage(dims.parameter_dtype, [&]<typename P>() {
-    set_coefficients(dims, running_mean, inverse_deviation, static_cast<const P*>(operands.gamma),
+    set_coefficients(dims, running.mean, inverse_deviation, static_cast<const P*>(operands.gamma),
                      static_cast<const P*>(operands.beta), buffers.coefficients);
   });
   with_storage(dims.dtype, [&]<typename T>() {

@@ -17,13 +17,10 @@ namespace strata::cpu {
 
 using strata::BatchNormDims;
 
-/// What backward needs and what inference uses; all [channels].
+/// What backward needs; both [channels].
 struct BatchNormStatistics {
   float* mean;
   float* inverse_deviation;  ///< 1 / sqrt(biased variance + epsilon)
-  float* running_mean;       ///< null: not kept
-  float* running_variance;   ///< unbiased, as PyTorch's; null exactly where running_mean is
-  float momentum = 0.1F;     ///< running = (1 - momentum) · running + momentum · this batch's
 };
 
 /// For forward and backward alike.
@@ -34,9 +31,15 @@ std::int64_t batch_norm_workspace_bytes(const BatchNormDims& dims);
 void batch_norm_forward(const BatchNormDims& dims, const BatchNormOperands& operands,
                         const BatchNormStatistics& statistics, std::span<std::byte> workspace);
 
-/// y from the running statistics [channels], for evaluation.
-void batch_norm_inference(const BatchNormDims& dims, const BatchNormOperands& operands, const float* running_mean,
-                          const float* running_variance, std::span<std::byte> workspace);
+/// running := decay · running + weight · the mean, and the unbiased variance, of the batch of dims.rows rows whose
+/// @p statistics batch_norm_forward() has written. Of the variance about eight bits less than of f32 are kept where it
+/// is 256 times smaller than epsilon.
+void update_running_statistics(const BatchNormDims& dims, const float* statistics, float decay, float weight,
+                               const RunningStatistics& running);
+
+/// y from the running statistics, for evaluation.
+void batch_norm_inference(const BatchNormDims& dims, const BatchNormOperands& operands,
+                          const RunningStatistics& running, std::span<std::byte> workspace);
 
 /// dx overwritten; dgamma and dbeta (+)= their gradients.
 void batch_norm_backward(const BatchNormDims& dims, const BatchNormBackwardOperands& operands, bool accumulate,

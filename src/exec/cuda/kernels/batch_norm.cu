@@ -70,6 +70,28 @@ __global__ void apply(std::int64_t n, std::int64_t channels, const T* x, const f
   }
 }
 
+__global__ void update_running(BatchNormDims d, const float* statistics, float decay, float weight,
+                               RunningStatistics running) {
+  for (std::int64_t channel = flat_index(); channel < d.channels; channel += flat_stride()) {
+    const auto rows = static_cast<double>(d.rows);
+    const double inverse = static_cast<double>(statistics[d.channels + channel]);
+    const double biased = fmax(1.0 / (inverse * inverse) - static_cast<double>(d.epsilon), 0.0);
+    running.mean[channel] = decay * running.mean[channel] + weight * statistics[channel];
+    running.variance[channel] =
+        decay * running.variance[channel] + weight * static_cast<float>(biased * rows / (rows - 1.0));
+  }
+}
+
+template <typename T, typename P>
+__global__ void apply_running(BatchNormDims d, const T* x, const P* gamma, const P* beta, RunningStatistics running,
+                              T* y) {
+  for (std::int64_t i = flat_index(); i < d.rows * d.channels; i += flat_stride()) {
+    const std::int64_t channel = i % d.channels;
+    const float scale = 1.0F / sqrtf(running.variance[channel] + d.epsilon) * to_float(gamma[channel]);
+    y[i] = from_float<T>((to_float(x[i]) - running.mean[channel]) * scale + to_float(beta[channel]));
+  }
+}
+
 /// first = Σ dy, second = Σ dy · (x - mean).
 template <typename T>
 __global__ void block_gradients(std::int64_t rows, std::int64_t channels, const T* dy, const T* x, const float* mean,
@@ -159,6 +181,26 @@ void batch_norm_forward(const BatchNormDims& d, const BatchNormOperands& operand
                                                        parts.coefficients, static_cast<T*>(operands.y));
   });
   check_launch("batch_norm_forward");
+}
+
+void update_running_statistics(const BatchNormDims& d, const float* statistics, float decay, float weight,
+                               const RunningStatistics& running, cudaStream_t stream) {
+  update_running<<<flat_blocks(d.channels), flat_threads, 0, stream>>>(d, statistics, decay, weight, running);
+  check_launch("update_running_statistics");
+}
+
+void batch_norm_inference(const BatchNormDims& d, const BatchNormOperands& operands, const RunningStatistics& running,
+                          cudaStream_t stream) {
+  with_storage(d.dtype, [&](auto type) {
+    with_storage(d.parameter_dtype, [&](auto parameter) {
+      using T = decltype(type);
+      using P = decltype(parameter);
+      apply_running<<<flat_blocks(d.rows * d.channels), flat_threads, 0, stream>>>(
+          d, static_cast<const T*>(operands.x), static_cast<const P*>(operands.gamma),
+          static_cast<const P*>(operands.beta), running, static_cast<T*>(operands.y));
+    });
+  });
+  check_launch("batch_norm_inference");
 }
 
 void batch_norm_backward(const BatchNormDims& d, const BatchNormBackwardOperands& operands, bool accumulate,

@@ -27,6 +27,10 @@ void batch_norm_forward(const BatchNormDims& dims, const BatchNormOperands& oper
                         float* workspace, cudaStream_t stream);
 void batch_norm_backward(const BatchNormDims& dims, const BatchNormBackwardOperands& operands, bool accumulate,
                          float* workspace, cudaStream_t stream);
+void update_running_statistics(const BatchNormDims& dims, const float* statistics, float decay, float weight,
+                               const RunningStatistics& running, cudaStream_t stream);
+void batch_norm_inference(const BatchNormDims& dims, const BatchNormOperands& operands,
+                          const RunningStatistics& running, cudaStream_t stream);
 
 /// sums[columns] (+)= column sums of matrix[rows, columns]; workspace: num_row_blocks(rows) · columns floats.
 void column_sums(const ColumnSumsDims& dims, const void* matrix, void* sums, bool accumulate, float* workspace,

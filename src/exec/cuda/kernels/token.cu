@@ -218,9 +218,35 @@ __global__ __launch_bounds__(cross_entropy_threads) void cross_entropy_kernel(Cr
   }
 }
 
-}  // namespace
-
-namespace {
+template <typename T>
+__global__ __launch_bounds__(cross_entropy_threads) void top_k_kernel(CrossEntropyDims d, std::int64_t stride,
+                                                                      const T* logits, const std::int32_t* targets,
+                                                                      TopKOutputs outputs, OutOfRange* out_of_range) {
+  for (std::int64_t row = blockIdx.x; row < d.rows; row += gridDim.x) {
+    const T* const line = logits + row * stride;
+    const std::int64_t target = targets[row];
+    const bool counts = target != ignored_target && in_range(target, d.classes, out_of_range);
+    float highest = -INFINITY;
+    float ahead = 0.0F;
+    const float own = counts ? to_float(line[target]) : 0.0F;
+    for (std::int64_t i = threadIdx.x; counts && i < d.classes; i += blockDim.x) {
+      const float other = to_float(line[i]);
+      highest = fmaxf(highest, other);
+      ahead += other > own || (other == own && i < target) ? 1.0F : 0.0F;
+    }
+    highest = block_join<Maximum>(highest, -INFINITY);
+    ahead = block_sum(ahead);
+    float sum = 0.0F;
+    for (std::int64_t i = threadIdx.x; counts && i < d.classes; i += blockDim.x) {
+      sum += expf(to_float(line[i]) - highest);
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x != 0) continue;
+    outputs.loss[row] = counts ? logf(sum) + (highest - own) : 0.0F;
+    outputs.top_1[row] = counts && ahead < 1.0F ? 1.0F : 0.0F;
+    outputs.top_5[row] = counts && ahead < 5.0F ? 1.0F : 0.0F;
+  }
+}
 
 /// With the length of its rows as a number.
 EmbeddingDims strided(EmbeddingDims d) {
@@ -287,6 +313,16 @@ void cross_entropy_gradient(const CrossEntropyDims& d, void* logits, const std::
         d, d.row_stride == 0 ? d.classes : d.row_stride, static_cast<T*>(logits), targets, scale, loss, out_of_range);
   });
   check_launch("cross_entropy_gradient");
+}
+
+void top_k(const CrossEntropyDims& d, const void* logits, const std::int32_t* targets, const TopKOutputs& outputs,
+           OutOfRange* out_of_range, cudaStream_t stream) {
+  with_storage(d.dtype, [&](auto type) {
+    using T = decltype(type);
+    top_k_kernel<<<row_grid(d.rows), cross_entropy_threads, 0, stream>>>(
+        d, d.row_stride == 0 ? d.classes : d.row_stride, static_cast<const T*>(logits), targets, outputs, out_of_range);
+  });
+  check_launch("top_k");
 }
 
 }  // namespace strata::cuda

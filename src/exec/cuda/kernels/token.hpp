@@ -29,5 +29,7 @@ void rotary(const RotaryDims& dims, const void* x, void* y, double direction, cu
 
 void cross_entropy_gradient(const CrossEntropyDims& dims, void* logits, const std::int32_t* targets, float scale,
                             float* loss, OutOfRange* out_of_range, cudaStream_t stream);
+void top_k(const CrossEntropyDims& dims, const void* logits, const std::int32_t* targets, const TopKOutputs& outputs,
+           OutOfRange* out_of_range, cudaStream_t stream);
 
 }  // namespace strata::cuda

@@ -1,0 +1,140 @@
+/// @file
+/// Evaluation under every kind of mode: the running statistics of batch norms, and what is evaluated with them, are
+/// those of one rank that has trained the same micro-batches; a checkpoint brings both to another mode.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "mpi/exec/networks.hpp"
+#include "mpi/run/checkpointing.hpp"
+#include "run/evaluation.hpp"
+#include "run/running_statistics.hpp"
+
+namespace strata::run {
+namespace {
+
+constexpr int samples_of_micro_batch = 3;
+
+class Evaluating : public Checkpointing {
+ protected:
+  struct Found {
+    RunningStatisticsOfModel statistics;
+    results::EvaluationRow row;
+  };
+
+  /// @p micro_batches a rank, on @p replicas.
+  static Training resnet(int micro_batches, int replicas) {
+    Training training = real({"resnet", {.name = "resnet-nano"}}, samples_of_micro_batch * micro_batches * replicas);
+    training.plan.schedule.micro_batches = micro_batches;
+    training.learning_rate = 0.005;
+    training.steps = 3;
+    return training;
+  }
+
+  /// Evaluates 11 synthetic images, 4 at a time, so that the last batch has fewer. Collective.
+  results::EvaluationRow evaluate(const Training& training, const Program& program, const Executor& executor) {
+    predict::PreparedPoint point;
+    point.graph = training.graph;
+    point.plan.mesh = {.nodes = 1, .ranks_per_node = size(), .axes = {{"data", size()}}};
+    point.experiment.data.format = "synthetic";
+    point.experiment.data.num_samples = 100;
+    point.experiment.evaluate = {.every = 1, .paths = {}, .batch = 4, .num_samples = 11};
+    point.experiment.resources.threads_per_rank = 1;
+    const Evaluation evaluation(
+        point, "experiment.toml", 0,
+        {.world = world,
+         .engine =
+             [&](const Program&) {
+               return std::make_unique<comm::Engine>(world, comm::EngineOptions{.watchdog_seconds = 60});
+             },
+         .executor = [](const Program& evaluated, comm::Engine& its, InputSource& inputs) -> std::unique_ptr<Executor> {
+           return std::make_unique<cpu::CpuExecutor>(evaluated, its, inputs, 1);
+         }});
+    return evaluation.run(program, executor, training.steps);
+  }
+
+  /// @p mode on all ranks, or on every rank alone, of which the first one's statistics count.
+  Found found(Training training, const std::string& mode, int num_ranks) {
+    Found result;
+    training.after = [&, before = training.after](const Program& program, Executor& executor) {
+      if (before) before(program, executor);
+      if (num_ranks == 1 && world.rank() > 0) {
+        for (const KeptStatistics& kept : kept_statistics(program)) {
+          const std::vector<float> none(executor.read(kept.mean).size(), 0.0F);
+          executor.write(kept.mean, 0, none);
+          executor.write(kept.variance, 0, none);
+        }
+      }
+      result.statistics = running_statistics(world, training.graph, program, executor);
+      result.row = evaluate(training, program, executor);
+    };
+    train(training, mode, num_ranks, world, engine);
+    return result;
+  }
+
+  static void expect_near(const Found& ours, const Found& reference, const std::string& what) {
+    ASSERT_EQ(ours.statistics.size(), reference.statistics.size()) << what;
+    for (const auto& [norm, expected] : reference.statistics) {
+      EXPECT_LE(relative_difference(ours.statistics.at(norm).mean, expected.mean), 1e-4) << what << " " << norm;
+      EXPECT_LE(relative_difference(ours.statistics.at(norm).variance, expected.variance), 1e-4) << what << " " << norm;
+    }
+    EXPECT_NEAR(ours.row.loss, reference.row.loss, 1e-4 * reference.row.loss) << what;
+    EXPECT_EQ(ours.row.top_1, reference.row.top_1) << what;
+    EXPECT_EQ(ours.row.top_5, reference.row.top_5) << what;
+    EXPECT_EQ(ours.row.num_samples, 11) << what;
+  }
+};
+
+TEST_F(Evaluating, ReplicasKeepWhatOneRankKeeps) {
+  const Found reference = found(resnet(2 * size(), 1), "single", 1);
+  EXPECT_GT(reference.row.loss, 0.0);
+  EXPECT_GE(reference.row.top_5, reference.row.top_1);
+  for (const auto& [norm, statistics] : reference.statistics) {
+    EXPECT_NE(statistics.mean, std::vector<float>(statistics.mean.size(), 0.0F)) << norm;
+    EXPECT_NE(statistics.variance, std::vector<float>(statistics.variance.size(), 1.0F)) << norm;
+  }
+  for (const char* mode : {"ddp", "zero1", "zero3"}) {
+    expect_near(found(resnet(2, size()), mode, size()), reference, mode);
+  }
+  for (const char* mode : {"1f1b", "gpipe", "interleaved"}) {
+    expect_near(found(resnet(2 * size(), 1), mode, size()), reference, mode);
+  }
+}
+
+TEST_F(Evaluating, CyclicModesKeepWhatOneRankKeeps) {
+  const int n = size();
+  const auto cyclic = [&](const std::string& implementation) {
+    Training training = resnet(n, 1);
+    training.options["implementation"] = implementation;
+    return training;
+  };
+  const Found reference = found(cyclic("single"), "cdp-v2", 1);
+  for (const char* implementation : {"multi", "pipeline", "zero"}) {
+    expect_near(found(cyclic(implementation), "cdp-v2", n), reference, implementation);
+  }
+}
+
+TEST_F(Evaluating, ACheckpointBringsThemToAnotherMode) {
+  Training training = resnet(2, size());
+  const Found unbroken = found(training, "zero1", size());
+  Training first = training;
+  first.steps = 2;
+  train(saved_to(folder("c"), first), "ddp", size(), world, engine);
+  expect_near(found(from(folder("c"), 2, training), "zero3", size()), unbroken, "ddp, then zero3");
+}
+
+TEST_F(Evaluating, ARankWithoutSamplesKeepsNothing) {
+  Training uneven = resnet(1, 1);
+  uneven.plan.global_batch = 2 * (size() - 1);  // two each, none for the last
+  const Found reference = [&] {
+    Training single = uneven;
+    single.plan.schedule.micro_batches = size() - 1;
+    return found(single, "single", 1);
+  }();
+  expect_near(found(uneven, "ddp", size()), reference, "ddp");
+}
+
+}  // namespace
+}  // namespace strata::run
