@@ -86,9 +86,13 @@ constexpr Option options[] = {
     {"train.schedule", FIELD(train.schedule), "constant | step | cosine", "", "learning rate after the warm-up"},
     {"train.warmup_steps", FIELD(train.warmup_steps), ">= 0", "steps", "the learning rate rises linearly from 0"},
     {"train.decay_steps", FIELD(train.decay_steps), ">= 0", "steps",
-     "step: a decay every so many steps; cosine: the minimum is reached after so many, 0: at the end of train.steps"},
+     "step: a decay every so many steps; cosine: the minimum is reached so many after the warm-up, 0: at the end of "
+     "train.steps or train.epochs"},
+    {"train.decay_epochs", FIELD(train.decay_epochs), ">= 1", "epochs",
+     "step, instead of train.decay_steps: a decay where each of these epochs begins, counted from 0, in the first step "
+     "whose first sample is of it"},
     {"train.decay_factor", FIELD(train.decay_factor), "> 0 and <= 1", "",
-     "step: the learning rate is multiplied by this"},
+     "step: the learning rate is multiplied by this at each decay"},
     {"train.min_learning_rate", FIELD(train.min_learning_rate), ">= 0", "", "where the decay ends"},
     {"train.dtype", FIELD(train.dtype), dtypes, "",
      "activations and the weights that kernels read; master weights are fp32"},
@@ -99,7 +103,9 @@ constexpr Option options[] = {
      "have brought, or all of it as checkpointing does"},
     {"train.seed", FIELD(train.seed), ">= 0", "", "of initialisation and dropout"},
     {"train.steps", FIELD(train.steps), ">= 0 and <= 1000000000000", "",
-     "steps to train; 0: until [measure] has enough"},
+     "steps to train; 0: as train.epochs says, or until [measure] has enough"},
+    {"train.epochs", FIELD(train.epochs), ">= 0 and <= 1000000", "",
+     "instead of train.steps: epochs to train, in as many steps as contain them; 0: as train.steps says"},
 
     {"strategy.name", FIELD(strategy.name), "", "",
      "a mode; `strata list strategies` prints them and their own options", true},

@@ -98,8 +98,8 @@ TrainingInputs make_training_inputs(const Experiment& experiment, const ModelGra
                                              .seed = seed,
                                              .num_samples = section.num_samples});
     result.description = data::to_string(dataset->describe());
-    const data::Order o = order(dataset->num_samples());
-    result.source = std::make_unique<TokenInputs>(std::move(dataset), o);
+    result.order = order(dataset->num_samples());
+    result.source = std::make_unique<TokenInputs>(std::move(dataset), result.order);
     return result;
   }
   const bool is_vector = input.shape.size() == 1;
@@ -115,8 +115,8 @@ TrainingInputs make_training_inputs(const Experiment& experiment, const ModelGra
                                            .seed = seed,
                                            .num_samples = section.num_samples});
   result.description = data::to_string(dataset->describe());
-  const data::Order o = order(dataset->num_samples());
-  result.source = std::make_unique<ImageInputs>(std::move(dataset), o);
+  result.order = order(dataset->num_samples());
+  result.source = std::make_unique<ImageInputs>(std::move(dataset), result.order);
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "config/experiment.hpp"
+#include "data/order.hpp"
 #include "exec/executor.hpp"
 #include "ir/model/model_graph.hpp"
 
@@ -14,6 +15,7 @@ namespace strata::predict {
 
 struct TrainingInputs {
   std::unique_ptr<InputSource> source;
+  data::Order order;
   std::string description;  ///< provenance, one line
 };
 

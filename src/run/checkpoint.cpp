@@ -173,8 +173,8 @@ std::map<std::string, std::string> training_identity(const Experiment& experimen
   return identity;
 }
 
-RestartPoint find_restart_point(const predict::PreparedPoint& point, const std::string& experiment_file,
-                                const std::string& folder) {
+RestartPoint find_restart_point(const predict::PreparedPoint& point, const predict::TrainingLength& length,
+                                const std::string& experiment_file, const std::string& folder) {
   const Experiment& experiment = point.experiment;
   if (experiment.checkpoint.restart_from.empty()) return {};
   const std::string path = restart_file(experiment, experiment_file, folder);
@@ -188,9 +188,14 @@ RestartPoint find_restart_point(const predict::PreparedPoint& point, const std::
     throw UserError(
         fmt::format("{}: {}: {}, but {} was trained with {}", experiment.where(key), key, value, path, theirs));
   }
-  if (experiment.train.steps > 0 && facts.step >= experiment.train.steps) {
-    throw UserError(fmt::format("{}: train.steps: {}, but {} has trained {} steps already",
-                                experiment.where("train.steps"), experiment.train.steps, path, facts.step));
+  if (length.num_steps > 0 && facts.step >= length.num_steps) {
+    const bool in_epochs = experiment.train.epochs > 0;
+    const std::string_view key = in_epochs ? "train.epochs" : "train.steps";
+    throw UserError(fmt::format("{}: {}: {}, but {} has trained {} steps already", experiment.where(key), key,
+                                in_epochs
+                                    ? fmt::format("{}, which are {} steps", experiment.train.epochs, length.num_steps)
+                                    : fmt::format("{}", experiment.train.steps),
+                                path, facts.step));
   }
   return {path, facts.step};
 }
