@@ -120,6 +120,19 @@ void verify_cuda(const Experiment& experiment) {
   }
 }
 
+/// @throws UserError where images cannot be varied so.
+void verify_augmentation(const Experiment& experiment) {
+  std::vector<std::string> words = experiment.data.augment;
+  std::ranges::sort(words);
+  const std::string given = text_at(experiment, "data.augment");
+  if (const auto twice = std::ranges::adjacent_find(words); twice != words.end()) {
+    fail(experiment, "data.augment", fmt::format("{} has \"{}\" twice", given, *twice));
+  }
+  if (std::ranges::count(words, "crop") + std::ranges::count(words, "resized_crop") > 1) {
+    fail(experiment, "data.augment", fmt::format("{}; accepted: one of \"crop\" and \"resized_crop\"", given));
+  }
+}
+
 /// @throws UserError where it is not said once how long training is and when the learning rate decays.
 void verify_length(const Experiment& experiment) {
   const TrainSection& train = experiment.train;
@@ -211,6 +224,7 @@ void verify(const Experiment& experiment) {
   }
   verify_cuda(experiment);
   verify_length(experiment);
+  verify_augmentation(experiment);
   for (const std::string_view key : {"simulate.cost", "planner.cost"}) {
     const std::string& cost = key == "simulate.cost" ? experiment.simulate.cost : experiment.planner.cost;
     if (cost != "measured" || !experiment.simulate.profile.empty()) continue;

@@ -34,6 +34,7 @@ struct DataSection {
   bool end_of_text = false;
   std::int64_t num_samples = 1'000'000;
   bool shuffle = true;
+  std::vector<std::string> augment;
   std::int64_t seed = 1;
   bool operator==(const DataSection&) const = default;
 };

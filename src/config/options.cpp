@@ -55,7 +55,10 @@ constexpr Option options[] = {
     {"data.end_of_text", FIELD(data.end_of_text), "", "", "text: token 256 follows the last byte of each file"},
     {"data.num_samples", FIELD(data.num_samples), ">= 1", "", "samples of an epoch of synthetic data"},
     {"data.shuffle", FIELD(data.shuffle), "", "", "visit samples in a random order, the same for any number of ranks"},
-    {"data.seed", FIELD(data.seed), ">= 0", "", "of the order, and of synthetic data"},
+    {"data.augment", FIELD(data.augment), "crop | resized_crop | flip", "",
+     "images in training: a square from anywhere in the image with 4 black pixels around it; 8 to 100 % of its area, "
+     "stretched to the square; mirrored every other time"},
+    {"data.seed", FIELD(data.seed), ">= 0", "", "of the order, of augmentation and of synthetic data"},
 
     {"resources.nodes", FIELD(resources.nodes), ">= 1 and <= 1048576", "", "nodes"},
     {"resources.ranks_per_node", FIELD(resources.ranks_per_node), ">= 1 and <= 1024", "", "ranks on a node"},

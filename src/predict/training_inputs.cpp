@@ -35,15 +35,15 @@ class TokenInputs final : public InputSource {
 
 class ImageInputs final : public InputSource {
  public:
-  ImageInputs(std::unique_ptr<data::ImageDataset> dataset, data::Order order)
-      : dataset_(std::move(dataset)), order_(order) {}
+  ImageInputs(std::unique_ptr<data::ImageDataset> dataset, data::Order order, data::Augmentation augmentation)
+      : dataset_(std::move(dataset)), order_(order), augmentation_(augmentation) {}
   void load_tokens(std::int64_t, std::int64_t, std::int64_t, std::span<std::int32_t>,
                    std::span<std::int32_t>) override {
     throw InternalError("a data set of images has no tokens");
   }
   void load_images(std::int64_t step, std::int64_t first_sample, std::int64_t /*num_samples*/, std::span<float> pixels,
                    std::span<std::int32_t> labels) override {
-    data::load_images(*dataset_, order_, step, first_sample, pixels, labels);
+    data::load_images(*dataset_, order_, step, first_sample, pixels, labels, augmentation_);
   }
   void load_targets(std::int64_t step, std::int64_t first_sample, std::int64_t /*num_samples*/,
                     std::span<std::int32_t> labels) override {
@@ -53,6 +53,7 @@ class ImageInputs final : public InputSource {
  private:
   std::unique_ptr<data::ImageDataset> dataset_;
   data::Order order_;
+  data::Augmentation augmentation_;
 };
 
 const Tensor& input_tensor(const ModelGraph& graph) {
@@ -90,6 +91,10 @@ TrainingInputs make_training_inputs(const Experiment& experiment, const ModelGra
   const Tensor& input = input_tensor(graph);
   TrainingInputs result;
   if (input.role == TensorRole::tokens) {
+    if (!section.augment.empty()) {
+      throw UserError(fmt::format("{}: data.augment: \"{}\" is of images, but model {} reads tokens",
+                                  experiment.where("data.augment"), section.augment.front(), graph.name));
+    }
     auto dataset = data::make_token_dataset({.format = data::parse_format(section.format),
                                              .paths = paths_of(experiment, experiment_file),
                                              .sequence_length = input.elements_per_sample(),
@@ -116,7 +121,8 @@ TrainingInputs make_training_inputs(const Experiment& experiment, const ModelGra
                                            .num_samples = section.num_samples});
   result.description = data::to_string(dataset->describe());
   result.order = order(dataset->num_samples());
-  result.source = std::make_unique<ImageInputs>(std::move(dataset), result.order);
+  result.source =
+      std::make_unique<ImageInputs>(std::move(dataset), result.order, data::parse_augmentation(section.augment, seed));
   return result;
 }
 
