@@ -26,8 +26,11 @@
 #include "harness/site.hpp"
 #include "predict/check_inputs.hpp"
 #include "predict/planned_points.hpp"
+#include "predict/prepared_point.hpp"
 #include "predict/selected_point.hpp"
 #include "predict/shipped_folder.hpp"
+#include "predict/training_inputs.hpp"
+#include "predict/training_length.hpp"
 #include "results/outcome.hpp"
 #include "run/stopping_rule.hpp"
 
@@ -51,6 +54,14 @@ std::string axes_text(const Point& point) {
     if (axis.value != "\"unset\"") text += fmt::format("{}{}={}", text.empty() ? "" : " ", axis.key, axis.value);
   }
   return text;
+}
+
+/// Of a whole training; 0: the rule of [measure] decides. Opens the data only where they are said in epochs.
+std::int64_t num_steps_of(const Experiment& experiment, std::int64_t global_batch, const std::string& experiment_file) {
+  if (experiment.train.epochs == 0) return experiment.train.steps;
+  const predict::TrainingInputs inputs =
+      predict::make_training_inputs(experiment, predict::model_of(experiment), global_batch, experiment_file);
+  return predict::training_length(experiment, inputs.order).num_steps;
 }
 
 /// What planning says of points, beside the points that are queued.
@@ -84,8 +95,9 @@ PlannedSweep plan_sweep(const std::vector<Point>& points, const SubmitArguments&
       sweep.planned_at_start.push_back(
           {.state = "at start", .message = plan.reason, .point_id = point.id, .is_bad = false});
     } else if (!std::isnan(plan.step_seconds)) {
-      sweep.steps_seconds[point.id] =
-          plan.step_seconds * static_cast<double>(run::latest_end(point.experiment, /*first_step=*/0, {}));
+      const std::int64_t num_steps = num_steps_of(point.experiment, plan.global_batch, arguments.experiment.file);
+      const std::int64_t end = run::latest_end(point.experiment.measure, num_steps, /*first_step=*/0, {});
+      sweep.steps_seconds[point.id] = plan.step_seconds * static_cast<double>(end);
     }
   }
   return sweep;

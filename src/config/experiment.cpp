@@ -120,6 +120,48 @@ void verify_cuda(const Experiment& experiment) {
   }
 }
 
+/// @throws UserError where images cannot be varied so.
+void verify_augmentation(const Experiment& experiment) {
+  std::vector<std::string> words = experiment.data.augment;
+  std::ranges::sort(words);
+  const std::string given = text_at(experiment, "data.augment");
+  if (const auto twice = std::ranges::adjacent_find(words); twice != words.end()) {
+    fail(experiment, "data.augment", fmt::format("{} has \"{}\" twice", given, *twice));
+  }
+  if (std::ranges::count(words, "crop") + std::ranges::count(words, "resized_crop") > 1) {
+    fail(experiment, "data.augment", fmt::format("{}; accepted: one of \"crop\" and \"resized_crop\"", given));
+  }
+}
+
+/// @throws UserError where it is not said once how long training is and when the learning rate decays.
+void verify_length(const Experiment& experiment) {
+  const TrainSection& train = experiment.train;
+  if (train.steps > 0 && train.epochs > 0) {
+    fail(experiment, "train.epochs",
+         fmt::format("{}, but train.steps = {} too; accepted: one of the two", train.epochs, train.steps));
+  }
+  if (train.schedule == "step" && train.decay_steps == 0 && train.decay_epochs.empty()) {
+    fail(experiment, "train.schedule", "\"step\" needs train.decay_steps > 0 or train.decay_epochs");
+  }
+  if (train.schedule == "cosine" && train.decay_steps == 0 && train.steps == 0 && train.epochs == 0) {
+    fail(experiment, "train.schedule",
+         "\"cosine\" needs an end: train.decay_steps > 0, train.steps > 0 or train.epochs > 0");
+  }
+  if (train.decay_epochs.empty()) return;
+  const std::string epochs = text_at(experiment, "train.decay_epochs");
+  if (train.schedule != "step") {
+    fail(experiment, "train.decay_epochs",
+         fmt::format("{} is of train.schedule = \"step\", and it is \"{}\"", epochs, train.schedule));
+  }
+  if (train.decay_steps > 0) {
+    fail(experiment, "train.decay_epochs",
+         fmt::format("{}, but train.decay_steps = {} too; accepted: one of the two", epochs, train.decay_steps));
+  }
+  if (!std::ranges::is_sorted(train.decay_epochs, std::ranges::less_equal())) {
+    fail(experiment, "train.decay_epochs", fmt::format("{}; accepted: each larger than the one before", epochs));
+  }
+}
+
 }  // namespace
 
 void verify(const Experiment& experiment) {
@@ -181,12 +223,8 @@ void verify(const Experiment& experiment) {
                      communication.emulated_gbit_per_s));
   }
   verify_cuda(experiment);
-  if (train.schedule == "step" && train.decay_steps == 0) {
-    fail(experiment, "train.schedule", "\"step\" needs train.decay_steps > 0");
-  }
-  if (train.schedule == "cosine" && train.decay_steps == 0 && train.steps == 0) {
-    fail(experiment, "train.schedule", "\"cosine\" needs an end: train.decay_steps > 0 or train.steps > 0");
-  }
+  verify_length(experiment);
+  verify_augmentation(experiment);
   for (const std::string_view key : {"simulate.cost", "planner.cost"}) {
     const std::string& cost = key == "simulate.cost" ? experiment.simulate.cost : experiment.planner.cost;
     if (cost != "measured" || !experiment.simulate.profile.empty()) continue;

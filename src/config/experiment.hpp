@@ -34,6 +34,7 @@ struct DataSection {
   bool end_of_text = false;
   std::int64_t num_samples = 1'000'000;
   bool shuffle = true;
+  std::vector<std::string> augment;
   std::int64_t seed = 1;
   bool operator==(const DataSection&) const = default;
 };
@@ -70,13 +71,15 @@ struct TrainSection {
   std::string schedule = "constant";
   std::int64_t warmup_steps = 0;
   std::int64_t decay_steps = 0;
+  std::vector<std::int64_t> decay_epochs;  ///< ascending; empty: decay_steps says when
   double decay_factor = 0.1;
   double min_learning_rate = 0.0;
   std::string dtype = "fp32";
   std::string gradient_dtype = "fp32";
   std::string recompute = "none";
   std::int64_t seed = 1;
-  std::int64_t steps = 0;  ///< 0: the stopping rule of [measure] decides
+  std::int64_t steps = 0;   ///< 0: train.epochs, or the stopping rule of [measure] decides
+  std::int64_t epochs = 0;  ///< 0: train.steps, or the stopping rule
   bool operator==(const TrainSection&) const = default;
 };
 
@@ -231,8 +234,8 @@ std::string point_id(const Experiment& experiment);
 std::string to_text(const Experiment& experiment);
 
 /// Conditions between options: exactly one of global_batch and global_batch_tokens, measured steps in order, a link
-/// that is emulated wholly or not at all, transports that the device has, a decay that has an end. @throws UserError
-/// naming the keys, where they were given, and their values.
+/// that is emulated wholly or not at all, transports that the device has, a decay that has an end and one unit. @throws
+/// UserError naming the keys, where they were given, and their values.
 void verify(const Experiment& experiment);
 
 }  // namespace strata

@@ -55,7 +55,10 @@ constexpr Option options[] = {
     {"data.end_of_text", FIELD(data.end_of_text), "", "", "text: token 256 follows the last byte of each file"},
     {"data.num_samples", FIELD(data.num_samples), ">= 1", "", "samples of an epoch of synthetic data"},
     {"data.shuffle", FIELD(data.shuffle), "", "", "visit samples in a random order, the same for any number of ranks"},
-    {"data.seed", FIELD(data.seed), ">= 0", "", "of the order, and of synthetic data"},
+    {"data.augment", FIELD(data.augment), "crop | resized_crop | flip", "",
+     "images in training: a square from anywhere in the image with 4 black pixels around it; 8 to 100 % of its area, "
+     "stretched to the square; mirrored every other time"},
+    {"data.seed", FIELD(data.seed), ">= 0", "", "of the order, of augmentation and of synthetic data"},
 
     {"resources.nodes", FIELD(resources.nodes), ">= 1 and <= 1048576", "", "nodes"},
     {"resources.ranks_per_node", FIELD(resources.ranks_per_node), ">= 1 and <= 1024", "", "ranks on a node"},
@@ -86,9 +89,13 @@ constexpr Option options[] = {
     {"train.schedule", FIELD(train.schedule), "constant | step | cosine", "", "learning rate after the warm-up"},
     {"train.warmup_steps", FIELD(train.warmup_steps), ">= 0", "steps", "the learning rate rises linearly from 0"},
     {"train.decay_steps", FIELD(train.decay_steps), ">= 0", "steps",
-     "step: a decay every so many steps; cosine: the minimum is reached after so many, 0: at the end of train.steps"},
+     "step: a decay every so many steps; cosine: the minimum is reached so many after the warm-up, 0: at the end of "
+     "train.steps or train.epochs"},
+    {"train.decay_epochs", FIELD(train.decay_epochs), ">= 1", "epochs",
+     "step, instead of train.decay_steps: a decay where each of these epochs begins, counted from 0, in the first step "
+     "whose first sample is of it"},
     {"train.decay_factor", FIELD(train.decay_factor), "> 0 and <= 1", "",
-     "step: the learning rate is multiplied by this"},
+     "step: the learning rate is multiplied by this at each decay"},
     {"train.min_learning_rate", FIELD(train.min_learning_rate), ">= 0", "", "where the decay ends"},
     {"train.dtype", FIELD(train.dtype), dtypes, "",
      "activations and the weights that kernels read; master weights are fp32"},
@@ -99,7 +106,9 @@ constexpr Option options[] = {
      "have brought, or all of it as checkpointing does"},
     {"train.seed", FIELD(train.seed), ">= 0", "", "of initialisation and dropout"},
     {"train.steps", FIELD(train.steps), ">= 0 and <= 1000000000000", "",
-     "steps to train; 0: until [measure] has enough"},
+     "steps to train; 0: as train.epochs says, or until [measure] has enough"},
+    {"train.epochs", FIELD(train.epochs), ">= 0 and <= 1000000", "",
+     "instead of train.steps: epochs to train, in as many steps as contain them; 0: as train.steps says"},
 
     {"strategy.name", FIELD(strategy.name), "", "",
      "a mode; `strata list strategies` prints them and their own options", true},

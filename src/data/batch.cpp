@@ -28,7 +28,7 @@ void load_tokens(const TokenDataset& dataset, const Order& order, std::int64_t s
 }
 
 void load_images(const ImageDataset& dataset, const Order& order, std::int64_t step, std::int64_t first_position,
-                 std::span<float> pixels, std::span<std::int32_t> labels) {
+                 std::span<float> pixels, std::span<std::int32_t> labels, const Augmentation& augmentation) {
   const auto floats = static_cast<std::size_t>(dataset.values_per_sample());
   STRATA_INVARIANT(order.num_samples == dataset.num_samples(), "the order is another dataset's");
   const std::size_t num_rows = std::max(labels.size(), pixels.size() / floats);
@@ -36,9 +36,11 @@ void load_images(const ImageDataset& dataset, const Order& order, std::int64_t s
       (pixels.empty() || pixels.size() == num_rows * floats) && (labels.empty() || labels.size() == num_rows),
       fmt::format("{} floats for {} images of {}", pixels.size(), labels.size(), floats));
   for (std::size_t row = 0; row < num_rows; ++row) {
-    const std::int64_t sample = order.sample(step, first_position + static_cast<std::int64_t>(row));
+    const std::int64_t position = first_position + static_cast<std::int64_t>(row);
+    const ViewDraw draw{.augmentation = augmentation, .place = order.place(step, position)};
     std::int32_t label = 0;
-    dataset.image(sample, pixels.empty() ? pixels : pixels.subspan(row * floats, floats), label);
+    dataset.view(order.sample(step, position), draw, pixels.empty() ? pixels : pixels.subspan(row * floats, floats),
+                 label);
     if (!labels.empty()) labels[row] = label;
   }
 }

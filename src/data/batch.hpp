@@ -18,9 +18,10 @@ namespace strata::data {
 void load_tokens(const TokenDataset& dataset, const Order& order, std::int64_t step, std::int64_t first_position,
                  std::span<std::int32_t> input, std::span<std::int32_t> target);
 
-/// Fills `pixels` [num_positions, size, size, 3] and `labels` [num_positions] likewise; either may be empty.
-/// @throws UserError as ImageDataset::image does.
+/// Fills `pixels` [num_positions, size, size, 3] and `labels` [num_positions] likewise; either may be empty. Each image
+/// is varied by its place in the order.
+/// @throws UserError as ImageDataset::view does.
 void load_images(const ImageDataset& dataset, const Order& order, std::int64_t step, std::int64_t first_position,
-                 std::span<float> pixels, std::span<std::int32_t> labels);
+                 std::span<float> pixels, std::span<std::int32_t> labels, const Augmentation& augmentation = {});
 
 }  // namespace strata::data

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "data/resample.hpp"
 
 namespace strata::data {
 namespace {
@@ -35,7 +36,7 @@ Cifar10::Cifar10(std::vector<MappedFile> files, std::int64_t num_classes)
   }
 }
 
-void Cifar10::image(std::int64_t sample, std::span<float> nhwc_pixels, std::int32_t& label) const {
+void Cifar10::view(std::int64_t sample, const ViewDraw& draw, std::span<float> nhwc_pixels, std::int32_t& label) const {
   STRATA_INVARIANT(sample >= 0 && sample < num_samples(), fmt::format("sample {} of {}", sample, num_samples()));
   STRATA_INVARIANT(nhwc_pixels.empty() || nhwc_pixels.size() == 3 * num_pixels,
                    fmt::format("span of {} floats", nhwc_pixels.size()));
@@ -49,14 +50,14 @@ void Cifar10::image(std::int64_t sample, std::span<float> nhwc_pixels, std::int3
   }
   label = bytes[0];
   if (nhwc_pixels.empty()) return;
+  std::array<std::uint8_t, 3 * num_pixels> stored{};
   for (std::size_t channel = 0; channel < 3; ++channel) {
     const std::uint8_t* plane = bytes + 1 + channel * num_pixels;
-    const float scale = 1.0F / (255.0F * cifar10_deviation[channel]);
-    const float shift = -cifar10_mean[channel] / cifar10_deviation[channel];
-    for (std::size_t pixel = 0; pixel < num_pixels; ++pixel) {
-      nhwc_pixels[3 * pixel + channel] = static_cast<float>(plane[pixel]) * scale + shift;
-    }
+    for (std::size_t pixel = 0; pixel < num_pixels; ++pixel) stored[3 * pixel + channel] = plane[pixel];
   }
+  constexpr Extent extent{.height = cifar10_image_size, .width = cifar10_image_size};
+  resample(stored, extent, view_of(draw, extent, cifar10_image_size, cifar10_image_size),
+           normalisation_of(cifar10_mean, cifar10_deviation), cifar10_image_size, nhwc_pixels);
 }
 
 Provenance Cifar10::describe() const {
@@ -64,7 +65,7 @@ Provenance Cifar10::describe() const {
   for (const MappedFile& file : files_) {
     provenance.files.push_back({file.path(), file.size_bytes(), sampled_checksum(file)});
   }
-  provenance.detail = "32 × 32 pixels, 10 classes, no augmentation";
+  provenance.detail = "32 × 32 pixels, 10 classes";
   return provenance;
 }
 

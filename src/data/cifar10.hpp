@@ -33,7 +33,8 @@ class Cifar10 final : public ImageDataset {
   std::int64_t num_samples() const override { return first_record_.back(); }
   std::int64_t image_size() const override { return cifar10_image_size; }
   std::int64_t num_classes() const override { return num_classes_; }
-  void image(std::int64_t sample, std::span<float> nhwc_pixels, std::int32_t& label) const override;
+  void view(std::int64_t sample, const ViewDraw& draw, std::span<float> nhwc_pixels,
+            std::int32_t& label) const override;
   Provenance describe() const override;
 
  private:

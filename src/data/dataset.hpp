@@ -1,9 +1,9 @@
 #pragma once
 
 /// @file
-/// What training reads: samples by number. A dataset is a pure function sample → values, the same on every rank; which
-/// rank reads which sample when is order.hpp's business alone. Reading allocates nothing and is safe from several
-/// threads.
+/// What training reads: samples by number. A dataset is a pure function of the sample and, for images, of what is drawn
+/// for it, the same on every rank; which rank reads which sample when is order.hpp's business alone. Reading allocates
+/// nothing and is safe from several threads.
 
 #include <cstdint>
 #include <memory>
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "data/augmentation.hpp"
 #include "data/format.hpp"
 
 namespace strata::data {
@@ -74,7 +75,12 @@ class ImageDataset : public Dataset {
   /// Fills `nhwc_pixels`, values_per_sample floats, row by row, channel fastest, normalised to about zero mean and unit
   /// variance a channel, or empty where only the label is wanted; sample in [0, num_samples()).
   /// @throws UserError naming file and record of a label that is none.
-  virtual void image(std::int64_t sample, std::span<float> nhwc_pixels, std::int32_t& label) const = 0;
+  virtual void view(std::int64_t sample, const ViewDraw& draw, std::span<float> nhwc_pixels,
+                    std::int32_t& label) const = 0;
+  /// The view that is the same in every epoch.
+  void image(std::int64_t sample, std::span<float> nhwc_pixels, std::int32_t& label) const {
+    view(sample, {}, nhwc_pixels, label);
+  }
 };
 
 /// A window never crosses from one file to the next, and windows do not overlap: window w of a file is its tokens

@@ -22,14 +22,14 @@ ImageVectors::ImageVectors(std::unique_ptr<ImageDataset> images, std::int64_t nu
                    fmt::format("{} values of images of {}", num_values_, images_->values_per_sample()));
 }
 
-void ImageVectors::image(std::int64_t sample, std::span<float> values, std::int32_t& label) const {
+void ImageVectors::view(std::int64_t sample, const ViewDraw& draw, std::span<float> values, std::int32_t& label) const {
   if (values.empty() || num_values_ == images_->values_per_sample()) {
-    images_->image(sample, values, label);
+    images_->view(sample, draw, values, label);
     return;
   }
   thread_local std::vector<float> whole;  // reading allocates once a thread
   whole.resize(static_cast<std::size_t>(images_->values_per_sample()));
-  images_->image(sample, whole, label);
+  images_->view(sample, draw, whole, label);
   std::copy_n(whole.begin(), values.size(), values.begin());
 }
 

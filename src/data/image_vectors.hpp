@@ -22,7 +22,7 @@ class ImageVectors final : public ImageDataset {
   std::int64_t image_size() const override { return images_->image_size(); }
   std::int64_t values_per_sample() const override { return num_values_; }
   std::int64_t num_classes() const override { return images_->num_classes(); }
-  void image(std::int64_t sample, std::span<float> values, std::int32_t& label) const override;
+  void view(std::int64_t sample, const ViewDraw& draw, std::span<float> values, std::int32_t& label) const override;
   Provenance describe() const override;
 
  private:

@@ -43,10 +43,14 @@ std::int64_t permuted(std::int64_t index, std::int64_t size, std::uint64_t seed,
   return static_cast<std::int64_t>(value);
 }
 
-std::int64_t Order::sample(std::int64_t step, std::int64_t position) const {
+std::int64_t Order::place(std::int64_t step, std::int64_t position) const {
   STRATA_INVARIANT(num_samples >= 1 && step >= 0 && position >= 0 && position < global_batch,
                    fmt::format("position {} of {} in step {}, {} samples", position, global_batch, step, num_samples));
-  const std::int64_t index = step * global_batch + position;
+  return step * global_batch + position;
+}
+
+std::int64_t Order::sample(std::int64_t step, std::int64_t position) const {
+  const std::int64_t index = place(step, position);
   const std::int64_t in_epoch = index % num_samples;
   return shuffle ? permuted(in_epoch, num_samples, seed, static_cast<std::uint64_t>(index / num_samples)) : in_epoch;
 }

@@ -22,7 +22,9 @@ struct Order {
   std::uint64_t seed = 1;
   bool shuffle = true;  ///< false: every epoch in the dataset's own order
 
-  /// The sample at `position` in [0, global_batch) of step `step` ≥ 0 (the first step is 0).
+  /// Where `position` in [0, global_batch) of step `step` ≥ 0 (the first step is 0) is along the endless sequence.
+  std::int64_t place(std::int64_t step, std::int64_t position) const;
+  /// The sample there.
   std::int64_t sample(std::int64_t step, std::int64_t position) const;
   /// The epoch, counted from 0, of the sample at position 0 of `step`.
   std::int64_t epoch(std::int64_t step) const;

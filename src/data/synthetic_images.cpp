@@ -7,9 +7,11 @@
 
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "data/resample.hpp"
 
 namespace strata::data {
 namespace {
@@ -47,7 +49,20 @@ SyntheticImages::SyntheticImages(std::int64_t num_samples, std::int64_t image_si
                                  std::uint64_t seed)
     : num_samples_(num_samples), image_size_(image_size), num_classes_(num_classes), seed_(seed) {}
 
-void SyntheticImages::image(std::int64_t sample, std::span<float> nhwc_pixels, std::int32_t& label) const {
+void SyntheticImages::view(std::int64_t sample, const ViewDraw& draw, std::span<float> nhwc_pixels,
+                           std::int32_t& label) const {
+  if (nhwc_pixels.empty() || !draw.augmentation.varies()) {
+    generate(sample, nhwc_pixels, label);
+    return;
+  }
+  thread_local std::vector<float> whole;  // reading allocates once a thread
+  whole.resize(nhwc_pixels.size());
+  generate(sample, whole, label);
+  const Extent extent{.height = image_size_, .width = image_size_};
+  resample(whole, extent, view_of(draw, extent, image_size_, image_size_), {}, image_size_, nhwc_pixels);
+}
+
+void SyntheticImages::generate(std::int64_t sample, std::span<float> nhwc_pixels, std::int32_t& label) const {
   STRATA_INVARIANT(sample >= 0 && sample < num_samples_, fmt::format("sample {} of {}", sample, num_samples_));
   STRATA_INVARIANT(nhwc_pixels.empty() || std::ssize(nhwc_pixels) == image_size_ * image_size_ * num_channels,
                    fmt::format("span of {} floats for {} pixels a side", nhwc_pixels.size(), image_size_));

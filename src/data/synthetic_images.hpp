@@ -20,10 +20,13 @@ class SyntheticImages final : public ImageDataset {
   std::int64_t num_samples() const override { return num_samples_; }
   std::int64_t image_size() const override { return image_size_; }
   std::int64_t num_classes() const override { return num_classes_; }
-  void image(std::int64_t sample, std::span<float> nhwc_pixels, std::int32_t& label) const override;
+  void view(std::int64_t sample, const ViewDraw& draw, std::span<float> nhwc_pixels,
+            std::int32_t& label) const override;
   Provenance describe() const override;
 
  private:
+  void generate(std::int64_t sample, std::span<float> nhwc_pixels, std::int32_t& label) const;
+
   std::int64_t num_samples_;
   std::int64_t image_size_;
   std::int64_t num_classes_;

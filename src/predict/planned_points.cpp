@@ -26,6 +26,7 @@ using results::Status;
 std::string what_is_planned(Experiment e) {
   e.train.seed = TrainSection{}.seed;
   e.train.steps = TrainSection{}.steps;
+  e.train.epochs = TrainSection{}.epochs;
   e.train.learning_rate = TrainSection{}.learning_rate;
   e.data = {};
   e.measure = {};
@@ -71,7 +72,8 @@ PlannedPoint planned(const Experiment& experiment, const std::string& experiment
       // What lowering refuses has no memory.
       return {.status = found.peak_bytes > 0 ? Status::oom : Status::refused, .reason = found.missing};
     }
-    return knows_seconds ? PlannedPoint{.step_seconds = found.step_seconds} : PlannedPoint{};
+    if (!knows_seconds) return {};
+    return {.step_seconds = found.step_seconds, .global_batch = point.plan.global_batch};
   } catch (const CostsUnknown& unknown) {
     return {.reason = unknown.what()};
   } catch (const Unsupported& refusal) {

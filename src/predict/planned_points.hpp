@@ -22,6 +22,7 @@ struct PlannedPoint {
   /// Of refused and oom. Of ok: why it is planned only where it runs; empty: it is planned.
   std::string reason{};
   double step_seconds = std::numeric_limits<double>::quiet_NaN();  ///< predicted; unknown: nobody knows the costs
+  std::int64_t global_batch = 0;                                   ///< samples of such a step
 };
 
 /// By point. Points that differ in nothing a plan depends on (seeds, data, what is measured) are planned once. Cluster

@@ -1,5 +1,7 @@
 #include "predict/training_inputs.hpp"
 
+#include <fmt/core.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,15 +38,15 @@ class TokenInputs final : public InputSource {
 
 class ImageInputs final : public InputSource {
  public:
-  ImageInputs(std::unique_ptr<data::ImageDataset> dataset, data::Order order)
-      : dataset_(std::move(dataset)), order_(order) {}
+  ImageInputs(std::unique_ptr<data::ImageDataset> dataset, data::Order order, data::Augmentation augmentation)
+      : dataset_(std::move(dataset)), order_(order), augmentation_(augmentation) {}
   void load_tokens(std::int64_t, std::int64_t, std::int64_t, std::span<std::int32_t>,
                    std::span<std::int32_t>) override {
     throw InternalError("a data set of images has no tokens");
   }
   void load_images(std::int64_t step, std::int64_t first_sample, std::int64_t /*num_samples*/, std::span<float> pixels,
                    std::span<std::int32_t> labels) override {
-    data::load_images(*dataset_, order_, step, first_sample, pixels, labels);
+    data::load_images(*dataset_, order_, step, first_sample, pixels, labels, augmentation_);
   }
   void load_targets(std::int64_t step, std::int64_t first_sample, std::int64_t /*num_samples*/,
                     std::span<std::int32_t> labels) override {
@@ -54,6 +56,7 @@ class ImageInputs final : public InputSource {
  private:
   std::unique_ptr<data::ImageDataset> dataset_;
   data::Order order_;
+  data::Augmentation augmentation_;
 };
 
 }  // namespace
@@ -70,16 +73,21 @@ TrainingInputs make_training_inputs(const Experiment& experiment, const ModelGra
   std::vector<std::string> paths = paths_beside(experiment_file, section.paths);
   TrainingInputs result;
   if (input_tensor(graph).role == TensorRole::tokens) {
+    if (!section.augment.empty()) {
+      throw UserError(fmt::format("{}: data.augment: \"{}\" is of images, but model {} reads tokens",
+                                  experiment.where("data.augment"), section.augment.front(), graph.name));
+    }
     auto dataset = token_dataset(section, graph, std::move(paths));
     result.description = data::to_string(dataset->describe());
-    result.num_samples = dataset->num_samples();
-    result.source = std::make_unique<TokenInputs>(std::move(dataset), order(result.num_samples));
+    result.order = order(dataset->num_samples());
+    result.source = std::make_unique<TokenInputs>(std::move(dataset), result.order);
     return result;
   }
   auto dataset = image_dataset(section, graph, std::move(paths));
   result.description = data::to_string(dataset->describe());
-  result.num_samples = dataset->num_samples();
-  result.source = std::make_unique<ImageInputs>(std::move(dataset), order(result.num_samples));
+  result.order = order(dataset->num_samples());
+  result.source = std::make_unique<ImageInputs>(std::move(dataset), result.order,
+                                                data::parse_augmentation(section.augment, result.order.seed));
   return result;
 }
 

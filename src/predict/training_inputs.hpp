@@ -8,6 +8,7 @@
 #include <string>
 
 #include "config/experiment.hpp"
+#include "data/order.hpp"
 #include "exec/executor.hpp"
 #include "ir/model/model_graph.hpp"
 
@@ -15,8 +16,8 @@ namespace strata::predict {
 
 struct TrainingInputs {
   std::unique_ptr<InputSource> source;
-  std::string description;       ///< provenance, one line
-  std::int64_t num_samples = 0;  ///< of an epoch
+  data::Order order;
+  std::string description;  ///< provenance, one line
 };
 
 /// @param experiment_file paths of data are relative to it. @throws UserError for anything wrong with the files.

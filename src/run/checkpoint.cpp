@@ -112,8 +112,8 @@ std::string restart_file(const Experiment& experiment, const std::string& experi
 std::map<std::string, std::string> training_identity(const Experiment& experiment, std::int64_t global_batch) {
   std::map<std::string, std::string> identity;
   for (const Option& option : all_options()) {
-    constexpr std::string_view keys[] = {"train.optimizer", "train.seed", "data.num_samples", "data.shuffle",
-                                         "data.seed"};
+    constexpr std::string_view keys[] = {"train.optimizer", "train.seed",   "data.num_samples",
+                                         "data.shuffle",    "data.augment", "data.seed"};
     if (!option.key.starts_with("model.") && std::ranges::find(keys, option.key) == std::end(keys)) continue;
     const auto value = value_of(experiment, option.key);
     identity[std::string(option.key)] = value ? toml_text(*value) : "unset";
@@ -122,8 +122,8 @@ std::map<std::string, std::string> training_identity(const Experiment& experimen
   return identity;
 }
 
-RestartPoint find_restart_point(const predict::PreparedPoint& point, const std::string& experiment_file,
-                                const std::string& folder) {
+RestartPoint find_restart_point(const predict::PreparedPoint& point, const predict::TrainingLength& length,
+                                const std::string& experiment_file, const std::string& folder) {
   const Experiment& experiment = point.experiment;
   if (experiment.checkpoint.restart_from.empty()) return {};
   const std::string path = restart_file(experiment, experiment_file, folder);
@@ -137,9 +137,14 @@ RestartPoint find_restart_point(const predict::PreparedPoint& point, const std::
     throw UserError(
         fmt::format("{}: {}: {}, but {} was trained with {}", experiment.where(key), key, value, path, theirs));
   }
-  if (experiment.train.steps > 0 && facts.step >= experiment.train.steps) {
-    throw UserError(fmt::format("{}: train.steps: {}, but {} has trained {} steps already",
-                                experiment.where("train.steps"), experiment.train.steps, path, facts.step));
+  if (length.num_steps > 0 && facts.step >= length.num_steps) {
+    const bool in_epochs = experiment.train.epochs > 0;
+    const std::string_view key = in_epochs ? "train.epochs" : "train.steps";
+    throw UserError(fmt::format("{}: {}: {}, but {} has trained {} steps already", experiment.where(key), key,
+                                in_epochs
+                                    ? fmt::format("{}, which are {} steps", experiment.train.epochs, length.num_steps)
+                                    : fmt::format("{}", experiment.train.steps),
+                                path, facts.step));
   }
   return {path, facts.step};
 }

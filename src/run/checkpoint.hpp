@@ -14,6 +14,7 @@
 #include "comm/world.hpp"
 #include "exec/executor.hpp"
 #include "predict/prepared_point.hpp"
+#include "predict/training_length.hpp"
 #include "results/checkpoint_file.hpp"
 
 namespace strata::run {
@@ -31,8 +32,8 @@ std::map<std::string, std::string> training_identity(const Experiment& experimen
 /// checkpoint.restart_from as a file, found complete and of this training.
 /// @param folder of this point's own checkpoints, for `latest`.
 /// @throws UserError: no such checkpoint, another training (both values), nothing left to train.
-RestartPoint find_restart_point(const predict::PreparedPoint& point, const std::string& experiment_file,
-                                const std::string& folder);
+RestartPoint find_restart_point(const predict::PreparedPoint& point, const predict::TrainingLength& length,
+                                const std::string& experiment_file, const std::string& folder);
 
 /// Where an attempt saves. What rank 0 holds counts.
 struct CheckpointFolder {

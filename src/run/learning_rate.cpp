@@ -6,12 +6,17 @@
 
 namespace strata::run {
 
-double learning_rate(const TrainSection& train, std::int64_t step) {
+double learning_rate(const TrainSection& train, const predict::TrainingLength& length, std::int64_t step) {
   if (step < train.warmup_steps) {
     return train.learning_rate * static_cast<double>(step + 1) / static_cast<double>(train.warmup_steps);
   }
   const double t = static_cast<double>(step - train.warmup_steps);
-  const double d = static_cast<double>(train.decay_steps);
+  const std::int64_t decay_steps = train.decay_steps > 0 ? train.decay_steps : length.num_steps - train.warmup_steps;
+  const double d = static_cast<double>(decay_steps);
+  if (!train.decay_epochs.empty()) {
+    const auto reached = std::ranges::upper_bound(train.decay_epochs, length.order.epoch(step));
+    return train.learning_rate * std::pow(train.decay_factor, reached - train.decay_epochs.begin());
+  }
   if (train.schedule == "step") {
     return train.learning_rate * std::pow(train.decay_factor, std::floor(t / d));
   }

@@ -220,6 +220,7 @@ class Run {
     comm::on_all_ranks(world_, [&] {
       request.inputs = predict::make_training_inputs(request.point.experiment, request.prepared.graph,
                                                      request.prepared.plan.global_batch, request.experiment_file);
+      request.length = predict::training_length(request.point.experiment, request.inputs.order);
     });
   }
 
@@ -227,8 +228,8 @@ class Run {
   void find_restart(RunRequest& request) {
     request.restart = on_root(
         [&] {
-          const RestartPoint found =
-              find_restart_point(request.prepared, request.experiment_file, checkpoint_folder(options_, request));
+          const RestartPoint found = find_restart_point(request.prepared, request.length, request.experiment_file,
+                                                        checkpoint_folder(options_, request));
           return fmt::format("{} {}", found.step, found.path);
         },
         [](const std::string& text) {

@@ -234,8 +234,8 @@ class PointRun {
         .depth = static_cast<int>(most[0]),
         .ends = {static_cast<std::int64_t>(most[2]), static_cast<std::int64_t>(most[3])}};
     const std::int64_t lead = 1 + (overlap.depth + static_cast<std::int64_t>(most[1])) * program_.steps_per_body;
-    TrainingSteps steps(program_, experiment_, first_step(), overlap, {*executor_, *engine_, *meter_});
-    latest_end_ = latest_end(experiment_, first_step(), overlap.ends);
+    TrainingSteps steps(program_, experiment_, request_.length, first_step(), overlap, {*executor_, *engine_, *meter_});
+    latest_end_ = latest_end(experiment_.measure, request_.length.num_steps, first_step(), overlap.ends);
     const std::unique_ptr<const comm::World> other_world = world_.duplicate();
     const MemoryPeak peak = memory_peak(program_);
     // Whoever leaves by an exception ends the process before this would wait for an exchange that no peer comes to.
@@ -313,7 +313,7 @@ class PointRun {
     evaluated_step_ = num_trained;
     results::EvaluationRow row = evaluation_->run(program_, *executor_, num_trained);
     row.epoch = static_cast<double>(num_trained * request_.prepared.plan.global_batch) /
-                static_cast<double>(request_.inputs.num_samples);
+                static_cast<double>(request_.inputs.order.num_samples);
     evaluated_.push_back(row);
   }
 
@@ -376,7 +376,8 @@ class PointRun {
     world.all_reduce_max(signal);
     take(rows);
     if (root()) {
-      decision.steps_until_next = steps_until_exchange(experiment_, step, latest_end_, measured_seconds_);
+      decision.steps_until_next =
+          steps_until_exchange(experiment_.measure, request_.length.num_steps, step, latest_end_, measured_seconds_);
       if (decision.steps_until_next == 0) decision.status = Status::ok;
       if (signal[0] != 0.0) {
         decision = {0, signal[0] == SIGUSR1 ? Status::timeout : Status::preempted,

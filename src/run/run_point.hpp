@@ -11,6 +11,7 @@
 #include "exec/cuda_backend.hpp"
 #include "predict/prepared_point.hpp"
 #include "predict/training_inputs.hpp"
+#include "predict/training_length.hpp"
 #include "results/outcome.hpp"
 #include "results/status.hpp"
 #include "run/checkpoint.hpp"
@@ -40,6 +41,7 @@ struct RunRequest {
   Point point;
   predict::PreparedPoint prepared;
   predict::TrainingInputs inputs;
+  predict::TrainingLength length;
   RestartPoint restart;
   std::string gpu_name;                                      ///< of this rank; on GPUs alone
   cuda::Transport device_transport = cuda::Transport::host;  ///< likewise

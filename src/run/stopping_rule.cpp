@@ -33,17 +33,17 @@ bool measured_enough(const MeasureSection& rule, std::span<const double> measure
   return n >= rule.max_steps || (n >= rule.min_steps && relative_half_width(measured) < rule.stop_when_ci_below);
 }
 
-std::int64_t latest_end(const Experiment& experiment, std::int64_t first_step, const FillAndDrain& unmeasured) {
-  if (experiment.train.steps > 0) return experiment.train.steps;
-  const MeasureSection& rule = experiment.measure;
+std::int64_t latest_end(const MeasureSection& rule, std::int64_t num_steps, std::int64_t first_step,
+                        const FillAndDrain& unmeasured) {
+  if (num_steps > 0) return num_steps;
   return first_step + std::max(rule.warmup_steps, unmeasured.fill) + rule.max_steps + unmeasured.drain;
 }
 
-std::int64_t steps_until_exchange(const Experiment& experiment, std::int64_t step, std::int64_t end,
-                                  std::span<const double> measured_seconds) {
+std::int64_t steps_until_exchange(const MeasureSection& rule, std::int64_t num_steps, std::int64_t step,
+                                  std::int64_t end, std::span<const double> measured_seconds) {
   constexpr double period_seconds = 0.3;
-  const bool is_fixed = experiment.train.steps > 0;
-  if (step >= end || (!is_fixed && measured_enough(experiment.measure, measured_seconds))) return 0;
+  const bool is_fixed = num_steps > 0;
+  if (step >= end || (!is_fixed && measured_enough(rule, measured_seconds))) return 0;
   if (measured_seconds.empty()) return 1;
   const auto fitting = static_cast<std::int64_t>(period_seconds / measured_seconds.back());
   std::int64_t count = std::clamp<std::int64_t>(fitting, 1, 64);
@@ -52,9 +52,8 @@ std::int64_t steps_until_exchange(const Experiment& experiment, std::int64_t ste
   } else {
     // Not past the point where the rule is asked next.
     const auto n = static_cast<std::int64_t>(measured_seconds.size());
-    count = std::min(
-        count, n < experiment.measure.min_steps ? experiment.measure.min_steps - n : std::max<std::int64_t>(1, n / 8));
-    count = std::min(count, std::max<std::int64_t>(1, experiment.measure.max_steps - n));
+    count = std::min(count, n < rule.min_steps ? rule.min_steps - n : std::max<std::int64_t>(1, n / 8));
+    count = std::min(count, std::max<std::int64_t>(1, rule.max_steps - n));
   }
   return count;
 }

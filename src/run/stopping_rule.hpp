@@ -16,16 +16,17 @@ namespace strata::run {
 /// exists.
 double relative_half_width(std::span<const double> seconds);
 
-/// @param measured seconds of the measured steps so far. With train.steps > 0 the number of steps is fixed and the rule
-/// does not apply.
+/// @param measured seconds of the measured steps so far. Where the number of steps is fixed the rule does not apply.
 bool measured_enough(const MeasureSection& rule, std::span<const double> measured);
 
-/// One past the last step that is trained, whatever is measured. @param first_step where training begins.
-std::int64_t latest_end(const Experiment& experiment, std::int64_t first_step, const FillAndDrain& unmeasured);
+/// One past the last step that is trained, whatever is measured. @param num_steps of the training, before a restart
+/// too; 0: the rule decides. @param first_step where training begins.
+std::int64_t latest_end(const MeasureSection& rule, std::int64_t num_steps, std::int64_t first_step,
+                        const FillAndDrain& unmeasured);
 
 /// How many steps after @p step ranks exchange them again, three times a second where steps are short; 0: @p step steps
-/// were enough. @param end latest_end(). @param measured_seconds of the measured steps so far.
-std::int64_t steps_until_exchange(const Experiment& experiment, std::int64_t step, std::int64_t end,
-                                  std::span<const double> measured_seconds);
+/// were enough. @param num_steps, end see latest_end(). @param measured_seconds of the measured steps so far.
+std::int64_t steps_until_exchange(const MeasureSection& rule, std::int64_t num_steps, std::int64_t step,
+                                  std::int64_t end, std::span<const double> measured_seconds);
 
 }  // namespace strata::run

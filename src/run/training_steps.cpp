@@ -10,10 +10,12 @@
 
 namespace strata::run {
 
-TrainingSteps::TrainingSteps(const Program& program, const Experiment& experiment, std::int64_t first_step,
-                             const Overlap& overlap, const Machinery& machinery)
+TrainingSteps::TrainingSteps(const Program& program, const Experiment& experiment,
+                             const predict::TrainingLength& length, std::int64_t first_step, const Overlap& overlap,
+                             const Machinery& machinery)
     : program_(program),
       experiment_(experiment),
+      length_(length),
       first_step_(first_step),
       overlap_(overlap),
       with_(machinery),
@@ -27,7 +29,7 @@ void TrainingSteps::submit(std::int64_t end) {
   const bool none_under_way = under_way_.empty();
   std::vector<StepContext> contexts;
   for (std::int64_t step = begin; step < num_submitted_; ++step) {
-    contexts.push_back({.step = step, .learning_rate = learning_rate(experiment_.train, step)});
+    contexts.push_back({.step = step, .learning_rate = learning_rate(experiment_.train, length_, step)});
   }
   if (none_under_way) with_.meter.begin_step();
   const WatchAllocations watch;

@@ -14,6 +14,7 @@
 #include "ir/program/program.hpp"
 #include "ir/program/repetition.hpp"
 #include "ir/timeline/memory_over_time.hpp"
+#include "predict/training_length.hpp"
 #include "run/device_meter.hpp"
 #include "run/step_exchange.hpp"
 
@@ -32,8 +33,8 @@ class TrainingSteps {
     FillAndDrain ends{};
   };
   /// @param first_step where training begins: 0, or the step of a checkpoint.
-  TrainingSteps(const Program& program, const Experiment& experiment, std::int64_t first_step, const Overlap& overlap,
-                const Machinery& machinery);
+  TrainingSteps(const Program& program, const Experiment& experiment, const predict::TrainingLength& length,
+                std::int64_t first_step, const Overlap& overlap, const Machinery& machinery);
 
   /// Queues the next repetition of the body, of its training steps those before @p end. Waits for steps of earlier
   /// repetitions.
@@ -59,6 +60,7 @@ class TrainingSteps {
 
   const Program& program_;
   const Experiment& experiment_;
+  const predict::TrainingLength& length_;
   std::int64_t first_step_;
   Overlap overlap_;
   Machinery with_;

@@ -50,6 +50,33 @@ def test_going_on_is_not_having_stopped(strata, experiment, tmp_path):
         assert results["steps/phase"][:].tolist() == [0, 0, 1, 1, 1], "warm-up counts from where it began"
 
 
+def test_epochs_go_on_too(strata, experiment, tmp_path):
+    """20 samples, 12 a step: the third epoch ends with sample 59, in step 4."""
+    file = experiment(append=CHECKPOINTS)
+    epochs = {"steps": 0, "epochs": 3, "schedule": "step", "decay_epochs": "[1, 2]", "decay_factor": 0.5}
+    words = [word for key, value in epochs.items() for word in ("--set", f"train.{key}={value}")]
+    synthetic = ("train.learning_rate=0.01", "data.format=synthetic", "data.paths=[]", "data.num_samples=20")
+    words += [word for override in synthetic for word in ("--set", override)]
+    ended = strata(2, "run", file, *words)
+    assert ended.code == 0, ended.error
+    (point,) = points(tmp_path)
+    source = point / "checkpoints" / "step_3.h5"
+    assert strata(2, "run", file, *words, "--set", f"checkpoint.restart_from={source}").code == 0
+
+    def rates(number):
+        rows = [json.loads(line) for line in (point / f"{number}.jsonl").read_text().splitlines()]
+        return {row["step"]: row["learning_rate"] for row in rows if row["kind"] == "step"}
+
+    # Steps begin with samples 0, 12, 24, 36, 48: of epochs 0, 0, 1, 1, 2.
+    assert rates(1) == {0: 0.01, 1: 0.01, 2: 0.005, 3: 0.005, 4: 0.0025}
+    assert rates(2) == {3: 0.005, 4: 0.0025}
+    assert attempt(point, 2)[1] == {step: attempt(point, 1)[1][step] for step in (3, 4)}
+    source = point / "checkpoints" / "step_5.h5"
+    ended = strata(2, "run", file, *words, "--set", f"checkpoint.restart_from={source}")
+    assert ended.code == 2
+    assert "train.epochs: 3, which are 5 steps, but" in ended.error
+
+
 def test_another_strategy_and_number_of_ranks(strata, experiment, tmp_path):
     file = experiment(append=CHECKPOINTS)
     assert strata(2, "run", file).code == 0

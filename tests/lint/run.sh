@@ -8,8 +8,8 @@ tests/lint/check_names.py
 mapfile -t sources < <(git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh')
 clang-format-14 --dry-run --Werror "${sources[@]}"
 echo "clang-format: ${#sources[@]} files"
-.venv/bin/ruff check --config analysis/pyproject.toml analysis jobscripts tests
-.venv/bin/ruff format --check --config analysis/pyproject.toml analysis jobscripts tests
+.venv/bin/ruff check --config analysis/pyproject.toml analysis experiments jobscripts tests
+.venv/bin/ruff format --check --config analysis/pyproject.toml analysis experiments jobscripts tests
 tests/faults/run.py --check
 
 # clang-tidy reads what changed: against the main branch of the remote, or where that is this commit, against the one

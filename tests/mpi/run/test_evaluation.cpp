@@ -9,7 +9,7 @@
 
 #include "mpi/exec/networks.hpp"
 #include "mpi/run/checkpointing.hpp"
-#include "run/evaluation.hpp"
+#include "mpi/run/evaluated.hpp"
 #include "run/running_statistics.hpp"
 
 namespace strata::run {
@@ -33,28 +33,6 @@ class Evaluating : public Checkpointing {
     return training;
   }
 
-  /// Evaluates 11 synthetic images, 4 at a time, so that the last batch has fewer. Collective.
-  results::EvaluationRow evaluate(const Training& training, const Program& program, const Executor& executor) {
-    predict::PreparedPoint point;
-    point.graph = training.graph;
-    point.plan.mesh = {.nodes = 1, .ranks_per_node = size(), .axes = {{"data", size()}}};
-    point.experiment.data.format = "synthetic";
-    point.experiment.data.num_samples = 100;
-    point.experiment.evaluate = {.every = 1, .paths = {}, .batch = 4, .num_samples = 11};
-    point.experiment.resources.threads_per_rank = 1;
-    const Evaluation evaluation(
-        point, "experiment.toml", 0,
-        {.world = world,
-         .engine =
-             [&](const Program&) {
-               return std::make_unique<comm::Engine>(world, comm::EngineOptions{.watchdog_seconds = 60});
-             },
-         .executor = [](const Program& evaluated, comm::Engine& its, InputSource& inputs) -> std::unique_ptr<Executor> {
-           return std::make_unique<cpu::CpuExecutor>(evaluated, its, inputs, 1);
-         }});
-    return evaluation.run(program, executor, training.steps);
-  }
-
   /// @p mode on all ranks, or on every rank alone, of which the first one's statistics count.
   Found found(Training training, const std::string& mode, int num_ranks) {
     Found result;
@@ -68,7 +46,7 @@ class Evaluating : public Checkpointing {
         }
       }
       result.statistics = running_statistics(world, training.graph, program, executor);
-      result.row = evaluate(training, program, executor);
+      result.row = evaluate(world, training, program, executor);
     };
     train(training, mode, num_ranks, world, engine);
     return result;
@@ -83,7 +61,7 @@ class Evaluating : public Checkpointing {
     EXPECT_NEAR(ours.row.loss, reference.row.loss, 1e-4 * reference.row.loss) << what;
     EXPECT_EQ(ours.row.top_1, reference.row.top_1) << what;
     EXPECT_EQ(ours.row.top_5, reference.row.top_5) << what;
-    EXPECT_EQ(ours.row.num_samples, 11) << what;
+    EXPECT_EQ(ours.row.num_samples, num_evaluated) << what;
   }
 };
 

@@ -1,6 +1,7 @@
 /// @file
 /// Every mode with every feature and every pair of features, generated from the table of modes: each combination runs
-/// and equals what the mode's file comment declares as its reference, or is refused with the condition. What came of
+/// and equals what the mode's file comment declares as its reference, or is refused with the condition; of exact inputs
+/// and each feature alone what is evaluated behind training is the same number too. What came of
 /// each is compared with tests/golden/matrix/<mode>.np<ranks>.txt; STRATA_UPDATE_GOLDEN=1 accepts the present outcome.
 
 #include <fmt/format.h>
@@ -19,6 +20,7 @@
 #include "mpi/exec/expect_same.hpp"
 #include "mpi/exec/paired_units.hpp"
 #include "mpi/run/checkpointing.hpp"
+#include "mpi/run/evaluated.hpp"
 #include "support/held_bytes.hpp"
 #include "support/simulated_account.hpp"
 
@@ -398,11 +400,43 @@ class Matrix : public Checkpointing {
     std::optional<Plan> plan;
     if (std::string why = plan_and_lower(training, variant.mode, plan); !why.empty()) return why;
     Trained ours;
-    if (std::string why = refusal([&] { ours = train_plan(training, *plan, world, engine); }); !why.empty()) return why;
+    results::EvaluationRow evaluated;
+    const bool evaluates = subject.is_exact && std::popcount(features) <= 1;
+    const Training with_evaluation = evaluates ? evaluated_behind(training, evaluated) : training;
+    if (std::string why = refusal([&] { ours = train_plan(with_evaluation, *plan, world, engine); }); !why.empty()) {
+      return why;
+    }
     const Trained& reference = reference_of(subject, variant.mode, features);
     expect_equal(subject, ours, reference, features, what);
+    if (evaluates) expect_evaluated(training, reference, evaluated, what);
     if (has(features, restart)) stop_and_go_on(subject, variant, *plan, training, ours, reference, features);
     return "";
+  }
+
+  Training evaluated_behind(Training training, results::EvaluationRow& row) const {
+    training.after = [this, &row, training](const Program& program, Executor& executor) {
+      row = evaluate(world, training, program, executor);
+    };
+    return training;
+  }
+
+  /// As the reference's values would be, which are on this rank: these, learnt by no step.
+  void expect_evaluated(const Training& training, const Trained& reference, const results::EvaluationRow& row,
+                        const std::string& what) {
+    Training given{.graph = training.graph, .plan = {}};
+    given.plan.optimizer = {.kind = "sgd", .momentum = 0.0};
+    given.plan.global_batch = 1;
+    given.classes = training.classes;
+    given.learning_rate = 0.0;
+    given.initial = [&](const std::string& parameter, std::span<float> values) {
+      std::ranges::copy(reference.parameters.at(parameter), values.begin());
+    };
+    results::EvaluationRow expected;
+    train(evaluated_behind(given, expected), "single", 1, world, engine);
+    EXPECT_EQ(row.loss, expected.loss) << what;
+    EXPECT_EQ(row.top_1, expected.top_1) << what;
+    EXPECT_EQ(row.top_5, expected.top_5) << what;
+    EXPECT_EQ(row.num_samples, num_evaluated) << what;
   }
 
   void stop_and_go_on(const Subject& subject, const Variant& variant, const Plan& plan, const Training& training,

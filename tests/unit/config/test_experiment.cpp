@@ -164,6 +164,20 @@ TEST(ExperimentVerify, ConditionsBetweenOptions) {
       {{"communication.emulated_link.inside.gbit_per_s=5"}, "emulated nodes have an emulated link between them"},
       {{"train.schedule=step"}, "--set: train.schedule: \"step\" needs train.decay_steps > 0"},
       {{"train.schedule=cosine"}, "--set: train.schedule: \"cosine\" needs an end"},
+      {{"data.augment=[\"flip\", \"mirror\"]"},
+       "--set: data.augment: unknown word \"mirror\"; accepted: crop | resized_crop | flip"},
+      {{"data.augment=[\"flip\", \"crop\", \"flip\"]"},
+       "data.augment: [\"flip\", \"crop\", \"flip\"] has \"flip\" twice"},
+      {{"data.augment=[\"crop\", \"flip\", \"resized_crop\"]"},
+       "\"resized_crop\"]; accepted: one of \"crop\" and \"resized_crop\""},
+      {{"train.steps=10", "train.epochs=2"}, "--set: train.epochs: 2, but train.steps = 10 too; accepted: one of"},
+      {{"train.decay_epochs=[30]"},
+       "--set: train.decay_epochs: [30] is of train.schedule = \"step\", and it is \"const"},
+      {{"train.schedule=step", "train.decay_epochs=[30]", "train.decay_steps=5"},
+       "--set: train.decay_epochs: [30], but train.decay_steps = 5 too; accepted: one of the two"},
+      {{"train.schedule=step", "train.decay_epochs=[30, 30]"},
+       "--set: train.decay_epochs: [30, 30]; accepted: each larger than the one before"},
+      {{"train.schedule=step", "train.decay_epochs=[0, 30]"}, "train.decay_epochs: 0 is out of range; accepted: >= 1"},
       {{"train.min_learning_rate=1"}, "--set: train.min_learning_rate: 1 is more than train.learning_rate = 0.0003"},
       {{"name=a/b"}, "--set: name: \"a/b\" names a folder"},
       {{"name="}, "--set: name: empty"},
@@ -173,6 +187,8 @@ TEST(ExperimentVerify, ConditionsBetweenOptions) {
     EXPECT_THAT(error_of([&, o = overrides] { only_point(minimal, o); }), HasSubstr(expected));
   }
   EXPECT_NO_THROW(only_point(minimal, {"train.schedule=cosine", "train.steps=10"}));
+  EXPECT_NO_THROW(only_point(minimal, {"train.schedule=cosine", "train.epochs=10"}));
+  EXPECT_NO_THROW(only_point(minimal, {"train.schedule=step", "train.epochs=9", "train.decay_epochs=[3, 6]"}));
   EXPECT_NO_THROW(only_point(minimal, {"train.global_batch=0", "train.global_batch_tokens=64"}));
 }
 

@@ -214,7 +214,8 @@ TEST(Sweep, ExpansionErrors) {
       {"product = { \"measure.max_steps\" = [20, 30] }", {}, "two points are the same experiment"},
       {"product = { \"train.schedule\" = [\"constant\", \"step\"] }",
        {},
-       "s.toml:11: train.schedule: \"step\" needs train.decay_steps > 0 (at train.schedule = \"step\")"},
+       "s.toml:11: train.schedule: \"step\" needs train.decay_steps > 0 or train.decay_epochs (at train.schedule = "
+       "\"step\")"},
       {"zip = [ { \"train.seed\" = [1, 2] } ]", {"train.seed=3"}, "--set train.seed=3: is an axis of sweep.zip"},
       {"product = { train = [{ seed = 1 }, { seed = 2 }] }",
        {"train.seed=3"},

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <vector>
 
 #include "base/error.hpp"
 #include "data/batch.hpp"
+#include "data/cifar10.hpp"
+#include "temporary_folder.hpp"
 
 namespace strata::data {
 namespace {
@@ -62,6 +65,54 @@ TEST(Batch, ImagesAreTheSameForAnyNumberOfRanks) {
     EXPECT_EQ(pixels, one) << num_ranks << " ranks";
     EXPECT_EQ(labels, one_labels) << num_ranks << " ranks";
   }
+}
+
+TEST(Batch, VariedImagesAreTheSameForAnyParts) {
+  const TemporaryFolder folder;
+  const auto synthetic = make_image_dataset({.format = Format::synthetic, .num_samples = 5});
+  write_cifar10(folder.path("5.bin"), *synthetic, 5);
+  const auto cifar = make_image_dataset({.format = Format::cifar10, .paths = {folder.path("5.bin")}});
+  const auto vectors = make_image_dataset({.format = Format::synthetic, .vector_values = 1000, .num_samples = 5});
+  const Order order{.num_samples = 5, .global_batch = 12, .seed = 9, .shuffle = true};
+  for (const ImageDataset* dataset : {synthetic.get(), cifar.get(), vectors.get()}) {
+    const auto floats = static_cast<std::size_t>(dataset->values_per_sample());
+    std::vector<float> plain(12 * floats);
+    load_images(*dataset, order, 1, 0, plain, {});
+    for (const Augmentation& how : {Augmentation{.crop = true, .flip = true}, Augmentation{.resized_crop = true}}) {
+      std::vector<float> one(12 * floats);
+      std::vector<std::int32_t> labels(12);
+      load_images(*dataset, order, 1, 0, one, labels, how);
+      EXPECT_NE(one, plain);
+      // Of two ranks, of five with parts that differ, and of twelve.
+      for (const std::vector<std::size_t>& parts :
+           {std::vector<std::size_t>{6, 6}, {3, 1, 4, 2, 2}, std::vector<std::size_t>(12, 1)}) {
+        std::vector<float> pixels(12 * floats);
+        std::size_t first = 0;
+        for (const std::size_t part : parts) {
+          load_images(*dataset, order, 1, static_cast<std::int64_t>(first),
+                      std::span(pixels).subspan(first * floats, part * floats), {}, how);
+          first += part;
+        }
+        EXPECT_EQ(pixels, one) << parts.size() << " parts";
+      }
+      std::vector<float> next(12 * floats);
+      load_images(*dataset, order, 2, 0, next, {}, how);
+      EXPECT_NE(next, one);
+    }
+  }
+}
+
+/// One image in an epoch of one: each step is an epoch.
+TEST(Batch, EveryEpochSeesAnotherView) {
+  const auto dataset = make_image_dataset({.format = Format::synthetic, .image_size = 8, .num_samples = 1});
+  const Order order{.num_samples = 1, .global_batch = 1};
+  std::set<std::vector<float>> views;
+  for (std::int64_t step = 0; step < 40; ++step) {
+    std::vector<float> pixels(8 * 8 * 3);
+    load_images(*dataset, order, step, 0, pixels, {}, {.crop = true});
+    views.insert(pixels);
+  }
+  EXPECT_GT(views.size(), 25U);  // of 81
 }
 
 TEST(Batch, InputsOrTargetsAloneAreThoseOfBoth) {

@@ -48,56 +48,50 @@ TEST(StoppingRule, EndsWhenNarrowAndNotBeforeTheLeastNumberOfSteps) {
 }
 
 TEST(StoppingRule, NoStepIsTrainedPastTheMostThatAreAskedFor) {
-  Experiment experiment;
-  experiment.measure.warmup_steps = 3;
-  experiment.measure.max_steps = 10;
-  EXPECT_EQ(latest_end(experiment, 0, {}), 13);
-  EXPECT_EQ(latest_end(experiment, 100, {}), 113);                       // after a restart measuring begins anew
-  EXPECT_EQ(latest_end(experiment, 100, {.fill = 2, .drain = 1}), 114);  // what fills is warm-up, too
-  EXPECT_EQ(latest_end(experiment, 100, {.fill = 5, .drain = 1}), 116);
-  experiment.train.steps = 120;
-  EXPECT_EQ(latest_end(experiment, 100, {.fill = 2, .drain = 1}), 120);
+  MeasureSection rule;
+  rule.warmup_steps = 3;
+  rule.max_steps = 10;
+  EXPECT_EQ(latest_end(rule, 0, 0, {}), 13);
+  EXPECT_EQ(latest_end(rule, 0, 100, {}), 113);                       // after a restart measuring begins anew
+  EXPECT_EQ(latest_end(rule, 0, 100, {.fill = 2, .drain = 1}), 114);  // what fills is warm-up, too
+  EXPECT_EQ(latest_end(rule, 0, 100, {.fill = 5, .drain = 1}), 116);
+  EXPECT_EQ(latest_end(rule, 120, 100, {.fill = 2, .drain = 1}), 120);
 }
 
 TEST(StoppingRule, AFixedNumberOfStepsIsNeverPassed) {
-  Experiment experiment;
-  experiment.train.steps = 20;
+  const MeasureSection rule;
   const std::vector<double> fast = {1e-4};
-  EXPECT_EQ(steps_until_exchange(experiment, 0, 20, {}), 1);  // nothing is measured yet
-  EXPECT_EQ(steps_until_exchange(experiment, 5, 20, fast), 15);
-  EXPECT_EQ(steps_until_exchange(experiment, 20, 20, fast), 0);
-  experiment.train.steps = 1000;
-  EXPECT_EQ(steps_until_exchange(experiment, 5, 1000, fast), 64);
-  EXPECT_EQ(steps_until_exchange(experiment, 5, 1000, std::vector<double>{0.14}), 2);
-  EXPECT_EQ(steps_until_exchange(experiment, 5, 1000, std::vector<double>{7.0}), 1);
+  EXPECT_EQ(steps_until_exchange(rule, 20, 0, 20, {}), 1);  // nothing is measured yet
+  EXPECT_EQ(steps_until_exchange(rule, 20, 5, 20, fast), 15);
+  EXPECT_EQ(steps_until_exchange(rule, 20, 20, 20, fast), 0);
+  EXPECT_EQ(steps_until_exchange(rule, 1000, 5, 1000, fast), 64);
+  EXPECT_EQ(steps_until_exchange(rule, 1000, 5, 1000, std::vector<double>{0.14}), 2);
+  EXPECT_EQ(steps_until_exchange(rule, 1000, 5, 1000, std::vector<double>{7.0}), 1);
 }
 
 TEST(StoppingRule, RanksExchangeWhereTheRuleIsAskedNext) {
-  Experiment experiment;
-  experiment.train.steps = 0;
-  experiment.measure.min_steps = 10;
-  experiment.measure.max_steps = 35;
-  experiment.measure.stop_when_ci_below = 0.05;
+  MeasureSection rule;
+  rule.min_steps = 10;
+  rule.max_steps = 35;
+  rule.stop_when_ci_below = 0.05;
   std::vector<double> fast = counted(32);
   for (double& seconds : fast) seconds *= 1e-4;  // of unequal steps, so that the interval stays wide
   const auto until = [&](std::size_t measured) {
-    return steps_until_exchange(experiment, 3 + static_cast<std::int64_t>(measured), 38,
-                                std::span(fast).first(measured));
+    return steps_until_exchange(rule, 0, 3 + static_cast<std::int64_t>(measured), 38, std::span(fast).first(measured));
   };
   EXPECT_EQ(until(4), 6);   // to the least number
   EXPECT_EQ(until(10), 1);  // an eighth of what is measured
   EXPECT_EQ(until(24), 3);
   EXPECT_EQ(until(32), 3);  // to the most
-  EXPECT_EQ(steps_until_exchange(experiment, 13, 38, std::vector<double>(10, 1e-4)), 0);
+  EXPECT_EQ(steps_until_exchange(rule, 0, 13, 38, std::vector<double>(10, 1e-4)), 0);
 }
 
 /// Steps that fill and drain ranks between checkpoints are trained and not measured: training ends all the same.
 TEST(StoppingRule, NothingIsWaitedForBehindTheLastStep) {
-  Experiment experiment;
-  experiment.train.steps = 0;
-  experiment.measure.max_steps = 35;
-  EXPECT_EQ(steps_until_exchange(experiment, 38, 38, std::vector<double>(12, 1e-4)), 0);
-  EXPECT_EQ(steps_until_exchange(experiment, 38, 38, {}), 0);
+  MeasureSection rule;
+  rule.max_steps = 35;
+  EXPECT_EQ(steps_until_exchange(rule, 0, 38, 38, std::vector<double>(12, 1e-4)), 0);
+  EXPECT_EQ(steps_until_exchange(rule, 0, 38, 38, {}), 0);
 }
 
 }  // namespace
