@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "config/options.hpp"
 #include "data/batch.hpp"
 #include "data/dataset.hpp"
 #include "data/order.hpp"
@@ -78,6 +79,16 @@ std::vector<std::string> paths_of(const Experiment& experiment, const std::strin
   return paths;
 }
 
+/// @throws UserError where tokens should be treated as images.
+void refuse_keys_of_images(const Experiment& experiment, const ModelGraph& graph) {
+  for (const std::string_view key : {"data.augment", "data.resize", "data.mean", "data.deviation"}) {
+    const std::string value = toml_text(value_of(experiment, key).value());
+    if (value == toml_text(value_of(Experiment{}, key).value())) continue;
+    throw UserError(fmt::format("{}: {}: {} is of images, but model {} reads tokens", experiment.where(key), key, value,
+                                graph.name));
+  }
+}
+
 }  // namespace
 
 TrainingInputs make_training_inputs(const Experiment& experiment, const ModelGraph& graph, std::int64_t global_batch,
@@ -91,10 +102,7 @@ TrainingInputs make_training_inputs(const Experiment& experiment, const ModelGra
   const Tensor& input = input_tensor(graph);
   TrainingInputs result;
   if (input.role == TensorRole::tokens) {
-    if (!section.augment.empty()) {
-      throw UserError(fmt::format("{}: data.augment: \"{}\" is of images, but model {} reads tokens",
-                                  experiment.where("data.augment"), section.augment.front(), graph.name));
-    }
+    refuse_keys_of_images(experiment, graph);
     auto dataset = data::make_token_dataset({.format = data::parse_format(section.format),
                                              .paths = paths_of(experiment, experiment_file),
                                              .sequence_length = input.elements_per_sample(),
