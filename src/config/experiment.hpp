@@ -35,6 +35,8 @@ struct DataSection {
   std::int64_t num_samples = 1'000'000;
   bool shuffle = true;
   std::vector<std::string> augment;
+  std::int64_t resize = 0;              ///< shorter side of image_folder's images; 0: what the model reads
+  std::vector<double> mean, deviation;  ///< of the channels, as fractions of white; empty: the format's
   std::int64_t seed = 1;
   bool operator==(const DataSection&) const = default;
 };

@@ -49,15 +49,23 @@ constexpr Option options[] = {
      "mlp: inputs, hidden layers, classes; gpt: hidden size of each layer; vgg, resnet: channels of the "
      "five, four stages"},
 
-    {"data.format", FIELD(data.format), "auto | text | raw_u16 | raw_u32 | llmc | cifar10 | synthetic", "",
-     "auto: by the files' content; synthetic: generated, with a structure that can be learnt"},
-    {"data.paths", FIELD(data.paths), "", "", "files, relative to this file, read as one"},
+    {"data.format", FIELD(data.format), "auto | text | raw_u16 | raw_u32 | llmc | cifar10 | image_folder | synthetic",
+     "", "auto: by the files' content; synthetic: generated, with a structure that can be learnt"},
+    {"data.paths", FIELD(data.paths), "", "",
+     "files, relative to this file, read as one; image_folder: one folder, with a folder for each class"},
     {"data.end_of_text", FIELD(data.end_of_text), "", "", "text: token 256 follows the last byte of each file"},
     {"data.num_samples", FIELD(data.num_samples), ">= 1", "", "samples of an epoch of synthetic data"},
     {"data.shuffle", FIELD(data.shuffle), "", "", "visit samples in a random order, the same for any number of ranks"},
     {"data.augment", FIELD(data.augment), "crop | resized_crop | flip", "",
      "images in training: a square from anywhere in the image with 4 black pixels around it; 8 to 100 % of its area, "
      "stretched to the square; mirrored every other time"},
+    {"data.resize", FIELD(data.resize), ">= 0 and <= 65536", "pixels",
+     "image_folder: images are resized until their shorter side has so many, before the square is taken from the "
+     "middle "
+     "or by crop; 0: model.image_size"},
+    {"data.mean", FIELD(data.mean), ">= 0 and <= 1", "",
+     "of red, green and blue, as fractions of white, subtracted from images in files; empty: CIFAR-10's or ImageNet's"},
+    {"data.deviation", FIELD(data.deviation), "> 0 and <= 1", "", "likewise, what the difference is divided by"},
     {"data.seed", FIELD(data.seed), ">= 0", "", "of the order, of augmentation and of synthetic data"},
 
     {"resources.nodes", FIELD(resources.nodes), ">= 1 and <= 1048576", "", "nodes"},
@@ -347,7 +355,8 @@ std::string_view type_name(const Option& option) {
                                         "real or \"unset\"",
                                         "list of strings",
                                         "list of integers",
-                                        "integer or \"planner\""};
+                                        "integer or \"planner\"",
+                                        "list of reals"};
   Experiment any;
   return names[field_of(any, option).index()];
 }

@@ -16,9 +16,9 @@
 namespace strata {
 
 /// A field of an Experiment. Its alternative is the option's type; std::optional: unset until given.
-using OptionField =
-    std::variant<bool*, std::int64_t*, double*, std::string*, std::optional<bool>*, std::optional<std::int64_t>*,
-                 std::optional<double>*, std::vector<std::string>*, std::vector<std::int64_t>*, BatchSize*>;
+using OptionField = std::variant<bool*, std::int64_t*, double*, std::string*, std::optional<bool>*,
+                                 std::optional<std::int64_t>*, std::optional<double>*, std::vector<std::string>*,
+                                 std::vector<std::int64_t>*, BatchSize*, std::vector<double>*>;
 
 struct Option {
   std::string_view key;  ///< dotted, as in `--set` and under [sweep]

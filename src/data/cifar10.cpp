@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "data/resample.hpp"
 
 namespace strata::data {
 namespace {
@@ -22,8 +21,8 @@ constexpr auto num_pixels = static_cast<std::size_t>(cifar10_image_size * cifar1
 
 }  // namespace
 
-Cifar10::Cifar10(std::vector<MappedFile> files, std::int64_t num_classes)
-    : files_(std::move(files)), first_record_{0}, num_classes_(num_classes) {
+Cifar10::Cifar10(std::vector<MappedFile> files, std::int64_t num_classes, const Normalisation& normalisation)
+    : files_(std::move(files)), first_record_{0}, num_classes_(num_classes), normalisation_(normalisation) {
   STRATA_INVARIANT(!files_.empty(), "no CIFAR-10 file");
   for (const MappedFile& file : files_) {
     if (file.size_bytes() % cifar10_record_bytes != 0) {
@@ -56,8 +55,8 @@ void Cifar10::view(std::int64_t sample, const ViewDraw& draw, std::span<float> n
     for (std::size_t pixel = 0; pixel < num_pixels; ++pixel) stored[3 * pixel + channel] = plane[pixel];
   }
   constexpr Extent extent{.height = cifar10_image_size, .width = cifar10_image_size};
-  resample(stored, extent, view_of(draw, extent, cifar10_image_size, cifar10_image_size),
-           normalisation_of(cifar10_mean, cifar10_deviation), cifar10_image_size, nhwc_pixels);
+  resample(stored, extent, view_of(draw, extent, cifar10_image_size, cifar10_image_size), normalisation_,
+           cifar10_image_size, nhwc_pixels);
 }
 
 Provenance Cifar10::describe() const {

@@ -2,8 +2,8 @@
 
 /// @file
 /// CIFAR-10's binary version: files of records, each 1 label byte and 32 × 32 × 3 pixel bytes, planar (all red, all
-/// green, all blue), rows top down. Pixels are normalised with the training set's own mean and deviation a channel.
-/// Format: https://www.cs.toronto.edu/~kriz/cifar.html.
+/// green, all blue), rows top down. Pixels are normalised with the training set's own mean and deviation a channel,
+/// where nothing else is asked for. Format: https://www.cs.toronto.edu/~kriz/cifar.html.
 
 #include <array>
 #include <cstdint>
@@ -13,6 +13,7 @@
 
 #include "data/dataset.hpp"
 #include "data/mapped_file.hpp"
+#include "data/resample.hpp"
 
 namespace strata::data {
 
@@ -27,8 +28,9 @@ inline constexpr std::array<float, 3> cifar10_deviation = {0.2470F, 0.2435F, 0.2
 class Cifar10 final : public ImageDataset {
  public:
   /// `num_classes` is the model's, at least 10.
+  /// @param normalisation what pixels become; see cifar10_mean.
   /// @throws UserError for a file whose size is no multiple of a record's.
-  Cifar10(std::vector<MappedFile> files, std::int64_t num_classes);
+  Cifar10(std::vector<MappedFile> files, std::int64_t num_classes, const Normalisation& normalisation);
 
   std::int64_t num_samples() const override { return first_record_.back(); }
   std::int64_t image_size() const override { return cifar10_image_size; }
@@ -41,6 +43,7 @@ class Cifar10 final : public ImageDataset {
   std::vector<MappedFile> files_;
   std::vector<std::int64_t> first_record_;  // of each file, then their number
   std::int64_t num_classes_;
+  Normalisation normalisation_;
 };
 
 /// Writes samples [0, num_images) of a 32-pixel dataset of at most 10 classes as one CIFAR-10 file. Pixels are rounded

@@ -5,11 +5,14 @@
 
 #include <fmt/core.h>
 
+#include <array>
+#include <filesystem>
 #include <limits>
 #include <utility>
 
 #include "base/error.hpp"
 #include "data/cifar10.hpp"
+#include "data/image_folder.hpp"
 #include "data/image_vectors.hpp"
 #include "data/mapped_file.hpp"
 #include "data/synthetic_images.hpp"
@@ -63,21 +66,32 @@ std::vector<MappedFile> map_files(const std::vector<std::string>& paths) {
   return files;
 }
 
-std::unique_ptr<ImageDataset> make_images(const ImageOptions& options) {
-  const Format format = options.format == Format::automatic ? Format::cifar10 : options.format;
-  if (format != Format::cifar10 && format != Format::synthetic) {
-    throw UserError(
-        fmt::format("data.format = \"{}\" holds tokens, but the model reads images; accepted: auto, cifar10, synthetic",
-                    to_string(format)));
+/// By channel. @param given empty: @p of_format.
+std::array<float, 3> three_channels(const char* key, const std::vector<double>& given,
+                                    const std::array<float, 3>& of_format) {
+  if (given.empty()) return of_format;
+  if (given.size() != 3) {
+    throw UserError(fmt::format("{} has {} values; accepted: 3, for red, green and blue", key, given.size()));
   }
-  check_range("model.image_size", options.image_size, 1, 65536);
-  check_range("model.num_classes", options.num_classes, 1, largest_id);
-  check_paths(options.format, options.paths);
-  if (format == Format::synthetic) {
-    check_range("data.num_samples", options.num_samples, 1, std::numeric_limits<std::int64_t>::max());
-    return std::make_unique<SyntheticImages>(options.num_samples, options.image_size, options.num_classes,
-                                             options.seed);
+  return {static_cast<float>(given[0]), static_cast<float>(given[1]), static_cast<float>(given[2])};
+}
+
+Normalisation asked_normalisation(const ImageOptions& options, const std::array<float, 3>& mean,
+                                  const std::array<float, 3>& deviation) {
+  return normalisation_of(three_channels("data.mean", options.mean, mean),
+                          three_channels("data.deviation", options.deviation, deviation));
+}
+
+std::unique_ptr<ImageDataset> make_synthetic_images(const ImageOptions& options) {
+  check_range("data.num_samples", options.num_samples, 1, std::numeric_limits<std::int64_t>::max());
+  if (!options.mean.empty() || !options.deviation.empty()) {
+    throw UserError(fmt::format("data.{} is of images in files, but the format is synthetic",
+                                options.mean.empty() ? "deviation" : "mean"));
   }
+  return std::make_unique<SyntheticImages>(options.num_samples, options.image_size, options.num_classes, options.seed);
+}
+
+std::unique_ptr<ImageDataset> open_cifar10(const ImageOptions& options) {
   if (options.image_size != cifar10_image_size) {
     throw UserError(
         fmt::format("CIFAR-10 images ({}) are 32 pixels a side and are not rescaled, but model.image_size = {}",
@@ -87,7 +101,53 @@ std::unique_ptr<ImageDataset> make_images(const ImageOptions& options) {
     throw UserError(fmt::format("CIFAR-10 ({}) has 10 classes, but model.num_classes = {}", options.paths.front(),
                                 options.num_classes));
   }
-  return std::make_unique<Cifar10>(map_files(options.paths), options.num_classes);
+  return std::make_unique<Cifar10>(map_files(options.paths), options.num_classes,
+                                   asked_normalisation(options, cifar10_mean, cifar10_deviation));
+}
+
+std::unique_ptr<ImageDataset> open_image_folder(const ImageOptions& options) {
+  if (options.paths.size() != 1) {
+    throw UserError(
+        fmt::format("data.paths names {} folders; data.format = \"image_folder\" reads one", options.paths.size()));
+  }
+  const std::int64_t shorter_side = options.shorter_side == 0 ? options.image_size : options.shorter_side;
+  if (shorter_side < options.image_size) {
+    throw UserError(fmt::format(
+        "data.resize = {} is less than the {} pixels a side that the model reads; accepted: 0, or {} at least",
+        shorter_side, options.image_size, options.image_size));
+  }
+  return std::make_unique<ImageFolder>(
+      options.paths.front(),
+      ImageFolder::Shape{
+          .image_size = options.image_size, .shorter_side = shorter_side, .num_classes = options.num_classes},
+      asked_normalisation(options, imagenet_mean, imagenet_deviation));
+}
+
+/// What data.format says; automatic: what the paths are.
+Format format_of_images(const ImageOptions& options) {
+  if (options.format != Format::automatic) return options.format;
+  const bool is_folder = !options.paths.empty() && std::filesystem::is_directory(options.paths.front());
+  return is_folder ? Format::image_folder : Format::cifar10;
+}
+
+/// Of models whose input is an image.
+std::unique_ptr<ImageDataset> make_images(const ImageOptions& options) {
+  const Format format = format_of_images(options);
+  if (format != Format::cifar10 && format != Format::image_folder && format != Format::synthetic) {
+    throw UserError(
+        fmt::format("data.format = \"{}\" holds tokens, but the model reads images; accepted: auto, cifar10, "
+                    "image_folder, synthetic",
+                    to_string(format)));
+  }
+  check_range("model.image_size", options.image_size, 1, 65536);
+  check_range("model.num_classes", options.num_classes, 1, largest_id);
+  check_paths(options.format, options.paths);
+  if (options.shorter_side != 0 && format != Format::image_folder) {
+    throw UserError(
+        fmt::format("data.resize is of data.format = \"image_folder\", but the format is {}", to_string(format)));
+  }
+  if (format == Format::synthetic) return make_synthetic_images(options);
+  return format == Format::cifar10 ? open_cifar10(options) : open_image_folder(options);
 }
 
 }  // namespace
@@ -102,10 +162,11 @@ std::string to_string(const Provenance& provenance) {
 }
 
 std::unique_ptr<TokenDataset> make_token_dataset(const TokenOptions& options) {
-  if (options.format == Format::cifar10) {
+  if (options.format == Format::cifar10 || options.format == Format::image_folder) {
     throw UserError(
-        "data.format = \"cifar10\" holds images, but the model reads tokens; accepted: auto, text, raw_u16, "
-        "raw_u32, llmc, synthetic");
+        fmt::format("data.format = \"{}\" holds images, but the model reads tokens; accepted: auto, text, raw_u16, "
+                    "raw_u32, llmc, synthetic",
+                    to_string(options.format)));
   }
   check_range("model.sequence_length", options.sequence_length, 1, largest_id - 1);
   check_range("model.vocabulary", options.vocabulary, 1, largest_id);
@@ -142,9 +203,10 @@ std::unique_ptr<ImageDataset> make_image_dataset(const ImageOptions& options) {
   if (options.vector_values == 0) return make_images(options);
   ImageOptions of_images = options;
   of_images.image_size = image_size_of(options.vector_values);
-  if (!options.paths.empty()) of_images.image_size = cifar10_image_size;
+  const bool is_cifar10 = !options.paths.empty() && format_of_images(options) == Format::cifar10;
+  if (is_cifar10) of_images.image_size = cifar10_image_size;
   auto images = make_images(of_images);
-  if (!options.paths.empty() && images->values_per_sample() != options.vector_values) {
+  if (is_cifar10 && images->values_per_sample() != options.vector_values) {
     throw UserError(fmt::format("CIFAR-10 images ({}) have {} values, but the model reads vectors of {}",
                                 options.paths.front(), images->values_per_sample(), options.vector_values));
   }

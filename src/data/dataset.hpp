@@ -108,6 +108,8 @@ struct ImageOptions {
   std::int64_t num_classes = 10;         ///< the model's; cifar10 needs at least 10
   std::uint64_t seed = 1;                ///< synthetic only
   std::int64_t num_samples = 1'000'000;  ///< synthetic only: length of an epoch; sample i does not depend on it
+  std::int64_t shorter_side = 0;         ///< data.resize, image_folder only, see view_of(); 0: image_size
+  std::vector<double> mean = {}, deviation = {};  ///< of files, by channel, fractions of 255; empty: the format's
 };
 
 /// @throws UserError for anything wrong in options or files; says which file, its size and what was expected.

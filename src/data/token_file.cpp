@@ -113,6 +113,7 @@ TokenFile::TokenFile(MappedFile file, Format format, bool end_of_text)
       break;
     case Format::automatic:
     case Format::cifar10:
+    case Format::image_folder:
     case Format::synthetic:
       STRATA_INVARIANT(false, fmt::format("{} is not a format of a token file", to_string(format)));
   }

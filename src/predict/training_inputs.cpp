@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "config/options.hpp"
 #include "data/batch.hpp"
 #include "data/dataset.hpp"
 #include "data/order.hpp"
@@ -59,6 +60,16 @@ class ImageInputs final : public InputSource {
   data::Augmentation augmentation_;
 };
 
+/// @throws UserError where tokens should be treated as images.
+void refuse_keys_of_images(const Experiment& experiment, const ModelGraph& graph) {
+  for (const std::string_view key : {"data.augment", "data.resize", "data.mean", "data.deviation"}) {
+    const std::string value = toml_text(value_of(experiment, key).value());
+    if (value == toml_text(value_of(Experiment{}, key).value())) continue;
+    throw UserError(fmt::format("{}: {}: {} is of images, but model {} reads tokens", experiment.where(key), key, value,
+                                graph.name));
+  }
+}
+
 }  // namespace
 
 TrainingInputs make_training_inputs(const Experiment& experiment, const ModelGraph& graph, std::int64_t global_batch,
@@ -73,10 +84,7 @@ TrainingInputs make_training_inputs(const Experiment& experiment, const ModelGra
   std::vector<std::string> paths = paths_beside(experiment_file, section.paths);
   TrainingInputs result;
   if (input_tensor(graph).role == TensorRole::tokens) {
-    if (!section.augment.empty()) {
-      throw UserError(fmt::format("{}: data.augment: \"{}\" is of images, but model {} reads tokens",
-                                  experiment.where("data.augment"), section.augment.front(), graph.name));
-    }
+    refuse_keys_of_images(experiment, graph);
     auto dataset = token_dataset(section, graph, std::move(paths));
     result.description = data::to_string(dataset->describe());
     result.order = order(dataset->num_samples());

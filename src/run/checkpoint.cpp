@@ -112,8 +112,9 @@ std::string restart_file(const Experiment& experiment, const std::string& experi
 std::map<std::string, std::string> training_identity(const Experiment& experiment, std::int64_t global_batch) {
   std::map<std::string, std::string> identity;
   for (const Option& option : all_options()) {
-    constexpr std::string_view keys[] = {"train.optimizer", "train.seed",   "data.num_samples",
-                                         "data.shuffle",    "data.augment", "data.seed"};
+    constexpr std::string_view keys[] = {"train.optimizer", "train.seed",     "data.num_samples",
+                                         "data.shuffle",    "data.augment",   "data.resize",
+                                         "data.mean",       "data.deviation", "data.seed"};
     if (!option.key.starts_with("model.") && std::ranges::find(keys, option.key) == std::end(keys)) continue;
     const auto value = value_of(experiment, option.key);
     identity[std::string(option.key)] = value ? toml_text(*value) : "unset";

@@ -50,6 +50,7 @@ ONLY_IN = {  # pattern -> folders where it is allowed
     r"#include <(oneapi/dnnl|dnnl)": {"exec"},
     r"#include <toml\+\+": {"config", "base"},
     r"#include <hdf5": {"results"},
+    r"#include <(png|turbojpeg)": {"data"},
     r"#include <(google/protobuf|chakra)/": {"interchange"},
     r"#include <CLI/": {"cli"},
     r"\bgetenv\b": {"base"},

@@ -281,8 +281,9 @@ TEST_F(TokenFiles, OptionsThatMakeNoSense) {
             }),
             "data.end_of_text is for text, but the format is raw_u16");
   EXPECT_EQ(user_error([&] { parse_format("parquet"); }),
-            "unknown data format \"parquet\"; accepted: auto, text, raw_u16, raw_u32, llmc, cifar10, synthetic");
-  for (const char* name : {"auto", "text", "raw_u16", "raw_u32", "llmc", "cifar10", "synthetic"}) {
+            "unknown data format \"parquet\"; accepted: auto, text, raw_u16, raw_u32, llmc, cifar10, image_folder, "
+            "synthetic");
+  for (const char* name : {"auto", "text", "raw_u16", "raw_u32", "llmc", "cifar10", "image_folder", "synthetic"}) {
     EXPECT_EQ(to_string(parse_format(name)), name);
   }
 }

@@ -38,6 +38,8 @@ class Strata(CMakePackage, CudaPackage):
     # One process writes each file, so that a rank that dies cannot take it along.
     depends_on("hdf5@1.10: +hl~mpi")
     depends_on("protobuf@3.21:")
+    depends_on("libjpeg-turbo@2.1:")
+    depends_on("libpng@1.6:")
 
     depends_on("googletest@1.12: +gmock", when="+tests")
     depends_on("benchmark@1.7:", when="+tests")
