@@ -72,3 +72,16 @@ def test_oases_is_beside_the_best_of_four_baselines(small_version):
     assert (over_megatron > 1.0).all()
     assert sum("alpa" in line and "merak" in line for line in comparison.statements[:-1]) == 14
     assert comparison.statements[-1].startswith("Baselines here: megatron, merak, decomposed, alpa")
+
+
+def test_inside_stages_oases_is_beside_four_baselines_of_both_clusters_together(small_version):
+    """Of four blocks a model, a stage each."""
+    few_blocks = (("[data]", "[model]\nlayers = 4\n\n[data]"),)
+    comparison = oases.figure_5(by_point(small_version("oases/figure_5", few_blocks)))
+    rows = comparison.rows.set_index(["over", "bound"])["simulated"]
+    assert set(comparison.rows["cluster"]) == {"both"}
+    assert 1.0 < rows["megatron", "least"] <= rows["megatron", "most"]
+    assert rows["best baseline", "least"] < rows["megatron", "least"]
+    assert rows["best baseline", "least"] <= rows["best baseline", "most"] < rows["megatron", "most"]
+    assert sum("decomposed" in line and "alpa" in line for line in comparison.statements[:-1]) == 12
+    assert comparison.statements[-1].startswith("Baselines here: megatron, merak, decomposed, alpa")

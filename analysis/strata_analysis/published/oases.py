@@ -7,29 +7,27 @@ import pandas as pd
 from strata_analysis.derive import key_column
 from strata_analysis.published import Comparison, beside, errors_in_words, published, same_ranking
 
-# Columns of table 3: (strategy.cross_pass, strategy.fine_recompute) of one degree for all layers.
-PARTS = {
-    ("false", "false"): "merak",
-    ("true", "false"): "cross-pass",
-    ("true", "true"): "fine-grained",
-}
+# Columns of table 3: strategy.fine_recompute of mode oases with one degree for all layers.
+PARTS = {"false": "cross-pass", "true": "fine-grained"}
+BASELINES = ("megatron", "merak", "decomposed", "alpa")
 
 
 def of_experiment(points: pd.DataFrame, name: str) -> pd.DataFrame:
     """The points of one experiment that ended well, in the words of the data file.
 
-    cluster, model, strategy (a column of table 3; "printed degrees": those of table 6), k_tokens (thousands a second
-    over all GPUs), busy (share of the step in which kernels run; not what profilers call SM efficiency).
+    cluster, model, batch (sequences a step), strategy (a column of table 3; "printed degrees": those of table 6),
+    k_tokens (thousands a second over all GPUs), busy (share of the step in which kernels run; not what profilers call
+    SM efficiency).
     """
     ours = points[(points["experiment_name"] == name) & (points["status"] == "ok")]
-    keys = ("cross_pass", "fine_recompute")
-    parts = zip(*(key_column(ours, f"strategy.{key}", "true") for key in keys), strict=True)
+    parts = key_column(ours, "strategy.fine_recompute", "true")
     tensor = key_column(ours, "strategy.tensor", "planner")
     degrees = key_column(ours, "strategy.degrees", "")
     return pd.DataFrame(
         {
             "cluster": key_column(ours, "cluster", "this"),
             "model": ours["model_name"].to_numpy(),
+            "batch": ours["num_sequences_per_step"].to_numpy(),
             "strategy": [
                 _column(strategy, part, degree, listed)
                 for strategy, part, degree, listed in zip(ours["strategy_name"], parts, tensor, degrees, strict=True)
@@ -41,7 +39,7 @@ def of_experiment(points: pd.DataFrame, name: str) -> pd.DataFrame:
     )
 
 
-def _column(strategy: str, part: tuple[str, str], tensor: str, degrees: str) -> str:
+def _column(strategy: str, part: str, tensor: str, degrees: str) -> str:
     if strategy != "oases":
         return strategy
     if degrees:
@@ -110,26 +108,42 @@ def figure_2(points: pd.DataFrame) -> Comparison:
 def figure_4(points: pd.DataFrame) -> Comparison:
     """Oases over the best baseline and over Megatron: the least and the most of all models."""
     ours = of_experiment(points, "oases_figure_4").replace({"strategy": {"planner": "oases"}})
-    steps = ours.pivot_table(index=["cluster", "model"], columns="strategy", values="k_tokens").reset_index()
-    baselines = [name for name in ("megatron", "merak", "decomposed", "alpa") if name in steps]
+    return _over_baselines(ours, "figure_4", ["model"], "Figure 4, throughput of Oases over others'")
+
+
+def figure_5(points: pd.DataFrame) -> Comparison:
+    """The same inside the stages of a pipeline; a row a model and global batch."""
+    ours = of_experiment(points, "oases_figure_5").replace({"strategy": {"fine-grained": "oases"}})
+    return _over_baselines(
+        ours, "figure_5", ["model", "batch"], "Figure 5, throughput of Oases in four stages over others'", together=True
+    )
+
+
+def _over_baselines(ours: pd.DataFrame, what: str, of: list[str], title: str, *, together: bool = False) -> Comparison:
+    """The least and the most quotient of oases over others, of all rows (columns `of`) of a cluster, or of both."""
+    steps = ours.pivot_table(index=["cluster", *of], columns="strategy", values="k_tokens").reset_index()
+    baselines = [name for name in BASELINES if name in steps]
     steps["best baseline"] = steps[baselines].max(axis="columns")
     bounds = []
-    for cluster, members in steps.groupby("cluster", sort=False):
+    for cluster, members in [("both", steps)] if together else steps.groupby("cluster", sort=False):
         for over in ("best baseline", "megatron"):
             speedups = (members["oases"] / members[over]).dropna()
             for bound, speedup in (("least", speedups.min()), ("most", speedups.max())):
                 bounds.append({"cluster": cluster, "over": over, "bound": bound, "speedup": speedup})
-    rows = beside(published("oases", "figure_4"), pd.DataFrame(bounds), ["cluster", "over", "bound"], "speedup")
+    rows = beside(published("oases", what), pd.DataFrame(bounds), ["cluster", "over", "bound"], "speedup")
+    columns = [*baselines, *(name for name in ("cross-pass", "oases") if name in steps)]
     statements = [
-        f"{row['model']} on {row['cluster']}: " + ", ".join(f"{name} {row[name]:.2f}" for name in [*baselines, "oases"])
+        f"{', '.join(str(row[name]) for name in of)} on {row['cluster']}: "
+        + ", ".join(f"{name} {row[name]:.2f}" for name in columns)
         for _, row in steps.iterrows()
     ]
     statements.append(f"Baselines here: {', '.join(baselines)}; decomposed is Wang et al.'s.")
-    return Comparison("Figure 4, throughput of Oases over others'", rows, statements)
+    return Comparison(title, rows, statements)
 
 
 COMPARISONS = {
     "oases_figure_4": (figure_4,),
+    "oases_figure_5": (figure_5,),
     "oases_table_3": (table_3,),
     "oases_table_2": (table_2,),
     "oases_figure_2": (figure_2,),
