@@ -12,8 +12,8 @@ above --bound.
 The gradient of ReLU jumps at 0. Of some of millions of numbers so near to 0 that rounding puts them on the other side,
 strata's step took the other gradient, and so does PyTorch's own in single precision: either differs by percents from
 double precision then. Which side strata took shows in the gradient of the bias of the norm before: it is the sum of
-what was let through. For numbers within NEAR_ZERO the comparison goes by that, and says how often it had to; all other
-gradients are then compared as they are.
+what was let through. For numbers so near to 0, by what single precision moves PyTorch's, the comparison goes by that,
+and says how often it had to; all other gradients are then compared as they are.
 """
 
 import argparse
@@ -52,7 +52,7 @@ every = 1
 name = "single"
 """
 SEED = 3
-NEAR_ZERO = 2e-4  # of sums of outputs of norms, whose deviation is 1
+ROUNDINGS = 4  # how much further than PyTorch's in single precision a number may be from where it should be
 MOST_TRIED = 12  # numbers near zero of one channel of which all choices are tried
 
 
@@ -73,8 +73,9 @@ def step_of_strata(strata, mpiexec, model, batch, threads):
             return loss, {name: (group["value"][:], group["momentum"][:]) for name, group in groups.items()}
 
 
-def decided_by(sums_let_through, num_crossed):
+def decided_by(sums_let_through, rounded, num_crossed):
     """ReLU whose gradient near 0 is chosen by channel, so that what is let through has the sums that are given.
+    @param rounded its input in single precision: how far rounding reaches.
     @param num_crossed a list, to which the number of those on the other side is added."""
     import torch
 
@@ -88,7 +89,7 @@ def decided_by(sums_let_through, num_crossed):
         def backward(ctx, dy):
             (x,) = ctx.saved_tensors
             let_through = x > 0
-            near = (x.abs() < NEAR_ZERO) & (dy != 0)
+            near = (x.abs() < ROUNDINGS * (x - rounded).abs().max()) & (dy != 0)
             missing = sums_let_through - (dy * let_through).sum(dim=(0, 2, 3))
             for channel in near.any(dim=0).flatten(1).any(dim=1).nonzero().flatten().tolist():
                 places = near[:, channel].nonzero().tolist()
@@ -123,7 +124,7 @@ def errors_of_step(strata, mpiexec, model, batch, threads=1):
 
     loss, parameters = step_of_strata(strata, mpiexec, model, batch, threads)
     torch.set_num_threads(threads)
-    network = PRESETS[model]().double()
+    network = PRESETS[model]()
     named = {name_in_strata(name): parameter for name, parameter in network.named_parameters()}
     if named.keys() != parameters.keys():
         raise ValueError(f"{model}: parameters {sorted(named.keys() ^ parameters.keys())} are in one program alone")
@@ -131,14 +132,25 @@ def errors_of_step(strata, mpiexec, model, batch, threads=1):
         for name, parameter in named.items():
             there = as_in_strata(parameter)
             there.copy_(torch.from_numpy(parameters[name][0]).view(there.shape))
-    num_crossed = []
-    for name, module in network.named_modules():
-        if isinstance(module, Relu):
-            norm = name_in_strata(f"{name.rpartition('.')[0]}.{module.norm}.bias".lstrip("."))
-            module.forward = decided_by(torch.from_numpy(parameters[norm][1]).double(), num_crossed)
     images, labels = synthetic_batch(batch, network.image_size, network.num_classes, SEED)
-    inputs = torch.from_numpy(images).double().permute(0, 3, 1, 2)
-    expected = torch.nn.functional.cross_entropy(network(inputs), torch.from_numpy(labels))
+    inputs = torch.from_numpy(images).permute(0, 3, 1, 2)
+    cut = {name: module for name, module in network.named_modules() if isinstance(module, Relu)}
+    rounded = {}
+    hooks = [
+        module.register_forward_hook(lambda _, given, __, name=name: rounded.update({name: given[0].detach()}))
+        for name, module in cut.items()
+    ]
+    with torch.no_grad():
+        network(inputs)
+    for hook in hooks:
+        hook.remove()
+    network.double()
+    num_crossed = []
+    for name, module in cut.items():
+        norm = name_in_strata(f"{name.rpartition('.')[0]}.{module.norm}.bias".lstrip("."))
+        sums = torch.from_numpy(parameters[norm][1]).double()
+        module.forward = decided_by(sums, rounded[name], num_crossed)
+    expected = torch.nn.functional.cross_entropy(network(inputs.double()), torch.from_numpy(labels))
     expected.backward()
 
     errors = {"loss": abs(loss - expected.item()) / abs(expected.item())}
