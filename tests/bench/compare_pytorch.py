@@ -18,9 +18,16 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+
 CASES = {
     "gpt2-small": {"batch": 4, "unit": "tokens", "per_sample": 1024},
     "vgg13": {"batch": 8, "unit": "images", "per_sample": 1},
+    "resnet18-cifar": {"batch": 32, "unit": "images", "per_sample": 1},
+    "resnet18": {"batch": 8, "unit": "images", "per_sample": 1},
+    "resnet50": {"batch": 4, "unit": "images", "per_sample": 1},
+    "vit-tiny-cifar": {"batch": 32, "unit": "images", "per_sample": 1},
+    "vit-b16": {"batch": 4, "unit": "images", "per_sample": 1},
 }
 
 EXPERIMENT = """
@@ -123,11 +130,28 @@ def vgg13(torch):
     return nn.Sequential(*layers).to(memory_format=torch.channels_last), batch
 
 
+def image_model(model):
+    """Of tests/support/pytorch_image_models.py, channels last."""
+
+    def make(torch):
+        from pytorch_image_models import PRESETS
+
+        network = PRESETS[model]().to(memory_format=torch.channels_last)
+
+        def batch(size):
+            images = torch.rand(size, 3, network.image_size, network.image_size)
+            return images.contiguous(memory_format=torch.channels_last), torch.randint(network.num_classes, (size,))
+
+        return network, batch
+
+    return make
+
+
 def pytorch_seconds(torch, args, model, dtype):
     """Median step of eager PyTorch after one warm-up step."""
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
-    network, make_batch = {"gpt2-small": gpt2, "vgg13": vgg13}[model](torch)
+    network, make_batch = {"gpt2-small": gpt2, "vgg13": vgg13}.get(model, image_model(model))(torch)
     optimizer = torch.optim.AdamW(network.parameters(), lr=3e-4, weight_decay=0.1)
     inputs, targets = make_batch(CASES[model]["batch"])
     seconds = []
@@ -150,7 +174,7 @@ def main():
     parser.add_argument("--mpiexec", default="mpiexec")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=3, help="measured steps of each side")
-    parser.add_argument("--only", default="", help="MODEL/DTYPE, one case alone")
+    parser.add_argument("--only", default="", help="MODEL/DTYPE,...: these cases alone")
     args = parser.parse_args()
     try:
         import torch
@@ -158,16 +182,16 @@ def main():
         print(f"compare_pytorch: not run, torch cannot be imported: {error}")
         return 0
     print(f"torch {torch.__version__}, {args.threads} thread(s), {args.steps} steps each")
-    print(f"{'model':12} {'dtype':5} {'strata':>14} {'PyTorch':>14}  ratio")
+    print(f"{'model':14} {'dtype':5} {'strata':>14} {'PyTorch':>14}  ratio")
     for model, case in CASES.items():
         for dtype in ("fp32", "bf16"):
-            if args.only not in ("", f"{model}/{dtype}"):
+            if args.only and f"{model}/{dtype}" not in args.only.split(","):
                 continue
             ours = strata_seconds(args, model, dtype)
             theirs = pytorch_seconds(torch, args, model, dtype)
             samples = case["batch"] * case["per_sample"]
             print(
-                f"{model:12} {dtype:5} {samples / ours:8.1f} {case['unit']}/s"
+                f"{model:14} {dtype:5} {samples / ours:8.1f} {case['unit']}/s"
                 f" {samples / theirs:7.1f} {case['unit']}/s  {theirs / ours:.2f}",
                 flush=True,
             )

@@ -19,11 +19,14 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "lower/layouts/axis_rings.hpp"
 #include "lower/step/operator_kernels.hpp"
+#include "lower/step/streams.hpp"
 
 namespace strata {
 
@@ -35,6 +38,7 @@ struct OperatorLowering::BlocksOnRing {
   std::vector<std::int64_t> elements;  ///< by block, which is by rank of the ring
   DType dtype = DType::f32;
   Phase phase = Phase::forward;
+  int last_sent = -1;  ///< of products before
 
   std::int64_t size(int block) const { return elements[static_cast<std::size_t>(block)]; }
   /// For blocks that take turns in it, of @p most elements; none where they have none.
@@ -43,10 +47,18 @@ struct OperatorLowering::BlocksOnRing {
   }
   Operand in(const Operand& buffer, int block) const { return {buffer.buffer, 0, size(block)}; }
   void send(const Operand& block) const { message(Collective::send, ring.next(), ring.sends, block); }
-  void receive(const Operand& block) const { message(Collective::recv, ring.before(), ring.receives, block); }
+  /// Behind the kernels so far, under the next one, and behind what went before this product: else nobody would know
+  /// when what the neighbour sends may come, and its memory would be used once in a step.
+  void receive(const Operand& block) const {
+    std::vector<int> after;
+    for (const int instruction : {lowering.here.last_on(compute_stream), last_sent}) {
+      if (instruction >= 0) after.push_back(instruction);
+    }
+    message(Collective::recv, ring.before(), ring.receives, block, after);
+  }
 
  private:
-  void message(Collective kind, int peer, int stream, const Operand& block) const {
+  void message(Collective kind, int peer, int stream, const Operand& block, std::span<const int> after = {}) const {
     if (block.num_elements == 0) return;
     Instruction in{.kernel = Kernel::none,
                    .collective = kind,
@@ -57,7 +69,7 @@ struct OperatorLowering::BlocksOnRing {
                    .micro_batch = lowering.activations.micro_batch(),
                    .name = name};
     (kind == Collective::send ? in.inputs : in.outputs) = {block};
-    lowering.here.emit(std::move(in));
+    lowering.here.emit(std::move(in), after);
   }
 };
 
@@ -93,7 +105,7 @@ class OperatorLowering::GatheredBlocks {
   std::array<Operand, 2> buffers_{};
 };
 
-/// Sums on their way to who keeps them. Each step is receive(), the product, pass_on().
+/// Sums on their way to who keeps them. Each step is the product, pass_on().
 class OperatorLowering::ScatteredSums {
  public:
   /// @param own where the sum of the rank's block is kept.
@@ -113,15 +125,12 @@ class OperatorLowering::ScatteredSums {
   int block(int step) const { return (blocks_.ring.index - 1 - step + 2 * blocks_.ring.size) % blocks_.ring.size; }
   bool is_empty(int step) const { return blocks_.size(block(step)) == 0; }
 
-  /// What the rank before has of the sum comes under the product.
-  void receive(int step) const {
-    if (step > 0) blocks_.receive(sum(step));
-  }
   /// Where the product is written.
   Operand product(int step) const {
     if (is_last(step)) return own_;
     return step == 0 ? sum(step) : blocks_.in(product_, block(step));
   }
+  /// What the rank before has of the next sum comes under what is computed next.
   void pass_on(int step) const {
     const Operand came = sum(step);
     if (step > 0 && came.num_elements > 0) {
@@ -133,7 +142,9 @@ class OperatorLowering::ScatteredSums {
                                   .outputs = {is_last(step) ? own_ : came},
                                   .attributes = {{"elements", came.num_elements}}});
     }
-    if (!is_last(step)) blocks_.send(came);
+    if (is_last(step)) return;
+    blocks_.send(came);
+    blocks_.receive(sum(step + 1));
   }
 
  private:
@@ -158,7 +169,8 @@ OperatorLowering::BlocksOnRing OperatorLowering::blocks_on_ring(const Operator& 
           .name = op.name + name,
           .elements = std::move(elements),
           .dtype = builder.buffer(own.buffer).dtype,
-          .phase = phase};
+          .phase = phase,
+          .last_sent = here.last_on(rings->of(blocks.axes).sends)};
 }
 
 const RingBlocks& OperatorLowering::ring_of(const Operator& op) const {
@@ -205,7 +217,6 @@ void OperatorLowering::ring_forward(const Operator& op, Phase phase) {
   if (bias) bias = packed(op, *bias, r.biases, nullptr, phase);
   ScatteredSums outputs(blocks_on_ring(op, "/outputs", y, phase), y);
   for (int step = 0; step < num_steps; ++step) {
-    outputs.receive(step);
     if (!outputs.is_empty(step)) {
       const int block = outputs.block(step);
       Instruction in = product(block, x, outputs.product(step));
@@ -267,8 +278,7 @@ void OperatorLowering::ring_backward(const Operator& op) {
     if (needs_dx) sums.emplace(blocks_on_ring(op, "/input_gradient", dx, Phase::backward), dx);
     bool is_first = true;
     for (int step = 0; step < num_steps; ++step) {
-      // Both go round over one pair of streams: the sum of a step comes before the next input, as they were sent.
-      if (sums) sums->receive(step);
+      // Both go round over one pair of streams: whoever sends receives what its neighbour sends in the same place.
       const Operand now = inputs.take(step);
       if (sums) {
         if (!sums->is_empty(step)) input_gradient(sums->block(step), dy, sums->product(step), false);

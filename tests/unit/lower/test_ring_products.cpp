@@ -208,6 +208,23 @@ TEST(RingProducts, ProgramsOfAllRanksMeet) {
   }
 }
 
+/// What came in one micro-batch leaves its place to what comes in the next ones.
+TEST(RingProducts, NeedNoMoreMemoryForMoreMicroBatches) {
+  const ModelGraph graph = gpt(48, 120, true);
+  for (const Ring& ring : all_rings()) {
+    for (const Recompute recompute : {Recompute::none, Recompute::whole_block}) {
+      const auto arena_bytes = [&](int micro_batches) {
+        Plan plan = asked_of_mode(ring, graph);
+        plan.recompute = recompute;
+        plan.global_batch = batch * micro_batches;
+        plan.schedule.micro_batches = micro_batches;
+        return lower(plan, graph, 0, no_workspace).arena_bytes;
+      };
+      EXPECT_EQ(arena_bytes(8), arena_bytes(3)) << ring.in_words() << ", " << to_string(recompute);
+    }
+  }
+}
+
 TEST(RingProducts, ProgramsOfStagesMeet) {
   const ModelGraph graph = gpt(48, 120, false);
   for (const Ring& ring : {Ring{{.nodes = 2, .ranks_per_node = 4, .axes = {}}, {4, 1}},

@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""One training step of strata's image models against PyTorch from the same weights and images.
+
+    python tests/support/step_against_pytorch.py [--models resnet18 resnet50 vit-b16] [--batch 2]
+
+`strata run` trains one step of SGD with momentum at a learning rate that moves no weight: its checkpoint holds the
+weights that the step was made with and, as momentum, their gradients. PyTorch loads those weights and makes loss and
+gradients from the same images again. A gradient's error is max |ours - PyTorch's| over max |PyTorch's|, the loss's that
+over PyTorch's. PyTorch computes in double precision, so that the errors are strata's alone. Exits with 1 where one is
+above --bound.
+
+The gradient of ReLU jumps at 0. Of some of millions of numbers so near to 0 that rounding puts them on the other side,
+strata's step took the other gradient, and so does PyTorch's own in single precision: either differs by percents from
+double precision then. Which side strata took shows in the gradient of the bias of the norm before: it is the sum of
+what was let through. For numbers so near to 0, by what single precision moves PyTorch's, the comparison goes by that,
+and says how often it had to; all other gradients are then compared as they are.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+EXPERIMENT = """
+name = "step"
+[model]
+name = "{model}"
+[data]
+format = "synthetic"
+num_samples = {batch}
+shuffle = false
+seed = {seed}
+[resources]
+ranks_per_node = 1
+threads_per_rank = {threads}
+[train]
+global_batch = {batch}
+optimizer = "sgd"
+momentum = 0.5
+learning_rate = 1e-30
+steps = 1
+[measure]
+peak = "quick"
+warmup_steps = 0
+[checkpoint]
+every = 1
+[strategy]
+name = "single"
+"""
+SEED = 3
+ROUNDINGS = 8  # how far rounding reaches, in root mean squares of what it does to PyTorch's numbers
+MOST_TRIED = 12  # numbers near zero of one channel of which all choices are tried
+
+
+def step_of_strata(strata, mpiexec, model, batch, threads):
+    """The loss, and by parameter its value and gradient, flat."""
+    import h5py
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "step.toml"
+        file.write_text(EXPERIMENT.format(model=model, batch=batch, threads=threads, seed=SEED))
+        words = [mpiexec, "-n", "1", strata, "run", file, "--results", folder, "--quiet"]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        (point,) = (pathlib.Path(folder) / "step").glob("????????????")
+        rows = [json.loads(line) for line in (point / "1.jsonl").read_text().splitlines()]
+        (loss,) = (row["loss"] for row in rows if row["kind"] == "step")
+        with h5py.File(point / "checkpoints" / "step_1.h5") as checkpoint:
+            groups = checkpoint["parameters"]
+            return loss, {name: (group["value"][:], group["momentum"][:]) for name, group in groups.items()}
+
+
+def decided_by(sums_let_through, rounded, num_crossed):
+    """ReLU whose gradient near 0 is chosen by channel, so that what is let through has the sums that are given.
+    @param rounded its input in single precision: how far rounding reaches.
+    @param num_crossed a list, to which the number of those on the other side is added."""
+    import torch
+
+    class Decided(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.clamp(min=0)
+
+        @staticmethod
+        def backward(ctx, dy):
+            (x,) = ctx.saved_tensors
+            let_through = x > 0
+            near = (x.abs() < ROUNDINGS * (x - rounded).square().mean().sqrt()) & (dy != 0)
+            missing = sums_let_through - (dy * let_through).sum(dim=(0, 2, 3))
+            for channel in near.any(dim=0).flatten(1).any(dim=1).nonzero().flatten().tolist():
+                places = near[:, channel].nonzero().tolist()
+                places = sorted(places, key=lambda p: abs(x[p[0], channel, p[1], p[2]].item()))[:MOST_TRIED]
+                change = [
+                    (-1.0 if let_through[i, channel, h, w] else 1.0) * dy[i, channel, h, w].item() for i, h, w in places
+                ]
+                step = max(map(abs, change))
+                choices = (c for n in range(len(places) + 1) for c in itertools.combinations(range(len(places)), n))
+                # The fewest that explain what is missing.
+                crossed = min(
+                    choices,
+                    key=lambda chosen: (
+                        abs(missing[channel].item() - sum(change[c] for c in chosen)) + 1e-3 * step * len(chosen)
+                    ),
+                )
+                for c in crossed:
+                    i, h, w = places[c]
+                    let_through[i, channel, h, w] = ~let_through[i, channel, h, w]
+                num_crossed.append(len(crossed))
+            return dy * let_through
+
+    return Decided.apply
+
+
+def errors_of_step(strata, mpiexec, model, batch, threads=1):
+    """({"loss" or a parameter: relative error}, numbers on the other side of 0). @param model a preset.
+    @throws ValueError where the models' parameters differ."""
+    import torch
+    from pytorch_image_models import PRESETS, Relu, as_in_strata, name_in_strata
+    from synthetic_images import batch as synthetic_batch
+
+    loss, parameters = step_of_strata(strata, mpiexec, model, batch, threads)
+    torch.set_num_threads(threads)
+    network = PRESETS[model]()
+    named = {name_in_strata(name): parameter for name, parameter in network.named_parameters()}
+    if named.keys() != parameters.keys():
+        raise ValueError(f"{model}: parameters {sorted(named.keys() ^ parameters.keys())} are in one program alone")
+    with torch.no_grad():
+        for name, parameter in named.items():
+            there = as_in_strata(parameter)
+            there.copy_(torch.from_numpy(parameters[name][0]).view(there.shape))
+    images, labels = synthetic_batch(batch, network.image_size, network.num_classes, SEED)
+    inputs = torch.from_numpy(images).permute(0, 3, 1, 2)
+    cut = {name: module for name, module in network.named_modules() if isinstance(module, Relu)}
+    rounded = {}
+    hooks = [
+        module.register_forward_hook(lambda _, given, __, name=name: rounded.update({name: given[0].detach()}))
+        for name, module in cut.items()
+    ]
+    with torch.no_grad():
+        network(inputs)
+    for hook in hooks:
+        hook.remove()
+    network.double()
+    num_crossed = []
+    for name, module in cut.items():
+        norm = name_in_strata(f"{name.rpartition('.')[0]}.{module.norm}.bias".lstrip("."))
+        sums = torch.from_numpy(parameters[norm][1]).double()
+        module.forward = decided_by(sums, rounded[name], num_crossed)
+    expected = torch.nn.functional.cross_entropy(network(inputs.double()), torch.from_numpy(labels))
+    expected.backward()
+
+    errors = {"loss": abs(loss - expected.item()) / abs(expected.item())}
+    for name, parameter in named.items():
+        gradient = as_in_strata(parameter.grad).flatten()
+        ours = torch.from_numpy(parameters[name][1]).double()
+        errors[name] = ((ours - gradient).abs().max() / gradient.abs().max()).item()
+    return errors, sum(num_crossed)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--strata", default="build/cpu/strata")
+    parser.add_argument("--mpiexec", default=os.environ.get("MPIEXEC", "mpiexec"))
+    parser.add_argument("--models", nargs="+", default=["resnet18", "resnet50", "vit-b16"], metavar="PRESET")
+    parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--bound", type=float, default=1e-4)
+    args = parser.parse_args()
+    try:
+        import torch
+    except ImportError as error:
+        print(f"step_against_pytorch: not run, torch cannot be imported: {error}")
+        return 0
+    print(f"torch {torch.__version__} in float64, {args.batch} images", flush=True)
+    is_within = True
+    for model in args.models:
+        errors, num_crossed = errors_of_step(args.strata, args.mpiexec, model, args.batch, args.threads)
+        loss = errors.pop("loss")
+        worst = max(errors, key=errors.get)
+        print(
+            f"{model:16} loss {loss:.1e}, {len(errors)} gradients: at most {errors[worst]:.1e} ({worst});"
+            f" {num_crossed} numbers on the other side of 0",
+            flush=True,
+        )
+        is_within = is_within and max(loss, errors[worst]) <= args.bound
+    return 0 if is_within else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
