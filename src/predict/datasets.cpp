@@ -56,12 +56,12 @@ std::unique_ptr<data::ImageDataset> image_dataset(const DataSection& section, co
                                    .paths = std::move(paths),
                                    .image_size = input.shape[0],
                                    .vector_values = is_vector ? input.shape[0] : 0,
-                                   .shorter_side = section.resize,
                                    .num_classes = num_classes(graph),
-                                   .mean = section.mean,
-                                   .deviation = section.deviation,
                                    .seed = static_cast<std::uint64_t>(section.seed),
-                                   .num_samples = section.num_samples});
+                                   .num_samples = section.num_samples,
+                                   .shorter_side = section.resize,
+                                   .mean = section.mean,
+                                   .deviation = section.deviation});
 }
 
 }  // namespace strata::predict
