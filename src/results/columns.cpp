@@ -33,6 +33,7 @@ std::span<const Column<StepRow>> step_columns() {
         {"communication_seconds", "s", &StepRow::communication_seconds},
         {"exposed_communication_seconds", "s", &StepRow::exposed_communication_seconds},
         {"other_seconds", "s", &StepRow::other_seconds},
+        {"input_seconds", "s", &StepRow::input_seconds},
         {"slowest_rank_compute_seconds", "s", &StepRow::slowest_rank_compute_seconds},
         {"slowest_rank_exposed_seconds", "s", &StepRow::slowest_rank_exposed_seconds},
         {"busy_share", "1", &StepRow::busy_share},

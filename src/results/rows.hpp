@@ -112,6 +112,7 @@ struct StepRow {
   double compute_seconds = unknown;
   double communication_seconds = unknown;
   double exposed_communication_seconds = unknown;
+  double input_seconds = unknown;  ///< loading samples: waiting until they are read, and copying
   double other_seconds = unknown;  ///< step - compute - exposed communication, of the slowest rank
   /// The other two parts of step_seconds_max.
   double slowest_rank_compute_seconds = unknown, slowest_rank_exposed_seconds = unknown;

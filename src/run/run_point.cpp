@@ -20,6 +20,7 @@
 #include "comm/engine.hpp"
 #include "comm/session.hpp"
 #include "exec/cpu/cpu_executor.hpp"
+#include "exec/read_ahead.hpp"
 #include "ir/program/repetition.hpp"
 #include "ir/program/training_state.hpp"
 #include "predict/device_options.hpp"
@@ -194,7 +195,8 @@ class PointRun {
   }
 
   void build() {
-    executor_ = make_executor(program_, *engine_, *request_.inputs.source);
+    inputs_ = std::make_unique<ReadAhead>(*request_.inputs.source);
+    executor_ = make_executor(program_, *engine_, *inputs_);
     executor_->initialize();
     if (!request_.restart.path.empty()) {
       load_checkpoint(request_.restart.path, first_step(), program_, request_.prepared.graph, *executor_);
@@ -234,7 +236,8 @@ class PointRun {
         .depth = static_cast<int>(most[0]),
         .ends = {static_cast<std::int64_t>(most[2]), static_cast<std::int64_t>(most[3])}};
     const std::int64_t lead = 1 + (overlap.depth + static_cast<std::int64_t>(most[1])) * program_.steps_per_body;
-    TrainingSteps steps(program_, experiment_, request_.length, first_step(), overlap, {*executor_, *engine_, *meter_});
+    TrainingSteps steps(program_, experiment_, request_.length, first_step(), overlap,
+                        {*executor_, *engine_, *meter_, *inputs_});
     latest_end_ = latest_end(experiment_.measure, request_.length.num_steps, first_step(), overlap.ends);
     const std::unique_ptr<const comm::World> other_world = world_.duplicate();
     const MemoryPeak peak = memory_peak(program_);
@@ -498,6 +501,7 @@ class PointRun {
   std::unique_ptr<DeviceMeter> meter_;
   int world_group_ = 0;
   std::map<std::string, std::string> device_choices_;
+  std::unique_ptr<ReadAhead> inputs_;
   std::unique_ptr<Executor> executor_;
   std::vector<RecordedStep> recorded_;
   StepRange timeline_steps_;

@@ -61,6 +61,7 @@ void TrainingSteps::complete() {
     step.measured = with_.executor.complete(step.step);
     step.outside_arena_bytes = std::max(step.outside_arena_bytes, watch.peak_bytes() + with_.engine.memory_bytes());
   }
+  step.input_seconds = with_.inputs.take_seconds(step.step);
   step.device = with_.meter.end_step();
   step.num_sharers = with_.meter.num_sharers();
   step.fills = step.step < begun_at_ + overlap_.ends.fill;

@@ -11,6 +11,7 @@
 #include "comm/engine.hpp"
 #include "config/experiment.hpp"
 #include "exec/executor.hpp"
+#include "exec/read_ahead.hpp"
 #include "ir/program/program.hpp"
 #include "ir/program/repetition.hpp"
 #include "ir/timeline/memory_over_time.hpp"
@@ -26,6 +27,7 @@ class TrainingSteps {
     Executor& executor;
     const comm::Engine& engine;
     DeviceMeter& meter;
+    ReadAhead& inputs;  ///< what the executor loads from
   };
   /// The most of all ranks, which measure steps at the same times, so that they can exchange them.
   struct Overlap {

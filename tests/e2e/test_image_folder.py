@@ -68,6 +68,7 @@ def test_epochs_are_the_same_on_any_number_of_ranks(strata, images, tmp_path):
         (file,) = (tmp_path / f"results_{ranks}").glob("e2e/*/1.jsonl")
         rows = [row for row in map(json.loads, file.read_text().splitlines()) if row["kind"] == "step"]
         assert [row["step"] for row in rows] == list(range(5)), "two epochs of ten samples, four a step"
+        assert all(0 < row["input_seconds"] < row["step_seconds_max"] for row in rows)
         losses[ranks] = [row["loss"] for row in rows]
     assert losses[2] == pytest.approx(losses[1], rel=1e-4)
 

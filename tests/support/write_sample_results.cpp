@@ -94,6 +94,7 @@ StepRow step_of(const Point& point, std::int64_t step) {
   row.communication_seconds = (ranks > 1 ? 0.4 : 0.0) * (point.emulated_link ? 4.0 : 1.0);
   row.exposed_communication_seconds = 0.3 * row.communication_seconds * jitter;
   row.other_seconds = 0.02 * row.compute_seconds;
+  row.input_seconds = 0.001 * row.compute_seconds;
   // It computes longer than the mean of all ranks, and is waited for.
   row.slowest_rank_compute_seconds = row.compute_seconds + 0.5 * row.exposed_communication_seconds;
   row.slowest_rank_exposed_seconds = 0.5 * row.exposed_communication_seconds;

@@ -76,7 +76,6 @@ CudaExecutor::CudaExecutor(const Program& program, comm::Engine& engine, InputSo
       prologue_(bind(program.prologue, false)),
       body_(bind(program.body, options.timing && is_alone_)),
       uses_graph_(uses_graph(program, communicators_ ? CollectivesOn::device : CollectivesOn::host, options.graphs)),
-      has_collectives_on_host_(!communicators_ && has_collectives(program)),
       loss_writers_(last_writers(program, program.loss_buffer)),
       norm_writers_(last_writers(program, program.norm_buffer)),
       steps_(program),
@@ -221,8 +220,6 @@ void CudaExecutor::submit_alone(const StepContext& context) {
   step_began_.record(streams_.at(0)->get());
   step_began_ns_ = now_ns();
   graph_ ? launch_graph(context) : issue(body_, context);
-  if (has_collectives_on_host_) return;  // the host's engine has no time to spare
-  for (const Bound& in : body_.bound) in.kernel.read_ahead(context.step + 1);
 }
 
 void CudaExecutor::measure(std::int64_t number) {

@@ -165,7 +165,6 @@ class CudaExecutor final : public Executor {
   Section prologue_;
   Section body_;
   bool uses_graph_ = false;
-  bool has_collectives_on_host_ = false;
   bool recording_ = false;           ///< what is queued goes into the graph
   std::unique_ptr<Graph> graph_;     ///< of the body; goes before the communicators that are in it
   std::vector<comm::Ticket> after_;  ///< scratch of post()

@@ -1,8 +1,6 @@
 #include "exec/cuda/input_load.hpp"
 
 #include <algorithm>
-#include <cstring>
-#include <exception>
 
 #include "base/dtype.hpp"
 #include "exec/cuda/check.hpp"
@@ -23,17 +21,18 @@ InputLoad::InputLoad(const Arguments& a, InputSource& inputs)
       dtype_(a.output_dtype(0)),
       first_sample_(a.integer("first_sample")),
       num_samples_(a.integer("samples")),
-      num_values_(static_cast<std::size_t>(a.output_elements(0))),
+      num_bytes_(static_cast<std::size_t>(a.output_elements(0) * size_of(dtype_))),
       num_targets_(a.num_outputs() > 1 ? static_cast<std::size_t>(a.output_elements(1)) : 0),
       to_(a.output(0)),
       to_targets_(a.output(1)),
-      values_(a.output_elements(0) * size_of(dtype_)),
+      values_(static_cast<std::int64_t>(num_bytes_)),
       targets_(static_cast<std::int64_t>(num_targets_ * sizeof(std::int32_t))),
-      pixels_(kernel_ == Kernel::load_images && dtype_ != DType::f32 ? num_values_ : 0),
-      values_ahead_(num_values_ * static_cast<std::size_t>(size_of(dtype_))),
-      targets_ahead_(num_targets_) {}
+      pixels_(kernel_ == Kernel::load_images && dtype_ != DType::f32 ? static_cast<std::size_t>(a.output_elements(0))
+                                                                     : 0) {}
 
-void InputLoad::read(std::int64_t step, std::span<std::byte> values, std::span<std::int32_t> targets) {
+void InputLoad::prepare(std::int64_t step) {
+  const std::span<std::byte> values(values_.data(), num_bytes_);
+  const std::span targets(targets_.as<std::int32_t>(), num_targets_);
   switch (kernel_) {
     case Kernel::load_tokens:
       inputs_.load_tokens(step, first_sample_, num_samples_, as<std::int32_t>(values), targets);
@@ -51,30 +50,11 @@ void InputLoad::read(std::int64_t step, std::span<std::byte> values, std::span<s
   std::ranges::transform(pixels_, as<bf16>(values).begin(), [](float value) { return bf16(value); });
 }
 
-void InputLoad::prepare(std::int64_t step) {
-  if (step_ahead_ != step) {
-    read(step, {values_.data(), values_ahead_.size()}, {targets_.as<std::int32_t>(), num_targets_});
-    return;
-  }
-  std::memcpy(values_.data(), values_ahead_.data(), values_ahead_.size());
-  std::ranges::copy(targets_ahead_, targets_.as<std::int32_t>());
-}
-
-void InputLoad::read_ahead(std::int64_t step) {
-  step_ahead_ = -1;
-  try {
-    read(step, values_ahead_, targets_ahead_);
-    step_ahead_ = step;
-  } catch (const std::exception&) {
-    // The step may never come; where it does, it is read again.
-  }
-}
-
 void InputLoad::queue(cudaStream_t stream) const {
   const auto copy = [&](std::byte* to, const std::byte* from, std::size_t bytes) {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "loading inputs");
   };
-  copy(to_, values_.data(), values_ahead_.size());
+  copy(to_, values_.data(), num_bytes_);
   if (num_targets_ > 0) copy(to_targets_, targets_.data(), num_targets_ * sizeof(std::int32_t));
 }
 

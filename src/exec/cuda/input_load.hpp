@@ -1,8 +1,7 @@
 #pragma once
 
 /// @file
-/// A load of a Program: the host's part, which reads samples into page-locked memory, and the copy to the device. While
-/// the device is at work on a step the host may read what the next one needs.
+/// A load of a Program: the host's part, which has samples written into page-locked memory, and the copy to the device.
 
 #include <cuda_runtime_api.h>
 
@@ -24,29 +23,22 @@ class InputLoad {
 
   /// The samples of @p step stand ready for queue(). What was queued before has arrived.
   void prepare(std::int64_t step);
-  /// Reads for prepare(@p step). What cannot be read is reported by that.
-  void read_ahead(std::int64_t step);
   /// The copy, always from the same place.
   void queue(cudaStream_t stream) const;
 
  private:
-  void read(std::int64_t step, std::span<std::byte> values, std::span<std::int32_t> targets);
-
   InputSource& inputs_;
   Kernel kernel_;
   DType dtype_;
   std::int64_t first_sample_;
   std::int64_t num_samples_;
-  std::size_t num_values_;
+  std::size_t num_bytes_;
   std::size_t num_targets_;
   std::byte* to_;
   std::byte* to_targets_;
   PinnedMemory values_;
   PinnedMemory targets_;
-  std::vector<float> pixels_;  ///< scratch of read()
-  std::vector<std::byte> values_ahead_;
-  std::vector<std::int32_t> targets_ahead_;
-  std::int64_t step_ahead_ = -1;  ///< whose samples these are; -1: none
+  std::vector<float> pixels_;  ///< scratch of prepare()
 };
 
 }  // namespace strata::cuda

@@ -36,10 +36,6 @@ class BoundKernel {
   void prepare(std::int64_t step) const {
     if (load_) load_->prepare(step);
   }
-  /// What of prepare(@p step) can be done while an earlier step runs.
-  void read_ahead(std::int64_t step) const {
-    if (load_) load_->read_ahead(step);
-  }
   void queue(cudaStream_t stream) const { queue_(stream); }
 
  private:

@@ -150,6 +150,7 @@ TEST(ExchangedSteps, TheSlowestRankAndTheFullestSpeakForAll) {
                      .gradient_norm = 3.0F};
     mine.measured.bytes_sent[static_cast<std::size_t>(Collective::all_gather)] = 10 * (n - me);
     mine.outside_arena_bytes = 1000 + me;
+    mine.input_seconds = 0.125 * (1 + me);
     steps.push_back(mine);
   }
   MemoryPeak peak;
@@ -175,6 +176,7 @@ TEST(ExchangedSteps, TheSlowestRankAndTheFullestSpeakForAll) {
   double busy = 0.0;  // of rank r: 4 - r/2 of 7 + r seconds
   for (int r = 0; r < n; ++r) busy += (4.0 - 0.5 * r) / (7.0 + r) / n;
   EXPECT_NEAR(row.busy_share, busy, 1e-12);
+  EXPECT_DOUBLE_EQ(row.input_seconds, 0.125 * n);
   EXPECT_EQ(row.loss, 2.0 * n + 0.5 * n * (n - 1));
   EXPECT_EQ(row.num_samples, 12);
   EXPECT_EQ(row.sent_bytes[static_cast<std::size_t>(Collective::all_gather)], 10 * n);

@@ -100,6 +100,7 @@ inline StepRow sample_step(std::int64_t step) {
   row.communication_seconds = 0.2 + 0.001 * x;
   row.exposed_communication_seconds = 0.1 + 0.001 * x;
   row.other_seconds = 0.01 + 0.001 * x;
+  row.input_seconds = 0.002 + 0.001 * x;
   row.slowest_rank_compute_seconds = 0.2 + 0.001 * x;
   row.slowest_rank_exposed_seconds = 0.05 + 0.001 * x;
   row.busy_share = 0.6 + 0.001 * x;
