@@ -40,7 +40,10 @@ def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
         )
     axes.set_xlabel("epoch")
     axes.set_ylabel("top-1, %")
-    axes.set_title(f"CDP figure 3: {rows['model_name'].iloc[0]}\nmean of the last {WINDOW_EPOCHS:.0f} epochs, ± 1 deviation", fontsize=7)
+    axes.set_title(
+        f"CDP figure 3: {rows['model_name'].iloc[0]}\nmean of the last {WINDOW_EPOCHS:.0f} epochs, ± 1 deviation",
+        fontsize=7,
+    )
     axes.legend()
     return {"accuracy": figure}
 
