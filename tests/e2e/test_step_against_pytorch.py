@@ -21,7 +21,7 @@ BOUND = 1e-4
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 @pytest.mark.parametrize("model", ["resnet-nano", "resnet18-cifar", "resnet50-cifar", "vit-nano", "vit-tiny-cifar"])
 def test_loss_and_every_gradient(model):
-    errors, num_crossed = errors_of_step(STRATA, MPIEXEC, model, 4)
+    errors, num_crossed = errors_of_step(step_of_strata(STRATA, MPIEXEC, model, 4, 1), model, 4)
     assert num_crossed < 50, "of ReLU's inputs within rounding of 0"
     too_large = {name: error for name, error in errors.items() if not error <= BOUND}
     assert not too_large
