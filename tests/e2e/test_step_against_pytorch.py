@@ -1,4 +1,4 @@
-"""A step of the image models against PyTorch, where it is installed: loss and every gradient, from the same weights."""
+"""A step of the image models against PyTorch, where it is installed: loss, every gradient and an evaluation, from the same weights."""
 
 import importlib.util
 import os
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
-from step_against_pytorch import errors_of_step, step_of_strata  # noqa: E402
+from step_against_pytorch import errors_of_evaluation, errors_of_step, step_of_strata  # noqa: E402
 from synthetic_images import batch  # noqa: E402
 
 STRATA = os.environ.get("STRATA", str(ROOT / "build" / "cpu" / "strata"))
@@ -21,14 +21,17 @@ BOUND = 1e-4
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 @pytest.mark.parametrize("model", ["resnet-nano", "resnet18-cifar", "resnet50-cifar", "vit-nano", "vit-tiny-cifar"])
 def test_loss_and_every_gradient(model):
-    errors, num_crossed = errors_of_step(step_of_strata(STRATA, MPIEXEC, model, 4, 1), model, 4)
+    step = step_of_strata(STRATA, MPIEXEC, model, 4, 1)
+    errors, num_crossed = errors_of_step(step, model, 4)
     assert num_crossed < 50, "of ReLU's inputs within rounding of 0"
-    too_large = {name: error for name, error in errors.items() if not error <= BOUND}
+    evaluation = errors_of_evaluation(step, model, 4)
+    assert len(evaluation) == 3 + 2 * len(step.running)
+    too_large = {name: error for name, error in [*errors.items(), *evaluation.items()] if not error <= BOUND}
     assert not too_large
 
 
 def test_the_step_moves_no_weight_and_has_gradients():
-    _, parameters = step_of_strata(STRATA, MPIEXEC, "vit-nano", 4, 1)
+    parameters = step_of_strata(STRATA, MPIEXEC, "vit-nano", 4, 1).parameters
     assert numpy.array_equal(parameters["final_norm.weight"][0], numpy.ones(32, numpy.float32))
     assert all(gradient.any() for _, gradient in parameters.values())
 

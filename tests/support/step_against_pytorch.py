@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One training step of strata's image models against PyTorch from the same weights and images.
+"""One training step of strata's image models against PyTorch from the same weights and images, and an evaluation.
 
     python tests/support/step_against_pytorch.py [--models resnet18 resnet50 vit-b16] [--batch 2]
 
@@ -14,9 +14,12 @@ strata's step took the other gradient, and so does PyTorch's own in single preci
 double precision then. Which side strata took shows in the gradient of the bias of the norm before: it is the sum of
 what was let through. For numbers so near to 0, by what single precision moves PyTorch's, the comparison goes by that,
 and says how often it had to; all other gradients are then compared as they are.
+
+Behind the step both evaluate other images, with the running statistics of batch norms that one step has left.
 """
 
 import argparse
+import dataclasses
 import itertools
 import json
 import os
@@ -48,29 +51,48 @@ peak = "quick"
 warmup_steps = 0
 [checkpoint]
 every = 1
+[evaluate]
+every = 1
+num_samples = {evaluated}
 [strategy]
 name = "single"
 """
 SEED = 3
+EVALUATED = 5  # images, behind those of the step
 ROUNDINGS = 5  # how far rounding reaches, in root mean squares of what it does to PyTorch's numbers
 MOST_TRIED = 12  # numbers near zero of one channel of which all choices are tried
 
 
+@dataclasses.dataclass
+class Step:
+    loss: float
+    parameters: dict  # name: value and gradient, flat
+    evaluated: dict = dataclasses.field(default_factory=dict)  # loss, top_1, top_5 of a row of /evaluations
+    running: dict = dataclasses.field(default_factory=dict)  # a norm's weight: mean and variance
+
+
 def step_of_strata(strata, mpiexec, model, batch, threads):
-    """The loss, and by parameter its value and gradient, flat."""
+    """The step, and the evaluation behind it."""
     import h5py
 
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "step.toml"
-        file.write_text(EXPERIMENT.format(model=model, batch=batch, threads=threads, seed=SEED))
+        file.write_text(EXPERIMENT.format(model=model, batch=batch, threads=threads, seed=SEED, evaluated=EVALUATED))
         words = [mpiexec, "-n", "1", strata, "run", file, "--results", folder, "--quiet"]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
         (point,) = (pathlib.Path(folder) / "step").glob("????????????")
         rows = [json.loads(line) for line in (point / "1.jsonl").read_text().splitlines()]
         (loss,) = (row["loss"] for row in rows if row["kind"] == "step")
+        (evaluated,) = (row for row in rows if row["kind"] == "evaluation")
         with h5py.File(point / "checkpoints" / "step_1.h5") as checkpoint:
             groups = checkpoint["parameters"]
-            return loss, {name: (group["value"][:], group["momentum"][:]) for name, group in groups.items()}
+            running = {
+                name: (group["running_mean"][:], group["running_variance"][:])
+                for name, group in groups.items()
+                if "running_mean" in group
+            }
+            parameters = {name: (group["value"][:], group["momentum"][:]) for name, group in groups.items()}
+            return Step(loss, parameters, evaluated, running)
 
 
 def decided_by(sums_let_through, rounded, num_crossed):
@@ -132,12 +154,12 @@ def with_weights_of(parameters, model):
     return network, named
 
 
-def batch_of(network, size):
+def batch_of(network, size, first=0):
     """Images, channels first, and labels."""
     import torch
     from synthetic_images import batch
 
-    images, labels = batch(size, network.image_size, network.num_classes, SEED)
+    images, labels = batch(size, network.image_size, network.num_classes, SEED, first)
     return torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(labels)
 
 
@@ -151,7 +173,38 @@ def step_of_pytorch(parameters, model, batch):
     loss = torch.nn.functional.cross_entropy(network(inputs), labels)
     loss.backward()
     gradients = {name: as_in_strata(p.grad).contiguous().flatten().numpy() for name, p in named.items()}
-    return loss.item(), {name: (value, gradients[name]) for name, (value, _) in parameters.items()}
+    return Step(loss.item(), {name: (value, gradients[name]) for name, (value, _) in parameters.items()})
+
+
+def errors_of_evaluation(step, model, batch):
+    """{"loss", a norm's running mean or variance: relative error, "top_1", "top_5": difference of the numbers}, against
+    PyTorch in double precision."""
+    import torch
+    from pytorch_image_models import name_in_strata
+
+    network, _ = with_weights_of(step.parameters, model)
+    network.double()
+    errors = {}
+    with torch.no_grad():
+        network(batch_of(network, batch)[0].double())  # training: statistics of the batch go into the running ones
+        for name, module in network.named_modules():
+            if not isinstance(module, torch.nn.BatchNorm2d):
+                continue
+            norm = name_in_strata(f"{name}.weight")
+            for what, ours, theirs in zip(
+                ("mean", "variance"), step.running[norm], (module.running_mean, module.running_var), strict=True
+            ):
+                difference = (torch.from_numpy(ours).double() - theirs).abs().max()
+                errors[f"running {what} of {norm}"] = (difference / theirs.abs().max()).item()
+        network.eval()
+        images, labels = batch_of(network, EVALUATED, first=batch)
+        logits = network(images.double())
+        loss = torch.nn.functional.cross_entropy(logits, labels).item()
+        errors["loss"] = abs(step.evaluated["loss"] - loss) / loss
+        for k in (1, 5):
+            correct = (logits.topk(k).indices == labels[:, None]).sum().item()
+            errors[f"top_{k}"] = abs(EVALUATED * step.evaluated[f"top_{k}"] - correct)
+    return errors
 
 
 def errors_of_step(step, model, batch):
@@ -160,7 +213,7 @@ def errors_of_step(step, model, batch):
     import torch
     from pytorch_image_models import Relu, as_in_strata, name_in_strata
 
-    loss, parameters = step
+    loss, parameters = step.loss, step.parameters
     network, named = with_weights_of(parameters, model)
     inputs, labels = batch_of(network, batch)
     cut = {name: module for name, module in network.named_modules() if isinstance(module, Relu)}
@@ -224,8 +277,12 @@ def main():
     for model in args.models:
         step = step_of_strata(args.strata, args.mpiexec, model, args.batch, args.threads)
         is_within = report("strata", model, *errors_of_step(step, model, args.batch), args.bound) and is_within
+        evaluated = errors_of_evaluation(step, model, args.batch)
+        worst = max(evaluated, key=evaluated.get)
+        print(f"{model:16} strata   evaluation: {len(evaluated)} numbers, at most {evaluated[worst]:.1e} ({worst})")
+        is_within = evaluated[worst] <= args.bound and is_within
         if args.pytorch:
-            own = step_of_pytorch(step[1], model, args.batch)
+            own = step_of_pytorch(step.parameters, model, args.batch)
             report("PyTorch", model, *errors_of_step(own, model, args.batch), args.bound)
     return 0 if is_within else 1
 

@@ -53,7 +53,7 @@ def image(sample, image_size, num_classes, seed):
     return values.astype(np.float32), label
 
 
-def batch(size, image_size, num_classes, seed):
-    """The first @p size samples: [size, height, width, 3] and their labels."""
-    images, labels = zip(*(image(i, image_size, num_classes, seed) for i in range(size)), strict=True)
+def batch(size, image_size, num_classes, seed, first=0):
+    """Samples from @p first on: [size, height, width, 3] and their labels."""
+    images, labels = zip(*(image(i, image_size, num_classes, seed) for i in range(first, first + size)), strict=True)
     return np.stack(images), np.array(labels, dtype=np.int64)

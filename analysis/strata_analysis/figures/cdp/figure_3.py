@@ -15,7 +15,7 @@ WINDOW_EPOCHS = 7.0  # over which the paper's curves are means
 
 
 def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
-    """gids: `accuracy/<strategy>` on the means of the last WINDOW_EPOCHS, `evaluated/<strategy>` on what they are of."""
+    """gids: `accuracy/<strategy>` on means of the last WINDOW_EPOCHS, `evaluated/<strategy>` on what they are of."""
     members = of_experiment(points, EXPERIMENT)
     if results.evaluations is None or members.empty:
         return "no point of it was evaluated: evaluate.every"
