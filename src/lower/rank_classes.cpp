@@ -303,7 +303,8 @@ void append_samples(const Plan& plan, std::span<const OperatorDecision> decision
   }
 }
 
-/// Axes along which ranks have parts of tensors, or of what they share hold shards, of different sizes.
+/// Axes along which ranks have parts of tensors, or of what they share hold shards, of different sizes, or of which
+/// some ranks gather what others do not.
 AxisSet uneven_axes(const Plan& plan, const RankModel& rank_model) {
   AxisSet axes = 0;
   for (const LaidOutGraph& size : rank_model.sizes) axes |= size.uneven;
@@ -314,13 +315,16 @@ AxisSet uneven_axes(const Plan& plan, const RankModel& rank_model) {
     const bool divides = model.graph.parameters[p].num_elements() % shards[p].factors.os.total() == 0;
     if (shards[p].is_sharded() && (is_dealt || !divides)) axes |= model.replicas[p];
   }
+  for (const auto& [p, of_sum] : model.added_by_one) {
+    if (shards[static_cast<std::size_t>(p)].factors.p.total() > 1) axes |= of_sum;
+  }
   return axes;
 }
 
 /// What tells ranks apart where operators are laid out: where a rank is along the axes that divide unevenly, and under
-/// how many leaf switches its groups are. Who adds a bias or counts a row of the loss is a kernel's operand or factor;
-/// who broadcasts a panel does it as often as others. Besides, its stage, and how far its neighbours are; on a ring
-/// that passes blocks on, its place, unless all links of the ring and all parts are alike.
+/// how many leaf switches its groups are. Who adds a bias that is whole or counts a row of the loss is a kernel's
+/// operand or factor; who broadcasts a panel does it as often as others. Besides, its stage, and how far its neighbours
+/// are; on a ring that passes blocks on, its place, unless all links of the ring and all parts are alike.
 class LaidOutSignature {
  public:
   /// @param leaf_of_node empty: leaves make no difference.

@@ -223,14 +223,23 @@ std::vector<std::vector<int>> stages_of_parameters(const ModelGraph& graph, std:
   return result;
 }
 
-ModelGraph graph_of(const ModelGraph& graph, const Stage& stage) {
+ModelGraph graph_of(const ModelGraph& graph, std::span<const Stage> stages) {
   ModelGraph part = graph;
-  const auto operators = operators_of(graph, stage);
-  part.operators.assign(operators.begin(), operators.end());
+  part.operators.clear();
+  for (Block& block : part.blocks) block.num_operators = 0;
+  for (const Stage& stage : stages) {
+    const int moved = static_cast<int>(part.operators.size()) - stage.first_operator;
+    const auto operators = operators_of(graph, stage);
+    part.operators.insert(part.operators.end(), operators.begin(), operators.end());
+    for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
+      const Block& whole = graph.blocks[b];
+      if (whole.first_operator < stage.first_operator || whole.first_operator >= stage.end()) continue;
+      part.blocks[b].first_operator = whole.first_operator + moved;
+      part.blocks[b].num_operators = whole.num_operators;
+    }
+  }
   for (Block& block : part.blocks) {
-    const bool here = block.first_operator >= stage.first_operator && block.first_operator < stage.end();
-    block.first_operator = here ? block.first_operator - stage.first_operator : 0;
-    block.num_operators = here ? block.num_operators : 0;
+    if (block.num_operators == 0) block.first_operator = 0;
   }
   return part;
 }

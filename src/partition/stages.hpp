@@ -45,8 +45,8 @@ std::vector<int> tensors_across(const ModelGraph& graph, int first_operator);
 /// For each parameter the stages whose operators use it, in ascending order. A tied weight has several.
 std::vector<std::vector<int>> stages_of_parameters(const ModelGraph& graph, std::span<const Stage> stages);
 
-/// The operators of @p stage alone. Tensors, parameters and blocks keep their numbers; those of other stages have no
-/// operators.
-ModelGraph graph_of(const ModelGraph& graph, const Stage& stage);
+/// The operators of @p stages alone, which rise. Tensors, parameters and blocks keep their numbers; those of other
+/// stages have no operators.
+ModelGraph graph_of(const ModelGraph& graph, std::span<const Stage> stages);
 
 }  // namespace strata

@@ -68,12 +68,12 @@ std::string described(const ShardingChoice& choice) {
 
 [[noreturn]] void refuse_capacity(const Plan& plan, const StateFactors& smallest, const Evaluation& needed) {
   const auto of = [&](Category category) { return gib(needed.peak.bytes[static_cast<int>(category)]); };
-  throw OutOfMemory(fmt::format(
-      "amsp on {} ranks: nothing fits into a device memory of {} ({} bytes): {} needs least, {}, {} bytes too much; of "
-      "it parameters {}, gradients {}, optimizer states {}, activations {}, on their way between ranks {}",
-      plan.mesh.num_ranks(), gib(plan.device_capacity_bytes), plan.device_capacity_bytes, to_string(smallest),
-      gib(needed.peak_bytes), needed.peak_bytes - plan.device_capacity_bytes, of(Category::parameter),
-      of(Category::gradient), of(Category::optimizer), of(Category::activation), of(Category::communication)));
+  throw OutOfMemory(
+      fmt::format("{}: {} needs least, {}, {} bytes too much; of it parameters {}, gradients {}, optimizer states {}, "
+                  "activations {}, on their way between ranks {}",
+                  nothing_fits(plan), to_string(smallest), gib(needed.peak_bytes),
+                  needed.peak_bytes - plan.device_capacity_bytes, of(Category::parameter), of(Category::gradient),
+                  of(Category::optimizer), of(Category::activation), of(Category::communication)));
 }
 
 /// Asks @p evaluate, which may be null where nothing limits memory: then nobody has to know.

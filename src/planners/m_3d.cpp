@@ -24,9 +24,6 @@
 ///             Tensor ranks are looked for inside nodes, unless nodes have one rank.
 /// Reproduces: the 3D bars of OSDP's figures 5 and 6.
 
-#include <array>
-
-#include "ir/plan/plan_words.hpp"
 #include "planners/pipelines/degree_search.hpp"
 
 namespace strata {
@@ -39,21 +36,7 @@ class ThreeD final : public Planner {
     return "data x tensor x stage degrees, with several stages a rank, by search: the fastest simulated step that fits";
   }
   std::string_view source() const override { return "Narayanan et al., Megatron-LM, SC 2021"; }
-  std::span<const OptionRow> options() const override {
-    static const std::array rows = {
-        OptionRow{"stages", std::int64_t{0}, ">= 0", "stages of the pipeline, over all ranks; 0: searched"},
-        OptionRow{"chunks", std::int64_t{0}, ">= 0", "stages a rank, interleaved if several; 0: searched"},
-        OptionRow{"tensor", std::int64_t{0}, ">= 0",
-                  "ranks that share a weight, neighbours; 0: searched, inside nodes of several ranks"},
-        OptionRow{"sum", std::string(planner_word), "planner | scatter | all_reduce",
-                  "how tensor ranks' partial sums come together: each keeps its part, or all have the whole"},
-        OptionRow{"micro_batches", std::string("train"), "train | planner",
-                  "those of train.micro_batches, or searched beside the degrees"},
-        OptionRow{"cut_by", std::string("flops"), "flops | operators | parameters",
-                  "what the largest stage has the least of"},
-    };
-    return rows;
-  }
+  std::span<const OptionRow> options() const override { return degree_options(); }
   Plan plan(const PlanRequest& request) const override { return fastest_degrees(request); }
 };
 

@@ -1,23 +1,32 @@
 /// @file
-/// Replicas of pipelines whose data ranks hold the states of their stage as `osdp` decides: replicated, sharded, or in
+/// Replicas of pipelines whose ranks hold the states of their stages as `osdp` decides: replicated, sharded, or in
 /// slices of which some are.
 ///
 /// Source:     Jiang et al., "OSDP: Optimal Sharded Data Parallel for Distributed Deep Learning", IJCAI 2023 (arXiv
 ///             2209.13258), sec. 4.1 ("3D+OSDP").
 /// Idea:       OSDP stands in for data parallelism wherever that is one of several dimensions.
-/// Symbols:    as `1f1b` and, within a stage, as `osdp` with D = N/S for N and the stage's operators.
-/// Decides:    mesh axes {stage = S, data = D}; DP or ZDP, in how many of s slices, for each operator, by stage
-///             (operators/in_stages.hpp); schedule 1f1b; a recomputed block gathers again.
-/// Memory:     states as `osdp`'s over D for P_s; activations: min(M, S-s) A_s; the largest workspace of the stage.
-/// Volume:     as `1f1b`, and in a stage as `osdp` over D.
+/// Symbols:    as `3d` and, within a place, as `osdp` with the d ranks that hold the same part of a weight for N, and
+///             the operators of the place's stages.
+/// Decides:    degrees as `3d`; DP or ZDP over d, of whole weights (t = 1) in how many of s slices, for each operator,
+///             by place (operators/in_stages.hpp); a recomputed block gathers again.
+/// Memory:     states as `osdp`'s over d of what a rank of `3d` holds; the rest as `3d`; the largest workspace of the
+///             place.
+/// Volume:     as `3d`, and in a place as `osdp` over d.
 /// Reference:  `single` on the same global batch in the same micro-batches, up to the order of summation.
-/// Options:    stages, tensor, cut_by, and `osdp`'s.
-/// Refuses:    tensor ranks, which `3d` has; what `1f1b` and `osdp` refuse; a batch of the planner's.
-/// Differs:    a parameter of two stages, a tied table, is held one way in both and never cut. What a stage's Program
-///             needs more than the closed form says is taken off its memory, as by `osdp`, with at most 10 Programs.
+/// Options:    stages, chunks, tensor, sum, micro_batches, cut_by, and `osdp`'s.
+/// Refuses:    what `3d` and `osdp` refuse; a batch of the planner's. A plan with slices beside tensor ranks cannot be
+///             lowered, and is never made: of several tensor ranks operators are held whole.
+/// Planner:    for each combination of degrees, in the order of a bound of what it takes at least, the states by closed
+///             form within what Programs leave of the memory; of those the fastest simulated step. Where nobody
+///             simulates whole weights and a stage a rank are compared by closed form.
+/// Differs:    a parameter of two places, a tied table, is held one way in both and never cut. What a place's Program
+///             needs more than the closed form says is taken off its memory, with at most 10 Programs.
 /// Reproduces: the 3D+OSDP bars of OSDP's figures 5 and 6.
 
+#include <memory>
+
 #include "planners/operators/in_stages.hpp"
+#include "planners/states/sharded_plan.hpp"
 
 namespace strata {
 namespace {
@@ -26,11 +35,27 @@ class ThreeDPlusOsdp final : public Planner {
  public:
   std::string_view name() const override { return "3d+osdp"; }
   std::string_view summary() const override {
-    return "data x stage degrees by grid search, in each stage of which states are held as by osdp";
+    return "data x tensor x stage degrees as 3d, in each stage of which states are held as by osdp";
   }
   std::string_view source() const override { return "Jiang et al., OSDP, IJCAI 2023"; }
   std::span<const OptionRow> options() const override { return staged_options(); }
-  Plan plan(const PlanRequest& request) const override { return plan_in_stages(request); }
+
+  Plan plan(const PlanRequest& request) const override {
+    PlanRequest asked = request;
+    asked.base = with_options_of_states(request);
+    const bool is_limited = request.base.device_capacity_bytes > 0;
+    const bool simulates = request.evaluate != nullptr && request.evaluate->knows_seconds();
+    std::unique_ptr<CostModel> costs;
+    return fastest_degrees(asked, [&](const ParallelDegrees& degrees, const Plan& replicated) {
+      // Nothing communicates less than replicas, and nothing has to be saved.
+      if (simulates && !is_limited) return std::vector<PlanWithStates>{{.plan = replicated}};
+      if (costs == nullptr) {
+        costs = cost_model_of(
+            request, is_limited ? "leave resources.memory_gib unset and set strategy.stages" : "set strategy.stages");
+      }
+      return states_in_stages(asked, *costs, degrees, replicated);
+    });
+  }
 };
 
 }  // namespace

@@ -564,6 +564,7 @@ class LayingOut {
       op.parameters.push_back(p == whole.parameters.front()
                                   ? add_parameter(p, outputs, inputs, {out_held, in_held}, ring, r.p0)
                                   : add_parameter(p, outputs, {}, {out_held}, r.p1, r.p0));
+      if (r.p2 != 0 && p != whole.parameters.front()) result_.added_by_one[op.parameters.back()] = r.p2;
     }
     op.outputs = {local_[static_cast<std::size_t>(y)] = add_tensor(y, home(y), "")};
     push(std::move(op), decisions_[o]);
@@ -622,6 +623,7 @@ class LayingOut {
         op.parameters.push_back(
             add_parameter(p, {all_of(shape.front())}, outputs, {shape.front(), out_held}, r.p1, r.p0));
       }
+      if (!is_weight && r.p2 != 0) result_.added_by_one[op.parameters.back()] = r.p2;
     }
     int& local = local_[static_cast<std::size_t>(y)];
     if (r.p2 == 0 || decisions_[o].sum == PartialSums::all_reduce) {

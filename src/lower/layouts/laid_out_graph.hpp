@@ -74,12 +74,15 @@ struct LaidOutGraph {
   std::vector<StridedBlock> samples;        ///< by tensor: which of them
   std::vector<AxisSet> replicas;            ///< by parameter: over which axes it has copies
   std::vector<std::int64_t> num_copies;     ///< by parameter: ranks that hold the same part
-  std::vector<Stage> stages;                ///< of the graph
-  std::vector<Redistribution> steps;        ///< by attribute `step`
-  std::vector<SummaPanels> panels;          ///< by attribute `summa`
-  std::vector<RingBlocks> rings;            ///< by attribute `ring`
-  std::map<int, SampleParts> norm_parts;    ///< by operator: of batch norms
-  AxisSet uneven = 0;                       ///< ranks along these have parts of unequal sizes
+  /// By parameter that is added to partial sums: axes along which one rank of each sum alone reads it, and, where it is
+  /// sharded, gathers it.
+  std::map<int, AxisSet> added_by_one;
+  std::vector<Stage> stages;              ///< of the graph
+  std::vector<Redistribution> steps;      ///< by attribute `step`
+  std::vector<SummaPanels> panels;        ///< by attribute `summa`
+  std::vector<RingBlocks> rings;          ///< by attribute `ring`
+  std::map<int, SampleParts> norm_parts;  ///< by operator: of batch norms
+  AxisSet uneven = 0;                     ///< ranks along these have parts of unequal sizes
   /// Ranks hold parts of tensors, as layouts say. Else each has all of the model, and samples of its own.
   bool is_laid_out() const { return !layouts.empty(); }
 };

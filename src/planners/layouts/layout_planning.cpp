@@ -208,7 +208,6 @@ Plan LayoutPlanning::plan(std::span<const Layout> layouts, const std::string& wh
 }
 
 void LayoutPlanning::refuse_capacity(std::span<const Layout> best) const {
-  const Plan& base = request_.base;
   const std::int64_t needed = peak(best).bytes;
   std::string parts;
   if (num_places() == 1 && request_.evaluate != nullptr) {
@@ -219,11 +218,8 @@ void LayoutPlanning::refuse_capacity(std::span<const Layout> best) const {
         of(Category::parameter), of(Category::gradient), of(Category::optimizer), of(Category::activation),
         of(Category::communication));
   }
-  throw OutOfMemory(
-      fmt::format("{} on {} ranks: nothing fits into a device memory of {} ({} bytes): the layouts that need least "
-                  "need {}, {} bytes too much{}",
-                  base.strategy, base.mesh.num_ranks(), gib(capacity_bytes()), capacity_bytes(), gib(needed),
-                  needed - capacity_bytes(), parts));
+  throw OutOfMemory(fmt::format("{}: the layouts that need least need {}, {} bytes too much{}",
+                                nothing_fits(request_.base), gib(needed), needed - capacity_bytes(), parts));
 }
 
 }  // namespace strata

@@ -126,11 +126,8 @@ Plan fastest(const PlanRequest& request, const LayoutPlanning& planning, std::ve
   const auto best = std::ranges::find_if(candidates, fits);
   if (best == candidates.end()) {
     const Candidate& least = *std::ranges::min_element(candidates, {}, &Candidate::peak_bytes);
-    throw OutOfMemory(
-        fmt::format("{} on {} ranks: nothing fits into a device memory of {} ({} bytes): {}, which needs "
-                    "least, needs {}, {} bytes too much",
-                    request.base.strategy, request.base.mesh.num_ranks(), gib(capacity), capacity, least.way.name,
-                    gib(least.peak_bytes), least.peak_bytes - capacity));
+    throw OutOfMemory(fmt::format("{}: {}, which needs least, needs {}, {} bytes too much", nothing_fits(request.base),
+                                  least.way.name, gib(least.peak_bytes), least.peak_bytes - capacity));
   }
   const auto described = [&](const Candidate& c) {
     const char* what = simulates ? "a simulated step" : "of collectives";

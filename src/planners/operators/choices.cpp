@@ -59,7 +59,7 @@ OperatorChoices::OperatorChoices(const ModelGraph& graph, const Plan& plan, cons
       gathers_(gathers_of(graph, plan)),
       compute_(graph, plan, gathers_, costs),
       updates_in_backward_(plan.overlap.update == "backward"),
-      ranks_(data_grid(plan.mesh)),
+      ranks_(options.sharded_over.value_or(data_grid(plan.mesh))),
       num_uses_(graph.parameters.size(), 0) {
   for (const Operator& op : graph.operators) {
     for (const int p : op.parameters) ++num_uses_[at(p)];

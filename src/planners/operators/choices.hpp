@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -54,6 +55,7 @@ struct ChoiceOptions {
   /// Parameters about which somebody else decides as well, and how their operators are held.
   std::vector<int> pinned{};
   Hold pinned_hold = Hold::dp;
+  std::optional<Factor> sharded_over{};  ///< ranks that hold the same weights; nothing: data_grid() of the plan's mesh
 };
 
 class OperatorChoices {

@@ -1,109 +1,164 @@
 #include "planners/operators/in_stages.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "base/error.hpp"
+#include "base/ceil_div.hpp"
 #include "cost/group_shape.hpp"
 #include "partition/sample_parts.hpp"
 #include "partition/shards.hpp"
 #include "partition/stages.hpp"
+#include "partition/stages_of_places.hpp"
+#include "planners/layouts/degrees_of_layers.hpp"
 #include "planners/operators/plan_by_operator.hpp"
 #include "planners/operators/rules.hpp"
-#include "planners/pipelines/pipeline.hpp"
+#include "planners/states/factors.hpp"
 #include "planners/states/sharded_plan.hpp"
 
 namespace strata {
 namespace {
 
-constexpr ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
-
-/// A plan for some degrees, or how much it lacks.
-struct Degrees {
-  Plan plan;
-  double seconds = 0.0;         ///< 0: nobody had to know
-  std::int64_t peak_bytes = 0;  ///< 0: nobody had to know
-  bool fits = true;
-  std::string in_words() const {
-    std::string text = fmt::format("data {} × stage {}", axis_size(plan.mesh, "data"), plan.stages.count);
-    if (seconds > 0.0) text += fmt::format(": {:.6g} s", seconds);
-    if (peak_bytes > 0) text += fmt::format(", {}", gib(peak_bytes));
-    return text;
+/// A matrix that @p tensor ranks share as large as the part of one of them.
+ModelGraph part_of_tensor_rank(ModelGraph graph, int tensor) {
+  for (Parameter& parameter : graph.parameters) {
+    if (parameter.shape.size() > 1) parameter.shape.front() = ceil_div(parameter.shape.front(), std::int64_t{tensor});
   }
-};
+  return graph;
+}
 
-/// The stages of one plan, each with its own operators and memory.
+/// The places of one plan, each with its own operators and memory.
 class StagedOperators {
  public:
-  /// @param plan mesh, stages and schedule; no rules yet.
-  StagedOperators(const PlanRequest& request, Plan plan, const CostModel& costs)
+  /// @param plan mesh, stages, schedule and layouts; no rules of states yet.
+  StagedOperators(const PlanRequest& request, const ParallelDegrees& degrees, const Plan& plan, const CostModel& costs)
       : request_(request),
-        plan_(std::move(plan)),
+        degrees_(degrees),
+        plan_(plan),
         costs_(costs),
-        stages_(cut_into_stages(request.graph, plan_.stages)),
-        data_(data_grid(plan_.mesh)),
-        samples_(most_samples_of_rank(plan_)) {
+        stages_(cut_into_stages(request.graph, plan.stages)),
+        grid_(data_grid(plan.mesh)),
+        copies_(degrees.tensor > 1 ? quotient(grid_, nearest_ranks(grid_, degrees.tensor)) : grid_),
+        samples_(ceil_div(samples_of_micro_batch(plan), std::int64_t{copies_.total()})),
+        samples_computed_(ceil_div(samples_, std::int64_t{degrees.tensor})) {
+    const StagePlaces places(plan_);
     const auto users = stages_of_parameters(request.graph, stages_);
     for (std::size_t p = 0; p < users.size(); ++p) {
-      if (users[p].size() > 1) shared_.push_back(static_cast<int>(p));
+      if (places.places_of(users[p]).size() > 1) shared_.push_back(static_cast<int>(p));
     }
-    for (const Stage& stage : stages_) graphs_.push_back(std::make_unique<ModelGraph>(graph_of(request.graph, stage)));
+    for (int place = 0; place < places.num_places(); ++place) {
+      const StagesOfPlace held = places.of(place);
+      std::vector<Stage> here;
+      for (int s = held.first; s < held.end; s += held.apart) here.push_back(stages_[static_cast<std::size_t>(s)]);
+      graphs_.push_back(
+          std::make_unique<ModelGraph>(part_of_tensor_rank(graph_of(request.graph, here), degrees.tensor)));
+    }
   }
 
-  Degrees best() {
-    Degrees best = held(Hold::dp);
-    if (shared_.empty() || !may_shard() || everything_replicated_) return best;
-    return better(std::move(best), held(Hold::zdp));
+  /// See states_in_stages().
+  std::vector<PlanWithStates> plans() {
+    ChoiceOptions asked = choice_options(request_);
+    asked.sharded_over = copies_;
+    if (degrees_.tensor > 1) asked.slices = 0;
+    if (std::optional<PlanWithStates> too_large = smallest_if_too_large(asked)) return {*std::move(too_large)};
+    std::vector<PlanWithStates> all = {best(asked)};
+    const bool simulates = request_.evaluate != nullptr && request_.evaluate->knows_seconds();
+    if (!simulates || everything_replicated_ || !may_shard()) return all;
+    ChoiceOptions whole = asked;
+    whole.slices = 0;
+    if (asked.slices > 1) all.push_back(best(whole));
+    all.push_back(sharded(whole));
+    return all;
   }
 
  private:
   std::int64_t capacity() const { return plan_.device_capacity_bytes; }
-  bool may_shard() const { return capacity() > 0 && data_.total() > 1; }
+  bool may_shard() const { return capacity() > 0 && copies_.total() > 1; }
+  bool fits(const PlanWithStates& plan) const { return capacity() == 0 || plan.peak_bytes <= capacity(); }
 
-  /// Every parameter that stages share held as @p shared.
-  Degrees held(Hold shared) {
+  PlanWithStates best(const ChoiceOptions& choices) {
+    PlanWithStates best = held(choices, Hold::dp);
+    if (shared_.empty() || !may_shard() || everything_replicated_) return best;
+    return better(std::move(best), held(choices, Hold::zdp));
+  }
+
+  /// What each place can choose between.
+  struct Choices {
     std::deque<OperatorChoices> operators;
     std::vector<std::unique_ptr<Fitting>> fittings;
-    ChoiceOptions choices = choice_options(request_);
-    choices.pinned = shared_;
-    choices.pinned_hold = shared;
-    for (const auto& graph : graphs_) operators.emplace_back(*graph, plan_, costs_, choices);
-    for (const OperatorChoices& of_stage : operators) {
-      fittings.push_back(std::make_unique<Fitting>(of_stage, fitting_options(request_)));
+  };
+  /// Every parameter that places share held as @p shared.
+  std::unique_ptr<Choices> choices_of(ChoiceOptions options, Hold shared) const {
+    auto all = std::make_unique<Choices>();
+    options.pinned = shared_;
+    options.pinned_hold = shared;
+    for (const auto& graph : graphs_) all->operators.emplace_back(*graph, plan_, costs_, options);
+    for (const OperatorChoices& of_place : all->operators) {
+      all->fittings.push_back(std::make_unique<Fitting>(of_place, fitting_options(request_)));
     }
+    return all;
+  }
+
+  /// By Programs of few blocks: nothing where one of the smallest plans may fit, or nobody lowers.
+  std::optional<PlanWithStates> smallest_if_too_large(const ChoiceOptions& options) {
+    if (capacity() == 0 || request_.evaluate == nullptr) return std::nullopt;
+    const auto all = choices_of(options, Hold::zdp);
+    std::vector<std::vector<Found>> smallest;  // by place
+    std::size_t most = 0;
+    for (const auto& of_place : all->fittings) {
+      most = std::max(most, smallest.emplace_back(of_place->smallest(samples_computed_)).size());
+    }
+    std::optional<PlanWithStates> least;
+    for (std::size_t i = 0; i < most; ++i) {
+      std::vector<Found> found;
+      for (const auto& of_place : smallest) found.push_back(of_place[std::min(i, of_place.size() - 1)]);
+      PlanWithStates plan = with_rules(all->operators, found);
+      plan.peak_bytes = request_.evaluate->least_memory(plan.plan).peak_bytes;
+      if (plan.peak_bytes <= capacity()) return std::nullopt;
+      if (!least || plan.peak_bytes < least->peak_bytes) least = std::move(plan);
+    }
+    return least;
+  }
+
+  /// All operators whole, and all sharded.
+  PlanWithStates sharded(const ChoiceOptions& options) {
+    const auto all = choices_of(options, Hold::zdp);
     std::vector<Found> found;
-    for (const auto& of_stage : fittings) found.push_back(of_stage->replicated(samples_));
-    Degrees result = joined(operators, found);
-    everything_replicated_ = shared == Hold::dp && result.fits;
-    if (result.fits || !may_shard()) return result;
+    for (const auto& of_place : all->fittings) found.push_back(of_place->sharded(samples_computed_));
+    return joined(all->operators, found);
+  }
+
+  PlanWithStates held(const ChoiceOptions& options, Hold shared) {
+    const auto all = choices_of(options, shared);
+    const auto& [operators, fittings] = *all;
+    std::vector<Found> found;
+    for (const auto& of_place : fittings) found.push_back(of_place->replicated(samples_computed_));
+    PlanWithStates result = joined(operators, found);
+    everything_replicated_ = shared == Hold::dp && fits(result);
+    if (fits(result) || !may_shard()) return result;
     // What the replicas' Programs need more is what others need more, or nothing is: each leads to plans of its own.
     std::vector<std::int64_t> differences;
-    for (std::size_t s = 0; s < stages_.size(); ++s) {
-      differences.push_back(peaks_[s] - closed_form(operators, found, s));
+    for (std::size_t p = 0; p < graphs_.size(); ++p) {
+      differences.push_back(peaks_[p] - closed_form(operators, found, p));
     }
-    Degrees from_replicas = fitted(operators, fittings, differences);
-    Degrees from_nothing = fitted(operators, fittings, std::vector<std::int64_t>(stages_.size(), 0));
+    PlanWithStates from_replicas = fitted(operators, fittings, differences);
+    PlanWithStates from_nothing = fitted(operators, fittings, std::vector<std::int64_t>(graphs_.size(), 0));
     return better(std::move(from_replicas), std::move(from_nothing));
   }
 
   /// What fits before what does not, then the faster; of what does not fit the smaller.
-  static Degrees better(Degrees a, Degrees b) {
-    const auto worth = [](const Degrees& d) {
-      return std::pair(!d.fits, d.fits ? d.seconds : static_cast<double>(d.peak_bytes));
+  PlanWithStates better(PlanWithStates a, PlanWithStates b) const {
+    const auto worth = [&](const PlanWithStates& p) {
+      return std::pair(!fits(p), fits(p) ? p.seconds : static_cast<double>(p.peak_bytes));
     };
     return worth(b) < worth(a) ? std::move(b) : std::move(a);
   }
 
-  /// How far a stage is: by how much its capacity is lowered for the closed form, because its Program needs that much
+  /// How far a place is: by how much its capacity is lowered for the closed form, because its Program needs that much
   /// more, and what came of it.
   struct Progress {
     std::int64_t correction = 0;
@@ -112,109 +167,124 @@ class StagedOperators {
     bool is_done = false;
   };
 
-  /// One Program tells of all stages. Each stage's correction is halved between one that fits and one that does not;
-  /// the plan that needs least has the last word. @param corrections by stage: the first.
-  Degrees fitted(const std::deque<OperatorChoices>& operators, std::span<const std::unique_ptr<Fitting>> fittings,
-                 const std::vector<std::int64_t>& corrections) {
+  /// One Program tells of all places. Each place's correction is halved between one that fits and one that does not;
+  /// the plan that needs least has the last word. @param corrections by place: the first.
+  PlanWithStates fitted(const std::deque<OperatorChoices>& operators,
+                        std::span<const std::unique_ptr<Fitting>> fittings,
+                        const std::vector<std::int64_t>& corrections) {
     constexpr int most_programs = 5;
-    std::vector<Progress> stages(stages_.size());
-    for (std::size_t s = 0; s < stages_.size(); ++s) stages[s].correction = corrections[s];
-    const auto is_done = [](const Progress& stage) { return stage.is_done; };
-    for (int i = 0; i < most_programs && !std::ranges::all_of(stages, is_done); ++i) {
+    std::vector<Progress> places(graphs_.size());
+    for (std::size_t p = 0; p < graphs_.size(); ++p) places[p].correction = corrections[p];
+    const auto is_done = [](const Progress& place) { return place.is_done; };
+    for (int i = 0; i < most_programs && !std::ranges::all_of(places, is_done); ++i) {
       std::vector<Found> found;
-      for (std::size_t s = 0; s < stages_.size(); ++s) {
-        found.push_back(next(stages[s], *fittings[s], capacity() - in_flight_bytes(operators[s], s)));
+      for (std::size_t p = 0; p < graphs_.size(); ++p) {
+        found.push_back(next(places[p], *fittings[p], capacity() - in_flight_bytes(operators[p], p)));
       }
       joined(operators, found);
-      for (std::size_t s = 0; s < stages_.size(); ++s) {
-        if (!stages[s].is_done) learn(stages[s], found[s], peaks_[s], closed_form(operators, found, s));
+      for (std::size_t p = 0; p < graphs_.size(); ++p) {
+        if (!places[p].is_done) learn(places[p], found[p], peaks_[p], closed_form(operators, found, p));
       }
     }
     std::vector<Found> found;
-    for (std::size_t s = 0; s < stages_.size(); ++s) {
-      found.push_back(stages[s].best ? std::move(*stages[s].best) : fittings[s]->least(samples_));
+    for (std::size_t p = 0; p < graphs_.size(); ++p) {
+      found.push_back(places[p].best ? std::move(*places[p].best) : fittings[p]->least(samples_computed_));
     }
     return joined(operators, found);
   }
 
-  /// What a stage is to be looked at with. @param room of its closed form, before any correction.
-  Found next(Progress& stage, Fitting& fitting, std::int64_t room) const {
-    while (!stage.is_done) {
-      if (std::optional<Found> found = fitting.fit(samples_, room - stage.correction)) return std::move(*found);
+  /// What a place is to be looked at with. @param room of its closed form, before any correction.
+  Found next(Progress& place, Fitting& fitting, std::int64_t room) const {
+    while (!place.is_done) {
+      if (std::optional<Found> found = fitting.fit(samples_computed_, room - place.correction))
+        return std::move(*found);
       // Too much is taken away: less than this, and more than what did not fit, may leave something.
-      stage.is_done = !stage.failing || stage.correction - *stage.failing <= close_enough();
-      if (!stage.is_done) stage.correction = std::midpoint(*stage.failing, stage.correction);
+      place.is_done = !place.failing || place.correction - *place.failing <= close_enough();
+      if (!place.is_done) place.correction = std::midpoint(*place.failing, place.correction);
     }
-    return stage.best ? *stage.best : fitting.least(samples_);
+    return place.best ? *place.best : fitting.least(samples_computed_);
   }
 
-  void learn(Progress& stage, const Found& found, std::int64_t peak, std::int64_t closed_form) const {
+  void learn(Progress& place, const Found& found, std::int64_t peak, std::int64_t closed_form) const {
     const std::int64_t difference = peak - closed_form;
     if (peak <= capacity()) {
-      stage.fitting = stage.correction;
-      if (!stage.best || found.answer.seconds < stage.best->answer.seconds) stage.best = found;
+      place.fitting = place.correction;
+      if (!place.best || found.answer.seconds < place.best->answer.seconds) place.best = found;
     } else {
-      stage.failing = stage.correction;
+      place.failing = place.correction;
     }
-    if (stage.fitting && stage.failing) {
-      stage.is_done = *stage.fitting - *stage.failing <= close_enough();
-      stage.correction = std::midpoint(*stage.failing, *stage.fitting);
-    } else if (stage.failing) {
-      stage.correction = std::max(difference, stage.correction + peak - capacity());
+    if (place.fitting && place.failing) {
+      place.is_done = *place.fitting - *place.failing <= close_enough();
+      place.correction = std::midpoint(*place.failing, *place.fitting);
+    } else if (place.failing) {
+      place.correction = std::max(difference, place.correction + peak - capacity());
     } else {
-      stage.is_done = difference >= stage.correction - close_enough();
-      stage.correction = difference;
+      place.is_done = difference >= place.correction - close_enough();
+      place.correction = difference;
     }
   }
   std::int64_t close_enough() const { return capacity() / 4096; }
 
   std::int64_t closed_form(const std::deque<OperatorChoices>& operators, const std::vector<Found>& found,
-                           std::size_t stage) const {
-    return found[stage].peak_bytes + in_flight_bytes(operators[stage], stage);
+                           std::size_t place) const {
+    return found[place].peak_bytes + in_flight_bytes(operators[place], place);
   }
 
-  /// Of the micro-batches beyond the one whose backward runs.
-  std::int64_t in_flight_bytes(const OperatorChoices& operators, std::size_t stage) const {
-    const auto behind = static_cast<int>(stages_.size() - stage);
-    return (std::min(plan_.schedule.micro_batches, behind) - 1) * samples_ * operators.kept_bytes_per_sample();
+  /// Of the passes beyond those whose backward runs, one through each of the place's stages.
+  std::int64_t in_flight_bytes(const OperatorChoices& operators, std::size_t place) const {
+    const auto behind = static_cast<int>(graphs_.size() - place);
+    const int micro_batches = plan_.schedule.micro_batches, chunks = degrees_.chunks;
+    const int passes = chunks == 1
+                           ? std::min(micro_batches, behind)
+                           : std::min(chunks * micro_batches, 2 * (behind - 1) + (chunks - 1) * degrees_.places + 1);
+    return (passes - chunks) * samples_computed_ * operators.kept_bytes_per_sample() / chunks;
   }
 
-  /// The plan of all stages, what it takes and needs.
-  Degrees joined(const std::deque<OperatorChoices>& operators, const std::vector<Found>& found) {
-    Degrees result{.plan = plan_};
-    result.plan.operators = {{.match = "*", .state = StateFactors{}}};
-    const int micro_batches = plan_.schedule.micro_batches;
-    double slowest = 0.0, most_computed = 0.0, message = 0.0;
-    peaks_.clear();
-    for (std::size_t s = 0; s < stages_.size(); ++s) {
-      const std::vector<OperatorRule> rules = rules_of(operators[s], *graphs_[s], data_, found[s].choices);
-      result.plan.operators.insert(result.plan.operators.end(), rules.begin() + 1, rules.end());  // without "*"
-      slowest = std::max(slowest, found[s].answer.seconds);
-      most_computed = std::max(most_computed, operators[s].problem().compute_seconds(samples_) / micro_batches);
-      message = std::max(message, message_seconds(s));
-      peaks_.push_back(closed_form(operators, found, s));
+  /// The plan of all places.
+  PlanWithStates with_rules(const std::deque<OperatorChoices>& operators, const std::vector<Found>& found) const {
+    PlanWithStates result{.plan = plan_};
+    std::vector<OperatorRule>& said = result.plan.operators;
+    said.insert(said.begin(), {.match = "*", .state = StateFactors{}});
+    for (std::size_t p = 0; p < graphs_.size(); ++p) {
+      const std::vector<OperatorRule> rules = rules_of(operators[p], *graphs_[p], copies_, found[p].choices);
+      said.insert(said.end(), rules.begin() + 1, rules.end());  // without "*"
     }
-    const auto others = static_cast<double>(stages_.size() - 1);
-    result.seconds = slowest + others * (most_computed + 2.0 * message);
-    if (request_.evaluate != nullptr && capacity() > 0) {
-      const Evaluation account = request_.evaluate->memory(result.plan);
-      // None where it does not lower: then the closed form decides.
-      if (account.stage_peak_bytes.size() == stages_.size()) peaks_ = account.stage_peak_bytes;
-    }
-    result.peak_bytes = *std::ranges::max_element(peaks_);
-    result.fits = capacity() == 0 || result.peak_bytes <= capacity();
     return result;
   }
 
-  /// From the stage before to stage @p stage.
-  double message_seconds(std::size_t stage) const {
-    if (stage == 0) return 0.0;
+  /// The same, with what it takes and needs.
+  PlanWithStates joined(const std::deque<OperatorChoices>& operators, const std::vector<Found>& found) {
+    PlanWithStates result = with_rules(operators, found);
+    const int micro_batches = plan_.schedule.micro_batches;
+    double slowest = 0.0, most_computed = 0.0, message = 0.0;
+    peaks_.clear();
+    for (std::size_t p = 0; p < graphs_.size(); ++p) {
+      slowest = std::max(slowest, found[p].answer.seconds);
+      most_computed =
+          std::max(most_computed, operators[p].problem().compute_seconds(samples_computed_) / micro_batches);
+      message = std::max(message, message_seconds(p));
+      peaks_.push_back(closed_form(operators, found, p));
+    }
+    const auto others = static_cast<double>(graphs_.size() - 1);
+    result.seconds = slowest + others * (most_computed / degrees_.chunks + 2.0 * message);
+    if (request_.evaluate != nullptr && capacity() > 0) {
+      const Evaluation account = request_.evaluate->memory(result.plan);
+      // None where it does not lower: then the closed form decides.
+      if (account.stage_peak_bytes.size() == graphs_.size()) peaks_ = account.stage_peak_bytes;
+    }
+    result.peak_bytes = *std::ranges::max_element(peaks_);
+    return result;
+  }
+
+  /// From the place before to place @p place.
+  double message_seconds(std::size_t place) const {
+    if (place == 0) return 0.0;
     std::int64_t elements = 0;
-    for (const int t : tensors_across(request_.graph, stages_[stage].first_operator)) {
+    for (const int t : tensors_across(request_.graph, stages_[place].first_operator)) {
       elements += request_.graph.tensors[static_cast<std::size_t>(t)].elements_per_sample();
     }
-    const int there = static_cast<int>(stage) * data_.total();
-    const std::vector<int> ends = {there - data_.total(), there};
+    const int there = static_cast<int>(place) * grid_.total();
+    const std::vector<int> ends = {there - grid_.total(), there};
     return costs_
         .collective(Collective::send, elements * samples_ * size_of(plan_.dtypes.compute),
                     placement(ends, plan_.mesh.ranks_per_node))
@@ -222,108 +292,23 @@ class StagedOperators {
   }
 
   const PlanRequest& request_;
+  ParallelDegrees degrees_;
   Plan plan_;
   const CostModel& costs_;
   std::vector<Stage> stages_;
-  Factor data_;
-  std::int64_t samples_;  ///< of a micro-batch, of the rank that has most
+  Factor grid_;                    ///< ranks of a place
+  Factor copies_;                  ///< of them, those that hold the same part of a weight
+  std::int64_t samples_;           ///< of a micro-batch, of the rank that has most
+  std::int64_t samples_computed_;  ///< what a rank computes and keeps of them is what so many take
   std::vector<int> shared_;
-  std::vector<std::unique_ptr<ModelGraph>> graphs_;  ///< by stage
-  std::vector<std::int64_t> peaks_;                  ///< by stage, of the last plan
+  std::vector<std::unique_ptr<ModelGraph>> graphs_;  ///< by place
+  std::vector<std::int64_t> peaks_;                  ///< by place, of the last plan
   bool everything_replicated_ = false;
 };
 
-class StagedPlanner {
- public:
-  explicit StagedPlanner(const PlanRequest& request) : request_(request) {}
-
-  Plan run() {
-    const auto tensor = request_.option<std::int64_t>("tensor");
-    if (tensor > 1) {
-      throw Unsupported(fmt::format(
-          "{} on {} ranks: tensor = {}: states are chosen for whole weights alone; strategy.name = 3d has tensor ranks",
-          request_.base.strategy, num_ranks(), tensor));
-    }
-    const auto asked = request_.option<std::int64_t>("stages");
-    std::vector<Plan> candidates = asked > 0 ? std::vector{candidate(asked)} : all_candidates();
-    const bool is_limited = request_.base.device_capacity_bytes > 0;
-    if (candidates.size() == 1 && !is_limited) {
-      Plan plan = std::move(candidates.front());
-      plan.why.binding = "nothing: no memory limit is set, and there is one way to divide the ranks";
-      return plan;
-    }
-    const std::unique_ptr<CostModel> costs = cost_model_of(
-        request_, is_limited ? "leave resources.memory_gib unset and set strategy.stages" : "set strategy.stages");
-    std::vector<Degrees> all;
-    for (Plan& plan : candidates) {
-      all.push_back(StagedOperators(request_, std::move(plan), *costs).best());
-    }
-    return best_of_all(std::move(all));
-  }
-
- private:
-  int num_ranks() const { return request_.base.mesh.num_ranks(); }
-
-  Plan candidate(std::int64_t stages) const {
-    Plan plan = pipeline_plan(request_, schedule, stages);
-    data_grid(plan.mesh);  // refuses what is none
-    plan.optimizer.sharding = "intra_tensor";
-    plan.optimizer.spread = "all_gather";
-    plan.gathered_after_recompute = "regather";
-    if (request_.option<bool>("sdp")) plan.optimizer.gradients = "reduce_scatter";
-    set_overlap(plan, request_.option<std::string>("overlap"));
-    return plan;
-  }
-
-  /// Every number of stages for which the model has blocks and which divides the ranks.
-  std::vector<Plan> all_candidates() const {
-    std::vector<Plan> plans;
-    std::string why;
-    for (int stages = 1; stages <= num_ranks(); ++stages) {
-      if (num_ranks() % stages != 0) continue;
-      try {
-        plans.push_back(candidate(stages));
-      } catch (const Unsupported& refusal) {
-        if (why.empty()) why = refusal.what();
-      }
-    }
-    if (plans.empty()) {
-      throw Unsupported(
-          fmt::format("{} on {} ranks: no data and stage degrees: {}", request_.base.strategy, num_ranks(), why));
-    }
-    return plans;
-  }
-
-  Plan best_of_all(std::vector<Degrees> all) const {
-    // Of equals the one with fewer stages.
-    std::ranges::stable_sort(all, std::ranges::less{}, [](const Degrees& d) { return std::pair(!d.fits, d.seconds); });
-    Degrees& best = all.front();
-    if (!best.fits) {
-      std::vector<std::string> needs;
-      for (const Degrees& d : all) needs.push_back(d.in_words());
-      throw OutOfMemory(fmt::format("{} on {} ranks: nothing fits into a device memory of {} ({} bytes): {}",
-                                    request_.base.strategy, num_ranks(), gib(request_.base.device_capacity_bytes),
-                                    request_.base.device_capacity_bytes, fmt::join(needs, "; ")));
-    }
-    Why& why = best.plan.why;
-    why.predicted_seconds = best.seconds;
-    why.predicted_peak_bytes = request_.base.device_capacity_bytes > 0 ? best.peak_bytes : 0;
-    if (all.size() > 1) why.runner_up = all[1].in_words() + (all[1].fits ? "" : ", which does not fit");
-    const auto left_out = std::ranges::count(all, false, &Degrees::fits);
-    why.binding = fmt::format("{} of {} divisions of the ranks fit", std::ssize(all) - left_out, all.size());
-    return std::move(best.plan);
-  }
-
-  const PlanRequest& request_;
-};
-
 std::vector<OptionRow> rows_of_stages() {
-  std::vector<OptionRow> rows = {
-      {"stages", std::int64_t{0}, ">= 0", "stages of the pipeline; 0: searched together with the data degree"},
-      {"tensor", std::int64_t{1}, ">= 1",
-       "tensor-parallel ranks of a stage; 1, since states are chosen for whole weights alone"},
-      pipeline_options()[1],
-  };
+  const auto of_degrees = degree_options();
+  std::vector<OptionRow> rows(of_degrees.begin(), of_degrees.end());
   const auto of_states = operator_options(true);
   rows.insert(rows.end(), of_states.begin(), of_states.end());
   return rows;
@@ -336,6 +321,19 @@ std::span<const OptionRow> staged_options() {
   return rows;
 }
 
-Plan plan_in_stages(const PlanRequest& request) { return StagedPlanner(request).run(); }
+Plan with_options_of_states(const PlanRequest& request) {
+  Plan plan = request.base;
+  plan.optimizer.sharding = "intra_tensor";
+  plan.optimizer.spread = "all_gather";
+  plan.gathered_after_recompute = "regather";
+  if (request.option<bool>("sdp")) plan.optimizer.gradients = "reduce_scatter";
+  set_overlap(plan, request.option<std::string>("overlap"));
+  return plan;
+}
+
+std::vector<PlanWithStates> states_in_stages(const PlanRequest& request, const CostModel& costs,
+                                             const ParallelDegrees& degrees, const Plan& replicated) {
+  return StagedOperators(request, degrees, replicated, costs).plans();
+}
 
 }  // namespace strata

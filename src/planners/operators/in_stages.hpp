@@ -1,29 +1,39 @@
 #pragma once
 
 /// @file
-/// Of `3d+osdp` the grid search over data x stage degrees, and what each stage decides about its own operators.
+/// Of `3d+osdp` what each place of a pipeline decides about its own operators, for degrees that are given.
 ///
-/// Stages run side by side, so the least that each takes is best for all of them: for given degrees the stages are
-/// independent problems over their own operators, data ranks and memory. A parameter that several stages use is the
-/// exception: it is held one way, and both ways are tried. With t_s the communication and c_s the computation of stage
-/// s and micro-batch, S stages, M micro-batches:
-///     step = max_s (M c_s + t_s) + (S-1) max_s c_s + 2 (S-1) · message
+/// Places run side by side, so the least that each takes is best for all of them: they are independent problems over
+/// the operators of their stages, over the ranks that hold the same part of a weight (data ranks, of layouts p0), and
+/// memory. A parameter that several places use is the exception: it is held one way, and both ways are tried. With t_p
+/// the communication and c_p the computation of place p and micro-batch, S places of v stages, M micro-batches:
+///     step = max_p (M c_p + t_p) + (S-1) / v · max_p c_p + 2 (S-1) · message
 ///
-/// Seconds and the bytes of micro-batches in flight are closed forms that order degrees and choices: a Program of all
-/// stages takes too long to be asked about each. What a stage's Program needs more or less than the closed form moves
-/// the memory that its choices are given, and what is taken has been asked of its Programs.
+/// Seconds and bytes are closed forms that order choices: a Program of all places takes too long to be asked about
+/// each. Of tensor ranks they count their part of a product, and no collective of layouts, which no choice of states
+/// changes. What a place's Program needs more or less than the closed form moves the memory that its choices are given,
+/// and what is taken has been asked of its Programs.
 
 #include <span>
+#include <vector>
 
+#include "cost/cost_model.hpp"
+#include "planners/pipelines/degree_search.hpp"
 #include "planners/planner.hpp"
 
 namespace strata {
 
-/// Those of osdp too.
+/// Those of degrees, and osdp's.
 std::span<const OptionRow> staged_options();
 
-/// The degrees that take the fewest seconds of those that fit. Whether they fit is the Program's peak where somebody
-/// lowers, else the closed form's. @throws OutOfMemory where none fits: what each would need.
-Plan plan_in_stages(const PlanRequest& request);
+/// The request's base with what its options say of how states are held and travel, beside which ranks hold them.
+Plan with_options_of_states(const PlanRequest& request);
+
+/// The fewest seconds by closed form within the memory: with slices of operators where no tensor ranks share them; and,
+/// where somebody simulates and memory binds, of whole operators, and all of them sharded. Whether a plan fits is the
+/// Program's peak where somebody lowers, else the closed form's; of nothing that fits the least.
+/// @param replicated of a request whose base is with_options_of_states().
+std::vector<PlanWithStates> states_in_stages(const PlanRequest& request, const CostModel& costs,
+                                             const ParallelDegrees& degrees, const Plan& replicated);
 
 }  // namespace strata

@@ -221,12 +221,10 @@ class OperatorPlanner {
                                       : fmt::format("{} samples would fit, or {}", fitting * num_parts_, gib(needed));
     const BatchAnswer& answer = least.answer;
     throw OutOfMemory(fmt::format(
-        "{} on {} ranks: nothing fits into a device memory of {} ({} bytes): with {} samples a rank even all operators "
-        "sharded need {}, {} bytes too much; of it states {}, the largest workspace {}, activations and their "
-        "gradients "
-        "{}; {}",
-        plan_.strategy, plan_.mesh.num_ranks(), gib(capacity_), capacity_, b, gib(needed), needed - capacity_,
-        gib(answer.resident_bytes), gib(answer.workspace_bytes),
+        "{}: with {} samples a rank even all operators sharded need {}, {} bytes too much; of it states {}, the "
+        "largest workspace {}, activations and their gradients {}; {}",
+        nothing_fits(plan_), b, gib(needed), needed - capacity_, gib(answer.resident_bytes),
+        gib(answer.workspace_bytes),
         gib(std::max<std::int64_t>(0, needed - answer.resident_bytes - answer.workspace_bytes)), would_fit));
   }
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
+#include <string>
 #include <utility>
 
 #include "base/error.hpp"
@@ -15,14 +15,17 @@ namespace {
 
 struct PricedDegrees {
   ParallelDegrees degrees;
-  Plan plan;
+  Plan plan;  ///< of several with states of their own the best
   double at_least_seconds = 0.0;
-  Evaluation found{};  ///< where the simulator was asked
+  Evaluation found{};  ///< where somebody was asked
 };
 
 class DegreeSearch {
  public:
-  explicit DegreeSearch(const PlanRequest& request) : request_(request) {
+  DegreeSearch(const PlanRequest& request, const DecideStates& decide)
+      : request_(request),
+        decide_(decide),
+        simulates_(request.evaluate != nullptr && request.evaluate->knows_seconds()) {
     for (const ParallelDegrees& degrees : asked_degrees(request)) {
       try {
         candidates_.push_back({.degrees = degrees, .plan = plan_of_degrees(request, degrees)});
@@ -36,19 +39,16 @@ class DegreeSearch {
   }
 
   Plan best() {
-    const bool simulates = request_.evaluate != nullptr && request_.evaluate->knows_seconds();
-    if (!simulates && candidates_.size() == 1) return only_one();
-    if (!simulates) {
-      const std::string& cluster = request_.cluster.name;
-      throw CostsUnknown(fmt::format(
-          "{} on {} ranks: {} combinations of data, tensor and stage degrees are compared by what their Programs take, "
-          "and nobody knows what kernels and collectives take on cluster {}: name a described one or have a profile, "
-          "or set strategy.stages, strategy.chunks, strategy.tensor and strategy.sum",
-          request_.base.strategy, num_ranks(), candidates_.size(), cluster.empty() ? "(unnamed)" : cluster));
+    if (!simulates_) {
+      if (decide_ && candidates_.size() > 1) drop_what_no_closed_form_knows();
+      const bool has_states_to_decide = decide_ && capacity() > 0;
+      if (candidates_.size() == 1 && !has_states_to_decide) return only_one();
+      if (!decide_) refuse_to_compare(candidates_.size());
+    } else {
+      StepBounds bounds(request_, decide_ ? GradientSums::unknown : GradientSums::all_reduce);
+      for (PricedDegrees& c : candidates_) c.at_least_seconds = bounds.seconds(c.degrees, c.plan);
+      std::ranges::stable_sort(candidates_, {}, &PricedDegrees::at_least_seconds);
     }
-    StepBounds bounds(request_);
-    for (PricedDegrees& c : candidates_) c.at_least_seconds = bounds.seconds(c.degrees, c.plan);
-    std::ranges::stable_sort(candidates_, {}, &PricedDegrees::at_least_seconds);
     for (PricedDegrees& c : candidates_) {
       if (best_ != nullptr && c.at_least_seconds > best_->found.step_seconds) break;
       ask(c);
@@ -59,6 +59,7 @@ class DegreeSearch {
 
  private:
   int num_ranks() const { return request_.base.mesh.num_ranks(); }
+  std::int64_t capacity() const { return request_.base.device_capacity_bytes; }
   std::string words(const PricedDegrees& c) const { return in_words(c.degrees, num_ranks()); }
   void refused(const char* why) {
     if (why_refused_.empty()) why_refused_ = why;
@@ -67,14 +68,61 @@ class DegreeSearch {
     throw Unsupported(fmt::format("{} on {} ranks: no data, tensor and stage degrees: {}", request_.base.strategy,
                                   num_ranks(), why_refused_));
   }
+  [[noreturn]] void refuse_to_compare(std::size_t combinations) const {
+    const std::string& cluster = request_.cluster.name;
+    throw CostsUnknown(fmt::format(
+        "{} on {} ranks: {} combinations of data, tensor and stage degrees are compared by what their Programs take, "
+        "and nobody knows what kernels and collectives take on cluster {}: name a described one or have a profile, "
+        "or set strategy.stages, strategy.chunks, strategy.tensor and strategy.sum",
+        request_.base.strategy, num_ranks(), combinations, cluster.empty() ? "(unnamed)" : cluster));
+  }
+
+  /// A closed form has no products of several ranks, and no stages that take turns on a rank.
+  void drop_what_no_closed_form_knows() {
+    const std::size_t all = candidates_.size();
+    std::erase_if(candidates_, [](const PricedDegrees& c) { return c.degrees.tensor > 1 || c.degrees.chunks > 1; });
+    if (candidates_.empty()) refuse_to_compare(all);
+  }
 
   void ask(PricedDegrees& c) {
-    c.found = (*request_.evaluate)(c.plan);
-    ++num_asked_;
-    if (!c.found.feasible()) {
-      if (c.found.peak_bytes == 0) refused(c.found.missing.c_str());
-      return;
+    std::vector<PlanWithStates> plans;
+    if (decide_) {
+      plans = decide_(c.degrees, c.plan);
+    } else {
+      plans.push_back({.plan = c.plan});
     }
+    bool is_first = true;
+    for (PlanWithStates& each : plans) {
+      Evaluation found = evaluated(each);
+      if (std::exchange(is_first, false) || is_better(found, c.found)) {
+        c.plan = std::move(each.plan);
+        c.found = std::move(found);
+      }
+    }
+    ++num_asked_;
+    if (c.found.feasible()) {
+      take(c);
+    } else if (c.found.peak_bytes == 0) {
+      refused(c.found.missing.c_str());
+    }
+  }
+
+  /// By the simulator, or where nobody simulates by closed form. What is known not to fit need not be simulated.
+  Evaluation evaluated(const PlanWithStates& with_states) const {
+    const bool fits = capacity() == 0 || with_states.peak_bytes <= capacity();
+    if (simulates_ && fits) return (*request_.evaluate)(with_states.plan);
+    return {.missing = fits ? "" : "it does not fit",
+            .peak_bytes = with_states.peak_bytes,
+            .step_seconds = with_states.seconds};
+  }
+
+  /// Of the same degrees.
+  static bool is_better(const Evaluation& a, const Evaluation& b) {
+    if (a.feasible() != b.feasible()) return a.feasible();
+    return a.feasible() ? a.step_seconds < b.step_seconds : a.peak_bytes < b.peak_bytes;
+  }
+
+  void take(PricedDegrees& c) {
     const auto worth = [](const PricedDegrees& of) { return std::pair(of.found.step_seconds, of.degrees); };
     if (best_ == nullptr || worth(c) < worth(*best_)) {
       runner_up_ = std::exchange(best_, &c);
@@ -92,10 +140,10 @@ class DegreeSearch {
     plan.why.predicted_peak_bytes = best_->found.peak_bytes;
     const auto do_not_fit = std::ranges::count_if(
         candidates_, [](const PricedDegrees& c) { return c.found.peak_bytes > 0 && !c.found.feasible(); });
-    plan.why.binding = fmt::format(
-        "{}; of {} combinations {} were simulated, of which {} do not fit, and the others take longer by what computes "
-        "and what is sent alone",
-        words(*best_), candidates_.size(), num_asked_, do_not_fit);
+    plan.why.binding =
+        fmt::format("{}; of {} combinations {} were {}, of which {} do not fit{}", words(*best_), candidates_.size(),
+                    num_asked_, simulates_ ? "simulated" : "compared by closed form", do_not_fit,
+                    simulates_ ? ", and the others take longer by what computes and what is sent alone" : "");
     if (runner_up_ != nullptr) plan.why.runner_up = described(*runner_up_);
     return plan;
   }
@@ -103,20 +151,16 @@ class DegreeSearch {
   Plan only_one() const {
     Plan plan = candidates_.front().plan;
     plan.why.binding = words(candidates_.front()) + "; nothing else can be, or was asked for";
-    const std::int64_t capacity = plan.device_capacity_bytes;
-    if (request_.evaluate == nullptr || capacity == 0) return plan;
+    if (request_.evaluate == nullptr || capacity() == 0) return plan;
     const Evaluation found = request_.evaluate->memory(plan);
-    if (found.peak_bytes > capacity)
+    if (found.peak_bytes > capacity())
       throw_out_of_memory({fmt::format("{}, {}", plan.why.binding, gib(found.peak_bytes))});
     plan.why.predicted_peak_bytes = found.peak_bytes;
     return plan;
   }
 
   [[noreturn]] void throw_out_of_memory(const std::vector<std::string>& needs) const {
-    const std::int64_t capacity = request_.base.device_capacity_bytes;
-    throw OutOfMemory(fmt::format("{} on {} ranks: nothing fits into a device memory of {} ({} bytes): {}",
-                                  request_.base.strategy, num_ranks(), gib(capacity), capacity,
-                                  fmt::join(needs, "; ")));
+    throw OutOfMemory(fmt::format("{}: {}", nothing_fits(request_.base), fmt::join(needs, "; ")));
   }
 
   /// Nothing fits, or nothing lowers.
@@ -127,13 +171,16 @@ class DegreeSearch {
     std::ranges::stable_sort(candidates_, {}, [](const PricedDegrees& c) { return c.found.peak_bytes; });
     std::vector<std::string> needs;
     for (const PricedDegrees& c : candidates_) {
-      if (needs.size() < enough) needs.push_back(fmt::format("{} needs {}", words(c), gib(c.found.peak_bytes)));
+      if (needs.size() == enough) break;
+      needs.push_back(fmt::format("{} needs {}{}", words(c), decide_ ? "at least " : "", gib(c.found.peak_bytes)));
     }
     if (candidates_.size() > enough) needs.push_back(fmt::format("{} others more", candidates_.size() - enough));
     throw_out_of_memory(needs);
   }
 
   const PlanRequest& request_;
+  const DecideStates& decide_;
+  bool simulates_;
   std::vector<PricedDegrees> candidates_;
   std::string why_refused_;
   int num_asked_ = 0;
@@ -142,6 +189,8 @@ class DegreeSearch {
 
 }  // namespace
 
-Plan fastest_degrees(const PlanRequest& request) { return DegreeSearch(request).best(); }
+Plan fastest_degrees(const PlanRequest& request, const DecideStates& decide) {
+  return DegreeSearch(request, decide).best();
+}
 
 }  // namespace strata

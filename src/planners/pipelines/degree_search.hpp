@@ -6,17 +6,30 @@
 /// result is that of asking it of every combination.
 
 #include <cstdint>
-#include <string>
+#include <functional>
 #include <vector>
 
 #include "planners/pipelines/degrees.hpp"
 
 namespace strata {
 
+/// A plan of some degrees whose states are decided.
+struct PlanWithStates {
+  Plan plan;
+  double seconds = 0.0;         ///< a step, by closed form; 0: nobody had to know
+  std::int64_t peak_bytes = 0;  ///< 0: the same; of what does not fit a bound from below
+};
+
+/// What may be made of a plan of @p degrees, whose states are replicated: the plans of which the fastest that fits is
+/// taken, or one that does not fit. Gradients may be summed otherwise.
+using DecideStates = std::function<std::vector<PlanWithStates>(const ParallelDegrees& degrees, const Plan& replicated)>;
+
 /// What the options leave open (asked_degrees()), or the one combination that they do not. Of equal seconds the one
 /// that is smaller.
+/// @param decide null: states stay as they are. Where it is given and nobody simulates, whole weights with a stage a
+/// rank are compared by closed form.
 /// @throws Unsupported where none can be: what the first refuses. OutOfMemory where none fits: what those that need
 /// least need. CostsUnknown where there are several and nobody simulates.
-Plan fastest_degrees(const PlanRequest& request);
+Plan fastest_degrees(const PlanRequest& request, const DecideStates& decide = nullptr);
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/error.hpp"
@@ -85,6 +86,22 @@ std::string in_words(const ParallelDegrees& degrees, int num_ranks) {
   text += fmt::format(" × stage {}", degrees.stages());
   if (degrees.chunks > 1) text += fmt::format(" ({} a rank)", degrees.chunks);
   return text + fmt::format(", {} micro-batches", degrees.micro_batches);
+}
+
+std::span<const OptionRow> degree_options() {
+  static const std::array rows = {
+      OptionRow{"stages", std::int64_t{0}, ">= 0", "stages of the pipeline, over all ranks; 0: searched"},
+      OptionRow{"chunks", std::int64_t{0}, ">= 0", "stages a rank, interleaved if several; 0: searched"},
+      OptionRow{"tensor", std::int64_t{0}, ">= 0",
+                "ranks that share a weight, neighbours; 0: searched, inside nodes of several ranks"},
+      OptionRow{"sum", std::string(planner_word), "planner | scatter | all_reduce",
+                "how tensor ranks' partial sums come together: each keeps its part, or all have the whole"},
+      OptionRow{"micro_batches", std::string("train"), "train | planner",
+                "those of train.micro_batches, or searched beside the degrees"},
+      OptionRow{"cut_by", std::string("flops"), "flops | operators | parameters",
+                "what the largest stage has the least of"},
+  };
+  return rows;
 }
 
 std::vector<ParallelDegrees> asked_degrees(const PlanRequest& request) {

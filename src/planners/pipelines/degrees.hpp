@@ -7,6 +7,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ struct ParallelDegrees {
 
 /// "data 4 × tensor 2 (all_reduce) × stage 8 (2 a rank), 16 micro-batches".
 std::string in_words(const ParallelDegrees& degrees, int num_ranks);
+
+/// stages, chunks, tensor, sum, micro_batches and cut_by.
+std::span<const OptionRow> degree_options();
 
 /// Of @p request with options stages, chunks and tensor (0: open), sum and micro_batches (planner: open) every
 /// combination that these leave open, in ascending order, whether or not it can be. Tensor ranks are searched inside a

@@ -55,8 +55,8 @@ struct StepBounds::StageShare {
   std::vector<bool> parameters;  ///< by parameter: used here
 };
 
-StepBounds::StepBounds(const PlanRequest& request)
-    : request_(request), blocks_(request.graph, 3), part_(blocks_.part(-1)) {}
+StepBounds::StepBounds(const PlanRequest& request, GradientSums gradients)
+    : request_(request), gradients_(gradients), blocks_(request.graph, 3), part_(blocks_.part(-1)) {}
 StepBounds::~StepBounds() = default;
 
 StepBounds::Prices StepBounds::priced(const ParallelDegrees& degrees) const {
@@ -140,7 +140,7 @@ double StepBounds::message_seconds(const ParallelDegrees& degrees, const Plan& p
 double StepBounds::gradient_seconds(const ParallelDegrees& degrees, const Plan& plan, int place,
                                     const std::vector<bool>& parameters) const {
   const int data = degrees.data(plan.mesh.num_ranks());
-  if (data == 1) return 0.0;
+  if (data == 1 || gradients_ == GradientSums::unknown) return 0.0;
   std::vector<int> ranks;
   for (int d = 0; d < data; ++d) ranks.push_back((place * data + d) * degrees.tensor);
   std::int64_t elements = 0;

@@ -15,6 +15,7 @@
 /// r = 1, of several stages a place S. Transfers that share a NIC and steps of a host only make it longer. Source of
 /// the form: Narayanan et al., SC 2021, sec. 2.2.
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,10 +27,14 @@
 
 namespace strata {
 
+/// How gradients come together: by the all-reduces of replicated states, or in a way that is not decided yet.
+enum class GradientSums : std::uint8_t { all_reduce, unknown };
+
 class StepBounds {
  public:
-  /// @param request outlives this; it has an evaluation that knows seconds.
-  explicit StepBounds(const PlanRequest& request);
+  /// @param request outlives this; it has an evaluation that knows seconds. @param gradients unknown: they count as
+  /// nothing.
+  explicit StepBounds(const PlanRequest& request, GradientSums gradients = GradientSums::all_reduce);
   ~StepBounds();
 
   /// Seconds that a step of @p plan takes at least. 0: nothing is known, as nothing of it lowers.
@@ -47,6 +52,7 @@ class StepBounds {
                           const std::vector<bool>& parameters) const;
 
   const PlanRequest& request_;
+  GradientSums gradients_;
   FewBlocks blocks_;
   ModelGraph part_;
   std::map<std::tuple<int, int, PartialSums, int>, std::unique_ptr<Prices>> prices_;  ///< places, tensor, sum, M

@@ -59,6 +59,11 @@ std::string gib(std::int64_t bytes) {
   return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
 }
 
+std::string nothing_fits(const Plan& plan) {
+  return fmt::format("{} on {} ranks: nothing fits into a device memory of {} ({} bytes)", plan.strategy,
+                     plan.mesh.num_ranks(), gib(plan.device_capacity_bytes), plan.device_capacity_bytes);
+}
+
 std::unique_ptr<CostModel> cost_model_of(const PlanRequest& request, std::string_view instead) {
   const std::string cost = request.option<std::string>("cost");
   const Cluster& cluster = request.cluster;

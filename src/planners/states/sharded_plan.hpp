@@ -34,6 +34,9 @@ void set_state(Plan& plan, const StateFactors& state);
 
 /// "58.00 GiB".
 std::string gib(std::int64_t bytes);
+/// "3d on 8 ranks: nothing fits into a device memory of 8.00 GiB (8589934592 bytes)", behind which a mode says what is
+/// needed.
+std::string nothing_fits(const Plan& plan);
 
 /// What the option `cost` names: paper, analytic or measured. @param instead what can be asked for without costs.
 /// @throws Unsupported where the cluster lacks a number, or the experiment a profile.

@@ -12,6 +12,7 @@ strata_mpi_test(exec/test_interleaved RANKS 2 3 4 SANITIZED_RANKS none LIBRARIES
 strata_mpi_test(exec/test_two_buffered_weights RANKS 2 3 4 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 120)
 strata_mpi_test(exec/test_pyramid RANKS 3 6 10 SANITIZED_RANKS 3 LIBRARIES ${libraries} TIMEOUT 120)
 strata_mpi_test(exec/test_sharded_stages RANKS 4 DEEP_RANKS 8 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 120)
+strata_mpi_test(exec/test_states_in_layouts RANKS 4 8 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 120)
 strata_mpi_test(exec/test_update_in_backward RANKS 2 4 SANITIZED_RANKS none LIBRARIES ${libraries})
 strata_mpi_test(exec/test_sharding RANKS 2 4 AVX2_RANKS 2 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 120)
 strata_mpi_test(exec/test_sharding_grid RANKS 2 4 8 SANITIZED_RANKS none LIBRARIES ${libraries} TIMEOUT 90)

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -269,7 +270,7 @@ TEST(Stages, TheGraphOfAStageHasItsOperatorsAndAllNumbers) {
   const ModelGraph graph = build_model({.name = "gpt-nano", .layers = 4});
   std::size_t operators = 0, blocks = 0;
   for (const Stage& stage : cut_into_stages(graph, {3, "flops"})) {
-    const ModelGraph part = graph_of(graph, stage);
+    const ModelGraph part = graph_of(graph, std::array{stage});
     ASSERT_EQ(std::ssize(part.operators), stage.num_operators);
     for (std::size_t o = 0; o < part.operators.size(); ++o, ++operators) {
       EXPECT_EQ(part.operators[o], graph.operators[operators]);

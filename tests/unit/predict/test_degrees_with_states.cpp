@@ -1,0 +1,170 @@
+/// @file
+/// The search of `3d+osdp` on described clusters beside every plan that there is of a small model: all combinations of
+/// data, tensor and stage degrees, each with every set of operators sharded, lowered and simulated here.
+
+#include <gmock/gmock.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "config/sweep.hpp"
+#include "partition/shards.hpp"
+#include "planners/layouts/degrees_of_layers.hpp"
+#include "planners/operators/units.hpp"
+#include "planners/pipelines/degrees.hpp"
+#include "planners/states/factors.hpp"
+#include "predict/plan_evaluation.hpp"
+#include "predict/prepared_point.hpp"
+#include "support/refusal.hpp"
+
+namespace strata::predict {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* file = "/no/such/folder/e.toml";
+constexpr const char* small_gpt = R"(name = "degrees"
+cluster = "titan-pcie"
+[model]
+name = "gpt"
+layers = 2
+hidden = 512
+heads = 8
+vocabulary = 1024
+sequence_length = 64
+[data]
+format = "synthetic"
+[resources]
+ranks_per_node = 4
+[train]
+global_batch = 16
+micro_batches = 4
+optimizer = "adamw"
+[overlap]
+bucket_mib = 1
+[strategy]
+name = "3d+osdp"
+slices = 0
+overlap = "none"
+)";
+
+class Setting {
+ public:
+  explicit Setting(const std::vector<std::string>& words)
+      : experiment_(expand(read_experiment(small_gpt, "e.toml", words), "simulated").points.at(0).experiment) {
+    Experiment alone = experiment_;
+    alone.strategy = {.name = "ddp"};
+    point_ = prepare_point(alone, file);
+  }
+
+  /// @param options of the mode, beside the experiment's. @param capacity bytes; 0: no limit.
+  Plan plan(std::map<std::string, OptionValue> options, std::int64_t capacity, const Evaluate* evaluate) const {
+    Plan base = point_.plan;
+    base.strategy = "3d+osdp";
+    base.mesh.axes.clear();
+    base.operators.clear();
+    base.device_capacity_bytes = capacity;
+    options.insert({{"slices", std::int64_t{0}}, {"overlap", std::string("none")}});
+    for (const OptionRow& row : find_planner("3d+osdp").options()) {
+      options.try_emplace(std::string(row.name), row.default_value);
+    }
+    return find_planner("3d+osdp").plan({.graph = point_.graph,
+                                         .cluster = point_.cluster,
+                                         .base = base,
+                                         .options = std::move(options),
+                                         .evaluate = evaluate});
+  }
+  const PreparedPoint& point() const { return point_; }
+
+ private:
+  Experiment experiment_;
+  PreparedPoint point_;
+};
+
+struct Combination {
+  std::string words;
+  double seconds = 0.0;
+  std::int64_t peak_bytes = 0;
+};
+
+/// Every unit's rules where it is sharded over @p copies.
+std::vector<std::vector<OperatorRule>> rules_of_units(const ModelGraph& graph, const Factor& copies) {
+  std::vector<std::vector<OperatorRule>> all;
+  for (const OperatorUnit& unit : operator_units(graph, Granularity::block)) {
+    std::vector<OperatorRule>& rules = all.emplace_back();
+    const std::string block = unit.block < 0 ? "" : graph.blocks[static_cast<std::size_t>(unit.block)].name + ".";
+    for (const std::string& pattern : unit.patterns) {
+      rules.push_back({.match = block + pattern, .state = StateFactors{.p = copies, .g = copies, .os = copies}});
+    }
+  }
+  return all;
+}
+
+std::vector<Combination> every_plan(const Setting& setting, const PlanEvaluation& evaluate) {
+  const ModelGraph& graph = setting.point().graph;
+  const int ranks = setting.point().plan.mesh.num_ranks();
+  std::vector<Combination> found;
+  for (const int places : {1, 2}) {
+    for (const int tensor : {1, 2, 4}) {
+      for (const char* sum : {"scatter", "all_reduce"}) {
+        if (places * tensor > ranks || (tensor == 1 && sum == std::string("all_reduce"))) continue;
+        const Plan replicated = setting.plan({{"stages", std::int64_t{places}},
+                                              {"chunks", std::int64_t{1}},
+                                              {"tensor", std::int64_t{tensor}},
+                                              {"sum", std::string(sum)}},
+                                             0, nullptr);
+        const Factor grid = data_grid(replicated.mesh);
+        const Factor copies = tensor > 1 ? quotient(grid, nearest_ranks(grid, tensor)) : grid;
+        const auto units = rules_of_units(graph, copies);
+        const std::size_t sets = copies.total() > 1 ? std::size_t{1} << units.size() : 1;
+        for (std::size_t set = 0; set < sets; ++set) {
+          Plan plan = replicated;
+          for (std::size_t u = 0; u < units.size(); ++u) {
+            if (set >> u & 1) plan.operators.insert(plan.operators.end(), units[u].begin(), units[u].end());
+          }
+          const Evaluation simulated = evaluate(plan);
+          EXPECT_GT(simulated.step_seconds, 0.0) << simulated.missing;
+          found.push_back({fmt::format("{} places, {} tensor ranks, {}, set {:b}", places, tensor, sum, set),
+                           simulated.step_seconds, simulated.peak_bytes});
+        }
+      }
+    }
+  }
+  return found;
+}
+
+/// At every memory between what replicas and shards need.
+void expect_fastest(const std::vector<std::string>& words) {
+  const Setting setting(words);
+  const PlanEvaluation evaluate(setting.point(), file);
+  const std::vector<Combination> all = every_plan(setting, evaluate);
+  EXPECT_GE(all.size(), 190U);
+  std::int64_t most = 0, least = all.front().peak_bytes;
+  for (const Combination& c : all) {
+    most = std::max(most, c.peak_bytes);
+    least = std::min(least, c.peak_bytes);
+  }
+  for (int part = 0; part <= 8; ++part) {
+    const std::int64_t capacity = least + (most - least) * part / 8;
+    const Combination* best = nullptr;
+    for (const Combination& c : all) {
+      if (c.peak_bytes <= capacity && (best == nullptr || c.seconds < best->seconds)) best = &c;
+    }
+    const Plan plan = setting.plan({}, capacity, &evaluate);
+    EXPECT_DOUBLE_EQ(plan.why.predicted_seconds, best->seconds)
+        << capacity << " bytes: " << best->words << " instead of " << plan.why.binding << "\n"
+        << to_text(plan);
+    EXPECT_LE(plan.why.predicted_peak_bytes, capacity);
+    EXPECT_EQ(evaluate(plan).step_seconds, plan.why.predicted_seconds);
+  }
+  EXPECT_THAT(out_of_memory([&] { setting.plan({}, least / 2, &evaluate); }),
+              HasSubstr("3d+osdp on 4 ranks: nothing fits into a device memory of "));
+}
+
+TEST(DegreesWithStates, AreTheFastestOfAllPlans) { expect_fastest({}); }
+TEST(DegreesWithStates, AreTheFastestOfAllPlansWithRecomputation) { expect_fastest({"train.recompute=block"}); }
+
+}  // namespace
+}  // namespace strata::predict
