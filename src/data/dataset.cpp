@@ -147,7 +147,8 @@ std::unique_ptr<ImageDataset> make_images(const ImageOptions& options) {
         fmt::format("data.resize is of data.format = \"image_folder\", but the format is {}", to_string(format)));
   }
   if (format == Format::synthetic) return make_synthetic_images(options);
-  return format == Format::cifar10 ? open_cifar10(options) : open_image_folder(options);
+  if (format == Format::cifar10) return open_cifar10(options);
+  return open_image_folder(options);
 }
 
 }  // namespace
