@@ -322,6 +322,9 @@ void check_rule(const Plan& plan, const OperatorRule& rule, std::size_t index) {
                                          to_string(layout.p1), to_string(layout.p2), total, ranks));
     }
   }
+  if (rule.directions && (*rule.directions < 1 || *rule.directions > 2)) {
+    fail(path + ".directions", fmt::format("{}; accepted: 1 or 2", *rule.directions));
+  }
   if (rule.slices) {
     check_at_least(path + ".slices", *rule.slices, 0);
   }
@@ -368,6 +371,10 @@ void check_decisions(const Plan& plan, const ModelGraph& graph) {
     if (!decision.slice_state.empty() && static_cast<int>(decision.slice_state.size()) != decision.slices) {
       fail("operators", fmt::format("{}: slice_state has {} entries for {} slices", op.name,
                                     decision.slice_state.size(), decision.slices));
+    }
+    if (decision.directions > 1 && decision.algorithm != MatmulAlgorithm::ring && !op.parameters.empty()) {
+      fail("operators", fmt::format("{}: directions = {} with algorithm = {}; accepted: with algorithm = ring", op.name,
+                                    decision.directions, to_string(decision.algorithm)));
     }
     const bool is_product = op.kind == OperatorKind::linear || op.kind == OperatorKind::embedding;
     if (has_layouts(plan.mesh) && is_product && !decision.layout) {
@@ -440,6 +447,7 @@ std::vector<OperatorDecision> resolve(const Plan& plan, const ModelGraph& graph)
       decision.state = rule.state.value_or(decision.state);
       decision.layout = rule.layout ? rule.layout : decision.layout;
       decision.algorithm = rule.algorithm.value_or(decision.algorithm);
+      decision.directions = rule.directions.value_or(decision.directions);
       decision.sum = rule.sum.value_or(decision.sum);
       decision.recompute = rule.recompute.value_or(decision.recompute);
       if (rule.slices) {

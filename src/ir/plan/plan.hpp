@@ -83,6 +83,7 @@ struct OperatorRule {
   std::optional<StateFactors> state;
   std::optional<Layout> layout;
   std::optional<MatmulAlgorithm> algorithm;
+  std::optional<int> directions;  ///< 1 | 2
   std::optional<PartialSums> sum;
   std::optional<int> slices;
   std::vector<std::string> slice_state;  ///< "dp" | "sdp" | "zdp" a slice; empty: as `state`
@@ -215,6 +216,7 @@ struct OperatorDecision {
   StateFactors state;
   std::optional<Layout> layout;
   MatmulAlgorithm algorithm = MatmulAlgorithm::local;
+  int directions = 1;                      ///< in which blocks go round, of products of algorithm ring: 1 or 2
   PartialSums sum = PartialSums::scatter;  ///< of products of algorithm local
   int slices = 0;                          ///< 0: not split
   std::vector<std::string> slice_state;

@@ -38,6 +38,9 @@ std::string text_of(const OperatorRule& rule) {
   if (rule.algorithm) {
     text += fmt::format("algorithm = {}\n", in_quotes(to_string(*rule.algorithm)));
   }
+  if (rule.directions) {
+    text += fmt::format("directions = {}\n", *rule.directions);
+  }
   if (rule.sum) {
     text += fmt::format("sum = {}\n", in_quotes(to_string(*rule.sum)));
   }
@@ -187,6 +190,9 @@ OperatorRule read_rule(TomlReader reader) {
         rule.algorithm = value;
       }
     }
+  }
+  if (reader.has("directions")) {
+    reader.read("directions", rule.directions.emplace(), 1);
   }
   if (reader.has("sum")) {
     std::string word;

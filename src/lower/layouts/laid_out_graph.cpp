@@ -542,7 +542,9 @@ class LayingOut {
     op.attributes.set("in", held_part(inputs_cut, ring).count);
     op.attributes.set("out", out_held);
     op.attributes.set("ring", static_cast<std::int64_t>(result_.rings.size()));
-    RingBlocks blocks{.axes = ring, .is_of_inputs = r.p1 != 0};
+    // Of two ranks each is before and behind the other.
+    const int directions = axes_.num_ranks(ring) > 2 ? decisions_[o].directions : 1;
+    RingBlocks blocks{.axes = ring, .directions = directions, .is_of_inputs = r.p1 != 0};
     for (const int member : axes_.group(ring, rank_)) {
       std::vector<DimPart> dims;  // of the weight
       if (blocks.is_of_inputs) {

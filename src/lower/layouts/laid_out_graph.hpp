@@ -46,6 +46,7 @@ struct Redistribution {
 /// A product that gathers its input, or scatters its output, block by block (lower/layouts/ring_product.cpp).
 struct RingBlocks {
   AxisSet axes = 0;                    ///< the ranks between which blocks are passed on
+  int directions = 1;                  ///< 2: every other block goes to the rank before, where that is another one
   bool is_of_inputs = false;           ///< of its input, which is gathered; else of its output, which is scattered
   std::vector<std::int64_t> widths{};  ///< features of the block of each of them
   Packing weights{};                   ///< W of this rank → what multiplies, or makes, each block

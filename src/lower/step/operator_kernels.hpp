@@ -77,6 +77,7 @@ struct OperatorLowering {
                            const GradientEmission::Destination& to);
   // Products by blocks on a ring: ring_product.cpp.
   struct BlocksOnRing;
+  class TurnsOfBlocks;
   class GatheredBlocks;
   class ScatteredSums;
   void ring_forward(const Operator& op, Phase phase);

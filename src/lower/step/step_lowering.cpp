@@ -55,7 +55,7 @@ StageMessages messages_of(const OrdersOfPlaces& orders, const StepOrder& order, 
 /// Streams between stages follow those of layouts, where there are any, and of rings.
 int first_link_stream_of(const LaidOutGraph& model) {
   if (!model.is_laid_out()) return communication_stream + 1;
-  return layout_stream + 1 + 2 * static_cast<int>(ring_axes(model).size());
+  return layout_stream + 1 + num_ring_streams(model);
 }
 
 /// Lowers one training step of a body.

@@ -182,9 +182,11 @@ class ChainReader {
 
 LayerChain layer_chain(const ModelGraph& graph) { return ChainReader(graph).read(); }
 
-void multiply_by(MatmulAlgorithm algorithm, LayerChain& chain) {
+void multiply_by(MatmulAlgorithm algorithm, int directions, LayerChain& chain) {
   for (Layer& layer : chain.layers) {
-    if (layer.is_searched && !layer.is_embedding) layer.algorithm = algorithm;
+    if (!layer.is_searched || layer.is_embedding) continue;
+    layer.algorithm = algorithm;
+    layer.directions = directions;
   }
 }
 

@@ -32,6 +32,7 @@ struct Layer {
   /// summa: its layout is a grid, p0 rows and p2 columns, and p1 replicas of it. ring: as local, but what it gathers or
   /// scatters goes round block by block.
   MatmulAlgorithm algorithm = MatmulAlgorithm::local;
+  int directions = 1;  ///< of algorithm ring
   /// all_reduce: its home has copies, on the ranks of a sum, and so has, cut by columns, its input, which comes from
   /// such a sum. Not so behind convolutions, whose samples are gathered.
   PartialSums sum = PartialSums::scatter;
@@ -70,8 +71,8 @@ struct LayerChain {
 /// @throws Unsupported naming an operator that no layer stands above.
 LayerChain layer_chain(const ModelGraph& graph);
 
-/// Linears compute by @p algorithm; embeddings look up.
-void multiply_by(MatmulAlgorithm algorithm, LayerChain& chain);
+/// Linears compute by @p algorithm, on a ring in so many @p directions; embeddings look up.
+void multiply_by(MatmulAlgorithm algorithm, int directions, LayerChain& chain);
 
 /// Sums of all products, of algorithm local, come together as @p sum says.
 void sum_by(PartialSums sum, LayerChain& chain);

@@ -91,9 +91,9 @@ Plan on_one_stage(Plan plan) {
   return plan;
 }
 
-LayerChain chain_of(const ModelGraph& graph, MatmulAlgorithm products, PartialSums sum) {
+LayerChain chain_of(const ModelGraph& graph, MatmulAlgorithm products, PartialSums sum, int directions) {
   LayerChain chain = layer_chain(graph);
-  multiply_by(products, chain);
+  multiply_by(products, directions, chain);
   sum_by(sum, chain);
   return chain;
 }
@@ -120,13 +120,13 @@ std::array<OptionRow, 4> stage_options() {
 }
 
 LayoutPlanning::LayoutPlanning(const PlanRequest& request, const LayoutLimits& limits, MatmulAlgorithm products,
-                               PartialSums sum)
+                               PartialSums sum, int directions)
     : request_(request),
       base_(in_stages(request)),
       stage_(on_one_stage(base_)),
       limits_(with_samples(limits, request)),
       shards_optimizer_(request.option<std::string>("zero") == "zero1"),
-      chain_(chain_of(request.graph, products, sum)),
+      chain_(chain_of(request.graph, products, sum, directions)),
       costs_(stage_, link_costs_of(request)),
       lasting_bytes_(request.graph, stage_, num_places(), shards_optimizer_) {}
 
@@ -180,6 +180,7 @@ Plan LayoutPlanning::with_rules(std::span<const Layout> layouts) const {
     OperatorRule rule{.match = name_within_block(graph, op)};
     rule.layout = is_layer ? layouts[home] : home_layout(local_layout(layer, layouts[home]), grid());
     if (is_layer && layer.algorithm != MatmulAlgorithm::local) rule.algorithm = layer.algorithm;
+    if (is_layer && layer.directions > 1) rule.directions = layer.directions;
     if (is_layer && layer.sum != PartialSums::scatter) rule.sum = layer.sum;
     if (shards_optimizer_) {
       rule.state = StateFactors{.p = {}, .g = {}, .os = copies_of_weight(layouts[home], layer.algorithm)};

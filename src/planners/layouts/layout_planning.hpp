@@ -27,10 +27,11 @@ std::array<OptionRow, 4> stage_options();
 class LayoutPlanning {
  public:
   /// @param limits without samples, which the request says. @param products how linears compute. @param sum how partial
-  /// sums come together.
+  /// sums come together. @param directions in which blocks of products on a ring go round.
   /// @throws Unsupported where micro-batches do not divide the batch.
   LayoutPlanning(const PlanRequest& request, const LayoutLimits& limits,
-                 MatmulAlgorithm products = MatmulAlgorithm::local, PartialSums sum = PartialSums::scatter);
+                 MatmulAlgorithm products = MatmulAlgorithm::local, PartialSums sum = PartialSums::scatter,
+                 int directions = 1);
 
   const PlanRequest& request() const { return request_; }
   const LayerChain& chain() const { return chain_; }

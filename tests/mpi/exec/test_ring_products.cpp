@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "mpi/exec/expect_same.hpp"
 #include "mpi/exec/laid_out.hpp"
@@ -27,9 +28,12 @@ class RingProducts : public LaidOut {
   }
 };
 
-OperatorRule ring(const std::string& match, const Layout& layout) {
-  return {.match = match, .layout = layout, .algorithm = MatmulAlgorithm::ring};
+OperatorRule ring(const std::string& match, const Layout& layout, int directions = 1) {
+  return {.match = match, .layout = layout, .algorithm = MatmulAlgorithm::ring, .directions = directions};
 }
+
+/// One direction, both, and both kinds in one model.
+constexpr std::array<std::array<int, 3>, 3> ways_round = {{{1, 1, 1}, {2, 2, 2}, {2, 1, 2}}};
 
 void expect_equal(const Trained& ours, const Trained& reference, const std::string& what) {
   for (const auto& [parameter, values] : ours.parameters) {
@@ -49,10 +53,12 @@ TEST_F(RingProducts, EveryPairOfRingsIsEqualToOneRank) {
         if ((micro_batches > 1 || size() > 4) && (i + j) % 5 != 0) continue;
         const Layout& last = all[(i + 3 * j) % all.size()];
         // Rings alike, and local products before and behind them.
-        std::vector<OperatorRule> rules = {ring("block[0].linear", all[i]), ring("block[1].linear", all[j]),
-                                           ring("head", last)};
-        if ((i + j) % 3 == 1) rules[1].algorithm = MatmulAlgorithm::local;
-        if ((i + j) % 3 == 2) rules[2].algorithm = MatmulAlgorithm::local;
+        const auto& directions = ways_round[(i + j / 3) % ways_round.size()];
+        std::vector<OperatorRule> rules = {ring("block[0].linear", all[i], directions[0]),
+                                           ring("block[1].linear", all[j], directions[1]),
+                                           ring("head", last, directions[2])};
+        if ((i + j) % 3 == 1) rules[1] = {.match = "block[1].linear", .layout = all[j]};
+        if ((i + j) % 3 == 2) rules[2] = {.match = "head", .layout = last};
         const Trained ours = train_plan(training, laid_out(training, rules), world, engine);
         const std::string what = fmt::format("({}), ({}), ({}), M = {}, way {}", to_string(all[i]), to_string(all[j]),
                                              to_string(last), micro_batches, (i + j) % 3);
@@ -74,14 +80,17 @@ TEST_F(RingProducts, UnequalBlocksAreExactOnExactInputs) {
       for (std::size_t j = 0; j < all.size(); ++j) {
         if ((micro_batches > 1 || all.size() > 9) && (i + j) % 4 != 0) continue;
         const Layout& last = all[(i + 3 * j) % all.size()];
-        const Plan plan =
-            laid_out(training, {ring("block[0].linear", all[i]), ring("block[1].linear", all[j]), ring("head", last)});
-        const Trained ours = train_plan(training, plan, world, engine);
-        expect_equal(ours, reference,
-                     fmt::format("({}), ({}), ({}), M = {}", to_string(all[i]), to_string(all[j]), to_string(last),
-                                 micro_batches));
-        ++num_trained;
-        if (HasFailure()) return;
+        for (const auto& directions : ways_round) {
+          const Plan plan =
+              laid_out(training, {ring("block[0].linear", all[i], directions[0]),
+                                  ring("block[1].linear", all[j], directions[1]), ring("head", last, directions[2])});
+          const Trained ours = train_plan(training, plan, world, engine);
+          expect_equal(ours, reference,
+                       fmt::format("({}), ({}), ({}), M = {}, directions {}", to_string(all[i]), to_string(all[j]),
+                                   to_string(last), micro_batches, fmt::join(directions, ", ")));
+          ++num_trained;
+          if (HasFailure()) return;
+        }
       }
     }
   }
@@ -115,8 +124,10 @@ TEST_F(RingProducts, ModelsByTheModeAreEqualUpToRounding) {
       training.steps = 2;
       const Trained reference = alone(training);
       for (const bool in_node : {false, true}) {
-        const std::string what = fmt::format("{}{}, {}", model.name, is_tied ? " tied" : "", in_node ? "node" : "all");
-        const Trained ours = by_mode(training, mesh(), in_node, world, engine);
+        const std::int64_t directions = in_node == is_tied ? 1 : 2;
+        const std::string what = fmt::format("{}{}, {}, directions = {}", model.name, is_tied ? " tied" : "",
+                                             in_node ? "node" : "all", directions);
+        const Trained ours = by_mode(training, mesh(), in_node, world, engine, {{"directions", directions}});
         expect_same(ours, reference, what);
         EXPECT_EQ(ours.last_step.bytes_sent, predicted_bytes(ours.program)) << what;
         if (HasFailure()) return;
@@ -145,6 +156,7 @@ TEST_F(RingProducts, GoWithAccumulationRecomputationSubBatchesStagesShardedState
     };
     const Trained plain = by_mode(training, mesh(), true, world, engine);
     expect_learned(plain, "plain");
+    expect_learned(by_mode(training, mesh(), false, world, engine, {{"directions", std::int64_t{2}}}), "both ways");
     for (const Recompute recompute : {Recompute::block, Recompute::whole_block, Recompute::after_communication}) {
       Training again = training;
       again.plan.recompute = recompute;

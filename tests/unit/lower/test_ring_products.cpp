@@ -23,17 +23,34 @@ constexpr std::int64_t batch = 48, pixels = 24, k = 96, n = 144, num_classes = 4
 struct Ring {
   Mesh mesh;
   Factor tensor;
+  int directions = 1;
   int ranks() const { return tensor.total(); }
+  /// Of two ranks each is on both sides of the other: one direction is all that there is.
+  int ways() const { return ranks() > 2 ? directions : 1; }
   std::string in_words() const {
-    return fmt::format("{} of {} x {} ranks", to_string(tensor), mesh.ranks_per_node, mesh.nodes);
+    return fmt::format("{} of {} x {} ranks, directions = {}", to_string(tensor), mesh.ranks_per_node, mesh.nodes,
+                       directions);
   }
 };
 
 std::vector<Ring> all_rings() {
   const Mesh one{.nodes = 1, .ranks_per_node = 4, .axes = {}}, two{.nodes = 2, .ranks_per_node = 4, .axes = {}},
       three{.nodes = 3, .ranks_per_node = 4, .axes = {}};
-  return {{one, {2, 1}}, {one, {4, 1}},   {two, {4, 1}},   {two, {4, 2}},  {two, {1, 2}},
-          {two, {2, 2}}, {three, {1, 3}}, {three, {4, 3}}, {three, {2, 3}}};
+  std::vector<Ring> rings;
+  for (const int directions : {1, 2}) {
+    for (const auto& [mesh, tensor] : std::vector<std::pair<Mesh, Factor>>{{one, {2, 1}},
+                                                                           {one, {4, 1}},
+                                                                           {two, {4, 1}},
+                                                                           {two, {4, 2}},
+                                                                           {two, {1, 2}},
+                                                                           {two, {2, 2}},
+                                                                           {three, {1, 3}},
+                                                                           {three, {4, 3}},
+                                                                           {three, {2, 3}}}) {
+      rings.push_back({mesh, tensor, directions});
+    }
+  }
+  return rings;
 }
 
 Factor beside(const Ring& ring) {
@@ -49,6 +66,7 @@ Plan plan_of(const Ring& ring, MatmulAlgorithm algorithm = MatmulAlgorithm::ring
   plan.operators = {
       {.match = "*", .layout = Layout{.p0 = beside(ring), .p1 = ring.tensor, .p2 = {}}, .algorithm = algorithm},
       {.match = "head", .layout = Layout{.p0 = beside(ring), .p1 = {}, .p2 = ring.tensor}}};
+  if (algorithm == MatmulAlgorithm::ring) plan.operators.front().directions = ring.directions;
   return plan;
 }
 ModelGraph mlp() { return build_model({.name = "mlp", .widths = {pixels, k, n, num_classes}}); }
@@ -146,12 +164,15 @@ std::int64_t most_alive(const Program& program, std::string_view name) {
   return most;
 }
 
-TEST(RingProducts, HoldTwoBlocksAndKeepTheirOwn) {
+TEST(RingProducts, HoldTwoBlocksADirectionAndKeepTheirOwn) {
   const ModelGraph graph = mlp();
   for (const Ring& ring : all_rings()) {
     const Program program = lower(plan_of(ring), graph, 0, no_workspace);
     const std::int64_t t = ring.ranks(), rows = batch / beside(ring).total();
-    const std::int64_t gathered = std::min<std::int64_t>(2, t - 1), sums = t > 2 ? 3 : 1;
+    // Blocks that come by take two turns a direction, of as many as there are. So do sums, and a product is added to
+    // them; in a small ring of two directions one has left before the next is made.
+    const std::int64_t gathered = std::min<std::int64_t>(2 * ring.ways(), t - 1);
+    const std::int64_t sums = t == 2 ? 1 : ring.ways() == 1 ? 3 : std::min<std::int64_t>(5, 2 * t - 4);
     EXPECT_EQ(most_alive(program, "block[1].linear/inputs"), gathered * rows * k / t) << ring.in_words();
     EXPECT_EQ(most_alive(program, "head/output_gradient"), gathered * rows * num_classes / t) << ring.in_words();
     EXPECT_EQ(most_alive(program, "block[1].linear/input_gradient"), sums * rows * k / t) << ring.in_words();
@@ -183,6 +204,7 @@ Plan asked_of_mode(const Ring& ring, const ModelGraph& graph, std::map<std::stri
   base.schedule.micro_batches = 2;
   base.recompute = Recompute::block;
   options.emplace("tensor", to_string(ring.tensor));
+  options.emplace("directions", std::int64_t{ring.directions});
   options.emplace("cost", std::string("volume"));
   return planned(find_planner("decomposed"), graph, base, std::move(options));
 }
@@ -227,8 +249,8 @@ TEST(RingProducts, NeedNoMoreMemoryForMoreMicroBatches) {
 
 TEST(RingProducts, ProgramsOfStagesMeet) {
   const ModelGraph graph = gpt(48, 120, false);
-  for (const Ring& ring : {Ring{{.nodes = 2, .ranks_per_node = 4, .axes = {}}, {4, 1}},
-                           Ring{{.nodes = 2, .ranks_per_node = 4, .axes = {}}, {2, 1}}}) {
+  const Mesh two{.nodes = 2, .ranks_per_node = 4, .axes = {}};
+  for (const Ring& ring : {Ring{two, {4, 1}}, Ring{two, {2, 1}}, Ring{two, {4, 1}, 2}}) {
     const Plan plan = asked_of_mode(ring, graph, {{"stages", std::int64_t{2}}});
     EXPECT_NO_THROW(verify(all_ranks(plan, graph, no_workspace))) << ring.in_words();
     EXPECT_EQ(rank_classes(plan, graph).representatives.size(), 2U) << ring.in_words();
@@ -276,6 +298,52 @@ TEST(RingProducts, MessagesRunUnderProducts) {
   EXPECT_LT(blocks.exposed_seconds, 0.4 * blocks.communication_seconds);
   EXPECT_GT(whole.exposed_seconds, 0.9 * whole.communication_seconds);
   EXPECT_LT(blocks.step_seconds, whole.step_seconds);
+}
+
+/// Half of the blocks, and of the sums, go to the rank before: each block comes from at most half the ring away.
+TEST(RingProducts, TwoDirectionsSendHalfOfTheBlocksEachWay) {
+  const ModelGraph graph = mlp();
+  for (const Ring& ring : all_rings()) {
+    const int t = ring.ranks();
+    if (ring.ways() == 1) continue;
+    for (const Program& program : all_ranks(plan_of(ring), graph, no_workspace)) {
+      const auto messages = [&](std::string_view name, int hops) {
+        return std::ranges::count_if(program.body, [&](const Instruction& in) {
+          if (in.collective != Collective::send || in.name != name || in.phase != Phase::forward) return false;
+          const std::vector<int>& ranks = program.groups[static_cast<std::size_t>(in.group)].ranks;
+          const auto own = std::ranges::find(ranks, program.rank) - ranks.begin();
+          return in.root == (own + hops + t) % t;
+        });
+      };
+      // Of an odd number the gather has one more to the next rank, the scatter to the one before.
+      EXPECT_EQ(messages("block[1].linear/inputs", 1), t / 2) << ring.in_words();
+      EXPECT_EQ(messages("block[1].linear/inputs", -1), (t - 1) / 2) << ring.in_words();
+      EXPECT_EQ(messages("head/outputs", -1), t / 2) << ring.in_words();
+      EXPECT_EQ(messages("head/outputs", 1), (t - 1) / 2) << ring.in_words();
+    }
+  }
+}
+
+/// Where messages are all that takes time, those of the longer way follow each other, instead of all.
+TEST(RingProducts, TwoDirectionsTakeHalfTheTimeOfOne) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {420, 420, 420, 420}});
+  for (const int t : {3, 4, 5, 7}) {
+    const Mesh mesh{.nodes = 1, .ranks_per_node = t, .axes = {}};
+    Cluster cluster;
+    cluster.devices_per_node = t;
+    cluster.peak_flops_per_second = {{"f32", 1e18}};
+    cluster.memory_bandwidth_bytes_per_second = 1e18;
+    cluster.intra_node = {.latency_seconds = 0.0, .bandwidth_bytes_per_second = 1e9};
+    const auto step_seconds = [&](int directions) {
+      Plan plan = plan_of({mesh, {t, 1}, directions});
+      plan.global_batch = 64 * batch;
+      const std::vector<Program> programs = all_ranks(plan, graph, no_workspace);
+      return simulate(unfolded(programs, t), *analytic_costs(cluster)).steps[0][0].step_seconds;
+    };
+    // Inputs, outputs and the output's gradient go round alone; inputs and their gradient at once, of which one has the
+    // longer way where the other has the shorter one. Besides there are the statistics of the loss.
+    EXPECT_NEAR(step_seconds(2) / step_seconds(1), (3.0 * (t / 2) + t - 1) / (5.0 * (t - 1)), 0.02) << t;
+  }
 }
 
 TEST(RingRefusals, NameTheOperatorAndTheNumbers) {

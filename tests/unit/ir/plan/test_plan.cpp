@@ -312,6 +312,13 @@ TEST(PlanVerify, NamesTheKeyAndTheNumbers) {
        }},
       {"operators[0].slice_state: unknown word \"fdp\"; did you mean \"dp\"?",
        [](Plan& p) { p.operators[0].slice_state = {"fdp"}; }},
+      {"operators[0].directions: 3; accepted: 1 or 2",
+       [](Plan& p) {
+         p.operators[0].algorithm = MatmulAlgorithm::ring;
+         p.operators[0].directions = 3;
+       }},
+      {"directions = 2 with algorithm = local; accepted: with algorithm = ring",
+       [](Plan& p) { p.operators[0].directions = 2; }},
       {"slice_state has 1 entries for 0 slices", [](Plan& p) { p.operators[0].slice_state = {"dp"}; }},
       {"operators[0].slices: -1 is out of range", [](Plan& p) { p.operators[0].slices = -1; }},
       {"embedding.table is shared by embedding and head, whose rules give it different states",
@@ -468,6 +475,8 @@ TEST(PlanText, ErrorsNameFileLineKeyAndAccepted) {
       {"strategy = \"ddp\"\n[[operators]]\nmatch = \"*\"\nalgorithm = \"suma\"",
        "p.toml:4: operators[0].algorithm: unknown word \"suma\"; did you mean \"summa\"?; accepted: local | summa | "
        "ring"},
+      {"strategy = \"ddp\"\n[[operators]]\nmatch = \"*\"\ndirections = 0",
+       "p.toml:4: operators[0].directions: 0 is out of range; accepted: >= 1"},
       {"strategy = \"ddp\"\n[[operators]]\nmatch = \"*\"\nslice_state = [\"dp\", 3]",
        "p.toml:4: operators[0].slice_state: unknown word 3; accepted: dp | sdp | zdp"},
       {"strategy = \"ddp\"\noperators = [1]", "p.toml:2: operators: a list of tables [[operators]] is accepted"},
@@ -559,6 +568,9 @@ class RandomPlan {
     }
     if (flip()) {
       made.algorithm = static_cast<MatmulAlgorithm>(pick(3));
+    }
+    if (flip()) {
+      made.directions = 1 + pick(2);
     }
     if (flip()) {
       made.sum = static_cast<PartialSums>(pick(2));
