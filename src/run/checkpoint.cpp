@@ -174,16 +174,18 @@ bool save_checkpoint(const comm::World& world, const Program& program, const Mod
     const bool saves_statistics = world.rank() == 0 && !statistics.empty();
     if (saved.empty() && !saves_statistics) return;
     const CheckpointFile file(unfinished, parameters, states, true, more);
-    for (const auto& [part, state] : saved) {
+    for (const Saved& each : saved) {
+      const KeptPart& part = *each.part;
+      const KeptPart::State& state = each.state;
       const std::span<const float> values = executor.read(state.operand.buffer);
       const auto write = [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
         const std::span<const float> run =
             values.subspan(static_cast<std::size_t>(state.operand.begin + at), static_cast<std::size_t>(count));
-        file.write(part->parameter, state.name, in_whole, run);
+        file.write(part.parameter, state.name, in_whole, run);
         num_not_finite[0] += are_finite(run) ? 0.0 : 1.0;
-        checksums[{part->parameter, state.name}] += results::checksum_of_elements(in_whole, run);
+        checksums[{part.parameter, state.name}] += results::checksum_of_elements(in_whole, run);
       };
-      part->block.for_runs(part->begin, state.operand.num_elements, write);
+      part.block.for_runs(part.begin, state.operand.num_elements, write);
     }
     if (saves_statistics) {
       for (const auto& [weight, norm] : statistics) {
