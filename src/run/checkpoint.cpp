@@ -174,7 +174,7 @@ bool save_checkpoint(const comm::World& world, const Program& program, const Mod
     const bool saves_statistics = world.rank() == 0 && !statistics.empty();
     if (saved.empty() && !saves_statistics) return;
     const CheckpointFile file(unfinished, parameters, states, true, more);
-    for (const Saved& each : saved) {
+    for (const AssignedState& each : saved) {
       const KeptPart& part = *each.part;
       const KeptPart::State& state = each.state;
       const std::span<const float> values = executor.read(state.operand.buffer);
@@ -188,14 +188,15 @@ bool save_checkpoint(const comm::World& world, const Program& program, const Mod
       part.block.for_runs(part.begin, state.operand.num_elements, write);
     }
     if (saves_statistics) {
-      for (const auto& [weight, norm] : statistics) {
+      for (const RunningStatisticsOfModel::value_type& each : statistics) {
+        const std::string& weight = each.first;
         const auto write = [&](const char* state, const std::vector<float>& values) {
           file.write(weight, state, 0, values);
           num_not_finite[0] += are_finite(values) ? 0.0 : 1.0;
           checksums[{weight, state}] += results::checksum_of_elements(0, values);
         };
-        write(running_mean_state, norm.mean);
-        write(running_variance_state, norm.variance);
+        write(running_mean_state, each.second.mean);
+        write(running_variance_state, each.second.variance);
       }
     }
     file.sync();
