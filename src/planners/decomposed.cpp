@@ -16,16 +16,16 @@
 /// Volume:     elements a rank and pair of layers sends forward: (tp-1)/tp mk/dp of inputs and (tp-1)/tp mn/dp of sums,
 ///             as `megatron`; backward the same of gradients, and inputs once more, (tp-1)/tp mk/dp, for the gradient
 ///             of columns; each in tp-1 messages to one neighbour, or half of them to either with directions = 2.
-///             Weight gradients and statistics as `megatron`
-///             (layouts/volume.hpp).
+///             Weight gradients and statistics as `megatron` (layouts/volume.hpp).
 /// Reference:  `single`.
 /// Options:    tensor (a factor, or planner), tensor_in_node, directions (1, 2), zero, stages, schedule, chunks,
-/// cut_by, cost. Refuses:    as `megatron`. Differs:    blocks are of features, as tensors stand between pairs (Wang et
-/// al. also cut rows); one direction or two
+///             cut_by, cost.
+/// Refuses:    as `megatron`.
+/// Differs:    blocks are of features, as tensors stand between pairs (Wang et al. also cut rows); one direction or two
 ///             is for the user to say, and the two blocks of a step with two directions are multiplied one after the
 ///             other, where the paper joins them into one product; every linear is taken apart, where the paper's
-///             compiler weighs each; a step's product is added to the sum by a kernel of its own. The degrees
-///             are those that communicate least if nothing is hidden, as `megatron`'s.
+///             compiler weighs each; a step's product is added to the sum by a kernel of its own. The degrees are those
+///             that communicate least if nothing is hidden, as `megatron`'s.
 /// Reproduces: the baseline of Oases' figures 4 and 5.
 
 #include <array>
