@@ -304,18 +304,24 @@ Program lower_for_run(const PreparedPoint& point, int rank) {
   return program;
 }
 
-Program lower_evaluation_for_run(const PreparedPoint& point, const ModelGraph& graph, std::int64_t batch, int rank,
-                                 std::int64_t training_bytes) {
-  Program program = lower_evaluation(evaluation_plan(point.plan, batch), graph, rank, kernel_workspaces(point));
-  const std::int64_t capacity = point.plan.device_capacity_bytes;
-  if (capacity > 0 && training_bytes + program.arena_bytes > capacity) {
+LoweredEvaluation lower_evaluation_for_run(const PreparedPoint& point, int rank, std::int64_t training_bytes) {
+  const Plan& plan = point.plan;
+  LoweredEvaluation lowered{
+      .graph = evaluation_graph(point.graph), .batch = point.experiment.evaluate.batch, .program = {}};
+  if (lowered.batch == 0) {
+    lowered.batch = std::max<std::int64_t>(plan.global_batch / plan.schedule.micro_batches, plan.mesh.num_ranks());
+  }
+  lowered.program =
+      lower_evaluation(evaluation_plan(plan, lowered.batch), lowered.graph, rank, kernel_workspaces(point));
+  const std::int64_t needed = lowered.program.arena_bytes;
+  if (plan.device_capacity_bytes > 0 && training_bytes + needed > plan.device_capacity_bytes) {
     throw OutOfMemory(
         fmt::format("rank {}: evaluation of {} samples at a time needs {} bytes beside the {} of the training, more "
                     "than the {} that "
                     "there are; evaluate.batch says how many",
-                    rank, batch, program.arena_bytes, training_bytes, capacity));
+                    rank, lowered.batch, needed, training_bytes, plan.device_capacity_bytes));
   }
-  return program;
+  return lowered;
 }
 
 Program lower_uncapped(const PreparedPoint& point, int rank) {

@@ -73,10 +73,14 @@ WorkspaceBytes workspaces_of(const PreparedPoint& point);
 /// The Program of one rank, with the workspaces of the device it runs on. @throws OutOfMemory if it exceeds the plan's
 /// capacity.
 Program lower_for_run(const PreparedPoint& point, int rank);
-/// What evaluates @p batch samples at a time.  @param graph evaluation_graph() of the point's.
-/// @param training_bytes of the arena of the training, beside which it stands.
-Program lower_evaluation_for_run(const PreparedPoint& point, const ModelGraph& graph, std::int64_t batch, int rank,
-                                 std::int64_t training_bytes);
+/// What evaluates @p batch samples at a time, over all ranks.
+struct LoweredEvaluation {
+  ModelGraph graph;  ///< evaluation_graph() of the point's
+  std::int64_t batch = 0;
+  Program program;
+};
+/// @param training_bytes of the arena of the training, beside which it stands. @throws OutOfMemory with the numbers.
+LoweredEvaluation lower_evaluation_for_run(const PreparedPoint& point, int rank, std::int64_t training_bytes);
 /// On the point's cluster, see workspaces_of().
 Program lower_for_cluster(const PreparedPoint& point, int rank);
 /// As lower_for_cluster, whatever the plan's capacity.

@@ -10,18 +10,11 @@
 #include "base/ceil_div.hpp"
 #include "base/error.hpp"
 #include "ir/program/training_state.hpp"
-#include "lower/evaluation.hpp"
-#include "partition/sample_parts.hpp"
 #include "run/assigned_states.hpp"
 #include "run/running_statistics.hpp"
 
 namespace strata::run {
 namespace {
-
-std::int64_t batch_of(const predict::PreparedPoint& point) {
-  if (point.experiment.evaluate.batch > 0) return point.experiment.evaluate.batch;
-  return std::max<std::int64_t>(samples_of_micro_batch(point.plan), point.plan.mesh.num_ranks());
-}
 
 /// Elements [begin, begin + count) of a parameter, as bytes in front of their values.
 struct Elements {
@@ -64,10 +57,8 @@ std::vector<float> whole(const comm::World& world, const Parameter& parameter, s
 Evaluation::Evaluation(const predict::PreparedPoint& point, const std::string& experiment_file,
                        std::int64_t training_bytes, Machinery machinery)
     : point_(point),
-      batch_(batch_of(point)),
-      graph_(evaluation_graph(point.graph)),
-      program_(predict::lower_evaluation_for_run(point, graph_, batch_, machinery.world.rank(), training_bytes)),
-      inputs_(predict::make_evaluation_inputs(point.experiment, point.graph, batch_, experiment_file)),
+      lowered_(predict::lower_evaluation_for_run(point, machinery.world.rank(), training_bytes)),
+      inputs_(predict::make_evaluation_inputs(point.experiment, point.graph, lowered_.batch, experiment_file)),
       with_(std::move(machinery)) {}
 
 void Evaluation::bring_values(const Program& program, const Executor& from, std::int64_t trained_steps,
@@ -75,11 +66,11 @@ void Evaluation::bring_values(const Program& program, const Executor& from, std:
   const std::vector<KeptPart> parts = kept_parts(program, trained_steps - 1);
   const std::vector<AssignedState> given = assign_states(with_.world, point_.graph, parts);
   const RunningStatisticsOfModel statistics = running_statistics(with_.world, point_.graph, program, from);
-  const std::vector<HeldWeight> weights = held_weights(program_);
+  const std::vector<HeldWeight> weights = held_weights(lowered_.program);
   const auto put = [&](const std::string& parameter, std::span<const float> values) {
     for (const HeldWeight& weight : weights) {
       if (weight.parameter != parameter) continue;
-      const Buffer& held = program_.buffers[static_cast<std::size_t>(weight.buffer)];
+      const Buffer& held = lowered_.program.buffers[static_cast<std::size_t>(weight.buffer)];
       held.block.for_runs(
           held.parameter_begin, held.num_elements, [&](std::int64_t in_whole, std::int64_t at, std::int64_t count) {
             to.write(weight.buffer, at,
@@ -90,10 +81,10 @@ void Evaluation::bring_values(const Program& program, const Executor& from, std:
   for (const Parameter& parameter : point_.graph.parameters) {
     put(parameter.name, whole(with_.world, parameter, given, from));
   }
-  for (const Operator& op : graph_.operators) {
+  for (const Operator& op : lowered_.graph.operators) {
     if (op.kind != OperatorKind::batch_norm_inference) continue;
     const auto name = [&](std::size_t i) -> const std::string& {
-      return graph_.parameters[static_cast<std::size_t>(op.parameters[i])].name;
+      return lowered_.graph.parameters[static_cast<std::size_t>(op.parameters[i])].name;
     };
     put(name(2), statistics.at(name(0)).mean);
     put(name(3), statistics.at(name(0)).variance);
@@ -103,25 +94,25 @@ void Evaluation::bring_values(const Program& program, const Executor& from, std:
 results::EvaluationRow Evaluation::run(const Program& program, const Executor& executor,
                                        std::int64_t trained_steps) const {
   const auto begin = std::chrono::steady_clock::now();
-  const std::unique_ptr<comm::Engine> engine = with_.engine(program_);
-  const std::unique_ptr<Executor> evaluating = with_.executor(program_, *engine, *inputs_.source);
+  const std::unique_ptr<comm::Engine> engine = with_.engine(lowered_.program);
+  const std::unique_ptr<Executor> evaluating = with_.executor(lowered_.program, *engine, *inputs_.source);
   evaluating->initialize();
   bring_values(program, executor, trained_steps, *evaluating);
-  const Operator& last = graph_.operators.back();
+  const Operator& last = lowered_.graph.operators.back();
   STRATA_INVARIANT(last.kind == OperatorKind::top_k, "the model ends with its loss");
   const std::int64_t rows_of_sample =
-      graph_.tensors[static_cast<std::size_t>(last.outputs.front())].elements_per_sample();
+      lowered_.graph.tensors[static_cast<std::size_t>(last.outputs.front())].elements_per_sample();
   std::array<double, 3> sums{};  // of losses, top-1 and top-5, over rows
-  const std::int64_t num_steps = ceil_div(inputs_.num_samples, batch_);
+  const std::int64_t num_steps = ceil_div(inputs_.num_samples, lowered_.batch);
   for (std::int64_t step = 0; step < num_steps; ++step) {
     const StepMeasurement measured = run_step(*evaluating, {.step = step, .learning_rate = 0.0});
-    sums[0] += static_cast<double>(measured.loss) * static_cast<double>(batch_ * rows_of_sample);
-    const std::span<const float> correct = evaluating->read(program_.correct_buffer);
+    sums[0] += static_cast<double>(measured.loss) * static_cast<double>(lowered_.batch * rows_of_sample);
+    const std::span<const float> correct = evaluating->read(lowered_.program.correct_buffer);
     sums[1] += static_cast<double>(correct[0]);
     sums[2] += static_cast<double>(correct[1]);
   }
   with_.world.all_reduce_sum(sums);
-  std::array<double, 1> arena = {static_cast<double>(program_.arena_bytes)};
+  std::array<double, 1> arena = {static_cast<double>(lowered_.program.arena_bytes)};
   with_.world.all_reduce_max(arena);
   const std::int64_t num_rows = inputs_.num_samples * rows_of_sample;
   const auto share = [&](double sum) { return sum / static_cast<double>(num_rows); };

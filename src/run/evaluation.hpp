@@ -44,9 +44,7 @@ class Evaluation {
   void bring_values(const Program& program, const Executor& from, std::int64_t trained_steps, Executor& to) const;
 
   const predict::PreparedPoint& point_;
-  std::int64_t batch_;
-  ModelGraph graph_;
-  Program program_;
+  predict::LoweredEvaluation lowered_;
   predict::EvaluationInputs inputs_;
   Machinery with_;
 };

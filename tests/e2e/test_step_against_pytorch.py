@@ -1,4 +1,5 @@
-"""A step of the image models against PyTorch, where it is installed: loss, every gradient and an evaluation, from the same weights."""
+"""A step of the image models against PyTorch, where it is installed: loss, every gradient, an evaluation, from the same
+weights."""
 
 import importlib.util
 import os
