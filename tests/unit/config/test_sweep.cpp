@@ -266,7 +266,10 @@ TEST(Sweep, EveryExperimentFileThatShipsExpands) {
     const Expansion expansion = expand(file, "cpu");
     for (const Point& point : expansion.points) {
       for (const std::string& data : point.experiment.data.paths) {
-        EXPECT_TRUE(std::filesystem::exists(path_beside(file.file_name, data))) << path << ": " << data;
+        // What does not ship stands in a folder of the checkout that users fill, as the file's comment says how.
+        const std::filesystem::path found = path_beside(file.file_name, data);
+        const bool is_users = found.lexically_normal().string().starts_with(STRATA_SOURCE_DIR "/data/");
+        EXPECT_TRUE(is_users || std::filesystem::exists(found)) << path << ": " << data;
       }
     }
   }
