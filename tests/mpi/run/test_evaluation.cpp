@@ -81,6 +81,33 @@ TEST_F(Evaluating, ReplicasKeepWhatOneRankKeeps) {
   }
 }
 
+/// Each rank has its share of every parameter, of means and variances too.
+TEST_F(Evaluating, IsGivenWhatTrainingHasUnderItsName) {
+  Training training = resnet(1, size());
+  RunningStatisticsOfModel statistics;
+  GivenValues given;
+  training.after = [&](const Program& program, Executor& executor) {
+    statistics = running_statistics(world, training.graph, program, executor);
+    evaluate(world, training, program, executor, &given);
+  };
+  const Trained trained = train(training, "ddp", size(), world, engine);
+  std::map<std::string, std::vector<float>> whole;
+  for (const auto& [name, mine] : given) {
+    std::vector<float>& values = whole[name];
+    for (const std::string& theirs : world.all_gather({reinterpret_cast<const char*>(mine.data()), 4 * mine.size()})) {
+      const std::size_t at = values.size();
+      values.resize(at + theirs.size() / 4);
+      std::memcpy(values.data() + at, theirs.data(), theirs.size());
+    }
+  }
+  for (const auto& [name, values] : trained.parameters) EXPECT_EQ(whole.at(name), values) << name;
+  for (const auto& [weight, norm] : statistics) {
+    const std::string of = weight.substr(0, weight.rfind('.'));
+    EXPECT_EQ(whole.at(of + ".running_mean"), norm.mean) << of;
+    EXPECT_EQ(whole.at(of + ".running_variance"), norm.variance) << of;
+  }
+}
+
 TEST_F(Evaluating, CyclicModesKeepWhatOneRankKeeps) {
   const int n = size();
   const auto cyclic = [&](const std::string& implementation) {
