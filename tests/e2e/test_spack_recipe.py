@@ -23,6 +23,8 @@ PACKAGES = {
     "dnnl": "onednn",
     "HDF5": "hdf5",
     "Protobuf": "protobuf",
+    "libjpeg-turbo": "libjpeg-turbo",
+    "PNG": "libpng",
     "OpenMP": None,
     "Threads": None,
     "GTest": "googletest",
@@ -95,7 +97,7 @@ def dependencies(given):
 
 
 def found_packages(text):
-    return set(re.findall(r"^\s*find_package\((\w+)", text, re.MULTILINE))
+    return set(re.findall(r"^\s*find_package\(([\w-]+)", text, re.MULTILINE))
 
 
 def test_everything_that_cmake_looks_for_is_a_dependency(recipe):
