@@ -1,8 +1,19 @@
 #include "lower/states/norm_statistics.hpp"
 
 #include <cmath>
+#include <optional>
+
+#include "ir/plan/stage_pyramid.hpp"
 
 namespace strata {
+namespace {
+
+bool is_first_replica(const Plan& plan, const RankPlace& place, int rank) {
+  const std::optional<StagePyramid> pyramid = pyramid_of(plan.mesh);
+  return pyramid ? pyramid->replica_of(rank) == 0 : place.first_micro_batch == 0;
+}
+
+}  // namespace
 
 NormStatistics::NormStatistics(const Plan& plan, const LaidOutGraph& model, const RankPlace& place,
                                ProgramBuilder& builder)
@@ -11,7 +22,7 @@ NormStatistics::NormStatistics(const Plan& plan, const LaidOutGraph& model, cons
       micro_batches_(plan.schedule.micro_batches),
       parts_(graph_.operators.size()),
       kept_(graph_.operators.size()),
-      takes_first_micro_batch_(place.first_micro_batch == 0) {
+      is_first_(is_first_replica(plan, place, builder.rank())) {
   for (const Stage& part : place.parts) {
     for (int o = part.first_operator; o < part.end(); ++o) {
       const Operator& op = graph_.operators[static_cast<std::size_t>(o)];
@@ -33,7 +44,7 @@ NormStatistics::NormStatistics(const Plan& plan, const LaidOutGraph& model, cons
 void NormStatistics::initialize(const Place& here) const {
   for (std::size_t o = 0; o < kept_.size(); ++o) {
     if (kept_[o].mean < 0) continue;
-    const bool has_first_samples = takes_first_micro_batch_ && parts_[o].index == 0;
+    const bool has_first_samples = is_first_ && parts_[o].index == 0;
     const auto fill = [&](int buffer, double value) {
       here.emit({.kernel = Kernel::fill,
                  .phase = Phase::setup,

@@ -8,7 +8,8 @@
 /// (1 - momentum)^K · running + Σ momentum (1 - momentum)^(K - 1 - k) · statistics of k, a sum over micro-batches; so
 /// ranks that take some of them each keep their part of the sum, nothing is exchanged in training, and whoever wants
 /// the value adds up what all ranks have. The value before the first step, mean 0 and variance 1, is the part of the
-/// rank that takes the first samples. Of ranks that compute the same samples one keeps statistics.
+/// rank that takes the first samples; of replicas that take micro-batches by turns, in a pyramid, of the first one. Of
+/// ranks that compute the same samples one keeps statistics.
 
 #include <cstdint>
 #include <vector>
@@ -42,7 +43,7 @@ class NormStatistics {
   int micro_batches_;
   std::vector<SampleParts> parts_;  ///< by operator
   std::vector<Kept> kept_;          ///< by operator
-  bool takes_first_micro_batch_;
+  bool is_first_;                   ///< of the ranks that hold these operators for other micro-batches
 };
 
 }  // namespace strata

@@ -220,11 +220,6 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
   }
   const Operand first_output = in.outputs.front();
   emit(std::move(in));
-  if (op.kind == OperatorKind::batch_norm && phase == Phase::forward) {
-    statistics.behind_forward(here, index_of(op), activations.micro_batch(), is_first_of_step,
-                              rows(op.inputs.front(), op.attributes.integer("channels")),
-                              activations.value(op.outputs[1]));
-  }
   if (const auto over = static_cast<AxisSet>(op.attributes.integer_or("sum_over", 0)); over != 0) {
     sum_in_place(op, first_output, over, phase);
   }

@@ -8,7 +8,6 @@
 #include "lower/layouts/axis_groups.hpp"
 #include "lower/layouts/axis_rings.hpp"
 #include "lower/layouts/laid_out_graph.hpp"
-#include "lower/states/norm_statistics.hpp"
 #include "lower/states/parameter_states.hpp"
 #include "lower/step/activations.hpp"
 #include "lower/step/builder.hpp"
@@ -26,10 +25,8 @@ struct OperatorLowering {
   const Place& here;  ///< where its kernels go
   Activations& activations;
   ParameterStates& parameters;
-  const NormStatistics& statistics;
   std::int64_t first_sample_of_all = 0;  ///< of this micro-batch, in the step's global batch
   int item = -1;                         ///< of the order: whose kernels these are
-  bool is_first_of_step = false;         ///< the item is the segment's first forward of the training step
 
   /// @p phase forward or recompute.
   void forward(const Operator& op, Phase phase);

@@ -176,10 +176,8 @@ class StepLowering {
             .here = here,
             .activations = activations_of(item),
             .parameters = parameters_,
-            .statistics = statistics_,
             .first_sample_of_all = first_sample_of(item),
-            .item = index,
-            .is_first_of_step = is_first_forward(index)};
+            .item = index};
   }
 
   void lower_item(const Place& here, int index) {
@@ -223,6 +221,7 @@ class StepLowering {
       if (op.kind == OperatorKind::cross_entropy || op.kind == OperatorKind::top_k) {
         accumulate_loss(here, op, activations);
       }
+      if (op.kind == OperatorKind::batch_norm) keep_statistics(here, index, o, activations);
       if (op.kind == OperatorKind::top_k) count_correct(here, op, activations);
     }
   }
@@ -393,6 +392,16 @@ class StepLowering {
     const auto num_rows = static_cast<double>(plan_.global_batch * rows_per_sample);
     const double scale = counts(op.outputs.front()) ? 1.0 / num_rows : 0.0;
     sum_rows(here, rows, builder_.whole(loss_), scale, m);
+  }
+
+  /// Of the batch norm @p o, behind its kernel in item @p index.
+  void keep_statistics(const Place& here, int index, int o, const Activations& activations) const {
+    const Operator& op = graph_.operators[static_cast<std::size_t>(o)];
+    const int x = op.inputs.front();
+    const std::int64_t elements =
+        activations.num_samples(x) * graph_.tensors[static_cast<std::size_t>(x)].elements_per_sample();
+    statistics_.behind_forward(here, o, activations.micro_batch(), is_first_forward(index),
+                               elements / op.attributes.integer("channels"), activations.value(op.outputs[1]));
   }
 
   /// Of the one micro-batch that evaluation has.

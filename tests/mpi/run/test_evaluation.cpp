@@ -121,6 +121,16 @@ TEST_F(Evaluating, CyclicModesKeepWhatOneRankKeeps) {
   }
 }
 
+/// Stage j of N is on N - j ranks, which take micro-batches by turns: two stages are on three ranks.
+TEST_F(Evaluating, ReplicasOfAPyramidKeepWhatOneRankKeeps) {
+  if (size() != 3) return;
+  Training training = resnet(2, 1);
+  training.options["implementation"] = std::string("single");
+  const Found reference = found(training, "cdp-v2", 1);
+  training.options["implementation"] = std::string("model");
+  expect_near(found(training, "cdp-v2", size()), reference, "model");
+}
+
 TEST_F(Evaluating, ACheckpointBringsThemToAnotherMode) {
   Training training = resnet(2, size());
   const Found unbroken = found(training, "zero1", size());
