@@ -7,9 +7,6 @@
 #                           all tests of unit and mpi held to each set of instructions, long loops of kills, every planted fault,
 #                           ten minutes of fuzzing for each parser
 #   PRESET=asan tests/run.sh unit mpi
-#
-# BESIDE, a command, is run beside the tests on a cluster, which mostly wait. What it says goes to BESIDE_LOG, and its failure is for
-# those to find who need what it makes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${PRESET:-cpu}
@@ -48,25 +45,16 @@ mkdir "$build/reports"
 status=0
 # run_ctest <name of the report> <regular expression of labels>
 run_ctest() {
-  # One more than there are cores: ranks wait for each other a third of the time.
-  ctest --preset "$preset" -j $((cores + 1)) -L "^($2)\$" --no-tests=error --output-junit "reports/$1.xml" || status=1
+  # More than there are cores: ranks wait for each other a third of the time, and tests on a cluster wait for it.
+  ctest --preset "$preset" -j $((cores + 2)) -L "^($2)\$" --no-tests=error --output-junit "reports/$1.xml" || status=1
 }
-labels=$(printf '%s\n' "${tiers[@]}" | grep -Ex 'unit|mpi|e2e' | paste -sd '|' || true)
-[[ -z "$labels" ]] || run_ctest ctest "$labels"
-# Tests on a cluster wait most of the time and have the machine's network for themselves: the analysis, which needs none, runs beside.
 if has analysis; then
   STRATA_BUILD="$PWD/$build" .venv/bin/python -m pytest -q -n "$cores" --dist loadfile --junitxml="$build/reports/analysis.xml" \
     tests/analysis >"$build/analysis.log" 2>&1 &
   analysis=$!
 fi
-if has slurm; then
-  if [[ -n ${BESIDE:-} ]]; then
-    nice bash -c "$BESIDE" >"${BESIDE_LOG:-/dev/null}" 2>&1 &
-    beside=$!
-  fi
-  run_ctest ctest.slurm slurm
-  if [[ -n ${BESIDE:-} ]]; then wait "$beside" || true; fi
-fi
+labels=$(printf '%s\n' "${tiers[@]}" | grep -vx analysis | paste -sd '|' || true)
+[[ -z "$labels" ]] || run_ctest ctest "$labels"
 if has analysis; then
   wait "$analysis" || status=1
   cat "$build/analysis.log"

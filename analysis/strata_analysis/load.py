@@ -251,14 +251,30 @@ def _values(dataset: h5py.Dataset) -> np.ndarray:
     return values
 
 
+def _num_rows_written(column: h5py.Dataset) -> int:
+    """Rows up to the first chunk that the file does not have.
+
+    A writer that is killed in the middle of a flush may have written how long a column is before its index names the
+    newest chunk; HDF5 would give zeros for those rows.
+    """
+    if column.chunks is None or column.id.get_num_chunks() == -(-len(column) // column.chunks[0]):
+        return len(column)
+    for first in range(0, len(column), column.chunks[0]):
+        if column.id.get_chunk_info_by_coord((first,)).byte_offset is None:
+            return first
+    return len(column)
+
+
 def _read_hdf5(path: Path) -> dict:
     """Raw content of an attempt's file. Columns of a killed attempt may differ in length: rows end at the shortest."""
     with h5py.File(path, "r", locking=False) as file:
         content = {"attributes": {name: _plain(value) for name, value in file.attrs.items()}, "tables": {}}
         for group in TABLES:
-            columns = {name: _values(dataset) for name, dataset in file[group].items()} if group in file else {}
-            length = min((len(column) for column in columns.values()), default=0)
-            content["tables"][group] = pd.DataFrame({name: column[:length] for name, column in columns.items()})
+            columns = dict(file[group].items()) if group in file else {}
+            length = min(map(_num_rows_written, columns.values()), default=0)
+            content["tables"][group] = pd.DataFrame(
+                {name: _values(column)[:length] for name, column in columns.items()}
+            )
         content["summary"] = {
             name: values.item() for name, values in ((n, _values(d)) for n, d in file.get("summary", {}).items())
         }

@@ -14,18 +14,20 @@ namespace strata::comm {
 void wait_sleeping(std::span<MPI_Request> requests, const World* world) {
   using std::chrono::microseconds;
   using Clock = std::chrono::steady_clock;
-  constexpr microseconds kLongest{1000};
+  // A pause that doubled would find what is complete up to twice too late; the many short agreements of a run add up.
+  constexpr int kPausesInWhatWasWaited = 8;
+  constexpr Clock::duration kShortest = microseconds(10);
+  constexpr Clock::duration kLongest = microseconds(1000);
   constexpr auto kCheckEvery = std::chrono::milliseconds(100);
-  microseconds pause{10};
-  auto next_check = Clock::now() + kCheckEvery;
+  const auto begin = Clock::now();
+  auto next_check = begin + kCheckEvery;
   const auto complete = [&] {
     int done = 0;
     check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
     return done != 0;
   };
   while (!complete()) {
-    std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, kLongest);
+    std::this_thread::sleep_for(std::clamp((Clock::now() - begin) / kPausesInWhatWasWaited, kShortest, kLongest));
     if (world != nullptr && Clock::now() >= next_check) {
       next_check = Clock::now() + kCheckEvery;
       try {

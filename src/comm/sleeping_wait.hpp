@@ -11,7 +11,8 @@ namespace strata::comm {
 
 class World;
 
-/// Returns when all @p requests are complete. Polls with sleeps that grow from 10 µs to 1 ms.
+/// Returns when all @p requests are complete. Polls and sleeps in between: an eighth of what it has waited so far, at
+/// least 10 µs and at most 1 ms.
 /// @throws CommunicationError if MPI fails or, where @p world is given, when a rank of this node has died: what had
 /// already arrived by then is still accepted.
 void wait_sleeping(std::span<MPI_Request> requests, const World* world);

@@ -63,6 +63,19 @@ def test_rows_lost_by_hdf5_come_from_jsonl_and_are_counted(sample):
     assert list(results.steps["step"]) == list(range(10))
 
 
+def test_a_chunk_that_the_killed_writer_did_not_get_to_is_no_row_of_zeros(sample):
+    part = killed_file(sample)
+    with h5py.File(part, "r+") as file:
+        loss = file["steps/loss"]
+        stored, values = loss.chunks[0], loss[:]
+        for dataset in file["steps"].values():
+            dataset.resize((stored + 5,))  # the length is written, the next chunk is not
+        assert loss[stored] == 0.0
+        file["steps/step"][:] = np.arange(stored + 5)
+    assert stored > len(values)
+    assert len(load(part).steps) == stored
+
+
 def test_an_unreadable_hdf5_file_is_replaced_by_jsonl(sample):
     part = killed_file(sample)
     part.write_bytes(b"not HDF5")

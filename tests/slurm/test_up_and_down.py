@@ -17,7 +17,8 @@ def left_behind(folder):
     """Processes, namespaces, devices and files of a testbed in @p folder."""
     found = [path for path in (folder, PRIVATE) if path.exists()]
     found += [path for path in Path("/run/netns").glob("strata-n*")]
-    found += [path for path in Path("/sys/class/net").glob("strata-n*")]
+    devices = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout
+    found += [line for line in devices.splitlines() if line.startswith("strata-n")]
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()

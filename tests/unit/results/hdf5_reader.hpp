@@ -43,6 +43,29 @@ class Hdf5Reader {
     return H5Sget_simple_extent_npoints(space);
   }
 
+  /// Rows of a column up to the first chunk that the file does not have: a writer killed in the middle of a flush may
+  /// have written the new length before the index of chunks, and HDF5 gives zeros for what lies between.
+  std::int64_t num_rows_written(const std::string& path) const {
+    const hid_t data = dataset(path);
+    hsize_t rows_per_chunk = 0;
+    if (H5Pget_chunk(H5Dget_create_plist(data), 1, &rows_per_chunk) != 1) {
+      throw std::runtime_error(path + " is no column in chunks");
+    }
+    const std::int64_t num_rows = this->num_rows(path);
+    for (hsize_t first = 0; first < static_cast<hsize_t>(num_rows); first += rows_per_chunk) {
+      haddr_t address = HADDR_UNDEF;
+      unsigned filters = 0;
+      hsize_t bytes = 0;
+      if (H5Dget_chunk_info_by_coord(data, &first, &filters, &address, &bytes) < 0) {
+        throw std::runtime_error("cannot look up the chunks of " + path);
+      }
+      if (address == HADDR_UNDEF) {
+        return static_cast<std::int64_t>(first);
+      }
+    }
+    return num_rows;
+  }
+
   std::vector<double> numbers(const std::string& path) const {
     const hid_t data = dataset(path);
     std::vector<double> values(static_cast<std::size_t>(num_rows(path)));

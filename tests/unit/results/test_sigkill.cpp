@@ -63,7 +63,7 @@ void kill_and_check(const std::string& folder, double flush_seconds, std::chrono
   const Hdf5Reader reader(folder + "/1.h5.part");
   std::size_t num_rows = times.size() + 1;
   for (const Column<StepRow>& column : step_columns()) {
-    num_rows = std::min(num_rows, reader.numbers("steps/" + column.name).size());
+    num_rows = std::min(num_rows, static_cast<std::size_t>(reader.num_rows_written("steps/" + column.name)));
   }
   const auto steps = reader.numbers("steps/step");
   const auto losses = reader.numbers("steps/loss");
