@@ -28,6 +28,10 @@ def pytest_configure() -> None:
     new_network = 0x40000000  # CLONE_NEWNET of <sched.h>
     if ctypes.CDLL(None, use_errno=True).unshare(new_network) == 0:
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        # Without any address but the loopback's getaddrinfo finds nothing that is fit for use, 127.0.0.1 neither.
+        subprocess.run(["ip", "link", "add", "machine", "type", "bridge"], check=True)
+        subprocess.run(["ip", "address", "add", "10.79.0.1/24", "dev", "machine"], check=True)
+        subprocess.run(["ip", "link", "set", "machine", "up"], check=True)
 
 
 def script(*words, timeout=60, **options):
