@@ -45,11 +45,12 @@ mkdir "$build/reports"
 status=0
 # run_ctest <name of the report> <regular expression of labels>
 run_ctest() {
-  # More than there are cores: ranks wait for each other a third of the time, and tests on a cluster wait for it.
-  ctest --preset "$preset" -j $((cores + 2)) -L "^($2)\$" --no-tests=error --output-junit "reports/$1.xml" || status=1
+  # One more than there are cores: ranks wait for each other a third of the time, and tests on a cluster for longer.
+  ctest --preset "$preset" -j $((cores + 1)) -L "^($2)\$" --no-tests=error --output-junit "reports/$1.xml" || status=1
 }
+# Beside the others, on as many cores as these leave by waiting.
 if has analysis; then
-  STRATA_BUILD="$PWD/$build" .venv/bin/python -m pytest -q -n "$cores" --dist loadfile --junitxml="$build/reports/analysis.xml" \
+  STRATA_BUILD="$PWD/$build" .venv/bin/python -m pytest -q -n $(((cores + 1) / 2)) --dist loadfile --junitxml="$build/reports/analysis.xml" \
     tests/analysis >"$build/analysis.log" 2>&1 &
   analysis=$!
 fi
