@@ -158,6 +158,7 @@ TEST_P(DeviceTest, AttentionBackward) {
 class FusedAttentionTest : public testing::TestWithParam<std::array<std::int64_t, 4>> {
  protected:
   void SetUp() override {
+    cuda::set_environment(/*num_nccl_ranks=*/1);
     if (cuda::num_devices() == 0) GTEST_SKIP() << "no GPU";
   }
   static constexpr std::int64_t samples = 2;
@@ -199,8 +200,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(FusedAttentionTest, IsTheCpus) {
   for (const std::int64_t causal : {0, 1}) {
-    // Probabilities are rounded to bf16 before they are multiplied, here and on the CPU, at different places.
-    expect_close(forward(causal).run(third_step, of_cudnn(false)), close_f32, 1e-2);
+    // Probabilities are rounded to bf16 before they are multiplied, here and on the CPU, at different places. The
+    // logarithm of sums is of approximate exponentials.
+    expect_close(forward(causal).run(third_step, of_cudnn(false)), 1e-4, 1e-2);
     for (const bool deterministic : {false, true}) {
       expect_close(backward(causal).run(third_step, of_cudnn(deterministic)), close_f32, 1e-2);
     }

@@ -2,7 +2,8 @@
 add_custom_target(tier_cuda)
 add_executable(cuda.test_operators cuda/test_operators.cpp)
 target_include_directories(cuda.test_operators PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(cuda.test_operators PRIVATE strata_flags strata_exec_cuda ${native_kernels} GTest::gtest_main)
+# The narrowest set of instructions, whatever this machine has: it is packed for others (pack.sh).
+target_link_libraries(cuda.test_operators PRIVATE strata_flags strata_exec_cuda strata_cpu_kernels_avx2 GTest::gtest_main)
 target_compile_options(cuda.test_operators PRIVATE -O1 -Wno-maybe-uninitialized)
 add_dependencies(tier_cuda cuda.test_operators)
 gtest_discover_tests(cuda.test_operators TEST_PREFIX cuda.test_operators. DISCOVERY_TIMEOUT 60
@@ -89,7 +90,7 @@ foreach(kernel IN LISTS kernels)
 endforeach()
 add_library(cuda_emulation STATIC ${translated} cuda/emulation/emulation.cpp cuda/emulation/fused_attention.cpp
             cuda/emulation/graphs.cpp cuda/emulation/libraries.cpp cuda/emulation/nccl.cpp cuda/emulation/streams.cpp)
-foreach(file IN ITEMS backend check communicators cuda_executor device_arena device_info gpu_monitor graph input_load kernel_binding
+foreach(file IN ITEMS backend check communicators cuda_executor device_arena device_info environment gpu_monitor graph input_load kernel_binding
         managed_memory nccl_collective nccl_probe nvml overlapping_steps step_values)
   target_sources(cuda_emulation PRIVATE ${PROJECT_SOURCE_DIR}/src/exec/cuda/${file}.cpp)
 endforeach()
@@ -116,7 +117,7 @@ target_link_libraries(cuda.emulated_monitor PRIVATE cuda_emulation)
 strata_monitor_test(cuda.emulated_monitor emulated_cuda)
 
 # What a profiler and the device's account of its memory see of a run.
-add_executable(cuda.emulated_observed_run cuda/test_trace_ranges.cpp cuda/test_device_memory.cpp cuda/test_input_load.cpp)
+add_executable(cuda.emulated_observed_run cuda/test_trace_ranges.cpp cuda/test_device_memory.cpp cuda/test_environment.cpp cuda/test_input_load.cpp)
 target_link_libraries(cuda.emulated_observed_run PRIVATE strata_flags strata_test_main cuda_emulation strata_lower
                       strata_planners strata_models OpenMP::OpenMP_CXX)
 add_dependencies(tier_cuda cuda.emulated_observed_run)
@@ -153,6 +154,18 @@ foreach(transport IN ITEMS host nccl)
                    $<TARGET_FILE:cuda.emulated_overlapping_programs>)
   set_tests_properties(emulated_cuda.overlapping_programs.${transport}.np2 PROPERTIES LABELS cuda PROCESSORS 2 TIMEOUT 60
     ENVIRONMENT STRATA_TRANSPORT=${transport})
+endforeach()
+
+# Graphs that the device refuses, by one rank and by one of two.
+add_executable(cuda.emulated_refused_graphs cuda/emulation/test_refused_graphs.cpp)
+target_link_libraries(cuda.emulated_refused_graphs PRIVATE strata_flags strata_test_main cuda_emulation strata_lower
+                      strata_planners strata_models OpenMP::OpenMP_CXX)
+add_dependencies(tier_cuda cuda.emulated_refused_graphs)
+foreach(ranks IN ITEMS 1 2)
+  add_test(NAME emulated_cuda.refused_graphs.np${ranks}
+           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS}
+                   $<TARGET_FILE:cuda.emulated_refused_graphs>)
+  set_tests_properties(emulated_cuda.refused_graphs.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 60)
 endforeach()
 
 # NCCL emulated over MPI: what goes right, and what is said where it goes wrong.

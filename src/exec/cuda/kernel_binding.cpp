@@ -514,7 +514,7 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
     case Kernel::load_tokens:
     case Kernel::load_images:
     case Kernel::load_targets: {
-      auto load = std::make_shared<InputLoad>(a, context.inputs);
+      auto load = std::make_shared<InputLoad>(a, context.inputs, program.steps_per_body, context.step_values);
       return {[load](cudaStream_t stream) { load->queue(stream); }, load};
     }
     case Kernel::initialize: return bind_initialize(a, context.seed);
