@@ -68,12 +68,22 @@ gtest_discover_tests(cuda.test_attention_plan TEST_PREFIX cuda.test_attention_pl
                      PROPERTIES LABELS cuda TIMEOUT 600
                      ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${CMAKE_CURRENT_BINARY_DIR}/fake_cuda_driver)
 
-# For a person or run_on_gpu.sh to run.
+# For a person or run_on_gpu.sh to run. The first has no NVIDIA library linked to it: it says which one is missing.
+add_executable(library_versions cuda/library_versions.cpp)
+target_include_directories(library_versions SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_link_libraries(library_versions PRIVATE strata_flags ${CMAKE_DL_LIBS})
+add_dependencies(tier_cuda library_versions)
 add_executable(bench_cuda cuda/bench_cuda.cpp)
 target_include_directories(bench_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(bench_cuda PRIVATE strata_flags strata_exec_cuda strata_lower strata_planners strata_models strata_comm
                       OpenMP::OpenMP_CXX)
 add_dependencies(tier_cuda bench_cuda)
+
+# The scripts by themselves, with stand-ins for what they pack and run.
+add_test(NAME cuda.scripts COMMAND ${PROJECT_SOURCE_DIR}/.venv/bin/python -m pytest -q -p no:cacheprovider
+                                   ${CMAKE_CURRENT_SOURCE_DIR}/cuda/test_scripts.py)
+set_tests_properties(cuda.scripts PROPERTIES LABELS cuda TIMEOUT 120
+  ENVIRONMENT "LIBRARY_VERSIONS=$<TARGET_FILE:library_versions>;CUDA_LIBRARIES=${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib")
 
 # The same kernels, bindings and executor on the CPU (emulation/emulation.hpp): these run everywhere.
 set(emulated ${CMAKE_BINARY_DIR}/generated/emulated)
