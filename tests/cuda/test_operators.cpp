@@ -217,16 +217,28 @@ TEST_P(FusedAttentionTest, HasEqualBitsTwiceWhereDeterministic) {
   }
 }
 
+/// Heads of whole packs, whose halves are one, and of others; somewhere in memory; in place.
 TEST_P(DeviceTest, Rotary) {
   for (const Kernel kernel : {Kernel::rotary_forward, Kernel::rotary_backward}) {
-    OneKernel k(kernel, {{"samples", 2_i},
-                         {"sequence", 11_i},
-                         {"heads", 3_i},
-                         {"kv_heads", 1_i},
-                         {"head_dim", 14_i},
-                         {"theta", 10000.0}});
-    k.input(GetParam(), 2 * 11 * 5 * 14).output(GetParam(), 2 * 11 * 5 * 14);
-    expect_close(k.run(), 1e-6, close_bf16);
+    for (const std::int64_t head_dim : {14, 16, 48}) {
+      const auto rotary = [&] {
+        return OneKernel(kernel, {{"samples", 2_i},
+                                  {"sequence", 11_i},
+                                  {"heads", 3_i},
+                                  {"kv_heads", 1_i},
+                                  {"head_dim", head_dim},
+                                  {"theta", 10000.0}});
+      };
+      const std::int64_t n = 2 * 11 * 5 * head_dim;
+      for (const std::int64_t offset : {0, 1}) {
+        OneKernel k = rotary();
+        k.input(GetParam(), n, 1.0, offset).output(GetParam(), n, offset);
+        expect_close(k.run(), 1e-6, close_bf16);
+      }
+      OneKernel in_place = rotary();
+      in_place.input(GetParam(), n).output_is_input(0);
+      expect_close(in_place.run(), 1e-6, close_bf16);
+    }
   }
 }
 
