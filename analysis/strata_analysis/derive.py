@@ -20,7 +20,8 @@ ENDS = ("compute_end_seconds", "exposed_end_seconds")
 def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
     """`results.points` with derived columns, each a number with `_low` and `_high` of its interval:
 
-    step_seconds, samples_per_second, model_flops_per_second, mfu; and compute_seconds, exposed_communication_seconds,
+    step_seconds, samples_per_second, model_flops_per_second, mfu; and samples_per_second_by_clock (with what passes
+    between steps), compute_seconds, exposed_communication_seconds,
     communication_seconds, other_seconds (medians, each of the rank with most of it); ENDS (medians); busy_share (median
     of the share of time with a kernel running, mean over ranks; not SM efficiency); joules_per_sample;
     num_outliers; link (emulated link in words, or empty); and the columns of `with_best_peaks`, of all attempts in
@@ -28,10 +29,10 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
     """
     points = with_best_peaks(results.points)
     rows = []
-    by_attempt = dict(tuple(results.steps[results.steps["phase"] == "measured"].groupby(INDEX)))
+    by_attempt = dict(tuple(results.steps.groupby(INDEX)))
     for _, point in points.iterrows():
-        steps = by_attempt.get(tuple(point[key] for key in INDEX))
-        steps = results.steps.iloc[:0] if steps is None else steps
+        all_steps = by_attempt.get(tuple(point[key] for key in INDEX), results.steps.iloc[:0])
+        steps = all_steps[all_steps["phase"] == "measured"]
         columns = _from_step_seconds(point, median(steps["step_seconds_max"], confidence))
         for name in PARTS:
             columns[f"{name}_seconds"] = median(steps[f"{name}_seconds"], confidence).value
@@ -41,6 +42,7 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
         columns["busy_share"] = median(steps["busy_share"], confidence).value
         samples = steps["num_samples"].sum()
         columns["joules_per_sample"] = steps["energy_joules"].sum(skipna=False) / samples if samples else math.nan
+        columns["samples_per_second_by_clock"] = _rate_by_clock(all_steps)
         columns["num_outliers"] = num_outliers(steps["step_seconds_max"])
         columns["link"] = link_in_words(point)
         rows.append(columns)
@@ -67,6 +69,7 @@ def by_point(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
             for name in (*(f"{part}_seconds" for part in PARTS), *ENDS):
                 point[name] = median(runs[name], confidence).value
             point["joules_per_sample"] = median(runs["joules_per_sample"], confidence).value
+            point["samples_per_second_by_clock"] = median(runs["samples_per_second_by_clock"], confidence).value
             point["num_outliers"] = runs["num_outliers"].sum()
         rows.append(point)
     points = pd.DataFrame(rows).infer_objects().reset_index(drop=True)
@@ -84,6 +87,18 @@ def _from_step_seconds(point: pd.Series, seconds: Median) -> dict[str, float]:
     for end in ("", "_low", "_high"):
         columns[f"mfu{end}"] = columns[f"model_flops_per_second{end}"] / peak if peak else math.nan
     return columns
+
+
+def _rate_by_clock(steps: pd.DataFrame) -> float:
+    """Samples of the steps behind the first measured one, up to the last, over the time between the ends of these two;
+    NaN with fewer than two. `steps` of one attempt in their order, those between them that are not measured included.
+    """
+    measured = (steps["phase"] == "measured").to_numpy().nonzero()[0]
+    if len(measured) < 2:
+        return math.nan
+    between = steps.iloc[measured[0] : measured[-1] + 1]
+    elapsed = between["unix_seconds"].iloc[-1] - between["unix_seconds"].iloc[0]
+    return between["num_samples"].iloc[1:].sum() / elapsed if elapsed > 0 else math.nan
 
 
 def link_in_words(point: pd.Series) -> str:

@@ -5,8 +5,11 @@ MFU is of that; a launch that saw less than most of it was disturbed, and is mar
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
+ABOVE_PEAK = "(> peak)"
 # Launches that agree in these measured the same thing.
 SAME_MACHINE = ["backend", "dtype", "threads_per_rank", "ranks_per_node", "peak_source"]
 DISTURBED_BELOW = 0.9  # of the best
@@ -26,13 +29,34 @@ def with_best_peaks(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def in_words(points: pd.DataFrame) -> list[str]:
-    """A line for each peak that the MFU of these points is of: its value, what launches saw of it, how it was found."""
+    """A line for each peak that the MFU of these points is of: its value beside the sustained rate and the nameplate,
+    what launches saw of it, how it was found.
+    """
     lines = []
     for (source, best), members in points.groupby(["peak_source", "best_peak_flops_per_second"]):
         own = members["peak_flops_per_second"]
         seen = f" (launches saw {_giga(own.min())} to {_giga(own.max())})" if own.min() < own.max() else ""
-        lines.append(f"{_giga(best)} GFLOP/s a rank{seen}, {source}")
+        lines.append(f"{_giga(best)} GFLOP/s a rank{_sustained(members)}{seen}, {source}")
     return lines
+
+
+def share_in_words(share: float) -> str:
+    """An MFU as text, empty where it is unknown. Above one it is marked: nothing is faster than it can be, so the peak
+    was measured while the machine was disturbed.
+    """
+    if math.isnan(share):
+        return ""
+    return f"{100 * share:.1f} %" + (f" {ABOVE_PEAK}" if share > 1 else "")
+
+
+def _sustained(members: pd.DataFrame) -> str:
+    """Beside the best rate: what its products made all together, and what the data sheet says."""
+    words = [
+        f"{word} {_giga(members[name].max())}"
+        for word, name in (("sustained", "sustained_flops_per_second"), ("nameplate", "nameplate_flops_per_second"))
+        if members[name].notna().any()
+    ]
+    return f" ({', '.join(words)})" if words else ""
 
 
 def _giga(flops: float) -> str:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from strata_analysis.answer import place_words, places_of
 from strata_analysis.compare import INCOMPARABLE, Comparison, Pair
+from strata_analysis.peaks import share_in_words
 from strata_analysis.table import with_filled_columns
 
 NOTE = (
@@ -48,7 +49,7 @@ def _row(where: str, number: str, name: str, seconds: float, point: pd.Series) -
         "step ms": f"{1e3 * seconds:.1f}" if has_ended else "",
         "ratio": "",
         "verdict": "",
-        "MFU": f"{100 * point['mfu']:.1f} %" if has_ended and not math.isnan(point["mfu"]) else "",
+        "MFU": share_in_words(point["mfu"]) if has_ended else "",
         "peak memory MiB": f"{point['arena_peak_bytes'] / 2**20:.1f}" if has_ended else "",
     }
 

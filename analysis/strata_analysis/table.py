@@ -94,6 +94,12 @@ def notes_of(points: pd.DataFrame) -> list[str]:
     notes = [f"all points: {shared}"] if shared else []
     notes += [f"MFU: {convention} convention" for convention in conventions]
     notes += [f"MFU is of {words}" for words in peaks.in_words(points[points["mfu"].notna()])]
+    if (points["mfu"] > 1).any():
+        notes.append(
+            f"{peaks.ABOVE_PEAK}: faster than the measured peak, which was measured while the machine was disturbed"
+        )
+    if points["samples_per_second_by_clock"].notna().any():
+        notes.append("by the clock: rate with what passes between steps")
     if points["num_disturbed"].any():
         notes.append("disturbed: a launch's own peak was more than a tenth below that of the sweep")
     notes += set(points["link"]) if points["link"].nunique() == 1 else []
@@ -114,7 +120,8 @@ def _row(point: pd.Series) -> dict[str, str]:
         "runs": str(point["num_runs"]) if point["num_runs"] > 1 else "",
         "step ms [99 %]": step,
         "rate": _number(point["samples_per_second"], f"{point['samples_per_second']:.0f} {point['sample_unit']}s/s"),
-        "MFU": _number(point["mfu"], f"{100 * point['mfu']:.1f} %"),
+        "by the clock": _number(point["samples_per_second_by_clock"], f"{point['samples_per_second_by_clock']:.0f}"),
+        "MFU": peaks.share_in_words(point["mfu"]),
         "disturbed": _disturbed(point),
         "exposed": _number(exposed, f"{100 * exposed:.1f} %"),
         "arena MiB": f"{point['arena_peak_bytes'] / 2**20:.1f}" if point["arena_peak_bytes"] else "",

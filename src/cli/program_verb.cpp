@@ -1,5 +1,6 @@
 /// @file
-/// `strata program`: the instructions of one rank, or those of all ranks as other simulators read them.
+/// `strata program`: the instructions of one rank, what each asks of a device, or those of all ranks as other
+/// simulators read them.
 
 #include <fmt/core.h>
 
@@ -12,6 +13,7 @@
 #include "base/exit_code.hpp"
 #include "cli/verb.hpp"
 #include "cli/verb_options.hpp"
+#include "cost/roofline.hpp"
 #include "predict/exported_programs.hpp"
 #include "predict/selected_point.hpp"
 
@@ -23,6 +25,7 @@ struct ProgramArguments {
   int rank = 0;
   std::string format = "text";
   std::string traces_folder;
+  bool costs = false;
 };
 
 int show_program(const ProgramArguments& arguments) {
@@ -30,6 +33,7 @@ int show_program(const ProgramArguments& arguments) {
   if ((format == "chakra") == arguments.traces_folder.empty()) {
     throw UserError(fmt::format("program --format {}: --output is for chakra, which needs it", format));
   }
+  if (arguments.costs && format != "text") throw UserError("program --costs: a text, leave out --format " + format);
   const predict::PreparedPoint point = predict::prepare_selected(arguments.experiment);
   if (format == "chakra") {
     predict::write_chakra(point, arguments.experiment.file, arguments.traces_folder);
@@ -37,7 +41,8 @@ int show_program(const ProgramArguments& arguments) {
     say("{}", predict::goal_schedule(point, arguments.experiment.file));
   } else {
     check_rank(arguments.rank, point.plan);
-    say("{}", to_text(predict::lower_for_run(point, arguments.rank)));
+    const Program program = predict::lower_for_run(point, arguments.rank);
+    say("{}", arguments.costs ? roofline_text(program, point.cluster) : to_text(program));
   }
   return exit_ok;
 }
@@ -56,6 +61,10 @@ void add_program(const CommandLine& line) {
       ->check(CLI::IsMember({"text", "chakra", "goal"}))
       ->type_name("FORMAT");
   program->add_option("--output", arguments->traces_folder, "chakra: the folder, new or empty")->type_name("FOLDER");
+  program->add_flag("--costs", arguments->costs,
+                    "of each instruction of --rank the bytes, the FLOPs and the least time that they leave on a device "
+                    "of the experiment's cluster, which describes its rates (--set cluster=h200-ib), and their sums by "
+                    "kernel");
   program->callback([line, arguments] { line.exit_code = show_program(*arguments); });
 }
 

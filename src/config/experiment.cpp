@@ -110,7 +110,8 @@ namespace {
 
 /// @throws UserError where [cuda] says what has no meaning.
 void verify_cuda(const Experiment& experiment) {
-  for (const std::string_view key : {"cuda.graphs", "cuda.deterministic", "cuda.tf32", "cuda.attention"}) {
+  for (const std::string_view key :
+       {"cuda.graphs", "cuda.deterministic", "cuda.tf32", "cuda.attention", "cuda.timing"}) {
     if (experiment.resources.device != "cpu" || text_at(experiment, key) == text_at(Experiment{}, key)) continue;
     fail(experiment, key, fmt::format("{} is of GPUs, and resources.device is \"cpu\"", text_at(experiment, key)));
   }

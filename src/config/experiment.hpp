@@ -118,6 +118,7 @@ struct CudaSection {
   bool deterministic = false;
   bool tf32 = false;
   std::string attention = "auto";  ///< auto | cudnn | strata
+  bool timing = false;
   bool operator==(const CudaSection&) const = default;
 };
 

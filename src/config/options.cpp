@@ -163,6 +163,11 @@ constexpr Option options[] = {
      "multiple of 8 up to 128, strata's kernels otherwise; cudnn refuses where it does not serve; neither goes on "
      "without "
      "a cuDNN that has it"},
+    {"cuda.timing", FIELD(cuda.timing), "", "",
+     "of ranks on GPUs: two events around each instruction, a microsecond or so each, so that results have the parts "
+     "of "
+     "a step and its timeline; without them these are unknown",
+     false, false},
 
     {"measure.warmup_steps", FIELD(measure.warmup_steps), ">= 0 and <= 1000000000000", "", "steps before measuring",
      false, false},
@@ -182,7 +187,7 @@ constexpr Option options[] = {
      "1024, 2048 and 4096 in half a second each; quick: n = 512 in a hundredth, for tries whose MFU nobody reads",
      false, false},
     {"measure.timeline_steps", FIELD(measure.timeline_steps), ">= 0", "",
-     "last steps whose every instruction is recorded", false, false},
+     "steps whose every instruction is recorded, the first that are measured; on GPUs with cuda.timing", false, false},
 
     {"checkpoint.every", FIELD(checkpoint.every), ">= 0", "steps",
      "a checkpoint after so many, and where the run ends or is told to; 0: none", false, false},

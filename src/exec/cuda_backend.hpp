@@ -20,6 +20,7 @@
 #include "exec/device/graph_use.hpp"
 #include "exec/device/numerics.hpp"
 #include "exec/executor.hpp"
+#include "exec/product_rates.hpp"
 #include "exec/timed_collectives.hpp"
 #include "ir/program/program.hpp"
 
@@ -47,14 +48,16 @@ struct SelectedDevice {
   std::string sharing;
 };
 /// Collective: the local rank modulo the node's GPUs, of those that CUDA_VISIBLE_DEVICES leaves.
+/// @param may_use_nccl collectives may go from device to device, which is to be known before the driver is called.
 /// @throws Unsupported as first_device(), the same on all ranks.
-SelectedDevice select_device(const comm::World& world);
+SelectedDevice select_device(const comm::World& world, bool may_use_nccl);
 
 struct ExecutorOptions {
   Transport transport = Transport::host;
   Numerics numerics;
   GraphUse graphs = GraphUse::automatic;
-  double watchdog_seconds = 300.0;                                 ///< of collectives on the devices
+  bool timing = false;              ///< see CudaOptions; without it the parts of a step's time are NaN
+  double watchdog_seconds = 300.0;  ///< of collectives on the devices
   std::function<void(const comm::WatchdogReport&)> on_watchdog{};  ///< likewise
 };
 /// Collective, on the selected devices. All references outlive the executor.
@@ -66,8 +69,8 @@ std::unique_ptr<Executor> make_executor(const Program& program, const comm::Worl
 /// Counters of this rank's GPU.
 std::unique_ptr<DeviceMonitor> make_monitor();
 
-/// FLOP/s of the largest of a few products of matrices on this rank's GPU, made as the executor makes them.
-double measure_gemm_peak_flops(DType dtype, const Numerics& numerics);
+/// The fastest of a few square products of matrices on this rank's GPU, made as the executor makes them.
+ProductRates measure_product_rates(DType dtype, const Numerics& numerics);
 /// Bytes read plus written a second by copies within the memory of this rank's GPU.
 double measure_memory_bytes_per_second();
 /// Collective over @p world. @return by NCCL, on @p ranks: this rank's group, equal on its members, or none. Seconds

@@ -36,17 +36,22 @@ class InputSource {
   /// The targets of load_tokens or the labels of load_images alone.
   virtual void load_targets(std::int64_t step, std::int64_t first_sample, std::int64_t num_samples,
                             std::span<std::int32_t> targets) = 0;
+  /// True where a step may be asked for that never comes, and loads of one step by several threads at a time.
+  virtual bool may_be_read_ahead() const { return false; }
 };
 
 /// Of one step, on this rank.
 struct StepMeasurement {
   /// From its beginning, or from the end of the step before where that was later, to its end.
   double step_seconds = 0.0;
+  // NaN where instructions are not timed:
   double compute_seconds = 0.0;                            ///< inside kernels
   double communication_seconds = 0.0;                      ///< some collective in progress
   double exposed_seconds = 0.0;                            ///< the compute stream waited for a collective
   std::array<std::int64_t, num_collectives> bytes_sent{};  ///< by Collective, counted by the transport
-  float loss = 0.0F;           ///< this rank's part: the mean over the global batch is the sum over all ranks
+  double input_seconds =
+      0.0;            ///< the host waited for samples and had them written where the device or kernels read them
+  float loss = 0.0F;  ///< this rank's part: the mean over the global batch is the sum over all ranks
   float gradient_norm = 0.0F;  ///< NaN where the Program computes none
 };
 

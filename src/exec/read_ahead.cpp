@@ -1,20 +1,21 @@
 #include "exec/read_ahead.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace strata {
 
-ReadAhead::ReadAhead(InputSource& source) : source_(source), thread_([this] { run(); }) {}
+ReadAhead::ReadAhead(InputSource& source, int num_threads) : source_(source) {
+  for (int thread = 0; thread < num_threads; ++thread) threads_.emplace_back([this] { run(); });
+}
 
 ReadAhead::~ReadAhead() {
   {
     const std::lock_guard lock(mutex_);
     is_over_ = true;
   }
-  wanted_.notify_one();
-  thread_.join();
+  wanted_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 void ReadAhead::load_tokens(std::int64_t step, std::int64_t first_sample, std::int64_t num_samples,
@@ -32,20 +33,11 @@ void ReadAhead::load_targets(std::int64_t step, std::int64_t first_sample, std::
   load({Kind::targets, first_sample, num_samples, 0, targets.size()}, step, {{}, {}, targets});
 }
 
-double ReadAhead::take_seconds(std::int64_t step) {
-  const std::lock_guard lock(mutex_);
-  const auto found = seconds_.find(step);
-  const double seconds = found == seconds_.end() ? 0.0 : found->second;
-  seconds_.erase(seconds_.begin(), seconds_.upper_bound(step));
-  return seconds;
-}
-
 void ReadAhead::load(const Load& load, std::int64_t step, const Room& room) {
-  const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   Slot& slot = *slots_.try_emplace(load).first;
   Ahead& ahead = slot.second;
-  done_.wait(lock, [&] { return ahead.is_done; });
+  done_.wait(lock, [&] { return ahead.parts_left == 0; });
   lock.unlock();
   if (ahead.step == step) {
     if (ahead.error) {
@@ -63,12 +55,16 @@ void ReadAhead::load(const Load& load, std::int64_t step, const Room& room) {
   }
   lock.lock();
   ahead.step = step + 1;
-  ahead.is_done = false;
   ahead.error = nullptr;
-  queue_.push_back(&slot);
-  seconds_[step] += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const auto num_parts = std::clamp<std::int64_t>(load.num_samples, 1, static_cast<std::int64_t>(threads_.size()));
+  ahead.parts_left = num_parts;
+  for (std::int64_t part = 0; part < num_parts; ++part) {
+    queue_.push_back({.slot = &slot,
+                      .begin = part * load.num_samples / num_parts,
+                      .end = (part + 1) * load.num_samples / num_parts});
+  }
   lock.unlock();
-  wanted_.notify_one();
+  wanted_.notify_all();
 }
 
 void ReadAhead::read(const Load& load, std::int64_t step, const Room& room) {
@@ -79,22 +75,39 @@ void ReadAhead::read(const Load& load, std::int64_t step, const Room& room) {
   }
 }
 
+void ReadAhead::read_part(const Part& part) {
+  auto& [load, ahead] = *part.slot;
+  const auto of_part = [&]<typename T>(std::span<T> all) {
+    const auto size =
+        static_cast<std::size_t>(load.num_samples > 0 ? all.size() / static_cast<std::size_t>(load.num_samples) : 0);
+    return all.subspan(static_cast<std::size_t>(part.begin) * size,
+                       static_cast<std::size_t>(part.end - part.begin) * size);
+  };
+  const Room room = ahead.room();
+  Load mine = load;
+  mine.first_sample += part.begin;
+  mine.num_samples = part.end - part.begin;
+  read(mine, ahead.step, {of_part(room.tokens), of_part(room.pixels), of_part(room.targets)});
+}
+
 void ReadAhead::run() {
   std::unique_lock lock(mutex_);
   while (true) {
     wanted_.wait(lock, [&] { return is_over_ || !queue_.empty(); });
     if (is_over_) return;
-    auto& [load, ahead] = *queue_.front();
+    const Part part = queue_.front();
     queue_.pop_front();
+    Ahead& ahead = part.slot->second;
     lock.unlock();
+    std::exception_ptr error;
     try {
-      read(load, ahead.step, ahead.room());
+      read_part(part);
     } catch (...) {
-      ahead.error = std::current_exception();
+      error = std::current_exception();
     }
     lock.lock();
-    ahead.is_done = true;
-    done_.notify_one();
+    if (error) ahead.error = error;
+    if (--ahead.parts_left == 0) done_.notify_all();
   }
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 
 /// @file
-/// A thread that reads the samples of the next step while this one computes. What a Program loads it loads in every
-/// step: whoever has asked for samples of one step will ask for the same positions of the next, so that nobody has to
-/// say what comes, and of each load one step is held, never more.
+/// Threads that read the samples of the next step while this one computes, each a part of a load. What a Program loads
+/// it loads in every step: whoever has asked for samples of one step will ask for the same positions of the next, so
+/// that nobody has to say what comes, and of each load one step is held, never more.
 
 #include <compare>
 #include <condition_variable>
@@ -21,12 +21,12 @@
 
 namespace strata {
 
-/// The loads are called by one thread.
+/// Different loads may be called by several threads at a time, one and the same by one.
 class ReadAhead final : public InputSource {
  public:
-  /// @param source outlives this. It is asked by the calling thread too, for what nobody could foresee: two calls at a
-  /// time must be safe.
-  explicit ReadAhead(InputSource& source);
+  /// @param source outlives this. It is asked by the calling thread too, for what nobody could foresee: calls by
+  /// several threads at a time must be safe. @param num_threads at least 1; a load's samples are split among them.
+  explicit ReadAhead(InputSource& source, int num_threads = 1);
   /// Waits for what is being read.
   ~ReadAhead() override;
   ReadAhead(const ReadAhead&) = delete;
@@ -41,9 +41,7 @@ class ReadAhead final : public InputSource {
   void load_targets(std::int64_t step, std::int64_t first_sample, std::int64_t num_samples,
                     std::span<std::int32_t> targets) override;
 
-  /// How long the loads of @p step have taken: waiting for the thread and copying, and reading what was not foreseen.
-  /// Once a step; steps before it are forgotten.
-  double take_seconds(std::int64_t step);
+  bool may_be_read_ahead() const override { return true; }
 
  private:
   enum class Kind : std::uint8_t { tokens, images, targets };
@@ -60,29 +58,34 @@ class ReadAhead final : public InputSource {
     std::span<float> pixels;
     std::span<std::int32_t> targets;
   };
-  /// One load of one step, read or to be read. The thread has it while it is not done, the caller afterwards.
+  /// One load of one step, read or to be read. The threads have it while parts are left, the caller afterwards.
   struct Ahead {
     std::int64_t step = -1;
-    bool is_done = true;
+    std::int64_t parts_left = 0;
     std::exception_ptr error;
     std::vector<std::int32_t> tokens, targets;
     std::vector<float> pixels;
     Room room() { return {tokens, pixels, targets}; }
   };
   using Slot = std::pair<const Load, Ahead>;
+  /// Samples [begin, end) of a load.
+  struct Part {
+    Slot* slot = nullptr;
+    std::int64_t begin = 0, end = 0;
+  };
 
   void load(const Load& load, std::int64_t step, const Room& room);
   void read(const Load& load, std::int64_t step, const Room& room);
+  void read_part(const Part& part);
   void run();
 
   InputSource& source_;
   std::mutex mutex_;
   std::condition_variable wanted_, done_;
   std::map<Load, Ahead> slots_;
-  std::deque<Slot*> queue_;
+  std::deque<Part> queue_;
   bool is_over_ = false;
-  std::map<std::int64_t, double> seconds_;  ///< by step
-  std::thread thread_;                      ///< last: it uses all of the above
+  std::vector<std::thread> threads_;  ///< last: they use all of the above
 };
 
 }  // namespace strata

@@ -10,6 +10,11 @@
 
 namespace strata::predict {
 
+bool may_use_nccl(const Experiment& experiment) {
+  const CommunicationSection& c = experiment.communication;
+  return c.device_transport == "nccl" || (c.device_transport == "auto" && c.emulated_gbit_per_s == 0.0);
+}
+
 cuda::Transport device_transport(const Experiment& experiment, const std::string& sharing) {
   const CommunicationSection& c = experiment.communication;
   if (c.device_transport == "host") return cuda::Transport::host;
@@ -21,7 +26,7 @@ cuda::Transport device_transport(const Experiment& experiment, const std::string
     }
     return cuda::Transport::nccl;
   }
-  return sharing.empty() && c.emulated_gbit_per_s == 0.0 ? cuda::Transport::nccl : cuda::Transport::host;
+  return sharing.empty() && may_use_nccl(experiment) ? cuda::Transport::nccl : cuda::Transport::host;
 }
 
 cuda::Transport profiled_device_transport(const Experiment& experiment, const CostProfile& profile) {

@@ -16,6 +16,8 @@ namespace strata::predict {
 /// @param sharing see cuda::SelectedDevice.
 /// @throws Unsupported where nccl is asked for and two ranks share a GPU.
 cuda::Transport device_transport(const Experiment& experiment, const std::string& sharing);
+/// What device_transport() may answer, as far as it is known before ranks have devices.
+bool may_use_nccl(const Experiment& experiment);
 
 /// The same where the ranks are not there to be asked: auto is what @p profile has for as many ranks a node, nccl where
 /// it has nothing for them. @throws UserError where auto may be either, as the profile has both.

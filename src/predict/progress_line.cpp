@@ -10,8 +10,10 @@ std::string progress_line(const results::AttemptFacts& facts, const results::Ste
   const double share = flops_per_second / (facts.peak_flops_per_second * static_cast<double>(facts.num_ranks));
   const std::string first = facts.simulated ? fmt::format("simulated {:.4f} s", row.step_seconds_max)
                                             : fmt::format("step {} loss {:.4f}", row.step, row.loss);
-  return fmt::format("{} {:.1f} {}s/s {:.1f} GFLOP/s mfu {:.1f} % mem {:.3f} GiB", first, samples_per_second,
-                     facts.sample_unit, flops_per_second * 1e-9, share * 100.0,
+  // Nothing is faster than it can be: the peak was measured while the machine was disturbed.
+  const char* const mark = share > 1.0 ? " (> peak)" : "";
+  return fmt::format("{} {:.1f} {}s/s {:.1f} GFLOP/s mfu {:.1f} %{} mem {:.3f} GiB", first, samples_per_second,
+                     facts.sample_unit, flops_per_second * 1e-9, share * 100.0, mark,
                      static_cast<double>(row.arena_peak_bytes) / (1024.0 * 1024.0 * 1024.0));
 }
 

@@ -25,20 +25,21 @@ Products products_of(const Experiment& experiment) {
 
 }  // namespace
 
-double MeasuredPeak::flops_per_second(const Experiment& experiment, DType dtype) {
+ProductRates MeasuredPeak::product_rates(const Experiment& experiment, DType dtype) {
   const bool on_gpus = predict::is_on_gpus(experiment);
   const std::int64_t num_threads = experiment.resources.threads_per_rank;
   const cuda::Numerics numerics = predict::numerics_of(experiment);
   const Products products = products_of(experiment);
   const auto [entry, is_new] = measured_.try_emplace(
-      {on_gpus, dtype, num_threads, numerics.tf32, numerics.deterministic, products.sizes.front()}, 0.0);
+      {on_gpus, dtype, num_threads, numerics.tf32, numerics.deterministic, products.sizes.front()}, ProductRates{});
   if (is_new) {
     omp_set_num_threads(static_cast<int>(num_threads));
-    double peak[1] = {
-        on_gpus ? cuda::measure_gemm_peak_flops(dtype, numerics)
-                : cpu::kernel_library().measure_gemm_peak_flops(dtype, products.sizes, products.budget_seconds)};
-    world_.all_reduce_sum(peak);
-    entry->second = peak[0] / world_.size();
+    const ProductRates mine =
+        on_gpus ? cuda::measure_product_rates(dtype, numerics)
+                : cpu::kernel_library().measure_product_rates(dtype, products.sizes, products.budget_seconds);
+    double sums[2] = {mine.best, mine.sustained};
+    world_.all_reduce_sum(sums);
+    entry->second = {.best = sums[0] / world_.size(), .sustained = sums[1] / world_.size()};
   }
   return entry->second;
 }

@@ -12,6 +12,7 @@
 #include "base/dtype.hpp"
 #include "comm/world.hpp"
 #include "config/experiment.hpp"
+#include "exec/product_rates.hpp"
 
 namespace strata::profile {
 
@@ -19,8 +20,10 @@ class MeasuredPeak {
  public:
   explicit MeasuredPeak(const comm::World& world) : world_(world) {}
 
-  /// FLOP/s of one rank of the experiment's device and threads, the mean over all. Collective.
-  double flops_per_second(const Experiment& experiment, DType dtype);
+  /// Of one rank of the experiment's device and threads, the mean over all. Collective.
+  ProductRates product_rates(const Experiment& experiment, DType dtype);
+  /// The best of these, FLOP/s.
+  double flops_per_second(const Experiment& experiment, DType dtype) { return product_rates(experiment, dtype).best; }
   /// How it is found.
   static std::string source(const Experiment& experiment);
   /// Bytes read plus written a second by one rank's copies while all ranks copy, the mean over all. Collective.
@@ -29,7 +32,7 @@ class MeasuredPeak {
  private:
   const comm::World& world_;
   /// By device, dtype, threads, tf32, determinism and the smallest of the products' sizes.
-  std::map<std::tuple<bool, DType, std::int64_t, bool, bool, std::int64_t>, double> measured_;
+  std::map<std::tuple<bool, DType, std::int64_t, bool, bool, std::int64_t>, ProductRates> measured_;
   std::map<bool, double> memory_bytes_per_second_;
 };
 

@@ -60,7 +60,7 @@ class Profiler {
     profile_.machine = on_all([&] { return machine_of(points); });
     profile_.provenance = {{"strata", predict::version_and_commit()},
                            {"measured", results::to_iso_8601(results::unix_seconds_now())}};
-    if (predict::is_on_gpus(points.front()->experiment)) select_device();
+    if (predict::is_on_gpus(points.front()->experiment)) select_device(points.front()->experiment);
     for (const Point* point : points) measure_point(*point);
     profile_.kernels = kernels_of_all_ranks();
     for (const auto& [dtype, rate] : peaks_) {
@@ -106,8 +106,8 @@ class Profiler {
     return machine;
   }
 
-  void select_device() {
-    device_ = on_all([&] { return cuda::select_device(world_); });
+  void select_device(const Experiment& experiment) {
+    device_ = on_all([&] { return cuda::select_device(world_, predict::may_use_nccl(experiment)); });
     const std::vector<std::string> names = world_.all_gather(device_->device.name);
     const auto other = std::ranges::find_if(names, [&](const std::string& name) { return name != names.front(); });
     if (other != names.end()) {
@@ -226,6 +226,7 @@ class Profiler {
                                {.transport = device_transport_,
                                 .numerics = predict::numerics_of(point.experiment),
                                 .graphs = predict::graph_use_of(point.experiment),
+                                .timing = true,
                                 .watchdog_seconds = point.experiment.communication.watchdog_seconds});
   }
 

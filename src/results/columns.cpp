@@ -218,6 +218,8 @@ std::vector<Attribute> root_attributes(const AttemptFacts& facts, std::int64_t a
       {"num_sequences_per_step", facts.num_sequences_per_step},
       {"num_parameters", facts.num_parameters},
       {"peak_flops_per_second", facts.peak_flops_per_second},
+      {"sustained_flops_per_second", facts.sustained_flops_per_second},
+      {"nameplate_flops_per_second", facts.nameplate_flops_per_second},
       {"peak_source", facts.peak_source},
       {"all_reduce_bytes_per_second", facts.all_reduce_bytes_per_second},
       {"memory_cap_bytes", facts.memory_cap_bytes},

@@ -67,6 +67,8 @@ struct AttemptFacts {
   std::int64_t num_sequences_per_step = 0;  ///< sequences for tokens; equal to num_samples_per_step for images
   std::int64_t num_parameters = 0;
   double peak_flops_per_second = unknown;        ///< of one rank, in `dtype`
+  double sustained_flops_per_second = unknown;   ///< of the same products all together
+  double nameplate_flops_per_second = unknown;   ///< by the device's data sheet
   std::string peak_source;                       ///< how it was found, e.g. "measured GEMM, n = 2048"
   double all_reduce_bytes_per_second = unknown;  ///< measured bus bandwidth in the same allocation
   std::int64_t memory_cap_bytes = 0;             ///< of one rank; 0: none

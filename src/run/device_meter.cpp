@@ -66,14 +66,14 @@ void DeviceMeter::describe(results::AttemptFacts& facts) const {
   }
 }
 
-void DeviceMeter::begin_step() {
+void DeviceMeter::begin_window() {
   if (monitor_) energy_before_joules_ = monitor_->read().energy_joules;
 }
 
-DeviceReading DeviceMeter::end_step() {
+DeviceReading DeviceMeter::end_window(std::int64_t num_steps) {
   if (!monitor_) return {};
   DeviceReading reading = monitor_->read();
-  reading.energy_joules -= energy_before_joules_;
+  reading.energy_joules = (reading.energy_joules - energy_before_joules_) / static_cast<double>(num_steps);
   if (num_sharers_ > 1) reading.device_memory_taken_bytes = DeviceReading::unknown;
   return reading;
 }

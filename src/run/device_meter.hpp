@@ -1,8 +1,9 @@
 #pragma once
 
 /// @file
-/// The counters of all ranks' devices around their steps: what a result says of them, and what one step took.
+/// The counters of all ranks' devices around windows of steps: what a result says of them, and what a step took.
 
+#include <cstdint>
 #include <memory>
 
 #include "comm/world.hpp"
@@ -21,10 +22,12 @@ class DeviceMeter {
   /// How many ranks use this rank's device; 0: no monitor.
   int num_sharers() const { return num_sharers_; }
 
-  /// Before a step; what is asked here and after it is no part of its time.
-  void begin_step();
-  /// Of the step since then: its energy, and everything else as it is now. All unknown without a monitor.
-  DeviceReading end_step();
+  /// Before steps. A driver takes milliseconds to answer all that is asked, so that steps are not asked for one by one:
+  /// between them the device would stand still.
+  void begin_window();
+  /// Of the @p num_steps steps since then: the mean energy of one, and everything else as it is now. All unknown
+  /// without a monitor.
+  DeviceReading end_window(std::int64_t num_steps);
 
  private:
   void join_limits(const comm::World& world);

@@ -47,7 +47,10 @@ std::vector<results::PredictionRow> time_predictions(const Program& program, con
   if (measured_rows.empty()) return rows;
   for (const auto& [name, member] : members) {
     std::vector<double> values;
-    for (const results::StepRow& row : measured_rows) values.push_back(row.*member);
+    for (const results::StepRow& row : measured_rows) {
+      if (!std::isnan(row.*member)) values.push_back(row.*member);
+    }
+    if (values.empty()) continue;  // instructions are not timed
     std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
     rows.push_back({name, "s", predicted.row.*member, values[values.size() / 2], predicted.prediction.source});
   }

@@ -185,7 +185,7 @@ class Run {
     request.experiment_name = experiment.name;
     comm::check_launch(world_, expectation(experiment));
     if (predict::is_on_gpus(experiment)) {
-      cuda::SelectedDevice device = cuda::select_device(world_);
+      cuda::SelectedDevice device = cuda::select_device(world_, predict::may_use_nccl(experiment));
       request.device_transport = predict::device_transport(experiment, device.sharing);
       request.gpu_name = std::move(device.device.name);
     }
@@ -199,7 +199,7 @@ class Run {
     open_inputs(request);
     find_restart(request);
     describe(request, loaded);
-    request.peak_flops_per_second = peak_.flops_per_second(experiment, request.prepared.plan.dtypes.compute);
+    request.peak = peak_.product_rates(experiment, request.prepared.plan.dtypes.compute);
     return request;
   }
 

@@ -32,6 +32,7 @@
 #include "profile/engine_collectives.hpp"
 #include "profile/measured_all_reduce.hpp"
 #include "profile/measured_peak.hpp"
+#include "profile/nameplate.hpp"
 #include "results/recorder.hpp"
 #include "run/allocation_account.hpp"
 #include "run/device_meter.hpp"
@@ -118,7 +119,10 @@ class PointRun {
     if (options_.block.number >= 0) facts_.block_job = options_.origin.job;
     facts_.restarted_from = request_.restart.path;
     facts_.first_step = first_step();
-    facts_.peak_flops_per_second = request_.peak_flops_per_second;
+    facts_.peak_flops_per_second = request_.peak.best;
+    facts_.sustained_flops_per_second = request_.peak.sustained;
+    facts_.nameplate_flops_per_second = profile::nameplate_flops_per_second(
+        request_.gpu_name, request_.prepared.plan.dtypes.compute, experiment_.cuda.tf32);
     facts_.peak_source = profile::MeasuredPeak::source(experiment_);
   }
 
@@ -190,12 +194,15 @@ class PointRun {
         {.transport = request_.device_transport,
          .numerics = predict::numerics_of(experiment_),
          .graphs = predict::graph_use_of(experiment_),
+         .timing = experiment_.cuda.timing,
          .watchdog_seconds = experiment_.communication.watchdog_seconds,
          .on_watchdog = [this](const comm::WatchdogReport& report) { record_failure(Status::hang, report.message); }});
   }
 
   void build() {
-    inputs_ = std::make_unique<ReadAhead>(*request_.inputs.source);
+    // On processors the rank's threads compute meanwhile; beside a GPU they have nothing else to do.
+    const std::int64_t num_readers = on_gpus_ ? experiment_.resources.threads_per_rank : 1;
+    inputs_ = std::make_unique<ReadAhead>(*request_.inputs.source, static_cast<int>(num_readers));
     executor_ = make_executor(program_, *engine_, *inputs_);
     executor_->initialize();
     if (!request_.restart.path.empty()) {
@@ -236,8 +243,7 @@ class PointRun {
         .depth = static_cast<int>(most[0]),
         .ends = {static_cast<std::int64_t>(most[2]), static_cast<std::int64_t>(most[3])}};
     const std::int64_t lead = 1 + (overlap.depth + static_cast<std::int64_t>(most[1])) * program_.steps_per_body;
-    TrainingSteps steps(program_, experiment_, request_.length, first_step(), overlap,
-                        {*executor_, *engine_, *meter_, *inputs_});
+    TrainingSteps steps(program_, experiment_, request_.length, first_step(), overlap, {*executor_, *engine_, *meter_});
     latest_end_ = latest_end(experiment_.measure, request_.length.num_steps, first_step(), overlap.ends);
     const std::unique_ptr<const comm::World> other_world = world_.duplicate();
     const MemoryPeak peak = memory_peak(program_);

@@ -45,7 +45,7 @@ struct RunRequest {
   RestartPoint restart;
   std::string gpu_name;                                      ///< of this rank; on GPUs alone
   cuda::Transport device_transport = cuda::Transport::host;  ///< likewise
-  double peak_flops_per_second = 0.0;                        ///< of one rank, see MeasuredPeak
+  ProductRates peak;                                         ///< of one rank, see MeasuredPeak
   Cluster machine;                                           ///< as it was measured, see machine_costs()
 };
 

@@ -84,7 +84,7 @@ results::StepRow row_of(const std::vector<const RankStep*>& ranks, const StepFac
   row.compute_seconds = largest([](const RankStep& r) { return r.measured.compute_seconds; });
   row.communication_seconds = largest([](const RankStep& r) { return r.measured.communication_seconds; });
   row.exposed_communication_seconds = largest([](const RankStep& r) { return r.measured.exposed_seconds; });
-  row.input_seconds = largest([](const RankStep& r) { return r.input_seconds; });
+  row.input_seconds = largest([](const RankStep& r) { return r.measured.input_seconds; });
   row.slowest_rank_compute_seconds = slowest->measured.compute_seconds;
   row.slowest_rank_exposed_seconds = slowest->measured.exposed_seconds;
   row.other_seconds =

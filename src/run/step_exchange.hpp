@@ -22,9 +22,8 @@ struct RankStep {
   double learning_rate = 0.0;
   bool fills = false, drains = false;  ///< where steps overlap; see fill_and_drain()
   StepMeasurement measured;
-  double input_seconds = 0.0;  ///< inside loads; see ReadAhead
   std::int64_t outside_arena_bytes = 0;
-  DeviceReading device;  ///< energy: of the step alone
+  DeviceReading device;  ///< of the window of steps that it is in: energy is the mean of one
   int num_sharers = 0;   ///< ranks that use the device, this one included; 0: it has no counters
 };
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "predict/prepared_point.hpp"
 #include "results/status.hpp"
 #include "run/allocation_account.hpp"
 #include "run/learning_rate.hpp"
@@ -26,12 +27,11 @@ void TrainingSteps::submit(std::int64_t end) {
   const std::int64_t repetition = repetition_of(program_, num_submitted_);
   const std::int64_t begin = num_submitted_;
   num_submitted_ = std::min(end, (repetition + 1) * program_.steps_per_body);
-  const bool none_under_way = under_way_.empty();
   std::vector<StepContext> contexts;
   for (std::int64_t step = begin; step < num_submitted_; ++step) {
     contexts.push_back({.step = step, .learning_rate = learning_rate(experiment_.train, length_, step)});
   }
-  if (none_under_way) with_.meter.begin_step();
+  if (!window_is_open_) open_window();
   const WatchAllocations watch;
   const auto begin_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch());
@@ -52,6 +52,7 @@ void TrainingSteps::drain() {
   with_.executor.drain();  // also where all is complete: what is submitted next may be of the same repetition
   while (!under_way_.empty()) complete();
   begun_at_ = num_submitted_;
+  close_window();
 }
 
 void TrainingSteps::complete() {
@@ -61,8 +62,6 @@ void TrainingSteps::complete() {
     step.measured = with_.executor.complete(step.step);
     step.outside_arena_bytes = std::max(step.outside_arena_bytes, watch.peak_bytes() + with_.engine.memory_bytes());
   }
-  step.input_seconds = with_.inputs.take_seconds(step.step);
-  step.device = with_.meter.end_step();
   step.num_sharers = with_.meter.num_sharers();
   step.fills = step.step < begun_at_ + overlap_.ends.fill;
   step.drains = step.step + overlap_.ends.drain >= num_submitted_;
@@ -71,9 +70,31 @@ void TrainingSteps::complete() {
     const std::span<const TimelineEvent> events = with_.executor.events();
     recorded_.push_back({.step = step.step, .begin_ns = step.begin_ns, .events = {events.begin(), events.end()}});
   }
+  const bool is_last_warmup = num_measured_before(step.step + 1) == 0;
   ended_.push_back(step);
   under_way_.pop_front();
-  if (!under_way_.empty()) with_.meter.begin_step();
+  if (is_last_warmup) close_window();
+}
+
+void TrainingSteps::open_window() {
+  with_.meter.begin_window();
+  window_is_open_ = true;
+}
+
+/// What the steps that have ended since it was opened have taken. The next one begins at once where steps are under
+/// way.
+void TrainingSteps::close_window() {
+  const std::span<RankStep> steps = std::span(ended_).subspan(num_closed_);
+  if (steps.empty()) {
+    // Nothing of what passed until the next step is a step's.
+    if (under_way_.empty()) window_is_open_ = false;
+    return;
+  }
+  const DeviceReading mean = with_.meter.end_window(static_cast<std::int64_t>(steps.size()));
+  for (RankStep& step : steps) step.device = mean;
+  num_closed_ = ended_.size();
+  window_is_open_ = false;
+  if (!under_way_.empty()) open_window();
 }
 
 std::int64_t TrainingSteps::num_measured_before(std::int64_t step) const {
@@ -82,7 +103,8 @@ std::int64_t TrainingSteps::num_measured_before(std::int64_t step) const {
 
 StepRange TrainingSteps::timeline_steps() const {
   const std::int64_t first = first_step_ + std::max(experiment_.measure.warmup_steps, overlap_.ends.fill);
-  return {first, first + experiment_.measure.timeline_steps - 1};
+  const bool is_timed = !predict::is_on_gpus(experiment_) || experiment_.cuda.timing;
+  return {first, first + (is_timed ? experiment_.measure.timeline_steps : 0) - 1};
 }
 
 bool TrainingSteps::is_recorded(std::int64_t step) const {
@@ -91,7 +113,11 @@ bool TrainingSteps::is_recorded(std::int64_t step) const {
   return asked.first <= asked.last && asked.first - beside <= step && step <= asked.last + beside;
 }
 
-std::vector<RankStep> TrainingSteps::take() { return std::exchange(ended_, {}); }
+std::vector<RankStep> TrainingSteps::take() {
+  close_window();
+  num_closed_ = 0;
+  return std::exchange(ended_, {});
+}
 
 std::int64_t TrainingSteps::touched_bytes() {
   // Scanning the arena from its end is cheap once the top has been written; it is still done for a few steps only.

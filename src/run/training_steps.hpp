@@ -4,6 +4,7 @@
 /// Training steps of one rank: queued a repetition of the body at a time, awaited when nothing of them is left to later
 /// repetitions, and measured.
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -11,7 +12,6 @@
 #include "comm/engine.hpp"
 #include "config/experiment.hpp"
 #include "exec/executor.hpp"
-#include "exec/read_ahead.hpp"
 #include "ir/program/program.hpp"
 #include "ir/program/repetition.hpp"
 #include "ir/timeline/memory_over_time.hpp"
@@ -27,7 +27,6 @@ class TrainingSteps {
     Executor& executor;
     const comm::Engine& engine;
     DeviceMeter& meter;
-    ReadAhead& inputs;  ///< what the executor loads from
   };
   /// The most of all ranks, which measure steps at the same times, so that they can exchange them.
   struct Overlap {
@@ -46,9 +45,11 @@ class TrainingSteps {
 
   /// Training steps so far, those before first_step too.
   std::int64_t num_submitted() const { return num_submitted_; }
-  /// Those that have ended since the last call.
+  /// Those that have ended since the last call. Devices' counters are read once for all of them, and once more where
+  /// measuring begins among them or steps were drained.
   std::vector<RankStep> take();
-  /// The first measured steps, behind those that fill, as many as the experiment asks for the timelines of.
+  /// The first measured steps, behind those that fill, as many as the experiment asks for the timelines of; none where
+  /// instructions are not timed.
   StepRange timeline_steps() const;
   /// These, and those beside them that may have something in the arena at the same time.
   const std::vector<RecordedStep>& recorded() const { return recorded_; }
@@ -57,6 +58,8 @@ class TrainingSteps {
 
  private:
   void complete();
+  void open_window();
+  void close_window();
   bool is_recorded(std::int64_t step) const;
   std::int64_t num_measured_before(std::int64_t step) const;
 
@@ -70,6 +73,8 @@ class TrainingSteps {
   std::int64_t begun_at_;           ///< the first step since nothing was under way
   std::deque<RankStep> under_way_;  ///< submitted and not complete
   std::vector<RankStep> ended_;
+  bool window_is_open_ = false;  ///< of the meter
+  std::size_t num_closed_ = 0;   ///< of ended_: their device readings are there
   std::vector<RecordedStep> recorded_;
   std::int64_t touched_bytes_ = 0;
 };

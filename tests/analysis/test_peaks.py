@@ -19,6 +19,8 @@ LAUNCH = {
     "peak_source": "measured",
     "peak_flops_per_second": 100e9,
     "simulated": 0,
+    "sustained_flops_per_second": math.nan,
+    "nameplate_flops_per_second": math.nan,
 }
 
 
@@ -61,6 +63,46 @@ def test_what_launches_saw_is_said():
     found = peaks.with_best_peaks(launches({}, {"peak_flops_per_second": 146e9}))
     assert peaks.in_words(found) == ["146 GFLOP/s a rank (launches saw 100 to 146), measured"]
     assert peaks.in_words(found.iloc[1:]) == ["146 GFLOP/s a rank, measured"]
+
+
+def test_the_peak_stands_beside_what_is_sustained_and_the_nameplate():
+    rates = {"sustained_flops_per_second": 90e9, "nameplate_flops_per_second": 120e9}
+    found = peaks.with_best_peaks(launches(rates))
+    assert peaks.in_words(found) == ["100 GFLOP/s a rank (sustained 90, nameplate 120), measured"]
+    found = peaks.with_best_peaks(launches(rates | {"nameplate_flops_per_second": math.nan}))
+    assert peaks.in_words(found) == ["100 GFLOP/s a rank (sustained 90), measured"]
+
+
+def test_more_than_the_peak_is_marked_and_never_printed_bare(sample):
+    assert peaks.share_in_words(0.4321) == "43.2 %"
+    assert peaks.share_in_words(1.0) == "100.0 %"
+    assert peaks.share_in_words(1.214) == "121.4 % (> peak)"
+    assert peaks.share_in_words(math.nan) == ""
+    results = load(sample)
+    low = results.points.assign(peak_flops_per_second=results.points["peak_flops_per_second"] * 1e-6)
+    points = by_point(results.__class__(**(vars(results) | {"points": low})))
+    cells = table_of(points)["MFU"]
+    assert all(cell.endswith("(> peak)") for cell in cells if cell)
+    assert any(note.startswith("(> peak): faster than the measured peak") for note in notes_of(points))
+    high = results.points.assign(peak_flops_per_second=results.points["peak_flops_per_second"] * 10)
+    points = by_point(results.__class__(**(vars(results) | {"points": high})))
+    assert not any("(> peak)" in text for text in [*notes_of(points), *table_of(points)["MFU"]])
+
+
+def test_the_rate_by_the_clock_has_what_passes_between_steps(sample):
+    results = load(sample)
+    rows = results.steps
+    clock = by_point(results).set_index("point")["samples_per_second_by_clock"]
+    for (point, _), steps in rows[rows["phase"] == "measured"].groupby(["point", "attempt"]):
+        if len(steps) < 2 or point not in clock or len(rows[rows["point"] == point]["attempt"].unique()) > 1:
+            continue
+        elapsed = steps["unix_seconds"].max() - steps["unix_seconds"].min()
+        if elapsed > 0:
+            assert clock[point] == steps["num_samples"].iloc[1:].sum() / elapsed
+    slower = rows.assign(unix_seconds=rows["unix_seconds"] * 2)
+    doubled = by_point(results.__class__(**(vars(results) | {"steps": slower}))).set_index("point")
+    known = clock[clock.notna()]
+    assert len(known) and (doubled["samples_per_second_by_clock"][known.index] * 2).equals(known)
 
 
 def test_tables_and_figures_mark_disturbed_launches(sample):

@@ -192,7 +192,7 @@ void measure(const std::string& title, DType dtype, double target, int num_round
   double peak_flops = 0;
   for (int round = 0; round < num_rounds; ++round) {
     peak_flops = std::max(
-        peak_flops, strata::cpu::measure_gemm_peak_flops(dtype, std::array<std::int64_t, 3>{1024, 2048, 4096}, 1.0));
+        peak_flops, strata::cpu::measure_product_rates(dtype, std::array<std::int64_t, 3>{1024, 2048, 4096}, 1.0).best);
     for (Row& row : rows) {
       memory.restart();
       const std::function<void()> run = row.prepare();

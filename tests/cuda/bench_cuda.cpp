@@ -1,6 +1,8 @@
 /// @file
 /// Speeds of one GPU, each against a limit measured in the same run: matrix products, memory-bound kernels against a
 /// copy, steps of training against the products. Lines of "name value unit".
+///
+///   bench_cuda [section…]      all of them where none is named
 
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
@@ -11,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/quantization.hpp"
@@ -19,6 +22,7 @@
 #include "comm/world.hpp"
 #include "exec/cuda/cuda_executor.hpp"
 #include "exec/cuda/device_info.hpp"
+#include "exec/cuda/environment.hpp"
 #include "exec/cuda/fused_attention.hpp"
 #include "exec/cuda/kernels/attention.hpp"
 #include "exec/cuda/kernels/elementwise.hpp"
@@ -253,14 +257,14 @@ void training_rate(const std::string& name, const ModelOptions& model, std::int6
                    comm::Engine& engine) {
   const Step step(model, global_batch, engine);
   std::vector<TimelineEvent> events;
-  const double seconds = step.seconds({.timing = true}, &events);  // as runs do
-  const double untimed = step.seconds({.timing = false, .graphs = cuda::GraphUse::on});
+  const double seconds = step.seconds({.timing = false});  // as runs do
+  const double timed = step.seconds({.timing = true}, &events);
   const double kernels = step.seconds({.timing = false, .graphs = cuda::GraphUse::off});
   const double rate = flops_per_step(step.program()) / seconds;
   fmt::print("{} {:.5f} s a step, batch {}, {:.1f} TFLOP/s, {:.3f} of the products, arena {:.1f} GiB\n", name, seconds,
              global_batch, rate * 1e-12, rate / peak, static_cast<double>(step.program().arena_bytes) / (1 << 30));
-  fmt::print("{} with kernels that are not timed {:.3f} of that time, and without a graph {:.3f}\n", name,
-             untimed / seconds, kernels / seconds);
+  fmt::print("{} with kernels that are timed {:.3f} of that time, and without a graph {:.3f}\n", name, timed / seconds,
+             kernels / seconds);
   std::map<std::string_view, double> by_kernel;
   for (const TimelineEvent& e : events) {
     by_kernel[kernel_signature(step.program().body[static_cast<std::size_t>(e.instruction)].kernel).name] +=
@@ -269,21 +273,57 @@ void training_rate(const std::string& name, const ModelOptions& model, std::int6
   for (const auto& [kernel, spent] : by_kernel) fmt::print("{} {} {:.5f} s\n", name, kernel, spent);
 }
 
-int run(const comm::World& world) {
+struct Section {
+  std::string name;
+  std::function<void(cuda::Libraries&, comm::Engine&)> measure;
+};
+
+std::vector<Section> sections() {
+  const auto step = [](const std::string& name, const ModelOptions& model, std::int64_t global_batch) {
+    return Section{name, [=](cuda::Libraries& libraries, comm::Engine& engine) {
+                     training_rate(name, model, global_batch, matmul_rate(libraries), engine);
+                   }};
+  };
+  return {{"products", [](cuda::Libraries& libraries, comm::Engine&) { matmul_rate(libraries); }},
+          {"memory", [](cuda::Libraries&, comm::Engine&) { memory_rates(); }},
+          {"attention",
+           [](cuda::Libraries& libraries, comm::Engine&) { attention_rates(libraries, matmul_rate(libraries)); }},
+          step("gpt2-small", {.name = "gpt2-small", .dropout = 0.0}, 8),
+          step("llama-7b-8-layers", {.name = "llama-7b", .layers = 8}, 1),
+          step("vgg13", {.name = "vgg13"}, 128)};
+}
+
+/// @param asked names of sections; none: all. @return the exit code: 1 where a section was refused, which ends that
+/// one.
+int run(const comm::World& world, std::span<char* const> asked) {
+  const std::vector<Section> all = sections();
+  for (const std::string_view name : asked) {
+    if (std::ranges::any_of(all, [&](const Section& section) { return section.name == name; })) continue;
+    fmt::print("no section {}; there are:", name);
+    for (const Section& section : all) fmt::print(" {}", section.name);
+    fmt::print("\n");
+    return 2;
+  }
+  cuda::set_environment(/*num_nccl_ranks=*/1);
   if (cuda::num_devices() == 0) {
     fmt::print("no GPU\n");
     return 77;
   }
   fmt::print("device {}\nlibraries {}\n", cuda::device_name(), cuda::library_versions());
   cuda::Libraries libraries({});
-  const double peak = matmul_rate(libraries);
-  memory_rates();
-  attention_rates(libraries, peak);
   comm::Engine engine(world, {});
-  training_rate("gpt2-small", {.name = "gpt2-small", .dropout = 0.0}, 8, peak, engine);
-  training_rate("llama-7b-8-layers", {.name = "llama-7b", .layers = 8}, 1, peak, engine);
-  training_rate("vgg13", {.name = "vgg13"}, 128, peak, engine);
-  return 0;
+  int code = 0;
+  for (const Section& section : all) {
+    const auto is_this = [&](const std::string_view name) { return section.name == name; };
+    if (!asked.empty() && std::ranges::none_of(asked, is_this)) continue;
+    try {
+      section.measure(libraries, engine);
+    } catch (const std::exception& e) {
+      fmt::print("{} refused: {}\n", section.name, e.what());
+      code = 1;
+    }
+  }
+  return code;
 }
 
 }  // namespace
@@ -293,7 +333,7 @@ int main(int argc, char** argv) {
   try {
     const strata::comm::Session session(argc, argv);
     const strata::comm::World world;
-    return strata::run(world);
+    return strata::run(world, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
   } catch (const std::exception& e) {
     strata::comm::abort_all(1, e.what());
   }

@@ -19,6 +19,7 @@
 #include "exec/cpu/kernel_library.hpp"
 #include "exec/cuda/device_arena.hpp"
 #include "exec/cuda/device_info.hpp"
+#include "exec/cuda/environment.hpp"
 #include "exec/cuda/event.hpp"
 #include "exec/cuda/kernel_binding.hpp"
 #include "exec/device/workspace.hpp"
@@ -265,6 +266,7 @@ inline void expect_equal(const OneKernel::Both& both) {
 class DeviceTest : public testing::TestWithParam<DType> {
  protected:
   void SetUp() override {
+    cuda::set_environment(/*num_nccl_ranks=*/1);
     if (cuda::num_devices() == 0) GTEST_SKIP() << "no GPU";
   }
 };

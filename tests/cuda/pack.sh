@@ -1,26 +1,52 @@
 #!/usr/bin/env bash
-# For a GPU machine without our packages: the built CUDA tests and benchmark, the shared libraries that they need beside
-# the C library's and NVIDIA's, and MPI's launcher, in one folder that travels. Run where they build:
+# For a GPU machine without our packages: an installation of strata, the device's tests and benchmark, the shared
+# libraries that they need beside the C library's and NVIDIA's, and MPI's launcher, in one folder that travels. Run
+# where they were built (cmake --preset cuda -DBUILD_TESTING=ON; targets strata and tier_cuda):
 #
-#   tests/cuda/pack.sh <folder>        also <folder>.tar.xz; there: tar xf …, then <folder>/run_on_gpu.sh
+#   tests/cuda/pack.sh <folder>        also <folder>.tar.xz; there: tar xf …, then <folder>/run_on_gpu.sh --list
 #
-# The folder runs on every x86-64 with AVX2: kernels for wider instructions are chosen when a process starts.
+# BUILD names the build folder, build/cuda by default; MOST_MIB how large the archive may be, 64 MiB by default. The folder runs on every x86-64 with AVX2: kernels for wider
+# instructions are chosen when a process starts. Exits 2 where there is nothing that could be packed, 1 where what was
+# packed is larger than what may travel.
 set -euo pipefail
 (($# == 1)) || { echo "usage: tests/cuda/pack.sh <folder>" >&2; exit 2; }
 folder=$(realpath -m -- "$1")
-[[ ! -e $folder ]] || { echo "$folder is there already" >&2; exit 2; }
+[[ ! -e $folder && ! -e $folder.tar.xz ]] || { echo "$folder or $folder.tar.xz is there already" >&2; exit 2; }
+build=$(realpath -m -- "${BUILD:-$(dirname "${BASH_SOURCE[0]}")/../../build/cuda}")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-build=${BUILD:-build/cuda}
-programs=("$build"/tests/cuda.test_{monitor,operators,modes,nccl} "$build"/tests/bench_cuda)
-mkdir -p "$folder/lib" "$folder/bin"
-cp "${programs[@]}" "$build"/tests/libfake{,_old}_nvml.so "$folder/bin"
+most_mib=${MOST_MIB:-64}
+
+programs=("$build"/tests/cuda.test_{monitor,operators,modes,nccl} "$build"/tests/{bench_cuda,library_versions})
+stand_ins=("$build"/tests/lib{fake,fake_old}_nvml.so)
+for file in "$build/strata" "${programs[@]}" "${stand_ins[@]}"; do
+  [[ -f $file ]] || { echo "no $file: cmake --build $build --target strata tier_cuda" >&2; exit 2; }
+done
+# One that was compiled for the processor here ends with an illegal instruction on another, without a word.
+native=$(grep -cE -- '-m(arch|cpu)=native' "$build/compile_commands.json" || true)
+if ((native > 0)); then
+  echo "$native sources of $build are compiled with -march=native: what they make runs on processors like this one" \
+    "alone; pack a build for x86-64-v3" >&2
+  exit 2
+fi
+launchers=()
+for name in mpiexec.hydra hydra_pmi_proxy; do
+  launchers+=("$(command -v "$name")") || { echo "no $name here: MPICH's launcher" >&2; exit 2; }
+done
+
+cmake --install "$build" --prefix "$folder" >/dev/null
+mkdir -p "$folder/lib"
+cp "${programs[@]}" "${stand_ins[@]}" "${launchers[@]}" "$folder/bin"
 strip --strip-debug "$folder"/bin/*
-launcher=$(command -v mpiexec.hydra)
-cp "$launcher" "$(command -v hydra_pmi_proxy)" "$folder/bin"
 # ldd prints "name => path (address)". The loader and the C library must be the machine's own, as must what NVIDIA ships.
-ldd "${programs[@]}" "$launcher" "$(command -v hydra_pmi_proxy)" | awk '/=> \//{print $3}' | sort -u |
-  grep -Ev '/(libc|libm|libdl|libpthread|librt|libresolv|ld-linux-x86-64|libcuda|libcudart|libcublas|libcublasLt|libcudnn|libnccl)\.so' |
-  xargs -I{} cp -L {} "$folder/lib"
-cp tests/cuda/run_on_gpu.sh tests/cuda/bench_pytorch.py "$folder"
-tar -C "$(dirname "$folder")" -c "$(basename "$folder")" | xz -T0 -2 >"$folder.tar.xz"
-du -sh "$folder" "$folder.tar.xz"
+theirs='/(ld-linux-x86-64|lib(c|m|dl|pthread|rt|resolv|cuda|cudart|cublas|cublasLt|cudnn|nccl))\.so'
+ldd "$folder"/bin/* | awk '/=> \//{print $3}' | sort -u | { grep -Ev "$theirs" || true; } | xargs -r cp -L -t "$folder/lib"
+cp tests/cuda/{run_on_gpu.sh,bench_pytorch.py,table_of_runs.py} "$folder"
+XZ_OPT='-T0 -2' tar -C "$(dirname "$folder")" -cJf "$folder.tar.xz" "$(basename "$folder")"
+
+bytes=$(stat -c %s "$folder.tar.xz")
+printf '%s: %d.%d MiB in %d files, unpacked %s\n' "$folder.tar.xz" $((bytes >> 20)) $(((bytes & 0xfffff) * 10 >> 20)) \
+  "$(find "$folder" -type f | wc -l)" "$(du -sh "$folder" | cut -f1)"
+if ((bytes > most_mib << 20)); then
+  echo "that is more than $most_mib MiB, which is what may travel" >&2
+  exit 1
+fi

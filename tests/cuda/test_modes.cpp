@@ -21,6 +21,7 @@
 #include "base/error.hpp"
 #include "exec/cuda/cuda_executor.hpp"
 #include "exec/cuda/device_info.hpp"
+#include "exec/cuda/environment.hpp"
 #include "exec/device/attention_choice.hpp"
 #include "exec/device/workspace.hpp"
 #include "ir/program/repetition.hpp"
@@ -51,10 +52,11 @@ Backend gpu(const GpuOptions& options = {}) {
 class Modes : public testing::Test {
  protected:
   void SetUp() override {
-    if (cuda::num_devices() == 0) GTEST_SKIP() << "no GPU";
-    cuda::check(cudaSetDevice(world.local_rank() % cuda::num_devices()), "cudaSetDevice");
     const char* const transport = std::getenv("STRATA_TRANSPORT");
     nccl_world = transport != nullptr && std::string(transport) == "nccl" ? &world : nullptr;
+    cuda::set_environment(nccl_world != nullptr ? world.size() : 1);
+    if (cuda::num_devices() == 0) GTEST_SKIP() << "no GPU";
+    cuda::check(cudaSetDevice(world.local_rank() % cuda::num_devices()), "cudaSetDevice");
     std::vector<std::string> devices = world.all_gather(cuda::device_identity());
     std::ranges::sort(devices);
     const bool shared = std::ranges::adjacent_find(devices) != devices.end();

@@ -16,6 +16,7 @@
 #include "comm/world.hpp"
 #include "exec/cuda/cuda_executor.hpp"
 #include "exec/cuda/device_info.hpp"
+#include "exec/cuda/environment.hpp"
 
 namespace strata {
 namespace {
@@ -224,6 +225,7 @@ class Job {
 class Collectives : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
+    cuda::set_environment(world.size());
     if (cuda::num_devices() == 0) GTEST_SKIP() << "no GPU";
     cuda::check(cudaSetDevice(world.local_rank() % cuda::num_devices()), "cudaSetDevice");
     if (GetParam() && shared_devices()) GTEST_SKIP() << "no GPU for every rank";

@@ -57,8 +57,10 @@ TEST_P(DeviceTest, LinearBackwardWeight) {
   }
 }
 
-/// Rows and widths: rows that share a block, and more columns than threads in one, two, four and eight turns.
-constexpr std::pair<std::int64_t, std::int64_t> norm_shapes[] = {{300, 77}, {13, 80}, {3, 4104}, {3, 9001}, {2, 17000}};
+/// Rows and widths: rows that share a block; rows of a warp each, of one, two and four turns; more columns than threads
+/// in one, two, four and eight turns.
+constexpr std::pair<std::int64_t, std::int64_t> norm_shapes[] = {{300, 77}, {13, 80},  {41, 511}, {9, 768},  {10, 1024},
+                                                                 {3, 1025}, {3, 4104}, {3, 9001}, {2, 17000}};
 
 TEST_P(DeviceTest, LayerNorm) {
   for (const auto& [rows, width] : norm_shapes) {
@@ -158,6 +160,7 @@ TEST_P(DeviceTest, AttentionBackward) {
 class FusedAttentionTest : public testing::TestWithParam<std::array<std::int64_t, 4>> {
  protected:
   void SetUp() override {
+    cuda::set_environment(/*num_nccl_ranks=*/1);
     if (cuda::num_devices() == 0) GTEST_SKIP() << "no GPU";
   }
   static constexpr std::int64_t samples = 2;
@@ -199,8 +202,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(FusedAttentionTest, IsTheCpus) {
   for (const std::int64_t causal : {0, 1}) {
-    // Probabilities are rounded to bf16 before they are multiplied, here and on the CPU, at different places.
-    expect_close(forward(causal).run(third_step, of_cudnn(false)), close_f32, 1e-2);
+    // Probabilities are rounded to bf16 before they are multiplied, here and on the CPU, at different places. The
+    // logarithm of sums is of approximate exponentials.
+    expect_close(forward(causal).run(third_step, of_cudnn(false)), 1e-4, 1e-2);
     for (const bool deterministic : {false, true}) {
       expect_close(backward(causal).run(third_step, of_cudnn(deterministic)), close_f32, 1e-2);
     }
@@ -215,16 +219,28 @@ TEST_P(FusedAttentionTest, HasEqualBitsTwiceWhereDeterministic) {
   }
 }
 
+/// Heads of whole packs, whose halves are one, and of others; somewhere in memory; in place.
 TEST_P(DeviceTest, Rotary) {
   for (const Kernel kernel : {Kernel::rotary_forward, Kernel::rotary_backward}) {
-    OneKernel k(kernel, {{"samples", 2_i},
-                         {"sequence", 11_i},
-                         {"heads", 3_i},
-                         {"kv_heads", 1_i},
-                         {"head_dim", 14_i},
-                         {"theta", 10000.0}});
-    k.input(GetParam(), 2 * 11 * 5 * 14).output(GetParam(), 2 * 11 * 5 * 14);
-    expect_close(k.run(), 1e-6, close_bf16);
+    for (const std::int64_t head_dim : {14, 16, 48}) {
+      const auto rotary = [&] {
+        return OneKernel(kernel, {{"samples", 2_i},
+                                  {"sequence", 11_i},
+                                  {"heads", 3_i},
+                                  {"kv_heads", 1_i},
+                                  {"head_dim", head_dim},
+                                  {"theta", 10000.0}});
+      };
+      const std::int64_t n = 2 * 11 * 5 * head_dim;
+      for (const std::int64_t offset : {0, 1}) {
+        OneKernel k = rotary();
+        k.input(GetParam(), n, 1.0, offset).output(GetParam(), n, offset);
+        expect_close(k.run(), 1e-6, close_bf16);
+      }
+      OneKernel in_place = rotary();
+      in_place.input(GetParam(), n).output_is_input(0);
+      expect_close(in_place.run(), 1e-6, close_bf16);
+    }
   }
 }
 

@@ -2,7 +2,8 @@
 add_custom_target(tier_cuda)
 add_executable(cuda.test_operators cuda/test_operators.cpp)
 target_include_directories(cuda.test_operators PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(cuda.test_operators PRIVATE strata_flags strata_exec_cuda ${native_kernels} GTest::gtest_main)
+# The narrowest set of instructions, whatever this machine has: it is packed for others (pack.sh).
+target_link_libraries(cuda.test_operators PRIVATE strata_flags strata_exec_cuda strata_cpu_kernels_avx2 GTest::gtest_main)
 target_compile_options(cuda.test_operators PRIVATE -O1 -Wno-maybe-uninitialized)
 add_dependencies(tier_cuda cuda.test_operators)
 gtest_discover_tests(cuda.test_operators TEST_PREFIX cuda.test_operators. DISCOVERY_TIMEOUT 60
@@ -67,12 +68,22 @@ gtest_discover_tests(cuda.test_attention_plan TEST_PREFIX cuda.test_attention_pl
                      PROPERTIES LABELS cuda TIMEOUT 600
                      ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${CMAKE_CURRENT_BINARY_DIR}/fake_cuda_driver)
 
-# For a person or run_on_gpu.sh to run.
+# For a person or run_on_gpu.sh to run. The first has no NVIDIA library linked to it: it says which one is missing.
+add_executable(library_versions cuda/library_versions.cpp)
+target_include_directories(library_versions SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_link_libraries(library_versions PRIVATE strata_flags ${CMAKE_DL_LIBS})
+add_dependencies(tier_cuda library_versions)
 add_executable(bench_cuda cuda/bench_cuda.cpp)
 target_include_directories(bench_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(bench_cuda PRIVATE strata_flags strata_exec_cuda strata_lower strata_planners strata_models strata_comm
                       OpenMP::OpenMP_CXX)
 add_dependencies(tier_cuda bench_cuda)
+
+# The scripts by themselves, with stand-ins for what they pack and run.
+add_test(NAME cuda.scripts COMMAND ${PROJECT_SOURCE_DIR}/.venv/bin/python -m pytest -q -p no:cacheprovider
+                                   ${CMAKE_CURRENT_SOURCE_DIR}/cuda/test_scripts.py)
+set_tests_properties(cuda.scripts PROPERTIES LABELS cuda TIMEOUT 120
+  ENVIRONMENT "LIBRARY_VERSIONS=$<TARGET_FILE:library_versions>;CUDA_LIBRARIES=${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib")
 
 # The same kernels, bindings and executor on the CPU (emulation/emulation.hpp): these run everywhere.
 set(emulated ${CMAKE_BINARY_DIR}/generated/emulated)
@@ -89,7 +100,7 @@ foreach(kernel IN LISTS kernels)
 endforeach()
 add_library(cuda_emulation STATIC ${translated} cuda/emulation/emulation.cpp cuda/emulation/fused_attention.cpp
             cuda/emulation/graphs.cpp cuda/emulation/libraries.cpp cuda/emulation/nccl.cpp cuda/emulation/streams.cpp)
-foreach(file IN ITEMS backend check communicators cuda_executor device_arena device_info gpu_monitor graph input_load kernel_binding
+foreach(file IN ITEMS backend check communicators cuda_executor device_arena device_info environment gpu_monitor graph input_load kernel_binding
         managed_memory nccl_collective nccl_probe nvml overlapping_steps step_values)
   target_sources(cuda_emulation PRIVATE ${PROJECT_SOURCE_DIR}/src/exec/cuda/${file}.cpp)
 endforeach()
@@ -116,7 +127,7 @@ target_link_libraries(cuda.emulated_monitor PRIVATE cuda_emulation)
 strata_monitor_test(cuda.emulated_monitor emulated_cuda)
 
 # What a profiler and the device's account of its memory see of a run.
-add_executable(cuda.emulated_observed_run cuda/test_trace_ranges.cpp cuda/test_device_memory.cpp cuda/test_input_load.cpp)
+add_executable(cuda.emulated_observed_run cuda/test_trace_ranges.cpp cuda/test_device_memory.cpp cuda/test_environment.cpp cuda/test_input_load.cpp)
 target_link_libraries(cuda.emulated_observed_run PRIVATE strata_flags strata_test_main cuda_emulation strata_lower
                       strata_planners strata_models OpenMP::OpenMP_CXX)
 add_dependencies(tier_cuda cuda.emulated_observed_run)
@@ -153,6 +164,18 @@ foreach(transport IN ITEMS host nccl)
                    $<TARGET_FILE:cuda.emulated_overlapping_programs>)
   set_tests_properties(emulated_cuda.overlapping_programs.${transport}.np2 PROPERTIES LABELS cuda PROCESSORS 2 TIMEOUT 60
     ENVIRONMENT STRATA_TRANSPORT=${transport})
+endforeach()
+
+# Graphs that the device refuses, by one rank and by one of two.
+add_executable(cuda.emulated_refused_graphs cuda/emulation/test_refused_graphs.cpp)
+target_link_libraries(cuda.emulated_refused_graphs PRIVATE strata_flags strata_test_main cuda_emulation strata_lower
+                      strata_planners strata_models OpenMP::OpenMP_CXX)
+add_dependencies(tier_cuda cuda.emulated_refused_graphs)
+foreach(ranks IN ITEMS 1 2)
+  add_test(NAME emulated_cuda.refused_graphs.np${ranks}
+           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS}
+                   $<TARGET_FILE:cuda.emulated_refused_graphs>)
+  set_tests_properties(emulated_cuda.refused_graphs.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 60)
 endforeach()
 
 # NCCL emulated over MPI: what goes right, and what is said where it goes wrong.

@@ -7,6 +7,7 @@ import subprocess
 import tomllib
 
 import h5py
+import numpy as np
 import pytest
 
 
@@ -119,6 +120,26 @@ def test_emulated_gpus_train_what_processors_train(emulated, experiment, tmp_pat
 
 
 ON_GPUS = ("--set", "resources.device=cuda")
+
+
+@pytest.mark.parametrize("timing", [False, True])
+def test_emulated_gpus_time_instructions_where_they_are_asked_to(emulated, experiment, tmp_path, timing):
+    asked = (*ON_GPUS, "--set", f"cuda.timing={str(timing).lower()}")
+    ended = emulated(1, "run", network(experiment, 1), *asked)
+    assert ended.code == 0, ended.error
+    (path,) = tmp_path.glob("results/e2e/*/*.h5")
+    with h5py.File(path) as file:
+        parts = [file[f"steps/{name}_seconds"][:] for name in ("compute", "communication", "other")]
+        assert all(np.isnan(part).all() != timing for part in parts)
+        assert (file["steps/step_seconds_max"][:] > 0).all()
+        assert (file["steps/input_seconds"][:] > 0).all()
+        assert (file["events/step"].size > 0) == timing
+        metrics = {metric.decode() for metric in file["predictions/metric"][:]}
+        assert "step_seconds_max" in metrics and ("compute_seconds" in metrics) == timing
+        assert file.attrs["sustained_flops_per_second"] == 8e8
+        assert np.isnan(file.attrs["nameplate_flops_per_second"])
+
+
 BY_PROFILE = ("--set", "simulate.cost=measured", "--set", "simulate.profile=this.toml")
 COLLECTIVES = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "send"}
 

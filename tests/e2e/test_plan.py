@@ -45,6 +45,33 @@ def test_an_edited_plan_runs_as_edited(strata, experiment, tmp_path):
     assert strata(2, "run", file, "--plan", plan).code == 0
 
 
+def test_a_programs_costs_are_listed_and_summed(strata, experiment):
+    words = ("program", experiment(), "--costs", "--set", "cluster=h200-ib", "--set", "train.dtype=bf16")
+    ended = strata(None, *words)
+    assert ended.code == 0, ended.error
+    head, _, *lines = ended.output.splitlines()
+    assert head == "# on H200 SXM 141 GB of cluster h200-ib, by nameplate: 4800 GB/s, 989 TFLOP/s in bf16"
+    empty = lines.index("")
+    rows = [line.split() for line in lines[:empty] if " link " not in line]
+    sums = {line[:30].strip(): line[30:].split() for line in lines[empty + 2 :]}
+    assert len(rows) > 50
+    # index, phase, kernel, dtype, bytes, GFLOP, microseconds, bound, name
+    everything = sums.pop("all kernels")
+    assert sum(int(row[4]) for row in rows) == int(everything[1])
+    assert sum(int(sums[kernel][1]) for kernel in sums if kernel != "collectives, sent") == int(everything[1])
+    seconds = [float(sums[kernel][3]) for kernel in sums if kernel != "collectives, sent"]
+    assert seconds == sorted(seconds, reverse=True) and int(everything[0]) == len(rows)
+    assert int(sums["collectives, sent"][1]) > 0
+
+
+def test_costs_need_a_device_that_is_described_and_the_text_form(strata, experiment):
+    ended = strata(None, "program", experiment(), "--costs")
+    assert ended.code == 2
+    assert "memory_bandwidth_bytes_per_second is missing" in ended.messages()[0]
+    ended = strata(None, "program", experiment(), "--costs", "--format", "goal")
+    assert ended.code == 2 and "--format goal" in ended.messages()[0]
+
+
 def test_a_plan_for_another_mesh_is_refused(strata, experiment, tmp_path):
     plan = tmp_path / "plan.toml"
     plan.write_text(strata(None, "plan", experiment(ranks=4)).output)

@@ -188,6 +188,10 @@ def _provenance(points: pd.DataFrame) -> list[tuple[str, str]]:
     peaks = points["peak_flops_per_second"].dropna()
     if len(peaks):
         rows.append(("peak of one rank", _range(peaks / 1e9, "GFLOP/s")))
+    for name, words in (("sustained", "sustained by one rank"), ("nameplate", "nameplate of one rank")):
+        rates = points[f"{name}_flops_per_second"].dropna()
+        if len(rates):
+            rows.append((words, _range(rates / 1e9, "GFLOP/s")))
     bandwidths = points["all_reduce_bytes_per_second"].dropna()
     if len(bandwidths):
         rows.append(("all-reduce bus bandwidth", _range(bandwidths / 1e9, "GB/s")))

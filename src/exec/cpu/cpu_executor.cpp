@@ -18,6 +18,10 @@ namespace {
 
 constexpr double seconds_per_ns = 1e-9;
 
+bool loads_inputs(const Instruction& in) {
+  return in.kernel == Kernel::load_tokens || in.kernel == Kernel::load_images || in.kernel == Kernel::load_targets;
+}
+
 }  // namespace
 
 CpuExecutor::CpuExecutor(const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed)
@@ -108,7 +112,9 @@ void CpuExecutor::run_kernel(std::size_t index, std::int64_t step) {
   const std::int64_t begin = now_ns();
   body_[index].kernel(steps_.context(step));
   const std::int64_t end = now_ns();
-  kept.measurement.compute_seconds += static_cast<double>(end - begin) * seconds_per_ns;
+  const double seconds = static_cast<double>(end - begin) * seconds_per_ns;
+  kept.measurement.compute_seconds += seconds;
+  if (loads_inputs(program_.body[index])) kept.measurement.input_seconds += seconds;
   TimelineEvent& event = kept.events[index];
   event.begin_ns = begin;
   event.end_ns = end;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "base/random.hpp"
@@ -45,47 +46,80 @@ void fill_random(memory& tensor, std::uint64_t stream) {
   }
 }
 
-double product_flops(DType dtype, std::int64_t n, double budget_seconds) {
-  const memory::desc plain({n, n}, dnnl_type(dtype), memory::format_tag::ab);
-  const memory::desc any({n, n}, dnnl_type(dtype), memory::format_tag::any);
-  const dnnl::matmul::primitive_desc description({computable(plain), computable(any), computable(plain)},
-                                                 user_scratchpad(), dnnl_engine());
-  BoundPrimitive product(dnnl::matmul(description),
-                         {{DNNL_ARG_SRC, plain, Access::read},
-                          {DNNL_ARG_WEIGHTS, description.weights_desc(), Access::read},
-                          {DNNL_ARG_DST, plain, Access::write}},
-                         description.scratchpad_desc());
-  memory a(plain, dnnl_engine());
-  memory b(description.weights_desc(), dnnl_engine());
-  memory c(plain, dnnl_engine());
-  memory scratchpad({{product.scratchpad_bytes()}, memory::data_type::u8, memory::format_tag::a}, dnnl_engine());
-  fill_random(a, 1);
-  fill_random(b, 2);
-  const auto run = [&] {
-    product.run({a.get_data_handle(), b.get_data_handle(), c.get_data_handle()},
-                static_cast<std::byte*>(scratchpad.get_data_handle()));
-  };
-  run();
-  double best_seconds = std::numeric_limits<double>::infinity();
-  const Clock::time_point begin = Clock::now();
-  do {
-    const Clock::time_point start = Clock::now();
+constexpr int num_turns = 3;
+
+/// The product of one size, and what was seen of it.
+class SquareProduct {
+ public:
+  SquareProduct(DType dtype, std::int64_t n)
+      : n_(n),
+        plain_({n, n}, dnnl_type(dtype), memory::format_tag::ab),
+        any_({n, n}, dnnl_type(dtype), memory::format_tag::any),
+        description_({computable(plain_), computable(any_), computable(plain_)}, user_scratchpad(), dnnl_engine()),
+        product_(dnnl::matmul(description_),
+                 {{DNNL_ARG_SRC, plain_, Access::read},
+                  {DNNL_ARG_WEIGHTS, description_.weights_desc(), Access::read},
+                  {DNNL_ARG_DST, plain_, Access::write}},
+                 description_.scratchpad_desc()),
+        a_(plain_, dnnl_engine()),
+        b_(description_.weights_desc(), dnnl_engine()),
+        c_(plain_, dnnl_engine()),
+        scratchpad_({{product_.scratchpad_bytes()}, memory::data_type::u8, memory::format_tag::a}, dnnl_engine()) {
+    fill_random(a_, 1);
+    fill_random(b_, 2);
     run();
-    best_seconds = std::min(best_seconds, seconds_since(start));
-  } while (seconds_since(begin) < budget_seconds);
-  const auto size = static_cast<double>(n);
-  return 2.0 * size * size * size / best_seconds;
-}
+  }
+
+  void take_turn(double seconds) {
+    const Clock::time_point begin = Clock::now();
+    do {
+      const Clock::time_point start = Clock::now();
+      run();
+      const double taken = seconds_since(start);
+      best_seconds_ = std::min(best_seconds_, taken);
+      total_seconds_ += taken;
+      ++num_runs_;
+    } while (seconds_since(begin) < seconds);
+  }
+
+  ProductRates rates() const {
+    const auto size = static_cast<double>(n_);
+    const double flops = 2.0 * size * size * size;
+    return {.best = flops / best_seconds_, .sustained = flops * static_cast<double>(num_runs_) / total_seconds_};
+  }
+
+ private:
+  void run() {
+    product_.run({a_.get_data_handle(), b_.get_data_handle(), c_.get_data_handle()},
+                 static_cast<std::byte*>(scratchpad_.get_data_handle()));
+  }
+
+  std::int64_t n_;
+  memory::desc plain_, any_;
+  dnnl::matmul::primitive_desc description_;
+  BoundPrimitive product_;
+  memory a_, b_, c_, scratchpad_;
+  double best_seconds_ = std::numeric_limits<double>::infinity();
+  double total_seconds_ = 0.0;
+  std::int64_t num_runs_ = 0;
+};
 
 }  // namespace
 
-double measure_gemm_peak_flops(DType dtype, std::span<const std::int64_t> sizes, double budget_seconds) {
+ProductRates measure_product_rates(DType dtype, std::span<const std::int64_t> sizes, double budget_seconds) {
   return dnnl_build("measure its matrix product", [&] {
-    double best_flops = 0;
-    for (const std::int64_t n : sizes) {
-      best_flops = std::max(best_flops, product_flops(dtype, n, budget_seconds / static_cast<double>(sizes.size())));
+    std::vector<std::unique_ptr<SquareProduct>> products;
+    for (const std::int64_t n : sizes) products.push_back(std::make_unique<SquareProduct>(dtype, n));
+    const double seconds = budget_seconds / static_cast<double>(num_turns * sizes.size());
+    for (int turn = 0; turn < num_turns; ++turn) {
+      for (const auto& product : products) product->take_turn(seconds);
     }
-    return best_flops;
+    ProductRates fastest;
+    for (const auto& product : products) {
+      const ProductRates rates = product->rates();
+      if (rates.best > fastest.best) fastest = rates;
+    }
+    return fastest;
   });
 }
 

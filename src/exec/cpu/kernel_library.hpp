@@ -12,6 +12,7 @@
 #include "base/dtype.hpp"
 #include "exec/executor.hpp"
 #include "exec/kernel_arguments.hpp"
+#include "exec/product_rates.hpp"
 #include "ir/program/program.hpp"
 
 namespace strata::cpu {
@@ -28,7 +29,7 @@ struct KernelLibrary {
   /// See kernels/elementwise.hpp.
   void (*cast)(DType from, const void* x, DType to, void* y, std::int64_t n);
   /// See gemm_peak.hpp.
-  double (*measure_gemm_peak_flops)(DType dtype, std::span<const std::int64_t> sizes, double budget_seconds);
+  ProductRates (*measure_product_rates)(DType dtype, std::span<const std::int64_t> sizes, double budget_seconds);
   /// See memory_rate.hpp.
   double (*measure_memory_bytes_per_second)();
   /// "native", or "f32" where bf16 operands are multiplied as f32 copies (kernels/f32_copy.hpp).

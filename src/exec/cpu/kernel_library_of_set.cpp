@@ -20,7 +20,7 @@ const KernelLibrary STRATA_ENTRY = {
     .bind_kernel = bind_kernel,
     .workspace_bytes = workspace_bytes,
     .cast = cast,
-    .measure_gemm_peak_flops = measure_gemm_peak_flops,
+    .measure_product_rates = measure_product_rates,
     .measure_memory_bytes_per_second = measure_memory_bytes_per_second,
     .bf16_products = bf16_products,
 };

@@ -1,7 +1,6 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <map>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "comm/collective_error.hpp"
 #include "exec/cuda/cuda_executor.hpp"
 #include "exec/cuda/device_info.hpp"
+#include "exec/cuda/environment.hpp"
 #include "exec/cuda/gpu_monitor.hpp"
 #include "exec/cuda_backend.hpp"
 
@@ -17,21 +17,9 @@ namespace {
 
 constexpr const char* asked_for = "resources.device = \"cuda\"";
 
-/// What the driver and NCCL read when they are first called, where the user did not say otherwise.
-void set_environment() {
-  // Every stream's work reaches the GPU through one of these, and a stream that waits holds up those that share its
-  // own: 8 by default, 32 at most.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  // Loading a kernel at its first launch may wait for the whole GPU, where a message's kernel waits for another rank
-  // that waits for the same reason.
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  // Connecting at the first collective of a kind would hold up the host, which nothing watches there.
-  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
-}
-
 /// @throws Unsupported with the driver's reason.
-int require_devices() {
-  set_environment();
+int require_devices(int num_nccl_ranks) {
+  set_environment(num_nccl_ranks);
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
@@ -63,18 +51,18 @@ void require_memory(const Program& program, const comm::World& world) {
 }  // namespace
 
 Device first_device() {
-  require_devices();
+  require_devices(1);
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
   return {.name = properties.name, .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
 }
 
-SelectedDevice select_device(const comm::World& world) {
+SelectedDevice select_device(const comm::World& world, bool may_use_nccl) {
   std::string identity;
   SelectedDevice selected;
   comm::on_all_ranks(world, [&] {
     try {
-      const int count = require_devices();
+      const int count = require_devices(may_use_nccl ? world.size() : 1);
       check(cudaSetDevice(world.local_rank() % count), "cudaSetDevice");
       cudaDeviceProp properties{};
       check(cudaGetDeviceProperties(&properties, world.local_rank() % count), "cudaGetDeviceProperties");
@@ -101,7 +89,8 @@ std::unique_ptr<Executor> make_executor(const Program& program, const comm::Worl
   require_memory(program, world);
   const auto collectives = options.transport == Transport::nccl ? CollectivesOn::device : CollectivesOn::host;
   const bool graph = uses_graph(world, program, collectives, options.graphs);
-  CudaOptions ours{.numerics = options.numerics, .graphs = graph ? GraphUse::on : GraphUse::off};
+  CudaOptions ours{
+      .numerics = options.numerics, .timing = options.timing, .graphs = graph ? options.graphs : GraphUse::off};
   if (options.transport == Transport::nccl) {
     ours.nccl = {.world = &world, .watchdog_seconds = options.watchdog_seconds, .on_watchdog = options.on_watchdog};
   }

@@ -61,10 +61,11 @@ void Convolution::take(std::span<const Result> candidates, const ConvolutionDims
   for (const Result& candidate : candidates) {
     if (candidate.status != CUDNN_STATUS_SUCCESS) continue;
     if (deterministic && candidate.determinism != CUDNN_DETERMINISTIC) continue;
-    // FMA arithmetic was asked for where f32 must stay f32: a candidate that may use tensor cores (TF32) is none.
-    if (must_be_f32 && candidate.mathType != CUDNN_FMA_MATH) continue;
-    // What is checked for is what runs.
-    check(cudnnSetConvolutionMathType(convolution_, candidate.mathType), "cudnnSetConvolutionMathType");
+    // Where f32 must stay f32, a candidate that needs tensor cores (TF32) is none. One of default arithmetic may use
+    // them, and with FMA arithmetic set it does not: that is what its workspace is asked for, and what runs.
+    if (must_be_f32 && candidate.mathType != CUDNN_FMA_MATH && candidate.mathType != CUDNN_DEFAULT_MATH) continue;
+    check(cudnnSetConvolutionMathType(convolution_, must_be_f32 ? CUDNN_FMA_MATH : candidate.mathType),
+          "cudnnSetConvolutionMathType");
     if (bytes_of(candidate.algo, &algorithm_bytes_) != CUDNN_STATUS_SUCCESS || algorithm_bytes_ > most_bytes) continue;
     algorithm_ = static_cast<int>(candidate.algo);
     return;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/clock.hpp"
+#include "base/console.hpp"
 #include "base/error.hpp"
 #include "exec/collective_request.hpp"
 #include "exec/cuda/nccl_collective.hpp"
@@ -75,14 +76,16 @@ CudaExecutor::CudaExecutor(const Program& program, comm::Engine& engine, InputSo
       engine_groups_(communicators_ ? std::vector<int>{} : create_groups(program, engine)),
       prologue_(bind(program.prologue, false)),
       body_(bind(program.body, options.timing && is_alone_)),
-      uses_graph_(uses_graph(program, communicators_ ? CollectivesOn::device : CollectivesOn::host, options.graphs)),
+      uses_graph_(communicators_ ? uses_graph(*options.nccl.world, program, CollectivesOn::device, options.graphs)
+                                 : uses_graph(program, CollectivesOn::host, options.graphs)),
       loss_writers_(last_writers(program, program.loss_buffer)),
       norm_writers_(last_writers(program, program.norm_buffer)),
       steps_(program),
       order_(program.body, static_cast<int>(program.streams.size()),
              communicators_ ? CollectivesOn::device : CollectivesOn::host),
       before_began_(std::make_unique<Event>(Event::Kind::timing)),
-      copies_(program.buffers.size()) {
+      copies_(program.buffers.size()),
+      input_thread_(is_alone_ && inputs.may_be_read_ahead() ? std::make_unique<InputThread>() : nullptr) {
   *out_of_range_.as<OutOfRange>() = 0;
 }
 
@@ -215,11 +218,28 @@ void CudaExecutor::abandon() noexcept {
 }
 
 void CudaExecutor::submit_alone(const StepContext& context) {
-  steps_.kept(context.step).is_measured = false;
+  Step& step = steps_.kept(context.step);
+  step.is_measured = false;
+  step.measurement = {};
   ++run_number_;
   step_began_.record(streams_.at(0)->get());
   step_began_ns_ = now_ns();
   graph_ ? launch_graph(context) : issue(body_, context);
+  prepare_next_inputs(context.step + 1);
+}
+
+/// While the device computes, where the host has nothing else to do.
+void CudaExecutor::prepare_next_inputs(std::int64_t step) {
+  if (!input_thread_) return;
+  for (const Bound& in : body_.bound) in.kernel.prepare_ahead(step, *input_thread_);
+}
+
+/// The step stands still meanwhile.
+void CudaExecutor::prepare_input(const BoundKernel& kernel, std::int64_t step) {
+  if (!kernel.has_host_part()) return;
+  const std::int64_t begin = now_ns();
+  kernel.prepare(step);
+  steps_.kept(step).measurement.input_seconds += static_cast<double>(now_ns() - begin) * 1e-9;
 }
 
 void CudaExecutor::measure(std::int64_t number) {
@@ -227,10 +247,9 @@ void CudaExecutor::measure(std::int64_t number) {
   if (step.is_measured) return;
   wait_for_section(body_);
   StepMeasurement& measurement = step.measurement;
-  measurement = {};
   measurement.step_seconds = static_cast<double>(now_ns() - step_began_ns_) * 1e-9;
   collect_events(step, number);
-  if (options_.timing) add_step_times(program_, step.events, measurement);
+  options_.timing ? add_step_times(program_, step.events, measurement) : set_unknown_times(measurement);
   for (std::size_t i = 0; i < step.events.size(); ++i) {
     if (!program_.body[i].is_collective()) continue;
     measurement.bytes_sent[static_cast<std::size_t>(program_.body[i].collective)] += step.events[i].bytes_sent;
@@ -261,7 +280,7 @@ void CudaExecutor::issue(Section& section, const StepContext& context) {
       post(section.bound, in);
       continue;
     }
-    in.kernel.prepare(context.step);
+    prepare_input(in.kernel, context.step);
     if (in.is_in_order && num_in_order++ >= max_collectives_ahead) {
       const std::size_t behind = section.in_order[num_in_order - 1 - max_collectives_ahead];
       communicators_->wait_for_last(std::span(section.collectives).first(behind + 1));
@@ -302,18 +321,36 @@ void CudaExecutor::queue_timed(const Bound& bound, Marks& marks, cudaStream_t st
   report(marks.ended);
 }
 
+/// Of all ranks, or of none where one cannot: what NCCL is asked for in a graph, it is asked for in a graph everywhere.
 void CudaExecutor::record_graph() {
+  std::string reason;
   recording_ = true;
-  graph_ = std::make_unique<Graph>(streams_, [&] {
-    begin_streams();
-    for (std::size_t i = 0; i < body_.bound.size(); ++i) queue(body_, i);
-  });
+  try {
+    graph_ = std::make_unique<Graph>(streams_, [&] {
+      begin_streams();
+      for (std::size_t i = 0; i < body_.bound.size(); ++i) queue(body_, i);
+    });
+  } catch (const std::exception& e) {
+    if (options_.graphs == GraphUse::on) throw;
+    reason = fmt::format("rank {}: {}", program_.rank, e.what());
+    static_cast<void>(cudaGetLastError());  // it is answered: the next call is not to find it
+  }
   recording_ = false;
+  std::vector<std::string> reasons = {reason};
+  if (communicators_ && options_.graphs == GraphUse::automatic) reasons = options_.nccl.world->all_gather(reason);
+  const auto refused = std::ranges::find_if(reasons, [](const std::string& text) { return !text.empty(); });
+  if (refused == reasons.end()) return;
+  graph_.reset();
+  uses_graph_ = false;
+  if (program_.rank == 0 || !communicators_) {
+    say_error("strata: warning: cuda.graphs = \"auto\": the step cannot be recorded and goes on without a graph: {}\n",
+              *refused);
+  }
 }
 
 void CudaExecutor::launch_graph(const StepContext& context) {
   for (const auto& values : step_values_) values->prepare(0, run_number_, [&](int) { return &context; });
-  for (const Bound& in : body_.bound) in.kernel.prepare(context.step);
+  for (const Bound& in : body_.bound) prepare_input(in.kernel, context.step);
   graph_->launch(streams_.front()->get());
 }
 

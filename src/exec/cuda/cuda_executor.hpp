@@ -3,13 +3,13 @@
 /// @file
 /// Runs a Program on one GPU. The calling thread issues the section in program order: kernels go to the device's
 /// streams, one for each of the Program's, and wait for each other there through events; the host meets the device at
-/// the end of a step. Where a repetition of the body is alone (is_repeated_alone()), the host reads the inputs of the
-/// next step before, and from the second step on the body is launched as one graph, where the host has no part in it:
-/// the first step is what libraries need to load their kernels and to connect. Where steps overlap, a repetition is
-/// queued behind the one before, with events of its own for each step that is under way (overlapping_steps.cpp).
-/// Collectives are NCCL's, on the streams that the Program gives them, where every rank has a GPU of its own. Otherwise
-/// they go through the host's communication engine, which works in the arena itself (managed memory), so that any
-/// number of ranks may share a GPU; the host then meets the device at each collective too.
+/// the end of a step. Where a repetition of the body is alone (is_repeated_alone()), a thread has the inputs of the
+/// next step written to page-locked memory meanwhile, and from the second step on the body is launched as one graph,
+/// where the host has no part in it: the first step is what libraries need to load their kernels and to connect. Where
+/// steps overlap, a repetition is queued behind the one before, with events of its own for each step that is under way
+/// (overlapping_steps.cpp). Collectives are NCCL's, on the streams that the Program gives them, where every rank has a
+/// GPU of its own. Otherwise they go through the host's communication engine, which works in the arena itself (managed
+/// memory), so that any number of ranks may share a GPU; the host then meets the device at each collective too.
 
 #include <cuda_runtime_api.h>
 
@@ -25,6 +25,7 @@
 #include "exec/cuda/device_arena.hpp"
 #include "exec/cuda/event.hpp"
 #include "exec/cuda/graph.hpp"
+#include "exec/cuda/input_thread.hpp"
 #include "exec/cuda/kernel_binding.hpp"
 #include "exec/cuda/libraries.hpp"
 #include "exec/cuda/step_values.hpp"
@@ -45,6 +46,7 @@ struct CudaOptions {
   Numerics numerics;
   /// Two timing events an instruction, a microsecond or so each: what events() and the times of a step need.
   bool timing = true;
+  /// automatic: where recording fails after all, the step goes on without a graph, with a warning, on all ranks.
   GraphUse graphs = GraphUse::automatic;
   NcclOptions nccl{};  ///< by default collectives go through the host
 };
@@ -119,6 +121,7 @@ class CudaExecutor final : public Executor {
   void queue(Section& section, std::size_t i);
   void record_graph();
   void launch_graph(const StepContext& context);
+  void prepare_next_inputs(std::int64_t step);
   void post(std::vector<Bound>& bound, Bound& collective);
   void wait_for_section(Section& section);
   void collect_events(Step& step, std::int64_t number);
@@ -126,6 +129,7 @@ class CudaExecutor final : public Executor {
   void begin_step(std::int64_t step, bool is_idle);
   void queue_repetition(std::int64_t repetition);
   void prepare_values(std::int64_t repetition);
+  void prepare_input(const BoundKernel& kernel, std::int64_t step);
   void queue_instance(Instance instance);
   void queue_kernel(Instance instance, const IssueWaits& order);
   void post_collective(Instance instance, const IssueWaits& order);
@@ -164,7 +168,7 @@ class CudaExecutor final : public Executor {
   TraceName step_name_{"step"};
   Section prologue_;
   Section body_;
-  bool uses_graph_ = false;
+  bool uses_graph_ = false;          ///< equal on all ranks that share communicators
   bool recording_ = false;           ///< what is queued goes into the graph
   std::unique_ptr<Graph> graph_;     ///< of the body; goes before the communicators that are in it
   std::vector<comm::Ticket> after_;  ///< scratch of post()
@@ -183,6 +187,7 @@ class CudaExecutor final : public Executor {
   std::unique_ptr<Event> before_began_;             ///< Step::began of the step that was completed last
   std::int64_t before_began_ns_ = 0;                ///< steady_clock
   mutable std::vector<std::vector<float>> copies_;  ///< by buffer, of read()
+  std::unique_ptr<InputThread> input_thread_;  ///< null: inputs are read when they are due. Last: it uses the loads
 };
 
 }  // namespace strata::cuda

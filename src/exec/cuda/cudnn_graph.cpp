@@ -160,7 +160,7 @@ void OperationGraph::select(const Tensor& x, const Tensor& b, const Tensor& cond
 }
 
 void OperationGraph::index(const Tensor& like, std::int64_t dim, const Tensor& y) {
-  add_pointwise(CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, dim, {like}, y);
+  add_pointwise(CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, dim, {like}, y);
 }
 
 void OperationGraph::compare(cudnnPointwiseMode_t mode, const Tensor& x, const Tensor& b, const Tensor& y) {

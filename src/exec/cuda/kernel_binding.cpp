@@ -10,6 +10,8 @@
 #include "base/random.hpp"
 #include "exec/cuda/check.hpp"
 #include "exec/cuda/convolution.hpp"
+#include "exec/cuda/device_arena.hpp"
+#include "exec/cuda/event.hpp"
 #include "exec/cuda/fused_attention.hpp"
 #include "exec/cuda/kernels/attention.hpp"
 #include "exec/cuda/kernels/class_token.hpp"
@@ -425,10 +427,22 @@ BoundKernel bind_attention(const Program& program, const Arguments& a, const Att
   };
 }
 
-BoundKernel bind_rotary(const Arguments& a, const KernelDims& dims) {
-  const double direction = a.instruction().kernel == Kernel::rotary_forward ? 1.0 : -1.0;
-  return [=, d = dims.rotary(), in0 = a.input(0), out0 = a.output(0)](cudaStream_t stream) {
-    rotary(d, in0, out0, direction, stream);
+/// Sines and cosines in double take a GPU longer than all else of the kernel: they are formed once.
+std::shared_ptr<const DeviceArena> rotary_angles_of(const RotaryDims& d, Libraries& libraries) {
+  std::shared_ptr<const DeviceArena>& table = libraries.rotary_angles()[{d.seq, d.head_dim, d.theta, d.first_position}];
+  if (table) return table;
+  table = std::make_shared<const DeviceArena>(d.seq * d.head_dim * size_of(DType::f32), ArenaMemory::device);
+  const Stream stream;
+  rotary_angles(d, reinterpret_cast<float*>(table->data()), stream.get());
+  stream.synchronize();
+  return table;
+}
+
+BoundKernel bind_rotary(const Arguments& a, const KernelDims& dims, Libraries& libraries) {
+  const float direction = a.instruction().kernel == Kernel::rotary_forward ? 1.0F : -1.0F;
+  const RotaryDims d = dims.rotary();
+  return [=, table = rotary_angles_of(d, libraries), in0 = a.input(0), out0 = a.output(0)](cudaStream_t stream) {
+    rotary(d, reinterpret_cast<const float*>(table->data()), in0, out0, direction, stream);
   };
 }
 
@@ -514,7 +528,7 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
     case Kernel::load_tokens:
     case Kernel::load_images:
     case Kernel::load_targets: {
-      auto load = std::make_shared<InputLoad>(a, context.inputs);
+      auto load = std::make_shared<InputLoad>(a, context.inputs, program.steps_per_body, context.step_values);
       return {[load](cudaStream_t stream) { load->queue(stream); }, load};
     }
     case Kernel::initialize: return bind_initialize(a, context.seed);
@@ -524,7 +538,7 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
     case Kernel::dropout_forward:
     case Kernel::dropout_backward: return bind_dropout(a, dims, context);
     case Kernel::rotary_forward:
-    case Kernel::rotary_backward: return bind_rotary(a, dims);
+    case Kernel::rotary_backward: return bind_rotary(a, dims, context.libraries);
     case Kernel::attention_forward:
     case Kernel::attention_backward: return bind_attention(program, a, dims.attention(), context);
     case Kernel::linear_forward:

@@ -36,6 +36,10 @@ class BoundKernel {
   void prepare(std::int64_t step) const {
     if (load_) load_->prepare(step);
   }
+  /// Begins prepare() of @p step on @p thread.
+  void prepare_ahead(std::int64_t step, InputThread& thread) const {
+    if (load_) load_->prepare_ahead(step, thread);
+  }
   void queue(cudaStream_t stream) const { queue_(stream); }
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 
 /// @file
-/// The libraries of one device: their handles, and what all their calls share.
+/// The libraries of one device: their handles, and what all their calls and our kernels' share.
 
 #include <cublasLt.h>
 #include <cudnn.h>
@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "base/dtype.hpp"
+#include "exec/cuda/device_arena.hpp"
 #include "exec/device/numerics.hpp"
 
 namespace strata::cuda {
@@ -34,12 +35,17 @@ class Libraries {
   using AttentionKey = std::tuple<bool, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
   /// Those of the calls bound so far.
   std::map<AttentionKey, std::shared_ptr<const AttentionPlan>>& attention_plans() { return attention_plans_; }
+  /// Sequence, head_dim, theta, first position.
+  using RotaryKey = std::tuple<std::int64_t, std::int64_t, double, std::int64_t>;
+  /// Tables of angles (kernels/token.hpp) of the calls bound so far: of all layers and micro-batches one.
+  std::map<RotaryKey, std::shared_ptr<const DeviceArena>>& rotary_angles() { return rotary_angles_; }
 
  private:
   Numerics numerics_;
   cublasLtHandle_t blas_ = nullptr;
   cudnnHandle_t dnn_ = nullptr;
   std::map<AttentionKey, std::shared_ptr<const AttentionPlan>> attention_plans_;
+  std::map<RotaryKey, std::shared_ptr<const DeviceArena>> rotary_angles_;
 };
 
 /// @throws InternalError with the library's own text and @p what was tried.

@@ -23,19 +23,22 @@ constexpr int num_warmups = 2;
 constexpr int num_repetitions = 10;
 constexpr std::int64_t copied_bytes = std::int64_t{256} << 20;
 
-/// Of the fastest repetition.
-double seconds_of(const std::function<void(cudaStream_t)>& call) {
+double seconds_once(const std::function<void(cudaStream_t)>& call) {
   const Stream stream;
   Event begin(Event::Kind::timing);
   Event end(Event::Kind::timing);
+  begin.record(stream.get());
+  call(stream.get());
+  end.record(stream.get());
+  stream.synchronize();
+  return static_cast<double>(end.ns_since(begin)) * 1e-9;
+}
+
+/// Of the fastest repetition.
+double seconds_of(const std::function<void(cudaStream_t)>& call) {
+  for (int i = 0; i < num_warmups; ++i) seconds_once(call);
   double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < num_warmups + num_repetitions; ++i) {
-    begin.record(stream.get());
-    call(stream.get());
-    end.record(stream.get());
-    stream.synchronize();
-    if (i >= num_warmups) best = std::min(best, static_cast<double>(end.ns_since(begin)) * 1e-9);
-  }
+  for (int i = 0; i < num_repetitions; ++i) best = std::min(best, seconds_once(call));
   return best;
 }
 
@@ -49,7 +52,10 @@ std::unique_ptr<DeviceArena> square(DType dtype, std::int64_t n, std::uint64_t s
   return matrix;
 }
 
-double product_flops(Libraries& libraries, DType dtype, std::int64_t n) {
+/// As many as take this long one after the other: what a GPU's power limit lets it sustain, it sustains by then.
+constexpr double sustained_seconds = 0.5;
+
+ProductRates product_rates(Libraries& libraries, DType dtype, std::int64_t n) {
   const auto a = square(dtype, n, 1);
   const auto b = square(dtype, n, 2);
   const auto d = square(dtype, n, 3);
@@ -63,16 +69,25 @@ double product_flops(Libraries& libraries, DType dtype, std::int64_t n) {
                         .d = d->data()},
                        {workspace.data(), static_cast<std::size_t>(matmul_workspace_bytes)});
   const auto size = static_cast<double>(n);
-  return 2.0 * size * size * size / seconds_of([&](cudaStream_t stream) { product.run(stream); });
+  const double flops = 2.0 * size * size * size;
+  const double shortest = seconds_of([&](cudaStream_t stream) { product.run(stream); });
+  const auto count = static_cast<int>(std::clamp(sustained_seconds / shortest, 1.0, 1e5));
+  const double together = seconds_once([&](cudaStream_t stream) {
+    for (int i = 0; i < count; ++i) product.run(stream);
+  });
+  return {.best = flops / shortest, .sustained = flops * count / together};
 }
 
 }  // namespace
 
-double measure_gemm_peak_flops(DType dtype, const Numerics& numerics) {
+ProductRates measure_product_rates(DType dtype, const Numerics& numerics) {
   Libraries libraries(numerics);
-  double best = 0.0;
-  for (const std::int64_t n : {2048, 4096, 8192}) best = std::max(best, product_flops(libraries, dtype, n));
-  return best;
+  ProductRates fastest;
+  for (const std::int64_t n : {2048, 4096, 8192}) {
+    const ProductRates rates = product_rates(libraries, dtype, n);
+    if (rates.best > fastest.best) fastest = rates;
+  }
+  return fastest;
 }
 
 double measure_memory_bytes_per_second() {

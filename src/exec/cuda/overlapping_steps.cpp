@@ -121,10 +121,10 @@ void CudaExecutor::queue_kernel(Instance instance, const IssueWaits& order) {
   Marks& marks = step.marks[index];
   const cudaStream_t stream = streams_[static_cast<std::size_t>(in.stream)]->get();
   if (bound.kernel.has_host_part()) {
-    // The samples of the step before lie in the same page-locked memory until the device has copied them.
-    const std::int64_t before = number - program_.steps_per_body;
+    // Samples of an earlier step lie in the same page-locked memory until the device has fetched them.
+    const std::int64_t before = number - InputLoad::num_places * program_.steps_per_body;
     if (steps_.is_under_way(before)) wait_for(*steps_.kept(before).marks[index].done);
-    bound.kernel.prepare(number);
+    prepare_input(bound.kernel, number);
   }
   const auto is_collective = [&](Instance other) {
     return program_.body[static_cast<std::size_t>(other.instruction)].is_collective();
@@ -241,6 +241,8 @@ StepMeasurement CudaExecutor::complete_overlapping(std::int64_t number) {
   if (options_.timing) {
     add_busy_times(program_, step.events, measurement);
     measurement.exposed_seconds = static_cast<double>(exposed_ns) * 1e-9;
+  } else {
+    set_unknown_times(measurement);
   }
   if (!loss_writers_.empty()) measurement.loss = step.results.as<const float>()[0];
   if (!norm_writers_.empty()) measurement.gradient_norm = step.results.as<const float>()[1];

@@ -30,7 +30,8 @@ struct DeviceLimits {
   double power_limit_watts = DeviceReading::unknown;
 };
 
-/// Of one rank's device. Calls come from one thread and take the time of some driver calls: not inside a step.
+/// Of one rank's device. Calls come from one thread and take the time of some driver calls: not inside a step, and not
+/// around each.
 class DeviceMonitor {
  public:
   virtual ~DeviceMonitor() = default;

@@ -1,6 +1,7 @@
 #include "exec/device/step_times.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,13 @@ void add_step_times(const Program& program, std::span<const TimelineEvent> event
     compute_end = events[i].end_ns;
   }
   measurement.exposed_seconds = static_cast<double>(exposed) * seconds_per_ns;
+}
+
+void set_unknown_times(StepMeasurement& measurement) {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  measurement.compute_seconds = unknown;
+  measurement.communication_seconds = unknown;
+  measurement.exposed_seconds = unknown;
 }
 
 }  // namespace strata

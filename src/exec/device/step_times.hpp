@@ -17,4 +17,7 @@ void add_step_times(const Program& program, std::span<const TimelineEvent> event
 /// Likewise without exposed_seconds: where steps overlap, the compute stream may stand still for another step's.
 void add_busy_times(const Program& program, std::span<const TimelineEvent> events, StepMeasurement& measurement);
 
+/// Where nothing was timed: all three are NaN.
+void set_unknown_times(StepMeasurement& measurement);
+
 }  // namespace strata

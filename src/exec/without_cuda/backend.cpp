@@ -15,13 +15,13 @@ namespace {
 }  // namespace
 
 Device first_device() { refuse(); }
-SelectedDevice select_device(const comm::World&) { refuse(); }
+SelectedDevice select_device(const comm::World&, bool) { refuse(); }
 std::unique_ptr<Executor> make_executor(const Program&, const comm::World&, comm::Engine&, InputSource&, std::uint64_t,
                                         const ExecutorOptions&) {
   refuse();
 }
 std::unique_ptr<DeviceMonitor> make_monitor() { refuse(); }
-double measure_gemm_peak_flops(DType, const Numerics&) { refuse(); }
+ProductRates measure_product_rates(DType, const Numerics&) { refuse(); }
 double measure_memory_bytes_per_second() { refuse(); }
 TimedCollectives nccl_collectives(const comm::World&, const std::vector<int>&, std::int64_t) { refuse(); }
 std::unique_ptr<ManagedMemory> make_managed_memory(std::int64_t) { refuse(); }

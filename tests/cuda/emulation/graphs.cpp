@@ -24,6 +24,7 @@ struct Graph {
 std::unique_ptr<Graph> recorded;  // null: none is being recorded
 int num_recordings = 0;
 cudaStream_t origin = nullptr;
+bool refuses = false;
 
 bool is_recorded(cudaStream_t stream) { return recorded && place_of(stream).graph == num_recordings; }
 
@@ -90,6 +91,8 @@ std::shared_ptr<const Graph>& of(cudaGraphExec_t graph) {
 
 }  // namespace
 
+void refuse_recordings(bool refuse) { refuses = refuse; }
+
 int recording() { return recorded ? num_recordings : 0; }
 
 void submit_operations(cudaStream_t stream, const std::function<void(cudaStream_t)>& work) {
@@ -130,6 +133,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const std::shared_ptr<const emulation::Graph> made = std::move(emulation::recorded);
   const bool joined = emulation::is_joined(*made, place.nodes);
   if (!joined) return cudaErrorStreamCaptureUnjoined;
+  if (emulation::refuses) return cudaErrorStreamCaptureInvalidated;
   *graph = reinterpret_cast<cudaGraph_t>(new std::shared_ptr(made));
   return cudaSuccess;
 }

@@ -5,7 +5,7 @@
 
 namespace strata::cuda {
 
-double measure_gemm_peak_flops(DType, const Numerics&) { return 1e9; }
+ProductRates measure_product_rates(DType, const Numerics&) { return {.best = 1e9, .sustained = 8e8}; }
 double measure_memory_bytes_per_second() { return 1e9; }
 
 }  // namespace strata::cuda

@@ -39,6 +39,9 @@ void submit_operations(cudaStream_t stream, const std::function<void(cudaStream_
 /// Likewise work that is done when it returns: it waits for what the stream follows.
 void submit(cudaStream_t stream, const std::function<void()>& work);
 
+/// The recordings from now on are refused when they end, until this is called with false.
+void refuse_recordings(bool refuse);
+
 /// Queues operations as one piece of work: what follows on @p stream follows all of them.
 void queue(cudaStream_t stream, const Operations& operations);
 /// What @p stream has queued and is not complete.

@@ -49,7 +49,8 @@ Program sum_over_all(const comm::World& world, std::int64_t bytes_before) {
 class NcclFailures : public testing::Test {
  protected:
   std::unique_ptr<cuda::CudaExecutor> executor(const Program& program, double watchdog_seconds = 60.0) {
-    cuda::CudaOptions options;
+    // Asked for: ranks whose steps have failed are not asked whether they could record theirs.
+    cuda::CudaOptions options{.graphs = cuda::GraphUse::on};
     options.nccl = {.world = &world, .watchdog_seconds = watchdog_seconds, .on_watchdog = [this](const auto& report) {
                       reports.push_back(report);
                     }};
@@ -131,7 +132,7 @@ TEST_F(NcclFailures, TheArenaIsRegisteredWhereOperandsLieAlike) {
 }
 
 TEST_F(NcclFailures, EveryProcessOfTheEmulationHasAGpu) {
-  const cuda::SelectedDevice selected = cuda::select_device(world);
+  const cuda::SelectedDevice selected = cuda::select_device(world, true);
   EXPECT_EQ(selected.sharing, "");
   EXPECT_THAT(selected.device.name, HasSubstr("emulated"));
 }

@@ -16,7 +16,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-/// Of device @p number: power and clocks follow from it, and a step takes number + 1 joules.
+/// Of device @p number: power and clocks follow from it, and from one reading to the next it takes number + 1 joules.
 class CountingMonitor final : public DeviceMonitor {
  public:
   explicit CountingMonitor(int number, bool lacks_power = false) : number_(number) {
@@ -53,9 +53,9 @@ class Devices : public testing::Test {
   results::StepRow row(std::unique_ptr<DeviceMonitor> monitor) {
     DeviceMeter meter(world, std::move(monitor));
     meter.describe(facts);
-    meter.begin_step();
+    meter.begin_window();
     RankStep step;
-    step.device = meter.end_step();
+    step.device = meter.end_window(1);
     step.num_sharers = meter.num_sharers();
     const auto rows = exchange_steps(world, {step}, {}, {}, 0);
     return world.rank() == 0 ? rows.at(0) : results::StepRow{};
@@ -80,6 +80,14 @@ TEST_F(Devices, EachRankHasItsOwn) {
   EXPECT_EQ(r.clock_event_reasons, n == 1 ? 4.0 : 5.0 + (1 << 20));
   EXPECT_EQ(r.device_memory_used_bytes, 1000 * n);
   EXPECT_EQ(r.device_memory_taken_bytes, 100 * n);
+}
+
+TEST_F(Devices, StepsOfAWindowShareItsEnergy) {
+  DeviceMeter meter(world, std::make_unique<CountingMonitor>(3));
+  meter.begin_window();
+  const DeviceReading reading = meter.end_window(8);
+  EXPECT_DOUBLE_EQ(reading.energy_joules, 0.5);
+  EXPECT_DOUBLE_EQ(reading.power_watts, 40.0);
 }
 
 TEST_F(Devices, OneThatRanksShareCountsOnce) {
@@ -150,7 +158,7 @@ TEST(ExchangedSteps, TheSlowestRankAndTheFullestSpeakForAll) {
                      .gradient_norm = 3.0F};
     mine.measured.bytes_sent[static_cast<std::size_t>(Collective::all_gather)] = 10 * (n - me);
     mine.outside_arena_bytes = 1000 + me;
-    mine.input_seconds = 0.125 * (1 + me);
+    mine.measured.input_seconds = 0.125 * (1 + me);
     steps.push_back(mine);
   }
   MemoryPeak peak;

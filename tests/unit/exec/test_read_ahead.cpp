@@ -144,21 +144,88 @@ TEST(ReadAhead, AStepThatNeverComesIsNotHeardOf) {
   source.wait_for_calls(2);
 }
 
-TEST(ReadAhead, WaitingIsCountedByStepAndShortWhereReadingIsHidden) {
+TEST(ReadAhead, ReadingIsHiddenOnceAStepIsForeseen) {
   using std::chrono::milliseconds;
   Numbers source;
   source.delay = milliseconds(100);
   ReadAhead ahead(source);
   std::vector<std::int32_t> targets(2);
-  ahead.load_targets(0, 0, 2, targets);  // nobody knew
-  ahead.load_targets(1, 0, 2, targets);  // at once: the thread has just begun
+  const auto seconds_of = [&](std::int64_t step) {
+    const auto begin = std::chrono::steady_clock::now();
+    ahead.load_targets(step, 0, 2, targets);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  EXPECT_GE(seconds_of(0), 0.1) << "nobody knew";
+  EXPECT_GE(seconds_of(1), 0.05) << "at once: the thread has just begun";
   source.wait_for_calls(3);
-  ahead.load_targets(2, 0, 2, targets);
-  EXPECT_GE(ahead.take_seconds(0), 0.1);
-  EXPECT_GE(ahead.take_seconds(1), 0.05);
-  EXPECT_LT(ahead.take_seconds(2), 0.1);
-  EXPECT_EQ(ahead.take_seconds(2), 0.0);
-  EXPECT_EQ(ahead.take_seconds(3), 0.0);
+  EXPECT_LT(seconds_of(2), 0.1);
+}
+
+/// Values of a sample follow from its own number alone.
+class Samples final : public InputSource {
+ public:
+  void load_tokens(std::int64_t step, std::int64_t first_sample, std::int64_t num_samples,
+                   std::span<std::int32_t> tokens, std::span<std::int32_t> targets) override {
+    fill(tokens, 1, step, first_sample, num_samples);
+    fill(targets, 2, step, first_sample, num_samples);
+  }
+  void load_images(std::int64_t step, std::int64_t first_sample, std::int64_t num_samples, std::span<float> pixels,
+                   std::span<std::int32_t> labels) override {
+    if (first_sample <= bad_sample && bad_sample < first_sample + num_samples && step == bad_step) {
+      throw UserError("file x, record 7");
+    }
+    fill(pixels, 3, step, first_sample, num_samples);
+    fill(labels, 4, step, first_sample, num_samples);
+  }
+  void load_targets(std::int64_t step, std::int64_t first_sample, std::int64_t num_samples,
+                    std::span<std::int32_t> targets) override {
+    fill(targets, 5, step, first_sample, num_samples);
+  }
+  std::int64_t bad_step = -1, bad_sample = -1;
+
+ private:
+  template <typename Value>
+  void fill(std::span<Value> values, int kind, std::int64_t step, std::int64_t first, std::int64_t num) {
+    const std::int64_t size = static_cast<std::int64_t>(values.size()) / num;
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(values.size()); ++i) {
+      values[static_cast<std::size_t>(i)] =
+          static_cast<Value>(kind + 10 * step + 1000 * (first + i / size) + 100'000 * (i % size));
+    }
+  }
+};
+
+TEST(ReadAhead, SeveralThreadsReadALoadsSamplesInParts) {
+  for (const int num_threads : {1, 2, 3, 16}) {
+    Samples source, reference;
+    ReadAhead ahead(source, num_threads);
+    std::vector<float> pixels(7 * 5), expected(7 * 5);
+    std::vector<std::int32_t> labels(7), expected_labels(7), tokens(21), targets(21), expected_tokens(21);
+    for (std::int64_t step = 0; step < 5; ++step) {
+      ahead.load_images(step, 3, 7, pixels, labels);
+      reference.load_images(step, 3, 7, expected, expected_labels);
+      EXPECT_EQ(pixels, expected) << num_threads;
+      EXPECT_EQ(labels, expected_labels) << num_threads;
+      ahead.load_tokens(step, 10, 7, tokens, targets);
+      reference.load_tokens(step, 10, 7, expected_tokens, {});
+      EXPECT_EQ(tokens, expected_tokens) << num_threads;
+      ahead.load_images(step, 20, 2, std::span(pixels).first(4), {});
+      reference.load_images(step, 20, 2, std::span(expected).first(4), {});
+      EXPECT_EQ(pixels, expected) << num_threads;
+    }
+  }
+}
+
+TEST(ReadAhead, APartThatCannotBeReadIsAFailureOfTheLoad) {
+  Samples source;
+  source.bad_step = 1;
+  source.bad_sample = 4;
+  ReadAhead ahead(source, 3);
+  std::vector<float> pixels(6);
+  ahead.load_images(0, 0, 6, pixels, {});
+  EXPECT_THAT([&] { ahead.load_images(1, 0, 6, pixels, {}); },
+              testing::ThrowsMessage<UserError>(testing::StrEq("file x, record 7")));
+  ahead.load_images(2, 0, 6, pixels, {});
+  EXPECT_EQ(pixels.back(), 3 + 20 + 5000);
 }
 
 }  // namespace

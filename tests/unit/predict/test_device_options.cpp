@@ -43,6 +43,14 @@ TEST(DeviceTransport, IsByTheRuleWhereNoneIsAskedFor) {
   EXPECT_EQ(device_transport(experiment({"communication.emulated_link.gbit_per_s=1"}), ""), cuda::Transport::host);
 }
 
+/// Before devices are known: what could come of it, and no more.
+TEST(DeviceTransport, MayBeNcclWhereItCouldBe) {
+  EXPECT_TRUE(may_use_nccl(experiment({})));
+  EXPECT_FALSE(may_use_nccl(experiment({"communication.emulated_link.gbit_per_s=1"})));
+  EXPECT_FALSE(may_use_nccl(experiment({"communication.device_transport=host"})));
+  EXPECT_TRUE(may_use_nccl(experiment({"communication.device_transport=nccl"})));
+}
+
 TEST(DeviceTransport, IsWhatIsAskedForOrRefused) {
   EXPECT_EQ(device_transport(experiment({"communication.device_transport=host"}), ""), cuda::Transport::host);
   const Experiment nccl = experiment({"communication.device_transport=nccl"});

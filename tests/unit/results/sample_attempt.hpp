@@ -70,6 +70,8 @@ inline AttemptFacts sample_facts() {
   facts.num_sequences_per_step = 4;
   facts.num_parameters = 124439808;
   facts.peak_flops_per_second = 2.3e11;
+  facts.sustained_flops_per_second = 2.1e11;
+  facts.nameplate_flops_per_second = 3e11;
   facts.peak_source = "measured GEMM, n = 2048";
   facts.memory_cap_bytes = std::int64_t{8} << 30;
   facts.block = 3;

@@ -1,7 +1,7 @@
 /// @file
 /// Layer and RMS norm, eight columns a thread at a time: forward a block of threads a row; backward a block of threads
-/// a block of rows, whose parameter gradients each thread sums for its own columns, so that x and dy are read from
-/// memory once.
+/// a block of rows, together row by row or, where rows are short, each warp by itself. Parameter gradients each thread
+/// sums for its own columns, so that x and dy are read from memory once.
 
 #include <string>
 #include <type_traits>
@@ -170,6 +170,112 @@ __global__ __launch_bounds__(most_row_threads) void norm_backward_kernel(std::in
   }
 }
 
+/// Rows of at most so many columns take a warp each: threads of a block then wait for each other once and not twice a
+/// row.
+constexpr std::int64_t most_warp_columns = 1024;
+constexpr unsigned warp = 32;
+constexpr unsigned num_warps = 8;  ///< of a block: each has every eighth of the block's rows
+constexpr unsigned columns_of_warp = warp * pack;
+
+__device__ inline float warp_sum(float value) {
+  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffU, value, distance);
+  return value;
+}
+
+/// norm_backward_kernel with a warp a row; operands are the same.
+template <bool centered, int packs, typename T>
+__global__ __launch_bounds__(warp* num_warps) void norm_backward_of_warps(std::int64_t rows, std::int64_t width,
+                                                                          bool aligned, const T* dy, const T* x,
+                                                                          const T* weight, const float* statistics,
+                                                                          T* dx, bool add_dx, float* partials) {
+  constexpr int num_sums = centered ? 2 : 1;
+  __shared__ float of_warps[num_warps][columns_of_warp];
+  float sums[num_sums][packs][pack] = {};
+  float normed[packs][pack];
+  float g[packs][pack];
+  const unsigned lane = threadIdx.x % warp;
+  const auto column_of = [&](int p) { return std::int64_t{columns_of_warp} * p + std::int64_t{lane} * pack; };
+  const std::int64_t begin = row_block_begin(rows, blockIdx.x);
+  const std::int64_t end = row_block_begin(rows, std::int64_t{blockIdx.x} + 1);
+  // All warps take as many turns; one that has no row left adds nothing.
+  for (std::int64_t turn = begin; turn < end; turn += num_warps) {
+    const std::int64_t row = turn + threadIdx.x / warp;
+    const bool has_row = row < end;
+    const float mean = centered && has_row ? statistics[2 * row] : 0.0F;
+    const float scale = !has_row ? 0.0F : centered ? statistics[2 * row + 1] : statistics[row];
+    float sum_g = 0.0F;
+    float sum_gx = 0.0F;
+#pragma unroll
+    for (int p = 0; p < packs; ++p) {
+      const std::int64_t column = column_of(p);
+      const std::int64_t left = has_row ? width - column : 0;
+      const std::int64_t at = left > 0 ? row * width + column : 0;
+      float d[pack];
+      float w[pack];
+      load_some(x + at, left, aligned, normed[p]);
+      load_some(dy + at, left, aligned, d);
+      load_some(weight + (left > 0 ? column : 0), left, aligned, w);
+#pragma unroll
+      for (int k = 0; k < pack; ++k) {
+        normed[p][k] = (normed[p][k] - mean) * scale;
+        g[p][k] = w[k] * d[k];
+        sum_g += g[p][k];
+        sum_gx += g[p][k] * normed[p][k];
+        sums[0][p][k] += d[k] * normed[p][k];
+        if constexpr (centered) sums[1][p][k] += d[k];
+      }
+    }
+    const float mean_gx = warp_sum(sum_gx) / static_cast<float>(width);
+    const float mean_g = centered ? warp_sum(sum_g) / static_cast<float>(width) : 0.0F;
+#pragma unroll
+    for (int p = 0; p < packs; ++p) {
+      const std::int64_t column = column_of(p);
+      if (!has_row || column >= width) continue;
+      T* const to = dx + row * width + column;
+      float v[pack];
+#pragma unroll
+      for (int k = 0; k < pack; ++k) v[k] = scale * (g[p][k] - mean_g - normed[p][k] * mean_gx);
+      if (add_dx) {
+        float before[pack];
+        load_some(to, width - column, aligned, before);
+#pragma unroll
+        for (int k = 0; k < pack; ++k) v[k] += before[k];
+      }
+      store_some(to, width - column, aligned, v);
+    }
+  }
+  // Of each column the warps' sums, in their order.
+  float* const line = partials + std::int64_t{blockIdx.x} * num_sums * width;
+#pragma unroll
+  for (int s = 0; s < num_sums; ++s) {
+#pragma unroll
+    for (int p = 0; p < packs; ++p) {
+      __syncthreads();
+#pragma unroll
+      for (int k = 0; k < pack; ++k) of_warps[threadIdx.x / warp][lane * pack + k] = sums[s][p][k];
+      __syncthreads();
+      const std::int64_t column = std::int64_t{columns_of_warp} * p + threadIdx.x;
+      if (column >= width) continue;
+      float total = 0.0F;
+      for (unsigned w = 0; w < num_warps; ++w) total += of_warps[w][threadIdx.x];
+      line[s * width + column] = total;
+    }
+  }
+}
+static_assert(warp * num_warps == columns_of_warp, "a thread a column when warps' sums are added");
+
+/// Calls body(number of packs a lane as a constant), of rows of at most most_warp_columns.
+template <typename Body>
+void with_packs_of_warp(std::int64_t width, Body&& body) {
+  if (width <= columns_of_warp) {
+    body(std::integral_constant<int, 1>{});
+  } else if (width <= 2 * columns_of_warp) {
+    body(std::integral_constant<int, 2>{});
+  } else {
+    body(std::integral_constant<int, 4>{});
+  }
+}
+
 /// Calls body(number of packs a thread as a constant). @throws Unsupported naming the width.
 template <typename Body>
 void with_packs(std::int64_t width, Body&& body) {
@@ -193,6 +299,16 @@ void norm_backward(const Dims& d, const Operands& operands, bool add_dx, float* 
   const bool aligned = d.width % pack == 0 && are_aligned(operands.dy, operands.x, operands.weight, operands.dx);
   with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
+    if (d.width <= most_warp_columns) {
+      with_packs_of_warp(d.width, [&](auto packs) {
+        norm_backward_of_warps<centered, packs()>
+            <<<static_cast<unsigned>(num_row_blocks(d.rows)), warp * num_warps, 0, stream>>>(
+                d.rows, d.width, aligned, static_cast<const T*>(operands.dy), static_cast<const T*>(operands.x),
+                static_cast<const T*>(operands.weight), operands.statistics, static_cast<T*>(operands.dx), add_dx,
+                partials);
+      });
+      return;
+    }
     with_packs(d.width, [&](auto packs) {
       norm_backward_kernel<centered, packs()>
           <<<static_cast<unsigned>(num_row_blocks(d.rows)), row_threads(d.width), 0, stream>>>(

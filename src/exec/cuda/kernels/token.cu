@@ -5,6 +5,7 @@
 
 #include "exec/cuda/kernels/column_sums.cuh"
 #include "exec/cuda/kernels/device.cuh"
+#include "exec/cuda/kernels/divisor.cuh"
 #include "exec/cuda/kernels/token.hpp"
 
 namespace strata::cuda {
@@ -112,21 +113,27 @@ __global__ void embedding_position_gradient(EmbeddingDims d, const T* dy, G* dpo
   }
 }
 
-/// A block of threads a position of the sequence: its angles, in double, serve all samples and heads.
-template <typename T>
-__global__ void rotary_kernel(RotaryDims d, const T* x, T* y, double direction) {
-  extern __shared__ float angles[];  // cosines, then sines
+/// A block of threads a position of the sequence.
+__global__ void rotary_angles_kernel(RotaryDims d, float* angles) {
   const std::int64_t half = d.head_dim / 2;
-  const std::int64_t row = (d.num_heads + d.num_copied_heads) * d.head_dim;
   for (std::int64_t t = blockIdx.x; t < d.seq; t += gridDim.x) {
-    __syncthreads();
     for (std::int64_t i = threadIdx.x; i < half; i += blockDim.x) {
       const double frequency = pow(d.theta, -2.0 * static_cast<double>(i) / static_cast<double>(d.head_dim));
       const double angle = static_cast<double>(d.first_position + t) * frequency;
-      angles[i] = static_cast<float>(cos(angle));
-      angles[half + i] = static_cast<float>(direction * sin(angle));
+      angles[t * d.head_dim + i] = static_cast<float>(cos(angle));
+      angles[t * d.head_dim + half + i] = static_cast<float>(sin(angle));
     }
-    __syncthreads();
+  }
+}
+
+/// A block of threads a position of the sequence, for heads of any even size anywhere.
+template <typename T>
+__global__ void rotary_kernel(RotaryDims d, const float* angles, const T* x, T* y, float direction) {
+  const std::int64_t half = d.head_dim / 2;
+  const std::int64_t row = (d.num_heads + d.num_copied_heads) * d.head_dim;
+  for (std::int64_t t = blockIdx.x; t < d.seq; t += gridDim.x) {
+    const float* const cosines = angles + t * d.head_dim;
+    const float* const sines = cosines + half;
     for (std::int64_t sample = 0; sample < d.batch; ++sample) {
       const std::int64_t at = (sample * d.seq + t) * row;
       for (std::int64_t pair = threadIdx.x; pair < d.num_heads * half; pair += blockDim.x) {
@@ -134,12 +141,60 @@ __global__ void rotary_kernel(RotaryDims d, const T* x, T* y, double direction) 
         const std::int64_t first_at = at + pair / half * d.head_dim + i;
         const float first = to_float(x[first_at]);
         const float second = to_float(x[first_at + half]);
-        y[first_at] = from_float<T>(first * angles[i] - second * angles[half + i]);
-        y[first_at + half] = from_float<T>(second * angles[i] + first * angles[half + i]);
+        const float sine = direction * sines[i];
+        y[first_at] = from_float<T>(first * cosines[i] - second * sine);
+        y[first_at + half] = from_float<T>(second * cosines[i] + first * sine);
       }
       if (x == y) continue;
       for (std::int64_t i = d.num_heads * d.head_dim + threadIdx.x; i < row; i += blockDim.x) y[at + i] = x[at + i];
     }
+  }
+}
+
+/// What a thread of rotary_packs divides by: eight pairs are an item, and so are eight copied elements.
+struct RotaryItems {
+  std::int64_t count = 0;
+  Divisor per_row, per_head, seq;
+  std::uint32_t rotated = 0;  ///< of a row
+};
+
+/// The same where half a head is whole packs.
+template <typename T>
+__global__ void rotary_packs(RotaryDims d, RotaryItems items, const float* angles, const T* x, T* y, float direction) {
+  const std::int64_t half = d.head_dim / 2;
+  const std::int64_t width = (d.num_heads + d.num_copied_heads) * d.head_dim;
+  for (std::int64_t n = flat_index(); n < items.count; n += flat_stride()) {
+    auto item = static_cast<std::uint32_t>(n);
+    std::uint32_t row = items.per_row.divide(item);
+    const std::int64_t at = std::int64_t{row} * width;
+    if (item >= items.rotated) {
+      float v[pack];
+      const std::int64_t copied_at = at + d.num_heads * d.head_dim + std::int64_t{item - items.rotated} * pack;
+      load_pack(x + copied_at, v);
+      store_pack(y + copied_at, v);
+      continue;
+    }
+    const std::uint32_t head = items.per_head.divide(item);
+    items.seq.divide(row);  // leaves the position
+    const std::int64_t first_at = at + std::int64_t{head} * d.head_dim + std::int64_t{item} * pack;
+    const float* const cosines = angles + std::int64_t{row} * d.head_dim + std::int64_t{item} * pack;
+    float first[pack];
+    float second[pack];
+    float cosine[pack];
+    float sine[pack];
+    load_pack(x + first_at, first);
+    load_pack(x + first_at + half, second);
+    load_pack(cosines, cosine);
+    load_pack(cosines + half, sine);
+#pragma unroll
+    for (int k = 0; k < pack; ++k) {
+      const float s = direction * sine[k];
+      const float turned = first[k] * cosine[k] - second[k] * s;
+      second[k] = second[k] * cosine[k] + first[k] * s;
+      first[k] = turned;
+    }
+    store_pack(y + first_at, first);
+    store_pack(y + first_at + half, second);
   }
 }
 
@@ -295,12 +350,32 @@ void embedding_backward(const EmbeddingDims& d, const EmbeddingBackwardOperands&
   });
 }
 
-void rotary(const RotaryDims& d, const void* x, void* y, double direction, cudaStream_t stream) {
+void rotary_angles(const RotaryDims& d, float* angles, cudaStream_t stream) {
+  rotary_angles_kernel<<<row_grid(d.seq), row_threads, 0, stream>>>(d, angles);
+  check_launch("rotary_angles");
+}
+
+void rotary(const RotaryDims& d, const float* angles, const void* x, void* y, float direction, cudaStream_t stream) {
   STRATA_INVARIANT(d.head_dim > 0 && d.head_dim % 2 == 0, "a rotary head has an even number of elements");
+  const std::int64_t packs_of_half = d.head_dim / 2 / pack;
+  const std::int64_t rotated = d.num_heads * packs_of_half;
+  const std::int64_t copied = x == y ? 0 : d.num_copied_heads * d.head_dim / pack;
+  const std::int64_t count = d.batch * d.seq * (rotated + copied);
+  const bool in_packs = d.head_dim % (2 * pack) == 0 && are_aligned(angles, x, y) && count < (std::int64_t{1} << 31);
   with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
-    rotary_kernel<<<row_grid(d.seq), row_threads, sizeof(float) * static_cast<std::size_t>(d.head_dim), stream>>>(
-        d, static_cast<const T*>(x), static_cast<T*>(y), direction);
+    if (in_packs && count > 0) {
+      const RotaryItems items{.count = count,
+                              .per_row = Divisor(rotated + copied),
+                              .per_head = Divisor(packs_of_half),
+                              .seq = Divisor(d.seq),
+                              .rotated = static_cast<std::uint32_t>(rotated)};
+      rotary_packs<<<flat_blocks(count), flat_threads, 0, stream>>>(d, items, angles, static_cast<const T*>(x),
+                                                                    static_cast<T*>(y), direction);
+      return;
+    }
+    rotary_kernel<<<row_grid(d.seq), row_threads, 0, stream>>>(d, angles, static_cast<const T*>(x), static_cast<T*>(y),
+                                                               direction);
   });
   check_launch("rotary");
 }

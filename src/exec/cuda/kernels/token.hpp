@@ -23,9 +23,11 @@ void embedding_forward(const EmbeddingDims& dims, const std::int32_t* tokens, co
 void embedding_backward(const EmbeddingDims& dims, const EmbeddingBackwardOperands& operands,
                         const EmbeddingAccumulate& accumulate, std::uint64_t* order, cudaStream_t stream);
 
+/// @p angles: [seq, head_dim], of each position the cosines, then the sines of its pairs' angles, formed in double.
+void rotary_angles(const RotaryDims& dims, float* angles, cudaStream_t stream);
 /// y from x, both [batch, seq, (num_heads + num_copied_heads) · head_dim] without gaps; y may be x.
-/// @param direction +1 forward, -1 backward.
-void rotary(const RotaryDims& dims, const void* x, void* y, double direction, cudaStream_t stream);
+/// @param angles of equal dims. @param direction +1 forward, -1 backward.
+void rotary(const RotaryDims& dims, const float* angles, const void* x, void* y, float direction, cudaStream_t stream);
 
 void cross_entropy_gradient(const CrossEntropyDims& dims, void* logits, const std::int32_t* targets, float scale,
                             float* loss, OutOfRange* out_of_range, cudaStream_t stream);
