@@ -2,12 +2,15 @@
 /// Every kernel of the table on the GPU against the CPU's, on sizes that divide nothing and on operands that begin
 /// anywhere. Bounds: f32 sums in another order; bf16 results rounded once, of f32 sums.
 
+#include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 
 #include "base/quantization.hpp"
 #include "cuda/device_test.hpp"
 #include "exec/cpu/kernels/quantize.hpp"
+#include "exec/cuda/kernels/optimizer.hpp"
 #include "ir/model/model_graph.hpp"
 
 namespace strata {
@@ -48,11 +51,15 @@ TEST_P(DeviceTest, LinearBackwardInput) {
 }
 
 TEST_P(DeviceTest, LinearBackwardWeight) {
-  for (const std::int64_t add : {0, 3}) {
-    for (const DType gradient : {f32, GetParam()}) {
-      OneKernel k(Kernel::linear_backward_weight, {{"rows", 300_i}, {"in", 65_i}, {"out", 31_i}, {"accumulate", add}});
-      k.input(GetParam(), 300 * 65).input(GetParam(), 300 * 31).output(gradient, 65 * 31, 3).output(gradient, 31, 1);
-      expect_close(k.run(), close_f32, close_bf16);
+  for (const std::int64_t add : {0, 1, 3}) {
+    for (const std::int64_t offset : {0, 1}) {  // of the bias: with the product, where nothing is added, and beside it
+      for (const DType gradient : {f32, GetParam()}) {
+        OneKernel k(Kernel::linear_backward_weight,
+                    {{"rows", 300_i}, {"in", 65_i}, {"out", 31_i}, {"accumulate", add}});
+        k.input(GetParam(), 300 * 65).input(GetParam(), 300 * 31);
+        k.output(gradient, 65 * 31, 3).output(gradient, 31, offset);
+        expect_close(k.run(), close_f32, close_bf16);
+      }
     }
   }
 }
@@ -668,6 +675,46 @@ TEST_P(DeviceTest, Optimizers) {
       expect_close(sgd.run(), close_f32, close_bf16);
     }
   }
+}
+
+/// More slices than a launch takes, of which some are empty, shorter than eight, longer than a block, or misaligned: as
+/// each alone.
+TEST(OptimizerSlices, OfOneLaunch) {
+  cuda::set_environment(/*num_nccl_ranks=*/1);
+  if (cuda::num_devices() == 0) GTEST_SKIP() << "no GPU";
+  std::vector<std::int64_t> sizes;
+  for (std::size_t s = 0; s < 2 * cuda::most_slices_of_launch + 5; ++s) {
+    sizes.push_back(std::array<std::int64_t, 6>{0, 1, 7, 264, 1037, 16389}[s % 6]);
+  }
+  const auto updated = [&](std::size_t slices_of_call) {
+    const std::int64_t n = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+    const cuda::PinnedMemory memory(5 * n * size_of(f32));
+    const cuda::PinnedMemory factors(sizeof(cuda::AdamFactors));
+    auto* const values = memory.as<float>();
+    const RandomStream random{.seed = 3, .stream = 1};
+    for (std::int64_t i = 0; i < 5 * n; ++i) values[i] = random.uniform(static_cast<std::uint64_t>(i));
+    *factors.as<cuda::AdamFactors>() = cuda::adam_factors({.weight_decay = 0.1}, 0.01, 4);
+    std::vector<cuda::ParameterSlice> slices;
+    float* at = values;
+    for (const std::int64_t size : sizes) {
+      slices.push_back({.n = size,
+                        .master = at,
+                        .gradient = at + n,
+                        .compute = at + 2 * n,
+                        .first_state = at + 3 * n,
+                        .second_state = at + 4 * n,
+                        .factors = factors.data()});
+      at += size;
+    }
+    const cuda::Stream stream;
+    for (std::size_t s = 0; s < slices.size(); s += slices_of_call) {
+      const auto of_call = std::span(slices).subspan(s, std::min(slices_of_call, slices.size() - s));
+      cuda::adam_update(of_call, stream.get());
+    }
+    stream.synchronize();
+    return std::vector<float>(values, values + 5 * n);
+  };
+  EXPECT_EQ(updated(sizes.size()), updated(1));
 }
 
 }  // namespace

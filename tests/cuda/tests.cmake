@@ -166,16 +166,18 @@ foreach(transport IN ITEMS host nccl)
     ENVIRONMENT STRATA_TRANSPORT=${transport})
 endforeach()
 
-# Graphs that the device refuses, by one rank and by one of two.
-add_executable(cuda.emulated_refused_graphs cuda/emulation/test_refused_graphs.cpp)
-target_link_libraries(cuda.emulated_refused_graphs PRIVATE strata_flags strata_test_main cuda_emulation strata_lower
-                      strata_planners strata_models OpenMP::OpenMP_CXX)
-add_dependencies(tier_cuda cuda.emulated_refused_graphs)
-foreach(ranks IN ITEMS 1 2)
-  add_test(NAME emulated_cuda.refused_graphs.np${ranks}
-           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS}
-                   $<TARGET_FILE:cuda.emulated_refused_graphs>)
-  set_tests_properties(emulated_cuda.refused_graphs.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 60)
+# Graphs that the device refuses, by one rank and by one of two; updates that one launch does, of one rank and of two.
+foreach(subject IN ITEMS refused_graphs joined_updates)
+  add_executable(cuda.emulated_${subject} cuda/emulation/test_${subject}.cpp)
+  target_link_libraries(cuda.emulated_${subject} PRIVATE strata_flags strata_test_main cuda_emulation strata_lower strata_planners
+                                                         strata_models OpenMP::OpenMP_CXX)
+  add_dependencies(tier_cuda cuda.emulated_${subject})
+  foreach(ranks IN ITEMS 1 2)
+    add_test(NAME emulated_cuda.${subject}.np${ranks}
+             COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS}
+                     $<TARGET_FILE:cuda.emulated_${subject}>)
+    set_tests_properties(emulated_cuda.${subject}.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 60)
+  endforeach()
 endforeach()
 
 # NCCL emulated over MPI: what goes right, and what is said where it goes wrong.

@@ -56,6 +56,17 @@ std::vector<std::unique_ptr<StepValues>> make_step_values(const Program& program
   return values;
 }
 
+/// Neighbours from instruction @p begin on that one launch does at the turn of the first: none of the others waits for
+/// another stream, or takes memory that something between them may have had. @return one past the last.
+std::size_t end_of_updates(const Program& program, const std::vector<Instruction>& section, std::size_t begin) {
+  std::size_t end = begin + 1;
+  while (end < section.size() && section[end].stream == section[begin].stream && section[end].waits.empty() &&
+         section[end].allocs.empty() && share_launch(program, section[begin], section[end])) {
+    ++end;
+  }
+  return end;
+}
+
 }  // namespace
 
 CudaExecutor::CudaExecutor(const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed,
@@ -109,6 +120,7 @@ CudaExecutor::Section CudaExecutor::bind(const std::vector<Instruction>& instruc
                   .bound = std::vector<Bound>(instructions.size()),
                   .collectives = {},
                   .in_order = {}};
+  std::size_t end_of_launch = 0;  // of the last one that does several instructions
   for (std::size_t i = 0; i < instructions.size(); ++i) {
     const Instruction& in = instructions[i];
     const Arguments arguments(program_, in, arena_.data());
@@ -122,6 +134,13 @@ CudaExecutor::Section CudaExecutor::bind(const std::vector<Instruction>& instruc
         continue;
       }
       bind_collective_on_device(section, i, arguments);
+    } else if (i < end_of_launch) {
+      bound.kernel = BoundKernel([](cudaStream_t) {});
+    } else if (const std::size_t end = end_of_updates(program_, instructions, i); end > i + 1 && !options_.timing) {
+      std::vector<Arguments> updates;
+      for (std::size_t u = i; u < end; ++u) updates.emplace_back(program_, instructions[u], arena_.data());
+      bound.kernel = bind_updates(updates, context(in).step_values);
+      end_of_launch = end;
     } else {
       bound.kernel = bind_kernel(program_, arguments, context(in));
     }

@@ -77,36 +77,35 @@ BoundKernel bind_initialize(const Arguments& a, std::uint64_t seed) {
   throw InternalError("no such distribution");
 }
 
-BoundKernel bind_optimizer(const Arguments& a, StepValues& values) {
+/// Of an optimizer's update, with the numbers that its settings give in each step.
+ParameterSlice slice_of(const Arguments& a, StepValues& values) {
   const Kernel kernel = a.instruction().kernel;
-  const int num_states = kernel == Kernel::adam ? 2 : kernel == Kernel::sgd_momentum ? 1 : 0;
-  const ParameterSlice slice{.n = a.output_elements(0),
-                             .master = a.output_as<float>(0),
-                             .gradient = a.input(0),
-                             .gradient_dtype = a.input_dtype(0),
-                             .gradient_factor = a.input_as<float>(1),
-                             .compute = a.output(1 + num_states)};
+  const int step = a.instruction().step;
+  const int states = kernel == Kernel::adam ? 2 : kernel == Kernel::sgd_momentum ? 1 : 0;
+  ParameterSlice slice{.n = a.output_elements(0),
+                       .master = a.output_as<float>(0),
+                       .gradient = a.input(0),
+                       .gradient_dtype = a.input_dtype(0),
+                       .gradient_factor = a.input_as<float>(1),
+                       .compute = a.output(1 + states),
+                       .first_state = states > 0 ? a.output_as<float>(1) : nullptr,
+                       .second_state = states > 1 ? a.output_as<float>(2) : nullptr};
   if (kernel == Kernel::adam) {
     const AdamSettings settings{.beta1 = a.real("beta1"),
                                 .beta2 = a.real("beta2"),
                                 .epsilon = a.real("epsilon"),
                                 .weight_decay = a.real("weight_decay"),
                                 .decoupled = a.integer("decoupled") != 0};
-    const AdamFactors* const factors = values.add<AdamFactors>(a.instruction().step, [=](const StepContext& c) {
-      return adam_factors(settings, c.learning_rate, c.step + 1);
-    });
-    return [=, m = a.output_as<float>(1), v = a.output_as<float>(2)](cudaStream_t stream) {
-      adam_update(factors, slice, m, v, stream);
-    };
+    slice.factors = values.add<AdamFactors>(
+        step, [=](const StepContext& c) { return adam_factors(settings, c.learning_rate, c.step + 1); });
+  } else {
+    const SgdSettings settings{.momentum = states == 1 ? a.real("momentum") : 0.0,
+                               .weight_decay = a.real("weight_decay"),
+                               .has_momentum = states == 1};
+    slice.factors =
+        values.add<SgdFactors>(step, [=](const StepContext& c) { return sgd_factors(settings, c.learning_rate); });
   }
-  const SgdSettings settings{.momentum = num_states == 1 ? a.real("momentum") : 0.0,
-                             .weight_decay = a.real("weight_decay"),
-                             .has_momentum = num_states == 1};
-  const SgdFactors* const factors = values.add<SgdFactors>(
-      a.instruction().step, [=](const StepContext& c) { return sgd_factors(settings, c.learning_rate); });
-  return [=, state = num_states == 1 ? a.output_as<float>(1) : nullptr](cudaStream_t stream) {
-    sgd_update(factors, slice, state, stream);
-  };
+  return slice;
 }
 
 /// Of the instruction's operator, in each step.
@@ -145,10 +144,19 @@ BoundKernel bind_linear(const Program& program, const Arguments& a, const Kernel
       break;
     default: throw InternalError("not a linear kernel");
   }
+  // cuBLASLt moves biases and their gradients in vectors, and says nothing of those that begin elsewhere.
+  const auto is_aligned = [](const void* at) { return alignment_bytes(reinterpret_cast<std::uintptr_t>(at)) >= 16; };
   const bool adds_bias = a.instruction().kernel == Kernel::linear_forward && d.bias;
-  // cuBLASLt reads biases in vectors, and says nothing of those that begin elsewhere.
-  const bool in_epilogue = adds_bias && alignment_bytes(reinterpret_cast<std::uintptr_t>(a.input(2))) >= 16;
+  const bool in_epilogue = adds_bias && is_aligned(a.input(2));
   if (in_epilogue) operands.bias = a.input(2);
+  const bool sums_bias = a.instruction().kernel == Kernel::linear_backward_weight && d.bias;
+  if (sums_bias && d.in > 0 && !dims.accumulates(1) && is_aligned(a.output(1))) {
+    operands.bias_gradient = a.output(1);
+    if (const auto product = Matmul::if_there(libraries, operands, for_product)) {
+      return [product](cudaStream_t stream) { product->run(stream); };
+    }
+    operands.bias_gradient = nullptr;
+  }
   // A rank without inputs sums the gradient of its bias alone.
   const auto product = d.in > 0 ? std::make_shared<Matmul>(libraries, operands, for_product) : nullptr;
   if (adds_bias && !in_epilogue) {
@@ -157,7 +165,7 @@ BoundKernel bind_linear(const Program& program, const Arguments& a, const Kernel
       add_bias(d.dtype, y, bias, d.tokens, d.out, stream);
     };
   }
-  if (a.instruction().kernel != Kernel::linear_backward_weight || !d.bias) {
+  if (!sums_bias) {
     return [product](cudaStream_t stream) { product->run(stream); };
   }
   const ColumnSumsDims bias{.rows = d.tokens, .columns = d.out, .dtype = d.dtype, .sums_dtype = d.gradient_dtype};
@@ -534,7 +542,7 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
     case Kernel::initialize: return bind_initialize(a, context.seed);
     case Kernel::sgd:
     case Kernel::sgd_momentum:
-    case Kernel::adam: return bind_optimizer(a, context.step_values);
+    case Kernel::adam: return bind_updates(std::span(&a, 1), context.step_values);
     case Kernel::dropout_forward:
     case Kernel::dropout_backward: return bind_dropout(a, dims, context);
     case Kernel::rotary_forward:
@@ -584,6 +592,23 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
     case Kernel::top_k: return bind_others(program, a, dims, context);
   }
   throw InternalError("no such kernel");
+}
+
+bool share_launch(const Program& program, const Instruction& a, const Instruction& b) {
+  const auto gradient_dtype = [&](const Instruction& in) {
+    return program.buffers[static_cast<std::size_t>(in.inputs.front().buffer)].dtype;
+  };
+  const bool is_update = a.kernel == Kernel::adam || a.kernel == Kernel::sgd || a.kernel == Kernel::sgd_momentum;
+  return is_update && a.kernel == b.kernel && a.step == b.step && gradient_dtype(a) == gradient_dtype(b);
+}
+
+BoundKernel bind_updates(std::span<const Arguments> updates, StepValues& values) {
+  std::vector<ParameterSlice> slices;
+  for (const Arguments& update : updates) slices.push_back(slice_of(update, values));
+  if (updates.front().instruction().kernel == Kernel::adam) {
+    return [=](cudaStream_t stream) { adam_update(slices, stream); };
+  }
+  return [=](cudaStream_t stream) { sgd_update(slices, stream); };
 }
 
 }  // namespace strata::cuda

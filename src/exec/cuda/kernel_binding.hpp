@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "exec/cuda/input_load.hpp"
@@ -58,5 +59,12 @@ struct BindingContext {
 
 /// @param arguments with device addresses. @throws Unsupported naming what the GPU's libraries do not have.
 BoundKernel bind_kernel(const Program& program, const Arguments& arguments, const BindingContext& context);
+
+/// Whether one launch can do both: optimizer updates of one kind and step, with gradients of one dtype.
+bool share_launch(const Program& program, const Instruction& a, const Instruction& b);
+
+/// As few launches as there can be (kernels/optimizer.hpp) for all of @p updates, of which any two share_launch().
+/// @param values of their stream.
+BoundKernel bind_updates(std::span<const Arguments> updates, StepValues& values);
 
 }  // namespace strata::cuda

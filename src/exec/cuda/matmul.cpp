@@ -40,6 +40,7 @@ Matmul::Matmul(Libraries& libraries, const MatmulOperands& operands, std::span<s
     : libraries_(libraries), operands_(operands), workspace_(workspace.data()) {
   STRATA_INVARIANT(static_cast<std::int64_t>(workspace.size()) >= matmul_workspace_bytes, "a product's workspace");
   STRATA_INVARIANT(operands.bias == nullptr || operands.out_dtype == operands.dtype, "a bias has the result's dtype");
+  STRATA_INVARIANT(operands.bias == nullptr || operands.bias_gradient == nullptr, "one epilogue");
   const MatmulLayout& l = operands.layout;
   const cublasComputeType_t compute =
       operands.dtype == DType::f32 && libraries.numerics().tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -49,14 +50,34 @@ Matmul::Matmul(Libraries& libraries, const MatmulOperands& operands, std::span<s
   if (operands.bias != nullptr) {
     set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
+  } else if (operands.bias_gradient != nullptr) {
+    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
+    set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias_gradient);
+    set(operation_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(operands.out_dtype));
   }
   a_ = stored(operands.dtype, l.m, l.k, l.transpose_a, l.lda);
   b_ = stored(operands.dtype, l.k, l.n, l.transpose_b, l.ldb);
   d_ = stored(operands.out_dtype, l.m, l.n, false, l.ldd);
-  choose(workspace.size());
+  try {
+    choose(workspace.size());
+  } catch (...) {
+    destroy();
+    throw;
+  }
 }
 
-Matmul::~Matmul() {
+std::shared_ptr<Matmul> Matmul::if_there(Libraries& libraries, const MatmulOperands& operands,
+                                         std::span<std::byte> workspace) {
+  try {
+    return std::make_shared<Matmul>(libraries, operands, workspace);
+  } catch (const Unsupported&) {
+    return nullptr;
+  }
+}
+
+Matmul::~Matmul() { destroy(); }
+
+void Matmul::destroy() {
   static_cast<void>(cublasLtMatrixLayoutDestroy(d_));
   static_cast<void>(cublasLtMatrixLayoutDestroy(b_));
   static_cast<void>(cublasLtMatrixLayoutDestroy(a_));

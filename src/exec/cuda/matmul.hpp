@@ -13,14 +13,16 @@
 
 namespace strata::cuda {
 
-/// D (+)= op(A) · op(B) [+ bias along D's rows], accumulated in f32 and rounded once.
+/// D (+)= op(A) · op(B) [+ bias along D's rows], accumulated in f32 and rounded once. A product may write the sums of
+/// op(B) over its rows too, which is the gradient of a bias where B is that of the output: B is read once then.
 struct MatmulOperands {
   MatmulLayout layout;
   DType dtype = DType::f32;      ///< of A, B and bias
   DType out_dtype = DType::f32;  ///< of D; that of A and B where there is a bias
   const void* a = nullptr;
   const void* b = nullptr;
-  const void* bias = nullptr;  ///< null: none
+  const void* bias = nullptr;     ///< null: none
+  void* bias_gradient = nullptr;  ///< of out_dtype, n values, at a multiple of 16 bytes, no bias beside; null: none
   void* d = nullptr;
   bool accumulate = false;
 };
@@ -29,6 +31,9 @@ class Matmul {
  public:
   /// @param workspace at least matmul_workspace_bytes. @throws Unsupported where cuBLASLt has no kernel.
   Matmul(Libraries& libraries, const MatmulOperands& operands, std::span<std::byte> workspace);
+  /// Null where cuBLASLt has no kernel.
+  static std::shared_ptr<Matmul> if_there(Libraries& libraries, const MatmulOperands& operands,
+                                          std::span<std::byte> workspace);
   ~Matmul();
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
@@ -37,6 +42,7 @@ class Matmul {
 
  private:
   void choose(std::size_t workspace_bytes);
+  void destroy();
   Libraries& libraries_;
   MatmulOperands operands_;
   std::byte* workspace_;

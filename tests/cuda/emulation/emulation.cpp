@@ -58,6 +58,8 @@ void resume(Fiber& fiber) {
   setcontext(&fiber.context);
 }
 
+std::int64_t launches = 0;
+
 void run_block(std::size_t num_threads) {
   for (std::size_t t = 0; t < num_threads; ++t) {
     Fiber& fiber = *fibers[t];
@@ -107,8 +109,13 @@ void run(const LaunchShape& shape, const std::function<void()>& kernel) {
 }  // namespace
 
 void launch(const LaunchShape& shape, const std::function<void()>& kernel) {
-  submit(shape.stream, [shape, kernel] { run(shape, kernel); });
+  submit(shape.stream, [shape, kernel] {
+    ++launches;
+    run(shape, kernel);
+  });
 }
+
+std::int64_t num_launches() { return launches; }
 
 float* dynamic_shared() { return shared.data(); }
 

@@ -20,10 +20,12 @@
 #undef __device__
 #undef __shared__
 #undef __launch_bounds__
+#undef __grid_constant__
 #define __global__
 #define __device__
 #define __shared__ static  // blocks run one after the other
 #define __launch_bounds__(threads)
+#define __grid_constant__
 
 namespace emulation {
 
@@ -38,6 +40,8 @@ struct LaunchShape {
 /// Runs @p kernel in every thread, when the stream's turn has come. Stops the program where threads wait at different
 /// places.
 void launch(const LaunchShape& shape, const std::function<void()>& kernel);
+/// Kernels that were launched, by this process.
+std::int64_t num_launches();
 /// Of the running block.
 float* dynamic_shared();
 /// Until all threads of the block that still run are here. @p place tells barriers from shuffles.

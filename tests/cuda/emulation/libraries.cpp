@@ -5,6 +5,8 @@
 #include "exec/cuda/libraries.hpp"
 
 #include <cstddef>
+#include <memory>
+#include <numeric>
 #include <vector>
 
 #include "cuda/emulation/streams.hpp"
@@ -40,6 +42,10 @@ void multiply(const MatmulOperands& o) {
     }
   }
   for (std::int64_t j = 0; j < l.n; ++j) {
+    if (o.bias_gradient != nullptr) {
+      const float* const column = b.data() + j * l.k;
+      store(o.out_dtype, o.bias_gradient, j, std::accumulate(column, column + l.k, 0.0F));
+    }
     for (std::int64_t i = 0; i < l.m; ++i) {
       constexpr int num_sums = 8;  // so that additions need not wait for each other
       float sums[num_sums] = {};
@@ -63,6 +69,10 @@ Libraries::~Libraries() = default;
 Matmul::Matmul(Libraries& libraries, const MatmulOperands& operands, std::span<std::byte> workspace)
     : libraries_(libraries), operands_(operands), workspace_(workspace.data()) {}
 Matmul::~Matmul() = default;
+std::shared_ptr<Matmul> Matmul::if_there(Libraries& libraries, const MatmulOperands& operands,
+                                         std::span<std::byte> workspace) {
+  return std::make_shared<Matmul>(libraries, operands, workspace);
+}
 
 void Matmul::run(cudaStream_t stream) const {
   emulation::submit(stream, [o = operands_] { multiply(o); });

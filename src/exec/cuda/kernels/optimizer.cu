@@ -1,5 +1,6 @@
 /// @file
-/// Optimizer updates: every stream is read and written once, eight values a thread where all are aligned.
+/// Optimizer updates: every array is read and written once, eight values a thread where all of a slice are aligned. The
+/// blocks of a launch are dealt to its slices, each as many as it has elements for.
 
 #include <cmath>
 
@@ -30,16 +31,34 @@ struct Sgd {
   }
 };
 
+constexpr std::int64_t elements_of_block = std::int64_t{4} * flat_threads * pack;
+
+/// A parameter of the kernel.
+struct SlicesOfLaunch {
+  ParameterSlice slices[most_slices_of_launch];
+  std::int64_t first_blocks[most_slices_of_launch];
+  bool aligned[most_slices_of_launch];
+  int num_slices;
+};
+static_assert(sizeof(SlicesOfLaunch) <= 4096, "parameters of a kernel");
+
 /// States that are null are neither read nor written.
 template <typename G, typename Update>
-__global__ void update_kernel(ParameterSlice slice, float* first, float* second, bool aligned,
-                              const typename Update::Factors* factors) {
-  const Update update{*factors};
+__global__ void update_kernel(const __grid_constant__ SlicesOfLaunch launch) {
+  int s = 0;
+  while (s + 1 < launch.num_slices && launch.first_blocks[s + 1] <= blockIdx.x) ++s;
+  const ParameterSlice slice = launch.slices[s];
+  const bool aligned = launch.aligned[s];
+  float* const first = slice.first_state;
+  float* const second = slice.second_state;
+  const Update update{*static_cast<const typename Update::Factors*>(slice.factors)};
   const auto* const gradient = static_cast<const G*>(slice.gradient);
   auto* const compute = static_cast<device_bf16*>(slice.compute);
   const float factor = slice.gradient_factor == nullptr ? 1.0F : *slice.gradient_factor;
-  for (std::int64_t i = flat_index() * pack; i < slice.n; i += flat_stride() * pack) {
-    if (aligned && i + pack <= slice.n) {
+  const std::int64_t begin = (blockIdx.x - launch.first_blocks[s]) * elements_of_block;
+  const std::int64_t end = min(slice.n, begin + elements_of_block);
+  for (std::int64_t i = begin + std::int64_t{threadIdx.x} * pack; i < end; i += std::int64_t{blockDim.x} * pack) {
+    if (aligned && i + pack <= end) {
       float g[pack];
       float w[pack];
       float a[pack] = {};
@@ -56,7 +75,7 @@ __global__ void update_kernel(ParameterSlice slice, float* first, float* second,
       if (compute != nullptr) store_pack(compute + i, w);
       continue;
     }
-    for (std::int64_t j = i; j < min(slice.n, i + pack); ++j) {
+    for (std::int64_t j = i; j < min(end, i + pack); ++j) {
       float w = slice.master[j];
       float a = first == nullptr ? 0.0F : first[j];
       float b = second == nullptr ? 0.0F : second[j];
@@ -70,16 +89,28 @@ __global__ void update_kernel(ParameterSlice slice, float* first, float* second,
 }
 
 template <typename Update>
-void launch(const ParameterSlice& slice, float* first, float* second, const typename Update::Factors* factors,
-            cudaStream_t stream) {
-  if (slice.n == 0) return;
-  const bool aligned = are_aligned(slice.master, slice.gradient, slice.compute, first, second);
-  with_storage(slice.gradient_dtype, [&](auto type) {
-    using G = decltype(type);
-    update_kernel<G, Update>
-        <<<flat_blocks((slice.n + pack - 1) / pack), flat_threads, 0, stream>>>(slice, first, second, aligned, factors);
-  });
-  check_launch("optimizer");
+void update(std::span<const ParameterSlice> slices, cudaStream_t stream) {
+  for (std::size_t begin = 0; begin < slices.size(); begin += most_slices_of_launch) {
+    const auto of_launch = slices.subspan(begin, std::min(most_slices_of_launch, slices.size() - begin));
+    SlicesOfLaunch launch{};
+    std::int64_t num_blocks = 0;
+    for (const ParameterSlice& slice : of_launch) {
+      STRATA_INVARIANT(slice.gradient_dtype == slices.front().gradient_dtype, "gradients of one dtype");
+      if (slice.n == 0) continue;
+      const auto s = static_cast<std::size_t>(launch.num_slices++);
+      launch.slices[s] = slice;
+      launch.first_blocks[s] = num_blocks;
+      launch.aligned[s] =
+          are_aligned(slice.master, slice.gradient, slice.compute, slice.first_state, slice.second_state);
+      num_blocks += (slice.n + elements_of_block - 1) / elements_of_block;
+    }
+    if (launch.num_slices == 0) continue;
+    with_storage(slices.front().gradient_dtype, [&](auto type) {
+      using G = decltype(type);
+      update_kernel<G, Update><<<static_cast<unsigned>(num_blocks), flat_threads, 0, stream>>>(launch);
+    });
+    check_launch("optimizer");
+  }
 }
 
 }  // namespace
@@ -104,12 +135,8 @@ SgdFactors sgd_factors(const SgdSettings& s, double learning_rate) {
           .has_momentum = s.has_momentum};
 }
 
-void adam_update(const AdamFactors* factors, const ParameterSlice& slice, float* m, float* v, cudaStream_t stream) {
-  launch<Adam>(slice, m, v, factors, stream);
-}
+void adam_update(std::span<const ParameterSlice> slices, cudaStream_t stream) { update<Adam>(slices, stream); }
 
-void sgd_update(const SgdFactors* factors, const ParameterSlice& slice, float* momentum_state, cudaStream_t stream) {
-  launch<Sgd>(slice, momentum_state, nullptr, factors, stream);
-}
+void sgd_update(std::span<const ParameterSlice> slices, cudaStream_t stream) { update<Sgd>(slices, stream); }
 
 }  // namespace strata::cuda

@@ -1,12 +1,14 @@
 #pragma once
 
 /// @file
-/// Optimizer updates over a flat slice of the parameters, one pass over memory; formulas are
-/// exec/cpu/kernels/optimizer's.
+/// Optimizer updates over flat slices of the parameters, one pass over memory; formulas are
+/// exec/cpu/kernels/optimizer's. A launch takes most_slices_of_launch slices of any sizes: a model has hundreds of
+/// parameters, most of them smaller than what a launch costs.
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 #include "base/dtype.hpp"
 
@@ -20,7 +22,12 @@ struct ParameterSlice {
   DType gradient_dtype = DType::f32;
   const float* gradient_factor = nullptr;  ///< null: 1
   void* compute = nullptr;                 ///< bf16; null: none
+  float* first_state = nullptr;            ///< Adam's first moment, or SGD's momentum; null: none
+  float* second_state = nullptr;           ///< Adam's second moment; null: none
+  const void* factors = nullptr;           ///< AdamFactors of adam_update(), SgdFactors of sgd_update()
 };
+/// As many as fit among the parameters of a kernel, whose limit is 4 KiB.
+constexpr std::size_t most_slices_of_launch = 48;
 
 /// Scalars as the host forms them in double, once a step.
 struct AdamFactors {
@@ -56,9 +63,8 @@ struct SgdSettings {
 };
 SgdFactors sgd_factors(const SgdSettings& settings, double learning_rate);
 
-/// @param factors on the device.
-void adam_update(const AdamFactors* factors, const ParameterSlice& slice, float* m, float* v, cudaStream_t stream);
-/// @param factors on the device. @param momentum_state null without momentum.
-void sgd_update(const SgdFactors* factors, const ParameterSlice& slice, float* momentum_state, cudaStream_t stream);
+/// @param slices with gradients of one dtype.
+void adam_update(std::span<const ParameterSlice> slices, cudaStream_t stream);
+void sgd_update(std::span<const ParameterSlice> slices, cudaStream_t stream);
 
 }  // namespace strata::cuda
