@@ -7,7 +7,7 @@ target_link_libraries(cuda.test_operators PRIVATE strata_flags strata_exec_cuda 
 target_compile_options(cuda.test_operators PRIVATE -O1 -Wno-maybe-uninitialized)
 add_dependencies(tier_cuda cuda.test_operators)
 gtest_discover_tests(cuda.test_operators TEST_PREFIX cuda.test_operators. DISCOVERY_TIMEOUT 60
-                     PROPERTIES LABELS cuda TIMEOUT 240 RESOURCE_LOCK gpu)
+                     PROPERTIES LABELS cuda TIMEOUT 720 RESOURCE_LOCK gpu)
 
 add_executable(cuda.test_modes cuda/test_modes.cpp)
 target_include_directories(cuda.test_modes PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
@@ -17,11 +17,11 @@ add_dependencies(tier_cuda cuda.test_modes)
 foreach(ranks IN ITEMS 1 2 4)
   add_test(NAME cuda.test_modes.np${ranks}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.test_modes>)
-  set_tests_properties(cuda.test_modes.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 300 RESOURCE_LOCK gpu
+  set_tests_properties(cuda.test_modes.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 900 RESOURCE_LOCK gpu
     SKIP_REGULAR_EXPRESSION "Skipped\nno GPU")
   add_test(NAME cuda.test_modes.nccl.np${ranks}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.test_modes>)
-  set_tests_properties(cuda.test_modes.nccl.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 300
+  set_tests_properties(cuda.test_modes.nccl.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 900
     RESOURCE_LOCK gpu ENVIRONMENT STRATA_TRANSPORT=nccl SKIP_REGULAR_EXPRESSION "Skipped\nno GPU")
 endforeach()
 
@@ -32,7 +32,7 @@ add_dependencies(tier_cuda cuda.test_nccl)
 foreach(ranks IN ITEMS 1 2 4)
   add_test(NAME cuda.test_nccl.np${ranks}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.test_nccl>)
-  set_tests_properties(cuda.test_nccl.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 300 RESOURCE_LOCK gpu
+  set_tests_properties(cuda.test_nccl.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 900 RESOURCE_LOCK gpu
     SKIP_REGULAR_EXPRESSION "Skipped\nno GPU")
 endforeach()
 
@@ -49,7 +49,7 @@ function(strata_monitor_test target prefix)
   target_link_libraries(${target} PRIVATE strata_flags GTest::gmock GTest::gtest_main ${CMAKE_DL_LIBS})
   add_dependencies(${target} fake_nvml fake_old_nvml)
   add_dependencies(tier_cuda ${target})
-  gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 PROPERTIES LABELS cuda TIMEOUT 60 ${ARGN})
+  gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 PROPERTIES LABELS cuda TIMEOUT 180 ${ARGN})
 endfunction()
 add_executable(cuda.test_monitor cuda/test_monitor.cpp cuda/test_driver_counters.cpp)
 target_link_libraries(cuda.test_monitor PRIVATE strata_exec_cuda)
@@ -65,7 +65,7 @@ target_link_libraries(cuda.test_attention_plan PRIVATE strata_flags strata_exec_
 add_dependencies(cuda.test_attention_plan fake_cuda_driver)
 add_dependencies(tier_cuda cuda.test_attention_plan)
 gtest_discover_tests(cuda.test_attention_plan TEST_PREFIX cuda.test_attention_plan. DISCOVERY_TIMEOUT 60
-                     PROPERTIES LABELS cuda TIMEOUT 600
+                     PROPERTIES LABELS cuda TIMEOUT 1800
                      ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${CMAKE_CURRENT_BINARY_DIR}/fake_cuda_driver)
 
 # For a person or run_on_gpu.sh to run. The first has no NVIDIA library linked to it: it says which one is missing.
@@ -82,7 +82,7 @@ add_dependencies(tier_cuda bench_cuda)
 # The scripts by themselves, with stand-ins for what they pack and run.
 add_test(NAME cuda.scripts COMMAND ${PROJECT_SOURCE_DIR}/.venv/bin/python -m pytest -q -p no:cacheprovider
                                    ${CMAKE_CURRENT_SOURCE_DIR}/cuda/test_scripts.py)
-set_tests_properties(cuda.scripts PROPERTIES LABELS cuda TIMEOUT 120
+set_tests_properties(cuda.scripts PROPERTIES LABELS cuda TIMEOUT 360
   ENVIRONMENT "LIBRARY_VERSIONS=$<TARGET_FILE:library_versions>;CUDA_LIBRARIES=${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib")
 
 # The same kernels, bindings and executor on the CPU (emulation/emulation.hpp): these run everywhere.
@@ -120,7 +120,7 @@ target_link_libraries(cuda.emulated_operators PRIVATE strata_flags cuda_emulatio
 target_compile_options(cuda.emulated_operators PRIVATE -O1 -Wno-maybe-uninitialized)
 add_dependencies(tier_cuda cuda.emulated_operators)
 gtest_discover_tests(cuda.emulated_operators TEST_PREFIX emulated_cuda. DISCOVERY_TIMEOUT 60
-                     PROPERTIES LABELS cuda TIMEOUT 240)
+                     PROPERTIES LABELS cuda TIMEOUT 720)
 
 add_executable(cuda.emulated_monitor cuda/test_monitor.cpp)
 target_link_libraries(cuda.emulated_monitor PRIVATE cuda_emulation)
@@ -133,7 +133,7 @@ target_link_libraries(cuda.emulated_observed_run PRIVATE strata_flags strata_tes
 add_dependencies(tier_cuda cuda.emulated_observed_run)
 add_test(NAME emulated_cuda.observed_run COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 1 ${MPIEXEC_PREFLAGS}
                                                  $<TARGET_FILE:cuda.emulated_observed_run>)
-set_tests_properties(emulated_cuda.observed_run PROPERTIES LABELS cuda TIMEOUT 120)
+set_tests_properties(emulated_cuda.observed_run PROPERTIES LABELS cuda TIMEOUT 360)
 
 # Every mode on exact inputs, one step of every model, transformers in parts, every mode of the smallest model: all models
 # in all modes would take an hour.
@@ -150,7 +150,7 @@ foreach(run IN ITEMS host_on_1 host_on_2 nccl_on_4)
   add_test(NAME emulated_cuda.modes.${transport}.np${ranks}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.emulated_modes>
                    --gtest_filter=${emulated_${run}})
-  set_tests_properties(emulated_cuda.modes.${transport}.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 600
+  set_tests_properties(emulated_cuda.modes.${transport}.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 1800
     ENVIRONMENT STRATA_TRANSPORT=${transport})
 endforeach()
 
@@ -162,7 +162,7 @@ foreach(transport IN ITEMS host nccl)
   add_test(NAME emulated_cuda.overlapping_programs.${transport}.np2
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 2 ${MPIEXEC_PREFLAGS}
                    $<TARGET_FILE:cuda.emulated_overlapping_programs>)
-  set_tests_properties(emulated_cuda.overlapping_programs.${transport}.np2 PROPERTIES LABELS cuda PROCESSORS 2 TIMEOUT 60
+  set_tests_properties(emulated_cuda.overlapping_programs.${transport}.np2 PROPERTIES LABELS cuda PROCESSORS 2 TIMEOUT 180
     ENVIRONMENT STRATA_TRANSPORT=${transport})
 endforeach()
 
@@ -176,7 +176,7 @@ foreach(subject IN ITEMS refused_graphs joined_updates)
     add_test(NAME emulated_cuda.${subject}.np${ranks}
              COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS}
                      $<TARGET_FILE:cuda.emulated_${subject}>)
-    set_tests_properties(emulated_cuda.${subject}.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 60)
+    set_tests_properties(emulated_cuda.${subject}.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 180)
   endforeach()
 endforeach()
 
@@ -188,7 +188,7 @@ foreach(ranks IN ITEMS 1 2 4)
   add_test(NAME emulated_cuda.nccl.np${ranks}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS}
                    $<TARGET_FILE:cuda.emulated_nccl>)
-  set_tests_properties(emulated_cuda.nccl.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 300)
+  set_tests_properties(emulated_cuda.nccl.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 900)
 endforeach()
 
 # The whole program on emulated GPUs: what it links first is what it calls.
@@ -198,5 +198,5 @@ add_dependencies(tier_cuda strata_emulated)
 add_test(NAME emulated_cuda.e2e
          COMMAND ${PROJECT_SOURCE_DIR}/.venv/bin/python -m pytest -q -p no:cacheprovider
                  ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_devices.py)
-set_tests_properties(emulated_cuda.e2e PROPERTIES LABELS cuda TIMEOUT 600 RUN_SERIAL ON
+set_tests_properties(emulated_cuda.e2e PROPERTIES LABELS cuda TIMEOUT 1800 RUN_SERIAL ON
   ENVIRONMENT "STRATA=$<TARGET_FILE:strata>;STRATA_EMULATED=$<TARGET_FILE:strata_emulated>;MPIEXEC=${MPIEXEC_EXECUTABLE}")

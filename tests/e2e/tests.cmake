@@ -5,6 +5,6 @@ foreach(file IN ITEMS test_bad_input test_checkpoint test_command_line test_cycl
   add_test(NAME e2e.${file}
            COMMAND ${PROJECT_SOURCE_DIR}/.venv/bin/python -m pytest -q -p no:cacheprovider
                    --junitxml=${CMAKE_BINARY_DIR}/reports/e2e.${file}.xml ${CMAKE_CURRENT_LIST_DIR}/${file}.py)
-  set_tests_properties(e2e.${file} PROPERTIES LABELS e2e TIMEOUT 480
+  set_tests_properties(e2e.${file} PROPERTIES LABELS e2e TIMEOUT 1200
                        ENVIRONMENT "STRATA=$<TARGET_FILE:strata>;STRATA_BUILD=${CMAKE_BINARY_DIR};MPIEXEC=${MPIEXEC_EXECUTABLE}")
 endforeach()

@@ -6,6 +6,6 @@ foreach(file IN ITEMS test_launch test_submit test_sweep test_testbed test_up_an
   add_test(NAME slurm.${file}
            COMMAND ${PROJECT_SOURCE_DIR}/.venv/bin/python -m pytest -q -p no:cacheprovider
                    --junitxml=${CMAKE_BINARY_DIR}/reports/slurm.${file}.xml ${CMAKE_CURRENT_LIST_DIR}/${file}.py)
-  set_tests_properties(slurm.${file} PROPERTIES LABELS slurm TIMEOUT 900 RESOURCE_LOCK testbed COST 1000
+  set_tests_properties(slurm.${file} PROPERTIES LABELS slurm TIMEOUT 1500 RESOURCE_LOCK testbed COST 1000
                        ENVIRONMENT "STRATA=$<TARGET_FILE:strata>;STRATA_BUILD=${CMAKE_BINARY_DIR}")
 endforeach()

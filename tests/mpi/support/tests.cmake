@@ -7,7 +7,7 @@ foreach(way IN ITEMS Expectation Exception)
   add_test(NAME mpi.support.failing_rank.${way}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 4 ${MPIEXEC_PREFLAGS} $<TARGET_FILE:mpi.support.failing_rank>
                    --gtest_filter=FailingRank.${way} ${MPIEXEC_POSTFLAGS})
-  set_tests_properties(mpi.support.failing_rank.${way} PROPERTIES LABELS mpi PROCESSORS 4 TIMEOUT 20
+  set_tests_properties(mpi.support.failing_rank.${way} PROPERTIES LABELS mpi PROCESSORS 4 TIMEOUT 60
     PASS_REGULAR_EXPRESSION "\\[rank 2\\] FailingRank.${way}: .*planted"
     ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
 endforeach()
