@@ -14,8 +14,9 @@
 /// Volume:     as `3d`, and in a place as `osdp` over d.
 /// Reference:  `single` on the same global batch in the same micro-batches, up to the order of summation.
 /// Options:    stages, chunks, tensor, sum, micro_batches, cut_by, and `osdp`'s.
-/// Refuses:    what `3d` and `osdp` refuse; a batch of the planner's. A plan with slices beside tensor ranks cannot be
-///             lowered, and is never made: of several tensor ranks operators are held whole.
+/// Refuses:    what `3d` and `osdp` refuse; a batch of the planner's; more than one slice beside tensor ranks, which
+///             nothing lowers: of several tensor ranks operators are held whole (slices = -1), and where slices are
+///             asked for no tensor ranks are looked at.
 /// Planner:    for each combination of degrees, in the order of a bound of what it takes at least, the states by closed
 ///             form within what Programs leave of the memory; of those the fastest simulated step. Where nobody
 ///             simulates whole weights and a stage a rank are compared by closed form.

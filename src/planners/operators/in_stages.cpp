@@ -23,12 +23,22 @@
 namespace strata {
 namespace {
 
+constexpr int slices_of_planner = -1;
+
 /// A matrix that @p tensor ranks share as large as the part of one of them.
 ModelGraph part_of_tensor_rank(ModelGraph graph, int tensor) {
   for (Parameter& parameter : graph.parameters) {
     if (parameter.shape.size() > 1) parameter.shape.front() = ceil_div(parameter.shape.front(), std::int64_t{tensor});
   }
   return graph;
+}
+
+/// What the option asks for, or what the planner takes where it is left to it: osdp's number, and beside tensor ranks
+/// none, as asked_degrees()' refusal of others says.
+int slices_by_degrees(const PlanRequest& request, const ParallelDegrees& degrees) {
+  const auto asked = request.option<std::int64_t>("slices");
+  if (degrees.tensor > 1) return 0;
+  return asked == slices_of_planner ? default_slices : static_cast<int>(asked);
 }
 
 /// The places of one plan, each with its own operators and memory.
@@ -63,7 +73,7 @@ class StagedOperators {
   std::vector<PlanWithStates> plans() {
     ChoiceOptions asked = choice_options(request_);
     asked.sharded_over = copies_;
-    if (degrees_.tensor > 1) asked.slices = 0;
+    asked.slices = slices_by_degrees(request_, degrees_);
     if (std::optional<PlanWithStates> too_large = smallest_if_too_large(asked)) return {*std::move(too_large)};
     std::vector<PlanWithStates> all = {best(asked)};
     const bool simulates = request_.evaluate != nullptr && request_.evaluate->knows_seconds();
@@ -309,7 +319,9 @@ class StagedOperators {
 std::vector<OptionRow> rows_of_stages() {
   const auto of_degrees = degree_options();
   std::vector<OptionRow> rows(of_degrees.begin(), of_degrees.end());
-  const auto of_states = operator_options(true);
+  rows.push_back({"slices", std::int64_t{slices_of_planner}, ">= -1 and <= 64",
+                  "as of osdp; -1: 4, and of operators that tensor ranks share none"});
+  const auto of_states = operator_options(false);
   rows.insert(rows.end(), of_states.begin(), of_states.end());
   return rows;
 }

@@ -166,5 +166,18 @@ void expect_fastest(const std::vector<std::string>& words) {
 TEST(DegreesWithStates, AreTheFastestOfAllPlans) { expect_fastest({}); }
 TEST(DegreesWithStates, AreTheFastestOfAllPlansWithRecomputation) { expect_fastest({"train.recompute=block"}); }
 
+/// Tensor ranks, which the search is free to leave, are left where slices are asked for.
+TEST(DegreesWithStates, SlicesThatAreAskedForLeaveNoTensorRanks) {
+  const Setting setting({});
+  const PlanEvaluation evaluate(setting.point(), file);
+  const std::map<std::string, OptionValue> slices = {{"slices", std::int64_t{2}}};
+  std::map<std::string, OptionValue> whole_weights = slices;
+  whole_weights.insert({"tensor", std::int64_t{1}});
+  const Plan free = setting.plan(slices, 0, &evaluate), bound = setting.plan(whole_weights, 0, &evaluate);
+  EXPECT_EQ(free.operators, bound.operators);
+  EXPECT_EQ(free.mesh, bound.mesh);
+  EXPECT_EQ(free.why.predicted_seconds, bound.why.predicted_seconds);
+}
+
 }  // namespace
 }  // namespace strata::predict
