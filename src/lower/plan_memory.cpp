@@ -13,15 +13,30 @@
 namespace strata {
 namespace {
 
-/// One after another, micro-batches between the first and the last need what the others need.
-Plan with_few_micro_batches(Plan plan) {
-  constexpr int enough = 3;
+Plan with_at_most(Plan plan, int micro_batches) {
   Schedule& schedule = plan.schedule;
-  if (schedule.kind == ScheduleKind::simultaneous && schedule.micro_batches > enough) {
-    plan.global_batch = plan.global_batch / schedule.micro_batches * enough;
-    schedule.micro_batches = enough;
+  if (schedule.micro_batches > micro_batches) {
+    plan.global_batch = plan.global_batch / schedule.micro_batches * micro_batches;
+    schedule.micro_batches = micro_batches;
   }
   return plan;
+}
+
+constexpr int enough_micro_batches = 3;
+
+/// One after another, micro-batches between the first and the last need what the others need.
+Plan with_few_micro_batches(const Plan& plan) {
+  return plan.schedule.kind == ScheduleKind::simultaneous ? with_at_most(plan, enough_micro_batches) : plan;
+}
+
+/// As many as fill a pipeline, and some behind them: no more are in flight at a time.
+Plan with_full_pipeline(const Plan& plan) {
+  const int places = axis_size(plan.mesh, "stage");
+  switch (plan.schedule.kind) {
+    case ScheduleKind::one_forward_one_backward: return with_at_most(plan, places + enough_micro_batches);
+    case ScheduleKind::interleaved: return with_at_most(plan, enough_micro_batches * places);  // in rounds of places
+    default: return plan;
+  }
 }
 
 /// @p plan for a part of its model: without rules that match nothing there.
@@ -55,25 +70,9 @@ std::int64_t dealt_unevenly_bytes(const Plan& plan, const ModelGraph& graph,
   return optimizer_bytes_per_element(plan) * std::max<std::int64_t>(0, most - even);
 }
 
-}  // namespace
-
-PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const WorkspaceBytes& workspace_bytes) {
-  verify(plan, graph);
-  const Plan few = with_few_micro_batches(plan);
-  PlanMemory memory;
-  memory.stage_peak_bytes.resize(static_cast<std::size_t>(axis_size(plan.mesh, "stage")));
-  for (const int rank : fullest_ranks(few, graph)) {
-    const Program program = lower(few, graph, rank, workspace_bytes);
-    std::int64_t& of_stage = memory.stage_peak_bytes[static_cast<std::size_t>(coordinate(plan.mesh, "stage", rank))];
-    of_stage = std::max(of_stage, program.arena_bytes);
-    if (program.arena_bytes <= memory.peak_bytes) continue;
-    memory.peak_bytes = program.arena_bytes;
-    memory.peak = memory_peak(program);
-  }
-  return memory;
-}
-
-std::int64_t least_memory_bytes(const Plan& plan, const ModelGraph& graph, const WorkspaceBytes& workspace_bytes) {
+/// Of one stage.
+std::int64_t least_bytes_of_few_blocks(const Plan& plan, const ModelGraph& graph,
+                                       const WorkspaceBytes& workspace_bytes) {
   constexpr int enough = 2;  // what is gathered ahead is a neighbour's
   const std::vector<OperatorDecision> decisions = resolve(plan, graph);
   const std::vector<BlockRun> runs = runs_of_equal_blocks(graph, [&](int op, int other) {
@@ -81,8 +80,6 @@ std::int64_t least_memory_bytes(const Plan& plan, const ModelGraph& graph, const
   });
   std::vector<int> kept;
   for (const BlockRun& run : runs) kept.push_back(std::min(run.count, enough));
-  if (plan.stages.count > 1) return plan_memory(plan, graph, workspace_bytes).peak_bytes;
-
   Plan even = with_few_micro_batches(plan);
   if (plan.optimizer.sharding == "inter_tensor") {
     even.optimizer.sharding = "intra_tensor";
@@ -103,6 +100,42 @@ std::int64_t least_memory_bytes(const Plan& plan, const ModelGraph& graph, const
     --kept[r];
   }
   return bytes;
+}
+
+}  // namespace
+
+PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const WorkspaceBytes& workspace_bytes) {
+  verify(plan, graph);
+  const Plan few = with_few_micro_batches(plan);
+  PlanMemory memory;
+  memory.stage_peak_bytes.resize(static_cast<std::size_t>(axis_size(plan.mesh, "stage")));
+  for (const int rank : fullest_ranks(few, graph)) {
+    const Program program = lower(few, graph, rank, workspace_bytes);
+    std::int64_t& of_stage = memory.stage_peak_bytes[static_cast<std::size_t>(coordinate(plan.mesh, "stage", rank))];
+    of_stage = std::max(of_stage, program.arena_bytes);
+    if (program.arena_bytes <= memory.peak_bytes) continue;
+    memory.peak_bytes = program.arena_bytes;
+    memory.peak = memory_peak(program);
+  }
+  return memory;
+}
+
+std::vector<std::int64_t> least_memory_by_place(const Plan& plan, const ModelGraph& graph,
+                                                const WorkspaceBytes& workspace_bytes) {
+  if (plan.stages.count == 1) return {least_bytes_of_few_blocks(plan, graph, workspace_bytes)};
+  const Plan few = with_full_pipeline(plan);
+  if (few == plan) return plan_memory(plan, graph, workspace_bytes).stage_peak_bytes;
+  verify(plan, graph);
+  std::vector<std::int64_t> by_place(static_cast<std::size_t>(axis_size(plan.mesh, "stage")));
+  for (const int rank : fullest_ranks(few, graph)) {
+    std::int64_t& of_place = by_place[static_cast<std::size_t>(coordinate(plan.mesh, "stage", rank))];
+    of_place = std::max(of_place, memory_peak(lower(few, graph, rank, workspace_bytes)).total_bytes);
+  }
+  return by_place;
+}
+
+std::int64_t least_memory_bytes(const Plan& plan, const ModelGraph& graph, const WorkspaceBytes& workspace_bytes) {
+  return std::ranges::max(least_memory_by_place(plan, graph, workspace_bytes));
 }
 
 }  // namespace strata

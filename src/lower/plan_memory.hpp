@@ -28,7 +28,13 @@ PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const Workspac
 /// of several sums grows no slower with more blocks than with few, so that with one run of blocks a Program's arena is
 /// at least this; it is more by what first fit leaves empty and by what is kept because another stream may still read
 /// it. Where tensors are dealt whole, ranks differ: the optimizer states are those of the rank that owns most, and the
-/// rest is what it would be with even parts. Stages that differ are not cut down: their peak is plan_memory()'s.
+/// rest is what it would be with even parts. Stages that differ keep their blocks, but of the micro-batches of 1f1b and
+/// interleaved stages as many are lowered as are in flight, and a few: more make no moment fuller. Those of other
+/// schedules need what plan_memory() says.
+/// @return by place in the pipeline.
+std::vector<std::int64_t> least_memory_by_place(const Plan& plan, const ModelGraph& graph,
+                                                const WorkspaceBytes& workspace_bytes);
+/// Of the fullest place.
 std::int64_t least_memory_bytes(const Plan& plan, const ModelGraph& graph, const WorkspaceBytes& workspace_bytes);
 
 }  // namespace strata

@@ -14,20 +14,26 @@
 /// it
 ///             falls backward.
 /// Reference:  `single`; where one degree is possible, `megatron` with sum = all_reduce, bit for bit.
-/// Options:    tensor, degrees, search, cost, zero, stages, schedule, chunks, cut_by.
-/// Refuses:    what `oases` refuses of degrees.
+/// Options:    tensor, degrees, search, cost, zero, stages, stage_construction, schedule, chunks, cut_by.
+/// Refuses:    what `oases` refuses of degrees; stage_construction = auto of interleaved stages, and, as stages = 0,
+///             where nobody simulates.
 /// Planner:    the chain of Oases (planners/oases/chain.hpp) with one sub-batch: the sum of P, C and gathers, exactly,
 ///             within a limit of memory; the answer stands beside the best uniform degree, and of the two the simulator
-///             has the last word.
-/// Differs:    Alpa cuts any operator in any dimension, and stages by a program of their own; here nodes have tensor
-///             degrees, as in the paper that it is compared in, and stages are asked for. By default Alpa knows no
-///             limit of memory, here the device's holds.
+///             has the last word. On request stages are cut as in Alpa's sec. 5 (oases/stage_construction.hpp): a
+///             dynamic program over all cuts between blocks for the sum of all stages and M - 1 times the slowest
+///             one, for each degree and, of stages = 0, each number of stages; cuts of equally many blocks and by
+///             cut_by stand beside its answer, the simulator chooses, and why.binding says which it took.
+/// Differs:    Alpa cuts any operator in any dimension; here nodes have tensor degrees, as in the paper that it is
+///             compared in. Its stages may be on meshes of different sizes, here each has equally many ranks, in
+///             several stages with one degree for all layers, and messages between them are counted. By default Alpa
+///             knows no limit of memory, here the device's holds.
 /// Reproduces: a column of Oases' figures 4 and 5.
 
 #include <array>
 #include <string>
 
 #include "planners/layouts/layout_planning.hpp"
+#include "planners/oases/stage_construction.hpp"
 #include "planners/oases/turns_planning.hpp"
 #include "planners/oases/ways_to_cut.hpp"
 
@@ -49,7 +55,9 @@ class Alpa final : public Planner {
         degrees_option(),
         OptionRow{"search", std::string("exact"), "exact | exhaustive", "of the chain"},
         zero_option(),
-        stage_options()[0],
+        OptionRow{"stages", std::int64_t{1}, ">= 0",
+                  "stages of a pipeline, each of equally many ranks; 0: those that take least time"},
+        stage_construction_option(),
         stage_options()[1],
         stage_options()[2],
         stage_options()[3],

@@ -22,7 +22,7 @@ namespace strata {
 struct Evaluation {
   std::string missing{};        ///< why it cannot run: what lowering refuses, or bytes over the capacity; empty: it can
   std::int64_t peak_bytes = 0;  ///< of the fullest rank's arena
-  std::vector<std::int64_t> stage_peak_bytes{};  ///< by place in the pipeline; by memory() alone
+  std::vector<std::int64_t> stage_peak_bytes{};  ///< by place in the pipeline; by memory() and least_memory() alone
   MemoryPeak peak{};  ///< what the fullest rank's arena holds at its fullest moment, by category; by memory() alone
   BytesByCollective bytes_sent{};  ///< a step; of each kind, by the rank that sends most of it
   double step_seconds = 0.0;       ///< of the slowest rank, in the steady state; 0: not asked for
@@ -64,8 +64,8 @@ class Evaluate {
   virtual Evaluation account(const Plan& plan) const = 0;
   /// The peak alone, and whether it fits: less is lowered than all bytes need.
   virtual Evaluation memory(const Plan& plan) const = 0;
-  /// As memory(), in a tenth of its time and never more, from Programs of few of the model's blocks: a candidate that
-  /// does not fit by this is left out; of one that does, memory() has the last word.
+  /// As memory(), faster and never more, from Programs of few of the blocks, or of a pipeline's micro-batches: what
+  /// does not fit by this is left out; of what does, memory() has the last word.
   virtual Evaluation least_memory(const Plan& plan) const = 0;
   /// The step of @p plan for @p part, which is of the model, such as a few of its blocks. One Program is lowered.
   /// @throws UserError as operator().

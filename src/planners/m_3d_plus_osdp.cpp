@@ -14,22 +14,44 @@
 /// Volume:     as `3d`, and in a place as `osdp` over d.
 /// Reference:  `single` on the same global batch in the same micro-batches, up to the order of summation.
 /// Options:    stages, chunks, tensor, sum, micro_batches, cut_by, and `osdp`'s.
-/// Refuses:    what `3d` and `osdp` refuse; a batch of the planner's. A plan with slices beside tensor ranks cannot be
-///             lowered, and is never made: of several tensor ranks operators are held whole.
+/// Refuses:    what `3d` and `osdp` refuse; more than one slice beside tensor ranks, which
+///             nothing lowers: of several tensor ranks operators are held whole (slices = -1), and where slices are
+///             asked for no tensor ranks are looked at.
 /// Planner:    for each combination of degrees, in the order of a bound of what it takes at least, the states by closed
 ///             form within what Programs leave of the memory; of those the fastest simulated step. Where nobody
-///             simulates whole weights and a stage a rank are compared by closed form.
+///             simulates whole weights and a stage a rank are compared by closed form. Of data ranks alone `osdp`'s own
+///             plan stands beside the others, so that this is never slower. A batch of the planner's is `osdp`'s.
 /// Differs:    a parameter of two places, a tied table, is held one way in both and never cut. What a place's Program
 ///             needs more than the closed form says is taken off its memory, with at most 10 Programs.
 /// Reproduces: the 3D+OSDP bars of OSDP's figures 5 and 6.
 
-#include <memory>
+#include <fmt/format.h>
 
+#include <memory>
+#include <optional>
+
+#include "base/error.hpp"
 #include "planners/operators/in_stages.hpp"
+#include "planners/operators/plan_by_operator.hpp"
 #include "planners/states/sharded_plan.hpp"
 
 namespace strata {
 namespace {
+
+/// All ranks are data ranks, with as many micro-batches as @p base has.
+bool are_osdps(const ParallelDegrees& degrees, const Plan& base) {
+  return degrees.stages() == 1 && degrees.tensor == 1 && degrees.micro_batches == base.schedule.micro_batches;
+}
+
+/// What `osdp` takes, over all ranks. @throws OutOfMemory, Unsupported as it does.
+PlanWithStates plan_of_osdp(PlanRequest request) {
+  request.options.insert_or_assign("slices", std::int64_t{slices_by_degrees(request, {})});
+  PlanWithStates found{.plan = plan_by_operator(request)};
+  found.seconds = found.plan.why.predicted_seconds;
+  found.peak_bytes = found.plan.why.predicted_peak_bytes;
+  found.plan.why = {};
+  return found;
+}
 
 class ThreeDPlusOsdp final : public Planner {
  public:
@@ -39,12 +61,18 @@ class ThreeDPlusOsdp final : public Planner {
   }
   std::string_view source() const override { return "Jiang et al., OSDP, IJCAI 2023"; }
   std::span<const OptionRow> options() const override { return staged_options(); }
+  bool chooses_batch() const override { return true; }
 
   Plan plan(const PlanRequest& request) const override {
     PlanRequest asked = request;
     asked.base = with_options_of_states(request);
     const bool is_limited = request.base.device_capacity_bytes > 0;
     const bool simulates = request.evaluate != nullptr && request.evaluate->knows_seconds();
+    std::optional<PlanWithStates> of_osdp;
+    if (asked.base.global_batch == 0) {
+      of_osdp = plan_with_batch_of_osdp(asked);
+      asked.base.global_batch = of_osdp->plan.global_batch;
+    }
     std::unique_ptr<CostModel> costs;
     return fastest_degrees(asked, [&](const ParallelDegrees& degrees, const Plan& replicated) {
       // Nothing communicates less than replicas, and nothing has to be saved.
@@ -53,8 +81,32 @@ class ThreeDPlusOsdp final : public Planner {
         costs = cost_model_of(
             request, is_limited ? "leave resources.memory_gib unset and set strategy.stages" : "set strategy.stages");
       }
-      return states_in_stages(asked, *costs, degrees, replicated);
+      std::vector<PlanWithStates> plans = states_in_stages(asked, *costs, degrees, replicated);
+      const bool may_fit = plans.size() > 1 || plans.front().peak_bytes <= request.base.device_capacity_bytes;
+      if (simulates && may_fit && are_osdps(degrees, asked.base)) {
+        if (!of_osdp) of_osdp = found_by_osdp(asked);
+        if (of_osdp) plans.push_back(*of_osdp);
+      }
+      return plans;
     });
+  }
+
+ private:
+  static PlanWithStates plan_with_batch_of_osdp(const PlanRequest& request) {
+    try {
+      return plan_of_osdp(request);
+    } catch (const OutOfMemory& refusal) {
+      throw OutOfMemory(
+          fmt::format("train.global_batch = \"planner\" is osdp's batch, of data ranks alone, and there is none: {}",
+                      refusal.what()));
+    }
+  }
+  static std::optional<PlanWithStates> found_by_osdp(const PlanRequest& request) {
+    try {
+      return plan_of_osdp(request);
+    } catch (const OutOfMemory&) {
+      return std::nullopt;
+    }
   }
 };
 

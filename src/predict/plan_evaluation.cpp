@@ -81,7 +81,8 @@ Evaluation PlanEvaluation::least_memory(const Plan& plan) const {
   Evaluation evaluation;
   evaluation.source = "program of few blocks";
   try {
-    evaluation.peak_bytes = least_memory_bytes(plan, point_.graph, workspaces_of(point_));
+    evaluation.stage_peak_bytes = least_memory_by_place(plan, point_.graph, workspaces_of(point_));
+    evaluation.peak_bytes = std::ranges::max(evaluation.stage_peak_bytes);
   } catch (const Unsupported& refusal) {
     evaluation.missing = refusal.what();
     return evaluation;

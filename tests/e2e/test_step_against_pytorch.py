@@ -20,9 +20,19 @@ BOUND = 1e-4
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
-@pytest.mark.parametrize("model", ["resnet-nano", "resnet18-cifar", "resnet50-cifar", "vit-nano", "vit-tiny-cifar"])
-def test_loss_and_every_gradient(model):
-    step = step_of_strata(STRATA, MPIEXEC, model, 4, 1)
+@pytest.mark.parametrize(
+    ("model", "trained"),
+    [
+        ("resnet-nano", 0),
+        ("resnet-nano", 3),
+        ("resnet18-cifar", 0),
+        ("resnet50-cifar", 0),
+        ("vit-nano", 0),
+        ("vit-tiny-cifar", 0),
+    ],
+)
+def test_loss_and_every_gradient(model, trained):
+    step = step_of_strata(STRATA, MPIEXEC, model, 4, 1, trained)
     errors, num_crossed = errors_of_step(step, model, 4)
     assert num_crossed < 50, "of ReLU's inputs within rounding of 0"
     evaluation = errors_of_evaluation(step, model, 4)

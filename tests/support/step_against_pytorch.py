@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """One training step of strata's image models against PyTorch from the same weights and images, and an evaluation.
 
-    python tests/support/step_against_pytorch.py [--models resnet18 resnet50 vit-b16] [--batch 2]
+    python tests/support/step_against_pytorch.py [--models resnet18 resnet50 vit-b16] [--batch 2] [--trained 0]
 
 `strata run` trains one step of SGD with momentum at a learning rate that moves no weight: its checkpoint holds the
-weights that the step was made with and, as momentum, their gradients. PyTorch loads those weights and makes loss and
-gradients from the same images again. A gradient's error is max |ours - PyTorch's| over max |PyTorch's|, the loss's that
-over PyTorch's. PyTorch computes in double precision, so that the errors are strata's alone. Exits with 1 where one is
-above --bound.
+weights that the step was made with and, as momentum, their gradients. With --trained as many steps of SGD come before
+it that do move them: initial weights of a deep network make more of a rounding than trained ones. PyTorch loads those
+weights and makes loss and gradients from the same images again. A gradient's error is max |ours - PyTorch's| over max
+|PyTorch's|, the loss's that over PyTorch's. PyTorch computes in double precision, so that the errors are strata's
+alone. Exits with 1 where one is above --bound.
 
 The gradient of ReLU jumps at 0. Of some of millions of numbers so near to 0 that rounding puts them on the other side,
 strata's step took the other gradient, and so does PyTorch's own in single precision: either differs by percents from
@@ -43,9 +44,10 @@ threads_per_rank = {threads}
 [train]
 global_batch = {batch}
 optimizer = "sgd"
-momentum = 0.5
-learning_rate = 1e-30
-steps = 1
+momentum = {still}
+learning_rate = {learning_rate}
+{schedule}
+steps = {steps}
 [measure]
 peak = "quick"
 warmup_steps = 0
@@ -58,6 +60,8 @@ num_samples = {evaluated}
 name = "single"
 """
 SEED = 3
+STILL = 1e-30  # a learning rate, and a momentum, that changes nothing
+TRAINED_RATE = 0.02  # of the steps before the one that is compared
 EVALUATED = 5  # images, behind those of the step
 ROUNDINGS = 5  # how far rounding reaches, in root mean squares of what it does to PyTorch's numbers
 MOST_TRIED = 12  # numbers near zero of one channel of which all choices are tried
@@ -69,30 +73,52 @@ class Step:
     parameters: dict  # name: value and gradient, flat
     evaluated: dict = dataclasses.field(default_factory=dict)  # loss, top_1, top_5 of a row of /evaluations
     running: dict = dataclasses.field(default_factory=dict)  # a norm's weight: mean and variance
+    running_before: dict = dataclasses.field(default_factory=dict)  # the same before the step; empty: its first one
 
 
-def step_of_strata(strata, mpiexec, model, batch, threads):
-    """The step, and the evaluation behind it."""
+def running_of(groups):
+    """Mean and variance by a norm's weight, of a checkpoint's parameters."""
+    return {
+        name: (group["running_mean"][:], group["running_variance"][:])
+        for name, group in groups.items()
+        if "running_mean" in group
+    }
+
+
+def step_of_strata(strata, mpiexec, model, batch, threads, trained=0):
+    """The step behind as many that were @p trained, and the evaluation behind it."""
     import h5py
 
+    schedule = f'schedule = "step"\ndecay_steps = {trained}\ndecay_factor = {STILL}' if trained else ""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "step.toml"
-        file.write_text(EXPERIMENT.format(model=model, batch=batch, threads=threads, seed=SEED, evaluated=EVALUATED))
+        file.write_text(
+            EXPERIMENT.format(
+                model=model,
+                batch=batch,
+                threads=threads,
+                seed=SEED,
+                evaluated=EVALUATED,
+                still=STILL,
+                learning_rate=TRAINED_RATE if trained else STILL,
+                schedule=schedule,
+                steps=trained + 1,
+            )
+        )
         words = [mpiexec, "-n", "1", strata, "run", file, "--results", folder, "--quiet"]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
         (point,) = (pathlib.Path(folder) / "step").glob("????????????")
         rows = [json.loads(line) for line in (point / "1.jsonl").read_text().splitlines()]
-        (loss,) = (row["loss"] for row in rows if row["kind"] == "step")
-        (evaluated,) = (row for row in rows if row["kind"] == "evaluation")
-        with h5py.File(point / "checkpoints" / "step_1.h5") as checkpoint:
+        loss = [row["loss"] for row in rows if row["kind"] == "step"][trained]
+        evaluated = [row for row in rows if row["kind"] == "evaluation"][-1]
+        running_before = {}
+        if trained:
+            with h5py.File(point / "checkpoints" / f"step_{trained}.h5") as checkpoint:
+                running_before = running_of(checkpoint["parameters"])
+        with h5py.File(point / "checkpoints" / f"step_{trained + 1}.h5") as checkpoint:
             groups = checkpoint["parameters"]
-            running = {
-                name: (group["running_mean"][:], group["running_variance"][:])
-                for name, group in groups.items()
-                if "running_mean" in group
-            }
             parameters = {name: (group["value"][:], group["momentum"][:]) for name, group in groups.items()}
-            return Step(loss, parameters, evaluated, running)
+            return Step(loss, parameters, evaluated, running_of(groups), running_before)
 
 
 def decided_by(sums_let_through, rounded, num_crossed):
@@ -184,13 +210,18 @@ def errors_of_evaluation(step, model, batch):
 
     network, _ = with_weights_of(step.parameters, model)
     network.double()
+    norms = {
+        name_in_strata(f"{name}.weight"): module
+        for name, module in network.named_modules()
+        if isinstance(module, torch.nn.BatchNorm2d)
+    }
+    for norm, (mean, variance) in step.running_before.items():
+        norms[norm].running_mean.copy_(torch.from_numpy(mean))
+        norms[norm].running_var.copy_(torch.from_numpy(variance))
     errors = {}
     with torch.no_grad():
         network(batch_of(network, batch)[0].double())  # training: statistics of the batch go into the running ones
-        for name, module in network.named_modules():
-            if not isinstance(module, torch.nn.BatchNorm2d):
-                continue
-            norm = name_in_strata(f"{name}.weight")
+        for norm, module in norms.items():
             for what, ours, theirs in zip(
                 ("mean", "variance"), step.running[norm], (module.running_mean, module.running_var), strict=True
             ):
@@ -262,6 +293,7 @@ def main():
     parser.add_argument("--mpiexec", default=os.environ.get("MPIEXEC", "mpiexec"))
     parser.add_argument("--models", nargs="+", default=["resnet18", "resnet50", "vit-b16"], metavar="PRESET")
     parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--trained", type=int, default=0, metavar="STEPS", help="on the same images, before the step")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--bound", type=float, default=1e-4)
     parser.add_argument("--pytorch", action="store_true", help="PyTorch's own step in single precision beside it")
@@ -272,10 +304,10 @@ def main():
         print(f"step_against_pytorch: not run, torch cannot be imported: {error}")
         return 0
     torch.set_num_threads(args.threads)
-    print(f"torch {torch.__version__} in float64, {args.batch} images", flush=True)
+    print(f"torch {torch.__version__} in float64, {args.batch} images, {args.trained} steps before", flush=True)
     is_within = True
     for model in args.models:
-        step = step_of_strata(args.strata, args.mpiexec, model, args.batch, args.threads)
+        step = step_of_strata(args.strata, args.mpiexec, model, args.batch, args.threads, args.trained)
         is_within = report("strata", model, *errors_of_step(step, model, args.batch), args.bound) and is_within
         evaluated = errors_of_evaluation(step, model, args.batch)
         worst = max(evaluated, key=evaluated.get)

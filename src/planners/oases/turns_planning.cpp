@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
+#include <exception>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
 #include "planners/missing_costs.hpp"
 #include "planners/oases/planned_degrees.hpp"
+#include "planners/oases/stage_construction.hpp"
 #include "planners/oases/turns.hpp"
 #include "planners/oases/ways_to_cut.hpp"
 #include "planners/states/sharded_plan.hpp"
@@ -18,11 +21,23 @@ namespace {
 
 constexpr std::int64_t most_sub_batches = 4;
 
+/// As many stages as are asked for, or one of the numbers that are looked at.
+struct AskedStages {
+  AskedStages(PlanRequest asked, std::int64_t count) : request(with_count(std::move(asked), count)) {}
+  static PlanRequest with_count(PlanRequest asked, std::int64_t count) {
+    asked.options.insert_or_assign("stages", count);
+    return asked;
+  }
+  PlanRequest request;
+  LayoutPlanning planning{request, {}, MatmulAlgorithm::local, PartialSums::all_reduce};
+};
+
 struct Candidate {
   WayToCut way;
   int sub_batches = 1;
   std::vector<bool> keeps{};  ///< by operator: it is not computed again; empty: none is kept
   std::string binding{};      ///< by the chain
+  const LayoutPlanning* planning = nullptr;
   Plan plan{};
   double seconds = 0.0;  ///< a step, or what its collectives take; 0: unknown
   std::int64_t peak_bytes = 0;
@@ -93,16 +108,34 @@ std::vector<Candidate> candidates(const PlanRequest& request, const LayoutPlanni
     for (WayToCut& way : possible) all.push_back({.way = std::move(way), .sub_batches = sub_batches.front()});
   }
   for (Candidate& c : all) {
+    c.planning = &planning;
     c.plan = in_turns(request, planning.with_rules(c.way.layouts), c.keeps, c.sub_batches);
     if (sub_batches.size() > 1) c.way.name += fmt::format(", {} sub-batches", c.sub_batches);
   }
   return all;
 }
 
+/// Each as often as there are cuts into stages to choose between.
+std::vector<Candidate> with_stages(const PlanRequest& request, std::vector<Candidate> candidates,
+                                   bool searches_stages) {
+  std::vector<Candidate> all;
+  for (const Candidate& c : candidates) {
+    for (StageConstruction& construction : stage_constructions(request, c.plan)) {
+      Candidate& in_stages = all.emplace_back(c);
+      in_stages.plan.stages.begins = std::move(construction.begins);
+      if (construction.how.empty() && !searches_stages) continue;
+      const int count = c.plan.stages.count;
+      in_stages.way.name += fmt::format(", {} stage{}", count, count == 1 ? "" : "s");
+      if (!construction.how.empty()) in_stages.way.name += " " + construction.how;
+    }
+  }
+  return all;
+}
+
 /// What is known of a candidate, by its Programs where they can be asked.
-void price(const PlanRequest& request, const LayoutPlanning& planning, Candidate& c) {
+void price(const PlanRequest& request, Candidate& c) {
   if (request.evaluate == nullptr) {
-    c.peak_bytes = planning.peak(c.way.layouts).bytes;
+    c.peak_bytes = c.planning->peak(c.way.layouts).bytes;
   } else {
     const Evaluation found =
         request.evaluate->knows_seconds() ? (*request.evaluate)(c.plan) : request.evaluate->memory(c.plan);
@@ -110,17 +143,17 @@ void price(const PlanRequest& request, const LayoutPlanning& planning, Candidate
     c.seconds = found.step_seconds;
     c.peak_bytes = found.peak_bytes;
   }
-  if (c.seconds == 0.0 && planning.knows_seconds()) c.seconds = planning.seconds(c.way.layouts);
+  if (c.seconds == 0.0 && c.planning->knows_seconds()) c.seconds = c.planning->seconds(c.way.layouts);
 }
 
 /// Of those that fit.
-Plan fastest(const PlanRequest& request, const LayoutPlanning& planning, std::vector<Candidate> candidates) {
+Plan fastest(const PlanRequest& request, std::vector<Candidate> candidates) {
   const std::int64_t capacity = request.base.device_capacity_bytes;
   const bool simulates = request.evaluate != nullptr && request.evaluate->knows_seconds();
-  if (candidates.size() > 1 && !simulates && !planning.knows_seconds()) {
+  if (candidates.size() > 1 && !simulates && !candidates.front().planning->knows_seconds()) {
     refuse_without_costs(request, "what collectives take, to compare degrees", "set strategy.tensor");
   }
-  for (Candidate& c : candidates) price(request, planning, c);
+  for (Candidate& c : candidates) price(request, c);
   std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
   const auto fits = [&](const Candidate& c) { return capacity == 0 || c.peak_bytes <= capacity; };
   const auto best = std::ranges::find_if(candidates, fits);
@@ -159,13 +192,37 @@ PlanRequest with_options(PlanRequest request, const std::map<std::string, Option
 }
 
 Plan plan_in_turns(const PlanRequest& request) {
-  const LayoutPlanning planning(request, {}, MatmulAlgorithm::local, PartialSums::all_reduce);
   const std::vector<int> sub_batches = asked_sub_batches(request);
-  return fastest(request, planning,
-                 candidates(request, planning, possible_ways(request, planning, sub_batches.front()), sub_batches));
+  const std::vector<std::int64_t> counts = asked_stage_counts(request);
+  const bool searches_stages = counts.size() > 1;
+  if (searches_stages && (request.evaluate == nullptr || !request.evaluate->knows_seconds())) {
+    refuse_without_costs(request, "what kernels and collectives take, to compare numbers of stages",
+                         "set strategy.stages");
+  }
+  std::deque<AskedStages> asked;
+  std::vector<Candidate> all;
+  std::exception_ptr refusal;
+  for (const std::int64_t count : counts) {
+    try {
+      const auto& [in_stages, planning] = asked.emplace_back(request, count);
+      std::vector<Candidate> found =
+          candidates(in_stages, planning, possible_ways(in_stages, planning, sub_batches.front()), sub_batches);
+      for (Candidate& c : with_stages(in_stages, std::move(found), searches_stages)) all.push_back(std::move(c));
+    } catch (const CostsUnknown&) {
+      throw;
+    } catch (const Unsupported&) {
+      if (!refusal) refusal = std::current_exception();
+    }
+  }
+  if (all.empty()) std::rethrow_exception(refusal);
+  return fastest(request, std::move(all));
 }
 
 std::string linear_program_in_turns(const PlanRequest& request) {
+  if (request.option<std::int64_t>("stages") == 0) {
+    throw Unsupported(fmt::format("{} has no linear program here: stages = 0, and only a chain in one stage has one",
+                                  request.base.strategy));
+  }
   const LayoutPlanning planning(request, {}, MatmulAlgorithm::local, PartialSums::all_reduce);
   const int sub_batches = asked_sub_batches(request).back();
   const std::vector<WayToCut> ways = possible_ways(request, planning, sub_batches);

@@ -1,6 +1,7 @@
 #include "planners/operators/in_stages.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <numeric>
@@ -22,6 +23,8 @@
 
 namespace strata {
 namespace {
+
+constexpr int slices_of_planner = -1;
 
 /// A matrix that @p tensor ranks share as large as the part of one of them.
 ModelGraph part_of_tensor_rank(ModelGraph graph, int tensor) {
@@ -63,7 +66,7 @@ class StagedOperators {
   std::vector<PlanWithStates> plans() {
     ChoiceOptions asked = choice_options(request_);
     asked.sharded_over = copies_;
-    if (degrees_.tensor > 1) asked.slices = 0;
+    asked.slices = slices_by_degrees(request_, degrees_);
     if (std::optional<PlanWithStates> too_large = smallest_if_too_large(asked)) return {*std::move(too_large)};
     std::vector<PlanWithStates> all = {best(asked)};
     const bool simulates = request_.evaluate != nullptr && request_.evaluate->knows_seconds();
@@ -76,6 +79,10 @@ class StagedOperators {
   }
 
  private:
+  /// Which Programs say what a plan needs: those of few micro-batches or blocks, which need no more than those of all,
+  /// order choices; what is taken has been asked of all.
+  enum class Lowered : std::uint8_t { few, all };
+
   std::int64_t capacity() const { return plan_.device_capacity_bytes; }
   bool may_shard() const { return capacity() > 0 && copies_.total() > 1; }
   bool fits(const PlanWithStates& plan) const { return capacity() == 0 || plan.peak_bytes <= capacity(); }
@@ -117,7 +124,8 @@ class StagedOperators {
       std::vector<Found> found;
       for (const auto& of_place : smallest) found.push_back(of_place[std::min(i, of_place.size() - 1)]);
       PlanWithStates plan = with_rules(all->operators, found);
-      plan.peak_bytes = request_.evaluate->least_memory(plan.plan).peak_bytes;
+      const std::vector<std::int64_t>& peaks = program_peaks(plan.plan, Lowered::few);
+      plan.peak_bytes = peaks.empty() ? 0 : *std::ranges::max_element(peaks);
       if (plan.peak_bytes <= capacity()) return std::nullopt;
       if (!least || plan.peak_bytes < least->peak_bytes) least = std::move(plan);
     }
@@ -137,7 +145,8 @@ class StagedOperators {
     const auto& [operators, fittings] = *all;
     std::vector<Found> found;
     for (const auto& of_place : fittings) found.push_back(of_place->replicated(samples_computed_));
-    PlanWithStates result = joined(operators, found);
+    PlanWithStates result = joined(operators, found, Lowered::few);
+    if (fits(result)) result = joined(operators, found);
     everything_replicated_ = shared == Hold::dp && fits(result);
     if (fits(result) || !may_shard()) return result;
     // What the replicas' Programs need more is what others need more, or nothing is: each leads to plans of its own.
@@ -145,8 +154,12 @@ class StagedOperators {
     for (std::size_t p = 0; p < graphs_.size(); ++p) {
       differences.push_back(peaks_[p] - closed_form(operators, found, p));
     }
-    PlanWithStates from_replicas = fitted(operators, fittings, differences);
-    PlanWithStates from_nothing = fitted(operators, fittings, std::vector<std::int64_t>(graphs_.size(), 0));
+    const auto fitted_by_all = [&](const std::vector<std::int64_t>& corrections) {
+      PlanWithStates by_few = fitted(operators, fittings, corrections, Lowered::few);
+      return fits(by_few) ? by_few : fitted(operators, fittings, corrections, Lowered::all);
+    };
+    PlanWithStates from_replicas = fitted_by_all(differences);
+    PlanWithStates from_nothing = fitted_by_all(std::vector<std::int64_t>(graphs_.size(), 0));
     return better(std::move(from_replicas), std::move(from_nothing));
   }
 
@@ -171,7 +184,7 @@ class StagedOperators {
   /// the plan that needs least has the last word. @param corrections by place: the first.
   PlanWithStates fitted(const std::deque<OperatorChoices>& operators,
                         std::span<const std::unique_ptr<Fitting>> fittings,
-                        const std::vector<std::int64_t>& corrections) {
+                        const std::vector<std::int64_t>& corrections, Lowered lowered) {
     constexpr int most_programs = 5;
     std::vector<Progress> places(graphs_.size());
     for (std::size_t p = 0; p < graphs_.size(); ++p) places[p].correction = corrections[p];
@@ -181,7 +194,7 @@ class StagedOperators {
       for (std::size_t p = 0; p < graphs_.size(); ++p) {
         found.push_back(next(places[p], *fittings[p], capacity() - in_flight_bytes(operators[p], p)));
       }
-      joined(operators, found);
+      joined(operators, found, lowered);
       for (std::size_t p = 0; p < graphs_.size(); ++p) {
         if (!places[p].is_done) learn(places[p], found[p], peaks_[p], closed_form(operators, found, p));
       }
@@ -253,7 +266,8 @@ class StagedOperators {
   }
 
   /// The same, with what it takes and needs.
-  PlanWithStates joined(const std::deque<OperatorChoices>& operators, const std::vector<Found>& found) {
+  PlanWithStates joined(const std::deque<OperatorChoices>& operators, const std::vector<Found>& found,
+                        Lowered lowered = Lowered::all) {
     PlanWithStates result = with_rules(operators, found);
     const int micro_batches = plan_.schedule.micro_batches;
     double slowest = 0.0, most_computed = 0.0, message = 0.0;
@@ -268,12 +282,22 @@ class StagedOperators {
     const auto others = static_cast<double>(graphs_.size() - 1);
     result.seconds = slowest + others * (most_computed / degrees_.chunks + 2.0 * message);
     if (request_.evaluate != nullptr && capacity() > 0) {
-      const Evaluation account = request_.evaluate->memory(result.plan);
       // None where it does not lower: then the closed form decides.
-      if (account.stage_peak_bytes.size() == graphs_.size()) peaks_ = account.stage_peak_bytes;
+      if (const auto& peaks = program_peaks(result.plan, lowered); peaks.size() == graphs_.size()) peaks_ = peaks;
     }
     result.peak_bytes = *std::ranges::max_element(peaks_);
     return result;
+  }
+
+  /// By place; empty where it does not lower. Searches come to the same plans, and lowering takes most of their time.
+  const std::vector<std::int64_t>& program_peaks(const Plan& plan, Lowered lowered) {
+    std::vector<Account>& accounts = lowered == Lowered::few ? accounts_of_few_ : accounts_;
+    const auto known = std::ranges::find(accounts, plan.operators, &Account::operators);
+    if (known != accounts.end()) return known->stage_peak_bytes;
+    const Evaluation found =
+        lowered == Lowered::few ? request_.evaluate->least_memory(plan) : request_.evaluate->memory(plan);
+    accounts.push_back({plan.operators, found.stage_peak_bytes});
+    return accounts.back().stage_peak_bytes;
   }
 
   /// From the place before to place @p place.
@@ -302,14 +326,21 @@ class StagedOperators {
   std::int64_t samples_computed_;  ///< what a rank computes and keeps of them is what so many take
   std::vector<int> shared_;
   std::vector<std::unique_ptr<ModelGraph>> graphs_;  ///< by place
-  std::vector<std::int64_t> peaks_;                  ///< by place, of the last plan
+  struct Account {
+    std::vector<OperatorRule> operators;
+    std::vector<std::int64_t> stage_peak_bytes;
+  };
+  std::vector<Account> accounts_, accounts_of_few_;
+  std::vector<std::int64_t> peaks_;  ///< by place, of the last plan
   bool everything_replicated_ = false;
 };
 
 std::vector<OptionRow> rows_of_stages() {
   const auto of_degrees = degree_options();
   std::vector<OptionRow> rows(of_degrees.begin(), of_degrees.end());
-  const auto of_states = operator_options(true);
+  rows.push_back({"slices", std::int64_t{slices_of_planner}, ">= -1 and <= 64",
+                  "as of osdp; -1: 4, and of operators that tensor ranks share none"});
+  const auto of_states = operator_options(false);
   rows.insert(rows.end(), of_states.begin(), of_states.end());
   return rows;
 }
@@ -319,6 +350,12 @@ std::vector<OptionRow> rows_of_stages() {
 std::span<const OptionRow> staged_options() {
   static const std::vector<OptionRow> rows = rows_of_stages();
   return rows;
+}
+
+int slices_by_degrees(const PlanRequest& request, const ParallelDegrees& degrees) {
+  const auto asked = request.option<std::int64_t>("slices");
+  if (degrees.tensor > 1) return 0;
+  return asked == slices_of_planner ? default_slices : static_cast<int>(asked);
 }
 
 Plan with_options_of_states(const PlanRequest& request) {

@@ -11,8 +11,8 @@
 ///
 /// Seconds and bytes are closed forms that order choices: a Program of all places takes too long to be asked about
 /// each. Of tensor ranks they count their part of a product, and no collective of layouts, which no choice of states
-/// changes. What a place's Program needs more or less than the closed form moves the memory that its choices are given,
-/// and what is taken has been asked of its Programs.
+/// changes. What a place's Program needs more or less than the closed form moves the memory that its choices are given:
+/// first by Programs of as few micro-batches as fill the pipeline, and what these let fit is asked of all of them.
 
 #include <span>
 #include <vector>
@@ -25,6 +25,10 @@ namespace strata {
 
 /// Those of degrees, and osdp's.
 std::span<const OptionRow> staged_options();
+
+/// The option `slices`, or what the planner takes where it is left to it: osdp's number, and beside tensor ranks none,
+/// as others are refused there (refuse_slices()).
+int slices_by_degrees(const PlanRequest& request, const ParallelDegrees& degrees);
 
 /// The request's base with what its options say of how states are held and travel, beside which ranks hold them.
 Plan with_options_of_states(const PlanRequest& request);

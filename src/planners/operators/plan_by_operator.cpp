@@ -247,7 +247,7 @@ class OperatorPlanner {
 
 std::span<const OptionRow> operator_options(bool with_slices) {
   static const std::array rows = {
-      OptionRow{"slices", std::int64_t{4}, ">= 0 and <= 64",
+      OptionRow{"slices", std::int64_t{default_slices}, ">= 0 and <= 64",
                 "parts of a linear's weight along its input, each with a mode of its own; 0: none"},
       OptionRow{"granularity", std::string("block"), "block | linear",
                 "an operator is an attention or MLP block, the embedding or the head; or each linear"},

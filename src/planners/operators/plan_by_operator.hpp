@@ -11,6 +11,9 @@
 
 namespace strata {
 
+/// Parts of a linear's weight where nobody says otherwise, as many as the paper's.
+inline constexpr int default_slices = 4;
+
 /// Options of both; those about slices are `osdp`'s alone.
 std::span<const OptionRow> operator_options(bool with_slices);
 

@@ -92,7 +92,10 @@ class DegreeSearch {
       plans.push_back({.plan = c.plan});
     }
     bool is_first = true;
+    std::vector<std::vector<OperatorRule>> known;  // what states there may be is found in several ways
     for (PlanWithStates& each : plans) {
+      if (std::ranges::find(known, each.plan.operators) != known.end()) continue;
+      known.push_back(each.plan.operators);
       Evaluation found = evaluated(each);
       if (std::exchange(is_first, false) || is_better(found, c.found)) {
         c.plan = std::move(each.plan);

@@ -104,6 +104,15 @@ std::span<const OptionRow> degree_options() {
   return rows;
 }
 
+void refuse_slices(const PlanRequest& request, const ParallelDegrees& degrees) {
+  const auto slices = request.options.find("slices");
+  if (slices == request.options.end() || degrees.tensor == 1 || std::get<std::int64_t>(slices->second) <= 1) return;
+  throw Unsupported(fmt::format(
+      "{} on {} ranks: slices = {} beside tensor = {}: operators that tensor ranks share are held whole; accepted: "
+      "slices = -1 or 0, or tensor = 1",
+      request.base.strategy, request.base.mesh.num_ranks(), std::get<std::int64_t>(slices->second), degrees.tensor));
+}
+
 std::vector<ParallelDegrees> asked_degrees(const PlanRequest& request) {
   const Mesh& mesh = request.base.mesh;
   const auto asked_stages = request.option<std::int64_t>("stages"),
@@ -158,6 +167,7 @@ std::vector<ParallelDegrees> asked_degrees(const PlanRequest& request) {
 }
 
 Plan plan_of_degrees(const PlanRequest& request, const ParallelDegrees& degrees) {
+  refuse_slices(request, degrees);
   const PlanRequest in_stages = request_in_stages(request, request.graph, degrees);
   return degrees.tensor > 1 ? with_tensor_ranks(in_stages, degrees) : with_whole_weights(in_stages, degrees);
 }

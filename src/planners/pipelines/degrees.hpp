@@ -33,6 +33,11 @@ std::string in_words(const ParallelDegrees& degrees, int num_ranks);
 /// stages, chunks, tensor, sum, micro_batches and cut_by.
 std::span<const OptionRow> degree_options();
 
+/// Slices of a weight would be cut along the dim that tensor ranks share, and nothing lowers them beside layouts.
+/// @throws Unsupported with the numbers where @p request asks for more than one slice, by an option of its mode, and
+/// @p degrees has tensor ranks.
+void refuse_slices(const PlanRequest& request, const ParallelDegrees& degrees);
+
 /// Of @p request with options stages, chunks and tensor (0: open), sum and micro_batches (planner: open) every
 /// combination that these leave open, in ascending order, whether or not it can be. Tensor ranks are searched inside a
 /// node where nodes have several ranks; micro-batches of which all data ranks have equally many samples.
@@ -43,7 +48,8 @@ std::vector<ParallelDegrees> asked_degrees(const PlanRequest& request);
 /// with megatron's layouts.
 /// @throws Unsupported with the numbers: stages that outnumber the blocks, places that divide no ranks or are neither
 /// whole nodes nor an even part of one, tensor ranks that are above what they cut or do not divide a place,
-/// micro-batches that do not divide the batch, or are no multiple of the places of interleaved stages.
+/// micro-batches that do not divide the batch, or are no multiple of the places of interleaved stages; slices beside
+/// tensor ranks (refuse_slices()).
 Plan plan_of_degrees(const PlanRequest& request, const ParallelDegrees& degrees);
 
 /// What a place of @p degrees, which can be, does with @p part of the model alone, without stages and with

@@ -27,12 +27,13 @@ bool shares_evenly(const Plan& plan) {
 Plan plan_with_micro_batches(const Planner& planner, const PlanRequest& request) {
   PlanRequest asked = request;
   asked.base.schedule.micro_batches = 1;
-  if (!may_have_stages(request) || request.base.global_batch == 0) return planner.plan(asked);
+  if (!may_have_stages(request)) return planner.plan(asked);
   const bool knows_seconds = request.evaluate != nullptr && request.evaluate->knows_seconds();
   if (const auto own = asked.options.find("micro_batches"); own != asked.options.end() && knows_seconds) {
     own->second = std::string(planner_word);
     return planner.plan(asked);
   }
+  if (request.base.global_batch == 0) return planner.plan(asked);
   std::optional<Plan> best;
   double least_seconds = 0.0;
   std::exception_ptr refusal;

@@ -136,11 +136,11 @@ double StepBounds::message_seconds(const ParallelDegrees& degrees, const Plan& p
   return seconds;
 }
 
-/// Of all gradients of a place in one all-reduce: in several it takes no less. Of tensor ranks only matrices count.
+/// Of all gradients of a place in one collective: in several it takes no less. Of tensor ranks only matrices count.
 double StepBounds::gradient_seconds(const ParallelDegrees& degrees, const Plan& plan, int place,
                                     const std::vector<bool>& parameters) const {
   const int data = degrees.data(plan.mesh.num_ranks());
-  if (data == 1 || gradients_ == GradientSums::unknown) return 0.0;
+  if (data == 1) return 0.0;
   std::vector<int> ranks;
   for (int d = 0; d < data; ++d) ranks.push_back((place * data + d) * degrees.tensor);
   std::int64_t elements = 0;
@@ -149,8 +149,8 @@ double StepBounds::gradient_seconds(const ParallelDegrees& degrees, const Plan& 
     const bool is_matrix = parameter.shape.size() > 1;
     if (parameters[p] && (degrees.tensor == 1 || is_matrix)) elements += parameter.num_elements() / degrees.tensor;
   }
-  return request_.evaluate->collective_seconds(Collective::all_reduce, plan.mesh, ranks,
-                                               elements * size_of(plan.dtypes.gradient));
+  const Collective kind = gradients_ == GradientSums::all_reduce ? Collective::all_reduce : Collective::reduce_scatter;
+  return request_.evaluate->collective_seconds(kind, plan.mesh, ranks, elements * size_of(plan.dtypes.gradient));
 }
 
 double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan) {
@@ -186,7 +186,7 @@ double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan) {
     const double computed = fill + forward + backward;
     bound = std::max({bound, computed + update, computed + (place > 0 ? drain + first_update : 0.0)});
     const double summed = gradient_seconds(degrees, plan, static_cast<int>(place), parameters);
-    const bool runs_under = plan.overlap.all_reduce == "backward";
+    const bool runs_under = gradients_ == GradientSums::unknown || plan.overlap.all_reduce == "backward";
     bound = std::max(bound, summed + computed - (runs_under ? std::min(last * last_backward, backward) : 0.0));
     if (place + 1 == places) break;
     const double message =

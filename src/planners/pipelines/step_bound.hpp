@@ -12,7 +12,8 @@
 /// and, as gradients are summed over data ranks once, behind the last micro-batches' passes through the last stage of
 /// s,
 ///     step >= sum_{j<s} (f_j + m_j) + M F_s + (M - r) B_s + max(r B_s, all-reduce of its gradients),
-/// r = 1, of several stages a place S. Transfers that share a NIC and steps of a host only make it longer. Source of
+/// r = 1, of several stages a place S. Where it is not decided how states are held, a reduce-scatter stands for the
+/// all-reduce. Transfers that share a NIC and steps of a host only make it longer. Source of
 /// the form: Narayanan et al., SC 2021, sec. 2.2.
 
 #include <cstdint>
@@ -27,13 +28,13 @@
 
 namespace strata {
 
-/// How gradients come together: by the all-reduces of replicated states, or in a way that is not decided yet.
+/// How gradients come together: by the all-reduces of replicated states, or in a way that is not decided yet, which
+/// scatters them at least, once a step or more often, and those of the last micro-batches under no other passes.
 enum class GradientSums : std::uint8_t { all_reduce, unknown };
 
 class StepBounds {
  public:
-  /// @param request outlives this; it has an evaluation that knows seconds. @param gradients unknown: they count as
-  /// nothing.
+  /// @param request outlives this; it has an evaluation that knows seconds.
   explicit StepBounds(const PlanRequest& request, GradientSums gradients = GradientSums::all_reduce);
   ~StepBounds();
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "lower/plan_memory.hpp"
 #include "partition/repeated_blocks.hpp"
 #include "planned.hpp"
@@ -115,6 +117,42 @@ TEST(PlanMemory, UpdatesInBackwardNeedLess) {
   plan.overlap.update = "backward";
   EXPECT_LT(plan_memory(plan, graph, no_workspace).peak_bytes, behind);
   EXPECT_LT(least_memory_bytes(plan, graph, no_workspace), least_behind);
+}
+
+/// Of many micro-batches few are lowered, which fill every place: never more than all of them need, and nearly as much.
+TEST(PlanMemory, OfAFullPipelineIsThatOfAllItsMicroBatches) {
+  const ModelGraph graph =
+      build_model({.name = "gpt", .layers = 8, .hidden = 32, .heads = 4, .vocabulary = 64, .sequence_length = 8});
+  int compared = 0;
+  for (const auto& [mode, places, chunks] :
+       {std::tuple("1f1b", 2, 1), {"1f1b", 4, 1}, {"interleaved", 2, 2}, {"interleaved", 4, 2}}) {
+    for (const int rounds : {2, 3, 5, 8}) {
+      std::map<std::string, OptionValue> options = {{"stages", std::int64_t{places * chunks}}};
+      if (chunks > 1) options.emplace("chunks", std::int64_t{chunks});
+      Plan base = asked(std::int64_t{4} * rounds * places, 2 * places);
+      base.schedule.micro_batches = rounds * places;
+      base.overlap.bucket_bytes = 4096;
+      Plan plan = planned(find_planner(mode), graph, base, options);
+      const Factor two{2, 1};
+      for (const StateFactors& state : {StateFactors{}, StateFactors{.p = two, .g = two, .os = two}}) {
+        for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+          plan.operators = {{.match = "*", .state = state}};
+          plan.recompute = recompute;
+          const std::vector<std::int64_t> whole = plan_memory(plan, graph, some_workspace).stage_peak_bytes,
+                                          least = least_memory_by_place(plan, graph, some_workspace);
+          ASSERT_EQ(least.size(), whole.size());
+          for (std::size_t place = 0; place < whole.size(); ++place) {
+            const std::string where =
+                fmt::format("{}, place {} of {}, {} micro-batches", mode, place, places, plan.schedule.micro_batches);
+            EXPECT_LE(least[place], whole[place]) << where;
+            EXPECT_GE(static_cast<double>(least[place]), 0.85 * static_cast<double>(whole[place])) << where;
+            ++compared;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(compared, 4 * 4 * (2 + 4 + 2 + 4));
 }
 
 }  // namespace

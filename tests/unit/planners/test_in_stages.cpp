@@ -229,6 +229,31 @@ TEST(InStages, SlicesBesideTensorRanksAreRefused) {
   EXPECT_THAT(refusal([&] { programs_of(plan, graph); }), HasSubstr("slices = 2 with tensor layouts"));
 }
 
+/// And before anything is lowered: what is asked for is never left out in silence.
+TEST(InStages, SlicesThatAreAskedForAreThereOrRefused) {
+  const ModelGraph graph = model();
+  const auto with = [](std::int64_t slices, std::int64_t tensor) {
+    return Options{{"stages", std::int64_t{2}},
+                   {"chunks", std::int64_t{1}},
+                   {"tensor", tensor},
+                   {"sum", std::string("scatter")},
+                   {"slices", slices}};
+  };
+  EXPECT_THAT(refusal([&] { plan_of("3d+osdp", graph, 0, with(3, 2)); }),
+              HasSubstr("3d+osdp on 8 ranks: no data, tensor and stage degrees: 3d+osdp on 8 ranks: slices = 3 beside "
+                        "tensor = 2: operators that tensor ranks share are held whole"));
+  for (const std::int64_t tensor : {1, 2}) {
+    const std::int64_t replicated = plan_of("3d+osdp", graph, plenty, with(0, tensor)).why.predicted_peak_bytes;
+    const std::int64_t capacity = replicated * 9 / 10;
+    const Plan chosen = plan_of("3d+osdp", graph, capacity, with(-1, tensor));
+    EXPECT_EQ(chosen, plan_of("3d+osdp", graph, capacity, with(tensor == 1 ? 4 : 0, tensor)));
+    const auto is_sliced = [](const OperatorRule& rule) { return rule.slices.value_or(0) > 1; };
+    EXPECT_EQ(std::ranges::any_of(chosen.operators, is_sliced), tensor == 1);
+    EXPECT_EQ(plan_of("3d+osdp", graph, capacity, with(1, tensor)),
+              plan_of("3d+osdp", graph, capacity, with(0, tensor)));
+  }
+}
+
 /// One stage is OSDP's own problem.
 TEST(InStages, OneStageDecidesAsOsdp) {
   const ModelGraph graph = model();

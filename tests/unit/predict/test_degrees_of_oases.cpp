@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <string>
@@ -144,6 +145,69 @@ TEST(DegreesOfAlpa, AreNeverSlowerThanOneDegree) {
     mixed += point.plan.why.predicted_seconds < of_megatron ? 1 : 0;
   }
   EXPECT_GE(mixed, 2);
+}
+
+/// Blocks whose attention takes much longer than its FLOPs say, and a head whose product does not.
+const std::vector<std::string> heavy_head = {"model.layers=7",        "model.hidden=512",       "model.heads=8",
+                                             "model.ffn_hidden=2048", "model.vocabulary=32768", "resources.nodes=2",
+                                             "train.global_batch=64", "train.micro_batches=8"};
+
+PreparedPoint in_stages(std::vector<std::string> words, const char* stages, const char* construction) {
+  words.insert(words.begin(), heavy_head.begin(), heavy_head.end());
+  return alpa(and_with(and_with(words, std::string("strategy.stages=") + stages),
+                       std::string("strategy.stage_construction=") + construction));
+}
+
+/// And which of them was taken is said.
+TEST(StagesOfAlpa, AreTheFastestOfAllConstructions) {
+  int unequal = 0;
+  for (const char* tensor : {"1x1", "2x1", "planner"}) {
+    const std::vector<std::string> words = {std::string("strategy.tensor=") + tensor};
+    const PreparedPoint found = in_stages(words, "4", "auto");
+    const double by_flops = in_stages(words, "4", "cut_by").plan.why.predicted_seconds,
+                 uniform = in_stages(words, "4", "uniform").plan.why.predicted_seconds;
+    EXPECT_LE(found.plan.why.predicted_seconds, std::min(by_flops, uniform)) << tensor;
+    EXPECT_EQ(found.plan.stages.begins.size(), 3U);
+    EXPECT_EQ(PlanEvaluation(found, file)(found.plan).step_seconds, found.plan.why.predicted_seconds);
+    const bool is_unequal = found.plan.why.predicted_seconds < std::min(by_flops, uniform);
+    EXPECT_THAT(found.plan.why.binding, HasSubstr(is_unequal ? "4 stages by dynamic programming" : "4 stages"));
+    unequal += is_unequal ? 1 : 0;
+  }
+  EXPECT_GE(unequal, 2) << "a cut that neither FLOPs nor the number of blocks says is the fastest";
+}
+
+TEST(StagesOfAlpa, UniformOnesHaveEquallyManyBlocks) {
+  const PreparedPoint point = in_stages({}, "2", "uniform");
+  EXPECT_THAT(point.plan.stages.begins, ::testing::ElementsAre("block[3].attn.norm"));
+  EXPECT_THAT(point.plan.why.binding, HasSubstr("2 stages of equally many blocks"));
+}
+
+/// Their number is searched as well: never slower than any number that is given.
+TEST(StagesOfAlpa, AreAsManyAsTakeLeastTime) {
+  for (const char* construction : {"cut_by", "auto"}) {
+    const PreparedPoint searched = in_stages({}, "0", construction);
+    double fastest = 1e9;
+    for (const char* stages : {"1", "2", "4"}) {
+      fastest = std::min(fastest, in_stages({}, stages, construction).plan.why.predicted_seconds);
+    }
+    EXPECT_EQ(searched.plan.why.predicted_seconds, fastest) << construction;
+    EXPECT_THAT(searched.plan.why.binding, HasSubstr(searched.plan.stages.count == 1 ? "1 stage" : " stages"));
+  }
+}
+
+TEST(StagesOfAlpa, RefuseWithNumbers) {
+  for (const char* stages : {"4", "0"}) {
+    EXPECT_THAT(refusal([&] {
+                  in_stages({"strategy.schedule=interleaved", "strategy.chunks=2"}, stages, "auto");
+                }),
+                HasSubstr(std::string("alpa with stages = ") + stages +
+                          " on 8 ranks: stage_construction = \"auto\" with schedule = \"interleaved\", chunks = 2"));
+  }
+  EXPECT_THAT(refusal([] { in_stages({}, "16", "auto"); }), HasSubstr("16 stages"));
+  EXPECT_THAT(refusal([] {
+                linear_program(experiment({"strategy.name=alpa", "strategy.stages=0"}), file);
+              }),
+              HasSubstr("stages = 0"));
 }
 
 /// The paper's figure 6, with what is simulated in place of what was measured: 0.844 and 0.876 there.

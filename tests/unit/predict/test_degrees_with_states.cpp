@@ -59,22 +59,29 @@ class Setting {
     point_ = prepare_point(alone, file);
   }
 
-  /// @param options of the mode, beside the experiment's. @param capacity bytes; 0: no limit.
-  Plan plan(std::map<std::string, OptionValue> options, std::int64_t capacity, const Evaluate* evaluate) const {
+  /// What a mode is asked, but for its options. @param capacity bytes; 0: no limit.
+  Plan base(const char* mode, std::int64_t capacity) const {
     Plan base = point_.plan;
-    base.strategy = "3d+osdp";
+    base.strategy = mode;
     base.mesh.axes.clear();
     base.operators.clear();
     base.device_capacity_bytes = capacity;
+    return base;
+  }
+  /// By the mode of @p base. @param options of it that differ from their defaults.
+  Plan planned(const Plan& base, std::map<std::string, OptionValue> options, const Evaluate* evaluate) const {
+    const Planner& planner = find_planner(base.strategy);
+    for (const OptionRow& row : planner.options()) options.try_emplace(std::string(row.name), row.default_value);
+    return planner.plan({.graph = point_.graph,
+                         .cluster = point_.cluster,
+                         .base = base,
+                         .options = std::move(options),
+                         .evaluate = evaluate});
+  }
+  /// By 3d+osdp, of whole operators unless @p options say otherwise.
+  Plan plan(std::map<std::string, OptionValue> options, std::int64_t capacity, const Evaluate* evaluate) const {
     options.insert({{"slices", std::int64_t{0}}, {"overlap", std::string("none")}});
-    for (const OptionRow& row : find_planner("3d+osdp").options()) {
-      options.try_emplace(std::string(row.name), row.default_value);
-    }
-    return find_planner("3d+osdp").plan({.graph = point_.graph,
-                                         .cluster = point_.cluster,
-                                         .base = base,
-                                         .options = std::move(options),
-                                         .evaluate = evaluate});
+    return planned(base("3d+osdp", capacity), std::move(options), evaluate);
   }
   const PreparedPoint& point() const { return point_; }
 
@@ -165,6 +172,58 @@ void expect_fastest(const std::vector<std::string>& words) {
 
 TEST(DegreesWithStates, AreTheFastestOfAllPlans) { expect_fastest({}); }
 TEST(DegreesWithStates, AreTheFastestOfAllPlansWithRecomputation) { expect_fastest({"train.recompute=block"}); }
+
+/// Tensor ranks, which the search is free to leave, are left where slices are asked for.
+TEST(DegreesWithStates, SlicesThatAreAskedForLeaveNoTensorRanks) {
+  const Setting setting({});
+  const PlanEvaluation evaluate(setting.point(), file);
+  const std::map<std::string, OptionValue> slices = {{"slices", std::int64_t{2}}};
+  std::map<std::string, OptionValue> whole_weights = slices;
+  whole_weights.insert({"tensor", std::int64_t{1}});
+  const Plan free = setting.plan(slices, 0, &evaluate), bound = setting.plan(whole_weights, 0, &evaluate);
+  EXPECT_EQ(free.operators, bound.operators);
+  EXPECT_EQ(free.mesh, bound.mesh);
+  EXPECT_EQ(free.why.predicted_seconds, bound.why.predicted_seconds);
+}
+
+/// Data ranks alone are one of the combinations, and osdp's own plan one of theirs: with its batch, and with any other.
+TEST(DegreesWithStates, AreNeverSlowerThanOsdp) {
+  const Setting setting({});
+  const PlanEvaluation evaluate(setting.point(), file);
+  int compared = 0, faster = 0;
+  for (const std::int64_t batch : {0, 8, 32}) {
+    for (const std::int64_t mib : {45, 60, 80, 110, 150}) {
+      const auto plan_of = [&](const char* mode) {
+        Plan base = setting.base(mode, mib << 20);
+        base.global_batch = batch;
+        base.schedule.micro_batches = 1;
+        return setting.planned(base, {}, &evaluate);
+      };
+      Plan osdp;
+      if (!out_of_memory([&] { osdp = plan_of("osdp"); }).empty()) continue;
+      const Plan ours = plan_of("3d+osdp");
+      EXPECT_EQ(ours.global_batch, osdp.global_batch);
+      EXPECT_LE(ours.why.predicted_seconds, evaluate(osdp).step_seconds) << batch << " samples, " << mib << " MiB";
+      EXPECT_EQ(ours.why.predicted_seconds, evaluate(ours).step_seconds);
+      EXPECT_LE(ours.why.predicted_peak_bytes, mib << 20);
+      ++compared;
+      faster += ours.why.predicted_seconds < 0.999 * evaluate(osdp).step_seconds ? 1 : 0;
+    }
+  }
+  EXPECT_GE(compared, 6);
+  EXPECT_GE(faster, 1) << "and where tensor ranks or stages are worth it, faster";
+}
+
+TEST(DegreesWithStates, ABatchOfThePlannersThatOsdpDoesNotFindIsRefused) {
+  const Setting setting({});
+  const PlanEvaluation evaluate(setting.point(), file);
+  Plan base = setting.base("3d+osdp", std::int64_t{1} << 20);
+  base.global_batch = 0;
+  base.schedule.micro_batches = 1;
+  EXPECT_THAT(out_of_memory([&] { setting.planned(base, {}, &evaluate); }),
+              HasSubstr("train.global_batch = \"planner\" is osdp's batch, of data ranks alone, and there is none: "
+                        "3d+osdp on 4 ranks: nothing fits into a device memory of"));
+}
 
 }  // namespace
 }  // namespace strata::predict
