@@ -67,7 +67,7 @@ def test_a_programs_costs_are_listed_and_summed(strata, experiment):
 def test_costs_need_a_device_that_is_described_and_the_text_form(strata, experiment):
     ended = strata(None, "program", experiment(), "--costs")
     assert ended.code == 2
-    assert "memory_bandwidth_bytes_per_second is missing" in ended.messages()[0]
+    assert "peak_flops_per_second.f32 is missing" in ended.messages()[0]
     ended = strata(None, "program", experiment(), "--costs", "--format", "goal")
     assert ended.code == 2 and "--format goal" in ended.messages()[0]
 
