@@ -52,7 +52,7 @@ def small_version(tmp_path_factory):
                 [build / "strata", "simulate", file, "--results", results, *words],
                 check=True,
                 capture_output=True,
-                timeout=100,
+                timeout=400,
             )
             done[key] = load(results)
         return done[key]

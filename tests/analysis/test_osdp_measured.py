@@ -40,7 +40,7 @@ def results(tmp_path_factory):
         [build / "strata", "simulate", file, "--results", folder / "results"],
         check=True,
         capture_output=True,
-        timeout=100,
+        timeout=400,
     )
     return load(folder / "results")
 

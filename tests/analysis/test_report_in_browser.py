@@ -42,7 +42,7 @@ def open_in_browser(page: Path, folder: Path) -> Opened:
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=True,
     )
     events = json.loads(log.read_text())

@@ -52,7 +52,7 @@ def strata(tmp_path):
     """strata(ranks, *words) under mpiexec; ranks None: the binary alone. Runs in an empty folder."""
     binary = os.environ.get("STRATA", str(ROOT / "build" / "cpu" / "strata"))
 
-    def run(ranks, *words, timeout=90, environment=None):
+    def run(ranks, *words, timeout=300, environment=None):
         launcher = [] if ranks is None else [os.environ.get("MPIEXEC", "mpiexec"), "-n", str(ranks)]
         ended = subprocess.run(
             [*launcher, binary, *map(str, words)],

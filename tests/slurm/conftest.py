@@ -34,7 +34,7 @@ def pytest_configure() -> None:
         subprocess.run(["ip", "link", "set", "machine", "up"], check=True)
 
 
-def script(*words, timeout=60, **options):
+def script(*words, timeout=180, **options):
     """testbed.py WORDS, ended."""
     return subprocess.run(
         [SCRIPT, *map(str, words)], capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL, **options
@@ -58,7 +58,7 @@ class Testbed:
     up_seconds: float
     environment: dict = field(default_factory=lambda: dict(SITE["environment"]) | {"OMP_NUM_THREADS": "1"})
 
-    def run(self, *words, node=None, timeout=60, environment=None, cwd=None):
+    def run(self, *words, node=None, timeout=180, environment=None, cwd=None):
         """A command that finds this Slurm; node: in the network of that one."""
         where = [] if node is None else ["--node", node]
         return script(

@@ -81,7 +81,7 @@ def run(testbed, strata, tmp_path):
     """strata's words, in an empty folder: standard output of what must end with a code."""
 
     def words(*words, code=0):
-        ended = testbed.run(strata, *words, cwd=tmp_path, timeout=60)
+        ended = testbed.run(strata, *words, cwd=tmp_path, timeout=180)
         assert ended.returncode == code, f"{words}: {ended.returncode}\n{ended.stdout}\n{ended.stderr}"
         return ended.stdout if code in (0, 1) else ended.stderr
 

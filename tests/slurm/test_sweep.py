@@ -78,7 +78,7 @@ class Sweep:
         self.points = write_experiment(self.file)
 
     def __call__(self, *words, code=0, environment=None):
-        ended = self.testbed.run(self.strata, *words, cwd=self.folder, environment=environment, timeout=60)
+        ended = self.testbed.run(self.strata, *words, cwd=self.folder, environment=environment, timeout=180)
         assert ended.returncode == code, f"{words}: {ended.returncode}\n{ended.stdout}\n{ended.stderr}"
         return ended.stdout
 

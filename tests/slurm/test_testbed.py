@@ -123,7 +123,7 @@ def test_another_user_gets_at_nothing_of_it(testbed):
             input=pid,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
     finally:
         for path, mode in zip(above, modes, strict=True):
@@ -140,7 +140,7 @@ def test_status_shows_nodes_and_network(testbed):
 
 def test_an_array_runs_with_a_throttle(testbed, tmp_path):
     command = f"touch {tmp_path}/$SLURM_ARRAY_TASK_ID"
-    testbed.check("sbatch", "--wait", "--array=0-5%2", "--output=/dev/null", "--wrap", command, timeout=90)
+    testbed.check("sbatch", "--wait", "--array=0-5%2", "--output=/dev/null", "--wrap", command, timeout=270)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2", "3", "4", "5"]
 
 

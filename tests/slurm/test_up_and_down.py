@@ -95,7 +95,7 @@ def test_a_start_that_is_ended_leaves_nothing(folder):
     )
     wait_until(lambda: (folder / "slurm.conf").exists(), 20, "the start has begun")
     starting.terminate()
-    _, error = starting.communicate(timeout=30)
+    _, error = starting.communicate(timeout=90)
     assert starting.returncode == 143, error
     assert not left_behind(folder)
 
@@ -149,7 +149,7 @@ def test_without_root():
 
         def run(*words):
             command = [f"{copies}/{SCRIPT.name}", *words]
-            return subprocess.run(command, user=user, group=group, cwd="/", capture_output=True, text=True, timeout=60)
+            return subprocess.run(command, user=user, group=group, cwd="/", capture_output=True, text=True, timeout=180)
 
         ended = run("up")
         assert (ended.returncode, "need root" in ended.stderr) == (CANNOT_BE_DONE_HERE, True)
