@@ -177,7 +177,7 @@ __global__ void sum_output_products(AttentionDims d, const T* dy, const T* y, fl
   for (std::int64_t c = threadIdx.x % 32; c < d.head_dim; c += 32) {
     sum += to_float(dy[warp * d.head_dim + c]) * to_float(y[warp * d.head_dim + c]);
   }
-  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, distance);
+  sum = warp_sum(sum);
   if (threadIdx.x % 32 == 0) sums[(token / d.seq * d.num_heads + head) * d.seq + token % d.seq] = sum;
 }
 

@@ -131,22 +131,25 @@ struct Maximum {
   __device__ static float join(float a, float b) { return fmaxf(a, b); }
 };
 
-/// Joins one value of every thread of the block, in a fixed order; all threads get the result. All threads of the block
-/// must call it; blockDim.x is a multiple of 32, at most 1024.
+/// Joins one value of every thread of a warp, in a fixed order; all threads get the result and must call it.
 template <typename Operation>
-__device__ float block_join(float value, float neutral) {
-  __shared__ float of_warp[32];
+__device__ float warp_join(float value) {
   for (int distance = 16; distance > 0; distance /= 2) {
     value = Operation::join(value, __shfl_xor_sync(0xffffffffU, value, distance));
   }
+  return value;
+}
+__device__ inline float warp_sum(float value) { return warp_join<Sum>(value); }
+
+/// Likewise of the block; blockDim.x is a multiple of 32, at most 1024.
+template <typename Operation>
+__device__ float block_join(float value, float neutral) {
+  __shared__ float of_warp[32];
+  value = warp_join<Operation>(value);
   __syncthreads();  // the array may still be read by an earlier call
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
   __syncthreads();
-  float joined = threadIdx.x % 32 < blockDim.x / 32 ? of_warp[threadIdx.x % 32] : neutral;
-  for (int distance = 16; distance > 0; distance /= 2) {
-    joined = Operation::join(joined, __shfl_xor_sync(0xffffffffU, joined, distance));
-  }
-  return joined;
+  return warp_join<Operation>(threadIdx.x % 32 < blockDim.x / 32 ? of_warp[threadIdx.x % 32] : neutral);
 }
 __device__ inline float block_sum(float value) { return block_join<Sum>(value, 0.0F); }
 

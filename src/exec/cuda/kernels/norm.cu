@@ -177,11 +177,6 @@ constexpr unsigned warp = 32;
 constexpr unsigned num_warps = 8;  ///< of a block: each has every eighth of the block's rows
 constexpr unsigned columns_of_warp = warp * pack;
 
-__device__ inline float warp_sum(float value) {
-  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffU, value, distance);
-  return value;
-}
-
 /// norm_backward_kernel with a warp a row; operands are the same.
 template <bool centered, int packs, typename T>
 __global__ __launch_bounds__(warp* num_warps) void norm_backward_of_warps(std::int64_t rows, std::int64_t width,
