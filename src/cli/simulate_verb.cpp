@@ -20,6 +20,11 @@ void add_simulate(const CommandLine& line) {
   add_experiment_options(*simulate, arguments->experiment, true);
   add_results_option(*simulate, arguments->results_folder);
   simulate
+      ->add_option("--jobs", arguments->num_processes,
+                   "so many points at once; as many as there are cores if not given")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  simulate
       ->add_option("--trace", arguments->trace_file,
                    "write the first step of one rank of each kind, with its memory, as a Chrome trace (Perfetto)")
       ->type_name("FILE");

@@ -10,6 +10,7 @@
 #include "base/console.hpp"
 #include "base/error.hpp"
 #include "base/exit_code.hpp"
+#include "base/in_processes.hpp"
 #include "base/progress.hpp"
 #include "cost/peak_rate.hpp"
 #include "interchange/chrome.hpp"
@@ -207,22 +208,27 @@ class PointSimulation {
 int simulate_experiment(const SimulateArguments& arguments, const Environment& environment) {
   const LoadedExperiment loaded = load_points(arguments.experiment, "simulated");
   if (!arguments.trace_file.empty()) selected_point(loaded, arguments.experiment);  // a trace is of one point
-  int worst = exit_ok;
-  std::size_t num_points = 0;
-  Progress progress("simulated", loaded.expansion.points.size(), environment.terminal);
+  std::vector<const Point*> points;
   for (const Point& point : loaded.expansion.points) {
-    if (arguments.experiment.point && point.index != *arguments.experiment.point) continue;
-    flush_output();
-    progress.show(num_points);
-    ++num_points;
-    const results::Status status = PointSimulation(environment, arguments, point, progress).run();
+    if (!arguments.experiment.point || point.index == *arguments.experiment.point) points.push_back(&point);
+  }
+  if (points.empty()) selected_point(loaded, arguments.experiment);  // says which there are
+  Progress progress("simulated", points.size(), environment.terminal);
+  const std::vector<int> statuses = in_processes(
+      "point", points.size(), arguments.num_processes > 0 ? arguments.num_processes : available_cores(),
+      [&](std::size_t i) {
+        return static_cast<int>(PointSimulation(environment, arguments, *points[i], progress).run());
+      },
+      [&](std::size_t num_done) { progress.show(num_done); }, [&] { progress.hide(); });
+  int worst = exit_ok;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const auto status = static_cast<results::Status>(statuses[i]);
     if (status == results::Status::ok) continue;
     const bool single = loaded.expansion.points.size() == 1 || arguments.experiment.point.has_value();
-    worst = single                                         ? exit_code_of(status)
-            : is_expected(point.experiment.expect, status) ? worst
-                                                           : int{exit_some_failed};
+    worst = single                                              ? exit_code_of(status)
+            : is_expected(points[i]->experiment.expect, status) ? worst
+                                                                : int{exit_some_failed};
   }
-  if (num_points == 0) selected_point(loaded, arguments.experiment);  // says which there are
   return worst;
 }
 

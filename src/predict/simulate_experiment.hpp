@@ -14,6 +14,7 @@ namespace strata::predict {
 struct SimulateArguments {
   ExperimentArguments experiment;
   std::string results_folder = "results";
+  int num_processes = 0;   ///< so many points at once; 0: as many as there are cores
   std::string trace_file;  ///< Chrome trace of the point's first step; empty: none
 };
 
