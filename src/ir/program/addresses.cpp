@@ -124,24 +124,20 @@ class Allocator {
       if (!instruction(i).allocs.empty()) allocates_[static_cast<std::size_t>(instruction(i).stream)] = true;
     }
     gone_.resize(list_.size());
-    std::vector<std::vector<int>> lives(num_streams_);  // by stream: not known to be gone for its next instruction
-    std::vector<bool> is_freed(lives_.size(), false);   // by an instruction that has been passed
+    // By stream: freed by an instruction that has been passed, and not known to be gone for the stream's next one.
+    std::vector<std::vector<int>> freed(num_streams_);
     for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
-      std::erase_if(lives[static_cast<std::size_t>(instruction(i).stream)], [&](int l) {
-        const bool is_gone = is_freed[static_cast<std::size_t>(l)] && std::ranges::all_of(accesses(l), [&](int a) {
-                               return a < 0 || (a < i && order_.ordered(a, i));
-                             });
+      std::erase_if(freed[static_cast<std::size_t>(instruction(i).stream)], [&](int l) {
+        const bool is_gone =
+            std::ranges::all_of(accesses(l), [&](int a) { return a < 0 || (a < i && order_.ordered(a, i)); });
         if (is_gone) gone_[static_cast<std::size_t>(i)].push_back(l);
         return is_gone;
       });
-      for (const int id : instruction(i).allocs) {
-        const int l = life_at(id, i);
-        for (std::size_t s = 0; s < num_streams_; ++s) {
-          if (allocates_[s]) lives[s].push_back(l);
-        }
-      }
       for (const int id : instruction(i).frees) {
-        if (const int l = life_at(id, i); l >= 0) is_freed[static_cast<std::size_t>(l)] = true;
+        const int l = life_at(id, i);
+        for (std::size_t s = 0; l >= 0 && s < num_streams_; ++s) {
+          if (allocates_[s]) freed[s].push_back(l);
+        }
       }
     }
   }
