@@ -22,7 +22,8 @@
 ///             simulates whole weights and a stage a rank are compared by closed form. Of data ranks alone `osdp`'s own
 ///             plan stands beside the others, so that this is never slower. A batch of the planner's is `osdp`'s.
 /// Differs:    a parameter of two places, a tied table, is held one way in both and never cut. What a place's Program
-///             needs more than the closed form says is taken off its memory, with at most 10 Programs.
+///             needs more than the closed form says is taken off its memory, with at most 10 Programs of few
+///             micro-batches.
 /// Reproduces: the 3D+OSDP bars of OSDP's figures 5 and 6.
 
 #include <fmt/format.h>
@@ -74,14 +75,14 @@ class ThreeDPlusOsdp final : public Planner {
       asked.base.global_batch = of_osdp->plan.global_batch;
     }
     std::unique_ptr<CostModel> costs;
-    return fastest_degrees(asked, [&](const ParallelDegrees& degrees, const Plan& replicated) {
+    return fastest_degrees(asked, [&](const ParallelDegrees& degrees, const Plan& replicated, PeaksOf peaks) {
       // Nothing communicates less than replicas, and nothing has to be saved.
       if (simulates && !is_limited) return std::vector<PlanWithStates>{{.plan = replicated}};
       if (costs == nullptr) {
         costs = cost_model_of(
             request, is_limited ? "leave resources.memory_gib unset and set strategy.stages" : "set strategy.stages");
       }
-      std::vector<PlanWithStates> plans = states_in_stages(asked, *costs, degrees, replicated);
+      std::vector<PlanWithStates> plans = states_in_stages(asked, *costs, degrees, replicated, peaks);
       const bool may_fit = plans.size() > 1 || plans.front().peak_bytes <= request.base.device_capacity_bytes;
       if (simulates && may_fit && are_osdps(degrees, asked.base)) {
         if (!of_osdp) of_osdp = found_by_osdp(asked);

@@ -38,11 +38,14 @@ ModelGraph part_of_tensor_rank(ModelGraph graph, int tensor) {
 class StagedOperators {
  public:
   /// @param plan mesh, stages, schedule and layouts; no rules of states yet.
-  StagedOperators(const PlanRequest& request, const ParallelDegrees& degrees, const Plan& plan, const CostModel& costs)
+  /// @param last_word which Programs say that what is taken fits.
+  StagedOperators(const PlanRequest& request, const ParallelDegrees& degrees, const Plan& plan, const CostModel& costs,
+                  PeaksOf last_word)
       : request_(request),
         degrees_(degrees),
         plan_(plan),
         costs_(costs),
+        last_word_(last_word),
         stages_(cut_into_stages(request.graph, plan.stages)),
         grid_(data_grid(plan.mesh)),
         copies_(degrees.tensor > 1 ? quotient(grid_, nearest_ranks(grid_, degrees.tensor)) : grid_),
@@ -79,10 +82,6 @@ class StagedOperators {
   }
 
  private:
-  /// Which Programs say what a plan needs: those of few micro-batches or blocks, which need no more than those of all,
-  /// order choices; what is taken has been asked of all.
-  enum class Lowered : std::uint8_t { few, all };
-
   std::int64_t capacity() const { return plan_.device_capacity_bytes; }
   bool may_shard() const { return capacity() > 0 && copies_.total() > 1; }
   bool fits(const PlanWithStates& plan) const { return capacity() == 0 || plan.peak_bytes <= capacity(); }
@@ -124,7 +123,7 @@ class StagedOperators {
       std::vector<Found> found;
       for (const auto& of_place : smallest) found.push_back(of_place[std::min(i, of_place.size() - 1)]);
       PlanWithStates plan = with_rules(all->operators, found);
-      const std::vector<std::int64_t>& peaks = program_peaks(plan.plan, Lowered::few);
+      const std::vector<std::int64_t>& peaks = program_peaks(plan.plan, PeaksOf::few);
       plan.peak_bytes = peaks.empty() ? 0 : *std::ranges::max_element(peaks);
       if (plan.peak_bytes <= capacity()) return std::nullopt;
       if (!least || plan.peak_bytes < least->peak_bytes) least = std::move(plan);
@@ -145,7 +144,7 @@ class StagedOperators {
     const auto& [operators, fittings] = *all;
     std::vector<Found> found;
     for (const auto& of_place : fittings) found.push_back(of_place->replicated(samples_computed_));
-    PlanWithStates result = joined(operators, found, Lowered::few);
+    PlanWithStates result = joined(operators, found, PeaksOf::few);
     if (fits(result)) result = joined(operators, found);
     everything_replicated_ = shared == Hold::dp && fits(result);
     if (fits(result) || !may_shard()) return result;
@@ -155,8 +154,9 @@ class StagedOperators {
       differences.push_back(peaks_[p] - closed_form(operators, found, p));
     }
     const auto fitted_by_all = [&](const std::vector<std::int64_t>& corrections) {
-      PlanWithStates by_few = fitted(operators, fittings, corrections, Lowered::few);
-      return fits(by_few) ? by_few : fitted(operators, fittings, corrections, Lowered::all);
+      PlanWithStates by_few = fitted(operators, fittings, corrections, PeaksOf::few);
+      return fits(by_few) || last_word_ == PeaksOf::few ? by_few
+                                                        : fitted(operators, fittings, corrections, PeaksOf::all);
     };
     PlanWithStates from_replicas = fitted_by_all(differences);
     PlanWithStates from_nothing = fitted_by_all(std::vector<std::int64_t>(graphs_.size(), 0));
@@ -184,7 +184,7 @@ class StagedOperators {
   /// the plan that needs least has the last word. @param corrections by place: the first.
   PlanWithStates fitted(const std::deque<OperatorChoices>& operators,
                         std::span<const std::unique_ptr<Fitting>> fittings,
-                        const std::vector<std::int64_t>& corrections, Lowered lowered) {
+                        const std::vector<std::int64_t>& corrections, PeaksOf lowered) {
     constexpr int most_programs = 5;
     std::vector<Progress> places(graphs_.size());
     for (std::size_t p = 0; p < graphs_.size(); ++p) places[p].correction = corrections[p];
@@ -267,7 +267,7 @@ class StagedOperators {
 
   /// The same, with what it takes and needs.
   PlanWithStates joined(const std::deque<OperatorChoices>& operators, const std::vector<Found>& found,
-                        Lowered lowered = Lowered::all) {
+                        std::optional<PeaksOf> asked = std::nullopt) {
     PlanWithStates result = with_rules(operators, found);
     const int micro_batches = plan_.schedule.micro_batches;
     double slowest = 0.0, most_computed = 0.0, message = 0.0;
@@ -283,19 +283,20 @@ class StagedOperators {
     result.seconds = slowest + others * (most_computed / degrees_.chunks + 2.0 * message);
     if (request_.evaluate != nullptr && capacity() > 0) {
       // None where it does not lower: then the closed form decides.
-      if (const auto& peaks = program_peaks(result.plan, lowered); peaks.size() == graphs_.size()) peaks_ = peaks;
+      if (const auto& peaks = program_peaks(result.plan, asked.value_or(last_word_)); peaks.size() == graphs_.size())
+        peaks_ = peaks;
     }
     result.peak_bytes = *std::ranges::max_element(peaks_);
     return result;
   }
 
   /// By place; empty where it does not lower. Searches come to the same plans, and lowering takes most of their time.
-  const std::vector<std::int64_t>& program_peaks(const Plan& plan, Lowered lowered) {
-    std::vector<Account>& accounts = lowered == Lowered::few ? accounts_of_few_ : accounts_;
+  const std::vector<std::int64_t>& program_peaks(const Plan& plan, PeaksOf lowered) {
+    std::vector<Account>& accounts = lowered == PeaksOf::few ? accounts_of_few_ : accounts_;
     const auto known = std::ranges::find(accounts, plan.operators, &Account::operators);
     if (known != accounts.end()) return known->stage_peak_bytes;
     const Evaluation found =
-        lowered == Lowered::few ? request_.evaluate->least_memory(plan) : request_.evaluate->memory(plan);
+        lowered == PeaksOf::few ? request_.evaluate->least_memory(plan) : request_.evaluate->memory(plan);
     accounts.push_back({plan.operators, found.stage_peak_bytes});
     return accounts.back().stage_peak_bytes;
   }
@@ -319,6 +320,7 @@ class StagedOperators {
   ParallelDegrees degrees_;
   Plan plan_;
   const CostModel& costs_;
+  PeaksOf last_word_;
   std::vector<Stage> stages_;
   Factor grid_;                    ///< ranks of a place
   Factor copies_;                  ///< of them, those that hold the same part of a weight
@@ -369,8 +371,8 @@ Plan with_options_of_states(const PlanRequest& request) {
 }
 
 std::vector<PlanWithStates> states_in_stages(const PlanRequest& request, const CostModel& costs,
-                                             const ParallelDegrees& degrees, const Plan& replicated) {
-  return StagedOperators(request, degrees, replicated, costs).plans();
+                                             const ParallelDegrees& degrees, const Plan& replicated, PeaksOf peaks) {
+  return StagedOperators(request, degrees, replicated, costs, peaks).plans();
 }
 
 }  // namespace strata

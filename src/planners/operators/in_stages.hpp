@@ -12,7 +12,7 @@
 /// Seconds and bytes are closed forms that order choices: a Program of all places takes too long to be asked about
 /// each. Of tensor ranks they count their part of a product, and no collective of layouts, which no choice of states
 /// changes. What a place's Program needs more or less than the closed form moves the memory that its choices are given:
-/// first by Programs of as few micro-batches as fill the pipeline, and what these let fit is asked of all of them.
+/// by Programs of as few micro-batches as fill the pipeline, and what these let fit is asked of all of them on request.
 
 #include <span>
 #include <vector>
@@ -37,7 +37,8 @@ Plan with_options_of_states(const PlanRequest& request);
 /// where somebody simulates and memory binds, of whole operators, and all of them sharded. Whether a plan fits is the
 /// Program's peak where somebody lowers, else the closed form's; of nothing that fits the least.
 /// @param replicated of a request whose base is with_options_of_states().
+/// @param peaks few: what fits by few micro-batches or blocks is taken to fit.
 std::vector<PlanWithStates> states_in_stages(const PlanRequest& request, const CostModel& costs,
-                                             const ParallelDegrees& degrees, const Plan& replicated);
+                                             const ParallelDegrees& degrees, const Plan& replicated, PeaksOf peaks);
 
 }  // namespace strata

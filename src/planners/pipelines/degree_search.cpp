@@ -85,22 +85,26 @@ class DegreeSearch {
   }
 
   void ask(PricedDegrees& c) {
-    std::vector<PlanWithStates> plans;
-    if (decide_) {
-      plans = decide_(c.degrees, c.plan);
-    } else {
-      plans.push_back({.plan = c.plan});
-    }
-    bool is_first = true;
+    const Plan replicated = c.plan;
     std::vector<std::vector<OperatorRule>> known;  // what states there may be is found in several ways
-    for (PlanWithStates& each : plans) {
-      if (std::ranges::find(known, each.plan.operators) != known.end()) continue;
-      known.push_back(each.plan.operators);
-      Evaluation found = evaluated(each);
-      if (std::exchange(is_first, false) || is_better(found, c.found)) {
-        c.plan = std::move(each.plan);
-        c.found = std::move(found);
+    const auto all_fit_that_should = [&](std::vector<PlanWithStates> plans) {
+      bool as_said = true;
+      for (PlanWithStates& each : plans) {
+        if (std::ranges::find(known, each.plan.operators) != known.end()) continue;
+        known.push_back(each.plan.operators);
+        Evaluation found = evaluated(each);
+        as_said = as_said && (found.feasible() || !should_fit(each));
+        if (known.size() == 1 || is_better(found, c.found)) {
+          c.plan = std::move(each.plan);
+          c.found = std::move(found);
+        }
       }
+      return as_said;
+    };
+    if (!decide_) {
+      all_fit_that_should({{.plan = c.plan}});
+    } else if (!simulates_ || !all_fit_that_should(decide_(c.degrees, replicated, PeaksOf::few))) {
+      all_fit_that_should(decide_(c.degrees, replicated, PeaksOf::all));
     }
     ++num_asked_;
     if (c.found.feasible()) {
@@ -110,9 +114,13 @@ class DegreeSearch {
     }
   }
 
+  bool should_fit(const PlanWithStates& with_states) const {
+    return capacity() == 0 || with_states.peak_bytes <= capacity();
+  }
+
   /// By the simulator, or where nobody simulates by closed form. What is known not to fit need not be simulated.
   Evaluation evaluated(const PlanWithStates& with_states) const {
-    const bool fits = capacity() == 0 || with_states.peak_bytes <= capacity();
+    const bool fits = should_fit(with_states);
     if (simulates_ && fits) return (*request_.evaluate)(with_states.plan);
     return {.missing = fits ? "" : "it does not fit",
             .peak_bytes = with_states.peak_bytes,

@@ -20,13 +20,19 @@ struct PlanWithStates {
   std::int64_t peak_bytes = 0;  ///< 0: the same; of what does not fit a bound from below
 };
 
+/// Which Programs say what plans need: those of few micro-batches or blocks, which need no more than those of all and
+/// nearly always as much, or those of all.
+enum class PeaksOf : std::uint8_t { few, all };
+
 /// What may be made of a plan of @p degrees, whose states are replicated: the plans of which the fastest that fits is
 /// taken, or one that does not fit. Gradients may be summed otherwise.
-using DecideStates = std::function<std::vector<PlanWithStates>(const ParallelDegrees& degrees, const Plan& replicated)>;
+using DecideStates =
+    std::function<std::vector<PlanWithStates>(const ParallelDegrees& degrees, const Plan& replicated, PeaksOf peaks)>;
 
 /// What the options leave open (asked_degrees()), or the one combination that they do not. Of equal seconds the one
 /// that is smaller.
-/// @param decide null: states stay as they are. Where it is given and nobody simulates, whole weights with a stage a
+/// @param decide null: states stay as they are. Where somebody simulates, whose Programs have the last word, it is
+/// asked by few of them first, and by all where what so fits does not. Where nobody does, whole weights with a stage a
 /// rank are compared by closed form.
 /// @throws Unsupported where none can be: what the first refuses. OutOfMemory where none fits: what those that need
 /// least need. CostsUnknown where there are several and nobody simulates.
