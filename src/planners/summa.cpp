@@ -19,12 +19,13 @@
 ///             backward both twice, once broadcast and once summed; 2 (d-1)/d kn/(r c) of weight gradients once a step;
 ///             a few statistics a row of norms and losses (layouts/volume.hpp).
 /// Reference:  `single`.
-/// Options:    rows (a factor, or planner), replicas (a factor), zero, stages, schedule, chunks, cut_by, cost.
+/// Options:    rows (a factor, or planner), replicas (a factor), panels, zero, stages, schedule, chunks, cut_by, cost.
 /// Refuses:    grids of more rows or columns than there are samples, features, heads or words; a capacity below what
 /// every grid needs;
 ///             a cluster without the numbers that `cost` reads; micro-batches that do not divide the batch; stages as
 ///             `megatron`.
-/// Differs:    the broadcasts of a panel run under the product of the panel before (Optimus: one after the other);
+/// Differs:    the broadcasts of a panel run under the product of the panel before; panels = blocking has one after the
+///             other, as Optimus does;
 ///             grids need not be square; norms gather a row's statistics; an embedding's rows are scattered as sums
 ///             instead of its table being broadcast; biases are held by all rows and their gradients summed.
 /// Reproduces: the baseline of AutoDDL's figures 9 and 10.
@@ -56,6 +57,8 @@ class Summa final : public Planner {
         OptionRow{"rows", std::string(planner_word), "",
                   "rows of the grid, in a node x nodes; columns are the other ranks of a replica; or planner"},
         OptionRow{"replicas", std::string("1x1"), "", "grids beside each other, data parallel, in a node x nodes"},
+        OptionRow{"panels", std::string("ahead"), "ahead | blocking",
+                  "broadcasts and sums of panels run under products, or nothing is computed meanwhile (Optimus)"},
         zero_option(),
         stage_options()[0],
         stage_options()[1],
@@ -67,7 +70,9 @@ class Summa final : public Planner {
   }
 
   Plan plan(const PlanRequest& request) const override {
-    const LayoutPlanning planning(request, {}, MatmulAlgorithm::summa);
+    PlanRequest asked = request;
+    if (request.option<std::string>("panels") == "blocking") asked.base.overlap.panels = "none";
+    const LayoutPlanning planning(asked, {}, MatmulAlgorithm::summa);
     const Factor grid = planning.grid();
     const auto refuse = [&](std::string_view option, const Factor& factor) {
       return fmt::format("{} = {} does not divide {} ranks a node × {} nodes", option, to_string(factor), grid.in_node,

@@ -141,6 +141,9 @@ struct Overlap {
   /// weight_gradient: of a product whose input's gradient ranks sum, that gradient is made first, and the sum runs
   /// under the gradient of the weight.
   std::string layout = "none";
+  /// Of products of algorithm summa, next_product: a panel's broadcasts run under the product of the panel before, and
+  /// sums under the next one; none: the rank computes or communicates.
+  std::string panels = "next_product";
   bool operator==(const Overlap&) const = default;
 };
 

@@ -230,6 +230,7 @@ Overlap read_overlap(TomlReader reader) {
   reader.read_word("broadcast", overlap.broadcast, plan_words::broadcast);
   reader.read_word("update", overlap.update, plan_words::update);
   reader.read_word("layout", overlap.layout, plan_words::overlapped_layout);
+  reader.read_word("panels", overlap.panels, plan_words::overlapped_panels);
   reader.finish();
   return overlap;
 }
@@ -330,6 +331,7 @@ std::string to_text(const Plan& plan) {
   line("broadcast", in_quotes(plan.overlap.broadcast));
   line("update", in_quotes(plan.overlap.update));
   line("layout", in_quotes(plan.overlap.layout));
+  line("panels", in_quotes(plan.overlap.panels));
 
   for (const OperatorRule& rule : plan.operators) {
     text += text_of(rule);

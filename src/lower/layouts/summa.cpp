@@ -1,7 +1,7 @@
 /// @file
 /// Products by panels (lower/summa_panels): the broadcasts of a panel run under the product of the one before, through
-/// two buffers each, so that no rank holds more of the others' parts than two panels. All ranks emit the same
-/// instructions but for the roots: who broadcasts receives, too.
+/// two buffers each, so that no rank holds more of the others' parts than two panels; or, with overlap.panels = none,
+/// behind it. All ranks emit the same instructions but for the roots: who broadcasts receives, too.
 
 #include <array>
 #include <optional>
@@ -40,6 +40,7 @@ class OperatorLowering::PanelStream {
   /// Panel number @p index of @p elements, which @p root broadcasts. It is there until two panels later.
   Operand fetch(std::size_t index, int root, int piece, std::int64_t elements) {
     if (own_.group < 0) return own_.piece(piece);
+    if (lowering_.panels_block()) lowering_.wait_for_computation();
     Operand& buffer = buffers_[index % buffers_.size()];
     if (index < buffers_.size()) {
       buffer = lowering_.panel_buffer(name_, own_.elements[index], lowering_.builder.buffer(own_.pieces.buffer).dtype);
@@ -100,6 +101,7 @@ class OperatorLowering::PanelSums {
                                          .name = name_,
                                          .inputs = {product},
                                          .outputs = std::move(outputs)}));
+    if (lowering_.panels_block()) lowering_.here.hold(compute_stream, sums_.back());
   }
 
   /// Compute goes on when all sums have come, not only this rank's: so that all ranks' memory is free again at the same
@@ -119,6 +121,16 @@ class OperatorLowering::PanelSums {
 Operand OperatorLowering::panel_buffer(const std::string& name, std::int64_t num_elements, DType dtype) {
   return builder.whole(builder.add_buffer(
       {.name = name, .num_elements = num_elements, .dtype = dtype, .category = Category::communication}));
+}
+
+bool OperatorLowering::panels_block() const { return plan.overlap.panels == "none"; }
+
+void OperatorLowering::wait_for_computation() {
+  if (const int last = here.last_on(compute_stream); last >= 0) here.hold(layout_stream, last);
+}
+
+void OperatorLowering::wait_for_panels() {
+  if (const int last = here.last_on(layout_stream); last >= 0) here.hold(compute_stream, last);
 }
 
 const SummaPanels& OperatorLowering::panels_of(const Operator& op) const {
@@ -180,8 +192,9 @@ void OperatorLowering::summa_forward(const Operator& op, Phase phase) {
   const Operand y = output(op, 0, {});
   auto next = fetch(0);
   for (std::size_t l = 0; l < s.panels.size(); ++l) {
+    if (l > 0 && panels_block()) next = fetch(l);
     const auto [input, weight] = next;
-    if (l + 1 < s.panels.size()) next = fetch(l + 1);
+    if (l + 1 < s.panels.size() && !panels_block()) next = fetch(l + 1);
     Instruction in = panel_kernel(Kernel::linear_forward, op, s.panels[l].width, phase);
     in.inputs = {input, weight};
     if (l == 0 && op.parameters.size() > 1) in.inputs.push_back(weight_of(op, op.parameters[1]));
@@ -236,13 +249,15 @@ void OperatorLowering::summa_backward(const Operator& op) {
       fetched.weight = weights->fetch(l, panel.weight_root, panel.weight_piece, panel.width * s.num_outputs);
     }
     fetched.input = inputs.fetch(l, panel.input_root, panel.input_piece, panel.width * s.num_rows);
+    if (panels_block()) wait_for_panels();  // the first product has no use for the input
     return fetched;
   };
   Fetched next = fetch(0);
   for (std::size_t l = 0; l < s.panels.size(); ++l) {
     const SummaPanels::Panel& panel = s.panels[l];
+    if (l > 0 && panels_block()) next = fetch(l);
     const Fetched now = next;
-    if (l + 1 < s.panels.size()) next = fetch(l + 1);
+    if (l + 1 < s.panels.size() && !panels_block()) next = fetch(l + 1);
     if (input_sums) {
       Instruction in = panel_kernel(Kernel::linear_backward_input, op, panel.width, Phase::backward);
       in.inputs = {dy, now.weight};

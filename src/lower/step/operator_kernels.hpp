@@ -67,6 +67,9 @@ struct OperatorLowering {
   void summa_forward(const Operator& op, Phase phase);
   void summa_backward(const Operator& op);
   const SummaPanels& panels_of(const Operator& op) const;
+  bool panels_block() const;  ///< the rank computes or communicates
+  void wait_for_computation();
+  void wait_for_panels();
   Operand panel_buffer(const std::string& name, std::int64_t num_elements, DType dtype);
   Instruction panel_kernel(Kernel kind, const Operator& op, std::int64_t width, Phase phase) const;
   /// Of a weight's gradient, parts as @p packing has them, to where it is kept.

@@ -50,7 +50,9 @@ TEST_F(Summa, EveryGridIsEqualToOneRank) {
           {summa("block[0].linear", all[i]), {.match = "block[1].linear", .layout = other}, summa("head", all[i])}};
       for (std::size_t way = 0; way < ways.size(); ++way) {
         if (size() > 4 && way != i % ways.size()) continue;  // many ranks share few cores
-        const Trained ours = train_plan(training, laid_out(training, ways[way]), world, engine);
+        Plan plan = laid_out(training, ways[way]);
+        if (i % 2 == 1) plan.overlap.panels = "none";
+        const Trained ours = train_plan(training, plan, world, engine);
         const std::string what = fmt::format("rows {} replicas {} columns {}, way {}, M = {}", to_string(all[i].p0),
                                              to_string(all[i].p1), to_string(all[i].p2), way, micro_batches);
         is_exact ? expect_equal(ours, reference, what) : expect_same(ours, reference, what);

@@ -205,6 +205,63 @@ TEST(Summa, ProgramsOfAllRanksMeetAndAreOneClass) {
   }
 }
 
+/// Of instruction @p from, whether it waits for @p to, at once or through what it waits for on other streams and what
+/// stands before that on the same one.
+bool comes_behind(const Program& program, int from, int to) {
+  std::vector<int> open = {from};
+  std::vector<bool> seen(program.body.size());
+  while (!open.empty()) {
+    const int i = open.back();
+    open.pop_back();
+    if (i == to) return true;
+    if (i < to || seen[static_cast<std::size_t>(i)]) continue;
+    seen[static_cast<std::size_t>(i)] = true;
+    const Instruction& in = program.body[static_cast<std::size_t>(i)];
+    for (const Wait& wait : in.waits) {
+      if (wait.lag == 0) open.push_back(wait.instruction);
+    }
+    for (int before = i - 1; before >= 0; --before) {
+      if (program.body[static_cast<std::size_t>(before)].stream != in.stream) continue;
+      open.push_back(before);
+      break;
+    }
+  }
+  return false;
+}
+
+/// Pairs of a kernel of the head and a message of its panels of which neither waits for the other.
+int pairs_at_once(const Program& program) {
+  int pairs = 0;
+  for (int a = 0; a < static_cast<int>(program.body.size()); ++a) {
+    for (int b = a + 1; b < static_cast<int>(program.body.size()); ++b) {
+      const Instruction &first = program.body[static_cast<std::size_t>(a)],
+                        &second = program.body[static_cast<std::size_t>(b)];
+      const Instruction& message = first.is_collective() ? first : second;
+      const Instruction& kernel = first.is_collective() ? second : first;
+      if (kernel.is_collective() || kernel.name != "head" || !message.name.starts_with("head/")) continue;
+      pairs += comes_behind(program, b, a) ? 0 : 1;
+    }
+  }
+  return pairs;
+}
+
+TEST(Summa, ComputesOrCommunicatesWherePanelsAreNotAhead) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {k, n, num_classes}});
+  for (const Grid& grid : all_grids()) {
+    if (grid.rows * grid.columns == 1) continue;
+    Plan plan = summa_plan(grid.mesh, grid.layout);
+    const Program ahead = lower(plan, graph, 0, no_workspace);
+    plan.overlap.panels = "none";
+    const std::vector<Program> programs = all_ranks(plan, graph, no_workspace);
+    EXPECT_NO_THROW(verify(programs)) << grid.in_words;
+    const Program& blocking = programs.front();
+    EXPECT_EQ(blocking.body.size(), ahead.body.size()) << grid.in_words;
+    EXPECT_EQ(bytes_by_collective(blocking).total(), bytes_by_collective(ahead).total()) << grid.in_words;
+    EXPECT_GT(pairs_at_once(ahead), 0) << grid.in_words;
+    EXPECT_EQ(pairs_at_once(blocking), 0) << grid.in_words;
+  }
+}
+
 TEST(SummaRefusals, NameTheOperatorAndTheNumbers) {
   const Mesh mesh{.nodes = 1, .ranks_per_node = 4, .axes = {}};
   const Layout square{{2, 1}, {}, {2, 1}};

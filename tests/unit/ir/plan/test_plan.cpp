@@ -409,6 +409,7 @@ reduce_scatter = "none"
 broadcast = "none"
 update = "none"
 layout = "none"
+panels = "next_product"
 
 [[operators]]
 match = "block[2..47].mlp.*"
