@@ -70,6 +70,7 @@ if ((deep)); then
   done
   STRATA_KILLS=200 ctest --preset "$preset" -R '^e2e.test_kill$' --timeout 7200 || status=1
   STRATA_DEEP=1 "$build/tests/unit.results" --gtest_filter='Sigkill.*' || status=1
+  STRATA_DEEP=1 "$build/tests/unit.lower" --gtest_filter='Lower.EveryMode*' || status=1
   tests/faults/run.py || status=1
   tests/fuzz/run.sh || status=1
 fi

@@ -1,14 +1,18 @@
-# Benchmarks: executables for a person to run, not tests. ctest knows nothing of them, and sanitizers have no use for them.
+# Benchmarks: executables for a person to run, not tests. ctest knows nothing of them, `all` leaves them out, and sanitizers have no
+# use for them. The target benchmarks is all of them.
 if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   return()
 endif()
 
 find_package(benchmark REQUIRED)
 
+add_custom_target(benchmarks)
+
 # strata_bench(<name> LIBRARIES lib...): the executable <name> from bench/<name>.cpp.
 function(strata_bench name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES")
-  add_executable(${name} bench/${name}.cpp)
+  add_executable(${name} EXCLUDE_FROM_ALL bench/${name}.cpp)
+  add_dependencies(benchmarks ${name})
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE strata_flags ${arg_LIBRARIES})
 endfunction()

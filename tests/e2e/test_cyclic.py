@@ -34,6 +34,13 @@ def train(strata, file, results, mode, implementation, **sets):
     return records(results)
 
 
+# Which rule is trained decides nothing of what a checkpoint holds: each pair is gone through by one of them.
+RESTARTS = {
+    "cdp-v1": (("multi", "zero"), ("zero", "single"), ("single", "pipeline"), ("zero", "zero")),
+    "cdp-v2": (("pipeline", "multi"), ("multi", "model"), ("model", "multi"), ("multi", "multi")),
+}
+
+
 @pytest.mark.parametrize("mode", ["cdp-v1", "cdp-v2"])
 def test_all_implementations_are_one_training(strata, cyclic, tmp_path, mode):
     ends = {}
@@ -50,17 +57,7 @@ def test_all_implementations_are_one_training(strata, cyclic, tmp_path, mode):
     ends["saved"] = train(strata, cyclic, tmp_path / "saved", mode, "multi", **saving)[-1]["parameter_checksum"]
     assert len(set(ends.values())) == 1, ends
     # Stopped behind an odd step, where versions that change places have done so, one goes on for another.
-    restarts = (
-        ("multi", "zero"),
-        ("zero", "single"),
-        ("single", "pipeline"),
-        ("pipeline", "multi"),
-        ("multi", "model"),
-        ("model", "multi"),
-        ("multi", "multi"),
-        ("zero", "zero"),
-    )
-    for before, behind in restarts:
+    for before, behind in RESTARTS[mode]:
         folder = tmp_path / f"{before}-{behind}"
         shift = paced if before == behind == "multi" else {}
         train(strata, cyclic, folder / "begun", mode, before, **{"train.steps": 3, "checkpoint.every": 3}, **shift)

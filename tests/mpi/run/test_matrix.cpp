@@ -15,6 +15,7 @@
 #include <map>
 #include <optional>
 #include <sstream>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "mpi/exec/expect_same.hpp"
@@ -399,19 +400,36 @@ class Matrix : public Checkpointing {
     SCOPED_TRACE(what);
     std::optional<Plan> plan;
     if (std::string why = plan_and_lower(training, variant.mode, plan); !why.empty()) return why;
+    // Options of a search often come to one plan, which has run then.
+    const auto [place, is_new] = outcomes_.try_emplace({variant.mode, subject.name, features, text_of(*plan)});
+    if (is_new) place->second = outcome_of(subject, variant, features, training, *plan, what);
+    return place->second;
+  }
+
+  /// Free of why it was chosen.
+  static std::string text_of(Plan plan) {
+    plan.why = {};
+    return to_text(plan);
+  }
+
+  std::string outcome_of(const Subject& subject, const Variant& variant, unsigned features, const Training& training,
+                         const Plan& plan, const std::string& what) {
     Trained ours;
     results::EvaluationRow evaluated;
     const bool evaluates = subject.is_exact && std::popcount(features) <= 1;
     const Training with_evaluation = evaluates ? evaluated_behind(training, evaluated) : training;
-    if (std::string why = refusal([&] { ours = train_plan(with_evaluation, *plan, world, engine); }); !why.empty()) {
+    if (std::string why = refusal([&] { ours = train_plan(with_evaluation, plan, world, engine); }); !why.empty()) {
       return why;
     }
     const Trained& reference = reference_of(subject, variant.mode, features);
     expect_equal(subject, ours, reference, features, what);
     if (evaluates) expect_evaluated(training, reference, evaluated, what);
-    if (has(features, restart)) stop_and_go_on(subject, variant, *plan, training, ours, reference, features);
+    if (has(features, restart)) stop_and_go_on(subject, variant, plan, training, ours, reference, features);
     return "";
   }
+
+  /// By mode, subject, features and plan.
+  std::map<std::tuple<std::string, std::string, unsigned, std::string>, std::string> outcomes_;
 
   Training evaluated_behind(Training training, results::EvaluationRow& row) const {
     training.after = [this, &row, training](const Program& program, Executor& executor) {

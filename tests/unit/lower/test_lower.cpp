@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "ir/program/happens_before.hpp"
+#include "support/deep.hpp"
 #include "unit/lower/planned.hpp"
 
 namespace strata {
@@ -39,10 +40,8 @@ TEST(Lower, EveryModeOfEveryModelVerifiesOnAllRanks) {
       for (const int ranks : {1, 2, 3, 4, 8}) {
         if (!accepts(*planner, graph, ranks)) continue;
         bool is_lowered = false;
-        // Modes that shard differ in factors alone: seven choices, in which every pair of bits differs somewhere.
-        const bool shards = planner->name().starts_with("zero") || planner->name().starts_with("osdp") ||
-                            planner->name() == "mics" || planner->name() == "amsp";
-        for (int choice = 0; choice < 32; choice += shards ? 5 : 1) {
+        // Seven choices, in which every pair of bits differs somewhere.
+        for (int choice = 0; choice < 32; choice += is_deep() ? 1 : 5) {
           const auto chosen = [&](int bit) { return (choice >> bit & 1) != 0; };
           Plan base = asked(24 * 3, ranks);
           base.schedule.micro_batches = chosen(0) ? 3 : 1;

@@ -92,9 +92,8 @@ TEST(Folding, EveryModeOnSeveralNodes) {
           continue;  // single on several ranks; more stages than blocks
         }
         SCOPED_TRACE(fmt::format("{} on {} × {}, stages {}", plan.strategy, nodes, per_node, stages));
-        for (const auto& costs : {analytic_costs(cluster), paper_costs(cluster)}) {
-          expect_folding_changes_nothing(plan, graph, *costs);
-        }
+        expect_folding_changes_nothing(plan, graph, *analytic_costs(cluster));
+        if (stages == 0) expect_folding_changes_nothing(plan, graph, *paper_costs(cluster));
         ++folded[plan.strategy];
       }
     }
