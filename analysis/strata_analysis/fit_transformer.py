@@ -12,7 +12,9 @@ weighs as the square root of its rows, because ratios that follow the noise of f
 Judged by cross-validation: FOLDS fits, each without the rows whose configuration's SHA-256 falls into its fold, so that
 every row is predicted once by a fit that did not see it. For the formula also with whole layer shapes left out. Forms
 are compared by --inside, which never predicts a row of the first fold. What
---write puts into the file is fitted to all rows given.
+--write puts into the file is fitted to all rows given; its intervals are as wide as errors of rows, of cells (a shape
+and micro-batch) and of shapes that fits did not see. --coverage judges these in turn: an interval made without a fold
+should hold the fold's rows.
 """
 
 from __future__ import annotations
@@ -28,10 +30,11 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import least_squares
 
-from strata_analysis.fitted_cluster import CELL, COSTS, SHAPE, read_fitted_cluster
+from strata_analysis.fitted_cluster import CELL, COSTS, INTERVALS, SHAPE, read_fitted_cluster
+from strata_analysis.held_out_intervals import interval_widths
 from strata_analysis.load import LoadError
 from strata_analysis.measured_runs import parse_measured_runs, read_text
-from strata_analysis.validate import predicted_runs, summary
+from strata_analysis.validate import predicted_runs, summary, with_interval
 
 FOLDS = 4
 LAYOUT = [*SHAPE, "layers", "data_parallelism", "pipeline_parallelism"]
@@ -88,11 +91,19 @@ class Costs:
 
     parameters: np.ndarray
     ratios: dict[tuple[int, ...], float]
+    intervals: tuple[dict[str, float], ...] = ()
 
     def toml(self, text: str) -> str:
         """@p text, a cluster file, with these values in its section; its comments stay."""
         for name, value in zip(NAMES, np.exp(self.parameters), strict=True):
             text, found = re.subn(rf"(?m)^{name} = \S+", f"{name} = {value:.6g}", text)
+            if found != 1:
+                raise SystemExit(f"{name}: {found} lines in the cluster file where one is needed")
+        if not self.intervals:
+            text = re.sub(rf"(?m)^({'|'.join(INTERVALS)}) = .*\n", "", text)
+        for name, widths in zip(INTERVALS, self.intervals, strict=False):
+            said = ", ".join(f"{known} = {width:.4g}" for known, width in widths.items())
+            text, found = re.subn(rf"(?m)^{name} = {{[^}}]*}}", f"{name} = {{ {said} }}", text)
             if found != 1:
                 raise SystemExit(f"{name}: {found} lines in the cluster file where one is needed")
         lines = [
@@ -196,29 +207,63 @@ def fit(predict: Predictor, seen: list[np.ndarray], start: Costs, with_ratios: b
     return costs_of(found.x)
 
 
-def judged(
+def held_out(
     predict: Predictor,
     start: Costs,
     columns: list[str],
     with_ratios: bool,
     among: list[np.ndarray] | None = None,
     salt: str = "",
-) -> list[np.ndarray]:
-    """Errors of each table's rows, each predicted by the fit that left its fold out.
+) -> list[pd.DataFrame]:
+    """Each table's rows, each predicted by the fit that left its fold out.
 
     @param among masks of the rows that take part."""
     tables = predict(start)
     among = among or [np.ones(len(rows), bool) for rows in tables]
     folds = [fold_of(rows, columns, salt) for rows in tables]
-    held_out = [np.zeros(len(rows)) for rows in tables]
+    parts: list[list[pd.DataFrame]] = [[] for _ in tables]
     for fold in range(FOLDS):
         seen = [(f != fold) & part for f, part in zip(folds, among, strict=True)]
         costs = fit(predict, seen, start, False)
         if with_ratios:
             costs = fit(predict, seen, costs, True)
-        for rows, f, found in zip(predict(costs), folds, held_out, strict=True):
-            found[f == fold] = errors(rows)[f == fold]
-    return [found[part] for found, part in zip(held_out, among, strict=True)]
+        for rows, f, part, found in zip(predict(costs), folds, among, parts, strict=True):
+            found.append(rows[(f == fold) & part])
+    return [pd.concat(found).sort_index() for found in parts]
+
+
+def judged(*arguments, **options) -> list[np.ndarray]:
+    """Errors of each table's rows, as of held_out()."""
+    return [errors(rows) for rows in held_out(*arguments, **options)]
+
+
+def intervals(
+    predict: Predictor, start: Costs, among: list[np.ndarray] | None = None, salt: str = ""
+) -> tuple[dict[str, float], ...]:
+    """FittedCluster.intervals: from rows, cells and shapes held out, because what comes later may lack each."""
+    rows = [
+        table
+        for columns in (CONFIGURATION, CELL, SHAPE)
+        for table in held_out(predict, start, columns, True, among, salt)
+    ]
+    return interval_widths(pd.concat(rows), predict.cluster.devices_per_node)
+
+
+def covered(predict: Predictor, start: Costs) -> list[np.ndarray]:
+    """Of each table's rows, whether the interval holds it of a fit, with intervals, that saw nothing of its fold."""
+    tables = predict(start)
+    folds = [fold_of(rows, CONFIGURATION) for rows in tables]
+    found = [np.zeros(len(rows), bool) for rows in tables]
+    for fold in range(FOLDS):
+        seen = [f != fold for f in folds]
+        formula = fit(predict, seen, start, False)
+        widths = intervals(predict, formula, seen, "covered")
+        costs = fit(predict, seen, formula, True)
+        cluster = replace(predict.cluster, intervals=widths)
+        for rows, f, is_inside in zip(predict(costs), folds, found, strict=True):
+            rows = with_interval(rows, cluster)
+            is_inside[f == fold] = rows["measured"].between(rows["at_least"], rows["at_most"]).to_numpy()[f == fold]
+    return found
 
 
 def judged_inside(predict: Predictor) -> list[tuple[str, list[np.ndarray]]]:
@@ -251,6 +296,7 @@ def main() -> int:
     parser.add_argument("--cluster", required=True, type=Path, help="its file; the present values do not matter")
     parser.add_argument("--write", action="store_true", help="put the fit to all rows into the cluster file")
     parser.add_argument("--inside", action="store_true", help="compare forms: only cross-validate inside the fit part")
+    parser.add_argument("--coverage", action="store_true", help="only count the held-out rows that intervals hold")
     words = parser.parse_args()
     try:
         predict = Predictor(words.cluster, words.tables)
@@ -260,6 +306,10 @@ def main() -> int:
         show(words.tables, judged_inside(predict))
         return 0
     start = Costs(CENTRE, {})
+    if words.coverage:
+        for table, is_inside in zip(words.tables, covered(predict, start), strict=True):
+            print(f"{table.name:<29} {is_inside.sum()} of {len(is_inside)} rows lie in their interval")
+        return 0
     everything = [np.ones(len(rows), bool) for rows in predict(start)]
 
     formula = fit(predict, everything, start, False)
@@ -276,6 +326,9 @@ def main() -> int:
     ]
     show(words.tables, found)
     if words.write:
+        many = [(rows["num_gpus"] > predict.cluster.devices_per_node).to_numpy() for rows in predict(start)]
+        if all(np.any(np.concatenate(many) == place) for place in (False, True)):  # else nothing tells of one of them
+            full.intervals = intervals(predict, formula)
         words.cluster.write_text(full.toml(words.cluster.read_text()))
     return 0
 

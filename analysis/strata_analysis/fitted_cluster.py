@@ -59,7 +59,11 @@ WORDS = {
     "recomputation_on_many_nodes": RECOMPUTATIONS,
     "dtype": ("bf16", "f16"),
 }
-KEYS = (*COSTS, "vocabulary_size", *WORDS, "multiprocessors", "layers")
+INTERVAL_SHARE = 0.9
+# What a prediction stands on, by IterationEstimate.basis: a ratio of its own cell, of other micro-batches, or none.
+KNOWN_OF = {"measured": "cell", "interpolated": "shape", "extrapolated": "shape", "formula": "formula"}
+INTERVALS = ("interval_on_one_node", "interval_on_many_nodes")
+KEYS = (*COSTS, "vocabulary_size", *WORDS, "multiprocessors", *INTERVALS, "layers")
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,9 @@ class FittedCluster:
     recomputation_on_many_nodes: str = "none"
     # How much longer a layer took, forward and backward, than the formula says: by CELL.
     ratios: dict[tuple[int, ...], float] = field(default_factory=dict)
+    # Of |ln(measured / predicted)| of rows that a fit did not see: what a share INTERVAL_SHARE of them stays within, on
+    # one node and on more, by the values of KNOWN_OF. Empty where the file has none.
+    intervals: tuple[dict[str, float], ...] = ()
 
 
 def read_fitted_cluster(file: str | Path) -> FittedCluster:
@@ -91,7 +98,7 @@ def read_fitted_cluster(file: str | Path) -> FittedCluster:
     if SECTION not in content:
         raise LoadError(f"{file}: no section [{SECTION}] to predict iterations with")
     section = _Table(content[SECTION], SECTION, str(file), text)
-    section.check_keys(KEYS, optional=("layers",))
+    section.check_keys(KEYS, optional=("layers", *INTERVALS))
     costs = {name: section.real(name, is_share=name.endswith("_share")) for name in COSTS}
     words = {name: section.word(name, accepted) for name, accepted in WORDS.items()}
     dtype = words.pop("dtype")
@@ -108,7 +115,22 @@ def read_fitted_cluster(file: str | Path) -> FittedCluster:
         vocabulary_size=section.count("vocabulary_size"),
         **words,
         ratios=_ratios(section),
+        intervals=_intervals(section),
     )
+
+
+def _intervals(section: _Table) -> tuple[dict[str, float], ...]:
+    """Both or none."""
+    said = [key for key in INTERVALS if key in section.content]
+    if len(said) == 1:
+        section.fail(said[0], f"needs {' and '.join(INTERVALS)}")
+    widths = []
+    for key in said:
+        table = _Table(section.content[key], f"{SECTION}.{key}", section.file, section.text, line=section.line_of(key))
+        known = tuple(dict.fromkeys(KNOWN_OF.values()))
+        table.check_keys(known)
+        widths.append({name: table.real(name) for name in known})
+    return tuple(widths)
 
 
 def _ratios(section: _Table) -> dict[tuple[int, ...], float]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from strata_analysis.fitted_cluster import COSTS, FittedCluster
+from strata_analysis.fitted_cluster import COSTS, INTERVAL_SHARE, KNOWN_OF, FittedCluster
 from strata_analysis.measured_runs import COUNTS, QUANTITIES
 from strata_analysis.transformer_iteration import (
     first_stage_activation_bytes,
@@ -33,8 +33,8 @@ TIME, LAYER_BYTES, STAGE_BYTES = QUANTITIES
 
 def predicted_runs(runs: pd.DataFrame, cluster: FittedCluster, with_sensitivities: bool = False) -> pd.DataFrame:
     """A row a run: `quantity`, `line`, the run, what was `measured` and what is `predicted` of it in the same unit, its
-    `basis`; of times also `layers_share`, the layers' part, and if wanted a column of d ln(time) / d ln(parameter) for
-    each of COSTS.
+    `basis`; of times also `layers_share`, the layers' part, `at_least` and `at_most`, the interval that the cluster's
+    fit says, where it says one, and if wanted a column of d ln(time) / d ln(parameter) for each of COSTS.
 
     @param runs as of measured_runs.parse_measured_runs."""
     quantity = runs["quantity"].iloc[0]
@@ -47,9 +47,20 @@ def predicted_runs(runs: pd.DataFrame, cluster: FittedCluster, with_sensitivitie
     estimate = transformer_iteration(runs, cluster)
     share = estimate.layers_seconds / estimate.seconds
     rows = rows.assign(predicted=1e3 * estimate.seconds, basis=estimate.basis, layers_share=share)
+    rows = with_interval(rows, cluster)
     if not with_sensitivities:
         return rows
     return rows.join(pd.DataFrame(sensitivities(runs, cluster), columns=list(COSTS), index=rows.index))
+
+
+def with_interval(rows: pd.DataFrame, cluster: FittedCluster) -> pd.DataFrame:
+    """@p rows with `at_least` and `at_most` around `predicted`, where the cluster has intervals: of rows that its fit
+    did not see INTERVAL_SHARE were measured between them."""
+    if not cluster.intervals:
+        return rows
+    one, many = (rows["basis"].map(KNOWN_OF).map(of_known) for of_known in cluster.intervals)
+    factor = np.exp(np.where(rows["num_gpus"] > cluster.devices_per_node, many, one).astype(float))
+    return rows.assign(at_least=rows["predicted"] / factor, at_most=rows["predicted"] * factor)
 
 
 def completed(runs: pd.DataFrame, cluster: FittedCluster) -> pd.DataFrame:
@@ -69,14 +80,19 @@ def to_csv(rows: pd.DataFrame) -> str:
 
 
 def report(rows: pd.DataFrame) -> str:
-    """Errors by group, the worst rows, and one last line over all rows."""
+    """Errors by group, the worst rows, how many rows lie in their interval, and one last line over all rows."""
     rows = rows.assign(error=rows["predicted"] / rows["measured"] - 1)
     lines = [f"{rows['quantity'].iloc[0]}: predicted against measured", ""]
     groups = [group for group in GROUPS if rows[group].nunique() > 1]
     if groups:
         table = pd.concat([_by(rows, group) for group in groups], ignore_index=True)
         lines += [table.to_string(index=False), ""]
-    lines += [f"{min(WORST_ROWS, len(rows))} worst rows", _worst(rows, groups), "", summary(rows["error"])]
+    lines += [f"{min(WORST_ROWS, len(rows))} worst rows", _worst(rows, groups), ""]
+    if "at_least" in rows:
+        inside = rows["measured"].between(rows["at_least"], rows["at_most"])
+        share = f"{100 * INTERVAL_SHARE:.0f} %"
+        lines.append(f"{inside.sum()} of {len(rows)} rows lie in the interval that holds {share} of rows not fitted to")
+    lines.append(summary(rows["error"]))
     return "\n".join(lines)
 
 
@@ -106,8 +122,9 @@ def _by(rows: pd.DataFrame, group: str) -> pd.DataFrame:
 
 def _worst(rows: pd.DataFrame, groups: list[str]) -> str:
     worst = rows.loc[rows["error"].abs().sort_values(ascending=False, kind="stable").index[:WORST_ROWS]]
-    table = worst[["line", *groups, "measured", "predicted"]].copy()
-    for name in ("measured", "predicted"):
+    numbers = [name for name in ("measured", "predicted", "at_least", "at_most") if name in rows]
+    table = worst[["line", *groups, *numbers]].copy()
+    for name in numbers:
         table[name] = table[name].map("{:.6g}".format)
     table["error"] = (100 * worst["error"]).map("{:+.1f} %".format)
     return table.to_string(index=False)

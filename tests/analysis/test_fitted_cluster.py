@@ -24,6 +24,8 @@ recomputation_on_one_node = "selective"
 recomputation_on_many_nodes = "full"
 dtype = "f16"
 multiprocessors = 108
+interval_on_one_node = {{ cell = 0.1, shape = 0.2, formula = 0.3 }}
+interval_on_many_nodes = {{ cell = 0.4, shape = 0.5, formula = 0.6 }}
 layers = [
   {FIRST},
   {SECOND},
@@ -63,6 +65,12 @@ def test_everything_is_read(read):
     assert cluster.recomputation_on_one_node == "selective"
     assert cluster.recomputation_on_many_nodes == "full"
     assert cluster.ratios == {(256, 8, 128, 1, 2): 0.5, (256, 8, 128, 2, 1): 1.25}
+    assert cluster.intervals == (
+        {"cell": 0.1, "shape": 0.2, "formula": 0.3},
+        {"cell": 0.4, "shape": 0.5, "formula": 0.6},
+    )
+    without = "\n".join(line for line in TEXT.split("\n") if not line.startswith("interval"))
+    assert read(without).intervals == ()
     assert read(TEXT.replace("devices_per_node = 8\n", "")).devices_per_node == 1
     assert read(TEXT[: TEXT.index("layers = [")]).ratios == {}
     assert len(read_fitted_cluster(SHIPPED).ratios) > 60

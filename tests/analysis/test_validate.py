@@ -11,7 +11,9 @@ import pytest
 from runs_and_clusters import runs, weightless
 from strata_analysis.cli import main
 from strata_analysis.fit_transformer import CENTRE, CONFIGURATION, FOLDS, NAMES, Costs, fold_of, judged_inside
-from strata_analysis.validate import completed, predicted_runs, report, summary, to_csv
+from strata_analysis.fitted_cluster import INTERVALS
+from strata_analysis.held_out_intervals import interval_widths
+from strata_analysis.validate import GROUPS, completed, predicted_runs, report, summary, to_csv, with_interval
 
 ROOT = Path(__file__).parents[2]
 ROWS = """quantity,line,num_gpus,hidden_size,attention_heads,layers,sequence_length,global_batch,micro_batch,\
@@ -50,12 +52,36 @@ def test_rows_are_csv_whose_numbers_read_back_equal(capsys, option, num_further)
     assert main(["validate", "--cluster", str(cluster), option, "--", str(table)]) == 0
     header, first, *_ = csv.reader(io.StringIO(capsys.readouterr().out))
     row = dict(zip(header, first, strict=True))
-    assert header[-num_further - 4 : len(header) - num_further] == ["measured", "predicted", "basis", "layers_share"]
+    last = ["measured", "predicted", "basis", "layers_share", "at_least", "at_most"]
+    assert header[-num_further - 6 : len(header) - num_further] == last
     assert header[len(header) - num_further :] == NAMES[:num_further]
     assert (row["line"], row["measured"], row["sequence_parallel"]) == ("5", "1420", "no")
     # What the closed form gave before it was vectorised.
     assert float(row["predicted"]) == pytest.approx(1455.803544473736, rel=1e-12)
     assert float(row["layers_share"]) == pytest.approx(0.9624673330484209, rel=1e-12)
+
+
+def test_an_interval_is_as_wide_as_its_basis_and_its_nodes_say():
+    rows = pd.DataFrame({"num_gpus": [8, 16, 8], "basis": ["measured", "extrapolated", "formula"], "predicted": 100.0})
+    assert with_interval(rows, weightless()).columns.tolist() == rows.columns.tolist()
+    widths = ({"cell": 0.1, "shape": 0.2, "formula": 0.3}, {"cell": 0.4, "shape": 0.5, "formula": 0.6})
+    found = with_interval(rows, weightless(intervals=widths))
+    np.testing.assert_allclose(found["at_most"], 100.0 * np.exp([0.1, 0.5, 0.3]))
+    np.testing.assert_allclose(found["at_least"], 100.0 / np.exp([0.1, 0.5, 0.3]))
+    lines = report(
+        found.assign(quantity="x", line=[2, 3, 4], measured=[100.0, 100.0, 1e3], **dict.fromkeys(GROUPS[:-1], 1))
+    )
+    assert "2 of 3 rows lie in the interval that holds 90 % of rows not fitted to" in lines
+
+
+def test_intervals_hold_nine_tenths_of_what_was_held_out():
+    """Of 99 rows the 90th error, of one the largest there is; a basis without rows there has that of all there."""
+    errors = np.random.default_rng(1).permutation(np.arange(1, 100)) / 1000
+    rows = pd.DataFrame({"num_gpus": 8, "basis": "measured", "predicted": 1.0, "measured": np.exp(errors)})
+    other = pd.DataFrame({"num_gpus": [16], "basis": ["interpolated"], "predicted": [1.0], "measured": [np.exp(-0.5)]})
+    one, many = interval_widths(pd.concat([rows, other]), devices_per_node=8)
+    assert one == pytest.approx({"cell": 0.09, "shape": 0.09, "formula": 0.09})
+    assert many == pytest.approx({"cell": 0.5, "shape": 0.5, "formula": 0.5})
 
 
 def test_what_a_table_does_not_say_comes_from_the_cluster():
@@ -131,3 +157,11 @@ def test_writing_keeps_comments_and_replaces_ratios():
     ]
     with pytest.raises(SystemExit, match="half_depth: 0 lines"):
         Costs(parameters, {}).toml(text.replace("half_depth", "other"))
+    lines = "".join(f"{name} = {{ cell = 1, formula = 2 }}  # why\n" for name in INTERVALS)
+    text = text.replace("layers = [", lines + "layers = [")
+    assert "interval" not in Costs(parameters, {}).toml(text)
+    written = Costs(parameters, {}, ({"cell": 0.5}, {"cell": 0.25})).toml(text)
+    assert [line for line in written.splitlines() if line.startswith("interval")] == [
+        "interval_on_one_node = { cell = 0.5 }  # why",
+        "interval_on_many_nodes = { cell = 0.25 }  # why",
+    ]
