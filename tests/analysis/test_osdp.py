@@ -8,6 +8,7 @@ from matplotlib import pyplot
 from strata_analysis.derive import by_point, key_column
 from strata_analysis.figures.osdp import (
     figure_5,
+    figure_5_equal_batch,
     figure_5_one_sample,
     figure_7,
     figure_8,
@@ -193,6 +194,37 @@ def test_figure_7_is_time_and_memory_by_slices(small_version):
             f"{row.hidden}/{row.slices}": getattr(row, column) for row in rows.itertuples()
         }
     assert osdp.figure_7(points).rows.loc[0, "simulated"] == rows["saved"].max()
+
+
+def test_an_equal_batch_is_the_one_at_which_fsdp_is_fastest():
+    rows = pd.concat(
+        [
+            made_up({("nd-a", 8, "osdp"): osdp_is, ("nd-a", 8, "zero3"): zero3_is, ("nd-a", 16, "osdp"): 7.0}).assign(
+                batch=batch
+            )
+            for batch, osdp_is, zero3_is in ((8, 3.0, 1.0), (16, 5.0, 4.0), (24, 9.0, 2.0))
+        ]
+    )
+    there = osdp.at_equal_batch(rows).set_index("strategy")
+    assert there["batch"].tolist() == [16, 16]
+    assert there.loc["osdp", "throughput"] == 5.0
+    assert there.loc["zero3", "throughput"] == 4.0
+
+
+def test_equal_batches_are_drawn_and_compared_with_fsdp(small_version):
+    few = "train.global_batch > 24 || model.name == 'mingpt-ws-2x6144'"
+    fewer = (SMALLER[0], SMALLER[1], ("train.global_batch > 96 && model.name != 'mingpt-ws-2x6144'", few))
+    points = by_point(results := small_version("osdp/figure_5_equal_batch", fewer))
+    drawn = artists(figure_5_equal_batch.draw(results, points), "throughput")
+    assert set(drawn) == {f"mingpt-nd-48x1536/16/{name}" for name in ("zero3", "osdp")}
+    comparison = osdp.figure_5_equal_batch(points)
+    rows = osdp.at_equal_batch(osdp.tried(points, "osdp_figure_5_equal_batch")).set_index("strategy")
+    ratio = rows.loc["osdp", "throughput"] / rows.loc["zero3", "throughput"]
+    assert ratio >= 1.0
+    assert comparison.rows.query("family == 'N&D'")["simulated"].tolist() == pytest.approx([ratio, ratio])
+    assert comparison.statements == [
+        f"mingpt-nd-48x1536, 16 GiB, {rows.loc['osdp', 'batch']:g} sequences a step: {ratio:.2f}."
+    ]
 
 
 @pytest.mark.parametrize(("figure", "module"), [("5", figure_5_one_sample), ("9", figure_9_one_sample)])

@@ -31,14 +31,12 @@ EQUAL = 0.001  # no difference between two throughputs
 CELL = ["model", "family", "limit_gib"]
 
 
-def cells(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
-    """One row a model, memory limit and strategy: its fastest point, as the paper tunes batch sizes and degrees.
+def tried(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """One row a point of the experiment.
 
     model, family, setting (as on the paper's axis), limit_gib, strategy, ended ("ok", "OOM", "N/A"), throughput
     (sequences a second; NaN where it did not end well), batch (sequences a step), peak_gib, split (share of the
     operators in slices; NaN but for OSDP's modes).
-
-    Several points may have failed in several ways: what would run with more memory is OOM.
     """
     ours = points[points["experiment_name"] == experiment]
     rows = pd.DataFrame(
@@ -56,6 +54,16 @@ def cells(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
         }
     )
     rows["throughput"] = rows["throughput"].where(rows["ended"] == "ok")
+    return rows
+
+
+def cells(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """One row a model, memory limit and strategy, as `tried` has it: its fastest point, as the paper tunes batch sizes
+    and degrees.
+
+    Several points may have failed in several ways: what would run with more memory is OOM.
+    """
+    rows = tried(points, experiment)
     rows["rank"] = rows["ended"].map({"ok": 0, "OOM": 1, "N/A": 2})
     rows = rows.sort_values(["rank", "throughput"], ascending=[True, False], kind="stable")
     best = rows.drop_duplicates([*CELL, "strategy"]).drop(columns="rank")
@@ -80,6 +88,20 @@ def _split(point: pd.Series) -> float:
         if found and int(found[1]) * point["num_ranks"] == point["num_sequences_per_step"]:
             return int(found[3]) / int(found[2])
     return float("nan")
+
+
+def at_equal_batch(rows: pd.DataFrame, baseline: str = "zero3") -> pd.DataFrame:
+    """A row a CELL in which the baseline runs: every strategy at the batch at which the baseline is fastest, as `cells`
+    has it.
+
+    @param rows as `tried` gives them; of several points of one strategy and batch the fastest."""
+    rows = rows.reset_index(drop=True)
+    good = rows[(rows["ended"] == "ok") & (rows["strategy"] == baseline)]
+    batches = good.loc[good.groupby(CELL, sort=False)["throughput"].idxmax(), [*CELL, "batch"]]
+    there = rows.merge(batches, on=[*CELL, "batch"])
+    order = there["ended"].map({"ok": 0, "OOM": 1, "N/A": 2})
+    there = there.assign(order=order).sort_values(["order", "throughput"], ascending=[True, False], kind="stable")
+    return there.drop_duplicates([*CELL, "strategy"]).drop(columns="order").reset_index(drop=True)
 
 
 def speedups(rows: pd.DataFrame, strategy: str, over: set[str]) -> pd.DataFrame:
@@ -157,6 +179,27 @@ def figure_5_one_sample(points: pd.DataFrame) -> Comparison:
 
 def figure_9_one_sample(points: pd.DataFrame) -> Comparison:
     return _one_sample(points, "9")
+
+
+def figure_5_equal_batch(points: pd.DataFrame) -> Comparison:
+    return _equal_batch(points, "5")
+
+
+def _equal_batch(points: pd.DataFrame, figure: str) -> Comparison:
+    """The paper compares strategies at one batch: here at the one at which FSDP is fastest."""
+    rows = at_equal_batch(tried(points, f"osdp_figure_{figure}_equal_batch"))
+    printed = published("osdp", f"figure_{figure}")
+    statements = [
+        f"{row.model}, {row.limit_gib:g} GiB, {row.batch:g} sequences a step: {row.ratio:.2f}."
+        for row in speedups(rows, "osdp", {"zero3"})
+        .merge(rows.loc[rows["strategy"] == "osdp", [*CELL, "batch"]], on=CELL)
+        .itertuples()
+    ]
+    return Comparison(
+        f"Figure {figure}'s speed-ups over FSDP, both at FSDP's fastest batch",
+        beside_printed(printed[printed["over"] == "zero3"], rows),
+        statements,
+    )
 
 
 def _one_sample(points: pd.DataFrame, figure: str) -> Comparison:
@@ -245,6 +288,7 @@ def figure_9(points: pd.DataFrame) -> Comparison:
 
 COMPARISONS = {
     "osdp_figure_5": (figure_5, figure_8, figure_8_split),
+    "osdp_figure_5_equal_batch": (figure_5_equal_batch,),
     "osdp_figure_5_one_sample": (figure_5_one_sample,),
     "osdp_figure_6": (figure_6,),
     "osdp_figure_7_simulated": (figure_7,),

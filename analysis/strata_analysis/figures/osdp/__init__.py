@@ -5,6 +5,7 @@ One module a figure: `EXPERIMENT` names the experiment that it is drawn from, `d
 
 from strata_analysis.figures.osdp import (
     figure_5,
+    figure_5_equal_batch,
     figure_5_one_sample,
     figure_6,
     figure_7,
@@ -16,6 +17,7 @@ from strata_analysis.figures.osdp import (
 
 MODULES = (
     figure_5,
+    figure_5_equal_batch,
     figure_5_one_sample,
     figure_6,
     figure_7,
