@@ -1,5 +1,8 @@
 """AutoDDL's figures and printed savings, from small versions of its experiments and from cells made by hand."""
 
+import tomllib
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,9 +11,11 @@ from matplotlib import pyplot
 from strata_analysis.derive import by_point, key_column
 from strata_analysis.figures import autoddl as figures
 from strata_analysis.figures.autoddl import figure_3, figure_4, figure_8, figure_9_vgg13, figure_10_transformer, table_3
+from strata_analysis.fit_autoddl_link import with_link
 from strata_analysis.published import autoddl, published
 from strata_analysis.table import short_table
 
+ROOT = Path(__file__).parents[2]
 FEWER_MICRO_BATCHES = (("[2, 4, 8, 16, 32, 64, 128, 256, 512]", "[2, 64, 128]"),)
 
 
@@ -62,10 +67,12 @@ def by_hand(*rows):
 def test_a_cell_is_the_fastest_point_that_fits(transformers):
     points = by_point(transformers)
     cells = autoddl.cells(points, "autoddl_figure_10_transformer")
-    assert len(cells) == 2 * 4
+    assert len(cells) == 2 * 5
     counts = np.array(key_column(points, "train.micro_batches", ""), dtype=int)
     for cell in cells.itertuples():
-        tried = points[(points["model_name"] == cell.model) & (points["strategy_name"] == cell.strategy)]
+        is_blocking = np.array(key_column(points, "strategy.panels", "ahead")) == "blocking"
+        here = (points["model_name"] == cell.model) & (is_blocking == (cell.strategy == autoddl.BLOCKING))
+        tried = points[here & (points["strategy_name"] == cell.strategy.split(",")[0])]
         if cell.ended == "ok":
             best = tried["step_seconds"].idxmin()
             assert cell.step_seconds == tried.loc[best, "step_seconds"]
@@ -129,8 +136,8 @@ def test_vgg13_is_fastest_under_autoddl_and_slowest_under_data_parallelism(vgg13
     cells = autoddl.cells(points, "autoddl_figure_9_vgg13")
     for _, members in cells.groupby("nodes"):
         ranking = members.sort_values("step_seconds")["strategy"]
-        assert list(ranking) == ["autoddl", "megatron", "summa", "ddp"]
-    assert len(artists(figure_9_vgg13.draw(vgg13, points), "step")) == 12
+        assert list(ranking) == ["autoddl", "megatron", "summa", autoddl.BLOCKING, "ddp"]
+    assert len(artists(figure_9_vgg13.draw(vgg13, points), "step")) == 15
 
 
 def test_table_3_has_the_fastest_number_of_stages_and_says_whether_it_is_the_papers():
@@ -222,10 +229,41 @@ def test_communication_is_drawn_as_predicted_and_as_simulated(small_version):
         assert heights == dict(zip(rows["strategy"], rows[name], strict=True))
 
 
-def test_on_one_rank_a_node_the_planner_predicts_the_simulators_communication(small_version):
-    rows = autoddl.of_figure_4(by_point(small_version("autoddl/figure_4")), "autoddl_figure_4")
+def test_what_is_simulated_is_called_consistency_and_stands_beside_nothing_printed(small_version):
+    points = by_point(small_version("autoddl/figure_4"))
+    rows = autoddl.of_figure_4(points, "autoddl_figure_4")
     assert np.allclose(rows["predicted"], rows["communication"], rtol=0.02)
-    assert autoddl.rank_correlation(rows) == pytest.approx(1.0)
+    said = autoddl.figure_4(points.assign(experiment_name="autoddl_figure_4_daint"))
+    assert said.title.startswith("Consistency")
+    assert said.rows.empty
+    measured = points.assign(experiment_name="autoddl_figure_4_daint", simulated=False)
+    assert autoddl.figure_4(measured).title.startswith("Figure 4")
+
+
+def test_the_share_of_communication_is_the_second_bests(vgg13):
+    cells = autoddl.cells(by_point(vgg13), "autoddl_figure_9_vgg13")
+    shares = autoddl.shares(cells)
+    for row in shares.itertuples():
+        others = cells[(cells["nodes"] == row.nodes) & (cells["strategy"] != "autoddl")].set_index("strategy")
+        assert row.it == others["step_seconds"].idxmin()
+        assert row.share == others.loc[row.it, "exposed_seconds"] / others.loc[row.it, "step_seconds"]
+    said = autoddl.figure_9_vgg13_shares(by_point(vgg13)).rows
+    assert said["paper"].tolist() == [0.30, 0.49, 0.61]
+    assert said["simulated"].tolist() == shares["share"].tolist()
+
+
+def test_a_fitted_link_replaces_its_numbers_alone():
+    text = (ROOT / "experiments" / "clusters" / "daint-p100.toml").read_text()
+    fitted = with_link(text, {"latency_seconds": 3e-5, "effective_bandwidth_bytes_per_second": 2e9})
+    before, after = tomllib.loads(text), tomllib.loads(fitted)
+    assert after["inter_node"] == before["inter_node"] | {
+        "latency_seconds": 3e-5,
+        "effective_bandwidth_bytes_per_second": 2e9,
+    }
+    del before["inter_node"], after["inter_node"]
+    assert after == before
+    with pytest.raises(SystemExit, match=r"inter_node\.latency: 0 lines"):
+        with_link(text, {"latency": 1.0})
 
 
 def test_rank_correlation_knows_order_alone():

@@ -14,7 +14,14 @@ from strata_analysis.published import Comparison, beside, ended, published
 from strata_analysis.series import keys_of
 
 # As the paper calls them, in its order; any other strategy goes by its own name, after these.
-NAMES = {"ddp": "data parallel", "summa": "SUMMA", "megatron": "Megatron", "autoddl": "AutoDDL"}
+BLOCKING = "summa, blocking"  # as the paper's SUMMA runs, which is Optimus'
+NAMES = {
+    "ddp": "data parallel",
+    BLOCKING: "SUMMA, blocking",
+    "summa": "SUMMA",
+    "megatron": "Megatron",
+    "autoddl": "AutoDDL",
+}
 SECOND_BEST = "second best"
 CELL = ["model", "nodes", "devices", "optimizer"]
 SECONDS = {"communication": "communication_seconds", "step": "step_seconds"}
@@ -23,9 +30,9 @@ SECONDS = {"communication": "communication_seconds", "step": "step_seconds"}
 def tried(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """One row a point of the experiment, in its order.
 
-    model, nodes, devices (of a node), optimizer, strategy, stages (of its pipeline), ended ("ok", "OOM", "N/A"),
-    micro_batches, and in seconds step_seconds, communication_seconds and exposed_seconds, the part under which nothing
-    is computed; NaN where it did not end well.
+    model, nodes, devices (of a node), optimizer, strategy (its name, or BLOCKING), stages (of its pipeline), ended
+    ("ok", "OOM", "N/A"), micro_batches, and in seconds step_seconds, communication_seconds and exposed_seconds, the
+    part under which nothing is computed; NaN where it did not end well.
     """
     ours = points[points["experiment_name"] == experiment]
     nodes = pd.Series([int(word) for word in key_column(ours, "resources.nodes", "1")], index=ours.index)
@@ -35,7 +42,10 @@ def tried(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
             "nodes": nodes,
             "devices": [int(word) for word in key_column(ours, "resources.ranks_per_node", "1")],
             "optimizer": key_column(ours, "train.optimizer", "adamw"),
-            "strategy": ours["strategy_name"],
+            "strategy": [
+                BLOCKING if "blocking" in panels else name
+                for name, panels in zip(ours["strategy_name"], key_column(ours, "strategy.panels", ""), strict=True)
+            ],
             "stages": [int(word) for word in key_column(ours, "strategy.stages", "1")],
             "ended": [ended(point) for _, point in ours.iterrows()],
             "micro_batches": [int(word) for word in key_column(ours, "train.micro_batches", "1")],
@@ -87,6 +97,16 @@ def savings(rows: pd.DataFrame, over: str) -> pd.DataFrame:
     return pd.DataFrame(found, columns=[*CELL, "over", "it", "quantity", "saved"])
 
 
+def shares(rows: pd.DataFrame) -> pd.DataFrame:
+    """A row a CELL: of the step of the fastest strategy but AutoDDL, `it`, the `share` in which nothing is computed.
+
+    @param rows as `cells` gives them. The paper's strategies communicate while nothing is computed."""
+    others = rows[(rows["ended"] == "ok") & (rows["strategy"] != "autoddl")]
+    fastest_of_cell = others.loc[others.groupby(CELL, sort=False)["step_seconds"].idxmin()]
+    share = fastest_of_cell["exposed_seconds"] / fastest_of_cell["step_seconds"]
+    return fastest_of_cell.assign(share=share).rename(columns={"strategy": "it"})[[*CELL, "it", "share"]]
+
+
 def beside_printed(printed: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """The printed savings with ours, a row an optimizer that was simulated; a difference of shares has no error."""
     ours = pd.concat([savings(rows, over) for over in dict.fromkeys(printed["over"])], ignore_index=True)
@@ -119,6 +139,31 @@ def _failed(rows: pd.DataFrame) -> pd.DataFrame:
 
 def figure_9_vgg13(points: pd.DataFrame) -> Comparison:
     return _savings(points, "autoddl_figure_9_vgg13", "figure_9", "Figure 9, what AutoDDL saves: VGG-13 on Piz Daint")
+
+
+def figure_9_vgg13_shares(points: pd.DataFrame) -> Comparison:
+    return _shares(points, "autoddl_figure_9_vgg13")
+
+
+def figure_9_transformer_shares(points: pd.DataFrame) -> Comparison:
+    return _shares(points, "autoddl_figure_9_transformer")
+
+
+def figure_10_transformer_shares(points: pd.DataFrame) -> Comparison:
+    return _shares(points, "autoddl_figure_10_transformer")
+
+
+def _shares(points: pd.DataFrame, experiment: str) -> Comparison:
+    ours = shares(cells(points, experiment))
+    printed = published("autoddl", "communication_share")
+    on = ["model", "nodes", "devices"]
+    each = [
+        beside(printed[printed["model"].isin(ours["model"])], members, on, "share")
+        .merge(members[[*on, "it"]], on=on, how="left")
+        .assign(optimizer=optimizer)
+        for optimizer, members in ours.groupby("optimizer", sort=False)
+    ]
+    return Comparison("Share of communication in the step of the second best", pd.concat(each, ignore_index=True))
 
 
 def figure_9_data_parallel(points: pd.DataFrame) -> Comparison:
@@ -259,13 +304,20 @@ def rank_correlation(rows: pd.DataFrame) -> float:
     return float(rows["predicted"].rank().corr(rows["communication"].rank()))
 
 
+def is_simulated(rows: pd.DataFrame) -> bool:
+    """@param rows as of_figure_4() gives them: all of one kind, as those of one experiment are."""
+    return bool(rows["simulated"].all())
+
+
 def figure_4(points: pd.DataFrame) -> Comparison:
-    """Of whichever of its experiments the points are."""
+    """Of whichever of its experiments the points are. What was not measured is no counterpart of what is printed."""
     (experiment,) = {name for name in points["experiment_name"] if name in FIGURE_4}
     rows = of_figure_4(points, experiment)
     ours = pd.DataFrame({"platform": [rows["platform"].iloc[0]], "rank_correlation": [rank_correlation(rows)]})
     printed = published("autoddl", "figure_4")
     printed = printed[printed["platform"].isin(ours["platform"])]
+    if is_simulated(rows):
+        printed = printed.iloc[:0]
     words = [
         f"{row.strategy}: predicted {row.predicted:.4g} s, {'simulated' if row.simulated else 'measured'} "
         f"{row.communication:.4g} s."
@@ -273,7 +325,9 @@ def figure_4(points: pd.DataFrame) -> Comparison:
     ]
     words.append(f"Rank correlation of {len(rows)} strategies: {ours['rank_correlation'].iloc[0]:.3f}.")
     return Comparison(
-        "Figure 4, communication predicted and simulated or measured",
+        "Consistency of planner and simulator on figure 4's strategies"
+        if is_simulated(rows)
+        else "Figure 4, communication predicted and measured",
         beside(printed, ours, ["platform"], "rank_correlation"),
         words,
     )
@@ -282,9 +336,9 @@ def figure_4(points: pd.DataFrame) -> Comparison:
 FIGURE_4 = ("autoddl_figure_4", "autoddl_figure_4_daint", "autoddl_figure_4_gcp")
 COMPARISONS = {
     **{name: (figure_4,) for name in FIGURE_4},
-    "autoddl_figure_9_vgg13": (figure_9_vgg13, figure_9_data_parallel),
-    "autoddl_figure_9_transformer": (figure_9_transformer,),
+    "autoddl_figure_9_vgg13": (figure_9_vgg13, figure_9_vgg13_shares, figure_9_data_parallel),
+    "autoddl_figure_9_transformer": (figure_9_transformer, figure_9_transformer_shares),
     "autoddl_figure_10_vgg13": (figure_10_vgg13,),
-    "autoddl_figure_10_transformer": (figure_10_transformer,),
+    "autoddl_figure_10_transformer": (figure_10_transformer, figure_10_transformer_shares),
     "autoddl_table_3": (table_3, table_3_ratio),
 }

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from strata_analysis.figures import bars, style
-from strata_analysis.published.autoddl import NAMES
+from strata_analysis.published.autoddl import BLOCKING, NAMES
 
 GROUP_WIDTH = 0.84
 EXPOSED_COLOUR = "0.25"
@@ -33,12 +33,16 @@ def panels(rows: pd.DataFrame, title: str) -> Figure:
     all_axes[0][0].set_ylabel("seconds a step")
     figure.suptitle(title, fontsize=8)
     handles = [
-        Patch(facecolor=style.colour(name), edgecolor="white", hatch="////", label=NAMES.get(name, name))
+        Patch(facecolor=_colour(name), edgecolor="white", hatch="////", label=NAMES.get(name, name))
         for name in strategies
     ]
     handles.append(Patch(facecolor=EXPOSED_COLOUR, label="exposed communication"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles) if len(optimizers) > 1 else 2)
     return figure
+
+
+def _colour(strategy: str) -> str | tuple[float, ...]:
+    return style.paler(style.colour("summa"), 0.5) if strategy == BLOCKING else style.colour(strategy)
 
 
 def _groups(axes: Axes, members: pd.DataFrame, strategies: list[str]) -> None:
@@ -51,7 +55,7 @@ def _groups(axes: Axes, members: pd.DataFrame, strategies: list[str]) -> None:
         if row.ended != "ok":
             bars.say_missing(axes, place, row.ended, f"failed/{name}")
             continue
-        bars.single(axes, place, row.step_seconds, 0.9 * width, style.colour(row.strategy), True, f"step/{name}")
+        bars.single(axes, place, row.step_seconds, 0.9 * width, _colour(row.strategy), True, f"step/{name}")
         bars.single(axes, place, row.exposed_seconds, 0.4 * width, EXPOSED_COLOUR, False, f"exposed/{name}")
     axes.set_xticks(range(len(groups)), groups, fontsize=6)
     axes.set_xlim(-0.5, len(groups) - 0.5)
