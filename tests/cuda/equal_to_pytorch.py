@@ -3,7 +3,7 @@
 
 equal_to_pytorch.py make FOLDER [--tiny] [--device cuda|cpu]      token files and experiments, FOLDER/<case>.<part>.toml
 strata run FOLDER/<case>.<part>.toml --results FOLDER/results     each of them
-equal_to_pytorch.py compare FOLDER [--libraries FOLDER]           lines of a case each, equality.csv; 1 where one differs
+equal_to_pytorch.py compare FOLDER [--libraries FOLDER]           a line a case, equality.csv; 1 where one differs
 
 Part `step` trains one step of SGD with a momentum and a learning rate that move nothing: its checkpoint has the weights
 that it began with and, as momentum, their gradients. Part `train` begins with the same weights, which come of the seed,
@@ -31,7 +31,7 @@ from pathlib import Path
 NUM_STEPS = 20
 SEED = 3
 STILL = 1e-30  # a learning rate, and a momentum, that changes nothing
-# Relative: of the loss of `step`; of a gradient's distance to its norm, by model; of losses, which rounding moves apart.
+# Relative: of the loss of `step`; of a gradient's distance to its norm, by model; of losses, which move apart.
 LOSS_BOUND = 1e-5
 GRADIENT_BOUND = {"transformer": 1e-4, "vgg": 1e-2}
 TRAIN_BOUND = {"train": 1e-3, "train_bf16": 3e-2}
@@ -352,8 +352,9 @@ def compare(folder, libraries):
             code = 1
             continue
         rows.append({key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()})
-        print(f"{name} {'Error, differs in ' + ', '.join(differ) if differ else 'equal'}: "
-              + ", ".join(f"{key} {value}" for key, value in rows[-1].items() if key != "case"), flush=True)  # fmt: skip
+        verdict = "Error, differs in " + ", ".join(differ) if differ else "equal"
+        numbers = ", ".join(f"{key} {value}" for key, value in rows[-1].items() if key != "case")
+        print(f"{name} {verdict}: {numbers}", flush=True)
         code = 1 if differ else code
     if rows:
         with (folder / "equality.csv").open("w", newline="", encoding="utf-8") as stream:

@@ -181,7 +181,8 @@ echo "step 3 loss 1.0 mfu 41.0 %" """,
         (self.packed / "equal_to_pytorch.py").write_text(
             "import pathlib, sys\nfolder = pathlib.Path(sys.argv[2])\n"
             "if sys.argv[1] == 'make':\n    folder.mkdir()\n    (folder / 'gpt.step.toml').write_text('')\n"
-            "else:\n    print('gpt equal: loss_difference 1e-07')\n    (folder / 'equality.csv').write_text('case\\ngpt\\n')\n"
+            "else:\n    print('gpt equal: loss_difference 1e-07')\n"
+            "    (folder / 'equality.csv').write_text('case\\ngpt\\n')\n"
         )
         (folder / "path").mkdir()
         (folder / "path" / "python3").symlink_to(sys.executable)
