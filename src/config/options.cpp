@@ -161,12 +161,10 @@ constexpr Option options[] = {
     {"cuda.attention", FIELD(cuda.attention), "auto | cudnn | strata", "",
      "of ranks on GPUs: auto, cuDNN's fused attention in bf16 without dropout of probabilities and with heads of a "
      "multiple of 8 up to 128, strata's kernels otherwise; cudnn refuses where it does not serve; neither goes on "
-     "without "
-     "a cuDNN that has it"},
+     "without a cuDNN that has it"},
     {"cuda.timing", FIELD(cuda.timing), "", "",
      "of ranks on GPUs: two events around each instruction, a microsecond or so each, so that results have the parts "
-     "of "
-     "a step and its timeline; without them these are unknown",
+     "of a step and its timeline; without them these are unknown",
      false, false},
 
     {"measure.warmup_steps", FIELD(measure.warmup_steps), ">= 0 and <= 1000000000000", "", "steps before measuring",

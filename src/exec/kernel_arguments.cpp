@@ -42,7 +42,8 @@ ConvolutionDims KernelDims::convolution() const {
           .dtype = input(0),
           .gradient_dtype = weight_gradient ? output(0) : input(0),
           .bias = weight_gradient ? in_.outputs.size() == 2
-                                  : in_.kernel == Kernel::convolution_forward && in_.inputs.size() == 3};
+                                  : in_.kernel == Kernel::convolution_forward && in_.inputs.size() == 3,
+          .relu = in_.attributes.integer_or("relu", 0) != 0};
 }
 
 LayerNormDims KernelDims::layer_norm() const {
@@ -96,7 +97,14 @@ MaxPoolDims KernelDims::max_pool() const {
           .kernel = integer("kernel"),
           .stride = integer("stride"),
           .padding = integer("padding"),
-          .dtype = input(0)};
+          .dtype = input(0),
+          .relu = in_.attributes.integer_or("relu", 0) != 0};
+}
+
+ColumnSumsDims KernelDims::bias_gradient() const {
+  const std::int64_t channels = integer("channels");
+  return {
+      .rows = in_.outputs[0].num_elements / channels, .columns = channels, .dtype = output(0), .sums_dtype = output(1)};
 }
 
 AveragePoolDims KernelDims::average_pool() const {

@@ -76,6 +76,8 @@ class KernelDims {
   BatchNormDims batch_norm() const;
   EmbeddingDims embedding() const;
   MaxPoolDims max_pool() const;
+  /// Of output 1, the sums of output 0 over its rows of `channels`.
+  ColumnSumsDims bias_gradient() const;
   AveragePoolDims average_pool() const;
   ClassTokenDims class_token() const;
   FirstRowDims first_row() const;

@@ -129,7 +129,9 @@ struct MaxPoolDims {
   std::int64_t stride = 2;
   std::int64_t padding = 0;  ///< on each side, at most kernel / 2; never the maximum
   DType dtype = DType::f32;
+  bool relu = false;  ///< forward: maxima that are not above 0 have the index no_place; windows up to 15
 
+  static constexpr std::uint8_t no_place = 255;
   std::int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
   std::int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
 };

@@ -95,9 +95,9 @@ Plan evaluation_plan(const Plan& training, std::int64_t samples) {
   return plan;
 }
 
-Program lower_evaluation(const Plan& plan, const ModelGraph& graph, int rank, const WorkspaceBytes& workspace_bytes) {
+Program lower_evaluation(const Plan& plan, const ModelGraph& graph, int rank, const KernelTraits& kernels) {
   const OrderGenerator training = order_generator_of(plan);
-  return lower(plan, graph, rank, workspace_bytes, [&](const StepShape& shape, const StepPart& part) {
+  return lower(plan, graph, rank, kernels, [&](const StepShape& shape, const StepPart& part) {
     StepOrder order = training(shape, part);
     std::erase_if(order.items, [](const OrderItem& item) { return item.pass != Pass::forward; });
     return order;

@@ -27,6 +27,6 @@ Plan evaluation_plan(const Plan& training, std::int64_t samples);
 
 /// One repetition of the body evaluates a batch. @param plan of evaluation_plan().  @param graph of evaluation_graph().
 /// @throws Unsupported as lower() does.
-Program lower_evaluation(const Plan& plan, const ModelGraph& graph, int rank, const WorkspaceBytes& workspace_bytes);
+Program lower_evaluation(const Plan& plan, const ModelGraph& graph, int rank, const KernelTraits& kernels);
 
 }  // namespace strata

@@ -6,14 +6,14 @@
 
 namespace strata {
 
-Program lower(const Plan& plan, const ModelGraph& graph, int rank, const WorkspaceBytes& workspace_bytes) {
-  return lower(plan, graph, rank, workspace_bytes, order_generator_of(plan));
+Program lower(const Plan& plan, const ModelGraph& graph, int rank, const KernelTraits& kernels) {
+  return lower(plan, graph, rank, kernels, order_generator_of(plan));
 }
 
-Program lower(const Plan& plan, const ModelGraph& graph, int rank, const WorkspaceBytes& workspace_bytes,
+Program lower(const Plan& plan, const ModelGraph& graph, int rank, const KernelTraits& kernels,
               const OrderGenerator& generator) {
   const RankModel model = rank_model(plan, graph, rank);
-  return lower_step(plan, model, rank, OrdersOfPlaces(plan, model, generator), workspace_bytes);
+  return lower_step(plan, model, rank, OrdersOfPlaces(plan, model, generator), kernels);
 }
 
 std::vector<StepOrder> step_orders(const Plan& plan, const ModelGraph& graph) {

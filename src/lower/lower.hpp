@@ -7,10 +7,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ir/model/model_graph.hpp"
 #include "ir/plan/plan.hpp"
+#include "ir/program/fusions.hpp"
 #include "ir/program/program.hpp"
 #include "lower/order/schedules.hpp"
 
@@ -20,11 +23,23 @@ namespace strata {
 /// come from its kernels, a simulated device's from its cost profile.
 using WorkspaceBytes = std::function<std::int64_t(const Program& program, const Instruction& instruction)>;
 
+/// What lowering is told of the kernels that are to run.
+struct KernelTraits {
+  /// Of an executor that fuses nothing the workspaces say all.
+  template <typename Bytes>
+  requires std::is_invocable_r_v<std::int64_t, const Bytes&, const Program&, const Instruction&> KernelTraits(
+      Bytes bytes, const Fusions& fused = {})
+      : workspace_bytes(std::move(bytes)), fusions(fused) {}
+
+  WorkspaceBytes workspace_bytes;
+  Fusions fusions;
+};
+
 /// The Program of rank @p rank. Equal inputs give equal Programs. verify(program) holds.
 /// @throws Unsupported naming the part of the plan that cannot be lowered, with its numbers.
-Program lower(const Plan& plan, const ModelGraph& graph, int rank, const WorkspaceBytes& workspace_bytes);
+Program lower(const Plan& plan, const ModelGraph& graph, int rank, const KernelTraits& kernels);
 /// The same in orders that @p generator makes, whatever the plan's schedule is called.
-Program lower(const Plan& plan, const ModelGraph& graph, int rank, const WorkspaceBytes& workspace_bytes,
+Program lower(const Plan& plan, const ModelGraph& graph, int rank, const KernelTraits& kernels,
               const OrderGenerator& generator);
 
 /// What ranks do in a step, by place. @throws Unsupported as lower() does.

@@ -71,8 +71,7 @@ std::int64_t dealt_unevenly_bytes(const Plan& plan, const ModelGraph& graph,
 }
 
 /// Of one stage.
-std::int64_t least_bytes_of_few_blocks(const Plan& plan, const ModelGraph& graph,
-                                       const WorkspaceBytes& workspace_bytes) {
+std::int64_t least_bytes_of_few_blocks(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels) {
   constexpr int enough = 2;  // what is gathered ahead is a neighbour's
   const std::vector<OperatorDecision> decisions = resolve(plan, graph);
   const std::vector<BlockRun> runs = runs_of_equal_blocks(graph, [&](int op, int other) {
@@ -88,7 +87,7 @@ std::int64_t least_bytes_of_few_blocks(const Plan& plan, const ModelGraph& graph
   const auto live_bytes = [&] {
     const ModelGraph part = with_fewer_blocks(graph, runs, kept);
     // Of what does not divide the first rank has most.
-    return memory_peak(lower(for_part(even, part), part, 0, workspace_bytes)).total_bytes;
+    return memory_peak(lower(for_part(even, part), part, 0, kernels)).total_bytes;
   };
   const std::int64_t of_few = live_bytes();
   std::int64_t bytes = of_few + dealt_unevenly_bytes(plan, graph, decisions);
@@ -104,13 +103,13 @@ std::int64_t least_bytes_of_few_blocks(const Plan& plan, const ModelGraph& graph
 
 }  // namespace
 
-PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const WorkspaceBytes& workspace_bytes) {
+PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels) {
   verify(plan, graph);
   const Plan few = with_few_micro_batches(plan);
   PlanMemory memory;
   memory.stage_peak_bytes.resize(static_cast<std::size_t>(axis_size(plan.mesh, "stage")));
   for (const int rank : fullest_ranks(few, graph)) {
-    const Program program = lower(few, graph, rank, workspace_bytes);
+    const Program program = lower(few, graph, rank, kernels);
     std::int64_t& of_stage = memory.stage_peak_bytes[static_cast<std::size_t>(coordinate(plan.mesh, "stage", rank))];
     of_stage = std::max(of_stage, program.arena_bytes);
     if (program.arena_bytes <= memory.peak_bytes) continue;
@@ -121,21 +120,21 @@ PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const Workspac
 }
 
 std::vector<std::int64_t> least_memory_by_place(const Plan& plan, const ModelGraph& graph,
-                                                const WorkspaceBytes& workspace_bytes) {
-  if (plan.stages.count == 1) return {least_bytes_of_few_blocks(plan, graph, workspace_bytes)};
+                                                const KernelTraits& kernels) {
+  if (plan.stages.count == 1) return {least_bytes_of_few_blocks(plan, graph, kernels)};
   const Plan few = with_full_pipeline(plan);
-  if (few == plan) return plan_memory(plan, graph, workspace_bytes).stage_peak_bytes;
+  if (few == plan) return plan_memory(plan, graph, kernels).stage_peak_bytes;
   verify(plan, graph);
   std::vector<std::int64_t> by_place(static_cast<std::size_t>(axis_size(plan.mesh, "stage")));
   for (const int rank : fullest_ranks(few, graph)) {
     std::int64_t& of_place = by_place[static_cast<std::size_t>(coordinate(plan.mesh, "stage", rank))];
-    of_place = std::max(of_place, memory_peak(lower(few, graph, rank, workspace_bytes)).total_bytes);
+    of_place = std::max(of_place, memory_peak(lower(few, graph, rank, kernels)).total_bytes);
   }
   return by_place;
 }
 
-std::int64_t least_memory_bytes(const Plan& plan, const ModelGraph& graph, const WorkspaceBytes& workspace_bytes) {
-  return std::ranges::max(least_memory_by_place(plan, graph, workspace_bytes));
+std::int64_t least_memory_bytes(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels) {
+  return std::ranges::max(least_memory_by_place(plan, graph, kernels));
 }
 
 }  // namespace strata

@@ -21,7 +21,7 @@ struct PlanMemory {
 };
 
 /// To the byte. @throws Unsupported where lowering refuses, as all of this file.
-PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const WorkspaceBytes& workspace_bytes);
+PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels);
 
 /// Live bytes of a rank at its fullest moment from Programs of two and of three of each run of equal blocks: blocks
 /// that are left out add what the third adds. A step's live bytes are at every moment a sum over blocks, and the most
@@ -32,9 +32,8 @@ PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const Workspac
 /// interleaved stages as many are lowered as are in flight, and a few: more make no moment fuller. Those of other
 /// schedules need what plan_memory() says.
 /// @return by place in the pipeline.
-std::vector<std::int64_t> least_memory_by_place(const Plan& plan, const ModelGraph& graph,
-                                                const WorkspaceBytes& workspace_bytes);
+std::vector<std::int64_t> least_memory_by_place(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels);
 /// Of the fullest place.
-std::int64_t least_memory_bytes(const Plan& plan, const ModelGraph& graph, const WorkspaceBytes& workspace_bytes);
+std::int64_t least_memory_bytes(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels);
 
 }  // namespace strata

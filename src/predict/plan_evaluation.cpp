@@ -65,7 +65,7 @@ Evaluation PlanEvaluation::memory(const Plan& plan) const {
   Evaluation evaluation;
   evaluation.source = "program";
   try {
-    PlanMemory memory = plan_memory(plan, point_.graph, workspaces_of(point_));
+    PlanMemory memory = plan_memory(plan, point_.graph, kernels_of(point_));
     evaluation.peak_bytes = memory.peak_bytes;
     evaluation.stage_peak_bytes = std::move(memory.stage_peak_bytes);
     evaluation.peak = memory.peak;
@@ -81,7 +81,7 @@ Evaluation PlanEvaluation::least_memory(const Plan& plan) const {
   Evaluation evaluation;
   evaluation.source = "program of few blocks";
   try {
-    evaluation.stage_peak_bytes = least_memory_by_place(plan, point_.graph, workspaces_of(point_));
+    evaluation.stage_peak_bytes = least_memory_by_place(plan, point_.graph, kernels_of(point_));
     evaluation.peak_bytes = std::ranges::max(evaluation.stage_peak_bytes);
   } catch (const Unsupported& refusal) {
     evaluation.missing = refusal.what();
@@ -95,7 +95,7 @@ PricedStep PlanEvaluation::price(const Plan& plan, const ModelGraph& part) const
   PricedStep priced;
   Program program;
   try {
-    program = lower(plan, part, 0, workspaces_of(point_));
+    program = lower(plan, part, 0, kernels_of(point_));
   } catch (const Unsupported& refusal) {
     priced.missing = refusal.what();
     return priced;

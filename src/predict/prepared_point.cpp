@@ -16,6 +16,7 @@
 #include "cost/flops_convention.hpp"
 #include "exec/cpu/kernel_library.hpp"
 #include "exec/cuda_backend.hpp"
+#include "exec/device/fusions.hpp"
 #include "exec/device/workspace.hpp"
 #include "ir/model/batch_limit.hpp"
 #include "lower/evaluation.hpp"
@@ -284,8 +285,8 @@ PreparedPoint prepare_point(const Experiment& experiment, const std::string& exp
 namespace {
 
 /// Of the kernels that this program runs.
-WorkspaceBytes kernel_workspaces(const PreparedPoint& point) {
-  if (is_on_gpus(point.experiment)) return cuda::workspaces_of(numerics_of(point.experiment));
+KernelTraits own_kernels(const PreparedPoint& point) {
+  if (is_on_gpus(point.experiment)) return {cuda::workspaces_of(numerics_of(point.experiment)), cuda::fusions};
   // Workspaces of the library depend on the number of threads that will call it.
   omp_set_num_threads(static_cast<int>(point.experiment.resources.threads_per_rank));
   return cpu::kernel_library().workspace_bytes;
@@ -293,13 +294,13 @@ WorkspaceBytes kernel_workspaces(const PreparedPoint& point) {
 
 }  // namespace
 
-WorkspaceBytes workspaces_of(const PreparedPoint& point) {
-  if (computes_on_cpus(point.cluster) || is_on_gpus(point.experiment)) return kernel_workspaces(point);
+KernelTraits kernels_of(const PreparedPoint& point) {
+  if (computes_on_cpus(point.cluster) || is_on_gpus(point.experiment)) return own_kernels(point);
   return [](const Program&, const Instruction&) { return std::int64_t{0}; };
 }
 
 Program lower_for_run(const PreparedPoint& point, int rank) {
-  Program program = lower(point.plan, point.graph, rank, kernel_workspaces(point));
+  Program program = lower(point.plan, point.graph, rank, own_kernels(point));
   check_capacity(program, point.plan.device_capacity_bytes);
   return program;
 }
@@ -311,8 +312,7 @@ LoweredEvaluation lower_evaluation_for_run(const PreparedPoint& point, int rank,
   if (lowered.batch == 0) {
     lowered.batch = std::max<std::int64_t>(plan.global_batch / plan.schedule.micro_batches, plan.mesh.num_ranks());
   }
-  lowered.program =
-      lower_evaluation(evaluation_plan(plan, lowered.batch), lowered.graph, rank, kernel_workspaces(point));
+  lowered.program = lower_evaluation(evaluation_plan(plan, lowered.batch), lowered.graph, rank, own_kernels(point));
   const std::int64_t needed = lowered.program.arena_bytes;
   if (plan.device_capacity_bytes > 0 && training_bytes + needed > plan.device_capacity_bytes) {
     throw OutOfMemory(
@@ -325,7 +325,7 @@ LoweredEvaluation lower_evaluation_for_run(const PreparedPoint& point, int rank,
 }
 
 Program lower_uncapped(const PreparedPoint& point, int rank) {
-  return lower(point.plan, point.graph, rank, workspaces_of(point));
+  return lower(point.plan, point.graph, rank, kernels_of(point));
 }
 
 Program lower_for_cluster(const PreparedPoint& point, int rank) {

@@ -67,10 +67,10 @@ PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::s
 PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file,
                             const std::string& plan_file, const Cluster* machine = nullptr);
 
-/// What scratch the libraries of the point's cluster need: ours on this machine and on described CPUs, those of CUDA
-/// where its GPUs are asked for; another described device's need none that a description knows of.
-WorkspaceBytes workspaces_of(const PreparedPoint& point);
-/// The Program of one rank, with the workspaces of the device it runs on. @throws OutOfMemory if it exceeds the plan's
+/// The kernels of the point's cluster: ours on this machine and on described CPUs, those of CUDA where its GPUs are
+/// asked for; another described device's need no scratch and fuse nothing that a description knows of.
+KernelTraits kernels_of(const PreparedPoint& point);
+/// The Program of one rank, for the kernels of the device it runs on. @throws OutOfMemory if it exceeds the plan's
 /// capacity.
 Program lower_for_run(const PreparedPoint& point, int rank);
 /// What evaluates @p batch samples at a time, over all ranks.
@@ -81,7 +81,7 @@ struct LoweredEvaluation {
 };
 /// @param training_bytes of the arena of the training, beside which it stands. @throws OutOfMemory with the numbers.
 LoweredEvaluation lower_evaluation_for_run(const PreparedPoint& point, int rank, std::int64_t training_bytes);
-/// On the point's cluster, see workspaces_of().
+/// On the point's cluster, see kernels_of().
 Program lower_for_cluster(const PreparedPoint& point, int rank);
 /// As lower_for_cluster, whatever the plan's capacity.
 Program lower_uncapped(const PreparedPoint& point, int rank);

@@ -6,24 +6,31 @@
 
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <omp.h>
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/quantization.hpp"
 #include "comm/engine.hpp"
 #include "comm/session.hpp"
 #include "comm/world.hpp"
+#include "cost/kernel_work.hpp"
 #include "exec/cuda/cuda_executor.hpp"
 #include "exec/cuda/device_info.hpp"
 #include "exec/cuda/environment.hpp"
 #include "exec/cuda/fused_attention.hpp"
+#include "exec/cuda/kernel_binding.hpp"
 #include "exec/cuda/kernels/attention.hpp"
 #include "exec/cuda/kernels/elementwise.hpp"
 #include "exec/cuda/kernels/norm.hpp"
@@ -33,6 +40,7 @@
 #include "exec/cuda/kernels/token.hpp"
 #include "exec/cuda/matmul.hpp"
 #include "exec/device/attention_choice.hpp"
+#include "exec/device/fusions.hpp"
 #include "exec/device/workspace.hpp"
 #include "lower/lower.hpp"
 #include "models/model.hpp"
@@ -225,7 +233,7 @@ class Step {
     training_.plan.dtypes = {DType::bf16, DType::bf16};
     training_.plan.optimizer = {.kind = "adamw", .weight_decay = 0.1};
     plan_ = plan_of(training_, "single", 1);
-    program_ = lower(plan_, training_.graph, 0, cuda::workspaces_of({}));
+    program_ = lower(plan_, training_.graph, 0, {cuda::workspaces_of({}), cuda::fusions});
   }
   const Program& program() const { return program_; }
 
@@ -273,6 +281,78 @@ void training_rate(const std::string& name, const ModelOptions& model, std::int6
   for (const auto& [kernel, spent] : by_kernel) fmt::print("{} {} {:.5f} s\n", name, kernel, spent);
 }
 
+/// An instruction by itself, on operands of its own.
+class OneInstruction {
+ public:
+  OneInstruction(const Program& from, const Instruction& in, cuda::Libraries& libraries) {
+    program_.streams = {"compute"};
+    instruction_ = in;
+    instruction_.stream = 0;
+    instruction_.waits.clear();
+    instruction_.allocs.clear();
+    instruction_.frees.clear();
+    std::map<std::pair<int, std::int64_t>, int> known;  // an output may be an input
+    for (auto* operands : {&instruction_.inputs, &instruction_.outputs}) {
+      for (strata::Operand& operand : *operands) {
+        const auto [place, is_new] =
+            known.try_emplace({operand.buffer, operand.begin}, static_cast<int>(program_.buffers.size()));
+        if (is_new) add(operand.num_elements, from.buffers[static_cast<std::size_t>(operand.buffer)].dtype);
+        operand.buffer = place->second;
+        operand.begin = 0;
+      }
+    }
+    const std::int64_t scratch = cuda::workspace_bytes(program_, instruction_, libraries.numerics());
+    instruction_.workspace = static_cast<int>(program_.buffers.size());
+    add(scratch, DType::u8);
+    values_.emplace(end_bytes_ / 2, 1);
+    kernel_ = cuda::bind_kernel(program_, Arguments(program_, instruction_, values_->data()),
+                                {.libraries = libraries,
+                                 .inputs = inputs_,
+                                 .step_values = step_values_,
+                                 .seed = 1,
+                                 .out_of_range = out_of_range_.as<cuda::OutOfRange>()});
+  }
+  void queue(cudaStream_t stream) const { kernel_.queue(stream); }
+
+ private:
+  void add(std::int64_t n, DType dtype) {
+    program_.buffers.push_back({.name = "operand", .num_elements = n, .dtype = dtype, .offset_bytes = end_bytes_});
+    end_bytes_ += (n * size_of(dtype) + 255) / 256 * 256;
+  }
+  Program program_;
+  Instruction instruction_;
+  std::int64_t end_bytes_ = 0;
+  CountedInputs inputs_{2, 2};
+  cuda::StepValues step_values_{/*max_values=*/1, /*num_sets=*/1};
+  cuda::PinnedMemory out_of_range_{sizeof(cuda::OutOfRange)};
+  std::optional<Operand> values_;
+  cuda::BoundKernel kernel_;
+};
+
+/// Products, convolutions and attention of a step, each shape once.
+void rates_by_shape(const std::string& name, const ModelOptions& model, std::int64_t global_batch, double peak,
+                    cuda::Libraries& libraries, comm::Engine& engine) {
+  const Step step(model, global_batch, engine);
+  std::map<std::string, std::pair<const Instruction*, int>> shapes;
+  for (const Instruction& in : step.program().body) {
+    if (in.is_collective() || flops(in) == 0.0) continue;
+    const KernelShape shape = kernel_shape(step.program(), in);
+    ++shapes.try_emplace(fmt::format("{} {}", shape.kind, fmt::join(shape.sizes, "x")), &in, 0).first->second.second;
+  }
+  for (const auto& [shape, use] : shapes) {
+    const auto& [in, count] = use;
+    try {
+      const OneInstruction one(step.program(), *in, libraries);
+      const double seconds = seconds_of([&](cudaStream_t stream) { one.queue(stream); });
+      const double rate = flops(*in) / seconds;
+      fmt::print("{} {}: {:.6f} s, {} a step, {:.1f} TFLOP/s, {:.3f} of the products\n", name, shape, seconds, count,
+                 rate * 1e-12, rate / peak);
+    } catch (const std::exception& e) {
+      throw Unsupported(fmt::format("{} {}: {}", name, shape, e.what()));
+    }
+  }
+}
+
 struct Section {
   std::string name;
   std::function<void(cuda::Libraries&, comm::Engine&)> measure;
@@ -284,10 +364,17 @@ std::vector<Section> sections() {
                      training_rate(name, model, global_batch, matmul_rate(libraries), engine);
                    }};
   };
+  const auto shapes = [](cuda::Libraries& libraries, comm::Engine& engine) {
+    const double peak = matmul_rate(libraries);
+    rates_by_shape("gpt2-small", {.name = "gpt2-small", .dropout = 0.0}, 8, peak, libraries, engine);
+    rates_by_shape("llama-7b", {.name = "llama-7b", .layers = 1}, 1, peak, libraries, engine);
+    rates_by_shape("vgg13", {.name = "vgg13"}, 128, peak, libraries, engine);
+  };
   return {{"products", [](cuda::Libraries& libraries, comm::Engine&) { matmul_rate(libraries); }},
           {"memory", [](cuda::Libraries&, comm::Engine&) { memory_rates(); }},
           {"attention",
            [](cuda::Libraries& libraries, comm::Engine&) { attention_rates(libraries, matmul_rate(libraries)); }},
+          {"shapes", shapes},
           step("gpt2-small", {.name = "gpt2-small", .dropout = 0.0}, 8),
           step("llama-7b-8-layers", {.name = "llama-7b", .layers = 8}, 1),
           step("vgg13", {.name = "vgg13"}, 128)};

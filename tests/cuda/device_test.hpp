@@ -92,6 +92,13 @@ class OneKernel {
     both.cuda = on_gpu(context, numerics);
     return both;
   }
+  /// On the GPU alone, where the CPU would take minutes.
+  Outputs run_on_gpu() { return on_gpu({.step = 3, .learning_rate = 0.01}, {}); }
+  /// What input @p i holds, as f32.
+  std::vector<float> input_values(int i) const {
+    const std::vector<std::byte> bytes = initial();
+    return values(instruction_.inputs[static_cast<std::size_t>(i)], bytes.data());
+  }
 
  private:
   struct Fill {
@@ -155,28 +162,30 @@ class OneKernel {
     return bytes;
   }
 
+  std::vector<float> values(const Operand& operand, const std::byte* arena) const {
+    const Buffer& buffer = program_.buffers[static_cast<std::size_t>(operand.buffer)];
+    std::vector<float> all;
+    all.reserve(static_cast<std::size_t>(operand.num_elements));
+    for (std::int64_t i = operand.begin; i < operand.begin + operand.num_elements; ++i) {
+      const std::byte* const at = arena + buffer.offset_bytes + i * size_of(buffer.dtype);
+      float value = 0.0F;
+      bf16 half;
+      switch (buffer.dtype) {
+        case DType::f32: std::memcpy(&value, at, sizeof value); break;
+        case DType::bf16:
+          std::memcpy(&half, at, sizeof half);
+          value = static_cast<float>(half);
+          break;
+        case DType::u8: value = static_cast<float>(std::to_integer<int>(*at)); break;
+        case DType::i32: ADD_FAILURE() << "no kernel writes integers but the loaders"; break;
+      }
+      all.push_back(value);
+    }
+    return all;
+  }
   Outputs outputs(const std::byte* arena) const {
     Outputs all;
-    for (const Operand& out : instruction_.outputs) {
-      const Buffer& buffer = program_.buffers[static_cast<std::size_t>(out.buffer)];
-      std::vector<float> values;
-      for (std::int64_t i = out.begin; i < out.begin + out.num_elements; ++i) {
-        const std::byte* const at = arena + buffer.offset_bytes + i * size_of(buffer.dtype);
-        float value = 0.0F;
-        bf16 half;
-        switch (buffer.dtype) {
-          case DType::f32: std::memcpy(&value, at, sizeof value); break;
-          case DType::bf16:
-            std::memcpy(&half, at, sizeof half);
-            value = static_cast<float>(half);
-            break;
-          case DType::u8: value = static_cast<float>(std::to_integer<int>(*at)); break;
-          case DType::i32: ADD_FAILURE() << "no kernel writes integers but the loaders"; break;
-        }
-        values.push_back(value);
-      }
-      all.push_back(std::move(values));
-    }
+    for (const Operand& out : instruction_.outputs) all.push_back(values(out, arena));
     return all;
   }
 

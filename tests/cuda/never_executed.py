@@ -6,8 +6,8 @@ never_executed.py            a line a file, then "of N lines of src/exec/cuda: M
 never_executed.py --check    the last line alone; fails where tests/cuda/README.md names other files
 
 A line is one with code on it. Which sources the emulation compiles says tests/cuda/tests.cmake. Of those that it leaves
-out cuDNN itself plans some without a GPU (test_attention_plan.cpp): their lines execute, what they ask for is never
-computed.
+out cuDNN itself plans some without a GPU (test_attention_plan.cpp, test_convolution_plan.cpp): their lines execute,
+what they ask for is never computed.
 """
 
 import re
@@ -16,8 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src/exec/cuda"
-# What test_attention_plan.cpp calls, with a driver that is none.
-PLANNED = {"attention_plan.cpp", "cudnn_graph.cpp"}
+# What test_attention_plan.cpp and test_convolution_plan.cpp call, with a driver that is none.
+PLANNED = {"attention_plan.cpp", "convolution_plan.cpp", "cudnn_graph.cpp"}
 
 
 def num_lines(path):

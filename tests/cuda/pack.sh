@@ -16,7 +16,7 @@ build=$(realpath -m -- "${BUILD:-$(dirname "${BASH_SOURCE[0]}")/../../build/cuda
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 most_mib=${MOST_MIB:-64}
 
-programs=("$build"/tests/cuda.test_{monitor,operators,modes,nccl} "$build"/tests/{bench_cuda,library_versions})
+programs=("$build"/tests/cuda.test_{monitor,operators,real_shapes,modes,nccl} "$build"/tests/{bench_cuda,library_versions})
 stand_ins=("$build"/tests/lib{fake,fake_old}_nvml.so)
 for file in "$build/strata" "${programs[@]}" "${stand_ins[@]}"; do
   [[ -f $file ]] || { echo "no $file: cmake --build $build --target strata tier_cuda" >&2; exit 2; }
@@ -40,7 +40,7 @@ strip --strip-debug "$folder"/bin/*
 # ldd prints "name => path (address)". The loader and the C library must be the machine's own, as must what NVIDIA ships.
 theirs='/(ld-linux-x86-64|lib(c|m|dl|pthread|rt|resolv|cuda|cudart|cublas|cublasLt|cudnn|nccl))\.so'
 ldd "$folder"/bin/* | awk '/=> \//{print $3}' | sort -u | { grep -Ev "$theirs" || true; } | xargs -r cp -L -t "$folder/lib"
-cp tests/cuda/{run_on_gpu.sh,bench_pytorch.py,table_of_runs.py} "$folder"
+cp tests/cuda/{run_on_gpu.sh,bench_pytorch.py,equal_to_pytorch.py,table_of_runs.py} tests/support/synthetic_images.py "$folder"
 XZ_OPT='-T0 -2' tar -C "$(dirname "$folder")" -cJf "$folder.tar.xz" "$(basename "$folder")"
 
 bytes=$(stat -c %s "$folder.tar.xz")

@@ -8,8 +8,9 @@
 # of a folder made by tests/cuda/pack.sh, which needs NVIDIA's libraries only (of the toolkit or of PyTorch's wheels), or
 # of this tree once `cmake --preset cuda -DBUILD_TESTING=ON` and targets strata and tier_cuda are built.
 #
-# $OUT (default: ./gpu_results) gets summary.<phase>.txt, with the first failing line of each failure, logs.<phase>.tgz, and
-# of `app+pytorch` table.csv. Exits 0 if all ran and passed, 1 if something failed or did not run, 2 where nothing can
+# $OUT (default: ./gpu_results) gets summary.<phase>.txt, with the first failing line of each failure, logs.<phase>.tgz, of
+# `app+pytorch` table.csv and runs.timed/ (its timelines become Chrome traces by `strata report`), of `equality` and
+# `sweep` a table each. Exits 0 if all ran and passed, 1 if something failed or did not run, 2 where nothing can
 # run.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -20,14 +21,16 @@ list() {
 phase         seconds  what it does
 probe+bench       520  versions of the GPU's libraries, its counters, and bench_cuda by sections
 correct           520  operators one by one, modes and NCCL of one rank, compute-sanitizer without cuBLAS's and cuDNN's
-app+pytorch       520  strata run and profile of three models, compiled PyTorch, table.csv
+app+pytorch       520  strata run and profile of three models, timelines, compiled PyTorch, table.csv
+equality          520  kernels at real shapes against f64; 20 losses and a step's gradients of three models against PyTorch
+sweep             520  three models over batches and micro-batches: sweep.csv
 shared            520  two and four ranks on one GPU, collectives in managed memory last
 nccl              520  two ranks on two GPUs: NCCL and every mode over it
 LIST
 }
 case "${1-}" in
   --list) list; exit 0 ;;
-  probe+bench | correct | app+pytorch | shared | nccl) phase=$1 ;;
+  probe+bench | correct | app+pytorch | equality | sweep | shared | nccl) phase=$1 ;;
   *) { echo "usage: run_on_gpu.sh --list | <phase>, of these:"; list; } >&2; exit 2 ;;
 esac
 
@@ -145,11 +148,22 @@ modes() {  # ranks
   run "modes.np$1" 240 "${launcher[@]}" -n "$1" "$bin/cuda.test_modes" "--gtest_filter=${2:-*}"
 }
 
+with_pytorch() {  # name, seconds, script…
+  local name=$1 limit=$2
+  shift 2
+  if LD_LIBRARY_PATH=$path_of_others python3 -c 'import torch' 2>/dev/null; then
+    # With the libraries that its wheels were tested with, not with those that we found.
+    run "$name" "$limit" env LD_LIBRARY_PATH="$path_of_others" python3 "$@"
+  else
+    fail "== $name: not run, python3 has no torch"
+  fi
+}
+
 case $phase in
   probe+bench)
     run monitor 20 "$bin/cuda.test_monitor"
     # Each section by itself: one that is refused ends that one.
-    for section in products memory attention gpt2-small llama-7b-8-layers vgg13; do
+    for section in products memory attention shapes gpt2-small llama-7b-8-layers vgg13; do
       run "bench.$section" 100 "$bin/bench_cuda" "$section"
       cat "$logs/bench.$section.log" >>"$summary"
     done
@@ -173,21 +187,45 @@ case $phase in
     folder=$results/runs
     rm -rf "$folder"
     for model in gpt2_small llama_7b_8_layers vgg13; do
-      run "run.$model" 60 "$strata" run "$experiments/$model.toml" --results "$folder"
+      run "run.$model" 50 "$strata" run "$experiments/$model.toml" --results "$folder"
       tail -n 1 "$logs/run.$model.log" | tee -a "$summary"
     done
-    # Where the time goes, in a run of its own: events around each instruction cost some.
-    run run.gpt2_small.timed 60 "$strata" run "$experiments/gpt2_small.toml" --results "$folder.timed" \
-      --set cuda.timing=true --set cuda.graphs=off
+    # Where the time goes, in runs of their own: events around each instruction cost some.
+    for model in gpt2_small llama_7b_8_layers vgg13; do
+      run "run.$model.timed" 40 "$strata" run "$experiments/$model.toml" --results "$folder.timed" \
+        --set cuda.timing=true --set cuda.graphs=off --set measure.min_steps=5 --set measure.max_steps=5
+    done
     run profile.gpt2_small 90 "$strata" profile "$experiments/gpt2_small.toml" --output "$results/profile.gpt2_small.toml"
-    if LD_LIBRARY_PATH=$path_of_others python3 -c 'import torch' 2>/dev/null; then
-      # With the libraries that its wheels were tested with, not with those that we found.
-      run pytorch 200 env LD_LIBRARY_PATH="$path_of_others" python3 "$here/bench_pytorch.py"
-      grep -E ' s a step|^PyTorch' "$logs/pytorch.log" >>"$summary"
-    else
-      fail "== pytorch: not run, python3 has no torch"
-    fi
+    with_pytorch pytorch 200 "$here/bench_pytorch.py"
+    grep -sE ' s a step|^PyTorch' "$logs/pytorch.log" >>"$summary"
     run table 20 python3 "$here/table_of_runs.py" "$folder" "$logs/pytorch.log" --output "$results/table.csv"
+    tee -a "$summary" <"$logs/table.log"
+    ;;
+  equality)
+    run_each real_shapes 150 "$bin/cuda.test_real_shapes"
+    folder=$results/compared
+    rm -rf "$folder"
+    run make 60 python3 "$here/equal_to_pytorch.py" make "$folder"
+    for toml in "$folder"/*.toml; do
+      run "strata.$(basename "$toml" .toml)" 60 "$strata" run "$toml" --results "$folder/results"
+    done
+    with_pytorch compare 300 "$here/equal_to_pytorch.py" compare "$folder" --libraries "$here/lib"
+    [[ ! -f $logs/compare.log ]] || tee -a "$summary" <"$logs/compare.log"
+    [[ ! -f $folder/equality.csv ]] || cp "$folder/equality.csv" "$results"
+    rm -rf "$folder"  # checkpoints of gigabytes
+    ;;
+  sweep)
+    folder=$results/swept
+    rm -rf "$folder"
+    # Batches that memory holds several times over, and what cutting one into micro-batches costs.
+    for point in gpt2_small/8/1 gpt2_small/16/1 gpt2_small/32/1 gpt2_small/32/4 \
+      llama_7b_8_layers/1/1 llama_7b_8_layers/4/4 llama_7b_8_layers/4/1 vgg13/64/1 vgg13/128/1 vgg13/256/1 vgg13/256/2; do
+      IFS=/ read -r model batch micro_batches <<<"$point"
+      run "run.$model.batch$batch.micro$micro_batches" 45 "$strata" run "$experiments/$model.toml" --results "$folder" \
+        --set "train.global_batch=$batch" --set "train.micro_batches=$micro_batches" \
+        --set measure.min_steps=10 --set measure.max_steps=15
+    done
+    run table 20 python3 "$here/table_of_runs.py" "$folder" --output "$results/sweep.csv"
     tee -a "$summary" <"$logs/table.log"
     ;;
   shared)

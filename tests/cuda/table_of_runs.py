@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One table of the runs on a GPU: what a step took, of what it is a share, and beside compiled PyTorch's.
 
-table_of_runs.py <results> <pytorch log> --output FILE.csv
+table_of_runs.py <results> [<pytorch log>] --output FILE.csv
 
 Reads the rows that `strata run` writes as it goes (<results>/*/*/1.jsonl) and bench_pytorch.py's lines. Only the
 standard library: it runs where strata's packages are not. A number that is not known is an empty cell.
@@ -19,6 +19,7 @@ from pathlib import Path
 COLUMNS = [
     "model",
     "batch",
+    "micro_batches",
     "ended",
     "measured_steps",
     "step_seconds",
@@ -41,11 +42,12 @@ NAMES = {"gpu_gpt2_small": "gpt2-small", "gpu_llama_7b_8_layers": "llama-7b-8-la
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
-    parser.add_argument("pytorch", type=Path)
+    parser.add_argument("pytorch", type=Path, nargs="?")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     pytorch = steps_of_pytorch(arguments.pytorch)
-    rows = [row_of(path, pytorch) for path in sorted(arguments.results.glob("*/*/*.jsonl"))]
+    rows = [row_of(path, pytorch) for path in arguments.results.glob("*/*/*.jsonl")]
+    rows.sort(key=lambda row: (row["model"], row["batch"], row["micro_batches"]))
     for stream in (arguments.output.open("w", newline="", encoding="utf-8"), sys.stdout):
         writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -55,7 +57,7 @@ def main():
 
 def steps_of_pytorch(log):
     """Name -> seconds a step; nothing where it did not run."""
-    if not log.exists():
+    if log is None or not log.exists():
         return {}
     return {m[1]: float(m[2]) for m in re.finditer(r"^(\S+) (\S+) s a step", log.read_text(encoding="utf-8"), re.M)}
 
@@ -67,7 +69,12 @@ def row_of(path, pytorch):
     end = next((line for line in lines if line["kind"] == "end"), {})
     steps = [line for line in lines if line["kind"] == "step" and line["phase"] == "measured"]
     name = NAMES.get(facts["experiment_name"], facts["model_name"])
-    row = {"model": name, "batch": facts["num_sequences_per_step"], "ended": end.get("status", "killed")}
+    row = {
+        "model": name,
+        "batch": facts["num_sequences_per_step"],
+        "micro_batches": int(re.search(r"\bmicro_batches = (\d+)", facts["plan_text"])[1]),
+        "ended": end.get("status", "killed"),
+    }
     if not steps:
         return row
     seconds = median(steps, "step_seconds_max")

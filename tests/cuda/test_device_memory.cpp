@@ -10,6 +10,7 @@
 
 #include "exec/cuda/cuda_executor.hpp"
 #include "exec/cuda/gpu_monitor.hpp"
+#include "exec/device/fusions.hpp"
 #include "exec/device/workspace.hpp"
 #include "mpi/exec/networks.hpp"
 
@@ -23,7 +24,7 @@ TEST(DeviceMemory, IsTheProgramsArenaWhileItRuns) {
   const auto is_mlp = [](const RealModel& model) { return model.name == std::string_view("mlp"); };
   Training training = real(*std::ranges::find_if(models, is_mlp), 24);
   training.backend = {
-      .workspace_bytes = cuda::workspaces_of({}),
+      .kernels = {cuda::workspaces_of({}), cuda::fusions},
       .executor = [](const Program& program, comm::Engine& of_run, InputSource& inputs, std::uint64_t seed) {
         return std::make_unique<cuda::CudaExecutor>(program, of_run, inputs, seed, cuda::CudaOptions{});
       }};

@@ -23,6 +23,7 @@
 #include "exec/cuda/device_info.hpp"
 #include "exec/cuda/environment.hpp"
 #include "exec/device/attention_choice.hpp"
+#include "exec/device/fusions.hpp"
 #include "exec/device/workspace.hpp"
 #include "ir/program/repetition.hpp"
 #include "mpi/exec/laid_out.hpp"
@@ -41,7 +42,7 @@ struct GpuOptions {
 
 Backend gpu(const GpuOptions& options = {}) {
   return {
-      .workspace_bytes = cuda::workspaces_of(options.numerics),
+      .kernels = {cuda::workspaces_of(options.numerics), cuda::fusions},
       .executor = [options](const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed) {
         return std::make_unique<cuda::CudaExecutor>(
             program, engine, inputs, seed,
@@ -365,7 +366,7 @@ TEST_F(Modes, GraphsGiveTheBitsOfSingleKernels) {
     const std::optional<Plan> plan = plan_for(training, asked.mode);
     if (!plan) continue;
     const auto where = nccl_world != nullptr ? CollectivesOn::device : CollectivesOn::host;
-    const Program program = lower(*plan, training.graph, world.rank(), cuda::workspaces_of({}));
+    const Program program = lower(*plan, training.graph, world.rank(), {cuda::workspaces_of({}), cuda::fusions});
     // The host's engine is called by all ranks or by none.
     const std::string recorded = uses_graph(program, where, cuda::GraphUse::automatic) ? "yes" : "no";
     const std::vector<std::string> of_ranks = world.all_gather(recorded);

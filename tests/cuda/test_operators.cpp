@@ -591,15 +591,79 @@ TEST_P(DeviceTest, Convolution) {
   }
 }
 
-TEST_P(DeviceTest, Pooling) {
-  const Attributes sizes = {{"samples", 2_i}, {"channels", 5_i}, {"kernel", 3_i}, {"stride", 2_i},
-                            {"padding", 1_i}, {"height", 9_i},   {"width", 7_i}};
-  const std::int64_t y = 2 * 5 * 4 * 5;
-  const std::int64_t x = 2 * 9 * 7 * 5;
-  OneKernel forward(Kernel::max_pool_forward, sizes);
-  expect_equal(forward.input(GetParam(), x).output(GetParam(), y).output(DType::u8, y).run());
-  OneKernel backward(Kernel::max_pool_backward, sizes);
-  expect_equal(backward.input(GetParam(), y).indices(DType::u8, y, 9).output(GetParam(), x).run());
+TEST_P(DeviceTest, ConvolutionWithRelu) {
+  const std::int64_t x = 2 * 9 * 7 * 8;
+  const std::int64_t y = 2 * 9 * 7 * 16;
+  Attributes attributes = convolution_attributes(1);
+  attributes.set("relu", 1);
+  for (const std::int64_t offset : {0, 1}) {  // of the bias: whole packs, and none
+    OneKernel k(Kernel::convolution_forward, attributes);
+    k.input(GetParam(), x).input(GetParam(), 16 * 9 * 8).input(GetParam(), 16, 1.0, offset).output(GetParam(), y);
+    expect_close(k.run(), close_f32, 2 * close_bf16);
+  }
+  OneKernel without_bias(Kernel::convolution_forward, attributes);
+  without_bias.input(GetParam(), x).input(GetParam(), 16 * 9 * 8).output(GetParam(), y);
+  expect_close(without_bias.run(), close_f32, close_bf16);
+}
+
+/// Fewer columns than threads and more, packs of them and none, rows that a block shares out and those it does not.
+TEST_P(DeviceTest, ReluGradientWithBias) {
+  for (const auto& [rows, columns] : {std::pair{1030_i, 64_i}, {7_i, 24_i}, {300_i, 2056_i}, {300_i, 19_i}}) {
+    for (const std::int64_t add : {0, 2}) {
+      OneKernel k(Kernel::relu_backward, {{"elements", rows * columns}, {"channels", columns}, {"accumulate", add}});
+      k.input(GetParam(), rows * columns).input(GetParam(), rows * columns);
+      k.output_is_input(0).output(add == 0 ? f32 : GetParam(), columns, add);
+      const OneKernel::Both both = k.run();
+      EXPECT_EQ(both.cuda[0], both.cpu[0]) << columns;
+      expect_close(both, close_f32, close_bf16);
+    }
+  }
+  OneKernel apart(Kernel::relu_backward, {{"elements", 7 * 24_i}, {"channels", 24_i}, {"accumulate", 0_i}});
+  apart.input(GetParam(), 7 * 24).input(GetParam(), 7 * 24, 1.0, 1).output(GetParam(), 7 * 24).output(f32, 24);
+  expect_close(apart.run(), close_f32, close_bf16);
+}
+
+/// Whole packs of channels, and channels one by one because of their number or of where operands begin.
+TEST_P(DeviceTest, MaxPool) {
+  struct Case {
+    std::int64_t channels, kernel, stride, padding, height, width, offset;
+  };
+  for (const Case& c : {Case{5, 3, 2, 1, 9, 7, 0}, Case{24, 3, 2, 1, 9, 7, 0}, Case{16, 2, 2, 0, 8, 6, 0},
+                        Case{16, 2, 2, 0, 7, 5, 0}, Case{16, 2, 2, 0, 8, 6, 3}}) {
+    const std::int64_t out_height = (c.height + 2 * c.padding - c.kernel) / c.stride + 1;
+    const std::int64_t out_width = (c.width + 2 * c.padding - c.kernel) / c.stride + 1;
+    const std::int64_t y = 2 * out_height * out_width * c.channels;
+    const std::int64_t x = 2 * c.height * c.width * c.channels;
+    const Attributes sizes = {{"samples", 2_i},     {"channels", c.channels}, {"kernel", c.kernel},
+                              {"stride", c.stride}, {"padding", c.padding},   {"height", c.height},
+                              {"width", c.width}};
+    for (const std::int64_t relu : {0, 1}) {
+      Attributes attributes = sizes;
+      if (relu != 0) attributes.set("relu", 1);
+      OneKernel forward(Kernel::max_pool_forward, attributes);
+      forward.input(GetParam(), x, 1.0, c.offset).output(GetParam(), y, c.offset).output(DType::u8, y, c.offset);
+      expect_equal(forward.run());
+    }
+    const auto places = static_cast<int>(c.kernel * c.kernel) + 3;  // and those of no element
+    OneKernel backward(Kernel::max_pool_backward, sizes);
+    expect_equal(backward.input(GetParam(), y, 1.0, c.offset)
+                     .indices(DType::u8, y, places)
+                     .output(GetParam(), x, c.offset)
+                     .run());
+    for (const std::int64_t add : {0, 2}) {
+      Attributes attributes = sizes;
+      attributes.set("accumulate", add);
+      OneKernel with_bias(Kernel::max_pool_backward, attributes);
+      with_bias.input(GetParam(), y, 1.0, c.offset).indices(DType::u8, y, places);
+      with_bias.output(GetParam(), x, c.offset).output(f32, c.channels);
+      const OneKernel::Both both = with_bias.run();
+      EXPECT_EQ(both.cuda[0], both.cpu[0]) << c.channels;
+      expect_close(both, close_f32, close_bf16);
+    }
+  }
+}
+
+TEST_P(DeviceTest, AveragePool) {
   const Attributes average = {{"samples", 3_i}, {"channels", 19_i}, {"height", 5_i}, {"width", 7_i}};
   OneKernel mean(Kernel::average_pool_forward, average);
   expect_close(mean.input(GetParam(), 3 * 35 * 19).output(GetParam(), 3 * 19).run(), close_f32, close_bf16);

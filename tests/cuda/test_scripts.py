@@ -9,14 +9,16 @@ import subprocess
 import sys
 import tarfile
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-PHASES = ["probe+bench", "correct", "app+pytorch", "shared", "nccl"]
-TESTS = ["cuda.test_monitor", "cuda.test_operators", "cuda.test_modes", "cuda.test_nccl"]
+PHASES = ["probe+bench", "correct", "app+pytorch", "equality", "sweep", "shared", "nccl"]
+SCRIPTS = ["run_on_gpu.sh", "bench_pytorch.py", "equal_to_pytorch.py", "synthetic_images.py", "table_of_runs.py"]
+TESTS = ["cuda.test_monitor", "cuda.test_operators", "cuda.test_real_shapes", "cuda.test_modes", "cuda.test_nccl"]
 
 
 def script(path, text):
@@ -66,7 +68,7 @@ def test_a_pack_has_what_the_phases_run(build, tmp_path):
         names = set(archive.getnames())
     programs = ["strata", *TESTS, "bench_cuda", "library_versions", "mpiexec.hydra", "hydra_pmi_proxy"]
     assert {f"packed/bin/{name}" for name in programs} <= names
-    assert {f"packed/{name}" for name in ("run_on_gpu.sh", "bench_pytorch.py", "table_of_runs.py")} <= names
+    assert {f"packed/{name}" for name in SCRIPTS} <= names
     models = {name for name in names if name.startswith("packed/share/strata/gpu/")}
     assert {Path(name).stem for name in models} == {"gpt2_small", "llama_7b_8_layers", "vgg13"}
     assert not any("/libc.so" in name for name in names), "the C library is the machine's own"
@@ -111,6 +113,7 @@ ATTEMPT = {
     "experiment_name": "gpu_gpt2_small",
     "model_name": "gpt2-small",
     "num_sequences_per_step": 8,
+    "plan_text": 'schedule = { kind = "sequential", micro_batches = 2, sub_batches = 1 }',
     "num_samples_per_step": 8192,
     "flops_per_sample": 8e8,
     "num_ranks": 1,
@@ -174,6 +177,12 @@ echo "step 3 loss 1.0 mfu 41.0 %" """,
             f"import os\nfile = open('{folder}/paths', 'a')\n"
             "file.write('pytorch finds ' + os.environ.get('LD_LIBRARY_PATH', '') + '\\n')\n"
             "print('PyTorch 2.11 on a GPU')\nprint('gpt2-small 0.01000 s a step, peak 3.0 GiB')\n"
+        )
+        (self.packed / "equal_to_pytorch.py").write_text(
+            "import pathlib, sys\nfolder = pathlib.Path(sys.argv[2])\n"
+            "if sys.argv[1] == 'make':\n    folder.mkdir()\n    (folder / 'gpt.step.toml').write_text('')\n"
+            "else:\n    print('gpt equal: loss_difference 1e-07')\n"
+            "    (folder / 'equality.csv').write_text('case\\ngpt\\n')\n"
         )
         (folder / "path").mkdir()
         (folder / "path" / "python3").symlink_to(sys.executable)
@@ -331,6 +340,30 @@ def test_pytorch_runs_with_its_own_libraries(machine):
     assert row["clock_event_reasons"] == "0x4"
 
 
+def test_timelines_come_back(machine):
+    assert machine.run("app+pytorch").returncode == 0
+    timed = {path.parts[-3] for path in (machine.out / "runs.timed").glob("*/*/1.jsonl")}
+    assert timed == {"gpt2_small", "llama_7b_8_layers", "vgg13"}
+
+
+def test_what_differs_from_pytorch_is_in_the_summary(machine):
+    assert machine.run("equality").returncode == 0
+    assert "gpt equal: loss_difference 1e-07" in machine.summary("equality")
+    assert (machine.out / "equality.csv").read_text() == "case\ngpt\n"
+    assert not (machine.out / "compared").exists(), "checkpoints are large"
+    compare = machine.packed / "equal_to_pytorch.py"
+    compare.write_text(compare.read_text() + "    print('vgg Error, differs in loss_difference')\n    sys.exit(1)\n")
+    assert machine.run("equality").returncode == 1
+    assert "first failing line of compare: 2:vgg Error, differs in loss_difference" in machine.summary("equality")
+
+
+def test_a_sweep_is_one_table(machine):
+    assert machine.run("sweep").returncode == 0
+    with (machine.out / "sweep.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["batch"], row["micro_batches"]) for row in rows} == {("8", "2")}
+
+
 def test_without_pytorch_the_table_is_there_and_the_phase_has_not_passed(machine):
     (machine.folder / "modules" / "torch.py").write_text("raise ImportError")
     assert machine.run("app+pytorch").returncode == 1
@@ -352,6 +385,42 @@ def test_what_was_written_comes_back_when_a_phase_is_stopped(machine):
     assert running.wait(20) == 1
     assert machine.logs("probe+bench")["monitor.log"] == "before\n"
     assert "stopped by a signal" in machine.summary("probe+bench")
+
+
+# ---------------------------------------------------------------------------------------------------- equal_to_pytorch
+def test_experiments_of_the_comparison_have_equal_data_and_weights(tmp_path):
+    words = [sys.executable, HERE / "equal_to_pytorch.py", "make", tmp_path, "--tiny", "--device", "cpu"]
+    subprocess.run(words, check=True, timeout=60)
+    experiments = {path.stem: tomllib.loads(path.read_text()) for path in tmp_path.glob("*.toml")}
+    assert len(experiments) == 9
+    for case in ("gpt", "llama", "vgg"):
+        parts = [experiments[f"{case}.{part}"] for part in ("step", "train", "train_bf16")]
+        for section in ("model", "data"):
+            assert parts[0][section] == parts[1][section] == parts[2][section]
+        assert len({(part["train"]["seed"], part["train"]["global_batch"]) for part in parts}) == 1
+        assert parts[0]["checkpoint"]["every"] == 1 and parts[1]["train"]["steps"] == 20
+    # Windows of 16 tokens and the one that follows them, of 4 sequences and 20 steps.
+    assert (tmp_path / "gpt.tokens").stat().st_size == 4 * 17 * 4 * 20
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "in_strata"),
+    [
+        ("gpt", "blocks.11.norm2.bias", "block[11].mlp.norm.bias"),
+        ("gpt", "blocks.0.up.weight", "block[0].mlp.fc1.weight"),
+        ("gpt", "positions.weight", "embedding.positions"),
+        ("llama", "blocks.1.gate_up.weight", "block[1].mlp.gate_up.weight"),
+        ("llama", "norm.weight", "final_norm.weight"),
+        ("vgg", "features.0.weight", "block[0].conv[0].weight"),
+        ("vgg", "features.22.bias", "block[4].conv[1].bias"),
+        ("vgg", "classifier.6.weight", "classifier.fc3.weight"),
+    ],
+)
+def test_parameters_have_the_names_of_both_programs(case, name, in_strata):
+    sys.path.insert(0, str(HERE))
+    import equal_to_pytorch
+
+    assert equal_to_pytorch.strata_name(equal_to_pytorch.cases(True)[case], name) == in_strata
 
 
 # ---------------------------------------------------------------------------------------------------- library_versions

@@ -15,6 +15,7 @@
 extern "C" int (*InitializeInjectionNvtx2_fnptr)(const void* (*export_table)(std::uint32_t));
 
 #include "exec/cuda/cuda_executor.hpp"
+#include "exec/device/fusions.hpp"
 #include "exec/device/workspace.hpp"
 #include "ir/timeline/timeline.hpp"
 #include "mpi/exec/networks.hpp"
@@ -85,7 +86,7 @@ void expect_ranges(cuda::GraphUse graphs) {
   Training training = real(*std::ranges::find_if(models, is_mlp), 24);
   training.steps = 2;
   training.backend = {
-      .workspace_bytes = cuda::workspaces_of({}),
+      .kernels = {cuda::workspaces_of({}), cuda::fusions},
       .executor = [graphs](const Program& program, comm::Engine& of_run, InputSource& inputs, std::uint64_t seed) {
         return std::make_unique<cuda::CudaExecutor>(program, of_run, inputs, seed, cuda::CudaOptions{.graphs = graphs});
       }};

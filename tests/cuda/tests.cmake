@@ -1,13 +1,15 @@
 # Where STRATA_CUDA is on: executables cuda.<file>, label "cuda". Without a GPU every test reports that it was skipped.
 add_custom_target(tier_cuda)
-add_executable(cuda.test_operators cuda/test_operators.cpp)
-target_include_directories(cuda.test_operators PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-# The narrowest set of instructions, whatever this machine has: it is packed for others (pack.sh).
-target_link_libraries(cuda.test_operators PRIVATE strata_flags strata_exec_cuda strata_cpu_kernels_avx2 GTest::gtest_main)
-target_compile_options(cuda.test_operators PRIVATE -O1 -Wno-maybe-uninitialized)
-add_dependencies(tier_cuda cuda.test_operators)
-gtest_discover_tests(cuda.test_operators TEST_PREFIX cuda.test_operators. DISCOVERY_TIMEOUT 60
-                     PROPERTIES LABELS cuda TIMEOUT 720 RESOURCE_LOCK gpu)
+foreach(name IN ITEMS operators real_shapes)
+  add_executable(cuda.test_${name} cuda/test_${name}.cpp)
+  target_include_directories(cuda.test_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  # The narrowest set of instructions, whatever this machine has: it is packed for others (pack.sh).
+  target_link_libraries(cuda.test_${name} PRIVATE strata_flags strata_exec_cuda strata_cpu_kernels_avx2 GTest::gtest_main)
+  target_compile_options(cuda.test_${name} PRIVATE -O1 -Wno-maybe-uninitialized)
+  add_dependencies(tier_cuda cuda.test_${name})
+  gtest_discover_tests(cuda.test_${name} TEST_PREFIX cuda.test_${name}. DISCOVERY_TIMEOUT 60
+                       PROPERTIES LABELS cuda TIMEOUT 720 RESOURCE_LOCK gpu)
+endforeach()
 
 add_executable(cuda.test_modes cuda/test_modes.cpp)
 target_include_directories(cuda.test_modes PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
@@ -60,13 +62,16 @@ add_library(fake_cuda_driver MODULE cuda/fake_cuda_driver.cpp)
 target_link_libraries(fake_cuda_driver PRIVATE strata_flags)
 set_target_properties(fake_cuda_driver PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake_cuda_driver)
-add_executable(cuda.test_attention_plan cuda/test_attention_plan.cpp)
-target_link_libraries(cuda.test_attention_plan PRIVATE strata_flags strata_exec_cuda GTest::gmock GTest::gtest_main)
-add_dependencies(cuda.test_attention_plan fake_cuda_driver)
-add_dependencies(tier_cuda cuda.test_attention_plan)
-gtest_discover_tests(cuda.test_attention_plan TEST_PREFIX cuda.test_attention_plan. DISCOVERY_TIMEOUT 60
-                     PROPERTIES LABELS cuda TIMEOUT 1800
-                     ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${CMAKE_CURRENT_BINARY_DIR}/fake_cuda_driver)
+foreach(subject IN ITEMS attention convolution)
+  set(name cuda.test_${subject}_plan)
+  add_executable(${name} cuda/test_${subject}_plan.cpp)
+  target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE strata_flags strata_exec_cuda GTest::gmock GTest::gtest_main)
+  add_dependencies(${name} fake_cuda_driver)
+  add_dependencies(tier_cuda ${name})
+  gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 PROPERTIES LABELS cuda TIMEOUT 1800
+                       ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${CMAKE_CURRENT_BINARY_DIR}/fake_cuda_driver)
+endforeach()
 
 # For a person or run_on_gpu.sh to run. The first has no NVIDIA library linked to it: it says which one is missing.
 add_executable(library_versions cuda/library_versions.cpp)
@@ -115,12 +120,14 @@ set_source_files_properties(${translated} PROPERTIES COMPILE_OPTIONS
   "-w;-fsanitize=alignment;-fsanitize-undefined-trap-on-error")
 target_link_libraries(cuda_emulation PRIVATE strata_flags)
 
-add_executable(cuda.emulated_operators cuda/test_operators.cpp)
-target_link_libraries(cuda.emulated_operators PRIVATE strata_flags cuda_emulation ${native_kernels} GTest::gtest_main)
-target_compile_options(cuda.emulated_operators PRIVATE -O1 -Wno-maybe-uninitialized)
-add_dependencies(tier_cuda cuda.emulated_operators)
-gtest_discover_tests(cuda.emulated_operators TEST_PREFIX emulated_cuda. DISCOVERY_TIMEOUT 60
-                     PROPERTIES LABELS cuda TIMEOUT 720)
+foreach(name IN ITEMS operators real_shapes)
+  add_executable(cuda.emulated_${name} cuda/test_${name}.cpp)
+  target_link_libraries(cuda.emulated_${name} PRIVATE strata_flags cuda_emulation ${native_kernels} GTest::gtest_main)
+  target_compile_options(cuda.emulated_${name} PRIVATE -O1 -Wno-maybe-uninitialized)
+  add_dependencies(tier_cuda cuda.emulated_${name})
+  gtest_discover_tests(cuda.emulated_${name} TEST_PREFIX emulated_cuda. DISCOVERY_TIMEOUT 60
+                       PROPERTIES LABELS cuda TIMEOUT 720)
+endforeach()
 
 add_executable(cuda.emulated_monitor cuda/test_monitor.cpp)
 target_link_libraries(cuda.emulated_monitor PRIVATE cuda_emulation)
@@ -166,8 +173,8 @@ foreach(transport IN ITEMS host nccl)
     ENVIRONMENT STRATA_TRANSPORT=${transport})
 endforeach()
 
-# Graphs that the device refuses, by one rank and by one of two; updates that one launch does, of one rank and of two.
-foreach(subject IN ITEMS refused_graphs joined_updates)
+# Graphs that the device refuses, by one rank and by one of two; what one launch does of a Program, of one rank and of two.
+foreach(subject IN ITEMS refused_graphs joined_updates fused_programs)
   add_executable(cuda.emulated_${subject} cuda/emulation/test_${subject}.cpp)
   target_link_libraries(cuda.emulated_${subject} PRIVATE strata_flags strata_test_main cuda_emulation strata_lower strata_planners
                                                          strata_models OpenMP::OpenMP_CXX)

@@ -8,6 +8,7 @@
 #include "exec/cpu/kernels/attention.hpp"
 #include "exec/cpu/kernels/batch_norm.hpp"
 #include "exec/cpu/kernels/class_token.hpp"
+#include "exec/cpu/kernels/column_sums.hpp"
 #include "exec/cpu/kernels/convolution.hpp"
 #include "exec/cpu/kernels/cross_entropy.hpp"
 #include "exec/cpu/kernels/dropout.hpp"
@@ -295,7 +296,19 @@ BoundKernel bind_dense(const Arguments& a, const KernelDims& s) {
   }
 }
 
-BoundKernel bind_elementwise(const Arguments& a) {
+/// Of a kernel whose output 0 is the gradient behind a bias, and whose output 1, where it is there, is that of the
+/// bias.
+template <typename Backward>
+BoundKernel with_bias_gradient(const Arguments& a, const KernelDims& s, Backward backward) {
+  if (a.num_outputs() < 2) return backward;
+  return [=, d = s.bias_gradient(), dy = a.output(0), dbias = a.output(1),
+          add = a.accumulates(1)](const StepContext& context) {
+    backward(context);
+    column_sums(d, dy, dbias, add);
+  };
+}
+
+BoundKernel bind_elementwise(const Arguments& a, const KernelDims& s) {
   const auto in0 = a.input(0);
   const auto in1 = a.input(1);
   const auto out0 = a.output(0);
@@ -307,7 +320,8 @@ BoundKernel bind_elementwise(const Arguments& a) {
     case Kernel::gelu_erf_forward: return [=](const StepContext&) { gelu_erf_forward(dtype, in0, out0, n); };
     case Kernel::gelu_erf_backward: return [=](const StepContext&) { gelu_erf_backward(dtype, in0, in1, out0, n); };
     case Kernel::relu_forward: return [=](const StepContext&) { relu_forward(dtype, in0, out0, n); };
-    case Kernel::relu_backward: return [=](const StepContext&) { relu_backward(dtype, in0, in1, out0, n); };
+    case Kernel::relu_backward:
+      return with_bias_gradient(a, s, [=](const StepContext&) { relu_backward(dtype, in0, in1, out0, n); });
     case Kernel::swiglu_forward:
       return [=, rows = a.integer("rows"), width = a.integer("width")](const StepContext&) {
         swiglu_forward(dtype, in0, out0, rows, width);
@@ -409,9 +423,9 @@ BoundKernel bind_others(const Arguments& a, const KernelDims& s) {
         max_pool_forward(d, in0, out0, indices);
       };
     case Kernel::max_pool_backward:
-      return [=, d = s.max_pool(), indices = a.input_as<std::uint8_t>(1)](const StepContext&) {
+      return with_bias_gradient(a, s, [=, d = s.max_pool(), indices = a.input_as<std::uint8_t>(1)](const StepContext&) {
         max_pool_backward(d, in0, indices, out0);
-      };
+      });
     case Kernel::average_pool_forward:
       return [=, d = s.average_pool()](const StepContext&) { average_pool_forward(d, in0, out0); };
     case Kernel::average_pool_backward:
@@ -501,7 +515,7 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource&
     case Kernel::fill:
     case Kernel::sum_of_squares:
     case Kernel::clip_factor:
-    case Kernel::sum_loss: return bind_elementwise(a);
+    case Kernel::sum_loss: return bind_elementwise(a, shape);
     case Kernel::embedding_forward:
     case Kernel::embedding_backward:
     case Kernel::max_pool_forward:

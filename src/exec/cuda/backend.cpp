@@ -87,12 +87,11 @@ SelectedDevice select_device(const comm::World& world, bool may_use_nccl) {
 std::unique_ptr<Executor> make_executor(const Program& program, const comm::World& world, comm::Engine& engine,
                                         InputSource& inputs, std::uint64_t seed, const ExecutorOptions& options) {
   require_memory(program, world);
-  const auto collectives = options.transport == Transport::nccl ? CollectivesOn::device : CollectivesOn::host;
-  const bool graph = uses_graph(world, program, collectives, options.graphs);
-  CudaOptions ours{
-      .numerics = options.numerics, .timing = options.timing, .graphs = graph ? options.graphs : GraphUse::off};
+  CudaOptions ours{.numerics = options.numerics, .timing = options.timing, .graphs = options.graphs};
   if (options.transport == Transport::nccl) {
     ours.nccl = {.world = &world, .watchdog_seconds = options.watchdog_seconds, .on_watchdog = options.on_watchdog};
+  } else if (!uses_graph(world, program, CollectivesOn::host, options.graphs)) {
+    ours.graphs = GraphUse::off;  // by NCCL the executor asks the ranks itself
   }
   return std::make_unique<CudaExecutor>(program, engine, inputs, seed, ours);
 }

@@ -21,7 +21,6 @@ Convolution::Convolution(Libraries& libraries, Pass pass, const ConvolutionDims&
     : libraries_(libraries), workspace_(workspace.data()) {
   STRATA_INVARIANT(static_cast<std::int64_t>(workspace.size()) >= convolution_workspace_bytes(d),
                    "a convolution's workspace");
-  STRATA_INVARIANT(!d.relu, "a kernel of its own applies ReLU");
   const cudnnDataType_t type = cudnn_type(d.dtype);
   check(cudnnCreateTensorDescriptor(&x_), "cudnnCreateTensorDescriptor");
   check(cudnnCreateTensorDescriptor(&y_), "cudnnCreateTensorDescriptor");

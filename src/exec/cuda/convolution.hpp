@@ -22,6 +22,7 @@ class Convolution {
   Convolution(const Convolution&) = delete;
   Convolution& operator=(const Convolution&) = delete;
 
+  /// The product alone: bias and ReLU are its caller's.
   void forward(const void* x, const void* weight, void* y, cudaStream_t stream) const;
   void backward_input(const void* dy, const void* weight, void* dx, cudaStream_t stream) const;
   /// dW in the dtype of the activations, overwritten: sums are f32 and rounded once.

@@ -167,6 +167,30 @@ void OperationGraph::compare(cudnnPointwiseMode_t mode, const Tensor& x, const T
   add_pointwise(mode, CUDNN_DATA_BOOLEAN, -1, {x, b}, y);
 }
 
+void OperationGraph::convolution(const Tensor& x, const Tensor& weight, const Tensor& y, std::int64_t padding,
+                                 std::int64_t stride) {
+  constexpr std::int64_t dims = 2;
+  const auto set_both = [&](BackendDescriptor& to, cudnnBackendAttributeName_t name, std::int64_t value) {
+    const std::array<std::int64_t, dims> values = {value, value};
+    to.set<std::int64_t>(name, CUDNN_TYPE_INT64, std::span(values));
+  };
+  BackendDescriptor what(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  what.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  what.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION);
+  what.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, dims);
+  set_both(what, CUDNN_ATTR_CONVOLUTION_DILATIONS, 1);
+  set_both(what, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, stride);
+  set_both(what, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, padding);
+  set_both(what, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, padding);
+  BackendDescriptor operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1.0F);
+  operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 0.0F);
+  add(std::move(operation), {{CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, keep(std::move(what))},
+                             {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x.descriptor},
+                             {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, weight.descriptor},
+                             {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y.descriptor}});
+}
+
 void OperationGraph::matmul(const Tensor& a, const Tensor& b, const Tensor& c) {
   BackendDescriptor what(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
   what.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);

@@ -88,6 +88,8 @@ class OperationGraph {
   /// y = the index along @p dim of each of its elements. @param like of y's extents, not read.
   void index(const Tensor& like, std::int64_t dim, const Tensor& y);
   void compare(cudnnPointwiseMode_t mode, const Tensor& x, const Tensor& b, const Tensor& y);
+  /// y = x * weight of extents [n, c, h, w] and [out, in, h, w], summed in f32.
+  void convolution(const Tensor& x, const Tensor& weight, const Tensor& y, std::int64_t padding, std::int64_t stride);
   /// c = a · b over the last two dims; heads of b may serve several of a.
   void matmul(const Tensor& a, const Tensor& b, const Tensor& c);
   /// Over the dims in which y has one element, or fewer than x.

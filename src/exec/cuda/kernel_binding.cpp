@@ -13,7 +13,9 @@
 #include "exec/cuda/device_arena.hpp"
 #include "exec/cuda/event.hpp"
 #include "exec/cuda/fused_attention.hpp"
+#include "exec/cuda/fused_convolution.hpp"
 #include "exec/cuda/kernels/attention.hpp"
+#include "exec/cuda/kernels/bias_relu.hpp"
 #include "exec/cuda/kernels/class_token.hpp"
 #include "exec/cuda/kernels/elementwise.hpp"
 #include "exec/cuda/kernels/norm.hpp"
@@ -185,10 +187,20 @@ BoundKernel bind_convolution(const Program& program, const Arguments& a, const K
   const auto out0 = a.output(0);
   const std::int64_t rows = d.images * d.out_height() * d.out_width();
   if (a.instruction().kernel == Kernel::convolution_forward) {
+    const ConvolutionAddresses addresses{.x = in0, .weight = in1, .bias = a.input(2), .y = out0};
+    if (const auto fused = FusedConvolution::if_there(libraries, d, addresses, workspace)) {
+      return [fused](cudaStream_t stream) { fused->run(stream); };
+    }
     const auto call = std::make_shared<Convolution>(libraries, forward, d, workspace);
     return [=, bias = a.input(2)](cudaStream_t stream) {
       call->forward(in0, in1, out0, stream);
-      if (d.bias) add_bias(d.dtype, out0, bias, rows, d.out, stream);
+      if (d.bias && d.relu) {
+        add_bias_and_relu(d.dtype, out0, bias, rows, d.out, stream);
+      } else if (d.bias) {
+        add_bias(d.dtype, out0, bias, rows, d.out, stream);
+      } else if (d.relu) {
+        relu_forward(d.dtype, out0, out0, rows * d.out, stream);
+      }
     };
   }
   if (a.instruction().kernel == Kernel::convolution_backward_input) {
@@ -206,6 +218,33 @@ BoundKernel bind_convolution(const Program& program, const Arguments& a, const K
          : cast(d.dtype, gradient, d.gradient_dtype, out0, n, stream));
     if (d.bias) column_sums(bias, in1, dbias, add, partials, stream);
   };
+}
+
+/// Of kernels that make the gradient behind a bias, and that of the bias where there is an output for it.
+BoundKernel bind_relu_backward(const Program& program, const Arguments& a, const KernelDims& dims) {
+  const auto dy = a.input(0);
+  const auto y = a.input(1);
+  const auto dx = a.output(0);
+  if (a.num_outputs() == 1) {
+    return [=, n = a.output_elements(0), dtype = a.output_dtype(0)](cudaStream_t stream) {
+      relu_backward(dtype, dy, y, dx, n, stream);
+    };
+  }
+  return [=, d = dims.bias_gradient(), dbias = a.output(1), add = a.accumulates(1),
+          partials = floats(workspace_of(program, a))](cudaStream_t stream) {
+    relu_backward_with_bias(d, dy, y, dx, dbias, add, partials, stream);
+  };
+}
+
+BoundKernel bind_max_pool_backward(const Program& program, const Arguments& a, const KernelDims& dims) {
+  const MaxPoolDims d = dims.max_pool();
+  const MaxPoolBackwardOperands operands{
+      .dy = a.input(0), .indices = a.input_as<std::uint8_t>(1), .dx = a.output(0), .dbias = a.output(1)};
+  if (a.num_outputs() == 1) {
+    return [=](cudaStream_t stream) { max_pool_backward(d, operands.dy, operands.indices, operands.dx, stream); };
+  }
+  return [=, dbias_dtype = a.output_dtype(1), add = a.accumulates(1), partials = floats(workspace_of(program, a))](
+             cudaStream_t stream) { max_pool_backward_with_bias(d, operands, dbias_dtype, add, partials, stream); };
 }
 
 BoundKernel bind_norm(const Program& program, const Arguments& a, const KernelDims& dims) {
@@ -285,7 +324,6 @@ BoundKernel bind_elementwise(const Program& program, const Arguments& a) {
     case Kernel::gelu_erf_backward:
       return [=](cudaStream_t stream) { gelu_erf_backward(dtype, in0, in1, out0, n, stream); };
     case Kernel::relu_forward: return [=](cudaStream_t stream) { relu_forward(dtype, in0, out0, n, stream); };
-    case Kernel::relu_backward: return [=](cudaStream_t stream) { relu_backward(dtype, in0, in1, out0, n, stream); };
     case Kernel::swiglu_forward:
       return [=, rows = a.integer("rows"), width = a.integer("width")](cudaStream_t stream) {
         swiglu_forward(dtype, in0, out0, rows, width, stream);
@@ -480,10 +518,7 @@ BoundKernel bind_others(const Program& program, const Arguments& a, const Kernel
       return [=, d = dims.max_pool(), indices = a.output_as<std::uint8_t>(1)](cudaStream_t stream) {
         max_pool_forward(d, in0, out0, indices, stream);
       };
-    case Kernel::max_pool_backward:
-      return [=, d = dims.max_pool(), indices = a.input_as<std::uint8_t>(1)](cudaStream_t stream) {
-        max_pool_backward(d, in0, indices, out0, stream);
-      };
+    case Kernel::max_pool_backward: return bind_max_pool_backward(program, a, dims);
     case Kernel::average_pool_forward:
       return [=, d = dims.average_pool()](cudaStream_t stream) { average_pool_forward(d, in0, out0, stream); };
     case Kernel::average_pool_backward:
@@ -568,7 +603,6 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
     case Kernel::gelu_erf_forward:
     case Kernel::gelu_erf_backward:
     case Kernel::relu_forward:
-    case Kernel::relu_backward:
     case Kernel::swiglu_forward:
     case Kernel::swiglu_backward:
     case Kernel::add:
@@ -578,6 +612,7 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, const Bindin
     case Kernel::sum_of_squares:
     case Kernel::clip_factor:
     case Kernel::sum_loss: return bind_elementwise(program, a);
+    case Kernel::relu_backward: return bind_relu_backward(program, a, dims);
     case Kernel::embedding_forward:
     case Kernel::embedding_backward:
     case Kernel::max_pool_forward:

@@ -10,14 +10,18 @@
 #include <map>
 #include <memory>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "base/dtype.hpp"
 #include "exec/cuda/device_arena.hpp"
 #include "exec/device/numerics.hpp"
+#include "exec/kernel_dims.hpp"
 
 namespace strata::cuda {
 
 class AttentionPlan;
+class ConvolutionPlan;
 
 /// Handles of the device that is current at construction. Calls come from one thread.
 class Libraries {
@@ -35,6 +39,10 @@ class Libraries {
   using AttentionKey = std::tuple<bool, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
   /// Those of the calls bound so far.
   std::map<AttentionKey, std::shared_ptr<const AttentionPlan>>& attention_plans() { return attention_plans_; }
+  /// Those with a bias and a ReLU of the calls bound so far; null where cuDNN has none.
+  std::vector<std::pair<ConvolutionDims, std::shared_ptr<const ConvolutionPlan>>>& convolution_plans() {
+    return convolution_plans_;
+  }
   /// Sequence, head_dim, theta, first position.
   using RotaryKey = std::tuple<std::int64_t, std::int64_t, double, std::int64_t>;
   /// Tables of angles (kernels/token.hpp) of the calls bound so far: of all layers and micro-batches one.
@@ -45,6 +53,7 @@ class Libraries {
   cublasLtHandle_t blas_ = nullptr;
   cudnnHandle_t dnn_ = nullptr;
   std::map<AttentionKey, std::shared_ptr<const AttentionPlan>> attention_plans_;
+  std::vector<std::pair<ConvolutionDims, std::shared_ptr<const ConvolutionPlan>>> convolution_plans_;
   std::map<RotaryKey, std::shared_ptr<const DeviceArena>> rotary_angles_;
 };
 

@@ -32,6 +32,12 @@ std::int64_t workspace_bytes(const Program& program, const Instruction& in, cons
       return convolution_workspace_bytes(d) + d.out * d.kernel_h * d.kernel_w * d.in * f32 +
              (d.bias ? column_sums(d.images * d.out_height() * d.out_width(), d.out) : 0);
     }
+    case Kernel::relu_backward:
+    case Kernel::max_pool_backward: {
+      if (in.outputs.size() < 2) return 0;
+      const ColumnSumsDims d = dims.bias_gradient();
+      return column_sums(d.rows, d.columns);
+    }
     case Kernel::layer_norm_backward: return column_sums(dims.integer("rows"), 2 * dims.integer("width"));
     case Kernel::rms_norm_backward: return column_sums(dims.integer("rows"), dims.integer("width"));
     case Kernel::norm_backward_partial: {

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "ir/program/repetition.hpp"
+#include "lower/step/fusion.hpp"
 #include "lower/step/wait_finder.hpp"
 
 namespace strata {
@@ -65,6 +66,49 @@ int ProgramBuilder::shared_buffer(const Buffer& buffer) {
 int ProgramBuilder::add_group(Group group) {
   program_.groups.push_back(std::move(group));
   return static_cast<int>(program_.groups.size()) - 1;
+}
+
+/// As emitted: whatever was said by an instruction's number is said of the one that computes it now.
+void ProgramBuilder::fuse_body(const Fusions& fusions) {
+  if (fusions == Fusions{}) return;
+  std::vector<Instruction>& body = program_.body;
+  Section& section = body_;
+  std::vector<bool> begins(body.size() + 1, false);
+  for (const Section::Hold& hold : section.holds) begins[static_cast<std::size_t>(hold.first)] = true;
+  for (const auto& [instruction, buffer] : section.reserved) begins[static_cast<std::size_t>(instruction)] = true;
+  std::vector<int> spans(body.size(), 0);
+  for (std::size_t i = 1; i < body.size(); ++i) {
+    const bool is_apart = begins[i] || !section.after[i].empty() || section.positions[i] != section.positions[i - 1];
+    spans[i] = spans[i - 1] + (is_apart ? 1 : 0);
+  }
+  const std::vector<int> computed_by = fuse(fusions, body, spans);
+  const auto is_left_out = [&](std::size_t i) { return computed_by[i] != static_cast<int>(i); };
+  std::vector<int> num_before(body.size() + 1, 0);  // instructions that stay, before each number
+  for (std::size_t i = 0; i < body.size(); ++i) num_before[i + 1] = num_before[i] + (is_left_out(i) ? 0 : 1);
+  const auto now = [&](int instruction) {
+    return num_before[static_cast<std::size_t>(computed_by[static_cast<std::size_t>(instruction)])];
+  };
+  for (std::vector<int>& all : section.after) std::ranges::transform(all, all.begin(), now);
+  for (Section::Hold& hold : section.holds) {
+    hold.first = num_before[static_cast<std::size_t>(hold.first)];
+    hold.instruction = now(hold.instruction);
+  }
+  for (auto& [instruction, buffer] : section.reserved) {
+    instruction = num_before[static_cast<std::size_t>(instruction)];
+  }
+  std::size_t num_kept = 0;
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    if (is_left_out(i)) continue;
+    if (num_kept != i) {
+      body[num_kept] = std::move(body[i]);
+      section.positions[num_kept] = section.positions[i];
+      section.after[num_kept] = std::move(section.after[i]);
+    }
+    ++num_kept;
+  }
+  body.resize(num_kept);
+  section.positions.resize(num_kept);
+  section.after.resize(num_kept);
 }
 
 /// Goes along a section as it was emitted, by itself for each of its training steps.
@@ -267,11 +311,12 @@ void add_lifetimes(const Program& program, std::vector<Instruction>& section) {
 
 }  // namespace
 
-Program ProgramBuilder::finish(const WorkspaceBytes& workspace_bytes) && {
+Program ProgramBuilder::finish(const KernelTraits& kernels) && {
+  fuse_body(kernels.fusions);
   for (const Place::Section section : {Place::Section::prologue, Place::Section::body}) find_waits(section);
   for (auto* instructions : {&program_.prologue, &program_.body}) {
     for (Instruction& in : *instructions) {
-      const std::int64_t bytes = in.is_collective() ? 0 : workspace_bytes(program_, in);
+      const std::int64_t bytes = in.is_collective() ? 0 : kernels.workspace_bytes(program_, in);
       if (bytes > 0) {
         in.workspace = add_buffer({.name = in.name + "/workspace",
                                    .num_elements = bytes,

@@ -51,6 +51,7 @@ class Place {
     int item = 0;           ///< of the body's order
     int step = 0;           ///< relative training step of that item
     bool is_behind = true;  ///< false: it stands before what the item itself has
+    bool operator==(const Position&) const = default;
   };
   Place(ProgramBuilder& builder, const Position& position) : builder_(&builder), position_(position) {}
 
@@ -100,8 +101,8 @@ class ProgramBuilder {
   void set_norm(int id) { program_.norm_buffer = id; }
   int norm() const { return program_.norm_buffer; }  ///< -1: not yet
 
-  /// Add waits, workspaces, lifetimes and addresses, and verify.
-  Program finish(const WorkspaceBytes& workspace_bytes) &&;
+  /// Fuse what one kernel computes, add waits, workspaces, lifetimes and addresses, and verify.
+  Program finish(const KernelTraits& kernels) &&;
 
  private:
   friend class Place;
@@ -122,6 +123,7 @@ class ProgramBuilder {
   std::vector<Instruction>& instructions_of(Place::Section section) {
     return section == Place::Section::prologue ? program_.prologue : program_.body;
   }
+  void fuse_body(const Fusions& fusions);
   void find_waits(Place::Section section);
   void put_items_in_order();
   void wait_for_close_messages();

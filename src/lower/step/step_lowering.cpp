@@ -456,7 +456,7 @@ class StepLowering {
 }  // namespace
 
 Program lower_step(const Plan& plan, const RankModel& model, int rank, const OrdersOfPlaces& orders,
-                   const WorkspaceBytes& workspace_bytes) {
+                   const KernelTraits& kernels) {
   RankFrame frame(plan, model, rank, orders);
   const StepOrder& order = frame.order;
   const bool overlaps = has_steps_that_overlap(plan.schedule.kind);
@@ -472,7 +472,7 @@ Program lower_step(const Plan& plan, const RankModel& model, int rank, const Ord
     for (const Run& run : runs_of(order)) passes.push_back(run.first);
     frame.builder.keep_messages_close(std::move(passes));
   }
-  return std::move(frame.builder).finish(workspace_bytes);
+  return std::move(frame.builder).finish(kernels);
 }
 
 }  // namespace strata

@@ -14,6 +14,6 @@ namespace strata {
 
 /// @param model as @p rank sees it. @throws Unsupported where the rank's order cannot be lowered.
 Program lower_step(const Plan& plan, const RankModel& model, int rank, const OrdersOfPlaces& orders,
-                   const WorkspaceBytes& workspace_bytes);
+                   const KernelTraits& kernels);
 
 }  // namespace strata

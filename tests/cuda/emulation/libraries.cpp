@@ -4,13 +4,18 @@
 
 #include "exec/cuda/libraries.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <numeric>
 #include <vector>
 
 #include "cuda/emulation/streams.hpp"
 #include "exec/cuda/convolution.hpp"
+#include "exec/cuda/convolution_plan.hpp"
+#include "exec/cuda/fused_convolution.hpp"
 #include "exec/cuda/matmul.hpp"
 
 namespace strata::cuda {
@@ -122,6 +127,45 @@ void Convolution::forward(const void* x, const void* weight, void* y, cudaStream
       sums[static_cast<std::size_t>(o)] += load(d.dtype, x, i) * load(d.dtype, weight, w);
     });
     write(d.dtype, y, sums);
+  });
+}
+
+namespace {
+
+bool begins_on_a_vector(const ConvolutionAddresses& a) {
+  return std::ranges::all_of(std::array{a.x, a.weight, a.bias, a.y}, [](const std::byte* address) {
+    return reinterpret_cast<std::uintptr_t>(address) % OperationGraph::alignment_bytes == 0;
+  });
+}
+
+}  // namespace
+
+/// The same with bias and ReLU, rounded once.
+struct FusedConvolution::Call {
+  ConvolutionDims d;
+  ConvolutionAddresses a;
+};
+FusedConvolution::FusedConvolution(Libraries&, const ConvolutionDims& dims, const ConvolutionAddresses& addresses,
+                                   std::span<std::byte>)
+    : call_(std::make_unique<const Call>(dims, addresses)) {}
+FusedConvolution::~FusedConvolution() = default;
+std::shared_ptr<const FusedConvolution> FusedConvolution::if_there(Libraries& libraries, const ConvolutionDims& d,
+                                                                   const ConvolutionAddresses& a,
+                                                                   std::span<std::byte> workspace) {
+  if (*fused_convolution_condition(d) != '\0' || !begins_on_a_vector(a)) return nullptr;
+  return std::make_shared<const FusedConvolution>(libraries, d, a, workspace);
+}
+void FusedConvolution::run(cudaStream_t stream) const {
+  emulation::submit(stream, [d = call_->d, a = call_->a] {
+    std::vector<float> sums(static_cast<std::size_t>(d.images * d.out_height() * d.out_width() * d.out));
+    for_products(d, [&](std::int64_t o, std::int64_t i, std::int64_t w) {
+      sums[static_cast<std::size_t>(o)] += load(d.dtype, a.x, i) * load(d.dtype, a.weight, w);
+    });
+    for (std::size_t o = 0; o < sums.size(); ++o) {
+      const float sum = sums[o] + load(d.dtype, a.bias, static_cast<std::int64_t>(o) % d.out);
+      sums[o] = sum <= 0.0F ? 0.0F : sum;
+    }
+    write(d.dtype, a.y, sums);
   });
 }
 

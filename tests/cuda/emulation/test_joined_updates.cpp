@@ -8,6 +8,7 @@
 
 #include "cuda/emulation/emulation.hpp"
 #include "exec/cuda/cuda_executor.hpp"
+#include "exec/device/fusions.hpp"
 #include "exec/device/workspace.hpp"
 #include "mpi/exec/networks.hpp"
 
@@ -27,7 +28,7 @@ class JoinedUpdates : public testing::Test {
     training.steps = 3;
     training.plan.optimizer = optimizer;
     training.backend = {
-        .workspace_bytes = cuda::workspaces_of({}),
+        .kernels = {cuda::workspaces_of({}), cuda::fusions},
         .executor = [&](const Program& program, comm::Engine& of_run, InputSource& inputs, std::uint64_t seed) {
           return std::make_unique<cuda::CudaExecutor>(
               program, of_run, inputs, seed, cuda::CudaOptions{.timing = timing, .graphs = cuda::GraphUse::off});

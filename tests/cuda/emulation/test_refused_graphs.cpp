@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "cuda/emulation/streams.hpp"
 #include "exec/cuda/cuda_executor.hpp"
+#include "exec/device/fusions.hpp"
 #include "exec/device/workspace.hpp"
 #include "mpi/exec/networks.hpp"
 
@@ -24,7 +25,7 @@ class RefusedGraphs : public testing::Test {
     training.plan.optimizer = {.kind = "adamw", .weight_decay = 0.1, .clip_norm = 1.0};
     const comm::World* const nccl = world.size() > 1 ? &world : nullptr;
     training.backend = {
-        .workspace_bytes = cuda::workspaces_of({}),
+        .kernels = {cuda::workspaces_of({}), cuda::fusions},
         .executor = [&](const Program& program, comm::Engine& of_run, InputSource& inputs, std::uint64_t seed) {
           return std::make_unique<cuda::CudaExecutor>(program, of_run, inputs, seed,
                                                       cuda::CudaOptions{.graphs = graphs, .nccl = {.world = nccl}});

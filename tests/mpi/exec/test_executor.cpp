@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "exec/device/fusions.hpp"
 #include "mpi/exec/training.hpp"
 #include "unit/ir/program/handmade_program.hpp"
 
@@ -53,6 +54,24 @@ TEST_F(ExecutorTest, ReplicasStayEqual) {
     for (const auto& [name, values] : trained.parameters) {
       const std::string mine(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
       EXPECT_EQ(world.broadcast(mine), mine) << training.graph.name << " " << name;
+    }
+  }
+}
+
+/// Kernels of the CPU compute fused instructions too: the same values, but for the order of the sums behind a bias.
+TEST_F(ExecutorTest, FusedProgramsTrainTheSame) {
+  for (Training& training : trainings()) {
+    if (!training.graph.name.starts_with("vgg")) continue;
+    const std::string which =
+        std::string(to_string(training.plan.dtypes.compute)) + " " + std::string(to_string(training.plan.recompute));
+    const Trained plain = train(training, "ddp", world.size(), world, engine);
+    training.backend.kernels = {cpu::kernel_library().workspace_bytes, cuda::fusions};
+    const Trained fused = train(training, "ddp", world.size(), world, engine);
+    EXPECT_LT(fused.program.body.size(), plain.program.body.size()) << which;
+    EXPECT_EQ(fused.losses.front(), plain.losses.front()) << which;
+    const double tolerance = training.plan.dtypes.compute == DType::f32 ? 1e-5 : 1e-3;
+    for (const auto& [name, values] : plain.parameters) {
+      EXPECT_LE(relative_difference(fused.parameters.at(name), values), tolerance) << which << " " << name;
     }
   }
 }

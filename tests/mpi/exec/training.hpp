@@ -117,7 +117,7 @@ struct Trained {
 
 /// What a plan is trained on: the CPU, unless said otherwise.
 struct Backend {
-  WorkspaceBytes workspace_bytes = cpu::kernel_library().workspace_bytes;
+  KernelTraits kernels = cpu::kernel_library().workspace_bytes;
   std::function<std::unique_ptr<Executor>(const Program&, comm::Engine&, InputSource&, std::uint64_t seed)> executor =
       [](const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed) {
         return std::make_unique<cpu::CpuExecutor>(program, engine, inputs, seed);
@@ -197,9 +197,9 @@ inline Trained train_plan(const Training& training, const Plan& plan, const comm
   Trained result;
   omp_set_num_threads(1);
   const int rank = num_ranks == 1 ? 0 : world.rank();
-  const WorkspaceBytes& workspace_bytes = training.backend.workspace_bytes;
-  result.program = training.order ? lower(plan, training.graph, rank, workspace_bytes, training.order)
-                                  : lower(plan, training.graph, rank, workspace_bytes);
+  const KernelTraits& kernels = training.backend.kernels;
+  result.program = training.order ? lower(plan, training.graph, rank, kernels, training.order)
+                                  : lower(plan, training.graph, rank, kernels);
   CountedInputs inputs(training.vocabulary, training.classes);
   inputs.dyadic = training.dyadic;
   inputs.image = training.image;

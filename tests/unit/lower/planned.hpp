@@ -58,9 +58,9 @@ struct FirstOfTwo {
         groups(plan, shards, whole_grids(plan.mesh, 0), std::vector{builder.add_group({"data", {0, 1}})}, builder) {}
 };
 
-inline std::vector<Program> all_ranks(const Plan& plan, const ModelGraph& graph, const WorkspaceBytes& workspace) {
+inline std::vector<Program> all_ranks(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels) {
   std::vector<Program> programs;
-  for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) programs.push_back(lower(plan, graph, rank, workspace));
+  for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) programs.push_back(lower(plan, graph, rank, kernels));
   return programs;
 }
 

@@ -19,8 +19,8 @@ namespace {
 constexpr std::int64_t strip = 64;  // channels at a time
 
 void check(const MaxPoolDims& dims) {
-  STRATA_INVARIANT(dims.images > 0 && dims.channels > 0 && dims.stride > 0 && dims.kernel > 0 && dims.kernel <= 16 &&
-                       dims.padding >= 0 && dims.padding <= dims.kernel / 2 &&
+  STRATA_INVARIANT(dims.images > 0 && dims.channels > 0 && dims.stride > 0 && dims.kernel > 0 &&
+                       dims.kernel <= (dims.relu ? 15 : 16) && dims.padding >= 0 && dims.padding <= dims.kernel / 2 &&
                        dims.height + 2 * dims.padding >= dims.kernel && dims.width + 2 * dims.padding >= dims.kernel,
                    fmt::format("max pooling of {} x {}x{}x{}, kernel {}, stride {}, padding {}", dims.images,
                                dims.height, dims.width, dims.channels, dims.kernel, dims.stride, dims.padding));
@@ -66,7 +66,8 @@ void max_pool_forward_of(const MaxPoolDims& dims, const T* x, T* y, std::uint8_t
         }
         for (std::int64_t i = 0; i < count; ++i) {
           y[out + channel + i] = T(best[i]);
-          indices[out + channel + i] = static_cast<std::uint8_t>(place[i]);
+          const bool has_none = dims.relu && best[i] <= 0.0F;
+          indices[out + channel + i] = has_none ? MaxPoolDims::no_place : static_cast<std::uint8_t>(place[i]);
         }
       }
     }

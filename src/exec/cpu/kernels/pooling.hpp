@@ -18,7 +18,7 @@ std::int64_t max_pool_indices_bytes(const MaxPoolDims& dims);
 
 /// y[images,out_height,out_width,channels] = maxima of x[images,height,width,channels]. @p indices, laid out like y,
 /// gets row · kernel + column of the maximum inside its window: the first one of equals, the last NaN where there is
-/// one.
+/// one; where dims.relu and it is not above 0, MaxPoolDims::no_place.
 void max_pool_forward(const MaxPoolDims& dims, const void* x, void* y, std::uint8_t* indices);
 
 /// dx = the gradient of x, overwritten. Where windows overlap their parts are added in f32 in window order and rounded

@@ -1,0 +1,89 @@
+#include "exec/cuda/convolution_plan.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace strata::cuda {
+namespace {
+
+using Tensor = OperationGraph::Tensor;
+using Extents = OperationGraph::Extents;
+
+/// Extents stand in the order n, c, h, w whatever the memory, in which channels are the fastest.
+constexpr Extents channels_last(const Extents& n) { return {n[1] * n[2] * n[3], 1, n[3] * n[1], n[1]}; }
+
+void add_operations(OperationGraph& graph, const ConvolutionDims& d) {
+  constexpr cudnnDataType_t bf16_type = CUDNN_DATA_BFLOAT16;
+  constexpr cudnnDataType_t f32_type = CUDNN_DATA_FLOAT;
+  const auto in_memory = [&](ConvolutionOperand operand, const Extents& extents) {
+    return graph.in_memory(static_cast<std::int64_t>(operand), bf16_type, extents, channels_last(extents));
+  };
+  const Extents of_y = {d.images, d.out, d.out_height(), d.out_width()};
+  const Tensor x = in_memory(ConvolutionOperand::x, {d.images, d.in, d.height, d.width});
+  const Tensor weight = in_memory(ConvolutionOperand::weight, {d.out, d.in, d.kernel_h, d.kernel_w});
+  const Tensor bias = in_memory(ConvolutionOperand::bias, {1, d.out, 1, 1});
+  const Tensor product = graph.between(f32_type, of_y, channels_last(of_y));
+  graph.convolution(x, weight, product, d.padding, d.stride);
+  const Tensor sum = graph.between(f32_type, of_y, channels_last(of_y));
+  graph.pointwise(CUDNN_POINTWISE_ADD, product, bias, sum);
+  graph.pointwise(CUDNN_POINTWISE_RELU_FWD, sum, in_memory(ConvolutionOperand::y, of_y));
+}
+
+}  // namespace
+
+ConvolutionPlan::ConvolutionPlan(const PlanDevice& device, const ConvolutionDims& d, bool deterministic,
+                                 std::int64_t most_workspace_bytes) {
+  add_operations(graph_, d);
+  const BackendDescriptor graph = graph_.finish(device.handle);
+  std::string error = "it has no engine for the graph";
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    BackendDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
+    if (device.properties != nullptr) {
+      heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, device.properties);
+    }
+    if (!heuristic.try_finalize()) {
+      error = last_dnn_error();
+      continue;
+    }
+    constexpr std::int64_t most_engines = 32;
+    for (const BackendDescriptor& engine :
+         heuristic.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, most_engines)) {
+      if (deterministic && engine.is_nondeterministic()) {
+        error = "its engines do not promise equal bits";
+        continue;
+      }
+      BackendDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine);
+      if (device.properties != nullptr) {
+        plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, device.properties);
+      } else {
+        plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, device.handle);
+      }
+      if (!plan.try_finalize()) {
+        error = last_dnn_error();
+        continue;
+      }
+      const std::int64_t bytes = plan.integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+      if (bytes > most_workspace_bytes) {
+        error = fmt::format("an engine needs {} bytes", bytes);
+        continue;
+      }
+      plan_ = std::move(plan);
+      workspace_bytes_ = bytes;
+      return;
+    }
+  }
+  throw Unsupported(fmt::format(
+      "cuDNN has no{} convolution with bias and ReLU of {} x {}x{}x{} to {} channels in {} within {} bytes: {}",
+      deterministic ? " deterministic" : "", d.images, d.height, d.width, d.in, d.out, to_string(d.dtype),
+      most_workspace_bytes, error));
+}
+
+}  // namespace strata::cuda

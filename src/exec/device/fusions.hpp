@@ -1,0 +1,13 @@
+#pragma once
+
+/// @file
+/// What kernels of a GPU compute at once: data, so that Programs for GPUs are lowered without one.
+
+#include "ir/program/fusions.hpp"
+
+namespace strata::cuda {
+
+/// Results are those of the kernels one by one, but for the order of the sums behind a bias' gradient.
+constexpr Fusions fusions = {.convolution_relu = true, .max_pool_relu = true, .bias_gradient_first = true};
+
+}  // namespace strata::cuda

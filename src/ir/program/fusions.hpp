@@ -1,0 +1,15 @@
+#pragma once
+
+/// @file
+/// Which neighbouring instructions the kernels of an executor compute at once: data about it, which lowering is given.
+
+namespace strata {
+
+struct Fusions {
+  bool convolution_relu = false;     ///< convolution_forward with `relu`
+  bool max_pool_relu = false;        ///< max_pool_forward with `relu`, whose backward is that of the ReLU before it too
+  bool bias_gradient_first = false;  ///< dbias of relu_backward and max_pool_backward instead of the convolution's
+  bool operator==(const Fusions&) const = default;
+};
+
+}  // namespace strata

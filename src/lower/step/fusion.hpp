@@ -1,0 +1,27 @@
+#pragma once
+
+/// @file
+/// Neighbouring instructions that one kernel of the executor computes become one, before waits, workspaces and
+/// lifetimes are found: these then are the fused ones', and what is counted of a Program is what runs.
+///
+///     convolution_forward, relu_forward in its place      one convolution_forward with `relu`
+///     max_pool_backward, relu_backward in its place       one max_pool_backward; its max_pool_forward has `relu`, and
+///                                                         nothing in backward reads what the ReLU wrote
+///     relu_backward or max_pool_backward,                 the first makes dbias where it makes dx, and the other does
+///       convolution_backward_weight with dbias            not read its dy for that once more
+
+#include <span>
+#include <vector>
+
+#include "ir/program/fusions.hpp"
+#include "ir/program/program.hpp"
+
+namespace strata {
+
+/// Fuses those of @p section that @p fusions allows.
+/// @param spans by instruction, in the order of emission: only neighbours with one number are fused, between which
+/// nothing but their elements says what must come first.
+/// @return by instruction: which one computes it now. Itself, or it is left out, and stands in @p section still.
+std::vector<int> fuse(const Fusions& fusions, std::vector<Instruction>& section, std::span<const int> spans);
+
+}  // namespace strata
