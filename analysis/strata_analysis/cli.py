@@ -1,4 +1,7 @@
-"""The command line: collect, figures, table, compare, report, validate. `strata collect …` and so on call it."""
+"""The command line: collect, figures, table, compare, report, validate; `strata collect …` and so on call it.
+
+claims and tables are of the papers, for this repository: `python -m strata_analysis claims results`.
+"""
 
 from __future__ import annotations
 
@@ -81,6 +84,17 @@ exit codes: 0 better or undecided, 1 some point is worse, 2 bad input, 4 some po
     verb.add_argument("--json", action="store_true", help="JSON instead of a table")
     verb.add_argument("--picture", type=Path, metavar="FILE", help="draw the ratios, too: .png, .svg or .pdf")
     verb.add_argument("--predicted", action="store_true", help="errors of predictions instead, by step and operator")
+    help_text = "every number that the papers print beside ours, with a verdict: claims.csv, index.html, a page a paper"
+    verb = verbs.add_parser("claims", help=help_text, description=help_text)
+    verb.add_argument("results", help="folder of the experiments' results, e.g. results")
+    verb.add_argument("papers", nargs="*", metavar="PAPER", help="amsp, osdp, oases, cdp, autoddl (default: all)")
+    help_text = "write the tables between comments of Markdown files from results"
+    verb = verbs.add_parser("tables", help=help_text, description=help_text)
+    verb.add_argument("files", nargs="+", type=Path, metavar="FILE.md", help="e.g. experiments/amsp/README.md")
+    verb.add_argument("--results", default="results", help="folder of the experiments' results (default: %(default)s)")
+    verb.add_argument(
+        "--check", action="store_true", help="write nothing; exit code 1 where they differ from the results"
+    )
     verb = verbs.add_parser("order", help="draw the orders that `strata order` writes to us")
     verb.add_argument("--output", required=True, metavar="FILE", help=".png, .svg or .pdf")
     verb.add_argument("--title", default="", help="of the picture")
@@ -182,6 +196,44 @@ def _validate(words: argparse.Namespace) -> int:
     return 0
 
 
+def _claims(words: argparse.Namespace) -> int:
+    from strata_analysis.report import papers
+    from strata_analysis.table import PAPERS_BY_NAME
+
+    unknown = [name for name in words.papers if name not in PAPERS_BY_NAME]
+    if unknown:
+        print(f"strata: no paper {unknown[0]}; there are {', '.join(PAPERS_BY_NAME)}", file=sys.stderr)
+        return 2
+    files, counted = papers.write(words.results, words.papers or list(PAPERS_BY_NAME))
+    for file in files:
+        print(file)
+    print(counted.to_string())
+    return 0
+
+
+def _tables(words: argparse.Namespace) -> int:
+    from strata_analysis import readme_tables
+    from strata_analysis.published.sweeps import NotRun, Sweeps
+
+    sweeps = Sweeps(Path(words.results))
+    differ = False
+    for file in words.files:
+        try:
+            if not words.check:
+                readme_tables.write(file, sweeps)
+                continue
+            for line in readme_tables.differences(file.read_text(encoding="utf-8"), sweeps):
+                print(f"{file}: {line}")
+                differ = True
+        except readme_tables.TableError as error:
+            print(f"strata: {file}: {error}", file=sys.stderr)
+            return 2
+        except NotRun as experiment:
+            print(f"strata: {file}: no results of {experiment} in {words.results}", file=sys.stderr)
+            return 2
+    return 1 if differ else 0
+
+
 def _order(words: argparse.Namespace) -> int:
     from strata_analysis.order import OrderError, write
 
@@ -202,4 +254,6 @@ VERBS = {
     "compare": _compare,
     "order": _order,
     "validate": _validate,
+    "claims": _claims,
+    "tables": _tables,
 }

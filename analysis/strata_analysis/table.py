@@ -15,6 +15,7 @@ ORDER = ["model_name", "series", "num_ranks"]
 # Columns that say which point a row is and how it ended, not how fast it was.
 DESCRIPTIVE = ("model", "strategy", "dtype", "ranks", "runs", "ended")
 PAPERS = (amsp, autoddl, oases, osdp)
+PAPERS_BY_NAME = {"amsp": amsp, "osdp": osdp, "oases": oases, "cdp": cdp, "autoddl": autoddl}
 
 
 def short_table(results: Results) -> str:

@@ -59,6 +59,7 @@ class AnalyticCosts final : public CostModel {
     return {nccl_like_seconds(kind, bytes, place.shape, inside, cluster_, place.leaves), Basis::formula,
             nics_used(place.shape, cluster_)};
   }
+  double step_overhead_seconds() const override { return cluster_.step_overhead_seconds; }
 
  private:
   double share_of_peak(const Instruction& instruction) const {

@@ -116,13 +116,13 @@ def test_everything_that_ships_reads():
 
 
 def test_tgs_and_mfu_of_table_5_agree():
-    """Both are printed: a slip in either would show. The paper's own 7B column with one micro-batch is 9 % off."""
+    """Both are printed: a slip in either would show. The paper's MFU of 7B with one micro-batch is 9 to 10 % above."""
     rows = published("amsp", "table_5")
     flops = rows["model"].map({"llama-7b": 45.9e9, "llama-13b": 86.5e9, "llama-30b": 182.4e9})
-    slip = (rows["tgs"] * flops / 312e12 / rows["mfu"] - 1.0).abs()
+    above = rows["mfu"] / (rows["tgs"] * flops / 312e12) - 1.0
     off = (rows["model"] == "llama-7b") & (rows["micro_batches"] == 1)
-    assert slip[~off].max() < 0.035
-    assert slip[off].max() < 0.1
+    assert above[~off].abs().max() < 0.035
+    assert above[off].between(0.085, 0.105).all()
 
 
 # ------------------------------------------------------------------------------------------------------ the figures

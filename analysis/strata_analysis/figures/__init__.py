@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
 import matplotlib
+import pandas as pd
 
 matplotlib.use("Agg")
 
@@ -77,8 +78,23 @@ def draw_all(results: Results, folder: Path) -> Drawn:
 def figures_of(results: Results) -> Iterator[tuple[str, Figure | str]]:
     """(name, figure), one at a time and closed after its turn; or (module, the reason why there is none)."""
     points = by_point(results)
+    yield from _drawn(_modules_for(set(points["experiment_name"])), results, points)
+
+
+def figures_of_paper(paper: str, results: Results) -> Iterator[tuple[str, Figure | str]]:
+    """The same of its own figures alone."""
+    points = by_point(results)
+    present = set(points["experiment_name"])
+    yield from _drawn(
+        ((name, module) for name, module in _modules_for(present) if module in PAPERS.get(paper, ())), results, points
+    )
+
+
+def _drawn(
+    modules: Iterable[tuple[str, ModuleType]], results: Results, points: pd.DataFrame
+) -> Iterator[tuple[str, Figure | str]]:
     with style.applied():
-        for name, module in _modules_for(set(points["experiment_name"])):
+        for name, module in modules:
             figures = module.draw(results, points)
             if isinstance(figures, str):
                 yield name, figures

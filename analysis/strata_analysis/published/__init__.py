@@ -73,6 +73,17 @@ def same_ranking(rows: pd.DataFrame) -> bool:
     return all((a.paper - b.paper) * (a.simulated - b.simulated) > 0 for a, b in pairs if a.paper != b.paper)
 
 
+def fits(row: pd.Series, chosen: dict) -> bool:
+    """Whether the row has these values of columns."""
+    return all(row[name] == value for name, value in chosen.items())
+
+
+def roles(rows: pd.DataFrame, fitted_to: tuple[dict, ...]) -> list[str]:
+    """By row "fitted", where a constant was fitted to its printed number, or "predicted"."""
+    of_row = (any(fits(row, chosen) for chosen in fitted_to) for _, row in rows.iterrows())
+    return ["fitted" if fitted else "predicted" for fitted in of_row]
+
+
 def mean_absolute_error(rows: pd.DataFrame) -> float:
     return float(rows["error"].abs().mean())
 
@@ -109,8 +120,11 @@ class Comparison:
     statements: list[str] = field(default_factory=list)
     digits: int = 2
 
+    def markdown(self) -> str:
+        return markdown(self.rows, self.digits)
+
     def text(self) -> str:
-        return "\n".join([f"{self.title}:", "", markdown(self.rows, self.digits), "", *self.statements])
+        return "\n".join([f"{self.title}:", "", self.markdown(), "", *self.statements])
 
 
 def comparisons(

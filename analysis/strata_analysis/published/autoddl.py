@@ -11,6 +11,8 @@ import pandas as pd
 
 from strata_analysis.derive import key_column
 from strata_analysis.published import Comparison, beside, ended, published
+from strata_analysis.published.claims import SETTING, Claim, same_side
+from strata_analysis.published.sweeps import Sweeps
 from strata_analysis.series import keys_of
 
 # As the paper calls them, in its order; any other strategy goes by its own name, after these.
@@ -342,3 +344,129 @@ COMPARISONS = {
     "autoddl_figure_10_transformer": (figure_10_transformer, figure_10_transformer_shares),
     "autoddl_table_3": (table_3, table_3_ratio),
 }
+
+# ------------------------------------------------------------------------------------------------------------- claims
+
+OPTIMIZER = "adamw"  # The paper names none: this one was chosen before anything was compared.
+DAINT = "bandwidth and rate of Piz Daint, to table 3"
+TRANSFORMERS = ("autoddl_figure_9_transformer", "autoddl_figure_10_transformer")
+
+
+def _saved(*experiments: str):
+    def ours(sweeps: Sweeps) -> pd.DataFrame:
+        each = []
+        for name in experiments:
+            rows = cells(sweeps.points(name), name)
+            rows = rows[rows["optimizer"] == OPTIMIZER]
+            each += [savings(rows, over) for over in (SECOND_BEST, "megatron", "ddp")]
+        return pd.concat(each, ignore_index=True)
+
+    return ours
+
+
+def _savings_claim(what: str, *experiments: str, **others) -> Claim:
+    return Claim(
+        what,
+        "saved",
+        "simulated",
+        _saved(*experiments),
+        experiments,
+        tolerance=0.05,
+        is_share=True,
+        direction=same_side(0.0),
+        **others,
+    )
+
+
+def _slowdown(sweeps: Sweeps) -> pd.DataFrame:
+    rows = figure_9_data_parallel(sweeps.points("autoddl_figure_9_vgg13")).rows
+    return rows.rename(columns={"simulated": "ratio"})
+
+
+def _seconds(sweeps: Sweeps) -> pd.DataFrame:
+    rows = cells(sweeps.points("autoddl_table_3"), "autoddl_table_3")
+    return rows[rows["optimizer"] == OPTIMIZER].rename(columns={"step_seconds": "seconds"})
+
+
+def _billions(sweeps: Sweeps) -> pd.DataFrame:
+    points = sweeps.points(*TRANSFORMERS).drop_duplicates("model_name")
+    return pd.DataFrame({"model": points["model_name"], "billions": points["num_parameters"] / 1e9})
+
+
+ROOM = "With AdamW, AutoDDL and Megatron have less room than they would have with SGD; the paper names no optimizer."
+CLAIMS = (
+    _savings_claim("abstract", "autoddl_figure_9_transformer", fitted=DAINT, notes=(({}, ROOM),)),
+    _savings_claim(
+        "figure_9",
+        "autoddl_figure_9_vgg13",
+        "autoddl_figure_9_transformer",
+        fitted=DAINT,
+        fitted_to=({"model": "autoddl-16.5b", "nodes": 128},),
+        notes=(({"model": "vgg13"}, "Our Megatron communicates more than the paper's; why is not known."), ({}, ROOM)),
+    ),
+    Claim(
+        "figure_9_data_parallel",
+        "ratio",
+        "simulated",
+        _slowdown,
+        ("autoddl_figure_9_vgg13",),
+        direction=same_side(1.0),
+        fitted=DAINT,
+    ),
+    _savings_claim(
+        "figure_10",
+        "autoddl_figure_10_vgg13",
+        "autoddl_figure_10_transformer",
+        notes=(
+            (
+                {"model": "autoddl-5.8b"},
+                "Memory leaves both no more than 8 copies of a weight, and the plans hardly differ.",
+            ),
+        ),
+    ),
+    Claim(
+        "table_3",
+        "seconds",
+        "simulated",
+        _seconds,
+        ("autoddl_table_3",),
+        ("stages",),
+        fitted=DAINT,
+        not_comparable="Bandwidth and rate of the description were read off this table.",
+    ),
+    Claim(
+        "table_3",
+        "stages",
+        "simulated",
+        _seconds,
+        ("autoddl_table_3",),
+        ("seconds",),
+        tolerance=0.0,
+        is_share=True,
+        fitted=DAINT,
+        notes=(({}, "By our simulation pipelines of other lengths are faster."),),
+    ),
+    Claim(
+        "figure_4",
+        "rank_correlation",
+        "planner",
+        not_comparable="Planner and simulator ask the same formulas: their correlation says nothing of a network.",
+    ),
+    Claim(
+        "figure_3",
+        "elements_2e30",
+        "counted",
+        not_comparable="Results count a whole model; a unit test counts the layer, LayoutVolume.Figure3OfAutoDdl.",
+    ),
+    Claim(
+        "figure_3_relative", "relative", "counted", not_comparable="Figure 3's elements in a unit that is not printed."
+    ),
+    Claim(
+        "figure_8",
+        "orders_of_magnitude",
+        "planner",
+        not_comparable="Printed of time; here searches count strategies, and how many do depends on how near is near.",
+    ),
+    Claim("models", "billions", "counted", _billions, TRANSFORMERS, tolerance=0.05),
+    SETTING,
+)

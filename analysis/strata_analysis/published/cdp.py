@@ -10,10 +10,13 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from strata_analysis import evaluated
 from strata_analysis.derive import key_column
 from strata_analysis.load import INDEX, Results
 from strata_analysis.memory_over_time import curves_of, live_stage_activations, mean_of_workers, one_step
 from strata_analysis.published import Comparison, published
+from strata_analysis.published.claims import SETTING, Claim, ranks_as_printed
+from strata_analysis.published.sweeps import Sweeps
 
 WORKERS = (4, 8, 32)
 # What of a worker's step is taken for its activation memory. The paper subtracts parameters from all that a step takes,
@@ -240,3 +243,107 @@ def _rows_of_table_1(found: pd.DataFrame, base: pd.Series) -> Iterator[dict[str,
 
 
 COMPARISONS = {"cdp_figure_4": (figure_4,), "cdp_table_1": (table_1,)}
+
+# ------------------------------------------------------------------------------------------------------------- claims
+
+# Which of ROWS stands for a printed row: the paper's own rule is v2, and it compares with micro-batches kept at once.
+STANDS_FOR_IT = ("all micro-batches in flight", "ddp", "gpipe, a micro-batch a replica", "1f1b", "zero3", "v2")
+
+
+def _reductions(sweeps: Sweeps) -> pd.DataFrame:
+    """The paper subtracts parameters, which leaves gradients in; the most workers."""
+    rows = reductions(sweeps.points("cdp_figure_4"), sweeps.results("cdp_figure_4"))
+    return rows[(rows["workers"] == WORKERS[-1]) & (rows["metric"] == "all but parameters and optimizer states")]
+
+
+def _limit(_sweeps: Sweeps) -> pd.DataFrame:
+    return pd.DataFrame({"workers": ["many"], "reduction": [counted_reduction(WORKERS[-1])]})
+
+
+def _table_1(sweeps: Sweeps) -> pd.DataFrame:
+    found = accounts(sweeps.points("cdp_table_1"), sweeps.results("cdp_table_1"))
+    base = found[found["strategy"] == "ddp"].iloc[0]
+    rows = []
+    for name, here, strategy, implementation in ROWS:
+        own = found[(found["strategy"] == strategy) & (found["implementation"] == implementation)]
+        if here not in STANDS_FOR_IT or own.empty:
+            continue
+        row = own.iloc[0]
+        rows += [
+            (name, "activations", row["activation_bytes"] / base["activation_bytes"]),
+            (name, "parameters", row["parameter_bytes"] / base["parameter_bytes"]),
+            (name, "devices", float(row["devices"])),
+        ]
+    return pd.DataFrame(rows, columns=["row", "quantity", "value"])
+
+
+def _top_1(sweeps: Sweeps) -> pd.DataFrame:
+    """Mean over seeds, of the data sets that there are results of."""
+    each = []
+    for data in ("cifar10", "imagenet"):
+        if f"cdp_table_2_{data}" not in sweeps.names:
+            continue
+        rows = evaluated.by_point(sweeps.results(f"cdp_table_2_{data}"))
+        model = rows["model_name"].str.extract(r"^(resnet\d+)", expand=False)
+        best = (
+            100.0 * rows.groupby([model.rename("model"), rows["strategy_name"].rename("strategy")])["best_top_1"].mean()
+        )
+        each.append(best.rename("top_1").reset_index().assign(data=data))
+    return pd.concat(each) if each else pd.DataFrame(columns=["data", "model", "strategy", "top_1"], dtype=object)
+
+
+CLAIMS = (
+    Claim(
+        "figure_4",
+        "reduction",
+        "simulated",
+        _reductions,
+        ("cdp_figure_4",),
+        tolerance=0.05,
+        is_share=True,
+        direction=ranks_as_printed(),
+        notes=(({}, "An extrapolation from one worker's curve, as the paper's is; it prints no batch."),),
+    ),
+    Claim("figure_4_limit", "reduction", "counted", _limit, tolerance=0.05, is_share=True),
+    Claim(
+        "table_1_of_3",
+        "value",
+        "counted",
+        _table_1,
+        ("cdp_table_1",),
+        direction=ranks_as_printed("quantity"),
+        notes=(
+            (
+                {"quantity": "parameters", "row": "single-GPU DP"},
+                "Printed holds where parameters are copied a micro-batch, which nobody does here.",
+            ),
+            ({"quantity": "parameters"}, "Cyclic rules need versions of what is read while it is updated."),
+        ),
+    ),
+    Claim(
+        "table_1",
+        "volume",
+        "counted",
+        without=("activations", "parameters", "steps", "devices"),
+        not_comparable="Printed is a tensor's size with the optimizer's states; here it is what devices send.",
+    ),
+    Claim(
+        "table_1",
+        "steps",
+        "counted",
+        without=("activations", "parameters", "volume", "devices"),
+        not_comparable="Printed are orders of growth; README counts messages at N = 3.",
+    ),
+    Claim(
+        "table_2",
+        "top_1",
+        "run",
+        _top_1,
+        ("cdp_table_2_cifar10", "cdp_table_2_imagenet"),
+        tolerance=0.5,
+        is_share=True,
+        direction=ranks_as_printed("data", "model"),
+        notes=(({}, "The data sets are not here; digits.toml runs the three rules in small."),),
+    ),
+    SETTING,
+)

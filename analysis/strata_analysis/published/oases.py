@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pandas as pd
 
 from strata_analysis.derive import key_column
+from strata_analysis.predicted import STEP, errors, spearman
 from strata_analysis.published import Comparison, beside, errors_in_words, published, same_ranking
+from strata_analysis.published.claims import SETTING, Claim, ranks_as_printed, same_side
+from strata_analysis.published.sweeps import Sweeps
 
 # Columns of table 3: strategy.fine_recompute of mode oases with one degree for all layers.
 PARTS = {"false": "cross-pass", "true": "fine-grained"}
@@ -119,18 +125,27 @@ def figure_5(points: pd.DataFrame) -> Comparison:
     )
 
 
-def _over_baselines(ours: pd.DataFrame, what: str, of: list[str], title: str, *, together: bool = False) -> Comparison:
-    """The least and the most quotient of oases over others, of all rows (columns `of`) of a cluster, or of both."""
+def _beside_baselines(ours: pd.DataFrame, of: list[str]) -> pd.DataFrame:
+    """A row a cluster and `of`, a column a strategy, of thousands of tokens a second; and of the best baseline."""
     steps = ours.pivot_table(index=["cluster", *of], columns="strategy", values="k_tokens").reset_index()
-    baselines = [name for name in BASELINES if name in steps]
-    steps["best baseline"] = steps[baselines].max(axis="columns")
+    return steps.assign(**{"best baseline": steps[[name for name in BASELINES if name in steps]].max(axis="columns")})
+
+
+def _bounds(steps: pd.DataFrame, together: bool) -> pd.DataFrame:
     bounds = []
     for cluster, members in [("both", steps)] if together else steps.groupby("cluster", sort=False):
         for over in ("best baseline", "megatron"):
             speedups = (members["oases"] / members[over]).dropna()
             for bound, speedup in (("least", speedups.min()), ("most", speedups.max())):
                 bounds.append({"cluster": cluster, "over": over, "bound": bound, "speedup": speedup})
-    rows = beside(published("oases", what), pd.DataFrame(bounds), ["cluster", "over", "bound"], "speedup")
+    return pd.DataFrame(bounds)
+
+
+def _over_baselines(ours: pd.DataFrame, what: str, of: list[str], title: str, *, together: bool = False) -> Comparison:
+    """The least and the most quotient of oases over others, of all rows (columns `of`) of a cluster, or of both."""
+    steps = _beside_baselines(ours, of)
+    baselines = [name for name in BASELINES if name in steps]
+    rows = beside(published("oases", what), _bounds(steps, together), ["cluster", "over", "bound"], "speedup")
     columns = [*baselines, *(name for name in ("cross-pass", "oases") if name in steps)]
     statements = [
         f"{', '.join(str(row[name]) for name in of)} on {row['cluster']}: "
@@ -148,3 +163,161 @@ COMPARISONS = {
     "oases_table_2": (table_2,),
     "oases_figure_2": (figure_2,),
 }
+
+# ------------------------------------------------------------------------------------------------------------- claims
+
+BUSY = (
+    "Printed is the efficiency of streaming multiprocessors, which also counts how much of a device a kernel uses; "
+    "here it is the share of time in which a kernel runs."
+)
+
+
+def _table_3(sweeps: Sweeps) -> pd.DataFrame:
+    return of_experiment(sweeps.points("oases_table_3"), "oases_table_3")
+
+
+def _busy(strategy: str):
+    def ours(sweeps: Sweeps) -> pd.DataFrame:
+        rows = of_experiment(sweeps.points("oases_table_2"), "oases_table_2").replace(
+            {"strategy": {"planner": "oases"}}
+        )
+        return rows[rows["strategy"] == strategy].rename(columns={"busy": strategy})
+
+    return ours
+
+
+def _busy_bounds(sweeps: Sweeps) -> pd.DataFrame:
+    ratios = table_2(sweeps.points("oases_table_2")).rows["simulated"]
+    return pd.DataFrame({"bound": ["least", "most"], "ratio": [ratios.min(), ratios.max()]})
+
+
+def _shares(sweeps: Sweeps) -> pd.DataFrame:
+    rows = figure_2(sweeps.points("oases_figure_2")).rows
+    return rows[["model", "simulated"]].rename(columns={"simulated": "communication_share"})
+
+
+def _figure_4(sweeps: Sweeps) -> pd.DataFrame:
+    ours = of_experiment(sweeps.points("oases_figure_4"), "oases_figure_4").replace({"strategy": {"planner": "oases"}})
+    return _bounds(_beside_baselines(ours, ["model"]), together=False)
+
+
+def _figure_5(sweeps: Sweeps) -> pd.DataFrame:
+    ours = of_experiment(sweeps.points("oases_figure_5"), "oases_figure_5").replace(
+        {"strategy": {"fine-grained": "oases"}}
+    )
+    return _bounds(_beside_baselines(ours, ["model", "batch"]), together=True)
+
+
+def layers_by_degree(plan_text: str, degrees: list[int], num_layers: int) -> list[float]:
+    """Layers of a planned model that have each degree; NaN where the plan does not say."""
+    listed = re.search(r"degrees ([0-9*+]+)", plan_text)
+    uniform = re.search(r'binding = "tensor (\d+)x(\d+)', plan_text)
+    if listed:
+        pairs = [word.split("*") for word in listed[1].split("+")]
+        return [float(sum(int(count) for d, count in pairs if int(d) == degree)) for degree in degrees]
+    if uniform:
+        of_all = int(uniform[1]) * int(uniform[2])
+        return [float(num_layers if of_all == degree else 0) for degree in degrees]
+    return [np.nan] * len(degrees)
+
+
+def _plans(sweeps: Sweeps) -> pd.DataFrame:
+    points = sweeps.points("oases_table_3")
+    points = points[points["strategy_name"] == "oases"]
+    free = [
+        tensor == "planner" and not degrees
+        for tensor, degrees in zip(
+            key_column(points, "strategy.tensor", "planner"), key_column(points, "strategy.degrees", ""), strict=True
+        )
+    ]
+    points = points[free]
+    points = points.assign(cluster=key_column(points, "cluster", "this"))
+    found = []
+    for (cluster, model), printed in published("oases", "table_6").groupby(["cluster", "model"]):
+        own = points[(points["cluster"] == cluster) & (points["model_name"] == model)]
+        degrees = list(printed["degree"])
+        for plan_text in own["plan_text"]:
+            layers = layers_by_degree(plan_text, degrees, int(printed["layers"].sum()))
+            found += [(cluster, model, *pair) for pair in zip(degrees, layers, strict=True)]
+    return pd.DataFrame(found, columns=["cluster", "model", "degree", "layers"])
+
+
+def _rank_correlation(sweeps: Sweeps) -> pd.DataFrame:
+    """One machine of ours stands for both of theirs."""
+    rows = errors(sweeps.results("oases_testbed_figure_6"))
+    steps = rows[rows["metric"] == STEP]
+    value = spearman(steps["predicted"], steps["measured"])
+    return pd.DataFrame({"cluster": ["rtx3090-nvlink", "rtx3090-pcie"], "spearman": value})
+
+
+SMALLER_DEGREES = "Our planner finds smaller degrees than the paper's, which are faster by every cost that was tried."
+CLAIMS = (
+    Claim(
+        "table_3",
+        "k_tokens",
+        "simulated",
+        _table_3,
+        ("oases_table_3",),
+        direction=ranks_as_printed("cluster", "model"),
+        notes=(
+            ({"strategy": "planner"}, SMALLER_DEGREES),
+            ({}, "Bandwidths and latencies of the description are estimates."),
+        ),
+    ),
+    Claim("table_2", "megatron", "simulated", _busy("megatron"), ("oases_table_2",), ("oases",), not_comparable=BUSY),
+    Claim("table_2", "oases", "simulated", _busy("oases"), ("oases_table_2",), ("megatron",), not_comparable=BUSY),
+    Claim("table_2_bounds", "ratio", "simulated", _busy_bounds, ("oases_table_2",), not_comparable=BUSY),
+    Claim(
+        "figure_2",
+        "communication_share",
+        "simulated",
+        _shares,
+        ("oases_figure_2",),
+        is_share=True,
+        direction=ranks_as_printed(),
+        notes=(({}, "The models' sizes are not printed; ours are 2048 and 3072 wide."),),
+    ),
+    Claim(
+        "figure_4",
+        "speedup",
+        "simulated",
+        _figure_4,
+        ("oases_figure_4",),
+        direction=same_side(1.0),
+        notes=(({}, SMALLER_DEGREES),),
+    ),
+    Claim(
+        "figure_5",
+        "speedup",
+        "simulated",
+        _figure_5,
+        ("oases_figure_5",),
+        direction=same_side(1.0),
+        notes=(({}, "The global batches are not printed."),),
+    ),
+    Claim(
+        "table_6",
+        "layers",
+        "planner",
+        _plans,
+        ("oases_table_3",),
+        tolerance=0.0,
+        is_share=True,
+        notes=(({}, SMALLER_DEGREES),),
+    ),
+    Claim(
+        "table_6_time",
+        "milliseconds",
+        "planner",
+        not_comparable="Milliseconds of an unnamed processor; results hold no search's time, bench_planners has it.",
+    ),
+    Claim(
+        "figure_6",
+        "spearman",
+        "run",
+        _rank_correlation,
+        ("oases_testbed_figure_6",),
+        not_comparable="Ours is of another model on another machine, four ranks over a slow wire.",
+    ),
+    SETTING,
+)

@@ -12,6 +12,8 @@ import pandas as pd
 
 from strata_analysis.derive import key_column
 from strata_analysis.published import Comparison, beside, ended, published
+from strata_analysis.published.claims import SETTING, Claim, same_side
+from strata_analysis.published.sweeps import Sweeps
 
 FAMILIES = {"nd": "N&D", "ws": "W&S", "ic": "I&C"}
 # As the paper calls them, in its order; any other strategy goes by its own name, after these.
@@ -119,17 +121,26 @@ def _baselines(word: str, rows: pd.DataFrame) -> set[str]:
 
 def beside_printed(printed: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """The printed ratios with ours, and of how many pairs of cell and baseline ours are."""
+    ours = ratios_of(printed, [rows])
+    on = ["family", "strategy", "over", "statistic"]
+    return beside(printed, ours, on, "ratio").merge(ours[[*on, "pairs"]], on=on)
+
+
+def ratios_of(printed: pd.DataFrame, figures: list[pd.DataFrame]) -> pd.DataFrame:
+    """Of each printed ratio its columns family, strategy, over and statistic, with ours and pairs.
+
+    @param figures rows of `cells`, a frame a figure.
+    """
     found = []
     for row in printed.itertuples(index=False):
-        ratios = speedups(rows, row.strategy, _baselines(row.over, rows))
+        each = [speedups(rows, row.strategy, _baselines(row.over, rows)) for rows in figures]
+        ratios = pd.concat(each, ignore_index=True)
         if row.family != "all":
             ratios = ratios[ratios["family"] == row.family]
         found.append(
             (row.family, row.strategy, row.over, row.statistic, ratios["ratio"].agg(row.statistic), len(ratios))
         )
-    on = ["family", "strategy", "over", "statistic"]
-    ours = pd.DataFrame(found, columns=[*on, "ratio", "pairs"])
-    return beside(printed, ours, on, "ratio").merge(ours[[*on, "pairs"]], on=on)
+    return pd.DataFrame(found, columns=["family", "strategy", "over", "statistic", "ratio", "pairs"])
 
 
 def endings_in_words(rows: pd.DataFrame) -> list[str]:
@@ -295,3 +306,173 @@ COMPARISONS = {
     "osdp_figure_9": (figure_9,),
     "osdp_figure_9_one_sample": (figure_9_one_sample,),
 }
+
+# ------------------------------------------------------------------------------------------------------------- claims
+
+BEST_BATCH = (
+    "Each strategy has the fastest of the batches that fit; the paper does not say which batch it gave the baselines."
+)
+FIGURES = {
+    "figure_5": ("osdp_figure_5",),
+    "figure_6": ("osdp_figure_6",),
+    "figure_8": ("osdp_figure_5",),
+    "figure_9": ("osdp_figure_9",),
+}
+BOTH = ("osdp_figure_5", "osdp_figure_6")
+
+
+def _of_figures(sweeps: Sweeps, experiments: tuple[str, ...]) -> list[pd.DataFrame]:
+    return [cells(sweeps.points(name), name) for name in experiments]
+
+
+def _speedup_claim(what: str, experiments: tuple[str, ...], *notes: tuple[dict, str]) -> Claim:
+    def ours(sweeps: Sweeps) -> pd.DataFrame:
+        return ratios_of(published("osdp", what), _of_figures(sweeps, experiments))
+
+    return Claim(
+        what,
+        "ratio",
+        "simulated",
+        ours,
+        experiments,
+        direction=same_side(1.0),
+        notes=(*notes, ({}, BEST_BATCH)),
+    )
+
+
+def _fastest(sweeps: Sweeps) -> pd.DataFrame:
+    """The share of the cells where anything runs in which 3D+OSDP is the fastest or its equal."""
+    first, num_cells = 0, 0
+    for rows in _of_figures(sweeps, BOTH):
+        throughput = rows[rows["ended"] == "ok"].pivot(index=CELL, columns="strategy", values="throughput")
+        if "3d+osdp" not in throughput:
+            return pd.DataFrame({"strategy": [], "share": []})
+        throughput = throughput[throughput["3d+osdp"].notna()]
+        first += int((throughput["3d+osdp"] > (1.0 - EQUAL) * throughput.max(axis="columns")).sum())
+        num_cells += len(throughput)
+    return pd.DataFrame({"strategy": ["3d+osdp"], "share": [first / num_cells if num_cells else float("nan")]})
+
+
+def _slices(sweeps: Sweeps) -> pd.DataFrame:
+    (rows,) = _of_figures(sweeps, ("osdp_figure_5",))
+    good = rows[(rows["strategy"] == "osdp") & (rows["ended"] == "ok")]
+    return good.groupby("family", as_index=False)["split"].mean().rename(columns={"split": "share"})
+
+
+def _saved(sweeps: Sweeps) -> pd.DataFrame:
+    saved = of_figure_7(sweeps.points("osdp_figure_7_simulated"))["saved"].max()
+    return pd.DataFrame({"statistic": ["max"], "saved": [saved]})
+
+
+def _overheads(sweeps: Sweeps) -> pd.DataFrame:
+    """Mean over the cells of both: bytes of FSDP over those of DDP, kernels with recomputation over those without."""
+    results = sweeps.results("osdp_figure_5")
+    sent = [name for name in results.steps if name.endswith("_sent_bytes")]
+    bytes_of = results.steps.groupby("point")[sent].mean().sum(axis="columns")
+    points = sweeps.points("osdp_figure_5")
+    points = points[points["status"] == "ok"].assign(bytes=points["point"].map(bytes_of))
+    by_model = points.groupby(["model_name", "strategy_name"])["bytes"].mean().unstack()
+    added = {"communication of ZDP": (by_model["zero3"] / by_model["ddp"]).mean() - 1.0}
+    compute = [
+        sweeps.points(name)
+        .query("status == 'ok' and strategy_name == 'zero3'")
+        .groupby("model_name")["compute_seconds"]
+        .mean()
+        for name in ("osdp_figure_9_one_sample", "osdp_figure_5_one_sample")
+    ]
+    added["computation of checkpointing"] = (compute[0] / compute[1]).mean() - 1.0
+    return pd.DataFrame({"of": list(added), "share": list(added.values())})
+
+
+def _models(sweeps: Sweeps) -> pd.DataFrame:
+    points = sweeps.points("osdp_figure_5").drop_duplicates("model_name")
+    billions = pd.Series(points["num_parameters"].to_numpy() / 1e9)
+    family = [FAMILIES[name.split("-")[1]] for name in points["model_name"]]
+    return (
+        billions.groupby(family)
+        .agg(["min", "max"])
+        .rename_axis("family")
+        .reset_index()
+        .melt("family", var_name="statistic", value_name="billions")
+    )
+
+
+def _largest_product(sweeps: Sweeps) -> pd.DataFrame:
+    """Of the widest model: a product from its hidden size to four times as many features."""
+    settings = {row.setting for row in cells(sweeps.points("osdp_figure_5"), "osdp_figure_5").itertuples()}
+    hidden = max(int(setting.split("\N{MULTIPLICATION SIGN}")[-1]) for setting in settings)
+    parameters = 4 * hidden * hidden
+    return pd.DataFrame(
+        {
+            "hidden": hidden,
+            "quantity": ["billion parameters", "GiB in fp32"],
+            "amount": [parameters / 1e9, 4 * parameters / 2**30],
+        }
+    )
+
+
+CLAIMS = (
+    *(
+        _speedup_claim(
+            what,
+            experiments,
+            (
+                {"family": "W&S"},
+                "A first sample is dear and what is left of 16 GiB beside 2x12288 is little; what else stood on the "
+                "paper's GPUs is not known.",
+            ),
+        )
+        for what, experiments in FIGURES.items()
+    ),
+    _speedup_claim("hybrid", BOTH),
+    _speedup_claim("abstract", BOTH),
+    Claim("fastest", "share", "simulated", _fastest, BOTH, tolerance=0.0, is_share=True, direction=same_side(0.5)),
+    Claim(
+        "figure_7",
+        "saved",
+        "simulated",
+        _saved,
+        ("osdp_figure_7_simulated",),
+        is_share=True,
+        direction=same_side(0.0),
+        notes=(
+            ({}, "One operator and its input are all there is here; what else stood on the paper's GPUs is not known."),
+        ),
+    ),
+    Claim(
+        "figure_8_split",
+        "share",
+        "planner",
+        _slices,
+        ("osdp_figure_5",),
+        is_share=True,
+        direction=same_side(0.0),
+        notes=(({}, "Our planner takes slices only where its simulation is faster with them."),),
+    ),
+    Claim(
+        "overheads",
+        "share",
+        "simulated",
+        _overheads,
+        ("osdp_figure_5", "osdp_figure_5_one_sample", "osdp_figure_9_one_sample"),
+        tolerance=0.05,
+        is_share=True,
+        direction=same_side(0.0),
+    ),
+    Claim("largest_product", "amount", "counted", _largest_product, ("osdp_figure_5",), tolerance=0.02),
+    Claim(
+        "table_1",
+        "billions",
+        "counted",
+        _models,
+        ("osdp_figure_5",),
+        notes=(({}, "The table prints ranges: which layers and hidden sizes its corners combine is not known."),),
+    ),
+    Claim(
+        "search_time",
+        "seconds",
+        "planner",
+        not_comparable="Seconds of an unnamed processor and of another language; results hold no search's time.",
+    ),
+    SETTING,
+)

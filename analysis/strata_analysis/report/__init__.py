@@ -33,7 +33,7 @@ def report(results_folder: str | os.PathLike) -> list[Path]:
     return written
 
 
-def render(content: dict) -> str:
+def render(content: dict, template: str = "page.html.j2") -> str:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -41,4 +41,4 @@ def render(content: dict) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html.j2").render(content)
+    return environment.get_template(template).render(content)

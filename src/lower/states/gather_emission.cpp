@@ -96,7 +96,12 @@ void GatherEmission::gather(const Place& here, const GatherAction& action, const
                  .name = parameter_of(action.parameter).name};
   in.inputs = {from};
   in.outputs = {made_copy(action)};
-  here.emit(std::move(in), {&before, before >= 0 ? 1U : 0U});
+  const int gathered = here.emit(std::move(in), {&before, before >= 0 ? 1U : 0U});
+  // Of a product's backward the weight's gradient comes first and does not read the weight: it would hide the gather.
+  const Overlap& overlap = plan_.overlap;
+  if ((action.phase == Phase::forward ? overlap.gather : overlap.gather_backward) == "none") {
+    here.hold(compute_stream, gathered);
+  }
 }
 
 void GatherEmission::keep_secondary(const Place& here, const GatherAction& action) {

@@ -110,6 +110,14 @@ TEST(AnalyticCosts, PairsOfANodeHaveTheirOwnLink) {
   EXPECT_NEAR(seconds({0, 1, 2, 3}) / seconds({1, 2}), 1.5, 0.01) << "a ring over both pairs crosses between them";
 }
 
+TEST(AnalyticCosts, AStepHasTheOverheadOfItsCluster) {
+  Cluster cluster = described();
+  EXPECT_EQ(analytic_costs(cluster)->step_overhead_seconds(), 0.0);
+  cluster.step_overhead_seconds = 0.25;
+  EXPECT_EQ(analytic_costs(cluster)->step_overhead_seconds(), 0.25);
+  EXPECT_EQ(paper_costs(cluster)->step_overhead_seconds(), 0.0) << "the papers' formulas have none";
+}
+
 TEST(DescribedCosts, AMissingNumberIsNamed) {
   Cluster cluster = described();
   cluster.memory_bandwidth_bytes_per_second = 0.0;

@@ -240,6 +240,37 @@ TEST(ShardedOverlap, NoKernelWaitsForTheTransferJustIssued) {
   }
 }
 
+TEST(ShardedOverlap, NothingRunsUnderAGatherThatIsUnderNothing) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {16, 32, 48, 24, 40, 8}});
+  for (const bool ahead : {false, true}) {
+    Plan plan = overlapped({.p = grid, .g = grid, .os = grid}, 2, "reduce_scatter");
+    if (!ahead) plan.overlap.gather = plan.overlap.gather_backward = "none";
+    const Program program = lower(plan, graph, 0, no_workspace);
+    int num_hidden = 0, num_gathers = 0;
+    for (std::size_t i = 0; i < program.body.size(); ++i) {
+      const Instruction& gather = program.body[i];
+      if (gather.collective != Collective::all_gather || !gather.is_collective() || gather.phase == Phase::update) {
+        continue;
+      }
+      const auto next = std::find_if(program.body.begin() + static_cast<std::ptrdiff_t>(i), program.body.end(),
+                                     [](const Instruction& in) { return !in.is_collective(); });
+      ASSERT_NE(next, program.body.end());
+      const bool waits = std::ranges::any_of(next->waits, [&](const Wait& wait) {
+        return wait.lag == 0 && wait.instruction >= static_cast<int>(i) &&
+               program.body[static_cast<std::size_t>(wait.instruction)].stream == gather.stream;
+      });
+      num_hidden += waits ? 0 : 1;
+      ++num_gathers;
+    }
+    EXPECT_GT(num_gathers, 10);
+    if (ahead) {
+      EXPECT_GT(num_hidden, 0);
+    } else {
+      EXPECT_EQ(num_hidden, 0) << "the gradient of a weight runs under the gather of the weight";
+    }
+  }
+}
+
 TEST(ShardedOverlap, GradientsTravelWithoutACopy) {
   // Scattered where they are to stay, or, beside an earlier micro-batch's, where they were.
   const Program program =

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# The five papers again: simulate, collect, draw, and say of every number that they print what became of it.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+  cat <<'TEXT'
+usage: jobscripts/papers.sh [--results DIR] [--jobs N] [PAPER]...
+
+Simulates the experiments of papers (amsp, osdp, oases, cdp, autoddl; default: all), and writes below DIR
+
+  index.html             every printed number beside ours, with a verdict, and how many have which
+  claims.csv             the same as a table
+  PAPER/report.html      a paper's claims and figures
+  EXPERIMENT/            collected.h5, .csv, .parquet, figures/, report.html
+
+What else DIR holds, such as runs on a testbed, is judged too: each of experiments/*/testbed_*.toml says how it is run.
+
+  --results DIR   where results go (default: results)
+  --jobs N        experiments at a time (default: the machine's processors)
+
+Needs build/cpu/strata and .venv: jobscripts/quickstart.sh makes both.
+TEXT
+}
+
+results=results
+jobs=$(nproc)
+papers=()
+while (($#)); do
+  case "$1" in
+    --results) results=$2; shift 2 ;;
+    --jobs) jobs=$2; shift 2 ;;
+    --help | -h) usage; exit 0 ;;
+    amsp | osdp | oases | cdp | autoddl) papers+=("$1"); shift ;;
+    *) usage >&2; exit 2 ;;
+  esac
+done
+((${#papers[@]})) || papers=(amsp osdp oases cdp autoddl)
+
+# Those that take longest come first, so that no processor waits for the last one.
+experiments=(
+  osdp/figure_6 oases/figure_5 osdp/figure_5 autoddl/table_3 autoddl/figure_9_transformer osdp/figure_9 amsp/table_4
+  autoddl/figure_10_transformer oases/figure_4 oases/table_5 amsp/figure_11 amsp/figure_16 amsp/table_5 amsp/figure_18
+  amsp/figure_2 amsp/figure_3 osdp/figure_5_one_sample osdp/figure_9_one_sample osdp/figure_7_simulated oases/table_3
+  oases/table_2 oases/figure_2 oases/figure_7 cdp/figure_1 cdp/figure_4 cdp/table_1 autoddl/figure_3
+  autoddl/figure_4_daint autoddl/figure_4_gcp autoddl/figure_9_vgg13 autoddl/figure_10_vgg13
+)
+chosen=()
+for experiment in "${experiments[@]}"; do
+  for paper in "${papers[@]}"; do
+    [[ ${experiment%%/*} != "$paper" ]] || chosen+=("$experiment")
+  done
+done
+
+strata=build/cpu/strata
+[[ -x $strata ]] || { echo "papers.sh: there is no $strata; jobscripts/quickstart.sh builds it" >&2; exit 2; }
+mkdir -p "$results"
+
+# One experiment, to its page. What it says is kept beside its results.
+one() {
+  local experiment=$1 name log
+  name=$(sed -n 's/^name = "\(.*\)"/\1/p' "experiments/$experiment.toml" | head -n 1)
+  log=$results/$name.log
+  local began=$SECONDS
+  if "$strata" simulate "experiments/$experiment.toml" --results "$results" >"$log" 2>&1 &&
+    "$strata" collect "$results/$name" >>"$log" 2>&1 &&
+    "$strata" figures "$results/$name" >>"$log" 2>&1 &&
+    "$strata" report "$results/$name" >>"$log" 2>&1; then
+    printf '%4d s  %s\n' $((SECONDS - began)) "$experiment"
+  else
+    printf 'failed  %s: see %s\n' "$experiment" "$log"
+    return 1
+  fi
+}
+export -f one
+export strata results
+
+# A failed experiment leaves its numbers "not run", and the others stand.
+status=0
+printf '%s\n' "${chosen[@]}" | OMP_NUM_THREADS=1 xargs -P "$jobs" -I {} bash -c 'one {}' || status=1
+
+PYTHONPATH=analysis .venv/bin/python -m strata_analysis claims "$results" "${papers[@]}"
+exit $status
