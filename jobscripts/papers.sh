@@ -62,7 +62,7 @@ one() {
   name=$(sed -n 's/^name = "\(.*\)"/\1/p' "experiments/$experiment.toml" | head -n 1)
   log=$results/$name.log
   local began=$SECONDS
-  if "$strata" simulate "experiments/$experiment.toml" --results "$results" >"$log" 2>&1 &&
+  if "$strata" simulate "experiments/$experiment.toml" --jobs 1 --results "$results" >"$log" 2>&1 &&
     "$strata" collect "$results/$name" >>"$log" 2>&1 &&
     "$strata" figures "$results/$name" >>"$log" 2>&1 &&
     "$strata" report "$results/$name" >>"$log" 2>&1; then
