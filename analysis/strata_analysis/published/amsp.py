@@ -29,8 +29,8 @@ LEVELS = {
     ("full", "none"): "AG/RS + AR",
     ("full", "next_forward"): "AG/RS + AR + BC",
 }
-# What constants of experiments/clusters/a800-ib.toml were fitted to: a row of figure 11 (the rate of products) and some of
-# table V (the overhead of a step).
+# What constants of experiments/clusters/a800-ib.toml were fitted to: a row of figure 11 (the rate of products) and some
+# of table V (the overhead of a step).
 FIT_OF_FIGURE_11 = ({"model": "llama-7b", "ranks": 8, "strategy": "amsp"},)
 FIT_OF_TABLE_5 = ({"model": "llama-7b", "overlap": "full", "broadcast": "next_forward"},)
 
