@@ -164,7 +164,7 @@ def test_the_command_writes_pages_and_a_table(folder, tmp_path, capsys):
     assert 'href="amsp/report.html"' in index
     assert index.count("<tr>") >= len(rows)
     page = (tmp_path / "amsp" / "report.html").read_text(encoding="utf-8")
-    assert page.count("<svg") == 2  # table V as TGS and as MFU
+    assert page.count("<svg") == 1  # table V
     assert not re.search(r'(?:src|href)="(?:https?:)?//', page)
     assert main(["claims", str(tmp_path), "alpa"]) == 2
     assert "no paper alpa" in capsys.readouterr().err

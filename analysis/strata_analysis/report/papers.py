@@ -20,6 +20,8 @@ from strata_analysis.table import PAPERS_BY_NAME
 
 CSV = "claims.csv"
 INDEX = "index.html"
+# What a page shows without being moved sideways; the other columns follow.
+FIRST = ("table", "row", "quantity", "printed", "ours", "error", "verdict", "why")
 TITLES = {
     "amsp": "AMSP: Reducing Communication Overhead of ZeRO for Efficient LLM Training",
     "osdp": "OSDP: Optimal Sharded Data Parallel for Distributed Deep Learning",
@@ -55,7 +57,7 @@ def section_of(paper: str, rows: pd.DataFrame, sweeps: Sweeps) -> dict:
         "name": paper,
         "title": TITLES[paper],
         "page": f"{paper}/{PAGE}",
-        "rows": rows.drop(columns="paper").to_dict("records"),
+        "rows": rows[[*FIRST, *(name for name in rows if name not in (*FIRST, "paper"))]].to_dict("records"),
         "experiments": [
             (name, f"{name}/{PAGE}" if sweeps.has(name, PAGE) else "") for name in experiments_of(paper, sweeps)
         ],
