@@ -49,7 +49,8 @@ struct PricedInstruction {
 struct PricedStep {
   std::string missing{};  ///< what lowering refuses; empty: nothing
   std::vector<PricedInstruction> instructions{};
-  std::int64_t live_bytes = 0;  ///< at the fullest moment
+  std::int64_t live_bytes = 0;    ///< at the fullest moment
+  double overhead_seconds = 0.0;  ///< of every step, beside all instructions
 };
 
 /// Pure: equal plans get equal answers, on every rank.

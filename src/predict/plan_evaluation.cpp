@@ -101,6 +101,7 @@ PricedStep PlanEvaluation::price(const Plan& plan, const ModelGraph& part) const
     return priced;
   }
   priced.live_bytes = memory_peak(program).total_bytes;
+  priced.overhead_seconds = costs().step_overhead_seconds();
   const auto ranks_of = [&](const Instruction& in) -> const std::vector<int>& {
     return program.groups[static_cast<std::size_t>(in.group)].ranks;
   };

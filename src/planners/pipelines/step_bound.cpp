@@ -45,6 +45,7 @@ constexpr int priced_micro_batches = 2;
 struct StepBounds::Prices {
   std::map<std::string, Passes, std::less<>> passes;   ///< by operator of the part
   std::map<std::string, double, std::less<>> updates;  ///< by parameter of the part
+  double overhead_seconds = 0.0;                       ///< of a step
   bool is_known = false;
 };
 
@@ -65,6 +66,7 @@ StepBounds::Prices StepBounds::priced(const ParallelDegrees& degrees) const {
   const PricedStep step = request_.evaluate->price(plan_of_place(request_, part_, degrees, micro_batches), part_);
   if (!step.missing.empty()) return prices;
   prices.is_known = true;
+  prices.overhead_seconds = step.overhead_seconds;
   for (const PricedInstruction& in : step.instructions) {
     if (in.phase == Phase::update) prices.updates[in.name] += in.seconds;
     const bool is_pass = in.phase == Phase::forward || in.phase == Phase::recompute || in.phase == Phase::backward;
@@ -194,7 +196,7 @@ double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan) {
     fill += shares[place].passes.forward[0].whole() + message;
     if (sends_behind_kernels) drain += shares[place].passes.backward[1].whole() + message;
   }
-  return bound;
+  return bound + prices.overhead_seconds;
 }
 
 }  // namespace strata
