@@ -34,12 +34,6 @@ enum class AttentionOperand : std::int64_t {
   minus_infinity,   ///< number: of scores that causality hides
 };
 
-/// For which GPU: that of a handle, or one described by a finalized CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR.
-struct PlanDevice {
-  cudnnHandle_t handle = nullptr;
-  cudnnBackendDescriptor_t properties = nullptr;
-};
-
 /// The fastest, by cuDNN's own account, of the engines that fit.
 class AttentionPlan {
  public:

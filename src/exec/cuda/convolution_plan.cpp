@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -40,45 +39,11 @@ ConvolutionPlan::ConvolutionPlan(const PlanDevice& device, const ConvolutionDims
                                  std::int64_t most_workspace_bytes) {
   add_operations(graph_, d);
   const BackendDescriptor graph = graph_.finish(device.handle);
-  std::string error = "it has no engine for the graph";
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    BackendDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-    heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
-    if (device.properties != nullptr) {
-      heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, device.properties);
-    }
-    if (!heuristic.try_finalize()) {
-      error = last_dnn_error();
-      continue;
-    }
-    constexpr std::int64_t most_engines = 32;
-    for (const BackendDescriptor& engine :
-         heuristic.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, most_engines)) {
-      if (deterministic && engine.is_nondeterministic()) {
-        error = "its engines do not promise equal bits";
-        continue;
-      }
-      BackendDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine);
-      if (device.properties != nullptr) {
-        plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, device.properties);
-      } else {
-        plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, device.handle);
-      }
-      if (!plan.try_finalize()) {
-        error = last_dnn_error();
-        continue;
-      }
-      const std::int64_t bytes = plan.integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-      if (bytes > most_workspace_bytes) {
-        error = fmt::format("an engine needs {} bytes", bytes);
-        continue;
-      }
-      plan_ = std::move(plan);
-      workspace_bytes_ = bytes;
-      return;
-    }
+  auto [engine, error] = fastest_engine(device, graph, deterministic, most_workspace_bytes);
+  if (engine) {
+    plan_ = std::move(engine->plan);
+    workspace_bytes_ = engine->workspace_bytes;
+    return;
   }
   throw Unsupported(fmt::format(
       "cuDNN has no{} convolution with bias and ReLU of {} x {}x{}x{} to {} channels in {} within {} bytes: {}",

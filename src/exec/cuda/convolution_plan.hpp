@@ -6,7 +6,6 @@
 
 #include <cstdint>
 
-#include "exec/cuda/attention_plan.hpp"
 #include "exec/cuda/cudnn_graph.hpp"
 #include "exec/kernel_dims.hpp"
 

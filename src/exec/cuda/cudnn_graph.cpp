@@ -221,8 +221,53 @@ BackendDescriptor OperationGraph::finish(cudnnHandle_t handle) {
   if (handle != nullptr) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
   graph.set<cudnnBackendDescriptor_t>(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                       std::span(operations_));
-  if (!graph.try_finalize()) throw Unsupported("cuDNN: a graph of attention: " + last_dnn_error());
+  if (!graph.try_finalize()) throw Unsupported("cuDNN: an operation graph: " + last_dnn_error());
   return graph;
+}
+
+FoundEngine fastest_engine(const PlanDevice& device, const BackendDescriptor& graph, bool deterministic,
+                           std::int64_t most_workspace_bytes) {
+  std::int64_t least_bytes = -1;
+  std::string error = "it has no engine for the graph";
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    BackendDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
+    if (device.properties != nullptr) {
+      heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, device.properties);
+    }
+    if (!heuristic.try_finalize()) {
+      error = last_dnn_error();
+      continue;
+    }
+    constexpr std::int64_t most_engines = 32;
+    for (const BackendDescriptor& engine :
+         heuristic.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, most_engines)) {
+      if (deterministic && engine.is_nondeterministic()) {
+        error = "its engines do not promise equal bits";
+        continue;
+      }
+      BackendDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine);
+      if (device.properties != nullptr) {
+        plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, device.properties);
+      } else {
+        plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, device.handle);
+      }
+      if (!plan.try_finalize()) {
+        error = last_dnn_error();
+        continue;
+      }
+      const std::int64_t bytes = plan.integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+      if (bytes > most_workspace_bytes) {
+        least_bytes = least_bytes < 0 ? bytes : std::min(least_bytes, bytes);
+        continue;
+      }
+      return {Engine{std::move(plan), bytes}, ""};
+    }
+  }
+  if (least_bytes >= 0) error = fmt::format("its engines need {} bytes or more", least_bytes);
+  return {std::nullopt, std::move(error)};
 }
 
 }  // namespace strata::cuda

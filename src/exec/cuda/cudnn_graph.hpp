@@ -1,14 +1,15 @@
 #pragma once
 
 /// @file
-/// Operation graphs of cuDNN's backend API: descriptors that own themselves, tensors and operations between them.
-/// cuDNN recognises some graphs and has one kernel for the whole.
+/// Operation graphs of cuDNN's backend API: descriptors that own themselves, tensors and operations between them, and
+/// the choice among the engines for a graph. cuDNN recognises some graphs and has one kernel for the whole.
 
 #include <cudnn.h>
 
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -114,5 +115,27 @@ class OperationGraph {
   std::vector<cudnnBackendDescriptor_t> operations_;  ///< of descriptors_, in order
   std::int64_t next_id_ = std::int64_t{1} << 32;      ///< of tensors that have no name
 };
+
+/// For which GPU: that of a handle, or one described by a finalized CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR.
+struct PlanDevice {
+  cudnnHandle_t handle = nullptr;
+  cudnnBackendDescriptor_t properties = nullptr;
+};
+
+/// A finalized CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR.
+struct Engine {
+  BackendDescriptor plan;
+  std::int64_t workspace_bytes = 0;
+};
+
+struct FoundEngine {
+  std::optional<Engine> engine;
+  std::string error;  ///< where there is none: what cuDNN says of the last one, or how many bytes they need
+};
+
+/// The fastest for a finished graph, by cuDNN's own account, of those that fit into @p most_workspace_bytes.
+/// @param deterministic only those that promise equal bits.
+FoundEngine fastest_engine(const PlanDevice& device, const BackendDescriptor& graph, bool deterministic,
+                           std::int64_t most_workspace_bytes);
 
 }  // namespace strata::cuda
