@@ -64,8 +64,10 @@ class SubBatches : public LaidOut {
     training.steps = 2;
     return training;
   }
-  /// Ranks beyond the cores take long: of all cases every fourth.
-  bool is_due() { return is_deep() || size() <= 4 || ++turn_ % 4 == 0; }
+  /// Ranks beyond the cores take long, and so do sanitizers: they go through few of all cases.
+  bool is_few() const { return !is_deep() && (size() > 4 || is_sanitized()); }
+  /// Of few cases every fourth.
+  bool is_due() { return !is_few() || ++turn_ % 4 == 0; }
   int half() const { return size() % 2 == 0 ? size() / 2 : 1; }
   /// All ranks, halves of them as often as that can be, or one: of any two the smaller divides the larger. On all ranks
   /// the same.
@@ -96,7 +98,7 @@ TEST_F(SubBatches, AreExactOnExactInputs) {
   for (const Way& way : all_ways()) {
     for (const PartialSums sum : {PartialSums::scatter, PartialSums::all_reduce}) {
       for (std::size_t i = 0; i < layouts.size(); ++i) {
-        if (++turn % (is_deep() || size() < 4 ? 1 : size() > 4 ? 29 : 7) != 0) continue;
+        if (++turn % (is_few() ? 29 : is_deep() || size() < 4 ? 1 : 7) != 0) continue;
         const Layout &first = layouts[i], &second = layouts[(2 * i + 1) % layouts.size()];
         const std::vector<OperatorRule> rules = {{.match = "*", .layout = first, .sum = sum},
                                                  {.match = "block[1].linear", .layout = second}};
@@ -124,7 +126,7 @@ TEST_F(SubBatches, OfTransformers) {
                                                   {1, 1, half(), half(), p}, {p, p, half(), half(), 1},
                                                   {half(), p, 1, half(), p}, {any(), any(), any(), any(), any()}};
         ++turn;
-        if (!is_deep() && turn % (p > 4 ? 7 : 2) != 0) continue;
+        if (!is_deep() && turn % (is_few() ? 7 : 2) != 0) continue;
         const TensorRanks& ranks = degrees[turn % degrees.size()];
         const PartialSums sum = turn % 3 == 0 ? PartialSums::scatter : PartialSums::all_reduce;
         const Plan plan = gone(laid_out(training, with_sums(rules_of(ranks, name), sum)), way);
