@@ -192,37 +192,48 @@ void Engine::Driver::order_in_group(Slot& slot) {
   }
 }
 
-Ticket Engine::Driver::post(const Request& request) {
+Ticket Engine::Driver::post(std::span<const Request> requests) {
   rethrow_failure();
-  Group& target = const_cast<Group&>(group(request.group));
-  validate(request, target);
+  STRATA_INVARIANT(!requests.empty(), "nothing is posted");
+  for (const Request& request : requests) {
+    validate(request, group(request.group));
+    STRATA_INVARIANT(request.stream == requests.front().stream, fmt::format("{}: on another stream", request.label));
+  }
+  const auto stream = static_cast<std::size_t>(requests.front().stream);
+  if (stream >= last_on_stream_.size()) {
+    last_on_stream_.resize(stream + 1);
+  }
+  const Ticket previous = last_on_stream_[stream];
+  for (const Request& request : requests) {
+    post_behind(request, previous);
+  }
+  return last_on_stream_[stream] = {last_posted_.load(std::memory_order_relaxed), requests.size()};
+}
+
+void Engine::Driver::post_behind(const Request& request, Ticket previous) {
   const std::uint64_t id = last_posted_.load(std::memory_order_relaxed) + 1;
   Slot& slot = slot_of(id);
-  if (const std::uint64_t previous = slot.id.load(std::memory_order_relaxed); !is_done(previous)) {
-    wait(Ticket{previous});
+  if (const std::uint64_t owner = slot.id.load(std::memory_order_relaxed); !is_done(owner)) {
+    wait(Ticket{owner});
   }
   slot.after.clear();
   for (const Ticket& ticket : request.after) {
-    slot.after.push_back(ticket.id);
+    for (std::uint64_t i = ticket.first(); i <= ticket.id; ++i) slot.after.push_back(i);
   }
+  for (std::uint64_t i = previous.first(); i < previous.id; ++i) slot.after.push_back(i);
   slot.id.store(id, std::memory_order_release);
   slot.request = request;
   slot.request.after = {};
-  slot.group = &target;
+  slot.group = &const_cast<Group&>(group(request.group));
   slot.next_primitive = 0;
   slot.machine = nullptr;
   slot.times = {.posted_ns = now_ns()};
-  const auto stream = static_cast<std::size_t>(request.stream);
-  if (stream >= last_on_stream_.size()) {
-    last_on_stream_.resize(stream + 1, 0);
-  }
-  slot.previous = std::exchange(last_on_stream_[stream], id);
+  slot.previous = previous.id;
   order_in_group(slot);
   last_posted_.store(id, std::memory_order_release);
   if (thread_.joinable()) {
     doorbell_.ring();
   }
-  return Ticket{id};
 }
 
 bool Engine::Driver::is_done(std::uint64_t id) {
@@ -234,26 +245,35 @@ bool Engine::Driver::is_done(std::uint64_t id) {
   return slot.id.load(std::memory_order_acquire) != id || slot.done_id.load(std::memory_order_acquire) == id;
 }
 
+bool Engine::Driver::is_done(Ticket ticket) {
+  for (std::uint64_t id = ticket.first(); id <= ticket.id; ++id) {
+    if (!is_done(id)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool Engine::Driver::done(Ticket ticket) {
   rethrow_failure();
-  return is_done(ticket.id);
+  return is_done(ticket);
 }
 
 void Engine::Driver::wait(Ticket ticket) {
   rethrow_failure();
-  if (is_done(ticket.id)) {
+  if (is_done(ticket)) {
     return;
   }
   rank_drives_.store(true, std::memory_order_release);
   try {
     const std::lock_guard lock(driver_mutex_);
     rethrow_failure();
-    while (!is_done(ticket.id)) {
+    while (!is_done(ticket)) {
       if (drive_once() || spin(wait_spin_ns_)) {
         continue;
       }
       const std::uint32_t ring = doorbell_.prepare();
-      if (drive_once() || is_done(ticket.id)) {
+      if (drive_once() || is_done(ticket)) {
         doorbell_.cancel();
       } else {
         sleep(ring);
@@ -293,10 +313,20 @@ void Engine::Driver::progress() {
 }
 
 CompletedTimes Engine::Driver::times(Ticket ticket) const {
-  const Slot& slot = slots_[ticket.id % slots_.size()];
-  STRATA_INVARIANT(ticket.id != 0 && slot.id.load() == ticket.id && slot.done_id.load() == ticket.id,
-                   fmt::format("times of ticket {}, whose slot has {}", ticket.id, slot.id.load()));
-  return slot.times;
+  CompletedTimes all;
+  for (std::uint64_t id = ticket.first(); id <= ticket.id; ++id) {
+    const Slot& slot = slots_[id % slots_.size()];
+    STRATA_INVARIANT(id != 0 && slot.id.load() == id && slot.done_id.load() == id,
+                     fmt::format("times of ticket {}, whose slot has {}", id, slot.id.load()));
+    if (id == ticket.first()) {
+      all = slot.times;
+      continue;
+    }
+    all.begin_ns = std::min(all.begin_ns, slot.times.begin_ns);
+    all.end_ns = std::max(all.end_ns, slot.times.end_ns);
+    all.bytes_sent += slot.times.bytes_sent;
+  }
+  return all;
 }
 
 // ---- the driver's side -------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,7 +44,7 @@ class Engine::Driver {
   Driver& operator=(const Driver&) = delete;
 
   int create_group(const std::vector<int>& world_ranks);
-  Ticket post(const Request& request);
+  Ticket post(std::span<const Request> requests);
   bool done(Ticket ticket);
   void wait(Ticket ticket);
   void wait_all();
@@ -62,7 +63,7 @@ class Engine::Driver {
     int channel = 0;
     std::int64_t order = 0;            ///< 1-based number of the operation in its group, or with its peer
     std::vector<std::uint64_t> after;  ///< ids that must be done; capacity is kept
-    std::uint64_t previous = 0;        ///< the one before on its stream
+    std::uint64_t previous = 0;        ///< the one before on its stream, or the last of those that were posted together
     int next_primitive = 0;
     /// Null: has not begun, or all of it is here and only the one before on its stream is not done.
     Machine* machine = nullptr;
@@ -73,6 +74,8 @@ class Engine::Driver {
 
   Slot& slot_of(std::uint64_t id) { return slots_[id % slots_.size()]; }
   bool is_done(std::uint64_t id);
+  bool is_done(Ticket ticket);
+  void post_behind(const Request& request, Ticket previous);
   void validate(const Request& request, const Group& group) const;
   void order_in_group(Slot& slot);
   void rethrow_failure();
@@ -108,7 +111,7 @@ class Engine::Driver {
   std::unique_ptr<PeerQueries> queries_;
 
   // The poster's.
-  std::vector<std::uint64_t> last_on_stream_;  ///< ticket ids
+  std::vector<Ticket> last_on_stream_;
   std::vector<Slot> slots_;
   std::atomic<std::uint64_t> last_posted_{0};
 

@@ -10,7 +10,8 @@ namespace strata::comm {
 Engine::Engine(const World& world, const EngineOptions& options) : driver_(std::make_unique<Driver>(world, options)) {}
 Engine::~Engine() = default;
 int Engine::create_group(const std::vector<int>& world_ranks) { return driver_->create_group(world_ranks); }
-Ticket Engine::post(const Request& request) { return driver_->post(request); }
+Ticket Engine::post(const Request& request) { return driver_->post({&request, 1}); }
+Ticket Engine::post(std::span<const Request> requests) { return driver_->post(requests); }
 bool Engine::done(Ticket ticket) { return driver_->done(ticket); }
 void Engine::wait(Ticket ticket) { driver_->wait(ticket); }
 void Engine::wait_all() { driver_->wait_all(); }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,9 @@ class Engine {
   /// Allocation-free in the steady state. Waits when all ticket slots are in flight.
   /// @throws Unsupported for a reduction of integers; InternalError for a malformed request.
   Ticket post(const Request& request);
+  /// Several operations of one stream as one: none waits for another of them, as far as the group has channels, and
+  /// what is posted on the stream afterwards waits for all. They have one ticket.
+  Ticket post(std::span<const Request> requests);
   bool done(Ticket ticket);
   void wait(Ticket ticket);
   void wait_all();

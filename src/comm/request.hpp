@@ -12,9 +12,12 @@
 
 namespace strata::comm {
 
-/// Names a posted operation until its slot is used again. The default names nothing and is always done.
+/// Names a posted operation, or those that were posted together, until their slots are used again. The default names
+/// nothing and is always done.
 struct Ticket {
-  std::uint64_t id = 0;
+  std::uint64_t id = 0;  ///< of several the last; they are numbered one after the other
+  std::uint64_t count = 1;
+  std::uint64_t first() const { return id - (count - 1); }
 };
 
 /// Buffers stay valid and untouched until the operation is done. In place: all_reduce, broadcast and reduce with input

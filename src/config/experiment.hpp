@@ -94,6 +94,7 @@ struct StrategySection {
 
 struct OverlapSection {
   double bucket_mib = 25.0;
+  double spread_mib = 0.0;
   std::string all_reduce = "backward";
   std::string update = "none";
   std::string layout = "none";

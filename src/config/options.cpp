@@ -123,6 +123,9 @@ constexpr Option options[] = {
 
     {"overlap.bucket_mib", FIELD(overlap.bucket_mib), ">= 0", "MiB",
      "gradients are reduced in buckets of at least this size"},
+    {"overlap.spread_mib", FIELD(overlap.spread_mib), ">= 0", "MiB",
+     "parameters whose optimizer states are sharded come back together, updated, in messages of at least this size; 0: "
+     "each one alone"},
     {"overlap.all_reduce", FIELD(overlap.all_reduce), "backward | none", "", "what hides the reduction of gradients"},
     {"overlap.update", FIELD(overlap.update), "none | backward", "",
      "when parameters are updated: none: behind the last backward; backward: as soon as their gradients are summed, so "

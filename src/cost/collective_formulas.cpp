@@ -1,15 +1,13 @@
 /// @file
 /// The three protocols are NCCL's LL, LL128 and Simple: Hu et al., "Demystifying NCCL", 2025. Their data shares are
 /// facts of the wire format; that latency falls to about a quarter and a half is NCCL's own table of hardware latencies
-/// (0.6, 1.9, 3.4 µs on NVLink; 2.7, 4.0, 14 µs between nodes). What LL reaches where a cluster says so follows the
-/// model by which NCCL 2.18 chooses (src/graph/tuning.cc): a share of the bandwidth, and no more than a table's entry.
+/// (0.6, 1.9, 3.4 µs on NVLink; 2.7, 4.0, 14 µs between nodes).
 
 #include "cost/collective_formulas.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <optional>
 
 #include "cost/peak_rate.hpp"
 
@@ -20,18 +18,6 @@ struct Protocol {
   double latency_share;
   double bandwidth_share;
 };
-
-/// How messages are passed on, which decides what the protocol of least latency leaves of the bandwidth.
-enum class Algorithm : std::uint8_t { ring, reducing_ring, tree };
-
-double low_latency_share(Algorithm algorithm, double bandwidth, int nodes, const Cluster& cluster) {
-  const std::optional<LowLatencyBandwidth>& most = cluster.low_latency_bandwidth_bytes_per_second;
-  if (!most) return 0.5;
-  const double of_nodes = nodes == 1 ? most->one_node : nodes == 2 ? most->two_nodes : most->more_nodes;
-  const double of_ring = nodes > 1 || algorithm == Algorithm::reducing_ring ? 1.0 / 4.0 : 1.0 / 3.0;
-  const double share = algorithm == Algorithm::tree ? 1.0 / 3.8 : of_ring;
-  return std::min(share, of_nodes / bandwidth);
-}
 
 /// Passes of the whole tensor over the slowest link, and rounds of latency.
 struct Passes {
@@ -63,21 +49,20 @@ double inter_node_bandwidth(const Factor& group, int leaves, const Cluster& clus
          (crosses_leaves ? cluster.spine_oversubscription : 1.0);
 }
 
-double least(double latency_seconds, double transfer_seconds, double share_at_least_latency) {
+constexpr Protocol protocols[] = {{0.25, 0.5}, {0.5, 120.0 / 128.0}, {1.0, 1.0}};
+
+double least(double latency_seconds, double transfer_seconds) {
   double best = INFINITY;
-  for (const Protocol& p : {Protocol{0.25, share_at_least_latency}, Protocol{0.5, 120.0 / 128.0}, Protocol{1.0, 1.0}}) {
+  for (const Protocol& p : protocols) {
     best = std::min(best, p.latency_share * latency_seconds + transfer_seconds / p.bandwidth_share);
   }
   return best;
 }
 
-/// Of a hop between two nodes; @p links_seconds where the cluster says nothing else.
-double ring_hop_seconds(double links_seconds, const Cluster& cluster) {
-  return cluster.ring_hop_seconds > 0.0 ? cluster.ring_hop_seconds : links_seconds;
-}
-
-Algorithm ring_of(Collective kind) {
-  return kind == Collective::all_reduce || kind == Collective::reduce ? Algorithm::reducing_ring : Algorithm::ring;
+/// A ring of several nodes: where the cluster says what a hop takes, that is no matter of the protocol.
+double least_of_ring(double rounds, double links_seconds, double transfer_seconds, const Cluster& cluster) {
+  if (cluster.ring_hop_seconds > 0.0) return rounds * cluster.ring_hop_seconds + transfer_seconds;
+  return least(rounds * links_seconds, transfer_seconds);
 }
 
 /// Rings through all members; between nodes as many at a time as there are NICs, so that a node's NICs share the
@@ -91,10 +76,9 @@ double flat_ring(Collective kind, double bytes, const Factor& group, int leaves,
   const double between_share = group.nodes > 1 ? 1.0 / group.in_node : 0.0;
   const double links_seconds =
       between_share * cluster.inter_node.latency_seconds + (1.0 - between_share) * link.latency_seconds;
-  const double latency = passes.rounds * (group.nodes > 1 ? ring_hop_seconds(links_seconds, cluster) : links_seconds);
-  const double bandwidth = std::min(inside, between);
-  return least(latency, passes.volume * bytes / bandwidth,
-               low_latency_share(ring_of(kind), bandwidth, group.nodes, cluster));
+  const double transfer_seconds = passes.volume * bytes / std::min(inside, between);
+  return group.nodes > 1 ? least_of_ring(passes.rounds, links_seconds, transfer_seconds, cluster)
+                         : least(passes.rounds * links_seconds, transfer_seconds);
 }
 
 /// Two complementary binary trees, so that every node is inner in one of them: full bandwidth, logarithmic latency.
@@ -103,7 +87,7 @@ double double_tree(double bytes, const Factor& group, int leaves, const Link& li
   const double latency = 2.0 * (std::ceil(std::log2(group.nodes)) * cluster.inter_node.latency_seconds +
                                 (group.in_node - 1) * link.latency_seconds);
   const double bandwidth = std::min(inside, inter_node_bandwidth(group, leaves, cluster));
-  return least(latency, 2.0 * bytes / bandwidth, low_latency_share(Algorithm::tree, bandwidth, group.nodes, cluster));
+  return least(latency, 2.0 * bytes / bandwidth);
 }
 
 /// Every member reduces 1/in_node of the tensor with its counterparts on the other nodes.
@@ -112,10 +96,8 @@ double hierarchical(double bytes, const Factor& group, int leaves, const Link& l
   const double within = flat_ring(Collective::reduce_scatter, bytes, inside, 1, link, cluster) +
                         flat_ring(Collective::all_gather, bytes, inside, 1, link, cluster);
   const Passes passes = ring_passes(Collective::all_reduce, group.nodes);
-  const double bandwidth = inter_node_bandwidth(group, leaves, cluster);
-  return within + least(passes.rounds * ring_hop_seconds(cluster.inter_node.latency_seconds, cluster),
-                        passes.volume * bytes / bandwidth,
-                        low_latency_share(Algorithm::reducing_ring, bandwidth, group.nodes, cluster));
+  const double transfer_seconds = passes.volume * bytes / inter_node_bandwidth(group, leaves, cluster);
+  return within + least_of_ring(passes.rounds, cluster.inter_node.latency_seconds, transfer_seconds, cluster);
 }
 
 }  // namespace

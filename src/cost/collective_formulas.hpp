@@ -23,9 +23,8 @@ double ring_seconds(Collective kind, std::int64_t bytes, int num_members, double
 /// The best that NCCL-like libraries do on @p cluster for a group of `in_node` ranks on each of `nodes` nodes, with the
 /// network to itself: the least of flat rings over all NICs of the members, a double binary tree over nodes, and, where
 /// it exists, reduce-scatter inside, all-reduce between, all-gather inside the nodes; each by the least of three
-/// protocols that trade latency for bandwidth (8 of 16 bytes are data at a quarter of the latency, 120 of 128 at half;
-/// where @p cluster has low_latency_bandwidth_bytes_per_second the first has a third of the bandwidth, a quarter
-/// between nodes and where ranks reduce, 1/3.8 in trees, and no more than that).
+/// protocols that trade latency for bandwidth (8 of 16 bytes are data at a quarter of the latency, 120 of 128 at half);
+/// a ring over nodes by what @p cluster says of a hop, where it does (ring_hop_seconds).
 /// @param inside the link between the members of a node, see intra_link(). @param leaves see Placement.
 double nccl_like_seconds(Collective kind, std::int64_t bytes, const Factor& group, const Link& inside,
                          const Cluster& cluster, int leaves = 0);

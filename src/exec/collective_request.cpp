@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 namespace strata {
 
 std::vector<int> create_groups(const Program& program, comm::Engine& engine) {
@@ -17,25 +15,26 @@ std::string collective_label(const Program& program, const Instruction& in, std:
                      program.groups[static_cast<std::size_t>(in.group)].name);
 }
 
-comm::Request collective_request(const Program& program, const Instruction& in, const Arguments& arguments,
-                                 std::span<const int> engine_groups, const std::string& label) {
-  comm::Request request;
-  request.kind = in.collective;
-  request.reduction = in.reduction;
-  if (!in.pieces.empty()) request.pieces = &in.pieces;
-  request.input = arguments.input(0);
-  request.output = arguments.output(0);
-  for (const auto* operands : {&in.inputs, &in.outputs}) {
-    for (const Operand& operand : *operands) {
-      request.num_elements = std::max(request.num_elements, operand.num_elements);
-      request.dtype = program.buffers[static_cast<std::size_t>(operand.buffer)].dtype;
-    }
+std::vector<comm::Request> collective_requests(const Program& program, const Instruction& in,
+                                               const Arguments& arguments, std::span<const int> engine_groups,
+                                               const std::string& label) {
+  std::vector<comm::Request> requests;
+  for (int tensor = 0; tensor < num_tensors(in); ++tensor) {
+    const Operand& full = full_operand(in, tensor);
+    comm::Request& request = requests.emplace_back();
+    request.kind = in.collective;
+    request.reduction = in.reduction;
+    if (!in.pieces.empty()) request.pieces = &in.pieces;
+    request.input = arguments.input(tensor);
+    request.output = arguments.output(tensor);
+    request.num_elements = full.num_elements;
+    request.dtype = program.buffers[static_cast<std::size_t>(full.buffer)].dtype;
+    request.group = engine_groups[static_cast<std::size_t>(in.group)];
+    request.peer = root_of(in, tensor);
+    request.stream = in.stream;
+    request.label = label;
   }
-  request.group = engine_groups[static_cast<std::size_t>(in.group)];
-  request.peer = in.root;
-  request.stream = in.stream;
-  request.label = label;
-  return request;
+  return requests;
 }
 
 }  // namespace strata

@@ -19,8 +19,10 @@ std::vector<int> create_groups(const Program& program, comm::Engine& engine);
 /// For the watchdog: number @p index of a section, kind, name and group.
 std::string collective_label(const Program& program, const Instruction& in, std::size_t index);
 
-/// @param arguments addresses that the engine can reach. @param label outlives the request.
-comm::Request collective_request(const Program& program, const Instruction& in, const Arguments& arguments,
-                                 std::span<const int> engine_groups, const std::string& label);
+/// One request a tensor, to be posted together.
+/// @param arguments addresses that the engine can reach. @param label outlives the requests.
+std::vector<comm::Request> collective_requests(const Program& program, const Instruction& in,
+                                               const Arguments& arguments, std::span<const int> engine_groups,
+                                               const std::string& label);
 
 }  // namespace strata

@@ -54,10 +54,13 @@ void describe_collective(chakra::Node& node, const Program& program, const Instr
   const Group& group = program.groups[static_cast<std::size_t>(in.group)];
   std::int64_t bytes = priced_bytes(program, in);
   if (in.collective == Collective::all_gather) {
-    const Operand& full = full_operand(in);
-    bytes = size_of(program.buffers[static_cast<std::size_t>(full.buffer)].dtype) *
-            (in.pieces.empty() ? chunk_of(full.num_elements, static_cast<int>(group.ranks.size()), 0).size()
-                               : in.pieces.longest);
+    bytes = 0;
+    for (int tensor = 0; tensor < num_tensors(in); ++tensor) {
+      const Operand& full = full_operand(in, tensor);
+      bytes += size_of(program.buffers[static_cast<std::size_t>(full.buffer)].dtype) *
+               (in.pieces.empty() ? chunk_of(full.num_elements, static_cast<int>(group.ranks.size()), 0).size()
+                                  : in.pieces.longest);
+    }
   }
   node.set_type(chakra::COMM_COLL_NODE);
   attribute(node, "comm_type").set_int64_val(comm_type(in.collective));
@@ -65,7 +68,7 @@ void describe_collective(chakra::Node& node, const Program& program, const Instr
   attribute(node, "pg_name").set_string_val(fmt::to_string(group_number));
   if (is_rooted(in.collective)) {
     attribute(node, in.collective == Collective::broadcast ? "comm_src" : "comm_dst")
-        .set_int32_val(group.ranks[static_cast<std::size_t>(in.root)]);
+        .set_int32_val(group.ranks[static_cast<std::size_t>(root_of(in, 0))]);  // of several one: there is room for one
   }
 }
 

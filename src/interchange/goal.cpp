@@ -48,10 +48,17 @@ class RankWriter {
   }
 
   int collective(const Instruction& in, const std::vector<int>& before) {
+    std::vector<int> parts;
+    for (int tensor = 0; tensor < num_tensors(in); ++tensor) add_tensor(in, tensor, before, parts);
+    return end_of(parts, before);
+  }
+
+  void add_tensor(const Instruction& in, int tensor, const std::vector<int>& before, std::vector<int>& parts) {
     const Group& group = program_.groups[static_cast<std::size_t>(in.group)];
     const int size = static_cast<int>(group.ranks.size());
     const int index = static_cast<int>(std::ranges::find(group.ranks, program_.rank) - group.ranks.begin());
-    const Operand& full = full_operand(in);
+    const Operand& full = full_operand(in, tensor);
+    const int root = root_of(in, tensor);
     const DType dtype = program_.buffers[static_cast<std::size_t>(full.buffer)].dtype;
     const std::int64_t elements = full.num_elements;
     const auto bytes = [&](std::int64_t count) { return count * size_of(dtype); };
@@ -65,23 +72,22 @@ class RankWriter {
       if (in.pieces.empty()) return bytes(chunk_of(elements, size, owner).size());
       return bytes(piece_of(kind == Collective::all_gather ? in.pieces.output : in.pieces.input, owner).size());
     };
-    std::vector<int> parts;
     switch (in.collective) {
       case Collective::send:
       case Collective::recv: {
         const bool sends = in.collective == Collective::send;
-        const int peer = group.ranks[static_cast<std::size_t>(in.root)];
+        const int peer = group.ranks[static_cast<std::size_t>(root)];
         const int tag = message_tag(group, sends ? program_.rank : peer, sends ? peer : program_.rank);
         message(sends, peer, bytes(elements), tag, before, parts);
         break;
       }
       case Collective::broadcast:
       case Collective::reduce: {
-        const bool is_root = index == in.root;
+        const bool is_root = index == root;
         const int tag = next_tag(group);
         for (int member = 0; member < size; ++member) {
-          if (member == in.root || (!is_root && member != index)) continue;
-          const int peer = group.ranks[static_cast<std::size_t>(is_root ? member : in.root)];
+          if (member == root || (!is_root && member != index)) continue;
+          const int peer = group.ranks[static_cast<std::size_t>(is_root ? member : root)];
           message(is_root == (in.collective == Collective::broadcast), peer, bytes(elements), tag, before, parts);
         }
         break;
@@ -90,15 +96,14 @@ class RankWriter {
       case Collective::all_gather:
       case Collective::all_to_all: exchange(in.collective, group, index, between, before, parts); break;
       case Collective::all_reduce: {
-        exchange(Collective::reduce_scatter, group, index, between, before, parts);
-        const std::vector<int> reduced = {end_of(parts, before)};
-        parts.clear();
+        std::vector<int> of_chunks;
+        exchange(Collective::reduce_scatter, group, index, between, before, of_chunks);
+        const std::vector<int> reduced = {end_of(of_chunks, before)};
         exchange(Collective::all_gather, group, index, between, reduced, parts);
-        if (parts.empty()) return reduced.front();
+        if (parts.empty()) parts = reduced;
         break;
       }
     }
-    return end_of(parts, before);
   }
 
   /// One label for the end of all @p parts; of nothing: for that of what was before.

@@ -4,7 +4,7 @@
 
 namespace strata::predict {
 
-comm::EngineOptions engine_options(const Experiment& experiment, std::size_t num_instructions) {
+comm::EngineOptions engine_options(const Experiment& experiment, std::size_t num_operations) {
   const CommunicationSection& c = experiment.communication;
   comm::EngineOptions options;
   options.transport = c.transport;
@@ -21,8 +21,16 @@ comm::EngineOptions engine_options(const Experiment& experiment, std::size_t num
   }
   options.watchdog_seconds = c.watchdog_seconds;
   options.num_compute_threads = static_cast<int>(experiment.resources.threads_per_rank);
-  options.num_ticket_slots = std::max(4096, static_cast<int>(num_instructions) + 64);
+  options.num_ticket_slots = std::max(4096, static_cast<int>(num_operations) + 64);
   return options;
+}
+
+std::size_t num_operations(const Program& program) {
+  std::size_t count = program.body.size();
+  for (const Instruction& in : program.body) {
+    if (in.is_collective()) count += static_cast<std::size_t>(num_tensors(in));
+  }
+  return count;
 }
 
 }  // namespace strata::predict

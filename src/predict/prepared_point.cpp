@@ -150,7 +150,9 @@ Plan base_plan(const Experiment& experiment, const ModelGraph& graph, const Clus
   check_batch_size(experiment, graph, plan.global_batch);
   if (train.micro_batches > 0) plan.schedule.micro_batches = static_cast<int>(train.micro_batches);
   plan.recompute = parse_recompute(train.recompute);
-  plan.overlap.bucket_bytes = static_cast<std::int64_t>(std::llround(experiment.overlap.bucket_mib * 1024.0 * 1024.0));
+  const auto bytes_of_mib = [](double mib) { return static_cast<std::int64_t>(std::llround(mib * 1024.0 * 1024.0)); };
+  plan.overlap.bucket_bytes = bytes_of_mib(experiment.overlap.bucket_mib);
+  plan.overlap.spread_bytes = bytes_of_mib(experiment.overlap.spread_mib);
   plan.overlap.all_reduce = experiment.overlap.all_reduce;
   check_updates(experiment);
   plan.overlap.update = experiment.overlap.update;

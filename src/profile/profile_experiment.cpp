@@ -197,7 +197,7 @@ class Profiler {
         profile_.provenance[name] = choice;
       }
     }
-    comm::EngineOptions options = predict::engine_options(point.experiment, program.body.size());
+    comm::EngineOptions options = predict::engine_options(point.experiment, predict::num_operations(program));
     comm::Engine engine(world_, options);
     const std::string host =
         options.emulated_link ? "emulated_link" : engine.transport_name(engine.create_group(all_ranks(world_)));

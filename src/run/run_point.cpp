@@ -162,7 +162,7 @@ class PointRun {
   }
 
   std::unique_ptr<comm::Engine> make_engine(const Program& program) {
-    comm::EngineOptions options = predict::engine_options(experiment_, program.body.size());
+    comm::EngineOptions options = predict::engine_options(experiment_, predict::num_operations(program));
     options.on_watchdog = [this](const comm::WatchdogReport& report) { record_failure(Status::hang, report.message); };
     return std::make_unique<comm::Engine>(world_, options);
   }

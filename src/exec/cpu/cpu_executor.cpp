@@ -50,7 +50,7 @@ std::vector<CpuExecutor::Bound> CpuExecutor::bind(const std::vector<Instruction>
       continue;
     }
     labels_.push_back(collective_label(program_, in, i));
-    bound.request = collective_request(program_, in, arguments, engine_groups_, labels_.back());
+    bound.requests = collective_requests(program_, in, arguments, engine_groups_, labels_.back());
   }
   return result;
 }
@@ -102,8 +102,8 @@ void CpuExecutor::find_tickets(const Bound& in, std::int64_t repetition) {
 }
 
 void CpuExecutor::post(std::size_t index, std::int64_t step) {
-  body_[index].request.after = tickets_;
-  steps_.kept(step).tickets[index] = engine_.post(body_[index].request);
+  for (comm::Request& request : body_[index].requests) request.after = tickets_;
+  steps_.kept(step).tickets[index] = engine_.post(body_[index].requests);
 }
 
 void CpuExecutor::run_kernel(std::size_t index, std::int64_t step) {

@@ -40,9 +40,9 @@ class CpuExecutor final : public Executor {
 
  private:
   struct Bound {
-    BoundKernel kernel;       ///< empty for a collective
-    comm::Request request;    ///< collectives
-    std::vector<Wait> waits;  ///< for collectives; kernels are complete by order
+    BoundKernel kernel;                   ///< empty for a collective
+    std::vector<comm::Request> requests;  ///< of a collective, by tensor
+    std::vector<Wait> waits;              ///< for collectives; kernels are complete by order
   };
   /// What a step that is under way keeps.
   struct Step {

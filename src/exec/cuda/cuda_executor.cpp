@@ -130,7 +130,7 @@ CudaExecutor::Section CudaExecutor::bind(const std::vector<Instruction>& instruc
     if (in.is_collective()) {
       labels_.push_back(collective_label(program_, in, i));
       if (!communicators_) {
-        bound.request = collective_request(program_, in, arguments, engine_groups_, labels_.back());
+        bound.requests = collective_requests(program_, in, arguments, engine_groups_, labels_.back());
         continue;
       }
       bind_collective_on_device(section, i, arguments);
@@ -284,8 +284,8 @@ void CudaExecutor::post(std::vector<Bound>& bound, Bound& collective) {
   after_.clear();
   for (const int c : collective.order.host_collectives)
     after_.push_back(bound[static_cast<std::size_t>(c)].marks.ticket);
-  collective.request.after = after_;
-  collective.marks.ticket = engine_.post(collective.request);
+  for (comm::Request& request : collective.requests) request.after = after_;
+  collective.marks.ticket = engine_.post(collective.requests);
 }
 
 void CudaExecutor::issue(Section& section, const StepContext& context) {

@@ -82,8 +82,8 @@ class CudaExecutor final : public Executor {
     bool has_waited_for_collective = false;  ///< between ready and began
   };
   struct Bound {
-    BoundKernel kernel;     ///< empty for a collective on the host
-    comm::Request request;  ///< of that
+    BoundKernel kernel;                   ///< empty for a collective on the host
+    std::vector<comm::Request> requests;  ///< of that, by tensor
     IssueOrder order;
     TraceName name;
     Marks marks;  ///< where a repetition is alone, and of the prologue

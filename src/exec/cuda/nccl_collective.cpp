@@ -182,19 +182,24 @@ BoundCollective bind_collective(const Program& program, const Arguments& argumen
   std::vector<int> groups(program.groups.size());
   std::iota(groups.begin(), groups.end(), 0);
   const int number = communicators.number(communicator_key(program, in));
-  const Call call = call_of(collective_request(program, in, arguments, groups, label), communicators, number);
-  const comm::Request& request = call.request;
-  if (is_reduction(request.kind) && request.dtype != DType::f32 && request.dtype != DType::bf16) {
-    throw Unsupported(fmt::format("{}: reductions are of f32 and bf16, not {}", label, to_string(request.dtype)));
+  std::vector<Call> calls;
+  for (const comm::Request& request : collective_requests(program, in, arguments, groups, label)) {
+    if (is_reduction(request.kind) && request.dtype != DType::f32 && request.dtype != DType::bf16) {
+      throw Unsupported(fmt::format("{}: reductions are of f32 and bf16, not {}", label, to_string(request.dtype)));
+    }
+    calls.push_back(call_of(request, communicators, number));
+    STRATA_INVARIANT(request.kind != Collective::all_to_all || request.pieces != nullptr ||
+                         request.num_elements % calls.back().size == 0,
+                     fmt::format("{}: {} elements over {} ranks", label, request.num_elements, calls.back().size));
   }
-  STRATA_INVARIANT(
-      request.kind != Collective::all_to_all || request.pieces != nullptr || request.num_elements % call.size == 0,
-      fmt::format("{}: {} elements over {} ranks", label, request.num_elements, call.size));
   auto sent_bytes = std::make_shared<std::int64_t>(0);
   return {.queue =
-              [call, number, &communicators, &label, sent_bytes](cudaStream_t stream) {
-                Operations operations = call.on(stream);
-                communicators.check_call(call(operations), label, number);
+              [calls, number, &communicators, &label, sent_bytes](cudaStream_t stream) {
+                // Operations of one communicator and dtype, whichever tensor they are of.
+                Operations operations = calls.front().on(stream);
+                const auto queued = [&](int tensor) { return calls[static_cast<std::size_t>(tensor)](operations); };
+                communicators.check_call(
+                    calls.size() == 1 ? queued(0) : grouped(static_cast<int>(calls.size()), queued), label, number);
                 *sent_bytes = operations.sent_bytes();
               },
           .sent_bytes = sent_bytes};

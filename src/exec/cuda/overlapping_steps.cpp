@@ -108,8 +108,8 @@ void CudaExecutor::post_collective(Instance instance, const IssueWaits& order) {
     if (const Marks* const marks = marks_of(other)) after_.push_back(marks->ticket);
   }
   Bound& bound = body_.bound[static_cast<std::size_t>(instance.instruction)];
-  bound.request.after = after_;
-  marks_of(instance)->ticket = engine_.post(bound.request);
+  for (comm::Request& request : bound.requests) request.after = after_;
+  marks_of(instance)->ticket = engine_.post(bound.requests);
 }
 
 void CudaExecutor::queue_kernel(Instance instance, const IssueWaits& order) {

@@ -21,15 +21,18 @@ std::int64_t address(const Program& program, const Operand& operand) {
   return buffer.offset_bytes + operand.begin * size_of(buffer.dtype);
 }
 
-/// The full tensor's address, and the other side's unless that is the own chunk of it, which differs by its nature.
+/// Full tensors' addresses, and the other sides' unless these are own chunks of them, which differ by their nature.
 std::uint64_t add_addresses(const Program& program, const Instruction& in, std::uint64_t hash) {
-  const Operand& full = full_operand(in);
-  const std::int64_t begin = address(program, full);
-  const std::int64_t end = begin + full_bytes(program, in);
-  std::vector<std::int64_t> addresses = {begin};
-  for (const auto* operands : {&in.inputs, &in.outputs}) {
-    for (const Operand& operand : *operands) {
-      const std::int64_t other = address(program, operand);
+  std::vector<std::int64_t> addresses;
+  for (int tensor = 0; tensor < num_tensors(in); ++tensor) {
+    const Operand& full = full_operand(in, tensor);
+    const std::int64_t begin = address(program, full);
+    const std::int64_t end =
+        begin + full.num_elements * size_of(program.buffers[static_cast<std::size_t>(full.buffer)].dtype);
+    addresses.push_back(begin);
+    for (const auto* operands : {&in.inputs, &in.outputs}) {
+      if (static_cast<std::size_t>(tensor) >= operands->size()) continue;
+      const std::int64_t other = address(program, (*operands)[static_cast<std::size_t>(tensor)]);
       addresses.push_back(other >= begin && other < end ? -1 : other);
     }
   }

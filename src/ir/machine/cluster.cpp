@@ -116,7 +116,6 @@ const std::vector<std::string>& keys() {
                                                  "sources",
                                                  "spine_oversubscription",
                                                  "ring_hop_seconds",
-                                                 "low_latency_bandwidth_bytes_per_second",
                                                  "step_overhead_seconds",
                                                  "peak_flops_per_second",
                                                  "effective_flops_per_second",
@@ -154,16 +153,6 @@ void verify(const Cluster& cluster) {
   at_least("spine_oversubscription", cluster.spine_oversubscription, 1);
   at_least("ring_hop_seconds", cluster.ring_hop_seconds, 0);
   at_least("step_overhead_seconds", cluster.step_overhead_seconds, 0);
-  if (const std::optional<LowLatencyBandwidth>& most = cluster.low_latency_bandwidth_bytes_per_second) {
-    for (const auto& [nodes, bandwidth] :
-         {std::pair("one_node", most->one_node), std::pair("two_nodes", most->two_nodes),
-          std::pair("more_nodes", most->more_nodes)}) {
-      if (!(bandwidth > 0.0)) {
-        fail(cluster, fmt::format("low_latency_bandwidth_bytes_per_second.{}", nodes),
-             fmt::format("{} is out of range; accepted: > 0", bandwidth));
-      }
-    }
-  }
   if (cluster.nics_per_node > 1 && cluster.devices_per_node % cluster.nics_per_node != 0) {
     fail(cluster, "nics_per_node",
          fmt::format("{} NICs do not divide {} devices of a node", cluster.nics_per_node, cluster.devices_per_node));
@@ -205,11 +194,6 @@ std::string to_text(const Cluster& cluster) {
   line("nodes_per_leaf", count(cluster.nodes_per_leaf));
   line("spine_oversubscription", toml_real(cluster.spine_oversubscription));
   if (cluster.ring_hop_seconds > 0.0) line("ring_hop_seconds", toml_real(cluster.ring_hop_seconds));
-  if (const std::optional<LowLatencyBandwidth>& most = cluster.low_latency_bandwidth_bytes_per_second) {
-    line("low_latency_bandwidth_bytes_per_second",
-         fmt::format("{{ one_node = {}, two_nodes = {}, more_nodes = {} }}", toml_real(most->one_node),
-                     toml_real(most->two_nodes), toml_real(most->more_nodes)));
-  }
   if (cluster.step_overhead_seconds > 0.0) line("step_overhead_seconds", toml_real(cluster.step_overhead_seconds));
 
   for (const auto& [key, rates] : {std::pair("peak_flops_per_second", &cluster.peak_flops_per_second),
@@ -246,15 +230,6 @@ Cluster parse_cluster(const std::string& text, std::string_view file_name) {
   reader.read("nodes_per_leaf", cluster.nodes_per_leaf);
   reader.read("spine_oversubscription", cluster.spine_oversubscription, 1.0);
   reader.read("ring_hop_seconds", cluster.ring_hop_seconds);
-  if (const TomlValue* table = reader.table("low_latency_bandwidth_bytes_per_second")) {
-    TomlReader most = reader.child("low_latency_bandwidth_bytes_per_second", *table);
-    LowLatencyBandwidth& bandwidth = cluster.low_latency_bandwidth_bytes_per_second.emplace();
-    for (const std::string_view key : {"one_node", "two_nodes", "more_nodes"}) most.require(key);
-    most.read("one_node", bandwidth.one_node);
-    most.read("two_nodes", bandwidth.two_nodes);
-    most.read("more_nodes", bandwidth.more_nodes);
-    most.finish();
-  }
   reader.read("step_overhead_seconds", cluster.step_overhead_seconds);
   for (const auto& [key, rates] : {std::pair("peak_flops_per_second", &cluster.peak_flops_per_second),
                                    std::pair("effective_flops_per_second", &cluster.effective_flops_per_second)}) {

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,15 +19,6 @@ struct Link {
   double bandwidth_bytes_per_second = 0.0;            ///< one direction, nameplate
   double effective_bandwidth_bytes_per_second = 0.0;  ///< what collectives reach, measured or fitted; 0: unknown
   bool operator==(const Link&) const = default;
-};
-
-/// The most that the protocol of least latency reaches, over all links of a node's members together, for groups on one,
-/// on two and on more nodes: NCCL's LL, whose own table this is.
-struct LowLatencyBandwidth {
-  double one_node = 0.0;
-  double two_nodes = 0.0;
-  double more_nodes = 0.0;
-  bool operator==(const LowLatencyBandwidth&) const = default;
 };
 
 /// A pair of devices of one node whose link differs from the node's default (NVLink pairs).
@@ -56,11 +46,9 @@ struct Cluster {
   int nics_per_node = 1;
   int nodes_per_leaf = 0;               ///< 0: one flat network
   double spine_oversubscription = 1.0;  ///< leaf uplink share: 2.0 halves bandwidth across leaves
-  /// A hop of a ring over several nodes, by the protocol of full bandwidth, where more than the links' latencies is
-  /// known to pass; 0: their mean.
+  /// A hop of a ring over several nodes, whatever the protocol, where more than the links' latencies is known to pass
+  /// between two ranks; 0: the links' latencies, of which a protocol takes its share.
   double ring_hop_seconds = 0.0;
-  /// Absent: half of the bandwidth, which is what the format of the messages leaves.
-  std::optional<LowLatencyBandwidth> low_latency_bandwidth_bytes_per_second;
   double step_overhead_seconds = 0.0;          ///< what every training step takes beside kernels and transfers
   std::map<std::string, std::string> sources;  ///< key -> where the number comes from
   bool operator==(const Cluster&) const = default;

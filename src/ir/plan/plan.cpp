@@ -551,6 +551,7 @@ void verify(const Plan& plan, const ModelGraph& graph) {
   check_decisions(plan, graph);
 
   check_at_least("overlap.bucket_bytes", plan.overlap.bucket_bytes, 0);
+  check_at_least("overlap.spread_bytes", plan.overlap.spread_bytes, 0);
   check_word("overlap.all_reduce", plan.overlap.all_reduce, plan_words::all_reduce);
   check_word("overlap.gather", plan.overlap.gather, plan_words::gather);
   check_word("overlap.gather_backward", plan.overlap.gather_backward, plan_words::gather_backward);

@@ -135,6 +135,8 @@ struct Overlap {
   std::string gather_backward = "none";          ///< none | next_module
   std::string reduce_scatter = "none";           ///< none | grad_input
   std::string broadcast = "none";                ///< none | next_forward
+  /// Updated parameters come back together (optimizer.spread) in messages of at least this size; 0: each one alone.
+  std::int64_t spread_bytes = 0;
   /// none: parameters are updated behind the last backward. backward: each one as soon as its gradients are summed, so
   /// that they need not wait for those of the others.
   std::string update = "none";

@@ -228,6 +228,7 @@ Overlap read_overlap(TomlReader reader) {
   reader.read_word("gather_backward", overlap.gather_backward, plan_words::gather_backward);
   reader.read_word("reduce_scatter", overlap.reduce_scatter, plan_words::reduce_scatter);
   reader.read_word("broadcast", overlap.broadcast, plan_words::broadcast);
+  reader.read("spread_bytes", overlap.spread_bytes);
   reader.read_word("update", overlap.update, plan_words::update);
   reader.read_word("layout", overlap.layout, plan_words::overlapped_layout);
   reader.read_word("panels", overlap.panels, plan_words::overlapped_panels);
@@ -329,6 +330,7 @@ std::string to_text(const Plan& plan) {
   line("gather_backward", in_quotes(plan.overlap.gather_backward));
   line("reduce_scatter", in_quotes(plan.overlap.reduce_scatter));
   line("broadcast", in_quotes(plan.overlap.broadcast));
+  line("spread_bytes", fmt::format("{}", plan.overlap.spread_bytes));
   line("update", in_quotes(plan.overlap.update));
   line("layout", in_quotes(plan.overlap.layout));
   line("panels", in_quotes(plan.overlap.panels));

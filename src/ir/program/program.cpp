@@ -39,21 +39,42 @@ std::string_view to_string(Phase phase) {
   return "?";
 }
 
-const Operand& full_operand(const Instruction& collective) {
+int num_tensors(const Instruction& collective) {
+  return static_cast<int>(std::max(collective.inputs.size(), collective.outputs.size()));
+}
+
+int root_of(const Instruction& collective, int tensor) {
+  return collective.roots.empty() ? collective.root : collective.roots[static_cast<std::size_t>(tensor)];
+}
+
+const Operand& full_operand(const Instruction& collective, int tensor) {
   STRATA_INVARIANT(collective.is_collective(), collective.name + " is no collective");
+  const auto t = static_cast<std::size_t>(tensor);
   const Operand* full = nullptr;
   for (const auto* operands : {&collective.inputs, &collective.outputs}) {
-    for (const Operand& operand : *operands) {
-      if (full == nullptr || operand.num_elements > full->num_elements) full = &operand;
-    }
+    if (t >= operands->size()) continue;
+    const Operand& operand = (*operands)[t];
+    if (full == nullptr || operand.num_elements > full->num_elements) full = &operand;
   }
   STRATA_INVARIANT(full != nullptr, collective.name + " has no operand");
   return *full;
 }
 
+namespace {
+
+DType dtype_of(const Program& program, const Operand& operand) {
+  return program.buffers[static_cast<std::size_t>(operand.buffer)].dtype;
+}
+
+}  // namespace
+
 std::int64_t full_bytes(const Program& program, const Instruction& collective) {
-  const Operand& full = full_operand(collective);
-  return full.num_elements * size_of(program.buffers[static_cast<std::size_t>(full.buffer)].dtype);
+  std::int64_t bytes = 0;
+  for (int t = 0; t < num_tensors(collective); ++t) {
+    const Operand& full = full_operand(collective, t);
+    bytes += full.num_elements * size_of(dtype_of(program, full));
+  }
+  return bytes;
 }
 
 std::int64_t priced_bytes(const Program& program, const Instruction& collective) {
@@ -62,7 +83,7 @@ std::int64_t priced_bytes(const Program& program, const Instruction& collective)
   }
   const Operand& full = full_operand(collective);
   return collective.pieces.longest * static_cast<std::int64_t>(collective.pieces.input.size() - 1) *
-         size_of(program.buffers[static_cast<std::size_t>(full.buffer)].dtype);
+         size_of(dtype_of(program, full));
 }
 
 std::int64_t bytes_sent(const Program& program, const Instruction& instruction) {
@@ -71,13 +92,18 @@ std::int64_t bytes_sent(const Program& program, const Instruction& instruction) 
   }
   const Group& group = program.groups[static_cast<std::size_t>(instruction.group)];
   const auto index = std::ranges::find(group.ranks, program.rank) - group.ranks.begin();
-  const Operand& full = full_operand(instruction);
-  const std::int64_t elements =
-      instruction.pieces.empty()
-          ? elements_sent(instruction.collective, full.num_elements, static_cast<int>(group.ranks.size()),
-                          static_cast<int>(index), instruction.root)
-          : elements_sent(instruction.collective, instruction.pieces, static_cast<int>(index));
-  return elements * size_of(program.buffers[static_cast<std::size_t>(full.buffer)].dtype);
+  if (!instruction.pieces.empty()) {
+    return elements_sent(instruction.collective, instruction.pieces, static_cast<int>(index)) *
+           size_of(dtype_of(program, full_operand(instruction)));
+  }
+  std::int64_t bytes = 0;
+  for (int t = 0; t < num_tensors(instruction); ++t) {
+    const Operand& full = full_operand(instruction, t);
+    bytes += elements_sent(instruction.collective, full.num_elements, static_cast<int>(group.ranks.size()),
+                           static_cast<int>(index), root_of(instruction, t)) *
+             size_of(dtype_of(program, full));
+  }
+  return bytes;
 }
 
 std::vector<std::vector<int>> body_dependencies(const Program& program) {

@@ -128,13 +128,15 @@ struct Instruction {
   Kernel kernel = Kernel::none;  ///< none: `collective` says what is done
   Collective collective = Collective::all_reduce;
   Reduction reduction = Reduction::sum;
-  int group = -1;  ///< index into Program::groups, collectives only
-  int root = 0;    ///< broadcast, reduce: index in the group; send, recv: the peer's index in the group
-  int stream = 0;  ///< index into Program::streams
+  int group = -1;            ///< index into Program::groups, collectives only
+  int root = 0;              ///< broadcast, reduce: index in the group; send, recv: the peer's index in the group
+  std::vector<int> roots{};  ///< of a broadcast of several tensors, one each; otherwise empty
+  int stream = 0;            ///< index into Program::streams
   Phase phase = Phase::forward;
   int micro_batch = 0;
   int step = 0;        ///< training step, relative to the first that the repetition of the body holds: 0, or -1, …
   std::string name{};  ///< the graph operator or bucket this belongs to
+  /// Of gathers and broadcasts several tensors may go as one, the i-th input to the i-th output: see num_tensors().
   std::vector<Operand> inputs{};
   std::vector<Operand> outputs{};
   Pieces pieces{};     ///< all_gather, reduce_scatter, all_to_all; empty: chunk_of cuts
@@ -193,10 +195,15 @@ std::string_view to_string(Phase phase);
 
 /// Floating-point operations of one kernel, from its attributes. Collectives: 0.
 double flops(const Instruction& instruction);
-/// The full tensor of a collective, or its message: the output of a gather, the input of a scatter, either side of the
+/// How many tensors a collective moves. Several are handed over together, and what is sent to one rank after the other
+/// is waited for once, not once a tensor: NCCL's group, of which a cost model knows the sum of bytes alone.
+int num_tensors(const Instruction& collective);
+/// Of its number @p tensor: whose it is, in the group.
+int root_of(const Instruction& collective, int tensor);
+/// A full tensor of a collective, or its message: the output of a gather, the input of a scatter, either side of the
 /// others. @throws InternalError for a kernel.
-const Operand& full_operand(const Instruction& collective);
-/// Bytes of full_operand().
+const Operand& full_operand(const Instruction& collective, int tensor = 0);
+/// Bytes of full_operand(), of all tensors.
 std::int64_t full_bytes(const Program& program, const Instruction& collective);
 /// Bytes of which a cost model tells how long they take, equal on all members: full_bytes(), or, of an all-to-all in
 /// pieces, as if every piece were the longest, for whom all wait.

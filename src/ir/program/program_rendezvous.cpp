@@ -98,17 +98,17 @@ class Rendezvous {
     return npos;
   }
 
-  /// The full tensor: the larger side of a gather or scatter. Equal bytes of another dtype are another tensor. Of an
+  /// Full tensors: the larger sides of a gather or scatter. Equal bytes of another dtype are another tensor. Of an
   /// exchange in pieces members have unequal tensors: what they agree on is the longest piece.
   struct Payload {
-    std::int64_t num_elements = 0;
+    std::vector<std::int64_t> num_elements;  ///< by tensor
     DType dtype = DType::f32;
     std::int64_t longest_piece = 0;
     bool operator==(const Payload&) const = default;
     std::string text() const {
-      return longest_piece == 0
-                 ? fmt::format("{} {}", num_elements, to_string(dtype))
-                 : fmt::format("{} {} in pieces of {} at most", num_elements, to_string(dtype), longest_piece);
+      return longest_piece == 0 ? fmt::format("{} {}", fmt::join(num_elements, " + "), to_string(dtype))
+                                : fmt::format("{} {} in pieces of {} at most", fmt::join(num_elements, " + "),
+                                              to_string(dtype), longest_piece);
     }
   };
   /// What two members of an exchange in pieces send is what they receive.
@@ -125,14 +125,13 @@ class Rendezvous {
   }
   Payload payload(std::size_t rank, const Instruction& in) const {
     Payload result;
-    for (const auto* operands : {&in.inputs, &in.outputs}) {
-      for (const Operand& operand : *operands) {
-        result.num_elements = std::max(result.num_elements, operand.num_elements);
-        result.dtype = programs_[rank].buffers[static_cast<std::size_t>(operand.buffer)].dtype;
-      }
+    for (int t = 0; t < num_tensors(in); ++t) {
+      const Operand& full = full_operand(in, t);
+      result.num_elements.push_back(full.num_elements);
+      result.dtype = programs_[rank].buffers[static_cast<std::size_t>(full.buffer)].dtype;
     }
     result.longest_piece = in.pieces.longest;
-    if (in.collective == Collective::all_to_all && !in.pieces.empty()) result.num_elements = 0;
+    if (in.collective == Collective::all_to_all && !in.pieces.empty()) result.num_elements = {0};
     return result;
   }
 
@@ -159,9 +158,9 @@ class Rendezvous {
       const Instruction& other = at(m, other_index);
       const auto index_of = [&](int r) { return static_cast<int>(std::ranges::find(members, r) - members.begin()); };
       const bool kinds_agree =
-          point_to_point ||
-          (in.collective == other.collective && in.root == other.root && in.reduction == other.reduction &&
-           pieces_agree(in, index_of(static_cast<int>(rank)), other, index_of(member)));
+          point_to_point || (in.collective == other.collective && in.root == other.root && in.roots == other.roots &&
+                             in.reduction == other.reduction &&
+                             pieces_agree(in, index_of(static_cast<int>(rank)), other, index_of(member)));
       if (!kinds_agree || payload(rank, in) != payload(m, other)) {
         throw InternalError(fmt::format("mismatched collectives in group {}: rank {} {} ({}), rank {} {} ({})",
                                         group.name, rank, describe(in, index), payload(rank, in).text(), m,

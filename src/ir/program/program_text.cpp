@@ -63,7 +63,11 @@ std::string instruction_text(const Program& program, const Instruction& in, std:
       text += in.reduction == Reduction::sum ? " sum" : " max";
     }
     text += fmt::format(" group={}", program.groups[static_cast<std::size_t>(in.group)].name);
-    if (is_rooted(in.collective)) text += fmt::format(" root={}", in.root);
+    if (!in.roots.empty()) {
+      text += fmt::format(" roots={}", fmt::join(in.roots, ","));
+    } else if (is_rooted(in.collective)) {
+      text += fmt::format(" root={}", in.root);
+    }
     if (in.collective == Collective::send || in.collective == Collective::recv)
       text += fmt::format(" peer={}", in.root);
   } else {
@@ -279,6 +283,16 @@ Wait parse_wait(const Line& line, std::string_view text) {
   return wait;
 }
 
+std::vector<int> parse_roots(const Line& line, std::string_view text) {
+  std::vector<int> roots;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    roots.push_back(line.small_integer(text.substr(0, comma)));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return roots;
+}
+
 void parse_operation(const Program& program, Line& line, Instruction& in) {
   const std::string_view name = line.word();
   for (int k = 1; k < num_kernels(); ++k) {
@@ -301,6 +315,9 @@ void parse_operation(const Program& program, Line& line, Instruction& in) {
       line, group, program.groups.size(), [&](std::size_t i) { return std::string_view(program.groups[i].name); },
       "group");
   if (is_rooted(in.collective) && line.peek().starts_with("root=")) in.root = line.small_integer(line.value_of("root"));
+  if (in.collective == Collective::broadcast && line.peek().starts_with("roots=")) {
+    in.roots = parse_roots(line, line.value_of("roots"));
+  }
   const bool has_peer = in.collective == Collective::send || in.collective == Collective::recv;
   if (has_peer && line.peek().starts_with("peer=")) in.root = line.small_integer(line.value_of("peer"));
 }
@@ -346,6 +363,9 @@ Instruction parse_instruction(const Program& program, Line& line, std::size_t in
   };
   in.inputs = parse_operands(program, line, trimmed(operands.substr(0, arrow)));
   in.outputs = parse_operands(program, line, trimmed(operands.substr(arrow + 2)));
+  if (!in.roots.empty() && static_cast<int>(in.roots.size()) != num_tensors(in)) {
+    line.fail(fmt::format("{} roots of {} tensors", in.roots.size(), num_tensors(in)));
+  }
   const std::string_view attributes = line.field();
   in.attributes = line.parsed([&] { return parse_attributes(attributes); });
   in.phase = find_word<Phase>(line, line.word(), static_cast<int>(Phase::metrics) + 1, "phase");

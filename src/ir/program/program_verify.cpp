@@ -90,6 +90,30 @@ void verify_reduce(const Program& program, const Section& section, std::size_t i
   if (input != output) fail(program, section, index, fmt::format("reduces {} to {}", input, output));
 }
 
+/// Several tensors of one dtype that are gathered or broadcast together, each with an input and an output.
+void verify_tensors(const Program& program, const Section& section, std::size_t index) {
+  const Instruction& in = section.instructions[index];
+  const auto num_members = static_cast<int>(program.groups[static_cast<std::size_t>(in.group)].ranks.size());
+  const auto check = [&](bool condition, const char* what) {
+    if (!condition) fail(program, section, index, what);
+  };
+  check(in.collective == Collective::all_gather || in.collective == Collective::broadcast,
+        "several tensors in a collective that takes one");
+  check(in.inputs.size() == in.outputs.size(), "several tensors, not each with an input and an output");
+  check(in.pieces.empty(), "several tensors in pieces");
+  check(in.roots.empty() || in.collective == Collective::broadcast, "roots of a collective that has none");
+  check(in.roots.empty() || in.roots.size() == in.inputs.size(), "not as many roots as tensors");
+  check(std::ranges::all_of(in.roots, [&](int root) { return root >= 0 && root < num_members; }),
+        "a root outside of the group");
+  const auto dtype_of = [&](const Operand& operand) {
+    return program.buffers[static_cast<std::size_t>(operand.buffer)].dtype;
+  };
+  for (const auto* operands : {&in.inputs, &in.outputs}) {
+    check(std::ranges::all_of(*operands, [&](const Operand& o) { return dtype_of(o) == dtype_of(in.inputs.front()); }),
+          "tensors of several dtypes in one collective");
+  }
+}
+
 /// Pieces are of whom the group has, make up the operands, and are cut where the collective has several.
 void verify_pieces(const Program& program, const Section& section, std::size_t index) {
   const Instruction& in = section.instructions[index];
@@ -170,6 +194,7 @@ void verify_operands(const Program& program, const Section& section, std::size_t
     const bool is_message = in.collective == Collective::send || in.collective == Collective::recv;
     check(!is_message || ranks[static_cast<std::size_t>(in.root)] != program.rank, "its peer is itself");
     check(in.inputs.size() + in.outputs.size() >= 1, "a collective without operands");
+    if (num_tensors(in) > 1 || !in.roots.empty()) verify_tensors(program, section, index);
     if (in.collective == Collective::reduce) verify_reduce(program, section, index);
     if (!in.pieces.empty()) verify_pieces(program, section, index);
     return;
@@ -337,10 +362,12 @@ void verify_definitions(const Program& program, const Section& section, std::vec
         fail(program, section, i, fmt::format("{} is read before it is written", buffer.name));
       }
     };
-    const bool reads_inputs =
-        !in.is_collective() || in.collective != Collective::broadcast ||
-        program.groups[static_cast<std::size_t>(in.group)].ranks[static_cast<std::size_t>(in.root)] == program.rank;
-    if (reads_inputs) std::ranges::for_each(in.inputs, read);
+    for (std::size_t o = 0; o < in.inputs.size(); ++o) {
+      const bool is_root = !in.is_collective() || in.collective != Collective::broadcast ||
+                           program.groups[static_cast<std::size_t>(in.group)]
+                                   .ranks[static_cast<std::size_t>(root_of(in, static_cast<int>(o)))] == program.rank;
+      if (is_root) read(in.inputs[o]);
+    }
     const std::int64_t accumulates = in.attributes.integer_or("accumulate", 0);
     for (std::size_t o = 0; o < in.outputs.size(); ++o) {
       if (!in.is_collective() && (accumulates >> o & 1) != 0) read(in.outputs[o]);

@@ -1,5 +1,7 @@
 #include "lower/states/gather_emission.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -22,6 +24,16 @@ GatherEmission::GatherEmission(const Plan& plan, const ModelGraph& graph, const 
       copies_(static_cast<std::size_t>(gathers_.num_copies), -1),
       packed_(copies_.size(), -1),
       second_shards_(graph.parameters.size()) {}
+
+void GatherEmission::at_beginning(const Place& here) {
+  std::vector<int> parameters;
+  for (int a = gathers_.at_beginning.begin; a < gathers_.at_beginning.end; ++a) {
+    const GatherAction& action = gathers_.actions[static_cast<std::size_t>(a)];
+    STRATA_INVARIANT(action.kind == GatherAction::Kind::spread_last_update, "a gather before the first item");
+    parameters.push_back(action.parameter);
+  }
+  for (const std::vector<int>& message : messages_of(parameters)) spread(here, message, -1);
+}
 
 void GatherEmission::before_operator(const Place& here, int item, int op) {
   issue(here, gathers_.of_operator.at({item, op}).before);
@@ -58,7 +70,7 @@ void GatherEmission::issue(const Place& here, const GatherAction& action) {
   const Parameter& parameter = parameter_of(action.parameter);
   const auto copy = static_cast<std::size_t>(action.copy);
   switch (action.kind) {
-    case Kind::spread_last_update: spread(here, action.parameter, -1); break;
+    case Kind::spread_last_update: spread(here, {&action.parameter, 1}, -1); break;
     case Kind::gather: gather(here, action, shard_of(action.parameter), groups.parameter); break;
     case Kind::gather_secondary:
       gather(here, action, second_shards_[static_cast<std::size_t>(action.parameter)], groups.secondary);
@@ -122,23 +134,47 @@ void GatherEmission::keep_secondary(const Place& here, const GatherAction& actio
   here.emit(std::move(in));
 }
 
-void GatherEmission::spread(const Place& here, int parameter, int step) const {
-  const ParameterShard& shard = held_.shards[static_cast<std::size_t>(parameter)];
-  const int group = held_.groups.of(parameter).spread;
-  if (group < 0 || shard.held.size == 0) return;
-  const Operand all = builder_.whole(held_.buffers.weight(parameter, step_ + step + 1));
+std::vector<std::vector<int>> GatherEmission::messages_of(std::span<const int> parameters) const {
+  std::vector<std::vector<int>> messages;
+  std::int64_t bytes = 0;  // of the last one
+  for (const int p : parameters) {
+    const int group = held_.groups.of(p).spread;
+    const bool goes_along = !messages.empty() && bytes < plan_.overlap.spread_bytes && group >= 0 &&
+                            group == held_.groups.of(messages.back().front()).spread;
+    if (!goes_along) {
+      messages.emplace_back();
+      bytes = 0;
+    }
+    messages.back().push_back(p);
+    bytes += held_.shards[static_cast<std::size_t>(p)].held.size * size_of(plan_.dtypes.compute);
+  }
+  return messages;
+}
+
+void GatherEmission::spread(const Place& here, std::span<const int> message, int step) const {
   const bool whole_tensors = plan_.optimizer.sharding == "inter_tensor";
-  const Operand own{all.buffer, shard.updated.begin, shard.updated.size};
   Instruction in{.kernel = Kernel::none,
                  .collective = whole_tensors ? Collective::broadcast : Collective::all_gather,
-                 .group = group,
-                 .root = whole_tensors ? shard.owner : 0,
+                 .group = held_.groups.of(message.front()).spread,
                  .stream = communication_stream,
                  .phase = Phase::update,
-                 .step = step,
-                 .name = parameter_of(parameter).name};
-  in.inputs = {whole_tensors ? all : own};
-  in.outputs = {all};
+                 .step = step};
+  for (const int p : message) {
+    const ParameterShard& shard = held_.shards[static_cast<std::size_t>(p)];
+    if (in.group < 0 || shard.held.size == 0) continue;
+    const Operand all = builder_.whole(held_.buffers.weight(p, step_ + step + 1));
+    in.inputs.push_back(whole_tensors ? all : Operand{all.buffer, shard.updated.begin, shard.updated.size});
+    in.outputs.push_back(all);
+    if (whole_tensors) in.roots.push_back(shard.owner);
+    if (in.name.empty()) in.name = parameter_of(p).name;
+  }
+  if (in.inputs.empty()) return;
+  if (in.inputs.size() == 1) {
+    in.root = whole_tensors ? in.roots.front() : 0;
+    in.roots.clear();
+  } else {
+    in.name += fmt::format("+{}", in.inputs.size() - 1);
+  }
   here.emit(std::move(in));
 }
 

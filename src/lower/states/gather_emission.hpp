@@ -4,6 +4,7 @@
 /// Gathers of sharded parameters, lowered: what parameter_gathers says of a place of the order becomes buffers and
 /// instructions there. Nothing is decided here.
 
+#include <span>
 #include <vector>
 
 #include "ir/model/model_graph.hpp"
@@ -23,15 +24,19 @@ class GatherEmission {
                  const HeldParameters& held, ProgramBuilder& builder);
 
   /// @p here is before the first item.
-  void at_beginning(const Place& here) { issue(here, gathers_.at_beginning); }
+  void at_beginning(const Place& here);
   /// @p here is before the kernels of operator @p op of the graph in item @p item of the order.
   void before_operator(const Place& here, int item, int op);
   /// What these kernels read of @p parameter, of the operator: the compute dtype. @throws InternalError if it is
   /// sharded and has not been gathered.
   Operand weight(int item, int op, int parameter) const;
 
-  /// The p shard is put together again from what its ranks have updated in training step @p step, relative: 0 or -1.
-  void spread(const Place& here, int parameter, int step) const;
+  /// @p parameters, in their order, as messages of overlap.spread_bytes have them; who is not spread stands alone.
+  std::vector<std::vector<int>> messages_of(std::span<const int> parameters) const;
+  /// The p shards are put together again from what their ranks have updated in training step @p step, relative: 0 or
+  /// -1.
+  /// @param message one of messages_of().
+  void spread(const Place& here, std::span<const int> message, int step) const;
 
  private:
   void issue(const Place& here, const ActionRange& actions);

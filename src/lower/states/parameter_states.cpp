@@ -174,10 +174,13 @@ void ParameterStates::all_reduce_norm(const Place& here, int sum, int group) {
 
 void ParameterStates::update(const Place& here, std::span<const int> parameters) {
   const int factor = plan_.optimizer.clip_norm > 0.0 && has_sums_ ? gradient_norm(here) : -1;
+  std::vector<int> updated;
   for (const int p : gradients_.parameters()) {
-    if (std::ranges::find(parameters, p) == parameters.end()) continue;
-    emit_update(here, p, factor);
-    if (!spreads_late()) gathers_.spread(here, p, 0);
+    if (std::ranges::find(parameters, p) != parameters.end()) updated.push_back(p);
+  }
+  for (const std::vector<int>& message : gathers_.messages_of(updated)) {
+    for (const int p : message) emit_update(here, p, factor);
+    if (!spreads_late()) gathers_.spread(here, message, 0);
   }
 }
 

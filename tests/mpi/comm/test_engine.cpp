@@ -197,6 +197,50 @@ TEST_P(EngineTest, MessagesAroundARing) {
   }
 }
 
+/// They have one ticket, and what comes on their stream afterwards finds all of them done.
+TEST_P(EngineTest, OperationsThatArePostedTogether) {
+  const World world;
+  Engine engine(world, options());
+  const int group = engine.create_group(all_ranks(world));
+  for (const int count : {1, 2, 5}) {
+    std::deque<Payload> payloads;
+    std::vector<Request> requests;
+    std::int64_t bytes_apart = 0;
+    for (int i = 0; i < count; ++i) {
+      const Collective kind = i % 2 == 0 ? Collective::broadcast : Collective::all_gather;
+      Payload& apart = payloads.emplace_back(world, all_ranks(world), kind, DType::f32, 1 + 30011 * i, false,
+                                             i % world.size(), Reduction::sum, i);
+      const Ticket ticket = engine.post(apart.request(group));
+      engine.wait(ticket);
+      bytes_apart += engine.times(ticket).bytes_sent;
+      requests.push_back(payloads
+                             .emplace_back(world, all_ranks(world), kind, DType::f32, 1 + 30011 * i, false,
+                                           i % world.size(), Reduction::sum, i)
+                             .request(group));
+    }
+    std::vector<float> last(1000, 1.0F);
+    Request behind;
+    behind.num_elements = 1000;
+    behind.group = group;
+    behind.input = behind.output = last.data();
+    behind.label = "behind";
+    const Ticket together = engine.post(requests);
+    const Ticket next = engine.post(behind);
+    engine.wait(next);
+    EXPECT_TRUE(engine.done(together));
+    const CompletedTimes times = engine.times(together);
+    EXPECT_EQ(times.bytes_sent, bytes_apart);
+    EXPECT_LE(times.posted_ns, times.begin_ns);
+    EXPECT_LE(times.begin_ns, times.end_ns);
+    EXPECT_LE(times.end_ns, engine.times(next).begin_ns);
+    for (const Payload& payload : payloads) payload.expect_right();
+  }
+  Request elsewhere[2];
+  elsewhere[1].stream = 1;
+  EXPECT_THROW(engine.post(elsewhere), InternalError);
+  EXPECT_THROW(engine.post(std::span<const Request>{}), InternalError);
+}
+
 TEST_P(EngineTest, LateRanksAreWaitedForAsleep) {
   const World world;
   Engine engine(world, options());

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "mpi/exec/expect_same.hpp"
+#include "mpi/exec/laid_out.hpp"
 #include "mpi/exec/sharding.hpp"
 #include "partition/shards.hpp"
 
@@ -96,6 +97,36 @@ TEST_F(Sharding, OverlapAndRecomputationChangeNoBit) {
               fmt::format("{}: {}, recompute {}, {}", model.name, name(state, way, 2), to_string(recompute), after);
           EXPECT_EQ(ours.parameters, reference.parameters) << what;
           EXPECT_EQ(ours.losses, reference.losses) << what;
+        }
+      }
+    }
+  }
+}
+
+/// Updated parameters come back alone, some together, or all together.
+TEST_F(Sharding, MessagesOfSeveralParametersChangeNoBit) {
+  for (const RealModel& model : models()) {
+    Training training = real(model, 48);
+    training.steps = 3;
+    training.learning_rate = 0.01;
+    const Factor node{grid().in_node, 1};
+    for (const StateFactors& state : {StateFactors{.os = grid()}, StateFactors{.p = node, .g = node, .os = grid()}}) {
+      for (const Way& way : ways) {
+        const Plan alone = plan(training, state, way);
+        const Trained reference = train_plan(training, alone, world, engine);
+        for (const std::int64_t bytes : {20'000, 1 << 30}) {
+          for (const char* under : {"none", "next_forward"}) {
+            Plan together = alone;
+            together.overlap.spread_bytes = bytes;
+            together.overlap.broadcast = under;
+            const Trained ours = train_plan(training, together, world, engine);
+            const std::string what =
+                fmt::format("{}: {}, {} bytes, under {}", model.name, name(state, way, 1), bytes, under);
+            EXPECT_EQ(ours.parameters, reference.parameters) << what;
+            EXPECT_EQ(ours.losses, reference.losses) << what;
+            EXPECT_EQ(ours.last_step.bytes_sent, predicted_bytes(ours.program)) << what;
+            EXPECT_EQ(predicted_bytes(ours.program), predicted_bytes(reference.program)) << what;
+          }
         }
       }
     }

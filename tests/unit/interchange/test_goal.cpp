@@ -77,6 +77,9 @@ TEST(Goal, EveryCollectiveOverGroupsAndUnevenSizes) {
         h.collective(kind, part, x, "b", 1);
       }
       h.collective(Collective::all_to_all, all, five, "c");
+      Instruction& together = h.collective(Collective::broadcast, all, x, "d");
+      together.inputs = together.outputs = {h.whole(x), h.whole(five)};
+      together.roots = {4, 2};
       h.kernel(compute, x, x, "after").waits = {{2, 0}};
       programs.push_back(h.program);
     }

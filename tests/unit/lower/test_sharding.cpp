@@ -240,6 +240,52 @@ TEST(ShardedOverlap, NoKernelWaitsForTheTransferJustIssued) {
   }
 }
 
+/// Messages hold whole parameters in order, no more than fill them; all of what is sent one by one is in one of them.
+TEST(ShardedOverlap, UpdatedParametersComeBackInMessages) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {16, 32, 48, 24, 40, 8}});
+  for (const bool whole_tensors : {false, true}) {
+    for (const char* under : {"none", "next_forward"}) {
+      Plan plan = sharded({.os = grid}, 1);
+      plan.overlap.broadcast = under;
+      if (whole_tensors) {
+        plan.optimizer.sharding = "inter_tensor";
+        plan.optimizer.spread = "broadcast";
+      }
+      const auto tensors_of = [&](std::int64_t bytes, int rank) {
+        plan.overlap.spread_bytes = bytes;
+        std::vector<std::vector<std::int64_t>> messages;  // sizes of full tensors
+        const Program program = lower(plan, graph, rank, no_workspace);
+        for (const Instruction& in : program.body) {
+          if (!in.is_collective() || in.phase != Phase::update) continue;
+          messages.emplace_back();
+          for (int t = 0; t < num_tensors(in); ++t) messages.back().push_back(full_operand(in, t).num_elements);
+        }
+        return messages;
+      };
+      for (const int rank : {0, 3}) {
+        const auto alone = tensors_of(0, rank);
+        EXPECT_EQ(alone.size(), graph.parameters.size());
+        const auto all = tensors_of(1 << 30, rank);
+        ASSERT_EQ(all.size(), 1U);
+        for (const std::int64_t bytes : {100, 6000}) {
+          std::vector<std::int64_t> in_order;
+          const auto messages = tensors_of(bytes, rank);
+          for (const std::vector<std::int64_t>& message : messages) {
+            std::int64_t elements = 0;
+            for (std::size_t t = 0; t < message.size(); ++t) {
+              EXPECT_TRUE(t == 0 || elements * size_of(plan.dtypes.compute) < bytes) << "full before its last";
+              elements += message[t];
+              in_order.push_back(message[t]);
+            }
+            EXPECT_TRUE(elements * size_of(plan.dtypes.compute) >= bytes || &message == &messages.back());
+          }
+          EXPECT_EQ(in_order, all.front());
+        }
+      }
+    }
+  }
+}
+
 TEST(ShardedOverlap, NothingRunsUnderAGatherThatIsUnderNothing) {
   const ModelGraph graph = build_model({.name = "mlp", .widths = {16, 32, 48, 24, 40, 8}});
   for (const bool ahead : {false, true}) {

@@ -46,7 +46,6 @@ Cluster full_cluster() {
   cluster.nodes_per_leaf = 20;
   cluster.spine_oversubscription = 2.0;
   cluster.ring_hop_seconds = 8e-5;
-  cluster.low_latency_bandwidth_bytes_per_second = {87.7e9, 22.5e9, 19e9};
   cluster.step_overhead_seconds = 0.25;
   cluster.sources = {{"nodes", "section 5.1"}, {"peak_flops_per_second.bf16", "data sheet"}};
   return cluster;
@@ -75,8 +74,6 @@ TEST(Cluster, VerifyNamesKeyAndNumbers) {
       {"spine_oversubscription: 2 on a flat network", [](Cluster& c) { c.nodes_per_leaf = 0; }},
       {"ring_hop_seconds: -1 is out of range", [](Cluster& c) { c.ring_hop_seconds = -1; }},
       {"step_overhead_seconds: -1 is out of range", [](Cluster& c) { c.step_overhead_seconds = -1; }},
-      {"low_latency_bandwidth_bytes_per_second.two_nodes: 0 is out of range; accepted: > 0",
-       [](Cluster& c) { c.low_latency_bandwidth_bytes_per_second->two_nodes = 0; }},
       {"unknown dtype \"fp8\"", [](Cluster& c) { c.peak_flops_per_second["fp8"] = 1; }},
       {"peak_flops_per_second.f32: 0 is out of range", [](Cluster& c) { c.peak_flops_per_second["f32"] = 0; }},
       {"intra_node.bandwidth_bytes_per_second: 0 is out of range; accepted: > 0 with 128 nodes of 8",
@@ -110,8 +107,6 @@ TEST(Cluster, ParserNamesFileLineAndKey) {
       {"name = \"a\"\n[peak_flops_per_second]\nfp32 = 1.0",
        "c.toml:3: peak_flops_per_second.fp32: unknown key; did you mean \"f32\"?; accepted: f32, bf16, tf32"},
       {"name = \"a\"\n[[pairs]]\nfirst = 1", "pairs[0].second: missing"},
-      {"name = \"a\"\n[low_latency_bandwidth_bytes_per_second]\none_node = 1.0",
-       "low_latency_bandwidth_bytes_per_second.two_nodes: missing"},
       {"name = \"a\"\npairs = [3]", "c.toml:2: pairs: a list of tables [[pairs]] is accepted"},
       {"name = \"a\"\n[sources]\nnodes = 3", "c.toml:3: sources.nodes: an integer where a string is accepted"},
   };

@@ -328,6 +328,7 @@ TEST(PlanVerify, NamesTheKeyAndTheNumbers) {
          p.operators[1].state->p = {1, 1};
        }},
       {"overlap.bucket_bytes: -1", [](Plan& p) { p.overlap.bucket_bytes = -1; }},
+      {"overlap.spread_bytes: -1", [](Plan& p) { p.overlap.spread_bytes = -1; }},
       {"overlap.all_reduce: unknown word \"forward\"", [](Plan& p) { p.overlap.all_reduce = "forward"; }},
       {"overlap.gather: unknown word", [](Plan& p) { p.overlap.gather = "yes"; }},
       {"overlap.gather_backward: unknown word", [](Plan& p) { p.overlap.gather_backward = "yes"; }},
@@ -407,6 +408,7 @@ gather = "none"
 gather_backward = "none"
 reduce_scatter = "none"
 broadcast = "none"
+spread_bytes = 0
 update = "none"
 layout = "none"
 panels = "next_product"

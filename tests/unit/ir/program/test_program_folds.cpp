@@ -76,6 +76,26 @@ TEST(BytesByCollective, ABroadcastIsItsRootsAReduceTheOthersAndAMessageItsSender
   EXPECT_EQ(sent(Collective::recv, 10, 2, DType::f32), (std::vector<std::int64_t>{0, 0}));
 }
 
+TEST(BytesByCollective, TensorsThatGoTogetherAreCountedOneByOne) {
+  for (const int rank : {0, 1, 2}) {
+    Handmade draft(rank, 3);
+    const int all = draft.group("all", {0, 1, 2});
+    const int first = draft.buffer("first", 10, true), second = draft.buffer("second", 7, true);
+    Instruction& in = draft.collective(Collective::broadcast, all, first, "two");
+    in.inputs = in.outputs = {{first, 0, 10}, {second, 0, 7}};
+    in.roots = {1, 2};
+    EXPECT_EQ(num_tensors(in), 2);
+    EXPECT_EQ(full_bytes(draft.program, in), 4 * (10 + 7));
+    EXPECT_EQ(priced_bytes(draft.program, in), 4 * (10 + 7));
+    EXPECT_EQ(bytes_sent(draft.program, in), (std::vector<std::int64_t>{0, 80, 56})[static_cast<std::size_t>(rank)]);
+    in.collective = Collective::all_gather;
+    in.roots.clear();
+    in.inputs = {{first, 0, chunk_of(10, 3, rank).size()}, {second, 0, chunk_of(7, 3, rank).size()}};
+    const std::int64_t own = chunk_of(10, 3, rank).size() + chunk_of(7, 3, rank).size();
+    EXPECT_EQ(bytes_sent(draft.program, in), 4 * 2 * own);
+  }
+}
+
 TEST(MemoryPeak, ByHand) {
   Handmade draft;
   const int weight = draft.buffer("weight", 100, true, DType::f32, Category::parameter);

@@ -105,6 +105,28 @@ TEST(Rendezvous, AnotherKindReductionOrRoot) {
   EXPECT_THAT(complaint_of(sums), HasSubstr("mismatched"));
 }
 
+TEST(Rendezvous, OtherTensorsThatGoTogether) {
+  const auto two = [](Rank& rank, std::vector<int> roots, std::vector<Operand> tensors) {
+    Instruction& in = rank.draft.collective(Collective::broadcast, 0, rank.big, "weights");
+    in.inputs = in.outputs = std::move(tensors);
+    in.roots = std::move(roots);
+  };
+  const std::vector<Operand> tensors = {{0, 0, 64}, {1, 0, 16}};
+  std::vector<Rank> equal = ranks(2);
+  for (Rank& rank : equal) two(rank, {1, 0}, tensors);
+  EXPECT_EQ(complaint_of(equal), "");
+
+  std::vector<Rank> roots = ranks(2);
+  two(roots[0], {1, 0}, tensors);
+  two(roots[1], {0, 1}, tensors);
+  EXPECT_THAT(complaint_of(roots), AllOf(HasSubstr("mismatched"), HasSubstr("(64 + 16 f32)")));
+
+  std::vector<Rank> sizes = ranks(2);
+  two(sizes[0], {1, 0}, tensors);
+  two(sizes[1], {1, 0}, {{0, 0, 64}, {1, 0, 15}});
+  EXPECT_THAT(complaint_of(sizes), AllOf(HasSubstr("(64 + 16 f32)"), HasSubstr("(64 + 15 f32)")));
+}
+
 TEST(Rendezvous, AnotherOrder) {
   std::vector<Rank> r = ranks(2);
   r[0].reduce(0, r[0].big, "first").reduce(0, r[0].small, "second");

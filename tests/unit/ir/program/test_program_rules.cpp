@@ -118,6 +118,38 @@ const std::vector<BrokenRule> broken_rules = {
        p.groups[0].ranks = {0, 0};
      },
      "body #1", "not a member"},
+    {"two_tensors_reduced",
+     [](Program& p) {
+       p.body[1].inputs.push_back(p.body[1].inputs[0]);
+       p.body[1].outputs.push_back(p.body[1].outputs[0]);
+     },
+     "body #1 all_reduce of bucket", "several tensors in a collective that takes one"},
+    {"an_output_too_few",
+     [](Program& p) {
+       p.body[1].collective = Collective::broadcast;
+       p.body[1].inputs.push_back(p.body[1].inputs[0]);
+     },
+     "body #1 broadcast of bucket", "several tensors, not each with an input and an output"},
+    {"a_root_too_few",
+     [](Program& p) {
+       p.body[1].collective = Collective::broadcast;
+       p.body[1].inputs.push_back(p.body[1].inputs[0]);
+       p.body[1].outputs.push_back(p.body[1].outputs[0]);
+       p.body[1].roots = {0};
+     },
+     "body #1 broadcast of bucket", "not as many roots as tensors"},
+    {"one_of_the_roots",
+     [](Program& p) {
+       p.body[1].collective = Collective::broadcast;
+       p.body[1].roots = {2};
+     },
+     "body #1 broadcast of bucket", "a root outside of the group"},
+    {"roots_of_a_gather",
+     [](Program& p) {
+       p.body[1].collective = Collective::all_gather;
+       p.body[1].roots = {0};
+     },
+     "body #1 all_gather of bucket", "roots of a collective that has none"},
     {"root", [](Program& p) { p.body[1].root = 2; }, "body #1", "root or peer outside of the group"},
     {"itself_as_peer",
      [](Program& p) {

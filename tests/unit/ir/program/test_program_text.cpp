@@ -13,6 +13,11 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+Instruction& broadcast_of(Program& program) {
+  return *std::ranges::find_if(
+      program.body, [](const Instruction& in) { return in.is_collective() && in.collective == Collective::broadcast; });
+}
+
 /// Every kernel, every collective, every optional part of a line.
 Program everything() {
   Handmade draft(2, 4);
@@ -49,6 +54,10 @@ Program everything() {
       draft.collective(collective, kind % 2 == 0 ? data : all, 1, "bucket[3]", rooted ? 1 : 0).reduction = reduction;
     }
   }
+  Instruction& together = broadcast_of(draft.program);
+  together.root = 0;
+  together.roots = {3, 1};
+  together.inputs = together.outputs = {{1, 0, 7}, {5, 2, 3}};
   draft.program.body.back().pieces = {.input = {0, 3, 7}, .output = {0, 0, 9}, .longest = 9};
   draft.program.body[draft.program.body.size() - 2].pieces = {.input = {}, .output = {0, 5}, .longest = 5};
   draft.program.prologue = {draft.program.body[3], draft.program.body[4]};
@@ -117,6 +126,7 @@ TEST(ProgramText, EveryFieldIsInTheText) {
   differs("collective", [&](Program& p) { p.body[first].collective = Collective::reduce_scatter; });
   differs("reduction", [&](Program& p) { p.body[first].reduction = Reduction::max; });
   differs("group", [&](Program& p) { p.body[first].group = 1; });
+  differs("roots", [&](Program& p) { broadcast_of(p).roots[1] = 2; });
   differs("peer", [&](Program& p) { p.body.back().root = 0; });
   differs("pieces of an input", [&](Program& p) { p.body.back().pieces.input[1] = 4; });
   differs("pieces of an output", [&](Program& p) { p.body.back().pieces.output = {}; });
@@ -182,6 +192,7 @@ TEST(ProgramText, ErrorsNameTheLineAndWhatIsAccepted) {
       {"#0 computer copy %0 -> %1 | | forward mb0 x", "unknown stream `computer`"},
       {"#0 compute copies %0 -> %1 | | forward mb0 x", "unknown kernel or collective `copies`; accepted: all_reduce"},
       {"#0 compute all_reduce sum %0 -> %0 | | reduce mb0 x", "expected `group=…`, found `%0`"},
+      {"#0 compute broadcast group=data roots=0,1 %0 -> %0 | | reduce mb0 x", "2 roots of 1 tensors"},
       {"#0 compute all_reduce sum group=dat %0 -> %0 | | reduce mb0 x", "unknown group `dat`"},
       {"#0 compute copy %0, %1 | | forward mb0 x", "expected `inputs -> outputs`"},
       {"#0 compute copy %7 -> %1 | | forward mb0 x", "no buffer %7"},
