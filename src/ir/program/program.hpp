@@ -136,7 +136,8 @@ struct Instruction {
   int micro_batch = 0;
   int step = 0;        ///< training step, relative to the first that the repetition of the body holds: 0, or -1, …
   std::string name{};  ///< the graph operator or bucket this belongs to
-  /// Of gathers and broadcasts several tensors may go as one, the i-th input to the i-th output: see num_tensors().
+  /// Of gathers, scatters and broadcasts several tensors may go as one, the i-th input to the i-th output: see
+  /// num_tensors().
   std::vector<Operand> inputs{};
   std::vector<Operand> outputs{};
   Pieces pieces{};     ///< all_gather, reduce_scatter, all_to_all; empty: chunk_of cuts

@@ -90,14 +90,15 @@ void verify_reduce(const Program& program, const Section& section, std::size_t i
   if (input != output) fail(program, section, index, fmt::format("reduces {} to {}", input, output));
 }
 
-/// Several tensors of one dtype that are gathered or broadcast together, each with an input and an output.
+/// Several tensors of one dtype that are gathered, scattered or broadcast together, each with an input and an output.
 void verify_tensors(const Program& program, const Section& section, std::size_t index) {
   const Instruction& in = section.instructions[index];
   const auto num_members = static_cast<int>(program.groups[static_cast<std::size_t>(in.group)].ranks.size());
   const auto check = [&](bool condition, const char* what) {
     if (!condition) fail(program, section, index, what);
   };
-  check(in.collective == Collective::all_gather || in.collective == Collective::broadcast,
+  check(in.collective == Collective::all_gather || in.collective == Collective::reduce_scatter ||
+            in.collective == Collective::broadcast,
         "several tensors in a collective that takes one");
   check(in.inputs.size() == in.outputs.size(), "several tensors, not each with an input and an output");
   check(in.pieces.empty(), "several tensors in pieces");

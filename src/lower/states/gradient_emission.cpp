@@ -121,8 +121,15 @@ int GradientEmission::issue(const Place& here, const GradientAction& action) {
     return here.emit(std::move(in), before);
   }
   const bool in_place = action.kind == Kind::all_reduce;
-  in.inputs = {made(in_place ? action.to : action.from)};
-  in.outputs = {made(action.to)};
+  in.inputs = std::exchange(inputs_together_, {});
+  in.outputs = std::exchange(outputs_together_, {});
+  in.inputs.push_back(made(in_place ? action.to : action.from));
+  in.outputs.push_back(made(action.to));
+  if (action.goes_with_next) {
+    inputs_together_ = std::move(in.inputs);
+    outputs_together_ = std::move(in.outputs);
+    return -1;
+  }
   switch (action.kind) {
     case Kind::reduce_scatter: collective(Collective::reduce_scatter); return here.emit(std::move(in), before);
     case Kind::all_reduce: collective(Collective::all_reduce); break;

@@ -64,6 +64,7 @@ class GradientEmission {
   // What became of the sums' numbers in the Program.
   std::vector<int> buffers_;       ///< by buffer of the sums, of the first ones: made in their order
   std::vector<int> instructions_;  ///< by action, -1: none
+  std::vector<Operand> inputs_together_, outputs_together_;  ///< of actions that go with the next one
 };
 
 }  // namespace strata

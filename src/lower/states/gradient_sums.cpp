@@ -464,17 +464,22 @@ void GradientWalk::keep_own_parts(std::size_t index, int buffer) {
 
 /// Own parts of the bucket, scattered out of it: into `kept`, or where they stand if something is in `kept` already.
 void GradientWalk::scatter_own_parts(std::size_t index, int buffer) {
+  std::vector<GradientAction> scatters;
   for (const int p : layout(index).parameters) {
     const ParameterShard& s = shard(p);
     if (s.held.size == 0) continue;
     const Operand own = own_part(p, buffer);
     const bool in_place = on_the_way_[index].has_kept || own.num_elements == 0;
-    communicate({.kind = Kind::reduce_scatter,
-                 .parameter = p,
-                 .from = {buffer, layout_.place(p).begin, s.held.size},
-                 .to = in_place ? own : kept_part(p),
-                 .group = groups_of(index).spread});
+    scatters.push_back({.kind = Kind::reduce_scatter,
+                        .parameter = layout(index).parameters.size() == 1 ? p : -1,
+                        .bucket = static_cast<int>(index),
+                        .from = {buffer, layout_.place(p).begin, s.held.size},
+                        .to = in_place ? own : kept_part(p),
+                        .group = groups_of(index).spread,
+                        .goes_with_next = true});
   }
+  if (!scatters.empty()) scatters.back().goes_with_next = false;
+  for (const GradientAction& scatter : scatters) communicate(scatter);
 }
 
 /// The last collective that was issued is @p bucket's. It begins when the bucket that left before it has arrived; the

@@ -11,8 +11,8 @@
 /// - g = os > p: at every micro-batch but the last the bucket is all-reduced over os/p and all but the own part is
 ///   dropped; that part, kept, is added at its place to the last micro-batch's bucket before the all-reduce over dp/p,
 ///   so that nothing counts twice.
-/// With optimizer.gradients = "reduce_scatter" the own part comes from a reduce-scatter a tensor over os/p instead, and
-/// only that part is all-reduced, over dp/os.
+/// With optimizer.gradients = "reduce_scatter" the own parts come from a reduce-scatter of the bucket's tensors over
+/// os/p instead, and only these parts are all-reduced, over dp/os.
 ///
 /// What is on its way needs memory beside what is computed: a full gradient until its reduce-scatter is through, a
 /// bucket of which only a part is kept until that part is there. Of each kind no more is held than the largest
@@ -69,6 +69,7 @@ struct GradientAction {
   int peer = -1;
   int stream = -1;  ///< of send and receive
   int awaited = -1;
+  bool goes_with_next = false;  ///< reduce_scatter: one collective moves this tensor and the next action's
   /// quantize, dequantize: see quantized_reduction.
   struct Chunks {
     std::int64_t size = 0;    ///< elements of a chunk
