@@ -202,38 +202,41 @@ TEST_P(EngineTest, OperationsThatArePostedTogether) {
   const World world;
   Engine engine(world, options());
   const int group = engine.create_group(all_ranks(world));
+  std::vector<float> last(1000, 1.0F);
+  Request behind;
+  behind.num_elements = 1000;
+  behind.group = group;
+  behind.input = behind.output = last.data();
+  behind.label = "behind";
   for (const int count : {1, 2, 5}) {
-    std::deque<Payload> payloads;
-    std::vector<Request> requests;
-    std::int64_t bytes_apart = 0;
-    for (int i = 0; i < count; ++i) {
-      const Collective kind = i % 2 == 0 ? Collective::broadcast : Collective::all_gather;
-      Payload& apart = payloads.emplace_back(world, all_ranks(world), kind, DType::f32, 1 + 30011 * i, false,
-                                             i % world.size(), Reduction::sum, i);
-      const Ticket ticket = engine.post(apart.request(group));
-      engine.wait(ticket);
-      bytes_apart += engine.times(ticket).bytes_sent;
-      requests.push_back(payloads
-                             .emplace_back(world, all_ranks(world), kind, DType::f32, 1 + 30011 * i, false,
-                                           i % world.size(), Reduction::sum, i)
-                             .request(group));
+    for (const bool something_follows : {false, true}) {
+      std::deque<Payload> payloads;
+      std::vector<Request> requests;
+      std::int64_t bytes_apart = 0;
+      for (int i = 0; i < 2 * count; ++i) {  // every one apart, and then together with the others
+        const int number = i / 2;
+        Payload& payload = payloads.emplace_back(
+            world, all_ranks(world), number % 2 == 0 ? Collective::broadcast : Collective::all_gather, DType::f32,
+            1 + 30011 * (count - number), false, number % world.size(), Reduction::sum, number);
+        if (i % 2 == 1) {
+          requests.push_back(payload.request(group));
+          continue;
+        }
+        const Ticket apart = engine.post(payload.request(group));
+        engine.wait(apart);
+        bytes_apart += engine.times(apart).bytes_sent;
+      }
+      const Ticket together = engine.post(requests);
+      const Ticket next = something_follows ? engine.post(behind) : together;
+      engine.wait(next);
+      EXPECT_TRUE(engine.done(together));
+      const CompletedTimes times = engine.times(together);
+      EXPECT_EQ(times.bytes_sent, bytes_apart);
+      EXPECT_LE(times.posted_ns, times.begin_ns);
+      EXPECT_LE(times.begin_ns, times.end_ns);
+      if (something_follows) EXPECT_LE(times.end_ns, engine.times(next).begin_ns);
+      for (const Payload& payload : payloads) payload.expect_right();
     }
-    std::vector<float> last(1000, 1.0F);
-    Request behind;
-    behind.num_elements = 1000;
-    behind.group = group;
-    behind.input = behind.output = last.data();
-    behind.label = "behind";
-    const Ticket together = engine.post(requests);
-    const Ticket next = engine.post(behind);
-    engine.wait(next);
-    EXPECT_TRUE(engine.done(together));
-    const CompletedTimes times = engine.times(together);
-    EXPECT_EQ(times.bytes_sent, bytes_apart);
-    EXPECT_LE(times.posted_ns, times.begin_ns);
-    EXPECT_LE(times.begin_ns, times.end_ns);
-    EXPECT_LE(times.end_ns, engine.times(next).begin_ns);
-    for (const Payload& payload : payloads) payload.expect_right();
   }
   Request elsewhere[2];
   elsewhere[1].stream = 1;
