@@ -234,7 +234,9 @@ TEST_P(EngineTest, OperationsThatArePostedTogether) {
       EXPECT_EQ(times.bytes_sent, bytes_apart);
       EXPECT_LE(times.posted_ns, times.begin_ns);
       EXPECT_LE(times.begin_ns, times.end_ns);
-      if (something_follows) EXPECT_LE(times.end_ns, engine.times(next).begin_ns);
+      if (something_follows) {
+        EXPECT_LE(times.end_ns, engine.times(next).begin_ns);
+      }
       for (const Payload& payload : payloads) payload.expect_right();
     }
   }
