@@ -119,7 +119,7 @@ def _stem(file: Path) -> Path:
 @dataclass
 class _Attempt:
     attributes: dict
-    tables: dict[str, pd.DataFrame]
+    tables: dict[str, dict[str, np.ndarray]]  # group -> column -> values
     summary: dict
     path: Path
     num_rows_from_jsonl: int = 0
@@ -141,11 +141,12 @@ class _Attempt:
             content = {"attributes": lines.attributes, "tables": {}, "summary": {}}
         num_added = 0
         for group in TABLES:
-            rows = content["tables"].get(group, pd.DataFrame())
-            added = lines.rows[group][len(rows) :]
+            columns = content["tables"].get(group, {})
+            added = lines.rows[group][_num_rows(columns) :]
             num_added += len(added)
             if added:
-                content["tables"][group] = pd.concat([rows, pd.DataFrame(added)], ignore_index=True)
+                rows = pd.concat([pd.DataFrame(columns), pd.DataFrame(added)], ignore_index=True)
+                content["tables"][group] = {name: rows[name].to_numpy() for name in rows}
         content["summary"] |= lines.summary
         content = _complete(to_current(content, str(hdf5)))
         name = content["attributes"]["point_id"]
@@ -163,9 +164,9 @@ class _Attempt:
         file = stem.with_name(stem.name + ".status.json")
         known = _status_of(file)
         if known["status"] == "running" and not _is_alive(stem.parent, file, known):
-            known = {"status": "killed", "message": f"no ending after {len(self.tables['steps'])} steps"}
+            known = {"status": "killed", "message": f"no ending after {_num_rows(self.tables['steps'])} steps"}
         self.summary |= {"status": known["status"], "message": known["message"]}
-        steps = self.tables["steps"]
+        steps = pd.DataFrame(self.tables["steps"])
         measured = steps[steps["phase"] == "measured"]
         self.summary |= {f"num_{phase}_steps": int((steps["phase"] == phase).sum()) for phase in STEP_PHASES}
         for name in ("step_seconds_max", "compute_seconds", "communication_seconds", "exposed_communication_seconds"):
@@ -251,6 +252,10 @@ def _values(dataset: h5py.Dataset) -> np.ndarray:
     return values
 
 
+def _num_rows(columns: dict[str, np.ndarray]) -> int:
+    return len(next(iter(columns.values()), ()))
+
+
 def _num_rows_written(column: h5py.Dataset) -> int:
     """Rows up to the first chunk that the file does not have.
 
@@ -272,9 +277,7 @@ def _read_hdf5(path: Path) -> dict:
         for group in TABLES:
             columns = dict(file[group].items()) if group in file else {}
             length = min(map(_num_rows_written, columns.values()), default=0)
-            content["tables"][group] = pd.DataFrame(
-                {name: _values(column)[:length] for name, column in columns.items()}
-            )
+            content["tables"][group] = {name: _values(column)[:length] for name, column in columns.items()}
         content["summary"] = {
             name: values.item() for name, values in ((n, _values(d)) for n, d in file.get("summary", {}).items())
         }
@@ -327,13 +330,15 @@ def _complete(content: dict) -> dict:
 
     tables = {}
     for group, types in known.tables.items():
-        rows = content["tables"].get(group, pd.DataFrame())
-        for name, type_name in types.items():
-            if name not in rows:
-                rows[name] = pd.Series([missing_value(type_name)] * len(rows), dtype=_pandas_type(type_name))
-        tables[group] = rows[[*types, *(name for name in rows if name not in types)]].astype(
-            {name: _pandas_type(type_name) for name, type_name in types.items()}
-        )
+        columns = content["tables"].get(group, {})
+        num_rows = _num_rows(columns)
+        tables[group] = {
+            name: _typed(columns[name], _dtype(type_name))
+            if name in columns
+            else np.full(num_rows, missing_value(type_name), _dtype(type_name))
+            for name, type_name in types.items()
+        }
+        tables[group] |= {name: values for name, values in columns.items() if name not in types}
     return {
         "attributes": completed(content["attributes"], known.attributes),
         "tables": tables,
@@ -341,16 +346,20 @@ def _complete(content: dict) -> dict:
     }
 
 
-def _pandas_type(type_name: str):
-    return {"float64": "float64", "int64": "int64", "flag": "int64"}.get(type_name, object)
+def _dtype(type_name: str) -> np.dtype:
+    return np.dtype({"float64": "float64", "int64": "int64", "flag": "int64"}.get(type_name, object))
+
+
+def _typed(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Pandas refuses to make a whole number of NaN, numpy does not."""
+    return values if values.dtype == dtype else pd.Series(values).astype(dtype).to_numpy()
 
 
 # -------------------------------------------------------------------------------------------------- many attempts
 
 
 def _from_attempts(attempts: list[_Attempt]) -> Results:
-    points = []
-    tables: dict[str, list[pd.DataFrame]] = {group: [] for group in TABLES}
+    points, indices = [], []
     for attempt in attempts:
         index = {
             "experiment_name": attempt.attributes["experiment_name"],
@@ -360,14 +369,12 @@ def _from_attempts(attempts: list[_Attempt]) -> Results:
         facts = {name: value for name, value in attempt.attributes.items() if name not in ("point_id", *index)}
         extra = {"path": str(attempt.path), "num_rows_from_jsonl": attempt.num_rows_from_jsonl}
         points.append(index | facts | attempt.summary | extra)
-        for group in TABLES:
-            rows = attempt.tables[group].copy()
-            for position, (name, value) in enumerate(index.items()):
-                rows.insert(position, name, value)
-            tables[group].append(rows)
+        indices.append(index)
     table = pd.DataFrame(points).sort_values(INDEX, ignore_index=True)
     table["counted"] = mark_counted(table)
-    return Results(table, *(_concatenate(tables[group]) for group in TABLES))
+    order = pd.DataFrame(indices).sort_values(INDEX, kind="stable").index
+    tables = (_concatenate([(indices[i], attempts[i].tables[group]) for i in order], group) for group in TABLES)
+    return Results(table, *tables)
 
 
 def mark_counted(points: pd.DataFrame) -> pd.Series:
@@ -386,11 +393,24 @@ def mark_counted(points: pd.DataFrame) -> pd.Series:
     return points.index.isin(counted) | (is_hopeless & is_last)
 
 
-def _concatenate(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    """One table; an empty one only lends its columns, as it has no types to lend."""
-    filled = [rows for rows in tables if len(rows)]
-    rows = pd.concat(filled, ignore_index=True) if filled else tables[0]
-    return rows.sort_values(INDEX, ignore_index=True, kind="stable")
+def _concatenate(attempts: list[tuple[dict, dict[str, np.ndarray]]], group: str) -> pd.DataFrame:
+    """One table of (index, columns) of attempts, of which one without rows has no types to lend to the others.
+
+    Column by column: a frame for every attempt would take longer than reading the files.
+    """
+    filled = [(index, columns) for index, columns in attempts if _num_rows(columns)] or attempts[:1]
+    lengths = [_num_rows(columns) for _, columns in filled]
+    table = {name: np.repeat([index[name] for index, _ in filled], lengths) for name in INDEX}
+    for name in dict.fromkeys(name for _, columns in filled for name in columns):
+        # Only a file of a newer minor version has columns that others lack.
+        parts = [
+            columns[name] if name in columns else np.full(length, np.nan)
+            for (_, columns), length in zip(filled, lengths, strict=True)
+        ]
+        values = np.concatenate(parts)
+        is_known = name in schema().tables[group]
+        table[name] = pd.Series(values, dtype=values.dtype) if is_known else values
+    return pd.DataFrame(table)
 
 
 def read_collected(path: Path) -> Results:
