@@ -25,7 +25,8 @@ LinearDims KernelDims::linear() const {
           .row = row(),
           .dtype = input(0),
           .gradient_dtype = weight_gradient ? output(0) : input(0),
-          .bias = in_.kernel == Kernel::linear_forward ? optional == 3 : weight_gradient && optional == 2};
+          .bias = in_.kernel == Kernel::linear_forward ? optional == 3 : weight_gradient && optional == 2,
+          .gelu = in_.attributes.integer_or("gelu", 0) != 0};
 }
 
 ConvolutionDims KernelDims::convolution() const {

@@ -19,6 +19,7 @@ struct LinearDims {
   DType dtype = DType::f32;           ///< of x, W, b, y, dy and dx: f32 or bf16
   DType gradient_dtype = DType::f32;  ///< of dW and db: f32, or bf16 where `dtype` is
   bool bias = false;
+  bool gelu = false;  ///< forward: y is gelu(·), tanh form; backward: dx is that of GELU's input
 
   bool operator==(const LinearDims&) const = default;
 };

@@ -42,6 +42,36 @@ TEST_P(DeviceTest, LinearForwardOfWholeTiles) {
   expect_close(k.run(), close_f32, close_bf16);
 }
 
+/// In the epilogue of the product, and in a pass behind it: of rows that are no vectors, of operands that begin
+/// elsewhere. On a GPU also that cuBLASLt's GELU is the one in tanh form.
+TEST_P(DeviceTest, LinearForwardWithGelu) {
+  for (const std::int64_t out : {64, 31}) {
+    for (const std::int64_t offset : {0, 1}) {
+      for (const bool bias : {false, true}) {
+        for (const bool is_kept : {false, true}) {
+          OneKernel k(Kernel::linear_forward, {{"rows", 33_i}, {"in", 65_i}, {"out", out}, {"gelu", 1_i}});
+          k.input(GetParam(), 33 * 65).input(GetParam(), 65 * out);
+          if (bias) k.input(GetParam(), out, 1.0, offset);
+          k.output(GetParam(), 33 * out);
+          if (is_kept) k.output(GetParam(), 33 * out, offset);
+          expect_close(k.run(), close_f32, 2 * close_bf16);  // the CPU rounds what GELU is applied to
+        }
+      }
+    }
+  }
+}
+
+TEST_P(DeviceTest, LinearBackwardInputThroughGelu) {
+  for (const std::int64_t in : {64, 31}) {
+    for (const std::int64_t offset : {0, 1}) {
+      OneKernel k(Kernel::linear_backward_input,
+                  {{"rows", 33_i}, {"in", in}, {"out", 65_i}, {"accumulate", 0_i}, {"gelu", 1_i}});
+      k.input(GetParam(), 33 * 65).input(GetParam(), 65 * in).input(GetParam(), 33 * in, 3.0, offset);
+      expect_close(k.output(GetParam(), 33 * in).run(), close_f32, 2 * close_bf16);
+    }
+  }
+}
+
 TEST_P(DeviceTest, LinearBackwardInput) {
   for (const std::int64_t add : {0, 1}) {
     OneKernel k(Kernel::linear_backward_input, {{"rows", 33_i}, {"in", 65_i}, {"out", 31_i}, {"accumulate", add}});

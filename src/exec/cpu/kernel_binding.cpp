@@ -215,12 +215,15 @@ BoundKernel bind_dense(const Arguments& a, const KernelDims& s) {
   const int num_outputs = a.num_outputs();
   switch (a.instruction().kernel) {
     case Kernel::linear_forward:
-      return [=, d = s.linear(), x = s.columns(in0, s.input(0)), add = s.accumulates(0)](const StepContext&) {
-        linear_forward(d, x, in1, in2, out0, add, workspace);
+      return [=, d = s.linear(), x = s.columns(in0, s.input(0)), before = out1 != nullptr ? out1 : out0,
+              add = s.accumulates(0)](const StepContext&) {
+        linear_forward(d, x, in1, in2, before, add, workspace);
+        if (d.gelu) gelu_forward(d.dtype, before, out0, d.tokens * d.out);
       };
     case Kernel::linear_backward_input:
       return [=, d = s.linear(), dx = s.columns(out0, s.output(0)), add = s.accumulates(0)](const StepContext&) {
         linear_backward_input(d, in0, in1, dx, add, workspace);
+        if (d.gelu) gelu_backward(d.dtype, dx, in2, dx, d.tokens * d.in);
       };
     case Kernel::linear_backward_weight:
       return [=, d = s.linear(), x = s.columns(in0, s.input(0)),

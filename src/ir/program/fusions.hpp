@@ -9,6 +9,7 @@ struct Fusions {
   bool convolution_relu = false;     ///< convolution_forward with `relu`
   bool max_pool_relu = false;        ///< max_pool_forward with `relu`, whose backward is that of the ReLU before it too
   bool bias_gradient_first = false;  ///< dbias of relu_backward and max_pool_backward instead of the convolution's
+  bool linear_gelu = false;          ///< linear_forward and linear_backward_input with `gelu`, of vectors of columns
   bool operator==(const Fusions&) const = default;
 };
 

@@ -34,10 +34,12 @@ constexpr std::array table = {
                     "rows,sequence,width,vocabulary,first_column?,row?,first_token?,table_rows?"},
     KernelSignature{embedding_backward, "embedding_backward", "tokens,dy", "dtable,dpositions?",
                     "rows,sequence,width,vocabulary,accumulate,first_column?,row?,first_token?,table_rows?"},
-    KernelSignature{linear_forward, "linear_forward", "x,weight,bias?", "y",
-                    "rows,in,out,accumulate?,first_column?,row?"},
-    KernelSignature{linear_backward_input, "linear_backward_input", "dy,weight", "dx",
-                    "rows,in,out,accumulate,first_column?,row?"},
+    // gelu: y is that of what would be y without it, and `before` is this, where somebody reads it; dx is the gradient
+    // of what `before` was.
+    KernelSignature{linear_forward, "linear_forward", "x,weight,bias?", "y,before?",
+                    "rows,in,out,accumulate?,first_column?,row?,gelu?"},
+    KernelSignature{linear_backward_input, "linear_backward_input", "dy,weight,before?", "dx",
+                    "rows,in,out,accumulate,first_column?,row?,gelu?"},
     KernelSignature{linear_backward_weight, "linear_backward_weight", "x,dy", "dweight,dbias?",
                     "rows,in,out,accumulate,first_column?,row?"},
     KernelSignature{layer_norm_forward, "layer_norm_forward", "x,weight,bias", "y,statistics", "rows,width,epsilon"},
