@@ -72,6 +72,22 @@ TEST_P(DeviceTest, LinearBackwardInputThroughGelu) {
   }
 }
 
+/// Rows of y and dy apart, as those of logits are. What stands between them stays: outputs are compared whole.
+TEST_P(DeviceTest, LinearWithOutputRowsApart) {
+  const Attributes sizes = {{"rows", 33_i}, {"in", 65_i}, {"out", 29_i}, {"ld", 32_i}};
+  OneKernel forward(Kernel::linear_forward, sizes);
+  forward.input(GetParam(), 33 * 65).input(GetParam(), 65 * 29).output(GetParam(), 33 * 32);
+  expect_close(forward.run(), close_f32, close_bf16);
+  Attributes overwriting = sizes;
+  overwriting.set("accumulate", 0);
+  OneKernel input(Kernel::linear_backward_input, overwriting);
+  input.input(GetParam(), 33 * 32).input(GetParam(), 65 * 29).output(GetParam(), 33 * 65);
+  expect_close(input.run(), close_f32, close_bf16);
+  OneKernel weight(Kernel::linear_backward_weight, overwriting);
+  weight.input(GetParam(), 33 * 65).input(GetParam(), 33 * 32).output(f32, 65 * 29);
+  expect_close(weight.run(), close_f32, close_bf16);
+}
+
 TEST_P(DeviceTest, LinearBackwardInput) {
   for (const std::int64_t add : {0, 1}) {
     OneKernel k(Kernel::linear_backward_input, {{"rows", 33_i}, {"in", 65_i}, {"out", 31_i}, {"accumulate", add}});
@@ -590,9 +606,13 @@ TEST_P(DeviceTest, EmbeddingBackwardOfManyRows) {
 }
 
 TEST_P(DeviceTest, CrossEntropy) {
-  OneKernel k(Kernel::cross_entropy, {{"rows", 9_i}, {"classes", 1501_i}, {"scale", 1.0 / 9}});
-  k.input(GetParam(), 9 * 1501, 5.0).indices(DType::i32, 9, 1501).output(f32, 9).output_is_input(0);
-  expect_close(k.run(), close_f32, close_bf16);
+  for (const std::int64_t row : {1501, 1504}) {
+    Attributes attributes = {{"rows", 9_i}, {"classes", 1501_i}, {"scale", 1.0 / 9}};
+    if (row != 1501) attributes.set("ld", row);
+    OneKernel k(Kernel::cross_entropy, attributes);
+    k.input(GetParam(), 9 * row, 5.0).indices(DType::i32, 9, 1501).output(f32, 9).output_is_input(0);
+    expect_close(k.run(), close_f32, close_bf16);
+  }
 }
 
 Attributes convolution_attributes(std::int64_t stride) {

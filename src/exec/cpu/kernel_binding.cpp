@@ -447,13 +447,13 @@ BoundKernel bind_others(const Arguments& a, const KernelDims& s) {
     case Kernel::first_row_backward:
       return [=, d = s.first_row()](const StepContext&) { first_row_backward(d, in0, out0); };
     case Kernel::cross_entropy: {
-      const CrossEntropyDims d{.rows = s.integer("rows"), .classes = s.integer("classes"), .dtype = a.output_dtype(1)};
+      const CrossEntropyDims d = s.cross_entropy();
       STRATA_INVARIANT(a.input(0) == a.output(1), "the gradient stands where the logits were");
       return [=, logits = a.output(1), targets = a.input_as<std::int32_t>(1), loss = a.output_as<float>(0),
               scale = s.real("scale")](const StepContext&) { cross_entropy_gradient(d, logits, targets, scale, loss); };
     }
     case Kernel::top_k: {
-      const CrossEntropyDims d{.rows = s.integer("rows"), .classes = s.integer("classes"), .dtype = a.input_dtype(0)};
+      const CrossEntropyDims d = s.cross_entropy();
       return [=, targets = a.input_as<std::int32_t>(1),
               outputs = TopKOutputs{a.output_as<float>(0), a.output_as<float>(1), a.output_as<float>(2)}](
                  const StepContext&) { top_k(d, in0, targets, outputs); };

@@ -193,6 +193,7 @@ BoundKernel bind_linear(const Program& program, const Arguments& a, const Kernel
       break;
     default: throw InternalError("not a linear kernel");
   }
+  STRATA_INVARIANT(d.out_row == 0 || (!d.bias && !d.gelu), "rows of an output apart, with a pass over them");
   if (d.gelu) return bind_linear_with_gelu(a, d, operands, libraries, for_product);
   const bool adds_bias = a.instruction().kernel == Kernel::linear_forward && d.bias;
   const bool in_epilogue = adds_bias && is_aligned(a.input(2));
@@ -582,15 +583,13 @@ BoundKernel bind_others(const Program& program, const Arguments& a, const Kernel
     case Kernel::first_row_backward:
       return [=, d = dims.first_row()](cudaStream_t stream) { first_row_backward(d, in0, out0, stream); };
     case Kernel::cross_entropy: {
-      const CrossEntropyDims d{
-          .rows = dims.integer("rows"), .classes = dims.integer("classes"), .dtype = a.output_dtype(1)};
+      const CrossEntropyDims d = dims.cross_entropy();
       STRATA_INVARIANT(a.input(0) == a.output(1), "the gradient stands where the logits were");
       return [=, targets = a.input_as<std::int32_t>(1), loss = a.output_as<float>(0), scale = dims.real("scale")](
                  cudaStream_t stream) { cross_entropy_gradient(d, out1, targets, scale, loss, out_of_range, stream); };
     }
     case Kernel::top_k: {
-      const CrossEntropyDims d{
-          .rows = dims.integer("rows"), .classes = dims.integer("classes"), .dtype = a.input_dtype(0)};
+      const CrossEntropyDims d = dims.cross_entropy();
       return [=, targets = a.input_as<std::int32_t>(1),
               outputs = TopKOutputs{a.output_as<float>(0), a.output_as<float>(1), a.output_as<float>(2)}](
                  cudaStream_t stream) { top_k(d, in0, targets, outputs, out_of_range, stream); };

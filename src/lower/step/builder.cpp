@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "ir/program/repetition.hpp"
 #include "lower/step/fusion.hpp"
+#include "lower/step/logit_rows.hpp"
 #include "lower/step/wait_finder.hpp"
 
 namespace strata {
@@ -347,6 +348,7 @@ void add_lifetimes(const Program& program, std::vector<Instruction>& section) {
 
 Program ProgramBuilder::finish(const KernelTraits& kernels) && {
   fuse_body(kernels.fusions);
+  if (kernels.fusions.logit_rows_in_vectors) put_logit_rows_in_vectors(program_.body, program_.buffers);
   for (const Place::Section section : {Place::Section::prologue, Place::Section::body}) find_waits(section);
   for (auto* instructions : {&program_.prologue, &program_.body}) {
     for (Instruction& in : *instructions) {

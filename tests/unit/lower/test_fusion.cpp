@@ -18,8 +18,11 @@
 namespace strata {
 namespace {
 
-constexpr Fusions all_fusions = {
-    .convolution_relu = true, .max_pool_relu = true, .bias_gradient_first = true, .linear_gelu = true};
+constexpr Fusions all_fusions = {.convolution_relu = true,
+                                 .max_pool_relu = true,
+                                 .bias_gradient_first = true,
+                                 .linear_gelu = true,
+                                 .logit_rows_in_vectors = true};
 
 Plan of_one_rank(const ModelGraph& graph, int micro_batches = 1) {
   Plan base = asked(4 * micro_batches, 1);
