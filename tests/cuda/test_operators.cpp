@@ -121,6 +121,11 @@ TEST_P(DeviceTest, LayerNorm) {
     OneKernel forward(Kernel::layer_norm_forward, {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}});
     forward.input(GetParam(), n).input(GetParam(), width).input(GetParam(), width);
     expect_close(forward.output(GetParam(), n).output(f32, 2 * rows).run(), close_f32, close_bf16);
+    for (const std::int64_t offset : {0, 1}) {
+      OneKernel sum(Kernel::layer_norm_forward, {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}, {"adds", 1_i}});
+      sum.input(GetParam(), n).input(GetParam(), width).input(GetParam(), width).input(GetParam(), n, 1.0, offset);
+      expect_close(sum.output(GetParam(), n).output(f32, 2 * rows).output_is_input(0).run(), close_f32, close_bf16);
+    }
     for (const std::int64_t add : {0, 5}) {
       OneKernel k(Kernel::layer_norm_backward,
                   {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}, {"accumulate", add}});
@@ -136,6 +141,9 @@ TEST_P(DeviceTest, RmsNorm) {
     OneKernel forward(Kernel::rms_norm_forward, {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}});
     forward.input(GetParam(), n).input(GetParam(), width).output(GetParam(), n).output(f32, rows);
     expect_close(forward.run(), close_f32, close_bf16);
+    OneKernel sum(Kernel::rms_norm_forward, {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}, {"adds", 1_i}});
+    sum.input(GetParam(), n).input(GetParam(), width).input(GetParam(), n);
+    expect_close(sum.output(GetParam(), n).output(f32, rows).output_is_input(2).run(), close_f32, close_bf16);
     for (const std::int64_t add : {0, 3}) {
       OneKernel k(Kernel::rms_norm_backward,
                   {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}, {"accumulate", add}});

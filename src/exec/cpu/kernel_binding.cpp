@@ -239,8 +239,9 @@ BoundKernel bind_dense(const Arguments& a, const KernelDims& s) {
         convolution_backward_weight(d, in1, in0, out0, out1, add, workspace);
       };
     case Kernel::layer_norm_forward:
-      return [=, d = s.layer_norm(), statistics = a.output_as<float>(1)](const StepContext&) {
-        layer_norm_forward(d, in0, in1, in2, out0, statistics);
+      return [=, d = s.layer_norm(), statistics = a.output_as<float>(1), residual = a.input(3)](const StepContext&) {
+        if (residual != nullptr) add(d.dtype, in0, residual, out2, d.rows * d.width);
+        layer_norm_forward(d, residual != nullptr ? out2 : in0, in1, in2, out0, statistics);
       };
     case Kernel::layer_norm_backward:
       return [=, d = s.layer_norm(),
@@ -256,7 +257,8 @@ BoundKernel bind_dense(const Arguments& a, const KernelDims& s) {
       };
     case Kernel::rms_norm_forward:
       return [=, d = s.rms_norm(), statistics = a.output_as<float>(1)](const StepContext&) {
-        rms_norm_forward(d, in0, in1, out0, statistics);
+        if (in2 != nullptr) add(d.dtype, in0, in2, out2, d.rows * d.width);
+        rms_norm_forward(d, in2 != nullptr ? out2 : in0, in1, out0, statistics);
       };
     case Kernel::rms_norm_backward:
       return

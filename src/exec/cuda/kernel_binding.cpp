@@ -306,8 +306,8 @@ BoundKernel bind_norm(const Program& program, const Arguments& a, const KernelDi
   const auto statistics = a.output_as<float>(1);
   switch (a.instruction().kernel) {
     case Kernel::layer_norm_forward:
-      return [=, d = dims.layer_norm()](cudaStream_t stream) {
-        layer_norm_forward(d, in0, in1, in2, out0, statistics, stream);
+      return [=, d = dims.layer_norm(), added = AddedRows{a.input(3), out2}](cudaStream_t stream) {
+        layer_norm_forward(d, in0, in1, in2, out0, statistics, stream, added);
       };
     case Kernel::layer_norm_backward:
       return
@@ -319,7 +319,9 @@ BoundKernel bind_norm(const Program& program, const Arguments& a, const KernelDi
             layer_norm_backward(d, operands, add, workspace, stream);
           };
     case Kernel::rms_norm_forward:
-      return [=, d = dims.rms_norm()](cudaStream_t stream) { rms_norm_forward(d, in0, in1, out0, statistics, stream); };
+      return [=, d = dims.rms_norm(), added = AddedRows{in2, out2}](cudaStream_t stream) {
+        rms_norm_forward(d, in0, in1, out0, statistics, stream, added);
+      };
     case Kernel::rms_norm_backward:
       return [=, d = dims.rms_norm(),
               operands =

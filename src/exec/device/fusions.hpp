@@ -13,6 +13,7 @@ constexpr Fusions fusions = {.convolution_relu = true,
                              .max_pool_relu = true,
                              .bias_gradient_first = true,
                              .linear_gelu = true,
+                             .add_norm = true,
                              .logit_rows_in_vectors = true};
 
 }  // namespace strata::cuda

@@ -89,6 +89,11 @@ void ProgramBuilder::fuse_body(const Fusions& fusions) {
   const auto now = [&](int instruction) {
     return num_before[static_cast<std::size_t>(computed_by[static_cast<std::size_t>(instruction)])];
   };
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    if (!is_left_out(i)) continue;
+    std::vector<int>& after = section.after[static_cast<std::size_t>(computed_by[i])];
+    after.insert(after.end(), section.after[i].begin(), section.after[i].end());
+  }
   for (std::vector<int>& all : section.after) std::ranges::transform(all, all.begin(), now);
   for (Section::Hold& hold : section.holds) {
     hold.first = num_before[static_cast<std::size_t>(hold.first)];

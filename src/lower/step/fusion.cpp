@@ -34,6 +34,7 @@ class Fusing {
     if (fusions.convolution_relu) for_neighbours([this](int i, int j) { put_relu_into_convolution(i, j); });
     if (fusions.max_pool_relu) for_neighbours([this](int i, int j) { put_relu_into_max_pool(i, j); });
     if (fusions.bias_gradient_first) for_neighbours([this](int i, int j) { move_bias_gradient(i, j); });
+    if (fusions.add_norm) for_neighbours([this](int i, int j) { put_sum_into_norm(i, j); });
     if (fusions.linear_gelu) {
       for_neighbours([this](int i, int j) { put_gelu_into_linear(i, j); });
       for_neighbours([this](int i, int j) { put_gelu_gradient_into_linear(i, j); });
@@ -159,6 +160,27 @@ class Fusing {
     linear.attributes.set("gelu", 1);
     linear.inputs.push_back(before);
     computed_by_[static_cast<std::size_t>(j)] = i;
+  }
+
+  /// At the place of the norm: what its weights wait for may be emitted between the two.
+  void put_sum_into_norm(int i, int j) {
+    const Instruction& add = at(i);
+    Instruction& norm = at(j);
+    if (add.kernel != Kernel::add ||
+        (norm.kernel != Kernel::layer_norm_forward && norm.kernel != Kernel::rms_norm_forward)) {
+      return;
+    }
+    const Operand sum = add.outputs.front();
+    const auto is_in_use = [&](const Operand& operand) { return is_touched_between(i, j, operand); };
+    if (norm.inputs.front() != sum || touches(add, norm.outputs.front()) || is_in_use(sum) ||
+        std::ranges::any_of(add.inputs, is_in_use)) {
+      return;
+    }
+    norm.attributes.set("adds", 1);
+    norm.inputs.front() = add.inputs[0];
+    norm.inputs.push_back(add.inputs[1]);
+    norm.outputs.push_back(sum);
+    computed_by_[static_cast<std::size_t>(i)] = j;
   }
 
   std::vector<Instruction>& section_;

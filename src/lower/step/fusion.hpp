@@ -10,6 +10,7 @@
 ///     linear_forward, gelu_forward                        one linear_forward with `gelu`, which writes what GELU is
 ///                                                         applied to as well where another reads it
 ///     linear_backward_input, gelu_backward in its place   one linear_backward_input with `gelu`
+///     add, layer_norm_forward or rms_norm_forward of it   the norm with `adds`, which writes the sum as well
 ///     relu_backward or max_pool_backward,                 the first makes dbias where it makes dx, and the other does
 ///       convolution_backward_weight with dbias            not read its dy for that once more
 

@@ -22,6 +22,7 @@ constexpr Fusions all_fusions = {.convolution_relu = true,
                                  .max_pool_relu = true,
                                  .bias_gradient_first = true,
                                  .linear_gelu = true,
+                                 .add_norm = true,
                                  .logit_rows_in_vectors = true};
 
 Plan of_one_rank(const ModelGraph& graph, int micro_batches = 1) {
@@ -139,6 +140,35 @@ TEST(Fusion, GeluIsComputedWithTheProductsBesideIt) {
   const std::int64_t activation = 4 * 33 * 256 * size_of(plan.dtypes.compute);
   EXPECT_EQ(bytes(plain) - bytes(fused), layers_of_all * 3 * activation);
   EXPECT_EQ(fused.arena_bytes, plain.arena_bytes);
+}
+
+TEST(Fusion, NormsAddWhatTheyNormalise) {
+  const ModelGraph llama = build_model({.name = "llama-nano", .vocabulary = 101, .sequence_length = 33});
+  for (const ModelGraph& graph : {small_gpt(), llama}) {
+    const Plan plan = of_one_rank(graph, 2);
+    const Program plain = lower(plan, graph, 0, no_workspace);
+    const Program fused = lower(plan, graph, 0, {no_workspace, {.add_norm = true}});
+    std::map<std::string, int> before = count_kernels(plain);
+    std::map<std::string, int> after = count_kernels(fused);
+    // Of each block, of two, of two micro-batches; what is added where a block ends belongs to another item of the
+    // order than the norm where the next begins.
+    const int num_sums = 2 * 2;
+    ASSERT_EQ(before["add"], 2 * num_sums) << graph.name;
+    EXPECT_EQ(after["add"], num_sums) << graph.name;
+    int num_adding = 0;
+    for (const Instruction& in : fused.body) {
+      if (in.attributes.integer_or("adds", 0) == 0) continue;
+      EXPECT_EQ(in.outputs.size(), 3U) << in.name;
+      EXPECT_EQ(in.inputs.size(), in.kernel == Kernel::layer_norm_forward ? 4U : 3U) << in.name;
+      ++num_adding;
+    }
+    EXPECT_EQ(num_adding, num_sums) << graph.name;
+    // The sum is not read back.
+    const auto sum = std::ranges::find(plain.body, Kernel::add, &Instruction::kernel);
+    const std::int64_t activation = sum->attributes.integer("elements") * size_of(plan.dtypes.compute);
+    EXPECT_EQ(bytes(plain) - bytes(fused), num_sums * activation) << graph.name;
+    EXPECT_EQ(fused.arena_bytes, plain.arena_bytes) << graph.name;
+  }
 }
 
 TEST(Fusion, WhatGeluIsAppliedToIsWrittenWhereItIsRead) {
