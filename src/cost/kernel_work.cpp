@@ -13,8 +13,8 @@ constexpr std::array<std::string_view, 15> size_keys = {"rows",       "in",     
                                                         "heads",      "kv_heads", "head_dim", "elements", "width",
                                                         "vocabulary", "classes",  "channels", "height",   "pieces"};
 /// Integers that choose between variants of a kernel.
-constexpr std::array<std::string_view, 8> variant_keys = {"accumulate", "causal", "kernel", "stride",
-                                                          "padding",    "block",  "bits",   "relu"};
+constexpr std::array<std::string_view, 10> variant_keys = {"accumulate", "causal", "kernel", "stride", "padding",
+                                                           "block",      "bits",   "relu",   "gelu",   "adds"};
 
 bool contains(const auto& keys, std::string_view key) { return std::ranges::find(keys, key) != keys.end(); }
 

@@ -23,9 +23,11 @@ LinearDims KernelDims::linear() const {
           .in = integer("in"),
           .out = integer("out"),
           .row = row(),
+          .out_row = in_.attributes.integer_or("ld", 0),
           .dtype = input(0),
           .gradient_dtype = weight_gradient ? output(0) : input(0),
-          .bias = in_.kernel == Kernel::linear_forward ? optional == 3 : weight_gradient && optional == 2};
+          .bias = in_.kernel == Kernel::linear_forward ? optional == 3 : weight_gradient && optional == 2,
+          .gelu = in_.attributes.integer_or("gelu", 0) != 0};
 }
 
 ConvolutionDims KernelDims::convolution() const {
@@ -148,6 +150,13 @@ RotaryDims KernelDims::rotary() const {
           .head_dim = integer("head_dim"),
           .dtype = input(0),
           .theta = in_.attributes.real("theta")};
+}
+
+CrossEntropyDims KernelDims::cross_entropy() const {
+  return {.rows = integer("rows"),
+          .classes = integer("classes"),
+          .row_stride = in_.attributes.integer_or("ld", 0),
+          .dtype = input(0)};
 }
 
 PermuteDims KernelDims::permute() const {

@@ -83,6 +83,7 @@ class KernelDims {
   FirstRowDims first_row() const;
   AttentionDims attention() const;
   RotaryDims rotary() const;
+  CrossEntropyDims cross_entropy() const;  ///< of top_k too
   PermuteDims permute() const;
   SplitNormDims split_norm() const;
   SplitCrossEntropyDims split_cross_entropy() const;

@@ -16,9 +16,11 @@ struct LinearDims {
   std::int64_t in = 0;                ///< columns of x
   std::int64_t out = 0;               ///< columns of y
   std::int64_t row = 0;               ///< elements from one row of x and dx to the next; 0: `in`, rows are contiguous
+  std::int64_t out_row = 0;           ///< the same of y and dy; 0: `out`; else there is neither bias nor GELU
   DType dtype = DType::f32;           ///< of x, W, b, y, dy and dx: f32 or bf16
   DType gradient_dtype = DType::f32;  ///< of dW and db: f32, or bf16 where `dtype` is
   bool bias = false;
+  bool gelu = false;  ///< forward: y is gelu(·), tanh form; backward: dx is that of GELU's input
 
   bool operator==(const LinearDims&) const = default;
 };

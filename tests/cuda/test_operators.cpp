@@ -42,6 +42,52 @@ TEST_P(DeviceTest, LinearForwardOfWholeTiles) {
   expect_close(k.run(), close_f32, close_bf16);
 }
 
+/// In the epilogue of the product, and in a pass behind it: of rows that are no vectors, of operands that begin
+/// elsewhere. On a GPU also that cuBLASLt's GELU is the one in tanh form.
+TEST_P(DeviceTest, LinearForwardWithGelu) {
+  for (const std::int64_t out : {64, 31}) {
+    for (const std::int64_t offset : {0, 1}) {
+      for (const bool bias : {false, true}) {
+        for (const bool is_kept : {false, true}) {
+          OneKernel k(Kernel::linear_forward, {{"rows", 33_i}, {"in", 65_i}, {"out", out}, {"gelu", 1_i}});
+          k.input(GetParam(), 33 * 65).input(GetParam(), 65 * out);
+          if (bias) k.input(GetParam(), out, 1.0, offset);
+          k.output(GetParam(), 33 * out);
+          if (is_kept) k.output(GetParam(), 33 * out, offset);
+          expect_close(k.run(), close_f32, 2 * close_bf16);  // the CPU rounds what GELU is applied to
+        }
+      }
+    }
+  }
+}
+
+TEST_P(DeviceTest, LinearBackwardInputThroughGelu) {
+  for (const std::int64_t in : {64, 31}) {
+    for (const std::int64_t offset : {0, 1}) {
+      OneKernel k(Kernel::linear_backward_input,
+                  {{"rows", 33_i}, {"in", in}, {"out", 65_i}, {"accumulate", 0_i}, {"gelu", 1_i}});
+      k.input(GetParam(), 33 * 65).input(GetParam(), 65 * in).input(GetParam(), 33 * in, 3.0, offset);
+      expect_close(k.output(GetParam(), 33 * in).run(), close_f32, 2 * close_bf16);
+    }
+  }
+}
+
+/// Rows of y and dy apart, as those of logits are. What stands between them stays: outputs are compared whole.
+TEST_P(DeviceTest, LinearWithOutputRowsApart) {
+  const Attributes sizes = {{"rows", 33_i}, {"in", 65_i}, {"out", 29_i}, {"ld", 32_i}};
+  OneKernel forward(Kernel::linear_forward, sizes);
+  forward.input(GetParam(), 33 * 65).input(GetParam(), 65 * 29).output(GetParam(), 33 * 32);
+  expect_close(forward.run(), close_f32, close_bf16);
+  Attributes overwriting = sizes;
+  overwriting.set("accumulate", 0);
+  OneKernel input(Kernel::linear_backward_input, overwriting);
+  input.input(GetParam(), 33 * 32).input(GetParam(), 65 * 29).output(GetParam(), 33 * 65);
+  expect_close(input.run(), close_f32, close_bf16);
+  OneKernel weight(Kernel::linear_backward_weight, overwriting);
+  weight.input(GetParam(), 33 * 65).input(GetParam(), 33 * 32).output(f32, 65 * 29);
+  expect_close(weight.run(), close_f32, close_bf16);
+}
+
 TEST_P(DeviceTest, LinearBackwardInput) {
   for (const std::int64_t add : {0, 1}) {
     OneKernel k(Kernel::linear_backward_input, {{"rows", 33_i}, {"in", 65_i}, {"out", 31_i}, {"accumulate", add}});
@@ -75,6 +121,11 @@ TEST_P(DeviceTest, LayerNorm) {
     OneKernel forward(Kernel::layer_norm_forward, {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}});
     forward.input(GetParam(), n).input(GetParam(), width).input(GetParam(), width);
     expect_close(forward.output(GetParam(), n).output(f32, 2 * rows).run(), close_f32, close_bf16);
+    for (const std::int64_t offset : {0, 1}) {
+      OneKernel sum(Kernel::layer_norm_forward, {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}, {"adds", 1_i}});
+      sum.input(GetParam(), n).input(GetParam(), width).input(GetParam(), width).input(GetParam(), n, 1.0, offset);
+      expect_close(sum.output(GetParam(), n).output(f32, 2 * rows).output_is_input(0).run(), close_f32, close_bf16);
+    }
     for (const std::int64_t add : {0, 5}) {
       OneKernel k(Kernel::layer_norm_backward,
                   {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}, {"accumulate", add}});
@@ -90,6 +141,9 @@ TEST_P(DeviceTest, RmsNorm) {
     OneKernel forward(Kernel::rms_norm_forward, {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}});
     forward.input(GetParam(), n).input(GetParam(), width).output(GetParam(), n).output(f32, rows);
     expect_close(forward.run(), close_f32, close_bf16);
+    OneKernel sum(Kernel::rms_norm_forward, {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}, {"adds", 1_i}});
+    sum.input(GetParam(), n).input(GetParam(), width).input(GetParam(), n);
+    expect_close(sum.output(GetParam(), n).output(f32, rows).output_is_input(2).run(), close_f32, close_bf16);
     for (const std::int64_t add : {0, 3}) {
       OneKernel k(Kernel::rms_norm_backward,
                   {{"rows", rows}, {"width", width}, {"epsilon", 1e-5}, {"accumulate", add}});
@@ -560,9 +614,13 @@ TEST_P(DeviceTest, EmbeddingBackwardOfManyRows) {
 }
 
 TEST_P(DeviceTest, CrossEntropy) {
-  OneKernel k(Kernel::cross_entropy, {{"rows", 9_i}, {"classes", 1501_i}, {"scale", 1.0 / 9}});
-  k.input(GetParam(), 9 * 1501, 5.0).indices(DType::i32, 9, 1501).output(f32, 9).output_is_input(0);
-  expect_close(k.run(), close_f32, close_bf16);
+  for (const std::int64_t row : {1501, 1504}) {
+    Attributes attributes = {{"rows", 9_i}, {"classes", 1501_i}, {"scale", 1.0 / 9}};
+    if (row != 1501) attributes.set("ld", row);
+    OneKernel k(Kernel::cross_entropy, attributes);
+    k.input(GetParam(), 9 * row, 5.0).indices(DType::i32, 9, 1501).output(f32, 9).output_is_input(0);
+    expect_close(k.run(), close_f32, close_bf16);
+  }
 }
 
 Attributes convolution_attributes(std::int64_t stride) {

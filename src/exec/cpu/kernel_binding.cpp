@@ -215,12 +215,15 @@ BoundKernel bind_dense(const Arguments& a, const KernelDims& s) {
   const int num_outputs = a.num_outputs();
   switch (a.instruction().kernel) {
     case Kernel::linear_forward:
-      return [=, d = s.linear(), x = s.columns(in0, s.input(0)), add = s.accumulates(0)](const StepContext&) {
-        linear_forward(d, x, in1, in2, out0, add, workspace);
+      return [=, d = s.linear(), x = s.columns(in0, s.input(0)), before = out1 != nullptr ? out1 : out0,
+              add = s.accumulates(0)](const StepContext&) {
+        linear_forward(d, x, in1, in2, before, add, workspace);
+        if (d.gelu) gelu_forward(d.dtype, before, out0, d.tokens * d.out);
       };
     case Kernel::linear_backward_input:
       return [=, d = s.linear(), dx = s.columns(out0, s.output(0)), add = s.accumulates(0)](const StepContext&) {
         linear_backward_input(d, in0, in1, dx, add, workspace);
+        if (d.gelu) gelu_backward(d.dtype, dx, in2, dx, d.tokens * d.in);
       };
     case Kernel::linear_backward_weight:
       return [=, d = s.linear(), x = s.columns(in0, s.input(0)),
@@ -236,8 +239,9 @@ BoundKernel bind_dense(const Arguments& a, const KernelDims& s) {
         convolution_backward_weight(d, in1, in0, out0, out1, add, workspace);
       };
     case Kernel::layer_norm_forward:
-      return [=, d = s.layer_norm(), statistics = a.output_as<float>(1)](const StepContext&) {
-        layer_norm_forward(d, in0, in1, in2, out0, statistics);
+      return [=, d = s.layer_norm(), statistics = a.output_as<float>(1), residual = a.input(3)](const StepContext&) {
+        if (residual != nullptr) add(d.dtype, in0, residual, out2, d.rows * d.width);
+        layer_norm_forward(d, residual != nullptr ? out2 : in0, in1, in2, out0, statistics);
       };
     case Kernel::layer_norm_backward:
       return [=, d = s.layer_norm(),
@@ -253,7 +257,8 @@ BoundKernel bind_dense(const Arguments& a, const KernelDims& s) {
       };
     case Kernel::rms_norm_forward:
       return [=, d = s.rms_norm(), statistics = a.output_as<float>(1)](const StepContext&) {
-        rms_norm_forward(d, in0, in1, out0, statistics);
+        if (in2 != nullptr) add(d.dtype, in0, in2, out2, d.rows * d.width);
+        rms_norm_forward(d, in2 != nullptr ? out2 : in0, in1, out0, statistics);
       };
     case Kernel::rms_norm_backward:
       return
@@ -444,13 +449,13 @@ BoundKernel bind_others(const Arguments& a, const KernelDims& s) {
     case Kernel::first_row_backward:
       return [=, d = s.first_row()](const StepContext&) { first_row_backward(d, in0, out0); };
     case Kernel::cross_entropy: {
-      const CrossEntropyDims d{.rows = s.integer("rows"), .classes = s.integer("classes"), .dtype = a.output_dtype(1)};
+      const CrossEntropyDims d = s.cross_entropy();
       STRATA_INVARIANT(a.input(0) == a.output(1), "the gradient stands where the logits were");
       return [=, logits = a.output(1), targets = a.input_as<std::int32_t>(1), loss = a.output_as<float>(0),
               scale = s.real("scale")](const StepContext&) { cross_entropy_gradient(d, logits, targets, scale, loss); };
     }
     case Kernel::top_k: {
-      const CrossEntropyDims d{.rows = s.integer("rows"), .classes = s.integer("classes"), .dtype = a.input_dtype(0)};
+      const CrossEntropyDims d = s.cross_entropy();
       return [=, targets = a.input_as<std::int32_t>(1),
               outputs = TopKOutputs{a.output_as<float>(0), a.output_as<float>(1), a.output_as<float>(2)}](
                  const StepContext&) { top_k(d, in0, targets, outputs); };

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/console.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "exec/cuda/check.hpp"
@@ -118,6 +119,52 @@ const RandomStream* random_of(const Arguments& a, const BindingContext& context)
   });
 }
 
+/// cuBLASLt moves biases, their gradients and what GELU is applied to in vectors, and says nothing of those that begin
+/// elsewhere.
+bool is_aligned(const void* at) { return alignment_bytes(reinterpret_cast<std::uintptr_t>(at)) >= 16; }
+
+/// A product through GELU or its gradient: in the product's epilogue, or, where cuBLASLt has no kernel for it, in a
+/// pass of ours.
+/// @param operands of the product alone.
+BoundKernel bind_linear_with_gelu(const Arguments& a, const LinearDims& d, MatmulOperands operands,
+                                  Libraries& libraries, std::span<std::byte> workspace) {
+  const bool is_forward = a.instruction().kernel == Kernel::linear_forward;
+  const auto bias = is_forward ? a.input(2) : nullptr;
+  const auto before = is_forward ? a.output(1) : a.input(2);
+  const auto y = a.output(0);
+  MatmulOperands fused = operands;
+  fused.activation = is_forward ? MatmulOperands::Activation::gelu : MatmulOperands::Activation::gelu_gradient;
+  fused.bias = bias;
+  fused.before = before;
+  if (is_aligned(bias) && is_aligned(before) && operands.layout.ldd * size_of(d.dtype) % 16 == 0) {
+    if (const auto product = Matmul::if_there(libraries, fused, workspace)) {
+      return [product](cudaStream_t stream) { product->run(stream); };
+    }
+    auto& known = libraries.products_without_gelu();
+    if (std::ranges::find(known, std::pair{is_forward, d}) == known.end()) {
+      known.emplace_back(is_forward, d);
+      say_error(
+          "strata: warning: cuBLASLt has no kernel for {} a linear layer of {} to {} columns in {}: it takes a "
+          "pass of its own\n",
+          is_forward ? "GELU behind" : "the gradient of GELU before", d.in, d.out, to_string(d.dtype));
+    }
+  }
+  const auto gelu_input = is_forward && before != nullptr ? before : y;
+  operands.d = gelu_input;
+  const auto product = std::make_shared<Matmul>(libraries, operands, workspace);
+  if (!is_forward) {
+    return [=, n = d.tokens * d.in](cudaStream_t stream) {
+      product->run(stream);
+      gelu_backward(d.dtype, y, before, y, n, stream);
+    };
+  }
+  return [=](cudaStream_t stream) {
+    product->run(stream);
+    if (bias != nullptr) add_bias(d.dtype, gelu_input, bias, d.tokens, d.out, stream);
+    gelu_forward(d.dtype, gelu_input, y, d.tokens * d.out, stream);
+  };
+}
+
 BoundKernel bind_linear(const Program& program, const Arguments& a, const KernelDims& dims, Libraries& libraries) {
   const LinearDims d = dims.linear();
   const std::span<std::byte> workspace = workspace_of(program, a);
@@ -146,8 +193,8 @@ BoundKernel bind_linear(const Program& program, const Arguments& a, const Kernel
       break;
     default: throw InternalError("not a linear kernel");
   }
-  // cuBLASLt moves biases and their gradients in vectors, and says nothing of those that begin elsewhere.
-  const auto is_aligned = [](const void* at) { return alignment_bytes(reinterpret_cast<std::uintptr_t>(at)) >= 16; };
+  STRATA_INVARIANT(d.out_row == 0 || (!d.bias && !d.gelu), "rows of an output apart, with a pass over them");
+  if (d.gelu) return bind_linear_with_gelu(a, d, operands, libraries, for_product);
   const bool adds_bias = a.instruction().kernel == Kernel::linear_forward && d.bias;
   const bool in_epilogue = adds_bias && is_aligned(a.input(2));
   if (in_epilogue) operands.bias = a.input(2);
@@ -259,8 +306,8 @@ BoundKernel bind_norm(const Program& program, const Arguments& a, const KernelDi
   const auto statistics = a.output_as<float>(1);
   switch (a.instruction().kernel) {
     case Kernel::layer_norm_forward:
-      return [=, d = dims.layer_norm()](cudaStream_t stream) {
-        layer_norm_forward(d, in0, in1, in2, out0, statistics, stream);
+      return [=, d = dims.layer_norm(), added = AddedRows{a.input(3), out2}](cudaStream_t stream) {
+        layer_norm_forward(d, in0, in1, in2, out0, statistics, stream, added);
       };
     case Kernel::layer_norm_backward:
       return
@@ -272,7 +319,9 @@ BoundKernel bind_norm(const Program& program, const Arguments& a, const KernelDi
             layer_norm_backward(d, operands, add, workspace, stream);
           };
     case Kernel::rms_norm_forward:
-      return [=, d = dims.rms_norm()](cudaStream_t stream) { rms_norm_forward(d, in0, in1, out0, statistics, stream); };
+      return [=, d = dims.rms_norm(), added = AddedRows{in2, out2}](cudaStream_t stream) {
+        rms_norm_forward(d, in0, in1, out0, statistics, stream, added);
+      };
     case Kernel::rms_norm_backward:
       return [=, d = dims.rms_norm(),
               operands =
@@ -536,15 +585,13 @@ BoundKernel bind_others(const Program& program, const Arguments& a, const Kernel
     case Kernel::first_row_backward:
       return [=, d = dims.first_row()](cudaStream_t stream) { first_row_backward(d, in0, out0, stream); };
     case Kernel::cross_entropy: {
-      const CrossEntropyDims d{
-          .rows = dims.integer("rows"), .classes = dims.integer("classes"), .dtype = a.output_dtype(1)};
+      const CrossEntropyDims d = dims.cross_entropy();
       STRATA_INVARIANT(a.input(0) == a.output(1), "the gradient stands where the logits were");
       return [=, targets = a.input_as<std::int32_t>(1), loss = a.output_as<float>(0), scale = dims.real("scale")](
                  cudaStream_t stream) { cross_entropy_gradient(d, out1, targets, scale, loss, out_of_range, stream); };
     }
     case Kernel::top_k: {
-      const CrossEntropyDims d{
-          .rows = dims.integer("rows"), .classes = dims.integer("classes"), .dtype = a.input_dtype(0)};
+      const CrossEntropyDims d = dims.cross_entropy();
       return [=, targets = a.input_as<std::int32_t>(1),
               outputs = TopKOutputs{a.output_as<float>(0), a.output_as<float>(1), a.output_as<float>(2)}](
                  cudaStream_t stream) { top_k(d, in0, targets, outputs, out_of_range, stream); };

@@ -43,6 +43,8 @@ class Libraries {
   std::vector<std::pair<ConvolutionDims, std::shared_ptr<const ConvolutionPlan>>>& convolution_plans() {
     return convolution_plans_;
   }
+  /// Whether forward, and sizes, of the products with GELU bound so far for which cuBLASLt has no kernel.
+  std::vector<std::pair<bool, LinearDims>>& products_without_gelu() { return products_without_gelu_; }
   /// Sequence, head_dim, theta, first position.
   using RotaryKey = std::tuple<std::int64_t, std::int64_t, double, std::int64_t>;
   /// Tables of angles (kernels/token.hpp) of the calls bound so far: of all layers and micro-batches one.
@@ -54,6 +56,7 @@ class Libraries {
   cudnnHandle_t dnn_ = nullptr;
   std::map<AttentionKey, std::shared_ptr<const AttentionPlan>> attention_plans_;
   std::vector<std::pair<ConvolutionDims, std::shared_ptr<const ConvolutionPlan>>> convolution_plans_;
+  std::vector<std::pair<bool, LinearDims>> products_without_gelu_;
   std::map<RotaryKey, std::shared_ptr<const DeviceArena>> rotary_angles_;
 };
 

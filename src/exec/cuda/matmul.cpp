@@ -32,6 +32,15 @@ cublasLtMatrixLayout_t stored(DType dtype, std::int64_t rows, std::int64_t colum
   return layout;
 }
 
+std::uint32_t epilogue_of(const MatmulOperands& o) {
+  using enum MatmulOperands::Activation;
+  if (o.bias_gradient != nullptr) return CUBLASLT_EPILOGUE_BGRADB;
+  if (o.activation == gelu_gradient) return CUBLASLT_EPILOGUE_DGELU;
+  if (o.activation == none) return o.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  if (o.before == nullptr) return o.bias != nullptr ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  return o.bias != nullptr ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+}
+
 std::uint32_t alignment_of(const void* address) { return alignment_bytes(reinterpret_cast<std::uintptr_t>(address)); }
 
 }  // namespace
@@ -40,18 +49,24 @@ Matmul::Matmul(Libraries& libraries, const MatmulOperands& operands, std::span<s
     : libraries_(libraries), operands_(operands), workspace_(workspace.data()) {
   STRATA_INVARIANT(static_cast<std::int64_t>(workspace.size()) >= matmul_workspace_bytes, "a product's workspace");
   STRATA_INVARIANT(operands.bias == nullptr || operands.out_dtype == operands.dtype, "a bias has the result's dtype");
-  STRATA_INVARIANT(operands.bias == nullptr || operands.bias_gradient == nullptr, "one epilogue");
+  const bool is_activated = operands.activation != MatmulOperands::Activation::none;
+  STRATA_INVARIANT(operands.bias_gradient == nullptr || (operands.bias == nullptr && !is_activated), "one epilogue");
+  STRATA_INVARIANT(!is_activated || (!operands.accumulate && operands.out_dtype == operands.dtype),
+                   "an activation is one of the product alone, in its dtype");
   const MatmulLayout& l = operands.layout;
   const cublasComputeType_t compute =
       operands.dtype == DType::f32 && libraries.numerics().tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   check(cublasLtMatmulDescCreate(&operation_, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
   set(operation_, CUBLASLT_MATMUL_DESC_TRANSA, l.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(operation_, CUBLASLT_MATMUL_DESC_TRANSB, l.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(operands));
+  if (operands.before != nullptr) {
+    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.before);
+    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, l.ldd);
+  }
   if (operands.bias != nullptr) {
-    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
   } else if (operands.bias_gradient != nullptr) {
-    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
     set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias_gradient);
     set(operation_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(operands.out_dtype));
   }

@@ -5,6 +5,7 @@
 /// since the choice depends on their alignment.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -14,8 +15,15 @@
 namespace strata::cuda {
 
 /// D (+)= op(A) · op(B) [+ bias along D's rows], accumulated in f32 and rounded once. A product may write the sums of
-/// op(B) over its rows too, which is the gradient of a bias where B is that of the output: B is read once then.
+/// op(B) over its rows too, which is the gradient of a bias where B is that of the output: B is read once then. Or all
+/// of D but what was there goes through GELU, in its tanh form, which is cuBLASLt's, before it is rounded.
 struct MatmulOperands {
+  enum class Activation : std::uint8_t {
+    none,
+    gelu,           ///< D is gelu(·), and `before` what it is applied to
+    gelu_gradient,  ///< D is the product times the derivative of GELU at `before`
+  };
+
   MatmulLayout layout;
   DType dtype = DType::f32;      ///< of A, B and bias
   DType out_dtype = DType::f32;  ///< of D; that of A and B where there is a bias
@@ -24,7 +32,11 @@ struct MatmulOperands {
   const void* bias = nullptr;     ///< null: none
   void* bias_gradient = nullptr;  ///< of out_dtype, n values, at a multiple of 16 bytes, no bias beside; null: none
   void* d = nullptr;
-  bool accumulate = false;
+  bool accumulate = false;  ///< not through an activation
+  Activation activation = Activation::none;
+  /// As D: written by gelu, null: nobody needs it; read by gelu_gradient. Begins at a multiple of 16 bytes, and so do
+  /// its columns.
+  void* before = nullptr;
 };
 
 class Matmul {

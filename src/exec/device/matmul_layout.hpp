@@ -26,20 +26,35 @@ struct MatmulLayout {
 /// Of a slice: x and dx are some columns of longer rows.
 constexpr std::int64_t row_of_input(const LinearDims& d) { return d.row == 0 ? d.in : d.row; }
 
+/// Of logits: y and dy may be apart.
+constexpr std::int64_t row_of_output(const LinearDims& d) { return d.out_row == 0 ? d.out : d.out_row; }
+
 /// y[tokens,out] = x · Wᵀ. A is W, B is x, and a bias of `out` elements runs along D's rows, as cuBLASLt's epilogue has
 /// it.
 constexpr MatmulLayout linear_forward_layout(const LinearDims& d) {
-  return {.m = d.out, .n = d.tokens, .k = d.in, .transpose_a = true, .lda = d.in, .ldb = row_of_input(d), .ldd = d.out};
+  return {.m = d.out,
+          .n = d.tokens,
+          .k = d.in,
+          .transpose_a = true,
+          .lda = d.in,
+          .ldb = row_of_input(d),
+          .ldd = row_of_output(d)};
 }
 
 /// dx[tokens,in] = dy · W. A is W, B is dy.
 constexpr MatmulLayout linear_backward_input_layout(const LinearDims& d) {
-  return {.m = d.in, .n = d.tokens, .k = d.out, .lda = d.in, .ldb = d.out, .ldd = row_of_input(d)};
+  return {.m = d.in, .n = d.tokens, .k = d.out, .lda = d.in, .ldb = row_of_output(d), .ldd = row_of_input(d)};
 }
 
 /// dW[out,in] = dyᵀ · x. A is x, B is dy.
 constexpr MatmulLayout linear_backward_weight_layout(const LinearDims& d) {
-  return {.m = d.in, .n = d.out, .k = d.tokens, .transpose_b = true, .lda = row_of_input(d), .ldb = d.out, .ldd = d.in};
+  return {.m = d.in,
+          .n = d.out,
+          .k = d.tokens,
+          .transpose_b = true,
+          .lda = row_of_input(d),
+          .ldb = row_of_output(d),
+          .ldd = d.in};
 }
 
 /// The largest power of two, 256 at most, that divides an address: parts of buffers begin anywhere, and a library that

@@ -34,16 +34,22 @@ constexpr std::array table = {
                     "rows,sequence,width,vocabulary,first_column?,row?,first_token?,table_rows?"},
     KernelSignature{embedding_backward, "embedding_backward", "tokens,dy", "dtable,dpositions?",
                     "rows,sequence,width,vocabulary,accumulate,first_column?,row?,first_token?,table_rows?"},
-    KernelSignature{linear_forward, "linear_forward", "x,weight,bias?", "y",
-                    "rows,in,out,accumulate?,first_column?,row?"},
-    KernelSignature{linear_backward_input, "linear_backward_input", "dy,weight", "dx",
-                    "rows,in,out,accumulate,first_column?,row?"},
+    // ld: elements from one row of y and dy, or of logits and their gradient, to the next, where it is not the number
+    // of columns; what stands between rows is nobody's. gelu: y is that of what would be y without it, and `before` is
+    // this, where somebody reads it; dx is the gradient of what `before` was.
+    KernelSignature{linear_forward, "linear_forward", "x,weight,bias?", "y,before?",
+                    "rows,in,out,accumulate?,first_column?,row?,gelu?,ld?"},
+    KernelSignature{linear_backward_input, "linear_backward_input", "dy,weight,before?", "dx",
+                    "rows,in,out,accumulate,first_column?,row?,gelu?,ld?"},
     KernelSignature{linear_backward_weight, "linear_backward_weight", "x,dy", "dweight,dbias?",
-                    "rows,in,out,accumulate,first_column?,row?"},
-    KernelSignature{layer_norm_forward, "layer_norm_forward", "x,weight,bias", "y,statistics", "rows,width,epsilon"},
+                    "rows,in,out,accumulate,first_column?,row?,ld?"},
+    // adds: what is normalised is x + residual, which is `sum`, rounded.
+    KernelSignature{layer_norm_forward, "layer_norm_forward", "x,weight,bias,residual?", "y,statistics,sum?",
+                    "rows,width,epsilon,adds?"},
     KernelSignature{layer_norm_backward, "layer_norm_backward", "dy,x,weight,statistics", "dx,dweight,dbias",
                     "rows,width,epsilon,accumulate"},
-    KernelSignature{rms_norm_forward, "rms_norm_forward", "x,weight", "y,statistics", "rows,width,epsilon"},
+    KernelSignature{rms_norm_forward, "rms_norm_forward", "x,weight,residual?", "y,statistics,sum?",
+                    "rows,width,epsilon,adds?"},
     KernelSignature{rms_norm_backward, "rms_norm_backward", "dy,x,weight,statistics", "dx,dweight",
                     "rows,width,epsilon,accumulate"},
     KernelSignature{rotary_forward, "rotary_forward", "x", "y", "samples,sequence,heads,kv_heads,head_dim,theta"},
@@ -94,10 +100,10 @@ constexpr std::array table = {
     // mean · decay + weight · the mean that `statistics` has, and the variance likewise, unbiased, of `rows` rows.
     KernelSignature{running_statistics, "running_statistics", "statistics", "running_mean,running_variance",
                     "rows,channels,epsilon,decay,weight"},
-    KernelSignature{cross_entropy, "cross_entropy", "logits,targets", "loss,dlogits", "rows,classes,scale"},
+    KernelSignature{cross_entropy, "cross_entropy", "logits,targets", "loss,dlogits", "rows,classes,scale,ld?"},
     // 1 where the target is the largest logit, or among the five largest, else 0; of equal ones the first counts as
     // larger. A row whose target is negative is none: 0 everywhere.
-    KernelSignature{top_k, "top_k", "logits,targets", "loss,top_1,top_5", "rows,classes"},
+    KernelSignature{top_k, "top_k", "logits,targets", "loss,top_1,top_5", "rows,classes,ld?"},
     // Tensor layouts (lower/laid_out_graph). y has, in its own order, runs of neighbours of x: run (i0, i1, …), of
     // sizes size0, size1, …, the last innermost, begins at first + i0 · stride0 + i1 · stride1 + …. Where runs are cut
     // short, period_k says how many elements of y are between two indices of level k. scatters: x has runs of y.

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "ir/program/repetition.hpp"
 #include "lower/step/fusion.hpp"
+#include "lower/step/logit_rows.hpp"
 #include "lower/step/wait_finder.hpp"
 
 namespace strata {
@@ -88,6 +89,11 @@ void ProgramBuilder::fuse_body(const Fusions& fusions) {
   const auto now = [&](int instruction) {
     return num_before[static_cast<std::size_t>(computed_by[static_cast<std::size_t>(instruction)])];
   };
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    if (!is_left_out(i)) continue;
+    std::vector<int>& after = section.after[static_cast<std::size_t>(computed_by[i])];
+    after.insert(after.end(), section.after[i].begin(), section.after[i].end());
+  }
   for (std::vector<int>& all : section.after) std::ranges::transform(all, all.begin(), now);
   for (Section::Hold& hold : section.holds) {
     hold.first = num_before[static_cast<std::size_t>(hold.first)];
@@ -109,6 +115,40 @@ void ProgramBuilder::fuse_body(const Fusions& fusions) {
   body.resize(num_kept);
   section.positions.resize(num_kept);
   section.after.resize(num_kept);
+  remove_unused_buffers();
+}
+
+/// What fused instructions handed to each other, and nothing else has to do with, is no buffer any more.
+void ProgramBuilder::remove_unused_buffers() {
+  const auto for_ids = [&](const auto& body) {
+    for (auto* instructions : {&program_.prologue, &program_.body}) {
+      for (Instruction& in : *instructions) {
+        for (auto* operands : {&in.inputs, &in.outputs}) {
+          for (Operand& operand : *operands) body(operand.buffer);
+        }
+      }
+    }
+    for (Section* section : {&prologue_, &body_}) {
+      for (auto& [instruction, id] : section->reserved) body(id);
+    }
+    for (int* id : {&program_.loss_buffer, &program_.correct_buffer, &program_.norm_buffer}) {
+      if (*id >= 0) body(*id);
+    }
+  };
+  std::vector<Buffer>& buffers = program_.buffers;
+  std::vector<bool> is_kept;
+  for (const Buffer& buffer : buffers) is_kept.push_back(buffer.persistent);
+  for_ids([&](int id) { is_kept[static_cast<std::size_t>(id)] = true; });
+  std::vector<int> now(buffers.size());
+  std::size_t num_kept = 0;
+  for (std::size_t b = 0; b < buffers.size(); ++b) {
+    if (!is_kept[b]) continue;
+    now[b] = static_cast<int>(num_kept);
+    if (num_kept != b) buffers[num_kept] = std::move(buffers[b]);
+    ++num_kept;
+  }
+  buffers.resize(num_kept);
+  for_ids([&](int& id) { id = now[static_cast<std::size_t>(id)]; });
 }
 
 /// Goes along a section as it was emitted, by itself for each of its training steps.
@@ -313,6 +353,7 @@ void add_lifetimes(const Program& program, std::vector<Instruction>& section) {
 
 Program ProgramBuilder::finish(const KernelTraits& kernels) && {
   fuse_body(kernels.fusions);
+  if (kernels.fusions.logit_rows_in_vectors) put_logit_rows_in_vectors(program_.body, program_.buffers);
   for (const Place::Section section : {Place::Section::prologue, Place::Section::body}) find_waits(section);
   for (auto* instructions : {&program_.prologue, &program_.body}) {
     for (Instruction& in : *instructions) {

@@ -124,6 +124,7 @@ class ProgramBuilder {
     return section == Place::Section::prologue ? program_.prologue : program_.body;
   }
   void fuse_body(const Fusions& fusions);
+  void remove_unused_buffers();
   void find_waits(Place::Section section);
   void put_items_in_order();
   void wait_for_close_messages();

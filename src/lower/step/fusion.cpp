@@ -20,6 +20,9 @@ bool touches(const Instruction& in, const Operand& operand) {
 /// Windows of which MaxPoolDims::no_place (exec/kernel_dims.hpp) is no place.
 constexpr std::int64_t largest_masked_window = 15;
 
+/// Rows of what GELU is applied to are moved in vectors of so many elements: CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD.
+constexpr std::int64_t gelu_vector = 8;
+
 class Fusing {
  public:
   Fusing(std::vector<Instruction>& section, std::span<const int> spans)
@@ -31,6 +34,11 @@ class Fusing {
     if (fusions.convolution_relu) for_neighbours([this](int i, int j) { put_relu_into_convolution(i, j); });
     if (fusions.max_pool_relu) for_neighbours([this](int i, int j) { put_relu_into_max_pool(i, j); });
     if (fusions.bias_gradient_first) for_neighbours([this](int i, int j) { move_bias_gradient(i, j); });
+    if (fusions.add_norm) for_neighbours([this](int i, int j) { put_sum_into_norm(i, j); });
+    if (fusions.linear_gelu) {
+      for_neighbours([this](int i, int j) { put_gelu_into_linear(i, j); });
+      for_neighbours([this](int i, int j) { put_gelu_gradient_into_linear(i, j); });
+    }
     return std::move(computed_by_);
   }
 
@@ -110,6 +118,69 @@ class Fusing {
     first.outputs.push_back(dbias);
     weight.attributes.set("accumulate", accumulate & 1);
     weight.outputs.pop_back();
+  }
+
+  /// Whether others than @p i and @p j have to do with @p operand.
+  bool is_touched_beside(int i, int j, const Operand& operand) {
+    for (int other = 0; other < size(); ++other) {
+      if (other != i && other != j && !is_left_out(other) && touches(at(other), operand)) return true;
+    }
+    return false;
+  }
+
+  void put_gelu_into_linear(int i, int j) {
+    Instruction& linear = at(i);
+    const Instruction& gelu = at(j);
+    if (linear.kernel != Kernel::linear_forward || gelu.kernel != Kernel::gelu_forward) return;
+    const Operand before = linear.outputs.front();
+    const Operand& y = gelu.outputs.front();
+    if (gelu.inputs.front() != before || touches(linear, y) || linear.attributes.integer_or("accumulate", 0) != 0 ||
+        linear.attributes.integer("out") % gelu_vector != 0 || is_touched_between(i, j, before) ||
+        is_touched_between(i, j, y)) {
+      return;
+    }
+    linear.attributes.set("gelu", 1);
+    linear.outputs = {y};
+    if (is_touched_beside(i, j, before)) linear.outputs.push_back(before);
+    computed_by_[static_cast<std::size_t>(j)] = i;
+  }
+
+  void put_gelu_gradient_into_linear(int i, int j) {
+    Instruction& linear = at(i);
+    const Instruction& gelu = at(j);
+    if (linear.kernel != Kernel::linear_backward_input || gelu.kernel != Kernel::gelu_backward) return;
+    const Operand& dx = linear.outputs.front();
+    const Operand& before = gelu.inputs[1];
+    if (gelu.inputs.front() != dx || gelu.outputs.front() != dx || touches(linear, before) ||
+        linear.attributes.integer_or("accumulate", 0) != 0 || linear.attributes.has("row") ||
+        linear.attributes.integer("in") % gelu_vector != 0 || is_touched_between(i, j, dx) ||
+        is_touched_between(i, j, before)) {
+      return;
+    }
+    linear.attributes.set("gelu", 1);
+    linear.inputs.push_back(before);
+    computed_by_[static_cast<std::size_t>(j)] = i;
+  }
+
+  /// At the place of the norm: what its weights wait for may be emitted between the two.
+  void put_sum_into_norm(int i, int j) {
+    const Instruction& add = at(i);
+    Instruction& norm = at(j);
+    if (add.kernel != Kernel::add ||
+        (norm.kernel != Kernel::layer_norm_forward && norm.kernel != Kernel::rms_norm_forward)) {
+      return;
+    }
+    const Operand sum = add.outputs.front();
+    const auto is_in_use = [&](const Operand& operand) { return is_touched_between(i, j, operand); };
+    if (norm.inputs.front() != sum || touches(add, norm.outputs.front()) || is_in_use(sum) ||
+        std::ranges::any_of(add.inputs, is_in_use)) {
+      return;
+    }
+    norm.attributes.set("adds", 1);
+    norm.inputs.front() = add.inputs[0];
+    norm.inputs.push_back(add.inputs[1]);
+    norm.outputs.push_back(sum);
+    computed_by_[static_cast<std::size_t>(i)] = j;
   }
 
   std::vector<Instruction>& section_;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,6 +32,13 @@ void store(DType dtype, void* to, std::int64_t i, float value) {
   } else {
     static_cast<bf16*>(to)[i] = bf16(value);
   }
+}
+
+/// GELU in its tanh form, and its derivative.
+float gelu(float x) { return 0.5F * x * (1.0F + std::tanh(0.797884560802865F * (x + 0.044715F * x * x * x))); }
+float gelu_derivative(float x) {
+  const float t = std::tanh(0.797884560802865F * (x + 0.044715F * x * x * x));
+  return 0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) * 0.797884560802865F * (1.0F + 3.0F * 0.044715F * x * x);
 }
 
 void multiply(const MatmulOperands& o) {
@@ -61,7 +69,14 @@ void multiply(const MatmulOperands& o) {
       for (const float part : sums) sum += part;
       if (o.bias != nullptr) sum += load(o.dtype, o.bias, i);
       if (o.accumulate) sum += load(o.out_dtype, o.d, i + j * l.ldd);
-      store(o.out_dtype, o.d, i + j * l.ldd, sum);
+      const std::int64_t at = i + j * l.ldd;
+      if (o.activation == MatmulOperands::Activation::gelu) {
+        if (o.before != nullptr) store(o.out_dtype, o.before, at, sum);
+        sum = gelu(sum);
+      } else if (o.activation == MatmulOperands::Activation::gelu_gradient) {
+        sum *= gelu_derivative(load(o.out_dtype, o.before, at));
+      }
+      store(o.out_dtype, o.d, at, sum);
     }
   }
 }

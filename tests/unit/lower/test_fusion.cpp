@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cost/kernel_work.hpp"
@@ -17,7 +18,12 @@
 namespace strata {
 namespace {
 
-constexpr Fusions all_fusions = {.convolution_relu = true, .max_pool_relu = true, .bias_gradient_first = true};
+constexpr Fusions all_fusions = {.convolution_relu = true,
+                                 .max_pool_relu = true,
+                                 .bias_gradient_first = true,
+                                 .linear_gelu = true,
+                                 .add_norm = true,
+                                 .logit_rows_in_vectors = true};
 
 Plan of_one_rank(const ModelGraph& graph, int micro_batches = 1) {
   Plan base = asked(4 * micro_batches, 1);
@@ -99,30 +105,126 @@ TEST(Fusion, AnActivationThatOthersReadIsLeftToThem) {
   EXPECT_EQ(after["relu_forward"], before["relu_forward"]);
 }
 
-TEST(Fusion, EveryModesProgramsStayWhole) {
-  const ModelGraph graph = build_model({.name = "vgg-nano"});
-  int num_modes = 0;
-  for (const Planner* planner : all_planners()) {
-    for (const Recompute recompute : {Recompute::none, Recompute::block}) {
-      Plan base = asked(8, 4);
-      base.schedule.micro_batches = 2;
-      base.recompute = recompute;
-      base.overlap.bucket_bytes = 4096;
-      std::vector<Program> fused;
-      try {
-        fused = all_ranks(planned(*planner, graph, base), graph, {no_workspace, all_fusions});
-      } catch (const UserError&) {
-        continue;  // modes for other numbers of ranks and micro-batches, or that ask about a machine
-      } catch (const Unsupported&) {
-        continue;
-      }
-      EXPECT_NO_THROW(verify(fused)) << planner->name();
-      std::map<std::string, int> after = count_kernels(fused.front());
-      EXPECT_GT(after["convolution_forward"], 0) << planner->name();
-      ++num_modes;
+ModelGraph small_gpt() { return build_model({.name = "gpt-nano", .vocabulary = 101, .sequence_length = 33}); }
+
+TEST(Fusion, GeluIsComputedWithTheProductsBesideIt) {
+  const ModelGraph graph = small_gpt();
+  const Plan plan = of_one_rank(graph, 2);
+  const Program plain = lower(plan, graph, 0, no_workspace);
+  const Program fused = lower(plan, graph, 0, {no_workspace, {.linear_gelu = true}});
+  std::map<std::string, int> before = count_kernels(plain);
+  std::map<std::string, int> after = count_kernels(fused);
+  const int layers_of_all = 2 * 2;  // and micro-batches
+  ASSERT_EQ(before["gelu_forward"], layers_of_all);
+  EXPECT_EQ(after["gelu_forward"], 0);
+  EXPECT_EQ(after["gelu_backward"], 0);
+  int num_forward = 0;
+  int num_backward = 0;
+  for (const Instruction& in : fused.body) {
+    if (in.attributes.integer_or("gelu", 0) == 0) continue;
+    if (in.kernel == Kernel::linear_forward) {
+      EXPECT_TRUE(in.name.ends_with("mlp.fc1")) << in.name;
+      EXPECT_EQ(in.outputs.size(), 2U) << in.name << ": backward reads what GELU is applied to";
+      ++num_forward;
+    } else {
+      EXPECT_TRUE(in.name.ends_with("mlp.fc2")) << in.name;
+      EXPECT_EQ(in.kernel, Kernel::linear_backward_input);
+      EXPECT_EQ(in.inputs.size(), 3U) << in.name;
+      ++num_backward;
     }
   }
-  EXPECT_GE(num_modes, 12);
+  EXPECT_EQ(num_forward, layers_of_all);
+  EXPECT_EQ(num_backward, layers_of_all);
+  EXPECT_EQ(flops_per_step(fused), flops_per_step(plain));
+  // Forward reads once less what GELU is applied to; backward neither writes nor reads the gradient of GELU's output.
+  const std::int64_t activation = 4 * 33 * 256 * size_of(plan.dtypes.compute);
+  EXPECT_EQ(bytes(plain) - bytes(fused), layers_of_all * 3 * activation);
+  EXPECT_EQ(fused.arena_bytes, plain.arena_bytes);
+}
+
+TEST(Fusion, NormsAddWhatTheyNormalise) {
+  const ModelGraph llama = build_model({.name = "llama-nano", .vocabulary = 101, .sequence_length = 33});
+  for (const ModelGraph& graph : {small_gpt(), llama}) {
+    const Plan plan = of_one_rank(graph, 2);
+    const Program plain = lower(plan, graph, 0, no_workspace);
+    const Program fused = lower(plan, graph, 0, {no_workspace, {.add_norm = true}});
+    std::map<std::string, int> before = count_kernels(plain);
+    std::map<std::string, int> after = count_kernels(fused);
+    // Of each block, of two, of two micro-batches; what is added where a block ends belongs to another item of the
+    // order than the norm where the next begins.
+    const int num_sums = 2 * 2;
+    ASSERT_EQ(before["add"], 2 * num_sums) << graph.name;
+    EXPECT_EQ(after["add"], num_sums) << graph.name;
+    int num_adding = 0;
+    for (const Instruction& in : fused.body) {
+      if (in.attributes.integer_or("adds", 0) == 0) continue;
+      EXPECT_EQ(in.outputs.size(), 3U) << in.name;
+      EXPECT_EQ(in.inputs.size(), in.kernel == Kernel::layer_norm_forward ? 4U : 3U) << in.name;
+      ++num_adding;
+    }
+    EXPECT_EQ(num_adding, num_sums) << graph.name;
+    // The sum is not read back.
+    const auto sum = std::ranges::find(plain.body, Kernel::add, &Instruction::kernel);
+    const std::int64_t activation = sum->attributes.integer("elements") * size_of(plan.dtypes.compute);
+    EXPECT_EQ(bytes(plain) - bytes(fused), num_sums * activation) << graph.name;
+    EXPECT_EQ(fused.arena_bytes, plain.arena_bytes) << graph.name;
+  }
+}
+
+TEST(Fusion, WhatGeluIsAppliedToIsWrittenWhereItIsRead) {
+  const ModelGraph graph = small_gpt();
+  Plan plan = of_one_rank(graph);
+  plan.recompute = Recompute::block;
+  int num_alone = 0;
+  const Program fused = lower(plan, graph, 0, {no_workspace, {.linear_gelu = true}});
+  EXPECT_LE(fused.arena_bytes, lower(plan, graph, 0, no_workspace).arena_bytes);
+  for (const Instruction& in : fused.body) {
+    if (in.kernel != Kernel::linear_forward || in.attributes.integer_or("gelu", 0) == 0) continue;
+    // The first time nothing reads it: backward begins with the second.
+    const bool is_again = in.phase == Phase::recompute;
+    EXPECT_EQ(in.outputs.size(), is_again ? 2U : 1U) << in.name;
+    num_alone += is_again ? 0 : 1;
+  }
+  EXPECT_EQ(num_alone, 2);
+}
+
+TEST(Fusion, OtherGelusAndThoseOfRowsThatAreNoVectorsStay) {
+  for (const auto& [options, kernel] :
+       {std::pair{ModelOptions{.name = "vit-nano"}, "gelu_erf_forward"},
+        std::pair{ModelOptions{.name = "gpt-nano", .ffn_hidden = 252, .vocabulary = 104}, "gelu_forward"}}) {
+    const ModelGraph graph = build_model(options);
+    const Plan plan = of_one_rank(graph);
+    const Program fused = lower(plan, graph, 0, {no_workspace, {.linear_gelu = true}});
+    EXPECT_GT(count_kernels(fused)[kernel], 0) << kernel;
+    EXPECT_EQ(fused, lower(plan, graph, 0, no_workspace)) << kernel;
+  }
+}
+
+TEST(Fusion, EveryModesProgramsStayWhole) {
+  for (const ModelGraph& graph : {build_model({.name = "vgg-nano"}), small_gpt()}) {
+    int num_modes = 0;
+    for (const Planner* planner : all_planners()) {
+      for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+        Plan base = asked(8, 4);
+        base.schedule.micro_batches = 2;
+        base.recompute = recompute;
+        base.overlap.bucket_bytes = 4096;
+        std::vector<Program> fused;
+        try {
+          fused = all_ranks(planned(*planner, graph, base), graph, {no_workspace, all_fusions});
+        } catch (const UserError&) {
+          continue;  // modes for other numbers of ranks and micro-batches, or that ask about a machine
+        } catch (const Unsupported&) {
+          continue;
+        }
+        EXPECT_NO_THROW(verify(fused)) << planner->name();
+        std::map<std::string, int> after = count_kernels(fused.front());
+        EXPECT_GT(after["convolution_forward"] + after["layer_norm_forward"], 0) << planner->name();
+        ++num_modes;
+      }
+    }
+    EXPECT_GE(num_modes, 12) << graph.name;
+  }
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ namespace {
 using dnnl::memory;
 
 std::int64_t row_of(const LinearDims& dims) { return dims.row == 0 ? dims.in : dims.row; }
+std::int64_t row_of_output(const LinearDims& dims) { return dims.out_row == 0 ? dims.out : dims.out_row; }
 
 /// C[m,n] (+)= op(A)·op(B) (+ bias): the three products of the layer in one form.
 AmxGemmDims forward_product(const LinearDims& dims, bool accumulate) {
@@ -29,7 +30,7 @@ AmxGemmDims forward_product(const LinearDims& dims, bool accumulate) {
           .transpose_b = true,
           .lda = row_of(dims),
           .ldb = dims.in,
-          .ldc = dims.out,
+          .ldc = row_of_output(dims),
           .out_dtype = dims.dtype,
           .accumulate = accumulate,
           .bias = dims.bias};
@@ -38,7 +39,7 @@ AmxGemmDims backward_input_product(const LinearDims& dims, bool accumulate) {
   return {.m = dims.tokens,
           .n = dims.in,
           .k = dims.out,
-          .lda = dims.out,
+          .lda = row_of_output(dims),
           .ldb = dims.in,
           .ldc = row_of(dims),
           .out_dtype = dims.dtype,
@@ -49,7 +50,7 @@ AmxGemmDims backward_weight_product(const LinearDims& dims, bool accumulate) {
           .n = dims.in,
           .k = dims.tokens,
           .transpose_a = true,
-          .lda = dims.out,
+          .lda = row_of_output(dims),
           .ldb = row_of(dims),
           .ldc = dims.in,
           .out_dtype = dims.gradient_dtype,
@@ -61,6 +62,8 @@ void check(const LinearDims& dims, std::int64_t least_in = 1) {
   STRATA_INVARIANT(dims.tokens > 0 && dims.in >= least_in && dims.out > 0,
                    fmt::format("empty linear layer: tokens {}, in {}, out {}", dims.tokens, dims.in, dims.out));
   STRATA_INVARIANT(row_of(dims) >= dims.in, fmt::format("{} columns in rows of {}", dims.in, dims.row));
+  STRATA_INVARIANT(dims.out_row == 0 || (dims.out_row >= dims.out && !dims.bias),
+                   fmt::format("{} columns in rows of {}, bias {}", dims.out, dims.out_row, dims.bias));
   STRATA_INVARIANT(dims.dtype == DType::f32 || dims.dtype == DType::bf16, "activations are f32 or bf16");
   STRATA_INVARIANT(
       dims.gradient_dtype == DType::f32 || (dims.gradient_dtype == DType::bf16 && dims.dtype == DType::bf16),

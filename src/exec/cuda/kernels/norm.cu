@@ -29,15 +29,31 @@ __device__ void for_packs(std::int64_t width, const Body& body) {
   }
 }
 
+/// Eight values of x, or of x + added where that is not null: these are rounded, and written to @p sum.
+/// @param at of the first. @param left in the row.
+template <typename T>
+__device__ void load_sum(const T* x, const T* added, T* sum, std::int64_t at, std::int64_t left, bool aligned,
+                         float (&v)[pack]) {
+  load_some(x + at, left, aligned, v);
+  if (added == nullptr) return;
+  float more[pack];
+  load_some(added + at, left, aligned, more);
+#pragma unroll
+  for (int k = 0; k < pack; ++k) v[k] = to_float(from_float<T>(v[k] + more[k]));
+  store_some(sum + at, left, aligned, v);
+}
+
+/// A thread reads back of a sum what it has written itself.
 template <typename T>
 __global__ void layer_norm_forward_kernel(std::int64_t rows, std::int64_t width, bool aligned, float epsilon,
-                                          const T* x, const T* weight, const T* bias, T* y, float* statistics) {
+                                          const T* x, const T* added, T* sums, const T* weight, const T* bias, T* y,
+                                          float* statistics) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const T* const x_row = x + row * width;
+    const T* const x_row = (added != nullptr ? sums : x) + row * width;
     float v[pack];
     float sum = 0.0F;
     for_packs(width, [&](std::int64_t column) {
-      load_some(x_row + column, width - column, aligned, v);
+      load_sum(x, added, sums, row * width + column, width - column, aligned, v);
 #pragma unroll
       for (int k = 0; k < pack; ++k) sum += v[k];
     });
@@ -71,13 +87,13 @@ __global__ void layer_norm_forward_kernel(std::int64_t rows, std::int64_t width,
 
 template <typename T>
 __global__ void rms_norm_forward_kernel(std::int64_t rows, std::int64_t width, bool aligned, float epsilon, const T* x,
-                                        const T* weight, T* y, float* statistics) {
+                                        const T* added, T* sums, const T* weight, T* y, float* statistics) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const T* const x_row = x + row * width;
+    const T* const x_row = (added != nullptr ? sums : x) + row * width;
     float v[pack];
     float squares = 0.0F;
     for_packs(width, [&](std::int64_t column) {
-      load_some(x_row + column, width - column, aligned, v);
+      load_sum(x, added, sums, row * width + column, width - column, aligned, v);
 #pragma unroll
       for (int k = 0; k < pack; ++k) squares += v[k] * v[k];
     });
@@ -339,13 +355,14 @@ __global__ void add_bias_kernel(T* matrix, const T* bias, std::int64_t n, Diviso
 }  // namespace
 
 void layer_norm_forward(const LayerNormDims& d, const void* x, const void* weight, const void* bias, void* y,
-                        float* statistics, cudaStream_t stream) {
-  const bool aligned = d.width % pack == 0 && are_aligned(x, weight, bias, y);
+                        float* statistics, cudaStream_t stream, const AddedRows& added) {
+  const bool aligned = d.width % pack == 0 && are_aligned(x, added.rows, added.sum, weight, bias, y);
   with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
     layer_norm_forward_kernel<<<row_grid(d.rows), row_threads(d.width), 0, stream>>>(
-        d.rows, d.width, aligned, d.epsilon, static_cast<const T*>(x), static_cast<const T*>(weight),
-        static_cast<const T*>(bias), static_cast<T*>(y), statistics);
+        d.rows, d.width, aligned, d.epsilon, static_cast<const T*>(x), static_cast<const T*>(added.rows),
+        static_cast<T*>(added.sum), static_cast<const T*>(weight), static_cast<const T*>(bias), static_cast<T*>(y),
+        statistics);
   });
   check_launch("layer_norm_forward");
 }
@@ -359,13 +376,13 @@ void layer_norm_backward(const LayerNormDims& d, const LayerNormBackwardOperands
 }
 
 void rms_norm_forward(const RmsNormDims& d, const void* x, const void* weight, void* y, float* statistics,
-                      cudaStream_t stream) {
-  const bool aligned = d.width % pack == 0 && are_aligned(x, weight, y);
+                      cudaStream_t stream, const AddedRows& added) {
+  const bool aligned = d.width % pack == 0 && are_aligned(x, added.rows, added.sum, weight, y);
   with_storage(d.dtype, [&](auto type) {
     using T = decltype(type);
     rms_norm_forward_kernel<<<row_grid(d.rows), row_threads(d.width), 0, stream>>>(
-        d.rows, d.width, aligned, d.epsilon, static_cast<const T*>(x), static_cast<const T*>(weight),
-        static_cast<T*>(y), statistics);
+        d.rows, d.width, aligned, d.epsilon, static_cast<const T*>(x), static_cast<const T*>(added.rows),
+        static_cast<T*>(added.sum), static_cast<const T*>(weight), static_cast<T*>(y), statistics);
   });
   check_launch("rms_norm_forward");
 }

@@ -11,14 +11,20 @@
 
 namespace strata::cuda {
 
+/// What is added to x before a norm; sum, which is the norm's input then, may be x or rows.
+struct AddedRows {
+  const void* rows = nullptr;  ///< [rows,width]; null: nothing
+  void* sum = nullptr;         ///< [rows,width]
+};
+
 void layer_norm_forward(const LayerNormDims& dims, const void* x, const void* weight, const void* bias, void* y,
-                        float* statistics, cudaStream_t stream);
+                        float* statistics, cudaStream_t stream, const AddedRows& added = {});
 /// @throws Unsupported where two f32 rows exceed the shared memory of a multiprocessor.
 void layer_norm_backward(const LayerNormDims& dims, const LayerNormBackwardOperands& operands,
                          const LayerNormAccumulate& accumulate, float* workspace, cudaStream_t stream);
 
 void rms_norm_forward(const RmsNormDims& dims, const void* x, const void* weight, void* y, float* statistics,
-                      cudaStream_t stream);
+                      cudaStream_t stream, const AddedRows& added = {});
 void rms_norm_backward(const RmsNormDims& dims, const RmsNormBackwardOperands& operands,
                        const RmsNormAccumulate& accumulate, float* workspace, cudaStream_t stream);
 
