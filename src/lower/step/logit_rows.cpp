@@ -69,17 +69,19 @@ void put_logit_rows_in_vectors(std::vector<Instruction>& section, std::vector<Bu
     const int id = loss.inputs.front().buffer;
     Buffer& buffer = buffers[static_cast<std::size_t>(id)];
     const Matrix matrix{loss.attributes.integer("rows"), loss.attributes.integer("classes")};
-    if (matrix.columns % logit_vector == 0 || buffer.persistent ||
+    if (matrix.rows == 0 || matrix.columns % logit_vector == 0 || buffer.persistent ||
         buffer.num_elements != matrix.rows * matrix.columns) {
       continue;
     }
     const std::vector<Logits> uses = uses_as_logits(section, id, matrix);
     const std::int64_t row = round_up(matrix.columns, logit_vector);
+    // Behind the last row there is nothing: all of a buffer's end is written.
+    const std::int64_t num_elements = (matrix.rows - 1) * row + matrix.columns;
     for (const Logits& use : uses) {
-      for (Operand* operand : use.operands) operand->num_elements = matrix.rows * row;
+      for (Operand* operand : use.operands) operand->num_elements = num_elements;
     }
     if (uses.empty()) continue;
-    buffer.num_elements = matrix.rows * row;
+    buffer.num_elements = num_elements;
     for (Instruction& in : section) {
       if (num_uses(in, id) > 0) in.attributes.set("ld", row);
     }
