@@ -196,8 +196,8 @@ std::string_view to_string(Phase phase);
 
 /// Floating-point operations of one kernel, from its attributes. Collectives: 0.
 double flops(const Instruction& instruction);
-/// How many tensors a collective moves. Several are handed over together, and what is sent to one rank after the other
-/// is waited for once, not once a tensor: NCCL's group, of which a cost model knows the sum of bytes alone.
+/// How many tensors a collective moves. Several are handed over together, as NCCL's groups are: latency is paid once
+/// and not once a tensor, and a cost model knows the sum of their bytes alone.
 int num_tensors(const Instruction& collective);
 /// Of its number @p tensor: whose it is, in the group.
 int root_of(const Instruction& collective, int tensor);
