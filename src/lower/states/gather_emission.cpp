@@ -152,16 +152,18 @@ std::vector<std::vector<int>> GatherEmission::messages_of(std::span<const int> p
 }
 
 void GatherEmission::spread(const Place& here, std::span<const int> message, int step) const {
+  const int group = held_.groups.of(message.front()).spread;
+  if (group < 0) return;
   const bool whole_tensors = plan_.optimizer.sharding == "inter_tensor";
   Instruction in{.kernel = Kernel::none,
                  .collective = whole_tensors ? Collective::broadcast : Collective::all_gather,
-                 .group = held_.groups.of(message.front()).spread,
+                 .group = group,
                  .stream = communication_stream,
                  .phase = Phase::update,
                  .step = step};
   for (const int p : message) {
     const ParameterShard& shard = held_.shards[static_cast<std::size_t>(p)];
-    if (in.group < 0 || shard.held.size == 0) continue;
+    if (shard.held.size == 0) continue;
     const Operand all = builder_.whole(held_.buffers.weight(p, step_ + step + 1));
     in.inputs.push_back(whole_tensors ? all : Operand{all.buffer, shard.updated.begin, shard.updated.size});
     in.outputs.push_back(all);

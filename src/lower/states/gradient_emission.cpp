@@ -55,8 +55,11 @@ void GradientEmission::before_item(const Place& here, int item) {
 }
 
 void GradientEmission::issue(const Place& here, const ActionRange& actions) {
-  for (int a = actions.begin; a < actions.end; ++a) {
-    instructions_[static_cast<std::size_t>(a)] = issue(here, sums_.actions[static_cast<std::size_t>(a)]);
+  const std::span<const GradientAction> all(sums_.actions);
+  for (auto a = static_cast<std::size_t>(actions.begin); a < static_cast<std::size_t>(actions.end); ++a) {
+    const std::size_t first = a;
+    while (all[a].goes_with_next) ++a;
+    instructions_[a] = issue(here, all.subspan(first, a - first + 1));
   }
 }
 
@@ -80,7 +83,8 @@ Attributes GradientEmission::quantized(const GradientAction& action) const {
   return attributes;
 }
 
-int GradientEmission::issue(const Place& here, const GradientAction& action) {
+int GradientEmission::issue(const Place& here, std::span<const GradientAction> together) {
+  const GradientAction& action = together.back();
   const int computed = here.last_on(compute_stream);
   if (action.kind == Kind::hold_communication) {
     here.hold(communication_stream, computed);
@@ -121,14 +125,9 @@ int GradientEmission::issue(const Place& here, const GradientAction& action) {
     return here.emit(std::move(in), before);
   }
   const bool in_place = action.kind == Kind::all_reduce;
-  in.inputs = std::exchange(inputs_together_, {});
-  in.outputs = std::exchange(outputs_together_, {});
-  in.inputs.push_back(made(in_place ? action.to : action.from));
-  in.outputs.push_back(made(action.to));
-  if (action.goes_with_next) {
-    inputs_together_ = std::move(in.inputs);
-    outputs_together_ = std::move(in.outputs);
-    return -1;
+  for (const GradientAction& one : together) {
+    in.inputs.push_back(made(in_place ? one.to : one.from));
+    in.outputs.push_back(made(one.to));
   }
   switch (action.kind) {
     case Kind::reduce_scatter: collective(Collective::reduce_scatter); return here.emit(std::move(in), before);

@@ -47,8 +47,9 @@ class GradientEmission {
   using Kind = GradientAction::Kind;
 
   void issue(const Place& here, const ActionRange& actions);
-  /// @return the index of its instruction, -1: it is none.
-  int issue(const Place& here, const GradientAction& action);
+  /// @param together one action, or those before it that go with it too. @return the index of their instruction, -1: it
+  /// is none.
+  int issue(const Place& here, std::span<const GradientAction> together);
   void make_buffers(int end);
   /// What @p operand is in the Program. Its buffer is there.
   Operand in_program(const Operand& operand) const;
@@ -64,7 +65,6 @@ class GradientEmission {
   // What became of the sums' numbers in the Program.
   std::vector<int> buffers_;       ///< by buffer of the sums, of the first ones: made in their order
   std::vector<int> instructions_;  ///< by action, -1: none
-  std::vector<Operand> inputs_together_, outputs_together_;  ///< of actions that go with the next one
 };
 
 }  // namespace strata
