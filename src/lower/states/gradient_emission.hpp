@@ -4,6 +4,7 @@
 /// Gradients of one rank, lowered: what gradient_sums says of a place of the order becomes buffers and instructions
 /// there. Nothing is decided here.
 
+#include <span>
 #include <vector>
 
 #include "ir/model/model_graph.hpp"
