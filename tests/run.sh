@@ -69,8 +69,7 @@ if ((deep)); then
     STRATA_MAX_CPU_ISA=$set run_ctest "ctest.$set" 'unit|mpi'
   done
   STRATA_KILLS=200 ctest --preset "$preset" -R '^e2e.test_kill$' --timeout 7200 || status=1
-  STRATA_DEEP=1 "$build/tests/unit.results" --gtest_filter='Sigkill.*' || status=1
-  STRATA_DEEP=1 "$build/tests/unit.lower" --gtest_filter='Lower.EveryMode*' || status=1
+  STRATA_DEEP=1 run_ctest ctest.unit unit
   tests/faults/run.py || status=1
   tests/fuzz/run.sh || status=1
 fi

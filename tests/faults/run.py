@@ -77,7 +77,7 @@ class Fault:
         if self.is_of_pytest:
             return ["write_sample_results"] if "tests/analysis/" in self.caught_by else ["tier_e2e"]
         plain = self.caught_by.replace("\\", "")
-        found = re.findall(r"unit\.\w+|mpi\.\w+\.\w+", plain)
+        found = re.findall(r"unit\.\w+|mpi\.\w+\.dead_peer|mpi\.\w+(?=\.test_)", plain)
         if re.search(r"\b(e2e|slurm)\.", plain):
             found.append("strata")
         return sorted(set(found))
@@ -101,11 +101,10 @@ class Fault:
             re.compile(self.caught_by)
             if open_name := re.search(r"mpi\\\.\w+\\\.\w+(?!\w|\\\.)", self.caught_by):
                 raise FaultError(f"{self.name}: {open_name[0]} may begin another test's name; end it with \\.")
-            for target in self.targets:
-                tier, *rest = target.split(".")
-                place = ROOT / "tests" / tier / "/".join(rest)
-                if target != "strata" and not place.is_dir() and not place.with_suffix(".cpp").is_file():
-                    raise FaultError(f"{self.name}: there is no {place.relative_to(ROOT)} with tests {target}.*")
+            for tests in re.findall(r"unit\.\w+|mpi\.\w+\.\w+", self.caught_by.replace("\\", "")):
+                place = ROOT / "tests" / tests.replace(".", "/")
+                if not place.is_dir() and not place.with_suffix(".cpp").is_file():
+                    raise FaultError(f"{self.name}: there is no {place.relative_to(ROOT)} with tests {tests}.*")
             if not self.targets:
                 raise FaultError(f"{self.name}: `Caught by:` names neither tests of ctest nor of pytest")
         applied = git("apply", "--check", str(self.patch), at=ROOT, check=False)

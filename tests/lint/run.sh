@@ -26,9 +26,9 @@ for file in "${changed[@]}"; do
   grep -q "/$file\"" build/alone/compile_commands.json || { echo "clang-tidy: how $file is compiled is not known" >&2; exit 1; }
 done
 if ((${#changed[@]})); then
-  # Clang does not know this option of GCC's, and without its meaning reads the same source.
+  # Clang does not know these options of GCC's, and without them reads the same source.
   mkdir -p build/lint
-  sed 's/ -fno-gnu-unique//' build/alone/compile_commands.json >build/lint/compile_commands.json
+  sed -E 's/ -fno-gnu-unique| --param=ggc-[^ ]*//g' build/alone/compile_commands.json >build/lint/compile_commands.json
   printf '%s\n' "${changed[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy-19 -p build/lint --quiet \
     --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-invalid-feature-combination --warnings-as-errors='*' 2>/dev/null
   echo "clang-tidy: ${#changed[@]} files"

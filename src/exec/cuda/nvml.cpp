@@ -12,7 +12,7 @@ namespace {
 
 using Status = int;                 // nvmlReturn_t
 constexpr Status nvml_success = 0;  // NVML_SUCCESS
-using Device = void*;               // nvmlDevice_t
+using NvmlDevice = void*;           // nvmlDevice_t
 
 // nvmlClockType_t
 constexpr int sm_clock = 1;
@@ -122,7 +122,7 @@ std::string Nvml::open(const std::string& pci_bus_id) {
   if (library_->call("nvmlSystemGetDriverVersion", &version[0], driver_version_size).empty()) {
     driver_version_ = version;
   }
-  Device device = nullptr;
+  NvmlDevice device = nullptr;
   const std::string problem = library_->call("nvmlDeviceGetHandleByPciBusId_v2", pci_bus_id.c_str(), &device);
   device_ = device;
   return problem.empty() ? "" : fmt::format("{} ({})", problem, pci_bus_id);

@@ -10,7 +10,7 @@
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
 
-namespace strata::comm {
+namespace strata::comm::test_collective_error {
 namespace {
 
 template <typename Error>
@@ -83,4 +83,4 @@ TEST(CollectiveError, WhereNobodyFailsAllGoOn) {
 }
 
 }  // namespace
-}  // namespace strata::comm
+}  // namespace strata::comm::test_collective_error

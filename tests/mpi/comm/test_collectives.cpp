@@ -10,7 +10,7 @@
 #include "mpi/comm/payload.hpp"
 #include "mpi/comm/pieces.hpp"
 
-namespace strata::comm {
+namespace strata::comm::test_collectives {
 namespace {
 
 /// Not multiples of vector widths, chunks, slices or segments; 1,000,003 elements are several of each.
@@ -95,4 +95,4 @@ INSTANTIATE_TEST_SUITE_P(Transports, Collectives,
                          });
 
 }  // namespace
-}  // namespace strata::comm
+}  // namespace strata::comm::test_collectives

@@ -10,7 +10,7 @@
 #include "base/error.hpp"
 #include "mpi/comm/payload.hpp"
 
-namespace strata::comm {
+namespace strata::comm::test_emulated_link {
 namespace {
 
 constexpr double kAlpha = 2e-3;
@@ -163,4 +163,4 @@ INSTANTIATE_TEST_SUITE_P(Progress, Emulated, testing::Values(ProgressMode::threa
                          });
 
 }  // namespace
-}  // namespace strata::comm
+}  // namespace strata::comm::test_emulated_link

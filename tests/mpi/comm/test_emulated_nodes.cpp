@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "mpi/comm/payload.hpp"
 
-namespace strata::comm {
+namespace strata::comm::test_emulated_nodes {
 namespace {
 
 constexpr int kRanksPerNode = 2;
@@ -110,4 +110,4 @@ TEST(EmulatedNodes, HaveAsManyRanksEach) {
 }
 
 }  // namespace
-}  // namespace strata::comm
+}  // namespace strata::comm::test_emulated_nodes

@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "mpi/comm/payload.hpp"
 
-namespace strata::comm {
+namespace strata::comm::test_engine {
 namespace {
 
 struct Case {
@@ -340,4 +340,4 @@ INSTANTIATE_TEST_SUITE_P(Transports, EngineTest,
                          });
 
 }  // namespace
-}  // namespace strata::comm
+}  // namespace strata::comm::test_engine

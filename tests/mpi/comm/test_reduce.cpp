@@ -12,7 +12,7 @@
 
 #include "mpi/comm/payload.hpp"
 
-namespace strata::comm {
+namespace strata::comm::test_reduce {
 namespace {
 
 struct Case {
@@ -197,4 +197,4 @@ INSTANTIATE_TEST_SUITE_P(Progress, ReduceOverNodes, testing::Values(ProgressMode
                          });
 
 }  // namespace
-}  // namespace strata::comm
+}  // namespace strata::comm::test_reduce

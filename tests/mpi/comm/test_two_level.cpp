@@ -7,7 +7,7 @@
 #include "mpi/comm/payload.hpp"
 #include "mpi/comm/pieces.hpp"
 
-namespace strata::comm {
+namespace strata::comm::test_two_level {
 namespace {
 
 const std::vector<std::int64_t> kSizes{0, 1, 5, 7, 64, 1000, 65537, 400009};
@@ -118,4 +118,4 @@ INSTANTIATE_TEST_SUITE_P(Progress, TwoLevel, testing::Values(ProgressMode::threa
                          });
 
 }  // namespace
-}  // namespace strata::comm
+}  // namespace strata::comm::test_two_level

@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "mpi/comm/payload.hpp"
 
-namespace strata::comm {
+namespace strata::comm::test_watchdog {
 namespace {
 
 using testing::ElementsAre;
@@ -170,4 +170,4 @@ INSTANTIATE_TEST_SUITE_P(Transports, Watchdog,
                          });
 
 }  // namespace
-}  // namespace strata::comm
+}  // namespace strata::comm::test_watchdog

@@ -23,7 +23,7 @@
 #include "comm/session.hpp"
 #include "comm/world.hpp"
 
-namespace strata::comm {
+namespace strata::comm::test_world {
 namespace {
 
 using testing::HasSubstr;
@@ -201,4 +201,4 @@ TEST(LaunchCheck, UnequalNodes) {
 TEST(Session, NamesItsLibrary) { EXPECT_THAT(mpi_version(), HasSubstr("MPI")); }
 
 }  // namespace
-}  // namespace strata::comm
+}  // namespace strata::comm::test_world

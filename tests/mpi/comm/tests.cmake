@@ -1,3 +1,4 @@
+strata_mpi_tests(comm)
 strata_mpi_test(comm/test_world RANKS 1 2 3 4)
 strata_mpi_test(comm/test_collective_error RANKS 1 3)
 strata_mpi_test(comm/test_collectives RANKS 3 4 DEEP_RANKS 2 5 TIMEOUT 360)
@@ -15,7 +16,7 @@ endif()
 # MPI_Finalize, does so now and then.
 foreach(repeat RANGE 1 4)
   add_test(NAME mpi.comm.test_world.tcp.${repeat}
-           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 4 ${MPIEXEC_PREFLAGS} $<TARGET_FILE:mpi.comm.test_world>
+           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 4 ${MPIEXEC_PREFLAGS} $<TARGET_FILE:mpi.comm>
                    --gtest_filter=World.ControlPlane ${MPIEXEC_POSTFLAGS})
   set_tests_properties(mpi.comm.test_world.tcp.${repeat} PROPERTIES LABELS mpi PROCESSORS 4 TIMEOUT 180
     ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0;UCX_TLS=tcp,self;MPIR_CVAR_NOLOCAL=1")

@@ -10,7 +10,7 @@
 #include "base/error.hpp"
 #include "mpi/exec/networks.hpp"
 
-namespace strata {
+namespace strata::test_batch_norm {
 namespace {
 
 constexpr int samples_of_micro_batch = 3;
@@ -100,4 +100,4 @@ TEST_F(BatchNorm, SubBatchesAreRefused) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_batch_norm

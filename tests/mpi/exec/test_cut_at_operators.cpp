@@ -11,7 +11,7 @@
 #include "mpi/exec/staged_networks.hpp"
 #include "partition/stages.hpp"
 
-namespace strata {
+namespace strata::test_cut_at_operators {
 namespace {
 
 class CutAtOperators : public testing::Test {
@@ -122,4 +122,4 @@ TEST_F(CutAtOperators, CyclicStepsGiveEqualBits) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_cut_at_operators

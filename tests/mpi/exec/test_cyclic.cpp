@@ -17,7 +17,7 @@
 #include "mpi/exec/staged_networks.hpp"
 #include "partition/replica_ring.hpp"
 
-namespace strata {
+namespace strata::test_cyclic {
 namespace {
 
 /// Every table that is nowhere fresher than the freshest.
@@ -352,4 +352,4 @@ TEST_F(Cyclic, RealInputsGiveTheRulesValues) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_cyclic

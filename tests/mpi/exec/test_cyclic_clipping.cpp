@@ -11,7 +11,7 @@
 #include "mpi/exec/cyclic_training.hpp"
 #include "mpi/exec/staged_networks.hpp"
 
-namespace strata {
+namespace strata::test_cyclic_clipping {
 namespace {
 
 using CyclicClipping = Cyclic;
@@ -85,4 +85,4 @@ TEST_F(CyclicClipping, OneRankAndARankAMicroBatchHaveEqualBits) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_cyclic_clipping

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "mpi/exec/networks.hpp"
 
-namespace strata {
+namespace strata::test_equality {
 namespace {
 
 class Equality : public testing::Test {
@@ -226,4 +226,4 @@ TEST_F(Equality, ABatchThatMicroBatchesDoNotDivideIsRefusedWithNumbers) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_equality

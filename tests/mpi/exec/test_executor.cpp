@@ -8,7 +8,7 @@
 #include "mpi/exec/training.hpp"
 #include "unit/ir/program/handmade_program.hpp"
 
-namespace strata {
+namespace strata::test_executor {
 namespace {
 
 class ExecutorTest : public testing::Test {
@@ -185,4 +185,4 @@ TEST_F(ExecutorTest, AReduceIsWrittenAtItsRootAlone) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_executor

@@ -8,7 +8,7 @@
 #include "models/graph_builder.hpp"
 #include "mpi/exec/training.hpp"
 
-namespace strata {
+namespace strata::test_gradients {
 namespace {
 
 struct Case {
@@ -171,4 +171,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_gradients

@@ -8,7 +8,7 @@
 #include "mpi/exec/expect_parts.hpp"
 #include "mpi/exec/staged_networks.hpp"
 
-namespace strata {
+namespace strata::test_interleaved {
 namespace {
 
 class Interleaved : public testing::Test {
@@ -140,4 +140,4 @@ TEST_F(Interleaved, BytesAreTheProgrammedOnes) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_interleaved

@@ -13,7 +13,7 @@
 #include "planners/layouts/candidates.hpp"
 #include "support/deep.hpp"
 
-namespace strata {
+namespace strata::test_layouts {
 namespace {
 
 using Layouts = LaidOut;
@@ -205,4 +205,4 @@ TEST_F(Layouts, GoWithAccumulationRecomputationShardedStatesClippingAndBf16) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_layouts

@@ -9,7 +9,7 @@
 #include "partition/operator_splitting.hpp"
 #include "support/held_bytes.hpp"
 
-namespace strata {
+namespace strata::test_operator_splitting {
 namespace {
 
 class OperatorSplitting : public Sharding {
@@ -158,4 +158,4 @@ TEST_F(OperatorSplitting, MeasuredMemoryFallsByWhatIsNotGathered) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_operator_splitting

@@ -6,7 +6,7 @@
 #include "exec/cpu/cpu_executor.hpp"
 #include "support/run_overlapping_programs.hpp"
 
-namespace strata {
+namespace strata::test_overlapping_programs {
 namespace {
 
 TEST(OverlappingProgramsOnTheCpu, ComputeWhatOneStepAfterTheOtherDoes) {
@@ -18,4 +18,4 @@ TEST(OverlappingProgramsOnTheCpu, ComputeWhatOneStepAfterTheOtherDoes) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_overlapping_programs

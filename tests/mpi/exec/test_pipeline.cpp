@@ -12,7 +12,7 @@
 #include "mpi/exec/staged_networks.hpp"
 #include "support/made_up_order.hpp"
 
-namespace strata {
+namespace strata::test_pipeline {
 namespace {
 
 class Pipeline : public testing::Test {
@@ -249,4 +249,4 @@ TEST_F(Pipeline, MemoryAndBytesAreTheProgrammedOnes) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_pipeline

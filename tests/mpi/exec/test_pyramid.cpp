@@ -15,7 +15,7 @@
 #include "mpi/exec/cyclic_training.hpp"
 #include "mpi/exec/staged_networks.hpp"
 
-namespace strata {
+namespace strata::test_pyramid {
 namespace {
 
 class Pyramid : public Cyclic {
@@ -142,4 +142,4 @@ TEST_F(Pyramid, RealInputsGiveTheRulesValues) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_pyramid

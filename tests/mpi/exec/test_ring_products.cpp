@@ -14,7 +14,7 @@
 #include "planners/layouts/candidates.hpp"
 #include "support/deep.hpp"
 
-namespace strata {
+namespace strata::test_ring_products {
 namespace {
 
 class RingProducts : public LaidOut {
@@ -185,4 +185,4 @@ TEST_F(RingProducts, GoWithAccumulationRecomputationSubBatchesStagesShardedState
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_ring_products

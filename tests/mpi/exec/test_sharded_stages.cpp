@@ -14,7 +14,7 @@
 #include "partition/shards.hpp"
 #include "partition/stages.hpp"
 
-namespace strata {
+namespace strata::test_sharded_stages {
 namespace {
 
 /// How ranks are spread over nodes, and into how many stages.
@@ -273,4 +273,4 @@ TEST_F(ShardedStages, MemoryAndBytesAreTheProgrammedOnes) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_sharded_stages

@@ -11,7 +11,7 @@
 #include "mpi/exec/sharding.hpp"
 #include "partition/shards.hpp"
 
-namespace strata {
+namespace strata::test_sharding {
 namespace {
 
 /// One state of each kind: what is sharded, over a part of the ranks or all of them.
@@ -158,4 +158,4 @@ TEST_F(Sharding, AdamInMixedPrecision) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_sharding

@@ -14,7 +14,7 @@
 #include "mpi/exec/sharding.hpp"
 #include "support/held_bytes.hpp"
 
-namespace strata {
+namespace strata::test_sharding_formulas {
 namespace {
 
 constexpr std::int64_t c = 2, g = 2;  ///< bytes of a parameter and a gradient element: bf16
@@ -187,4 +187,4 @@ TEST_F(Formulas, MemoryIsTheStates) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_sharding_formulas

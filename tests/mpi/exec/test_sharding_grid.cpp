@@ -4,7 +4,7 @@
 
 #include "mpi/exec/sharding.hpp"
 
-namespace strata {
+namespace strata::test_sharding_grid {
 namespace {
 
 /// Every nested triple of factors with g = p or g = os.
@@ -26,7 +26,9 @@ std::vector<StateFactors> all_states(const Factor& grid) {
   return states;
 }
 
-TEST_F(Sharding, EveryWayIsExactOnExactInputs) {
+class ShardingGrid : public Sharding {};
+
+TEST_F(ShardingGrid, EveryWayIsExactOnExactInputs) {
   for (const int micro_batches : {1, 2}) {
     const Training training = exact(micro_batches);
     const Trained reference = train(training, "single", 1, world, engine);
@@ -43,7 +45,7 @@ TEST_F(Sharding, EveryWayIsExactOnExactInputs) {
 }
 
 /// Groups of neighbours on the grid, where other nodes stand than the launcher's order has there.
-TEST_F(Sharding, NodesInAnyOrderAreExact) {
+TEST_F(ShardingGrid, NodesInAnyOrderAreExact) {
   const Training training = exact(2);
   const Trained reference = train(training, "single", 1, world, engine);
   const Factor pair{1, std::min(2, size())}, all{1, size()};
@@ -63,4 +65,4 @@ TEST_F(Sharding, NodesInAnyOrderAreExact) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_sharding_grid

@@ -12,7 +12,7 @@
 #include "mpi/exec/sharding.hpp"
 #include "partition/shards.hpp"
 
-namespace strata {
+namespace strata::test_sharding_zeropp {
 namespace {
 
 class ZeroPlusPlus : public Sharding {
@@ -141,4 +141,4 @@ TEST_F(ZeroPlusPlus, SecondShardsOfAnySizeTrainTheSame) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_sharding_zeropp

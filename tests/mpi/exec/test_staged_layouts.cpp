@@ -13,7 +13,7 @@
 #include "mpi/exec/staged_networks.hpp"
 #include "planners/layouts/candidates.hpp"
 
-namespace strata {
+namespace strata::test_staged_layouts {
 namespace {
 
 class StagedLayouts : public LaidOut {
@@ -245,4 +245,4 @@ TEST_F(StagedLayouts, Bf16StaysNearOneRank) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_staged_layouts

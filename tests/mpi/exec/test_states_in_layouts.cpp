@@ -15,7 +15,7 @@
 #include "planners/layouts/degrees_of_layers.hpp"
 #include "planners/states/factors.hpp"
 
-namespace strata {
+namespace strata::test_states_in_layouts {
 namespace {
 
 /// By whose links the mode compares ways to hold states.
@@ -171,4 +171,4 @@ TEST_F(StatesInLayouts, PlansForLessMemoryFitAndTrainTheSame) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_states_in_layouts

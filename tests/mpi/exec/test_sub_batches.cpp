@@ -16,7 +16,7 @@
 #include "planners/layouts/candidates.hpp"
 #include "support/deep.hpp"
 
-namespace strata {
+namespace strata::test_sub_batches {
 namespace {
 
 /// How a step goes on in time: nothing of it may be seen in what is trained.
@@ -236,4 +236,4 @@ TEST_F(SubBatches, WeightGradientsUnderTheSumOfInputGradientsChangeNoBit) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_sub_batches

@@ -12,7 +12,7 @@
 #include "mpi/exec/laid_out.hpp"
 #include "planners/layouts/candidates.hpp"
 
-namespace strata {
+namespace strata::test_summa {
 namespace {
 
 class Summa : public LaidOut {
@@ -189,4 +189,4 @@ TEST_F(Summa, GoesWithAccumulationRecomputationShardedStatesClippingAndBf16) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_summa

@@ -11,7 +11,7 @@
 
 #include "mpi/exec/cyclic_training.hpp"
 
-namespace strata {
+namespace strata::test_two_buffered_weights {
 namespace {
 
 class TwoBufferedWeights : public Cyclic {
@@ -132,4 +132,4 @@ TEST_F(TwoBufferedWeights, EveryBitIsThatOfOneStage) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_two_buffered_weights

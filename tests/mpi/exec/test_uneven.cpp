@@ -17,7 +17,7 @@
 #include "planners/layouts/candidates.hpp"
 #include "support/deep.hpp"
 
-namespace strata {
+namespace strata::test_uneven {
 namespace {
 
 class Uneven : public LaidOut {
@@ -188,4 +188,4 @@ TEST_F(Uneven, RanksWithoutAnyPart) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_uneven

@@ -9,7 +9,7 @@
 #include "mpi/exec/expect_same.hpp"
 #include "mpi/exec/staged_networks.hpp"
 
-namespace strata {
+namespace strata::test_update_in_backward {
 namespace {
 
 struct Way {
@@ -142,4 +142,4 @@ TEST_F(UpdateInBackward, GradientsThatNeedNotWaitNeedNoMemory) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_update_in_backward

@@ -11,7 +11,7 @@
 
 #include "mpi/exec/networks.hpp"
 
-namespace strata {
+namespace strata::test_vision_transformer {
 namespace {
 
 using Rows = std::vector<std::vector<double>>;
@@ -150,4 +150,4 @@ TEST(VisionTransformer, LossIsThatOfItsEquations) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_vision_transformer

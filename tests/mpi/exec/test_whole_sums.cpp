@@ -15,7 +15,7 @@
 #include "planners/layouts/candidates.hpp"
 #include "support/deep.hpp"
 
-namespace strata {
+namespace strata::test_whole_sums {
 namespace {
 
 constexpr PartialSums whole = PartialSums::all_reduce, scattered = PartialSums::scatter;
@@ -177,4 +177,4 @@ TEST_F(WholeSums, GoWithAccumulationRecomputationSharedStatesClippingAndBf16) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_whole_sums

@@ -13,7 +13,7 @@
 #include "mpi/exec/networks.hpp"
 #include "mpi/run/checkpointing.hpp"
 
-namespace strata::run {
+namespace strata::run::test_checkpoint {
 namespace {
 
 class Checkpoint : public Checkpointing {
@@ -233,4 +233,4 @@ TEST_F(Checkpoint, AnUnfinishedOneIsNotThere) {
 }
 
 }  // namespace
-}  // namespace strata::run
+}  // namespace strata::run::test_checkpoint

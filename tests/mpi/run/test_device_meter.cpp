@@ -10,7 +10,7 @@
 #include "run/device_meter.hpp"
 #include "run/step_exchange.hpp"
 
-namespace strata::run {
+namespace strata::run::test_device_meter {
 namespace {
 
 using testing::ElementsAre;
@@ -194,4 +194,4 @@ TEST(ExchangedSteps, TheSlowestRankAndTheFullestSpeakForAll) {
 }
 
 }  // namespace
-}  // namespace strata::run
+}  // namespace strata::run::test_device_meter

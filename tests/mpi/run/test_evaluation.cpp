@@ -12,7 +12,7 @@
 #include "mpi/run/evaluated.hpp"
 #include "run/running_statistics.hpp"
 
-namespace strata::run {
+namespace strata::run::test_evaluation {
 namespace {
 
 constexpr int samples_of_micro_batch = 3;
@@ -152,4 +152,4 @@ TEST_F(Evaluating, ARankWithoutSamplesKeepsNothing) {
 }
 
 }  // namespace
-}  // namespace strata::run
+}  // namespace strata::run::test_evaluation

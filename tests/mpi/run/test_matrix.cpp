@@ -24,8 +24,9 @@
 #include "mpi/run/evaluated.hpp"
 #include "support/held_bytes.hpp"
 #include "support/simulated_account.hpp"
+#include "support/source_dir.hpp"
 
-namespace strata::run {
+namespace strata::run::test_matrix {
 namespace {
 
 // ---- features ----------------------------------------------------------------------------------------------------
@@ -243,7 +244,7 @@ std::vector<Variant> variants_of(const Planner& planner, int in_node, int nodes)
 
 /// The mode that the file comment of @p mode names first under "Reference:"; nothing: it is the reference of others.
 std::optional<std::string> declared_reference(std::string_view mode) {
-  std::ifstream file(fmt::format("{}/src/planners/{}.cpp", STRATA_SOURCE_DIR, mode_file_stem(mode)));
+  std::ifstream file(fmt::format("{}/src/planners/{}.cpp", test::source_dir(), mode_file_stem(mode)));
   std::string reference;
   for (std::string line; std::getline(file, line) && line.starts_with("///");) {
     const bool begins = line.starts_with("/// Reference:");
@@ -277,7 +278,7 @@ class Matrix : public Checkpointing {
 
   void expect_golden(const std::string& mode, const std::string& text) const {
     if (world.rank() != 0) return;
-    const std::string path = fmt::format("{}/tests/golden/matrix/{}.np{}.txt", STRATA_SOURCE_DIR, mode, size());
+    const std::string path = fmt::format("{}/tests/golden/matrix/{}.np{}.txt", test::source_dir(), mode, size());
     if (std::getenv("STRATA_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
     std::ifstream file(path);
     ASSERT_TRUE(file) << path << ": set STRATA_UPDATE_GOLDEN=1 to write the outcome of a new mode, and read it";
@@ -592,4 +593,4 @@ INSTANTIATE_TEST_SUITE_P(Modes, EveryMode, testing::ValuesIn(all_planners().begi
                          [](const auto& mode) { return mode_file_stem(mode.param->name()); });
 
 }  // namespace
-}  // namespace strata::run
+}  // namespace strata::run::test_matrix

@@ -7,7 +7,7 @@
 
 #include "base/collective.hpp"
 
-namespace strata {
+namespace strata::test_collective {
 namespace {
 
 TEST(Chunk, CoversEverythingOnceInOrder) {
@@ -61,4 +61,4 @@ TEST(Collective, KindsAreNumberedAndNamed) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_collective

@@ -9,7 +9,7 @@
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 
-namespace strata {
+namespace strata::test_dtype {
 namespace {
 
 float through_bf16(float value) { return static_cast<float>(bf16(value)); }
@@ -41,4 +41,4 @@ TEST(DType, NamesAndSizes) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_dtype

@@ -19,7 +19,7 @@
 #include "base/error.hpp"
 #include "base/in_processes.hpp"
 
-namespace strata {
+namespace strata::test_in_processes {
 namespace {
 
 using testing::HasSubstr;
@@ -122,4 +122,4 @@ TEST(InProcesses, AProcessThatDiesIsNamedWithItsPiece) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_in_processes

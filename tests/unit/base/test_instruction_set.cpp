@@ -5,7 +5,7 @@
 
 #include "base/instruction_set.hpp"
 
-namespace strata {
+namespace strata::test_instruction_set {
 namespace {
 
 TEST(InstructionSet, HasTheNamesThatTheVariableAccepts) {
@@ -29,4 +29,4 @@ TEST(InstructionSet, IsWhatTheProcessorHasOrLess) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_instruction_set

@@ -6,7 +6,7 @@
 #include "base/intervals.hpp"
 #include "base/median.hpp"
 
-namespace strata {
+namespace strata::test_intervals {
 namespace {
 
 TEST(Intervals, WhatSeveralCoverCountsOnce) {
@@ -30,4 +30,4 @@ TEST(Median, IsBetweenTheTwoMiddleOnesOfAnEvenNumber) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_intervals

@@ -13,7 +13,7 @@
 #include "base/look_up.hpp"
 #include "unit/data/temporary_folder.hpp"
 
-namespace strata {
+namespace strata::test_look_up {
 namespace {
 
 using ::testing::ElementsAre;
@@ -92,4 +92,4 @@ TEST_F(LookUpOfNames, FilesThatOthersMayWriteAreLeftOutOfOnesOwnFolder) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_look_up

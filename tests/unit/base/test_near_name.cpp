@@ -5,7 +5,7 @@
 
 #include "base/near_name.hpp"
 
-namespace strata {
+namespace strata::test_near_name {
 namespace {
 
 using ::testing::ElementsAre;
@@ -33,4 +33,4 @@ TEST(NearName, NearestFirstTiesInTheirOrder) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_near_name

@@ -6,7 +6,7 @@
 #include "base/duration.hpp"
 #include "base/progress.hpp"
 
-namespace strata {
+namespace strata::test_progress {
 namespace {
 
 TEST(Duration, HasTheUnitThatFits) {
@@ -24,4 +24,4 @@ TEST(Progress, SaysDoneRateAndTimeLeft) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_progress

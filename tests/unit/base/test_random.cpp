@@ -7,7 +7,7 @@
 
 #include "base/random.hpp"
 
-namespace strata {
+namespace strata::test_random {
 namespace {
 
 /// Random123's known-answer tests, philox4x32-10.
@@ -68,4 +68,4 @@ TEST(RandomStream, NormalIsBoxMullerOfItsWords) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_random

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "base/toml_value.hpp"
 
-namespace strata {
+namespace strata::test_toml_value {
 namespace {
 
 using ::testing::ElementsAre;
@@ -130,4 +130,4 @@ TEST(TomlValue, NothingIsTooDeep) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_toml_value

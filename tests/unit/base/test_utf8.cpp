@@ -8,7 +8,7 @@
 #include "base/one_line.hpp"
 #include "base/utf8.hpp"
 
-namespace strata {
+namespace strata::test_utf8 {
 namespace {
 
 TEST(Utf8, EveryLengthIsRead) {
@@ -44,4 +44,4 @@ TEST(Utf8, WhatIsPrintedIsReadable) {
   EXPECT_EQ(printable(""), "");
 }
 
-}  // namespace strata
+}  // namespace strata::test_utf8

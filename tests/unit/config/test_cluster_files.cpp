@@ -4,9 +4,10 @@
 #include <gmock/gmock.h>
 
 #include "config/cluster_files.hpp"
+#include "support/source_dir.hpp"
 #include "unit/data/temporary_folder.hpp"
 
-namespace strata {
+namespace strata::test_cluster_files {
 namespace {
 
 using data::TemporaryFolder;
@@ -14,7 +15,7 @@ using data::user_error;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-const LookUp shipped = look_up_in({}, STRATA_SOURCE_DIR "/experiments/clusters");
+const LookUp shipped = look_up_in({}, test::source_dir() + "/experiments/clusters");
 
 TEST(ClusterFiles, EveryShippedNameFindsItsDescription) {
   ASSERT_FALSE(shipped.files.empty());
@@ -51,4 +52,4 @@ TEST(ClusterFiles, WhatContradictsItselfIsNamedWithItsFile) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_cluster_files

@@ -7,7 +7,7 @@
 #include "config/options.hpp"
 #include "config/sweep.hpp"
 
-namespace strata {
+namespace strata::test_experiment {
 namespace {
 
 using ::testing::ElementsAre;
@@ -257,4 +257,4 @@ TEST(Experiment, Words) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_experiment

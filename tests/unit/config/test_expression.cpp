@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "config/expression.hpp"
 
-namespace strata {
+namespace strata::test_expression {
 namespace {
 
 using ::testing::ElementsAre;
@@ -137,4 +137,4 @@ TEST(Expression, NoTextIsTooDeepOrTooLong) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_expression

@@ -14,8 +14,9 @@
 #include "config/accepted.hpp"
 #include "config/options.hpp"
 #include "config/reference.hpp"
+#include "support/source_dir.hpp"
 
-namespace strata {
+namespace strata::test_options {
 namespace {
 
 using ::testing::HasSubstr;
@@ -73,7 +74,7 @@ TEST(Options, DefaultsAreThoseOfEarlierVersions) {
     const auto value = value_of(Experiment{}, option.key);
     if (value && !option.required) present += fmt::format("{} = {}\n", option.key, toml_text(*value));
   }
-  const std::string path = STRATA_SOURCE_DIR "/tests/golden/defaults.toml";
+  const std::string path = test::source_dir() + "/tests/golden/defaults.toml";
   if (std::getenv("STRATA_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << present;
   std::ifstream file(path);
   EXPECT_EQ(present, std::string(std::istreambuf_iterator<char>(file), {}));
@@ -244,4 +245,4 @@ TEST(Reference, ContainsEveryOption) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_options

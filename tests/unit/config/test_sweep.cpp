@@ -10,8 +10,9 @@
 
 #include "base/error.hpp"
 #include "config/sweep.hpp"
+#include "support/source_dir.hpp"
 
-namespace strata {
+namespace strata::test_sweep {
 namespace {
 
 using ::testing::ElementsAre;
@@ -256,7 +257,7 @@ exclude = [ { when = 'strategy.name == "single" && resources.nodes > 1', reason 
 
 TEST(Sweep, EveryExperimentFileThatShipsExpands) {
   int num_files = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(STRATA_SOURCE_DIR "/experiments")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(test::source_dir() + "/experiments")) {
     const std::filesystem::path path = entry.path();
     if (path.extension() != ".toml" || path.parent_path().filename() == "clusters") {
       continue;
@@ -268,7 +269,7 @@ TEST(Sweep, EveryExperimentFileThatShipsExpands) {
       for (const std::string& data : point.experiment.data.paths) {
         // What does not ship stands in a folder of the checkout that users fill, as the file's comment says how.
         const std::filesystem::path found = path_beside(file.file_name, data);
-        const bool is_users = found.lexically_normal().string().starts_with(STRATA_SOURCE_DIR "/data/");
+        const bool is_users = found.lexically_normal().string().starts_with(test::source_dir() + "/data/");
         EXPECT_TRUE(is_users || std::filesystem::exists(found)) << path << ": " << data;
       }
     }
@@ -277,7 +278,7 @@ TEST(Sweep, EveryExperimentFileThatShipsExpands) {
 }
 
 TEST(Sweep, QuickstartTrainsTwoModelsOnOneTwoAndFourRanks) {
-  const Expansion expansion = expand(load_experiment(STRATA_SOURCE_DIR "/experiments/quickstart.toml"), "cpu");
+  const Expansion expansion = expand(load_experiment(test::source_dir() + "/experiments/quickstart.toml"), "cpu");
   std::multiset<std::int64_t> ranks;
   std::multiset<std::string> models;
   for (const Point& point : expansion.points) {
@@ -336,4 +337,4 @@ TEST(Sweep, WhatNobodyGaveIsSaidWithTheFile) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_sweep

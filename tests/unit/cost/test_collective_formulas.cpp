@@ -7,7 +7,7 @@
 #include "cost/fit.hpp"
 #include "cost/group_shape.hpp"
 
-namespace strata {
+namespace strata::test_collective_formulas {
 namespace {
 
 Cluster cluster_of(double intra_latency, double intra_bandwidth, double inter_latency, double inter_bandwidth,
@@ -177,4 +177,4 @@ TEST(FitLinks, FindsTheTwoNetworksBehindAllCollectives) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_collective_formulas

@@ -7,7 +7,7 @@
 #include "cost/cost_model.hpp"
 #include "cost/kernel_work.hpp"
 
-namespace strata {
+namespace strata::test_cost_models {
 namespace {
 
 using testing::HasSubstr;
@@ -207,4 +207,4 @@ TEST(CostSource, Words) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_cost_models

@@ -12,7 +12,7 @@
 #include "base/random.hpp"
 #include "cost/cycle_ratio.hpp"
 
-namespace strata {
+namespace strata::test_cycle_ratio {
 namespace {
 
 /// Over every cycle that meets no event twice.
@@ -109,4 +109,4 @@ TEST(CycleRatio, EventsThatWaitForThemselvesAreRefused) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_cycle_ratio

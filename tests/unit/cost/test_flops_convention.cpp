@@ -9,7 +9,7 @@
 #include "cost/flops_convention.hpp"
 #include "models/model.hpp"
 
-namespace strata {
+namespace strata::test_flops_convention {
 namespace {
 
 using enum FlopsConvention;
@@ -157,4 +157,4 @@ TEST(FlopsConvention, NamesReadBack) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_flops_convention

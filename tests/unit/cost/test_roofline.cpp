@@ -10,7 +10,7 @@
 #include "base/error.hpp"
 #include "cost/roofline.hpp"
 
-namespace strata {
+namespace strata::test_roofline {
 namespace {
 
 using testing::HasSubstr;
@@ -108,4 +108,4 @@ TEST(RooflineText, ARateThatTheClusterLacksIsNamed) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_roofline

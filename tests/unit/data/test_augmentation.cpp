@@ -13,7 +13,7 @@
 #include "data/resample.hpp"
 #include "temporary_folder.hpp"
 
-namespace strata::data {
+namespace strata::data::test_augmentation {
 namespace {
 
 /// Every pixel's channels differ, and no two rows or columns are alike.
@@ -215,4 +215,4 @@ TEST(Augmentation, WordsAreThoseOfTheOption) {
 }
 
 }  // namespace
-}  // namespace strata::data
+}  // namespace strata::data::test_augmentation

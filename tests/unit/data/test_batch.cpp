@@ -11,7 +11,7 @@
 #include "data/cifar10.hpp"
 #include "temporary_folder.hpp"
 
-namespace strata::data {
+namespace strata::data::test_batch {
 namespace {
 
 /// The global batches of three steps as `num_ranks` ranks gather them, each in micro-batches of two samples.
@@ -155,4 +155,4 @@ TEST(Batch, RefusesAnotherDatasetsOrderAndPartialRows) {
 }
 
 }  // namespace
-}  // namespace strata::data
+}  // namespace strata::data::test_batch

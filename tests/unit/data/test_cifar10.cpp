@@ -11,7 +11,7 @@
 #include "data/cifar10.hpp"
 #include "temporary_folder.hpp"
 
-namespace strata::data {
+namespace strata::data::test_cifar10 {
 namespace {
 
 using testing::HasSubstr;
@@ -161,4 +161,4 @@ TEST_F(Cifar10Files, WritingRefusesWhatTheFormatCannotHold) {
 }
 
 }  // namespace
-}  // namespace strata::data
+}  // namespace strata::data::test_cifar10

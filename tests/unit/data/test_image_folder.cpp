@@ -18,7 +18,7 @@
 #include "data/image_folder.hpp"
 #include "temporary_folder.hpp"
 
-namespace strata::data {
+namespace strata::data::test_image_folder {
 namespace {
 
 using testing::HasSubstr;
@@ -311,4 +311,4 @@ TEST_F(ImageFolders, OptionsThatMakeNoSense) {
 }
 
 }  // namespace
-}  // namespace strata::data
+}  // namespace strata::data::test_image_folder

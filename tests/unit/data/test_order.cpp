@@ -8,7 +8,7 @@
 
 #include "data/order.hpp"
 
-namespace strata::data {
+namespace strata::data::test_order {
 namespace {
 
 class Permutation : public testing::TestWithParam<std::int64_t> {};
@@ -136,4 +136,4 @@ TEST(Order, IsTheOneOfEarlierVersions) {
 }
 
 }  // namespace
-}  // namespace strata::data
+}  // namespace strata::data::test_order

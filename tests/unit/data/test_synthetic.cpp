@@ -14,7 +14,7 @@
 #include "data/image_vectors.hpp"
 #include "data/synthetic_tokens.hpp"
 
-namespace strata::data {
+namespace strata::data::test_synthetic {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
@@ -244,4 +244,4 @@ TEST(ImageVectors, TheImageIsTheSmallestWithAsManyValues) {
   }
 }
 
-}  // namespace strata::data
+}  // namespace strata::data::test_synthetic

@@ -11,9 +11,10 @@
 
 #include "base/error.hpp"
 #include "data/dataset.hpp"
+#include "support/source_dir.hpp"
 #include "temporary_folder.hpp"
 
-namespace strata::data {
+namespace strata::data::test_token_files {
 namespace {
 
 using testing::HasSubstr;
@@ -155,7 +156,7 @@ TEST_F(TokenFiles, ChecksumOfALargeFileSeesItsEndsAndItsSize) {
 }
 
 TEST_F(TokenFiles, ShippedTextTrainsAsItIs) {
-  const std::string path = STRATA_SOURCE_DIR "/experiments/data/king_james_new_testament.txt";
+  const std::string path = test::source_dir() + "/experiments/data/king_james_new_testament.txt";
   const auto dataset = open(path, Format::automatic, 256, 256);
   EXPECT_EQ(dataset->num_samples(), 952513 / 257);
   const Window first = window(*dataset, 0);
@@ -298,4 +299,4 @@ TEST_F(TokenFiles, SamplesAndSpansOutOfRangeAreOurBugs) {
 }
 
 }  // namespace
-}  // namespace strata::data
+}  // namespace strata::data::test_token_files

@@ -10,7 +10,7 @@
 #include "exec/cpu/kernels/activation.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_activation {
 namespace {
 
 using test::integer_tensor;
@@ -191,4 +191,4 @@ TEST(Swiglu, AgreesWithDouble) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_activation

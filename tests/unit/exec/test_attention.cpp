@@ -17,7 +17,7 @@
 #include "exec/cpu/kernels/attention.hpp"
 #include "exec/cpu/kernels/storage.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_attention {
 namespace {
 
 constexpr RandomStream mask_random{0x5eedULL, 0x9876543210ULL};
@@ -506,4 +506,4 @@ TEST(Attention, RefusesWrongDims) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_attention

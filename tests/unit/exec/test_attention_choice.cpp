@@ -10,7 +10,7 @@
 #include "exec/device/workspace.hpp"
 #include "support/refusal.hpp"
 
-namespace strata::cuda {
+namespace strata::cuda::test_attention_choice {
 namespace {
 
 using ::testing::AllOf;
@@ -106,4 +106,4 @@ TEST(AttentionChoice, PlansTheWorkspaceOfWhatRuns) {
 }
 
 }  // namespace
-}  // namespace strata::cuda
+}  // namespace strata::cuda::test_attention_choice

@@ -9,7 +9,7 @@
 #include "exec/cpu/kernels/batch_norm.hpp"
 #include "unit/exec/dense_reference.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_batch_norm {
 namespace {
 
 using test::random_tensor;
@@ -158,4 +158,4 @@ TEST(BatchNorm, SameBitsForAnyThreads) {
 TEST(BatchNorm, RefusesOneRow) { EXPECT_THROW(batch_norm_workspace_bytes({.rows = 1, .channels = 3}), InternalError); }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_batch_norm

@@ -7,7 +7,7 @@
 #include "exec/cpu/kernels/class_token.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_class_token {
 namespace {
 
 using test::integer_tensor;
@@ -129,4 +129,4 @@ TEST(FirstRow, IsTakenAndGivenBack) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_class_token

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "exec/device/communicator_list.hpp"
 
-namespace strata {
+namespace strata::test_communicator_list {
 namespace {
 
 using testing::ElementsAre;
@@ -89,4 +89,4 @@ TEST(CommunicatorList, NamesAMemberThatDoesNotCome) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_communicator_list

@@ -7,7 +7,7 @@
 #include "exec/cpu/kernels/convolution.hpp"
 #include "unit/exec/dense_reference.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_convolution {
 namespace {
 
 using test::integer_tensor;
@@ -187,4 +187,4 @@ TEST(Convolution, RefusesWhatHasNoMeaning) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_convolution

@@ -7,7 +7,7 @@
 #include "exec/cpu/kernels/cross_entropy.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_cross_entropy {
 namespace {
 
 using test::random_tensor;
@@ -95,4 +95,4 @@ TEST(CrossEntropy, ATargetOutsideOfTheClassesIsNamed) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_cross_entropy

@@ -15,7 +15,7 @@
 #include "exec/device/workspace.hpp"
 #include "support/refusal.hpp"
 
-namespace strata {
+namespace strata::test_device_order {
 namespace {
 
 using testing::ElementsAre;
@@ -253,4 +253,4 @@ TEST(DeviceWorkspace, IsAFunctionOfTheInstruction) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_device_order

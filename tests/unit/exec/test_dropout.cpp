@@ -7,7 +7,7 @@
 #include "exec/cpu/kernels/dropout.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_dropout {
 namespace {
 
 using test::random_tensor;
@@ -88,4 +88,4 @@ TEST(Dropout, RefusesAProbabilityOfOne) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_dropout

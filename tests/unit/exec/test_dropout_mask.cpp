@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "exec/cpu/kernels/dropout_mask.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_dropout_mask {
 namespace {
 
 struct Slice {
@@ -77,4 +77,4 @@ TEST(DropoutMask, RefusesProbabilityOutsideRange) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_dropout_mask

@@ -8,7 +8,7 @@
 #include "exec/cpu/kernels/elementwise.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_elementwise {
 namespace {
 
 using test::random_tensor;
@@ -94,4 +94,4 @@ TEST(Elementwise, ClipFactor) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_elementwise

@@ -7,7 +7,7 @@
 #include "exec/cpu/kernels/embedding.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_embedding {
 namespace {
 
 using test::integer_tensor;
@@ -192,4 +192,4 @@ TEST(EmbeddingPositions, BeyondTheTableAreRefused) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_embedding

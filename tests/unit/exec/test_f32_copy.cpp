@@ -14,7 +14,7 @@
 #include "exec/cpu/kernels/f32_copy.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_f32_copy {
 namespace {
 
 using dnnl::memory;
@@ -120,4 +120,4 @@ TEST(F32Copy, MovesEveryElementAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_f32_copy

@@ -7,7 +7,7 @@
 #include "exec/cpu/kernels/initialize.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_initialize {
 namespace {
 
 using test::Tensor;
@@ -71,4 +71,4 @@ TEST(Initialize, MomentsOfTheNormalAndRangeOfTheUniform) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_initialize

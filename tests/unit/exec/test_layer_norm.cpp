@@ -8,7 +8,7 @@
 #include "exec/cpu/kernels/layer_norm.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_layer_norm {
 namespace {
 
 using test::random_tensor;
@@ -184,4 +184,4 @@ TEST(LayerNormWorkspace, TooSmallIsRefused) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_layer_norm

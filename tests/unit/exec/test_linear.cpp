@@ -12,7 +12,7 @@
 #include "support/deep.hpp"
 #include "unit/exec/dense_reference.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_linear {
 namespace {
 
 using test::integer_tensor;
@@ -373,4 +373,4 @@ TEST_F(Amx, SameBitsForAnyThreads) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_linear

@@ -9,7 +9,7 @@
 #include "exec/cpu/kernels/matmul.hpp"
 #include "unit/exec/dense_reference.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_matmul {
 namespace {
 
 using test::integer_tensor;
@@ -249,4 +249,4 @@ TEST(Matmul, RefusesWhatHasNoMeaning) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_matmul

@@ -6,7 +6,7 @@
 #include "exec/cpu/kernels/optimizer.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_optimizer {
 namespace {
 
 using test::random_tensor;
@@ -125,4 +125,4 @@ INSTANTIATE_TEST_SUITE_P(GradientTypes, Optimizer, ::testing::Values(DType::f32,
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_optimizer

@@ -10,7 +10,7 @@
 #include "exec/cpu/kernels/pooling.hpp"
 #include "unit/exec/dense_reference.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_pooling {
 namespace {
 
 using test::integer_tensor;
@@ -130,4 +130,4 @@ TEST(AveragePool, ForwardAndBackward) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_pooling

@@ -11,7 +11,7 @@
 #include "exec/cpu/kernels/quantize.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_quantize {
 namespace {
 
 using test::random_tensor;
@@ -162,4 +162,4 @@ TEST(Quantize, SameBitsOnAnyThreads) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_quantize

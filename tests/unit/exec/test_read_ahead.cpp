@@ -14,7 +14,7 @@
 #include "base/error.hpp"
 #include "exec/read_ahead.hpp"
 
-namespace strata {
+namespace strata::test_read_ahead {
 namespace {
 
 /// Values are functions of all that is asked for. Remembers who asked for what.
@@ -229,4 +229,4 @@ TEST(ReadAhead, APartThatCannotBeReadIsAFailureOfTheLoad) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_read_ahead

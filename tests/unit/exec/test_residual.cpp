@@ -6,7 +6,7 @@
 #include "exec/cpu/kernels/residual.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_residual {
 namespace {
 
 TEST(Residual, ExactOnIntegersAndInPlace) {
@@ -37,4 +37,4 @@ TEST(Residual, RoundsOnceToNearestEven) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_residual

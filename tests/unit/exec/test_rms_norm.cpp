@@ -7,7 +7,7 @@
 #include "exec/cpu/kernels/rms_norm.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_rms_norm {
 namespace {
 
 using test::random_tensor;
@@ -110,4 +110,4 @@ INSTANTIATE_TEST_SUITE_P(Shapes, RmsNorm,
                                             ::testing::Values(DType::f32, DType::bf16)));
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_rms_norm

@@ -6,7 +6,7 @@
 #include "exec/cpu/kernels/rotary.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_rotary {
 namespace {
 
 using test::random_tensor;
@@ -80,4 +80,4 @@ TEST(Rotary, BackwardUndoesForward) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_rotary

@@ -10,7 +10,7 @@
 #include "exec/cpu/kernels/split_rows.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_split_rows {
 namespace {
 
 using test::random_tensor;
@@ -243,4 +243,4 @@ TEST(Permute, TakesRunsThatAreCutShortAndScattersThem) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_split_rows

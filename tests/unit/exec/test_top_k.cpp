@@ -10,7 +10,7 @@
 #include "exec/cpu/kernels/top_k.hpp"
 #include "unit/exec/elements.hpp"
 
-namespace strata::cpu {
+namespace strata::cpu::test_top_k {
 namespace {
 
 using test::random_tensor;
@@ -53,4 +53,4 @@ TEST(TopK, IsThePlaceOfTheTargetAmongSortedLogits) {
 }
 
 }  // namespace
-}  // namespace strata::cpu
+}  // namespace strata::cpu::test_top_k

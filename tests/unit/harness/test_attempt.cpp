@@ -5,7 +5,7 @@
 
 #include "harness/attempt.hpp"
 
-namespace strata::harness {
+namespace strata::harness::test_attempt {
 namespace {
 
 using results::Status;
@@ -105,4 +105,4 @@ TEST(Verdict, ALostNodeExplainsWhatItCauses) {
 }
 
 }  // namespace
-}  // namespace strata::harness
+}  // namespace strata::harness::test_attempt

@@ -8,7 +8,7 @@
 
 #include "harness/job_array.hpp"
 
-namespace strata::harness {
+namespace strata::harness::test_job_array {
 namespace {
 
 using ::testing::ElementsAre;
@@ -149,4 +149,4 @@ TEST(BlockOrder, IsAPermutationThatDependsOnBlockAndSeed) {
 }
 
 }  // namespace
-}  // namespace strata::harness
+}  // namespace strata::harness::test_job_array

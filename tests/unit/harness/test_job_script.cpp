@@ -8,7 +8,7 @@
 #include "unit/data/temporary_folder.hpp"
 #include "unit/harness/sample_manifest.hpp"
 
-namespace strata::harness {
+namespace strata::harness::test_job_script {
 namespace {
 
 using data::TemporaryFolder;
@@ -83,4 +83,4 @@ fi
 }
 
 }  // namespace
-}  // namespace strata::harness
+}  // namespace strata::harness::test_job_script

@@ -12,7 +12,7 @@
 #include "unit/data/temporary_folder.hpp"
 #include "unit/harness/sample_manifest.hpp"
 
-namespace strata::harness {
+namespace strata::harness::test_left_out {
 namespace {
 
 using results::Status;
@@ -87,4 +87,4 @@ TEST_F(LeftOutOfASweep, StatusCountsThemAndNobodySubmitsThem) {
 }
 
 }  // namespace
-}  // namespace strata::harness
+}  // namespace strata::harness::test_left_out

@@ -6,7 +6,7 @@
 #include "unit/data/temporary_folder.hpp"
 #include "unit/harness/sample_manifest.hpp"
 
-namespace strata::harness {
+namespace strata::harness::test_manifest {
 namespace {
 
 using data::TemporaryFolder;
@@ -69,4 +69,4 @@ TEST(Manifest, NumbersAreWholeAndInRange) {
 }
 
 }  // namespace
-}  // namespace strata::harness
+}  // namespace strata::harness::test_manifest

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "harness/read_at_once.hpp"
 
-namespace strata::harness {
+namespace strata::harness::test_read_at_once {
 namespace {
 
 TEST(ReadAtOnce, EachIsDoneOnce) {
@@ -37,4 +37,4 @@ TEST(ReadAtOnce, TheFirstThatFailedIsToldOnceAllAreOver) {
 }
 
 }  // namespace
-}  // namespace strata::harness
+}  // namespace strata::harness::test_read_at_once

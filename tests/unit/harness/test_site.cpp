@@ -4,9 +4,10 @@
 #include <gmock/gmock.h>
 
 #include "harness/site.hpp"
+#include "support/source_dir.hpp"
 #include "unit/data/temporary_folder.hpp"
 
-namespace strata::harness {
+namespace strata::harness::test_site {
 namespace {
 
 using data::user_error;
@@ -16,11 +17,11 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 namespace fs = std::filesystem;
 
-const LookUp shipped = look_up_in({}, STRATA_SOURCE_DIR "/jobscripts/sites");
+const LookUp shipped = look_up_in({}, strata::test::source_dir() + "/jobscripts/sites");
 
 TEST(Site, EveryShippedSiteIsRead) {
   int count = 0;
-  for (const auto& entry : fs::directory_iterator(STRATA_SOURCE_DIR "/jobscripts/sites")) {
+  for (const auto& entry : fs::directory_iterator(strata::test::source_dir() + "/jobscripts/sites")) {
     EXPECT_EQ(find_site(entry.path().stem().string(), shipped).name, entry.path().stem().string());
     ++count;
   }
@@ -85,4 +86,4 @@ TEST(Site, AnUnknownNameListsTheKnownOnes) {
 }
 
 }  // namespace
-}  // namespace strata::harness
+}  // namespace strata::harness::test_site

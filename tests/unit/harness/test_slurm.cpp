@@ -5,7 +5,7 @@
 
 #include "harness/slurm.hpp"
 
-namespace strata::harness {
+namespace strata::harness::test_slurm {
 namespace {
 
 using ::testing::ElementsAre;
@@ -50,4 +50,4 @@ TEST(TaskList, NoListIsEndless) {
 }
 
 }  // namespace
-}  // namespace strata::harness
+}  // namespace strata::harness::test_slurm

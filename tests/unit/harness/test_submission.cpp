@@ -9,7 +9,7 @@
 #include "harness/submission.hpp"
 #include "unit/data/temporary_folder.hpp"
 
-namespace strata::harness {
+namespace strata::harness::test_submission {
 namespace {
 
 using ::testing::AllOf;
@@ -121,4 +121,4 @@ TEST(Submission, WhatWasLeftOutIsWrittenWithIt) {
 }
 
 }  // namespace
-}  // namespace strata::harness
+}  // namespace strata::harness::test_submission

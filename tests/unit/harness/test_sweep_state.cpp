@@ -12,7 +12,7 @@
 #include "unit/data/temporary_folder.hpp"
 #include "unit/harness/sample_manifest.hpp"
 
-namespace strata::harness {
+namespace strata::harness::test_sweep_state {
 namespace {
 
 using data::TemporaryFolder;
@@ -222,4 +222,4 @@ TEST_F(Sweep, ARestartedJobRunsWhatItHasNotEnded) {
 }
 
 }  // namespace
-}  // namespace strata::harness
+}  // namespace strata::harness::test_sweep_state

@@ -14,7 +14,7 @@
 #include "unit/interchange/chakra_trace.hpp"
 #include "unit/ir/program/handmade_program.hpp"
 
-namespace strata {
+namespace strata::test_chakra {
 namespace {
 
 using test::attribute;
@@ -258,4 +258,4 @@ TEST(Chakra, MessagesOfTwoGroupsBetweenTheSameRanks) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_chakra

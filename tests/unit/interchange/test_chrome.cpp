@@ -6,7 +6,7 @@
 #include "interchange/chrome.hpp"
 #include "support/sample_timeline.hpp"
 
-namespace strata {
+namespace strata::test_chrome {
 namespace {
 
 using ::testing::HasSubstr;
@@ -53,4 +53,4 @@ TEST(ChromeTrace, HasACounterWhereSamplesOfMemoryAreGiven) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_chrome

@@ -11,7 +11,7 @@
 #include "unit/interchange/goal_schedule.hpp"
 #include "unit/ir/program/handmade_program.hpp"
 
-namespace strata {
+namespace strata::test_goal {
 namespace {
 
 /// Runs the schedule, messages as rendezvous. @return bytes sent by rank; fails where something is left over.
@@ -161,4 +161,4 @@ TEST(Goal, TextOfASmallSchedule) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_goal

@@ -19,7 +19,7 @@
 #include "unit/interchange/goal_schedule.hpp"
 #include "unit/sim/fixed_costs.hpp"
 
-namespace strata {
+namespace strata::test_overlapping_programs {
 namespace {
 
 /// Rank 1 computes longer, so that which rank waits for which is seen in times.
@@ -349,4 +349,4 @@ TEST(OverlappingProgramsExported, AreRefusedAsTheyStand) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_overlapping_programs

@@ -17,11 +17,11 @@ constexpr std::int64_t layer_width = 16;
 constexpr std::int64_t layer_bytes = layer_width * layer_width * 4;  ///< of a layer's weight in f32
 
 /// Linear layers without biases, each a block, of which each is a stage where there are as many stages.
-inline ModelGraph equal_layers(int num_layers) {
+inline ModelGraph equal_layers(int count) {
   GraphBuilder graph("equal");
   int x = graph.input("image", {layer_width}, TensorRole::image);
   const int label = graph.input("label", {}, TensorRole::targets);
-  for (int j = 0; j < num_layers; ++j) {
+  for (int j = 0; j < count; ++j) {
     graph.begin_block(fmt::format("block[{}]", j));
     x = graph.linear("linear", x, {.in = layer_width, .out = layer_width, .bias = false});
     graph.end_block();

@@ -6,7 +6,7 @@
 #include "ir/model/model_graph.hpp"
 #include "lower/step/activation_gradients.hpp"
 
-namespace strata {
+namespace strata::test_activation_gradients {
 namespace {
 
 using Contribution = ActivationGradients::Contribution;
@@ -151,4 +151,4 @@ TEST(ActivationGradients, WhatCrossesThePartHasAPlaceAtEitherEnd) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_activation_gradients

@@ -19,7 +19,7 @@
 #include "sim/simulate.hpp"
 #include "unit/lower/tensor_parallel.hpp"
 
-namespace strata {
+namespace strata::test_chain_formula {
 namespace {
 
 constexpr std::array degrees = {1, 2, 4, 8};
@@ -194,4 +194,4 @@ TEST(ChainFormula, BackwardIsTheSimulatedOneWhereComputeHidesAllSums) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_chain_formula

@@ -10,7 +10,7 @@
 #include "partition/fresh_table.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_cyclic_clipping {
 namespace {
 
 using ::testing::HasSubstr;
@@ -54,4 +54,4 @@ TEST(CyclicClipping, TakesWhatIsReadBehindTheNorm) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_cyclic_clipping

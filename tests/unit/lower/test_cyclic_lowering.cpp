@@ -11,7 +11,7 @@
 #include "unit/lower/equal_layers.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_cyclic_lowering {
 namespace {
 
 using ::testing::AnyOf;
@@ -326,4 +326,4 @@ TEST(CyclicLowering, RefusesByName) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_cyclic_lowering

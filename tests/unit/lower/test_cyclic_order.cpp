@@ -15,7 +15,7 @@
 #include "ir/order/step_order.hpp"
 #include "lower/order/cyclic.hpp"
 
-namespace strata {
+namespace strata::test_cyclic_order {
 namespace {
 
 /// A segment and a parameter a stage.
@@ -312,4 +312,4 @@ TEST(CyclicOrder, OwnersTogetherHaveAsMuchAsOneRank) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_cyclic_order

@@ -10,7 +10,7 @@
 #include "unit/lower/equal_layers.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_cyclic_refusals {
 namespace {
 
 using ::testing::HasSubstr;
@@ -49,4 +49,4 @@ TEST(CyclicRefusals, LayoutsInsideStages) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_cyclic_refusals

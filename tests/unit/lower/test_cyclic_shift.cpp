@@ -14,7 +14,7 @@
 #include "partition/ring_pace.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_cyclic_shift {
 namespace {
 
 using ::testing::HasSubstr;
@@ -150,4 +150,4 @@ TEST(CyclicShift, RefusesByName) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_cyclic_shift

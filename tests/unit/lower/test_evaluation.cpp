@@ -11,7 +11,7 @@
 #include "lower/evaluation.hpp"
 #include "models/model.hpp"
 
-namespace strata {
+namespace strata::test_evaluation {
 namespace {
 
 std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
@@ -69,4 +69,4 @@ TEST(EvaluationProgram, IsForwardAloneAndHoldsEachParameterOnceOverTheRanks) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_evaluation

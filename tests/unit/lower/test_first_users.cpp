@@ -14,7 +14,7 @@
 #include "unit/lower/equal_layers.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_first_users {
 namespace {
 
 using ::testing::HasSubstr;
@@ -121,4 +121,4 @@ TEST(FirstUsers, RefusesByName) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_first_users

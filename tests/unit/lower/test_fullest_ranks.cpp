@@ -8,7 +8,7 @@
 #include "planned.hpp"
 #include "planners/states/factors.hpp"
 
-namespace strata {
+namespace strata::test_fullest_ranks {
 namespace {
 
 std::int64_t peak_of(const Plan& plan, const ModelGraph& graph, const std::vector<int>& ranks) {
@@ -74,4 +74,4 @@ TEST(FullestRanks, AreFoundInEachStage) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_fullest_ranks

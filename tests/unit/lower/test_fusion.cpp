@@ -15,7 +15,7 @@
 #include "cost/kernel_work.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_fusion {
 namespace {
 
 constexpr Fusions all_fusions = {.convolution_relu = true,
@@ -228,4 +228,4 @@ TEST(Fusion, EveryModesProgramsStayWhole) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_fusion

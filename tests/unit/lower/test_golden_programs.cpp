@@ -15,9 +15,10 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "support/simulated_account.hpp"
+#include "support/source_dir.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_golden_programs {
 namespace {
 
 using Options = std::map<std::string, OptionValue>;
@@ -30,7 +31,7 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-std::string golden_path(const std::string& name) { return fmt::format("{}/tests/golden/{}", STRATA_SOURCE_DIR, name); }
+std::string golden_path(const std::string& name) { return fmt::format("{}/tests/golden/{}", test::source_dir(), name); }
 
 void expect_golden(const std::string& text, const std::string& name) {
   if (std::getenv("STRATA_UPDATE_GOLDEN") != nullptr) std::ofstream(golden_path(name)) << text;
@@ -279,7 +280,7 @@ TEST(GoldenPrograms, FingerprintsOfEveryModeWithItsOptions) {
       build_model({.name = "vgg-nano"}),
       build_model({.name = "vit-nano"}),
   };
-  const std::string cluster_file = STRATA_SOURCE_DIR "/experiments/clusters/a100-2x8.toml";
+  const std::string cluster_file = test::source_dir() + "/experiments/clusters/a100-2x8.toml";
   const Cluster cluster = parse_cluster(text_of(cluster_file), cluster_file);
   std::string text;
   for (const Planner* planner : all_planners()) {
@@ -311,4 +312,4 @@ TEST(GoldenPrograms, FingerprintsOfEveryModeWithItsOptions) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_golden_programs

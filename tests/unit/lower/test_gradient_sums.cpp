@@ -6,7 +6,7 @@
 #include "lower/states/gradient_sums.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_gradient_sums {
 namespace {
 
 using testing::ElementsAre;
@@ -108,4 +108,4 @@ TEST(GradientSums, MicroBatchesThatTakeTurnsFillBucketsOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_gradient_sums

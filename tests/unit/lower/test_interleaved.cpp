@@ -17,7 +17,7 @@
 #include "unit/lower/planned.hpp"
 #include "unit/lower/two_segment_stages.hpp"
 
-namespace strata {
+namespace strata::test_interleaved {
 namespace {
 
 using testing::HasSubstr;
@@ -270,4 +270,4 @@ TEST(Interleaved, RefusesWhatDoesNotGoRoundInRounds) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_interleaved

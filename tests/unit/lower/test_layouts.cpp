@@ -12,7 +12,7 @@
 #include "planners/layouts/candidates.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_layouts {
 namespace {
 
 using testing::HasSubstr;
@@ -237,4 +237,4 @@ TEST(LayoutRefusals, NameTheOperatorAndTheNumbers) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_layouts

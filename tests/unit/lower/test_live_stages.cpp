@@ -16,7 +16,7 @@
 #include "unit/lower/equal_layers.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_live_stages {
 namespace {
 
 /// A layer a stage, and one more before the first, so that its backward reads parameters as the others' do.
@@ -158,4 +158,4 @@ TEST(LiveStages, VersionsOfSharedStagesAreThoseThatAreRead) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_live_stages

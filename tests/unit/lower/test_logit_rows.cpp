@@ -13,7 +13,7 @@
 #include "unit/lower/planned.hpp"
 #include "unit/lower/tensor_parallel.hpp"
 
-namespace strata {
+namespace strata::test_logit_rows {
 namespace {
 
 using testing::ElementsAre;
@@ -101,4 +101,4 @@ TEST(LogitRows, OfAVocabularyThatRanksSplitStay) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_logit_rows

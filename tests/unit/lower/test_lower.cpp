@@ -15,7 +15,7 @@
 #include "support/deep.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_lower {
 namespace {
 
 std::vector<ModelGraph> models() {
@@ -539,4 +539,4 @@ TEST(Lower, CapacityIsAskedOfTheProgram) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_lower

@@ -14,7 +14,7 @@
 #include "partition/sample_parts.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_norm_statistics {
 namespace {
 
 constexpr double momentum = 0.1;
@@ -109,4 +109,4 @@ TEST(NormStatistics, WhatIsComputedAgainUpdatesNothing) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_norm_statistics

@@ -8,7 +8,7 @@
 
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_operator_splitting {
 namespace {
 
 constexpr int num_ranks = 4;
@@ -166,4 +166,4 @@ TEST(OperatorSplitting, EveryModelVerifiesOnAllRanks) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_operator_splitting

@@ -12,7 +12,7 @@
 #include "unit/lower/planned.hpp"
 #include "unit/lower/two_segment_stages.hpp"
 
-namespace strata {
+namespace strata::test_orders {
 namespace {
 
 using testing::HasSubstr;
@@ -219,4 +219,4 @@ TEST(MadeUpOrder, WithoutWholePassesIsRefused) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_orders

@@ -7,7 +7,7 @@
 #include "partition/recomputation.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_parameter_gathers {
 namespace {
 
 using testing::ElementsAre;
@@ -146,4 +146,4 @@ TEST(ParameterGathers, WhatARecomputationHasGatheredStaysForBackwardOrIsGathered
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_parameter_gathers

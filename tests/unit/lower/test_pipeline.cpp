@@ -13,7 +13,7 @@
 #include "unit/lower/activation_peak.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_pipeline {
 namespace {
 
 constexpr const char* modes[] = {"gpipe", "1f1b"};
@@ -386,4 +386,4 @@ TEST(Pipeline, RefusalsHaveNumbers) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_pipeline

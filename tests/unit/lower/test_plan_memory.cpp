@@ -11,7 +11,7 @@
 #include "planned.hpp"
 #include "planners/states/factors.hpp"
 
-namespace strata {
+namespace strata::test_plan_memory {
 namespace {
 
 TEST(RepeatedBlocks, AModelOfFewerBlocksIsTheOneThatIsBuiltSo) {
@@ -156,4 +156,4 @@ TEST(PlanMemory, OfAFullPipelineIsThatOfAllItsMicroBatches) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_plan_memory

@@ -16,7 +16,7 @@
 #include "unit/lower/equal_layers.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_pyramid_lowering {
 namespace {
 
 using ::testing::AnyOf;
@@ -221,4 +221,4 @@ TEST(PyramidLowering, RefusesByName) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_pyramid_lowering

@@ -19,7 +19,7 @@
 #include "lower/order/cyclic.hpp"
 #include "lower/order/pyramid.hpp"
 
-namespace strata {
+namespace strata::test_pyramid_order {
 namespace {
 
 constexpr std::int64_t kMostSteps = 512;
@@ -252,4 +252,4 @@ TEST(PyramidOrder, AtEveryTimeStepAsManyActivations) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_pyramid_order

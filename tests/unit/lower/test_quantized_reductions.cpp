@@ -6,7 +6,7 @@
 #include "lower/states/quantized_reduction.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_quantized_reductions {
 namespace {
 
 using testing::ElementsAre;
@@ -83,4 +83,4 @@ TEST(QuantizedReductions, WithoutOverlapNoneHasAPlaceFurtherOn) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_quantized_reductions

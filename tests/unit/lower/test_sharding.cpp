@@ -14,7 +14,7 @@
 #include "models/model.hpp"
 #include "partition/shards.hpp"
 
-namespace strata {
+namespace strata::test_sharding {
 namespace {
 
 constexpr Factor grid{4, 2};
@@ -382,4 +382,4 @@ TEST(Shards, DataRanksThatAreNoCellOfTheGridAreRefused) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_sharding

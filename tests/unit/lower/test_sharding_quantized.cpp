@@ -13,7 +13,7 @@
 #include "support/refusal.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_sharding_quantized {
 namespace {
 
 using testing::HasSubstr;
@@ -271,4 +271,4 @@ TEST(QuantizedRefusals, OneRankHasNothingThatTravels) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_sharding_quantized

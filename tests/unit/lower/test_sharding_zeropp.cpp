@@ -8,7 +8,7 @@
 
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_sharding_zeropp {
 namespace {
 
 /// Every tensor divides by 8; 2 hidden layers and the head.
@@ -149,4 +149,4 @@ TEST(SecondShard, IsKeptWhenItsOperatorRuns) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_sharding_zeropp

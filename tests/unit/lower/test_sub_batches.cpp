@@ -14,7 +14,7 @@
 #include "unit/lower/planned.hpp"
 #include "unit/lower/tensor_parallel.hpp"
 
-namespace strata {
+namespace strata::test_sub_batches {
 namespace {
 
 using testing::HasSubstr;
@@ -202,4 +202,4 @@ TEST(SubBatches, GradientsAreSummedOnce) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_sub_batches

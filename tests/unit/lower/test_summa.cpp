@@ -15,7 +15,7 @@
 #include "planners/layouts/volume.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_summa {
 namespace {
 
 using testing::HasSubstr;
@@ -275,4 +275,4 @@ TEST(SummaRefusals, NameTheOperatorAndTheNumbers) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_summa

@@ -11,7 +11,7 @@
 #include "lower/lower.hpp"
 #include "models/model.hpp"
 
-namespace strata {
+namespace strata::test_training_state {
 namespace {
 
 Plan sharded_plan(const std::string& optimizer, DType dtype, const std::string& sharding) {
@@ -96,4 +96,4 @@ TEST(TrainingState, ReplicasKeepTheVersionThatTheyGoOnToRead) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_training_state

@@ -17,7 +17,7 @@
 #include "unit/lower/equal_layers.hpp"
 #include "unit/lower/planned.hpp"
 
-namespace strata {
+namespace strata::test_walking_parameters {
 namespace {
 
 using ::testing::AnyOf;
@@ -296,4 +296,4 @@ TEST(WalkingParameters, RefusesByName) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_walking_parameters

@@ -13,7 +13,7 @@
 #include "unit/lower/planned.hpp"
 #include "unit/lower/tensor_parallel.hpp"
 
-namespace strata {
+namespace strata::test_whole_sums {
 namespace {
 
 using testing::HasSubstr;
@@ -91,4 +91,4 @@ TEST(WholeSums, AreRefusedWhereThereAreNoPartialSums) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_whole_sums

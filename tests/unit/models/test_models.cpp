@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "models/model.hpp"
 
-namespace strata {
+namespace strata::test_models {
 namespace {
 
 using ::testing::ElementsAre;
@@ -397,4 +397,4 @@ TEST(Models, NoneIsLargerThanWhatIsCounted) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_models

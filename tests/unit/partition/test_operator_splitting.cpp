@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "partition/operator_splitting.hpp"
 
-namespace strata {
+namespace strata::test_operator_splitting {
 namespace {
 
 using ::testing::ElementsAre;
@@ -172,4 +172,4 @@ TEST(OperatorSplitting, RefusesByName) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_operator_splitting

@@ -17,7 +17,7 @@
 #include "partition/stages.hpp"
 #include "support/refusal.hpp"
 
-namespace strata {
+namespace strata::test_stages {
 namespace {
 
 ModelGraph mlp(std::vector<std::int64_t> widths) { return build_model({.name = "mlp", .widths = std::move(widths)}); }
@@ -292,4 +292,4 @@ TEST(Stages, TheGraphOfAStageHasItsOperatorsAndAllNumbers) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_stages

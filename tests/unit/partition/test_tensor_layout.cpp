@@ -8,7 +8,7 @@
 #include "base/collective.hpp"
 #include "partition/tensor_layout.hpp"
 
-namespace strata {
+namespace strata::test_tensor_layout {
 namespace {
 
 using testing::ElementsAre;
@@ -103,4 +103,4 @@ TEST(TensorLayout, PartsAreTheChunksOfCollectives) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_tensor_layout

@@ -13,13 +13,14 @@
 #include "planners/planner.hpp"
 #include "planners/states/factors.hpp"
 #include "support/lowered_account.hpp"
+#include "support/source_dir.hpp"
 
 namespace strata {
 
 /// 128 nodes of 8 A800.
 inline const Cluster& a800_ib() {
   static const Cluster cluster = [] {
-    const std::string path = STRATA_SOURCE_DIR "/experiments/clusters/a800-ib.toml";
+    const std::string path = test::source_dir() + "/experiments/clusters/a800-ib.toml";
     std::ifstream stream(path);
     return parse_cluster({std::istreambuf_iterator<char>(stream), {}}, path);
   }();

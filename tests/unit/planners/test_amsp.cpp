@@ -15,7 +15,7 @@
 #include "sharded.hpp"
 #include "support/refusal.hpp"
 
-namespace strata {
+namespace strata::test_amsp {
 namespace {
 
 using testing::HasSubstr;
@@ -338,4 +338,4 @@ TEST(Amsp, TableFoursPlanFor30BNeeds32Gpus) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_amsp

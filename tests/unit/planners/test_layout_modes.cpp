@@ -13,15 +13,16 @@
 #include "planners/layouts/search_space.hpp"
 #include "sharded.hpp"
 #include "support/refusal.hpp"
+#include "support/source_dir.hpp"
 
-namespace strata {
+namespace strata::test_layout_modes {
 namespace {
 
 using testing::HasSubstr;
 using Options = std::map<std::string, OptionValue>;
 
 Cluster cluster_named(const std::string& name) {
-  const std::string path = STRATA_SOURCE_DIR "/experiments/clusters/" + name + ".toml";
+  const std::string path = test::source_dir() + "/experiments/clusters/" + name + ".toml";
   std::ifstream stream(path);
   return parse_cluster({std::istreambuf_iterator<char>(stream), {}}, path);
 }
@@ -603,4 +604,4 @@ TEST(LinkCosts, OfANetworkAreTheSimulatorsAndNetworkCardsAreShared) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_layout_modes

@@ -17,7 +17,7 @@
 #include "planners/search/elimination.hpp"
 #include "sharded.hpp"
 
-namespace strata {
+namespace strata::test_layout_search {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -200,4 +200,4 @@ TEST(LayoutSearch, TooManyStrategiesAreRefusedWithTheirNumber) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_layout_search

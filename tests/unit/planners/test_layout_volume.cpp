@@ -13,7 +13,7 @@
 #include "planners/layouts/volume.hpp"
 #include "planners/states/factors.hpp"
 
-namespace strata {
+namespace strata::test_layout_volume {
 namespace {
 
 constexpr double giga = 1024.0 * 1024.0 * 1024.0;
@@ -143,4 +143,4 @@ TEST(LayoutVolume, UnaryOperatorsLetRowsBeScatteredAndGathered) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_layout_volume

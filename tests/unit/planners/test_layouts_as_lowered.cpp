@@ -11,7 +11,7 @@
 #include "planners/layouts/layout_planning.hpp"
 #include "sharded.hpp"
 
-namespace strata {
+namespace strata::test_layouts_as_lowered {
 namespace {
 
 using Options = std::map<std::string, OptionValue>;
@@ -121,4 +121,4 @@ TEST(LayoutsAsLowered, MoveTheElementsThatWereCounted) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_layouts_as_lowered

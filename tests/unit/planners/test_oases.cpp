@@ -13,7 +13,7 @@
 #include "sharded.hpp"
 #include "support/refusal.hpp"
 
-namespace strata {
+namespace strata::test_oases {
 namespace {
 
 using testing::ElementsAre;
@@ -167,4 +167,4 @@ TEST(Oases, RefusesWithNumbers) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_oases

@@ -14,7 +14,7 @@
 #include "planners/search/exact_choices.hpp"
 #include "planners/search/pareto_front.hpp"
 
-namespace strata {
+namespace strata::test_operator_search {
 namespace {
 
 constexpr std::int64_t unlimited = std::int64_t{1} << 60;
@@ -304,4 +304,4 @@ TEST(ParetoFront, KeepsWhatNothingBeatsAndSumsEveryPair) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_operator_search

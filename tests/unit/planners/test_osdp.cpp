@@ -16,8 +16,9 @@
 #include "planners/search/exact_choices.hpp"
 #include "sharded.hpp"
 #include "support/refusal.hpp"
+#include "support/source_dir.hpp"
 
-namespace strata {
+namespace strata::test_osdp {
 namespace {
 
 using testing::HasSubstr;
@@ -26,7 +27,7 @@ constexpr std::int64_t gib = std::int64_t{1} << 30;
 
 const Cluster& titans() {
   static const Cluster cluster = [] {
-    const std::string path = STRATA_SOURCE_DIR "/experiments/clusters/titan-pcie.toml";
+    const std::string path = test::source_dir() + "/experiments/clusters/titan-pcie.toml";
     std::ifstream stream(path);
     return parse_cluster({std::istreambuf_iterator<char>(stream), {}}, path);
   }();
@@ -508,4 +509,4 @@ TEST(OsdpPlans, SdpIsOfferedWhereAsked) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_osdp

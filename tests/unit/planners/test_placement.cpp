@@ -13,7 +13,7 @@
 #include "planners/states/sharded_plan.hpp"
 #include "sharded.hpp"
 
-namespace strata {
+namespace strata::test_placement {
 namespace {
 
 using testing::ElementsAre;
@@ -103,4 +103,4 @@ TEST(LeafFirst, IsAnOptionOfModesWithGroupsOfSeveralNodes) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_placement

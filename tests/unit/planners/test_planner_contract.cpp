@@ -11,8 +11,9 @@
 #include "models/model.hpp"
 #include "planners/planner.hpp"
 #include "support/simulated_account.hpp"
+#include "support/source_dir.hpp"
 
-namespace strata {
+namespace strata::test_planner_contract {
 namespace {
 
 Plan base_of(const Planner& planner, int ranks) {
@@ -111,7 +112,7 @@ TEST(PlannerContract, NamesAreSortedFoundAndAreTheirFiles) {
     EXPECT_FALSE(planner->summary().empty());
     EXPECT_FALSE(planner->source().empty());
     EXPECT_TRUE(std::filesystem::exists(
-        fmt::format("{}/src/planners/{}.cpp", STRATA_SOURCE_DIR, mode_file_stem(planner->name()))));
+        fmt::format("{}/src/planners/{}.cpp", test::source_dir(), mode_file_stem(planner->name()))));
   }
   EXPECT_TRUE(std::ranges::is_sorted(names));
 }
@@ -142,4 +143,4 @@ TEST(PlannerContract, SingleRefusesTwoRanks) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_planner_contract

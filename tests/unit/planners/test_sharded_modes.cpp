@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "sharded.hpp"
 
-namespace strata {
+namespace strata::test_sharded_modes {
 namespace {
 
 using testing::HasSubstr;
@@ -106,4 +106,4 @@ TEST(ShardedModes, TheExperimentMayKeepBucketsOutOfBackward) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_sharded_modes

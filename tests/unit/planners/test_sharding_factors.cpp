@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "planners/states/factors.hpp"
 
-namespace strata {
+namespace strata::test_sharding_factors {
 namespace {
 
 using testing::HasSubstr;
@@ -77,4 +77,4 @@ TEST(ShardingFactors, AnOptionIsAFactorOrItsWord) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_sharding_factors

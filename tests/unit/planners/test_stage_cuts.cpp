@@ -10,7 +10,7 @@
 
 #include "planners/pipelines/stage_cuts.hpp"
 
-namespace strata {
+namespace strata::test_stage_cuts {
 namespace {
 
 using testing::ElementsAre;
@@ -79,4 +79,4 @@ TEST(StageCuts, OneMicroBatchIsCutWhereMessagesAreSmallest) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_stage_cuts

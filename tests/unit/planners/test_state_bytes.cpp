@@ -11,7 +11,7 @@
 #include "planners/states/state_bytes.hpp"
 #include "sharded.hpp"
 
-namespace strata {
+namespace strata::test_state_bytes {
 namespace {
 
 std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
@@ -81,4 +81,4 @@ TEST(StateBytes, InterTensorIsTheFullestOwner) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_state_bytes

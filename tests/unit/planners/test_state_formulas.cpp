@@ -13,7 +13,7 @@
 #include "sharded.hpp"
 #include "support/held_bytes.hpp"
 
-namespace strata {
+namespace strata::test_state_formulas {
 namespace {
 
 std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
@@ -130,4 +130,4 @@ TEST_P(Formula, Zero3MicsAndZeropp) {
 INSTANTIATE_TEST_SUITE_P(Grids, Formula, testing::Values(Factor{2, 1}, Factor{2, 2}, Factor{4, 2}));
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_state_formulas

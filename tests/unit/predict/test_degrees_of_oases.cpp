@@ -23,7 +23,7 @@
 #include "support/rank_correlation.hpp"
 #include "support/refusal.hpp"
 
-namespace strata::predict {
+namespace strata::predict::test_degrees_of_oases {
 namespace {
 
 using ::testing::AllOf;
@@ -283,4 +283,4 @@ TEST(DegreesOfOases, RefusesWithNumbers) {
 }
 
 }  // namespace
-}  // namespace strata::predict
+}  // namespace strata::predict::test_degrees_of_oases

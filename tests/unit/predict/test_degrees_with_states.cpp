@@ -19,7 +19,7 @@
 #include "predict/prepared_point.hpp"
 #include "support/refusal.hpp"
 
-namespace strata::predict {
+namespace strata::predict::test_degrees_with_states {
 namespace {
 
 using ::testing::HasSubstr;
@@ -226,4 +226,4 @@ TEST(DegreesWithStates, ABatchOfThePlannersThatOsdpDoesNotFindIsRefused) {
 }
 
 }  // namespace
-}  // namespace strata::predict
+}  // namespace strata::predict::test_degrees_with_states

@@ -13,7 +13,7 @@
 #include "predict/prepared_point.hpp"
 #include "support/refusal.hpp"
 
-namespace strata::predict {
+namespace strata::predict::test_device_options {
 namespace {
 
 using ::testing::AllOf;
@@ -168,4 +168,4 @@ TEST(Device, OfADescribedClusterIsPlannedForWithoutOne) {
 }
 
 }  // namespace
-}  // namespace strata::predict
+}  // namespace strata::predict::test_device_options

@@ -12,7 +12,7 @@
 #include "models/model.hpp"
 #include "predict/evaluation_inputs.hpp"
 
-namespace strata::predict {
+namespace strata::predict::test_evaluation_inputs {
 namespace {
 
 constexpr std::int64_t batch = 4;
@@ -97,4 +97,4 @@ TEST(EvaluationInputs, EvaluationWithoutDataIsRefused) {
 }
 
 }  // namespace
-}  // namespace strata::predict
+}  // namespace strata::predict::test_evaluation_inputs

@@ -18,7 +18,7 @@
 #include "predict/prepared_point.hpp"
 #include "support/refusal.hpp"
 
-namespace strata::predict {
+namespace strata::predict::test_parallel_degrees {
 namespace {
 
 using ::testing::AllOf;
@@ -294,4 +294,4 @@ TEST(ParallelDegrees, WithoutCostsSeveralAreNotCompared) {
 }
 
 }  // namespace
-}  // namespace strata::predict
+}  // namespace strata::predict::test_parallel_degrees

@@ -13,7 +13,7 @@
 #include "predict/prediction.hpp"
 #include "predict/strategy_options.hpp"
 
-namespace strata::predict {
+namespace strata::predict::test_plan_evaluation {
 namespace {
 
 using ::testing::AllOf;
@@ -241,4 +241,4 @@ TEST(PlanEvaluation, MemoryIsTheAccountsForAnyNumberOfMicroBatches) {
 }
 
 }  // namespace
-}  // namespace strata::predict
+}  // namespace strata::predict::test_plan_evaluation

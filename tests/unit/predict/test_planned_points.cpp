@@ -18,7 +18,7 @@
 #include "support/refusal.hpp"
 #include "unit/data/temporary_folder.hpp"
 
-namespace strata::predict {
+namespace strata::predict::test_planned_points {
 namespace {
 
 using results::Status;
@@ -127,4 +127,4 @@ TEST(PlannedPoints, AreCountedAndABadOneIsNamed) {
 }
 
 }  // namespace
-}  // namespace strata::predict
+}  // namespace strata::predict::test_planned_points

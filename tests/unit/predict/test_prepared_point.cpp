@@ -14,7 +14,7 @@
 #include "predict/prepared_point.hpp"
 #include "support/refusal.hpp"
 
-namespace strata::predict {
+namespace strata::predict::test_prepared_point {
 namespace {
 
 using ::testing::AllOf;
@@ -244,4 +244,4 @@ TEST(PreparedPoint, AWrongPlanIsSaidWithItsFile) {
 }
 
 }  // namespace
-}  // namespace strata::predict
+}  // namespace strata::predict::test_prepared_point

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "predict/strategy_options.hpp"
 
-namespace strata::predict {
+namespace strata::predict::test_strategy_options {
 namespace {
 
 using ::testing::AllOf;
@@ -129,4 +129,4 @@ TEST(StrategyOptions, TheReferenceHasEveryMode) {
 }
 
 }  // namespace
-}  // namespace strata::predict
+}  // namespace strata::predict::test_strategy_options

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "predict/training_length.hpp"
 
-namespace strata::predict {
+namespace strata::predict::test_training_length {
 namespace {
 
 std::int64_t steps_of(std::int64_t epochs, std::int64_t num_samples, std::int64_t global_batch) {
@@ -57,4 +57,4 @@ TEST(TrainingLength, MoreStepsThanAreAcceptedAreRefused) {
 }
 
 }  // namespace
-}  // namespace strata::predict
+}  // namespace strata::predict::test_training_length

@@ -7,7 +7,7 @@
 
 #include "profile/collective_times.hpp"
 
-namespace strata::profile {
+namespace strata::profile::test_collective_times {
 namespace {
 
 using ::testing::ElementsAre;
@@ -39,4 +39,4 @@ TEST(GroupsByShape, OfOneRankAreNone) {
 }
 
 }  // namespace
-}  // namespace strata::profile
+}  // namespace strata::profile::test_collective_times

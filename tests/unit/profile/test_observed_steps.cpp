@@ -7,7 +7,7 @@
 
 #include "profile/observed_steps.hpp"
 
-namespace strata::profile {
+namespace strata::profile::test_observed_steps {
 namespace {
 
 using ::testing::DoubleEq;
@@ -90,4 +90,4 @@ TEST(Slowdown, IsOfTheTimeInWhichBothWereAtWork) {
 }
 
 }  // namespace
-}  // namespace strata::profile
+}  // namespace strata::profile::test_observed_steps

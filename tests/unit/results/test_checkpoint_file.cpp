@@ -13,7 +13,7 @@
 #include "unit/results/hdf5_reader.hpp"
 #include "unit/results/sample_attempt.hpp"
 
-namespace strata::results::test {
+namespace strata::results::test::test_checkpoint_file {
 namespace {
 
 namespace fs = std::filesystem;
@@ -170,4 +170,4 @@ TEST(CheckpointFile, TheOldestGo) {
 }
 
 }  // namespace
-}  // namespace strata::results::test
+}  // namespace strata::results::test::test_checkpoint_file

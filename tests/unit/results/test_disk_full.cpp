@@ -16,7 +16,7 @@
 #include "unit/results/hdf5_reader.hpp"
 #include "unit/results/sample_attempt.hpp"
 
-namespace strata::results::test {
+namespace strata::results::test::test_disk_full {
 namespace {
 
 namespace fs = std::filesystem;
@@ -163,4 +163,4 @@ TEST_F(DiskFull, WithoutAReserveTheProcessStillEndsWithTheMessage) {
 }
 
 }  // namespace
-}  // namespace strata::results::test
+}  // namespace strata::results::test::test_disk_full

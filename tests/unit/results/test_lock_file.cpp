@@ -14,7 +14,7 @@
 #include "results/status.hpp"
 #include "unit/results/sample_attempt.hpp"
 
-namespace strata::results::test {
+namespace strata::results::test::test_lock_file {
 namespace {
 
 using namespace std::chrono_literals;
@@ -87,4 +87,4 @@ TEST(Recorder, AReaderThatLooksForAHolderStopsNoJob) {
 }
 
 }  // namespace
-}  // namespace strata::results::test
+}  // namespace strata::results::test::test_lock_file

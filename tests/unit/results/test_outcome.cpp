@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "results/outcome.hpp"
 
-namespace strata::results {
+namespace strata::results::test_outcome {
 namespace {
 
 TEST(Outcome, EachTypeOfErrorHasItsStatus) {
@@ -23,4 +23,4 @@ TEST(Outcome, EachTypeOfErrorHasItsStatus) {
 }
 
 }  // namespace
-}  // namespace strata::results
+}  // namespace strata::results::test_outcome

@@ -25,7 +25,7 @@
 #include "unit/results/hdf5_reader.hpp"
 #include "unit/results/sample_attempt.hpp"
 
-namespace strata::results::test {
+namespace strata::results::test::test_recorder {
 namespace {
 
 namespace fs = std::filesystem;
@@ -394,4 +394,4 @@ TEST(Recorder, AddingAStepIsCheap) {
 }
 
 }  // namespace
-}  // namespace strata::results::test
+}  // namespace strata::results::test::test_recorder

@@ -11,14 +11,15 @@
 
 #include "results/columns.hpp"
 #include "results/recorder.hpp"
+#include "support/source_dir.hpp"
 #include "unit/results/hdf5_reader.hpp"
 #include "unit/results/sample_attempt.hpp"
 
-namespace strata::results::test {
+namespace strata::results::test::test_schema {
 namespace {
 
 const toml::table& schema() {
-  static const toml::table table = toml::parse_file(STRATA_SOURCE_DIR "/results-schema/schema-1.toml");
+  static const toml::table table = toml::parse_file(strata::test::source_dir() + "/results-schema/schema-1.toml");
   return table;
 }
 
@@ -168,4 +169,4 @@ TEST(Schema, RootAttributesInOrder) {
 }
 
 }  // namespace
-}  // namespace strata::results::test
+}  // namespace strata::results::test::test_schema

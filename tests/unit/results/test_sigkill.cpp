@@ -21,7 +21,7 @@
 #include "unit/results/hdf5_reader.hpp"
 #include "unit/results/sample_attempt.hpp"
 
-namespace strata::results::test {
+namespace strata::results::test::test_sigkill {
 namespace {
 
 /// Rows as fast as they go in, with flushes far more often than in a run, so that a kill often meets one.
@@ -94,4 +94,4 @@ TEST(Sigkill, EveryPartFileOpens) {
 }
 
 }  // namespace
-}  // namespace strata::results::test
+}  // namespace strata::results::test::test_sigkill

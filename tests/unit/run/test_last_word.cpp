@@ -14,7 +14,7 @@
 #include "results/status.hpp"
 #include "run/last_word.hpp"
 
-namespace strata::run {
+namespace strata::run::test_last_word {
 namespace {
 
 /// The only child of @p process; 0 if it has none.
@@ -111,4 +111,4 @@ TEST_F(EndingOfFailure, EveryOtherFailureIsItsOwnEnding) {
 }
 
 }  // namespace
-}  // namespace strata::run
+}  // namespace strata::run::test_last_word

@@ -5,7 +5,7 @@
 
 #include "run/learning_rate.hpp"
 
-namespace strata::run {
+namespace strata::run::test_learning_rate {
 namespace {
 
 /// Ten samples in steps of four: epochs begin at samples 0, 10, 20 …, which are in steps 0, 2, 5, 7, 10 ….
@@ -79,4 +79,4 @@ TEST(LearningRate, EpochsAreNotShiftedByTheWarmUp) {
 }
 
 }  // namespace
-}  // namespace strata::run
+}  // namespace strata::run::test_learning_rate

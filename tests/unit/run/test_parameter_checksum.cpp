@@ -7,7 +7,7 @@
 #include "models/model.hpp"
 #include "run/parameter_checksum.hpp"
 
-namespace strata::run {
+namespace strata::run::test_parameter_checksum {
 namespace {
 
 using Held = std::vector<ParameterChecksum>;
@@ -59,4 +59,4 @@ TEST(ParameterChecksum, TravelsAsText) {
 }
 
 }  // namespace
-}  // namespace strata::run
+}  // namespace strata::run::test_parameter_checksum

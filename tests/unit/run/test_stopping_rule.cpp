@@ -10,7 +10,7 @@
 
 #include "run/stopping_rule.hpp"
 
-namespace strata::run {
+namespace strata::run::test_stopping_rule {
 namespace {
 
 std::vector<double> counted(int n) {
@@ -95,4 +95,4 @@ TEST(StoppingRule, NothingIsWaitedForBehindTheLastStep) {
 }
 
 }  // namespace
-}  // namespace strata::run
+}  // namespace strata::run::test_stopping_rule

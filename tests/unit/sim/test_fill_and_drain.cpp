@@ -9,7 +9,7 @@
 #include "ir/program/repetition.hpp"
 #include "support/overlapping_programs.hpp"
 
-namespace strata {
+namespace strata::test_fill_and_drain {
 namespace {
 
 struct Ends {
@@ -52,4 +52,4 @@ TEST(FillAndDrain, AStepThatMeetsNoOtherNeitherFillsNorDrains) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_fill_and_drain

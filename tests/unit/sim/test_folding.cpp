@@ -16,7 +16,7 @@
 #include "planners/planner.hpp"
 #include "sim/simulate.hpp"
 
-namespace strata {
+namespace strata::test_folding {
 namespace {
 
 Cluster described(int nodes, int devices) {
@@ -261,4 +261,4 @@ TEST(RankClasses, AreAsFewForManyRanks) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_folding

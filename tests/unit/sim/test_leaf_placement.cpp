@@ -13,7 +13,7 @@
 #include "planners/planner.hpp"
 #include "sim/simulate.hpp"
 
-namespace strata {
+namespace strata::test_leaf_placement {
 namespace {
 
 constexpr int ranks_per_node = 2;
@@ -176,4 +176,4 @@ TEST(LeafPlacement, FoldedJobsTakeAsLong) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_leaf_placement

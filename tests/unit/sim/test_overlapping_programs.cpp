@@ -14,7 +14,7 @@
 #include "support/overlapping_programs.hpp"
 #include "unit/sim/fixed_costs.hpp"
 
-namespace strata {
+namespace strata::test_overlapping_programs {
 namespace {
 
 using ::testing::HasSubstr;
@@ -128,4 +128,4 @@ TEST(OverlappingPrograms, ALateMessageIsHidden) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_overlapping_programs

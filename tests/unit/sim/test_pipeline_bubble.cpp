@@ -15,7 +15,7 @@
 #include "sim/simulate.hpp"
 #include "support/made_up_order.hpp"
 
-namespace strata {
+namespace strata::test_pipeline_bubble {
 namespace {
 
 constexpr double forward_seconds = 1.0;
@@ -153,4 +153,4 @@ TEST(PipelineBubble, OfAMadeUpOrderIsTheOneCountedByHand) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_pipeline_bubble

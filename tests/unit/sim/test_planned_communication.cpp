@@ -16,7 +16,7 @@
 #include "sim/simulate.hpp"
 #include "support/rank_correlation.hpp"
 
-namespace strata {
+namespace strata::test_planned_communication {
 namespace {
 
 /// Two servers with fast links inside and @p nics cards between them.
@@ -105,4 +105,4 @@ TEST(PlannedCommunication, OfEveryLayoutIsTheSimulatorsOnTwoServers) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_planned_communication

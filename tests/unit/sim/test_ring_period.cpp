@@ -14,7 +14,7 @@
 #include "sim/steady_state.hpp"
 #include "unit/sim/ring_of_layers.hpp"
 
-namespace strata {
+namespace strata::test_ring_period {
 namespace {
 
 using test::layers;
@@ -141,4 +141,4 @@ TEST(RingPeriod, MessagesAreHiddenWithinTheirBudget) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_ring_period

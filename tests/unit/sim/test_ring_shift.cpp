@@ -16,7 +16,7 @@
 #include "sim/simulate.hpp"
 #include "unit/sim/ring_of_layers.hpp"
 
-namespace strata {
+namespace strata::test_ring_shift {
 namespace {
 
 using test::layers;
@@ -197,4 +197,4 @@ TEST(RingShift, APassWaitsForOneOfTheRankBefore) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_ring_shift

@@ -11,7 +11,7 @@
 #include "unit/ir/program/handmade_program.hpp"
 #include "unit/sim/fixed_costs.hpp"
 
-namespace strata {
+namespace strata::test_simulate {
 namespace {
 
 using test::FixedCosts;
@@ -263,4 +263,4 @@ TEST(Simulate, ADeadlockIsNamed) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_simulate

@@ -8,7 +8,7 @@
 
 #include "sim/steady_state.hpp"
 
-namespace strata {
+namespace strata::test_steady_state {
 namespace {
 
 /// Two classes, the second @p late steps behind the first; all steps steady.
@@ -53,4 +53,4 @@ TEST(SteadyState, SecondsAreThoseOfAPeriodOfTheSlowestClass) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_steady_state

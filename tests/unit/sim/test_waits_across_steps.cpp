@@ -11,7 +11,7 @@
 #include "unit/ir/program/handmade_program.hpp"
 #include "unit/sim/fixed_costs.hpp"
 
-namespace strata {
+namespace strata::test_waits_across_steps {
 namespace {
 
 using test::FixedCosts;
@@ -125,4 +125,4 @@ TEST(WaitsAcrossSteps, ALaterStepsTransferThatNobodyMeetsIsADeadlock) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_waits_across_steps

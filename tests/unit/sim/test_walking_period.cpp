@@ -13,7 +13,7 @@
 #include "models/graph_builder.hpp"
 #include "sim/simulate.hpp"
 
-namespace strata {
+namespace strata::test_walking_period {
 namespace {
 
 constexpr std::int64_t width = 16;
@@ -93,4 +93,4 @@ TEST(WalkingPeriod, MessagesAreHiddenWithinTheirBudget) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_walking_period

@@ -11,8 +11,9 @@
 
 #include "base/error.hpp"
 #include "ir/machine/cluster.hpp"
+#include "support/source_dir.hpp"
 
-namespace strata {
+namespace strata::test_cluster {
 namespace {
 
 using ::testing::HasSubstr;
@@ -117,7 +118,7 @@ TEST(Cluster, ParserNamesFileLineAndKey) {
 
 TEST(Cluster, EveryDescriptionThatShipsIsWellFormedAndNamedAsItsFile) {
   int num_files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(STRATA_SOURCE_DIR "/experiments/clusters")) {
+  for (const auto& entry : std::filesystem::directory_iterator(test::source_dir() + "/experiments/clusters")) {
     if (entry.path().extension() != ".toml") {
       continue;
     }
@@ -141,7 +142,7 @@ TEST(Cluster, EveryDescriptionThatShipsIsWellFormedAndNamedAsItsFile) {
 }
 
 Cluster shipped(const std::string& name) {
-  const std::string path = fmt::format("{}/experiments/clusters/{}.toml", STRATA_SOURCE_DIR, name);
+  const std::string path = fmt::format("{}/experiments/clusters/{}.toml", test::source_dir(), name);
   std::ifstream stream(path);
   return parse_cluster({std::istreambuf_iterator<char>(stream), {}}, path);
 }
@@ -175,4 +176,4 @@ TEST(Cluster, EffectiveNumbersStayBelowTheNameplate) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_cluster

@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "ir/machine/cost_profile.hpp"
 
-namespace strata {
+namespace strata::test_cost_profile {
 namespace {
 
 using testing::HasSubstr;
@@ -91,4 +91,4 @@ TEST(CostProfile, WhatARowSaysWrongIsSaidWithTheFile) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_cost_profile

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "ir/model/attributes.hpp"
 
-namespace strata {
+namespace strata::test_attributes {
 namespace {
 
 using ::testing::HasSubstr;
@@ -76,4 +76,4 @@ TEST(Attributes, ErrorsNameTheWord) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_attributes

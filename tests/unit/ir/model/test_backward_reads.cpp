@@ -7,7 +7,7 @@
 #include "ir/model/backward_reads.hpp"
 #include "models/model.hpp"
 
-namespace strata {
+namespace strata::test_backward_reads {
 namespace {
 
 std::vector<std::string> names_read(const ModelGraph& graph) {
@@ -42,4 +42,4 @@ TEST(BackwardReads, InputsStatisticsAndLossesHaveNoGradient) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_backward_reads

@@ -10,7 +10,7 @@
 #include "ir/model/model_graph.hpp"
 #include "models/model.hpp"
 
-namespace strata {
+namespace strata::test_model_graph {
 namespace {
 
 using ::testing::ElementsAre;
@@ -350,4 +350,4 @@ TEST(ModelGraph, NamesReadBack) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_model_graph

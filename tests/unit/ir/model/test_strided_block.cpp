@@ -5,7 +5,7 @@
 
 #include "ir/model/strided_block.hpp"
 
-namespace strata {
+namespace strata::test_strided_block {
 namespace {
 
 using testing::ElementsAre;
@@ -103,4 +103,4 @@ TEST(StridedBlock, HoldsPartsOfDimsThatTheirDigitsDoNotFill) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_strided_block

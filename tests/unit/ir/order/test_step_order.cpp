@@ -10,7 +10,7 @@
 #include "ir/order/step_order.hpp"
 #include "support/refusal.hpp"
 
-namespace strata {
+namespace strata::test_step_order {
 namespace {
 
 using testing::HasSubstr;
@@ -225,4 +225,4 @@ INSTANTIATE_TEST_SUITE_P(All, StepOrderMistakes, testing::ValuesIn(mistakes),
                          [](const auto& mistake) { return std::string(mistake.param.name); });
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_step_order

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "ir/plan/plan.hpp"
 
-namespace strata {
+namespace strata::test_plan {
 namespace {
 
 using ::testing::AllOf;
@@ -650,4 +650,4 @@ TEST(PlanVerify, ProductsBeyondTheirIntegersAreRefused) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_plan

@@ -10,7 +10,7 @@
 #include "handmade_program.hpp"
 #include "ir/program/happens_before.hpp"
 
-namespace strata {
+namespace strata::test_addresses {
 namespace {
 
 using ::testing::HasSubstr;
@@ -289,4 +289,4 @@ TEST(Addresses, TheLowestGapThatIsWideEnough) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_addresses

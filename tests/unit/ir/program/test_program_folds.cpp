@@ -6,7 +6,7 @@
 
 #include "handmade_program.hpp"
 
-namespace strata {
+namespace strata::test_program_folds {
 namespace {
 
 using ::testing::HasSubstr;
@@ -220,4 +220,4 @@ TEST(Flops, OfAStepAreThoseOfTheBody) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_program_folds

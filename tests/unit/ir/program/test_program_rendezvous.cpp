@@ -6,7 +6,7 @@
 
 #include "handmade_program.hpp"
 
-namespace strata {
+namespace strata::test_program_rendezvous {
 namespace {
 
 using ::testing::AllOf;
@@ -243,4 +243,4 @@ TEST(Rendezvous, RanksAndGroupsAgree) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_program_rendezvous

@@ -8,7 +8,7 @@
 
 #include "handmade_program.hpp"
 
-namespace strata {
+namespace strata::test_program_rules {
 namespace {
 
 using ::testing::AllOf;
@@ -293,4 +293,4 @@ TEST(ProgramOrder, PartsOfOneBufferThatDoNotMeetNeedNoOrder) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_program_rules

@@ -7,7 +7,7 @@
 
 #include "handmade_program.hpp"
 
-namespace strata {
+namespace strata::test_program_text {
 namespace {
 
 using ::testing::AllOf;
@@ -250,4 +250,4 @@ TEST(ProgramText, NumbersOutOfRangeAreNamedWithTheirLine) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_program_text

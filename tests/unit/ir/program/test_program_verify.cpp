@@ -9,7 +9,7 @@
 #include "ir/program/happens_before.hpp"
 #include "ir/program/program.hpp"
 
-namespace strata {
+namespace strata::test_program_verify {
 namespace {
 
 using testing::HasSubstr;
@@ -387,4 +387,4 @@ TEST(Folds, MemoryPeakAndBytes) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_program_verify

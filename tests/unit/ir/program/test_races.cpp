@@ -9,7 +9,7 @@
 #include "ir/program/happens_before.hpp"
 #include "ir/program/races.hpp"
 
-namespace strata {
+namespace strata::test_races {
 namespace {
 
 struct Access {
@@ -101,4 +101,4 @@ TEST(Races, AreWhatAllPairsSay) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_races

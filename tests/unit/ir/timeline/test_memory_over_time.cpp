@@ -12,7 +12,7 @@
 #include "ir/program/program.hpp"
 #include "ir/timeline/memory_over_time.hpp"
 
-namespace strata {
+namespace strata::test_memory_over_time {
 namespace {
 
 MemorySample sample(std::int64_t time_ns, std::int64_t activation, std::int64_t workspace) {
@@ -84,4 +84,4 @@ TEST(MemoryOverTime, WhereStepsOverlapAllThatAreUnderWayCount) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_memory_over_time

@@ -10,7 +10,7 @@
 #include "ir/timeline/timeline.hpp"
 #include "support/sample_timeline.hpp"
 
-namespace strata {
+namespace strata::test_timeline {
 namespace {
 
 using ::testing::HasSubstr;
@@ -80,4 +80,4 @@ TEST(Timeline, ParserNamesTheLine) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_timeline

@@ -15,7 +15,7 @@ BUILD = Path(os.environ["STRATA_BUILD"])
 
 
 def test_made_up_chains(tmp_path):
-    count = 500
+    count = 2000 if "STRATA_DEEP" in os.environ else 150
     subprocess.run([BUILD / "tests" / "write_chain_programs", tmp_path, str(count)], check=True)
     answers = json.loads((tmp_path / "answers.json").read_text())
     assert len(answers) == count

@@ -12,7 +12,7 @@
 #include "support/random_chains.hpp"
 #include "support/refusal.hpp"
 
-namespace strata {
+namespace strata::test_chain_search {
 namespace {
 
 TEST(ChainSearch, ExactIsExhaustive) {
@@ -84,4 +84,4 @@ TEST(ChainSearch, ExhaustiveRefusesWhatItCannotFinish) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_chain_search

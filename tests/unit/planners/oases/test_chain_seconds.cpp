@@ -11,7 +11,7 @@
 #include "planners/oases/chain_seconds.hpp"
 #include "support/random_chains.hpp"
 
-namespace strata {
+namespace strata::test_chain_seconds {
 namespace {
 
 /// When a pass ends whose instructions begin as soon as their stream is free and what they read is there: computes of a
@@ -98,4 +98,4 @@ TEST(ChainSeconds, BlockingEdgesAreThoseOfEquationFour) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::test_chain_seconds
