@@ -20,6 +20,7 @@ std::string words_of(const auto& call) {
 }
 
 inline std::string refusal(const auto& call) { return words_of<Unsupported>(call); }
+inline std::string user_error(const auto& call) { return words_of<UserError>(call); }
 inline std::string out_of_memory(const auto& call) { return words_of<OutOfMemory>(call); }
 
 }  // namespace strata

@@ -6,22 +6,13 @@
 #include "base/error.hpp"
 #include "config/options.hpp"
 #include "config/sweep.hpp"
+#include "support/refusal.hpp"
 
 namespace strata::test_experiment {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 constexpr const char* minimal = R"(name = "tiny"
 [model]
@@ -113,9 +104,9 @@ TEST(ExperimentFile, ErrorsNameFileLineKeyAndAccepted) {
       {"name = \"a\"\n[train]\nseed = 1\nseed = 2", "e.toml:4: not TOML"},
   };
   for (const auto& [text, expected] : cases) {
-    EXPECT_THAT(error_of([&, t = text] { read_experiment(t, "e.toml"); }), HasSubstr(expected));
+    EXPECT_THAT(user_error([&, t = text] { read_experiment(t, "e.toml"); }), HasSubstr(expected));
   }
-  EXPECT_THAT(error_of([] { load_experiment("/nowhere/e.toml"); }), HasSubstr("/nowhere/e.toml: cannot be read"));
+  EXPECT_THAT(user_error([] { load_experiment("/nowhere/e.toml"); }), HasSubstr("/nowhere/e.toml: cannot be read"));
 }
 
 TEST(ExperimentFile, OverridesAreTomlAndStringsNeedNoQuotes) {
@@ -146,7 +137,7 @@ TEST(ExperimentFile, BadOverridesSayWhy) {
       {"sweep.product={}", "--set: sweep.product: unknown key"},
   };
   for (const auto& [override_text, expected] : cases) {
-    EXPECT_THAT(error_of([&, o = override_text] { read_experiment(minimal, "e.toml", {o}); }), HasSubstr(expected));
+    EXPECT_THAT(user_error([&, o = override_text] { read_experiment(minimal, "e.toml", {o}); }), HasSubstr(expected));
   }
 }
 
@@ -184,7 +175,7 @@ TEST(ExperimentVerify, ConditionsBetweenOptions) {
       {{"strategy.name="}, "--set: strategy.name: empty"},
   };
   for (const auto& [overrides, expected] : cases) {
-    EXPECT_THAT(error_of([&, o = overrides] { only_point(minimal, o); }), HasSubstr(expected));
+    EXPECT_THAT(user_error([&, o = overrides] { only_point(minimal, o); }), HasSubstr(expected));
   }
   EXPECT_NO_THROW(only_point(minimal, {"train.schedule=cosine", "train.steps=10"}));
   EXPECT_NO_THROW(only_point(minimal, {"train.schedule=cosine", "train.epochs=10"}));
@@ -200,9 +191,9 @@ TEST(ExperimentVerify, TheBatchIsANumberOrThePlanners) {
   // A later word takes an earlier one back.
   EXPECT_EQ(only_point(minimal, {"train.global_batch=planner", "train.global_batch=8"}).train.global_batch,
             only_point(minimal).train.global_batch);
-  EXPECT_THAT(error_of([] { only_point(minimal, {"train.global_batch=\"planners\""}); }),
+  EXPECT_THAT(user_error([] { only_point(minimal, {"train.global_batch=\"planners\""}); }),
               HasSubstr("train.global_batch: a string where integer or \"planner\" is accepted"));
-  EXPECT_THAT(error_of([] {
+  EXPECT_THAT(user_error([] {
                 only_point(minimal, {"train.global_batch=planner", "train.global_batch_tokens=64"});
               }),
               HasSubstr("exactly one of train.global_batch (samples, \"planner\")"));
@@ -249,7 +240,7 @@ TEST(ExperimentId, DefaultsThatAreSpelledOutDoNotCount) {
 TEST(Experiment, Words) {
   EXPECT_EQ(dtype_of_word("fp32"), DType::f32);
   EXPECT_EQ(dtype_of_word("bf16"), DType::bf16);
-  EXPECT_THAT(error_of([] { dtype_of_word("f32"); }), HasSubstr("accepted: fp32 | bf16"));
+  EXPECT_THAT(user_error([] { dtype_of_word("f32"); }), HasSubstr("accepted: fp32 | bf16"));
   EXPECT_EQ(path_beside("experiments/a.toml", "data/x.txt"), "experiments/data/x.txt");
   EXPECT_EQ(path_beside("a.toml", "x.txt"), "x.txt");
   EXPECT_EQ(path_beside("experiments/a.toml", "../x.txt"), "x.txt");

@@ -14,22 +14,13 @@
 #include "config/accepted.hpp"
 #include "config/options.hpp"
 #include "config/reference.hpp"
+#include "support/refusal.hpp"
 #include "support/source_dir.hpp"
 
 namespace strata::test_options {
 namespace {
 
 using ::testing::HasSubstr;
-
-template <class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// An accepted value of the option that is not its default.
 TomlValue other_value(const Option& option) {
@@ -121,20 +112,20 @@ TEST(Options, WrongTypesAreRefusedByName) {
   for (const Option& option : all_options()) {
     Experiment experiment;
     const TomlValue table{TomlValue::Table{}, 0};
-    EXPECT_THAT(error_of([&] { assign(experiment, option.key, table, "a.toml:3"); }),
+    EXPECT_THAT(user_error([&] { assign(experiment, option.key, table, "a.toml:3"); }),
                 HasSubstr("a.toml:3: " + std::string(option.key) + ": a table where " + std::string(type_name(option)) +
                           " is accepted"));
   }
   Experiment experiment;
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(user_error([&] {
                 assign(experiment, "train.seed", {1.0, 0}, "--set");
               }),
               HasSubstr("--set: train.seed: a real where integer is accepted"));
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(user_error([&] {
                 assign(experiment, "data.paths", {TomlValue::Array{{true, 0}}, 0}, "--set");
               }),
               HasSubstr("data.paths: a list where list of strings is accepted"));
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(user_error([&] {
                 assign(experiment, "train.learning_rate", {std::numeric_limits<double>::infinity(), 0}, "--set");
               }),
               HasSubstr("train.learning_rate: inf is not a finite number"));
@@ -153,7 +144,7 @@ TEST(Options, UnsetTakesAnOptionalBackToThePreset) {
   assign(experiment, "model.layers", {std::int64_t{2}, 0}, "--set");
   assign(experiment, "model.layers", {std::string("unset"), 0}, "--set");
   EXPECT_FALSE(experiment.model.layers.has_value());
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(user_error([&] {
                 assign(experiment, "train.seed", {std::string("unset"), 0}, "--set");
               }),
               HasSubstr("a string where integer is accepted"));
@@ -174,24 +165,24 @@ TEST(Options, OutOfRangeAndUnknownWordsSayWhatIsAccepted) {
   };
   for (const auto& [key, value, expected] : cases) {
     Experiment experiment;
-    EXPECT_THAT(error_of([&, k = key, v = value] { assign(experiment, k, v, "f:1"); }), HasSubstr(expected));
+    EXPECT_THAT(user_error([&, k = key, v = value] { assign(experiment, k, v, "f:1"); }), HasSubstr(expected));
   }
 }
 
 TEST(Options, UnknownKeysAreRefusedWithTheNearestAndTheSection) {
   Experiment experiment;
   const TomlValue one{std::int64_t{1}, 0};
-  EXPECT_THAT(error_of([&] { assign(experiment, "train.learning_rat", one, "f:1"); }),
+  EXPECT_THAT(user_error([&] { assign(experiment, "train.learning_rat", one, "f:1"); }),
               HasSubstr("f:1: train.learning_rat: unknown key; did you mean \"train.learning_rate\"?; accepted in "
                         "[train]: global_batch, "));
-  EXPECT_THAT(error_of([&] { assign(experiment, "nam", one, "f:1"); }),
+  EXPECT_THAT(user_error([&] { assign(experiment, "nam", one, "f:1"); }),
               HasSubstr("f:1: nam: unknown key; did you mean \"name\"?; accepted: name, title"));
-  EXPECT_THAT(error_of([&] { assign(experiment, "trian.seed", one, "f:1"); }),
+  EXPECT_THAT(user_error([&] { assign(experiment, "trian.seed", one, "f:1"); }),
               HasSubstr("did you mean \"train.seed\"?"));
-  EXPECT_THAT(error_of([&] { assign(experiment, "communication.emulated_link.beta", one, "f:1"); }),
+  EXPECT_THAT(user_error([&] { assign(experiment, "communication.emulated_link.beta", one, "f:1"); }),
               HasSubstr("accepted in [communication.emulated_link]: alpha_us, gbit_per_s"));
-  EXPECT_THAT(error_of([&] { assign(experiment, "strategy.", one, "f:1"); }), HasSubstr("unknown key"));
-  EXPECT_THAT(error_of([&] { assign(experiment, "backend", one, "f:1"); }), HasSubstr("unknown key"));
+  EXPECT_THAT(user_error([&] { assign(experiment, "strategy.", one, "f:1"); }), HasSubstr("unknown key"));
+  EXPECT_THAT(user_error([&] { assign(experiment, "backend", one, "f:1"); }), HasSubstr("unknown key"));
 }
 
 TEST(Options, StrategyOptionsPassThrough) {
@@ -205,7 +196,7 @@ TEST(Options, StrategyOptionsPassThrough) {
   EXPECT_EQ(experiment.strategy.options, expected);
   EXPECT_EQ(experiment.where("strategy.limit"), "f:3");
   EXPECT_EQ(experiment.where("strategy.other"), "default");
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(user_error([&] {
                 assign(experiment, "strategy.list", {TomlValue::Array{}, 0}, "f:5");
               }),
               HasSubstr("f:5: strategy.list: a list where true or false, a number or a string is accepted"));

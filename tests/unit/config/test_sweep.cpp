@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "config/sweep.hpp"
+#include "support/refusal.hpp"
 #include "support/source_dir.hpp"
 
 namespace strata::test_sweep {
@@ -17,16 +18,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 constexpr const char* base = R"(name = "sweep"
 [model]
@@ -153,7 +144,7 @@ TEST(Sweep, PrepareSeesEveryPointBeforeItsId) {
   });
   EXPECT_EQ(expansion.points[0].id, expand_text("").points[0].id);
   EXPECT_NE(expansion.points[1].id, expand_text("").points[0].id);
-  EXPECT_THAT(error_of([&] { expand(file, "cpu", [](Experiment&) { throw UserError("no slices"); }); }),
+  EXPECT_THAT(user_error([&] { expand(file, "cpu", [](Experiment&) { throw UserError("no slices"); }); }),
               HasSubstr("no slices (at strategy.slices = 1)"));
 }
 
@@ -193,7 +184,7 @@ TEST(Sweep, ErrorsNameFileLineKeyAndAccepted) {
        "s.toml:11: sweep.exclude[0].when: train.sed: unknown key; did you mean \"train.seed\"?"},
   };
   for (const auto& [text, expected] : cases) {
-    EXPECT_THAT(error_of([&, t = text] { read_experiment(std::string(base) + t, "s.toml"); }), HasSubstr(expected))
+    EXPECT_THAT(user_error([&, t = text] { read_experiment(std::string(base) + t, "s.toml"); }), HasSubstr(expected))
         << text;
   }
 }
@@ -223,7 +214,7 @@ TEST(Sweep, ExpansionErrors) {
        "--set train.seed=3: is an axis of tables of options"},
   };
   for (const auto& [text, overrides, expected] : cases) {
-    EXPECT_THAT(error_of([&, t = text, o = overrides] { expand_text(t, o); }), HasSubstr(expected)) << text;
+    EXPECT_THAT(user_error([&, t = text, o = overrides] { expand_text(t, o); }), HasSubstr(expected)) << text;
   }
 }
 
@@ -299,12 +290,12 @@ TEST(Sweep, AsManyPointsAsAreAccepted) {
     return text + "[[sweep.exclude]]\nwhen = \"true\"\nreason = \"all of them\"\n";
   };
   EXPECT_THAT(
-      error_of([&] {
+      user_error([&] {
         expand_text(product({"train.seed", "data.seed", "simulate.seed"}));
       }),
       HasSubstr("s.toml:13: sweep: 1000 of train.seed x 1000 of data.seed x 1000 of simulate.seed are more points "
                 "than are accepted: 100000 with those that are excluded"));
-  EXPECT_THAT(error_of([&] { expand_text(product({"train.seed"})); }), HasSubstr("all 1000 points are excluded"));
+  EXPECT_THAT(user_error([&] { expand_text(product({"train.seed"})); }), HasSubstr("all 1000 points are excluded"));
 }
 
 /// A point's file is written from what was said, and its job reads it.
@@ -312,7 +303,7 @@ TEST(Sweep, OverridesAreUtf8) {
   for (const std::string override_text :
        {"title=a\xff", "cluster=\xff", "data.paths=['\xff']", "job.partition=\xc0\xaf"}) {
     const std::string key = override_text.substr(0, override_text.find('='));
-    EXPECT_THAT(error_of([&] { read_experiment("", "s.toml", {override_text}); }),
+    EXPECT_THAT(user_error([&] { read_experiment("", "s.toml", {override_text}); }),
                 AllOf(HasSubstr("--set " + key + ": byte 0x"), HasSubstr("of the value; accepted: UTF-8")));
   }
 }
@@ -323,14 +314,14 @@ TEST(Sweep, NumbersThatNothingCanHaveAreRefused) {
   for (const auto& [key, value] : {std::pair("train.steps", integer), std::pair("measure.warmup_steps", integer),
                                    std::pair("measure.min_steps", integer), std::pair("measure.max_steps", integer),
                                    std::pair("resources.memory_gib", real)}) {
-    EXPECT_THAT(error_of([&] { read_experiment("", "s.toml", {fmt::format("{}={}", key, value)}); }),
+    EXPECT_THAT(user_error([&] { read_experiment("", "s.toml", {fmt::format("{}={}", key, value)}); }),
                 HasSubstr(fmt::format("--set: {}: ", key)))
         << key;
   }
 }
 
 TEST(Sweep, WhatNobodyGaveIsSaidWithTheFile) {
-  EXPECT_THAT(error_of([] {
+  EXPECT_THAT(user_error([] {
                 expand(read_experiment("name = \"x\"\nmodel.name = \"m\"\nstrategy.name = \"s\"\n", "s.toml"), "cpu");
               }),
               HasSubstr("s.toml: default: train.global_batch: exactly one of"));

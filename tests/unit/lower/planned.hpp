@@ -11,12 +11,10 @@
 #include "lower/states/shard_groups.hpp"
 #include "models/model.hpp"
 #include "planners/planner.hpp"
+#include "support/no_workspace.hpp"
 #include "support/refusal.hpp"
 
 namespace strata {
-
-inline std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
-inline std::int64_t some_workspace(const Program&, const Instruction&) { return 1000; }
 
 inline Plan asked(std::int64_t global_batch, int ranks) {
   Plan plan;

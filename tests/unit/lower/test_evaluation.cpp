@@ -10,11 +10,10 @@
 #include "ir/program/training_state.hpp"
 #include "lower/evaluation.hpp"
 #include "models/model.hpp"
+#include "support/no_workspace.hpp"
 
 namespace strata::test_evaluation {
 namespace {
-
-std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
 
 bool has(const ModelGraph& graph, OperatorKind kind) {
   return std::ranges::find(graph.operators, kind, &Operator::kind) != graph.operators.end();

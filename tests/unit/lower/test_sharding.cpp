@@ -13,14 +13,13 @@
 #include "lower/lower.hpp"
 #include "models/model.hpp"
 #include "partition/shards.hpp"
+#include "support/no_workspace.hpp"
 
 namespace strata::test_sharding {
 namespace {
 
 constexpr Factor grid{4, 2};
 constexpr int num_ranks = 8;
-
-std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
 
 /// Every tensor divides by 8; 2 hidden layers and the head.
 ModelGraph even_model() { return build_model({.name = "mlp", .widths = {16, 32, 48, 8}}); }

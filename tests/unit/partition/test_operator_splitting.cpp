@@ -8,22 +8,13 @@
 
 #include "base/error.hpp"
 #include "partition/operator_splitting.hpp"
+#include "support/refusal.hpp"
 
 namespace strata::test_operator_splitting {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <class Error, class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(SliceColumns, CoverAllColumnsAsEvenlyAsTheyCan) {
   for (const std::int64_t columns : {1, 7, 12, 768, 769}) {
@@ -159,15 +150,15 @@ TEST(OperatorSplitting, AHeadAndTheEmbeddingThatItIsTiedToAreCutAlike) {
     EXPECT_EQ(model.graph.parameters[static_cast<std::size_t>(embedding.parameters[1])].whole(), "embedding.positions");
   }
   const Plan head_alone = plan_of({{.match = "head", .slices = 4}});
-  EXPECT_THAT(error_of<UserError>([&] { verify(head_alone, graph); }),
+  EXPECT_THAT(words_of<UserError>([&] { verify(head_alone, graph); }),
               HasSubstr("embedding.table is shared by embedding and head, whose rules give it different slices"));
 }
 
 TEST(OperatorSplitting, RefusesByName) {
   const ModelGraph graph = tied_graph();
-  EXPECT_THAT(error_of<Unsupported>([&] { split(plan_of({{.match = "block[1].*", .slices = 2}}), graph); }),
+  EXPECT_THAT(words_of<Unsupported>([&] { split(plan_of({{.match = "block[1].*", .slices = 2}}), graph); }),
               HasSubstr("block[1].norm: slices = 2 cannot be lowered: a rms_norm has no input dimension to cut"));
-  EXPECT_THAT(error_of<Unsupported>([&] { split(plan_of({{.match = "block[0].fc", .slices = 11}}), graph); }),
+  EXPECT_THAT(words_of<Unsupported>([&] { split(plan_of({{.match = "block[0].fc", .slices = 11}}), graph); }),
               HasSubstr("block[0].fc: slices = 11 cannot be lowered: its weight has 10 columns"));
 }
 

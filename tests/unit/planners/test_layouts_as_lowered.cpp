@@ -10,13 +10,12 @@
 #include "lower/lower.hpp"
 #include "planners/layouts/layout_planning.hpp"
 #include "sharded.hpp"
+#include "support/no_workspace.hpp"
 
 namespace strata::test_layouts_as_lowered {
 namespace {
 
 using Options = std::map<std::string, OptionValue>;
-
-std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
 
 /// Elements that a rank sends in a step, on average: in gathers, scatters and exchanges of activations and their
 /// gradients, as panels and as blocks on a ring. Statistics of norms and losses are named after their operators alone.

@@ -10,11 +10,10 @@
 #include "models/model.hpp"
 #include "planners/states/state_bytes.hpp"
 #include "sharded.hpp"
+#include "support/no_workspace.hpp"
 
 namespace strata::test_state_bytes {
 namespace {
-
-std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
 
 std::int64_t persistent_bytes(const Plan& plan, const ModelGraph& graph, Category category) {
   std::int64_t most = 0;

@@ -12,11 +12,10 @@
 #include "lower/rank_classes.hpp"
 #include "sharded.hpp"
 #include "support/held_bytes.hpp"
+#include "support/no_workspace.hpp"
 
 namespace strata::test_state_formulas {
 namespace {
-
-std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
 
 /// Of the fullest rank.
 std::int64_t program_holds(const Plan& plan, const ModelGraph& graph) {

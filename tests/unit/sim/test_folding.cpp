@@ -15,6 +15,7 @@
 #include "partition/shards.hpp"
 #include "planners/planner.hpp"
 #include "sim/simulate.hpp"
+#include "support/no_workspace.hpp"
 
 namespace strata::test_folding {
 namespace {
@@ -31,8 +32,6 @@ Cluster described(int nodes, int devices) {
   cluster.nics_per_node = devices > 1 ? 2 : 1;
   return cluster;
 }
-
-std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
 
 void expect_folding_changes_nothing(const Plan& plan, const ModelGraph& graph, const CostModel& costs) {
   const RankClasses classes = rank_classes(plan, graph);

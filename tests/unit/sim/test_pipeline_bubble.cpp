@@ -14,6 +14,7 @@
 #include "planners/planner.hpp"
 #include "sim/simulate.hpp"
 #include "support/made_up_order.hpp"
+#include "support/no_workspace.hpp"
 
 namespace strata::test_pipeline_bubble {
 namespace {
@@ -57,8 +58,6 @@ class EqualStages final : public CostModel {
   int num_stages_;
   int chunks_;
 };
-
-std::int64_t no_workspace(const Program&, const Instruction&) { return 0; }
 
 /// One sample a micro-batch.
 Plan pipeline(const char* mode, const ModelGraph& graph, int ranks, int micro_batches, std::int64_t chunks = 1) {

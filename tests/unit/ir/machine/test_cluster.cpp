@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "ir/machine/cluster.hpp"
+#include "support/refusal.hpp"
 #include "support/source_dir.hpp"
 
 namespace strata::test_cluster {
@@ -18,16 +19,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-
-template <class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// Every field differs from its default.
 Cluster full_cluster() {
@@ -93,7 +84,7 @@ TEST(Cluster, VerifyNamesKeyAndNumbers) {
   for (const auto& [expected, apply] : cases) {
     Cluster cluster = full_cluster();
     apply(cluster);
-    EXPECT_THAT(error_of([&] { verify(cluster); }), HasSubstr(expected));
+    EXPECT_THAT(user_error([&] { verify(cluster); }), HasSubstr(expected));
   }
 }
 
@@ -112,7 +103,7 @@ TEST(Cluster, ParserNamesFileLineAndKey) {
       {"name = \"a\"\n[sources]\nnodes = 3", "c.toml:3: sources.nodes: an integer where a string is accepted"},
   };
   for (const auto& [text, expected] : cases) {
-    EXPECT_THAT(error_of([&, toml = text] { parse_cluster(toml, "c.toml"); }), HasSubstr(expected));
+    EXPECT_THAT(user_error([&, toml = text] { parse_cluster(toml, "c.toml"); }), HasSubstr(expected));
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "ir/plan/plan.hpp"
+#include "support/refusal.hpp"
 
 namespace strata::test_plan {
 namespace {
@@ -17,16 +18,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-template <class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// embedding, num_blocks × (attn.qkv, mlp.fc1, mlp.fc2), head; the head's weight is the embedding's.
 ModelGraph small_graph(int num_blocks) {
@@ -158,7 +149,7 @@ TEST(PlanResolve, OfTwoRulesThatSayTheSameFieldTheLaterOneDecides) {
 TEST(PlanResolve, APatternThatMatchesNothingNamesTheNearest) {
   Plan plan = data_plan(1, 1);
   plan.operators = {rule("*"), rule("block[1].mpl.fc1")};
-  EXPECT_THAT(error_of([&] { resolve(plan, small_graph(2)); }),
+  EXPECT_THAT(user_error([&] { resolve(plan, small_graph(2)); }),
               AllOf(HasSubstr("operators[1].match"), HasSubstr("\"block[1].mpl.fc1\" matches no operator of small"),
                     HasSubstr("nearest: block[1].mlp.fc1")));
 }
@@ -202,7 +193,7 @@ TEST(PlanFactor, TextForm) {
   EXPECT_EQ(to_string(Factor{16, 1}), "16x1");
   for (const char* bad :
        {"", "4", "x", "4x", "x2", "0x1", "4x0", "-4x2", "4x-2", "4x2x1", "4 x 2", "4X2", "99999999999x1"}) {
-    EXPECT_THAT(error_of([&] { parse_factor(bad); }), HasSubstr("is not a factor")) << bad;
+    EXPECT_THAT(user_error([&] { parse_factor(bad); }), HasSubstr("is not a factor")) << bad;
   }
 }
 
@@ -355,7 +346,7 @@ TEST(PlanVerify, NamesTheKeyAndTheNumbers) {
   for (const Breakage& breakage : breakages) {
     Plan bad = good;
     breakage.apply(bad);
-    EXPECT_THAT(error_of([&] { verify(bad, graph); }), AllOf(StartsWith("plan: "), HasSubstr(breakage.expected)));
+    EXPECT_THAT(user_error([&] { verify(bad, graph); }), AllOf(StartsWith("plan: "), HasSubstr(breakage.expected)));
   }
 }
 
@@ -498,7 +489,7 @@ TEST(PlanText, ErrorsNameFileLineKeyAndAccepted) {
        "p.toml:3: mesh.nodes: 99999999999 is out of range; accepted: <= 2^30"},
   };
   for (const auto& [text, expected] : cases) {
-    EXPECT_THAT(error_of([&, toml = text] { parse_plan(toml, "p.toml"); }), HasSubstr(expected));
+    EXPECT_THAT(user_error([&, toml = text] { parse_plan(toml, "p.toml"); }), HasSubstr(expected));
   }
 }
 
@@ -633,7 +624,7 @@ TEST(PlanVerify, ProductsBeyondTheirIntegersAreRefused) {
   const auto refusal = [&](const auto& change) {
     Plan plan = data_plan(2, 2);
     change(plan);
-    return error_of([&] { verify(plan, graph); });
+    return user_error([&] { verify(plan, graph); });
   };
   EXPECT_THAT(refusal([](Plan& p) { p.mesh.nodes = p.mesh.ranks_per_node = large; }),
               HasSubstr("mesh.nodes: 1073741824 nodes x 1073741824 ranks; accepted: 1073741824 ranks at most"));

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "ir/timeline/timeline.hpp"
+#include "support/refusal.hpp"
 #include "support/sample_timeline.hpp"
 
 namespace strata::test_timeline {
@@ -15,16 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-template <class Error, class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Timeline, ReadsBackEqual) {
   Timeline timeline = test::sample_timeline();
@@ -58,7 +49,7 @@ TEST(Timeline, VerifyNamesTheEvent) {
   for (const auto& [expected, apply] : cases) {
     Timeline timeline = test::sample_timeline();
     apply(timeline);
-    EXPECT_THAT(error_of<InternalError>([&] { verify(timeline); }), HasSubstr(expected));
+    EXPECT_THAT(words_of<InternalError>([&] { verify(timeline); }), HasSubstr(expected));
   }
 }
 
@@ -75,7 +66,7 @@ TEST(Timeline, ParserNamesTheLine) {
       {"timeline measured\nevent 0 0 0 0 1.5 2 3\n", "timeline:2: `1.5` where the integer begin_ns is accepted"},
   };
   for (const auto& [text, expected] : cases) {
-    EXPECT_THAT(error_of<UserError>([&, t = text] { parse_timeline(t); }), HasSubstr(expected));
+    EXPECT_THAT(words_of<UserError>([&, t = text] { parse_timeline(t); }), HasSubstr(expected));
   }
 }
 
