@@ -10,6 +10,7 @@
 #include "base/exit_code.hpp"
 #include "cli/verb.hpp"
 #include "cli/verb_options.hpp"
+#include "predict/prediction.hpp"
 #include "predict/selected_point.hpp"
 
 namespace strata::cli {
@@ -37,7 +38,12 @@ void add_plan(const CommandLine& line) {
   plan->callback([line, arguments, format] {
     line.exit_code = exit_ok;
     if (*format == "mps") return print_linear_program(*arguments);
-    say("{}", to_text(predict::prepare_selected(*arguments).plan));
+    const predict::PreparedPoint point = predict::prepare_selected(*arguments);
+    say("{}", to_text(point.plan));
+    if (point.experiment.evaluate.every > 0) {
+      say("# evaluation of {} samples at a time: {} bytes beside the training's\n", predict::evaluation_batch(point),
+          predict::evaluation_arena_bytes(point, predict::lower_job(point)));
+    }
   });
 }
 

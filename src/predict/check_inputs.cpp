@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "predict/evaluation_inputs.hpp"
 #include "predict/prepared_point.hpp"
 #include "predict/training_inputs.hpp"
 
@@ -48,13 +49,15 @@ void check_inputs(std::span<const Point> points, const std::string& experiment_f
   check_each(
       points,
       [](const Experiment& e) {
-        return std::tuple(e.model, e.data, e.train.global_batch, e.train.global_batch_tokens);
+        return std::tuple(e.model, e.data, e.evaluate, e.train.global_batch, e.train.global_batch_tokens);
       },
       [&](const Experiment& e) {
         const ModelGraph graph = model_of(e);
         // A batch that a planner will choose is not known yet; inputs of one sample exist where those of more do.
         const std::int64_t samples = e.train.global_batch.is_planners ? 1 : global_batch_samples(e, graph);
         make_training_inputs(e, graph, samples, experiment_file);
+        if (e.evaluate.every == 0) return;
+        make_evaluation_inputs(e, graph, std::max<std::int64_t>(e.evaluate.batch, 1), experiment_file);
       });
 }
 

@@ -9,6 +9,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/read_file.hpp"
+#include "lower/evaluation.hpp"
 #include "predict/device_options.hpp"
 #include "sim/steady_state.hpp"
 
@@ -149,6 +150,28 @@ Job LoweredJob::job(int ranks_per_node) const {
 LoweredJob lower_job(const PreparedPoint& point) { return lower_with(point, lower_for_cluster); }
 
 LoweredJob lower_job_uncapped(const PreparedPoint& point) { return lower_with(point, lower_uncapped); }
+
+std::int64_t evaluation_arena_bytes(const PreparedPoint& point, const LoweredJob& training) {
+  if (point.experiment.evaluate.every == 0) return 0;
+  const Plan plan = evaluation_plan(point.plan, evaluation_batch(point));
+  const RankClasses classes = rank_classes(plan, evaluation_graph(point.graph));
+  const auto training_bytes = [&](int rank) {
+    const int of_rank = training.class_of_rank[static_cast<std::size_t>(rank)];
+    return training.programs[static_cast<std::size_t>(of_rank)].arena_bytes;
+  };
+  // Ranks that evaluate alike may train differently: the one whose training takes most has the least left.
+  std::vector<int> fullest(classes.representatives.size(), -1);
+  for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
+    int& most = fullest[static_cast<std::size_t>(classes.class_of_rank[static_cast<std::size_t>(rank)])];
+    if (most < 0 || training_bytes(rank) > training_bytes(most)) most = rank;
+  }
+  std::int64_t bytes = 0;
+  for (const int rank : fullest) {
+    const LoweredEvaluation lowered = lower_evaluation_for_cluster(point, rank, training_bytes(rank));
+    bytes = std::max(bytes, lowered.program.arena_bytes);
+  }
+  return bytes;
+}
 
 SimulationOptions simulation_options(const PreparedPoint& point) {
   const SimulateSection& s = point.experiment.simulate;

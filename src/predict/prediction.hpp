@@ -54,6 +54,10 @@ LoweredJob lower_job(const PreparedPoint& point);
 /// The same whatever the plan's capacity.
 LoweredJob lower_job_uncapped(const PreparedPoint& point);
 
+/// What the evaluation takes beside the training that is @p training, of the rank with the largest. 0: nothing is
+/// evaluated. @throws OutOfMemory where both do not fit, as a run would.
+std::int64_t evaluation_arena_bytes(const PreparedPoint& point, const LoweredJob& training);
+
 /// [simulate] of the point, for simulate_steady().
 SimulationOptions simulation_options(const PreparedPoint& point);
 

@@ -307,23 +307,37 @@ Program lower_for_run(const PreparedPoint& point, int rank) {
   return program;
 }
 
-LoweredEvaluation lower_evaluation_for_run(const PreparedPoint& point, int rank, std::int64_t training_bytes) {
+std::int64_t evaluation_batch(const PreparedPoint& point) {
   const Plan& plan = point.plan;
-  LoweredEvaluation lowered{
-      .graph = evaluation_graph(point.graph), .batch = point.experiment.evaluate.batch, .program = {}};
-  if (lowered.batch == 0) {
-    lowered.batch = std::max<std::int64_t>(plan.global_batch / plan.schedule.micro_batches, plan.mesh.num_ranks());
-  }
-  lowered.program = lower_evaluation(evaluation_plan(plan, lowered.batch), lowered.graph, rank, own_kernels(point));
-  const std::int64_t needed = lowered.program.arena_bytes;
-  if (plan.device_capacity_bytes > 0 && training_bytes + needed > plan.device_capacity_bytes) {
+  const std::int64_t asked = point.experiment.evaluate.batch;
+  return asked > 0 ? asked
+                   : std::max<std::int64_t>(plan.global_batch / plan.schedule.micro_batches, plan.mesh.num_ranks());
+}
+
+namespace {
+
+LoweredEvaluation lower_evaluation_with(const PreparedPoint& point, int rank, std::int64_t training_bytes,
+                                        const KernelTraits& kernels) {
+  LoweredEvaluation lowered{.graph = evaluation_graph(point.graph), .batch = evaluation_batch(point), .program = {}};
+  lowered.program = lower_evaluation(evaluation_plan(point.plan, lowered.batch), lowered.graph, rank, kernels);
+  const std::int64_t needed = lowered.program.arena_bytes, capacity = point.plan.device_capacity_bytes;
+  if (capacity > 0 && training_bytes + needed > capacity) {
     throw OutOfMemory(
         fmt::format("rank {}: evaluation of {} samples at a time needs {} bytes beside the {} of the training, more "
-                    "than the {} that "
-                    "there are; evaluate.batch says how many",
-                    rank, lowered.batch, needed, training_bytes, plan.device_capacity_bytes));
+                    "than the {} that there are; evaluate.batch says how many",
+                    rank, lowered.batch, needed, training_bytes, capacity));
   }
   return lowered;
+}
+
+}  // namespace
+
+LoweredEvaluation lower_evaluation_for_run(const PreparedPoint& point, int rank, std::int64_t training_bytes) {
+  return lower_evaluation_with(point, rank, training_bytes, own_kernels(point));
+}
+
+LoweredEvaluation lower_evaluation_for_cluster(const PreparedPoint& point, int rank, std::int64_t training_bytes) {
+  return lower_evaluation_with(point, rank, training_bytes, kernels_of(point));
 }
 
 Program lower_uncapped(const PreparedPoint& point, int rank) {

@@ -79,8 +79,12 @@ struct LoweredEvaluation {
   std::int64_t batch = 0;
   Program program;
 };
+/// evaluate.batch, or as many as a micro-batch of the training has, and at least one a rank.
+std::int64_t evaluation_batch(const PreparedPoint& point);
 /// @param training_bytes of the arena of the training, beside which it stands. @throws OutOfMemory with the numbers.
 LoweredEvaluation lower_evaluation_for_run(const PreparedPoint& point, int rank, std::int64_t training_bytes);
+/// On the point's cluster, see kernels_of().
+LoweredEvaluation lower_evaluation_for_cluster(const PreparedPoint& point, int rank, std::int64_t training_bytes);
 /// On the point's cluster, see kernels_of().
 Program lower_for_cluster(const PreparedPoint& point, int rank);
 /// As lower_for_cluster, whatever the plan's capacity.

@@ -107,6 +107,10 @@ class PointSimulation {
   void record(results::Recorder& recorder, const PreparedPoint& prepared, const CostModel& costs,
               const results::AttemptFacts& facts) {
     const LoweredJob lowered = lower_job(prepared);
+    if (prepared.experiment.evaluate.every > 0) {
+      const auto bytes = static_cast<double>(evaluation_arena_bytes(prepared, lowered));
+      recorder.add_prediction({"arena_bytes", "byte", bytes, results::unknown, "program"});
+    }
     const Prediction prediction = predict(prepared, lowered, costs);
     const std::int64_t num_steps = prepared.experiment.simulate.steps;
     const std::int64_t first = prediction.simulation.steady_step + 1 - num_steps;

@@ -211,6 +211,8 @@ std::vector<Attribute> root_attributes(const AttemptFacts& facts, std::int64_t a
       {"emulated_link_bytes_per_second", facts.emulated_link_bytes_per_second},
       {"emulated_inside_alpha_seconds", facts.emulated_inside_alpha_seconds},
       {"emulated_inside_bytes_per_second", facts.emulated_inside_bytes_per_second},
+      {"data_description", facts.data_description},
+      {"evaluation_data_description", facts.evaluation_data_description},
       {"flop_convention", facts.flop_convention},
       {"sample_unit", facts.sample_unit},
       {"flops_per_sample", facts.flops_per_sample},

@@ -22,7 +22,7 @@
 namespace strata::results {
 
 inline constexpr std::string_view schema_name = "strata-results";
-inline constexpr std::string_view schema_version = "1.14";
+inline constexpr std::string_view schema_version = "1.15";
 
 /// One kind's number of a member that has one per collective. Called with a row as a pointer to member is by
 /// std::invoke, so that who reads columns need not tell the two apart.

@@ -58,6 +58,8 @@ struct AttemptFacts {
   double emulated_link_bytes_per_second = unknown;
   double emulated_inside_alpha_seconds = unknown;  ///< unknown: nodes are real
   double emulated_inside_bytes_per_second = unknown;
+  std::string data_description;             ///< empty: nothing is read
+  std::string evaluation_data_description;  ///< empty: nothing is evaluated
 
   // What the derived numbers need.
   std::string flop_convention;              ///< megatron, sc21, internevo, palm, torchtitan, operators
@@ -182,7 +184,7 @@ struct EvaluationRow {
   double loss = unknown;         ///< mean over samples
   double top_1 = unknown;        ///< share of samples whose target has the largest logit
   double top_5 = unknown;        ///< the same, among the five largest
-  std::int64_t arena_bytes = 0;  ///< of the evaluation, beside that of the training, of the rank with the largest
+  std::int64_t arena_bytes = 0;  ///< touched by the evaluation, beside the training's, of the rank with the largest
 };
 
 /// One number of the plan or the simulator beside what was measured.

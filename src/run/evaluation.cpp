@@ -54,11 +54,11 @@ std::vector<float> whole(const comm::World& world, const Parameter& parameter, s
 
 }  // namespace
 
-Evaluation::Evaluation(const predict::PreparedPoint& point, const std::string& experiment_file,
+Evaluation::Evaluation(const predict::PreparedPoint& point, const predict::EvaluationInputs& inputs,
                        std::int64_t training_bytes, Machinery machinery)
     : point_(point),
       lowered_(predict::lower_evaluation_for_run(point, machinery.world.rank(), training_bytes)),
-      inputs_(predict::make_evaluation_inputs(point.experiment, point.graph, lowered_.batch, experiment_file)),
+      inputs_(inputs),
       with_(std::move(machinery)) {}
 
 void Evaluation::bring_values(const Program& program, const Executor& from, std::int64_t trained_steps,
@@ -112,7 +112,7 @@ results::EvaluationRow Evaluation::run(const Program& program, const Executor& e
     sums[2] += static_cast<double>(correct[1]);
   }
   with_.world.all_reduce_sum(sums);
-  std::array<double, 1> arena = {static_cast<double>(lowered_.program.arena_bytes)};
+  std::array<double, 1> arena = {static_cast<double>(evaluating->touched_memory().total_bytes)};
   with_.world.all_reduce_max(arena);
   const std::int64_t num_rows = inputs_.num_samples * rows_of_sample;
   const auto share = [&](double sum) { return sum / static_cast<double>(num_rows); };

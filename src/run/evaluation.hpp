@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 
 #include "comm/engine.hpp"
 #include "comm/world.hpp"
@@ -28,24 +27,25 @@ class Evaluation {
     MakeEngine engine;
     MakeExecutor executor;
   };
-  /// @param point outlives this.  @param training_bytes the arena of the training, which stays.
-  /// @throws UserError, Unsupported: no data, no memory beside the training.
-  Evaluation(const predict::PreparedPoint& point, const std::string& experiment_file, std::int64_t training_bytes,
+  /// @param point, inputs outlive this; of evaluation_batch() samples.  @param training_bytes the arena of the
+  /// training, which stays.
+  /// @throws Unsupported; OutOfMemory: no room beside the training.
+  Evaluation(const predict::PreparedPoint& point, const predict::EvaluationInputs& inputs, std::int64_t training_bytes,
              Machinery machinery);
 
   /// Collective, with no step of @p executor under way, which runs @p program and has trained @p trained_steps steps.
   /// Sums are equal on all ranks; `epoch` is left to the caller.
   results::EvaluationRow run(const Program& program, const Executor& executor, std::int64_t trained_steps) const;
 
-  /// Provenance of the samples, one line.
-  const std::string& description() const { return inputs_.description; }
+  /// Of this rank.
+  const Program& program() const { return lowered_.program; }
 
  private:
   void bring_values(const Program& program, const Executor& from, std::int64_t trained_steps, Executor& to) const;
 
   const predict::PreparedPoint& point_;
   predict::LoweredEvaluation lowered_;
-  predict::EvaluationInputs inputs_;
+  const predict::EvaluationInputs& inputs_;
   Machinery with_;
 };
 

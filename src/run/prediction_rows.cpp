@@ -35,6 +35,13 @@ std::vector<results::PredictionRow> account_predictions(const comm::World& world
   return rows;
 }
 
+results::PredictionRow evaluation_prediction(const comm::World& world, const Program& evaluation,
+                                             const results::EvaluationRow& last) {
+  double largest[1] = {static_cast<double>(evaluation.arena_bytes)};
+  world.all_reduce_max(largest);
+  return {"arena_bytes", "byte", largest[0], static_cast<double>(last.arena_bytes), "program"};
+}
+
 std::vector<results::PredictionRow> time_predictions(const Program& program, const PredictedStep& predicted,
                                                      std::span<const results::StepRow> measured_rows,
                                                      std::span<const TimelineEvent> timeline) {

@@ -19,6 +19,10 @@ namespace strata::run {
 std::vector<results::PredictionRow> account_predictions(const comm::World& world, const Program& program,
                                                         const MemoryPeak& peak, const results::StepRow& last);
 
+/// Memory of the evaluation, likewise. Collective. @param last on rank 0.
+results::PredictionRow evaluation_prediction(const comm::World& world, const Program& evaluation,
+                                             const results::EvaluationRow& last);
+
 /// A step as it is predicted.
 struct PredictedStep {
   const predict::Prediction& prediction;

@@ -220,6 +220,11 @@ class Run {
     comm::on_all_ranks(world_, [&] {
       request.inputs = predict::make_training_inputs(request.point.experiment, request.prepared.graph,
                                                      request.prepared.plan.global_batch, request.experiment_file);
+      if (request.point.experiment.evaluate.every > 0) {
+        request.evaluation_inputs =
+            predict::make_evaluation_inputs(request.point.experiment, request.prepared.graph,
+                                            predict::evaluation_batch(request.prepared), request.experiment_file);
+      }
       request.length = predict::training_length(request.point.experiment, request.inputs.order);
     });
   }

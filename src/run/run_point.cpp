@@ -119,6 +119,8 @@ class PointRun {
     if (options_.block.number >= 0) facts_.block_job = options_.origin.job;
     facts_.restarted_from = request_.restart.path;
     facts_.first_step = first_step();
+    facts_.data_description = request_.inputs.description;
+    facts_.evaluation_data_description = request_.evaluation_inputs.description;
     facts_.peak_flops_per_second = request_.peak.best;
     facts_.sustained_flops_per_second = request_.peak.sustained;
     facts_.nameplate_flops_per_second = profile::nameplate_flops_per_second(
@@ -210,7 +212,7 @@ class PointRun {
     }
     if (experiment_.evaluate.every > 0) {
       evaluation_.emplace(
-          request_.prepared, request_.experiment_file, program_.arena_bytes,
+          request_.prepared, request_.evaluation_inputs, program_.arena_bytes,
           Evaluation::Machinery{
               .world = world_,
               .engine = [this](const Program& program) { return make_engine(program); },
@@ -324,6 +326,7 @@ class PointRun {
     row.epoch = static_cast<double>(num_trained * request_.prepared.plan.global_batch) /
                 static_cast<double>(request_.inputs.order.num_samples);
     evaluated_.push_back(row);
+    last_evaluation_ = row;
   }
 
   /// While nothing else is recorded.
@@ -449,6 +452,9 @@ class PointRun {
 
   void record_predictions(const MemoryPeak& peak) {
     std::vector<results::PredictionRow> rows = account_predictions(world_, program_, peak, last_row_);
+    if (evaluated_step_ >= 0) {
+      rows.push_back(evaluation_prediction(world_, evaluation_->program(), last_evaluation_));
+    }
     if (root()) {
       std::vector<TimelineEvent> timeline;
       for (const RecordedStep& step : recorded_) {
@@ -516,6 +522,7 @@ class PointRun {
   std::optional<Evaluation> evaluation_;
   std::int64_t evaluated_step_ = -1;               ///< of the last evaluation
   std::vector<results::EvaluationRow> evaluated_;  ///< not recorded yet
+  results::EvaluationRow last_evaluation_;         ///< recorded or not yet
   results::Outcome saved_;                         ///< what became of it, equal on all ranks
   predict::Prediction prediction_;                 ///< rank 0
   results::StepRow predicted_row_;                 ///< rank 0

@@ -9,6 +9,7 @@
 #include "comm/world.hpp"
 #include "config/sweep.hpp"
 #include "exec/cuda_backend.hpp"
+#include "predict/evaluation_inputs.hpp"
 #include "predict/prepared_point.hpp"
 #include "predict/training_inputs.hpp"
 #include "predict/training_length.hpp"
@@ -41,6 +42,7 @@ struct RunRequest {
   Point point;
   predict::PreparedPoint prepared;
   predict::TrainingInputs inputs;
+  predict::EvaluationInputs evaluation_inputs;  ///< without a source: nothing is evaluated
   predict::TrainingLength length;
   RestartPoint restart;
   std::string gpu_name;                                      ///< of this rank; on GPUs alone

@@ -107,8 +107,9 @@ class Simulation {
     }
     classes_.resize(job.programs.size());
     transfers_.resize(compiled_.rendezvous.size() * static_cast<std::size_t>(options.num_steps));
-    node_load_.resize(static_cast<std::size_t>(job.num_ranks()) / static_cast<std::size_t>(job.ranks_per_node) + 1, 0);
-    node_transfers_.resize(node_load_.size());
+    const int num_nodes = job.num_ranks() / job.ranks_per_node + 1;
+    link_load_.resize(static_cast<std::size_t>(sim::outgoing_link(num_nodes)), 0);
+    link_transfers_.resize(link_load_.size());
     result_.steps.assign(static_cast<std::size_t>(options.num_steps), std::vector<SimulatedStep>(classes_.size()));
     result_.seconds_by_basis = compiled_.seconds_by_basis;
     result_.steady_step = options.num_steps - 1;
@@ -212,10 +213,10 @@ class Simulation {
     x.running.remaining_seconds = rendezvous(id).seconds;
     x.running.since = now_;
     x.num_computing = 0;
-    for (const int node : rendezvous(id).nodes) {
-      node_load_[static_cast<std::size_t>(node)] += rendezvous(id).nics;
-      node_transfers_[static_cast<std::size_t>(node)].push_back(id);
-      touch_node(node);
+    for (const int link : rendezvous(id).links) {
+      link_load_[static_cast<std::size_t>(link)] += rendezvous(id).nics;
+      link_transfers_[static_cast<std::size_t>(link)].push_back(id);
+      touch_link(link);
     }
     if (interferes_) {
       for (const Place& member : x.members) {
@@ -242,10 +243,10 @@ class Simulation {
     Transfer& x = transfer(id);
     x.running.speed = 0.0;
     ++x.running.version;
-    for (const int node : rendezvous(id).nodes) {
-      node_load_[static_cast<std::size_t>(node)] -= rendezvous(id).nics;
-      std::erase(node_transfers_[static_cast<std::size_t>(node)], id);
-      touch_node(node);
+    for (const int link : rendezvous(id).links) {
+      link_load_[static_cast<std::size_t>(link)] -= rendezvous(id).nics;
+      std::erase(link_transfers_[static_cast<std::size_t>(link)], id);
+      touch_link(link);
     }
     for (const Place& member : x.members) {
       if (interferes_) {
@@ -311,15 +312,15 @@ class Simulation {
   void touch_class(int c) {
     if (interferes_) touched_classes_.push_back(c);
   }
-  void touch_node(int node) {
-    for (const int id : node_transfers_[static_cast<std::size_t>(node)]) touched_transfers_.push_back(id);
+  void touch_link(int link) {
+    for (const int id : link_transfers_[static_cast<std::size_t>(link)]) touched_transfers_.push_back(id);
   }
 
   double kernel_speed(const SimulatedClass& k) const { return k.transfers.empty() ? 1.0 : 1.0 / slowdown_.compute; }
 
   double transfer_speed(int id) {
     int load = nics_per_node_;
-    for (const int node : rendezvous(id).nodes) load = std::max(load, node_load_[static_cast<std::size_t>(node)]);
+    for (const int link : rendezvous(id).links) load = std::max(load, link_load_[static_cast<std::size_t>(link)]);
     const double share = static_cast<double>(nics_per_node_) / load;
     return transfer(id).num_computing > 0 ? share / slowdown_.communication : share;
   }
@@ -388,8 +389,8 @@ class Simulation {
   std::vector<double> slow_;  ///< straggling factor, by class
   std::vector<SimulatedClass> classes_;
   std::vector<Transfer> transfers_;  ///< [step][rendezvous]
-  std::vector<int> node_load_;       ///< NICs in use
-  std::vector<std::vector<int>> node_transfers_;
+  std::vector<int> link_load_;       ///< NICs in use, by direction
+  std::vector<std::vector<int>> link_transfers_;
   std::vector<Place> ready_;
   std::vector<int> touched_classes_, touched_transfers_;
   std::priority_queue<End, std::vector<End>, Later> ends_;

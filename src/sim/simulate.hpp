@@ -2,11 +2,11 @@
 
 /// @file
 /// Discrete-event simulation of one job: streams run in order, a collective starts when all members have reached it,
-/// transfers share the NICs of a node, compute and communication of a rank slow each other down where the cost model
-/// says so. Steps follow each other; where they overlap, all of them are one list (ir/program/repetition.hpp), from the
-/// first step's beginning to the last one's end. The decision: time is continuous and work is fluid — a change of
-/// speed changes when running work will end — so that folded and unfolded jobs, whose events differ only in number,
-/// give the same numbers to the last bit.
+/// transfers in one direction share the NICs of a node, compute and communication of a rank slow each other down where
+/// the cost model says so. Steps follow each other; where they overlap, all of them are one list
+/// (ir/program/repetition.hpp), from the first step's beginning to the last one's end. The decision: time is continuous
+/// and work is fluid — a change of speed changes when running work will end — so that folded and unfolded jobs, whose
+/// events differ only in number, give the same numbers to the last bit.
 
 #include <cstdint>
 #include <map>

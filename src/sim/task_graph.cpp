@@ -89,7 +89,6 @@ class Compiler {
     Placement place;
     int node = 0;    ///< of the representative
     int images = 1;  ///< groups of the same classes that the node carries at the same time, this one included
-    bool is_within_class = false;  ///< a message from a class to itself, around a ring
   };
 
   /// Members are told apart by class, so that a class meets its neighbours' class even where its representative's
@@ -109,7 +108,7 @@ class Compiler {
       meeting.nics = cost.nics_used;
     }
     const int id = channel.meetings[static_cast<std::size_t>(number)];
-    add_node(result_.rendezvous[static_cast<std::size_t>(id)], partners);
+    add_links(result_.rendezvous[static_cast<std::size_t>(id)], partners, in.collective);
     return id;
   }
 
@@ -127,7 +126,6 @@ class Compiler {
       const int peer = group.ranks[static_cast<std::size_t>(in.root)];
       members = {sends ? program.rank : peer, sends ? peer : program.rank};
       key += fmt::format(" message {} {}", class_of(members[0]), class_of(members[1]));
-      partners.is_within_class = class_of(members[0]) == class_of(members[1]);
     } else {
       for (const int member : members) classes.insert(class_of(member));
       key += fmt::format(" {}", fmt::join(classes, " "));
@@ -157,16 +155,17 @@ class Compiler {
     partners.images = std::max(1, class_here / std::max(1, members_here));
   }
 
-  /// The representative's node carries this group and its mirror images; of messages within a class those that the
-  /// representative sends and those that it receives.
-  void add_node(Rendezvous& meeting, const Partners& partners) const {
+  /// The representative's node carries this group and its mirror images; of a message what it sends or what it
+  /// receives.
+  void add_links(Rendezvous& meeting, const Partners& partners, Collective kind) const {
     if (meeting.nics == 0) return;
-    if (std::ranges::find(meeting.nodes, partners.node) != meeting.nodes.end()) {
-      if (partners.is_within_class) meeting.nics *= 2;
-      return;
-    }
-    if (meeting.nodes.empty()) meeting.nics *= partners.images;
-    meeting.nodes.push_back(partners.node);
+    if (meeting.links.empty()) meeting.nics *= partners.images;
+    if (kind != Collective::recv) add_once(meeting.links, outgoing_link(partners.node));
+    if (kind != Collective::send) add_once(meeting.links, incoming_link(partners.node));
+  }
+
+  static void add_once(std::vector<int>& links, int link) {
+    if (std::ranges::find(links, link) == links.end()) links.push_back(link);
   }
 
   int class_of(int rank) const { return job_.class_of_rank.at(static_cast<std::size_t>(rank)); }

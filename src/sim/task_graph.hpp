@@ -14,12 +14,17 @@
 
 namespace strata::sim {
 
+/// The NICs of a node carry as much each way at once, so that its load is counted by direction: links are numbered over
+/// all nodes. A collective loads both.
+constexpr int outgoing_link(int node) { return 2 * node; }
+constexpr int incoming_link(int node) { return 2 * node + 1; }
+
 /// One collective, or one message, of one step: who meets. Numbered over all classes.
 struct Rendezvous {
   int num_needed = 0;      ///< arrivals before it can start: one a class of the group; a message's two ends
   double seconds = 0.0;    ///< with the network to itself
-  int nics = 0;            ///< busy on each of `nodes`, those of its mirror images on the same node included
-  std::vector<int> nodes;  ///< of the representatives that take part; empty inside a node
+  int nics = 0;            ///< busy on each of `links`, those of its mirror images on the same node included
+  std::vector<int> links;  ///< of the representatives' nodes that take part; empty inside a node
   int group_size = 0;
 };
 

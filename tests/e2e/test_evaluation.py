@@ -1,6 +1,7 @@
 """Evaluation while training goes on: its rows, where they stand, what a restart makes of them, and what is refused."""
 
 import json
+import math
 
 import h5py
 import pytest
@@ -37,6 +38,16 @@ def test_what_is_trained_is_evaluated_and_a_restart_goes_on(strata, experiment, 
         assert 0.0 <= row["top_1"] <= row["top_5"] <= 1.0
         assert (21 * row["top_1"]) == pytest.approx(round(21 * row["top_1"]), abs=1e-9)
         assert row["arena_bytes"] > 0
+    with h5py.File(point / "1.h5") as results:
+        assert results.attrs["data_description"].startswith("synthetic: ")
+        assert results.attrs["evaluation_data_description"] != results.attrs["data_description"]
+        metrics = [name.decode() for name in results["predictions/metric"][:]]
+        said, measured = (
+            results[f"predictions/{name}"][metrics.index("arena_bytes")] for name in ("predicted", "measured")
+        )
+    assert said == measured == rows[-1]["arena_bytes"], "memory is predicted to the byte"
+    planned = strata(None, "plan", file, *words)
+    assert f"# evaluation of 8 samples at a time: {int(said)} bytes beside the training's" in planned.output
     again = strata(ranks, "run", file, *words, "--set", f"checkpoint.restart_from={point}/checkpoints/step_4.h5")
     assert again.code == 0, again.error
     rest, _ = evaluations(point, 2)
@@ -57,6 +68,23 @@ def test_evaluation_changes_nothing_of_training(strata, experiment, tmp_path):
         ending = json.loads(lines.read_text().splitlines()[-1])
         checksums.append(ending["parameter_checksum"])
     assert checksums[0] == checksums[1] != ""
+
+
+def test_a_simulation_predicts_the_memory_of_evaluation(strata, experiment, tmp_path):
+    words = ("--set", "cluster=a100-2x8", "--set", "resources.memory_gib=1")
+    file = experiment(append="\n[evaluate]\nevery = 3\nnum_samples = 21\n")
+    assert strata(None, "simulate", file, *OTHER, *words).code == 0
+    (results,) = tmp_path.glob("results/e2e/????????????/1.h5")
+    with h5py.File(results) as ended:
+        assert [name.decode() for name in ended["predictions/metric"][:]] == ["arena_bytes"]
+        (said,) = ended["predictions/predicted"][:]
+        assert said > 0
+        assert math.isnan(ended["predictions/measured"][0])
+        assert ended.attrs["data_description"] == "", "nothing is read"
+        peak = ended["steps/arena_peak_bytes"][0]
+    little = f"resources.memory_gib={(peak + said / 2) / 2**30}"
+    refused = strata(None, "simulate", file, *OTHER, *words, "--set", little)
+    assert "beside the" in refused.output + refused.error
 
 
 def test_evaluation_without_data_is_refused(strata, experiment):

@@ -63,6 +63,8 @@ inline AttemptFacts sample_facts() {
   facts.environment = {{"OMP_NUM_THREADS", "1"}};
   facts.transport = "shm";
   facts.progress_mode = "thread";
+  facts.data_description = "text: 12 samples";
+  facts.evaluation_data_description = "text: 3 samples";
   facts.flop_convention = "megatron";
   facts.sample_unit = "token";
   facts.flops_per_sample = 7.75e8;

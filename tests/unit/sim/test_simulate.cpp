@@ -2,9 +2,11 @@
 /// Simulated times against closed forms: perfect and zero overlap, rendezvous, contention, interference, noise,
 /// stragglers; a planted deadlock is named.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <utility>
 
 #include "base/error.hpp"
 #include "sim/simulate.hpp"
@@ -154,6 +156,40 @@ TEST(Simulate, TransfersShareTheNicsOfANode) {
     costs.collectives = {{Collective::all_reduce, 2.0}};
     EXPECT_DOUBLE_EQ(step_seconds(pairs_over_two_nodes(4), costs, {}, 4), 1.0 + 2.0 * 4 / nics) << nics;
   }
+}
+
+/// A message for each pair of a sender and a receiver, all at once: a rank's messages have a stream each.
+std::vector<Program> messages(int num_ranks, const std::vector<std::pair<int, int>>& pairs) {
+  std::vector<Program> programs;
+  for (int r = 0; r < num_ranks; ++r) {
+    Handmade h(r, num_ranks);
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      const auto [from, to] = pairs[i];
+      if (r != from && r != to) continue;
+      const int group = h.group(fmt::format("pair{}", i), {from, to});
+      const int x = h.buffer(fmt::format("x{}", i), 64);
+      h.program.streams.push_back(fmt::format("message{}", i));
+      Instruction& in = r == from ? h.collective(Collective::send, group, x, "message", 1)
+                                  : h.collective(Collective::recv, group, x, "message", 0);
+      in.stream = static_cast<int>(h.program.streams.size()) - 1;
+    }
+    programs.push_back(h.program);
+  }
+  return programs;
+}
+
+TEST(Simulate, ANodeSendsAndReceivesAtOnceEachAtFullSpeed) {
+  FixedCosts costs;
+  costs.collectives = {{Collective::send, 2.0}};
+  const auto seconds = [&](int num_ranks, const std::vector<std::pair<int, int>>& pairs, int ranks_per_node = 1) {
+    return step_seconds(messages(num_ranks, pairs), costs, {}, ranks_per_node);
+  };
+  EXPECT_DOUBLE_EQ(seconds(2, {{0, 1}, {1, 0}}), 2.0) << "an exchange";
+  EXPECT_DOUBLE_EQ(seconds(3, {{0, 1}, {1, 2}, {2, 0}}), 2.0) << "a ring";
+  EXPECT_DOUBLE_EQ(seconds(3, {{0, 1}, {0, 2}}), 4.0) << "one node sends both";
+  EXPECT_DOUBLE_EQ(seconds(3, {{0, 2}, {1, 2}}), 4.0) << "one node receives both";
+  EXPECT_DOUBLE_EQ(seconds(4, {{0, 2}, {1, 3}, {2, 0}}, 2), 4.0)
+      << "two one way share it, whatever comes the other way";
 }
 
 TEST(Simulate, FoldedTransfersShareTheirImagesNicsToo) {
