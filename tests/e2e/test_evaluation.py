@@ -91,3 +91,11 @@ def test_evaluation_without_data_is_refused(strata, experiment):
     ended = strata(1, "run", experiment(append="\n[evaluate]\nevery = 3\n"), "--set", "resources.ranks_per_node=1")
     assert ended.code != 0
     assert "evaluation without data" in ended.output + ended.error
+
+
+def test_a_submission_is_refused_whose_evaluation_has_no_data(strata, experiment):
+    words = ("--dry-run", "--set", "resources.ranks_per_node=1")
+    assert strata(None, "submit", experiment(), *words).code == 0
+    ended = strata(None, "submit", experiment(append="\n[evaluate]\nevery = 3\n"), *words)
+    assert ended.code != 0
+    assert "evaluation without data" in ended.error
