@@ -251,3 +251,4 @@ def test_emulated_gpus_say_whose_attention_it_is(emulated, experiment, tmp_path,
     facts = json.loads(lines.read_text().splitlines()[0])
     assert f"attention={recorded}" in facts["device_choices"]
     assert "graphs=yes" in facts["device_choices"]
+    assert "products=timed" in facts["device_choices"]
