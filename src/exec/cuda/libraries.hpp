@@ -36,8 +36,9 @@ class Libraries {
   /// Created when first asked for: most models have no use for it.
   cudnnHandle_t dnn();
   const Numerics& numerics() const { return numerics_; }
-  /// Forward, causal, batch, seq, num_heads, num_kv_heads, head_dim.
-  using AttentionKey = std::tuple<bool, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  /// Forward, causal, with dropout, batch, seq, num_heads, num_kv_heads, head_dim.
+  using AttentionKey =
+      std::tuple<bool, bool, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
   /// Those of the calls bound so far.
   std::map<AttentionKey, std::shared_ptr<const AttentionPlan>>& attention_plans() { return attention_plans_; }
   /// Those with a bias and a ReLU of the calls bound so far; null where cuDNN has none.
