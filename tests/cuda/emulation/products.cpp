@@ -2,13 +2,15 @@
 
 #include <cublasLt.h>
 
-#include <array>
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <initializer_list>
 #include <map>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/dtype.hpp"
