@@ -111,9 +111,13 @@ namespace {
 /// @throws UserError where [cuda] says what has no meaning.
 void verify_cuda(const Experiment& experiment) {
   for (const std::string_view key :
-       {"cuda.graphs", "cuda.deterministic", "cuda.tf32", "cuda.attention", "cuda.timing"}) {
+       {"cuda.graphs", "cuda.deterministic", "cuda.tf32", "cuda.attention", "cuda.time_products", "cuda.timing"}) {
     if (experiment.resources.device != "cpu" || text_at(experiment, key) == text_at(Experiment{}, key)) continue;
     fail(experiment, key, fmt::format("{} is of GPUs, and resources.device is \"cpu\"", text_at(experiment, key)));
+  }
+  if (experiment.cuda.time_products == "on" && experiment.cuda.deterministic) {
+    fail(experiment, "cuda.time_products",
+         "\"on\" may choose other kernels in each run, and cuda.deterministic is true; accepted: \"auto\" | \"off\"");
   }
   if (experiment.cuda.tf32 && experiment.train.dtype != "fp32") {
     fail(experiment, "cuda.tf32",

@@ -118,7 +118,8 @@ struct CudaSection {
   std::string graphs = "auto";  ///< auto | on | off
   bool deterministic = false;
   bool tf32 = false;
-  std::string attention = "auto";  ///< auto | cudnn | strata
+  std::string attention = "auto";      ///< auto | cudnn | strata
+  std::string time_products = "auto";  ///< auto | on | off
   bool timing = false;
   bool operator==(const CudaSection&) const = default;
 };

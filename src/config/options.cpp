@@ -162,9 +162,13 @@ constexpr Option options[] = {
     {"cuda.tf32", FIELD(cuda.tf32), "", "",
      "of ranks on GPUs: products of fp32 on tensor cores, with operands rounded to 10 bits"},
     {"cuda.attention", FIELD(cuda.attention), "auto | cudnn | strata", "",
-     "of ranks on GPUs: auto, cuDNN's fused attention in bf16 without dropout of probabilities and with heads of a "
-     "multiple of 8 up to 128, strata's kernels otherwise; cudnn refuses where it does not serve; neither goes on "
-     "without a cuDNN that has it"},
+     "of ranks on GPUs: auto, cuDNN's fused attention in bf16 with heads of a multiple of 8 up to 128, strata's "
+     "kernels otherwise; cudnn refuses where it does not serve; neither goes on without a cuDNN that has it; with "
+     "dropout cuDNN's takes 2 bytes for every score"},
+    {"cuda.time_products", FIELD(cuda.time_products), "auto | on | off", "",
+     "of ranks on GPUs: the kernel of each shape of product is the fastest of the 8 that cuBLASLt's heuristic names, "
+     "timed before the first step; auto, unless deterministic, since another run may choose another one; off, the "
+     "first that it names"},
     {"cuda.timing", FIELD(cuda.timing), "", "",
      "of ranks on GPUs: two events around each instruction, a microsecond or so each, so that results have the parts "
      "of a step and its timeline; without them these are unknown",

@@ -60,7 +60,8 @@ cuda::Numerics numerics_of(const Experiment& experiment) {
           .tf32 = experiment.cuda.tf32,
           .attention = attention == "cudnn"    ? cudnn
                        : attention == "strata" ? strata
-                                               : automatic};
+                                               : automatic,
+          .time_products = experiment.cuda.time_products != "off" && !experiment.cuda.deterministic};
 }
 
 cuda::GraphUse graph_use_of(const Experiment& experiment) {
@@ -72,7 +73,8 @@ std::map<std::string, std::string> device_choices(const comm::World& world, cons
                                                   const Program& program, cuda::Transport transport) {
   const auto collectives = transport == cuda::Transport::nccl ? CollectivesOn::device : CollectivesOn::host;
   const bool graph = cuda::uses_graph(world, program, collectives, graph_use_of(experiment));
-  std::map<std::string, std::string> choices = {{"graphs", graph ? "yes" : "no"}};
+  std::map<std::string, std::string> choices = {
+      {"graphs", graph ? "yes" : "no"}, {"products", numerics_of(experiment).time_products ? "timed" : "named"}};
   // Stages of a pipeline may hold different layers.
   const std::vector<std::string> of_ranks = world.all_gather(cuda::attention_of(program, numerics_of(experiment)));
   std::set<std::string> attention(of_ranks.begin(), of_ranks.end());

@@ -75,10 +75,11 @@ std::string machine_identity(const Experiment& experiment) {
   if (!is_on_gpus(experiment)) return fmt::format("{}, {} cores", cpu_name(), available_cores());
   const cuda::Numerics numerics = numerics_of(experiment);
   const std::string& attention = experiment.cuda.attention;
-  return fmt::format("{}{}{}{}{}", cuda::first_device().name, numerics.tf32 ? ", tf32" : "",
+  return fmt::format("{}{}{}{}{}{}", cuda::first_device().name, numerics.tf32 ? ", tf32" : "",
                      numerics.deterministic ? ", deterministic" : "",
                      attention == "auto" ? "" : fmt::format(", attention of {}", attention),
-                     experiment.cuda.graphs == "off" ? ", no graphs" : "");
+                     experiment.cuda.graphs == "off" ? ", no graphs" : "",
+                     experiment.cuda.time_products == "off" ? ", products not timed" : "");
 }
 
 CostProfile load_profile(const Experiment& experiment, const std::string& experiment_file) {

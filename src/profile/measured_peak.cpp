@@ -30,8 +30,10 @@ ProductRates MeasuredPeak::product_rates(const Experiment& experiment, DType dty
   const std::int64_t num_threads = experiment.resources.threads_per_rank;
   const cuda::Numerics numerics = predict::numerics_of(experiment);
   const Products products = products_of(experiment);
-  const auto [entry, is_new] = measured_.try_emplace(
-      {on_gpus, dtype, num_threads, numerics.tf32, numerics.deterministic, products.sizes.front()}, ProductRates{});
+  const auto [entry, is_new] =
+      measured_.try_emplace({on_gpus, dtype, num_threads, numerics.tf32, numerics.deterministic, numerics.time_products,
+                             products.sizes.front()},
+                            ProductRates{});
   if (is_new) {
     omp_set_num_threads(static_cast<int>(num_threads));
     const ProductRates mine =

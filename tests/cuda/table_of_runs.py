@@ -26,6 +26,7 @@ COLUMNS = [
     "wall_seconds_a_step",
     "input_seconds",
     "tflops",
+    "tflops_by_the_clock",
     "percent_of_nameplate",
     "percent_of_sustained",
     "percent_of_peak",
@@ -78,7 +79,8 @@ def row_of(path, pytorch):
     if not steps:
         return row
     seconds = median(steps, "step_seconds_max")
-    rate = facts["num_samples_per_step"] * facts["flops_per_sample"] / seconds
+    flops = facts["num_samples_per_step"] * facts["flops_per_sample"]
+    rate = flops / seconds
     numbers = {
         "step_seconds": seconds,
         "input_seconds": median(steps, "input_seconds"),
@@ -87,7 +89,9 @@ def row_of(path, pytorch):
         "power_watts": median(steps, "power_watts"),
     }
     if len(steps) > 1:
-        numbers["wall_seconds_a_step"] = (steps[-1]["unix_seconds"] - steps[0]["unix_seconds"]) / (len(steps) - 1)
+        wall = (steps[-1]["unix_seconds"] - steps[0]["unix_seconds"]) / (len(steps) - 1)
+        # With what passes between steps.
+        numbers |= {"wall_seconds_a_step": wall, "tflops_by_the_clock": 1e-12 * flops / wall}
     for of in ("nameplate", "sustained", "peak"):
         numbers[f"percent_of_{of}"] = 100 * rate / (number(facts[f"{of}_flops_per_second"]) * facts["num_ranks"])
     if name in pytorch:

@@ -432,7 +432,7 @@ TEST_F(Modes, FusedAttentionFollowsTheCpu) {
   model.options.hidden = 64;
   model.options.heads = 8;
   model.options.kv_heads = world.size() == 1 ? 4 : 8;
-  model.options.dropout = 0.0;
+  model.options.dropout = 0.1;
   Training training = real(model, 8);
   training.vocabulary = 120;
   training.plan.dtypes = {DType::bf16, DType::bf16};

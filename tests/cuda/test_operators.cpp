@@ -226,18 +226,18 @@ class FusedAttentionTest : public testing::TestWithParam<std::array<std::int64_t
   }
   static constexpr std::int64_t samples = 2;
   static constexpr DType bf16_type = DType::bf16;
-  OneKernel forward(std::int64_t causal) const {
+  OneKernel forward(std::int64_t causal, double dropout) const {
     const auto [heads, kv_heads, head_dim, seq] = GetParam();
-    OneKernel k(Kernel::attention_forward, attributes(causal));
+    OneKernel k(Kernel::attention_forward, attributes(causal, dropout));
     k.input(bf16_type, samples * seq * (heads + 2 * kv_heads) * head_dim, 2.0);
     k.output(bf16_type, samples * seq * heads * head_dim).output(f32, samples * heads * seq);
     return k;
   }
-  OneKernel backward(std::int64_t causal) const {
+  OneKernel backward(std::int64_t causal, double dropout) const {
     const auto [heads, kv_heads, head_dim, seq] = GetParam();
     const std::int64_t out = samples * seq * heads * head_dim;
     const std::int64_t in = samples * seq * (heads + 2 * kv_heads) * head_dim;
-    OneKernel k(Kernel::attention_backward, attributes(causal));
+    OneKernel k(Kernel::attention_backward, attributes(causal, dropout));
     // Any statistics will do: both read the same ones.
     k.input(bf16_type, out).input(bf16_type, in).input(bf16_type, out).positive(samples * heads * seq);
     k.output(bf16_type, in);
@@ -248,10 +248,10 @@ class FusedAttentionTest : public testing::TestWithParam<std::array<std::int64_t
   }
 
  private:
-  Attributes attributes(std::int64_t causal) const {
+  Attributes attributes(std::int64_t causal, double dropout) const {
     const auto [heads, kv_heads, head_dim, seq] = GetParam();
     return {{"samples", samples},   {"first_sample", 3_i},  {"sequence", seq},  {"heads", heads},
-            {"kv_heads", kv_heads}, {"head_dim", head_dim}, {"causal", causal}, {"dropout", 0.0}};
+            {"kv_heads", kv_heads}, {"head_dim", head_dim}, {"causal", causal}, {"dropout", dropout}};
   }
 };
 
@@ -263,18 +263,20 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(FusedAttentionTest, IsTheCpus) {
   for (const std::int64_t causal : {0, 1}) {
-    // Probabilities are rounded to bf16 before they are multiplied, here and on the CPU, at different places. The
-    // logarithm of sums is of approximate exponentials.
-    expect_close(forward(causal).run(third_step, of_cudnn(false)), 1e-4, 1e-2);
-    for (const bool deterministic : {false, true}) {
-      expect_close(backward(causal).run(third_step, of_cudnn(deterministic)), close_f32, 1e-2);
+    for (const double dropout : {0.0, 0.25}) {
+      // Probabilities are rounded to bf16 before they are multiplied, here and on the CPU, at different places. The
+      // logarithm of sums is of approximate exponentials.
+      expect_close(forward(causal, dropout).run(third_step, of_cudnn(false)), 1e-4, 1e-2);
+      for (const bool deterministic : {false, true}) {
+        expect_close(backward(causal, dropout).run(third_step, of_cudnn(deterministic)), close_f32, 1e-2);
+      }
     }
   }
 }
 
 TEST_P(FusedAttentionTest, HasEqualBitsTwiceWhereDeterministic) {
   for (const std::int64_t causal : {0, 1}) {
-    for (OneKernel k : {forward(causal), backward(causal)}) {
+    for (OneKernel k : {forward(causal, 0.25), backward(causal, 0.25)}) {
       EXPECT_EQ(k.run(third_step, of_cudnn(true)).cuda, k.run(third_step, of_cudnn(true)).cuda);
     }
   }

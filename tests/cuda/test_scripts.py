@@ -333,6 +333,7 @@ def test_pytorch_runs_with_its_own_libraries(machine):
     assert float(row["step_seconds"]) == 0.02
     assert float(row["wall_seconds_a_step"]) == pytest.approx(0.03)
     assert float(row["tflops"]) == pytest.approx(8192 * 8e8 / 0.02 * 1e-12)
+    assert float(row["tflops_by_the_clock"]) == pytest.approx(8192 * 8e8 / 0.03 * 1e-12, rel=1e-5)
     assert float(row["percent_of_sustained"]) == pytest.approx(100 * 8192 * 8e8 / 0.02 / 6e14, rel=1e-5)
     assert float(row["percent_of_nameplate"]) == pytest.approx(100 * 8192 * 8e8 / 0.02 / 989.5e12, rel=1e-5)
     assert float(row["pytorch_over_strata"]) == pytest.approx(0.5)

@@ -103,10 +103,11 @@ foreach(kernel IN LISTS kernels)
     COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/cuda/emulation/translate.py ${PROJECT_SOURCE_DIR}/src/${kernel} ${to})
   list(APPEND translated ${to})
 endforeach()
-add_library(cuda_emulation STATIC ${translated} cuda/emulation/emulation.cpp cuda/emulation/fused_attention.cpp
-            cuda/emulation/graphs.cpp cuda/emulation/libraries.cpp cuda/emulation/nccl.cpp cuda/emulation/streams.cpp)
+add_library(cuda_emulation STATIC ${translated} cuda/emulation/convolutions.cpp cuda/emulation/emulation.cpp
+            cuda/emulation/fused_attention.cpp cuda/emulation/graphs.cpp cuda/emulation/nccl.cpp cuda/emulation/products.cpp
+            cuda/emulation/streams.cpp)
 foreach(file IN ITEMS backend check communicators cuda_executor device_arena device_info environment gpu_monitor graph input_load kernel_binding
-        managed_memory nccl_collective nccl_probe nvml overlapping_steps step_values)
+        libraries managed_memory matmul nccl_collective nccl_probe nvml overlapping_steps product_choices step_values)
   target_sources(cuda_emulation PRIVATE ${PROJECT_SOURCE_DIR}/src/exec/cuda/${file}.cpp)
 endforeach()
 target_include_directories(cuda_emulation BEFORE PUBLIC ${emulated} ${CMAKE_CURRENT_SOURCE_DIR})
@@ -174,7 +175,7 @@ foreach(transport IN ITEMS host nccl)
 endforeach()
 
 # Graphs that the device refuses, by one rank and by one of two; what one launch does of a Program, of one rank and of two.
-foreach(subject IN ITEMS refused_graphs joined_updates fused_programs)
+foreach(subject IN ITEMS refused_graphs joined_updates fused_programs timed_products)
   add_executable(cuda.emulated_${subject} cuda/emulation/test_${subject}.cpp)
   target_link_libraries(cuda.emulated_${subject} PRIVATE strata_flags strata_test_main cuda_emulation strata_lower strata_planners
                                                          strata_models OpenMP::OpenMP_CXX)

@@ -239,7 +239,7 @@ TRANSFORMER = [
 
 @pytest.mark.parametrize(
     ("asked", "dropout", "recorded"),
-    [("auto", 0, "cudnn"), ("cudnn", 0, "cudnn"), ("strata", 0, "strata"), ("auto", 0.1, "strata")],
+    [("auto", 0, "cudnn"), ("cudnn", 0, "cudnn"), ("strata", 0, "strata"), ("auto", 0.1, "cudnn")],
 )
 def test_emulated_gpus_say_whose_attention_it_is(emulated, experiment, tmp_path, asked, dropout, recorded):
     file = experiment(ranks=1)
@@ -251,3 +251,4 @@ def test_emulated_gpus_say_whose_attention_it_is(emulated, experiment, tmp_path,
     facts = json.loads(lines.read_text().splitlines()[0])
     assert f"attention={recorded}" in facts["device_choices"]
     assert "graphs=yes" in facts["device_choices"]
+    assert "products=timed" in facts["device_choices"]

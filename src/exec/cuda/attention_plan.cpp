@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "exec/device/attention_choice.hpp"
 
 namespace strata::cuda {
 namespace {
@@ -38,9 +39,10 @@ class AttentionGraph {
     const Tensor log_sum = between(statistic_extents());
     graph_.pointwise(CUDNN_POINTWISE_LOG, sum, log_sum);
     graph_.pointwise(CUDNN_POINTWISE_ADD, highest, log_sum, statistic(AttentionOperand::log_sum_exp));
-    const Tensor probability = graph_.between(bf16_type, score_extents());
+    const Tensor probability = drops() ? between(score_extents()) : graph_.between(bf16_type, score_extents());
     graph_.pointwise(CUDNN_POINTWISE_DIV, power, sum, probability);
-    graph_.matmul(probability, in_qkv(AttentionOperand::v, d_.num_kv_heads), in_heads(AttentionOperand::y));
+    graph_.matmul(with_dropout(probability, bf16_type), in_qkv(AttentionOperand::v, d_.num_kv_heads),
+                  in_heads(AttentionOperand::y));
   }
 
   void backward(bool deterministic) {
@@ -55,22 +57,23 @@ class AttentionGraph {
     const Tensor sum = between(statistic_extents());
     graph_.reduce(CUDNN_REDUCE_TENSOR_ADD, products, sum);
     const Tensor output_products = statistic(AttentionOperand::output_products);
-    graph_.pointwise(CUDNN_POINTWISE_MUL, sum, graph_.number(id_of(AttentionOperand::one)), output_products);
+    // The gradient of a score is scaled below, and this is subtracted from what is scaled.
+    graph_.pointwise(CUDNN_POINTWISE_MUL, sum, graph_.number(id_of(AttentionOperand::kept)), output_products);
 
     const Tensor below = between(score_extents());
     graph_.pointwise(CUDNN_POINTWISE_SUB, scores(q, k, scale), statistic(AttentionOperand::log_sum_exp), below);
     const Tensor probability = between(score_extents());
     graph_.pointwise(CUDNN_POINTWISE_EXP, d_.causal ? hidden(below) : below, probability);
-    gradient_of_keys(probability, dy, AttentionOperand::dv);
+    gradient_of_keys(with_dropout(probability, f32_type), dy, AttentionOperand::dv);
 
     const Tensor dp = between(score_extents());
     graph_.matmul(dy, v, dp);
     const Tensor dp_less = between(score_extents());
-    graph_.pointwise(CUDNN_POINTWISE_SUB, dp, output_products, dp_less);
+    graph_.pointwise(CUDNN_POINTWISE_SUB, masked(dp, f32_type), output_products, dp_less);
     const Tensor unscaled = between(score_extents());
     graph_.pointwise(CUDNN_POINTWISE_MUL, dp_less, probability, unscaled);
     const Tensor ds = between(score_extents());
-    graph_.pointwise(CUDNN_POINTWISE_MUL, unscaled, scale, ds);
+    graph_.pointwise(CUDNN_POINTWISE_MUL, scaled_up(unscaled), scale, ds);
     gradient_of_keys(ds, q, AttentionOperand::dk);
 
     const Tensor rows_of_k = graph_.between(f32_type, head_extents(d_.num_kv_heads), qkv_strides());
@@ -137,6 +140,26 @@ class AttentionGraph {
     graph_.select(x, graph_.number(id_of(AttentionOperand::minus_infinity)), seen, y);
     return y;
   }
+  bool drops() const { return d_.dropout_probability != 0.0F; }
+  Tensor masked(const Tensor& x, cudnnDataType_t type) {
+    if (!drops()) return x;
+    if (mask_.descriptor == nullptr) {
+      const std::int64_t row = dropout_mask_row(d_);
+      mask_ = graph_.in_memory(id_of(AttentionOperand::dropout_mask), bf16_type, score_extents(),
+                               {d_.num_heads * d_.seq * row, d_.seq * row, row, 1});
+    }
+    const Tensor y = graph_.between(type, score_extents());
+    graph_.pointwise(CUDNN_POINTWISE_MUL, x, mask_, y);
+    return y;
+  }
+  Tensor scaled_up(const Tensor& x) {
+    if (!drops()) return x;
+    if (dropout_scale_.descriptor == nullptr) dropout_scale_ = graph_.number(id_of(AttentionOperand::dropout_scale));
+    const Tensor y = between(score_extents());
+    graph_.pointwise(CUDNN_POINTWISE_MUL, x, dropout_scale_, y);
+    return y;
+  }
+  Tensor with_dropout(const Tensor& probability, cudnnDataType_t type) { return masked(scaled_up(probability), type); }
   /// weightsᵀ · values, summed over the query heads that share a key head.
   void gradient_of_keys(const Tensor& weights, const Tensor& values, AttentionOperand gradient) {
     const std::int64_t heads = d_.num_heads;
@@ -155,6 +178,8 @@ class AttentionGraph {
 
   OperationGraph& graph_;
   AttentionDims d_;
+  Tensor mask_;  ///< of those of the graph, where it has them
+  Tensor dropout_scale_;
 };
 
 }  // namespace

@@ -93,7 +93,15 @@ std::unique_ptr<Executor> make_executor(const Program& program, const comm::Worl
   } else if (!uses_graph(world, program, CollectivesOn::host, options.graphs)) {
     ours.graphs = GraphUse::off;  // by NCCL the executor asks the ranks itself
   }
-  return std::make_unique<CudaExecutor>(program, engine, inputs, seed, ours);
+  std::unique_ptr<CudaExecutor> executor;
+  try {
+    comm::on_all_ranks(world, [&] { executor = std::make_unique<CudaExecutor>(program, engine, inputs, seed, ours); });
+  } catch (...) {
+    if (executor) executor->abandon();  // the others of its communicators do not come
+    throw;
+  }
+  if (options.numerics.time_products) executor->agree_on_products(world);
+  return executor;
 }
 
 std::unique_ptr<DeviceMonitor> make_monitor() { return std::make_unique<GpuMonitor>(); }

@@ -98,6 +98,11 @@ CudaExecutor::CudaExecutor(const Program& program, comm::Engine& engine, InputSo
       copies_(program.buffers.size()),
       input_thread_(is_alone_ && inputs.may_be_read_ahead() ? std::make_unique<InputThread>() : nullptr) {
   *out_of_range_.as<OutOfRange>() = 0;
+  if (options.numerics.time_products) arena_.poison();  // the timed products wrote to it
+}
+
+void CudaExecutor::agree_on_products(const comm::World& world) {
+  libraries_.product_choices().agree(world.all_gather(libraries_.product_choices().to_text()));
 }
 
 CudaExecutor::~CudaExecutor() {

@@ -59,6 +59,8 @@ class CudaExecutor final : public Executor {
   CudaExecutor(const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed,
                const CudaOptions& options);
   ~CudaExecutor() override;
+  /// Ranks whose products have one shape compute them by one kernel. Collective, before initialize().
+  void agree_on_products(const comm::World& world);
 
   void initialize() override;
   void submit(std::span<const StepContext> steps) override;

@@ -13,7 +13,7 @@
 namespace strata::cuda {
 namespace {
 
-constexpr int poison = 0xff;  // NaN as f32 and as bf16, -1 as an integer
+constexpr int poison_byte = 0xff;  // NaN as f32 and as bf16, -1 as an integer
 
 }  // namespace
 
@@ -46,7 +46,12 @@ DeviceArena::DeviceArena(std::int64_t size_bytes, ArenaMemory memory) : size_byt
     check(cudaMalloc(&data, bytes), "the arena");
   }
   data_ = static_cast<std::byte*>(data);
-  check(cudaMemset(data_, poison, bytes), "the arena's poison");
+  poison();
+}
+
+void DeviceArena::poison() {
+  check(cudaMemset(data_, poison_byte, static_cast<std::size_t>(std::max<std::int64_t>(size_bytes_, 1))),
+        "the arena's poison");
   check(cudaDeviceSynchronize(), "the arena's poison");
 }
 
@@ -67,7 +72,7 @@ std::int64_t DeviceArena::touched_bytes(std::int64_t end) const {
     const auto count = static_cast<std::size_t>(end - begin);
     check(cudaMemcpy(bytes.data(), data_ + begin, count, cudaMemcpyDefault), "reading the arena");
     for (std::size_t i = count; i > 0; --i) {
-      if (bytes[i - 1] != poison) return begin + static_cast<std::int64_t>(i);
+      if (bytes[i - 1] != poison_byte) return begin + static_cast<std::int64_t>(i);
     }
   }
   return 0;

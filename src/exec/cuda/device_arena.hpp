@@ -26,6 +26,8 @@ class DeviceArena {
 
   /// A device address, 256-byte aligned.
   std::byte* data() const { return data_; }
+  /// As at first: what is read before it was written is no number.
+  void poison();
   /// One past the highest byte that no longer holds the poison, of the first @p end bytes. Slow: copies to the host.
   std::int64_t touched_bytes(std::int64_t end = std::numeric_limits<std::int64_t>::max()) const;
 

@@ -51,8 +51,14 @@ std::shared_ptr<const AttentionPlan> plan_of(Libraries& libraries, AttentionPass
   require_version(pass, d);
   const bool deterministic = libraries.numerics().deterministic;
   if (deterministic) require_known_determinism(pass);
-  const Libraries::AttentionKey key = {
-      pass == AttentionPass::forward, d.causal, d.batch, d.seq, d.num_heads, d.num_kv_heads, d.head_dim};
+  const Libraries::AttentionKey key = {pass == AttentionPass::forward,
+                                       d.causal,
+                                       d.dropout_probability != 0.0F,
+                                       d.batch,
+                                       d.seq,
+                                       d.num_heads,
+                                       d.num_kv_heads,
+                                       d.head_dim};
   std::shared_ptr<const AttentionPlan>& plan = libraries.attention_plans()[key];
   if (plan == nullptr) {
     plan = std::make_shared<const AttentionPlan>(PlanDevice{.handle = libraries.dnn()}, pass, d, deterministic,
@@ -71,11 +77,14 @@ struct FusedAttention::Call {
        std::span<std::byte> workspace)
       : plan(plan_of(libraries, pass, d)),
         handle(libraries.dnn()),
-        scale(1.0F / std::sqrt(static_cast<float>(d.head_dim))) {
+        scale(1.0F / std::sqrt(static_cast<float>(d.head_dim))),
+        kept(1.0F - d.dropout_probability),
+        dropout_scale(1.0F / kept) {
     const bool forward = pass == AttentionPass::forward;
     const bool deterministic = libraries.numerics().deterministic;
     const CudnnBackwardWorkspace backward_workspace = cudnn_backward_workspace(d, deterministic);
-    const std::int64_t needed = forward ? cudnn_forward_workspace_bytes : backward_workspace.total();
+    const std::int64_t mask_bytes = dropout_mask_bytes(d);
+    const std::int64_t needed = forward ? mask_bytes + cudnn_forward_workspace_bytes : backward_workspace.total();
     STRATA_INVARIANT(static_cast<std::int64_t>(workspace.size()) >= needed, "an attention's workspace");
     // Heads of q, of k, of v stand side by side at each position.
     const std::int64_t first_k = d.num_heads * d.head_dim * size_of(DType::bf16);
@@ -86,12 +95,16 @@ struct FusedAttention::Call {
         {Operand::y, a.y},   {Operand::log_sum_exp, a.log_sum_exp}, {Operand::scale, &scale}};
     if (d.causal) operands.emplace_back(Operand::minus_infinity, &minus_infinity);
     std::byte* scratch = workspace.data();
+    if (mask_bytes > 0) {
+      operands.insert(operands.end(), {{Operand::dropout_mask, scratch}, {Operand::dropout_scale, &dropout_scale}});
+    }
+    scratch += mask_bytes;
     if (!forward) {
       operands.insert(operands.end(), {{Operand::dy, a.dy},
                                        {Operand::dq, a.dqkv},
                                        {Operand::dk, a.dqkv + first_k},
                                        {Operand::dv, a.dqkv + first_v},
-                                       {Operand::one, &one},
+                                       {Operand::kept, &kept},
                                        {Operand::output_products, scratch}});
       scratch += backward_workspace.output_products;
       if (!deterministic) operands.emplace_back(Operand::query_sums, scratch);
@@ -100,7 +113,8 @@ struct FusedAttention::Call {
     std::vector<std::int64_t> ids;
     std::vector<void*> pointers;
     for (const auto& [operand, address] : operands) {
-      const bool is_number = operand == Operand::scale || operand == Operand::one || operand == Operand::minus_infinity;
+      const bool is_number = operand == Operand::scale || operand == Operand::kept ||
+                             operand == Operand::minus_infinity || operand == Operand::dropout_scale;
       STRATA_INVARIANT(is_number || reinterpret_cast<std::uintptr_t>(address) % OperationGraph::alignment_bytes == 0,
                        "an operand of cuDNN's attention begins where it cannot");
       ids.push_back(static_cast<std::int64_t>(operand));
@@ -115,7 +129,8 @@ struct FusedAttention::Call {
   std::shared_ptr<const AttentionPlan> plan;
   cudnnHandle_t handle;
   float scale;
-  float one = 1.0F;
+  float kept;
+  float dropout_scale;
   float minus_infinity = -std::numeric_limits<float>::infinity();
   BackendDescriptor addresses{CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR};
 };

@@ -1,8 +1,9 @@
 #pragma once
 
 /// @file
-/// cuDNN's attention on a fused qkv, scores never in memory: the contract of kernels/attention, in bf16 and without
-/// dropout. The engine is chosen when the call is bound, among those that fit the workspace.
+/// cuDNN's attention on a fused qkv, scores never in memory: the contract of kernels/attention, in bf16. Which
+/// probabilities are dropped is written to the workspace before, by global index. The engine is chosen when the call is
+/// bound, among those that fit the workspace.
 
 #include <cuda_runtime_api.h>
 
@@ -28,7 +29,8 @@ struct AttentionAddresses {
 class FusedAttention {
  public:
   /// @param dims that cudnn_attention_condition has nothing against.
-  /// @param workspace of cudnn_forward_workspace_bytes, or of the parts of cudnn_backward_workspace.
+  /// @param workspace of the mask and cudnn_forward_workspace_bytes, or of the parts of cudnn_backward_workspace; the
+  /// mask comes first, and run() reads it.
   /// @throws Unsupported where the library is too old, or no engine serves.
   FusedAttention(Libraries& libraries, AttentionPass pass, const AttentionDims& dims,
                  const AttentionAddresses& addresses, std::span<std::byte> workspace);

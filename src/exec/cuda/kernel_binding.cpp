@@ -18,6 +18,7 @@
 #include "exec/cuda/kernels/attention.hpp"
 #include "exec/cuda/kernels/bias_relu.hpp"
 #include "exec/cuda/kernels/class_token.hpp"
+#include "exec/cuda/kernels/dropout_mask.hpp"
 #include "exec/cuda/kernels/elementwise.hpp"
 #include "exec/cuda/kernels/norm.hpp"
 #include "exec/cuda/kernels/optimizer.hpp"
@@ -488,7 +489,8 @@ BoundKernel bind_laid_out(const Program& program, const Arguments& a, const Kern
 
 /// cuDNN's kernels.
 BoundKernel bind_fused_attention(const Program& program, const Arguments& a, const AttentionDims& d,
-                                 Libraries& libraries) {
+                                 const BindingContext& context) {
+  Libraries& libraries = context.libraries;
   const bool forward = a.instruction().kernel == Kernel::attention_forward;
   const AttentionAddresses addresses =
       forward ? AttentionAddresses{.qkv = a.input(0), .y = a.output(0), .log_sum_exp = a.output_as<float>(1)}
@@ -497,16 +499,23 @@ BoundKernel bind_fused_attention(const Program& program, const Arguments& a, con
                                    .log_sum_exp = a.input_as<float>(3),
                                    .dy = a.input(0),
                                    .dqkv = a.output(0)};
-  const auto call =
-      std::make_shared<FusedAttention>(libraries, forward ? AttentionPass::forward : AttentionPass::backward, d,
-                                       addresses, workspace_of(program, a, libraries.numerics()));
-  return [=](cudaStream_t stream) { call->run(stream); };
+  const std::span<std::byte> workspace = workspace_of(program, a, libraries.numerics());
+  const auto call = std::make_shared<FusedAttention>(
+      libraries, forward ? AttentionPass::forward : AttentionPass::backward, d, addresses, workspace);
+  if (d.dropout_probability == 0.0F) {
+    return [=](cudaStream_t stream) { call->run(stream); };
+  }
+  // Backward forms the mask again: kept, it would take as much memory as the scores of all layers.
+  return [=, mask = workspace.data(), random = random_of(a, context)](cudaStream_t stream) {
+    attention_dropout_mask(d, mask, random, stream);
+    call->run(stream);
+  };
 }
 
 BoundKernel bind_attention(const Program& program, const Arguments& a, const AttentionDims& d,
                            const BindingContext& context) {
   const Numerics& numerics = context.libraries.numerics();
-  if (uses_cudnn_attention(d, numerics)) return bind_fused_attention(program, a, d, context.libraries);
+  if (uses_cudnn_attention(d, numerics)) return bind_fused_attention(program, a, d, context);
   const auto in0 = a.input(0);
   const auto out0 = a.output(0);
   const auto random = random_of(a, context);

@@ -15,6 +15,7 @@
 
 #include "base/dtype.hpp"
 #include "exec/cuda/device_arena.hpp"
+#include "exec/cuda/product_choices.hpp"
 #include "exec/device/numerics.hpp"
 #include "exec/kernel_dims.hpp"
 
@@ -35,14 +36,17 @@ class Libraries {
   /// Created when first asked for: most models have no use for it.
   cudnnHandle_t dnn();
   const Numerics& numerics() const { return numerics_; }
-  /// Forward, causal, batch, seq, num_heads, num_kv_heads, head_dim.
-  using AttentionKey = std::tuple<bool, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  /// Forward, causal, with dropout, batch, seq, num_heads, num_kv_heads, head_dim.
+  using AttentionKey =
+      std::tuple<bool, bool, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
   /// Those of the calls bound so far.
   std::map<AttentionKey, std::shared_ptr<const AttentionPlan>>& attention_plans() { return attention_plans_; }
   /// Those with a bias and a ReLU of the calls bound so far; null where cuDNN has none.
   std::vector<std::pair<ConvolutionDims, std::shared_ptr<const ConvolutionPlan>>>& convolution_plans() {
     return convolution_plans_;
   }
+  /// Of the products bound so far.
+  ProductChoices& product_choices() { return product_choices_; }
   /// Whether forward, and sizes, of the products with GELU bound so far for which cuBLASLt has no kernel.
   std::vector<std::pair<bool, LinearDims>>& products_without_gelu() { return products_without_gelu_; }
   /// Sequence, head_dim, theta, first position.
@@ -56,6 +60,7 @@ class Libraries {
   cudnnHandle_t dnn_ = nullptr;
   std::map<AttentionKey, std::shared_ptr<const AttentionPlan>> attention_plans_;
   std::vector<std::pair<ConvolutionDims, std::shared_ptr<const ConvolutionPlan>>> convolution_plans_;
+  ProductChoices product_choices_;
   std::vector<std::pair<bool, LinearDims>> products_without_gelu_;
   std::map<RotaryKey, std::shared_ptr<const DeviceArena>> rotary_angles_;
 };

@@ -1,11 +1,13 @@
 #include "exec/cuda/matmul.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/error.hpp"
+#include "exec/cuda/event.hpp"
 #include "exec/device/workspace.hpp"
 
 namespace strata::cuda {
@@ -99,7 +101,19 @@ void Matmul::destroy() {
   static_cast<void>(cublasLtMatmulDescDestroy(operation_));
 }
 
-void Matmul::choose(std::size_t workspace_bytes) {
+/// All that the heuristic goes by: it answers equal questions alike.
+std::string Matmul::shape() const {
+  const MatmulOperands& o = operands_;
+  const MatmulLayout& l = o.layout;
+  return fmt::format("{} x {} x {}{}{} in {} to {}, rows of {}, {} and {}, epilogue {}{}, aligned to {}", l.m, l.n, l.k,
+                     l.transpose_a ? ", A transposed" : "", l.transpose_b ? ", B transposed" : "", to_string(o.dtype),
+                     to_string(o.out_dtype), l.lda, l.ldb, l.ldd, epilogue_of(o), o.accumulate ? ", added" : "",
+                     fmt::join(std::array{alignment_of(o.a), alignment_of(o.b), alignment_of(o.d), alignment_of(o.bias),
+                                          alignment_of(o.bias_gradient), alignment_of(o.before)},
+                               ", "));
+}
+
+std::vector<cublasLtMatmulHeuristicResult_t> Matmul::kernels(std::size_t workspace_bytes) const {
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
@@ -113,30 +127,65 @@ void Matmul::choose(std::size_t workspace_bytes) {
         std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE});
   }
   // The fastest first; one may be listed that does not fit after all.
-  std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
+  std::vector<cublasLtMatmulHeuristicResult_t> found(8);
   int num_found = 0;
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(libraries_.blas(), operation_, a_, b_, d_, d_, preference,
                                      static_cast<int>(found.size()), found.data(), &num_found);
   static_cast<void>(cublasLtMatmulPreferenceDestroy(preference));
-  const auto end = found.begin() + num_found;
-  const auto chosen =
-      std::ranges::find(found.begin(), end, CUBLAS_STATUS_SUCCESS, &cublasLtMatmulHeuristicResult_t::state);
-  const MatmulLayout& l = operands_.layout;
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && chosen == end)) {
-    throw Unsupported(fmt::format("cuBLASLt has no kernel for a product of {} x {} x {} in {} to {}", l.m, l.n, l.k,
-                                  to_string(operands_.dtype), to_string(operands_.out_dtype)));
-  }
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
   check(status, "cublasLtMatmulAlgoGetHeuristic");
-  chosen_ = *chosen;
+  found.resize(static_cast<std::size_t>(num_found));
+  std::erase_if(found, [](const auto& kernel) { return kernel.state != CUBLAS_STATUS_SUCCESS; });
+  return found;
+}
+
+void Matmul::choose(std::size_t workspace_bytes) {
+  choice_ = &libraries_.product_choices().of(shape());
+  if (choice_->kernels.empty()) {
+    choice_->kernels = kernels(workspace_bytes);
+    if (libraries_.numerics().time_products && choice_->kernels.size() > 1) time_kernels();
+  }
+  if (!choice_->kernels.empty()) return;
+  const MatmulLayout& l = operands_.layout;
+  throw Unsupported(fmt::format("cuBLASLt has no kernel for a product of {} x {} x {} in {} to {}", l.m, l.n, l.k,
+                                to_string(operands_.dtype), to_string(operands_.out_dtype)));
+}
+
+/// On whatever the operands hold: how long a kernel takes does not depend on it, but for the power that it draws, which
+/// so few products do not come to the limit of.
+void Matmul::time_kernels() {
+  // A product of microseconds is shorter than what the host takes to queue it: several follow each other.
+  constexpr int num_together = 4;
+  constexpr int num_repetitions = 3;
+  const Stream stream;
+  Event begin(Event::Kind::timing);
+  Event end(Event::Kind::timing);
+  choice_->nanoseconds.clear();
+  for (const cublasLtMatmulHeuristicResult_t& kernel : choice_->kernels) {
+    std::int64_t& best = choice_->nanoseconds.emplace_back(ProductChoice::refused);
+    // The first one loads the kernel, or tells that it is refused after all.
+    if (multiply(kernel, stream.get()) != CUBLAS_STATUS_SUCCESS) continue;
+    for (int i = 0; i < num_repetitions; ++i) {
+      begin.record(stream.get());
+      for (int j = 0; j < num_together; ++j) check(multiply(kernel, stream.get()), "cublasLtMatmul");
+      end.record(stream.get());
+      stream.synchronize();
+      best = std::min(best, end.ns_since(begin) / num_together);
+    }
+  }
+  if (!choice_->choose_fastest()) choice_->kernels.clear();
+}
+
+cublasStatus_t Matmul::multiply(const cublasLtMatmulHeuristicResult_t& kernel, cudaStream_t stream) const {
+  const float one = 1.0F;
+  const float beta = operands_.accumulate ? 1.0F : 0.0F;
+  return cublasLtMatmul(libraries_.blas(), operation_, &one, operands_.a, a_, operands_.b, b_, &beta, operands_.d, d_,
+                        operands_.d, d_, &kernel.algo, workspace_, kernel.workspaceSize, stream);
 }
 
 void Matmul::run(cudaStream_t stream) const {
-  const float one = 1.0F;
-  const float beta = operands_.accumulate ? 1.0F : 0.0F;
-  check(cublasLtMatmul(libraries_.blas(), operation_, &one, operands_.a, a_, operands_.b, b_, &beta, operands_.d, d_,
-                       operands_.d, d_, &chosen_.algo, workspace_, chosen_.workspaceSize, stream),
-        "cublasLtMatmul");
+  check(multiply(choice_->kernels[choice_->chosen], stream), "cublasLtMatmul");
 }
 
 }  // namespace strata::cuda

@@ -2,14 +2,18 @@
 
 /// @file
 /// One matrix product of the linear layer on cuBLASLt: described and its kernel chosen when it is bound to addresses,
-/// since the choice depends on their alignment.
+/// since the choice depends on their alignment. cuBLASLt's heuristic guesses; where Numerics::time_products is set, the
+/// kernels that it names are timed there, by the first product of each shape.
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "exec/cuda/libraries.hpp"
+#include "exec/cuda/product_choices.hpp"
 #include "exec/device/matmul_layout.hpp"
 
 namespace strata::cuda {
@@ -41,6 +45,7 @@ struct MatmulOperands {
 
 class Matmul {
  public:
+  /// Where kernels are timed, writes D and what else the product writes.
   /// @param workspace at least matmul_workspace_bytes. @throws Unsupported where cuBLASLt has no kernel.
   Matmul(Libraries& libraries, const MatmulOperands& operands, std::span<std::byte> workspace);
   /// Null where cuBLASLt has no kernel.
@@ -53,7 +58,11 @@ class Matmul {
   void run(cudaStream_t stream) const;
 
  private:
+  std::string shape() const;
+  std::vector<cublasLtMatmulHeuristicResult_t> kernels(std::size_t workspace_bytes) const;
   void choose(std::size_t workspace_bytes);
+  void time_kernels();
+  cublasStatus_t multiply(const cublasLtMatmulHeuristicResult_t& kernel, cudaStream_t stream) const;
   void destroy();
   Libraries& libraries_;
   MatmulOperands operands_;
@@ -62,7 +71,7 @@ class Matmul {
   cublasLtMatrixLayout_t a_ = nullptr;
   cublasLtMatrixLayout_t b_ = nullptr;
   cublasLtMatrixLayout_t d_ = nullptr;
-  cublasLtMatmulHeuristicResult_t chosen_{};
+  ProductChoice* choice_ = nullptr;  ///< of all products of this shape
 };
 
 }  // namespace strata::cuda

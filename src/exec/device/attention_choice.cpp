@@ -16,10 +16,6 @@ constexpr std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, 256)
 
 std::string cudnn_attention_condition(const AttentionDims& d) {
   if (d.dtype != DType::bf16) return fmt::format("it is of bf16, and the activations are {}", to_string(d.dtype));
-  if (d.dropout_probability != 0.0F) {
-    return fmt::format("its dropout is not by global index, and probabilities are dropped with {}",
-                       d.dropout_probability);
-  }
   if (d.head_dim % 8 != 0 || d.head_dim > cudnn_max_head_dim) {
     return fmt::format("it takes heads of a multiple of 8 up to {} elements, and they have {}", cudnn_max_head_dim,
                        d.head_dim);
@@ -50,11 +46,17 @@ std::string attention_of(const Program& program, const Numerics& numerics) {
   return cudnn ? "cudnn" : strata ? "strata" : "";
 }
 
+std::int64_t dropout_mask_bytes(const AttentionDims& d) {
+  if (d.dropout_probability == 0.0F) return 0;
+  return aligned(d.batch * d.num_heads * d.seq * dropout_mask_row(d) * size_of(DType::bf16));
+}
+
 CudnnBackwardWorkspace cudnn_backward_workspace(const AttentionDims& d, bool deterministic) {
   constexpr std::int64_t bf16_bytes = size_of(DType::bf16);
   constexpr std::int64_t f32_bytes = size_of(DType::f32);
   const std::int64_t heads = d.batch * d.num_heads;
   CudnnBackwardWorkspace w;
+  w.dropout_mask = dropout_mask_bytes(d);
   w.output_products = aligned(heads * d.seq * f32_bytes);
   w.library = cudnn_forward_workspace_bytes;
   if (deterministic) {

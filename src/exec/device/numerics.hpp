@@ -18,6 +18,9 @@ struct Numerics {
   bool deterministic = false;  ///< equal inputs give equal bits on one kind of GPU, at some cost in speed or memory
   bool tf32 = false;           ///< f32 products on tensor cores, with operands rounded to 10 bits
   AttentionKernels attention = AttentionKernels::automatic;
+  /// The kernel of a product is the fastest of those that cuBLASLt names, by a clock; not where deterministic. Another
+  /// run may choose another one.
+  bool time_products = false;
 };
 
 }  // namespace strata::cuda

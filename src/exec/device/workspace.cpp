@@ -49,8 +49,10 @@ std::int64_t workspace_bytes(const Program& program, const Instruction& in, cons
       // Two sums of each block and channel, three coefficients a channel.
       return column_sums(dims.integer("rows"), 2 * dims.integer("channels")) + 3 * dims.integer("channels") * f32;
     case Kernel::embedding_backward: return dims.integer("rows") * std::int64_t{sizeof(std::uint64_t)};
-    case Kernel::attention_forward:
-      return uses_cudnn_attention(dims.attention(), numerics) ? cudnn_forward_workspace_bytes : 0;
+    case Kernel::attention_forward: {
+      const AttentionDims d = dims.attention();
+      return uses_cudnn_attention(d, numerics) ? dropout_mask_bytes(d) + cudnn_forward_workspace_bytes : 0;
+    }
     case Kernel::attention_backward: {
       const AttentionDims d = dims.attention();
       return uses_cudnn_attention(d, numerics) ? cudnn_backward_workspace(d, numerics.deterministic).total()

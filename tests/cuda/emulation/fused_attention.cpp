@@ -23,6 +23,7 @@ struct FusedAttention::Call {
   AttentionPass pass;
   AttentionDims d;
   AttentionAddresses a;
+  const std::byte* mask = nullptr;  ///< of dropout
 
   using Rows = std::vector<float>;  ///< [seq][head_dim]
 
@@ -59,6 +60,12 @@ struct FusedAttention::Call {
     }
   }
   std::int64_t num_keys(std::int64_t query) const { return d.causal ? query + 1 : d.seq; }
+  float kept() const { return 1.0F - d.dropout_probability; }
+  float masked(std::int64_t sample, std::int64_t head, std::int64_t i, std::int64_t j) const {
+    if (d.dropout_probability == 0.0F) return 1.0F;
+    const std::int64_t row = (sample * d.num_heads + head) * d.seq + i;
+    return static_cast<float>(reinterpret_cast<const bf16*>(mask)[row * dropout_mask_row(d) + j]);
+  }
   float scale() const { return 1.0F / std::sqrt(static_cast<float>(d.head_dim)); }
   Rows zeros() const { return Rows(static_cast<std::size_t>(d.seq * d.head_dim)); }
 
@@ -71,7 +78,8 @@ struct FusedAttention::Call {
       float sum = 0.0F;
       for (const float score : scores) sum += std::exp(score - highest);
       for (std::int64_t j = 0; j < num_keys(i); ++j) {
-        add(y, i, std::exp(scores[static_cast<std::size_t>(j)] - highest) / sum, v, j);
+        const float probability = std::exp(scores[static_cast<std::size_t>(j)] - highest) / sum;
+        add(y, i, probability / kept() * masked(sample, head, i, j), v, j);
       }
       a.log_sum_exp[(sample * d.num_heads + head) * d.seq + i] = highest + std::log(sum);
     }
@@ -88,8 +96,9 @@ struct FusedAttention::Call {
       const float log_sum_exp = a.log_sum_exp[(sample * d.num_heads + head) * d.seq + i];
       for (std::int64_t j = 0; j < num_keys(i); ++j) {
         const float probability = std::exp(scale() * dot(q, i, k, j) - log_sum_exp);
-        const float ds = scale() * probability * (dot(dy, i, v, j) - output_product);
-        add(dv, j, probability, dy, i);
+        const float factor = masked(sample, head, i, j);
+        const float ds = scale() / kept() * probability * (dot(dy, i, v, j) * factor - output_product * kept());
+        add(dv, j, probability / kept() * factor, dy, i);
         add(dk, j, ds, q, i);
         add(dq, i, ds, k, j);
       }
@@ -123,10 +132,10 @@ struct FusedAttention::Call {
 
 FusedAttention::FusedAttention(Libraries& libraries, AttentionPass pass, const AttentionDims& dims,
                                const AttentionAddresses& addresses, std::span<std::byte> workspace)
-    : call_(std::make_unique<const Call>(Call{.pass = pass, .d = dims, .a = addresses})) {
+    : call_(std::make_unique<const Call>(Call{.pass = pass, .d = dims, .a = addresses, .mask = workspace.data()})) {
   STRATA_INVARIANT(cudnn_attention_condition(dims).empty(), "what cuDNN's attention takes");
   const std::int64_t needed = pass == AttentionPass::forward
-                                  ? cudnn_forward_workspace_bytes
+                                  ? dropout_mask_bytes(dims) + cudnn_forward_workspace_bytes
                                   : cudnn_backward_workspace(dims, libraries.numerics().deterministic).total();
   STRATA_INVARIANT(static_cast<std::int64_t>(workspace.size()) >= needed, "an attention's workspace");
 }

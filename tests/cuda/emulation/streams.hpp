@@ -25,8 +25,9 @@ using Operations = std::vector<std::shared_ptr<Operation>>;
 /// What a stream has queued, or an event has seen queued.
 struct Place {
   Operations operations;
-  int graph = 0;           ///< the recording that it is part of; 0: none
-  std::vector<int> nodes;  ///< of that, which the next one follows
+  int graph = 0;              ///< the recording that it is part of; 0: none
+  std::vector<int> nodes;     ///< of that, which the next one follows
+  float milliseconds = 0.0F;  ///< of an event: when it was recorded, see pass_time()
 };
 Place& place_of(cudaStream_t stream);
 Place& place_of(cudaEvent_t event);
@@ -38,6 +39,9 @@ int recording();
 void submit_operations(cudaStream_t stream, const std::function<void(cudaStream_t)>& work);
 /// Likewise work that is done when it returns: it waits for what the stream follows.
 void submit(cudaStream_t stream, const std::function<void()>& work);
+
+/// The device's clock, which stands still otherwise.
+void pass_time(float milliseconds);
 
 /// The recordings from now on are refused when they end, until this is called with false.
 void refuse_recordings(bool refuse);

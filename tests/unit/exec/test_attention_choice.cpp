@@ -70,7 +70,6 @@ TEST(AttentionChoice, IsOursWhereItDoesNotAndRefusedWhereCudnnsIsAskedFor) {
   };
   for (const auto& [says, change] :
        {Case{"it is of bf16, and the activations are f32", [](AttentionDims& d) { d.dtype = DType::f32; }},
-        Case{"probabilities are dropped with 0.25", [](AttentionDims& d) { d.dropout_probability = 0.25F; }},
         Case{"a multiple of 8 up to 128 elements, and they have 20", [](AttentionDims& d) { d.head_dim = 20; }},
         Case{"a multiple of 8 up to 128 elements, and they have 136", [](AttentionDims& d) { d.head_dim = 136; }},
         Case{"2 positions or more, and they have 1", [](AttentionDims& d) { d.seq = 1; }}}) {
@@ -99,6 +98,15 @@ TEST(AttentionChoice, PlansTheWorkspaceOfWhatRuns) {
   EXPECT_EQ(bytes(served, attention(AttentionKernels::cudnn), 1),
             statistics + 8 * 77 * 64 * 4 + 4096 + 8 * 80 * 64 * 4);
   EXPECT_EQ(bytes(served, attention(AttentionKernels::cudnn, true), 1), statistics + 4096 + 8 * 128 * 128 * 2);
+  AttentionDims dropping = served;
+  dropping.dropout_probability = 0.25F;
+  EXPECT_TRUE(uses_cudnn_attention(dropping, attention(AttentionKernels::automatic)));
+  constexpr std::int64_t mask = 98'560;  // 8 · 77 rows of 80 values of 2 bytes, which is a multiple of 256
+  EXPECT_EQ(bytes(dropping, attention(AttentionKernels::strata), 0), 0);
+  for (const std::size_t instruction : {0U, 1U}) {
+    EXPECT_EQ(bytes(dropping, attention(AttentionKernels::cudnn), instruction),
+              mask + bytes(served, attention(AttentionKernels::cudnn), instruction));
+  }
   AttentionDims grouped = served;
   grouped.num_kv_heads = 2;
   EXPECT_EQ(bytes(grouped, attention(AttentionKernels::cudnn, true), 1),

@@ -100,12 +100,24 @@ TEST(CudaSection, IsOfGpus) {
   EXPECT_THAT(of_cpu("cuda.deterministic=true"), HasSubstr("cuda.deterministic"));
   EXPECT_THAT(of_cpu("cuda.tf32=true"), HasSubstr("cuda.tf32"));
   EXPECT_THAT(of_cpu("cuda.attention=cudnn"), HasSubstr("cuda.attention"));
+  EXPECT_THAT(of_cpu("cuda.time_products=off"), HasSubstr("cuda.time_products"));
   EXPECT_THAT(words_of<UserError>([] {
                 experiment({"cuda.tf32=true", "train.dtype=bf16"});
               }),
               AllOf(HasSubstr("cuda.tf32"), HasSubstr("train.dtype is \"bf16\"")));
   const cuda::Numerics numerics = numerics_of(experiment({"cuda.tf32=true", "cuda.deterministic=true"}));
   EXPECT_TRUE(numerics.tf32 && numerics.deterministic);
+}
+
+TEST(CudaSection, TimedProductsAreNotOfRunsThatMustBeEqual) {
+  EXPECT_TRUE(numerics_of(experiment({})).time_products);
+  EXPECT_TRUE(numerics_of(experiment({"cuda.time_products=on"})).time_products);
+  EXPECT_FALSE(numerics_of(experiment({"cuda.time_products=off"})).time_products);
+  EXPECT_FALSE(numerics_of(experiment({"cuda.deterministic=true"})).time_products);
+  EXPECT_THAT(words_of<UserError>([] {
+                experiment({"cuda.deterministic=true", "cuda.time_products=on"});
+              }),
+              AllOf(HasSubstr("cuda.time_products"), HasSubstr("cuda.deterministic is true")));
 }
 
 TEST(CudaSection, AttentionOfCudnnIsRefusedWhereItDoesNotServe) {
@@ -118,11 +130,9 @@ TEST(CudaSection, AttentionOfCudnnIsRefusedWhereItDoesNotServe) {
   };
   EXPECT_THAT(words_of<Unsupported>([&] { lowered({"train.dtype=fp32"}); }),
               AllOf(HasSubstr("cuda.attention = \"cudnn\""), HasSubstr("the activations are f32")));
-  EXPECT_THAT(words_of<Unsupported>([&] {
-                lowered({"train.dtype=bf16", "model.dropout=0.1"});
-              }),
-              HasSubstr("probabilities are dropped with 0.1"));
-  EXPECT_NO_THROW(lowered({"train.dtype=bf16", "model.dropout=0"}));
+  for (const char* dropout : {"model.dropout=0", "model.dropout=0.1"}) {
+    EXPECT_NO_THROW(lowered({"train.dtype=bf16", dropout})) << dropout;
+  }
 }
 
 TEST(CudaSection, Tf32HasThePeakOfTensorCores) {

@@ -1,8 +1,8 @@
 /// @file
 /// Attention in tiles of 32 queries and 32 keys in shared memory: forward and the gradient of q by a block of threads a
 /// tile of queries, the gradients of k and v by one a tile of keys, so that every sum has one owner and one order.
-/// Source of the formulas: Dao, "FlashAttention-2", 2023. The tensor cores are not used: this is the kernel that has
-/// dropout by global index and every shape, not the fast one.
+/// Source of the formulas: Dao, "FlashAttention-2", 2023. The tensor cores are not used: this is the kernel that takes
+/// every dtype and shape, not the fast one.
 
 #include <cmath>
 #include <string>

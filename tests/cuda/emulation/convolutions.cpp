@@ -1,23 +1,20 @@
 /// @file
-/// Matrix products and convolutions of the emulation: the definitions, in f32, where cuBLASLt and cuDNN would be
-/// called.
+/// Convolutions of the emulation: the definitions, in f32, where cuDNN would be called.
 
-#include "exec/cuda/libraries.hpp"
+#include <cudnn.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <vector>
 
 #include "cuda/emulation/streams.hpp"
 #include "exec/cuda/convolution.hpp"
 #include "exec/cuda/convolution_plan.hpp"
 #include "exec/cuda/fused_convolution.hpp"
-#include "exec/cuda/matmul.hpp"
+#include "exec/cuda/libraries.hpp"
 
 namespace strata::cuda {
 namespace {
@@ -34,69 +31,7 @@ void store(DType dtype, void* to, std::int64_t i, float value) {
   }
 }
 
-/// GELU in its tanh form, and its derivative.
-float gelu(float x) { return 0.5F * x * (1.0F + std::tanh(0.797884560802865F * (x + 0.044715F * x * x * x))); }
-float gelu_derivative(float x) {
-  const float t = std::tanh(0.797884560802865F * (x + 0.044715F * x * x * x));
-  return 0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) * 0.797884560802865F * (1.0F + 3.0F * 0.044715F * x * x);
-}
-
-void multiply(const MatmulOperands& o) {
-  const MatmulLayout& l = o.layout;
-  // Rows of op(A) and columns of op(B), contiguous.
-  std::vector<float> a(static_cast<std::size_t>(l.m * l.k));
-  std::vector<float> b(static_cast<std::size_t>(l.n * l.k));
-  for (std::int64_t p = 0; p < l.k; ++p) {
-    for (std::int64_t i = 0; i < l.m; ++i) {
-      a[static_cast<std::size_t>(i * l.k + p)] = load(o.dtype, o.a, l.transpose_a ? p + i * l.lda : i + p * l.lda);
-    }
-    for (std::int64_t j = 0; j < l.n; ++j) {
-      b[static_cast<std::size_t>(j * l.k + p)] = load(o.dtype, o.b, l.transpose_b ? j + p * l.ldb : p + j * l.ldb);
-    }
-  }
-  for (std::int64_t j = 0; j < l.n; ++j) {
-    if (o.bias_gradient != nullptr) {
-      const float* const column = b.data() + j * l.k;
-      store(o.out_dtype, o.bias_gradient, j, std::accumulate(column, column + l.k, 0.0F));
-    }
-    for (std::int64_t i = 0; i < l.m; ++i) {
-      constexpr int num_sums = 8;  // so that additions need not wait for each other
-      float sums[num_sums] = {};
-      const float* const row = a.data() + i * l.k;
-      const float* const column = b.data() + j * l.k;
-      for (std::int64_t p = 0; p < l.k; ++p) sums[p % num_sums] += row[p] * column[p];
-      float sum = 0.0F;
-      for (const float part : sums) sum += part;
-      if (o.bias != nullptr) sum += load(o.dtype, o.bias, i);
-      if (o.accumulate) sum += load(o.out_dtype, o.d, i + j * l.ldd);
-      const std::int64_t at = i + j * l.ldd;
-      if (o.activation == MatmulOperands::Activation::gelu) {
-        if (o.before != nullptr) store(o.out_dtype, o.before, at, sum);
-        sum = gelu(sum);
-      } else if (o.activation == MatmulOperands::Activation::gelu_gradient) {
-        sum *= gelu_derivative(load(o.out_dtype, o.before, at));
-      }
-      store(o.out_dtype, o.d, at, sum);
-    }
-  }
-}
-
 }  // namespace
-
-Libraries::Libraries(const Numerics& numerics) : numerics_(numerics) {}
-Libraries::~Libraries() = default;
-
-Matmul::Matmul(Libraries& libraries, const MatmulOperands& operands, std::span<std::byte> workspace)
-    : libraries_(libraries), operands_(operands), workspace_(workspace.data()) {}
-Matmul::~Matmul() = default;
-std::shared_ptr<Matmul> Matmul::if_there(Libraries& libraries, const MatmulOperands& operands,
-                                         std::span<std::byte> workspace) {
-  return std::make_shared<Matmul>(libraries, operands, workspace);
-}
-
-void Matmul::run(cudaStream_t stream) const {
-  emulation::submit(stream, [o = operands_] { multiply(o); });
-}
 
 Convolution::Convolution(Libraries& libraries, Pass, const ConvolutionDims& dims, std::span<std::byte> workspace)
     : libraries_(libraries), workspace_(workspace.data()) {
@@ -206,5 +141,7 @@ void Convolution::backward_weight(const void* dy, const void* x, void* dweight, 
 
 }  // namespace strata::cuda
 
-std::size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
 std::size_t cudnnGetVersion() { return CUDNN_VERSION; }
+const char* cudnnGetErrorString(cudnnStatus_t) { return "an error of the emulation"; }
+cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { return *handle = nullptr, CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnDestroy(cudnnHandle_t) { return CUDNN_STATUS_SUCCESS; }
