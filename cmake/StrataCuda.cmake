@@ -13,7 +13,6 @@ find_path(nccl_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)
 
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/exec/cuda/*.cpp ${PROJECT_SOURCE_DIR}/src/exec/cuda/*.cu)
 add_library(strata_exec_cuda STATIC ${cuda_sources})
-set_target_properties(strata_exec_cuda PROPERTIES UNITY_BUILD OFF)  # a file is a kernel family or a library, with short names of its own
 target_include_directories(strata_exec_cuda PUBLIC ${PROJECT_SOURCE_DIR}/src)
 target_include_directories(strata_exec_cuda SYSTEM PUBLIC ${nccl_INCLUDE_DIR})
 target_compile_features(strata_exec_cuda PUBLIC cxx_std_20)

@@ -110,6 +110,7 @@ foreach(file IN ITEMS backend check communicators cuda_executor device_arena dev
         libraries managed_memory matmul nccl_collective nccl_probe nvml overlapping_steps product_choices step_values)
   target_sources(cuda_emulation PRIVATE ${PROJECT_SOURCE_DIR}/src/exec/cuda/${file}.cpp)
 endforeach()
+set_target_properties(cuda_emulation PROPERTIES UNITY_BUILD ${STRATA_UNITY} UNITY_BUILD_BATCH_SIZE 8)  # of what is no kernel
 target_include_directories(cuda_emulation BEFORE PUBLIC ${emulated} ${CMAKE_CURRENT_SOURCE_DIR})
 target_include_directories(cuda_emulation SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS} ${nccl_INCLUDE_DIR})
 target_link_libraries(cuda_emulation PUBLIC strata_exec PRIVATE ${CMAKE_DL_LIBS})

@@ -15,9 +15,6 @@ namespace {
 using Tensor = OperationGraph::Tensor;
 using Extents = OperationGraph::Extents;
 
-constexpr cudnnDataType_t bf16_type = CUDNN_DATA_BFLOAT16;
-constexpr cudnnDataType_t f32_type = CUDNN_DATA_FLOAT;
-
 std::int64_t id_of(AttentionOperand operand) { return static_cast<std::int64_t>(operand); }
 
 /// Heads come before positions in all extents: [batch, heads, positions, head_dim], whatever the memory.

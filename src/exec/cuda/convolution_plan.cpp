@@ -17,8 +17,6 @@ using Extents = OperationGraph::Extents;
 constexpr Extents channels_last(const Extents& n) { return {n[1] * n[2] * n[3], 1, n[3] * n[1], n[1]}; }
 
 void add_operations(OperationGraph& graph, const ConvolutionDims& d) {
-  constexpr cudnnDataType_t bf16_type = CUDNN_DATA_BFLOAT16;
-  constexpr cudnnDataType_t f32_type = CUDNN_DATA_FLOAT;
   const auto in_memory = [&](ConvolutionOperand operand, const Extents& extents) {
     return graph.in_memory(static_cast<std::int64_t>(operand), bf16_type, extents, channels_last(extents));
   };

@@ -17,6 +17,9 @@
 
 namespace strata::cuda {
 
+inline constexpr cudnnDataType_t bf16_type = CUDNN_DATA_BFLOAT16;
+inline constexpr cudnnDataType_t f32_type = CUDNN_DATA_FLOAT;
+
 /// cuDNN's account of the last call that it refused.
 std::string last_dnn_error();
 

@@ -13,7 +13,7 @@
 #include "lower/evaluation.hpp"
 #include "predict/prediction.hpp"
 
-namespace strata::predict {
+namespace strata::predict::test_evaluation_memory {
 namespace {
 
 constexpr const char* text = R"(name = "tiny"
@@ -84,4 +84,4 @@ TEST(EvaluationMemory, StandsBesideTheTrainingOfItsOwnRank) {
 }
 
 }  // namespace
-}  // namespace strata::predict
+}  // namespace strata::predict::test_evaluation_memory
