@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "mpi/exec/training.hpp"
+#include "predict/evaluation_inputs.hpp"
+#include "predict/prepared_point.hpp"
 #include "run/evaluation.hpp"
 
 namespace strata::run {
@@ -55,8 +57,10 @@ inline results::EvaluationRow evaluate(const comm::World& world, const Training&
   point.experiment.data.num_samples = 100;
   point.experiment.evaluate = {.every = 1, .paths = {}, .batch = 4, .num_samples = num_evaluated};
   point.experiment.resources.threads_per_rank = 1;
+  const predict::EvaluationInputs evaluated_inputs = predict::make_evaluation_inputs(
+      point.experiment, point.graph, predict::evaluation_batch(point), "experiment.toml");
   const Evaluation evaluation(
-      point, "experiment.toml", 0,
+      point, evaluated_inputs, 0,
       {.world = world,
        .engine =
            [&](const Program&) {
