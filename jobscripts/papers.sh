@@ -17,7 +17,7 @@ Simulates the experiments of papers (amsp, osdp, oases, cdp, autoddl; default: a
 What else DIR holds, such as runs on a testbed, is judged too: each of experiments/*/testbed_*.toml says how it is run.
 
   --results DIR   where results go (default: results)
-  --jobs N        experiments at a time (default: the machine's processors)
+  --jobs N        points at a time, then pages at a time (default: the machine's processors)
 
 Needs build/cpu/strata and .venv: jobscripts/quickstart.sh makes both.
 TEXT
@@ -37,7 +37,7 @@ while (($#)); do
 done
 ((${#papers[@]})) || papers=(amsp osdp oases cdp autoddl)
 
-# Those that take longest come first, so that no processor waits for the last one.
+# Those whose pages take longest come first, so that no processor waits for the last one.
 experiments=(
   osdp/figure_6 oases/figure_5 osdp/figure_5 autoddl/table_3 autoddl/figure_9_transformer osdp/figure_9 amsp/table_4
   autoddl/figure_10_transformer oases/figure_4 oases/table_5 amsp/figure_11 amsp/figure_16 amsp/table_5 amsp/figure_18
@@ -56,28 +56,43 @@ strata=build/cpu/strata
 [[ -x $strata ]] || { echo "papers.sh: there is no $strata; jobscripts/quickstart.sh builds it" >&2; exit 2; }
 mkdir -p "$results"
 
-# One experiment, to its page. What it says is kept beside its results.
-one() {
-  local experiment=$1 name log
-  name=$(sed -n 's/^name = "\(.*\)"/\1/p' "experiments/$experiment.toml" | head -n 1)
-  log=$results/$name.log
-  local began=$SECONDS
-  if "$strata" simulate "experiments/$experiment.toml" --jobs 1 --results "$results" >"$log" 2>&1 &&
-    "$strata" collect "$results/$name" >>"$log" 2>&1 &&
-    "$strata" figures "$results/$name" >>"$log" 2>&1 &&
-    "$strata" report "$results/$name" >>"$log" 2>&1; then
-    printf '%4d s  %s\n' $((SECONDS - began)) "$experiment"
+name_of() { sed -n 's/^name = "\(.*\)"/\1/p' "experiments/$1.toml" | head -n 1; }
+
+# How it ended and after how many seconds; what it says goes to the log beside its results, of which a failure names the file.
+# told <what> <experiment> <command...>
+told() {
+  local what=$1 experiment=$2 log began=$SECONDS
+  shift 2
+  log=$results/$(name_of "$experiment").log
+  if "$@" >>"$log" 2>&1; then
+    printf '%4d s  %s %s\n' $((SECONDS - began)) "$what" "$experiment"
   else
-    printf 'failed  %s: see %s\n' "$experiment" "$log"
+    printf 'failed  %s %s: see %s\n' "$what" "$experiment" "$log"
     return 1
   fi
 }
-export -f one
-export strata results
 
-# A failed experiment leaves its numbers "not run", and the others stand.
+page_of() {
+  local folder
+  folder=$results/$(name_of "$1")
+  "$strata" collect "$folder" && "$strata" figures "$folder" && "$strata" report "$folder"
+}
+export -f name_of told page_of
+export strata results OMP_NUM_THREADS=1
+
+# Points of one experiment share the processors, so that none waits for a long one at the end. A failed experiment leaves its
+# numbers "not run", and the others stand.
 status=0
-printf '%s\n' "${chosen[@]}" | OMP_NUM_THREADS=1 xargs -P "$jobs" -I {} bash -c 'one {}' || status=1
+simulated=()
+for experiment in "${chosen[@]}"; do
+  : >"$results/$(name_of "$experiment").log"
+  if told simulated "$experiment" "$strata" simulate "experiments/$experiment.toml" --jobs "$jobs" --results "$results"; then
+    simulated+=("$experiment")
+  else
+    status=1
+  fi
+done
+((${#simulated[@]} == 0)) || printf '%s\n' "${simulated[@]}" | xargs -P "$jobs" -I {} bash -c 'told drawn {} page_of {}' || status=1
 
 PYTHONPATH=analysis .venv/bin/python -m strata_analysis claims "$results" "${papers[@]}"
 exit $status

@@ -31,7 +31,7 @@ class MeasuredPeak {
 
  private:
   const comm::World& world_;
-  /// By device, dtype, threads, tf32, determinism and the smallest of the products' sizes.
+  /// By device, dtype, threads, tf32, determinism, timed products and the smallest of the products' sizes.
   std::map<std::tuple<bool, DType, std::int64_t, bool, bool, bool, std::int64_t>, ProductRates> measured_;
   std::map<bool, double> memory_bytes_per_second_;
 };
