@@ -37,7 +37,7 @@ while (($#)); do
 done
 ((${#papers[@]})) || papers=(amsp osdp oases cdp autoddl)
 
-# Those whose pages take longest come first, so that no processor waits for the last one.
+# The larger ones come first, so that no processor waits for the last page.
 experiments=(
   osdp/figure_6 oases/figure_5 osdp/figure_5 autoddl/table_3 autoddl/figure_9_transformer osdp/figure_9 amsp/table_4
   autoddl/figure_10_transformer oases/figure_4 oases/table_5 amsp/figure_11 amsp/figure_16 amsp/table_5 amsp/figure_18
