@@ -348,6 +348,8 @@ def take_down_after(pid: int, settings: dict) -> None:
     watched = os.pidfd_open(pid)
     if os.fork() != 0:
         return
+    # `down` ends this process by SIGTERM. With the handler of `up` it would begin to take the same testbed down.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.setsid()
     with open(os.devnull, "r+") as null, open(f"{settings['folder']}/watcher.log", "w") as log:
         for stream, file in ((0, null), (1, log), (2, log)):

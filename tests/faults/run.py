@@ -99,11 +99,12 @@ class Fault:
                     raise FaultError(f"{self.name}: there is no test {test}")
         else:
             re.compile(self.caught_by)
-            if open_name := re.search(r"mpi\\\.\w+\\\.\w+(?!\w|\\\.)", self.caught_by):
-                raise FaultError(f"{self.name}: {open_name[0]} may begin another test's name; end it with \\.")
-            for tests in re.findall(r"unit\.\w+|mpi\.\w+\.\w+", self.caught_by.replace("\\", "")):
+            if open_name := re.search(r"(mpi\\\.\w+|unit)\\\.\w+(?!\w|\\\.|\$)", self.caught_by):
+                raise FaultError(f"{self.name}: {open_name[0]} may begin another test's name; end it with \\. or $")
+            for tests in re.findall(r"unit(?:\.\w+)+|mpi\.\w+\.\w+", self.caught_by.replace("\\", "")):
                 place = ROOT / "tests" / tests.replace(".", "/")
-                if not place.is_dir() and not place.with_suffix(".cpp").is_file():
+                of_python = place.with_name(f"test_{place.name}.py")
+                if not (place.is_dir() or place.with_suffix(".cpp").is_file() or of_python.is_file()):
                     raise FaultError(f"{self.name}: there is no {place.relative_to(ROOT)} with tests {tests}.*")
             if not self.targets:
                 raise FaultError(f"{self.name}: `Caught by:` names neither tests of ctest nor of pytest")

@@ -67,6 +67,16 @@ def test_without_a_network(folder):
     assert script("down").returncode == 0
 
 
+def test_who_waits_for_the_end_of_another_process_can_be_ended_alone(folder):
+    """`down` ends it first of all: it must not take down what `down` is taking down."""
+    up("--nodes", 1, "--no-network", "--folder", folder)
+    watcher = Path("/proc", (folder / "watcher.pid").read_text())
+    os.kill(int(watcher.name), signal.SIGTERM)
+    wait_until(lambda: not watcher.exists(), 20, "the process of --until-end-of ends")
+    assert script("exec", "sinfo", "--noheader", "--format=%t").stdout.strip() == "idle"
+    assert script("down").returncode == 0
+
+
 def test_settings_reach_slurm(folder):
     up("--nodes", 1, "--no-network", "--folder", folder, "--set", "MaxArraySize=7", "--cpus", 3)
     text = script("exec", "scontrol", "show", "config").stdout
