@@ -19,6 +19,7 @@
 #include "comm/reduce.hpp"
 #include "comm/shm/shared_exchange.hpp"
 #include "comm/shm/shared_pair.hpp"
+#include "comm/sleeping_wait.hpp"
 #include "comm/world.hpp"
 
 namespace strata::comm {
@@ -61,10 +62,7 @@ void prefer_short_waits() {
 
 }  // namespace
 
-OwnedCommunicator::OwnedCommunicator() {
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &handle_), "MPI_Comm_dup");
-  check(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-}
+OwnedCommunicator::OwnedCommunicator(const World& world) : handle_(duplicate_sleeping(MPI_COMM_WORLD, &world)) {}
 
 OwnedCommunicator::~OwnedCommunicator() {
   if (std::uncaught_exceptions() == 0) {
@@ -75,6 +73,8 @@ OwnedCommunicator::~OwnedCommunicator() {
 Engine::Driver::Driver(const World& world, const EngineOptions& options)
     : world_(world),
       options_(options),
+      data_(world),
+      control_(world),
       maker_(world, control_.handle(), options),
       emulated_links_(world.rank(), options.emulated_link.value_or(EmulatedLink{}), options.emulated_nodes),
       medium_{data_.handle(), options.emulated_link ? &emulated_links_ : nullptr},

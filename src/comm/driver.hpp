@@ -26,7 +26,7 @@ namespace strata::comm {
 /// A duplicate of MPI_COMM_WORLD that this object frees.
 class OwnedCommunicator {
  public:
-  OwnedCommunicator();
+  explicit OwnedCommunicator(const World& world);
   ~OwnedCommunicator();
   OwnedCommunicator(const OwnedCommunicator&) = delete;
   OwnedCommunicator& operator=(const OwnedCommunicator&) = delete;

@@ -44,4 +44,13 @@ void wait_sleeping(std::span<MPI_Request> requests, const World* world) {
 
 void wait_sleeping(MPI_Request& request, const World* world) { wait_sleeping(std::span(&request, 1), world); }
 
+MPI_Comm duplicate_sleeping(MPI_Comm communicator, const World* world) {
+  MPI_Comm result = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Comm_idup(communicator, &result, &request), "MPI_Comm_idup");
+  wait_sleeping(request, world);
+  check(MPI_Comm_set_errhandler(result, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  return result;
+}
+
 }  // namespace strata::comm

@@ -18,4 +18,9 @@ class World;
 void wait_sleeping(std::span<MPI_Request> requests, const World* world);
 void wait_sleeping(MPI_Request& request, const World* world);
 
+/// MPI_Comm_dup, collective over @p communicator; ranks that come later are waited for asleep. The new communicator
+/// returns its errors.
+/// @throws CommunicationError as wait_sleeping().
+MPI_Comm duplicate_sleeping(MPI_Comm communicator, const World* world);
+
 }  // namespace strata::comm

@@ -58,8 +58,7 @@ struct World::Communicator {
 };
 
 World::World(const WorldOptions& options) : communicator_(std::make_unique<Communicator>()) {
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_->handle), "MPI_Comm_dup");
-  check(MPI_Comm_set_errhandler(communicator_->handle, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  communicator_->handle = duplicate_sleeping(MPI_COMM_WORLD, nullptr);  // peers are not known yet
   int size = 0;
   check(MPI_Comm_rank(communicator_->handle, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(communicator_->handle, &size), "MPI_Comm_size");
@@ -79,8 +78,7 @@ World::World(const World& other, SameRanks)
       process_ids_(other.process_ids_),
       one_machine_(other.one_machine_),
       topology_note_(other.topology_note_) {
-  check(MPI_Comm_dup(other.communicator_->handle, &communicator_->handle), "MPI_Comm_dup");
-  check(MPI_Comm_set_errhandler(communicator_->handle, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  communicator_->handle = duplicate_sleeping(other.communicator_->handle, &other);
   watch_peers();
 }
 

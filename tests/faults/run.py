@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
-"""Plants the faults of this folder one after another and runs the tests that should notice.
+"""Plants the faults of this folder, one at a time on each core, and runs the tests that should notice.
 
-    tests/faults/run.py                    all of them: twenty minutes on two idle cores, once built
+    tests/faults/run.py                    all of them: an hour on two idle cores
     tests/faults/run.py --only 'cost/*'    those whose names match; several patterns may be given
     tests/faults/run.py --list             what there is
     tests/faults/run.py --check            seconds, without a build: whether every patch applies to the present tree
 
-Faults are planted in a worktree of its own, build/faults/tree, at what is committed or staged here, with a build that
-stays: a fault costs what its file and the tests named take to build and run. A fault is caught if a test fails that
-passes on the clean tree; what does not build is caught by nobody. Ends with 1 if a fault is missed or cannot be judged.
+Faults are planted in worktrees of their own, build/faults/1, 2, ..., one a core, at what is committed or staged here,
+with builds that stay: a fault costs what its file and the tests named take to build and run. A fault is caught if a
+test fails that passes on the clean tree; what does not build is caught by nobody. Ends with 1 if a fault is missed or
+cannot be judged.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import dataclasses
 import fnmatch
 import os
+import queue
 import re
 import signal
 import subprocess
@@ -27,9 +30,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
-TREE = ROOT / "build" / "faults" / "tree"
-BUILD = TREE / "build" / "cpu"
-REPORT = TREE.parent / "report.xml"
+TREES = ROOT / "build" / "faults"
 # What is wrong is wrong at any level of optimisation, and this one builds in half the time.
 OPTIONS = (
     "-DBUILD_TESTING=ON",
@@ -131,42 +132,7 @@ def check_all(faults: list[Fault]) -> None:
                 raise FaultError(f"{fault.name}: is {other} again")
 
 
-# ------------------------------------------------------------------------------------------------------ tree and build
-
-
-def prepare_tree() -> None:
-    """The worktree at what is committed or staged, whatever an earlier run that was interrupted left there."""
-    commit = git("stash", "create", at=ROOT).stdout.strip() or "HEAD"
-    commit = git("rev-parse", commit, at=ROOT).stdout.strip()
-    if not (TREE / ".git").exists():
-        TREE.parent.mkdir(parents=True, exist_ok=True)
-        git("worktree", "prune", at=ROOT)
-        git("worktree", "add", "--detach", str(TREE), commit, at=ROOT)
-    git("checkout", "--detach", "--force", commit, at=TREE)
-    environment = TREE / ".venv"
-    if not environment.exists():
-        environment.symlink_to(ROOT / ".venv")
-    run = subprocess.run(
-        ["cmake", "--preset", "cpu", *OPTIONS], cwd=TREE, env=ENVIRONMENT, capture_output=True, text=True
-    )
-    if run.returncode != 0:
-        raise FaultError(f"{TREE}: cmake: {run.stderr}")
-
-
-def build(targets: list[str], jobs: int) -> str:
-    """What went wrong; empty: nothing."""
-    run = subprocess.run(
-        ["cmake", "--build", str(BUILD), "-j", str(jobs), "--target", *targets],
-        cwd=TREE,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    return "" if run.returncode == 0 else "\n".join(run.stdout.splitlines()[-15:])
-
-
-# --------------------------------------------------------------------------------------------------------------- tests
+# --------------------------------------------------------------------------------------------------------------- trees
 
 
 @dataclasses.dataclass
@@ -180,20 +146,6 @@ class Result:
         return sum(self.passed.values()) + sum(self.failed.values())
 
 
-def run_within(words: list[str], seconds: float | None, environment: dict[str, str]) -> bool:
-    """Whether it ended by itself. What it started is ended with it."""
-    process = subprocess.Popen(
-        words, cwd=TREE, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    for patience, last_resort in ((seconds, signal.SIGTERM), (20.0, signal.SIGKILL), (None, signal.SIGKILL)):
-        try:
-            process.wait(patience)
-            return patience == seconds
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, last_resort)
-    return False
-
-
 def tests_of(report: Path) -> Result:
     result = Result({}, {})
     for case in ElementTree.parse(report).iter("testcase"):
@@ -204,49 +156,117 @@ def tests_of(report: Path) -> Result:
     return result
 
 
-def run_reported(words: list[str], seconds: float | None, environment: dict[str, str]) -> Result:
-    REPORT.unlink(missing_ok=True)
-    ended = run_within(words, seconds, environment)
-    result = tests_of(REPORT) if REPORT.exists() else Result({}, {})
-    result.hangs = not ended
-    return result
+class Tree:
+    """A worktree with its build, in which one fault at a time is planted."""
+
+    def __init__(self, number: int, commit: str) -> None:
+        """At that commit, whatever an earlier run that was interrupted left there."""
+        self.root = TREES / str(number)
+        self.build_folder = self.root / "build" / "cpu"
+        self.report = TREES / f"report{number}.xml"
+        if not (self.root / ".git").exists():
+            self.root.parent.mkdir(parents=True, exist_ok=True)
+            git("worktree", "prune", at=ROOT)
+            git("worktree", "add", "--detach", str(self.root), commit, at=ROOT)
+        git("checkout", "--detach", "--force", commit, at=self.root)
+        environment = self.root / ".venv"
+        if not environment.exists():
+            environment.symlink_to(ROOT / ".venv")
+        run = subprocess.run(
+            ["cmake", "--preset", "cpu", *OPTIONS], cwd=self.root, env=ENVIRONMENT, capture_output=True, text=True
+        )
+        if run.returncode != 0:
+            raise FaultError(f"{self.root}: cmake: {run.stderr}")
+
+    def build(self, targets: list[str], jobs: int) -> str:
+        """What went wrong; empty: nothing."""
+        run = subprocess.run(
+            ["cmake", "--build", str(self.build_folder), "-j", str(jobs), "--target", *targets],
+            cwd=self.root,
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return "" if run.returncode == 0 else "\n".join(run.stdout.splitlines()[-15:])
+
+    def _run_within(self, words: list[str], seconds: float | None, environment: dict[str, str]) -> bool:
+        """Whether it ended by itself. What it started is ended with it."""
+        nowhere = subprocess.DEVNULL
+        process = subprocess.Popen(
+            words, cwd=self.root, env=environment, stdout=nowhere, stderr=nowhere, start_new_session=True
+        )
+        for patience, last_resort in ((seconds, signal.SIGTERM), (20.0, signal.SIGKILL), (None, signal.SIGKILL)):
+            try:
+                process.wait(patience)
+                return patience == seconds
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, last_resort)
+        return False
+
+    def _run_reported(self, words: list[str], seconds: float | None, environment: dict[str, str]) -> Result:
+        self.report.unlink(missing_ok=True)
+        ended = self._run_within(words, seconds, environment)
+        result = tests_of(self.report) if self.report.exists() else Result({}, {})
+        result.hangs = not ended
+        return result
+
+    def run_ctest(self, which: list[str], seconds: float | None = None) -> Result:
+        folder, report = str(self.build_folder), str(self.report)
+        words = ["ctest", "--test-dir", folder, *which, "--no-tests=error", "--output-junit", report]
+        return self._run_reported(words, seconds, ENVIRONMENT)
+
+    def run_pytest(self, tests: str, seconds: float | None = None) -> Result:
+        python = str(self.root / ".venv" / "bin" / "python")
+        words = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={self.report}", *tests.split()]
+        strata, build = str(self.build_folder / "strata"), str(self.build_folder)
+        places = {"PYTHONPATH": str(self.root / "analysis"), "STRATA": strata, "STRATA_BUILD": build}
+        return self._run_reported(words, seconds, ENVIRONMENT | places)
+
+    def run_tests_of(self, fault: Fault, seconds: float) -> Result:
+        if fault.is_of_pytest:
+            return self.run_pytest(fault.caught_by, seconds)
+        return self.run_ctest(["-R", fault.caught_by], seconds)
+
+    def numbers_of_tests(self) -> dict[str, int]:
+        """ctest's, by name."""
+        words = ["ctest", "--test-dir", str(self.build_folder), "-N"]
+        listed = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+        return {name: int(number) for number, name in re.findall(r"^ *Test +#(\d+): (.*)$", listed, re.MULTILINE)}
 
 
-def run_ctest(which: list[str], seconds: float | None) -> Result:
-    words = ["ctest", "--test-dir", str(BUILD), *which, "--no-tests=error", "--output-junit", str(REPORT)]
-    return run_reported(words, seconds, ENVIRONMENT)
+def prepare_trees(count: int) -> list[Tree]:
+    commit = git("stash", "create", at=ROOT).stdout.strip() or "HEAD"
+    commit = git("rev-parse", commit, at=ROOT).stdout.strip()
+    return [Tree(number, commit) for number in range(1, count + 1)]
 
 
-def run_tests(caught_by: str, is_of_pytest: bool, seconds: float | None = None) -> Result:
-    if not is_of_pytest:
-        return run_ctest(["-R", caught_by], seconds)
-    python = str(TREE / ".venv" / "bin" / "python")
-    words = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={REPORT}", *caught_by.split()]
-    places = {"PYTHONPATH": str(TREE / "analysis"), "STRATA": str(BUILD / "strata"), "STRATA_BUILD": str(BUILD)}
-    return run_reported(words, seconds, ENVIRONMENT | places)
+# -------------------------------------------------------------------------------------------------------------- faults
 
 
-def check_clean(faults: list[Fault], jobs: int) -> dict[str, Result]:
-    """By set of tests: what they take where nothing is wrong. They exist and pass."""
+def check_clean(trees: list[Tree], faults: list[Fault], cores: int) -> dict[str, Result]:
+    """Builds every tree. By set of tests: what they take where nothing is wrong. They exist and pass."""
     print(f"building and running the tests of {len(faults)} faults on the clean tree", flush=True)
-    if complaint := build(sorted({target for fault in faults for target in fault.targets}), jobs):
-        raise FaultError(f"the clean tree does not build:\n{complaint}")
+    for tree in trees:  # a compiler's cache serves the others what the first has built
+        if complaint := tree.build(sorted({target for fault in faults for target in fault.targets}), cores):
+            raise FaultError(f"the clean tree does not build:\n{complaint}")
+    tree = trees[0]
     of_ctest = sorted({fault.caught_by for fault in faults if not fault.is_of_pytest})
-    listed = subprocess.run(["ctest", "--test-dir", str(BUILD), "-N"], check=True, capture_output=True, text=True)
-    names = {name: int(number) for number, name in re.findall(r"^ *Test +#(\d+): (.*)$", listed.stdout, re.MULTILINE)}
+    names = tree.numbers_of_tests()
     for expression in of_ctest:
         if not any(re.search(expression, name) for name in names):
             raise FaultError(f"{expression}: there is no such test")
     # By number: all expressions together have more parentheses than ctest takes.
     wanted = sorted({names[name] for name in names if any(re.search(expression, name) for expression in of_ctest)})
-    everything = run_ctest(["-I", f"0,0,0,{','.join(map(str, wanted))}"], None) if wanted else Result({}, {})
+    which = ["-j", str(cores), "-I", f"0,0,0,{','.join(map(str, wanted))}"]
+    everything = tree.run_ctest(which) if wanted else Result({}, {})
     results = {}
     for expression in of_ctest:
         matching = {name: time for name, time in everything.passed.items() if re.search(expression, name)}
         wrong = {name: time for name, time in everything.failed.items() if re.search(expression, name)}
         results[expression] = Result(matching, wrong)
     for tests in sorted({fault.caught_by for fault in faults if fault.is_of_pytest}):
-        results[tests] = run_tests(tests, True)
+        results[tests] = tree.run_pytest(tests)
     for tests, result in results.items():
         if result.failed:
             raise FaultError(f"{tests}: fails on the clean tree: {', '.join(result.failed)}")
@@ -255,19 +275,19 @@ def check_clean(faults: list[Fault], jobs: int) -> dict[str, Result]:
     return results
 
 
-def judge(fault: Fault, clean: Result, jobs: int) -> tuple[str, str]:
+def judge(tree: Tree, fault: Fault, clean: Result) -> tuple[str, str]:
     """caught, MISSED or unclear; and by what."""
-    git("apply", str(fault.patch), at=TREE)
+    git("apply", str(fault.patch), at=tree.root)
     begin = time.monotonic()
     try:
-        if complaint := build(fault.targets, jobs):
+        if complaint := tree.build(fault.targets, 1):
             return "unclear", f"does not build:\n{complaint}"
         built = time.monotonic()
         # A hang is ended long before the tests' own time limits.
-        found = run_tests(fault.caught_by, fault.is_of_pytest, 60.0 + 10.0 * clean.seconds)
+        found = tree.run_tests_of(fault, 60.0 + 10.0 * clean.seconds)
         seconds = f"{built - begin:.0f} s to build, {time.monotonic() - built:.0f} s to run"
     finally:
-        git("apply", "-R", str(fault.patch), at=TREE)
+        git("apply", "-R", str(fault.patch), at=tree.root)
     if found.hangs:
         return "caught", f"a hang  ({seconds})"
     if not found.failed and not found.passed:
@@ -278,15 +298,33 @@ def judge(fault: Fault, clean: Result, jobs: int) -> tuple[str, str]:
     return "caught", f"{first}{f' and {len(others)} more' if others else ''}  ({seconds})"
 
 
-def plant(faults: list[Fault], jobs: int) -> int:
-    prepare_tree()
-    clean = check_clean(faults, jobs)
+def plant(faults: list[Fault], cores: int) -> int:
+    begin = time.monotonic()
+    trees = prepare_trees(min(cores, len(faults)))
+    clean = check_clean(trees, faults, cores)
+    free: queue.SimpleQueue[Tree] = queue.SimpleQueue()
+    for tree in trees:
+        free.put(tree)
+
+    def judge_in_a_free_tree(fault: Fault) -> tuple[str, str]:
+        tree = free.get()
+        try:
+            return judge(tree, fault, clean[fault.caught_by])
+        finally:
+            free.put(tree)
+
     counts = {"caught": 0, "MISSED": 0, "unclear": 0}
-    for fault in faults:
-        word, by_what = judge(fault, clean[fault.caught_by], jobs)
-        counts[word] += 1
-        print(f"{word:7}  {fault.name}: {by_what}", flush=True)
-    print(f"{len(faults)} planted, {counts['caught']} caught, {counts['MISSED']} missed, {counts['unclear']} unclear")
+    with concurrent.futures.ThreadPoolExecutor(len(trees)) as pool:
+        running = {pool.submit(judge_in_a_free_tree, fault): fault for fault in faults}
+        for ended in concurrent.futures.as_completed(running):
+            word, by_what = ended.result()
+            counts[word] += 1
+            print(f"{word:7}  {running[ended].name}: {by_what}", flush=True)
+    minutes = (time.monotonic() - begin) / 60
+    print(
+        f"{len(faults)} planted, {counts['caught']} caught, {counts['MISSED']} missed, {counts['unclear']} unclear, "
+        f"{minutes:.0f} minutes"
+    )
     return 0 if counts["caught"] == len(faults) else 1
 
 
@@ -297,7 +335,7 @@ def main() -> int:
         "--only", action="append", metavar="PATTERN", help="of names: folder/what_is_wrong, with * and ?"
     )
     parser.add_argument("--check", action="store_true", help="whether every patch is well-formed and applies")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="of the build")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="faults that are planted at a time")
     arguments = parser.parse_args()
     try:
         faults = all_faults()
