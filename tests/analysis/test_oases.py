@@ -75,9 +75,16 @@ def test_oases_is_beside_the_best_of_four_baselines(small_version):
 
 
 def test_inside_stages_oases_is_beside_four_baselines_of_both_clusters_together(small_version):
-    """Of four blocks a model, a stage each."""
-    few_blocks = (("[data]", "[model]\nlayers = 4\n\n[data]"),)
-    comparison = oases.figure_5(by_point(small_version("oases/figure_5", few_blocks)))
+    """Of four blocks a model, a stage each, and few micro-batches."""
+
+    def lines_of_six(*numbers):
+        return "".join(f"  {', '.join(6 * [str(number)])},\n" for number in numbers)
+
+    small = (
+        ("[data]", "[model]\nlayers = 4\n\n[data]"),
+        (lines_of_six(8, 16, 32, 16, 32, 64), lines_of_six(4, 8, 8, 4, 8, 8)),
+    )
+    comparison = oases.figure_5(by_point(small_version("oases/figure_5", small)))
     rows = comparison.rows.set_index(["over", "bound"])["simulated"]
     assert set(comparison.rows["cluster"]) == {"both"}
     assert 1.0 < rows["megatron", "least"] <= rows["megatron", "most"]

@@ -16,7 +16,7 @@ SIMULATED = {
     "figure 3": ("amsp/figure_3", (("[2048, 4096], [4096, 8192], [8192, 16384], ", ""),)),
     "figure 11": ("amsp/figure_11", FEWER),
     "figure 16": ("amsp/figure_16", FEWER),
-    "table 5": ("amsp/table_5", ()),
+    "table 5": ("amsp/table_5", (("[1, 2, 4, 8]", "[1, 2]"), ("[64, 128, 256, 512]", "[64, 128]"))),
     "quickstart": ("quickstart_at_scale", ()),
 }
 

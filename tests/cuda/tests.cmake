@@ -19,11 +19,13 @@ add_dependencies(tier_cuda cuda.test_modes)
 foreach(ranks IN ITEMS 1 2 4)
   add_test(NAME cuda.test_modes.np${ranks}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.test_modes>)
-  set_tests_properties(cuda.test_modes.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 900 RESOURCE_LOCK gpu
+  strata_has_ranks(cuda.test_modes.np${ranks} ${ranks})
+  set_tests_properties(cuda.test_modes.np${ranks} PROPERTIES LABELS cuda TIMEOUT 900 RESOURCE_LOCK gpu
     SKIP_REGULAR_EXPRESSION "Skipped\nno GPU")
   add_test(NAME cuda.test_modes.nccl.np${ranks}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.test_modes>)
-  set_tests_properties(cuda.test_modes.nccl.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 900
+  strata_has_ranks(cuda.test_modes.nccl.np${ranks} ${ranks})
+  set_tests_properties(cuda.test_modes.nccl.np${ranks} PROPERTIES LABELS cuda TIMEOUT 900
     RESOURCE_LOCK gpu ENVIRONMENT STRATA_TRANSPORT=nccl SKIP_REGULAR_EXPRESSION "Skipped\nno GPU")
 endforeach()
 
@@ -34,7 +36,8 @@ add_dependencies(tier_cuda cuda.test_nccl)
 foreach(ranks IN ITEMS 1 2 4)
   add_test(NAME cuda.test_nccl.np${ranks}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.test_nccl>)
-  set_tests_properties(cuda.test_nccl.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 900 RESOURCE_LOCK gpu
+  strata_has_ranks(cuda.test_nccl.np${ranks} ${ranks})
+  set_tests_properties(cuda.test_nccl.np${ranks} PROPERTIES LABELS cuda TIMEOUT 900 RESOURCE_LOCK gpu
     SKIP_REGULAR_EXPRESSION "Skipped\nno GPU")
 endforeach()
 
@@ -159,7 +162,8 @@ foreach(run IN ITEMS host_on_1 host_on_2 nccl_on_4)
   add_test(NAME emulated_cuda.modes.${transport}.np${ranks}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:cuda.emulated_modes>
                    --gtest_filter=${emulated_${run}})
-  set_tests_properties(emulated_cuda.modes.${transport}.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 1800
+  strata_has_ranks(emulated_cuda.modes.${transport}.np${ranks} ${ranks})
+  set_tests_properties(emulated_cuda.modes.${transport}.np${ranks} PROPERTIES LABELS cuda TIMEOUT 1800
     ENVIRONMENT STRATA_TRANSPORT=${transport})
 endforeach()
 
@@ -185,7 +189,8 @@ foreach(subject IN ITEMS refused_graphs joined_updates fused_programs timed_prod
     add_test(NAME emulated_cuda.${subject}.np${ranks}
              COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS}
                      $<TARGET_FILE:cuda.emulated_${subject}>)
-    set_tests_properties(emulated_cuda.${subject}.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 180)
+    strata_has_ranks(emulated_cuda.${subject}.np${ranks} ${ranks})
+    set_tests_properties(emulated_cuda.${subject}.np${ranks} PROPERTIES LABELS cuda TIMEOUT 180)
   endforeach()
 endforeach()
 
@@ -197,7 +202,8 @@ foreach(ranks IN ITEMS 1 2 4)
   add_test(NAME emulated_cuda.nccl.np${ranks}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS}
                    $<TARGET_FILE:cuda.emulated_nccl>)
-  set_tests_properties(emulated_cuda.nccl.np${ranks} PROPERTIES LABELS cuda PROCESSORS ${ranks} TIMEOUT 900)
+  strata_has_ranks(emulated_cuda.nccl.np${ranks} ${ranks})
+  set_tests_properties(emulated_cuda.nccl.np${ranks} PROPERTIES LABELS cuda TIMEOUT 900)
 endforeach()
 
 # The whole program on emulated GPUs: what it links first is what it calls.
@@ -207,5 +213,5 @@ add_dependencies(tier_cuda strata_emulated)
 add_test(NAME emulated_cuda.e2e
          COMMAND ${PROJECT_SOURCE_DIR}/.venv/bin/python -m pytest -q -p no:cacheprovider
                  ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_devices.py)
-set_tests_properties(emulated_cuda.e2e PROPERTIES LABELS cuda TIMEOUT 1800 RUN_SERIAL ON
+set_tests_properties(emulated_cuda.e2e PROPERTIES LABELS cuda TIMEOUT 1800 PROCESSORS 2
   ENVIRONMENT "STRATA=$<TARGET_FILE:strata>;STRATA_EMULATED=$<TARGET_FILE:strata_emulated>;MPIEXEC=${MPIEXEC_EXECUTABLE}")
