@@ -91,9 +91,10 @@ class Attempt:
         with h5py.File(self.path, "r", locking=False) as file:
             for group, names in wanted.items():
                 num_rows = self.num_rows[group]
-                stored = set(hdf5.names_in(file[group])) if num_rows else set()
+                table = file[group] if num_rows else None
+                stored = set(hdf5.names_in(table)) if num_rows else set()
                 for name in names:
-                    values = {name: hdf5.column_of(file[group], name)} if name in stored else {}
+                    values = {name: hdf5.column_of(table, name)} if name in stored else {}
                     yield group, name, _column(values, group, name, num_rows)
 
 
@@ -106,12 +107,12 @@ def _of_finished(path: Path) -> Attempt:
             summary = hdf5.scalars_of(file["summary"]) if "summary" in file else {}
             num_rows, later_columns = {}, {}
             for group, types in schema().tables.items():
-                names = hdf5.names_in(file[group]) if group in file else []
+                table = file.get(group, {})
+                names = hdf5.names_in(table) if table else []
                 # All columns of a file that was closed are as long as its first, the dimension.
                 first = next((name for name in types if name in names), None)
-                num_rows[group] = hdf5.num_rows_written(file[group], first) if first else 0
-                later = [name for name in names if name not in types]
-                later_columns[group] = {name: hdf5.dtype_of(file[group], name) for name in later}
+                num_rows[group] = hdf5.num_rows_written(table, first) if first else 0
+                later_columns[group] = {name: hdf5.dtype_of(table, name) for name in names if name not in types}
     except OSError as error:
         raise LoadError(f"{path}: cannot be read ({error})") from None
     return Attempt(
@@ -308,7 +309,11 @@ def _column(columns: dict[str, np.ndarray], group: str, name: str, num_rows: int
     """A column of `columns`, or what stands for it where a file has none."""
     type_name = schema().tables[group].get(name)
     if name not in columns:
-        return np.full(num_rows, missing_value(type_name), dtype_name(type_name)) if type_name else np.full(num_rows, np.nan)
+        return (
+            np.full(num_rows, missing_value(type_name), dtype_name(type_name))
+            if type_name
+            else np.full(num_rows, np.nan)
+        )
     values = columns[name]
     if len(values) < num_rows:
         raise LoadError(f"column {name} of /{group} has {len(values)} of {num_rows} rows")

@@ -12,9 +12,7 @@ from h5py import h5a, h5d, h5s, h5t
 
 TEXT = h5py.string_dtype()
 # How numpy holds the types that nearly all values have, and what HDF5 calls that.
-_IN_MEMORY = {
-    dtype: (dtype, h5t.py_create(dtype)) for dtype in (TEXT, np.dtype(np.int64), np.dtype(np.float64))
-}
+_IN_MEMORY = {dtype: (dtype, h5t.py_create(dtype)) for dtype in (TEXT, np.dtype(np.int64), np.dtype(np.float64))}
 
 
 def attributes_of(file: h5py.File) -> dict:

@@ -85,10 +85,14 @@ class Results:
             chosen = places.get(index, [])
             yield {name: values[chosen] for name, values in columns.items()}
 
+    def table_of(self, group: str, point: pd.Series) -> pd.DataFrame:
+        """Rows of a table of one row of `points`, without INDEX."""
+        (columns,) = self.rows_of(group, pd.DataFrame([point[INDEX]]))
+        return pd.DataFrame(columns)
+
     def steps_of(self, point: pd.Series, phase: str | None = "measured") -> pd.DataFrame:
         """Rows of /steps of one row of `points`; `phase` None: all."""
-        (columns,) = self.rows_of("steps", pd.DataFrame([point[INDEX]]))
-        rows = pd.DataFrame(columns)
+        rows = self.table_of("steps", point)
         return rows if phase is None else rows[rows["phase"] == phase]
 
 

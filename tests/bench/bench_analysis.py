@@ -1,4 +1,4 @@
-"""What `collect`, `table`, `compare` and `report` take on a sweep of many attempts with many steps: CPU seconds, memory.
+"""CPU seconds and memory of `collect`, `table`, `compare` and `report` on a sweep of many attempts with many steps.
 
 The attempts are one that the recorder wrote, stretched: its steps are repeated with other times, and its attributes
 name other points. Each verb runs in a process of its own, on one core.
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import resource
 import shutil
 import subprocess
 import sys
