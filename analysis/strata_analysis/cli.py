@@ -1,5 +1,7 @@
 """The command line: collect, figures, table, compare, report, validate; `strata collect …` and so on call it.
 
+Each verb imports what it needs when it runs: pandas and HDF5 alone take half a second, more than all of help.
+
 claims and tables are of the papers, for this repository: `python -m strata_analysis claims results`.
 """
 
@@ -9,17 +11,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from strata_analysis.compare import CONFIDENCE, CompareError
-from strata_analysis.load import LoadError, load
-from strata_analysis.picture import PictureError
-from strata_analysis.versions import UnknownVersion
+from strata_analysis import confidence
+from strata_analysis.errors import UserError
 
 
 def main(arguments: list[str] | None = None) -> int:
     words = _parser().parse_args(arguments)
     try:
         return VERBS[words.verb](words)
-    except (LoadError, UnknownVersion, CompareError, PictureError, OSError) as error:
+    except (UserError, OSError) as error:
         print(f"strata: {error}", file=sys.stderr)
         return 2
 
@@ -72,7 +72,10 @@ exit codes: 0 better or undecided, 1 some point is worse, 2 bad input, 4 some po
     verb.add_argument("--baseline", default="", metavar="STRATEGY", help="strategy to compare with, e.g. ddp")
     verb.add_argument("--candidate", default="", metavar="STRATEGY", help="strategy in question (default: all others)")
     verb.add_argument(
-        "--confidence", type=_confidence, default=CONFIDENCE, help="of intervals and verdicts (%(default)s)"
+        "--confidence",
+        type=_confidence,
+        default=confidence.OF_VERDICTS,
+        help="of intervals and verdicts (%(default)s)",
     )
     verb.add_argument(
         "--allow-different",
@@ -128,6 +131,7 @@ def _collect(words: argparse.Namespace) -> int:
 
 def _figures(words: argparse.Namespace) -> int:
     from strata_analysis.figures import draw_all
+    from strata_analysis.load import load
 
     path = Path(words.results)
     output = Path(words.output) if words.output else (path if path.is_dir() else path.parent) / "figures"
@@ -140,6 +144,7 @@ def _figures(words: argparse.Namespace) -> int:
 
 
 def _table(words: argparse.Namespace) -> int:
+    from strata_analysis.load import load
     from strata_analysis.table import pivot, short_table
 
     results = load(words.results)
@@ -149,10 +154,11 @@ def _table(words: argparse.Namespace) -> int:
 
 def _compare(words: argparse.Namespace) -> int:
     from strata_analysis import compare, compare_text, picture, predicted
+    from strata_analysis.load import load
 
     if words.predicted:
         if words.other or words.baseline or words.candidate or words.json or words.picture:
-            raise CompareError("--predicted stands alone: RESULTS --predicted")
+            raise compare.CompareError("--predicted stands alone: RESULTS --predicted")
         print(predicted.report(load(words.results)))
         return 0
     if words.picture:

@@ -11,14 +11,12 @@ import json
 import os
 from pathlib import Path
 
-import h5py
-import numpy as np
 import pandas as pd
 
 from strata_analysis.atomic import replace_file
+from strata_analysis.collected_file import write_collected
 from strata_analysis.derive import derive
-from strata_analysis.load import COLLECTED, COLLECTED_SCHEMA, INDEX, TABLES, Results, attempt_stems, load
-from strata_analysis.schema import schema
+from strata_analysis.load import COLLECTED, INDEX, attempt_stems, load
 
 # Which folder the sweep was in is no fact about the sweep.
 PATH_COLUMNS = ["path"]
@@ -56,34 +54,3 @@ def flat(points: pd.DataFrame) -> pd.DataFrame:
         if table[name].map(lambda value: isinstance(value, list)).any():
             table[name] = table[name].map(json.dumps)
     return table[[*INDEX, *(name for name in table if name not in INDEX)]]
-
-
-def write_collected(path: Path, results: Results) -> None:
-    """All tables, one group each, one dataset a column. Text is UTF-8, lists are JSON text, flags are 0 or 1."""
-    # Made in memory: on a disk that is full HDF5 cannot even close what it has open, and says so for each object.
-    with h5py.File(path.name, "w", libver=("earliest", "v110"), driver="core", backing_store=False) as file:
-        file.attrs["schema_name"] = COLLECTED_SCHEMA
-        file.attrs["schema_version"] = schema().version
-        for group_name in ("points", *TABLES):
-            table = getattr(results, group_name)
-            group = file.create_group(group_name)
-            group.attrs.create("columns", list(table.columns), dtype=h5py.string_dtype())
-            for name in table.columns:
-                _write_column(group, name, table[name])
-        file.flush()
-        image = file.id.get_file_image()
-    path.write_bytes(image)
-
-
-def _write_column(group: h5py.Group, name: str, column: pd.Series) -> None:
-    kind = ""
-    if column.map(lambda value: isinstance(value, list)).any():
-        column, kind = column.map(json.dumps), "list"
-    elif column.dtype == bool:
-        column, kind = column.astype(np.int8), "flag"
-    if not pd.api.types.is_numeric_dtype(column.dtype):
-        dataset = group.create_dataset(name, data=[str(text) for text in column], dtype=h5py.string_dtype())
-    else:
-        dataset = group.create_dataset(name, data=column.to_numpy())
-    if kind:
-        dataset.attrs["strata_type"] = kind

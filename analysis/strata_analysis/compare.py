@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from strata_analysis.confidence import OF_VERDICTS as CONFIDENCE
+from strata_analysis.errors import UserError
 from strata_analysis.load import INDEX, Results
 from strata_analysis.series import DEFAULT, KEYS_THAT_NAME, keys_of, separating_axes
 from strata_analysis.statistics import SignedRank, fewest_pairs, holm, median, signed_rank
 
-CONFIDENCE = 0.95
 BETTER, WORSE, UNDECIDED, INCOMPARABLE = "better", "worse", "undecided", "incomparable"
 EXIT_CODES = {BETTER: 0, UNDECIDED: 0, WORSE: 1, INCOMPARABLE: 4}
 
@@ -61,7 +62,7 @@ PLACE_KEYS = {"backend", "cluster"}
 COLUMN_KEYS = {"model.name", "backend"}
 
 
-class CompareError(ValueError):
+class CompareError(UserError):
     """The question has no answer in these results: says which points there are."""
 
 
@@ -152,21 +153,37 @@ def compare(
             raise CompareError(f"{name!r} is neither a key nor one of {', '.join(PROVENANCE)}")
     if candidate is None and not baseline_strategy:
         raise CompareError("one set of results is compared by strategy: name the one to compare with (--baseline)")
-    one_set = candidate is None
     firsts = _points(baseline)
-    seconds = firsts if one_set else _points(candidate)
+    seconds = None if candidate is None else _points(candidate)
+    return _compared_by_strategy(
+        firsts, seconds, baseline_strategy, candidate_strategy, confidence, set(allow_different)
+    )
+
+
+def _compared_by_strategy(
+    firsts: list[_Point],
+    seconds: list[_Point] | None,
+    baseline_strategy: str,
+    candidate_strategy: str,
+    confidence: float,
+    allow_different: set[str],
+) -> Comparison:
+    """As `compare`, of all points of one set of results (`seconds` None) or of two."""
+    one_set = seconds is None
     first_selector = Selector.of(baseline_strategy) if baseline_strategy else None
     second_selector = Selector.of(candidate_strategy) if candidate_strategy else None
     if not one_set and second_selector is None:
         second_selector = first_selector
+    if one_set:
+        seconds = firsts
     firsts = _selected(firsts, first_selector, "baseline")
     if second_selector or not one_set:
         seconds = _selected(seconds, second_selector, "candidate")
-    elif not (seconds := [point for point in seconds if point not in firsts]):
+    elif not (seconds := [point for point in seconds if not first_selector.selects(point)]):
         raise CompareError(f"no other strategy than {baseline_strategy} in these results")
     # Two strategies are paired over the strategy's keys, two sets of results with them.
     over_strategies = one_set or (first_selector != second_selector)
-    return _compared(firsts, seconds, one_set, over_strategies, confidence, set(allow_different))
+    return _compared(firsts, seconds, one_set, over_strategies, confidence, allow_different)
 
 
 def compare_with_best(results: Results, confidence: float = CONFIDENCE) -> Comparison:
@@ -188,10 +205,11 @@ def compare_with_best(results: Results, confidence: float = CONFIDENCE) -> Compa
 def compare_with_most_shared(results: Results) -> Comparison | None:
     """All others against the strategy that has the most points in common with them, of equal ones ddp, then the first
     by name; None where no two strategies share a point."""
+    points = _points(results)
     found = []
     for name in sorted(set(results.points["strategy_name"]), key=lambda name: (name != "ddp", name)):
         try:
-            found.append(compare(results, None, name))
+            found.append(_compared_by_strategy(points, None, name, "", CONFIDENCE, set()))
         except CompareError:
             continue
     return max(found, key=lambda comparison: len(comparison.pairs), default=None)
@@ -252,15 +270,15 @@ class _Point:
 
 
 def _points(results: Results) -> list[_Point]:
-    measured = results.steps[results.steps["phase"] == "measured"]
-    seconds = measured.groupby(INDEX)["step_seconds_max"].median().to_dict()
     runs: dict[tuple, list[_Run]] = {}
-    wanted = [*INDEX, "status", "block_job", "block", *PROVENANCE]
-    for row in results.points.sort_values(["start_time", "attempt"])[wanted].itertuples(index=False, name=None):
-        experiment, point, attempt, status, job, block, *provenance = row
-        if status == "ok" and (experiment, point, attempt) in seconds:
+    good = results.points[results.points["status"] == "ok"].sort_values(["start_time", "attempt"])
+    facts = good[[*INDEX, "block_job", "block", *PROVENANCE]].itertuples(index=False, name=None)
+    for row, steps in zip(facts, results.rows_of("steps", good, ("phase", "step_seconds_max")), strict=True):
+        experiment, point, _, job, block, *provenance = row
+        measured = steps["step_seconds_max"][steps["phase"] == "measured"]
+        if len(measured):
             texts = (_provenance_texts(name, value) for name, value in zip(PROVENANCE, provenance, strict=True))
-            run = _Run(seconds[experiment, point, attempt], (job, int(block)), tuple(texts))
+            run = _Run(median(measured).value, (job, int(block)), tuple(texts))
             runs.setdefault((experiment, point), []).append(run)
     points = []
     last = results.last()

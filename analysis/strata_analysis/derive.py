@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 
 from strata_analysis.load import INDEX, Results
@@ -15,6 +16,18 @@ PARTS = ("compute", "communication", "exposed_communication", "other")
 # Where the first and the second part of a step end if its kernels come first and then what nothing hides; of the rank
 # whose step took longest, so that the third part ends with the step.
 ENDS = ("compute_end_seconds", "exposed_end_seconds")
+# What derived numbers need of /steps.
+STEP_COLUMNS = (
+    "phase",
+    "unix_seconds",
+    "step_seconds_max",
+    *(f"{name}_seconds" for name in PARTS),
+    "slowest_rank_compute_seconds",
+    "slowest_rank_exposed_seconds",
+    "busy_share",
+    "num_samples",
+    "energy_joules",
+)
 
 
 def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
@@ -28,25 +41,30 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
     `results`.
     """
     points = with_best_peaks(results.points)
-    rows = []
-    by_attempt = dict(tuple(results.steps.groupby(INDEX)))
-    for _, point in points.iterrows():
-        all_steps = by_attempt.get(tuple(point[key] for key in INDEX), results.steps.iloc[:0])
-        steps = all_steps[all_steps["phase"] == "measured"]
-        columns = _from_step_seconds(point, median(steps["step_seconds_max"], confidence))
-        for name in PARTS:
-            columns[f"{name}_seconds"] = median(steps[f"{name}_seconds"], confidence).value
-        compute = steps["slowest_rank_compute_seconds"]
-        ends = (compute, compute + steps["slowest_rank_exposed_seconds"])
-        columns |= dict(zip(ENDS, (median(end, confidence).value for end in ends), strict=True))
-        columns["busy_share"] = median(steps["busy_share"], confidence).value
-        samples = steps["num_samples"].sum()
-        columns["joules_per_sample"] = steps["energy_joules"].sum(skipna=False) / samples if samples else math.nan
-        columns["samples_per_second_by_clock"] = _rate_by_clock(all_steps)
-        columns["num_outliers"] = num_outliers(steps["step_seconds_max"])
-        columns["link"] = link_in_words(point)
-        rows.append(columns)
+    steps_of_points = results.rows_of("steps", points, STEP_COLUMNS)
+    rows = [
+        _from_steps(point, steps, confidence) | {"link": link_in_words(point)}
+        for point, steps in zip(points.to_dict("records"), steps_of_points, strict=True)
+    ]
     return pd.concat([points.reset_index(drop=True), pd.DataFrame(rows)], axis=1)
+
+
+def _from_steps(point: dict, steps: dict[str, np.ndarray], confidence: float) -> dict[str, float]:
+    """The columns that come from the rows of /steps of one attempt."""
+    is_measured = steps["phase"] == "measured"
+    measured = {name: values[is_measured] for name, values in steps.items()}
+    columns = _from_step_seconds(point, median(measured["step_seconds_max"], confidence))
+    for name in PARTS:
+        columns[f"{name}_seconds"] = median(measured[f"{name}_seconds"], confidence).value
+    compute = measured["slowest_rank_compute_seconds"]
+    ends = (compute, compute + measured["slowest_rank_exposed_seconds"])
+    columns |= dict(zip(ENDS, (median(end, confidence).value for end in ends), strict=True))
+    columns["busy_share"] = median(measured["busy_share"], confidence).value
+    samples = measured["num_samples"].sum()
+    columns["joules_per_sample"] = measured["energy_joules"].sum() / samples if samples else math.nan
+    columns["samples_per_second_by_clock"] = _rate_by_clock(steps, is_measured)
+    columns["num_outliers"] = num_outliers(measured["step_seconds_max"])
+    return columns
 
 
 def by_point(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
@@ -58,26 +76,30 @@ def by_point(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
     interval over runs, because steps of one run are correlated and say little about the next run; facts of the last.
     """
     attempts = derive(results, confidence)
-    rows = []
+    num_runs, num_disturbed, of_several = {}, {}, {}  # by the last run
     for _, runs in attempts[attempts["counted"]].groupby(INDEX[:2], sort=False):
-        point = runs.iloc[-1].copy()
-        point["num_runs"] = len(runs)
-        point["num_disturbed"] = runs["disturbed"].sum()
+        last = runs.index[-1]
+        num_runs[last], num_disturbed[last] = len(runs), int(runs["disturbed"].sum())
         if len(runs) > 1:
-            for name, value in _from_step_seconds(point, median(runs["step_seconds"], confidence)).items():
-                point[name] = value
-            for name in (*(f"{part}_seconds" for part in PARTS), *ENDS):
-                point[name] = median(runs[name], confidence).value
-            point["joules_per_sample"] = median(runs["joules_per_sample"], confidence).value
-            point["samples_per_second_by_clock"] = median(runs["samples_per_second_by_clock"], confidence).value
-            point["num_outliers"] = runs["num_outliers"].sum()
-        rows.append(point)
-    points = pd.DataFrame(rows).infer_objects().reset_index(drop=True)
+            of_several[last] = _over_runs(runs, confidence)
+    points = attempts.loc[list(num_runs)].assign(num_runs=num_runs.values(), num_disturbed=num_disturbed.values())
+    if of_several:
+        numbers = pd.DataFrame.from_dict(of_several, orient="index")
+        points.loc[numbers.index, numbers.columns] = numbers
+    points = points.reset_index(drop=True)
     points["series"] = labels_of(points)
     return points
 
 
-def _from_step_seconds(point: pd.Series, seconds: Median) -> dict[str, float]:
+def _over_runs(runs: pd.DataFrame, confidence: float) -> dict[str, float]:
+    """Numbers of a point that ran several times."""
+    columns = _from_step_seconds(runs.iloc[-1], median(runs["step_seconds"], confidence))
+    names = (*(f"{part}_seconds" for part in PARTS), *ENDS, "joules_per_sample", "samples_per_second_by_clock")
+    columns |= {name: median(runs[name], confidence).value for name in names}
+    return columns | {"num_outliers": runs["num_outliers"].sum()}
+
+
+def _from_step_seconds(point: dict | pd.Series, seconds: Median) -> dict[str, float]:
     samples = rate(point["num_samples_per_step"], seconds)
     flops = rate(point["num_samples_per_step"] * point["flops_per_sample"], seconds)
     peak = point["num_ranks"] * point["best_peak_flops_per_second"]
@@ -89,19 +111,20 @@ def _from_step_seconds(point: pd.Series, seconds: Median) -> dict[str, float]:
     return columns
 
 
-def _rate_by_clock(steps: pd.DataFrame) -> float:
+def _rate_by_clock(steps: dict[str, np.ndarray], is_measured: np.ndarray) -> float:
     """Samples of the steps behind the first measured one, up to the last, over the time between the ends of these two;
     NaN with fewer than two. `steps` of one attempt in their order, those between them that are not measured included.
     """
-    measured = (steps["phase"] == "measured").to_numpy().nonzero()[0]
+    measured = is_measured.nonzero()[0]
     if len(measured) < 2:
         return math.nan
-    between = steps.iloc[measured[0] : measured[-1] + 1]
-    elapsed = between["unix_seconds"].iloc[-1] - between["unix_seconds"].iloc[0]
-    return between["num_samples"].iloc[1:].sum() / elapsed if elapsed > 0 else math.nan
+    between = slice(measured[0], measured[-1] + 1)
+    seconds, samples = steps["unix_seconds"][between], steps["num_samples"][between]
+    elapsed = seconds[-1] - seconds[0]
+    return samples[1:].sum() / elapsed if elapsed > 0 else math.nan
 
 
-def link_in_words(point: pd.Series) -> str:
+def link_in_words(point: dict | pd.Series) -> str:
     def words(link: str) -> str:
         alpha, rate_bytes = (point[f"emulated_{link}_{key}"] for key in ("alpha_seconds", "bytes_per_second"))
         return "" if math.isnan(rate_bytes) else f"{1e6 * alpha:.6g} µs, {8e-9 * rate_bytes:.3g} Gbit/s"

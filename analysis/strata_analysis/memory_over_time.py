@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from strata_analysis.load import INDEX, Results
+from strata_analysis.load import Results
 
 CATEGORIES = ("parameter", "gradient", "optimizer", "activation", "workspace", "communication")
 
@@ -27,9 +27,7 @@ class Curve:
 
 def curves_of(results: Results, point: pd.Series, categories: tuple[str, ...] = CATEGORIES) -> dict[int, Curve]:
     """By rank, of one row of `points`: bytes of `categories` together over the steps that were recorded."""
-    rows = results.memory
-    for key in INDEX:
-        rows = rows[rows[key] == point[key]]
+    rows = results.table_of("memory", point)
     columns = [f"{name}_bytes" for name in categories]
     return {
         int(rank): Curve(
@@ -41,9 +39,7 @@ def curves_of(results: Results, point: pd.Series, categories: tuple[str, ...] = 
 
 def one_step(results: Results, point: pd.Series, categories: tuple[str, ...]) -> Curve | None:
     """Rank 0's only recorded step, from its beginning; None where not exactly one was recorded."""
-    events = results.events
-    for key in INDEX:
-        events = events[events[key] == point[key]]
+    events = results.table_of("events", point)
     of_rank = events[events["rank"] == 0]
     curves = curves_of(results, point, categories)
     if of_rank["step"].nunique() != 1 or 0 not in curves:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strata_analysis.atomic import replace_file
+from strata_analysis.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 KINDS = ("png", "svg", "pdf")
 
 
-class PictureError(ValueError):
+class PictureError(UserError):
     """The file's ending is none that is drawn."""
 
 

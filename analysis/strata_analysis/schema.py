@@ -46,6 +46,11 @@ def schema() -> Schema:
     )
 
 
+def dtype_name(type_name: str) -> str:
+    """Of a column of that type in numpy."""
+    return {"float64": "float64", "int64": "int64", "flag": "int64"}.get(type_name, "object")
+
+
 def missing_value(type_name: str, name: str = ""):
     """What stands for a value that a file of an older minor version does not have: its default, else by its type."""
     if name in schema().defaults:

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-CONFIDENCE = 0.99
+from strata_analysis.confidence import OF_MEDIANS as CONFIDENCE
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pandas as pd
+import numpy as np
 
 from strata_analysis.atomic import replace_file
-from strata_analysis.load import INDEX, Results
+from strata_analysis.load import Results
 
 FOLDER = "traces"
 
@@ -16,48 +18,59 @@ FOLDER = "traces"
 def write_traces(results: Results, folder: Path) -> dict[str, Path]:
     """One file a point, of the last attempt that counts, where it has events: point -> file."""
     written = {}
-    events = dict(tuple(results.events.groupby(INDEX)))
-    for _, point in results.last().iterrows():
-        rows = events.get(tuple(point[key] for key in INDEX))
-        if rows is None:
+    points = results.last()
+    for (_, point), events in zip(points.iterrows(), results.rows_of("events", points), strict=True):
+        if len(events["step"]) == 0:
             continue
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{point['point']}-{point['attempt']}.json"
-        text = chrome_trace(rows, "simulated" if point["simulated"] else "measured")
+        text = chrome_trace(events, "simulated" if point["simulated"] else "measured")
         replace_file(file, lambda path, text=text: path.write_text(text, encoding="utf-8"))
         written[point["point"]] = file
     return written
 
 
-def chrome_trace(events: pd.DataFrame, category: str) -> str:
-    """Rows of /events of one attempt in the Trace Event Format: a process a rank, a thread a stream, microseconds.
+def chrome_trace(events: Mapping[str, Sequence], category: str) -> str:
+    """Columns of /events of one attempt in the Trace Event Format: a process a rank, a thread a stream, microseconds.
 
     Times of events start anew with each step: on the trace's one axis a step begins where the slowest rank ended the
     one before.
     """
-    ends = events.groupby("step")["end_seconds"].max().sort_index()
-    begins = (ends.cumsum() - ends).to_dict()
+    columns = {name: np.asarray(values) for name, values in events.items()}
+    steps, place = np.unique(columns["step"], return_inverse=True)
+    ends = np.full(len(steps), -np.inf)
+    np.maximum.at(ends, place, columns["end_seconds"])
+    columns["step_begins"] = (np.cumsum(ends) - ends)[place]
     lines = []
-    for rank, of_rank in events.groupby("rank"):
-        lines.append({"name": "process_name", "ph": "M", "pid": int(rank), "args": {"name": f"rank {rank}"}})
-        for stream in sorted(set(of_rank["stream"])):
+    streams = sorted(set(zip(columns["rank"].tolist(), columns["stream"].tolist(), strict=True)))
+    for rank, of_rank in itertools.groupby(streams, key=lambda place: place[0]):
+        lines.append({"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}"}})
+        for _, stream in of_rank:
             words = {"name": f"stream {stream}"}
-            lines.append({"name": "thread_name", "ph": "M", "pid": int(rank), "tid": int(stream), "args": words})
-    for row in events.itertuples(index=False):
+            lines.append({"name": "thread_name", "ph": "M", "pid": rank, "tid": stream, "args": words})
+    wanted = (
+        "name",
+        "step",
+        "step_begins",
+        "begin_seconds",
+        "end_seconds",
+        "rank",
+        "stream",
+        "instruction",
+        "sent_bytes",
+    )
+    rows = zip(*(columns[name].tolist() for name in wanted), strict=True)
+    for name, step, step_begins, begin, end, rank, stream, instruction, sent in rows:
         lines.append(
             {
-                "name": row.name,
+                "name": name,
                 "cat": category,
                 "ph": "X",
-                "ts": round(1e6 * (begins[row.step] + row.begin_seconds), 3),
-                "dur": round(1e6 * (row.end_seconds - row.begin_seconds), 3),
-                "pid": int(row.rank),
-                "tid": int(row.stream),
-                "args": {
-                    "step": int(row.step),
-                    "instruction": int(row.instruction),
-                    "bytes_sent": int(row.sent_bytes),
-                },
+                "ts": round(1e6 * (step_begins + begin), 3),
+                "dur": round(1e6 * (end - begin), 3),
+                "pid": rank,
+                "tid": stream,
+                "args": {"step": step, "instruction": instruction, "bytes_sent": sent},
             }
         )
     text = ",\n".join(json.dumps(line, ensure_ascii=False) for line in lines)

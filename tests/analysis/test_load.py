@@ -38,8 +38,8 @@ def test_columns_are_those_of_the_schema(sample):
 def test_values_equal_those_in_the_file(sample):
     results = load(sample)
     point = results.points[results.points["status"] == "ok"].iloc[0]
+    steps = results.steps_of(point, phase=None)
     with h5py.File(point["path"]) as file:
-        steps = results.steps_of(point, phase=None)
         for name in ("step", "step_seconds_max", "loss", "all_reduce_sent_bytes"):
             np.testing.assert_array_equal(steps[name], file["steps"][name][:])
         assert point["num_parameters"] == file.attrs["num_parameters"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -15,8 +16,8 @@ def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
     """gids: `loss/<point>`."""
     figures = {}
     for model, members in points[~points["simulated"].astype(bool)].groupby("model_name"):
-        steps = {point["point"]: results.steps_of(point, phase=None) for _, point in members.iterrows()}
-        trained = members[[not steps[point].empty for point in members["point"]]]
+        steps = dict(zip(members["point"], results.rows_of("steps", members, ("step", "loss")), strict=True))
+        trained = members[[len(steps[point]["step"]) > 0 for point in members["point"]]]
         if len(trained):
             figures[str(model)] = _figure(str(model), trained.assign(curve=_names(trained)), steps)
     return figures or "no point has a measured step"
@@ -29,7 +30,7 @@ def _names(points: pd.DataFrame) -> list[str]:
     ]
 
 
-def _figure(model: str, points: pd.DataFrame, steps: dict[str, pd.DataFrame]) -> Figure:
+def _figure(model: str, points: pd.DataFrame, steps: dict[str, dict[str, np.ndarray]]) -> Figure:
     counts = sorted(set(points["num_ranks"]))
     shown = panels.grouped(list(points["curve"]))
     names = {label: name for panel in shown for label, name in panel.names.items()}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from strata_analysis.figures import stacked, style
-from strata_analysis.load import INDEX, Results
+from strata_analysis.load import Results
 
 PARTS = {
     "parameter_bytes": ("parameters", "#0072B2"),
@@ -22,9 +24,11 @@ PARTS = {
 
 def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
     """gids: `<column>/<point>` of the bars, `arena/<point>` of the mark at the arena's high-water mark."""
-    peaks = results.steps.groupby(INDEX, as_index=False)[list(PARTS)].max()
-    columns = [name for name in points if name not in PARTS]
-    points = points[columns].merge(peaks, on=INDEX, how="left")
+    peaks = [
+        {name: values.max() if len(values) else math.nan for name, values in steps.items()}
+        for steps in results.rows_of("steps", points, PARTS)
+    ]
+    points = points.assign(**pd.DataFrame(peaks, index=points.index, columns=list(PARTS)))
     figures = {}
     for model, members in points.groupby("model_name"):
         if not members["parameter_bytes"].notna().any():

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from strata_analysis.figures import style
-from strata_analysis.load import INDEX, Results
+from strata_analysis.load import Results
 
 COLOURS = {
     "forward": "#7FB2D9",
@@ -40,12 +40,11 @@ class Box:
 
 def draw(results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
     """A model's largest point of each strategy with several micro-batches: its last step whose events are recorded."""
-    events = dict(tuple(results.events.groupby(INDEX))) if len(results.events) else {}
     figures = {}
     for (model, strategy), members in points.sort_values("num_ranks").groupby(["model_name", "strategy_name"]):
         for _, point in members.iloc[::-1].iterrows():
-            of_point = events.get(tuple(point[key] for key in INDEX))
-            if of_point is not None and of_point["micro_batch"].max() >= 1 and of_point["rank"].nunique() <= MOST_RANKS:
+            of_point = results.table_of("events", point)
+            if len(of_point) and of_point["micro_batch"].max() >= 1 and of_point["rank"].nunique() <= MOST_RANKS:
                 last = of_point[of_point["step"] == of_point["step"].max()]
                 rows = {str(rank): boxes(of_rank) for rank, of_rank in last.groupby("rank")}
                 source = "simulated" if point["simulated"] else "measured"

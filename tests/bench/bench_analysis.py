@@ -1,0 +1,119 @@
+"""CPU seconds and memory of `collect`, `table`, `compare` and `report` on a sweep of many attempts with many steps.
+
+The attempts are one that the recorder wrote, stretched: its steps are repeated with other times, and its attributes
+name other points. Each verb runs in a process of its own, on one core.
+
+Usage: bench_analysis.py FOLDER [--attempts 1000] [--steps 1000] [--verbs collect table compare report]
+FOLDER is made once and used again; build/cpu/tests/write_sample_results has to be there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+BUILD = Path(os.environ.get("STRATA_BUILD", ROOT / "build" / "cpu"))
+MODELS = ("gpt2-small", "gpt2-medium")
+STRATEGIES = ("ddp", "zero1", "zero2", "zero3", "megatron")
+RANKS = tuple(2**exponent for exponent in range(10))
+FACTS_OF_RANKS = ("host_names", "device_names")
+VERBS = {
+    "start": ["--help"],
+    "collect": ["collect"],
+    "table": ["table"],
+    "compare": ["compare", "--baseline", "ddp"],
+    "report": ["report"],
+}
+
+
+def write_sweep(folder: Path, num_attempts: int, num_steps: int) -> None:
+    """`num_attempts` points of one attempt each: models by strategies by ranks by batches."""
+    sample = folder.with_name(f"{folder.name}.sample")
+    subprocess.run([BUILD / "tests" / "write_sample_results", sample], check=True)
+    template = sample / "sample" / f"{0xABC000:012x}" / "1.h5"
+    places = list(itertools.product(MODELS, STRATEGIES, RANKS))
+    for number in range(num_attempts):
+        batch, place = divmod(number, len(places))
+        model, strategy, ranks = places[place]
+        point = f"{number:012x}"
+        (folder / point).mkdir(parents=True)
+        file_name = folder / point / "1.h5"
+        shutil.copy(template, file_name)
+        samples = 4096 * (1 + batch)
+        with h5py.File(file_name, "r+") as file:
+            keys = {
+                "model.name": f'"{model}"',
+                "resources.ranks_per_node": ranks,
+                "strategy.name": f'"{strategy}"',
+                "train.global_batch": samples,
+            }
+            facts = {
+                "point_id": point,
+                "model_name": model,
+                "strategy_name": strategy,
+                "num_ranks": ranks,
+                "ranks_per_node": ranks,
+                "num_samples_per_step": samples,
+                "point_keys": "".join(f"{name} = {value}\n" for name, value in keys.items()),
+            }
+            for name, value in facts.items():
+                file.attrs[name] = value
+            for name in FACTS_OF_RANKS:
+                file.attrs.create(name, [file.attrs[name][0]] * ranks, dtype=h5py.string_dtype())
+            _stretch(file["steps"], num_steps, np.random.default_rng(number))
+            file["summary/num_measured_steps"][()] = num_steps - file["summary/num_warmup_steps"][()]
+    shutil.rmtree(sample)
+
+
+def _stretch(steps: h5py.Group, num_steps: int, random: np.random.Generator) -> None:
+    for name, column in steps.items():
+        old = column[()]
+        column.resize((num_steps,))
+        if name in ("step", "unix_seconds"):
+            column[()] = old[0] + np.arange(num_steps, dtype=old.dtype)
+        elif old.dtype.kind == "f":
+            column[()] = np.resize(old[3:], num_steps) * random.uniform(0.9, 1.1, num_steps)
+        else:
+            column[()] = np.concatenate([old[:3], np.full(num_steps - 3, old[-1])])
+
+
+def measure(words: list[str]) -> str:
+    begin = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.execv(sys.executable, [sys.executable, "-m", "strata_analysis", *words])
+    _, status, used = os.wait4(child, 0)
+    wall = time.monotonic() - begin
+    return (
+        f"{words[0]:8s} exit code {os.waitstatus_to_exitcode(status)}: {used.ru_utime:6.2f} s user, "
+        f"{used.ru_stime:6.2f} s system, {wall:6.2f} s wall, {used.ru_maxrss / 1024:6.0f} MiB"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--attempts", type=int, default=1000)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--verbs", nargs="+", choices=VERBS, default=list(VERBS))
+    words = parser.parse_args()
+    if not words.folder.exists():
+        write_sweep(words.folder, words.attempts, words.steps)
+    for verb in words.verbs:
+        name, *options = VERBS[verb]
+        print(measure([name] if verb == "start" else [name, str(words.folder), *options]), flush=True)
+
+
+main()
