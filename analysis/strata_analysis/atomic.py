@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 
 def replace_file(file: Path, write: Callable[[Path], None]) -> None:
@@ -33,53 +32,3 @@ def _sync(file: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-class FileWithOneError:
-    """A new file that HDF5 may write. What the disk refuses is raised once, behind HDF5's own closing.
-
-    On a disk that is full HDF5 cannot even close what it has open, and says so for each object. So it is not told: from
-    the first error on nothing is written any more, and the end of the `with` raises that error.
-    """
-
-    def __init__(self, path: Path):
-        self._file = open(path, "w+b", buffering=1 << 20)  # noqa: SIM115 - closed by __exit__
-        self._error: OSError | None = None
-
-    def __enter__(self) -> FileWithOneError:
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._unless_broken(None, self._file.close)
-        if self._error:
-            self._file.raw.close()  # what is buffered would fail again
-            raise self._error from None
-
-    def write(self, data: memoryview) -> int:
-        return self._unless_broken(len(data), self._file.write, data)
-
-    def read(self, size: int) -> bytes:
-        return self._unless_broken(bytes(size), self._file.read, size)
-
-    def readinto(self, data: memoryview) -> int:
-        return self._unless_broken(len(data), self._file.readinto, data)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return self._unless_broken(offset, self._file.seek, offset, whence)
-
-    def tell(self) -> int:
-        return self._unless_broken(0, self._file.tell)
-
-    def truncate(self, size: int) -> int:
-        return self._unless_broken(size, self._file.truncate, size)
-
-    def flush(self) -> None:
-        self._unless_broken(None, self._file.flush)
-
-    def _unless_broken(self, otherwise, call: Callable, *arguments):
-        if self._error is None:
-            try:
-                return call(*arguments)
-            except OSError as error:
-                self._error = error
-        return otherwise

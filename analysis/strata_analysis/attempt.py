@@ -82,20 +82,25 @@ class Attempt:
 
     def read(self, wanted: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str, np.ndarray]]:
         """(table, column, values) of those columns of tables, one after the other; the file is opened once."""
-        if self.held is not None:
-            yield from ((group, name, self.held[group][name]) for group, names in wanted.items() for name in names)
-            return
-        if not any(self.num_rows[group] for group in wanted):
-            yield from ((group, name, _column({}, group, name, 0)) for group, names in wanted.items() for name in names)
+        if self.held is not None or not any(self.num_rows[group] for group in wanted):
+            for group, names in wanted.items():
+                yield from (
+                    (group, name, self._column((self.held or {}).get(group, {}), group, name)) for name in names
+                )
             return
         with h5py.File(self.path, "r", locking=False) as file:
             for group, names in wanted.items():
-                num_rows = self.num_rows[group]
-                table = file[group] if num_rows else None
-                stored = set(hdf5.names_in(table)) if num_rows else set()
+                table = file[group] if self.num_rows[group] else {}
+                stored = set(hdf5.names_in(table)) if table else set()
                 for name in names:
-                    values = {name: hdf5.column_of(table, name)} if name in stored else {}
-                    yield group, name, _column(values, group, name, num_rows)
+                    found = {name: hdf5.column_of(table, name)} if name in stored else {}
+                    yield group, name, self._column(found, group, name)
+
+    def _column(self, columns: dict[str, np.ndarray], group: str, name: str) -> np.ndarray:
+        try:
+            return _column(columns, group, name, self.num_rows[group])
+        except LoadError as error:
+            raise LoadError(f"{self.path}: {error}") from None
 
 
 def _of_finished(path: Path) -> Attempt:

@@ -14,8 +14,8 @@ import h5py
 import numpy as np
 import pandas as pd
 
-from strata_analysis.atomic import FileWithOneError
 from strata_analysis.attempt import TABLES
+from strata_analysis.hdf5_output import Hdf5Output
 from strata_analysis.load import COLLECTED_SCHEMA, INDEX, WORDS, AttemptTables, Results
 from strata_analysis.schema import schema
 
@@ -23,7 +23,7 @@ ROWS_AT_ONCE = 1 << 16
 
 
 def write_collected(path: Path, results: Results) -> None:
-    with FileWithOneError(path) as disk, h5py.File(disk, "w", libver=("earliest", "v110")) as file:
+    with Hdf5Output(path) as output, h5py.File(output, "w", libver=("earliest", "v110")) as file:
         file.attrs["schema_name"] = COLLECTED_SCHEMA
         file.attrs["schema_version"] = schema().version
         points = _group(file, "points", list(results.points.columns))
@@ -101,7 +101,8 @@ class _Column:
 
     def append(self, values: np.ndarray) -> None:
         if self._number_of is not None:
-            texts = values.tolist()
+            # What stands for a text that an older file does not have is no text.
+            texts = (values if values.dtype.kind == "O" else values.astype(str)).tolist()
             for text in dict.fromkeys(texts):
                 self._number_of.setdefault(text, len(self._number_of))
             values = np.fromiter(map(self._number_of.__getitem__, texts), np.int32, len(texts))

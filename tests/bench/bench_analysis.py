@@ -3,7 +3,7 @@
 The attempts are one that the recorder wrote, stretched: its steps are repeated with other times, and its attributes
 name other points. Each verb runs in a process of its own, on one core.
 
-Usage: bench_analysis.py FOLDER [--attempts 1000] [--steps 1000] [--verbs collect table compare report]
+Usage: bench_analysis.py FOLDER [--points 100] [--runs 10] [--steps 1000] [--verbs start collect table compare report]
 FOLDER is made once and used again; build/cpu/tests/write_sample_results has to be there.
 """
 
@@ -36,18 +36,18 @@ VERBS = {
 }
 
 
-def write_sweep(folder: Path, num_attempts: int, num_steps: int) -> None:
-    """`num_attempts` points of one attempt each: models by strategies by ranks by batches."""
+def write_sweep(folder: Path, num_points: int, num_runs: int, num_steps: int) -> None:
+    """Points are models by strategies by ranks by batches; each ran `num_runs` times, in blocks of one job."""
     sample = folder.with_name(f"{folder.name}.sample")
     subprocess.run([BUILD / "tests" / "write_sample_results", sample], check=True)
     template = sample / "sample" / f"{0xABC000:012x}" / "1.h5"
     places = list(itertools.product(MODELS, STRATEGIES, RANKS))
-    for number in range(num_attempts):
+    for number, run in itertools.product(range(num_points), range(num_runs)):
         batch, place = divmod(number, len(places))
         model, strategy, ranks = places[place]
         point = f"{number:012x}"
-        (folder / point).mkdir(parents=True)
-        file_name = folder / point / "1.h5"
+        (folder / point).mkdir(parents=True, exist_ok=True)
+        file_name = folder / point / f"{run + 1}.h5"
         shutil.copy(template, file_name)
         samples = 4096 * (1 + batch)
         with h5py.File(file_name, "r+") as file:
@@ -59,6 +59,9 @@ def write_sweep(folder: Path, num_attempts: int, num_steps: int) -> None:
             }
             facts = {
                 "point_id": point,
+                "attempt": run + 1,
+                "block": run,
+                "block_job": "1",
                 "model_name": model,
                 "strategy_name": strategy,
                 "num_ranks": ranks,
@@ -70,7 +73,7 @@ def write_sweep(folder: Path, num_attempts: int, num_steps: int) -> None:
                 file.attrs[name] = value
             for name in FACTS_OF_RANKS:
                 file.attrs.create(name, [file.attrs[name][0]] * ranks, dtype=h5py.string_dtype())
-            _stretch(file["steps"], num_steps, np.random.default_rng(number))
+            _stretch(file["steps"], num_steps, np.random.default_rng([number, run]))
             file["summary/num_measured_steps"][()] = num_steps - file["summary/num_warmup_steps"][()]
     shutil.rmtree(sample)
 
@@ -105,12 +108,13 @@ def measure(words: list[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--attempts", type=int, default=1000)
+    parser.add_argument("--points", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--verbs", nargs="+", choices=VERBS, default=list(VERBS))
     words = parser.parse_args()
     if not words.folder.exists():
-        write_sweep(words.folder, words.attempts, words.steps)
+        write_sweep(words.folder, words.points, words.runs, words.steps)
     for verb in words.verbs:
         name, *options = VERBS[verb]
         print(measure([name] if verb == "start" else [name, str(words.folder), *options]), flush=True)
