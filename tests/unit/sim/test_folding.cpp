@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -80,9 +81,11 @@ TEST(Folding, EveryModeOnSeveralNodes) {
   for (const Planner* planner : all_planners()) {
     // Stages of cyclic modes have versions of their own: no head is tied over them.
     const bool tied = !planner->name().starts_with("cdp");
+    const bool has_stages = std::ranges::count(planner->options(), "stages", &OptionRow::name) > 0;
     const ModelGraph graph = build_model({.name = "gpt-nano", .layers = 4, .tied_head = tied});
     for (const auto& [nodes, per_node] : {std::pair{1, 4}, {2, 4}, {4, 2}, {3, 1}, {8, 4}}) {
       for (const std::int64_t stages : {0, 2, 4}) {
+        if (stages > 0 && !has_stages) continue;
         const Cluster cluster = described(nodes, per_node);
         Plan plan;
         try {
@@ -97,7 +100,7 @@ TEST(Folding, EveryModeOnSeveralNodes) {
       }
     }
   }
-  EXPECT_EQ(folded["ddp"], 15);
+  EXPECT_EQ(folded["ddp"], 5);
   EXPECT_GE(folded["1f1b"], 8);
 }
 

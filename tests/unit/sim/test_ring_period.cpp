@@ -12,6 +12,7 @@
 #include "partition/fresh_table.hpp"
 #include "planners/cyclic/ring_period.hpp"
 #include "sim/steady_state.hpp"
+#include "support/deep.hpp"
 #include "unit/sim/ring_of_layers.hpp"
 
 namespace strata::test_ring_period {
@@ -79,8 +80,8 @@ TEST(RingPeriod, OfEveryTableOfThreeMicroBatchesAndStagesIsTheSimulators) {
   }
 }
 
-TEST(RingPeriod, OfAThousandTablesOfFourMicroBatchesToo) {
-  for (std::uint64_t i = 0; i < 1000; ++i) {
+TEST(RingPeriod, OfManyTablesOfFourMicroBatchesToo) {
+  for (std::uint64_t i = 0; i < (is_deep() ? 1000 : 250); ++i) {
     const int stages = 3 + static_cast<int>(i % 3);
     const std::uint64_t cells = std::uint64_t{1} << (4 * stages);
     const double part = RandomStream{.seed = 12}.uniform(i);
