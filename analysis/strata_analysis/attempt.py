@@ -90,8 +90,8 @@ class Attempt:
             return
         with h5py.File(self.path, "r", locking=False) as file:
             for group, names in wanted.items():
-                table = file[group] if self.num_rows[group] else {}
-                stored = set(hdf5.names_in(table)) if table else set()
+                table = hdf5.group_of(file, group) if self.num_rows[group] else None
+                stored = set(hdf5.names_in(table))
                 for name in names:
                     found = {name: hdf5.column_of(table, name)} if name in stored else {}
                     yield group, name, self._column(found, group, name)
@@ -109,11 +109,11 @@ def _of_finished(path: Path) -> Attempt:
             attributes = hdf5.attributes_of(file)
             if not is_current(attributes, str(path)):
                 return _held(to_current(_content_of(file), str(path)), path)
-            summary = hdf5.scalars_of(file["summary"]) if "summary" in file else {}
+            summary = hdf5.scalars_of(hdf5.group_of(file, "summary"))
             num_rows, later_columns = {}, {}
             for group, types in schema().tables.items():
-                table = file.get(group, {})
-                names = hdf5.names_in(table) if table else []
+                table = hdf5.group_of(file, group)
+                names = hdf5.names_in(table)
                 # All columns of a file that was closed are as long as its first, the dimension.
                 first = next((name for name in types if name in names), None)
                 num_rows[group] = hdf5.num_rows_written(table, first) if first else 0
@@ -179,10 +179,11 @@ def _content_of(file: h5py.File) -> dict:
     """All of a file. Columns of a killed attempt may differ in length: rows end at the shortest."""
     tables = {}
     for group in TABLES:
-        names = hdf5.names_in(file[group]) if group in file else []
-        length = min((hdf5.num_rows_written(file[group], name) for name in names), default=0)
-        tables[group] = {name: hdf5.column_of(file[group], name)[:length] for name in names}
-    summary = hdf5.scalars_of(file["summary"]) if "summary" in file else {}
+        table = hdf5.group_of(file, group)
+        names = hdf5.names_in(table)
+        length = min((hdf5.num_rows_written(table, name) for name in names), default=0)
+        tables[group] = {name: hdf5.column_of(table, name)[:length] for name in names}
+    summary = hdf5.scalars_of(hdf5.group_of(file, "summary"))
     return {"attributes": hdf5.attributes_of(file), "tables": tables, "summary": summary}
 
 

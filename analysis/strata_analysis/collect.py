@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 from strata_analysis.atomic import replace_file
 from strata_analysis.collected_file import write_collected
-from strata_analysis.derive import derive
+from strata_analysis.derive import Numbers
 from strata_analysis.load import COLLECTED, INDEX, attempt_stems, load
+from strata_analysis.peaks import with_best_peaks
 
 # Which folder the sweep was in is no fact about the sweep.
 PATH_COLUMNS = ["path"]
@@ -31,14 +33,16 @@ def collect(results_folder: str | os.PathLike) -> list[Path]:
     for folder in experiment_folders(Path(results_folder)):
         results = load(folder)
         results.points = results.points.drop(columns=PATH_COLUMNS)
-        table = flat(derive(results))
-        for file, write in (
-            (folder / COLLECTED, lambda path, results=results: write_collected(path, results)),
-            (folder / "collected.csv", lambda path, table=table: table.to_csv(path, index=False)),
-            (folder / "collected.parquet", lambda path, table=table: path.write_bytes(table.to_parquet(index=False))),
-        ):
-            replace_file(file, write)
-            written.append(file)
+        points = with_best_peaks(results.points)
+        numbers = Numbers(points)
+        written.append(folder / COLLECTED)
+        # The rows of an attempt are read once for both: what they are, and what follows from them.
+        replace_file(written[-1], partial(write_collected, results=results, see_steps=numbers.add))
+        table = flat(numbers.beside(points))
+        written.append(folder / "collected.csv")
+        replace_file(written[-1], partial(table.to_csv, index=False))
+        written.append(folder / "collected.parquet")
+        replace_file(written[-1], partial(_write_parquet, table))
     return written
 
 
@@ -54,3 +58,7 @@ def flat(points: pd.DataFrame) -> pd.DataFrame:
         if table[name].map(lambda value: isinstance(value, list)).any():
             table[name] = table[name].map(json.dumps)
     return table[[*INDEX, *(name for name in table if name not in INDEX)]]
+
+
+def _write_parquet(table: pd.DataFrame, path: Path) -> None:
+    path.write_bytes(table.to_parquet(index=False))

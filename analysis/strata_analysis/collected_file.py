@@ -8,13 +8,14 @@ attempts' files into this one piece by piece, so that a sweep may be larger than
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pandas as pd
 
-from strata_analysis.attempt import TABLES
+from strata_analysis.attempt import TABLES, Attempt
 from strata_analysis.hdf5_output import Hdf5Output
 from strata_analysis.load import COLLECTED_SCHEMA, INDEX, WORDS, AttemptTables, Results
 from strata_analysis.schema import schema
@@ -22,18 +23,20 @@ from strata_analysis.schema import schema
 ROWS_AT_ONCE = 1 << 16
 
 
-def write_collected(path: Path, results: Results) -> None:
+def write_collected(path: Path, results: Results, see_steps: Callable[[dict[str, np.ndarray]], None]) -> None:
+    """`see_steps` is given the rows of /steps of each attempt, in the order of `results.points`."""
     with Hdf5Output(path) as output, h5py.File(output, "w", libver=("earliest", "v110")) as file:
         file.attrs["schema_name"] = COLLECTED_SCHEMA
         file.attrs["schema_version"] = schema().version
         points = _group(file, "points", list(results.points.columns))
         for name in results.points.columns:
             _write_facts(points, name, results.points[name])
-        in_files = [group for group in TABLES if results.is_in_files(group)]
-        for group in TABLES:
-            if group not in in_files:
-                _write_table(file, group, getattr(results, group))
-        _write_rows_of_attempts(file, in_files, results.source)
+        writers = {group: _columns(file, group, results.source) for group in TABLES}
+        for index, attempt in results.source.attempts:
+            see_steps(_write_attempt(writers, index, attempt))
+        for columns in writers.values():
+            for column in columns.values():
+                column.close()
 
 
 def _group(file: h5py.File, name: str, columns: list[str]) -> h5py.Group:
@@ -57,34 +60,25 @@ def _write_facts(group: h5py.Group, name: str, column: pd.Series) -> None:
         dataset.attrs["strata_type"] = kind
 
 
-def _write_table(file: h5py.File, name: str, table: pd.DataFrame) -> None:
-    group = _group(file, name, list(table.columns))
-    for column in table.columns:
-        values = table[column].to_numpy()
-        writer = _Column(group, column, values.dtype, len(table))
-        writer.append(values)
-        writer.close()
+def _columns(file: h5py.File, group: str, tables: AttemptTables) -> dict[str, _Column]:
+    num_rows = sum(attempt.num_rows[group] for _, attempt in tables.attempts)
+    dtypes = dict(zip(INDEX, map(np.dtype, (object, object, np.int64)), strict=True)) | tables.dtypes(group)
+    parent = _group(file, group, list(dtypes))
+    return {name: _Column(parent, name, dtype, num_rows) for name, dtype in dtypes.items()}
 
 
-def _write_rows_of_attempts(file: h5py.File, groups: list[str], tables: AttemptTables) -> None:
-    writers: dict[str, dict[str, _Column]] = {}
-    for group in groups:
-        num_rows = sum(attempt.num_rows[group] for _, attempt in tables.attempts)
-        dtypes = dict(zip(INDEX, (np.dtype(object), np.dtype(object), np.dtype(np.int64)), strict=True))
-        dtypes |= tables.dtypes(group)
-        parent = _group(file, group, list(dtypes))
-        writers[group] = {name: _Column(parent, name, dtype, num_rows) for name, dtype in dtypes.items()}
-    for index, attempt in tables.attempts:
-        filled = [group for group in groups if attempt.num_rows[group]]
-        for group in filled:
-            for name, value in zip(INDEX, index, strict=True):
-                writers[group][name].repeat(value, attempt.num_rows[group])
-        wanted = {group: [name for name in writers[group] if name not in INDEX] for group in filled}
-        for group, name, values in attempt.read(wanted):
-            writers[group][name].append(values)
-    for columns in writers.values():
-        for writer in columns.values():
-            writer.close()
+def _write_attempt(writers: dict[str, dict[str, _Column]], index: tuple, attempt: Attempt) -> dict[str, np.ndarray]:
+    """The rows of all tables; returns those of /steps."""
+    wanted = {group: [name for name in columns if name not in INDEX] for group, columns in writers.items()}
+    for group, columns in writers.items():
+        for name, value in zip(INDEX, index, strict=True):
+            columns[name].repeat(value, attempt.num_rows[group])
+    steps = {}
+    for group, name, values in attempt.read(wanted):
+        writers[group][name].append(values)
+        if group == "steps":
+            steps[name] = values
+    return steps
 
 
 class _Column:
@@ -122,6 +116,8 @@ class _Column:
 
     def _add(self, values: np.ndarray) -> None:
         """One write for many short attempts."""
+        if len(values) == 0:
+            return
         self._pending.append(values)
         self._num_pending += len(values)
         if self._num_pending >= ROWS_AT_ONCE:

@@ -41,12 +41,28 @@ def derive(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
     `results`.
     """
     points = with_best_peaks(results.points)
-    steps_of_points = results.rows_of("steps", points, STEP_COLUMNS)
-    rows = [
-        _from_steps(point, steps, confidence) | {"link": link_in_words(point)}
-        for point, steps in zip(points.to_dict("records"), steps_of_points, strict=True)
-    ]
-    return pd.concat([points.reset_index(drop=True), pd.DataFrame(rows)], axis=1)
+    numbers = Numbers(points, confidence)
+    for steps in results.rows_of("steps", points, STEP_COLUMNS):
+        numbers.add(steps)
+    return numbers.beside(points)
+
+
+class Numbers:
+    """The derived columns, an attempt at a time, for whoever has the rows of /steps in hand anyway."""
+
+    def __init__(self, points: pd.DataFrame, confidence: float = CONFIDENCE):
+        """`points` have the columns of `with_best_peaks`."""
+        self._facts = iter(points.to_dict("records"))
+        self._confidence = confidence
+        self._rows: list[dict] = []
+
+    def add(self, steps: dict[str, np.ndarray]) -> None:
+        """Rows of /steps, with STEP_COLUMNS, of the next of the points."""
+        point = next(self._facts)
+        self._rows.append(_from_steps(point, steps, self._confidence) | {"link": link_in_words(point)})
+
+    def beside(self, points: pd.DataFrame) -> pd.DataFrame:
+        return pd.concat([points.reset_index(drop=True), pd.DataFrame(self._rows)], axis=1)
 
 
 def _from_steps(point: dict, steps: dict[str, np.ndarray], confidence: float) -> dict[str, float]:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import h5py
 import numpy as np
-from h5py import h5a, h5d, h5s, h5t
+from h5py import h5a, h5d, h5g, h5s, h5t
 
 TEXT = h5py.string_dtype()
-# How numpy holds the types that nearly all values have, and what HDF5 calls that.
-_IN_MEMORY = {dtype: (dtype, h5t.py_create(dtype)) for dtype in (TEXT, np.dtype(np.int64), np.dtype(np.float64))}
+
+
+def _with_type_in_memory(dtype: np.dtype) -> tuple[np.dtype, h5t.TypeID]:
+    return dtype, h5t.py_create(dtype)
+
+
+_TEXT, _FLOAT64, _INT64 = map(_with_type_in_memory, (TEXT, np.dtype(np.float64), np.dtype(np.int64)))
 
 
 def attributes_of(file: h5py.File) -> dict:
@@ -22,33 +27,37 @@ def attributes_of(file: h5py.File) -> dict:
     return {name.decode(): _attribute(h5a.open(file.id, name)) for name in names}
 
 
-def scalars_of(group: h5py.Group) -> dict:
+def group_of(file: h5py.File, name: str) -> h5g.GroupID | None:
+    return h5g.open(file.id, name.encode()) if name.encode() in file.id else None
+
+
+def scalars_of(group: h5g.GroupID | None) -> dict:
     """All datasets of a group of scalars."""
-    return {name.decode(): _values(h5d.open(group.id, name)).item() for name in group.id}
+    return {name.decode(): _values(h5d.open(group, name)).item() for name in group or ()}
 
 
-def names_in(group: h5py.Group) -> list[str]:
-    return [name.decode() for name in group.id]
+def names_in(group: h5g.GroupID | None) -> list[str]:
+    return [name.decode() for name in group or ()]
 
 
-def column_of(group: h5py.Group, name: str) -> np.ndarray:
+def column_of(group: h5g.GroupID, name: str) -> np.ndarray:
     """All values of a dataset; text as str, enums by their word."""
-    return _values(h5d.open(group.id, name.encode()))
+    return _values(h5d.open(group, name.encode()))
 
 
-def dtype_of(group: h5py.Group, name: str) -> np.dtype:
+def dtype_of(group: h5g.GroupID, name: str) -> np.dtype:
     """The one that `column_of` has."""
-    dtype = group[name].dtype
+    dtype = h5d.open(group, name.encode()).dtype
     return np.dtype(object) if h5py.check_enum_dtype(dtype) or h5py.check_string_dtype(dtype) else dtype
 
 
-def num_rows_written(group: h5py.Group, name: str) -> int:
+def num_rows_written(group: h5g.GroupID, name: str) -> int:
     """Rows of a column up to the first chunk that the file does not have.
 
     A writer that is killed in the middle of a flush may have written how long a column is before its index names the
     newest chunk; HDF5 would give zeros for those rows.
     """
-    column = h5d.open(group.id, name.encode())
+    column = h5d.open(group, name.encode())
     (num_rows,) = column.shape
     if num_rows == 0:
         return 0
@@ -82,10 +91,10 @@ def _values(dataset: h5d.DatasetID) -> np.ndarray:
     dtype, in_memory = _in_memory(stored)
     values = np.empty(dataset.shape, dtype)
     dataset.read(h5s.ALL, h5s.ALL, values, in_memory)
-    if stored.get_class() == h5t.ENUM:
-        return _words(values, {number: word for word, number in h5py.check_enum_dtype(values.dtype).items()})
-    if stored.get_class() == h5t.STRING:
+    if dtype.hasobject or dtype.kind == "S":
         return _words(values, {value: _text(value) for value in set(values.ravel().tolist())})
+    if numbers := h5py.check_enum_dtype(dtype):
+        return _words(values, {number: word for word, number in numbers.items()})
     return values
 
 
@@ -98,13 +107,12 @@ def _words(values: np.ndarray, word_of: dict) -> np.ndarray:
 
 def _in_memory(stored: h5t.TypeID) -> tuple[np.dtype, h5t.TypeID | None]:
     """The frequent types without h5py's description of them."""
-    kind = stored.get_class()
-    if kind == h5t.STRING and stored.is_variable_str():
-        return _IN_MEMORY[TEXT]
-    if kind == h5t.FLOAT and stored.get_size() == 8:
-        return _IN_MEMORY[np.dtype(np.float64)]
-    if kind == h5t.INTEGER and stored.get_size() == 8 and stored.get_sign() == h5t.SGN_2:
-        return _IN_MEMORY[np.dtype(np.int64)]
+    if stored.equal(h5t.IEEE_F64LE):
+        return _FLOAT64
+    if stored.equal(h5t.STD_I64LE):
+        return _INT64
+    if stored.get_class() == h5t.STRING and stored.is_variable_str():
+        return _TEXT
     return stored.dtype, None
 
 

@@ -61,10 +61,6 @@ class Results:
     memory = cached_property(lambda self: self.source.table("memory"))  # live bytes over time
     evaluations = cached_property(lambda self: self.source.table("evaluations"))  # of what is trained, on other samples
 
-    def is_in_files(self, group: str) -> bool:
-        """Whether the rows of a table are still those of the attempts' files."""
-        return group not in vars(self) and isinstance(self.source, AttemptTables)
-
     def last(self) -> pd.DataFrame:
         """One row a point: the last of its attempts that count."""
         counted = self.points[self.points["counted"]]
@@ -75,7 +71,7 @@ class Results:
     ) -> Iterator[dict[str, np.ndarray]]:
         """Of each row of `points`, in their order, the rows of a table: columns `names` of them, or all."""
         indices = points[INDEX].itertuples(index=False, name=None)
-        if self.is_in_files(group):
+        if group not in vars(self) and isinstance(self.source, AttemptTables):
             yield from (self.source.rows(group, index, names) for index in indices)
             return
         table = getattr(self, group)
@@ -236,10 +232,10 @@ def read_collected(path: Path) -> Results:
 
 
 def _column(group: h5py.Group, name: str) -> np.ndarray | pd.Series:
-    values = hdf5.column_of(group, name)
+    values = hdf5.column_of(group.id, name)
     kind = group[name].attrs.get("strata_type", "")
     if kind == "words":
-        return hdf5.column_of(group, name + WORDS)[values]
+        return hdf5.column_of(group.id, name + WORDS)[values]
     if kind == "list":
         return pd.Series([json.loads(text) for text in values], dtype=object)
     return values.astype(bool) if kind == "flag" else values
