@@ -60,11 +60,12 @@ class Attempt:
     held: dict[str, dict[str, np.ndarray]] | None = None
 
     @staticmethod
-    def of(file: Path) -> Attempt:
-        """`file`: any of the attempt's files, or `<folder>/<n>`."""
+    def of(file: Path, most_held_bytes: int = 0) -> Attempt:
+        """`file`: any of the attempt's files, or `<folder>/<n>`. Rows of no more than `most_held_bytes` are not left in
+        the file."""
         stem = stem_of(file) if ATTEMPT_FILE.search(file.name) else file
         finished, part = (stem.with_name(stem.name + ending) for ending in (".h5", ".h5.part"))
-        attempt = _of_finished(finished) if finished.exists() else _of_part(part, stem)
+        attempt = _of_finished(finished, most_held_bytes) if finished.exists() else _of_part(part, stem)
         name = attempt.attributes["point_id"]
         if not isinstance(name, str) or not POINT_ID.fullmatch(name):
             raise LoadError(f"{attempt.path}: the point's id {name!r} is no name of a folder")
@@ -74,6 +75,11 @@ class Attempt:
 
     def columns(self, group: str) -> list[str]:
         return [*schema().tables[group], *self.later_columns[group]]
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all rows: a number has eight, and so has a text, since rows share their words."""
+        return 8 * sum(num_rows * len(self.columns(group)) for group, num_rows in self.num_rows.items())
 
     def rows(self, group: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Those columns of a table, or all."""
@@ -103,7 +109,7 @@ class Attempt:
             raise LoadError(f"{self.path}: {error}") from None
 
 
-def _of_finished(path: Path) -> Attempt:
+def _of_finished(path: Path, most_held_bytes: int) -> Attempt:
     try:
         with h5py.File(path, "r", locking=False) as file:
             attributes = hdf5.attributes_of(file)
@@ -118,15 +124,22 @@ def _of_finished(path: Path) -> Attempt:
                 first = next((name for name in types if name in names), None)
                 num_rows[group] = hdf5.num_rows_written(table, first) if first else 0
                 later_columns[group] = {name: hdf5.dtype_of(table, name) for name in names if name not in types}
+            attempt = Attempt(
+                path,
+                _completed(attributes, schema().attributes),
+                _completed(summary, schema().scalars),
+                num_rows,
+                later_columns,
+            )
+            if attempt.num_bytes <= most_held_bytes:
+                filled = {group: hdf5.group_of(file, group) for group, count in num_rows.items() if count}
+                attempt.held = {
+                    group: {name: hdf5.column_of(table, name) for name in hdf5.names_in(table)}
+                    for group, table in filled.items()
+                }
+            return attempt
     except OSError as error:
         raise LoadError(f"{path}: cannot be read ({error})") from None
-    return Attempt(
-        path,
-        _completed(attributes, schema().attributes),
-        _completed(summary, schema().scalars),
-        num_rows,
-        later_columns,
-    )
 
 
 def _of_part(path: Path, stem: Path) -> Attempt:

@@ -20,6 +20,8 @@ from strata_analysis.derive import Numbers
 from strata_analysis.load import COLLECTED, INDEX, attempt_stems, load
 from strata_analysis.peaks import with_best_peaks
 
+# Of rows that are not read a second time: on a shared file system opening a file takes longer than reading a short one.
+HELD_BYTES = 1 << 26
 # Which folder the sweep was in is no fact about the sweep.
 PATH_COLUMNS = ["path"]
 
@@ -31,7 +33,7 @@ def collect(results_folder: str | os.PathLike) -> list[Path]:
     """
     written = []
     for folder in experiment_folders(Path(results_folder)):
-        results = load(folder)
+        results = load(folder, HELD_BYTES)
         results.points = results.points.drop(columns=PATH_COLUMNS)
         points = with_best_peaks(results.points)
         numbers = Numbers(points)

@@ -92,8 +92,11 @@ class Results:
         return rows if phase is None else rows[rows["phase"] == phase]
 
 
-def load(path: str | os.PathLike) -> Results:
-    """Results below `path`: an attempt file, a collected file, or a folder of any depth above attempt files."""
+def load(path: str | os.PathLike, held_bytes: int = 0) -> Results:
+    """Results below `path`: an attempt file, a collected file, or a folder of any depth above attempt files.
+
+    Of a folder's attempts that ended well so many bytes of rows are read at once, while their files are open anyway.
+    """
     path = Path(path)
     if path.is_file():
         if path.name == COLLECTED:
@@ -104,7 +107,9 @@ def load(path: str | os.PathLike) -> Results:
     attempts, damaged = [], []
     for stem in attempt_stems(path):
         try:
-            attempts.append(Attempt.of(stem))
+            attempt = Attempt.of(stem, held_bytes)
+            held_bytes -= attempt.num_bytes if attempt.held is not None else 0
+            attempts.append(attempt)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             damaged.append(error if isinstance(error, LoadError) else LoadError(f"{stem}: cannot be read: {error!r}"))
     if not attempts:

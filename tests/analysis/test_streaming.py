@@ -8,6 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from strata_analysis import collect as collecting
 from strata_analysis import load as loading
 from strata_analysis.cli import main
 from strata_analysis.collect import collect
@@ -48,12 +49,22 @@ def opened(monkeypatch):
     return counts
 
 
-def test_collect_opens_a_file_twice(sample, opened):
+@pytest.mark.parametrize(("held_bytes", "times"), [(0, 2), (collecting.HELD_BYTES, 1)])
+def test_collect_opens_a_file_twice_or_once_where_rows_are_few(sample, opened, monkeypatch, held_bytes, times):
     """For what is said of it as a whole, and for its rows; not for each column."""
+    monkeypatch.setattr(collecting, "HELD_BYTES", held_bytes)
     collect(sample)
     attempts = [count for (name, _), count in opened.items() if name[0].isdigit()]
     assert len(attempts) == len(load(sample).points)
-    assert max(attempts) == 2
+    assert max(attempts) == times
+
+
+def test_collected_rows_are_the_same_whether_held_or_not(sample, monkeypatch):
+    collect(sample)
+    held = (sample / "collected.h5").read_bytes()
+    monkeypatch.setattr(collecting, "HELD_BYTES", 0)
+    collect(sample)
+    assert (sample / "collected.h5").read_bytes() == held
 
 
 @pytest.mark.parametrize("words", [["collect"], ["table"], ["compare", "--baseline", "ddp"], ["report"]])

@@ -47,7 +47,7 @@ MOST = {
     "submit": {"open": 2, "rename": 1},
     "run": {"open": 26, "stat": 18, "list": 2, "make": 1, "rename": 3},
     "status": {"open": 2, "stat": 1, "list": 1},
-    "collect": {"open": 4, "stat": 2, "list": 5},  # its rows are read after all points are known, and none is kept
+    "collect": {"open": 3, "stat": 2, "list": 5},
 }
 
 

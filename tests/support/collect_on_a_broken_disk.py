@@ -98,7 +98,7 @@ def prepare(folder):
     """What is read and computed, once for all forks. It writes nothing, and starts none of pyarrow's threads."""
     results = load.load(folder)
     content = report.content_of(results, folder)
-    collect.load = report.load = lambda _: copy.deepcopy(results)
+    collect.load = report.load = lambda *_: copy.deepcopy(results)
     report.content_of = lambda *_: content
 
 
