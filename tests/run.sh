@@ -45,8 +45,11 @@ mkdir "$build/reports"
 status=0
 # run_ctest <name of the report> <regular expression of labels>
 run_ctest() {
-  # One more than there are cores: ranks wait for each other a third of the time, and tests on a cluster for longer.
-  ctest --preset "$preset" -j $((cores + 1)) -L "^($2)\$" --no-tests=error --output-junit "reports/$1.xml" || status=1
+  # One more than there are cores: ranks wait for each other a third of the time, and tests on a cluster for longer. Unit
+  # tests are many short processes that wait for their start, and the last long one is not to run alone.
+  local jobs=$((cores + 1))
+  [[ $2 != unit ]] || jobs=$((2 * cores))
+  ctest --preset "$preset" -j "$jobs" -L "^($2)\$" --no-tests=error --output-junit "reports/$1.xml" || status=1
 }
 # Beside the others, on as many cores as these leave by waiting.
 if has analysis; then
