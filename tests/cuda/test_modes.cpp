@@ -88,7 +88,8 @@ class Modes : public testing::Test {
   std::optional<Plan> plan_for(Training& training, const std::string& mode) {
     training.cluster = cluster();
     training.nodes = mesh().nodes;
-    if (mode == "3d") training.evaluation = simulated_account;  // it compares steps
+    if (compares_steps(mode)) training.evaluation = simulated_account;
+    if (mode == "auto") training.options.insert({{"points", std::int64_t{1}}, {"beam", std::int64_t{1}}});
     for (const int micro_batches : {1, 2, 4}) {
       training.plan.schedule.micro_batches = micro_batches;
       try {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,9 @@ class SimulatedAccount final : public LoweredAccount {
   const ModelGraph& graph_;
   std::unique_ptr<CostModel> costs_;
 };
+
+/// Modes that plan nothing for several ranks unless they are told what steps take.
+inline bool compares_steps(std::string_view mode) { return mode == "3d" || mode == "auto"; }
 
 /// As Training::evaluation asks for it.
 inline std::unique_ptr<Evaluate> simulated_account(const ModelGraph& graph, const Cluster& cluster) {

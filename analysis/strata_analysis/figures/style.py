@@ -46,6 +46,7 @@ STRATEGY_COLOURS = {
     "2bw": "#DFC27D",
     "cdp-v1": "#80B1D3",
     "cdp-v2": "#253494",
+    "auto": "#E31A1C",
 }
 OTHER_COLOUR = "#666666"
 MARKERS = "osD^vP*X"

@@ -190,8 +190,10 @@ struct Why {
   std::int64_t predicted_peak_bytes = 0;  ///< 0: not predicted
   std::string binding;                    ///< the constraint that binds, in words
   std::string runner_up;
-  std::vector<std::string> frontier;  ///< the best of every batch size, where the planner chose among them
-  std::vector<std::string> trace;     ///< of a search that looks at one after another: "<how many> <the best so far>"
+  std::vector<std::string> frontier;   ///< the best of every batch size, or of every memory, where that was looked at
+  std::vector<std::string> decisions;  ///< of a search over several dimensions: what the next choice of each costs
+  std::vector<std::string> singles;    ///< of the same: what the plans of other modes cost, or why there is none
+  std::vector<std::string> trace;      ///< of a search that looks at one after another: "<how many> <the best so far>"
   bool operator==(const Why&) const = default;
 };
 

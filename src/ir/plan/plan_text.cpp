@@ -352,6 +352,8 @@ std::string to_text(const Plan& plan) {
     for (const std::string& each : values) text += fmt::format("  {},\n", in_quotes(each));
     text += "]\n";
   };
+  lines("decisions", plan.why.decisions);
+  lines("singles", plan.why.singles);
   lines("frontier", plan.why.frontier);
   lines("trace", plan.why.trace);
   return text;
@@ -416,6 +418,8 @@ Plan parse_plan(const std::string& text, std::string_view file_name) {
     table.read("predicted_peak_bytes", why.predicted_peak_bytes);
     table.read("binding", why.binding);
     table.read("runner_up", why.runner_up);
+    read_strings(table, "decisions", why.decisions);
+    read_strings(table, "singles", why.singles);
     read_strings(table, "frontier", why.frontier);
     read_strings(table, "trace", why.trace);
     table.finish();

@@ -155,6 +155,28 @@ double StepBounds::gradient_seconds(const ParallelDegrees& degrees, const Plan& 
   return request_.evaluate->collective_seconds(kind, plan.mesh, ranks, elements * size_of(plan.dtypes.gradient));
 }
 
+/// A place's kernels, behind the first micro-batch's forward through the places before it.
+double StepBounds::kernel_seconds(const ParallelDegrees& degrees, const Plan& plan) {
+  const Prices& prices = prices_of(degrees);
+  if (!prices.is_known) return 0.0;
+  const std::vector<StageShare> shares = shares_of(plan, prices);
+  const auto places = static_cast<std::size_t>(degrees.places);
+  const double others = degrees.micro_batches - 1;  // behind the first micro-batch
+  double bound = 0.0, fill = 0.0;
+  for (std::size_t place = 0; place < places; ++place) {
+    double computed = fill;
+    for (std::size_t s = place; s < shares.size(); s += places) {
+      const Passes& passes = shares[s].passes;
+      for (const auto* of_phase : {&passes.forward, &passes.again, &passes.backward}) {
+        computed += (*of_phase)[0].kernels + others * (*of_phase)[1].kernels;
+      }
+    }
+    bound = std::max(bound, computed);
+    fill += shares[place].passes.forward[0].kernels;
+  }
+  return bound + prices.overhead_seconds;
+}
+
 double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan) {
   const Prices& prices = prices_of(degrees);
   if (!prices.is_known) return 0.0;

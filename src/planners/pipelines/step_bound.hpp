@@ -41,6 +41,9 @@ class StepBounds {
   /// Seconds that a step of @p plan takes at least. 0: nothing is known, as nothing of it lowers.
   /// @param plan of @p degrees.
   double seconds(const ParallelDegrees& degrees, const Plan& plan);
+  /// What the kernels of @p plan take alone, whatever is sent meanwhile: also a bound where sub-batches or switches of
+  /// overlap let more run under them. 0 as above.
+  double kernel_seconds(const ParallelDegrees& degrees, const Plan& plan);
 
  private:
   struct Prices;

@@ -1,4 +1,4 @@
-strata_mpi_tests(exec LIBRARIES strata_exec strata_lower strata_planners strata_models)
+strata_mpi_tests(exec LIBRARIES strata_sim strata_exec strata_lower strata_planners strata_models)
 strata_mpi_test(exec/test_batch_norm RANKS 2 3 SANITIZED_RANKS none)
 strata_mpi_test(exec/test_cut_at_operators RANKS 2 3 SANITIZED_RANKS none)
 strata_mpi_test(exec/test_cyclic RANKS 2 3 4 SANITIZED_RANKS 2 TIMEOUT 360)
@@ -12,6 +12,7 @@ strata_mpi_test(exec/test_interleaved RANKS 2 3 4 SANITIZED_RANKS none TIMEOUT 3
 strata_mpi_test(exec/test_two_buffered_weights RANKS 2 3 4 SANITIZED_RANKS none TIMEOUT 360)
 strata_mpi_test(exec/test_pyramid RANKS 3 6 10 SANITIZED_RANKS 3 TIMEOUT 360)
 strata_mpi_test(exec/test_sharded_stages RANKS 4 DEEP_RANKS 8 SANITIZED_RANKS none TIMEOUT 360)
+strata_mpi_test(exec/test_joint_moves RANKS 4 DEEP_RANKS 8 SANITIZED_RANKS none TIMEOUT 360)
 strata_mpi_test(exec/test_states_in_layouts RANKS 4 8 SANITIZED_RANKS none TIMEOUT 360)
 strata_mpi_test(exec/test_update_in_backward RANKS 2 4 SANITIZED_RANKS none)
 strata_mpi_test(exec/test_sharding RANKS 2 4 SANITIZED_RANKS none TIMEOUT 360)

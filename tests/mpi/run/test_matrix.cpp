@@ -317,9 +317,8 @@ class Matrix : public Checkpointing {
     if (variant.mode == "2bw") training.plan.schedule.micro_batches *= size();
     training.options = variant.options;
     training.nodes = num_nodes();
-    if (variant.mode == "3d") {  // compares steps
-      training.evaluation = simulated_account;
-    }
+    if (compares_steps(variant.mode)) training.evaluation = simulated_account;
+    if (variant.mode == "auto") training.options.insert({{"points", std::int64_t{1}}, {"beam", std::int64_t{1}}});
     if (variant.capacity_share > 0.0) {
       const Program replica =
           lower(plan_of(training, "ddp", size()), training.graph, 0, cpu::kernel_library().workspace_bytes);

@@ -80,11 +80,11 @@ TEST(Lower, EveryModeOfEveryModelVerifiesOnAllRanks) {
   // Cyclic ones take as many stages as ranks, and no head that is tied over them; interleaved ones two stages a rank;
   // 2bw no fewer micro-batches than stages.
   const std::map<std::string_view, int> expected = {
-      {"single", 5},       {"ddp", 25},       {"zero1", 25},  {"zero2", 25},  {"zero3", 25},
-      {"zeropp", 25},      {"mics", 25},      {"oases", 6},   {"osdp", 25},   {"gpipe", 25},
-      {"1f1b", 25},        {"osdp-base", 25}, {"amsp", 5},    {"3d", 6},      {"3d+osdp", 9},
-      {"megatron", 6},     {"summa", 6},      {"autoddl", 5}, {"cdp-v1", 11}, {"cdp-v2", 11},
-      {"interleaved", 22}, {"2bw", 9},        {"merak", 6},   {"alpa", 6},    {"decomposed", 6},
+      {"single", 5},     {"ddp", 25},    {"zero1", 25},       {"zero2", 25},   {"zero3", 25}, {"zeropp", 25},
+      {"mics", 25},      {"oases", 6},   {"osdp", 25},        {"gpipe", 25},   {"1f1b", 25},  {"osdp-base", 25},
+      {"amsp", 5},       {"3d", 6},      {"3d+osdp", 9},      {"megatron", 6}, {"summa", 6},  {"autoddl", 5},
+      {"cdp-v1", 11},    {"cdp-v2", 11}, {"interleaved", 22}, {"2bw", 9},      {"merak", 6},  {"alpa", 6},
+      {"decomposed", 6}, {"auto", 5},
   };
   EXPECT_EQ(lowered, expected);
 }

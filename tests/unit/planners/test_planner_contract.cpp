@@ -83,12 +83,11 @@ TEST(PlannerContract, ABatchThatRanksDoNotDivideIsPlannedOrRefusedWithItsNumbers
         base.global_batch = 25;
         base.schedule.micro_batches = micro_batches;
         try {
-          const bool compares_steps = planner->name() == "3d";
           const Plan plan = planner->plan({.graph = graph,
                                            .cluster = cluster,
                                            .base = base,
                                            .options = options,
-                                           .evaluate = compares_steps ? &simulated : nullptr});
+                                           .evaluate = compares_steps(planner->name()) ? &simulated : nullptr});
           EXPECT_NO_THROW(verify(plan, graph)) << planner->name();
         } catch (const Unsupported& refusal) {
           ++num_refused;

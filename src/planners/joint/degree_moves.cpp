@@ -1,0 +1,129 @@
+#include "planners/joint/degree_moves.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/error.hpp"
+#include "planners/joint/decision_rules.hpp"
+#include "planners/joint/plan_in_words.hpp"
+#include "planners/joint/state_share.hpp"
+
+namespace strata {
+namespace {
+
+StateShare most_common_share(const ModelGraph& graph, std::span<const OperatorDecision> decisions) {
+  std::map<StateShare, int> counts;
+  for (std::size_t o = 0; o < decisions.size(); ++o) {
+    if (!graph.operators[o].parameters.empty()) ++counts[share_of(decisions[o].state)];
+  }
+  if (counts.empty()) return StateShare::none;
+  return std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; })->first;
+}
+
+/// Of the values that @p member takes in @p all where @p fits, the next ones below and above @p own.
+template <typename Fits>
+std::vector<int> next_values(std::span<const ParallelDegrees> all, int ParallelDegrees::*member, int own,
+                             const Fits& fits) {
+  std::optional<int> below, above;
+  for (const ParallelDegrees& d : all) {
+    const int value = d.*member;
+    if (!fits(d)) continue;
+    if (value < own && (!below || value > *below)) below = value;
+    if (value > own && (!above || value < *above)) above = value;
+  }
+  std::vector<int> values;
+  for (const std::optional<int>& value : {below, above}) {
+    if (value) values.push_back(*value);
+  }
+  return values;
+}
+
+void add(const PlanRequest& request, const Plan& plan, const ParallelDegrees& degrees, std::vector<Move>& moves) {
+  try {
+    moves.push_back({in_words(degrees, plan.mesh.num_ranks()), with_degrees(request, plan, degrees)});
+  } catch (const Unsupported&) {
+    // No neighbour is there.
+  }
+}
+
+}  // namespace
+
+ParallelDegrees degrees_of(const Plan& plan) {
+  const int places = axis_size(plan.mesh, "stage");
+  const bool reduces =
+      std::ranges::any_of(plan.operators, [](const OperatorRule& rule) { return rule.sum == PartialSums::all_reduce; });
+  return {.places = places,
+          .chunks = plan.stages.count / places,
+          .tensor = most_tensor_ranks(plan),
+          .sum = reduces ? PartialSums::all_reduce : PartialSums::scatter,
+          .micro_batches = plan.schedule.micro_batches};
+}
+
+Plan with_degrees(const PlanRequest& request, const Plan& plan, const ParallelDegrees& degrees) {
+  const StateShare share = most_common_share(request.graph, resolve(plan, request.graph));
+  PlanRequest asked = request;
+  asked.base.global_batch = plan.global_batch;
+  Plan made = plan_of_degrees(asked, degrees);
+  made.recompute = plan.recompute;
+  made.overlap = plan.overlap;
+  made.optimizer = plan.optimizer;
+  made.gathered_after_recompute = plan.gathered_after_recompute;
+  if (has_layouts(made.mesh)) {
+    made.schedule.sub_batches = plan.schedule.sub_batches;
+    made.schedule.cross_pass = plan.schedule.cross_pass;
+  } else if (made.recompute == Recompute::after_communication) {
+    made.recompute = Recompute::block;
+  }
+  if (degrees.tensor == 1 || degrees.sum == PartialSums::scatter) made.overlap.layout = "none";
+  std::vector<OperatorDecision> decisions = resolve(made, request.graph);
+  const std::vector<Factor> copies = copies_of_operators(made.mesh, decisions);
+  for (std::size_t o = 0; o < decisions.size(); ++o) decisions[o].state = factors_of(share, copies[o]);
+  made.operators = rules_of_decisions(request.graph, decisions, made.recompute);
+  return made;
+}
+
+std::vector<Move> moves_to_tensor_degrees(const PlanRequest& request, const Plan& plan,
+                                          std::span<const ParallelDegrees> all) {
+  const ParallelDegrees own = degrees_of(plan);
+  const auto fits = [&](const ParallelDegrees& d) {
+    return d.places == own.places && d.chunks == own.chunks && d.micro_batches == own.micro_batches;
+  };
+  std::vector<Move> moves;
+  for (const int tensor : next_values(all, &ParallelDegrees::tensor, own.tensor, fits)) {
+    for (const ParallelDegrees& d : all) {
+      if (fits(d) && d.tensor == tensor) add(request, plan, d, moves);
+    }
+  }
+  return moves;
+}
+
+std::vector<Move> moves_of_stages(const PlanRequest& request, const Plan& plan, std::span<const ParallelDegrees> all) {
+  const ParallelDegrees own = degrees_of(plan);
+  std::vector<Move> moves;
+  const auto add_next = [&](int ParallelDegrees::*member) {
+    ParallelDegrees of_others = own;
+    const auto fits = [&](ParallelDegrees d) {
+      of_others.*member = d.*member = 0;
+      of_others.sum = d.sum = own.sum;  // of one tensor rank there is one
+      return d == of_others;
+    };
+    for (const int value : next_values(all, member, own.*member, fits)) {
+      ParallelDegrees next = own;
+      next.*member = value;
+      add(request, plan, next, moves);
+    }
+  };
+  add_next(&ParallelDegrees::places);
+  add_next(&ParallelDegrees::chunks);
+  add_next(&ParallelDegrees::micro_batches);
+  // As many stages, of which a rank has more or fewer.
+  for (const ParallelDegrees& d : all) {
+    const bool is_alike = d.tensor == own.tensor && d.micro_batches == own.micro_batches && d.sum == own.sum;
+    if (is_alike && d.stages() == own.stages() && d.places != own.places) add(request, plan, d, moves);
+  }
+  return moves;
+}
+
+}  // namespace strata

@@ -1,0 +1,47 @@
+#pragma once
+
+/// @file
+/// Plans that were asked about, each once, with what their Programs need and take.
+
+#include <deque>
+#include <string>
+#include <unordered_map>
+
+#include "planners/planner.hpp"
+
+namespace strata {
+
+struct KnownPlan {
+  Plan plan;  ///< of the request's strategy, without its why
+  Evaluation found;
+  double seconds_per_sample() const { return found.step_seconds / static_cast<double>(plan.global_batch); }
+  /// It can be lowered, and the simulator has told its seconds.
+  bool fits() const { return found.feasible() && found.step_seconds > 0.0; }
+  /// It can be lowered.
+  bool is_possible() const { return found.peak_bytes > 0; }
+};
+
+/// What fits is better than what does not; of what fits the fewer seconds a sample, of what does not the fewer bytes.
+bool is_better(const KnownPlan& a, const KnownPlan& b);
+
+class KnownPlans {
+ public:
+  /// @param request outlives this; its evaluation knows seconds.
+  explicit KnownPlans(const PlanRequest& request) : request_(request) {}
+
+  /// What does not fit by few of its blocks is not simulated: its peak is a bound from below.
+  const KnownPlan& ask(Plan plan);
+
+  const std::deque<KnownPlan>& all() const { return plans_; }
+  int num_simulated() const { return num_simulated_; }
+
+ private:
+  Evaluation evaluated(const Plan& plan);
+
+  const PlanRequest& request_;
+  std::deque<KnownPlan> plans_;
+  std::unordered_map<std::string, const KnownPlan*> by_text_;
+  int num_simulated_ = 0;
+};
+
+}  // namespace strata

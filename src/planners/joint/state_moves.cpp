@@ -1,0 +1,159 @@
+#include <fmt/format.h>
+
+#include <functional>
+#include <utility>
+
+#include "planners/joint/decision_rules.hpp"
+#include "planners/joint/moves.hpp"
+#include "planners/joint/state_share.hpp"
+#include "planners/operators/units.hpp"
+#include "planners/states/sharded_plan.hpp"
+
+namespace strata {
+namespace {
+
+/// Operators about which a move says the same: those of units that stand at one place of their blocks.
+struct Place {
+  std::string name;            ///< "block.attn.*", "head"
+  std::vector<int> operators;  ///< with parameters
+};
+
+std::vector<Place> places_of(const ModelGraph& graph) {
+  std::vector<Place> places;
+  for (const OperatorUnit& unit : operator_units(graph, Granularity::block)) {
+    const std::string name = fmt::format("{}{}", unit.block < 0 ? "" : "block.", fmt::join(unit.patterns, ", "));
+    auto place = std::ranges::find(places, name, &Place::name);
+    if (place == places.end()) place = places.insert(places.end(), {.name = name, .operators = {}});
+    for (const int o : unit.operators) {
+      if (!graph.operators[static_cast<std::size_t>(o)].parameters.empty()) place->operators.push_back(o);
+    }
+  }
+  return places;
+}
+
+/// What has to go with sharded states, so that a plan whose states were replicated is not compared at its worst.
+void prepare_to_shard(StateShare share, Plan& plan) {
+  plan.optimizer.sharding = "intra_tensor";
+  plan.optimizer.spread = "all_gather";
+  if (share == StateShare::parameters && plan.overlap.gather == "none") set_overlap(plan, "full");
+}
+
+class StateMoves {
+ public:
+  StateMoves(const PlanRequest& request, const Plan& plan)
+      : graph_(request.graph),
+        plan_(plan),
+        decisions_(resolve(plan, request.graph)),
+        copies_(copies_of_operators(plan.mesh, decisions_)) {}
+
+  std::vector<Move> of_all_operators() {
+    std::vector<int> everything;
+    for (std::size_t o = 0; o < decisions_.size(); ++o) {
+      if (!graph_.operators[o].parameters.empty()) everything.push_back(static_cast<int>(o));
+    }
+    for (const StateShare share : state_shares) add(share, everything, "");
+    return std::move(moves_);
+  }
+
+  std::vector<Move> all() {
+    moves_ = of_all_operators();
+    for (const Place& place : places_of(graph_)) {
+      for (const StateShare share : {StateShare::none, StateShare::parameters}) {
+        add(share, place.operators, fmt::format(" of {}", place.name));
+      }
+    }
+    add_ways_of_gradients();
+    return std::move(moves_);
+  }
+
+ private:
+  /// Over all copies, and where these are on several nodes over those of a node.
+  void add(StateShare share, const std::vector<int>& operators, const std::string& of) {
+    const auto shard = [&](const std::string& where, const std::function<Factor(const Factor&)>& over) {
+      std::vector<OperatorDecision> decisions = decisions_;
+      for (const int o : operators) {
+        const auto at = static_cast<std::size_t>(o);
+        decisions[at].state = factors_of(share, over(copies_[at]));
+      }
+      Plan plan = plan_;
+      if (share != StateShare::none) prepare_to_shard(share, plan);
+      plan.operators = rules_of_decisions(graph_, decisions, plan.recompute);
+      moves_.push_back({fmt::format("{}{}{}", to_string(share), of, where), std::move(plan)});
+    };
+    if (share == StateShare::none) {
+      shard("", [](const Factor& copies) { return copies; });
+      return;
+    }
+    shard(" over all copies", [](const Factor& copies) { return copies; });
+    if (plan_.mesh.nodes > 1) {
+      shard(" over the copies in a node", [](const Factor& copies) { return Factor{copies.in_node, 1}; });
+    }
+  }
+
+  void add_ways_of_gradients() {
+    const auto add_plan = [&](std::string words, const auto& change) {
+      Plan plan = plan_;
+      change(plan);
+      moves_.push_back({std::move(words), std::move(plan)});
+    };
+    for (const char* word : {"all_reduce", "reduce_scatter"}) {
+      add_plan(fmt::format("optimizer.gradients = {}", word), [&](Plan& plan) { plan.optimizer.gradients = word; });
+    }
+    add_plan("whole tensors dealt to ranks, and broadcast", [](Plan& plan) {
+      plan.optimizer.sharding = "inter_tensor";
+      plan.optimizer.spread = "broadcast";
+      plan.optimizer.gradients = "all_reduce";
+    });
+    for (const char* word : {"keep", "regather"}) {
+      add_plan(fmt::format("gathered_after_recompute = {}", word),
+               [&](Plan& plan) { plan.gathered_after_recompute = word; });
+    }
+  }
+
+  const ModelGraph& graph_;
+  const Plan& plan_;
+  std::vector<OperatorDecision> decisions_;
+  std::vector<Factor> copies_;
+  std::vector<Move> moves_;
+};
+
+}  // namespace
+
+std::vector<Move> moves_of_states(const PlanRequest& request, const Plan& plan) {
+  return StateMoves(request, plan).all();
+}
+
+std::vector<Move> moves_of_all_states(const PlanRequest& request, const Plan& plan) {
+  return StateMoves(request, plan).of_all_operators();
+}
+
+std::vector<Move> moves_of_slices(const PlanRequest& request, const Plan& plan) {
+  constexpr int no_slices = 0, osdps_slices = 4;
+  const ModelGraph& graph = request.graph;
+  const std::vector<OperatorDecision> decisions = resolve(plan, graph);
+  std::vector<Move> moves;
+  for (const int slices : {no_slices, osdps_slices}) {
+    for (const Place& place : places_of(graph)) {
+      std::vector<OperatorDecision> changed = decisions;
+      bool differs = false;
+      for (const int o : place.operators) {
+        OperatorDecision& d = changed[static_cast<std::size_t>(o)];
+        if (graph.operators[static_cast<std::size_t>(o)].kind != OperatorKind::linear) continue;
+        const bool shards = share_of(d.state) == StateShare::parameters;
+        if (d.slices == slices || (slices > 0 && !shards)) continue;
+        differs = true;
+        d.slices = slices;
+        d.slice_state.assign(static_cast<std::size_t>(slices), "zdp");
+      }
+      if (!differs) continue;
+      Plan sliced = plan;
+      sliced.operators = rules_of_decisions(graph, changed, plan.recompute);
+      moves.push_back({slices == no_slices ? fmt::format("{} whole", place.name)
+                                           : fmt::format("{} in {} slices, all sharded", place.name, slices),
+                       std::move(sliced)});
+    }
+  }
+  return moves;
+}
+
+}  // namespace strata

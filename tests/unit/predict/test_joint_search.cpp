@@ -1,0 +1,252 @@
+/// @file
+/// `auto` on described clusters: never behind a mode that plans alone, beside every uniform plan that there is of small
+/// models, within the dimensions that it is given, and what it says about its answer.
+
+#include <gmock/gmock.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "config/sweep.hpp"
+#include "planners/joint/dimension.hpp"
+#include "planners/joint/moves.hpp"
+#include "planners/joint/plan_in_words.hpp"
+#include "planners/joint/single_plans.hpp"
+#include "predict/plan_evaluation.hpp"
+#include "predict/prepared_point.hpp"
+#include "support/refusal.hpp"
+
+namespace strata::predict::test_joint_search {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Options = std::map<std::string, OptionValue>;
+
+constexpr const char* file = "/no/such/folder/e.toml";
+constexpr const char* small_gpt = R"(name = "joint"
+cluster = "titan-pcie"
+[model]
+name = "gpt"
+layers = 2
+hidden = 512
+heads = 8
+vocabulary = 1024
+sequence_length = 64
+[data]
+format = "synthetic"
+[resources]
+ranks_per_node = 4
+[train]
+global_batch = 16
+micro_batches = 4
+optimizer = "adamw"
+[overlap]
+bucket_mib = 1
+[strategy]
+name = "auto"
+)";
+
+/// A model on a machine, and what modes are asked there.
+class Setting {
+ public:
+  explicit Setting(const std::vector<std::string>& words)
+      : experiment_(expand(read_experiment(small_gpt, "e.toml", words), "simulated").points.at(0).experiment),
+        point_(prepared()),
+        evaluate_(point_, file) {}
+
+  PlanRequest request(std::int64_t capacity, const Options& options = {}) const {
+    Plan base = point_.plan;
+    base.strategy = "auto";
+    base.mesh.axes.clear();
+    base.operators.clear();
+    base.device_capacity_bytes = capacity;
+    PlanRequest request{.graph = point_.graph,
+                        .cluster = point_.cluster,
+                        .base = base,
+                        .options = options,
+                        .leaf_of_node = point_.leaf_of_node,
+                        .evaluate = &evaluate_};
+    for (const OptionRow& row : find_planner("auto").options()) {
+      request.options.try_emplace(std::string(row.name), row.default_value);
+    }
+    return request;
+  }
+  Plan plan(std::int64_t capacity, const Options& options = {}) const {
+    return find_planner("auto").plan(request(capacity, options));
+  }
+  const PlanEvaluation& evaluate() const { return evaluate_; }
+  const ModelGraph& graph() const { return point_.graph; }
+  std::int64_t peak_of(const char* mode) const {
+    return evaluate_(plan_of_mode(request(0), find_planner(mode), {}, false)).peak_bytes;
+  }
+
+ private:
+  PreparedPoint prepared() const {
+    Experiment alone = experiment_;
+    alone.strategy = {.name = "ddp"};
+    return prepare_point(alone, file);
+  }
+
+  Experiment experiment_;
+  PreparedPoint point_;
+  PlanEvaluation evaluate_;
+};
+
+/// Between all sharded and all replicated.
+std::int64_t between(const Setting& setting, double share) {
+  const std::int64_t least = setting.peak_of("zero3"), most = setting.peak_of("ddp");
+  return least + std::llround(share * static_cast<double>(most - least));
+}
+
+TEST(JointSearch, IsNeverSlowerThanAModeAlone) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{},
+        {"cluster=a800-ib", "train.dtype=bf16", "train.micro_batches=2"},
+        {"cluster=rtx3090-nvlink", "resources.nodes=2", "resources.ranks_per_node=2", "train.recompute=block"}}) {
+    const Setting setting(words);
+    for (const std::int64_t capacity : {std::int64_t{0}, between(setting, 0.5)}) {
+      const Plan plan = setting.plan(capacity);
+      const Evaluation ours = setting.evaluate()(plan);
+      EXPECT_EQ(ours.step_seconds, plan.why.predicted_seconds);
+      EXPECT_EQ(ours.peak_bytes, plan.why.predicted_peak_bytes);
+      EXPECT_TRUE(capacity == 0 || ours.peak_bytes <= capacity);
+      int num_fitting = 0;
+      for (const SinglePlan& single : single_plans(setting.request(capacity), false, false)) {
+        if (!single.plan) continue;
+        Plan exact = *single.plan;
+        exact.quantization = {};
+        const Evaluation theirs = setting.evaluate()(exact);
+        if (!theirs.feasible()) continue;
+        ++num_fitting;
+        EXPECT_LE(ours.step_seconds, theirs.step_seconds) << single.mode;
+      }
+      EXPECT_GE(num_fitting, 5);
+      EXPECT_EQ(std::ssize(plan.why.decisions), 8);
+      EXPECT_GE(std::ssize(plan.why.singles), 20);
+      EXPECT_FALSE(plan.why.frontier.empty());
+      EXPECT_NO_THROW(verify(plan, setting.graph()));
+      EXPECT_EQ(parse_plan(to_text(plan), "plan.toml"), plan);
+      if (words.empty()) {
+        EXPECT_EQ(setting.plan(capacity), plan) << "equal requests";
+      }
+    }
+  }
+}
+
+struct Uniform {
+  std::string words;
+  Evaluation found;
+};
+
+/// Every plan whose operators hold their states alike: all degrees and sums, what is sharded, and how much runs again.
+std::vector<Uniform> every_uniform_plan(const Setting& setting) {
+  const PlanRequest request = setting.request(0);
+  std::vector<Uniform> found;
+  for (const ParallelDegrees& degrees : asked_degrees(request)) {
+    Plan plain;
+    if (!refusal([&] { plain = plan_of_degrees(request, degrees); }).empty()) continue;
+    for (const Move& again : moves_of_recompute(request, plain)) {
+      for (const Move& held : moves_of_states(request, again.plan)) {
+        Evaluation evaluation = setting.evaluate()(held.plan);
+        if (evaluation.step_seconds == 0.0) continue;
+        found.push_back({plan_in_words(held.plan, setting.graph()), std::move(evaluation)});
+      }
+    }
+  }
+  return found;
+}
+
+TEST(JointSearch, IsNeverSlowerThanAnyUniformPlan) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{}, {"cluster=a800-ib", "train.dtype=bf16", "train.global_batch=32"}}) {
+    const Setting setting(words);
+    const std::vector<Uniform> all = every_uniform_plan(setting);
+    EXPECT_GE(all.size(), 300U);
+    for (const double share : {0.02, 0.5}) {
+      const std::int64_t capacity = between(setting, share);
+      const Uniform* best = nullptr;
+      for (const Uniform& each : all) {
+        if (each.found.peak_bytes > capacity) continue;
+        if (best == nullptr || each.found.step_seconds < best->found.step_seconds) best = &each;
+      }
+      ASSERT_NE(best, nullptr) << share;
+      for (const bool seeds : {true, false}) {
+        const Plan plan = setting.plan(capacity, {{"seeds", seeds}});
+        EXPECT_LE(plan.why.predicted_seconds, best->found.step_seconds * (1.0 + 1e-12))
+            << "share " << share << ", seeds " << seeds << ": " << best->words << " beside " << plan.why.binding;
+      }
+    }
+  }
+}
+
+/// What the kernels take alone is never more than a step takes, whatever else is decided.
+TEST(JointSearch, KernelsAreABoundOfEveryUniformPlan) {
+  const Setting setting({});
+  const Plan plan = setting.plan(0);
+  const std::string& words = plan.why.binding;
+  const auto at = words.find("kernels alone take at least ");
+  ASSERT_NE(at, std::string::npos) << words;
+  const double bound = std::stod(words.substr(at + 28));
+  EXPECT_GT(bound, 0.1 * plan.why.predicted_seconds);
+  for (const Uniform& each : every_uniform_plan(setting)) EXPECT_LE(bound, each.found.step_seconds) << each.words;
+}
+
+TEST(JointSearch, LeavesOutWhatItIsToLeaveOut) {
+  const Setting setting({"resources.nodes=2", "resources.ranks_per_node=2", "cluster=a800-ib"});
+  const std::int64_t capacity = between(setting, 0.3);
+  const double everything = setting.plan(capacity).why.predicted_seconds;
+  for (const Dimension dimension : all_dimensions) {
+    const std::string without(to_string(dimension));
+    const Plan plan = setting.plan(capacity, {{"without", without}});
+    const Plan base = setting.request(capacity).base;
+    EXPECT_EQ(Dimensions(without).within(plan, base)->operators, plan.operators) << without;
+    EXPECT_LE(everything, plan.why.predicted_seconds * 1.02) << without;
+    EXPECT_EQ(std::ssize(plan.why.decisions), 7) << without;
+  }
+  const Plan data_alone = setting.plan(0, {{"without", std::string("stages,tensor")}});
+  EXPECT_EQ(data_alone.stages.count, 1);
+  EXPECT_EQ(most_tensor_ranks(data_alone), 1);
+  EXPECT_THAT(user_error([&] {
+                setting.plan(0, {{"without", std::string("stages,colour")}});
+              }),
+              AllOf(HasSubstr("strategy.without = \"stages,colour\": no dimension `colour`; accepted: none, stages, "
+                              "tensor, states, slices, recompute, sub_batches, overlap, placement")));
+}
+
+TEST(JointSearch, MicroBatchesAndTheBatchAreChosenWhereAsked) {
+  const Setting setting({"cluster=a800-ib", "train.global_batch=32"});
+  const std::int64_t capacity = between(setting, 0.5);
+  const double of_four = setting.plan(capacity).why.predicted_seconds;
+  const Plan open = setting.plan(capacity, {{"micro_batches", std::string(planner_word)}});
+  EXPECT_LE(open.why.predicted_seconds, of_four);
+  PlanRequest request = setting.request(capacity);
+  request.base.global_batch = 0;
+  const Plan with_batch = find_planner("auto").plan(request);
+  EXPECT_GT(with_batch.global_batch, 0);
+  EXPECT_LE(with_batch.why.predicted_peak_bytes, capacity);
+}
+
+TEST(JointSearch, RefusesWithNumbers) {
+  const Setting setting({});
+  EXPECT_THAT(out_of_memory([&] { setting.plan(1 << 20); }),
+              AllOf(HasSubstr("auto on 4 ranks: nothing fits into a device memory of 0.00 GiB (1048576 bytes): of "),
+                    HasSubstr("the one that needs least"), HasSubstr("bytes too much; of it parameters")));
+  PlanRequest uneven = setting.request(0);
+  uneven.base.schedule.micro_batches = 3;
+  EXPECT_THAT(refusal([&] { find_planner("auto").plan(uneven); }),
+              HasSubstr("16 samples are not divisible by 3 micro-batches"));
+  PlanRequest blind = setting.request(0);
+  blind.evaluate = nullptr;
+  EXPECT_THAT(refusal([&] { find_planner("auto").plan(blind); }),
+              HasSubstr("auto on 4 ranks: plans are compared by what their Programs take, and nobody knows"));
+  EXPECT_THAT(refusal([&] {
+                setting.plan(0, {{"stages", std::int64_t{2}}, {"without", std::string("stages")}, {"seeds", false}});
+              }),
+              HasSubstr("auto on 4 ranks: no plan of the space can be lowered with without = \"stages\""));
+}
+
+}  // namespace
+}  // namespace strata::predict::test_joint_search
