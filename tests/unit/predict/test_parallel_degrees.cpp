@@ -165,6 +165,7 @@ class Setting {
               const double at_least = bounds.seconds(degrees, plan);
               EXPECT_LE(at_least, simulated.step_seconds * (1.0 + 1e-9)) << in_words(degrees, ranks);
               EXPECT_GE(at_least, 0.2 * simulated.step_seconds) << in_words(degrees, ranks);
+              EXPECT_LE(bounds.kernel_seconds(degrees, plan), at_least) << in_words(degrees, ranks);
               found.push_back({degrees, simulated.step_seconds, simulated.peak_bytes});
             }
           }
