@@ -47,7 +47,6 @@ class LayoutMoves {
         plan_(plan),
         grid_(data_grid(plan.mesh)),
         decisions_(resolve(plan, request.graph)),
-        copies_(copies_of_operators(plan.mesh, decisions_)),
         chain_(layer_chain(request.graph)) {
     for (Layer& layer : chain_.layers) {
       const OperatorDecision& d = decisions_[static_cast<std::size_t>(layer.op)];
@@ -134,7 +133,6 @@ class LayoutMoves {
   const Plan& plan_;
   Factor grid_;
   std::vector<OperatorDecision> decisions_;
-  std::vector<Factor> copies_;
   LayerChain chain_;
   std::vector<Layout> layouts_;  ///< by layer
   std::vector<Move> moves_;
