@@ -71,6 +71,11 @@ class Planner {
   /// Citation, stored in every result file.
   virtual std::string_view source() const = 0;
   virtual std::span<const OptionRow> options() const = 0;
+  /// @p given, and the defaults of the options that it does not name.
+  std::map<std::string, OptionValue> with_defaults(std::map<std::string, OptionValue> given) const {
+    for (const OptionRow& row : options()) given.try_emplace(std::string(row.name), row.default_value);
+    return given;
+  }
   /// It may be asked to choose the batch: base.global_batch is 0 then (train.global_batch = "planner").
   virtual bool chooses_batch() const { return false; }
   /// @return a plan for which verify(plan, request.graph) holds; equal requests give equal plans.

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "planners/joint/decision_rules.hpp"
 #include "planners/joint/plan_in_words.hpp"
-#include "planners/joint/state_share.hpp"
+#include "planners/states/state_share.hpp"
 
 namespace strata {
 namespace {

@@ -114,7 +114,7 @@ class JointSearch {
     std::ranges::stable_sort(combinations_, {}, &Combination::seconds);
   }
 
-  void refused(const char* why) {
+  void refused(const std::string& why) {
     if (why_refused_.empty()) why_refused_ = why;
   }
 
@@ -149,16 +149,13 @@ class JointSearch {
     if (dimensions_.has(Dimension::recompute)) kinds = {Recompute::none, Recompute::block};
     for (const Recompute kind : kinds) {
       asked.base.recompute = kind;
-      try {
-        const KnownPlan* known = ask(plan_of_mode(asked, mode, options, false));
-        if (known != nullptr && known->fits()) return true;
-      } catch (const Unsupported& refusal) {
-        refused(refusal.what());
-      } catch (const OutOfMemory& refusal) {
-        refused(refusal.what());
-      } catch (const UserError& refusal) {
-        refused(refusal.what());
+      SinglePlan made = plan_of_mode(asked, mode, options, false);
+      if (!made.plan) {
+        refused(made.refusal);
+        continue;
       }
+      const KnownPlan* known = ask(*std::move(made.plan));
+      if (known != nullptr && known->fits()) return true;
     }
     return false;
   }

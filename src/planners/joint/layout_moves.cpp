@@ -6,10 +6,10 @@
 #include "planners/joint/decision_rules.hpp"
 #include "planners/joint/degree_moves.hpp"
 #include "planners/joint/moves.hpp"
-#include "planners/joint/state_share.hpp"
 #include "planners/layouts/candidates.hpp"
 #include "planners/layouts/layers.hpp"
 #include "planners/operators/units.hpp"
+#include "planners/states/state_share.hpp"
 
 namespace strata {
 namespace {

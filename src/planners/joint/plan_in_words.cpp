@@ -11,7 +11,7 @@
 namespace strata {
 namespace {
 
-/// Of products, by where their ranks are: one word, or how many of them there are.
+/// How products whose partial sums are on several ranks bring them together: each way once.
 std::string sums_in_words(const Plan& plan) {
   std::vector<std::string_view> words;
   for (const OperatorRule& rule : plan.operators) {

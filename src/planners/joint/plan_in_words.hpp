@@ -13,12 +13,12 @@ namespace strata {
 /// The most ranks that share a product, p1 p2 of its layout; 1 where none is shared.
 int most_tensor_ranks(const Plan& plan);
 
-/// "data 64 × tensor 4 (all_reduce) × stage 16 (4 a rank), 16 micro-batches": degrees alone, equal for plans that
-/// differ in nothing else.
+/// "256 ranks × tensor 2 to 4 (all_reduce) × stage 16 (4 a rank), 16 micro-batches", or "data 8 × stage 1, 4
+/// micro-batches" where no product is shared: degrees alone, the same for plans that differ elsewhere.
 std::string degrees_of_plan_in_words(const Plan& plan);
 
-/// The same, and what differs from a plan that replicates states, saves all activations and overlaps nothing of what
-/// can be left out: "..., os 8x128, recompute block, 2 sub-batches".
+/// The same with the schedule of stages, and with states, recomputation, sub-batches and placement where something is
+/// decided about them: "...; p 1x1, g 1x1, os 8x128; recompute block; 2 sub-batches". Nothing is said of overlap.
 std::string plan_in_words(const Plan& plan, const ModelGraph& graph);
 
 }  // namespace strata

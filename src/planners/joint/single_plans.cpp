@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/error.hpp"
 #include "planners/pipelines/micro_batches.hpp"
@@ -11,14 +12,25 @@ namespace {
 
 constexpr std::array<std::string_view, 3> stale_modes = {"2bw", "cdp-v1", "cdp-v2"};
 
-SinglePlan asked(const PlanRequest& request, const Planner& mode, bool chooses_micro_batches) {
+Plan planned(const PlanRequest& request, const Planner& mode, std::map<std::string, OptionValue> options,
+             bool chooses_micro_batches) {
+  PlanRequest of_mode = request;
+  of_mode.base.strategy = mode.name();
+  of_mode.options = mode.with_defaults(std::move(options));
+  return chooses_micro_batches ? plan_with_micro_batches(mode, of_mode) : mode.plan(of_mode);
+}
+
+}  // namespace
+
+SinglePlan plan_of_mode(const PlanRequest& request, const Planner& mode, std::map<std::string, OptionValue> options,
+                        bool chooses_micro_batches) {
   SinglePlan single{.mode = std::string(mode.name()), .plan = std::nullopt, .refusal = ""};
   if (request.base.global_batch == 0 && !mode.chooses_batch()) {
     single.refusal = "it does not choose the batch";
     return single;
   }
   try {
-    single.plan = plan_of_mode(request, mode, {}, chooses_micro_batches);
+    single.plan = planned(request, mode, std::move(options), chooses_micro_batches);
   } catch (const Unsupported& refusal) {
     single.refusal = refusal.what();
   } catch (const OutOfMemory& refusal) {
@@ -29,17 +41,6 @@ SinglePlan asked(const PlanRequest& request, const Planner& mode, bool chooses_m
   return single;
 }
 
-}  // namespace
-
-Plan plan_of_mode(const PlanRequest& request, const Planner& mode, const std::map<std::string, OptionValue>& options,
-                  bool chooses_micro_batches) {
-  PlanRequest of_mode = request;
-  of_mode.base.strategy = mode.name();
-  of_mode.options = options;
-  for (const OptionRow& row : mode.options()) of_mode.options.try_emplace(std::string(row.name), row.default_value);
-  return chooses_micro_batches ? plan_with_micro_batches(mode, of_mode) : mode.plan(of_mode);
-}
-
 std::vector<SinglePlan> single_plans(const PlanRequest& request, bool may_be_stale, bool chooses_micro_batches) {
   std::vector<const Planner*> modes;
   for (const Planner* mode : all_planners()) {
@@ -48,17 +49,17 @@ std::vector<SinglePlan> single_plans(const PlanRequest& request, bool may_be_sta
   }
   std::vector<SinglePlan> found;
   if (request.base.global_batch > 0) {
-    for (const Planner* mode : modes) found.push_back(asked(request, *mode, chooses_micro_batches));
+    for (const Planner* mode : modes) found.push_back(plan_of_mode(request, *mode, {}, chooses_micro_batches));
     return found;
   }
   PlanRequest with_batch = request;
   for (const Planner* mode : modes) {
     if (!mode->chooses_batch()) continue;
-    SinglePlan& single = found.emplace_back(asked(request, *mode, chooses_micro_batches));
+    SinglePlan& single = found.emplace_back(plan_of_mode(request, *mode, {}, chooses_micro_batches));
     if (single.plan && with_batch.base.global_batch == 0) with_batch.base.global_batch = single.plan->global_batch;
   }
   for (const Planner* mode : modes) {
-    if (!mode->chooses_batch()) found.push_back(asked(with_batch, *mode, chooses_micro_batches));
+    if (!mode->chooses_batch()) found.push_back(plan_of_mode(with_batch, *mode, {}, chooses_micro_batches));
   }
   std::ranges::sort(found, {}, &SinglePlan::mode);
   return found;

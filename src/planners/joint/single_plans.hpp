@@ -4,6 +4,7 @@
 /// What every other mode would plan for the same request, each by its own defaults: candidates of `auto`, and what it
 /// is compared with.
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,9 +24,8 @@ struct SinglePlan {
 /// found. Where @p chooses_micro_batches, each has those that it is fastest with.
 std::vector<SinglePlan> single_plans(const PlanRequest& request, bool may_be_stale, bool chooses_micro_batches);
 
-/// The plan of @p mode with its defaults but for @p options, asked as @p request asks.
-/// @throws whatever the mode does.
-Plan plan_of_mode(const PlanRequest& request, const Planner& mode, const std::map<std::string, OptionValue>& options,
-                  bool chooses_micro_batches);
+/// What @p mode plans with its defaults but for @p options, asked as @p request asks.
+SinglePlan plan_of_mode(const PlanRequest& request, const Planner& mode, std::map<std::string, OptionValue> options,
+                        bool chooses_micro_batches);
 
 }  // namespace strata

@@ -5,9 +5,9 @@
 
 #include "planners/joint/decision_rules.hpp"
 #include "planners/joint/moves.hpp"
-#include "planners/joint/state_share.hpp"
 #include "planners/operators/units.hpp"
 #include "planners/states/sharded_plan.hpp"
+#include "planners/states/state_share.hpp"
 
 namespace strata {
 namespace {

@@ -4,17 +4,18 @@
 #include <utility>
 
 #include "planners/operators/block_rules.hpp"
+#include "planners/states/state_share.hpp"
 
 namespace strata {
 namespace {
 
-StateFactors factors(Hold hold, const Factor& all) {
+StateShare share_of(Hold hold) {
   switch (hold) {
-    case Hold::dp: return {};
-    case Hold::sdp: return {.g = all, .os = all};
-    case Hold::zdp: return {.p = all, .g = all, .os = all};
+    case Hold::dp: return StateShare::none;
+    case Hold::sdp: return StateShare::gradients;
+    case Hold::zdp: return StateShare::parameters;
   }
-  return {};
+  return StateShare::none;
 }
 
 /// What is said of one unit, without its block.
@@ -24,7 +25,7 @@ std::vector<OperatorRule> rules_of_unit(const OperatorChoices& operators, const 
   std::vector<OperatorRule> rules;
   if (choice.hold != Hold::dp) {
     for (const std::string& pattern : u.patterns)
-      rules.push_back({.match = pattern, .state = factors(choice.hold, all)});
+      rules.push_back({.match = pattern, .state = factors_of(share_of(choice.hold), all)});
   }
   if (choice.slices == 0) return rules;
   for (const int o : u.operators) {

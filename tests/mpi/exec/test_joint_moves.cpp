@@ -31,11 +31,10 @@ class JointMoves : public testing::Test {
     base.strategy = "auto";
     base.mesh.nodes = 2;
     base.mesh.ranks_per_node = world.size() / 2;
-    PlanRequest request{.graph = training.graph, .cluster = training.cluster, .base = base, .options = {}};
-    for (const OptionRow& row : find_planner("auto").options()) {
-      request.options.emplace(row.name, row.default_value);
-    }
-    return request;
+    return {.graph = training.graph,
+            .cluster = training.cluster,
+            .base = base,
+            .options = find_planner("auto").with_defaults({})};
   }
 
   /// Equal requests give equal plans: one rank's is everybody's.

@@ -9,15 +9,14 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "config/sweep.hpp"
 #include "partition/shards.hpp"
 #include "planners/layouts/degrees_of_layers.hpp"
 #include "planners/operators/units.hpp"
 #include "planners/pipelines/degrees.hpp"
 #include "planners/states/factors.hpp"
 #include "predict/plan_evaluation.hpp"
-#include "predict/prepared_point.hpp"
 #include "support/refusal.hpp"
+#include "unit/predict/small_gpt.hpp"
 
 namespace strata::predict::test_degrees_with_states {
 namespace {
@@ -25,57 +24,20 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr const char* file = "/no/such/folder/e.toml";
-constexpr const char* small_gpt = R"(name = "degrees"
-cluster = "titan-pcie"
-[model]
-name = "gpt"
-layers = 2
-hidden = 512
-heads = 8
-vocabulary = 1024
-sequence_length = 64
-[data]
-format = "synthetic"
-[resources]
-ranks_per_node = 4
-[train]
-global_batch = 16
-micro_batches = 4
-optimizer = "adamw"
-[overlap]
-bucket_mib = 1
-[strategy]
-name = "3d+osdp"
-slices = 0
-overlap = "none"
-)";
 
 class Setting {
  public:
-  explicit Setting(const std::vector<std::string>& words)
-      : experiment_(expand(read_experiment(small_gpt, "e.toml", words), "simulated").points.at(0).experiment) {
-    Experiment alone = experiment_;
-    alone.strategy = {.name = "ddp"};
-    point_ = prepare_point(alone, file);
-  }
+  explicit Setting(const std::vector<std::string>& words) : point_(small_gpt_point(words, file)) {}
 
   /// What a mode is asked, but for its options. @param capacity bytes; 0: no limit.
-  Plan base(const char* mode, std::int64_t capacity) const {
-    Plan base = point_.plan;
-    base.strategy = mode;
-    base.mesh.axes.clear();
-    base.operators.clear();
-    base.device_capacity_bytes = capacity;
-    return base;
-  }
+  Plan base(const char* mode, std::int64_t capacity) const { return asked_of(point_, mode, capacity); }
   /// By the mode of @p base. @param options of it that differ from their defaults.
   Plan planned(const Plan& base, std::map<std::string, OptionValue> options, const Evaluate* evaluate) const {
     const Planner& planner = find_planner(base.strategy);
-    for (const OptionRow& row : planner.options()) options.try_emplace(std::string(row.name), row.default_value);
     return planner.plan({.graph = point_.graph,
                          .cluster = point_.cluster,
                          .base = base,
-                         .options = std::move(options),
+                         .options = planner.with_defaults(std::move(options)),
                          .evaluate = evaluate});
   }
   /// By 3d+osdp, of whole operators unless @p options say otherwise.
@@ -86,7 +48,6 @@ class Setting {
   const PreparedPoint& point() const { return point_; }
 
  private:
-  Experiment experiment_;
   PreparedPoint point_;
 };
 

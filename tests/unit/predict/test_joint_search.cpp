@@ -9,14 +9,13 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "config/sweep.hpp"
 #include "planners/joint/dimension.hpp"
 #include "planners/joint/moves.hpp"
 #include "planners/joint/plan_in_words.hpp"
 #include "planners/joint/single_plans.hpp"
 #include "predict/plan_evaluation.hpp"
-#include "predict/prepared_point.hpp"
 #include "support/refusal.hpp"
+#include "unit/predict/small_gpt.hpp"
 
 namespace strata::predict::test_joint_search {
 namespace {
@@ -26,53 +25,20 @@ using ::testing::HasSubstr;
 using Options = std::map<std::string, OptionValue>;
 
 constexpr const char* file = "/no/such/folder/e.toml";
-constexpr const char* small_gpt = R"(name = "joint"
-cluster = "titan-pcie"
-[model]
-name = "gpt"
-layers = 2
-hidden = 512
-heads = 8
-vocabulary = 1024
-sequence_length = 64
-[data]
-format = "synthetic"
-[resources]
-ranks_per_node = 4
-[train]
-global_batch = 16
-micro_batches = 4
-optimizer = "adamw"
-[overlap]
-bucket_mib = 1
-[strategy]
-name = "auto"
-)";
 
 /// A model on a machine, and what modes are asked there.
 class Setting {
  public:
   explicit Setting(const std::vector<std::string>& words)
-      : experiment_(expand(read_experiment(small_gpt, "e.toml", words), "simulated").points.at(0).experiment),
-        point_(prepared()),
-        evaluate_(point_, file) {}
+      : point_(small_gpt_point(words, file)), evaluate_(point_, file) {}
 
   PlanRequest request(std::int64_t capacity, const Options& options = {}) const {
-    Plan base = point_.plan;
-    base.strategy = "auto";
-    base.mesh.axes.clear();
-    base.operators.clear();
-    base.device_capacity_bytes = capacity;
-    PlanRequest request{.graph = point_.graph,
-                        .cluster = point_.cluster,
-                        .base = base,
-                        .options = options,
-                        .leaf_of_node = point_.leaf_of_node,
-                        .evaluate = &evaluate_};
-    for (const OptionRow& row : find_planner("auto").options()) {
-      request.options.try_emplace(std::string(row.name), row.default_value);
-    }
-    return request;
+    return {.graph = point_.graph,
+            .cluster = point_.cluster,
+            .base = asked_of(point_, "auto", capacity),
+            .options = find_planner("auto").with_defaults(options),
+            .leaf_of_node = point_.leaf_of_node,
+            .evaluate = &evaluate_};
   }
   Plan plan(std::int64_t capacity, const Options& options = {}) const {
     return find_planner("auto").plan(request(capacity, options));
@@ -80,17 +46,10 @@ class Setting {
   const PlanEvaluation& evaluate() const { return evaluate_; }
   const ModelGraph& graph() const { return point_.graph; }
   std::int64_t peak_of(const char* mode) const {
-    return evaluate_(plan_of_mode(request(0), find_planner(mode), {}, false)).peak_bytes;
+    return evaluate_(plan_of_mode(request(0), find_planner(mode), {}, false).plan.value()).peak_bytes;
   }
 
  private:
-  PreparedPoint prepared() const {
-    Experiment alone = experiment_;
-    alone.strategy = {.name = "ddp"};
-    return prepare_point(alone, file);
-  }
-
-  Experiment experiment_;
   PreparedPoint point_;
   PlanEvaluation evaluate_;
 };
@@ -232,6 +191,23 @@ TEST(JointSearch, MicroBatchesAndTheBatchAreChosenWhereAsked) {
   const Plan with_batch = find_planner("auto").plan(request);
   EXPECT_GT(with_batch.global_batch, 0);
   EXPECT_LE(with_batch.why.predicted_peak_bytes, capacity);
+}
+
+TEST(JointSearch, RulesOfStaleGradientsAreLookedAtWhereAsked) {
+  const Setting setting({"cluster=a800-ib"});
+  const auto has_single = [](const Plan& plan, std::string_view mode) {
+    return std::ranges::any_of(plan.why.singles, [&](const std::string& line) { return line.starts_with(mode); });
+  };
+  const Plan synchronous = setting.plan(0, narrow);
+  Options options = narrow;
+  options["staleness"] = std::int64_t{1};
+  const Plan stale = setting.plan(0, options);
+  for (const char* mode : {"2bw: ", "cdp-v1: ", "cdp-v2: "}) {
+    EXPECT_TRUE(has_single(stale, mode)) << mode;
+    EXPECT_FALSE(has_single(synchronous, mode)) << mode;
+  }
+  EXPECT_FALSE(has_steps_that_overlap(synchronous.schedule.kind));
+  EXPECT_LE(stale.why.predicted_seconds, synchronous.why.predicted_seconds);
 }
 
 TEST(JointSearch, RefusesWithNumbers) {

@@ -1,4 +1,4 @@
-#include "planners/joint/state_share.hpp"
+#include "planners/states/state_share.hpp"
 
 #include "partition/shards.hpp"
 

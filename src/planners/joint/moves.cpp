@@ -1,3 +1,5 @@
+#include "planners/joint/moves.hpp"
+
 #include <fmt/format.h>
 
 #include <array>
@@ -5,7 +7,6 @@
 #include <utility>
 
 #include "planners/joint/decision_rules.hpp"
-#include "planners/joint/moves.hpp"
 #include "planners/states/sharded_plan.hpp"
 
 namespace strata {
