@@ -33,9 +33,11 @@ struct KernelTraits {
 
   WorkspaceBytes workspace_bytes;
   Fusions fusions;
+  bool verifies = true;  ///< false: of a Program that only its bytes and seconds are wanted of, and nobody runs
 };
 
-/// The Program of rank @p rank. Equal inputs give equal Programs. verify(program) holds.
+/// The Program of rank @p rank. Equal inputs give equal Programs. verify(program) holds, and is checked unless
+/// @p kernels say otherwise.
 /// @throws Unsupported naming the part of the plan that cannot be lowered, with its numbers.
 Program lower(const Plan& plan, const ModelGraph& graph, int rank, const KernelTraits& kernels);
 /// The same in orders that @p generator makes, whatever the plan's schedule is called.

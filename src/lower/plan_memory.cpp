@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <span>
-#include <tuple>
 
 #include "base/collective.hpp"
 #include "lower/rank_classes.hpp"
@@ -39,21 +38,6 @@ Plan with_full_pipeline(const Plan& plan) {
   }
 }
 
-/// @p plan for a part of its model: without rules that match nothing there.
-Plan for_part(Plan plan, const ModelGraph& part) {
-  std::erase_if(plan.operators, [&](const OperatorRule& rule) {
-    return std::ranges::none_of(part.operators, [&](const Operator& op) { return matches(rule.match, op.name); });
-  });
-  return plan;
-}
-
-bool are_equal(const OperatorDecision& a, const OperatorDecision& b) {
-  const auto all = [](const OperatorDecision& d) {
-    return std::tie(d.state, d.layout, d.algorithm, d.sum, d.slices, d.slice_state, d.recompute);
-  };
-  return all(a) == all(b);
-}
-
 /// Bytes of optimizer states by which the rank that owns most tensors exceeds even parts; 0 where none are dealt whole.
 std::int64_t dealt_unevenly_bytes(const Plan& plan, const ModelGraph& graph,
                                   std::span<const OperatorDecision> decisions) {
@@ -75,7 +59,7 @@ std::int64_t least_bytes_of_few_blocks(const Plan& plan, const ModelGraph& graph
   constexpr int enough = 2;  // what is gathered ahead is a neighbour's
   const std::vector<OperatorDecision> decisions = resolve(plan, graph);
   const std::vector<BlockRun> runs = runs_of_equal_blocks(graph, [&](int op, int other) {
-    return are_equal(decisions[static_cast<std::size_t>(op)], decisions[static_cast<std::size_t>(other)]);
+    return decisions[static_cast<std::size_t>(op)] == decisions[static_cast<std::size_t>(other)];
   });
   std::vector<int> kept;
   for (const BlockRun& run : runs) kept.push_back(std::min(run.count, enough));
@@ -87,7 +71,7 @@ std::int64_t least_bytes_of_few_blocks(const Plan& plan, const ModelGraph& graph
   const auto live_bytes = [&] {
     const ModelGraph part = with_fewer_blocks(graph, runs, kept);
     // Of what does not divide the first rank has most.
-    return memory_peak(lower(for_part(even, part), part, 0, kernels)).total_bytes;
+    return memory_peak(lower(with_rules_of(even, part), part, 0, kernels)).total_bytes;
   };
   const std::int64_t of_few = live_bytes();
   std::int64_t bytes = of_few + dealt_unevenly_bytes(plan, graph, decisions);

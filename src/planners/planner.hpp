@@ -45,6 +45,7 @@ struct PlanRequest {
   /// Lowers a plan and simulates it with the costs that [planner] names: its bytes and seconds. Lowering is what takes
   /// the time, so formulas decide first and this has the last word. Null where nothing predicts.
   const Evaluate* evaluate = nullptr;
+  int num_threads = 1;  ///< that may make and evaluate plans beside each other; the answer is the same with any number
   /// Times of collectives from the experiment's profile; null where it names none.
   std::function<std::unique_ptr<CostModel>()> measured_costs = nullptr;
   /// α and β through the collectives of the same profile; null as above.

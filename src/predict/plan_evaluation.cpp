@@ -49,6 +49,7 @@ std::vector<bool> are_holding_up_kernels(const Program& program) {
 
 PlanEvaluation::PlanEvaluation(const PreparedPoint& point, std::string experiment_file)
     : point_(point), experiment_file_(std::move(experiment_file)) {
+  point_.verifies_programs = false;
   SimulateSection& simulate = point_.experiment.simulate;
   simulate.steps = 1;
   simulate.noise = 0.0;

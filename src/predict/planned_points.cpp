@@ -2,15 +2,12 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <atomic>
-#include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
+#include "base/at_once.hpp"
 #include "base/error.hpp"
 #include "predict/machine_files.hpp"
 #include "predict/plan_evaluation.hpp"
@@ -99,35 +96,21 @@ std::vector<PlannedPoint> plan_points(std::span<const Point> points, const std::
     if (is_new) different.push_back(p);
   }
   std::vector<PlannedPoint> found(points.size());
-  std::vector<std::exception_ptr> errors(points.size());
-  std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::size_t num_done = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < different.size(); i = next++) {
-      const std::size_t p = different[i];
-      try {
-        found[p] = planned(points[p].experiment, experiment_file, machines.of(points[p].experiment));
-      } catch (const UserError& error) {
-        errors[p] = std::make_exception_ptr(UserError(fmt::format("point {}: {}", points[p].index, error.what())));
-      } catch (const InternalError& bug) {
-        errors[p] = std::make_exception_ptr(InternalError(fmt::format("point {}: {}", points[p].index, bug.what())));
-      } catch (...) {
-        errors[p] = std::current_exception();
-      }
-      const std::lock_guard lock(mutex);
-      ++num_done;
-      if (report) report(num_done * points.size() / different.size());
+  at_once(different.size(), static_cast<std::size_t>(num_threads), [&](std::size_t i) {
+    const std::size_t p = different[i];
+    try {
+      found[p] = planned(points[p].experiment, experiment_file, machines.of(points[p].experiment));
+    } catch (const UserError& error) {
+      throw UserError(fmt::format("point {}: {}", points[p].index, error.what()));
+    } catch (const InternalError& bug) {
+      throw InternalError(fmt::format("point {}: {}", points[p].index, bug.what()));
     }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (int t = 1; t < num_threads; ++t) threads.emplace_back(work);
-    work();
-  }
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
+    const std::lock_guard lock(mutex);
+    ++num_done;
+    if (report) report(num_done * points.size() / different.size());
+  });
   for (std::size_t p = 0; p < points.size(); ++p) found[p] = found[like[p]];
   return found;
 }

@@ -235,7 +235,8 @@ PlanRequest request_of(const PreparedPoint& point, const Experiment& experiment,
 
 }  // namespace
 
-PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file, const Cluster* machine) {
+PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file, const Cluster* machine,
+                            int num_threads) {
   PreparedPoint point = without_plan(experiment, experiment_file, machine);
   const Planner& planner = find_planner(experiment.strategy.name);
   if (experiment.train.global_batch.is_planners && !planner.chooses_batch()) {
@@ -245,7 +246,8 @@ PreparedPoint prepare_point(const Experiment& experiment, const std::string& exp
                     experiment.where("train.global_batch"), planner.name()));
   }
   const PlanEvaluation evaluate(point, experiment_file);
-  const PlanRequest request = request_of(point, experiment, experiment_file, evaluate);
+  PlanRequest request = request_of(point, experiment, experiment_file, evaluate);
+  request.num_threads = num_threads;
   point.plan = experiment.train.micro_batches > 0 ? planner.plan(request) : plan_with_micro_batches(planner, request);
   verify(point.plan, point.graph);
   return point;
@@ -279,8 +281,8 @@ PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::s
 }
 
 PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file,
-                            const std::string& plan_file, const Cluster* machine) {
-  if (plan_file.empty()) return prepare_point(experiment, experiment_file, machine);
+                            const std::string& plan_file, const Cluster* machine, int num_threads) {
+  if (plan_file.empty()) return prepare_point(experiment, experiment_file, machine, num_threads);
   return prepare_point_with_plan(experiment, experiment_file, read_file(plan_file), plan_file, machine);
 }
 
@@ -297,8 +299,11 @@ KernelTraits own_kernels(const PreparedPoint& point) {
 }  // namespace
 
 KernelTraits kernels_of(const PreparedPoint& point) {
-  if (computes_on_cpus(point.cluster) || is_on_gpus(point.experiment)) return own_kernels(point);
-  return [](const Program&, const Instruction&) { return std::int64_t{0}; };
+  const bool is_own = computes_on_cpus(point.cluster) || is_on_gpus(point.experiment);
+  KernelTraits kernels = is_own ? own_kernels(point)
+                                : KernelTraits([](const Program&, const Instruction&) { return std::int64_t{0}; });
+  kernels.verifies = point.verifies_programs;
+  return kernels;
 }
 
 Program lower_for_run(const PreparedPoint& point, int rank) {

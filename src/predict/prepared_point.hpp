@@ -30,6 +30,7 @@ struct PreparedPoint {
   Cluster cluster;
   Plan plan;
   std::vector<int> leaf_of_node{};  ///< the switch that each node of the job hangs under; empty: a flat network
+  bool verifies_programs = true;    ///< see KernelTraits
 
   /// The same where it makes a difference to times: under a spine that is slower than its leaves.
   std::span<const int> leaves_that_matter() const {
@@ -47,10 +48,10 @@ Cluster cluster_of(const Experiment& experiment, const std::string& experiment_f
 
 /// Builds the model, describes the cluster and asks the mode for a plan.
 /// @param experiment_file clusters and data are found relative to it.
-/// @param machine see cluster_of().
+/// @param machine see cluster_of(). @param num_threads that may plan.
 /// @throws UserError; Unsupported, also where a GPU of this machine is asked for and there is none.
 PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file,
-                            const Cluster* machine = nullptr);
+                            const Cluster* machine = nullptr, int num_threads = 1);
 
 /// What the mode's planner searches, in free MPS; see Planner::linear_program().
 /// @throws UserError; Unsupported where it does not search a linear program.
@@ -65,7 +66,7 @@ PreparedPoint prepare_point_with_plan(const Experiment& experiment, const std::s
 /// One of the above: with the plan in @p plan_file, or, where that is empty, the planner's.
 /// @throws UserError also where the file cannot be read.
 PreparedPoint prepare_point(const Experiment& experiment, const std::string& experiment_file,
-                            const std::string& plan_file, const Cluster* machine = nullptr);
+                            const std::string& plan_file, const Cluster* machine = nullptr, int num_threads = 1);
 
 /// The kernels of the point's cluster: ours on this machine and on described CPUs, those of CUDA where its GPUs are
 /// asked for; another described device's need no scratch and fuse nothing that a description knows of.

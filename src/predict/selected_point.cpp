@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "predict/strategy_options.hpp"
 
@@ -31,7 +32,8 @@ const Point& selected_point(const LoadedExperiment& loaded, const ExperimentArgu
 
 PreparedPoint prepare_selected(const ExperimentArguments& arguments) {
   const LoadedExperiment loaded = load_points(arguments, device_backend);
-  return prepare_point(selected_point(loaded, arguments).experiment, arguments.file, arguments.plan_file);
+  return prepare_point(selected_point(loaded, arguments).experiment, arguments.file, arguments.plan_file, nullptr,
+                       available_cores());
 }
 
 }  // namespace strata::predict

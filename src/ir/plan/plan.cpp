@@ -431,6 +431,13 @@ bool matches(std::string_view pattern, std::string_view name) {
   }
 }
 
+Plan with_rules_of(Plan plan, const ModelGraph& part) {
+  std::erase_if(plan.operators, [&](const OperatorRule& rule) {
+    return std::ranges::none_of(part.operators, [&](const Operator& op) { return matches(rule.match, op.name); });
+  });
+  return plan;
+}
+
 std::vector<OperatorDecision> resolve(const Plan& plan, const ModelGraph& graph) {
   OperatorDecision start;
   start.recompute = plan.recompute;

@@ -228,11 +228,15 @@ struct OperatorDecision {
   int slices = 0;                          ///< 0: not split
   std::vector<std::string> slice_state;
   Recompute recompute = Recompute::none;
+  bool operator==(const OperatorDecision&) const = default;
 };
 
 /// One decision an operator, in graph order.
 /// @throws UserError if a pattern matches no operator: names the pattern and the nearest operator names.
 std::vector<OperatorDecision> resolve(const Plan& plan, const ModelGraph& graph);
+
+/// @p plan for @p part of its model: without the rules that match nothing there.
+Plan with_rules_of(Plan plan, const ModelGraph& part);
 
 /// True if @p pattern (see OperatorRule::match) matches all of @p name.
 bool matches(std::string_view pattern, std::string_view name);

@@ -23,13 +23,26 @@ std::string times_in_words(const KnownPlan& known, const KnownPlan& best) {
 /// The best move that leads elsewhere, and how many there are.
 std::string decision_in_words(Dimension dimension, const std::vector<AskedMove>& moves, const KnownPlan& best) {
   const AskedMove* next = nullptr;
-  int fitting = 0, too_large = 0, refused = 0;
+  const AskedMove* next_left_out = nullptr;
+  int fitting = 0, too_large = 0, refused = 0, left_out = 0;
   for (const AskedMove& move : moves) {
     if (move.known == &best) continue;
+    if (move.known == nullptr) {
+      ++left_out;
+      if (next_left_out == nullptr || move.least_seconds < next_left_out->least_seconds) next_left_out = &move;
+      continue;
+    }
     ++(move.known->fits() ? fitting : move.known->is_possible() ? too_large : refused);
     if (move.known->is_possible() && (next == nullptr || is_better(*move.known, *next->known))) next = &move;
   }
-  const std::string counts = fmt::format("{} others fit, {} do not, {} cannot be lowered", fitting, too_large, refused);
+  const std::string counts = fmt::format("{} others fit, {} do not, {} cannot be lowered{}", fitting, too_large, refused,
+                                         left_out > 0 ? fmt::format(", {} by a bound take no less", left_out) : "");
+  if (next_left_out != nullptr && (next == nullptr || !next->known->fits() ||
+                                   next_left_out->least_seconds < next->known->found.step_seconds)) {
+    return fmt::format("{}: next {}: at least {:.6g} s, {:.4g} times as long; {}", to_string(dimension),
+                       next_left_out->words, next_left_out->least_seconds,
+                       next_left_out->least_seconds / best.found.step_seconds, counts);
+  }
   if (next == nullptr) return fmt::format("{}: nothing else can be; {}", to_string(dimension), counts);
   if (!next->known->fits()) {
     return fmt::format("{}: nothing else fits, next {}, which needs at least {}; {}", to_string(dimension), next->words,
@@ -88,7 +101,7 @@ Plan with_explanation(const JointAnswer& answer) {
   Why& why = plan.why;
   why.predicted_seconds = answer.best.found.step_seconds;
   why.predicted_peak_bytes = answer.best.found.peak_bytes;
-  why.binding = fmt::format("{}; of {} plans {} were simulated, and no other single decision takes less; {}",
+  why.binding = fmt::format("{}; of {} plans {} were simulated, until no decision was worth a thousandth; {}",
                             plan_in_words(plan, graph), answer.known.all().size(), answer.known.num_simulated(),
                             gap_in_words(answer));
   if (const KnownPlan* next = runner_up(answer)) {

@@ -17,7 +17,8 @@ namespace strata {
 
 struct AskedMove {
   std::string words;
-  const KnownPlan* known = nullptr;
+  double least_seconds = 0.0;        ///< of a plan that was left out, since it takes at least as long as the best; or 0
+  const KnownPlan* known = nullptr;  ///< of one that was not
 };
 
 /// What a single mode plans, as far as it lies in the space.

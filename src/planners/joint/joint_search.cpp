@@ -3,16 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <deque>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/at_once.hpp"
 #include "base/error.hpp"
 #include "base/infinity.hpp"
 #include "planners/even_micro_batches.hpp"
+#include "planners/joint/degree_moves.hpp"
 #include "planners/joint/dimension.hpp"
 #include "planners/joint/explanation.hpp"
 #include "planners/joint/known_plans.hpp"
@@ -35,7 +38,10 @@ struct Combination {
 class JointSearch {
  public:
   explicit JointSearch(const PlanRequest& request)
-      : request_(request), dimensions_(request.option<std::string>("without")), known_(request) {
+      : request_(request),
+        with_batch_(request),
+        dimensions_(request.option<std::string>("without")),
+        known_(request) {
     refuse_uneven_micro_batches(request.base);
   }
 
@@ -72,30 +78,50 @@ class JointSearch {
         base.strategy, base.mesh.num_ranks(), cluster.empty() ? "(unnamed)" : cluster));
   }
 
+  /// By plan; null where it lies outside of the space.
+  std::vector<const KnownPlan*> ask(std::vector<Plan> plans) {
+    std::vector<Plan> inside;
+    std::vector<std::optional<std::size_t>> place_inside;
+    for (Plan& plan : plans) {
+      std::optional<Plan> changed = dimensions_.within(std::move(plan), request_.base);
+      place_inside.push_back(changed ? std::optional(inside.size()) : std::nullopt);
+      if (changed) inside.push_back(*std::move(changed));
+    }
+    const std::vector<const KnownPlan*> found = known_.ask(std::move(inside));
+    std::vector<const KnownPlan*> answers;
+    for (const std::optional<std::size_t>& place : place_inside) {
+      const KnownPlan* known = answers.emplace_back(place ? found[*place] : nullptr);
+      if (known != nullptr && (best_ == nullptr || is_better(*known, *best_))) best_ = known;
+    }
+    return answers;
+  }
+
   const KnownPlan* ask(Plan plan) {
-    std::optional<Plan> inside = dimensions_.within(std::move(plan), request_.base);
-    if (!inside) return nullptr;
-    const KnownPlan& known = known_.ask(*std::move(inside));
-    if (best_ == nullptr || is_better(known, *best_)) best_ = &known;
-    return &known;
+    std::vector<Plan> one;
+    one.push_back(std::move(plan));
+    return ask(std::move(one)).front();
   }
 
   void add_single_plans() {
     singles_ = single_plans(request_, request_.option<std::int64_t>("staleness") == 1, chooses_micro_batches());
+    std::vector<Plan> plans;
     for (const SinglePlan& single : singles_) {
-      answers_of_singles_.push_back(single.plan ? ask(*single.plan) : nullptr);
+      if (single.plan) plans.push_back(*single.plan);
     }
+    const std::vector<const KnownPlan*> answers = ask(std::move(plans));
+    std::size_t next = 0;
+    for (const SinglePlan& single : singles_) answers_of_singles_.push_back(single.plan ? answers[next++] : nullptr);
   }
 
   /// That the batch allows, which where it is open is the best one so far.
   void find_combinations() {
-    PlanRequest asked = request_;
+    PlanRequest& asked = with_batch_;
     if (asked.base.global_batch == 0) {
       if (best_ == nullptr) return;
       asked.base.global_batch = best_->plan.global_batch;
     }
     if (dimensions_.has(Dimension::recompute)) asked.base.recompute = Recompute::none;
-    StepBounds bounds(asked, GradientSums::unknown);
+    StepBounds& bounds = bounds_.emplace(asked, GradientSums::unknown);
     for (const ParallelDegrees& degrees : asked_degrees(asked)) {
       all_degrees_.push_back(degrees);
       if (!dimensions_.has(Dimension::stages) && degrees.stages() > 1) continue;
@@ -128,36 +154,53 @@ class JointSearch {
       if (best_ != nullptr && best_->fits() && c.kernel_seconds >= best_->found.step_seconds) continue;
       const KnownPlan* plain = ask(c.plan);
       bool fits = plain != nullptr && best_of_states_and_recompute(plain)->fits();
-      fits |= add(c, find_planner("3d+osdp"),
-                  {{"tensor", std::int64_t{c.degrees.tensor}}, {"sum", std::string(to_string(c.degrees.sum))}});
+      std::vector<Engine> engines = {
+          {"3d+osdp", {{"tensor", std::int64_t{c.degrees.tensor}}, {"sum", std::string(to_string(c.degrees.sum))}}}};
       const bool is_laid_out = dimensions_.has(Dimension::tensor) && std::ssize(laid_out) < beam;
       if (is_laid_out && laid_out.insert({c.degrees.places, c.degrees.chunks}).second) {
         const std::string schedule = c.degrees.chunks > 1 ? "interleaved" : "1f1b";
-        for (const char* mode : {"autoddl", "oases"}) fits |= add(c, find_planner(mode), {{"schedule", schedule}});
+        for (const char* mode : {"autoddl", "oases"}) engines.push_back({mode, {{"schedule", schedule}}});
       }
+      fits |= add(c, engines);
       num_fitting += fits ? 1 : 0;
     }
   }
 
-  /// What @p mode makes of the degrees of @p c, with and without recomputation. @return something fits.
-  bool add(const Combination& c, const Planner& mode, std::map<std::string, OptionValue> options) {
-    options.insert({{"stages", std::int64_t{c.degrees.stages()}}, {"chunks", std::int64_t{c.degrees.chunks}}});
+  /// A mode that makes a plan of a combination of degrees, and its options but for these.
+  struct Engine {
+    std::string_view mode;
+    std::map<std::string, OptionValue> options;
+  };
+
+  /// What @p engines make of the degrees of @p c, where that does not fit with recomputation. @return something fits.
+  bool add(const Combination& c, std::vector<Engine> engines) {
+    std::vector<Recompute> kinds = {request_.base.recompute};
+    if (dimensions_.has(Dimension::recompute)) kinds = {Recompute::none, Recompute::block};
     PlanRequest asked = request_;
     asked.base.global_batch = c.plan.global_batch;
     asked.base.schedule.micro_batches = c.degrees.micro_batches;
-    std::vector<Recompute> kinds = {request_.base.recompute};
-    if (dimensions_.has(Dimension::recompute)) kinds = {Recompute::none, Recompute::block};
+    bool something_fits = false;
     for (const Recompute kind : kinds) {
       asked.base.recompute = kind;
-      SinglePlan made = plan_of_mode(asked, mode, options, false);
-      if (!made.plan) {
-        refused(made.refusal);
-        continue;
+      std::vector<SinglePlan> made(engines.size());
+      at_once(engines.size(), static_cast<std::size_t>(request_.num_threads), [&](std::size_t e) {
+        std::map<std::string, OptionValue> options = engines[e].options;
+        options.insert({{"stages", std::int64_t{c.degrees.stages()}}, {"chunks", std::int64_t{c.degrees.chunks}}});
+        made[e] = plan_of_mode(asked, find_planner(engines[e].mode), std::move(options), false);
+      });
+      std::vector<Engine> without_fit;
+      for (std::size_t e = 0; e < engines.size(); ++e) {
+        const KnownPlan* known = made[e].plan ? ask(*std::move(made[e].plan)) : nullptr;
+        if (known != nullptr && known->fits()) {
+          something_fits = true;
+        } else {
+          refused(made[e].refusal);
+          without_fit.push_back(std::move(engines[e]));
+        }
       }
-      const KnownPlan* known = ask(*std::move(made.plan));
-      if (known != nullptr && known->fits()) return true;
+      engines = std::move(without_fit);
     }
-    return false;
+    return something_fits;
   }
 
   /// The best plan of each of as many combinations of degrees as are asked for.
@@ -176,36 +219,94 @@ class JointSearch {
     return starts;
   }
 
-  /// Both trade time for memory, so that neither alone may be of use where only both together fit.
+  /// Where @p from does not fit: sharded states and recomputation trade time for memory, and neither alone may be
+  /// enough. Of every way to hold states and every way to recompute, as few blocks as make it fit.
   const KnownPlan* best_of_states_and_recompute(const KnownPlan* from) {
-    if (request_.base.device_capacity_bytes == 0 || !dimensions_.has(Dimension::states) ||
-        !dimensions_.has(Dimension::recompute)) {
-      return from;
+    if (from->fits() || !dimensions_.has(Dimension::states) || !dimensions_.has(Dimension::recompute)) return from;
+    std::vector<std::deque<Plan>> more_and_more;  // of one way to hold states and to recompute
+    for (const Move& held : moves_of_all_states(request_, from->plan)) {
+      for (const Recompute kind : ways_to_recompute) {
+        std::deque<Plan>& plans = more_and_more.emplace_back();
+        plans.push_back(held.plan);
+        for (Move& again : moves_to_recompute(request_, held.plan, kind)) plans.push_back(std::move(again.plan));
+      }
     }
     const KnownPlan* best = from;
-    for (const Move& again : moves_of_recompute(request_, from->plan)) {
-      for (Move& held : moves_of_all_states(request_, again.plan)) {
-        const KnownPlan* known = ask(std::move(held.plan));
-        if (known != nullptr && is_better(*known, *best)) best = known;
+    while (!more_and_more.empty()) {
+      std::vector<Plan> next;
+      for (std::deque<Plan>& plans : more_and_more) {
+        next.push_back(std::move(plans.front()));
+        plans.pop_front();
       }
+      const std::vector<const KnownPlan*> answers = ask(std::move(next));
+      std::vector<std::deque<Plan>> open;
+      for (std::size_t w = 0; w < answers.size(); ++w) {
+        if (answers[w] != nullptr && is_better(*answers[w], *best)) best = answers[w];
+        const bool fits = answers[w] != nullptr && answers[w]->fits();
+        if (!fits && !more_and_more[w].empty()) open.push_back(std::move(more_and_more[w]));
+      }
+      more_and_more = std::move(open);
     }
     return best;
   }
 
-  /// One decision after another, as long as one is better.
+  /// One decision after another, as long as going through all of them once is worth it.
   void improve(const KnownPlan* from) {
-    for (bool is_improved = true; is_improved;) {
-      is_improved = false;
+    constexpr double worth = 1e-3;  // of a step's seconds
+    for (bool is_worth_it = true; is_worth_it;) {
+      const KnownPlan* before = from;
       for (const Dimension dimension : all_dimensions) {
         if (!dimensions_.has(dimension)) continue;
         const KnownPlan* best = from;
-        for (const Move& move : moves_of(dimension, request_, from->plan, all_degrees_)) {
-          const KnownPlan* known = ask(move.plan);
-          if (known != nullptr && is_better(*known, *best)) best = known;
+        for (const AskedMove& move : asked_moves(dimension, *from)) {
+          if (move.known != nullptr && is_better(*move.known, *best)) best = move.known;
         }
-        is_improved = is_improved || best != from;
         from = best;
       }
+      const bool fitted = before->fits();
+      is_worth_it = fitted ? from->seconds_per_sample() < (1.0 - worth) * before->seconds_per_sample() : from != before;
+    }
+  }
+
+  /// Of @p from, those that may be better than it; of the others what is known.
+  std::vector<AskedMove> asked_moves(Dimension dimension, const KnownPlan& from) {
+    std::vector<Move> moves = moves_of(dimension, request_, from.plan, all_degrees_);
+    if (from.fits()) std::erase_if(moves, &Move::saves_only_memory);
+    const std::vector<double> least = least_seconds(dimension, from, moves);
+    std::vector<AskedMove> asked;
+    std::vector<Plan> plans;
+    for (std::size_t m = 0; m < moves.size(); ++m) {
+      asked.push_back({.words = std::move(moves[m].words), .least_seconds = least[m]});
+      if (least[m] == 0.0) plans.push_back(std::move(moves[m].plan));
+    }
+    const std::vector<const KnownPlan*> answers = ask(std::move(plans));
+    std::size_t next = 0;
+    for (AskedMove& move : asked) {
+      if (move.least_seconds == 0.0) move.known = answers[next++];
+    }
+    std::erase_if(asked, [](const AskedMove& move) { return move.known == nullptr && move.least_seconds == 0.0; });
+    return asked;
+  }
+
+  /// By move: of layouts that take at least as long as @p from, which fits, how long; 0: of those that may take less.
+  /// Of layouts there are many, and some differ from rank to rank, which takes long to simulate.
+  std::vector<double> least_seconds(Dimension dimension, const KnownPlan& from, const std::vector<Move>& moves) {
+    std::vector<double> least(moves.size());
+    if (dimension != Dimension::tensor || !from.fits() || !bounds_) return least;
+    at_once(moves.size(), static_cast<std::size_t>(request_.num_threads), [&](std::size_t m) {
+      const double bound = least_seconds(moves[m].plan);
+      if (bound >= from.found.step_seconds) least[m] = bound;
+    });
+    return least;
+  }
+
+  double least_seconds(const Plan& plan) {
+    try {
+      return bounds_->seconds_of_alike_blocks(degrees_of(plan), plan);
+    } catch (const Unsupported&) {
+      return 0.0;  // It is asked, and says so.
+    } catch (const UserError&) {
+      return 0.0;
     }
   }
 
@@ -225,7 +326,7 @@ class JointSearch {
   Plan explained(const KnownPlan& best) {
     JointAnswer answer{.request = request_, .best = best, .known = known_};
     for (const Dimension dimension : all_dimensions) {
-      if (dimensions_.has(dimension)) answer.moves.emplace_back(dimension, asked_moves(dimension, best.plan));
+      if (dimensions_.has(dimension)) answer.moves.emplace_back(dimension, asked_moves(dimension, best));
     }
     for (std::size_t s = 0; s < singles_.size(); ++s) {
       answer.singles.push_back({singles_[s].mode, answers_of_singles_[s], singles_[s].refusal});
@@ -237,16 +338,9 @@ class JointSearch {
     return with_explanation(answer);
   }
 
-  std::vector<AskedMove> asked_moves(Dimension dimension, const Plan& plan) {
-    std::vector<AskedMove> asked;
-    for (Move& move : moves_of(dimension, request_, plan, all_degrees_)) {
-      const KnownPlan* known = ask(std::move(move.plan));
-      if (known != nullptr) asked.push_back({std::move(move.words), known});
-    }
-    return asked;
-  }
-
   const PlanRequest& request_;
+  PlanRequest with_batch_;            ///< where the batch was open, the one that was found
+  std::optional<StepBounds> bounds_;  ///< of with_batch_
   Dimensions dimensions_;
   KnownPlans known_;
   const KnownPlan* best_ = nullptr;

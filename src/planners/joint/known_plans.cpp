@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/at_once.hpp"
 #include "base/error.hpp"
 
 namespace strata {
@@ -13,28 +14,53 @@ bool is_better(const KnownPlan& a, const KnownPlan& b) {
   return a.found.peak_bytes < b.found.peak_bytes;
 }
 
-const KnownPlan& KnownPlans::ask(Plan plan) {
-  plan.strategy = request_.base.strategy;
-  plan.why = {};
-  const auto [known, is_new] = by_text_.try_emplace(to_text(plan), nullptr);
-  if (is_new) {
-    Evaluation found = evaluated(plan);
-    known->second = &plans_.emplace_back(KnownPlan{.plan = std::move(plan), .found = std::move(found)});
-  }
-  return *known->second;
+namespace {
+
+/// What least_memory() lowers of @p plan: few blocks, but of a pipeline's micro-batches as many as fill it, of which
+/// there may be few more. All of it is lowered for its seconds anyway.
+bool is_much_less_than_all(const Plan& plan) {
+  constexpr int often = 6;
+  const int places = axis_size(plan.mesh, "stage");
+  return places == 1 || plan.schedule.micro_batches >= often * places;
 }
 
-Evaluation KnownPlans::evaluated(const Plan& plan) {
+}  // namespace
+
+const KnownPlan& KnownPlans::ask(Plan plan) {
+  std::vector<Plan> one;
+  one.push_back(std::move(plan));
+  return *ask(std::move(one)).front();
+}
+
+std::vector<const KnownPlan*> KnownPlans::ask(std::vector<Plan> plans) {
+  std::vector<const KnownPlan*> answers;
+  std::vector<KnownPlan*> asked;
+  for (Plan& plan : plans) {
+    plan.strategy = request_.base.strategy;
+    plan.why = {};
+    const auto [known, is_new] = by_text_.try_emplace(to_text(plan), nullptr);
+    if (is_new) {
+      KnownPlan& added = plans_.emplace_back(KnownPlan{.plan = std::move(plan), .found = {}});
+      asked.push_back(&added);
+      known->second = &added;
+    }
+    answers.push_back(known->second);
+  }
+  at_once(asked.size(), static_cast<std::size_t>(request_.num_threads),
+          [&](std::size_t i) { asked[i]->found = evaluated(asked[i]->plan); });
+  return answers;
+}
+
+Evaluation KnownPlans::evaluated(const Plan& plan) const {
   try {
     verify(plan, request_.graph);
   } catch (const UserError& broken) {
     return {.missing = broken.what()};
   }
-  if (plan.device_capacity_bytes > 0) {
+  if (plan.device_capacity_bytes > 0 && is_much_less_than_all(plan)) {
     Evaluation least = request_.evaluate->least_memory(plan);
     if (!least.feasible()) return least;
   }
-  ++num_simulated_;
   return (*request_.evaluate)(plan);
 }
 

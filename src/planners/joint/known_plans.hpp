@@ -3,9 +3,11 @@
 /// @file
 /// Plans that were asked about, each once, with what their Programs need and take.
 
+#include <algorithm>
 #include <deque>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "planners/planner.hpp"
 
@@ -31,17 +33,21 @@ class KnownPlans {
 
   /// What does not fit by few of its blocks is not simulated: its peak is a bound from below.
   const KnownPlan& ask(Plan plan);
+  /// By plan, those that are new on the request's threads.
+  std::vector<const KnownPlan*> ask(std::vector<Plan> plans);
 
   const std::deque<KnownPlan>& all() const { return plans_; }
-  int num_simulated() const { return num_simulated_; }
+  int num_simulated() const {
+    return static_cast<int>(
+        std::ranges::count_if(plans_, [](const KnownPlan& known) { return known.found.step_seconds > 0.0; }));
+  }
 
  private:
-  Evaluation evaluated(const Plan& plan);
+  Evaluation evaluated(const Plan& plan) const;
 
   const PlanRequest& request_;
   std::deque<KnownPlan> plans_;
   std::unordered_map<std::string, const KnownPlan*> by_text_;
-  int num_simulated_ = 0;
 };
 
 }  // namespace strata

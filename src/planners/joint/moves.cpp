@@ -2,18 +2,43 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "planners/joint/decision_rules.hpp"
+#include "planners/joint/plan_in_words.hpp"
 #include "planners/states/sharded_plan.hpp"
 
 namespace strata {
 namespace {
 
-constexpr std::array recompute_kinds = {Recompute::none, Recompute::block, Recompute::after_communication,
-                                        Recompute::whole_block};
+std::int64_t num_recomputed_blocks(const ModelGraph& graph, const std::vector<OperatorDecision>& decisions) {
+  return std::ranges::count_if(graph.blocks, [&](const Block& block) {
+    const auto first = decisions.begin() + block.first_operator;
+    return std::any_of(first, first + block.num_operators,
+                       [](const OperatorDecision& d) { return d.recompute != Recompute::none; });
+  });
+}
+
+/// What ranks exchange of a plan, beside gradients that all of them hold.
+struct CommunicatedParts {
+  bool parameters = false, gradients = false, updates = false;  ///< that are sharded
+  bool sums = false;                                            ///< of products that ranks share
+  bool panels = false;
+};
+
+CommunicatedParts communicated_parts(const Plan& plan, const std::vector<OperatorDecision>& decisions) {
+  CommunicatedParts parts{.sums = most_tensor_ranks(plan) > 1};
+  for (const OperatorDecision& d : decisions) {
+    const bool has_sharded_slices = std::ranges::find(d.slice_state, "zdp") != d.slice_state.end();
+    parts.parameters |= has_sharded_slices || d.state.p.total() > 1;
+    parts.gradients |= has_sharded_slices || d.state.g.total() > 1;
+    parts.updates |= has_sharded_slices || d.state.os.total() > 1;
+    parts.panels |= d.algorithm == MatmulAlgorithm::summa;
+  }
+  return parts;
+}
 
 /// @p plan whose first @p num_blocks blocks do @p kind again, and no others anything.
 Plan with_recompute(const PlanRequest& request, const Plan& plan, Recompute kind, int num_blocks) {
@@ -34,20 +59,24 @@ Plan with_recompute(const PlanRequest& request, const Plan& plan, Recompute kind
 
 }  // namespace
 
+std::vector<Move> moves_to_recompute(const PlanRequest& request, const Plan& plan, Recompute kind) {
+  const int all = static_cast<int>(request.graph.blocks.size());
+  const std::int64_t now = num_recomputed_blocks(request.graph, resolve(plan, request.graph));
+  std::vector<Move> moves;
+  for (const int blocks : std::set{all / 4, all / 2, all - all / 4, all}) {
+    if (blocks == 0) continue;
+    const std::string where = blocks == all ? "" : fmt::format(" in the first {} of {} blocks", blocks, all);
+    moves.push_back({fmt::format("recompute {}{}", to_string(kind), where),
+                     with_recompute(request, plan, kind, blocks), blocks > now});
+  }
+  return moves;
+}
+
 std::vector<Move> moves_of_recompute(const PlanRequest& request, const Plan& plan) {
   const int all = static_cast<int>(request.graph.blocks.size());
-  std::vector<Move> moves;
-  for (const Recompute kind : recompute_kinds) {
-    if (kind == Recompute::none) {
-      moves.push_back({"recompute none", with_recompute(request, plan, kind, all)});
-      continue;
-    }
-    for (const int blocks : std::set{all / 4, all / 2, all - all / 4, all}) {
-      if (blocks == 0) continue;
-      const std::string where = blocks == all ? "" : fmt::format(" in the first {} of {} blocks", blocks, all);
-      moves.push_back(
-          {fmt::format("recompute {}{}", to_string(kind), where), with_recompute(request, plan, kind, blocks)});
-    }
+  std::vector<Move> moves = {{"recompute none", with_recompute(request, plan, Recompute::none, all)}};
+  for (const Recompute kind : ways_to_recompute) {
+    for (Move& move : moves_to_recompute(request, plan, kind)) moves.push_back(std::move(move));
   }
   return moves;
 }
@@ -74,6 +103,7 @@ std::vector<Move> moves_of_sub_batches(const PlanRequest& request, const Plan& p
 }
 
 std::vector<Move> moves_of_overlap(const PlanRequest& request, const Plan& plan) {
+  const CommunicatedParts parts = communicated_parts(plan, resolve(plan, request.graph));
   std::vector<Move> moves;
   const auto set = [&](std::string words, const auto& change) {
     Plan changed = plan;
@@ -84,17 +114,18 @@ std::vector<Move> moves_of_overlap(const PlanRequest& request, const Plan& plan)
     const char* name;
     std::string Overlap::*word;
     const char* on;
+    bool is_there;
   };
-  for (const Switch& each : {Switch{"all_reduce", &Overlap::all_reduce, "backward"},
-                             {"gather", &Overlap::gather, "next_layer"},
-                             {"gather_backward", &Overlap::gather_backward, "next_module"},
-                             {"reduce_scatter", &Overlap::reduce_scatter, "grad_input"},
-                             {"broadcast", &Overlap::broadcast, "next_forward"},
-                             {"update", &Overlap::update, "backward"},
-                             {"layout", &Overlap::layout, "weight_gradient"},
-                             {"panels", &Overlap::panels, "next_product"}}) {
+  for (const Switch& each : {Switch{"all_reduce", &Overlap::all_reduce, "backward", true},
+                             {"gather", &Overlap::gather, "next_layer", parts.parameters},
+                             {"gather_backward", &Overlap::gather_backward, "next_module", parts.parameters},
+                             {"reduce_scatter", &Overlap::reduce_scatter, "grad_input", parts.gradients},
+                             {"broadcast", &Overlap::broadcast, "next_forward", parts.updates},
+                             {"update", &Overlap::update, "backward", true},
+                             {"layout", &Overlap::layout, "weight_gradient", parts.sums},
+                             {"panels", &Overlap::panels, "next_product", parts.panels}}) {
     // A norm of all gradients is known behind the last backward.
-    if (each.word == &Overlap::update && plan.optimizer.clip_norm > 0.0) continue;
+    if (!each.is_there || (each.word == &Overlap::update && plan.optimizer.clip_norm > 0.0)) continue;
     for (const char* word : {"none", each.on}) {
       set(fmt::format("overlap.{} = {}", each.name, word), [&](Overlap& overlap) { overlap.*each.word = word; });
     }
@@ -104,6 +135,7 @@ std::vector<Move> moves_of_overlap(const PlanRequest& request, const Plan& plan)
     if (bytes < kib) continue;
     set(fmt::format("overlap.bucket_bytes = {}", bytes), [&](Overlap& overlap) { overlap.bucket_bytes = bytes; });
   }
+  if (!parts.updates) return moves;
   const std::int64_t asked = request.base.overlap.spread_bytes;
   for (const std::int64_t bytes : {std::int64_t{0}, asked, plan.overlap.bucket_bytes}) {
     set(fmt::format("overlap.spread_bytes = {}", bytes), [&](Overlap& overlap) { overlap.spread_bytes = bytes; });

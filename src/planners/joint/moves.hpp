@@ -4,6 +4,7 @@
 /// A plan's neighbours: the plans that decide one thing otherwise, by dimension. Which of them can be lowered, and what
 /// they take, is somebody else's question.
 
+#include <array>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@ namespace strata {
 struct Move {
   std::string words;  ///< what it decides, "recompute = block"
   Plan plan;
+  /// It trades time for memory: of no use where the plan that it leaves fits.
+  bool saves_only_memory = false;
 };
 
 /// Stages, stages a rank and micro-batches next to those of @p plan among @p all, everything else as it is as far as
@@ -27,6 +30,7 @@ std::vector<Move> moves_of_stages(const PlanRequest& request, const Plan& plan, 
 std::vector<Move> moves_of_tensor(const PlanRequest& request, const Plan& plan, std::span<const ParallelDegrees> all);
 /// Of all operators, and of those that stand at one place of their blocks: what is sharded over how many of the ranks
 /// that hold copies; how gradients come to who keeps a part of them.
+/// Parameters at one place alone are sharded to save memory.
 std::vector<Move> moves_of_states(const PlanRequest& request, const Plan& plan);
 /// Of these the ones that are about all operators.
 std::vector<Move> moves_of_all_states(const PlanRequest& request, const Plan& plan);
@@ -34,9 +38,13 @@ std::vector<Move> moves_of_all_states(const PlanRequest& request, const Plan& pl
 std::vector<Move> moves_of_slices(const PlanRequest& request, const Plan& plan);
 /// Of all blocks, or of the first quarter, half and three quarters of them.
 std::vector<Move> moves_of_recompute(const PlanRequest& request, const Plan& plan);
+inline constexpr std::array ways_to_recompute = {Recompute::block, Recompute::after_communication,
+                                                 Recompute::whole_block};
+/// Of these the ones that do @p kind again, fewest blocks first.
+std::vector<Move> moves_to_recompute(const PlanRequest& request, const Plan& plan, Recompute kind);
 /// One to four that take turns, of plans with layouts, within passes and across them.
 std::vector<Move> moves_of_sub_batches(const PlanRequest& request, const Plan& plan);
-/// Every switch, and buckets of a quarter and of four times the size.
+/// Every switch of what @p plan has, and buckets of a quarter and of four times the size.
 std::vector<Move> moves_of_overlap(const PlanRequest& request, const Plan& plan);
 /// Where it is known which nodes hang under one switch.
 std::vector<Move> moves_of_placement(const PlanRequest& request, const Plan& plan);

@@ -51,7 +51,7 @@ class StateMoves {
     for (std::size_t o = 0; o < decisions_.size(); ++o) {
       if (!graph_.operators[o].parameters.empty()) everything.push_back(static_cast<int>(o));
     }
-    for (const StateShare share : state_shares) add(share, everything, "");
+    for (const StateShare share : state_shares) add(share, everything, "", false);
     return std::move(moves_);
   }
 
@@ -59,7 +59,7 @@ class StateMoves {
     moves_ = of_all_operators();
     for (const Place& place : places_of(graph_)) {
       for (const StateShare share : {StateShare::none, StateShare::parameters}) {
-        add(share, place.operators, fmt::format(" of {}", place.name));
+        add(share, place.operators, fmt::format(" of {}", place.name), share == StateShare::parameters);
       }
     }
     add_ways_of_gradients();
@@ -68,7 +68,7 @@ class StateMoves {
 
  private:
   /// Over all copies, and where these are on several nodes over those of a node.
-  void add(StateShare share, const std::vector<int>& operators, const std::string& of) {
+  void add(StateShare share, const std::vector<int>& operators, const std::string& of, bool saves_only_memory) {
     const auto shard = [&](const std::string& where, const std::function<Factor(const Factor&)>& over) {
       std::vector<OperatorDecision> decisions = decisions_;
       for (const int o : operators) {
@@ -78,7 +78,7 @@ class StateMoves {
       Plan plan = plan_;
       if (share != StateShare::none) prepare_to_shard(share, plan);
       plan.operators = rules_of_decisions(graph_, decisions, plan.recompute);
-      moves_.push_back({fmt::format("{}{}{}", to_string(share), of, where), std::move(plan)});
+      moves_.push_back({fmt::format("{}{}{}", to_string(share), of, where), std::move(plan), saves_only_memory});
     };
     if (share == StateShare::none) {
       shard("", [](const Factor& copies) { return copies; });
@@ -150,7 +150,7 @@ std::vector<Move> moves_of_slices(const PlanRequest& request, const Plan& plan) 
       sliced.operators = rules_of_decisions(graph, changed, plan.recompute);
       moves.push_back({slices == no_slices ? fmt::format("{} whole", place.name)
                                            : fmt::format("{} in {} slices, all sharded", place.name, slices),
-                       std::move(sliced)});
+                       std::move(sliced), slices != no_slices});
     }
   }
   return moves;

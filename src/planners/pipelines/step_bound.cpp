@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "base/dtype.hpp"
@@ -60,10 +61,10 @@ StepBounds::StepBounds(const PlanRequest& request, GradientSums gradients)
     : request_(request), gradients_(gradients), blocks_(request.graph, 3), part_(blocks_.part(-1)) {}
 StepBounds::~StepBounds() = default;
 
-StepBounds::Prices StepBounds::priced(const ParallelDegrees& degrees) const {
+/// @param place of the part, without stages.
+StepBounds::Prices StepBounds::priced(const Plan& place) const {
   Prices prices;
-  const int micro_batches = std::min(degrees.micro_batches, priced_micro_batches);
-  const PricedStep step = request_.evaluate->price(plan_of_place(request_, part_, degrees, micro_batches), part_);
+  const PricedStep step = request_.evaluate->price(place, part_);
   if (!step.missing.empty()) return prices;
   prices.is_known = true;
   prices.overhead_seconds = step.overhead_seconds;
@@ -75,9 +76,10 @@ StepBounds::Prices StepBounds::priced(const ParallelDegrees& degrees) const {
     auto& of_phase = in.phase == Phase::forward     ? passes.forward
                      : in.phase == Phase::recompute ? passes.again
                                                     : passes.backward;
-    of_phase[static_cast<std::size_t>(in.micro_batch)].append(in.seconds, in.is_collective);
+    const int micro_batch = in.micro_batch / place.schedule.sub_batches;
+    of_phase[static_cast<std::size_t>(micro_batch)].append(in.seconds, in.is_collective);
   }
-  if (micro_batches == 1) {
+  if (place.schedule.micro_batches == 1) {
     for (auto& [_, passes] : prices.passes) {
       for (auto* of_phase : {&passes.forward, &passes.again, &passes.backward}) (*of_phase)[1] = (*of_phase)[0];
     }
@@ -87,7 +89,10 @@ StepBounds::Prices StepBounds::priced(const ParallelDegrees& degrees) const {
 
 const StepBounds::Prices& StepBounds::prices_of(const ParallelDegrees& degrees) {
   std::unique_ptr<Prices>& known = prices_[{degrees.places, degrees.tensor, degrees.sum, degrees.micro_batches}];
-  if (known == nullptr) known = std::make_unique<Prices>(priced(degrees));
+  if (known == nullptr) {
+    const int micro_batches = std::min(degrees.micro_batches, priced_micro_batches);
+    known = std::make_unique<Prices>(priced(plan_of_place(request_, part_, degrees, micro_batches)));
+  }
   return *known;
 }
 
@@ -178,7 +183,29 @@ double StepBounds::kernel_seconds(const ParallelDegrees& degrees, const Plan& pl
 }
 
 double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan) {
-  const Prices& prices = prices_of(degrees);
+  return seconds(degrees, plan, prices_of(degrees), true);
+}
+
+double StepBounds::seconds_of_alike_blocks(ParallelDegrees degrees, const Plan& plan) {
+  const std::vector<OperatorDecision> decisions = resolve(plan, request_.graph);
+  for (std::size_t o = 0; o < decisions.size(); ++o) {
+    const int stand_in = blocks_.id_of_stand_in(static_cast<int>(o));
+    if (decisions[o] != decisions[static_cast<std::size_t>(stand_in)]) return 0.0;
+  }
+  Plan place = with_rules_of(plan, part_);
+  place.mesh = mesh_of_stage(plan.mesh);
+  std::ranges::copy_if(plan.mesh.axes, std::back_inserter(place.mesh.axes),
+                       [](const MeshAxis& axis) { return axis.name != "stage"; });
+  place.stages = {};
+  place.schedule.kind = ScheduleKind::simultaneous;
+  place.schedule.micro_batches = std::min(plan.schedule.micro_batches, priced_micro_batches);
+  place.global_batch = plan.global_batch / plan.schedule.micro_batches * place.schedule.micro_batches;
+  degrees.sum = PartialSums::scatter;  // a message has no more than what one rank holds of it
+  return seconds(degrees, plan, priced(place), false);
+}
+
+double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices,
+                           bool sums_gradients) const {
   if (!prices.is_known) return 0.0;
   const std::vector<StageShare> shares = shares_of(plan, prices);
   const std::vector<Stage> stages = cut_into_stages(request_.graph, plan.stages);
@@ -209,7 +236,8 @@ double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan) {
     if (place == 0) first_update = updates_behind ? update : 0.0;
     const double computed = fill + forward + backward;
     bound = std::max({bound, computed + update, computed + (place > 0 ? drain + first_update : 0.0)});
-    const double summed = gradient_seconds(degrees, plan, static_cast<int>(place), parameters);
+    const double summed =
+        sums_gradients ? gradient_seconds(degrees, plan, static_cast<int>(place), parameters) : 0.0;
     const bool runs_under = gradients_ == GradientSums::unknown || plan.overlap.all_reduce == "backward";
     bound = std::max(bound, summed + computed - (runs_under ? std::min(last * last_backward, backward) : 0.0));
     if (place + 1 == places) break;

@@ -41,6 +41,9 @@ class StepBounds {
   /// Seconds that a step of @p plan takes at least. 0: nothing is known, as nothing of it lowers.
   /// @param plan of @p degrees.
   double seconds(const ParallelDegrees& degrees, const Plan& plan);
+  /// The same of any plan whose blocks are decided alike, without its gradients' sums, which states and buckets of its
+  /// own decide. 0 also where blocks differ. @param degrees of @p plan, of different tensor ranks the most.
+  double seconds_of_alike_blocks(ParallelDegrees degrees, const Plan& plan);
   /// What the kernels of @p plan take alone, whatever is sent meanwhile: also a bound where sub-batches or switches of
   /// overlap let more run under them. 0 as above.
   double kernel_seconds(const ParallelDegrees& degrees, const Plan& plan);
@@ -49,7 +52,8 @@ class StepBounds {
   struct Prices;
   struct StageShare;
   const Prices& prices_of(const ParallelDegrees& degrees);
-  Prices priced(const ParallelDegrees& degrees) const;
+  Prices priced(const Plan& place) const;
+  double seconds(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices, bool sums_gradients) const;
   std::vector<StageShare> shares_of(const Plan& plan, const Prices& prices) const;
   double message_seconds(const ParallelDegrees& degrees, const Plan& plan, int first_operator, int place) const;
   double gradient_seconds(const ParallelDegrees& degrees, const Plan& plan, int place,

@@ -30,15 +30,16 @@ class FewBlocks {
   }
   /// The operator of the part that stands for @p op: that of the same place in the second block of its run, or, of the
   /// run's last block, in the last that stays.
-  const Operator& stands_for(int op) const {
+  const Operator& stands_for(int op) const { return graph_.operators[at(id_of_stand_in(op))]; }
+  int id_of_stand_in(int op) const {
     const Operator& own = graph_.operators[at(op)];
-    if (own.block < 0) return own;
+    if (own.block < 0) return op;
     const auto run = std::ranges::find_if(
         runs_, [&](const BlockRun& r) { return own.block >= r.first && own.block < r.first + r.count; });
     const int number = own.block - run->first, last_kept = std::min(run->count, enough_) - 1;
     const int instead = run->first + (number == run->count - 1 ? last_kept : std::min(number, 1));
     const int place = op - graph_.blocks[at(own.block)].first_operator;
-    return graph_.operators[at(graph_.blocks[at(instead)].first_operator + place)];
+    return graph_.blocks[at(instead)].first_operator + place;
   }
   int run_of_block(int block) const {
     for (std::size_t r = 0; r < runs_.size(); ++r) {
