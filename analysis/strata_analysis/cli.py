@@ -101,6 +101,8 @@ exit codes: 0 better or undecided, 1 some point is worse, 2 bad input, 4 some po
     verb = verbs.add_parser("order", help="draw the orders that `strata order` writes to us")
     verb.add_argument("--output", required=True, metavar="FILE", help=".png, .svg or .pdf")
     verb.add_argument("--title", default="", help="of the picture")
+    verb = verbs.add_parser("explain", help="say why a plan is as it is, which `strata plan --explain` writes to us")
+    verb.add_argument("--page", type=Path, metavar="FILE.html", help="a page with a picture, too")
     help_text = "predict the runs of a table of measurements with the closed form, and print the errors"
     verb = verbs.add_parser("validate", help=help_text, description=help_text)
     verb.add_argument("table", metavar="FILE.csv", help="measured runs")
@@ -252,6 +254,17 @@ def _order(words: argparse.Namespace) -> int:
     return 0
 
 
+def _explain(words: argparse.Namespace) -> int:
+    from strata_analysis.explain import parse, to_text, write_page
+
+    explanation = parse(sys.stdin.read())
+    print(to_text(explanation), end="")
+    if words.page:
+        write_page(explanation, words.page)
+        print(f"\n{words.page}")
+    return 0
+
+
 VERBS = {
     "collect": _collect,
     "figures": _figures,
@@ -259,6 +272,7 @@ VERBS = {
     "report": _report,
     "compare": _compare,
     "order": _order,
+    "explain": _explain,
     "validate": _validate,
     "claims": _claims,
     "tables": _tables,

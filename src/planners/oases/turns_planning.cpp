@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/at_once.hpp"
 #include "base/error.hpp"
 #include "planners/missing_costs.hpp"
 #include "planners/oases/planned_degrees.hpp"
@@ -153,7 +154,8 @@ Plan fastest(const PlanRequest& request, std::vector<Candidate> candidates) {
   if (candidates.size() > 1 && !simulates && !candidates.front().planning->knows_seconds()) {
     refuse_without_costs(request, "what collectives take, to compare degrees", "set strategy.tensor");
   }
-  for (Candidate& c : candidates) price(request, c);
+  at_once(candidates.size(), static_cast<std::size_t>(request.num_threads),
+          [&](std::size_t c) { price(request, candidates[c]); });
   std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
   const auto fits = [&](const Candidate& c) { return capacity == 0 || c.peak_bytes <= capacity; };
   const auto best = std::ranges::find_if(candidates, fits);

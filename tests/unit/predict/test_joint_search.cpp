@@ -4,15 +4,18 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
+#include "planners/joint/degree_moves.hpp"
 #include "planners/joint/dimension.hpp"
 #include "planners/joint/moves.hpp"
 #include "planners/joint/plan_in_words.hpp"
 #include "planners/joint/single_plans.hpp"
+#include "planners/pipelines/step_bound.hpp"
 #include "predict/plan_evaluation.hpp"
 #include "support/refusal.hpp"
 #include "unit/predict/small_gpt.hpp"
@@ -152,6 +155,48 @@ TEST(JointSearch, KernelsAreABoundOfEveryUniformPlan) {
   const double bound = std::stod(words.substr(at + 28));
   EXPECT_GT(bound, 0.1 * plan.why.predicted_seconds);
   for (const Uniform& each : every_uniform_plan(setting)) EXPECT_LE(bound, each.found.step_seconds) << each.words;
+}
+
+/// Layouts that are left out by their bound take no less, whatever the pipeline and the micro-batches.
+TEST(JointSearch, FewBlocksAreABoundOfEveryLayout) {
+  const Setting setting({"cluster=a800-ib", "resources.nodes=2", "resources.ranks_per_node=4", "train.global_batch=64",
+                         "train.micro_batches=4", "model.layers=4"});
+  const PlanRequest request = setting.request(0);
+  StepBounds bounds(request, GradientSums::unknown);
+  int num_known = 0, num_close = 0;
+  for (const ParallelDegrees& degrees : asked_degrees(request)) {
+    if (degrees.tensor == 1) continue;
+    Plan plain;
+    if (!refusal([&] { plain = plan_of_degrees(request, degrees); }).empty()) continue;
+    for (const Move& move : moves_of_tensor(request, plain, std::array{degrees})) {
+      const double seconds = setting.evaluate()(move.plan).step_seconds;
+      if (seconds == 0.0) continue;  // it cannot be lowered
+      const double bound = bounds.seconds_of_alike_blocks(degrees_of(move.plan), move.plan);
+      EXPECT_LE(bound, seconds * (1.0 + 1e-9)) << in_words(degrees, 8) << ": " << move.words;
+      num_known += bound > 0.0 ? 1 : 0;
+      num_close += bound > 0.7 * seconds ? 1 : 0;
+    }
+  }
+  EXPECT_GE(num_known, 100);
+  EXPECT_GE(num_close, num_known / 2);
+}
+
+TEST(JointSearch, ThreadsChangeNothing) {
+  const Setting setting({"cluster=a800-ib"});
+  PlanRequest request = setting.request(between(setting, 0.3), narrow);
+  const Plan alone = find_planner("auto").plan(request);
+  request.num_threads = 4;
+  EXPECT_EQ(find_planner("auto").plan(request), alone);
+}
+
+TEST(JointSearch, LongProgramsOfSummaAreNotAskedFor) {
+  const Setting setting({});
+  PlanRequest request = setting.request(0);
+  const Planner& summa = find_planner("summa");
+  EXPECT_TRUE(plan_of_mode(request, summa, {}, false).plan);
+  request.base.schedule.micro_batches = 1000;
+  EXPECT_THAT(plan_of_mode(request, summa, {}, false).refusal,
+              AllOf(HasSubstr("not asked: "), HasSubstr("1000 micro-batches on 4 ranks in at least 2 panels")));
 }
 
 TEST(JointSearch, LeavesOutWhatItIsToLeaveOut) {

@@ -1,0 +1,153 @@
+"""`auto` on everything that the other experiments run: what it predicts beside the best mode that plans alone.
+
+    .venv/bin/python experiments/auto/every_experiment.py results/auto/every_experiment.csv [FILE.toml ...]
+
+Takes the points of the files (default: all of experiments/ on described clusters), each model, batch and machine once,
+whatever its strategy. Of each it asks `strata plan` for auto's plan with the other modes' plans as candidates, without
+them, and with one dimension after another left out. Every number is predicted, by one simulator for all. Rows that the
+file has already are not asked again, so it can be interrupted. CSV, one row a point:
+
+file, point     the first experiment that has it
+asks            full | seedless | without <dimension>
+seconds         of auto's step; empty: words say what it refuses
+best, best_seconds   the fastest other mode that fits, by the same prediction, and its step; of `full` alone
+gap             to the bound that auto tells
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+
+FOLDER = Path(__file__).resolve().parents[1]
+DIMENSIONS = ("stages", "tensor", "states", "slices", "recompute", "sub_batches", "overlap", "placement")
+ASKS = {
+    "full": {},
+    "seedless": {"seeds": False},
+    **{f"without {name}": {"without": name} for name in DIMENSIONS},
+}
+COLUMNS = (
+    "file", "point", "ranks", "cluster", "model", "batch", "asks", "seconds", "best", "best_seconds", "gap", "words",
+)  # fmt: skip
+# What a plan depends on: the machine, the model and the batch. Schedules, recomputation and switches of overlap
+# that a file sets for its modes are auto's to choose.
+KEPT = ("cluster", "model.", "resources.", "train.")
+LEFT_OUT = ("train.seed", "train.steps", "train.epochs", "train.learning_rate", "train.decay", "train.recompute")
+COST = re.compile(r"^(?P<mode>[^:]+): (?P<seconds>[0-9][0-9.e+-]*) s, ")
+GAP = re.compile(r"gap (?P<gap>[0-9.e+-]+)")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", type=Path, help="CSV; rows are added")
+    parser.add_argument("files", nargs="*", type=Path, help="experiments (default: all)")
+    parser.add_argument("--strata", default="build/cpu/strata")
+    parser.add_argument("--asks", nargs="*", choices=list(ASKS), default=list(ASKS))
+    parser.add_argument("--jobs", type=int, default=1, help="plans made at a time, each on all cores")
+    parser.add_argument("--seconds", type=float, default=300.0, help="that one plan may take")
+    words = parser.parse_args()
+    files = words.files or sorted(FOLDER.rglob("*.toml"))
+    points = points_of([file for file in files if "clusters" not in file.parts], words.strata)
+    words.output.parent.mkdir(parents=True, exist_ok=True)
+    known = set()
+    if words.output.exists():
+        with words.output.open(newline="") as file:
+            known = {(row["file"], row["point"], row["asks"]) for row in csv.DictReader(file)}
+    with words.output.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if not known:
+            writer.writeheader()
+        lock = Lock()
+
+        def ask_and_write(point: dict, asks: str) -> None:
+            row = ask(point, asks, words.strata, words.seconds)
+            with lock:
+                writer.writerow(row)
+                file.flush()
+
+        with ThreadPoolExecutor(words.jobs) as pool:
+            asked = [
+                pool.submit(ask_and_write, point, asks)
+                for asks in words.asks
+                for point in points
+                if (point["file"], str(point["point"]), asks) not in known
+            ]
+            for each in asked:
+                each.result()
+    return 0
+
+
+def points_of(files: list[Path], strata: str) -> list[dict]:
+    """Each once, on described clusters alone: of others nobody knows the costs before they are measured."""
+    points: dict[str, dict] = {}
+    for file in files:
+        ended = subprocess.run([strata, "expand", str(file), "--json"], capture_output=True, text=True, check=False)
+        if ended.returncode != 0:
+            continue  # A description of something else.
+        for point in json.loads(ended.stdout)["points"]:
+            keys = {
+                key: value
+                for key, value in point["keys"].items()
+                if key.startswith(KEPT) and not key.startswith(LEFT_OUT)
+            }
+            if keys.get("cluster", "this") == "this" or keys.get("train.global_batch") == "planner":
+                continue
+            identity = json.dumps(keys, sort_keys=True)
+            name = str(file.resolve().relative_to(FOLDER))
+            points.setdefault(identity, {"file": name, "point": point["index"], "ranks": point["ranks"], "keys": keys})
+    return list(points.values())
+
+
+def ask(point: dict, asks: str, strata: str, most_seconds: float) -> dict:
+    row = dict.fromkeys(COLUMNS, "") | {
+        "file": point["file"],
+        "point": point["point"],
+        "ranks": point["ranks"],
+        "cluster": point["keys"]["cluster"],
+        "model": point["keys"].get("model.name", ""),
+        "batch": point["keys"].get("train.global_batch", ""),
+        "asks": asks,
+    }
+    strategy = {"name": "auto", **ASKS[asks]}
+    lines = [f"{key} = {toml(value)}" for key, value in point["keys"].items()]
+    lines += ['name = "auto"', 'data.format = "synthetic"']
+    lines += [f"strategy.{key} = {toml(value)}" for key, value in strategy.items()]
+    with tempfile.NamedTemporaryFile("w", suffix=".toml", dir=(FOLDER / point["file"]).parent, delete=False) as file:
+        file.write("\n".join(sorted(lines)) + "\n")
+    try:
+        ended = subprocess.run(
+            [strata, "plan", file.name], capture_output=True, text=True, check=False, timeout=most_seconds
+        )
+    except subprocess.TimeoutExpired:
+        return row | {"words": f"no plan within {most_seconds:g} s"}
+    finally:
+        Path(file.name).unlink()
+    if ended.returncode != 0:
+        return row | {"words": " ".join(ended.stderr.split())[:400]}
+    why = tomllib.loads(ended.stdout)["why"]
+    row |= {"seconds": why["predicted_seconds"], "words": why["binding"].split(";")[0]}
+    if gap := GAP.search(why["binding"]):
+        row["gap"] = gap["gap"]
+    singles = [found for line in why.get("singles", []) if (found := COST.match(line))]
+    if singles:
+        best = min(singles, key=lambda found: float(found["seconds"]))
+        row |= {"best": best["mode"], "best_seconds": best["seconds"]}
+    return row
+
+
+def toml(value: object) -> str:
+    """JSON's values are TOML's, but for null, which no key has."""
+    return json.dumps(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
