@@ -152,8 +152,8 @@ class JointSearch {
     for (const Combination& c : combinations_) {
       if (num_fitting == most) break;
       if (best_ != nullptr && best_->fits() && c.kernel_seconds >= best_->found.step_seconds) continue;
-      const KnownPlan* plain = ask(c.plan);
-      bool fits = plain != nullptr && best_of_states_and_recompute(plain)->fits();
+      const WaysToHold held = ways_to_hold(c.plan);
+      bool fits = held.fit;
       std::vector<Engine> engines = {
           {"3d+osdp", {{"tensor", std::int64_t{c.degrees.tensor}}, {"sum", std::string(to_string(c.degrees.sum))}}}};
       const bool is_laid_out = dimensions_.has(Dimension::tensor) && std::ssize(laid_out) < beam;
@@ -161,7 +161,7 @@ class JointSearch {
         const std::string schedule = c.degrees.chunks > 1 ? "interleaved" : "1f1b";
         for (const char* mode : {"autoddl", "oases"}) engines.push_back({mode, {{"schedule", schedule}}});
       }
-      fits |= add(c, engines);
+      fits |= add(c, std::move(engines), held.need_recompute);
       num_fitting += fits ? 1 : 0;
     }
   }
@@ -173,9 +173,10 @@ class JointSearch {
   };
 
   /// What @p engines make of the degrees of @p c, where that does not fit with recomputation. @return something fits.
-  bool add(const Combination& c, std::vector<Engine> engines) {
+  bool add(const Combination& c, std::vector<Engine> engines, bool needs_recompute) {
     std::vector<Recompute> kinds = {request_.base.recompute};
     if (dimensions_.has(Dimension::recompute)) kinds = {Recompute::none, Recompute::block};
+    if (needs_recompute) kinds = {Recompute::block};
     PlanRequest asked = request_;
     asked.base.global_batch = c.plan.global_batch;
     asked.base.schedule.micro_batches = c.degrees.micro_batches;
@@ -219,10 +220,18 @@ class JointSearch {
     return starts;
   }
 
-  /// Where @p from does not fit: sharded states and recomputation trade time for memory, and neither alone may be
-  /// enough. Of every way to hold states and every way to recompute, as few blocks as make it fit.
-  const KnownPlan* best_of_states_and_recompute(const KnownPlan* from) {
-    if (from->fits() || !dimensions_.has(Dimension::states) || !dimensions_.has(Dimension::recompute)) return from;
+  struct WaysToHold {
+    bool fit = false;
+    bool need_recompute = false;  ///< none fits without
+  };
+
+  /// Asks for @p plain, and where it does not fit for every way to hold its states with every way to recompute, of
+  /// which as few blocks as make it fit: both trade time for memory, and neither alone may be enough.
+  WaysToHold ways_to_hold(const Plan& plain) {
+    const KnownPlan* from = ask(plain);
+    if (from == nullptr) return {};
+    if (from->fits()) return {.fit = true};
+    if (!dimensions_.has(Dimension::states) || !dimensions_.has(Dimension::recompute)) return {};
     std::vector<std::deque<Plan>> more_and_more;  // of one way to hold states and to recompute
     for (const Move& held : moves_of_all_states(request_, from->plan)) {
       for (const Recompute kind : ways_to_recompute) {
@@ -231,8 +240,8 @@ class JointSearch {
         for (Move& again : moves_to_recompute(request_, held.plan, kind)) plans.push_back(std::move(again.plan));
       }
     }
-    const KnownPlan* best = from;
-    while (!more_and_more.empty()) {
+    WaysToHold ways{.need_recompute = true};
+    for (bool recomputes = false; !more_and_more.empty(); recomputes = true) {
       std::vector<Plan> next;
       for (std::deque<Plan>& plans : more_and_more) {
         next.push_back(std::move(plans.front()));
@@ -241,13 +250,14 @@ class JointSearch {
       const std::vector<const KnownPlan*> answers = ask(std::move(next));
       std::vector<std::deque<Plan>> open;
       for (std::size_t w = 0; w < answers.size(); ++w) {
-        if (answers[w] != nullptr && is_better(*answers[w], *best)) best = answers[w];
         const bool fits = answers[w] != nullptr && answers[w]->fits();
+        ways.fit |= fits;
+        if (fits && !recomputes) ways.need_recompute = false;
         if (!fits && !more_and_more[w].empty()) open.push_back(std::move(more_and_more[w]));
       }
       more_and_more = std::move(open);
     }
-    return best;
+    return ways;
   }
 
   /// One decision after another, as long as going through all of them once is worth it.
