@@ -142,11 +142,17 @@ def _rows(rows: list[tuple[str, str]]) -> list[str]:
 
 def write_page(explanation: Explanation, file: Path) -> None:
     """One HTML file that needs no other."""
+    from matplotlib import pyplot
+
+    from strata_analysis.figures import style
     from strata_analysis.report import render
     from strata_analysis.report.inline_svg import inline_svg
 
-    figure = draw(explanation)
-    svg = inline_svg(figure, "frontier") if figure else ""
+    svg = ""
+    if figure := draw(explanation):
+        with style.applied():
+            svg = inline_svg(figure, "frontier")
+        pyplot.close(figure)
     text = render({"explanation": explanation, "picture": svg}, "plan.html.j2")
     replace_file(file, lambda path: path.write_text(text, encoding="utf-8"))
 
@@ -154,7 +160,7 @@ def write_page(explanation: Explanation, file: Path) -> None:
 def draw(explanation: Explanation) -> Figure | None:
     """Time against memory: the frontier, the plans of single modes, and the chosen one. None: no plan's cost is known.
 
-    gids: `frontier`, `single/<mode>`, `chosen`, `capacity`.
+    gids: `plan/frontier`, `plan/chosen`, `plan/capacity` and `single/<mode>`.
     """
     from matplotlib import pyplot
 
@@ -175,7 +181,7 @@ def draw(explanation: Explanation) -> Figure | None:
             color=style.STRATEGY_COLOURS["auto"],
             marker=".",
             label="least time in so much memory",
-            gid="frontier",
+            gid="plan/frontier",
         )
         for choice in singles:
             colour = style.STRATEGY_COLOURS.get(choice.name, style.OTHER_COLOUR)
@@ -188,12 +194,12 @@ def draw(explanation: Explanation) -> Figure | None:
             markersize=10,
             color="black",
             label=f"{explanation.strategy}, chosen",
-            gid="chosen",
+            gid="plan/chosen",
             linestyle="none",
         )
         if explanation.capacity_gib > 0:
             axes.axvline(
-                explanation.capacity_gib, linestyle=":", color="black", label="a rank's memory", gid="capacity"
+                explanation.capacity_gib, linestyle=":", color="black", label="a rank's memory", gid="plan/capacity"
             )
         axes.set_yscale("log")
         axes.set_xlabel("memory of the fullest rank (GiB)")

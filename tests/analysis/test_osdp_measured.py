@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawn import artists
 from matplotlib import pyplot
 from strata_analysis.derive import by_point
 from strata_analysis.figures import draw_all, figures_of
@@ -48,15 +49,6 @@ def results(tmp_path_factory):
 @pytest.fixture
 def points(results):
     return by_point(results)
-
-
-def artists(figures, prefix):
-    """gid after the prefix -> artist, over all figures."""
-    found = {}
-    for figure in figures.values():
-        for artist in figure.findobj(lambda a: str(a.get_gid() or "").startswith(prefix + "/")):
-            found[artist.get_gid().split("/", 1)[1]] = artist
-    return found
 
 
 def values(points, hidden, link, column):

@@ -131,6 +131,21 @@ def test_the_order_of_a_step_is_printed_and_drawn(strata, experiment, tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_plan_says_why_in_words_and_as_a_page(strata, experiment, tmp_path):
+    file = experiment(replace=[('name = "ddp"', 'name = "auto"\npoints = 1\nbeam = 1')])
+    described = ("--set", "cluster=a800-ib")
+    page = tmp_path / "plan.html"
+    ended = strata(None, "plan", file, *described, "--page", page)
+    assert ended.code == 0, ended.messages()
+    assert ended.output.startswith("auto on 1 nodes x 2 ranks, 12 samples a step\npredicted: ")
+    for title in ("What it decides", "What the next choice of each decision costs", "What single modes plan here"):
+        assert title in ended.output
+    assert ended.output.strip().endswith(str(page)) and "<svg " in page.read_text()
+    assert strata(None, "plan", file, *described, "--explain").output in ended.output
+    refused = strata(None, "plan", file, "--format", "mps", "--explain")
+    assert refused.code == 2 and "--explain is about what it finds" in refused.messages()[0]
+
+
 def test_a_picture_of_another_kind_and_a_rank_too_many_are_refused(strata, experiment, tmp_path):
     ended = strata(None, "order", experiment(), "--picture", tmp_path / "order.gif")
     assert ended.code == 2 and "accepted: .png, .svg, .pdf" in ended.messages()[0]
