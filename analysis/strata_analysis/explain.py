@@ -36,6 +36,12 @@ class Choice:
     seconds: float | None = None  # of a step; None: there is no such plan
     gib: float | None = None  # of the fullest rank
 
+    @property
+    def words_behind_cost(self) -> str:
+        """Without seconds and memory where the words begin with them."""
+        cost = COST.match(self.words)
+        return self.words[cost.end() :].lstrip(",: ") if cost else self.words
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -95,11 +101,7 @@ def _choice(line: str) -> Choice:
 
 
 def _choice_of_frontier(line: str) -> Choice:
-    seconds, gib = _cost(line)
-    words = line
-    if cost := COST.match(line):
-        words = line[cost.end() :].removeprefix(": ")
-    return Choice("", words, seconds, gib)
+    return Choice("", line, *_cost(line))
 
 
 def _cost(words: str) -> tuple[float | None, float | None]:
@@ -121,7 +123,10 @@ def to_text(explanation: Explanation) -> str:
             parts += ["", title, *_rows([(choice.name, choice.words) for choice in choices])]
     if explanation.frontier:
         rows = [
-            (f"{choice.seconds:.6g} s, {choice.gib:.2f} GiB" if choice.seconds is not None else "", choice.words)
+            (
+                f"{choice.seconds:.6g} s, {choice.gib:.2f} GiB" if choice.seconds is not None else "",
+                choice.words_behind_cost,
+            )
             for choice in explanation.frontier
         ]
         parts += ["", "What less memory costs", *_rows(rows)]
