@@ -300,8 +300,8 @@ KernelTraits own_kernels(const PreparedPoint& point) {
 
 KernelTraits kernels_of(const PreparedPoint& point) {
   const bool is_own = computes_on_cpus(point.cluster) || is_on_gpus(point.experiment);
-  KernelTraits kernels = is_own ? own_kernels(point)
-                                : KernelTraits([](const Program&, const Instruction&) { return std::int64_t{0}; });
+  KernelTraits kernels =
+      is_own ? own_kernels(point) : KernelTraits([](const Program&, const Instruction&) { return std::int64_t{0}; });
   kernels.verifies = point.verifies_programs;
   return kernels;
 }

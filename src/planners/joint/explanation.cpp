@@ -35,10 +35,11 @@ std::string decision_in_words(Dimension dimension, const std::vector<AskedMove>&
     ++(move.known->fits() ? fitting : move.known->is_possible() ? too_large : refused);
     if (move.known->is_possible() && (next == nullptr || is_better(*move.known, *next->known))) next = &move;
   }
-  const std::string counts = fmt::format("{} others fit, {} do not, {} cannot be lowered{}", fitting, too_large, refused,
-                                         left_out > 0 ? fmt::format(", {} by a bound take no less", left_out) : "");
-  if (next_left_out != nullptr && (next == nullptr || !next->known->fits() ||
-                                   next_left_out->least_seconds < next->known->found.step_seconds)) {
+  const std::string counts =
+      fmt::format("{} others fit, {} do not, {} cannot be lowered{}", fitting, too_large, refused,
+                  left_out > 0 ? fmt::format(", {} by a bound take no less", left_out) : "");
+  if (next_left_out != nullptr &&
+      (next == nullptr || !next->known->fits() || next_left_out->least_seconds < next->known->found.step_seconds)) {
     return fmt::format("{}: next {}: at least {:.6g} s, {:.4g} times as long; {}", to_string(dimension),
                        next_left_out->words, next_left_out->least_seconds,
                        next_left_out->least_seconds / best.found.step_seconds, counts);

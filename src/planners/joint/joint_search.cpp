@@ -38,10 +38,7 @@ struct Combination {
 class JointSearch {
  public:
   explicit JointSearch(const PlanRequest& request)
-      : request_(request),
-        with_batch_(request),
-        dimensions_(request.option<std::string>("without")),
-        known_(request) {
+      : request_(request), with_batch_(request), dimensions_(request.option<std::string>("without")), known_(request) {
     refuse_uneven_micro_batches(request.base);
   }
 

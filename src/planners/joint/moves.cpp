@@ -66,8 +66,8 @@ std::vector<Move> moves_to_recompute(const PlanRequest& request, const Plan& pla
   for (const int blocks : std::set{all / 4, all / 2, all - all / 4, all}) {
     if (blocks == 0) continue;
     const std::string where = blocks == all ? "" : fmt::format(" in the first {} of {} blocks", blocks, all);
-    moves.push_back({fmt::format("recompute {}{}", to_string(kind), where),
-                     with_recompute(request, plan, kind, blocks), blocks > now});
+    moves.push_back({fmt::format("recompute {}{}", to_string(kind), where), with_recompute(request, plan, kind, blocks),
+                     blocks > now});
   }
   return moves;
 }

@@ -23,12 +23,14 @@ std::string why_too_long(const PlanRequest& request, std::string_view mode) {
   if (mode != "summa") return "";
   const auto products = std::ranges::count(request.graph.operators, OperatorKind::linear, &Operator::kind);
   const double panels = std::ceil(std::sqrt(request.base.mesh.num_ranks()));
-  const double instructions = static_cast<double>(products) * request.base.schedule.micro_batches * panels * passes * a_panel;
+  const double instructions =
+      static_cast<double>(products) * request.base.schedule.micro_batches * panels * passes * a_panel;
   if (instructions <= most_instructions) return "";
-  return fmt::format("not asked: {} products of {} micro-batches on {} ranks in at least {} panels are about {:.0f} "
-                     "products and broadcasts a rank, and up to {:.0f} are looked at",
-                     products, request.base.schedule.micro_batches, request.base.mesh.num_ranks(), panels, instructions,
-                     most_instructions);
+  return fmt::format(
+      "not asked: {} products of {} micro-batches on {} ranks in at least {} panels are about {:.0f} "
+      "products and broadcasts a rank, and up to {:.0f} are looked at",
+      products, request.base.schedule.micro_batches, request.base.mesh.num_ranks(), panels, instructions,
+      most_instructions);
 }
 
 Plan planned(const PlanRequest& request, const Planner& mode, std::map<std::string, OptionValue> options,

@@ -236,8 +236,7 @@ double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan, con
     if (place == 0) first_update = updates_behind ? update : 0.0;
     const double computed = fill + forward + backward;
     bound = std::max({bound, computed + update, computed + (place > 0 ? drain + first_update : 0.0)});
-    const double summed =
-        sums_gradients ? gradient_seconds(degrees, plan, static_cast<int>(place), parameters) : 0.0;
+    const double summed = sums_gradients ? gradient_seconds(degrees, plan, static_cast<int>(place), parameters) : 0.0;
     const bool runs_under = gradients_ == GradientSums::unknown || plan.overlap.all_reduce == "backward";
     bound = std::max(bound, summed + computed - (runs_under ? std::min(last * last_backward, backward) : 0.0));
     if (place + 1 == places) break;
