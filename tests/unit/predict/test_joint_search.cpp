@@ -134,7 +134,7 @@ std::vector<std::string> words_of_setting(int number) {
   const int num_nodes = 1 + number / 5 % 2;
   words.push_back(fmt::format("resources.nodes={}", num_nodes));
   words.push_back(fmt::format("resources.ranks_per_node={}", 4 / num_nodes));
-  words.push_back(fmt::format("train.dtype={}", number / 10 % 2 == 0 ? "bf16" : "f32"));
+  words.push_back(fmt::format("train.dtype={}", number / 10 % 2 == 0 ? "bf16" : "fp32"));
   words.push_back(fmt::format("train.global_batch={}", number / 20 % 3 == 0 ? 32 : 16));
   words.push_back(fmt::format("train.micro_batches={}", number / 20 % 3 == 1 ? 2 : 4));
   return words;
