@@ -120,8 +120,12 @@ std::vector<RankStep> TrainingSteps::take() {
 }
 
 std::int64_t TrainingSteps::touched_bytes() {
-  // Scanning the arena from its end is cheap once the top has been written; it is still done for a few steps only.
-  if (num_measured_before(num_submitted_) <= 1) touched_bytes_ = with_.executor.touched_memory().total_bytes;
+  // Scanning the arena from its end is cheap once the top has been written; it is still done for a few steps only, but
+  // once in any case, however many were over before anybody asked.
+  const std::int64_t num_over = num_submitted_ - std::ssize(under_way_);
+  if (touched_bytes_ == 0 || num_measured_before(num_over) <= 1 + overlap_.ends.fill) {
+    touched_bytes_ = with_.executor.touched_memory().total_bytes;
+  }
   return touched_bytes_;
 }
 

@@ -34,6 +34,17 @@ def train(strata, file, results, mode, implementation, **sets):
     return records(results)
 
 
+@pytest.mark.parametrize("warmup_steps", [0, 2])
+def test_measured_memory_is_the_programs(strata, cyclic, tmp_path, warmup_steps):
+    """Also where many steps were over before any was reported."""
+    rows = train(strata, cyclic, tmp_path, "cdp-v1", "single", **{"measure.warmup_steps": warmup_steps})
+    words = ("--set", "strategy.name=cdp-v1", "strategy.implementation=single", "resources.ranks_per_node=1")
+    program = strata(None, "program", cyclic, *words).output
+    arena_bytes = int(program.split(" arena=", 1)[1].split()[0])
+    measured = [row["arena_peak_bytes"] for row in rows if row["kind"] == "step"]
+    assert measured == [arena_bytes] * 8
+
+
 # Which rule is trained decides nothing of what a checkpoint holds: each pair is gone through by one of them.
 RESTARTS = {
     "cdp-v1": (("multi", "zero"), ("zero", "single"), ("single", "pipeline"), ("zero", "zero")),
