@@ -101,6 +101,8 @@ def points_of(files: list[Path], strata: str) -> list[dict]:
             }
             if keys.get("cluster", "this") == "this" or keys.get("train.global_batch") == "planner":
                 continue
+            if keys["cluster"].endswith(".toml"):
+                keys["cluster"] = str(file.resolve().parent / keys["cluster"])
             identity = json.dumps(keys, sort_keys=True)
             name = str(file.resolve().relative_to(FOLDER))
             points.setdefault(identity, {"file": name, "point": point["index"], "ranks": point["ranks"], "keys": keys})
@@ -121,16 +123,15 @@ def ask(point: dict, asks: str, strata: str, most_seconds: float) -> dict:
     lines = [f"{key} = {toml(value)}" for key, value in point["keys"].items()]
     lines += ['name = "auto"', 'data.format = "synthetic"']
     lines += [f"strategy.{key} = {toml(value)}" for key, value in strategy.items()]
-    with tempfile.NamedTemporaryFile("w", suffix=".toml", dir=(FOLDER / point["file"]).parent, delete=False) as file:
-        file.write("\n".join(sorted(lines)) + "\n")
-    try:
-        ended = subprocess.run(
-            [strata, "plan", file.name], capture_output=True, text=True, check=False, timeout=most_seconds
-        )
-    except subprocess.TimeoutExpired:
-        return row | {"words": f"no plan within {most_seconds:g} s"}
-    finally:
-        Path(file.name).unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "auto.toml"
+        file.write_text("\n".join(sorted(lines)) + "\n")
+        try:
+            ended = subprocess.run(
+                [strata, "plan", str(file)], capture_output=True, text=True, check=False, timeout=most_seconds
+            )
+        except subprocess.TimeoutExpired:
+            return row | {"words": f"no plan within {most_seconds:g} s"}
     if ended.returncode != 0:
         return row | {"words": " ".join(ended.stderr.split())[:400]}
     why = tomllib.loads(ended.stdout)["why"]
