@@ -23,8 +23,9 @@
 ///             Quantization changes what is computed and is left out.
 /// Planner:    joint/joint_search.hpp: candidates by the engines of single papers inside every combination of degrees,
 ///             then one decision after another. Not proven to be the optimum: the gap to a bound is told. Since every
-///             mode's own plan is a candidate (seeds), it is never slower than any of them by the same prediction. A
-///             batch of the planner's is that of the best plan of the modes that choose one.
+///             mode's own plan is a candidate (seeds), but for SUMMA's where its Programs are very long, it is never
+///             slower than any of them by the same prediction. A batch of the planner's is that of the best plan of
+///             the modes that choose one.
 /// Reproduces: no figure: nobody has printed this.
 
 #include <vector>
