@@ -119,17 +119,9 @@ def ask(point: dict, asks: str, strata: str, most_seconds: float) -> dict:
         "batch": point["keys"].get("train.global_batch", ""),
         "asks": asks,
     }
-    strategy = {"name": "auto", **ASKS[asks]}
-    lines = [f"{key} = {toml(value)}" for key, value in point["keys"].items()]
-    lines += ['name = "auto"', 'data.format = "synthetic"']
-    lines += [f"strategy.{key} = {toml(value)}" for key, value in strategy.items()]
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "auto.toml"
-        file.write_text("\n".join(sorted(lines)) + "\n")
         try:
-            ended = subprocess.run(
-                [strata, "plan", str(file)], capture_output=True, text=True, check=False, timeout=most_seconds
-            )
+            ended = answer_of(point, {"name": "auto", **ASKS[asks]}, strata, Path(folder), most_seconds)
         except subprocess.TimeoutExpired:
             return row | {"words": f"no plan within {most_seconds:g} s"}
     if ended.returncode != 0:
@@ -138,11 +130,40 @@ def ask(point: dict, asks: str, strata: str, most_seconds: float) -> dict:
     row |= {"seconds": why["predicted_seconds"], "words": why["binding"].split(";")[0]}
     if gap := GAP.search(why["binding"]):
         row["gap"] = gap["gap"]
-    singles = [found for line in why.get("singles", []) if (found := COST.match(line))]
-    if singles:
-        best = min(singles, key=lambda found: float(found["seconds"]))
-        row |= {"best": best["mode"], "best_seconds": best["seconds"]}
+    if best := best_mode(ended.stdout):
+        row |= {"best": best, "best_seconds": costs_of_modes(ended.stdout)[best]}
     return row
+
+
+def experiment_text(point: dict, strategy: dict) -> str:
+    """`point` by another strategy, as an experiment of its own."""
+    lines = [f"{key} = {toml(value)}" for key, value in point["keys"].items()]
+    lines += ['name = "auto"', 'data.format = "synthetic"']
+    lines += [f"strategy.{key} = {toml(value)}" for key, value in strategy.items()]
+    return "\n".join(sorted(lines)) + "\n"
+
+
+def answer_of(
+    point: dict, strategy: dict, strata: str, folder: Path, most_seconds: float | None = None
+) -> subprocess.CompletedProcess:
+    """What `strata plan` says; its file is written into `folder`."""
+    file = folder / "auto.toml"
+    file.write_text(experiment_text(point, strategy))
+    return subprocess.run(
+        [strata, "plan", str(file)], capture_output=True, text=True, check=False, timeout=most_seconds
+    )
+
+
+def costs_of_modes(plan: str) -> dict[str, float]:
+    """Seconds of a step by mode, of those beside `plan` that have one which fits."""
+    lines = tomllib.loads(plan)["why"].get("singles", [])
+    return {found["mode"]: float(found["seconds"]) for line in lines if (found := COST.match(line))}
+
+
+def best_mode(plan: str) -> str | None:
+    """The fastest mode beside `plan`; None where none has a plan that fits."""
+    costs = costs_of_modes(plan)
+    return min(costs, key=costs.get) if costs else None
 
 
 def toml(value: object) -> str:
