@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 from every_experiment import FOLDER, answer_of, best_mode, experiment_text, points_of
@@ -70,9 +71,10 @@ def rows_of(point: dict, strata: str) -> list[dict]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         asked = answer_of(point, {"name": "auto"}, strata, folder)
-        best = best_mode(asked.stdout) if asked.returncode == 0 else None
-        if best is None:
+        found = best_mode(tomllib.loads(asked.stdout)["why"]) if asked.returncode == 0 else None
+        if found is None:
             return []
+        best = found[0]
         plans = {"auto": asked.stdout, best: answer_of(point, {"name": best}, strata, folder).stdout}
         for mode, text in plans.items():
             (folder / f"{mode}.plan").write_text(text)
@@ -90,8 +92,8 @@ def rows_of(point: dict, strata: str) -> list[dict]:
                     text=True,
                     check=True,
                 )
-                found = SIMULATED.search(ended.stdout)
-                seconds[mode] = float(found["seconds"]) * UNITS[found["unit"]]
+                simulated = SIMULATED.search(ended.stdout)
+                seconds[mode] = float(simulated["seconds"]) * UNITS[simulated["unit"]]
             rows.append(
                 {key: point[key] for key in ("file", "point", "ranks")}
                 | {"cluster": point["keys"]["cluster"], **dict(zip(PARTS, factors, strict=True))}

@@ -130,8 +130,8 @@ def ask(point: dict, asks: str, strata: str, most_seconds: float) -> dict:
     row |= {"seconds": why["predicted_seconds"], "words": why["binding"].split(";")[0]}
     if gap := GAP.search(why["binding"]):
         row["gap"] = gap["gap"]
-    if best := best_mode(ended.stdout):
-        row |= {"best": best, "best_seconds": costs_of_modes(ended.stdout)[best]}
+    if best := best_mode(why):
+        row |= {"best": best[0], "best_seconds": best[1]}
     return row
 
 
@@ -154,16 +154,10 @@ def answer_of(
     )
 
 
-def costs_of_modes(plan: str) -> dict[str, float]:
-    """Seconds of a step by mode, of those beside `plan` that have one which fits."""
-    lines = tomllib.loads(plan)["why"].get("singles", [])
-    return {found["mode"]: float(found["seconds"]) for line in lines if (found := COST.match(line))}
-
-
-def best_mode(plan: str) -> str | None:
-    """The fastest mode beside `plan`; None where none has a plan that fits."""
-    costs = costs_of_modes(plan)
-    return min(costs, key=costs.get) if costs else None
+def best_mode(why: dict) -> tuple[str, float] | None:
+    """The fastest of the other modes that `why` of a plan tells of, and its step; None where none has one that fits."""
+    costs = [(found["mode"], float(found["seconds"])) for line in why.get("singles", []) if (found := COST.match(line))]
+    return min(costs, key=lambda cost: cost[1], default=None)
 
 
 def toml(value: object) -> str:

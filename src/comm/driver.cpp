@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/environment.hpp"
 #include "comm/decompose.hpp"
 #include "comm/footprint.hpp"
 #include "comm/mpi/mpi_chain.hpp"
@@ -30,12 +31,6 @@ constexpr std::int64_t kTickNs = 100'000'000;
 
 /// About what going to sleep and being woken costs.
 constexpr std::int64_t kSpinNs = 20'000;
-
-int num_usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 /// struct sched_attr of sched_setattr(2), which glibc does not declare (and <linux/sched/types.h> clashes with it).
 struct SchedulerAttributes {
@@ -91,7 +86,7 @@ Engine::Driver::Driver(const World& world, const EngineOptions& options)
         std::make_unique<PeerQueries>(control_.handle(), [this](const PeerQuery& query) { return answer(query); });
   }
   next_tick_ns_ = now_ns() + kTickNs;
-  const int num_cores = options.num_cores_on_node > 0 ? options.num_cores_on_node : num_usable_cores();
+  const int num_cores = options.num_cores_on_node > 0 ? options.num_cores_on_node : available_cores();
   // Who waits may spin for a moment on a core that is its own anyway, but never on one that a neighbour could use.
   wait_spin_ns_ = num_cores >= world.ranks_on_node() * options.num_compute_threads ? kSpinNs : 0;
   thread_spin_ns_ = num_cores >= world.ranks_on_node() * (options.num_compute_threads + 1) ? kSpinNs : 0;

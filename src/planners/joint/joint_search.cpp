@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -229,30 +228,27 @@ class JointSearch {
     if (from == nullptr) return {};
     if (from->fits()) return {.fit = true};
     if (!dimensions_.has(Dimension::states) || !dimensions_.has(Dimension::recompute)) return {};
-    std::vector<std::deque<Plan>> more_and_more;  // of one way to hold states and to recompute
+    std::vector<std::vector<Plan>> ladders;  // of one way to hold states and to recompute: none, and more and more
     for (const Move& held : moves_of_all_states(request_, from->plan)) {
       for (const Recompute kind : ways_to_recompute) {
-        std::deque<Plan>& plans = more_and_more.emplace_back();
-        plans.push_back(held.plan);
-        for (Move& again : moves_to_recompute(request_, held.plan, kind)) plans.push_back(std::move(again.plan));
+        std::vector<Plan>& ladder = ladders.emplace_back();
+        ladder.push_back(held.plan);
+        for (Move& again : moves_to_recompute(request_, held.plan, kind)) ladder.push_back(std::move(again.plan));
       }
     }
     WaysToHold ways{.need_recompute = true};
-    for (bool recomputes = false; !more_and_more.empty(); recomputes = true) {
+    for (std::size_t rung = 0; !ladders.empty(); ++rung) {
       std::vector<Plan> next;
-      for (std::deque<Plan>& plans : more_and_more) {
-        next.push_back(std::move(plans.front()));
-        plans.pop_front();
-      }
+      for (const std::vector<Plan>& ladder : ladders) next.push_back(ladder[rung]);
       const std::vector<const KnownPlan*> answers = ask(std::move(next));
-      std::vector<std::deque<Plan>> open;
-      for (std::size_t w = 0; w < answers.size(); ++w) {
-        const bool fits = answers[w] != nullptr && answers[w]->fits();
+      std::vector<std::vector<Plan>> open;
+      for (std::size_t l = 0; l < answers.size(); ++l) {
+        const bool fits = answers[l] != nullptr && answers[l]->fits();
         ways.fit |= fits;
-        if (fits && !recomputes) ways.need_recompute = false;
-        if (!fits && !more_and_more[w].empty()) open.push_back(std::move(more_and_more[w]));
+        if (fits && rung == 0) ways.need_recompute = false;
+        if (!fits && rung + 1 < ladders[l].size()) open.push_back(std::move(ladders[l]));
       }
-      more_and_more = std::move(open);
+      ladders = std::move(open);
     }
     return ways;
   }
@@ -346,7 +342,7 @@ class JointSearch {
   }
 
   const PlanRequest& request_;
-  PlanRequest with_batch_;            ///< where the batch was open, the one that was found
+  PlanRequest with_batch_;            ///< the batch that was found, where it was open; nothing runs again unless asked
   std::optional<StepBounds> bounds_;  ///< of with_batch_
   Dimensions dimensions_;
   KnownPlans known_;

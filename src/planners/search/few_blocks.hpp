@@ -31,6 +31,7 @@ class FewBlocks {
   /// The operator of the part that stands for @p op: that of the same place in the second block of its run, or, of the
   /// run's last block, in the last that stays.
   const Operator& stands_for(int op) const { return graph_.operators[at(id_of_stand_in(op))]; }
+  /// Its id in the whole graph.
   int id_of_stand_in(int op) const {
     const Operator& own = graph_.operators[at(op)];
     if (own.block < 0) return op;
