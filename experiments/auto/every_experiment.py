@@ -125,7 +125,7 @@ def ask(point: dict, asks: str, strata: str, most_seconds: float) -> dict:
         except subprocess.TimeoutExpired:
             return row | {"words": f"no plan within {most_seconds:g} s"}
     if ended.returncode != 0:
-        return row | {"words": " ".join(ended.stderr.split())[:400]}
+        return row | {"words": " ".join(ended.stderr.split())[:400] or f"strata ended with {ended.returncode}"}
     why = tomllib.loads(ended.stdout)["why"]
     row |= {"seconds": why["predicted_seconds"], "words": why["binding"].split(";")[0]}
     if gap := GAP.search(why["binding"]):

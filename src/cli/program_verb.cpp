@@ -14,6 +14,7 @@
 #include "cli/verb.hpp"
 #include "cli/verb_options.hpp"
 #include "cost/roofline.hpp"
+#include "predict/device_options.hpp"
 #include "predict/exported_programs.hpp"
 #include "predict/selected_point.hpp"
 
@@ -42,7 +43,9 @@ int show_program(const ProgramArguments& arguments) {
   } else {
     check_rank(arguments.rank, point.plan);
     const Program program = predict::lower_for_run(point, arguments.rank);
-    say("{}", arguments.costs ? roofline_text(program, point.cluster) : to_text(program));
+    say("{}", arguments.costs
+                  ? roofline_text(program, point.cluster) + predict::attention_note(point.experiment, program)
+                  : to_text(program));
   }
   return exit_ok;
 }

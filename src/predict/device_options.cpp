@@ -2,11 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <set>
 #include <vector>
 
 #include "base/error.hpp"
 #include "exec/device/attention_choice.hpp"
+#include "predict/prepared_point.hpp"
 
 namespace strata::predict {
 
@@ -67,6 +69,17 @@ cuda::Numerics numerics_of(const Experiment& experiment) {
 cuda::GraphUse graph_use_of(const Experiment& experiment) {
   const std::string& graphs = experiment.cuda.graphs;
   return graphs == "on" ? cuda::GraphUse::on : graphs == "off" ? cuda::GraphUse::off : cuda::GraphUse::automatic;
+}
+
+std::string attention_note(const Experiment& experiment, const Program& program) {
+  if (!is_on_gpus(experiment)) return "";
+  const cuda::Numerics numerics = numerics_of(experiment);
+  const std::string kernels = cuda::attention_of(program, numerics);
+  if (kernels.empty()) return "";
+  const std::int64_t masks = cuda::dropout_mask_traffic(program, numerics);
+  const std::string moved =
+      masks == 0 ? "" : fmt::format("; its dropout masks move {} bytes more, which are not among these", masks);
+  return fmt::format("# attention by {}{}\n", kernels, moved);
 }
 
 std::map<std::string, std::string> device_choices(const comm::World& world, const Experiment& experiment,

@@ -29,6 +29,10 @@ Experiment with_device_transport(Experiment experiment, cuda::Transport transpor
 cuda::Numerics numerics_of(const Experiment& experiment);
 cuda::GraphUse graph_use_of(const Experiment& experiment);
 
+/// Of @p program on a GPU: whose kernels compute its attention, and what their dropout masks move that no operand says;
+/// a line, empty on a CPU and without attention.
+std::string attention_note(const Experiment& experiment, const Program& program);
+
 /// What ranks do where [cuda] leaves it open, by name, for the results. Collective.
 /// @throws Unsupported where [cuda] asks for what some rank's Program does not allow, on all ranks.
 std::map<std::string, std::string> device_choices(const comm::World& world, const Experiment& experiment,

@@ -1,6 +1,8 @@
 #include "sim/overlapping_steps.hpp"
 
 #include <algorithm>
+#include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,13 +18,24 @@ struct EventsOfSteps {
   std::vector<Interval> kernels;  ///< of all steps
 };
 
-/// @param events of all classes, whose Programs' ranks tell them apart.
+/// The events of each rank, which stand together in @p events.
+std::map<int, std::span<const TimelineEvent>> events_of_ranks(std::span<const TimelineEvent> events) {
+  std::map<int, std::span<const TimelineEvent>> of_ranks;
+  while (!events.empty()) {
+    const int rank = events.front().rank;
+    const auto end = std::ranges::find_if(events, [&](const TimelineEvent& event) { return event.rank != rank; });
+    const auto num_events = static_cast<std::size_t>(end - events.begin());
+    of_ranks[rank] = events.first(num_events);
+    events = events.subspan(num_events);
+  }
+  return of_ranks;
+}
+
 EventsOfSteps sorted_by_step(const Program& program, const InstructionList& all, std::span<const TimelineEvent> events,
                              int num_steps) {
   EventsOfSteps result;
   result.by_step.resize(static_cast<std::size_t>(num_steps));
   for (TimelineEvent event : events) {
-    if (event.rank != program.rank) continue;
     const Instance& origin = all.origin(static_cast<std::size_t>(event.instruction));
     const Instruction& in = program.body[static_cast<std::size_t>(origin.instruction)];
     if (!in.is_collective()) result.kernels.emplace_back(event.begin_ns, event.end_ns);
@@ -86,17 +99,11 @@ SimulationResult simulate_overlapping(const Job& job, const CostModel& costs, co
                                       const SimulateOnce& simulate_once) {
   const StepRange steps{0, options.num_steps - 1};
   std::vector<InstructionList> lists;
-  std::vector<Program> programs;
-  for (const Program* program : job.programs) {
-    lists.push_back(unrolled(*program, steps));
-    programs.push_back(in_one_list(*program, steps));
-  }
-  Job whole = job;
-  for (std::size_t c = 0; c < programs.size(); ++c) whole.programs[c] = &programs[c];
+  for (const Program* program : job.programs) lists.push_back(unrolled(*program, steps));
   SimulationOptions once = options;
   once.num_steps = 1;
   once.keeps_events = true;
-  const SimulationResult all = simulate_once(whole, costs, once);
+  const SimulationResult all = simulate_once(lists, once);
 
   SimulationResult result;
   result.num_events = all.num_events;
@@ -105,11 +112,12 @@ SimulationResult simulate_overlapping(const Job& job, const CostModel& costs, co
   result.steady_step = std::max(0, options.num_steps - 1 - missing);
   result.seconds_by_basis = all.seconds_by_basis;
   for (double& of_basis : result.seconds_by_basis) of_basis /= options.num_steps;
-  result.steps.assign(static_cast<std::size_t>(options.num_steps), std::vector<SimulatedStep>(programs.size()));
-  for (std::size_t c = 0; c < programs.size(); ++c) {
+  result.steps.assign(static_cast<std::size_t>(options.num_steps), std::vector<SimulatedStep>(lists.size()));
+  std::map<int, std::span<const TimelineEvent>> events = events_of_ranks(all.events);
+  for (std::size_t c = 0; c < lists.size(); ++c) {
     const Program& program = *job.programs[c];
-    add_steps(program, sorted_by_step(program, lists[c], all.events, options.num_steps), costs.step_overhead_seconds(),
-              options.keeps_events, c, result);
+    add_steps(program, sorted_by_step(program, lists[c], events[program.rank], options.num_steps),
+              costs.step_overhead_seconds(), options.keeps_events, c, result);
   }
   return result;
 }

@@ -7,8 +7,10 @@
 #include <cmath>
 #include <limits>
 #include <queue>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
@@ -91,10 +93,13 @@ double union_seconds(std::vector<std::pair<double, double>> intervals) {
 
 class Simulation {
  public:
-  Simulation(const Job& job, const CostModel& costs, const SimulationOptions& options)
+  /// @param lists what each class runs in a step.
+  Simulation(const Job& job, std::span<const InstructionList> lists, const CostModel& costs,
+             const SimulationOptions& options)
       : job_(job),
+        lists_(lists),
         options_(options),
-        compiled_(sim::compile(job, costs, options.issue_in_list_order)),
+        compiled_(sim::compile(job, lists, costs, options.issue_in_list_order)),
         slowdown_(costs.slowdown()),
         overhead_seconds_(costs.step_overhead_seconds()),
         nics_per_node_(costs.nics_per_node()),
@@ -291,8 +296,9 @@ class Simulation {
     step.exposed_seconds = now_ - k.ended_at - step.compute_seconds;
     std::vector<std::pair<double, double>> busy;
     const auto nanoseconds = [&](double time) { return std::llround((time - k.ended_at) * 1e9); };
-    for (std::size_t t = 0; t < program.body.size(); ++t) {
-      const Instruction& in = program.body[t];
+    const InstructionList& list = lists_[static_cast<std::size_t>(c)];
+    for (std::size_t t = 0; t < list.size(); ++t) {
+      const Instruction& in = list[t];
       if (in.is_collective()) busy.emplace_back(k.begin[t], k.end[t]);
       if (!options_.keeps_events) continue;
       result_.events.push_back({.rank = program.rank,
@@ -368,7 +374,7 @@ class Simulation {
       const Program& program = *job_.programs[static_cast<std::size_t>(c)];
       for (std::size_t t = 0; t < k.begin.size(); ++t) {
         if (k.begin[t] == never || k.end[t] != never) continue;  // has not come, or is over
-        const Instruction& in = program.body[t];
+        const Instruction& in = lists_[static_cast<std::size_t>(c)][t];
         const Group& group = program.groups[static_cast<std::size_t>(in.group)];
         text += fmt::format("{}rank {} waits at #{} {} {} in group {} = {} (step {})", text.empty() ? "" : "; ",
                             program.rank, t, to_string(in.collective), in.name, group.name, group.ranks, k.num_ended);
@@ -380,6 +386,7 @@ class Simulation {
   }
 
   const Job& job_;
+  std::span<const InstructionList> lists_;
   SimulationOptions options_;
   Compiled compiled_;
   Slowdown slowdown_;
@@ -402,10 +409,14 @@ class Simulation {
 
 SimulationResult simulate(const Job& job, const CostModel& costs, const SimulationOptions& options) {
   const auto is_alone = [](const Program* program) { return is_repeated_alone(*program); };
-  if (std::ranges::all_of(job.programs, is_alone)) return Simulation(job, costs, options).run();
+  if (std::ranges::all_of(job.programs, is_alone)) {
+    std::vector<InstructionList> bodies;
+    for (const Program* program : job.programs) bodies.emplace_back(program->body);
+    return Simulation(job, bodies, costs, options).run();
+  }
   return sim::simulate_overlapping(job, costs, options,
-                                   [](const Job& whole, const CostModel& model, const SimulationOptions& once) {
-                                     return Simulation(whole, model, once).run();
+                                   [&](std::span<const InstructionList> lists, const SimulationOptions& once) {
+                                     return Simulation(job, lists, costs, once).run();
                                    });
 }
 

@@ -26,30 +26,33 @@ namespace {
 
 class Compiler {
  public:
-  Compiler(const Job& job, const CostModel& costs, bool issue_in_list_order)
-      : job_(job), costs_(costs), issue_in_list_order_(issue_in_list_order) {
+  Compiler(const Job& job, std::span<const InstructionList> lists, const CostModel& costs, bool issue_in_list_order)
+      : job_(job), lists_(lists), costs_(costs), issue_in_list_order_(issue_in_list_order) {
     result_.seconds_by_basis.assign(4, 0.0);
   }
 
   Compiled run() && {
-    for (const Program* program : job_.programs) result_.graphs.push_back(graph(*program));
+    for (std::size_t c = 0; c < job_.programs.size(); ++c) {
+      result_.graphs.push_back(graph(*job_.programs[c], lists_[c]));
+    }
     return std::move(result_);
   }
 
  private:
-  TaskGraph graph(const Program& program) {
+  TaskGraph graph(const Program& program, const InstructionList& list) {
     TaskGraph graph;
-    std::vector<std::vector<int>> dependents(program.body.size());
+    graph.tasks.reserve(list.size());
+    std::vector<std::vector<int>> dependents(list.size());
     std::vector<int> last_on_stream(program.streams.size(), -1);
     int last_kernel = -1;
     std::vector<int> before;
     partners_.clear();
     for (Channel& channel : channels_) channel.num_sent = channel.num_received = 0;
-    for (int i = 0; i < static_cast<int>(program.body.size()); ++i) {
-      const Instruction& in = program.body[static_cast<std::size_t>(i)];
+    for (int i = 0; i < static_cast<int>(list.size()); ++i) {
+      const Instruction& in = list[static_cast<std::size_t>(i)];
       Task& task = graph.tasks.emplace_back();
       before.clear();
-      for (const Wait& wait : in.waits) {
+      for (const Wait& wait : list.waits(static_cast<std::size_t>(i))) {
         if (wait.lag == 0) before.push_back(wait.instruction);  // what lies further back is over: repetitions join
       }
       int& last = last_on_stream[static_cast<std::size_t>(in.stream)];
@@ -171,6 +174,7 @@ class Compiler {
   int class_of(int rank) const { return job_.class_of_rank.at(static_cast<std::size_t>(rank)); }
 
   const Job& job_;
+  std::span<const InstructionList> lists_;
   const CostModel& costs_;
   bool issue_in_list_order_;
   Compiled result_;
@@ -187,8 +191,9 @@ class Compiler {
 
 }  // namespace
 
-Compiled compile(const Job& job, const CostModel& costs, bool issue_in_list_order) {
-  return Compiler(job, costs, issue_in_list_order).run();
+Compiled compile(const Job& job, std::span<const InstructionList> lists, const CostModel& costs,
+                 bool issue_in_list_order) {
+  return Compiler(job, lists, costs, issue_in_list_order).run();
 }
 
 }  // namespace sim

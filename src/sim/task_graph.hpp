@@ -1,15 +1,17 @@
 #pragma once
 
 /// @file
-/// One class's body, made ready to be run through quickly: tasks with durations and flat dependency lists, and the
+/// What one class runs, made ready to be run through quickly: tasks with durations and flat dependency lists, and the
 /// rendezvous that its collectives take part in. Its waits are without lag: repetitions that overlap are one list.
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cost/cost_model.hpp"
+#include "ir/program/repetition.hpp"
 #include "sim/job.hpp"
 
 namespace strata::sim {
@@ -37,7 +39,7 @@ struct Task {
 };
 
 struct TaskGraph {
-  std::vector<Task> tasks;      ///< by instruction of the body
+  std::vector<Task> tasks;      ///< by instruction of the list
   std::vector<int> dependents;  ///< of task t: [first_dependent, first_dependent + num_dependents)
 };
 
@@ -48,8 +50,10 @@ struct Compiled {
   std::vector<double> seconds_by_basis;
 };
 
+/// @param lists by class: the body of its Program, or several repetitions of it.
 /// @param issue_in_list_order a collective is posted when the list reaches it, after the kernels before it: what an
 /// executor does whose host computes.
-Compiled compile(const Job& job, const CostModel& costs, bool issue_in_list_order);
+Compiled compile(const Job& job, std::span<const InstructionList> lists, const CostModel& costs,
+                 bool issue_in_list_order);
 
 }  // namespace strata::sim

@@ -64,6 +64,18 @@ def test_a_programs_costs_are_listed_and_summed(strata, experiment):
     assert int(sums["collectives, sent"][1]) > 0
 
 
+def test_costs_on_a_gpu_say_whose_attention_it_is_and_what_its_masks_move(strata):
+    words = ("program", "experiments/gpu/gpt2_small.toml", "--costs", "--set", "cluster=h200-ib")
+    note = strata(None, *words).output.splitlines()[-1]
+    assert note == "# attention by cudnn"
+    note = strata(None, *words, "--set", "model.dropout=0.1").output.splitlines()[-1]
+    # Of 12 layers, forward and backward, each made and read: a bf16 mask of 8 sequences, 12 heads, 1024 x 1024 scores.
+    mask = 8 * 12 * 1024 * 1024 * 2
+    assert note == f"# attention by cudnn; its dropout masks move {12 * 4 * mask} bytes more, which are not among these"
+    ours = strata(None, *words, "--set", "cuda.attention=strata", "--set", "model.dropout=0.1").output.splitlines()[-1]
+    assert ours == "# attention by strata"
+
+
 def test_costs_need_a_device_that_is_described_and_the_text_form(strata, experiment):
     ended = strata(None, "program", experiment(), "--costs")
     assert ended.code == 2

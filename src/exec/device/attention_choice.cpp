@@ -12,6 +12,10 @@ namespace {
 /// Every part begins where any element may.
 constexpr std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, 256); }
 
+bool is_attention(const Instruction& in) {
+  return in.kernel == Kernel::attention_forward || in.kernel == Kernel::attention_backward;
+}
+
 }  // namespace
 
 std::string cudnn_attention_condition(const AttentionDims& d) {
@@ -38,7 +42,7 @@ std::string attention_of(const Program& program, const Numerics& numerics) {
   bool strata = false;
   for (const auto* section : {&program.prologue, &program.body}) {
     for (const Instruction& in : *section) {
-      if (in.kernel != Kernel::attention_forward && in.kernel != Kernel::attention_backward) continue;
+      if (!is_attention(in)) continue;
       (uses_cudnn_attention(KernelDims(program, in).attention(), numerics) ? cudnn : strata) = true;
     }
   }
@@ -49,6 +53,16 @@ std::string attention_of(const Program& program, const Numerics& numerics) {
 std::int64_t dropout_mask_bytes(const AttentionDims& d) {
   if (d.dropout_probability == 0.0F) return 0;
   return aligned(d.batch * d.num_heads * d.seq * dropout_mask_row(d) * size_of(DType::bf16));
+}
+
+std::int64_t dropout_mask_traffic(const Program& program, const Numerics& numerics) {
+  std::int64_t bytes = 0;
+  for (const Instruction& in : program.body) {
+    if (!is_attention(in)) continue;
+    const AttentionDims dims = KernelDims(program, in).attention();
+    if (uses_cudnn_attention(dims, numerics)) bytes += 2 * dropout_mask_bytes(dims);
+  }
+  return bytes;
 }
 
 CudnnBackwardWorkspace cudnn_backward_workspace(const AttentionDims& d, bool deterministic) {

@@ -32,6 +32,8 @@ std::string attention_of(const Program& program, const Numerics& numerics);
 constexpr std::int64_t dropout_mask_row(const AttentionDims& d) { return round_up(d.seq, std::int64_t{8}); }
 /// 0 without dropout.
 std::int64_t dropout_mask_bytes(const AttentionDims& dims);
+/// What the masks of one repetition of @p program's body move: each is made and read, by forward and again by backward.
+std::int64_t dropout_mask_traffic(const Program& program, const Numerics& numerics);
 
 /// The parts of the workspace of cuDNN's backward. cuDNN is held to @ref library, of which an engine may leave some:
 /// its backward for Ampere keeps the f32 sums of dq twice, that for Hopper once.

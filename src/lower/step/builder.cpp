@@ -69,6 +69,19 @@ int ProgramBuilder::add_group(Group group) {
   return static_cast<int>(program_.groups.size()) - 1;
 }
 
+/// Whether nothing of the order comes between @p before and the kernel emitted next, @p i. Of two items it does not
+/// where the first ends and the second begins with kernels of one stream: no other instruction stands there to be
+/// overtaken.
+bool ProgramBuilder::is_same_work(const Section& section, std::size_t before, std::size_t i) const {
+  const Place::Position& a = section.positions[before];
+  const Place::Position& b = section.positions[i];
+  if (a == b) return true;
+  const Instruction& last = program_.body[before];
+  const Instruction& first = program_.body[i];
+  return a.training_step == b.training_step && a.step == b.step && last.stream == first.stream &&
+         !last.is_collective() && !first.is_collective();
+}
+
 /// As emitted: whatever was said by an instruction's number is said of the one that computes it now.
 void ProgramBuilder::fuse_body(const Fusions& fusions) {
   if (fusions == Fusions{}) return;
@@ -79,7 +92,7 @@ void ProgramBuilder::fuse_body(const Fusions& fusions) {
   for (const auto& [instruction, buffer] : section.reserved) begins[static_cast<std::size_t>(instruction)] = true;
   std::vector<int> spans(body.size(), 0);
   for (std::size_t i = 1; i < body.size(); ++i) {
-    const bool is_apart = begins[i] || !section.after[i].empty() || section.positions[i] != section.positions[i - 1];
+    const bool is_apart = begins[i] || !section.after[i].empty() || !is_same_work(section, i - 1, i);
     spans[i] = spans[i - 1] + (is_apart ? 1 : 0);
   }
   const std::vector<int> computed_by = fuse(fusions, body, spans);

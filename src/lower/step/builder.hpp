@@ -123,6 +123,7 @@ class ProgramBuilder {
   std::vector<Instruction>& instructions_of(Place::Section section) {
     return section == Place::Section::prologue ? program_.prologue : program_.body;
   }
+  bool is_same_work(const Section& section, std::size_t before, std::size_t i) const;
   void fuse_body(const Fusions& fusions);
   void remove_unused_buffers();
   void find_waits(Place::Section section);

@@ -85,6 +85,17 @@ TEST(AttentionChoice, IsOursWhereItDoesNotAndRefusedWhereCudnnsIsAskedFor) {
   }
 }
 
+TEST(AttentionChoice, MasksOfDropoutAreMadeAndReadTwice) {
+  const Numerics automatic = attention(AttentionKernels::automatic);
+  EXPECT_EQ(dropout_mask_traffic(program_of(served), automatic), 0);
+  AttentionDims d = served;
+  d.dropout_probability = 0.25F;
+  const std::int64_t mask = dropout_mask_bytes(d);
+  EXPECT_GE(mask, d.batch * d.num_heads * d.seq * d.seq * 2);
+  EXPECT_EQ(dropout_mask_traffic(program_of(d), automatic), 4 * mask);
+  EXPECT_EQ(dropout_mask_traffic(program_of(d), attention(AttentionKernels::strata)), 0) << "ours have none";
+}
+
 TEST(AttentionChoice, PlansTheWorkspaceOfWhatRuns) {
   const auto bytes = [](const AttentionDims& d, const Numerics& numerics, std::size_t instruction) {
     const Program program = program_of(d);
