@@ -63,6 +63,35 @@ class Allocator {
     int life = -1;
   };
 
+  /// What a stream's next instruction has to stay away from.
+  struct Seen {
+    std::vector<Occupant> occupants{};  ///< not known to be gone, sorted by begin
+    std::int64_t first_free = 0;        ///< below it every byte is taken
+    std::int64_t most_bytes = 0;        ///< of an occupant
+
+    void add(const Occupant& occupant) {
+      occupants.insert(std::ranges::upper_bound(occupants, occupant.begin, {}, &Occupant::begin), occupant);
+      most_bytes = std::max(most_bytes, occupant.end - occupant.begin);
+    }
+    void remove(std::int64_t begin, int life) {
+      const auto at = std::ranges::lower_bound(occupants, begin, {}, &Occupant::begin);
+      occupants.erase(std::find_if(at, occupants.end(), [&](const Occupant& o) { return o.life == life; }));
+      first_free = std::min(first_free, begin);
+    }
+    /// Those before it end at @p address or before; occupants may overlap, as streams know of each other late.
+    std::size_t first_that_may_reach(std::int64_t address) const {
+      return static_cast<std::size_t>(std::ranges::upper_bound(occupants, address - most_bytes, {}, &Occupant::begin) -
+                                      occupants.begin());
+    }
+    /// Moves `first_free` up to where no occupant is.
+    void pass_what_is_taken() {
+      for (std::size_t i = first_that_may_reach(first_free); i < occupants.size() && occupants[i].begin <= first_free;
+           ++i) {
+        first_free = std::max(first_free, occupants[i].end);
+      }
+    }
+  };
+
   Buffer& buffer(int id) { return program_.buffers[static_cast<std::size_t>(id)]; }
   Life& life(int id) { return lives_[static_cast<std::size_t>(id)]; }
   const Instruction& instruction(int i) const { return list_[static_cast<std::size_t>(i)]; }
@@ -145,7 +174,7 @@ class Allocator {
   /// @return false where two buffers have to be kept apart that were not.
   bool place_all() {
     highest_ = base_;
-    occupants_.assign(num_streams_, {});
+    seen_.assign(num_streams_, {.first_free = base_});
     is_placed_.assign(program_.buffers.size(), false);
     bool is_sound = true;
     for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
@@ -164,9 +193,7 @@ class Allocator {
         }
         const Occupant occupant = occupant_of(id, l);
         for (std::size_t s = 0; s < num_streams_; ++s) {
-          if (!allocates_[s]) continue;
-          std::vector<Occupant>& seen = occupants_[s];
-          seen.insert(std::ranges::upper_bound(seen, occupant.begin, {}, &Occupant::begin), occupant);
+          if (allocates_[s]) seen_[s].add(occupant);
         }
       }
     }
@@ -179,11 +206,8 @@ class Allocator {
   }
 
   void forget(int i) {
-    std::vector<Occupant>& seen = occupants_[static_cast<std::size_t>(instruction(i).stream)];
-    for (const int l : gone_[static_cast<std::size_t>(i)]) {
-      const auto at = std::ranges::lower_bound(seen, buffer(life(l).buffer).offset_bytes, {}, &Occupant::begin);
-      seen.erase(std::find_if(at, seen.end(), [&](const Occupant& o) { return o.life == l; }));
-    }
+    Seen& seen = seen_[static_cast<std::size_t>(instruction(i).stream)];
+    for (const int l : gone_[static_cast<std::size_t>(i)]) seen.remove(buffer(life(l).buffer).offset_bytes, l);
   }
 
   std::int64_t first_fit(int id, int i) {
@@ -196,18 +220,19 @@ class Allocator {
       std::ranges::sort(kept_apart_, {}, &Occupant::begin);
     }
     const std::int64_t bytes = aligned(buffer(id).size_bytes());
-    std::int64_t candidate = base_;
+    Seen& seen = seen_[static_cast<std::size_t>(instruction(i).stream)];
+    seen.pass_what_is_taken();
+    std::int64_t candidate = seen.first_free;
     // Both are in order of their begins: behind one that begins behind the candidate so do all.
     const auto pass = [&](std::span<const Occupant> in_the_way, std::size_t& next) {
       for (; next < in_the_way.size() && in_the_way[next].begin < candidate + bytes; ++next) {
         candidate = std::max(candidate, in_the_way[next].end);
       }
     };
-    const std::vector<Occupant>& seen = occupants_[static_cast<std::size_t>(instruction(i).stream)];
-    std::size_t next = 0, next_apart = 0;
+    std::size_t next = seen.first_that_may_reach(candidate), next_apart = 0;
     std::int64_t before = -1;
     while (std::exchange(before, candidate) != candidate) {
-      pass(seen, next);
+      pass(seen.occupants, next);
       pass(kept_apart_, next_apart);
     }
     return candidate;
@@ -218,7 +243,9 @@ class Allocator {
     const std::int64_t begin = buffer(id).offset_bytes;
     const std::int64_t end = begin + aligned(buffer(id).size_bytes());
     bool is_apart = true;
-    for (const Occupant& o : occupants_[static_cast<std::size_t>(instruction(i).stream)]) {
+    const Seen& seen = seen_[static_cast<std::size_t>(instruction(i).stream)];
+    for (std::size_t at = seen.first_that_may_reach(begin); at < seen.occupants.size(); ++at) {
+      const Occupant& o = seen.occupants[at];
       if (end <= o.begin) break;
       const int other = life(o.life).buffer;
       if (other == id || o.end <= begin) continue;
@@ -236,14 +263,14 @@ class Allocator {
   std::size_t num_streams_;
   std::int64_t highest_ = 0;
   std::vector<Life> lives_;
-  std::vector<int> accesses_;                     ///< [life][stream]
-  std::vector<int> first_lives_;                  ///< by buffer, -1: none
-  std::vector<bool> allocates_;                   ///< by stream
-  std::vector<std::vector<int>> gone_;            ///< by instruction: lives, first known to be gone on its stream
-  std::map<int, std::set<int>> apart_{};          ///< by buffer that is kept apart from others
-  std::vector<Occupant> kept_apart_;              ///< those, as the buffer is placed
-  std::vector<bool> is_placed_;                   ///< by buffer, in this round
-  std::vector<std::vector<Occupant>> occupants_;  ///< by stream that allocates, sorted by begin: not known to be gone
+  std::vector<int> accesses_;             ///< [life][stream]
+  std::vector<int> first_lives_;          ///< by buffer, -1: none
+  std::vector<bool> allocates_;           ///< by stream
+  std::vector<std::vector<int>> gone_;    ///< by instruction: lives, first known to be gone on its stream
+  std::map<int, std::set<int>> apart_{};  ///< by buffer that is kept apart from others
+  std::vector<Occupant> kept_apart_;      ///< those, as the buffer is placed
+  std::vector<bool> is_placed_;           ///< by buffer, in this round
+  std::vector<Seen> seen_;                ///< by stream that allocates
 };
 
 }  // namespace
