@@ -20,6 +20,7 @@
 #include "planners/joint/known_plans.hpp"
 #include "planners/joint/moves.hpp"
 #include "planners/joint/plan_in_words.hpp"
+#include "planners/joint/relief.hpp"
 #include "planners/joint/single_plans.hpp"
 #include "planners/pipelines/step_bound.hpp"
 
@@ -323,7 +324,8 @@ class JointSearch {
   }
 
   [[noreturn]] void refuse_memory(const KnownPlan& least) const {
-    throw OutOfMemory(least_plan_in_words(request_, least, known_));
+    const std::string relief = relief_in_words(request_, dimensions_, all_degrees_, least);
+    throw OutOfMemory(least_plan_in_words(request_, least, known_) + (relief.empty() ? "" : "; " + relief));
   }
 
   Plan explained(const KnownPlan& best) {

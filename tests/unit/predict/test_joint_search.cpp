@@ -27,7 +27,9 @@ namespace strata::predict::test_joint_search {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Options = std::map<std::string, OptionValue>;
 
 constexpr const char* file = "/no/such/folder/e.toml";
@@ -277,6 +279,20 @@ TEST(JointSearch, RulesOfStaleGradientsAreLookedAtWhereAsked) {
   }
   EXPECT_FALSE(has_steps_that_overlap(synchronous.schedule.kind));
   EXPECT_LE(stale.why.predicted_seconds, synchronous.why.predicted_seconds);
+}
+
+TEST(JointSearch, SaysWhatWouldMakeAPlanFit) {
+  const Setting setting({"train.micro_batches=1", "train.global_batch=64"});
+  Options options = narrow;
+  options["stages"] = options["tensor"] = std::int64_t{1};
+  options["seeds"] = false;
+  options["without"] = std::string("states,slices,recompute,tensor,sub_batches");
+  // Data parallelism alone needs more, and ZeRO-3 less.
+  const std::string words = out_of_memory([&] { setting.plan(between(setting, 0.5), options); });
+  EXPECT_THAT(words, ContainsRegex("; all states over all copies .left out: states. would free [0-9.]+ GiB, and it fits"));
+  EXPECT_THAT(words, HasSubstr("; train.micro_batches = 2 would free "));
+  EXPECT_THAT(words, HasSubstr("; train.global_batch = 32 would free "));
+  EXPECT_THAT(words, Not(HasSubstr("left out: overlap"))) << "it is in the space";
 }
 
 TEST(JointSearch, RefusesWithNumbers) {
