@@ -16,11 +16,11 @@
 /// Reference:  `single` on the same global batch in the same micro-batches, up to the order of summation; with
 ///             staleness = 1 that of the mode whose rule it takes, which the plan's schedule says.
 /// Options:    stages, chunks, tensor, sum, micro_batches, cut_by (as `3d`), without, seeds, staleness, points, beam.
-/// Refuses:    a capacity that no plan which was looked at fits into; micro-batches that do not divide the batch;
-///             several ranks where nobody simulates; a space that `without` and given degrees leave empty. What the
-///             space has not, since src/lower refuses it: layouts beside slices, quantization or leaf-first nodes;
-///             whole tensors dealt in stages; sub-batches with batch norms; sums round a ring over p1 and p2 at once.
-///             Quantization changes what is computed and is left out.
+/// Refuses:    a capacity that no plan which was looked at fits into, with what would free most; micro-batches that do
+///             not divide the batch; several ranks where nobody simulates; a space that `without` and given degrees
+///             leave empty. What the space has not, since src/lower refuses it: layouts beside slices, quantization or
+///             leaf-first nodes; whole tensors dealt in stages; sub-batches with batch norms; sums round a ring over p1
+///             and p2 at once. Quantization changes what is computed and is left out.
 /// Planner:    joint/joint_search.hpp: candidates by the engines of single papers inside every combination of degrees,
 ///             then one decision after another. Not proven to be the optimum: the gap to a bound is told. Since every
 ///             mode's own plan is a candidate (seeds), but for SUMMA's where its Programs are very long, it is never

@@ -150,8 +150,8 @@ TEST(Fusion, NormsAddWhatTheyNormalise) {
     const Program fused = lower(plan, graph, 0, {no_workspace, {.add_norm = true}});
     std::map<std::string, int> before = count_kernels(plain);
     std::map<std::string, int> after = count_kernels(fused);
-    // Two of each block, of two, of two micro-batches; the norm of what is added where a block ends is the next block's,
-    // or the head's, which is another item of the order.
+    // Two of each block, of two, of two micro-batches; the norm of what is added where a block ends is the next
+    // block's, or the head's, which is another item of the order.
     const int num_sums = 2 * 2 * 2;
     ASSERT_EQ(before["add"], num_sums) << graph.name;
     EXPECT_EQ(after["add"], 0) << graph.name;
