@@ -1,7 +1,9 @@
 """Oases' printed tables beside versions of its experiments with one micro-batch."""
 
 import pytest
+from drawn import artists
 from strata_analysis.derive import by_point
+from strata_analysis.figures.oases import figure_4
 from strata_analysis.published import oases
 from strata_analysis.table import short_table
 
@@ -72,6 +74,22 @@ def test_oases_is_beside_the_best_of_four_baselines(small_version):
     assert (over_megatron > 1.0).all()
     assert sum("alpa" in line and "merak" in line for line in comparison.statements[:-1]) == 14
     assert comparison.statements[-1].startswith("Baselines here: megatron, merak, decomposed, alpa")
+
+
+def test_oases_is_drawn_over_the_best_of_four_baselines(small_version):
+    points = by_point(results := small_version("oases/figure_4", OF_FIGURE_4))
+    figures = figure_4.draw(results, points)
+    drawn = artists(figures, "speedup")
+    rows = oases.figure_4_throughputs(points).set_index(["cluster", "model"])
+    assert len(rows) == 14
+    for cluster, model in rows.index:
+        heights = {name: drawn[f"{cluster}/{model}/{name}"].get_height() for name in (*oases.BASELINES, "oases")}
+        assert max(heights[name] for name in oases.BASELINES) == pytest.approx(1.0)
+        row = rows.loc[(cluster, model)]
+        assert heights["oases"] / heights["megatron"] == pytest.approx(row["oases"] / row["megatron"])
+    band = artists(figures, "printed")["rtx3090-pcie"]
+    extents = band.get_extents().transformed(band.axes.transData.inverted())
+    assert (extents.y0, extents.y1) == pytest.approx((1.20, 1.48))
 
 
 def test_inside_stages_oases_is_beside_four_baselines_of_both_clusters_together(small_version):

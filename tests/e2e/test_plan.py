@@ -65,7 +65,7 @@ def test_a_programs_costs_are_listed_and_summed(strata, experiment):
 
 
 def test_costs_on_a_gpu_say_whose_attention_it_is_and_what_its_masks_move(strata):
-    words = ("program", "experiments/gpu/gpt2_small.toml", "--costs", "--set", "cluster=h200-ib")
+    words = ("program", ROOT / "experiments" / "gpu" / "gpt2_small.toml", "--costs", "--set", "cluster=h200-ib")
     note = strata(None, *words).output.splitlines()[-1]
     assert note == "# attention by cudnn"
     note = strata(None, *words, "--set", "model.dropout=0.1").output.splitlines()[-1]

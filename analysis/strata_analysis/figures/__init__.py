@@ -28,6 +28,7 @@ from strata_analysis.figures import (
     loss_curves,
     memory_by_category,
     mfu,
+    oases,
     osdp,
     predicted_step_time,
     schedule,
@@ -50,7 +51,13 @@ MODULES = (
     schedule,
 )
 # Figures of a paper, drawn where its experiments are among the results.
-PAPERS = {"amsp": amsp.MODULES, "autoddl": autoddl.MODULES, "cdp": cdp.MODULES, "osdp": osdp.MODULES}
+PAPERS = {
+    "amsp": amsp.MODULES,
+    "autoddl": autoddl.MODULES,
+    "cdp": cdp.MODULES,
+    "oases": oases.MODULES,
+    "osdp": osdp.MODULES,
+}
 FORMATS = ("png", "svg", "pdf")
 
 
