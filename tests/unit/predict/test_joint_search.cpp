@@ -289,7 +289,8 @@ TEST(JointSearch, SaysWhatWouldMakeAPlanFit) {
   options["without"] = std::string("states,slices,recompute,tensor,sub_batches");
   // Data parallelism alone needs more, and ZeRO-3 less.
   const std::string words = out_of_memory([&] { setting.plan(between(setting, 0.5), options); });
-  EXPECT_THAT(words, ContainsRegex("; all states over all copies .left out: states. would free [0-9.]+ GiB, and it fits"));
+  EXPECT_THAT(words,
+              ContainsRegex("; all states over all copies .left out: states. would free [0-9.]+ GiB, and it fits"));
   EXPECT_THAT(words, HasSubstr("; train.micro_batches = 2 would free "));
   EXPECT_THAT(words, HasSubstr("; train.global_batch = 32 would free "));
   EXPECT_THAT(words, Not(HasSubstr("left out: overlap"))) << "it is in the space";
