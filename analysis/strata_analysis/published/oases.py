@@ -16,6 +16,8 @@ from strata_analysis.published.sweeps import Sweeps
 # Columns of table 3: strategy.fine_recompute of mode oases with one degree for all layers.
 PARTS = {"false": "cross-pass", "true": "fine-grained"}
 BASELINES = ("megatron", "merak", "decomposed", "alpa")
+# As the paper calls them, in its order.
+NAMES = {"megatron": "Megatron", "merak": "Merak", "decomposed": "Wang et al.", "alpa": "Alpa", "oases": "Oases"}
 
 
 def of_experiment(points: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -31,9 +31,7 @@ void add_best(const PlanRequest& request, const std::vector<Move>& moves, std::s
       const std::int64_t bytes = request.evaluate->memory(move.plan).peak_bytes;
       if (bytes > 0 && bytes < best.peak_bytes) best = {fmt::format("{}{}", move.words, note), bytes};
     } catch (const UserError&) {
-      continue;  // It cannot be had.
-    } catch (const Unsupported&) {
-      continue;
+      continue;  // It cannot be had; of what cannot be lowered the peak is 0.
     }
   }
   if (best.peak_bytes < most_bytes) changes.push_back(std::move(best));

@@ -11,7 +11,6 @@ from matplotlib.patches import Patch
 from strata_analysis.figures import bars, style
 from strata_analysis.published.autoddl import BLOCKING, NAMES
 
-GROUP_WIDTH = 0.84
 EXPOSED_COLOUR = "0.25"
 
 
@@ -32,10 +31,7 @@ def panels(rows: pd.DataFrame, title: str) -> Figure:
             axes.set_title(optimizer, fontsize=7)
     all_axes[0][0].set_ylabel("seconds a step")
     figure.suptitle(title, fontsize=8)
-    handles = [
-        Patch(facecolor=_colour(name), edgecolor="white", hatch="////", label=NAMES.get(name, name))
-        for name in strategies
-    ]
+    handles = [bars.key_of_simulated(_colour(name), NAMES.get(name, name)) for name in strategies]
     handles.append(Patch(facecolor=EXPOSED_COLOUR, label="exposed communication"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles) if len(optimizers) > 1 else 2)
     return figure
@@ -48,15 +44,14 @@ def _colour(strategy: str) -> str | tuple[float, ...]:
 def _groups(axes: Axes, members: pd.DataFrame, strategies: list[str]) -> None:
     labels = [f"{row.model}\n{row.nodes} \N{MULTIPLICATION SIGN} {row.devices}" for row in members.itertuples()]
     groups = list(dict.fromkeys(labels))
-    width = GROUP_WIDTH / len(strategies)
     for label, row in zip(labels, members.itertuples(index=False), strict=True):
-        place = groups.index(label) + width * (strategies.index(row.strategy) - 0.5 * (len(strategies) - 1))
+        place, room = bars.place_in_group(groups.index(label), strategies.index(row.strategy), len(strategies))
         name = f"{row.optimizer}/{row.model}/{row.nodes}x{row.devices}/{row.strategy}"
         if row.ended != "ok":
             bars.say_missing(axes, place, row.ended, f"failed/{name}")
             continue
-        bars.single(axes, place, row.step_seconds, 0.9 * width, _colour(row.strategy), True, f"step/{name}")
-        bars.single(axes, place, row.exposed_seconds, 0.4 * width, EXPOSED_COLOUR, False, f"exposed/{name}")
+        bars.single(axes, place, row.step_seconds, 0.9 * room, _colour(row.strategy), True, f"step/{name}")
+        bars.single(axes, place, row.exposed_seconds, 0.4 * room, EXPOSED_COLOUR, False, f"exposed/{name}")
     axes.set_xticks(range(len(groups)), groups, fontsize=6)
     axes.set_xlim(-0.5, len(groups) - 0.5)
     axes.set_ylim(bottom=0.0)

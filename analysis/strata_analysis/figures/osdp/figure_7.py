@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib import pyplot
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from strata_analysis.figures import bars, style
 from strata_analysis.load import Results
@@ -41,7 +40,7 @@ def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
         axes.grid(axis="x", visible=False)
         axes.margins(y=0.35)
         handles = [
-            Patch(facecolor=colour, edgecolor="white", hatch="////", label=f"hidden size {hidden}")
+            bars.key_of_simulated(colour, f"hidden size {hidden}")
             for colour, hidden in zip(COLOURS, of_panel, strict=False)
         ]
         axes.legend(handles=handles, loc="upper right", fontsize=5.5)

@@ -6,12 +6,9 @@ import pandas as pd
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from strata_analysis.figures import bars, style
 from strata_analysis.published.osdp import NAMES
-
-GROUP_WIDTH = 0.84
 
 
 def panels(rows: pd.DataFrame, title: str) -> Figure:
@@ -38,24 +35,18 @@ def panels(rows: pd.DataFrame, title: str) -> Figure:
             axes.set_title(f"{family}, {limit:g} GiB", fontsize=7)
         of_limit[0].set_ylabel("sequences a second")
     figure.suptitle(title, fontsize=8)
-    handles = [
-        Patch(facecolor=style.colour(name), edgecolor="white", hatch="////", label=NAMES.get(name, name))
-        for name in strategies
-    ]
+    handles = [bars.key_of_simulated(style.colour(name), NAMES.get(name, name)) for name in strategies]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
 
 
 def _groups(axes: Axes, members: pd.DataFrame, strategies: list[str]) -> None:
     settings = list(dict.fromkeys(members["setting"]))
-    width = GROUP_WIDTH / len(strategies)
     for row in members.itertuples(index=False):
-        place = settings.index(row.setting) + width * (strategies.index(row.strategy) - 0.5 * (len(strategies) - 1))
+        place, room = bars.place_in_group(settings.index(row.setting), strategies.index(row.strategy), len(strategies))
         name = f"{row.model}/{row.limit_gib:g}/{row.strategy}"
         if row.ended == "ok":
-            bars.single(
-                axes, place, row.throughput, 0.9 * width, style.colour(row.strategy), True, f"throughput/{name}"
-            )
+            bars.single(axes, place, row.throughput, 0.9 * room, style.colour(row.strategy), True, f"throughput/{name}")
         else:
             bars.say_missing(axes, place, row.ended, f"failed/{name}")
     axes.set_xticks(range(len(settings)), settings)
