@@ -98,6 +98,7 @@ struct OverlapSection {
   std::string all_reduce = "backward";
   std::string update = "none";
   std::string layout = "none";
+  std::string replica_stream = "shared";
   bool operator==(const OverlapSection&) const = default;
 };
 

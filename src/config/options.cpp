@@ -133,6 +133,9 @@ constexpr Option options[] = {
     {"overlap.layout", FIELD(overlap.layout), "none | weight_gradient", "",
      "weight_gradient: where ranks sum the gradient of a product's input, it is made first and summed under the "
      "gradient of the weight; with sum = all_reduce"},
+    {"overlap.replica_stream", FIELD(overlap.replica_stream), "shared | own", "",
+     "sums over replicas and updated parameters that come back: shared: in turn with gathers and scatters of sharded "
+     "parameters; own: beside them, on a stream of their own"},
 
     {"communication.transport", FIELD(communication.transport), "auto | mpi | shm | two_level", "",
      "auto: shm within a node, mpi between nodes"},

@@ -59,6 +59,7 @@ class AnalyticCosts final : public CostModel {
     return {nccl_like_seconds(kind, bytes, place.shape, inside, cluster_, place.leaves), Basis::formula,
             nics_used(place.shape, cluster_)};
   }
+  Slowdown slowdown() const override { return {cluster_.compute_slowdown, cluster_.communication_slowdown}; }
   double step_overhead_seconds() const override { return cluster_.step_overhead_seconds; }
 
  private:

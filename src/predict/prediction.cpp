@@ -289,6 +289,7 @@ void set_account(results::StepRow& row, const PreparedPoint& point, const Lowere
   row.activation_bytes = live(Category::activation);
   row.workspace_bytes = live(Category::workspace);
   row.communication_bytes = live(Category::communication);
+  row.outside_arena_peak_bytes = point.cluster.runtime_memory_bytes;
 }
 
 }  // namespace strata::predict

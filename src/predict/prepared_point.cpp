@@ -157,6 +157,7 @@ Plan base_plan(const Experiment& experiment, const ModelGraph& graph, const Clus
   check_updates(experiment);
   plan.overlap.update = experiment.overlap.update;
   plan.overlap.layout = experiment.overlap.layout;
+  plan.overlap.replica_stream = experiment.overlap.replica_stream;
   plan.optimizer.kind = train.optimizer;
   plan.optimizer.momentum = train.momentum;
   plan.optimizer.beta1 = train.beta1;
@@ -170,7 +171,7 @@ Plan base_plan(const Experiment& experiment, const ModelGraph& graph, const Clus
       static_cast<std::int64_t>(std::llround(experiment.resources.memory_gib * 1024.0 * 1024.0 * 1024.0));
   // A described device has the memory it has; this machine's is shared with others and capped only where asked.
   if (plan.device_capacity_bytes == 0 && cluster.name != "this") {
-    plan.device_capacity_bytes = cluster.device_memory_bytes;
+    plan.device_capacity_bytes = cluster.device_memory_bytes - cluster.runtime_memory_bytes;
   }
   plan.seed = static_cast<std::uint64_t>(train.seed);
   return plan;

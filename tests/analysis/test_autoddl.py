@@ -10,7 +10,7 @@ from drawn import artists
 from matplotlib import pyplot
 from strata_analysis.derive import by_point, key_column
 from strata_analysis.figures import autoddl as figures
-from strata_analysis.figures.autoddl import figure_3, figure_4, figure_8, figure_9_vgg13, figure_10_transformer, table_3
+from strata_analysis.figures.autoddl import figure_3, figure_4_daint, figure_8, figure_9_vgg13, figure_10_transformer, table_3
 from strata_analysis.fit_autoddl_link import with_link
 from strata_analysis.published import autoddl, published
 from strata_analysis.table import short_table
@@ -218,25 +218,25 @@ def test_searches_without_an_exact_one_are_not_drawn(small_version):
 
 
 def test_communication_is_drawn_as_predicted_and_as_simulated(small_version):
-    results = small_version("autoddl/figure_4")
+    results = small_version("autoddl/figure_4_daint")
     points = by_point(results)
-    rows = autoddl.of_figure_4(points, "autoddl_figure_4")
+    rows = autoddl.of_figure_4(points, "autoddl_figure_4_daint")
     assert len(rows) == 8
     assert rows["communication"].is_monotonic_decreasing
-    drawn = figure_4.draw(results, points)
+    drawn = figure_4_daint.draw(results, points)
     for name in ("predicted", "communication"):
         heights = {strategy: bar.get_height() for strategy, bar in artists(drawn, name).items()}
         assert heights == dict(zip(rows["strategy"], rows[name], strict=True))
 
 
 def test_what_is_simulated_is_called_consistency_and_stands_beside_nothing_printed(small_version):
-    points = by_point(small_version("autoddl/figure_4"))
-    rows = autoddl.of_figure_4(points, "autoddl_figure_4")
+    points = by_point(small_version("autoddl/figure_4_daint"))
+    rows = autoddl.of_figure_4(points, "autoddl_figure_4_daint")
     assert np.allclose(rows["predicted"], rows["communication"], rtol=0.02)
-    said = autoddl.figure_4(points.assign(experiment_name="autoddl_figure_4_daint"))
+    said = autoddl.figure_4(points)
     assert said.title.startswith("Consistency")
     assert said.rows.empty
-    measured = points.assign(experiment_name="autoddl_figure_4_daint", simulated=False)
+    measured = points.assign(simulated=False)
     assert autoddl.figure_4(measured).title.startswith("Figure 4")
 
 

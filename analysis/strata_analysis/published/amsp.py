@@ -42,7 +42,7 @@ def of_experiment(points: pd.DataFrame, name: str) -> pd.DataFrame:
     """The points of one experiment that ended well, in the words of the data file.
 
     model, strategy, ranks, micro_batches, overlap, broadcast, factors (p g os; where all are given), mfu, tgs (tokens a
-    second and GPU), memory_gib (peak of the arena of the fullest rank).
+    second and GPU), memory_gib (of the fullest rank: peak of the arena, and what the cluster's runtime keeps beside it).
     """
     ours = points[(points["experiment_name"] == name) & (points["status"] == "ok")]
     states = zip(*(key_column(ours, f"strategy.{state}", "planner") for state in ("p", "g", "os")), strict=True)
@@ -58,7 +58,7 @@ def of_experiment(points: pd.DataFrame, name: str) -> pd.DataFrame:
             "factors": [" ".join(factors) for factors in states],
             "mfu": ours["mfu"].to_numpy(),
             "tgs": (ours["samples_per_second"] / ours["num_ranks"]).to_numpy(),
-            "memory_gib": (ours["arena_peak_bytes"] / 2**30).to_numpy(),
+            "memory_gib": (ours[["arena_peak_bytes", "outside_arena_peak_bytes"]].sum(axis=1) / 2**30).to_numpy(),
         }
     )
 

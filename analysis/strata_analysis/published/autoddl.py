@@ -292,7 +292,7 @@ def _machines(points: pd.DataFrame) -> list[str]:
 def _with_options(point: pd.Series) -> str:
     """ "megatron tensor=1x4": options of the strategy itself, in the order of their names."""
     options = {key.split(".", 1)[1]: value for key, value in keys_of(point).items() if key.startswith("strategy.")}
-    words = [f"{key}={value.strip(chr(34))}" for key, value in sorted(options.items()) if key in ("layout", "tensor")]
+    words = [f"{key}={value.strip(chr(34))}" for key, value in sorted(options.items()) if key in ("layout", "seed", "tensor")]
     return " ".join([point["strategy_name"], *words])
 
 
@@ -335,7 +335,7 @@ def figure_4(points: pd.DataFrame) -> Comparison:
     )
 
 
-FIGURE_4 = ("autoddl_figure_4", "autoddl_figure_4_daint", "autoddl_figure_4_gcp")
+FIGURE_4 = ("autoddl_testbed_figure_4", "autoddl_figure_4_daint", "autoddl_figure_4_gcp")
 COMPARISONS = {
     **{name: (figure_4,) for name in FIGURE_4},
     "autoddl_figure_9_vgg13": (figure_9_vgg13, figure_9_vgg13_shares, figure_9_data_parallel),

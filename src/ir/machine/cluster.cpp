@@ -107,6 +107,7 @@ const std::vector<std::string>& keys() {
                                                  "devices_per_node",
                                                  "device",
                                                  "device_memory_bytes",
+                                                 "runtime_memory_bytes",
                                                  "nics_per_node",
                                                  "nodes_per_leaf",
                                                  "intra_node",
@@ -117,6 +118,8 @@ const std::vector<std::string>& keys() {
                                                  "spine_oversubscription",
                                                  "ring_hop_seconds",
                                                  "step_overhead_seconds",
+                                                 "compute_slowdown",
+                                                 "communication_slowdown",
                                                  "peak_flops_per_second",
                                                  "effective_flops_per_second",
                                                  "transformer_costs"};
@@ -147,12 +150,20 @@ void verify(const Cluster& cluster) {
   at_least("nodes", cluster.nodes, 1);
   at_least("devices_per_node", cluster.devices_per_node, 1);
   at_least("device_memory_bytes", static_cast<double>(cluster.device_memory_bytes), 0);
+  at_least("runtime_memory_bytes", static_cast<double>(cluster.runtime_memory_bytes), 0);
+  if (cluster.runtime_memory_bytes > 0 && cluster.runtime_memory_bytes >= cluster.device_memory_bytes) {
+    fail(cluster, "runtime_memory_bytes",
+         fmt::format("{} leaves nothing of device_memory_bytes = {}", cluster.runtime_memory_bytes,
+                     cluster.device_memory_bytes));
+  }
   at_least("memory_bandwidth_bytes_per_second", cluster.memory_bandwidth_bytes_per_second, 0);
   at_least("nics_per_node", cluster.nics_per_node, 1);
   at_least("nodes_per_leaf", cluster.nodes_per_leaf, 0);
   at_least("spine_oversubscription", cluster.spine_oversubscription, 1);
   at_least("ring_hop_seconds", cluster.ring_hop_seconds, 0);
   at_least("step_overhead_seconds", cluster.step_overhead_seconds, 0);
+  at_least("compute_slowdown", cluster.compute_slowdown, 1);
+  at_least("communication_slowdown", cluster.communication_slowdown, 1);
   if (cluster.nics_per_node > 1 && cluster.devices_per_node % cluster.nics_per_node != 0) {
     fail(cluster, "nics_per_node",
          fmt::format("{} NICs do not divide {} devices of a node", cluster.nics_per_node, cluster.devices_per_node));
@@ -187,6 +198,7 @@ std::string to_text(const Cluster& cluster) {
   line("devices_per_node", count(cluster.devices_per_node));
   line("device", toml_string(cluster.device));
   line("device_memory_bytes", count(cluster.device_memory_bytes));
+  if (cluster.runtime_memory_bytes > 0) line("runtime_memory_bytes", count(cluster.runtime_memory_bytes));
   line("memory_bandwidth_bytes_per_second", toml_real(cluster.memory_bandwidth_bytes_per_second));
   line("intra_node", fmt::format("{{ {} }}", text_of(cluster.intra_node)));
   line("inter_node", fmt::format("{{ {} }}", text_of(cluster.inter_node)));
@@ -195,6 +207,8 @@ std::string to_text(const Cluster& cluster) {
   line("spine_oversubscription", toml_real(cluster.spine_oversubscription));
   if (cluster.ring_hop_seconds > 0.0) line("ring_hop_seconds", toml_real(cluster.ring_hop_seconds));
   if (cluster.step_overhead_seconds > 0.0) line("step_overhead_seconds", toml_real(cluster.step_overhead_seconds));
+  if (cluster.compute_slowdown > 1.0) line("compute_slowdown", toml_real(cluster.compute_slowdown));
+  if (cluster.communication_slowdown > 1.0) line("communication_slowdown", toml_real(cluster.communication_slowdown));
 
   for (const auto& [key, rates] : {std::pair("peak_flops_per_second", &cluster.peak_flops_per_second),
                                    std::pair("effective_flops_per_second", &cluster.effective_flops_per_second)}) {
@@ -223,6 +237,7 @@ Cluster parse_cluster(const std::string& text, std::string_view file_name) {
   reader.read("devices_per_node", cluster.devices_per_node, 1);
   reader.read("device", cluster.device);
   reader.read("device_memory_bytes", cluster.device_memory_bytes);
+  reader.read("runtime_memory_bytes", cluster.runtime_memory_bytes);
   reader.read("memory_bandwidth_bytes_per_second", cluster.memory_bandwidth_bytes_per_second);
   read_link_table(reader, "intra_node", cluster.intra_node);
   read_link_table(reader, "inter_node", cluster.inter_node);
@@ -231,6 +246,8 @@ Cluster parse_cluster(const std::string& text, std::string_view file_name) {
   reader.read("spine_oversubscription", cluster.spine_oversubscription, 1.0);
   reader.read("ring_hop_seconds", cluster.ring_hop_seconds);
   reader.read("step_overhead_seconds", cluster.step_overhead_seconds);
+  reader.read("compute_slowdown", cluster.compute_slowdown, 1.0);
+  reader.read("communication_slowdown", cluster.communication_slowdown, 1.0);
   for (const auto& [key, rates] : {std::pair("peak_flops_per_second", &cluster.peak_flops_per_second),
                                    std::pair("effective_flops_per_second", &cluster.effective_flops_per_second)}) {
     if (const TomlValue* table = reader.table(key)) {

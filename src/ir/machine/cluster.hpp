@@ -36,6 +36,9 @@ struct Cluster {
   int devices_per_node = 1;
   std::string device;  ///< e.g. "A800-SXM4-80GB"; "cpu": whatever CPUs
   std::int64_t device_memory_bytes = 0;
+  /// Of these what a rank's process holds whatever its Program is: context, libraries, communicators, and what an
+  /// allocator and a framework keep beside tensors.
+  std::int64_t runtime_memory_bytes = 0;
   std::map<std::string, double> peak_flops_per_second;  ///< by dtype name: f32, bf16, tf32
   /// What training reaches of that, measured or fitted, by dtype name; absent: the cost model's own efficiencies apply.
   std::map<std::string, double> effective_flops_per_second;
@@ -49,7 +52,11 @@ struct Cluster {
   /// A hop of a ring over several nodes, whatever the protocol, where more than the links' latencies is known to pass
   /// between two ranks; 0: the links' latencies, of which a protocol takes its share.
   double ring_hop_seconds = 0.0;
-  double step_overhead_seconds = 0.0;          ///< what every training step takes beside kernels and transfers
+  double step_overhead_seconds = 0.0;  ///< what every training step takes beside kernels and transfers
+  /// Where a rank computes and communicates at once, each takes so many times as long as alone: they share the device's
+  /// memory and, on a GPU, its multiprocessors.
+  double compute_slowdown = 1.0;
+  double communication_slowdown = 1.0;
   std::map<std::string, std::string> sources;  ///< key -> where the number comes from
   bool operator==(const Cluster&) const = default;
 };

@@ -567,6 +567,7 @@ void verify(const Plan& plan, const ModelGraph& graph) {
   check_word("overlap.update", plan.overlap.update, plan_words::update);
   check_word("overlap.layout", plan.overlap.layout, plan_words::overlapped_layout);
   check_word("overlap.panels", plan.overlap.panels, plan_words::overlapped_panels);
+  check_word("overlap.replica_stream", plan.overlap.replica_stream, plan_words::replica_stream);
 
   check_word("optimizer.kind", plan.optimizer.kind, plan_words::optimizer_kind);
   check_word("optimizer.sharding", plan.optimizer.sharding, plan_words::optimizer_sharding);

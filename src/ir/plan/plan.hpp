@@ -146,6 +146,9 @@ struct Overlap {
   /// Of products of algorithm summa, next_product: a panel's broadcasts run under the product of the panel before, and
   /// sums under the next one; none: the rank computes or communicates.
   std::string panels = "next_product";
+  /// Sums over replicas, and what comes back updated: shared, in turn with gathers and scatters of the ranks that share
+  /// parameters; own, on a stream of their own beside them (AMSP sec. VI-C).
+  std::string replica_stream = "shared";
   bool operator==(const Overlap&) const = default;
 };
 

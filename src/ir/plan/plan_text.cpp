@@ -232,6 +232,7 @@ Overlap read_overlap(TomlReader reader) {
   reader.read_word("update", overlap.update, plan_words::update);
   reader.read_word("layout", overlap.layout, plan_words::overlapped_layout);
   reader.read_word("panels", overlap.panels, plan_words::overlapped_panels);
+  reader.read_word("replica_stream", overlap.replica_stream, plan_words::replica_stream);
   reader.finish();
   return overlap;
 }
@@ -334,6 +335,7 @@ std::string to_text(const Plan& plan) {
   line("update", in_quotes(plan.overlap.update));
   line("layout", in_quotes(plan.overlap.layout));
   line("panels", in_quotes(plan.overlap.panels));
+  line("replica_stream", in_quotes(plan.overlap.replica_stream));
 
   for (const OperatorRule& rule : plan.operators) {
     text += text_of(rule);

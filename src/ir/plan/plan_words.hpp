@@ -34,6 +34,7 @@ constexpr std::string_view broadcast = "none | next_forward";
 constexpr std::string_view update = "none | backward";
 constexpr std::string_view overlapped_layout = "none | weight_gradient";
 constexpr std::string_view overlapped_panels = "none | next_product";
+constexpr std::string_view replica_stream = "shared | own";
 constexpr std::string_view optimizer_kind = "sgd | adam | adamw";
 constexpr std::string_view optimizer_sharding = "intra_tensor | inter_tensor";
 constexpr std::string_view optimizer_spread = "all_gather | broadcast";

@@ -158,7 +158,7 @@ void GatherEmission::spread(const Place& here, std::span<const int> message, int
   Instruction in{.kernel = Kernel::none,
                  .collective = whole_tensors ? Collective::broadcast : Collective::all_gather,
                  .group = group,
-                 .stream = communication_stream,
+                 .stream = replica_stream(plan_.overlap, builder_.num_streams()),
                  .phase = Phase::update,
                  .step = step};
   for (const int p : message) {

@@ -12,7 +12,12 @@ namespace strata {
 
 GradientEmission::GradientEmission(const Plan& plan, const ModelGraph& graph, GradientSums sums,
                                    ProgramBuilder& builder)
-    : plan_(plan), graph_(graph), sums_(std::move(sums)), builder_(builder), instructions_(sums_.actions.size(), -1) {
+    : plan_(plan),
+      graph_(graph),
+      sums_(std::move(sums)),
+      replica_stream_(replica_stream(plan.overlap, builder.num_streams())),
+      builder_(builder),
+      instructions_(sums_.actions.size(), -1) {
   make_buffers(sums_.num_lasting);
 }
 
@@ -86,8 +91,8 @@ Attributes GradientEmission::quantized(const GradientAction& action) const {
 int GradientEmission::issue(const Place& here, std::span<const GradientAction> together) {
   const GradientAction& action = together.back();
   const int computed = here.last_on(compute_stream);
-  if (action.kind == Kind::hold_communication) {
-    here.hold(communication_stream, computed);
+  if (action.kind == Kind::hold_sums) {
+    here.hold(replica_stream_, computed);
     return -1;
   }
   if (action.kind == Kind::await) {
@@ -107,7 +112,7 @@ int GradientEmission::issue(const Place& here, std::span<const GradientAction> t
     in.kernel = Kernel::none;
     in.collective = which;
     in.group = action.group;
-    in.stream = communication_stream;
+    in.stream = action.is_between_replicas ? replica_stream_ : communication_stream;
   };
   const auto message = [&](Collective which) {
     collective(which);
@@ -140,7 +145,7 @@ int GradientEmission::issue(const Place& here, std::span<const GradientAction> t
     case Kind::send:
     case Kind::receive:
     case Kind::await:
-    case Kind::hold_communication: break;
+    case Kind::hold_sums: break;
   }
   return here.emit(std::move(in));
 }

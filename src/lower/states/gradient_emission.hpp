@@ -62,6 +62,7 @@ class GradientEmission {
   const Plan& plan_;
   const ModelGraph& graph_;
   const GradientSums sums_;
+  const int replica_stream_;
   ProgramBuilder& builder_;
   // What became of the sums' numbers in the Program.
   std::vector<int> buffers_;       ///< by buffer of the sums, of the first ones: made in their order

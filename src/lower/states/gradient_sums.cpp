@@ -476,6 +476,7 @@ void GradientWalk::scatter_own_parts(std::size_t index, int buffer) {
                         .from = {buffer, layout_.place(p).begin, s.held.size},
                         .to = in_place ? own : kept_part(p),
                         .group = groups_of(index).spread,
+                        .is_between_replicas = true,
                         .goes_with_next = true});
   }
   if (!scatters.empty()) scatters.back().goes_with_next = false;
@@ -576,7 +577,7 @@ void GradientWalk::reduce_remaining(const std::map<int, Copies>& copies) {
     for (const QuantizedReductions::Sum& hop : quantized_.behind_backward) add_up(hop);
     backward_is_over_ = true;
     // A bucket is complete long before backward ends, and streams run ahead as far as they may.
-    if (plan_.overlap.all_reduce == "none") sums_.actions.push_back({.kind = Kind::hold_communication});
+    if (plan_.overlap.all_reduce == "none") sums_.actions.push_back({.kind = Kind::hold_sums});
     for (std::size_t b = 0; b < on_the_way_.size(); ++b) {
       STRATA_INVARIANT(on_the_way_[b].missing == 0, "a gradient is missing");
       if (!on_the_way_[b].is_reduced) reduce(b, on_the_way_[b].lasting);
@@ -624,6 +625,7 @@ void GradientWalk::add_whole(std::size_t index, int from) {
 void GradientWalk::all_reduce(GradientAction action) {
   if (action.group < 0 || action.to.num_elements == 0) return;
   action.kind = Kind::all_reduce;
+  action.is_between_replicas = true;
   communicate(action);
 }
 

@@ -48,17 +48,17 @@ namespace strata {
 /// Operands are parts of GradientSums::buffers.
 struct GradientAction {
   enum class Kind : std::uint8_t {
-    reduce_scatter,     ///< `from` over `group`, this rank's part into `to`
-    all_reduce,         ///< `to` over `group`, in place
-    all_to_all,         ///< `from` over `group` into `to`
-    quantize,           ///< `from` into `to`, in the order of all_to_all
-    dequantize,         ///< the sum of the pieces in `from` (+)= into `to`
-    copy,               ///< `from` into `to`
-    add,                ///< `from` += into `to`
-    receive,            ///< `to` from member `peer` of `group`: the sum over earlier micro-batches
-    send,               ///< `from` to member `peer` of `group`
-    await,              ///< what the compute stream runs next waits for action `awaited`
-    hold_communication  ///< what is communicated next waits for all that the compute stream has been given
+    reduce_scatter,  ///< `from` over `group`, this rank's part into `to`
+    all_reduce,      ///< `to` over `group`, in place
+    all_to_all,      ///< `from` over `group` into `to`
+    quantize,        ///< `from` into `to`, in the order of all_to_all
+    dequantize,      ///< the sum of the pieces in `from` (+)= into `to`
+    copy,            ///< `from` into `to`
+    add,             ///< `from` += into `to`
+    receive,         ///< `to` from member `peer` of `group`: the sum over earlier micro-batches
+    send,            ///< `from` to member `peer` of `group`
+    await,           ///< what the compute stream runs next waits for action `awaited`
+    hold_sums        ///< the next sum over replicas waits for all that the compute stream has been given
   };
   Kind kind = Kind::await;
   int parameter = -1;  ///< whose gradient; -1: those of `bucket`
@@ -66,6 +66,7 @@ struct GradientAction {
   Operand from{};
   Operand to{};
   int group = -1;
+  bool is_between_replicas = false;  ///< of a collective: not of the ranks that share the parameter
   int peer = -1;
   int stream = -1;  ///< of send and receive
   int awaited = -1;

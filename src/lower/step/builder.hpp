@@ -65,6 +65,7 @@ class ProgramBuilder {
   ProgramBuilder(int rank, int num_ranks, std::vector<std::string> streams);
 
   int rank() const { return program_.rank; }
+  int num_streams() const { return static_cast<int>(program_.streams.size()); }
   int add_buffer(Buffer buffer);
   /// One that lasts and that training steps share: made for the first who asks for its name, the same for others.
   int shared_buffer(const Buffer& buffer);

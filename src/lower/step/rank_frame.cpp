@@ -48,6 +48,7 @@ std::vector<std::string> streams_of(const Plan& plan, const LaidOutGraph& model,
   if (walk) std::ranges::copy(walk->streams, std::back_inserter(streams));
   std::ranges::copy(link_streams(place.pipeline, place.in_pipeline), std::back_inserter(streams));
   if (replicas) std::ranges::copy(replicas->streams, std::back_inserter(streams));
+  if (plan.overlap.replica_stream == "own") streams.push_back("replicas");
   return streams;
 }
 

@@ -1,47 +1,16 @@
 #include "planners/layouts/exact_layouts.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <map>
 #include <utility>
 
-#include "base/infinity.hpp"
 #include "planners/layouts/coordinate_descent.hpp"
+#include "planners/search/branch_and_bound.hpp"
 #include "planners/search/elimination.hpp"
 
 namespace strata {
 namespace {
-
-/// @p problem with costs cost · @p scale + bytes · @p price; impossible stays impossible. Shared numbers stay shared.
-LayoutProblem priced(const LayoutProblem& problem, double scale, double price) {
-  LayoutProblem result = problem;
-  std::map<std::pair<const void*, const void*>, std::shared_ptr<const std::vector<double>>> made;
-  const auto scaled = [&](double cost) { return cost == infinity ? infinity : scale * cost; };
-  for (SearchVariable& variable : result.variables) {
-    auto& shared = made[{variable.cost.get(), variable.bytes.get()}];
-    if (!shared) {
-      std::vector<double> sum;
-      for (std::size_t c = 0; c < variable.cost->size(); ++c) {
-        const double bytes = variable.bytes ? static_cast<double>((*variable.bytes)[c]) : 0.0;
-        sum.push_back(scaled((*variable.cost)[c]) + price * bytes);
-      }
-      shared = std::make_shared<const std::vector<double>>(std::move(sum));
-    }
-    variable.cost = shared;
-  }
-  if (scale == 1.0) return result;
-  std::map<const CostTable*, std::shared_ptr<const CostTable>> tables;
-  for (Coupling& coupling : result.couplings) {
-    auto& shared = tables[coupling.cost.get()];
-    if (!shared) {
-      CostTable table = *coupling.cost;
-      for (double& value : table.values) value = scaled(value);
-      shared = std::make_shared<const CostTable>(std::move(table));
-    }
-    coupling.cost = shared;
-  }
-  return result;
-}
 
 struct Point {
   std::vector<int> choices;
@@ -72,8 +41,9 @@ SearchAnswer search_exactly(const LayoutProblem& problem) {
   if (fitting.bytes > capacity) return answer;
   answer.lower_bound = exceeding.cost;
   // Each price is that at which the two cost the same: whatever is cheaper at it lies between them.
+  double price = 0.0;
   for (;;) {
-    const double price = (fitting.cost - exceeding.cost) / (exceeding.bytes - fitting.bytes);
+    price = (fitting.cost - exceeding.cost) / (exceeding.bytes - fitting.bytes);
     Point between = point_of(problem, cheapest(priced(problem, 1.0, price)));
     const double value = between.cost + price * between.bytes;
     answer.lower_bound = std::max(answer.lower_bound, value - price * capacity);
@@ -86,6 +56,7 @@ SearchAnswer search_exactly(const LayoutProblem& problem) {
   answer.evaluations = 0;
   answer.trace.clear();
   answer.lower_bound = std::min(answer.lower_bound, answer.cost);
+  prove_cheapest(problem, std::array{price, price / 3.0, 3.0 * price}, answer);
   return answer;
 }
 

@@ -1,10 +1,11 @@
 #pragma once
 
 /// @file
-/// The cheapest strategy within a capacity. Without one, or where the cheapest fits it, that is exact. Where it does
-/// not, bytes get a price (Lagrange) at which the cheapest fits, the price that leaves least to spare; layers then take
-/// better layouts one by one as long as all fit, and the lower bound that comes with the price says how far from the
-/// optimum that can be.
+/// The cheapest strategy within a capacity. Without one, or where the cheapest fits it, dynamic programming has it.
+/// Where it does not, bytes get a price (Lagrange) at which the cheapest fits, the price that leaves least to spare;
+/// layers then take better layouts one by one as long as all fit; and from there on branch and bound finds the cheapest
+/// that fits and proves it. Of very many layers that all choose for themselves it may not come to an end: then the
+/// lower bound that comes with the price says how far from the optimum the answer can be.
 
 #include "planners/layouts/layout_problem.hpp"
 

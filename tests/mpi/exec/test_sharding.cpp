@@ -92,6 +92,7 @@ TEST_F(Sharding, OverlapAndRecomputationChangeNoBit) {
           overlapped.overlap.gather_backward = "next_module";
           overlapped.overlap.reduce_scatter = "grad_input";
           overlapped.overlap.broadcast = "next_forward";
+          overlapped.overlap.replica_stream = after == std::string_view("keep") ? "own" : "shared";
           const Trained ours = train_plan(training, overlapped, world, engine);
           const std::string what =
               fmt::format("{}: {}, recompute {}, {}", model.name, name(state, way, 2), to_string(recompute), after);
@@ -119,6 +120,7 @@ TEST_F(Sharding, MessagesOfSeveralParametersChangeNoBit) {
             Plan together = alone;
             together.overlap.spread_bytes = bytes;
             together.overlap.broadcast = under;
+            together.overlap.replica_stream = bytes < 1 << 30 ? "own" : "shared";
             const Trained ours = train_plan(training, together, world, engine);
             const std::string what =
                 fmt::format("{}: {}, {} bytes, under {}", model.name, name(state, way, 1), bytes, under);

@@ -110,6 +110,17 @@ TEST(AnalyticCosts, PairsOfANodeHaveTheirOwnLink) {
   EXPECT_NEAR(seconds({0, 1, 2, 3}) / seconds({1, 2}), 1.5, 0.01) << "a ring over both pairs crosses between them";
 }
 
+TEST(AnalyticCosts, ComputeAndCommunicationSlowEachOtherDownAsTheClusterSays) {
+  Cluster cluster = described();
+  EXPECT_EQ(analytic_costs(cluster)->slowdown().compute, 1.0);
+  EXPECT_EQ(analytic_costs(cluster)->slowdown().communication, 1.0);
+  cluster.compute_slowdown = 1.25;
+  cluster.communication_slowdown = 2.0;
+  EXPECT_EQ(analytic_costs(cluster)->slowdown().compute, 1.25);
+  EXPECT_EQ(analytic_costs(cluster)->slowdown().communication, 2.0);
+  EXPECT_EQ(paper_costs(cluster)->slowdown().compute, 1.0) << "the papers' formulas have none";
+}
+
 TEST(AnalyticCosts, AStepHasTheOverheadOfItsCluster) {
   Cluster cluster = described();
   EXPECT_EQ(analytic_costs(cluster)->step_overhead_seconds(), 0.0);

@@ -239,6 +239,38 @@ TEST(ShardedOverlap, NoKernelWaitsForTheTransferJustIssued) {
   }
 }
 
+/// Whoever shares a parameter communicates on one stream, its replicas on the other; what is done stays the same.
+TEST(ShardedOverlap, SumsOverReplicasMayHaveAStreamOfTheirOwn) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {16, 32, 48, 24, 40, 8}});
+  const Factor node{2, 1};
+  for (const char* gradients : {"all_reduce", "reduce_scatter"}) {
+    for (const StateFactors& state : {StateFactors{.p = node, .g = node, .os = grid}, StateFactors{.os = grid}}) {
+      Plan plan = overlapped(state, 2, gradients);
+      const Program shared = lower(plan, graph, 0, no_workspace);
+      plan.overlap.replica_stream = "own";
+      const Program own = lower(plan, graph, 0, no_workspace);
+      EXPECT_EQ(own.streams.size(), shared.streams.size() + 1);
+      ASSERT_EQ(own.streams.back(), "replicas");
+      ASSERT_EQ(own.body.size(), shared.body.size());
+      int num_moved = 0;
+      for (std::size_t i = 0; i < own.body.size(); ++i) {
+        Instruction here = own.body[i];
+        const bool is_moved = here.stream + 1 == static_cast<int>(own.streams.size());
+        if (here.is_collective()) {
+          const std::vector<int>& ranks = own.groups[static_cast<std::size_t>(here.group)].ranks;
+          const bool shares_parameters = state.p == node && ranks == std::vector{0, 1};
+          EXPECT_EQ(is_moved, !shares_parameters) << i << " " << here.name;
+        }
+        num_moved += is_moved ? 1 : 0;
+        here.stream = shared.body[i].stream;
+        here.waits = shared.body[i].waits;
+        EXPECT_EQ(here, shared.body[i]) << i;
+      }
+      EXPECT_GT(num_moved, 0);
+    }
+  }
+}
+
 /// Messages hold whole parameters in order, no more than fill them; all of what is sent one by one is in one of them.
 TEST(ShardedOverlap, UpdatedParametersComeBackInMessages) {
   const ModelGraph graph = build_model({.name = "mlp", .widths = {16, 32, 48, 24, 40, 8}});

@@ -18,7 +18,7 @@ def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
         of_experiment(points, EXPERIMENT),
         "memory_gib",
         "peak memory, GiB",
-        "AMSP figure 13: peak memory of the fullest GPU, simulated, without what a runtime keeps",
+        "AMSP figure 13: peak memory of the fullest GPU, simulated, with what its runtime keeps",
         published("amsp", "figure_13"),
     )
     return {"memory": figure}

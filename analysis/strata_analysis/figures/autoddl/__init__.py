@@ -5,7 +5,6 @@ One module a figure: `EXPERIMENT` names the experiment that it is drawn from, `d
 
 from strata_analysis.figures.autoddl import (
     figure_3,
-    figure_4,
     figure_4_daint,
     figure_4_gcp,
     figure_8,
@@ -14,11 +13,11 @@ from strata_analysis.figures.autoddl import (
     figure_10_transformer,
     figure_10_vgg13,
     table_3,
+    testbed_figure_4,
 )
 
 MODULES = (
     figure_3,
-    figure_4,
     figure_4_daint,
     figure_4_gcp,
     figure_8,
@@ -27,4 +26,5 @@ MODULES = (
     figure_10_vgg13,
     figure_10_transformer,
     table_3,
+    testbed_figure_4,
 )

@@ -12,6 +12,7 @@ from strata_analysis.published.autoddl import is_simulated, of_figure_4, rank_co
 
 PREDICTED_COLOUR = "0.6"
 WIDTH = 0.4
+MOST_BESIDE_EACH_OTHER = 12  # names of strategies, in several lines each
 
 
 def draw_for(experiment: str, points: pd.DataFrame) -> dict[str, Figure] | str:
@@ -27,8 +28,9 @@ def draw_for(experiment: str, points: pd.DataFrame) -> dict[str, Figure] | str:
         colour = style.colour(row.strategy.split()[0])
         name = f"communication/{row.strategy}"
         bars.single(axes, place + WIDTH / 2, row.communication, 0.9 * WIDTH, colour, row.simulated, name)
-    words = [word.replace(" ", "\n").replace("=", "\n") for word in rows["strategy"]]
-    axes.set_xticks(range(len(rows)), words, fontsize=6)
+    is_crowded = len(rows) > MOST_BESIDE_EACH_OTHER
+    words = [word if is_crowded else word.replace(" ", "\n").replace("=", "\n") for word in rows["strategy"]]
+    axes.set_xticks(range(len(rows)), words, fontsize=6, rotation=90 if is_crowded else 0)
     axes.grid(axis="x", visible=False)
     axes.set_ylabel("seconds a step")
     # Planner and simulator ask the same formulas, so that what agrees there says nothing of a network.

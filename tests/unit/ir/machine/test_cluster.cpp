@@ -29,6 +29,7 @@ Cluster full_cluster() {
   cluster.devices_per_node = 8;
   cluster.device = "A800-SXM4-80GB";
   cluster.device_memory_bytes = 85'899'345'920;
+  cluster.runtime_memory_bytes = 9'000'000'000;
   cluster.peak_flops_per_second = {{"f32", 19.5e12}, {"bf16", 312e12}, {"tf32", 156e12}};
   cluster.memory_bandwidth_bytes_per_second = 2.039e12;
   cluster.intra_node = {3.0e-6, 2.0e11};
@@ -39,6 +40,8 @@ Cluster full_cluster() {
   cluster.spine_oversubscription = 2.0;
   cluster.ring_hop_seconds = 8e-5;
   cluster.step_overhead_seconds = 0.25;
+  cluster.compute_slowdown = 1.125;
+  cluster.communication_slowdown = 1.5;
   cluster.sources = {{"nodes", "section 5.1"}, {"peak_flops_per_second.bf16", "data sheet"}};
   return cluster;
 }
@@ -59,6 +62,9 @@ TEST(Cluster, VerifyNamesKeyAndNumbers) {
       {"nodes: 0 is out of range; accepted: >= 1", [](Cluster& c) { c.nodes = 0; }},
       {"devices_per_node: -1", [](Cluster& c) { c.devices_per_node = -1; }},
       {"device_memory_bytes: -5", [](Cluster& c) { c.device_memory_bytes = -5; }},
+      {"runtime_memory_bytes: -5", [](Cluster& c) { c.runtime_memory_bytes = -5; }},
+      {"runtime_memory_bytes: 9000000000 leaves nothing of device_memory_bytes = 9000000000",
+       [](Cluster& c) { c.device_memory_bytes = c.runtime_memory_bytes; }},
       {"memory_bandwidth_bytes_per_second: -1", [](Cluster& c) { c.memory_bandwidth_bytes_per_second = -1; }},
       {"nics_per_node: 3 NICs do not divide 8 devices", [](Cluster& c) { c.nics_per_node = 3; }},
       {"nodes_per_leaf: -2", [](Cluster& c) { c.nodes_per_leaf = -2; }},
@@ -66,6 +72,8 @@ TEST(Cluster, VerifyNamesKeyAndNumbers) {
       {"spine_oversubscription: 2 on a flat network", [](Cluster& c) { c.nodes_per_leaf = 0; }},
       {"ring_hop_seconds: -1 is out of range", [](Cluster& c) { c.ring_hop_seconds = -1; }},
       {"step_overhead_seconds: -1 is out of range", [](Cluster& c) { c.step_overhead_seconds = -1; }},
+      {"compute_slowdown: 0.9 is out of range; accepted: >= 1", [](Cluster& c) { c.compute_slowdown = 0.9; }},
+      {"communication_slowdown: 0 is out of range", [](Cluster& c) { c.communication_slowdown = 0; }},
       {"unknown dtype \"fp8\"", [](Cluster& c) { c.peak_flops_per_second["fp8"] = 1; }},
       {"peak_flops_per_second.f32: 0 is out of range", [](Cluster& c) { c.peak_flops_per_second["f32"] = 0; }},
       {"intra_node.bandwidth_bytes_per_second: 0 is out of range; accepted: > 0 with 128 nodes of 8",

@@ -326,6 +326,7 @@ TEST(PlanVerify, NamesTheKeyAndTheNumbers) {
       {"overlap.reduce_scatter: unknown word", [](Plan& p) { p.overlap.reduce_scatter = "yes"; }},
       {"overlap.layout: unknown word", [](Plan& p) { p.overlap.layout = "yes"; }},
       {"overlap.broadcast: unknown word", [](Plan& p) { p.overlap.broadcast = "yes"; }},
+      {"overlap.replica_stream: unknown word \"both\"", [](Plan& p) { p.overlap.replica_stream = "both"; }},
       {"overlap.update: unknown word", [](Plan& p) { p.overlap.update = "yes"; }},
       {"overlap.update: backward with optimizer.clip_norm = 0.5",
        [](Plan& p) {
@@ -403,6 +404,7 @@ spread_bytes = 0
 update = "none"
 layout = "none"
 panels = "next_product"
+replica_stream = "shared"
 
 [[operators]]
 match = "block[2..47].mlp.*"

@@ -1,4 +1,4 @@
-"""AutoDDL's figure 4: communication predicted for eight strategies and taken on four nodes of the testbed."""
+"""AutoDDL's figure 4: communication predicted for 34 strategies and taken on four nodes of the testbed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from strata_analysis.figures.autoddl.communication import draw_for
 from strata_analysis.load import Results
 
-EXPERIMENT = "autoddl_figure_4"
+EXPERIMENT = "autoddl_testbed_figure_4"
 
 
 def draw(_results: Results, points: pd.DataFrame) -> dict[str, Figure] | str:
