@@ -121,18 +121,24 @@ class AutoDdl final : public Planner {
     LayoutSpace space = space_of(planning);
     // The search sees all layers on the ranks of one stage.
     space.problem.capacity_bytes = planning.num_places() * planning.capacity_bytes();
-    std::optional<double> lower_bound;  // of the first: what fits is never more than what adds up
+    std::optional<double> lower_bound;                     // of the first: what fits is never more than what adds up
+    std::int64_t too_much = space.problem.capacity_bytes;  // what a search was given whose strategy does not fit
     // The search sees what adds up over layers. Where a strategy needs more than that, it is given that much less.
     for (;;) {
       SearchAnswer answer = search(space.problem, request);
       if (answer.choices.empty()) answer = least_or_refuse(planning, space, lower_bound.value_or(0.0));
+      answer.binds_capacity = answer.binds_capacity || lower_bound.has_value();
       answer.lower_bound = lower_bound.value_or(answer.lower_bound);
       lower_bound = answer.lower_bound;
       const std::vector<Layout> layouts = space.layouts(answer.choices);
       const std::int64_t excess =
           space.problem.capacity_bytes == 0 ? 0 : planning.peak(layouts).bytes - planning.capacity_bytes();
-      if (excess <= 0) return explained(planning, layouts, answer);
+      if (excess <= 0) {
+        if (request.option<std::string>("search") == "exact") give_more(planning, space, too_much, answer);
+        return explained(planning, space.layouts(answer.choices), answer);
+      }
       const std::int64_t lasting = space.problem.bytes(answer.choices);
+      too_much = space.problem.capacity_bytes;
       // At least a byte: nothing holds less than that.
       space.problem.capacity_bytes =
           std::max<std::int64_t>(1, std::min(space.problem.capacity_bytes - excess, lasting - 1));
@@ -150,6 +156,24 @@ class AutoDdl final : public Planner {
     } catch (const Unsupported& refusal) {
       throw Unsupported(
           fmt::format("{} on {} ranks: {}", request.base.strategy, planning.grid().total(), refusal.what()));
+    }
+  }
+
+  /// What strategies need beyond what adds up differs: @p answer, which fits, may leave room. The search is given more,
+  /// halfway to what was @p too_much, as long as it can make a difference, and the cheapest that fits is kept.
+  static void give_more(const LayoutPlanning& planning, LayoutSpace& space, std::int64_t too_much,
+                        SearchAnswer& answer) {
+    std::int64_t enough = space.problem.capacity_bytes;
+    const double lower_bound = answer.lower_bound;
+    while (too_much - enough > planning.capacity_bytes() / 128) {
+      space.problem.capacity_bytes = enough + (too_much - enough) / 2;
+      SearchAnswer other = search_exactly(space.problem);
+      const bool fits =
+          !other.choices.empty() && planning.peak(space.layouts(other.choices)).bytes <= planning.capacity_bytes();
+      (fits ? enough : too_much) = space.problem.capacity_bytes;
+      if (!fits || other.cost >= answer.cost) continue;
+      answer = std::move(other);
+      answer.lower_bound = lower_bound;
     }
   }
 
@@ -201,8 +225,12 @@ class AutoDdl final : public Planner {
     }
     if (answer.lower_bound > 0.0) {
       const double gap = std::max(0.0, 1.0 - answer.lower_bound / answer.cost);
-      why += gap < 1e-12 ? "; no strategy is cheaper"
-                         : fmt::format("; binds memory: {}; gap {:.2g}", gib(planning.capacity_bytes()), gap);
+      if (answer.binds_capacity) why += fmt::format("; binds memory: {}", gib(planning.capacity_bytes()));
+      if (gap >= 1e-12) {
+        why += fmt::format("; gap {:.2g}", gap);
+      } else {
+        why += answer.binds_capacity ? "; none that fits is cheaper" : "; no strategy is cheaper";
+      }
     }
     Plan plan = planning.plan(layouts, why);
     if (request.option<bool>("trace")) {

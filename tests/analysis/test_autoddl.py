@@ -10,7 +10,14 @@ from drawn import artists
 from matplotlib import pyplot
 from strata_analysis.derive import by_point, key_column
 from strata_analysis.figures import autoddl as figures
-from strata_analysis.figures.autoddl import figure_3, figure_4_daint, figure_8, figure_9_vgg13, figure_10_transformer, table_3
+from strata_analysis.figures.autoddl import (
+    figure_3,
+    figure_4_daint,
+    figure_8,
+    figure_9_vgg13,
+    figure_10_transformer,
+    table_3,
+)
 from strata_analysis.fit_autoddl_link import with_link
 from strata_analysis.published import autoddl, published
 from strata_analysis.table import short_table

@@ -151,7 +151,7 @@ def test_figures_11_to_13_hold_the_points_and_the_printed_numbers(simulated):
     for module, column, scale in (
         (figure_11, points["mfu"], 100.0),
         (figure_12, points["samples_per_second"] / points["num_ranks"], 1.0),
-        (figure_13, points["arena_peak_bytes"] / 2**30, 1.0),
+        (figure_13, points[["arena_peak_bytes", "outside_arena_peak_bytes"]].sum(axis=1) / 2**30, 1.0),
     ):
         lines = artists(module.draw(results, points), "simulated")
         assert len(lines) == 13
@@ -174,6 +174,16 @@ def test_printed_tgs_of_figure_12_follows_from_the_mfu(simulated):
     flops = points[points["model_name"] == "llama-13b"].iloc[0]["flops_per_sample"]
     mark = artists(figure_12.draw(results, points), "paper")["llama-13b/mics"]
     assert mark.get_ydata()[0] == pytest.approx(0.33 * 312e12 / flops)
+
+
+def test_what_the_clusters_runtime_keeps_is_beside_the_arena_and_fitted_to_one_row(simulated):
+    points = by_point(simulated("figure_11", *ENDS))
+    assert (points["outside_arena_peak_bytes"] == 10_067_000_000).all()
+    ours = amsp.of_experiment(points, "amsp_figure_11").set_index("point")["memory_gib"]
+    arena = points.set_index("point")["arena_peak_bytes"] / 2**30
+    np.testing.assert_allclose(ours - arena[ours.index], 10_067_000_000 / 2**30)
+    rows = amsp.figure_13(points).rows
+    assert dict(zip(rows["ranks"], rows["role"], strict=True)) == {512: "fitted", 1024: "predicted"}
 
 
 def test_figures_16_and_17_tell_the_two_plans_apart(simulated):

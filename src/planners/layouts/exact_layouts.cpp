@@ -36,6 +36,7 @@ SearchAnswer search_exactly(const LayoutProblem& problem) {
     answer.choices = std::move(unlimited);
     return answer;
   }
+  answer.binds_capacity = true;
   const auto capacity = static_cast<double>(problem.capacity_bytes);
   Point fitting = point_of(problem, smallest(problem)), exceeding = point_of(problem, std::move(unlimited));
   if (fitting.bytes > capacity) return answer;

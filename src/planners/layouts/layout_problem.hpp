@@ -57,6 +57,7 @@ struct SearchAnswer {
   double cost = 0.0;
   std::int64_t evaluations = 0;  ///< strategies whose cost was computed; 0 where the search computes none whole
   double lower_bound = 0.0;      ///< no strategy costs less; 0: not known
+  bool binds_capacity = false;   ///< without the capacity another strategy is known to cost less
   double acceptance_rate = 0.0;  ///< Metropolis-Hastings: of proposals
   std::vector<TracePoint> trace{};
 };

@@ -45,7 +45,6 @@ LayoutProblem priced(const LayoutProblem& problem, double scale, double price) {
 namespace {
 
 constexpr double most_entries = 4e6;  ///< of the sums behind one table
-constexpr std::int64_t most_beginnings = 400'000;
 constexpr double rounding = 1e-12;
 
 /// The order in which variables are eliminated, and which later ones each has to do with when its turn comes. Choices
@@ -178,8 +177,13 @@ class Bounds {
 
 class BranchAndBound {
  public:
-  BranchAndBound(const LayoutProblem& problem, const Order& order, std::span<const double> prices, SearchAnswer& answer)
-      : problem_(problem), order_(order), bytes_(problem, order, 0.0, 1.0), answer_(answer) {
+  BranchAndBound(const LayoutProblem& problem, const Order& order, std::span<const double> prices,
+                 std::int64_t most_beginnings, SearchAnswer& answer)
+      : problem_(problem),
+        order_(order),
+        bytes_(problem, order, 0.0, 1.0),
+        most_beginnings_(most_beginnings),
+        answer_(answer) {
     for (const double price : prices) bounds_.emplace_back(problem, order, 1.0, price);
     choices_.assign(problem.variables.size(), 0);
   }
@@ -213,7 +217,7 @@ class BranchAndBound {
       }
       return true;
     }
-    if (++num_beginnings_ > most_beginnings) return false;
+    if (++num_beginnings_ > most_beginnings_) return false;
     const std::size_t v = order_.variables[turn - 1];
     const auto capacity = static_cast<double>(problem_.capacity_bytes);
     std::vector<Beginning> beginnings;
@@ -243,6 +247,7 @@ class BranchAndBound {
   const Order& order_;
   Bounds bytes_;
   std::vector<Bounds> bounds_;  ///< by price
+  std::int64_t most_beginnings_;
   SearchAnswer& answer_;
   std::vector<int> choices_;
   std::int64_t num_beginnings_ = 0;
@@ -250,9 +255,12 @@ class BranchAndBound {
 
 }  // namespace
 
-void prove_cheapest(const LayoutProblem& problem, std::span<const double> prices, SearchAnswer& answer) {
+void prove_cheapest(const LayoutProblem& problem, std::span<const double> prices, SearchAnswer& answer,
+                    std::int64_t most_beginnings) {
   const std::optional<Order> order = order_of(problem);
-  if (order && BranchAndBound(problem, *order, prices, answer).run()) answer.lower_bound = answer.cost;
+  if (order && BranchAndBound(problem, *order, prices, most_beginnings, answer).run()) {
+    answer.lower_bound = answer.cost;
+  }
 }
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 /// are. Several prices are asked, as the best one depends on what is left. Source: Geoffrion, Lagrangean relaxation for
 /// integer programming, 1974; bucket elimination: Dechter, 1999.
 
+#include <cstdint>
 #include <span>
 
 #include "planners/layouts/layout_problem.hpp"
@@ -17,8 +18,9 @@ namespace strata {
 
 /// @p answer, a strategy that fits, becomes the cheapest one that fits, and its lower bound its cost. Where that takes
 /// more tables or more beginnings than are worth it, its bound stays, and a cheaper strategy that was found is kept.
-/// @param prices of a byte.
-void prove_cheapest(const LayoutProblem& problem, std::span<const double> prices, SearchAnswer& answer);
+/// @param prices of a byte. @param most_beginnings that are looked at.
+void prove_cheapest(const LayoutProblem& problem, std::span<const double> prices, SearchAnswer& answer,
+                    std::int64_t most_beginnings = 400'000);
 
 /// @p problem with costs cost · @p scale + bytes · @p price; impossible stays impossible. Shared numbers stay shared.
 LayoutProblem priced(const LayoutProblem& problem, double scale, double price);
