@@ -20,7 +20,8 @@ def draw_for(experiment: str, points: pd.DataFrame) -> dict[str, Figure] | str:
     rows = of_figure_4(points, experiment)
     if len(rows) < 2:
         return "no two strategies have a predicted communication"
-    figure, axes = pyplot.subplots(figsize=(style.PAGE_INCHES, style.HEIGHT_INCHES))
+    is_crowded = len(rows) > MOST_BESIDE_EACH_OTHER
+    figure, axes = pyplot.subplots(figsize=(style.PAGE_INCHES, (1.5 if is_crowded else 1.0) * style.HEIGHT_INCHES))
     for place, row in enumerate(rows.itertuples(index=False)):
         bars.single(
             axes, place - WIDTH / 2, row.predicted, 0.9 * WIDTH, PREDICTED_COLOUR, False, f"predicted/{row.strategy}"
@@ -28,7 +29,6 @@ def draw_for(experiment: str, points: pd.DataFrame) -> dict[str, Figure] | str:
         colour = style.colour(row.strategy.split()[0])
         name = f"communication/{row.strategy}"
         bars.single(axes, place + WIDTH / 2, row.communication, 0.9 * WIDTH, colour, row.simulated, name)
-    is_crowded = len(rows) > MOST_BESIDE_EACH_OTHER
     words = [word if is_crowded else word.replace(" ", "\n").replace("=", "\n") for word in rows["strategy"]]
     axes.set_xticks(range(len(rows)), words, fontsize=6, rotation=90 if is_crowded else 0)
     axes.grid(axis="x", visible=False)
