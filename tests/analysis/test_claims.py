@@ -25,6 +25,8 @@ from strata_analysis.published.oases import layers_by_degree
 from strata_analysis.published.sweeps import NotRun, Sweeps
 from strata_analysis.table import PAPERS_BY_NAME
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture(scope="module")
 def folder(small_version) -> Path:
@@ -141,6 +143,7 @@ def test_results_that_are_missing_are_named(tmp_path):
     [
         ('binding = "degrees 2*8+4*16 of layers; binds"', [8, 16]),
         ('binding = "degrees 4*16+2*4+4*4"', [4, 20]),
+        ('binding = "degrees 2*12+1*35+4*1 of attentions and MLPs; binds"', [6, 0.5]),
         ('binding = "tensor 4x1; binds nothing"', [0, 24]),
         ('binding = "tensor 2x2"', [0, 24]),
         ("", [np.nan, np.nan]),
@@ -194,6 +197,17 @@ def test_tables_of_a_readme_are_written_and_checked(folder, tmp_path, capsys):
     file.write_text(TEMPLATE.replace("table_5_lines", "figure_16"), encoding="utf-8")
     assert main(words) == 2
     assert "no results of amsp_figure_16" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "experiments").glob("*/README.md")), ids=lambda file: file.parent.name)
+def test_every_table_of_a_readme_is_one_that_a_paper_has(file):
+    text = file.read_text(encoding="utf-8")
+    blocks = list(readme_tables.BLOCK.finditer(text))
+    assert len(blocks) == text.count("<!-- strata:") == text.count("<!-- end -->")
+    for block in blocks:
+        of_paper = PAPERS_BY_NAME[block["paper"]].COMPARISONS.values()
+        assert block["name"] in {compare.__name__ for all_of in of_paper for compare in all_of}
+        assert " at commit " in block["body"]
 
 
 @pytest.mark.parametrize(

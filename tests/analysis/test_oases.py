@@ -1,5 +1,8 @@
 """Oases' printed tables beside versions of its experiments with one micro-batch."""
 
+import re
+
+import pandas as pd
 import pytest
 from drawn import artists
 from strata_analysis.derive import by_point
@@ -43,7 +46,7 @@ def test_every_column_of_table_3_has_its_point(table_3):
     assert len(rows) == 30
     assert not rows["simulated"].isna().any()
     assert "2 sub-batches of 1 samples of a group of ranks" in text, "8192's printed degrees are refused"
-    assert "oases-4096 on rtx3090-pcie with the degrees of table 6" in text
+    assert re.search(r"oases-4096 on rtx3090-pcie with the degrees of table 6: [\d.]+ simulated, [\d.]+ s a step", text)
     assert "oases-8192 on rtx3090-pcie with the degrees of table 6" not in text
 
 
@@ -67,13 +70,22 @@ def test_an_iteration_is_shorter_than_the_communication_of_megatron(small_versio
 
 
 def test_oases_is_beside_the_best_of_four_baselines(small_version):
-    comparison = oases.figure_4(by_point(small_version("oases/figure_4", OF_FIGURE_4)))
+    points = by_point(small_version("oases/figure_4", OF_FIGURE_4))
+    comparison = oases.figure_4(points)
     assert len(comparison.rows) == 6
     assert not comparison.rows["simulated"].isna().any()
     over_megatron = comparison.rows[comparison.rows["over"] == "megatron"]["simulated"]
     assert (over_megatron > 1.0).all()
-    assert sum("alpa" in line and "merak" in line for line in comparison.statements[:-1]) == 14
-    assert comparison.statements[-1].startswith("Baselines here: megatron, merak, decomposed, alpa")
+    assert comparison.statements == ["Baselines here: Megatron, Merak, Wang et al., Alpa."]
+    models = oases.figure_4_models(points).rows
+    assert list(models["model"].drop_duplicates()) == [
+        f"oases-{width}" for width in (1024, 2048, 3072, 4096, 6144, 8192, 12288)
+    ]
+    assert list(models["cluster"]) == 7 * ["rtx3090-nvlink", "rtx3090-pcie"]
+    best = models[["Megatron", "Merak", "Wang et al.", "Alpa"]].max(axis="columns")
+    assert models["over the best baseline"].to_numpy() == pytest.approx((models["Oases"] / best).to_numpy())
+    least = comparison.rows[(comparison.rows["over"] == "best baseline") & (comparison.rows["bound"] == "least")]
+    assert least["simulated"].min() == pytest.approx(models["over the best baseline"].min())
 
 
 def test_oases_is_drawn_over_the_best_of_four_baselines(small_version):
@@ -102,11 +114,84 @@ def test_inside_stages_oases_is_beside_four_baselines_of_both_clusters_together(
         ("[data]", "[model]\nlayers = 4\n\n[data]"),
         (lines_of_six(8, 16, 32, 16, 32, 64), lines_of_six(4, 8, 8, 4, 8, 8)),
     )
-    comparison = oases.figure_5(by_point(small_version("oases/figure_5", small)))
+    points = by_point(small_version("oases/figure_5", small))
+    comparison = oases.figure_5(points)
     rows = comparison.rows.set_index(["over", "bound"])["simulated"]
     assert set(comparison.rows["cluster"]) == {"both"}
     assert 1.0 < rows["megatron", "least"] <= rows["megatron", "most"]
     assert rows["best baseline", "least"] < rows["megatron", "least"]
     assert rows["best baseline", "least"] <= rows["best baseline", "most"] < rows["megatron", "most"]
-    assert sum("decomposed" in line and "alpa" in line for line in comparison.statements[:-1]) == 12
-    assert comparison.statements[-1].startswith("Baselines here: megatron, merak, decomposed, alpa")
+    batches = oases.figure_5_batches(points)
+    assert len(batches.rows) == 12
+    assert list(batches.rows["batch"]) == 2 * [32, 32, 64, 64, 128, 128]
+    assert sum("crossed passes alone over the best baseline" in line for line in batches.statements) == 2
+
+
+def test_what_did_not_run_is_said_by_how_it_ended():
+    points = pd.DataFrame(
+        {
+            "experiment_name": "oases_figure_5",
+            "status": ["ok", "oom", "oom", "refused"],
+            "strategy_name": ["megatron", "oases", "oases", "alpa"],
+            "model_name": "oases-39.1b",
+        }
+    )
+    assert oases.failures_in_words(points, "oases_figure_5") == [
+        "OOM: Oases of oases-39.1b (2 points).",
+        "N/A: Alpa of oases-39.1b (1 points).",
+    ]
+
+
+def test_weak_scaling_is_over_the_fewest_gpus(small_version):
+    small = (*ONE_MICRO_BATCH, ("[80, 160, 320, 640]", "[4, 8, 16, 32]"))
+    rows = oases.figure_7(by_point(small_version("oases/figure_7", small))).rows
+    assert list(rows["gpus"]) == ["4", "8", "16", "32"]
+    for name in ("Megatron", "Oases"):
+        efficiencies = rows[f"efficiency of {name}"]
+        assert efficiencies[0] == 1.0
+        assert efficiencies[3] == pytest.approx(rows[name][3] / (8 * rows[name][0]))
+
+
+def test_table_5_has_printed_and_searched_degrees(small_version):
+    small = (
+        ("[data]", "[model]\nlayers = 8\n\n[data]"),
+        ("global_batch = 64", "global_batch = 16"),
+        ("[16, 16, 16, 32, 32]", "[4, 4, 4, 8, 8]"),
+    )
+    rows = oases.table_5(by_point(small_version("oases/table_5", small))).rows
+    assert len(rows) == 10
+    of_18b = ["printed", "searched, a stage a place", "searched"]
+    assert list(rows["degrees"]) == 2 * of_18b + 2 * of_18b[:2]
+    printed = rows[rows["degrees"] == "printed"]
+    assert list(printed["stages x tensor x data"]) == ["4 x 4 x 2", "4 x 4 x 2", "4 x 8 x 1", "4 x 8 x 1"]
+    assert (printed["over printed"] == 1.0).all()
+    assert (rows.loc[rows["degrees"] != "printed", "over printed"] >= 1.0).all()
+
+
+@pytest.mark.parametrize(
+    ("axes", "count", "words"),
+    [
+        ("stage = 8", 8, "8 x 2 x 2"),
+        ("stage = 8", 24, "8 places of 3 x 2 x 2"),
+        ("stage = 16, data = 2", 16, "16 x 1 x 2"),
+    ],
+)
+def test_degrees_of_a_pipeline(axes, count, words):
+    plan = f"mesh = {{ nodes = 8, ranks_per_node = 4, axes = {{ {axes} }} }}\nstages = {{ count = {count} }}\n"
+    assert oases.pipeline_in_words(plan + '[[operators]]\nlayout = { p0 = "2x1" }\n') == words
+
+
+def test_table_6_has_the_degrees_of_every_cost_and_search(small_version):
+    small = (*ONE_MICRO_BATCH, ("[2560, 640, 160]", "[128, 32, 8]"))
+    rows = oases.table_6(by_point(small_version("oases/table_6", small))).rows
+    assert len(rows) == 18
+    assert list(rows["model"].drop_duplicates()) == ["oases-2048", "oases-4096", "oases-8192"]
+    assert list(rows["cost"]) == 3 * ["paper", "paper", "authors", "authors", "analytic", "analytic"]
+    assert list(rows["search"]) == 9 * ["exact", "authors"]
+    assert set(rows["paper"]) == {"2·8 + 4·16 of layers", "2·10 + 4·6 of layers", "4·2 + 8·6 of layers"}
+    assert not (rows["planned"] == "-").any()
+    # A whole layer is an attention and an MLP.
+    for row in rows.itertuples():
+        counts = sum(int(pair.split("·")[1]) for pair in row.planned.split(" of ")[0].split(" + "))
+        layers = {"oases-2048": 24, "oases-4096": 16, "oases-8192": 8}[row.model]
+        assert counts == (2 * layers if row.planned.endswith("of attentions and MLPs") else layers)
