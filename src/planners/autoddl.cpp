@@ -165,13 +165,13 @@ class AutoDdl final : public Planner {
                         SearchAnswer& answer) {
     std::int64_t enough = space.problem.capacity_bytes;
     const double lower_bound = answer.lower_bound;
-    while (too_much - enough > planning.capacity_bytes() / 128) {
+    while (too_much - enough > planning.capacity_bytes() / 32) {
       space.problem.capacity_bytes = enough + (too_much - enough) / 2;
       SearchAnswer other = search_exactly(space.problem);
-      const bool fits =
-          !other.choices.empty() && planning.peak(space.layouts(other.choices)).bytes <= planning.capacity_bytes();
+      const bool is_cheaper = !other.choices.empty() && other.cost < answer.cost;
+      const bool fits = !is_cheaper || planning.peak(space.layouts(other.choices)).bytes <= planning.capacity_bytes();
       (fits ? enough : too_much) = space.problem.capacity_bytes;
-      if (!fits || other.cost >= answer.cost) continue;
+      if (!fits || !is_cheaper) continue;
       answer = std::move(other);
       answer.lower_bound = lower_bound;
     }

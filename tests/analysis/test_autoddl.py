@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from drawn import artists
 from matplotlib import pyplot
+from strata_analysis import layout_searches
 from strata_analysis.derive import by_point, key_column
 from strata_analysis.figures import autoddl as figures
 from strata_analysis.figures.autoddl import (
@@ -207,14 +208,28 @@ def test_elements_are_those_of_the_plans(small_version):
 def test_what_a_search_has_found_never_gets_worse_and_is_never_below_the_optimum(small_version):
     results = small_version("autoddl/figure_8", (("[128, 4096]", "[16]"),))
     points = by_point(results)
-    rows = figure_8.traces(points)
-    assert set(rows["search"]) == {"random", "metropolis_hastings", "coordinate_descent"}
-    assert (rows.groupby("search")["seed"].nunique() == 10).all()
+    rows = layout_searches.traces(points)
+    assert set(rows["search"]) == {"exhaustive", "random", "metropolis_hastings", "coordinate_descent"}
+    num_seeds = rows.groupby("search")["seed"].nunique()
+    assert num_seeds.pop("exhaustive") == 1
+    assert (num_seeds == 10).all()
     assert (rows["over_optimum"] >= 1.0 - 1e-6).all()
     lines = artists(figure_8.draw(results, points), "search")
     assert set(lines) == {f"16/{search}" for search in figure_8.COLOURS}
-    for line in lines.values():
+    rates = layout_searches.rates()["strategies_per_second"]
+    for search, rate in rates.items():
+        line = lines[f"16/{search}"]
         assert (np.diff(line.get_ydata()) <= 1e-12).all()
+        evaluations = layout_searches.over_seeds(rows[rows["search"] == search])["evaluations"]
+        assert line.get_xdata() == pytest.approx(evaluations / rate)
+
+
+def test_searches_of_figure_8_are_in_strategies_and_in_seconds(small_version):
+    comparison = autoddl.figure_8(by_point(small_version("autoddl/figure_8", (("[128, 4096]", "[16]"),))))
+    assert list(comparison.rows["strategies"]) == [100, 300, 1000, 10_000]
+    assert comparison.rows["coordinate descent"].iloc[-1] == "1.00 [1.00, 1.00]"
+    assert len(comparison.statements) == 3
+    assert "16 nodes, coordinate descent: the median is within 1 % of the optimum after " in comparison.statements[-1]
 
 
 def test_searches_without_an_exact_one_are_not_drawn(small_version):
