@@ -55,6 +55,15 @@ TEST(PreparedPoint, ADescribedMachineOfCpusHasOurKernelsWorkspaces) {
   EXPECT_LT(lower_uncapped(gpus, 0).arena_bytes, lower_for_run(gpus, 0).arena_bytes);
 }
 
+TEST(PreparedPoint, APlanHasWhatARuntimeLeavesOfADevice) {
+  const PreparedPoint described = prepare_point(experiment({"cluster=a800-ib"}), "e.toml");
+  const Cluster& cluster = described.cluster;
+  ASSERT_GT(cluster.runtime_memory_bytes, 0);
+  EXPECT_EQ(described.plan.device_capacity_bytes, cluster.device_memory_bytes - cluster.runtime_memory_bytes);
+  const PreparedPoint asked = prepare_point(experiment({"cluster=a800-ib", "resources.memory_gib=2"}), "e.toml");
+  EXPECT_EQ(asked.plan.device_capacity_bytes, std::int64_t{2} << 30) << "what is asked is of the Program alone";
+}
+
 TEST(PreparedPoint, AllocatedNodesHangUnderTheirLeaves) {
   const auto on_nodes = [](const std::string& nodes) {
     return prepare_point(experiment({"cluster=a800-ib", "resources.nodes=4", "resources.ranks_per_node=8",
