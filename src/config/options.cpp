@@ -75,7 +75,7 @@ constexpr Option options[] = {
     {"resources.device", FIELD(resources.device), "cpu | cuda", "",
      "what a rank computes on: cuda, the node's GPUs in turn, of those that CUDA_VISIBLE_DEVICES leaves"},
     {"resources.memory_gib", FIELD(resources.memory_gib), ">= 0 and <= 1048576", "GiB",
-     "capacity of a rank's device; 0: no cap"},
+     "what a rank's Program may take of its device; 0: what the cluster's runtime leaves, of this machine no cap"},
     {"resources.allocated_nodes", FIELD(resources.allocated_nodes), ">= 0", "",
      "which nodes of the cluster the job has, in the launcher's order: what is under one leaf switch; empty: the "
      "first"},

@@ -526,7 +526,8 @@ CLAIMS = (
         "figure_4",
         "rank_correlation",
         "planner",
-        not_comparable="Planner and simulator ask the same formulas: their correlation says nothing of a network.",
+        not_comparable="Planner and simulator ask the same formulas: their correlation says nothing of a network. "
+        "What is measured (testbed_figure_4.toml) is of another platform.",
     ),
     Claim(
         "figure_3",
