@@ -2,9 +2,10 @@
 
     python -m strata_analysis.fit_transformer --cluster experiments/clusters/x.toml [--write] rows.csv [more.csv ...]
 
-Minimised is a robust sum (soft L1, so that single slow runs pull little) of ln(predicted / measured), predicted by the
-closed form of transformer_iteration.py, plus the distance of each parameter from PRIORS in units of its width. Two fits
-are made. First the formula alone, every table weighing alike. Then one ratio a layer shape (hidden size, heads,
+Minimised is a robust sum of ln(predicted / measured), predicted by the closed form of transformer_iteration.py, plus
+the distance of each parameter from PRIORS in units of its width. Two fits are made. First the formula alone, every
+table weighing alike; its loss is Cauchy's, so that a run or a shape that the formula does not explain pulls the less
+the worse it fits. Then, by soft L1, which lets ratios follow such shapes, one ratio a layer shape (hidden size, heads,
 sequence, tensor degree) and micro-batch, and what is no part of a layer; the layer's parameters stay, so that a shape
 nobody measured is predicted as the formula's own fit predicts it. Ratios shrink to 1 where rows are few; a table then
 weighs as the square root of its rows, because ratios that follow the noise of few rows predict others worse.
@@ -120,7 +121,9 @@ class Predictor:
         values = dict(zip(NAMES, np.exp(costs.parameters), strict=True))
         ratios = {cell: float(np.exp(u)) for cell, u in costs.ratios.items()}
         cluster = replace(self.cluster, costs=values, ratios=ratios)
-        return [predicted_runs(runs, cluster, with_sensitivities=True) for runs in self.runs]
+        # A step of the fit may try costs that overflow; least_squares then takes a shorter one.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return [predicted_runs(runs, cluster, with_sensitivities=True) for runs in self.runs]
 
 
 def errors(rows: pd.DataFrame) -> np.ndarray:
@@ -193,7 +196,7 @@ def fit(predict: Predictor, seen: list[np.ndarray], start: Costs, with_ratios: b
         z0,
         jac=jacobian,
         bounds=(-np.inf, upper),
-        loss="soft_l1",
+        loss="soft_l1" if with_ratios else "cauchy",
         f_scale=ROBUST_SCALE,
         max_nfev=MAX_EVALUATIONS,
         x_scale=width,
