@@ -20,36 +20,25 @@ SECTION = "transformer_costs"
 # The fitted numbers. One that ends in _share is of a nameplate: at most 1.
 COSTS = (
     # Arithmetic and memory of a layer.
-    "product_share",  # of the peak: matrix products in full waves of large tiles, summed dim unlimited
+    "product_share",  # of the peak: matrix products in full waves of large tiles, and logits with tensor parallelism
     "small_tile_share",  # of that: small tiles
-    "half_depth",  # so short a summed dim halves it
-    "attention_share",  # of the peak: the two batched products of the attention core
     "memory_share",  # of the memory bandwidth: everything elementwise
-    "replicated_bytes",  # moved a pass for each of b·s·h elements that every rank of a tensor group holds
-    "sharded_bytes",  # the same for elements of which each rank holds 1/t
-    "score_bytes",  # the same for each of b·a·s²/t attention scores
     # The host that launches a layer's kernels, forward and backward.
     "launch_seconds",  # without tensor parallelism
-    "tensor_launch_seconds",  # with it
     "full_node_launch_factor",  # of that, where a tensor group fills a node
     "unfused_softmax_seconds",  # more, where the fused softmax does not apply
     "launch_overlap_exponent",  # q: device and host overlap as (device^q + host^q)^(1/q)
     # Tensor parallelism: each all-reduce of a layer.
     "tensor_latency_seconds",
-    "tensor_bandwidth_bytes_per_second",  # bus bandwidth inside a node; sends to a stage there, too
+    "tensor_bandwidth_bytes_per_second",  # bus bandwidth inside a node; sends to a stage and gradients there, too
     # Stages.
     "slot_seconds",  # one micro-batch through one stage, beside its layers
     # Between nodes.
     "node_bandwidth_bytes_per_second",  # out of a node, one direction, all its NICs; its ranks share it
     # Output layer and loss.
     "unsharded_head_share",  # of the peak: logits without tensor parallelism, whose vocabulary is not padded
-    "head_share",  # of the peak: logits with it
-    "logit_bytes",  # moved for each of b·s·V/t logits
     # Once a step.
-    "update_bytes",  # moved a parameter by the optimizer
     "step_seconds",
-    "reduce_seconds",  # the gradients' all-reduce: its constant part
-    "reduce_bandwidth_bytes_per_second",  # inside a node
 )
 # A layer's shape, and with the micro-batch what a ratio is measured of.
 SHAPE = ["hidden_size", "attention_heads", "sequence_length", "tensor_parallelism"]

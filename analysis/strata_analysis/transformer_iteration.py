@@ -8,24 +8,24 @@ of the dtype, B the memory bandwidth, M = b·s tokens, G devices of a node; whol
   T       = (m + (p-1)/v) · (L/p · layer + slot_seconds + v · send) + m · head + reduce + update
   layer   = ratio(h, a, s, t, b) · (device^q + host^q)^(1/q),  q = launch_overlap_exponent
   device  = Σ ((k-2)·product(M, N, K) + product(M, K, N) + product(N, K, M))
-          + k_a · 4·b·(a/t)·s²·(h/a) / (attention_share · P)
-          + (k · (replicated_bytes·M·h + sharded_bytes·M·h/t) + k_a · score_bytes·b·(a/t)·s²) / (memory_share · B)
+          + k_a · 4·b·(a/t)·s²·(h/a) / (ATTENTION_SHARE · P)
+          + (k · (REPLICATED_BYTES·M·h + SHARDED_BYTES·M·h/t) + k_a · SCORE_BYTES·b·(a/t)·s²) / (memory_share · B)
           + c · (tensor_latency + 2·M·h · 2(t-1)/t / tensor_bandwidth)        [t > 1; t > G: N for tensor_bandwidth]
             over (N, K) = (3h/t, h), (h, h/t), (4h/t, h), (h, 4h/t): output, gradient of the input, of the weight
-  product(rows, columns, depth) = 2 · elements · (depth + half_depth) / (product_share · P)
+  product(rows, columns, depth) = 2 · elements · depth / (product_share · P)
   elements = 128·256 · S·⌈tiles/S⌉, or if fewer 128·128 · S·⌈tiles/S⌉ / small_tile_share: whole waves of tiles, each
             tile on one of S = multiprocessors
   k       = passes over a layer: forward 1, backward 2, one more with full recomputation; k_a: the attention core's,
             one more with selective too; c = 4 all-reduces, 6 with full recomputation
-  host    = k/3 · (launch_seconds, or with t > 1: tensor_launch_seconds · full_node_launch_factor where t fills a
-            node, + unfused_softmax_seconds where b·a/t is no multiple of 4: Megatron-LM's fused softmax takes four
-            matrices a block, FusedScaleMaskSoftmax.is_kernel_available)
-  head    = 3 · 2·M·h·V/t / (head_share · P) + logit_bytes·M·V/t / (memory_share · B); unsharded_head_share at t = 1
+  host    = k/3 · (launch_seconds, · TENSOR_LAUNCH_FACTOR with t > 1, · full_node_launch_factor where t fills a node,
+            + unfused_softmax_seconds where b·a/t is no multiple of 4: Megatron-LM's fused softmax takes four matrices
+            a block, FusedScaleMaskSoftmax.is_kernel_available)
+  head    = 3 · 2·M·h·V/t / (product_share · P) + LOGIT_BYTES·M·V/t / (memory_share · B); unsharded_head_share at t = 1
   send    = 4·M·h/t / rate, both directions, 2 bytes each                     [p > 1]
             rate = tensor_bandwidth where the run fits a node, else N / min(t·d, G)
-  reduce  = reduce_seconds + 2 bytes · 2(d-1)/d · W / rate                    [d > 1], W = (12·h²·L/p + V·h)/t
-            rate = reduce_bandwidth, but N / min(t, G) at most where t·d > G
-  update  = step_seconds + update_bytes · W / (memory_share · B)
+  reduce  = 2 bytes · 2(d-1)/d · W / rate                                     [d > 1], W = (12·h²·L/p + V·h)/t
+            rate = tensor_bandwidth, but N / min(t, G) at most where t·d > G
+  update  = step_seconds + UPDATE_BYTES · W / (memory_share · B)
 Sequence parallelism divides the replicated elements by t; its all-gathers and reduce-scatters move an all-reduce's
 bytes.
 
@@ -51,6 +51,31 @@ from strata_analysis.fitted_cluster import COSTS, SHAPE, FittedCluster
 
 ELEMENT_BYTES = 2.0  # activations, weights and gradients that are sent: half precision
 TILE_SIDE = 128.0
+# Bytes that Megatron-LM's elementwise kernels read and write, counted kernel by kernel at 2 bytes an element, 1 a
+# dropout mask and 4 in single precision. They are no parameters, because iterations hardly tell one from another, and
+# their common scale not at all from memory_share. The first three are a third of forward and backward pass together,
+# for each element of b·s·h or score.
+# On every rank, twice a layer: forward a LayerNorm (4) and bias, dropout and residual (7); backward both gradients of
+# the LayerNorm (6 + 4), the dropout's (5), and the sum with the residual's (6).
+REPLICATED_BYTES = 2.0 * (4.0 + 7.0 + 6.0 + 4.0 + 5.0 + 6.0) / 3.0
+# Of which a rank holds 1/t: GELU of 4h forward and backward (16 + 24), the gradients of the biases of 4h and 3h
+# (8 + 6), the bias of QKV (12), its three gradients put side by side (12), heads permuted both ways (4 + 4).
+SHARDED_BYTES = (16.0 + 24.0 + 8.0 + 6.0 + 12.0 + 12.0 + 4.0 + 4.0) / 3.0
+# For each attention score: forward written and read by the two products (4), softmax (4), dropout (5); backward the
+# dropout (5), the softmax (6), the products' four (8).
+SCORE_BYTES = (4.0 + 4.0 + 5.0 + 5.0 + 6.0 + 8.0) / 3.0
+# For each logit, forward and backward: to single precision and back (6 + 6), the largest (4), the difference to it (8),
+# its exponential (8), their sum (4), the quotient (8), times the loss's gradient (8).
+LOGIT_BYTES = 6.0 + 6.0 + 4.0 + 8.0 + 8.0 + 4.0 + 8.0 + 8.0
+# For each weight: Adam reads and writes it and two moments in single precision (24), reads the gradient, writes the
+# weight of half precision (4).
+UPDATE_BYTES = 24.0 + 4.0
+# Of the peak: the two batched products of the attention core, whose depth or width is that of one head. The rows leave
+# it open by a factor of 1.5 either way.
+ATTENTION_SHARE = 0.35
+# A layer's all-reduces are launched beside its other kernels: two fitted times differed by 9 %, and one time with this
+# factor predicts layer shapes that were left out better than two.
+TENSOR_LAUNCH_FACTOR = 1.1
 # By recomputation: passes over a layer, over its attention core, and a layer's all-reduces.
 PASSES = {"none": (3.0, 3.0, 4.0), "selective": (3.0, 4.0, 4.0), "full": (4.0, 4.0, 6.0)}
 SENSITIVITY_STEP = 1e-5  # of a parameter's logarithm
@@ -115,16 +140,15 @@ def transformer_iteration(runs: pd.DataFrame, cluster: FittedCluster) -> Iterati
     slots_seconds = slots * (c["slot_seconds"] + r.v * np.where(r.p > 1, send, 0.0))
 
     logits = r.tokens * runs["vocabulary_size"].to_numpy(float) / r.t
-    head_share = np.where(r.t == 1, c["unsharded_head_share"], c["head_share"])
-    head_seconds = r.m * (6.0 * logits * r.h / (head_share * peak) + c["logit_bytes"] * logits / bandwidth)
+    head_share = np.where(r.t == 1, c["unsharded_head_share"], c["product_share"])
+    head_seconds = r.m * (6.0 * logits * r.h / (head_share * peak) + LOGIT_BYTES * logits / bandwidth)
 
     weights = (12.0 * r.h * r.h * r.layers / r.p + runs["vocabulary_size"].to_numpy(float) * r.h) / r.t
     shared = node_bandwidth / np.minimum(r.t, cluster.devices_per_node)
-    inside = c["reduce_bandwidth_bytes_per_second"]
-    rate = np.where(r.t * r.d > cluster.devices_per_node, np.minimum(inside, shared), inside)
-    ring = c["reduce_seconds"] + ELEMENT_BYTES * weights * 2.0 * (r.d - 1.0) / r.d / rate
-    reduce_seconds = np.where(r.d > 1, ring, 0.0)
-    update_seconds = c["step_seconds"] + c["update_bytes"] * weights / bandwidth
+    over_nodes = np.minimum(tensor_bandwidth, shared)
+    rate = np.where(r.t * r.d > cluster.devices_per_node, over_nodes, tensor_bandwidth)
+    reduce_seconds = ELEMENT_BYTES * weights * 2.0 * (r.d - 1.0) / r.d / rate
+    update_seconds = c["step_seconds"] + UPDATE_BYTES * weights / bandwidth
 
     seconds = layers_seconds + slots_seconds + head_seconds + reduce_seconds + update_seconds
     return IterationEstimate(
@@ -209,11 +233,11 @@ def _device_seconds(r: _Sizes, cluster: FittedCluster) -> np.ndarray:
         + product(r.h, r.h / r.t)
         + product(4.0 * r.h / r.t, r.h)
         + product(r.h, 4.0 * r.h / r.t)
-        + r.attention_passes * 4.0 * r.scores * r.h / r.a / (c["attention_share"] * peak)
+        + r.attention_passes * 4.0 * r.scores * r.h / r.a / (ATTENTION_SHARE * peak)
     )
     replicated = r.tokens * r.h / np.where(r.is_sequence_parallel, r.t, 1.0)
-    moved = r.passes * (c["replicated_bytes"] * replicated + c["sharded_bytes"] * r.tokens * r.h / r.t)
-    moved = moved + r.attention_passes * c["score_bytes"] * r.scores
+    moved = r.passes * (REPLICATED_BYTES * replicated + SHARDED_BYTES * r.tokens * r.h / r.t)
+    moved = moved + r.attention_passes * SCORE_BYTES * r.scores
     bandwidth = np.where(
         r.t > cluster.devices_per_node, c["node_bandwidth_bytes_per_second"], c["tensor_bandwidth_bytes_per_second"]
     )
@@ -231,14 +255,14 @@ def _product_seconds(rows: np.ndarray, columns: np.ndarray, depth: np.ndarray, c
     large = np.ceil(row_tiles * np.ceil(columns / (2.0 * TILE_SIDE)) / wave) * (2.0 * small_tile)
     small = np.ceil(row_tiles * np.ceil(columns / TILE_SIDE) / wave) * (small_tile / c["small_tile_share"])
     element_seconds = 2.0 / (c["product_share"] * cluster.peak_flops_per_second)
-    return element_seconds * wave * np.minimum(large, small) * (depth + c["half_depth"])
+    return element_seconds * wave * np.minimum(large, small) * depth
 
 
 def _host_seconds(r: _Sizes, cluster: FittedCluster) -> np.ndarray:
     """What its host takes to launch a layer's kernels, forward and backward."""
     c = cluster.costs
     full_node = np.where(r.t >= cluster.devices_per_node, c["full_node_launch_factor"], 1.0)
-    launch = np.where(r.t > 1, c["tensor_launch_seconds"] * full_node, c["launch_seconds"])
+    launch = c["launch_seconds"] * np.where(r.t > 1, TENSOR_LAUNCH_FACTOR * full_node, 1.0)
     matrices_a_block = 4
     is_fused = r.b * r.a % (r.t * matrices_a_block) == 0
     return r.passes / 3.0 * (launch + np.where(is_fused, 0.0, c["unfused_softmax_seconds"]))

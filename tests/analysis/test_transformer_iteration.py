@@ -32,29 +32,13 @@ def assert_near(found, wanted):
 
 
 def test_products_are_three_passes_over_24_m_h_squared():
-    cluster = weightless({"product_share": 0.5, "attention_share": 1.0}, peak_flops_per_second=1e6)
+    cluster = weightless({"product_share": 0.5}, peak_flops_per_second=1e6)
     products = 24.0 * (4 * 128) * 256 * 256 / 0.5e6
-    attention = 4.0 * 4 * 8 * 128 * 128 * 32 / 1e6
+    attention = 4.0 * 4 * 8 * 128 * 128 * 32 / 0.35e6
     found = layer_seconds(cluster, {}, SELECTIVE, FULL, split(tensor=2))
     # What is recomputed costs its forward pass once more.
     wanted = [3 * products + 3 * attention, 3 * products + 4 * attention, 4 * products + 4 * attention]
     assert_near(found, [*wanted, wanted[0] / 2])
-
-
-def test_a_short_depth_slows_each_of_three_products():
-    cluster = weightless(peak_flops_per_second=1e6)
-    assert transformer_iteration(runs({}), cluster).head_seconds[0] > 0.0
-    (layer,) = layer_seconds(cluster, {})
-    slow = weightless({"half_depth": 128.0}, peak_flops_per_second=1e6)
-    # Products of M = 512 rows; each weighs as its FLOPs, 3 : 1 : 4 : 4. The gradients' depths are the columns and the
-    # rows.
-    attention = 3.0 * 4.0 * 4 * 8 * 128 * 128 * 32 / 1e6
-
-    def slowed(n, k):
-        return 3.0 + 128 / k + 128 / n + 128 / 512
-
-    factor = (3 * slowed(768, 256) + slowed(256, 256) + 4 * slowed(1024, 256) + 4 * slowed(256, 1024)) / 36.0
-    assert_near(layer_seconds(slow, {}), (layer - attention) * factor + attention)
 
 
 # Elements in units of 128 x 128, rounded up to waves of five tiles, times the depth in units of 128; of each product
@@ -80,17 +64,18 @@ def test_products_are_computed_in_waves_of_tiles_of_which_the_cheaper_count(mult
         {"small_tile_share": small_tile_share}, peak_flops_per_second=1.0, multiprocessors=multiprocessors
     )
     run = {"hidden_size": 128, "attention_heads": 4, "micro_batch": 3, "global_batch": 48}  # M = 384 rows
-    attention = 3.0 * 4.0 * 3 * 4 * 128 * 128 * 32
+    attention = 3.0 * 4.0 * 3 * 4 * 128 * 128 * 32 / 0.35
     assert_near(layer_seconds(cluster, run) - attention, wanted)
 
 
 def test_bytes_go_at_the_share_of_the_memory_bandwidth():
-    costs = {"memory_share": 0.5, "replicated_bytes": 10.0, "sharded_bytes": 24.0, "score_bytes": 5.0}
-    cluster = weightless(costs, memory_bandwidth_bytes_per_second=1e6)
+    cluster = weightless({"memory_share": 0.5}, memory_bandwidth_bytes_per_second=1e6)
     elements = 4.0 * 128 * 256
-    sharded = 24.0 * elements / 4 + 5.0 * (4.0 * 8 / 4 * 128 * 128)
-    found = layer_seconds(cluster, split(tensor=4), split(tensor=4) | SEQUENCE_PARALLEL)
-    assert_near(found, [3 * (10 * elements + sharded) / 0.5e6, 3 * (10 * elements / 4 + sharded) / 0.5e6])
+    sharded, scores = 86.0 * elements / 4, 32.0 * (4.0 * 8 / 4 * 128 * 128)
+    found = layer_seconds(cluster, split(tensor=4), split(tensor=4) | SEQUENCE_PARALLEL, split(tensor=4) | FULL)
+    alone = 64 * elements + sharded + scores
+    wanted = [alone, 64 * elements / 4 + sharded + scores, 4.0 / 3.0 * alone]
+    assert_near(found, np.array(wanted) / 0.5e6)
 
 
 def test_tensor_groups_reduce_four_times_a_layer_six_with_recomputation():
@@ -114,9 +99,11 @@ def test_host_and_device_overlap_by_the_exponent():
     costs = {"launch_seconds": 3.0}
     assert_near(layer_seconds(weightless(costs), {}), 3.0)
     # A device of 4 seconds beside it, by bytes.
-    costs["sharded_bytes"] = 4.0 / (3.0 * 4 * 128 * 256)
+    moved = (64.0 + 86.0) * 4 * 128 * 256 + 32.0 * 4 * 8 * 128 * 128
     found = {
-        q: layer_seconds(weightless(costs | {"launch_overlap_exponent": q}, memory_bandwidth_bytes_per_second=1.0), {})
+        q: layer_seconds(
+            weightless(costs | {"launch_overlap_exponent": q}, memory_bandwidth_bytes_per_second=moved / 4.0), {}
+        )
         for q in (2.0, 1.0, 1000.0)
     }
     assert_near(found[2.0], 5.0)  # sqrt(9 + 16)
@@ -127,13 +114,13 @@ def test_host_and_device_overlap_by_the_exponent():
 def test_the_host_launches_more_with_tensor_parallelism_and_unfused_softmax():
     costs = {
         "launch_seconds": 1.0,
-        "tensor_launch_seconds": 2.0,
         "full_node_launch_factor": 1.5,
         "unfused_softmax_seconds": 10.0,
     }
     unfused = split(tensor=8, micro_batch=2)  # 2 matrices a rank: not four
     found = layer_seconds(weightless(costs), {}, split(tensor=4), split(tensor=8), unfused, unfused | FULL)
-    assert_near(found, [1.0, 2.0, 2.0 * 1.5, 2.0 * 1.5 + 10.0, 4.0 / 3.0 * (2.0 * 1.5 + 10.0)])
+    full_node = 1.1 * 1.5
+    assert_near(found, [1.0, 1.1, full_node, full_node + 10.0, 4.0 / 3.0 * (full_node + 10.0)])
 
 
 def test_pipelines_fill_and_drain():
@@ -141,18 +128,20 @@ def test_pipelines_fill_and_drain():
     pieces = stages | {"virtual_stages": 3}
     replicas = split(pipeline=4, data=2, virtual_stages=3)
 
-    def seconds(costs, *changes, **fields):
-        return transformer_iteration(runs(*changes), weightless(costs, **fields)).seconds
+    def estimate(costs, *changes, **fields):
+        return transformer_iteration(runs(*changes), weightless(costs, **fields))
 
-    found = seconds({"launch_seconds": 1.0}, {}, stages, pieces, replicas)
+    found = estimate({"launch_seconds": 1.0}, {}, stages, pieces, replicas).seconds
     assert_near(found, [16 * 12, (16 + 3) * 3, (16 + 3 / 3) * 3, (8 + 1) * 3])
     # Every piece of a stage is sent.
     sent = {"tensor_bandwidth_bytes_per_second": 4.0 * 4 * 128 * 256}
-    assert_near(seconds(sent, replicas), 9.0 * 3.0)
+    assert_near(estimate(sent, replicas).slots_seconds, 9.0 * 3.0)
     # The two ranks of a stage share the node's way out.
     shared = sent | {"node_bandwidth_bytes_per_second": 2.0 * 4.0 * 4 * 128 * 256}
-    assert_near(seconds(shared, replicas, devices_per_node=2), 9.0 * 3.0)
-    assert_near(seconds(sent | {"slot_seconds": 2.0}, replicas, devices_per_node=2), 9.0 * 2.0)
+    assert_near(estimate(shared, replicas, devices_per_node=2).slots_seconds, 9.0 * 3.0)
+    slots = estimate({"slot_seconds": 2.0}, replicas, devices_per_node=2)
+    assert_near(slots.slots_seconds, 9.0 * 2.0)
+    assert_near(slots.seconds, 9.0 * 2.0)
 
 
 # 16 ranks, 4 micro-batches.
@@ -169,33 +158,32 @@ WEIGHTS = (12.0 * 256 * 256 * 12 / 2 + 512.0 * 256) / 2
     ],
 )
 def test_gradients_are_reduced_once_a_step(devices_per_node, node_bandwidth, rate):
-    costs = {"reduce_seconds": 1.0, "reduce_bandwidth_bytes_per_second": 1e9}
+    costs = {"tensor_bandwidth_bytes_per_second": 1e9}
     cluster = weightless(costs | {"node_bandwidth_bytes_per_second": node_bandwidth}, devices_per_node=devices_per_node)
     alone = split(tensor=2, pipeline=2, global_batch=16)
     estimate = transformer_iteration(runs(SIXTEEN, alone), cluster)
-    wanted = 1.0 + 2.0 * WEIGHTS * 2.0 * 3.0 / 4.0 / rate
+    wanted = 2.0 * WEIGHTS * 2.0 * 3.0 / 4.0 / rate
     assert_near(estimate.reduce_seconds[0], wanted)
     assert estimate.reduce_seconds[1] == 0.0
     if node_bandwidth == 1e30:
-        assert_near(estimate.seconds[0], wanted)
+        # Inside a node the all-reduces of tensor groups are as fast: beside this, all else that takes time.
+        assert_near(estimate.seconds[0] - estimate.layers_seconds[0] - estimate.slots_seconds[0], wanted)
 
 
 def test_head_and_update_are_once_a_micro_batch_and_once_a_step():
     costs = {
         "memory_share": 0.5,
-        "update_bytes": 20.0,
         "step_seconds": 7.0,
-        "head_share": 0.25,
+        "product_share": 0.25,
         "unsharded_head_share": 0.5,
-        "logit_bytes": 8.0,
     }
     cluster = weightless(costs, memory_bandwidth_bytes_per_second=1e6, peak_flops_per_second=1e6)
     of_two = split(tensor=2, pipeline=2, global_batch=16)
     estimate = transformer_iteration(runs(of_two, split(pipeline=2, global_batch=16)), cluster)
-    assert_near(estimate.update_seconds[0], 7.0 + 20.0 * WEIGHTS / 0.5e6)
+    assert_near(estimate.update_seconds[0], 7.0 + 28.0 * WEIGHTS / 0.5e6)
     logits = 4.0 * 128 * 512
-    sharded = 4 * (6 * logits / 2 * 256 / 0.25e6 + 8 * logits / 2 / 0.5e6)
-    assert_near(estimate.head_seconds, [sharded, 4 * (6 * logits * 256 / 0.5e6 + 8 * logits / 0.5e6)])
+    sharded = 4 * (6 * logits / 2 * 256 / 0.25e6 + 52 * logits / 2 / 0.5e6)
+    assert_near(estimate.head_seconds, [sharded, 4 * (6 * logits * 256 / 0.5e6 + 52 * logits / 0.5e6)])
 
 
 def test_measured_ratios_apply_to_their_shape_and_say_how():
@@ -211,7 +199,7 @@ def test_measured_ratios_apply_to_their_shape_and_say_how():
 
 
 def test_sensitivities_are_the_parts_shares():
-    cluster = weightless({"slot_seconds": 1.0, "step_seconds": 48.0, "head_share": 0.5})
+    cluster = weightless({"slot_seconds": 1.0, "step_seconds": 48.0})
     found = dict(zip(COSTS, sensitivities(runs({}, split(pipeline=4)), cluster).T, strict=True))
     share = np.array([16 / 64, 19 / 67])  # of the slots, one a micro-batch and three to fill
     np.testing.assert_allclose(found.pop("slot_seconds"), share, atol=1e-9)

@@ -10,7 +10,16 @@ import pandas as pd
 import pytest
 from runs_and_clusters import runs, weightless
 from strata_analysis.cli import main
-from strata_analysis.fit_transformer import CENTRE, CONFIGURATION, FOLDS, NAMES, Costs, fold_of, judged_inside
+from strata_analysis.fit_transformer import (
+    CENTRE,
+    CONFIGURATION,
+    DIVISIONS,
+    FOLDS,
+    NAMES,
+    Costs,
+    fold_of,
+    judged_inside,
+)
 from strata_analysis.fitted_cluster import INTERVALS
 from strata_analysis.held_out_intervals import interval_widths
 from strata_analysis.validate import GROUPS, completed, predicted_runs, report, summary, to_csv, with_interval
@@ -56,9 +65,9 @@ def test_rows_are_csv_whose_numbers_read_back_equal(capsys, option, num_further)
     assert header[-num_further - 6 : len(header) - num_further] == last
     assert header[len(header) - num_further :] == NAMES[:num_further]
     assert (row["line"], row["measured"], row["sequence_parallel"]) == ("5", "1420", "no")
-    # What the closed form gave before it was vectorised.
-    assert float(row["predicted"]) == pytest.approx(1455.803544473736, rel=1e-12)
-    assert float(row["layers_share"]) == pytest.approx(0.9624673330484209, rel=1e-12)
+    # What the closed form is when its terms are added up by hand, in scalars.
+    assert float(row["predicted"]) == pytest.approx(1482.1145460510536, rel=1e-12)
+    assert float(row["layers_share"]) == pytest.approx(0.9587125257370512, rel=1e-12)
 
 
 def test_an_interval_is_as_wide_as_its_basis_and_its_nodes_say():
@@ -135,7 +144,7 @@ def test_forms_are_compared_without_the_first_fold():
     right, wrong = found(110.0), found(1e5)
     assert len(right) == 3
     for (title, (errors,)), (_, (others,)) in zip(right, wrong, strict=True):
-        assert len(errors) == inside.sum(), title
+        assert len(errors) == len(DIVISIONS) * inside.sum(), title
         np.testing.assert_array_equal(errors, others)
         assert np.abs(errors).max() < 0.02, title
 
@@ -155,8 +164,8 @@ def test_writing_keeps_comments_and_replaces_ratios():
         "  { hidden_size = 64, attention_heads = 4, sequence_length = 128, tensor_parallelism = 2, micro_batch = 8, "
         "ratio = 1.5 },  # fitted",
     ]
-    with pytest.raises(SystemExit, match="half_depth: 0 lines"):
-        Costs(parameters, {}).toml(text.replace("half_depth", "other"))
+    with pytest.raises(SystemExit, match="slot_seconds: 0 lines"):
+        Costs(parameters, {}).toml(text.replace("slot_seconds", "other"))
     lines = "".join(f"{name} = {{ cell = 1, formula = 2 }}  # why\n" for name in INTERVALS)
     text = text.replace("layers = [", lines + "layers = [")
     assert "interval" not in Costs(parameters, {}).toml(text)
