@@ -42,9 +42,10 @@ experiments=(
   osdp/figure_6 oases/figure_5 osdp/figure_5 autoddl/table_3 autoddl/figure_9_transformer osdp/figure_9 amsp/table_4
   autoddl/figure_10_transformer oases/figure_4 oases/table_5 amsp/figure_11 amsp/figure_16 amsp/table_5 amsp/figure_18
   amsp/figure_2 amsp/figure_3 osdp/figure_5_equal_batch osdp/figure_5_one_sample osdp/figure_9_one_sample
-  osdp/figure_7_simulated oases/table_3 oases/table_2 oases/table_6 oases/figure_2 oases/figure_7 cdp/figure_1
-  cdp/figure_4 cdp/table_1 autoddl/figure_3 autoddl/figure_4_daint autoddl/figure_4_gcp autoddl/figure_8
-  autoddl/figure_9_vgg13 autoddl/figure_10_vgg13
+  osdp/figure_6_equal_batch osdp/figure_9_equal_batch osdp/authors_script osdp/authors_profile osdp/figure_7_simulated
+  oases/table_3 oases/table_2 oases/table_6 oases/figure_2 oases/figure_7 cdp/figure_1 cdp/figure_4 cdp/table_1
+  autoddl/figure_3 autoddl/figure_4_daint autoddl/figure_4_gcp autoddl/figure_8 autoddl/figure_9_vgg13
+  autoddl/figure_10_vgg13
 )
 chosen=()
 for experiment in "${experiments[@]}"; do

@@ -39,11 +39,12 @@ def written(text: str, sweeps: Sweeps) -> str:
 
 def body_of(paper: str, name: str, sweeps: Sweeps) -> str:
     experiment, compare = _comparison(paper, name)
-    points = sweeps.points(experiment)
+    experiments = (experiment, *getattr(PAPERS_BY_NAME[paper], "BESIDE", {}).get(experiment, ()))
+    points = sweeps.points(*experiments)
     tables = (sweeps.results(experiment),) if paper == "cdp" else ()
     comparison = compare(points, *tables)
     kind = "Simulated" if points["simulated"].all() else "Run" if not points["simulated"].any() else "Simulated and run"
-    commits = ", ".join(commit[:10] for commit in sweeps.commits(experiment))
+    commits = ", ".join(commit[:10] for commit in sweeps.commits(*experiments))
     lines = [f"{kind} at commit {commits}.", "", comparison.markdown()]
     if comparison.statements:
         lines += ["", *(f"- {statement}" for statement in comparison.statements)]

@@ -13,7 +13,7 @@
 ///             place.
 /// Volume:     as `3d`, and in a place as `osdp` over d.
 /// Reference:  `single` on the same global batch in the same micro-batches, up to the order of summation.
-/// Options:    stages, chunks, tensor, sum, micro_batches, cut_by, and `osdp`'s.
+/// Options:    stages, chunks, tensor, sum, micro_batches, cut_by, and `osdp`'s but for choice.
 /// Refuses:    what `3d` and `osdp` refuse; more than one slice beside tensor ranks, which
 ///             nothing lowers: of several tensor ranks operators are held whole (slices = -1), and where slices are
 ///             asked for no tensor ranks are looked at.
@@ -30,6 +30,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "base/error.hpp"
 #include "planners/operators/in_stages.hpp"
@@ -47,6 +48,7 @@ bool are_osdps(const ParallelDegrees& degrees, const Plan& base) {
 /// What `osdp` takes, over all ranks. @throws OutOfMemory, Unsupported as it does.
 PlanWithStates plan_of_osdp(PlanRequest request) {
   request.options.insert_or_assign("slices", std::int64_t{slices_by_degrees(request, {})});
+  request.options.insert_or_assign("choice", std::string("simulated"));
   PlanWithStates found{.plan = plan_by_operator(request)};
   found.seconds = found.plan.why.predicted_seconds;
   found.peak_bytes = found.plan.why.predicted_peak_bytes;

@@ -17,7 +17,7 @@
 ///             more c n_i where a block is recomputed; an embedding's and a bias's backward reads none: c n_i once.
 ///             SDP: (N-1)/N (M g n_i + c n_i). 2 (N-1)/N · 4 for the loss.
 /// Reference:  `ddp`.
-/// Options:    slices, granularity, sdp, search, dfs_nodes, cost, overlap.
+/// Options:    slices, choice, granularity, sdp, search, dfs_nodes, cost, overlap.
 /// Refuses:    a capacity below what the least plan needs; a batch of the planner's without a capacity; a cluster
 ///             without the numbers that `cost` reads; micro-batches that do not divide the batch.
 /// Differs:    the paper searches depth first for 9 to 307 s; the default is exact in milliseconds, since operators of
@@ -26,7 +26,7 @@
 ///             search adds times up, as the paper's; since a cut or a replica that is free by the sum may hide less,
 ///             its answer, the one without slices, all ZDP and all DP with the largest batches that they fit with are
 ///             compared by [planner]'s prediction, and the fastest is taken: osdp >= osdp-base >= zero3, ddp in
-///             predicted samples a second. Only
+///             predicted samples a second; `choice = "search"` takes the answer as it is, as the paper does. Only
 ///             linears whose input divides by `slices` and whose weight is not tied are cut. Workspace is a maximum, as
 ///             it is in the run, not a sum. A norm's or bias's few bytes go with their operator. The published code has
 ///             no slices in its search, one constant for all workspaces, minimises the step and not the sample, and

@@ -10,7 +10,7 @@
 /// Memory:     as `osdp` with whole operators.
 /// Volume:     as `osdp`.
 /// Reference:  `ddp`.
-/// Options:    granularity, sdp, search, dfs_nodes, cost, overlap.
+/// Options:    choice, granularity, sdp, search, dfs_nodes, cost, overlap.
 /// Refuses:    as `osdp`.
 /// Differs:    as `osdp`.
 /// Reproduces: the OSDP-base bars of OSDP's figures 5, 6 and 8.

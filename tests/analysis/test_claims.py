@@ -123,6 +123,17 @@ def test_a_note_says_why_only_where_something_is_off():
     assert "Host" not in judged(noted, pd.Series({"model": "m", "paper": 1.0, "ours": 1.0}), None, "")[1]
 
 
+def test_further_numbers_stand_behind_the_reason(tmp_path):
+    """Column `also` of ours, by key and not by place."""
+
+    def ours(_):
+        rows = pd.DataFrame({"hidden": 12288, "quantity": ["GiB in fp32", "billion parameters"], "amount": [2.24, 9.0]})
+        return rows.assign(also=["Of W.", ""])
+
+    rows = rows_of("osdp", Claim("largest_product", "amount", "simulated", ours), Sweeps(tmp_path))
+    assert rows["why"].tolist() == ["Why is not known.", "Within the tolerance. Of W."]
+
+
 def test_directions():
     rows = pd.DataFrame({"of": ["a", "a", "a", "b"], "paper": [1.2, 0.9, 1.2, 1.0], "ours": [1.1, 1.05, 1.06, np.nan]})
     assert same_side(1.0)(rows) == [True, False, True, None]

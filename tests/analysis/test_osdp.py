@@ -1,5 +1,8 @@
 """OSDP's figures and printed speed-ups, from small versions of its experiments and from cells made by hand."""
 
+import tomllib
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +21,8 @@ from strata_analysis.figures.osdp import (
 from strata_analysis.figures.osdp.throughput import panels
 from strata_analysis.published import osdp, published
 from strata_analysis.table import short_table
+
+ROOT = Path(__file__).parents[2]
 
 MODELS = """  "mingpt-nd-48x1536", "mingpt-nd-96x1024", "mingpt-nd-96x1536",
   "mingpt-ws-2x6144", "mingpt-ws-4x6144", "mingpt-ws-4x8192", "mingpt-ws-2x12288",
@@ -48,14 +53,13 @@ def points(small_version):
 def test_a_cell_is_the_fastest_point_that_fits(points):
     cells = osdp.cells(points, "osdp_figure_5")
     limits_of_points = key_column(points, "resources.memory_gib", "")
-    asked = set(zip(points["model_name"], limits_of_points, points["strategy_name"], strict=True))
-    assert len(cells) == len(asked) == 2 * 2 * points["strategy_name"].nunique() - 2 * len(osdp.HYBRID)
+    strategies = osdp.tried(points, "osdp_figure_5")["strategy"]
+    asked = set(zip(points["model_name"], limits_of_points, strategies, strict=True))
+    assert len(cells) == len(asked) == 2 * 2 * strategies.nunique() - 2 * len(osdp.HYBRID)
     for cell in cells.itertuples():
-        limits = np.array(key_column(points, "resources.memory_gib", ""), dtype=float)
+        limits = np.array(limits_of_points, dtype=float)
         tried = points[
-            (limits == cell.limit_gib)
-            & (points["model_name"] == cell.model)
-            & (points["strategy_name"] == cell.strategy)
+            (limits == cell.limit_gib) & (points["model_name"] == cell.model) & (strategies == cell.strategy).to_numpy()
         ]
         if cell.ended == "ok":
             assert cell.throughput == (tried["num_sequences_per_step"] / tried["step_seconds"]).max()
@@ -63,6 +67,35 @@ def test_a_cell_is_the_fastest_point_that_fits(points):
         else:
             assert np.isnan(cell.throughput)
             assert not (tried["status"] == "ok").any()
+
+
+def test_what_the_search_finds_has_a_bar_of_its_own(points):
+    tried = osdp.tried(points, "osdp_figure_5")
+    asked = np.array(key_column(points, "strategy.choice", "simulated"))
+    assert (tried["strategy"] == "osdp-search").tolist() == (asked == "search").tolist()
+    assert set(tried.loc[tried["strategy"] == "osdp-search", "split"].dropna()), "its plans say how they are cut"
+    cells = osdp.cells(points, "osdp_figure_5").set_index(["model", "limit_gib", "strategy"])["throughput"].sort_index()
+    for model, limit in {key[:2] for key in cells.index}:
+        ours, of_search = cells[model, limit, "osdp"], cells[model, limit, "osdp-search"]
+        assert np.isnan(ours) == np.isnan(of_search)
+        assert np.isnan(ours) or ours >= (1.0 - osdp.EQUAL) * of_search
+    rows = osdp.figure_5(points).rows
+    beside = rows[rows["over"] == "zero3"].set_index(["strategy", "statistic"])["paper"]
+    assert beside["osdp", "max"] == beside["osdp-search", "max"]
+    assert "osdp-search" not in osdp._baselines("others", tried)
+
+
+def test_hybrids_have_a_table(points):
+    comparison = osdp.hybrids_on_8_gpus(points)
+    cells = osdp.cells(points, "osdp_figure_5").set_index(["model", "limit_gib", "strategy"])
+    (row,) = comparison.rows[comparison.rows["limit"] == "16 GiB"].to_dict("records")
+    wide = cells["throughput"].loc["mingpt-ws-2x6144", 16.0]
+    batch = cells.loc[("mingpt-ws-2x6144", 16.0, "3d"), "batch"]
+    assert row["model"] == "W&S 2\N{MULTIPLICATION SIGN}6144"
+    assert row["DeepSpeed 3D"] == f"{wide['3d']:.2f} ({batch:g})"
+    assert row["over 3D"] == wide["3d+osdp"] / wide["3d"]
+    assert row["over the best other"] == wide["3d+osdp"] / wide[["zero3", "osdp", "megatron"]].max()
+    assert set(comparison.rows) & {"GPipe", "OSDP-base", "OSDP's own search"} == set()
 
 
 def test_out_of_memory_and_not_applicable_are_told_apart(points):
@@ -216,14 +249,16 @@ def test_equal_batches_are_drawn_and_compared_with_fsdp(small_version):
     fewer = (SMALLER[0], SMALLER[1], ("train.global_batch > 96 && model.name != 'mingpt-ws-2x6144'", few))
     points = by_point(results := small_version("osdp/figure_5_equal_batch", fewer))
     drawn = artists(figure_5_equal_batch.draw(results, points), "throughput")
-    assert set(drawn) == {f"mingpt-nd-48x1536/16/{name}" for name in ("zero3", "osdp")}
+    names = ("zero3", "osdp", *osdp.VARIANTS)
+    assert set(drawn) == {f"mingpt-nd-48x1536/16/{name}" for name in names}
     comparison = osdp.figure_5_equal_batch(points)
     rows = osdp.at_equal_batch(osdp.tried(points, "osdp_figure_5_equal_batch")).set_index("strategy")
-    ratio = rows.loc["osdp", "throughput"] / rows.loc["zero3", "throughput"]
-    assert ratio >= 1.0
-    assert comparison.rows.query("family == 'N&D'")["simulated"].tolist() == pytest.approx([ratio, ratio])
+    ratios = rows.loc[list(names[1:]), "throughput"] / rows.loc["zero3", "throughput"]
+    assert (ratios >= 1.0).all()
+    assert comparison.rows.query("family == 'N&D'")["simulated"].tolist() == pytest.approx(np.repeat(ratios, 2))
+    of_each = ", ".join(f"{osdp.NAMES[name]} {ratio:.2f}" for name, ratio in ratios.items())
     assert comparison.statements == [
-        f"mingpt-nd-48x1536, 16 GiB, {rows.loc['osdp', 'batch']:g} sequences a step: {ratio:.2f}."
+        f"mingpt-nd-48x1536, 16 GiB, {rows.loc['osdp', 'batch']:g} sequences a step: {of_each}."
     ]
 
 
@@ -249,5 +284,47 @@ def test_figure_9_compares_with_and_without_checkpointing(small_version):
     assert set(artists(figure_9.draw(with_checkpointing, both), "throughput")) == {
         "mingpt-nd-48x1536/16/zero3",
         "mingpt-nd-48x1536/16/osdp",
+        "mingpt-nd-48x1536/16/osdp-search",
     }
     assert "Figure 9, throughput with checkpointing" in short_table(with_checkpointing)
+
+
+def test_speedups_over_fsdp_are_judged_at_equal_batch(monkeypatch):
+    """With what the best batches and the variants have beside it."""
+
+    def rows(**throughputs):
+        names = {name.replace("_", "-"): value for name, value in throughputs.items()}
+        return made_up({("nd-a", 8, name): value for name, value in names.items()})
+
+    best = rows(osdp=4.0, osdp_search=3.0, zero3=2.0)
+    monkeypatch.setattr(osdp, "_of_figures", lambda *_: [best])
+    monkeypatch.setattr(osdp, "of_equal_batch", lambda *_: rows(osdp=2.2, osdp_search=1.8, osdp_sdp=2.6, zero3=2.0))
+    (claim,) = (claim for claim in osdp.CLAIMS if claim.what == "figure_5")
+
+    class NoSweeps:
+        def points(self, *_):
+            return None
+
+    ours = claim.ours(NoSweeps()).set_index(["family", "over", "statistic"])
+    assert ours.loc[("N&D", "zero3", "max"), "ratio"] == pytest.approx(1.1)
+    assert ours.loc[("N&D", "zero3", "max"), "also"] == (
+        "OSDP's own search: 0.90. OSDP with SDP: 1.30. Each at its best batch: 2.00. OSDP's own search: 1.50."
+    )
+    assert ours.loc[("N&D", "pure", "max"), "ratio"] == 2.0
+    assert len(ours) == len(published("osdp", "figure_5"))
+
+
+def test_the_authors_script_and_profile(small_version):
+    """The bandwidth of the cluster is that which the profile's replicated layers imply; the others are predicted."""
+    points = by_point(small_version("osdp/authors_profile"))
+    assert len(points) == 32
+    comparison = osdp.authors_profile(points)
+    assert comparison.rows["role"].tolist() == ["fitted", "predicted", "predicted", "predicted"]
+    printed = published("osdp", "authors_profile").query("hold == 'DP' and sequences == 0")
+    median = osdp.implied_bandwidth(printed).median()
+    cluster = tomllib.loads((ROOT / "experiments/clusters/titan-pcie.toml").read_text(encoding="utf-8"))
+    assert cluster["intra_node"]["effective_bandwidth_bytes_per_second"] == pytest.approx(median, rel=0.01)
+    smaller = (("vocabulary = 10", "layers = 2\nvocabulary = 10"), ("memory_gib = 8", "memory_gib = 1"))
+    script = osdp.authors_script(by_point(small_version("osdp/authors_script", smaller)))
+    assert script.rows["simulated"].notna().all()
+    assert script.statements[0].startswith("Over FSDP: theirs 1.22; ")

@@ -31,6 +31,8 @@ STRATEGY_COLOURS = {
     "amsp": "#7A0177",
     "osdp": "#B10026",
     "osdp-base": "#FC9272",
+    "osdp-search": "#EF3B2C",
+    "osdp-sdp": "#67000D",
     "3d": "#A6761D",
     "3d+osdp": "#4D004B",
     "megatron": "#238B45",

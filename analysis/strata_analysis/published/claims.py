@@ -49,7 +49,8 @@ class Claim:
     """How the numbers of column `value` in the list `what` of a paper's data file are judged.
 
     ours: from sweeps, rows with the data file's other columns as keys and `value`; None: nothing computes it, and
-          not_comparable says why. It may leave rows out, and may raise NotRun.
+          not_comparable says why. It may leave rows out, may raise NotRun, and may have a column `also`: text of
+          further numbers of ours, which stands behind the reason.
     experiments: that ours is of.
     how:  run | simulated | counted | planner | input.
     without: columns of the data file that are neither keys nor this value.
@@ -109,9 +110,12 @@ def rows_of(paper: str, claim: Claim, sweeps: Sweeps) -> pd.DataFrame:
     missing = f"There are no results of {', '.join(absent)} here." if absent else "No such point ended well."
     commits = ", ".join(sweeps.commits(*(name for name in claim.experiments if name in sweeps.names)))
     rows = printed.rename(columns={claim.value: "paper"}).assign(ours=math.nan)
+    rows["also"] = ""
     if claim.ours is not None:
         with contextlib.suppress(NotRun):
-            rows = beside(printed, claim.ours(sweeps), keys, claim.value).rename(columns={"simulated": "ours"})
+            ours = claim.ours(sweeps)
+            rows = beside(printed, ours, keys, claim.value).rename(columns={"simulated": "ours"})
+            rows["also"] = rows.merge(ours, on=keys, how="left")["also"].fillna("") if "also" in ours else ""
     stands = claim.direction(rows) if claim.direction else [None] * len(rows)
     table = []
     for (_, row), as_printed in zip(rows.iterrows(), stands, strict=True):
@@ -131,7 +135,9 @@ def rows_of(paper: str, claim: Claim, sweeps: Sweeps) -> pd.DataFrame:
             claim.fitted or "nothing",
             f"{claim.tolerance:g}" if claim.is_share else f"{100 * claim.tolerance:g} %",
         )
-        table.append(dict(zip(COLUMNS, cells, strict=True)) | {"verdict": verdict, "why": why})
+        table.append(
+            dict(zip(COLUMNS, cells, strict=True)) | {"verdict": verdict, "why": f"{why} {row['also']}".strip()}
+        )
     return pd.DataFrame(table)
 
 

@@ -11,9 +11,10 @@ import tomllib
 import pandas as pd
 
 from strata_analysis.derive import key_column
-from strata_analysis.published import Comparison, beside, ended, published
-from strata_analysis.published.claims import SETTING, Claim, same_side
+from strata_analysis.published import Comparison, beside, ended, published, roles
+from strata_analysis.published.claims import SETTING, Claim, ranks_as_printed, same_side
 from strata_analysis.published.sweeps import Sweeps
+from strata_analysis.series import keys_of
 
 FAMILIES = {"nd": "N&D", "ws": "W&S", "ic": "I&C"}
 # As the paper calls them, in its order; any other strategy goes by its own name, after these.
@@ -24,9 +25,14 @@ NAMES = {
     "zero3": "FSDP",
     "osdp-base": "OSDP-base",
     "osdp": "OSDP",
+    "osdp-search": "OSDP's own search",
+    "osdp-sdp": "OSDP with SDP",
     "3d": "DeepSpeed 3D",
     "3d+osdp": "3D+OSDP",
 }
+# OSDP with an option that is not its default, a bar of its own and no baseline: what the paper's search finds, where
+# our planner compares plans by simulation; and SDP for what is not ZDP, as in the authors' code.
+VARIANTS = {"osdp-search": ("strategy.choice", "search"), "osdp-sdp": ("strategy.sdp", "true")}
 PURE = {"ddp", "gpipe", "megatron", "zero3"}
 HYBRID = {"3d", "3d+osdp"}
 EQUAL = 0.001  # no difference between two throughputs
@@ -47,7 +53,7 @@ def tried(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
             "family": [FAMILIES[name.split("-")[1]] for name in ours["model_name"]],
             "setting": [name.split("-", 2)[2].replace("x", "\N{MULTIPLICATION SIGN}") for name in ours["model_name"]],
             "limit_gib": [float(word) for word in key_column(ours, "resources.memory_gib", "0")],
-            "strategy": ours["strategy_name"],
+            "strategy": [_strategy(point) for _, point in ours.iterrows()],
             "ended": [ended(point) for _, point in ours.iterrows()],
             "throughput": ours["num_sequences_per_step"] / ours["step_seconds"],
             "batch": ours["num_sequences_per_step"],
@@ -59,13 +65,22 @@ def tried(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
     return rows
 
 
-def cells(points: pd.DataFrame, experiment: str) -> pd.DataFrame:
-    """One row a model, memory limit and strategy, as `tried` has it: its fastest point, as the paper tunes batch sizes
-    and degrees.
+def _strategy(point: pd.Series) -> str:
+    if point["strategy_name"] == "osdp":
+        keys = keys_of(point)
+        for name, (key, value) in VARIANTS.items():
+            if keys.get(key, "").strip('"') == value:
+                return name
+    return point["strategy_name"]
+
+
+def cells(points: pd.DataFrame, *experiments: str) -> pd.DataFrame:
+    """One row a model, memory limit and strategy, as `tried` has it: its fastest point in any of the experiments, as
+    the paper tunes batch sizes and degrees.
 
     Several points may have failed in several ways: what would run with more memory is OOM.
     """
-    rows = tried(points, experiment)
+    rows = pd.concat([tried(points, experiment) for experiment in experiments], ignore_index=True)
     rows["rank"] = rows["ended"].map({"ok": 0, "OOM": 1, "N/A": 2})
     rows = rows.sort_values(["rank", "throughput"], ascending=[True, False], kind="stable")
     best = rows.drop_duplicates([*CELL, "strategy"]).drop(columns="rank")
@@ -116,11 +131,15 @@ def speedups(rows: pd.DataFrame, strategy: str, over: set[str]) -> pd.DataFrame:
 
 
 def _baselines(word: str, rows: pd.DataFrame) -> set[str]:
-    return {"pure": PURE, "others": set(rows["strategy"]) - HYBRID}.get(word, {word})
+    return {"pure": PURE, "others": set(rows["strategy"]) - HYBRID - set(VARIANTS)}.get(word, {word})
 
 
 def beside_printed(printed: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The printed ratios with ours, and of how many pairs of cell and baseline ours are."""
+    """The printed ratios with ours, and of how many pairs of cell and baseline ours are. What is printed of OSDP stands
+    beside its variants too."""
+    there = [name for name in VARIANTS if name in set(rows["strategy"])]
+    of_osdp = printed[printed["strategy"] == "osdp"]
+    printed = pd.concat([printed, *(of_osdp.assign(strategy=name) for name in there)], ignore_index=True)
     ours = ratios_of(printed, [rows])
     on = ["family", "strategy", "over", "statistic"]
     return beside(printed, ours, on, "ratio").merge(ours[[*on, "pairs"]], on=on)
@@ -160,7 +179,7 @@ def endings_in_words(rows: pd.DataFrame) -> list[str]:
         count = rows.loc[rows["ended"] == word, "strategy"].value_counts(sort=False)
         if len(count):
             words.append(f"{word}: " + ", ".join(f"{_name(name)} {count[name]}" for name in count.index) + " cells.")
-    absent = [_name(name) for name in NAMES if name not in set(rows["strategy"])]
+    absent = [_name(name) for name in NAMES if name not in {*rows["strategy"], *VARIANTS}]
     if absent:
         words.append(f"Not simulated: {', '.join(absent)}.")
     return words
@@ -184,6 +203,56 @@ def _end_to_end(points: pd.DataFrame, experiment: str, what: str, title: str) ->
     return Comparison(title, beside_printed(printed, rows), endings_in_words(rows))
 
 
+def hybrids_on_8_gpus(points: pd.DataFrame) -> Comparison:
+    return _hybrids(points, "Hybrids on 8 GPUs, few layers", {"W&S"}, "osdp_figure_5")
+
+
+def hybrids_on_16_gpus(points: pd.DataFrame) -> Comparison:
+    return _hybrids(points, "Hybrids on 16 GPUs, few layers", {"W&S"}, "osdp_figure_6")
+
+
+def deep_hybrids_on_8_gpus(points: pd.DataFrame) -> Comparison:
+    families = {"N&D", "I&C"}
+    return _hybrids(points, "Hybrids on 8 GPUs, many layers", families, "osdp_figure_5", "osdp_figure_5_hybrids")
+
+
+def deep_hybrids_on_16_gpus(points: pd.DataFrame) -> Comparison:
+    families = {"N&D", "I&C"}
+    return _hybrids(points, "Hybrids on 16 GPUs, many layers", families, "osdp_figure_6", "osdp_figure_6_hybrids")
+
+
+def _hybrids(points: pd.DataFrame, title: str, families: set[str], *experiments: str) -> Comparison:
+    """Sequences a second with the batch in brackets, a row a cell, of every strategy that runs in any."""
+    rows = cells(points, *experiments)
+    rows = rows[rows["family"].isin(families) & ~rows["strategy"].isin({"osdp-base", *VARIANTS})]
+    ran = [
+        name
+        for name in dict.fromkeys([*NAMES, *rows["strategy"]])
+        if name in set(rows.query("ended == 'ok'")["strategy"])
+    ]
+    table = []
+    for (_, family, limit), of_cell in rows.groupby(CELL, sort=False):
+        each = of_cell.set_index("strategy")
+        others = each.loc[~each.index.isin(HYBRID), "throughput"].max()
+        hybrid, pipeline = (each["throughput"].get(name, float("nan")) for name in ("3d+osdp", "3d"))
+        table.append(
+            {"limit": f"{limit:g} GiB", "model": f"{family} {each['setting'].iloc[0]}"}
+            | {_name(name): _with_batch(each.loc[name]) if name in each.index else "" for name in ran}
+            | {"over 3D": hybrid / pipeline, "over the best other": hybrid / others}
+        )
+    table = pd.DataFrame(table)
+    statements = [
+        f"3D+OSDP {name}: {_range_in_words(table[name].dropna())}." for name in ("over 3D", "over the best other")
+    ]
+    return Comparison(
+        f"{title}: sequences a second, in brackets the batch", table, statements + endings_in_words(rows)[:1]
+    )
+
+
+def _with_batch(row: pd.Series) -> str:
+    return f"{row['throughput']:.2f} ({row['batch']:g})" if row["ended"] == "ok" else row["ended"]
+
+
 def figure_5_one_sample(points: pd.DataFrame) -> Comparison:
     return _one_sample(points, "5")
 
@@ -193,21 +262,33 @@ def figure_9_one_sample(points: pd.DataFrame) -> Comparison:
 
 
 def figure_5_equal_batch(points: pd.DataFrame) -> Comparison:
-    return _equal_batch(points, "5")
+    return _equal_batch(points, "figure_5")
+
+
+def figure_6_equal_batch(points: pd.DataFrame) -> Comparison:
+    return _equal_batch(points, "figure_6")
+
+
+def figure_9_equal_batch(points: pd.DataFrame) -> Comparison:
+    return _equal_batch(points, "figure_9")
 
 
 def _equal_batch(points: pd.DataFrame, figure: str) -> Comparison:
     """The paper compares strategies at one batch: here at the one at which FSDP is fastest."""
-    rows = at_equal_batch(tried(points, f"osdp_figure_{figure}_equal_batch"))
-    printed = published("osdp", f"figure_{figure}")
-    statements = [
-        f"{row.model}, {row.limit_gib:g} GiB, {row.batch:g} sequences a step: {row.ratio:.2f}."
-        for row in speedups(rows, "osdp", {"zero3"})
-        .merge(rows.loc[rows["strategy"] == "osdp", [*CELL, "batch"]], on=CELL)
-        .itertuples()
-    ]
+    rows = of_equal_batch(points, figure)
+    printed = published("osdp", figure)
+    statements = []
+    for key, of_cell in rows.groupby(CELL, sort=False):
+        ratios = [
+            f"{_name(row.strategy)} {row.ratio:.2f}"
+            for strategy in ("osdp", *VARIANTS)
+            for row in speedups(of_cell, strategy, {"zero3"}).assign(strategy=strategy).itertuples()
+        ]
+        statements.append(
+            f"{key[0]}, {key[2]:g} GiB, {of_cell['batch'].iloc[0]:g} sequences a step: {', '.join(ratios) or '-'}."
+        )
     return Comparison(
-        f"Figure {figure}'s speed-ups over FSDP, both at FSDP's fastest batch",
+        f"{figure.replace('_', ' ').capitalize()}'s speed-ups over FSDP, both at FSDP's fastest batch",
         beside_printed(printed[printed["over"] == "zero3"], rows),
         statements,
     )
@@ -297,14 +378,95 @@ def figure_9(points: pd.DataFrame) -> Comparison:
     )
 
 
+def of_authors_script(points: pd.DataFrame) -> pd.DataFrame:
+    """strategy, throughput (tokens a second of one GPU) and megabytes: a row a strategy."""
+    rows = points[points["experiment_name"] == "osdp_authors_script"]
+    tokens = rows["num_samples_per_step"] / rows["num_ranks"]
+    return pd.DataFrame(
+        {
+            "strategy": [_strategy(point) for _, point in rows.iterrows()],
+            "throughput": tokens / rows["step_seconds"],
+            "megabytes": rows["arena_peak_bytes"] / 2**20,
+        }
+    )
+
+
+def authors_script(points: pd.DataFrame) -> Comparison:
+    ours = of_authors_script(points)
+    printed = published("osdp", "authors_script").drop(columns="megabytes")
+    theirs = printed.set_index("strategy")["throughput"]
+    of_osdp = printed[printed["strategy"] == "osdp"]
+    printed = pd.concat([printed, *(of_osdp.assign(strategy=name) for name in VARIANTS)], ignore_index=True)
+    simulated = ours.set_index("strategy")["throughput"]
+    ratios = [f"{_name(name)} {simulated[name] / simulated['zero3']:.2f}" for name in simulated.drop("zero3").index]
+    return Comparison(
+        "The authors' script, tokens a second of one GPU",
+        beside(printed, ours, ["strategy"], "throughput"),
+        [f"Over FSDP: theirs {theirs['osdp'] / theirs['zero3']:.2f}; {', '.join(ratios)}."],
+    )
+
+
+def of_authors_profile(points: pd.DataFrame) -> pd.DataFrame:
+    """hold, sequences (a GPU; one stands for none), hidden, seconds: a row a point."""
+    rows = points[points["experiment_name"] == "osdp_authors_profile"]
+    sequences = rows["num_sequences_per_step"] / rows["num_ranks"]
+    return pd.DataFrame(
+        {
+            "hold": rows["strategy_name"].map({"zero2": "DP", "zero3": "ZDP"}),
+            "sequences": sequences.where(sequences > 1, 0).astype(int),
+            "hidden": [int(word) for word in key_column(rows, "model.hidden", "1536")],
+            "seconds": rows["step_seconds"],
+        }
+    )
+
+
+PROFILE_KEYS = ["hold", "sequences", "hidden"]
+PROFILE_FITTED_TO = ({"hold": "DP", "sequences": 0},)
+
+
+def authors_profile(points: pd.DataFrame) -> Comparison:
+    """Errors over hidden sizes."""
+    printed = published("osdp", "authors_profile")
+    rows = beside(printed, of_authors_profile(points), PROFILE_KEYS, "seconds")
+    rows = rows.assign(role=roles(rows, PROFILE_FITTED_TO))
+    errors = rows.groupby(["hold", "sequences", "role"], sort=False)["error"].agg(["min", "median", "max"])
+    words = errors.map(lambda error: f"{100 * error:+.0f} %").reset_index()
+    alone = printed[(printed["hold"] == "DP") & (printed["sequences"] == 0)]
+    return Comparison(
+        "One layer's seconds in the authors' profile, errors over eight hidden sizes",
+        words,
+        [f"Bandwidth that the fitted ones imply, median: {implied_bandwidth(alone).median() / 1e9:.2f} GB/s."],
+    )
+
+
+def implied_bandwidth(alone: pd.DataFrame, num_ranks: int = 8) -> pd.Series:
+    """Bytes a second with which rings of a replicated layer of 12 h^2 parameters in fp32 take the printed seconds."""
+    passes = 2 * (num_ranks - 1) / num_ranks
+    return passes * 4 * 12 * alone["hidden"] ** 2 / alone["seconds"]
+
+
 COMPARISONS = {
-    "osdp_figure_5": (figure_5, figure_8, figure_8_split),
+    "osdp_authors_profile": (authors_profile,),
+    "osdp_authors_script": (authors_script,),
+    "osdp_figure_5": (figure_5, figure_8, figure_8_split, hybrids_on_8_gpus),
     "osdp_figure_5_equal_batch": (figure_5_equal_batch,),
+    "osdp_figure_5_hybrids": (deep_hybrids_on_8_gpus,),
     "osdp_figure_5_one_sample": (figure_5_one_sample,),
-    "osdp_figure_6": (figure_6,),
+    "osdp_figure_6": (figure_6, hybrids_on_16_gpus),
+    "osdp_figure_6_equal_batch": (figure_6_equal_batch,),
+    "osdp_figure_6_hybrids": (deep_hybrids_on_16_gpus,),
     "osdp_figure_7_simulated": (figure_7,),
     "osdp_figure_9": (figure_9,),
+    "osdp_figure_9_equal_batch": (figure_9_equal_batch,),
     "osdp_figure_9_one_sample": (figure_9_one_sample,),
+}
+# Experiments whose points the comparisons of one look at as well.
+BESIDE = {
+    "osdp_figure_5_hybrids": ("osdp_figure_5",),
+    "osdp_figure_6_equal_batch": ("osdp_figure_6",),
+    "osdp_figure_6_hybrids": ("osdp_figure_6",),
+    "osdp_figure_9": ("osdp_figure_5",),
+    "osdp_figure_9_equal_batch": ("osdp_figure_9",),
 }
 
 # ------------------------------------------------------------------------------------------------------------- claims
@@ -312,11 +474,17 @@ COMPARISONS = {
 BEST_BATCH = (
     "Each strategy has the fastest of the batches that fit; the paper does not say which batch it gave the baselines."
 )
+EQUAL_BATCH = "Over FSDP: both at FSDP's fastest batch, which leaves OSDP little memory to hold whole what FSDP shards."
 FIGURES = {
     "figure_5": ("osdp_figure_5",),
     "figure_6": ("osdp_figure_6",),
     "figure_8": ("osdp_figure_5",),
     "figure_9": ("osdp_figure_9",),
+}
+AT_EQUAL_BATCH = {
+    "figure_5": ("osdp_figure_5_equal_batch",),
+    "figure_6": ("osdp_figure_6", "osdp_figure_6_equal_batch"),
+    "figure_9": ("osdp_figure_9", "osdp_figure_9_equal_batch"),
 }
 BOTH = ("osdp_figure_5", "osdp_figure_6")
 
@@ -325,19 +493,50 @@ def _of_figures(sweeps: Sweeps, experiments: tuple[str, ...]) -> list[pd.DataFra
     return [cells(sweeps.points(name), name) for name in experiments]
 
 
-def _speedup_claim(what: str, experiments: tuple[str, ...], *notes: tuple[dict, str]) -> Claim:
-    def ours(sweeps: Sweeps) -> pd.DataFrame:
-        return ratios_of(published("osdp", what), _of_figures(sweeps, experiments))
+def of_equal_batch(points: pd.DataFrame, figure: str) -> pd.DataFrame:
+    """Of the points of AT_EQUAL_BATCH: `at_equal_batch` of a figure."""
+    return at_equal_batch(pd.concat([tried(points, name) for name in AT_EQUAL_BATCH[figure]], ignore_index=True))
 
+
+def _speedup_claim(what: str, experiments: tuple[str, ...], *notes: tuple[dict, str]) -> Claim:
+    """What is printed of OSDP over FSDP is judged at equal batch, as the paper compares the two; what they have with
+    the best batch of each, and what the plan of the paper's own search has, stand beside it."""
+    equal = AT_EQUAL_BATCH.get(what, ())
+
+    def ours(sweeps: Sweeps) -> pd.DataFrame:
+        printed = published("osdp", what)
+        best = with_variants(printed, _of_figures(sweeps, experiments))
+        if not equal:
+            return best
+        over_fsdp = best["over"] == "zero3"
+        headline = with_variants(printed[printed["over"] == "zero3"], [of_equal_batch(sweeps.points(*equal), what)])
+        headline["also"] += [
+            f" Each at its best batch: {second.ratio:.2f}. {second.also}" for second in best[over_fsdp].itertuples()
+        ]
+        return pd.concat([headline, best[~over_fsdp]], ignore_index=True)
+
+    at_equal_batch = (({"over": "zero3"}, EQUAL_BATCH),) if equal else ()
     return Claim(
         what,
         "ratio",
         "simulated",
         ours,
-        experiments,
+        tuple(dict.fromkeys((*experiments, *equal))),
         direction=same_side(1.0),
-        notes=(*notes, ({}, BEST_BATCH)),
+        notes=(*at_equal_batch, *notes, ({}, BEST_BATCH)),
     )
+
+
+def with_variants(printed: pd.DataFrame, figures: list[pd.DataFrame]) -> pd.DataFrame:
+    """`ratios_of`, and in a column `also` what the variants of OSDP have where OSDP's number is printed."""
+    rows = ratios_of(printed, figures)
+    words = [[] for _ in range(len(rows))]
+    for name in VARIANTS:
+        theirs = ratios_of(printed.assign(strategy=printed["strategy"].replace("osdp", name)), figures)
+        for of_row, strategy, ratio in zip(words, rows["strategy"], theirs["ratio"], strict=True):
+            if strategy == "osdp" and pd.notna(ratio):
+                of_row.append(f"{_name(name)}: {ratio:.2f}.")
+    return rows.assign(also=[" ".join(of_row) for of_row in words])
 
 
 def _fastest(sweeps: Sweeps) -> pd.DataFrame:
@@ -382,6 +581,13 @@ def _overheads(sweeps: Sweeps) -> pd.DataFrame:
     ]
     added["computation of checkpointing"] = (compute[0] / compute[1]).mean() - 1.0
     return pd.DataFrame({"of": list(added), "share": list(added.values())})
+
+
+def _authors_script(sweeps: Sweeps) -> pd.DataFrame:
+    """Beside the authors' OSDP stand ours, and the plans of its variants."""
+    rows = of_authors_script(sweeps.points("osdp_authors_script")).set_index("strategy")
+    beside_it = [f"{_name(name)}: {rows.loc[name, 'throughput']:.1f} tokens a second of one GPU." for name in VARIANTS]
+    return rows.assign(also=[" ".join(beside_it) if name == "osdp" else "" for name in rows.index]).reset_index()
 
 
 def _models(sweeps: Sweeps) -> pd.DataFrame:
@@ -467,6 +673,42 @@ CLAIMS = (
         _models,
         ("osdp_figure_5",),
         notes=(({}, "The table prints ranges: which layers and hidden sizes its corners combine is not known."),),
+    ),
+    Claim(
+        "authors_script",
+        "throughput",
+        "simulated",
+        _authors_script,
+        ("osdp_authors_script",),
+        without=("megabytes",),
+        direction=ranks_as_printed(),
+        fitted="bandwidth to the authors' profile of a layer",
+    ),
+    Claim(
+        "authors_script",
+        "megabytes",
+        "simulated",
+        _authors_script,
+        ("osdp_authors_script",),
+        without=("throughput",),
+        direction=ranks_as_printed(),
+        notes=(({}, "What PyTorch and NCCL keep is not in ours; the authors' planner takes 800 MB for it."),),
+    ),
+    Claim(
+        "authors_profile",
+        "seconds",
+        "simulated",
+        lambda sweeps: of_authors_profile(sweeps.points("osdp_authors_profile")),
+        ("osdp_authors_profile",),
+        direction=ranks_as_printed("sequences", "hidden"),
+        fitted="bandwidth to DP without samples",
+        fitted_to=PROFILE_FITTED_TO,
+        notes=(
+            (
+                {"hold": "ZDP", "sequences": 0},
+                "There a gather of a sharded layer takes longer than half of what its replica takes.",
+            ),
+        ),
     ),
     Claim(
         "search_time",

@@ -342,7 +342,7 @@ std::vector<OptionRow> rows_of_stages() {
   std::vector<OptionRow> rows(of_degrees.begin(), of_degrees.end());
   rows.push_back({"slices", std::int64_t{slices_of_planner}, ">= -1 and <= 64",
                   "as of osdp; -1: 4, and of operators that tensor ranks share none"});
-  const auto of_states = operator_options(false);
+  const auto of_states = operator_search_options();
   rows.insert(rows.end(), of_states.begin(), of_states.end());
   return rows;
 }

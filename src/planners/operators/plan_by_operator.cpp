@@ -73,6 +73,8 @@ class OperatorPlanner {
  private:
   bool chooses_batch() const { return asked_samples_ == 0; }
   bool has_programs() const { return request_.evaluate != nullptr && request_.option<std::string>("cost") != "paper"; }
+  /// Whether what was found is compared by prediction, and with plans that the search did not find.
+  bool compares() const { return has_programs() && request_.option<std::string>("choice") == "simulated"; }
   Plan with_rules(const OperatorChoices& operators, const std::vector<int>& choices, std::int64_t samples) const {
     Plan plan = plan_;
     // What is asked need not be as many on every rank.
@@ -96,8 +98,8 @@ class OperatorPlanner {
     return {operators, fitting_options(request_), capacity_, has_programs() ? PeakOfChoices(program_peak) : nullptr};
   }
 
-  /// What the search finds, and, where Programs can be compared, what it must not be slower than: osdp-base's plans and
-  /// those of zero3 and ddp.
+  /// What the search finds, and, where plans are compared, what it must not be slower than: osdp-base's plans and those
+  /// of zero3 and ddp.
   std::vector<Candidate> candidates_of(ProgramSearch& search, ProgramSearch& whole_search, bool has_slices) const {
     std::vector<Candidate> all;
     const auto add = [&](std::string_view name, const ProgramSearch& by, Found found) {
@@ -107,7 +109,7 @@ class OperatorPlanner {
     for (Found& found : search.plans(asked_samples_)) {
       add(has_slices ? "slices allowed" : "whole operators", search, std::move(found));
     }
-    if (!has_programs()) return all;
+    if (!compares()) return all;
     if (has_slices) {
       for (Found& found : whole_search.plans(asked_samples_)) add("whole operators", whole_search, std::move(found));
     }
@@ -132,7 +134,7 @@ class OperatorPlanner {
   /// equals the first.
   const Candidate& fastest_of(std::vector<Candidate>& candidates) {
     std::vector<Evaluation> evaluations;
-    if (has_programs() && request_.evaluate->knows_seconds()) {
+    if (compares() && request_.evaluate->knows_seconds()) {
       for (const Candidate& c : candidates) {
         evaluations.push_back(
             (*request_.evaluate)(with_rules(c.search->operators(), c.found.choices, c.found.answer.samples)));
@@ -245,10 +247,15 @@ class OperatorPlanner {
 
 }  // namespace
 
-std::span<const OptionRow> operator_options(bool with_slices) {
+namespace {
+
+std::span<const OptionRow> all_rows() {
   static const std::array rows = {
       OptionRow{"slices", std::int64_t{default_slices}, ">= 0 and <= 64",
                 "parts of a linear's weight along its input, each with a mode of its own; 0: none"},
+      OptionRow{"choice", std::string("simulated"), "simulated | search",
+                "search: what the search finds, as the paper has it; simulated: the fastest by prediction of that, the "
+                "same without slices, all ZDP and all DP"},
       OptionRow{"granularity", std::string("block"), "block | linear",
                 "an operator is an attention or MLP block, the embedding or the head; or each linear"},
       OptionRow{"sdp", false, "", "operators may also shard gradients and optimizer states alone"},
@@ -258,8 +265,13 @@ std::span<const OptionRow> operator_options(bool with_slices) {
                 "where the planner takes times from; paper: its memory too, every workspace added up"},
       overlap_option(),
   };
-  return std::span(rows).subspan(with_slices ? 0 : 1);
+  return rows;
 }
+
+}  // namespace
+
+std::span<const OptionRow> operator_options(bool with_slices) { return all_rows().subspan(with_slices ? 0 : 1); }
+std::span<const OptionRow> operator_search_options() { return all_rows().subspan(2); }
 
 ChoiceOptions choice_options(const PlanRequest& request) {
   return {.granularity = parse_granularity(request.option<std::string>("granularity")),

@@ -370,9 +370,9 @@ class MadeUpAccount final : public Evaluate {
   MadeUp numbers_;
 };
 
-Plan planned_with(const MadeUpAccount& account, const char* mode, const ModelGraph& graph, Plan base) {
+Plan planned_with(const MadeUpAccount& account, const char* mode, const ModelGraph& graph, Plan base,
+                  std::map<std::string, OptionValue> options = {}) {
   const Planner& planner = find_planner(mode);
-  std::map<std::string, OptionValue> options;
   for (const OptionRow& row : planner.options()) options.emplace(row.name, row.default_value);
   base.strategy = mode;
   Plan plan =
@@ -449,6 +449,19 @@ TEST(OsdpPlans, TheFastestIsTheFastestByEvaluation) {
                 testing::AllOf(HasSubstr("; fastest of "), HasSubstr(" by a guess: slices allowed, b = 1"),
                                HasSubstr(", whole operators, b = 1: 1 s a sample")));
   }
+}
+
+/// The paper's own search has no simulation to ask, but the Program's memory limits its plan too.
+TEST(OsdpPlans, WhatTheSearchFindsIsTakenAsItIs) {
+  const ModelGraph graph = build_model({.name = "mingpt-ws-2x6144"});
+  const MadeUpAccount slow_slices(graph,
+                                  {.bytes = 8 * gib - (100 << 20), .bytes_per_sample = gib, .seconds_of_slices = 1.1});
+  const Plan base = asked(8 * gib, 1);
+  const Plan plan = planned_with(slow_slices, "osdp", graph, base, {{"choice", std::string("search")}});
+  EXPECT_TRUE(slow_slices.has_slices(plan));
+  EXPECT_NE(plan.why.predicted_seconds, 1.1) << "by closed form";
+  EXPECT_THAT(plan.why.binding, testing::Not(HasSubstr("fastest of")));
+  EXPECT_FALSE(slow_slices.has_slices(planned_with(slow_slices, "osdp", graph, base)));
 }
 
 TEST(OsdpPlans, TheFrontierHasEveryBatch) {

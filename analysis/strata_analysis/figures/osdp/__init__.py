@@ -8,10 +8,12 @@ from strata_analysis.figures.osdp import (
     figure_5_equal_batch,
     figure_5_one_sample,
     figure_6,
+    figure_6_equal_batch,
     figure_7,
     figure_7_measured,
     figure_8,
     figure_9,
+    figure_9_equal_batch,
     figure_9_one_sample,
 )
 
@@ -20,9 +22,11 @@ MODULES = (
     figure_5_equal_batch,
     figure_5_one_sample,
     figure_6,
+    figure_6_equal_batch,
     figure_7,
     figure_7_measured,
     figure_8,
     figure_9,
+    figure_9_equal_batch,
     figure_9_one_sample,
 )
