@@ -22,8 +22,9 @@
 ///             strategy needs; a cluster without the numbers that `cost` reads; micro-batches that do not divide the
 ///             batch; an exhaustive search of more than 10^10 strategies; stages as `megatron`.
 /// Differs:    the default search is exact (dynamic programming over layers); residual additions count, which have to
-///             bring two homes together; where the cheapest strategy exceeds the memory the bytes get a price, and the
-///             plan says how far from the optimum that can be; by cost = "analytic" a collective takes what the
+///             bring two homes together; of strategies whose bytes, added up over layers, fit, the cheapest is found
+///             and proven (search/branch_and_bound), and where a Program needs more than these the plan says how far
+///             from the optimum it can be; by cost = "analytic" a collective takes what the
 ///             simulator takes for it: reduced within nodes before it leaves them where that is faster, its groups
 ///             sharing a node's NICs; heuristics look at whole strategies, as the paper's do; of several stages a
 ///             search sees all layers on the ranks of one, the Program's memory of the fullest decides what fits, and a
@@ -174,6 +175,7 @@ class AutoDdl final : public Planner {
       if (!fits || !is_cheaper) continue;
       answer = std::move(other);
       answer.lower_bound = lower_bound;
+      answer.binds_capacity = true;
     }
   }
 
