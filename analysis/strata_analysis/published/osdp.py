@@ -278,7 +278,8 @@ def _equal_batch(points: pd.DataFrame, figure: str) -> Comparison:
     rows = of_equal_batch(points, figure)
     printed = published("osdp", figure)
     statements = []
-    for key, of_cell in rows.groupby(CELL, sort=False):
+    in_order = rows.assign(size=rows["model"].map(_size)).sort_values(["limit_gib", "size"], kind="stable")
+    for key, of_cell in in_order.groupby(CELL, sort=False):
         ratios = [
             f"{_name(row.strategy)} {row.ratio:.2f}"
             for strategy in ("osdp", *VARIANTS)
