@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 from strata_analysis.figures import bars, style
 from strata_analysis.published.osdp import NAMES
 
+MOST_NAMES_A_LINE = 6  # of the legend, which is as wide as the page
+
 
 def panels(rows: pd.DataFrame, title: str) -> Figure:
     """gids: `throughput/<model>/<GiB>/<strategy>` on bars, `failed/…` on the word where there is none.
@@ -36,7 +38,7 @@ def panels(rows: pd.DataFrame, title: str) -> Figure:
         of_limit[0].set_ylabel("sequences a second")
     figure.suptitle(title, fontsize=8)
     handles = [bars.key_of_simulated(style.colour(name), NAMES.get(name, name)) for name in strategies]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), MOST_NAMES_A_LINE))
     return figure
 
 
