@@ -233,7 +233,8 @@ std::vector<Variant> variants_of(const Planner& planner) {
   std::vector<Variant> variants = {{"as it is"}};
   for (const OptionRow& row : planner.options()) {
     const std::string key(row.name);
-    if (key == "search" || key == "cost" || key == "trace") continue;  // how to find a plan, not what to lower
+    // How to find a plan, not what to lower.
+    if (key == "search" || key == "choice" || key == "cost" || key == "trace") continue;
     if (key == "stages") variants.push_back({"stages = 2", {{key, std::int64_t{2}}}});
     if (key == "slices") variants.push_back({"slices = 2", {{key, std::int64_t{2}}}});
     if (key == "os") {
