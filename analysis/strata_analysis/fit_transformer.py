@@ -190,18 +190,20 @@ def fit(predict: Predictor, seen: list[np.ndarray], start: Costs, with_ratios: b
 
     upper = np.full(num + num_shapes + num_cells, np.inf)
     upper[[NAMES.index(name) for name in LARGEST]] = np.log(list(LARGEST.values()))
-    z0 = np.minimum(np.r_[start.parameters, np.zeros(num_shapes + num_cells)], upper - 1e-3)
-    found = least_squares(
-        residuals,
-        z0,
-        jac=jacobian,
-        bounds=(-np.inf, upper),
-        loss="soft_l1" if with_ratios else "cauchy",
-        f_scale=ROBUST_SCALE,
-        max_nfev=MAX_EVALUATIONS,
-        x_scale=width,
-    )
-    return costs_of(found.x)
+    z = np.minimum(np.r_[start.parameters, np.zeros(num_shapes + num_cells)], upper - 1e-3)
+    # Far from a start Cauchy's loss leaves rows aside that a better one explains: it goes on where soft L1 has ended.
+    for loss in ("soft_l1",) if with_ratios else ("soft_l1", "cauchy"):
+        z = least_squares(
+            residuals,
+            z,
+            jac=jacobian,
+            bounds=(-np.inf, upper),
+            loss=loss,
+            f_scale=ROBUST_SCALE,
+            max_nfev=MAX_EVALUATIONS,
+            x_scale=width,
+        ).x
+    return costs_of(z)
 
 
 def held_out(

@@ -128,7 +128,7 @@ def test_too_many_ranks_for_the_cluster(on_a800):
 def test_what_does_not_fit_a_device_is_recorded_as_out_of_memory(on_a800, tmp_path):
     ended = on_a800("--set", 'model.name="llama-30b"')
     assert ended.code == 3
-    assert "80.000 GiB" in ended.error
+    assert "of 70.624 GiB" in ended.error  # what a runtime leaves of 80
     with h5py.File(attempts(tmp_path)[0]) as file:
         assert file["summary/status"][()].item() == h5py.check_enum_dtype(file["summary/status"].dtype)["oom"]
 
