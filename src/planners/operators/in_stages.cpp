@@ -141,7 +141,8 @@ class StagedOperators {
 
   PlanWithStates held(const ChoiceOptions& options, Hold shared) {
     const auto all = choices_of(options, shared);
-    const auto& [operators, fittings] = *all;
+    const auto& operators = all->operators;
+    const auto& fittings = all->fittings;
     std::vector<Found> found;
     for (const auto& of_place : fittings) found.push_back(of_place->replicated(samples_computed_));
     PlanWithStates result = joined(operators, found, PeaksOf::few);
