@@ -689,7 +689,7 @@ CLAIMS = (
         "authors_script",
         "megabytes",
         "simulated",
-        _authors_script,
+        lambda sweeps: of_authors_script(sweeps.points("osdp_authors_script")),
         ("osdp_authors_script",),
         without=("throughput",),
         direction=ranks_as_printed(),
