@@ -18,8 +18,8 @@ What else DIR holds, such as runs made elsewhere, is judged too: each experiment
 
   --results DIR   where results go (default: results)
   --jobs N        points at a time, then pages at a time (default: the machine's processors)
-  --measure       also runs the papers' experiments on a testbed, one after the other: some two hours, on a quiet machine,
-                  as root, with Slurm (jobscripts/setup.sh --slurm); points that have results are not run again
+  --measure       also runs the papers' experiments on a testbed, one after the other: hours, on a quiet machine, as root,
+                  with Slurm (jobscripts/setup.sh --slurm)
 
 Needs build/cpu/strata and .venv: jobscripts/quickstart.sh makes both.
 TEXT

@@ -1,6 +1,10 @@
 #include "planners/layouts/layout_problem.hpp"
 
-#include <limits>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/infinity.hpp"
 
 namespace strata {
 
@@ -21,12 +25,42 @@ std::int64_t LayoutProblem::bytes(std::span<const int> choices) const {
 }
 
 double LayoutProblem::cost_within(std::span<const int> choices) const {
-  return fits(choices) ? cost(choices) : std::numeric_limits<double>::infinity();
+  return fits(choices) ? cost(choices) : infinity;
+}
+
+LayoutProblem priced(const LayoutProblem& problem, double scale, double price) {
+  LayoutProblem result = problem;
+  std::map<std::pair<const void*, const void*>, std::shared_ptr<const std::vector<double>>> made;
+  const auto scaled = [&](double cost) { return cost == infinity ? infinity : scale * cost; };
+  for (SearchVariable& variable : result.variables) {
+    auto& shared = made[{variable.cost.get(), variable.bytes.get()}];
+    if (!shared) {
+      std::vector<double> sum;
+      for (std::size_t c = 0; c < variable.cost->size(); ++c) {
+        const double bytes = variable.bytes ? static_cast<double>((*variable.bytes)[c]) : 0.0;
+        sum.push_back(scaled((*variable.cost)[c]) + price * bytes);
+      }
+      shared = std::make_shared<const std::vector<double>>(std::move(sum));
+    }
+    variable.cost = shared;
+  }
+  if (scale == 1.0) return result;
+  std::map<const CostTable*, std::shared_ptr<const CostTable>> tables;
+  for (Coupling& coupling : result.couplings) {
+    auto& shared = tables[coupling.cost.get()];
+    if (!shared) {
+      CostTable table = *coupling.cost;
+      for (double& value : table.values) value = scaled(value);
+      shared = std::make_shared<const CostTable>(std::move(table));
+    }
+    coupling.cost = shared;
+  }
+  return result;
 }
 
 void BestSoFar::look(double cost, std::span<const int> choices) {
   ++answer_.evaluations;
-  if (cost == std::numeric_limits<double>::infinity()) return;
+  if (cost == infinity) return;
   if (!answer_.choices.empty() && cost >= answer_.cost) return;
   answer_.cost = cost;
   answer_.choices.assign(choices.begin(), choices.end());

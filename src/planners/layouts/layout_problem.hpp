@@ -46,6 +46,9 @@ struct LayoutProblem {
   double cost_within(std::span<const int> choices) const;
 };
 
+/// @p problem with costs cost · @p scale + bytes · @p price; impossible stays impossible. Shared numbers stay shared.
+LayoutProblem priced(const LayoutProblem& problem, double scale, double price);
+
 /// The best so far after so many strategies were looked at.
 struct TracePoint {
   std::int64_t evaluations = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -11,36 +10,6 @@
 #include "base/infinity.hpp"
 
 namespace strata {
-
-LayoutProblem priced(const LayoutProblem& problem, double scale, double price) {
-  LayoutProblem result = problem;
-  std::map<std::pair<const void*, const void*>, std::shared_ptr<const std::vector<double>>> made;
-  const auto scaled = [&](double cost) { return cost == infinity ? infinity : scale * cost; };
-  for (SearchVariable& variable : result.variables) {
-    auto& shared = made[{variable.cost.get(), variable.bytes.get()}];
-    if (!shared) {
-      std::vector<double> sum;
-      for (std::size_t c = 0; c < variable.cost->size(); ++c) {
-        const double bytes = variable.bytes ? static_cast<double>((*variable.bytes)[c]) : 0.0;
-        sum.push_back(scaled((*variable.cost)[c]) + price * bytes);
-      }
-      shared = std::make_shared<const std::vector<double>>(std::move(sum));
-    }
-    variable.cost = shared;
-  }
-  if (scale == 1.0) return result;
-  std::map<const CostTable*, std::shared_ptr<const CostTable>> tables;
-  for (Coupling& coupling : result.couplings) {
-    auto& shared = tables[coupling.cost.get()];
-    if (!shared) {
-      CostTable table = *coupling.cost;
-      for (double& value : table.values) value = scaled(value);
-      shared = std::make_shared<const CostTable>(std::move(table));
-    }
-    coupling.cost = shared;
-  }
-  return result;
-}
 
 namespace {
 
@@ -51,6 +20,7 @@ constexpr double rounding = 1e-12;
 /// are given in the reverse order.
 struct Order {
   std::vector<std::size_t> variables;
+  std::vector<std::size_t> turn;                  ///< by variable: its place among them
   std::vector<std::vector<std::size_t>> scope;    ///< by variable, in the order of elimination
   std::vector<std::vector<std::size_t>> sources;  ///< by variable: those before it in whose scope it is the first
 };
@@ -63,12 +33,16 @@ std::optional<Order> order_of(const LayoutProblem& problem) {
     beside[c.first].insert(c.second);
     beside[c.second].insert(c.first);
   }
-  Order order{.scope = std::vector<std::vector<std::size_t>>(n), .sources = std::vector<std::vector<std::size_t>>(n)};
+  Order order{.variables = {},
+              .turn = std::vector<std::size_t>(n),
+              .scope = std::vector<std::vector<std::size_t>>(n),
+              .sources = std::vector<std::vector<std::size_t>>(n)};
   std::vector<std::size_t> left(n);
   std::iota(left.begin(), left.end(), std::size_t{0});
   while (!left.empty()) {
     const std::size_t v = *std::ranges::min_element(left, {}, [&](std::size_t u) { return beside[u].size(); });
     std::erase(left, v);
+    order.turn[v] = order.variables.size();
     order.variables.push_back(v);
     auto entries = static_cast<double>(problem.num_choices(v));
     for (const std::size_t u : beside[v]) {
@@ -81,10 +55,8 @@ std::optional<Order> order_of(const LayoutProblem& problem) {
     if (entries > most_entries) return std::nullopt;
     order.scope[v].assign(beside[v].begin(), beside[v].end());
   }
-  std::vector<std::size_t> turn(n);
-  for (std::size_t i = 0; i < n; ++i) turn[order.variables[i]] = i;
   for (const std::size_t v : order.variables) {
-    std::ranges::sort(order.scope[v], {}, [&](std::size_t u) { return turn[u]; });
+    std::ranges::sort(order.scope[v], {}, [&](std::size_t u) { return order.turn[u]; });
     if (!order.scope[v].empty()) order.sources[order.scope[v].front()].push_back(v);
   }
   return order;
@@ -108,10 +80,8 @@ class Bounds {
  public:
   Bounds(const LayoutProblem& problem, const Order& order, double scale, double price)
       : price_(price), order_(order), priced_(priced(problem, scale, price)), beside_(problem.variables.size()) {
-    std::vector<std::size_t> turn(problem.variables.size());
-    for (std::size_t i = 0; i < turn.size(); ++i) turn[order.variables[i]] = i;
     for (const Coupling& c : priced_.couplings) {
-      const bool first_goes = turn[c.first] < turn[c.second];
+      const bool first_goes = order.turn[c.first] < order.turn[c.second];
       beside_[first_goes ? c.first : c.second].push_back({c.cost.get(), first_goes ? c.second : c.first, first_goes});
     }
     least_.resize(problem.variables.size());
@@ -122,9 +92,7 @@ class Bounds {
   /// Of every strategy.
   double beginning() const { return beginning_; }
   /// Of what follows where @p v, whose turn it is, has not chosen: part of the bound until it does.
-  double behind(std::size_t v, std::span<const int> choices) const {
-    return least_[v].scope.empty() ? least_[v].values.front() : least_[v].at(choices);
-  }
+  double behind(std::size_t v, std::span<const int> choices) const { return least_[v].at(choices); }
   /// What @p v costs with the choice that it has, beside those that have chosen and those that follow.
   double with(std::size_t v, std::span<const int> choices) const {
     double cost = (*priced_.variables[v].cost)[static_cast<std::size_t>(choices[v])];

@@ -22,7 +22,4 @@ namespace strata {
 void prove_cheapest(const LayoutProblem& problem, std::span<const double> prices, SearchAnswer& answer,
                     std::int64_t most_beginnings = 400'000);
 
-/// @p problem with costs cost · @p scale + bytes · @p price; impossible stays impossible. Shared numbers stay shared.
-LayoutProblem priced(const LayoutProblem& problem, double scale, double price);
-
 }  // namespace strata
