@@ -25,6 +25,7 @@ On a cluster, load modules first; the names differ from site to site, the conten
   HDF5 1.10 or later, with its C HL API   module load hdf5
   protobuf 3.21 or later, with protoc     module load protobuf
   libjpeg-turbo 2.1, libpng 1.6           module load libjpeg-turbo libpng
+  mimalloc 2                              module load mimalloc
   fmt, toml++, CLI11, nlohmann-json       module load fmt tomlplusplus cli11 nlohmann-json
   Python 3.11 with venv                   module load python
 TEXT

@@ -11,8 +11,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Debian's libdnnl-dev only recommends the OpenCL that its CMake package insists on.
 packages=(g++ cmake ninja-build ccache git mpich libmpich-dev libdnnl-dev ocl-icd-opencl-dev libfmt-dev libtomlplusplus-dev libcli11-dev
-          nlohmann-json3-dev libhdf5-dev hdf5-tools libturbojpeg0-dev libjpeg62-turbo-dev libpng-dev libprotobuf-dev
-          protobuf-compiler libgtest-dev libgmock-dev libbenchmark-dev iproute2)
+          nlohmann-json3-dev libhdf5-dev hdf5-tools libturbojpeg0-dev libjpeg62-turbo-dev libpng-dev libmimalloc-dev
+          libprotobuf-dev protobuf-compiler libgtest-dev libgmock-dev libbenchmark-dev iproute2)
 # The machine's own python3 may come without venv; Debian's is asked for only then.
 python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3 python3-venv)
 for option in "$@"; do

@@ -16,6 +16,7 @@ from strata_analysis.atomic import replace_file
 from strata_analysis.errors import UserError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 GIB = 1024.0**3
@@ -191,7 +192,6 @@ def draw(explanation: Explanation) -> Figure | None:
         for choice in singles:
             colour = style.STRATEGY_COLOURS.get(choice.name, style.OTHER_COLOUR)
             axes.plot(choice.gib, choice.seconds, "o", color=colour, gid=f"single/{choice.name}", linestyle="none")
-            axes.annotate(choice.name, (choice.gib, choice.seconds), xytext=(4, 2), textcoords="offset points")
         axes.plot(
             explanation.gib,
             explanation.seconds,
@@ -211,4 +211,36 @@ def draw(explanation: Explanation) -> Figure | None:
         axes.set_ylabel("predicted step (s)")
         axes.set_title("Time against memory, predicted")
         axes.legend()
+        _name_beside(axes, singles)
     return figure
+
+
+def _name_beside(axes: Axes, choices: list[Choice]) -> None:
+    """Names in a column right of the picture, a line to the place of each; modes that plan the same share a name."""
+    from strata_analysis.figures import style
+
+    places: dict[tuple[float, float], list[str]] = {}
+    for choice in sorted(choices, key=lambda choice: (choice.seconds, choice.gib)):
+        places.setdefault((choice.gib, choice.seconds), []).append(choice.name)
+    if not places:
+        return
+    to_fraction = axes.transData + axes.transAxes.inverted()
+    gap = min(0.07, 1.0 / len(places))
+    heights: list[float] = []  # from below, a gap apart at least
+    for place in places:
+        height = float(to_fraction.transform(place)[1])
+        heights.append(max(height, heights[-1] + gap) if heights else max(height, 0.0))
+    highest = 1.0
+    for i in reversed(range(len(heights))):  # and not above the picture
+        heights[i] = min(heights[i], highest)
+        highest = heights[i] - gap
+    for (place, names), height in zip(places.items(), heights, strict=True):
+        axes.annotate(
+            textwrap.fill(", ".join(names), 44),
+            place,
+            xytext=(1.03, height),
+            textcoords="axes fraction",
+            verticalalignment="center",
+            fontsize=6,
+            arrowprops={"arrowstyle": "-", "linewidth": 0.3, "color": style.OTHER_COLOUR, "shrinkA": 0, "shrinkB": 2},
+        )

@@ -52,11 +52,14 @@ def main() -> int:
     parser.add_argument("files", nargs="*", type=Path, help="experiments (default: all)")
     parser.add_argument("--strata", default="build/cpu/strata")
     parser.add_argument("--asks", nargs="*", choices=list(ASKS), default=list(ASKS))
+    parser.add_argument("--one-batch", action="store_true", help="of points that differ in the batch, the middle one")
     parser.add_argument("--jobs", type=int, default=1, help="plans made at a time, each on all cores")
     parser.add_argument("--seconds", type=float, default=300.0, help="that one plan may take")
     words = parser.parse_args()
     files = words.files or sorted(FOLDER.rglob("*.toml"))
     points = points_of([file for file in files if "clusters" not in file.parts], words.strata)
+    if words.one_batch:
+        points = middle_batches(points)
     words.output.parent.mkdir(parents=True, exist_ok=True)
     known = set()
     if words.output.exists():
@@ -107,6 +110,19 @@ def points_of(files: list[Path], strata: str) -> list[dict]:
             name = str(file.resolve().relative_to(FOLDER))
             points.setdefault(identity, {"file": name, "point": point["index"], "ranks": point["ranks"], "keys": keys})
     return list(points.values())
+
+
+def middle_batches(points: list[dict]) -> list[dict]:
+    """One of those that differ in nothing but the batch and in how many micro-batches it is cut."""
+    alike: dict[str, list[dict]] = {}
+    for point in points:
+        others = {
+            key: value
+            for key, value in point["keys"].items()
+            if key not in ("train.global_batch", "train.global_batch_tokens", "train.micro_batches")
+        }
+        alike.setdefault(json.dumps(others, sort_keys=True), []).append(point)
+    return [group[len(group) // 2] for group in alike.values()]
 
 
 def ask(point: dict, asks: str, strata: str, most_seconds: float) -> dict:

@@ -56,7 +56,23 @@ PlanEvaluation::PlanEvaluation(const PreparedPoint& point, std::string experimen
   simulate.straggler_ranks.clear();
 }
 
-Evaluation PlanEvaluation::operator()(const Plan& plan) const { return evaluate(plan, &costs()); }
+Evaluation PlanEvaluation::operator()(const Plan& plan) const {
+  Plan of_any_mode = plan;
+  of_any_mode.strategy.clear();
+  of_any_mode.why = {};
+  std::string text = to_text(of_any_mode);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto known = simulated_.find(text); known != simulated_.end()) return known->second;
+  }
+  Evaluation evaluation = evaluate(plan, &costs());
+  // What lowering refuses it says of the mode that asks.
+  if (evaluation.peak_bytes > 0) {
+    const std::scoped_lock lock(mutex_);
+    simulated_.emplace(std::move(text), evaluation);
+  }
+  return evaluation;
+}
 
 bool PlanEvaluation::knows_seconds() const { return knows_costs(point_, "planner.cost"); }
 

@@ -2,11 +2,13 @@
 
 /// @file
 /// What planners ask of a plan, answered by lowering it and simulating its Programs with the costs that [planner]
-/// names. Noise and stragglers of [simulate] are left out: they are no part of a plan's cost.
+/// names. Noise and stragglers of [simulate] are left out: they are no part of a plan's cost. A plan is simulated once:
+/// modes whose searches meet, and `auto`, which asks all of them, ask for the same ones.
 
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 
 #include "cost/cost_model.hpp"
 #include "planners/evaluate.hpp"
@@ -35,6 +37,8 @@ class PlanEvaluation final : public Evaluate {
 
   PreparedPoint point_;
   std::string experiment_file_;
+  mutable std::mutex mutex_;
+  mutable std::unordered_map<std::string, Evaluation> simulated_;  ///< what lowers, by text of the plan of any mode
   mutable std::once_flag once_;
   mutable std::unique_ptr<CostModel> costs_;
 };

@@ -1,9 +1,12 @@
 /// @file
-/// malloc, free, mmap and their relatives, counted while AllocationAccount watches and otherwise handed straight to
-/// glibc. Part of the strata executable alone, so that tests and sanitizers keep their own allocator. Freed bytes are
-/// told by malloc_usable_size; unmapped ones by their length.
+/// malloc, free, new, delete, mmap and their relatives, counted while AllocationAccount watches and otherwise handed
+/// straight to mimalloc: a Program has several small allocations an instruction, and planning makes hundreds of
+/// Programs, which takes three quarters of the time that it takes with glibc's allocator. Part of the strata executable
+/// alone, so that tests and sanitizers keep their own allocator. Freed bytes are told by mi_usable_size; unmapped ones
+/// by their length. What is not replaced here, such as valloc, is
+/// libmimalloc's own.
 
-#include <malloc.h>
+#include <mimalloc.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,16 +14,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 #include "run/allocation_account.hpp"
-
-extern "C" {
-void* __libc_malloc(std::size_t size);
-void __libc_free(void* memory);
-void* __libc_calloc(std::size_t count, std::size_t size);
-void* __libc_realloc(void* memory, std::size_t size);
-void* __libc_memalign(std::size_t alignment, std::size_t size);
-}
 
 namespace {
 
@@ -31,17 +27,45 @@ bool watching() noexcept {
   return allocation_account().watching.load(std::memory_order_relaxed) && !NotWatched::is_here();
 }
 
-void* counted(void* memory) noexcept {
-  if (memory != nullptr && watching()) {
-    allocation_account().add(static_cast<std::int64_t>(malloc_usable_size(memory)));
+/// What @p allocate returns. What it maps for itself meanwhile is no allocation of its own.
+template <class Allocate>
+void* counted(const Allocate& allocate) noexcept {
+  if (!watching()) return allocate();
+  void* memory = nullptr;
+  {
+    const NotWatched inside;
+    memory = allocate();
   }
+  if (memory != nullptr) allocation_account().add(static_cast<std::int64_t>(mi_usable_size(memory)));
   return memory;
 }
 
 void count_freed(void* memory) noexcept {
   if (memory != nullptr && watching()) {
-    allocation_account().remove(static_cast<std::int64_t>(malloc_usable_size(memory)));
+    allocation_account().remove(static_cast<std::int64_t>(mi_usable_size(memory)));
   }
+}
+
+void* counted_malloc(std::size_t size) noexcept {
+  return counted([&] { return mi_malloc(size); });
+}
+
+void* counted_memalign(std::size_t alignment, std::size_t size) noexcept {
+  return counted([&] { return mi_malloc_aligned(size, alignment); });
+}
+
+void* counted_memalign(std::align_val_t alignment, std::size_t size) noexcept {
+  return counted_memalign(static_cast<std::size_t>(alignment), size);
+}
+
+void* or_throw(void* memory) {
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+void counted_free(void* memory) noexcept {
+  count_freed(memory);
+  mi_free(memory);
 }
 
 const bool announced = [] {
@@ -53,26 +77,25 @@ const bool announced = [] {
 
 extern "C" {
 
-void* malloc(std::size_t size) { return counted(__libc_malloc(size)); }
+void* malloc(std::size_t size) { return counted_malloc(size); }
 
-void free(void* memory) {
-  count_freed(memory);
-  __libc_free(memory);
+void free(void* memory) { counted_free(memory); }
+
+void* calloc(std::size_t count, std::size_t size) {
+  return counted([&] { return mi_calloc(count, size); });
 }
-
-void* calloc(std::size_t count, std::size_t size) { return counted(__libc_calloc(count, size)); }
 
 void* realloc(void* memory, std::size_t size) {
   count_freed(memory);
-  return counted(__libc_realloc(memory, size));
+  return counted([&] { return mi_realloc(memory, size); });
 }
 
-void* memalign(std::size_t alignment, std::size_t size) { return counted(__libc_memalign(alignment, size)); }
+void* memalign(std::size_t alignment, std::size_t size) { return counted_memalign(alignment, size); }
 
-void* aligned_alloc(std::size_t alignment, std::size_t size) { return counted(__libc_memalign(alignment, size)); }
+void* aligned_alloc(std::size_t alignment, std::size_t size) { return counted_memalign(alignment, size); }
 
 int posix_memalign(void** result, std::size_t alignment, std::size_t size) {
-  void* memory = counted(__libc_memalign(alignment, size));
+  void* memory = counted_memalign(alignment, size);
   if (memory == nullptr) {
     return ENOMEM;
   }
@@ -99,3 +122,30 @@ int munmap(void* address, std::size_t length) noexcept {
 }
 
 }  // extern "C"
+
+// All forms: libmimalloc has each, and what is not here would be that, which does not count.
+using std::align_val_t;
+using std::nothrow_t;
+using std::size_t;
+
+void* operator new(size_t size) { return or_throw(counted_malloc(size)); }
+void* operator new[](size_t size) { return or_throw(counted_malloc(size)); }
+void* operator new(size_t size, const nothrow_t& /*tag*/) noexcept { return counted_malloc(size); }
+void* operator new[](size_t size, const nothrow_t& /*tag*/) noexcept { return counted_malloc(size); }
+void* operator new(size_t size, align_val_t alignment) { return or_throw(counted_memalign(alignment, size)); }
+void* operator new[](size_t size, align_val_t alignment) { return or_throw(counted_memalign(alignment, size)); }
+void* operator new(size_t size, align_val_t alignment, const nothrow_t& /*tag*/) noexcept {
+  return counted_memalign(alignment, size);
+}
+void* operator new[](size_t size, align_val_t alignment, const nothrow_t& /*tag*/) noexcept {
+  return counted_memalign(alignment, size);
+}
+
+void operator delete(void* memory) noexcept { counted_free(memory); }
+void operator delete[](void* memory) noexcept { counted_free(memory); }
+void operator delete(void* memory, size_t /*size*/) noexcept { counted_free(memory); }
+void operator delete[](void* memory, size_t /*size*/) noexcept { counted_free(memory); }
+void operator delete(void* memory, align_val_t /*alignment*/) noexcept { counted_free(memory); }
+void operator delete[](void* memory, align_val_t /*alignment*/) noexcept { counted_free(memory); }
+void operator delete(void* memory, size_t /*size*/, align_val_t /*alignment*/) noexcept { counted_free(memory); }
+void operator delete[](void* memory, size_t /*size*/, align_val_t /*alignment*/) noexcept { counted_free(memory); }

@@ -101,7 +101,7 @@ def test_a_batch_of_the_planners_trains_what_ddp_trains_with_it(run):
 def test_where_no_plan_fits_the_run_is_oom(run):
     ended, folder = run.attempt(2, "osdp", **{"resources.memory_gib": 1 / 1024})
     assert ended.code == 3
-    assert "oom: osdp on 2 ranks: nothing fits into a device memory of 0.00 GiB (1048576 bytes)" in ended.error
+    assert "oom: osdp on 2 ranks: nothing fits into a device memory of 0.0010 GiB (1048576 bytes)" in ended.error
     (status,) = folder.glob("e2e/*/*.status.json")
     assert json.loads(status.read_text())["status"] == "oom"
 

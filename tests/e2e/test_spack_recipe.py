@@ -25,6 +25,7 @@ PACKAGES = {
     "Protobuf": "protobuf",
     "libjpeg-turbo": "libjpeg-turbo",
     "PNG": "libpng",
+    "mimalloc": "mimalloc",
     "OpenMP": None,
     "Threads": None,
     "GTest": "googletest",

@@ -51,6 +51,7 @@ ONLY_IN = {  # pattern -> folders where it is allowed
     r"#include <toml\+\+": {"config", "base"},
     r"#include <hdf5": {"results"},
     r"#include <(png|turbojpeg)": {"data"},
+    r"#include <mimalloc": {"run"},
     r"#include <(google/protobuf|chakra)/": {"interchange"},
     r"#include <CLI/": {"cli"},
     r"\bgetenv\b": {"base"},

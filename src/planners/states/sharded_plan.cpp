@@ -56,7 +56,8 @@ Plan sharded_plan(const PlanRequest& request, const StateFactors& state) {
 }
 
 std::string gib(std::int64_t bytes) {
-  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
+  const double gibibytes = static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0);
+  return fmt::format("{:.{}f} GiB", gibibytes, gibibytes < 1.0 ? 4 : 2);
 }
 
 std::string nothing_fits(const Plan& plan) {

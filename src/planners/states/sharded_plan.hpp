@@ -32,7 +32,7 @@ Plan sharded_plan(const PlanRequest& request, const StateFactors& state);
 /// @p state as the one rule of @p plan. @throws Unsupported where it breaks a rule.
 void set_state(Plan& plan, const StateFactors& state);
 
-/// "58.00 GiB".
+/// "58.00 GiB", and of less than one "0.0462 GiB".
 std::string gib(std::int64_t bytes);
 /// "3d on 8 ranks: nothing fits into a device memory of 8.00 GiB (8589934592 bytes)", behind which a mode says what is
 /// needed.

@@ -110,7 +110,7 @@ TEST(InStages, TheSearchTakesTheFastestDegreesThatFit) {
 
 TEST(InStages, WhereNothingFitsAllDegreesSayWhatTheyNeed) {
   const std::string text = out_of_memory([] { plan_of("3d+osdp", model(), mib); });
-  EXPECT_THAT(text, HasSubstr("3d+osdp on 8 ranks: nothing fits into a device memory of 0.00 GiB (1048576 bytes)"));
+  EXPECT_THAT(text, HasSubstr("3d+osdp on 8 ranks: nothing fits into a device memory of 0.0010 GiB (1048576 bytes)"));
   for (const char* degrees : {"data 8 × stage 1", "data 4 × stage 2", "data 2 × stage 4"}) {
     EXPECT_THAT(text, HasSubstr(degrees));
   }

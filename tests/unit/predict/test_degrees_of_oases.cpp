@@ -264,7 +264,7 @@ TEST(DegreesOfOases, SelectiveRecomputationUsesMemoryThatIsLeft) {
 
 TEST(DegreesOfOases, RefusesWithNumbers) {
   EXPECT_THAT(out_of_memory([] { planned({"resources.memory_gib=0.5"}); }),
-              AllOf(HasSubstr("nothing fits into a device memory of 0.50 GiB"), HasSubstr("bytes too much")));
+              AllOf(HasSubstr("nothing fits into a device memory of 0.5000 GiB"), HasSubstr("bytes too much")));
   EXPECT_THAT(refusal([] { planned({"strategy.search=exhaustive"}); }),
               HasSubstr("14 nodes of 6 choices have 7.84e+10; accepted: exact"));
   for (const auto& [word, why] : {std::pair("strategy.tensor=2x1", "tensor 2x1 alone is possible, or was asked for"),

@@ -299,7 +299,7 @@ TEST(JointSearch, SaysWhatWouldMakeAPlanFit) {
 TEST(JointSearch, RefusesWithNumbers) {
   const Setting setting({});
   EXPECT_THAT(out_of_memory([&] { setting.plan(1 << 20); }),
-              AllOf(HasSubstr("auto on 4 ranks: nothing fits into a device memory of 0.00 GiB (1048576 bytes): of "),
+              AllOf(HasSubstr("auto on 4 ranks: nothing fits into a device memory of 0.0010 GiB (1048576 bytes): of "),
                     HasSubstr("the one that needs least"), HasSubstr("bytes too much; of it parameters")));
   PlanRequest uneven = setting.request(0);
   uneven.base.schedule.micro_batches = 3;

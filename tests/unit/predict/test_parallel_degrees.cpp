@@ -213,7 +213,7 @@ void expect_fastest(const std::vector<std::string>& words, std::size_t at_least_
     capacity = best.peak_bytes - 1;
   }
   EXPECT_THAT(out_of_memory([&] { setting.search({}, 1 << 20, evaluate); }),
-              AllOf(HasSubstr("nothing fits into a device memory of 0.00 GiB (1048576 bytes): data "),
+              AllOf(HasSubstr("nothing fits into a device memory of 0.0010 GiB (1048576 bytes): data "),
                     HasSubstr("needs"), HasSubstr("others more")));
 }
 

@@ -102,6 +102,21 @@ TEST(PlanEvaluation, WhatLoweringRefusesIsSaidNotThrown) {
   EXPECT_EQ(refused.step_seconds, 0.0);
 }
 
+TEST(PlanEvaluation, OnePlanOfTwoModesTakesTheSameAndIsRefusedInTheWordsOfTheOneThatAsks) {
+  const PreparedPoint point = prepared();
+  const PlanEvaluation evaluate(point, file);
+  Plan fits = point.plan, refused = point.plan;
+  refused.schedule.kind = ScheduleKind::cyclic;
+  const Evaluation first = evaluate(fits);
+  evaluate(refused);
+  fits.strategy = refused.strategy = "another";
+  const Evaluation again = evaluate(fits);
+  EXPECT_GT(again.step_seconds, 0.0);
+  EXPECT_EQ(again.step_seconds, first.step_seconds);
+  EXPECT_EQ(again.peak_bytes, first.peak_bytes);
+  EXPECT_THAT(evaluate(refused).missing, HasSubstr("`another`"));
+}
+
 TEST(PlanEvaluation, TheAccountNeedsNoCosts) {
   const PreparedPoint point = prepared({"cluster=this", "resources.nodes=1"});
   const PlanEvaluation evaluate(point, file);

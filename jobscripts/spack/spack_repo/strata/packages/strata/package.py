@@ -40,6 +40,7 @@ class Strata(CMakePackage, CudaPackage):
     depends_on("protobuf@3.21:")
     depends_on("libjpeg-turbo@2.1:")
     depends_on("libpng@1.6:")
+    depends_on("mimalloc@2:")
 
     depends_on("googletest@1.12: +gmock", when="+tests")
     depends_on("benchmark@1.7:", when="+tests")
