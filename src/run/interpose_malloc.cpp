@@ -68,7 +68,15 @@ void counted_free(void* memory) noexcept {
   mi_free(memory);
 }
 
+#if MI_MALLOC_VERSION >= 210
+constexpr mi_option_t milliseconds_until_given_back = mi_option_purge_delay;
+#else
+constexpr mi_option_t milliseconds_until_given_back = mi_option_decommit_delay;
+#endif
+
+/// Of what a Program has left the next one has need: the system gets it back after seconds, not at once.
 const bool announced = [] {
+  mi_option_set(milliseconds_until_given_back, 5000);
   allocation_account().interposed = true;
   return true;
 }();
