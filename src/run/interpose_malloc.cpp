@@ -3,8 +3,7 @@
 /// straight to mimalloc: a Program has several small allocations an instruction, and planning makes hundreds of
 /// Programs, which takes three quarters of the time that it takes with glibc's allocator. Part of the strata executable
 /// alone, so that tests and sanitizers keep their own allocator. Freed bytes are told by mi_usable_size; unmapped ones
-/// by their length. What is not replaced here, such as valloc, is
-/// libmimalloc's own.
+/// by their length. What is not replaced here, such as valloc, is libmimalloc's own.
 
 #include <mimalloc.h>
 #include <sys/mman.h>

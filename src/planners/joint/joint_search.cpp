@@ -157,7 +157,7 @@ class JointSearch {
       if (is_laid_out && laid_out.insert({c.degrees.places, c.degrees.chunks}).second) {
         const std::string schedule = c.degrees.chunks > 1 ? "interleaved" : "1f1b";
         for (const char* mode : {"autoddl", "oases"}) engines.push_back({mode, {{"schedule", schedule}}});
-        // What these have of their own is in the moves of layouts and of sub-batches, where there are stages.
+        // In stages the Programs of these take seconds each to simulate, and are not looked at.
         if (c.degrees.places == 1) engines.insert(engines.end(), {{"merak", {}}, {"summa", {}}});
       }
       fits |= add(c, std::move(engines), held.need_recompute);
