@@ -20,7 +20,7 @@ import pandas as pd
 
 from strata_analysis.confidence import OF_VERDICTS as CONFIDENCE
 from strata_analysis.errors import UserError
-from strata_analysis.load import INDEX, Results
+from strata_analysis.load import INDEX, Results, derived_once
 from strata_analysis.series import DEFAULT, KEYS_THAT_NAME, keys_of, separating_axes
 from strata_analysis.statistics import SignedRank, fewest_pairs, holm, median, signed_rank
 
@@ -270,6 +270,10 @@ class _Point:
 
 
 def _points(results: Results) -> list[_Point]:
+    return derived_once(results, "points to compare", lambda: _points_with_runs(results))
+
+
+def _points_with_runs(results: Results) -> list[_Point]:
     runs: dict[tuple, list[_Run]] = {}
     good = results.points[results.points["status"] == "ok"].sort_values(["start_time", "attempt"])
     facts = good[[*INDEX, "block_job", "block", *PROVENANCE]].itertuples(index=False, name=None)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from strata_analysis.load import INDEX, Results
+from strata_analysis.load import INDEX, Results, derived_once
 from strata_analysis.peaks import with_best_peaks
 from strata_analysis.series import keys_of, labels_of
 from strata_analysis.statistics import CONFIDENCE, Median, median, num_outliers, rate
@@ -91,6 +91,10 @@ def by_point(results: Results, confidence: float = CONFIDENCE) -> pd.DataFrame:
     One run: its own numbers. Several (the blocks of a head-to-head job): the median of the runs' medians with an
     interval over runs, because steps of one run are correlated and say little about the next run; facts of the last.
     """
+    return derived_once(results, ("points", confidence), lambda: _by_point(results, confidence)).copy()
+
+
+def _by_point(results: Results, confidence: float) -> pd.DataFrame:
     attempts = derive(results, confidence)
     num_runs, num_disturbed, of_several = {}, {}, {}  # by the last run
     for _, runs in attempts[attempts["counted"]].groupby(INDEX[:2], sort=False):

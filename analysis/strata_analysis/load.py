@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import h5py
 import numpy as np
@@ -22,6 +24,7 @@ from strata_analysis.attempt import ATTEMPT_FILE, TABLES, Attempt, stem_of
 from strata_analysis.errors import LoadError
 from strata_analysis.schema import dtype_name, missing_value, schema
 
+T = TypeVar("T")
 INDEX = ["experiment_name", "point", "attempt"]
 COLLECTED = "collected.h5"
 COLLECTED_SCHEMA = "strata-collected-2"
@@ -90,6 +93,20 @@ class Results:
         """Rows of /steps of one row of `points`; `phase` None: all."""
         rows = self.table_of("steps", point)
         return rows if phase is None else rows[rows["phase"] == phase]
+
+
+_DERIVED: WeakKeyDictionary[Results, tuple[pd.DataFrame, dict]] = WeakKeyDictionary()
+
+
+def derived_once(results: Results, what: Hashable, derive: Callable[[], T]) -> T:
+    """What `derive` computes of `results`, of which `what` is the name: once, as long as they have the same points."""
+    points, known = _DERIVED.get(results, (None, {}))
+    if points is not results.points:
+        known = {}
+        _DERIVED[results] = (results.points, known)
+    if what not in known:
+        known[what] = derive()
+    return known[what]
 
 
 def load(path: str | os.PathLike, held_bytes: int = 0) -> Results:
