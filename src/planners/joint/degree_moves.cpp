@@ -123,6 +123,14 @@ std::vector<Move> moves_of_stages(const PlanRequest& request, const Plan& plan, 
     const bool is_alike = d.tensor == own.tensor && d.micro_batches == own.micro_batches && d.sum == own.sum;
     if (is_alike && d.stages() == own.stages() && d.places != own.places) add(request, plan, d, moves);
   }
+  // The other order of one stage a rank: all forward passes first, of which more is held, or backward as soon as can
+  // be.
+  if (own.places > 1 && own.chunks == 1) {
+    const bool is_gpipe = plan.schedule.kind == ScheduleKind::gpipe;
+    Plan other = plan;
+    other.schedule.kind = is_gpipe ? ScheduleKind::one_forward_one_backward : ScheduleKind::gpipe;
+    moves.push_back({is_gpipe ? "schedule = 1f1b" : "schedule = gpipe", std::move(other)});
+  }
   return moves;
 }
 

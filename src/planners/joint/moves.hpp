@@ -22,8 +22,8 @@ struct Move {
   bool saves_only_memory = false;
 };
 
-/// Stages, stages a rank and micro-batches next to those of @p plan among @p all, everything else as it is as far as
-/// can be. @param request with options of degrees.
+/// Stages, stages a rank and micro-batches next to those of @p plan among @p all, and the other order of one stage a
+/// rank, everything else as it is as far as can be. @param request with options of degrees.
 std::vector<Move> moves_of_stages(const PlanRequest& request, const Plan& plan, std::span<const ParallelDegrees> all);
 /// Tensor degrees next to those of @p plan among @p all; of a plan with layouts also how sums come together, products
 /// on rings, and a factor that goes from one of p0, p1 and p2 of one layer to another.

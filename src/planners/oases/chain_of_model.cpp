@@ -287,9 +287,10 @@ NodePlan node_plan(const LayoutPlanning& planning, const ChainNodes& nodes, std:
   const std::vector<Operator>& operators = planning.request().graph.operators;
   for (std::size_t o = 0; o < operators.size(); ++o) {
     // The addition behind a block's last sum begins the next node's compute, and is still the block's.
-    const int node = nodes.of_operator[o];
-    const bool is_next_nodes = operators[o].block >= 0 && nodes.block[index(node)] != operators[o].block;
-    plan.keeps.push_back(option_of(is_next_nodes ? node - 1 : node).keeps);
+    const int node = nodes.of_operator[o], block = operators[o].block;
+    const bool is_of_node_before =
+        node > 0 && block >= 0 && nodes.block[index(node)] != block && nodes.block[index(node - 1)] == block;
+    plan.keeps.push_back(option_of(is_of_node_before ? node - 1 : node).keeps);
   }
   return plan;
 }

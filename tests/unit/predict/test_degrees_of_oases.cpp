@@ -66,6 +66,31 @@ std::vector<std::string> and_with(std::vector<std::string> words, const std::str
   return words;
 }
 
+/// Of an MLP every layer is a block, and sums come behind every second one: a node has two blocks.
+TEST(DegreesOfOases, ANodeMayHaveSeveralBlocks) {
+  const std::string text = R"(name = "mlp"
+cluster = "rtx3090-pcie"
+[model]
+name = "autoddl-mlp"
+[data]
+format = "synthetic"
+[resources]
+nodes = 2
+ranks_per_node = 4
+memory_gib = 1000
+[train]
+global_batch = 128
+dtype = "fp32"
+[strategy]
+name = "oases"
+)";
+  const Experiment mlp = expand(read_experiment(text, "mlp.toml"), "simulated").points.at(0).experiment;
+  const PreparedPoint point = prepare_point(mlp, file);
+  EXPECT_THAT(point.plan.why.binding, HasSubstr("degrees "));
+  EXPECT_GT(point.plan.why.predicted_seconds, 0.0);
+  EXPECT_EQ(PlanEvaluation(point, file)(point.plan).step_seconds, point.plan.why.predicted_seconds);
+}
+
 TEST(DegreesOfOases, FitAndAreNeverSlowerThanOneDegree) {
   int mixed = 0;
   for (const std::string gib : {"24", "6", "5", "4.5", "4"}) {
