@@ -18,10 +18,10 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "exec/cpu/kernels/amx_gemm.hpp"
-#include "exec/cpu/kernels/attention_amx.hpp"
 #include "exec/cpu/kernels/attention_block.hpp"
+#include "exec/cpu/kernels/attention_packed.hpp"
 #include "exec/cpu/kernels/attention_plain.hpp"
+#include "exec/cpu/kernels/bf16_unit.hpp"
 #include "exec/cpu/kernels/dropout_mask.hpp"
 
 namespace strata::cpu {
@@ -352,7 +352,8 @@ auto with_products(const AttentionDims& dims, Body&& body) {
   if (dims.dtype == DType::f32) {
     return body.template operator()<PlainProducts<float>>();
   }
-  return amx_available() ? body.template operator()<AmxProducts>() : body.template operator()<PlainProducts<bf16>>();
+  return bf16_unit() == Bf16Unit::none ? body.template operator()<PlainProducts<bf16>>()
+                                       : body.template operator()<PackedProducts>();
 }
 
 template <typename Scratch>

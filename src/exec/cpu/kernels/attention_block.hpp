@@ -1,7 +1,7 @@
 #pragma once
 
 /// @file
-/// What the two ways of multiplying inside attention (attention_plain.hpp, attention_amx.hpp) share: the block sizes
+/// What the two ways of multiplying inside attention (attention_plain.hpp, attention_packed.hpp) share: the block sizes
 /// and the layout of scores.
 ///
 /// Scores are kept transposed, keys down and queries across. A query is then a lane: the softmax needs no sum across

@@ -1,9 +1,9 @@
 #pragma once
 
 /// @file
-/// bf16 operands packed into AMX tiles, and products of packed operands. A tile is 16 rows of 64 bytes. An operand of a
-/// product is cut into panels of 32 lines (rows of A, columns of B); a panel is, for each 32 values of the inner
-/// dimension k, two tiles of 16 lines.
+/// bf16 operands packed into tiles, and products of packed operands on AMX, whose tiles they are, or on VDPBF16PS. A
+/// tile is 16 rows of 64 bytes. An operand of a product is cut into panels of 32 lines (rows of A, columns of B); a
+/// panel is, for each 32 values of the inner dimension k, two tiles of 16 lines.
 
 #include <cstdint>
 
@@ -44,7 +44,7 @@ struct PackedPanels {
   std::int64_t panel_values;
 };
 
-/// C[32 · a.num_panels, 32 · b.num_panels] = or += A · B over num_steps steps of k; f32. Requires amx_available().
+/// C[32 · a.num_panels, 32 · b.num_panels] = or += A · B over num_steps steps of k; f32. Requires a bf16_unit().
 /// The tile registers are set up and released inside.
 void multiply_panels(const PackedPanels& a, const PackedPanels& b, std::int64_t num_steps, float* c, std::int64_t ldc,
                      bool add);

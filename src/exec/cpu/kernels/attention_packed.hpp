@@ -1,24 +1,25 @@
 #pragma once
 
 /// @file
-/// The products inside attention on AMX tiles: bf16 operands, f32 sums. Keys and values are packed once for a head,
-/// queries once for a block; probabilities and score gradients are written into tiles by the loops that compute them.
+/// The products inside attention on AMX tiles or VDPBF16PS: bf16 operands, f32 sums. Keys and values are packed once
+/// for a head, queries once for a block; probabilities and score gradients are written into tiles by the loops that
+/// compute them.
 
 #include <algorithm>
 #include <cstdint>
 
-#include "exec/cpu/kernels/amx_tiles.hpp"
 #include "exec/cpu/kernels/attention_block.hpp"
+#include "exec/cpu/kernels/bf16_panels.hpp"
 #include "exec/cpu/kernels/dnnl_context.hpp"
 
 namespace strata::cpu {
 
 /// As PlainProducts, whose functions these are.
-class AmxProducts {
+class PackedProducts {
  public:
   using Storage = bf16;
 
-  AmxProducts(WorkspaceCutter& cutter, std::int64_t seq, std::int64_t head_dim, bool backward)
+  PackedProducts(WorkspaceCutter& cutter, std::int64_t seq, std::int64_t head_dim, bool backward)
       : seq_(seq),
         head_dim_(head_dim),
         key_panels_(round_up(seq, panel_lines) / panel_lines),
