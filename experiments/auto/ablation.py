@@ -18,10 +18,12 @@ import numpy as np
 import pandas as pd
 from every_experiment import DIMENSIONS
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 from strata_analysis.figures import style
 
 EQUAL = 1e-3  # auto stops where a round of decisions is worth less of a step
 MATTERS = 1.01
+TICKS = (1, 1.5, 2, 3, 5, 10, 20, 50, 100, 200)
 PAPERS = {"amsp": "AMSP", "autoddl": "AutoDDL", "cdp": "CDP", "oases": "Oases", "osdp": "OSDP"}
 OTHERS = "no paper"
 
@@ -129,6 +131,9 @@ def drawn(worths: pd.DataFrame) -> Figure:
         axes.plot(np.full((~fits).sum(), edge), lines[~fits], ">", color=colour, alpha=0.6, markersize=3)
     axes.set_xscale("log")
     axes.set_xlim(0.98, edge * 1.05)
+    ticks = [tick for tick in TICKS if tick <= edge]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.axvline(1.0, color="black", linewidth=0.6)
     axes.set_yticks(range(len(DIMENSIONS)), [name.replace("_", " ") for name in DIMENSIONS])
     axes.invert_yaxis()

@@ -1,6 +1,6 @@
 """How well a plan of `auto` bears a machine that is not what its description says.
 
-    .venv/bin/python experiments/auto/disturbed.py results/auto/disturbed.csv experiments/oases/figure_7.toml ...
+    .venv/bin/python experiments/auto/disturbed.py experiments/auto/disturbed.csv experiments/oases/figure_7.toml ...
 
 Plans each point of the files once, for the cluster as described, by auto and by the mode that is the best one beside
 it; then simulates both plans on clusters whose compute, links inside nodes and links between nodes are each 20 % slower

@@ -1,6 +1,6 @@
 """`auto` on everything that the other experiments run: what it predicts beside the best mode that plans alone.
 
-    .venv/bin/python experiments/auto/every_experiment.py results/auto/every_experiment.csv [FILE.toml ...]
+    .venv/bin/python experiments/auto/every_experiment.py experiments/auto/every_experiment.csv [FILE.toml ...]
 
 Takes the points of the files (default: all of experiments/ on described clusters), each model, batch and machine once,
 whatever its strategy. Of each it asks `strata plan` for auto's plan with the other modes' plans as candidates, without
