@@ -74,8 +74,13 @@ std::string absolute(int folder_descriptor, const char* path) {
   return path[0] == 0 ? folder.data() : std::string(folder.data()) + "/" + path;
 }
 
+/// What an allocator looks at before it can allocate: no call here may allocate on its way.
+bool is_of_the_system(const char* path) {
+  return std::strncmp(path, "/proc/", 6) == 0 || std::strncmp(path, "/sys/", 5) == 0;
+}
+
 void ask(Kind kind, int folder_descriptor, const char* path) {
-  if (server().shared == nullptr || path == nullptr) return;
+  if (path == nullptr || is_of_the_system(path) || server().shared == nullptr) return;
   const std::string whole = absolute(folder_descriptor, path);
   const std::string& folder = server().folder;
   if (!whole.starts_with(folder) || (whole.size() > folder.size() && whole[folder.size()] != '/')) return;
