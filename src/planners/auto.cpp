@@ -7,10 +7,10 @@
 /// Idea:       every paper searches one corner and leaves the rest to somebody else; what one of them is worth where
 ///             the others are there as well is not known until they are searched together, under one cost.
 /// Symbols:    as `3d`, `osdp`, `amsp`, `autoddl` and `oases`.
-/// Decides:    stages, stages a rank and schedule (1f1b, interleaved), micro-batches on request; a layout, an algorithm
-///             and a kind of sum for every product; p, g and os of every operator, whole or in slices; what blocks
-///             recompute; sub-batches, within passes or across them; every switch of overlap, and buckets; leaf-first
-///             placement.
+/// Decides:    stages, stages a rank and schedule (gpipe, 1f1b, interleaved), micro-batches on request; a layout, an
+///             algorithm and a kind of sum for every product; p, g and os of every operator, whole or in slices; what
+///             blocks recompute; sub-batches, within passes or across them; every switch of overlap, and buckets;
+///             leaf-first placement.
 /// Memory:     its Program's peak.
 /// Volume:     its Program's.
 /// Reference:  `single` on the same global batch in the same micro-batches, up to the order of summation; with

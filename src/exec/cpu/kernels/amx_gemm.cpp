@@ -1,6 +1,5 @@
 /// @file
-/// AMX product. A tile is 16 rows of 64 bytes. A's tiles hold 16 rows of op(A) by 32 values of k; B's hold 16 pairs of
-/// k by 16 columns, the two values of a pair side by side (VNNI). Two tiles of A by two of B make a 32 x 32 block of C,
+/// AMX product of operands packed into panels (bf16_panels.hpp): two tiles of A by two of B make a 32 x 32 block of C,
 /// four tiles of partial sums.
 ///
 /// Loops: threads share out slabs of `slab_rows` rows of C. A slab of A is packed, then for blocks of `block_cols`
@@ -23,6 +22,8 @@
 #include "base/ceil_div.hpp"
 #include "base/error.hpp"
 #include "base/instruction_set.hpp"
+#include "exec/cpu/kernels/amx_tile_config.hpp"
+#include "exec/cpu/kernels/bf16_panels.hpp"
 #include "exec/cpu/kernels/dnnl_context.hpp"
 
 // Compiled for AMX whatever -march says: amx_available() decides at run time.
@@ -32,16 +33,12 @@ namespace strata::cpu {
 
 namespace {
 
-constexpr std::int64_t tile_values = 512;              // bf16 values of a tile: 16 x 32
-constexpr std::int64_t panel_width = 32;               // rows of A, or columns of B, of a panel: two tiles
-constexpr std::int64_t step_values = 2 * tile_values;  // of a panel at one step of k
-constexpr std::int64_t step_k = 32;                    // values of k in a tile
 constexpr std::int64_t max_slab_rows = 512;
 constexpr std::int64_t block_cols = 512;
 constexpr std::int64_t max_chunk_steps = 32;
 constexpr std::int64_t line_bytes = 64;  // of a cache
 constexpr std::int64_t panel_step_bytes = step_values * size_of(DType::bf16);
-constexpr std::int64_t sums_values = panel_width * panel_width;  // f32 values of a block's four tiles
+constexpr std::int64_t sums_values = panel_lines * panel_lines;  // f32 values of a block's four tiles
 
 struct Blocking {
   std::int64_t num_threads;
@@ -53,11 +50,11 @@ struct Blocking {
 
   explicit Blocking(const AmxGemmDims& dims) {
     num_threads = kernel_threads();
-    const std::int64_t panels_a = ceil_div(dims.m, panel_width);
+    const std::int64_t panels_a = ceil_div(dims.m, panel_lines);
     const std::int64_t wanted_slabs = ceil_div(ceil_div(dims.m, max_slab_rows), num_threads) * num_threads;
     slab_panels = ceil_div(panels_a, wanted_slabs);
     num_slabs = ceil_div(panels_a, slab_panels);
-    num_panels_b = ceil_div(dims.n, panel_width);
+    num_panels_b = ceil_div(dims.n, panel_lines);
     num_steps = ceil_div(dims.k, step_k);
     chunk_steps = ceil_div(num_steps, ceil_div(num_steps, max_chunk_steps));
   }
@@ -66,7 +63,7 @@ struct Blocking {
   /// Of one block of columns; with a single chunk of k nothing waits, and one block of tiles serves all.
   std::int64_t partial_sums() const {
     if (chunk_steps == num_steps) return sums_values;
-    return slab_panels * std::min(num_panels_b, block_cols / panel_width) * sums_values;
+    return slab_panels * std::min(num_panels_b, block_cols / panel_lines) * sums_values;
   }
 };
 
@@ -90,91 +87,6 @@ Buffers cut(WorkspaceCutter& cutter, const Blocking& blocking) {
 /// Low `count` bits set; count in 0..width of Mask.
 constexpr std::uint64_t low_bits(std::int64_t count) { return count >= 64 ? ~0ULL : (1ULL << count) - 1; }
 
-/// 16 x 16 words of 32 bits, transposed in registers.
-STRATA_AMX inline void transpose_words(__m512i (&row)[16]) {
-  __m512i pair[16];
-  for (int i = 0; i < 16; i += 2) {
-    pair[i] = _mm512_unpacklo_epi32(row[i], row[i + 1]);
-    pair[i + 1] = _mm512_unpackhi_epi32(row[i], row[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    row[i] = _mm512_unpacklo_epi64(pair[i], pair[i + 2]);
-    row[i + 1] = _mm512_unpackhi_epi64(pair[i], pair[i + 2]);
-    row[i + 2] = _mm512_unpacklo_epi64(pair[i + 1], pair[i + 3]);
-    row[i + 3] = _mm512_unpackhi_epi64(pair[i + 1], pair[i + 3]);
-  }
-  for (int i = 0; i < 4; ++i) {  // now 128-bit lanes: 4 x 4
-    const __m512i low01 = _mm512_shuffle_i32x4(row[i], row[i + 4], 0x88);
-    const __m512i high01 = _mm512_shuffle_i32x4(row[i], row[i + 4], 0xdd);
-    const __m512i low23 = _mm512_shuffle_i32x4(row[i + 8], row[i + 12], 0x88);
-    const __m512i high23 = _mm512_shuffle_i32x4(row[i + 8], row[i + 12], 0xdd);
-    pair[i] = _mm512_shuffle_i32x4(low01, low23, 0x88);
-    pair[i + 4] = _mm512_shuffle_i32x4(high01, high23, 0x88);
-    pair[i + 8] = _mm512_shuffle_i32x4(low01, low23, 0xdd);
-    pair[i + 12] = _mm512_shuffle_i32x4(high01, high23, 0xdd);
-  }
-  for (int i = 0; i < 16; ++i) {
-    row[i] = pair[i];
-  }
-}
-
-/// One tile of an operand: 16 "lines" (rows of A, columns of B) by 32 values of k, zero beyond num_lines and num_k.
-/// Afterwards words[i] holds line i, 16 pairs of k (by_line), or pair i of k, 16 lines (not by_line).
-/// @param k_contiguous the operand is stored line after line; otherwise k after k.
-STRATA_AMX inline void load_tile(const bf16* source, std::int64_t ld, bool k_contiguous, std::int64_t num_lines,
-                                 std::int64_t num_k, bool by_line, __m512i (&words)[16]) {
-  if (k_contiguous) {
-    const auto mask = static_cast<__mmask32>(low_bits(std::min(num_k, step_k)));
-    for (int line = 0; line < 16; ++line) {
-      words[line] = line < num_lines ? _mm512_maskz_loadu_epi16(mask, source + line * ld) : _mm512_setzero_si512();
-    }
-  } else {
-    const auto mask = static_cast<__mmask16>(low_bits(std::clamp<std::int64_t>(num_lines, 0, 16)));
-    for (int pair = 0; pair < 16; ++pair) {
-      const bf16* even = source + 2 * pair * ld;
-      const __m256i zero = _mm256_setzero_si256();
-      const __m256i first = 2 * pair < num_k ? _mm256_maskz_loadu_epi16(mask, even) : zero;
-      const __m256i second = 2 * pair + 1 < num_k ? _mm256_maskz_loadu_epi16(mask, even + ld) : zero;
-      words[pair] = _mm512_or_si512(_mm512_cvtepu16_epi32(first), _mm512_slli_epi32(_mm512_cvtepu16_epi32(second), 16));
-    }
-  }
-  if (k_contiguous != by_line) {
-    transpose_words(words);
-  }
-}
-
-/// Packs panels [begin, end) of an operand of `num_lines` lines and `num_k` values of k. A panel is num_steps pairs of
-/// tiles; the panel `begin` goes to @p packed.
-STRATA_AMX void pack_panels(const bf16* source, std::int64_t ld, bool k_contiguous, std::int64_t num_lines,
-                            std::int64_t num_k, bool by_line, std::int64_t begin, std::int64_t end, bf16* packed) {
-  const std::int64_t num_steps = ceil_div(num_k, step_k);
-  // Storage order outside, so that memory is read in long runs: line after line, or k after k.
-  const std::int64_t num_panels = end - begin;
-  for (std::int64_t index = 0; index < num_panels * num_steps; ++index) {
-    const std::int64_t panel = k_contiguous ? index / num_steps : index % num_panels;
-    const std::int64_t step = k_contiguous ? index % num_steps : index / num_panels;
-    for (std::int64_t half = 0; half < 2; ++half) {
-      const std::int64_t line = (begin + panel) * panel_width + half * 16;
-      const std::int64_t k = step * step_k;
-      const bf16* corner = k_contiguous ? source + line * ld + k : source + k * ld + line;
-      __m512i words[16];
-      load_tile(corner, ld, k_contiguous, num_lines - line, num_k - k, by_line, words);
-      bf16* tile = packed + (panel * num_steps + step) * step_values + half * tile_values;
-      for (int i = 0; i < 16; ++i) {
-        _mm512_store_si512(tile + i * 32, words[i]);
-      }
-    }
-  }
-}
-
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t num_rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
 /// Memory to ask for while tiles are multiplied, so that nothing waits for it afterwards: the next panel of B, and the
 /// rows of C that this block will write, which lie a leading dimension apart and so escape the hardware's prefetchers.
 struct Prefetch {
@@ -186,8 +98,8 @@ struct Prefetch {
 };
 
 /// sums (four 16 x 16 f32 tiles) = or += panel of A · panel of B over num_steps steps of k.
-STRATA_AMX inline void multiply_panels(const bf16* a, const bf16* b, std::int64_t num_steps, float* sums, bool add,
-                                       Prefetch prefetch) {
+STRATA_AMX inline void multiply_tiles(const bf16* a, const bf16* b, std::int64_t num_steps, float* sums, bool add,
+                                      Prefetch prefetch) {
   if (add) {
     _tile_loadd(0, sums, 64);
     _tile_loadd(1, sums + 256, 64);
@@ -233,7 +145,7 @@ STRATA_AMX inline __m512 widen(__m256i values) {
 /// Writes the finished block at (row, col) to C: adds bias and old C, rounds, leaves out what is beyond m and n.
 STRATA_AMX inline void store_block(const AmxGemmDims& dims, const float* sums, std::int64_t row, std::int64_t col,
                                    const bf16* bias, void* c) {
-  const std::int64_t num_rows = std::min(panel_width, dims.m - row);
+  const std::int64_t num_rows = std::min(panel_lines, dims.m - row);
   for (std::int64_t half = 0; half < 2; ++half) {
     const std::int64_t first = col + half * 16;
     if (first >= dims.n) {
@@ -266,11 +178,10 @@ STRATA_AMX inline void store_block(const AmxGemmDims& dims, const float* sums, s
 STRATA_AMX void multiply_slab(const AmxGemmDims& dims, const Blocking& blocking, std::int64_t first_panel,
                               std::int64_t num_panels, const bf16* packed_a, const bf16* packed_b, const bf16* bias,
                               float* sums, void* c) {
-  const TileConfig config;
-  _tile_loadconfig(&config);
+  _tile_loadconfig(&whole_tiles);
   asm volatile("" ::: "memory");  // tile loads are opaque to the compiler: the packed values must be in memory
   const std::int64_t panel_values = blocking.num_steps * step_values;
-  constexpr std::int64_t block_panels = block_cols / panel_width;
+  constexpr std::int64_t block_panels = block_cols / panel_lines;
   const bool single_chunk = blocking.chunk_steps == blocking.num_steps;
   for (std::int64_t block = 0; block < blocking.num_panels_b; block += block_panels) {
     const std::int64_t block_end = std::min(block + block_panels, blocking.num_panels_b);
@@ -288,13 +199,13 @@ STRATA_AMX void multiply_slab(const AmxGemmDims& dims, const Blocking& blocking,
               reinterpret_cast<const char*>(panel_b + panel_values) + i * steps * prefetch.b_bytes_per_step;
           if (last) {
             prefetch.c_row_bytes = dims.ldc * size_of(dims.out_dtype);
-            prefetch.c = static_cast<char*>(c) + (first_panel + i) * panel_width * prefetch.c_row_bytes +
-                         j * panel_width * size_of(dims.out_dtype);
-            prefetch.c_rows_per_step = ceil_div(panel_width, steps);
+            prefetch.c = static_cast<char*>(c) + (first_panel + i) * panel_lines * prefetch.c_row_bytes +
+                         j * panel_lines * size_of(dims.out_dtype);
+            prefetch.c_rows_per_step = ceil_div(panel_lines, steps);
           }
-          multiply_panels(panel_a, panel_b, steps, partial, step > 0, prefetch);
+          multiply_tiles(panel_a, panel_b, steps, partial, step > 0, prefetch);
           if (last) {
-            store_block(dims, partial, (first_panel + i) * panel_width, j * panel_width, bias, c);
+            store_block(dims, partial, (first_panel + i) * panel_lines, j * panel_lines, bias, c);
           }
         }
       }
@@ -314,6 +225,17 @@ AmxGemmDims with_leading_dimensions(AmxGemmDims dims) {
   complete(dims.ldb, dims.transpose_b ? dims.k : dims.n);
   complete(dims.ldc, dims.n);
   return dims;
+}
+
+/// An operand from the first line of panel @p first_panel on.
+PlainLines lines_from(const bf16* data, std::int64_t ld, bool k_contiguous, std::int64_t num_lines, std::int64_t num_k,
+                      std::int64_t first_panel) {
+  const std::int64_t first = first_panel * panel_lines;
+  return {.data = data + (k_contiguous ? first * ld : first),
+          .ld = ld,
+          .order = k_contiguous ? LineOrder::k_contiguous : LineOrder::lines_contiguous,
+          .num_lines = num_lines - first,
+          .num_k = num_k};
 }
 
 }  // namespace
@@ -348,16 +270,17 @@ void amx_gemm(const AmxGemmDims& given, const bf16* a, const bf16* b, const bf16
     const std::int64_t team = omp_get_num_threads();
     const std::int64_t begin = blocking.num_panels_b * thread / team;
     const std::int64_t end = blocking.num_panels_b * (thread + 1) / team;
-    pack_panels(b, dims.ldb, dims.transpose_b, dims.n, dims.k, false, begin, end,
-                buffers.packed_b + begin * blocking.num_steps * step_values);
+    pack_panels(lines_from(b, dims.ldb, dims.transpose_b, dims.n, dims.k, begin), TileSide::columns_of_b, end - begin,
+                blocking.num_steps, buffers.packed_b + begin * blocking.num_steps * step_values);
 #pragma omp barrier
     bf16* packed_a = buffers.packed_a + thread * blocking.packed_a_values();
     float* sums = buffers.sums + thread * blocking.partial_sums();
-    const std::int64_t panels_a = ceil_div(dims.m, panel_width);
+    const std::int64_t panels_a = ceil_div(dims.m, panel_lines);
     for (std::int64_t slab = thread; slab < blocking.num_slabs; slab += team) {
       const std::int64_t first = slab * blocking.slab_panels;
       const std::int64_t num_panels = std::min(blocking.slab_panels, panels_a - first);
-      pack_panels(a, dims.lda, !dims.transpose_a, dims.m, dims.k, true, first, first + num_panels, packed_a);
+      pack_panels(lines_from(a, dims.lda, !dims.transpose_a, dims.m, dims.k, first), TileSide::rows_of_a, num_panels,
+                  blocking.num_steps, packed_a);
       multiply_slab(dims, blocking, first, num_panels, packed_a, buffers.packed_b, bias, sums, c);
     }
   }

@@ -33,8 +33,7 @@ struct AttentionForwardOperands {
 };
 
 /// Scores, softmax and sums are f32. In bf16 the probabilities (and in backward the gradients of the scores) are
-/// rounded to bf16 before they are multiplied, on processors with AMX or AVX512_BF16; elsewhere they stay
-/// f32.
+/// rounded to bf16 before they are multiplied, on processors with AMX or AVX512_BF16; elsewhere they stay f32.
 /// @param random read where dropout_probability > 0.
 /// @param workspace what the sibling function says, 64-byte aligned; contents are lost.
 /// Equal inputs give equal bits for any number of threads and any split of the batch, or of groups of heads, over

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "exec/cpu/kernels/amx_tile_config.hpp"
 #include "exec/cpu/kernels/bf16_unit.hpp"
 #include "exec/cpu/kernels/dot_block.hpp"
 #include "exec/cpu/kernels/lane_transpose.hpp"
@@ -21,14 +22,6 @@
 namespace strata::cpu {
 
 namespace {
-
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t num_rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
 
 /// Lines and values of k of a tile that the operand has.
 struct WholeTile {};
@@ -141,8 +134,7 @@ STRATA_AMX inline void multiply_block(const bf16* a, const bf16* b, std::int64_t
 
 STRATA_AMX void multiply_on_tiles(const PackedPanels& a, const PackedPanels& b, std::int64_t num_steps, float* c,
                                   std::int64_t ldc, bool add) {
-  static constexpr TileConfig config;  // not on the stack: the compiler takes the instruction to read eight bytes
-  _tile_loadconfig(&config);
+  _tile_loadconfig(&whole_tiles);
   asm volatile("" ::: "memory");  // the tile instructions are opaque to the compiler: operands must be in memory,
   for (std::int64_t i = 0; i < a.num_panels; ++i) {
     for (std::int64_t j = 0; j < b.num_panels; ++j) {
