@@ -112,22 +112,24 @@ def summarized(worths: pd.DataFrame) -> pd.DataFrame:
 
 
 def drawn(worths: pd.DataFrame) -> Figure:
-    """A line a dimension, a dot a point; on the right edge those of which nothing fits."""
+    """A line a dimension, a mark a point, by paper in its own mode's colour; on the right edge where nothing fits."""
     figure = Figure(figsize=(style.PAGE_INCHES, style.HEIGHT_INCHES * 1.2))
     axes = figure.subplots()
     finite = worths.to_numpy()[np.isfinite(worths.to_numpy())]
     edge = max(finite.max(initial=1.0), MATTERS) * 2.0
     papers = worths.index.get_level_values("file").str.split("/").str[0].map(lambda name: PAPERS.get(name, OTHERS))
     shift = np.random.default_rng(0).uniform(-0.3, 0.3, len(worths))  # so that equal ones can be told apart
-    for number, paper in enumerate((*PAPERS.values(), OTHERS)):
+    colours = {paper: style.STRATEGY_COLOURS.get(folder, style.OTHER_COLOUR) for folder, paper in PAPERS.items()}
+    colours["CDP"] = style.STRATEGY_COLOURS["cdp-v2"]
+    for paper, marker in zip((*PAPERS.values(), OTHERS), style.MARKERS, strict=False):
         of_paper = np.asarray(papers == paper)
         if not of_paper.any():
             continue
         ratios = worths[of_paper].to_numpy()
         lines = np.arange(len(DIMENSIONS))[None, :] + shift[of_paper][:, None]
         fits = np.isfinite(ratios)
-        colour = list(style.STRATEGY_COLOURS.values())[1 + number]
-        axes.plot(ratios[fits], lines[fits], "o", color=colour, alpha=0.6, label=paper, markersize=3)
+        colour = colours.get(paper, style.OTHER_COLOUR)
+        axes.plot(ratios[fits], lines[fits], marker, color=colour, alpha=0.6, label=paper, markersize=3)
         axes.plot(np.full((~fits).sum(), edge), lines[~fits], ">", color=colour, alpha=0.6, markersize=3)
     axes.set_xscale("log")
     axes.set_xlim(0.98, edge * 1.05)
