@@ -108,6 +108,13 @@ std::string to_text(const Experiment& experiment) {
 
 namespace {
 
+/// @throws UserError where [cpu] says what has no meaning.
+void verify_cpu(const Experiment& experiment) {
+  if (experiment.resources.device == "cpu" || experiment.cpu.winograd) return;
+  fail(experiment, "cpu.winograd",
+       fmt::format("false is of processors, and resources.device is \"{}\"", experiment.resources.device));
+}
+
 /// @throws UserError where [cuda] says what has no meaning.
 void verify_cuda(const Experiment& experiment) {
   for (const std::string_view key :
@@ -227,6 +234,7 @@ void verify(const Experiment& experiment) {
          fmt::format("\"nccl\" passes by the emulated link of {} Gbit/s; accepted with it: auto | host",
                      communication.emulated_gbit_per_s));
   }
+  verify_cpu(experiment);
   verify_cuda(experiment);
   verify_length(experiment);
   verify_augmentation(experiment);

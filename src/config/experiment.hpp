@@ -114,6 +114,12 @@ struct CommunicationSection {
   bool operator==(const CommunicationSection&) const = default;
 };
 
+/// [cpu]: how ranks compute on processors.
+struct CpuSection {
+  bool winograd = true;
+  bool operator==(const CpuSection&) const = default;
+};
+
 /// [cuda]: how ranks compute on GPUs.
 struct CudaSection {
   std::string graphs = "auto";  ///< auto | on | off
@@ -195,6 +201,7 @@ struct Experiment {
   StrategySection strategy;
   OverlapSection overlap;
   CommunicationSection communication;
+  CpuSection cpu;
   CudaSection cuda;
   MeasureSection measure;
   CheckpointSection checkpoint;

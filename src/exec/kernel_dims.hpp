@@ -45,7 +45,8 @@ struct ConvolutionDims {
   DType dtype = DType::f32;           ///< of x, W, b, y and their gradients but dW and db: f32 or bf16
   DType gradient_dtype = DType::f32;  ///< of dW and db: f32, or bf16 where `dtype` is
   bool bias = false;
-  bool relu = false;  ///< forward applies max(0, ·); the caller masks dy before backward
+  bool relu = false;      ///< forward applies max(0, ·); the caller masks dy before backward
+  bool winograd = false;  ///< the CPU may compute by transforms, which rounds otherwise: exec/cpu/kernels/winograd.hpp
 
   std::int64_t out_height() const { return (height + 2 * padding - kernel_h) / stride + 1; }
   std::int64_t out_width() const { return (width + 2 * padding - kernel_w) / stride + 1; }

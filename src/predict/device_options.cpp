@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "exec/cpu/convolution_choice.hpp"
 #include "exec/device/attention_choice.hpp"
 #include "predict/prepared_point.hpp"
 
@@ -55,6 +56,8 @@ Experiment with_device_transport(Experiment experiment, cuda::Transport transpor
   return experiment;
 }
 
+cpu::Numerics cpu_numerics_of(const Experiment& experiment) { return {.winograd = experiment.cpu.winograd}; }
+
 cuda::Numerics numerics_of(const Experiment& experiment) {
   using enum cuda::AttentionKernels;
   const std::string& attention = experiment.cuda.attention;
@@ -82,17 +85,33 @@ std::string attention_note(const Experiment& experiment, const Program& program)
   return fmt::format("# attention by {}{}\n", kernels, moved);
 }
 
+namespace {
+
+/// What all ranks that say something say, or @p several: stages of a pipeline may hold different layers.
+std::string of_all_ranks(const comm::World& world, const std::string& own, const std::string& several) {
+  const std::vector<std::string> said = world.all_gather(own);
+  std::set<std::string> different(said.begin(), said.end());
+  different.erase("");
+  return different.empty() ? "" : different.size() == 1 ? *different.begin() : several;
+}
+
+}  // namespace
+
 std::map<std::string, std::string> device_choices(const comm::World& world, const Experiment& experiment,
                                                   const Program& program, cuda::Transport transport) {
+  if (!is_on_gpus(experiment)) {
+    const std::string convolutions =
+        of_all_ranks(world, cpu::convolutions_of(program, cpu_numerics_of(experiment)), "winograd and direct");
+    if (convolutions.empty()) return {};
+    return {{"convolutions", convolutions}};
+  }
   const auto collectives = transport == cuda::Transport::nccl ? CollectivesOn::device : CollectivesOn::host;
   const bool graph = cuda::uses_graph(world, program, collectives, graph_use_of(experiment));
   std::map<std::string, std::string> choices = {
       {"graphs", graph ? "yes" : "no"}, {"products", numerics_of(experiment).time_products ? "timed" : "named"}};
-  // Stages of a pipeline may hold different layers.
-  const std::vector<std::string> of_ranks = world.all_gather(cuda::attention_of(program, numerics_of(experiment)));
-  std::set<std::string> attention(of_ranks.begin(), of_ranks.end());
-  attention.erase("");
-  if (!attention.empty()) choices["attention"] = attention.size() == 1 ? *attention.begin() : "cudnn and strata";
+  const std::string attention =
+      of_all_ranks(world, cuda::attention_of(program, numerics_of(experiment)), "cudnn and strata");
+  if (!attention.empty()) choices["attention"] = attention;
   return choices;
 }
 

@@ -1,12 +1,13 @@
 #pragma once
 
 /// @file
-/// How a run uses its GPUs: what [communication] and [cuda] ask for, or one rule.
+/// How a run uses its processors or GPUs: what [communication], [cpu] and [cuda] ask for, or one rule.
 
 #include <map>
 #include <string>
 
 #include "config/experiment.hpp"
+#include "exec/cpu/numerics.hpp"
 #include "exec/cuda_backend.hpp"
 #include "ir/machine/cost_profile.hpp"
 
@@ -25,6 +26,8 @@ cuda::Transport profiled_device_transport(const Experiment& experiment, const Co
 /// @p experiment asking for @p transport, which its auto has come to.
 Experiment with_device_transport(Experiment experiment, cuda::Transport transport);
 
+/// Those of [cpu].
+cpu::Numerics cpu_numerics_of(const Experiment& experiment);
 /// Those of [cuda].
 cuda::Numerics numerics_of(const Experiment& experiment);
 cuda::GraphUse graph_use_of(const Experiment& experiment);
@@ -33,7 +36,7 @@ cuda::GraphUse graph_use_of(const Experiment& experiment);
 /// a line, empty on a CPU and without attention.
 std::string attention_note(const Experiment& experiment, const Program& program);
 
-/// What ranks do where [cuda] leaves it open, by name, for the results. Collective.
+/// What ranks do where [cpu] or [cuda] leaves it open, by name, for the results. Collective.
 /// @throws Unsupported where [cuda] asks for what some rank's Program does not allow, on all ranks.
 std::map<std::string, std::string> device_choices(const comm::World& world, const Experiment& experiment,
                                                   const Program& program, cuda::Transport transport);

@@ -72,7 +72,10 @@ Transports transports_of(const Experiment& experiment, const CostProfile& profil
 }  // namespace
 
 std::string machine_identity(const Experiment& experiment) {
-  if (!is_on_gpus(experiment)) return fmt::format("{}, {} cores", cpu_name(), available_cores());
+  if (!is_on_gpus(experiment)) {
+    return fmt::format("{}, {} cores{}", cpu_name(), available_cores(),
+                       cpu_numerics_of(experiment).winograd ? "" : ", direct convolutions");
+  }
   const cuda::Numerics numerics = numerics_of(experiment);
   const std::string& attention = experiment.cuda.attention;
   return fmt::format("{}{}{}{}{}{}", cuda::first_device().name, numerics.tf32 ? ", tf32" : "",

@@ -294,7 +294,7 @@ KernelTraits own_kernels(const PreparedPoint& point) {
   if (is_on_gpus(point.experiment)) return {cuda::workspaces_of(numerics_of(point.experiment)), cuda::fusions};
   // Workspaces of the library depend on the number of threads that will call it.
   omp_set_num_threads(static_cast<int>(point.experiment.resources.threads_per_rank));
-  return cpu::kernel_library().workspace_bytes;
+  return cpu::workspaces_of(cpu_numerics_of(point.experiment));
 }
 
 }  // namespace

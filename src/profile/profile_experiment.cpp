@@ -191,11 +191,9 @@ class Profiler {
 
   ObservedSteps observe(const predict::PreparedPoint& point) {
     const Program program = on_all([&] { return predict::lower_for_run(point, world_.rank()); });
-    if (device_) {
-      for (const auto& [name, choice] :
-           on_all([&] { return predict::device_choices(world_, point.experiment, program, device_transport_); })) {
-        profile_.provenance[name] = choice;
-      }
+    for (const auto& [name, choice] :
+         on_all([&] { return predict::device_choices(world_, point.experiment, program, device_transport_); })) {
+      profile_.provenance[name] = choice;
     }
     comm::EngineOptions options = predict::engine_options(point.experiment, predict::num_operations(program));
     comm::Engine engine(world_, options);
@@ -221,7 +219,10 @@ class Profiler {
 
   std::unique_ptr<Executor> make_executor(const predict::PreparedPoint& point, const Program& program,
                                           comm::Engine& engine, InputSource& inputs) const {
-    if (!device_) return std::make_unique<cpu::CpuExecutor>(program, engine, inputs, point.plan.seed);
+    if (!device_) {
+      return std::make_unique<cpu::CpuExecutor>(program, engine, inputs, point.plan.seed,
+                                                predict::cpu_numerics_of(point.experiment));
+    }
     return cuda::make_executor(program, world_, engine, inputs, point.plan.seed,
                                {.transport = device_transport_,
                                 .numerics = predict::numerics_of(point.experiment),

@@ -81,7 +81,7 @@ struct AttemptFacts {
   std::int64_t block_seed = -1;   ///< from which the order of every block follows
   std::string block_job;          ///< one id for the allocation
 
-  std::map<std::string, std::string> device_choices;  ///< of a run on GPUs
+  std::map<std::string, std::string> device_choices;  ///< that the experiment leaves open
 
   // Its devices' counters.
   std::int64_t ranks_per_device = 0;  ///< 0: the backend has none

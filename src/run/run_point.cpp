@@ -71,7 +71,7 @@ class PointRun {
     // Each stage may fail on some rank alone; all learn of it before the next one, so that nobody waits for a rank that
     // has given up.
     results::Outcome outcome = stage([&] { program_ = predict::lower_for_run(request_.prepared, world_.rank()); });
-    if (outcome.status == Status::ok && on_gpus_) {
+    if (outcome.status == Status::ok) {
       outcome = stage(
           [&] { device_choices_ = predict::device_choices(world_, experiment_, program_, request_.device_transport); });
     }
@@ -190,7 +190,9 @@ class PointRun {
 
   std::unique_ptr<Executor> make_executor(const Program& program, comm::Engine& engine, InputSource& inputs) {
     const std::uint64_t seed = request_.prepared.plan.seed;
-    if (!on_gpus_) return std::make_unique<cpu::CpuExecutor>(program, engine, inputs, seed);
+    if (!on_gpus_) {
+      return std::make_unique<cpu::CpuExecutor>(program, engine, inputs, seed, predict::cpu_numerics_of(experiment_));
+    }
     return cuda::make_executor(
         program, world_, engine, inputs, seed,
         {.transport = request_.device_transport,

@@ -3,7 +3,8 @@
 /// same run. Machines are shared and noisy: everything is measured in interleaved rounds, each row's and the
 /// denominator's best round counts.
 ///
-/// bench_dense [linear|convolution|all] [f32|bf16|all] [rounds]
+/// bench_dense [linear|convolution|winograd|all] [f32|bf16|all] [rounds]; winograd: convolutions, by transforms where
+/// those serve; their rate is that of the direct sums' operations.
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -136,7 +137,7 @@ std::vector<Row> linear_rows(DType dtype, Memory& memory) {
   return rows;
 }
 
-std::vector<Row> convolution_rows(DType dtype, Memory& memory) {
+std::vector<Row> convolution_rows(DType dtype, bool winograd, Memory& memory) {
   struct Shape {
     std::int64_t images, size, in, out;
   };
@@ -151,7 +152,8 @@ std::vector<Row> convolution_rows(DType dtype, Memory& memory) {
                                             .in = shape.in,
                                             .out = shape.out,
                                             .dtype = dtype,
-                                            .bias = true};
+                                            .bias = true,
+                                            .winograd = winograd};
     const std::int64_t x_size = shape.images * shape.size * shape.size * shape.in;
     const std::int64_t y_size = shape.images * shape.size * shape.size * shape.out;
     const std::int64_t weight_size = shape.out * shape.in * 9;
@@ -232,11 +234,14 @@ int main(int argc, char** argv) {
       continue;
     }
     const double target = dtype == DType::f32 ? 0.85 : 0.6;
-    if (what != "convolution") {
+    if (what == "all" || what == "linear") {
       measure("linear", dtype, target, num_rounds, linear_rows(dtype, memory), memory);
     }
-    if (what != "linear") {
-      measure("convolution", dtype, target, num_rounds, convolution_rows(dtype, memory), memory);
+    if (what == "all" || what == "convolution") {
+      measure("convolution", dtype, target, num_rounds, convolution_rows(dtype, false, memory), memory);
+    }
+    if ((what == "all" || what == "winograd") && dtype == DType::f32) {
+      measure("convolution by Winograd", dtype, target, num_rounds, convolution_rows(dtype, true, memory), memory);
     }
   }
   return 0;

@@ -190,14 +190,14 @@ class OneKernel {
   }
 
   Outputs on_cpu(const StepContext& context) {
-    const auto [program, in] = with_workspace(cpu::kernel_library().workspace_bytes(program_, instruction_));
+    const auto [program, in] = with_workspace(cpu::workspaces_of({})(program_, instruction_));
     const std::size_t bytes = static_cast<std::size_t>(program.arena_bytes);
     const auto free_it = [](std::byte* p) { ::operator delete (p, std::align_val_t{256}); };
     const std::unique_ptr<std::byte, decltype(free_it)> arena(
         static_cast<std::byte*>(::operator new (bytes, std::align_val_t{256})), free_it);
     const std::vector<std::byte> start = initial();
     std::memcpy(arena.get(), start.data(), start.size());
-    cpu::kernel_library().bind_kernel(program, Arguments(program, in, arena.get()), inputs_, seed)(context);
+    cpu::kernel_library().bind_kernel(program, Arguments(program, in, arena.get()), inputs_, seed, {})(context);
     return outputs(arena.get());
   }
 

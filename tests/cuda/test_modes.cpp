@@ -94,7 +94,7 @@ class Modes : public testing::Test {
       training.plan.schedule.micro_batches = micro_batches;
       try {
         Plan plan = plan_of(training, mode, world.size());
-        lower(plan, training.graph, world.rank(), cpu::kernel_library().workspace_bytes);
+        lower(plan, training.graph, world.rank(), cpu::workspaces_of({}));
         return plan;
       } catch (const UserError& refusal) {
         refusal_ = refusal.what();

@@ -188,3 +188,23 @@ def test_a_loss_that_is_not_finite_is_no_success(strata, experiment, tmp_path):
     for expect, code in (([], 1), (["--set", 'expect=["diverged"]'], 0)):
         ended = strata(2, "run", file, *diverging, *expect)
         assert ended.code == code, ended.error
+
+
+@pytest.mark.parametrize(
+    ("words", "convolutions"),
+    [
+        ((), "winograd and direct"),
+        (("--set", "cpu.winograd=false"), "direct"),
+        (("--set", "train.dtype=bf16"), "direct"),
+    ],
+)
+def test_results_say_by_what_convolutions_were_computed(strata, tmp_path, words, convolutions):
+    file = tmp_path / "convolutions.toml"
+    file.write_text(
+        'name = "convolutions"\nmodel.name = "vgg13-cifar"\ndata.format = "synthetic"\nstrategy.name = "single"\n'
+        'train = { global_batch = 4, steps = 1 }\nmeasure = { warmup_steps = 0, min_steps = 1, peak = "quick" }\n'
+    )
+    ended = strata(1, "run", file, *words, timeout=300)
+    assert ended.code == 0, ended.error
+    with h5py.File(next(tmp_path.glob("results/convolutions/*/1.h5"))) as results:
+        assert f"convolutions={convolutions}" in results.attrs["device_choices"]

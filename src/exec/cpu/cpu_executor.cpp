@@ -24,19 +24,20 @@ bool loads_inputs(const Instruction& in) {
 
 }  // namespace
 
-CpuExecutor::CpuExecutor(const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed)
+CpuExecutor::CpuExecutor(const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed,
+                         const Numerics& numerics)
     : program_(program),
       engine_(engine),
       arena_(program.arena_bytes),
       engine_groups_(create_groups(program, engine)),
-      prologue_(bind(program.prologue, inputs, seed)),
-      body_(bind(program.body, inputs, seed)),
+      prologue_(bind(program.prologue, inputs, seed, numerics)),
+      body_(bind(program.body, inputs, seed, numerics)),
       loss_writers_(last_writers(program, program.loss_buffer)),
       norm_writers_(last_writers(program, program.norm_buffer)),
       steps_(program) {}
 
 std::vector<CpuExecutor::Bound> CpuExecutor::bind(const std::vector<Instruction>& section, InputSource& inputs,
-                                                  std::uint64_t seed) {
+                                                  std::uint64_t seed, const Numerics& numerics) {
   std::vector<Bound> result(section.size());
   for (std::size_t i = 0; i < section.size(); ++i) {
     const Instruction& in = section[i];
@@ -46,7 +47,7 @@ std::vector<CpuExecutor::Bound> CpuExecutor::bind(const std::vector<Instruction>
       if (section[static_cast<std::size_t>(wait.instruction)].is_collective()) bound.waits.push_back(wait);
     }
     if (!in.is_collective()) {
-      bound.kernel = kernel_library().bind_kernel(program_, arguments, inputs, seed);
+      bound.kernel = kernel_library().bind_kernel(program_, arguments, inputs, seed, numerics);
       continue;
     }
     labels_.push_back(collective_label(program_, in, i));

@@ -26,8 +26,10 @@ class CpuExecutor final : public Executor {
   /// @param seed of initial values and dropout. All references must outlive the executor; the groups of the Program are
   /// created in
   ///        @p engine, so all ranks construct their executors together.
+  /// @param numerics those that the Program's workspaces are of.
   /// @throws Unsupported naming an instruction the CPU cannot run.
-  CpuExecutor(const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed);
+  CpuExecutor(const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed,
+              const Numerics& numerics = {});
 
   void initialize() override;
   void submit(std::span<const StepContext> steps) override;
@@ -50,7 +52,8 @@ class CpuExecutor final : public Executor {
     std::vector<TimelineEvent> events;  ///< by instruction of the body, on the clock's time
     std::vector<comm::Ticket> tickets;  ///< by instruction of the body: its collectives that were posted
   };
-  std::vector<Bound> bind(const std::vector<Instruction>& section, InputSource& inputs, std::uint64_t seed);
+  std::vector<Bound> bind(const std::vector<Instruction>& section, InputSource& inputs, std::uint64_t seed,
+                          const Numerics& numerics);
   void run_repetition(std::int64_t repetition);
   void run_kernel(std::size_t index, std::int64_t step);
   void post(std::size_t index, std::int64_t step);

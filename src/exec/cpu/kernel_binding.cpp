@@ -203,8 +203,14 @@ BoundKernel bind_dropout(const Arguments& a, const KernelDims& s, std::uint64_t 
   };
 }
 
+ConvolutionDims convolution_dims(const KernelDims& s, const Numerics& numerics) {
+  ConvolutionDims dims = s.convolution();
+  dims.winograd = numerics.winograd;
+  return dims;
+}
+
 /// Kernels with dense operands: matrix products, convolutions and norms.
-BoundKernel bind_dense(const Arguments& a, const KernelDims& s) {
+BoundKernel bind_dense(const Arguments& a, const KernelDims& s, const Numerics& numerics) {
   const auto in0 = a.input(0);
   const auto in1 = a.input(1);
   const auto in2 = a.input(2);
@@ -231,13 +237,16 @@ BoundKernel bind_dense(const Arguments& a, const KernelDims& s) {
         linear_backward_weight(d, in1, x, out0, out1, add, workspace);
       };
     case Kernel::convolution_forward:
-      return [=, d = s.convolution()](const StepContext&) { convolution_forward(d, in0, in1, in2, out0, workspace); };
-    case Kernel::convolution_backward_input:
-      return [=, d = s.convolution()](const StepContext&) { convolution_backward_input(d, in0, in1, out0, workspace); };
-    case Kernel::convolution_backward_weight:
-      return [=, d = s.convolution(), add = s.accumulates_parameters(0, num_outputs)](const StepContext&) {
-        convolution_backward_weight(d, in1, in0, out0, out1, add, workspace);
+      return [=, d = convolution_dims(s, numerics)](const StepContext&) {
+        convolution_forward(d, in0, in1, in2, out0, workspace);
       };
+    case Kernel::convolution_backward_input:
+      return [=, d = convolution_dims(s, numerics)](const StepContext&) {
+        convolution_backward_input(d, in0, in1, out0, workspace);
+      };
+    case Kernel::convolution_backward_weight:
+      return [=, d = convolution_dims(s, numerics), add = s.accumulates_parameters(0, num_outputs)](
+                 const StepContext&) { convolution_backward_weight(d, in1, in0, out0, out1, add, workspace); };
     case Kernel::layer_norm_forward:
       return [=, d = s.layer_norm(), statistics = a.output_as<float>(1), residual = a.input(3)](const StepContext&) {
         if (residual != nullptr) add(d.dtype, in0, residual, out2, d.rows * d.width);
@@ -466,7 +475,8 @@ BoundKernel bind_others(const Arguments& a, const KernelDims& s) {
 
 }  // namespace
 
-BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource& inputs, std::uint64_t seed) {
+BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource& inputs, std::uint64_t seed,
+                        const Numerics& numerics) {
   const KernelDims shape(program, a.instruction());
   switch (a.instruction().kernel) {
     case Kernel::none: throw InternalError("a collective is not a kernel");
@@ -505,7 +515,7 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource&
     case Kernel::batch_norm_forward:
     case Kernel::batch_norm_backward:
     case Kernel::batch_norm_inference:
-    case Kernel::running_statistics: return bind_dense(a, shape);
+    case Kernel::running_statistics: return bind_dense(a, shape, numerics);
     case Kernel::gelu_forward:
     case Kernel::gelu_backward:
     case Kernel::gelu_erf_forward:
@@ -537,7 +547,7 @@ BoundKernel bind_kernel(const Program& program, const Arguments& a, InputSource&
   throw InternalError("no such kernel");
 }
 
-std::int64_t workspace_bytes(const Program& program, const Instruction& in) {
+std::int64_t workspace_bytes(const Program& program, const Instruction& in, const Numerics& numerics) {
   const KernelDims s(program, in);
   switch (in.kernel) {
     case Kernel::load_images: {
@@ -547,10 +557,11 @@ std::int64_t workspace_bytes(const Program& program, const Instruction& in) {
     case Kernel::linear_forward: return linear_forward_workspace_bytes(s.linear(), s.accumulates(0));
     case Kernel::linear_backward_input: return linear_backward_input_workspace_bytes(s.linear(), s.accumulates(0));
     case Kernel::linear_backward_weight: return linear_backward_weight_workspace_bytes(s.linear(), s.accumulates(0));
-    case Kernel::convolution_forward: return convolution_forward_workspace_bytes(s.convolution());
-    case Kernel::convolution_backward_input: return convolution_backward_input_workspace_bytes(s.convolution());
+    case Kernel::convolution_forward: return convolution_forward_workspace_bytes(convolution_dims(s, numerics));
+    case Kernel::convolution_backward_input:
+      return convolution_backward_input_workspace_bytes(convolution_dims(s, numerics));
     case Kernel::convolution_backward_weight:
-      return convolution_backward_weight_workspace_bytes(s.convolution(), s.accumulates(0));
+      return convolution_backward_weight_workspace_bytes(convolution_dims(s, numerics), s.accumulates(0));
     case Kernel::layer_norm_backward: return layer_norm_backward_workspace_bytes(s.layer_norm());
     case Kernel::rms_norm_backward: return rms_norm_backward_workspace_bytes(s.rms_norm());
     case Kernel::batch_norm_forward:

@@ -9,8 +9,9 @@
 namespace strata::cpu {
 
 /// See KernelLibrary.
-BoundKernel bind_kernel(const Program& program, const Arguments& arguments, InputSource& inputs, std::uint64_t seed);
+BoundKernel bind_kernel(const Program& program, const Arguments& arguments, InputSource& inputs, std::uint64_t seed,
+                        const Numerics& numerics);
 
-std::int64_t workspace_bytes(const Program& program, const Instruction& instruction);
+std::int64_t workspace_bytes(const Program& program, const Instruction& instruction, const Numerics& numerics);
 
 }  // namespace strata::cpu

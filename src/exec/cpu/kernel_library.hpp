@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/dtype.hpp"
+#include "exec/cpu/numerics.hpp"
 #include "exec/executor.hpp"
 #include "exec/kernel_arguments.hpp"
 #include "exec/product_rates.hpp"
@@ -23,9 +24,9 @@ struct KernelLibrary {
   /// Instruction → a call of a kernel. The inputs must outlive the result.
   /// @throws Unsupported naming a kernel or dtype that the CPU does not have.
   BoundKernel (*bind_kernel)(const Program& program, const Arguments& arguments, InputSource& inputs,
-                             std::uint64_t seed);
-  /// Scratch bytes of a kernel with the present number of OpenMP threads: a WorkspaceBytes for lower().
-  std::int64_t (*workspace_bytes)(const Program& program, const Instruction& instruction);
+                             std::uint64_t seed, const Numerics& numerics);
+  /// Scratch bytes of a kernel with the present number of OpenMP threads.
+  std::int64_t (*workspace_bytes)(const Program& program, const Instruction& instruction, const Numerics& numerics);
   /// See kernels/elementwise.hpp.
   void (*cast)(DType from, const void* x, DType to, void* y, std::int64_t n);
   /// See gemm_peak.hpp.
@@ -38,5 +39,12 @@ struct KernelLibrary {
 
 /// The one for instruction_set().
 const KernelLibrary& kernel_library();
+
+/// A WorkspaceBytes for lower().
+inline auto workspaces_of(const Numerics& numerics) {
+  return [numerics](const Program& program, const Instruction& instruction) {
+    return kernel_library().workspace_bytes(program, instruction, numerics);
+  };
+}
 
 }  // namespace strata::cpu

@@ -92,7 +92,7 @@ TEST_F(BatchNorm, SubBatchesAreRefused) {
   training.plan.mesh.axes = {{"data", 1}};
   std::string message;
   try {
-    lower(training.plan, training.graph, 0, cpu::kernel_library().workspace_bytes);
+    lower(training.plan, training.graph, 0, cpu::workspaces_of({}));
   } catch (const Unsupported& refused) {
     message = refused.what();
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "exec/cpu/convolution_choice.hpp"
 #include "mpi/exec/networks.hpp"
 
 namespace strata::test_equality {
@@ -79,6 +80,28 @@ TEST_F(Equality, DdpGradientsOfRealModels) {
     }
   }
   EXPECT_EQ(zero_gradients, 4) << "one a layer of gpt-nano and vit-nano";
+}
+
+TEST_F(Equality, ConvolutionsByWinogradAreDirectOnesWithinRounding) {
+  Training training =
+      real({"vgg", {.name = "vgg-nano", .hidden = 48, .num_classes = 24, .widths = {32, 32, 32, 64, 64}}}, 24);
+  training.learning_rate = 4096.0;
+  const Trained direct = train(training, "single", 1, world, engine);
+  constexpr cpu::Numerics numerics{.winograd = true};
+  ASSERT_EQ(cpu::convolutions_of(direct.program, numerics), "winograd and direct");
+  training.backend = {
+      .kernels = cpu::workspaces_of(numerics),
+      .executor = [&](const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed) {
+        return std::make_unique<cpu::CpuExecutor>(program, engine, inputs, seed, numerics);
+      }};
+  for (const Trained& ours :
+       {train(training, "single", 1, world, engine), train(training, "ddp", size(), world, engine)}) {
+    EXPECT_NE(ours.parameters, direct.parameters);
+    for (const auto& [name, after] : direct.parameters) {
+      EXPECT_LE(relative_difference(ours.parameters.at(name), after), 1e-5) << name;
+    }
+    EXPECT_NEAR(ours.losses[0], direct.losses[0], 1e-5 * direct.losses[0]);
+  }
 }
 
 TEST_F(Equality, DdpParametersAfterTwentySgdSteps) {

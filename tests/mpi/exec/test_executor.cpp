@@ -65,7 +65,7 @@ TEST_F(ExecutorTest, FusedProgramsTrainTheSame) {
     const std::string which =
         std::string(to_string(training.plan.dtypes.compute)) + " " + std::string(to_string(training.plan.recompute));
     const Trained plain = train(training, "ddp", world.size(), world, engine);
-    training.backend.kernels = {cpu::kernel_library().workspace_bytes, cuda::fusions};
+    training.backend.kernels = {cpu::workspaces_of({}), cuda::fusions};
     const Trained fused = train(training, "ddp", world.size(), world, engine);
     EXPECT_LT(fused.program.body.size(), plain.program.body.size()) << which;
     EXPECT_EQ(fused.losses.front(), plain.losses.front()) << which;
@@ -82,7 +82,7 @@ TEST_F(ExecutorTest, EventsCoverTheBodyInOrder) {
   plan.strategy = "ddp";
   plan.mesh.ranks_per_node = world.size();
   plan.mesh.axes = {{"data", world.size()}};
-  const Program program = lower(plan, training.graph, world.rank(), cpu::kernel_library().workspace_bytes);
+  const Program program = lower(plan, training.graph, world.rank(), cpu::workspaces_of({}));
   CountedInputs inputs(256, 10);
   cpu::CpuExecutor executor(program, engine, inputs, 1);
   executor.initialize();

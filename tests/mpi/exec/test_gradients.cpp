@@ -132,7 +132,7 @@ TEST(ReadLogits, AreCopiedForTheGradient) {
   plan.strategy = "single";
   plan.mesh.axes = {{"data", 1}};
   plan.global_batch = 2;
-  const Program program = lower(plan, read_logits(false), 0, cpu::kernel_library().workspace_bytes);
+  const Program program = lower(plan, read_logits(false), 0, cpu::workspaces_of({}));
   const auto loss = std::ranges::find(program.body, Kernel::cross_entropy, &Instruction::kernel);
   const auto relu = std::ranges::find(program.body, Kernel::relu_backward, &Instruction::kernel);
   ASSERT_NE(relu, program.body.end());
@@ -146,7 +146,7 @@ TEST(ReusedValues, NeedGradientsThatAreAddedAndCopied) {
   plan.strategy = "single";
   plan.mesh.axes = {{"data", 1}};
   plan.global_batch = 2;
-  const Program program = lower(plan, reused_values(), 0, cpu::kernel_library().workspace_bytes);
+  const Program program = lower(plan, reused_values(), 0, cpu::workspaces_of({}));
   int added = 0;
   int copied = 0;
   for (const Instruction& in : program.body) {

@@ -47,7 +47,7 @@ class JointMoves : public testing::Test {
     if (!user_error([&] { verify(plan, graph); }).empty()) return false;
     const std::string why = refusal([&] {
       for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
-        lower(plan, graph, rank, cpu::kernel_library().workspace_bytes);
+        lower(plan, graph, rank, cpu::workspaces_of({}));
       }
     });
     return why.empty();
@@ -141,8 +141,7 @@ TEST_F(JointMoves, WhatTheSearchTakesTrainsWhatSingleTrains) {
   training.nodes = 2;
   training.steps = 2;
   training.learning_rate = 0.01;
-  const Program replica =
-      lower(plan_of(training, "ddp", world.size()), training.graph, 0, cpu::kernel_library().workspace_bytes);
+  const Program replica = lower(plan_of(training, "ddp", world.size()), training.graph, 0, cpu::workspaces_of({}));
   const Trained reference = train(training, "single", 1, world, engine);
   std::set<std::string> words;
   for (const double share : {1.0, 0.7, 0.5}) {

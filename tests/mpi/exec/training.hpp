@@ -117,7 +117,7 @@ struct Trained {
 
 /// What a plan is trained on: the CPU, unless said otherwise.
 struct Backend {
-  KernelTraits kernels = cpu::kernel_library().workspace_bytes;
+  KernelTraits kernels = cpu::workspaces_of({});
   std::function<std::unique_ptr<Executor>(const Program&, comm::Engine&, InputSource&, std::uint64_t seed)> executor =
       [](const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed) {
         return std::make_unique<cpu::CpuExecutor>(program, engine, inputs, seed);

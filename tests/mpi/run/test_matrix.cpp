@@ -320,8 +320,7 @@ class Matrix : public Checkpointing {
     if (compares_steps(variant.mode)) training.evaluation = simulated_account;
     if (variant.mode == "auto") training.options.insert({{"points", std::int64_t{1}}, {"beam", std::int64_t{1}}});
     if (variant.capacity_share > 0.0) {
-      const Program replica =
-          lower(plan_of(training, "ddp", size()), training.graph, 0, cpu::kernel_library().workspace_bytes);
+      const Program replica = lower(plan_of(training, "ddp", size()), training.graph, 0, cpu::workspaces_of({}));
       const std::int64_t workspace = most_held(replica, {Category::workspace});
       training.plan.device_capacity_bytes =
           workspace + std::llround(variant.capacity_share * static_cast<double>(replica.arena_bytes - workspace));
@@ -333,7 +332,7 @@ class Matrix : public Checkpointing {
   std::string plan_and_lower(const Training& training, const std::string& mode, std::optional<Plan>& plan) const {
     return refusal([&] {
       const Plan planned = plan_of(training, mode, size());
-      lower(planned, training.graph, world.rank(), cpu::kernel_library().workspace_bytes);
+      lower(planned, training.graph, world.rank(), cpu::workspaces_of({}));
       plan = planned;
     });
   }

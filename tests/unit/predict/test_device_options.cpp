@@ -1,5 +1,5 @@
 /// @file
-/// How a run uses its GPUs: as asked for, or by the rule; and what is said where there is none.
+/// How a run uses its processors or GPUs: as asked for, or by the rule; and what is said where there is none.
 
 #include <gmock/gmock.h>
 
@@ -90,6 +90,20 @@ TEST(DeviceTransport, ThatAutoHasComeToIsAskedForByName) {
   for (const cuda::Transport transport : {cuda::Transport::nccl, cuda::Transport::host}) {
     EXPECT_EQ(device_transport(with_device_transport(experiment({}), transport), ""), transport);
   }
+}
+
+TEST(CpuSection, IsOfProcessors) {
+  EXPECT_TRUE(cpu_numerics_of(experiment({"resources.device=cpu"})).winograd);
+  EXPECT_FALSE(cpu_numerics_of(experiment({"resources.device=cpu", "cpu.winograd=false"})).winograd);
+  EXPECT_THAT(words_of<UserError>([] { experiment({"cpu.winograd=false"}); }),
+              AllOf(HasSubstr("cpu.winograd"), HasSubstr("resources.device is \"cuda\"")));
+}
+
+TEST(CpuSection, AProfileIsOfTheConvolutionsThatItMeasured) {
+  const auto identity = [](const std::string& winograd) {
+    return machine_identity(experiment({"resources.device=cpu", "cpu.winograd=" + winograd}));
+  };
+  EXPECT_EQ(identity("true") + ", direct convolutions", identity("false"));
 }
 
 TEST(CudaSection, IsOfGpus) {

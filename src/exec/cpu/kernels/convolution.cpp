@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "exec/cpu/kernels/column_sums.hpp"
 #include "exec/cpu/kernels/dnnl_context.hpp"
+#include "exec/cpu/kernels/winograd.hpp"
 
 namespace strata::cpu {
 
@@ -207,22 +208,45 @@ const void* weight_for(Convolution& convolution, const void* weight, const Buffe
   return buffers.weight;
 }
 
+void direct_backward_weight(const ConvolutionDims& dims, const void* dy, const void* x, void* dweight, bool accumulate,
+                            std::span<std::byte> workspace) {
+  Convolution& convolution = find(Phase::backward_weight, dims, accumulate);
+  WorkspaceCutter cutter(workspace);
+  const Buffers buffers = cut(cutter, convolution);
+  if (convolution.reorder_weight) {
+    convolution.compute.run({dy, x, buffers.weight}, buffers.scratchpad);
+    convolution.reorder_weight.run({buffers.weight, dweight}, buffers.scratchpad);
+  } else {
+    convolution.compute.run({dy, x, dweight}, buffers.scratchpad);
+  }
+}
+
+bool by_winograd(const ConvolutionDims& dims) { return dims.winograd && winograd_serves(dims); }
+
 }  // namespace
 
 std::int64_t convolution_forward_workspace_bytes(const ConvolutionDims& dims) {
+  if (by_winograd(dims)) return winograd_forward_workspace_bytes(dims);
   return workspace_bytes(find(Phase::forward, dims, false));
 }
 
 std::int64_t convolution_backward_input_workspace_bytes(const ConvolutionDims& dims) {
+  if (by_winograd(dims)) return winograd_backward_input_workspace_bytes(dims);
   return workspace_bytes(find(Phase::backward_input, dims, false));
 }
 
 std::int64_t convolution_backward_weight_workspace_bytes(const ConvolutionDims& dims, bool accumulate) {
+  if (by_winograd(dims)) return winograd_backward_weight_workspace_bytes(dims);
   return workspace_bytes(find(Phase::backward_weight, dims, accumulate));
 }
 
 void convolution_forward(const ConvolutionDims& dims, const void* x, const void* weight, const void* bias, void* y,
                          std::span<std::byte> workspace) {
+  if (by_winograd(dims)) {
+    winograd_forward(dims, static_cast<const float*>(x), static_cast<const float*>(weight),
+                     static_cast<const float*>(bias), static_cast<float*>(y), workspace);
+    return;
+  }
   Convolution& convolution = find(Phase::forward, dims, false);
   WorkspaceCutter cutter(workspace);
   const Buffers buffers = cut(cutter, convolution);
@@ -236,6 +260,11 @@ void convolution_forward(const ConvolutionDims& dims, const void* x, const void*
 
 void convolution_backward_input(const ConvolutionDims& dims, const void* dy, const void* weight, void* dx,
                                 std::span<std::byte> workspace) {
+  if (by_winograd(dims)) {
+    winograd_backward_input(dims, static_cast<const float*>(dy), static_cast<const float*>(weight),
+                            static_cast<float*>(dx), workspace);
+    return;
+  }
   Convolution& convolution = find(Phase::backward_input, dims, false);
   WorkspaceCutter cutter(workspace);
   const Buffers buffers = cut(cutter, convolution);
@@ -244,14 +273,11 @@ void convolution_backward_input(const ConvolutionDims& dims, const void* dy, con
 
 void convolution_backward_weight(const ConvolutionDims& dims, const void* dy, const void* x, void* dweight, void* dbias,
                                  bool accumulate, std::span<std::byte> workspace) {
-  Convolution& convolution = find(Phase::backward_weight, dims, accumulate);
-  WorkspaceCutter cutter(workspace);
-  const Buffers buffers = cut(cutter, convolution);
-  if (convolution.reorder_weight) {
-    convolution.compute.run({dy, x, buffers.weight}, buffers.scratchpad);
-    convolution.reorder_weight.run({buffers.weight, dweight}, buffers.scratchpad);
+  if (by_winograd(dims)) {
+    winograd_backward_weight(dims, static_cast<const float*>(dy), static_cast<const float*>(x),
+                             static_cast<float*>(dweight), accumulate, workspace);
   } else {
-    convolution.compute.run({dy, x, dweight}, buffers.scratchpad);
+    direct_backward_weight(dims, dy, x, dweight, accumulate, workspace);
   }
   if (dims.bias) {
     column_sums({.rows = dims.images * dims.out_height() * dims.out_width(),

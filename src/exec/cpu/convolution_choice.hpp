@@ -1,0 +1,32 @@
+#pragma once
+
+/// @file
+/// Which convolutions the CPU makes by Winograd's transforms (kernels/winograd.hpp), and which as direct sums.
+
+#include <cstdint>
+#include <string>
+
+#include "base/ceil_div.hpp"
+#include "exec/cpu/numerics.hpp"
+#include "exec/kernel_dims.hpp"
+#include "ir/program/program.hpp"
+
+namespace strata::cpu {
+
+/// F(4 x 4, 3 x 3) can make a convolution of this shape, and has few enough products to be the faster way.
+inline bool winograd_serves(const ConvolutionDims& d) {
+  constexpr std::int64_t tile = 4, points = 36, vector = 16, panel = 32;
+  if (d.dtype != DType::f32 || d.kernel_h != 3 || d.kernel_w != 3 || d.stride != 1 || d.padding > 2) return false;
+  if (d.in < vector || d.out < vector) return false;
+  const auto filled_up = [](std::int64_t channels) { return ceil_div(channels, panel) * panel; };
+  const std::int64_t tiles = ceil_div(d.out_height(), tile) * ceil_div(d.out_width(), tile);
+  const std::int64_t products = tiles * points * filled_up(d.in) * filled_up(d.out);
+  const std::int64_t direct = d.out_height() * d.out_width() * 9 * d.in * d.out;
+  // The transforms take about as long as a third of the direct products.
+  return 5 * products <= 3 * direct;
+}
+
+/// Of all convolutions of @p program: "winograd", "direct" or "winograd and direct"; empty where it has none.
+std::string convolutions_of(const Program& program, const Numerics& numerics);
+
+}  // namespace strata::cpu

@@ -1,0 +1,95 @@
+#pragma once
+
+/// @file
+/// The products of Winograd's convolution at one of its points. Tiles lie as [block of 16 channels][tile][16]: a block
+/// of a transform's output is one vector, and both the products over channels (outputs) and those over tiles (gradients
+/// of weights) read consecutive lines.
+///
+/// A block of sums fills the vector registers: of AVX-512 twelve rows by two vectors, and eight by two where rows are
+/// channels, which come by sixteen; of AVX2, which has half as many registers of half the size, six and four by one.
+
+#include <cstdint>
+
+#include "exec/cpu/kernels/vector_math.hpp"
+
+namespace strata::cpu::winograd {
+
+inline constexpr int block_channels = 16;  ///< one vector
+inline constexpr int panel_channels = 32;  ///< to which all channels are filled up with zeros
+inline constexpr int tile_multiple = 12;   ///< to which tiles are filled up with zeros
+#if defined(__AVX512F__)
+inline constexpr int sum_vectors = 2, tile_rows = 12, channel_rows = 8;
+#else
+inline constexpr int sum_vectors = 1, tile_rows = 6, channel_rows = 4;
+#endif
+
+/// m[tile, 32] = Σ over channels of v[tile, channel] · u[channel, 32], for tile_multiple tiles.
+/// @param v, m the first of the tiles in the first block; blocks of v and m are num_tiles · 16 apart.
+/// @param u [16 · num_blocks][32]
+STRATA_LANES void multiply_channels(const float* v, const float* u, std::int64_t num_blocks, std::int64_t num_tiles,
+                                    float* m) {
+  for (int first = 0; first < tile_multiple; first += tile_rows) {
+    for (int half = 0; half < panel_channels / block_channels; half += sum_vectors) {
+      F32x16 sum[tile_rows][sum_vectors] = {};
+      const float* from = v + first * block_channels;
+      const float* by = u + half * block_channels;
+      for (std::int64_t block = 0; block < num_blocks; ++block, from += num_tiles * block_channels) {
+#pragma GCC unroll 4
+        for (int channel = 0; channel < block_channels; ++channel, by += panel_channels) {
+          F32x16 column[sum_vectors];
+#pragma GCC unroll 2
+          for (int i = 0; i < sum_vectors; ++i) column[i] = load(by + i * block_channels);
+#pragma GCC unroll 12
+          for (int row = 0; row < tile_rows; ++row) {
+            const F32x16 value = broadcast(from[row * block_channels + channel]);
+#pragma GCC unroll 2
+            for (int i = 0; i < sum_vectors; ++i) sum[row][i] += value * column[i];
+          }
+        }
+      }
+#pragma GCC unroll 12
+      for (int row = 0; row < tile_rows; ++row) {
+#pragma GCC unroll 2
+        for (int i = 0; i < sum_vectors; ++i) {
+          store(m + ((half + i) * num_tiles + first + row) * block_channels, sum[row][i]);
+        }
+      }
+    }
+  }
+}
+
+/// sums[16, 32] = or += Σ over tiles of d[tile, 16] · v[tile, 32].
+/// @param d, v the first of the tiles in their first block; blocks of v are num_tiles · 16 apart.
+STRATA_LANES void multiply_tiles(const float* d, const float* v, std::int64_t num_tiles, float* sums, bool add) {
+  for (int first = 0; first < block_channels; first += channel_rows) {
+    for (int half = 0; half < panel_channels / block_channels; half += sum_vectors) {
+      F32x16 sum[channel_rows][sum_vectors];
+      float* const to = sums + first * panel_channels + half * block_channels;
+#pragma GCC unroll 8
+      for (int row = 0; row < channel_rows; ++row) {
+#pragma GCC unroll 2
+        for (int i = 0; i < sum_vectors; ++i) {
+          sum[row][i] = add ? load(to + row * panel_channels + i * block_channels) : F32x16{};
+        }
+      }
+      for (std::int64_t tile = 0; tile < num_tiles; ++tile) {
+        F32x16 column[sum_vectors];
+#pragma GCC unroll 2
+        for (int i = 0; i < sum_vectors; ++i) column[i] = load(v + ((half + i) * num_tiles + tile) * block_channels);
+#pragma GCC unroll 8
+        for (int row = 0; row < channel_rows; ++row) {
+          const F32x16 value = broadcast(d[tile * block_channels + first + row]);
+#pragma GCC unroll 2
+          for (int i = 0; i < sum_vectors; ++i) sum[row][i] += value * column[i];
+        }
+      }
+#pragma GCC unroll 8
+      for (int row = 0; row < channel_rows; ++row) {
+#pragma GCC unroll 2
+        for (int i = 0; i < sum_vectors; ++i) store(to + row * panel_channels + i * block_channels, sum[row][i]);
+      }
+    }
+  }
+}
+
+}  // namespace strata::cpu::winograd
