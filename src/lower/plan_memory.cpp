@@ -5,21 +5,13 @@
 #include <span>
 
 #include "base/collective.hpp"
+#include "lower/fewer_micro_batches.hpp"
 #include "lower/rank_classes.hpp"
 #include "partition/repeated_blocks.hpp"
 #include "partition/shards.hpp"
 
 namespace strata {
 namespace {
-
-Plan with_at_most(Plan plan, int micro_batches) {
-  Schedule& schedule = plan.schedule;
-  if (schedule.micro_batches > micro_batches) {
-    plan.global_batch = plan.global_batch / schedule.micro_batches * micro_batches;
-    schedule.micro_batches = micro_batches;
-  }
-  return plan;
-}
 
 constexpr int enough_micro_batches = 3;
 

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "lower/fewer_micro_batches.hpp"
 #include "lower/lower.hpp"
 #include "lower/plan_memory.hpp"
 #include "predict/prediction.hpp"
+#include "predict/repeated_micro_batches.hpp"
 #include "sim/steady_state.hpp"
 
 namespace strata::predict {
@@ -153,6 +155,33 @@ const CostModel& PlanEvaluation::costs() const {
 }
 
 Evaluation PlanEvaluation::evaluate(const Plan& plan, const CostModel* costs) const {
+  if (costs != nullptr && has_many_alike_micro_batches(plan)) {
+    if (const auto repeated = evaluate_repeated(plan, *costs)) return *repeated;
+  }
+  return simulated(plan, costs, nullptr);
+}
+
+std::optional<Evaluation> PlanEvaluation::evaluate_repeated(const Plan& plan, const CostModel& costs) const {
+  const Evaluation fewer = simulated(with_at_most(plan, compared_micro_batches - 1), &costs, nullptr);
+  if (fewer.peak_bytes == 0) return fewer;  // Lowering refuses it, of few micro-batches as of many.
+  double period_seconds = -fewer.step_seconds;
+  bool repeats = false;
+  Evaluation evaluation = simulated(with_at_most(plan, compared_micro_batches), &costs,
+                                    [&](const LoweredJob& lowered, const SimulationResult& simulation) {
+                                      period_seconds += steady_step_seconds(simulation);
+                                      repeats = micro_batches_repeat(plan, lowered, simulation, period_seconds);
+                                    });
+  if (!repeats) return std::nullopt;
+  const int left_out = plan.schedule.micro_batches - compared_micro_batches;
+  evaluation.step_seconds += left_out * period_seconds;
+  for (std::size_t kind = 0; kind < std::size(evaluation.bytes_sent.bytes); ++kind) {
+    std::int64_t& bytes = evaluation.bytes_sent.bytes[kind];
+    bytes += left_out * (bytes - fewer.bytes_sent.bytes[kind]);
+  }
+  return evaluation;
+}
+
+Evaluation PlanEvaluation::simulated(const Plan& plan, const CostModel* costs, const LookAt& look_at) const {
   PreparedPoint point = point_;
   point.plan = plan;
   Evaluation evaluation;
@@ -171,9 +200,10 @@ Evaluation PlanEvaluation::evaluate(const Plan& plan, const CostModel* costs) co
   evaluation.missing = missing_memory(evaluation.peak_bytes, plan.device_capacity_bytes);
   if (costs == nullptr) return evaluation;
   SimulationOptions options = simulation_options(point);
-  options.keeps_events = false;
-  evaluation.step_seconds =
-      steady_step_seconds(simulate_steady(lowered.job(plan.mesh.ranks_per_node), *costs, options));
+  options.keeps_events = look_at != nullptr;
+  const SimulationResult simulation = simulate_steady(lowered.job(plan.mesh.ranks_per_node), *costs, options);
+  if (look_at) look_at(lowered, simulation);
+  evaluation.step_seconds = steady_step_seconds(simulation);
   evaluation.source = "simulator, " + costs->description();
   return evaluation;
 }

@@ -5,14 +5,18 @@
 /// names. Noise and stragglers of [simulate] are left out: they are no part of a plan's cost. A plan is simulated once:
 /// modes whose searches meet, and `auto`, which asks all of them, ask for the same ones.
 
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
 #include "cost/cost_model.hpp"
 #include "planners/evaluate.hpp"
+#include "predict/prediction.hpp"
 #include "predict/prepared_point.hpp"
+#include "sim/simulate.hpp"
 
 namespace strata::predict {
 
@@ -33,7 +37,13 @@ class PlanEvaluation final : public Evaluate {
  private:
   /// Made when the first plan needs them: a mode that never asks needs no profile.
   const CostModel& costs() const;
+  /// @param costs null: the account alone.
   Evaluation evaluate(const Plan& plan, const CostModel* costs) const;
+  /// From few micro-batches; nothing where those do not repeat.
+  std::optional<Evaluation> evaluate_repeated(const Plan& plan, const CostModel& costs) const;
+  using LookAt = std::function<void(const LoweredJob& lowered, const SimulationResult& simulation)>;
+  /// @param look_at null, or what sees the simulation, which then keeps its events.
+  Evaluation simulated(const Plan& plan, const CostModel* costs, const LookAt& look_at) const;
 
   PreparedPoint point_;
   std::string experiment_file_;
