@@ -127,7 +127,7 @@ std::span<const Column<MemoryRow>> memory_columns() {
 }
 
 std::span<const Column<Summary>> summary_columns() {
-  static const std::array<Column<Summary>, 16> columns = {{
+  static const std::array<Column<Summary>, 17> columns = {{
       {"status", "", &Summary::status},
       {"message", "", &Summary::message},
       {"parameter_checksum", "", &Summary::parameter_checksum},
@@ -144,6 +144,7 @@ std::span<const Column<Summary>> summary_columns() {
       {"arena_peak_bytes", "byte", &Summary::arena_peak_bytes},
       {"outside_arena_peak_bytes", "byte", &Summary::outside_arena_peak_bytes},
       {"recording_seconds", "s", &Summary::recording_seconds},
+      {"recording_cpu_seconds", "s", &Summary::recording_cpu_seconds},
   }};
   return columns;
 }

@@ -22,7 +22,7 @@
 namespace strata::results {
 
 inline constexpr std::string_view schema_name = "strata-results";
-inline constexpr std::string_view schema_version = "1.15";
+inline constexpr std::string_view schema_version = "1.16";
 
 /// One kind's number of a member that has one per collective. Called with a row as a pointer to member is by
 /// std::invoke, so that who reads columns need not tell the two apart.
@@ -75,6 +75,7 @@ struct Summary {
   std::int64_t arena_peak_bytes = 0;
   std::int64_t outside_arena_peak_bytes = 0;
   double recording_seconds = unknown;
+  double recording_cpu_seconds = unknown;
 };
 
 std::span<const Column<StepRow>> step_columns();

@@ -10,8 +10,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <ctime>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -22,6 +22,7 @@
 #include "results/attempt_file.hpp"
 #include "results/columns.hpp"
 #include "results/folder.hpp"
+#include "results/json_line.hpp"
 
 namespace strata::results {
 namespace {
@@ -33,24 +34,16 @@ constexpr double heartbeat_seconds = 5.0;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-/// NaN and infinities become null, as JSON has no word for them.
-template <class Row>
-Json to_json(std::string_view kind, std::span<const Column<Row>> columns, const Row& row) {
-  Json json = {{"kind", kind}};
-  for (const Column<Row>& column : columns) {
-    std::visit(
-        [&]<class Member>(const Member& member) {
-          const auto& value = std::invoke(member, row);
-          using Value = ColumnValue<Row, Member>;
-          if constexpr (std::is_same_v<Value, StepPhase> || std::is_same_v<Value, Status>) {
-            json[column.name] = to_string(value);
-          } else {
-            json[column.name] = value;
-          }
-        },
-        column.member);
+double thread_cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+void add_to(std::atomic<double>& sum, double seconds) {
+  double before = sum;
+  while (!sum.compare_exchange_weak(before, before + seconds)) {
   }
-  return json;
 }
 
 Json to_json(std::span<const Attribute> attributes) {
@@ -104,9 +97,10 @@ class Recorder::Attempt {
   std::string jsonl_path() const { return folder_.file(".jsonl"); }
   std::string status_path() const { return folder_.file(".status.json"); }
   double recording_seconds() const { return recording_seconds_; }
+  double recording_cpu_seconds() const { return recording_cpu_seconds_; }
 
   void add(const StepRow& row) {
-    add_line([&] { return to_json("step", step_columns(), row); },
+    add_line([&] { return json_line("step", step_columns(), row); },
              [&] {
                pending_.steps.push_back(row);
                all_steps_.push_back(row);
@@ -115,23 +109,23 @@ class Recorder::Attempt {
 
   void add(std::span<const EventRow> rows) {
     for (const EventRow& row : rows) {
-      add_line([&] { return to_json("event", event_columns(), row); }, [&] { pending_.events.push_back(row); });
+      add_line([&] { return json_line("event", event_columns(), row); }, [&] { pending_.events.push_back(row); });
     }
   }
 
   void add(const PredictionRow& row) {
-    add_line([&] { return to_json("prediction", prediction_columns(), row); },
+    add_line([&] { return json_line("prediction", prediction_columns(), row); },
              [&] { pending_.predictions.push_back(row); });
   }
 
   void add(const EvaluationRow& row) {
-    add_line([&] { return to_json("evaluation", evaluation_columns(), row); },
+    add_line([&] { return json_line("evaluation", evaluation_columns(), row); },
              [&] { pending_.evaluations.push_back(row); });
   }
 
   void add(std::span<const MemoryRow> rows) {
     for (const MemoryRow& row : rows) {
-      add_line([&] { return to_json("sample", memory_columns(), row); }, [&] { pending_.memory.push_back(row); });
+      add_line([&] { return json_line("sample", memory_columns(), row); }, [&] { pending_.memory.push_back(row); });
     }
   }
 
@@ -156,8 +150,9 @@ class Recorder::Attempt {
     summary.message = message;
     summary.parameter_checksum = parameter_checksum;
     summary.recording_seconds = recording_seconds_;
+    summary.recording_cpu_seconds = recording_cpu_seconds_;
     try {
-      jsonl_.write_all(line_of(to_json("end", summary_columns(), summary)));
+      jsonl_.write_all(json_line("end", summary_columns(), summary));
       jsonl_.sync();
       file_->end(summary, to_iso_8601(unix_seconds_now()));
       rename_file(folder_.file(".h5.part"), folder_.file(".h5"));
@@ -172,10 +167,15 @@ class Recorder::Attempt {
   }
 
  private:
-  template <class ToJson, class Enqueue>
-  void add_line(ToJson&& json, Enqueue&& enqueue) {
-    const auto begin = Clock::now();
-    const std::string line = line_of(json());
+  struct Begin {
+    Clock::time_point time = Clock::now();
+    double cpu_seconds = thread_cpu_seconds();
+  };
+
+  template <class ToLine, class Enqueue>
+  void add_line(ToLine&& to_line, Enqueue&& enqueue) {
+    const Begin begin;
+    const std::string line = to_line();
     {
       const std::scoped_lock lock(mutex_);
       check_open();
@@ -193,7 +193,7 @@ class Recorder::Attempt {
       fail(failure);
       throw;
     }
-    add_recording_seconds(seconds_since(begin));
+    count(begin);
   }
 
   /// Needs mutex_.
@@ -216,14 +216,14 @@ class Recorder::Attempt {
       std::swap(rows, pending_);
     }
     if (rows.empty()) return;
-    const auto begin = Clock::now();
+    const Begin begin;
     try {
       file_->append(rows);
     } catch (...) {
       fail(std::current_exception());
       throw;
     }
-    add_recording_seconds(seconds_since(begin));
+    count(begin);
   }
 
   void write_until_stopped() {
@@ -290,10 +290,10 @@ class Recorder::Attempt {
     }
   }
 
-  void add_recording_seconds(double seconds) {
-    double sum = recording_seconds_;
-    while (!recording_seconds_.compare_exchange_weak(sum, sum + seconds)) {
-    }
+  /// What this thread has spent since.
+  void count(const Begin& begin) {
+    add_to(recording_seconds_, seconds_since(begin.time));
+    add_to(recording_cpu_seconds_, thread_cpu_seconds() - begin.cpu_seconds);
   }
 
   RecorderSettings settings_;
@@ -313,6 +313,7 @@ class Recorder::Attempt {
 
   std::atomic<bool> finished_ = false;
   std::atomic<double> recording_seconds_ = 0.0;
+  std::atomic<double> recording_cpu_seconds_ = 0.0;
   std::thread writer_;
 };
 
@@ -335,5 +336,6 @@ void Recorder::finish(Status status, const std::string& message, const std::stri
   attempt_->finish(status, message, parameter_checksum);
 }
 double Recorder::recording_seconds() const { return attempt_->recording_seconds(); }
+double Recorder::recording_cpu_seconds() const { return attempt_->recording_cpu_seconds(); }
 
 }  // namespace strata::results

@@ -63,6 +63,8 @@ class Recorder {
 
   /// Seconds spent recording so far, on the caller's thread and on the recorder's own.
   double recording_seconds() const;
+  /// Seconds of a processor that both took: what ranks that share all cores lose by it, and no wait for one of them.
+  double recording_cpu_seconds() const;
 
  private:
   class Attempt;

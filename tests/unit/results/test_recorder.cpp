@@ -387,10 +387,13 @@ TEST(Recorder, AddingAStepIsCheap) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   recorder.flush();
   RecordProperty("add_step_microseconds", fmt::format("{:.1f}", 1e6 * seconds / num_steps));
-  fmt::print("add_step: {:.1f} us; recording in all {:.1f} us a row\n", 1e6 * seconds / num_steps,
-             1e6 * recorder.recording_seconds() / num_steps);
+  fmt::print("add_step: {:.1f} us; recording in all {:.1f} us a row, {:.1f} us of a core\n", 1e6 * seconds / num_steps,
+             1e6 * recorder.recording_seconds() / num_steps, 1e6 * recorder.recording_cpu_seconds() / num_steps);
   EXPECT_LT(seconds / num_steps, 1e-3) << "1 % of a step of 100 ms";
   recorder.finish(Status::ok, "");
+  const double cpu_seconds = Hdf5Reader(recorder.path()).numbers("summary/recording_cpu_seconds").at(0);
+  EXPECT_GT(cpu_seconds, 0.0);
+  EXPECT_EQ(cpu_seconds, recorder.recording_cpu_seconds());
 }
 
 }  // namespace
