@@ -32,6 +32,8 @@ constexpr std::string_view oases_pipeline_source =
 constexpr std::string_view autoddl_source =
     "AutoDDL (2023), sec. 5; s 1024; V 50257 and tied head, which give the printed counts (inferred)";
 constexpr std::string_view amsp_source = "AMSP (2024), sec. VI; V 32000, s 4096, ffn 8/3 h down to a multiple of 32";
+constexpr std::string_view smollm_source =
+    "Hugging Face, 2024, the released SmolLM-135M; epsilon of norms 1e-6, its own 1e-5 (this project)";
 constexpr std::string_view vgg_source = "Simonyan & Zisserman 2014, table 1, dropout 0.5";
 constexpr std::string_view resnet_source =
     "He et al. 2015, table 1; stride in the 3x3 convolution of a bottleneck, as torchvision's (inferred)";
@@ -168,6 +170,10 @@ void add_llamas(Table& table) {
   table.llama("llama-nano", {2, 64, 4, 256, 64}, own_source);
   table.presets.back().options.kv_heads = 2;
   table.presets.back().description += ", 2 key and value heads";
+  table.llama("smollm-135m", {30, 576, 9, 49152, 2048}, smollm_source);
+  table.presets.back().options.kv_heads = 3;
+  table.presets.back().options.tied_head = true;
+  table.presets.back().description += ", 3 key and value heads, tied head";
   table.llama("llama-7b", {32, 4096, 32, 32000, 4096}, amsp_source);
   table.llama("llama-13b", {40, 5120, 40, 32000, 4096}, amsp_source);
   table.llama("llama-30b", {60, 6144, 48, 32000, 4096}, amsp_source);

@@ -225,6 +225,8 @@ TEST(Models, LlamaWidthsFollowFromTheRatio) {
   EXPECT_EQ(ffn("llama-7b"), 10912);   // 10922.7
   EXPECT_EQ(ffn("llama-13b"), 13632);  // 13653.3
   EXPECT_EQ(ffn("llama-30b"), 16384);  // exactly
+  EXPECT_EQ(ffn("smollm-135m"), 1536);
+  EXPECT_EQ(build_model({.name = "smollm-135m"}).num_parameters(), 134515008) << "of the released model";
 }
 
 TEST(Models, VggStages) {
