@@ -15,11 +15,11 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import h5py
 import numpy as np
+from process_cost import Cost, cost_of
 
 ROOT = Path(__file__).parents[2]
 BUILD = Path(os.environ.get("STRATA_BUILD", ROOT / "build" / "cpu"))
@@ -90,18 +90,16 @@ def _stretch(steps: h5py.Group, num_steps: int, random: np.random.Generator) -> 
             column[()] = np.concatenate([old[:3], np.full(num_steps - 3, old[-1])])
 
 
-def measure(words: list[str]) -> str:
-    begin = time.monotonic()
-    child = os.fork()
-    if child == 0:
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        os.execv(sys.executable, [sys.executable, "-m", "strata_analysis", *words])
-    _, status, used = os.wait4(child, 0)
-    wall = time.monotonic() - begin
+def cost_of_verb(verb: str, folder: Path) -> Cost:
+    name, *options = VERBS[verb]
+    words = [name] if verb == "start" else [name, folder, *options]
+    return cost_of([sys.executable, "-m", "strata_analysis", *words], on_one_core=True)
+
+
+def line_of(verb: str, cost: Cost) -> str:
     return (
-        f"{words[0]:8s} exit code {os.waitstatus_to_exitcode(status)}: {used.ru_utime:6.2f} s user, "
-        f"{used.ru_stime:6.2f} s system, {wall:6.2f} s wall, {used.ru_maxrss / 1024:6.0f} MiB"
+        f"{VERBS[verb][0]:8s} exit code {cost.exit_code}: {cost.user_seconds:6.2f} s user, "
+        f"{cost.system_seconds:6.2f} s system, {cost.seconds:6.2f} s wall, {cost.mebibytes:6.0f} MiB"
     )
 
 
@@ -116,8 +114,8 @@ def main() -> None:
     if not words.folder.exists():
         write_sweep(words.folder, words.points, words.runs, words.steps)
     for verb in words.verbs:
-        name, *options = VERBS[verb]
-        print(measure([name] if verb == "start" else [name, str(words.folder), *options]), flush=True)
+        print(line_of(verb, cost_of_verb(verb, words.folder)), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""One training step of strata against one of PyTorch (eager): same model, batch, dtype, threads and optimizer, in turn.
+"""One training step of strata against PyTorch's, eager and compiled: same model, batch, dtype, threads and optimizer.
 
-    python tests/bench/compare_pytorch.py [--strata build/cpu/strata] [--threads 1] [--steps 3] [--only gpt2-small/bf16]
+    python tests/bench/compare_pytorch.py --compile [--threads 1] [--rounds 3] [--steps 3] [--only gpt2-small/bf16,…]
 
-Both train on random numbers; the step is forward, backward and AdamW. PyTorch runs bf16 as autocast over fp32 weights,
-images channels last; each side's time is the median of its measured steps. Needs an importable torch; without it, says
-so and exits with 0.
+A step is forward, backward and AdamW on random numbers, which both models make from as many parameters of the same
+names. They go in turn, in each round so many steps behind one that warms up: a time is the median over the rounds of
+the median of a round's steps, a ratio the median of the rounds' ratios. PyTorch runs bf16 as autocast over fp32
+weights, images channels last, its optimizer fused; compiled is forward with the loss and its backward by torch.compile.
+`of peak` is the share of the measured rate of matrix products that strata's step reaches: its MFU. Needs an importable
+torch; without it, says so and exits with 0. --json FILE has every round.
 """
 
 import argparse
@@ -18,183 +21,192 @@ import sys
 import tempfile
 import time
 
+import recorded_run
+
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 
-CASES = {
-    "gpt2-small": {"batch": 4, "unit": "tokens", "per_sample": 1024},
-    "vgg13": {"batch": 8, "unit": "images", "per_sample": 1},
-    "resnet18-cifar": {"batch": 32, "unit": "images", "per_sample": 1},
-    "resnet18": {"batch": 8, "unit": "images", "per_sample": 1},
-    "resnet50": {"batch": 4, "unit": "images", "per_sample": 1},
-    "vit-tiny-cifar": {"batch": 32, "unit": "images", "per_sample": 1},
-    "vit-b16": {"batch": 4, "unit": "images", "per_sample": 1},
+# Samples of a step by preset of strata.
+BATCHES = {
+    "gpt2-small": 4,
+    "smollm-135m": 2,
+    "vgg13": 8,
+    "resnet18-cifar": 32,
+    "resnet18": 8,
+    "resnet50": 4,
+    "vit-tiny-cifar": 32,
+    "vit-b16": 4,
 }
-
-EXPERIMENT = """
-name = "compare"
-[model]
-name = "{model}"
-[data]
-format = "synthetic"
-[resources]
-ranks_per_node = 1
-threads_per_rank = {threads}
-[train]
-global_batch = {batch}
-optimizer = "adamw"
-weight_decay = 0.1
-dtype = "{dtype}"
-steps = {steps}
-[measure]
-warmup_steps = 1
-[strategy]
-name = "single"
-"""
+DTYPES = ("fp32", "bf16")
 
 
-def strata_seconds(args, model, dtype):
-    """Median measured step of `strata run`."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder) / "compare.toml"
-        file.write_text(
-            EXPERIMENT.format(
-                model=model, threads=args.threads, batch=CASES[model]["batch"], dtype=dtype, steps=args.steps + 1
-            )
+def median_ratio(theirs, ours):
+    """Of values by round."""
+    return statistics.median(a / b for a, b in zip(theirs, ours, strict=True))
+
+
+def share_of_peak(case):
+    """MFU of strata's median step, of the best peak that any round measured."""
+    seconds = statistics.median(case["strata_seconds"])
+    return case["model_flops_per_step"] / seconds / case["peak_flops_per_second"]
+
+
+def rate(case, whose):
+    """Tokens or images a second; `whose`: strata, eager or compiled."""
+    return case["samples_per_step"] / statistics.median(case[f"{whose}_seconds"])
+
+
+class StrataStep:
+    def __init__(self, args, model, dtype):
+        self.args = args
+        self.experiment = recorded_run.experiment(
+            model, BATCHES[model], args.steps + 1, threads=args.threads, dtype=dtype, peak="thorough"
         )
-        subprocess.run(
-            [args.mpiexec, "-n", "1", args.strata, "run", file, "--results", folder, "--quiet"],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        lines = next(pathlib.Path(folder).glob("compare/*/1.jsonl")).read_text().splitlines()
-    return json.loads(lines[-1])["median_step_seconds"]
+        self.runs = []
+
+    def round_seconds(self):
+        self.runs.append(recorded_run.run(self.args.strata, self.args.mpiexec, self.experiment))
+        return self.runs[-1].median_step_seconds
+
+    def parameters(self):
+        """Elements by name."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "bench.toml"
+            file.write_text(self.experiment)
+            words = [self.args.strata, "program", file, "--rank", "0"]
+            program = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+        buffers = [line.split() for line in program.splitlines() if line.startswith("buffer ")]
+        return {words[2]: int(words[3]) for words in buffers if words[5] == "parameter"}
 
 
-def gpt2(torch):
-    """GPT-2 small as its authors shape it: learned positions, pre-LN, fused qkv, tanh GELU, tied head."""
-    nn, functional = torch.nn, torch.nn.functional
-    hidden, heads, layers, vocabulary, sequence = 768, 12, 12, 50257, 1024
+class PytorchStep:
+    """Of one network, which eager and compiled steps train in turn."""
 
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
-            self.qkv, self.proj = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
-            self.fc1, self.fc2 = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+    def __init__(self, torch, model, dtype):
+        import pytorch_image_models
+        import pytorch_text_models
 
-        def forward(self, x):
-            b, s, _ = x.shape
-            q, k, v = (t.view(b, s, heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, dim=-1))
-            y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.proj(y.transpose(1, 2).reshape(b, s, hidden))
-            return x + self.fc2(functional.gelu(self.fc1(self.norm2(x)), approximate="tanh"))
+        self.torch, self.dtype = torch, dtype
+        torch.manual_seed(1)
+        if model in pytorch_text_models.PRESETS:
+            self.network = pytorch_text_models.PRESETS[model]()
+            shape = (BATCHES[model], self.network.sequence_length)
+            self.inputs, self.targets = (torch.randint(self.network.vocabulary, shape) for _ in range(2))
+        else:
+            self.network = pytorch_image_models.PRESETS[model]().to(memory_format=torch.channels_last)
+            size = self.network.image_size
+            self.inputs = torch.rand(BATCHES[model], 3, size, size).contiguous(memory_format=torch.channels_last)
+            self.targets = torch.randint(self.network.num_classes, (BATCHES[model],))
+        self.optimizer = torch.optim.AdamW(self.network.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
+        self.name_in_strata = pytorch_image_models.name_in_strata
+        self.losses = {"eager": self.loss, "compiled": torch.compile(self.loss)}
 
-    class Gpt(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokens, self.positions = nn.Embedding(vocabulary, hidden), nn.Embedding(sequence, hidden)
-            self.blocks, self.norm = nn.ModuleList(Block() for _ in range(layers)), nn.LayerNorm(hidden)
-            self.head = nn.Linear(hidden, vocabulary, bias=False)
-            self.head.weight = self.tokens.weight
-            nn.init.normal_(self.tokens.weight, std=0.02)
+    def loss(self):
+        with self.torch.autocast("cpu", dtype=self.torch.bfloat16, enabled=self.dtype == "bf16"):
+            logits = self.network(self.inputs)
+            return self.torch.nn.functional.cross_entropy(logits.flatten(0, -2).float(), self.targets.flatten())
 
-        def forward(self, tokens):
-            x = self.tokens(tokens) + self.positions.weight
-            for block in self.blocks:
-                x = block(x)
-            return self.head(self.norm(x))
-
-    def batch(size):
-        shape = (size, sequence)
-        return torch.randint(vocabulary, shape), torch.randint(vocabulary, shape)
-
-    return Gpt(), batch
-
-
-def vgg13(torch):
-    """VGG-13 without batch norm at 224 pixels, 1000 classes."""
-    nn = torch.nn
-    layers, channels = [], 3
-    for width in (64, 128, 256, 512, 512):
-        for _ in range(2):
-            layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(inplace=True)]
-            channels = width
-        layers.append(nn.MaxPool2d(2))
-    layers += [nn.Flatten(), nn.Linear(512 * 49, 4096), nn.ReLU(inplace=True), nn.Dropout(0.5)]
-    layers += [nn.Linear(4096, 4096), nn.ReLU(inplace=True), nn.Dropout(0.5), nn.Linear(4096, 1000)]
-
-    def batch(size):
-        images = torch.rand(size, 3, 224, 224).contiguous(memory_format=torch.channels_last)
-        return images, torch.randint(1000, (size,))
-
-    return nn.Sequential(*layers).to(memory_format=torch.channels_last), batch
-
-
-def image_model(model):
-    """Of tests/support/pytorch_image_models.py, channels last."""
-
-    def make(torch):
-        from pytorch_image_models import PRESETS
-
-        network = PRESETS[model]().to(memory_format=torch.channels_last)
-
-        def batch(size):
-            images = torch.rand(size, 3, network.image_size, network.image_size)
-            return images.contiguous(memory_format=torch.channels_last), torch.randint(network.num_classes, (size,))
-
-        return network, batch
-
-    return make
-
-
-def pytorch_seconds(torch, args, model, dtype):
-    """Median step of eager PyTorch after one warm-up step."""
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(1)
-    network, make_batch = {"gpt2-small": gpt2, "vgg13": vgg13}.get(model, image_model(model))(torch)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=3e-4, weight_decay=0.1)
-    inputs, targets = make_batch(CASES[model]["batch"])
-    seconds = []
-    for _ in range(args.steps + 1):
+    def seconds(self, whose):
         begin = time.perf_counter()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bf16"):
-            logits = network(inputs)
-            loss = torch.nn.functional.cross_entropy(logits.flatten(0, -2).float(), targets.flatten())
-        optimizer.zero_grad(set_to_none=True)
+        loss = self.losses[whose]()
+        self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        optimizer.step()
+        self.optimizer.step()
         assert math.isfinite(loss.item())
-        seconds.append(time.perf_counter() - begin)
-    return statistics.median(seconds[1:])
+        return time.perf_counter() - begin
+
+    def round_seconds(self, whose, num_steps):
+        self.seconds(whose)
+        return statistics.median(self.seconds(whose) for _ in range(num_steps))
+
+    def parameters(self):
+        """Elements by strata's name."""
+        return {self.name_in_strata(name): p.numel() for name, p in self.network.named_parameters()}
+
+
+def measured(torch, args, model, dtype):
+    """Of one case, seconds by round. @throws ValueError where the models' parameters differ."""
+    ours, theirs = StrataStep(args, model, dtype), PytorchStep(torch, model, dtype)
+    if ours.parameters() != theirs.parameters():
+        different = sorted({name for name, _ in ours.parameters().items() ^ theirs.parameters().items()})
+        raise ValueError(f"{model}: parameters of other names or sizes: {', '.join(different)}")
+    peers = ("eager", "compiled") if args.compile else ("eager",)
+    seconds = {f"{whose}_seconds": [] for whose in ("strata", *peers)}
+    for whose in peers:
+        theirs.seconds(whose)  # compiles
+    for _ in range(args.rounds):
+        seconds["strata_seconds"].append(ours.round_seconds())
+        for whose in peers:
+            seconds[f"{whose}_seconds"].append(theirs.round_seconds(whose, args.steps))
+    facts = ours.runs[0].facts
+    return {
+        "model": model,
+        "dtype": dtype,
+        "batch": BATCHES[model],
+        "sample_unit": facts["sample_unit"],
+        "samples_per_step": facts["num_samples_per_step"],
+        "num_parameters": facts["num_parameters"],
+        "model_flops_per_step": ours.runs[0].model_flops_per_step,
+        "peak_flops_per_second": max(run.facts["peak_flops_per_second"] for run in ours.runs),
+        **seconds,
+    }
+
+
+def line_of(case):
+    words = [
+        f"{case['model']:14} {case['dtype']:5} {case['batch']:5} {case['num_parameters'] / 1e6:7.1f} M",
+        f"{rate(case, 'strata'):8.1f} {case['sample_unit']}s/s {share_of_peak(case):7.1%}",
+    ]
+    for whose in ("eager", "compiled"):
+        if f"{whose}_seconds" in case:
+            ratio = median_ratio(case[f"{whose}_seconds"], case["strata_seconds"])
+            words.append(f"{rate(case, whose):9.1f} {ratio:5.2f}")
+    return "  ".join(words)
+
+
+def cases_of(words):
+    """(model, dtype) of `MODEL/DTYPE,MODEL,…`; all of them of nothing. @throws SystemExit for an unknown one."""
+    every = [(model, dtype) for model in BATCHES for dtype in DTYPES]
+    chosen = words.split(",") if words else list(BATCHES)
+    for word in chosen:
+        if word not in BATCHES and tuple(word.split("/")) not in every:
+            raise SystemExit(
+                f"compare_pytorch: no case {word}; there are {', '.join(BATCHES)}, /{' and /'.join(DTYPES)}"
+            )
+    return [case for case in every if case[0] in chosen or "/".join(case) in chosen]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--strata", default="build/cpu/strata")
     parser.add_argument("--mpiexec", default="mpiexec")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=3, help="measured steps of each side")
-    parser.add_argument("--only", default="", help="MODEL/DTYPE,...: these cases alone")
+    parser.add_argument("--rounds", type=int, default=3, help="strata's turns, and PyTorch's")
+    parser.add_argument("--steps", type=int, default=3, help="measured steps of a turn")
+    parser.add_argument("--compile", action="store_true", help="the compiled network beside the eager one")
+    parser.add_argument("--only", default="", help="MODEL or MODEL/DTYPE,…: these cases alone")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE")
     args = parser.parse_args()
+    cases = cases_of(args.only)
     try:
         import torch
     except ImportError as error:
         print(f"compare_pytorch: not run, torch cannot be imported: {error}")
         return 0
-    print(f"torch {torch.__version__}, {args.threads} thread(s), {args.steps} steps each")
-    print(f"{'model':14} {'dtype':5} {'strata':>14} {'PyTorch':>14}  ratio")
-    for model, case in CASES.items():
-        for dtype in ("fp32", "bf16"):
-            if args.only and f"{model}/{dtype}" not in args.only.split(","):
-                continue
-            ours = strata_seconds(args, model, dtype)
-            theirs = pytorch_seconds(torch, args, model, dtype)
-            samples = case["batch"] * case["per_sample"]
-            print(
-                f"{model:14} {dtype:5} {samples / ours:8.1f} {case['unit']}/s"
-                f" {samples / theirs:7.1f} {case['unit']}/s  {theirs / ours:.2f}",
-                flush=True,
-            )
+    torch.set_num_threads(args.threads)
+    print(f"torch {torch.__version__}, {args.threads} thread(s), {args.rounds} rounds of {args.steps} steps each")
+    print(
+        f"{'model':14} dtype batch parameters  {'strata':>17} of peak      eager ratio"
+        + ("   compiled ratio" if args.compile else "")
+    )
+    done = []
+    for model, dtype in cases:
+        torch.compiler.reset()
+        done.append(measured(torch, args, model, dtype))
+        print(line_of(done[-1]), flush=True)
+    if args.json:
+        args.json.write_text(
+            json.dumps({"torch": torch.__version__, "threads": args.threads, "cases": done}, indent=1) + "\n"
+        )
     return 0
 
 

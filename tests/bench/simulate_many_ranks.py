@@ -8,13 +8,12 @@ thread; the median of the repetitions. Prints a table in Markdown; the figure ne
 """
 
 import argparse
-import os
 import pathlib
 import re
 import statistics
-import subprocess
 import tempfile
-import time
+
+from process_cost import checked_cost_of
 
 FOLDER = pathlib.Path(__file__).parents[2]
 RANKS = (1024, 16384, 131072)
@@ -59,17 +58,22 @@ def main():
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--figure", type=pathlib.Path)
     words = parser.parse_args()
-    rows = [
-        (model, mode, ranks, *taken(words.strata, model, mode, ranks, words.repetitions))
-        for model in MODELS
-        for mode in MODES
-        for ranks in RANKS
-    ]
+    rows = measured(words.strata, words.repetitions)
     print("| model | mode | ranks | seconds | MiB |\n|---|---|---|---|---|")
     for model, mode, ranks, seconds, mebibytes in rows:
         print(f"| {model} | {mode} | {ranks:,} | {seconds:.2f} | {mebibytes:.0f} |")
     if words.figure:
         draw(rows, words.figure)
+
+
+def measured(strata, repetitions):
+    """(model, mode, ranks, seconds, MiB) of every point."""
+    return [
+        (model, mode, ranks, *taken(strata, model, mode, ranks, repetitions))
+        for model in MODELS
+        for mode in MODES
+        for ranks in RANKS
+    ]
 
 
 def taken(strata, model, mode, ranks, repetitions):
@@ -84,21 +88,11 @@ def taken(strata, model, mode, ranks, repetitions):
         command = [strata, "simulate", str(folder / "ranks.toml")]
         for key, value in options.items():
             command += ["--set", f"{key}={value}"]
-        seconds, mebibytes = [], []
-        for i in range(repetitions):
-            began = time.perf_counter()
-            process = subprocess.Popen(
-                [*command, "--results", str(folder / str(i))],
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-            if process.returncode != 0:
-                raise SystemExit(f"{' '.join(command)}: ended with {process.returncode}")
-            seconds.append(time.perf_counter() - began)
-            mebibytes.append(usage.ru_maxrss / 1024)
-    return statistics.median(seconds), statistics.median(mebibytes)
+        costs = [
+            checked_cost_of([*command, "--results", folder / str(i)], environment={"OMP_NUM_THREADS": "1"})
+            for i in range(repetitions)
+        ]
+    return tuple(statistics.median(getattr(cost, name) for cost in costs) for name in ("seconds", "mebibytes"))
 
 
 def large_cluster(nodes):

@@ -1,6 +1,8 @@
-"""ResNet and ViT as PyTorch modules whose parameters bear strata's names: written from the papers and torchvision's
-definitions, so that a step of strata's models has something to be compared with that shares no line with them."""
+"""VGG, ResNet and ViT as PyTorch modules whose parameters bear strata's names: written from the papers and from
+torchvision's definitions, so that a step of strata's models has something to be compared with that shares no line with
+them."""
 
+import itertools
 import re
 
 import torch
@@ -11,6 +13,7 @@ BLOCKS = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}
 
 # By preset of strata: the module and what it is made with.
 PRESETS = {
+    "vgg13": lambda: Vgg((2, 2, 2, 2, 2), hidden=4096, dropout=0.5, image_size=224, num_classes=1000),
     "resnet-nano": lambda: Resnet(18, widths=(8, 8, 16, 32), image_size=16, num_classes=10),
     "resnet18-cifar": lambda: Resnet(18, image_size=32, num_classes=10),
     "resnet50-cifar": lambda: Resnet(50, image_size=32, num_classes=10),
@@ -20,6 +23,51 @@ PRESETS = {
     "vit-tiny-cifar": lambda: Vit(12, hidden=192, heads=3, patch_size=4, image_size=32, num_classes=10),
     "vit-b16": lambda: Vit(12, hidden=768, heads=12, patch_size=16, image_size=224, num_classes=1000),
 }
+
+
+class VggStage(nn.Module):
+    def __init__(self, inputs, channels, num_convolutions):
+        super().__init__()
+        widths = [inputs] + [channels] * num_convolutions
+        self.conv = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in itertools.pairwise(widths))
+
+    def forward(self, x):
+        for conv in self.conv:
+            x = functional.relu(conv(x), inplace=True)
+        return functional.max_pool2d(x, 2)
+
+
+class VggClassifier(nn.Module):
+    """Pixels are flattened by row, column and channel."""
+
+    def __init__(self, inputs, hidden, dropout, num_classes):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(inputs, hidden), nn.Linear(hidden, hidden)
+        self.fc3 = nn.Linear(hidden, num_classes)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        x = x.permute(0, 2, 3, 1).flatten(1)
+        for dense in (self.fc1, self.fc2):
+            x = self.dropout(functional.relu(dense(x), inplace=True))
+        return self.fc3(x)
+
+
+class Vgg(nn.Module):
+    """Without batch norm."""
+
+    def __init__(self, convolutions, hidden, dropout, image_size, num_classes):
+        super().__init__()
+        self.image_size, self.num_classes = image_size, num_classes
+        widths = (3, 64, 128, 256, 512, 512)
+        self.block = nn.Sequential(
+            *(VggStage(a, b, n) for (a, b), n in zip(itertools.pairwise(widths), convolutions, strict=True))
+        )
+        pixels = (image_size // 2 ** len(convolutions)) ** 2
+        self.classifier = VggClassifier(pixels * widths[-1], hidden, dropout, num_classes)
+
+    def forward(self, images):
+        return self.classifier(self.block(images))
 
 
 class ConvolutionAndNorm(nn.Module):
