@@ -22,7 +22,6 @@ SHARE_OF_PEAK_AIMS = {"fp32": 0.60, "bf16": 0.35}
 EFFICIENCY_AIM = 0.95
 RECORDING_AIM = 1e-3  # of the ranks' cores
 ALL_REDUCED_BYTES = (8, 256 << 10, 64 << 20)
-LEAST_STREAMED_BYTES = 1 << 20  # below, a copy stays in caches and bounds nothing
 FIGURE_11_SECONDS_AIM = 15.0
 DRAWING_SECONDS_AIM = 6.0
 SIMULATED_SECONDS_AIMS = {1024: 1.0, 16384: 2.0, 131072: 5.0}
@@ -153,7 +152,7 @@ def collectives_rows(measured):
                 duration(row["seconds"]),
                 f"MPI_Allreduce {duration(row['mpi_seconds'])}",
                 number(ratio),
-                limit if row["bytes"] >= LEAST_STREAMED_BYTES else "",
+                limit if row["bytes"] >= collectives_beside_mpi.LEAST_STREAMED_BYTES else "",
                 "≥ 1",
                 ratio >= 1.0,
             )
