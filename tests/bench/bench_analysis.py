@@ -39,6 +39,7 @@ VERBS = {
 def write_sweep(folder: Path, num_points: int, num_runs: int, num_steps: int) -> None:
     """Points are models by strategies by ranks by batches; each ran `num_runs` times, in blocks of one job."""
     sample = folder.with_name(f"{folder.name}.sample")
+    shutil.rmtree(sample, ignore_errors=True)  # of a call that was stopped
     subprocess.run([BUILD / "tests" / "write_sample_results", sample], check=True)
     template = sample / "sample" / f"{0xABC000:012x}" / "1.h5"
     places = list(itertools.product(MODELS, STRATEGIES, RANKS))

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -246,8 +247,10 @@ def measure_analysis(words):
     sweep = {"num_points": 100, "num_runs": 10, "num_steps": 1000}
     folder = words.measured.with_suffix("") / "sweep"
     if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        bench_analysis.write_sweep(folder, **sweep)
+        part = folder.with_name("sweep.part")
+        shutil.rmtree(part, ignore_errors=True)
+        bench_analysis.write_sweep(part, **sweep)
+        part.rename(folder)
     costs = {verb: bench_analysis.cost_of_verb(verb, folder) for verb in bench_analysis.VERBS}
     if failed := [verb for verb, cost in costs.items() if cost.exit_code != 0]:
         raise RuntimeError(f"{', '.join(failed)} of {folder} did not end well")
