@@ -87,12 +87,12 @@ TEST_F(Equality, ConvolutionsByWinogradAreDirectOnesWithinRounding) {
       real({"vgg", {.name = "vgg-nano", .hidden = 48, .num_classes = 24, .widths = {32, 32, 32, 64, 64}}}, 24);
   training.learning_rate = 4096.0;
   const Trained direct = train(training, "single", 1, world, engine);
-  constexpr cpu::Numerics numerics{.winograd = true};
+  static constexpr cpu::Numerics numerics{.winograd = true};
   ASSERT_EQ(cpu::convolutions_of(direct.program, numerics), "winograd and direct");
   training.backend = {
       .kernels = cpu::workspaces_of(numerics),
-      .executor = [&](const Program& program, comm::Engine& engine, InputSource& inputs, std::uint64_t seed) {
-        return std::make_unique<cpu::CpuExecutor>(program, engine, inputs, seed, numerics);
+      .executor = [](const Program& program, comm::Engine& its, InputSource& inputs, std::uint64_t seed) {
+        return std::make_unique<cpu::CpuExecutor>(program, its, inputs, seed, numerics);
       }};
   for (const Trained& ours :
        {train(training, "single", 1, world, engine), train(training, "ddp", size(), world, engine)}) {
