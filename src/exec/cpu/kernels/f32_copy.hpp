@@ -1,9 +1,9 @@
 #pragma once
 
 /// @file
-/// bf16 operands on processors for which oneDNN has no bf16: the primitive is built for f32 and works on copies. The
-/// arithmetic stays that of a bf16 product (operands exact in f32, sums in f32, one rounding to the output's type); the
-/// price is a pass over each operand, and the rate of f32.
+/// bf16 operands on processors that have no bf16 instructions for oneDNN: the primitive is built for f32 and works on
+/// copies. The arithmetic stays that of a bf16 product (operands exact in f32, sums in f32, one rounding to the
+/// output's type); the price is a pass over each operand, and the rate of f32.
 
 #include <cstdint>
 #include <dnnl.hpp>
@@ -13,8 +13,8 @@
 
 namespace strata::cpu {
 
-/// Whether oneDNN takes bf16 operands: from AVX-512 on, unless ONEDNN_MAX_CPU_ISA limits it to less. Everything that
-/// depends on it asks here; constant in a process.
+/// Whether oneDNN is given bf16 operands: where the processor has instructions for them (AVX512_BF16), unless
+/// ONEDNN_MAX_CPU_ISA limits it to less. Everything that depends on it asks here; constant in a process.
 bool dnnl_takes_bf16();
 
 /// What oneDNN is given for a tensor that is stored as @p stored: just that, or, of a bf16 tensor where oneDNN takes
