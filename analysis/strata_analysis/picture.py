@@ -32,6 +32,6 @@ def write(figure: Figure, file: Path) -> None:
     from strata_analysis.figures import style
 
     kind = kind_of(file)
-    with style.applied():
+    with style.applied(), style.laid_out(figure):
         replace_file(file, lambda path: figure.savefig(path, format=kind, metadata=style.metadata(kind)))
     pyplot.close(figure)

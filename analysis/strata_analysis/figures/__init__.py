@@ -75,11 +75,11 @@ def draw_all(results: Results, folder: Path) -> Drawn:
         if isinstance(figure, str):
             drawn.left_out[name] = figure
             continue
-        for ending in FORMATS:
-            file = folder / f"{name}.{ending}"
-            figure.savefig(file, metadata=style.metadata(ending))
-            figure.set_layout_engine("none")  # all formats have the first one's, which takes as long as drawing it
-            drawn.files.append(file)
+        with style.laid_out(figure):
+            for ending in FORMATS:
+                file = folder / f"{name}.{ending}"
+                figure.savefig(file, metadata=style.metadata(ending))
+                drawn.files.append(file)
     return drawn
 
 

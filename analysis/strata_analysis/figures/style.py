@@ -92,6 +92,17 @@ def metadata(file_format: str) -> dict:
     ]
 
 
+@contextmanager
+def laid_out(figure: Figure) -> Iterator[None]:
+    """Its axes have their places once, for all files that it is written to: each would else be drawn twice for them."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+    with matplotlib.rc_context({"figure.constrained_layout.use": False}):
+        figure.set_layout_engine(None)
+        yield
+
+
 def colour(strategy: str) -> str:
     return STRATEGY_COLOURS.get(strategy, OTHER_COLOUR)
 

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterable
 
+import matplotlib
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
@@ -23,7 +24,10 @@ def inline_svg(figure: Figure, name: str) -> Markup:
     else:
         figure.axes[0].set_title("")
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata=style.metadata("svg"), bbox_inches="tight")
+    with style.laid_out(figure):
+        # As "tight" would find it, without a drawing for that alone.
+        box = figure.get_tightbbox().padded(matplotlib.rcParams["savefig.pad_inches"])
+        figure.savefig(buffer, format="svg", metadata=style.metadata("svg"), bbox_inches=box)
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
