@@ -6,6 +6,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 #include <span>
@@ -63,32 +65,47 @@ class Allocator {
     int life = -1;
   };
 
+  /// Below `begin` nothing of so many bytes has room.
+  struct LeastBegin {
+    std::int64_t bytes = 0;
+    std::int64_t begin = 0;
+  };
+
   /// What a stream's next instruction has to stay away from.
   struct Seen {
-    std::vector<Occupant> occupants{};  ///< not known to be gone, sorted by begin
-    std::int64_t first_free = 0;        ///< below it every byte is taken
-    std::int64_t most_bytes = 0;        ///< of an occupant
+    std::int64_t base = 0;                   ///< where the first may begin
+    std::vector<Occupant> occupants{};       ///< not known to be gone, sorted by begin
+    std::int64_t most_bytes = 0;             ///< of an occupant
+    std::vector<LeastBegin> least_begins{};  ///< of each size that was placed; a Program has few
 
     void add(const Occupant& occupant) {
       occupants.insert(std::ranges::upper_bound(occupants, occupant.begin, {}, &Occupant::begin), occupant);
       most_bytes = std::max(most_bytes, occupant.end - occupant.begin);
     }
     void remove(std::int64_t begin, int life) {
-      const auto at = std::ranges::lower_bound(occupants, begin, {}, &Occupant::begin);
-      occupants.erase(std::find_if(at, occupants.end(), [&](const Occupant& o) { return o.life == life; }));
-      first_free = std::min(first_free, begin);
+      const auto first = std::ranges::lower_bound(occupants, begin, {}, &Occupant::begin);
+      const auto gone = std::find_if(first, occupants.end(), [&](const Occupant& o) { return o.life == life; });
+      const std::int64_t end = gone->end;
+      const auto at = occupants.erase(gone);
+      // What has room now and had none before lies between the one that begins before what went and the first that
+      // begins behind it: others may stand in between, as streams know of each other late.
+      const std::int64_t least_free = at == occupants.begin() ? base : std::min(begin, std::prev(at)->end);
+      const auto behind = std::find_if(at, occupants.end(), [&](const Occupant& o) { return o.begin >= end; });
+      const std::int64_t end_of_room =
+          behind == occupants.end() ? std::numeric_limits<std::int64_t>::max() : behind->begin;
+      const std::int64_t room = end_of_room - least_free;
+      for (LeastBegin& least : least_begins) {
+        if (least.bytes <= room) least.begin = std::min(least.begin, least_free);
+      }
     }
     /// Those before it end at @p address or before; occupants may overlap, as streams know of each other late.
     std::size_t first_that_may_reach(std::int64_t address) const {
       return static_cast<std::size_t>(std::ranges::upper_bound(occupants, address - most_bytes, {}, &Occupant::begin) -
                                       occupants.begin());
     }
-    /// Moves `first_free` up to where no occupant is.
-    void pass_what_is_taken() {
-      for (std::size_t i = first_that_may_reach(first_free); i < occupants.size() && occupants[i].begin <= first_free;
-           ++i) {
-        first_free = std::max(first_free, occupants[i].end);
-      }
+    LeastBegin& least_begin_of(std::int64_t bytes) {
+      const auto known = std::ranges::find(least_begins, bytes, &LeastBegin::bytes);
+      return known != least_begins.end() ? *known : least_begins.emplace_back(LeastBegin{bytes, base});
     }
   };
 
@@ -174,7 +191,7 @@ class Allocator {
   /// @return false where two buffers have to be kept apart that were not.
   bool place_all() {
     highest_ = base_;
-    seen_.assign(num_streams_, {.first_free = base_});
+    seen_.assign(num_streams_, {.base = base_});
     is_placed_.assign(program_.buffers.size(), false);
     bool is_sound = true;
     for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
@@ -219,10 +236,11 @@ class Allocator {
       }
       std::ranges::sort(kept_apart_, {}, &Occupant::begin);
     }
-    const std::int64_t bytes = aligned(buffer(id).size_bytes());
+    // What has no bytes is put where there would be room for some.
+    const std::int64_t bytes = std::max(aligned(buffer(id).size_bytes()), arena_alignment_bytes);
     Seen& seen = seen_[static_cast<std::size_t>(instruction(i).stream)];
-    seen.pass_what_is_taken();
-    std::int64_t candidate = seen.first_free;
+    LeastBegin& least = seen.least_begin_of(bytes);
+    std::int64_t candidate = least.begin;
     // Both are in order of their begins: behind one that begins behind the candidate so do all.
     const auto pass = [&](std::span<const Occupant> in_the_way, std::size_t& next) {
       for (; next < in_the_way.size() && in_the_way[next].begin < candidate + bytes; ++next) {
@@ -235,6 +253,7 @@ class Allocator {
       pass(seen.occupants, next);
       pass(kept_apart_, next_apart);
     }
+    if (kept_apart_.empty()) least.begin = candidate;
     return candidate;
   }
 

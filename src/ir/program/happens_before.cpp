@@ -8,6 +8,8 @@ HappensBefore::HappensBefore(int num_streams)
     : num_streams_(num_streams), last_(static_cast<std::size_t>(num_streams), -1) {}
 
 HappensBefore::HappensBefore(const InstructionList& list, int num_streams) : HappensBefore(num_streams) {
+  stream_.reserve(list.size());
+  started_.reserve(list.size() * static_cast<std::size_t>(num_streams));
   for (std::size_t i = 0; i < list.size(); ++i) append(list[i].stream, list.waits(i));
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <tuple>
+#include <vector>
 
 #include "base/error.hpp"
 #include "ir/program/program.hpp"
@@ -53,6 +54,22 @@ Arity arity(std::string_view roles) {
     roles.remove_prefix(std::min(comma + 1, roles.size()));
   }
   return result;
+}
+
+struct Arities {
+  Arity inputs, outputs;
+};
+/// As its signature says, which is read once and not for every instruction.
+const Arities& arities(Kernel kernel) {
+  static const std::vector<Arities> all = [] {
+    std::vector<Arities> of_kernels;
+    for (int k = 0; k < num_kernels(); ++k) {
+      const KernelSignature& signature = kernel_signature(static_cast<Kernel>(k));
+      of_kernels.push_back({arity(signature.inputs), arity(signature.outputs)});
+    }
+    return of_kernels;
+  }();
+  return all[static_cast<std::size_t>(kernel)];
 }
 
 /// Messages of a group from one rank to another are matched in one order, so both ends have them on one stream.
@@ -204,9 +221,9 @@ void verify_operands(const Program& program, const Section& section, std::size_t
   const auto within = [](std::size_t count, Arity a) {
     return static_cast<int>(count) >= a.least && static_cast<int>(count) <= a.most;
   };
-  check(within(in.inputs.size(), arity(signature.inputs)), "{} inputs where ({}) are expected", in.inputs.size(),
+  check(within(in.inputs.size(), arities(in.kernel).inputs), "{} inputs where ({}) are expected", in.inputs.size(),
         signature.inputs);
-  check(within(in.outputs.size(), arity(signature.outputs)), "{} outputs where ({}) are expected", in.outputs.size(),
+  check(within(in.outputs.size(), arities(in.kernel).outputs), "{} outputs where ({}) are expected", in.outputs.size(),
         signature.outputs);
 }
 
@@ -324,29 +341,34 @@ void verify_races(const Program& program, const Section& section) {
                    name(race->earlier_buffer)));
 }
 
-/// Elements of one buffer that have been written.
+/// Elements of one buffer that have been written: most buffers as one.
 class Written {
  public:
   void add(std::int64_t begin, std::int64_t end) {
-    auto next = by_begin_.upper_bound(begin);
-    if (next != by_begin_.begin() && std::prev(next)->second >= begin) {
-      --next;
-      begin = next->first;
+    const auto first = std::ranges::lower_bound(runs_, begin, {}, &Run::end);
+    auto behind = first;
+    for (; behind != runs_.end() && behind->begin <= end; ++behind) {
+      begin = std::min(begin, behind->begin);
+      end = std::max(end, behind->end);
     }
-    while (next != by_begin_.end() && next->first <= end) {
-      end = std::max(end, next->second);
-      next = by_begin_.erase(next);
+    if (first == behind) {
+      runs_.insert(first, Run{begin, end});
+    } else {
+      *first = {begin, end};
+      runs_.erase(std::next(first), behind);
     }
-    by_begin_.emplace(begin, end);
   }
   bool covers(std::int64_t begin, std::int64_t end) const {
-    const auto next = by_begin_.upper_bound(begin);
-    return begin == end || (next != by_begin_.begin() && std::prev(next)->second >= end);
+    const auto run = std::ranges::lower_bound(runs_, end, {}, &Run::end);
+    return begin == end || (run != runs_.end() && run->begin <= begin);
   }
-  void clear() { by_begin_.clear(); }
+  void clear() { runs_.clear(); }
 
  private:
-  std::map<std::int64_t, std::int64_t> by_begin_;  ///< disjoint, not touching
+  struct Run {
+    std::int64_t begin, end;
+  };
+  std::vector<Run> runs_;  ///< ascending, disjoint, not touching
 };
 
 /// Nothing is read that nothing has written: a buffer's elements are defined from their first write in its lifetime,

@@ -36,7 +36,7 @@ void GatherEmission::at_beginning(const Place& here) {
 }
 
 void GatherEmission::before_operator(const Place& here, int item, int op) {
-  issue(here, gathers_.of_operator.at({item, op}).before);
+  issue(here, gathers_.of_operator.at(item, op).before);
 }
 
 Operand GatherEmission::weight(int item, int op, int parameter) const {
@@ -46,7 +46,7 @@ Operand GatherEmission::weight(int item, int op, int parameter) const {
   }
   const std::vector<int>& parameters = graph_.operators[static_cast<std::size_t>(op)].parameters;
   const auto index = static_cast<std::size_t>(std::ranges::find(parameters, parameter) - parameters.begin());
-  const int copy = gathers_.of_operator.at({item, op}).copies.at(index);
+  const int copy = gathers_.of_operator.at(item, op).copies.at(index);
   STRATA_INVARIANT(copy >= 0, parameter_of(parameter).name + " has not been gathered");
   if (gathers_.is_second_shard[static_cast<std::size_t>(copy)]) {
     return second_shards_[static_cast<std::size_t>(parameter)];

@@ -40,18 +40,17 @@ Operand GradientEmission::made(const Operand& operand) {
 }
 
 GradientEmission::Destination GradientEmission::destination(const Place& here, int item, int op, int index) {
-  const GradientSums::Destination& to = sums_.backward.at({item, op}).destinations[static_cast<std::size_t>(index)];
+  const GradientSums::Destination& to = sums_.backward.at(item, op).destinations[static_cast<std::size_t>(index)];
   issue(here, to.before);
   return {made(to.place), to.accumulate};
 }
 
 void GradientEmission::behind_contributions(const Place& here, int item, int op) {
-  issue(here, sums_.backward.at({item, op}).behind_contributions);
+  issue(here, sums_.backward.at(item, op).behind_contributions);
 }
 
 void GradientEmission::behind_operator(const Place& here, int item, int op) {
-  const auto at = sums_.backward.find({item, op});
-  if (at != sums_.backward.end()) issue(here, at->second.behind_operator);
+  issue(here, sums_.backward.at(item, op).behind_operator);
 }
 
 void GradientEmission::before_item(const Place& here, int item) {

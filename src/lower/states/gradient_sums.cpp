@@ -32,7 +32,7 @@ std::int64_t largest_operator(std::span<const GradientContribution> contribution
 /// Goes along the order and remembers what is on its way there.
 class GradientWalk {
  public:
-  GradientWalk(const GradientBuckets& buckets, const Plan& plan, const ModelGraph& graph,
+  GradientWalk(const StepOrder& order, const GradientBuckets& buckets, const Plan& plan, const ModelGraph& graph,
                std::span<const ParameterShard> shards, const ShardGroups& groups, const RingOfSums* ring,
                const QuantizedReductions& quantized, std::int64_t largest_operator)
       : layout_(buckets),
@@ -48,6 +48,7 @@ class GradientWalk {
         is_written_(graph.parameters.size(), false),
         on_the_way_(buckets.buckets.size()) {
     sums_.parameters = buckets.parameters;
+    sums_.backward = ByOperator<GradientSums::OfOperator>(order);
     add_lasting_buffers();
     say_what_is_reduced();
   }
@@ -298,7 +299,7 @@ void GradientWalk::receive(int item, std::span<const std::size_t> buckets) {
 }
 
 void GradientWalk::contribute(std::span<const GradientContribution> contributions) {
-  GradientSums::OfOperator& here = sums_.backward[{contributions.front().item, contributions.front().op}];
+  GradientSums::OfOperator& here = sums_.backward.at(contributions.front().item, contributions.front().op);
   for (const GradientContribution& c : contributions) here.destinations.push_back(destination(c));
   here.behind_contributions = actions_of([&] {
     for (const GradientContribution& c : contributions) contributed(c);
@@ -672,7 +673,7 @@ GradientSums gradient_sums(const StepOrder& order, std::span<const GradientContr
                            std::span<const ParameterShard> shards, const ShardGroups& groups,
                            const std::map<int, Copies>& copies, const RingOfSums* ring) {
   const QuantizedReductions quantized = quantized_reductions(order, contributions, plan, graph, shards, groups);
-  GradientWalk walk(buckets, plan, graph, shards, groups, ring, quantized,
+  GradientWalk walk(order, buckets, plan, graph, shards, groups, ring, quantized,
                     largest_operator(contributions, graph, groups));
   walk.expect(contributions);
   std::map<int, std::vector<std::size_t>> received;

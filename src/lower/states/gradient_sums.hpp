@@ -38,6 +38,7 @@
 #include "ir/plan/plan.hpp"
 #include "ir/program/program.hpp"
 #include "lower/states/action_range.hpp"
+#include "lower/states/by_operator.hpp"
 #include "lower/states/gradient_buckets.hpp"
 #include "lower/states/gradient_contributions.hpp"
 #include "lower/states/shard_groups.hpp"
@@ -113,10 +114,10 @@ struct GradientSums {
   int num_lasting = 0;
   /// By buffer that is not this training step's alone: the one that it stands in, from its beginning on.
   std::map<int, Buffer> shared{};
-  std::vector<GradientAction> actions{};                 ///< in the order in which they are issued
-  std::map<std::pair<int, int>, OfOperator> backward{};  ///< by item and operator of the graph
-  std::map<int, ActionRange> before_item{};              ///< of an update in backward, or of what runs under a receive
-  ActionRange ahead_of_update{};                         ///< before the pass that stands before the last update
+  std::vector<GradientAction> actions{};  ///< in the order in which they are issued
+  ByOperator<OfOperator> backward{};
+  std::map<int, ActionRange> before_item{};  ///< of an update in backward, or of what runs under a receive
+  ActionRange ahead_of_update{};             ///< before the pass that stands before the last update
   ActionRange behind_backward{};
   std::vector<int> parameters{};   ///< in the order of updates
   std::vector<Operand> reduced{};  ///< by parameter: the sum over all ranks, of the elements that this rank updates

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "base/error.hpp"
 #include "ir/model/backward_reads.hpp"
@@ -28,6 +29,7 @@ class GatherWalk {
         ahead_in_backward_(plan.overlap.gather_backward == "next_module"),
         held_(graph.parameters.size()),
         segments_held_(order.shape.segments.size(), false) {
+    result_.of_operator = ByOperator<ParameterGathers::OfOperator>(order);
     for (const OrderItem& item : order.items) {
       if (item.pass != Pass::update) segments_held_[static_cast<std::size_t>(item.segment)] = true;
     }
@@ -189,7 +191,7 @@ class GatherWalk {
 
   /// The kernels of operator @p o in item @p i come here, behind the actions from @p first_action on.
   void kernels(int i, int o, int first_action) {
-    ParameterGathers::OfOperator& of_operator = result_.of_operator[{i, o}];
+    ParameterGathers::OfOperator& of_operator = result_.of_operator.at(i, o);
     of_operator.before = {first_action, here()};
     for (const int p : at(o).parameters) of_operator.copies.push_back(held(p).is_on_its_way ? -1 : held(p).copy);
   }

@@ -20,9 +20,7 @@
 /// parameter are just before its first gather, and all others at the beginning.
 
 #include <cstdint>
-#include <map>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "ir/model/model_graph.hpp"
@@ -31,6 +29,7 @@
 #include "ir/program/program.hpp"
 #include "lower/order/step_shape.hpp"
 #include "lower/states/action_range.hpp"
+#include "lower/states/by_operator.hpp"
 #include "lower/states/shard_groups.hpp"
 
 namespace strata {
@@ -66,7 +65,7 @@ struct ParameterGathers {
   std::vector<bool> is_second_shard{};
   std::vector<GatherAction> actions{};  ///< in the order in which they are issued
   ActionRange at_beginning{};
-  std::map<std::pair<int, int>, OfOperator> of_operator{};  ///< by item and operator of the graph
+  ByOperator<OfOperator> of_operator{};
   bool operator==(const ParameterGathers&) const = default;
 };
 

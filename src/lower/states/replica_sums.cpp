@@ -15,10 +15,11 @@ namespace {
 
 class ReplicaWalk {
  public:
-  ReplicaWalk(const GradientBuckets& buckets, const Plan& plan, std::span<const ParameterShard> shards,
-              const ReplicaLinks& links)
+  ReplicaWalk(const StepOrder& order, const GradientBuckets& buckets, const Plan& plan,
+              std::span<const ParameterShard> shards, const ReplicaLinks& links)
       : layout_(buckets), plan_(plan), shards_(shards), links_(links) {
     sums_.parameters = buckets.parameters;
+    sums_.backward = ByOperator<GradientSums::OfOperator>(order);
     sums_.reduced.resize(shards.size());
   }
 
@@ -112,7 +113,7 @@ void ReplicaWalk::begin(int item, int micro_batch) {
 }
 
 void ReplicaWalk::contribute(std::span<const GradientContribution> contributions) {
-  GradientSums::OfOperator& here = sums_.backward[{contributions.front().item, contributions.front().op}];
+  GradientSums::OfOperator& here = sums_.backward.at(contributions.front().item, contributions.front().op);
   for (const GradientContribution& c : contributions) {
     const bool has_earlier = c.micro_batch > 0 && !adds_behind();
     here.destinations.push_back({.parameter = c.parameter,
@@ -171,7 +172,7 @@ void ReplicaWalk::say_what_is_reduced(int bucket, int buffer) {
 GradientSums replica_sums(const StepOrder& order, int step, std::span<const GradientContribution> contributions,
                           const GradientBuckets& buckets, const Plan& plan, std::span<const ParameterShard> shards,
                           const ReplicaLinks& links) {
-  ReplicaWalk walk(buckets, plan, shards, links);
+  ReplicaWalk walk(order, buckets, plan, shards, links);
   walk.expect(contributions);
   auto next = contributions.begin();
   int micro_batch = -1;

@@ -13,7 +13,7 @@
 
 namespace strata {
 
-int Place::emit(Instruction instruction, std::span<const int> after) const {
+int Place::emit(Instruction&& instruction, std::span<const int> after) const {
   STRATA_INVARIANT(instruction.waits.empty(), "waits are found in finish()");
   ProgramBuilder::Section& section = builder_->of(position_.section);
   STRATA_INVARIANT(section.positions.empty() || section.positions.back().training_step <= position_.training_step,
@@ -50,6 +50,13 @@ ProgramBuilder::ProgramBuilder(int rank, int num_ranks, std::vector<std::string>
   program_.rank = rank;
   program_.num_ranks = num_ranks;
   program_.streams = std::move(streams);
+}
+
+void ProgramBuilder::make_room(std::size_t num_instructions) {
+  program_.body.reserve(num_instructions);
+  program_.buffers.reserve(num_instructions);
+  body_.positions.reserve(num_instructions);
+  body_.after.reserve(num_instructions);
 }
 
 int ProgramBuilder::add_buffer(Buffer buffer) {
@@ -181,13 +188,13 @@ void ProgramBuilder::find_waits(Place::Section which) {
         }
       }
       Instruction& in = instructions[end];
-      std::vector<int> complete = std::exchange(held[static_cast<std::size_t>(in.stream)], {});
+      std::vector<int>& complete = held[static_cast<std::size_t>(in.stream)];
       complete.insert(complete.end(), section.after[end].begin(), section.after[end].end());
       for (int& before : complete) before -= static_cast<int>(first);
-      std::vector<Wait> waits;
-      for (const int before : finder.missing(in, complete)) waits.push_back({before, 0});
-      finder.append(in, waits);
-      for (const Wait& wait : waits) in.waits.push_back({static_cast<int>(first) + wait.instruction, 0});
+      for (const int before : finder.missing(in, complete)) in.waits.push_back({before, 0});
+      complete.clear();
+      finder.append(in, in.waits);
+      for (Wait& wait : in.waits) wait.instruction += static_cast<int>(first);
     }
   }
   for (const auto& [instruction, buffer] : section.reserved) {

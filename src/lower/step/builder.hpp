@@ -6,6 +6,7 @@
 /// stream, in this repetition of the body or in an earlier one, alloc and free from the first and last use, addresses
 /// from the lifetimes.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -28,7 +29,7 @@ class Place {
   /// Append @p instruction. @return its number in its section, in the order of emission.
   /// @param after instructions that must be complete before it although no element says so: what is known to be
   /// complete by cause, so that its memory may be used again.
-  int emit(Instruction instruction, std::span<const int> after = {}) const;
+  int emit(Instruction&& instruction, std::span<const int> after = {}) const;
 
   /// The next instruction on @p stream that is emitted for this training step waits for @p instruction, although no
   /// element says so: nothing runs under it.
@@ -78,6 +79,9 @@ class ProgramBuilder {
   /// Repetitions of the body are not joined: see Program::join. What one must wait for of another is found in finish().
   void let_steps_overlap() { program_.join = false; }
   void set_steps_per_body(int num_steps) { program_.steps_per_body = num_steps; }
+
+  /// The body will have about so many instructions, and as many buffers: neither is moved as it grows.
+  void make_room(std::size_t num_instructions);
 
   Place prologue() { return {*this, {}}; }
   /// Of item @p item of the body's order, which belongs to relative training step @p step, lowered with others for

@@ -32,11 +32,10 @@ bool has_work(const Instruction& in) {
 
 }  // namespace
 
-std::vector<Instruction> what_is_left_of(Instruction instruction) {
-  std::vector<Instruction> left;
+void emit_what_is_left(const Place& here, Instruction&& instruction) {
   if (instruction.is_collective() || has_work(instruction)) {
-    left.push_back(std::move(instruction));
-    return left;
+    here.emit(std::move(instruction));
+    return;
   }
   STRATA_INVARIANT(instruction.kernel != Kernel::linear_forward || instruction.inputs.size() < 3 ||
                        instruction.outputs.front().num_elements == 0,
@@ -54,9 +53,8 @@ std::vector<Instruction> what_is_left_of(Instruction instruction) {
     fill.name = instruction.name;
     fill.outputs.push_back(output);
     fill.attributes = {{"elements", output.num_elements}, {"value", 0.0}};
-    left.push_back(std::move(fill));
+    here.emit(std::move(fill));
   }
-  return left;
 }
 
 }  // namespace strata

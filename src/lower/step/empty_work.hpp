@@ -5,14 +5,13 @@
 /// divide what they share, the last ones may be left without. Libraries and launches want at least one of everything,
 /// so what remains of such a kernel is said in the Program: the sums that it would leave are zeros.
 
-#include <vector>
-
 #include "ir/program/program.hpp"
+#include "lower/step/builder.hpp"
 
 namespace strata {
 
-/// What runs in the place of @p instruction: itself, or, where it reads nothing, a fill with zeros for each output that
-/// it would not add to. Of an output without elements too, which has to be born.
-std::vector<Instruction> what_is_left_of(Instruction instruction);
+/// Adds @p instruction, or, where it reads nothing, a fill with zeros for each output that it would not add to. Of an
+/// output without elements too, which has to be born.
+void emit_what_is_left(const Place& here, Instruction&& instruction);
 
 }  // namespace strata

@@ -32,9 +32,7 @@ Instruction OperatorLowering::kernel(Kernel kernel, const Operator& op, Phase ph
   return in;
 }
 
-void OperatorLowering::emit(Instruction in) {
-  for (Instruction& left : what_is_left_of(std::move(in))) here.emit(std::move(left));
-}
+void OperatorLowering::emit(Instruction&& in) { emit_what_is_left(here, std::move(in)); }
 
 std::int64_t OperatorLowering::rows(int tensor, std::int64_t width) const {
   const std::vector<std::int64_t>& shape = this->tensor(tensor).shape;
@@ -226,7 +224,7 @@ void OperatorLowering::forward(const Operator& op, Phase phase) {
 }
 
 /// Kernels whose outputs are parameter gradients from output number in.outputs.size() on.
-void OperatorLowering::emit_weight_gradient(const Operator& op, Instruction in) {
+void OperatorLowering::emit_weight_gradient(const Operator& op, Instruction&& in) {
   std::int64_t accumulate = in.attributes.integer_or("accumulate", 0);
   for (std::size_t i = 0; i < op.parameters.size(); ++i) {
     const GradientEmission::Destination destination =
@@ -240,7 +238,7 @@ void OperatorLowering::emit_weight_gradient(const Operator& op, Instruction in) 
 }
 
 /// Kernels whose first output is the gradient of their first input.
-void OperatorLowering::emit_input_gradient(const Operator& op, Instruction in) {
+void OperatorLowering::emit_input_gradient(const Operator& op, Instruction&& in) {
   const ActivationGradients::Contribution& dx = gradients_of(op).inputs.front();
   if (dx.place < 0) return;
   in.outputs = {activations.written(here, dx)};

@@ -87,7 +87,7 @@ struct OperatorLowering {
   Instruction block_kernel(Kernel kind, const Operator& op, int block, Phase phase) const;
   Instruction kernel(Kernel kernel, const Operator& op, Phase phase) const;
   /// What is left of it where this rank has nothing that it would read.
-  void emit(Instruction in);
+  void emit(Instruction&& in);
   void shape_attributes(const Operator& op, Instruction& in) const;
   Operand output(const Operator& op, int index, std::initializer_list<int> may_reuse);
   std::int64_t rows(int tensor, std::int64_t width) const;
@@ -101,8 +101,8 @@ struct OperatorLowering {
     return parameters.gathers().weight(item, index_of(op), parameter);
   }
   int index_of(const Operator& op) const { return static_cast<int>(&op - graph().operators.data()); }
-  void emit_weight_gradient(const Operator& op, Instruction in);
-  void emit_input_gradient(const Operator& op, Instruction in);
+  void emit_weight_gradient(const Operator& op, Instruction&& in);
+  void emit_input_gradient(const Operator& op, Instruction&& in);
 };
 
 }  // namespace strata

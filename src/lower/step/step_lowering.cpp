@@ -58,6 +58,17 @@ int first_link_stream_of(const LaidOutGraph& model) {
   return layout_stream + 1 + num_ring_streams(model);
 }
 
+/// Of a body: its operators have a kernel or two each, and some a collective.
+std::size_t expected_instructions(const StepOrder& order) {
+  std::size_t num_operators = 0;
+  for (const OrderItem& item : order.items) {
+    if (item.pass == Pass::update) continue;
+    num_operators +=
+        static_cast<std::size_t>(order.shape.segments[static_cast<std::size_t>(item.segment)].num_operators);
+  }
+  return 2 * num_operators;
+}
+
 /// Lowers one training step of a body.
 class StepLowering {
  public:
@@ -368,7 +379,7 @@ class StepLowering {
         const std::int64_t elements = num_samples == 0 ? 0 : whole.num_elements / num_samples;
         in.outputs.push_back({whole.buffer, whole.begin + at * elements, count * elements});
       }
-      for (Instruction& left : what_is_left_of(std::move(in))) here.emit(std::move(left));
+      emit_what_is_left(here, std::move(in));
     };
     // A rank without samples loads none of them, and has its tensors all the same.
     if (num_samples == 0) {
@@ -463,6 +474,7 @@ Program lower_step(const Plan& plan, const RankModel& model, int rank, const Ord
   if (!overlaps) refuse_orders_without_whole_passes(plan, order, frame.place.in_pipeline);
   frame.builder.set_steps_per_body(order.steps_per_body);
   if (overlaps || plan.overlap.broadcast == "next_forward") frame.builder.let_steps_overlap();
+  frame.builder.make_room(expected_instructions(order));
   frame.held.buffers.initialize(frame.builder.prologue());
   frame.statistics.initialize(frame.builder.prologue());
   if (frame.tokens) frame.tokens->initialize(frame.builder.prologue());

@@ -7,10 +7,10 @@ namespace strata {
 WaitFinder::WaitFinder(int num_streams, std::size_t num_buffers)
     : order_(num_streams), num_streams_(num_streams), accesses_(num_buffers) {}
 
-std::vector<int> WaitFinder::missing(const Instruction& instruction, std::span<const int> after,
-                                     std::span<const Wait> waits) const {
+std::span<const int> WaitFinder::missing(const Instruction& instruction, std::span<const int> after,
+                                         std::span<const Wait> waits) {
   // The latest conflicting instruction of each other stream is enough: streams are in order.
-  std::vector<int> needed(static_cast<std::size_t>(num_streams_), -1);
+  needed_.assign(static_cast<std::size_t>(num_streams_), -1);
   const auto is_waited_for = [&](int before) {
     return std::ranges::any_of(
         waits, [&](const Wait& w) { return w.instruction == before || order_.ordered(before, w.instruction); });
@@ -19,7 +19,8 @@ std::vector<int> WaitFinder::missing(const Instruction& instruction, std::span<c
     const int stream = stream_[static_cast<std::size_t>(before)];
     if (stream == instruction.stream || order_.ordered_before_next(before, instruction.stream)) return;
     if (is_waited_for(before)) return;
-    needed[static_cast<std::size_t>(stream)] = std::max(needed[static_cast<std::size_t>(stream)], before);
+    int& latest = needed_[static_cast<std::size_t>(stream)];
+    latest = std::max(latest, before);
   };
   const auto visit = [&](const Operand& operand, bool write) {
     const std::int64_t end = operand.begin + operand.num_elements;
@@ -31,8 +32,8 @@ std::vector<int> WaitFinder::missing(const Instruction& instruction, std::span<c
   for (const Operand& operand : instruction.inputs) visit(operand, false);
   for (const Operand& operand : instruction.outputs) visit(operand, true);
   for (const int before : after) need(before);
-  std::erase(needed, -1);
-  return needed;
+  std::erase(needed_, -1);
+  return needed_;
 }
 
 void WaitFinder::append(const Instruction& instruction, std::span<const Wait> waits) {

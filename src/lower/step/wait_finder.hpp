@@ -20,11 +20,12 @@ class WaitFinder {
   /// Of a Program that has so many.
   WaitFinder(int num_streams, std::size_t num_buffers);
 
-  /// Instructions that @p instruction, which is the next one, has to wait for, in the order of their streams.
+  /// Instructions that @p instruction, which is the next one, has to wait for, in the order of their streams. They
+  /// stand until the next call.
   /// @param after others that must be complete before it, although no element says so.
   /// @param waits that it has already.
-  std::vector<int> missing(const Instruction& instruction, std::span<const int> after,
-                           std::span<const Wait> waits = {}) const;
+  std::span<const int> missing(const Instruction& instruction, std::span<const int> after,
+                               std::span<const Wait> waits = {});
 
   /// @param waits of the instruction, numbers of this list.
   void append(const Instruction& instruction, std::span<const Wait> waits);
@@ -41,6 +42,7 @@ class WaitFinder {
   std::vector<int> stream_;  ///< by instruction
   int num_streams_;
   std::vector<std::vector<Access>> accesses_;  ///< by buffer
+  std::vector<int> needed_;                    ///< what missing() has found
 };
 
 }  // namespace strata

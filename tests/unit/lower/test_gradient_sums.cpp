@@ -53,10 +53,10 @@ std::vector<Kind> kinds(const GradientSums& sums, const ActionRange& actions) {
   return result;
 }
 std::vector<Kind> behind(const GradientSums& sums, int item, int op) {
-  return kinds(sums, sums.backward.at({item, op}).behind_contributions);
+  return kinds(sums, sums.backward.at(item, op).behind_contributions);
 }
 GradientSums::Destination destination(const GradientSums& sums, int item, int op) {
-  return sums.backward.at({item, op}).destinations.front();
+  return sums.backward.at(item, op).destinations.front();
 }
 
 TEST(GradientSums, ABucketLeavesWithTheLastItemThatAddsToIt) {

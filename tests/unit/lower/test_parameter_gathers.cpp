@@ -50,7 +50,7 @@ struct Example {
 /// Parameters that are gathered before the kernels of an operator.
 std::vector<int> before(const ParameterGathers& gathers, int item, int op) {
   std::vector<int> result;
-  const ActionRange actions = gathers.of_operator.at({item, op}).before;
+  const ActionRange actions = gathers.of_operator.at(item, op).before;
   for (int a = actions.begin; a < actions.end; ++a) {
     if (gathers.actions[static_cast<std::size_t>(a)].kind == Kind::gather) {
       result.push_back(gathers.actions[static_cast<std::size_t>(a)].parameter);
@@ -59,7 +59,7 @@ std::vector<int> before(const ParameterGathers& gathers, int item, int op) {
   return result;
 }
 int copy_of(const ParameterGathers& gathers, int item, int op) {
-  return gathers.of_operator.at({item, op}).copies.front();
+  return gathers.of_operator.at(item, op).copies.front();
 }
 
 TEST(ParameterGathers, EachItemHasACopyOfItsOwnHoweverItemsTakeTurns) {
