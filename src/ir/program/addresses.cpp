@@ -257,20 +257,24 @@ class Allocator {
     return candidate;
   }
 
-  /// Of a buffer that has its address: nobody else is there. Whoever is will be kept apart in the next round.
+  /// Of a buffer that has its address: nobody else is there. Where somebody is, the next round keeps the buffer apart
+  /// from all that live when it does, not only from who is there now. The address that it has in the end keeps away
+  /// from all of them either way, and is found in fewer rounds.
   bool stays_apart(int id, int i) {
     const std::int64_t begin = buffer(id).offset_bytes;
     const std::int64_t end = begin + aligned(buffer(id).size_bytes());
-    bool is_apart = true;
     const Seen& seen = seen_[static_cast<std::size_t>(instruction(i).stream)];
-    for (std::size_t at = seen.first_that_may_reach(begin); at < seen.occupants.size(); ++at) {
+    bool is_apart = true;
+    for (std::size_t at = seen.first_that_may_reach(begin); at < seen.occupants.size() && is_apart; ++at) {
       const Occupant& o = seen.occupants[at];
       if (end <= o.begin) break;
-      const int other = life(o.life).buffer;
-      if (other == id || o.end <= begin) continue;
+      is_apart = o.end <= begin || life(o.life).buffer == id;
+    }
+    for (std::size_t at = 0; at < seen.occupants.size() && !is_apart; ++at) {
+      const int other = life(seen.occupants[at].life).buffer;
+      if (other == id) continue;
       apart_[id].insert(other);
       apart_[other].insert(id);
-      is_apart = false;
     }
     return is_apart;
   }
