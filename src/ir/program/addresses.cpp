@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <map>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -46,7 +44,8 @@ class Allocator {
         order_(list, static_cast<int>(program.streams.size())),
         base_(base),
         num_streams_(program.streams.size()),
-        first_lives_(program.buffers.size(), -1) {
+        first_lives_(program.buffers.size(), -1),
+        apart_(program.buffers.size()) {
     find_lives();
     find_gone();
   }
@@ -54,6 +53,11 @@ class Allocator {
   /// @return the end of the highest address used.
   std::int64_t run() {
     while (!place_all()) {
+      for (std::vector<int>& others : apart_) {
+        std::ranges::sort(others);
+        others.erase(std::ranges::unique(others).begin(), others.end());
+      }
+      ++round_;
     }
     return highest_;
   }
@@ -229,13 +233,11 @@ class Allocator {
 
   std::int64_t first_fit(int id, int i) {
     kept_apart_.clear();
-    if (const auto apart = apart_.find(id); apart != apart_.end()) {
-      for (const int other : apart->second) {
-        // What has no address yet will keep away from this one.
-        if (is_placed_[static_cast<std::size_t>(other)]) kept_apart_.push_back(occupant_of(other, -1));
-      }
-      std::ranges::sort(kept_apart_, {}, &Occupant::begin);
+    for (const int other : apart_[static_cast<std::size_t>(id)]) {
+      // What has no address yet will keep away from this one.
+      if (is_placed_[static_cast<std::size_t>(other)]) kept_apart_.push_back(occupant_of(other, -1));
     }
+    std::ranges::sort(kept_apart_, {}, &Occupant::begin);
     // What has no bytes is put where there would be room for some.
     const std::int64_t bytes = std::max(aligned(buffer(id).size_bytes()), arena_alignment_bytes);
     Seen& seen = seen_[static_cast<std::size_t>(instruction(i).stream)];
@@ -258,9 +260,11 @@ class Allocator {
   }
 
   /// Of a buffer that has its address: nobody else is there. Where somebody is, the next round keeps the buffer apart
-  /// from all that live when it does, not only from who is there now. The address that it has in the end keeps away
-  /// from all of them either way, and is found in fewer rounds.
+  /// from all that live when it does, not only from who is there now; and where that was not enough, the third round
+  /// every buffer, unless those are too many to note. The address that a buffer has in the end keeps away from all of
+  /// them either way, and is found in fewer rounds.
   bool stays_apart(int id, int i) {
+    constexpr std::int64_t most_noted = std::int64_t{1} << 24;
     const std::int64_t begin = buffer(id).offset_bytes;
     const std::int64_t end = begin + aligned(buffer(id).size_bytes());
     const Seen& seen = seen_[static_cast<std::size_t>(instruction(i).stream)];
@@ -270,11 +274,13 @@ class Allocator {
       if (end <= o.begin) break;
       is_apart = o.end <= begin || life(o.life).buffer == id;
     }
-    for (std::size_t at = 0; at < seen.occupants.size() && !is_apart; ++at) {
-      const int other = life(seen.occupants[at].life).buffer;
+    if (round_ == 0) num_met_ += std::ssize(seen.occupants);
+    if (is_apart && (round_ != 1 || num_met_ > most_noted)) return true;
+    for (const Occupant& o : seen.occupants) {
+      const int other = life(o.life).buffer;
       if (other == id) continue;
-      apart_[id].insert(other);
-      apart_[other].insert(id);
+      apart_[static_cast<std::size_t>(id)].push_back(other);
+      apart_[static_cast<std::size_t>(other)].push_back(id);
     }
     return is_apart;
   }
@@ -285,15 +291,17 @@ class Allocator {
   std::int64_t base_;
   std::size_t num_streams_;
   std::int64_t highest_ = 0;
+  int round_ = 0;
+  std::int64_t num_met_ = 0;  ///< others that later lives meet
   std::vector<Life> lives_;
-  std::vector<int> accesses_;             ///< [life][stream]
-  std::vector<int> first_lives_;          ///< by buffer, -1: none
-  std::vector<bool> allocates_;           ///< by stream
-  std::vector<std::vector<int>> gone_;    ///< by instruction: lives, first known to be gone on its stream
-  std::map<int, std::set<int>> apart_{};  ///< by buffer that is kept apart from others
-  std::vector<Occupant> kept_apart_;      ///< those, as the buffer is placed
-  std::vector<bool> is_placed_;           ///< by buffer, in this round
-  std::vector<Seen> seen_;                ///< by stream that allocates
+  std::vector<int> accesses_;            ///< [life][stream]
+  std::vector<int> first_lives_;         ///< by buffer, -1: none
+  std::vector<bool> allocates_;          ///< by stream
+  std::vector<std::vector<int>> gone_;   ///< by instruction: lives, first known to be gone on its stream
+  std::vector<std::vector<int>> apart_;  ///< by buffer: those that it is kept apart from
+  std::vector<Occupant> kept_apart_;     ///< those, as the buffer is placed
+  std::vector<bool> is_placed_;          ///< by buffer, in this round
+  std::vector<Seen> seen_;               ///< by stream that allocates
 };
 
 }  // namespace
