@@ -19,7 +19,10 @@ from process_cost import checked_cost_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 TRAINED = ("gpt2-small", "smollm-135m", "vgg13", "resnet50", "vit-b16")
-SHARE_OF_PEAK_AIMS = {"fp32": 0.60, "bf16": 0.35}
+HELD_TO_MORE = ("gpt2-small", "vgg13")  # than being no slower than PyTorch
+OVER_COMPILED_AIM = 2.0  # of their fp32 steps, or of products alone the share that follows
+SHARE_OF_PRODUCTS_AIM = 0.9
+BF16_OVER_FP32_AIM = 1.3
 EFFICIENCY_AIM = 0.95
 RECORDING_AIM = 1e-3  # of the ranks' cores
 ALL_REDUCED_BYTES = (8, 256 << 10, 64 << 20)
@@ -79,26 +82,41 @@ def measure_training(words):
 
 def training_rows(measured):
     version = measured["torch"].partition("+")[0]
+    fp32_rates = {
+        case["model"]: compare_pytorch.rate(case, "strata") for case in measured["cases"] if case["dtype"] == "fp32"
+    }
     rows = []
     for case in measured["cases"]:
         unit = f"{case['sample_unit']}s/s"
         peers = [whose for whose in ("eager", "compiled") if f"{whose}_seconds" in case]
         ratios = [compare_pytorch.median_ratio(case[f"{whose}_seconds"], case["strata_seconds"]) for whose in peers]
-        share, aim = compare_pytorch.share_of_peak(case), SHARE_OF_PEAK_AIMS[case["dtype"]]
+        share, ours = compare_pytorch.share_of_peak(case), compare_pytorch.rate(case, "strata")
+        aim, met = training_aim(case, min(ratios), share, ours / fp32_rates.get(case["model"], ours))
         threads = measured["threads"]
         rows.append(
             Row(
                 f"train {case['model']}, {case['dtype']}, batch {case['batch']}, {threads} thread{'s'[: threads > 1]}",
-                f"{number(compare_pytorch.rate(case, 'strata'))} {unit}",
+                f"{number(ours)} {unit}",
                 f"PyTorch {version} "
                 + ", ".join(f"{whose} {number(compare_pytorch.rate(case, whose))}" for whose in peers),
                 ", ".join(f"{ratio:.2f}" for ratio in ratios),
                 f"products at {number(case['peak_flops_per_second'] * 1e-9)} GFLOP/s: {share:.0%}",
-                f"≥ 1, {aim:.0%}",
-                min(ratios) >= 1.0 and share >= aim,
+                aim,
+                met,
             )
         )
     return rows
+
+
+def training_aim(case, least_ratio, share, over_fp32):
+    """In words, and whether it is met."""
+    if case["model"] not in HELD_TO_MORE:
+        return "≥ 1", least_ratio >= 1.0
+    if case["dtype"] == "fp32":
+        words = f"≥ {OVER_COMPILED_AIM:g}, or {SHARE_OF_PRODUCTS_AIM:.0%} of products"
+        return words, least_ratio >= OVER_COMPILED_AIM or share >= SHARE_OF_PRODUCTS_AIM
+    words = f"≥ 1, and {BF16_OVER_FP32_AIM:g} of fp32 ({over_fp32:.2f})"
+    return words, least_ratio >= 1.0 and over_fp32 >= BF16_OVER_FP32_AIM
 
 
 # ------------------------------------------------------------------------------------------------- ranks together
