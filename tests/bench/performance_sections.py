@@ -89,9 +89,11 @@ def training_rows(measured):
     for case in measured["cases"]:
         unit = f"{case['sample_unit']}s/s"
         peers = [whose for whose in ("eager", "compiled") if f"{whose}_seconds" in case]
-        ratios = [compare_pytorch.median_ratio(case[f"{whose}_seconds"], case["strata_seconds"]) for whose in peers]
+        ratios = {
+            whose: compare_pytorch.median_ratio(case[f"{whose}_seconds"], case["strata_seconds"]) for whose in peers
+        }
         share, ours = compare_pytorch.share_of_peak(case), compare_pytorch.rate(case, "strata")
-        aim, met = training_aim(case, min(ratios), share, ours / fp32_rates.get(case["model"], ours))
+        aim, met = training_aim(case, ratios, share, ours / fp32_rates.get(case["model"], ours))
         threads = measured["threads"]
         rows.append(
             Row(
@@ -99,7 +101,7 @@ def training_rows(measured):
                 f"{number(ours)} {unit}",
                 f"PyTorch {version} "
                 + ", ".join(f"{whose} {number(compare_pytorch.rate(case, whose))}" for whose in peers),
-                ", ".join(f"{ratio:.2f}" for ratio in ratios),
+                ", ".join(f"{ratio:.2f}" for ratio in ratios.values()),
                 f"products at {number(case['peak_flops_per_second'] * 1e-9)} GFLOP/s: {share:.0%}",
                 aim,
                 met,
@@ -108,13 +110,14 @@ def training_rows(measured):
     return rows
 
 
-def training_aim(case, least_ratio, share, over_fp32):
-    """In words, and whether it is met."""
+def training_aim(case, ratios, share, over_fp32):
+    """In words, and whether it is met. @param ratios over whose step."""
+    least_ratio = min(ratios.values())
     if case["model"] not in HELD_TO_MORE:
         return "≥ 1", least_ratio >= 1.0
     if case["dtype"] == "fp32":
-        words = f"≥ {OVER_COMPILED_AIM:g}, or {SHARE_OF_PRODUCTS_AIM:.0%} of products"
-        return words, least_ratio >= OVER_COMPILED_AIM or share >= SHARE_OF_PRODUCTS_AIM
+        words = f"≥ {OVER_COMPILED_AIM:g} of compiled, or {SHARE_OF_PRODUCTS_AIM:.0%} of products"
+        return words, ratios.get("compiled", 0.0) >= OVER_COMPILED_AIM or share >= SHARE_OF_PRODUCTS_AIM
     words = f"≥ 1, and {BF16_OVER_FP32_AIM:g} of fp32 ({over_fp32:.2f})"
     return words, least_ratio >= 1.0 and over_fp32 >= BF16_OVER_FP32_AIM
 
@@ -232,7 +235,7 @@ def figure_11_rows(measured):
 def _row_of_cost(what, cost, aim):
     cpu_seconds = cost["user_seconds"] + cost["system_seconds"]
     ours = f"{cost['seconds']:.2f} s, {cpu_seconds:.2f} s of processors, {cost['mebibytes']:.0f} MiB"
-    return Row(what, ours, aim=f"< {aim:g} s", met=cost["seconds"] < aim)
+    return Row(what, ours, aim=f"< {aim:g} s of processors", met=cpu_seconds < aim)
 
 
 def measure_many_ranks(words):
