@@ -22,7 +22,7 @@ inline bool winograd_serves(const ConvolutionDims& d) {
   const std::int64_t tiles = ceil_div(d.out_height(), tile) * ceil_div(d.out_width(), tile);
   const std::int64_t products = tiles * points * filled_up(d.in) * filled_up(d.out);
   const std::int64_t direct = d.out_height() * d.out_width() * 9 * d.in * d.out;
-  // The transforms take about as long as a third of the direct products.
+  // The transforms take their time too: what has more than three fifths of the products is left to direct sums.
   return 5 * products <= 3 * direct;
 }
 

@@ -85,7 +85,7 @@ STRATA_LANES void store_points(const F32x16 (&transformed)[points][points], floa
   }
 }
 
-/// Calls body(tile in the chunk, block) for each block of each of the chunk's tiles.
+/// Tiles that are transformed, multiplied and transformed back together.
 struct Chunk {
   std::int64_t first;     ///< tile
   std::int64_t count;     ///< of tiles that there are
@@ -238,8 +238,8 @@ struct PointProducts {
 
   PointProducts(std::int64_t images, const Images& read, const Images& written, std::int64_t zeros)
       : from(read), to(written), padding(zeros), tiles(images, written) {
-    // What a second-level cache holds beside the weights at a point; of many channels more, so that weights at all
-    // points, which no such cache holds, are read for more than a few tiles at a time.
+    // The transforms of a chunk are to stay in a second-level cache. Of many channels it takes more tiles all the same:
+    // the weights at all points, which no such cache holds, are read again for each chunk.
     constexpr std::int64_t cached_bytes = std::int64_t{1} << 19, least_tiles = 24;
     const std::int64_t tile_bytes = tile_points * (filled_up(from.channels) + filled_up(to.channels)) * float_bytes;
     chunk = chunk_tiles(std::max(cached_bytes / tile_bytes, least_tiles),

@@ -7,7 +7,8 @@
 /// An output is off by at most 3e-7 of the largest |x| times the sum of its 9 · in weights' magnitudes, a gradient of
 /// an input by as much of the largest |dy| times the sum of its 9 · out weights', one of a weight by as much of the
 /// largest |x| times the sum of its channel's |dy|; and all of them by 2e-6 in the norm (direct sums: 1e-6). Tested
-/// against double at shapes that fill neither tiles nor vectors. Sums of integers are not exact.
+/// against double at shapes that fill neither tiles nor vectors. Sums of integers are not exact, and an infinity or NaN
+/// makes NaN of all outputs of its tiles.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +19,7 @@
 
 namespace strata::cpu {
 
-// The functions below need winograd_serves(dims). Otherwise they are those of convolution.hpp.
+// Those of convolution.hpp, where winograd_serves(dims).
 
 std::int64_t winograd_forward_workspace_bytes(const ConvolutionDims& dims);
 std::int64_t winograd_backward_input_workspace_bytes(const ConvolutionDims& dims);
