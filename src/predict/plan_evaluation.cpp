@@ -163,7 +163,7 @@ Evaluation PlanEvaluation::evaluate(const Plan& plan, const CostModel* costs) co
 
 std::optional<Evaluation> PlanEvaluation::evaluate_repeated(const Plan& plan, const CostModel& costs) const {
   const Evaluation fewer = simulated(with_at_most(plan, compared_micro_batches - 1), &costs, nullptr);
-  if (fewer.peak_bytes == 0) return fewer;  // Lowering refuses it, of few micro-batches as of many.
+  if (fewer.peak_bytes == 0) return std::nullopt;  // Lowering refuses it, and is to say so of all of them.
   double period_seconds = -fewer.step_seconds;
   bool repeats = false;
   Evaluation evaluation = simulated(with_at_most(plan, compared_micro_batches), &costs,

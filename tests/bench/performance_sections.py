@@ -15,7 +15,7 @@ import compare_pytorch
 import recording_cost
 import simulate_many_ranks
 import weak_scaling
-from process_cost import checked_cost_of
+from process_cost import Cost, checked_cost_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 TRAINED = ("gpt2-small", "smollm-135m", "vgg13", "resnet50", "vit-b16")
@@ -233,9 +233,9 @@ def figure_11_rows(measured):
 
 
 def _row_of_cost(what, cost, aim):
-    cpu_seconds = cost["user_seconds"] + cost["system_seconds"]
-    ours = f"{cost['seconds']:.2f} s, {cpu_seconds:.2f} s of processors, {cost['mebibytes']:.0f} MiB"
-    return Row(what, ours, aim=f"< {aim:g} s of processors", met=cpu_seconds < aim)
+    cost = Cost(**cost)
+    ours = f"{cost.seconds:.2f} s, {cost.cpu_seconds:.2f} s of processors, {cost.mebibytes:.0f} MiB"
+    return Row(what, ours, aim=f"< {aim:g} s of processors", met=cost.cpu_seconds < aim)
 
 
 def measure_many_ranks(words):

@@ -10,94 +10,40 @@
 
 #include "exec/cpu/kernels/convolution.hpp"
 #include "exec/cpu/kernels/winograd.hpp"
+#include "unit/exec/convolution_layer.hpp"
 #include "unit/exec/dense_reference.hpp"
 
 namespace strata::cpu::test_winograd {
 namespace {
 
+using test::ConvolutionLayer;
 using test::random_tensor;
 using test::relative_error;
 using test::Tensor;
-using test::Workspace;
-
-struct Layer {
-  ConvolutionDims dims;
-  Tensor x, weight, bias, dy, y, dx, dweight, dbias;
-
-  explicit Layer(const ConvolutionDims& d)
-      : dims(d),
-        x(random_tensor(DType::f32, d.images * d.height * d.width * d.in, "x")),
-        weight(random_tensor(DType::f32, d.out * 9 * d.in, "weight")),
-        bias(random_tensor(DType::f32, d.out, "bias")),
-        dy(random_tensor(DType::f32, d.images * d.out_height() * d.out_width() * d.out, "dy")),
-        y(DType::f32, dy.size()),
-        dx(DType::f32, x.size()),
-        dweight(random_tensor(DType::f32, weight.size(), "dweight")),
-        dbias(random_tensor(DType::f32, d.out, "dbias")) {}
-
-  void run(bool accumulate) {
-    Workspace forward(convolution_forward_workspace_bytes(dims));
-    convolution_forward(dims, x.data(), weight.data(), dims.bias ? bias.data() : nullptr, y.data(), forward.span());
-    Workspace input(convolution_backward_input_workspace_bytes(dims));
-    convolution_backward_input(dims, dy.data(), weight.data(), dx.data(), input.span());
-    Workspace of_weight(convolution_backward_weight_workspace_bytes(dims, accumulate));
-    convolution_backward_weight(dims, dy.data(), x.data(), dweight.data(), dims.bias ? dbias.data() : nullptr,
-                                accumulate, of_weight.span());
-    EXPECT_TRUE(forward.guard_intact() && input.guard_intact() && of_weight.guard_intact());
-  }
-};
 
 using Doubles = std::vector<double>;
 
-Doubles zeros(std::int64_t count) { return Doubles(static_cast<std::size_t>(count)); }
-
-/// What a layer computes, and by what an error is measured: the largest operand of one side times the sum of the other
-/// side's magnitudes. At an image's edge an output has few products, and its tile's others have their share in its
-/// error.
-struct Expected {
-  Doubles y, dx, dweight;
+/// By what an error is measured: the largest operand of one side times the sum of the other side's magnitudes. At an
+/// image's edge an output has few products, and its tile's others have their share in its error.
+struct Magnitudes {
   Doubles of_out, of_in, of_weight;  ///< by output channel, by input channel, by output channel
 
-  Expected(const Layer& layer, bool accumulate)
-      : y(zeros(layer.y.size())),
-        dx(zeros(layer.dx.size())),
-        dweight(accumulate ? layer.dweight.values() : zeros(layer.dweight.size())),
-        of_out(zeros(layer.dims.out)),
-        of_in(zeros(layer.dims.in)),
-        of_weight(zeros(layer.dims.out)) {
-    const ConvolutionDims& d = layer.dims;
-    const Doubles x = layer.x.values(), weight = layer.weight.values(), dy = layer.dy.values();
+  explicit Magnitudes(const ConvolutionLayer& layer)
+      : of_out(static_cast<std::size_t>(layer.dims.out)),
+        of_in(static_cast<std::size_t>(layer.dims.in)),
+        of_weight(of_out.size()) {
+    const Doubles weight = layer.weight.values(), dy = layer.dy.values();
     const auto largest = [](const Doubles& values) {
       double result = 0.0;
       for (const double value : values) result = std::max(result, std::abs(value));
       return result;
     };
-    const double largest_x = largest(x), largest_dy = largest(dy);
+    const double largest_x = largest(layer.x.values()), largest_dy = largest(dy);
     for (std::size_t w = 0; w < weight.size(); ++w) {
       of_out[w / (9 * of_in.size())] += std::abs(weight[w]) * largest_x;
       of_in[w % of_in.size()] += std::abs(weight[w]) * largest_dy;
     }
     for (std::size_t i = 0; i < dy.size(); ++i) of_weight[i % of_out.size()] += std::abs(dy[i]) * largest_x;
-    for (std::size_t i = 0; d.bias && i < y.size(); ++i) {
-      y[i] = layer.bias.at(static_cast<std::int64_t>(i % of_out.size()));
-    }
-    for (std::int64_t at = 0; at < d.images * d.out_height() * d.out_width() * 9; ++at) {
-      const std::int64_t tap = at % 9, place = at / 9;
-      const std::int64_t row = place / d.out_width() % d.out_height() + tap / 3 - d.padding;
-      const std::int64_t column = place % d.out_width() + tap % 3 - d.padding;
-      if (row < 0 || row >= d.height || column < 0 || column >= d.width) continue;
-      const std::int64_t from = (place / (d.out_height() * d.out_width()) * d.height + row) * d.width + column;
-      for (std::int64_t o = 0; o < d.out; ++o) {
-        for (std::int64_t i = 0; i < d.in; ++i) {
-          const auto w = static_cast<std::size_t>((o * 9 + tap) * d.in + i);
-          const auto in = static_cast<std::size_t>(from * d.in + i), out = static_cast<std::size_t>(place * d.out + o);
-          y[out] += x[in] * weight[w];
-          dx[in] += dy[out] * weight[w];
-          dweight[w] += dy[out] * x[in];
-        }
-      }
-    }
-    for (double& value : y) value = d.relu ? std::max(value, 0.0) : value;
   }
 };
 
@@ -126,14 +72,16 @@ TEST(Winograd, ErrorsStayBelowWhatItsHeaderStates) {
       SCOPED_TRACE(testing::Message() << dims.in << "->" << dims.out << " padding " << dims.padding
                                       << " bias, relu, accumulate " << option);
       dims.bias = dims.relu = option;
-      Layer layer(dims);
-      const Expected expected(layer, option);
+      ConvolutionLayer layer(dims, random_tensor);
+      const auto expected = layer.expected(option);
+      const Magnitudes magnitudes(layer);
       layer.run(option);
       const auto in = static_cast<std::size_t>(dims.in), out = static_cast<std::size_t>(dims.out);
-      EXPECT_LT(worst(layer.y, expected.y, [&](std::size_t i) { return expected.of_out[i % out]; }), stated);
-      EXPECT_LT(worst(layer.dx, expected.dx, [&](std::size_t i) { return expected.of_in[i % in]; }), stated);
-      EXPECT_LT(worst(layer.dweight, expected.dweight, [&](std::size_t i) { return expected.of_weight[i / (9 * in)]; }),
-                stated);
+      EXPECT_LT(worst(layer.y, expected.y, [&](std::size_t i) { return magnitudes.of_out[i % out]; }), stated);
+      EXPECT_LT(worst(layer.dx, expected.dx, [&](std::size_t i) { return magnitudes.of_in[i % in]; }), stated);
+      EXPECT_LT(
+          worst(layer.dweight, expected.dweight, [&](std::size_t i) { return magnitudes.of_weight[i / (9 * in)]; }),
+          stated);
       EXPECT_LT(relative_error(layer.y.values(), expected.y), in_the_norm);
       EXPECT_LT(relative_error(layer.dx.values(), expected.dx), in_the_norm);
       EXPECT_LT(relative_error(layer.dweight.values(), expected.dweight), in_the_norm);
@@ -146,17 +94,17 @@ TEST(Winograd, NoOtherImageAndNoNumberOfThreadsChangesABit) {
   const auto in_threads = [&](int threads) {
     const int before = omp_get_max_threads();
     omp_set_num_threads(threads);
-    Layer layer(dims);
+    ConvolutionLayer layer(dims, random_tensor);
     layer.run(true);
     omp_set_num_threads(before);
     return layer;
   };
-  const Layer one = in_threads(1), three = in_threads(3);
+  const ConvolutionLayer one = in_threads(1), three = in_threads(3);
   EXPECT_EQ(one.y.bits(), three.y.bits());
   EXPECT_EQ(one.dx.bits(), three.dx.bits());
   EXPECT_EQ(one.dweight.bits(), three.dweight.bits());
   dims.images = 2;
-  const Layer first_images = in_threads(1);
+  const ConvolutionLayer first_images = in_threads(1);
   EXPECT_EQ(one.y.bits().substr(0, first_images.y.bits().size()), first_images.y.bits());
   EXPECT_EQ(one.dx.bits().substr(0, first_images.dx.bits().size()), first_images.dx.bits());
 }
@@ -179,10 +127,10 @@ TEST(Winograd, ServesWhereItHasFewEnoughProducts) {
 
 TEST(Winograd, IsOffUnlessAskedFor) {
   const ConvolutionDims dims{.images = 2, .height = 8, .width = 8, .in = 32, .out = 32};
-  Layer direct(dims);
+  ConvolutionLayer direct(dims, random_tensor);
   ConvolutionDims asked = dims;
   asked.winograd = true;
-  Layer by_winograd(asked);
+  ConvolutionLayer by_winograd(asked, random_tensor);
   direct.run(false);
   by_winograd.run(false);
   EXPECT_NE(direct.y.bits(), by_winograd.y.bits());

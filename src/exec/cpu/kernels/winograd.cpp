@@ -16,6 +16,7 @@
 #include "exec/cpu/kernels/storage.hpp"
 #include "exec/cpu/kernels/winograd_products.hpp"
 #include "exec/cpu/kernels/winograd_transforms.hpp"
+#include "exec/cpu/winograd_shape.hpp"
 
 namespace strata::cpu {
 
@@ -23,8 +24,6 @@ namespace winograd {
 namespace {
 
 constexpr std::int64_t float_bytes = sizeof(float);
-
-std::int64_t filled_up(std::int64_t channels) { return ceil_div(channels, panel_channels) * panel_channels; }
 
 /// Images of which tiles are read or written; [images][height][width][channels].
 struct Images {
@@ -92,46 +91,49 @@ struct Chunk {
   std::int64_t capacity;  ///< a multiple of tile_multiple; those beyond `count` are zeros
 };
 
-/// A tile of inputs, from `padding` above and left of its outputs, to [point][block][capacity][16].
-void transform_input_tile(const Images& images, const float* x, std::int64_t padding, const Tiles& tiles,
-                          const Chunk& chunk, std::int64_t tile, float* v) {
+/// A tile at all points, to [point][block][capacity][16]; zeros where the chunk has no such tile.
+/// @param transform (image, place, block, lanes, F32x16[6][6]): of one block of channels.
+template <typename Transform>
+STRATA_LANES void transform_tile(const Images& images, const float* from, const Tiles& tiles, const Chunk& chunk,
+                                 std::int64_t tile, float* to, Transform&& transform) {
   const std::int64_t step = images.num_blocks() * chunk.capacity * block_channels;
   const bool is_there = tile < chunk.count;
   const TilePlace place = tiles[is_there ? chunk.first + tile : chunk.first];
-  const float* const image = x + place.image * images.height * images.width * images.channels;
+  const float* const image = from + place.image * images.height * images.width * images.channels;
   for (std::int64_t block = 0; block < images.num_blocks(); ++block) {
-    F32x16 values[points][points] = {};
+    F32x16 transformed[points][points] = {};
     if (is_there) {
-      with_lanes(images.channels, block, [&](auto lanes) {
+      with_lanes(images.channels, block, [&](auto lanes) { transform(image, place, block, lanes, transformed); });
+    }
+    store_points(transformed, to + (block * chunk.capacity + tile) * block_channels, step);
+  }
+}
+
+/// A tile of inputs, from `padding` above and left of its outputs.
+void transform_input_tile(const Images& images, const float* x, std::int64_t padding, const Tiles& tiles,
+                          const Chunk& chunk, std::int64_t tile, float* v) {
+  transform_tile(
+      images, x, tiles, chunk, tile, v,
+      [&](const float* image, const TilePlace& place, std::int64_t block, auto lanes, F32x16(&values)[points][points]) {
         load_tile(images, image, place.row - padding, place.column - padding, block, lanes, values);
         for (int j = 0; j < points; ++j) transform_input(&values[0][j], points, &values[0][j], points);
         for (int i = 0; i < points; ++i) transform_input(&values[i][0], 1, &values[i][0], 1);
       });
-    }
-    store_points(values, v + (block * chunk.capacity + tile) * block_channels, step);
-  }
 }
 
-/// A tile of gradients of outputs as a kernel of 4 x 4, to [point][block][capacity][16].
+/// A tile of gradients of outputs as a kernel of 4 x 4.
 void transform_gradient_tile(const Images& images, const float* dy, const Tiles& tiles, const Chunk& chunk,
                              std::int64_t tile, float* d) {
-  const std::int64_t step = images.num_blocks() * chunk.capacity * block_channels;
-  const bool is_there = tile < chunk.count;
-  const TilePlace place = tiles[is_there ? chunk.first + tile : chunk.first];
-  const float* const image = dy + place.image * images.height * images.width * images.channels;
-  for (std::int64_t block = 0; block < images.num_blocks(); ++block) {
-    F32x16 transformed[points][points] = {};
-    if (is_there) {
-      with_lanes(images.channels, block, [&](auto lanes) {
-        F32x16 values[tile_out][tile_out];
-        F32x16 half[points][tile_out];
-        load_tile(images, image, place.row, place.column, block, lanes, values);
-        for (int j = 0; j < tile_out; ++j) transform_kernel<4>(&values[0][j], tile_out, &half[0][j], tile_out);
-        for (int i = 0; i < points; ++i) transform_kernel<4>(&half[i][0], 1, &transformed[i][0], 1);
-      });
-    }
-    store_points(transformed, d + (block * chunk.capacity + tile) * block_channels, step);
-  }
+  transform_tile(images, dy, tiles, chunk, tile, d,
+                 [&](const float* image, const TilePlace& place, std::int64_t block, auto lanes,
+                     F32x16(&transformed)[points][points]) {
+                   F32x16 values[tile_out][tile_out];
+                   F32x16 half[points][tile_out];
+                   load_tile(images, image, place.row, place.column, block, lanes, values);
+                   for (int j = 0; j < tile_out; ++j)
+                     transform_kernel<4>(&values[0][j], tile_out, &half[0][j], tile_out);
+                   for (int i = 0; i < points; ++i) transform_kernel<4>(&half[i][0], 1, &transformed[i][0], 1);
+                 });
 }
 
 /// @param m [point][block][capacity][16]; @param bias null or [channels].

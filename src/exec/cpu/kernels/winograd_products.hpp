@@ -11,12 +11,11 @@
 #include <cstdint>
 
 #include "exec/cpu/kernels/vector_math.hpp"
+#include "exec/cpu/winograd_shape.hpp"
 
 namespace strata::cpu::winograd {
 
-inline constexpr int block_channels = 16;  ///< one vector
-inline constexpr int panel_channels = 32;  ///< to which all channels are filled up with zeros
-inline constexpr int tile_multiple = 12;   ///< to which tiles are filled up with zeros
+inline constexpr int tile_multiple = 12;  ///< to which tiles are filled up with zeros
 #if defined(__AVX512F__)
 inline constexpr int sum_vectors = 2, tile_rows = 12, channel_rows = 8;
 #else

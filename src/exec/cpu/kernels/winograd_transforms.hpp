@@ -18,10 +18,6 @@
 
 namespace strata::cpu::winograd {
 
-inline constexpr int points = 6;  ///< of one dimension
-inline constexpr int tile_points = points * points;
-inline constexpr int tile_out = 4;  ///< outputs of one dimension that a tile gives
-
 inline constexpr float inner = 0.75F, outer = 1.5F;  ///< the finite points that are not 0, of both signs
 inline constexpr float inner2 = inner * inner, outer2 = outer * outer;
 
