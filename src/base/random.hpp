@@ -88,14 +88,16 @@ struct RandomStream {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
 
-  constexpr std::uint32_t word(std::uint64_t index) const {
-    const std::uint64_t block = index / 4;
-    return philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32U),
+  /// Words 4 · number to 4 · number + 3.
+  constexpr std::array<std::uint32_t, 4> block(std::uint64_t number) const {
+    return philox4x32({static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32U),
                        static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32U)},
-                      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32U)})[index % 4];
+                      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32U)});
   }
-  /// Uniform in [0, 1), 24 bits.
-  constexpr float uniform(std::uint64_t index) const { return static_cast<float>(word(index) >> 8U) * 0x1.0p-24F; }
+  constexpr std::uint32_t word(std::uint64_t index) const { return block(index / 4)[index % 4]; }
+  /// Of a word: uniform in [0, 1), 24 bits.
+  static constexpr float uniform_of(std::uint32_t word) { return static_cast<float>(word >> 8U) * 0x1.0p-24F; }
+  constexpr float uniform(std::uint64_t index) const { return uniform_of(word(index)); }
   /// Standard normal: of the normal_pair of words 2⌊index/2⌋ and 2⌊index/2⌋ + 1 the cosine for an even index, the sine
   /// for an odd one. A Philox block makes four normals. Do not mix with uniform() on one stream: they share words.
   float normal(std::uint64_t index) const;

@@ -79,24 +79,35 @@ void SyntheticImages::generate(std::int64_t sample, std::span<float> nhwc_pixels
 
   const float noise_scale =
       std::sqrt(1.0F - pattern_amplitude * pattern_amplitude) / std::sqrt(4.0F * (256.0F * 256.0F - 1.0F) / 12.0F);
-  std::array<std::uint32_t, 4> words{};
-  for (std::size_t i = 0; i < nhwc_pixels.size(); ++i) {
-    if (i % 4 == 0) {
-      words = block(1 + i / 4);
-    }
-    nhwc_pixels[i] = noise_scale * byte_sum(words[i % 4]);
+  const std::size_t in_blocks = nhwc_pixels.size() / 4 * 4;
+  for (std::size_t i = 0; i < in_blocks; i += 4) {
+    const std::array<std::uint32_t, 4> words = block(1 + i / 4);
+    for (std::size_t w = 0; w < 4; ++w) nhwc_pixels[i + w] = noise_scale * byte_sum(words[w]);
+  }
+  for (std::size_t i = in_blocks; i < nhwc_pixels.size(); ++i) {
+    nhwc_pixels[i] = noise_scale * byte_sum(block(1 + i / 4)[i % 4]);
   }
 
+  // Rows of one cell row have one pattern.
   const Pattern pattern = pattern_of(label, seed_);
-  std::size_t i = 0;
+  const auto row_floats = static_cast<std::size_t>(image_size_) * num_channels;
+  thread_local std::vector<float> signs;  // reading allocates once a thread
+  signs.resize(row_floats);
+  std::int64_t cell_row_of_signs = -1;
   for (std::int64_t row = 0; row < image_size_; ++row) {
     const std::int64_t cell_row = row * cells_per_side / image_size_;
-    for (std::int64_t column = 0; column < image_size_; ++column) {
-      const std::int64_t cell = cell_row * cells_per_side + column * cells_per_side / image_size_;
-      for (std::size_t channel = 0; channel < num_channels; ++channel, ++i) {
-        nhwc_pixels[i] += pattern_amplitude * sign_at(pattern, cell, channel);
+    if (cell_row != cell_row_of_signs) {
+      for (std::int64_t column = 0; column < image_size_; ++column) {
+        const std::int64_t cell = cell_row * cells_per_side + column * cells_per_side / image_size_;
+        for (std::size_t channel = 0; channel < num_channels; ++channel) {
+          signs[static_cast<std::size_t>(column) * num_channels + channel] =
+              pattern_amplitude * sign_at(pattern, cell, channel);
+        }
       }
+      cell_row_of_signs = cell_row;
     }
+    float* const line = nhwc_pixels.data() + static_cast<std::size_t>(row) * row_floats;
+    for (std::size_t i = 0; i < row_floats; ++i) line[i] += signs[i];
   }
 }
 

@@ -44,9 +44,10 @@ void ReadAhead::load(const Load& load, std::int64_t step, const Room& room) {
       ahead.step = -1;
       std::rethrow_exception(std::exchange(ahead.error, nullptr));
     }
-    std::ranges::copy(ahead.tokens, room.tokens.begin());
-    std::ranges::copy(ahead.pixels, room.pixels.begin());
-    std::ranges::copy(ahead.targets, room.targets.begin());
+    lock.lock();
+    queue_parts(slot, &room);
+    done_.wait(lock, [&] { return ahead.parts_left == 0; });
+    lock.unlock();
   } else {
     read(load, step, room);
     ahead.tokens.resize(room.tokens.size());
@@ -56,14 +57,20 @@ void ReadAhead::load(const Load& load, std::int64_t step, const Room& room) {
   lock.lock();
   ahead.step = step + 1;
   ahead.error = nullptr;
-  const auto num_parts = std::clamp<std::int64_t>(load.num_samples, 1, static_cast<std::int64_t>(threads_.size()));
-  ahead.parts_left = num_parts;
+  queue_parts(slot, nullptr);
+}
+
+/// With the lock held.
+void ReadAhead::queue_parts(Slot& slot, const Room* copied_to) {
+  const std::int64_t num_samples = slot.first.num_samples;
+  const auto num_parts = std::clamp<std::int64_t>(num_samples, 1, static_cast<std::int64_t>(threads_.size()));
+  slot.second.parts_left = num_parts;
   for (std::int64_t part = 0; part < num_parts; ++part) {
     queue_.push_back({.slot = &slot,
-                      .begin = part * load.num_samples / num_parts,
-                      .end = (part + 1) * load.num_samples / num_parts});
+                      .begin = part * num_samples / num_parts,
+                      .end = (part + 1) * num_samples / num_parts,
+                      .copied_to = copied_to});
   }
-  lock.unlock();
   wanted_.notify_all();
 }
 
@@ -75,7 +82,7 @@ void ReadAhead::read(const Load& load, std::int64_t step, const Room& room) {
   }
 }
 
-void ReadAhead::read_part(const Part& part) {
+void ReadAhead::do_part(const Part& part) {
   auto& [load, ahead] = *part.slot;
   const auto of_part = [&]<typename T>(std::span<T> all) {
     const auto size =
@@ -84,6 +91,12 @@ void ReadAhead::read_part(const Part& part) {
                        static_cast<std::size_t>(part.end - part.begin) * size);
   };
   const Room room = ahead.room();
+  if (part.copied_to != nullptr) {
+    std::ranges::copy(of_part(room.tokens), of_part(part.copied_to->tokens).begin());
+    std::ranges::copy(of_part(room.pixels), of_part(part.copied_to->pixels).begin());
+    std::ranges::copy(of_part(room.targets), of_part(part.copied_to->targets).begin());
+    return;
+  }
   Load mine = load;
   mine.first_sample += part.begin;
   mine.num_samples = part.end - part.begin;
@@ -101,7 +114,7 @@ void ReadAhead::run() {
     lock.unlock();
     std::exception_ptr error;
     try {
-      read_part(part);
+      do_part(part);
     } catch (...) {
       error = std::current_exception();
     }

@@ -72,11 +72,13 @@ class ReadAhead final : public InputSource {
   struct Part {
     Slot* slot = nullptr;
     std::int64_t begin = 0, end = 0;
+    const Room* copied_to = nullptr;  ///< of what has been read; null: is to be read
   };
 
   void load(const Load& load, std::int64_t step, const Room& room);
+  void queue_parts(Slot& slot, const Room* copied_to);
   void read(const Load& load, std::int64_t step, const Room& room);
-  void read_part(const Part& part);
+  void do_part(const Part& part);
   void run();
 
   InputSource& source_;

@@ -14,7 +14,7 @@
 # run.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-most_seconds=520  # of a phase; with the end of what runs then it is nine minutes
+most_seconds=${MOST_SECONDS:-520}  # of a phase; with the end of what runs then it is nine minutes
 
 list() {
   cat <<'LIST'
@@ -42,6 +42,7 @@ rm -rf "$logs" && mkdir -p "$logs" || exit 2
 : >"$summary"
 failures=0
 begin=$SECONDS
+jobs=$(($(nproc) / 2 > 0 ? $(nproc) / 2 : 1))
 exec 3>&1  # what is said, also while a program's output goes to its log
 say() { printf '%s\n' "$*" | tee -a "$summary" >&3; }
 fail() { say "$@"; failures=$((failures + 1)); }
@@ -120,25 +121,48 @@ run() {  # name, seconds, command…
   ((code == 0 && skipped == 0))
 }
 # Each test in a process of its own: after an illegal access a process's GPU answers nothing any more.
-run_each() {  # name, seconds, program
-  local name=$1 limit=$2 program=$3 from=$SECONDS left tests count passed
+run_each() {  # name, seconds, gtest's filter, command…
+  begin_tests "$1" "$3" "${@:4}" && run_rest "$1" "$2" "${@:4}"
+}
+# All in one process, which takes a GPU a fraction of the time, and each that has not passed by itself.
+run_all() {  # name, seconds, gtest's filter, command…
+  local name=$1 limit=$2 filter=$3 left
+  shift 3
+  begin_tests "$name" "$filter" "$@" || return
   left=$(seconds_left)
-  ((left > 0)) || { fail "== $name: not run, no time left"; return; }
   ((limit < left)) || limit=$left
-  mkdir -p "$logs/$name"
-  tests=$("$program" --gtest_list_tests | awk '/^[^ ]/{suite = $1} /^ /{print suite $1}')
+  limited "$limit" stdbuf -oL -eL "$@" "--gtest_filter=$filter" >"$logs/$name/all.log" 2>&1
+  sed -n 's/^\[       OK \] \(.*\) ([0-9]* ms.*/passed \1/p' "$logs/$name/all.log" >"$logs/$name.log"
+  run_rest "$name" "$limit" "$@"
+}
+begin_tests() {  # name, gtest's filter, command…: the tests are in $tests
+  local name=$1 filter=$2
+  shift 2
+  from=$SECONDS
+  (($(seconds_left) > 0)) || { fail "== $name: not run, no time left"; return 1; }
+  mkdir -p "$logs/$name" && : >"$logs/$name.log"
+  tests=$("$@" --gtest_list_tests "--gtest_filter=$filter" | awk '{sub(/ *#.*/, "")} /^[^ ]/{suite = $1} /^ /{print suite $1}')
+  [[ -n $tests ]] || { fail "== $name: $* lists no tests"; return 1; }
+}
+run_rest() {  # name, seconds, command…: those of $tests that $logs/<name>.log does not say have passed
+  local name=$1 limit=$2 left test code log passed count
+  shift 2
+  left=$(seconds_left)
+  ((limit < left)) || limit=$left
+  if ((limit > 0)); then
+    # shellcheck disable=SC2016  # the inner shell expands
+    limited "$limit" xargs -r -P "$jobs" -I{} bash -c '
+      test=$1 log=$2/${1//[^A-Za-z0-9_.]/_}.log
+      shift 2
+      timeout 100 stdbuf -oL -eL "$@" --gtest_filter="$test" >"$log" 2>&1
+      code=$?
+      if ((code == 0)) && [[ $(<"$log") == *"[  PASSED  ] 1 test"* ]]; then echo "passed $test"; else echo "$code $test $log"; fi' \
+      _ {} "$logs/$name" "$@" >>"$logs/$name.log" \
+      <<<"$(grep -vxF "$(sed 's/^passed //' "$logs/$name.log")" <<<"$tests")"
+  fi
   count=$(wc -l <<<"$tests")
-  [[ -n $tests ]] || { fail "== $name: $program lists no tests"; return; }
-  # shellcheck disable=SC2016  # the inner shell expands
-  limited "$limit" xargs -P 4 -I{} bash -c '
-    log=$3/${2//[^A-Za-z0-9_.]/_}.log
-    timeout 60 stdbuf -oL -eL "$1" --gtest_filter="$2" >"$log" 2>&1
-    code=$?
-    if ((code == 0)) && [[ $(<"$log") == *"[  PASSED  ] 1 test"* ]]; then echo "passed $2"; else echo "$code $2 $log"; fi' \
-    _ "$program" {} "$logs/$name" <<<"$tests" >"$logs/$name.log"
   passed=$(grep -c '^passed' "$logs/$name.log")
   say "== $name: $passed of $count in $((SECONDS - from)) s (at $((SECONDS - begin)) s)"
-  local test log
   while read -r code test log; do
     [[ $code == passed ]] || fail "   $test: exit $code: $(first_failure "$log")"
   done <"$logs/$name.log"
@@ -169,9 +193,12 @@ case $phase in
     done
     ;;
   correct)
-    run_each operators 160 "$bin/cuda.test_operators"
+    run_all operators 60 '-*FusedAttention*' "$bin/cuda.test_operators"
+    # cuDNN compiles each plan for a second of a core.
+    run_each attention 100 '*FusedAttention*' "$bin/cuda.test_operators"
     # Only what one rank can do: skipped tests are of several.
-    modes 1 '-*Late*:*TransformersInParts*:*HostAreRefused*'
+    run_each modes.np1 240 '-*Late*:*TransformersInParts*:*HostAreRefused*' \
+      "${launcher[@]}" -n 1 "$bin/cuda.test_modes"
     # Of one rank too: NCCL's own kernels, without another way that one rank's modes would go.
     run nccl.np1 60 "${launcher[@]}" -n 1 "$bin/cuda.test_nccl"
     sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
@@ -202,7 +229,7 @@ case $phase in
     tee -a "$summary" <"$logs/table.log"
     ;;
   equality)
-    run_each real_shapes 150 "$bin/cuda.test_real_shapes"
+    run_each real_shapes 150 '*' "$bin/cuda.test_real_shapes"
     folder=$results/compared
     rm -rf "$folder"
     run make 60 python3 "$here/equal_to_pytorch.py" make "$folder"

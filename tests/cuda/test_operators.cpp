@@ -74,18 +74,26 @@ TEST_P(DeviceTest, LinearBackwardInputThroughGelu) {
 
 /// Rows of y and dy apart, as those of logits are. What stands between them stays: outputs are compared whole.
 TEST_P(DeviceTest, LinearWithOutputRowsApart) {
-  const Attributes sizes = {{"rows", 33_i}, {"in", 65_i}, {"out", 29_i}, {"ld", 32_i}};
-  OneKernel forward(Kernel::linear_forward, sizes);
-  forward.input(GetParam(), 33 * 65).input(GetParam(), 65 * 29).output(GetParam(), 33 * 32);
-  expect_close(forward.run(), close_f32, close_bf16);
-  Attributes overwriting = sizes;
-  overwriting.set("accumulate", 0);
-  OneKernel input(Kernel::linear_backward_input, overwriting);
-  input.input(GetParam(), 33 * 32).input(GetParam(), 65 * 29).output(GetParam(), 33 * 65);
-  expect_close(input.run(), close_f32, close_bf16);
-  OneKernel weight(Kernel::linear_backward_weight, overwriting);
-  weight.input(GetParam(), 33 * 65).input(GetParam(), 33 * 32).output(f32, 65 * 29);
-  expect_close(weight.run(), close_f32, close_bf16);
+  struct Sizes {
+    std::int64_t in, out, ld;
+  };
+  // The second has outputs enough to be computed in two parts, whole vectors and the rest (product_parts.hpp).
+  for (const auto [in, out, ld] : {Sizes{65, 29, 32}, Sizes{72, 547, 552}}) {
+    const Attributes sizes = {{"rows", 33_i}, {"in", in}, {"out", out}, {"ld", ld}};
+    OneKernel forward(Kernel::linear_forward, sizes);
+    forward.input(GetParam(), 33 * in).input(GetParam(), in * out).output(GetParam(), 33 * ld);
+    expect_close(forward.run(), close_f32, close_bf16);
+    for (const std::int64_t add : {0, 1}) {
+      Attributes adding = sizes;
+      adding.set("accumulate", add);
+      OneKernel input(Kernel::linear_backward_input, adding);
+      input.input(GetParam(), 33 * ld).input(GetParam(), in * out).output(GetParam(), 33 * in);
+      expect_close(input.run(), close_f32, close_bf16);
+      OneKernel weight(Kernel::linear_backward_weight, adding);
+      weight.input(GetParam(), 33 * in).input(GetParam(), 33 * ld).output(f32, in * out);
+      expect_close(weight.run(), close_f32, close_bf16);
+    }
+  }
 }
 
 TEST_P(DeviceTest, LinearBackwardInput) {

@@ -292,6 +292,24 @@ def test_the_first_failing_line_of_each_test_is_in_the_summary(machine):
     assert "Actual: 3" in machine.logs("correct")["operators/Suite.Two.log"]
 
 
+def test_what_passes_in_one_process_is_not_run_again(machine):
+    machine.program(
+        "cuda.test_operators",
+        GTEST.replace(
+            'echo "[ RUN',
+            'case "$1" in\n'
+            f'"--gtest_filter=-*FusedAttention*") echo all >>{machine.folder}/alone; echo "[       OK ] Suite.Two (3 ms)"; exit 1 ;;\n'
+            f'*) echo "$1" >>{machine.folder}/alone ;;\nesac\necho "[ RUN',
+            1,
+        ),
+    )
+    assert machine.run("correct").returncode == 0
+    assert "== operators: 3 of 3" in machine.summary("correct")
+    alone = (machine.folder / "alone").read_text().splitlines()
+    assert alone[0] == "all"
+    assert sorted(alone[1:3]) == ["--gtest_filter=Suite.One", "--gtest_filter=Suite.Three/0"]
+
+
 def test_a_skipped_test_of_several_ranks_has_not_passed(machine):
     machine.program("cuda.test_modes", 'echo "[  SKIPPED ] Modes.X (0 ms)"; echo "[  PASSED  ] 3 tests."')
     assert machine.run("shared").returncode == 1

@@ -110,7 +110,8 @@ add_library(cuda_emulation STATIC ${translated} cuda/emulation/convolutions.cpp 
             cuda/emulation/fused_attention.cpp cuda/emulation/graphs.cpp cuda/emulation/nccl.cpp cuda/emulation/products.cpp
             cuda/emulation/streams.cpp)
 foreach(file IN ITEMS backend check communicators cuda_executor device_arena device_info environment gpu_monitor graph input_load kernel_binding
-        libraries managed_memory matmul nccl_collective nccl_probe nvml overlapping_steps product_choices step_values)
+        libraries managed_memory matmul nccl_collective nccl_probe nvml overlapping_steps product_choices product_parts
+        step_values)
   target_sources(cuda_emulation PRIVATE ${PROJECT_SOURCE_DIR}/src/exec/cuda/${file}.cpp)
 endforeach()
 set_target_properties(cuda_emulation PROPERTIES UNITY_BUILD ${STRATA_UNITY} UNITY_BUILD_BATCH_SIZE 8)  # of what is no kernel

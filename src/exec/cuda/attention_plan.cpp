@@ -54,8 +54,8 @@ class AttentionGraph {
     const Tensor sum = between(statistic_extents());
     graph_.reduce(CUDNN_REDUCE_TENSOR_ADD, products, sum);
     const Tensor output_products = statistic(AttentionOperand::output_products);
-    // The gradient of a score is scaled below, and this is subtracted from what is scaled.
-    graph_.pointwise(CUDNN_POINTWISE_MUL, sum, graph_.number(id_of(AttentionOperand::kept)), output_products);
+    // cuDNN knows this graph with a factor here; one beside 1 it has not applied where there is a mask (9.19, H200).
+    graph_.pointwise(CUDNN_POINTWISE_MUL, sum, graph_.number(id_of(AttentionOperand::one)), output_products);
 
     const Tensor below = between(score_extents());
     graph_.pointwise(CUDNN_POINTWISE_SUB, scores(q, k, scale), statistic(AttentionOperand::log_sum_exp), below);
@@ -66,11 +66,11 @@ class AttentionGraph {
     const Tensor dp = between(score_extents());
     graph_.matmul(dy, v, dp);
     const Tensor dp_less = between(score_extents());
-    graph_.pointwise(CUDNN_POINTWISE_SUB, masked(dp, f32_type), output_products, dp_less);
+    graph_.pointwise(CUDNN_POINTWISE_SUB, scaled_up(masked(dp, f32_type)), output_products, dp_less);
     const Tensor unscaled = between(score_extents());
     graph_.pointwise(CUDNN_POINTWISE_MUL, dp_less, probability, unscaled);
     const Tensor ds = between(score_extents());
-    graph_.pointwise(CUDNN_POINTWISE_MUL, scaled_up(unscaled), scale, ds);
+    graph_.pointwise(CUDNN_POINTWISE_MUL, unscaled, scale, ds);
     gradient_of_keys(ds, q, AttentionOperand::dk);
 
     const Tensor rows_of_k = graph_.between(f32_type, head_extents(d_.num_kv_heads), qkv_strides());

@@ -30,10 +30,10 @@ enum class AttentionOperand : std::int64_t {
   output_products,  ///< Σ dy · y, scratch
   query_sums,       ///< dq in f32, scratch; none where deterministic
   scale,            ///< number: 1 / √head_dim
-  kept,             ///< number: the share of probabilities that dropout keeps, 1 without
+  one,              ///< number: 1
   minus_infinity,   ///< number: of scores that causality hides
   dropout_mask,     ///< see dropout_mask_bytes(); none without dropout
-  dropout_scale,    ///< number: 1 / kept; none without dropout
+  dropout_scale,    ///< number: 1 / the share of probabilities that dropout keeps; none without dropout
 };
 
 /// The fastest, by cuDNN's own account, of the engines that fit.

@@ -78,8 +78,7 @@ struct FusedAttention::Call {
       : plan(plan_of(libraries, pass, d)),
         handle(libraries.dnn()),
         scale(1.0F / std::sqrt(static_cast<float>(d.head_dim))),
-        kept(1.0F - d.dropout_probability),
-        dropout_scale(1.0F / kept) {
+        dropout_scale(1.0F / (1.0F - d.dropout_probability)) {
     const bool forward = pass == AttentionPass::forward;
     const bool deterministic = libraries.numerics().deterministic;
     const CudnnBackwardWorkspace backward_workspace = cudnn_backward_workspace(d, deterministic);
@@ -104,7 +103,7 @@ struct FusedAttention::Call {
                                        {Operand::dq, a.dqkv},
                                        {Operand::dk, a.dqkv + first_k},
                                        {Operand::dv, a.dqkv + first_v},
-                                       {Operand::kept, &kept},
+                                       {Operand::one, &one},
                                        {Operand::output_products, scratch}});
       scratch += backward_workspace.output_products;
       if (!deterministic) operands.emplace_back(Operand::query_sums, scratch);
@@ -113,7 +112,7 @@ struct FusedAttention::Call {
     std::vector<std::int64_t> ids;
     std::vector<void*> pointers;
     for (const auto& [operand, address] : operands) {
-      const bool is_number = operand == Operand::scale || operand == Operand::kept ||
+      const bool is_number = operand == Operand::scale || operand == Operand::one ||
                              operand == Operand::minus_infinity || operand == Operand::dropout_scale;
       STRATA_INVARIANT(is_number || reinterpret_cast<std::uintptr_t>(address) % OperationGraph::alignment_bytes == 0,
                        "an operand of cuDNN's attention begins where it cannot");
@@ -129,8 +128,8 @@ struct FusedAttention::Call {
   std::shared_ptr<const AttentionPlan> plan;
   cudnnHandle_t handle;
   float scale;
-  float kept;
   float dropout_scale;
+  float one = 1.0F;
   float minus_infinity = -std::numeric_limits<float>::infinity();
   BackendDescriptor addresses{CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR};
 };

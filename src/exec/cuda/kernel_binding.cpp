@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/console.hpp"
@@ -27,6 +28,7 @@
 #include "exec/cuda/kernels/quantize.hpp"
 #include "exec/cuda/kernels/split_rows.hpp"
 #include "exec/cuda/matmul.hpp"
+#include "exec/cuda/product_parts.hpp"
 #include "exec/device/attention_choice.hpp"
 #include "exec/device/workspace.hpp"
 #include "ir/model/model_graph.hpp"
@@ -166,11 +168,38 @@ BoundKernel bind_linear_with_gelu(const Arguments& a, const LinearDims& d, Matmu
   };
 }
 
+/// A product in its parts (product_parts.hpp), one behind the other in the same workspace.
+class Product {
+ public:
+  Product() = default;  ///< of nothing
+  /// @throws Unsupported where cuBLASLt has no kernel.
+  Product(Libraries& libraries, const MatmulOperands& whole, OutputsAre outputs, std::span<std::byte> workspace) {
+    for (const MatmulOperands& part : product_parts(whole, outputs)) {
+      parts_.push_back(std::make_shared<const Matmul>(libraries, part, workspace));
+    }
+  }
+  static std::optional<Product> if_there(Libraries& libraries, const MatmulOperands& whole, OutputsAre outputs,
+                                         std::span<std::byte> workspace) {
+    try {
+      return Product(libraries, whole, outputs, workspace);
+    } catch (const Unsupported&) {
+      return std::nullopt;
+    }
+  }
+  void operator()(cudaStream_t stream) const {
+    for (const auto& part : parts_) part->run(stream);
+  }
+
+ private:
+  std::vector<std::shared_ptr<const Matmul>> parts_;
+};
+
 BoundKernel bind_linear(const Program& program, const Arguments& a, const KernelDims& dims, Libraries& libraries) {
   const LinearDims d = dims.linear();
   const std::span<std::byte> workspace = workspace_of(program, a);
   const auto for_product = workspace.first(static_cast<std::size_t>(matmul_workspace_bytes));
   MatmulOperands operands{.layout = {}, .dtype = d.dtype, .out_dtype = d.dtype, .d = a.output(0)};
+  OutputsAre outputs = OutputsAre::m;
   switch (a.instruction().kernel) {
     case Kernel::linear_forward:
       operands.layout = linear_forward_layout(d);
@@ -180,6 +209,7 @@ BoundKernel bind_linear(const Program& program, const Arguments& a, const Kernel
       break;
     case Kernel::linear_backward_input:
       operands.layout = linear_backward_input_layout(d);
+      outputs = OutputsAre::k;
       operands.a = a.input(1);
       operands.b = a.input(0);
       operands.d = dims.columns(a.output(0), d.dtype);
@@ -187,6 +217,7 @@ BoundKernel bind_linear(const Program& program, const Arguments& a, const Kernel
       break;
     case Kernel::linear_backward_weight:
       operands.layout = linear_backward_weight_layout(d);
+      outputs = OutputsAre::n;
       operands.a = dims.columns(a.input(0), d.dtype);
       operands.b = a.input(1);
       operands.out_dtype = d.gradient_dtype;
@@ -202,26 +233,22 @@ BoundKernel bind_linear(const Program& program, const Arguments& a, const Kernel
   const bool sums_bias = a.instruction().kernel == Kernel::linear_backward_weight && d.bias;
   if (sums_bias && d.in > 0 && !dims.accumulates(1) && is_aligned(a.output(1))) {
     operands.bias_gradient = a.output(1);
-    if (const auto product = Matmul::if_there(libraries, operands, for_product)) {
-      return [product](cudaStream_t stream) { product->run(stream); };
-    }
+    if (const auto product = Product::if_there(libraries, operands, outputs, for_product)) return *product;
     operands.bias_gradient = nullptr;
   }
   // A rank without inputs sums the gradient of its bias alone.
-  const auto product = d.in > 0 ? std::make_shared<Matmul>(libraries, operands, for_product) : nullptr;
+  const Product product = d.in > 0 ? Product(libraries, operands, outputs, for_product) : Product();
   if (adds_bias && !in_epilogue) {
     return [=, y = operands.d, bias = a.input(2)](cudaStream_t stream) {
-      product->run(stream);
+      product(stream);
       add_bias(d.dtype, y, bias, d.tokens, d.out, stream);
     };
   }
-  if (!sums_bias) {
-    return [product](cudaStream_t stream) { product->run(stream); };
-  }
+  if (!sums_bias) return product;
   const ColumnSumsDims bias{.rows = d.tokens, .columns = d.out, .dtype = d.dtype, .sums_dtype = d.gradient_dtype};
   return [=, dy = a.input(1), dbias = a.output(1), add = dims.accumulates(1),
           partials = floats(workspace.subspan(for_product.size()))](cudaStream_t stream) {
-    if (product) product->run(stream);
+    product(stream);
     column_sums(bias, dy, dbias, add, partials, stream);
   };
 }

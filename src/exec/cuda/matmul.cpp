@@ -121,11 +121,13 @@ std::vector<cublasLtMatmulHeuristicResult_t> Matmul::kernels(std::size_t workspa
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(operands_.b));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(operands_.d));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(operands_.d));
-  if (libraries_.numerics().deterministic) {
-    // Split sums that are joined in a second pass keep their order; those that are added in place do not.
-    set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-        std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE});
-  }
+  // A sum that is split is joined in f32, as it is made: by default one of bf16 may be joined in bf16. Parts that are
+  // joined in a second pass keep their order; those that are added in place do not.
+  const auto joined = operands_.out_dtype == DType::f32
+                          ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE |
+                                (libraries_.numerics().deterministic ? 0 : CUBLASLT_REDUCTION_SCHEME_INPLACE)
+                          : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(joined));
   // The fastest first; one may be listed that does not fit after all.
   std::vector<cublasLtMatmulHeuristicResult_t> found(8);
   int num_found = 0;

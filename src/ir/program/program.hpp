@@ -238,8 +238,8 @@ MemoryPeak memory_peak(const Program& program);
 /// library's scratch, which it need not write to the end.
 std::int64_t own_arena_bytes(const Program& program);
 
-/// Addresses start at multiples of this.
-constexpr std::int64_t arena_alignment_bytes = 64;
+/// Addresses start at multiples of this: what cudaMalloc aligns to, which cuBLASLt takes for granted of its workspace.
+constexpr std::int64_t arena_alignment_bytes = 256;
 
 /// Give every buffer an arena offset: persistent buffers first, then first fit in the order of allocation. A freed
 /// address is used again only by an instruction that happens after the freeing one completed, across streams and, where

@@ -24,7 +24,7 @@
 #define __global__
 #define __device__
 #define __shared__ static  // blocks run one after the other
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __grid_constant__
 
 namespace emulation {

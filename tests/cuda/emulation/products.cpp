@@ -228,9 +228,15 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t, int most,
+                                              cublasLtMatmulPreference_t preference, int most,
                                               cublasLtMatmulHeuristicResult_t* results, int* count) {
   *count = 0;
+  // Where it may, the library joins parts of a sum in the dtype of the result, and rounds each of them.
+  const std::uint32_t joined = value_of(attributes(preference), CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                        std::uint32_t{CUBLASLT_REDUCTION_SCHEME_MASK});
+  if (matrix(d).type == CUDA_R_16BF && joined != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
   if (!product(operation, a, b, d).is_sound()) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (; *count < most && static_cast<std::size_t>(*count) < named.size(); ++*count) {
     results[*count] = {};
@@ -243,7 +249,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const void*, const void* a,
                               cublasLtMatrixLayout_t of_a, const void* b, cublasLtMatrixLayout_t of_b, const void* beta,
                               const void* c, cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t of_d,
-                              const cublasLtMatmulAlgo_t* algorithm, void*, std::size_t, cudaStream_t stream) {
+                              const cublasLtMatmulAlgo_t* algorithm, void* workspace, std::size_t, cudaStream_t stream) {
+  // As an H200's does, whether the kernel uses it or not.
+  if (reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0) return CUBLAS_STATUS_INVALID_VALUE;
   Product p = product(operation, of_a, of_b, of_d);
   p.a = a;
   p.b = b;

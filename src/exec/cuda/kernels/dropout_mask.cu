@@ -22,12 +22,10 @@ __global__ void mask_kernel(AttentionDims d, std::int64_t num_vectors, Divisor v
   if (first_key < end_key) {
     const std::int64_t heads = d.total_heads == 0 ? d.num_heads : d.total_heads;
     const std::int64_t row = ((d.first_sample + sample) * heads + d.first_head + head) * d.seq + query;
-    StreamWords words(*random);
-    for (int i = 0; i < pack; ++i) {
-      const std::int64_t key = first_key + i;
-      if (key >= end_key) break;
-      kept[i] = words.uniform(static_cast<std::uint64_t>(row * d.seq + key)) < d.dropout_probability ? 0.0F : 1.0F;
-    }
+    float u[pack];
+    uniforms(*random, static_cast<std::uint64_t>(row * d.seq + first_key), u);
+#pragma unroll
+    for (int i = 0; i < pack; ++i) kept[i] = first_key + i >= end_key || u[i] < d.dropout_probability ? 0.0F : 1.0F;
   }
   store_pack(mask + vector * pack, kept);
 }

@@ -187,15 +187,22 @@ template <typename T, typename Places>
 __global__ void dropout_kernel(const T* x, T* y, std::int64_t n, bool aligned, float probability, float kept,
                                const RandomStream* random, std::uint64_t first, Places places, bool whole_packs) {
   for (std::int64_t i = flat_index() * pack; i < n; i += flat_stride() * pack) {
-    StreamWords words(*random);
     float v[pack];
     load_some(x + i, n - i, aligned, v);
     std::uint64_t number = first + static_cast<std::uint64_t>(places.at(i));
+    if (whole_packs) {
+      float u[pack];
+      uniforms(*random, number, u);
 #pragma unroll
-    for (int k = 0; k < pack; ++k) {
-      if (i + k >= n) break;
-      if (k > 0) number = whole_packs ? number + 1 : first + static_cast<std::uint64_t>(places.at(i + k));
-      v[k] *= words.uniform(number) < probability ? 0.0F : kept;
+      for (int k = 0; k < pack; ++k) v[k] *= u[k] < probability ? 0.0F : kept;
+    } else {
+      StreamWords words(*random);
+#pragma unroll
+      for (int k = 0; k < pack; ++k) {
+        if (i + k >= n) break;
+        if (k > 0) number = first + static_cast<std::uint64_t>(places.at(i + k));
+        v[k] *= words.uniform(number) < probability ? 0.0F : kept;
+      }
     }
     store_some(y + i, n - i, aligned, v);
   }

@@ -70,7 +70,7 @@ void map_with_column_sums(const ColumnSumsDims& d, const Value& value, T* y, voi
                   static_cast<unsigned>(num_row_blocks(d.rows)));
   map_and_sum_columns<<<grid, mapped_threads, 0, stream>>>(d.rows, d.columns, packs_beside, value, y, partials);
   check_launch("map_and_sum_columns");
-  join_rows(partials, d.rows, d.columns, d.columns, d.sums_dtype, sums, accumulate, stream);
+  join_rows(partials, d.rows, d.columns, d.sums_dtype, {{sums, accumulate}}, stream);
 }
 
 }  // namespace strata::cuda

@@ -1,6 +1,8 @@
 /// @file
-/// A warp a block of numbers, eight of them a thread and turn. Every operation is rounded by itself, as the CPU's are.
+/// A warp a block of numbers, eight of them a thread and turn; chunks are lines of the grid. Every operation is rounded
+/// by itself, as the CPU's are.
 
+#include <string>
 #include <type_traits>
 
 #include "base/quantization.hpp"
@@ -42,12 +44,11 @@ __global__ void quantize_kernel(QuantizedDims d, ChunkParts part, std::int64_t n
                                 std::uint8_t* packed) {
   constexpr int top = largest_code(bits);
   const std::int64_t first_of_lane = threadIdx.x % warp_threads * pack;
-  for (std::int64_t at = flat_index() / warp_threads; at < d.chunks * part.blocks; at += flat_stride() / warp_threads) {
-    const std::int64_t position = at / part.blocks;
-    const std::int64_t block = at % part.blocks;
+  const std::int64_t position = blockIdx.y;
+  const std::int64_t chunk = position % nodes * (d.chunks / nodes) + position / nodes;
+  for (std::int64_t block = flat_index() / warp_threads; block < part.blocks; block += flat_stride() / warp_threads) {
     const std::int64_t first = block * d.block;  // of the chunk
     const std::int64_t n = min(d.block, d.chunk - first);
-    const std::int64_t chunk = position % nodes * (d.chunks / nodes) + position / nodes;
     const std::int64_t begin = min(d.elements, chunk * d.chunk + first);
     const std::int64_t given = min(n, d.elements - begin);  // the rest are zeros
     float v[pack];
@@ -63,7 +64,7 @@ __global__ void quantize_kernel(QuantizedDims d, ChunkParts part, std::int64_t n
     std::uint8_t* const to = packed + position * part.bytes;
     if (first_of_lane == 0) reinterpret_cast<std::uint32_t*>(to)[block] = largest;
     for (std::int64_t i = first_of_lane; i < n; i += warp_numbers) {
-      load_some(x + begin + i, given - i, aligned, v);
+      if (n > warp_numbers || i >= given) load_some(x + begin + i, given - i, aligned, v);  // else v is that pack
       auto* const words = reinterpret_cast<std::uint32_t*>(to + part.codes) + (first + i) / word_codes<bits>;
 #pragma unroll
       for (int w = 0; w < pack_words<bits>; ++w) {
@@ -85,9 +86,8 @@ template <int bits, typename T>
 __global__ void dequantize_kernel(QuantizedDims d, ChunkParts part, std::int64_t pieces, const std::uint8_t* packed,
                                   T* y, bool aligned, bool accumulate) {
   constexpr auto top = static_cast<float>(largest_code(bits));
-  for (std::int64_t at = flat_index() / warp_threads; at < d.chunks * part.blocks; at += flat_stride() / warp_threads) {
-    const std::int64_t chunk = at / part.blocks;
-    const std::int64_t block = at % part.blocks;
+  const std::int64_t chunk = blockIdx.y;
+  for (std::int64_t block = flat_index() / warp_threads; block < part.blocks; block += flat_stride() / warp_threads) {
     const std::int64_t first = block * d.block;
     const std::int64_t begin = min(d.elements, chunk * d.chunk + first);
     const std::int64_t n = min(d.elements, chunk * d.chunk + min(d.chunk, first + d.block)) - begin;
@@ -137,8 +137,14 @@ void require_words(const std::uint8_t* packed) {
   STRATA_INVARIANT(reinterpret_cast<std::uintptr_t>(packed) % 4 == 0, "codes are written four bytes at a time");
 }
 
-unsigned grid(const QuantizedDims& d, const ChunkParts& part) {
-  return flat_blocks(d.chunks * part.blocks * warp_threads);
+/// @throws Unsupported where there are more chunks than a grid has lines.
+dim3 grid(const QuantizedDims& d, const ChunkParts& part) {
+  constexpr std::int64_t most_lines = 65535;
+  if (d.chunks > most_lines) {
+    throw Unsupported(std::to_string(d.chunks) + " quantised chunks: the CUDA kernel has at most " +
+                      std::to_string(most_lines));
+  }
+  return {flat_blocks(part.blocks * warp_threads), static_cast<unsigned>(d.chunks)};
 }
 
 }  // namespace

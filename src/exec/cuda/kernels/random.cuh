@@ -17,20 +17,34 @@ class StreamWords {
   __device__ std::uint32_t word(std::uint64_t index) {
     if (index / 4 != block_) {
       block_ = index / 4;
-      words_ =
-          philox4x32({static_cast<std::uint32_t>(block_), static_cast<std::uint32_t>(block_ >> 32U),
-                      static_cast<std::uint32_t>(stream_.stream), static_cast<std::uint32_t>(stream_.stream >> 32U)},
-                     {static_cast<std::uint32_t>(stream_.seed), static_cast<std::uint32_t>(stream_.seed >> 32U)});
+      words_ = stream_.block(block_);
     }
     return words_[index % 4];
   }
-  __device__ float uniform(std::uint64_t index) { return static_cast<float>(word(index) >> 8U) * 0x1.0p-24F; }
+  __device__ float uniform(std::uint64_t index) { return RandomStream::uniform_of(word(index)); }
 
  private:
   RandomStream stream_;
   std::uint64_t block_ = ~std::uint64_t{0};
   std::array<std::uint32_t, 4> words_{};
 };
+
+/// Eight neighbouring numbers of a stream: of two blocks of words where they begin with one, whose places the compiler
+/// knows; registers cannot be counted through.
+__device__ inline void uniforms(const RandomStream& stream, std::uint64_t first, float (&u)[8]) {
+  if (first % 4 == 0) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::array<std::uint32_t, 4> words = stream.block(first / 4 + static_cast<std::uint64_t>(half));
+#pragma unroll
+      for (int k = 0; k < 4; ++k) u[half * 4 + k] = RandomStream::uniform_of(words[static_cast<std::size_t>(k)]);
+    }
+    return;
+  }
+  StreamWords words(stream);
+#pragma unroll
+  for (int k = 0; k < 8; ++k) u[k] = words.uniform(first + static_cast<std::uint64_t>(k));
+}
 
 /// See strata::normal_pair.
 __device__ inline NormalPair device_normal_pair(std::uint32_t radius_word, std::uint32_t angle_word) {

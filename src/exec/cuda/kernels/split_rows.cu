@@ -323,12 +323,12 @@ void norm_backward_partial(const SplitNormDims& d, const NormBackwardPartialOper
                            float* workspace, cudaStream_t stream) {
   if (d.rms) {
     sum_backward<true>(d, operands, workspace, stream);
-    join_rows(workspace, d.rows, d.width, d.width, d.gradient_dtype, operands.dweight, accumulate, stream);
+    join_rows(workspace, d.rows, d.width, d.gradient_dtype, {{operands.dweight, accumulate}}, stream);
     return;
   }
   sum_backward<false>(d, operands, workspace, stream);
-  join_rows(workspace, d.rows, 2 * d.width, d.width, d.gradient_dtype, operands.dweight, accumulate, stream);
-  join_rows(workspace + d.width, d.rows, 2 * d.width, d.width, d.gradient_dtype, operands.dbias, accumulate, stream);
+  join_rows(workspace, d.rows, d.width, d.gradient_dtype, {{operands.dweight, accumulate}, {operands.dbias, accumulate}},
+            stream);
 }
 
 void norm_backward_apply(const SplitNormDims& d, const NormBackwardApplyOperands& operands, bool accumulate,

@@ -2,6 +2,7 @@
 /// Kernels over tokens: a block of threads a row of a table, of activations or of logits.
 
 #include <climits>
+#include <cmath>
 
 #include "exec/cuda/kernels/column_sums.cuh"
 #include "exec/cuda/kernels/device.cuh"
@@ -232,7 +233,8 @@ __device__ void store_group(T* line, std::int64_t n, std::int64_t begin, const f
   }
 }
 
-/// Three passes over a row, of which the second and third find it in the L2 cache.
+/// Two passes over a row, of which the second finds it in the L2 cache. In the first each thread sums the exponentials
+/// of its logits below the highest so far, and scales that sum down where it meets a higher one.
 template <typename T>
 __global__ __launch_bounds__(cross_entropy_threads) void cross_entropy_kernel(CrossEntropyDims d, std::int64_t stride,
                                                                               T* logits, const std::int32_t* targets,
@@ -247,18 +249,26 @@ __global__ __launch_bounds__(cross_entropy_threads) void cross_entropy_kernel(Cr
       if (threadIdx.x == 0) loss[row] = 0.0F;
       continue;
     }
-    float highest = -INFINITY;
-    for_groups(line, d.classes, -INFINITY, [&](const float(&values)[pack], std::int64_t) {
-#pragma unroll
-      for (int k = 0; k < pack; ++k) highest = fmaxf(highest, values[k]);
-    });
-    highest = block_join<Maximum>(highest, -INFINITY);
+    float mine = -INFINITY;
     float sum = 0.0F;
     for_groups(line, d.classes, -INFINITY, [&](const float(&values)[pack], std::int64_t) {
+      float highest = mine;
 #pragma unroll
-      for (int k = 0; k < pack; ++k) sum += expf(values[k] - highest);
+      for (int k = 0; k < pack; ++k) highest = fmaxf(highest, values[k]);
+      if (highest > mine) {
+        sum *= expf(mine - highest);
+        mine = highest;
+      }
+      if (mine == -INFINITY) {  // what follows would be -∞ + ∞; nothing was met but zeros to be added, or NaN
+#pragma unroll
+        for (int k = 0; k < pack; ++k) sum += std::isnan(values[k]) ? values[k] : 0.0F;
+        return;
+      }
+#pragma unroll
+      for (int k = 0; k < pack; ++k) sum += expf(values[k] - mine);
     });
-    sum = block_sum(sum);
+    const float highest = block_join<Maximum>(mine, -INFINITY);
+    sum = block_sum(mine == -INFINITY ? sum : sum * expf(mine - highest));
     const float distance = highest - to_float(line[target]);
     __syncthreads();  // all threads have read the target's logit
     const float factor = scale / sum;

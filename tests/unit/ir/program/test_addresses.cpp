@@ -267,11 +267,12 @@ TEST(Addresses, SectionsUseTheSameAddressesOneAfterTheOther) {
 
 TEST(Addresses, TheLowestGapThatIsWideEnough) {
   Handmade draft;
-  const int a = draft.buffer("a", 32);            // 128 bytes at 0
-  const int b = draft.buffer("b", 16);            // 64 at 128
-  const int c = draft.buffer("c", 16);            // 64 at 192
-  const int wide = draft.buffer("wide", 48);      // 192: over nothing but the end
-  const int narrow = draft.buffer("narrow", 20);  // 80: into a's gap
+  constexpr std::int64_t unit = arena_alignment_bytes / size_of(DType::f32);
+  const int a = draft.buffer("a", 2 * unit);                   // two alignments at 0
+  const int b = draft.buffer("b", unit);                       // one at 2
+  const int c = draft.buffer("c", unit);                       // one at 3
+  const int wide = draft.buffer("wide", 3 * unit);             // over nothing but the end
+  const int narrow = draft.buffer("narrow", unit + unit / 4);  // into a's gap
   draft.kernel(compute, -1, a, "a").allocs = {a};
   draft.kernel(compute, -1, b, "b").allocs = {b};
   draft.kernel(compute, -1, c, "c").allocs = {c};
@@ -281,11 +282,11 @@ TEST(Addresses, TheLowestGapThatIsWideEnough) {
   draft.program.body[4].frees = {b, c, wide, narrow};
   assign_addresses(draft.program);
   const auto at = [&](int id) { return draft.program.buffers[static_cast<std::size_t>(id)].offset_bytes; };
-  EXPECT_EQ(at(b), 128);
-  EXPECT_EQ(at(c), 192);
-  EXPECT_EQ(at(wide), 256);
+  EXPECT_EQ(at(b), 2 * arena_alignment_bytes);
+  EXPECT_EQ(at(c), 3 * arena_alignment_bytes);
+  EXPECT_EQ(at(wide), 4 * arena_alignment_bytes);
   EXPECT_EQ(at(narrow), 0);
-  EXPECT_EQ(draft.program.arena_bytes, 256 + 192);
+  EXPECT_EQ(draft.program.arena_bytes, 7 * arena_alignment_bytes);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ Program good() {
   const int data = draft.group("data", {0, 1});
   const int weight = draft.buffer("weight", 16, true);
   const int gradient = draft.buffer("gradient", 16);
-  const int other = draft.buffer("other", 32);
+  const int other = draft.buffer("other", 96);
   const int scratch = draft.buffer("scratch", 100, false, DType::u8, Category::workspace);
   draft.kernel(compute, -1, gradient, "backward").allocs = {gradient};
   draft.collective(Collective::all_reduce, data, gradient, "bucket").waits = {{0, 0}};
@@ -206,9 +206,9 @@ const std::vector<BrokenRule> broken_rules = {
      "body #2 fill of beside", "other and gradient are alive at one address"},
     {"overlap_from_below",
      [](Program& p) {
-       p.arena_bytes = 1024;
-       p.buffers[1].offset_bytes = 512;
-       p.buffers[2].offset_bytes = 448;
+       p.arena_bytes = 2048;
+       p.buffers[1].offset_bytes = 1536;
+       p.buffers[2].offset_bytes = 1280;
      },
      "body #2 fill of beside", "other and gradient are alive at one address"},
     {"workspace_over_its_output", [](Program& p) { p.buffers[3].offset_bytes = p.buffers[2].offset_bytes; },

@@ -145,11 +145,11 @@ TEST(ProgramText, LinesAreAsDocumented) {
   reduce.waits = {{0, 0}};
   reduce.frees = {x};
   assign_addresses(draft.program);
-  EXPECT_EQ(to_text(draft.program), R"(program rank 0 of 2 arena=96 loss=-1 norm=-1
+  EXPECT_EQ(to_text(draft.program), R"(program rank 0 of 2 arena=288 loss=-1 norm=-1
 stream compute
 stream communication
 group data 0 1
-buffer %0 x 8 f32 activation at=64
+buffer %0 x 8 f32 activation at=256
 buffer %1 y 8 f32 activation at=0 persistent
 join
 prologue
