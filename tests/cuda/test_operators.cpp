@@ -118,7 +118,7 @@ TEST_P(DeviceTest, LinearBackwardWeight) {
   }
 }
 
-/// Rows and widths: rows that share a block; rows of a warp each, of one, two and four turns; more columns than threads
+/// Rows and widths: rows that share a block; rows of a warp each, of one to four turns; more columns than threads
 /// in one, two, four and eight turns.
 constexpr std::pair<std::int64_t, std::int64_t> norm_shapes[] = {{300, 77}, {13, 80},  {41, 511}, {9, 768},  {10, 1024},
                                                                  {3, 1025}, {3, 4104}, {3, 9001}, {2, 17000}};

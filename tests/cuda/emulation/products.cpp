@@ -249,7 +249,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const void*, const void* a,
                               cublasLtMatrixLayout_t of_a, const void* b, cublasLtMatrixLayout_t of_b, const void* beta,
                               const void* c, cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t of_d,
-                              const cublasLtMatmulAlgo_t* algorithm, void* workspace, std::size_t, cudaStream_t stream) {
+                              const cublasLtMatmulAlgo_t* algorithm, void* workspace, std::size_t,
+                              cudaStream_t stream) {
   // As an H200's does, whether the kernel uses it or not.
   if (reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0) return CUBLAS_STATUS_INVALID_VALUE;
   Product p = product(operation, of_a, of_b, of_d);

@@ -127,7 +127,7 @@ TEST_F(NcclFailures, TheArenaIsRegisteredWhereOperandsLieAlike) {
   const int before = emulation::num_registered();
   executor(sum_over_all(world, 64));
   EXPECT_EQ(emulation::num_registered() - before, world.size() > 1 ? 1 : 0);
-  executor(sum_over_all(world, 64 * (1 + world.rank())));
+  executor(sum_over_all(world, arena_alignment_bytes * (1 + world.rank())));
   EXPECT_EQ(emulation::num_registered() - before, world.size() > 1 ? 1 : 0);
 }
 

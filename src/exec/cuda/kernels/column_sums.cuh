@@ -57,12 +57,12 @@ struct ColumnSums {
 /// partials[(line · gridDim.y + blockIdx.y) · columns + column], rounded once.
 template <typename T>
 __global__ void join_row_blocks(const float* partials, std::int64_t num_lines, std::int64_t columns,
-                                ColumnSums<T> first, ColumnSums<T> second) {
+                                ColumnSums<T> first, ColumnSums<T> last) {
   const std::int64_t column = std::int64_t{blockIdx.x} * sum_columns + threadIdx.x % sum_columns;
   const bool is_inside = column < columns;
   const std::int64_t stride = std::int64_t{gridDim.y} * columns;
   const float* const of_column = partials + std::int64_t{blockIdx.y} * columns + column;
-  const ColumnSums<T> to = blockIdx.y == 0 ? first : second;
+  const ColumnSums<T> to = blockIdx.y == 0 ? first : last;
   float total =
       sum_of_lines(0, num_lines, [&](std::int64_t line) { return is_inside ? of_column[line * stride] : 0.0F; });
   if (!is_inside || threadIdx.x >= sum_columns) return;
@@ -78,8 +78,9 @@ inline void join_rows(const float* partials, std::int64_t rows, std::int64_t col
   with_storage(dtype, [&](auto type) {
     using T = decltype(type);
     const auto of = [](const ColumnSums<void>& s) { return ColumnSums<T>{static_cast<T*>(s.sums), s.accumulate}; };
-    join_row_blocks<<<grid, sum_threads, 0, stream>>>(partials, num_row_blocks(rows), columns, of(*sums.begin()),
-                                                      of(*(sums.end() - 1)));
+    const ColumnSums<T> first = of(*sums.begin());
+    const ColumnSums<T> last = of(*(sums.end() - 1));
+    join_row_blocks<<<grid, sum_threads, 0, stream>>>(partials, num_row_blocks(rows), columns, first, last);
   });
   check_launch("join_row_blocks");
 }

@@ -39,8 +39,8 @@ __device__ void load_sum(const T* x, const T* added, T* sum, std::int64_t at, st
   store_some(sum + at, left, aligned, v);
 }
 
-/// Rows of at most so many columns take a warp each: threads of a block then wait for each other not at all forward, and
-/// once instead of twice a row backward.
+/// Rows of at most so many columns take a warp each: threads of a block then wait for each other not at all forward,
+/// and once instead of twice a row backward.
 constexpr std::int64_t most_warp_columns = 1024;
 constexpr unsigned warp = 32;
 constexpr unsigned num_warps = 8;  ///< of a block
@@ -327,11 +327,9 @@ void norm_backward(const Dims& d, const Operands& operands, bool add_dx, float* 
     }
     const unsigned threads = row_threads(d.width);
     with_packs(d.width, threads, [&](auto packs) {
-      norm_backward_kernel<centered, packs()>
-          <<<static_cast<unsigned>(num_row_blocks(d.rows)), threads, 0, stream>>>(
-              d.rows, d.width, aligned, static_cast<const T*>(operands.dy), static_cast<const T*>(operands.x),
-              static_cast<const T*>(operands.weight), operands.statistics, static_cast<T*>(operands.dx), add_dx,
-              partials);
+      norm_backward_kernel<centered, packs()><<<static_cast<unsigned>(num_row_blocks(d.rows)), threads, 0, stream>>>(
+          d.rows, d.width, aligned, static_cast<const T*>(operands.dy), static_cast<const T*>(operands.x),
+          static_cast<const T*>(operands.weight), operands.statistics, static_cast<T*>(operands.dx), add_dx, partials);
     });
   });
   check_launch("norm_backward");
@@ -355,9 +353,8 @@ void norm_forward(const Dims& d, const void* x, const AddedRows& added, const vo
       });
     } else {
       const unsigned threads = row_threads(d.width, forward_packs<centered>);
-      with_packs(d.width, threads, [&](auto packs) {
-        launch(norm_forward_kernel<centered, false, packs(), T>, d.rows, threads);
-      });
+      with_packs(d.width, threads,
+                 [&](auto packs) { launch(norm_forward_kernel<centered, false, packs(), T>, d.rows, threads); });
     }
   });
 }

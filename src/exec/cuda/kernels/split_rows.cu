@@ -327,8 +327,8 @@ void norm_backward_partial(const SplitNormDims& d, const NormBackwardPartialOper
     return;
   }
   sum_backward<false>(d, operands, workspace, stream);
-  join_rows(workspace, d.rows, d.width, d.gradient_dtype, {{operands.dweight, accumulate}, {operands.dbias, accumulate}},
-            stream);
+  join_rows(workspace, d.rows, d.width, d.gradient_dtype,
+            {{operands.dweight, accumulate}, {operands.dbias, accumulate}}, stream);
 }
 
 void norm_backward_apply(const SplitNormDims& d, const NormBackwardApplyOperands& operands, bool accumulate,
