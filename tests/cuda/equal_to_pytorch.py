@@ -12,8 +12,9 @@ double precision what they are held against, so that the error is strata's alone
 TF32, which say how far rounding alone leads.
 
 VGG's ReLU and pools let some gradients through or not by a rounding: a gradient is compared by its distance in relation
-to its norm, not element by element, and after 20 steps PyTorch's own f32 is half a percent off its double precision. Needs torch and numpy. Checkpoints are contiguous HDF5, whose layout libhdf5 tells,
-which is searched in --libraries first.
+to its norm, not element by element, and after 20 steps PyTorch's own f32 is half a percent off its double precision.
+Needs torch and numpy. Checkpoints are contiguous HDF5, whose layout libhdf5 tells, which is searched in --libraries
+first.
 """
 
 import argparse

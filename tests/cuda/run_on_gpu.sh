@@ -145,10 +145,11 @@ begin_tests() {  # name, gtest's filter, command…: the tests are in $tests
   [[ -n $tests ]] || { fail "== $name: $* lists no tests"; return 1; }
 }
 run_rest() {  # name, seconds, command…: those of $tests that $logs/<name>.log does not say have passed
-  local name=$1 limit=$2 left test code log passed count
+  local name=$1 limit=$2 left test code log passed count rest
   shift 2
   left=$(seconds_left)
   ((limit < left)) || limit=$left
+  rest=$(grep -vxF "$(sed 's/^passed //' "$logs/$name.log")" <<<"$tests")
   if ((limit > 0)); then
     # shellcheck disable=SC2016  # the inner shell expands
     limited "$limit" xargs -r -P "$jobs" -I{} bash -c '
@@ -157,8 +158,7 @@ run_rest() {  # name, seconds, command…: those of $tests that $logs/<name>.log
       timeout 100 stdbuf -oL -eL "$@" --gtest_filter="$test" >"$log" 2>&1
       code=$?
       if ((code == 0)) && [[ $(<"$log") == *"[  PASSED  ] 1 test"* ]]; then echo "passed $test"; else echo "$code $test $log"; fi' \
-      _ {} "$logs/$name" "$@" >>"$logs/$name.log" \
-      <<<"$(grep -vxF "$(sed 's/^passed //' "$logs/$name.log")" <<<"$tests")"
+      _ {} "$logs/$name" "$@" <<<"$rest" >>"$logs/$name.log"
   fi
   count=$(wc -l <<<"$tests")
   passed=$(grep -c '^passed' "$logs/$name.log")

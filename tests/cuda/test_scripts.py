@@ -69,8 +69,8 @@ def test_a_pack_has_what_the_phases_run(build, tmp_path):
     programs = ["strata", *TESTS, "bench_cuda", "library_versions", "mpiexec.hydra", "hydra_pmi_proxy"]
     assert {f"packed/bin/{name}" for name in programs} <= names
     assert {f"packed/{name}" for name in SCRIPTS} <= names
-    models = {name for name in names if name.startswith("packed/share/strata/gpu/")}
-    assert {Path(name).stem for name in models} == {"gpt2_small", "llama_7b_8_layers", "vgg13"}
+    models = {Path(name) for name in names if name.startswith("packed/share/strata/gpu/")}
+    assert {path.stem for path in models if path.suffix == ".toml"} == {"gpt2_small", "llama_7b_8_layers", "vgg13"}
     assert not any("/libc.so" in name for name in names), "the C library is the machine's own"
 
 
@@ -298,7 +298,8 @@ def test_what_passes_in_one_process_is_not_run_again(machine):
         GTEST.replace(
             'echo "[ RUN',
             'case "$1" in\n'
-            f'"--gtest_filter=-*FusedAttention*") echo all >>{machine.folder}/alone; echo "[       OK ] Suite.Two (3 ms)"; exit 1 ;;\n'
+            f'"--gtest_filter=-*FusedAttention*") echo all >>{machine.folder}/alone\n'
+            '  echo "[       OK ] Suite.Two (3 ms)"; exit 1 ;;\n'
             f'*) echo "$1" >>{machine.folder}/alone ;;\nesac\necho "[ RUN',
             1,
         ),
