@@ -20,15 +20,15 @@ namespace {
 constexpr std::int64_t c = 2, g = 2;  ///< bytes of a parameter and a gradient element: bf16
 constexpr std::int64_t k = 12;        ///< of an element's optimizer states: master and two moments
 
-/// Every tensor is a multiple of 4 ranks × 64 bytes, so that nothing is rounded up and no address padded.
+/// Every tensor is a multiple of 4 ranks × 256 bytes, so that nothing is rounded up and no address padded.
 Training training_of(int micro_batches) {
-  const std::vector<std::int64_t> widths = {128, 256, 128, 384, 256, 128};
+  const std::vector<std::int64_t> widths = {1024, 512, 512};
   Training training{.graph = build_model({.name = "mlp", .widths = widths}), .plan = {}};
   training.plan.global_batch = 32 * micro_batches;
   training.plan.schedule.micro_batches = micro_batches;
-  training.plan.overlap.bucket_bytes = 40000;
+  training.plan.overlap.bucket_bytes = 400000;
   training.plan.dtypes = {DType::bf16, DType::bf16};
-  training.classes = 128;
+  training.classes = 512;
   training.learning_rate = 1e-3;
   training.steps = 2;
   return training;
