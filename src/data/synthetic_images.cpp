@@ -66,26 +66,20 @@ void SyntheticImages::generate(std::int64_t sample, std::span<float> nhwc_pixels
   STRATA_INVARIANT(sample >= 0 && sample < num_samples_, fmt::format("sample {} of {}", sample, num_samples_));
   STRATA_INVARIANT(nhwc_pixels.empty() || std::ssize(nhwc_pixels) == image_size_ * image_size_ * num_channels,
                    fmt::format("span of {} floats for {} pixels a side", nhwc_pixels.size(), image_size_));
-  const std::uint64_t key = seed_ ^ stream_of("data.synthetic.images");
-  const auto number = static_cast<std::uint64_t>(sample);
   // Block 0 of a sample's words gives the label, block 1 + k the noise of floats 4k to 4k + 3.
-  const auto block = [key, number](std::uint64_t index) {
-    return philox4x32({static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32U),
-                       static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32U)},
-                      {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32U)});
-  };
-  label = static_cast<std::int32_t>(std::uint64_t{block(0)[0]} * static_cast<std::uint64_t>(num_classes_) >> 32U);
+  const RandomStream random{seed_ ^ stream_of("data.synthetic.images"), static_cast<std::uint64_t>(sample)};
+  label = static_cast<std::int32_t>(std::uint64_t{random.word(0)} * static_cast<std::uint64_t>(num_classes_) >> 32U);
   if (nhwc_pixels.empty()) return;
 
   const float noise_scale =
       std::sqrt(1.0F - pattern_amplitude * pattern_amplitude) / std::sqrt(4.0F * (256.0F * 256.0F - 1.0F) / 12.0F);
   const std::size_t in_blocks = nhwc_pixels.size() / 4 * 4;
   for (std::size_t i = 0; i < in_blocks; i += 4) {
-    const std::array<std::uint32_t, 4> words = block(1 + i / 4);
+    const std::array<std::uint32_t, 4> words = random.block(1 + i / 4);
     for (std::size_t w = 0; w < 4; ++w) nhwc_pixels[i + w] = noise_scale * byte_sum(words[w]);
   }
   for (std::size_t i = in_blocks; i < nhwc_pixels.size(); ++i) {
-    nhwc_pixels[i] = noise_scale * byte_sum(block(1 + i / 4)[i % 4]);
+    nhwc_pixels[i] = noise_scale * byte_sum(random.word(4 + i));
   }
 
   // Rows of one cell row have one pattern.

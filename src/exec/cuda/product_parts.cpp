@@ -7,7 +7,7 @@ namespace {
 
 /// bf16 values of 16 bytes.
 constexpr std::int64_t vector = 8;
-/// With fewer outputs a second launch costs what it gains.
+/// Fewer are taken not to be worth a second launch, of some microseconds.
 constexpr std::int64_t fewest_outputs = 512;
 
 const void* behind(const void* from, std::int64_t elements, DType dtype) {

@@ -24,7 +24,7 @@ inline unsigned sum_blocks(std::int64_t columns) {
 /// sums. All threads of the block must call it; all get the result.
 template <typename Value>
 __device__ float sum_of_lines(std::int64_t begin, std::int64_t end, const Value& value) {
-  constexpr int at_once = 8;  // are loaded before the first is added: memory answers after as long as many additions
+  constexpr int at_once = 8;  // are loaded before the first is added, so that memory is waited for once
   __shared__ float parts[sum_lines][sum_columns];
   const unsigned column = threadIdx.x % sum_columns;
   float sum = 0.0F;
