@@ -83,10 +83,11 @@ void ReadAhead::read(const Load& load, std::int64_t step, const Room& room) {
 }
 
 void ReadAhead::do_part(const Part& part) {
-  auto& [load, ahead] = *part.slot;
+  const Load& load = part.slot->first;
+  Ahead& ahead = part.slot->second;
+  const std::size_t num_samples = std::max<std::size_t>(static_cast<std::size_t>(load.num_samples), 1);
   const auto of_part = [&]<typename T>(std::span<T> all) {
-    const auto size =
-        static_cast<std::size_t>(load.num_samples > 0 ? all.size() / static_cast<std::size_t>(load.num_samples) : 0);
+    const std::size_t size = all.size() / num_samples;
     return all.subspan(static_cast<std::size_t>(part.begin) * size,
                        static_cast<std::size_t>(part.end - part.begin) * size);
   };
