@@ -3,7 +3,7 @@
 # and need no network.
 #
 #   run_on_gpu.sh --list          the phases, what they do, and how many seconds they may take
-#   run_on_gpu.sh <phase>         one of them
+#   run_on_gpu.sh <phase>…        one of them, or several, one after the other
 #
 # of a folder made by tests/cuda/pack.sh, which needs NVIDIA's libraries only (of the toolkit or of PyTorch's wheels), or
 # of this tree once `cmake --preset cuda -DBUILD_TESTING=ON` and targets strata and tier_cuda are built.
@@ -28,10 +28,19 @@ shared            520  two and four ranks on one GPU, collectives in managed mem
 nccl              520  two ranks on two GPUs: NCCL and every mode over it
 LIST
 }
+if (($# > 1)); then  # each as if it were alone
+  worst=0
+  for phase; do
+    "${BASH_SOURCE[0]}" "$phase"
+    code=$?
+    ((code <= worst)) || worst=$code
+  done
+  exit "$worst"
+fi
 case "${1-}" in
   --list) list; exit 0 ;;
   probe+bench | correct | app+pytorch | equality | sweep | shared | nccl) phase=$1 ;;
-  *) { echo "usage: run_on_gpu.sh --list | <phase>, of these:"; list; } >&2; exit 2 ;;
+  *) { echo "usage: run_on_gpu.sh --list | <phase>…, of these:"; list; } >&2; exit 2 ;;
 esac
 
 results=${OUT:-gpu_results}

@@ -252,6 +252,16 @@ def test_a_phase_in_which_all_pass(machine, phase):
     assert not (machine.out / phase).exists()
 
 
+def test_several_phases_follow_each_other(machine):
+    ended = machine.run("nccl", "shared", "correct")
+    assert ended.returncode == 1, "NCCL has one GPU"
+    assert "not run, NCCL" in machine.summary("nccl")
+    for phase in ("shared", "correct"):
+        assert "failures: 0" in machine.summary(phase)
+        assert machine.logs(phase)
+    assert machine.run("shared", "bench").returncode == 2
+
+
 def test_nccl_takes_two_gpus_and_what_did_not_run_has_not_passed(machine):
     assert machine.run("nccl").returncode == 1
     assert "not run, NCCL takes a GPU for each rank, and 1 is here" in machine.summary("nccl")
