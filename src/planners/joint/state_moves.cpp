@@ -99,10 +99,20 @@ class StateMoves {
     for (const char* word : {"all_reduce", "reduce_scatter"}) {
       add_plan(fmt::format("optimizer.gradients = {}", word), [&](Plan& plan) { plan.optimizer.gradients = word; });
     }
-    add_plan("whole tensors dealt to ranks, and broadcast", [](Plan& plan) {
+    const auto deal = [](Plan& plan) {
       plan.optimizer.sharding = "inter_tensor";
       plan.optimizer.spread = "broadcast";
       plan.optimizer.gradients = "all_reduce";
+    };
+    add_plan("whole tensors dealt to ranks, and broadcast", deal);
+    // Only optimizer states are dealt: from sharded parameters the way there leads over plans that are slower.
+    std::vector<OperatorDecision> decisions = decisions_;
+    for (std::size_t o = 0; o < decisions.size(); ++o) {
+      if (!graph_.operators[o].parameters.empty()) decisions[o].state = factors_of(StateShare::optimizer, copies_[o]);
+    }
+    add_plan("optimizer states over all copies, whole tensors dealt to ranks, and broadcast", [&](Plan& plan) {
+      deal(plan);
+      plan.operators = rules_of_decisions(graph_, decisions, plan.recompute);
     });
     for (const char* word : {"keep", "regather"}) {
       add_plan(fmt::format("gathered_after_recompute = {}", word),
