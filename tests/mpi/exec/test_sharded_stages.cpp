@@ -211,7 +211,7 @@ TEST_F(ShardedStages, InterleavedRealModelsMoveTheProgrammedBytes) {
   }
 }
 
-/// Every tensor divides by the ranks of a stage and by 64 bytes, so that nothing is rounded up and no address padded.
+/// Every tensor divides by the ranks of a stage, so that nothing is rounded up.
 TEST_F(ShardedStages, BytesAndStatesAreTheFormulas) {
   constexpr std::int64_t c = 2, g = 2, k = 12;  // bytes of a parameter, a gradient, an element's optimizer states
   for (const Shape& shape : shapes()) {
