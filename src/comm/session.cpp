@@ -8,11 +8,13 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string_view>
+#include <thread>
 
 #include "comm/mpi/mpi_check.hpp"
 
@@ -107,6 +109,8 @@ void abort_all(int exit_code, const std::string& message) noexcept {
   }
   std::fflush(nullptr);
   if (running) {
+    // The launcher passes on what is said, and of what it has not read when it is told to kill the ranks nothing.
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
     MPI_Abort(MPI_COMM_WORLD, exit_code);
   }
   std::_Exit(exit_code);
