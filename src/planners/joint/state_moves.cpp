@@ -47,11 +47,7 @@ class StateMoves {
         copies_(copies_of_operators(plan.mesh, decisions_)) {}
 
   std::vector<Move> of_all_operators() {
-    std::vector<int> everything;
-    for (std::size_t o = 0; o < decisions_.size(); ++o) {
-      if (!graph_.operators[o].parameters.empty()) everything.push_back(static_cast<int>(o));
-    }
-    for (const StateShare share : state_shares) add(share, everything, "", false);
+    for (const StateShare share : state_shares) add(share, everything(), "", false);
     return std::move(moves_);
   }
 
@@ -67,24 +63,39 @@ class StateMoves {
   }
 
  private:
+  /// Operators with parameters.
+  std::vector<int> everything() const {
+    std::vector<int> operators;
+    for (std::size_t o = 0; o < decisions_.size(); ++o) {
+      if (!graph_.operators[o].parameters.empty()) operators.push_back(static_cast<int>(o));
+    }
+    return operators;
+  }
+
+  /// The plan's rules, but that @p operators hold their states as @p share over what @p over makes of their copies.
+  template <typename Over>
+  std::vector<OperatorRule> rules_with(StateShare share, const std::vector<int>& operators, const Over& over) const {
+    std::vector<OperatorDecision> decisions = decisions_;
+    for (const int o : operators) {
+      const auto at = static_cast<std::size_t>(o);
+      decisions[at].state = factors_of(share, over(copies_[at]));
+    }
+    return rules_of_decisions(graph_, decisions, plan_.recompute);
+  }
+
   /// Over all copies, and where these are on several nodes over those of a node.
   void add(StateShare share, const std::vector<int>& operators, const std::string& of, bool saves_only_memory) {
-    const auto shard = [&](const std::string& where, const std::function<Factor(const Factor&)>& over) {
-      std::vector<OperatorDecision> decisions = decisions_;
-      for (const int o : operators) {
-        const auto at = static_cast<std::size_t>(o);
-        decisions[at].state = factors_of(share, over(copies_[at]));
-      }
+    const auto shard = [&](const std::string& where, const auto& over) {
       Plan plan = plan_;
       if (share != StateShare::none) prepare_to_shard(share, plan);
-      plan.operators = rules_of_decisions(graph_, decisions, plan.recompute);
+      plan.operators = rules_with(share, operators, over);
       moves_.push_back({fmt::format("{}{}{}", to_string(share), of, where), std::move(plan), saves_only_memory});
     };
     if (share == StateShare::none) {
-      shard("", [](const Factor& copies) { return copies; });
+      shard("", std::identity());
       return;
     }
-    shard(" over all copies", [](const Factor& copies) { return copies; });
+    shard(" over all copies", std::identity());
     if (plan_.mesh.nodes > 1) {
       shard(" over the copies in a node", [](const Factor& copies) { return Factor{copies.in_node, 1}; });
     }
@@ -106,13 +117,9 @@ class StateMoves {
     };
     add_plan("whole tensors dealt to ranks, and broadcast", deal);
     // Only optimizer states are dealt: from sharded parameters the way there leads over plans that are slower.
-    std::vector<OperatorDecision> decisions = decisions_;
-    for (std::size_t o = 0; o < decisions.size(); ++o) {
-      if (!graph_.operators[o].parameters.empty()) decisions[o].state = factors_of(StateShare::optimizer, copies_[o]);
-    }
     add_plan("optimizer states over all copies, whole tensors dealt to ranks, and broadcast", [&](Plan& plan) {
       deal(plan);
-      plan.operators = rules_of_decisions(graph_, decisions, plan.recompute);
+      plan.operators = rules_with(StateShare::optimizer, everything(), std::identity());
     });
     for (const char* word : {"keep", "regather"}) {
       add_plan(fmt::format("gathered_after_recompute = {}", word),

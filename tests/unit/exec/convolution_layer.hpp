@@ -14,8 +14,6 @@
 
 namespace strata::test {
 
-using Make = Tensor (*)(DType, std::int64_t, const char*);
-
 /// A convolution with its tensors, what it computes in double, and what the kernels compute.
 struct ConvolutionLayer {
   ConvolutionDims dims;

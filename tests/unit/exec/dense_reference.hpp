@@ -73,6 +73,9 @@ class Tensor {
   std::unique_ptr<std::byte, decltype(&std::free)> data_;
 };
 
+/// Values of a new tensor, by its name: one of the next two.
+using Make = Tensor (*)(DType, std::int64_t, const char*);
+
 /// Uniform in [-1, 1).
 inline Tensor random_tensor(DType dtype, std::int64_t num_elements, const char* name) {
   Tensor tensor(dtype, num_elements);

@@ -16,13 +16,12 @@ namespace strata::cpu::test_linear {
 namespace {
 
 using test::integer_tensor;
+using test::Make;
 using test::random_tensor;
 using test::relative_error;
 using test::Tensor;
 using test::tolerance;
 using test::Workspace;
-
-using Make = Tensor (*)(DType, std::int64_t, const char*);
 
 struct Layer {
   LinearDims dims;
