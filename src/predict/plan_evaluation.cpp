@@ -3,10 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
-#include "lower/fewer_micro_batches.hpp"
 #include "lower/lower.hpp"
 #include "lower/plan_memory.hpp"
 #include "predict/prediction.hpp"
@@ -45,6 +45,17 @@ std::vector<bool> are_holding_up_kernels(const Program& program) {
     }
   }
   return result;
+}
+
+/// @p row as planners are told it. @param costs null: what needs no simulation alone.
+Evaluation evaluation_of(const results::StepRow& row, const Plan& plan, const CostModel* costs) {
+  Evaluation evaluation;
+  evaluation.source = costs == nullptr ? "program" : "simulator, " + costs->description();
+  evaluation.peak_bytes = row.arena_peak_bytes;
+  std::ranges::copy(row.sent_bytes, evaluation.bytes_sent.bytes);
+  evaluation.missing = missing_memory(evaluation.peak_bytes, plan.device_capacity_bytes);
+  if (costs != nullptr) evaluation.step_seconds = row.step_seconds_max;
+  return evaluation;
 }
 
 }  // namespace
@@ -155,57 +166,30 @@ const CostModel& PlanEvaluation::costs() const {
 }
 
 Evaluation PlanEvaluation::evaluate(const Plan& plan, const CostModel* costs) const {
-  if (costs != nullptr && has_many_alike_micro_batches(plan)) {
-    if (const auto repeated = evaluate_repeated(plan, *costs)) return *repeated;
-  }
-  return simulated(plan, costs, nullptr);
-}
-
-std::optional<Evaluation> PlanEvaluation::evaluate_repeated(const Plan& plan, const CostModel& costs) const {
-  const Evaluation fewer = simulated(with_at_most(plan, compared_micro_batches - 1), &costs, nullptr);
-  if (fewer.peak_bytes == 0) return std::nullopt;  // Lowering refuses it, and is to say so of all of them.
-  double period_seconds = -fewer.step_seconds;
-  bool repeats = false;
-  Evaluation evaluation = simulated(with_at_most(plan, compared_micro_batches), &costs,
-                                    [&](const LoweredJob& lowered, const SimulationResult& simulation) {
-                                      period_seconds += steady_step_seconds(simulation);
-                                      repeats = micro_batches_repeat(plan, lowered, simulation, period_seconds);
-                                    });
-  if (!repeats) return std::nullopt;
-  const int left_out = plan.schedule.micro_batches - compared_micro_batches;
-  evaluation.step_seconds += left_out * period_seconds;
-  for (std::size_t kind = 0; kind < std::size(evaluation.bytes_sent.bytes); ++kind) {
-    std::int64_t& bytes = evaluation.bytes_sent.bytes[kind];
-    bytes += left_out * (bytes - fewer.bytes_sent.bytes[kind]);
-  }
-  return evaluation;
-}
-
-Evaluation PlanEvaluation::simulated(const Plan& plan, const CostModel* costs, const LookAt& look_at) const {
   PreparedPoint point = point_;
   point.plan = plan;
-  Evaluation evaluation;
-  evaluation.source = "program";
+  if (costs != nullptr) {
+    if (const std::optional<RepeatedStep> repeated = repeated_step(point, *costs)) {
+      return evaluation_of(repeated->row, plan, costs);
+    }
+  }
   LoweredJob lowered;
   try {
     lowered = lower_job_uncapped(point);
   } catch (const Unsupported& refusal) {
+    Evaluation evaluation;
+    evaluation.source = "program";
     evaluation.missing = refusal.what();
     return evaluation;
   }
   results::StepRow row;
   set_account(row, point, lowered);
-  evaluation.peak_bytes = row.arena_peak_bytes;
-  std::ranges::copy(row.sent_bytes, evaluation.bytes_sent.bytes);
-  evaluation.missing = missing_memory(evaluation.peak_bytes, plan.device_capacity_bytes);
-  if (costs == nullptr) return evaluation;
-  SimulationOptions options = simulation_options(point);
-  options.keeps_events = look_at != nullptr;
-  const SimulationResult simulation = simulate_steady(lowered.job(plan.mesh.ranks_per_node), *costs, options);
-  if (look_at) look_at(lowered, simulation);
-  evaluation.step_seconds = steady_step_seconds(simulation);
-  evaluation.source = "simulator, " + costs->description();
-  return evaluation;
+  if (costs != nullptr) {
+    SimulationOptions options = simulation_options(point);
+    options.keeps_events = false;
+    row.step_seconds_max = steady_step_seconds(simulate_steady(lowered.job(plan.mesh.ranks_per_node), *costs, options));
+  }
+  return evaluation_of(row, plan, costs);
 }
 
 }  // namespace strata::predict

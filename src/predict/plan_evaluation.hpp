@@ -5,10 +5,8 @@
 /// names. Noise and stragglers of [simulate] are left out: they are no part of a plan's cost. A plan is simulated once:
 /// modes whose searches meet, and `auto`, which asks all of them, ask for the same ones.
 
-#include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -39,11 +37,6 @@ class PlanEvaluation final : public Evaluate {
   const CostModel& costs() const;
   /// @param costs null: the account alone.
   Evaluation evaluate(const Plan& plan, const CostModel* costs) const;
-  /// From few micro-batches; nothing where those do not repeat.
-  std::optional<Evaluation> evaluate_repeated(const Plan& plan, const CostModel& costs) const;
-  using LookAt = std::function<void(const LoweredJob& lowered, const SimulationResult& simulation)>;
-  /// @param look_at null, or what sees the simulation, which then keeps its events.
-  Evaluation simulated(const Plan& plan, const CostModel* costs, const LookAt& look_at) const;
 
   PreparedPoint point_;
   std::string experiment_file_;

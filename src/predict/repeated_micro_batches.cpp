@@ -5,9 +5,13 @@
 #include <cmath>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "base/error.hpp"
 #include "ir/program/repetition.hpp"
+#include "lower/fewer_micro_batches.hpp"
+#include "sim/steady_state.hpp"
 
 namespace strata::predict {
 namespace {
@@ -61,6 +65,50 @@ bool repeat(const Program& program, int sub_batches, std::span<const TimelineEve
   return true;
 }
 
+/// Of a step of @p micro_batches.
+struct SimulatedFew {
+  LoweredJob lowered;
+  SimulationResult simulation;
+};
+
+/// @throws Unsupported as lowering does.
+SimulatedFew simulated_few(PreparedPoint point, const CostModel& costs, int micro_batches, bool keeps_events) {
+  point.plan = with_at_most(point.plan, micro_batches);
+  point.experiment.simulate.steps = 1;
+  SimulationOptions options = simulation_options(point);
+  options.keeps_events = keeps_events;
+  SimulatedFew few{.lowered = lower_job_uncapped(point), .simulation = {}};
+  few.simulation = simulate_steady(few.lowered.job(point.plan.mesh.ranks_per_node), costs, options);
+  return few;
+}
+
+bool have_same_arenas(const LoweredJob& a, const LoweredJob& b) {
+  return std::ranges::equal(a.programs, b.programs, {}, &Program::arena_bytes, &Program::arena_bytes);
+}
+
+/// Value of a step of @p left_out micro-batches more than @p few has, each of which adds what the last of those does.
+template <typename Number>
+Number of_all(Number few, Number one_fewer, int left_out) {
+  return few + static_cast<Number>(left_out) * (few - one_fewer);
+}
+
+/// Without events.
+SimulationResult simulation_of_all(const SimulationResult& few, const SimulationResult& one_fewer, int left_out) {
+  SimulationResult all = few;
+  all.events.clear();
+  all.num_events = of_all(few.num_events, one_fewer.num_events, left_out);
+  for (std::size_t c = 0; c < all.steps.front().size(); ++c) {
+    for (const auto member : {&SimulatedStep::step_seconds, &SimulatedStep::compute_seconds,
+                              &SimulatedStep::communication_seconds, &SimulatedStep::exposed_seconds}) {
+      all.steps[0][c].*member = of_all(few.steps[0][c].*member, one_fewer.steps[0][c].*member, left_out);
+    }
+  }
+  for (std::size_t basis = 0; basis < all.seconds_by_basis.size(); ++basis) {
+    all.seconds_by_basis[basis] = of_all(few.seconds_by_basis[basis], one_fewer.seconds_by_basis[basis], left_out);
+  }
+  return all;
+}
+
 }  // namespace
 
 bool has_many_alike_micro_batches(const Plan& plan) {
@@ -78,6 +126,35 @@ bool micro_batches_repeat(const Plan& plan, const LoweredJob& lowered, const Sim
     return events != by_representative.end() &&
            repeat(program, plan.schedule.sub_batches, events->second, period_seconds * 1e9);
   });
+}
+
+std::optional<RepeatedStep> repeated_step(const PreparedPoint& point, const CostModel& costs) {
+  const SimulateSection& simulate = point.experiment.simulate;
+  if (simulate.noise > 0.0 || !simulate.straggler_ranks.empty()) return std::nullopt;
+  if (!has_many_alike_micro_batches(point.plan)) return std::nullopt;
+  SimulatedFew few, one_fewer;
+  try {
+    one_fewer = simulated_few(point, costs, compared_micro_batches - 1, false);
+    few = simulated_few(point, costs, compared_micro_batches, true);
+  } catch (const Unsupported&) {
+    return std::nullopt;
+  }
+  const double period_seconds = steady_step_seconds(few.simulation) - steady_step_seconds(one_fewer.simulation);
+  if (!have_same_arenas(few.lowered, one_fewer.lowered) ||
+      !micro_batches_repeat(point.plan, few.lowered, few.simulation, period_seconds)) {
+    return std::nullopt;
+  }
+  const int left_out = point.plan.schedule.micro_batches - compared_micro_batches;
+  RepeatedStep all{.lowered = std::move(few.lowered),
+                   .simulation = simulation_of_all(few.simulation, one_fewer.simulation, left_out),
+                   .row = {}};
+  all.row = step_row(point, all.lowered, all.simulation, 0);
+  results::StepRow account;
+  set_account(account, point, one_fewer.lowered);
+  for (std::size_t kind = 0; kind < all.row.sent_bytes.size(); ++kind) {
+    all.row.sent_bytes[kind] = of_all(all.row.sent_bytes[kind], account.sent_bytes[kind], left_out);
+  }
+  return all;
 }
 
 }  // namespace strata::predict

@@ -7,6 +7,9 @@
 /// and sums of times. Then a step of many micro-batches takes what one of few takes, and that much more for each that
 /// is left out.
 
+#include <optional>
+
+#include "cost/cost_model.hpp"
 #include "ir/plan/plan.hpp"
 #include "predict/prediction.hpp"
 #include "sim/simulate.hpp"
@@ -24,5 +27,16 @@ bool has_many_alike_micro_batches(const Plan& plan);
 /// @p period_seconds.
 bool micro_batches_repeat(const Plan& plan, const LoweredJob& lowered, const SimulationResult& simulation,
                           double period_seconds);
+
+/// A step of all micro-batches of a plan, told from few of them.
+struct RepeatedStep {
+  LoweredJob lowered;           ///< of compared_micro_batches; its arenas are those of all
+  SimulationResult simulation;  ///< of all: one step, without events
+  results::StepRow row;         ///< of all
+};
+
+/// One step of @p point, which is like all others. Nothing where it has too few micro-batches, or they do not repeat, or
+/// noise or stragglers tell its ranks apart, or the plan cannot be lowered: which is to be said of all of them.
+std::optional<RepeatedStep> repeated_step(const PreparedPoint& point, const CostModel& costs);
 
 }  // namespace strata::predict

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -18,6 +19,7 @@
 #include "predict/point_facts.hpp"
 #include "predict/prediction.hpp"
 #include "predict/progress_line.hpp"
+#include "predict/repeated_micro_batches.hpp"
 #include "predict/selected_point.hpp"
 #include "predict/timeline_rows.hpp"
 #include "results/outcome.hpp"
@@ -106,16 +108,41 @@ class PointSimulation {
 
   void record(results::Recorder& recorder, const PreparedPoint& prepared, const CostModel& costs,
               const results::AttemptFacts& facts) {
+    const bool wants_events = prepared.experiment.measure.timeline_steps > 0 || !arguments_.trace_file.empty();
+    if (!wants_events) {
+      const std::optional<RepeatedStep> repeated = repeated_step(prepared, costs);
+      // What does not fit is said of the instruction that finds no room, among all micro-batches.
+      if (repeated && fits(repeated->lowered, prepared.plan.device_capacity_bytes)) {
+        record_rows(recorder, prepared, repeated->lowered, repeated->simulation, facts,
+                    [&](std::int64_t) { return repeated->row; });
+        return;
+      }
+    }
     const LoweredJob lowered = lower_job(prepared);
+    const SimulationResult simulation = predict(prepared, lowered, costs).simulation;
+    const std::int64_t num_steps = prepared.experiment.simulate.steps;
+    const StepRange steps{simulation.steady_step + 1 - num_steps, simulation.steady_step};
+    record_rows(recorder, prepared, lowered, simulation, facts,
+                [&](std::int64_t step) { return step_row(prepared, lowered, simulation, steps.first + step); });
+    add_timeline(recorder, prepared, lowered, simulation, steps);
+    if (!arguments_.trace_file.empty()) write_trace(lowered, simulation, steps);
+  }
+
+  static bool fits(const LoweredJob& lowered, std::int64_t capacity_bytes) {
+    return capacity_bytes == 0 ||
+           std::ranges::max(lowered.programs, {}, &Program::arena_bytes).arena_bytes <= capacity_bytes;
+  }
+
+  /// @param row_of of a step that is recorded, from 0 on.
+  void record_rows(results::Recorder& recorder, const PreparedPoint& prepared, const LoweredJob& lowered,
+                   const SimulationResult& simulation, const results::AttemptFacts& facts,
+                   const std::function<results::StepRow(std::int64_t)>& row_of) {
     if (prepared.experiment.evaluate.every > 0) {
       const auto bytes = static_cast<double>(evaluation_arena_bytes(prepared, lowered));
       recorder.add_prediction({"arena_bytes", "byte", bytes, results::unknown, "program"});
     }
-    const Prediction prediction = predict(prepared, lowered, costs);
-    const std::int64_t num_steps = prepared.experiment.simulate.steps;
-    const std::int64_t first = prediction.simulation.steady_step + 1 - num_steps;
-    for (std::int64_t step = 0; step < num_steps; ++step) {
-      results::StepRow row = step_row(prepared, lowered, prediction.simulation, first + step);
+    for (std::int64_t step = 0; step < prepared.experiment.simulate.steps; ++step) {
+      results::StepRow row = row_of(step);
       row.step = step;
       recorder.add_step(row);
       if (step == 0) {
@@ -124,18 +151,15 @@ class PointSimulation {
             progress_line(facts, row));
       }
     }
-    if (const SimulationResult& s = prediction.simulation;
-        s.period_steps != 1 && prepared.experiment.simulate.noise == 0.0) {
-      say("      {}\n", s.period_steps > 1 ? fmt::format("steps repeat every {} of them", s.period_steps)
-                                           : fmt::format("steps have not begun to repeat after {}", s.steps.size()));
+    if (simulation.period_steps != 1 && prepared.experiment.simulate.noise == 0.0) {
+      say("      {}\n", simulation.period_steps > 1
+                            ? fmt::format("steps repeat every {} of them", simulation.period_steps)
+                            : fmt::format("steps have not begun to repeat after {}", simulation.steps.size()));
     }
-    const double extrapolated = extrapolated_share(prediction.simulation);
+    const double extrapolated = extrapolated_share(simulation);
     if (extrapolated > 0.0) {
       say("      {:.1f} % of the time is extrapolated beyond what the profile measured\n", 100.0 * extrapolated);
     }
-    const StepRange steps{first, first + num_steps - 1};
-    add_timeline(recorder, prepared, lowered, prediction.simulation, steps);
-    if (!arguments_.trace_file.empty()) write_trace(lowered, prediction.simulation, steps);
   }
 
   /// Of the first of @p steps. Ranks of different kinds have different instructions and streams: both are numbered anew

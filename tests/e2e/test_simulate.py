@@ -133,6 +133,36 @@ def test_what_does_not_fit_a_device_is_recorded_as_out_of_memory(on_a800, tmp_pa
         assert file["summary/status"][()].item() == h5py.check_enum_dtype(file["summary/status"].dtype)["oom"]
 
 
+def test_steps_told_from_few_micro_batches_are_the_whole_ones(on_a800, tmp_path):
+    """With a timeline all micro-batches are simulated, without one few of them; the account of both is the same."""
+    told = []
+    for timeline_steps in (0, 1):
+        before = set(attempts(tmp_path))
+        words = ["train.micro_batches=16", "simulate.steps=2", f"measure.timeline_steps={timeline_steps}"]
+        assert on_a800(*(part for word in words for part in ("--set", word))).code == 0
+        (new,) = set(attempts(tmp_path)) - before
+        told.append(attributes(new)[1])
+    few, whole = told
+    assert few.keys() == whole.keys()
+    assert list(few["step"]) == [0, 1]
+    for name, column in whole.items():
+        if name != "unix_seconds" and column.dtype.kind in "iuf":
+            assert few[name] == pytest.approx(column, rel=1e-9, abs=1e-9, nan_ok=True), name
+    for name in ("arena_peak_bytes", "activation_bytes", "all_reduce_sent_bytes"):
+        assert list(few[name]) == list(whole[name]) != [0, 0]
+
+
+def test_what_does_not_fit_is_said_of_one_of_all_micro_batches(on_a800):
+    said = []
+    for timeline_steps in (0, 1):
+        words = ["model.name=llama-30b", "train.micro_batches=16", f"measure.timeline_steps={timeline_steps}"]
+        ended = on_a800(*(part for word in words for part in ("--set", word)))
+        assert ended.code == 3
+        said.append(ended.error)
+    assert "OOM at input (forward, micro-batch 0): rank 0 needs" in said[0]
+    assert said[0] == said[1]
+
+
 def test_this_machine_is_known_by_its_profile_alone(strata, experiment):
     ended = strata(None, "simulate", experiment())
     assert ended.code == 2

@@ -38,29 +38,49 @@ PreparedPoint prepared(const std::string& mode, std::vector<std::string> words =
 }
 
 struct Whole {
-  double seconds;
-  results::StepRow account;
+  results::StepRow row;
+  std::vector<double> seconds_by_basis;
 };
 
 Whole whole(PreparedPoint point, int micro_batches) {
   point.plan = with_at_most(point.plan, micro_batches);
   const LoweredJob lowered = lower_job_uncapped(point);
-  Whole result{.seconds = steady_step_seconds(predict(point, lowered, *cost_model(point, file)).simulation),
-               .account = {}};
-  set_account(result.account, point, lowered);
-  return result;
+  const SimulationResult simulation = predict(point, lowered, *cost_model(point, file)).simulation;
+  return {step_row(point, lowered, simulation, simulation.steady_step), simulation.seconds_by_basis};
 }
 
-/// What is told of the plan from few of its micro-batches is what simulating all of them says.
-void expect_the_same(const PreparedPoint& point) {
-  ASSERT_EQ(point.plan.schedule.micro_batches, many);
-  ASSERT_TRUE(has_many_alike_micro_batches(point.plan));
-  const Evaluation told = PlanEvaluation(point, file)(point.plan);
-  const Whole expected = whole(point, many);
-  EXPECT_NEAR(told.step_seconds, expected.seconds, 1e-9 * expected.seconds);
-  EXPECT_EQ(told.peak_bytes, expected.account.arena_peak_bytes);
-  for (std::size_t kind = 0; kind < expected.account.sent_bytes.size(); ++kind) {
-    EXPECT_EQ(told.bytes_sent.bytes[kind], expected.account.sent_bytes[kind]) << "collective " << kind;
+void expect_near(double told, double expected) { EXPECT_NEAR(told, expected, 1e-9 * expected); }
+
+/// What is told of a step from few of its micro-batches is what simulating all of them says.
+void expect_the_same(const RepeatedStep& told, const Whole& expected) {
+  for (const auto seconds :
+       {&results::StepRow::step_seconds_max, &results::StepRow::step_seconds_median, &results::StepRow::compute_seconds,
+        &results::StepRow::communication_seconds, &results::StepRow::exposed_communication_seconds,
+        &results::StepRow::slowest_rank_compute_seconds, &results::StepRow::slowest_rank_exposed_seconds,
+        &results::StepRow::busy_share}) {
+    expect_near(told.row.*seconds, expected.row.*seconds);
+  }
+  EXPECT_NEAR(told.row.other_seconds, expected.row.other_seconds, 1e-9 * expected.row.step_seconds_max);
+  for (const auto bytes :
+       {&results::StepRow::parameter_bytes, &results::StepRow::gradient_bytes, &results::StepRow::optimizer_bytes,
+        &results::StepRow::activation_bytes, &results::StepRow::workspace_bytes, &results::StepRow::communication_bytes,
+        &results::StepRow::arena_peak_bytes, &results::StepRow::num_samples}) {
+    EXPECT_EQ(told.row.*bytes, expected.row.*bytes);
+  }
+  for (std::size_t kind = 0; kind < expected.row.sent_bytes.size(); ++kind) {
+    EXPECT_EQ(told.row.sent_bytes[kind], expected.row.sent_bytes[kind]) << "collective " << kind;
+  }
+  for (std::size_t basis = 0; basis < expected.seconds_by_basis.size(); ++basis) {
+    expect_near(told.simulation.seconds_by_basis.at(basis), expected.seconds_by_basis[basis]);
+  }
+}
+
+/// Planners are told the same.
+void expect_the_same(const Evaluation& told, const results::StepRow& expected) {
+  expect_near(told.step_seconds, expected.step_seconds_max);
+  EXPECT_EQ(told.peak_bytes, expected.arena_peak_bytes);
+  for (std::size_t kind = 0; kind < expected.sent_bytes.size(); ++kind) {
+    EXPECT_EQ(told.bytes_sent.bytes[kind], expected.sent_bytes[kind]) << "collective " << kind;
   }
 }
 
@@ -72,7 +92,7 @@ struct Few {
   double period_seconds;
 
   explicit Few(PreparedPoint point)
-      : plan(point.plan), period_seconds(-whole(point, compared_micro_batches - 1).seconds) {
+      : plan(point.plan), period_seconds(-whole(point, compared_micro_batches - 1).row.step_seconds_max) {
     point.plan = with_at_most(point.plan, compared_micro_batches);
     lowered = lower_job_uncapped(point);
     simulation = predict(point, lowered, *cost_model(point, file)).simulation;
@@ -103,12 +123,24 @@ TEST(RepeatedMicroBatches, TellWhatTheWholeStepTakes) {
       std::vector<std::string> all = words;
       all.push_back("cluster=" + cluster);
       const PreparedPoint point = prepared(mode, all);
-      expect_the_same(point);
-      const bool repeats = Few(point).repeats();
-      num_repeating += repeats ? 1 : 0;
+      ASSERT_EQ(point.plan.schedule.micro_batches, many);
+      ASSERT_TRUE(has_many_alike_micro_batches(point.plan));
+      const Whole expected = whole(point, many);
+      expect_the_same(PlanEvaluation(point, file)(point.plan), expected.row);
+      const std::optional<RepeatedStep> told = repeated_step(point, *cost_model(point, file));
+      if (!told) continue;
+      ++num_repeating;
+      expect_the_same(*told, expected);
     }
   }
   EXPECT_EQ(num_repeating, 2 * static_cast<int>(modes.size()));
+}
+
+TEST(RepeatedMicroBatches, RanksThatAreToldApartAreSimulatedWhole) {
+  for (const char* word : {"simulate.noise=0.1", "simulate.straggler_ranks=[3]"}) {
+    const PreparedPoint point = prepared("ddp", {word});
+    EXPECT_FALSE(repeated_step(point, *cost_model(point, file))) << word;
+  }
 }
 
 TEST(RepeatedMicroBatches, OneInstructionThatFallsBehindIsNoRepetition) {
