@@ -16,7 +16,7 @@
 namespace strata::results {
 
 struct RecorderSettings {
-  double flush_seconds = 0.5;  ///< no row waits longer than this to reach the HDF5 file
+  double flush_seconds = 1.0;  ///< no row waits longer than this to reach the HDF5 file
   /// Disk space claimed ahead of HDF5's writes, so that a full disk is met by us and not in the middle of a flush.
   /// Given back when the file is closed. File systems that cannot preallocate (some network ones) work without it.
   std::int64_t reserve_bytes = std::int64_t{4} << 20;
