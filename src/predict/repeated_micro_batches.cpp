@@ -1,8 +1,8 @@
 #include "predict/repeated_micro_batches.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <span>
 #include <utility>
@@ -16,7 +16,6 @@
 namespace strata::predict {
 namespace {
 
-constexpr int first_compared = 2, last_compared = 4;
 /// Of events in whole nanoseconds, two of which are subtracted from two others.
 constexpr double rounding_ns = 2.0;
 
@@ -26,49 +25,88 @@ bool are_alike(const Instruction& a, const Instruction& b) {
          (!a.is_collective() || (a.collective == b.collective && a.group == b.group));
 }
 
-/// Instructions of the compared micro-batches, in order; empty where they are not alike.
-using Compared = std::array<std::vector<std::size_t>, last_compared - first_compared + 1>;
+/// Of one class: its Program, and what its rank did, in the steady step and beside it, on the clock of all steps.
+struct ClassEvents {
+  const Program* program;
+  std::span<const TimelineEvent> events;
+  std::int64_t steady_step;
+};
 
-/// @param sub_batches that instructions count within a micro-batch.
-Compared compared_instructions(const Program& program, int sub_batches) {
-  Compared compared;
-  for (std::size_t i = 0; i < program.body.size(); ++i) {
-    const int micro_batch = program.body[i].micro_batch / sub_batches;
-    if (micro_batch < first_compared || micro_batch > last_compared) continue;
-    compared[static_cast<std::size_t>(micro_batch - first_compared)].push_back(i);
-  }
-  for (const std::vector<std::size_t>& of_one : compared) {
-    const bool repeats = std::ranges::equal(of_one, compared.front(), [&](std::size_t a, std::size_t b) {
-      return are_alike(program.body[a], program.body[b]);
-    });
-    if (!repeats) return {};
-  }
-  return compared;
-}
+/// Compares micro-batches of one plan.
+class Comparison {
+ public:
+  Comparison(const Plan& plan, const ComparedMicroBatches& compared, double period_seconds)
+      : compared_(compared), sub_batches_(plan.schedule.sub_batches), period_ns_(period_seconds * 1e9) {}
 
-/// @param events of one class, of one step that no other one overlaps.
-bool repeat(const Program& program, int sub_batches, std::span<const TimelineEvent> events, double period_ns) {
-  const Compared compared = compared_instructions(program, sub_batches);
-  if (compared.front().empty()) return false;
-  std::vector<const TimelineEvent*> of_instruction(program.body.size());
-  for (const TimelineEvent& event : events) of_instruction[static_cast<std::size_t>(event.instruction)] = &event;
-  for (std::size_t m = 1; m < compared.size(); ++m) {
-    for (std::size_t i = 0; i < compared[m].size(); ++i) {
-      const TimelineEvent* earlier = of_instruction[compared[m - 1][i]];
-      const TimelineEvent* later = of_instruction[compared[m][i]];
-      if (earlier == nullptr || later == nullptr) return false;
-      const auto begins = static_cast<double>(later->begin_ns - earlier->begin_ns);
-      const auto ends = static_cast<double>(later->end_ns - earlier->end_ns);
-      if (std::abs(begins - period_ns) > rounding_ns || std::abs(ends - period_ns) > rounding_ns) return false;
+  bool repeats(const ClassEvents& of_class) const {
+    const ByMicroBatch instructions = compared_instructions(*of_class.program);
+    if (instructions.empty()) return false;
+    std::vector<const TimelineEvent*> of_instruction(of_class.program->body.size());
+    for (const TimelineEvent& event : of_class.events) {
+      if (event.step == of_class.steady_step) of_instruction[static_cast<std::size_t>(event.instruction)] = &event;
     }
+    std::int64_t begin_ns = std::numeric_limits<std::int64_t>::max(), end_ns = 0;
+    for (std::size_t m = 0; m < instructions.size(); ++m) {
+      for (std::size_t i = 0; i < instructions[m].size(); ++i) {
+        const TimelineEvent* event = of_instruction[instructions[m][i]];
+        if (event == nullptr) return false;
+        begin_ns = std::min(begin_ns, event->begin_ns);
+        end_ns = std::max(end_ns, event->end_ns);
+        if (m > 0 && !is_a_period_later(*event, *of_instruction[instructions[m - 1][i]])) return false;
+      }
+    }
+    return is_repeated_alone(*of_class.program) || are_alone(of_class, begin_ns, end_ns);
   }
-  return true;
-}
 
-/// Of a step of @p micro_batches.
+ private:
+  /// Instructions of the compared micro-batches, in order; empty where they are not alike.
+  using ByMicroBatch = std::vector<std::vector<std::size_t>>;
+
+  int micro_batch(const Instruction& in) const { return in.micro_batch / sub_batches_; }
+
+  ByMicroBatch compared_instructions(const Program& program) const {
+    ByMicroBatch compared(static_cast<std::size_t>(compared_.last - compared_.first + 1));
+    for (std::size_t i = 0; i < program.body.size(); ++i) {
+      const int m = micro_batch(program.body[i]);
+      if (m < compared_.first || m > compared_.last) continue;
+      compared[static_cast<std::size_t>(m - compared_.first)].push_back(i);
+    }
+    const bool repeats = std::ranges::all_of(compared, [&](const std::vector<std::size_t>& of_one) {
+      return std::ranges::equal(of_one, compared.front(), [&](std::size_t a, std::size_t b) {
+        return are_alike(program.body[a], program.body[b]);
+      });
+    });
+    return repeats && !compared.front().empty() ? compared : ByMicroBatch{};
+  }
+
+  bool is_a_period_later(const TimelineEvent& later, const TimelineEvent& earlier) const {
+    const auto begins = static_cast<double>(later.begin_ns - earlier.begin_ns);
+    const auto ends = static_cast<double>(later.end_ns - earlier.end_ns);
+    return std::abs(begins - period_ns_) <= rounding_ns && std::abs(ends - period_ns_) <= rounding_ns;
+  }
+
+  /// Only micro-batches of the same step are under way from @p begin_ns to @p end_ns, those compared and their
+  /// neighbours.
+  bool are_alone(const ClassEvents& of_class, std::int64_t begin_ns, std::int64_t end_ns) const {
+    return std::ranges::none_of(of_class.events, [&](const TimelineEvent& event) {
+      if (event.begin_ns >= end_ns || event.end_ns <= begin_ns) return false;
+      const int m = micro_batch(of_class.program->body[static_cast<std::size_t>(event.instruction)]);
+      return event.step != of_class.steady_step || m < compared_.first - 1 || m > compared_.last + 1;
+    });
+  }
+
+  ComparedMicroBatches compared_;
+  int sub_batches_;  ///< that instructions count within a micro-batch
+  double period_ns_;
+};
+
+/// Of a step of few micro-batches.
 struct SimulatedFew {
   LoweredJob lowered;
   SimulationResult simulation;
+  const std::vector<SimulatedStep>& steady_step() const {
+    return simulation.steps[static_cast<std::size_t>(simulation.steady_step)];
+  }
 };
 
 /// @throws Unsupported as lowering does.
@@ -82,8 +120,14 @@ SimulatedFew simulated_few(PreparedPoint point, const CostModel& costs, int micr
   return few;
 }
 
-bool have_same_arenas(const LoweredJob& a, const LoweredJob& b) {
-  return std::ranges::equal(a.programs, b.programs, {}, &Program::arena_bytes, &Program::arena_bytes);
+/// Adding a micro-batch takes each class equally long, and no memory.
+bool adds_the_same_everywhere(const SimulatedFew& few, const SimulatedFew& one_fewer, double period_seconds) {
+  const auto takes_a_period = [&](const SimulatedStep& more, const SimulatedStep& less) {
+    return std::abs(more.step_seconds - less.step_seconds - period_seconds) <= rounding_ns * 1e-9;
+  };
+  return std::ranges::equal(few.steady_step(), one_fewer.steady_step(), takes_a_period) &&
+         std::ranges::equal(few.lowered.programs, one_fewer.lowered.programs, {}, &Program::arena_bytes,
+                            &Program::arena_bytes);
 }
 
 /// Value of a step of @p left_out micro-batches more than @p few has, each of which adds what the last of those does.
@@ -92,62 +136,77 @@ Number of_all(Number few, Number one_fewer, int left_out) {
   return few + static_cast<Number>(left_out) * (few - one_fewer);
 }
 
-/// Without events.
-SimulationResult simulation_of_all(const SimulationResult& few, const SimulationResult& one_fewer, int left_out) {
-  SimulationResult all = few;
-  all.events.clear();
-  all.num_events = of_all(few.num_events, one_fewer.num_events, left_out);
-  for (std::size_t c = 0; c < all.steps.front().size(); ++c) {
+SimulationResult simulation_of_all(const SimulatedFew& few, const SimulatedFew& one_fewer, int left_out) {
+  SimulationResult all;
+  std::vector<SimulatedStep>& step = all.steps.emplace_back(few.steady_step());
+  for (std::size_t c = 0; c < step.size(); ++c) {
     for (const auto member : {&SimulatedStep::step_seconds, &SimulatedStep::compute_seconds,
                               &SimulatedStep::communication_seconds, &SimulatedStep::exposed_seconds}) {
-      all.steps[0][c].*member = of_all(few.steps[0][c].*member, one_fewer.steps[0][c].*member, left_out);
+      step[c].*member = of_all(few.steady_step()[c].*member, one_fewer.steady_step()[c].*member, left_out);
     }
   }
-  for (std::size_t basis = 0; basis < all.seconds_by_basis.size(); ++basis) {
-    all.seconds_by_basis[basis] = of_all(few.seconds_by_basis[basis], one_fewer.seconds_by_basis[basis], left_out);
+  const std::vector<double>& by_basis = few.simulation.seconds_by_basis;
+  for (std::size_t basis = 0; basis < by_basis.size(); ++basis) {
+    all.seconds_by_basis.push_back(of_all(by_basis[basis], one_fewer.simulation.seconds_by_basis[basis], left_out));
   }
   return all;
 }
 
 }  // namespace
 
-bool has_many_alike_micro_batches(const Plan& plan) {
-  return plan.schedule.kind == ScheduleKind::simultaneous && plan.schedule.micro_batches > 2 * compared_micro_batches;
+std::optional<ComparedMicroBatches> compared_micro_batches(const Plan& plan) {
+  ComparedMicroBatches compared;
+  switch (plan.schedule.kind) {
+    case ScheduleKind::simultaneous: compared = {.simulated = 6, .first = 2, .last = 4}; break;
+    case ScheduleKind::one_forward_one_backward: {
+      const int places = axis_size(plan.mesh, "stage");
+      compared = {.simulated = 4 * places + 4, .first = 2 * places, .last = 3 * places + 2};
+      break;
+    }
+    default: return std::nullopt;
+  }
+  if (plan.schedule.micro_batches <= 2 * compared.simulated) return std::nullopt;
+  return compared;
 }
 
-bool micro_batches_repeat(const Plan& plan, const LoweredJob& lowered, const SimulationResult& simulation,
-                          double period_seconds) {
-  if (simulation.steps.size() != 1 || !std::ranges::all_of(lowered.programs, is_repeated_alone)) return false;
+bool micro_batches_repeat(const Plan& plan, const ComparedMicroBatches& compared, const LoweredJob& lowered,
+                          const SimulationResult& simulation, double period_seconds) {
+  if (simulation.period_steps != 1) return false;
   std::map<int, std::vector<TimelineEvent>> by_representative;
   for (const TimelineEvent& event : simulation.events) by_representative[event.rank].push_back(event);
-  if (by_representative.size() != lowered.programs.size()) return false;
-  return std::ranges::all_of(lowered.programs, [&](const Program& program) {
-    const auto events = by_representative.find(program.rank);
-    return events != by_representative.end() &&
-           repeat(program, plan.schedule.sub_batches, events->second, period_seconds * 1e9);
-  });
+  const Comparison comparison(plan, compared, period_seconds);
+  for (std::size_t c = 0; c < lowered.programs.size(); ++c) {
+    std::vector<TimelineEvent>& events = by_representative[lowered.programs[c].rank];
+    for (TimelineEvent& event : events) {
+      const std::int64_t zero_ns = simulation.steps[static_cast<std::size_t>(event.step)][c].begin_ns;
+      event.begin_ns += zero_ns;
+      event.end_ns += zero_ns;
+    }
+    if (!comparison.repeats({&lowered.programs[c], events, simulation.steady_step})) return false;
+  }
+  return true;
 }
 
 std::optional<RepeatedStep> repeated_step(const PreparedPoint& point, const CostModel& costs) {
   const SimulateSection& simulate = point.experiment.simulate;
   if (simulate.noise > 0.0 || !simulate.straggler_ranks.empty()) return std::nullopt;
-  if (!has_many_alike_micro_batches(point.plan)) return std::nullopt;
+  const std::optional<ComparedMicroBatches> compared = compared_micro_batches(point.plan);
+  if (!compared) return std::nullopt;
   SimulatedFew few, one_fewer;
   try {
-    one_fewer = simulated_few(point, costs, compared_micro_batches - 1, false);
-    few = simulated_few(point, costs, compared_micro_batches, true);
+    one_fewer = simulated_few(point, costs, compared->simulated - 1, false);
+    few = simulated_few(point, costs, compared->simulated, true);
   } catch (const Unsupported&) {
     return std::nullopt;
   }
   const double period_seconds = steady_step_seconds(few.simulation) - steady_step_seconds(one_fewer.simulation);
-  if (!have_same_arenas(few.lowered, one_fewer.lowered) ||
-      !micro_batches_repeat(point.plan, few.lowered, few.simulation, period_seconds)) {
+  if (!adds_the_same_everywhere(few, one_fewer, period_seconds) ||
+      !micro_batches_repeat(point.plan, *compared, few.lowered, few.simulation, period_seconds)) {
     return std::nullopt;
   }
-  const int left_out = point.plan.schedule.micro_batches - compared_micro_batches;
-  RepeatedStep all{.lowered = std::move(few.lowered),
-                   .simulation = simulation_of_all(few.simulation, one_fewer.simulation, left_out),
-                   .row = {}};
+  const int left_out = point.plan.schedule.micro_batches - compared->simulated;
+  RepeatedStep all{.lowered = {}, .simulation = simulation_of_all(few, one_fewer, left_out), .row = {}};
+  all.lowered = std::move(few.lowered);
   all.row = step_row(point, all.lowered, all.simulation, 0);
   results::StepRow account;
   set_account(account, point, one_fewer.lowered);

@@ -138,6 +138,7 @@ def read(file):
 
 
 def draw(kept, folder):
+    folder.mkdir(parents=True, exist_ok=True)
     if "collectives" in kept:
         collectives_beside_mpi.draw(kept["collectives"]["measured"], folder / "collectives-beside-mpi.png")
     if "many_ranks" in kept:
