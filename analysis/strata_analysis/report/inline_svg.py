@@ -25,8 +25,8 @@ def inline_svg(figure: Figure, name: str) -> Markup:
         figure.axes[0].set_title("")
     buffer = io.StringIO()
     with style.laid_out(figure):
-        # As "tight" would find it, without a drawing for that alone.
-        box = figure.get_tightbbox().padded(matplotlib.rcParams["savefig.pad_inches"])
+        # What was laid out fills the figure and stands out of it by a hair; "tight" would look for how far.
+        box = figure.bbox_inches.padded(matplotlib.rcParams["savefig.pad_inches"])
         figure.savefig(buffer, format="svg", metadata=style.metadata("svg"), bbox_inches=box)
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
