@@ -129,8 +129,9 @@ class PointSimulation {
   }
 
   static bool fits(const LoweredJob& lowered, std::int64_t capacity_bytes) {
-    return capacity_bytes == 0 ||
-           std::ranges::max(lowered.programs, {}, &Program::arena_bytes).arena_bytes <= capacity_bytes;
+    return capacity_bytes == 0 || std::ranges::all_of(lowered.programs, [&](const Program& program) {
+             return program.arena_bytes <= capacity_bytes;
+           });
   }
 
   /// @param row_of of a step that is recorded, from 0 on.
