@@ -7,7 +7,6 @@
 #include <limits>
 #include <numeric>
 #include <optional>
-#include <set>
 
 #include "base/error.hpp"
 #include "ir/model/backward_reads.hpp"
@@ -198,16 +197,22 @@ std::vector<Stage> cut_into_stages(const ModelGraph& graph, const Stages& stages
 }
 
 std::vector<int> tensors_across(const ModelGraph& graph, int first_operator) {
-  std::set<int> across;
-  for (std::size_t o = static_cast<std::size_t>(first_operator); o < graph.operators.size(); ++o) {
-    for (const int t : graph.operators[o].inputs) {
-      if (!is_model_input(graph.tensors[static_cast<std::size_t>(t)])) across.insert(t);
+  std::vector<bool> are_used(graph.tensors.size());  // behind the cut, and not made there
+  const auto behind = std::span(graph.operators).subspan(static_cast<std::size_t>(first_operator));
+  for (const Operator& op : behind) {
+    for (const int t : op.inputs) {
+      const auto tensor = static_cast<std::size_t>(t);
+      are_used[tensor] = are_used[tensor] || !is_model_input(graph.tensors[tensor]);
     }
   }
-  for (std::size_t o = static_cast<std::size_t>(first_operator); o < graph.operators.size(); ++o) {
-    for (const int t : graph.operators[o].outputs) across.erase(t);
+  for (const Operator& op : behind) {
+    for (const int t : op.outputs) are_used[static_cast<std::size_t>(t)] = false;
   }
-  return {across.begin(), across.end()};
+  std::vector<int> across;
+  for (std::size_t t = 0; t < are_used.size(); ++t) {
+    if (are_used[t]) across.push_back(static_cast<int>(t));
+  }
+  return across;
 }
 
 std::vector<std::vector<int>> stages_of_parameters(const ModelGraph& graph, std::span<const Stage> stages) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -69,6 +70,13 @@ class Allocator {
     int life = -1;
   };
 
+  struct ByBegin {
+    using is_transparent = void;
+    bool operator()(const Occupant& a, const Occupant& b) const { return a.begin < b.begin; }
+    bool operator()(const Occupant& a, std::int64_t begin) const { return a.begin < begin; }
+    bool operator()(std::int64_t begin, const Occupant& b) const { return begin < b.begin; }
+  };
+
   /// Below `begin` nothing of so many bytes has room.
   struct LeastBegin {
     std::int64_t bytes = 0;
@@ -77,18 +85,18 @@ class Allocator {
 
   /// What a stream's next instruction has to stay away from.
   struct Seen {
-    std::int64_t base = 0;                   ///< where the first may begin
-    std::vector<Occupant> occupants{};       ///< not known to be gone, sorted by begin
-    std::int64_t most_bytes = 0;             ///< of an occupant
-    std::vector<LeastBegin> least_begins{};  ///< of each size that was placed; a Program has few
+    std::int64_t base = 0;                         ///< where the first may begin
+    std::multiset<Occupant, ByBegin> occupants{};  ///< not known to be gone; of deep models thousands
+    std::int64_t most_bytes = 0;                   ///< of an occupant
+    std::vector<LeastBegin> least_begins{};        ///< of each size that was placed; a Program has few
 
     void add(const Occupant& occupant) {
-      occupants.insert(std::ranges::upper_bound(occupants, occupant.begin, {}, &Occupant::begin), occupant);
+      occupants.insert(occupant);
       most_bytes = std::max(most_bytes, occupant.end - occupant.begin);
     }
     void remove(std::int64_t begin, int life) {
-      const auto first = std::ranges::lower_bound(occupants, begin, {}, &Occupant::begin);
-      const auto gone = std::find_if(first, occupants.end(), [&](const Occupant& o) { return o.life == life; });
+      const auto gone = std::find_if(occupants.lower_bound(begin), occupants.end(),
+                                     [&](const Occupant& o) { return o.life == life; });
       const std::int64_t end = gone->end;
       const auto at = occupants.erase(gone);
       // What has room now and had none before lies between the one that begins before what went and the first that
@@ -103,10 +111,7 @@ class Allocator {
       }
     }
     /// Those before it end at @p address or before; occupants may overlap, as streams know of each other late.
-    std::size_t first_that_may_reach(std::int64_t address) const {
-      return static_cast<std::size_t>(std::ranges::upper_bound(occupants, address - most_bytes, {}, &Occupant::begin) -
-                                      occupants.begin());
-    }
+    auto first_that_may_reach(std::int64_t address) const { return occupants.upper_bound(address - most_bytes); }
     LeastBegin& least_begin_of(std::int64_t bytes) {
       const auto known = std::ranges::find(least_begins, bytes, &LeastBegin::bytes);
       return known != least_begins.end() ? *known : least_begins.emplace_back(LeastBegin{bytes, base});
@@ -244,16 +249,15 @@ class Allocator {
     LeastBegin& least = seen.least_begin_of(bytes);
     std::int64_t candidate = least.begin;
     // Both are in order of their begins: behind one that begins behind the candidate so do all.
-    const auto pass = [&](std::span<const Occupant> in_the_way, std::size_t& next) {
-      for (; next < in_the_way.size() && in_the_way[next].begin < candidate + bytes; ++next) {
-        candidate = std::max(candidate, in_the_way[next].end);
-      }
+    const auto pass = [&](auto& next, auto end) {
+      for (; next != end && next->begin < candidate + bytes; ++next) candidate = std::max(candidate, next->end);
     };
-    std::size_t next = seen.first_that_may_reach(candidate), next_apart = 0;
+    auto next = seen.first_that_may_reach(candidate);
+    auto next_apart = kept_apart_.begin();
     std::int64_t before = -1;
     while (std::exchange(before, candidate) != candidate) {
-      pass(seen.occupants, next);
-      pass(kept_apart_, next_apart);
+      pass(next, seen.occupants.end());
+      pass(next_apart, kept_apart_.end());
     }
     if (kept_apart_.empty()) least.begin = candidate;
     return candidate;
@@ -269,10 +273,8 @@ class Allocator {
     const std::int64_t end = begin + aligned(buffer(id).size_bytes());
     const Seen& seen = seen_[static_cast<std::size_t>(instruction(i).stream)];
     bool is_apart = true;
-    for (std::size_t at = seen.first_that_may_reach(begin); at < seen.occupants.size() && is_apart; ++at) {
-      const Occupant& o = seen.occupants[at];
-      if (end <= o.begin) break;
-      is_apart = o.end <= begin || life(o.life).buffer == id;
+    for (auto o = seen.first_that_may_reach(begin); is_apart && o != seen.occupants.end() && o->begin < end; ++o) {
+      is_apart = o->end <= begin || life(o->life).buffer == id;
     }
     if (round_ == 0) num_met_ += std::ssize(seen.occupants);
     if (is_apart && (round_ != 1 || num_met_ > most_noted)) return true;
