@@ -17,20 +17,22 @@ namespace {
 constexpr std::array<std::string_view, 3> stale_modes = {"2bw", "cdp-v1", "cdp-v2"};
 
 /// SUMMA's Programs have a product and two broadcasts for each of at least as many panels as the longer side of the
-/// grid is long, so that they grow with the ranks where those of no other mode do. Empty: short enough to be looked at.
+/// grid is long, so that they grow with the ranks where those of no other mode do, and each rank of the grid has
+/// another one. Empty: short enough to be looked at.
 std::string why_too_long(const PlanRequest& request, std::string_view mode) {
-  constexpr double most_instructions = 50e3, passes = 3.0, a_panel = 3.0;
+  constexpr double most_of_a_rank = 50e3, most_of_all = 10e6, passes = 3.0, a_panel = 3.0;
   if (mode != "summa") return "";
   const auto products = std::ranges::count(request.graph.operators, OperatorKind::linear, &Operator::kind);
-  const double panels = std::ceil(std::sqrt(request.base.mesh.num_ranks()));
+  const int ranks = request.base.mesh.num_ranks();
+  const double panels = std::ceil(std::sqrt(ranks));
   const double instructions =
       static_cast<double>(products) * request.base.schedule.micro_batches * panels * passes * a_panel;
-  if (instructions <= most_instructions) return "";
+  const double most = std::min(most_of_a_rank, most_of_all / ranks);
+  if (instructions <= most) return "";
   return fmt::format(
-      "not asked: {} products of {} micro-batches on {} ranks in at least {} panels are about {:.0f} "
-      "products and broadcasts a rank, and up to {:.0f} are looked at",
-      products, request.base.schedule.micro_batches, request.base.mesh.num_ranks(), panels, instructions,
-      most_instructions);
+      "not asked: {} products of {} micro-batches on {} ranks in at least {} panels are about {:.0f} products and "
+      "broadcasts a rank, and up to {:.0f} of each of so many ranks are looked at",
+      products, request.base.schedule.micro_batches, ranks, panels, instructions, most);
 }
 
 Plan planned(const PlanRequest& request, const Planner& mode, std::map<std::string, OptionValue> options,

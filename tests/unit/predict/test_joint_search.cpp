@@ -223,6 +223,11 @@ TEST(JointSearch, LongProgramsOfSummaAreNotAskedFor) {
   request.base.schedule.micro_batches = 1000;
   EXPECT_THAT(plan_of_mode(request, summa, {}, false).refusal,
               AllOf(HasSubstr("not asked: "), HasSubstr("1000 micro-batches on 4 ranks in at least 2 panels")));
+  // Short ones of very many ranks, no two of which are alike, are long together.
+  PlanRequest many_ranks = setting.request(0);
+  many_ranks.base.mesh.nodes = 4096;
+  EXPECT_THAT(plan_of_mode(many_ranks, summa, {}, false).refusal,
+              AllOf(HasSubstr("not asked: "), HasSubstr("of each of so many ranks are looked at")));
 }
 
 TEST(JointSearch, LeavesOutWhatItIsToLeaveOut) {
