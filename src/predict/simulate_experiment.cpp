@@ -111,8 +111,9 @@ class PointSimulation {
     const bool wants_events = prepared.experiment.measure.timeline_steps > 0 || !arguments_.trace_file.empty();
     if (!wants_events) {
       const std::optional<RepeatedStep> repeated = repeated_step(prepared, costs);
+      const std::int64_t capacity_bytes = prepared.plan.device_capacity_bytes;
       // What does not fit is said of the instruction that finds no room, among all micro-batches.
-      if (repeated && fits(repeated->lowered, prepared.plan.device_capacity_bytes)) {
+      if (repeated && (capacity_bytes == 0 || repeated->row.arena_peak_bytes <= capacity_bytes)) {
         record_rows(recorder, prepared, repeated->lowered, repeated->simulation, facts,
                     [&](std::int64_t) { return repeated->row; });
         return;
@@ -126,12 +127,6 @@ class PointSimulation {
                 [&](std::int64_t step) { return step_row(prepared, lowered, simulation, steps.first + step); });
     add_timeline(recorder, prepared, lowered, simulation, steps);
     if (!arguments_.trace_file.empty()) write_trace(lowered, simulation, steps);
-  }
-
-  static bool fits(const LoweredJob& lowered, std::int64_t capacity_bytes) {
-    return capacity_bytes == 0 || std::ranges::all_of(lowered.programs, [&](const Program& program) {
-             return program.arena_bytes <= capacity_bytes;
-           });
   }
 
   /// @param row_of of a step that is recorded, from 0 on.
