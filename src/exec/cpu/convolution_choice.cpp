@@ -1,21 +1,19 @@
 #include "exec/cpu/convolution_choice.hpp"
 
-#include "exec/kernel_arguments.hpp"
+#include <set>
+#include <string_view>
+
+#include "exec/cpu/kernel_library.hpp"
 
 namespace strata::cpu {
 
 std::string convolutions_of(const Program& program, const Numerics& numerics) {
-  bool some_by_winograd = false, some_direct = false;
+  std::set<std::string_view> methods;
   for (const Instruction& in : program.body) {
-    const bool is_convolution = in.kernel == Kernel::convolution_forward ||
-                                in.kernel == Kernel::convolution_backward_input ||
-                                in.kernel == Kernel::convolution_backward_weight;
-    if (!is_convolution) continue;
-    const bool by_winograd = numerics.winograd && winograd_serves(KernelDims(program, in).convolution());
-    (by_winograd ? some_by_winograd : some_direct) = true;
+    methods.insert(kernel_library().convolution_method(program, in, numerics));
   }
-  if (some_by_winograd && some_direct) return "winograd and direct";
-  return some_by_winograd ? "winograd" : some_direct ? "direct" : "";
+  methods.erase("");
+  return std::string(methods.size() > 1 ? "winograd and direct" : methods.empty() ? "" : *methods.begin());
 }
 
 }  // namespace strata::cpu

@@ -26,6 +26,7 @@
 #include "exec/cpu/kernels/rotary.hpp"
 #include "exec/cpu/kernels/split_rows.hpp"
 #include "exec/cpu/kernels/top_k.hpp"
+#include "exec/cpu/kernels/winograd_choice.hpp"
 #include "ir/model/model_graph.hpp"
 
 namespace strata::cpu {
@@ -572,6 +573,16 @@ std::int64_t workspace_bytes(const Program& program, const Instruction& in, cons
     case Kernel::attention_forward: return attention_forward_workspace_bytes(s.attention());
     case Kernel::attention_backward: return attention_backward_workspace_bytes(s.attention());
     default: return 0;
+  }
+}
+
+std::string_view convolution_method(const Program& program, const Instruction& instruction, const Numerics& numerics) {
+  switch (instruction.kernel) {
+    case Kernel::convolution_forward:
+    case Kernel::convolution_backward_input:
+    case Kernel::convolution_backward_weight:
+      return is_by_winograd(convolution_dims(KernelDims(program, instruction), numerics)) ? "winograd" : "direct";
+    default: return "";
   }
 }
 

@@ -14,4 +14,6 @@ BoundKernel bind_kernel(const Program& program, const Arguments& arguments, Inpu
 
 std::int64_t workspace_bytes(const Program& program, const Instruction& instruction, const Numerics& numerics);
 
+std::string_view convolution_method(const Program& program, const Instruction& instruction, const Numerics& numerics);
+
 }  // namespace strata::cpu

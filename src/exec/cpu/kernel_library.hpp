@@ -27,6 +27,9 @@ struct KernelLibrary {
                              std::uint64_t seed, const Numerics& numerics);
   /// Scratch bytes of a kernel with the present number of OpenMP threads.
   std::int64_t (*workspace_bytes)(const Program& program, const Instruction& instruction, const Numerics& numerics);
+  /// "winograd" or "direct", by what a convolution or a gradient of one is made; empty for all else.
+  std::string_view (*convolution_method)(const Program& program, const Instruction& instruction,
+                                         const Numerics& numerics);
   /// See kernels/elementwise.hpp.
   void (*cast)(DType from, const void* x, DType to, void* y, std::int64_t n);
   /// See gemm_peak.hpp.

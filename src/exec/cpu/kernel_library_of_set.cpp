@@ -19,6 +19,7 @@ extern "C" [[gnu::visibility("default")]] const KernelLibrary STRATA_ENTRY;
 const KernelLibrary STRATA_ENTRY = {
     .bind_kernel = bind_kernel,
     .workspace_bytes = workspace_bytes,
+    .convolution_method = convolution_method,
     .cast = cast,
     .measure_product_rates = measure_product_rates,
     .measure_memory_bytes_per_second = measure_memory_bytes_per_second,

@@ -109,8 +109,8 @@ inline double relative_error(const std::vector<double>& actual, const std::vecto
   return std::sqrt(error / norm);
 }
 
-/// What one rounding to the stored type, after sums in f32, may cost in the norm: bf16 rounds by at most 2^-9 relative,
-/// 2^-9/√3 in the mean.
+/// What one rounding to the stored type, after sums in f32, may cost in the norm: bf16 rounds by at most 2^-8 relative,
+/// about half of it in the mean.
 inline double tolerance(DType stored) { return stored == DType::f32 ? 1e-6 : 2.5e-3; }
 
 /// Exactly the bytes that a kernel asked for, with a guard behind them that must survive.

@@ -1,8 +1,9 @@
 #pragma once
 
 /// @file
-/// What multiplies the bf16 operands that attention packs itself (bf16_panels.hpp). Linear layers and convolutions ask
-/// for AMX alone: on AVX512_BF16 oneDNN's products are as fast as packed ones, and faster where there are few rows.
+/// What multiplies bf16 operands: those that attention packs itself (bf16_panels.hpp), and those of direct convolutions
+/// (winograd_choice.hpp). Linear layers ask for AMX alone: on AVX512_BF16 oneDNN's products are as fast as packed ones,
+/// and faster where there are few rows.
 
 #include <cstdint>
 

@@ -13,6 +13,7 @@
 #include "exec/cpu/kernels/column_sums.hpp"
 #include "exec/cpu/kernels/dnnl_context.hpp"
 #include "exec/cpu/kernels/winograd.hpp"
+#include "exec/cpu/kernels/winograd_choice.hpp"
 
 namespace strata::cpu {
 
@@ -221,30 +222,27 @@ void direct_backward_weight(const ConvolutionDims& dims, const void* dy, const v
   }
 }
 
-bool by_winograd(const ConvolutionDims& dims) { return dims.winograd && winograd_serves(dims); }
-
 }  // namespace
 
 std::int64_t convolution_forward_workspace_bytes(const ConvolutionDims& dims) {
-  if (by_winograd(dims)) return winograd_forward_workspace_bytes(dims);
+  if (is_by_winograd(dims)) return winograd_forward_workspace_bytes(dims);
   return workspace_bytes(find(Phase::forward, dims, false));
 }
 
 std::int64_t convolution_backward_input_workspace_bytes(const ConvolutionDims& dims) {
-  if (by_winograd(dims)) return winograd_backward_input_workspace_bytes(dims);
+  if (is_by_winograd(dims)) return winograd_backward_input_workspace_bytes(dims);
   return workspace_bytes(find(Phase::backward_input, dims, false));
 }
 
 std::int64_t convolution_backward_weight_workspace_bytes(const ConvolutionDims& dims, bool accumulate) {
-  if (by_winograd(dims)) return winograd_backward_weight_workspace_bytes(dims);
+  if (is_by_winograd(dims)) return winograd_backward_weight_workspace_bytes(dims);
   return workspace_bytes(find(Phase::backward_weight, dims, accumulate));
 }
 
 void convolution_forward(const ConvolutionDims& dims, const void* x, const void* weight, const void* bias, void* y,
                          std::span<std::byte> workspace) {
-  if (by_winograd(dims)) {
-    winograd_forward(dims, static_cast<const float*>(x), static_cast<const float*>(weight),
-                     static_cast<const float*>(bias), static_cast<float*>(y), workspace);
+  if (is_by_winograd(dims)) {
+    winograd_forward(dims, x, weight, bias, y, workspace);
     return;
   }
   Convolution& convolution = find(Phase::forward, dims, false);
@@ -260,9 +258,8 @@ void convolution_forward(const ConvolutionDims& dims, const void* x, const void*
 
 void convolution_backward_input(const ConvolutionDims& dims, const void* dy, const void* weight, void* dx,
                                 std::span<std::byte> workspace) {
-  if (by_winograd(dims)) {
-    winograd_backward_input(dims, static_cast<const float*>(dy), static_cast<const float*>(weight),
-                            static_cast<float*>(dx), workspace);
+  if (is_by_winograd(dims)) {
+    winograd_backward_input(dims, dy, weight, dx, workspace);
     return;
   }
   Convolution& convolution = find(Phase::backward_input, dims, false);
@@ -273,9 +270,8 @@ void convolution_backward_input(const ConvolutionDims& dims, const void* dy, con
 
 void convolution_backward_weight(const ConvolutionDims& dims, const void* dy, const void* x, void* dweight, void* dbias,
                                  bool accumulate, std::span<std::byte> workspace) {
-  if (by_winograd(dims)) {
-    winograd_backward_weight(dims, static_cast<const float*>(dy), static_cast<const float*>(x),
-                             static_cast<float*>(dweight), accumulate, workspace);
+  if (is_by_winograd(dims)) {
+    winograd_backward_weight(dims, dy, x, dweight, accumulate, workspace);
   } else {
     direct_backward_weight(dims, dy, x, dweight, accumulate, workspace);
   }

@@ -15,8 +15,8 @@
 #include "exec/cpu/kernels/lane_transpose.hpp"
 #include "exec/cpu/kernels/storage.hpp"
 #include "exec/cpu/kernels/winograd_products.hpp"
+#include "exec/cpu/kernels/winograd_shape.hpp"
 #include "exec/cpu/kernels/winograd_transforms.hpp"
-#include "exec/cpu/winograd_shape.hpp"
 
 namespace strata::cpu {
 
@@ -62,10 +62,10 @@ STRATA_LANES void with_lanes(std::int64_t channels, std::int64_t block, Body&& b
 }
 
 /// size x size values of a block of channels from (row, column) on; 0 outside of the image.
-template <std::size_t size, typename Lanes>
-STRATA_LANES void load_tile(const Images& images, const float* image, std::int64_t row, std::int64_t column,
+template <std::size_t size, typename Element, typename Lanes>
+STRATA_LANES void load_tile(const Images& images, const Element* image, std::int64_t row, std::int64_t column,
                             std::int64_t block, Lanes lanes, F32x16 (&tile)[size][size]) {
-  const float* const origin = image + (row * images.width + column) * images.channels + block * block_channels;
+  const Element* const origin = image + (row * images.width + column) * images.channels + block * block_channels;
   constexpr auto side = static_cast<std::int64_t>(size);
   const bool is_inside = row >= 0 && column >= 0 && row + side <= images.height && column + side <= images.width;
   for (std::int64_t i = 0; i < side; ++i) {
@@ -93,13 +93,13 @@ struct Chunk {
 
 /// A tile at all points, to [point][block][capacity][16]; zeros where the chunk has no such tile.
 /// @param transform (image, place, block, lanes, F32x16[6][6]): of one block of channels.
-template <typename Transform>
-STRATA_LANES void transform_tile(const Images& images, const float* from, const Tiles& tiles, const Chunk& chunk,
+template <typename Element, typename Transform>
+STRATA_LANES void transform_tile(const Images& images, const Element* from, const Tiles& tiles, const Chunk& chunk,
                                  std::int64_t tile, float* to, Transform&& transform) {
   const std::int64_t step = images.num_blocks() * chunk.capacity * block_channels;
   const bool is_there = tile < chunk.count;
   const TilePlace place = tiles[is_there ? chunk.first + tile : chunk.first];
-  const float* const image = from + place.image * images.height * images.width * images.channels;
+  const Element* const image = from + place.image * images.height * images.width * images.channels;
   for (std::int64_t block = 0; block < images.num_blocks(); ++block) {
     F32x16 transformed[points][points] = {};
     if (is_there) {
@@ -110,22 +110,24 @@ STRATA_LANES void transform_tile(const Images& images, const float* from, const 
 }
 
 /// A tile of inputs, from `padding` above and left of its outputs.
-void transform_input_tile(const Images& images, const float* x, std::int64_t padding, const Tiles& tiles,
+template <typename Element>
+void transform_input_tile(const Images& images, const Element* x, std::int64_t padding, const Tiles& tiles,
                           const Chunk& chunk, std::int64_t tile, float* v) {
-  transform_tile(
-      images, x, tiles, chunk, tile, v,
-      [&](const float* image, const TilePlace& place, std::int64_t block, auto lanes, F32x16(&values)[points][points]) {
-        load_tile(images, image, place.row - padding, place.column - padding, block, lanes, values);
-        for (int j = 0; j < points; ++j) transform_input(&values[0][j], points, &values[0][j], points);
-        for (int i = 0; i < points; ++i) transform_input(&values[i][0], 1, &values[i][0], 1);
-      });
+  transform_tile(images, x, tiles, chunk, tile, v,
+                 [&](const Element* image, const TilePlace& place, std::int64_t block, auto lanes,
+                     F32x16(&values)[points][points]) {
+                   load_tile(images, image, place.row - padding, place.column - padding, block, lanes, values);
+                   for (int j = 0; j < points; ++j) transform_input(&values[0][j], points, &values[0][j], points);
+                   for (int i = 0; i < points; ++i) transform_input(&values[i][0], 1, &values[i][0], 1);
+                 });
 }
 
 /// A tile of gradients of outputs as a kernel of 4 x 4.
-void transform_gradient_tile(const Images& images, const float* dy, const Tiles& tiles, const Chunk& chunk,
+template <typename Element>
+void transform_gradient_tile(const Images& images, const Element* dy, const Tiles& tiles, const Chunk& chunk,
                              std::int64_t tile, float* d) {
   transform_tile(images, dy, tiles, chunk, tile, d,
-                 [&](const float* image, const TilePlace& place, std::int64_t block, auto lanes,
+                 [&](const Element* image, const TilePlace& place, std::int64_t block, auto lanes,
                      F32x16(&transformed)[points][points]) {
                    F32x16 values[tile_out][tile_out];
                    F32x16 half[points][tile_out];
@@ -137,13 +139,15 @@ void transform_gradient_tile(const Images& images, const float* dy, const Tiles&
 }
 
 /// @param m [point][block][capacity][16]; @param bias null or [channels].
-void transform_output_tile(const Images& images, const float* m, const float* bias, bool relu, const Tiles& tiles,
-                           const Chunk& chunk, std::int64_t tile, float* y) {
+template <typename Element>
+void transform_output_tile(const Images& images, const float* m, const Element* bias, bool relu, const Tiles& tiles,
+                           const Chunk& chunk, std::int64_t tile, Element* y) {
   const std::int64_t step = images.num_blocks() * chunk.capacity * block_channels;
   const TilePlace place = tiles[chunk.first + tile];
   const std::int64_t rows = std::min<std::int64_t>(tile_out, images.height - place.row);
   const std::int64_t columns = std::min<std::int64_t>(tile_out, images.width - place.column);
-  float* const origin = y + ((place.image * images.height + place.row) * images.width + place.column) * images.channels;
+  Element* const origin =
+      y + ((place.image * images.height + place.row) * images.width + place.column) * images.channels;
   for (std::int64_t block = 0; block < images.num_blocks(); ++block) {
     with_lanes(images.channels, block, [&](auto lanes) {
       const float* const from = m + (block * chunk.capacity + tile) * block_channels;
@@ -168,8 +172,8 @@ void transform_output_tile(const Images& images, const float* m, const float* bi
 }
 
 /// 3 x 3 weights of one output channel and a block of input channels, at all points.
-template <typename Lanes>
-STRATA_LANES void transform_weight(const float* weight, std::int64_t in, bool turned, Lanes lanes,
+template <typename Element, typename Lanes>
+STRATA_LANES void transform_weight(const Element* weight, std::int64_t in, bool turned, Lanes lanes,
                                    F32x16 (&to)[points][points]) {
   F32x16 values[3][3];
   F32x16 half[points][3];
@@ -181,7 +185,8 @@ STRATA_LANES void transform_weight(const float* weight, std::int64_t in, bool tu
 }
 
 /// The weights at all points, for outputs: [point][panel of out][filled_up(in)][32].
-void transform_weights_forward(const ConvolutionDims& dims, const float* weight, float* u) {
+template <typename Element>
+void transform_weights_forward(const ConvolutionDims& dims, const Element* weight, float* u) {
   const std::int64_t rows = filled_up(dims.in), columns = filled_up(dims.out);
 #pragma omp for collapse(2) schedule(static)
   for (std::int64_t out = 0; out < columns; out += block_channels) {
@@ -208,7 +213,8 @@ void transform_weights_forward(const ConvolutionDims& dims, const float* weight,
 
 /// The weights turned by half a circle at all points, for gradients of inputs: [point][panel of
 /// in][filled_up(out)][32].
-void transform_weights_backward(const ConvolutionDims& dims, const float* weight, float* u) {
+template <typename Element>
+void transform_weights_backward(const ConvolutionDims& dims, const Element* weight, float* u) {
   const std::int64_t rows = filled_up(dims.out), columns = filled_up(dims.in);
 #pragma omp for schedule(static)
   for (std::int64_t out = 0; out < rows; ++out) {
@@ -265,8 +271,8 @@ PointProducts backward_products(const ConvolutionDims& d) {
 }
 
 /// Calls @p transform_weights(u), then makes the outputs of all tiles.
-template <typename TransformWeights>
-void convolve(const PointProducts& p, const float* x, const float* bias, bool relu, float* y,
+template <typename Element, typename TransformWeights>
+void convolve(const PointProducts& p, const Element* x, const Element* bias, bool relu, Element* y,
               std::span<std::byte> workspace, std::string_view name, TransformWeights&& transform_weights) {
   require_workspace(workspace, p.workspace_bytes(), name);
   auto* const u = reinterpret_cast<float*>(workspace.data());
@@ -321,7 +327,8 @@ struct WeightProducts {
 };
 
 /// Sums [point][block of out][panel of in][16][32] to weights [out][3][3][in].
-void transform_sums(const ConvolutionDims& dims, const float* sums, float* dweight, bool accumulate) {
+template <typename Gradient>
+void transform_sums(const ConvolutionDims& dims, const float* sums, Gradient* dweight, bool accumulate) {
   const std::int64_t blocks = filled_up(dims.out) / block_channels, panels = filled_up(dims.in) / panel_channels;
 #pragma omp for schedule(static)
   for (std::int64_t out = 0; out < dims.out; ++out) {
@@ -340,17 +347,50 @@ void transform_sums(const ConvolutionDims& dims, const float* sums, float* dweig
           }
           transform_output<3>(column, 1, &half[0][j], points);
         }
-        float* const to = dweight + out * 9 * dims.in + in;
+        Gradient* const to = dweight + out * 9 * dims.in + in;
         for (int i = 0; i < 3; ++i) {
           F32x16 row[3];
           transform_output<3>(&half[i][0], 1, row, 1);
           for (int j = 0; j < 3; ++j) {
-            float* const at = to + (i * 3 + j) * dims.in;
+            Gradient* const at = to + (i * 3 + j) * dims.in;
             store(at, accumulate ? row[j] + load(at, lanes) : row[j], lanes);
           }
         }
       });
     }
+  }
+}
+
+template <typename Element, typename Gradient>
+void sum_weight_gradients(const ConvolutionDims& dims, const Element* dy, const Element* x, Gradient* dweight,
+                          bool accumulate, std::span<std::byte> workspace) {
+  const WeightProducts p(dims);
+  require_workspace(workspace, p.workspace_bytes(), "winograd_backward_weight");
+  auto* const sums = reinterpret_cast<float*>(workspace.data());
+  float* const v = sums + p.sum_floats();
+  float* const d = v + p.x_floats();
+  const std::int64_t rows = filled_up(dims.out), columns = filled_up(dims.in);
+#pragma omp parallel num_threads(kernel_threads())
+  {
+    for (std::int64_t first = 0; first < p.tiles.count(); first += p.chunk) {
+      const std::int64_t count = std::min(p.chunk, p.tiles.count() - first);
+      const Chunk chunk{first, count, ceil_div(count, tile_multiple) * tile_multiple};
+#pragma omp for schedule(static)
+      for (std::int64_t t = 0; t < chunk.capacity; ++t) {
+        transform_input_tile(p.x, x, dims.padding, p.tiles, chunk, t, v);
+        transform_gradient_tile(p.dy, dy, p.tiles, chunk, t, d);
+      }
+#pragma omp for collapse(2) schedule(static)
+      for (std::int64_t point = 0; point < tile_points; ++point) {
+        for (std::int64_t row = 0; row < rows; row += block_channels) {
+          for (std::int64_t column = 0; column < columns; column += panel_channels) {
+            multiply_tiles(d + (point * rows + row) * chunk.capacity, v + (point * columns + column) * chunk.capacity,
+                           chunk.capacity, sums + (point * rows + row) * columns + column * block_channels, first > 0);
+          }
+        }
+      }
+    }
+    transform_sums(dims, sums, dweight, accumulate);
   }
 }
 
@@ -369,49 +409,35 @@ std::int64_t winograd_backward_weight_workspace_bytes(const ConvolutionDims& dim
   return winograd::WeightProducts(dims).workspace_bytes();
 }
 
-void winograd_forward(const ConvolutionDims& dims, const float* x, const float* weight, const float* bias, float* y,
+void winograd_forward(const ConvolutionDims& dims, const void* x, const void* weight, const void* bias, void* y,
                       std::span<std::byte> workspace) {
-  winograd::convolve(winograd::forward_products(dims), x, bias, dims.relu, y, workspace, "winograd_forward",
-                     [&](float* u) { winograd::transform_weights_forward(dims, weight, u); });
+  with_storage(dims.dtype, [&]<typename Element>() {
+    winograd::convolve(
+        winograd::forward_products(dims), static_cast<const Element*>(x), static_cast<const Element*>(bias), dims.relu,
+        static_cast<Element*>(y), workspace, "winograd_forward",
+        [&](float* u) { winograd::transform_weights_forward(dims, static_cast<const Element*>(weight), u); });
+  });
 }
 
-void winograd_backward_input(const ConvolutionDims& dims, const float* dy, const float* weight, float* dx,
+void winograd_backward_input(const ConvolutionDims& dims, const void* dy, const void* weight, void* dx,
                              std::span<std::byte> workspace) {
-  winograd::convolve(winograd::backward_products(dims), dy, nullptr, false, dx, workspace, "winograd_backward_input",
-                     [&](float* u) { winograd::transform_weights_backward(dims, weight, u); });
+  with_storage(dims.dtype, [&]<typename Element>() {
+    constexpr const Element* no_bias = nullptr;
+    winograd::convolve(winograd::backward_products(dims), static_cast<const Element*>(dy), no_bias, false,
+                       static_cast<Element*>(dx), workspace, "winograd_backward_input", [&](float* u) {
+                         winograd::transform_weights_backward(dims, static_cast<const Element*>(weight), u);
+                       });
+  });
 }
 
-void winograd_backward_weight(const ConvolutionDims& dims, const float* dy, const float* x, float* dweight,
+void winograd_backward_weight(const ConvolutionDims& dims, const void* dy, const void* x, void* dweight,
                               bool accumulate, std::span<std::byte> workspace) {
-  const winograd::WeightProducts p(dims);
-  require_workspace(workspace, p.workspace_bytes(), "winograd_backward_weight");
-  auto* const sums = reinterpret_cast<float*>(workspace.data());
-  float* const v = sums + p.sum_floats();
-  float* const d = v + p.x_floats();
-  const std::int64_t rows = winograd::filled_up(dims.out), columns = winograd::filled_up(dims.in);
-#pragma omp parallel num_threads(kernel_threads())
-  {
-    for (std::int64_t first = 0; first < p.tiles.count(); first += p.chunk) {
-      const std::int64_t count = std::min(p.chunk, p.tiles.count() - first);
-      const winograd::Chunk chunk{first, count, ceil_div(count, winograd::tile_multiple) * winograd::tile_multiple};
-#pragma omp for schedule(static)
-      for (std::int64_t t = 0; t < chunk.capacity; ++t) {
-        winograd::transform_input_tile(p.x, x, dims.padding, p.tiles, chunk, t, v);
-        winograd::transform_gradient_tile(p.dy, dy, p.tiles, chunk, t, d);
-      }
-#pragma omp for collapse(2) schedule(static)
-      for (std::int64_t point = 0; point < winograd::tile_points; ++point) {
-        for (std::int64_t row = 0; row < rows; row += winograd::block_channels) {
-          for (std::int64_t column = 0; column < columns; column += winograd::panel_channels) {
-            winograd::multiply_tiles(
-                d + (point * rows + row) * chunk.capacity, v + (point * columns + column) * chunk.capacity,
-                chunk.capacity, sums + (point * rows + row) * columns + column * winograd::block_channels, first > 0);
-          }
-        }
-      }
-    }
-    winograd::transform_sums(dims, sums, dweight, accumulate);
-  }
+  with_storage(dims.dtype, [&]<typename Element>() {
+    with_storage(dims.gradient_dtype, [&]<typename Gradient>() {
+      winograd::sum_weight_gradients(dims, static_cast<const Element*>(dy), static_cast<const Element*>(x),
+                                     static_cast<Gradient*>(dweight), accumulate, workspace);
+    });
+  });
 }
 
 }  // namespace strata::cpu

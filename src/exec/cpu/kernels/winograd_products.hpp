@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "exec/cpu/kernels/vector_math.hpp"
-#include "exec/cpu/winograd_shape.hpp"
+#include "exec/cpu/kernels/winograd_shape.hpp"
 
 namespace strata::cpu::winograd {
 

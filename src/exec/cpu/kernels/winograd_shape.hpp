@@ -1,7 +1,7 @@
 #pragma once
 
 /// @file
-/// Sizes of F(4 x 4, 3 x 3): what its kernels (kernels/winograd.cpp) and the choice of it (convolution_choice.hpp)
+/// Sizes of F(4 x 4, 3 x 3): what its kernels (winograd.cpp) and the choice of it (winograd_choice.cpp)
 /// share.
 
 #include <cstdint>
