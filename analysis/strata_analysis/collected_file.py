@@ -32,8 +32,10 @@ def write_collected(path: Path, results: Results, see_steps: Callable[[dict[str,
         for name in results.points.columns:
             _write_facts(points, name, results.points[name])
         writers = {group: _columns(file, group, results.source) for group in TABLES}
-        for index, attempt in results.source.attempts:
-            see_steps(_write_attempt(writers, index, attempt))
+        wanted = {group: [name for name in columns if name not in INDEX] for group, columns in writers.items()}
+        read = results.source.each_read(wanted)
+        for (index, attempt), columns in zip(results.source.attempts, read, strict=True):
+            see_steps(_write_attempt(writers, index, attempt, columns))
         for columns in writers.values():
             for column in columns.values():
                 column.close()
@@ -67,14 +69,15 @@ def _columns(file: h5py.File, group: str, tables: AttemptTables) -> dict[str, _C
     return {name: _Column(parent, name, dtype, num_rows) for name, dtype in dtypes.items()}
 
 
-def _write_attempt(writers: dict[str, dict[str, _Column]], index: tuple, attempt: Attempt) -> dict[str, np.ndarray]:
-    """The rows of all tables; returns those of /steps."""
-    wanted = {group: [name for name in columns if name not in INDEX] for group, columns in writers.items()}
+def _write_attempt(
+    writers: dict[str, dict[str, _Column]], index: tuple, attempt: Attempt, read: list[tuple[str, str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """What was `read` of all tables; returns the rows of /steps."""
     for group, columns in writers.items():
         for name, value in zip(INDEX, index, strict=True):
             columns[name].repeat(value, attempt.num_rows[group])
     steps = {}
-    for group, name, values in attempt.read(wanted):
+    for group, name, values in read:
         writers[group][name].append(values)
         if group == "steps":
             steps[name] = values

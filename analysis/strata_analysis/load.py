@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 import pandas as pd
 
-from strata_analysis import hdf5
+from strata_analysis import hdf5, in_processes
 from strata_analysis.attempt import ATTEMPT_FILE, TABLES, Attempt, stem_of
 from strata_analysis.errors import LoadError
 from strata_analysis.schema import dtype_name, missing_value, schema
@@ -28,6 +28,8 @@ T = TypeVar("T")
 INDEX = ["experiment_name", "point", "attempt"]
 COLLECTED = "collected.h5"
 COLLECTED_SCHEMA = "strata-collected-2"
+# So many attempts a process takes at a time.
+ATTEMPTS_AT_ONCE = 16
 # Has texts in its tables where the newer one has numbers of WORDS.
 OLDER_COLLECTED_SCHEMA = "strata-collected"
 WORDS = ".words"  # behind a column's name: the texts that its numbers count
@@ -75,7 +77,7 @@ class Results:
         """Of each row of `points`, in their order, the rows of a table: columns `names` of them, or all."""
         indices = points[INDEX].itertuples(index=False, name=None)
         if group not in vars(self) and isinstance(self.source, AttemptTables):
-            yield from (self.source.rows(group, index, names) for index in indices)
+            yield from self.source.each_rows(group, list(indices), names)
             return
         table = getattr(self, group)
         places = table.groupby(INDEX, sort=False).indices
@@ -112,7 +114,8 @@ def derived_once(results: Results, what: Hashable, derive: Callable[[], T]) -> T
 def load(path: str | os.PathLike, held_bytes: int = 0) -> Results:
     """Results below `path`: an attempt file, a collected file, or a folder of any depth above attempt files.
 
-    Of a folder's attempts that ended well so many bytes of rows are read at once, while their files are open anyway.
+    Where the rows of a folder's attempts that ended well are few enough to be no more than `held_bytes` if all had as
+    many, they are read at once, while their files are open anyway.
     """
     path = Path(path)
     if path.is_file():
@@ -121,19 +124,25 @@ def load(path: str | os.PathLike, held_bytes: int = 0) -> Results:
         if not ATTEMPT_FILE.search(path.name):
             raise LoadError(f"{path}: neither an attempt (<n>.h5, <n>.h5.part, <n>.jsonl) nor {COLLECTED}")
         return _from_attempts([Attempt.of(path)])
-    attempts, damaged = [], []
-    for stem in attempt_stems(path):
-        try:
-            attempt = Attempt.of(stem, held_bytes)
-            held_bytes -= attempt.num_bytes if attempt.held is not None else 0
-            attempts.append(attempt)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            damaged.append(error if isinstance(error, LoadError) else LoadError(f"{stem}: cannot be read: {error!r}"))
+    stems = attempt_stems(path)
+    most_held_bytes = held_bytes // len(stems)
+    found = list(in_processes.each(lambda stem: _attempt_or_error(stem, most_held_bytes), stems, ATTEMPTS_AT_ONCE))
+    attempts = [attempt for attempt in found if isinstance(attempt, Attempt)]
+    damaged = [error for error in found if isinstance(error, LoadError)]
     if not attempts:
         raise damaged[0]
     for error in damaged:
         print(f"warning: left out: {error}", file=sys.stderr)
     return _from_attempts(attempts)
+
+
+def _attempt_or_error(stem: Path, most_held_bytes: int) -> Attempt | LoadError:
+    try:
+        return Attempt.of(stem, most_held_bytes)
+    except LoadError as error:
+        return error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return LoadError(f"{stem}: cannot be read: {error!r}")
 
 
 def attempt_stems(path: Path) -> list[Path]:
@@ -188,9 +197,17 @@ class AttemptTables:
         self.attempts = attempts
         self._by_index = dict(attempts)
 
-    def rows(self, group: str, index: tuple, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Of one attempt, without INDEX."""
-        return self._by_index[index].rows(group, names)
+    def each_rows(
+        self, group: str, indices: Sequence[tuple], names: Iterable[str] | None = None
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Of one attempt at a time, without INDEX."""
+        names = list(names) if names is not None else None
+        rows = in_processes.each(lambda index: self._by_index[index].rows(group, names), indices, ATTEMPTS_AT_ONCE)
+        yield from rows
+
+    def each_read(self, wanted: Mapping[str, Iterable[str]]) -> Iterator[list[tuple[str, str, np.ndarray]]]:
+        """Of each attempt, in the order of rows, (table, column, values) of those columns."""
+        yield from in_processes.each(lambda known: list(known[1].read(wanted)), self.attempts, ATTEMPTS_AT_ONCE)
 
     def with_rows(self, group: str) -> list[tuple[tuple, Attempt]]:
         return [(index, attempt) for index, attempt in self.attempts if attempt.num_rows[group]]

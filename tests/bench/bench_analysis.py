@@ -1,7 +1,7 @@
 """CPU seconds and memory of `collect`, `table`, `compare` and `report` on a sweep of many attempts with many steps.
 
 The attempts are one that the recorder wrote, stretched: its steps are repeated with other times, and its attributes
-name other points. Each verb runs in a process of its own, on one core.
+name other points. Each verb runs by itself; of its processes the largest one's memory counts.
 
 Usage: bench_analysis.py FOLDER [--points 100] [--runs 10] [--steps 1000] [--verbs start collect table compare report]
 FOLDER is made once and used again; build/cpu/tests/write_sample_results has to be there.
@@ -94,7 +94,7 @@ def _stretch(steps: h5py.Group, num_steps: int, random: np.random.Generator) -> 
 def cost_of_verb(verb: str, folder: Path) -> Cost:
     name, *options = VERBS[verb]
     words = [name] if verb == "start" else [name, folder, *options]
-    return cost_of([sys.executable, "-m", "strata_analysis", *words], on_one_core=True)
+    return cost_of([sys.executable, "-m", "strata_analysis", *words])
 
 
 def line_of(verb: str, cost: Cost) -> str:

@@ -234,8 +234,11 @@ def figure_11_rows(measured):
 
 def _row_of_cost(what, cost, aim):
     cost = Cost(**cost)
-    ours = f"{cost.seconds:.2f} s, {cost.cpu_seconds:.2f} s of processors, {cost.mebibytes:.0f} MiB"
-    return Row(what, ours, aim=f"< {aim:g} s of processors", met=cost.cpu_seconds < aim)
+    return Row(what, _cost_words(cost), aim=f"< {aim:g} s of processors", met=cost.cpu_seconds < aim)
+
+
+def _cost_words(cost):
+    return f"{cost.seconds:.2f} s, {cost.cpu_seconds:.2f} s of processors, {cost.mebibytes:.0f} MiB"
 
 
 def measure_many_ranks(words):
@@ -288,8 +291,8 @@ def analysis_rows(measured):
             Row(
                 "`strata_analysis --help`"
                 if is_start
-                else f"`strata {verb}`: {num_attempts:,} attempts of {measured['num_steps']:,} steps, one core",
-                f"{cost['seconds']:.2f} s, {cost['mebibytes']:.0f} MiB",
+                else f"`strata {verb}`: {num_attempts:,} attempts of {measured['num_steps']:,} steps",
+                _cost_words(Cost(**cost)),
                 aim=f"< {aim:g} s" + ("" if is_start else f", {VERB_MEBIBYTES_AIM:.0f} MiB"),
                 met=cost["seconds"] < aim and (is_start or cost["mebibytes"] < VERB_MEBIBYTES_AIM),
             )

@@ -11,7 +11,7 @@ class Cost:
     seconds: float
     user_seconds: float
     system_seconds: float
-    mebibytes: float  # resident, at most; no less than this process has, as Linux counts
+    mebibytes: float  # resident, at most, of the largest process; no less than this process has, as Linux counts
     exit_code: int
 
     @property
@@ -19,17 +19,13 @@ class Cost:
         return self.user_seconds + self.system_seconds
 
 
-def cost_of(command, *, on_one_core=False, environment=None) -> Cost:
+def cost_of(command, *, environment=None) -> Cost:
     """Of a command, and of the processes that it waits for; its standard output is thrown away.
     @param environment variables that it has beside this process's."""
-    cores = os.sched_getaffinity(0)
-    if on_one_core:
-        os.sched_setaffinity(0, {min(cores)})  # is inherited
     begin = time.perf_counter()
     process = subprocess.Popen(
         list(map(str, command)), stdout=subprocess.DEVNULL, env={**os.environ, **(environment or {})}
     )
-    os.sched_setaffinity(0, cores)
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - begin
     process.returncode = os.waitstatus_to_exitcode(status)

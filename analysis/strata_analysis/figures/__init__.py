@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 import matplotlib
 import pandas as pd
@@ -19,6 +20,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
+from strata_analysis import in_processes
 from strata_analysis.derive import by_point
 from strata_analysis.figures import (
     amsp,
@@ -59,6 +61,7 @@ PAPERS = {
     "osdp": osdp.MODULES,
 }
 FORMATS = ("png", "svg", "pdf")
+Used = TypeVar("Used")
 
 
 @dataclass
@@ -71,16 +74,32 @@ def draw_all(results: Results, folder: Path) -> Drawn:
     """Draw what the results allow into `folder`, each figure in all formats."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = Drawn()
-    for name, figure in figures_of(results):
-        if isinstance(figure, str):
-            drawn.left_out[name] = figure
-            continue
-        with style.laid_out(figure):
-            for ending in FORMATS:
-                file = folder / f"{name}.{ending}"
-                figure.savefig(file, metadata=style.metadata(ending))
-                drawn.files.append(file)
+    for name, files in each_used(results, lambda name, figure: _saved(figure, folder, name)):
+        if isinstance(files, str):
+            drawn.left_out[name] = files
+        else:
+            drawn.files += files
     return drawn
+
+
+def _saved(figure: Figure, folder: Path, name: str) -> list[Path]:
+    files = [folder / f"{name}.{ending}" for ending in FORMATS]
+    with style.laid_out(figure):
+        for file, ending in zip(files, FORMATS, strict=True):
+            figure.savefig(file, metadata=style.metadata(ending))
+    return files
+
+
+def each_used(results: Results, use: Callable[[str, Figure], Used]) -> Iterator[tuple[str, Used | str]]:
+    """(name, what `use` makes of name and figure) of what `figures_of` has, in its order; modules draw in processes."""
+    points = by_point(results)
+
+    def used(module: tuple[str, ModuleType]) -> list[tuple[str, Used | str]]:
+        drawn = _drawn([module], results, points)
+        return [(name, figure if isinstance(figure, str) else use(name, figure)) for name, figure in drawn]
+
+    for figures in in_processes.each(used, list(_modules_for(set(points["experiment_name"])))):
+        yield from figures
 
 
 def figures_of(results: Results) -> Iterator[tuple[str, Figure | str]]:

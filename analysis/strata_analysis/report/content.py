@@ -14,11 +14,11 @@ from strata_analysis.answer import answer
 from strata_analysis.compare_text import METHOD, columns
 from strata_analysis.derive import by_point
 from strata_analysis.failures import by_reason, left_out
-from strata_analysis.figures import figures_of, style
+from strata_analysis.figures import each_used, style
 from strata_analysis.load import Results
 from strata_analysis.ranking import NOTE as RANKING_NOTE
 from strata_analysis.ranking import ranking
-from strata_analysis.report.inline_svg import inline_svg, title_of
+from strata_analysis.report.inline_svg import figure_in_page
 from strata_analysis.series import keys_of
 from strata_analysis.table import ORDER, notes_of, table_of
 
@@ -145,15 +145,11 @@ def _comparison(results: Results) -> dict | None:
 
 
 def _figures(results: Results) -> dict:
-    drawn, left_out = [], []
-    for name, figure in figures_of(results):
-        if isinstance(figure, str):
-            left_out.append((name.replace("_", " "), figure))
-        else:
-            is_wide = figure.get_figwidth() > 1.3 * style.COLUMN_INCHES
-            caption = title_of(figure)
-            drawn.append({"svg": inline_svg(figure, f"figure-{len(drawn)}"), "caption": caption, "is_wide": is_wide})
-    return {"drawn": drawn, "left_out": left_out}
+    figures = list(each_used(results, lambda name, figure: figure_in_page(figure, name)))
+    return {
+        "drawn": [figure for _, figure in figures if not isinstance(figure, str)],
+        "left_out": [(name.replace("_", " "), reason) for name, reason in figures if isinstance(reason, str)],
+    }
 
 
 def _plans(points: pd.DataFrame) -> list[dict]:

@@ -13,6 +13,13 @@ from matplotlib.figure import Figure
 from strata_analysis.figures import style
 
 
+def figure_in_page(figure: Figure, name: str) -> dict:
+    """What the page shows of it; `name` is unique in the page."""
+    caption = title_of(figure)
+    is_wide = figure.get_figwidth() > 1.3 * style.COLUMN_INCHES
+    return {"svg": inline_svg(figure, f"figure-{name}"), "caption": caption, "is_wide": is_wide}
+
+
 def inline_svg(figure: Figure, name: str) -> Markup:
     """The <svg> element, with a text for those who cannot see it. `name` is unique in the page and begins its ids.
 

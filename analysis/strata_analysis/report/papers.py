@@ -11,11 +11,11 @@ from pathlib import Path
 import pandas as pd
 
 from strata_analysis.atomic import replace_file
-from strata_analysis.figures import figures_of_paper, style
+from strata_analysis.figures import figures_of_paper
 from strata_analysis.published import claims
 from strata_analysis.published.sweeps import Sweeps
 from strata_analysis.report import PAGE, render
-from strata_analysis.report.inline_svg import inline_svg, title_of
+from strata_analysis.report.inline_svg import figure_in_page
 from strata_analysis.table import PAPERS_BY_NAME
 
 CSV = "claims.csv"
@@ -72,11 +72,8 @@ def figures_in(paper: str, sweeps: Sweeps) -> list[dict]:
     found = []
     for experiment in experiments_of(paper, sweeps):
         for _, figure in figures_of_paper(paper, sweeps.results(experiment)):
-            if isinstance(figure, str):
-                continue
-            is_wide = figure.get_figwidth() > 1.3 * style.COLUMN_INCHES
-            caption = title_of(figure)
-            found.append({"svg": inline_svg(figure, f"figure-{len(found)}"), "caption": caption, "is_wide": is_wide})
+            if not isinstance(figure, str):
+                found.append(figure_in_page(figure, str(len(found))))
     return found
 
 

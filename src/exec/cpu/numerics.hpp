@@ -6,7 +6,7 @@
 namespace strata::cpu {
 
 struct Numerics {
-  /// f32 convolutions by transforms where those are faster (kernels/winograd.hpp); sums of integers are then not exact.
+  /// Convolutions by transforms where those are faster (kernels/winograd.hpp); sums of integers are then not exact.
   bool winograd = false;
 };
 
