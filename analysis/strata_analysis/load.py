@@ -114,8 +114,8 @@ def derived_once(results: Results, what: Hashable, derive: Callable[[], T]) -> T
 def load(path: str | os.PathLike, held_bytes: int = 0) -> Results:
     """Results below `path`: an attempt file, a collected file, or a folder of any depth above attempt files.
 
-    Where the rows of a folder's attempts that ended well are few enough to be no more than `held_bytes` if all had as
-    many, they are read at once, while their files are open anyway.
+    Of a folder's n attempts those that ended well and have at most `held_bytes` / n bytes of rows are read at once, while
+    their files are open anyway.
     """
     path = Path(path)
     if path.is_file():
@@ -201,9 +201,8 @@ class AttemptTables:
         self, group: str, indices: Sequence[tuple], names: Iterable[str] | None = None
     ) -> Iterator[dict[str, np.ndarray]]:
         """Of one attempt at a time, without INDEX."""
-        names = list(names) if names is not None else None
-        rows = in_processes.each(lambda index: self._by_index[index].rows(group, names), indices, ATTEMPTS_AT_ONCE)
-        yield from rows
+        wanted = list(names) if names is not None else None
+        yield from in_processes.each(lambda index: self._by_index[index].rows(group, wanted), indices, ATTEMPTS_AT_ONCE)
 
     def each_read(self, wanted: Mapping[str, Iterable[str]]) -> Iterator[list[tuple[str, str, np.ndarray]]]:
         """Of each attempt, in the order of rows, (table, column, values) of those columns."""

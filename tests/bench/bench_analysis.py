@@ -1,7 +1,7 @@
 """CPU seconds and memory of `collect`, `table`, `compare` and `report` on a sweep of many attempts with many steps.
 
 The attempts are one that the recorder wrote, stretched: its steps are repeated with other times, and its attributes
-name other points. Each verb runs by itself; of its processes the largest one's memory counts.
+name other points. Each verb runs by itself, on all cores; memory is that of the largest of its processes.
 
 Usage: bench_analysis.py FOLDER [--points 100] [--runs 10] [--steps 1000] [--verbs start collect table compare report]
 FOLDER is made once and used again; build/cpu/tests/write_sample_results has to be there.
