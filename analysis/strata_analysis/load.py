@@ -114,8 +114,8 @@ def derived_once(results: Results, what: Hashable, derive: Callable[[], T]) -> T
 def load(path: str | os.PathLike, held_bytes: int = 0) -> Results:
     """Results below `path`: an attempt file, a collected file, or a folder of any depth above attempt files.
 
-    Of a folder's n attempts those that ended well and have at most `held_bytes` / n bytes of rows are read at once, while
-    their files are open anyway.
+    Of a folder's n attempts those that ended well and have at most `held_bytes` / n bytes of rows are read at once,
+    while their files are open anyway.
     """
     path = Path(path)
     if path.is_file():
