@@ -1,4 +1,4 @@
-"""A function of many things, computed by as many processes as there are cores for this one."""
+"""A function of many things, computed by several processes at once."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+# More would wait for the one that takes their results, and a login node is others' too.
+MOST_PROCESSES = 8
 # Batches of results that wait for their turn, by process: what is not yet used is in memory.
 AHEAD = 2
 
@@ -24,10 +26,11 @@ _items: Sequence = ()
 def each(function: Callable[[Item], Result], items: Sequence[Item], batch: int = 1) -> Iterator[Result]:
     """function(item) of each, in their order; an exception ends it at its place.
 
-    Processes are forked and take `batch` items at a time: function and items may be anything, since they are not sent;
-    results are pickled. Where there is one core, or no second batch, all is computed here. So it is in such a process.
+    One process a core, MOST_PROCESSES at most. They are forked and take `batch` items at a time: function and items may
+    be anything, since they are not sent; results are pickled. Where there is one core, or no second batch, all is
+    computed here. So it is in such a process.
     """
-    num_processes = min(len(os.sched_getaffinity(0)), -(-len(items) // batch))
+    num_processes = min(len(os.sched_getaffinity(0)), -(-len(items) // batch), MOST_PROCESSES)
     if num_processes < 2 or _function is not None:
         yield from map(function, items)
         return
