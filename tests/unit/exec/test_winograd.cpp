@@ -91,10 +91,11 @@ TEST(Winograd, ErrorsStayBelowWhatItsHeaderStates) {
            ConvolutionDims{.images = 3, .height = 7, .width = 10, .in = 48, .out = 61},                // no whole tiles
            ConvolutionDims{.images = 1, .height = 13, .width = 9, .in = 83, .out = 30, .padding = 0},  // nor vectors
            ConvolutionDims{.images = 2, .height = 6, .width = 7, .in = 31, .out = 64, .padding = 2},
-           ConvolutionDims{.images = 1, .height = 14, .width = 14, .in = 224, .out = 192},
+           ConvolutionDims{.images = 1, .height = 10, .width = 10, .in = 224, .out = 192},
        }) {
     for (const StoredAs& stored_as : all_stored) {
       for (const bool option : {false, true}) {
+        if (stored_as.dtype == DType::bf16 && !option) continue;  // no other transforms, and references take long
         SCOPED_TRACE(testing::Message() << dims.in << "->" << dims.out << " " << to_string(stored_as.dtype) << " "
                                         << to_string(stored_as.gradient_dtype) << " padding " << dims.padding
                                         << " bias, relu, accumulate " << option);
