@@ -158,9 +158,8 @@ constexpr Option options[] = {
 
     {"cpu.winograd", FIELD(cpu.winograd), "", "",
      "of ranks on processors: convolutions of 3 x 3 and stride 1 by Winograd's F(4 x 4, 3 x 3), in fp32 sums, where "
-     "that "
-     "is faster, off by at most 3e-7 of the largest input times the sum of an output's weights' magnitudes; false, as "
-     "direct sums"},
+     "that is faster, off by at most 3e-7 of the largest input times the sum of an output's weights' magnitudes; "
+     "false, as direct sums"},
 
     {"cuda.graphs", FIELD(cuda.graphs), "auto | on | off", "",
      "of ranks on GPUs: a step is recorded once and launched as one graph; on refuses a step that cannot be, auto "

@@ -240,7 +240,7 @@ int main(int argc, char** argv) {
     if (what == "all" || what == "convolution") {
       measure("convolution", dtype, target, num_rounds, convolution_rows(dtype, false, memory), memory);
     }
-    if ((what == "all" || what == "winograd")) {
+    if (what == "all" || what == "winograd") {
       measure("convolution by Winograd", dtype, target, num_rounds, convolution_rows(dtype, true, memory), memory);
     }
   }

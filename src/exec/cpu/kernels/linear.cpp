@@ -2,8 +2,8 @@
 /// The linear layer. f32 runs on oneDNN: forward on the weight as stored, gradients with the right-hand operand packed
 /// first into the layout that oneDNN asks for, which costs O(elements) and wins up to a factor of two where rows are a
 /// power of two apart; where an operand is stored transposed, some by its sgemm, which reads such operands faster. bf16
-/// runs on amx_gemm where the processor has AMX, else on oneDNN in the same way (in f32 copies
-/// where it must, see f32_copy.hpp).
+/// runs on amx_gemm where the processor has AMX, else on oneDNN's matmul in the same way (in f32 copies where it must,
+/// see f32_copy.hpp).
 
 #include "exec/cpu/kernels/linear.hpp"
 
@@ -160,6 +160,8 @@ bool is_faster_by_sgemm(const AmxGemmDims& dims, DType dtype) {
   return dims.transpose_b && dims.n >= 4 * dims.k;
 }
 
+/// Needs no workspace: sgemm packs its operands piece by piece in memory of its own, outside of the arena (GPT-2's
+/// layers on two threads: 16 MiB at most).
 void multiply_by_sgemm(const AmxGemmDims& dims, const float* a, const float* b, float* c) {
   limit_dnnl();
   const std::string what = fmt::format("multiply [{},{}] by [{},{}]", dims.m, dims.k, dims.k, dims.n);
