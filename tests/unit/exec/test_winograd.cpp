@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/ceil_div.hpp"
 #include "exec/cpu/kernels/bf16_unit.hpp"
 #include "exec/cpu/kernels/convolution.hpp"
 #include "exec/cpu/kernels/winograd.hpp"
@@ -82,7 +83,7 @@ struct StoredAs {
 constexpr StoredAs all_stored[] = {{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}};
 
 TEST(Winograd, ErrorsStayBelowWhatItsHeaderStates) {
-  constexpr double stated = 3e-7;
+  constexpr double stated = 3e-7, stated_of_few_tiles = 1e-6;
   const auto in_the_norm = [](const Tensor& result) {
     return result.dtype() == DType::f32 ? 2e-6 : test::tolerance(DType::bf16);
   };
@@ -91,11 +92,13 @@ TEST(Winograd, ErrorsStayBelowWhatItsHeaderStates) {
            ConvolutionDims{.images = 3, .height = 7, .width = 10, .in = 48, .out = 61},                // no whole tiles
            ConvolutionDims{.images = 1, .height = 13, .width = 9, .in = 83, .out = 30, .padding = 0},  // nor vectors
            ConvolutionDims{.images = 2, .height = 6, .width = 7, .in = 31, .out = 64, .padding = 2},
-           ConvolutionDims{.images = 1, .height = 10, .width = 10, .in = 224, .out = 192},
+           ConvolutionDims{.images = 1, .height = 14, .width = 14, .in = 224, .out = 192},
+           ConvolutionDims{.images = 1, .height = 4, .width = 4, .in = 224, .out = 192},  // one tile
        }) {
     for (const StoredAs& stored_as : all_stored) {
       for (const bool option : {false, true}) {
-        if (stored_as.dtype == DType::bf16 && !option) continue;  // no other transforms, and references take long
+        // The same transforms once more, and references take long.
+        if (!option && (stored_as.dtype == DType::bf16 || dims.in > 100)) continue;
         SCOPED_TRACE(testing::Message() << dims.in << "->" << dims.out << " " << to_string(stored_as.dtype) << " "
                                         << to_string(stored_as.gradient_dtype) << " padding " << dims.padding
                                         << " bias, relu, accumulate " << option);
@@ -109,9 +112,10 @@ TEST(Winograd, ErrorsStayBelowWhatItsHeaderStates) {
         const auto in = static_cast<std::size_t>(dims.in), out = static_cast<std::size_t>(dims.out);
         EXPECT_LT(worst(layer.y, expected.y, [&](std::size_t i) { return magnitudes.of_out[i % out]; }), stated);
         EXPECT_LT(worst(layer.dx, expected.dx, [&](std::size_t i) { return magnitudes.of_in[i % in]; }), stated);
+        const std::int64_t tiles = dims.images * ceil_div(dims.out_height(), 4) * ceil_div(dims.out_width(), 4);
         EXPECT_LT(
             worst(layer.dweight, expected.dweight, [&](std::size_t i) { return magnitudes.of_weight[i / (9 * in)]; }),
-            stated);
+            tiles < 16 ? stated_of_few_tiles : stated);
         EXPECT_LT(relative_error(layer.y.values(), expected.y), in_the_norm(layer.y));
         EXPECT_LT(relative_error(layer.dx.values(), expected.dx), in_the_norm(layer.dx));
         EXPECT_LT(relative_error(layer.dweight.values(), expected.dweight), in_the_norm(layer.dweight));

@@ -7,9 +7,10 @@
 ///
 /// An output is off by at most 3e-7 of the largest |x| times the sum of its 9 · in weights' magnitudes, a gradient of
 /// an input by as much of the largest |dy| times the sum of its 9 · out weights', one of a weight by as much of the
-/// largest |x| times the sum of its channel's |dy|; and all of them by 2e-6 in the norm (direct sums: 1e-6); of
-/// bf16 tensors before a result's rounding. Tested against double at shapes that fill neither tiles nor vectors. Sums
-/// of integers are not exact, and an infinity or NaN makes NaN of all outputs of its tiles.
+/// largest |x| times the sum of its channel's |dy|, and by 1e-6 of it where that channel has fewer than 16 tiles, whose
+/// errors cancel each other less; and all of them by 2e-6 in the norm (direct sums: 1e-6); of bf16 tensors before a
+/// result's rounding. Tested against double at shapes that fill neither tiles nor vectors. Sums of integers are not
+/// exact, and an infinity or NaN makes NaN of all outputs of its tiles.
 
 #include <cstddef>
 #include <cstdint>
