@@ -3,6 +3,7 @@
 
 #include "exec/cpu/kernels/activation.hpp"
 
+#include "exec/cpu/kernels/elementary_functions.hpp"
 #include "exec/cpu/kernels/map.hpp"
 
 namespace strata::cpu {
@@ -28,6 +29,11 @@ void map_dtype(DType dtype, const void* a, const void* b, void* y, std::int64_t 
 /// d/dx of x·sigmoid(u(x)), times dy: s + x·s·(1 - s)·u'.
 STRATA_LANES F32x16 gated_gradient(F32x16 dy, F32x16 x, F32x16 s, F32x16 slope) {
   return dy * (s + x * slope * (s * (1.0F - s)));
+}
+
+/// @p value where @p x is above zero or NaN, 0 elsewhere.
+STRATA_LANES F32x16 rectified(F32x16 x, F32x16 value) {
+  return by_registers([](auto sign, auto kept) { return sign <= 0.0F ? decltype(kept){} : kept; }, x, value);
 }
 
 }  // namespace
@@ -56,11 +62,11 @@ void gelu_erf_backward(DType dtype, const void* dy, const void* x, void* dx, std
 }
 
 void relu_forward(DType dtype, const void* x, void* y, std::int64_t n) {
-  map_dtype(dtype, x, y, n, [](F32x16 v) { return v <= 0.0F ? F32x16{} : v; });
+  map_dtype(dtype, x, y, n, [](F32x16 v) { return rectified(v, v); });
 }
 
 void relu_backward(DType dtype, const void* dy, const void* y, void* dx, std::int64_t n) {
-  map_dtype(dtype, dy, y, dx, n, [](F32x16 d, F32x16 v) { return v <= 0.0F ? F32x16{} : d; });
+  map_dtype(dtype, dy, y, dx, n, [](F32x16 d, F32x16 v) { return rectified(v, d); });
 }
 
 void silu_forward(DType dtype, const void* x, void* y, std::int64_t n) {

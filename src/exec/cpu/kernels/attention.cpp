@@ -23,6 +23,7 @@
 #include "exec/cpu/kernels/attention_plain.hpp"
 #include "exec/cpu/kernels/bf16_unit.hpp"
 #include "exec/cpu/kernels/dropout_mask.hpp"
+#include "exec/cpu/kernels/elementary_functions.hpp"
 
 namespace strata::cpu {
 
@@ -60,15 +61,19 @@ struct Block {
 
 /// @p value for the queries of the group that see the key, @p other for the rest.
 STRATA_LANES F32x16 where_seen(const Block& block, std::int64_t group, std::int64_t key, F32x16 value, float other) {
-  const I32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const U32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const std::int64_t first_lane = block.causal ? key - block.first_query - group * num_lanes : 0;
   const std::int64_t bound = key < block.num_keys ? std::clamp<std::int64_t>(first_lane, 0, num_lanes) : num_lanes;
-  return lane >= static_cast<std::int32_t>(bound) ? value : broadcast(other);
+  const auto least = static_cast<std::uint32_t>(bound);
+  return by_registers([least](auto lanes, auto seen, auto unseen) { return lanes >= least ? seen : unseen; }, lane,
+                      value, broadcast(other));
 }
 
 /// @p value for the queries whose dropout keeps the key, 0 for the rest.
 STRATA_LANES F32x16 where_kept(U32x16 keep_bits, std::int64_t key, F32x16 value) {
-  return (keep_bits & (1U << static_cast<std::uint32_t>(key % 32))) != 0U ? value : F32x16{};
+  const std::uint32_t bit = 1U << static_cast<std::uint32_t>(key % 32);
+  return by_registers([bit](auto bits, auto kept, auto zero) { return (bits & bit) != 0U ? kept : zero; }, keep_bits,
+                      value, F32x16{});
 }
 STRATA_LANES U32x16 load_keep_bits(const Block& block, std::int64_t group, std::int64_t key) {
   U32x16 bits;

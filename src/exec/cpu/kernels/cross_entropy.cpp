@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "exec/cpu/kernels/elementary_functions.hpp"
 #include "exec/cpu/kernels/storage.hpp"
-#include "exec/cpu/kernels/vector_math.hpp"
 
 namespace strata::cpu {
 

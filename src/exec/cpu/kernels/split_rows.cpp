@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "exec/cpu/kernels/elementary_functions.hpp"
 #include "exec/cpu/kernels/row_blocks.hpp"
 
 namespace strata::cpu {
