@@ -16,6 +16,7 @@
 #include <omp.h>
 
 #include <cmath>
+#include <limits>
 
 #include "base/error.hpp"
 #include "exec/cpu/kernels/attention_block.hpp"

@@ -9,8 +9,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
-#include <type_traits>
 
 #include "base/dtype.hpp"
 
@@ -152,15 +150,9 @@ STRATA_LANES F32x16 keep(F32x16 value, float other, FirstLanes lanes) {
   return index < static_cast<std::int32_t>(lanes.count) ? value : broadcast(other);
 }
 
-/// Of each lane @p yes where a < b, @p no elsewhere and where either is NaN.
-STRATA_LANES F32x16 where_less(F32x16 a, F32x16 b, F32x16 yes, F32x16 no) {
-  return by_registers([](auto x, auto y, auto then, auto other) { return x < y ? then : other; }, a, b, yes, no);
+STRATA_LANES F32x16 maximum(F32x16 a, F32x16 b) {
+  return by_registers([](auto x, auto y) { return x > y ? x : y; }, a, b);
 }
-STRATA_LANES F32x16 where_less(F32x16 a, float b, F32x16 yes, F32x16 no) {
-  return where_less(a, broadcast(b), yes, no);
-}
-
-STRATA_LANES F32x16 maximum(F32x16 a, F32x16 b) { return where_less(b, a, a, b); }
 
 /// Sum of the lanes, in pairs: lane i and i + 8, then i + 4, …
 STRATA_LANES float sum_lanes(F32x16 v) {
