@@ -61,7 +61,10 @@ void dropout_scale_row(RandomStream random, std::uint64_t first_index, std::int6
   const F32x16 kept = broadcast(dropout_scale(probability));
   for_words(random, first_index, count, [&](std::int64_t begin, std::int64_t chunk, const std::uint32_t* words) {
     for_lanes(chunk, [&](std::int64_t i, auto lanes) {
-      store(scale + begin + i, (load_words(words + i) >> 8U) >= threshold ? kept : F32x16{}, lanes);
+      const auto scale_of = [threshold](auto drawn, auto scale_kept, auto zero) {
+        return (drawn >> 8U) >= threshold ? scale_kept : zero;
+      };
+      store(scale + begin + i, by_registers(scale_of, load_words(words + i), kept, F32x16{}), lanes);
     });
   });
 }

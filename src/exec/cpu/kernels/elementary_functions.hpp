@@ -19,10 +19,6 @@ namespace of_register {
 
 template <typename Floats>
 using WordsOf = std::conditional_t<std::is_same_v<Floats, F32x16>, U32x16, U32x8>;
-template <typename Floats>
-STRATA_LANES Floats all(float value) {
-  return value - Floats{};
-}
 
 /// 1/x within 1 ulp, for 2⁻¹²⁶ ≤ |x| ≤ 2¹²⁶; NaN for NaN. A division of sixteen floats takes as long as the rest of a
 /// sigmoid.
@@ -67,15 +63,15 @@ STRATA_LANES Floats exponential_of_negative(Floats x) {
 /// eˣ within 2 ulp; 0 below -87.3, infinity above 88, NaN for NaN.
 template <typename Floats>
 STRATA_LANES Floats exponential(Floats x) {
-  return x > 88.0F ? all<Floats>(std::numeric_limits<float>::infinity()) : exponential_of_negative(x);
+  return x > 88.0F ? broadcast<Floats>(std::numeric_limits<float>::infinity()) : exponential_of_negative(x);
 }
 
 /// 1/(1 + e⁻ˣ), relatively accurate on both sides, so that gelu and silu keep their small negative tails. Not
 /// below 1.6e-38.
 template <typename Floats>
 STRATA_LANES Floats sigmoid(Floats x) {
-  const Floats above = x < -87.0F ? all<Floats>(-87.0F) : x;
-  const Floats within = above > 87.0F ? all<Floats>(87.0F) : above;
+  const Floats above = x < -87.0F ? broadcast<Floats>(-87.0F) : x;
+  const Floats within = above > 87.0F ? broadcast<Floats>(87.0F) : above;
   return reciprocal(1.0F + exponential_in_range(-within));
 }
 
@@ -83,7 +79,7 @@ STRATA_LANES Floats sigmoid(Floats x) {
 /// Recipes, 6.2), 1.2e-7 relative before rounding. 0 from 10 on.
 template <typename Floats>
 STRATA_LANES Floats erfc_positive(Floats positive) {
-  const Floats x = positive > 10.0F ? all<Floats>(10.0F) : positive;
+  const Floats x = positive > 10.0F ? broadcast<Floats>(10.0F) : positive;
   const Floats t = reciprocal(1.0F + 0.5F * x);
   Floats p = t * 0.17087277F - 0.82215223F;
   p = p * t + 1.48851587F;

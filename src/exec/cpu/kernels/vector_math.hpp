@@ -68,7 +68,10 @@ STRATA_LANES auto by_registers(Body&& body, Vectors... vectors) {
 #endif
 }
 
-STRATA_LANES F32x16 broadcast(float value) { return value - F32x16{}; }
+template <typename Floats = F32x16>
+STRATA_LANES Floats broadcast(float value) {
+  return value - Floats{};
+}
 
 STRATA_LANES F32x16 widen(U16x16 bits) { return std::bit_cast<F32x16>(__builtin_convertvector(bits, U32x16) << 16U); }
 

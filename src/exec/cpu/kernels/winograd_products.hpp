@@ -9,7 +9,6 @@
 /// channels, which come by sixteen; of AVX2, which has half as many registers of half the size, six and four by two.
 
 #include <cstdint>
-#include <cstring>
 
 #include "exec/cpu/kernels/vector_math.hpp"
 #include "exec/cpu/kernels/winograd_shape.hpp"
