@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -70,13 +69,6 @@ class Allocator {
     int life = -1;
   };
 
-  struct ByBegin {
-    using is_transparent = void;
-    bool operator()(const Occupant& a, const Occupant& b) const { return a.begin < b.begin; }
-    bool operator()(const Occupant& a, std::int64_t begin) const { return a.begin < begin; }
-    bool operator()(std::int64_t begin, const Occupant& b) const { return begin < b.begin; }
-  };
-
   /// Below `begin` nothing of so many bytes has room.
   struct LeastBegin {
     std::int64_t bytes = 0;
@@ -85,17 +77,17 @@ class Allocator {
 
   /// What a stream's next instruction has to stay away from.
   struct Seen {
-    std::int64_t base = 0;                         ///< where the first may begin
-    std::multiset<Occupant, ByBegin> occupants{};  ///< not known to be gone; of deep models thousands
-    std::int64_t most_bytes = 0;                   ///< of an occupant
-    std::vector<LeastBegin> least_begins{};        ///< of each size that was placed; a Program has few
+    std::int64_t base = 0;                   ///< where the first may begin
+    std::vector<Occupant> occupants{};       ///< by begin, those not known to be gone; of deep models thousands
+    std::int64_t most_bytes = 0;             ///< of an occupant
+    std::vector<LeastBegin> least_begins{};  ///< of each size that was placed; a Program has few
 
     void add(const Occupant& occupant) {
-      occupants.insert(occupant);
+      occupants.insert(std::ranges::upper_bound(occupants, occupant.begin, {}, &Occupant::begin), occupant);
       most_bytes = std::max(most_bytes, occupant.end - occupant.begin);
     }
     void remove(std::int64_t begin, int life) {
-      const auto gone = std::find_if(occupants.lower_bound(begin), occupants.end(),
+      const auto gone = std::find_if(std::ranges::lower_bound(occupants, begin, {}, &Occupant::begin), occupants.end(),
                                      [&](const Occupant& o) { return o.life == life; });
       const std::int64_t end = gone->end;
       const auto at = occupants.erase(gone);
@@ -111,7 +103,9 @@ class Allocator {
       }
     }
     /// Those before it end at @p address or before; occupants may overlap, as streams know of each other late.
-    auto first_that_may_reach(std::int64_t address) const { return occupants.upper_bound(address - most_bytes); }
+    auto first_that_may_reach(std::int64_t address) const {
+      return std::ranges::upper_bound(occupants, address - most_bytes, {}, &Occupant::begin);
+    }
     LeastBegin& least_begin_of(std::int64_t bytes) {
       const auto known = std::ranges::find(least_begins, bytes, &LeastBegin::bytes);
       return known != least_begins.end() ? *known : least_begins.emplace_back(LeastBegin{bytes, base});

@@ -1,7 +1,6 @@
 #include "planners/joint/degree_moves.hpp"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -12,15 +11,6 @@
 
 namespace strata {
 namespace {
-
-StateShare most_common_share(const ModelGraph& graph, std::span<const OperatorDecision> decisions) {
-  std::map<StateShare, int> counts;
-  for (std::size_t o = 0; o < decisions.size(); ++o) {
-    if (!graph.operators[o].parameters.empty()) ++counts[share_of(decisions[o].state)];
-  }
-  if (counts.empty()) return StateShare::none;
-  return std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; })->first;
-}
 
 /// Of the values that @p member takes in @p all where @p fits, the next ones below and above @p own.
 template <typename Fits>
@@ -62,7 +52,6 @@ ParallelDegrees degrees_of(const Plan& plan) {
 }
 
 Plan with_degrees(const PlanRequest& request, const Plan& plan, const ParallelDegrees& degrees) {
-  const StateShare share = most_common_share(request.graph, resolve(plan, request.graph));
   PlanRequest asked = request;
   asked.base.global_batch = plan.global_batch;
   Plan made = plan_of_degrees(asked, degrees);
@@ -77,9 +66,13 @@ Plan with_degrees(const PlanRequest& request, const Plan& plan, const ParallelDe
     made.recompute = Recompute::block;
   }
   if (degrees.tensor == 1 || degrees.sum == PartialSums::scatter) made.overlap.layout = "none";
+  const std::vector<OperatorDecision> before = resolve(plan, request.graph);
+  const std::vector<Factor> copies_before = copies_of_operators(plan.mesh, before);
   std::vector<OperatorDecision> decisions = resolve(made, request.graph);
   const std::vector<Factor> copies = copies_of_operators(made.mesh, decisions);
-  for (std::size_t o = 0; o < decisions.size(); ++o) decisions[o].state = factors_of(share, copies[o]);
+  for (std::size_t o = 0; o < decisions.size(); ++o) {
+    decisions[o].state = carried_over(before[o].state, copies_before[o], copies[o]);
+  }
   made.operators = rules_of_decisions(request.graph, decisions, made.recompute);
   return made;
 }
@@ -118,6 +111,12 @@ std::vector<Move> moves_of_stages(const PlanRequest& request, const Plan& plan, 
   add_next(&ParallelDegrees::places);
   add_next(&ParallelDegrees::chunks);
   add_next(&ParallelDegrees::micro_batches);
+  // No pipeline at all: of a deep one with several stages a rank every step on the way there may be slower.
+  if (own.places > 1) {
+    const ParallelDegrees none{.tensor = own.tensor, .sum = own.sum, .micro_batches = own.micro_batches};
+    const bool is_next = own.places == 2 && own.chunks == 1;
+    if (!is_next && std::ranges::find(all, none) != all.end()) add(request, plan, none, moves);
+  }
   // As many stages, of which a rank has more or fewer.
   for (const ParallelDegrees& d : all) {
     const bool is_alike = d.tensor == own.tensor && d.micro_batches == own.micro_batches && d.sum == own.sum;

@@ -102,7 +102,7 @@ Plan with_explanation(const JointAnswer& answer) {
   Why& why = plan.why;
   why.predicted_seconds = answer.best.found.step_seconds;
   why.predicted_peak_bytes = answer.best.found.peak_bytes;
-  why.binding = fmt::format("{}; of {} plans {} were simulated, until no decision was worth a thousandth; {}",
+  why.binding = fmt::format("{}; of {} plans {} were simulated, until no single decision made it better; {}",
                             plan_in_words(plan, graph), answer.known.all().size(), answer.known.num_simulated(),
                             gap_in_words(answer));
   if (const KnownPlan* next = runner_up(answer)) {

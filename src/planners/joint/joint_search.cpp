@@ -51,9 +51,8 @@ class JointSearch {
     std::vector<const KnownPlan*> starts = best_of_different_degrees();
     if (starts.empty()) refuse_all();
     for (const KnownPlan* start : starts) improve(start);
-    const KnownPlan& best = *best_;
-    if (!best.fits()) refuse_memory(best);
-    return explained(best);
+    if (!best_->fits()) refuse_memory(*best_);
+    return explained();
   }
 
  private:
@@ -141,34 +140,38 @@ class JointSearch {
     if (why_refused_.empty()) why_refused_ = why;
   }
 
-  /// Until so many combinations were made into plans that fit, or nothing fits and all were.
+  /// Until so many combinations were made into plans that fit, or nothing fits and all were; data parallelism alone in
+  /// any case, of which there is little to look at.
   void add_combinations() {
     const auto most = request_.option<std::int64_t>("points"), beam = request_.option<std::int64_t>("beam");
     std::set<std::pair<int, int>> laid_out;  // places and chunks that modes with layouts of their own were asked for
     std::int64_t num_fitting = 0;
     for (const Combination& c : combinations_) {
-      if (num_fitting == most) break;
+      const bool is_data_alone = c.degrees.stages() == 1 && c.degrees.tensor == 1;
+      if (num_fitting >= most && !is_data_alone) continue;
       if (best_ != nullptr && best_->fits() && c.kernel_seconds >= best_->found.step_seconds) continue;
       const WaysToHold held = ways_to_hold(c.plan);
       bool fits = held.fit;
       std::vector<Engine> engines = {
           {"3d+osdp", {{"tensor", std::int64_t{c.degrees.tensor}}, {"sum", std::string(to_string(c.degrees.sum))}}}};
-      const bool is_laid_out = dimensions_.has(Dimension::tensor) && std::ssize(laid_out) < beam;
+      if (is_data_alone && dimensions_.has(Dimension::states)) engines.push_back({.mode = "amsp", .has_stages = false});
+      const bool is_laid_out = dimensions_.has(Dimension::tensor) && std::ssize(laid_out) < beam && num_fitting < most;
       if (is_laid_out && laid_out.insert({c.degrees.places, c.degrees.chunks}).second) {
         const std::string schedule = c.degrees.chunks > 1 ? "interleaved" : "1f1b";
         for (const char* mode : {"autoddl", "oases"}) engines.push_back({mode, {{"schedule", schedule}}});
         // In stages the Programs of these take seconds each to simulate, and are not looked at.
-        if (c.degrees.places == 1) engines.insert(engines.end(), {{"merak", {}}, {"summa", {}}});
+        if (c.degrees.places == 1) engines.insert(engines.end(), {{"merak", {}}, {"decomposed", {}}, {"summa", {}}});
       }
       fits |= add(c, std::move(engines), held.need_recompute);
       num_fitting += fits ? 1 : 0;
     }
   }
 
-  /// A mode that makes a plan of a combination of degrees, and its options but for these.
+  /// A mode that makes a plan of a combination of degrees, and its options but for stages and chunks.
   struct Engine {
     std::string_view mode;
-    std::map<std::string, OptionValue> options;
+    std::map<std::string, OptionValue> options{};
+    bool has_stages = true;  ///< it takes these options
   };
 
   /// What @p engines make of the degrees of @p c, where that does not fit with recomputation. @return something fits.
@@ -185,7 +188,9 @@ class JointSearch {
       std::vector<SinglePlan> made(engines.size());
       at_once(engines.size(), static_cast<std::size_t>(request_.num_threads), [&](std::size_t e) {
         std::map<std::string, OptionValue> options = engines[e].options;
-        options.insert({{"stages", std::int64_t{c.degrees.stages()}}, {"chunks", std::int64_t{c.degrees.chunks}}});
+        if (engines[e].has_stages) {
+          options.insert({{"stages", std::int64_t{c.degrees.stages()}}, {"chunks", std::int64_t{c.degrees.chunks}}});
+        }
         made[e] = plan_of_mode(asked, find_planner(engines[e].mode), std::move(options), false);
       });
       std::vector<Engine> without_fit;
@@ -203,7 +208,8 @@ class JointSearch {
     return something_fits;
   }
 
-  /// The best plan of each of as many combinations of degrees as are asked for.
+  /// The best plan of each of as many combinations of degrees as are asked for, and the best of data parallelism alone
+  /// where that is not far behind: deep pipelines are ahead of it until moves shard its states otherwise.
   std::vector<const KnownPlan*> best_of_different_degrees() const {
     std::vector<const KnownPlan*> order;
     for (const KnownPlan& known : known_.all()) {
@@ -215,6 +221,15 @@ class JointSearch {
     for (const KnownPlan* known : order) {
       if (std::ssize(starts) == request_.option<std::int64_t>("beam")) break;
       if (degrees.insert(degrees_of_plan_in_words(known->plan)).second) starts.push_back(known);
+    }
+    constexpr double most_behind = 1.5;  // times the best plan's seconds: from further behind it is not caught up with
+    const auto is_data_alone = [](const KnownPlan* known) {
+      return known->plan.stages.count == 1 && !has_layouts(known->plan.mesh);
+    };
+    const auto data_alone = std::ranges::find_if(order, is_data_alone);
+    if (data_alone != order.end() && (*data_alone)->fits() && std::ranges::none_of(starts, is_data_alone) &&
+        (*data_alone)->seconds_per_sample() < most_behind * best_->seconds_per_sample()) {
+      starts.push_back(*data_alone);
     }
     return starts;
   }
@@ -330,11 +345,25 @@ class JointSearch {
     throw OutOfMemory(least_plan_in_words(request_, least, known_) + (relief.empty() ? "" : "; " + relief));
   }
 
-  Plan explained(const KnownPlan& best) {
-    JointAnswer answer{.request = request_, .best = best, .known = known_};
+  using MovesByDimension = std::vector<std::pair<Dimension, std::vector<AskedMove>>>;
+
+  MovesByDimension moves_of_all_dimensions(const KnownPlan& from) {
+    MovesByDimension moves;
     for (const Dimension dimension : all_dimensions) {
-      if (dimensions_.has(dimension)) answer.moves.emplace_back(dimension, asked_moves(dimension, best));
+      if (dimensions_.has(dimension)) moves.emplace_back(dimension, asked_moves(dimension, from));
     }
+    return moves;
+  }
+
+  /// The best plan beside what its next decisions would cost, none of which is better than it.
+  Plan explained() {
+    const KnownPlan* best = nullptr;
+    MovesByDimension moves;
+    while (best != best_) {
+      best = best_;
+      moves = moves_of_all_dimensions(*best);
+    }
+    JointAnswer answer{.request = request_, .best = *best, .known = known_, .moves = std::move(moves)};
     for (std::size_t s = 0; s < singles_.size(); ++s) {
       answer.singles.push_back({singles_[s].mode, answers_of_singles_[s], singles_[s].refusal});
     }

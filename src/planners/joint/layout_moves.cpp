@@ -97,8 +97,9 @@ class LayoutMoves {
       const auto home = static_cast<std::size_t>(chain_.home[o]);
       const Layer& layer = chain_.layers[home];
       const bool is_layer = layer.op == static_cast<int>(o);
+      const Factor before = copies_of_weight(*d.layout, d.algorithm);
       d.layout = is_layer ? layouts[home] : home_layout(local_layout(layer, layouts[home]), grid_);
-      d.state = factors_of(share_of(d.state), copies_of_weight(*d.layout, d.algorithm));
+      d.state = carried_over(d.state, before, copies_of_weight(*d.layout, d.algorithm));
     }
     return with_decisions(decisions);
   }

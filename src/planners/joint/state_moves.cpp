@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <utility>
 
 #include "planners/joint/decision_rules.hpp"
 #include "planners/joint/moves.hpp"
 #include "planners/operators/units.hpp"
+#include "planners/states/factors.hpp"
 #include "planners/states/sharded_plan.hpp"
 #include "planners/states/state_share.hpp"
 
@@ -31,11 +34,16 @@ std::vector<Place> places_of(const ModelGraph& graph) {
   return places;
 }
 
+void hide_gathers(StateShare share, Plan& plan) {
+  if (share == StateShare::parameters && plan.overlap.gather == "none") set_overlap(plan, "full");
+}
+
 /// What has to go with sharded states, so that a plan whose states were replicated is not compared at its worst.
 void prepare_to_shard(StateShare share, Plan& plan) {
+  if (share == StateShare::none) return;
   plan.optimizer.sharding = "intra_tensor";
   plan.optimizer.spread = "all_gather";
-  if (share == StateShare::parameters && plan.overlap.gather == "none") set_overlap(plan, "full");
+  hide_gathers(share, plan);
 }
 
 class StateMoves {
@@ -47,7 +55,8 @@ class StateMoves {
         copies_(copies_of_operators(plan.mesh, decisions_)) {}
 
   std::vector<Move> of_all_operators() {
-    for (const StateShare share : state_shares) add(share, everything(), "", false);
+    for (const StateShare share : state_shares) add_share(share, everything(), "", false);
+    add_parameters_in_a_node();
     return std::move(moves_);
   }
 
@@ -55,9 +64,10 @@ class StateMoves {
     moves_ = of_all_operators();
     for (const Place& place : places_of(graph_)) {
       for (const StateShare share : {StateShare::none, StateShare::parameters}) {
-        add(share, place.operators, fmt::format(" of {}", place.name), share == StateShare::parameters);
+        add_share(share, place.operators, fmt::format(" of {}", place.name), share == StateShare::parameters);
       }
     }
+    add_next_factors();
     add_ways_of_gradients();
     return std::move(moves_);
   }
@@ -72,32 +82,83 @@ class StateMoves {
     return operators;
   }
 
-  /// The plan's rules, but that @p operators hold their states as @p share over what @p over makes of their copies.
-  template <typename Over>
-  std::vector<OperatorRule> rules_with(StateShare share, const std::vector<int>& operators, const Over& over) const {
+  /// The plan's rules, but that @p operators hold their states as @p state_of says of their copies.
+  template <typename StateOf>
+  std::vector<OperatorRule> rules_with(const std::vector<int>& operators, const StateOf& state_of) const {
     std::vector<OperatorDecision> decisions = decisions_;
     for (const int o : operators) {
       const auto at = static_cast<std::size_t>(o);
-      decisions[at].state = factors_of(share, over(copies_[at]));
+      decisions[at].state = state_of(copies_[at]);
     }
     return rules_of_decisions(graph_, decisions, plan_.recompute);
   }
 
+  /// @p operators hold their states as @p state_of says of their copies, cut evenly.
+  template <typename StateOf>
+  void add(std::string words, StateShare share, const std::vector<int>& operators, const StateOf& state_of,
+           bool saves_only_memory = false) {
+    Plan plan = plan_;
+    prepare_to_shard(share, plan);
+    plan.operators = rules_with(operators, state_of);
+    moves_.push_back({std::move(words), std::move(plan), saves_only_memory});
+  }
+
   /// Over all copies, and where these are on several nodes over those of a node.
-  void add(StateShare share, const std::vector<int>& operators, const std::string& of, bool saves_only_memory) {
+  void add_share(StateShare share, const std::vector<int>& operators, const std::string& of, bool saves_only_memory) {
     const auto shard = [&](const std::string& where, const auto& over) {
-      Plan plan = plan_;
-      if (share != StateShare::none) prepare_to_shard(share, plan);
-      plan.operators = rules_with(share, operators, over);
-      moves_.push_back({fmt::format("{}{}{}", to_string(share), of, where), std::move(plan), saves_only_memory});
+      const auto state_of = [&](const Factor& copies) { return factors_of(share, over(copies)); };
+      add(fmt::format("{}{}{}", to_string(share), of, where), share, operators, state_of, saves_only_memory);
     };
     if (share == StateShare::none) {
       shard("", std::identity());
       return;
     }
     shard(" over all copies", std::identity());
-    if (plan_.mesh.nodes > 1) {
-      shard(" over the copies in a node", [](const Factor& copies) { return Factor{copies.in_node, 1}; });
+    if (plan_.mesh.nodes > 1) shard(" over the copies in a node", copies_in_a_node);
+  }
+
+  static Factor copies_in_a_node(const Factor& copies) { return {copies.in_node, 1}; }
+
+  /// AMSP's: parameters, which travel in every micro-batch, do not leave a node, and what is larger is over all copies.
+  /// In stages, whose plans take long to look at, copies are fewer and hold less.
+  void add_parameters_in_a_node() {
+    if (plan_.mesh.nodes == 1 || plan_.stages.count > 1) return;
+    add("parameters and gradients over the copies in a node, optimizer states over all", StateShare::parameters,
+        everything(), [](const Factor& copies) {
+          const Factor in_node = copies_in_a_node(copies);
+          return StateFactors{.p = in_node, .g = in_node, .os = copies};
+        });
+    add("parameters over the copies in a node, gradients and optimizer states over all", StateShare::parameters,
+        everything(),
+        [](const Factor& copies) { return StateFactors{.p = copies_in_a_node(copies), .g = copies, .os = copies}; });
+  }
+
+  /// Of operators that all hold the same: parameters, or optimizer states, over the next smaller and larger factor,
+  /// with gradients as one or the other. Whole tensors that are dealt to ranks still are. Not in stages, as above.
+  void add_next_factors() {
+    const std::vector<int> operators = everything();
+    if (operators.empty() || plan_.stages.count > 1) return;
+    const auto first = static_cast<std::size_t>(operators.front());
+    const Factor copies = copies_[first];
+    const StateFactors own = decisions_[first].state;
+    for (const int o : operators) {
+      const auto at = static_cast<std::size_t>(o);
+      if (copies_[at] != copies || decisions_[at].state != own) return;
+    }
+    const std::vector<Factor> factors = legal_factors(copies);
+    const auto are_next = [&](const Factor& a, const Factor& b) {
+      return std::abs(std::ranges::find(factors, a) - std::ranges::find(factors, b)) == 1;
+    };
+    for (const StateFactors& state : legal_states(copies)) {
+      const bool next_parameters = state.os == own.os && are_next(state.p, own.p);
+      const bool next_optimizer = state.p == own.p && are_next(state.os, own.os);
+      const bool other_gradients = state.p == own.p && state.os == own.os && state.g != own.g;
+      if (!next_parameters && !next_optimizer && !other_gradients) continue;
+      Plan plan = plan_;
+      if (share_of(own) == StateShare::none) prepare_to_shard(share_of(state), plan);
+      hide_gathers(share_of(state), plan);
+      plan.operators = rules_with(operators, [&](const Factor&) { return state; });
+      moves_.push_back({to_string(state), std::move(plan)});
     }
   }
 
@@ -119,7 +180,8 @@ class StateMoves {
     // Only optimizer states are dealt: from sharded parameters the way there leads over plans that are slower.
     add_plan("optimizer states over all copies, whole tensors dealt to ranks, and broadcast", [&](Plan& plan) {
       deal(plan);
-      plan.operators = rules_with(StateShare::optimizer, everything(), std::identity());
+      plan.operators =
+          rules_with(everything(), [](const Factor& copies) { return factors_of(StateShare::optimizer, copies); });
     });
     for (const char* word : {"keep", "regather"}) {
       add_plan(fmt::format("gathered_after_recompute = {}", word),

@@ -1,5 +1,7 @@
 #include "planners/states/state_share.hpp"
 
+#include <numeric>
+
 #include "partition/shards.hpp"
 
 namespace strata {
@@ -25,6 +27,16 @@ StateShare share_of(const StateFactors& state) {
   if (state.p.total() > 1) return StateShare::parameters;
   if (state.g.total() > 1) return StateShare::gradients;
   return state.os.total() > 1 ? StateShare::optimizer : StateShare::none;
+}
+
+StateFactors carried_over(const StateFactors& state, const Factor& from, const Factor& to) {
+  const auto carried = [&](const Factor& factor) -> Factor {
+    if (factor.total() == 1) return {};
+    if (factor == from || (to.in_node == 1 && from.in_node > 1)) return to;
+    if (factor.nodes > 1) return {to.in_node, std::gcd(factor.nodes, to.nodes)};
+    return {factor.in_node == from.in_node ? to.in_node : std::gcd(factor.in_node, to.in_node), 1};
+  };
+  return {.p = carried(state.p), .g = carried(state.g), .os = carried(state.os)};
 }
 
 std::vector<Factor> copies_of_operators(const Mesh& mesh, std::span<const OperatorDecision> decisions) {

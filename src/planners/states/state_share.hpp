@@ -26,6 +26,9 @@ std::string_view to_string(StateShare share);
 StateFactors factors_of(StateShare share, const Factor& ranks);
 /// What @p state shards, over however many ranks.
 StateShare share_of(const StateFactors& state);
+/// @p state of copies on @p from for copies on @p to, as legal as it was: what was over all copies or over those in a
+/// node still is, and what was over fewer is over as many as divide both.
+StateFactors carried_over(const StateFactors& state, const Factor& from, const Factor& to);
 
 /// By operator: the ranks that hold copies of its parameters, those of p0 where it has a layout, else the data ranks.
 /// @throws Unsupported where data ranks are no neighbours.

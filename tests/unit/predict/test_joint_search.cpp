@@ -265,6 +265,18 @@ TEST(JointSearch, DealsOptimizerStatesFromWhereAllAreSharded) {
   EXPECT_LE(everything, setting.plan(0, {{"without", std::string("overlap")}}).why.predicted_seconds);
 }
 
+/// Oases' figure 2, the model of 2048: states over half of the copies leave just as much memory as it takes, and from
+/// layouts of tensors, which are found first, no move leads there.
+TEST(JointSearch, FindsTheStatesOfAmspWithoutItsPlanAsACandidate) {
+  const Setting setting({"cluster=rtx3090-nvlink", "model.layers=24", "model.hidden=2048", "model.heads=32",
+                         "model.vocabulary=51200", "model.sequence_length=1024", "train.micro_batches=1",
+                         "train.optimizer=adam"});
+  constexpr std::int64_t capacity = std::int64_t{24} << 30;
+  const PlanRequest request = setting.request(capacity);
+  const Plan theirs = plan_of_mode(request, find_planner("amsp"), {}, false).plan.value();
+  EXPECT_LE(setting.plan(capacity, {{"seeds", false}}).why.predicted_seconds, setting.evaluate()(theirs).step_seconds);
+}
+
 TEST(JointSearch, MicroBatchesAndTheBatchAreChosenWhereAsked) {
   const Setting setting({"cluster=a800-ib", "train.global_batch=32"});
   const std::int64_t capacity = between(setting, 0.5);
